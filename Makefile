@@ -1,7 +1,7 @@
 # The front door. CMake and Ninja do the work; see CMakePresets.json for the builds.
 #
 #   make              set-up when something is missing, then build/release/streamfp and nothing else
-#   make demo         a stream of Fashion-MNIST at 3,000 pictures a second (installs Debian's dataset-fashion-mnist)
+#   make demo         a stream of Fashion-MNIST at 3,000 images per second (installs Debian's dataset-fashion-mnist)
 #   make check        what CI runs: builds and runs all tests, also with sanitizers: minutes
 #   make tidy         clang-tidy over the sources, with the checks of .clang-tidy; part of make check
 #   make check-long   the tests with SFP_LONG=1 (larger matrices, more kills), every selector with every buffer under asan, then

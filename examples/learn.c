@@ -1,7 +1,7 @@
 /* Learn from a stream and predict from another thread at the same time, with nothing but streamfp.h:
  *     cc learn.c $(pkg-config --cflags --libs streamfp) -lpthread && ./a.out [BACKBONE.safetensors|random [STATE.safetensors]]
  *
- * The stream is made here: pictures of four colours of stripes. Without a backbone file a tiny random one is used. What was learned
+ * The stream is made here: images of four colours of stripes. Without a backbone file a tiny random one is used. What was learned
  * is saved where the second argument says; predict.c answers from it. */
 #include <streamfp.h>
 
@@ -16,7 +16,7 @@ enum { CLASSES = 4, BATCH = 20, TIMESTAMPS = 30 };
 
 static int side;
 
-/* Picture `n` of a class: stripes whose colour tells the class, whose phase and width do not. */
+/* Image `n` of a class: stripes whose colour tells the class, whose phase and width do not. */
 static void draw(int label, unsigned n, uint8_t *rgb)
 {
     unsigned width = 2 + n % 5, phase = n * 7;
@@ -44,7 +44,7 @@ typedef struct watcher {
     unsigned right, asked;
 } watcher;
 
-/* Asks for the class of fresh pictures as long as the learner learns. */
+/* Asks for the class of fresh images as long as the learner learns. */
 static void *watch(void *arg)
 {
     watcher *w = arg;
@@ -68,7 +68,9 @@ int main(int argc, char **argv)
     sfp_engine *engine;
     sfp_settings *settings;
     sfp_learner *learner;
-    check(argc > 1 && strcmp(argv[1], "random") ? sfp_engine_open(argv[1], 0, &engine, &err) : sfp_engine_open_random(1, 0, &engine, &err), &err);
+    check(argc > 1 && strcmp(argv[1], "random") ? sfp_engine_open(argv[1], 0, &engine, &err)
+                                                : sfp_engine_open_random(1, 0, &engine, &err),
+          &err);
     side = sfp_engine_image_size(engine);
     check(sfp_settings_create(&settings, &err), &err);
     check(sfp_settings_set(settings, "batch", "20", &err), &err);
@@ -86,18 +88,18 @@ int main(int argc, char **argv)
         return 1;
 
     size_t bytes = 3 * (size_t)side * (size_t)side;
-    uint8_t *pictures = malloc(BATCH * bytes);
+    uint8_t *images = malloc(BATCH * bytes);
     sfp_sample samples[BATCH] = {0};
-    if (!pictures)
+    if (!images)
         return 1;
     for (unsigned t = 0; t < TIMESTAMPS; t++) {
         sfp_report report;
         for (unsigned i = 0; i < BATCH; i++) {
             unsigned n = t * BATCH + i;
-            samples[i].rgb = pictures + i * bytes;
+            samples[i].rgb = images + i * bytes;
             samples[i].label = (int32_t)(n % CLASSES);
             samples[i].id = n;
-            draw(samples[i].label, n, pictures + i * bytes);
+            draw(samples[i].label, n, images + i * bytes);
         }
         check(sfp_learner_offer(learner, BATCH, samples, &report, &err), &err);
         if (t % 10 == 9)
@@ -106,12 +108,12 @@ int main(int argc, char **argv)
     atomic_store(&w.stop, true);
     pthread_join(thread, NULL);
 
-    /* the last word: fresh pictures after all of the stream */
+    /* the last word: fresh images after all of the stream */
     unsigned right = 0;
     for (unsigned n = 0; n < 100; n++) {
-        const uint8_t *one[1] = {pictures};
+        const uint8_t *one[1] = {images};
         int32_t label;
-        draw((int)(n % CLASSES), 777777 + n, pictures);
+        draw((int)(n % CLASSES), 777777 + n, images);
         check(sfp_predictor_run(w.predictor, 1, one, &label, NULL, 0, NULL, &err), &err);
         right += label == (int32_t)(n % CLASSES);
     }
@@ -122,6 +124,6 @@ int main(int argc, char **argv)
     sfp_learner_free(learner);
     sfp_settings_free(settings);
     sfp_engine_close(engine);
-    free(pictures);
+    free(images);
     return right < 60;
 }

@@ -1,5 +1,5 @@
-/* Classify pictures by what a learner has saved (streamfp run, or sfp_learner_save), with nothing but streamfp.h:
- *     cc predict.c $(pkg-config --cflags --libs streamfp) && ./a.out STATE.safetensors BACKBONE.safetensors|random PICTURE...
+/* Classify images by what a learner has saved (streamfp run, or sfp_learner_save), with nothing but streamfp.h:
+ *     cc predict.c $(pkg-config --cflags --libs streamfp) && ./a.out STATE.safetensors BACKBONE.safetensors|random IMAGE...
  *
  * The state names the backbone it was learned on; another one is refused. */
 #include <streamfp.h>
@@ -22,8 +22,9 @@ int main(int argc, char **argv)
     sfp_engine *engine;
     sfp_predictor *predictor;
     if (argc < 4)
-        return fprintf(stderr, "usage: %s STATE BACKBONE|random PICTURE...\n", argv[0]), 2;
-    check(strcmp(argv[2], "random") ? sfp_engine_open(argv[2], 0, &engine, &err) : sfp_engine_open_random(1, 0, &engine, &err), &err);
+        return fprintf(stderr, "usage: %s STATE BACKBONE|random IMAGE...\n", argv[0]), 2;
+    check(strcmp(argv[2], "random") ? sfp_engine_open(argv[2], 0, &engine, &err) : sfp_engine_open_random(1, 0, &engine, &err),
+          &err);
     check(sfp_predictor_open(engine, argv[1], 0, 1, &predictor, &err), &err);
 
     size_t size = (size_t)sfp_engine_image_size(engine);

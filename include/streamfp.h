@@ -79,7 +79,7 @@ SFP_API sfp_status sfp_engine_open(const char *backbone, int threads, sfp_engine
 SFP_API sfp_status sfp_engine_open_random(uint64_t seed, int threads, sfp_engine **out, sfp_error *err);
 SFP_API void sfp_engine_close(sfp_engine *e);
 
-/* Pictures go in as (size, size, 3) bytes, RGB. */
+/* Images go in as (size, size, 3) bytes, RGB. */
 SFP_API int sfp_engine_image_size(const sfp_engine *e);
 SFP_API int sfp_engine_dim(const sfp_engine *e); /* length of a feature */
 

@@ -1,9 +1,9 @@
 /* What a buffer method may ask of the learner while its update runs (select/select.h says who gets what). It names samples and
- * pictures, and never sees the model.
+ * images, and never sees the model.
  *
  * A sample is one int: i < b is sample i of the batch, b + s is slot s, as the batch and the slots are at the moment of the call.
  * Everything is with the parameters as they are after the steps, and they are bit for bit the same when a call returns. Queries
- * that a call had to compute are kept with the batch, the slots and the pictures, so that none is computed twice. Every call
+ * that a call had to compute are kept with the batch, the slots and the images, so that none is computed twice. Every call
  * takes any number. On failure its outputs are undefined, but a query that is said to be known is. */
 #ifndef SFP_BUFFER_ASK_H
 #define SFP_BUFFER_ASK_H
@@ -14,14 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pictures that are neither of the batch nor in slots. */
-typedef struct sfp_pictures {
+/* Images that are neither of the batch nor in slots. */
+typedef struct sfp_image_list {
     int n;
     const float *const *x; /* (n) of (3, S, S), normalised */
     const int32_t *label;  /* (n) where there is a loss; else NULL */
     float *const *query;   /* (n) of (D), and */
     bool *known;           /* (n) whether it is; both NULL: no query is known or wanted. With `query one` nobody looks. */
-} sfp_pictures;
+} sfp_image_list;
 
 typedef void (*sfp_ask_take)(void *user, int group, const float *gradient);
 
@@ -41,15 +41,15 @@ typedef struct sfp_ask {
     sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
                                 sfp_error *err);
 
-    /* `gradient` for pictures; their features (n, D) come for nothing, NULL: not wanted. Keeps queries. */
-    sfp_status (*gradient_at)(void *ctx, const sfp_pictures *p, float *out, float *feature, sfp_error *err);
+    /* `gradient` for images; their features (n, D) come for nothing, NULL: not wanted. Keeps queries. */
+    sfp_status (*gradient_at)(void *ctx, const sfp_image_list *p, float *out, float *feature, sfp_error *err);
 
     /* SFP_NEED_PIXELS. dx (n) of (3, S, S) += scale * the gradient to the pixels of the mean cross-entropy at the parameters
      * theta + h*v, v (params); NULL: at theta. This and the next use queries when all are known, and keep none. */
-    sfp_status (*pixels)(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
+    sfp_status (*pixels)(void *ctx, const sfp_image_list *p, const float *v, float h, float scale, float *const *dx,
                          sfp_error *err);
     /* dx (n) of (3, S, S) += the gradient to the pixels of the sum of <dfeature, feature>, dfeature (n, D). */
-    sfp_status (*feature_pixels)(void *ctx, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err);
+    sfp_status (*feature_pixels)(void *ctx, const sfp_image_list *p, const float *dfeature, float *const *dx, sfp_error *err);
     /* (n, D) mean unit patch embeddings: what a slot keeps to be scored. No pass through the blocks. */
     sfp_status (*embed_at)(void *ctx, int n, const float *const *x, float *out, sfp_error *err);
 } sfp_ask;

@@ -37,7 +37,7 @@ static bool padded(size_t n, size_t *out)
 }
 
 typedef struct slot_size {
-    size_t image, vector; /* padded bytes of a picture and of D floats */
+    size_t image, vector; /* padded bytes of an image and of D floats */
     size_t stored;        /* image + 2 vectors */
     size_t whole;         /* with the sfp_slot itself */
 } slot_size;
@@ -84,7 +84,7 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
     size_t m = method->keeps_nothing ? 0 : (size_t)opt->slots, bytes = 0;
     slot_size each;
     if (!measure_slot(opt, &each) || !measure(opt, method, max_batch, (int)m, &bytes))
-        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with pictures of %zu bytes do not fit the address space", opt->slots,
+        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with images of %zu bytes do not fit the address space", opt->slots,
                          opt->image_bytes);
     if (opt->budget && bytes > opt->budget)
         return sfp__fail_key(err, "buffer-bytes", SFP_ELIMIT,
@@ -135,7 +135,7 @@ sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_err
                          (unsigned long long)seen);
     for (int i = 0; i < filled; i++)
         if (b->slot[i].image_size > b->opt.image_bytes)
-            return sfp__fail(err, SFP_ELIMIT, "buffer: slot %d has a picture of %zu bytes, at most %zu fit", i,
+            return sfp__fail(err, SFP_ELIMIT, "buffer: slot %d has an image of %zu bytes, at most %zu fit", i,
                              b->slot[i].image_size, b->opt.image_bytes);
     b->filled = filled;
     b->seen = seen;
@@ -241,14 +241,14 @@ static sfp_status check_batch(const sfp_buffer *b, const sfp_buffer_batch *batch
     if (batch->b == 0)
         return SFP_OK;
     if (!batch->label || !batch->id || !batch->image || !batch->image_size)
-        return sfp__fail(err, SFP_EINVAL, "buffer '%s': a batch without labels, ids, pictures or their sizes", name);
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s': a batch without labels, ids, images or their sizes", name);
     for (int i = 0; i < batch->b; i++) {
         if (batch->image_size[i] > b->opt.image_bytes)
             return sfp__fail(err, SFP_ELIMIT,
-                             "buffer '%s': sample %d of the batch (id %llu) is a picture of %zu bytes, at most %zu fit", name, i,
+                             "buffer '%s': sample %d of the batch (id %llu) is an image of %zu bytes, at most %zu fit", name, i,
                              (unsigned long long)batch->id[i], batch->image_size[i], b->opt.image_bytes);
         if (batch->image_size[i] > 0 && !batch->image[i])
-            return sfp__fail(err, SFP_EINVAL, "buffer '%s': sample %d of the batch (id %llu) has no picture", name, i,
+            return sfp__fail(err, SFP_EINVAL, "buffer '%s': sample %d of the batch (id %llu) has no image", name, i,
                              (unsigned long long)batch->id[i]);
     }
     return check_needs(b, batch, err);

@@ -1,7 +1,7 @@
 /* The rehearsal buffer: a fixed number of slots under a byte budget, and the
  * methods that decide what is kept and dropped (docs/method.md, sections 7 and 12).
  *
- * A slot holds everything a replay needs: the picture (8-bit pixels at input
+ * A slot holds everything a replay needs: the image (8-bit pixels at input
  * size, or the original compressed bytes), label, query, mean embedding, age
  * and source id. All of it is allocated when the buffer is made.
  *
@@ -31,12 +31,12 @@ typedef enum sfp_nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp_nu_rule;
 typedef struct sfp_buffer_options {
     int slots;          /* m */
     int dim;            /* D */
-    size_t image_bytes; /* most bytes a picture takes: S*S*3, or the limit for compressed bytes */
+    size_t image_bytes; /* most bytes an image takes: S*S*3, or the limit for compressed bytes */
     size_t budget;      /* bytes the slots may take together; 0: no limit but their number */
     sfp_drop_rule drop;
     sfp_nu_rule nu;
     const char *method;    /* "streamfp", "er", "none", ... */
-    float mean[3], std[3]; /* how pictures are normalised: a model's pixel is (byte / 255 - mean) / std */
+    float mean[3], std[3]; /* how images are normalised: a model's pixel is (byte / 255 - mean) / std */
 } sfp_buffer_options;
 
 sfp_buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, alg2, at least one; dim and image_bytes are 0 */
@@ -45,7 +45,7 @@ typedef struct sfp_slot {
     int32_t label;
     uint64_t id;       /* of the source */
     uint64_t born;     /* timestamp at which it was stored */
-    size_t image_size; /* bytes of the picture that are used */
+    size_t image_size; /* bytes of the image that are used */
     uint8_t *image;    /* (image_bytes) */
     bool has_query;
     float *query;      /* (D) */
@@ -60,7 +60,7 @@ typedef struct sfp_buffer_batch {
     uint64_t now;                /* timestamp */
     const int32_t *label;        /* (b) */
     const uint64_t *id;          /* (b) */
-    const uint8_t *const *image; /* (b) pictures */
+    const uint8_t *const *image; /* (b) images */
     const size_t *image_size;    /* (b) */
     const float *mean_embed;     /* (b, D) */
     const float *query;          /* (b, D); rows with has_query[i] false are not known yet */
@@ -106,7 +106,7 @@ struct sfp_buffer {
 
     void *block;    /* all arrays below */
     sfp_slot *slot; /* (m); image, query and mean_embed point into `store` */
-    uint8_t *store; /* m pictures, then m queries, then m mean embeddings */
+    uint8_t *store; /* m images, then m queries, then m mean embeddings */
 
     /* workspace; n = max(max_batch, m) */
     double *u_nu, *u_batch, *u_buffer; /* (max_batch) */
@@ -144,13 +144,13 @@ int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots);
  *   camel     nothing
  *   gss       nothing while it is empty; else as sfp__buffer_draw for all groups together; then, full and the batch's similarity
  *             negative, min(b, m) doubles (slots) and as many doubles (whether to replace)
- *   ssd       every sixth batch, for each class of the batch with synthetic pictures, in order of appearance, one bounded draw
- *             for each picture of an older class that is looked at, at most 10; then one for each sample that does not fit
+ *   ssd       every sixth batch, for each class of the batch with synthetic images, in order of appearance, one bounded draw
+ *             for each image of an older class that is looked at, at most 10; then one for each sample that does not fit
  *   none      nothing */
 sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
                               sfp_error *err);
 
-/* score[i] = <mean_embed of slot i, fingerprint> for the filled slots: O(m*D), no picture is touched. */
+/* score[i] = <mean_embed of slot i, fingerprint> for the filled slots: O(m*D), no image is touched. */
 void sfp__buffer_score(const sfp_buffer *b, const float *fingerprint, float *score /* (filled) */);
 
 /* ------------------------------------------------ the pieces, pure functions */

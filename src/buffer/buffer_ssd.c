@@ -1,41 +1,41 @@
 /* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; docs/method.md, section 12): floor(m / classes) slots a
- * class hold synthetic pictures, which begin as the first samples of the class and are then moved, every 6 batches, so that
+ * class hold synthetic images, which begin as the first samples of the class and are then moved, every 6 batches, so that
  * training on them would push the learner where the stream's recent samples push it (ssd.c). The other slots are a reservoir.
  *
  * `classes` is the number of classes the classifier has: all of them where it is known, those seen so far in a free stream. It
  * may grow; then a class has room for fewer, and the surplus, its highest slots, stay in the buffer as they are but belong to the
  * reservoir, which replaces them like any other sample. With more classes than slots all is reservoir.
  *
- * A synthetic picture is float pixels, kept here; its slot has their nearest bytes, which is what is replayed, with query and
+ * A synthetic image is float pixels, kept here; its slot has their nearest bytes, which is what is replayed, with query and
  * mean embedding of these bytes. A step that changes no byte leaves them; one that does costs a patch embedding (1/150 of a pass)
  * and, at the next replay, a query.
  *
- * Such steps come late: the rate, 4e-3, and one step every 6 batches are the authors', whose pictures are replayed as floats.
+ * Such steps come late: the rate, 4e-3, and one step every 6 batches are the authors', whose images are replayed as floats.
  * On Fashion-MNIST at 32 x 32 (the backbone in the box) no pixel is 0.1 of a byte level away from where it began after 40 batches
  * in five tasks, nor 0.4 after 100: what is replayed is what came. In a task of 200 batches the first bytes change after 30, in
- * the end 9 pictures of 20 have, 2 % of all bytes, by at most 3 levels.
+ * the end 9 images of 20 have, 2 % of all bytes, by at most 3 levels.
  *
  * Cost beside a reservoir's: every sixth batch, for each class in it, gradients of its samples of the last 16 batches, and of its
- * synthetic pictures one query pass, gradients and two passes to pixels, three with older classes. Queries of recent samples are
+ * synthetic images one query pass, gradients and two passes to pixels, three with older classes. Queries of recent samples are
  * kept with them: those of the coreset are known, the others are computed once. At b = 20, when the classes of a batch are those
  * of the last 16, that is 320 gradients every 6 batches, 53 a batch, where a step trains on 20. A timestamp costs 3 times what it
- * does with a reservoir while the window has 6 batches, and near 5 times once it is full (ViT-Ti, 20 classes with 2 pictures
+ * does with a reservoir while the window has 6 batches, and near 5 times once it is full (ViT-Ti, 20 classes with 2 images
  * each, processor time, a mean over 6).
  *
- * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 16*b*n for recent pictures and 64*b*D for their queries, which the
+ * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 16*b*n for recent images and 64*b*D for their queries, which the
  * budget counts, and 4*m*n of scratch: 123 + 48 + 1 + 61 MB at S = 224, D = 768, m = 102, b = 20.
  *
  * Where this departs from the authors' code:
  *  - they match on a convolutional network of their own, trained beside the learner and made anew each task; here on the
  *    learner itself: the gradients are those of what learns, and nothing else has to be trained.
  *  - they backpropagate through the gradient; here the mixed derivative is a central difference over the learnable parameters.
- *  - their pictures a class are a constant, their queue is 64 batches of a task and must be full before they begin; here
+ *  - their images per class are a constant, their queue is 64 batches of a task and must be full before they begin; here
  *    floor(m / classes) and the last 16, whatever they hold.
- *  - no augmentation of the matched pictures: this learner has none anywhere (docs/method.md, section 6).
+ *  - no augmentation of the matched images: this learner has none anywhere (docs/method.md, section 6).
  *  - pixels are kept in the range of bytes; theirs are free, and replayed as floats.
- *  - their one optimiser for all pictures of a task moves, by momentum, those of every class at each class's step; here a
- *    picture moves when its class is matched. Momentum goes on over tasks.
- *  - they match after a batch is stored, and not when it began a synthetic picture; here always before. */
+ *  - their one optimiser for all images of a task moves, by momentum, those of every class at each class's step; here an
+ *    image moves when its class is matched. Momentum goes on over tasks.
+ *  - they match after a batch is stored, and not when it began a synthetic image; here always before. */
 #include "buffer/ssd.h"
 #include "compute/pixels.h"
 
@@ -115,7 +115,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
 {
     sfp__ssd made = sizes_of(opt, max_batch), *s;
     if (made.side < 1 || 3 * (size_t)made.side * (size_t)made.side != opt->image_bytes)
-        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': pictures of %zu bytes, expected 3 * side * side", opt->image_bytes);
+        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': images of %zu bytes, expected 3 * side * side", opt->image_bytes);
     for (int c = 0; c < 3; c++) {
         if (!(opt->std[c] > 0) || !isfinite(opt->mean[c] / opt->std[c]))
             return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': channel %d has mean %g and std %g, expected std above 0", c,
@@ -188,7 +188,7 @@ static void remember(sfp__ssd *s, const sfp_buffer_batch *batch)
 
 /* -------------------------------------------------------------------- storing */
 
-/* Synthetic pictures of a class in slots [0, end). */
+/* Synthetic images of a class in slots [0, end). */
 static int count_of(const sfp_buffer *b, int32_t label, int end)
 {
     const sfp__ssd *s = b->state;
@@ -198,7 +198,7 @@ static int count_of(const sfp_buffer *b, int32_t label, int end)
     return n;
 }
 
-/* More classes: fewer pictures each. */
+/* More classes: fewer images each. */
 static void release_surplus(sfp_buffer *b, int quota)
 {
     sfp__ssd *s = b->state;
@@ -211,8 +211,8 @@ static void release_surplus(sfp_buffer *b, int quota)
     s->quota = quota;
 }
 
-/* The real sample that has just come to slot i begins a synthetic picture. */
-static void begin_picture(sfp_buffer *b, int i)
+/* The real sample that has just come to slot i begins a synthetic image. */
+static void begin_image(sfp_buffer *b, int i)
 {
     sfp__ssd *s = b->state;
     s->kept.synthetic[i] = 1;
@@ -255,7 +255,7 @@ static void store(sfp_buffer *b, const sfp_buffer_batch *batch, int quota, sfp_r
         s->kept.synthetic[i] = 0;
         take_query(b, i, i - first);
         if (count_of(b, b->slot[i].label, i) < quota)
-            begin_picture(b, i);
+            begin_image(b, i);
     }
     for (int k = change->stored; k < batch->b; k++) {
         bool begins = count_of(b, batch->label[k], b->filled) < quota;
@@ -271,7 +271,7 @@ static void store(sfp_buffer *b, const sfp_buffer_batch *batch, int quota, sfp_r
         sfp__buffer_put(b, i, batch, k);
         take_query(b, i, k);
         if (begins)
-            begin_picture(b, i);
+            begin_image(b, i);
     }
     change->nu = nu;
 }
@@ -284,7 +284,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
         return SFP_OK;
     }
     if (batch->ask->side != s->side)
-        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': the learner's pictures have side %d, expected %d", batch->ask->side,
+        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': the learner's images have side %d, expected %d", batch->ask->side,
                          s->side);
     for (int i = 0; i < batch->b; i++)
         if (batch->image_size[i] != s->pixels)
@@ -303,7 +303,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
 
 const sfp_buffer_method sfp__buffer_ssd = {
     .name = "ssd",
-    .summary = "synthetic pictures a class whose gradients match those of recent samples; the rest a reservoir",
+    .summary = "synthetic images per class whose gradients match those of recent samples; the rest a reservoir",
     .needs = SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS,
     .update = update,
     .open = open_state,

@@ -2,7 +2,7 @@
  * enter and which leave follows the ranks by similarity to the fingerprints as they are now.
  *
  * The scores of the slots go stale with every step; the mean embedding in each slot makes them anew in O(D), without the
- * picture (docs/method.md, section 4). */
+ * image (docs/method.md, section 4). */
 #include "buffer/buffer.h"
 
 /* Four vectors of four partial sums, so that the additions do not wait for each other: without -ffast-math the compiler may

@@ -1,9 +1,9 @@
-/* One optimisation step of ssd's synthetic pictures. The loss of a class c, as the authors' (their options' defaults):
+/* One optimisation step of ssd's synthetic images. The loss of a class c, as the authors' (their options' defaults):
  *
  *     |g(X_c) - g(R_c)|^2 + sum over j of | |s - m_j| - |r - m_j| |
  *
- * g: gradient of the mean cross-entropy to what learns, of the synthetic pictures X_c and of the recent samples R_c; s and r:
- * mean unit features of the same two; m_j: unit features of up to 10 random synthetic pictures of older classes. Older are the
+ * g: gradient of the mean cross-entropy to what learns, of the synthetic images X_c and of the recent samples R_c; s and r:
+ * mean unit features of the same two; m_j: unit features of up to 10 random synthetic images of older classes. Older are the
  * classes of which the recent batches have no sample: the authors take those of earlier tasks, of which a stream without tasks
  * knows nothing. (Their distance leaves out the parameters that are vectors and the classifier; all that learns counts here.)
  *
@@ -102,8 +102,8 @@ typedef struct job {
     const sfp_buffer_batch *batch;
     const sfp_ask *ask;
     int32_t label;
-    int deck;               /* pictures of older classes: s->scratch.deck */
-    int n, older;           /* synthetic pictures of the class: s->scratch.mine; the first so many of the deck are looked at */
+    int deck;               /* images of older classes: s->scratch.deck */
+    int n, older;           /* synthetic images of the class: s->scratch.mine; the first so many of the deck are looked at */
     float *gs, *gr, *piece; /* (params) */
 } job;
 
@@ -148,14 +148,14 @@ static void draw_older(job *j, sfp_rng *rng)
     }
 }
 
-/* The first n pictures that are loaded. */
-static sfp_pictures loaded(const sfp__ssd *s, int n)
+/* The first n images that are loaded. */
+static sfp_image_list loaded(const sfp__ssd *s, int n)
 {
-    return (sfp_pictures){
+    return (sfp_image_list){
         .n = n, .x = s->request.xs, .label = s->request.label, .query = s->request.queries, .known = s->request.known};
 }
 
-/* The class's synthetic pictures, with no gradient yet and queries that nobody knows: they have moved. */
+/* The class's synthetic images, with no gradient yet and queries that nobody knows: they have moved. */
 static void load_synthetic(const job *j)
 {
     sfp__ssd *s = j->s;
@@ -196,8 +196,8 @@ static sfp_status match_target(const job *j, sfp_error *err)
     memset(j->gr, 0, j->ask->params * sizeof *j->gr);
     memset(s->scratch.real, 0, (size_t)s->dim * sizeof *s->scratch.real);
     while ((n = load_real(j, &at, from)) > 0) {
-        const sfp_pictures pictures = loaded(s, n);
-        sfp_status status = j->ask->gradient_at(j->ask->ctx, &pictures, j->piece, s->scratch.out, err);
+        const sfp_image_list images = loaded(s, n);
+        sfp_status status = j->ask->gradient_at(j->ask->ctx, &images, j->piece, s->scratch.out, err);
         for (int i = 0; i < n; i++)
             s->kept.recent_known[from[i]] = s->request.known[i];
         if (status)
@@ -214,28 +214,28 @@ static sfp_status match_target(const job *j, sfp_error *err)
 static sfp_status match_source(const job *j, sfp_error *err)
 {
     load_synthetic(j);
-    const sfp_pictures pictures = loaded(j->s, j->n);
-    return j->ask->gradient_at(j->ask->ctx, &pictures, j->gs, j->s->scratch.feature, err);
+    const sfp_image_list images = loaded(j->s, j->n);
+    return j->ask->gradient_at(j->ask->ctx, &images, j->gs, j->s->scratch.feature, err);
 }
 
 /* The first term: the central difference along v. */
 static sfp_status gradient_term(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
-    const sfp_pictures pictures = loaded(s, j->n);
+    const sfp_image_list images = loaded(s, j->n);
     float *v = j->gs;
     double length = 2 * sqrt(sfp__ssd_gap(j->ask->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
     if (!(length > 1e-30) || !isfinite(length)) /* they match to the last bit, or are no numbers */
         return SFP_OK;
     for (int sign = 1; sign >= -1; sign -= 2)
-        TRY(j->ask->pixels(j->ask->ctx, &pictures, v, (float)(sign * h), (float)sign, s->request.dx, err));
+        TRY(j->ask->pixels(j->ask->ctx, &images, v, (float)(sign * h), (float)sign, s->request.dx, err));
     for (int i = 0; i < j->n; i++)
         for (size_t k = 0; k < s->pixels; k++)
             s->request.dx[i][k] *= (float)(1 / (2 * h));
     return SFP_OK;
 }
 
-/* Features of the older classes' pictures that were drawn, to s->scratch.memory; those that a class before drew too are there. */
+/* Features of the older classes' images that were drawn, to s->scratch.memory; those that a class before drew too are there. */
 static sfp_status look_at_older(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
@@ -263,10 +263,10 @@ static sfp_status relation_term(const job *j, sfp_error *err)
     if (j->older == 0)
         return SFP_OK;
     TRY(look_at_older(j, err));
-    const sfp_pictures pictures = loaded(s, j->n);
+    const sfp_image_list images = loaded(s, j->n);
     (void)sfp__ssd_relation(j->n, s->dim, s->scratch.feature, s->scratch.real, j->older, s->scratch.memory, s->scratch.work,
                             s->scratch.dfeature);
-    return j->ask->feature_pixels(j->ask->ctx, &pictures, s->scratch.dfeature, s->request.dx, err);
+    return j->ask->feature_pixels(j->ask->ctx, &images, s->scratch.dfeature, s->request.dx, err);
 }
 
 /* The class's slots that have a gradient move. One with a number that is not finite has none: it would stay in the momentum. */
@@ -284,19 +284,19 @@ static void mark(const job *j)
 /* ------------------------------------------------------------------- the steps */
 
 /* Pixels of slot i after its step into x, momentum into u (NULL: not wanted). */
-static void step_picture(const sfp__ssd *s, int i, float *u, float *x)
+static void step_image(const sfp__ssd *s, int i, float *u, float *x)
 {
     size_t plane = s->pixels / 3, at = (size_t)i * s->pixels;
     for (int c = 0; c < 3; c++, at += plane, x += plane, u = u ? u + plane : NULL)
         sfp__ssd_step(plane, s->low[c], s->high[c], s->scratch.grad + at, s->kept.u + at, s->kept.x + at, u, x);
 }
 
-/* Does the step of slot i change the bytes that are replayed? Then x is the picture as the slot will have it. */
+/* Does the step of slot i change the bytes that are replayed? Then x is the image as the slot will have it. */
 static bool bytes_change(const job *j, int i, float *x)
 {
     const sfp__ssd *s = j->s;
     const sfp_slot *slot = &j->b->slot[i];
-    step_picture(s, i, NULL, x);
+    step_image(s, i, NULL, x);
     sfp__pixels_to_bytes(x, s->side, s->mean, s->std, s->scratch.rgb);
     if (slot->image_size == s->pixels && memcmp(s->scratch.rgb, slot->image, s->pixels) == 0)
         return false;
@@ -335,7 +335,7 @@ static void commit_steps(const job *j)
         sfp_slot *slot = &j->b->slot[i];
         if (s->scratch.step[i] == SFP__SSD_STAYS)
             continue;
-        step_picture(s, i, row(s->kept.u, i, s->pixels), row(s->kept.x, i, s->pixels));
+        step_image(s, i, row(s->kept.u, i, s->pixels), row(s->kept.x, i, s->pixels));
         if (s->scratch.step[i] == SFP__SSD_MOVES)
             continue;
         sfp__pixels_to_bytes(row(s->kept.x, i, s->pixels), s->side, s->mean, s->std, slot->image);

@@ -1,7 +1,7 @@
 /* The arithmetic of summarising stream data (Gu et al., "Summarizing Stream Data for Memory-Constrained Online Continual
- * Learning", AAAI 2024; docs/method.md, section 12) without a model: two distances with their gradients, and one step of a
- * picture. Then what the two files of the buffer ssd share: buffer_ssd.c (what is stored), ssd.c (what becomes of synthetic
- * pictures). */
+ * Learning", AAAI 2024; docs/method.md, section 12) without a model: two distances with their gradients, and one step of an
+ * image. Then what the two files of the buffer ssd share: buffer_ssd.c (what is stored), ssd.c (what becomes of synthetic
+ * images). */
 #ifndef SFP_BUFFER_SSD_H
 #define SFP_BUFFER_SSD_H
 
@@ -10,7 +10,7 @@
 enum {
     SFP_SSD_EVERY = 6,   /* batches from one optimisation to the next */
     SFP_SSD_WINDOW = 16, /* batches whose samples are matched */
-    SFP_SSD_MEMORY = 10, /* most pictures of older classes that distances are taken to */
+    SFP_SSD_MEMORY = 10, /* most images of older classes that distances are taken to */
 };
 #define SFP_SSD_RATE 4e-3f
 #define SFP_SSD_MOMENTUM 0.9f
@@ -35,21 +35,21 @@ void sfp__ssd_step(size_t n, float low, float high, const float *g, const float 
 
 /* ---------------------------------------------------------- the buffer's state */
 
-enum { SFP__SSD_CHUNK = 16 }; /* pictures that are pixels at a time */
+enum { SFP__SSD_CHUNK = 16 }; /* images that are pixels at a time */
 
 typedef enum sfp__ssd_fate { SFP__SSD_STAYS, SFP__SSD_MOVES, SFP__SSD_CHANGES } sfp__ssd_fate; /* pixels, pixels and bytes */
 
 typedef struct sfp__ssd {
     int slots, side, max_batch, dim;
-    size_t pixels; /* numbers of a picture: 3*S*S */
+    size_t pixels; /* numbers of an image: 3*S*S */
     float mean[3], std[3];
     float low[3], high[3]; /* of a channel, normalised: bytes 0 and 255 */
 
     struct {
         /* kept by checkpoints. Values from a file are as hostile as the file: every use of them holds for any. */
-        uint8_t *synthetic;    /* (m) 1: the slot's picture is one of ours */
+        uint8_t *synthetic;    /* (m) 1: the slot's image is one of ours */
         float *x, *u;          /* (m, 3, S, S) their pixels, normalised, and SGD's momentum; zeros where there is none */
-        uint8_t *recent;       /* (WINDOW, max_batch, S, S, 3) pictures of the last batches */
+        uint8_t *recent;       /* (WINDOW, max_batch, S, S, 3) images of the last batches */
         int32_t *recent_label; /* (WINDOW, max_batch); -1: no sample */
         float *recent_query;   /* (WINDOW, max_batch, D) */
         uint8_t *recent_known; /* (WINDOW, max_batch) whether the query is; else it is zeros */
@@ -62,10 +62,10 @@ typedef struct sfp__ssd {
         float *in;        /* (CHUNK, 3, S, S) */
         float *out;       /* (CHUNK, D) */
         uint8_t *rgb;     /* (S, S, 3) */
-        float *feature;   /* (m, D) of a class's synthetic pictures; then mean embeddings, by slot */
+        float *feature;   /* (m, D) of a class's synthetic images; then mean embeddings, by slot */
         float *dfeature;  /* (m, D) */
-        float *query;     /* (m, D) of a class's synthetic pictures as they are: not those of the bytes in their slots */
-        float *older;     /* (m, D) features of older classes' pictures, by slot, for one optimisation */
+        float *query;     /* (m, D) of a class's synthetic images as they are: not those of the bytes in their slots */
+        float *older;     /* (m, D) features of older classes' images, by slot, for one optimisation */
         uint8_t *looked;  /* (m) whether they are there */
         float *memory;    /* (MEMORY, D) those that a class is compared with */
         float *real;      /* (D) mean unit feature of real samples */
@@ -73,7 +73,7 @@ typedef struct sfp__ssd {
         int *mine, *deck; /* (m) slots of a class; of older classes */
     } scratch;
 
-    /* pictures that are asked about: those of a class or a chunk of others */
+    /* images that are asked about: those of a class or a chunk of others */
     struct {
         const float **xs; /* (max(m, CHUNK)), all of them */
         int32_t *label;
@@ -86,7 +86,7 @@ typedef struct sfp__ssd {
     sfp_arena arena; /* gradients, as long as the parameters that learn */
 } sfp__ssd;
 
-/* One step of the synthetic pictures of every class in the batch, which is in the window. On failure nothing has changed, but
+/* One step of the synthetic images of every class in the batch, which is in the window. On failure nothing has changed, but
  * queries that are known now. */
 sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_error *err);
 

@@ -54,7 +54,7 @@ typedef struct found {
     const char *folder;
 } found;
 
-/* What is no file is added too, to be told of like any other picture that cannot be read. */
+/* What is no file is added too, to be told of like any other image that cannot be read. */
 static sfp_status take(void *ctx, sfp_walk_kind kind, const char *below, int depth, sfp_error *err)
 {
     const found *f = ctx;
@@ -87,7 +87,7 @@ static sfp_status add_folder(sfp_filelist *l, const char *folder, sfp_error *err
     size_t before = l->count;
     TRY(sfp__walk(folder, take, &(found){l, folder}, err));
     if (l->count == before)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: no pictures in this folder, expected .jpg, .jpeg, .png or .webp", folder);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: no images in this folder, expected .jpg, .jpeg, .png or .webp", folder);
     qsort_r(l->entries + before, l->count - before, sizeof *l->entries, by_path, l->text);
     return SFP_OK;
 }

@@ -1,4 +1,4 @@
-/* Lists of pictures: from arguments, folders (recursive, sorted by name) and CSV files.
+/* Lists of images: from arguments, folders (recursive, sorted by name) and CSV files.
  *
  * Paths lie one after another in one block, so that a million of them cost their bytes and no more. */
 #ifndef SFP_CLI_FILELIST_H
@@ -23,8 +23,8 @@ const char *sfp__filelist_label(const sfp_filelist *l, size_t i); /* "": none */
 void sfp__filelist_done(sfp_filelist *l);
 
 sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *label, sfp_error *err);
-/* A folder (all pictures in it and below), a .csv or .txt list, or a single picture; so is whatever is not there, which is then
- * told as of any other picture that cannot be read. */
+/* A folder (all images in it and below), a .csv or .txt list, or a single image; so is whatever is not there, which is then
+ * told as of any other image that cannot be read. */
 sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *err);
 /* `file,label` lines, with or without that header, quoted or not; a line without a comma is a path alone. Relative paths are
  * relative to the list's folder. Blank lines and lines that begin with '#' are passed over. */

@@ -278,7 +278,7 @@ static void on_signal(int number)
 
 const volatile sig_atomic_t *sfp__stop_on_signals(void)
 {
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* a file half read is no broken picture */
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* a file half read is no broken image */
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     return &stop;

@@ -1,4 +1,4 @@
-/* Pictures between bytes and a network's input: RGB rows (S, S, 3) and normalised planes (3, S, S), a pixel of which is
+/* Images between bytes and a network's input: RGB rows (S, S, 3) and normalised planes (3, S, S), a pixel of which is
  * (byte / 255 - mean) / std. */
 #ifndef SFP_COMPUTE_PIXELS_H
 #define SFP_COMPUTE_PIXELS_H

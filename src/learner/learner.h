@@ -7,7 +7,7 @@
  *
  * One thread offers; predictors (predictor.h) may run on other threads at the
  * same time. After warm-up a timestamp allocates nothing (but for new classes,
- * and for pictures kept compressed). */
+ * and for images kept compressed). */
 #ifndef SFP_LEARNER_LEARNER_H
 #define SFP_LEARNER_LEARNER_H
 

@@ -29,7 +29,7 @@ bool sfp__drift_next(sfp_drift_detector *d, double value);
 
 /* One sample of a step: of the coreset or of the buffer. */
 typedef struct sfp__item {
-    int index; /* into the batch, or a slot; -1: a picture that is neither (model_access.c) */
+    int index; /* into the batch, or a slot; -1: an image that is neither (model_access.c) */
     bool replay;
     int row; /* which of those asked for (model_access.c) */
 } sfp__item;
@@ -70,7 +70,7 @@ typedef struct sfp_batch_work {
 typedef struct sfp_step_work {
     void *block;
     const float **xs;           /* (n) */
-    float *rx;                  /* (replay, 3, S, S) replayed pictures, normalised */
+    float *rx;                  /* (replay, 3, S, S) replayed images, normalised */
     sfp__item *items;           /* (n) in the order of the pass: unknown queries first */
     int32_t *label;             /* (n) */
     float *weight;              /* (n) */
@@ -111,7 +111,7 @@ struct sfp_learner {
     sfp_kept checkpoint; /* the last one that was written or read */
     /* sizes */
     int D, S;
-    size_t rgb_bytes, pixels; /* bytes of a picture, floats of an input */
+    size_t rgb_bytes, pixels; /* bytes of an image, floats of an input */
     int most;                 /* samples a step */
     int room;                 /* in a step or a batch, the larger: how much arrays of samples hold */
     /* workspace */
@@ -123,7 +123,7 @@ struct sfp_learner {
     sfp_ask ask;               /* what the buffer's method may ask for */
     sfp_look ask_look;         /* features that it asks for */
     sfp_train_batch ask_batch; /* of the question under way */
-    float *ask_x;              /* (SFP_ASK_SLOTS, 3, S, S) pictures of slots, normalised; NULL: it asks for nothing */
+    float *ask_x;              /* (SFP_ASK_SLOTS, 3, S, S) images of slots, normalised; NULL: it asks for nothing */
     sfp_arena pixels_arena;    /* of sfp__ask_pixels */
 };
 
@@ -142,8 +142,8 @@ extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
 /* New heads of the mix, or the method's; on failure those made so far are the caller's to free. */
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
 
-/* model_access.c: the picture of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
- * step, all but its weight (room: for the picture of a slot); whether the query of a sample need not be computed; and those that
+/* model_access.c: the image of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
+ * step, all but its weight (room: for the image of a slot); whether the query of a sample need not be computed; and those that
  * a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
 sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err);
@@ -161,7 +161,7 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
 
 /* What the buffer method declared; 0: no buffer. */
 unsigned sfp__learner_buffer_needs(const sfp_learner *l);
-enum { SFP_ASK_SLOTS = 16 }; /* pictures of slots in memory at a time */
+enum { SFP_ASK_SLOTS = 16 }; /* images of slots in memory at a time */
 sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err);
 void sfp__learner_ask_done(sfp_learner *l);
 /* For an update of the buffer; NULL: its method asks for nothing. */

@@ -1,7 +1,7 @@
 /* What selectors and buffer methods ask for while they decide: gradients of the learnable parameters (select/select.h) and features
- * (buffer/ask.h) of samples they name, or of pictures. The parameters stay as they are.
+ * (buffer/ask.h) of samples they name, or of images. The parameters stay as they are.
  *
- * Any number of samples, some at a time: as many as a step takes, of which at most SFP_ASK_SLOTS are pictures of slots, so that
+ * Any number of samples, some at a time: as many as a step takes, of which at most SFP_ASK_SLOTS are images of slots, so that
  * memory does not grow with the question. Queries that are known are used, others computed in the same pass and kept. */
 #include "learner/learner_internal.h"
 
@@ -15,7 +15,7 @@
 typedef struct asked {
     int n;
     const int *sample;           /* (n) i < b: of the batch, b + s: slot s; or NULL and */
-    const sfp_pictures *picture; /* these n */
+    const sfp_image_list *image; /* these n */
 } asked;
 
 static int batch_size(const sfp_learner *l)
@@ -51,8 +51,8 @@ static int count_of(const sfp_learner *l, const asked *a, int first, int most)
     return n;
 }
 
-/* A picture as sample `at` of the pass; it can be of any task. */
-static void fill_picture(sfp_learner *l, const sfp_pictures *p, int at)
+/* An image as sample `at` of the pass; it can be of any task. */
+static void fill_image(sfp_learner *l, const sfp_image_list *p, int at)
 {
     int row = l->step.items[at].row;
     l->step.xs[at] = p->x[row];
@@ -65,18 +65,17 @@ static void fill_picture(sfp_learner *l, const sfp_pictures *p, int at)
 
 static bool query_known(const sfp_learner *l, const asked *a, const sfp__item *item)
 {
-    return sfp__learner_query_known(l, item) ||
-           (item->index < 0 && a->picture && a->picture->query && a->picture->known[item->row]);
+    return sfp__learner_query_known(l, item) || (item->index < 0 && a->image && a->image->query && a->image->known[item->row]);
 }
 
 /* The first `unknown` queries of a pass to where its samples come from. */
 static void keep_queries(sfp_learner *l, const asked *a, int unknown)
 {
     sfp__learner_keep_queries(l, unknown);
-    for (int i = 0; i < unknown && a->picture && a->picture->query; i++) {
+    for (int i = 0; i < unknown && a->image && a->image->query; i++) {
         int row = l->step.items[i].row;
-        memcpy(a->picture->query[row], l->step.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->step.query);
-        a->picture->known[row] = true;
+        memcpy(a->image->query[row], l->step.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *l->step.query);
+        a->image->known[row] = true;
     }
 }
 
@@ -90,8 +89,8 @@ static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *un
             if (query_known(l, a, &item) != (known == 1))
                 continue;
             l->step.items[at] = item;
-            if (a->picture)
-                fill_picture(l, a->picture, at);
+            if (a->image)
+                fill_image(l, a->image, at);
             else
                 TRY(sfp__learner_fill_item(l, at, item.replay ? l->ask_x + (size_t)slots++ * l->pixels : NULL, err));
             at++;
@@ -222,10 +221,10 @@ static sfp_status gradient_each(void *learner, int n, const int *sample, int siz
     return gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, room, take, user, err);
 }
 
-static sfp_status gradient_at(void *learner, const sfp_pictures *p, float *out, float *feature, sfp_error *err)
+static sfp_status gradient_at(void *learner, const sfp_image_list *p, float *out, float *feature, sfp_error *err)
 {
     TRY(check("a gradient", p->n, NULL, 0, err));
-    return gradient_of(learner, &(asked){.n = p->n, .picture = p}, 0, out, feature, err);
+    return gradient_of(learner, &(asked){.n = p->n, .image = p}, 0, out, feature, err);
 }
 
 /* ----------------------------------------------------------------- features */
@@ -252,14 +251,14 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
 
 /* ------------------------------------------------------------------ to pixels */
 
-/* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the pictures a buffer method has made,
+/* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the images a buffer method has made,
  * and what a slot keeps to be scored.
  *
  * Along v the parameters are moved in place and put back from a copy: theta + h*v - h*v is not theta in floating point. Rows that
  * do not learn stay where they are, so that what the fingerprints keep of them (attunement's maps) is not computed again. The
- * others move once a question, however many pictures it has, which go through some at a time.
+ * others move once a question, however many images it has, which go through some at a time.
  *
- * Queries are constants (docs/method.md, section 2), also where they belong to the picture that is differentiated: the reading of
+ * Queries are constants (docs/method.md, section 2), also where they belong to the image that is differentiated: the reading of
  * every such system, whose query pass runs without a graph. With `query one` they are tokens that move with the parameters: at
  * theta + h*v the ones of there are held. */
 
@@ -292,14 +291,14 @@ static void put_back(sfp_learner *l, const float *kept)
     sfp__fp_moved(l->fp);
 }
 
-/* Pictures in a pass, whose gradients lie in ask_x. */
+/* Images in a pass, whose gradients lie in ask_x. */
 static int pass_size(const sfp_learner *l, int left)
 {
     int most = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
     return left < most ? left : most;
 }
 
-static bool all_known(const sfp_pictures *p)
+static bool all_known(const sfp_image_list *p)
 {
     for (int i = 0; i < p->n && p->query; i++)
         if (!p->known[i])
@@ -307,8 +306,8 @@ static bool all_known(const sfp_pictures *p)
     return p->query;
 }
 
-/* Pictures [first, first + n) as samples of a step that all count the same, of whatever task. */
-static sfp_train_batch samples(sfp_learner *l, const sfp_pictures *p, int first, int n)
+/* Images [first, first + n) as samples of a step that all count the same, of whatever task. */
+static sfp_train_batch samples(sfp_learner *l, const sfp_image_list *p, int first, int n)
 {
     bool known = all_known(p);
     for (int i = 0; i < n; i++) {
@@ -327,11 +326,11 @@ static sfp_train_batch samples(sfp_learner *l, const sfp_pictures *p, int first,
 
 static sfp_status check_count(int n, sfp_error *err)
 {
-    return n < 1 ? sfp__fail(err, SFP_EINVAL, "a question about %d pictures, expected at least 1", n) : SFP_OK;
+    return n < 1 ? sfp__fail(err, SFP_EINVAL, "a question about %d images, expected at least 1", n) : SFP_OK;
 }
 
 /* dx += scale * the gradients at the parameters as they are. dfeature NULL: of the loss. */
-static sfp_status add_gradients(sfp_learner *l, const sfp_pictures *p, const float *dfeature, float scale, float *const *dx,
+static sfp_status add_gradients(sfp_learner *l, const sfp_image_list *p, const float *dfeature, float scale, float *const *dx,
                                 sfp_error *err)
 {
     for (int first = 0, n; first < p->n; first += n) {
@@ -346,7 +345,7 @@ static sfp_status add_gradients(sfp_learner *l, const sfp_pictures *p, const flo
     return SFP_OK;
 }
 
-static sfp_status loss_pixels(void *learner, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx,
+static sfp_status loss_pixels(void *learner, const sfp_image_list *p, const float *v, float h, float scale, float *const *dx,
                               sfp_error *err)
 {
     sfp_learner *l = learner;
@@ -364,7 +363,7 @@ static sfp_status loss_pixels(void *learner, const sfp_pictures *p, const float 
     return status;
 }
 
-static sfp_status feature_pixels(void *learner, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *err)
+static sfp_status feature_pixels(void *learner, const sfp_image_list *p, const float *dfeature, float *const *dx, sfp_error *err)
 {
     TRY(check_count(p->n, err));
     return add_gradients(learner, p, dfeature, 1, dx, err);
@@ -429,7 +428,7 @@ const sfp_ask *sfp__learner_ask(sfp_learner *l)
 
 /* -------------------------------------------------------- samples of a pass */
 
-/* Where the samples of a step are: pictures and queries of the batch are the learner's, those of slots the buffer's. A query is
+/* Where the samples of a step are: images and queries of the batch are the learner's, those of slots the buffer's. A query is
  * computed once in the life of a sample, by whichever pass needs it first. */
 
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err)
@@ -440,7 +439,7 @@ sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, f
     }
     OWNED_BY(sfp__image_done) sfp_image whole = {0};
     OWNED_BY(sfp__image_done) sfp_image fit = {0};
-    TRY(sfp__image_decode("a picture of the buffer", slot->image, slot->image_size, NULL, &whole, err));
+    TRY(sfp__image_decode("an image of the buffer", slot->image, slot->image_size, NULL, &whole, err));
     TRY(sfp__image_fit(&whole, l->S, l->opt.resize, &fit, err));
     sfp__pixels_normalise(fit.rgb, l->S, l->opt.mean, l->opt.std, out);
     return SFP_OK;

@@ -17,7 +17,7 @@ struct sfp_predictor {
     bool on_demand;               /* not among the learner's predictors: asks for a copy itself */
     const sfp_snapshot *snapshot; /* of the run under way */
     sfp_snapshot of_method;       /* a learner's, as it is now */
-    /* workspace, from its creation to its end; pieces of at most `max` pictures */
+    /* workspace, from its creation to its end; pieces of at most `max` images */
     sfp_thread_pool *threads;
     bool own_pool;
     int max, D, S, pool, rows; /* rows of a layer's prefix keys */
@@ -36,7 +36,7 @@ struct sfp_predictor {
     void *class_block;
     float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_capacity) */
     double *work;
-    int32_t *alone; /* (SFP_HEAD_EXPERTS, alone_capacity): each expert's own answer to the pictures of the last run */
+    int32_t *alone; /* (SFP_HEAD_EXPERTS, alone_capacity): each expert's own answer to the images of the last run */
     bool alone_known;
     float *logp; /* of sfp__predictor_ask */
 };
@@ -65,11 +65,11 @@ sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
     return looked_at ? publish(l, err) : SFP_OK;
 }
 
-/* Workspace and plan for `max_batch` pictures; p->opt, p->head, D and S are set. */
+/* Workspace and plan for `max_batch` images; p->opt, p->head, D and S are set. */
 static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, int max_batch, sfp_error *err)
 {
     if (max_batch < 1 || max_batch > 100000)
-        return sfp__fail(err, SFP_EINVAL, "batches of %d pictures, expected 1 to 100000", max_batch);
+        return sfp__fail(err, SFP_EINVAL, "batches of %d images, expected 1 to 100000", max_batch);
     bool prompted = !p->head;
     p->max = max_batch;
     p->pool = o->pool;
@@ -264,7 +264,7 @@ static sfp_status class_room(sfp_predictor *p, sfp_error *err)
     return sfp__grow(&p->work, sizeof *p->work, 0, work, &p->work_capacity) ? SFP_OK : sfp__fail_nomem(err);
 }
 
-/* Log-probabilities of row i of the pass, picture `to` of the run, over the classes seen; returns the best class. */
+/* Log-probabilities of row i of the pass, image `to` of the run, over the classes seen; returns the best class. */
 static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
 {
     const sfp_snapshot *s = p->snapshot;
@@ -290,8 +290,8 @@ static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
     return sfp__best_class(C, s->seen, out);
 }
 
-/* Pictures in the order of the pass, those without a known query first; returns how many of these. */
-static int order_pictures(sfp_predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
+/* Images in the order of the pass, those without a known query first; returns how many of these. */
+static int order_images(sfp_predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
 {
     int unknown = 0, at = 0;
     size_t D = (size_t)p->D;
@@ -353,13 +353,13 @@ static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
     return status;
 }
 
-/* At most max pictures, the run's from `first` on. */
+/* At most max images, the run's from `first` on. */
 static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                            int32_t *label, float *logp, int ld, sfp_error *err)
 {
     bool has_queries = p->head || !p->opt->fp.query_one;
     size_t D = (size_t)p->D, C = (size_t)p->snapshot->classes;
-    int unknown = order_pictures(p, n, rgb, query, has_query);
+    int unknown = order_images(p, n, rgb, query, has_query);
     TRY(p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err));
     for (int i = 0; i < n; i++) {
         int to = p->order[i];

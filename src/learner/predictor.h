@@ -6,11 +6,11 @@
 #include "base/mem.h"
 #include "learner/learner.h"
 
-/* The last bit of a product may depend on how many rows it has, so how pictures are cut is part of the answer: runs evaluate with
+/* The last bit of a product may depend on how many rows it has, so how images are cut is part of the answer: runs evaluate with
  * as many at once as sfp__predictor_cut says, and a saved state answers in the same pieces. */
 enum { SFP_CUT_MIN = 20, SFP_CUT_MAX = 64 };
 
-/* `threads` is the predictor's own pool (another one than the learner's when both run at once). max_batch: most pictures at a
+/* `threads` is the predictor's own pool (another one than the learner's when both run at once). max_batch: most images at a
  * time inside; larger requests are cut; 0: as runs evaluate. The learner must outlive it. Creating and freeing must not overlap
  * with a call on the learner. A predictor of a method reads the head itself: none of its calls may. */
 sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err);
@@ -36,7 +36,7 @@ typedef struct sfp_prediction {
     int classes; /* its classes: columns of logp */
 } sfp_prediction;
 
-/* n pictures (S, S, 3). label (n): the best class seen, -1 when none was. logp (n, classes) when not NULL: log-probabilities
+/* n images (S, S, 3). label (n): the best class seen, -1 when none was. logp (n, classes) when not NULL: log-probabilities
  * over the classes seen (-INFINITY for others), row stride `ld` >= classes of the snapshot, else SFP_ELIMIT and
  * answer->classes tells how many. */
 sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,
@@ -46,16 +46,16 @@ sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb
 sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                                     int32_t *label, float *logp, int ld, sfp_prediction *answer, sfp_error *err);
 
-/* label (n), -1: no class was seen; query and has_query as above, and pictures whose query is all that is needed may be NULL.
+/* label (n), -1: no class was seen; query and has_query as above, and images whose query is all that is needed may be NULL.
  * probability (n) of the label, NAN for -1, when not NULL. */
 sfp_status sfp__predictor_ask(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
                               float *probability, sfp_error *err);
-/* Pictures to be asked at once: of more the answer comes later, not faster. */
+/* Images to be asked at once: of more the answer comes later, not faster. */
 int sfp__predictor_cut(const sfp_predictor *p);
-/* A method: with a known query no picture is needed. */
+/* A method: with a known query no image is needed. */
 bool sfp__predictor_needs_queries_only(const sfp_predictor *p);
 
-/* What expert e of a mixed head (SFP_HEAD_EXPERTS of them) alone said in the last run, by picture; NULL: the head is not mixed.
+/* What expert e of a mixed head (SFP_HEAD_EXPERTS of them) alone said in the last run, by image; NULL: the head is not mixed.
  * Holds until the next run. */
 const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e);
 

@@ -17,7 +17,7 @@
     X(BUFFER, "buffer", "NAME", "streamfp", "What the rehearsal buffer keeps and drops.", buffer.method, 0, 0)                \
     X(INT, "buffer-size", "M", "102", "Slots of the buffer.", buffer.slots, 1, 1 << 24)                                       \
     X(SIZE, "buffer-bytes", "N", "0", "Bytes the buffer may take; 0: no limit.", buffer.budget, 0, 1e15)                      \
-    X(FLIP, "keep", "pixels|compressed", "pixels", "What a slot keeps of a picture.", keep_compressed, 0, 0)                  \
+    X(FLIP, "keep", "pixels|compressed", "pixels", "What a slot keeps of an image.", keep_compressed, 0, 0)                   \
     X(INT, "replay", "R", "10", "Rehearsed samples a step.", replay, 0, 100000)                                               \
     X(CHOICE, "drop-rule", "alg2|eq8", "alg2", "Weights of the slots to drop: Algorithm 2 or Equation 8.", buffer.drop, 0, 0) \
     X(CHOICE, "nu", "at-least-one|reservoir", "at-least-one", "Least replacements a batch.", buffer.nu, 0, 0)
@@ -58,10 +58,10 @@
     X(TASKS, "tasks", "J|free", "free", "Known tasks, or a stream without boundaries.", fp.tasks, 1, 65536) \
     X(CLASSES, "classes", "C", "0", "Classes known from the start (needed with known tasks).", fp.classes, 0, 1 << 20)
 
-/* How pictures become input */
-#define SFP_SETTINGS_INPUT(X)                                                                                 \
-    X(CHOICE, "resize", "squash|crop", "squash", "How pictures are brought to the input size.", resize, 0, 0) \
-    X(NORM, "normalise", "checkpoint|none|imagenet|half", "checkpoint", "Mean and deviation taken from pictures.", mean, 0, 0)
+/* How images become input */
+#define SFP_SETTINGS_INPUT(X)                                                                               \
+    X(CHOICE, "resize", "squash|crop", "squash", "How images are brought to the input size.", resize, 0, 0) \
+    X(NORM, "normalise", "checkpoint|none|imagenet|half", "checkpoint", "Mean and deviation taken from images.", mean, 0, 0)
 
 #define SFP_SETTINGS_LIST(X)    \
     SFP_SETTINGS_SELECT(X)      \

@@ -86,7 +86,7 @@ typedef struct sfp_vit_weights {
     sfp_vit_block_weights *blocks; /* (depth) */
 } sfp_vit_weights;
 
-/* What pictures are normalised by where nobody says otherwise. */
+/* What images are normalised by where nobody says otherwise. */
 extern const float sfp__imagenet_mean[3], sfp__imagenet_std[3];
 
 /* Packed weights of a block. Blocks before the last run with qkv joined; the last one needs keys and values of all

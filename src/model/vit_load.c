@@ -161,7 +161,7 @@ static sfp_status read_config(loading *l, int wanted_side, sfp_vit_config *c, sf
 
 /* --------------------------------------------------------------- positions */
 
-/* Position embeddings for another input size: the grid of patches is a picture of D channels, resized by cubic convolution with
+/* Position embeddings for another input size: the grid of patches is an image of D channels, resized by cubic convolution with
  * a = -0.75, pixel centres at halves and the border repeated. That is torch's interpolate(mode="bicubic") as DeiT, DINO and CLIP
  * users call it; timm's own helper also smooths when it makes the grid smaller. */
 static double near_tap(double x)

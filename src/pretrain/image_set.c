@@ -14,7 +14,7 @@ enum { GRAIN = 256 };
 typedef struct loading {
     const sfp_source *source;
     sfp_image_set *to;
-    int64_t of;       /* pictures of the source, of which to->count are taken */
+    int64_t of;       /* images of the source, of which to->count are taken */
     int64_t first, n; /* the pieces at hand */
     bool *broken;     /* (count) */
     pthread_mutex_t lock;
@@ -36,7 +36,8 @@ static void load_one(void *ctx, int piece, int worker)
     sfp_record record;
     sfp_status s = sfp__source_record(l->source, taken_at(l, i), &record, &err);
     if (!s)
-        s = sfp__picture_read_fit(l->source, taken_at(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, NULL, &err);
+        s = sfp__raw_image_read_fit(l->source, taken_at(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, NULL,
+                                    &err);
     p->label[i] = s ? -1 : record.label;
     l->broken[i] = s != SFP_OK;
     if (!s)
@@ -47,7 +48,7 @@ static void load_one(void *ctx, int piece, int worker)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Broken pictures go, the others move up. */
+/* Broken images go, the others move up. */
 static void drop_broken(sfp_image_set *p, const bool *broken)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
@@ -94,10 +95,10 @@ static sfp_status read_all(loading *l, sfp_thread_pool *pool, const sfp_pretrain
     double begin = sfp__now();
     for (l->first = 0; l->first < l->to->count; l->first += l->n) {
         if (sfp__pretrain_stopped(hooks))
-            return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading pictures", l->source->path);
+            return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading images", l->source->path);
         l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
         sfp__thread_pool_run(pool, (int)l->n, load_one, l);
-        sfp__pretrain_tell(hooks, &(sfp_pretrain_progress){.phase = "pictures",
+        sfp__pretrain_tell(hooks, &(sfp_pretrain_progress){.phase = "images",
                                                            .done = (uint64_t)(l->first + l->n),
                                                            .total = (uint64_t)l->to->count,
                                                            .fraction = (double)(l->first + l->n) / (double)l->to->count,
@@ -114,7 +115,7 @@ static sfp_status open_source(const char *spec, const sfp_image_set_options *opt
         return sfp__fail(err, SFP_ENOTFOUND, "%s: has no test part", spec);
     if ((*out)->kind->live || (*out)->count < 1)
         return sfp__fail(err, SFP_EINVAL, "%s: has %s, expected a data set on disk", spec,
-                         (*out)->kind->live ? "no end" : "no pictures");
+                         (*out)->kind->live ? "no end" : "no images");
     return SFP_OK;
 }
 
@@ -126,8 +127,8 @@ static sfp_status make_room(const char *spec, const sfp_source *source, int64_t 
     l->of = source->count;
     p->count = limit > 0 && limit < source->count ? limit : source->count;
     if (!sfp__mul_size((size_t)p->count, bytes, &all))
-        return sfp__fail(err, SFP_ELIMIT, "%s: %lld pictures of %d x %d do not fit into memory", spec, (long long)p->count,
-                         p->size, p->size);
+        return sfp__fail(err, SFP_ELIMIT, "%s: %lld images of %d x %d do not fit into memory", spec, (long long)p->count, p->size,
+                         p->size);
     TRY(sfp__check_memory((p->rgb = sfp__malloc(all)), err));
     TRY(sfp__alloc(&p->label, (size_t)p->count, sizeof *p->label, err));
     return sfp__alloc(&l->broken, (size_t)p->count, sizeof *l->broken, err);
@@ -149,7 +150,7 @@ static sfp_status load(const char *spec, const sfp_image_set_options *opt, sfp_t
     TRY(read_all(l, pool, hooks, err));
     drop_broken(p, l->broken);
     if (p->count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: no picture could be read; the first: %s", spec, p->first_error);
+        return sfp__fail(err, SFP_EFORMAT, "%s: no image could be read; the first: %s", spec, p->first_error);
     return opt->like ? relabel(p, opt->like, err) : SFP_OK;
 }
 

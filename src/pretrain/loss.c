@@ -30,7 +30,7 @@ typedef struct layer {
 
 struct sfp_loss {
     sfp_loss_options opt;
-    const sfp_image_set *pictures;
+    const sfp_image_set *images;
     const sfp_teacher *teacher;
     int D, T, L, Dt, classes;
     layer label, logits, to_class, to_patch;
@@ -77,24 +77,23 @@ static sfp_status lane_init(const sfp_loss *l, size_t n, lane *a, sfp_error *err
     return SFP_OK;
 }
 
-sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_image_set *pictures,
+sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_image_set *images,
                             const sfp_teacher *teacher, int lanes, int most_samples, sfp_loss **out, sfp_error *err)
 {
     OWNED_PTR(sfp__loss_free) sfp_loss *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     int side = student->img_size / student->patch_size;
-    *l = (sfp_loss){
-        .opt = *o, .pictures = pictures, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
+    *l = (sfp_loss){.opt = *o, .images = images, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
     l->Dt = teacher ? teacher->dim : 0;
     double *w = l->opt.weight;
     if (!teacher)
         w[SFP_TERM_CLASS] = w[SFP_TERM_PATCH] = 0;
     if (!teacher || !teacher->classes)
         w[SFP_TERM_LOGITS] = 0;
-    if (pictures->classes < 2)
+    if (images->classes < 2)
         w[SFP_TERM_LABEL] = 0;
     if (w[SFP_TERM_LABEL] > 0)
-        l->label = add_layer(l, pictures->classes);
+        l->label = add_layer(l, images->classes);
     if (teacher && w[SFP_TERM_LOGITS] > 0)
         l->logits = add_layer(l, teacher->classes);
     if (w[SFP_TERM_CLASS] > 0 && l->Dt != l->D)
@@ -196,10 +195,10 @@ static double softmax(int n, float *z, double temperature, double *top)
     return log(sum);
 }
 
-/* Adds `part` of a picture's smoothed label to t (classes) and returns how much that was. */
-static double add_label(const sfp_loss *l, int64_t picture, double part, float *t)
+/* Adds `part` of an image's smoothed label to t (classes) and returns how much that was. */
+static double add_label(const sfp_loss *l, int64_t image, double part, float *t)
 {
-    int32_t label = l->pictures->label[picture];
+    int32_t label = l->images->label[image];
     int C = l->label.out;
     if (label < 0 || part <= 0)
         return 0;
@@ -229,8 +228,8 @@ static void label_term(const sfp_loss *l, lane *a, int first, int n)
     for (int i = 0; i < n; i++) {
         float *z = a->logits + (size_t)i * (size_t)C, *t = a->tlogits;
         memset(t, 0, (size_t)C * sizeof *t);
-        double mass = add_label(l, m->picture[first + i], (double)m->part, t) +
-                      add_label(l, m->picture[l->b - 1 - first - i], 1 - (double)m->part, t);
+        double mass = add_label(l, m->image[first + i], (double)m->part, t) +
+                      add_label(l, m->image[l->b - 1 - first - i], 1 - (double)m->part, t);
         a->sum[SFP_TERM_LABEL] += cross_entropy(C, z, t, mass, 1, l->opt.weight[SFP_TERM_LABEL] / l->b);
     }
     layer_bwd(l, a, &l->label, n, a->cls, a->logits, 1.0f, a->dcls);
@@ -245,10 +244,10 @@ static void logits_term(const sfp_loss *l, lane *a, int first, int n)
     for (int i = 0; i < n; i++) {
         float *own = a->tcls + (size_t)i * (size_t)Dt, *mate = a->pred;
         int k = l->b - 1 - first - i;
-        sfp__teacher_class(l->teacher, m->view[first + i], m->picture[first + i], own);
+        sfp__teacher_class(l->teacher, m->view[first + i], m->image[first + i], own);
         if (m->part >= 1)
             continue;
-        sfp__teacher_class(l->teacher, m->view[k], m->picture[k], mate);
+        sfp__teacher_class(l->teacher, m->view[k], m->image[k], mate);
         for (int c = 0; c < Dt; c++)
             own[c] = m->part * own[c] + (1 - m->part) * mate[c];
     }
@@ -344,9 +343,9 @@ static void make_targets(const sfp_loss *l, lane *a, int first, int n)
     for (int i = 0; i < n; i++) {
         float *t = a->target + (size_t)i * floats;
         int k = l->b - 1 - first - i;
-        sfp__teacher_add(l->teacher, m->view[first + i], m->picture[first + i], m->mirrored[first + i], m->part, t);
+        sfp__teacher_add(l->teacher, m->view[first + i], m->image[first + i], m->mirrored[first + i], m->part, t);
         if (m->part < 1)
-            sfp__teacher_add(l->teacher, m->view[k], m->picture[k], m->mirrored[k], 1 - m->part, t);
+            sfp__teacher_add(l->teacher, m->view[k], m->image[k], m->mirrored[k], 1 - m->part, t);
     }
 }
 

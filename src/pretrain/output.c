@@ -168,11 +168,11 @@ sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error 
         bool fraction;
         number of[SFP_PLOT_SERIES];
     } plots[] = {
-        {"score on pictures kept apart", true, {{"ncm", offsetof(sfp_log_point, ncm)}, {"knn", offsetof(sfp_log_point, knn)}}},
+        {"score on images kept apart", true, {{"ncm", offsetof(sfp_log_point, ncm)}, {"knn", offsetof(sfp_log_point, knn)}}},
         {"loss, class probabilities and labels", false, {{"logits", LOSS(SFP_TERM_LOGITS)}, {"label", LOSS(SFP_TERM_LABEL)}}},
         {"loss, tokens", false, {{"class", LOSS(SFP_TERM_CLASS)}, {"patch", LOSS(SFP_TERM_PATCH)}}},
         {"learning rate", false, {{"lr", offsetof(sfp_log_point, lr)}}},
-        {"pictures a second", false, {{"img/s", offsetof(sfp_log_point, images_per_second)}}},
+        {"images per second", false, {{"img/s", offsetof(sfp_log_point, images_per_second)}}},
     };
     static const char *const ids[] = {"p1", "p2", "p3", "p4", "p5"}, *const colors[] = {"--blue", "--red"};
     OWNED_BY(sfp__text_done) sfp_text t = {0};
@@ -249,7 +249,7 @@ static void put_training(sfp_text *t, const sfp_pretrain_options *o, const sfp_p
     put_string(t, "data", o->data.train);
     put_string(t, "test", o->data.test);
     put_string(t, "teacher", o->teacher.weights);
-    sfp__text_printf(t, ",\n    \"pictures\": %" PRIu64 ", \"steps\": %" PRIu64, r->pictures, r->steps);
+    sfp__text_printf(t, ",\n    \"pictures\": %" PRIu64 ", \"steps\": %" PRIu64, r->images, r->steps);
     put_number(t, "epochs", r->epochs);
     put_number(t, "seconds", r->seconds);
     put_number(t, "images_per_second", r->images_per_second);

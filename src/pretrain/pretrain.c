@@ -23,7 +23,7 @@ typedef struct training {
     const sfp_pretrain_hooks *hooks;
     sfp_thread_pool *pool;
     /* what is learned from */
-    sfp_image_set pictures, held;
+    sfp_image_set images, held;
     sfp_teacher teacher;
     bool taught;
     sfp_batch_feed *feed;
@@ -63,20 +63,20 @@ static void say_skipped(const training *t, const char *spec, const sfp_image_set
     char text[700];
     if (!p->skipped)
         return;
-    (void)snprintf(text, sizeof text, "%.200s: %llu pictures could not be read and were left out; the first: %.300s", spec,
+    (void)snprintf(text, sizeof text, "%.200s: %llu images could not be read and were left out; the first: %.300s", spec,
                    (unsigned long long)p->skipped, p->first_error);
     sfp__pretrain_say(t->hooks, text);
 }
 
-/* The pictures to learn from, and those to score on. */
-static sfp_status load_pictures(training *t, sfp_error *err)
+/* The images to learn from, and those to score on. */
+static sfp_status load_images(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
     sfp_image_set_options po = {.size = o->data.size ? o->data.size : o->student.img_size};
-    TRY(sfp__image_set_load(o->data.train, &po, t->pool, t->hooks, &t->pictures, err));
-    say_skipped(t, o->data.train, &t->pictures);
-    po.like = &t->pictures;
-    po.limit = o->output.score_pictures;
+    TRY(sfp__image_set_load(o->data.train, &po, t->pool, t->hooks, &t->images, err));
+    say_skipped(t, o->data.train, &t->images);
+    po.like = &t->images;
+    po.limit = o->output.max_scored_images;
     po.test = !o->data.test || strcmp(o->data.test, o->data.train) == 0;
     po.or_nothing = !o->data.test;
     sfp_error why = {0};
@@ -84,7 +84,7 @@ static sfp_status load_pictures(training *t, sfp_error *err)
     if (!s)
         say_skipped(t, o->data.test ? o->data.test : "test part", &t->held);
     if (s && !o->data.test && s != SFP_ENOMEM) /* no test part, or one that is of no use */
-        return sfp__image_set_hold_out(&t->pictures, HELD_OUT, &t->held, err);
+        return sfp__image_set_hold_out(&t->images, HELD_OUT, &t->held, err);
     if (s && strcmp(why.key, "data") == 0)
         sfp__fail_rename(&why, "test", "test"); /* the source is wrong, but it is not that of --data */
     if (s && err)
@@ -97,7 +97,7 @@ static sfp_status open_teacher(training *t, sfp_error *err)
     const sfp_pretrain_options *o = t->o;
     if (!o->teacher.weights)
         return SFP_OK;
-    TRY(sfp__teacher_open(o, &t->pictures, t->pool, t->hooks, &t->teacher, err));
+    TRY(sfp__teacher_open(o, &t->images, t->pool, t->hooks, &t->teacher, err));
     t->taught = true;
     return SFP_OK;
 }
@@ -105,11 +105,11 @@ static sfp_status open_teacher(training *t, sfp_error *err)
 /* Everything that decides what a step does; the length of the plan may change. */
 static uint64_t key_of(const training *t)
 {
-    uint64_t h = sfp__hash(sfp__image_set_hash(&t->pictures), &t->o->plan.seed, sizeof t->o->plan.seed);
+    uint64_t h = sfp__hash(sfp__image_set_hash(&t->images), &t->o->plan.seed, sizeof t->o->plan.seed);
     for (const sfp_opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
         if (sfp__pretrain_decides(row))
             h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
-    h = sfp__hash(h, t->pictures.label, (size_t)t->pictures.count * sizeof *t->pictures.label);
+    h = sfp__hash(h, t->images.label, (size_t)t->images.count * sizeof *t->images.label);
     return t->taught ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
 }
 
@@ -146,8 +146,8 @@ static sfp_status make_student(training *t, sfp_error *err)
     memcpy(c.std, sfp__imagenet_std, sizeof c.std);
     sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .unit = UNIT};
     TRY(sfp__vit_random(&c, o->plan.seed, 0.02f, &t->student, err));
-    TRY(sfp__loss_create(&o->loss, &c, &t->pictures, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT,
-                         &t->loss, err));
+    TRY(sfp__loss_create(&o->loss, &c, &t->images, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT, &t->loss,
+                         err));
     po.token_head = sfp__loss_all_tokens(t->loss);
     TRY(sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err));
     TRY(sfp__vit_plan_prepare(t->plan, o->plan.batch, err));
@@ -185,10 +185,10 @@ static sfp_status prepare(training *t, sfp_error *err)
     const sfp_pretrain_options *o = t->o;
     bool found = false;
     TRY(sfp__pretrain_take_folder(o, &t->lock, &t->made, err));
-    TRY(load_pictures(t, err));
-    if (t->pictures.count < o->plan.batch)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %lld pictures to learn from, expected at least a batch of %d", o->data.train,
-                         (long long)t->pictures.count, o->plan.batch);
+    TRY(load_images(t, err));
+    if (t->images.count < o->plan.batch)
+        return sfp__fail(err, SFP_EINVAL, "%s: has %lld images to learn from, expected at least a batch of %d", o->data.train,
+                         (long long)t->images.count, o->plan.batch);
     TRY(open_teacher(t, err));
     TRY(make_student(t, err));
     if (o->output.resume)
@@ -197,8 +197,8 @@ static sfp_status prepare(training *t, sfp_error *err)
     if (!found)
         TRY(sfp__pretrain_clear_folder(o, t->hooks, err));
     TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
-    t->epoch_steps = sfp__batch_feed_epoch_steps(&t->pictures, o->plan.batch);
-    return sfp__batch_feed_create(&t->pictures, o, &t->state.config, t->taught ? o->teacher.views : 0, t->state.step, &t->feed,
+    t->epoch_steps = sfp__batch_feed_epoch_steps(&t->images, o->plan.batch);
+    return sfp__batch_feed_create(&t->images, o, &t->state.config, t->taught ? o->teacher.views : 0, t->state.step, &t->feed,
                                   err);
 }
 
@@ -329,7 +329,7 @@ static sfp_status score_now(training *t, sfp_error *err)
     t->score_at = t->state.seconds;
     TRY(sfp__vit_random(&t->state.config, 0, 0.02f, &v, err));
     TRY(sfp__vit_set_weights(v, &t->state.average, err));
-    return sfp__score(v, t->pool, &t->pictures, &t->held, t->o->output.score_pictures, &t->score, err);
+    return sfp__score(v, t->pool, &t->images, &t->held, t->o->output.max_scored_images, &t->score, err);
 }
 
 static sfp_status save(training *t, sfp_error *err)
@@ -384,8 +384,8 @@ static sfp_status write_model(training *t, sfp_vit_config *c, sfp_error *err)
     } hw = {.in = head}, hb = {.in = bias};
     *c = t->state.config;
     if (head) {
-        c->classes = t->pictures.classes;
-        c->class_names = t->pictures.class_names;
+        c->classes = t->images.classes;
+        c->class_names = t->images.class_names;
         w.head_w = hw.out;
         w.head_b = hb.out;
     }
@@ -396,7 +396,7 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
 {
     *r = (sfp_pretrain_result){.finished = ended(t),
                                .steps = t->state.step,
-                               .pictures = (uint64_t)t->pictures.count,
+                               .images = (uint64_t)t->images.count,
                                .seconds = t->state.seconds,
                                .epochs = (double)t->state.step / (double)t->epoch_steps,
                                .parameters = sfp__vit_parameters(t->student)};
@@ -428,7 +428,7 @@ static void training_free(training *t)
     if (t->taught)
         sfp__teacher_done(&t->teacher);
     sfp__pretrain_state_done(&t->state);
-    sfp__image_set_done(&t->pictures);
+    sfp__image_set_done(&t->images);
     sfp__image_set_done(&t->held);
     sfp__folder_unmake(t->o->output.dir, t->made); /* only empty ones go */
     sfp__folder_unlock(t->lock);

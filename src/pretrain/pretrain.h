@@ -1,4 +1,4 @@
-/* Pretraining: a ViT learns all its weights from pictures on disk - from their labels, from a teacher backbone, or both.
+/* Pretraining: a ViT learns all its weights from images on disk - from their labels, from a teacher backbone, or both.
  *
  * What a step sees depends on (seed, step) alone, and sums have a fixed order for a given number of threads; everything
  * else that a step reads is in the checkpoint. So a training by epochs that was interrupted ends in the same bytes; one by
@@ -59,12 +59,12 @@ typedef struct sfp_pretrain_options {
         bool resume;
         double checkpoint_seconds; /* between checkpoints */
         double score_seconds;      /* between scores; 0: at the end only */
-        int score_pictures;        /* max images scored */
+        int max_scored_images;     /* max images scored */
     } output;
 } sfp_pretrain_options;
 
 typedef struct sfp_pretrain_progress {
-    const char *phase;    /* "pictures", "teacher", "train" */
+    const char *phase;    /* "images", "teacher", "train" */
     uint64_t done, total; /* of the phase; training by epochs: steps */
     double fraction;      /* of the phase, 0..1 */
     double from;          /* fraction at which this call began: what an earlier one left */
@@ -100,7 +100,7 @@ static inline bool sfp__pretrain_stopped(const sfp_pretrain_hooks *h)
 
 typedef struct sfp_pretrain_result {
     bool finished;
-    uint64_t steps, pictures;
+    uint64_t steps, images;
     double seconds, images_per_second, epochs;
     double loss[SFP_TERMS];
     double ncm, knn; /* of the written model; NAN without labels */

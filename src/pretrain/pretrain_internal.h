@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------------- image set
  *
- * All pictures of a data set in memory, small enough for the student: decoded once, read at every step. */
+ * All images of a data set in memory, small enough for the student: decoded once, read at every step. */
 
 typedef struct sfp_image_set {
     int size; /* S */
@@ -37,7 +37,7 @@ typedef struct sfp_image_set_options {
 
 sfp_status sfp__image_set_load(const char *spec, const sfp_image_set_options *opt, sfp_thread_pool *pool,
                                const sfp_pretrain_hooks *hooks, sfp_image_set *out, sfp_error *err);
-/* Moves every nth picture of `from` to `out`. */
+/* Moves every nth image of `from` to `out`. */
 sfp_status sfp__image_set_hold_out(sfp_image_set *from, int nth, sfp_image_set *out, sfp_error *err);
 void sfp__image_set_done(sfp_image_set *p);
 
@@ -70,8 +70,8 @@ typedef struct sfp_view {
 enum { SFP_DRAW_VIEW = 1, SFP_DRAW_ORDER, SFP_DRAW_COLOUR, SFP_DRAW_MIX, SFP_DRAW_WEIGHTS };
 sfp_rng sfp__draw(uint64_t seed, int what, uint64_t a, uint64_t b);
 
-/* Of a picture of size x size: `least` .. 1 of its area, sides 3:4 to 4:3. */
-sfp_view sfp__view(uint64_t seed, uint64_t picture, uint64_t view, int size, double least);
+/* Of an image of size x size: `least` .. 1 of its area, sides 3:4 to 4:3. */
+sfp_view sfp__view(uint64_t seed, uint64_t image, uint64_t view, int size, double least);
 
 /* rgb (size, size, 3) cropped, flipped and brought to out (to, to, 3). */
 sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int to, uint8_t *out, sfp_error *err);
@@ -84,12 +84,12 @@ sfp_status sfp__inputs_make(const sfp_image_set *p, int n, const int64_t *image,
 /* Brightness, contrast and saturation, each by a factor in 1 +- strength, in place. */
 void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb);
 
-/* Sample i is `part` of picture[i] and 1 - part of picture[mate(i)], mate(i) = b - 1 - i. */
+/* Sample i is `part` of image[i] and 1 - part of image[mate(i)], mate(i) = b - 1 - i. */
 typedef struct sfp_batch_made {
     uint64_t step;
     float part;        /* 1: not mixed */
     float *x;          /* (b, 3, S, S) */
-    int64_t *picture;  /* (b) */
+    int64_t *image;    /* (b) */
     int *view;         /* (b) */
     bool *mirrored;    /* (b) against the fixed view */
     sfp_status status; /* of making it */
@@ -113,7 +113,7 @@ sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, s
  *
  * An entry is what the student is asked to reproduce: the teacher's class token and its patch tokens, both after the final
  * norm, the latter averaged from its grid to the student's (or a finer one, averaged on when read); F16. The file names what it
- * depends on (teacher, pictures, views, sizes): one made for anything else is made again, but not while another process reads it.
+ * depends on (teacher, images, views, sizes): one made for anything else is made again, but not while another process reads it.
  * It is filled in order and can be gone on with. */
 
 typedef struct sfp_teacher {
@@ -123,10 +123,10 @@ typedef struct sfp_teacher {
     int side;    /* patches along the student's side: L = side^2 */
     int grid;    /* of the entries: a multiple of side */
     int views;
-    int64_t pictures;
+    int64_t images;
     sfp_map map;
     int lock;                /* on the cache, as long as it is read; -1: none */
-    const uint16_t *entries; /* (views, pictures, 1 + grid^2, Dt), F16 */
+    const uint16_t *entries; /* (views, images, 1 + grid^2, Dt), F16 */
     float *mean, *scale;     /* (2, Dt) of class token and patch tokens: standardised = (x - mean) * scale */
 } sfp_teacher;
 
@@ -135,11 +135,11 @@ sfp_status sfp__teacher_open(const sfp_pretrain_options *o, const sfp_image_set 
                              const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err);
 void sfp__teacher_done(sfp_teacher *t);
 
-/* Adds f times the standardised outputs for a view of a picture: (1 + L, Dt). Mirrored: what the teacher would say of the
+/* Adds f times the standardised outputs for a view of an image: (1 + L, Dt). Mirrored: what the teacher would say of the
  * mirrored view, very nearly - the same class token, the patch tokens of a row the other way round. */
-void sfp__teacher_add(const sfp_teacher *t, int view, int64_t picture, bool mirrored, float f, float *out);
+void sfp__teacher_add(const sfp_teacher *t, int view, int64_t image, bool mirrored, float f, float *out);
 /* The class token as the teacher gives it (Dt), for its head. */
-void sfp__teacher_class(const sfp_teacher *t, int view, int64_t picture, float *out);
+void sfp__teacher_class(const sfp_teacher *t, int view, int64_t image, float *out);
 
 /* ------------------------------------------------------------------------ loss
  *
@@ -147,7 +147,7 @@ void sfp__teacher_class(const sfp_teacher *t, int view, int64_t picture, float *
  * teacher's logits, and projections to the teacher's width.
  *
  * Terms, each a mean over the batch times its weight:
- *   label   cross-entropy with smoothed, mixed labels (pictures without a label count 0)
+ *   label   cross-entropy with smoothed, mixed labels (images without a label count 0)
  *   class   the class token against the teacher's, standardised: 1 - cosine, as the norm that ends a ViT fixes the length
  *   patch   the patch tokens against the teacher's, standardised: smooth L1, mean over channels and patches
  *   logits  temperature^2 KL(teacher || student) over the teacher's classes
@@ -157,7 +157,7 @@ void sfp__teacher_class(const sfp_teacher *t, int view, int64_t picture, float *
 typedef struct sfp_loss sfp_loss;
 
 /* teacher may be NULL; terms that need what is not there get weight 0. lanes: of the passes. */
-sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_image_set *pictures,
+sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_image_set *images,
                             const sfp_teacher *teacher, int lanes, int most_samples, sfp_loss **out, sfp_error *err);
 void sfp__loss_free(sfp_loss *l);
 DEFINE_OWNED_PTR(sfp_loss, sfp__loss_free)
@@ -180,15 +180,15 @@ void sfp__loss_end(const sfp_loss *l, double value[SFP_TERMS], float *grad);
 
 /* ----------------------------------------------------------------------- score
  *
- * How good features are, cheaply: nearest class mean and k nearest neighbours, both from pictures that were trained on to
- * pictures that were not. */
+ * How good features are, cheaply: nearest class mean and k nearest neighbours, both from images that were trained on to
+ * images that were not. */
 
 typedef struct sfp_score {
     double ncm, knn; /* fractions; NAN without labels */
-    int scored;      /* pictures */
+    int scored;      /* images */
 } sfp_score;
 
-/* At most `most` pictures of each set, evenly spread. Class means in Euclidean distance; 10 neighbours by cosine, each vote
+/* At most `most` images of each set, evenly spread. Class means in Euclidean distance; 10 neighbours by cosine, each vote
  * weighted by it. */
 sfp_status sfp__score(sfp_vit *v, sfp_thread_pool *pool, const sfp_image_set *known, const sfp_image_set *held, int most,
                       sfp_score *out, sfp_error *err);

@@ -10,7 +10,7 @@
 
 enum { CHUNK = 64, NEIGHBOURS = 10 };
 
-/* Features of labelled pictures evenly spread over a set. */
+/* Features of labelled images evenly spread over a set. */
 typedef struct sheet {
     int n;
     float *feature; /* (n, D) */

@@ -10,9 +10,9 @@
 #define AT(member) SFP_AT(sfp_pretrain_options, member)
 
 const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
-    SFP_ROW_STRING("data", "KIND:PATH", NULL, "The pictures to learn from. Kinds: see 'streamfp data'.", AT(data.train)),
+    SFP_ROW_STRING("data", "KIND:PATH", NULL, "The images to learn from. Kinds: see 'streamfp data'.", AT(data.train)),
     SFP_ROW_STRING("test", "KIND:PATH", NULL,
-                   "The pictures to score on; default: the data set's own test part, else every 20th picture.", AT(data.test),
+                   "The images to score on; default: the data set's own test part, else every 20th image.", AT(data.test),
                    .resume = SFP_RESUME_ANY),
     SFP_ROW_STRING("teacher", "FILE|builtin", NULL,
                    "A backbone to learn from: its class token, patch tokens and logits for fixed views.", AT(teacher.weights)),
@@ -27,17 +27,17 @@ const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
     SFP_ROW_STRING("init", "FILE|builtin", NULL,
                    "Start from these weights instead of random ones; positions are resized to --img-size.", AT(student.init),
                    .resume = SFP_RESUME_ANY),
-    SFP_ROW_INT("picture-size", "N", "0", 0, 4096, "Side of the pictures that views are cut from; 0: as --img-size.",
+    SFP_ROW_INT("picture-size", "N", "0", 0, 4096, "Side of the images that views are cut from; 0: as --img-size.",
                 AT(data.size)),
     SFP_ROW_INT("teacher-grid", "N", "0", 0, 255,
                 "Patch tokens of the teacher kept along a side, a multiple of the student's: one cache for students "
                 "of several sizes. 0: as many as the student has.",
                 AT(teacher.grid)),
-    SFP_ROW_INT("epochs", "N", "20", 1, 100000, "Times every picture is seen.", AT(plan.epochs), .resume = SFP_RESUME_ANY),
+    SFP_ROW_INT("epochs", "N", "20", 1, 100000, "Times every image is seen.", AT(plan.epochs), .resume = SFP_RESUME_ANY),
     SFP_ROW_REAL("seconds", "S", "0", 0, 1e9,
                  "Train for so many seconds instead of --epochs: the schedule follows the time spent.", AT(plan.seconds),
                  .resume = SFP_RESUME_ANY),
-    SFP_ROW_INT("batch", "N", "64", 1, 65536, "Pictures a step.", AT(plan.batch)),
+    SFP_ROW_INT("batch", "N", "64", 1, 65536, "Images per step.", AT(plan.batch)),
     SFP_ROW_REAL("lr", "X", "1e-3", 1e-9, 10, "The largest learning rate: after the warm-up, before the cosine.", AT(adam.lr)),
     SFP_ROW_REAL("weight-decay", "X", "0.05", 0, 10, "Decoupled, on matrices only.", AT(adam.weight_decay)),
     SFP_ROW_REAL("warmup", "F", "0.05", 0, 0.9, "Part of the training in which the learning rate rises.", AT(adam.warmup)),
@@ -46,11 +46,11 @@ const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
     SFP_ROW_REAL("ema", "X", "0.998", 0, 0.999999, "The average of the weights, which is what is written, keeps so much a step.",
                  AT(adam.ema)),
     SFP_ROW_INT("views", "V", "2", 1, 1000,
-                "Fixed views a picture that the teacher sees; without a teacher every epoch has new ones.", AT(teacher.views)),
-    SFP_ROW_REAL("crop", "F", "0.35", 0.01, 1, "The least part of a picture's area that a view shows.", AT(view.crop_least)),
+                "Fixed views per image that the teacher sees; without a teacher every epoch has new ones.", AT(teacher.views)),
+    SFP_ROW_REAL("crop", "F", "0.35", 0.01, 1, "The least part of an image's area that a view shows.", AT(view.crop_least)),
     SFP_ROW_REAL("jitter", "X", "0.3", 0, 1, "Brightness, contrast and saturation change by a factor in 1 +- X.",
                  AT(view.jitter)),
-    SFP_ROW_REAL("mixup", "A", "0", 0, 10, "Pictures are mixed in pairs by a part from Beta(A, A); 0: not.", AT(view.mixup)),
+    SFP_ROW_REAL("mixup", "A", "0", 0, 10, "Images are mixed in pairs by a part from Beta(A, A); 0: not.", AT(view.mixup)),
     SFP_ROW_REAL("smoothing", "F", "0.1", 0, 0.9, "Label smoothing.", AT(loss.smoothing)),
     SFP_ROW_REAL("weight-label", "X", "0.5", 0, 1e6, "Weight of the cross-entropy with the labels.",
                  AT(loss.weight[SFP_TERM_LABEL])),
@@ -67,8 +67,8 @@ const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
                  .resume = SFP_RESUME_ANY),
     SFP_ROW_REAL("score-every", "S", "300", 0, 1e9, "Seconds of training between scores; 0: at the end only.",
                  AT(output.score_seconds), .resume = SFP_RESUME_ANY),
-    SFP_ROW_INT("score-pictures", "N", "2000", 1, 1000000, "The most pictures scored, and the most that class means come from.",
-                AT(output.score_pictures), .resume = SFP_RESUME_ANY),
+    SFP_ROW_INT("score-pictures", "N", "2000", 1, 1000000, "The most images scored, and the most that class means come from.",
+                AT(output.max_scored_images), .resume = SFP_RESUME_ANY),
     SFP_ROW_STRING(
         "out", "DIR", NULL,
         "Where the model goes: model.safetensors, config.json, log.jsonl, report.html, checkpoint.safetensors; a finished "
@@ -143,5 +143,5 @@ sfp_status sfp__pretrain_is_other(const sfp_tensor_file *f, const sfp_pretrain_o
         return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %s, now it is %s", path, name, shown, now);
     }
     return sfp__fail(err, SFP_EINVAL, "%s: was made with other %s; give the same ones, or another --out", path,
-                     told ? "pictures, labels or teacher's weights than are there now" : "options or data");
+                     told ? "images, labels or teacher's weights than are there now" : "options or data");
 }

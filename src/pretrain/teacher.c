@@ -35,7 +35,7 @@ typedef struct header {
 typedef struct making {
     const sfp_pretrain_options *o;
     const char *cache;
-    const sfp_image_set *pictures;
+    const sfp_image_set *images;
     sfp_teacher *t;
     int size;         /* of the teacher's input */
     int grid, tokens; /* patches along the teacher's side; its T */
@@ -206,11 +206,11 @@ static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_thread_pool *pool
     int64_t image[CHUNK];
     sfp_view view[CHUNK];
     for (int i = 0; i < n; i++) {
-        uint64_t entry = m->first + (uint64_t)i, count = (uint64_t)m->pictures->count;
+        uint64_t entry = m->first + (uint64_t)i, count = (uint64_t)m->images->count;
         image[i] = (int64_t)(entry % count);
-        view[i] = sfp__view(m->o->plan.seed, entry % count, entry / count, m->pictures->size, m->o->view.crop_least);
+        view[i] = sfp__view(m->o->plan.seed, entry % count, entry / count, m->images->size, m->o->view.crop_least);
     }
-    TRY(sfp__inputs_make(m->pictures, n, image, view, &m->t->vit->config, pool, m->x, err));
+    TRY(sfp__inputs_make(m->images, n, image, view, &m->t->vit->config, pool, m->x, err));
     const sfp_vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
     TRY(sfp__vit_run(plan, &pass, err));
     sfp__thread_pool_run(pool, n, make_entry, m);
@@ -263,8 +263,7 @@ static sfp_status make_cache(const sfp_pretrain_options *o, const char *cache, c
                              sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     const sfp_vit_config *c = &t->vit->config;
-    making m = {
-        .o = o, .pictures = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
+    making m = {.o = o, .images = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
     header h = {.magic = MAGIC,
                 .total = (uint64_t)o->teacher.views * (uint64_t)p->count,
                 .entry_bytes = entry_floats(t) * sizeof(uint16_t),
@@ -287,9 +286,9 @@ static sfp_status make_cache(const sfp_pretrain_options *o, const char *cache, c
     return fill_cache(&m, &h, t->lock, plan, pool, hooks, err);
 }
 
-static const uint16_t *entry_at(const sfp_teacher *t, int view, int64_t picture)
+static const uint16_t *entry_at(const sfp_teacher *t, int view, int64_t image)
 {
-    return t->entries + ((size_t)view * (size_t)t->pictures + (size_t)picture) * entry_floats(t);
+    return t->entries + ((size_t)view * (size_t)t->images + (size_t)image) * entry_floats(t);
 }
 
 /* Mean and deviation of each channel, of class tokens and of patch tokens, over entries evenly spread. */
@@ -300,10 +299,10 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
     TRY(sfp__alloc(&sum, 4 * D, sizeof *sum, err));
     TRY(sfp__alloc(&t->mean, 2 * D, sizeof *t->mean, err));
     TRY(sfp__alloc(&t->scale, 2 * D, sizeof *t->scale, err));
-    int64_t total = t->pictures * t->views, n = total < STAT_ENTRIES ? total : STAT_ENTRIES;
+    int64_t total = t->images * t->views, n = total < STAT_ENTRIES ? total : STAT_ENTRIES;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i * total / n;
-        const uint16_t *e = entry_at(t, (int)(at / t->pictures), at % t->pictures);
+        const uint16_t *e = entry_at(t, (int)(at / t->images), at % t->images);
         for (int row = 0; row <= t->grid * t->grid; row++)
             for (size_t k = 0; k < D; k++) {
                 double x = (double)sfp__f16_to_f32(*e++);
@@ -325,7 +324,7 @@ sfp_status sfp__teacher_open(const sfp_pretrain_options *o, const sfp_image_set 
                              const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err)
 {
     OWNED_BY(sfp__teacher_done)
-    sfp_teacher t = {.views = o->teacher.views, .pictures = p->count, .side = side_of(o), .grid = grid_of(o), .lock = -1};
+    sfp_teacher t = {.views = o->teacher.views, .images = p->count, .side = side_of(o), .grid = grid_of(o), .lock = -1};
     if (t.grid < 1 || t.grid > 255 || t.grid % side_of(o) != 0)
         return sfp__fail(err, SFP_EINVAL, "%d x %d teacher tokens are kept, expected a multiple of the student's %d x %d", t.grid,
                          t.grid, side_of(o), side_of(o));
@@ -337,7 +336,7 @@ sfp_status sfp__teacher_open(const sfp_pretrain_options *o, const sfp_image_set 
     t.classes = t.vit->config.classes;
     TRY(make_cache(o, cache, p, &t, pool, hooks, err));
     TRY(sfp__map_open(cache, &t.map, err));
-    size_t want = HEADER_BYTES + (size_t)t.views * (size_t)t.pictures * entry_floats(&t) * sizeof(uint16_t);
+    size_t want = HEADER_BYTES + (size_t)t.views * (size_t)t.images * entry_floats(&t) * sizeof(uint16_t);
     if (t.map.size < want)
         return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected %zu", cache, t.map.size, want);
     t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
@@ -367,9 +366,9 @@ static void add_row(const sfp_teacher *t, const uint16_t *row, bool patch, float
         out[k] += f * (sfp__f16_to_f32(row[k]) - mean[k]) * scale[k];
 }
 
-void sfp__teacher_add(const sfp_teacher *t, int view, int64_t picture, bool mirrored, float f, float *out)
+void sfp__teacher_add(const sfp_teacher *t, int view, int64_t image, bool mirrored, float f, float *out)
 {
-    const uint16_t *e = entry_at(t, view, picture);
+    const uint16_t *e = entry_at(t, view, image);
     int D = t->dim, side = t->side, grid = t->grid, cell = grid / side;
     add_row(t, e, false, f, out);
     for (int y = 0; y < grid; y++)
@@ -379,9 +378,9 @@ void sfp__teacher_add(const sfp_teacher *t, int view, int64_t picture, bool mirr
         }
 }
 
-void sfp__teacher_class(const sfp_teacher *t, int view, int64_t picture, float *out)
+void sfp__teacher_class(const sfp_teacher *t, int view, int64_t image, float *out)
 {
-    const uint16_t *e = entry_at(t, view, picture);
+    const uint16_t *e = entry_at(t, view, image);
     for (int k = 0; k < t->dim; k++)
         out[k] = sfp__f16_to_f32(e[k]);
 }

@@ -27,9 +27,9 @@ static int side_of(double length, int size)
     return n < 1 ? 1 : n > size ? size : n;
 }
 
-sfp_view sfp__view(uint64_t seed, uint64_t picture, uint64_t view, int size, double least)
+sfp_view sfp__view(uint64_t seed, uint64_t image, uint64_t view, int size, double least)
 {
-    sfp_rng r = sfp__draw(seed, SFP_DRAW_VIEW, picture, view);
+    sfp_rng r = sfp__draw(seed, SFP_DRAW_VIEW, image, view);
     double area = between(&r, least, 1), ratio = exp(between(&r, -log(4.0 / 3), log(4.0 / 3))), side = sqrt(area) * size;
     sfp_view v = {.width = side_of(side * sqrt(ratio), size), .height = side_of(side / sqrt(ratio), size)};
     v.left = (int)sfp__rng_below(&r, (uint32_t)(size - v.width + 1));
@@ -55,7 +55,7 @@ sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int
 {
     union {
         const uint8_t *in;
-        uint8_t *image; /* only read: crop and resize take a picture as it is kept */
+        uint8_t *image; /* only read: crop and resize take an image as it is kept */
     } pixels = {.in = rgb};
     const sfp_image whole = {.width = size, .height = size, .rgb = pixels.image};
     OWNED_BY(sfp__image_done) sfp_image part = {0}, fit = {0};
@@ -140,7 +140,7 @@ void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb)
 enum { DEPTH = 3 }; /* one slot is in the learner's hands */
 
 struct sfp_batch_feed {
-    const sfp_image_set *pictures;
+    const sfp_image_set *images;
     const sfp_pretrain_options *o;
     const sfp_vit_config *c;
     int fixed_views;
@@ -166,7 +166,7 @@ static void order_epoch(sfp_batch_feed *f, uint64_t epoch)
     if (f->ordered && f->order_epoch == epoch)
         return;
     sfp_rng r = sfp__draw(f->o->plan.seed, SFP_DRAW_ORDER, epoch, 0);
-    int64_t n = f->pictures->count;
+    int64_t n = f->images->count;
     for (int64_t i = 0; i < n; i++)
         f->order[i] = i;
     for (int64_t i = n - 1; i > 0; i--) {
@@ -197,23 +197,23 @@ static float draw_part(const sfp_pretrain_options *o, uint64_t step)
         return 1;
     sfp_rng r = sfp__draw(o->plan.seed, SFP_DRAW_MIX, step, 0);
     double a = draw_gamma(&r, o->view.mixup), b = draw_gamma(&r, o->view.mixup), part = a + b > 0 ? a / (a + b) : 1;
-    return (float)fmax(part, 1 - part); /* the first picture is the larger part: its mate sees the same of it */
+    return (float)fmax(part, 1 - part); /* the first image is the larger part: its mate sees the same of it */
 }
 
 static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float *x)
 {
     const sfp_pretrain_options *o = f->o;
-    const sfp_image_set *p = f->pictures;
+    const sfp_image_set *p = f->images;
     uint64_t epoch = m->step / f->epoch_steps, at = m->step % f->epoch_steps * (uint64_t)o->plan.batch + (uint64_t)i;
-    int64_t picture = f->order[at];
-    uint64_t view = f->fixed_views > 0 ? (epoch + (uint64_t)picture) % (uint64_t)f->fixed_views : epoch;
-    sfp_view v = sfp__view(o->plan.seed, (uint64_t)picture, view, p->size, o->view.crop_least);
+    int64_t image = f->order[at];
+    uint64_t view = f->fixed_views > 0 ? (epoch + (uint64_t)image) % (uint64_t)f->fixed_views : epoch;
+    sfp_view v = sfp__view(o->plan.seed, (uint64_t)image, view, p->size, o->view.crop_least);
     sfp_rng r = sfp__draw(o->plan.seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
-    m->picture[i] = picture;
+    m->image[i] = image;
     m->view[i] = f->fixed_views > 0 ? (int)view : 0;
     m->mirrored[i] = sfp__rng_u32(&r) & 1;
     v.flip ^= m->mirrored[i];
-    TRY(sfp__view_render(sfp__image_set_at(p, picture), p->size, &v, f->c->img_size, f->rgb, &m->err));
+    TRY(sfp__view_render(sfp__image_set_at(p, image), p->size, &v, f->c->img_size, f->rgb, &m->err));
     if (o->view.jitter > 0)
         sfp__view_colour(&r, o->view.jitter, f->c->img_size, f->rgb);
     sfp__pixels_normalise(f->rgb, f->c->img_size, f->c->mean, f->c->std, x);
@@ -254,7 +254,7 @@ sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_pretrain_opt
 {
     OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
-    *f = (sfp_batch_feed){.pictures = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
+    *f = (sfp_batch_feed){.images = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
     f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->plan.batch);
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size, b = (size_t)o->plan.batch;
     sfp_want list[3 + 4 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
@@ -263,7 +263,7 @@ sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_pretrain_opt
     for (int i = 0; i < DEPTH; i++) {
         sfp_batch_made *m = &f->ring[i];
         const sfp_want slot[] = {{&m->x, b * pixels, sizeof *m->x},
-                                 {&m->picture, b, sizeof *m->picture},
+                                 {&m->image, b, sizeof *m->image},
                                  {&m->view, b, sizeof *m->view},
                                  {&m->mirrored, b, sizeof *m->mirrored}};
         memcpy(list + 3 + 4 * i, slot, sizeof slot);

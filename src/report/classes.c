@@ -1,4 +1,4 @@
-/* The report's pictures of classes: confusion matrix and accuracy by class. Right answers are blue, wrong ones orange. */
+/* The report's figures of classes: confusion matrix and accuracy by class. Right answers are blue, wrong ones orange. */
 #include "report/report_internal.h"
 
 #include "base/mem.h"

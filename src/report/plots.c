@@ -278,6 +278,6 @@ void sfp__plot_time(sfp_text *t, const sfp_result *r)
     }
     sfp__text_put(t, "</ul>");
     if (r->seconds.decode > 0)
-        sfp__text_printf(t, "<p class=\"note\">Decoding pictures took %s, beside this on threads of its own.</p>",
+        sfp__text_printf(t, "<p class=\"note\">Decoding images took %s, beside this on threads of its own.</p>",
                          sfp__say_seconds(r->seconds.decode, text));
 }

@@ -300,7 +300,7 @@ static void classes(sfp_text *t, const sfp_result *r)
     }
 }
 
-static sfp_status sheets(sfp_text *t, const sfp_report_pictures *p, sfp_error *err)
+static sfp_status sheets(sfp_text *t, const sfp_report_images *p, sfp_error *err)
 {
     if (p->batch_count > 0) {
         card(t, "What the coreset took", "The last timestamp: blue frames were trained on, grey ones left out.");
@@ -341,7 +341,7 @@ static void config(sfp_text *t, const sfp_result *r)
     sfp__text_put(t, "</table></details></section>\n");
 }
 
-sfp_status sfp__report_write(const sfp_result *r, const sfp_report_pictures *pictures, const char *path, sfp_error *err)
+sfp_status sfp__report_write(const sfp_result *r, const sfp_report_images *images, const char *path, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp_text t = {0};
     const char *data = sfp__result_value(r, "data");
@@ -350,8 +350,8 @@ sfp_status sfp__report_write(const sfp_result *r, const sfp_report_pictures *pic
     tiles(&t, r);
     plots(&t, r);
     classes(&t, r);
-    if (pictures)
-        TRY(sheets(&t, pictures, err));
+    if (images)
+        TRY(sheets(&t, images, err));
     config(&t, r);
     sfp__text_put(&t, "<footer>The same numbers for programs are in result.json, every timestamp in events.jsonl.</footer>");
     return sfp__page_write(&t, path, err);

@@ -17,7 +17,7 @@ bool sfp__plot_confusion(sfp_text *t, const sfp_result *r);
 bool sfp__plot_classes(sfp_text *t, const sfp_result *r);
 
 /* Thumbnails: one sprite a sheet, as a data: PNG in a style rule. */
-sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_pictures *p, sfp_error *err);
+sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_images *p, sfp_error *err);
 sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sfp_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Contact sheets. All pictures of a sheet become one PNG, put once into a style rule as a data: address; a thumbnail is an
+/* Contact sheets. All images of a sheet become one PNG, put once into a style rule as a data: address; a thumbnail is an
  * element that shows its part of it. */
 #include "report/report_internal.h"
 
@@ -36,8 +36,8 @@ static void put_base64(sfp_text *t, const uint8_t *bytes, size_t size)
     sfp__text_putn(t, out, used);
 }
 
-/* Picture `at` of a sheet, in the middle of its place. */
-static void put_picture(sfp_image *sheet, int at, const sfp_image *small)
+/* Image `at` of a sheet, in the middle of its place. */
+static void put_image(sfp_image *sheet, int at, const sfp_image *small)
 {
     size_t left = (size_t)(at % COLUMNS) * SIDE + (size_t)(SIDE - small->width) / 2,
            top = (size_t)(at / COLUMNS) * SIDE + (size_t)(SIDE - small->height) / 2;
@@ -51,10 +51,11 @@ static sfp_status paste_encoded(sfp_image *sheet, int at, const sfp_thumb *from,
 {
     uint8_t rgb[3 * SIDE * SIDE];
     sfp_error why;
-    const sfp_picture p = {.kind = SFP_PICTURE_ENCODED, .bytes = (uint8_t *)(uintptr_t)from->encoded, .size = from->encoded_size};
-    sfp_status s = sfp__picture_fit(&p, "a picture of the buffer", SIDE, from->resize, rgb, &why);
+    const sfp_raw_image p = {
+        .kind = SFP_RAW_IMAGE_ENCODED, .bytes = (uint8_t *)(uintptr_t)from->encoded, .size = from->encoded_size};
+    sfp_status s = sfp__raw_image_fit(&p, "an image of the buffer", SIDE, from->resize, rgb, &why);
     if (s == SFP_OK)
-        put_picture(sheet, at, &(sfp_image){SIDE, SIDE, rgb});
+        put_image(sheet, at, &(sfp_image){SIDE, SIDE, rgb});
     else if (s == SFP_ENOMEM)
         return sfp__fail(err, s, "%s", why.message);
     *broken += s != SFP_OK;
@@ -72,7 +73,7 @@ static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, int *br
     int longer = from->width > from->height ? from->width : from->height;
     int64_t w = (int64_t)from->width * SIDE / longer, h = (int64_t)from->height * SIDE / longer;
     TRY(sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP_FILTER_BILINEAR, &small, err));
-    put_picture(sheet, at, &small);
+    put_image(sheet, at, &small);
     sfp__image_done(&small);
     return SFP_OK;
 }
@@ -164,7 +165,7 @@ static void batch_group(sfp_text *t, const char *class, const char *title, int a
     sfp__text_put(t, "</ul>");
 }
 
-sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_pictures *p, sfp_error *err)
+sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_images *p, sfp_error *err)
 {
     int n = p->batch_count, taken = 0, broken;
     OWNED const sfp_thumb **thumb = pick(&n, p->batch, taken_first);
@@ -193,13 +194,13 @@ sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sf
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
     TRY(put_sprite(t, "kept", n, thumb, &broken, err));
-    sfp__text_printf(t, "<p class=\"note\">%d picture%s", count, count == 1 ? "" : "s");
+    sfp__text_printf(t, "<p class=\"note\">%d image%s", count, count == 1 ? "" : "s");
     if (n < count)
         sfp__text_printf(t, ", of which %d are shown, evenly spread", n);
     if (broken)
         sfp__text_printf(t, "; %d could not be decoded and %s grey", broken, broken == 1 ? "is" : "are");
     sfp__text_printf(
-        t, "; oldest first, the bar below a picture is its age (full: %" PRIu64 " timestamp%s).</p><div class=\"shelf\">", oldest,
+        t, "; oldest first, the bar below an image is its age (full: %" PRIu64 " timestamp%s).</p><div class=\"shelf\">", oldest,
         oldest == 1 ? "" : "s");
     for (int i = 0, end; i < n; i = end) {
         for (end = i; end < n && strcmp(label_of(thumb[i]), label_of(thumb[end])) == 0;)

@@ -84,13 +84,13 @@ static void take_inbox(live *a, double until)
     const sfp__plan *p = a->base.plan;
     sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
     a->busy = true;
-    a->last = a->in.end && a->in.others.count == 0; /* a label among the others may bring a picture back */
+    a->last = a->in.end && a->in.others.count == 0; /* a label among the others may bring an image back */
     for (int n = atomic_load(&p->source->live->remarks); a->told < n; a->told++) /* each once, as soon as there is one */
         sfp__plan_say(p, "%s", p->source->live->remark[a->told]);
     take_gone(a);
 }
 
-/* A label that came late: its picture, if it still waits, joins the stream. */
+/* A label that came late: its image, if it still waits, joins the stream. */
 static void take_label(live *a, sfp_arrival *label)
 {
     sfp_arrival *image = sfp__ledger_label(a->ledger, label->name);

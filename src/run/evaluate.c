@@ -45,13 +45,13 @@ void sfp__evaluator_free(sfp_evaluator *e)
     sfp__free(e);
 }
 
-uint64_t sfp__evaluator_pictures(const sfp_evaluator *e, int upto)
+uint64_t sfp__evaluator_images(const sfp_evaluator *e, int upto)
 {
     return (uint64_t)e->at[upto < e->tasks->count ? upto + 1 : e->tasks->count];
 }
 
-/* Picture `k` of the whole test set, which is sample i of the source; NULL: broken. */
-static const uint8_t *picture(sfp_evaluator *e, int64_t k, int64_t i, int place)
+/* Image `k` of the whole test set, which is sample i of the source; NULL: broken. */
+static const uint8_t *image(sfp_evaluator *e, int64_t k, int64_t i, int place)
 {
     uint8_t *rgb = e->rgb + (e->all ? (size_t)k : (size_t)place) * e->bytes;
     sfp_error err = {0};
@@ -59,7 +59,7 @@ static const uint8_t *picture(sfp_evaluator *e, int64_t k, int64_t i, int place)
         return NULL;
     if (e->state[k] == 1 && e->all)
         return rgb;
-    if (sfp__picture_read_fit(e->test, i, e->size, e->resize, rgb, NULL, &err)) {
+    if (sfp__raw_image_read_fit(e->test, i, e->size, e->resize, rgb, NULL, &err)) {
         e->state[k] = 2;
         if (e->skipped++ == 0)
             memcpy(e->first_error, err.message, sizeof e->first_error);
@@ -75,7 +75,7 @@ typedef struct tally {
     bool mixed;
 } tally;
 
-/* Pictures that lie side by side, and so do their queries. */
+/* Images that lie side by side, and so do their queries. */
 typedef struct stretch {
     int64_t first; /* of the whole test set */
     int count;
@@ -134,13 +134,13 @@ static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classe
         TRY(sfp__source_record(e->test, task->sample[i], &record, err));
         int64_t k = e->at[t] + i;
         bool known = sfp__predictor_needs_queries_only(p) && e->has_query[k];
-        const uint8_t *rgb = known ? NULL : picture(e, k, task->sample[i], part.count);
+        const uint8_t *rgb = known ? NULL : image(e, k, task->sample[i], part.count);
         if (known || rgb) {
             part.first = part.count ? part.first : k;
             part.truth[part.count] = e->tasks->label_of[record.label];
             part.rgb[part.count++] = rgb;
         }
-        if ((!known && !rgb) || part.count == chunk) /* a broken picture must not shift the queries */
+        if ((!known && !rgb) || part.count == chunk) /* a broken image must not shift the queries */
             TRY(ask(e, p, &part, &sum, classes, confusion, err));
     }
     TRY(ask(e, p, &part, &sum, classes, confusion, err));

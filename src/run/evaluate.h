@@ -1,5 +1,5 @@
-/* Accuracy on the test sets: pictures are decoded once where they fit in memory, queries are computed once (and a head alone,
- * which asks for nothing else, then needs no picture). */
+/* Accuracy on the test sets: images are decoded once where they fit in memory, queries are computed once (and a head alone,
+ * which asks for nothing else, then needs no image). */
 #ifndef SFP_RUN_EVALUATE_H
 #define SFP_RUN_EVALUATE_H
 
@@ -15,7 +15,7 @@
 /* No failure: the run was stopped within an evaluation. TRY carries it out of the loop (run.c); nothing was noted. */
 #define SFP__STOPPED ((sfp_status)127)
 
-/* Told every few pictures how many of this run are done. */
+/* Told every few images how many of this run are done. */
 typedef void (*sfp_evaluator_fn)(void *ctx, uint64_t done);
 
 typedef struct sfp_evaluator {
@@ -27,36 +27,36 @@ typedef struct sfp_evaluator {
     sfp_evaluator_fn tell; /* NULL: no callback */
     void *tell_ctx;
     const volatile sig_atomic_t *stop; /* not 0 ends a run between two batches; NULL: never */
-    /* what is kept of the pictures */
-    size_t bytes;       /* of a picture */
+    /* what is kept of the images */
+    size_t bytes;       /* of an image */
     void *block;        /* of the arrays below, but for at and confusion */
     int64_t total, *at; /* (tasks + 1): first sample of a task */
-    uint8_t *rgb;       /* (total) pictures, or as many as are asked at once when they do not fit */
+    uint8_t *rgb;       /* (total) images, or as many as are asked at once when they do not fit */
     bool all;
     uint8_t *state;                  /* (total): 0 not read yet, 1 read (and kept when all), 2 broken */
     float *query;                    /* (total, D) */
     bool *has_query;                 /* (total) */
-    uint64_t skipped;                /* pictures that cannot be read */
+    uint64_t skipped;                /* images that cannot be read */
     char first_error[SFP_ERROR_MAX]; /* why the first of them was skipped, with its name; "": none was */
     /* of the last run */
     uint64_t done;
-    uint64_t *asked; /* (tasks) pictures answered */
+    uint64_t *asked; /* (tasks) images answered */
     double *alone;   /* (SFP_HEAD_EXPERTS, tasks) accuracy of each expert of a mixed head; NAN: it is not, or none was answered */
     double *accuracy;    /* (tasks) of the run at hand, the caller's when it has ended */
     uint64_t *confusion; /* (confusion_capacity) the same */
     size_t confusion_capacity;
 } sfp_evaluator;
 
-/* memory: decoded pictures are kept when all together take no more bytes. */
+/* memory: decoded images are kept when all together take no more bytes. */
 sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
                                  size_t memory, sfp_evaluator **out, sfp_error *err);
 void sfp__evaluator_free(sfp_evaluator *e);
 DEFINE_OWNED_PTR(sfp_evaluator, sfp__evaluator_free)
 
 /* Accuracy on tasks [0, upto] into accuracy (tasks); confusion (classes, classes) is written over when not NULL; both stay as
- * they are when it fails or is stopped (SFP__STOPPED). Pictures that cannot be read are left out and counted. */
+ * they are when it fails or is stopped (SFP__STOPPED). Images that cannot be read are left out and counted. */
 sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err);
-uint64_t sfp__evaluator_pictures(const sfp_evaluator *e, int upto); /* of tasks [0, upto], those that cannot be read too */
+uint64_t sfp__evaluator_images(const sfp_evaluator *e, int upto); /* of tasks [0, upto], those that cannot be read too */
 
 #endif

@@ -85,9 +85,9 @@ void sfp__batches_done(sfp_batches *b)
 
 typedef struct slot {
     int count;
-    uint8_t *rgb;       /* (most, S, S, 3) */
-    sfp_sample *sample; /* (most) */
-    sfp_picture *kept;  /* (most) encoded originals */
+    uint8_t *rgb;        /* (most, S, S, 3) */
+    sfp_sample *sample;  /* (most) */
+    sfp_raw_image *kept; /* (most) encoded originals */
 } slot;
 
 struct sfp_feed {
@@ -106,7 +106,7 @@ struct sfp_feed {
 static void empty(slot *s)
 {
     for (int i = 0; i < s->count; i++)
-        sfp__picture_done(&s->kept[i]);
+        sfp__raw_image_done(&s->kept[i]);
     s->count = 0;
 }
 
@@ -128,14 +128,14 @@ static void fill(void *ctx, int64_t k)
     for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
         int64_t index = b->order[i];
         uint8_t *rgb = s->rgb + (size_t)s->count * f->bytes;
-        sfp_picture *kept = &s->kept[s->count];
+        sfp_raw_image *kept = &s->kept[s->count];
         sfp_record record;
         sfp_error err = {0};
-        *kept = (sfp_picture){0};
+        *kept = (sfp_raw_image){0};
         sfp_status status = sfp__source_record(f->source, index, &record, &err);
         if (!status)
-            status =
-                sfp__picture_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL, &err);
+            status = sfp__raw_image_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL,
+                                             &err);
         if (status) {
             note_skip(f, &err);
             continue;
@@ -158,7 +158,7 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
     size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
     uint8_t *rgb;
     sfp_sample *sample;
-    sfp_picture *kept;
+    sfp_raw_image *kept;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->source = s;
     f->tasks = tasks;

@@ -1,4 +1,4 @@
-/* Pictures ahead of the learner: a thread of its own loads and decodes the
+/* Images ahead of the learner: a thread of its own loads and decodes the
  * batches to come into a ring, so that learning never waits for a file unless
  * decoding is the slower of the two. */
 #ifndef SFP_RUN_FEED_H
@@ -44,12 +44,12 @@ void sfp__feed_free(sfp_feed *f);
 DEFINE_OWNED_PTR(sfp_feed, sfp__feed_free)
 
 /* Batch k, which must not be below an earlier one released: its samples (ids are source indices, labels the stream's, -1:
- * none), valid until released. Pictures that could not be read are left out. */
+ * none), valid until released. Images that could not be read are left out. */
 sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err);
 /* Batches below k are not needed any more. */
 void sfp__feed_release(sfp_feed *f, int64_t k);
 
-/* Seconds spent decoding, seconds takers waited, and why the first picture was left out ("": none was). */
+/* Seconds spent decoding, seconds takers waited, and why the first image was left out ("": none was). */
 typedef struct sfp_feed_stats {
     double decode, waited;
     char first_error[SFP_ERROR_MAX];

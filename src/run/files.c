@@ -116,7 +116,7 @@ sfp_status sfp__files_checkpoint(sfp__run_state *run, sfp_error *err)
 
 /* -------------------------------------------------------------------- resume */
 
-static sfp_status check_pictures(sfp__plan *p, const char *path, json_t *root, sfp_error *err)
+static sfp_status check_images(sfp__plan *p, const char *path, json_t *root, sfp_error *err)
 {
     const json_t *then = json_object_get(root, "pictures"), *test = json_object_get(root, "test_pictures");
     TRY(sfp__plan_mark_sources(p, err));
@@ -126,7 +126,7 @@ static sfp_status check_pictures(sfp__plan *p, const char *path, json_t *root, s
         return SFP_OK;
     return sfp__fail(
         err, SFP_EINVAL,
-        "%s: was made with other pictures: names, labels or order in %s are not what they were; put them back, or begin "
+        "%s: was made with other images: names, labels or order in %s are not what they were; put them back, or begin "
         "anew in another --out",
         path, same ? "the test set" : p->opt->data);
 }
@@ -217,7 +217,7 @@ static sfp_status take_position(sfp__run_state *run, const char *path, json_t *r
     if (!sfp__position_read(run, root))
         return sfp__fail(err, SFP_EFORMAT, "%s: its position does not fit this stream: were data, tasks or clock changed?", path);
     TRY(take_result(run, path, root, err));
-    return check_pictures(&run->plan, path, root, err);
+    return check_images(&run->plan, path, root, err);
 }
 
 sfp_status sfp__files_resume(sfp__run_state *run, bool *finished, sfp_error *err)

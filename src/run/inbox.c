@@ -43,7 +43,7 @@ static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_fate fate)
 {
     sfp__free(a->rgb);
     a->rgb = NULL;
-    sfp__picture_done(&a->kept);
+    sfp__raw_image_done(&a->kept);
     a->fate = fate;
     sfp__arrival_list_put(&b->gone, a);
 }
@@ -142,8 +142,8 @@ static void note_error(sfp_inbox *b, const sfp_error *err)
     memcpy(b->stats.last_error, err->message, sizeof b->stats.last_error);
 }
 
-/* What next gave, decoded; a picture that cannot be, or that the source lost, is gone from the beginning. Takes *p over. */
-static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_picture *p, double at, sfp_error *err)
+/* What next gave, decoded; an image that cannot be, or that the source lost, is gone from the beginning. Takes *p over. */
+static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_raw_image *p, double at, sfp_error *err)
 {
     sfp_origin origin = {0};
     size_t bytes = 3 * (size_t)b->opt.size * (size_t)b->opt.size;
@@ -151,7 +151,7 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
     sfp_arrival *a = sfp__calloc(1, sizeof *a);
     if (!a || !(a->name = sfp__strdup(name)) || (p->bytes && !(a->rgb = sfp__malloc(bytes)))) {
         (void)sfp__fail_nomem(err);
-        sfp__picture_done(p);
+        sfp__raw_image_done(p);
         sfp__arrival_free(a);
         return NULL;
     }
@@ -163,14 +163,14 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_pic
         a->fate = SFP_FATE_SKIPPED;
     if (p->bytes) {
         char where[512];
-        if (sfp__picture_fit(p, sfp__source_where(b->source, -1, where, sizeof where), b->opt.size, b->opt.resize, a->rgb, err))
+        if (sfp__raw_image_fit(p, sfp__source_where(b->source, -1, where, sizeof where), b->opt.size, b->opt.resize, a->rgb, err))
             a->fate = SFP_FATE_SKIPPED;
-        else if (b->opt.keep_encoded && p->kind == SFP_PICTURE_ENCODED && !p->has_box) {
+        else if (b->opt.keep_encoded && p->kind == SFP_RAW_IMAGE_ENCODED && !p->has_box) {
             a->kept = *p;
-            *p = (sfp_picture){0};
+            *p = (sfp_raw_image){0};
         }
     }
-    sfp__picture_done(p);
+    sfp__raw_image_done(p);
     return a;
 }
 
@@ -187,7 +187,7 @@ static void put(sfp_inbox *b, sfp_arrival *a)
         put_other(b, a);
 }
 
-/* Sleeps until the next picture is due. One that was held back, or took long to make, puts off those that follow. */
+/* Sleeps until the next image is due. One that was held back, or took long to make, puts off those that follow. */
 static void keep_pace(sfp_inbox *b, double *due)
 {
     if (!(b->opt.pace > 0))
@@ -208,7 +208,7 @@ static void *work(void *arg)
     sfp_status status = SFP_OK, failed = SFP_OK; /* failed: what the call before said */
     for (int errors = 0; errors < ERRORS_MAX && status != SFP_ENOMEM && !atomic_load(&b->stop);) {
         sfp_record record = {.label = -1};
-        sfp_picture p = {0};
+        sfp_raw_image p = {0};
         sfp_error err = {0};
         bool end = false;
         sfp_arrival *a = NULL;
@@ -246,7 +246,7 @@ static void *work(void *arg)
 
 /* ----------------------------------------------------------------- the taker */
 
-/* How many labelled pictures to take now; 0: not yet. */
+/* How many labelled images to take now; 0: not yet. */
 static int ready(const sfp_inbox *b)
 {
     int n = complete(b);
@@ -257,7 +257,7 @@ static int ready(const sfp_inbox *b)
     return last || paused ? b->labelled.count : 0;
 }
 
-/* Of batches that begin with the oldest, the last perhaps short. A batch is as late as its last picture. */
+/* Of batches that begin with the oldest, the last perhaps short. A batch is as late as its last image. */
 static sfp_lag lag_of(const sfp_arrival_list *list, int batch)
 {
     sfp_lag lag = {0};

@@ -1,9 +1,9 @@
-/* Pictures of a live source on their way to the learner: a thread of its own takes them as they come, decodes them and puts them
+/* Images of a live source on their way to the learner: a thread of its own takes them as they come, decodes them and puts them
  * into bounded queues.
  *
  * Labelled ones make batches of b in the order of their arrival. A batch that is complete while the learner is busy waits among
  * `queue` others; what a full queue does is the policy's matter, as with the clock of an indexed stream (clock.h): dropped, or
- * the source is held back. Pictures without a label, and labels that came late, go beside them.
+ * the source is held back. Images without a label, and labels that came late, go beside them.
  *
  * Everything that came leaves by one way, so that counts add up: learned from (batch), without a label (others), or gone. */
 #ifndef SFP_RUN_INBOX_H
@@ -23,10 +23,10 @@ typedef struct sfp_inbox_options {
     int queue; /* batches that may wait */
     sfp_queue_policy policy;
     int pool;           /* triage: most batches that wait and are taken at once, whatever queue is; 0: one at a time */
-    int others;         /* pictures without a label (and labels) that may wait to be looked at; more are held back, or expire */
+    int others;         /* images without a label (and labels) that may wait to be looked at; more are held back, or expire */
     double pace;        /* samples a second that are asked for; 0: as they come */
-    uint64_t first_id;  /* number of the first picture */
-    sfp_ledger *ledger; /* knows pictures that have a number already; NULL: there are none */
+    uint64_t first_id;  /* number of the first image */
+    sfp_ledger *ledger; /* knows images that have a number already; NULL: there are none */
 } sfp_inbox_options;
 
 typedef struct sfp_inbox sfp_inbox;
@@ -36,7 +36,7 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_in
 void sfp__inbox_free(sfp_inbox *b);
 
 typedef struct sfp_inbox_output {
-    sfp_arrival_list batch;  /* labelled pictures to learn from; triage: of several batches */
+    sfp_arrival_list batch;  /* labelled images to learn from; triage: of several batches */
     sfp_lag lag;             /* how long ago these batches were complete */
     sfp_arrival_list others; /* without a label, and labels alone */
     sfp_arrival_list gone;   /* what will never be learned from */
@@ -48,12 +48,12 @@ typedef struct sfp_inbox_output {
  * the source's pause. With *stop set (looked at ten times a second), or when sfp__now() is `until`, it comes back, perhaps with
  * nothing. The lists are the caller's. */
 void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_inbox_output *out);
-/* A picture without a label that has one now: joins the labelled ones as if it came now. */
+/* An image without a label that has one now: joins the labelled ones as if it came now. */
 void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a);
 
 typedef struct sfp_inbox_stats {
     double decode, waited; /* seconds decoding; seconds the taker waited */
-    double rate;           /* labelled pictures a second lately; NAN: not known yet */
+    double rate;           /* labelled images per second lately; NAN: not known yet */
     uint64_t next_id;
     sfp_status status; /* why the source ended early */
     char first_error[SFP_ERROR_MAX], last_error[SFP_ERROR_MAX];

@@ -1,5 +1,5 @@
 /* What a run notes: of every timestamp counts, curves, a line of DIR/events.jsonl (docs/method.md, section 17) and progress; the
- * lines of predictions; the numbers of the result; and for the report pictures, of the last timestamp some that the coreset took
+ * lines of predictions; the numbers of the result; and for the report images, of the last timestamp some that the coreset took
  * and some that it left, and those of the buffer. */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -211,7 +211,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* Keeps pictures of a timestamp for the report. */
+/* Keeps images of a timestamp for the report. */
 static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp_timestamp *t)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
@@ -344,12 +344,12 @@ sfp_status sfp__journal_report(const sfp__run_state *run, const char *path, sfp_
     TRY(sfp__alloc(&kept, (size_t)n, sizeof *kept, err));
     batch_thumbs(j, run->plan.size, batch);
     buffer_thumbs(run, buffer, n, kept);
-    const sfp_report_pictures pictures = {.selects = !run->plan.opt->method,
-                                          .batch_count = j->shown.count,
-                                          .batch = batch,
-                                          .took = j->shown.took,
-                                          .left = j->shown.left,
-                                          .buffer_count = n,
-                                          .buffer = kept};
-    return sfp__report_write(j->r, &pictures, path, err);
+    const sfp_report_images images = {.selects = !run->plan.opt->method,
+                                      .batch_count = j->shown.count,
+                                      .batch = batch,
+                                      .took = j->shown.took,
+                                      .left = j->shown.left,
+                                      .buffer_count = n,
+                                      .buffer = kept};
+    return sfp__report_write(j->r, &images, path, err);
 }

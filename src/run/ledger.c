@@ -39,7 +39,7 @@ void sfp__arrival_free(sfp_arrival *a)
         return;
     sfp__free(a->name);
     sfp__free(a->rgb);
-    sfp__picture_done(&a->kept);
+    sfp__raw_image_done(&a->kept);
     sfp__free(a);
 }
 

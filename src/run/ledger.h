@@ -41,7 +41,7 @@ typedef struct sfp_arrival {
     int32_t label;          /* of the source; -1: none */
     const char *class_name; /* of the label; the source's */
     uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
-    sfp_picture kept;       /* the encoded original, where it is kept */
+    sfp_raw_image kept;     /* the encoded original, where it is kept */
     sfp_fate fate;
     sfp_standing standing;
     struct sfp_arrival *older, *newer, *same; /* the ledger's: neighbours in its order, the next of the same hash */

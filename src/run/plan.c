@@ -82,7 +82,7 @@ static sfp_status open_test(sfp__plan *p, sfp_error *err)
         return status;
     }
     if (p->live && !p->source->ops->on_demand)
-        return SFP_OK; /* a second reader would take pictures from the first */
+        return SFP_OK; /* a second reader would take images from the first */
     if (sfp__source_open(o->data, &so, &p->test, &none) == SFP_OK && !p->test->test_part) {
         sfp__source_close(p->test);
         p->test = NULL;
@@ -115,12 +115,12 @@ static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
         return sfp__fail_key(err, "costs", SFP_EINVAL,
                              "costs is '%s', expected none: %s is a live stream, which costs what it costs", o->costs, o->data);
     if (o->rate > 0 && !p->source->ops->on_demand)
-        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected none: %s: these pictures come at their own rate",
+        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected none: %s: these images come at their own rate",
                              o->rate, o->data);
     if (p->clock == SFP_CLOCK_REAL && p->source->ops->on_demand && !(o->rate > 0))
         return sfp__fail_key(err, "clock", SFP_EINVAL, "clock real: this clock needs a rate (--rate samples/s) on %s", o->data);
     if (o->pending < 0 || o->pending > 1000000)
-        return sfp__fail(err, SFP_EINVAL, "%d pictures may wait for a label, expected 0 to 1000000", o->pending);
+        return sfp__fail(err, SFP_EINVAL, "%d images may wait for a label, expected 0 to 1000000", o->pending);
     return SFP_OK;
 }
 
@@ -165,7 +165,7 @@ static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
     OWNED int64_t *order = NULL;
     if (count == 0)
         return SFP_OK;
-    sfp__plan_say(p, "%llu picture%s no label and %s %s", (unsigned long long)count, count == 1 ? " has" : "s have",
+    sfp__plan_say(p, "%llu image%s no label and %s %s", (unsigned long long)count, count == 1 ? " has" : "s have",
                   count == 1 ? "is" : "are", predicted ? "predicted, not learned from" : "left out");
     if (!predicted)
         return SFP_OK;
@@ -190,7 +190,7 @@ static sfp_status cut_indexed(sfp__plan *p, sfp_error *err)
         TRY(sfp__tasks_create_test(p->test, p->source, &p->tasks, o->tasks, o->eval_limit, &p->test_tasks, err));
     TRY(sfp__batches_create(&p->tasks, o->learner.batch, o->drop_short, &p->batches, err));
     if (p->batches.count == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: no labelled pictures", o->data);
+        return sfp__fail(err, SFP_EINVAL, "%s: no labelled images", o->data);
     return count_classes(p, err);
 }
 
@@ -203,7 +203,7 @@ sfp_status sfp__plan_cut(sfp__plan *p, sfp_error *err)
 
 sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err)
 {
-    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", p->opt->data,
+    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read; the first: %s", p->opt->data,
                      (unsigned long long)count, first);
 }
 
@@ -212,8 +212,8 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
     int64_t count = p->batches.first[p->batches.count];
     sfp_error first = {0}, other;
     for (int64_t i = 0; i < count && !sfp__plan_stopped(p); i++)
-        if (!sfp__picture_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, NULL,
-                                   i ? &other : &first))
+        if (!sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, NULL,
+                                     i ? &other : &first))
             return SFP_OK;
     return sfp__plan_stopped(p) ? SFP_OK : sfp__plan_none_readable(p, (uint64_t)count, first.message, err);
 }

@@ -50,7 +50,7 @@ static sfp_status record_heads(sfp__run_state *run, int row, sfp_error *err)
     for (int h = 0; h < SFP_RESULT_HEADS; h++)
         for (int j = 0; j <= row; j++) {
             double alone = run->evaluator->alone[h * run->plan.test_tasks.count + j];
-            if (isnan(alone)) /* not mixed, or no picture of this task could be read */
+            if (isnan(alone)) /* not mixed, or no image of this task could be read */
                 continue;
             double *a = sfp__result_head(r, h);
             TRY(sfp__check_memory(a, err));
@@ -64,7 +64,7 @@ static void tell_evaluation(void *ctx, uint64_t done)
     const sfp__run_state *run = ctx;
     const sfp_run_hooks *hooks = run->plan.hooks;
     if (hooks->evaluating)
-        hooks->evaluating(hooks->ctx, run->at.task, done, sfp__evaluator_pictures(run->evaluator, run->at.task));
+        hooks->evaluating(hooks->ctx, run->at.task, done, sfp__evaluator_images(run->evaluator, run->at.task));
 }
 
 static sfp_status ask_and_note(sfp__run_state *run, sfp_error *err)
@@ -108,7 +108,7 @@ static sfp_status evaluate_if_due(sfp__run_state *run, sfp_error *err)
 
 /* --------------------------------------------------------------------- saving */
 
-/* Pictures come when they come: training seconds may be few and far between. */
+/* Images come when they come: training seconds may be few and far between. */
 static bool takes_its_time(const sfp__plan *p)
 {
     return p->live || p->clock == SFP_CLOCK_REAL;
@@ -208,7 +208,7 @@ static sfp_status answer(sfp__run_state *run, const sfp__delivery *d, double *se
     return sfp__journal_predict(&run->journal, run->at.stamps, d, label, probability, err);
 }
 
-/* The controller (ours): what a batch may cost is the time in which it arrives, less what the pictures without a label that came
+/* The controller (ours): what a batch may cost is the time in which it arrives, less what the images without a label that came
  * with it took; how many samples that buys follows from what they cost lately. Given costs are taken whole: they do not say what
  * part scoring has. */
 static void control(sfp__run_state *run, double time, const sfp_timestamp *t, double cost)
@@ -304,7 +304,7 @@ static sfp_status end_stream(sfp__run_state *run, sfp_error *err)
         return run->begun ? SFP__STOPPED : sfp__fail(err, stats.status, "%s", stats.last_error);
     }
     if (!run->begun && !run->resumed && !stopped)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ended before a picture came", p->opt->data);
+        return sfp__fail(err, SFP_EFORMAT, "%s: ended before an image came", p->opt->data);
     TRY(begin(run, err));
     return end_task(run, err);
 }
@@ -415,11 +415,11 @@ static void say_skipped(const sfp__run_state *run)
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     const char *first = stats.first_error[0] ? stats.first_error : stats.first_unread;
     if (skipped)
-        sfp__plan_say(&run->plan, "%llu picture%s could not be read and %s left out%s%s", (unsigned long long)skipped,
+        sfp__plan_say(&run->plan, "%llu image%s could not be read and %s left out%s%s", (unsigned long long)skipped,
                       skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? "; the first: " : "", first);
     if (tests)
-        sfp__plan_say(&run->plan, "%llu test picture%s could not be read and %s left out; the first: %s",
-                      (unsigned long long)tests, tests == 1 ? "" : "s", tests == 1 ? "was" : "were", run->evaluator->first_error);
+        sfp__plan_say(&run->plan, "%llu test image%s could not be read and %s left out; the first: %s", (unsigned long long)tests,
+                      tests == 1 ? "" : "s", tests == 1 ? "was" : "were", run->evaluator->first_error);
 }
 
 /* A live stream broke off: what was learned is there to go on from. */
@@ -429,7 +429,7 @@ static sfp_status break_off(const sfp__run_state *run, sfp_error *err)
     uint64_t n = sfp__learner_counts(run->learner).offered;
     if (run->plan.opt->out)
         sfp__plan_say(&run->plan,
-                      "the stream broke off; what was learned from %llu picture%s is kept: go on with --resume --out %s",
+                      "the stream broke off; what was learned from %llu image%s is kept: go on with --resume --out %s",
                       (unsigned long long)n, n == 1 ? "" : "s", run->plan.opt->out);
     return sfp__fail(err, stats.status, "%s", stats.last_error);
 }

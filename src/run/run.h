@@ -2,10 +2,10 @@
  *
  * A live stream (a watched folder, standard input, synthetic:0) has no tasks; its classes appear. It ends when its source does, or
  * when it is stopped, and both are a normal end. When its source fails, so does the run: what was learned is kept, not finished,
- * to go on from; when nothing came, folder and registry are as they were. Pictures without a label are predicted
+ * to go on from; when nothing came, folder and registry are as they were. Images without a label are predicted
  * (DIR/predictions.jsonl, a line each) and wait for one in a bounded set. --resume goes on with the learner as it was, also after
  * an end: a watched folder gives what was not learned from, dropped or given up yet (the last 65,536 files are known one by one,
- * older ones by the time they changed); pictures that waited come again, keep their id and are not predicted again. Standard input
+ * older ones by the time they changed); images that waited come again, keep their id and are not predicted again. Standard input
  * cannot give them again: they are given up. */
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
@@ -33,7 +33,7 @@ typedef struct sfp_run_options {
     int queue;
     sfp_queue_policy policy;
     bool triage, controller;
-    int pending;              /* live: pictures that wait for their label at most */
+    int pending;              /* live: images that wait for their label at most */
     int eval_every;           /* timestamps between evaluations; 0: after each task */
     int64_t eval_limit;       /* test samples a task; 0: all */
     const char *out;          /* directory; NULL: no files */
@@ -60,7 +60,7 @@ typedef struct sfp_run_stream {
 typedef struct sfp_run_hooks {
     void *ctx;
     void (*progress)(void *ctx, const sfp_run_progress *p);
-    /* An evaluation after task `task` (from 0) goes on: `done` of `total` pictures. */
+    /* An evaluation after task `task` (from 0) goes on: `done` of `total` images. */
     void (*evaluating)(void *ctx, int task, uint64_t done, uint64_t total);
     void (*say)(void *ctx, const char *message); /* notes and warnings */
     const volatile sig_atomic_t *stop;           /* not 0: finish the step, give up an evaluation, write a checkpoint, return */

@@ -21,7 +21,7 @@
 
 #include <jansson.h>
 
-enum { SFP__RUN_SHOWN = 40, SFP__RUN_AHEAD = 4, SFP__RUN_POOL = 16 }; /* pictures shown, batches decoded ahead, batches pooled */
+enum { SFP__RUN_SHOWN = 40, SFP__RUN_AHEAD = 4, SFP__RUN_POOL = 16 }; /* images shown, batches decoded ahead, batches pooled */
 
 #define SFP__RUN_EVENTS "events.jsonl"
 #define SFP__RUN_PREDICTIONS "predictions.jsonl"
@@ -130,7 +130,7 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
 sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err);
 /* The paper's clock: keeps the batches that C_S, which is measured, leaves time for; *cs NAN: it was stopped meanwhile. */
 sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
-/* The lists of pictures: position and order of a stream are nothing without them. */
+/* The lists of images: position and order of a stream are nothing without them. */
 sfp_status sfp__plan_mark_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
 

@@ -50,7 +50,7 @@ static const sfp_idle rules[] = {
     {"queue-policy", "queue=0&queue-policy!=block", "queue {queue}",
      "nothing waits, so what comes while the learner is busy is dropped"},
     {"order", "live=on", "data {data}", "classes of a live stream are numbered as they come"},
-    {"pending", "live=off", "data {data}", "only pictures of a live stream wait for their label"},
+    {"pending", "live=off", "data {data}", "only images of a live stream wait for their label"},
 };
 
 sfp_status sfp__run_check_idle(const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err)

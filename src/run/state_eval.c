@@ -38,19 +38,19 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
     return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", o->state) : status; /* the names are the state's */
 }
 
-static sfp_status add_unknown(sfp_state_eval *e, const char *name, uint64_t pictures, sfp_error *err)
+static sfp_status add_unknown(sfp_state_eval *e, const char *name, uint64_t images, sfp_error *err)
 {
     size_t n = (size_t)e->unknown_count;
     TRY(sfp__check_memory(sfp__grow(&e->unknown, sizeof *e->unknown, n, n + 1, &e->unknown_capacity) &&
                               (e->unknown[n].name = sfp__strdup(name)),
                           err));
-    e->unknown[n].pictures = pictures;
+    e->unknown[n].images = images;
     e->unknown_count++;
-    e->unknown_pictures += pictures;
+    e->unknown_images += images;
     return SFP_OK;
 }
 
-/* Pictures of classes that the state has a row for but never saw go out of the tasks, after these were cut as the run cut them.
+/* Images of classes that the state has a row for but never saw go out of the tasks, after these were cut as the run cut them.
  */
 static sfp_status leave_out_unseen(eval_context *s, sfp_error *err)
 {
@@ -85,7 +85,7 @@ static sfp_status cut_data(eval_context *s, sfp_error *err)
         if (s->data->foreign[c])
             TRY(add_unknown(s->e, s->data->inner->class_names[c], s->data->foreign[c], err));
     if (source->count == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: no picture of a class that %s knows", s->opt->data, s->opt->state);
+        return sfp__fail(err, SFP_EINVAL, "%s: no image of a class that %s knows", s->opt->data, s->opt->state);
     TRY(sfp__tasks_create(source, spec, 0, 0, NULL, &like, err));
     TRY(sfp__tasks_create_test(source, source, &like, spec, s->opt->limit, &s->tasks, err));
     for (int c = 0; c < source->classes; c++)
@@ -99,7 +99,7 @@ static sfp_status make_room(eval_context *s, sfp_error *err)
 {
     sfp_state_eval *e = s->e;
     char *const *class_names = s->data->base.class_names;
-    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* one at least: there are pictures */
+    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* one at least: there are images */
     TRY(sfp__alloc(&e->task_names, tasks, sizeof *e->task_names, err));
     TRY(sfp__alloc(&e->accuracy, tasks, sizeof *e->accuracy, err));
     TRY(sfp__alloc(&e->asked, tasks, sizeof *e->asked, err));
@@ -126,7 +126,7 @@ static sfp_status answer(eval_context *s, sfp_error *err)
     for (int t = 0; t < s->tasks.count; t++)
         total += (uint64_t)s->tasks.task[t].count;
     if (total == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: no picture of a class that %s has seen", o->data, o->state);
+        return sfp__fail(err, SFP_EINVAL, "%s: no image of a class that %s has seen", o->data, o->state);
     if (o->begin)
         o->begin(o->ctx, total, s->data->inner->note);
     s->evaluator->tell = o->progress;
@@ -144,7 +144,7 @@ static void sum_up(eval_context *s)
     int n = 0;
     for (int t = 0; t < e->tasks; t++) {
         e->asked[t] = s->evaluator->asked[t];
-        e->pictures += e->asked[t];
+        e->images += e->asked[t];
         if (e->asked[t] == 0)
             continue;
         e->right += (uint64_t)llround(e->accuracy[t] * (double)e->asked[t]);
@@ -165,8 +165,8 @@ static sfp_status evaluate(eval_context *s, sfp_error *err)
     TRY(make_room(s, err));
     TRY(answer(s, err));
     sum_up(s);
-    if (s->e->pictures == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu pictures could be read; the first: %s", s->opt->data,
+    if (s->e->images == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read; the first: %s", s->opt->data,
                          (unsigned long long)s->e->skipped, s->e->first_error);
     return SFP_OK;
 }

@@ -26,7 +26,7 @@ enum {
     SFP_NEED_GRADIENTS = 32, /* gradients of the learnable parameters, by callback */
     SFP_NEED_QUERY = 64,     /* (b, D) features of the unprompted backbone: they know nothing of what was learned */
     SFP_NEED_TAPS = 128,     /* (b, SFP_TAPS, D) means over the tokens after each quarter of the blocks, prompted */
-    SFP_NEED_PIXELS = 256,   /* buffers alone: gradients to pixels; pictures of a batch then are pixels, never compressed */
+    SFP_NEED_PIXELS = 256,   /* buffers alone: gradients to pixels; images of a batch then are pixels, never compressed */
 };
 
 /* For a buffer FEATURES and GRADIENTS are not arrays but what it may ask for (buffer/ask.h); with QUERY all queries of a batch

@@ -6,7 +6,7 @@
  * anyway as queries. Cost beside them: one blocked pass over all pairs for d_max (n^2*D/2 multiplications), then facility.h
  * within each class.
  *
- * From the authors: their code takes distances of raw pixels for pictures and the similarity 1 - d / max(d); the order of gains
+ * From the authors: their code takes distances of raw pixels for images and the similarity 1 - d / max(d); the order of gains
  * is the same. */
 #include "base/rank.h"
 #include "select/cover.h"

@@ -1,4 +1,4 @@
-/* A source seen through a list of classes: pictures of these alone, with their
+/* A source seen through a list of classes: images of these alone, with their
  * numbers in the list. What a state learned and what a data set holds are
  * joined by the names of classes, whatever order either has them in. */
 #include "stream/source_internal.h"
@@ -16,7 +16,7 @@ static sfp_status filter_record(const sfp_source *s, int64_t i, sfp_record *out,
     return SFP_OK;
 }
 
-static sfp_status filter_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status filter_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     const sfp_class_filter *f = (const sfp_class_filter *)s;
     return sfp__source_load(f->inner, f->index[i], out, err);

@@ -105,7 +105,7 @@ static sfp_status check_index(const sfp_source *s, int64_t i, sfp_error *err)
 {
     if (i >= 0 && (i < s->count || s->count < 0))
         return SFP_OK;
-    return sfp__fail(err, SFP_EINVAL, "%s: picture %lld of %lld", s->path, (long long)i, (long long)s->count);
+    return sfp__fail(err, SFP_EINVAL, "%s: image %lld of %lld", s->path, (long long)i, (long long)s->count);
 }
 
 sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
@@ -114,7 +114,7 @@ sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, s
     return s->ops->record(s, i, out, err);
 }
 
-sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     TRY(check_index(s, i, err));
     return s->ops->load(s, i, out, err);

@@ -1,11 +1,11 @@
-/* Sources: where labelled pictures come from (docs/method.md, section 15). One file a
+/* Sources: where labelled images come from (docs/method.md, section 15). One file a
  * kind behind one small interface.
  *
  * A data set on disk is indexed: its records (label, domain, task, time) are
- * all known when it is opened, and picture i is loaded when asked for, from any
+ * all known when it is opened, and image i is loaded when asked for, from any
  * thread. A live source (a watched directory, standard input) only has a next
  * one. Sources know nothing of the learner, and do not decode: they give the
- * bytes of a picture file, or pixels where the format has nothing else.
+ * bytes of an image file, or pixels where the format has nothing else.
  *
  * To add one: write sources/NAME.c with its `const sfp_source_ops` and
  * `const sfp_source_kind`, and add a row to the table in source.c. */
@@ -25,22 +25,22 @@ typedef struct sfp_record {
     double time;    /* given by the data set (year, bucket, seconds); NAN: none */
 } sfp_record;
 
-typedef enum sfp_picture_kind {
-    SFP_PICTURE_ENCODED, /* a JPEG, PNG or WebP file's bytes */
-    SFP_PICTURE_RGB,     /* (height, width, 3) */
-    SFP_PICTURE_GREY,    /* (height, width) */
-} sfp_picture_kind;
+typedef enum sfp_raw_image_kind {
+    SFP_RAW_IMAGE_ENCODED, /* a JPEG, PNG or WebP file's bytes */
+    SFP_RAW_IMAGE_RGB,     /* (height, width, 3) */
+    SFP_RAW_IMAGE_GREY,    /* (height, width) */
+} sfp_raw_image_kind;
 
-typedef struct sfp_picture {
-    sfp_picture_kind kind;
+typedef struct sfp_raw_image {
+    sfp_raw_image_kind kind;
     int width, height; /* of pixels; 0 for encoded ones */
-    uint8_t *bytes;    /* sfp__malloc'ed; freed by sfp__picture_done */
+    uint8_t *bytes;    /* sfp__malloc'ed; freed by sfp__raw_image_done */
     size_t size;
-    bool has_box; /* only this part of the picture counts: cut after decoding, before resizing, clipped to the picture */
+    bool has_box; /* only this part of the image counts: cut after decoding, before resizing, clipped to the image */
     int left, top, right, bottom;
-} sfp_picture;
+} sfp_raw_image;
 
-void sfp__picture_done(sfp_picture *p);
+void sfp__raw_image_done(sfp_raw_image *p);
 
 typedef struct sfp_source_options {
     bool test;     /* the data set's own test part, where it has one (stream51, core50, clear10, clear100, cifar, idx) */
@@ -50,11 +50,11 @@ typedef struct sfp_source_options {
 
 typedef struct sfp_source sfp_source;
 
-/* Where a picture of a live source comes from; goes with it by value. */
+/* Where an image of a live source comes from; goes with it by value. */
 typedef struct sfp_origin {
-    uint64_t identity; /* of the picture, whatever its name and label: a label may come by moving it; 0: none */
-    uint64_t id;       /* its number, in the order in which pictures came for the first time; who takes it counts */
-    uint64_t mark;     /* of the picture with its label: what was taken once is known by it; 0: none */
+    uint64_t identity; /* of the image, whatever its name and label: a label may come by moving it; 0: none */
+    uint64_t id;       /* its number, in the order in which images came for the first time; who takes it counts */
+    uint64_t mark;     /* of the image with its label: what was taken once is known by it; 0: none */
     int64_t changed;   /* when it got there, in ns of the file system's clock; 0: not known */
 } sfp_origin;
 
@@ -71,7 +71,7 @@ typedef struct sfp_source_kind {
     const char *name;    /* "folder" */
     const char *summary; /* one line */
     bool live;
-    /* Opens PATH; reads all records of an indexed source, nothing of its pictures. On failure frees what it made. */
+    /* Opens PATH; reads all records of an indexed source, nothing of its images. On failure frees what it made. */
     sfp_status (*open)(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
 } sfp_source_kind;
 
@@ -79,18 +79,18 @@ typedef struct sfp_source_kind {
 typedef struct sfp_source_ops {
     /* Indexed: both thread-safe. */
     sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
-    sfp_status (*load)(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
-    /* A name for messages and reports: file name, "train-images[17]"; of a live source that of the picture given last. */
+    sfp_status (*load)(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err);
+    /* A name for messages and reports: file name, "train-images[17]"; of a live source that of the image given last. */
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* As the messages of load call it: "ROOT/NAME", "SHARD: NAME". NULL: by its name. */
     const char *(*where)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* Live. */
-    sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err);
+    sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err);
     const char *(*origin)(const sfp_source *s, sfp_origin *out);
     sfp_status (*leave_out)(sfp_source *s, const sfp_left_out *what, sfp_error *err); /* NULL: it cannot go back anyway */
-    size_t marks;   /* of so many pictures that are done with the caller keeps the marks for leave_out */
+    size_t marks;   /* of so many images that are done with the caller keeps the marks for leave_out */
     double pause;   /* seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
-    bool on_demand; /* pictures are made when asked for; they do not arrive by themselves */
+    bool on_demand; /* images are made when asked for; they do not arrive by themselves */
     /* Frees what the kind owns itself, also of a source that was not opened to its end; may be NULL. */
     void (*close)(sfp_source *s);
 } sfp_source_ops;
@@ -100,7 +100,7 @@ typedef struct sfp_source_ops {
 /* What only a live source has. */
 typedef struct sfp_source_live {
     const atomic_bool *stop;           /* set by the caller before the first next; NULL: never */
-    bool lost;                         /* next failed, but for this picture alone */
+    bool lost;                         /* next failed, but for this image alone */
     atomic_int remarks;                /* how many things were found meanwhile that a user should know; ... */
     char remark[SFP_REMARKS_MAX][512]; /* ... these, each written before it is counted */
 } sfp_source_live;
@@ -111,7 +111,7 @@ struct sfp_source {
     const sfp_source_ops *ops;
     sfp_source_live *live; /* NULL: it is indexed */
     char *path;
-    int64_t count; /* pictures; -1: not known or without end */
+    int64_t count; /* images; -1: not known or without end */
     int classes;
     char **class_names; /* (classes) in natural order (by number where names are numbers, else byte order; published order) */
     int domains;
@@ -120,8 +120,8 @@ struct sfp_source {
                             stream51, core50, live) */
     const char *note;    /* what a user should know, e.g. skipped files, NULL: nothing; owned */
     uint64_t skipped;    /* broken entries that were passed over when opening, told in note */
-    bool seeded;         /* options.seed has a say in its pictures or their order */
-    bool test_part;      /* opened with options.test, and it has a test part: these pictures are not those of the training part */
+    bool seeded;         /* options.seed has a say in its images or their order */
+    bool test_part;      /* opened with options.test, and it has a test part: these images are not those of the training part */
 };
 
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
@@ -129,26 +129,26 @@ sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp
 void sfp__source_close(sfp_source *s);
 DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
 
-/* Of picture i of an indexed source; thread-safe. */
+/* Of image i of an indexed source; thread-safe. */
 sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
-sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
+sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err);
 /* A name for messages and reports; returns buf. */
 const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
-/* Picture i for a message, so that it is called the same whether its file or what is in it cannot be read; returns buf. */
+/* Image i for a message, so that it is called the same whether its file or what is in it cannot be read; returns buf. */
 const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
-/* Decodes, cuts and resizes to rgb (size, size, 3). `name` stands for the picture in messages. */
-sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err);
-/* Picture i of an indexed source, fitted; *kept gets the encoded bytes when not NULL and there are any (else bytes NULL). */
-sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept,
-                                 sfp_error *err);
-/* Of the list of an indexed source's pictures: their names (which do not tell where it lies), labels and order; never 0. */
+/* Decodes, cuts and resizes to rgb (size, size, 3). `name` stands for the image in messages. */
+sfp_status sfp__raw_image_fit(const sfp_raw_image *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err);
+/* Image i of an indexed source, fitted; *kept gets the encoded bytes when not NULL and there are any (else bytes NULL). */
+sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_raw_image *kept,
+                                   sfp_error *err);
+/* Of the list of an indexed source's images: their names (which do not tell where it lies), labels and order; never 0. */
 sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err);
 
-/* Live: blocks until there is one. *end (then there is no picture): it has ended, or *live->stop became true, which is looked at
- * at least every 100 ms. A record without a picture (no bytes) is a label that came late, for the picture of that name.
- * Classes may grow, class_names never moves. A failure with live->lost set is that of one picture (origin tells which), and the
+/* Live: blocks until there is one. *end (then there is no image): it has ended, or *live->stop became true, which is looked at
+ * at least every 100 ms. A record without an image (no bytes) is a label that came late, for the image of that name.
+ * Classes may grow, class_names never moves. A failure with live->lost set is that of one image (origin tells which), and the
  * stream goes on behind it. */
-static inline sfp_status sfp__source_next(sfp_source *s, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
+static inline sfp_status sfp__source_next(sfp_source *s, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err)
 {
     return s->ops->next(s, record, out, end, err);
 }

@@ -102,7 +102,7 @@ sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_erro
 sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, size_t n, sfp_error *err)
 {
     if (l->count >= SFP_RECORDS_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "more than %lld pictures", (long long)SFP_RECORDS_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "more than %lld images", (long long)SFP_RECORDS_MAX);
     TRY(sfp__check_memory(sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->room), err));
     if (path) {
         entry.text = l->text.length;
@@ -156,7 +156,7 @@ sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
     return SFP_OK;
 }
 
-sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
+sfp_status sfp__raw_image_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err)
 {
     char name[SFP_NAME_MAX];
     return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, sfp__source_name(s, i, name, sizeof name), what);
@@ -203,11 +203,11 @@ static sfp_status path_of(const sfp_source *base, int64_t i, char **out, sfp_err
     return sfp__path_make(s->root, sfp__entries_path(&s->entries, i), out, err);
 }
 
-sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     OWNED char *path = NULL;
     TRY(path_of(s, i, &path, err));
-    return sfp__picture_read(path, out, err);
+    return sfp__raw_image_read(path, out, err);
 }
 
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size)
@@ -286,16 +286,16 @@ bool sfp__path_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err)
+sfp_status sfp__raw_image_read(const char *path, sfp_raw_image *out, sfp_error *err)
 {
-    sfp_picture p = {.kind = SFP_PICTURE_ENCODED};
-    TRY(sfp__file_read(path, SFP_PICTURE_BYTES_MAX, &p.bytes, &p.size, err));
+    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_ENCODED};
+    TRY(sfp__file_read(path, SFP_RAW_IMAGE_BYTES_MAX, &p.bytes, &p.size, err));
     *out = p;
     return SFP_OK;
 }
 
-void sfp__picture_done(sfp_picture *p)
+void sfp__raw_image_done(sfp_raw_image *p)
 {
     sfp__free(p->bytes);
-    *p = (sfp_picture){0};
+    *p = (sfp_raw_image){0};
 }

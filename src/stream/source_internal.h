@@ -12,11 +12,11 @@
 
 #include <math.h>
 
-#define SFP_RECORDS_MAX INT64_C(100000000)        /* pictures of one data set */
-#define SFP_PICTURE_BYTES_MAX ((size_t)256 << 20) /* of one picture file */
-#define SFP_PATH_BYTES_MAX 4096                   /* of a path that a file gives */
-#define SFP_LIST_BYTES_MAX ((size_t)4 << 30)      /* of a manifest, a pickle */
-#define SFP_JSON_BYTES_MAX ((size_t)1 << 30)      /* of a list in JSON */
+#define SFP_RECORDS_MAX INT64_C(100000000)          /* images of one data set */
+#define SFP_RAW_IMAGE_BYTES_MAX ((size_t)256 << 20) /* of one image file */
+#define SFP_PATH_BYTES_MAX 4096                     /* of a path that a file gives */
+#define SFP_LIST_BYTES_MAX ((size_t)4 << 30)        /* of a manifest, a pickle */
+#define SFP_JSON_BYTES_MAX ((size_t)1 << 30)        /* of a list in JSON */
 
 extern const sfp_source_kind sfp__source_folder, sfp__source_manifest, sfp__source_idx, sfp__source_cifar, sfp__source_tar,
     sfp__source_stdin, sfp__source_synthetic, sfp__source_dir, sfp__source_stream51, sfp__source_core50, sfp__source_clear10,
@@ -75,7 +75,7 @@ sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err);
 
 /* ----------------------------------------------------------------- entries */
 
-/* One picture of a data set that lists files. */
+/* One image of a data set that lists files. */
 typedef struct sfp_entry {
     sfp_record record;
     uint64_t text;  /* where its path begins in `text` of the list */
@@ -114,7 +114,7 @@ sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sf
 /* One thing more in s->note. */
 sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* A source whose pictures are files below a folder: what folder, manifest, stream51, core50 and clear have in common. A kind
+/* A source whose images are files below a folder: what folder, manifest, stream51, core50 and clear have in common. A kind
  * that needs more begins its struct with this one. */
 typedef struct sfp_file_source {
     sfp_source base;
@@ -135,7 +135,7 @@ static inline void sfp__file_source_free(sfp_file_source *s)
 DEFINE_OWNED_PTR(sfp_file_source, sfp__file_source_free)
 /* What its ops are made of. */
 sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
-sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err);
+sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err);
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
 void sfp__file_source_close(sfp_source *base);
@@ -149,10 +149,10 @@ sfp_status sfp__path_folder(const char *path, char **out, sfp_error *err);
 /* The names in a folder but . and .., in natural order. SFP_ENOTFOUND, else SFP_EIO when it cannot be opened. */
 sfp_status sfp__folder_names(const char *path, sfp_strings *names, sfp_error *err);
 bool sfp__path_is_dir(const char *path);
-/* A picture file's bytes, at most SFP_PICTURE_BYTES_MAX; the message names the file. */
-sfp_status sfp__picture_read(const char *path, sfp_picture *out, sfp_error *err);
-/* SFP_EFORMAT: picture i `what`. */
-sfp_status sfp__picture_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err);
+/* An image file's bytes, at most SFP_RAW_IMAGE_BYTES_MAX; the message names the file. */
+sfp_status sfp__raw_image_read(const char *path, sfp_raw_image *out, sfp_error *err);
+/* SFP_EFORMAT: image i `what`. */
+sfp_status sfp__raw_image_blame(const sfp_source *s, int64_t i, const char *what, sfp_error *err);
 
 /* -------------------------------------------------------------- task split
  *
@@ -177,12 +177,12 @@ int sfp__cut_task(const sfp_cut *c, const sfp_record *r, int32_t stream_label, i
 /* What task t is called; s is the training set. sfp__malloc'ed, NULL: no memory. */
 char *sfp__cut_name(const sfp_source *s, const sfp_cut *c, int t);
 
-/* Does any labelled picture have a task? */
+/* Does any labelled image have a task? */
 bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r);
 
 /* ------------------------------------------------- for tests and fuzz targets */
 
-/* A manifest in memory; `path` is for messages, and its folder is where pictures are looked for. */
+/* A manifest in memory; `path` is for messages, and its folder is where images are looked for. */
 sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err);
 /* What follows the header of an IDX file (plain or gzipped), sfp__malloc'ed; dims (ndim) are the sizes in the header. */
 sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **bytes, sfp_error *err);

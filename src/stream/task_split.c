@@ -116,7 +116,7 @@ static double value_of(const sfp_record *r, sfp_cut_kind kind)
     return kind == SFP_CUT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
 }
 
-/* One task a value of time or given task, of labelled pictures. */
+/* One task a value of time or given task, of labelled images. */
 static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_kind kind, sfp_cut *c, sfp_error *err)
 {
     OWNED double *value = NULL;
@@ -130,10 +130,10 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_k
         if (isnan(value[n++]) && missing++ == 0)
             without = i;
     }
-    if (missing == n && n > 0) /* the option is wrong, not the data; given tasks are those of some picture */
+    if (missing == n && n > 0) /* the option is wrong, not the data; given tasks are those of some image */
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
     if (missing > 0)
-        return sfp__picture_blame(
+        return sfp__raw_image_blame(
             s, without, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one",
             err);
     qsort(value, n, sizeof *value, compare_doubles);

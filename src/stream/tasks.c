@@ -1,7 +1,7 @@
 /* Cutting a data set into tasks: which samples each has, in which order, and how classes are numbered.
  *
  * The test set is cut by the same cut (task_split.c) as the training set. So both go the same way: read all records, ask the cut
- * for each, count, fill. Where training tasks come from the data set and the test set does not give any, a test picture belongs
+ * for each, count, fill. Where training tasks come from the data set and the test set does not give any, a test image belongs
  * to every task that has its class. */
 #include "stream/tasks.h"
 
@@ -22,7 +22,7 @@ static sfp_status read_records(const sfp_source *s, sfp_record **out, sfp_error 
     for (int64_t i = 0; i < s->count; i++) {
         TRY(sfp__source_record(s, i, &r[i], err));
         if (r[i].label < -1 || r[i].label >= s->classes || r[i].domain < -1 || r[i].domain >= s->domains)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%s: picture %lld has label %d and domain %d, expected at most %d and %d",
+            return sfp__fail(err, SFP_EFORMAT, "%s:%s: image %lld has label %d and domain %d, expected at most %d and %d",
                              s->kind->name, s->path, (long long)i, r[i].label, r[i].domain, s->classes - 1, s->domains - 1);
     }
     *out = TAKE(r);
@@ -85,7 +85,7 @@ static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const 
 
 /* -------------------------------------------------------------------- tasks */
 
-/* What says which tasks a picture belongs to. */
+/* What says which tasks an image belongs to. */
 typedef struct membership {
     const sfp_cut *cut;
     const sfp_tasks
@@ -105,7 +105,7 @@ static bool has_class(const sfp_task *t, int32_t label)
     return bsearch(&label, t->class_of, (size_t)t->classes, sizeof label, compare_labels) != NULL;
 }
 
-/* One walk over the pictures: appends each to the tasks it belongs to, or where they have no room for samples counts it. */
+/* One walk over the images: appends each to the tasks it belongs to, or where they have no room for samples counts it. */
 static sfp_status walk(const sfp_source *s, const sfp_record *r, const membership *m, sfp_tasks *out, sfp_error *err)
 {
     for (int64_t i = 0; i < s->count; i++) {
@@ -113,7 +113,7 @@ static sfp_status walk(const sfp_source *s, const sfp_record *r, const membershi
         if (label < 0)
             continue;
         if (!m->like && m->cut->kind == SFP_CUT_DOMAIN && domain < 0)
-            return sfp__picture_blame(s, i, "has no domain, expected one for --tasks domain", err);
+            return sfp__raw_image_blame(s, i, "has no domain, expected one for --tasks domain", err);
         if (m->like && domain >= 0)
             domain = m->domain_of[domain];
         int from = m->by_class ? 0 : sfp__cut_task(m->cut, &r[i], label, domain), to = m->by_class ? out->count : from + 1;
@@ -168,8 +168,7 @@ static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const mem
         char name[SFP_NAME_MAX];
         if (out->task[t].count == 0)
             return sfp__fail(err, SFP_EINVAL,
-                             m->like ? "%s:%s: has no labelled pictures for task '%s'"
-                                     : "%s:%s: task '%s' has no labelled pictures",
+                             m->like ? "%s:%s: has no labelled images for task '%s'" : "%s:%s: task '%s' has no labelled images",
                              s->kind->name, s->path, sfp__printable(out->task[t].name, name, sizeof name));
     }
     return SFP_OK;
@@ -186,7 +185,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
     for (int64_t i = 0; i < s->count; i++)
         without += r[i].label < 0;
     if (without == (uint64_t)s->count)
-        return sfp__fail(err, SFP_EINVAL, "%s:%s: has no labelled pictures", s->kind->name, s->path);
+        return sfp__fail(err, SFP_EINVAL, "%s:%s: has no labelled images", s->kind->name, s->path);
     TRY(sfp__cut_make(s, r, spec, &c, err));
     TRY(order_classes(s->classes, order, &made, err));
     if (c.kind == SFP_CUT_GIVEN)

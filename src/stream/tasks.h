@@ -50,8 +50,8 @@ typedef struct sfp_class_filter {
     sfp_source *inner;
     int64_t *index;      /* (base.count) into inner */
     int32_t *label_of;   /* (inner->classes) into the list; -1: not there */
-    uint64_t *foreign;   /* (inner->classes) pictures of a class that the list lacks; 0 for the others */
-    uint64_t unlabelled; /* pictures without a label: left out */
+    uint64_t *foreign;   /* (inner->classes) images of a class that the list lacks; 0 for the others */
+    uint64_t unlabelled; /* images without a label: left out */
 } sfp_class_filter;
 
 /* names (classes); one that is NULL is its number. inner is an indexed source; on success it is closed with the new one. */

@@ -1,4 +1,4 @@
-/* Any bytes as a picture: refused with a message, or decoded, turned and made to fit. */
+/* Any bytes as an image: refused with a message, or decoded, turned and made to fit. */
 #include "fuzz.h"
 #include "io/image/image.h"
 

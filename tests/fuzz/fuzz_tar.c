@@ -1,4 +1,4 @@
-/* Any bytes as a WebDataset shard, from a file and as a stream: refused with a message, or every picture can be read. */
+/* Any bytes as a WebDataset shard, from a file and as a stream: refused with a message, or every image can be read. */
 #include "fuzz.h"
 #include "stream/source_internal.h"
 
@@ -19,13 +19,13 @@ static void read_indexed(const char *path)
     REQUIRE(s->count > 0);
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
-        sfp_picture p = {0};
+        sfp_raw_image p = {0};
         char name[64];
         REQUIRE(sfp__source_record(s, i, &r, &err) == SFP_OK && sfp__source_name(s, i, name, sizeof name) == name);
         check_label(s, &r);
         if (taken(sfp__source_load(s, i, &p, &err), &err))
             touch(p.bytes, p.size);
-        sfp__picture_done(&p);
+        sfp__raw_image_done(&p);
     }
     sfp__source_close(s);
 }
@@ -37,14 +37,14 @@ static void read_stream(int fd)
     REQUIRE(sfp__tar_stream_open(fd, "", &s, &err) == SFP_OK);
     for (bool end = false; !end;) {
         sfp_record r;
-        sfp_picture p = {0};
+        sfp_raw_image p = {0};
         if (!taken(sfp__source_next(s, &r, &p, &end, &err), &err))
             break;
         if (!end) {
             check_label(s, &r);
             touch(p.bytes, p.size);
         }
-        sfp__picture_done(&p);
+        sfp__raw_image_done(&p);
     }
     sfp__source_close(s);
 }

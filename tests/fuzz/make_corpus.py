@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the hand-made seeds of the fuzz targets to tests/fuzz/corpus/.
 
-Needs Pillow for the pictures. Files named found-* come from fuzzing and are
+Needs Pillow for the images. Files named found-* come from fuzzing and are
 kept as they are.
 """
 import gzip
@@ -166,7 +166,7 @@ def make_tar():
     put("tar", "packed", gzip.compress(tar(files), mtime=0))
     put("tar", "no-end", tar(files, end=False))
     put("tar", "cut", tar(files)[:1300])
-    put("tar", "empty-picture", tar([("0.jpg", b""), ("0.cls", b"1")]))
+    put("tar", "empty-image", tar([("0.jpg", b""), ("0.cls", b"1")]))
     put("tar", "bad-json", tar([("0.jpg", b"x"), ("0.json", b"{")]))
     put("tar", "two-lines", tar([("0.jpg", b"x"), ("0.txt", b"a\nb")]))
     huge = bytearray(tar([("0.jpg", b"x")]))

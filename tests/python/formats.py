@@ -284,9 +284,9 @@ def run(tool, *args, expect=0):
     return out.stdout
 
 
-def our_features(tool, path, pictures, *more):
+def our_features(tool, path, images, *more):
     out = Path(str(path) + ".features.npy")
-    run(tool, "predict", "--backbone", path, "--features", out, "--threads", 1, *more, *pictures)
+    run(tool, "predict", "--backbone", path, "--features", out, "--threads", 1, *more, *images)
     return np.load(out)
 
 
@@ -300,10 +300,10 @@ def compare(name, got, want, tolerance=TOLERANCE):
         worst = max(worst, error)
 
 
-def check_file(tool, name, path, pictures, want, recognised=None, *more):
+def check_file(tool, name, path, images, want, recognised=None, *more):
     """Features of a file; with `recognised` also what inspect says of it, and the features of what convert makes of it."""
     try:
-        got = our_features(tool, path, pictures, *more)
+        got = our_features(tool, path, images, *more)
         compare(name, got, want)
         if not recognised:
             return
@@ -312,13 +312,13 @@ def check_file(tool, name, path, pictures, want, recognised=None, *more):
             fail(f"{name}: inspect says '{said}', expected '{recognised}' in it")
         out = Path(str(path) + ".converted.safetensors")
         run(tool, "convert", path, out, *more)
-        compare(name + ", converted", our_features(tool, out, pictures), got, 0)
+        compare(name + ", converted", our_features(tool, out, images), got, 0)
         out.unlink()
     except (RuntimeError, KeyError, ValueError) as e:
         fail(f"{name}: {e}")
 
 
-def make_pictures(folder, count, size, seed):
+def make_images(folder, count, size, seed):
     pixels = np.random.default_rng(seed).integers(0, 256, (count, size, size, 3), dtype=np.uint8)
     paths = []
     for i, p in enumerate(pixels):
@@ -331,7 +331,7 @@ def make_pictures(folder, count, size, seed):
 
 
 def test_layouts(tool, folder):
-    pictures, pixels = make_pictures(folder, 3, S, 1)
+    images, pixels = make_images(folder, 3, S, 1)
     w, other, clip = random_weights(1), random_weights(2), random_weights(3, pre_norm=True)
     plain, image = features(w, pixels), features(clip, pixels, eps=1e-5, quick=True)
     head = {"head.weight": torch.randn(5, D), "head.bias": torch.randn(5)}
@@ -357,26 +357,26 @@ def test_layouts(tool, folder):
         for ending, write in WRITERS.items():
             path = folder / f"net.{ending}"
             write(path, obj)
-            check_file(tool, f"{name} .{ending}", path, pictures, want, recognised if ending == "pth" or name == "timm" else None)
+            check_file(tool, f"{name} .{ending}", path, images, want, recognised if ending == "pth" or name == "timm" else None)
             path.unlink()
     np.savez(folder / "jax.npz", **jax_names(w))
-    check_file(tool, "JAX .npz", folder / "jax.npz", pictures, plain, "JAX")
+    check_file(tool, "JAX .npz", folder / "jax.npz", images, plain, "JAX")
     write_pth(folder / "parameters.pth", {"model": as_parameters(w)})
-    check_file(tool, "parameters .pth", folder / "parameters.pth", pictures, plain, "timm names")
+    check_file(tool, "parameters .pth", folder / "parameters.pth", images, plain, "timm names")
     turned = {k: v.t().contiguous().t() if v.dim() == 2 else v for k, v in w.items()}
     write_pth(folder / "strided.pth", turned)
-    check_file(tool, "strided .pth", folder / "strided.pth", pictures, plain, "timm names")
+    check_file(tool, "strided .pth", folder / "strided.pth", images, plain, "timm names")
     big = torch.randn(3 * D + 5)
     views = dict(w, **{"blocks.0.attn.qkv.bias": big[5:]})
     write_pth(folder / "views.pth", views)
-    check_file(tool, "views .pth", folder / "views.pth", pictures, features(views, pixels), "timm names")
+    check_file(tool, "views .pth", folder / "views.pth", images, features(views, pixels), "timm names")
 
 
 def test_hugging_face(tool, folder):
     """Heads, eps, activation, mean and std from the two files that lie beside such weights."""
     folder = folder / "hf"
     folder.mkdir()
-    pictures, pixels = make_pictures(folder, 2, S, 2)
+    images, pixels = make_images(folder, 2, S, 2)
     w = random_weights(4)
     mean_std = ([0.5, 0.4, 0.3], [0.5, 0.25, 0.3])
     (folder / "config.json").write_text(json.dumps({"architectures": ["ViTForImageClassification"], "num_attention_heads": 4, "hidden_size": D,
@@ -389,7 +389,7 @@ def test_hugging_face(tool, folder):
         for ending, write in (("bin", write_pth), ("safetensors", write_safetensors), ("npz", write_npz)):
             path = folder / f"pytorch_model.{ending}"
             write(path, hf_vit_names(w, prefix))
-            check_file(tool, f"Hugging Face ViT '{prefix}' .{ending}", path, pictures, want, "preprocessor_config.json")
+            check_file(tool, f"Hugging Face ViT '{prefix}' .{ending}", path, images, want, "preprocessor_config.json")
             path.unlink()
 
 
@@ -452,14 +452,14 @@ def test_torchscript(tool, folder):
         def forward(self, x):
             return self.visual(x)
 
-    pictures, pixels = make_pictures(folder, 2, S, 5)
+    images, pixels = make_images(folder, 2, S, 5)
     w = random_weights(5, pre_norm=True)
     torch.jit.trace(Clip(clip_names(w)).eval(), torch.randn(1, 3, S, S)).save(str(folder / "script.pt"))
-    check_file(tool, "CLIP TorchScript", folder / "script.pt", pictures, features(w, pixels, eps=1e-5, quick=True), "CLIP image tower")
+    check_file(tool, "CLIP TorchScript", folder / "script.pt", images, features(w, pixels, eps=1e-5, quick=True), "CLIP image tower")
 
 
 def test_numbers_and_sizes(tool, folder):
-    pictures, pixels = make_pictures(folder, 2, S, 6)
+    images, pixels = make_images(folder, 2, S, 6)
     w = random_weights(6)
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         rounded = {k: v.to(dtype) for k, v in w.items()}
@@ -468,17 +468,17 @@ def test_numbers_and_sizes(tool, folder):
                 continue
             path = folder / f"rounded.{ending}"
             write(path, rounded)
-            check_file(tool, f"{dtype} .{ending}", path, pictures, features(rounded, pixels))
+            check_file(tool, f"{dtype} .{ending}", path, images, features(rounded, pixels))
     write_pth(folder / "w.pth", w)
     for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         run(tool, "convert", folder / "w.pth", folder / "half.safetensors", "--dtype", name)
-        compare(f"convert --dtype {name}", our_features(tool, folder / "half.safetensors", pictures),
+        compare(f"convert --dtype {name}", our_features(tool, folder / "half.safetensors", images),
                 features({k: v.to(dtype) for k, v in w.items()}, pixels))
     for size in (48, 16, 80):
         grid = w["pos_embed"][:, 1:].reshape(1, S // P, S // P, D).permute(0, 3, 1, 2)
         grid = F.interpolate(grid, size=(size // P, size // P), mode="bicubic", align_corners=False)
         resized = dict(w, pos_embed=torch.cat([w["pos_embed"][:, :1], grid.permute(0, 2, 3, 1).reshape(1, -1, D)], 1))
-        pics, pix = make_pictures(folder, 2, size, 7)
+        pics, pix = make_images(folder, 2, size, 7)
         check_file(tool, f"--img-size {size}", folder / "w.pth", pics, features(resized, pix), "timm names", "--img-size", size)
 
 
@@ -499,13 +499,13 @@ def test_deit_tiny(tool, folder):
         print("skip: no DeiT-Tiny in the shared folder")
         return
     w = read_safetensors(file)
-    pictures, pixels = make_pictures(folder, 1, 224, 8)
+    images, pixels = make_images(folder, 1, 224, 8)
     want = features(w, pixels, heads=3)
-    compare("DeiT-Tiny as it is", our_features(tool, file, pictures), want)
+    compare("DeiT-Tiny as it is", our_features(tool, file, images), want)
     for ending, write in WRITERS.items():
         path = folder / f"deit.{ending}"
         write(path, {"model": w})
-        check_file(tool, f"DeiT-Tiny .{ending}", path, pictures, want, "timm names" if ending == "pth" else None)
+        check_file(tool, f"DeiT-Tiny .{ending}", path, images, want, "timm names" if ending == "pth" else None)
         path.unlink()
 
 

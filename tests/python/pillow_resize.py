@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares decoding and resizing with Pillow, picture by picture.
+"""Compares decoding and resizing with Pillow, image by image.
 
     pillow_resize.py path/to/resize_tool
 
 Resizing must agree in every byte; so must decoding, except CMYK and WebP,
-which may differ by 2 of 255. Real pictures are taken from the folder
+which may differ by 2 of 255. Real images are taken from the folder
 STREAMFP_SHARED (else ../shared beside the repository) when it is there.
 Exits 77 when Pillow is missing.
 """
@@ -134,7 +134,7 @@ def real(tool, rng):
     for folder, n in (("imagenet-val-200", 25), ("pacs", 10), ("tiny-imagenet-24k", 5), ("coil20", 5)):
         files = sorted(p for p in (SHARED / "data" / folder).rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
         if not files:
-            print(f"skip: no pictures in {SHARED / 'data' / folder}")
+            print(f"skip: no images in {SHARED / 'data' / folder}")
             continue
         for path in rng.sample(files, min(n, len(files))):
             compare_resize(tool, str(path), path.name, [(rng.randint(1, 500), rng.randint(1, 500))])

@@ -3,7 +3,7 @@
 
     run_against_torch.py path/to/streamfp [--deit] [--timestamps N] [--keep DIR]
 
-The same picture files go through both: decoded and squashed by Pillow and
+The same image files go through both: decoded and squashed by Pillow and
 learned from by reference/streamfp_ref.py on one side, `streamfp run
 --init-state --select streamfp --buffer none` on the other, from the same
 state. Of every timestamp, as events.jsonl has it:
@@ -13,7 +13,7 @@ state. Of every timestamp, as events.jsonl has it:
   loss      within 1e-3, relative
 
 The backbone is a small random one; with --deit, or SFP_LONG=1, DeiT-Tiny.
-Pictures, reference and DeiT-Tiny are looked for in the folder STREAMFP_SHARED,
+Images, reference and DeiT-Tiny are looked for in the folder STREAMFP_SHARED,
 else ../shared beside the repository. Exits 77 without them or without torch.
 """
 import argparse
@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("STREAMFP_SHARED", ROOT.parent / "shared"))
 REFERENCE = SHARED / "reference"
-PICTURES = SHARED / "data" / "pacs" / "train"
+IMAGES = SHARED / "data" / "pacs" / "train"
 DEIT = SHARED / "data" / "deit_tiny_patch16_224.safetensors"
 BATCH, SIGMA = 20, 0.5
 SCORE_TOLERANCE, LOSS_TOLERANCE = 1e-5, 1e-3
@@ -39,7 +39,7 @@ def skip(why):
     sys.exit(77)
 
 
-for needed in (REFERENCE / "streamfp_ref.py", PICTURES):
+for needed in (REFERENCE / "streamfp_ref.py", IMAGES):
     if not needed.exists():
         skip(f"no {needed}")
 try:
@@ -53,10 +53,10 @@ sys.path.insert(0, str(REFERENCE))
 import streamfp_ref as ref  # noqa: E402
 
 
-def pictures(count):
+def images(count):
     """`count` (path, class) pairs, domain after domain mixed: every k-th file of all, classes in turn."""
     by_class = {}
-    for path in sorted(PICTURES.glob("*/*/*")):
+    for path in sorted(IMAGES.glob("*/*/*")):
         by_class.setdefault(path.parent.name, []).append(path)
     names, out = sorted(by_class), []
     for i in range(count):
@@ -178,7 +178,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(args.keep or temporary).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        names, files = pictures(args.timestamps * BATCH)
+        names, files = images(args.timestamps * BATCH)
         weights, vit, size, mean, std = backbone(folder, args.deit)
         pool = 100 if args.deit else 20
         fp = ref.Fingerprints(vit, len(names), pool=pool, seed=11)

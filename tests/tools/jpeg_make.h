@@ -1,4 +1,4 @@
-/* A picture as a JPEG file, for tests: the program itself writes none. libjpeg ends the program when it fails. */
+/* An image as a JPEG file, for tests: the program itself writes none. libjpeg ends the program when it fails. */
 #ifndef SFP_TOOLS_JPEG_MAKE_H
 #define SFP_TOOLS_JPEG_MAKE_H
 

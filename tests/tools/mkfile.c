@@ -3,7 +3,7 @@
  *     mkfile vit OUT.safetensors SEED CLASSES [drop=NAME] [reshape=NAME] [rename=NAME]
  *         a tiny ViT (S 32, P 8, D 64, depth 2, H 1) with seeded weights; CLASSES 0: no head. One tensor can be left out,
  *         get its first dimension halved (its bytes with it), or lose its name
- *     mkfile picture OUT.png WIDTH HEIGHT SEED
+ *     mkfile image OUT.png WIDTH HEIGHT SEED
  *     mkfile jpeg OUT.jpg WIDTH HEIGHT SEED
  *     mkfile golden DIR SEED
  *         a golden case of that ViT, its numbers by this build: shows the plumbing of `streamfp-verify`, not the mathematics
@@ -227,7 +227,7 @@ static sfp_status make_golden(char **argv, sfp_error *err)
     return sfp__file_write(path, config, sizeof config - 1, err);
 }
 
-/* ---------------------------------------------------------------- pictures */
+/* ---------------------------------------------------------------- images */
 
 static sfp_status draw(sfp_image *im, int width, int height, long seed, sfp_error *err)
 {
@@ -235,7 +235,7 @@ static sfp_status draw(sfp_image *im, int width, int height, long seed, sfp_erro
     float corner[4][3];
     for (int i = 0; i < 12; i++)
         corner[i / 3][i % 3] = 255.0f * (noise(&state) + 0.5f);
-    TRY(sfp__image_alloc("picture", width, height, SIZE_MAX, im, err));
+    TRY(sfp__image_alloc("image", width, height, SIZE_MAX, im, err));
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++)
             for (int c = 0; c < 3; c++) {
@@ -246,7 +246,7 @@ static sfp_status draw(sfp_image *im, int width, int height, long seed, sfp_erro
     return SFP_OK;
 }
 
-static sfp_status make_picture(char **argv, sfp_error *err)
+static sfp_status make_image(char **argv, sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp_image im = {0};
     OWNED_BY(sfp__text_done) sfp_text file = {0};
@@ -325,8 +325,8 @@ int main(int argc, char **argv)
         int min, max; /* of argc */
         sfp_status (*make)(char **argv, sfp_error *err);
     } kinds[] = {
-        {"vit", 5, 99, make_vit}, {"picture", 6, 6, make_picture}, {"jpeg", 6, 6, make_picture}, {"golden", 4, 4, make_golden},
-        {"raw", 5, 5, make_raw},  {"length", 4, 4, make_length},   {"flip", 5, 5, make_flip},    {"nan", 5, 5, make_nan},
+        {"vit", 5, 99, make_vit}, {"image", 6, 6, make_image},   {"jpeg", 6, 6, make_image}, {"golden", 4, 4, make_golden},
+        {"raw", 5, 5, make_raw},  {"length", 4, 4, make_length}, {"flip", 5, 5, make_flip},  {"nan", 5, 5, make_nan},
     };
     sfp_error err = {0};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -2,7 +2,7 @@
  *
  *   pretrain_step OUT.safetensors
  *
- * Small pictures and a small random teacher of another width; the batch is mixed, so every term of the loss is at work.
+ * Small images and a small random teacher of another width; the batch is mixed, so every term of the loss is at work.
  * tests/python/pretrain_step.py does the same step with PyTorch and compares. */
 #include "base/mem.h"
 #include "io/tensor/safetensors.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIZE = 32, PATCH = 8, BATCH = 8, PICTURES = 24, UNIT = 2, MOST = 400 };
+enum { SIZE = 32, PATCH = 8, BATCH = 8, IMAGES = 24, UNIT = 2, MOST = 400 };
 
 #define OF_HALF .channels = 3, .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}
 static const sfp_vit_config student = {
@@ -119,13 +119,13 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     double norm = sfp__adamw_step(pool, &st.adam, &a);
     add_state(&d, "after.", &st.weights, layers, layer_count);
     add_state(&d, "average.", &st.average, st.adam.ema + st.vit_count, layer_count);
-    /* what the loss compared with, for the picture itself and its mate */
+    /* what the loss compared with, for the image itself and its mate */
     float target[BATCH][17 * 32] = {0}, cls[BATCH][32], numbers[6] = {m->part, (float)norm};
     int64_t label[BATCH];
     for (int i = 0; i < BATCH; i++) {
-        sfp__teacher_add(&t, m->view[i], m->picture[i], m->mirrored[i], 1, target[i]);
-        sfp__teacher_class(&t, m->view[i], m->picture[i], cls[i]);
-        label[i] = p.label[m->picture[i]];
+        sfp__teacher_add(&t, m->view[i], m->image[i], m->mirrored[i], 1, target[i]);
+        sfp__teacher_class(&t, m->view[i], m->image[i], cls[i]);
+        label[i] = p.label[m->image[i]];
     }
     for (int i = 0; i < SFP_TERMS; i++)
         numbers[2 + i] = (float)value[i];

@@ -1,6 +1,6 @@
-/* One function a layout, each a list of the files that are in it. Every picture
+/* One function a layout, each a list of the files that are in it. Every image
  * shows the shape of its class (label % 10), with other colours for every ten
- * classes more; the world drifts from picture to picture as in the synthetic
+ * classes more; the world drifts from image to image as in the synthetic
  * source. What goes wrong ends the program. */
 #include "tools/replica.h"
 
@@ -21,14 +21,14 @@
 #define NAME_ROOM 256
 #define PATH_ROOM 4096
 #define QUALITY 90
-#define WORLD_STEP 37.0 /* how far the world drifts from one picture of a class to the next */
+#define WORLD_STEP 37.0 /* how far the world drifts from one image of a class to the next */
 
 /* A replica being written. */
 typedef struct maker {
     const char *root;
     replica_options opt;
     uint64_t files;
-    sfp_image im; /* the picture at hand */
+    sfp_image im; /* the image at hand */
 } maker;
 
 /* ---------------------------------------------------------------------- files */
@@ -62,8 +62,8 @@ static void put_text_file(maker *m, const char *name, sfp_text *t)
     *t = (sfp_text){0};
 }
 
-/* The picture at hand as its name says: JPEG or PNG. */
-static void put_picture(maker *m, const char *name)
+/* The image at hand as its name says: JPEG or PNG. */
+static void put_image(maker *m, const char *name)
 {
     sfp_text t = {0};
     sfp_error err = {0};
@@ -89,9 +89,9 @@ static void put_pickle_string(sfp_text *t, const char *s)
     sfp__text_putn(t, s, n);
 }
 
-/* ------------------------------------------------------------------- pictures */
+/* ------------------------------------------------------------------- images */
 
-/* Draws picture number `index` of a class into m->im: the middle (height rows) of a square one. */
+/* Draws image number `index` of a class into m->im: the middle (height rows) of a square one. */
 static void draw(maker *m, int label, uint64_t index, double time, int width, int height, sfp_scene *scene)
 {
     size_t square = (size_t)width * (size_t)width * 3, skip = (size_t)(width - height) / 2 * (size_t)width * 3;
@@ -128,7 +128,7 @@ static const char *class_name(int label, char buf[NAME_ROOM])
 
 enum { STREAM51_CLASSES = 51, STREAM51_NOVEL = 3, STREAM51_VIDEOS = 2 };
 
-/* "[w, h], [x2, x1, y2, y1], path]" of the picture at hand */
+/* "[w, h], [x2, x1, y2, y1], path]" of the image at hand */
 static void put_row_end(const maker *m, const sfp_scene *s, const char *name, sfp_text *rows)
 {
     float half = (float)m->im.width / 2, x = (s->x + 1) * half, y = (s->y + 1) * half - (float)(m->im.width - m->im.height) / 2;
@@ -152,14 +152,14 @@ static void make_stream51(maker *m)
             for (int f = 0; f < m->opt.each; f++) {
                 draw(m, c, (uint64_t)v << 16, WORLD_STEP * (20 * v + f), width, height, &scene); /* one object, a moving world */
                 (void)snprintf(name, sizeof name, "train/%s/%s_%04d_%03d/%06d.jpg", CLASS_NAME(c), CLASS_NAME(c), v, 0, f);
-                put_picture(m, name);
+                put_image(m, name);
                 sfp__text_printf(&train, "%s[%d, 0, %d, %d, ", train.length ? ", " : "[", c, v, f);
                 put_row_end(m, &scene, name, &train);
             }
         }
         draw(m, c, 1 << 24, WORLD_STEP * 10, width, height, &scene);
         (void)snprintf(name, sizeof name, "test/%s/%06d.jpg", CLASS_NAME(c), 0);
-        put_picture(m, name);
+        put_image(m, name);
         sfp__text_printf(&test, "%s[%d, ", test.length ? ", " : "[", c);
         put_row_end(m, &scene, name, &test);
     }
@@ -178,7 +178,7 @@ static bool core50_test_session(int s)
     return s == 3 || s == 7 || s == 10;
 }
 
-/* Pictures are counted session by session, object by object (both from 1). */
+/* Images are counted session by session, object by object (both from 1). */
 static int core50_index(const maker *m, int session, int object, int frame)
 {
     return ((session - 1) * CORE50_OBJECTS + object - 1) * m->opt.each + frame;
@@ -231,7 +231,7 @@ static void make_core50(maker *m)
             for (int f = 0; f < m->opt.each; f++) {
                 (void)snprintf(name, sizeof name, "core50_128x128/s%d/o%d/C_%02d_%02d_%03d.png", s, o, s, o, f);
                 draw_square(m, o - 1, (uint64_t)(s * 1000 + f), 300.0 * s + WORLD_STEP * f);
-                put_picture(m, name);
+                put_image(m, name);
                 put_pickle_string(&paths, strchr(name, '/') + 1);
             }
         }
@@ -244,7 +244,7 @@ static void make_core50(maker *m)
 
 /* ---------------------------------------------------------------------- clear */
 
-/* The pictures of a class in a bucket, and the list that names them. */
+/* The images of a class in a bucket, and the list that names them. */
 static void make_clear_list(maker *m, const char *part, int bucket, int label)
 {
     char name[NAME_ROOM];
@@ -253,7 +253,7 @@ static void make_clear_list(maker *m, const char *part, int bucket, int label)
     for (int i = 0; i < m->opt.each; i++) {
         (void)snprintf(name, sizeof name, "%s/labeled_images/%d/%s/%05d.jpg", part, bucket, CLASS_NAME(label), i);
         draw_square(m, label, (uint64_t)(bucket * 1000 + i + 500 * test), 300.0 * bucket + WORLD_STEP * i);
-        put_picture(m, name);
+        put_image(m, name);
         sfp__text_printf(&list, "%s\"%d%03d%05d\": {\"IMG_PATH\": ", i ? ", " : "{", bucket, label, i);
         sfp__text_json(&list, strchr(name, '/') + 1);
         sfp__text_put(&list, "}");
@@ -311,7 +311,7 @@ static void make_classes(maker *m, const char *domain, int first, double time)
         for (int i = 0; i < m->opt.each; i++) {
             (void)snprintf(name, sizeof name, "%s%s/%04d.jpg", domain, CLASS_NAME(c), i);
             draw_square(m, c, (uint64_t)(first + i), time + WORLD_STEP * i);
-            put_picture(m, name);
+            put_image(m, name);
         }
     }
 }
@@ -337,9 +337,9 @@ static void make_manifest(maker *m)
     for (int task = 0, time = 0; task < 2; task++) {
         for (int i = 0; i < m->opt.each; i++) {
             for (int c = 5 * task; c < 5 * task + 5; c++, time++) {
-                (void)snprintf(name, sizeof name, "pictures/%06d.png", time);
+                (void)snprintf(name, sizeof name, "images/%06d.png", time);
                 draw_square(m, c, (uint64_t)i, WORLD_STEP * time);
-                put_picture(m, name);
+                put_image(m, name);
                 sfp__text_printf(&list, "%s,%s,%d,%d\n", name, CLASS_NAME(c), task, time);
             }
         }

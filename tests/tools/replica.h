@@ -1,11 +1,11 @@
-/* Miniature replicas of data sets in their published layouts: small rendered pictures as real files. */
+/* Miniature replicas of data sets in their published layouts: small rendered images as real files. */
 #ifndef TESTS_TOOLS_REPLICA_H
 #define TESTS_TOOLS_REPLICA_H
 
 #include <stdint.h>
 
 typedef struct replica_options {
-    int each; /* pictures: of a class; stream51: frames of a video; core50: of an object in a session; clear: of a class in a
+    int each; /* images: of a class; stream51: frames of a video; core50: of an object in a session; clear: of a class in a
                  bucket */
     int size; /* pixels across (idx 28 and cifar 32 whatever this says) */
     uint64_t seed;

@@ -1,4 +1,4 @@
-/* Decodes and resizes one picture for comparison with another program:
+/* Decodes and resizes one image for comparison with another program:
  *     resize_tool FILE decode | orient | bilinear W H | bicubic W H | squash S | crop S
  * writes "W H\n" and the RGB bytes to stdout. */
 #include "base/mem.h"

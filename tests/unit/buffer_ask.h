@@ -84,32 +84,32 @@ static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_ask *t, s
 }
 
 /* Who is in the slots, and all that an update may change. */
-typedef struct buffer_picture {
+typedef struct buffer_image {
     int filled;
     uint64_t seen;
     uint64_t id[ASK_MOST];
-} buffer_picture;
+} buffer_image;
 
-static inline buffer_picture picture_of(sfp_buffer *b)
+static inline buffer_image image_of(sfp_buffer *b)
 {
-    buffer_picture p = {.filled = b->filled, .seen = b->seen};
+    buffer_image p = {.filled = b->filled, .seen = b->seen};
     for (int i = 0; i < p.filled; i++)
         p.id[i] = b->slot[i].id;
     return p;
 }
 
-static inline void check_same_picture(const buffer_picture *p, sfp_buffer *b)
+static inline void check_same_image(const buffer_image *p, sfp_buffer *b)
 {
-    buffer_picture now = picture_of(b);
+    buffer_image now = image_of(b);
     assert_int_equal(now.filled, p->filled);
     assert_int_equal(now.seen, p->seen);
     assert_memory_equal(now.id, p->id, (size_t)p->filled * sizeof *p->id);
 }
 
 /* The slots are what they were, with what the change tells done to them; every retained sample and slot once. */
-static inline void check_change(const buffer_picture *before, const test_batch *x, const sfp_buffer_change *c, sfp_buffer *b)
+static inline void check_change(const buffer_image *before, const test_batch *x, const sfp_buffer_change *c, sfp_buffer *b)
 {
-    buffer_picture want = *before;
+    buffer_image want = *before;
     assert_in_range(c->stored, 0, x->view.b);
     for (int i = 0; i < c->stored; i++)
         want.id[want.filled++] = x->id[i];
@@ -123,16 +123,16 @@ static inline void check_change(const buffer_picture *before, const test_batch *
         want.id[c->replaced[i]] = x->id[c->retained[i]];
     }
     want.seen += (uint64_t)x->view.b;
-    check_same_picture(&want, b);
+    check_same_image(&want, b);
 }
 
 /* What fails changes nothing: neither slots nor the numbers to come. */
 static inline void check_failed_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng)
 {
-    buffer_picture before = picture_of(b);
+    buffer_image before = image_of(b);
     sfp_rng same = *rng;
     assert_int_equal(ask_update(b, x, t, rng, NULL, &err), SFP_EIO);
-    check_same_picture(&before, b);
+    check_same_image(&before, b);
     assert_true(same_rng(rng, &same));
 }
 
@@ -151,10 +151,10 @@ static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_ask 
 static inline void check_failed_allocations(sfp_buffer *like, test_batch *x, test_batch *y, test_ask *t)
 {
     sfp_buffer *b = buffer_with(like, x, t);
-    buffer_picture before = picture_of(b);
+    buffer_image before = image_of(b);
     sfp_rng rng = sfp__rng_init(9, 9), same = rng;
     long failures = FAIL_EACH_ALLOCATION(ask_update(b, y, t, &rng, NULL, told), ({
-                                             check_same_picture(&before, b);
+                                             check_same_image(&before, b);
                                              sfp__buffer_free(b);
                                              b = buffer_with(like, x, t);
                                              same_rng(&rng, &same);

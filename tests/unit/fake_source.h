@@ -1,4 +1,4 @@
-/* A source of square pictures of one shade each, whose classes come in turn. */
+/* A source of square images of one shade each, whose classes come in turn. */
 #ifndef TEST_FAKE_SOURCE_H
 #define TEST_FAKE_SOURCE_H
 
@@ -14,7 +14,7 @@ typedef struct fake_source {
     int side;
     uint8_t (*shade)(int64_t i);
     int64_t broken_from, broken_every; /* 0: none */
-    long pause;                        /* ns a picture */
+    long pause;                        /* ns an image */
     atomic_long *loads;                /* NULL: nobody counts */
 } fake_source;
 
@@ -26,7 +26,7 @@ static inline sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record 
     return SFP_OK;
 }
 
-static inline sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *why)
+static inline sfp_status fake_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *why)
 {
     const fake_source *f = (const fake_source *)s;
     size_t size = 3 * (size_t)f->side * (size_t)f->side;
@@ -35,19 +35,19 @@ static inline sfp_status fake_load(const sfp_source *s, int64_t i, sfp_picture *
     if (f->pause)
         (void)nanosleep(&(struct timespec){.tv_nsec = f->pause}, NULL);
     if (f->broken_every && i >= f->broken_from && (i - f->broken_from) % f->broken_every == 0)
-        return sfp__fail(why, SFP_EFORMAT, "picture %lld: broken", (long long)i);
+        return sfp__fail(why, SFP_EFORMAT, "image %lld: broken", (long long)i);
     uint8_t *bytes = sfp__malloc(size);
     if (!bytes)
         return sfp__fail_nomem(why);
     memset(bytes, f->shade(i), size);
-    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = f->side, .height = f->side, .bytes = bytes, .size = size};
+    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = f->side, .height = f->side, .bytes = bytes, .size = size};
     return SFP_OK;
 }
 
 static inline const char *fake_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     (void)s;
-    (void)snprintf(buf, size, "picture %lld", (long long)i);
+    (void)snprintf(buf, size, "image %lld", (long long)i);
     return buf;
 }
 

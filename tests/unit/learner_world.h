@@ -1,4 +1,4 @@
-/* A tiny backbone, seeded pictures and a learner on them, for tests of what is saved. Include after <cmocka.h>. */
+/* A tiny backbone, seeded images and a learner on them, for tests of what is saved. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_LEARNER_WORLD_H
 #define SFP_TESTS_LEARNER_WORLD_H
 
@@ -18,15 +18,15 @@
 
 enum { SIDE = 32, BATCH = 6, TIMES = 48, SAMPLES = BATCH * TIMES, BYTES = 3 * SIDE * SIDE };
 
-typedef struct picture {
+typedef struct image {
     uint8_t rgb[BYTES];
     uint8_t *png;
     size_t png_size;
-} picture;
+} image;
 
 static sfp_vit *vit;
 static sfp_thread_pool *threads;
-static picture *pictures; /* (SAMPLES) */
+static image *images; /* (SAMPLES) */
 
 /* Smooth, so that a PNG of it is smaller than its pixels; darker late in the stream, so that the scores drift. */
 static void draw(int i, uint8_t *rgb)
@@ -46,9 +46,9 @@ static void make_world(void)
     const sfp_vit_config config = VIT(SIDE, 8, 32, 5, 4, 64, 0.5f, 0.5f);
     MUST(sfp__vit_random(&config, 3, 0.1f, &vit, &err));
     MUST(sfp__thread_pool_create(2, &threads, &err));
-    pictures = kept_calloc(SAMPLES, sizeof *pictures);
+    images = kept_calloc(SAMPLES, sizeof *images);
     for (int i = 0; i < SAMPLES; i++)
-        draw(i, pictures[i].rgb);
+        draw(i, images[i].rgb);
 }
 
 static inline int count_files(void)
@@ -67,18 +67,18 @@ static void free_world(void)
     sfp__thread_pool_free(threads);
     sfp__vit_free(vit);
     for (int i = 0; i < SAMPLES; i++)
-        sfp__free(pictures[i].png);
+        sfp__free(images[i].png);
 }
 
-static inline void encode_pictures(void)
+static inline void encode_images(void)
 {
-    for (int i = 0; i < SAMPLES && !pictures[i].png; i++) {
-        const sfp_image im = {SIDE, SIDE, pictures[i].rgb};
-        MUST(sfp__image_write_png(in_folder("picture"), &im, &err));
-        MUST(sfp__file_read(in_folder("picture"), 1 << 20, &pictures[i].png, &pictures[i].png_size, &err));
-        assert_true(pictures[i].png_size < BYTES);
+    for (int i = 0; i < SAMPLES && !images[i].png; i++) {
+        const sfp_image im = {SIDE, SIDE, images[i].rgb};
+        MUST(sfp__image_write_png(in_folder("image"), &im, &err));
+        MUST(sfp__file_read(in_folder("image"), 1 << 20, &images[i].png, &images[i].png_size, &err));
+        assert_true(images[i].png_size < BYTES);
     }
-    (void)unlink(in_folder("picture"));
+    (void)unlink(in_folder("image"));
 }
 
 /* Small everywhere: three tasks of two classes, ten slots. */
@@ -136,7 +136,7 @@ static void feed(sfp_learner *l, int from, int to, int each)
         sfp_sample samples[BATCH];
         int b = t % 4 == 3 ? BATCH - 2 : BATCH; /* short batches too */
         for (int i = 0; i < b; i++) {
-            const picture *p = &pictures[t * BATCH + i];
+            const image *p = &images[t * BATCH + i];
             samples[i] = (sfp_sample){.rgb = p->rgb,
                                       .label = known ? 2 * task + i % 2 : (t / 3) + i % 3,
                                       .id = (uint64_t)(1000 + t * BATCH + i),

@@ -140,23 +140,23 @@ static inline void same_result(const sfp_result *a, const sfp_result *b)
 }
 
 /* All of it of one shade. */
-static inline void put_picture(const char *name, int shade)
+static inline void put_image(const char *name, int shade)
 {
     uint8_t rgb[16 * 16 * 3];
     memset(rgb, shade, sizeof rgb);
     MUST(sfp__image_write_png(make_way(name), &(sfp_image){.width = 16, .height = 16, .rgb = rgb}, &err));
 }
 
-/* A folder of classes with 12 pictures each, every fourth of which may be broken. */
-static inline void put_pictures(const char *top, int classes, bool broken)
+/* A folder of classes with 12 images each, every fourth of which may be broken. */
+static inline void put_images(const char *top, int classes, bool broken)
 {
     for (int c = 0; c < classes; c++)
         for (int i = 0; i < 12; i++) {
             const char *name = kept_print("%s/c%d/%02d.png", top, c, i);
             if (broken && i % 4 == 1)
-                put_text(name, "not a picture");
+                put_text(name, "not an image");
             else
-                put_picture(name, 20 * i + 9 * c);
+                put_image(name, 20 * i + 9 * c);
         }
 }
 

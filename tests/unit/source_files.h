@@ -97,7 +97,7 @@ static inline const char *label_text(const sfp_source *s, int64_t i)
     return text;
 }
 
-/* The source has so many pictures, of these labels; or the first ones have them. */
+/* The source has so many images, of these labels; or the first ones have them. */
 #define CHECK_LABELS(s, ...) check_labels_of(s, true, STRINGS(__VA_ARGS__))
 #define CHECK_FIRST_LABELS(s, ...) check_labels_of(s, false, STRINGS(__VA_ARGS__))
 
@@ -141,32 +141,32 @@ static inline void check_name(const sfp_source *s, int64_t i, const char *name)
     assert_string_equal(sfp__source_name(s, i, text, sizeof text), name);
 }
 
-/* Picture i is encoded and has these bytes. */
+/* Image i is encoded and has these bytes. */
 static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes, size_t size)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
-        fail_msg("picture %lld: %s", (long long)i, err.message);
-    assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
+        fail_msg("image %lld: %s", (long long)i, err.message);
+    assert_int_equal(p.kind, SFP_RAW_IMAGE_ENCODED);
     assert_int_equal(p.size, size);
     assert_memory_equal(p.bytes, bytes, size);
 }
 
 static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status status, const char *a, const char *b)
 {
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     sfp_status got = sfp__source_load(s, i, &p, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
-        fail_msg("picture %lld: got %s, '%s', expected %s, '%s', '%s'", (long long)i, sfp_status_text(got), err.message,
+        fail_msg("image %lld: got %s, '%s', expected %s, '%s', '%s'", (long long)i, sfp_status_text(got), err.message,
                  sfp_status_text(status), a, b);
     assert_null(p.bytes);
 }
 
-/* A picture beyond the last is told, not read. */
+/* An image beyond the last is told, not read. */
 static inline void check_bounds(const sfp_source *s)
 {
     sfp_record r;
-    sfp_picture p;
+    sfp_raw_image p;
     char name[32];
     int64_t outside[] = {-1, s->count, INT64_MAX};
     for (size_t i = 0; i < 3; i++) {
@@ -180,11 +180,11 @@ static inline void check_bounds(const sfp_source *s)
 static inline void check_next(sfp_source *s, const char *label, const char *bytes)
 {
     sfp_record r = {0};
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     bool end = true;
     MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
-    assert_int_equal(p.kind, SFP_PICTURE_ENCODED);
+    assert_int_equal(p.kind, SFP_RAW_IMAGE_ENCODED);
     assert_int_equal(p.size, strlen(bytes));
     assert_memory_equal(p.bytes, bytes, p.size);
     assert_true(r.label < s->classes);
@@ -203,7 +203,7 @@ static inline void check_next(sfp_source *s, const char *label, const char *byte
 static inline sfp_origin check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
 {
     sfp_record r = {0};
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     sfp_origin origin = {0};
     bool end = false;
     REFUSED(sfp__source_next(s, &r, &p, &end, &err), status, why);
@@ -217,7 +217,7 @@ static inline sfp_origin check_lost(sfp_source *s, const char *name, sfp_status 
 static inline void check_end(sfp_source *s)
 {
     sfp_record r;
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     for (int i = 0; i < 2; i++) { /* and it stays at the end */
         bool end = false;
         MUST(sfp__source_next(s, &r, &p, &end, &err));

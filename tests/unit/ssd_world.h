@@ -1,4 +1,4 @@
-/* The buffer ssd, somebody it can ask whose every answer is a formula, and a stream of small pictures. Include after <cmocka.h>.
+/* The buffer ssd, somebody it can ask whose every answer is a formula, and a stream of small images. Include after <cmocka.h>.
  */
 #ifndef SFP_TESTS_SSD_WORLD_H
 #define SFP_TESTS_SSD_WORLD_H
@@ -22,9 +22,9 @@ typedef struct model {
     sfp_buffer *b;
     const sfp_buffer_batch *batch;
     int calls, fail_at;         /* the call of this number fails; negative: none */
-    bool poison;                /* the first picture of each call has a gradient that is no number */
+    bool poison;                /* the first image of each call has a gradient that is no number */
     bool any_query;             /* queries that are wrong are none of our business */
-    int queries, moves, embeds; /* of pictures, that had to be computed; parameters moved; pictures embedded */
+    int queries, moves, embeds; /* of images, that had to be computed; parameters moved; images embedded */
     int looked[MOST_SLOTS];     /* features of slots */
 } model;
 
@@ -85,7 +85,7 @@ static void query_of(const model *m, const float *x, float *out)
         out[d] = (float)(1 + cos(inner(m->q[d], wide)));
 }
 
-static void check_queries(const model *m, const sfp_pictures *p)
+static void check_queries(const model *m, const sfp_image_list *p)
 {
     for (int i = 0; i < p->n && !m->any_query; i++) {
         float query[D];
@@ -95,7 +95,7 @@ static void check_queries(const model *m, const sfp_pictures *p)
     }
 }
 
-static sfp_status gradient_at(void *ctx, const sfp_pictures *p, float *out, float *feature, sfp_error *why)
+static sfp_status gradient_at(void *ctx, const sfp_image_list *p, float *out, float *feature, sfp_error *why)
 {
     model *m = ctx;
     double g[P] = {0}, wide[N];
@@ -130,14 +130,15 @@ static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_
 }
 
 /* The queries that gradients to pixels are given are all known. */
-static void check_all_known(const model *m, const sfp_pictures *p)
+static void check_all_known(const model *m, const sfp_image_list *p)
 {
     for (int i = 0; i < p->n; i++)
         assert_true(p->known[i]);
     check_queries(m, p);
 }
 
-static sfp_status pixels(void *ctx, const sfp_pictures *p, const float *v, float h, float scale, float *const *dx, sfp_error *why)
+static sfp_status pixels(void *ctx, const sfp_image_list *p, const float *v, float h, float scale, float *const *dx,
+                         sfp_error *why)
 {
     model *m = ctx;
     m->moves++;
@@ -156,7 +157,7 @@ static sfp_status pixels(void *ctx, const sfp_pictures *p, const float *v, float
     return called(ctx, p->n, why);
 }
 
-static sfp_status feature_pixels(void *ctx, const sfp_pictures *p, const float *dfeature, float *const *dx, sfp_error *why)
+static sfp_status feature_pixels(void *ctx, const sfp_image_list *p, const float *dfeature, float *const *dx, sfp_error *why)
 {
     const model *m = ctx;
     check_all_known(m, p);

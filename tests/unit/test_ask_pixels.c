@@ -1,7 +1,7 @@
 /* Gradients to pixels, and the mixed derivative that the buffer ssd takes by them, against an oracle in double
  * (test_trainer_oracle.h).
  *
- * Queries are constants (docs/method.md, section 2), of the picture that is differentiated too: the oracle holds them while
+ * Queries are constants (docs/method.md, section 2), of the image that is differentiated too: the oracle holds them while
  * pixels move. */
 #include "learner/learner.h"
 
@@ -12,7 +12,7 @@
 #include "test_learner_fixture.h"
 #include "test_trainer_oracle.h"
 
-enum { PICTURES = 3, CLASSES = 6 };
+enum { IMAGES = 3, CLASSES = 6 };
 
 /* ------------------------------------------------------------------ a fixture */
 
@@ -41,12 +41,12 @@ typedef struct scene {
     const sfp_ask *ask;
     oracle o;
     size_t pixels;
-    float *image[PICTURES];
-    const float *x[PICTURES];
-    double *wide[PICTURES];
-    int32_t label[PICTURES];
-    float weight[PICTURES];
-    bool rehearsed[PICTURES];
+    float *image[IMAGES];
+    const float *x[IMAGES];
+    double *wide[IMAGES];
+    int32_t label[IMAGES];
+    float weight[IMAGES];
+    bool rehearsed[IMAGES];
     sfp_rng rng;
 } scene;
 
@@ -70,15 +70,15 @@ static scene *set_up(const kind *k)
     for (int i = 0; i < k->boundaries; i++)
         MUST(sfp_learner_next_task(f->l, &err));
     f->ask = sfp__learner_ask(f->l);
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, f->pixels, 1);
         f->wide[i] = to_doubles(f->x[i], f->pixels);
         f->label[i] = (int32_t)i;
-        f->weight[i] = 1.0f / PICTURES;
+        f->weight[i] = 1.0f / IMAGES;
         f->rehearsed[i] = true;
     }
     oracle_init(&f->o, f->m.vit, f->l->fp);
-    oracle_batch(&f->o, PICTURES, f->x);
+    oracle_batch(&f->o, IMAGES, f->x);
     f->o.label = f->label;
     f->o.weight = f->weight;
     f->o.rehearsed = f->rehearsed;
@@ -101,7 +101,7 @@ static double loss_at(scene *f)
     oracle *o = &f->o;
     int D = o->vit.c.dim;
     oracle_attune(o);
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         oracle_image image = {o, i, doubles((size_t)(ORACLE_PARTS * o->fp.length * D))};
         const vit_oracle_pass pass = {.x = f->wide[i], .prefix = oracle_prefix, .ctx = &image, .feature = o->feature + i * D};
         vit_oracle_forward(&o->vit, &pass);
@@ -109,10 +109,10 @@ static double loss_at(scene *f)
     return oracle_head_loss(o);
 }
 
-/* All pixels by t * d, d (PICTURES, pixels). */
+/* All pixels by t * d, d (IMAGES, pixels). */
 static void move_pixels(scene *f, const double *d, double t)
 {
-    for (int i = 0; i < PICTURES; i++)
+    for (int i = 0; i < IMAGES; i++)
         for (size_t k = 0; k < f->pixels; k++)
             f->wide[i][k] = (double)f->x[i][k] + t * d[(size_t)i * f->pixels + k];
 }
@@ -129,40 +129,40 @@ static void move_values(scene *f, const float *v, double t)
     }
 }
 
-static sfp_pictures pictures_of(const scene *f)
+static sfp_image_list images_of(const scene *f)
 {
-    return (sfp_pictures){.n = PICTURES, .x = f->x, .label = f->label};
+    return (sfp_image_list){.n = IMAGES, .x = f->x, .label = f->label};
 }
 
-/* The gradients of the loss to the pixels, dx (PICTURES, pixels). */
-static sfp_status try_pixels(const scene *f, const sfp_pictures *p, const float *v, float h, float *dx)
+/* The gradients of the loss to the pixels, dx (IMAGES, pixels). */
+static sfp_status try_pixels(const scene *f, const sfp_image_list *p, const float *v, float h, float *dx)
 {
-    float *to[PICTURES];
-    memset(dx, 0, PICTURES * f->pixels * sizeof *dx);
-    for (int i = 0; i < PICTURES; i++)
+    float *to[IMAGES];
+    memset(dx, 0, IMAGES * f->pixels * sizeof *dx);
+    for (int i = 0; i < IMAGES; i++)
         to[i] = dx + (size_t)i * f->pixels;
     return f->ask->pixels(f->ask->ctx, p, v, h, 1, to, &err);
 }
 
 static void pixels_of(const scene *f, const float *v, float h, float *dx)
 {
-    const sfp_pictures p = pictures_of(f);
+    const sfp_image_list p = images_of(f);
     MUST(try_pixels(f, &p, v, h, dx));
 }
 
 /* The same of <dfeature, feature>. */
-static void feature_pixels_of(const scene *f, const sfp_pictures *p, const float *dfeature, float *dx)
+static void feature_pixels_of(const scene *f, const sfp_image_list *p, const float *dfeature, float *dx)
 {
-    float *to[PICTURES];
-    memset(dx, 0, PICTURES * f->pixels * sizeof *dx);
-    for (int i = 0; i < PICTURES; i++)
+    float *to[IMAGES];
+    memset(dx, 0, IMAGES * f->pixels * sizeof *dx);
+    for (int i = 0; i < IMAGES; i++)
         to[i] = dx + (size_t)i * f->pixels;
     MUST(f->ask->feature_pixels(f->ask->ctx, p, dfeature, to, &err));
 }
 
 static double *unit_direction(scene *f)
 {
-    size_t n = PICTURES * f->pixels;
+    size_t n = IMAGES * f->pixels;
     double *d = doubles(n), sum = 0;
     for (size_t i = 0; i < n; i++) {
         d[i] = sfp__rng_normal(&f->rng);
@@ -176,7 +176,7 @@ static double *unit_direction(scene *f)
 static double along(const scene *f, const float *dx, const double *d)
 {
     double sum = 0;
-    for (size_t i = 0; i < PICTURES * f->pixels; i++)
+    for (size_t i = 0; i < IMAGES * f->pixels; i++)
         sum += (double)dx[i] * d[i];
     return sum;
 }
@@ -188,14 +188,14 @@ enum { DIRECTIONS = 6 };
 /* dx against central differences of what the pixels make: the loss, or <dfeature, feature>. */
 static void check_directions(scene *f, const float *dx, const float *dfeature)
 {
-    double size = sqrt(dot(dx, dx, PICTURES * f->pixels) / (double)(PICTURES * f->pixels));
+    double size = sqrt(dot(dx, dx, IMAGES * f->pixels) / (double)(IMAGES * f->pixels));
     assert_true(size > 1e-5);
     for (int k = 0; k < DIRECTIONS; k++) {
         double *d = unit_direction(f), side[2];
         for (int s = 0; s < 2; s++) {
             move_pixels(f, d, s ? 1e-4 : -1e-4);
             side[s] = loss_at(f);
-            for (int c = 0; dfeature && c < PICTURES * f->l->D; c++)
+            for (int c = 0; dfeature && c < IMAGES * f->l->D; c++)
                 side[s] = (c ? side[s] : 0) + (double)dfeature[c] * f->o.feature[c];
         }
         double want = (side[1] - side[0]) / 2e-4, got = along(f, dx, d);
@@ -209,9 +209,8 @@ TEST(gradients_to_pixels_are_those_of_the_loss_and_of_the_features)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int features = 0; features < 2; features++) {
             OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
-            const sfp_pictures p = {.n = PICTURES, .x = f->x}; /* no loss, no labels */
-            float *dfeature = features ? normals(&f->rng, PICTURES * (size_t)f->l->D, 1) : NULL,
-                  *dx = floats(PICTURES * f->pixels);
+            const sfp_image_list p = {.n = IMAGES, .x = f->x}; /* no loss, no labels */
+            float *dfeature = features ? normals(&f->rng, IMAGES * (size_t)f->l->D, 1) : NULL, *dx = floats(IMAGES * f->pixels);
             if (features)
                 feature_pixels_of(f, &p, dfeature, dx);
             else
@@ -225,7 +224,7 @@ TEST(gradients_to_pixels_are_those_of_the_loss_and_of_the_features)
 /* (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h with |hv| = reach, as ssd.c takes it. */
 static void mixed(const scene *f, const float *v, double reach, float *dx)
 {
-    size_t n = PICTURES * f->pixels;
+    size_t n = IMAGES * f->pixels;
     float *other = floats(n);
     double h = reach / sqrt(dot(v, v, f->ask->params));
     pixels_of(f, v, (float)h, dx);
@@ -251,7 +250,7 @@ static double mixed_oracle(scene *f, const float *v, const double *d)
 static void mixed_errors(scene *f, const float *v, int reaches, const double *reach, double *error)
 {
     double *d[DIRECTIONS], want[DIRECTIONS];
-    float *dx = floats(PICTURES * f->pixels);
+    float *dx = floats(IMAGES * f->pixels);
     for (int k = 0; k < DIRECTIONS; k++) {
         d[k] = unit_direction(f);
         want[k] = mixed_oracle(f, v, d[k]);
@@ -268,14 +267,14 @@ static void mixed_errors(scene *f, const float *v, int reaches, const double *re
     }
 }
 
-/* v = 2 (gs - gr), as matching has it: of the pictures against three others. */
+/* v = 2 (gs - gr), as matching has it: of the images against three others. */
 static float *matching_v(scene *f)
 {
-    float *v = floats(f->ask->params), *gr = floats(f->ask->params), *other[PICTURES];
-    const float *x[PICTURES];
-    for (int i = 0; i < PICTURES; i++)
+    float *v = floats(f->ask->params), *gr = floats(f->ask->params), *other[IMAGES];
+    const float *x[IMAGES];
+    for (int i = 0; i < IMAGES; i++)
         x[i] = other[i] = normals(&f->rng, f->pixels, 1);
-    sfp_pictures p = pictures_of(f);
+    sfp_image_list p = images_of(f);
     MUST(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err));
     p.x = x;
     MUST(f->ask->gradient_at(f->ask->ctx, &p, gr, NULL, &err));
@@ -313,24 +312,24 @@ TEST(the_matching_loss_falls_along_its_gradient)
 {
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
 
-    size_t n = PICTURES * f->pixels, D = (size_t)f->l->D, params = f->ask->params;
-    float *v = matching_v(f), *dx = floats(n), *query = floats(PICTURES * D), *g = floats(params), *gr = floats(params);
-    float *moved[PICTURES];
+    size_t n = IMAGES * f->pixels, D = (size_t)f->l->D, params = f->ask->params;
+    float *v = matching_v(f), *dx = floats(n), *query = floats(IMAGES * D), *g = floats(params), *gr = floats(params);
+    float *moved[IMAGES];
     mixed(f, v, SFP_SSD_REACH, dx);
-    const sfp_pictures p = pictures_of(f);
+    const sfp_image_list p = images_of(f);
     MUST(f->ask->gradient_at(f->ask->ctx, &p, g, NULL, &err));
     for (size_t k = 0; k < params; k++)
         gr[k] = g[k] - v[k] / 2;
-    MUST(sfp__trainer_queries(f->l->trainer, PICTURES, f->x, query, &err));
-    for (int i = 0; i < PICTURES; i++)
+    MUST(sfp__trainer_queries(f->l->trainer, IMAGES, f->x, query, &err));
+    for (int i = 0; i < IMAGES; i++)
         moved[i] = floats(f->pixels);
     double length = sqrt(dot(dx, dx, n)), t = 0.02, side[2];
     for (int s = 0; s < 2; s++) {
-        for (int i = 0; i < PICTURES; i++)
+        for (int i = 0; i < IMAGES; i++)
             for (size_t k = 0; k < f->pixels; k++)
                 moved[i][k] = (float)((double)f->x[i][k] + (s ? t : -t) * (double)dx[(size_t)i * f->pixels + k] / length);
         const sfp_train_batch step = {
-            .n = PICTURES, .x = (const float *const *)moved, .label = f->label, .weight = f->weight, .query = query};
+            .n = IMAGES, .x = (const float *const *)moved, .label = f->label, .weight = f->weight, .query = query};
         sfp_train_result result = {0};
         MUST(sfp__trainer_gradients(f->l->trainer, &step, &result, &err));
         int count;
@@ -351,20 +350,20 @@ TEST(parameters_are_put_back_to_the_bit)
 {
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[2]);
 
-    float *v = normals(&f->rng, f->ask->params, 3), *dx = floats(PICTURES * f->pixels), *again = floats(PICTURES * f->pixels);
+    float *v = normals(&f->rng, f->ask->params, 3), *dx = floats(IMAGES * f->pixels), *again = floats(IMAGES * f->pixels);
     values before = take_values(f->l);
     pixels_of(f, NULL, 0, dx);
     pixels_of(f, v, 0.37f, again);
-    assert_memory_not_equal(dx, again, PICTURES * f->pixels * sizeof *dx);
-    float *first = copied(again, PICTURES * f->pixels); /* the pool was prepared at theta, and now is not */
+    assert_memory_not_equal(dx, again, IMAGES * f->pixels * sizeof *dx);
+    float *first = copied(again, IMAGES * f->pixels); /* the pool was prepared at theta, and now is not */
     pixels_of(f, v, 0.37f, again);
-    check_same("gradient to pixels along v", again, first, PICTURES * f->pixels * sizeof *dx);
+    check_same("gradient to pixels along v", again, first, IMAGES * f->pixels * sizeof *dx);
     pixels_of(f, NULL, 0, again);
-    check_same("gradient to pixels", again, dx, PICTURES * f->pixels * sizeof *dx); /* what is cached of the parameters too */
+    check_same("gradient to pixels", again, dx, IMAGES * f->pixels * sizeof *dx); /* what is cached of the parameters too */
     values after = take_values(f->l);
     assert_true(same_values(&before, &after));
-    const int32_t wrong[PICTURES] = {0, 1, CLASSES};
-    sfp_pictures p = {.n = PICTURES, .x = f->x, .label = wrong};
+    const int32_t wrong[IMAGES] = {0, 1, CLASSES};
+    sfp_image_list p = {.n = IMAGES, .x = f->x, .label = wrong};
     assert_int_equal(try_pixels(f, &p, v, 0.37f, again), SFP_EINVAL);
     p.n = 0;
     assert_int_equal(try_pixels(f, &p, v, 0.37f, again), SFP_EINVAL);
@@ -374,34 +373,34 @@ TEST(parameters_are_put_back_to_the_bit)
 
 /* --------------------------------------------------------------------- queries */
 
-/* Queries of the pictures: some given. */
+/* Queries of the images: some given. */
 typedef struct queries {
     float *all;
-    float *at[PICTURES];
-    bool known[PICTURES];
+    float *at[IMAGES];
+    bool known[IMAGES];
 } queries;
 
 static queries queries_of(const scene *f)
 {
-    queries q = {.all = floats(PICTURES * (size_t)f->l->D)};
-    MUST(sfp__trainer_queries(f->l->trainer, PICTURES, f->x, q.all, &err));
-    for (int i = 0; i < PICTURES; i++)
+    queries q = {.all = floats(IMAGES * (size_t)f->l->D)};
+    MUST(sfp__trainer_queries(f->l->trainer, IMAGES, f->x, q.all, &err));
+    for (int i = 0; i < IMAGES; i++)
         q.at[i] = q.all + i * f->l->D;
     return q;
 }
 
 /* Those not known are computed and kept, those known are used as they are; with one pass nobody looks. */
-TEST(queries_of_pictures_are_computed_once)
+TEST(queries_of_images_are_computed_once)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
 
-        size_t D = (size_t)f->l->D, P = f->ask->params, n = PICTURES * f->pixels;
+        size_t D = (size_t)f->l->D, P = f->ask->params, n = IMAGES * f->pixels;
         bool one = kinds[i].one;
         queries q = queries_of(f);
-        float *want = copied(q.all, PICTURES * D), *dfeature = normals(&f->rng, PICTURES * D, 1);
-        float *g = floats(P), *feature = floats(PICTURES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
-        sfp_pictures p = pictures_of(f);
+        float *want = copied(q.all, IMAGES * D), *dfeature = normals(&f->rng, IMAGES * D, 1);
+        float *g = floats(P), *feature = floats(IMAGES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
+        sfp_image_list p = images_of(f);
         MUST(f->ask->gradient_at(f->ask->ctx, &p, g, feature, &err));
         pixels_of(f, NULL, 0, dx[0]);
         feature_pixels_of(f, &p, dfeature, dx[1]);
@@ -414,16 +413,16 @@ TEST(queries_of_pictures_are_computed_once)
         check_near("pixels, unknown", again, dx[0], n, 1e-5);
         MUST(f->ask->gradient_at(f->ask->ctx, &p, again, NULL, &err));
         check_near("gradient", again, g, P, 1e-4);
-        for (int k = 0; k < PICTURES; k++)
+        for (int k = 0; k < IMAGES; k++)
             assert_int_equal(q.known[k], !one || k == 1);
         if (!one)
-            check_near("queries", q.all, want, PICTURES * D, 1e-5);
+            check_near("queries", q.all, want, IMAGES * D, 1e-5);
         MUST(try_pixels(f, &p, NULL, 0, again));
         check_near("pixels", again, dx[0], n, 1e-5);
         feature_pixels_of(f, &p, dfeature, again);
         check_near("pixels of features", again, dx[1], n, 1e-5);
         q.known[0] = q.known[2] = true;
-        for (int k = 0; k < PICTURES; k++) /* queries that are wrong tell who uses them */
+        for (int k = 0; k < IMAGES; k++) /* queries that are wrong tell who uses them */
             for (size_t d = 0; d < D; d++)
                 q.at[k][d] = (float)(sfp__rng_normal(&f->rng) * 3);
         MUST(f->ask->gradient_at(f->ask->ctx, &p, again, NULL, &err));
@@ -435,8 +434,8 @@ TEST(queries_of_pictures_are_computed_once)
     }
 }
 
-/* More pictures than a pass takes: the mean of all, added to what is there. */
-TEST(many_pictures_are_one_question)
+/* More images than a pass takes: the mean of all, added to what is there. */
+TEST(many_images_are_one_question)
 {
     enum { MANY = 2 * SFP_ASK_SLOTS + 3 };
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
@@ -454,14 +453,14 @@ TEST(many_pictures_are_one_question)
         query_at[i] = query + (size_t)i * D;
         label[i] = i % CLASSES;
     }
-    const sfp_pictures p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
+    const sfp_image_list p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
     MUST(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err));
     MUST(f->ask->embed_at(f->ask->ctx, MANY, xs, embed, &err));
     memset(dx, 0, MANY * n * sizeof *dx);
     MUST(f->ask->pixels(f->ask->ctx, &p, v, 0.01f, -2, to, &err));
     MUST(f->ask->feature_pixels(f->ask->ctx, &p, dfeature, to, &err));
     for (int i = 0; i < MANY; i++) {
-        const sfp_pictures alone = {.n = 1, .x = &xs[i], .label = &label[i]};
+        const sfp_image_list alone = {.n = 1, .x = &xs[i], .label = &label[i]};
         float *at[] = {one, want};
         assert_true(known[i]);
         memset(one, 0, n * sizeof *one);

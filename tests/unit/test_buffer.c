@@ -279,10 +279,10 @@ TEST(a_refused_batch_changes_nothing)
 #undef BAD
     batch.image_size[7] = 21; /* the last, after others were good */
     check_refused(b, &batch.view, SFP_ELIMIT,
-                  "buffer 'streamfp': sample 7 of the batch (id 907) is a picture of 21 bytes, at most 20 fit");
+                  "buffer 'streamfp': sample 7 of the batch (id 907) is an image of 21 bytes, at most 20 fit");
     batch.image_size[7] = 20;
     batch.image[7] = NULL;
-    check_refused(b, &batch.view, SFP_EINVAL, "buffer 'streamfp': sample 7 of the batch (id 907) has no picture");
+    check_refused(b, &batch.view, SFP_EINVAL, "buffer 'streamfp': sample 7 of the batch (id 907) has no image");
 }
 
 TEST(a_method_without_scores_takes_a_batch_without_them)

@@ -182,7 +182,7 @@ static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng
     int m = b->opt.slots, dim = b->opt.dim, filled = b->filled, n = x->view.b;
     test_ask t = {.ask = {.dim = dim, .classes = classes}, .row = small_integers, .fail_at = -1};
     sfp_rng before_rng = *rng, first = *rng;
-    buffer_picture before = picture_of(b);
+    buffer_image before = image_of(b);
     sfp_buffer_change c = {0};
     int stored = n < m - filled ? n : m - filled, left = n - stored, label_count[64] = {0}, present = 0;
     int32_t slot_label[MOST * 4];

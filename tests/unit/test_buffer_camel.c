@@ -103,7 +103,7 @@ TEST(the_merged_set_is_reduced_by_the_definition)
             for (int i = 0; i < x.view.b; i++)
                 merge_one(&all, x.id[i], x.label[i], x.query + i * DIM);
             greedy(&all, all.n < m ? all.n : m, in);
-            buffer_picture before = picture_of(b);
+            buffer_image before = image_of(b);
             sfp_buffer_change c = {0};
             MUST(sfp__buffer_update(b, &x.view, NULL, &c, NULL)); /* no random number */
             check_change(&before, &x, &c, b);
@@ -159,10 +159,10 @@ TEST(failures_change_nothing)
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
     test_ask t = {.fail_at = -1};
     MUST(sfp__buffer_update(b, &x.view, NULL, NULL, NULL));
-    buffer_picture before = picture_of(b);
+    buffer_image before = image_of(b);
     y.has_query[2] = false;
     REFUSED(sfp__buffer_update(b, &y.view, NULL, NULL, &err), SFP_EINVAL, "sample 2");
-    check_same_picture(&before, b);
+    check_same_image(&before, b);
     y.has_query[2] = true;
     check_failed_allocations(b, &x, &y, &t);
 }

@@ -104,7 +104,7 @@ static void mean_slope(const test_ask *t, const uint64_t *slot_id, int n, const 
 }
 
 /* The groups that were asked for first: whole, of different slots; returns the gradients (groups, PARAMS) and how many. */
-static int check_groups(const test_ask *t, const buffer_picture *before, float *group)
+static int check_groups(const test_ask *t, const buffer_image *before, float *group)
 {
     int size = sfp__gss_group_size(before->filled), groups = sfp__gss_groups(before->filled);
     bool used[ASK_MOST] = {false};
@@ -141,7 +141,7 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
         for (int at = 0; at < 16; at++) {
             int n = 1 + (int)sfp__rng_below(&rng, (uint32_t)most);
             test_batch x = batch_make(n, 3, 4, (at % 3 ? 100000u : 0u) + (uint64_t)(round * 1000 + at * 10), 0);
-            buffer_picture before = picture_of(b);
+            buffer_image before = image_of(b);
             memcpy(was, score, (size_t)m * sizeof *was);
             sfp_buffer_change c = {0};
             MUST(ask_update(b, &x, &t, &rng, &c, NULL));
@@ -237,7 +237,7 @@ TEST(any_scores_are_survived)
         const float odd[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f};
         for (int i = 0; i < 5; i++)
             scores_of(b)[i] = odd[(round + i * i) % 5];
-        buffer_picture before = picture_of(b);
+        buffer_image before = image_of(b);
         sfp_buffer_change c = {0};
         MUST(ask_update(b, &x, &t, &rng, &c, NULL));
         check_change(&before, &x, &c, b);

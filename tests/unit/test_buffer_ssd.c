@@ -50,7 +50,7 @@ static matching matching_of(const world *w, int32_t label)
     (void)in_window(w, label, &reals);
     for (int i = 0; i < w->b->filled; i++) {
         int32_t y = w->b->slot[i].label;
-        float picture[N];
+        float normalised[N];
         double wide[N], f[D];
         if (!synthetic[i])
             continue;
@@ -58,20 +58,20 @@ static matching matching_of(const world *w, int32_t label)
             widen(x + i * N, c.x[c.n]);
             c.slot[c.n++] = i;
         } else if (!in_window(w, y, NULL)) {
-            sfp__pixels_normalise(w->b->slot[i].image, S, mean, std_, picture);
-            widen(picture, wide);
+            sfp__pixels_normalise(w->b->slot[i].image, S, mean, std_, normalised);
+            widen(normalised, wide);
             feature_of(&w->m, wide, f);
             add_unit(f, 1, c.memory[c.older++]);
         }
     }
     for (int t = w->t < 15 ? 0 : w->t - 15; t <= w->t; t++)
         for (int i = 0; i < w->size[t]; i++) {
-            float picture[N];
+            float normalised[N];
             double wide[N], f[D];
             if (w->label[t][i] != label)
                 continue;
-            sfp__pixels_normalise(w->image[t][i], S, mean, std_, picture);
-            widen(picture, wide);
+            sfp__pixels_normalise(w->image[t][i], S, mean, std_, normalised);
+            widen(normalised, wide);
             add_gradient(&w->m, wide, label, 1.0 / reals, c.gr);
             feature_of(&w->m, wide, f);
             add_unit(f, 1.0 / reals, c.r);
@@ -102,7 +102,7 @@ static double matching_loss(const matching *c)
     return loss;
 }
 
-/* The update with the batch that has been drawn moves the class's pictures by SGD along the numeric gradient of the loss; with
+/* The update with the batch that has been drawn moves the class's images by SGD along the numeric gradient of the loss; with
  * relations or not is checked to be as wanted. */
 static void check_step(world *w, int32_t label, bool relations)
 {
@@ -115,7 +115,7 @@ static void check_step(world *w, int32_t label, bool relations)
     assert_true(c.older <= SFP_SSD_MEMORY); /* all of them are taken: no random number matters */
     sfp_buffer_change change;
     MUST(try_batch(w, &change, &err));
-    double largest = 0, error = 0, picture = 0;
+    double largest = 0, error = 0, image = 0;
     for (int i = 0; i < c.n; i++)
         for (int k = 0; k < N; k++) {
             double kept = c.x[i][k], side[2], h = 1e-4;
@@ -127,12 +127,12 @@ static void check_step(world *w, int32_t label, bool relations)
             double g = (side[1] - side[0]) / (2 * h), speed = 0.9 * (double)before[1][c.slot[i] * N + k] + g;
             largest = fmax(largest, fabs(g));
             error = fmax(error, fabs((double)u[c.slot[i] * N + k] - speed));
-            picture = fmax(picture, fabs((double)x[c.slot[i] * N + k] - (kept - 4e-3 * (double)u[c.slot[i] * N + k])));
+            image = fmax(image, fabs((double)x[c.slot[i] * N + k] - (kept - 4e-3 * (double)u[c.slot[i] * N + k])));
         }
     assert_true(largest > 1e-3);
     if (!(error <= 1e-3 * largest))
         fail_msg("class %d: the momentum is off by %.3g where the gradient's largest number is %.3g", label, error, largest);
-    assert_true(picture < 1e-6);
+    assert_true(image < 1e-6);
 }
 
 TEST(an_optimisation_is_one_step_down_the_matching_loss)
@@ -201,7 +201,7 @@ static int synthetic_of(const world *w, int32_t label)
     return n;
 }
 
-TEST(pictures_begin_as_samples_up_to_the_quota)
+TEST(images_begin_as_samples_up_to_the_quota)
 {
     OWNED_PTR(free_world) world *w = make_world(10, 4, 1); /* 2 a class */
     offer_until(w, 5, 0, 4);
@@ -219,8 +219,8 @@ TEST(pictures_begin_as_samples_up_to_the_quota)
     }
 }
 
-/* What changes is told, synthetic pictures are never replaced, and slots hold what pixels say. */
-TEST(slots_hold_the_pictures_and_changes_are_told)
+/* What changes is told, synthetic images are never replaced, and slots hold what pixels say. */
+TEST(slots_hold_the_images_and_changes_are_told)
 {
     OWNED_PTR(free_world) world *w = make_world(13, 4, 5); /* 3 a class, one more slot */
     const uint8_t *synthetic = part_of(w, "synthetic", NULL);
@@ -270,7 +270,7 @@ static void bring_to_the_border(world *w, int i)
         x[k] += (k % 2 ? 0.499f : -0.499f) / 255 / std_[k / (S * S)];
 }
 
-/* A picture whose bytes stay keeps query and mean embedding, though its pixels move; one whose bytes change loses them. */
+/* An image whose bytes stay keeps query and mean embedding, though its pixels move; one whose bytes change loses them. */
 TEST(only_bytes_that_change_cost_query_and_embedding)
 {
     int kept = 0, lost = 0;
@@ -284,11 +284,11 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
         offer_until(w, 17, 0, 3);
         for (int i = 0; i < w->b->filled; i++) {
             sfp_slot *slot = &w->b->slot[i];
-            float picture[N];
+            float normalised[N];
             if (synthetic[i] && i % 2)
                 bring_to_the_border(w, i);
-            sfp__pixels_normalise(slot->image, S, mean, std_, picture);
-            query_of(&w->m, picture, slot->query);
+            sfp__pixels_normalise(slot->image, S, mean, std_, normalised);
+            query_of(&w->m, normalised, slot->query);
             slot->has_query = true;
             slot->mean_embed[0] = 7; /* not what embedding gives */
             before[i] = *slot;
@@ -309,10 +309,10 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
                 continue;
             }
             const float zeros[D] = {0};
-            float picture[N], embed[D];
-            const float *one = picture;
+            float normalised[N], embed[D];
+            const float *one = normalised;
             changed++;
-            sfp__pixels_normalise(slot->image, S, mean, std_, picture);
+            sfp__pixels_normalise(slot->image, S, mean, std_, normalised);
             MUST(embed_at(&w->m, 1, &one, embed, NULL));
             w->m.embeds--; /* ours */
             assert_memory_equal(slot->mean_embed, embed, sizeof embed);
@@ -333,7 +333,7 @@ static bool in_batch(const world *w, int32_t label)
     return false;
 }
 
-/* In an optimisation: of a synthetic picture one, of a real sample one in its life, unless it came with it or was there before.
+/* In an optimisation: of a synthetic image one, of a real sample one in its life, unless it came with it or was there before.
  * The parameters move twice a class. */
 TEST(queries_are_computed_once)
 {
@@ -377,9 +377,9 @@ TEST(more_classes_shrink_the_quota_and_free_the_surplus)
 {
     OWNED_PTR(free_world) world *w = make_world(12, 1, 2);
     for (int classes = 1; classes <= 14; classes++) {
-        uint8_t picture[12][N];
+        uint8_t image[12][N];
         for (int i = 0; i < 12; i++)
-            memcpy(picture[i], w->b->slot[i].image, N);
+            memcpy(image[i], w->b->slot[i].image, N);
         w->ask.classes = classes;
         sfp_buffer_change c = offer(w, MOST_B, 0, classes);
         int total = 0;
@@ -398,7 +398,7 @@ TEST(more_classes_shrink_the_quota_and_free_the_surplus)
             for (int k = 0; k < c.nu; k++)
                 taken = taken || c.replaced[k] == i;
             if (!taken)
-                assert_memory_equal(w->b->slot[i].image, picture[i], N);
+                assert_memory_equal(w->b->slot[i].image, image[i], N);
         }
     }
 }
@@ -510,7 +510,7 @@ TEST(a_gradient_that_is_no_number_moves_nothing)
     assert_true(moved > 0 && stayed > 0);
 }
 
-TEST(pictures_that_are_not_pixels_are_refused)
+TEST(images_that_are_not_pixels_are_refused)
 {
     OWNED_PTR(free_world) world *w = make_world(4, 2, 1);
     const uint8_t bytes[N] = {0}, *image = bytes;
@@ -575,7 +575,7 @@ TEST(memory_is_counted_and_may_be_missing)
     assert_int_equal(sscanf(err.message, "buffer-bytes is %*d, but 10 slots of %*d bytes take %zu:", &o.budget), 1);
     o.budget--;
     REFUSED(sfp__buffer_create(&o, 4, &b, &err), SFP_ELIMIT,
-            ": 9 slots would fit"); /* recent pictures are a part that does not shrink with them */
+            ": 9 slots would fit"); /* recent images are a part that does not shrink with them */
     o.slots = 9;
     MUST(sfp__buffer_create(&o, 4, &b, NULL));
     o.budget = 16 * 4 * N;

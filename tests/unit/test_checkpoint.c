@@ -85,9 +85,9 @@ TEST(goes_on_over_a_task_boundary_without_a_buffer)
         same_as_never_stopping(&s);
 }
 
-TEST(goes_on_with_compressed_pictures)
+TEST(goes_on_with_compressed_images)
 {
-    encode_pictures();
+    encode_images();
     same_as_never_stopping(&(scenario){"compressed", SMALL(x.keep_compressed = true), 5, 12, 0});
 }
 
@@ -173,7 +173,7 @@ TEST(every_truncation_is_found)
     }
 }
 
-/* Any byte changed under a checksum that holds: values of pictures and weights pass, all else is refused; no crash, and all or
+/* Any byte changed under a checksum that holds: values of images and weights pass, all else is refused; no crash, and all or
  * nothing. */
 TEST(forged_contents_are_refused)
 {

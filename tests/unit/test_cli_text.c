@@ -149,12 +149,12 @@ TEST(a_large_list_keeps_every_entry)
     OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
     char path[32], label[32];
     for (int i = 0; i < 100000; i++) {
-        (void)snprintf(path, sizeof path, "picture-%d.png", i);
+        (void)snprintf(path, sizeof path, "image-%d.png", i);
         (void)snprintf(label, sizeof label, "%d", i % 7);
         MUST(sfp__filelist_add(&l, path, label, &err));
     }
     assert_int_equal(l.count, 100000);
-    assert_string_equal(sfp__filelist_path(&l, 99999), "picture-99999.png");
+    assert_string_equal(sfp__filelist_path(&l, 99999), "image-99999.png");
     assert_string_equal(sfp__filelist_label(&l, 8), "1");
 }
 

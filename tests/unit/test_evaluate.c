@@ -1,4 +1,4 @@
-/* Evaluation reads pictures no oftener than it must. (Threads: sfp__thread_pool_create is in run_world.h.) */
+/* Evaluation reads images no oftener than it must. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "model/vit.h"
 #include "run/evaluate.h"
 
@@ -8,20 +8,20 @@
 
 AROUND_ALL(make_world, end_world)
 
-enum { SIDE = 16, CLASSES = 2, PICTURES = 150, BROKEN = 70 };
+enum { SIDE = 16, CLASSES = 2, IMAGES = 150, BROKEN = 70 };
 
 static uint8_t shade(int64_t i)
 {
     return (uint8_t)(i % CLASSES ? 200 - i / 4 : 20 + i / 4);
 }
 
-/* Accuracy before and after learning, with so much memory for pictures; how often one was loaded in each evaluation. */
+/* Accuracy before and after learning, with so much memory for images; how often one was loaded in each evaluation. */
 static void evaluate(const char *method, size_t memory, double accuracy[2], int loaded[2])
 {
     static atomic_long loads;
-    fake_source source = make_fake(PICTURES, CLASSES, SIDE, shade);
+    fake_source source = make_fake(IMAGES, CLASSES, SIDE, shade);
     source.broken_from = BROKEN;
-    source.broken_every = PICTURES;
+    source.broken_every = IMAGES;
     source.loads = &loads;
     OWNED_BY(sfp__tasks_done) sfp_tasks tasks = {0};
     OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
@@ -47,33 +47,33 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
         atomic_store(&loads, 0);
         MUST(sfp__evaluator_run(e, p, 0, &accuracy[round], CLASSES, NULL, NULL));
         loaded[round] = (int)atomic_load(&loads);
-        assert_int_equal(e->asked[0], PICTURES - 1);
+        assert_int_equal(e->asked[0], IMAGES - 1);
         assert_int_equal(e->skipped, 1);
         MUST(sfp__learner_offer(l, CLASSES, samples, &t, NULL));
     }
 }
 
-TEST(a_head_alone_needs_each_picture_once)
+TEST(a_head_alone_needs_each_image_once)
 {
     double kept[2], not_kept[2];
     int loaded[2];
     evaluate("ncm", SFP_EVALUATOR_MEMORY, kept, loaded);
-    assert_int_equal(loaded[0], PICTURES);
+    assert_int_equal(loaded[0], IMAGES);
     assert_int_equal(loaded[1], 0);
     evaluate("ncm", 0, not_kept, loaded);
-    assert_int_equal(loaded[0], PICTURES);
+    assert_int_equal(loaded[0], IMAGES);
     assert_int_equal(loaded[1], 0); /* the queries are known */
     assert_true(not_kept[0] == kept[0] && not_kept[1] == kept[1]);
     assert_true(kept[0] == 0 && kept[1] > 0.5); /* it did answer */
 }
 
-TEST(the_learner_sees_pictures_again)
+TEST(the_learner_sees_images_again)
 {
     double kept[2], not_kept[2];
     int loaded[2];
     evaluate(NULL, SFP_EVALUATOR_MEMORY, kept, loaded);
     assert_int_equal(loaded[1], 0);
     evaluate(NULL, 0, not_kept, loaded);
-    assert_int_equal(loaded[1], PICTURES - 1); /* but for one that is known to be broken */
+    assert_int_equal(loaded[1], IMAGES - 1); /* but for one that is known to be broken */
     assert_true(not_kept[1] == kept[1]);
 }

@@ -82,7 +82,7 @@ TEST(short_last_batches_can_be_left_out_but_still_take_time)
     assert_int_equal(b.most, 26);
 }
 
-TEST(every_batch_comes_in_order_with_its_pictures)
+TEST(every_batch_comes_in_order_with_its_images)
 {
     begin(230, "2", 7);
     OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(0);
@@ -101,7 +101,7 @@ TEST(every_batch_comes_in_order_with_its_pictures)
     assert_string_equal(sfp__feed_stats(feed).first_error, "");
 }
 
-TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
+TEST(images_that_cannot_be_read_are_left_out_and_counted)
 {
     begin(60, "free", 12);
     f.broken_every = 6;
@@ -116,7 +116,7 @@ TEST(pictures_that_cannot_be_read_are_left_out_and_counted)
         }
         sfp__feed_release(feed, k + 1);
     }
-    assert_string_equal(sfp__feed_stats(feed).first_error, "picture 0: broken");
+    assert_string_equal(sfp__feed_stats(feed).first_error, "image 0: broken");
     sfp__feed_free(feed);
     f.broken_every = 1; /* not one is left: empty batches, no waiting for ever */
     feed = feed_from(0);

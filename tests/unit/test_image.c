@@ -1,4 +1,4 @@
-/* Decoding: every kind of picture becomes the RGB it shows; what is refused is named. */
+/* Decoding: every kind of image becomes the RGB it shows; what is refused is named. */
 #include "io/image/image.h"
 
 #include "test.h"
@@ -20,7 +20,7 @@ static sfp_image decode(blob b)
     return im;
 }
 
-static void check_picture(sfp_image im, int tolerance)
+static void check_image(sfp_image im, int tolerance)
 {
     assert_true(im.width == W && im.height == H);
     for (int i = 0; i < W * H * 3; i++) {
@@ -42,7 +42,7 @@ TEST(jpegs_of_all_kinds_decode)
     for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
         blob b = encode_jpeg(rgb, W, H, hows[i]);
         OWNED_BY(sfp__image_done) sfp_image im = decode(b);
-        check_picture(im, 12);
+        check_image(im, 12);
     }
 }
 
@@ -144,7 +144,7 @@ TEST(webps_decode)
     for (int kind = 0; kind < 4; kind++) {
         blob b = make_webp(W, H, kind & 1, kind & 2);
         OWNED_BY(sfp__image_done) sfp_image im = decode(b);
-        check_picture(im, kind & 1 ? 0 : 16);
+        check_image(im, kind & 1 ? 0 : 16);
     }
 }
 
@@ -154,10 +154,10 @@ TEST(animated_webp_is_refused_by_name)
     uint8_t empty = 0;
     blob still = make_webp(W, H, true, false), b = extend_webp(still, W, H, 0x02, (blob){&empty, 0});
     TOLD(sfp__image_decode("x.webp", b.bytes, b.size, NULL, &im, &err), SFP_EUNSUPPORTED,
-         "x.webp: WebP is animated, expected a still picture");
+         "x.webp: WebP is animated, expected a still image");
 }
 
-/* Where pixel (x, y) of the stored picture goes. */
+/* Where pixel (x, y) of the stored image goes. */
 static void check_turned(sfp_image im, const uint8_t *rgb, int orientation)
 {
     bool swapped = orientation >= 5;
@@ -232,7 +232,7 @@ TEST(limits_hold_before_memory_is_taken)
         sfp_image_options opt = sfp__image_options_defaults();
         opt.max_pixels = W * H - 1;
         unsigned long before = sfp__mem_count();
-        check_refused(files[i].bytes, files[i].size, &opt, SFP_ELIMIT, "x: picture is 37 x 23, expected at most 850 pixels");
+        check_refused(files[i].bytes, files[i].size, &opt, SFP_ELIMIT, "x: image is 37 x 23, expected at most 850 pixels");
         assert_int_equal(sfp__mem_count(), before);
         opt.max_pixels++;
         opt.max_bytes = files[i].size - 1;
@@ -248,7 +248,7 @@ TEST(limits_hold_before_memory_is_taken)
 
 TEST(other_files_are_refused)
 {
-    check_refused("GIF89a\1\0\1\0", 10, NULL, SFP_EFORMAT, "x: is no JPEG, PNG or WebP picture");
+    check_refused("GIF89a\1\0\1\0", 10, NULL, SFP_EFORMAT, "x: is no JPEG, PNG or WebP image");
     check_refused("", 0, NULL, SFP_EFORMAT, "is no JPEG");
     check_refused("\xff\xd8", 2, NULL, SFP_EFORMAT, "is no JPEG");
     check_refused("\xff\xd8\xff", 3, NULL, SFP_EFORMAT, "x: JPEG");
@@ -262,7 +262,7 @@ TEST(files_are_loaded_by_content_not_by_name)
     put_bytes("a.png", b.bytes, b.size);
     sfp_image im;
     MUST(sfp__image_load(path, NULL, &im, &err));
-    check_picture(im, 12);
+    check_image(im, 12);
     sfp__image_done(&im);
     sfp_image_options opt = sfp__image_options_defaults();
     opt.max_bytes = 10;
@@ -274,7 +274,7 @@ TEST(files_are_loaded_by_content_not_by_name)
     assert_int_equal(sfp__image_load(folder, NULL, &im, &err), SFP_EINVAL);
 }
 
-TEST(names_of_pictures_are_known)
+TEST(names_of_images_are_known)
 {
     const char *yes[] = {"a.jpg", "d/A.JPEG", "x.y.Png", "w.webp"};
     const char *no[] = {"a.gif", "jpg", "a.jpg/b", ".png", "d/.png", "a.", "a.jpgx", ""};
@@ -289,7 +289,7 @@ TEST(png_files_are_written_and_read_back)
     sfp_image im = {W, H, make_samples(W, H, 3)}, back, none = {0};
     MUST(sfp__image_write_png(path, &im, &err));
     MUST(sfp__image_load(path, NULL, &back, &err));
-    check_picture(back, 0);
+    check_image(back, 0);
     sfp__image_done(&back);
     assert_int_equal(sfp__image_write_png(path, &none, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_write_png("/tmp/sfp_no_such_folder/a.png", &im, &err), SFP_ENOTFOUND);

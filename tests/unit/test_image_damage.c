@@ -1,4 +1,4 @@
-/* Damaged pictures and failing allocations: an error with a message, never a crash, never a leak. */
+/* Damaged images and failing allocations: an error with a message, never a crash, never a leak. */
 #include "io/image/image.h"
 #include "test.h"
 #include "test_image_encode.h"
@@ -53,12 +53,12 @@ static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *why)
     return status;
 }
 
-TEST(truncated_pictures_are_errors)
+TEST(truncated_images_are_errors)
 {
     for (int i = 0; i < KINDS; i++) {
         blob f = kinds[i].file;
         MUST(decode(f.bytes, f.size, &err));
-        /* the end of a PNG (IEND) and of an extended WebP (EXIF) holds no picture */
+        /* the end of a PNG (IEND) and of an extended WebP (EXIF) holds no image */
         size_t needed = f.size;
         if (strcmp(kinds[i].name, "PNG") == 0)
             needed -= 16;

@@ -1,4 +1,4 @@
-/* Pictures for the image tests, encoded here by the libraries' own encoders. */
+/* Images for the image tests, encoded here by the libraries' own encoders. */
 #ifndef TEST_IMAGE_ENCODE_H
 #define TEST_IMAGE_ENCODE_H
 
@@ -21,7 +21,7 @@ static inline blob blob_of(const void *bytes, size_t size)
     return b;
 }
 
-/* A smooth picture, so that lossy formats keep it nearly. */
+/* A smooth image, so that lossy formats keep it nearly. */
 static inline uint8_t sample(int x, int y, int c, int width, int height)
 {
     int v = c == 0 ? x * 255 / width : c == 1 ? y * 255 / height : c == 2 ? 255 - (x + y) * 255 / (width + height) : 40 + x % 7;
@@ -162,10 +162,10 @@ static inline void put32(uint8_t *p, size_t v)
         p[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* The one picture chunk of `still` in the extended container, with flags and an EXIF chunk. */
+/* The one image chunk of `still` in the extended container, with flags and an EXIF chunk. */
 static inline blob extend_webp(blob still, int width, int height, uint8_t flags, blob exif)
 {
-    size_t picture = still.size - 12, padded = exif.size + (exif.size & 1), size = 12 + 18 + picture + 8 + padded;
+    size_t image = still.size - 12, padded = exif.size + (exif.size & 1), size = 12 + 18 + image + 8 + padded;
     blob b = {kept_calloc(1, size), size};
     uint8_t *p = b.bytes;
     memcpy(p, "RIFF....WEBPVP8X", 16);
@@ -174,8 +174,8 @@ static inline blob extend_webp(blob still, int width, int height, uint8_t flags,
     p[20] = flags;
     p[24] = (uint8_t)(width - 1);
     p[27] = (uint8_t)(height - 1);
-    memcpy(p + 30, still.bytes + 12, picture);
-    p += 30 + picture;
+    memcpy(p + 30, still.bytes + 12, image);
+    p += 30 + image;
     memcpy(p, "EXIF", 4);
     put32(p + 4, exif.size);
     memcpy(p + 8, exif.bytes, exif.size);

@@ -1,4 +1,4 @@
-/* A live source's pictures on their way: order, batches, what a full queue does, what came without a label; counts add up. */
+/* A live source's images on their way: order, batches, what a full queue does, what came without a label; counts add up. */
 #include "base/clock.h"
 #include "run/inbox.h"
 
@@ -9,7 +9,7 @@
 
 enum { S = 4, BATCH = 5 };
 
-/* A source that gives what it is told: labels of `script`, 'u' a picture without one, 'l' a label alone, '!' a broken picture,
+/* A source that gives what it is told: labels of `script`, 'u' an image without one, 'l' a label alone, '!' a broken image,
  * '?' one that is lost, 'e' an error. */
 typedef struct scripted {
     sfp_source base;
@@ -22,7 +22,7 @@ typedef struct scripted {
 
 static char *names[] = {"0", "1", "2"};
 
-static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *why)
+static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *why)
 {
     scripted *s = (scripted *)base;
     for (;;) {
@@ -46,7 +46,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, b
         (void)snprintf(s->name, sizeof s->name, "p0");
         return SFP_OK;
     }
-    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = S, .height = S, .size = c == '!' ? 1 : 3 * S * S};
+    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = S, .height = S, .size = c == '!' ? 1 : 3 * S * S};
     out->bytes = sfp__calloc(1, 3 * S * S);
     assert_non_null(out->bytes);
     out->bytes[0] = (uint8_t)(s->next - 1);
@@ -106,7 +106,7 @@ static sfp_inbox_output take(sfp_inbox *b)
     return d;
 }
 
-/* The numbers of the pictures of a list; frees it. */
+/* The numbers of the images of a list; frees it. */
 static int drain(sfp_arrival_list *l, int *out)
 {
     int n = 0;
@@ -250,7 +250,7 @@ TEST(waiting_ends_once_and_the_oldest_gives_way)
     assert_int_equal(sfp__ledger_waiting(l), 0);
 }
 
-/* While the learner is busy 30 pictures come: 6 batches. Which of them wait? */
+/* While the learner is busy 30 images come: 6 batches. Which of them wait? */
 TEST(a_full_queue_does_what_its_policy_says)
 {
     static const struct {
@@ -356,10 +356,10 @@ TEST(what_has_no_label_goes_beside_and_joins_with_one)
             }
             labels++;
             assert_string_equal(a->name, "p0");
-            sfp_arrival *picture = sfp__ledger_label(l, a->name);
-            assert_non_null(picture);
-            picture->label = a->label;
-            sfp__inbox_join(b, picture);
+            sfp_arrival *image = sfp__ledger_label(l, a->name);
+            assert_non_null(image);
+            image->label = a->label;
+            sfp__inbox_join(b, image);
             sfp__arrival_free(a);
         }
         got += drain(&d.batch, NULL);
@@ -384,7 +384,7 @@ TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
     assert_int_equal(others[0], 6);
 }
 
-TEST(broken_pictures_are_gone_and_three_errors_in_a_row_end_it)
+TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
 {
     sfp_inbox *b = make(make_source("0!0e0???0eee0000", 100), 2, SFP_QUEUE_BLOCK, 0);
     int got = 0, skipped = 0;
@@ -397,7 +397,7 @@ TEST(broken_pictures_are_gone_and_three_errors_in_a_row_end_it)
         end = d.end;
     }
     assert_int_equal(got, 4);
-    assert_int_equal(skipped, 4); /* pictures that were lost are pictures, and no broken stream */
+    assert_int_equal(skipped, 4); /* images that were lost are images, and no broken stream */
     sfp_inbox_stats stats = sfp__inbox_stats(b);
     assert_int_equal(stats.next_id, 108);
     assert_int_equal(stats.status, SFP_EFORMAT);
@@ -420,7 +420,7 @@ TEST(an_error_before_the_end_is_how_it_ended)
     assert_int_equal(atomic_load(&s->live.remarks), 0); /* nothing went on */
 }
 
-/* A stream of nothing but broken pictures: they are told before it ends, and do not pile up. */
+/* A stream of nothing but broken images: they are told before it ends, and do not pile up. */
 static volatile sig_atomic_t late;
 
 static void note_late(int signal)

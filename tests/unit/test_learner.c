@@ -123,7 +123,7 @@ TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
 }
 
 /* Warm: the buffer is full, and every size of a micro-batch has come once (the backbone prepares its products for one when it
- * first comes; which come depends on how many of the replayed pictures have their query). */
+ * first comes; which come depends on how many of the replayed images have their query). */
 TEST(a_timestamp_allocates_nothing_after_warm_up)
 {
     enum { WARM = 8, COUNTED = 10 };
@@ -268,7 +268,7 @@ TEST(more_steps_learn_more)
 
 /* A slot's query: computed at its first replay (or when its sample was trained on), right, and never again: one that is
  * overwritten by hand stays so through later replays. */
-TEST(a_replayed_picture_never_pays_its_query_twice)
+TEST(a_replayed_image_never_pays_its_query_twice)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp_learner_options o = small_options(&m, 1, 4);
@@ -309,7 +309,7 @@ TEST(a_replayed_picture_never_pays_its_query_twice)
             }
             sfp__pixels_normalise(slot->image, 8, o.mean, o.std, x);
             MUST(sfp__trainer_queries(l->trainer, 1, xs, q, &err));
-            check_near("the query of a replayed picture", slot->query, q, 16, 1e-5);
+            check_near("the query of a replayed image", slot->query, q, 16, 1e-5);
             late++;
         }
         for (int i = 0; i < 16; i++) {
@@ -462,13 +462,13 @@ TEST(drift_switches_decide_what_opens_components)
         sfp_learner_options o = small_options(&m, 0, 4);
         o.fp.span = 2;
         o.drift = (sfp_drift)kind;
-        o.adam.lr = 0; /* fingerprints stay: only the pictures can shift */
+        o.adam.lr = 0; /* fingerprints stay: only the images can shift */
         OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         int grew[2] = {0, 0};
         for (uint64_t t = 0; t < 90; t++) {
             batch b = make_batch(8, 8, 0, 4, t);
             sfp_timestamp r = {0};
-            for (int k = 0; t >= 50 && k < 8 * 8 * 8 * 3; k++) /* all pictures become dark blue */
+            for (int k = 0; t >= 50 && k < 8 * 8 * 8 * 3; k++) /* all images become dark blue */
                 b.rgb[k] = (uint8_t)(k % 3 == 2 ? 128 + b.rgb[k] / 4 : b.rgb[k] / 8);
             b.sample[0].label = t == 0 ? 0 : b.sample[0].label;
             for (int i = 0; t == 0 && i < 8; i++)
@@ -560,7 +560,7 @@ TEST(equal_weights_are_no_weights)
     assert_true(same_values(&plain, &weighted));
 }
 
-TEST(pictures_kept_compressed_replay_the_same)
+TEST(images_kept_compressed_replay_the_same)
 {
     enum { S = 32 };
     OWNED_BY(free_model) model m = make_model(S, 8, 16, 3, 1);
@@ -577,7 +577,7 @@ TEST(pictures_kept_compressed_replay_the_same)
                 uint8_t *rgb = b.rgb + (size_t)(i * S * S * 3);
                 for (int k = 0; i % 4 && k < S * S * 3; k++) /* some are noise, which does not get smaller */
                     rgb[k] = rgb[k / (3 * S) * 3 * S + k % 3];
-                MUST(sfp__image_encode_png("a picture", &(sfp_image){S, S, rgb}, &png[i], &err));
+                MUST(sfp__image_encode_png("an image", &(sfp_image){S, S, rgb}, &png[i], &err));
                 b.sample[i].encoded = (const uint8_t *)png[i].s;
                 b.sample[i].encoded_size = png[i].length;
             }
@@ -601,7 +601,7 @@ TEST(pictures_kept_compressed_replay_the_same)
             }
             assert_true(broken > 10);
             batch b = make_batch(S, 8, 0, 4, 9);
-            expect_refused(l, 8, b.sample, "a picture of the buffer");
+            expect_refused(l, 8, b.sample, "an image of the buffer");
         }
     }
     assert_true(same_values(&v[0], &v[1]));

@@ -200,13 +200,13 @@ TEST(features_are_those_of_a_step)
         }
         values before = take_values(l);
         MUST(ask->features(ask->ctx, N, who, got, &err));
-        MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
+        MUST(ask->gradient_at(ask->ctx, &(sfp_image_list){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
         for (int i = 0; i < N; i++) {
             int32_t label = 0;
             float weight = 1, query[16];
             bool rehearsed = who[i] >= BATCH;
             if (rehearsed)
-                check_near("features of pictures", at + (size_t)i * D, got + (size_t)i * D, D, 1e-5);
+                check_near("features of images", at + (size_t)i * D, got + (size_t)i * D, D, 1e-5);
             const sfp_train_batch b = {
                 .n = 1, .x = &xs[i], .label = &label, .weight = &weight, .rehearsed = &rehearsed, .query = query, .queries = 1};
             sfp_train_result r = {0};
@@ -296,8 +296,8 @@ TEST(gradients_are_means)
         label[i] = who[i] < BATCH ? l->batch.label[who[i]] : l->buffer->slot[who[i] - BATCH].label;
     }
     check_near("gradient", all, mean, P, 1e-4);
-    MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = N, .x = xs, .label = label}, at, NULL, &err));
-    check_near("gradient of pictures", at, all, P, 1e-4);
+    MUST(ask->gradient_at(ask->ctx, &(sfp_image_list){.n = N, .x = xs, .label = label}, at, NULL, &err));
+    check_near("gradient of images", at, all, P, 1e-4);
     check_values(l, &before);
     for (int i = 0; i < 40; i++)
         assert_true(l->buffer->slot[i].has_query);

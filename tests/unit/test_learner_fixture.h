@@ -1,4 +1,4 @@
-/* What the learner's tests share: a small vit, pictures of classes that can be told apart, a learner. Include after
+/* What the learner's tests share: a small vit, images of classes that can be told apart, a learner. Include after
  * <cmocka.h>. */
 #ifndef SFP_TESTS_LEARNER_FIXTURE_H
 #define SFP_TESTS_LEARNER_FIXTURE_H
@@ -66,7 +66,7 @@ static UNUSED sfp_learner *make_learner(const model *m, const sfp_learner_option
     return l;
 }
 
-/* b pictures with labels of [lo, hi): a colour a class, stripes by the picture, noise. The same t gives the same pictures. */
+/* b images with labels of [lo, hi): a colour a class, stripes by the image, noise. The same t gives the same images. */
 static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
 {
     batch x = {.b = b, .rgb = kept_malloc((size_t)(b * S * S * 3))};

@@ -12,7 +12,7 @@
 #include "test_learner_fixture.h"
 #include "test_trainer_oracle.h"
 
-enum { D = 16, S = 8, PIXELS = 3 * S * S, PICTURES = 10 };
+enum { D = 16, S = 8, PIXELS = 3 * S * S, IMAGES = 10 };
 
 static sfp_predictor *make_predictor(sfp_learner *l, sfp_thread_pool *pool, int max)
 {
@@ -21,7 +21,7 @@ static sfp_predictor *make_predictor(sfp_learner *l, sfp_thread_pool *pool, int 
     return p;
 }
 
-static const uint8_t **pictures_of(const batch *b)
+static const uint8_t **images_of(const batch *b)
 {
     static const uint8_t *rgb[MOST_BATCH];
     for (int i = 0; i < b->b; i++)
@@ -74,21 +74,21 @@ TEST(answers_equal_the_state_worked_out_by_hand)
             if (t == 3 && kind != 1)
                 MUST(sfp_learner_next_task(l, &err));
             (void)offer(l, 1, t < 3 ? 3 : 5, t); /* classes 0, 5 and 6 are never seen */
-            batch b = make_batch(S, PICTURES, 0, 7, 100 + t);
+            batch b = make_batch(S, IMAGES, 0, 7, 100 + t);
             int C = sfp_learner_classes(l), ld = C + 3;
-            float *logp = filled((size_t)(PICTURES * ld), NAN);
-            int32_t label[PICTURES];
+            float *logp = filled((size_t)(IMAGES * ld), NAN);
+            int32_t label[IMAGES];
             sfp_prediction answer = {0};
-            MUST(sfp__predictor_run(p, PICTURES, pictures_of(&b), label, logp, ld, &answer, &err));
+            MUST(sfp__predictor_run(p, IMAGES, images_of(&b), label, logp, ld, &answer, &err));
             assert_int_equal(answer.t, t + 1);
             assert_int_equal(answer.classes, C);
-            double *want = by_hand(l, PICTURES, pictures_of(&b));
-            for (int i = 0; i < PICTURES; i++) {
+            double *want = by_hand(l, IMAGES, images_of(&b));
+            for (int i = 0; i < IMAGES; i++) {
                 int best = -1;
                 for (int c = 0; c < C; c++) {
                     double w = want[i * C + c];
                     if (!(isinf(w) ? isinf(logp[i * ld + c]) : fabs((double)logp[i * ld + c] - w) < 1e-4))
-                        fail_msg("kind %d, t %d, picture %d, class %d: %.7g, expected %.7g", kind, (int)t, i, c,
+                        fail_msg("kind %d, t %d, image %d, class %d: %.7g, expected %.7g", kind, (int)t, i, c,
                                  (double)logp[i * ld + c], w);
                     best = sfp__learner_seen(l, c) && (best < 0 || logp[i * ld + c] > logp[i * ld + best]) ? c : best;
                 }
@@ -96,8 +96,8 @@ TEST(answers_equal_the_state_worked_out_by_hand)
                 assert_int_equal(label[i], best);
                 assert_true(sfp__learner_seen(l, label[i]));
             }
-            int32_t alone[PICTURES];
-            MUST(sfp__predictor_run(p, PICTURES, pictures_of(&b), alone, NULL, 0, NULL, &err));
+            int32_t alone[IMAGES];
+            MUST(sfp__predictor_run(p, IMAGES, images_of(&b), alone, NULL, 0, NULL, &err));
             assert_memory_equal(alone, label, sizeof label);
         }
     }
@@ -114,7 +114,7 @@ TEST(before_anything_was_learned_there_is_no_answer)
         int32_t label[3] = {7, 7, 7};
         float logp[3 * 8];
         sfp_prediction answer;
-        MUST(sfp__predictor_run(p, 3, pictures_of(&b), label, logp, 8, &answer, &err));
+        MUST(sfp__predictor_run(p, 3, images_of(&b), label, logp, 8, &answer, &err));
         assert_int_equal(answer.t, 0);
         assert_int_equal(answer.classes, known ? 5 : 0);
         for (int i = 0; i < 3; i++) {
@@ -138,7 +138,7 @@ TEST(only_classes_seen_are_answered)
     batch b = make_batch(S, 16, 0, 9, 5);
     int32_t label[16];
     float logp[16 * 9];
-    MUST(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 9, NULL, &err));
+    MUST(sfp__predictor_run(p, 16, images_of(&b), label, logp, 9, NULL, &err));
     for (int i = 0; i < 16; i++) {
         double sum = 0;
         assert_true(label[i] == 2 || label[i] == 3 || label[i] == 6);
@@ -147,7 +147,7 @@ TEST(only_classes_seen_are_answered)
         assert_true(fabs(sum - 1) < 1e-5);
     }
     sfp_prediction answer = {0};
-    assert_int_equal(sfp__predictor_run(p, 16, pictures_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
+    assert_int_equal(sfp__predictor_run(p, 16, images_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
     assert_int_equal(answer.classes, 9); /* how much room it takes */
 }
 
@@ -159,31 +159,31 @@ TEST(queries_that_are_known_are_used)
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(l, 0, 4, t);
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
-    batch b = make_batch(S, PICTURES, 0, 4, 7);
-    int32_t label[2][PICTURES];
-    float logp[2][PICTURES * 4], query[PICTURES * D] = {0}, fresh[PICTURES * D], x[PIXELS];
-    bool has[PICTURES] = {false};
+    batch b = make_batch(S, IMAGES, 0, 4, 7);
+    int32_t label[2][IMAGES];
+    float logp[2][IMAGES * 4], query[IMAGES * D] = {0}, fresh[IMAGES * D], x[PIXELS];
+    bool has[IMAGES] = {false};
     const float *xs[1] = {x};
-    MUST(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[0], logp[0], 4, NULL, &err));
-    for (int i = 0; i < PICTURES; i++) {
+    MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[0], logp[0], 4, NULL, &err));
+    for (int i = 0; i < IMAGES; i++) {
         assert_true(has[i]);
         sfp__pixels_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
         MUST(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, &err));
     }
-    check_near("queries", query, fresh, PICTURES * D, 1e-5);
-    for (int i = 0; i < PICTURES; i += 3)
+    check_near("queries", query, fresh, IMAGES * D, 1e-5);
+    for (int i = 0; i < IMAGES; i += 3)
         has[i] = false; /* some are computed again, the others taken */
-    MUST(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
-    check_near("answers", logp[1], logp[0], PICTURES * 4, 1e-5);
+    MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
+    check_near("answers", logp[1], logp[0], IMAGES * 4, 1e-5);
     assert_memory_equal(label[0], label[1], sizeof label[0]);
     for (int i = 0; i < D; i++)
         query[i] = -query[i] + (float)i; /* a wrong one makes a difference: it is not computed again */
-    MUST(sfp__predictor_run_known(p, PICTURES, pictures_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
+    MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
     double moved = 0;
     for (int c = 0; c < 4; c++)
         moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
     assert_true(moved > 1e-4);
-    check_near("the others", logp[1] + 4, logp[0] + 4, (PICTURES - 1) * 4, 1e-5);
+    check_near("the others", logp[1] + 4, logp[0] + 4, (IMAGES - 1) * 4, 1e-5);
 }
 
 /* The mixture answers the same whether its log-probabilities are asked for or not. */
@@ -204,8 +204,8 @@ TEST(the_mixed_head_answers_the_same_with_and_without_room)
         batch b = make_batch(S, 16, 0, 5, 50 + t);
         int32_t with[16], without[16];
         float logp[16 * 5];
-        MUST(sfp__predictor_run(p, 16, pictures_of(&b), with, logp, 5, NULL, &err));
-        MUST(sfp__predictor_run(p, 16, pictures_of(&b), without, NULL, 0, NULL, &err));
+        MUST(sfp__predictor_run(p, 16, images_of(&b), with, logp, 5, NULL, &err));
+        MUST(sfp__predictor_run(p, 16, images_of(&b), without, NULL, 0, NULL, &err));
         for (int i = 0; i < 16; i++) {
             double sum = 0;
             for (int c = 0; c < 5; c++)
@@ -228,10 +228,10 @@ TEST(a_prediction_allocates_nothing_after_the_first)
     int32_t label[7];
     float logp[7 * 4];
     (void)offer(l, 0, 4, 0);
-    MUST(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err));
+    MUST(sfp__predictor_run(p, 7, images_of(&b), label, logp, 4, NULL, &err));
     unsigned long before = sfp__mem_count();
     for (int i = 0; i < 5; i++)
-        MUST(sfp__predictor_run(p, 7, pictures_of(&b), label, logp, 4, NULL, &err));
+        MUST(sfp__predictor_run(p, 7, images_of(&b), label, logp, 4, NULL, &err));
     assert_int_equal(sfp__mem_count() - before, 0);
 }
 
@@ -251,14 +251,14 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
         (void)offer(l, 0, 3, t);
         assert_int_equal(l->snapshots.current->t, t >= 4 ? 4 : t & ~(uint64_t)1); /* as of the last question */
         if (t % 2 && t < 4) {
-            MUST(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err));
+            MUST(sfp__predictor_run(lazy, 4, images_of(&b), label, NULL, 0, &answer, &err));
             assert_int_equal(answer.t, t + 1);
         }
     }
     MUST(sfp__predictor_create(l, m.pool, 4, &eager, &err)); /* sees the present, whoever asked before */
-    MUST(sfp__predictor_run(eager, 4, pictures_of(&b), again, NULL, 0, &answer, &err));
+    MUST(sfp__predictor_run(eager, 4, images_of(&b), again, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
-    MUST(sfp__predictor_run(lazy, 4, pictures_of(&b), label, NULL, 0, &answer, &err));
+    MUST(sfp__predictor_run(lazy, 4, images_of(&b), label, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
     assert_memory_equal(label, again, sizeof label);
     (void)offer(l, 0, 3, 6);
@@ -283,7 +283,7 @@ typedef struct record {
 typedef struct asker {
     pthread_t thread;
     sfp_predictor *p;
-    const uint8_t **rgb; /* (PICTURES) */
+    const uint8_t **rgb; /* (IMAGES) */
     atomic_bool *stop;
     atomic_int *answers; /* of all threads */
     uint64_t seed;
@@ -300,7 +300,7 @@ static void *ask(void *ctx)
     while (!atomic_load(a->stop) && !a->status) {
         record *r = &a->records[a->count < RECORDS ? a->count : RECORDS - 1];
         *r = (record){.n = 1 + (int)sfp__rng_below(&rng, MOST_ASKED)};
-        r->first = (int)sfp__rng_below(&rng, (uint32_t)(PICTURES - r->n));
+        r->first = (int)sfp__rng_below(&rng, (uint32_t)(IMAGES - r->n));
         sfp_prediction answer = {0};
         a->status = sfp__predictor_run(a->p, r->n, a->rgb + r->first, r->label, r->logp, MOST_CLASSES, &answer, &a->err);
         r->t = answer.t;
@@ -354,9 +354,9 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     o.fp.span = 3;
     o.adam.lr = 0.02f;
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o), *again = make_learner(&m, &o);
-    batch b = make_batch(S, PICTURES, 0, 8, 999);
-    const uint8_t *rgb[PICTURES];
-    memcpy(rgb, pictures_of(&b), sizeof rgb);
+    batch b = make_batch(S, IMAGES, 0, 8, 999);
+    const uint8_t *rgb[IMAGES];
+    memcpy(rgb, images_of(&b), sizeof rgb);
     atomic_bool stop = false;
     atomic_int asked = 0;
     asker askers[THREADS] = {0};

@@ -50,7 +50,7 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
     for (int i = 0; i < 2; i++) {
         assert_true(n[i] > 0);
         g[i] = floats(ask->params);
-        MUST(ask->gradient_at(ask->ctx, &(sfp_pictures){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
+        MUST(ask->gradient_at(ask->ctx, &(sfp_image_list){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
     }
     double loss = sfp__ssd_gap(ask->params, g[0], g[1], g[0]);
     return loss;
@@ -92,7 +92,7 @@ TEST(optimising_lowers_the_matching_loss)
     assert_true(last < 0.85 * first); /* 0.0192 -> 0.0149 */
 }
 
-/* Embeddings and queries of slots, as far as they are known, are those of the pictures in them. */
+/* Embeddings and queries of slots, as far as they are known, are those of the images in them. */
 static void check_slots(sfp_learner *l)
 {
     float *x = floats(l->pixels), *got = floats((size_t)l->D);
@@ -109,7 +109,7 @@ static void check_slots(sfp_learner *l)
     }
 }
 
-/* Synthetic pictures have left the bytes they began as, by more than rounding. */
+/* Synthetic images have left the bytes they began as, by more than rounding. */
 static void check_moved(const sfp_learner *l)
 {
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
@@ -143,7 +143,7 @@ static had had_of(const sfp_learner *l, int i)
     return h;
 }
 
-/* Pixels of every other synthetic picture to the border of the next byte, up and down in turn, where many steps would bring them:
+/* Pixels of every other synthetic image to the border of the next byte, up and down in turn, where many steps would bring them:
  * the next one changes bytes. What of the others changes, if anything, is their pixels. */
 static void bring_to_the_border(const sfp_learner *l)
 {

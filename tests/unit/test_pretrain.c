@@ -12,20 +12,20 @@
 #include "test.h"
 #include "vit_make.h"
 
-enum { SIZE = 16, PICTURES = 37 };
+enum { SIZE = 16, IMAGES = 37 };
 
 static sfp_thread_pool *pool;
 
-static sfp_image_set noise_pictures(void)
+static sfp_image_set noise_images(void)
 {
-    sfp_image_set p = {.size = SIZE, .count = PICTURES, .classes = 3};
-    size_t n = PICTURES * 3 * SIZE * SIZE;
+    sfp_image_set p = {.size = SIZE, .count = IMAGES, .classes = 3};
+    size_t n = IMAGES * 3 * SIZE * SIZE;
     sfp_rng r = sfp__rng_init(5, 0);
     p.rgb = sfp__malloc(n);
-    p.label = sfp__calloc(PICTURES, sizeof *p.label);
+    p.label = sfp__calloc(IMAGES, sizeof *p.label);
     for (size_t i = 0; i < n; i++)
         p.rgb[i] = (uint8_t)sfp__rng_u32(&r);
-    for (int i = 0; i < PICTURES; i++)
+    for (int i = 0; i < IMAGES; i++)
         p.label[i] = i % 3;
     return p;
 }
@@ -37,7 +37,7 @@ static void write_text(const char *path, const char *text)
 
 /* ------------------------------------------------------------------- views */
 
-TEST(views_lie_inside_and_depend_on_seed_picture_and_view_alone)
+TEST(views_lie_inside_and_depend_on_seed_image_and_view_alone)
 {
     int differ = 0, flips = 0;
     for (uint64_t i = 0; i < 500; i++) {
@@ -52,9 +52,9 @@ TEST(views_lie_inside_and_depend_on_seed_picture_and_view_alone)
     assert_in_range(flips, 180, 320);
 }
 
-TEST(a_whole_view_is_the_picture_and_its_flip_the_mirror)
+TEST(a_whole_view_is_the_image_and_its_flip_the_mirror)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
     uint8_t out[3 * SIZE * SIZE];
     sfp_view v = {.width = SIZE, .height = SIZE};
     MUST(sfp__view_render(p.rgb, SIZE, &v, SIZE, out, NULL));
@@ -68,7 +68,7 @@ TEST(a_whole_view_is_the_picture_and_its_flip_the_mirror)
 
 TEST(no_strength_leaves_colours_alone)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
     uint8_t out[3 * SIZE * SIZE];
     sfp_rng r = sfp__rng_init(1, 1);
     memcpy(out, p.rgb, sizeof out);
@@ -81,9 +81,9 @@ TEST(no_strength_leaves_colours_alone)
 
 /* ----------------------------------------------------------------- batches */
 
-TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
+TEST(epochs_show_every_image_once_and_batches_depend_on_the_step_alone)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
     const sfp_pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
     const sfp_vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
     OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *a = NULL, *b = NULL;
@@ -91,23 +91,23 @@ TEST(epochs_show_every_picture_once_and_batches_depend_on_the_step_alone)
     assert_int_equal(sfp__batch_feed_epoch_steps(&p, 4), 9);
     MUST(sfp__batch_feed_create(&p, &o, &c, 2, 0, &a, &err));
     MUST(sfp__batch_feed_create(&p, &o, &c, 2, 12, &b, &err));
-    int seen[PICTURES] = {0};
+    int seen[IMAGES] = {0};
     for (uint64_t step = 0; step < 20; step++) {
         const sfp_batch_made *m = NULL, *n = NULL;
         MUST(sfp__batch_feed_take(a, &m, &err));
         assert_int_equal(m->step, step);
         assert_true(m->part >= 0.5f && m->part <= 1);
         for (int i = 0; step < 9 && i < 4; i++)
-            seen[m->picture[i]]++;
+            seen[m->image[i]]++;
         if (step < 12)
             continue;
         MUST(sfp__batch_feed_take(b, &n, &err));
         assert_memory_equal(m->x, n->x, floats_of * sizeof(float));
-        assert_memory_equal(m->picture, n->picture, 4 * sizeof *m->picture);
+        assert_memory_equal(m->image, n->image, 4 * sizeof *m->image);
         assert_memory_equal(m->view, n->view, 4 * sizeof *m->view);
     }
     int once = 0;
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         assert_true(seen[i] <= 1);
         once += seen[i];
     }
@@ -269,7 +269,7 @@ TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
     check_same("second moments", b.adam.v, a.adam.v, bytes);
     check_same("average", b.adam.ema, a.adam.ema, bytes);
     b.key = 78;
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "other pictures, labels or teacher's weights");
+    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "other images, labels or teacher's weights");
     o.teacher.weights = "t";
     REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "was made without teacher, now it is t");
     o.adam.lr = 0.2;
@@ -335,7 +335,7 @@ TEST(whatever_is_in_a_log_the_report_ends)
     (void)unlink("pretrain-test.html");
 }
 
-/* ----------------------------------------------------------------- pictures */
+/* ----------------------------------------------------------------- images */
 
 TEST(a_test_part_is_taken_where_there_is_one)
 {
@@ -346,9 +346,9 @@ TEST(a_test_part_is_taken_where_there_is_one)
     sfp__image_set_done(&p);
     write_text("pretrain-test.csv", "nowhere.png,a\n");
     REFUSED(sfp__image_set_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_ENOTFOUND,
-            "has no test part"); /* and no picture was looked at */
+            "has no test part"); /* and no image was looked at */
     o.or_nothing = false;
-    REFUSED(sfp__image_set_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_EFORMAT, "no picture could be read");
+    REFUSED(sfp__image_set_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_EFORMAT, "no image could be read");
     assert_null(p.rgb);
     (void)unlink("pretrain-test.csv");
 }
@@ -373,7 +373,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 {
     const char *weights = "pretrain-test-teacher.safetensors", *config = "pretrain-test-teacher.json",
                *cache = "pretrain-test.cache";
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
     sfp_teacher t;
     int said = 0;
     const sfp_pretrain_hooks hooks = {.ctx = &said, .say = count_say};
@@ -386,12 +386,12 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_int_equal(t.dim, 16);
     assert_int_equal(t.classes, 4);
-    size_t one = (size_t)PICTURES * 5 * 16;
+    size_t one = (size_t)IMAGES * 5 * 16;
     uint16_t *first = kept_malloc(one * sizeof *first);
     memcpy(first, t.entries, one * sizeof *first);
     /* standardised: mean 0, deviation 1 over all entries */
     double sum = 0, squares = 0;
-    for (int i = 0; i < PICTURES; i++) {
+    for (int i = 0; i < IMAGES; i++) {
         float out[5 * 16] = {0};
         sfp__teacher_add(&t, 0, i, false, 1, out);
         for (int k = 16; k < 5 * 16; k++) {
@@ -399,7 +399,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
             squares += (double)out[k] * (double)out[k];
         }
     }
-    assert_true(fabs(sum / (PICTURES * 64)) < 1e-3 && fabs(squares / (PICTURES * 64) - 1) < 0.02);
+    assert_true(fabs(sum / (IMAGES * 64)) < 1e-3 && fabs(squares / (IMAGES * 64) - 1) < 0.02);
     sfp__teacher_done(&t);
     o.teacher.views = 2; /* the first view stays, the second follows */
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
@@ -456,27 +456,27 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 
 TEST(features_that_tell_classes_apart_score_full)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set known = noise_pictures(), held = noise_pictures();
+    OWNED_BY(sfp__image_set_done) sfp_image_set known = noise_images(), held = noise_images();
     OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     sfp_score score;
     size_t bytes = 3 * SIZE * SIZE;
-    for (int i = 0; i < PICTURES; i++) { /* one colour a class */
+    for (int i = 0; i < IMAGES; i++) { /* one colour a class */
         memset(known.rgb + (size_t)i * bytes, 60 + 70 * (i % 3), bytes);
         memset(held.rgb + (size_t)i * bytes, 62 + 70 * (i % 3), bytes);
     }
     MUST(sfp__vit_random(&small, 1, 0.2f, &v, &err));
     MUST(sfp__score(v, pool, &known, &held, 30, &score, &err));
     assert_true(score.ncm == 1 && score.knn == 1 && score.scored == 30);
-    for (int i = 0; i < PICTURES; i++)
+    for (int i = 0; i < IMAGES; i++)
         held.label[i] = -1;
     MUST(sfp__score(v, pool, &known, &held, 30, &score, &err));
     assert_true(isnan(score.ncm) && isnan(score.knn));
 }
 
-TEST(held_out_pictures_leave_the_others_in_order)
+TEST(held_out_images_leave_the_others_in_order)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_pictures(), held = {0};
-    for (int i = 0; i < PICTURES; i++) {
+    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images(), held = {0};
+    for (int i = 0; i < IMAGES; i++) {
         p.label[i] = i;
         p.rgb[(size_t)i * 3 * SIZE * SIZE] = (uint8_t)i;
     }

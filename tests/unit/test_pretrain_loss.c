@@ -9,10 +9,10 @@
 #include "vit_make.h"
 
 enum { BATCH = 5, UNIT = 2, LANES = 2, SIDE = 3, PATCHES = SIDE * SIDE, TOKENS = 1 + PATCHES };
-enum { DIM = 12, CLASSES = 4, PICTURES = 7, VIEWS = 2 };
+enum { DIM = 12, CLASSES = 4, IMAGES = 7, VIEWS = 2 };
 
 typedef struct world {
-    sfp_image_set pictures;
+    sfp_image_set images;
     sfp_teacher teacher;
     sfp_batch_made batch;
     sfp_loss *loss;
@@ -25,16 +25,16 @@ typedef struct world {
 
 static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, float part)
 {
-    static int32_t label[PICTURES] = {0, 1, 2, 3, -1, 1, 0};
-    static int64_t picture[BATCH] = {6, 4, 1, 2, 3};
+    static int32_t label[IMAGES] = {0, 1, 2, 3, -1, 1, 0};
+    static int64_t image[BATCH] = {6, 4, 1, 2, 3};
     static int view[BATCH] = {0, 1, 1, 0, 1};
     static bool mirrored[BATCH] = {true, false, false, true, false};
     sfp_rng rng = sfp__rng_init(7, 0);
-    *w = (world){.pictures = {.count = PICTURES, .label = label, .classes = CLASSES},
-                 .batch = {.part = part, .picture = picture, .view = view, .mirrored = mirrored},
+    *w = (world){.images = {.count = IMAGES, .label = label, .classes = CLASSES},
+                 .batch = {.part = part, .image = image, .view = view, .mirrored = mirrored},
                  .opt = {.smoothing = 0.1, .temperature = 2}};
     memcpy(w->opt.weight, weight, sizeof w->opt.weight);
-    size_t n = (size_t)(VIEWS * PICTURES * TOKENS * teacher_dim);
+    size_t n = (size_t)(VIEWS * IMAGES * TOKENS * teacher_dim);
     w->entries = kept_malloc(n * sizeof *w->entries);
     for (size_t i = 0; i < n; i++)
         w->entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
@@ -44,13 +44,13 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
                                .side = SIDE,
                                .grid = SIDE,
                                .views = VIEWS,
-                               .pictures = PICTURES,
+                               .images = IMAGES,
                                .entries = w->entries,
                                .mean = normals(&rng, 2 * (size_t)teacher_dim, 0.1),
                                .scale = filled(2 * (size_t)teacher_dim, 0.7f)};
     const sfp_vit_config sc = {.img_size = SIDE * 4, .patch_size = 4, .dim = DIM};
     if (sfp__vit_random(&tc, 3, 0.5f, &w->teacher.vit, &err) ||
-        sfp__loss_create(&w->opt, &sc, &w->pictures, &w->teacher, LANES, UNIT, &w->loss, &err))
+        sfp__loss_create(&w->opt, &sc, &w->images, &w->teacher, LANES, UNIT, &w->loss, &err))
         fail_msg("%s", err.message);
     w->rows = weight[SFP_TERM_PATCH] > 0 ? TOKENS : 1;
     assert_int_equal(sfp__loss_all_tokens(w->loss), w->rows == TOKENS);
@@ -131,7 +131,7 @@ TEST(a_student_that_equals_the_teacher_has_no_loss)
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     for (int i = 0; i < BATCH; i++) {
         float target[TOKENS * DIM] = {0};
-        sfp__teacher_add(&w.teacher, w.batch.view[i], w.batch.picture[i], w.batch.mirrored[i], 1, target);
+        sfp__teacher_add(&w.teacher, w.batch.view[i], w.batch.image[i], w.batch.mirrored[i], 1, target);
         memcpy(w.tokens + (size_t)(i * DIM), target, DIM * sizeof *target);
     }
     assert_true(fabs(evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params)) < 1e-6);

@@ -24,7 +24,7 @@ static void drop_dir(void)
 
 AROUND_EACH(make_dir, drop_dir)
 
-static char *report(const sfp_result *r, const sfp_report_pictures *p)
+static char *report(const sfp_result *r, const sfp_report_images *p)
 {
     MUST(sfp__report_write(r, p, path, &err));
     return file_text(path);
@@ -91,7 +91,7 @@ TEST(an_empty_run_gives_a_report_too)
     sfp_result r;
     for (int classes = 0; classes < 3; classes++) {
         MUST(sfp__result_init(&r, 1, classes, NULL));
-        char *text = report(&r, &(sfp_report_pictures){0});
+        char *text = report(&r, &(sfp_report_images){0});
         assert_non_null(strstr(text, "This run is not finished: 0 of 1 tasks"));
         LACKS(text, "Confusion", " alone");
         assert_non_null(strstr(text, "Nothing was recorded."));
@@ -106,7 +106,7 @@ TEST(names_cannot_leave_their_place)
     static const char evil[] = "</title></style><script>alert('1')</script>\"' onload=\"x\"&amp;\xff\x1b\xe2\x80\xae";
     OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
     sfp_thumb thumb = {.label = evil, .chosen = true};
-    sfp_report_pictures p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &thumb};
+    sfp_report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &thumb};
     for (int i = 0; i < 3; i++) {
         sfp__free(r.task_names[i]);
         r.task_names[i] = sfp__strdup(evil);
@@ -177,7 +177,7 @@ static unsigned digit(char c)
                       : (unsigned)(c - '0') + 52;
 }
 
-/* The n-th data: picture of the page. */
+/* The n-th data: image of the page. */
 static sfp_image sprite(const char *text, int n)
 {
     static const char mark[] = "data:image/png;base64,";
@@ -211,7 +211,7 @@ static void check_pixel(const sfp_image *im, int x, int y, int r, int g, int b)
         fail_msg("pixel %d,%d is %d %d %d, expected %d %d %d", x, y, p[0], p[1], p[2], r, g, b);
 }
 
-TEST(thumbnails_are_one_picture_a_sheet)
+TEST(thumbnails_are_one_image_a_sheet)
 {
     uint8_t red[12] = {200, 0, 0, 200, 0, 0, 200, 0, 0, 200, 0, 0}, wide[6] = {0, 0, 99, 0, 0, 99};
     sfp_thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "left one"},
@@ -220,7 +220,7 @@ TEST(thumbnails_are_one_picture_a_sheet)
     sfp_thumb *kept = kept_calloc(500, sizeof *kept);
     for (int i = 0; i < 500; i++)
         kept[i] = (sfp_thumb){.width = 2, .height = 2, .rgb = red, .label = i % 2 ? "class 10" : "class 2", .age = (uint64_t)i};
-    sfp_report_pictures p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
+    sfp_report_images p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
     sfp_image first = sprite(text, 0), second = sprite(text, 1);
@@ -231,7 +231,7 @@ TEST(thumbnails_are_one_picture_a_sheet)
     check_pixel(&first, 48 + 24, 2, 200, 0, 0);
     check_pixel(&first, 96 + 24, 24, 128, 128, 128); /* one without pixels */
     assert_int_equal(second.height, 15 * 48);
-    HOLDS(text, "<h3>Taken: 1</h3>", "<h3>Left: 1,234, 2 shown</h3>", "500 pictures, of which 360 are shown");
+    HOLDS(text, "<h3>Taken: 1</h3>", "<h3>Left: 1,234, 2 shown</h3>", "500 images, of which 360 are shown");
     assert_true(strstr(text, "class 2 <small>") < strstr(text, "class 10 <small>"));
     assert_int_equal(count(text, "data:image/png"), 2);
     check_nesting(text);
@@ -239,7 +239,7 @@ TEST(thumbnails_are_one_picture_a_sheet)
     sfp__image_done(&second);
 }
 
-TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
+TEST(encoded_images_are_decoded_and_broken_ones_counted)
 {
     OWNED_BY(sfp__text_done) sfp_text png = {0};
     uint8_t rgb[9 * 3 * 3];
@@ -251,7 +251,7 @@ TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
                          {.encoded = bytes, .encoded_size = png.length, .resize = SFP_RESIZE_CROP, .label = "b"},
                          {.encoded = bytes, .encoded_size = 20, .label = "c"},
                          {.encoded = bytes, .encoded_size = 0, .label = "d", .age = 1}};
-    sfp_report_pictures p = {.selects = true, .buffer_count = 4, .buffer = kept};
+    sfp_report_images p = {.selects = true, .buffer_count = 4, .buffer = kept};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
     OWNED_BY(sfp__image_done) sfp_image sheet = sprite(text, 0);
@@ -260,7 +260,7 @@ TEST(encoded_pictures_are_decoded_and_broken_ones_counted)
     check_pixel(&sheet, 48 + 12, 24, 0, 255, 0); /* its middle alone */
     check_pixel(&sheet, 96 + 24, 24, 128, 128, 128);
     check_pixel(&sheet, 144 + 24, 24, 128, 128, 128);
-    HOLDS(text, "4 pictures; 2 could not be decoded and are grey; oldest first", "(full: 1 timestamp)",
+    HOLDS(text, "4 images; 2 could not be decoded and are grey; oldest first", "(full: 1 timestamp)",
           "Nothing was learned since the run was last started or resumed");
     check_nesting(text);
 }
@@ -318,7 +318,7 @@ TEST(no_memory_is_told_and_leaves_no_file)
     uint8_t square[12] = {0};
     MUST(sfp__image_encode_png("square", &(sfp_image){2, 2, square}, &png, NULL));
     sfp_thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
-    sfp_report_pictures p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
+    sfp_report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
     assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, told), access(path, F_OK) != 0) >= 10);
     assert_int_equal(access(path, F_OK), 0);

@@ -41,7 +41,7 @@ static double oracle_sample(const double *line, size_t step, int n, int out, int
     return fmin(fmax(sum / weight, 0), 255);
 }
 
-/* Nothing is rounded, but the picture between the passes is clipped, as Pillow's is. */
+/* Nothing is rounded, but the image between the passes is clipped, as Pillow's is. */
 static double *oracle(const sfp_image *im, int width, int height, sfp_filter filter)
 {
     size_t in_row = (size_t)im->width * 3, row = (size_t)width * 3;
@@ -108,7 +108,7 @@ TEST(extreme_sizes_agree_with_the_oracle)
     }
 }
 
-TEST(an_even_picture_stays_even)
+TEST(an_even_image_stays_even)
 {
     for (int i = 0; i < 60; i++) {
         int size[4];
@@ -155,7 +155,7 @@ static void check_crop(int w, int h, int size)
     assert_memory_equal(got.rgb, want.rgb, (size_t)size * (size_t)size * 3);
 }
 
-TEST(crop_takes_the_centre_of_the_resized_picture)
+TEST(crop_takes_the_centre_of_the_resized_image)
 {
     for (int i = 0; i < 200; i++) {
         int w = between(1, 120), h = between(1, 120);
@@ -176,9 +176,9 @@ TEST(crop_of_the_right_short_side_resizes_nothing)
     assert_memory_equal(a.rgb, b.rgb, 56 * 56 * 3);
 }
 
-TEST(crop_of_a_thread_thin_picture_needs_little_memory)
+TEST(crop_of_a_thread_thin_image_needs_little_memory)
 {
-    /* as a whole the resized picture would have 256 x 16,776,960 pixels */
+    /* as a whole the resized image would have 256 x 16,776,960 pixels */
     sfp_image im = make(1, 65535, false);
     OWNED_BY(sfp__image_done) sfp_image out = {0};
     MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));
@@ -188,10 +188,10 @@ TEST(impossible_sizes_are_refused)
 {
     sfp_image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
     TOLD(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize to 0 x 4");
-    TOLD(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize a picture of 0 x 0");
-    TOLD(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL, "cannot fit a picture to size 0");
+    TOLD(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize an image of 0 x 0");
+    TOLD(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL, "cannot fit an image to size 0");
     TOLD(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL,
-         "crop of 4 x 4 at (1, 0) does not lie inside a picture of 4 x 4");
+         "crop of 4 x 4 at (1, 0) does not lie inside an image of 4 x 4");
     assert_int_equal(sfp__image_crop(&im, -1, 0, 2, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 0, 0, 0, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 2, 2, 2147483647, 2, &out, &err), SFP_EINVAL);

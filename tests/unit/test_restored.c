@@ -16,10 +16,10 @@ enum { ASKED = 9, CLASSES = 40 };
 
 static const uint8_t *asked[ASKED];
 
-static void choose_pictures(void)
+static void choose_images(void)
 {
     for (int i = 0; i < ASKED; i++)
-        asked[i] = pictures[i * 13].rgb;
+        asked[i] = images[i * 13].rgb;
 }
 
 typedef struct answers {
@@ -71,7 +71,7 @@ static void check_kind(const sfp_learner_options *o)
 
 TEST(answers_are_those_of_the_learner_that_saved)
 {
-    choose_pictures();
+    choose_images();
     const sfp_learner_options list[] = {
         small_options(),
         FREE(),
@@ -113,7 +113,7 @@ static sfp_learner *save_method(const char *kind)
 
 TEST(a_head_alone_answers_too)
 {
-    choose_pictures();
+    choose_images();
     static const char *const kinds[] = {"ncm", "slda", "ranpac"};
     for (int k = 0; k < 3; k++) {
         OWNED_PTR(sfp_learner_free) sfp_learner *from = save_method(kinds[k]);
@@ -285,7 +285,7 @@ static void refuse_every_damage(void)
 
 TEST(a_damaged_one_is_refused)
 {
-    choose_pictures();
+    choose_images();
     for (int kind = 0; kind < 3; kind++) {
         save_kind(kind);
         refuse_every_damage();
@@ -308,7 +308,7 @@ TEST(a_damaged_one_is_refused)
 /* Any byte turned, of a file whose checksum would not tell: it opens or is refused, and what opens answers. */
 TEST(turned_bytes_never_crash)
 {
-    choose_pictures();
+    choose_images();
     for (int kind = 0; kind < 3; kind++) {
         save_kind(kind);
         save_changed(NULL, NULL, NULL, NULL);

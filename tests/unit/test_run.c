@@ -191,11 +191,11 @@ TEST(a_new_run_in_an_old_folder_forgets_its_checkpoint)
     assert_string_equal(said, "this run has ended already: nothing to do");
 }
 
-TEST(broken_pictures_are_counted_once_however_often_it_is_resumed)
+TEST(broken_images_are_counted_once_however_often_it_is_resumed)
 {
     char said[SFP_ERROR_MAX];
-    put_pictures("pictures", 2, true);
-    const char *data = kept_print("folder:%s", in_folder("pictures"));
+    put_images("images", 2, true);
+    const char *data = kept_print("folder:%s", in_folder("images"));
     sfp_run_options o = options(data, "2");
     o.learner.batch = 5;
     o.learner.keep_compressed = true;
@@ -204,13 +204,13 @@ TEST(broken_pictures_are_counted_once_however_often_it_is_resumed)
     assert_int_equal(r.samples.offered, 24);
     assert_int_equal(r.samples.skipped, 6);
     assert_int_equal(r.samples.dropped, 0);
-    assert_non_null(strstr(said, "6 pictures could not be read and were left out; the first: "));
+    assert_non_null(strstr(said, "6 images could not be read and were left out; the first: "));
     assert_true(r.average_accuracy != r.average_accuracy); /* no test set */
 }
 
 TEST(one_class_and_a_batch_larger_than_the_data)
 {
-    put_pictures("single", 1, false);
+    put_images("single", 1, false);
     const char *data = kept_print("folder:%s", in_folder("single"));
     static const char *const methods[] = {NULL, "ncm", "slda", "ranpac"};
     for (int i = 0; i < 4; i++) {
@@ -364,7 +364,7 @@ TEST(progress_tells_where_this_process_began)
 
 TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
 {
-    put_pictures("shapes", 3, false);
+    put_images("shapes", 3, false);
     const char *data = kept_print("folder:%s", in_folder("shapes"));
     static const char *const methods[] = {NULL, "ncm"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {

@@ -7,13 +7,13 @@
 
 AROUND_ALL(make_world, end_world)
 
-/* Lets `lets` evaluations pass and stops in the next: before its first picture, after some, or after the last. */
+/* Lets `lets` evaluations pass and stops in the next: before its first image, after some, or after the last. */
 typedef struct watch {
     volatile sig_atomic_t stop;
     int lets;
     enum { BEFORE, AFTER_SOME, AFTER_LAST, WAYS } when;
     int begun;
-    uint64_t pictures; /* answered since the stop */
+    uint64_t images; /* answered since the stop */
 } watch;
 
 static void stop_in_one(void *ctx, int task, uint64_t done, uint64_t total)
@@ -22,7 +22,7 @@ static void stop_in_one(void *ctx, int task, uint64_t done, uint64_t total)
     assert_true(task >= 0 && done <= total);
     w->begun += done == 0;
     if (w->stop)
-        w->pictures++;
+        w->images++;
     if (w->begun > w->lets && (w->when == BEFORE || (done > 0 && w->when == AFTER_SOME) || done == total))
         w->stop = 1;
 }
@@ -78,7 +78,7 @@ static void check(sfp_run_options o, const char *name)
         sfp_result r = run_watched(&o, parts, &w);
         finished = r.finished;
         assert_true(finished || w.stop);
-        assert_int_equal(w.pictures, 0);
+        assert_int_equal(w.images, 0);
         uint64_t seen = o.method ? r.samples.trained : r.samples.scored;
         assert_int_equal(r.samples.offered, seen + r.samples.dropped + r.samples.skipped); /* also of one that was stopped */
         assert_true(seen > 0);
@@ -136,7 +136,7 @@ TEST(on_a_clock)
 /* The batch that is at hand then is read again: what is broken in it is counted once. */
 TEST(with_images_that_cannot_be_read)
 {
-    put_pictures("broken", 4, true);
+    put_images("broken", 4, true);
     const char *data = kept_print("folder:%s", in_folder("broken"));
     sfp_run_options o = options(data, "2");
     o.test = data;

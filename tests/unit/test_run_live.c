@@ -1,4 +1,4 @@
-/* Runs on live streams: they learn from what comes, end when told to, go on where they were, and every picture is counted once.
+/* Runs on live streams: they learn from what comes, end when told to, go on where they were, and every image is counted once.
  * Also the real clock under overload. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "model/vit.h"
 
@@ -76,8 +76,8 @@ static void check_labels(sfp_result r, uint64_t unlabelled, uint64_t late, uint6
 TEST(a_folder_is_learned_from_and_only_what_is_new_later)
 {
     for (int i = 0; i < 12; i++)
-        put_picture(kept_print("in/c%d/%d.png", i % 2, i), 100 * (i % 2) + i);
-    PUT_TEXTS({"in/c0/broken.png", "no picture"}, {"in/c0/empty.png", ""}, {"in/c1/empty.png", ""}, {"in/.end", ""});
+        put_image(kept_print("in/c%d/%d.png", i % 2, i), 100 * (i % 2) + i);
+    PUT_TEXTS({"in/c0/broken.png", "no image"}, {"in/c0/empty.png", ""}, {"in/c1/empty.png", ""}, {"in/.end", ""});
     sfp_run_options o = watch("in");
     sfp_result r = run_once(&o, "folder", 0, NULL);
     assert_true(r.finished);
@@ -85,8 +85,8 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
     assert_int_equal(r.classes, 2);
     check_labels(r, 0, 0, 0, 0);
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 */
-    put_picture("in/a/new.png", 50); /* sorts before the classes that are known: numbers must not change */
-    put_picture("in/c1/12.png", 112);
+    put_image("in/a/new.png", 50); /* sorts before the classes that are known: numbers must not change */
+    put_image("in/c1/12.png", 112);
     o.resume = true;
     r = run_once(&o, "folder", 0, NULL);
     check_samples(&r, 17, 14, 3, 0);
@@ -122,15 +122,15 @@ static sfp_result run_script(sfp_run_options *o, const char *name, void (*act)(i
 static void put_five(const char *class, int from)
 {
     for (int i = from; i < from + 5; i++)
-        put_picture(kept_print("late/%s/%d.png", class, i), i);
+        put_image(kept_print("late/%s/%d.png", class, i), i);
 }
 
 static void label_later(int done)
 {
     if (done == 1) { /* two without a label, one of which gets one by a list, one by moving it */
-        put_picture("late/u1.png", 201);
-        put_picture("late/u2.png", 202);
-        put_picture("late/u3.png", 203);
+        put_image("late/u1.png", 201);
+        put_image("late/u2.png", 202);
+        put_image("late/u3.png", 203);
         put_five("cat", 10);
     } else if (done == 2) {
         put_text("late/labels.csv", "u1.png,cat\nnobody.png,cat\n");
@@ -161,46 +161,46 @@ TEST(labels_that_come_late_are_learned_from)
 }
 
 /* One line of predictions each, id and name as given; and no others. */
-static void check_predictions(const char *name, int n, const char *const *begin, const char *const *picture)
+static void check_predictions(const char *name, int n, const char *const *begin, const char *const *image)
 {
     assert_int_equal(lines_of(name, ""), n);
     for (int i = 0; i < n; i++) {
         assert_int_equal(lines_of(name, begin[i]), 1);
-        assert_int_equal(lines_of(name, kept_print("\"name\":\"%s.png\"", picture[i])), 1);
+        assert_int_equal(lines_of(name, kept_print("\"name\":\"%s.png\"", image[i])), 1);
     }
 }
 
 TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
 {
     static const char *const begin[] = {"{\"id\":5,", "{\"id\":6,", "{\"id\":7,", "{\"id\":8,", "{\"id\":9,", "{\"id\":10,"};
-    static const char *const picture[] = {"u1", "u2", "u3", "u4", "u5", "u6"};
+    static const char *const image[] = {"u1", "u2", "u3", "u4", "u5", "u6"};
     for (int i = 0; i < 10; i++)
-        put_picture(i < 5 ? kept_print("again/cat/%d.png", i) : kept_print("again/u%d.png", i - 4), 20 * i);
+        put_image(i < 5 ? kept_print("again/cat/%d.png", i) : kept_print("again/u%d.png", i - 4), 20 * i);
     put_text("again/.end", "");
     sfp_run_options o = watch("again");
     check_labels(run_once(&o, "again_out", 0, NULL), 5, 0, 0, 5);
-    check_predictions("again_out/predictions.jsonl", 5, begin, picture);
+    check_predictions("again_out/predictions.jsonl", 5, begin, image);
     /* as if killed after the checkpoint; then three get their label, each in another way, one goes away, one is new */
     append_text("again_out/predictions.jsonl", "{\"id\":10,\"t\":1,\"name\":\"lost.png\"}\n{\"id\":1");
     move("again/u2.png", "again/cat/moved.png");
     put_text("again/labels.csv", "u3.png,cat\n");
     assert_int_equal(link(in_folder("again/u4.png"), in_folder("again/cat/linked.png")), 0);
     assert_int_equal(unlink(in_folder("again/u5.png")), 0);
-    put_picture("again/u6.png", 230);
+    put_image("again/u6.png", 230);
     o.resume = true;
     for (int times = 0; times < 2; times++) { /* the second finds nothing new */
         sfp_result r = run_once(&o, "again_out", 0, NULL);
         check_labels(r, 6, 3, 0, 3);
         assert_int_equal(r.samples.offered, 8);
-        check_predictions("again_out/predictions.jsonl", 6, begin, picture);
+        check_predictions("again_out/predictions.jsonl", 6, begin, image);
         assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[8,6,7]"), 1); /* known by the numbers they had */
     }
     o.pending = 1; /* the two oldest of three are given up, one of which comes again */
     for (int times = 0; times < 2; times++) {
         check_labels(run_once(&o, "again_out", 0, NULL), 6, 3, 2, 1);
-        check_predictions("again_out/predictions.jsonl", 6, begin, picture);
+        check_predictions("again_out/predictions.jsonl", 6, begin, image);
     }
-    put_picture("again/a.png", 240); /* comes before the one that waits, which has to go */
+    put_image("again/a.png", 240); /* comes before the one that waits, which has to go */
     check_labels(run_once(&o, "again_out", 0, NULL), 7, 3, 3, 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", "{\"id\":11,"), 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", ""), 7);
@@ -209,15 +209,15 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
 static void end_after_two(int done)
 {
     if (done == 1)
-        put_picture("pause/dog/1.png", 90);
+        put_image("pause/dog/1.png", 90);
     else
         put_text("pause/.end", "");
 }
 
 TEST(a_short_batch_is_learned_after_a_pause)
 {
-    put_picture("pause/cat/1.png", 10);
-    put_picture("pause/cat/2.png", 20);
+    put_image("pause/cat/1.png", 10);
+    put_image("pause/cat/2.png", 20);
     sfp_run_options o = watch("pause");
     sfp_result r = run_script(&o, "pause_out", end_after_two);
     assert_int_equal(r.samples.offered, 3);
@@ -228,9 +228,9 @@ TEST(the_test_set_is_matched_by_name)
 {
     char said[SFP_ERROR_MAX];
     for (int i = 0; i < 6; i++) {
-        put_picture(kept_print("in2/zebra/%d.png", i), 10 + i);
-        put_picture(kept_print("test2/zebra/%d.png", i), 12 + i);
-        put_picture(kept_print("test2/ant/%d.png", i), 12 + i); /* never comes */
+        put_image(kept_print("in2/zebra/%d.png", i), 10 + i);
+        put_image(kept_print("test2/zebra/%d.png", i), 12 + i);
+        put_image(kept_print("test2/ant/%d.png", i), 12 + i); /* never comes */
     }
     put_text("in2/.end", "");
     sfp_run_options o = watch("in2");
@@ -247,7 +247,7 @@ TEST(the_test_set_is_matched_by_name)
 
 /* --------------------------------------------------------------------- the real clock */
 
-/* Slow enough for the pictures to be drawn in time. */
+/* Slow enough for the images to be drawn in time. */
 static void slow(sfp_run_options *o)
 {
     o->learner.batch = 20;
@@ -324,5 +324,5 @@ TEST(what_a_live_stream_cannot_have_is_refused)
     o = watch("empty");
     o.rate = 5;
     o.clock = SFP_CLOCK_DEFAULT;
-    refused(o, "these pictures come at their own rate");
+    refused(o, "these images come at their own rate");
 }

@@ -1,4 +1,4 @@
-/* What a run leaves behind: the same numbers everywhere, a line of events a timestamp whoever learned, and the pictures of its
+/* What a run leaves behind: the same numbers everywhere, a line of events a timestamp whoever learned, and the images of its
  * report. */
 #include "model/vit.h"
 #include "results/registry.h"
@@ -100,7 +100,7 @@ TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
     }
 }
 
-/* ------------------------------------------------------------------- pictures */
+/* ------------------------------------------------------------------- images */
 
 static size_t last_count(const json_t *events, const char *key)
 {
@@ -146,9 +146,9 @@ TEST(a_report_shows_what_was_taken_and_what_was_left)
     check_sides(&o, "triage", 5, 35);
 }
 
-TEST(pictures_kept_compressed_are_shown)
+TEST(images_kept_compressed_are_shown)
 {
-    put_pictures("kept", 2, false);
+    put_images("kept", 2, false);
     const char *data = kept_print("folder:%s", in_folder("kept"));
     for (int compressed = 0; compressed < 2; compressed++) {
         sfp_run_options o = options(data, "1");
@@ -160,8 +160,8 @@ TEST(pictures_kept_compressed_are_shown)
     assert_non_null(a);
     assert_non_null(b);
     assert_int_equal(strcspn(a, ")"), strcspn(b, ")"));
-    assert_memory_equal(a, b, strcspn(b, ")")); /* the same pictures: here the same pixels too */
-    HOLDS(one, "20 pictures; oldest first");
+    assert_memory_equal(a, b, strcspn(b, ")")); /* the same images: here the same pixels too */
+    HOLDS(one, "20 images; oldest first");
 }
 
 TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)

@@ -12,7 +12,7 @@ AROUND_EACH(make_folder, remove_folder)
 static const sfp_source_kind *const kind = &sfp__source_cifar;
 enum { PIXELS = 1024, BYTES = 3072 };
 
-/* pixel p, channel c of picture i */
+/* pixel p, channel c of image i */
 static uint8_t colour(int i, int p, int c)
 {
     return (uint8_t)(i * 31 + p * 7 + c * 85 + p / 32);
@@ -43,12 +43,12 @@ static void put_rows(const char *name, int count, int first, int width)
     put_bytes(name, b.bytes, b.size);
 }
 
-static void check_picture(const sfp_source *s, int64_t i, int number)
+static void check_image(const sfp_source *s, int64_t i, int number)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
-        fail_msg("picture %lld: %s", (long long)i, err.message);
-    assert_int_equal(p.kind, SFP_PICTURE_RGB);
+        fail_msg("image %lld: %s", (long long)i, err.message);
+    assert_int_equal(p.kind, SFP_RAW_IMAGE_RGB);
     assert_int_equal(p.width, 32);
     assert_int_equal(p.height, 32);
     assert_int_equal(p.size, BYTES);
@@ -65,13 +65,13 @@ TEST(binary_batches_of_ten_classes)
     assert_int_equal(s->classes, 10);
     CHECK_LABELS(s, "cat", "truck", "airplane", "automobile");
     for (int i = 0; i < 4; i++)
-        check_picture(s, i, i);
+        check_image(s, i, i);
     check_name(s, 3, "data_batch_2.bin[0]");
     assert_string_equal(s->note, "has data_batch_1 to 2 of the published 5");
     check_bounds(s);
     s = open_part(kind, "d", true);
     assert_int_equal(s->count, 2);
-    check_picture(s, 1, 11);
+    check_image(s, 1, 11);
     assert_int_equal(open_source(kind, "d/test_batch.bin")->count, 2);
     put_text("d/batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
     assert_string_equal(label_text(open_source(kind, "d"), 0), "d");
@@ -84,8 +84,8 @@ TEST(fine_labels_of_a_hundred_classes)
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->classes, 100);
     CHECK_LABELS(s, "5", "96");
-    check_picture(s, 1, 1);
-    check_picture(open_part(kind, "d/test.bin", true), 0, 7);
+    check_image(s, 1, 1);
+    check_image(open_part(kind, "d/test.bin", true), 0, 7);
     put_binary("d/train.bin", 2, "5\x94", 0);
     check_refused(kind, "d", SFP_EFORMAT, "train.bin[1]: label is 100", "0..99");
 }
@@ -99,7 +99,7 @@ static void *load_all(void *context)
 {
     loader *l = context;
     for (int64_t i = 0; i < l->s->count; i++) {
-        OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
         l->failed += sfp__source_load(l->s, i, &p, &err) != SFP_OK || p.bytes[5] != colour((int)i, 1, 2);
     }
     return NULL;
@@ -126,10 +126,10 @@ TEST(png_rows_with_json_labels)
         assert_int_equal(l[t].failed, 0);
     }
     for (int i = 4; i >= 0; i--)
-        check_picture(s, i, i);
+        check_image(s, i, i);
     check_bounds(s);
     s = open_part(kind, "d", true);
-    check_picture(s, 0, 9);
+    check_image(s, 0, 9);
     assert_string_equal(label_text(s, 0), "deer");
 }
 
@@ -153,7 +153,7 @@ TEST(damage_is_told)
     put_binary("s/data_batch_1.bin", 1, "11", 0);
     sfp_source *s = open_source(kind, "s");
     assert_int_equal(truncate(in_folder("s/data_batch_1.bin"), 4000), 0); /* while it is open */
-    check_picture(s, 0, 0);
+    check_image(s, 0, 0);
     check_not_loaded(s, 1, SFP_EIO, "data_batch_1.bin", "ends before");
 
     put_rows("p/data_batch_1.png", 2, 0, 512);

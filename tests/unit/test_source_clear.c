@@ -34,10 +34,10 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
             const char *part = kept_print("labeled_images/%d/%s/", (int)r.time, s->class_names[r.label]);
             assert_non_null(strstr(sfp__source_name(s, i, name, sizeof name), part));
         }
-        sfp_picture p = {0};
+        sfp_raw_image p = {0};
         MUST(sfp__source_load(s, 219, &p, NULL));
         assert_memory_equal(p.bytes, "\xff\xd8", 2);
-        sfp__picture_done(&p);
+        sfp__raw_image_done(&p);
         check_bounds(s);
     }
 }
@@ -125,10 +125,10 @@ TEST(broken_lists_are_refused_with_their_file)
                    {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
                    {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}, \"x\": {}}", SFP_EFORMAT, LIST ": line 1, column", "duplicate"},
                    {LIST, "[]", SFP_EFORMAT, LIST, "is an array, expected an object {id: {\"IMG_PATH\": path}}"},
-                   {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": picture 'x'", "IMG_PATH is nothing"},
-                   {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "picture 'x'", "IMG_PATH is an integer"},
-                   {LIST, "{\"\\u001b\": {\"IMG_PATH\": \"\"}}", SFP_EFORMAT, "picture '\\x1b'", "empty"},
-                   {LIST, "{}", SFP_EFORMAT, META, "lists no pictures"},
+                   {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": image 'x'", "IMG_PATH is nothing"},
+                   {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "image 'x'", "IMG_PATH is an integer"},
+                   {LIST, "{\"\\u001b\": {\"IMG_PATH\": \"\"}}", SFP_EFORMAT, "image '\\x1b'", "empty"},
+                   {LIST, "{}", SFP_EFORMAT, META, "lists no images"},
                    {META, "[]", SFP_EFORMAT, META, "is an array, expected an object {bucket"},
                    {META, "{\"one\": {}}", SFP_EFORMAT, META, "bucket 'one' is no number"},
                    {META, "{\"1\": {}, \"01\": {}}", SFP_EFORMAT, META, "bucket 1 comes twice"},

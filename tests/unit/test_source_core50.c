@@ -72,11 +72,11 @@ TEST(runs_are_as_the_pickles_say)
         for (int c = 0; c < 50; c++) /* classes count up along the tasks */
             assert_true(c == 0 || record_of(s, 0).label < 10);
         (void)snprintf(first[run], sizeof first[run], "%s", s->class_names[0]);
-        sfp_picture p = {0};
+        sfp_raw_image p = {0};
         MUST(sfp__source_load(s, 399, &p, NULL));
         assert_memory_equal(p.bytes, "\x89PNG", 4);
         assert_false(p.has_box);
-        sfp__picture_done(&p);
+        sfp__raw_image_done(&p);
         check_bounds(t);
     }
     assert_string_equal(first[0], "o1");
@@ -106,7 +106,7 @@ TEST(folders_alone_say_everything)
     assert_string_equal(s->class_names[49], "o50");
     assert_true(strstr(sfp__source_name(s, 0, name, sizeof name), "/o1/") == NULL ||
                 strstr(sfp__source_name(s, 8, name, sizeof name), "/o2/") == NULL);
-    assert_int_equal(rename(in_folder("c/core50_128x128"), in_folder("d")), 0); /* the folder of pictures itself */
+    assert_int_equal(rename(in_folder("c/core50_128x128"), in_folder("d")), 0); /* the folder of images itself */
     s = open_source(kind, "d");
     assert_int_equal(s->count, 400);
     check_bounds(s);
@@ -171,15 +171,15 @@ TEST(broken_pickles_are_refused_with_their_file)
     }
 }
 
-TEST(folders_without_pictures_are_refused)
+TEST(folders_without_images_are_refused)
 {
     check_refused(kind, "nothing", SFP_ENOTFOUND, "nothing", "cannot open");
     put_text("c/s1/readme.txt", "x");
     put_text("c/other/o1/x.png", "x");
     assert_int_equal(remove(in_folder("c/s1/readme.txt")), 0);
-    check_refused(kind, "c", SFP_EFORMAT, "has no pictures of CORe50's training part", "sX/oY");
+    check_refused(kind, "c", SFP_EFORMAT, "has no images of CORe50's training part", "sX/oY");
     put_text("c/s3/o1/x.png", "x");
-    check_refused(kind, "c", SFP_EFORMAT, "has no pictures of CORe50's training part", "sX/oY");
+    check_refused(kind, "c", SFP_EFORMAT, "has no images of CORe50's training part", "sX/oY");
 }
 
 TEST(a_failed_allocation_leaves_nothing_behind)

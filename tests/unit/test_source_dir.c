@@ -26,7 +26,7 @@ static void check_dir_lost(sfp_source *s, const char *name, sfp_status status, c
 TEST(what_is_there_comes_first_in_natural_order)
 {
     PUT_TEXTS({"w/dog/10.jpg", "d10"}, {"w/dog/9.jpg", "d9"}, {"w/cat/1.png", "c1"}, {"w/loose.jpg", "l"},
-              {"w/dog/notes.txt", "no picture"}, {"w/dog/.hidden.jpg", "not yet"}, {"w/.secret/x.jpg", "no"}, {"w/.end", ""});
+              {"w/dog/notes.txt", "no image"}, {"w/dog/.hidden.jpg", "not yet"}, {"w/.secret/x.jpg", "no"}, {"w/.end", ""});
     sfp_source *s = open_dir("w");
     assert_int_equal(s->count, -1);
     assert_true(s->kind->live && s->keeps_order);
@@ -44,7 +44,7 @@ TEST(files_come_when_closed_or_moved_in)
     put_text("w/cat/.tmp3", "c3");
     move("w/cat/.tmp3", "w/cat/3.jpg");
     put_text("w/4.jpg", "l4");
-    put_text("w/cat/2.jpg", "again"); /* written anew: a new picture; what it was before is gone */
+    put_text("w/cat/2.jpg", "again"); /* written anew: a new image; what it was before is gone */
     put_text("w/.end", "");
     put_text("w/cat/5.jpg", "too late");
     CHECK_NEXT(s, {"cat", "again"}, {"cat", "c3"}, {"-", "l4"});
@@ -149,7 +149,7 @@ TEST(later_folders_are_watched)
     sfp_source *s = open_dir("w");
     CHECK_CLASSES(s, "zebra", "cat", "dog"); /* the list, then what else is there */
     check_next(s, "dog", "d1");
-    put_text("w/zebra/1.jpg", "z1"); /* the picture may be there before the folder is watched */
+    put_text("w/zebra/1.jpg", "z1"); /* the image may be there before the folder is watched */
     check_next(s, "zebra", "z1");
     put_text("w/zebra/2.jpg", "z2");
     check_next(s, "zebra", "z2");
@@ -245,7 +245,7 @@ TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
     put_text("w/\xff\xfe/2.jpg", "x2");
     CHECK_NEXT(s, {"-", "x1"}, {"-", "x2"});
     assert_int_equal(remarks(s), 1);
-    assert_non_null(strstr(s->live->remark[0], "pictures are not labelled: the name '\\xff\\xfe' is not UTF-8"));
+    assert_non_null(strstr(s->live->remark[0], "images are not labelled: the name '\\xff\\xfe' is not UTF-8"));
     s = open_dir("w"); /* there at the beginning: the same */
     assert_int_equal(s->classes, 1);
     CHECK_NEXT(s, {"cat", "c1"}, {"-", "x1"});
@@ -273,11 +273,11 @@ TEST(it_ends_when_the_folder_goes_away)
     check_end(s);
 }
 
-/* The next thing is the label of this picture. */
+/* The next thing is the label of this image. */
 static void check_label(sfp_source *s, const char *name, const char *label)
 {
     sfp_record r = {0};
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     sfp_origin origin = {0};
     bool end = false;
     MUST(sfp__source_next(s, &r, &p, &end, &err));
@@ -295,7 +295,7 @@ static sfp_origin origin_of(const sfp_source *s)
     return o;
 }
 
-TEST(labels_of_a_list_come_before_and_after_their_pictures)
+TEST(labels_of_a_list_come_before_and_after_their_images)
 {
     PUT_TEXTS({"w/labels.csv", "\xef\xbb\xbfname,label\nearly.jpg,cat\n, \nno comma\nlater.jpg,cat\n"}, {"w/1.jpg", "1"},
               {"w/early.jpg", "e"});
@@ -394,7 +394,7 @@ TEST(a_wrongly_quoted_label_is_passed_over_and_told)
     }
 }
 
-TEST(a_picture_moved_or_linked_into_a_class_keeps_its_identity)
+TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
 {
     PUT_TEXTS({"w/cat/.keep", ""}, {"w/1.jpg", "1"}, {"w/2.jpg", "2"});
     sfp_source *s = open_dir("w");
@@ -488,7 +488,7 @@ TEST(no_file_is_missed_and_none_comes_twice)
     assert_int_equal(pthread_create(&thread, NULL, write_many, NULL), 0);
     for (bool end = false;;) {
         sfp_record r = {0};
-        OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
         sfp_status status = sfp__source_next(s, &r, &p, &end, NULL);
         if (end)
             break;

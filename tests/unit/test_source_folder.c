@@ -1,4 +1,4 @@
-/* Folders of classes: layouts, order, links, and what is no picture. */
+/* Folders of classes: layouts, order, links, and what is no image. */
 #include "source_files.h"
 #include "test.h"
 
@@ -31,7 +31,7 @@ TEST(folders_are_classes)
 TEST(folders_of_folders_are_domains)
 {
     PUT_TEXTS({"d/sketch/dog/1.jpg", "a"}, {"d/photo/dog/1.jpg", "b"}, {"d/photo/cat/2.jpg", "c"},
-              {"d/photo/readme.txt", "not a picture"});
+              {"d/photo/readme.txt", "not an image"});
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->classes, 2);
     assert_int_equal(s->domains, 2);
@@ -40,7 +40,7 @@ TEST(folders_of_folders_are_domains)
     assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
 }
 
-TEST(pictures_on_both_levels_follow_the_more)
+TEST(images_on_both_levels_follow_the_more)
 {
     PUT_TEXTS({"d/sketch/dog/1.jpg", "a"}, {"d/photo/dog/1.jpg", "b"}, {"d/photo/cat/2.jpg", "c"}, {"d/photo/preview10.jpg", "x"},
               {"d/photo/preview9.jpg", "x"});
@@ -50,7 +50,7 @@ TEST(pictures_on_both_levels_follow_the_more)
     assert_string_equal(label_text(s, 0), "photo/cat");
     check_bytes(s, 2, "a", 1);
     assert_int_equal(s->skipped, 2);
-    assert_string_equal(s->note, "left out: 2 pictures outside a class folder, the first: photo/preview9.jpg");
+    assert_string_equal(s->note, "left out: 2 images outside a class folder, the first: photo/preview9.jpg");
     put_text("d/photo/3.jpg", "x"); /* as many: photo is a class, and what is below it belongs to it */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 0);
@@ -69,7 +69,7 @@ TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
     assert_int_equal(s->classes, 2);
     CHECK_FIRST_LABELS(s, "n01", "n02");
     assert_non_null(
-        strstr(s->note, "every folder has its pictures in 'images': the folders above are the classes; left out: 1 files"));
+        strstr(s->note, "every folder has its images in 'images': the folders above are the classes; left out: 1 files"));
     put_text("d/n02/image/3.JPEG", "3"); /* but where names differ they are classes */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 2);
@@ -93,26 +93,26 @@ TEST(parts_taken_as_domains_are_told)
 TEST(what_is_no_file_or_empty_is_counted)
 {
     put_text("d/a/1.jpg", "1");
-    put_text("d/b/notes/x.txt", "no picture");
+    put_text("d/b/notes/x.txt", "no image");
     assert_int_equal(mkdir(in_folder("d/c"), 0777), 0);
     assert_int_equal(mkdir(in_folder("d/a/inside"), 0777), 0); /* of no class by itself */
     assert_int_equal(symlink("nowhere.png", in_folder("d/a/broken.png")), 0);
     assert_int_equal(mkfifo(in_folder("d/a/fifo.jpg"), 0666), 0);
-    assert_int_equal(mkfifo(in_folder("d/a/fifo"), 0666), 0); /* no picture's name */
+    assert_int_equal(mkfifo(in_folder("d/a/fifo"), 0666), 0); /* no image's name */
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     assert_int_equal(s->classes, 1);
     assert_int_equal(s->skipped, 3);
     assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: b/notes/x.txt; "
                                  "left out: 2 that are no regular files, or links into nowhere, the first: a/broken.png; "
-                                 "left out: 2 folders without pictures, the first: b/");
+                                 "left out: 2 folders without images, the first: b/");
     put_text("e/photo/cat/1.jpg", "1");
     put_text("e/sketch/dog/1.jpg", "1");
     assert_int_equal(mkdir(in_folder("e/sketch/cat"), 0777), 0);
     assert_int_equal(symlink("/nowhere/horse", in_folder("e/sketch/horse")), 0); /* which may have been a class */
     s = open_source(kind, "e");
     assert_string_equal(s->note, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
-                                 "left out: 1 folders without pictures, the first: sketch/cat/");
+                                 "left out: 1 folders without images, the first: sketch/cat/");
 }
 
 TEST(links_are_followed_but_not_in_circles)
@@ -138,8 +138,8 @@ TEST(what_is_missing_is_named)
         sfp_status status;
         const char *a, *b;
     } bad[] = {
-        {"empty", NULL, SFP_EFORMAT, "empty", "has no pictures"},
-        {"texts", "texts/a/x.txt", SFP_EFORMAT, "texts", "has no pictures"},
+        {"empty", NULL, SFP_EFORMAT, "empty", "has no images"},
+        {"texts", "texts/a/x.txt", SFP_EFORMAT, "texts", "has no images"},
         {"loose", "loose/x.jpg", SFP_EFORMAT, "loose", "no class folders"},
         {"file", "file", SFP_EIO, "file", "Not a directory"},
         {"bad", "bad/\xff\xfe/x.jpg", SFP_EFORMAT, "\\xff\\xfe", "UTF-8"},
@@ -157,7 +157,7 @@ TEST(what_is_missing_is_named)
     }
 }
 
-TEST(a_picture_that_cannot_be_read_is_named)
+TEST(an_image_that_cannot_be_read_is_named)
 {
     PUT_TEXTS({"d/a/1.jpg", ""}, {"d/a/2.jpg", "x"}, {"d/a/3.jpg", "x"});
     sfp_source *s = open_source(kind, "d");

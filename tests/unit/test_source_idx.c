@@ -19,7 +19,7 @@ static void put_be(bytes *to, uint32_t v)
         to->b[to->n++] = (uint8_t)(v >> (8 * i));
 }
 
-/* count pictures of 2 x 3 whose pixels count on */
+/* count images of 2 x 3 whose pixels count on */
 static bytes make_images(uint32_t count)
 {
     bytes x = {{0, 0, 8, 3}, 4};
@@ -65,9 +65,9 @@ static void put_gz(const char *name, bytes x, size_t cut)
 
 static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     MUST(sfp__source_load(s, i, &p, &err));
-    assert_int_equal(p.kind, SFP_PICTURE_GREY);
+    assert_int_equal(p.kind, SFP_RAW_IMAGE_GREY);
     assert_int_equal(p.width, 3);
     assert_int_equal(p.height, 2);
     assert_int_equal(p.size, 6);
@@ -161,7 +161,7 @@ TEST(damage_is_told)
         {2, 1, "\x0d", SFP_EUNSUPPORTED, "type 13"},
         {3, 1, "\x01", SFP_EUNSUPPORTED, "1 dimensions"},
         {4, 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", SFP_EFORMAT, "dimension 0 is 4294967295"},
-        {4, 12, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", SFP_ELIMIT, "more than"}, /* 84 million pictures of 16384 x 16384 */
+        {4, 12, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", SFP_ELIMIT, "more than"}, /* 84 million images of 16384 x 16384 */
         {8, 4, "\0\0\0\0", SFP_EFORMAT, "dimension 1 is 0"},
         {4, 4, "\0\x10\0\0", SFP_EFORMAT, "ends after 12 of"}, /* says a million, has two */
     };
@@ -208,9 +208,9 @@ TEST(debians_fashion_mnist_is_read)
         counts[record_of(s, i).label]++;
     for (int k = 0; k < 10; k++)
         assert_int_equal(counts[k], 1000);
-    sfp_picture p;
+    sfp_raw_image p;
     MUST(sfp__source_load(s, 0, &p, &err));
     assert_int_equal(p.width * p.height, 784);
-    sfp__picture_done(&p);
+    sfp__raw_image_done(&p);
     assert_string_equal(label_text(s, 0), "Ankle boot");
 }

@@ -81,14 +81,13 @@ TEST(json_lines_are_the_same)
 TEST(errors_name_the_line_and_what_was_expected)
 {
     refused("", SFP_EFORMAT, "m.csv", "is empty");
-    refused("\n\n", SFP_EFORMAT, "m.csv", "lists no pictures");
-    refused("path,label\n", SFP_EFORMAT, "m.csv", "lists no pictures");
+    refused("\n\n", SFP_EFORMAT, "m.csv", "lists no images");
+    refused("path,label\n", SFP_EFORMAT, "m.csv", "lists no images");
     refused("a.jpg\n", SFP_EFORMAT, "m.csv:1: ", "expected path,label");
     refused("a,b,1,2,3\n", SFP_EFORMAT, "m.csv:1: ", "5 fields, expected path,label");
     refused("path,class\n", SFP_EFORMAT, "m.csv:1: ", "no column 'label'");
     refused("filename,label\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: ", "no column 'path'");
-    refused("file,class\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: 'file' is no picture's name",
-            "or path,label[,task[,time]] as heading");
+    refused("file,class\na.jpg,x\n", SFP_EFORMAT, "m.csv:1: 'file' is no image's name", "or path,label[,task[,time]] as heading");
     refused("\nimage_id,class_name\n\n\"a.PNG\",\"x\"\n", SFP_EFORMAT, "m.csv:2: 'image_id'", "path,label");
     refused("a.jpg,x\nb.jpg\n", SFP_EFORMAT, "m.csv:2: ", "has 1 field, expected 2");
     refused("a.jpg,x\n,x\n", SFP_EFORMAT, "m.csv:2: ", "has no path");
@@ -168,7 +167,7 @@ TEST(a_hundred_thousand_lines_open_at_once)
 {
     sfp_text t = {0};
     for (int i = 0; i < 100000; i++)
-        sfp__text_printf(&t, "pictures/class_%d/picture_%06d.jpg,class_%d,%d,%d\n", i % 1000, i, i % 1000, i / 10000,
+        sfp__text_printf(&t, "images/class_%d/image_%06d.jpg,class_%d,%d,%d\n", i % 1000, i, i % 1000, i / 10000,
                          2000 + i / 10000);
     put_text("m.csv", t.s);
     sfp__text_done(&t);

@@ -31,7 +31,7 @@ TEST(a_miniature_has_the_published_counts_and_tasks)
     check_same_classes(s, t);
     assert_true(s->keeps_order);
     assert_null(s->note);
-    assert_non_null(strstr(t->note, "3 pictures of novelty classes"));
+    assert_non_null(strstr(t->note, "3 images of novelty classes"));
     int of_task[6] = {0};
     assert_string_equal(s->class_names[3], "star");
     assert_string_equal(s->class_names[50], "disc-6");
@@ -46,7 +46,7 @@ TEST(a_miniature_has_the_published_counts_and_tasks)
         assert_int_equal(of_task[k], 60);
     for (int64_t i = 0; i < t->count; i++)
         assert_int_equal(record_of(t, i).task, record_of(s, 6 * i).task);
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     sfp_image im = {0};
     MUST(sfp__source_load(s, 100, &p, &err));
     MUST(sfp__image_decode("x", p.bytes, p.size, NULL, &im, &err));
@@ -55,7 +55,7 @@ TEST(a_miniature_has_the_published_counts_and_tasks)
     assert_true(p.has_box && p.left >= 0 && p.top >= 0 && p.left < p.right && p.top < p.bottom && p.right <= 32 &&
                 p.bottom <= 24);
     sfp__image_done(&im);
-    sfp__picture_done(&p);
+    sfp__raw_image_done(&p);
     check_bounds(s);
 }
 
@@ -104,7 +104,7 @@ TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
 
 static void check_box(const sfp_source *s, int64_t i, int left, int top, int right, int bottom)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     MUST(sfp__source_load(s, i, &p, NULL));
     assert_true(p.has_box);
     assert_int_equal(p.left, left);
@@ -130,7 +130,7 @@ TEST(boxes_grow_truncate_and_clip)
     check_box(s, 2, 0, 0, 200, 100);
     check_box(s, 3, 8, 18, 33, 51);
     assert_int_equal(s->skipped, 1);
-    assert_non_null(strstr(s->note, "1 pictures of novelty classes, 1 with an empty box"));
+    assert_non_null(strstr(s->note, "1 images of novelty classes, 1 with an empty box"));
     assert_string_equal(s->class_names[4], "4"); /* no training list to name them */
 }
 
@@ -159,7 +159,7 @@ TEST(broken_lists_are_refused_with_file_and_row)
     } bad[] = {
         {"[[0,0,0,0,[9,9],[5,1,5,1],\"a\"]", "line 1, column"},
         {"{}", "is an object, expected an array of rows"},
-        {"[]", "has no pictures"},
+        {"[]", "has no images"},
         {"[5]", "row 0: it is an integer, expected an array"},
         {"[[0,0,0,0,[9,9],[5,1,5,1]]]", "row 0 has 6 fields, expected 7"},
         {"[[51,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "row 0: class is 51, expected 0 to 50"},
@@ -171,7 +171,7 @@ TEST(broken_lists_are_refused_with_file_and_row)
         {"[[0,0,0,0,[9,9],[5,1,1e99,1],\"a\"]]", "box has 1e+99"},
         {"[[0,0,0,0,[9,9],[5,1,5,1],[]]]", "path is an array, expected a string"},
         {"[[0,0,0,0,[9,9],[5,1,5,1],\"\"]]", "path has 0 bytes"},
-        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "has no pictures"},
+        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "has no images"},
     };
     put_text("s/x", "");
     check_refused(kind, "s", SFP_ENOTFOUND, TRAIN, "");

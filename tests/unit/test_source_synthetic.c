@@ -1,4 +1,4 @@
-/* Rendered pictures: the same everywhere and always, balanced, drifting, learnable, cheap. */
+/* Rendered images: the same everywhere and always, balanced, drifting, learnable, cheap. */
 #include "source_files.h"
 #include "stream/sources/render.h"
 #include "test.h"
@@ -10,12 +10,12 @@ static sfp_source *open_synthetic(const char *path, uint64_t seed, bool test)
     return open_as(&sfp__source_synthetic, path, (sfp_source_options){.test = test, .seed = seed});
 }
 
-static sfp_picture picture_of(const sfp_source *s, int64_t i)
+static sfp_raw_image image_of(const sfp_source *s, int64_t i)
 {
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("%lld: %s", (long long)i, err.message);
-    assert_int_equal(p.kind, SFP_PICTURE_RGB);
+    assert_int_equal(p.kind, SFP_RAW_IMAGE_RGB);
     assert_int_equal(p.width, 64);
     assert_int_equal(p.height, 64);
     assert_int_equal(p.size, 64 * 64 * 3);
@@ -23,11 +23,11 @@ static sfp_picture picture_of(const sfp_source *s, int64_t i)
     return p;
 }
 
-/* Mean absolute difference of two pictures. */
+/* Mean absolute difference of two images. */
 static double distance(const sfp_source *a, int64_t i, const sfp_source *b, int64_t j)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = picture_of(a, i);
-    OWNED_BY(sfp__picture_done) sfp_picture q = picture_of(b, j);
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = image_of(a, i);
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image q = image_of(b, j);
     double sum = 0;
     for (size_t k = 0; k < p.size; k++)
         sum += abs(p.bytes[k] - q.bytes[k]);
@@ -60,7 +60,7 @@ TEST(counts_classes_and_names_are_as_documented)
     assert_int_equal(open_synthetic("", 1, false)->count, 2000);
 }
 
-TEST(a_picture_depends_on_seed_and_index_alone)
+TEST(an_image_depends_on_seed_and_index_alone)
 {
     sfp_source *a = open_synthetic("100", 7, false), *b = open_synthetic("5000", 7, false),
                *other = open_synthetic("100", 8, false);
@@ -75,7 +75,7 @@ TEST(a_picture_depends_on_seed_and_index_alone)
     assert_true(same_labels < 40);
 }
 
-TEST(the_test_set_is_of_the_same_world_with_other_pictures)
+TEST(the_test_set_is_of_the_same_world_with_other_images)
 {
     sfp_source *s = open_synthetic("1000", 3, false), *t = open_synthetic("1000", 3, true);
     double nearest = 1e9;
@@ -90,7 +90,7 @@ static void mean_colour(const sfp_source *s, int64_t first, double out[3])
 {
     out[0] = out[1] = out[2] = 0;
     for (int64_t i = first; i < first + 60; i++) {
-        OWNED_BY(sfp__picture_done) sfp_picture p = picture_of(s, i);
+        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = image_of(s, i);
         for (size_t k = 0; k < p.size; k++)
             out[k % 3] += p.bytes[k] / (60.0 * 64 * 64);
     }
@@ -111,7 +111,7 @@ TEST(the_world_drifts_slowly)
 }
 
 /* Outlines alone tell classes apart: nearest class mean of edge maps in object coordinates is far too simple for the posed
- * pictures, yet must be above chance; and must be far from perfect, or the set would be trivial. */
+ * images, yet must be above chance; and must be far from perfect, or the set would be trivial. */
 TEST(classes_are_neither_hidden_nor_trivial)
 {
     enum { SIDE = 16, N = 1500, T = 300 };
@@ -123,7 +123,7 @@ TEST(classes_are_neither_hidden_nor_trivial)
     for (int64_t i = 0; i < N + T; i++) {
         const sfp_source *from = i < N ? s : t;
         int64_t k = i < N ? i : i - N;
-        sfp_picture p = picture_of(from, k);
+        sfp_raw_image p = image_of(from, k);
         memset(x, 0, sizeof x);
         for (int v = 1; v < 63; v++)
             for (int u = 1; u < 63; u++)
@@ -132,7 +132,7 @@ TEST(classes_are_neither_hidden_nor_trivial)
                     x[v / 4 * SIDE + u / 4] +=
                         abs(p.bytes[at + 3] - p.bytes[at - 3]) + abs(p.bytes[at + 192] - p.bytes[at - 192]);
                 }
-        sfp__picture_done(&p);
+        sfp__raw_image_done(&p);
         double norm = 0;
         for (int j = 0; j < SIDE * SIDE; j++)
             norm += x[j] * x[j];
@@ -175,17 +175,17 @@ TEST(without_end_it_is_live_and_still_indexed)
     s->live->stop = &stop;
     for (int64_t i = 0; i < 30; i++) {
         sfp_record r;
-        sfp_picture p = {0}, q = picture_of(finite, i);
+        sfp_raw_image p = {0}, q = image_of(finite, i);
         bool end = true;
         MUST(sfp__source_next(s, &r, &p, &end, NULL));
         assert_false(end);
         assert_int_equal(r.label, record_of(finite, i).label);
         assert_memory_equal(p.bytes, q.bytes, q.size);
-        sfp__picture_done(&p);
-        sfp__picture_done(&q);
+        sfp__raw_image_done(&p);
+        sfp__raw_image_done(&q);
     }
-    sfp_picture p = picture_of(s, INT64_MAX / 2);
-    sfp__picture_done(&p);
+    sfp_raw_image p = image_of(s, INT64_MAX / 2);
+    sfp__raw_image_done(&p);
     sfp_record r;
     bool end = false;
     assert_int_equal(sfp__source_record(s, -1, &r, NULL), SFP_EINVAL);
@@ -204,7 +204,7 @@ static void *load_many(void *arg)
 {
     job *j = arg;
     for (int64_t i = 0; i < 40; i++) {
-        OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
         if (sfp__source_load(j->s, (j->first + i) % 40, &p, NULL) != SFP_OK)
             return NULL;
         for (size_t k = 0; k < p.size; k++)
@@ -245,8 +245,7 @@ TEST(numbers_that_are_none_are_refused)
 {
     for (const char *const *bad = STRINGS("x", "-1", "10x", "99999999999999999999", " 5", "1e3"); *bad; bad++) {
         sfp_source *s = NULL;
-        REFUSED(sfp__source_synthetic.open(*bad, &(sfp_source_options){0}, &s, &err), SFP_EINVAL,
-                "expected a number of pictures");
+        REFUSED(sfp__source_synthetic.open(*bad, &(sfp_source_options){0}, &s, &err), SFP_EINVAL, "expected a number of images");
         assert_null(s);
     }
 }

@@ -71,7 +71,7 @@ static void tar_end(const char *name)
 
 static void three_samples(const char *name)
 {
-    TAR(name, {"000.jpg", "first picture"}, {"000.cls", "10\n"}, {"001.cls", "9"}, {"001.png", "second"},
+    TAR(name, {"000.jpg", "the 1st image"}, {"000.cls", "10\n"}, {"001.cls", "9"}, {"001.png", "second"},
         {"x/002.input.webp", "third"});
 }
 
@@ -84,7 +84,7 @@ TEST(samples_are_grouped_by_key)
     tar_file("a/1.txt", "from txt\n");
     tar_file("a/2.json", "{\"caption\": \"no label\"}");
     tar_file("a/2.jpeg", "two");
-    tar_file("a/2.mask.png", "not the picture");
+    tar_file("a/2.mask.png", "not the image");
     tar_file("b/2.cls", "lonely label");
     tar_file("a/3.md", "ignored");
     tar_file("a/3.json", "7");
@@ -101,7 +101,7 @@ TEST(samples_are_grouped_by_key)
     check_bytes(s, 2, "three", 5);
     check_not_loaded(s, 3, SFP_EFORMAT, "t.tar: a/4.jpg", "is empty");
     assert_int_equal(s->skipped, 1);
-    assert_non_null(strstr(s->note, "1 samples without a picture"));
+    assert_non_null(strstr(s->note, "1 samples without an image"));
     check_name(s, 1, "a/2.jpeg");
     check_bounds(s);
 }
@@ -250,7 +250,7 @@ TEST(damage_is_told)
     three_samples("s.tar");
     sfp_source *s = open_source(kind, "s.tar");
     assert_int_equal(truncate(in_folder("s.tar"), 600), 0);
-    check_bytes(s, 0, "first picture", 13);
+    check_bytes(s, 0, "the 1st image", 13);
     check_not_loaded(s, 1, SFP_EIO, "s.tar: 001.png", "ends inside");
 }
 
@@ -305,7 +305,7 @@ static sfp_source *open_stream(const char *name, const char *classes)
 static void check_broken(sfp_source *s, const char *message)
 {
     sfp_record r;
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     bool end = false;
     for (int i = 0; i < 3; i++) {
         REFUSED(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT, message);
@@ -325,7 +325,7 @@ TEST(a_stream_gives_the_same_samples)
         assert_int_equal(s->count, -1);
         assert_int_equal(s->classes, way == 2 ? 11 : 0);
         char **names = s->class_names;
-        check_next(s, way == 2 ? "ten" : "10", "first picture");
+        check_next(s, way == 2 ? "ten" : "10", "the 1st image");
         check_next(s, way == 2 ? "nine" : "9", "second");
         check_next(s, "-", "third");
         check_end(s);
@@ -339,7 +339,7 @@ TEST(a_broken_stream_gives_what_it_has_and_then_an_error)
     three_samples(NULL);
     put_bytes("t.tar", now.b, 4 * 512 + 3 * 512 + 2);
     sfp_source *s = open_stream("t.tar", "");
-    check_next(s, "10", "first picture");
+    check_next(s, "10", "the 1st image");
     check_broken(s, "stdin: ");
     assert_non_null(strstr(err.message, "byte"));
     check_refused(&sfp__source_stdin, "missing.txt", SFP_ENOTFOUND, "missing.txt", "cannot open");
@@ -376,9 +376,9 @@ static void pack_behind(int filter, uint8_t *packed, size_t room, size_t *n)
     *n += used;
 }
 
-static void one_sample(const char *picture, const char *label, const char *class)
+static void one_sample(const char *image, const char *label, const char *class)
 {
-    TAR(NULL, {picture, picture}, {label, class});
+    TAR(NULL, {image, image}, {label, class});
 }
 
 typedef struct pieces {
@@ -481,7 +481,7 @@ TEST(what_is_left_out_is_told)
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     check_bytes(s, 0, "colour", 6);
-    HOLDS(s->note, "left out: 2 further pictures of a sample", "left out: 1 tar files called neither train, val nor test",
+    HOLDS(s->note, "left out: 2 further images of a sample", "left out: 1 tar files called neither train, val nor test",
           "left out: 1 packed tar files");
 }
 
@@ -511,9 +511,9 @@ static void *wait_next(void *context)
 {
     waiter *w = context;
     sfp_record r;
-    sfp_picture p = {0};
+    sfp_raw_image p = {0};
     w->status = sfp__source_next(w->s, &r, &p, &w->end, &err);
-    sfp__picture_done(&p);
+    sfp__raw_image_done(&p);
     return NULL;
 }
 
@@ -554,13 +554,13 @@ TEST(the_shared_shards_are_read)
     sfp_source *s = open_as(kind, path, (sfp_source_options){.test = true});
     assert_int_equal(s->classes, 200);
     assert_string_equal(s->class_names[0], "goldfish, Carassius auratus");
-    for (int64_t i = 0; i < s->count; i += 101) { /* every picture begins as a JPEG does */
-        sfp_picture p = {0};
+    for (int64_t i = 0; i < s->count; i += 101) { /* every image begins as a JPEG does */
+        sfp_raw_image p = {0};
         MUST(sfp__source_load(s, i, &p, &err));
         assert_true(p.size > 4);
         assert_memory_equal(p.bytes, "\xff\xd8\xff", 3);
         assert_memory_equal(p.bytes + p.size - 2, "\xff\xd9", 2);
-        sfp__picture_done(&p);
+        sfp__raw_image_done(&p);
         assert_true(record_of(s, i).label >= 0);
     }
 }

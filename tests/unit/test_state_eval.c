@@ -68,8 +68,8 @@ static void check_run(sfp_run_options o, const char *name)
         uint64_t asked = 0;
         for (int k = 0; k < e.tasks; k++)
             asked += e.asked[k];
-        assert_int_equal(e.pictures, asked);
-        assert_int_equal(e.pictures + e.unknown_pictures, 9 * (uint64_t)r.tasks);
+        assert_int_equal(e.images, asked);
+        assert_int_equal(e.images + e.unknown_images, 9 * (uint64_t)r.tasks);
         assert_int_equal(e.unknown_count, 10 - 10 / r.tasks * (t + 1));
     }
 }
@@ -90,7 +90,7 @@ TEST(a_state_gives_the_numbers_of_its_run)
     check_run(o, "order");
     for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
         o = run_options("5");
-        o.learner.batch = 7; /* the last bit depends on how pictures are cut */
+        o.learner.batch = 7; /* the last bit depends on how images are cut */
         o.method = *method;
         check_run(o, *method);
     }
@@ -102,11 +102,11 @@ TEST(what_the_state_does_not_know_is_counted)
     static const char *const names[] = {"cat", "dog", "emu"};
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 4; i++) {
-            put_picture(kept_print("all/%s/%d.png", names[c], i), 40 + 60 * c + i);
+            put_image(kept_print("all/%s/%d.png", names[c], i), 40 + 60 * c + i);
             if (c != 1)
-                put_picture(kept_print("two/%s/%d.png", names[c], i), 40 + 60 * c + i);
+                put_image(kept_print("two/%s/%d.png", names[c], i), 40 + 60 * c + i);
         }
-    put_text("all/cat/9.png", "no picture");
+    put_text("all/cat/9.png", "no image");
     o.data = kept_print("folder:%s", in_folder("two"));
     (void)run_once(&o, "beasts", 0, NULL);
     sfp_state_eval_options eo = exam_options(in_folder("beasts/state.safetensors"), NULL);
@@ -115,17 +115,17 @@ TEST(what_the_state_does_not_know_is_counted)
     sfp_state_eval e = examine(&eo);
     assert_int_equal(e.tasks, 1);
     assert_int_equal(e.classes, 2);
-    assert_int_equal(e.pictures, 8);
+    assert_int_equal(e.images, 8);
     assert_int_equal(e.skipped, 1);
     assert_int_equal(e.unknown_count, 1);
     assert_string_equal(e.unknown[0].name, "dog");
-    assert_int_equal(e.unknown_pictures, 4);
+    assert_int_equal(e.unknown_images, 4);
     uint64_t right = e.confusion[0] + e.confusion[3];
     assert_int_equal(e.right, right);
     assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
     sfp__state_eval_done(&e);
     eo.data = "synthetic:200"; /* none of its classes */
-    REFUSED(sfp__state_eval(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no picture of a class that ");
+    REFUSED(sfp__state_eval(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no image of a class that ");
     eo.data = "nothing:here";
     assert_int_not_equal(sfp__state_eval(&eo, &e, &err), SFP_OK);
 }
@@ -181,7 +181,7 @@ TEST(every_failing_allocation_is_told)
         sfp__mem_fail_at(-1);
         done = s == SFP_OK;
         failures += !done;
-        assert_true(done || s == SFP_ENOMEM || s == SFP_EFORMAT); /* a picture that finds no memory is one that cannot be read */
+        assert_true(done || s == SFP_ENOMEM || s == SFP_EFORMAT); /* an image that finds no memory is one that cannot be read */
         if (done)
             sfp__state_eval_done(&e);
     }

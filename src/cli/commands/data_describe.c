@@ -1,7 +1,7 @@
 /* streamfp data describe: what a data set holds.
  *
- * Counts are of all records; sizes and broken pictures of a sample that is evenly spread over the data set, as decoding a
- * million pictures to say how large they are would help nobody. All is read before the first line is printed. */
+ * Counts are of all records; sizes and broken images of a sample that is evenly spread over the data set, as decoding a
+ * million images to say how large they are would help nobody. All is read before the first line is printed. */
 #include "cli/command.h"
 
 #include "cli/commands/data.h"
@@ -22,18 +22,18 @@
 #define SAMPLE 200
 #define BROKEN_SHOWN 5
 #define NAME_MOST 40 /* columns of a name */
-#define CHECK_SIDE 8 /* to see whether a picture can be cut and resized, any side will do */
+#define CHECK_SIDE 8 /* to see whether an image can be cut and resized, any side will do */
 
-/* A contact sheet: a row a class, `across` pictures in it evenly spread over the class; rows stand in blocks side by side,
+/* A contact sheet: a row a class, `across` images in it evenly spread over the class; rows stand in blocks side by side,
  * with a wider gap after every fifth row to count by. */
 typedef struct sfp_sheet {
-    int rows;   /* classes shown; the last one stands for unlabelled pictures when there are any */
-    int across; /* pictures a class */
+    int rows;   /* classes shown; the last one stands for unlabelled images when there are any */
+    int across; /* images per class */
     int broken; /* places that stay red */
 } sfp_sheet;
 
 typedef struct span {
-    int min, median, max; /* 0 without a picture */
+    int min, median, max; /* 0 without an image */
 } span;
 
 typedef struct description {
@@ -97,7 +97,7 @@ static sfp_status blank(const sfp_sheet *sheet, sfp_image *out, sfp_error *err)
     return SFP_OK;
 }
 
-/* rgb (SIDE, SIDE, 3); NULL: a broken picture, red */
+/* rgb (SIDE, SIDE, 3); NULL: a broken image, red */
 static void paste(sfp_image *im, int x, int y, const uint8_t *rgb)
 {
     static const uint8_t red[3] = {200, 40, 40};
@@ -108,7 +108,7 @@ static void paste(sfp_image *im, int x, int y, const uint8_t *rgb)
     }
 }
 
-/* Picture number j of the n of a class is shown at *place when it is one of `across` evenly spread ones. */
+/* Image number j of the n of a class is shown at *place when it is one of `across` evenly spread ones. */
 static bool shown(int64_t j, int64_t n, int across, int *place)
 {
     int64_t m = n < across ? n : across, t = (j * m + n - 1) / n;
@@ -121,7 +121,7 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
 {
     uint8_t rgb[3 * SIDE * SIDE];
     OWNED_BY(sfp__progress_done) sfp_progress progress;
-    sfp__progress_init(&progress, "pictures for the sheet", (uint64_t)s->count);
+    sfp__progress_init(&progress, "images for the sheet", (uint64_t)s->count);
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
         int place, x, y;
@@ -130,7 +130,7 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
         if (!shown(seen[row]++, count_of[row], sheet->across, &place) || row >= sheet->rows)
             continue;
         sfp_error why = {0};
-        bool broken = sfp__picture_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, NULL, &why) != SFP_OK;
+        bool broken = sfp__raw_image_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, NULL, &why) != SFP_OK;
         if (broken && why.status == SFP_ENOMEM)
             return sfp__fail(err, why.status, "%s", why.message);
         sheet->broken += broken;
@@ -141,7 +141,7 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
     return SFP_OK;
 }
 
-/* count_of (classes + 1): pictures of each class, the last one unlabelled. */
+/* count_of (classes + 1): images of each class, the last one unlabelled. */
 static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, const char *path, sfp_sheet *out, sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp_image im = {0};
@@ -150,7 +150,7 @@ static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, cons
     sheet.rows = sheet.rows < SHEET_CLASSES_MAX ? sheet.rows : SHEET_CLASSES_MAX;
     sheet.across = sheet.rows <= ROWS ? 8 : 4;
     if (sheet.rows == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s:%s: has no pictures for a sheet", s->kind->name, s->path);
+        return sfp__fail(err, SFP_EINVAL, "%s:%s: has no images for a sheet", s->kind->name, s->path);
     TRY(sfp__alloc(&seen, (size_t)s->classes + 1, sizeof *seen, err));
     TRY(blank(&sheet, &im, err));
     TRY(fill(s, count_of, seen, &sheet, &im, err));
@@ -194,17 +194,17 @@ static sfp_status cut(description *d, const char *spec, sfp_error *err)
 
 static sfp_status measure(const sfp_source *s, int64_t i, int *width, int *height, sfp_error *err)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     OWNED_BY(sfp__image_done) sfp_image im = {0};
     char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
     TRY(sfp__source_load(s, i, &p, err));
     (void)sfp__source_where(s, i, where, sizeof where);
-    bool encoded = p.kind == SFP_PICTURE_ENCODED;
+    bool encoded = p.kind == SFP_RAW_IMAGE_ENCODED;
     if (encoded)
         TRY(sfp__image_decode(where, p.bytes, p.size, NULL, &im, err));
     if (!encoded || p.has_box)
-        TRY(sfp__picture_fit(&p, where, CHECK_SIDE, SFP_RESIZE_SQUASH, rgb, err));
+        TRY(sfp__raw_image_fit(&p, where, CHECK_SIDE, SFP_RESIZE_SQUASH, rgb, err));
     *width = encoded ? im.width : p.width;
     *height = encoded ? im.height : p.height;
     return SFP_OK;
@@ -230,7 +230,7 @@ static sfp_status sample(description *d, sfp_error *err)
     int width[SAMPLE], height[SAMPLE], good = 0;
     OWNED_BY(sfp__progress_done) sfp_progress progress;
     d->sampled = s->count < SAMPLE ? (int)s->count : SAMPLE;
-    sfp__progress_init(&progress, "pictures", (uint64_t)d->sampled);
+    sfp__progress_init(&progress, "images", (uint64_t)d->sampled);
     for (int k = 0; k < d->sampled; k++) {
         sfp_error why = {0};
         sfp_status status = measure(s, k * s->count / d->sampled, &width[good], &height[good], &why);
@@ -293,7 +293,7 @@ static void put_counts(sfp_out *o, const description *d, bool classes)
     bool sheet = classes && d->sheet_path, table = classes || n > 0;
     char where[48];
     if (table)
-        sfp__out_printf(o, "\n%-*s  %9s%s\n", width, classes ? "class" : "domain", "pictures", sheet ? "  on the sheet" : "");
+        sfp__out_printf(o, "\n%-*s  %9s%s\n", width, classes ? "class" : "domain", "images", sheet ? "  on the sheet" : "");
     sfp__json_array(&o->json, classes ? "classes" : "domains");
     for (int k = 0; k < n + (table && count[n] > 0); k++) {
         sfp__out_cell(o, k < n ? names[k] : classes ? "(unlabelled)" : "(none)", width);
@@ -321,7 +321,7 @@ static void put_tasks(sfp_out *o, const description *d)
     int width = 12;
     for (int t = 0; t < d->tasks.count; t++)
         width = name_width(1, &d->tasks.task[t].name, width);
-    sfp__out_printf(o, "\n%-*s  %9s  %9s\n", width, "task", "classes", "pictures");
+    sfp__out_printf(o, "\n%-*s  %9s  %9s\n", width, "task", "classes", "images");
     sfp__json_array(&o->json, "tasks");
     for (const sfp_task *t = d->tasks.task; t < d->tasks.task + d->tasks.count; t++) {
         sfp__out_cell(o, t->name, width);
@@ -354,7 +354,7 @@ static void put_span(sfp_out *o, const description *d, const char *key, span x)
 
 static void put_sample(sfp_out *o, const description *d)
 {
-    sfp__out_row(o, "sample", "%d picture%s, evenly spread: %d broken", d->sampled, d->sampled == 1 ? "" : "s", d->broken);
+    sfp__out_row(o, "sample", "%d image%s, evenly spread: %d broken", d->sampled, d->sampled == 1 ? "" : "s", d->broken);
     sfp__json_int(&o->json, "sampled", d->sampled);
     sfp__json_int(&o->json, "broken", d->broken);
     sfp__json_array(&o->json, "broken_messages");
@@ -376,7 +376,7 @@ static void put_sheet(sfp_out *o, const description *d)
     if (d->sheet.broken)
         (void)snprintf(broken, sizeof broken, ", %d broken ones red", d->sheet.broken);
     if (d->sheet_path)
-        sfp__out_row(o, "sheet", "%s: %d row%s, up to %d picture%s each%s", d->sheet_path, d->sheet.rows,
+        sfp__out_row(o, "sheet", "%s: %d row%s, up to %d image%s each%s", d->sheet_path, d->sheet.rows,
                      d->sheet.rows == 1 ? "" : "s", d->sheet.across, d->sheet.across == 1 ? "" : "s", broken);
 }
 
@@ -390,7 +390,7 @@ static void print(const description *d, bool json)
     sfp__out_row(&o, "kind", "%s: %s%s", s->kind->name, s->kind->summary, d->test ? " (test part)" : "");
     sfp__json_bool(&o.json, "test", d->test);
     sfp__json_int(&o.json, "pictures", s->count);
-    sfp__out_row(&o, "pictures", "%" PRId64 "%s", s->count, s->keeps_order ? ", in an order that is kept" : "");
+    sfp__out_row(&o, "images", "%" PRId64 "%s", s->count, s->keeps_order ? ", in an order that is kept" : "");
     sfp__out_row(&o, "classes", "%d", s->classes);
     sfp__out_row(&o, "domains", "%d", s->domains);
     sfp__out_row(&o, "tasks", "%d%s", d->tasks.count, d->tasks.free ? ", without boundaries" : "");

@@ -310,7 +310,7 @@ sfp_status sfp__data_fetch(const sfp_args *args, sfp_error *err)
     sfp__json_string(&o.json, "data", spec);
     sfp__json_int(&o.json, "train", count[0]);
     sfp__json_int(&o.json, "test", count[1]);
-    sfp__out_printf(&o, "%s: %lld pictures to train with, %lld to test; use --data %s\n", d->name, (long long)count[0],
+    sfp__out_printf(&o, "%s: %lld images to train with, %lld to test; use --data %s\n", d->name, (long long)count[0],
                     (long long)count[1], spec);
     sfp__out_end(&o);
     return SFP_OK;

@@ -22,12 +22,12 @@ static const sfp_opt options[] = {
                    "What was learned: a state.safetensors, or the folder of a run that has one. The backbone "
                    "is brought to the input size of the run."),
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "The backbone it was learned on; another one is refused."),
-    SFP_ROW_STRING("data", "KIND:PATH", NULL, "Labelled pictures; of a data set with a test part, that part."),
+    SFP_ROW_STRING("data", "KIND:PATH", NULL, "Labelled images; of a data set with a test part, that part."),
     SFP_ROW_CHOICE("part", "test|train", "test", "Which part of a data set that has both."),
     SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
                    "Accuracy for each of these too, cut as run cuts them: over the classes "
                    "of the state. Default: the data set's domains or tasks, if any."),
-    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Pictures a task at most; 0: all."),
+    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Images a task at most; 0: all."),
     SFP_ROW_INT(
         "seed", "N", NULL, 0, INT64_MAX,
         "Of data that is drawn (synthetic; of stream51 and clear the order of the training part). Default: that of the run."),
@@ -42,7 +42,7 @@ static double fraction(uint64_t part, uint64_t of)
     return of ? (double)part / (double)of : NAN;
 }
 
-/* Of class c: pictures, and how many were answered right. Needs the confusion matrix. */
+/* Of class c: images, and how many were answered right. Needs the confusion matrix. */
 static uint64_t tested(const sfp_state_eval *e, int c, uint64_t *right)
 {
     const uint64_t *row = e->confusion + (size_t)c * (size_t)e->classes;
@@ -82,7 +82,7 @@ static void put_tasks(sfp_out *o, const sfp_state_eval *e)
         sfp__out_printf(o, "  ");
         sfp__out_cell(o, e->task_names[t], 24);
         if (e->asked[t])
-            sfp__out_printf(o, " %8.4f   %llu picture%s\n", e->accuracy[t], (unsigned long long)e->asked[t], plural(e->asked[t]));
+            sfp__out_printf(o, " %8.4f   %llu image%s\n", e->accuracy[t], (unsigned long long)e->asked[t], plural(e->asked[t]));
         else
             sfp__out_printf(o, "        -   none of a known class\n");
     }
@@ -139,24 +139,23 @@ static void put_confusion(sfp_out *o, const sfp_state_eval *e)
 static void print(const sfp_state_eval *e, const char *state, const char *data, bool json)
 {
     sfp_out o;
-    double rate = e->seconds > 0 ? (double)e->pictures / e->seconds : 0;
-    double strict = fraction(e->right, e->pictures + e->unknown_pictures);
+    double rate = e->seconds > 0 ? (double)e->images / e->seconds : 0;
+    double strict = fraction(e->right, e->images + e->unknown_images);
     sfp__out_begin(&o, json, 0);
     sfp__json_string(&o.json, "state", state);
     sfp__json_string(&o.json, "data", data);
-    sfp__json_exact(&o.json, "accuracy", fraction(e->right, e->pictures));
+    sfp__json_exact(&o.json, "accuracy", fraction(e->right, e->images));
     sfp__json_exact(&o.json, "average_accuracy", e->average);
     sfp__json_exact(&o.json, "accuracy_unknown_as_wrong", strict);
-    sfp__json_uint(&o.json, "pictures", e->pictures);
+    sfp__json_uint(&o.json, "pictures", e->images);
     sfp__json_uint(&o.json, "right", e->right);
     sfp__json_uint(&o.json, "skipped", e->skipped);
     sfp__json_uint(&o.json, "unlabelled", e->unlabelled);
-    sfp__out_printf(&o, "  %-24s %8.4f   %llu of %llu picture%s, %.1f pictures/s\n", "accuracy", fraction(e->right, e->pictures),
-                    (unsigned long long)e->right, (unsigned long long)e->pictures, plural(e->pictures), rate);
+    sfp__out_printf(&o, "  %-24s %8.4f   %llu of %llu image%s, %.1f images/s\n", "accuracy", fraction(e->right, e->images),
+                    (unsigned long long)e->right, (unsigned long long)e->images, plural(e->images), rate);
     if (e->unknown_count)
-        sfp__out_printf(&o, "  %-24s %8.4f   when the %llu picture%s of unknown classes count%s as wrong\n", "", strict,
-                        (unsigned long long)e->unknown_pictures, plural(e->unknown_pictures),
-                        e->unknown_pictures == 1 ? "s" : "");
+        sfp__out_printf(&o, "  %-24s %8.4f   when the %llu image%s of unknown classes count%s as wrong\n", "", strict,
+                        (unsigned long long)e->unknown_images, plural(e->unknown_images), e->unknown_images == 1 ? "s" : "");
     put_tasks(&o, e);
     put_classes(&o, e);
     put_confusion(&o, e);
@@ -164,7 +163,7 @@ static void print(const sfp_state_eval *e, const char *state, const char *data, 
     for (int i = 0; i < e->unknown_count; i++) {
         sfp__json_object(&o.json, NULL);
         sfp__json_string(&o.json, "name", e->unknown[i].name);
-        sfp__json_uint(&o.json, "pictures", e->unknown[i].pictures);
+        sfp__json_uint(&o.json, "pictures", e->unknown[i].images);
         sfp__json_end(&o.json);
     }
     sfp__json_end(&o.json);
@@ -176,31 +175,30 @@ static void print(const sfp_state_eval *e, const char *state, const char *data, 
 static void say_left_out(const sfp_state_eval *e)
 {
     if (e->unknown_count)
-        sfp__say(
-            "%llu picture%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_pictures,
-            plural(e->unknown_pictures), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_pictures));
+        sfp__say("%llu image%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_images,
+                 plural(e->unknown_images), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_images));
     for (int i = 0; i < e->unknown_count && i < UNKNOWN_SHOWN; i++) {
         (void)fprintf(stderr, "  ");
         sfp__put_cell(stderr, e->unknown[i].name, 24);
-        (void)fprintf(stderr, " %llu\n", (unsigned long long)e->unknown[i].pictures);
+        (void)fprintf(stderr, " %llu\n", (unsigned long long)e->unknown[i].images);
     }
     if (e->unknown_count > UNKNOWN_SHOWN)
         (void)fprintf(stderr, "  and %d more\n", e->unknown_count - UNKNOWN_SHOWN);
     if (e->unlabelled)
-        sfp__say("%llu picture%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
+        sfp__say("%llu image%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
                  was(e->unlabelled));
     if (e->skipped)
-        sfp__say("%llu picture%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
+        sfp__say("%llu image%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
                  plural(e->skipped), was(e->skipped), e->first_error);
 }
 
 /* -------------------------------------------------------------------- command */
 
-static void on_begin(void *ctx, uint64_t pictures, const char *note)
+static void on_begin(void *ctx, uint64_t images, const char *note)
 {
     if (note)
         sfp__say("%s", note);
-    sfp__progress_init(ctx, "pictures", pictures);
+    sfp__progress_init(ctx, "images", images);
 }
 
 static void on_progress(void *ctx, uint64_t done)
@@ -262,13 +260,13 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
 
 const sfp_command sfp__cmd_eval = {
     .name = "eval",
-    .summary = "measure a saved state on labelled pictures",
+    .summary = "measure a saved state on labelled images",
     .text =
-        "Answers every picture of a data set from what a run has saved, and counts: accuracy overall, for each task or domain "
+        "Answers every image of a data set from what a run has saved, and counts: accuracy overall, for each task or domain "
         "and "
-        "for each class, and which classes are taken for which. Classes are matched by name; pictures of classes that the state "
+        "for each class, and which classes are taken for which. Classes are matched by name; images of classes that the state "
         "does not know are named, counted and left out.\n\n"
-        "The exit code is 1 when pictures could not be read.",
+        "The exit code is 1 when images could not be read.",
     .examples = "  streamfp eval --state runs/3 --backbone deit_tiny.safetensors --data folder:pacs/test\n"
                 "  streamfp eval --state runs/3/state-task-2.safetensors --backbone deit_tiny.safetensors --data "
                 "folder:pacs/test --tasks 3,2,2\n",

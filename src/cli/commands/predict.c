@@ -1,4 +1,4 @@
-/* streamfp predict: classes or features of pictures.
+/* streamfp predict: classes or features of images.
  *
  * A chunk of files at a time: decoded and resized on all threads, answered, printed. Memory is that of one chunk whatever the
  * number of files (the list of their paths aside). A file that is not there or cannot be decoded is named, counted and left
@@ -19,22 +19,22 @@ static const sfp_opt options[] = {
     SFP_ROW_STRING("state", "FILE|DIR", NULL,
                    "Answer from what a run has learned: a state.safetensors, or the folder of a run that has one, at the input "
                    "size of the run; else by the backbone's own head."),
-    SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Classes to print for a picture."),
+    SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Classes to print for an image."),
     SFP_ROW_STRING("names", "FILE", NULL,
                    "Class names, one a line; else those of the state or of the config beside the weights, else numbers."),
     SFP_ROW_STRING("eval", "FILE", NULL,
                    "A CSV list 'file,label' (label: class name or number); counts the right answers instead of "
                    "printing each."),
     SFP_ROW_STRING("features", "FILE.npy", NULL,
-                   "Write the backbone's feature of every picture to this .npy file, (pictures, D); the row of a "
-                   "picture that cannot be decoded is NaN and named; --json tells the row of every picture."),
+                   "Write the backbone's feature of every image to this .npy file, (images, D); the row of an "
+                   "image that cannot be decoded is NaN and named; --json tells the row of every image."),
     SFP_ROW_CHOICE("resize", "squash|crop", "squash",
                    "squash: to the input size; crop: the short side to 256/224 of it, then the centre."),
     SFP_ROW_CHOICE("normalise", "checkpoint|none|imagenet|half", "checkpoint",
                    "Mean and standard deviation: those of the checkpoint, 0 and 1, ImageNet's, or 0.5 and 0.5."),
     SFP_ROW_IMG_SIZE,
-    SFP_ROW_FLAG("exif", "Turn pictures by their EXIF orientation."),
-    SFP_ROW_FLAG("strict", "Stop at the first picture that is not there or cannot be decoded."),
+    SFP_ROW_FLAG("exif", "Turn images by their EXIF orientation."),
+    SFP_ROW_FLAG("strict", "Stop at the first image that is not there or cannot be decoded."),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 needs a CPU that has it."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
@@ -78,7 +78,7 @@ static sfp_status read_files(sfp_predict *p, sfp_error *err)
     return SFP_OK;
 }
 
-static size_t picture_bytes(const sfp_predict *p)
+static size_t image_bytes(const sfp_predict *p)
 {
     size_t side = (size_t)p->answer.vit->config.img_size;
     return 3 * side * side;
@@ -87,14 +87,14 @@ static size_t picture_bytes(const sfp_predict *p)
 static sfp_status reserve(sfp_predict *p, sfp_error *err)
 {
     sfp_chunk *c = &p->chunk;
-    size_t input = picture_bytes(p) * sizeof(float), n = CHUNK_BYTES / input;
+    size_t input = image_bytes(p) * sizeof(float), n = CHUNK_BYTES / input;
     n = n < 1 ? 1 : n > CHUNK_MAX ? CHUNK_MAX : n;
     n = n > p->files.count ? p->files.count : n;
     c->capacity = (int)n;
-    const sfp_want list[] = {{&c->rgb, n, picture_bytes(p)},
+    const sfp_want list[] = {{&c->rgb, n, image_bytes(p)},
                              {&c->errors, n, sizeof *c->errors},
                              {&c->slot_of, n, sizeof *c->slot_of},
-                             {&c->picture, n, sizeof *c->picture}};
+                             {&c->image, n, sizeof *c->image}};
     TRY(sfp__block(&c->block, SFP_LIST(list), err));
     return sfp__answerer_reserve(&p->answer, c->capacity, err);
 }
@@ -122,7 +122,7 @@ static void decode_one(void *ctx, int slot, int worker)
     if (!s)
         s = sfp__image_fit(&raw, p->answer.vit->config.img_size, p->answer.resize, &fitted, err);
     if (!s)
-        memcpy(p->chunk.rgb + (size_t)slot * picture_bytes(p), fitted.rgb, picture_bytes(p));
+        memcpy(p->chunk.rgb + (size_t)slot * image_bytes(p), fitted.rgb, image_bytes(p));
     err->status = s; /* tells whether the slot counts, whatever the callee wrote */
 }
 
@@ -134,7 +134,7 @@ static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
     for (int slot = 0; slot < c->slots; slot++) {
         if (c->errors[slot].status == SFP_OK) {
             c->slot_of[c->decoded] = slot;
-            c->picture[c->decoded++] = c->rgb + (size_t)slot * picture_bytes(p);
+            c->image[c->decoded++] = c->rgb + (size_t)slot * image_bytes(p);
             continue;
         }
         if (sfp__args_flag(p->args, "strict"))
@@ -142,7 +142,7 @@ static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
         sfp__predict_say_failed(p, slot);
         p->tally.failed++;
     }
-    TRY(sfp__answerer_run(&p->answer, c->decoded, c->picture, err));
+    TRY(sfp__answerer_run(&p->answer, c->decoded, c->image, err));
     p->tally.count += (size_t)c->decoded;
     sfp__predict_tell(p);
     return sfp__predict_spool_chunk(p, err);
@@ -166,7 +166,7 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
     sfp_json *json = &p->tally.out.json;
     TRY(sfp__predict_spool_open(p, err));
     double begin = sfp__seconds();
-    sfp__progress_init(&progress, "pictures", p->files.count);
+    sfp__progress_init(&progress, "images", p->files.count);
     sfp__out_begin(&p->tally.out, sfp__args_flag(p->args, "json"), 0);
     if (p->list)
         sfp__json_array(json, "pictures");
@@ -189,7 +189,7 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
 static const char *conflict(const sfp_args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
-        return "--topk is about what is printed of a picture, and --eval counts (top-1 and top-5); expected one of the two";
+        return "--topk is about what is printed of an image, and --eval counts (top-1 and top-5); expected one of the two";
     if (!sfp__args_string(a, "state"))
         return NULL;
     if (sfp__args_string(a, "features"))
@@ -199,7 +199,7 @@ static const char *conflict(const sfp_args *a)
     return NULL;
 }
 
-/* What is written is .npy: a name that promises something else may be that of a picture, with FILE forgotten. */
+/* What is written is .npy: a name that promises something else may be that of an image, with FILE forgotten. */
 static bool is_npy(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -215,7 +215,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     if (features && !is_npy(features))
         return sfp__fail_usage(err, "'%s' is to be written by --features, expected NAME.npy", features);
     if (p.eval && args->operand_count > 0)
-        return sfp__fail_usage(err, "'%s': --eval names the pictures, expected no others", args->operands[0]);
+        return sfp__fail_usage(err, "'%s': --eval names the images, expected no others", args->operands[0]);
     if (!p.eval && args->operand_count == 0)
         return sfp__fail_usage(err, "needs PATH... or --eval FILE");
     if (conflict(args))
@@ -231,20 +231,20 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
 
 const sfp_command sfp__cmd_predict = {
     .name = "predict",
-    .summary = "classify pictures by a saved state or a backbone's own head, or write their features",
+    .summary = "classify images by a saved state or a backbone's own head, or write their features",
     .operands = "PATH...",
     .max_operands = SFP_OPERANDS_ANY,
     .text =
-        "A PATH is a picture (JPEG, PNG, WebP), a folder (all pictures in it and below, sorted) or a list (.csv or .txt: a file "
-        "a line, relative to the list). A picture that is not there or cannot be decoded is named and left out; the exit code is "
+        "A PATH is an image (JPEG, PNG, WebP), a folder (all images in it and below, sorted) or a list (.csv or .txt: a file "
+        "a line, relative to the list). An image that is not there or cannot be decoded is named and left out; the exit code is "
         "then 1.\n\n"
-        "What is printed is a line a picture, in columns separated by tabs: the file, then class and probability of the best "
+        "What is printed is one line per image, in columns separated by tabs: the file, then class and probability of the best "
         "classes in "
         "turn.",
     .examples = "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --state runs/3 photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop --eval labels.csv --json\n"
-                "  streamfp predict --backbone dino_small.safetensors --features features.npy pictures/\n",
+                "  streamfp predict --backbone dino_small.safetensors --features features.npy images/\n",
     SFP_COMMAND_OPTIONS(options),
     .run = run,
 };

@@ -28,9 +28,9 @@ typedef struct sfp_answerer {
     int classes, topk;
     sfp_resize resize;
     float mean[3], std[3];
-    /* of one call, for up to `chunk` pictures */
+    /* of one call, for up to `chunk` images */
     void *block;
-    const uint8_t *const *picture;
+    const uint8_t *const *image;
     float *x;       /* (chunk, 3, S, S) */
     float *feature; /* (chunk, D) */
     float *scores;  /* (chunk, classes): logits or log-probabilities; -INFINITY: a class that was never seen */
@@ -43,8 +43,8 @@ typedef struct sfp_answerer {
 /* Opens --state or makes the backbone's head ready, by the options. */
 sfp_status sfp__answerer_open(sfp_answerer *a, const sfp_args *args, sfp_error *err);
 sfp_status sfp__answerer_reserve(sfp_answerer *a, int chunk, sfp_error *err);
-/* Scores of n pictures (with a->score), their features (without a state), their best classes. */
-sfp_status sfp__answerer_run(sfp_answerer *a, int n, const uint8_t *const *picture, sfp_error *err);
+/* Scores of n images (with a->score), their features (without a state), their best classes. */
+sfp_status sfp__answerer_run(sfp_answerer *a, int n, const uint8_t *const *image, sfp_error *err);
 const char *sfp__answerer_class_name(const sfp_answerer *a, int k); /* NULL: this class has no name */
 void sfp__answerer_close(sfp_answerer *a);
 
@@ -57,8 +57,8 @@ typedef struct sfp_chunk {
     uint8_t *rgb;      /* (capacity, S, S, 3) */
     sfp_error *errors; /* (capacity); status SFP_OK: decoded */
     int decoded;
-    int *slot_of;            /* (capacity): slot of the i-th decoded picture */
-    const uint8_t **picture; /* (capacity): its pixels */
+    int *slot_of;          /* (capacity): slot of the i-th decoded image */
+    const uint8_t **image; /* (capacity): its pixels */
 } sfp_chunk;
 
 /* What came out. */
@@ -75,13 +75,13 @@ typedef struct sfp_predict {
     int32_t *labels; /* (files) with --eval */
     sfp_image_options image_options;
     bool eval;
-    bool list; /* of the pictures, in the JSON */
+    bool list; /* of the images, in the JSON */
     sfp_answerer answer;
     sfp_chunk chunk;
     sfp_tally tally;
 } sfp_predict;
 
-/* predict_out.c: a picture that could not be decoded, on stderr; the pictures of a chunk in order; the end. */
+/* predict_out.c: an image that could not be decoded, on stderr; the images of a chunk in order; the end. */
 void sfp__predict_say_failed(const sfp_predict *p, int slot);
 void sfp__predict_tell(sfp_predict *p);
 void sfp__predict_summary(sfp_predict *p);

@@ -117,7 +117,7 @@ static void normalise_one(void *ctx, int i, int worker)
     sfp_answerer *a = ctx;
     int side = a->vit->config.img_size;
     (void)worker;
-    sfp__pixels_normalise(a->picture[i], side, a->mean, a->std, a->x + (size_t)i * 3 * (size_t)side * (size_t)side);
+    sfp__pixels_normalise(a->image[i], side, a->mean, a->std, a->x + (size_t)i * 3 * (size_t)side * (size_t)side);
 }
 
 static sfp_status ask_backbone(sfp_answerer *a, int n, sfp_error *err)
@@ -128,7 +128,7 @@ static sfp_status ask_backbone(sfp_answerer *a, int n, sfp_error *err)
     return a->score ? sfp__vit_head(a->vit, n, a->feature, a->scores, err) : SFP_OK;
 }
 
-/* Probabilities of the best classes of picture i; ties by lower class. */
+/* Probabilities of the best classes of image i; ties by lower class. */
 static void rank_one(void *ctx, int i, int worker)
 {
     sfp_answerer *a = ctx;
@@ -155,12 +155,12 @@ static void rank_one(void *ctx, int i, int worker)
     a->top_count[i] = have;
 }
 
-sfp_status sfp__answerer_run(sfp_answerer *a, int n, const uint8_t *const *picture, sfp_error *err)
+sfp_status sfp__answerer_run(sfp_answerer *a, int n, const uint8_t *const *image, sfp_error *err)
 {
     if (n == 0)
         return SFP_OK;
-    a->picture = picture;
-    TRY(a->predictor ? sfp__predictor_run(a->predictor, n, picture, a->label, a->scores, a->classes, NULL, err)
+    a->image = image;
+    TRY(a->predictor ? sfp__predictor_run(a->predictor, n, image, a->label, a->scores, a->classes, NULL, err)
                      : ask_backbone(a, n, err));
     if (a->score)
         sfp__thread_pool_run(a->pool, n, rank_one, a);

@@ -22,7 +22,7 @@ static const char *file_of(const sfp_predict *p, int slot)
     return sfp__filelist_path(&p->files, p->chunk.first + (size_t)slot);
 }
 
-/* With --features a picture is also known by its row, which only the list of files would tell. */
+/* With --features an image is also known by its row, which only the list of files would tell. */
 void sfp__predict_say_failed(const sfp_predict *p, int slot)
 {
     const char *features = sfp__args_string(p->args, "features");
@@ -66,7 +66,7 @@ static void json_top(sfp_predict *p, int i)
     sfp__json_end(&p->tally.out.json);
 }
 
-/* The picture of a slot: the decoded picture i, or with i negative one that could not be. */
+/* The image of a slot: the decoded image i, or with i negative one that could not be. */
 static void print_json(sfp_predict *p, int slot, int i)
 {
     sfp__json_object(&p->tally.out.json, NULL);
@@ -121,7 +121,7 @@ void sfp__predict_summary(sfp_predict *p)
                      100.0 * (double)p->tally.top5 / n, rate);
     }
     if (p->tally.failed)
-        sfp__say("%zu of %zu pictures could not be decoded", p->tally.failed, p->tally.failed + p->tally.count);
+        sfp__say("%zu of %zu images could not be decoded", p->tally.failed, p->tally.failed + p->tally.count);
 }
 
 /* ---------------------------------------------------------------------- features */

@@ -1,4 +1,4 @@
-/* streamfp pretrain: train a ViT on pictures, from their labels, from a teacher backbone, or both. */
+/* streamfp pretrain: train a ViT on images, from their labels, from a teacher backbone, or both. */
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/ui.h"
@@ -99,9 +99,9 @@ static void print(const sfp_pretrain_result *r, const char *out, bool json)
     sfp__json_bool(j, "finished", r->finished);
     sfp__json_uint(j, "steps", r->steps);
     sfp__json_real(j, "epochs", r->epochs);
-    sfp__json_uint(j, "pictures", r->pictures);
-    sfp__out_printf(&o, "  %-24s %10llu (%.2f epochs of %llu pictures)\n", "steps", (unsigned long long)r->steps, r->epochs,
-                    (unsigned long long)r->pictures);
+    sfp__json_uint(j, "pictures", r->images);
+    sfp__out_printf(&o, "  %-24s %10llu (%.2f epochs of %llu images)\n", "steps", (unsigned long long)r->steps, r->epochs,
+                    (unsigned long long)r->images);
     sfp__json_uint(j, "parameters", r->parameters);
     sfp__json_real(j, "seconds", r->seconds);
     sfp__json_real(j, "images_per_second", r->images_per_second);
@@ -145,12 +145,12 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
 
 const sfp_command sfp__cmd_pretrain = {
     .name = "pretrain",
-    .summary = "train a backbone on pictures, from labels or from a teacher",
-    .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled pictures. With "
+    .summary = "train a backbone on images, from labels or from a teacher",
+    .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled images. With "
             "--teacher it "
             "learns to reproduce that backbone's class token, patch tokens and class probabilities; what the teacher says of a "
             "fixed number "
-            "of views a picture is computed once and kept in a file. The model that is written is an average of the weights over "
+            "of views per image is computed once and kept in a file. The model that is written is an average of the weights over "
             "time.\n\n"
             "Ctrl-C finishes the step and writes a checkpoint; --resume goes on from it, and a training by --epochs ends in the "
             "same bytes as "

@@ -65,7 +65,7 @@ static const sfp_opt options[] = {
                    .resume = SFP_RESUME_LIVE),
     SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL,
                    "What happens to data the learner has no time for; default: off without a rate; with one virtual, "
-                   "or real on a live stream. A live stream on clock real needs no rate: pictures come when they come.",
+                   "or real on a live stream. A live stream on clock real needs no rate: images come when they come.",
                    .resume = SFP_RESUME_LIVE),
     SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy.", AT(calibrate)),
     SFP_ROW_STRING("costs", "FILE", NULL,
@@ -83,7 +83,7 @@ static const sfp_opt options[] = {
     SFP_ROW_SWITCH("controller", "off",
                    "Clock virtual or real: coreset, replay and steps follow the load, so that lag stays bounded.",
                    AT(controller)),
-    SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: pictures that wait for their label at most; the oldest goes.",
+    SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: images that wait for their label at most; the oldest goes.",
                 AT(pending), .resume = SFP_RESUME_ANY),
     SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: as the paper ran it; best: the best settings known."),
@@ -195,7 +195,7 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
 
 static void on_evaluating(void *ctx, int task, uint64_t done, uint64_t total)
 {
-    bool begins = done == 0 && sfp__line_rewrites(); /* seconds may pass before the first pictures are answered */
+    bool begins = done == 0 && sfp__line_rewrites(); /* seconds may pass before the first images are answered */
     sfp_line l = {0};
     if (!is_due(ctx) && !begins)
         return;
@@ -378,23 +378,23 @@ const sfp_command sfp__cmd_run = {
     .name = "run",
     .summary = "learn from a stream",
     .text =
-        "Learns from a stream of labelled pictures at the rate they arrive: scores each batch, trains on its coreset and on "
+        "Learns from a stream of labelled images at the rate they arrive: scores each batch, trains on its coreset and on "
         "rehearsed "
         "samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
         "A live stream (dir:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or "
         "Ctrl-C. "
-        "Pictures without a label are predicted at once (predictions.jsonl in --out), by what was learned until then, whatever "
+        "Images without a label are predicted at once (predictions.jsonl in --out), by what was learned until then, whatever "
         "the "
         "clock, and wait for one: moved or linked into the folder of a class, or named by a line NAME,LABEL of PATH/labels.csv; "
         "on "
         "standard input a .cls of the same key, alone. --resume goes on with what was learned; of a watched folder only what is "
         "new is "
-        "taken. A picture that still waits keeps its id there and is not predicted again; those of standard input cannot come "
+        "taken. An image that still waits keeps its id there and is not predicted again; those of standard input cannot come "
         "again "
         "and are given up. A stream that breaks off is a failure: what was learned is kept, as not finished, and --resume goes "
         "on; "
         "when nothing came, nothing is changed. In a data set no label will come: a free stream in its own order (--tasks free) "
-        "predicts such pictures when their turn comes, others leave them out.\n\n"
+        "predicts such images when their turn comes, others leave them out.\n\n"
         "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
         "A checkpoint is written after every 2 seconds of training (on the real clock and on live streams: 2 seconds on the "
         "wall, when "

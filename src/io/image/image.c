@@ -1,4 +1,4 @@
-/* Pictures: which decoder by the first bytes (names lie), limits before any
+/* Images: which decoder by the first bytes (names lie), limits before any
  * allocation, crop, the orientation in EXIF and the PNG writer. */
 #include "io/image/image.h"
 
@@ -26,13 +26,13 @@ sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, si
 {
     size_t pixels, bytes;
     if (width < 1 || height < 1 || width > INT_MAX || height > INT_MAX)
-        return sfp__fail(err, SFP_EFORMAT, "%s: picture is %lld x %lld", label, (long long)width, (long long)height);
+        return sfp__fail(err, SFP_EFORMAT, "%s: image is %lld x %lld", label, (long long)width, (long long)height);
     if (!sfp__mul_size((size_t)width, (size_t)height, &pixels) || !sfp__mul_size(pixels, 3, &bytes) || pixels > max_pixels)
-        return sfp__fail(err, SFP_ELIMIT, "%s: picture is %lld x %lld, expected at most %zu pixels", label, (long long)width,
+        return sfp__fail(err, SFP_ELIMIT, "%s: image is %lld x %lld, expected at most %zu pixels", label, (long long)width,
                          (long long)height, max_pixels);
     uint8_t *rgb = sfp__malloc(bytes);
     if (!rgb)
-        return sfp__fail(err, SFP_ENOMEM, "%s: cannot allocate %zu bytes for a picture of %lld x %lld", label, bytes,
+        return sfp__fail(err, SFP_ENOMEM, "%s: cannot allocate %zu bytes for an image of %lld x %lld", label, bytes,
                          (long long)width, (long long)height);
     *out = (sfp_image){(int)width, (int)height, rgb};
     return SFP_OK;
@@ -49,7 +49,7 @@ static sfp_decode_fn *find_decoder(const uint8_t *bytes, size_t size)
     return NULL;
 }
 
-/* Turns the picture upright; fails only for lack of memory (*im is then as before). */
+/* Turns the image upright; fails only for lack of memory (*im is then as before). */
 static sfp_status turn_upright(sfp_image *im, int orientation, sfp_error *err)
 {
     if (orientation < 2 || orientation > 8)
@@ -66,8 +66,7 @@ static sfp_status turn_upright(sfp_image *im, int orientation, sfp_error *err)
     ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
 
     sfp_image turned = {0};
-    TRY(sfp__image_alloc("turned picture", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h, SIZE_MAX, &turned,
-                         err));
+    TRY(sfp__image_alloc("turned image", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h, SIZE_MAX, &turned, err));
     uint8_t *to = turned.rgb;
     for (int y = 0; y < turned.height; y++) {
         for (int x = 0; x < turned.width; x++, to += 3)
@@ -88,7 +87,7 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
         return sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", label, size, opt->max_bytes);
     sfp_decode_fn *decode = find_decoder(bytes, size);
     if (!decode)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is no JPEG, PNG or WebP picture", label);
+        return sfp__fail(err, SFP_EFORMAT, "%s: is no JPEG, PNG or WebP image", label);
     OWNED_BY(sfp__image_done) sfp_image im = {0};
     int orientation = 1;
     TRY(decode(label, bytes, size, opt, &im, &orientation, err));
@@ -122,7 +121,7 @@ bool sfp__image_name(const char *path)
 sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, int height, sfp_image *out, sfp_error *err)
 {
     if (left < 0 || top < 0 || width < 1 || height < 1 || left > im->width - width || top > im->height - height)
-        return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside a picture of %d x %d", width, height,
+        return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside an image of %d x %d", width, height,
                          left, top, im->width, im->height);
     sfp_image cut = {0};
     TRY(sfp__image_alloc("crop", width, height, SIZE_MAX, &cut, err));
@@ -146,7 +145,7 @@ static int put_bytes(spng_ctx *ctx, void *to, void *bytes, size_t size)
 sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_text *to, sfp_error *err)
 {
     if (im->width < 1 || im->height < 1 || !im->rgb)
-        return sfp__fail(err, SFP_EINVAL, "%s: picture is %d x %d", label, im->width, im->height);
+        return sfp__fail(err, SFP_EINVAL, "%s: image is %d x %d", label, im->width, im->height);
     struct spng_ihdr head = {
         .width = (uint32_t)im->width, .height = (uint32_t)im->height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
     spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
@@ -173,7 +172,7 @@ sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error
 /* ---------------------------------------------------------------------- EXIF
  *
  * A TIFF file in a marker, of which one number is wanted. Broken blocks are
- * common in the wild and no reason to refuse a picture: they mean 1. */
+ * common in the wild and no reason to refuse an image: they mean 1. */
 
 #define TAG_ORIENTATION 0x0112
 #define TYPE_SHORT 3

@@ -1,4 +1,4 @@
-/* Pictures: JPEG, PNG and WebP files to 8-bit RGB; Pillow's resize; crop. */
+/* Images: JPEG, PNG and WebP files to 8-bit RGB; Pillow's resize; crop. */
 #ifndef SFP_IO_IMAGE_IMAGE_H
 #define SFP_IO_IMAGE_IMAGE_H
 
@@ -15,8 +15,8 @@ typedef struct sfp_image {
 } sfp_image;
 
 typedef struct sfp_image_options {
-    bool exif_orientation; /* turn the picture by its EXIF orientation; off by default, as in Pillow's open */
-    size_t max_pixels;     /* refuse larger pictures (default 178,956,970, Pillow's bomb limit) */
+    bool exif_orientation; /* turn the image by its EXIF orientation; off by default, as in Pillow's open */
+    size_t max_pixels;     /* refuse larger images (default 178,956,970, Pillow's bomb limit) */
     size_t max_bytes;      /* refuse larger files (default 256 MiB) */
 } sfp_image_options;
 
@@ -43,16 +43,16 @@ sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, in
 typedef enum sfp_resize { SFP_RESIZE_SQUASH, SFP_RESIZE_CROP } sfp_resize;
 sfp_status sfp__image_fit(const sfp_image *im, int size, sfp_resize how, sfp_image *out, sfp_error *err);
 
-/* 8-bit RGB, for contact sheets and generated pictures: appended to a text, or a file of its own. */
+/* 8-bit RGB, for contact sheets and generated images: appended to a text, or a file of its own. */
 sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_text *to, sfp_error *err);
 sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error *err);
 
-/* ---------------------------------------- what the files of pictures share; besides them for tests only */
+/* ---------------------------------------- what the files of images share; besides them for tests only */
 
-/* Room for a picture, once its size is within the limits; messages begin with `label`. */
+/* Room for an image, once its size is within the limits; messages begin with `label`. */
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_image *out, sfp_error *err);
 
-/* One picture to RGB; whatever happens, *out is the caller's to free. *orientation is 1..8, looked for only when
+/* One image to RGB; whatever happens, *out is the caller's to free. *orientation is 1..8, looked for only when
  * opt->exif_orientation is set (else 1). */
 typedef sfp_status sfp_decode_fn(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt,
                                  sfp_image *out, int *orientation, sfp_error *err);

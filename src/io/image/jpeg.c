@@ -3,7 +3,7 @@
  * libjpeg reports errors by a callback that must not return, hence longjmp.
  * Everything that has to survive the jump lives in one struct outside of the
  * function that calls setjmp. Of the warnings, those that mean missing data
- * are errors (a half grey picture would be learnt as it is); the others, such
+ * are errors (a half grey image would be learnt as it is); the others, such
  * as stray bytes between markers, are let pass, as Pillow does. */
 #include "io/image/image.h"
 
@@ -16,7 +16,7 @@
 
 #include <jerror.h>
 
-/* A progressive file of some kilobytes may ask for thousands of passes over a large picture. */
+/* A progressive file of some kilobytes may ask for thousands of passes over a large image. */
 #define SCANS_MAX 500
 
 struct reader {
@@ -29,7 +29,7 @@ struct reader {
     sfp_error *err;
     sfp_status status;
     sfp_image image;
-    uint8_t *row; /* (width, 4) of a CMYK picture */
+    uint8_t *row; /* (width, 4) of a CMYK image */
     int orientation;
 };
 
@@ -55,7 +55,7 @@ static void on_message(j_common_ptr info, int level)
     if (level >= 0) /* trace */
         return;
     if (code == JWRN_JPEG_EOF)
-        leave(r, sfp__fail(r->err, SFP_EFORMAT, "%s: JPEG is truncated: the file ends before the picture does", r->label));
+        leave(r, sfp__fail(r->err, SFP_EFORMAT, "%s: JPEG is truncated: the file ends before the image does", r->label));
     if (code == JWRN_HIT_MARKER)
         leave(r, sfp__fail(r->err, SFP_EFORMAT, "%s: JPEG is truncated: coded data end early", r->label));
     info->err->num_warnings++;

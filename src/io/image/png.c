@@ -13,14 +13,14 @@
 static sfp_status fail_code(const char *label, int code, sfp_error *err)
 {
     if (code == SPNG_IO_EOF || code == SPNG_EIDAT_TOO_SHORT)
-        return sfp__fail(err, SFP_EFORMAT, "%s: PNG is truncated: the file ends before the picture does", label);
+        return sfp__fail(err, SFP_EFORMAT, "%s: PNG is truncated: the file ends before the image does", label);
     return sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_EFORMAT, "%s: PNG: %s", label, spng_strerror(code));
 }
 
 static int find_orientation(spng_ctx *ctx)
 {
     struct spng_exif exif;
-    (void)spng_decode_chunks(ctx); /* it may follow the picture; damage there harms nothing */
+    (void)spng_decode_chunks(ctx); /* it may follow the image; damage there harms nothing */
     if (spng_get_exif(ctx, &exif) != 0)
         return 1;
     return sfp__exif_orientation((const uint8_t *)exif.data, exif.length);

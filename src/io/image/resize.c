@@ -3,7 +3,7 @@
  * Two passes, rows first: each output sample is a weighted sum of the input
  * samples under a filter that is widened by the shrink factor (antialiasing).
  * Weights are computed in double, normalised, and rounded to fixed point;
- * each pass rounds to 8 bits. Models were trained on pictures made so, and the
+ * each pass rounds to 8 bits. Models were trained on images made so, and the
  * golden numbers too: a "better" resize would be a worse one here.
  *
  * Weights of one output sample: taps samples of the input from `first` on.
@@ -288,9 +288,9 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
 #define PICK(name) name##_base
 #endif
 
-/* ------------------------------------------------------------------ pictures */
+/* ------------------------------------------------------------------ images */
 
-/* The window (left, top, out->width, out->height) of the picture resized to full_w x full_h; out is allocated. */
+/* The window (left, top, out->width, out->height) of the image resized to full_w x full_h; out is allocated. */
 static sfp_status resize_into(const sfp_image *im, int64_t full_w, int64_t full_h, sfp_filter filter, int64_t left, int64_t top,
                               sfp_image *out, sfp_error *err)
 {
@@ -333,7 +333,7 @@ static sfp_status resize_window(const sfp_image *im, int64_t full_w, int64_t ful
     if (full_w == im->width && full_h == im->height)
         return sfp__image_crop(im, (int)left, (int)top, width, height, out, err);
     OWNED_BY(sfp__image_done) sfp_image made = {0};
-    TRY(sfp__image_alloc("resized picture", width, height, SIZE_MAX, &made, err));
+    TRY(sfp__image_alloc("resized image", width, height, SIZE_MAX, &made, err));
     TRY(resize_into(im, full_w, full_h, filter, left, top, &made, err));
     *out = TAKE(made);
     return SFP_OK;
@@ -342,7 +342,7 @@ static sfp_status resize_window(const sfp_image *im, int64_t full_w, int64_t ful
 static sfp_status check_source(const sfp_image *im, sfp_error *err)
 {
     if (im->width < 1 || im->height < 1 || !im->rgb)
-        return sfp__fail(err, SFP_EINVAL, "cannot resize a picture of %d x %d", im->width, im->height);
+        return sfp__fail(err, SFP_EINVAL, "cannot resize an image of %d x %d", im->width, im->height);
     return SFP_OK;
 }
 
@@ -358,7 +358,7 @@ sfp_status sfp__image_fit(const sfp_image *im, int size, sfp_resize how, sfp_ima
 {
     TRY(check_source(im, err));
     if (size < 1 || size > INT_MAX / 256)
-        return sfp__fail(err, SFP_EINVAL, "cannot fit a picture to size %d", size);
+        return sfp__fail(err, SFP_EINVAL, "cannot fit an image to size %d", size);
     if (how == SFP_RESIZE_SQUASH)
         return resize_window(im, size, size, SFP_FILTER_BILINEAR, 0, 0, size, size, out, err);
     /* 224 of 256 is the usual share; the long side is cut to an integer, as torchvision does */

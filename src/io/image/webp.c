@@ -11,7 +11,7 @@ static sfp_status fail_code(const char *label, VP8StatusCode code, sfp_error *er
     switch (code) {
     case VP8_STATUS_NOT_ENOUGH_DATA:
     case VP8_STATUS_SUSPENDED:
-        return sfp__fail(err, SFP_EFORMAT, "%s: WebP is truncated: the file ends before the picture does", label);
+        return sfp__fail(err, SFP_EFORMAT, "%s: WebP is truncated: the file ends before the image does", label);
     case VP8_STATUS_OUT_OF_MEMORY:
         return sfp__fail(err, SFP_ENOMEM, "%s: WebP: out of memory", label);
     case VP8_STATUS_UNSUPPORTED_FEATURE:
@@ -47,7 +47,7 @@ sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size
     if (code != VP8_STATUS_OK)
         return fail_code(label, code, err);
     if (config.input.has_animation)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP is animated, expected a still picture", label);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP is animated, expected a still image", label);
     TRY(sfp__image_alloc(label, config.input.width, config.input.height, opt->max_pixels, out, err));
     /* WebP is at most 16,383 a side: the stride fits an int */
     config.output.colorspace = MODE_RGB;

@@ -20,11 +20,11 @@ typedef struct sfp_ranpac {
     int64_t setup[2], counter[2];
     sfp_projection *project; /* R (D, M) */
     double strength[2];
-    float *query;   /* (cap, D) of recent samples */
-    int64_t *row;   /* (cap): their classes */
-    int64_t *slot;  /* (cap): their places in the reservoir, -1: not held out */
-    float *gram;    /* (M, M): G, lower triangle; room for (side, side) */
-    float *target;  /* (room, M): C */
+    float *query;  /* (cap, D) of recent samples */
+    int64_t *row;  /* (cap): their classes */
+    int64_t *slot; /* (cap): their places in the reservoir, -1: not held out */
+    float *gram;   /* (M, M): G, lower triangle; room for (side, side) */
+    float *target; /* (room, M): C */
     /* derived */
     int64_t solved; /* samples in `weight` */
     bool factored;  /* `factor` is of gram and lambda */

@@ -163,10 +163,10 @@ static sfp_status look_at_slots(visit *f, sfp_error *err)
         int64_t bytes = number_at(size, i), y = number_at(label, i);
         if (bytes < 0 || (uint64_t)bytes > most || y < 0 || y >= f->classes || ((const uint8_t *)has->data)[i] > 1)
             return sfp__fail(err, SFP_EFORMAT,
-                             "%s: slot %d has a picture of %lld bytes and label %lld, expected at most %zu and a label below %d",
+                             "%s: slot %d has an image of %lld bytes and label %lld, expected at most %zu and a label below %d",
                              f->v.file, i, (long long)bytes, (long long)y, most, f->classes);
         if (!l->opt.keep_compressed && (uint64_t)bytes != most)
-            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has a picture of %lld bytes, expected %zu", f->v.file, i,
+            return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has an image of %lld bytes, expected %zu", f->v.file, i,
                              (long long)bytes, most);
         f->image_bytes += bytes; /* both factors are small: at most slots * image_bytes, which fits memory */
     }

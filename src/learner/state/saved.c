@@ -114,7 +114,7 @@ static int put_settings(sfp_saved_kind kind, const char *keys, const sfp_learner
     return n;
 }
 
-/* Those of SFP_SAVED_ANSWER: how pictures become input, head, batch, seed. */
+/* Those of SFP_SAVED_ANSWER: how images become input, head, batch, seed. */
 static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
 {
     int n = put_settings(SFP_SAVED_ANSWER, "seed batch head resize", o, out);

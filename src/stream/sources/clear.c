@@ -6,7 +6,7 @@
  *
  * Paths are below train/ or test/. Buckets are years in order; bucket 0 of
  * CLEAR-10 is for pretraining and left out. Training order: class by class (by
- * the class order), buckets ascending, pictures of a bucket shuffled by the seed.
+ * the class order), buckets ascending, images of a bucket shuffled by the seed.
  * Tasks: 11 classes as 3 + 2 x 4, 100 as 10 x 10; a record's time is its bucket,
  * so that tasks by time follow the years. */
 #include "stream/source_internal.h"
@@ -111,9 +111,9 @@ static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
     return SFP_OK;
 }
 
-/* -------------------------------------------------------------------- pictures */
+/* -------------------------------------------------------------------- images */
 
-/* The pictures of one class in one bucket, in the order of their file. */
+/* The images of one class in one bucket, in the order of their file. */
 static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record record)
 {
     const char *id;
@@ -126,7 +126,7 @@ static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record
         const json_t *image = json_object_get(v, "IMG_PATH");
         size_t n = json_string_length(image);
         if (!json_is_string(image) || n == 0 || n > SFP_PATH_BYTES_MAX)
-            return sfp__fail(r->err, SFP_EFORMAT, "%s: picture '%s': IMG_PATH is %s, expected a path", path, SHOWN(id),
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: image '%s': IMG_PATH is %s, expected a path", path, SHOWN(id),
                              json_is_string(image) ? "empty or too long" : sfp__json_type_name(image));
         sfp_status status = sfp__entries_add(&r->s->entries, (sfp_entry){.record = record}, json_string_value(image), n, r->err);
         if (status != SFP_OK)
@@ -184,13 +184,13 @@ static sfp_status add_all(reader *r, const layout *l)
         }
     }
     if (r->s->entries.count == 0)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: lists no pictures", r->meta);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: lists no images", r->meta);
     return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- opening */
 
-/* Beside the pictures; older copies have it one folder up. */
+/* Beside the images; older copies have it one folder up. */
 static sfp_status read_names(reader *r, const char *path)
 {
     OWNED char *file = NULL, *above = NULL;

@@ -23,7 +23,7 @@
 enum { FIRST_TASK = 10, EACH_TASK = 5, NUMBER_MAX = 9999 };
 
 #define SCENARIO "nc"
-#define PICTURES "core50_128x128"
+#define IMAGES "core50_128x128"
 
 static const char *const pickle_names[3] = {"paths.pkl", "LUP.pkl", "labels.pkl"};
 enum { PATHS, LUP, LABELS };
@@ -88,8 +88,8 @@ static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
     return SFP_OK;
 }
 
-/* Picture k of batch b: its path and its label. */
-static sfp_status get_picture(const tables *t, size_t b, size_t k, const char **path, size_t *length, int64_t *label)
+/* Image k of batch b: its path and its label. */
+static sfp_status get_image(const tables *t, size_t b, size_t k, const char **path, size_t *length, int64_t *label)
 {
     sfp_pickle_value paths = t->pickle[PATHS]->root;
     sfp_pickle_value index = sfp__pickle_item(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b), k);
@@ -161,7 +161,7 @@ static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
         for (size_t k = 0; k < n; k++) {
             const char *path;
             int64_t label = 0;
-            TRY(get_picture(t, b, k, &path, &length, &label));
+            TRY(get_image(t, b, k, &path, &length, &label));
             label_info *i = &info[label];
             int object = object_of(path);
             if (b + 1 < t->batches && i->task < 0)
@@ -212,7 +212,7 @@ static sfp_status add_batches(sfp_file_source *s, const tables *t, const label_i
             const char *path = NULL;
             int64_t label = 0;
             sfp_entry e = {.record = sfp__record_none()};
-            TRY(get_picture(t, b, k, &path, &length, &label));
+            TRY(get_image(t, b, k, &path, &length, &label));
             e.record.label = info[label].class;
             e.record.task = test ? info[label].task : (int32_t)b;
             TRY(sfp__entries_add(&s->entries, e, path, length, t->err));
@@ -367,7 +367,7 @@ static sfp_status open_core50(const char *path, const sfp_source_options *opt, s
     OWNED_BY(sfp__names_done) sfp_names names = {0};
     OWNED char *root = NULL;
     bool pickles = false;
-    TRY(sfp__path_make(path, PICTURES, &root, err));
+    TRY(sfp__path_make(path, IMAGES, &root, err));
     TRY(sfp__file_source_create(sizeof *s, &sfp__source_core50, &sfp__file_source_ops, path, sfp__path_is_dir(root) ? root : path,
                                 &s, err));
     TRY(find_pickles(path, &t, &pickles));
@@ -376,7 +376,7 @@ static sfp_status open_core50(const char *path, const sfp_source_options *opt, s
     else
         TRY(fill_by_folders(s, opt->order, opt->test, &names, err));
     if (s->entries.count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has no pictures of CORe50's %s part, expected " PICTURES "/sX/oY/C_XX_YY_ZZZ.png",
+        return sfp__fail(err, SFP_EFORMAT, "%s: has no images of CORe50's %s part, expected " IMAGES "/sX/oY/C_XX_YY_ZZZ.png",
                          path, opt->test ? "test" : "training");
     if (!pickles)
         TRY(sfp__source_note(&s->base, err, "no pickles: tasks from the folder names"));

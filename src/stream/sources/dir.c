@@ -1,15 +1,15 @@
-/* dir:PATH - a folder that others put pictures into, watched (dir.h says what comes when, and how it ends).
+/* dir:PATH - a folder that others put images into, watched (dir.h says what comes when, and how it ends).
  *
  * PATH/CLASS/file is labelled by its folder, PATH/file is not labelled; what lies
  * deeper does not come. A folder whose name cannot be a class's (no UTF-8) is
- * remarked upon, and its pictures are not labelled.
+ * remarked upon, and its images are not labelled.
  *
  * Classes: those named in PATH/classes.txt, a line each, in its order, then the
  * folders there at the beginning; a folder that appears later under another name
- * becomes a class with its first picture.
+ * becomes a class with its first image.
  *
- * A label may come after its picture (or before it): a line NAME,LABEL in
- * PATH/labels.csv (dir.h) labels PATH/NAME; and an unlabelled picture that
+ * A label may come after its image (or before it): a line NAME,LABEL in
+ * PATH/labels.csv (dir.h) labels PATH/NAME; and an unlabelled image that
  * is moved or linked into the folder of a class comes again, with that label and
  * the same identity.
  *
@@ -65,32 +65,32 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK)
-        sfp__source_remark(&s->base, "%.200s: a folder whose pictures are not labelled: %.200s", s->base.path, why.message);
+        sfp__source_remark(&s->base, "%.200s: a folder whose images are not labelled: %.200s", s->base.path, why.message);
     s->base.classes = s->classes.count;
     return SFP_OK;
 }
 
 /* What is in s->given. */
-static sfp_status read_given(dir_source *s, sfp_record *record, sfp_picture *out, sfp_error *err)
+static sfp_status read_given(dir_source *s, sfp_record *record, sfp_raw_image *out, sfp_error *err)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     OWNED char *path = NULL;
     TRY(sfp__path_make(s->base.path, s->given.path, &path, err));
     if (s->given.unfinished)
         return sfp__fail(err, SFP_EIO, "%s: was still being written when the stream ended", path);
-    TRY(sfp__picture_read(path, &p, err));
+    TRY(sfp__raw_image_read(path, &p, err));
     TRY(class_of(s, s->given.path, &record->label, err));
     *out = p;
     p.bytes = NULL;
     return SFP_OK;
 }
 
-static sfp_status give(dir_source *s, sfp_record *record, sfp_picture *out, sfp_error *err)
+static sfp_status give(dir_source *s, sfp_record *record, sfp_raw_image *out, sfp_error *err)
 {
     *record = sfp__record_none();
     record->label = s->given.label;
     if (s->given.label >= 0) {
-        *out = (sfp_picture){0};
+        *out = (sfp_raw_image){0};
         return SFP_OK;
     }
     sfp_status status = read_given(s, record, out, err);
@@ -98,7 +98,7 @@ static sfp_status give(dir_source *s, sfp_record *record, sfp_picture *out, sfp_
     return status;
 }
 
-static sfp_status next(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
+static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err)
 {
     dir_source *s = (dir_source *)base;
     s->live.lost = false;
@@ -221,7 +221,7 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
 
 const sfp_source_kind sfp__source_dir = {
     .name = "dir",
-    .summary = "a folder that is watched: pictures as they are put into it",
+    .summary = "a folder that is watched: images as they are put into it",
     .live = true,
     .open = open_dir,
 };

@@ -4,7 +4,7 @@
  * What is there already comes first, in natural order of its path; then every file as it is closed after writing, or moved in.
  * A file that is there but still open for writing waits until it is closed, or has not changed for two seconds; that takes
  * Linux's leases, which are for files of the same owner, or for root; elsewhere it may come twice, at first in part. Names that
- * are no picture's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file named .end
+ * are no image's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file named .end
  * appears, or the folder goes away. What lies deeper is not looked at.
  *
  * A folder inside that cannot be watched, and one that is there under two names (a link), is remarked upon by the source, and the
@@ -87,18 +87,18 @@ sfp_status sfp__dir_watch_names(const sfp_dir_watch *w, sfp_names *names, sfp_er
 
 /* -------------------------------------------------------------------- labels.csv
  *
- * Lines NAME,LABEL, also appended while it is watched. NAME is a picture's path below PATH and may have commas, LABEL may not
+ * Lines NAME,LABEL, also appended while it is watched. NAME is an image's path below PATH and may have commas, LABEL may not
  * unless it is in quotes, as both may be ("" is a quote then; a line's end is never inside). A line counts when its end has been
  * written, or when the stream ends. A file that was replaced or shortened is read from its beginning. A last line for a name
  * wins. Lines that are none (no comma, empty, too long, no UTF-8, text behind quotes or none that closes them) are passed over
- * and counted; so is a first line "name,label" or "path,label", without counting. At most SFP_CLASSES_MAX pictures are
+ * and counted; so is a first line "name,label" or "path,label", without counting. At most SFP_CLASSES_MAX images are
  * remembered; then they are forgotten all at once. */
 typedef struct sfp_dir_labels {
     char *path; /* NULL: there are none */
     bool ended; /* set by who reads: nothing is appended any more, so that a last line needs no end */
     uint64_t device, inode, offset;
-    sfp_names pictures;
-    int32_t *label;                  /* (SFP_CLASSES_MAX) class of a picture */
+    sfp_names images;
+    int32_t *label;                  /* (SFP_CLASSES_MAX) class of an image */
     uint64_t line;                   /* read so far */
     uint64_t skipped, first_skipped; /* lines, and which was the first; 0: none */
 } sfp_dir_labels;
@@ -111,7 +111,7 @@ sfp_status sfp__dir_labels_init(sfp_dir_labels *l, const char *dir, sfp_error *e
 void sfp__dir_labels_done(sfp_dir_labels *l);
 /* Reads what is new; new labels are added to classes. fn may be NULL. Without the file: nothing. */
 sfp_status sfp__dir_labels_read(sfp_dir_labels *l, sfp_names *classes, sfp_dir_label_fn fn, void *ctx, sfp_error *err);
-/* The class of a picture; -1: none was given. */
+/* The class of an image; -1: none was given. */
 int32_t sfp__dir_labels_find(const sfp_dir_labels *l, const char *name);
 
 #endif

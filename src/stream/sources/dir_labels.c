@@ -19,13 +19,13 @@ void sfp__dir_labels_done(sfp_dir_labels *l)
 {
     sfp__free(l->path);
     sfp__free(l->label);
-    sfp__names_done(&l->pictures);
+    sfp__names_done(&l->images);
     *l = (sfp_dir_labels){0};
 }
 
 int32_t sfp__dir_labels_find(const sfp_dir_labels *l, const char *name)
 {
-    int32_t i = sfp__names_find(&l->pictures, name, strlen(name));
+    int32_t i = sfp__names_find(&l->images, name, strlen(name));
     return i < 0 ? -1 : l->label[i];
 }
 
@@ -122,21 +122,21 @@ static sfp_status take_line(sfp_dir_labels *l, char *line, char *end, bool first
     }
     if (first && is_heading(name, label))
         return SFP_OK;
-    int32_t class = -1, picture = -1;
+    int32_t class = -1, image = -1;
     sfp_error why;
-    if (l->pictures.count >= SFP_CLASSES_MAX && sfp__names_find(&l->pictures, name.s, name.n) < 0)
-        sfp__names_done(&l->pictures);
+    if (l->images.count >= SFP_CLASSES_MAX && sfp__names_find(&l->images, name.s, name.n) < 0)
+        sfp__names_done(&l->images);
     sfp_status status = sfp__names_add(classes, label.s, label.n, &class, &why);
     if (status == SFP_OK)
-        status = sfp__names_add(&l->pictures, name.s, name.n, &picture, &why);
+        status = sfp__names_add(&l->images, name.s, name.n, &image, &why);
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK) {
         pass_over(l);
         return SFP_OK;
     }
-    l->label[picture] = class;
-    return fn ? fn(ctx, l->pictures.name[picture], class, err) : SFP_OK;
+    l->label[image] = class;
+    return fn ? fn(ctx, l->images.name[image], class, err) : SFP_OK;
 }
 
 /* The whole lines among n bytes; *used: how far they go. */

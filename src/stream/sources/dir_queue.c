@@ -38,7 +38,7 @@ static void list_done(sfp_dir_list *l)
 sfp_status sfp__dir_queue_put(sfp_dir_queue *q, sfp_dir_item item, sfp_error *err)
 {
     if (q->ready.last == QUEUE_MAX && q->ready.first < q->ready.last)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d pictures wait", q->path, QUEUE_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d images wait", q->path, QUEUE_MAX);
     return put(&q->ready, item) ? SFP_OK : sfp__fail_nomem(err);
 }
 

@@ -1,10 +1,10 @@
 /* A folder a class: PATH/class/.../file, or PATH/domain/class/.../file.
  *
- * One pass over the tree (io/folder.h) lists every picture; which of the two
- * layouts it is follows from the list. Pictures right inside a folder of the
+ * One pass over the tree (io/folder.h) lists every image; which of the two
+ * layouts it is follows from the list. Images right inside a folder of the
  * first level speak for classes, deeper ones for domains, and the more have it
- * (as many: classes); so one stray picture does not turn domains into classes.
- * With classes all that is below one belongs to it; with domains a picture
+ * (as many: classes); so one stray image does not turn domains into classes.
+ * With classes all that is below one belongs to it; with domains an image
  * beside the class folders is left out, and told in the note.
  *
  * Where all deeper ones lie in folders of one name, as in CLASS/images/file,
@@ -26,11 +26,11 @@ typedef struct tally {
 
 typedef struct scan {
     sfp_file_source *source;
-    int64_t flat;   /* pictures right inside a folder of the first level */
-    tally loose;    /* pictures beside the class folders */
-    tally foreign;  /* files that are no pictures */
-    tally odd;      /* no files, by the names of pictures */
-    tally empty[2]; /* folders of the first and second level without pictures */
+    int64_t flat;   /* images right inside a folder of the first level */
+    tally loose;    /* images beside the class folders */
+    tally foreign;  /* files that are no images */
+    tally odd;      /* no files, by the names of images */
+    tally empty[2]; /* folders of the first and second level without images */
 } scan;
 
 static void count_one(tally *t, const char *path)
@@ -41,7 +41,7 @@ static void count_one(tally *t, const char *path)
         (void)snprintf(t->first, sizeof t->first, "%s", text);
 }
 
-/* Whether the picture that was listed last is in the folder: what is in it comes right before the folder itself. */
+/* Whether the image that was listed last is in the folder: what is in it comes right before the folder itself. */
 static bool has_last(const sfp_entries *l, const char *folder)
 {
     return l->count > 0 && strncmp(sfp__entries_path(l, l->count - 1), folder, strlen(folder)) == 0;
@@ -56,11 +56,11 @@ static sfp_status take(void *ctx, sfp_walk_kind kind, const char *path, int dept
             count_one(&s->empty[depth], path);
         return SFP_OK;
     }
-    bool picture = sfp__image_name(path), other = kind != SFP_WALK_FILE;
-    if (other || !picture || depth == 0) {
+    bool image = sfp__image_name(path), other = kind != SFP_WALK_FILE;
+    if (other || !image || depth == 0) {
         bool class = kind == SFP_WALK_BROKEN && depth < 2; /* it may have led to a class, or a domain */
-        if (!other || picture || class)
-            count_one(other ? &s->odd : picture ? &s->loose : &s->foreign, path);
+        if (!other || image || class)
+            count_one(other ? &s->odd : image ? &s->loose : &s->foreign, path);
         return SFP_OK;
     }
     s->flat += depth == 1;
@@ -90,7 +90,7 @@ static bool same_part(const char *a, size_t n, const char *b, size_t m)
     return n == m && memcmp(a, b, n) == 0;
 }
 
-/* The one name of all folders of the second level that have pictures, when there are several of them; *n bytes. NULL: none. */
+/* The one name of all folders of the second level that have images, when there are several of them; *n bytes. NULL: none. */
 static const char *inner_name(const sfp_entries *l, size_t *n)
 {
     const char *first = NULL, *inner = NULL;
@@ -119,11 +119,11 @@ static sfp_status note_inner(sfp_file_source *s, const char *inner, size_t n, sf
 {
     char name[SFP_NAME_MAX], text[SFP_NAME_MAX];
     (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
-    return sfp__source_note(&s->base, err, "every folder has its pictures in '%s': the folders above are the classes",
+    return sfp__source_note(&s->base, err, "every folder has its images in '%s': the folders above are the classes",
                             sfp__printable(name, text, sizeof text));
 }
 
-/* Pictures beside the class folders of a domain. */
+/* Images beside the class folders of a domain. */
 static void drop_flat(scan *found)
 {
     sfp_entries *l = &found->source->entries;
@@ -221,10 +221,10 @@ static sfp_status make_notes(scan *found, const sfp_names *domains, sfp_error *e
         empty.count += found->empty[1].count - 1;
     }
     s->base.skipped = found->loose.count + found->foreign.count + found->odd.count;
-    TRY(note_left_out(s, &found->loose, "pictures outside a class folder", err));
+    TRY(note_left_out(s, &found->loose, "images outside a class folder", err));
     TRY(note_left_out(s, &found->foreign, "files that are not JPEG, PNG or WebP", err));
     TRY(note_left_out(s, &found->odd, "that are no regular files, or links into nowhere", err));
-    TRY(note_left_out(s, &empty, "folders without pictures", err));
+    TRY(note_left_out(s, &empty, "folders without images", err));
     return note_parts(s, domains, err);
 }
 
@@ -239,7 +239,7 @@ static sfp_status open_folder(const char *path, const sfp_source_options *opt, s
     TRY(sfp__walk(path, take, &found, err));
     if (s->entries.count == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: %s, expected CLASS/*.jpg or DOMAIN/CLASS/*.jpg", path,
-                         found.loose.count ? "has pictures but no class folders" : "has no pictures");
+                         found.loose.count ? "has images but no class folders" : "has no images");
     TRY(choose_layout(&found, &domain_layout, err));
     TRY(name_entries(s, domain_layout, &classes, &domains, err));
     TRY(sfp__entries_sort_names(&s->entries, &classes, &domains, err));
@@ -251,6 +251,6 @@ static sfp_status open_folder(const char *path, const sfp_source_options *opt, s
 
 const sfp_source_kind sfp__source_folder = {
     .name = "folder",
-    .summary = "pictures in CLASS/ or DOMAIN/CLASS/ folders",
+    .summary = "images in CLASS/ or DOMAIN/CLASS/ folders",
     .open = open_folder,
 };

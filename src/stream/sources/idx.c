@@ -1,8 +1,8 @@
-/* IDX files (MNIST, Fashion-MNIST), gzipped or not: grey pictures in one file,
+/* IDX files (MNIST, Fashion-MNIST), gzipped or not: grey images in one file,
  * their labels in another.
  *
  * PATH is their folder, then opt->test picks t10k-* instead of train-*; or the
- * file of pictures, whose labels are beside it. Everything is read into memory
+ * file of images, whose labels are beside it. Everything is read into memory
  * when it is opened: the sets are small, and gzip knows no other way. A header
  * is not believed: memory grows with the bytes that are there. */
 #include "stream/source_internal.h"
@@ -174,7 +174,7 @@ static sfp_status other_packing(const char *path, char **out, sfp_error *err)
     return sfp__text_new(out, err, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz");
 }
 
-/* The labels of a file of pictures; one of the two may be gzipped and the other not. */
+/* The labels of a file of images; one of the two may be gzipped and the other not. */
 static sfp_status find_labels(const char *images, char **out, sfp_error *err)
 {
     OWNED char *renamed = NULL, *path = NULL, *other = NULL;
@@ -228,11 +228,11 @@ static sfp_status record_idx(const sfp_source *base, int64_t i, sfp_record *out,
     return SFP_OK;
 }
 
-static sfp_status load_idx(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status load_idx(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     const idx_source *s = (const idx_source *)base;
     size_t n = (size_t)(s->height * s->width);
-    sfp_picture p = {.kind = SFP_PICTURE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n};
+    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n};
     TRY(sfp__alloc(&p.bytes, n, 1, err));
     memcpy(p.bytes, s->pixels + (size_t)i * n, n);
     *out = p;
@@ -266,7 +266,7 @@ static bool is_fashion(const char *dir)
     }
 }
 
-/* Names of the digits: those of Fashion-MNIST, a file classes.txt beside the pictures, else the digits that occur. */
+/* Names of the digits: those of Fashion-MNIST, a file classes.txt beside the images, else the digits that occur. */
 static sfp_status name_classes(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp_names names = {0};
@@ -312,7 +312,7 @@ static sfp_status read_files(idx_source *s, const char *images, const char *labe
     TRY(sfp__idx_read(images, 3, size, &s->pixels, err));
     TRY(sfp__idx_read(labels, 1, &count, &s->digits, err));
     if (count != size[0])
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %lld labels, expected %lld as %s has pictures", labels, (long long)count,
+        return sfp__fail(err, SFP_EFORMAT, "%s: has %lld labels, expected %lld as %s has images", labels, (long long)count,
                          (long long)size[0], images);
     s->base.count = count;
     s->height = size[1];

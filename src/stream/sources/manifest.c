@@ -1,14 +1,14 @@
-/* A list of pictures: CSV, or JSONL when its first character is '{'.
+/* A list of images: CSV, or JSONL when its first character is '{'.
  *
  *   path,label[,task[,time]]      {"path": "a.jpg", "label": "cat", "task": 0, "time": 2004}
  *
  * A CSV whose first record has a field "path" begins with a header, which may
  * name the columns in any order, also `domain`; other columns are ignored. One
- * that has another of these names and no picture's is refused, and so is one
- * whose path is no picture's name where that of the second is: a header too.
- * Labels are names, numbers too; an empty one (or null) is a picture without
+ * that has another of these names and no image's is refused, and so is one
+ * whose path is no image's name where that of the second is: a header too.
+ * Labels are names, numbers too; an empty one (or null) is an image without
  * label. Paths are relative to the list. Only the list is read: a missing
- * picture shows when it is loaded, with the line that names it. */
+ * image shows when it is loaded, with the line that names it. */
 #include "stream/source_internal.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ typedef struct reader {
     uint64_t line;       /* of `at`, from 1 */
     int column[COLUMNS]; /* field of a column; -1: none */
     int fields;          /* in every record; 0: not known yet */
-    uint64_t doubted;    /* line of the first record, when its path is no picture's name; 0: it is one */
+    uint64_t doubted;    /* line of the first record, when its path is no image's name; 0: it is one */
     field f[FIELDS_MAX];
     char scratch[LINE_MAX_BYTES + FIELDS_MAX]; /* what fields point to, each with a NUL */
     sfp_entries *entries;
@@ -173,8 +173,8 @@ static sfp_status csv_record(reader *r, int *n, sfp_error *err)
     }
 }
 
-/* The first record: a header (then the columns are set), or a picture. One that names columns, but none 'path' and no picture, is
- * a header whose pictures nobody would find. */
+/* The first record: a header (then the columns are set), or an image. One that names columns, but none 'path' and no image, is
+ * a header whose images nobody would find. */
 static sfp_status csv_first(reader *r, uint64_t line, int n, bool *header, sfp_error *err)
 {
     int column[COLUMNS], named = 0;
@@ -208,7 +208,7 @@ static sfp_status check_first(const reader *r, const char *second, sfp_error *er
     char text[SFP_NAME_MAX];
     if (!sfp__image_name(second))
         return SFP_OK;
-    return sfp__fail(err, SFP_EFORMAT, "%s:%llu: '%s' is no picture's name, expected one, or path,label[,task[,time]] as heading",
+    return sfp__fail(err, SFP_EFORMAT, "%s:%llu: '%s' is no image's name, expected one, or path,label[,task[,time]] as heading",
                      r->file, (unsigned long long)r->doubted,
                      sfp__printable(sfp__entries_path(r->entries, 0), text, sizeof text));
 }
@@ -320,7 +320,7 @@ static unsigned long long line_of(const sfp_source *s, int64_t i)
     return (unsigned long long)((const sfp_file_source *)s)->entries.at[i].place;
 }
 
-static sfp_status load_line(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status load_line(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     sfp_status status = sfp__file_source_load(s, i, out, err);
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%llu", s->path, line_of(s, i));
@@ -353,7 +353,7 @@ static sfp_status read_list(reader *r, const void *bytes, size_t size, sfp_error
         first++;
     TRY(first < r->end && *first == '{' ? read_jsonl(r, err) : read_csv(r, err));
     if (r->entries->count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: lists no pictures, expected lines of path,label[,task[,time]]", r->file);
+        return sfp__fail(err, SFP_EFORMAT, "%s: lists no images, expected lines of path,label[,task[,time]]", r->file);
     return SFP_OK;
 }
 

@@ -233,7 +233,7 @@ void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64
 typedef struct view {
     const sfp_scene *s;
     lattice ground, mottle;
-    float cosa, sina, inv_x, inv_y; /* picture to object */
+    float cosa, sina, inv_x, inv_y; /* image to object */
     float lx, ly;                   /* towards the light */
     float gx, gy;                   /* of the gradient */
     float edge;                     /* pixels in one unit of the object's distance */

@@ -1,4 +1,4 @@
-/* Pictures of ten simple objects, drawn from numbers: what the synthetic source
+/* Images of ten simple objects, drawn from numbers: what the synthetic source
  * is made of, and the replicas of published data sets that tests use.
  *
  * The world drifts: pose, size, light, background, texture and the colours of
@@ -15,7 +15,7 @@ enum { SFP_SHAPES = 10 };
 /* disc, square, triangle, star, cross, ring, stripes, checker, crescent, arrow */
 extern const char *const sfp__shape_names[SFP_SHAPES];
 
-/* Everything a picture shows. Lengths are in half pictures, from its centre; colours are linear in 0..1. */
+/* Everything an image shows. Lengths are in half images, from its centre; colours are linear in 0..1. */
 typedef struct sfp_scene {
     int shape;
     float x, y, radius, aspect, angle;
@@ -25,13 +25,13 @@ typedef struct sfp_scene {
     float bottom[3], top[3];    /* background */
     float slope;                /* direction of its gradient, radians */
     float clutter;              /* strength of what lies in it */
-    float clutter_scale;        /* cells across the picture */
+    float clutter_scale;        /* cells across the image */
     float light;                /* direction it comes from, radians */
     float brightness, warmth, noise;
     uint64_t grain; /* seed of the noise */
 } sfp_scene;
 
-/* The scene of one picture: `world` and `time` say how the world is then, `seed` and `index` what is this picture's own.
+/* The scene of one image: `world` and `time` say how the world is then, `seed` and `index` what is this image's own.
  * variant > 0 turns the colours of a shape, for data sets of more than ten classes. */
 void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64_t seed, uint64_t index, sfp_scene *out);
 

@@ -1,9 +1,9 @@
 /* WebDataset samples from standard input as they come: a live source.
  *
  * The tar may be packed (gzip, bzip2, xz, zstd), and others may follow it. A sample is given as soon as it
- * has picture and label. A picture whose label does not follow is given without one;
+ * has image and label. An image whose label does not follow is given without one;
  * when KEY.cls (.txt, .json) comes later, alone, it is given as the label of that
- * picture. Classes are those of the list in stdin:FILE, then labels are
+ * image. Classes are those of the list in stdin:FILE, then labels are
  * its numbers or names; without one each new label is a new class: `classes`
  * grows with next, and class_names never moves.
  *
@@ -11,7 +11,7 @@
  * is told, and what came before it is given. (Behind xz and zstd the library itself
  * fails, and what it had unpacked last is lost with it; zstd takes no zeros.)
  *
- * A sample whose picture is empty or too large, or is followed by what cannot be a
+ * A sample whose image is empty or too large, or is followed by what cannot be a
  * label, is lost alone; where the archive itself is broken nothing can follow. */
 #include "stream/sources/tar_sample.h"
 
@@ -31,7 +31,7 @@ typedef struct tar_stream {
     sfp_tar_labels labels;
     sfp_tar_sample now;
     char done_key[SFP_PATH_BYTES_MAX + 1];  /* the sample given last, ... */
-    char done_name[SFP_PATH_BYTES_MAX + 1]; /* ... and its picture */
+    char done_name[SFP_PATH_BYTES_MAX + 1]; /* ... and its image */
     bool done_labelled;                     /* and what follows of it is passed over */
     bool opened;                            /* only by the first next: it reads, and by then `stop` is set */
     bool stopped, ended;
@@ -105,28 +105,28 @@ static void find_end(tar_stream *s)
 
 static bool has_something(const sfp_tar_sample *s)
 {
-    return s->has_picture || s->label_kind != SFP_TAR_UNLABELLED;
+    return s->has_image || s->label_kind != SFP_TAR_UNLABELLED;
 }
 
-/* Looks at one entry: *found when the sfp_tar_sample now has a picture and a label. */
+/* Looks at one entry: *found when the sfp_tar_sample now has an image and a label. */
 static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bool *found, sfp_error *err)
 {
     if (!sfp__image_name(name)) {
         TRY(sfp__tar_read_label(s->archive, s->base.path, name, size, &s->now, err));
-    } else if (!s->now.has_picture) {
-        s->now.has_picture = true;
+    } else if (!s->now.has_image) {
+        s->now.has_image = true;
         memcpy(s->now.name, name, strlen(name) + 1);
-        TRY(sfp__tar_check_picture(s->base.path, name, size, err));
+        TRY(sfp__tar_check_image(s->base.path, name, size, err));
         if (size > 0 && !(s->now.bytes = sfp__malloc((size_t)size)))
             return sfp__fail_nomem(err);
         s->now.size = size;
         TRY(sfp__tar_read_entry(s->archive, s->base.path, name, size, s->now.bytes, err));
     }
-    *found = s->now.has_picture && s->now.label_kind != SFP_TAR_UNLABELLED;
+    *found = s->now.has_image && s->now.label_kind != SFP_TAR_UNLABELLED;
     return SFP_OK;
 }
 
-/* Reads entries until a sample is whole: it has picture and label, or one of them and another begins, or the stream ends. */
+/* Reads entries until a sample is whole: it has image and label, or one of them and another begins, or the stream ends. */
 static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
 {
     *found = false;
@@ -181,7 +181,7 @@ static sfp_status end_stream(const tar_stream *s, bool *end, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture *out, bool *end, sfp_error *err)
+static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err)
 {
     tar_stream *s = (tar_stream *)base;
     bool found = false;
@@ -199,21 +199,21 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_picture 
     if (status == SFP_OK && !found)
         return end_stream(s, end, err);
     int32_t label = -1;
-    const char *name = sfp__printable(s->now.has_picture ? s->now.name : s->now.key, text, sizeof text);
-    if (status == SFP_OK && s->now.has_picture && s->now.size == 0)
+    const char *name = sfp__printable(s->now.has_image ? s->now.name : s->now.key, text, sizeof text);
+    if (status == SFP_OK && s->now.has_image && s->now.size == 0)
         status = sfp__fail(err, SFP_EFORMAT, "%s: %s: is empty", base->path, name);
     if (status == SFP_OK && (status = sfp__tar_class_of(&s->labels, s->now.label, &label, err)) != SFP_OK)
         status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
     if (!s->labels.listed) /* the lists of names never move: see open */
         base->classes = s->labels.names.count;
-    s->live.lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_picture && archive_errno(s->archive) == 0;
+    s->live.lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_image && archive_errno(s->archive) == 0;
     memcpy(s->done_key, s->now.key, sizeof s->done_key);
     memcpy(s->done_name, s->now.name, sizeof s->done_name);
     s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
     if (status == SFP_OK) {
         *record = sfp__record_none();
         record->label = label;
-        *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* or none */
+        *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* or none */
         s->now.bytes = NULL;
     }
     sfp__tar_sample_clear(&s->now);

@@ -3,9 +3,9 @@
  *   Stream-51_meta_train.json  rows [class, clip, video, frame, [w, h], [x2, x1, y2, y1], path]
  *   Stream-51_meta_test.json   rows [class, [w, h], [x2, x1, y2, y1], path]
  *
- * A picture is cut to its object's box, grown 1.10 times around its centre, as
+ * An image is cut to its object's box, grown 1.10 times around its centre, as
  * the data set's own loader does it: the centre and each side are truncated to
- * integers, then clipped to the picture.
+ * integers, then clipped to the image.
  *
  * Training order: class by class (by the class order), within a class the videos
  * shuffled by the seed, the frames of a video as they come. A video begins at
@@ -262,7 +262,7 @@ static sfp_entry pack(const row *r, int32_t task)
     return e;
 }
 
-static sfp_status load(const sfp_source *s, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     TRY(sfp__file_source_load(s, i, out, err));
     const sfp_entry *e = &((const sfp_file_source *)s)->entries.at[i];
@@ -308,12 +308,12 @@ static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t p
             return sfp__fail_prefix(r->err, status, "%s", r->file);
     }
     if (s->entries.count == 0)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: has no pictures", r->file);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: has no images", r->file);
     if (!r->test)
         TRY(order_entries(s, place, video, videos, seed, r->err));
     s->base.skipped = empty;
     if (novel || empty)
-        TRY(sfp__source_note(&s->base, r->err, "left out: %llu pictures of novelty classes, %llu with an empty box",
+        TRY(sfp__source_note(&s->base, r->err, "left out: %llu images of novelty classes, %llu with an empty box",
                              (unsigned long long)novel, (unsigned long long)empty));
     return SFP_OK;
 }

@@ -1,16 +1,16 @@
-/* synthetic:N - N pictures (64 x 64) of ten kinds of rendered objects, without a file.
+/* synthetic:N - N images (64 x 64) of ten kinds of rendered objects, without a file.
  *
- * Picture i depends on the seed and on i alone, so synthetic:1000 is the
- * beginning of synthetic:2000, and any thread may draw any picture. The world
+ * Image i depends on the seed and on i alone, so synthetic:1000 is the
+ * beginning of synthetic:2000, and any thread may draw any image. The world
  * drifts with i (stream/sources/render.h), therefore the order is kept. Every ten
- * pictures have every class once.
+ * images have every class once.
  *
  * The test set lives in the same world, at moments spread evenly over the same
  * time, with objects, places and noise drawn from another seed.
  *
  * N = 0 has no end: it is live (only a next one, count -1), but record and load
- * take any index as well; its test set covers the first ENDLESS_SPAN pictures.
- * A picture's mark is its number from 1 on: the last one says where to go on. */
+ * take any index as well; its test set covers the first ENDLESS_SPAN images.
+ * An image's mark is its number from 1 on: the last one says where to go on. */
 #include "base/rng.h"
 #include "stream/source_internal.h"
 #include "stream/sources/render.h"
@@ -37,8 +37,8 @@ typedef struct synthetic {
     sfp_source base;
     sfp_source_live live; /* endless */
     uint64_t world;       /* how it drifts */
-    uint64_t seed;        /* what is in a picture */
-    double span;          /* test: pictures of the training stream that it covers; 0: this is the training stream */
+    uint64_t seed;        /* what is in an image */
+    double span;          /* test: images of the training stream that it covers; 0: this is the training stream */
     int64_t next;         /* endless */
     char given[48];       /* name of the last one */
 } synthetic;
@@ -64,10 +64,10 @@ static sfp_status record(const sfp_source *base, int64_t i, sfp_record *out, sfp
     return SFP_OK;
 }
 
-static sfp_status load(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status load(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     const synthetic *s = (const synthetic *)base;
-    sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
+    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
     TRY(sfp__alloc(&p.bytes, p.size, 1, err));
     double time = s->span > 0 ? ((double)i + 0.5) * s->span / (double)base->count : (double)i;
     sfp_scene scene;
@@ -84,7 +84,7 @@ static const char *name(const sfp_source *base, int64_t i, char *buf, size_t siz
     return buf;
 }
 
-static sfp_status next(sfp_source *base, sfp_record *r, sfp_picture *out, bool *end, sfp_error *err)
+static sfp_status next(sfp_source *base, sfp_record *r, sfp_raw_image *out, bool *end, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
     *end = s->live.stop && atomic_load(s->live.stop);
@@ -106,7 +106,7 @@ static sfp_status leave_out(sfp_source *base, const sfp_left_out *what, sfp_erro
     synthetic *s = (synthetic *)base;
     for (size_t i = 0; i < what->n; i++) {
         if (what->marks[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
-            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no picture %llu", (unsigned long long)what->marks[i]);
+            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no image %llu", (unsigned long long)what->marks[i]);
         if ((int64_t)what->marks[i] > s->next)
             s->next = (int64_t)what->marks[i];
     }
@@ -136,8 +136,7 @@ static sfp_status parse_count(const char *path, int64_t *out, sfp_error *err)
     errno = 0;
     long long n = path[0] >= '0' && path[0] <= '9' ? strtoll(path, &end, 10) : -1;
     if (n < 0 || *end || errno == ERANGE || n > SFP_RECORDS_MAX)
-        return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data 'synthetic:%s': expected a number of pictures, 0 (without end) to %lld",
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data 'synthetic:%s': expected a number of images, 0 (without end) to %lld",
                              sfp__printable(path, shown, sizeof shown), (long long)SFP_RECORDS_MAX);
     *out = n;
     return SFP_OK;

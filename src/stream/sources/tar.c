@@ -1,6 +1,6 @@
 /* WebDataset shards: a tar, a folder of them, or a range shard-{000..003}.tar.
  *
- * One scan by libarchive notes where pictures lie; they are read from there when
+ * One scan by libarchive notes where images lie; they are read from there when
  * asked for, so a compressed tar is refused. Where the bytes of an entry begin
  * is found from where the next header is: libarchive tells only that. A file
  * classes.txt beside the shards names the classes. */
@@ -20,9 +20,9 @@
 typedef struct tar_source {
     sfp_file_source files; /* entries: place = where the bytes begin, size */
     sfp_strings shards;
-    int64_t *first; /* (shards.count) its first picture */
+    int64_t *first; /* (shards.count) its first image */
     sfp_tar_labels labels;
-    uint64_t further; /* pictures of samples that have one already */
+    uint64_t further; /* images of samples that have one already */
 } tar_source;
 
 static int shard_of(const tar_source *s, int64_t i)
@@ -133,21 +133,21 @@ static sfp_status end_sample(tar_source *s, const char *file, sfp_tar_sample *no
     sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)now->offset, .size = (uint64_t)now->size};
     char text[SFP_NAME_MAX];
     sfp_status status = SFP_OK;
-    if (now->has_picture) {
+    if (now->has_image) {
         status = sfp__tar_class_of(&s->labels, now->label, &e.record.label, err);
         if (status == SFP_OK)
             status = sfp__entries_add(&s->files.entries, e, now->name, strlen(now->name), err);
         if (status != SFP_OK)
             status = sfp__fail_prefix(err, status, "%s: %s", file, sfp__printable(now->name, text, sizeof text));
     } else if (now->key[0]) {
-        s->files.base.skipped++; /* a label without a picture */
+        s->files.base.skipped++; /* a label without an image */
     }
     sfp__tar_sample_clear(now);
     return status;
 }
 
-/* The picture of the entry before this place: its bytes end where the next header begins, on a whole block. */
-static sfp_status place_picture(const char *file, sfp_tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
+/* The image of the entry before this place: its bytes end where the next header begins, on a whole block. */
+static sfp_status place_image(const char *file, sfp_tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     now->offset = next_header - (now->size + BLOCK - 1) / BLOCK * BLOCK;
@@ -182,7 +182,7 @@ typedef struct scan {
     int64_t size;
     struct archive *a;
     sfp_tar_sample *now;
-    bool unplaced; /* the entry before was the picture of `now`, which ends where the next header begins */
+    bool unplaced; /* the entry before was the image of `now`, which ends where the next header begins */
 } scan;
 
 static void close_scan(scan *c)
@@ -200,7 +200,7 @@ static sfp_status next_header(scan *c, struct archive_entry **e, sfp_error *err)
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN && code != ARCHIVE_EOF)
         return sfp__tar_fail(c->a, c->file, err);
     if (c->unplaced)
-        TRY(place_picture(c->file, c->now, here, c->size, err));
+        TRY(place_image(c->file, c->now, here, c->size, err));
     c->unplaced = false;
     if (archive_filter_code(c->a, 0) != ARCHIVE_FILTER_NONE)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: is compressed (%s), expected a plain tar: unpack it, or use stdin:", c->file,
@@ -214,15 +214,15 @@ static sfp_status next_header(scan *c, struct archive_entry **e, sfp_error *err)
     return check_rest(c->fd, c->file, here, err);
 }
 
-/* A picture of the sample `now`; n bytes of its name are the key. KEY.jpg goes before KEY.depth.png, wherever it stands. */
-static void take_picture(scan *c, const char *name, size_t n, int64_t size)
+/* An image of the sample `now`; n bytes of its name are the key. KEY.jpg goes before KEY.depth.png, wherever it stands. */
+static void take_image(scan *c, const char *name, size_t n, int64_t size)
 {
     sfp_tar_sample *now = c->now;
     bool plain = !strchr(name + n + 1, '.');
-    c->s->further += now->has_picture;
-    if (now->has_picture && (now->plain || !plain))
+    c->s->further += now->has_image;
+    if (now->has_image && (now->plain || !plain))
         return;
-    now->has_picture = c->unplaced = true;
+    now->has_image = c->unplaced = true;
     now->plain = plain;
     now->size = size;
     memcpy(now->name, name, strlen(name) + 1);
@@ -247,8 +247,8 @@ static sfp_status scan_entries(scan *c, sfp_error *err)
         if (!sfp__image_name(name)) {
             TRY(sfp__tar_read_label(c->a, c->file, name, size, c->now, err));
         } else {
-            TRY(sfp__tar_check_picture(c->file, name, size, err));
-            take_picture(c, name, n, size);
+            TRY(sfp__tar_check_image(c->file, name, size, err));
+            take_image(c, name, n, size);
         }
     }
 }
@@ -279,11 +279,11 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
     }
     sfp_source *base = &s->files.base;
     if (s->files.entries.count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has no pictures, expected KEY.jpg and KEY.cls", base->path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: has no images, expected KEY.jpg and KEY.cls", base->path);
     if (base->skipped)
-        TRY(sfp__source_note(base, err, "left out: %llu samples without a picture", (unsigned long long)base->skipped));
+        TRY(sfp__source_note(base, err, "left out: %llu samples without an image", (unsigned long long)base->skipped));
     if (s->further)
-        TRY(sfp__source_note(base, err, "left out: %llu further pictures of a sample (names alike up to the first '.')",
+        TRY(sfp__source_note(base, err, "left out: %llu further images of a sample (names alike up to the first '.')",
                              (unsigned long long)s->further));
     return SFP_OK;
 }
@@ -299,7 +299,7 @@ static const char *where_tar(const sfp_source *base, int64_t i, char *buf, size_
     return buf;
 }
 
-static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_picture *out, sfp_error *err)
+static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
 {
     const tar_source *s = (const tar_source *)base;
     char where[512];
@@ -318,7 +318,7 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_picture *out, 
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
     if (got < (int64_t)e->size)
         return sfp__fail(err, SFP_EIO, "%s: the file ends inside it", where);
-    *out = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
+    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
     return SFP_OK;
 }
 

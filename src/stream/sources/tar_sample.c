@@ -14,7 +14,7 @@ void sfp__tar_sample_clear(sfp_tar_sample *s)
     s->bytes = NULL;
     s->key[0] = s->label[0] = s->name[0] = '\0';
     s->label_kind = SFP_TAR_UNLABELLED;
-    s->has_picture = false;
+    s->has_image = false;
     s->size = 0;
 }
 
@@ -216,12 +216,12 @@ sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s: %s", file, sfp__printable(name, text, sizeof text));
 }
 
-sfp_status sfp__tar_check_picture(const char *file, const char *name, int64_t size, sfp_error *err)
+sfp_status sfp__tar_check_image(const char *file, const char *name, int64_t size, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
-    if (size < 0 || size > (int64_t)SFP_PICTURE_BYTES_MAX)
+    if (size < 0 || size > (int64_t)SFP_RAW_IMAGE_BYTES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: %s: has %lld bytes, expected at most %zu", file,
-                         sfp__printable(name, text, sizeof text), (long long)size, SFP_PICTURE_BYTES_MAX);
+                         sfp__printable(name, text, sizeof text), (long long)size, SFP_RAW_IMAGE_BYTES_MAX);
     return SFP_OK;
 }
 

@@ -22,8 +22,8 @@ typedef struct sfp_tar_sample {
     char key[SFP_PATH_BYTES_MAX + 1];
     int label_kind;
     char label[SFP_CLASS_NAME_MAX + 1];
-    bool has_picture, plain;           /* plain: KEY.jpg, not KEY.depth.jpg */
-    char name[SFP_PATH_BYTES_MAX + 1]; /* of the picture's entry */
+    bool has_image, plain;             /* plain: KEY.jpg, not KEY.depth.jpg */
+    char name[SFP_PATH_BYTES_MAX + 1]; /* of the image's entry */
     int64_t offset, size;
     uint8_t *bytes; /* when streaming */
 } sfp_tar_sample;
@@ -49,7 +49,7 @@ void sfp__tar_labels_done(sfp_tar_labels *t);
 struct archive *sfp__tar_new_archive(void);
 /* What is wrong with the archive at this place. */
 sfp_status sfp__tar_fail(struct archive *a, const char *file, sfp_error *err);
-/* The name of a picture or label, a regular file; NULL for anything else. */
+/* The name of an image or label, a regular file; NULL for anything else. */
 const char *sfp__tar_entry_name(struct archive_entry *e);
 /* The bytes of the current entry, all of them. */
 sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes,
@@ -57,6 +57,6 @@ sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *
 /* The label in the current entry, when it is preferred to what the sample has. */
 sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp_tar_sample *s,
                                sfp_error *err);
-sfp_status sfp__tar_check_picture(const char *file, const char *name, int64_t size, sfp_error *err);
+sfp_status sfp__tar_check_image(const char *file, const char *name, int64_t size, sfp_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 # what predict says about weights that are no whole ViT: file, tensor, found, expected
-mkfile picture a.png 40 40 1
+mkfile image a.png 40 40 1
 try() {
     streamfp predict --backbone "$1" a.png
     echo "exit $?" >&2

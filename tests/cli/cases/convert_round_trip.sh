@@ -1,7 +1,7 @@
 # what convert writes is the same network: in 32 bits to the byte, and whole by itself
 mkfile vit tiny.safetensors 1 10
 echo '{"num_heads": 2, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25], "activation": "quick_gelu", "ln_eps": 1e-5}' >tiny.json
-mkfile picture a.png 40 40 1
+mkfile image a.png 40 40 1
 feature() {
     streamfp predict --backbone "$1" --features "$2" --topk 1 a.png >/dev/null
 }

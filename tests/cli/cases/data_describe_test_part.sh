@@ -5,4 +5,4 @@ streamfp data describe stream51:s --sheet sheet.png | grep -E '^(sheet|disc-6|ar
 echo "--- without its training part"
 replica idx i
 rm i/train-*
-streamfp data describe idx:i --test --tasks 2 | grep -E '^(pictures|tasks)'
+streamfp data describe idx:i --test --tasks 2 | grep -E '^(images|tasks)'

@@ -2,7 +2,7 @@
 for layout in stream51 core50 clear10 clear100 folder domain manifest idx cifar tar; do
     line=$(replica "$layout" "mini/$layout" --size 32 --each 1)
     echo "$line"
-    streamfp data describe "${line##* }" | grep -E '^(pictures|classes|tasks|sample|width)'
+    streamfp data describe "${line##* }" | grep -E '^(images|classes|tasks|sample|width)'
 done
 echo "--- the same seed gives the same bytes"
 replica cifar a --seed 5

@@ -6,12 +6,12 @@ try descirbe folder:x
 try nothing
 try describe
 try describe nowhere
-mkdir -p pictures/cat digits of/cat
-mkfile picture of/cat/1.png 20 20 1
+mkdir -p images/cat digits of/cat
+mkfile image of/cat/1.png 20 20 1
 : >digits/train-images-idx3-ubyte.gz
 : >list.csv
 : >what.bin
-try describe pictures
+try describe images
 try describe digits # of a kind that a file in it tells
 try describe list.csv
 try describe what.bin
@@ -21,7 +21,7 @@ try describe synthetic:abc
 try describe synthetic:20 --tasks 3,3
 try describe folder:of --tasks 0
 try describe manifest:list.csv # damaged is no wrong argument
-try describe folder:pictures
+try describe folder:images
 try describe synthetic:20 --out x
 try describe folder:of --test
 try describe synthetic:20 --sheet nowhere/x.png

@@ -4,10 +4,10 @@ mkfile vit one.safetensors 1 0
 mkfile vit two.safetensors 2 0
 mkdir -p p/cat p/dog q/emu
 for i in 1 2 3; do
-    mkfile picture "p/cat/$i.png" 40 30 "$i"
-    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
+    mkfile image "p/cat/$i.png" 40 30 "$i"
+    mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
-mkfile picture q/emu/1.png 30 30 5
+mkfile image q/emu/1.png 30 30 5
 streamfp run --backbone one.safetensors --data folder:p --head mix --attune off --out run --json >/dev/null 2>&1 || echo no run
 try() {
     streamfp eval "$@"
@@ -35,6 +35,6 @@ try --state run --backbone one.safetensors --data synthetic:50 --part train --se
 try --state run
 try --data folder:p
 echo half >p/cat/9.png
-mkfile picture p/emu.png 9 9 9
+mkfile image p/emu.png 9 9 9
 mkdir p/emu && mv p/emu.png p/emu/1.png
 streamfp eval --state run --backbone one.safetensors --data folder:p --json | grep -oE '"(pictures|skipped|unknown_classes)":(\[[^]]*\]|[0-9]+),"r?[a-z]+' | head -3

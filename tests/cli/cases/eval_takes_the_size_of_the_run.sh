@@ -4,8 +4,8 @@ mkfile vit tiny.safetensors 1 0
 mkfile vit other.safetensors 2 0
 mkdir -p p/cat p/dog
 for i in 1 2 3; do
-    mkfile picture "p/cat/$i.png" 40 30 "$i"
-    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
+    mkfile image "p/cat/$i.png" 40 30 "$i"
+    mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 streamfp run --backbone tiny.safetensors --img-size 48 --data folder:p --attune off --out run --json >nothing 2>&1 || cat nothing
 try() {
@@ -21,7 +21,7 @@ try eval --state run --backbone tiny.safetensors --data folder:p --img-size 40
 try eval --state run --backbone tiny.safetensors --data folder:p --img-size 30
 try predict --state run --backbone tiny.safetensors --img-size 30 p
 try eval --state run --backbone other.safetensors --data folder:p
-# a picture that cannot be read is named
+# an image that cannot be read is named
 echo half >p/dog/9.png
 try eval --state run --backbone tiny.safetensors --img-size 48 --data folder:p
 rm p/*/?.png

@@ -1,7 +1,7 @@
 # the folder of a run stands for its state; options that would do nothing are refused
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
-mkfile picture a.png 20 20 1
+mkfile image a.png 20 20 1
 streamfp run --backbone tiny.safetensors --method ncm --data synthetic:40 --threads 1 --out run >/dev/null
 streamfp inspect run --brief | sed -n 1,3p
 streamfp predict --backbone tiny.safetensors --features f.npy a.png

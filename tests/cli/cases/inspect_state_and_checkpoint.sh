@@ -3,8 +3,8 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p p/cat p/dog
 for i in 1 2 3; do
-    mkfile picture "p/cat/$i.png" 40 30 "$i"
-    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
+    mkfile image "p/cat/$i.png" 40 30 "$i"
+    mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 run() { streamfp run --backbone tiny.safetensors --data folder:p --out "$@" --json >nothing 2>&1 || cat nothing; }
 run learner --tasks 2 --pool 6 --prompt-length 4 --attune off --head mix

@@ -1,6 +1,6 @@
 # a FIFO or a device in the place of a list is told at once, and waited for by nobody
 mkfile vit tiny.safetensors 1 3
-mkfile picture a.png 20 20 1
+mkfile image a.png 20 20 1
 printf 'x\ny\nz\n' >names.txt
 mkfifo fifo fifo.csv
 try() {

@@ -1,7 +1,7 @@
 # labels by this program's own answers: all right; then the last one changed: one wrong
 mkfile vit tiny.safetensors 1 10
 for i in 1 2 3 4; do
-    mkfile picture "$i.png" 60 50 "$i"
+    mkfile image "$i.png" 60 50 "$i"
     echo "$i.png,$(streamfp predict --backbone tiny.safetensors --topk 1 "$i.png" | cut -f2)"
 done >labels.csv
 streamfp predict --backbone tiny.safetensors --eval labels.csv --json

@@ -1,3 +1,3 @@
 mkfile vit tiny.safetensors 1 10
-mkfile picture a.png 50 40 3
+mkfile image a.png 50 40 3
 streamfp predict --backbone tiny.safetensors --features nowhere/f.npy a.png

@@ -1,8 +1,8 @@
 # --json tells which file a row of the features is of, also of a backbone without classes, and why one is NaN
 mkfile vit tiny.safetensors 1 0
-mkfile picture a.png 50 40 3
+mkfile image a.png 50 40 3
 echo bad >b.jpg
-mkfile picture c.png 50 40 4
+mkfile image c.png 50 40 4
 streamfp predict --backbone tiny.safetensors --features f.npy --json a.png b.jpg c.png >out
 echo "exit $?"
 sed 's/,"seconds".*//' out

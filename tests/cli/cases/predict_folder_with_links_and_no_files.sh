@@ -1,7 +1,7 @@
-# a link to a folder above is no endless way; what is no file is told like any picture that cannot be read
+# a link to a folder above is no endless way; what is no file is told like any image that cannot be read
 mkfile vit tiny.safetensors 1 10
 mkdir -p p/a p/a-b
-for file in p/a/1.png p/a-b/2.png p/a.png; do mkfile picture "$file" 50 40 3; done
+for file in p/a/1.png p/a-b/2.png p/a.png; do mkfile image "$file" 50 40 3; done
 ln -s .. p/a/up
 ln -s ../a-b p/a/other
 mkfifo p/fifo.png

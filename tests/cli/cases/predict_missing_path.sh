@@ -1,7 +1,7 @@
 # what is not there is named and left out like what cannot be decoded, alone, among others, in a list; --strict stops
 mkfile vit tiny.safetensors 1 3
-mkfile picture a.png 50 40 3
-mkfile picture b.png 50 40 4
+mkfile image a.png 50 40 3
+mkfile image b.png 50 40 4
 mkdir empty
 echo bad >bad.jpg
 printf 'a.png\nnope.jpg\n' >list.csv

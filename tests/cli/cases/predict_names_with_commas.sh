@@ -1,7 +1,7 @@
 # columns are separated by tabs, whatever is in names and paths
 mkfile vit tiny.safetensors 1 3
 mkdir 'p, q: r'
-mkfile picture 'p, q: r/a.png' 50 40 3
+mkfile image 'p, q: r/a.png' 50 40 3
 printf 'tench, Tinca tinca\ncock: 50 %%\nhen\tand chicken\n' >names.txt
 streamfp predict --backbone tiny.safetensors --names names.txt 'p, q: r' >out
 awk -F '\t' '{print NF, $1}' out

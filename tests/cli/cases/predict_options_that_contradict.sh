@@ -1,7 +1,7 @@
 # what is to be written is named as what it is: a photograph in its place stays
 mkfile vit tiny.safetensors 1 3
-mkfile picture a.png 50 40 3
-mkfile picture b.png 50 40 4
+mkfile image a.png 50 40 3
+mkfile image b.png 50 40 4
 cp a.png before
 try() {
     streamfp predict --backbone tiny.safetensors "$@"

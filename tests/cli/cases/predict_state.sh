@@ -3,10 +3,10 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 10
 mkdir -p p/cat p/dog
 for i in 1 2 3 4 5 6; do
-    mkfile picture "p/cat/$i.png" 40 30 "$i"
-    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
+    mkfile image "p/cat/$i.png" 40 30 "$i"
+    mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
-mkfile picture new.png 50 50 3
+mkfile image new.png 50 50 3
 for how in '--attune off --head linear' '--attune off --head mix' '--method ncm' '--method ranpac'; do
     out=${how##* }
     read -ra words <<<"$how"

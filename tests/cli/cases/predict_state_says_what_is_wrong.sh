@@ -3,8 +3,8 @@ mkfile vit one.safetensors 1 0
 mkfile vit two.safetensors 2 0
 mkdir -p p/cat p/dog
 for i in 1 2 3; do
-    mkfile picture "p/cat/$i.png" 40 30 "$i"
-    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
+    mkfile image "p/cat/$i.png" 40 30 "$i"
+    mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 streamfp run --backbone one.safetensors --data folder:p --method slda --out run --json >/dev/null 2>&1 || echo no run
 try() {

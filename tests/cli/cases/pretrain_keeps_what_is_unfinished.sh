@@ -28,5 +28,5 @@ rm -r done.before && cp -r done done.before
 train --epochs 1 --out done
 same done
 
-mkfile picture a.png 8 8 1
+mkfile image a.png 8 8 1
 train --epochs 1 --out a.png

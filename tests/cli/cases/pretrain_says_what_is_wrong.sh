@@ -27,8 +27,8 @@ try --data synthetic:40 --out o --bach 8
     cat cache >&2
     streamfp pretrain --data synthetic:40 --out o $small >nothing
     try --data synthetic:40 --out o $small --seed 2 --resume
-    # the same pictures with other labels are other data
-    for i in $(seq 16); do mkfile picture "$i.png" 16 16 "$i" && echo "$i.png,$((i % 2))"; done >list.csv
+    # the same images with other labels are other data
+    for i in $(seq 16); do mkfile image "$i.png" 16 16 "$i" && echo "$i.png,$((i % 2))"; done >list.csv
     streamfp pretrain --data manifest:list.csv --out l $small >nothing
     sed -i 's/^3.png,1/3.png,0/' list.csv
     try --data manifest:list.csv --out l $small --resume

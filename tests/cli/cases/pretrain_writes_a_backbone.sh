@@ -9,10 +9,10 @@ print(c["num_heads"], c["pretraining"]["finished"], c["pretraining"]["pictures"]
 print([json.loads(l)["step"] for l in open("o/log.jsonl")][-1])'
 grep -c '<svg' o/report.html
 # without labels and with another width a teacher alone is enough
-mkdir -p flat/all && for i in $(seq 24); do mkfile picture "flat/all/$i.png" 20 20 "$i"; done
+mkdir -p flat/all && for i in $(seq 24); do mkfile image "flat/all/$i.png" 20 20 "$i"; done
 long=$(printf './%.0s' $(seq 200))
 streamfp pretrain --data "folder:${long}flat" --teacher teacher.safetensors --img-size 16 --patch 8 --dim 24 --depth 1 --heads 2 --batch 8 --epochs 1 --dtype f32 \
     --out p --json 2>err | grep -oE '"finished":true|"label":null|"ncm":null'
 python3 -c 'import json; print(json.load(open("p/config.json"))["pretraining"]["command"].count("./"))'
-mkfile picture a.png 50 40 3
+mkfile image a.png 50 40 3
 streamfp predict --backbone o/model.safetensors --topk 1 a.png | cut -f1

@@ -1,4 +1,4 @@
-# synthetic pictures in the buffer: a small run with two optimisations, the same bytes again on other threads, what its checkpoint
+# synthetic images in the buffer: a small run with two optimisations, the same bytes again on other threads, what its checkpoint
 # has of them, and the memory that is counted
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(--img-size 32 --data synthetic:140 --tasks 2 --batch 10 --buffer ssd --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --prompt-layers 0-1)

@@ -14,7 +14,7 @@ served() { # OUT: the batches, by the first of their samples
     grep -Eo '"offered":\[[0-9]+' "$1/events.jsonl" | grep -Eo '[0-9]+' | while read -r id; do echo $((id / 4)); done | tr '\n' ' '
     echo
 }
-for i in $(seq 33); do mkfile picture p$i.png 16 16 "$i"; done
+for i in $(seq 33); do mkfile image p$i.png 16 16 "$i"; done
 {
     echo path,label,domain,task
     for i in $(seq 33); do echo "p$i.png,c$((i % 2)),A,0"; done

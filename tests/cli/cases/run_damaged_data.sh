@@ -12,9 +12,9 @@ try() { # WHAT DATA OPTIONS...
 }
 
 replica stream51 s51 --each 1 --size 32 >/dev/null
-pictures() { grep -o '"[^"]*\.jpg"' s51/Stream-51_meta_train.json | tr -d '"' | sed -n "$1p"; }
-rm "s51/$(pictures 1)"
-: >"s51/$(pictures 20)"
+images() { grep -o '"[^"]*\.jpg"' s51/Stream-51_meta_train.json | tr -d '"' | sed -n "$1p"; }
+rm "s51/$(images 1)"
+: >"s51/$(images 20)"
 try "stream51: a missing file and one of no bytes" stream51:s51
 cp s51/Stream-51_meta_train.json whole.json
 head -c 500 whole.json >s51/Stream-51_meta_train.json
@@ -52,7 +52,7 @@ first=$(sed -n 2p list/plain.csv)
     echo "${first%,*},"
     echo gone.jpg,star
 } >list/more.csv
-try "manifest: a picture without a label, and one that is missing" manifest:list/more.csv --tasks 2
+try "manifest: an image without a label, and one that is missing" manifest:list/more.csv --tasks 2
 sed "2s/,.*/,dragon/" list/plain.csv >list/test.csv
 try "a test set with a class that the stream has not" manifest:list/plain.csv --tasks 2 --test manifest:list/test.csv
 ls

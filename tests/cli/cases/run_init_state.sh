@@ -3,9 +3,9 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p p/cat p/dog q/cat q/dog q/emu
 for i in 1 2 3; do
-    mkfile picture "p/cat/$i.png" 40 30 "$i"
-    mkfile picture "p/dog/$i.png" 30 40 "$((i + 9))"
-    mkfile picture "q/emu/$i.png" 30 40 "$((i + 20))"
+    mkfile image "p/cat/$i.png" 40 30 "$i"
+    mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
+    mkfile image "q/emu/$i.png" 30 40 "$((i + 20))"
 done
 cp p/cat/* q/cat && cp p/dog/* q/dog
 run() { streamfp run --backbone tiny.safetensors --attune off --json --pool 8 --prompt-length 4 --prompt-layers 0-1 --tasks 1 --data folder:p "$@" 2>&1 >/dev/null |

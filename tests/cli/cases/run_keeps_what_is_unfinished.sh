@@ -32,7 +32,7 @@ run --data synthetic:40 --tasks 2 --out other
 
 echo "unfinished:"
 set -m # a job of its own: otherwise a background process ignores SIGINT
-mkfile picture p.png 32 32 1
+mkfile image p.png 32 32 1
 {
     echo p.png,a,0
     yes p.png,b,1 | head -n 100000 # longer than any test
@@ -57,7 +57,7 @@ mv cut/checkpoint.old cut/checkpoint
 same cut
 
 echo "live:"
-mkdir -p in/cat && for i in 1 2 3 4; do mkfile picture "in/cat/$i.png" 32 32 "$i"; done
+mkdir -p in/cat && for i in 1 2 3 4; do mkfile image "in/cat/$i.png" 32 32 "$i"; done
 touch in/.end
 run --data dir:in --out live
 cp -r live live.before
@@ -66,6 +66,6 @@ run --data synthetic:40 --out live
 same live
 
 echo "no folder:"
-mkfile picture a.png 8 8 1
+mkfile image a.png 8 8 1
 run --data synthetic:40 --out a.png
 run --data synthetic:40 --out a.png/x

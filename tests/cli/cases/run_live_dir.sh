@@ -2,8 +2,8 @@
 export STREAMFP_REGISTRY=$PWD/runs.db
 table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # how many were trained on depends on the moment
 mkdir -p in/cat
-for i in 1 2 3 4 5; do mkfile picture "in/cat/$i.png" 32 32 "$i"; done
-mkfile picture in/who.png 32 32 9
+for i in 1 2 3 4 5; do mkfile image "in/cat/$i.png" 32 32 "$i"; done
+mkfile image in/who.png 32 32 9
 args=(run --data dir:in --batch 4 --threads 1 --out out)
 events() { # N: waits for so many timestamps, and until nothing waits to be written
     for ((i = 0; i < 1000; i++)); do
@@ -18,11 +18,11 @@ pid=$!
 events 1
 mkdir in/dog
 for i in 1 2 3; do
-    mkfile picture "in/dog/.$i" 32 32 "1$i"
+    mkfile image "in/dog/.$i" 32 32 "1$i"
     mv "in/dog/.$i" "in/dog/$i.png"
 done
 echo 'who.png,dog' >in/labels.csv
-mkfile picture in/other.png 32 32 10
+mkfile image in/other.png 32 32 10
 events 2
 sleep 1.5 # a pause: the last ones are learned from, though they are no full batch
 kill -INT $pid
@@ -33,7 +33,7 @@ table
 grep report stdout
 predicted() { sed 's/"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predictions.jsonl; }
 predicted
-mkfile picture in/dog/4.png 32 32 14
+mkfile image in/dog/4.png 32 32 14
 touch in/.end
 # killed after its last checkpoint, it had written more; what still waits is not predicted again
 printf '{"id":10,"t":3,"name":"lost.png","class":"cat","probability":0.5}\n{"id":1' >>out/predictions.jsonl
@@ -42,9 +42,9 @@ echo "exit $?"
 grep -v 'stands in' stderr
 table
 predicted
-# nothing to learn from, and a file that is no picture: what could be read was, and predicted
+# nothing to learn from, and a file that is no image: what could be read was, and predicted
 mkdir -p one
-for i in 1 2 3; do mkfile picture "one/$i.png" 32 32 "$i"; done
+for i in 1 2 3; do mkfile image "one/$i.png" 32 32 "$i"; done
 : >one/empty.png
 touch one/.end
 streamfp run --data dir:one --threads 1 --out only >stdout 2>stderr

@@ -3,9 +3,9 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p in/cat in/dog
 for i in 1 2 3; do
-    mkfile picture "in/$i.png" 20 20 "$i"
-    mkfile picture "in/cat/$i.png" 20 20 "$i"
-    mkfile picture "in/dog/$i.png" 20 20 "$i"
+    mkfile image "in/$i.png" 20 20 "$i"
+    mkfile image "in/cat/$i.png" 20 20 "$i"
+    mkfile image "in/dog/$i.png" 20 20 "$i"
 done
 : >in/.end
 run() { streamfp run --backbone tiny.safetensors --method ncm --data dir:in --batch 2 --threads 1 --out "$1" 2>&1 >/dev/null | grep labels; }
@@ -29,7 +29,7 @@ for ((i = 0; i < 400; i++)); do
     sleep 0.05
 done
 printf '2.png,\n3.png,dog\n' >>in/labels.csv
-mkfile picture in/cat/4.png 20 20 4
+mkfile image in/cat/4.png 20 20 4
 sleep 0.3
 : >in/.end
 wait

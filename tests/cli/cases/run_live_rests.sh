@@ -3,10 +3,10 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p in/cat in/dog
 for i in 1 2; do
-    mkfile picture "in/cat/$i.png" 16 16 "$i"
-    mkfile picture "in/dog/$i.png" 16 16 "1$i"
+    mkfile image "in/cat/$i.png" 16 16 "$i"
+    mkfile image "in/dog/$i.png" 16 16 "1$i"
 done
-mkfile picture in/who.png 16 16 9
+mkfile image in/who.png 16 16 9
 args=(run --backbone tiny.safetensors --data dir:in --method ncm --batch 4 --threads 1 --out out)
 until_there() { # COMMAND...: up to 30 s
     for ((i = 0; i < 600; i++)); do
@@ -21,18 +21,18 @@ streamfp "${args[@]}" >stdout 2>stderr &
 pid=$!
 until_there [ -e out/checkpoint ]
 until_there lines predictions.jsonl 1
-# moved into the folder of its class, it is the same picture
+# moved into the folder of its class, it is the same image
 mkdir in/bird
 mv in/who.png in/bird/
-for i in 1 2 3; do mkfile picture "in/bird/$i.png" 16 16 "2$i"; done
+for i in 1 2 3; do mkfile image "in/bird/$i.png" 16 16 "2$i"; done
 until_there grep -qa bird out/checkpoint # the second
 { kill -9 $pid && wait $pid; } 2>/dev/null # the shell tells of it, in either
 id=$(sed -E 's/\{"id":([0-9]+),.*/\1/' out/predictions.jsonl)
 grep -Eq "\"offered\":\[([0-9]+,)*${id}[],]" out/events.jsonl && echo "its id is its own"
 rm -r in/cat in/bird
 # so does one that is labelled by a line, when it is killed before or after it was learned from
-mkfile picture in/her.png 16 16 8
-mkfile picture in/it.png 16 16 7
+mkfile image in/her.png 16 16 8
+mkfile image in/it.png 16 16 7
 streamfp "${args[@]}" --resume >stdout 2>stderr &
 pid=$!
 until_there lines predictions.jsonl 3

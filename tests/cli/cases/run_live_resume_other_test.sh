@@ -1,9 +1,9 @@
-# a live run goes on with another test set, or without one: its pictures are the stream's
+# a live run goes on with another test set, or without one: its images are the stream's
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkdir -p in/cat in/dog one/cat two/dog
 mkfile vit tiny.safetensors 1 0
 for i in 1 2 3; do
-    for d in in/cat in/dog one/cat two/dog; do mkfile picture "$d/$i.png" 32 32 "$((i + 5 * ${#d}))"; done
+    for d in in/cat in/dog one/cat two/dog; do mkfile image "$d/$i.png" 32 32 "$((i + 5 * ${#d}))"; done
 done
 touch in/.end
 run() {
@@ -13,8 +13,8 @@ run() {
     grep -v '^task\|samples/s' stderr
 }
 run --test folder:one
-mkfile picture in/cat/4.png 32 32 77
+mkfile image in/cat/4.png 32 32 77
 run --test folder:two --resume
-mkfile picture one/cat/4.png 32 32 78
+mkfile image one/cat/4.png 32 32 78
 run --test folder:one --resume
 run --resume

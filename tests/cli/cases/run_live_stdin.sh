@@ -1,9 +1,9 @@
-# a tar on standard input: classes appear; a picture without a label is predicted, and learned from when its label comes
+# a tar on standard input: classes appear; an image without a label is predicted, and learned from when its label comes
 export STREAMFP_REGISTRY=$PWD/runs.db
 table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # how many were trained on depends on the moment
 mkdir in
 sample() { # KEY SEED [LABEL]
-    mkfile picture "in/$1.png" 32 32 "$2"
+    mkfile image "in/$1.png" 32 32 "$2"
     if [ $# -gt 2 ]; then printf '%s' "$3" >"in/$1.cls"; fi
 }
 for i in 1 2 3 4 5 6; do sample "a$i" "$i" cat; done

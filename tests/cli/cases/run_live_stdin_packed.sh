@@ -3,7 +3,7 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir in
 for i in 1 2 3 4; do
-    mkfile picture "in/a$i.png" 20 20 "$i"
+    mkfile image "in/a$i.png" 20 20 "$i"
     printf cat >"in/a$i.cls"
 done
 tar -C in -cf first.tar a1.png a1.cls a2.png a2.cls

@@ -1,7 +1,7 @@
-# pictures of a data set without a label: on a free stream in its own order they are predicted when their turn comes, else left out
+# images of a data set without a label: on a free stream in its own order they are predicted when their turn comes, else left out
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
-for i in $(seq 20); do mkfile picture p"$i".png 16 16 "$i"; done
+for i in $(seq 20); do mkfile image p"$i".png 16 16 "$i"; done
 echo half >broken.png
 {
     echo path,label

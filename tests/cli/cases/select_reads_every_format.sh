@@ -1,5 +1,5 @@
 mkfile vit tiny.safetensors 1 10
-for i in 1 2 3 4 5 6; do mkfile picture $i.png 40 40 $i; done
+for i in 1 2 3 4 5 6; do mkfile image $i.png 40 40 $i; done
 streamfp predict --backbone tiny.safetensors --features f.npy --topk 1 ./*.png >/dev/null
 streamfp select --method kcenter --features f.npy --ratio 0.5 | wc -l
 # an array of a file with many, by name

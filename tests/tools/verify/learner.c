@@ -106,7 +106,7 @@ static sfp_status prepare(learner_case *c, sfp_error *err)
     const sfp_tensor *mem;
     TRY(sfp__tensor_file_need(g->batch, "mem_x", &mem, err));
     if (mem->ndim != 4 || mem->shape[0] < 1 || mem->shape[0] > 100000)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'mem_x' holds no pictures", g->batch->path);
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'mem_x' holds no images", g->batch->path);
     c->b = g->b;
     c->mem = (int)mem->shape[0];
     c->D = v->dim;

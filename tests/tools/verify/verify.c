@@ -118,7 +118,7 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
     TRY(sfp__tensor_file_need(g->batch, "x", &x, err));
     TRY(sfp__tensor_file_need(g->state, "last.bias", &last, err));
     if (x->ndim < 1 || x->shape[0] < 1 || x->shape[0] > INT_MAX / 2)
-        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'x' holds no pictures", g->batch->path);
+        return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'x' holds no images", g->batch->path);
     if (last->count < 1 || last->count > MAX_CLASSES)
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'last.bias' has %zu elements, expected 1 to %d", g->state->path,
                          last->count, MAX_CLASSES);

@@ -1,4 +1,4 @@
-/* From a source's picture to the network's input. */
+/* From a source's image to the network's input. */
 #include "stream/source.h"
 
 #include "stream/tasks.h"
@@ -18,10 +18,10 @@ TEST(grey_and_colour_become_rgb)
         grey[i] = (uint8_t)(i * 10);
         memset(rgb + 3 * i, i * 10, 3);
     }
-    const sfp_picture g = {.kind = SFP_PICTURE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    const sfp_picture c = {.kind = SFP_PICTURE_RGB, .width = W, .height = H, .bytes = rgb, .size = sizeof rgb};
-    MUST(sfp__picture_fit(&g, "grey", 4, SFP_RESIZE_SQUASH, a, NULL));
-    MUST(sfp__picture_fit(&c, "colour", 4, SFP_RESIZE_SQUASH, b, NULL));
+    const sfp_raw_image g = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
+    const sfp_raw_image c = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = rgb, .size = sizeof rgb};
+    MUST(sfp__raw_image_fit(&g, "grey", 4, SFP_RESIZE_SQUASH, a, NULL));
+    MUST(sfp__raw_image_fit(&c, "colour", 4, SFP_RESIZE_SQUASH, b, NULL));
     assert_memory_equal(a, b, sizeof a);
     assert_true(a[0] == a[1] && a[1] == a[2] && a[0] < a[3 * 15]);
 }
@@ -31,45 +31,45 @@ TEST(a_box_is_cut_and_clipped)
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     for (int y = 2; y < H; y++)
         memset(grey + y * W + 4, 200, 2); /* the lower right 2 x 2 */
-    sfp_picture p = {.kind = SFP_PICTURE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
+    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
     p.left = 4;
     p.top = 2;
     p.right = 400;
     p.bottom = 300;
-    MUST(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, NULL));
+    MUST(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, NULL));
     for (size_t i = 0; i < sizeof out; i++)
         assert_int_equal(out[i], 200);
     p.left = 6;
-    TOLD(sfp__picture_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
-         "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 picture");
+    TOLD(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+         "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 image");
 }
 
 TEST(a_wrong_number_of_bytes_is_refused)
 {
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
-    sfp_picture p = {.kind = SFP_PICTURE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    TOLD(sfp__picture_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
+    TOLD(sfp__raw_image_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
          "short: 6 x 4 pixels in 24 bytes, expected 72");
-    p = (sfp_picture){.kind = SFP_PICTURE_ENCODED, .bytes = grey, .size = sizeof grey};
-    assert_int_not_equal(sfp__picture_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
+    p = (sfp_raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
+    assert_int_not_equal(sfp__raw_image_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
     assert_non_null(strstr(err.message, "noise"));
 }
 
-/* Reading and fitting picture i fails, and the message is WHERE and then `what`. */
+/* Reading and fitting image i fails, and the message is WHERE and then `what`. */
 static void check_unfit(const sfp_source *s, int64_t i, const char *where, const char *what)
 {
     uint8_t out[3 * 2 * 2];
     char expected[700];
     (void)snprintf(expected, sizeof expected, "%s: %s", where, what);
-    assert_int_equal(sfp__picture_read_fit(s, i, 2, SFP_RESIZE_SQUASH, out, NULL, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__raw_image_read_fit(s, i, 2, SFP_RESIZE_SQUASH, out, NULL, &err), SFP_EFORMAT);
     assert_string_equal(err.message, expected);
 }
 
-/* Picture 0 of s is empty, picture 1 is none: both are called alike. */
+/* Image 0 of s is empty, image 1 is none: both are called alike. */
 static void check_both(const sfp_source *s, const char *first, const char *second)
 {
     check_unfit(s, 0, first, "is empty");
-    check_unfit(s, 1, second, "is no JPEG, PNG or WebP picture");
+    check_unfit(s, 1, second, "is no JPEG, PNG or WebP image");
 }
 
 TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)

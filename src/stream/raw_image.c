@@ -1,20 +1,20 @@
-/* From a source's picture to the network's input: decode, cut, resize. */
+/* From a source's image to the network's input: decode, cut, resize. */
 #include "stream/source.h"
 
 #include <string.h>
 
-static sfp_status to_image(const sfp_picture *p, const char *name, sfp_image *out, sfp_error *err)
+static sfp_status to_image(const sfp_raw_image *p, const char *name, sfp_image *out, sfp_error *err)
 {
-    if (p->kind == SFP_PICTURE_ENCODED)
+    if (p->kind == SFP_RAW_IMAGE_ENCODED)
         return sfp__image_decode(name, p->bytes, p->size, NULL, out, err);
-    size_t pixels = (size_t)p->width * (size_t)p->height, want = p->kind == SFP_PICTURE_RGB ? 3 * pixels : pixels;
+    size_t pixels = (size_t)p->width * (size_t)p->height, want = p->kind == SFP_RAW_IMAGE_RGB ? 3 * pixels : pixels;
     if (p->width < 1 || p->height < 1 || p->size != want)
         return sfp__fail(err, SFP_EFORMAT, "%s: %d x %d pixels in %zu bytes, expected %zu", name, p->width, p->height, p->size,
                          want);
     uint8_t *rgb = sfp__malloc(3 * pixels);
     TRY(sfp__check_memory(rgb, err));
     for (size_t i = 0; i < 3 * pixels; i++)
-        rgb[i] = p->bytes[p->kind == SFP_PICTURE_RGB ? i : i / 3];
+        rgb[i] = p->bytes[p->kind == SFP_RAW_IMAGE_RGB ? i : i / 3];
     *out = (sfp_image){.width = p->width, .height = p->height, .rgb = rgb};
     return SFP_OK;
 }
@@ -24,13 +24,13 @@ static int clamp(int x, int lo, int hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-static sfp_status cut_box(const sfp_picture *p, const char *name, sfp_image *im, sfp_error *err)
+static sfp_status cut_box(const sfp_raw_image *p, const char *name, sfp_image *im, sfp_error *err)
 {
     int left = clamp(p->left, 0, im->width), right = clamp(p->right, 0, im->width);
     int top = clamp(p->top, 0, im->height), bottom = clamp(p->bottom, 0, im->height);
     if (right <= left || bottom <= top)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d picture", name, p->left,
-                         p->top, p->right, p->bottom, im->width, im->height);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d image", name, p->left, p->top,
+                         p->right, p->bottom, im->width, im->height);
     sfp_image part = {0};
     TRY(sfp__image_crop(im, left, top, right - left, bottom - top, &part, err));
     sfp__image_done(im);
@@ -38,7 +38,7 @@ static sfp_status cut_box(const sfp_picture *p, const char *name, sfp_image *im,
     return SFP_OK;
 }
 
-sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err)
+sfp_status sfp__raw_image_fit(const sfp_raw_image *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp_image im = {0}, fit = {0};
     TRY(to_image(p, name, &im, err));
@@ -49,14 +49,14 @@ sfp_status sfp__picture_fit(const sfp_picture *p, const char *name, int size, sf
     return SFP_OK;
 }
 
-sfp_status sfp__picture_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_picture *kept,
-                                 sfp_error *err)
+sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_raw_image *kept,
+                                   sfp_error *err)
 {
-    OWNED_BY(sfp__picture_done) sfp_picture p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     char where[512];
     TRY(sfp__source_load(s, i, &p, err));
-    TRY(sfp__picture_fit(&p, sfp__source_where(s, i, where, sizeof where), size, how, rgb, err));
-    if (kept && p.kind == SFP_PICTURE_ENCODED && !p.has_box) {
+    TRY(sfp__raw_image_fit(&p, sfp__source_where(s, i, where, sizeof where), size, how, rgb, err));
+    if (kept && p.kind == SFP_RAW_IMAGE_ENCODED && !p.has_box) {
         *kept = p;
         p.bytes = NULL;
     }
