@@ -100,7 +100,7 @@ SFP_API sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char
 
 /* Setting i of all: key, allowed values, default, help; NULL past the last. */
 typedef struct sfp_setting_info {
-    const char *key, *values, *fallback, *help;
+    const char *key, *values, *default_value, *help;
 } sfp_setting_info;
 SFP_API const sfp_setting_info *sfp_settings_info(int i);
 

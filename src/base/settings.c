@@ -216,8 +216,8 @@ sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts,
     for (size_t i = 0; !s && i < count; i++) {
         if (opts[i].type == SFP_OPT_CHOICE)
             a->values[i].choice = -1;
-        if (opts[i].fallback)
-            s = assign(a, &opts[i], opts[i].fallback, SFP_RANK_DEFAULT, opts[i].name, err);
+        if (opts[i].default_value)
+            s = assign(a, &opts[i], opts[i].default_value, SFP_RANK_DEFAULT, opts[i].name, err);
     }
     if (s)
         sfp__args_done(a);
@@ -351,21 +351,21 @@ void sfp__args_store(const sfp_args *a, void *options)
 
 bool sfp__opt_is_switch(const sfp_opt *o)
 {
-    return o->type == SFP_OPT_FLAG && o->fallback;
+    return o->type == SFP_OPT_FLAG && o->default_value;
 }
 
 const char *sfp__opt_default(const sfp_opt *o)
 {
-    return o->type == SFP_OPT_FLAG && !o->fallback ? "off" : o->fallback;
+    return o->type == SFP_OPT_FLAG && !o->default_value ? "off" : o->default_value;
 }
 
 bool sfp__args_given(const sfp_args *a, const char *key)
 {
     const sfp_value *v = get(a, key, -1);
-    const char *value = sfp__args_value(a, key), *fallback = sfp__opt_default(&a->opts[v - a->values]);
+    const char *value = sfp__args_value(a, key), *default_value = sfp__opt_default(&a->opts[v - a->values]);
     if (v->rank <= SFP_RANK_PRESET)
         return false;
-    return !fallback || (strcmp(value, fallback) != 0 && !sfp__same_number(value, fallback));
+    return !default_value || (strcmp(value, default_value) != 0 && !sfp__same_number(value, default_value));
 }
 
 /* ------------------------------------------------------------------- blame */

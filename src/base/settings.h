@@ -37,8 +37,8 @@ typedef enum sfp_opt_resume {
 typedef struct sfp_opt {
     const char *name; /* "batch-size": the long option and the key; '_' equals '-' in keys */
     sfp_opt_type type;
-    const char *arg;      /* word for the argument (help_bash.c completes by it); CHOICE: the words, "squash|crop" */
-    const char *fallback; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
+    const char *arg;           /* word for the argument (help_bash.c completes by it); CHOICE: the words, "squash|crop" */
+    const char *default_value; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
     int64_t int_min, int_max;
     double real_min, real_max;
     const char *help; /* one sentence or two; wrapped by the printer. GROUP: the heading of the rows that follow */
@@ -55,25 +55,25 @@ typedef struct sfp_opt {
     {                                                           \
         .name = n, .type = SFP_OPT_FLAG, .help = h, __VA_ARGS__ \
     }
-#define SFP_ROW_SWITCH(n, d, h, ...)                                           \
-    {                                                                          \
-        .name = n, .type = SFP_OPT_FLAG, .fallback = d, .help = h, __VA_ARGS__ \
+#define SFP_ROW_SWITCH(n, d, h, ...)                                                \
+    {                                                                               \
+        .name = n, .type = SFP_OPT_FLAG, .default_value = d, .help = h, __VA_ARGS__ \
     }
-#define SFP_ROW_INT(n, a, d, lo, hi, h, ...)                                                                          \
-    {                                                                                                                 \
-        .name = n, .type = SFP_OPT_INT, .arg = a, .fallback = d, .int_min = lo, .int_max = hi, .help = h, __VA_ARGS__ \
+#define SFP_ROW_INT(n, a, d, lo, hi, h, ...)                                                                               \
+    {                                                                                                                      \
+        .name = n, .type = SFP_OPT_INT, .arg = a, .default_value = d, .int_min = lo, .int_max = hi, .help = h, __VA_ARGS__ \
     }
-#define SFP_ROW_REAL(n, a, d, lo, hi, h, ...)                                                                            \
-    {                                                                                                                    \
-        .name = n, .type = SFP_OPT_REAL, .arg = a, .fallback = d, .real_min = lo, .real_max = hi, .help = h, __VA_ARGS__ \
+#define SFP_ROW_REAL(n, a, d, lo, hi, h, ...)                                                                                 \
+    {                                                                                                                         \
+        .name = n, .type = SFP_OPT_REAL, .arg = a, .default_value = d, .real_min = lo, .real_max = hi, .help = h, __VA_ARGS__ \
     }
-#define SFP_ROW_STRING(n, a, d, h, ...)                                                    \
-    {                                                                                      \
-        .name = n, .type = SFP_OPT_STRING, .arg = a, .fallback = d, .help = h, __VA_ARGS__ \
+#define SFP_ROW_STRING(n, a, d, h, ...)                                                         \
+    {                                                                                           \
+        .name = n, .type = SFP_OPT_STRING, .arg = a, .default_value = d, .help = h, __VA_ARGS__ \
     }
-#define SFP_ROW_CHOICE(n, words, d, h, ...)                                                    \
-    {                                                                                          \
-        .name = n, .type = SFP_OPT_CHOICE, .arg = words, .fallback = d, .help = h, __VA_ARGS__ \
+#define SFP_ROW_CHOICE(n, words, d, h, ...)                                                         \
+    {                                                                                               \
+        .name = n, .type = SFP_OPT_CHOICE, .arg = words, .default_value = d, .help = h, __VA_ARGS__ \
     }
 #define SFP_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
 

@@ -74,8 +74,8 @@ static void option_row(FILE *to, const sfp_opt *o)
         at = 0;
     }
     size_t used = help_text(o, text, sizeof text);
-    if (o->fallback && used < sizeof text)
-        (void)snprintf(text + used, sizeof text - used, " [%s]", o->fallback);
+    if (o->default_value && used < sizeof text)
+        (void)snprintf(text + used, sizeof text - used, " [%s]", o->default_value);
     wrapped(to, text, HELP_COLUMN, at);
 }
 
@@ -176,9 +176,9 @@ static void roff_option(FILE *to, const sfp_opt *o)
     (void)fputc('\n', to);
     (void)help_text(o, text, sizeof text);
     roff(to, text);
-    if (o->fallback) {
+    if (o->default_value) {
         (void)fputs(" Default: ", to);
-        roff(to, o->fallback);
+        roff(to, o->default_value);
         (void)fputc('.', to);
     }
     (void)fputc('\n', to);

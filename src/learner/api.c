@@ -141,7 +141,7 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
     const sfp_vit_config *c = &e->vit->config;
     sfp_learner_options o = sfp__learner_options_defaults(e->vit);
     for (int i = 0; i < sfp__settings_count; i++)
-        TRY(sfp__settings_apply(&o, c, sfp__settings[i].info.key, sfp__settings[i].info.fallback, err));
+        TRY(sfp__settings_apply(&o, c, sfp__settings[i].info.key, sfp__settings[i].info.default_value, err));
     if (o.fp.last_layer >= c->depth)
         o.fp.last_layer = c->depth - 1; /* the default "0-4" on a shallow backbone; what the caller sets is taken as it is */
     for (int i = 0; settings && i < settings->pairs.count; i += 2)

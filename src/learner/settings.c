@@ -13,8 +13,8 @@
 #define AT(field) offsetof(sfp_learner_options, field)
 
 const sfp_setting sfp__settings[] = {
-#define ROW(type, key, values, fallback, help, place, least, most) \
-    {{key, values, fallback, help}, SFP_SETTING_##type, AT(place), least, most},
+#define ROW(type, key, values, default_value, help, place, least, most) \
+    {{key, values, default_value, help}, SFP_SETTING_##type, AT(place), least, most},
     SFP_SETTINGS_LIST(ROW)
 #undef ROW
 };

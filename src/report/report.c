@@ -29,7 +29,7 @@ const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
 /* false also when the default is not known; an option that has none was given */
 static bool differs(const sfp_pair *p)
 {
-    return p->fallback && strcmp(p->fallback, p->value) != 0;
+    return p->default_value && strcmp(p->default_value, p->value) != 0;
 }
 
 /* Said elsewhere on the page, or no matter of what was learned. */
@@ -57,7 +57,7 @@ static void options_that_differ(sfp_text *t, const sfp_result *r)
         const sfp_pair *p = &r->config[i];
         if (said_elsewhere(p->key))
             continue;
-        unknown += !p->fallback;
+        unknown += !p->default_value;
         if (!differs(p))
             continue;
         sfp__text_put(t, n++ ? ", <code>" : " Options that differ from the defaults: <code>");
@@ -326,16 +326,16 @@ static void config(sfp_text *t, const sfp_result *r)
                      "options that are set</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
                      r->config_count);
     for (int i = 0; i < r->config_count; i++) {
-        const char *fallback = r->config[i].fallback;
+        const char *default_value = r->config[i].default_value;
         sfp__text_put(t, differs(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
         sfp__put_html(t, r->config[i].key);
         sfp__text_put(t, "</td><td>");
         sfp__put_html(t, r->config[i].value);
         sfp__text_put(t, "</td><td>");
-        if (fallback && *fallback)
-            sfp__put_html(t, fallback);
+        if (default_value && *default_value)
+            sfp__put_html(t, default_value);
         else
-            sfp__text_printf(t, "<span class=\"soft\">%s</span>", fallback ? "not set" : "not known");
+            sfp__text_printf(t, "<span class=\"soft\">%s</span>", default_value ? "not set" : "not known");
         sfp__text_put(t, "</td></tr>");
     }
     sfp__text_put(t, "</table></details></section>\n");

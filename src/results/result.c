@@ -54,7 +54,7 @@ void sfp__result_done(sfp_result *r)
     for (int i = 0; i < r->config_count; i++) {
         sfp__free(r->config[i].key);
         sfp__free(r->config[i].value);
-        sfp__free(r->config[i].fallback);
+        sfp__free(r->config[i].default_value);
     }
     for (int i = 0; r->task_names && i < r->tasks; i++)
         sfp__free(r->task_names[i]);
@@ -109,10 +109,11 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
     return SFP_OK;
 }
 
-sfp_status sfp__result_default(sfp_result *r, const char *key, const char *fallback, sfp_error *err)
+sfp_status sfp__result_default(sfp_result *r, const char *key, const char *default_value, sfp_error *err)
 {
     sfp_pair *p = find(r, key);
-    return p ? replace(&p->fallback, fallback, err) : sfp__fail(err, SFP_EINVAL, "no option '%s' to give a default", key);
+    return p ? replace(&p->default_value, default_value, err)
+             : sfp__fail(err, SFP_EINVAL, "no option '%s' to give a default", key);
 }
 
 const char *sfp__result_value(const sfp_result *r, const char *key)

@@ -16,7 +16,7 @@
 
 typedef struct sfp_pair {
     char *key, *value;
-    char *fallback; /* the option's default; "": it has none, NULL: not known */
+    char *default_value; /* the option's default; "": it has none, NULL: not known */
 } sfp_pair;
 
 typedef struct sfp_curve {
@@ -93,7 +93,7 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
 void sfp__result_done(sfp_result *r);
 sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value, sfp_error *err); /* adds or replaces */
 /* The default of an option that is there, so that a report can say what differs; without it the learner's own table is asked. */
-sfp_status sfp__result_default(sfp_result *r, const char *key, const char *fallback, sfp_error *err);
+sfp_status sfp__result_default(sfp_result *r, const char *key, const char *default_value, sfp_error *err);
 const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no such option */
 /* In a few words: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);

@@ -49,10 +49,10 @@ typedef struct field {
 
 static void put_options(sfp_json *j, const sfp_result *r, const char *key)
 {
-    bool fallback = strcmp(key, "defaults") == 0;
+    bool default_value = strcmp(key, "defaults") == 0;
     sfp__json_object_as(j, key, &options);
     for (int i = 0; i < r->config_count; i++) {
-        const char *value = fallback ? r->config[i].fallback : r->config[i].value;
+        const char *value = default_value ? r->config[i].default_value : r->config[i].value;
         if (value)
             sfp__json_string(j, r->config[i].key, value);
     }
@@ -247,14 +247,14 @@ static sfp_status get_config(const sfp_json_in *in, const json_t *root, const ch
     json_t *v;
     json_object_foreach(config, key, v)
     {
-        const json_t *fallback = json_object_get(defaults, key);
+        const json_t *default_value = json_object_get(defaults, key);
         if (!json_is_string(v))
             return sfp__json_bad(in, key, "a string, as every value in 'config'");
-        if (fallback && !json_is_string(fallback))
+        if (default_value && !json_is_string(default_value))
             return sfp__json_bad(in, key, "a string, as every value in 'defaults'");
         TRY(sfp__result_config(r, key, json_string_value(v), in->err));
-        if (fallback)
-            TRY(sfp__result_default(r, key, json_string_value(fallback), in->err));
+        if (default_value)
+            TRY(sfp__result_default(r, key, json_string_value(default_value), in->err));
     }
     return SFP_OK;
 }

@@ -11,7 +11,7 @@
 /* ---------------------------------------------------------------------- idle */
 
 #define FALLS_BEHIND "it needs clock virtual or real (give --rate LAMBDA; on a live stream --clock real)"
-#define KEY(type, key, values, fallback, help, place, least, most) key " "
+#define KEY(type, key, values, default_value, help, place, least, most) key " "
 #define OF_THE_LEARNER \
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
 #define OF_THE_BUFFER "buffer-size buffer-bytes keep drop-rule nu"
@@ -84,9 +84,9 @@ static bool is_noted(const sfp_opt *o)
 /* A number that is its default by another spelling is noted as the default is: 0.50 differs from 0.5 in nothing. */
 static sfp_status note(const sfp_opt *o, const char *value, sfp_result *r, sfp_error *err)
 {
-    const char *fallback = sfp__opt_default(o);
-    TRY(sfp__result_config(r, o->name, fallback && sfp__same_number(value, fallback) ? fallback : value, err));
-    return sfp__result_default(r, o->name, fallback ? fallback : "", err);
+    const char *default_value = sfp__opt_default(o);
+    TRY(sfp__result_config(r, o->name, default_value && sfp__same_number(value, default_value) ? default_value : value, err));
+    return sfp__result_default(r, o->name, default_value ? default_value : "", err);
 }
 
 sfp_status sfp__settings_note(const sfp_args *a, sfp_result *r, sfp_error *err)
@@ -118,7 +118,7 @@ static bool same_value(const sfp_opt *o, const char *was, const char *now)
     if (!was || !now)
         return was == now;
     bool file = o->type == SFP_OPT_STRING && (strncmp(o->arg, "FILE", 4) == 0 || strcmp(o->arg, "KIND:PATH") == 0);
-    bool word = o->fallback && strcmp(was, o->fallback) == 0; /* "builtin" is no file that went away */
+    bool word = o->default_value && strcmp(was, o->default_value) == 0; /* "builtin" is no file that went away */
     return strcmp(was, now) == 0 || sfp__same_number(was, now) || (file && !word && same_file(was, now));
 }
 

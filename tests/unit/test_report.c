@@ -265,10 +265,10 @@ TEST(encoded_images_are_decoded_and_broken_ones_counted)
     check_nesting(text);
 }
 
-static void default_is(sfp_result *r, const char *key, const char *value, const char *fallback)
+static void default_is(sfp_result *r, const char *key, const char *value, const char *default_value)
 {
     result_option(r, key, value);
-    MUST(sfp__result_default(r, key, fallback, NULL));
+    MUST(sfp__result_default(r, key, default_value, NULL));
 }
 
 TEST(what_differs_from_the_defaults_is_named)

@@ -61,7 +61,7 @@ TEST(what_is_written_reads_back_the_same)
         MUST(sfp__result_read(path, &back, &err));
         assert_string_equal(result_text(&r), result_text(&back));
         assert_true(back.seed == r.seed && back.prequential_accuracy == r.prequential_accuracy && back.finished);
-        assert_string_equal(back.config[3].fallback, "0.5");
+        assert_string_equal(back.config[3].default_value, "0.5");
     }
 }
 

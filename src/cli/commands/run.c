@@ -21,16 +21,16 @@
 #define FASHION "/usr/share/datasets/fashion-mnist"
 
 /* How a setting's type looks on the command line; the learner checks the value itself. */
-#define ROW_INT(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h},
+#define ROW_INT(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h},
 #define ROW_SIZE ROW_INT
 #define ROW_SEED ROW_INT
 #define ROW_REAL ROW_INT
 #define ROW_FLOAT ROW_INT
 #define ROW_LAYERS ROW_INT
 #define ROW_SELECTOR(k, v, d, h) \
-    {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__selector_name},
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .word = sfp__selector_name},
 #define ROW_BUFFER(k, v, d, h) \
-    {.name = k, .type = SFP_OPT_STRING, .arg = v, .fallback = d, .help = h, .word = sfp__buffer_method_name},
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .word = sfp__buffer_method_name},
 #define ROW_TASKS(k, v, d, h)                                                                                                   \
     {.name = k,                                                                                                                 \
      .type = SFP_OPT_STRING,                                                                                                    \
@@ -39,11 +39,11 @@
          "How the stream is cut into tasks: J equal parts or SIZES (3,2,2) of the classes, by domain, by time, or not at all. " \
          "Default: the data set's own tasks, else free; without --data 5."},
 #define ROW_CLASSES(k, v, d, h) /* the stream tells */
-#define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .fallback = d, .help = h},
+#define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .default_value = d, .help = h},
 #define ROW_FLIP ROW_CHOICE
 #define ROW_NORM ROW_CHOICE
-#define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .fallback = d, .help = h},
-#define SETTING_ROW(type, key, values, fallback, help, place, least, most) ROW_##type(key, values, fallback, help)
+#define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .default_value = d, .help = h},
+#define SETTING_ROW(type, key, values, default_value, help, place, least, most) ROW_##type(key, values, default_value, help)
 
 #define AT(member) SFP_AT(sfp_run_options, member)
 
