@@ -118,11 +118,11 @@ void *sfp__realloc(void *p, size_t old, size_t size)
     return q;
 }
 
-bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *room)
+bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *capacity)
 {
-    if (wanted <= *room)
+    if (wanted <= *capacity)
         return true;
-    size_t more = *room < 8 ? 16 : *room * 2, bytes; /* rooms are far below SIZE_MAX / 2: they were allocated */
+    size_t more = *capacity < 8 ? 16 : *capacity * 2, bytes; /* capacities are far below SIZE_MAX / 2: they were allocated */
     if (more < wanted)
         more = wanted;
     void *p;
@@ -132,7 +132,7 @@ bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *roo
     if (!(p = sfp__realloc(p, used * size, bytes)))
         return false;
     give(array, p);
-    *room = more;
+    *capacity = more;
     return true;
 }
 
@@ -154,21 +154,21 @@ void sfp__free(void *p)
 
 struct sfp_arena_block {
     sfp_arena_block *below;
-    size_t room, used; /* bytes after the header */
+    size_t capacity, used; /* bytes after the header */
 };
 
 enum { HEADER = SFP_ALIGN };
 _Static_assert(sizeof(sfp_arena_block) <= HEADER, "the header fits before the first aligned byte");
 
-static sfp_arena_block *add_block(sfp_arena *a, size_t room)
+static sfp_arena_block *add_block(sfp_arena *a, size_t capacity)
 {
     size_t bytes;
-    sfp_arena_block *b = sfp__malloc(sfp__add_size(room, HEADER, &bytes) ? bytes : SIZE_MAX);
+    sfp_arena_block *b = sfp__malloc(sfp__add_size(capacity, HEADER, &bytes) ? bytes : SIZE_MAX);
     if (!b)
         return NULL;
-    *b = (sfp_arena_block){.below = a->top, .room = room};
+    *b = (sfp_arena_block){.below = a->top, .capacity = capacity};
     a->top = b;
-    a->total += room;
+    a->total += capacity;
     return b;
 }
 
@@ -180,7 +180,7 @@ void *sfp__arena_take(sfp_arena *a, size_t count, size_t size)
         return NULL;
     }
     sfp_arena_block *b = a->top;
-    if (!b || b->room - b->used < bytes)
+    if (!b || b->capacity - b->used < bytes)
         b = add_block(a, bytes);
     if (!b)
         return NULL;
@@ -206,10 +206,10 @@ void sfp__arena_reset(sfp_arena *a)
         a->top->used = 0;
         return;
     }
-    size_t room = a->total;
+    size_t capacity = a->total;
     sfp__arena_done(a);
-    if (room)
-        (void)add_block(a, room); /* when this fails, the next take tries again */
+    if (capacity)
+        (void)add_block(a, capacity); /* when this fails, the next take tries again */
 }
 
 void sfp__arena_done(sfp_arena *a)

@@ -60,9 +60,9 @@ void *sfp__calloc(size_t count, size_t size);
 /* As realloc for blocks of sfp__malloc; `old` is what was asked for before. */
 void *sfp__realloc(void *p, size_t old, size_t size);
 
-/* Room for `wanted` elements of `size` bytes in a growing array, whose first `used` are kept; `array` is the address of its
- * pointer (NULL at first), *room how many it has room for. It at least doubles. False: no memory, and nothing has changed. */
-bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *room);
+/* Space for `wanted` elements of `size` bytes in a growing array, whose first `used` are kept; `array` is the address of its
+ * pointer (NULL at first), *capacity how many fit. It at least doubles. False: no memory, and nothing has changed. */
+bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *capacity);
 
 char *sfp__strdup(const char *s);
 void sfp__free(void *p);

@@ -36,7 +36,7 @@ const char *sfp__printable(const char *s, char *buf, size_t size)
     return buf;
 }
 
-/* Makes room for n more bytes and the terminator. */
+/* Makes space for n more bytes and the terminator. */
 static bool reserve(sfp_text *t, size_t n)
 {
     size_t need;
@@ -44,18 +44,18 @@ static bool reserve(sfp_text *t, size_t n)
         t->failed = true;
         return false;
     }
-    if (need <= t->room)
+    if (need <= t->capacity)
         return true;
-    size_t room = t->room < 128 ? 256 : t->room * 2;
-    if (room < need)
-        room = need;
-    char *s = sfp__realloc(t->s, t->length, room);
+    size_t capacity = t->capacity < 128 ? 256 : t->capacity * 2;
+    if (capacity < need)
+        capacity = need;
+    char *s = sfp__realloc(t->s, t->length, capacity);
     if (!s) {
         t->failed = true;
         return false;
     }
     t->s = s;
-    t->room = room;
+    t->capacity = capacity;
     return true;
 }
 
@@ -87,12 +87,12 @@ void sfp__text_printf(sfp_text *t, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    size_t room = t->room - t->length;
-    int n = vsnprintf(room ? t->s + t->length : NULL, room, fmt, ap);
+    size_t capacity = t->capacity - t->length;
+    int n = vsnprintf(capacity ? t->s + t->length : NULL, capacity, fmt, ap);
     if (n < 0)
         t->failed = true;
     else if (reserve(t, (size_t)n)) {
-        if ((size_t)n >= room)
+        if ((size_t)n >= capacity)
             (void)vsnprintf(t->s + t->length, (size_t)n + 1, fmt, again);
         t->length += (size_t)n;
     }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for a name in a message; longer ones end in "...". */
+/* Space for a name in a message; longer ones end in "...". */
 #define SFP_NAME_MAX 160
 
 /* `s` with everything but printable ASCII as \xNN, cut to `size`; returns buf. For names that a file gave: a message must
@@ -18,7 +18,7 @@ const char *sfp__printable(const char *s, char *buf, size_t size);
 /* A string that grows; `failed` is kept until the end so that a chain of puts needs one check. */
 typedef struct sfp_text {
     char *s; /* terminated when not NULL */
-    size_t length, room;
+    size_t length, capacity;
     bool failed; /* out of memory */
 } sfp_text;
 

@@ -36,9 +36,9 @@ typedef struct sfp_ask {
      * one (l2p, dualprompt). SFP_NEED_GRADIENTS. */
     sfp_status (*gradient)(void *ctx, int n, const int *sample, float *out, sfp_error *err);
 
-    /* The same of each group of `size` samples in a row (the last may be smaller), one after another in `room` (params), in any
+    /* The same of each group of `size` samples in a row (the last may be smaller), one by one in `scratch` (params), in any
      * order; `take` gets the group's number. Passes are as full as for one gradient of all. SFP_NEED_GRADIENTS. */
-    sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
+    sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *scratch, sfp_ask_take take, void *user,
                                 sfp_error *err);
 
     /* `gradient` for images; their features (n, D) come for nothing, NULL: not wanted. Keeps queries. */

@@ -194,8 +194,8 @@ int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch)
 
 int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch)
 {
-    int room = b->opt.slots - b->filled;
-    return batch->b < room ? batch->b : room;
+    int capacity = b->opt.slots - b->filled;
+    return batch->b < capacity ? batch->b : capacity;
 }
 
 int sfp__buffer_who(const sfp_buffer *b, const sfp_buffer_batch *batch, int p)

@@ -155,7 +155,7 @@ void sfp__buffer_score(const sfp_buffer *b, const float *fingerprint, float *sco
 
 /* ------------------------------------------------ the pieces, pure functions */
 
-/* pi_i = 1 - (1/r_i) / sum(1/r), rank 1 = most similar; ties by lower index, NaN last. order: room for n ints. */
+/* pi_i = 1 - (1/r_i) / sum(1/r), rank 1 = most similar; ties by lower index, NaN last. order: space for n ints. */
 void sfp__rank_probability(int n, const float *score, int *order, double *pi);
 
 /* count <= n indices of n without replacement, one uniform in [0,1) each: the first whose running weight exceeds u * total

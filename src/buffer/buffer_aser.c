@@ -157,7 +157,7 @@ static bool is_rare(const full_buffer *f, int32_t label, double threshold)
     return (double)count / m < threshold;
 }
 
-/* slots: (m) room. The arrays of `s` are there. */
+/* slots: (m) scratch. The arrays of `s` are there. */
 static void draw_sets(const full_buffer *f, sfp_rng *rng, int *slots, sets *s)
 {
     const sfp_buffer_batch *batch = f->batch;

@@ -165,7 +165,7 @@ static void take_group(void *user, int i, const float *gradient)
     sfp__gss_unit(g->n, to);
 }
 
-/* Gradients of random groups of the buffer, and room for two more. */
+/* Gradients of random groups of the buffer, and space for two more. */
 static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, gradients *g, sfp_error *err)
 {
     gss *s = b->state;

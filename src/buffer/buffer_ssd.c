@@ -3,7 +3,7 @@
  * training on them would push the learner where the stream's recent samples push it (ssd.c). The other slots are a reservoir.
  *
  * `classes` is the number of classes the classifier has: all of them where it is known, those seen so far in a free stream. It
- * may grow; then a class has room for fewer, and the surplus, its highest slots, stay in the buffer as they are but belong to the
+ * may grow; then a class holds fewer, and the surplus, its highest slots, stay in the buffer as they are but belong to the
  * reservoir, which replaces them like any other sample. With more classes than slots all is reservoir.
  *
  * A synthetic image is float pixels, kept here; its slot has their nearest bytes, which is what is replayed, with query and

@@ -174,16 +174,16 @@ static void compose_layer(void *ctx, int layer, int first, int n, const float *t
 {
     sfp_fp *f = ctx;
     int l = layer - f->layer[0].at;
-    size_t room = (size_t)f->max_batch * (size_t)f->D, at = (size_t)first * (size_t)f->D;
-    float *kept = f->token + (size_t)l * room + at;
+    size_t capacity = (size_t)f->max_batch * (size_t)f->D, at = (size_t)first * (size_t)f->D;
+    float *kept = f->token + (size_t)l * capacity + at;
     memcpy(kept, token, (size_t)n * (size_t)f->D * sizeof *kept);
-    compose_at(f, l, first, n, kept, f->squares + (size_t)l * room);
+    compose_at(f, l, first, n, kept, f->squares + (size_t)l * capacity);
 }
 
 void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples)
 {
     int half = sfp__fp_prefix_rows(&f->opt);
-    size_t values = (size_t)half * (size_t)f->D, room = (size_t)f->max_batch * (size_t)f->D;
+    size_t values = (size_t)half * (size_t)f->D, capacity = (size_t)f->max_batch * (size_t)f->D;
     pass->compose = f->opt.query_one ? NULL : compose;
     pass->compose_layer = f->opt.query_one ? compose_layer : NULL;
     pass->compose_ctx = f;
@@ -193,8 +193,8 @@ void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples
     for (int l = 0; l < f->layers; l++) {
         sfp_fp_layer *y = &f->layer[l];
         float *grad = f->samples.weight ? f->grad[l].e : NULL;
-        y->query = f->opt.query_one ? f->token + (size_t)l * room : pass->query;
-        y->square = f->opt.query_one ? f->squares + (size_t)l * room : f->squares;
+        y->query = f->opt.query_one ? f->token + (size_t)l * capacity : pass->query;
+        y->square = f->opt.query_one ? f->squares + (size_t)l * capacity : f->squares;
         f->prompts[y->at] =
             (sfp_vit_prompt){.rows = half, .k = y->e, .v = y->e + values, .grad_k = grad, .grad_v = grad ? grad + values : NULL};
     }

@@ -76,7 +76,7 @@ typedef struct sfp_fp_view {
 } sfp_fp_view;
 
 /* E (n, parts*Lp*D) of one layer from queries (n, D), as a test has it: all its keys, then all its values. alpha and norm (n, ld)
- * and work (n, D) are room. */
+ * and work (n, D) are scratch. */
 void sfp__fp_compose(const sfp_fp_view *v, int layer, int n, const float *query, int ld, float *alpha, float *norm, float *work,
                      float *prefix);
 

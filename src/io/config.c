@@ -271,13 +271,13 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
 {
     const char *slash = strrchr(weights_path, '/'), *name = slash ? slash + 1 : weights_path, *dot = strrchr(name, '.');
     size_t dir = (size_t)(name - weights_path), stem = dot && dot != name ? (size_t)(dot - weights_path) : strlen(weights_path);
-    size_t room = strlen(weights_path) + sizeof PREPROCESSOR;
-    OWNED char *path = sfp__malloc(room);
+    size_t capacity = strlen(weights_path) + sizeof PREPROCESSOR;
+    OWNED char *path = sfp__malloc(capacity);
     TRY(sfp__check_memory(path, err));
     OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
     bool found = false;
     const char *where = "the config beside it";
-    (void)snprintf(path, room, "%.*s.json", (int)stem, weights_path);
+    (void)snprintf(path, capacity, "%.*s.json", (int)stem, weights_path);
     TRY(read_if_there(path, &c, &found, err));
     if (!found && inside) {
         where = "the config in its metadata";

@@ -139,13 +139,13 @@ sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, s
 }
 
 /* Creates a file of its own beside PATH. A left-over of a killed process with our number is stepped around. */
-static sfp_status open_tmp(const char *path, char *tmp, size_t room, int *out_fd, sfp_error *err)
+static sfp_status open_tmp(const char *path, char *tmp, size_t capacity, int *out_fd, sfp_error *err)
 {
     for (int attempt = 0; attempt < 100; attempt++) {
         if (attempt == 0)
-            (void)snprintf(tmp, room, "%s.tmp.%ld", path, (long)getpid());
+            (void)snprintf(tmp, capacity, "%s.tmp.%ld", path, (long)getpid());
         else
-            (void)snprintf(tmp, room, "%s.tmp.%ld.%d", path, (long)getpid(), attempt);
+            (void)snprintf(tmp, capacity, "%s.tmp.%ld.%d", path, (long)getpid(), attempt);
         int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd >= 0) {
             *out_fd = fd;
@@ -163,11 +163,11 @@ sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err)
     struct stat st;
     if (stat(path, &st) == 0)
         TRY(check_regular(path, &st, err));
-    size_t room = strlen(path) + 40;
-    OWNED char *tmp = sfp__malloc(room);
+    size_t capacity = strlen(path) + 40;
+    OWNED char *tmp = sfp__malloc(capacity);
     TRY(sfp__check_memory(tmp, err));
     int fd = -1;
-    TRY(open_tmp(path, tmp, room, &fd, err));
+    TRY(open_tmp(path, tmp, capacity, &fd, err));
     *out = (sfp_writer){path, TAKE(tmp), fd};
     return SFP_OK;
 }
@@ -215,7 +215,7 @@ sfp_status sfp__writer_commit(sfp_writer *out, sfp_error *err)
     w.fd = -1;
     if (close(fd) != 0 || rename(w.tmp, w.path) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", w.path);
-    OWNED char *scratch = TAKE(w.tmp); /* has room for any part of path */
+    OWNED char *scratch = TAKE(w.tmp); /* has space for any part of path */
     return sync_directory(w.path, scratch, err);
 }
 
@@ -248,12 +248,12 @@ static sfp_status keep_by_link(const char *path, const char *kept, const char *a
 
 sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err)
 {
-    size_t room = strlen(kept) + sizeof ".tmp";
+    size_t capacity = strlen(kept) + sizeof ".tmp";
     if (access(path, F_OK) != 0)
         return SFP_OK;
-    OWNED char *aside = sfp__malloc(room);
+    OWNED char *aside = sfp__malloc(capacity);
     TRY(sfp__check_memory(aside, err));
-    (void)snprintf(aside, room, "%s.tmp", kept);
+    (void)snprintf(aside, capacity, "%s.tmp", kept);
     return keep_by_link(path, kept, aside, err);
 }
 

@@ -21,7 +21,7 @@
 
 struct sfp_line_log {
     void *paths;
-    char *path, *old, *older; /* old and older: room for PATH.N */
+    char *path, *old, *older; /* old and older: space for PATH.N */
     const char *key;
     int fd;
     int keep;
@@ -184,15 +184,15 @@ static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, s
 sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
                               sfp_line_log **out, sfp_error *err)
 {
-    size_t room = strlen(dir) + strlen(name) + 64, stay = 0;
+    size_t capacity = strlen(dir) + strlen(name) + 64, stay = 0;
     OWNED_PTR(sfp__line_log_close) sfp_line_log *e = NULL;
     if (keep < 0 || keep > 1000)
         return sfp__fail(err, SFP_EINVAL, "%d old logs to keep, expected 0 to 1000", keep);
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
     *e = (sfp_line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
-    const sfp_want paths[] = {{&e->path, room, 1}, {&e->old, room, 1}, {&e->older, room, 1}};
+    const sfp_want paths[] = {{&e->path, capacity, 1}, {&e->old, capacity, 1}, {&e->older, capacity, 1}};
     TRY(sfp__block(&e->paths, SFP_LIST(paths), err));
-    (void)snprintf(e->path, room, "%s/%s", dir, name);
+    (void)snprintf(e->path, capacity, "%s/%s", dir, name);
     TRY(find_cut(e, from, &stay, err));
     TRY(open_file(e->path, O_RDWR | O_CREAT, &e->fd, err));
     if (ftruncate(e->fd, (off_t)stay) != 0 || lseek(e->fd, 0, SEEK_END) < 0)

@@ -27,7 +27,7 @@ sfp_status sfp__lines_open(const char *path, const char *expected, sfp_lines *ou
 sfp_status sfp__lines_next(sfp_lines *l, char **line, sfp_error *err);
 void sfp__lines_done(sfp_lines *l);
 
-/* A quoted field from behind its first quote, doubled quotes single: *n bytes to `to`, which has room for end - at or is `at`
+/* A quoted field from behind its first quote, doubled quotes single: *n bytes to `to`, which has space for end - at or is `at`
  * itself. Returns the place behind its last quote; NULL: it does not end. */
 const char *sfp__csv_quoted(const char *at, const char *end, char *to, size_t *n);
 

@@ -43,7 +43,7 @@ sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, s
     if (wants(k, SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_TAPS))
         TRY(make_plan(k, threads, &prompted, &k->prompted, err));
     size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)vit->tokens, H = (size_t)c->heads;
-    size_t some = attention ? 1 : 0, tokens = taps ? SFP_TAPS : some; /* what is not asked for takes no room */
+    size_t some = attention ? 1 : 0, tokens = taps ? SFP_TAPS : some; /* what is not asked for takes no space */
     const sfp_want list[] = {{&k->features, k->prompted ? b * D : 0, sizeof *k->features},
                              {&k->taps, taps ? b * SFP_TAPS * D : 0, sizeof *k->taps},
                              {&k->tokens, tokens * CHUNK * T * D, sizeof *k->tokens},
@@ -155,17 +155,17 @@ sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unk
     return SFP_OK;
 }
 
-static sfp_status class_room(sfp_look *k, int classes, sfp_error *err)
+static sfp_status reserve_classes(sfp_look *k, int classes, sfp_error *err)
 {
     size_t n = (size_t)k->max_batch * (size_t)classes;
     void *block = NULL;
-    if (classes <= k->class_room)
+    if (classes <= k->class_capacity)
         return SFP_OK;
     const sfp_want list[] = {{&k->logits, n, sizeof *k->logits}, {&k->probs, n, sizeof *k->probs}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     sfp__free(k->class_block);
     k->class_block = block;
-    k->class_room = classes;
+    k->class_capacity = classes;
     return SFP_OK;
 }
 
@@ -218,7 +218,7 @@ static sfp_status classify(sfp_look *k, int n, const uint8_t *allowed, sfp_error
 {
     const sfp_param *w = &k->fp->last_w, *bias = &k->fp->last_b;
     int C = w->rows;
-    TRY(class_room(k, C, err));
+    TRY(reserve_classes(k, C, err));
     sfp__logits(n, C, k->D, k->features, w->data, bias->data, k->logits);
     for (int i = 0; i < n && wants(k, SFP_NEED_PROBS); i++)
         softmax(C, allowed, k->logits + (size_t)i * (size_t)C, k->probs + (size_t)i * (size_t)C);

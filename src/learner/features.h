@@ -18,7 +18,7 @@ typedef struct sfp_look {
     int max_batch, D;
     sfp_vit_plan *plain, *prompted; /* NULL where not needed */
     float *features;                /* (max_batch, D) */
-    int class_room;
+    int class_capacity;
     float *logits, *probs;     /* (max_batch, C) */
     float *pooled;             /* (max_batch, D) */
     float *taps;               /* (max_batch, SFP_TAPS, D) */

@@ -1,4 +1,4 @@
-/* What a learner is made of: options, room, classes, tasks. What it does with a batch is in step.c. */
+/* What a learner is made of: options, capacity, classes, tasks. What it does with a batch is in step.c. */
 #include "learner/learner.h"
 
 #include "base/c_locale.h"
@@ -57,7 +57,7 @@ static sfp_status make_batch_work(sfp_learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, D = (size_t)l->D;
     const sfp_want list[] = {
-        {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->room, sizeof *l->step.xs},
+        {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->capacity, sizeof *l->step.xs},
         {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
         {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.image_size, b, sizeof *l->batch.image_size}};
@@ -69,7 +69,7 @@ static sfp_status make_batch_work(sfp_learner *l, sfp_error *err)
 /* What fingerprints need besides: scores, a coreset, steps. */
 static sfp_status make_step_work(sfp_learner *l, sfp_error *err)
 {
-    size_t b = (size_t)l->opt.batch, n = (size_t)l->room, D = (size_t)l->D, k = (size_t)l->opt.steps;
+    size_t b = (size_t)l->opt.batch, n = (size_t)l->capacity, D = (size_t)l->D, k = (size_t)l->opt.steps;
     size_t r = (size_t)(l->opt.replay ? l->opt.replay : 1);
     const sfp_want list[] = {{&l->step.rx, r * l->pixels, sizeof *l->step.rx},
                              {&l->batch.mean_embed, b * D, sizeof *l->batch.mean_embed},
@@ -108,12 +108,12 @@ sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEA
     return SFP_OK;
 }
 
-sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
+sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *err)
 {
     if (classes <= l->classes.capacity)
         return SFP_OK;
-    int room = classes > 2 * l->classes.capacity ? classes : 2 * l->classes.capacity;
-    size_t old = (size_t)l->classes.capacity, n = (size_t)room, b = (size_t)l->opt.batch;
+    int capacity = classes > 2 * l->classes.capacity ? classes : 2 * l->classes.capacity;
+    size_t old = (size_t)l->classes.capacity, n = (size_t)capacity, b = (size_t)l->opt.batch;
     char **names;
     uint8_t *seen, *allowed;
     float *expert[SFP_HEAD_EXPERTS] = {NULL}, *mixed = NULL;
@@ -138,13 +138,13 @@ sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err)
     l->classes.allowed = allowed;
     memcpy(l->step.expert, expert, sizeof expert);
     l->step.mixed = mixed;
-    l->classes.capacity = room;
+    l->classes.capacity = capacity;
     return SFP_OK;
 }
 
 sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err)
 {
-    TRY(sfp__learner_class_room(l, classes, err));
+    TRY(sfp__learner_reserve_classes(l, classes, err));
     if (l->trainer)
         return sfp__trainer_add_classes(l->trainer, classes, err);
     l->classes.count = classes > l->classes.count ? classes : l->classes.count;
@@ -156,9 +156,9 @@ static sfp_status make_method(sfp_learner *l, sfp_error *err)
     const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
     TRY(sfp__learner_make_heads(l, l->heads, err));
     TRY(sfp__vit_plan_create(l->vit, l->threads, &plan, &l->plan, err));
-    l->room = l->opt.batch;
+    l->capacity = l->opt.batch;
     TRY(make_batch_work(l, err));
-    TRY(sfp__learner_class_room(l, l->opt.fp.classes > 16 ? l->opt.fp.classes : 16, err));
+    TRY(sfp__learner_reserve_classes(l, l->opt.fp.classes > 16 ? l->opt.fp.classes : 16, err));
     l->classes.count = l->opt.fp.classes;
     return SFP_OK;
 }
@@ -174,9 +174,9 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
     if (o->coreset_most > 0 && c > o->coreset_most)
         c = o->coreset_most;
     l->most = c + o->replay;
-    l->room = l->most > o->batch ? l->most : o->batch;
+    l->capacity = l->most > o->batch ? l->most : o->batch;
     o->fp.seed = o->seed;
-    sfp_trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->room};
+    sfp_trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
@@ -192,7 +192,7 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
     TRY(sfp__learner_ask_init(l, err));
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
-    TRY(sfp__learner_class_room(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
+    TRY(sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
     l->mix = (sfp_mix){.rate = (double)sfp__head_options_defaults(l->D, 1).mix_rate};
     return sfp__learner_make_heads(l, l->heads, err);
 }
@@ -291,7 +291,7 @@ sfp_status sfp_learner_name_class(sfp_learner *l, int label, const char *name, s
     IN_C_LOCALE;
     if (label < 0 || label >= sfp__learner_label_max(l))
         return sfp__fail(err, SFP_EINVAL, "class %d to be named '%s' is out of range", label, name ? name : "");
-    TRY(sfp__learner_class_room(l, label + 1, err));
+    TRY(sfp__learner_reserve_classes(l, label + 1, err));
     char *copy = name ? sfp__strdup(name) : NULL;
     TRY(sfp__check_memory(copy || !name, err));
     sfp__free(l->classes.names[label]);

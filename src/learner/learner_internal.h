@@ -34,7 +34,7 @@ typedef struct sfp__item {
     int row; /* which of those asked for (model_access.c) */
 } sfp__item;
 
-/* What a learner knows of its classes; one function gives all of it room (sfp__learner_class_room). */
+/* What a learner knows of its classes; one function gives all of it capacity (sfp__learner_reserve_classes). */
 typedef struct sfp_classes {
     int count; /* a method's; fingerprints have theirs in the classifier */
     int capacity;
@@ -65,7 +65,7 @@ typedef struct sfp_batch_work {
 } sfp_batch_work;
 
 /* One pass over samples of the batch and of the buffer: of a training step, and between steps of what selectors and buffer
- * methods ask (model_access.c); n = `room` below. Nothing in it lasts from one pass to the next but replay, replay_count and
+ * methods ask (model_access.c); n = `capacity` below. Nothing in it lasts from one pass to the next but replay, replay_count and
  * loss, which the timestamp reports. */
 typedef struct sfp_step_work {
     void *block;
@@ -113,7 +113,7 @@ struct sfp_learner {
     int D, S;
     size_t rgb_bytes, pixels; /* bytes of an image, floats of an input */
     int most;                 /* samples a step */
-    int room;                 /* in a step or a batch, the larger: how much arrays of samples hold */
+    int capacity;             /* in a step or a batch, the larger: how much arrays of samples hold */
     /* workspace */
     sfp_vit_plan *plan; /* a method's, for its queries */
     sfp_look look;      /* what the selector asks for */
@@ -128,7 +128,7 @@ struct sfp_learner {
 };
 
 /* Arrays by class for so many; changes nothing else. */
-sfp_status sfp__learner_class_room(sfp_learner *l, int classes, sfp_error *err);
+sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *err);
 /* ... and as many rows of the classifier; new ones start at random. On failure there are as many as before. */
 sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err);
 
@@ -143,10 +143,10 @@ extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
 sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
 
 /* model_access.c: the image of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
- * step, all but its weight (room: for the image of a slot); whether the query of a sample need not be computed; and those that
+ * step, all but its weight (scratch: for the image of a slot); whether the query of a sample need not be computed; and those that
  * a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
-sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err);
+sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *scratch, sfp_error *err);
 /* Only the current task's classes compete in the loss of the batch (docs/method.md, section 6). */
 bool sfp__learner_masked(const sfp_learner *l);
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item);

@@ -143,7 +143,7 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
                             sfp_error *err)
 {
     int unknown = 0;
-    *n = count_of(l, a, first, l->room);
+    *n = count_of(l, a, first, l->capacity);
     TRY(fill(l, a, first, *n, &unknown, err));
     if (in_order && unknown > 0) {
         TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, err));
@@ -176,7 +176,7 @@ static sfp_status gradient_of(sfp_learner *l, const asked *a, int terms, float *
 }
 
 /* Samples that are known by their numbers: a group is in a row, be it cut by the end of a pass. */
-static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, float *room, sfp_ask_take take, void *user,
+static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, float *scratch, sfp_ask_take take, void *user,
                                    sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
@@ -187,9 +187,9 @@ static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, flo
             int row = l->step.items[i].row, of_group = row % size;
             some = n - i < size - of_group ? n - i : size - of_group;
             TRY(sfp__trainer_collect(l->trainer, i, some, 0, &loss, err));
-            collect(l, of_group > 0, room);
+            collect(l, of_group > 0, scratch);
             if (of_group + some == size || row + some == a->n)
-                take(user, row / size, room);
+                take(user, row / size, scratch);
         }
     }
     return SFP_OK;
@@ -212,13 +212,13 @@ static sfp_status gradient(void *learner, int n, const int *sample, float *out, 
     return gradient_of(l, &(asked){.n = n, .sample = sample}, 0, out, NULL, err);
 }
 
-static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *room, sfp_ask_take take, void *user,
+static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *scratch, sfp_ask_take take, void *user,
                                 sfp_error *err)
 {
     sfp_learner *l = learner;
     TRY(check("a gradient", n < size ? n : size, NULL, 0, err));
     TRY(check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err));
-    return gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, room, take, user, err);
+    return gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, scratch, take, user, err);
 }
 
 static sfp_status gradient_at(void *learner, const sfp_image_list *p, float *out, float *feature, sfp_error *err)
@@ -294,7 +294,7 @@ static void put_back(sfp_learner *l, const float *kept)
 /* Images in a pass, whose gradients lie in ask_x. */
 static int pass_size(const sfp_learner *l, int left)
 {
-    int most = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
+    int most = l->capacity < SFP_ASK_SLOTS ? l->capacity : SFP_ASK_SLOTS;
     return left < most ? left : most;
 }
 
@@ -392,7 +392,7 @@ sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
     unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
     if (!needs)
         return SFP_OK;
-    int chunk = l->room < SFP_ASK_SLOTS ? l->room : SFP_ASK_SLOTS;
+    int chunk = l->capacity < SFP_ASK_SLOTS ? l->capacity : SFP_ASK_SLOTS;
     TRY(sfp__alloc(&l->ask_x, SFP_ASK_SLOTS * l->pixels, sizeof *l->ask_x, err));
     if (needs & SFP_NEED_PIXELS)
         TRY(sfp__trainer_prepare_pixels(l->trainer, err));
@@ -450,17 +450,17 @@ bool sfp__learner_masked(const sfp_learner *l)
     return !l->buffer && l->opt.fp.tasks > 0;
 }
 
-sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *room, sfp_error *err)
+sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *scratch, sfp_error *err)
 {
     const sfp__item *item = &l->step.items[at];
     const sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
     const float *query = slot ? slot->query : l->batch.query + (size_t)item->index * (size_t)l->D;
-    l->step.xs[at] = slot ? room : l->batch.x + (size_t)item->index * l->pixels;
+    l->step.xs[at] = slot ? scratch : l->batch.x + (size_t)item->index * l->pixels;
     l->step.label[at] = slot ? slot->label : l->batch.label[item->index];
     l->step.masked[at] = !slot && sfp__learner_masked(l);
     l->step.rehearsed[at] = item->replay;
     memcpy(l->step.query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
-    return slot ? sfp__learner_slot_input(l, slot, room, err) : SFP_OK;
+    return slot ? sfp__learner_slot_input(l, slot, scratch, err) : SFP_OK;
 }
 
 bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)

@@ -241,8 +241,8 @@ static void normalise_piece(void *ctx, int i, int worker)
     sfp__pixels_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
 }
 
-/* Room for the classes and the heads of the snapshot. */
-static sfp_status class_room(sfp_predictor *p, sfp_error *err)
+/* Space for the classes and the heads of the snapshot. */
+static sfp_status reserve_classes(sfp_predictor *p, sfp_error *err)
 {
     const sfp_snapshot *s = p->snapshot;
     size_t work = 0, n = (size_t)p->max * (size_t)s->classes;
@@ -373,7 +373,7 @@ static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *co
     return SFP_OK;
 }
 
-static sfp_status alone_room(sfp_predictor *p, int n, sfp_error *err)
+static sfp_status reserve_alone(sfp_predictor *p, int n, sfp_error *err)
 {
     if ((size_t)n <= p->alone_capacity)
         return SFP_OK;
@@ -407,12 +407,12 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
     p->snapshot = held;
     if (answer)
         *answer = (sfp_prediction){.t = held->t, .classes = held->classes};
-    sfp_status s = class_room(p, err);
+    sfp_status s = reserve_classes(p, err);
     if (!s && held->mixed)
-        s = alone_room(p, n, err);
+        s = reserve_alone(p, n, err);
     p->alone_known = !s && held->mixed;
     if (!s && logp && ld < held->classes)
-        s = sfp__fail(err, SFP_ELIMIT, "room for %d classes a row, there are %d", ld, held->classes);
+        s = sfp__fail(err, SFP_ELIMIT, "space for %d classes a row, there are %d", ld, held->classes);
     for (int i = 0; !s && i < n; i += p->max) {
         int part = n - i < p->max ? n - i : p->max;
         size_t at = (size_t)i * (size_t)p->D;

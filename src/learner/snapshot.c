@@ -78,8 +78,8 @@ static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_er
     size_t D = (size_t)v->dim, comp = (size_t)v->length * D, classes = (size_t)from->last_w->rows, floats = classes * (D + 1);
     for (int l = 0; l < v->layers; l++)
         floats += (size_t)v->open[l] * (2 * D + comp);
-    TRY(sfp__check_memory(sfp__grow(&to->block, sizeof *to->block, 0, floats, &to->block_room) &&
-                              sfp__grow(&to->seen, 1, 0, classes, &to->seen_room),
+    TRY(sfp__check_memory(sfp__grow(&to->block, sizeof *to->block, 0, floats, &to->block_capacity) &&
+                              sfp__grow(&to->seen, 1, 0, classes, &to->seen_capacity),
                           err));
     float *at = to->block;
     to->view = *v;

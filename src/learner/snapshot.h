@@ -21,7 +21,7 @@ typedef struct sfp_snapshot {
     const float *last_w, *last_b; /* (classes, D), (classes), into block */
     uint8_t *seen;                /* (classes) */
     float *block;
-    size_t block_room, seen_room;
+    size_t block_capacity, seen_capacity;
     bool mixed;
     sfp_mix mix;
     sfp_head_scorer *heads[SFP_HEAD_EXPERTS]; /* [0] NULL: linear */

@@ -310,10 +310,10 @@ static void teach_selector(sfp_learner *l, int n, int c, const float *logits)
 
 static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
 {
-    int c = r->coreset_count, room = l->opt.replay ? l->opt.replay : 1;
+    int c = r->coreset_count, capacity = l->opt.replay ? l->opt.replay : 1;
     int want = l->limits.replay > 0 && l->limits.replay < l->opt.replay ? l->limits.replay : l->opt.replay;
     for (int k = 0; k < r->steps; k++) {
-        int *slots = l->step.replay + k * room;
+        int *slots = l->step.replay + k * capacity;
         int drawn = l->buffer ? sfp__buffer_draw(l->buffer, want, &l->replay_rng, slots) : 0;
         int unknown = order_items(l, c, slots, drawn);
         TRY(fill_step(l, c, slots, drawn, err));

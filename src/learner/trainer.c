@@ -23,7 +23,7 @@ struct sfp_trainer {
     sfp_vit_plan *backward, *forward;
     sfp_vit_plan *pixels; /* NULL: not prepared */
     float *feature;       /* (max_batch, D) */
-    int classes;          /* room for this many below */
+    int classes;          /* space for this many below */
     float *logits;        /* (max_batch, classes) */
     float *residual;      /* (max_batch, classes): gradient of the loss to the logits */
     double *loss;         /* (max_batch) */
@@ -31,19 +31,19 @@ struct sfp_trainer {
     const float *dfeature; /* (n, D) of a pass to pixels without a loss */
 };
 
-static sfp_status class_room(sfp_trainer *t, int classes, sfp_error *err)
+static sfp_status reserve_classes(sfp_trainer *t, int classes, sfp_error *err)
 {
     if (classes <= t->classes)
         return SFP_OK;
-    int room = classes > 2 * t->classes ? classes : 2 * t->classes;
-    size_t n = (size_t)t->opt.max_batch * (size_t)room;
+    int capacity = classes > 2 * t->classes ? classes : 2 * t->classes;
+    size_t n = (size_t)t->opt.max_batch * (size_t)capacity;
     OWNED float *logits = sfp__malloc(n * sizeof *logits), *residual = sfp__malloc(n * sizeof *residual);
     TRY(sfp__check_memory(logits && residual, err));
     sfp__free(t->logits);
     sfp__free(t->residual);
     t->logits = TAKE(logits);
     t->residual = TAKE(residual);
-    t->classes = room;
+    t->classes = capacity;
     return SFP_OK;
 }
 
@@ -66,7 +66,7 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     TRY(sfp__fp_create(vit, threads, &opt->fp, opt->max_batch, &t->fp, err));
     TRY(sfp__alloc(&t->feature, b * (size_t)t->D, sizeof *t->feature, err));
     TRY(sfp__alloc(&t->loss, b, sizeof *t->loss, err));
-    TRY(class_room(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err));
+    TRY(reserve_classes(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err));
     const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
     const sfp_vit_plan_options train = {
         .mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !opt->fp.query_one};
@@ -98,7 +98,7 @@ sfp_fp *sfp__trainer_fp(sfp_trainer *t)
 
 sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err)
 {
-    TRY(class_room(t, classes, err));
+    TRY(reserve_classes(t, classes, err));
     return sfp__fp_add_classes(t->fp, classes, err);
 }
 

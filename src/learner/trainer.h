@@ -41,7 +41,7 @@ void sfp__trainer_free(sfp_trainer *t);
 DEFINE_OWNED_PTR(sfp_trainer, sfp__trainer_free)
 sfp_fp *sfp__trainer_fp(sfp_trainer *t);
 
-/* Room for more classes; no allocation when there is. */
+/* Space for more classes; no allocation when there is. */
 sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err);
 
 /* The pass alone: features, logits, and what gradients are made of. `batch` must last as long as those are asked for. */

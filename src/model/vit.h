@@ -263,7 +263,7 @@ typedef struct sfp_vit_weight {
 typedef sfp_status (*sfp_vit_weight_fn)(void *ctx, const sfp_vit_weight *w, sfp_error *err);
 sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err);
 
-/* Room for a full set of weights (for gradients), zeroed. */
+/* Space for a full set of weights (for gradients), zeroed. */
 sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights *out, sfp_error *err);
 void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w);
 void sfp__vit_weights_zero(const sfp_vit_config *config, sfp_vit_weights *w);

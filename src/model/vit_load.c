@@ -378,8 +378,8 @@ static void describe(const loading *l)
     const sfp_vit_config *c = &l->v->config;
     char prefix[SFP_NAME_MAX];
     char *out = l->v->recognised;
-    size_t room = sizeof l->v->recognised, at = 0;
-#define SAY(...) at += at < room ? (size_t)snprintf(out + at, room - at, __VA_ARGS__) : 0
+    size_t capacity = sizeof l->v->recognised, at = 0;
+#define SAY(...) at += at < capacity ? (size_t)snprintf(out + at, capacity - at, __VA_ARGS__) : 0
     SAY("%s (%s)", n->layout->name, n->layout->why);
     if (n->prefix[0])
         SAY(", under '%s'", sfp__printable(n->prefix, prefix, sizeof prefix));
@@ -405,17 +405,17 @@ static void describe(const loading *l)
 /* The tensors that nothing of the vit reads: how many, and the first of them. */
 static void describe_ignored(const loading *l)
 {
-    size_t total = l->file->count, ignored = 0, at = 0, room = sizeof l->v->ignored;
+    size_t total = l->file->count, ignored = 0, at = 0, capacity = sizeof l->v->ignored;
     for (size_t i = 0; i < total; i++)
         ignored += !l->used[i];
     if (ignored == 0)
         return;
-    at += (size_t)snprintf(l->v->ignored, room, "%zu tensor%s: ", ignored, ignored == 1 ? "" : "s");
-    for (size_t i = 0, shown = 0; i < total && shown < 4 && at < room; i++)
+    at += (size_t)snprintf(l->v->ignored, capacity, "%zu tensor%s: ", ignored, ignored == 1 ? "" : "s");
+    for (size_t i = 0, shown = 0; i < total && shown < 4 && at < capacity; i++)
         if (!l->used[i]) {
             char name[64];
             (void)sfp__printable(l->file->tensors[i].name, name, sizeof name);
-            at += (size_t)snprintf(l->v->ignored + at, room - at, "%s%s", shown ? ", " : "",
+            at += (size_t)snprintf(l->v->ignored + at, capacity - at, "%s%s", shown ? ", " : "",
                                    shown == 3 && ignored > 4 ? "..." : name);
             shown++;
         }

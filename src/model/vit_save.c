@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TENSORS = 16 + 12 * SFP_VIT_MAX_DEPTH, NAME_ROOM = 64, CHUNK = 65536 };
+enum { MOST_TENSORS = 16 + 12 * SFP_VIT_MAX_DEPTH, NAME_CAPACITY = 64, CHUNK = 65536 };
 
 typedef struct saving {
     sfp_tensor tensors[MOST_TENSORS]; /* data: the floats, whatever the dtype */
-    char names[MOST_TENSORS][NAME_ROOM];
+    char names[MOST_TENSORS][NAME_CAPACITY];
     size_t count;
     sfp_dtype dtype;
     uint16_t half[CHUNK];
@@ -27,7 +27,7 @@ static sfp_status list_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err
     saving *s = ctx;
     (void)err;
     sfp_tensor *t = &s->tensors[s->count];
-    (void)snprintf(s->names[s->count], NAME_ROOM, "%s", w->name);
+    (void)snprintf(s->names[s->count], NAME_CAPACITY, "%s", w->name);
     *t = (sfp_tensor){.name = s->names[s->count], .dtype = s->dtype, .ndim = w->ndim, .data = *w->data};
     memcpy(t->shape, w->shape, (size_t)w->ndim * sizeof *w->shape);
     (void)sfp__shape_count(w->shape, w->ndim, s->dtype, &t->count, &t->bytes); /* they were allocated: it fits */

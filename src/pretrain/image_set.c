@@ -119,7 +119,7 @@ static sfp_status open_source(const char *spec, const sfp_image_set_options *opt
     return SFP_OK;
 }
 
-static sfp_status make_room(const char *spec, const sfp_source *source, int64_t limit, loading *l, sfp_error *err)
+static sfp_status allocate_images(const char *spec, const sfp_source *source, int64_t limit, loading *l, sfp_error *err)
 {
     sfp_image_set *p = l->to;
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size, all;
@@ -145,7 +145,7 @@ static sfp_status load(const char *spec, const sfp_image_set_options *opt, sfp_t
     OWNED_BY(close_source) sfp_source *source = NULL;
     sfp_image_set *p = l->to;
     TRY(open_source(spec, opt, &source, err));
-    TRY(make_room(spec, source, opt->limit, l, err));
+    TRY(allocate_images(spec, source, opt->limit, l, err));
     TRY(copy_names(source, p, err));
     TRY(read_all(l, pool, hooks, err));
     drop_broken(p, l->broken);

@@ -20,7 +20,7 @@ typedef struct bucket {
 
 typedef struct frame {
     double x1, y1; /* both begin at 0 */
-    int right;     /* room for the last value */
+    int right;     /* space for the last value */
 } frame;
 
 /* 1, 2 or 5 times a power of ten: about `count` steps up to `range` > 0. */

@@ -285,10 +285,11 @@ static void classes(sfp_text *t, const sfp_result *r)
     static const struct {
         bool (*draw)(sfp_text *t, const sfp_result *r);
         const char *title, *what;
-    } cards[] = {{sfp__plot_confusion, "Confusion",
-                  "Last evaluation. Each row is one class; the shade, and the number where there is room, is the per cent of its "
-                  "test samples. Blue is right, orange wrong."},
-                 {sfp__plot_classes, "Accuracy by class", "Best to worst, with the number of test samples."}};
+    } cards[] = {
+        {sfp__plot_confusion, "Confusion",
+         "Last evaluation. Each row is one class; the shade, and the number where there is space, is the per cent of its "
+         "test samples. Blue is right, orange wrong."},
+        {sfp__plot_classes, "Accuracy by class", "Best to worst, with the number of test samples."}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         OWNED_BY(sfp__text_done) sfp_text part = {0};
         if (cards[i].draw(&part, r)) {

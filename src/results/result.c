@@ -146,11 +146,12 @@ double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)
 
 sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err)
 {
-    size_t n = (size_t)c->count, room_x = c->capacity, room_y = c->capacity;
+    size_t n = (size_t)c->count, capacity_x = c->capacity, capacity_y = c->capacity;
     if (c->count >= SFP_CURVE_MAX)
         return sfp__fail(err, SFP_ELIMIT, "a curve of more than %d points", SFP_CURVE_MAX);
-    TRY(sfp__check_memory(sfp__grow(&c->x, sizeof x, n, n + 1, &room_x) && sfp__grow(&c->y, sizeof y, n, n + 1, &room_y), err));
-    c->capacity = room_x;
+    TRY(sfp__check_memory(sfp__grow(&c->x, sizeof x, n, n + 1, &capacity_x) && sfp__grow(&c->y, sizeof y, n, n + 1, &capacity_y),
+                          err));
+    c->capacity = capacity_x;
     c->x[n] = x;
     c->y[n] = y;
     c->count++;

@@ -59,15 +59,15 @@ sfp_status sfp__classes_same_names(const sfp__classes *c, const char *path, cons
 
 /* ---------------------------------------------------- the classes of a live stream */
 
-bool sfp__classes_room(sfp__classes *c, int count)
+bool sfp__classes_reserve(sfp__classes *c, int count)
 {
-    size_t room = (size_t)c->capacity, before = room;
+    size_t capacity = (size_t)c->capacity, before = capacity;
     if (count <= c->capacity)
         return true;
-    if (!sfp__grow(&c->trained, 1, before, (size_t)count, &room))
+    if (!sfp__grow(&c->trained, 1, before, (size_t)count, &capacity))
         return false;
-    memset(c->trained + before, 0, room - before);
-    c->capacity = (int)room;
+    memset(c->trained + before, 0, capacity - before);
+    c->capacity = (int)capacity;
     return true;
 }
 
@@ -78,7 +78,7 @@ static sfp_status class_number(sfp__classes *c, const char *name, int32_t *out, 
     TRY(sfp__names_add(&c->names, name, strlen(name), out, err));
     if (*out < before)
         return SFP_OK;
-    TRY(sfp__check_memory(sfp__classes_room(c, c->count + 1), err));
+    TRY(sfp__check_memory(sfp__classes_reserve(c, c->count + 1), err));
     if (c->count >= c->r->classes) /* else a checkpoint brought it */
         TRY(sfp__result_add_class(c->r, name, err));
     TRY(sfp_learner_name_class(c->learner, c->count, name, err));
@@ -103,12 +103,12 @@ sfp_status sfp__classes_take(sfp__classes *c, const sfp__plan *p, sfp_error *err
 
 sfp_status sfp__classes_label(sfp__classes *c, const sfp_arrival *a, int32_t *out, sfp_error *err)
 {
-    size_t room = (size_t)c->label_capacity, before = room;
+    size_t capacity = (size_t)c->label_capacity, before = capacity;
     if (a->label >= c->label_capacity) {
-        TRY(sfp__check_memory(sfp__grow(&c->label_of, sizeof *c->label_of, before, (size_t)a->label + 1, &room), err));
-        for (size_t i = before; i < room; i++)
+        TRY(sfp__check_memory(sfp__grow(&c->label_of, sizeof *c->label_of, before, (size_t)a->label + 1, &capacity), err));
+        for (size_t i = before; i < capacity; i++)
             c->label_of[i] = -1;
-        c->label_capacity = (int)room;
+        c->label_capacity = (int)capacity;
     }
     if (c->label_of[a->label] < 0)
         TRY(class_number(c, a->class_name, &c->label_of[a->label], err));

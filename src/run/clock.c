@@ -38,12 +38,13 @@ sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t b
     bool timed = opt->kind == SFP_CLOCK_VIRTUAL || opt->kind == SFP_CLOCK_REAL;
     if (timed && (!(opt->lambda > 0) || !isfinite(opt->lambda)))
         return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g samples a second, expected more than 0", opt->lambda);
-    int room = !timed ? 1 : opt->pool ? opt->pool_most : opt->queue + 1;
-    if (room < 1 || room > 1 << 20)
-        return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", room - 1, (1 << 20) - 1);
-    *c = (sfp_clock){.opt = *opt, .timed = timed, .batches = batches, .arrived = arrived, .room = room, .began = sfp__now()};
-    c->queue = sfp__calloc((size_t)room, sizeof *c->queue);
-    c->taken = sfp__calloc((size_t)room, sizeof *c->taken);
+    int capacity = !timed ? 1 : opt->pool ? opt->pool_most : opt->queue + 1;
+    if (capacity < 1 || capacity > 1 << 20)
+        return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", capacity - 1, (1 << 20) - 1);
+    *c = (sfp_clock){
+        .opt = *opt, .timed = timed, .batches = batches, .arrived = arrived, .capacity = capacity, .began = sfp__now()};
+    c->queue = sfp__calloc((size_t)capacity, sizeof *c->queue);
+    c->taken = sfp__calloc((size_t)capacity, sizeof *c->taken);
     if (!c->queue || !c->taken) {
         sfp__clock_done(c);
         return sfp__fail_nomem(err);
@@ -92,18 +93,18 @@ void sfp__lag_join(sfp_lag *l, const sfp_lag *more)
 static void take_in(sfp_clock *c, bool idle)
 {
     while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {
-        int room = c->opt.pool ? c->opt.pool_most : c->opt.queue + (idle && c->waiting == 0);
-        if (c->waiting >= room && c->opt.policy == SFP_QUEUE_BLOCK && !c->opt.pool) {
+        int capacity = c->opt.pool ? c->opt.pool_most : c->opt.queue + (idle && c->waiting == 0);
+        if (c->waiting >= capacity && c->opt.policy == SFP_QUEUE_BLOCK && !c->opt.pool) {
             c->held = true;
             return;
         }
-        if (c->held) { /* there is room again: what was held back arrives now, and all that follows as much later */
+        if (c->held) { /* there is space again: what was held back arrives now, and all that follows as much later */
             c->blocked += c->now - arrival(c, c->next);
             c->held = false;
         }
-        if (c->waiting >= room && room > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST))
+        if (c->waiting >= capacity && capacity > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST))
             pop(c, 1);
-        if (c->waiting < room)
+        if (c->waiting < capacity)
             c->queue[c->waiting++] = (sfp_waiting){c->next, arrival(c, c->next)};
         c->next++;
     }
@@ -247,8 +248,8 @@ bool sfp__clock_read(sfp_clock *c, json_t *j)
     if (!sfp__json_whole(j, "next", 0, c->batches, &next) || !sfp__lag_read(&c->lag, json_object_get(j, "lag")) ||
         json_unpack(j, "{s:F,s:F,s:b,s:o,s:o,s:F}", "now", &now, "blocked", &blocked, "held", &held, "queue", &queue, "taken",
                     &taken, "spent", &spent) != 0 ||
-        !json_is_array(queue) || !json_is_array(taken) || json_array_size(queue) > (size_t)c->room ||
-        json_array_size(taken) > (size_t)c->room || !(spent >= 0))
+        !json_is_array(queue) || !json_is_array(taken) || json_array_size(queue) > (size_t)c->capacity ||
+        json_array_size(taken) > (size_t)c->capacity || !(spent >= 0))
         return false;
     for (size_t i = 0; i < json_array_size(queue); i++) {
         json_int_t batch;

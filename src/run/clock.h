@@ -77,9 +77,9 @@ typedef struct sfp_clock {
     double blocked;         /* seconds the stream was held back (policy block) */
     bool held;              /* it is being held back now */
     int64_t next;           /* first batch that has not arrived yet */
-    int waiting, room;
-    sfp_waiting *queue; /* (room) oldest first */
-    int64_t *taken;     /* (room) given, and not learned from yet */
+    int waiting, capacity;
+    sfp_waiting *queue; /* (capacity) oldest first */
+    int64_t *taken;     /* (capacity) given, and not learned from yet */
     int taken_count;
     double spent; /* on those that were given with them and are done */
     sfp_lag lag;  /* of the batches given */

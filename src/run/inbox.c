@@ -54,7 +54,7 @@ static int complete(const sfp_inbox *b)
 }
 
 /* Batches that may be there now. */
-static int room(const sfp_inbox *b)
+static int queue_limit(const sfp_inbox *b)
 {
     return b->opt.pool ? b->opt.pool : b->opt.queue + (b->idle ? 1 : 0);
 }
@@ -80,15 +80,15 @@ static void drop_newest(sfp_inbox *b)
 }
 
 /* A batch may just have become complete: when it is one too many the policy says which goes, or that the source has to wait. */
-static void make_room(sfp_inbox *b, bool may_wait)
+static void drop_excess_batches(sfp_inbox *b, bool may_wait)
 {
     if (!b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK) {
-        while (may_wait && complete(b) > room(b) && !atomic_load(&b->stop))
+        while (may_wait && complete(b) > queue_limit(b) && !atomic_load(&b->stop))
             wait_a_little(b, look);
         return;
     }
-    while (complete(b) > room(b)) {
-        if (b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && room(b) > 0)) {
+    while (complete(b) > queue_limit(b)) {
+        if (b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && queue_limit(b) > 0)) {
             for (int i = 0; i < b->opt.batch; i++)
                 let_go(b, sfp__arrival_list_take(&b->labelled), SFP_FATE_DROPPED);
         } else {
@@ -113,7 +113,7 @@ static void put_labelled(sfp_inbox *b, sfp_arrival *a, bool may_wait)
     pthread_cond_broadcast(&b->changed);
     if (b->labelled.count % b->opt.batch == 0) {
         note_rate(b, at);
-        make_room(b, may_wait);
+        drop_excess_batches(b, may_wait);
     }
 }
 
@@ -279,7 +279,7 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
     *out = (sfp_inbox_output){0};
     pthread_mutex_lock(&b->lock);
     b->idle = true;
-    pthread_cond_broadcast(&b->changed); /* there is room for one more */
+    pthread_cond_broadcast(&b->changed); /* there is space for one more */
     while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop) &&
            atomic_load(&b->source->live->remarks) == b->remarks && sfp__now() < until)
         wait_a_little(b, look);

@@ -192,7 +192,7 @@ static void count_times(sfp_result *r, const sfp_timestamp *t)
     r->seconds.buffer += t->seconds.buffer;
 }
 
-/* What was taken, or what was left; a batch may have far more than there is room for. */
+/* What was taken, or what was left; a batch may have far more than there is space for. */
 typedef struct side {
     int all, most, seen, shown;
 } side;

@@ -250,7 +250,7 @@ sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp_learner **out, sfp_err
 static sfp_status read_costs(sfp__plan *p, sfp_error *err)
 {
     OWNED_BY(sfp__lines_done) sfp_lines lines = {0};
-    size_t room = 0;
+    size_t capacity = 0;
     TRY(sfp__lines_open(p->opt->costs, "seconds, one a line", &lines, err));
     for (char *line;;) {
         char *end, shown[SFP_NAME_MAX];
@@ -263,7 +263,7 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
         if (end == line || *end || !isfinite(seconds) || seconds < 0)
             return sfp__fail(err, SFP_EFORMAT, "%s:%llu: is '%s', expected seconds from 0", lines.path,
                              (unsigned long long)lines.number, sfp__printable(line, shown, sizeof shown));
-        TRY(sfp__check_memory(sfp__grow(&p->costs, sizeof *p->costs, (size_t)p->cost_count, (size_t)p->cost_count + 1, &room),
+        TRY(sfp__check_memory(sfp__grow(&p->costs, sizeof *p->costs, (size_t)p->cost_count, (size_t)p->cost_count + 1, &capacity),
                               err));
         p->costs[p->cost_count++] = seconds;
     }

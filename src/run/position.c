@@ -55,7 +55,7 @@ static bool read_trained(sfp__run_state *run, const json_t *trained)
     sfp__classes *c = &run->classes;
     size_t n = json_array_size(trained);
     if (!json_is_array(trained) || n > SFP_RESULT_CLASSES_MAX || (!run->plan.live && n != (size_t)c->count) ||
-        !sfp__classes_room(c, (int)n))
+        !sfp__classes_reserve(c, (int)n))
         return false;
     for (size_t k = 0; k < n; k++)
         c->trained[k] = json_integer_value(json_array_get(trained, k)) != 0;

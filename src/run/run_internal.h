@@ -141,7 +141,7 @@ void sfp__tell_slack(sfp_learner *l, double time, double spent);
 
 sfp_status sfp__classes_init(sfp__classes *c, int count, sfp_learner *learner, sfp_result *r, sfp_error *err);
 void sfp__classes_done(sfp__classes *c);
-bool sfp__classes_room(sfp__classes *c, int count); /* in `trained`; false: no memory */
+bool sfp__classes_reserve(sfp__classes *c, int count); /* in `trained`; false: no memory */
 /* A state was loaded to begin with: refuses one whose classes have other names than the stream's; those without one get it. */
 sfp_status sfp__classes_take_names(const sfp__classes *c, const sfp__plan *p, sfp_error *err);
 /* The same for a result to go on from, of the file `path`. */

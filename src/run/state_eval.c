@@ -95,7 +95,7 @@ static sfp_status cut_data(eval_context *s, sfp_error *err)
 
 /* --------------------------------------------------------------------- answers */
 
-static sfp_status make_room(eval_context *s, sfp_error *err)
+static sfp_status allocate_arrays(eval_context *s, sfp_error *err)
 {
     sfp_state_eval *e = s->e;
     char *const *class_names = s->data->base.class_names;
@@ -162,7 +162,7 @@ static sfp_status evaluate(eval_context *s, sfp_error *err)
     TRY(sfp__predictor_open(s->opt->vit, s->opt->pool, s->opt->state, 0, &s->predictor, err));
     TRY(open_data(s, err));
     TRY(cut_data(s, err));
-    TRY(make_room(s, err));
+    TRY(allocate_arrays(s, err));
     TRY(answer(s, err));
     sum_up(s);
     if (s->e->images == 0)

@@ -51,7 +51,7 @@ sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int
         m->self[i] = sfp__metric_product(m, &all, i, &all, i);
         most = fmax(most, m->self[i]);
     }
-    bool float_holds = most <= 0 || (most > 1e-30 && most < 1e37); /* squares of distances and 2^30 / U, with room to spare */
+    bool float_holds = most <= 0 || (most > 1e-30 && most < 1e37); /* squares of distances and 2^30 / U, with space to spare */
     m->precise = n <= SFP_DISTANCE_PRECISE || !float_holds;
     m->scale = most > 0 && isfinite(most) ? SFP_DISTANCE_ONE / (2 * sqrt(most)) : 0; /* |a - b| <= |a| + |b| */
     return SFP_OK;

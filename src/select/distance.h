@@ -43,7 +43,7 @@ sfp_points sfp__metric_points(const sfp_metric *m, int first, int n);
 /* k_ij in double */
 double sfp__metric_product(const sfp_metric *m, const sfp_points *a, int i, const sfp_points *b, int j);
 
-/* q (a->n, b->n), row stride SFP_DISTANCE_BLOCK, both at most that long; `work` has room for 2 * BLOCK^2 floats. A point is at
+/* q (a->n, b->n), row stride SFP_DISTANCE_BLOCK, both at most that long; `work` has space for 2 * BLOCK^2 floats. A point is at
  * distance 0 from itself. */
 void sfp__metric_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, float *work, int32_t *q);
 
@@ -53,7 +53,7 @@ sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, floa
 /* Last-layer gradients in factors: g_i = r_i (x) (h_i, 1), r_i = p_i - onehot(y_i), so <g_i, g_j> = (r_i.r_j)(1 + h_i.h_j)
  * (docs/method.md, section 11). What craig and gradmatch share: all but how they choose. */
 
-/* Chooses `want` <= n of the points of a metric: positions in order of choice, and their weights; both have room for n. `id` (n):
+/* Chooses `want` <= n of the points of a metric: positions in order of choice, and their weights; both have space for n. `id` (n):
  * ties go to the lower. */
 typedef sfp_status (*sfp_lastlayer_fn)(const sfp_select_env *env, const sfp_metric *m, const int *id, int want, int *picked,
                                        double *weight, sfp_error *err);

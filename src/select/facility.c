@@ -40,8 +40,8 @@ typedef struct greedy {
     sfp_points mover;
     int first_column;
     /* sparse */
-    size_t *at, *room; /* (n) list of j: near[at[j] .. at[j] + length[j]), room for room[j] */
-    int *length;       /* (n) */
+    size_t *at, *capacity; /* (n) list of j: near[at[j] .. at[j] + length[j]), space for capacity[j] */
+    int *length;           /* (n) */
     near_point *near;
     int *evaluated; /* (n) picks when the gain was computed */
 } greedy;
@@ -275,7 +275,7 @@ static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
 
 /* --------------------------------------------------------------------- sparse */
 
-/* Lists of the points of one column; length[j] counts also what finds no room. */
+/* Lists of the points of one column; length[j] counts also what finds no space. */
 static void list_piece(void *ctx, int piece, int worker)
 {
     greedy *g = ctx;
@@ -293,7 +293,7 @@ static void list_piece(void *ctx, int piece, int worker)
             for (int i = 0; i < b.n; i++) {
                 if (q[j * B + i] >= g->cur[first + i])
                     continue;
-                if ((size_t)length < g->room[to])
+                if ((size_t)length < g->capacity[to])
                     list[length] = (near_point){first + i, q[j * B + i]};
                 length++;
             }
@@ -306,27 +306,27 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
 {
     size_t n = (size_t)g->n, total = 0;
     const sfp_want list[] = {{&g->at, n, sizeof *g->at},
-                             {&g->room, n, sizeof *g->room},
+                             {&g->capacity, n, sizeof *g->capacity},
                              {&g->length, n, sizeof *g->length},
                              {&g->evaluated, n, sizeof *g->evaluated}};
     TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
     for (int j = 0; j < g->n; j++)
-        g->room[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
+        g->capacity[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
     /* A product may round a distance differently than the one that counted the pair: then all are counted now, and the second
-     * round, which computes the same, has room for them. */
+     * round, which computes the same, has space for them. */
     for (bool fits = false; !fits;) {
         total = 0;
         for (int j = 0; j < g->n; j++) {
             g->at[j] = total;
-            total += g->room[j];
+            total += g->capacity[j];
         }
         const sfp_want near = {&g->near, total, sizeof *g->near};
         TRY(sfp__arena_list(g->f->env->arena, 1, &near, err));
         sfp__select_each(g->f->env, g->columns, list_piece, g);
         fits = true;
         for (int j = 0; j < g->n; j++) {
-            fits = fits && (size_t)g->length[j] <= g->room[j];
-            g->room[j] = (size_t)g->length[j];
+            fits = fits && (size_t)g->length[j] <= g->capacity[j];
+            g->capacity[j] = (size_t)g->length[j];
         }
     }
     return SFP_OK;

@@ -44,7 +44,7 @@ struct sfp_nnls {
     int *out, *in; /* (most) wrong ones of a round */
 };
 
-/* Room for `most` columns: most^2 / 2 doubles and some vectors of the arena. */
+/* Space for `most` columns: most^2 / 2 doubles and some vectors of the arena. */
 sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge,
                           sfp_error *err);
 

@@ -143,7 +143,7 @@ int sfp__coreset_size(int b, double sigma);
 int sfp__coreset_window(int b, const int *order, const sfp_select_options *opt, int *out);
 
 /* freesel's feature of one image: the mean of the patch tokens that hold the top half of the class token's attention to
- * patches. tokens (T, D), the class token first; attention (H, T) of the class token; order: room for T ints, mass: for T
+ * patches. tokens (T, D), the class token first; attention (H, T) of the class token; order: space for T ints, mass: for T
  * floats. */
 void sfp__freesel_pool(int T, int D, int H, const float *tokens, const float *attention, int *order, float *mass, float *out);
 

@@ -30,11 +30,11 @@ static void fill_slots(sfp_names *t)
         t->slot[find_slot(t, t->name[i], strlen(t->name[i]))] = i + 1;
 }
 
-/* Room for one more name, the table at most half full. */
+/* Space for one more name, the table at most half full. */
 static bool grow_names(sfp_names *t)
 {
     size_t wanted = (size_t)t->count + 1, slots = t->slots ? 2 * t->slots : 32;
-    if (!sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, wanted, &t->room))
+    if (!sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, wanted, &t->capacity))
         return false;
     if (2 * wanted <= t->slots)
         return true;
@@ -50,7 +50,7 @@ static bool grow_names(sfp_names *t)
 
 sfp_status sfp__names_reserve(sfp_names *t, sfp_error *err)
 {
-    if (sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, SFP_CLASSES_MAX, &t->room))
+    if (sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, SFP_CLASSES_MAX, &t->capacity))
         return SFP_OK;
     return sfp__fail_nomem(err);
 }

@@ -163,7 +163,7 @@ static inline sfp_status sfp__source_leave_out(sfp_source *s, const sfp_left_out
 {
     return s->ops->leave_out(s, what, err);
 }
-/* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is room for. */
+/* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is space for. */
 void sfp__source_remark(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 extern const sfp_source_kind *const sfp__source_kinds[]; /* ends with NULL */

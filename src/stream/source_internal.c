@@ -103,7 +103,7 @@ sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, s
 {
     if (l->count >= SFP_RECORDS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %lld images", (long long)SFP_RECORDS_MAX);
-    TRY(sfp__check_memory(sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->room), err));
+    TRY(sfp__check_memory(sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->capacity), err));
     if (path) {
         entry.text = l->text.length;
         sfp__text_putn(&l->text, path, n);

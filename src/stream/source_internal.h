@@ -51,7 +51,7 @@ int sfp__name_compare(const char *a, const char *b);
 typedef struct sfp_names {
     int count;
     char **name; /* (count) */
-    size_t room;
+    size_t capacity;
     int32_t *slot; /* (slots) number + 1; 0: free */
     size_t slots;  /* a power of two */
 } sfp_names;
@@ -59,7 +59,7 @@ typedef struct sfp_names {
 /* The number of the name of n bytes; a new one gets the next number. Empty, longer than SFP_CLASS_NAME_MAX, not UTF-8, with a
  * NUL byte or more than SFP_CLASSES_MAX of them: an error (without a file's name: use sfp__fail_prefix). */
 sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err);
-/* Room for all names there may be at once, so that the list stays where it is while another thread reads it. */
+/* Space for all names there may be at once, so that the list stays where it is while another thread reads it. */
 sfp_status sfp__names_reserve(sfp_names *t, sfp_error *err);
 int32_t sfp__names_find(const sfp_names *t, const char *s, size_t n); /* -1: not there */
 /* Renumbers in the order of sfp__name_compare; *new_of (count, sfp__malloc'ed; NULL when there are none): new number of an old
@@ -87,7 +87,7 @@ typedef struct sfp_entry {
 typedef struct sfp_entries {
     sfp_entry *at; /* (count) */
     int64_t count;
-    size_t room;
+    size_t capacity;
     sfp_text text; /* paths, each with its NUL */
 } sfp_entries;
 

@@ -105,7 +105,7 @@ static bool has_class(const sfp_task *t, int32_t label)
     return bsearch(&label, t->class_of, (size_t)t->classes, sizeof label, compare_labels) != NULL;
 }
 
-/* One walk over the images: appends each to the tasks it belongs to, or where they have no room for samples counts it. */
+/* One walk over the images: appends each to the tasks it belongs to, or where they have no space for samples counts it. */
 static sfp_status walk(const sfp_source *s, const sfp_record *r, const membership *m, sfp_tasks *out, sfp_error *err)
 {
     for (int64_t i = 0; i < s->count; i++) {

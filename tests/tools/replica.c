@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_ROOM 256
-#define PATH_ROOM 4096
+#define NAME_CAPACITY 256
+#define PATH_CAPACITY 4096
 #define QUALITY 90
 #define WORLD_STEP 37.0 /* how far the world drifts from one image of a class to the next */
 
@@ -44,7 +44,7 @@ static void must(bool fine, const char *what)
 /* Writes ROOT/name, which is new, with the folders on the way. */
 static void put_file(maker *m, const char *name, const void *bytes, size_t size)
 {
-    char path[PATH_ROOM];
+    char path[PATH_CAPACITY];
     sfp_error err = {0};
     must((size_t)snprintf(path, sizeof path, "%s/%s", m->root, name) < sizeof path, "the path is too long");
     must(sfp__folder_make_for(path, &err) == SFP_OK, err.message);
@@ -114,15 +114,15 @@ static void draw_square(maker *m, int label, uint64_t index, double time)
 }
 
 /* The class of a larger set: "star", "star-2". */
-static const char *class_name(int label, char buf[NAME_ROOM])
+static const char *class_name(int label, char buf[NAME_CAPACITY])
 {
     if (label < SFP_SHAPES)
-        (void)snprintf(buf, NAME_ROOM, "%s", sfp__shape_names[label]);
+        (void)snprintf(buf, NAME_CAPACITY, "%s", sfp__shape_names[label]);
     else
-        (void)snprintf(buf, NAME_ROOM, "%s-%d", sfp__shape_names[label % SFP_SHAPES], label / SFP_SHAPES + 1);
+        (void)snprintf(buf, NAME_CAPACITY, "%s-%d", sfp__shape_names[label % SFP_SHAPES], label / SFP_SHAPES + 1);
     return buf;
 }
-#define CLASS_NAME(label) class_name(label, (char[NAME_ROOM]){0})
+#define CLASS_NAME(label) class_name(label, (char[NAME_CAPACITY]){0})
 
 /* ------------------------------------------------------------------- stream51 */
 
@@ -143,7 +143,7 @@ static void put_row_end(const maker *m, const sfp_scene *s, const char *name, sf
 
 static void make_stream51(maker *m)
 {
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     sfp_text train = {0}, test = {0};
     sfp_scene scene = {0};
     int width = m->opt.size, height = m->opt.size * 3 / 4;
@@ -223,7 +223,7 @@ static void put_core50_runs(maker *m, const char *name, bool labels)
 
 static void make_core50(maker *m)
 {
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     sfp_text paths = {0};
     sfp__text_put(&paths, "\x80\x02](");
     for (int s = 1; s <= CORE50_SESSIONS; s++) {
@@ -247,7 +247,7 @@ static void make_core50(maker *m)
 /* The images of a class in a bucket, and the list that names them. */
 static void make_clear_list(maker *m, const char *part, int bucket, int label)
 {
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     sfp_text list = {0};
     bool test = strcmp(part, "test") == 0;
     for (int i = 0; i < m->opt.each; i++) {
@@ -266,7 +266,7 @@ static void make_clear_list(maker *m, const char *part, int bucket, int label)
 /* One part with all its buckets. */
 static void make_clear_part(maker *m, const char *part, int classes, int first_bucket)
 {
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     sfp_text meta = {0}, names = {0};
     for (int b = first_bucket; b <= 10; b++) {
         sfp__text_printf(&meta, "%s\"%d\": {", b > first_bucket ? ", " : "{", b);
@@ -306,7 +306,7 @@ static void make_clear100(maker *m)
 /* A folder a class, below `domain` ("" or "NAME/"). */
 static void make_classes(maker *m, const char *domain, int first, double time)
 {
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     for (int c = 0; c < SFP_SHAPES; c++) {
         for (int i = 0; i < m->opt.each; i++) {
             (void)snprintf(name, sizeof name, "%s%s/%04d.jpg", domain, CLASS_NAME(c), i);
@@ -331,7 +331,7 @@ static void make_domain(maker *m)
 /* Two tasks: the first five classes, the last five; time counts up. */
 static void make_manifest(maker *m)
 {
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     sfp_text list = {0};
     sfp__text_put(&list, "path,label,task,time\n");
     for (int task = 0, time = 0; task < 2; task++) {
@@ -358,7 +358,7 @@ static void put_be32(sfp_text *t, int v)
 static void make_idx_part(maker *m, const char *part, int each, uint64_t first)
 {
     enum { SIDE = 28 };
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     sfp_text images = {0}, labels = {0};
     for (int i = 0; i < 4; i++)
         put_be32(&images, (const int[]){0x803, each * SFP_SHAPES, SIDE, SIDE}[i]);
@@ -412,7 +412,7 @@ static void put_names(maker *m, const char *file)
 
 static void make_cifar(maker *m)
 {
-    char name[NAME_ROOM];
+    char name[NAME_CAPACITY];
     for (int b = 1; b <= 5; b++) {
         (void)snprintf(name, sizeof name, "data_batch_%d.bin", b);
         make_cifar_batch(m, name, (uint64_t)b << 16, m->opt.each);
@@ -443,7 +443,7 @@ static la_ssize_t write_to_text(struct archive *a, void *text, const void *bytes
 
 static void make_tar(maker *m)
 {
-    char name[NAME_ROOM], digit[8];
+    char name[NAME_CAPACITY], digit[8];
     for (int shard = 0; shard < 2; shard++) {
         sfp_text t = {0};
         struct archive *a = archive_write_new();

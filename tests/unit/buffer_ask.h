@@ -54,14 +54,14 @@ static inline void mean_row(const test_ask *t, int n, const int *sample, float *
 }
 
 /* One question, answered from the last group to the first: the order is nobody's to rely on. */
-static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *room, sfp_ask_take take,
+static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp_ask_take take,
                                            void *user, sfp_error *why)
 {
     test_ask *t = ctx;
     int groups = (n + size - 1) / size;
     for (int i = groups - 1; i >= 0; i--) {
-        mean_row(t, n - i * size < size ? n - i * size : size, sample + i * size, room);
-        take(user, i, room);
+        mean_row(t, n - i * size < size ? n - i * size : size, sample + i * size, scratch);
+        take(user, i, scratch);
     }
     for (int i = 0; i < n; i++)
         t->who[t->asked++] = sample[i];

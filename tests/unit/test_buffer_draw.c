@@ -268,10 +268,10 @@ TEST(rank_probabilities_are_those_of_the_formula)
     /* docs/method.md, section 7: the most similar of 102 goes with probability 19 % by alg2 */
     float many[102];
     double wide[102];
-    int room[102];
+    int capacity[102];
     for (int i = 0; i < 102; i++)
         many[i] = (float)-i;
-    sfp__rank_probability(102, many, room, wide);
+    sfp__rank_probability(102, many, capacity, wide);
     assert_true(fabs(1 - wide[0] - 0.19) < 0.005);
 }
 

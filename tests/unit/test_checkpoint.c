@@ -315,7 +315,7 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
 {
     const sfp_learner_options o = FREE();
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o), *fresh = make_learner(&o);
-    feed(l, 0, TIMES, 0); /* more classes than a new learner has room for */
+    feed(l, 0, TIMES, 0); /* more classes than a new learner has space for */
     MUST(sfp_learner_name_class(l, 2, "two", &err));
     MUST(sfp_learner_checkpoint(l, in_folder("c"), "x", &err));
     bytes good = slurp(in_folder("c")), empty = image_of(fresh);

@@ -219,7 +219,7 @@ TEST(a_full_disk_is_told_and_leaves_whole_lines)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_non_null(strstr(err.message, "cannot write: File too large"));
     assert_int_equal(strlen(text_of(0)), before);
-    MUST(sfp__line_log_flush(e, &err)); /* room again: nothing was lost */
+    MUST(sfp__line_log_flush(e, &err)); /* space again: nothing was lost */
     sfp__line_log_close(e);
     int lines = 0;
     for (const char *p = text_of(0); *p; p++)

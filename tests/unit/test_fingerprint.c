@@ -93,7 +93,7 @@ static double row_dot(const sfp_param *p, int i, int j)
 
 TEST(new_components_are_orthogonal_to_all_trained_ones)
 {
-    sfp_fp_options o = options(30, 3, 4); /* 30 < 32: there is room for all */
+    sfp_fp_options o = options(30, 3, 4); /* 30 < 32: there is space for all */
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     double worst = 0, not_orthogonal = 0;
     for (int task = 0; task < 3; task++) {

@@ -240,10 +240,10 @@ static void both_scores(sfp_head *h, const stream *s, int classes, float **own, 
     sfp_head_scorer *scorer = NULL;
     MUST(sfp__head_freeze(h, &scorer, NULL));
     size_t work = sfp__head_scorer_work(scorer);
-    double *room = kept_calloc(work ? work : 1, sizeof *room);
+    double *capacity = kept_calloc(work ? work : 1, sizeof *capacity);
     *own = score(h, s, 20, classes);
     *frozen = floats(20 * (size_t)classes);
-    sfp__head_scorer_scores(scorer, 20, s->x, classes, room, *frozen);
+    sfp__head_scorer_scores(scorer, 20, s->x, classes, capacity, *frozen);
     sfp__head_scorer_free(scorer);
 }
 

@@ -227,7 +227,7 @@ TEST(a_timestamp_is_what_the_report_says)
         }
         check_near("similarity after the steps", l->batch.score_after, after, 8, 5e-3);
         assert_true(moved > 0.02f * fabsf(want[0]));
-        /* in order while there is room, then as drawn */
+        /* in order while there is space, then as drawn */
         for (int i = 0; i < r.buffer.stored + r.buffer.nu; i++) {
             int to_slot = i < r.buffer.stored ? before + i : r.buffer.replaced[i - r.buffer.stored];
             int from = i < r.buffer.stored ? i : r.buffer.retained[i - r.buffer.stored];

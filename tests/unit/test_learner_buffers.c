@@ -249,13 +249,13 @@ TEST(gradients_of_each_are_those_of_one)
         enum { N = BATCH + 40 };
         int who[N], times[N] = {0};
         each_seen e = {.params = ask->params, .all = floats(N * ask->params), .times = times};
-        float *room = floats(ask->params), *want = floats(ask->params);
+        float *scratch = floats(ask->params), *want = floats(ask->params);
         for (int i = 0; i < N; i++)
             who[i] = (i * 11 + 5) % N;
         values before = take_values(l);
         for (int size = 1; size <= 21; size += 5) { /* first with unknown queries, last beyond a pass */
             memset(times, 0, sizeof times);
-            MUST(ask->gradient_each(ask->ctx, N, who, size, room, see, &e, &err));
+            MUST(ask->gradient_each(ask->ctx, N, who, size, scratch, see, &e, &err));
             for (int i = 0; i * size < N; i++) {
                 assert_int_equal(times[i], 1);
                 MUST(ask->gradient(ask->ctx, N - i * size < size ? N - i * size : size, who + i * size, want, &err));
@@ -265,8 +265,8 @@ TEST(gradients_of_each_are_those_of_one)
                 l->buffer->slot[i].has_query = one_pass; /* groups with unknown queries, too */
         }
         check_values(l, &before);
-        assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, room, see, &e, &err), SFP_EINVAL);
-        assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, room, see, &e, &err), SFP_EINVAL);
+        assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, scratch, see, &e, &err), SFP_EINVAL);
+        assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, scratch, see, &e, &err), SFP_EINVAL);
     }
 }
 

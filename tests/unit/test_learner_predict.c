@@ -148,7 +148,7 @@ TEST(only_classes_seen_are_answered)
     }
     sfp_prediction answer = {0};
     assert_int_equal(sfp__predictor_run(p, 16, images_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
-    assert_int_equal(answer.classes, 9); /* how much room it takes */
+    assert_int_equal(answer.classes, 9); /* how much space it takes */
 }
 
 TEST(queries_that_are_known_are_used)
@@ -187,7 +187,7 @@ TEST(queries_that_are_known_are_used)
 }
 
 /* The mixture answers the same whether its log-probabilities are asked for or not. */
-TEST(the_mixed_head_answers_the_same_with_and_without_room)
+TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 5);

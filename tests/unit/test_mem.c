@@ -61,26 +61,26 @@ TEST(realloc_keeps_what_fits)
 TEST(a_growing_array_keeps_what_is_used)
 {
     int *array = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     unsigned long before = sfp__mem_count();
-    assert_true(sfp__grow(&array, sizeof *array, 0, 0, &room));
+    assert_true(sfp__grow(&array, sizeof *array, 0, 0, &capacity));
     assert_null(array);
     for (int i = 0; i < 1000; i++) {
-        assert_true(sfp__grow(&array, sizeof *array, (size_t)i, (size_t)i + 1, &room));
+        assert_true(sfp__grow(&array, sizeof *array, (size_t)i, (size_t)i + 1, &capacity));
         array[i] = i;
     }
     for (int i = 0; i < 1000; i++)
         assert_int_equal(array[i], i);
     assert_true(sfp__mem_count() - before < 10); /* it doubles */
-    assert_true(sfp__grow(&array, sizeof *array, 1000, 100000, &room));
-    assert_int_equal(room, 100000);
+    assert_true(sfp__grow(&array, sizeof *array, 1000, 100000, &capacity));
+    assert_int_equal(capacity, 100000);
     int *same = array;
-    assert_false(sfp__grow(&array, sizeof *array, 1000, SIZE_MAX / 2, &room)); /* its bytes do not fit a size_t */
+    assert_false(sfp__grow(&array, sizeof *array, 1000, SIZE_MAX / 2, &capacity)); /* its bytes do not fit a size_t */
     sfp__mem_fail_at(0);
-    assert_false(sfp__grow(&array, sizeof *array, 1000, 100001, &room));
+    assert_false(sfp__grow(&array, sizeof *array, 1000, 100001, &capacity));
     sfp__mem_fail_at(-1);
     assert_ptr_equal(array, same);
-    assert_int_equal(room, 100000);
+    assert_int_equal(capacity, 100000);
     assert_int_equal(array[999], 999);
     sfp__free(array);
 }

@@ -174,9 +174,9 @@ static void check_refused(const char *good, const char *from, const char *to, co
     const char *found = strstr(good, from);
     assert_non_null(found);
     size_t at = (size_t)(found - good);
-    size_t room = strlen(good) + strlen(to) + 1;
-    char *text = kept_malloc(room);
-    (void)snprintf(text, room, "%.*s%s%s", (int)at, good, to, good + at + strlen(from));
+    size_t capacity = strlen(good) + strlen(to) + 1;
+    char *text = kept_malloc(capacity);
+    (void)snprintf(text, capacity, "%.*s%s%s", (int)at, good, to, good + at + strlen(from));
     sfp_result r, untouched;
     memset(&r, 0x5a, sizeof r);
     untouched = r;

@@ -254,13 +254,13 @@ TEST(damage_is_told)
     check_not_loaded(s, 1, SFP_EIO, "s.tar: 001.png", "ends inside");
 }
 
-static size_t pack(uint8_t *packed, size_t room)
+static size_t pack(uint8_t *packed, size_t capacity)
 {
-    z_stream z = {.next_in = now.b, .avail_in = (uInt)now.n, .next_out = packed, .avail_out = (uInt)room};
+    z_stream z = {.next_in = now.b, .avail_in = (uInt)now.n, .next_out = packed, .avail_out = (uInt)capacity};
     assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
     assert_int_equal(deflateEnd(&z), Z_OK);
-    return room - z.avail_out;
+    return capacity - z.avail_out;
 }
 
 TEST(a_packed_tar_is_refused)
@@ -358,7 +358,7 @@ TEST(a_stream_may_be_several_archives)
 }
 
 /* `now` packed, behind the *n bytes that are there. */
-static void pack_behind(int filter, uint8_t *packed, size_t room, size_t *n)
+static void pack_behind(int filter, uint8_t *packed, size_t capacity, size_t *n)
 {
     size_t used = 0;
     struct archive *a = archive_write_new();
@@ -367,7 +367,7 @@ static void pack_behind(int filter, uint8_t *packed, size_t room, size_t *n)
     assert_int_equal(archive_write_add_filter(a, filter), ARCHIVE_OK);
     assert_int_equal(archive_write_set_format_raw(a), ARCHIVE_OK);
     (void)archive_write_set_bytes_in_last_block(a, 1);
-    assert_int_equal(archive_write_open_memory(a, packed + *n, room - *n, &used), ARCHIVE_OK);
+    assert_int_equal(archive_write_open_memory(a, packed + *n, capacity - *n, &used), ARCHIVE_OK);
     archive_entry_set_filetype(e, AE_IFREG);
     assert_int_equal(archive_write_header(a, e), ARCHIVE_OK);
     assert_int_equal(archive_write_data(a, now.b, now.n), now.n);

@@ -31,7 +31,7 @@ TEST(what_is_saved_is_loaded)
     for (int known = 0; known < 2; known++) {
         sfp_learner_options o = known ? small_options() : FREE();
         OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
-        feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was room for */
+        feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was space for */
         feed(b, 0, 2, 0);
         if (!known) {
             MUST(sfp_learner_name_class(a, 5, "five \xff", &err));    /* of a folder that is not UTF-8 */

@@ -192,7 +192,7 @@ TEST(names_of_files_are_made_printable)
     assert_string_equal(sfp__printable("1234567", tiny, sizeof tiny), "1234567");
     assert_string_equal(sfp__printable("12345678", tiny, sizeof tiny), "1234...");
     assert_string_equal(sfp__printable("12\n\n", tiny, sizeof tiny), "12...");
-    for (size_t n = 1; n < 12; n++) { /* any room: terminated, never beyond it */
+    for (size_t n = 1; n < 12; n++) { /* any capacity: terminated, never beyond it */
         char *exact = kept_malloc(n);
         assert_true(strlen(sfp__printable("ab\x01\x02\x03yz", exact, n)) < n);
     }

@@ -324,7 +324,7 @@ TEST(numbers_of_64_bits_are_read_and_checked)
     size_t locator = m.size - 22 - 20;
     m.bytes[locator + 8]++;
     check_refused(m, SFP_EFORMAT, "64-bit directory is at byte");
-    m = wide_archive("net/data.pkl", "}.", 2, 17); /* no room for the place */
+    m = wide_archive("net/data.pkl", "}.", 2, 17); /* no space for the place */
     check_refused(m, SFP_EFORMAT, "has sizes that are damaged");
 }
 

@@ -583,7 +583,7 @@ TEST(a_missing_file_is_named)
 TEST(loading_without_memory_fails_cleanly)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
-    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs room of its own */
+    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs memory of its own */
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
     OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;

@@ -13,14 +13,14 @@
 /* Bytes that grow. */
 typedef struct made {
     uint8_t *bytes;
-    size_t size, room;
+    size_t size, capacity;
 } made;
 
 static inline void put(made *m, const void *data, size_t n)
 {
-    if (m->size + n > m->room) {
-        m->room = 2 * (m->size + n) + 256;
-        m->bytes = kept_realloc(m->bytes, m->room);
+    if (m->size + n > m->capacity) {
+        m->capacity = 2 * (m->size + n) + 256;
+        m->bytes = kept_realloc(m->bytes, m->capacity);
     }
     if (n)
         memcpy(m->bytes + m->size, data, n);

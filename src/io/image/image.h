@@ -49,7 +49,7 @@ sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error
 
 /* ---------------------------------------- what the files of images share; besides them for tests only */
 
-/* Room for an image, once its size is within the limits; messages begin with `label`. */
+/* Space for an image, once its size is within the limits; messages begin with `label`. */
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_image *out, sfp_error *err);
 
 /* One image to RGB; whatever happens, *out is the caller's to free. *orientation is 1..8, looked for only when

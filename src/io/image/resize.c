@@ -35,7 +35,7 @@
 /* The weights of outputs [0, count) of a window along one axis. */
 struct axis {
     int count;
-    int stride;       /* room for taps an output */
+    int stride;       /* space for taps an output */
     double *block;    /* owns all of it; the scratch of axis_fill */
     int32_t *first;   /* (count) input index of the first tap */
     int32_t *taps;    /* (count), 1 or more */

@@ -12,7 +12,7 @@
 
 sfp_status sfp__pickle_new_node(sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *out, sfp_error *err)
 {
-    TRY(sfp__check_memory(sfp__grow(&p->nodes, sizeof *p->nodes, p->count, p->count + 1, &p->room), err));
+    TRY(sfp__check_memory(sfp__grow(&p->nodes, sizeof *p->nodes, p->count, p->count + 1, &p->capacity), err));
     p->nodes[p->count] = (sfp_pickle_node){.type = (uint8_t)type};
     *out = 2 * (uint64_t)p->count++;
     return SFP_OK;

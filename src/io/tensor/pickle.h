@@ -41,7 +41,7 @@ typedef struct sfp_pickle_node {
     uint8_t type;
     uint8_t level; /* of nesting, as known when the last item was put in */
     size_t count;  /* items; a dict has two a pair; bytes of text */
-    size_t room;
+    size_t capacity;
     union {
         int64_t integer; /* also booleans */
         double number;
@@ -59,7 +59,7 @@ typedef struct sfp_pickle_chunk {
 
 typedef struct sfp_pickle {
     sfp_pickle_node *nodes;
-    size_t count, room;
+    size_t count, capacity;
     sfp_pickle_chunk *chunks;
     sfp_pickle_value root;
     size_t used; /* bytes up to and with the STOP: more may follow */

@@ -28,11 +28,11 @@ typedef struct machine {
     const uint8_t *bytes, *at, *end;
     size_t offset; /* of the opcode being done */
     sfp_pickle_value *stack;
-    size_t depth, stack_room;
+    size_t depth, stack_capacity;
     size_t *marks; /* (limits.depth) heights of the stack */
     int mark_count;
     sfp_pickle_value *memo;
-    size_t memo_count, memo_room; /* entries set; room */
+    size_t memo_count, memo_capacity; /* entries set; capacity */
     size_t items;
 } machine;
 
@@ -92,7 +92,7 @@ static sfp_status count_items(machine *m, size_t n)
 static sfp_status push(machine *m, sfp_pickle_value v)
 {
     TRY(count_items(m, 1));
-    if (!sfp__grow(&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_room))
+    if (!sfp__grow(&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_capacity))
         return sfp__fail_nomem(m->err);
     m->stack[m->depth++] = v;
     return SFP_OK;
@@ -125,7 +125,7 @@ static sfp_status put_items(machine *m, sfp_pickle_value container, const size_t
 {
     TRY(count_items(m, n));
     sfp_pickle_node *c = sfp__pickle_node_of(m->p, container);
-    if (!sfp__grow(&c->item, sizeof *c->item, c->count, c->count + n, &c->room))
+    if (!sfp__grow(&c->item, sizeof *c->item, c->count, c->count + n, &c->capacity))
         return sfp__fail_nomem(m->err);
     for (size_t i = 0; i < n; i++) {
         sfp_pickle_value v = m->stack[first + i];
@@ -488,10 +488,10 @@ static sfp_status memo_put(machine *m, uint64_t key)
     if (key >= size || key >= m->limits.memo) /* Python counts from 0 up, so no honest number is that large */
         return FAIL(m, SFP_ELIMIT, "memo number is %llu, expected one below %zu", (unsigned long long)key,
                     size < m->limits.memo ? size : m->limits.memo);
-    size_t had = m->memo_room;
-    if (!sfp__grow(&m->memo, sizeof *m->memo, had, (size_t)key + 1, &m->memo_room))
+    size_t had = m->memo_capacity;
+    if (!sfp__grow(&m->memo, sizeof *m->memo, had, (size_t)key + 1, &m->memo_capacity))
         return sfp__fail_nomem(m->err);
-    for (size_t i = had; i < m->memo_room; i++)
+    for (size_t i = had; i < m->memo_capacity; i++)
         m->memo[i] = UNSET;
     m->memo_count += m->memo[key] == UNSET;
     m->memo[key] = m->stack[m->depth - 1];
@@ -500,7 +500,7 @@ static sfp_status memo_put(machine *m, uint64_t key)
 
 static sfp_status memo_get(machine *m, uint64_t key)
 {
-    if (key >= m->memo_room || m->memo[key] == UNSET)
+    if (key >= m->memo_capacity || m->memo[key] == UNSET)
         return FAIL(m, SFP_EFORMAT, "memo number %llu was never put", (unsigned long long)key);
     return push(m, m->memo[key]);
 }
@@ -557,15 +557,15 @@ static bool allowed(const machine *m, const char *name)
 static sfp_status push_global(machine *m, const void *module, size_t module_size, const void *name, size_t name_size)
 {
     char full[GLOBAL_MAX + 1], shown[SFP_NAME_MAX];
-    size_t room = sizeof full - 1, n = module_size < room ? module_size : room;
+    size_t capacity = sizeof full - 1, n = module_size < capacity ? module_size : capacity;
     memcpy(full, module, n);
-    if (n < room)
+    if (n < capacity)
         full[n++] = '.';
-    size_t more = name_size < room - n ? name_size : room - n;
+    size_t more = name_size < capacity - n ? name_size : capacity - n;
     memcpy(full + n, name, more);
     n += more;
     full[n] = '\0';
-    if (module_size + 1 + name_size > room || strlen(full) != n || !allowed(m, full))
+    if (module_size + 1 + name_size > capacity || strlen(full) != n || !allowed(m, full))
         return FAIL(m, SFP_EUNSUPPORTED,
                     "'%s' is not allowed: it is not among the names that weights need, and nothing of a pickle is run",
                     sfp__printable(full, shown, sizeof shown));

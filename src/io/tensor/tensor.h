@@ -40,7 +40,7 @@ typedef struct sfp_tensor {
 const char *sfp__dtype_name(sfp_dtype t);
 size_t sfp__dtype_size(sfp_dtype t);
 
-/* Room that any shape's text fits in. */
+/* Capacity that any shape's text fits in. */
 #define SFP_SHAPE_MAX 192
 
 /* "(2304, 768)", "(5,)", "()"; returns buf. */

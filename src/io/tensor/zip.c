@@ -120,15 +120,15 @@ static bool name_is_plain(const char *name, size_t length)
 }
 
 /* The member's own header: its data begins after it. */
-static sfp_status find_data(const sfp_zip *z, const uint8_t *bytes, uint64_t room, uint64_t offset, int method, sfp_zip_member *m,
-                            sfp_error *err)
+static sfp_status find_data(const sfp_zip *z, const uint8_t *bytes, uint64_t capacity, uint64_t offset, int method,
+                            sfp_zip_member *m, sfp_error *err)
 {
     size_t length = strlen(m->name);
-    if (room < LOCAL_SIZE || offset > room - LOCAL_SIZE || !is_signature(bytes + offset, "\x03\x04"))
+    if (capacity < LOCAL_SIZE || offset > capacity - LOCAL_SIZE || !is_signature(bytes + offset, "\x03\x04"))
         return FAIL_MEMBER(SFP_EFORMAT, "is at byte %llu, where no member begins", (unsigned long long)offset);
     const uint8_t *p = bytes + offset;
     uint64_t head = LOCAL_SIZE + get(p + 26, 2) + get(p + 28, 2);
-    if (head > room - offset || m->packed > room - offset - head)
+    if (head > capacity - offset || m->packed > capacity - offset - head)
         return FAIL_MEMBER(SFP_EFORMAT, "has %zu bytes at %llu, which do not fit the file", m->packed,
                            (unsigned long long)offset);
     if (get(p + 26, 2) != length || memcmp(p + LOCAL_SIZE, m->name, length) != 0 || get(p + 8, 2) != (uint64_t)method)
@@ -138,9 +138,9 @@ static sfp_status find_data(const sfp_zip *z, const uint8_t *bytes, uint64_t roo
     return SFP_OK;
 }
 
-/* One entry at p with `left` bytes of directory; *used: its length. `names` has room for its name. */
-static sfp_status read_entry(const sfp_zip *z, const uint8_t *bytes, uint64_t room, const uint8_t *p, size_t left, char *names,
-                             sfp_zip_member *m, size_t *used, sfp_error *err)
+/* One entry at p with `left` bytes of directory; *used: its length. `names` has space for its name. */
+static sfp_status read_entry(const sfp_zip *z, const uint8_t *bytes, uint64_t capacity, const uint8_t *p, size_t left,
+                             char *names, sfp_zip_member *m, size_t *used, sfp_error *err)
 {
     size_t length = left >= ENTRY_SIZE ? (size_t)get(p + 28, 2) : 0, extra = left >= ENTRY_SIZE ? (size_t)get(p + 30, 2) : 0;
     size_t whole = ENTRY_SIZE + length + extra + (left >= ENTRY_SIZE ? (size_t)get(p + 32, 2) : 0);
@@ -166,7 +166,7 @@ static sfp_status read_entry(const sfp_zip *z, const uint8_t *bytes, uint64_t ro
     m->size = (size_t)size;
     m->deflated = method == DEFLATED;
     *used = whole;
-    return find_data(z, bytes, room, offset, method, m, err);
+    return find_data(z, bytes, capacity, offset, method, m, err);
 }
 
 static int compare_name(const void *pa, const void *pb)
@@ -176,16 +176,16 @@ static int compare_name(const void *pa, const void *pb)
 }
 
 /* Members that share bytes or unpack to far more than the archive holds are there to fill the memory. */
-static sfp_status check_sizes(const sfp_zip *z, size_t room, sfp_error *err)
+static sfp_status check_sizes(const sfp_zip *z, size_t capacity, sfp_error *err)
 {
-    size_t packed = 0, size = 0, limit = room < SIZE_MAX / RATIO_MAX - SLACK ? room * RATIO_MAX + SLACK : SIZE_MAX;
+    size_t packed = 0, size = 0, limit = capacity < SIZE_MAX / RATIO_MAX - SLACK ? capacity * RATIO_MAX + SLACK : SIZE_MAX;
     for (size_t i = 0; i < z->count; i++)
-        if (!sfp__add_size(packed, z->members[i].packed, &packed) || packed > room)
+        if (!sfp__add_size(packed, z->members[i].packed, &packed) || packed > capacity)
             return sfp__fail(err, SFP_EFORMAT, "%s: zip members hold more bytes than the file: they overlap", z->label);
     for (size_t i = 0; i < z->count; i++)
         if (!sfp__add_size(size, z->members[i].size, &size) || size > limit)
-            return sfp__fail(err, SFP_ELIMIT, "%s: %zu bytes of zip unpack to more than %zu, expected weights", z->label, room,
-                             limit);
+            return sfp__fail(err, SFP_ELIMIT, "%s: %zu bytes of zip unpack to more than %zu, expected weights", z->label,
+                             capacity, limit);
     return SFP_OK;
 }
 
@@ -255,14 +255,14 @@ static sfp_status unpack(const sfp_zip *z, const sfp_zip_member *m, uint8_t *out
     int code = Z_OK;
     while (code == Z_OK) { /* zlib counts in 32 bits: piece by piece */
         size_t give = m->packed - in < UINT32_MAX ? m->packed - in : UINT32_MAX,
-               room = m->size - done < UINT32_MAX ? m->size - done : UINT32_MAX;
+               capacity = m->size - done < UINT32_MAX ? m->size - done : UINT32_MAX;
         s.next_in = (z_const Bytef *)(uintptr_t)(m->data + in);
         s.avail_in = (uInt)give;
         s.next_out = out + done;
-        s.avail_out = (uInt)room;
+        s.avail_out = (uInt)capacity;
         code = inflate(&s, Z_NO_FLUSH);
         in += give - s.avail_in;
-        done += room - s.avail_out;
+        done += capacity - s.avail_out;
     }
     (void)inflateEnd(&s);
     if (code == Z_MEM_ERROR)

@@ -36,36 +36,36 @@ bool sfp__head_extend(void *p, size_t size, size_t old, size_t count)
 
 static sfp_status reserve_rows(sfp_head *h, int rows, sfp_error *err)
 {
-    if (rows <= h->room)
+    if (rows <= h->capacity)
         return SFP_OK;
-    int room = h->room > 0 ? h->room : 8;
-    while (room < rows)
-        room *= 2;
-    size_t old = (size_t)h->room, count = (size_t)room;
+    int capacity = h->capacity > 0 ? h->capacity : 8;
+    while (capacity < rows)
+        capacity *= 2;
+    size_t old = (size_t)h->capacity, count = (size_t)capacity;
     TRY(sfp__check_memory(sfp__head_extend(&h->label, sizeof *h->label, old, count) &&
                               sfp__head_extend(&h->count, sizeof *h->count, old, count) &&
                               sfp__head_extend(&h->raw, SFP_HEAD_GRAIN * sizeof *h->raw, old, count),
                           err));
-    TRY(h->kind->grow(h, room, err));
-    h->room = room;
+    TRY(h->kind->grow(h, capacity, err));
+    h->capacity = capacity;
     return SFP_OK;
 }
 
 static sfp_status reserve_labels(sfp_head *h, int labels, sfp_error *err)
 {
-    if (labels <= h->label_room)
+    if (labels <= h->label_capacity)
         return SFP_OK;
-    int room = h->label_room > 0 ? h->label_room : 8;
-    while (room < labels)
-        room *= 2;
-    TRY(sfp__check_memory(sfp__head_extend(&h->row_of, sizeof *h->row_of, (size_t)h->label_room, (size_t)room), err));
-    for (int i = h->label_room; i < room; i++)
+    int capacity = h->label_capacity > 0 ? h->label_capacity : 8;
+    while (capacity < labels)
+        capacity *= 2;
+    TRY(sfp__check_memory(sfp__head_extend(&h->row_of, sizeof *h->row_of, (size_t)h->label_capacity, (size_t)capacity), err));
+    for (int i = h->label_capacity; i < capacity; i++)
         h->row_of[i] = -1;
-    h->label_room = room;
+    h->label_capacity = capacity;
     return SFP_OK;
 }
 
-/* The row of a label for which there is room. */
+/* The row of a label for which there is space. */
 static int row_of(sfp_head *h, int label)
 {
     if (h->row_of[label] < 0) {
@@ -75,7 +75,7 @@ static int row_of(sfp_head *h, int label)
     return h->row_of[label];
 }
 
-/* Room for every class of a batch, before anything is learned: then nothing can fail half way. */
+/* Space for every class of a batch, before anything is learned: then nothing can fail half way. */
 static sfp_status reserve(sfp_head *h, int n, const int32_t *label, sfp_error *err)
 {
     int highest = -1, fresh = 0;

@@ -19,7 +19,7 @@ typedef struct sfp_head sfp_head;
 
 typedef struct sfp_head_options {
     int dim;           /* D of queries and features */
-    int classes;       /* rows to begin with room for; grows */
+    int classes;       /* rows to begin with space for; grows */
     uint64_t seed;     /* of ranpac's projection */
     int ranpac_width;  /* 4000 */
     float slda_shrink; /* 1e-4 */

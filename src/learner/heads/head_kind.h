@@ -46,8 +46,8 @@ typedef struct sfp_head_kind {
     /* Allocates everything whose size is known; done frees what init and grow left, also after a failed init. */
     sfp_status (*init)(sfp_head *h, sfp_error *err);
     void (*done)(sfp_head *h);
-    /* Arrays by class from h->room rows to `room`, new rows zero; on failure nothing has changed. */
-    sfp_status (*grow)(sfp_head *h, int room, sfp_error *err);
+    /* Arrays by class from h->capacity rows to `capacity`, new rows zero; on failure nothing has changed. */
+    sfp_status (*grow)(sfp_head *h, int capacity, sfp_error *err);
     /* One sample of class `row`; h->n and h->count[row] are those before it. Cannot fail. */
     void (*learn)(sfp_head *h, const float *q, int row);
     sfp_status (*refresh)(sfp_head *h, sfp_error *err);
@@ -64,14 +64,14 @@ typedef struct sfp_head_kind {
 struct sfp_head {
     const sfp_head_kind *kind;
     sfp_head_options opt;
-    bool answers;   /* loaded for scores alone */
-    int64_t n;      /* samples learned from */
-    int rows, room; /* classes seen; room in the arrays by class */
-    int64_t *label; /* (room): label of a row */
-    int64_t *count; /* (room): samples of a row */
-    int label_room;
-    int32_t *row_of; /* (label_room): row of a label, -1 when not seen */
-    double *raw;     /* (SFP_HEAD_GRAIN, room) */
+    bool answers;       /* loaded for scores alone */
+    int64_t n;          /* samples learned from */
+    int rows, capacity; /* classes seen; capacity in the arrays by class */
+    int64_t *label;     /* (capacity): label of a row */
+    int64_t *count;     /* (capacity): samples of a row */
+    int label_capacity;
+    int32_t *row_of; /* (label_capacity): row of a label, -1 when not seen */
+    double *raw;     /* (SFP_HEAD_GRAIN, capacity) */
 };
 
 extern const sfp_head_kind sfp__head_ncm, sfp__head_slda, sfp__head_ranpac;

@@ -15,7 +15,7 @@
 
 typedef struct ncm {
     sfp_head base;
-    double *mean;      /* (room, D) */
+    double *mean;      /* (capacity, D) */
     double *grand;     /* (D): mean of all */
     double scatter[2]; /* squared distances to the class means, to the mean of all */
 } ncm;
@@ -34,11 +34,11 @@ static void ncm_done(sfp_head *h)
     sfp__free(m->grand);
 }
 
-static sfp_status ncm_grow(sfp_head *h, int room, sfp_error *err)
+static sfp_status ncm_grow(sfp_head *h, int capacity, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     size_t row = (size_t)h->opt.dim * sizeof *m->mean;
-    return sfp__head_extend(&m->mean, row, (size_t)h->room, (size_t)room) ? SFP_OK : sfp__fail_nomem(err);
+    return sfp__head_extend(&m->mean, row, (size_t)h->capacity, (size_t)capacity) ? SFP_OK : sfp__fail_nomem(err);
 }
 
 /* Welford's step: the mean of count + 1 samples, and what the sum of squared distances grows by. */

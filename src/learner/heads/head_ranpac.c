@@ -105,10 +105,10 @@ static void ranpac_done(sfp_head *h)
         sfp__free(blocks[i]);
 }
 
-static sfp_status ranpac_grow(sfp_head *h, int room, sfp_error *err)
+static sfp_status ranpac_grow(sfp_head *h, int capacity, sfp_error *err)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
-    size_t f = sizeof(float), row = (size_t)m->width * f, old = (size_t)h->room, count = (size_t)room;
+    size_t f = sizeof(float), row = (size_t)m->width * f, old = (size_t)h->capacity, count = (size_t)capacity;
     TRY(sfp__check_memory(sfp__head_extend(&m->target, row, old, count) && sfp__head_extend(&m->start, row, old, count) &&
                               sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) &&
                               sfp__head_extend(&m->dual, (size_t)m->cap * f, old, count) &&

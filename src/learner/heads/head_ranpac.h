@@ -23,21 +23,21 @@ typedef struct sfp_ranpac {
     float *query;  /* (cap, D) of recent samples */
     int64_t *row;  /* (cap): their classes */
     int64_t *slot; /* (cap): their places in the reservoir, -1: not held out */
-    float *gram;   /* (M, M): G, lower triangle; room for (side, side) */
-    float *target; /* (room, M): C */
+    float *gram;   /* (M, M): G, lower triangle; space for (side, side) */
+    float *target; /* (capacity, M): C */
     /* derived */
     int64_t solved; /* samples in `weight` */
     bool factored;  /* `factor` is of gram and lambda */
     int with_rows;  /* rows of `start` that are computed */
     int done;       /* rows of z and small that are final: whole grains */
-    float *factor;  /* (M, M): L; room for (side, side) */
-    float *start;   /* (room, M): U */
+    float *factor;  /* (M, M): L; space for (side, side) */
+    float *start;   /* (capacity, M): U */
     float *z;       /* (cap, M) */
     float *small;   /* (cap, cap): F */
-    float *dual;    /* (room, cap) */
-    float *weight;  /* (room, side): W */
+    float *dual;    /* (capacity, cap) */
+    float *weight;  /* (capacity, side): W */
     float *piece;   /* (SFP_HEAD_GRAIN, max(M, D)): projections of a piece, or its queries */
-    float *answer;  /* (SFP_HEAD_GRAIN, room) */
+    float *answer;  /* (SFP_HEAD_GRAIN, capacity) */
     float *plain;   /* (rows, M): W without gaps, as it is saved; NULL before */
 } sfp_ranpac;
 

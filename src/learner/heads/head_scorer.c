@@ -17,7 +17,7 @@ struct sfp_head_scorer {
     sfp_head_form form;
     double *weight, *bias, *centre; /* (width, rows) (rows) (D) */
     int64_t *label;                 /* (rows) */
-    size_t weight_room, row_room;
+    size_t weight_capacity, row_capacity;
     sfp_projection *project; /* form.project while rows > 0 */
 };
 
@@ -49,20 +49,20 @@ void sfp__head_scorer_free(sfp_head_scorer *s)
 static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_t dim, sfp_error *err)
 {
     TRY(sfp__check_memory(s->centre || (s->centre = sfp__malloc(dim * sizeof *s->centre)), err));
-    if (weights > s->weight_room) {
+    if (weights > s->weight_capacity) {
         sfp__free(s->weight);
-        s->weight_room = 0;
+        s->weight_capacity = 0;
         TRY(sfp__check_memory((s->weight = sfp__malloc(weights * sizeof *s->weight)), err));
-        s->weight_room = weights;
+        s->weight_capacity = weights;
     }
-    if (rows > s->row_room) {
+    if (rows > s->row_capacity) {
         sfp__free(s->bias);
         sfp__free(s->label);
-        s->row_room = 0;
+        s->row_capacity = 0;
         s->bias = sfp__malloc(rows * sizeof *s->bias);
         s->label = sfp__malloc(rows * sizeof *s->label);
         TRY(sfp__check_memory(s->bias && s->label, err));
-        s->row_room = rows;
+        s->row_capacity = rows;
     }
     return SFP_OK;
 }

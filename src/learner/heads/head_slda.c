@@ -25,14 +25,14 @@
 
 typedef struct slda {
     sfp_head base;
-    double *mean;    /* (room, D) */
+    double *mean;    /* (capacity, D) */
     double *scatter; /* (D, D): S, upper triangle */
     /* derived by refresh, from `solved` samples */
     int64_t solved;
     double *factor; /* (D, D) */
     double *grand;  /* (D) */
-    double *weight; /* (D, rows), in room for (room, D) */
-    double *bias;   /* (room) */
+    double *weight; /* (D, rows), in space for (capacity, D) */
+    double *bias;   /* (capacity) */
     double *x;      /* (D): one sample's difference */
 } slda;
 
@@ -59,10 +59,10 @@ static void slda_done(sfp_head *h)
     sfp__free(m->x);
 }
 
-static sfp_status slda_grow(sfp_head *h, int room, sfp_error *err)
+static sfp_status slda_grow(sfp_head *h, int capacity, sfp_error *err)
 {
     slda *m = (slda *)h;
-    size_t row = (size_t)h->opt.dim * sizeof *m->mean, old = (size_t)h->room, count = (size_t)room;
+    size_t row = (size_t)h->opt.dim * sizeof *m->mean, old = (size_t)h->capacity, count = (size_t)capacity;
     TRY(sfp__check_memory(sfp__head_extend(&m->mean, row, old, count) && sfp__head_extend(&m->weight, row, old, count) &&
                               sfp__head_extend(&m->bias, sizeof *m->bias, old, count),
                           err));

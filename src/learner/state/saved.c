@@ -324,7 +324,7 @@ sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_
                               sfp_error *err)
 {
     if (!l->fp) {
-        TRY(sfp__learner_class_room(l, names, err));
+        TRY(sfp__learner_reserve_classes(l, names, err));
         return sfp__learner_add_classes(l, classes, err);
     }
     const sfp_saved_span before = {l->fp->task, l->fp->start, l->fp->open};
@@ -332,7 +332,7 @@ sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_
     sfp_status s = sfp__fp_restore(l->fp, span->task, span->start, span->open, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", path);
-    s = sfp__learner_class_room(l, names, err);
+    s = sfp__learner_reserve_classes(l, names, err);
     if (!s)
         s = sfp__learner_add_classes(l, classes, err);
     if (s)

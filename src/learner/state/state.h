@@ -75,7 +75,7 @@ typedef struct sfp_saved_names {
 
 sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err);
 void sfp__saved_names_done(sfp_saved_names *n);
-/* The learner takes the names over, in place of its own; there is room. Cannot fail. */
+/* The learner takes the names over, in place of its own; there is space. Cannot fail. */
 void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l);
 
 /* How many rows the file's classifier has, or classes its method: as many as the learner's, or where they appear `least` and
@@ -86,7 +86,7 @@ typedef struct sfp_saved_span {
     int task, start, open;
 } sfp_saved_span;
 
-/* Everything of a commit that can fail: the span, then rows and room for classes and names. On failure all is as before. The
+/* Everything of a commit that can fail: the span, then rows and space for classes and names. On failure all is as before. The
  * classifier may have more rows than `classes` afterwards. No random number is drawn. */
 sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names,
                               sfp_error *err);

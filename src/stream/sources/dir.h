@@ -42,8 +42,8 @@ typedef struct sfp_dir_queue {
     sfp_dir_list ready;  /* to be given, or looked at again */
     sfp_dir_list busy;   /* were being written when their turn came: they wait for the next round */
     double last_call;    /* nothing comes any more: until then the busy ones have a chance; 0: not yet */
-    uint64_t *seen;      /* (seen_room, a power of two) marks by their hash; 0: free. Bounded: then all are forgotten at once */
-    size_t seen_count, seen_room;
+    uint64_t *seen; /* (seen_capacity, a power of two) marks by their hash; 0: free. Bounded: then all are forgotten at once */
+    size_t seen_count, seen_capacity;
 } sfp_dir_queue;
 
 void sfp__dir_queue_done(sfp_dir_queue *q);
@@ -72,7 +72,7 @@ typedef struct sfp_dir_watch {
     bool opened;
     sfp_dir_folder *folders;
     int folder_count;
-    size_t folder_room;
+    size_t folder_capacity;
     bool ended; /* nothing comes behind what is in the queue */
 } sfp_dir_watch;
 

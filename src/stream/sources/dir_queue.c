@@ -65,22 +65,22 @@ void sfp__dir_queue_done(sfp_dir_queue *q)
 
 static size_t slot_of(const sfp_dir_queue *q, uint64_t mark)
 {
-    size_t at = (size_t)mark & (q->seen_room - 1);
+    size_t at = (size_t)mark & (q->seen_capacity - 1);
     while (q->seen[at] && q->seen[at] != mark)
-        at = (at + 1) & (q->seen_room - 1);
+        at = (at + 1) & (q->seen_capacity - 1);
     return at;
 }
 
 static sfp_status grow_seen(sfp_dir_queue *q, sfp_error *err)
 {
     OWNED uint64_t *old = q->seen;
-    size_t had = q->seen_room;
+    size_t had = q->seen_capacity;
     sfp_status status = sfp__alloc(&q->seen, had ? 2 * had : 1024, sizeof *q->seen, err);
     if (status) {
         q->seen = TAKE(old);
         return status;
     }
-    q->seen_room = had ? 2 * had : 1024;
+    q->seen_capacity = had ? 2 * had : 1024;
     for (size_t i = 0; i < had; i++)
         if (old[i])
             q->seen[slot_of(q, old[i])] = old[i];
@@ -91,10 +91,10 @@ static sfp_status grow_seen(sfp_dir_queue *q, sfp_error *err)
 static sfp_status remember(sfp_dir_queue *q, uint64_t mark, bool *fresh, sfp_error *err)
 {
     if (q->seen_count >= SEEN_MAX) {
-        memset(q->seen, 0, q->seen_room * sizeof *q->seen);
+        memset(q->seen, 0, q->seen_capacity * sizeof *q->seen);
         q->seen_count = 0;
     }
-    if (2 * (q->seen_count + 1) > q->seen_room)
+    if (2 * (q->seen_count + 1) > q->seen_capacity)
         TRY(grow_seen(q, err));
     size_t at = slot_of(q, mark);
     *fresh = q->seen[at] == 0;

@@ -55,12 +55,12 @@ static void drop_folder(sfp_dir_watch *w, sfp_dir_folder *f)
     *f = w->folders[--w->folder_count];
 }
 
-static sfp_status room_for_folder(sfp_dir_watch *w, sfp_error *err)
+static sfp_status reserve_folder(sfp_dir_watch *w, sfp_error *err)
 {
     size_t n = (size_t)w->folder_count;
     if (n == SFP_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders", w->path, SFP_CLASSES_MAX);
-    TRY(sfp__check_memory(sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_room), err));
+    TRY(sfp__check_memory(sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_capacity), err));
     return SFP_OK;
 }
 
@@ -99,7 +99,7 @@ static sfp_status is_twice(const sfp_dir_watch *w, const char *a, const char *b,
 static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
 {
     int id = -1;
-    TRY(room_for_folder(w, err));
+    TRY(reserve_folder(w, err));
     TRY(add_watch(w, name, &id, err));
     if (id < 0)
         return SFP_OK;

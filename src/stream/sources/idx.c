@@ -14,7 +14,7 @@
 
 #define SIDE_MAX 16384
 #define BYTES_MAX ((size_t)8 << 30) /* of one file, unpacked */
-#define FIRST_ROOM ((size_t)1 << 20)
+#define FIRST_CAPACITY ((size_t)1 << 20)
 
 typedef struct idx_source {
     sfp_source base;
@@ -99,18 +99,18 @@ static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **b
 {
     OWNED uint8_t *block = NULL;
     uint8_t extra;
-    size_t have = 0, room = 0, got = 0;
+    size_t have = 0, capacity = 0, got = 0;
     while (have < size) {
-        room = room == 0 ? FIRST_ROOM : 4 * room;
-        room = room < size ? room : size;
-        uint8_t *grown = sfp__realloc(block, have, room);
+        capacity = capacity == 0 ? FIRST_CAPACITY : 4 * capacity;
+        capacity = capacity < size ? capacity : size;
+        uint8_t *grown = sfp__realloc(block, have, capacity);
         TRY(sfp__check_memory(grown, err));
         block = grown;
-        TRY(read_gz(path, f, block + have, room - have, &got, err));
-        if (got < room - have)
+        TRY(read_gz(path, f, block + have, capacity - have, &got, err));
+        if (got < capacity - have)
             return sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu of the %zu bytes that its header says", path, have + got,
                              size);
-        have = room;
+        have = capacity;
     }
     TRY(read_gz(path, f, &extra, 1, &got, err));
     if (got > 0)

@@ -28,7 +28,7 @@ typedef struct learner_case {
     float *weight, *query, *known; /* (b + mem), (b + mem, D) in the order of a step, the same in the order x, mem_x */
     bool *masked;
     uint8_t *allowed; /* (classes) */
-    int *work;        /* (6 * b): order, selector's room, picks */
+    int *work;        /* (6 * b): order, selector's scratch, picks */
     float losses[10];
     int steps;
 } learner_case;
