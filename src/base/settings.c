@@ -260,7 +260,7 @@ sfp_status sfp__args_set(sfp_args *a, const char *key, const char *text, sfp_opt
     return o && o->type != SFP_OPT_PAIR ? assign(a, o, text, rank, origin, err) : sfp__args_unknown(a, "key", "", key, err);
 }
 
-sfp_status sfp__args_set_pair(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err)
+sfp_status sfp__args_set_assignment(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err)
 {
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair)
@@ -370,7 +370,7 @@ bool sfp__args_given(const sfp_args *a, const char *key)
 
 /* ------------------------------------------------------------------- blame */
 
-bool sfp__args_blame(const sfp_args *a, sfp_error *err)
+bool sfp__args_add_origin(const sfp_args *a, sfp_error *err)
 {
     const sfp_opt *o = *err->key ? sfp__args_find(a, err->key) : NULL;
     if (o && a->values[o - a->opts].origin)
@@ -453,11 +453,11 @@ static void fill(const scene *s, const char *with, char *buf, size_t size)
     }
 }
 
-sfp_status sfp__args_check_idle(const sfp_args *a, size_t n, const sfp_idle *rules, size_t facts, const sfp_fact *fact,
-                                sfp_error *err)
+sfp_status sfp__args_check_no_effect(const sfp_args *a, size_t n, const sfp_no_effect_rule *rules, size_t facts,
+                                     const sfp_fact *fact, sfp_error *err)
 {
     const scene s = {a, facts, fact};
-    for (const sfp_idle *r = rules; r < rules + n; r++) {
+    for (const sfp_no_effect_rule *r = rules; r < rules + n; r++) {
         if (!holds(&s, r->when))
             continue;
         for (const char *at = r->keys; *at; at += strspn(at, " ")) {
@@ -469,7 +469,7 @@ sfp_status sfp__args_check_idle(const sfp_args *a, size_t n, const sfp_idle *rul
                 continue;
             fill(&s, r->with, with, sizeof with);
             (void)sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect with %s: %s", key, with, r->why);
-            (void)sfp__args_blame(a, err);
+            (void)sfp__args_add_origin(a, err);
             return SFP_EINVAL;
         }
     }

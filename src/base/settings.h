@@ -31,7 +31,7 @@ typedef enum sfp_opt_resume {
     SFP_RESUME_SAME,
     SFP_RESUME_LIVE, /* only on a live stream: its clock has no past, and a test set can come any time */
     SFP_RESUME_ANY,  /* it changes no answer */
-    SFP_NOT_NOTED    /* it says how to talk and where to write: it is not even noted */
+    SFP_NOT_SAVED    /* it says how to talk and where to write: it is not even noted */
 } sfp_opt_resume;
 
 typedef struct sfp_opt {
@@ -84,7 +84,7 @@ typedef struct sfp_opt {
     }
 
 /* Rows that several commands share. */
-#define SFP_ROW_JSON SFP_ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.", .resume = SFP_NOT_NOTED)
+#define SFP_ROW_JSON SFP_ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.", .resume = SFP_NOT_SAVED)
 #define SFP_ROW_THREADS                                                                                         \
     SFP_ROW_INT("threads", "N", "0", 0, 1024, "Threads to compute with; 0: as many as the process may run on.", \
                 .resume = SFP_RESUME_ANY)
@@ -133,7 +133,7 @@ enum { SFP_KEY_LENGTH_MAX = 64 }; /* longer words are never suggested */
  * that set the value is checked and then ignored. Flags take on/off, true/false, yes/no, 1/0. */
 sfp_status sfp__args_set(sfp_args *a, const char *key, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err);
 /* "key=value", as --set takes it. */
-sfp_status sfp__args_set_pair(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err);
+sfp_status sfp__args_set_assignment(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err);
 
 /* Lookup by key. The key must be in the table and of that type: anything else is a defect of the caller (assert). */
 bool sfp__args_flag(const sfp_args *a, const char *key);
@@ -157,23 +157,23 @@ bool sfp__args_given(const sfp_args *a, const char *key);
 
 /* For values that are checked later than they arrive: a message about an option (err->key) begins with who gave its value from
  * now on ("run.yaml:3: sigma is ..."). False: it is about none of these. */
-bool sfp__args_blame(const sfp_args *a, sfp_error *err);
+bool sfp__args_add_origin(const sfp_args *a, sfp_error *err);
 /* Options that would do nothing: what the user asked for by such a one is not what would be done, so it is refused, unless it
  * says no more than its default; what a preset sets is not looked at. */
-typedef struct sfp_idle {
+typedef struct sfp_no_effect_rule {
     const char *keys; /* "drift span": idle, each of them, */
     /* when this holds: "select=none&replay!=0|1&costs", all terms of it. = and != take several words, >= a number; a key alone:
      * it is set, !KEY: it is not. Nothing else holds of what is not set. */
     const char *when;
     const char *with, *why; /* "KEYS has no effect with WITH: WHY"; in `with` {KEY} stands for its value */
-} sfp_idle;
+} sfp_no_effect_rule;
 /* What the options do not tell, or tell otherwise. */
 typedef struct sfp_fact {
     const char *key, *value; /* value NULL: not known, or set by nobody */
 } sfp_fact;
 /* SFP_EINVAL for the first that is idle. */
-sfp_status sfp__args_check_idle(const sfp_args *a, size_t n, const sfp_idle *rules, size_t facts, const sfp_fact *fact,
-                                sfp_error *err);
+sfp_status sfp__args_check_no_effect(const sfp_args *a, size_t n, const sfp_no_effect_rule *rules, size_t facts,
+                                     const sfp_fact *fact, sfp_error *err);
 
 /* The row of a key; NULL: there is none. */
 const sfp_opt *sfp__args_find(const sfp_args *a, const char *key);

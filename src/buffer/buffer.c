@@ -198,7 +198,7 @@ int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch)
     return batch->b < capacity ? batch->b : capacity;
 }
 
-int sfp__buffer_who(const sfp_buffer *b, const sfp_buffer_batch *batch, int p)
+int sfp__buffer_sample_at(const sfp_buffer *b, const sfp_buffer_batch *batch, int p)
 {
     return p < b->filled ? batch->b + p : p - b->filled;
 }

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
-#include "buffer/ask.h"
+#include "buffer/model_ops.h"
 #include "select/select.h"
 
 #include <stdbool.h>
@@ -67,7 +67,7 @@ typedef struct sfp_buffer_batch {
     const bool *has_query;       /* (b) */
     const float *score;          /* (b) similarity S(x), fingerprints after the steps */
     const float *fingerprint;    /* (D) mean unit fingerprint: scores the slots, <mean_embed, fingerprint> */
-    const sfp_ask *ask;          /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
+    const sfp_model_ops *ask;    /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
     sfp_thread_pool *threads;    /* NULL: the calling thread alone */
 } sfp_buffer_batch;
 
@@ -92,7 +92,7 @@ typedef struct sfp_buffer_method {
     void (*close)(void *state); /* takes NULL */
     /* What it keeps beside the slots, which the budget counts; NULL: 0. */
     size_t (*bytes)(const sfp_buffer_options *opt, int max_batch);
-    sfp_parts_fn parts; /* what a checkpoint keeps */
+    sfp_state_tensors_fn parts; /* what a checkpoint keeps */
 } sfp_buffer_method;
 
 /* Read by all, written by this folder. */
@@ -196,8 +196,8 @@ int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch);
 
 /* For methods that decide before they change anything. Free slots that the batch is going to fill, and the samples then left: */
 int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch);
-/* Who is in slot p once it has, as buffer/ask.h numbers samples; and the label of a sample so numbered. */
-int sfp__buffer_who(const sfp_buffer *b, const sfp_buffer_batch *batch, int p);
+/* Who is in slot p once it has, as buffer/model_ops.h numbers samples; and the label of a sample so numbered. */
+int sfp__buffer_sample_at(const sfp_buffer *b, const sfp_buffer_batch *batch, int p);
 int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int who);
 /* Does what was decided: fills free slots, then puts sample retained[i] into slot replaced[i] for i < nu, counts all of the batch
  * as seen, and tells. */
@@ -207,7 +207,7 @@ void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sf
 int sfp__reservoir_slot(sfp_buffer *b, sfp_rng *rng);
 /* Notes in retained and replaced that sample k goes to a slot. A later sample of the batch can push out an earlier one: only the
  * last is told. */
-void sfp__buffer_note(sfp_buffer *b, int slot, int k, int *nu);
+void sfp__buffer_record_replacement(sfp_buffer *b, int slot, int k, int *nu);
 
 /* ------------------------------------------------------------------- gss score
  *

@@ -26,7 +26,7 @@ typedef struct aser {
     sfp_arena arena;
 } aser;
 
-/* The sets of one update, samples numbered as in buffer/ask.h. */
+/* The sets of one update, samples numbered as in buffer/model_ops.h. */
 typedef struct sets {
     int left;      /* samples of the batch that did not fit: stored..b-1 */
     int competing; /* buffer samples among the candidates */
@@ -112,7 +112,7 @@ typedef struct full_buffer {
 
 static int32_t label_at(const full_buffer *f, int p)
 {
-    return sfp__buffer_label(f->b, f->batch, sfp__buffer_who(f->b, f->batch, p));
+    return sfp__buffer_label(f->b, f->batch, sfp__buffer_sample_at(f->b, f->batch, p));
 }
 
 /* By class, then by slot. */
@@ -169,7 +169,7 @@ static void draw_sets(const full_buffer *f, sfp_rng *rng, int *slots, sets *s)
 
     for (int i = 0; i < s->competing; i++) {
         s->slot[i] = slots[judges + i];
-        s->who[s->rows++] = sfp__buffer_who(f->b, batch, s->slot[i]);
+        s->who[s->rows++] = sfp__buffer_sample_at(f->b, batch, s->slot[i]);
     }
     for (int i = 0; i < s->left; i++) {
         if (is_rare(f, batch->label[stored + i], threshold))
@@ -178,7 +178,7 @@ static void draw_sets(const full_buffer *f, sfp_rng *rng, int *slots, sets *s)
     }
     for (int i = 0; i < judges; i++) {
         s->test[s->tests++] = s->rows;
-        s->who[s->rows++] = sfp__buffer_who(f->b, batch, slots[i]);
+        s->who[s->rows++] = sfp__buffer_sample_at(f->b, batch, slots[i]);
     }
     for (int i = 0; i < s->rows; i++)
         s->label[i] = sfp__buffer_label(f->b, batch, s->who[i]);
@@ -206,7 +206,7 @@ static int choose(sfp_buffer *b, const sfp_buffer_batch *batch, const sets *s, c
 static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
 {
     aser *state = b->state;
-    const sfp_ask *ask = batch->ask;
+    const sfp_model_ops *ask = batch->ask;
     int m = b->opt.slots;
     sets s = {.left = batch->b - sfp__buffer_fits(b, batch)};
     if (s.left == 0 || m == 0) {

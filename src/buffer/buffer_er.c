@@ -21,7 +21,7 @@ int sfp__reservoir_slot(sfp_buffer *b, sfp_rng *rng)
     return j < (uint64_t)b->opt.slots ? (int)j : -1;
 }
 
-void sfp__buffer_note(sfp_buffer *b, int slot, int k, int *nu)
+void sfp__buffer_record_replacement(sfp_buffer *b, int slot, int k, int *nu)
 {
     int at = 0;
     while (at < *nu && b->replaced[at] != slot)
@@ -38,7 +38,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     for (int i = stored; i < batch->b; i++) {
         int slot = sfp__reservoir_slot(b, rng);
         if (slot >= 0)
-            sfp__buffer_note(b, slot, i, &nu);
+            sfp__buffer_record_replacement(b, slot, i, &nu);
     }
     for (int i = 0; i < nu; i++)
         sfp__buffer_put(b, b->replaced[i], batch, b->retained[i]);

@@ -137,11 +137,11 @@ static size_t state_bytes(const sfp_buffer_options *opt, int max_batch)
     return (size_t)opt->slots * sizeof(float);
 }
 
-static int parts(void *state, int index, sfp_part *out)
+static int parts(void *state, int index, sfp_state_tensor *out)
 {
     gss *s = state;
     if (index == 0)
-        *out = (sfp_part){.name = "score", .type = SFP_PART_F32, .ndim = 1, .shape = {s->slots}, .data = s->score};
+        *out = (sfp_state_tensor){.name = "score", .type = SFP_STATE_F32, .ndim = 1, .shape = {s->slots}, .data = s->score};
     return 1;
 }
 
@@ -169,7 +169,7 @@ static void take_group(void *user, int i, const float *gradient)
 static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, gradients *g, sfp_error *err)
 {
     gss *s = b->state;
-    const sfp_ask *ask = batch->ask;
+    const sfp_model_ops *ask = batch->ask;
     int size = sfp__gss_group_size(b->filled), most = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
     *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = ask->params, .fresh = s->fresh, .threads = batch->threads};
     const sfp_want list[] = {{&g->one, ask->params, sizeof *g->one},

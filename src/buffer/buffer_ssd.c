@@ -139,21 +139,21 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
     return SFP_OK;
 }
 
-static int parts(void *state, int index, sfp_part *out)
+static int parts(void *state, int index, sfp_state_tensor *out)
 {
     sfp__ssd *s = state;
     if (!s)
         return 0;
     int64_t m = s->slots, S = s->side, b = s->max_batch, D = s->dim;
-    const sfp_part list[] = {
-        {.name = "synthetic", .type = SFP_PART_U8, .ndim = 1, .shape = {m}, .data = s->kept.synthetic},
-        {.name = "pixels", .type = SFP_PART_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.x},
-        {.name = "momentum", .type = SFP_PART_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.u},
-        {.name = "recent", .type = SFP_PART_U8, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, 3 * S * S}, .data = s->kept.recent},
-        {.name = "recent.label", .type = SFP_PART_I32, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_label},
-        {.name = "recent.query", .type = SFP_PART_F32, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, D}, .data = s->kept.recent_query},
-        {.name = "recent.known", .type = SFP_PART_U8, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_known},
-        {.name = "batches", .type = SFP_PART_I64, .ndim = 1, .shape = {1}, .data = &s->kept.batches},
+    const sfp_state_tensor list[] = {
+        {.name = "synthetic", .type = SFP_STATE_U8, .ndim = 1, .shape = {m}, .data = s->kept.synthetic},
+        {.name = "pixels", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.x},
+        {.name = "momentum", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.u},
+        {.name = "recent", .type = SFP_STATE_U8, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, 3 * S * S}, .data = s->kept.recent},
+        {.name = "recent.label", .type = SFP_STATE_I32, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_label},
+        {.name = "recent.query", .type = SFP_STATE_F32, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, D}, .data = s->kept.recent_query},
+        {.name = "recent.known", .type = SFP_STATE_U8, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_known},
+        {.name = "batches", .type = SFP_STATE_I64, .ndim = 1, .shape = {1}, .data = &s->kept.batches},
     };
     int count = (int)(sizeof list / sizeof *list);
     if (index < count)
@@ -267,7 +267,7 @@ static void store(sfp_buffer *b, const sfp_buffer_batch *batch, int quota, sfp_r
             i = sfp__reservoir_slot(b, rng);
         if (i < 0 || s->kept.synthetic[i])
             continue;
-        sfp__buffer_note(b, i, k, &nu);
+        sfp__buffer_record_replacement(b, i, k, &nu);
         sfp__buffer_put(b, i, batch, k);
         take_query(b, i, k);
         if (begins)

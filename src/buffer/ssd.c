@@ -100,7 +100,7 @@ typedef struct job {
     sfp_buffer *b;
     sfp__ssd *s;
     const sfp_buffer_batch *batch;
-    const sfp_ask *ask;
+    const sfp_model_ops *ask;
     int32_t label;
     int deck;               /* images of older classes: s->scratch.deck */
     int n, older;           /* synthetic images of the class: s->scratch.mine; the first so many of the deck are looked at */
@@ -277,7 +277,7 @@ static void mark(const job *j)
         float zero = 0;
         for (size_t k = 0; k < j->s->pixels; k++)
             zero += 0.0f * g[k];
-        j->s->scratch.step[j->s->scratch.mine[i]] = zero == 0.0f ? SFP__SSD_MOVES : SFP__SSD_STAYS;
+        j->s->scratch.step[j->s->scratch.mine[i]] = zero == 0.0f ? SFP__SSD_STEP_PIXELS : SFP__SSD_KEEP;
     }
 }
 
@@ -312,8 +312,8 @@ static sfp_status embed_changes(const job *j, sfp_error *err)
     int slot[SFP__SSD_CHUNK], n = 0;
     for (int i = 0; i < j->b->filled; i++) {
         float *x = row(s->scratch.in, n, s->pixels);
-        if (s->scratch.step[i] == SFP__SSD_MOVES && bytes_change(j, i, x)) {
-            s->scratch.step[i] = SFP__SSD_CHANGES;
+        if (s->scratch.step[i] == SFP__SSD_STEP_PIXELS && bytes_change(j, i, x)) {
+            s->scratch.step[i] = SFP__SSD_STEP_BYTES;
             s->request.xs[n] = x;
             slot[n++] = i;
         }
@@ -333,10 +333,10 @@ static void commit_steps(const job *j)
     size_t bytes = (size_t)s->dim * sizeof(float);
     for (int i = 0; i < j->b->filled; i++) {
         sfp_slot *slot = &j->b->slot[i];
-        if (s->scratch.step[i] == SFP__SSD_STAYS)
+        if (s->scratch.step[i] == SFP__SSD_KEEP)
             continue;
         step_image(s, i, row(s->kept.u, i, s->pixels), row(s->kept.x, i, s->pixels));
-        if (s->scratch.step[i] == SFP__SSD_MOVES)
+        if (s->scratch.step[i] == SFP__SSD_STEP_PIXELS)
             continue;
         sfp__pixels_to_bytes(row(s->kept.x, i, s->pixels), s->side, s->mean, s->std, slot->image);
         slot->image_size = s->pixels;
@@ -358,13 +358,13 @@ static bool is_first(const sfp_buffer_batch *batch, int i)
 sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_error *err)
 {
     sfp__ssd *s = b->state;
-    const sfp_ask *ask = batch->ask;
+    const sfp_model_ops *ask = batch->ask;
     job j = {.b = b, .s = s, .batch = batch, .ask = ask};
     const sfp_want list[] = {
         {&j.gs, ask->params, sizeof *j.gs}, {&j.gr, ask->params, sizeof *j.gr}, {&j.piece, ask->params, sizeof *j.piece}};
     sfp__arena_reset(&s->arena);
     TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
-    memset(s->scratch.step, SFP__SSD_STAYS, (size_t)s->slots);
+    memset(s->scratch.step, SFP__SSD_KEEP, (size_t)s->slots);
     memset(s->scratch.looked, 0, (size_t)s->slots);
     find_older(&j);
     for (int i = 0; i < batch->b; i++) {

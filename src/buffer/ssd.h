@@ -16,8 +16,8 @@ enum {
 #define SFP_SSD_MOMENTUM 0.9f
 
 /* Length of h*v in the central difference over the parameters. Learnable components have length 1 (docs/method.md, section 2), so
- * this is a small part of what it moves, and still far above float's noise: tests/unit/test_ask_pixels.c has the error from 1e-5
- * to 10. */
+ * this is a small part of what it moves, and still far above float's noise: tests/unit/test_model_ops_pixels.c has the error from
+ * 1e-5 to 10. */
 #define SFP_SSD_REACH 1e-2
 
 /* Matching of gradients, gs of synthetic and gr of real samples: |gs - gr|^2 and, in v, its gradient to gs, 2 (gs - gr). v may be
@@ -37,7 +37,11 @@ void sfp__ssd_step(size_t n, float low, float high, const float *g, const float 
 
 enum { SFP__SSD_CHUNK = 16 }; /* images that are pixels at a time */
 
-typedef enum sfp__ssd_fate { SFP__SSD_STAYS, SFP__SSD_MOVES, SFP__SSD_CHANGES } sfp__ssd_fate; /* pixels, pixels and bytes */
+typedef enum sfp__ssd_action {
+    SFP__SSD_KEEP,
+    SFP__SSD_STEP_PIXELS,
+    SFP__SSD_STEP_BYTES
+} sfp__ssd_action; /* pixels, pixels and bytes */
 
 typedef struct sfp__ssd {
     int slots, side, max_batch, dim;
@@ -58,7 +62,7 @@ typedef struct sfp__ssd {
 
     struct {
         float *grad;      /* (m, 3, S, S) of the matching loss */
-        uint8_t *step;    /* (m) what becomes of a slot: sfp__ssd_fate */
+        uint8_t *step;    /* (m) what becomes of a slot: sfp__ssd_action */
         float *in;        /* (CHUNK, 3, S, S) */
         float *out;       /* (CHUNK, D) */
         uint8_t *rgb;     /* (S, S, 3) */

@@ -18,8 +18,8 @@ static sfp_status open_at(const sfp_args *a, int side, sfp_vit **out, sfp_error 
     const char *file = sfp__args_string(a, "backbone");
     if (strcmp(file, SFP_VIT_BUILTIN) != 0 || sfp__vit_has_builtin())
         return sfp__vit_load(file, &o, out, err);
-    sfp__say("backbone: this program was built without models/builtin.safetensors, so a seeded random ViT stands in (nothing is "
-             "pretrained); give --backbone FILE for a real one");
+    sfp__info("backbone: this program was built without models/builtin.safetensors, so a seeded random ViT stands in (nothing is "
+              "pretrained); give --backbone FILE for a real one");
     const sfp_vit_config c = {.img_size = 32,
                               .patch_size = 8,
                               .channels = 3,
@@ -56,7 +56,7 @@ sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit 
     }
     if (side && side != v->config.img_size && can_have(v, side)) {
         TRY(open_at(a, side, &resized, err));
-        sfp__say("input size %d, at which %s was learned; the backbone's own is %d", side, path, v->config.img_size);
+        sfp__info("input size %d, at which %s was learned; the backbone's own is %d", side, path, v->config.img_size);
     }
     *out = resized ? TAKE(resized) : TAKE(v);
     return SFP_OK;

@@ -35,11 +35,11 @@ sfp_status sfp__as_usage(sfp_error *err)
 
 static int say_failed(const sfp_args *args, sfp_error *err)
 {
-    bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_blame(args, err);
+    bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_add_origin(args, err);
     bool usage = value || strcmp(err->key, SFP_USAGE) == 0;
     if (err->status && !*err->message) /* said already */
         return usage ? SFP_EXIT_USAGE : SFP_EXIT_FAILED;
-    return usage ? sfp__say_usage(args->command, "%s", err->message) : sfp__say_error(err);
+    return usage ? sfp__usage_error(args->command, "%s", err->message) : sfp__print_error(err);
 }
 
 /* ------------------------------------------------------------ command line */
@@ -76,7 +76,7 @@ static sfp_status long_option(sfp_args *a, const char *arg, const char *next, bo
     if (*used)
         value = next;
     if (o->type == SFP_OPT_PAIR)
-        return sfp__args_set_pair(a, value, SFP_RANK_COMMAND_LINE, err);
+        return sfp__args_set_assignment(a, value, SFP_RANK_COMMAND_LINE, err);
     return sfp__args_set(a, o->name, value, SFP_RANK_COMMAND_LINE, origin, err);
 }
 
@@ -115,8 +115,8 @@ static int unknown_command(const char *name)
         names[count] = sfp__commands[count]->name;
     const char *best = sfp__nearest(name, names, count);
     if (best)
-        return sfp__say_usage(NULL, "unknown command '%s', did you mean '%s'?", name, best);
-    return sfp__say_usage(NULL, "unknown command '%s'", name);
+        return sfp__usage_error(NULL, "unknown command '%s', did you mean '%s'?", name, best);
+    return sfp__usage_error(NULL, "unknown command '%s'", name);
 }
 
 /* "list, fetch nor describe" */
@@ -183,9 +183,9 @@ static int run_command(const sfp_command *c, int argc, char **argv)
     OWNED_BY(sfp__args_done) sfp_args args = {0};
     sfp_error err = {0};
     if (sfp__args_init(&args, c->name, c->opts, c->opt_count, &err))
-        return sfp__say_error(&err);
+        return sfp__print_error(&err);
     if (sfp__args_parse(&args, argc, argv, &err))
-        return err.status == SFP_EINVAL ? sfp__say_usage(c->name, "%s", err.message) : sfp__say_error(&err);
+        return err.status == SFP_EINVAL ? sfp__usage_error(c->name, "%s", err.message) : sfp__print_error(&err);
     return run_parsed(c, &args, &err) ? say_failed(&args, &err) : SFP_EXIT_OK;
 }
 
@@ -205,14 +205,14 @@ int sfp__command_main(int argc, char **argv)
     else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         sfp__help_overview(stdout);
     else if (name[0] == '-')
-        code = sfp__say_usage(NULL, "unknown option '%s' (a command comes first)", name);
+        code = sfp__usage_error(NULL, "unknown option '%s' (a command comes first)", name);
     else
         code = unknown_command(name);
 
     /* a full disk shows only now */
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        sfp__say("cannot write to standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+        sfp__info("cannot write to standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
         if (code == SFP_EXIT_OK)
             code = SFP_EXIT_FAILED;
     }

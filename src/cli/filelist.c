@@ -1,7 +1,7 @@
 #include "cli/filelist.h"
 
 #include "base/mem.h"
-#include "io/folder.h"
+#include "io/directory.h"
 #include "io/image/image.h"
 #include "io/lines.h"
 
@@ -61,7 +61,7 @@ static sfp_status take(void *ctx, sfp_walk_kind kind, const char *below, int dep
     char path[PATH_MAX];
     size_t length = strlen(f->folder);
     (void)depth;
-    if (kind == SFP_WALK_FOLDER || !sfp__image_name(below))
+    if (kind == SFP_WALK_DIRECTORY || !sfp__image_name(below))
         return SFP_OK;
     const char *slash = length > 0 && f->folder[length - 1] == '/' ? "" : "/";
     int need = snprintf(path, sizeof path, "%s%s%s", f->folder, slash, below);

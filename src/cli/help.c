@@ -236,7 +236,7 @@ static sfp_status run_help(const sfp_args *args, sfp_error *err)
     if (man + completion + args->operand_count > 1)
         return sfp__fail_usage(err, "prints one thing, expected COMMAND, --man or --completion");
     if (args->operand_count && !c) {
-        (void)sfp__say_usage(NULL, "unknown command '%s'", args->operands[0]);
+        (void)sfp__usage_error(NULL, "unknown command '%s'", args->operands[0]);
         return sfp__fail_usage(err, "%s", "");
     }
     if (man)

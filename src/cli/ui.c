@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 
+#include "base/monotonic.h"
 #include "base/settings.h"
 #include "base/text.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FIRST_AFTER 1.0  /* seconds before a progress line appears on a terminal */
@@ -89,27 +89,27 @@ static void put_message(const char *fmt, va_list ap)
     (void)fputc('\n', stderr);
 }
 
-void sfp__say(const char *fmt, ...)
+void sfp__info(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    sfp__line_wipe();
+    sfp__status_line_wipe();
     (void)fputs("streamfp: ", stderr);
     put_message(fmt, ap);
     va_end(ap);
 }
 
-int sfp__say_error(const sfp_error *err)
+int sfp__print_error(const sfp_error *err)
 {
-    sfp__say("%s", err->message[0] ? err->message : sfp_status_text(err->status));
+    sfp__info("%s", err->message[0] ? err->message : sfp_status_text(err->status));
     return SFP_EXIT_FAILED;
 }
 
-int sfp__say_usage(const char *command, const char *fmt, ...)
+int sfp__usage_error(const char *command, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    sfp__line_wipe();
+    sfp__status_line_wipe();
     (void)fprintf(stderr, "streamfp%s%s: ", command ? " " : "", command ? command : "");
     put_message(fmt, ap);
     (void)fprintf(stderr, "Try 'streamfp%s%s --help'.\n", command ? " " : "", command ? command : "");
@@ -117,21 +117,14 @@ int sfp__say_usage(const char *command, const char *fmt, ...)
     return SFP_EXIT_USAGE;
 }
 
-double sfp__seconds(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void sfp__progress_init(sfp_progress *p, const char *what, uint64_t total)
 {
     memset(p, 0, sizeof *p);
     p->what = what;
     p->total = total;
-    p->begin = sfp__seconds();
+    p->begin = sfp__monotonic_seconds();
     p->last = p->begin;
-    p->terminal = sfp__line_rewrites();
+    p->terminal = sfp__status_line_rewrites();
 }
 
 static void eta_text(double seconds, char *buf, size_t size)
@@ -143,9 +136,9 @@ static void eta_text(double seconds, char *buf, size_t size)
         (void)snprintf(buf, size, "%ldm%02lds", s / 60, s % 60);
 }
 
-void sfp__progress_tell(sfp_progress *p, uint64_t done)
+void sfp__progress_update(sfp_progress *p, uint64_t done)
 {
-    double now = sfp__seconds(), past = now - p->begin;
+    double now = sfp__monotonic_seconds(), past = now - p->begin;
     double wait = !p->terminal ? PLAIN_EVERY : p->shown ? REDRAW_EVERY : FIRST_AFTER;
     if (now - p->last < wait || done == 0 || past <= 0)
         return;
@@ -155,21 +148,21 @@ void sfp__progress_tell(sfp_progress *p, uint64_t done)
     double rate = (double)done / past;
     if (p->total > done)
         eta_text((double)(p->total - done) / rate, eta, sizeof eta);
-    sfp_line l = {0};
-    sfp__line_add(&l, 3, "%s%llu", p->terminal ? "" : "streamfp: ", (unsigned long long)done);
+    sfp_status_line l = {0};
+    sfp__status_line_add(&l, 3, "%s%llu", p->terminal ? "" : "streamfp: ", (unsigned long long)done);
     if (p->total)
-        sfp__line_add(&l, 3, " of %llu", (unsigned long long)p->total);
-    sfp__line_add(&l, 2, " %s", p->what);
-    sfp__line_add(&l, 0, ", %.1f/s", rate);
+        sfp__status_line_add(&l, 3, " of %llu", (unsigned long long)p->total);
+    sfp__status_line_add(&l, 2, " %s", p->what);
+    sfp__status_line_add(&l, 0, ", %.1f/s", rate);
     if (*eta)
-        sfp__line_add(&l, 1, ", left %s", eta);
-    sfp__line_show(&l);
+        sfp__status_line_add(&l, 1, ", left %s", eta);
+    sfp__status_line_show(&l);
 }
 
 void sfp__progress_done(sfp_progress *p)
 {
     (void)p;
-    sfp__line_wipe();
+    sfp__status_line_wipe();
 }
 
 /* ----------------------------------------------------------- the line of progress */
@@ -177,14 +170,14 @@ void sfp__progress_done(sfp_progress *p)
 /* Not 0: there is one to wipe. For signal handlers, which may set it to 0. */
 static volatile sig_atomic_t line_open;
 
-void sfp__line_add(sfp_line *l, int worth, const char *fmt, ...)
+void sfp__status_line_add(sfp_status_line *l, int worth, const char *fmt, ...)
 {
-    if (l->count == SFP_LINE_PARTS)
+    if (l->count == SFP_STATUS_LINE_PARTS)
         return;
     va_list ap;
     va_start(ap, fmt);
     l->part[l->count].worth = worth;
-    (void)vsnprintf(l->part[l->count++].text, SFP_LINE_PART, fmt, ap);
+    (void)vsnprintf(l->part[l->count++].text, SFP_STATUS_LINE_PART, fmt, ap);
     va_end(ap);
 }
 
@@ -197,9 +190,9 @@ static int columns_of(const char *text)
     return n;
 }
 
-void sfp__line_fit(const sfp_line *l, int columns, char *buf, size_t size)
+void sfp__status_line_fit(const sfp_status_line *l, int columns, char *buf, size_t size)
 {
-    bool shown[SFP_LINE_PARTS] = {false}, full = false;
+    bool shown[SFP_STATUS_LINE_PARTS] = {false}, full = false;
     for (int left = columns; !full;) {
         int best = -1;
         for (int i = 0; i < l->count; i++)
@@ -217,13 +210,13 @@ void sfp__line_fit(const sfp_line *l, int columns, char *buf, size_t size)
             (void)strncat(buf, l->part[i].text, size - strlen(buf) - 1);
 }
 
-bool sfp__line_rewrites(void)
+bool sfp__status_line_rewrites(void)
 {
     const char *term = getenv("TERM");
     return term && *term && strcmp(term, "dumb") != 0 && isatty(STDERR_FILENO) == 1;
 }
 
-int sfp__line_columns(void)
+int sfp__status_line_columns(void)
 {
     struct winsize w;
     int64_t n;
@@ -233,22 +226,22 @@ int sfp__line_columns(void)
     return given && sfp__parse_int(given, &n) && n > 0 && n < 10000 ? (int)n : 80;
 }
 
-void sfp__line_show(const sfp_line *l)
+void sfp__status_line_show(const sfp_status_line *l)
 {
-    char text[SFP_LINE_PARTS * SFP_LINE_PART], out[sizeof text + sizeof SFP_LINE_WIPE];
-    bool rewrites = sfp__line_rewrites();
+    char text[SFP_STATUS_LINE_PARTS * SFP_STATUS_LINE_PART], out[sizeof text + sizeof SFP_STATUS_LINE_WIPE];
+    bool rewrites = sfp__status_line_rewrites();
     /* the last column stays free: a terminal may go to the next row when it is written to */
-    sfp__line_fit(l, rewrites ? sfp__line_columns() - 1 : INT_MAX, text, sizeof text);
-    (void)snprintf(out, sizeof out, "%s%s%s", rewrites ? SFP_LINE_WIPE : "", text, rewrites ? "" : "\n");
+    sfp__status_line_fit(l, rewrites ? sfp__status_line_columns() - 1 : INT_MAX, text, sizeof text);
+    (void)snprintf(out, sizeof out, "%s%s%s", rewrites ? SFP_STATUS_LINE_WIPE : "", text, rewrites ? "" : "\n");
     line_open = rewrites;                      /* a signal may come on either side of the writing, */
     (void)fwrite(out, 1, strlen(out), stderr); /* which is at once: it must not find half of it */
     line_open = rewrites;
 }
 
-void sfp__line_wipe(void)
+void sfp__status_line_wipe(void)
 {
     if (line_open)
-        (void)fputs(SFP_LINE_WIPE, stderr);
+        (void)fputs(SFP_STATUS_LINE_WIPE, stderr);
     line_open = 0;
 }
 
@@ -259,8 +252,9 @@ static volatile sig_atomic_t stop;
 /* What it does may take seconds: who pressed Ctrl-C must see at once that it was heard. */
 static void tell_stop(void)
 {
-    static const char text[] = SFP_LINE_WIPE "streamfp: stopping after this step and a checkpoint; once more leaves at once\n";
-    size_t skip = line_open ? 0 : sizeof SFP_LINE_WIPE - 1;
+    static const char text[] =
+        SFP_STATUS_LINE_WIPE "streamfp: stopping after this step and a checkpoint; once more leaves at once\n";
+    size_t skip = line_open ? 0 : sizeof SFP_STATUS_LINE_WIPE - 1;
     int before = errno;
     ssize_t unused = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);
     (void)unused;

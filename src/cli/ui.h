@@ -10,11 +10,11 @@
 #include <stdio.h>
 
 /* "streamfp: ..." on standard error; a progress line in the way is wiped first. */
-void sfp__say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Says err's message; returns SFP_EXIT_FAILED, so that `return sfp__say_error(&err);` ends a command. */
-int sfp__say_error(const sfp_error *err);
+void sfp__info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Says err's message; returns SFP_EXIT_FAILED, so that `return sfp__print_error(&err);` ends a command. */
+int sfp__print_error(const sfp_error *err);
 /* Says what is wrong with the command line and where help is; returns SFP_EXIT_USAGE. */
-int sfp__say_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int sfp__usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Text that came from a file: control characters and bytes that are no UTF-8 become '?', so that it cannot steer a terminal;
  * padded to `width` columns. */
@@ -26,9 +26,6 @@ void sfp__cell_text(const char *text, int width, char *buf, size_t size);
 /* Characters, not bytes. */
 int sfp__text_width(const char *text);
 
-/* Seconds of a clock that never goes back. */
-double sfp__seconds(void);
-
 /* Progress: a line (line.h) that a terminal shows first after a second; elsewhere now and then. */
 typedef struct sfp_progress {
     const char *what; /* "images" */
@@ -38,37 +35,37 @@ typedef struct sfp_progress {
 } sfp_progress;
 
 void sfp__progress_init(sfp_progress *p, const char *what, uint64_t total);
-void sfp__progress_tell(sfp_progress *p, uint64_t done);
+void sfp__progress_update(sfp_progress *p, uint64_t done);
 void sfp__progress_done(sfp_progress *p);
 
 /* The line on standard error that tells how far something is. On a terminal it is rewritten in place and never wider than that:
  * what would make it wrap is left out, the least important first. Elsewhere, and on a terminal that cannot, it is a plain line
  * like any other. There is one at a time. */
-enum { SFP_LINE_PARTS = 16, SFP_LINE_PART = 128 };
+enum { SFP_STATUS_LINE_PARTS = 16, SFP_STATUS_LINE_PART = 128 };
 
-typedef struct sfp_line {
+typedef struct sfp_status_line {
     struct {
         int worth;
-        char text[SFP_LINE_PART];
-    } part[SFP_LINE_PARTS]; /* in the order in which they are shown */
+        char text[SFP_STATUS_LINE_PART];
+    } part[SFP_STATUS_LINE_PARTS]; /* in the order in which they are shown */
     int count;
-} sfp_line;
+} sfp_status_line;
 
-/* Adds a part, with the blanks before it; more than SFP_LINE_PARTS are left out. */
-void sfp__line_add(sfp_line *l, int worth, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Adds a part, with the blanks before it; more than SFP_STATUS_LINE_PARTS are left out. */
+void sfp__status_line_add(sfp_status_line *l, int worth, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The parts of most worth that take `columns` together, in their order; never one that is worth less than one left out. */
-void sfp__line_fit(const sfp_line *l, int columns, char *buf, size_t size);
+void sfp__status_line_fit(const sfp_status_line *l, int columns, char *buf, size_t size);
 
 /* Is standard error a terminal that rewrites lines? */
-bool sfp__line_rewrites(void);
+bool sfp__status_line_rewrites(void);
 /* As the terminal is now; where it does not say, COLUMNS, else 80. */
-int sfp__line_columns(void);
+int sfp__status_line_columns(void);
 
 /* Instead of the line that is there. */
-void sfp__line_show(const sfp_line *l);
+void sfp__status_line_show(const sfp_status_line *l);
 /* Before anything else is written there. */
-void sfp__line_wipe(void);
-#define SFP_LINE_WIPE "\r\033[K"
+void sfp__status_line_wipe(void);
+#define SFP_STATUS_LINE_WIPE "\r\033[K"
 
 /* Ctrl-C for commands that work for hours: the first asks to finish the step and write a checkpoint, and says so; the second
  * leaves at once. */

@@ -95,7 +95,7 @@ static void prepare_layer(void *ctx, int l, int worker)
     f->kind->prepare(f, l);
     if (y->projected) {
         int token = sfp__gemm_enter();
-        project(f, l, sfp__fp_layer_open(f, l), pool_of(y), false, y->projected);
+        project(f, l, sfp__fp_layer_active_end(f, l), pool_of(y), false, y->projected);
         sfp__gemm_leave(token);
     }
 }
@@ -104,8 +104,8 @@ static void attune_layers(const sfp_fp *f, sfp_attune_layer *out)
 {
     for (int l = 0; l < f->layers; l++) {
         const sfp_fp_layer *y = &f->layer[l];
-        out[l] = (sfp_attune_layer){.start = sfp__fp_layer_start(f, l),
-                                    .open = sfp__fp_layer_open(f, l),
+        out[l] = (sfp_attune_layer){.start = sfp__fp_layer_frozen_end(f, l),
+                                    .open = sfp__fp_layer_active_end(f, l),
                                     .p = y->p.data,
                                     .out = y->attuned,
                                     .dout = f->grad[l].prefix,
@@ -130,7 +130,7 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
     for (int l = 0; l < f->layers; l++) {
         const sfp_fp_layer *y = &f->layer[l];
         v->layer[l] = y->at;
-        v->open[l] = sfp__fp_layer_open(f, l);
+        v->open[l] = sfp__fp_layer_active_end(f, l);
         v->ak[l] = y->ak;
         v->a2[l] = y->a2;
         v->prefix[l] = y->projected ? y->projected : pool_of(y);
@@ -228,7 +228,7 @@ static void gradients_layer(void *ctx, int l, int worker)
     (void)worker;
     sfp_fp_layer *y = &f->layer[l];
     sfp_fp_grad *g = &f->grad[l];
-    int D = f->D, start = sfp__fp_layer_start(f, l), N = sfp__fp_layer_open(f, l), comp = f->opt.length * D;
+    int D = f->D, start = sfp__fp_layer_frozen_end(f, l), N = sfp__fp_layer_active_end(f, l), comp = f->opt.length * D;
     int token = sfp__gemm_enter();
     g->own = f->kind->backward(f, l, j->first, j->n, y->projected ? g->projected : g->prefix);
     if (y->projected)

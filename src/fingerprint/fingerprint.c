@@ -37,7 +37,7 @@ int sfp__fp_pool_layer(const sfp_fp_options *o)
     return o->first_layer + kinds[o->kind]->shared_layers;
 }
 
-void sfp__fp_task_span(const sfp_fp_options *o, int task, int *start, int *open)
+void sfp__fp_task_components(const sfp_fp_options *o, int task, int *start, int *open)
 {
     int each = kinds[o->kind]->whole ? o->pool : o->pool / o->tasks;
     *start = kinds[o->kind]->whole ? 0 : task * each;
@@ -54,12 +54,12 @@ int sfp__fp_layer_rows(const sfp_fp *f, int l)
     return shared(f, l) ? 1 : f->opt.pool;
 }
 
-int sfp__fp_layer_start(const sfp_fp *f, int l)
+int sfp__fp_layer_frozen_end(const sfp_fp *f, int l)
 {
     return shared(f, l) ? 0 : f->start;
 }
 
-int sfp__fp_layer_open(const sfp_fp *f, int l)
+int sfp__fp_layer_active_end(const sfp_fp *f, int l)
 {
     return shared(f, l) ? 1 : f->open;
 }
@@ -173,8 +173,8 @@ static void set_span(sfp_fp *f, int start, int open)
     for (int l = 0; l < f->layers; l++) {
         sfp_param *all[3];
         for (int i = 0, n = components_of(f, l, all); i < n; i++) {
-            all[i]->lo = sfp__fp_layer_start(f, l);
-            all[i]->hi = sfp__fp_layer_open(f, l);
+            all[i]->lo = sfp__fp_layer_frozen_end(f, l);
+            all[i]->hi = sfp__fp_layer_active_end(f, l);
         }
     }
 }
@@ -270,7 +270,7 @@ sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_o
     TRY(make_params(f, err));
     int start = 0, open = f->kind->whole ? o.pool : o.span;
     if (o.tasks)
-        sfp__fp_task_span(&o, 0, &start, &open);
+        sfp__fp_task_components(&o, 0, &start, &open);
     TRY(open_span(f, start, open, err));
     set_span(f, start, open);
     if (o.attune) {
@@ -302,7 +302,7 @@ sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
     int start = 0, open = 0;
     if (f->task + 1 >= f->opt.tasks)
         return sfp__fail(err, SFP_EINVAL, "task %d of %d: there is no further one", f->task + 2, f->opt.tasks);
-    sfp__fp_task_span(&f->opt, f->task + 1, &start, &open);
+    sfp__fp_task_components(&f->opt, f->task + 1, &start, &open);
     if (open > f->open)
         TRY(open_span(f, start, open, err));
     f->task++;
@@ -312,7 +312,7 @@ sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err)
+sfp_status sfp__fp_activate_components(sfp_fp *f, sfp_error *err)
 {
     if (f->open == f->opt.pool) {
         set_span(f, 0, f->open);
@@ -400,10 +400,10 @@ void sfp__fp_mean_unit(const sfp_fp *f, float *out)
     int D = f->D, Lp = f->opt.length, count = 0;
     memset(out, 0, (size_t)D * sizeof *out);
     for (int l = 0; l < f->layers; l++)
-        count += sfp__fp_layer_open(f, l);
+        count += sfp__fp_layer_active_end(f, l);
     float *sum = f->row; /* (D) */
     for (int l = 0; l < f->layers; l++)
-        for (int k = 0; k < sfp__fp_layer_open(f, l); k++) {
+        for (int k = 0; k < sfp__fp_layer_active_end(f, l); k++) {
             const float *p = f->layer[l].p.data + (size_t)k * f->layer[l].p.width;
             memcpy(sum, p, (size_t)D * sizeof *sum);
             for (int i = 1; i < Lp; i++)

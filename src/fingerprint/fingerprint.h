@@ -59,7 +59,7 @@ int sfp__fp_prefix_rows(const sfp_fp_options *o);
 /* The first layer that has a pool of components, not one that all samples share. */
 int sfp__fp_pool_layer(const sfp_fp_options *o);
 /* Components that learn in a known task: [start, open). */
-void sfp__fp_task_span(const sfp_fp_options *o, int task, int *start, int *open);
+void sfp__fp_task_components(const sfp_fp_options *o, int task, int *start, int *open);
 
 /* What composing prefixes needs. */
 typedef struct sfp_fp_view {
@@ -145,7 +145,7 @@ DEFINE_OWNED_PTR(sfp_fp, sfp__fp_free)
 sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err);
 /* Free streams: opens `span` more; when that fills the pool all learn from then on (kinds that choose by the nearest key: from
  * the next call on). */
-sfp_status sfp__fp_grow(sfp_fp *f, sfp_error *err);
+sfp_status sfp__fp_activate_components(sfp_fp *f, sfp_error *err);
 /* For loading a state: spans as given; values are the caller's to fill. */
 sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err);
 /* Rows of the classifier; new ones start uniform in +-1/sqrt(D). */

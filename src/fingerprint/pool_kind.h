@@ -49,8 +49,8 @@ extern const struct sfp__pool_kind sfp__pool_coda, sfp__pool_l2p, sfp__pool_dual
 
 /* Components of layer number l: [0, rows) exist, [0, open) are in use, [start, open) learn. */
 int sfp__fp_layer_rows(const sfp_fp *f, int l);
-int sfp__fp_layer_start(const sfp_fp *f, int l);
-int sfp__fp_layer_open(const sfp_fp *f, int l);
+int sfp__fp_layer_frozen_end(const sfp_fp *f, int l);
+int sfp__fp_layer_active_end(const sfp_fp *f, int l);
 
 /* Memory of the layers, and the attunement. */
 sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err);

@@ -246,7 +246,7 @@ static sfp_status keep_by_link(const char *path, const char *kept, const char *a
     return SFP_OK;
 }
 
-sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err)
+sfp_status sfp__file_backup(const char *path, const char *kept, sfp_error *err)
 {
     size_t capacity = strlen(kept) + sizeof ".tmp";
     if (access(path, F_OK) != 0)
@@ -262,7 +262,8 @@ static bool is_damage(sfp_status s)
     return s == SFP_ENOTFOUND || s == SFP_EFORMAT || s == SFP_EIO || s == SFP_ELIMIT;
 }
 
-sfp_status sfp__file_or_kept(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept, sfp_error *err)
+sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept,
+                                    sfp_error *err)
 {
     sfp_error first = {0}, second = {0};
     sfp_status why = read(ctx, path, &first), s;

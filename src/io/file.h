@@ -65,13 +65,13 @@ void sfp__writer_abort(sfp_writer *w);
 
 /* Before PATH is replaced: it becomes KEPT too, in place of what was there. Where the file system has no links it is only KEPT
  * then. No file at PATH: nothing to keep. */
-sfp_status sfp__file_keep(const char *path, const char *kept, sfp_error *err);
+sfp_status sfp__file_backup(const char *path, const char *kept, sfp_error *err);
 
 /* The way back: PATH by `read`, or, when that is damaged or gone (SFP_EFORMAT, SFP_ELIMIT, SFP_EIO, SFP_ENOTFOUND), KEPT;
  * *used_kept tells. SFP_ENOTFOUND: there is neither. When both are damaged the message has both. */
 typedef sfp_status (*sfp_file_reader)(void *ctx, const char *path, sfp_error *err);
-sfp_status sfp__file_or_kept(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept,
-                             sfp_error *err);
+sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept,
+                                    sfp_error *err);
 
 /* All of it: PATH becomes these bytes, or stays as it was. */
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err);

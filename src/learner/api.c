@@ -152,7 +152,7 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
 sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_report *report, sfp_error *err)
 {
     IN_C_LOCALE;
-    sfp_timestamp t;
+    sfp_timestamp_details t;
     int replayed = 0;
     TRY(sfp__learner_offer(l, count, samples, &t, err));
     if (!report)

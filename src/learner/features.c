@@ -11,25 +11,25 @@
 
 enum { CHUNK = 16 }; /* samples whose tokens are in memory at a time */
 
-static bool wants(const sfp_look *k, unsigned needs)
+static bool wants(const sfp_method_inputs *k, unsigned needs)
 {
     return k->needs & needs;
 }
 
 /* -------------------------------------------------------------- making, freeing */
 
-static sfp_status make_plan(const sfp_look *k, sfp_thread_pool *threads, const sfp_vit_plan_options *o, sfp_vit_plan **out,
-                            sfp_error *err)
+static sfp_status make_plan(const sfp_method_inputs *k, sfp_thread_pool *threads, const sfp_vit_plan_options *o,
+                            sfp_vit_plan **out, sfp_error *err)
 {
     TRY(sfp__vit_plan_create(k->vit, threads, o, out, err));
     return sfp__vit_plan_prepare(*out, k->max_batch < CHUNK ? k->max_batch : CHUNK, err);
 }
 
-sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
-                          sfp_error *err)
+sfp_status sfp__method_inputs_init(sfp_method_inputs *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs,
+                                   int max_batch, sfp_error *err)
 {
     const sfp_vit_config *c = &vit->config;
-    *k = (sfp_look){.needs = needs & SFP_LOOK_NEEDS, .vit = vit, .fp = fp, .max_batch = max_batch, .D = c->dim};
+    *k = (sfp_method_inputs){.needs = needs & SFP_METHOD_INPUT_NEEDS, .vit = vit, .fp = fp, .max_batch = max_batch, .D = c->dim};
     if (!k->needs)
         return SFP_OK;
     bool attention = wants(k, SFP_NEED_ATTENTION), taps = wants(k, SFP_NEED_TAPS);
@@ -59,19 +59,19 @@ sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, s
     return SFP_OK;
 }
 
-void sfp__look_done(sfp_look *k)
+void sfp__method_inputs_done(sfp_method_inputs *k)
 {
     sfp__vit_plan_free(k->plain);
     sfp__vit_plan_free(k->prompted);
     sfp__free(k->block);
     sfp__free(k->class_block);
-    *k = (sfp_look){0};
+    *k = (sfp_method_inputs){0};
 }
 
 /* ------------------------------------------------------------------ unprompted */
 
 /* freesel's features of samples [first, first + n) from the taps of their pass. */
-static void pool_tokens(sfp_look *k, int first, int n)
+static void pool_tokens(sfp_method_inputs *k, int first, int n)
 {
     const sfp_vit_config *c = &k->vit->config;
     const sfp_vit_weights *w = &k->vit->weights;
@@ -84,7 +84,7 @@ static void pool_tokens(sfp_look *k, int first, int n)
     }
 }
 
-static sfp_status look_plain(sfp_look *k, int n, const float *const *x, float *query, sfp_error *err)
+static sfp_status look_plain(sfp_method_inputs *k, int n, const float *const *x, float *query, sfp_error *err)
 {
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     for (int first = 0; first < n; first += CHUNK) {
@@ -111,7 +111,7 @@ static int quarter(int depth, int q)
     return blocks - 1;
 }
 
-static void mean_tokens(sfp_look *k, int first, int n)
+static void mean_tokens(sfp_method_inputs *k, int first, int n)
 {
     size_t T = (size_t)k->vit->tokens, D = (size_t)k->D;
     int depth = k->vit->config.depth;
@@ -128,8 +128,8 @@ static void mean_tokens(sfp_look *k, int first, int n)
         }
 }
 
-sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unknown, const bool *rehearsed, float *query,
-                              sfp_error *err)
+sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *rehearsed,
+                                       float *query, sfp_error *err)
 {
     const sfp_fp_options *o = &k->fp->opt;
     int depth = k->vit->config.depth;
@@ -155,7 +155,7 @@ sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unk
     return SFP_OK;
 }
 
-static sfp_status reserve_classes(sfp_look *k, int classes, sfp_error *err)
+static sfp_status reserve_classes(sfp_method_inputs *k, int classes, sfp_error *err)
 {
     size_t n = (size_t)k->max_batch * (size_t)classes;
     void *block = NULL;
@@ -214,7 +214,7 @@ static void softmax(int C, const uint8_t *allowed, const float *z, float *p)
         p[c] = (float)((double)p[c] / sum);
 }
 
-static sfp_status classify(sfp_look *k, int n, const uint8_t *allowed, sfp_error *err)
+static sfp_status classify(sfp_method_inputs *k, int n, const uint8_t *allowed, sfp_error *err)
 {
     const sfp_param *w = &k->fp->last_w, *bias = &k->fp->last_b;
     int C = w->rows;
@@ -225,11 +225,12 @@ static sfp_status classify(sfp_look *k, int n, const uint8_t *allowed, sfp_error
     return SFP_OK;
 }
 
-sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *allowed, float *query, sfp_error *err)
+sfp_status sfp__method_inputs_compute(sfp_method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
+                                      sfp_error *err)
 {
     if (k->plain)
         TRY(look_plain(k, n, x, query, err));
     if (k->prompted) /* the unprompted pass has left the queries already */
-        TRY(sfp__look_features(k, n, x, k->plain ? 0 : n, NULL, query, err));
+        TRY(sfp__method_inputs_features(k, n, x, k->plain ? 0 : n, NULL, query, err));
     return wants(k, SFP_NEED_LOGITS | SFP_NEED_PROBS) ? classify(k, n, allowed, err) : SFP_OK;
 }

@@ -3,15 +3,15 @@
  * Two passes at most, each a few samples at a time so that tokens take little memory: the unprompted one for queries and
  * freesel's pooled tokens, the prompted one for features, logits, probabilities and token means. Either leaves the queries, which
  * the step then need not compute. */
-#ifndef SFP_LEARNER_LOOK_H
-#define SFP_LEARNER_LOOK_H
+#ifndef SFP_LEARNER_FEATURES_H
+#define SFP_LEARNER_FEATURES_H
 
 #include "learner/trainer.h"
 #include "select/select.h"
 
 #include <stdint.h>
 
-typedef struct sfp_look {
+typedef struct sfp_method_inputs {
     unsigned needs;
     sfp_vit *vit;
     sfp_fp *fp;
@@ -27,24 +27,25 @@ typedef struct sfp_look {
     float *stats, *mass;       /* (T, 2) (T) */
     int *order;                /* (T) */
     void *block, *class_block; /* what lies above; of logits and probs */
-} sfp_look;
+} sfp_method_inputs;
 
 /* Bits that a look serves; one with none of them costs nothing. */
-#define SFP_LOOK_NEEDS \
+#define SFP_METHOD_INPUT_NEEDS \
     (SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_ATTENTION | SFP_NEED_QUERY | SFP_NEED_TAPS)
 
-sfp_status sfp__look_init(sfp_look *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs, int max_batch,
-                          sfp_error *err);
-void sfp__look_done(sfp_look *k);
+sfp_status sfp__method_inputs_init(sfp_method_inputs *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs,
+                                   int max_batch, sfp_error *err);
+void sfp__method_inputs_done(sfp_method_inputs *k);
 
 /* Samples x (n) into the arrays above, their queries to query (n, D). Probabilities are the softmax over the classes in `allowed`
  * (NULL: all), as the loss would see them. Allocates only when there are more classes than ever before. */
-sfp_status sfp__look(sfp_look *k, int n, const float *const *x, const uint8_t *allowed, float *query, sfp_error *err);
+sfp_status sfp__method_inputs_compute(sfp_method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
+                                      sfp_error *err);
 
 /* The prompted pass alone, which must have been asked for (features are), of n <= max_batch samples whose first `unknown` queries
  * are computed and the others given; rehearsed (n) or NULL as in sfp_train_batch. */
-sfp_status sfp__look_features(sfp_look *k, int n, const float *const *x, int unknown, const bool *rehearsed, float *query,
-                              sfp_error *err);
+sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *rehearsed,
+                                       float *query, sfp_error *err);
 
 /* -------------------------------------------------------------- the classifier */
 

@@ -93,9 +93,9 @@ static sfp_status make_step_work(sfp_learner *l, sfp_error *err)
     return SFP_OK;
 }
 
-const char *const sfp__learner_experts[SFP_HEAD_EXPERTS] = {NULL, "slda", "ranpac"};
+const char *const sfp__learner_members[SFP_HEAD_MEMBERS] = {NULL, "slda", "ranpac"};
 
-sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err)
+sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_MEMBERS], sfp_error *err)
 {
     const sfp_learner_options *o = &l->opt;
     int classes = o->method || o->fp.classes > 16 ? o->fp.classes : 16;
@@ -103,8 +103,8 @@ sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEA
     h.seed = o->seed;
     if (o->method)
         return sfp__head_create(o->method, &h, &heads[0], err);
-    for (int i = 1; o->head == SFP_HEAD_MIX && i < SFP_HEAD_EXPERTS; i++)
-        TRY(sfp__head_create(sfp__learner_experts[i], &h, &heads[i], err));
+    for (int i = 1; o->head == SFP_HEAD_MIX && i < SFP_HEAD_MEMBERS; i++)
+        TRY(sfp__head_create(sfp__learner_members[i], &h, &heads[i], err));
     return SFP_OK;
 }
 
@@ -116,12 +116,12 @@ sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *
     size_t old = (size_t)l->classes.capacity, n = (size_t)capacity, b = (size_t)l->opt.batch;
     char **names;
     uint8_t *seen, *allowed;
-    float *expert[SFP_HEAD_EXPERTS] = {NULL}, *mixed = NULL;
+    float *expert[SFP_HEAD_MEMBERS] = {NULL}, *mixed = NULL;
     OWNED void *block = NULL;
     bool mix = !l->opt.method && l->opt.head == SFP_HEAD_MIX;
-    sfp_want list[4 + SFP_HEAD_EXPERTS] = {{&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}};
+    sfp_want list[4 + SFP_HEAD_MEMBERS] = {{&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}};
     size_t count = 3;
-    for (int i = 0; i < (mix ? SFP_HEAD_EXPERTS : l->opt.method ? 1 : 0); i++)
+    for (int i = 0; i < (mix ? SFP_HEAD_MEMBERS : l->opt.method ? 1 : 0); i++)
         list[count++] = (sfp_want){&expert[i], b * n, sizeof(float)};
     if (mix)
         list[count++] = (sfp_want){&mixed, n, sizeof(float)};
@@ -186,10 +186,10 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
     memcpy(o->buffer.std, o->std, sizeof o->std);
     if (strcmp(o->buffer.method, "none") != 0)
         TRY(sfp__buffer_create(&o->buffer, o->batch, &l->buffer, err));
-    TRY(sfp__look_init(&l->look, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err));
+    TRY(sfp__method_inputs_init(&l->look, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err));
     if (l->selector->open)
         TRY(l->selector->open(l->D, o->batch, o->seed, &l->select_state, err));
-    TRY(sfp__learner_ask_init(l, err));
+    TRY(sfp__learner_model_ops_init(l, err));
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
     TRY(sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
@@ -224,15 +224,15 @@ void sfp_learner_free(sfp_learner *l)
     if (!l)
         return;
     sfp__snapshots_done(&l->snapshots);
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
         sfp__head_free(l->heads[i]);
     sfp__buffer_free(l->buffer);
     if (l->selector && l->selector->close)
         l->selector->close(l->select_state);
     sfp__arena_done(&l->select_arena);
-    sfp__learner_ask_done(l);
+    sfp__learner_model_ops_done(l);
     sfp__arena_done(&l->pixels_arena);
-    sfp__look_done(&l->look);
+    sfp__method_inputs_done(&l->look);
     sfp__trainer_free(l->trainer);
     for (int i = 0; i < l->classes.capacity; i++)
         sfp__free(l->classes.names[i]);
@@ -311,12 +311,12 @@ sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels
     return SFP_OK;
 }
 
-void sfp__learner_slack(sfp_learner *l, bool slack)
+void sfp__learner_set_slack(sfp_learner *l, bool slack)
 {
     l->limits.no_slack = !slack;
 }
 
-void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps)
+void sfp__learner_set_limits(sfp_learner *l, int coreset, int replay, int steps)
 {
     l->limits.coreset = coreset;
     l->limits.replay = replay;

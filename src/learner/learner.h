@@ -53,7 +53,7 @@ typedef struct sfp_learner_options {
 sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit);
 
 /* What a timestamp did; arrays are the learner's own and hold until the next call. A method leaves out what it does not have. */
-typedef struct sfp_timestamp {
+typedef struct sfp_timestamp_details {
     uint64_t t;
     int task, offered, coreset_count, steps;
     const float *similarity; /* (offered) as selection saw it; NULL when nothing asked for it */
@@ -68,7 +68,7 @@ typedef struct sfp_timestamp {
     struct {
         double query, select, attune, forward, backward, update, buffer, head, total;
     } seconds;
-} sfp_timestamp;
+} sfp_timestamp_details;
 
 /* `threads` and `vit` must outlive the learner. */
 sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_learner_options *opt, sfp_learner **out,
@@ -77,13 +77,13 @@ DEFINE_OWNED_PTR(sfp_learner, sfp_learner_free)
 const sfp_learner_options *sfp__learner_options(const sfp_learner *l);
 
 /* One timestamp. On failure before the first step nothing has changed. */
-sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err);
+sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp_details *report, sfp_error *err);
 
 /* Is there time to spare (feed auto)? Yes until told otherwise. */
-void sfp__learner_slack(sfp_learner *l, bool slack);
+void sfp__learner_set_slack(sfp_learner *l, bool slack);
 
 /* From now on at most so much a timestamp (within the options): how a controller follows the load. 0: as the options say. */
-void sfp__learner_limit(sfp_learner *l, int coreset, int replay, int steps);
+void sfp__learner_set_limits(sfp_learner *l, int coreset, int replay, int steps);
 
 /* Known tasks: the classes (n labels) that compete in a loss without rehearsal; at the start, and with each next task. */
 sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels, sfp_error *err);
@@ -113,7 +113,7 @@ sfp_learner_counts sfp__learner_counts(const sfp_learner *l);
 
 /* What a checkpoint that is whole says of itself: the method that made it ("": fingerprints), and its position, newly allocated.
  */
-sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, char **position, sfp_error *err);
+sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, char **position, sfp_error *err);
 /* SFP_ENOTFOUND: there is none. A damaged one is passed over for PATH.old; *used_old tells. */
 sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position, bool *used_old, sfp_error *err);
 

@@ -2,7 +2,7 @@
 #ifndef SFP_LEARNER_LEARNER_INTERNAL_H
 #define SFP_LEARNER_LEARNER_INTERNAL_H
 
-#include "buffer/ask.h"
+#include "buffer/model_ops.h"
 #include "learner/features.h"
 #include "learner/learner.h"
 #include "learner/snapshot.h"
@@ -29,9 +29,9 @@ bool sfp__drift_next(sfp_drift_detector *d, double value);
 
 /* One sample of a step: of the coreset or of the buffer. */
 typedef struct sfp__item {
-    int index; /* into the batch, or a slot; -1: an image that is neither (model_access.c) */
+    int index; /* into the batch, or a slot; -1: an image that is neither (model_ops.c) */
     bool replay;
-    int row; /* which of those asked for (model_access.c) */
+    int row; /* which of those asked for (model_ops.c) */
 } sfp__item;
 
 /* What a learner knows of its classes; one function gives all of it capacity (sfp__learner_reserve_classes). */
@@ -65,7 +65,7 @@ typedef struct sfp_batch_work {
 } sfp_batch_work;
 
 /* One pass over samples of the batch and of the buffer: of a training step, and between steps of what selectors and buffer
- * methods ask (model_access.c); n = `capacity` below. Nothing in it lasts from one pass to the next but replay, replay_count and
+ * methods ask (model_ops.c); n = `capacity` below. Nothing in it lasts from one pass to the next but replay, replay_count and
  * loss, which the timestamp reports. */
 typedef struct sfp_step_work {
     void *block;
@@ -81,7 +81,7 @@ typedef struct sfp_step_work {
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;               /* (steps) */
     /* by class, so they grow with the classes */
-    float *expert[SFP_HEAD_EXPERTS]; /* (b, capacity) log-probabilities: mix all, a method [0] */
+    float *expert[SFP_HEAD_MEMBERS]; /* (b, capacity) log-probabilities: mix all, a method [0] */
     float *mixed;                    /* (capacity) of one sample, mix only */
 } sfp_step_work;
 
@@ -96,7 +96,7 @@ struct sfp_learner {
     sfp_fp *fp;                        /* the trainer's */
     void *select_state;                /* of a selector that learns, else NULL */
     sfp_buffer *buffer;                /* NULL: none */
-    sfp_head *heads[SFP_HEAD_EXPERTS]; /* mix: [1] slda, [2] ranpac, [0] is the trainer's own and stays NULL; a method: [0] */
+    sfp_head *heads[SFP_HEAD_MEMBERS]; /* mix: [1] slda, [2] ranpac, [0] is the trainer's own and stays NULL; a method: [0] */
     sfp_mix mix;
     sfp_rng select_rng, replay_rng, buffer_rng;
     sfp_drift_detector detector;
@@ -108,7 +108,7 @@ struct sfp_learner {
     sfp_classes classes;
     /* what is made of it */
     sfp_snapshots snapshots;
-    sfp_kept checkpoint; /* the last one that was written or read */
+    sfp_backed_file checkpoint; /* the last one that was written or read */
     /* sizes */
     int D, S;
     size_t rgb_bytes, pixels; /* bytes of an image, floats of an input */
@@ -116,15 +116,15 @@ struct sfp_learner {
     int capacity;             /* in a step or a batch, the larger: how much arrays of samples hold */
     /* workspace */
     sfp_vit_plan *plan; /* a method's, for its queries */
-    sfp_look look;      /* what the selector asks for */
+    sfp_method_inputs look; /* what the selector asks for */
     sfp_batch_work batch;
     sfp_step_work step;
     sfp_arena select_arena;
-    sfp_ask ask;               /* what the buffer's method may ask for */
-    sfp_look ask_look;         /* features that it asks for */
+    sfp_model_ops ask;          /* what the buffer's method may ask for */
+    sfp_method_inputs ask_look; /* features that it asks for */
     sfp_train_batch ask_batch; /* of the question under way */
-    float *ask_x;              /* (SFP_ASK_SLOTS, 3, S, S) images of slots, normalised; NULL: it asks for nothing */
-    sfp_arena pixels_arena;    /* of sfp__ask_pixels */
+    float *ask_x;              /* (SFP_MODEL_OPS_SLOTS, 3, S, S) images of slots, normalised; NULL: it asks for nothing */
+    sfp_arena pixels_arena;    /* of sfp__model_ops_pixels */
 };
 
 /* Arrays by class for so many; changes nothing else. */
@@ -137,12 +137,12 @@ bool sfp__learner_known_tasks(const sfp_learner *l);
 int sfp__learner_label_max(const sfp_learner *l);
 
 /* Kinds of the mix's heads; [0] NULL: the trainer's own. */
-extern const char *const sfp__learner_experts[SFP_HEAD_EXPERTS];
+extern const char *const sfp__learner_members[SFP_HEAD_MEMBERS];
 
 /* New heads of the mix, or the method's; on failure those made so far are the caller's to free. */
-sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_EXPERTS], sfp_error *err);
+sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_MEMBERS], sfp_error *err);
 
-/* model_access.c: the image of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
+/* model_ops.c: the image of a slot as the network's input (3, S, S); items[at], of the batch or a slot, into the arrays of a
  * step, all but its weight (scratch: for the image of a slot); whether the query of a sample need not be computed; and those that
  * a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err);
@@ -161,11 +161,11 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
 
 /* What the buffer method declared; 0: no buffer. */
 unsigned sfp__learner_buffer_needs(const sfp_learner *l);
-enum { SFP_ASK_SLOTS = 16 }; /* images of slots in memory at a time */
-sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err);
-void sfp__learner_ask_done(sfp_learner *l);
+enum { SFP_MODEL_OPS_SLOTS = 16 }; /* images of slots in memory at a time */
+sfp_status sfp__learner_model_ops_init(sfp_learner *l, sfp_error *err);
+void sfp__learner_model_ops_done(sfp_learner *l);
 /* For an update of the buffer; NULL: its method asks for nothing. */
-const sfp_ask *sfp__learner_ask(sfp_learner *l);
+const sfp_model_ops *sfp__learner_model_ops(sfp_learner *l);
 
 /* Makes the present state what predictors see. */
 sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err);

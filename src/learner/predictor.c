@@ -11,7 +11,7 @@
 struct sfp_predictor {
     /* where answers come from */
     sfp_learner *learner;   /* outlives it; or */
-    sfp_restored *restored; /* a saved state, its own */
+    sfp_inference_state *restored; /* a saved state, its own */
     sfp_head *head;         /* of a method; else NULL */
     const sfp_learner_options *opt;
     bool on_demand;               /* not among the learner's predictors: asks for a copy itself */
@@ -34,9 +34,9 @@ struct sfp_predictor {
     /* ... that grows with the classes or with what is asked */
     size_t class_capacity, work_capacity, alone_capacity, logp_capacity;
     void *class_block;
-    float *logits, *expert[SFP_HEAD_EXPERTS]; /* (max, class_capacity) */
+    float *logits, *expert[SFP_HEAD_MEMBERS]; /* (max, class_capacity) */
     double *work;
-    int32_t *alone; /* (SFP_HEAD_EXPERTS, alone_capacity): each expert's own answer to the images of the last run */
+    int32_t *alone; /* (SFP_HEAD_MEMBERS, alone_capacity): each expert's own answer to the images of the last run */
     bool alone_known;
     float *logp; /* of sfp__predictor_ask */
 };
@@ -89,16 +89,16 @@ static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, 
     return sfp__vit_plan_prepare(p->plan, max_batch, err);
 }
 
-int sfp__predictor_cut(const sfp_predictor *p)
+int sfp__predictor_batch(const sfp_predictor *p)
 {
     int batch = p->opt->batch;
-    return batch < SFP_CUT_MIN ? SFP_CUT_MIN : batch > SFP_CUT_MAX ? SFP_CUT_MAX : batch;
+    return batch < SFP_PREDICT_BATCH_MIN ? SFP_PREDICT_BATCH_MIN : batch > SFP_PREDICT_BATCH_MAX ? SFP_PREDICT_BATCH_MAX : batch;
 }
 
 /* A method's pieces are no larger than its batches. */
 static int pieces(const sfp_predictor *p, int max_batch)
 {
-    int cut = sfp__predictor_cut(p);
+    int cut = sfp__predictor_batch(p);
     return max_batch ? max_batch : p->head && p->opt->batch < cut ? p->opt->batch : cut;
 }
 
@@ -139,7 +139,7 @@ sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const cha
 {
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     TRY(begin(vit, threads, &p, err));
-    TRY(sfp__restored_load(vit, threads, path, &p->restored, err));
+    TRY(sfp__inference_state_load(vit, threads, path, &p->restored, err));
     p->opt = &p->restored->opt;
     p->head = p->restored->method ? p->restored->heads[0] : NULL;
     TRY(make(p, vit, &p->opt->fp, pieces(p, max_batch), err));
@@ -162,7 +162,7 @@ void sfp_predictor_free(sfp_predictor *p)
     sfp__free(p->work);
     sfp__free(p->alone);
     sfp__free(p->logp);
-    sfp__restored_free(p->restored);
+    sfp__inference_state_free(p->restored);
     if (p->own_pool)
         sfp__thread_pool_free(p->threads);
     sfp__free(p);
@@ -246,12 +246,12 @@ static sfp_status reserve_classes(sfp_predictor *p, sfp_error *err)
 {
     const sfp_snapshot *s = p->snapshot;
     size_t work = 0, n = (size_t)p->max * (size_t)s->classes;
-    for (int e = 1; s->mixed && e < SFP_HEAD_EXPERTS; e++) {
+    for (int e = 1; s->mixed && e < SFP_HEAD_MEMBERS; e++) {
         size_t need = sfp__head_scorer_work(s->heads[e]);
         work = need > work ? need : work;
     }
     if ((size_t)s->classes > p->class_capacity) {
-        _Static_assert(SFP_HEAD_EXPERTS == 3, "a row for each");
+        _Static_assert(SFP_HEAD_MEMBERS == 3, "a row for each");
         const sfp_want list[] = {{&p->logits, n, sizeof *p->logits},
                                  {&p->expert[0], n, sizeof *p->expert[0]},
                                  {&p->expert[1], n, sizeof *p->expert[1]},
@@ -275,13 +275,13 @@ static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
     else if (C > 0 && out != z) /* they are log-probabilities already */
         memcpy(out, z, (size_t)C * sizeof *out);
     if (s->mixed) {
-        const float *experts[SFP_HEAD_EXPERTS] = {out};
-        for (int e = 1; e < SFP_HEAD_EXPERTS; e++) {
+        const float *experts[SFP_HEAD_MEMBERS] = {out};
+        for (int e = 1; e < SFP_HEAD_MEMBERS; e++) {
             float *row = p->expert[e] + (size_t)i * (size_t)C;
             sfp__head_scorer_scores(s->heads[e], 1, p->query + (size_t)i * (size_t)p->D, C, p->work, row);
             experts[e] = row;
         }
-        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+        for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             p->alone[(size_t)e * p->alone_capacity + (size_t)to] = sfp__best_class(C, s->seen, experts[e]);
         float *mixed = p->expert[0] + (size_t)i * (size_t)C;
         sfp__mix_combine(&s->mix, 1, C, experts, mixed);
@@ -379,12 +379,12 @@ static sfp_status reserve_alone(sfp_predictor *p, int n, sfp_error *err)
         return SFP_OK;
     sfp__free(TAKE(p->alone));
     p->alone_capacity = 0;
-    TRY(sfp__alloc(&p->alone, (size_t)n * SFP_HEAD_EXPERTS, sizeof *p->alone, err));
+    TRY(sfp__alloc(&p->alone, (size_t)n * SFP_HEAD_MEMBERS, sizeof *p->alone, err));
     p->alone_capacity = (size_t)n;
     return SFP_OK;
 }
 
-const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e)
+const int32_t *sfp__predictor_member_labels(const sfp_predictor *p, int e)
 {
     return p->alone_known ? p->alone + (size_t)e * p->alone_capacity : NULL;
 }

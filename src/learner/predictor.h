@@ -7,8 +7,8 @@
 #include "learner/learner.h"
 
 /* The last bit of a product may depend on how many rows it has, so how images are cut is part of the answer: runs evaluate with
- * as many at once as sfp__predictor_cut says, and a saved state answers in the same pieces. */
-enum { SFP_CUT_MIN = 20, SFP_CUT_MAX = 64 };
+ * as many at once as sfp__predictor_batch says, and a saved state answers in the same pieces. */
+enum { SFP_PREDICT_BATCH_MIN = 20, SFP_PREDICT_BATCH_MAX = 64 };
 
 /* `threads` is the predictor's own pool (another one than the learner's when both run at once). max_batch: most images at a
  * time inside; larger requests are cut; 0: as runs evaluate. The learner must outlive it. Creating and freeing must not overlap
@@ -51,12 +51,12 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
 sfp_status sfp__predictor_ask(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
                               float *probability, sfp_error *err);
 /* Images to be asked at once: of more the answer comes later, not faster. */
-int sfp__predictor_cut(const sfp_predictor *p);
+int sfp__predictor_batch(const sfp_predictor *p);
 /* A method: with a known query no image is needed. */
 bool sfp__predictor_needs_queries_only(const sfp_predictor *p);
 
-/* What expert e of a mixed head (SFP_HEAD_EXPERTS of them) alone said in the last run, by image; NULL: the head is not mixed.
+/* What expert e of a mixed head (SFP_HEAD_MEMBERS of them) alone said in the last run, by image; NULL: the head is not mixed.
  * Holds until the next run. */
-const int32_t *sfp__predictor_alone(const sfp_predictor *p, int e);
+const int32_t *sfp__predictor_member_labels(const sfp_predictor *p, int e);
 
 #endif

@@ -15,7 +15,7 @@ void sfp__snapshots_done(sfp_snapshots *s)
     while (s->all) {
         sfp_snapshot *one = s->all;
         s->all = one->next;
-        for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
+        for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
             sfp__head_scorer_free(one->heads[i]);
         sfp__free(one->block);
         sfp__free(one->seen);
@@ -99,7 +99,7 @@ static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_er
     if (!from->mix)
         return SFP_OK;
     to->mix = *from->mix;
-    for (int i = 1; i < SFP_HEAD_EXPERTS; i++) {
+    for (int i = 1; i < SFP_HEAD_MEMBERS; i++) {
         TRY(sfp__head_freeze(from->heads[i], &to->heads[i], err));
     }
     return SFP_OK;

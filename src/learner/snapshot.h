@@ -24,7 +24,7 @@ typedef struct sfp_snapshot {
     size_t block_capacity, seen_capacity;
     bool mixed;
     sfp_mix mix;
-    sfp_head_scorer *heads[SFP_HEAD_EXPERTS]; /* [0] NULL: linear */
+    sfp_head_scorer *heads[SFP_HEAD_MEMBERS]; /* [0] NULL: linear */
 } sfp_snapshot;
 
 typedef struct sfp_snapshots {
@@ -44,7 +44,7 @@ typedef struct sfp_snapshot_source {
     const sfp_param *last_w, *last_b;
     const uint8_t *seen;
     const sfp_mix *mix;     /* NULL: linear only */
-    sfp_head *const *heads; /* (SFP_HEAD_EXPERTS) with mix */
+    sfp_head *const *heads; /* (SFP_HEAD_MEMBERS) with mix */
 } sfp_snapshot_source;
 
 sfp_status sfp__snapshots_publish(sfp_snapshots *s, const sfp_snapshot_source *from, sfp_error *err);

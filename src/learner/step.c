@@ -2,7 +2,7 @@
  * method decides: it computes what they declare to need and hands it over. */
 #include "learner/learner.h"
 
-#include "base/clock.h"
+#include "base/monotonic.h"
 #include "compute/pixels.h"
 #include "compute/vec.h"
 #include "learner/learner_internal.h"
@@ -97,7 +97,8 @@ static sfp_status look(sfp_learner *l, int b, sfp_error *err)
 {
     if (!l->look.needs)
         return SFP_OK;
-    TRY(sfp__look(&l->look, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL, l->batch.query, err));
+    TRY(sfp__method_inputs_compute(&l->look, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL, l->batch.query,
+                                   err));
     if (l->look.plain || !l->opt.fp.query_one)
         memset(l->batch.has_query, true, (size_t)b * sizeof *l->batch.has_query);
     return SFP_OK;
@@ -110,7 +111,7 @@ static bool knows_a_class(const sfp_learner *l)
 }
 
 /* Scores, drift, coreset. */
-static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_timestamp *r, sfp_error *err)
+static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_timestamp_details *r, sfp_error *err)
 {
     TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
     score(l, b, l->batch.score);
@@ -123,7 +124,7 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
     }
     if (!sfp__learner_known_tasks(l) && grow) {
         int open = l->fp->open;
-        TRY(sfp__fp_grow(l->fp, err));
+        TRY(sfp__fp_activate_components(l->fp, err));
         r->grew = l->fp->open > open; /* a full pool learns as a whole, but opens nothing */
         score(l, b, l->batch.score);
     }
@@ -214,14 +215,14 @@ static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
     return SFP_OK;
 }
 
-static void count_answer(const sfp_learner *l, int classes, const float *score, int32_t truth, sfp_timestamp *r)
+static void count_answer(const sfp_learner *l, int classes, const float *score, int32_t truth, sfp_timestamp_details *r)
 {
     r->judged++;
     r->right += sfp__best_class(classes, l->classes.seen, score) == truth;
 }
 
 /* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
-static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestamp *r)
+static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestamp_details *r)
 {
     int classes = sfp_learner_classes(l);
     for (int i = 0; i < n; i++)
@@ -230,12 +231,12 @@ static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestam
 }
 
 /* The same by the mixed heads, from the experts' log-probabilities of c samples. */
-static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp *r)
+static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp_details *r)
 {
     int classes = sfp_learner_classes(l);
     for (int i = 0; i < c; i++) {
-        const float *row[SFP_HEAD_EXPERTS];
-        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+        const float *row[SFP_HEAD_MEMBERS];
+        for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             row[e] = l->step.expert[e] + (size_t)i * (size_t)classes;
         sfp__mix_combine(&l->mix, 1, classes, row, l->step.mixed);
         count_answer(l, classes, l->step.mixed, l->step.label[i], r);
@@ -259,10 +260,10 @@ static int keep_coreset(sfp_learner *l, int n, const float *logits)
 
 /* Test, then train: the experts are judged on the coreset's samples among the `step` of a step, with the logits of before the
  * first step, then learn from every query at hand. */
-static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logits, sfp_timestamp *r, sfp_error *err)
+static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logits, sfp_timestamp_details *r, sfp_error *err)
 {
     int classes = sfp_learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
-    for (int e = 1; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 1; e < SFP_HEAD_MEMBERS; e++)
         TRY(sfp__head_scores(l->heads[e], c, l->step.query, classes, l->step.expert[e], err));
     judge_mixed(l, c, r);
     sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.expert, l->step.label);
@@ -274,7 +275,7 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
         memcpy(l->step.query + (size_t)n * (size_t)l->D, l->batch.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof(float));
         l->step.label[n++] = l->batch.label[i];
     }
-    for (int e = 1; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 1; e < SFP_HEAD_MEMBERS; e++)
         TRY(sfp__head_update(l->heads[e], n, l->step.query, l->step.label, err));
     return SFP_OK;
 }
@@ -308,7 +309,7 @@ static void teach_selector(sfp_learner *l, int n, int c, const float *logits)
     l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
 }
 
-static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
+static sfp_status train(sfp_learner *l, int b, sfp_timestamp_details *r, sfp_error *err)
 {
     int c = r->coreset_count, capacity = l->opt.replay ? l->opt.replay : 1;
     int want = l->limits.replay > 0 && l->limits.replay < l->opt.replay ? l->limits.replay : l->opt.replay;
@@ -335,15 +336,15 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
         if (k == 0 && l->opt.head == SFP_HEAD_LINEAR)
             judge(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
-            double begin = sfp__now();
+            double begin = sfp__monotonic_seconds();
             TRY(feed_heads(l, b, c + drawn, result.logits, r, err));
-            r->seconds.head = sfp__now() - begin;
+            r->seconds.head = sfp__monotonic_seconds() - begin;
         }
     }
     return SFP_OK;
 }
 
-static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_error *err)
+static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp_details *r, sfp_error *err)
 {
     if (!l->buffer)
         return SFP_OK;
@@ -360,26 +361,26 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp *r, sfp_err
                                     .has_query = l->batch.has_query,
                                     .score = l->batch.score_after,
                                     .fingerprint = l->batch.fingerprint,
-                                    .ask = sfp__learner_ask(l),
+                                    .ask = sfp__learner_model_ops(l),
                                     .threads = l->threads};
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
 
 /* A closed-form head alone: queries of the whole batch in one pass, then test, which is not part of the cost, then train. */
-static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err)
+static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp_details *report, sfp_error *err)
 {
-    sfp_timestamp r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
+    sfp_timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
     bool new_class;
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     TRY(take_batch(l, b, samples, &new_class, err));
     const sfp_vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query};
     TRY(sfp__vit_run(l->plan, &pass, err));
-    double asked = sfp__now();
+    double asked = sfp__monotonic_seconds();
     int classes = sfp_learner_classes(l);
     TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.expert[0], err));
     for (int i = 0; i < b; i++)
         count_answer(l, classes, l->step.expert[0] + (size_t)i * (size_t)classes, l->batch.label[i], &r);
-    double judged = sfp__now();
+    double judged = sfp__monotonic_seconds();
     TRY(sfp__head_update(l->heads[0], b, l->batch.query, l->batch.label, err));
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
@@ -387,31 +388,31 @@ static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *sampl
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
     r.seconds.query = asked - begin;
-    r.seconds.head = sfp__now() - judged;
+    r.seconds.head = sfp__monotonic_seconds() - judged;
     r.seconds.total = r.seconds.query + r.seconds.head;
     if (report)
         *report = r;
     return SFP_OK;
 }
 
-sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp *report, sfp_error *err)
+sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp_details *report, sfp_error *err)
 {
     if (l->opt.method)
         return offer_to_method(l, b, samples, report, err);
-    sfp_timestamp r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
+    sfp_timestamp_details r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
     if (l->limits.steps > 0 && l->limits.steps < r.steps)
         r.steps = l->limits.steps;
     bool new_class = false;
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     TRY(take_batch(l, b, samples, &new_class, err));
     TRY(select_coreset(l, b, new_class, &r, err));
-    double selected = sfp__now();
+    double selected = sfp__monotonic_seconds();
     TRY(train(l, b, &r, err));
     for (int i = 0; i < b; i++) /* only now: answers of before the step cannot name a class that is new in it */
         l->classes.seen[l->batch.label[i]] = 1;
-    double trained = sfp__now();
+    double trained = sfp__monotonic_seconds();
     TRY(update_buffer(l, b, &r, err));
-    double buffered = sfp__now();
+    double buffered = sfp__monotonic_seconds();
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.scored += (uint64_t)b;
@@ -421,7 +422,7 @@ sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, 
     r.seconds.select = selected - begin;
     r.seconds.buffer = buffered - trained;
     sfp_status published = sfp__learner_publish(l, err);
-    r.seconds.total = sfp__now() - begin;
+    r.seconds.total = sfp__monotonic_seconds() - begin;
     if (report)
         *report = r;
     return published;

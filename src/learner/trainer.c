@@ -6,8 +6,8 @@
  * both. */
 #include "learner/trainer.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "compute/gemm.h"
 #include "compute/vec.h"
 
@@ -151,9 +151,9 @@ static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, s
 sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
 {
     TRY(check_labels(t, b, err));
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     TRY(sfp__fp_prepare(t->fp, err));
-    double attuned = sfp__now();
+    double attuned = sfp__monotonic_seconds();
     t->batch = b;
     sfp_vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = head, .head_ctx = t};
     if (!t->opt.fp.query_one) {
@@ -163,7 +163,7 @@ sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train
     const sfp_fp_samples samples = {.weight = b->weight, .rehearsed = b->rehearsed};
     sfp__fp_attach(t->fp, &pass, &samples);
     TRY(sfp__vit_run(t->backward, &pass, err));
-    double ran = sfp__now();
+    double ran = sfp__monotonic_seconds();
     sfp_vit_seconds lane = sfp__vit_plan_seconds(t->backward);
     double all = lane.query + lane.forward + lane.backward, share = all > 0 ? (ran - attuned) / all : 0;
     *result = (sfp_train_result){.feature = t->feature,
@@ -199,18 +199,18 @@ sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, dou
 sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
 {
     TRY(sfp__trainer_pass(t, b, result, err));
-    double ran = sfp__now();
+    double ran = sfp__monotonic_seconds();
     TRY(sfp__trainer_collect(t, 0, b->n, b->terms, &result->loss, err));
-    result->update_seconds = sfp__now() - ran;
+    result->update_seconds = sfp__monotonic_seconds() - ran;
     return SFP_OK;
 }
 
 sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err)
 {
     TRY(sfp__trainer_gradients(t, batch, result, err));
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     sfp__fp_step(t->fp, &t->opt.adam);
-    result->update_seconds += sfp__now() - begin;
+    result->update_seconds += sfp__monotonic_seconds() - begin;
     return SFP_OK;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* dW (n, k) += dy^T x with dy (m, n), x (m, k); db (n) += column sums of dy, unless it is NULL. */
-static void weight_grad(const sfp__vit_unit *u, int m, int n, int k, const float *dy, const float *x, float *dw, float *db)
+static void weight_grad(const sfp__vit_microbatch *u, int m, int n, int k, const float *dy, const float *x, float *dw, float *db)
 {
     sfp__gemm_plain(true, false, n, k, m, dy, n, x, k, 1.0f, dw, k);
     u->lane->flops += 2.0 * m * n * k;
@@ -29,7 +29,8 @@ static void renorm(int m, int d, const float *x, const float *stats, const float
 }
 
 /* The MLP half on m rows; dx (m, D) in and out. */
-static void mlp_backward(const sfp__vit_unit *u, int l, int m, float *dx, const sfp_gemm_op *fc2_t, const sfp_gemm_op *fc1_t, float *y)
+static void mlp_backward(const sfp__vit_microbatch *u, int l, int m, float *dx, const sfp_gemm_op *fc2_t,
+                         const sfp_gemm_op *fc1_t, float *y)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_kernels *k = u->plan->kernels;
@@ -52,7 +53,7 @@ static void mlp_backward(const sfp__vit_unit *u, int l, int m, float *dx, const 
 
 /* Attention's own backward for all samples and heads: `dout` in panels of proj_t; token gradients only above the lowest
  * block (or when everything is wanted). */
-static void attend_backward(const sfp__vit_unit *u, int l, float *dout, bool tokens)
+static void attend_backward(const sfp__vit_microbatch *u, int l, float *dout, bool tokens)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_prompt prompt = sfp__vit_prompt(u->pass, l);
@@ -85,7 +86,7 @@ static void attend_backward(const sfp__vit_unit *u, int l, float *dout, bool tok
         }
 }
 
-static void block_backward(const sfp__vit_unit *u, int l)
+static void block_backward(const sfp__vit_microbatch *u, int l)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_kernels *k = u->plan->kernels;
@@ -112,7 +113,7 @@ static void block_backward(const sfp__vit_unit *u, int l)
 }
 
 /* The last block, class tokens only: dxc (n, D) in, dx (M, D) out. */
-static void class_block_backward(const sfp__vit_unit *u, int l)
+static void class_block_backward(const sfp__vit_microbatch *u, int l)
 {
     const sfp_vit *v = u->plan->v;
     const sfp__vit_packed *w = &v->packed[l];
@@ -150,7 +151,7 @@ static void class_block_backward(const sfp__vit_unit *u, int l)
 }
 
 /* Rows of patches (L, C*P*P), in panels, back to pixels (C, S, S). */
-static void place_patches(const sfp__vit_unit *u, int i, float *from, int w, float *x)
+static void place_patches(const sfp__vit_microbatch *u, int i, float *from, int w, float *x)
 {
     const sfp_vit_config *c = &u->plan->v->config;
     int S = c->img_size, P = c->patch_size, side = S / P, L = u->plan->v->patches;
@@ -163,7 +164,7 @@ static void place_patches(const sfp__vit_unit *u, int i, float *from, int w, flo
 }
 
 /* The norm before the blocks: dx through it. */
-static void pre_norm_backward(const sfp__vit_unit *u)
+static void pre_norm_backward(const sfp__vit_microbatch *u)
 {
     const sfp_vit *v = u->plan->v;
     sfp__vit_lane *lane = u->lane;
@@ -176,7 +177,7 @@ static void pre_norm_backward(const sfp__vit_unit *u)
 }
 
 /* Positions, class token, patch embedding, pixels. */
-static void embed_backward(const sfp__vit_unit *u)
+static void embed_backward(const sfp__vit_microbatch *u)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
@@ -204,7 +205,7 @@ static void embed_backward(const sfp__vit_unit *u)
 }
 
 /* Block l and those below it, from dx down to where the backward ends. */
-static void blocks_backward(const sfp__vit_unit *u, int l)
+static void blocks_backward(const sfp__vit_microbatch *u, int l)
 {
     for (; l >= u->lowest; l--)
         block_backward(u, l);
@@ -212,7 +213,7 @@ static void blocks_backward(const sfp__vit_unit *u, int l)
         embed_backward(u);
 }
 
-void sfp__vit_backward(const sfp__vit_unit *u)
+void sfp__vit_backward(const sfp__vit_microbatch *u)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;

@@ -8,7 +8,7 @@
  * A prompted pass that needs its queries first runs the blocks twice; both
  * runs share the patch embedding and the first block's q, k and v, which no
  * prefix reaches. */
-#include "base/clock.h"
+#include "base/monotonic.h"
 #include "compute/vec.h"
 #include "model/vit_internal.h"
 
@@ -27,7 +27,7 @@ static void cut_patches(const sfp_vit_config *c, const float *x, float *out)
 }
 
 /* Mean over tokens of the unit patch embeddings, from l->emb in panels of w. */
-static void mean_embed(const sfp__vit_unit *u, int w)
+static void mean_embed(const sfp__vit_microbatch *u, int w)
 {
     int D = u->plan->v->config.dim, L = u->plan->v->patches, m = u->n * L;
     for (int i = 0; i < u->n; i++) {
@@ -47,14 +47,14 @@ static void mean_embed(const sfp__vit_unit *u, int w)
     }
 }
 
-static void activate(const sfp__vit_unit *u, int m, float *h, int w, bool save, float *y)
+static void activate(const sfp__vit_microbatch *u, int m, float *h, int w, bool save, float *y)
 {
     const sfp_vit_config *c = &u->plan->v->config;
     (c->quick_gelu ? u->plan->kernels->quick_gelu_fwd : u->plan->kernels->gelu_fwd)(m, c->hidden, h, w, save, y);
 }
 
 /* Patch embedding, class token, positions, and where there is one the norm after them: the first block's input. */
-static void embed(const sfp__vit_unit *u)
+static void embed(const sfp__vit_microbatch *u)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
@@ -87,7 +87,7 @@ static void embed(const sfp__vit_unit *u)
         u->plan->kernels->norm_fwd(u->n * T, D, l->xpre, v->weights.pre_w, v->weights.pre_b, c->ln_eps, l->saved[0].xin, l->stpre);
 }
 
-sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted)
+sfp_attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_prompt prompt = sfp__vit_prompt(u->pass, l);
@@ -124,14 +124,14 @@ sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool pr
 }
 
 /* Rows 0, T, 2T, ... of x (M, D). */
-static void class_rows(const sfp__vit_unit *u, const float *x, float *out)
+static void class_rows(const sfp__vit_microbatch *u, const float *x, float *out)
 {
     size_t D = (size_t)u->plan->v->config.dim, T = (size_t)u->plan->v->tokens;
     for (size_t i = 0; i < (size_t)u->n; i++)
         memcpy(out + i * D, x + i * T * D, D * sizeof *x);
 }
 
-static void attend(const sfp__vit_unit *u, int l, bool prompted)
+static void attend(const sfp__vit_microbatch *u, int l, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     int D = v->config.dim, T = v->tokens, H = v->config.heads;
@@ -152,7 +152,7 @@ static void attend(const sfp__vit_unit *u, int l, bool prompted)
         }
 }
 
-static void block_qkv(const sfp__vit_unit *u, int l)
+static void block_qkv(const sfp__vit_microbatch *u, int l)
 {
     const sfp_vit *v = u->plan->v;
     int D = v->config.dim;
@@ -160,7 +160,7 @@ static void block_qkv(const sfp__vit_unit *u, int l)
 }
 
 /* A block from its q, k, v on; leaves norm1 of the next one's input in `a` (nothing after the last). */
-static void block(const sfp__vit_unit *u, int l, bool prompted)
+static void block(const sfp__vit_microbatch *u, int l, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
@@ -186,7 +186,7 @@ static void block(const sfp__vit_unit *u, int l, bool prompted)
 }
 
 /* The last block for the class tokens alone; leaves their output (n, D) in xout and their norm in feature. */
-static void class_block(const sfp__vit_unit *u, int l, bool prompted)
+static void class_block(const sfp__vit_microbatch *u, int l, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
@@ -214,7 +214,7 @@ static void class_block(const sfp__vit_unit *u, int l, bool prompted)
 }
 
 /* All blocks, from the first one's q, k, v on, to the feature. */
-static void blocks(const sfp__vit_unit *u, bool prompted)
+static void blocks(const sfp__vit_microbatch *u, bool prompted)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
@@ -241,7 +241,7 @@ static void blocks(const sfp__vit_unit *u, bool prompted)
     u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
 }
 
-void sfp__vit_forward(const sfp__vit_unit *u)
+void sfp__vit_forward(const sfp__vit_microbatch *u)
 {
     const sfp_vit *v = u->plan->v;
     const sfp_vit_config *c = &v->config;
@@ -249,7 +249,7 @@ void sfp__vit_forward(const sfp__vit_unit *u)
     sfp__vit_lane *lane = u->lane;
     const sfp_vit_block_weights *b = &v->weights.blocks[0];
     size_t at = (size_t)u->first * (size_t)c->dim, bytes = (size_t)u->n * (size_t)c->dim * sizeof(float);
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     embed(u);
     if (pass->embed_only)
         return;
@@ -260,7 +260,7 @@ void sfp__vit_forward(const sfp__vit_unit *u)
     if (u->query) {
         blocks(u, false);
         memcpy(pass->query + at, lane->feature, bytes);
-        double now = sfp__now();
+        double now = sfp__monotonic_seconds();
         lane->seconds.query += now - begin;
         begin = now;
     }
@@ -273,5 +273,5 @@ void sfp__vit_forward(const sfp__vit_unit *u)
         class_rows(u, lane->feature, pass->feature + at);
     else if (pass->feature)
         memcpy(pass->feature + at, lane->feature, bytes);
-    lane->seconds.forward += sfp__now() - begin;
+    lane->seconds.forward += sfp__monotonic_seconds() - begin;
 }

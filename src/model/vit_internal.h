@@ -92,7 +92,7 @@ struct sfp_vit_plan {
 };
 
 /* Samples [first, first + n) on a lane. */
-typedef struct sfp__vit_unit {
+typedef struct sfp__vit_microbatch {
     sfp_vit_plan *plan;
     const sfp_vit_pass *pass;
     sfp__vit_lane *lane;
@@ -101,14 +101,14 @@ typedef struct sfp__vit_unit {
     int lane_index, first, n;
     bool query; /* compute the samples' queries first */
     int lowest; /* the lowest block the backward must reach */
-} sfp__vit_unit;
+} sfp__vit_microbatch;
 
-void sfp__vit_forward(const sfp__vit_unit *u);
-void sfp__vit_backward(const sfp__vit_unit *u);
+void sfp__vit_forward(const sfp__vit_microbatch *u);
+void sfp__vit_backward(const sfp__vit_microbatch *u);
 
 /* y = x w on the unit's lane, counted. */
-static inline void sfp__vit_product(const sfp__vit_unit *u, const sfp_gemm_op *op, int m, int n, int k, const sfp_gemm_weight *w,
-                                    const float *x, float *y)
+static inline void sfp__vit_product(const sfp__vit_microbatch *u, const sfp_gemm_op *op, int m, int n, int k,
+                                    const sfp_gemm_weight *w, const float *x, float *y)
 {
     sfp__gemm_run(op, u->lane_index, w, x, y);
     u->lane->flops += 2.0 * m * n * k;
@@ -121,7 +121,7 @@ static inline float *sfp__vit_panel_at(float *p, int m, int w, int r, int c)
 }
 
 /* The attention of sample i (of the unit), head h, block l, with its prefix when prompted: all but the backward's fields. */
-sfp_attn sfp__vit_attention(const sfp__vit_unit *u, int l, int i, int h, bool prompted);
+sfp_attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted);
 
 /* The prefix of layer l; none without prompts. */
 static inline sfp_vit_prompt sfp__vit_prompt(const sfp_vit_pass *pass, int l)
@@ -130,7 +130,7 @@ static inline sfp_vit_prompt sfp__vit_prompt(const sfp_vit_pass *pass, int l)
 }
 
 /* Where sample i's prefix (or its gradient) of layer l begins. */
-static inline size_t sfp__vit_prefix_at(const sfp__vit_unit *u, int l, int i)
+static inline size_t sfp__vit_prefix_at(const sfp__vit_microbatch *u, int l, int i)
 {
     const sfp_vit_pass *pass = u->pass;
     size_t rows = (size_t)sfp__vit_prompt(pass, l).rows, D = (size_t)u->plan->v->config.dim;

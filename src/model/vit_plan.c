@@ -5,7 +5,7 @@
  * threads, and a micro-batch runs from pixels to gradients on one lane: so
  * results do not depend on threads, memory does not depend on the batch, and a
  * pass has a single meeting point. */
-#include "base/clock.h"
+#include "base/monotonic.h"
 #include "model/vit_internal.h"
 
 #include <string.h>
@@ -277,22 +277,22 @@ static void run_unit(const run_ctx *r, int index, int lane)
     int first = query ? index * r->unit : queries_of(r->pass) + (index - r->first_units) * r->unit;
     int end = query ? queries_of(r->pass) : r->pass->b;
     int n = end - first < r->unit ? end - first : r->unit;
-    sfp__vit_unit u = {.plan = p,
-                       .pass = r->pass,
-                       .lane = &p->lane[lane],
-                       .ops = &p->ops[n],
-                       .lane_index = lane,
-                       .first = first,
-                       .n = n,
-                       .query = query,
-                       .lowest = r->lowest};
+    sfp__vit_microbatch u = {.plan = p,
+                             .pass = r->pass,
+                             .lane = &p->lane[lane],
+                             .ops = &p->ops[n],
+                             .lane_index = lane,
+                             .first = first,
+                             .n = n,
+                             .query = query,
+                             .lowest = r->lowest};
     u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
     int token = sfp__gemm_enter();
     sfp__vit_forward(&u);
     if (p->opt.mode != SFP_VIT_FORWARD && !r->pass->embed_only) {
-        double begin = sfp__now();
+        double begin = sfp__monotonic_seconds();
         sfp__vit_backward(&u);
-        u.lane->seconds.backward += sfp__now() - begin;
+        u.lane->seconds.backward += sfp__monotonic_seconds() - begin;
     }
     sfp__gemm_leave(token);
 }

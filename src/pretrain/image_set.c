@@ -1,7 +1,7 @@
 #include "pretrain/pretrain_internal.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "base/rng.h"
 #include "stream/source.h"
 
@@ -92,17 +92,18 @@ static sfp_status relabel(sfp_image_set *p, const sfp_image_set *like, sfp_error
 
 static sfp_status read_all(loading *l, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     for (l->first = 0; l->first < l->to->count; l->first += l->n) {
         if (sfp__pretrain_stopped(hooks))
             return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading images", l->source->path);
         l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
         sfp__thread_pool_run(pool, (int)l->n, load_one, l);
-        sfp__pretrain_tell(hooks, &(sfp_pretrain_progress){.phase = "images",
-                                                           .done = (uint64_t)(l->first + l->n),
-                                                           .total = (uint64_t)l->to->count,
-                                                           .fraction = (double)(l->first + l->n) / (double)l->to->count,
-                                                           .seconds = sfp__now() - begin});
+        sfp__pretrain_report_progress(hooks,
+                                      &(sfp_pretrain_progress){.phase = "images",
+                                                               .done = (uint64_t)(l->first + l->n),
+                                                               .total = (uint64_t)l->to->count,
+                                                               .fraction = (double)(l->first + l->n) / (double)l->to->count,
+                                                               .seconds = sfp__monotonic_seconds() - begin});
     }
     return SFP_OK;
 }

@@ -38,7 +38,7 @@ struct sfp_loss {
     int lanes;
     lane *lane;
     /* of the pass at hand */
-    const sfp_batch_made *batch;
+    const sfp_view_batch *batch;
     int b;
     const float *params;
 };
@@ -222,7 +222,7 @@ static double cross_entropy(int n, float *z, const float *t, double mass, double
 
 static void label_term(const sfp_loss *l, lane *a, int first, int n)
 {
-    const sfp_batch_made *m = l->batch;
+    const sfp_view_batch *m = l->batch;
     int C = l->label.out;
     layer_fwd(l, &l->label, n, a->cls, a->logits);
     for (int i = 0; i < n; i++) {
@@ -238,7 +238,7 @@ static void label_term(const sfp_loss *l, lane *a, int first, int n)
 /* The teacher's logits of a mixed sample are those of the mixed class token: its head is linear. */
 static void logits_term(const sfp_loss *l, lane *a, int first, int n)
 {
-    const sfp_batch_made *m = l->batch;
+    const sfp_view_batch *m = l->batch;
     double heat = l->opt.temperature;
     int C = l->logits.out, Dt = l->Dt;
     for (int i = 0; i < n; i++) {
@@ -324,7 +324,7 @@ static void patch_term(const sfp_loss *l, lane *a, int n, float *grad)
 
 /* -------------------------------------------------------------------- pass */
 
-void sfp__loss_begin(sfp_loss *l, const sfp_batch_made *batch, int b, const float *params)
+void sfp__loss_begin(sfp_loss *l, const sfp_view_batch *batch, int b, const float *params)
 {
     l->batch = batch;
     l->b = b;
@@ -337,7 +337,7 @@ void sfp__loss_begin(sfp_loss *l, const sfp_batch_made *batch, int b, const floa
 
 static void make_targets(const sfp_loss *l, lane *a, int first, int n)
 {
-    const sfp_batch_made *m = l->batch;
+    const sfp_view_batch *m = l->batch;
     size_t floats = (size_t)l->T * (size_t)l->Dt;
     memset(a->target, 0, (size_t)n * floats * sizeof *a->target);
     for (int i = 0; i < n; i++) {

@@ -2,8 +2,8 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "io/directory.h"
 #include "io/file.h"
-#include "io/folder.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/tensor/safetensors.h"
@@ -311,23 +311,23 @@ static bool is_finished(const char *out)
 
 static bool has_checkpoint(const char *out)
 {
-    return sfp__folder_has(out, SFP__PRETRAIN_CHECKPOINT) || sfp__folder_has(out, SFP__PRETRAIN_CHECKPOINT_OLD);
+    return sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT) || sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT_OLD);
 }
 
-sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err)
+sfp_status sfp__pretrain_take_directory(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
     if (strlen(o->output.dir) > PATH_MAX - 64) /* the longest name of a file in it */
         return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->output.dir,
                          strlen(o->output.dir), PATH_MAX - 64);
-    TRY(sfp__folder_make(o->output.dir, made, err));
-    TRY(sfp__folder_lock(o->output.dir, lock, err));
+    TRY(sfp__directory_create(o->output.dir, made, err));
+    TRY(sfp__directory_lock(o->output.dir, lock, err));
     if (!o->output.resume && has_checkpoint(o->output.dir) && !is_finished(o->output.dir))
         return sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out",
                          o->output.dir);
     return SFP_OK;
 }
 
-sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err)
+sfp_status sfp__pretrain_clear_directory(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
     static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT_OLD, SFP__PRETRAIN_CHECKPOINT,
                                         SFP__PRETRAIN_CONFIG,         SFP__PRETRAIN_LOG,
@@ -338,6 +338,6 @@ sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_p
     if (!p && !has_checkpoint(o->output.dir))
         return SFP_OK; /* whatever is there is no training's */
     (void)snprintf(text, sizeof text, "%s: replaces the training in it", o->output.dir);
-    sfp__pretrain_say(hooks, text);
-    return sfp__folder_remove(o->output.dir, sizeof names / sizeof *names, names, sizeof keep / sizeof *keep, keep, err);
+    sfp__pretrain_info(hooks, text);
+    return sfp__directory_remove_files(o->output.dir, sizeof names / sizeof *names, names, sizeof keep / sizeof *keep, keep, err);
 }

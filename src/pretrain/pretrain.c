@@ -1,11 +1,11 @@
 /* The training itself: what is made once, the steps, and what is written meanwhile. */
 #include "pretrain/pretrain.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "base/rng.h"
+#include "io/directory.h"
 #include "io/file.h"
-#include "io/folder.h"
 #include "model/vit.h"
 #include "pretrain/pretrain_internal.h"
 
@@ -26,7 +26,7 @@ typedef struct training {
     sfp_image_set images, held;
     sfp_teacher teacher;
     bool taught;
-    sfp_batch_feed *feed;
+    sfp_view_loader *feed;
     uint64_t epoch_steps;
     /* what learns */
     sfp_vit *student;
@@ -38,7 +38,7 @@ typedef struct training {
         double sum[SFP_TERMS], seconds;
         uint64_t steps;
     } since;         /* the last point of the log */
-    sfp_score score; /* the last one */
+    sfp_probe score; /* the last one */
     /* what is written */
     int lock; /* on OUT */
     int made; /* folders, for OUT */
@@ -65,7 +65,7 @@ static void say_skipped(const training *t, const char *spec, const sfp_image_set
         return;
     (void)snprintf(text, sizeof text, "%.200s: %llu images could not be read and were left out; the first: %.300s", spec,
                    (unsigned long long)p->skipped, p->first_error);
-    sfp__pretrain_say(t->hooks, text);
+    sfp__pretrain_info(t->hooks, text);
 }
 
 /* The images to learn from, and those to score on. */
@@ -172,11 +172,11 @@ static sfp_status resume(training *t, bool *found, sfp_error *err)
     bool used_old = false;
     char old[PATH_MAX];
     (void)snprintf(old, sizeof old, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD));
-    sfp_status s = sfp__file_or_kept(path_of(t, SFP__PRETRAIN_CHECKPOINT), old, load_state, t, &used_old, err);
+    sfp_status s = sfp__file_read_or_backup(path_of(t, SFP__PRETRAIN_CHECKPOINT), old, load_state, t, &used_old, err);
     *found = s == SFP_OK;
     t->whole = *found && !used_old;
     if (*found && used_old)
-        sfp__pretrain_say(t->hooks, "the last checkpoint is damaged: going on from the one before");
+        sfp__pretrain_info(t->hooks, "the last checkpoint is damaged: going on from the one before");
     return s == SFP_ENOTFOUND ? SFP_OK : s;
 }
 
@@ -184,7 +184,7 @@ static sfp_status prepare(training *t, sfp_error *err)
 {
     const sfp_pretrain_options *o = t->o;
     bool found = false;
-    TRY(sfp__pretrain_take_folder(o, &t->lock, &t->made, err));
+    TRY(sfp__pretrain_take_directory(o, &t->lock, &t->made, err));
     TRY(load_images(t, err));
     if (t->images.count < o->plan.batch)
         return sfp__fail(err, SFP_EINVAL, "%s: has %lld images to learn from, expected at least a batch of %d", o->data.train,
@@ -195,11 +195,11 @@ static sfp_status prepare(training *t, sfp_error *err)
         TRY(resume(t, &found, err));
     TRY(sfp__vit_set_weights(t->student, &t->state.weights, err));
     if (!found)
-        TRY(sfp__pretrain_clear_folder(o, t->hooks, err));
+        TRY(sfp__pretrain_clear_directory(o, t->hooks, err));
     TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
-    t->epoch_steps = sfp__batch_feed_epoch_steps(&t->images, o->plan.batch);
-    return sfp__batch_feed_create(&t->images, o, &t->state.config, t->taught ? o->teacher.views : 0, t->state.step, &t->feed,
-                                  err);
+    t->epoch_steps = sfp__view_loader_epoch_steps(&t->images, o->plan.batch);
+    return sfp__view_loader_create(&t->images, o, &t->state.config, t->taught ? o->teacher.views : 0, t->state.step, &t->feed,
+                                   err);
 }
 
 /* ------------------------------------------------------------------- steps */
@@ -234,9 +234,9 @@ static sfp_status step(training *t, sfp_error *err)
 {
     sfp_pretrain_state *st = &t->state;
     const sfp_pretrain_options *o = t->o;
-    const sfp_batch_made *batch = NULL;
-    double value[SFP_TERMS], begin = sfp__now();
-    TRY(sfp__batch_feed_take(t->feed, &batch, err));
+    const sfp_view_batch *batch = NULL;
+    double value[SFP_TERMS], begin = sfp__monotonic_seconds();
+    TRY(sfp__view_loader_take(t->feed, &batch, err));
     memset(st->adam.g, 0, st->vit_count * sizeof(float));
     sfp__loss_begin(t->loss, batch, o->plan.batch, st->adam.x + st->vit_count);
     const sfp_vit_pass pass = {
@@ -260,7 +260,7 @@ static sfp_status step(training *t, sfp_error *err)
     TRY(sfp__vit_set_weights(t->student, &st->weights, err));
     for (int i = 0; i < SFP_TERMS; i++)
         t->since.sum[i] += value[i];
-    double took = sfp__now() - begin, usual = st->step ? st->seconds / (double)st->step : took;
+    double took = sfp__monotonic_seconds() - begin, usual = st->step ? st->seconds / (double)st->step : took;
     if (st->step >= 10 && took > 20 * usual)
         took = usual; /* the process or the machine stood still: no time of training */
     st->step++;
@@ -291,16 +291,16 @@ static void tell(const training *t)
                                .total = t->o->plan.seconds > 0 ? 0 : total_steps(t),
                                .fraction = fraction(t),
                                .from = t->from,
-                               .seconds = sfp__now() - t->began,
+                               .seconds = sfp__monotonic_seconds() - t->began,
                                .ncm = t->score.ncm,
                                .knn = t->score.knn,
                                .epoch = (double)t->state.step / (double)t->epoch_steps,
                                .images_per_second = images_per_second(t)};
     mean_losses(t, p.loss);
-    sfp__pretrain_tell(t->hooks, &p);
+    sfp__pretrain_report_progress(t->hooks, &p);
 }
 
-static sfp_log_point point_of(const training *t, const sfp_score *score)
+static sfp_log_point point_of(const training *t, const sfp_probe *score)
 {
     sfp_log_point p = {.step = t->state.step,
                        .epoch = (double)t->state.step / (double)t->epoch_steps,
@@ -314,7 +314,7 @@ static sfp_log_point point_of(const training *t, const sfp_score *score)
     return p;
 }
 
-static sfp_status note(training *t, const sfp_score *score, sfp_error *err)
+static sfp_status note(training *t, const sfp_probe *score, sfp_error *err)
 {
     sfp_log_point p = point_of(t, score);
     sfp_status s = sfp__log_add(&t->log, &p, err);
@@ -329,7 +329,7 @@ static sfp_status score_now(training *t, sfp_error *err)
     t->score_at = t->state.seconds;
     TRY(sfp__vit_random(&t->state.config, 0, 0.02f, &v, err));
     TRY(sfp__vit_set_weights(v, &t->state.average, err));
-    return sfp__score(v, t->pool, &t->images, &t->held, t->o->output.max_scored_images, &t->score, err);
+    return sfp__probe(v, t->pool, &t->images, &t->held, t->o->output.max_scored_images, &t->score, err);
 }
 
 static sfp_status save(training *t, sfp_error *err)
@@ -339,7 +339,7 @@ static sfp_status save(training *t, sfp_error *err)
     char last[PATH_MAX];
     (void)snprintf(last, sizeof last, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT));
     if (t->whole)
-        TRY(sfp__file_keep(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err));
+        TRY(sfp__file_backup(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err));
     t->whole = false; /* while it is written */
     TRY(sfp__pretrain_state_save(&t->state, t->o, last, err));
     t->whole = true;
@@ -348,13 +348,13 @@ static sfp_status save(training *t, sfp_error *err)
 
 static sfp_status train(training *t, sfp_error *err)
 {
-    t->began = sfp__now();
+    t->began = sfp__monotonic_seconds();
     t->from = fraction(t);
     t->saved_at = t->score_at = t->state.seconds;
     t->saved_step = t->state.step;
-    t->score = (sfp_score){.ncm = NAN, .knn = NAN};
+    t->score = (sfp_probe){.ncm = NAN, .knn = NAN};
     if (ended(t))
-        sfp__pretrain_say(t->hooks, "this training has ended already: nothing is left to train");
+        sfp__pretrain_info(t->hooks, "this training has ended already: nothing is left to train");
     while (!ended(t) && !sfp__pretrain_stopped(t->hooks)) {
         TRY(step(t, err));
         tell(t);
@@ -420,7 +420,7 @@ static void training_free(training *t)
 {
     if (!t)
         return;
-    sfp__batch_feed_free(t->feed);
+    sfp__view_loader_free(t->feed);
     sfp__log_close(&t->log);
     sfp__loss_free(t->loss);
     sfp__vit_plan_free(t->plan);
@@ -430,8 +430,8 @@ static void training_free(training *t)
     sfp__pretrain_state_done(&t->state);
     sfp__image_set_done(&t->images);
     sfp__image_set_done(&t->held);
-    sfp__folder_unmake(t->o->output.dir, t->made); /* only empty ones go */
-    sfp__folder_unlock(t->lock);
+    sfp__directory_remove_created(t->o->output.dir, t->made); /* only empty ones go */
+    sfp__directory_unlock(t->lock);
     sfp__free(t);
 }
 DEFINE_OWNED_PTR(training, training_free)

@@ -83,12 +83,12 @@ typedef struct sfp_pretrain_hooks {
 } sfp_pretrain_hooks;
 
 /* Of hooks that may be NULL, in whole or in part. */
-static inline void sfp__pretrain_say(const sfp_pretrain_hooks *h, const char *text)
+static inline void sfp__pretrain_info(const sfp_pretrain_hooks *h, const char *text)
 {
     if (h && h->say)
         h->say(h->ctx, text);
 }
-static inline void sfp__pretrain_tell(const sfp_pretrain_hooks *h, const sfp_pretrain_progress *p)
+static inline void sfp__pretrain_report_progress(const sfp_pretrain_hooks *h, const sfp_pretrain_progress *p)
 {
     if (h && h->progress)
         h->progress(h->ctx, p);
@@ -121,17 +121,17 @@ extern const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS];
 /* A number (the seed apart) that decides what a step does: a training cannot go on with another one. */
 bool sfp__pretrain_decides(const sfp_opt *row);
 
-enum { SFP_PRETRAIN_NOTES_MAX = SFP_PRETRAIN_ROWS };
+enum { SFP_PRETRAIN_SAVED_OPTIONS_MAX = SFP_PRETRAIN_ROWS };
 
-typedef struct sfp_pretrain_note {
+typedef struct sfp_saved_option {
     char key[32];     /* "option.NAME" */
     const char *text; /* the value: the option's own text ("": none), or NULL: */
     char number[32];
-} sfp_pretrain_note;
+} sfp_saved_option;
 
 /* The options that decide what a step does; returns how many. `o` must outlive them. */
-size_t sfp__pretrain_notes(const sfp_pretrain_options *o, sfp_pretrain_note *out);
+size_t sfp__pretrain_saved_options(const sfp_pretrain_options *o, sfp_saved_option *out);
 /* SFP_EINVAL: a checkpoint of another training; with its first note that is not as now, and both values. */
-sfp_status sfp__pretrain_is_other(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err);
+sfp_status sfp__pretrain_check_saved_options(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err);
 
 #endif

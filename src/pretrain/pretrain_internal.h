@@ -85,7 +85,7 @@ sfp_status sfp__inputs_make(const sfp_image_set *p, int n, const int64_t *image,
 void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb);
 
 /* Sample i is `part` of image[i] and 1 - part of image[mate(i)], mate(i) = b - 1 - i. */
-typedef struct sfp_batch_made {
+typedef struct sfp_view_batch {
     uint64_t step;
     float part;        /* 1: not mixed */
     float *x;          /* (b, 3, S, S) */
@@ -94,18 +94,18 @@ typedef struct sfp_batch_made {
     bool *mirrored;    /* (b) against the fixed view */
     sfp_status status; /* of making it */
     sfp_error err;
-} sfp_batch_made;
+} sfp_view_batch;
 
-typedef struct sfp_batch_feed sfp_batch_feed;
+typedef struct sfp_view_loader sfp_view_loader;
 
-uint64_t sfp__batch_feed_epoch_steps(const sfp_image_set *p, int batch);
+uint64_t sfp__view_loader_epoch_steps(const sfp_image_set *p, int batch);
 /* o: its plan and views; c: the student; fixed_views: per image, 0: a new one every epoch. */
-sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_pretrain_options *o, const sfp_vit_config *c, int fixed_views,
-                                  uint64_t first_step, sfp_batch_feed **out, sfp_error *err);
-void sfp__batch_feed_free(sfp_batch_feed *f);
-DEFINE_OWNED_PTR(sfp_batch_feed, sfp__batch_feed_free)
+sfp_status sfp__view_loader_create(const sfp_image_set *p, const sfp_pretrain_options *o, const sfp_vit_config *c,
+                                   int fixed_views, uint64_t first_step, sfp_view_loader **out, sfp_error *err);
+void sfp__view_loader_free(sfp_view_loader *f);
+DEFINE_OWNED_PTR(sfp_view_loader, sfp__view_loader_free)
 /* The batch of the next step; it is valid until the next take. */
-sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, sfp_error *err);
+sfp_status sfp__view_loader_take(sfp_view_loader *f, const sfp_view_batch **out, sfp_error *err);
 
 /* --------------------------------------------------------------------- teacher
  *
@@ -172,7 +172,7 @@ bool sfp__loss_all_tokens(const sfp_loss *l);
 const float *sfp__loss_label_head(const sfp_loss *l, const float *params, const float **bias);
 
 /* Before a pass: the batch and the parameters; clears the sums. */
-void sfp__loss_begin(sfp_loss *l, const sfp_batch_made *batch, int b, const float *params);
+void sfp__loss_begin(sfp_loss *l, const sfp_view_batch *batch, int b, const float *params);
 /* The token head. */
 void sfp__loss_tokens(void *loss, int lane, int first, int n, const float *tokens, float *grad);
 /* After it: the terms' values, and the gradients of the parameters (overwritten). */
@@ -183,15 +183,15 @@ void sfp__loss_end(const sfp_loss *l, double value[SFP_TERMS], float *grad);
  * How good features are, cheaply: nearest class mean and k nearest neighbours, both from images that were trained on to
  * images that were not. */
 
-typedef struct sfp_score {
+typedef struct sfp_probe {
     double ncm, knn; /* fractions; NAN without labels */
     int scored;      /* images */
-} sfp_score;
+} sfp_probe;
 
 /* At most `most` images of each set, evenly spread. Class means in Euclidean distance; 10 neighbours by cosine, each vote
  * weighted by it. */
-sfp_status sfp__score(sfp_vit *v, sfp_thread_pool *pool, const sfp_image_set *known, const sfp_image_set *held, int most,
-                      sfp_score *out, sfp_error *err);
+sfp_status sfp__probe(sfp_vit *v, sfp_thread_pool *pool, const sfp_image_set *known, const sfp_image_set *held, int most,
+                      sfp_probe *out, sfp_error *err);
 
 /* ---------------------------------------------------------------------- output
  *
@@ -230,12 +230,12 @@ sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error 
 sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_options *o, const sfp_vit_config *c,
                                       const sfp_pretrain_result *r, sfp_error *err);
 
-/* OUT, made where it is missing, is ours alone from here on (*made, *lock: io/folder.h). Without --resume one that holds a
+/* OUT, made where it is missing, is ours alone from here on (*made, *lock: io/directory.h). Without --resume one that holds a
  * training that was not finished is refused. */
-sfp_status sfp__pretrain_take_folder(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err);
+sfp_status sfp__pretrain_take_directory(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err);
 /* A training that begins, when nothing is left that could be wrong: removes the files of the one that was there, and says so. The
  * teacher's outputs stay: they may be of use again. */
-sfp_status sfp__pretrain_clear_folder(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err);
+sfp_status sfp__pretrain_clear_directory(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err);
 
 /* ----------------------------------------------------------------------- state
  *

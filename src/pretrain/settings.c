@@ -73,13 +73,13 @@ const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
         "out", "DIR", NULL,
         "Where the model goes: model.safetensors, config.json, log.jsonl, report.html, checkpoint.safetensors; a finished "
         "training in it is replaced.",
-        AT(output.dir), .resume = SFP_NOT_NOTED),
+        AT(output.dir), .resume = SFP_NOT_SAVED),
     SFP_ROW_FLAG("resume",
                  "Go on from the checkpoint in OUT, or the one before it when that is damaged; from the beginning when there is "
                  "none. What "
                  "decides a step must be as it was: all options but epochs, seconds, test, init, dtype, threads and those of "
                  "checkpoints and scores.",
-                 AT(output.resume), .resume = SFP_NOT_NOTED),
+                 AT(output.resume), .resume = SFP_NOT_SAVED),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
@@ -90,28 +90,28 @@ bool sfp__pretrain_decides(const sfp_opt *row)
     return number && row->size > 0 && row->resume == SFP_RESUME_SAME;
 }
 
-static sfp_pretrain_note *add(sfp_pretrain_note *list, size_t *n, const char *name)
+static sfp_saved_option *add(sfp_saved_option *list, size_t *n, const char *name)
 {
-    sfp_pretrain_note *note = &list[(*n)++];
-    *note = (sfp_pretrain_note){0};
+    sfp_saved_option *note = &list[(*n)++];
+    *note = (sfp_saved_option){0};
     (void)snprintf(note->key, sizeof note->key, PREFIX "%s", name);
     return note;
 }
 
-static void add_text(sfp_pretrain_note *list, size_t *n, const char *name, const char *text)
+static void add_text(sfp_saved_option *list, size_t *n, const char *name, const char *text)
 {
     if (!text || sfp__utf8_valid(text)) /* metadata is UTF-8: another name goes without a note */
         add(list, n, name)->text = text ? text : "";
 }
 
-size_t sfp__pretrain_notes(const sfp_pretrain_options *o, sfp_pretrain_note *out)
+size_t sfp__pretrain_saved_options(const sfp_pretrain_options *o, sfp_saved_option *out)
 {
     size_t n = 0;
     for (const sfp_opt *p = sfp__pretrain_rows; p < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; p++) {
         const void *at = (const char *)o + p->offset;
         if (!sfp__pretrain_decides(p))
             continue;
-        sfp_pretrain_note *note = add(out, &n, p->name);
+        sfp_saved_option *note = add(out, &n, p->name);
         if (p->type == SFP_OPT_REAL)
             (void)snprintf(note->number, sizeof note->number, "%.12g", *(const double *)at);
         else
@@ -123,12 +123,12 @@ size_t sfp__pretrain_notes(const sfp_pretrain_options *o, sfp_pretrain_note *out
     return n;
 }
 
-sfp_status sfp__pretrain_is_other(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err)
+sfp_status sfp__pretrain_check_saved_options(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err)
 {
-    sfp_pretrain_note list[SFP_PRETRAIN_NOTES_MAX];
+    sfp_saved_option list[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
     const char *path = f->path;
     bool told = false;
-    for (size_t i = 0, n = sfp__pretrain_notes(o, list); i < n; i++) {
+    for (size_t i = 0, n = sfp__pretrain_saved_options(o, list); i < n; i++) {
         const char *was = sfp__tensor_file_meta(f, list[i].key), *now = list[i].text ? list[i].text : list[i].number;
         const char *name = list[i].key + strlen(PREFIX);
         char shown[SFP_NAME_MAX];

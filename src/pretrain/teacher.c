@@ -1,7 +1,7 @@
 #include "pretrain/pretrain_internal.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "base/rng.h"
 #include "io/tensor/tensor.h"
 #include "model/vit.h"
@@ -193,7 +193,7 @@ static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp_pr
     if (other) {
         char text[600];
         (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", cache);
-        sfp__pretrain_say(hooks, text);
+        sfp__pretrain_info(hooks, text);
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
@@ -227,7 +227,7 @@ static sfp_status note_done(int fd, const char *path, const header *h, sfp_error
 static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
-    double begin = sfp__now(), noted = begin;
+    double begin = sfp__monotonic_seconds(), noted = begin;
     const char *path = m->cache;
     uint64_t start = h->done;
     while (h->done < h->total) {
@@ -241,18 +241,18 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
         TRY(run_chunk(m, plan, pool, n, err));
         TRY(write_at(fd, path, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes), err));
         h->done += (uint64_t)n;
-        if (h->done == h->total || sfp__now() - noted > NOTE_SECONDS) {
+        if (h->done == h->total || sfp__monotonic_seconds() - noted > NOTE_SECONDS) {
             TRY(note_done(fd, path, h, err));
-            noted = sfp__now();
+            noted = sfp__monotonic_seconds();
         }
-        double now = sfp__now() - begin;
-        sfp__pretrain_tell(hooks, &(sfp_pretrain_progress){.phase = "teacher",
-                                                           .done = h->done,
-                                                           .total = h->total,
-                                                           .fraction = (double)h->done / (double)h->total,
-                                                           .from = (double)start / (double)h->total,
-                                                           .images_per_second = (double)(h->done - start) / now,
-                                                           .seconds = now});
+        double now = sfp__monotonic_seconds() - begin;
+        sfp__pretrain_report_progress(hooks, &(sfp_pretrain_progress){.phase = "teacher",
+                                                                      .done = h->done,
+                                                                      .total = h->total,
+                                                                      .fraction = (double)h->done / (double)h->total,
+                                                                      .from = (double)start / (double)h->total,
+                                                                      .images_per_second = (double)(h->done - start) / now,
+                                                                      .seconds = now});
     }
     if (h->done > start)
         TRY(sync_cache(fd, path, err));

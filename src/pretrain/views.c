@@ -1,7 +1,7 @@
 #include "pretrain/pretrain_internal.h"
 
-#include "base/ahead.h"
 #include "base/mem.h"
+#include "base/prefetch.h"
 #include "compute/pixels.h"
 #include "io/image/image.h"
 
@@ -139,29 +139,29 @@ void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb)
 
 enum { DEPTH = 3 }; /* one slot is in the learner's hands */
 
-struct sfp_batch_feed {
+struct sfp_view_loader {
     const sfp_image_set *images;
     const sfp_pretrain_options *o;
     const sfp_vit_config *c;
     int fixed_views;
     uint64_t epoch_steps;
-    sfp_batch_made ring[DEPTH];
+    sfp_view_batch ring[DEPTH];
     int64_t *order; /* (count) of `order_epoch` */
     uint64_t order_epoch;
     bool ordered;
     uint8_t *rgb; /* (S, S, 3) the view at hand */
     float *plain; /* (b, 3, S, S) before mixing */
     void *block;  /* of these */
-    sfp_ahead *ahead;
+    sfp_prefetcher *ahead;
     int64_t next; /* step to be taken */
 };
 
-uint64_t sfp__batch_feed_epoch_steps(const sfp_image_set *p, int batch)
+uint64_t sfp__view_loader_epoch_steps(const sfp_image_set *p, int batch)
 {
     return (uint64_t)(p->count / batch);
 }
 
-static void order_epoch(sfp_batch_feed *f, uint64_t epoch)
+static void order_epoch(sfp_view_loader *f, uint64_t epoch)
 {
     if (f->ordered && f->order_epoch == epoch)
         return;
@@ -200,7 +200,7 @@ static float draw_part(const sfp_pretrain_options *o, uint64_t step)
     return (float)fmax(part, 1 - part); /* the first image is the larger part: its mate sees the same of it */
 }
 
-static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float *x)
+static sfp_status make_sample(sfp_view_loader *f, sfp_view_batch *m, int i, float *x)
 {
     const sfp_pretrain_options *o = f->o;
     const sfp_image_set *p = f->images;
@@ -221,7 +221,7 @@ static sfp_status make_sample(sfp_batch_feed *f, sfp_batch_made *m, int i, float
 }
 
 /* m->x from f->plain */
-static void mix(const sfp_batch_feed *f, sfp_batch_made *m)
+static void mix(const sfp_view_loader *f, sfp_view_batch *m)
 {
     int b = f->o->plan.batch;
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size;
@@ -235,8 +235,8 @@ static void mix(const sfp_batch_feed *f, sfp_batch_made *m)
 
 static void make(void *ctx, int64_t step)
 {
-    sfp_batch_feed *f = ctx;
-    sfp_batch_made *m = &f->ring[step % DEPTH];
+    sfp_view_loader *f = ctx;
+    sfp_view_batch *m = &f->ring[step % DEPTH];
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size;
     m->step = (uint64_t)step;
     m->part = draw_part(f->o, m->step);
@@ -249,19 +249,19 @@ static void make(void *ctx, int64_t step)
         mix(f, m);
 }
 
-sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_pretrain_options *o, const sfp_vit_config *c, int fixed_views,
-                                  uint64_t first_step, sfp_batch_feed **out, sfp_error *err)
+sfp_status sfp__view_loader_create(const sfp_image_set *p, const sfp_pretrain_options *o, const sfp_vit_config *c,
+                                   int fixed_views, uint64_t first_step, sfp_view_loader **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *f = NULL;
+    OWNED_PTR(sfp__view_loader_free) sfp_view_loader *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
-    *f = (sfp_batch_feed){.images = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
-    f->epoch_steps = sfp__batch_feed_epoch_steps(p, o->plan.batch);
+    *f = (sfp_view_loader){.images = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
+    f->epoch_steps = sfp__view_loader_epoch_steps(p, o->plan.batch);
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size, b = (size_t)o->plan.batch;
     sfp_want list[3 + 4 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
                                     {&f->rgb, pixels, 1},
                                     {&f->plain, o->view.mixup > 0 ? b * pixels : 0, sizeof *f->plain}};
     for (int i = 0; i < DEPTH; i++) {
-        sfp_batch_made *m = &f->ring[i];
+        sfp_view_batch *m = &f->ring[i];
         const sfp_want slot[] = {{&m->x, b * pixels, sizeof *m->x},
                                  {&m->image, b, sizeof *m->image},
                                  {&m->view, b, sizeof *m->view},
@@ -269,27 +269,28 @@ sfp_status sfp__batch_feed_create(const sfp_image_set *p, const sfp_pretrain_opt
         memcpy(list + 3 + 4 * i, slot, sizeof slot);
     }
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
-    const sfp_ahead_options ahead = {.what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make, .ctx = f};
-    TRY(sfp__ahead_create(&ahead, &f->ahead, err));
+    const sfp_prefetcher_options ahead = {
+        .what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make, .ctx = f};
+    TRY(sfp__prefetcher_create(&ahead, &f->ahead, err));
     *out = TAKE(f);
     return SFP_OK;
 }
 
-void sfp__batch_feed_free(sfp_batch_feed *f)
+void sfp__view_loader_free(sfp_view_loader *f)
 {
     if (!f)
         return;
-    sfp__ahead_free(f->ahead);
+    sfp__prefetcher_free(f->ahead);
     sfp__free(f->block);
     sfp__free(f);
 }
 
-sfp_status sfp__batch_feed_take(sfp_batch_feed *f, const sfp_batch_made **out, sfp_error *err)
+sfp_status sfp__view_loader_take(sfp_view_loader *f, const sfp_view_batch **out, sfp_error *err)
 {
     double waited = 0; /* part of the step's own time */
-    sfp__ahead_release(f->ahead, f->next);
-    TRY(sfp__ahead_take(f->ahead, f->next, &waited, err));
-    const sfp_batch_made *m = &f->ring[f->next++ % DEPTH];
+    sfp__prefetcher_release(f->ahead, f->next);
+    TRY(sfp__prefetcher_take(f->ahead, f->next, &waited, err));
+    const sfp_view_batch *m = &f->ring[f->next++ % DEPTH];
     if (m->status) {
         if (err)
             *err = m->err;

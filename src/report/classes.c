@@ -54,8 +54,8 @@ static void cell(sfp_text *t, const sfp_result *r, int i, int k, double tested, 
 /* The pairs that are mixed up most, in words. */
 static void worst_pairs(sfp_text *t, const sfp_result *r)
 {
-    sfp_mixup worst[WORST_PAIRS];
-    int found = sfp__worst_mixups(r->classes, r->confusion, WORST_PAIRS, worst);
+    sfp_confusion_pair worst[WORST_PAIRS];
+    int found = sfp__top_confusions(r->classes, r->confusion, WORST_PAIRS, worst);
     if (!found)
         return;
     char name[SFP_SHORT], share[SFP_SHORT];
@@ -71,7 +71,7 @@ static void worst_pairs(sfp_text *t, const sfp_result *r)
             sfp__text_put(t, "</b> once");
         else
             sfp__text_printf(t, "</b> %" PRIu64 " times", worst[i].count);
-        sfp__text_printf(t, " (%s)", sfp__say_percent((double)worst[i].count / (double)tested, share));
+        sfp__text_printf(t, " (%s)", sfp__format_percent((double)worst[i].count / (double)tested, share));
     }
     sfp__text_put(t, ".</p>");
 }
@@ -142,7 +142,7 @@ static void row(sfp_text *t, const sfp_result *r, const class_row *c)
     sfp__text_put(t, "\">");
     sfp__put_html(t, sfp__class_name(r, c->c, name));
     sfp__text_printf(t, "</span><span class=\"track\"><i style=\"width:%.2f%%\"></i></span><b>%s</b><small>of %s</small></li>",
-                     100 * c->accuracy, sfp__say_percent(c->accuracy, share), sfp__say_count((double)c->tested, count));
+                     100 * c->accuracy, sfp__format_percent(c->accuracy, share), sfp__format_count((double)c->tested, count));
 }
 
 static void rows(sfp_text *t, const sfp_result *r, const char *title, const class_row *c, int n)

@@ -84,7 +84,7 @@ static const char *dash(char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__say_percent(double x, char buf[SFP_SHORT])
+const char *sfp__format_percent(double x, char buf[SFP_SHORT])
 {
     if (!isfinite(x))
         return dash(buf);
@@ -92,12 +92,12 @@ const char *sfp__say_percent(double x, char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__say_count(double x, char buf[SFP_SHORT])
+const char *sfp__format_count(double x, char buf[SFP_SHORT])
 {
     char digits[32];
     int at = 0;
     if (!(x >= 0 && x < 1e18))
-        return isfinite(x) ? sfp__say_compact(x, buf) : dash(buf);
+        return isfinite(x) ? sfp__format_compact(x, buf) : dash(buf);
     int n = snprintf(digits, sizeof digits, "%.0f", x);
     for (int i = 0; i < n; i++) {
         if (i > 0 && (n - i) % 3 == 0)
@@ -108,7 +108,7 @@ const char *sfp__say_count(double x, char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__say_compact(double x, char buf[SFP_SHORT])
+const char *sfp__format_compact(double x, char buf[SFP_SHORT])
 {
     double size = fabs(x);
     if (!isfinite(x))
@@ -124,7 +124,7 @@ const char *sfp__say_compact(double x, char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__say_seconds(double x, char buf[SFP_SHORT])
+const char *sfp__format_seconds(double x, char buf[SFP_SHORT])
 {
     if (!isfinite(x) || fabs(x) > 1e9)
         return dash(buf);
@@ -140,7 +140,7 @@ const char *sfp__say_seconds(double x, char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__say_bytes(double x, char buf[SFP_SHORT])
+const char *sfp__format_bytes(double x, char buf[SFP_SHORT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int i = 0;

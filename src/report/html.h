@@ -22,11 +22,11 @@ void sfp__put_html_cut(sfp_text *t, const char *s, int most);
 
 /* Numbers: all return buf, and a dash for NAN. */
 #define SFP_SHORT 40
-const char *sfp__say_percent(double x, char buf[SFP_SHORT]); /* 85.3 % */
-const char *sfp__say_count(double x, char buf[SFP_SHORT]);   /* 12,345 */
-const char *sfp__say_compact(double x, char buf[SFP_SHORT]); /* 12k, 0.25: for ticks and ends of curves */
-const char *sfp__say_seconds(double x, char buf[SFP_SHORT]); /* 2 min 31 s */
-const char *sfp__say_bytes(double x, char buf[SFP_SHORT]);   /* 1.4 GiB */
+const char *sfp__format_percent(double x, char buf[SFP_SHORT]); /* 85.3 % */
+const char *sfp__format_count(double x, char buf[SFP_SHORT]);   /* 12,345 */
+const char *sfp__format_compact(double x, char buf[SFP_SHORT]); /* 12k, 0.25: for ticks and ends of curves */
+const char *sfp__format_seconds(double x, char buf[SFP_SHORT]); /* 2 min 31 s */
+const char *sfp__format_bytes(double x, char buf[SFP_SHORT]);   /* 1.4 GiB */
 
 enum { SFP_PLOT_SERIES = 2 };
 

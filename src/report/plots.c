@@ -79,7 +79,7 @@ static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
         if (p->fraction)
             (void)snprintf(text, sizeof text, "%.0f %%", 100 * y);
         else
-            (void)sfp__say_compact(y, text);
+            (void)sfp__format_compact(y, text);
         sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>", LEFT - 6, at + 4, text);
     }
     step = nice_step(f->x1, 5);
@@ -88,7 +88,7 @@ static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
         sfp__text_printf(t, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, HEIGHT - BOTTOM,
                          HEIGHT - BOTTOM + 4);
         sfp__text_printf(t, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>", at, HEIGHT - BOTTOM + 17,
-                         f->x1 >= 10 && f->x1 < 1e6 ? sfp__say_count(x, text) : sfp__say_compact(x, text));
+                         f->x1 >= 10 && f->x1 < 1e6 ? sfp__format_count(x, text) : sfp__format_compact(x, text));
     }
     sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", right, HEIGHT - 4, p->across);
 }
@@ -133,7 +133,7 @@ static void end_label(sfp_text *t, const frame *f, const sfp_plot *p, const sfp_
     sfp__text_printf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" style=\"fill:var(%s)\"/>", x, at, s->color);
     sfp__text_printf(t, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" style=\"fill:var(%s)\">%s%s%s%s</text>", x + 7, at + 4,
                      s->color, s->name ? s->name : "", s->name ? " " : "",
-                     p->fraction ? sfp__say_percent(y, text) : sfp__say_compact(y, text), p->fraction ? "" : p->unit);
+                     p->fraction ? sfp__format_percent(y, text) : sfp__format_compact(y, text), p->fraction ? "" : p->unit);
 }
 
 bool sfp__plot(sfp_text *t, const sfp_plot *p)
@@ -266,7 +266,7 @@ void sfp__plot_time(sfp_text *t, const sfp_result *r)
             continue;
         bool fits = width > 2 + 1.6 * (double)strlen(part[i].name); /* on the narrowest card of two beside each other */
         sfp__text_printf(t, "<span style=\"width:%.3f%%;background:var(%s);color:var(%s)\" title=\"%s: %s\">%s</span>", width,
-                         part[i].color, part[i].ink, part[i].name, sfp__say_seconds(part[i].seconds, text),
+                         part[i].color, part[i].ink, part[i].name, sfp__format_seconds(part[i].seconds, text),
                          fits ? part[i].name : "");
     }
     sfp__text_put(t, "</div><ul class=\"key\">");
@@ -274,10 +274,10 @@ void sfp__plot_time(sfp_text *t, const sfp_result *r)
         if (part[i].seconds <= 0)
             continue;
         sfp__text_printf(t, "<li><i style=\"background:var(%s)\"></i>%s <b>%s</b> %s</li>", part[i].color, part[i].name,
-                         sfp__say_seconds(part[i].seconds, text), sfp__say_percent(part[i].seconds / sum, share));
+                         sfp__format_seconds(part[i].seconds, text), sfp__format_percent(part[i].seconds / sum, share));
     }
     sfp__text_put(t, "</ul>");
     if (r->seconds.decode > 0)
         sfp__text_printf(t, "<p class=\"note\">Decoding images took %s, beside this on threads of its own.</p>",
-                         sfp__say_seconds(r->seconds.decode, text));
+                         sfp__format_seconds(r->seconds.decode, text));
 }

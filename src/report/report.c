@@ -27,7 +27,7 @@ const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
 }
 
 /* false also when the default is not known; an option that has none was given */
-static bool differs(const sfp_pair *p)
+static bool differs(const sfp_config_entry *p)
 {
     return p->default_value && strcmp(p->default_value, p->value) != 0;
 }
@@ -54,7 +54,7 @@ static void options_that_differ(sfp_text *t, const sfp_result *r)
 {
     int n = 0, unknown = 0;
     for (int i = 0; i < r->config_count; i++) {
-        const sfp_pair *p = &r->config[i];
+        const sfp_config_entry *p = &r->config[i];
         if (said_elsewhere(p->key))
             continue;
         unknown += !p->default_value;
@@ -82,7 +82,7 @@ static void lead(sfp_text *t, const sfp_result *r)
     sfp__text_put(t, "</h1><div class=\"soft\">started ");
     sfp__put_html(t, *r->started ? r->started : "at a time not recorded");
     sfp__text_printf(t, " &#183; seed %" PRIu64 " &#183; streamfp %s</div>\n<p class=\"lead\">", r->seed, sfp_version());
-    sfp__text_printf(t, "A stream of %s samples", sfp__say_count((double)r->samples.offered, a));
+    sfp__text_printf(t, "A stream of %s samples", sfp__format_count((double)r->samples.offered, a));
     sfp__text_printf(t, " of %d class%s in %d task%s", r->classes, r->classes == 1 ? "" : "es", r->tasks,
                      r->tasks == 1 ? "" : "s");
     if (test && *test) {
@@ -93,17 +93,17 @@ static void lead(sfp_text *t, const sfp_result *r)
         sfp__text_put(t, ", learned with the frozen backbone ");
         code(t, backbone);
     }
-    sfp__text_printf(t, ". It was trained on %s of them", sfp__say_count((double)r->samples.trained, a));
-    sfp__text_printf(t, " and rehearsed %s", sfp__say_count((double)r->samples.replayed, a));
+    sfp__text_printf(t, ". It was trained on %s of them", sfp__format_count((double)r->samples.trained, a));
+    sfp__text_printf(t, " and rehearsed %s", sfp__format_count((double)r->samples.replayed, a));
     if (r->samples.dropped)
-        sfp__text_printf(t, "; %s arrived too fast and were dropped", sfp__say_count((double)r->samples.dropped, a));
+        sfp__text_printf(t, "; %s arrived too fast and were dropped", sfp__format_count((double)r->samples.dropped, a));
     if (r->samples.skipped)
-        sfp__text_printf(t, "; %s could not be read", sfp__say_count((double)r->samples.skipped, a));
+        sfp__text_printf(t, "; %s could not be read", sfp__format_count((double)r->samples.skipped, a));
     if (r->labels.unlabelled)
-        sfp__text_printf(t, "; %s came without a label", sfp__say_count((double)r->labels.unlabelled, a));
+        sfp__text_printf(t, "; %s came without a label", sfp__format_count((double)r->labels.unlabelled, a));
     if (r->labels.late)
-        sfp__text_printf(t, ", %s of which got one later", sfp__say_count((double)r->labels.late, a));
-    sfp__text_printf(t, ". It took %s on ", sfp__say_seconds(r->seconds.total, a));
+        sfp__text_printf(t, ", %s of which got one later", sfp__format_count((double)r->labels.late, a));
+    sfp__text_printf(t, ". It took %s on ", sfp__format_seconds(r->seconds.total, a));
     sfp__put_html(t, *r->machine.cpu ? r->machine.cpu : "a machine not recorded");
     sfp__text_printf(t, " with %d thread%s", r->machine.threads, r->machine.threads == 1 ? "" : "s");
     if (*r->machine.kernels || *r->machine.gemm) {
@@ -135,7 +135,7 @@ static void head_tiles(sfp_text *t, const sfp_result *r)
     for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
         const double *alone = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks; /* (tasks, tasks) */
         (void)snprintf(name, sizeof name, "%s alone", sfp__result_head_names[h]);
-        tile(t, name, sfp__say_percent(sfp__average_accuracy(r->tasks, r->tasks_done, alone), a),
+        tile(t, name, sfp__format_percent(sfp__average_accuracy(r->tasks, r->tasks_done, alone), a),
              "average accuracy of this head");
     }
 }
@@ -145,32 +145,32 @@ static void tiles(sfp_text *t, const sfp_result *r)
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
     sfp__text_put(t, "<dl class=\"tiles\">");
     (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
-    tile(t, "Average accuracy", sfp__say_percent(r->average_accuracy, a), note);
+    tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note);
     head_tiles(t, r);
     if (isfinite(r->forgetting)) {
         (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
-        tile(t, "Forgetting", sfp__say_percent(r->forgetting, a), note);
+        tile(t, "Forgetting", sfp__format_percent(r->forgetting, a), note);
     }
     if (isfinite(r->prequential_accuracy))
-        tile(t, "Prequential accuracy", sfp__say_percent(r->prequential_accuracy, a), "tested before trained on");
-    (void)snprintf(note, sizeof note, "of %s offered", sfp__say_count((double)r->samples.offered, b));
-    tile(t, "Trained on", sfp__say_count((double)r->samples.trained, a), note);
+        tile(t, "Prequential accuracy", sfp__format_percent(r->prequential_accuracy, a), "tested before trained on");
+    (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
+    tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
     if (isfinite(r->samples_per_second)) {
         (void)snprintf(note, sizeof note, isfinite(r->lambda) ? "samples/s; %s/s arrive" : "samples/s%s",
-                       isfinite(r->lambda) ? sfp__say_compact(r->lambda, b) : "");
-        tile(t, "Speed", sfp__say_compact(r->samples_per_second, a), note);
+                       isfinite(r->lambda) ? sfp__format_compact(r->lambda, b) : "");
+        tile(t, "Speed", sfp__format_compact(r->samples_per_second, a), note);
     }
     if (isfinite(r->lag.max)) {
-        (void)snprintf(note, sizeof note, "mean lag %s", sfp__say_seconds(r->lag.mean, b));
-        tile(t, "Largest lag", sfp__say_seconds(r->lag.max, a), note);
+        (void)snprintf(note, sizeof note, "mean lag %s", sfp__format_seconds(r->lag.mean, b));
+        tile(t, "Largest lag", sfp__format_seconds(r->lag.max, a), note);
     }
     if (isfinite(r->cs)) {
         (void)snprintf(a, sizeof a, "%.3g", r->cs);
         tile(t, "C<sub>S</sub>", a, "cost over time between arrivals");
     }
     if (isfinite(r->coverage))
-        tile(t, "Class coverage", sfp__say_percent(r->coverage, a), "classes trained on, of those offered");
-    tile(t, "Peak memory", sfp__say_bytes((double)r->peak_rss_bytes, a), "of the whole process");
+        tile(t, "Class coverage", sfp__format_percent(r->coverage, a), "classes trained on, of those offered");
+    tile(t, "Peak memory", sfp__format_bytes((double)r->peak_rss_bytes, a), "of the whole process");
     sfp__text_put(t, "</dl>\n");
 }
 
@@ -237,7 +237,7 @@ static void rate_and_lag(sfp_text *t, const sfp_result *r)
     char label[64], rate[SFP_SHORT];
     OWNED_BY(sfp__text_done) sfp_text part = {0};
     bool rated = isfinite(r->lambda);
-    (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__say_compact(r->lambda, rate));
+    (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__format_compact(r->lambda, rate));
     sfp__text_put(&part, "<div>");
     bool any = plot(&part, &r->curve[SFP_CURVE_RATE], "--green",
                     (sfp_plot){.id = "c3",

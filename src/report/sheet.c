@@ -149,7 +149,7 @@ static void batch_group(sfp_text *t, const char *class, const char *title, int a
                         const sfp_thumb *const *thumb)
 {
     char number[SFP_SHORT];
-    sfp__text_printf(t, "<h3>%s: %s", title, sfp__say_count(all, number));
+    sfp__text_printf(t, "<h3>%s: %s", title, sfp__format_count(all, number));
     if (to - from < all)
         sfp__text_printf(t, ", %d shown", to - from);
     sfp__text_printf(t, "</h3><ul class=\"sheet took %s\">", class);

@@ -8,7 +8,7 @@
 #include "results/registry.h"
 
 #include "base/mem.h"
-#include "io/folder.h"
+#include "io/directory.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -187,7 +187,7 @@ static sfp_status open_file(sfp_registry *r, bool make, sfp_error *err)
 {
     int version = 0;
     if (make)
-        TRY(sfp__folder_make_for(r->path, err));
+        TRY(sfp__directory_create_for(r->path, err));
     else if (access(r->path, F_OK) != 0 && errno == ENOENT)
         return fail_none(r, err);
     if (sqlite3_open_v2(r->path, &r->db, SQLITE_OPEN_READWRITE | (make ? SQLITE_OPEN_CREATE : 0), NULL) != SQLITE_OK)
@@ -214,7 +214,7 @@ sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err)
     return open_registry(true, out, err);
 }
 
-sfp_status sfp__registry_look(sfp_registry **out, sfp_error *err)
+sfp_status sfp__registry_open_readonly(sfp_registry **out, sfp_error *err)
 {
     return open_registry(false, out, err);
 }

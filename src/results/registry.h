@@ -11,7 +11,7 @@ typedef struct sfp_registry sfp_registry;
 /* To write: makes the file, and the folders it lies in, where they are missing. */
 sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err);
 /* To read: makes nothing. SFP_ENOTFOUND: there is none yet. */
-sfp_status sfp__registry_look(sfp_registry **out, sfp_error *err);
+sfp_status sfp__registry_open_readonly(sfp_registry **out, sfp_error *err);
 void sfp__registry_close(sfp_registry *r);
 DEFINE_OWNED_PTR(sfp_registry, sfp__registry_close)
 /* Adds or, for the same directory and start, replaces; the run's number comes back. Several processes may do so at once. */

@@ -74,7 +74,7 @@ void sfp__result_done(sfp_result *r)
     *r = (sfp_result){0};
 }
 
-static sfp_pair *find(const sfp_result *r, const char *key)
+static sfp_config_entry *find(const sfp_result *r, const char *key)
 {
     for (int i = 0; i < r->config_count; i++)
         if (strcmp(r->config[i].key, key) == 0)
@@ -94,13 +94,13 @@ static sfp_status replace(char **to, const char *text, sfp_error *err)
 
 sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value, sfp_error *err)
 {
-    sfp_pair *p = find(r, key);
+    sfp_config_entry *p = find(r, key);
     if (p)
         return replace(&p->value, value, err);
     size_t n = (size_t)r->config_count;
     TRY(sfp__check_memory(sfp__grow(&r->config, sizeof *r->config, n, n + 1, &r->config_capacity), err));
     OWNED char *name = NULL;
-    sfp_pair add = {0};
+    sfp_config_entry add = {0};
     TRY(replace(&name, key, err));
     TRY(replace(&add.value, value, err));
     add.key = TAKE(name);
@@ -111,14 +111,14 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
 
 sfp_status sfp__result_default(sfp_result *r, const char *key, const char *default_value, sfp_error *err)
 {
-    sfp_pair *p = find(r, key);
+    sfp_config_entry *p = find(r, key);
     return p ? replace(&p->default_value, default_value, err)
              : sfp__fail(err, SFP_EINVAL, "no option '%s' to give a default", key);
 }
 
 const char *sfp__result_value(const sfp_result *r, const char *key)
 {
-    const sfp_pair *p = find(r, key);
+    const sfp_config_entry *p = find(r, key);
     return p ? p->value : NULL;
 }
 

@@ -14,10 +14,10 @@
 #define SFP_CURVE_MAX (1 << 24) /* points */
 #define SFP_RESULT_HEADS 3      /* of a mixed one: linear, slda, ranpac */
 
-typedef struct sfp_pair {
+typedef struct sfp_config_entry {
     char *key, *value;
     char *default_value; /* the option's default; "": it has none, NULL: not known */
-} sfp_pair;
+} sfp_config_entry;
 
 typedef struct sfp_curve {
     int count;
@@ -47,7 +47,7 @@ typedef struct sfp_result {
         char cpu[128], kernels[16], gemm[64];
         int threads;
     } machine;
-    sfp_pair *config; /* every option with its value as text */
+    sfp_config_entry *config; /* every option with its value as text */
     int config_count;
     size_t config_capacity;
     /* tasks and classes */
@@ -121,11 +121,11 @@ double sfp__backward_transfer(int tasks, int done, const double *a);
 double sfp__no_minus_zero(double x, int decimals);
 /* The most frequent wrong answers of a confusion matrix (classes, classes; NULL: none), most frequent first, ties in order of
  * truth and answer, at most `most`; returns how many. */
-typedef struct sfp_mixup {
+typedef struct sfp_confusion_pair {
     int truth, answer;
     uint64_t count;
-} sfp_mixup;
-int sfp__worst_mixups(int classes, const uint64_t *confusion, int most, sfp_mixup *out);
+} sfp_confusion_pair;
+int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp_confusion_pair *out);
 /* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
 void sfp__mean_interval(int n, const double *x, double *mean, double *half);
 /* Regularised incomplete beta function I_x(a, b), a and b > 0, x in [0, 1]. */

@@ -11,8 +11,8 @@
 
 #include "base/mem.h"
 #include "learner/learner.h"
+#include "run/batch_loader.h"
 #include "run/clock.h"
-#include "run/feed.h"
 #include "run/inbox.h"
 
 enum { SFP__GROUP = 32 }; /* images predicted at once: where groups are cut decides the last bits */
@@ -57,7 +57,8 @@ typedef struct sfp__arrivals_kind {
     const char *name; /* of its part of a checkpoint */
     /* Reading begins, where the position stands. */
     sfp_status (*start)(sfp__arrivals *a, sfp_error *err);
-    /* It may come back empty when sfp__now() is `until`, or the run is stopped. What it gives holds until commit. */
+    /* It may come back empty when sfp__monotonic_seconds() is `until`, or the run is stopped. What it gives holds until
+     * commit. */
     sfp_status (*next)(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err);
     void (*commit)(sfp__arrivals *a, double seconds);
     /* Predictions are still to be written, and those from id *from on again. */

@@ -11,10 +11,10 @@ enum { NAME_BYTES = 4096 };
 
 typedef struct indexed {
     sfp__arrivals base;
-    sfp_feed *feed, *unlabelled;
+    sfp_batch_loader *feed, *unlabelled;
     sfp_clock clock;
     int64_t *arrived;         /* (batches) as plan's, with the images without a label; NULL: these are not counted */
-    sfp_sample *pooled;       /* (batch * SFP__RUN_POOL) triage: samples of several batches */
+    sfp_sample *pooled;       /* (batch * SFP__RUN_TRIAGE_BATCHES) triage: samples of several batches */
     char (*name)[NAME_BYTES]; /* (SFP__GROUP) */
     /* of the images without a label */
     int64_t next;    /* the first that was not predicted yet */
@@ -47,8 +47,8 @@ static int64_t last_image(const sfp__plan *p, int64_t batch)
 static void free_indexed(sfp__arrivals *base)
 {
     indexed *a = (indexed *)base;
-    sfp__feed_free(a->feed);
-    sfp__feed_free(a->unlabelled);
+    sfp__batch_loader_free(a->feed);
+    sfp__batch_loader_free(a->unlabelled);
     sfp__clock_done(&a->clock);
     sfp__free(a->arrived);
     sfp__free(a->pooled);
@@ -64,10 +64,10 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
                                   .queue = o->queue,
                                   .policy = o->policy,
                                   .pool = o->triage,
-                                  .pool_most = SFP__RUN_POOL,
+                                  .pool_most = SFP__RUN_TRIAGE_BATCHES,
                                   .stop = p->hooks->stop};
     bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
-    TRY(sfp__alloc(&a->pooled, (size_t)o->learner.batch * SFP__RUN_POOL, sizeof *a->pooled, err));
+    TRY(sfp__alloc(&a->pooled, (size_t)o->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->pooled, err));
     if (p->unlabelled.count)
         TRY(sfp__alloc(&a->name, SFP__GROUP, sizeof *a->name, err));
     if (timed && p->unlabelled.count) {
@@ -87,16 +87,16 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     indexed *a = (indexed *)base;
     const sfp__plan *p = base->plan;
     a->clock.batches = p->batches.count; /* the paper's clock may keep fewer than there were */
-    sfp_feed_options fo = {.size = p->size,
-                           .resize = p->opt->learner.resize,
-                           .keep_encoded = p->opt->learner.keep_compressed,
-                           .depth = SFP__RUN_AHEAD + (p->opt->triage ? SFP__RUN_POOL : 0)};
-    TRY(sfp__feed_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->feed, err));
+    sfp_batch_loader_options fo = {.size = p->size,
+                                   .resize = p->opt->learner.resize,
+                                   .keep_encoded = p->opt->learner.keep_compressed,
+                                   .depth = SFP__RUN_PREFETCH + (p->opt->triage ? SFP__RUN_TRIAGE_BATCHES : 0)};
+    TRY(sfp__batch_loader_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->feed, err));
     if (a->next >= p->unlabelled.count)
         return SFP_OK;
     fo.keep_encoded = false;
     fo.depth = 2 * SFP__GROUP;
-    return sfp__feed_create(p->source, &p->tasks, &p->unlabelled, &fo, a->next, &a->unlabelled, err);
+    return sfp__batch_loader_create(p->source, &p->tasks, &p->unlabelled, &fo, a->next, &a->unlabelled, err);
 }
 
 /* Up to SFP__GROUP of those before `index`. */
@@ -109,7 +109,7 @@ static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, s
     for (; k < u->count && k < a->next + SFP__GROUP && u->order[k] < index; k++) {
         const sfp_sample *sample;
         int read, i = d->predict_count;
-        TRY(sfp__feed_take(a->unlabelled, k, &read, &sample, err));
+        TRY(sfp__batch_loader_take(a->unlabelled, k, &read, &sample, err));
         a->given.unread += !read;
         if (!read)
             continue;
@@ -128,11 +128,11 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     const sfp__plan *p = a->base.plan;
     const sfp_batches *b = &p->batches;
     int64_t beside = 0;
-    sfp__feed_release(a->feed, batch[0]); /* what the clock left out need not be decoded */
+    sfp__batch_loader_release(a->feed, batch[0]); /* what the clock left out need not be decoded */
     for (int i = 0; i < n; i++) {
         int64_t k = batch[i], before = k > 0 ? k - 1 : k;
         int m;
-        TRY(sfp__feed_take(a->feed, k, &m, &d->samples, err));
+        TRY(sfp__batch_loader_take(a->feed, k, &m, &d->samples, err));
         if (n > 1)
             memcpy(a->pooled + d->count, d->samples, (size_t)m * sizeof *a->pooled);
         a->given.skipped += b->first[k + 1] - b->first[k] - m;
@@ -179,18 +179,18 @@ static void commit(sfp__arrivals *base, double seconds)
     int n = a->given.batches;
     if (a->given.unlabelled) {
         a->next += a->given.unlabelled;
-        sfp__feed_release(a->unlabelled, a->next);
+        sfp__batch_loader_release(a->unlabelled, a->next);
         a->unread += (uint64_t)a->given.unread;
         base->r->samples.skipped += (uint64_t)a->given.unread;
         base->r->labels.unlabelled += (uint64_t)(a->given.unlabelled - a->given.unread);
         a->predicting += seconds;
     } else if (n) {
-        sfp__feed_release(a->feed, a->given.batch[n - 1] + 1);
+        sfp__batch_loader_release(a->feed, a->given.batch[n - 1] + 1);
         base->r->samples.skipped += (uint64_t)a->given.skipped;
         a->predicting = 0;
     }
     if (a->clock.taken_count) /* behind the last batch nothing is late any more */
-        sfp__clock_spent(&a->clock, n, seconds);
+        sfp__clock_advance(&a->clock, n, seconds);
     memset(&a->given, 0, sizeof a->given);
 }
 
@@ -210,13 +210,13 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
     const indexed *a = (const indexed *)base;
     sfp__arrivals_stats out = {.unread = a->unread};
     if (a->feed) {
-        sfp_feed_stats s = sfp__feed_stats(a->feed);
+        sfp_batch_loader_stats s = sfp__batch_loader_stats(a->feed);
         out.decode = s.decode;
         out.waited = s.waited;
         memcpy(out.first_error, s.first_error, sizeof out.first_error);
     }
     if (a->unlabelled) {
-        sfp_feed_stats s = sfp__feed_stats(a->unlabelled);
+        sfp_batch_loader_stats s = sfp__batch_loader_stats(a->unlabelled);
         out.decode += s.decode;
         out.waited += s.waited;
         memcpy(out.first_unread, s.first_error, sizeof out.first_unread);

@@ -17,7 +17,7 @@ typedef struct live {
     bool busy;              /* and there is more of it */
     bool last;              /* nothing comes behind it */
     sfp_arrival_list group; /* delivered to be predicted */
-    sfp_sample *samples;    /* (batch * SFP__RUN_POOL) delivered to be learned from, as in.batch */
+    sfp_sample *samples;    /* (batch * SFP__RUN_TRIAGE_BATCHES) delivered to be learned from, as in.batch */
 } live;
 
 static void free_live(sfp__arrivals *base)
@@ -41,15 +41,15 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     bool real = p->clock == SFP_CLOCK_REAL;
     size_t again = p->source->ops->leave_out ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
     base->r->labels.expired += sfp__ledger_give_up(a->ledger, again);
-    TRY(sfp__ledger_leave_out(a->ledger, p->source, err));
+    TRY(sfp__ledger_set_resume_filter(a->ledger, p->source, err));
     base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     const sfp_inbox_options io = {.size = p->size,
                                   .resize = o->learner.resize,
                                   .keep_encoded = o->learner.keep_compressed,
                                   .batch = o->learner.batch,
-                                  .queue = real ? o->queue : SFP__RUN_AHEAD,
+                                  .queue = real ? o->queue : SFP__RUN_PREFETCH,
                                   .policy = real ? o->policy : SFP_QUEUE_BLOCK,
-                                  .pool = real && o->triage ? SFP__RUN_POOL : 0,
+                                  .pool = real && o->triage ? SFP__RUN_TRIAGE_BATCHES : 0,
                                   .others = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
                                   .pace = real ? o->rate : 0,
                                   .first_id = sfp__ledger_next_id(a->ledger),
@@ -63,15 +63,15 @@ static void take_gone(live *a)
 {
     sfp_result *r = a->base.r;
     for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->in.gone));) {
-        if (i->fate == SFP_FATE_EXPIRED) {
-            sfp_standing before = sfp__ledger_meet(a->ledger, i);
-            r->labels.unlabelled += before == SFP_STANDING_NEW;
-            r->labels.expired += before != SFP_STANDING_OVER;
+        if (i->fate == SFP_DISCARD_EXPIRED) {
+            sfp_arrival_status before = sfp__ledger_meet(a->ledger, i);
+            r->labels.unlabelled += before == SFP_ARRIVAL_NEW;
+            r->labels.expired += before != SFP_ARRIVAL_ENDED;
         } else {
             r->samples.offered++;
-            r->samples.dropped += i->fate == SFP_FATE_DROPPED;
-            r->samples.skipped += i->fate == SFP_FATE_SKIPPED;
-            if (i->fate == SFP_FATE_DROPPED)
+            r->samples.dropped += i->fate == SFP_DISCARD_DROPPED;
+            r->samples.skipped += i->fate == SFP_DISCARD_SKIPPED;
+            if (i->fate == SFP_DISCARD_DROPPED)
                 r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
         }
         sfp__ledger_finish(a->ledger, i);
@@ -86,7 +86,7 @@ static void take_inbox(live *a, double until)
     a->busy = true;
     a->last = a->in.end && a->in.others.count == 0; /* a label among the others may bring an image back */
     for (int n = atomic_load(&p->source->live->remarks); a->told < n; a->told++) /* each once, as soon as there is one */
-        sfp__plan_say(p, "%s", p->source->live->remark[a->told]);
+        sfp__plan_info(p, "%s", p->source->live->remark[a->told]);
     take_gone(a);
 }
 
@@ -109,10 +109,10 @@ static void take_group(live *a, sfp__delivery *d)
     sfp_arrival_list *others = &a->in.others;
     while (a->group.count < SFP__GROUP && others->first && (others->first->rgb || a->group.count == 0)) {
         sfp_arrival *i = sfp__arrival_list_take(others);
-        sfp_standing before = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_STANDING_NEW;
-        if (before == SFP_STANDING_ABSENT)
+        sfp_arrival_status before = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_ARRIVAL_NEW;
+        if (before == SFP_ARRIVAL_ABSENT)
             r->labels.expired += sfp__ledger_wait(a->ledger, i);
-        else if (before == SFP_STANDING_OVER)
+        else if (before == SFP_ARRIVAL_ENDED)
             sfp__ledger_finish(a->ledger, i);
         else if (i->rgb)
             sfp__arrival_list_put(&a->group, i);
@@ -230,7 +230,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
     a->classes = classes;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     TRY(sfp__ledger_create(p->opt->pending, p->source->ops->marks, &a->ledger, err));
-    TRY(sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_POOL, sizeof *a->samples, err));
+    TRY(sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->samples, err));
     *out = TAKE(made);
     return SFP_OK;
 }

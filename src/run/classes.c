@@ -125,7 +125,7 @@ sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *er
         unseen += p->test_tasks.label_of[k] < 0;
     }
     if (unseen != c->unseen && (unseen || c->unseen > 0))
-        sfp__plan_say(p, "%d of the %d classes of the test set did not come yet: their images count as wrong", unseen, classes);
+        sfp__plan_info(p, "%d of the %d classes of the test set did not come yet: their images count as wrong", unseen, classes);
     c->unseen = unseen;
     return sfp__result_confusion(c->r, err);
 }

@@ -1,7 +1,7 @@
 #include "run/clock.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,8 +41,12 @@ sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t b
     int capacity = !timed ? 1 : opt->pool ? opt->pool_most : opt->queue + 1;
     if (capacity < 1 || capacity > 1 << 20)
         return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", capacity - 1, (1 << 20) - 1);
-    *c = (sfp_clock){
-        .opt = *opt, .timed = timed, .batches = batches, .arrived = arrived, .capacity = capacity, .began = sfp__now()};
+    *c = (sfp_clock){.opt = *opt,
+                     .timed = timed,
+                     .batches = batches,
+                     .arrived = arrived,
+                     .capacity = capacity,
+                     .began = sfp__monotonic_seconds()};
     c->queue = sfp__calloc((size_t)capacity, sizeof *c->queue);
     c->taken = sfp__calloc((size_t)capacity, sizeof *c->taken);
     if (!c->queue || !c->taken) {
@@ -105,7 +109,7 @@ static void take_in(sfp_clock *c, bool idle)
         if (c->waiting >= capacity && capacity > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST))
             pop(c, 1);
         if (c->waiting < capacity)
-            c->queue[c->waiting++] = (sfp_waiting){c->next, arrival(c, c->next)};
+            c->queue[c->waiting++] = (sfp_queued_batch){c->next, arrival(c, c->next)};
         c->next++;
     }
 }
@@ -124,7 +128,7 @@ static void wait_until(sfp_clock *c, double at)
     while (c->now < at && !stopped(c)) { /* in pieces: a signal that comes just before a sleep does not end it */
         double wait = fmin(at - c->now, look);
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)(wait * 1e9)}, NULL);
-        c->now = sfp__now() - c->began;
+        c->now = sfp__monotonic_seconds() - c->began;
     }
 }
 
@@ -156,7 +160,7 @@ static int take(sfp_clock *c)
         return c->next < c->batches ? (c->next++, 1) : 0;
     }
     if (c->opt.kind == SFP_CLOCK_REAL)
-        c->now = sfp__now() - c->began;
+        c->now = sfp__monotonic_seconds() - c->began;
     if (c->waiting == 0 || c->opt.pool)
         take_in(c, true);
     while (c->waiting == 0) {
@@ -176,7 +180,7 @@ const int64_t *sfp__clock_next(sfp_clock *c, int *count)
     return c->taken_count ? c->taken : NULL;
 }
 
-void sfp__clock_spent(sfp_clock *c, int n, double seconds)
+void sfp__clock_advance(sfp_clock *c, int n, double seconds)
 {
     c->spent += seconds;
     c->taken_count -= n;
@@ -184,7 +188,7 @@ void sfp__clock_spent(sfp_clock *c, int n, double seconds)
     if (n == 0 || c->taken_count > 0)
         return;
     if (c->timed) {
-        c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__now() - c->began : c->now + c->spent;
+        c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__monotonic_seconds() - c->began : c->now + c->spent;
         take_in(c, false);
     }
     c->spent = 0;
@@ -269,6 +273,6 @@ bool sfp__clock_read(sfp_clock *c, json_t *j)
     c->blocked = blocked;
     c->spent = spent;
     c->held = held != 0;
-    c->began = sfp__now() - c->now;
+    c->began = sfp__monotonic_seconds() - c->now;
     return true;
 }

@@ -63,10 +63,10 @@ typedef struct sfp_clock_options {
 } sfp_clock_options;
 
 /* A batch in the queue. */
-typedef struct sfp_waiting {
+typedef struct sfp_queued_batch {
     int64_t batch;
     double since; /* its arrival; a stream held back moves those of later ones only */
-} sfp_waiting;
+} sfp_queued_batch;
 
 typedef struct sfp_clock {
     sfp_clock_options opt;
@@ -78,7 +78,7 @@ typedef struct sfp_clock {
     bool held;              /* it is being held back now */
     int64_t next;           /* first batch that has not arrived yet */
     int waiting, capacity;
-    sfp_waiting *queue; /* (capacity) oldest first */
+    sfp_queued_batch *queue; /* (capacity) oldest first */
     int64_t *taken;     /* (capacity) given, and not learned from yet */
     int taken_count;
     double spent; /* on those that were given with them and are done */
@@ -93,7 +93,7 @@ void sfp__clock_done(sfp_clock *c);
 const int64_t *sfp__clock_next(sfp_clock *c, int *count);
 /* The first n of these are done, or (n 0) something that came with them; it took `seconds` (REAL: the wall clock knows better and
  * ignores it). When all are done time goes on. */
-void sfp__clock_spent(sfp_clock *c, int n, double seconds);
+void sfp__clock_advance(sfp_clock *c, int n, double seconds);
 /* The first batch that it may still give. */
 int64_t sfp__clock_first(const sfp_clock *c);
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = SFP_CUT_MAX }; /* the most asked at once */
+enum { CHUNK = SFP_PREDICT_BATCH_MAX }; /* the most asked at once */
 
 sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
                                  size_t memory, sfp_evaluator **out, sfp_error *err)
@@ -23,7 +23,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     e->all = n * e->bytes <= memory;
     const sfp_want list[] = {{&e->asked, rows, sizeof *e->asked},
                              {&e->accuracy, rows, sizeof *e->accuracy},
-                             {&e->alone, rows * SFP_HEAD_EXPERTS, sizeof *e->alone},
+                             {&e->alone, rows * SFP_HEAD_MEMBERS, sizeof *e->alone},
                              {&e->state, n, sizeof *e->state},
                              {&e->has_query, n, sizeof *e->has_query},
                              {&e->rgb, e->all ? n : CHUNK, e->bytes},
@@ -71,7 +71,7 @@ static const uint8_t *image(sfp_evaluator *e, int64_t k, int64_t i, int place)
 
 /* What was asked of a task so far. */
 typedef struct tally {
-    uint64_t asked, right, alone[SFP_HEAD_EXPERTS]; /* alone: right answers of each expert of a mixed head */
+    uint64_t asked, right, alone[SFP_HEAD_MEMBERS]; /* alone: right answers of each expert of a mixed head */
     bool mixed;
 } tally;
 
@@ -92,8 +92,8 @@ static sfp_status ask(sfp_evaluator *e, sfp_predictor *p, stretch *part, tally *
         return SFP_OK;
     TRY(sfp__predictor_ask(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first, label,
                            NULL, err));
-    for (int h = 0; h < SFP_HEAD_EXPERTS; h++) {
-        const int32_t *said = sfp__predictor_alone(p, h);
+    for (int h = 0; h < SFP_HEAD_MEMBERS; h++) {
+        const int32_t *said = sfp__predictor_member_labels(p, h);
         sum->mixed = said != NULL;
         for (int k = 0; said && k < n; k++)
             sum->alone[h] += part->truth[k] >= 0 && said[k] == part->truth[k];
@@ -116,7 +116,7 @@ static void note_task(sfp_evaluator *e, int t, const tally *sum)
 {
     e->asked[t] = sum->asked;
     e->accuracy[t] = sum->asked ? (double)sum->right / (double)sum->asked : NAN;
-    for (int h = 0; h < SFP_HEAD_EXPERTS; h++)
+    for (int h = 0; h < SFP_HEAD_MEMBERS; h++)
         e->alone[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
             sum->asked && sum->mixed ? (double)sum->alone[h] / (double)sum->asked : NAN;
 }
@@ -124,7 +124,7 @@ static void note_task(sfp_evaluator *e, int t, const tally *sum)
 static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
 {
     const sfp_task *task = &e->tasks->task[t];
-    int chunk = sfp__predictor_cut(p);
+    int chunk = sfp__predictor_batch(p);
     tally sum = {0};
     stretch part = {0};
     for (int64_t i = 0; i < task->count; i++) {

@@ -41,7 +41,7 @@ typedef struct sfp_evaluator {
     /* of the last run */
     uint64_t done;
     uint64_t *asked; /* (tasks) images answered */
-    double *alone;   /* (SFP_HEAD_EXPERTS, tasks) accuracy of each expert of a mixed head; NAN: it is not, or none was answered */
+    double *alone;   /* (SFP_HEAD_MEMBERS, tasks) accuracy of each expert of a mixed head; NAN: it is not, or none was answered */
     double *accuracy;    /* (tasks) of the run at hand, the caller's when it has ended */
     uint64_t *confusion; /* (confusion_capacity) the same */
     size_t confusion_capacity;

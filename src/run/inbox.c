@@ -1,7 +1,7 @@
 #include "run/inbox.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "stream/source.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static void move_first(sfp_arrival_list *from, int n, sfp_arrival_list *to)
 
 /* ------------------------------------------------- what the queues do (locked) */
 
-static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_fate fate)
+static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_discard_reason fate)
 {
     sfp__free(a->rgb);
     a->rgb = NULL;
@@ -75,7 +75,7 @@ static void drop_newest(sfp_inbox *b)
     sfp_arrival_list kept = {0};
     move_first(&b->labelled, b->labelled.count - b->opt.batch, &kept);
     for (sfp_arrival *a; (a = sfp__arrival_list_take(&b->labelled));)
-        let_go(b, a, SFP_FATE_DROPPED);
+        let_go(b, a, SFP_DISCARD_DROPPED);
     b->labelled = kept;
 }
 
@@ -90,7 +90,7 @@ static void drop_excess_batches(sfp_inbox *b, bool may_wait)
     while (complete(b) > queue_limit(b)) {
         if (b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && queue_limit(b) > 0)) {
             for (int i = 0; i < b->opt.batch; i++)
-                let_go(b, sfp__arrival_list_take(&b->labelled), SFP_FATE_DROPPED);
+                let_go(b, sfp__arrival_list_take(&b->labelled), SFP_DISCARD_DROPPED);
         } else {
             drop_newest(b);
         }
@@ -125,7 +125,7 @@ static void put_other(sfp_inbox *b, sfp_arrival *a)
     if (!hold && b->others.count >= b->opt.others) {
         sfp_arrival *oldest = sfp__arrival_list_take(&b->others);
         if (oldest->rgb)
-            let_go(b, oldest, SFP_FATE_EXPIRED);
+            let_go(b, oldest, SFP_DISCARD_EXPIRED);
         else
             sfp__arrival_free(oldest); /* a label that nobody looked at */
     }
@@ -160,11 +160,12 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_raw
     a->label = record->label;
     a->class_name = record->label >= 0 ? b->source->class_names[record->label] : NULL;
     if (b->source->live->lost)
-        a->fate = SFP_FATE_SKIPPED;
+        a->fate = SFP_DISCARD_SKIPPED;
     if (p->bytes) {
         char where[512];
-        if (sfp__raw_image_fit(p, sfp__source_where(b->source, -1, where, sizeof where), b->opt.size, b->opt.resize, a->rgb, err))
-            a->fate = SFP_FATE_SKIPPED;
+        if (sfp__raw_image_fit(p, sfp__source_display_name(b->source, -1, where, sizeof where), b->opt.size, b->opt.resize,
+                               a->rgb, err))
+            a->fate = SFP_DISCARD_SKIPPED;
         else if (b->opt.keep_encoded && p->kind == SFP_RAW_IMAGE_ENCODED && !p->has_box) {
             a->kept = *p;
             *p = (sfp_raw_image){0};
@@ -177,9 +178,9 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_raw
 static void put(sfp_inbox *b, sfp_arrival *a)
 {
     bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->origin.identity, &a->origin.id);
-    if (!known && (a->rgb || a->fate != SFP_FATE_NONE))
+    if (!known && (a->rgb || a->fate != SFP_DISCARD_NONE))
         a->origin.id = b->stats.next_id++;
-    if (a->fate != SFP_FATE_NONE)
+    if (a->fate != SFP_DISCARD_NONE)
         let_go(b, a, a->fate);
     else if (a->rgb && a->label >= 0)
         put_labelled(b, a, true);
@@ -192,9 +193,9 @@ static void keep_pace(sfp_inbox *b, double *due)
 {
     if (!(b->opt.pace > 0))
         return;
-    double now = sfp__now();
+    double now = sfp__monotonic_seconds();
     *due = fmax(*due + 1 / b->opt.pace, now - 1); /* a second is made up for, not more */
-    for (; now < *due && !atomic_load(&b->stop); now = sfp__now()) {
+    for (; now < *due && !atomic_load(&b->stop); now = sfp__monotonic_seconds()) {
         double wait = fmin(*due - now, look);
         struct timespec pause = {.tv_nsec = (long)(wait * 1e9)};
         (void)nanosleep(&pause, NULL);
@@ -204,7 +205,7 @@ static void keep_pace(sfp_inbox *b, double *due)
 static void *work(void *arg)
 {
     sfp_inbox *b = arg;
-    double due = sfp__now();
+    double due = sfp__monotonic_seconds();
     sfp_status status = SFP_OK, failed = SFP_OK; /* failed: what the call before said */
     for (int errors = 0; errors < ERRORS_MAX && status != SFP_ENOMEM && !atomic_load(&b->stop);) {
         sfp_record record = {.label = -1};
@@ -214,21 +215,21 @@ static void *work(void *arg)
         sfp_arrival *a = NULL;
         keep_pace(b, &due);
         status = sfp__source_next(b->source, &record, &p, &end, &err);
-        double came = sfp__now();
+        double came = sfp__monotonic_seconds();
         if (!status && end) { /* an error was its last word, unless we stopped it */
             status = atomic_load(&b->stop) ? SFP_OK : failed;
             break;
         }
         if (!status && errors) /* nobody else will tell of it */
-            sfp__source_remark(b->source, "%s; the stream goes on", b->stats.last_error);
+            sfp__source_warn_live(b->source, "%s; the stream goes on", b->stats.last_error);
         if (status && b->source->live->lost)
             status = SFP_OK; /* err says why */
         if (!status && !(a = make_arrival(b, &record, &p, came, &err)))
             status = SFP_ENOMEM;
-        double decoded = sfp__now();
+        double decoded = sfp__monotonic_seconds();
         pthread_mutex_lock(&b->lock);
         b->stats.decode += decoded - came;
-        if (status || a->fate != SFP_FATE_NONE)
+        if (status || a->fate != SFP_DISCARD_NONE)
             note_error(b, &err);
         if (!status)
             put(b, a);
@@ -250,7 +251,7 @@ static void *work(void *arg)
 static int ready(const sfp_inbox *b)
 {
     int n = complete(b);
-    bool paused = b->source->ops->pause > 0 && sfp__now() - b->last_at >= b->source->ops->pause;
+    bool paused = b->source->ops->pause > 0 && sfp__monotonic_seconds() - b->last_at >= b->source->ops->pause;
     if (n > 0)
         return b->opt.batch * (b->opt.pool ? n < b->opt.pool ? n : b->opt.pool : 1);
     bool last = b->ended && b->others.count == 0; /* a label among the others may bring one more */
@@ -261,7 +262,7 @@ static int ready(const sfp_inbox *b)
 static sfp_lag lag_of(const sfp_arrival_list *list, int batch)
 {
     sfp_lag lag = {0};
-    double now = sfp__now(), oldest = 0;
+    double now = sfp__monotonic_seconds(), oldest = 0;
     int i = 0;
     for (const sfp_arrival *a = list->first; a; a = a->next)
         if (++i % batch == 0 || !a->next) {
@@ -274,14 +275,14 @@ static sfp_lag lag_of(const sfp_arrival_list *list, int batch)
 
 void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_inbox_output *out)
 {
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     int n;
     *out = (sfp_inbox_output){0};
     pthread_mutex_lock(&b->lock);
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is space for one more */
     while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop) &&
-           atomic_load(&b->source->live->remarks) == b->remarks && sfp__now() < until)
+           atomic_load(&b->source->live->remarks) == b->remarks && sfp__monotonic_seconds() < until)
         wait_a_little(b, look);
     b->idle = false;
     b->remarks = atomic_load(&b->source->live->remarks);
@@ -295,7 +296,7 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
     b->gone = (sfp_arrival_list){0};
     out->taken = out->batch.count + out->others.count + out->gone.count;
     out->end = b->ended && b->labelled.count == 0;
-    b->stats.waited += sfp__now() - begin;
+    b->stats.waited += sfp__monotonic_seconds() - begin;
     pthread_cond_broadcast(&b->changed); /* a source that is held back */
     pthread_mutex_unlock(&b->lock);
 }
@@ -303,7 +304,7 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
 void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a)
 {
     pthread_mutex_lock(&b->lock);
-    a->at = sfp__now();
+    a->at = sfp__monotonic_seconds();
     b->idle = true; /* it is the learner who asks: it has time for a batch */
     put_labelled(b, a, false);
     b->idle = false;
@@ -329,7 +330,7 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_in
     b->opt = *opt;
     b->stats.rate = NAN;
     b->stats.next_id = opt->first_id;
-    b->last_at = b->rate_at = sfp__now();
+    b->last_at = b->rate_at = sfp__monotonic_seconds();
     pthread_mutex_init(&b->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -45,8 +45,8 @@ typedef struct sfp_inbox_output {
 } sfp_inbox_output;
 
 /* Waits for a batch or others, for a remark of the source, or for many that are gone; a last batch may be short, also one after
- * the source's pause. With *stop set (looked at ten times a second), or when sfp__now() is `until`, it comes back, perhaps with
- * nothing. The lists are the caller's. */
+ * the source's pause. With *stop set (looked at ten times a second), or when sfp__monotonic_seconds() is `until`, it comes back,
+ * perhaps with nothing. The lists are the caller's. */
 void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_inbox_output *out);
 /* An image without a label that has one now: joins the labelled ones as if it came now. */
 void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a);

@@ -1,8 +1,8 @@
 /* What a run notes: of every timestamp counts, curves, a line of DIR/events.jsonl (docs/method.md, section 17) and progress; the
  * lines of predictions; the numbers of the result; and for the report images, of the last timestamp some that the coreset took
  * and some that it left, and those of the buffer. */
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "io/json_write.h"
 #include "report/report.h"
 #include "results/result.h"
@@ -19,7 +19,7 @@ enum { CURVE_MAX = 4000, LOGS = 8 }; /* points of a curve over a stream whose en
 
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err)
 {
-    size_t most = (size_t)p->opt->learner.batch * SFP__RUN_POOL;
+    size_t most = (size_t)p->opt->learner.batch * SFP__RUN_TRIAGE_BATCHES;
     TRY(sfp__alloc(&j->ids, most, sizeof *j->ids, err));
     TRY(sfp__alloc(&j->shown.taken, most, sizeof *j->shown.taken, err));
     return sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err);
@@ -32,8 +32,8 @@ sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t stamps
     TRY(sfp__line_log_open(out, SFP__RUN_EVENTS, "t", (uint64_t)stamps, LOG_BYTES, LOGS, &j->events, err));
     uint64_t next = stamps && sfp__line_log_last(j->events, &last) ? last + 1 : 0;
     if (next < (uint64_t)stamps)
-        sfp__plan_say(p, "%s/%s: the last %llu timestamps before the checkpoint are missing", out, SFP__RUN_EVENTS,
-                      (unsigned long long)((uint64_t)stamps - next));
+        sfp__plan_info(p, "%s/%s: the last %llu timestamps before the checkpoint are missing", out, SFP__RUN_EVENTS,
+                       (unsigned long long)((uint64_t)stamps - next));
     if (!a->kind->predicts(a, &from))
         return SFP_OK;
     return sfp__line_log_open(out, SFP__RUN_PREDICTIONS, "id", from, LOG_BYTES, LOGS, &j->predictions, err);
@@ -87,7 +87,7 @@ static void put_ints(sfp_json *j, const char *key, int n, const int *v)
     sfp__json_end(j);
 }
 
-static void put_arrays(sfp_json *j, const sfp_timestamp *t, int replay, const uint64_t *ids)
+static void put_arrays(sfp_json *j, const sfp_timestamp_details *t, int replay, const uint64_t *ids)
 {
     sfp__json_array(j, "offered");
     for (int i = 0; i < t->offered; i++)
@@ -112,7 +112,7 @@ static void put_arrays(sfp_json *j, const sfp_timestamp *t, int replay, const ui
     sfp__json_end(j);
 }
 
-sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp *t, int replay, const uint64_t *ids, sfp_error *err)
+sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp_details *t, int replay, const uint64_t *ids, sfp_error *err)
 {
     const struct {
         const char *key;
@@ -145,7 +145,7 @@ static double accuracy_so_far(const sfp__position *at)
     return at->judged ? (double)at->right / (double)at->judged : NAN;
 }
 
-static void tell(const sfp__run_state *run, const sfp_timestamp *t)
+static void tell(const sfp__run_context *run, const sfp_timestamp_details *t)
 {
     const sfp__plan *p = &run->plan;
     const sfp__position *at = &run->at;
@@ -161,19 +161,19 @@ static void tell(const sfp__run_state *run, const sfp_timestamp *t)
                                        .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
                                        .loss = t->loss ? t->loss[t->steps - 1] : NAN,
                                        .accuracy = accuracy_so_far(at),
-                                       .seconds = sfp__now() - run->journal.began};
+                                       .seconds = sfp__monotonic_seconds() - run->journal.began};
     p->hooks->progress(p->hooks->ctx, &progress);
 }
 
 /* A point of a curve; one over a stream whose end is not known is thinned out when it has too many. */
-static sfp_status draw(const sfp__run_state *run, sfp_curve *c, double y, sfp_error *err)
+static sfp_status draw(const sfp__run_context *run, sfp_curve *c, double y, sfp_error *err)
 {
     if (run->plan.live && c->count >= CURVE_MAX)
         sfp__curve_thin(c);
     return sfp__curve_add(c, (double)run->at.arrived, y, err);
 }
 
-static sfp_status draw_all(const sfp__run_state *run, int n, const sfp_timestamp *t, sfp_error *err)
+static sfp_status draw_all(const sfp__run_context *run, int n, const sfp_timestamp_details *t, sfp_error *err)
 {
     sfp_curve *curve = run->journal.r->curve;
     const sfp_lag *lag = run->arrivals->lag;
@@ -184,7 +184,7 @@ static sfp_status draw_all(const sfp__run_state *run, int n, const sfp_timestamp
     return lag ? draw(run, &curve[SFP_CURVE_LAG], lag->last, err) : SFP_OK;
 }
 
-static void count_times(sfp_result *r, const sfp_timestamp *t)
+static void count_times(sfp_result *r, const sfp_timestamp_details *t)
 {
     r->seconds.select += t->seconds.select;
     r->seconds.train +=
@@ -212,7 +212,7 @@ static int smaller(int a, int b)
 }
 
 /* Keeps images of a timestamp for the report. */
-static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp_timestamp *t)
+static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp_timestamp_details *t)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     side took = {.all = t->coreset_count}, left = {.all = d->count - t->coreset_count};
@@ -234,7 +234,7 @@ static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, co
     }
 }
 
-sfp_status sfp__journal_write(sfp__run_state *run, const sfp__delivery *d, const sfp_timestamp *t, sfp_error *err)
+sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp_timestamp_details *t, sfp_error *err)
 {
     sfp__journal *j = &run->journal;
     const sfp__plan *p = &run->plan;
@@ -249,7 +249,7 @@ sfp_status sfp__journal_write(sfp__run_state *run, const sfp__delivery *d, const
     if (run->at.stamps % p->curve_every == 0)
         TRY(draw_all(run, d->count, t, err));
     if (j->events) {
-        sfp_timestamp line = *t;
+        sfp_timestamp_details line = *t;
         if (!learner)
             line.task = run->at.task; /* which a head does not know */
         TRY(sfp__journal_event(j->events, &line, p->opt->learner.replay ? p->opt->learner.replay : 1, j->ids, err));
@@ -265,10 +265,10 @@ void sfp__journal_times(sfp__journal *j, sfp__arrivals *a)
     sfp__arrivals_stats stats = a->kind->stats(a);
     j->r->seconds.decode = j->before.decode + stats.decode;
     j->r->seconds.waited = j->before.waited + stats.waited;
-    j->r->seconds.total = j->before.total + sfp__now() - j->began;
+    j->r->seconds.total = j->before.total + sfp__monotonic_seconds() - j->began;
 }
 
-void sfp__journal_finish(sfp__run_state *run)
+void sfp__journal_finish(sfp__run_context *run)
 {
     sfp_result *r = run->journal.r;
     const sfp__plan *p = &run->plan;
@@ -315,7 +315,7 @@ static void batch_thumbs(const sfp__journal *j, int size, sfp_thumb *out /* (SFP
                              .chosen = j->shown.chosen[i]};
 }
 
-static void buffer_thumbs(const sfp__run_state *run, sfp_buffer *buffer, int n, sfp_thumb *out)
+static void buffer_thumbs(const sfp__run_context *run, sfp_buffer *buffer, int n, sfp_thumb *out)
 {
     int size = run->plan.size;
     size_t bytes = 3 * (size_t)size * (size_t)size;
@@ -334,7 +334,7 @@ static void buffer_thumbs(const sfp__run_state *run, sfp_buffer *buffer, int n, 
     }
 }
 
-sfp_status sfp__journal_report(const sfp__run_state *run, const char *path, sfp_error *err)
+sfp_status sfp__journal_report(const sfp__run_context *run, const char *path, sfp_error *err)
 {
     const sfp__journal *j = &run->journal;
     sfp_buffer *buffer = sfp__learner_buffer(run->learner);

@@ -99,7 +99,7 @@ void sfp__ledger_free(sfp_ledger *l)
         return;
     for (sfp_arrival *a = l->waiting.oldest, *newer; a; a = newer) {
         newer = a->newer;
-        if (a->standing == SFP_STANDING_WAITING) /* the absent are `restored` */
+        if (a->standing == SFP_ARRIVAL_WAITING) /* the absent are `restored` */
             sfp__arrival_free(a);
     }
     pthread_mutex_destroy(&l->lock);
@@ -134,11 +134,11 @@ static void take_out(queue *q, sfp_arrival *a)
 }
 
 /* The newest of all that wait. */
-static void enter(sfp_ledger *l, sfp_arrival *a, sfp_standing standing)
+static void enter(sfp_ledger *l, sfp_arrival *a, sfp_arrival_status standing)
 {
     sfp_arrival **place = bucket_of(l, a->origin.identity);
     append(&l->waiting, a);
-    l->absent += standing == SFP_STANDING_ABSENT;
+    l->absent += standing == SFP_ARRIVAL_ABSENT;
     a->standing = standing;
     a->same = NULL;
     pthread_mutex_lock(&l->lock);
@@ -152,12 +152,12 @@ static void enter(sfp_ledger *l, sfp_arrival *a, sfp_standing standing)
 static void leave(sfp_ledger *l, sfp_arrival *a)
 {
     take_out(&l->waiting, a);
-    if (a->standing == SFP_STANDING_ABSENT) {
+    if (a->standing == SFP_ARRIVAL_ABSENT) {
         l->absent--;
-        a->standing = SFP_STANDING_OVER;
+        a->standing = SFP_ARRIVAL_ENDED;
         return;
     }
-    a->standing = SFP_STANDING_NEW;
+    a->standing = SFP_ARRIVAL_NEW;
     pthread_mutex_lock(&l->lock);
     sfp_arrival **place = bucket_of(l, a->origin.identity);
     while (*place != a)
@@ -167,7 +167,7 @@ static void leave(sfp_ledger *l, sfp_arrival *a)
 }
 
 /* The oldest image of this identity in this standing; NULL: none. */
-static sfp_arrival *find(const sfp_ledger *l, uint64_t identity, sfp_standing standing)
+static sfp_arrival *find(const sfp_ledger *l, uint64_t identity, sfp_arrival_status standing)
 {
     sfp_arrival *a = identity ? *bucket_of(l, identity) : NULL;
     while (a && (a->origin.identity != identity || a->standing != standing))
@@ -204,7 +204,7 @@ static void keep_mark(sfp_ledger *l, const sfp_arrival *a)
 
 void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a)
 {
-    if ((a->rgb || a->fate != SFP_FATE_NONE) && a->origin.id >= l->next_id)
+    if ((a->rgb || a->fate != SFP_DISCARD_NONE) && a->origin.id >= l->next_id)
         l->next_id = a->origin.id + 1;
     keep_mark(l, a);
     sfp__arrival_free(a);
@@ -213,7 +213,7 @@ void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a)
 /* One that waits does so no more. */
 static void end(sfp_ledger *l, sfp_arrival *a)
 {
-    bool here = a->standing == SFP_STANDING_WAITING;
+    bool here = a->standing == SFP_ARRIVAL_WAITING;
     leave(l, a);
     if (here)
         sfp__ledger_finish(l, a);
@@ -223,19 +223,19 @@ static void end(sfp_ledger *l, sfp_arrival *a)
 
 /* ------------------------------------------------------------------ its labels */
 
-sfp_standing sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a)
+sfp_arrival_status sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a)
 {
-    sfp_arrival *absent = find(l, a->origin.identity, SFP_STANDING_ABSENT);
+    sfp_arrival *absent = find(l, a->origin.identity, SFP_ARRIVAL_ABSENT);
     if (!absent)
-        return find(l, a->origin.identity, SFP_STANDING_OVER) ? SFP_STANDING_OVER : SFP_STANDING_NEW;
+        return find(l, a->origin.identity, SFP_ARRIVAL_ENDED) ? SFP_ARRIVAL_ENDED : SFP_ARRIVAL_NEW;
     leave(l, absent);
-    return SFP_STANDING_ABSENT;
+    return SFP_ARRIVAL_ABSENT;
 }
 
 uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a)
 {
     uint64_t given_up = 0;
-    enter(l, a, SFP_STANDING_WAITING);
+    enter(l, a, SFP_ARRIVAL_WAITING);
     for (; l->waiting.count > l->capacity; given_up++)
         end(l, l->waiting.oldest);
     return given_up;
@@ -244,24 +244,24 @@ uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a)
 sfp_arrival *sfp__ledger_label(sfp_ledger *l, const char *name)
 {
     sfp_arrival *a = l->waiting.oldest;
-    while (a && (a->standing == SFP_STANDING_ABSENT || strcmp(a->name, name) != 0))
+    while (a && (a->standing == SFP_ARRIVAL_ABSENT || strcmp(a->name, name) != 0))
         a = a->newer;
     if (!a)
         return NULL;
     leave(l, a);
     append(&l->labelled, a);
-    a->standing = SFP_STANDING_LABELLED;
+    a->standing = SFP_ARRIVAL_LABELLED;
     return a;
 }
 
 bool sfp__ledger_end_waiting(sfp_ledger *l, sfp_arrival *a)
 {
-    if (a->standing == SFP_STANDING_LABELLED) {
+    if (a->standing == SFP_ARRIVAL_LABELLED) {
         take_out(&l->labelled, a);
         return true;
     }
-    sfp_arrival *same = find(l, a->origin.identity, SFP_STANDING_WAITING);
-    if (!same && !(same = find(l, a->origin.identity, SFP_STANDING_ABSENT)))
+    sfp_arrival *same = find(l, a->origin.identity, SFP_ARRIVAL_WAITING);
+    if (!same && !(same = find(l, a->origin.identity, SFP_ARRIVAL_ABSENT)))
         return false;
     a->origin.id = same->origin.id;
     end(l, same);
@@ -364,7 +364,7 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j)
                                              .changed = number_at(waiting, NUMBERS * i + 3)};
     qsort(l->restored, n, sizeof *l->restored, by_id);
     for (size_t i = 0; i < n; i++)
-        enter(l, &l->restored[i], SFP_STANDING_ABSENT);
+        enter(l, &l->restored[i], SFP_ARRIVAL_ABSENT);
     for (size_t i = 0; i < done; i++) {
         l->done.mark[i] = (uint64_t)number_at(marks, 2 * i);
         l->done.changed[i] = number_at(marks, 2 * i + 1);
@@ -385,14 +385,14 @@ uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max)
     return given_up;
 }
 
-sfp_status sfp__ledger_leave_out(const sfp_ledger *l, sfp_source *s, sfp_error *err)
+sfp_status sfp__ledger_set_resume_filter(const sfp_ledger *l, sfp_source *s, sfp_error *err)
 {
     OWNED uint64_t *waiting = NULL;
     if (!l->done.count || !s->ops->leave_out)
         return SFP_OK;
     TRY(sfp__alloc(&waiting, l->absent, sizeof *waiting, err));
-    sfp_left_out what = {.n = l->done.count, .marks = l->done.mark, .until = l->done.until, .waiting_marks = waiting};
-    for (const sfp_arrival *a = l->waiting.oldest; a && a->standing == SFP_STANDING_ABSENT; a = a->newer)
+    sfp_resume_filter what = {.n = l->done.count, .marks = l->done.mark, .until = l->done.until, .waiting_marks = waiting};
+    for (const sfp_arrival *a = l->waiting.oldest; a && a->standing == SFP_ARRIVAL_ABSENT; a = a->newer)
         waiting[what.waiting++] = a->origin.mark;
-    return sfp__source_leave_out(s, &what, err);
+    return sfp__source_set_resume_filter(s, &what, err);
 }

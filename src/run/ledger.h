@@ -22,28 +22,33 @@
 
 /* ------------------------------------------------------------------- an image */
 
-typedef enum sfp_fate { SFP_FATE_NONE, SFP_FATE_DROPPED, SFP_FATE_SKIPPED, SFP_FATE_EXPIRED } sfp_fate; /* of what is gone */
+typedef enum sfp_discard_reason {
+    SFP_DISCARD_NONE,
+    SFP_DISCARD_DROPPED,
+    SFP_DISCARD_SKIPPED,
+    SFP_DISCARD_EXPIRED
+} sfp_discard_reason; /* of what is gone */
 
 /* What the ledger says of an image. */
-typedef enum sfp_standing {
-    SFP_STANDING_NEW,      /* nothing */
-    SFP_STANDING_ABSENT,   /* it waited when the checkpoint was written and did not come again yet: there are no pixels */
-    SFP_STANDING_WAITING,  /* it waits for its label */
-    SFP_STANDING_LABELLED, /* it has its label and is on its way to the learner */
-    SFP_STANDING_OVER,     /* it was absent, and came since or was given up */
-} sfp_standing;
+typedef enum sfp_arrival_status {
+    SFP_ARRIVAL_NEW,      /* nothing */
+    SFP_ARRIVAL_ABSENT,   /* it waited when the checkpoint was written and did not come again yet: there are no pixels */
+    SFP_ARRIVAL_WAITING,  /* it waits for its label */
+    SFP_ARRIVAL_LABELLED, /* it has its label and is on its way to the learner */
+    SFP_ARRIVAL_ENDED,    /* it was absent, and came since or was given up */
+} sfp_arrival_status;
 
 typedef struct sfp_arrival {
     struct sfp_arrival *next; /* in a list */
     char *name;
     sfp_origin origin;
-    double at;              /* sfp__now() when it came */
+    double at;              /* sfp__monotonic_seconds() when it came */
     int32_t label;          /* of the source; -1: none */
     const char *class_name; /* of the label; the source's */
     uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
     sfp_raw_image kept;     /* the encoded original, where it is kept */
-    sfp_fate fate;
-    sfp_standing standing;
+    sfp_discard_reason fate;
+    sfp_arrival_status standing;
     struct sfp_arrival *older, *newer, *same; /* the ledger's: neighbours in its order, the next of the same hash */
 } sfp_arrival;
 
@@ -73,7 +78,7 @@ bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id);
 
 /* Of an image without a label. NEW: predict it, then let it wait; ABSENT: it goes on waiting; OVER: it had its end since, finish
  * it. */
-sfp_standing sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a);
+sfp_arrival_status sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a);
 /* Takes it over; returns how many were given up for it, the oldest first (with capacity 0: itself). */
 uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a);
 /* The oldest of this name that waits, which is LABELLED from now on and the caller's; NULL: none does. */
@@ -95,6 +100,6 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j);
 /* Of those that were read: the oldest go until no more than `max` are left; returns how many. */
 uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max);
 /* What is done with does not come again, and what waits does. */
-sfp_status sfp__ledger_leave_out(const sfp_ledger *l, sfp_source *s, sfp_error *err);
+sfp_status sfp__ledger_set_resume_filter(const sfp_ledger *l, sfp_source *s, sfp_error *err);
 
 #endif

@@ -16,7 +16,7 @@
 
 enum { CURVE_POINTS = 2000, WARM_UP = 3 }; /* WARM_UP: batches before the first that is measured */
 
-void sfp__plan_say(const sfp__plan *p, const char *fmt, ...)
+void sfp__plan_info(const sfp__plan *p, const char *fmt, ...)
 {
     char text[2 * PATH_MAX];
     va_list args;
@@ -63,7 +63,7 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
                : p->live                     ? SFP_CLOCK_REAL
                                              : SFP_CLOCK_VIRTUAL;
     if (p->source->note)
-        sfp__plan_say(p, "%s", p->source->note);
+        sfp__plan_info(p, "%s", p->source->note);
     return SFP_OK;
 }
 
@@ -90,12 +90,12 @@ static sfp_status open_test(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__plan_mark_sources(sfp__plan *p, sfp_error *err)
+sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err)
 {
     if (!p->live && !p->source_mark)
-        TRY(sfp__source_mark(p->source, &p->source_mark, err));
+        TRY(sfp__source_digest(p->source, &p->source_mark, err));
     if (!p->live && p->test && !p->test_mark) /* a live run may go on with another */
-        TRY(sfp__source_mark(p->test, &p->test_mark, err));
+        TRY(sfp__source_digest(p->test, &p->test_mark, err));
     return SFP_OK;
 }
 
@@ -165,8 +165,8 @@ static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
     OWNED int64_t *order = NULL;
     if (count == 0)
         return SFP_OK;
-    sfp__plan_say(p, "%llu image%s no label and %s %s", (unsigned long long)count, count == 1 ? " has" : "s have",
-                  count == 1 ? "is" : "are", predicted ? "predicted, not learned from" : "left out");
+    sfp__plan_info(p, "%llu image%s no label and %s %s", (unsigned long long)count, count == 1 ? " has" : "s have",
+                   count == 1 ? "is" : "are", predicted ? "predicted, not learned from" : "left out");
     if (!predicted)
         return SFP_OK;
     TRY(sfp__alloc(&order, (size_t)count, sizeof *order, err));
@@ -194,7 +194,7 @@ static sfp_status cut_indexed(sfp__plan *p, sfp_error *err)
     return count_classes(p, err);
 }
 
-sfp_status sfp__plan_cut(sfp__plan *p, sfp_error *err)
+sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err)
 {
     TRY(p->live ? cut_live(p, err) : cut_indexed(p, err));
     p->curve_every = p->batches.count / CURVE_POINTS + 1;
@@ -228,7 +228,7 @@ static sfp_learner_options learner_options(const sfp__plan *p)
     lo.method = p->opt->method;
     if (p->opt->triage) {
         lo.coreset_most = sfp__coreset_size(lo.batch, lo.coreset.sigma);
-        lo.batch *= SFP__RUN_POOL;
+        lo.batch *= SFP__RUN_TRIAGE_BATCHES;
     }
     return lo;
 }
@@ -282,31 +282,32 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__tell_slack(sfp_learner *l, double time, double spent)
+void sfp__learner_update_slack(sfp_learner *l, double time, double spent)
 {
     if (isfinite(time)) /* half the time that a batch gives must be left over */
-        sfp__learner_slack(l, spent < 0.5 * time);
+        sfp__learner_set_slack(l, spent < 0.5 * time);
 }
 
 /* The mean cost of the batches [WARM_UP, count), or of all when there are no more. */
-static sfp_status calibrate(const sfp__plan *p, sfp_learner *copy, sfp_feed *feed, int64_t count, double *cost, sfp_error *err)
+static sfp_status calibrate(const sfp__plan *p, sfp_learner *copy, sfp_batch_loader *feed, int64_t count, double *cost,
+                            sfp_error *err)
 {
     double sum = 0;
     int measured = 0;
     for (int64_t k = 0; k < count && !sfp__plan_stopped(p); k++) {
         int n;
         const sfp_sample *samples;
-        sfp_timestamp t;
-        TRY(sfp__feed_take(feed, k, &n, &samples, err));
+        sfp_timestamp_details t;
+        TRY(sfp__batch_loader_take(feed, k, &n, &samples, err));
         if (n > 0) {
             TRY(sfp__learner_offer(copy, n, samples, &t, err));
-            sfp__tell_slack(copy, n * (1 / p->opt->rate), t.seconds.total);
+            sfp__learner_update_slack(copy, n * (1 / p->opt->rate), t.seconds.total);
         }
         if (n > 0 && (k >= WARM_UP || count <= WARM_UP)) {
             sum += t.seconds.total;
             measured++;
         }
-        sfp__feed_release(feed, k + 1);
+        sfp__batch_loader_release(feed, k + 1);
     }
     *cost = measured ? sum / measured : 0;
     return SFP_OK;
@@ -317,11 +318,11 @@ static sfp_status calibrate(const sfp__plan *p, sfp_learner *copy, sfp_feed *fee
 static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
 {
     const sfp_batches *b = &p->batches;
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = NULL;
-    const sfp_feed_options fo = {.size = p->size,
-                                 .resize = p->opt->learner.resize,
-                                 .keep_encoded = p->opt->learner.keep_compressed,
-                                 .depth = SFP__RUN_AHEAD};
+    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = NULL;
+    const sfp_batch_loader_options fo = {.size = p->size,
+                                         .resize = p->opt->learner.resize,
+                                         .keep_encoded = p->opt->learner.keep_compressed,
+                                         .depth = SFP__RUN_PREFETCH};
     OWNED_PTR(sfp_learner_free) sfp_learner *copy = NULL;
     int64_t count = 0;
     if (p->cost_count) {
@@ -330,7 +331,7 @@ static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
             *cost += p->costs[i] / (double)p->cost_count;
         return SFP_OK;
     }
-    TRY(sfp__feed_create(p->source, &p->tasks, b, &fo, 0, &feed, err));
+    TRY(sfp__batch_loader_create(p->source, &p->tasks, b, &fo, 0, &feed, err));
     while (count < b->count && count < WARM_UP + p->opt->calibrate && b->task[count] == b->task[0])
         count++;
     TRY(sfp__plan_make_learner(p, &copy, err));
@@ -351,7 +352,7 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err)
         return SFP_OK;
     *cs = sfp__clock_cs(cost, all, b->samples + p->unlabelled.count, p->opt->rate);
     sfp__batches_keep(b, *cs);
-    sfp__plan_say(p, "clock paper: %.4f s a batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
-                  (long long)all);
+    sfp__plan_info(p, "clock paper: %.4f s a batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
+                   (long long)all);
     return SFP_OK;
 }

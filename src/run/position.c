@@ -20,7 +20,7 @@ static json_t *trained_json(const sfp__classes *c)
     return list;
 }
 
-static bool fill(const sfp__run_state *run, const char *result, json_t *root)
+static bool fill(const sfp__run_context *run, const char *result, json_t *root)
 {
     const sfp__plan *p = &run->plan;
     const sfp__position *at = &run->at;
@@ -38,10 +38,10 @@ static bool fill(const sfp__run_state *run, const char *result, json_t *root)
             put(root, "evaluated", json_pack("[I,i]", (json_int_t)at->evaluated.stamps, at->evaluated.task)));
 }
 
-sfp_status sfp__position_text(sfp__run_state *run, char **out, sfp_error *err)
+sfp_status sfp__position_text(sfp__run_context *run, char **out, sfp_error *err)
 {
     OWNED char *result = NULL;
-    TRY(sfp__plan_mark_sources(&run->plan, err));
+    TRY(sfp__plan_digest_sources(&run->plan, err));
     TRY(sfp__result_text(run->journal.r, true, &result, err));
     json_t *root = json_object();
     *out = fill(run, result, root) ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
@@ -50,7 +50,7 @@ sfp_status sfp__position_text(sfp__run_state *run, char **out, sfp_error *err)
 }
 
 /* The classes that were trained on; a live stream's are as many as there were. */
-static bool read_trained(sfp__run_state *run, const json_t *trained)
+static bool read_trained(sfp__run_context *run, const json_t *trained)
 {
     sfp__classes *c = &run->classes;
     size_t n = json_array_size(trained);
@@ -62,7 +62,7 @@ static bool read_trained(sfp__run_state *run, const json_t *trained)
     return true;
 }
 
-bool sfp__position_read(sfp__run_state *run, json_t *root)
+bool sfp__position_read(sfp__run_context *run, json_t *root)
 {
     sfp__plan *p = &run->plan;
     const sfp__arrivals *a = run->arrivals;

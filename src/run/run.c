@@ -2,11 +2,11 @@
  * evaluation stops the clock. */
 #include "run/run.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "compute/gemm.h"
 #include "compute/kernels.h"
-#include "io/folder.h"
+#include "io/directory.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 
@@ -17,7 +17,7 @@
 #include <time.h>
 
 enum { CHECKPOINT_PART = 50 }; /* the time between checkpoints is at least so many times what one takes */
-_Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_EXPERTS, "a result has the accuracy of every expert of a mixed head");
+_Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_MEMBERS, "a result has the accuracy of every expert of a mixed head");
 
 sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_thread_pool *pool)
 {
@@ -31,7 +31,7 @@ sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_thread_pool *pool)
 }
 
 /* The folder is made ready when there is something to write: what is broken from the start changes nothing. */
-static sfp_status begin(sfp__run_state *run, sfp_error *err)
+static sfp_status begin(sfp__run_context *run, sfp_error *err)
 {
     if (!run->begun && run->plan.opt->out) {
         TRY(sfp__files_clear(&run->plan, run->resumed, err));
@@ -44,7 +44,7 @@ static sfp_status begin(sfp__run_state *run, sfp_error *err)
 /* ----------------------------------------------------------------- evaluation */
 
 /* What each head of a mixed one would have said alone. */
-static sfp_status record_heads(sfp__run_state *run, int row, sfp_error *err)
+static sfp_status record_heads(sfp__run_context *run, int row, sfp_error *err)
 {
     sfp_result *r = run->journal.r;
     for (int h = 0; h < SFP_RESULT_HEADS; h++)
@@ -61,13 +61,13 @@ static sfp_status record_heads(sfp__run_state *run, int row, sfp_error *err)
 
 static void tell_evaluation(void *ctx, uint64_t done)
 {
-    const sfp__run_state *run = ctx;
+    const sfp__run_context *run = ctx;
     const sfp_run_hooks *hooks = run->plan.hooks;
     if (hooks->evaluating)
         hooks->evaluating(hooks->ctx, run->at.task, done, sfp__evaluator_images(run->evaluator, run->at.task));
 }
 
-static sfp_status ask_and_note(sfp__run_state *run, sfp_error *err)
+static sfp_status ask_and_note(sfp__run_context *run, sfp_error *err)
 {
     sfp_result *r = run->journal.r;
     int row = run->at.task;
@@ -83,14 +83,14 @@ static sfp_status ask_and_note(sfp__run_state *run, sfp_error *err)
 }
 
 /* SFP__STOPPED: the run was, and nothing is noted. */
-static sfp_status evaluate(sfp__run_state *run, sfp_error *err)
+static sfp_status evaluate(sfp__run_context *run, sfp_error *err)
 {
     if (!run->evaluator)
         return SFP_OK;
-    double from = sfp__now();
+    double from = sfp__monotonic_seconds();
     tell_evaluation(run, 0);
     sfp_status status = ask_and_note(run, err);
-    double took = sfp__now() - from;
+    double took = sfp__monotonic_seconds() - from;
     run->journal.r->seconds.evaluate += took;
     if (run->arrivals->clock)
         run->arrivals->clock->began += took; /* the real one: what arrives meanwhile is not lost to a test */
@@ -98,7 +98,7 @@ static sfp_status evaluate(sfp__run_state *run, sfp_error *err)
 }
 
 /* After a timestamp; stays due when it is stopped. */
-static sfp_status evaluate_if_due(sfp__run_state *run, sfp_error *err)
+static sfp_status evaluate_if_due(sfp__run_context *run, sfp_error *err)
 {
     if (run->at.evaluation_due)
         TRY(evaluate(run, err));
@@ -115,7 +115,7 @@ static bool takes_its_time(const sfp__plan *p)
 }
 
 /* When a live stream, which may rest for long, is to be saved meanwhile. */
-static double save_at(const sfp__run_state *run)
+static double save_at(const sfp__run_context *run)
 {
     const sfp__pace *pace = &run->pace;
     const sfp_run_options *o = run->plan.opt;
@@ -123,11 +123,11 @@ static double save_at(const sfp__run_state *run)
                                                  : INFINITY;
 }
 
-static sfp_status save_if_due(sfp__run_state *run, sfp_error *err)
+static sfp_status save_if_due(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__pace *pace = &run->pace;
-    double since = takes_its_time(p) ? sfp__now() - pace->saved_at : pace->since;
+    double since = takes_its_time(p) ? sfp__monotonic_seconds() - pace->saved_at : pace->since;
     bool something = run->begun && (p->live || run->at.stamps > 0); /* to go on from */
     if (!p->opt->out || !pace->unsaved || !something || since < p->opt->checkpoint_seconds)
         return SFP_OK;
@@ -136,15 +136,15 @@ static sfp_status save_if_due(sfp__run_state *run, sfp_error *err)
         return sfp__files_checkpoint(run, err);
     }
     if (!pace->said)
-        sfp__plan_say(p, "a checkpoint takes %.2g s: one is written every %.0f s%s, to cost no more than 2 %%", pace->last_cost,
-                      CHECKPOINT_PART * pace->last_cost, takes_its_time(p) ? "" : " of training");
+        sfp__plan_info(p, "a checkpoint takes %.2g s: one is written every %.0f s%s, to cost no more than 2 %%", pace->last_cost,
+                       CHECKPOINT_PART * pace->last_cost, takes_its_time(p) ? "" : " of training");
     pace->said = true;
     return SFP_OK;
 }
 
 /* ---------------------------------------------------------------------- tasks */
 
-static sfp_status set_classes(sfp__run_state *run, sfp_error *err)
+static sfp_status set_classes(sfp__run_context *run, sfp_error *err)
 {
     const sfp_task *task = &run->plan.tasks.task[run->at.task];
     if (run->plan.tasks.free)
@@ -153,7 +153,7 @@ static sfp_status set_classes(sfp__run_state *run, sfp_error *err)
 }
 
 /* The task at hand has ended: evaluation, state. */
-static sfp_status end_task(sfp__run_state *run, sfp_error *err)
+static sfp_status end_task(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
@@ -171,7 +171,7 @@ static sfp_status end_task(sfp__run_state *run, sfp_error *err)
 }
 
 /* Ends the tasks before `task`. All of them has arrived then, also what the clock dropped. */
-static sfp_status reach_task(sfp__run_state *run, int task, sfp_error *err)
+static sfp_status reach_task(sfp__run_context *run, int task, sfp_error *err)
 {
     const sfp_tasks *tasks = &run->plan.tasks;
     while (run->at.task < task && run->journal.r->tasks_done < tasks->count) {
@@ -191,7 +191,7 @@ static sfp_status reach_task(sfp__run_state *run, int task, sfp_error *err)
 /* ------------------------------------------------------------------- one delivery */
 
 /* Predicts what came without a label; *seconds: what that took. */
-static sfp_status answer(sfp__run_state *run, const sfp__delivery *d, double *seconds, sfp_error *err)
+static sfp_status answer(sfp__run_context *run, const sfp__delivery *d, double *seconds, sfp_error *err)
 {
     const uint8_t *rgb[SFP__GROUP];
     bool has_query[SFP__GROUP] = {false};
@@ -202,16 +202,16 @@ static sfp_status answer(sfp__run_state *run, const sfp__delivery *d, double *se
         return SFP_OK;
     for (int i = 0; i < n; i++)
         rgb[i] = d->predict[i].rgb;
-    double from = sfp__now();
+    double from = sfp__monotonic_seconds();
     TRY(sfp__predictor_ask(run->predictor, n, rgb, run->query, has_query, label, probability, err));
-    *seconds = run->plan.cost_count ? 0 : sfp__now() - from;
+    *seconds = run->plan.cost_count ? 0 : sfp__monotonic_seconds() - from;
     return sfp__journal_predict(&run->journal, run->at.stamps, d, label, probability, err);
 }
 
 /* The controller (ours): what a batch may cost is the time in which it arrives, less what the images without a label that came
  * with it took; how many samples that buys follows from what they cost lately. Given costs are taken whole: they do not say what
  * part scoring has. */
-static void control(sfp__run_state *run, double time, const sfp_timestamp *t, double cost)
+static void control(sfp__run_context *run, double time, const sfp_timestamp_details *t, double cost)
 {
     const sfp_learner_options *o = &run->plan.opt->learner;
     int trained = 0;
@@ -227,16 +227,16 @@ static void control(sfp__run_state *run, double time, const sfp_timestamp *t, do
     samples = samples < 2 ? 2 : samples;
     int replay = samples / 2 < rehearsed ? samples / 2 : rehearsed, coreset = samples - replay;
     int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
-    sfp__learner_limit(run->learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
-                       steps < o->steps ? steps : o->steps);
+    sfp__learner_set_limits(run->learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
+                            steps < o->steps ? steps : o->steps);
 }
 
 /* One timestamp; *seconds: what the clock is to count for it. */
-static sfp_status learn(sfp__run_state *run, const sfp__delivery *d, double *seconds, sfp_error *err)
+static sfp_status learn(sfp__run_context *run, const sfp__delivery *d, double *seconds, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
-    sfp_timestamp t;
+    sfp_timestamp_details t;
     if (d->arrived >= 0)
         at->arrived = d->arrived;
     if (d->count == 0)
@@ -251,14 +251,14 @@ static sfp_status learn(sfp__run_state *run, const sfp__delivery *d, double *sec
     at->evaluation_due = !d->more && p->opt->eval_every > 0 && at->stamps % p->opt->eval_every == 0;
     if (!p->opt->method && p->opt->controller && run->arrivals->lag && isfinite(d->time))
         control(run, d->time, &t, *seconds);
-    sfp__tell_slack(run->learner, d->time, *seconds);
+    sfp__learner_update_slack(run->learner, d->time, *seconds);
     return SFP_OK;
 }
 
 /* ------------------------------------------------------------------------ run */
 
 /* Until the stream ends or the run is stopped. */
-static sfp_status loop(sfp__run_state *run, sfp_error *err)
+static sfp_status loop(sfp__run_context *run, sfp_error *err)
 {
     sfp__arrivals *arrivals = run->arrivals;
     sfp__delivery d = {0};
@@ -285,7 +285,7 @@ static sfp_status loop(sfp__run_state *run, sfp_error *err)
 }
 
 /* The stream has ended, or was stopped, which is how a live one ends. */
-static sfp_status end_stream(sfp__run_state *run, sfp_error *err)
+static sfp_status end_stream(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp_result *r = run->journal.r;
@@ -309,7 +309,7 @@ static sfp_status end_stream(sfp__run_state *run, sfp_error *err)
     return end_task(run, err);
 }
 
-static sfp_status start_result(sfp__run_state *run, sfp_error *err)
+static sfp_status start_result(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp_result *r = run->journal.r;
@@ -327,10 +327,10 @@ static sfp_status start_result(sfp__run_state *run, sfp_error *err)
     struct tm utc;
     if (gmtime_r(&now, &utc))
         (void)strftime(r->started, sizeof r->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return sfp__settings_note(p->opt->given, r, err);
+    return sfp__settings_record(p->opt->given, r, err);
 }
 
-static sfp_status load_init_state(sfp__run_state *run, sfp_error *err)
+static sfp_status load_init_state(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp_learner *l = run->learner;
@@ -341,7 +341,7 @@ static sfp_status load_init_state(sfp__run_state *run, sfp_error *err)
     return sfp__classes_take_names(&run->classes, p, err);
 }
 
-static sfp_status make_evaluator(sfp__run_state *run, sfp_error *err)
+static sfp_status make_evaluator(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     if (!p->test)
@@ -354,7 +354,7 @@ static sfp_status make_evaluator(sfp__run_state *run, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status prepare(sfp__run_state *run, sfp_error *err)
+static sfp_status prepare(sfp__run_context *run, sfp_error *err)
 {
     sfp__plan *p = &run->plan;
     const sfp_run_options *o = p->opt;
@@ -362,9 +362,9 @@ static sfp_status prepare(sfp__run_state *run, sfp_error *err)
     TRY(sfp__plan_open_source(p, err));
     if (o->resume)
         TRY(sfp__files_may_resume(p, err));
-    TRY(sfp__plan_cut(p, err));
+    TRY(sfp__plan_split_tasks(p, err));
     if (!o->resume) /* whoever goes on gives what was given then, idle or not */
-        TRY(sfp__run_check_idle(o, &(sfp_run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
+        TRY(sfp__run_check_no_effect(o, &(sfp_run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
     TRY(start_result(run, err));
     TRY(sfp__plan_make_learner(p, &run->learner, err));
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
@@ -385,7 +385,7 @@ static sfp_status prepare(sfp__run_state *run, sfp_error *err)
 }
 
 /* Nothing was begun until this returns: what is in the folder stays. *ready false: there is nothing to do. */
-static sfp_status find_start(sfp__run_state *run, bool *ready, sfp_error *err)
+static sfp_status find_start(sfp__run_context *run, bool *ready, sfp_error *err)
 {
     sfp__plan *p = &run->plan;
     bool finished = false;
@@ -398,7 +398,7 @@ static sfp_status find_start(sfp__run_state *run, bool *ready, sfp_error *err)
         TRY(set_classes(run, err));
     run->journal.r->finished = false;
     if (!p->test && !p->live) /* a live one is judged by what comes */
-        sfp__plan_say(p, "no test set: accuracy is not measured; give --test KIND:PATH");
+        sfp__plan_info(p, "no test set: accuracy is not measured; give --test KIND:PATH");
     if (!p->live && !run->resumed)
         TRY(sfp__plan_find_readable(p, run->journal.shown.rgb, err));
     if (p->clock == SFP_CLOCK_PAPER && !run->resumed) {
@@ -409,32 +409,33 @@ static sfp_status find_start(sfp__run_state *run, bool *ready, sfp_error *err)
     return SFP_OK;
 }
 
-static void say_skipped(const sfp__run_state *run)
+static void say_skipped(const sfp__run_context *run)
 {
     uint64_t skipped = run->journal.r->samples.skipped, tests = run->evaluator ? run->evaluator->skipped : 0;
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     const char *first = stats.first_error[0] ? stats.first_error : stats.first_unread;
     if (skipped)
-        sfp__plan_say(&run->plan, "%llu image%s could not be read and %s left out%s%s", (unsigned long long)skipped,
-                      skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? "; the first: " : "", first);
+        sfp__plan_info(&run->plan, "%llu image%s could not be read and %s left out%s%s", (unsigned long long)skipped,
+                       skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? "; the first: " : "", first);
     if (tests)
-        sfp__plan_say(&run->plan, "%llu test image%s could not be read and %s left out; the first: %s", (unsigned long long)tests,
-                      tests == 1 ? "" : "s", tests == 1 ? "was" : "were", run->evaluator->first_error);
+        sfp__plan_info(&run->plan, "%llu test image%s could not be read and %s left out; the first: %s",
+                       (unsigned long long)tests, tests == 1 ? "" : "s", tests == 1 ? "was" : "were",
+                       run->evaluator->first_error);
 }
 
 /* A live stream broke off: what was learned is there to go on from. */
-static sfp_status break_off(const sfp__run_state *run, sfp_error *err)
+static sfp_status break_off(const sfp__run_context *run, sfp_error *err)
 {
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     uint64_t n = sfp__learner_counts(run->learner).offered;
     if (run->plan.opt->out)
-        sfp__plan_say(&run->plan,
-                      "the stream broke off; what was learned from %llu image%s is kept: go on with --resume --out %s",
-                      (unsigned long long)n, n == 1 ? "" : "s", run->plan.opt->out);
+        sfp__plan_info(&run->plan,
+                       "the stream broke off; what was learned from %llu image%s is kept: go on with --resume --out %s",
+                       (unsigned long long)n, n == 1 ? "" : "s", run->plan.opt->out);
     return sfp__fail(err, stats.status, "%s", stats.last_error);
 }
 
-static sfp_status run_all(sfp__run_state *run, sfp_error *err)
+static sfp_status run_all(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     bool ready;
@@ -464,12 +465,12 @@ static sfp_status run_all(sfp__run_state *run, sfp_error *err)
 
 sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_result *result, sfp_error *err)
 {
-    double now = sfp__now();
-    sfp__run_state run = {.plan = {.opt = opt, .hooks = hooks},
-                          .at = {.evaluated.stamps = -1, .cs = NAN},
-                          .journal = {.r = result, .began = now},
-                          .pace.saved_at = now,
-                          .lock = -1};
+    double now = sfp__monotonic_seconds();
+    sfp__run_context run = {.plan = {.opt = opt, .hooks = hooks},
+                            .at = {.evaluated.stamps = -1, .cs = NAN},
+                            .journal = {.r = result, .began = now},
+                            .pace.saved_at = now,
+                            .lock = -1};
     memset(result, 0, sizeof *result);
     sfp_status status = run_all(&run, err);
     sfp__journal_done(&run.journal);
@@ -480,6 +481,6 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp_learner_free(run.learner);
     sfp__plan_done(&run.plan);
     sfp__free(run.query);
-    sfp__folder_unlock(run.lock);
+    sfp__directory_unlock(run.lock);
     return status;
 }

@@ -68,7 +68,7 @@ typedef struct sfp_run_hooks {
 
 /* Refuses (SFP_EINVAL) settings that were given and would mean nothing; what hangs on the stream passes while it is not open
  * (NULL). A run that does not go on asks for itself once it is. */
-sfp_status sfp__run_check_idle(const sfp_run_options *opt, const sfp_run_stream *stream, sfp_error *err);
+sfp_status sfp__run_check_no_effect(const sfp_run_options *opt, const sfp_run_stream *stream, sfp_error *err);
 
 /* result is initialised here; the caller ends it with sfp__result_done also after a failure (when result->tasks > 0).
  * result->finished tells whether the stream ended or it was stopped. */

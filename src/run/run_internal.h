@@ -21,7 +21,11 @@
 
 #include <jansson.h>
 
-enum { SFP__RUN_SHOWN = 40, SFP__RUN_AHEAD = 4, SFP__RUN_POOL = 16 }; /* images shown, batches decoded ahead, batches pooled */
+enum {
+    SFP__RUN_SHOWN = 40,
+    SFP__RUN_PREFETCH = 4,
+    SFP__RUN_TRIAGE_BATCHES = 16
+}; /* images shown, batches decoded ahead, batches pooled */
 
 #define SFP__RUN_EVENTS "events.jsonl"
 #define SFP__RUN_PREDICTIONS "predictions.jsonl"
@@ -97,7 +101,7 @@ typedef struct sfp__pace {
     bool unsaved;     /* something came since */
 } sfp__pace;
 
-typedef struct sfp__run_state {
+typedef struct sfp__run_context {
     sfp__plan plan;
     sfp__position at;
     sfp_learner *learner;
@@ -110,17 +114,17 @@ typedef struct sfp__run_state {
     sfp__pace pace;
     int lock;            /* on the folder */
     bool resumed, begun; /* from a checkpoint; the folder is ready */
-} sfp__run_state;
+} sfp__run_context;
 
 /* ---------------------------------------------------------------------- plan.c */
 
-void sfp__plan_say(const sfp__plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sfp__plan_info(const sfp__plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool sfp__plan_stopped(const sfp__plan *p);
 /* DIR/NAME into buf. */
 sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_t size, sfp_error *err);
 sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err);
 /* Tasks, batches, test set; refuses what the stream cannot have. */
-sfp_status sfp__plan_cut(sfp__plan *p, sfp_error *err);
+sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err);
 sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp_learner **out, sfp_error *err);
 /* Given costs, and a rate where the clock needs one. */
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);
@@ -131,11 +135,11 @@ sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const cha
 /* The paper's clock: keeps the batches that C_S, which is measured, leaves time for; *cs NAN: it was stopped meanwhile. */
 sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
 /* The lists of images: position and order of a stream are nothing without them. */
-sfp_status sfp__plan_mark_sources(sfp__plan *p, sfp_error *err);
+sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
 
 /* A batch that arrives in `time` took so long: is there time to spare? time NAN: there is no rate. */
-void sfp__tell_slack(sfp_learner *l, double time, double spent);
+void sfp__learner_update_slack(sfp_learner *l, double time, double spent);
 
 /* ------------------------------------------------------------------- classes.c */
 
@@ -161,24 +165,24 @@ sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t stamps
 sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err);
 void sfp__journal_done(sfp__journal *j);
 /* Notes a timestamp, before it is counted. */
-sfp_status sfp__journal_write(sfp__run_state *run, const sfp__delivery *d, const sfp_timestamp *t, sfp_error *err);
+sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp_timestamp_details *t, sfp_error *err);
 /* A line of events. ids: (t->offered). replay: the learner's options.replay, the row length of t->replay. A head on its own
  * chooses nothing: with t->coreset NULL the line says that it learned from the first coreset_count, all of them. */
-sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp *t, int replay, const uint64_t *ids, sfp_error *err);
+sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp_details *t, int replay, const uint64_t *ids, sfp_error *err);
 /* Lines of predictions, which people wait for. */
 sfp_status sfp__journal_predict(sfp__journal *j, int64_t stamps, const sfp__delivery *d, const int32_t *label,
                                 const float *probability, sfp_error *err);
 /* Brings the result's decode, waited and total seconds up to now. */
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a);
 /* All numbers of the result. */
-void sfp__journal_finish(sfp__run_state *run);
-sfp_status sfp__journal_report(const sfp__run_state *run, const char *path, sfp_error *err);
+void sfp__journal_finish(sfp__run_context *run);
+sfp_status sfp__journal_report(const sfp__run_context *run, const char *path, sfp_error *err);
 
 /* ------------------------------------------------------------------ position.c */
 
-sfp_status sfp__position_text(sfp__run_state *run, char **out, sfp_error *err); /* *out is jansson's: free */
+sfp_status sfp__position_text(sfp__run_context *run, char **out, sfp_error *err); /* *out is jansson's: free */
 /* Where it stands, without the result; false: it does not fit this stream. */
-bool sfp__position_read(sfp__run_state *run, json_t *root);
+bool sfp__position_read(sfp__run_context *run, json_t *root);
 
 /* --------------------------------------------------------------------- files.c */
 
@@ -189,21 +193,21 @@ sfp_status sfp__files_take(const sfp__plan *p, int *lock, sfp_error *err);
  * says so. And what a process that was killed had begun to write; the folder is ours alone, so nobody is at it. */
 sfp_status sfp__files_clear(const sfp__plan *p, bool resumed, sfp_error *err);
 /* With the numbers of the result as they stand: all files of a run that ends tell the same. */
-sfp_status sfp__files_checkpoint(sfp__run_state *run, sfp_error *err);
+sfp_status sfp__files_checkpoint(sfp__run_context *run, sfp_error *err);
 /* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or
  * damaged: sfp__files_resume will tell. */
 sfp_status sfp__files_may_resume(const sfp__plan *p, sfp_error *err);
 /* run->resumed: there was a checkpoint; *finished: and the run had ended. */
-sfp_status sfp__files_resume(sfp__run_state *run, bool *finished, sfp_error *err);
+sfp_status sfp__files_resume(sfp__run_context *run, bool *finished, sfp_error *err);
 /* Checkpoint and registry: all that a run leaves that was stopped. */
-sfp_status sfp__files_leave(sfp__run_state *run, sfp_error *err);
+sfp_status sfp__files_leave(sfp__run_context *run, sfp_error *err);
 /* And result.json, state, report. */
-sfp_status sfp__files_outputs(sfp__run_state *run, sfp_error *err);
+sfp_status sfp__files_outputs(sfp__run_context *run, sfp_error *err);
 
 /* -------------------------------------------------------------------- settings.c */
 
 /* `a` NULL: nothing to note, and nothing to compare. */
-sfp_status sfp__settings_note(const sfp_args *a, sfp_result *r, sfp_error *err);
+sfp_status sfp__settings_record(const sfp_args *a, sfp_result *r, sfp_error *err);
 /* Refuses (SFP_EINVAL) a run that is to go on when the settings noted in it are not those of now: "was made with ..." */
 sfp_status sfp__settings_same(const sfp_args *a, const sfp_result *then, bool live, sfp_error *err);
 

@@ -18,7 +18,7 @@
 
 /* Facts: boundaries (of tasks, that are known), live (unknown until the stream is open), weighs (the selector), keeps (the
  * buffer). */
-static const sfp_idle rules[] = {
+static const sfp_no_effect_rule rules[] = {
     {"controller", "method", "method {method}", "a head on its own has no coreset, replay or steps to follow the load"},
     {"triage", "method", "method {method}", "a head on its own learns from all it sees, there is nothing to choose"},
     {"init-state", "method", "method {method}", "a head on its own starts from nothing"},
@@ -53,7 +53,7 @@ static const sfp_idle rules[] = {
     {"pending", "live=off", "data {data}", "only images of a live stream wait for their label"},
 };
 
-sfp_status sfp__run_check_idle(const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err)
+sfp_status sfp__run_check_no_effect(const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err)
 {
     const sfp_buffer_method *buffer = sfp__buffer_method_find(o->learner.buffer.method);
     bool boundaries = stream ? stream->tasks : o->tasks && strcmp(o->tasks, "free") != 0;
@@ -71,14 +71,14 @@ sfp_status sfp__run_check_idle(const sfp_run_options *o, const sfp_run_stream *s
                   : buffer->needs & SFP_NEED_PIXELS ? "pixels"
                                                     : "images"},
     };
-    return o->given ? sfp__args_check_idle(o->given, SFP_LIST(rules), SFP_LIST(facts), err) : SFP_OK;
+    return o->given ? sfp__args_check_no_effect(o->given, SFP_LIST(rules), SFP_LIST(facts), err) : SFP_OK;
 }
 
 /* ------------------------------------------------------------ the result's config */
 
 static bool is_noted(const sfp_opt *o)
 {
-    return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_NOTED;
+    return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_SAVED;
 }
 
 /* A number that is its default by another spelling is noted as the default is: 0.50 differs from 0.5 in nothing. */
@@ -89,7 +89,7 @@ static sfp_status note(const sfp_opt *o, const char *value, sfp_result *r, sfp_e
     return sfp__result_default(r, o->name, default_value ? default_value : "", err);
 }
 
-sfp_status sfp__settings_note(const sfp_args *a, sfp_result *r, sfp_error *err)
+sfp_status sfp__settings_record(const sfp_args *a, sfp_result *r, sfp_error *err)
 {
     for (size_t i = 0; a && i < a->count; i++) {
         const char *value = is_noted(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;

@@ -1,7 +1,7 @@
 #include "run/state_eval.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "results/result.h"
 #include "stream/tasks.h"
 
@@ -131,9 +131,9 @@ static sfp_status answer(eval_context *s, sfp_error *err)
         o->begin(o->ctx, total, s->data->inner->note);
     s->evaluator->tell = o->progress;
     s->evaluator->tell_ctx = o->ctx;
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     TRY(sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, e->accuracy, e->classes, e->confusion, err));
-    e->seconds = sfp__now() - begin;
+    e->seconds = sfp__monotonic_seconds() - begin;
     return SFP_OK;
 }
 

@@ -68,7 +68,7 @@ static void refresh(sfp_cover *c)
         return;
     sfp__select_each(c->env, (c->n + GRAIN - 1) / GRAIN, refresh_piece, c);
     c->base = c->count;
-    sfp__select_tell(c->env, "picks", c->count, c->most);
+    sfp__select_report_progress(c->env, "picks", c->count, c->most);
 }
 
 bool sfp__cover_add(sfp_cover *c, int i)

@@ -95,7 +95,7 @@ static int32_t *block_of(greedy *g, int worker, const sfp_points *a, const sfp_p
     sfp__metric_block(g->f->metric, a, b, g->work + (size_t)worker * 2 * B * B, q);
     int64_t pairs = atomic_fetch_add_explicit(&g->compared, (int64_t)a->n * b->n, memory_order_relaxed);
     if (worker == 0)
-        sfp__select_tell(g->f->env, "million distances", pairs / 1000000, 0); /* how many more is not known */
+        sfp__select_report_progress(g->f->env, "million distances", pairs / 1000000, 0); /* how many more is not known */
     return q;
 }
 
@@ -375,7 +375,7 @@ static sfp_status sparse(greedy *g, int count, int *out, sfp_error *err)
         const near_point *list = g->near + g->at[top];
         for (int k = 0; k < g->length[top]; k++)
             g->cur[list[k].i] = min(g->cur[list[k].i], list[k].q);
-        sfp__select_tell(g->f->env, "picks", g->picked, count);
+        sfp__select_report_progress(g->f->env, "picks", g->picked, count);
     }
     return SFP_OK;
 }

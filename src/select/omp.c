@@ -295,7 +295,7 @@ sfp_status sfp__omp(const sfp_select_env *env, const sfp_metric *m, size_t gram,
         if (best < 0)
             break;
         add_pick(&p, best);
-        sfp__select_tell(env, "picks", p.picked, count);
+        sfp__select_report_progress(env, "picks", p.picked, count);
     }
     for (int k = 0; k < p.picked; k++) {
         out[k] = p.pick[k];

@@ -181,7 +181,7 @@ int sfp__select_workers(const sfp_select_env *env)
     return env->threads ? sfp__thread_pool_size(env->threads) : 1;
 }
 
-void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done, int64_t total)
+void sfp__select_report_progress(const sfp_select_env *env, const char *what, int64_t done, int64_t total)
 {
     if (env->tell)
         env->tell(env->tell_ctx, what, (uint64_t)done, (uint64_t)total);

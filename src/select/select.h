@@ -29,8 +29,8 @@ enum {
     SFP_NEED_PIXELS = 256,   /* buffers alone: gradients to pixels; images of a batch then are pixels, never compressed */
 };
 
-/* For a buffer FEATURES and GRADIENTS are not arrays but what it may ask for (buffer/ask.h); with QUERY all queries of a batch
- * are known when it is offered. */
+/* For a buffer FEATURES and GRADIENTS are not arrays but what it may ask for (buffer/model_ops.h); with QUERY all queries of a
+ * batch are known when it is offered. */
 
 enum { SFP_TAPS = 4 };
 
@@ -48,18 +48,24 @@ typedef struct sfp_gradients {
  * A method with state lists its parts; whoever writes checkpoints walks the list. Shapes depend on the options alone, never on
  * what was learned, so that a file is checked before the first value is changed. */
 
-typedef enum sfp_part_type { SFP_PART_F32, SFP_PART_F64, SFP_PART_I32, SFP_PART_I64, SFP_PART_U8 } sfp_part_type;
+typedef enum sfp_state_tensor_type {
+    SFP_STATE_F32,
+    SFP_STATE_F64,
+    SFP_STATE_I32,
+    SFP_STATE_I64,
+    SFP_STATE_U8
+} sfp_state_tensor_type;
 
-typedef struct sfp_part {
+typedef struct sfp_state_tensor {
     char name[48]; /* without the method's own: "w0" */
-    sfp_part_type type;
+    sfp_state_tensor_type type;
     int ndim;
     int64_t shape[4];
     void *data; /* where it lives; written by loading */
-} sfp_part;
+} sfp_state_tensor;
 
 /* The part of this index into *out; returns how many there are. */
-typedef int (*sfp_parts_fn)(void *state, int index, sfp_part *out);
+typedef int (*sfp_state_tensors_fn)(void *state, int index, sfp_state_tensor *out);
 
 /* ---------------------------------------------------------------------- select
  *
@@ -128,7 +134,7 @@ typedef struct sfp_selector {
     void (*close)(void *state); /* takes NULL */
     /* After each training step: the losses (n) before it of the samples index[] (n) of the batch, in order of choice. */
     void (*learn)(void *state, const sfp_select_batch *batch, int n, const int *index, const float *loss);
-    sfp_parts_fn parts; /* what a checkpoint keeps */
+    sfp_state_tensors_fn parts; /* what a checkpoint keeps */
 } sfp_selector;
 
 /* By name; NULL: unknown. All of them end with NULL. */

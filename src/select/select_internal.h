@@ -43,6 +43,6 @@ void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *
 /* fn for each piece, on the pool when there is one. */
 void sfp__select_each(const sfp_select_env *env, int pieces, sfp_thread_pool_fn fn, void *ctx);
 int sfp__select_workers(const sfp_select_env *env);
-void sfp__select_tell(const sfp_select_env *env, const char *what, int64_t done, int64_t total);
+void sfp__select_report_progress(const sfp_select_env *env, const char *what, int64_t done, int64_t total);
 
 #endif

@@ -202,7 +202,7 @@ static void learn(void *state, const sfp_select_batch *batch, int n, const int *
 }
 
 /* Values, both moments and the steps of each parameter. */
-static int parts(void *state, int index, sfp_part *out)
+static int parts(void *state, int index, sfp_state_tensor *out)
 {
     enum { EACH = 4 };
     learnloss *s = state;
@@ -212,7 +212,8 @@ static int parts(void *state, int index, sfp_part *out)
     const sfp_param *p = &s->net.param[index / EACH];
     int what = index % EACH;
     void *const data[EACH] = {p->data, p->m, p->v, p->steps};
-    *out = (sfp_part){.type = what < 3 ? SFP_PART_F32 : SFP_PART_I32, .ndim = what < 3 ? p->ndim : 1, .data = data[what]};
+    *out =
+        (sfp_state_tensor){.type = what < 3 ? SFP_STATE_F32 : SFP_STATE_I32, .ndim = what < 3 ? p->ndim : 1, .data = data[what]};
     (void)snprintf(out->name, sizeof out->name, "%s%s", prefix[what], p->name);
     for (int i = 0; i < out->ndim; i++)
         out->shape[i] = p->shape[i];

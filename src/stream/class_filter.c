@@ -31,7 +31,7 @@ static const char *filter_name(const sfp_source *s, int64_t i, char *buf, size_t
 static const char *filter_where(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     const sfp_class_filter *f = (const sfp_class_filter *)s;
-    return sfp__source_where(f->inner, f->index[i], buf, size);
+    return sfp__source_display_name(f->inner, f->index[i], buf, size);
 }
 
 static void filter_close(sfp_source *s)

@@ -55,7 +55,7 @@ sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp
     OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
     char where[512];
     TRY(sfp__source_load(s, i, &p, err));
-    TRY(sfp__raw_image_fit(&p, sfp__source_where(s, i, where, sizeof where), size, how, rgb, err));
+    TRY(sfp__raw_image_fit(&p, sfp__source_display_name(s, i, where, sizeof where), size, how, rgb, err));
     if (kept && p.kind == SFP_RAW_IMAGE_ENCODED && !p.has_box) {
         *kept = p;
         p.bytes = NULL;

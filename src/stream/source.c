@@ -126,23 +126,23 @@ const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t s
     return none ? sfp__printable("?", buf, size) : s->ops->name(s, i, buf, size);
 }
 
-const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
+const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     bool none = !s->live && check_index(s, i, NULL) != SFP_OK;
     return none || !s->ops->where ? sfp__source_name(s, i, buf, size) : s->ops->where(s, i, buf, size);
 }
 
-void sfp__source_remark(sfp_source *s, const char *fmt, ...)
+void sfp__source_warn_live(sfp_source *s, const char *fmt, ...)
 {
     sfp_source_live *l = s->live;
     int n = atomic_load(&l->remarks);
-    if (n == SFP_REMARKS_MAX)
+    if (n == SFP_LIVE_WARNINGS_MAX)
         return;
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(l->remark[n], sizeof l->remark[n], fmt, ap);
     va_end(ap);
-    if (n == SFP_REMARKS_MAX - 1)
+    if (n == SFP_LIVE_WARNINGS_MAX - 1)
         (void)snprintf(l->remark[n], sizeof l->remark[n], "%.400s; and more of the kind, which are not told", s->path);
     for (int i = 0; i < n; i++)
         if (strcmp(l->remark[i], l->remark[n]) == 0)
@@ -150,7 +150,7 @@ void sfp__source_remark(sfp_source *s, const char *fmt, ...)
     atomic_store(&l->remarks, n + 1);
 }
 
-sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err)
+sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err)
 {
     uint64_t h = SFP_HASH_START;
     for (int64_t i = 0; i < s->count; i++) {

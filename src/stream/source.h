@@ -59,13 +59,13 @@ typedef struct sfp_origin {
 } sfp_origin;
 
 /* What a live source is not to give again after a break. */
-typedef struct sfp_left_out {
+typedef struct sfp_resume_filter {
     size_t n;
     const uint64_t *marks; /* (n) of what is done with; the latest */
     int64_t until;         /* and all that did not change after this time, ... */
     size_t waiting;
     const uint64_t *waiting_marks; /* (waiting) ... but these */
-} sfp_left_out;
+} sfp_resume_filter;
 
 typedef struct sfp_source_kind {
     const char *name;    /* "folder" */
@@ -87,7 +87,7 @@ typedef struct sfp_source_ops {
     /* Live. */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err);
     const char *(*origin)(const sfp_source *s, sfp_origin *out);
-    sfp_status (*leave_out)(sfp_source *s, const sfp_left_out *what, sfp_error *err); /* NULL: it cannot go back anyway */
+    sfp_status (*leave_out)(sfp_source *s, const sfp_resume_filter *what, sfp_error *err); /* NULL: it cannot go back anyway */
     size_t marks;   /* of so many images that are done with the caller keeps the marks for leave_out */
     double pause;   /* seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
     bool on_demand; /* images are made when asked for; they do not arrive by themselves */
@@ -95,14 +95,14 @@ typedef struct sfp_source_ops {
     void (*close)(sfp_source *s);
 } sfp_source_ops;
 
-#define SFP_REMARKS_MAX 16
+#define SFP_LIVE_WARNINGS_MAX 16
 
 /* What only a live source has. */
 typedef struct sfp_source_live {
     const atomic_bool *stop;           /* set by the caller before the first next; NULL: never */
     bool lost;                         /* next failed, but for this image alone */
     atomic_int remarks;                /* how many things were found meanwhile that a user should know; ... */
-    char remark[SFP_REMARKS_MAX][512]; /* ... these, each written before it is counted */
+    char remark[SFP_LIVE_WARNINGS_MAX][512]; /* ... these, each written before it is counted */
 } sfp_source_live;
 
 /* The common part; a kind's own struct begins with it. Filled by open, constant afterwards. */
@@ -135,14 +135,14 @@ sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, 
 /* A name for messages and reports; returns buf. */
 const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* Image i for a message, so that it is called the same whether its file or what is in it cannot be read; returns buf. */
-const char *sfp__source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
+const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* Decodes, cuts and resizes to rgb (size, size, 3). `name` stands for the image in messages. */
 sfp_status sfp__raw_image_fit(const sfp_raw_image *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err);
 /* Image i of an indexed source, fitted; *kept gets the encoded bytes when not NULL and there are any (else bytes NULL). */
 sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_raw_image *kept,
                                    sfp_error *err);
 /* Of the list of an indexed source's images: their names (which do not tell where it lies), labels and order; never 0. */
-sfp_status sfp__source_mark(const sfp_source *s, uint64_t *out, sfp_error *err);
+sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err);
 
 /* Live: blocks until there is one. *end (then there is no image): it has ended, or *live->stop became true, which is looked at
  * at least every 100 ms. A record without an image (no bytes) is a label that came late, for the image of that name.
@@ -159,12 +159,12 @@ static inline const char *sfp__source_origin(const sfp_source *s, sfp_origin *ou
 }
 /* To go on after a break, before the first next: what was done with is not given again, nor what did not change after `until`
  * (the latest change of those whose marks were not kept). */
-static inline sfp_status sfp__source_leave_out(sfp_source *s, const sfp_left_out *what, sfp_error *err)
+static inline sfp_status sfp__source_set_resume_filter(sfp_source *s, const sfp_resume_filter *what, sfp_error *err)
 {
     return s->ops->leave_out(s, what, err);
 }
 /* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is space for. */
-void sfp__source_remark(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sfp__source_warn_live(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 extern const sfp_source_kind *const sfp__source_kinds[]; /* ends with NULL */
 

@@ -142,7 +142,7 @@ sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sf
     return SFP_OK;
 }
 
-sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...)
+sfp_status sfp__source_warn(sfp_source *s, sfp_error *err, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -216,7 +216,7 @@ const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, siz
 }
 
 /* The path as it is opened, byte for byte: that of a file that cannot be read is told so too. */
-const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size)
+const char *sfp__file_source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     OWNED char *path = NULL;
     if (path_of(s, i, &path, NULL))
@@ -230,7 +230,7 @@ const sfp_source_ops sfp__file_source_ops = {
     .record = sfp__file_source_record,
     .load = sfp__file_source_load,
     .name = sfp__file_source_name,
-    .where = sfp__file_source_where,
+    .where = sfp__file_source_display_name,
     .close = sfp__file_source_close,
 };
 
@@ -244,7 +244,7 @@ sfp_status sfp__path_make(const char *dir, const char *name, char **out, sfp_err
     return sfp__text_new(out, err, "%s%s%s", dir, dir[n - 1] == '/' ? "" : "/", name);
 }
 
-sfp_status sfp__path_folder(const char *path, char **out, sfp_error *err)
+sfp_status sfp__path_directory(const char *path, char **out, sfp_error *err)
 {
     const char *slash = strrchr(path, '/');
     if (sfp__path_is_dir(path))
@@ -263,7 +263,7 @@ static void close_folder(DIR **dir)
         (void)closedir(*dir);
 }
 
-sfp_status sfp__folder_names(const char *path, sfp_strings *names, sfp_error *err)
+sfp_status sfp__directory_names(const char *path, sfp_strings *names, sfp_error *err)
 {
     OWNED_BY(close_folder) DIR *dir = opendir(path);
     if (!dir)

@@ -112,7 +112,7 @@ sfp_status sfp__entries_sort_names(sfp_entries *l, sfp_names *classes, sfp_names
 sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
                               sfp_source **out, sfp_error *err);
 /* One thing more in s->note. */
-sfp_status sfp__source_note(sfp_source *s, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+sfp_status sfp__source_warn(sfp_source *s, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* A source whose images are files below a folder: what folder, manifest, stream51, core50 and clear have in common. A kind
  * that needs more begins its struct with this one. */
@@ -137,7 +137,7 @@ DEFINE_OWNED_PTR(sfp_file_source, sfp__file_source_free)
 sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
 sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err);
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
-const char *sfp__file_source_where(const sfp_source *s, int64_t i, char *buf, size_t size);
+const char *sfp__file_source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 void sfp__file_source_close(sfp_source *base);
 
 /* ------------------------------------------------------------------- files */
@@ -145,9 +145,9 @@ void sfp__file_source_close(sfp_source *base);
 /* "DIR/NAME", NAME alone when it begins with '/': to *out, sfp__malloc'ed. */
 sfp_status sfp__path_make(const char *dir, const char *name, char **out, sfp_error *err);
 /* PATH itself when it is a folder, else the one it lies in ("." when it names none). */
-sfp_status sfp__path_folder(const char *path, char **out, sfp_error *err);
+sfp_status sfp__path_directory(const char *path, char **out, sfp_error *err);
 /* The names in a folder but . and .., in natural order. SFP_ENOTFOUND, else SFP_EIO when it cannot be opened. */
-sfp_status sfp__folder_names(const char *path, sfp_strings *names, sfp_error *err);
+sfp_status sfp__directory_names(const char *path, sfp_strings *names, sfp_error *err);
 bool sfp__path_is_dir(const char *path);
 /* An image file's bytes, at most SFP_RAW_IMAGE_BYTES_MAX; the message names the file. */
 sfp_status sfp__raw_image_read(const char *path, sfp_raw_image *out, sfp_error *err);
@@ -158,24 +158,30 @@ sfp_status sfp__raw_image_blame(const sfp_source *s, int64_t i, const char *what
  *
  * Which task a record belongs to: made from a specification (--tasks) and the training set alone, asked for the test set too. */
 
-typedef enum sfp_cut_kind { SFP_CUT_FREE, SFP_CUT_CLASSES, SFP_CUT_DOMAIN, SFP_CUT_TIME, SFP_CUT_GIVEN } sfp_cut_kind;
+typedef enum sfp_task_split_kind {
+    SFP_SPLIT_FREE,
+    SFP_SPLIT_CLASSES,
+    SFP_SPLIT_DOMAIN,
+    SFP_SPLIT_TIME,
+    SFP_SPLIT_GIVEN
+} sfp_task_split_kind;
 
-typedef struct sfp_cut {
-    sfp_cut_kind kind;
+typedef struct sfp_task_split {
+    sfp_task_split_kind kind;
     int tasks;
-    int *end;        /* SFP_CUT_CLASSES (tasks): first stream label behind the task */
-    int32_t *domain; /* SFP_CUT_DOMAIN (tasks): of the training set */
-    double *value;   /* SFP_CUT_TIME, SFP_CUT_GIVEN (tasks): ascending */
-} sfp_cut;
+    int *end;        /* SFP_SPLIT_CLASSES (tasks): first stream label behind the task */
+    int32_t *domain; /* SFP_SPLIT_DOMAIN (tasks): of the training set */
+    double *value;   /* SFP_SPLIT_TIME, SFP_SPLIT_GIVEN (tasks): ascending */
+} sfp_task_split;
 
 /* r: the records of s. spec NULL: the tasks that the data set gives, else free. */
-sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_cut *c, sfp_error *err);
-void sfp__cut_done(sfp_cut *c);
+sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_task_split *c, sfp_error *err);
+void sfp__task_split_done(sfp_task_split *c);
 
 /* The task of a record (its domain by number of the training set), -1: none. */
-int sfp__cut_task(const sfp_cut *c, const sfp_record *r, int32_t stream_label, int32_t domain);
+int sfp__task_split_task(const sfp_task_split *c, const sfp_record *r, int32_t stream_label, int32_t domain);
 /* What task t is called; s is the training set. sfp__malloc'ed, NULL: no memory. */
-char *sfp__cut_name(const sfp_source *s, const sfp_cut *c, int t);
+char *sfp__task_split_name(const sfp_source *s, const sfp_task_split *c, int t);
 
 /* Does any labelled image have a task? */
 bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r);

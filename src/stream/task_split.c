@@ -7,12 +7,12 @@
 
 #define TASKS_MAX 10000
 
-void sfp__cut_done(sfp_cut *c)
+void sfp__task_split_done(sfp_task_split *c)
 {
     sfp__free(c->end);
     sfp__free(c->domain);
     sfp__free(c->value);
-    *c = (sfp_cut){0};
+    *c = (sfp_task_split){0};
 }
 
 /* ------------------------------------------------------------ specification */
@@ -40,7 +40,7 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
 }
 
 /* One number: so many tasks, the first ones a class larger. Several: as they are. Makes *sizes the ends. */
-static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp_cut *c, sfp_error *err)
+static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp_task_split *c, sfp_error *err)
 {
     int *end, tasks = count == 1 ? sizes[0] : count;
     if (count == 1 && tasks > s->classes)
@@ -57,7 +57,7 @@ static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes,
         at += count > 1 ? sizes[t] : s->classes / tasks + (t < s->classes % tasks);
         end[t] = at;
     }
-    *c = (sfp_cut){.kind = SFP_CUT_CLASSES, .tasks = tasks, .end = end};
+    *c = (sfp_task_split){.kind = SFP_SPLIT_CLASSES, .tasks = tasks, .end = end};
     return SFP_OK;
 }
 
@@ -81,7 +81,7 @@ static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n
 }
 
 /* list: "a,b,c", or "" for all in their order. */
-static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_cut *c, sfp_error *err)
+static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_task_split *c, sfp_error *err)
 {
     OWNED int32_t *domain = NULL;
     int tasks = 0;
@@ -101,7 +101,7 @@ static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_cut *c,
         domain[tasks++] = d;
         at = at[n] ? at + n + 1 : NULL;
     }
-    *c = (sfp_cut){.kind = SFP_CUT_DOMAIN, .tasks = tasks, .domain = TAKE(domain)};
+    *c = (sfp_task_split){.kind = SFP_SPLIT_DOMAIN, .tasks = tasks, .domain = TAKE(domain)};
     return SFP_OK;
 }
 
@@ -111,13 +111,14 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double value_of(const sfp_record *r, sfp_cut_kind kind)
+static double value_of(const sfp_record *r, sfp_task_split_kind kind)
 {
-    return kind == SFP_CUT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
+    return kind == SFP_SPLIT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
 }
 
 /* One task a value of time or given task, of labelled images. */
-static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_kind kind, sfp_cut *c, sfp_error *err)
+static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_task_split_kind kind, sfp_task_split *c,
+                             sfp_error *err)
 {
     OWNED double *value = NULL;
     size_t n = 0, missing = 0, distinct = 0;
@@ -134,8 +135,8 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_k
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
     if (missing > 0)
         return sfp__raw_image_blame(
-            s, without, kind == SFP_CUT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one",
-            err);
+            s, without,
+            kind == SFP_SPLIT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one", err);
     qsort(value, n, sizeof *value, compare_doubles);
     for (size_t i = 0; i < n; i++) {
         if (distinct == 0 || value[i] > value[distinct - 1])
@@ -143,8 +144,8 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_cut_k
     }
     if (distinct > TASKS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)", s->kind->name,
-                         s->path, distinct, kind == SFP_CUT_TIME ? "times" : "tasks", TASKS_MAX);
-    *c = (sfp_cut){.kind = kind, .tasks = (int)distinct, .value = TAKE(value)};
+                         s->path, distinct, kind == SFP_SPLIT_TIME ? "times" : "tasks", TASKS_MAX);
+    *c = (sfp_task_split){.kind = kind, .tasks = (int)distinct, .value = TAKE(value)};
     return SFP_OK;
 }
 
@@ -157,18 +158,18 @@ bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r)
     return false;
 }
 
-sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_cut *c, sfp_error *err)
+sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_task_split *c, sfp_error *err)
 {
     OWNED int *sizes = NULL;
     int count = 0;
     if (!spec && sfp__gives_tasks(s, r))
-        return cut_values(s, r, SFP_CUT_GIVEN, c, err);
+        return cut_values(s, r, SFP_SPLIT_GIVEN, c, err);
     if (!spec || strcmp(spec, "free") == 0) {
-        *c = (sfp_cut){.kind = SFP_CUT_FREE, .tasks = 1};
+        *c = (sfp_task_split){.kind = SFP_SPLIT_FREE, .tasks = 1};
         return SFP_OK;
     }
     if (strcmp(spec, "time") == 0)
-        return cut_values(s, r, SFP_CUT_TIME, c, err);
+        return cut_values(s, r, SFP_SPLIT_TIME, c, err);
     if (strcmp(spec, "domain") == 0 || strncmp(spec, "domain:", 7) == 0)
         return cut_domains(s, spec[6] ? spec + 7 : "", c, err);
     TRY(parse_numbers(spec, &sizes, &count, err));
@@ -178,13 +179,13 @@ sfp_status sfp__cut_make(const sfp_source *s, const sfp_record *r, const char *s
     return cut_classes(s, spec, sizes, count, c, err);
 }
 
-int sfp__cut_task(const sfp_cut *c, const sfp_record *r, int32_t stream_label, int32_t domain)
+int sfp__task_split_task(const sfp_task_split *c, const sfp_record *r, int32_t stream_label, int32_t domain)
 {
-    if (c->kind == SFP_CUT_FREE)
+    if (c->kind == SFP_SPLIT_FREE)
         return 0;
-    if (c->kind == SFP_CUT_CLASSES || c->kind == SFP_CUT_DOMAIN) {
+    if (c->kind == SFP_SPLIT_CLASSES || c->kind == SFP_SPLIT_DOMAIN) {
         for (int t = 0; t < c->tasks; t++) {
-            if (c->kind == SFP_CUT_CLASSES ? stream_label < c->end[t] : c->domain[t] == domain)
+            if (c->kind == SFP_SPLIT_CLASSES ? stream_label < c->end[t] : c->domain[t] == domain)
                 return t;
         }
         return -1;
@@ -194,25 +195,25 @@ int sfp__cut_task(const sfp_cut *c, const sfp_record *r, int32_t stream_label, i
     return found ? (int)(found - c->value) : -1;
 }
 
-char *sfp__cut_name(const sfp_source *s, const sfp_cut *c, int t)
+char *sfp__task_split_name(const sfp_source *s, const sfp_task_split *c, int t)
 {
     char text[64];
-    int first = c->kind == SFP_CUT_CLASSES && t > 0 ? c->end[t - 1] : 0;
+    int first = c->kind == SFP_SPLIT_CLASSES && t > 0 ? c->end[t - 1] : 0;
     switch (c->kind) {
-    case SFP_CUT_FREE:
+    case SFP_SPLIT_FREE:
         return sfp__strdup("all");
-    case SFP_CUT_DOMAIN:
+    case SFP_SPLIT_DOMAIN:
         return sfp__strdup(s->domain_names[c->domain[t]]);
-    case SFP_CUT_CLASSES:
+    case SFP_SPLIT_CLASSES:
         if (c->end[t] - first == 1)
             (void)snprintf(text, sizeof text, "class %d", first);
         else
             (void)snprintf(text, sizeof text, "classes %d-%d", first, c->end[t] - 1);
         break;
-    case SFP_CUT_TIME:
+    case SFP_SPLIT_TIME:
         (void)snprintf(text, sizeof text, "%.15g", c->value[t]);
         break;
-    case SFP_CUT_GIVEN:
+    case SFP_SPLIT_GIVEN:
         (void)snprintf(text, sizeof text, "task %.0f", c->value[t]);
         break;
     }

@@ -64,14 +64,14 @@ static int compare_ranked(const void *a, const void *b)
 }
 
 /* With tasks that the data set gives, stream labels go by the first task of a class, so that tasks have ascending ranges. */
-static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const sfp_cut *c, sfp_tasks *out, sfp_error *err)
+static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const sfp_task_split *c, sfp_tasks *out, sfp_error *err)
 {
     OWNED ranked *list = NULL;
     TRY(sfp__alloc(&list, (size_t)s->classes, sizeof *list, err));
     for (int k = 0; k < s->classes; k++)
         list[k] = (ranked){c->tasks, out->label_of[k], k};
     for (int64_t i = 0; i < s->count; i++) {
-        int t = r[i].label >= 0 ? sfp__cut_task(c, &r[i], 0, 0) : -1;
+        int t = r[i].label >= 0 ? sfp__task_split_task(c, &r[i], 0, 0) : -1;
         if (t >= 0 && t < list[r[i].label].task)
             list[r[i].label].task = t;
     }
@@ -87,7 +87,7 @@ static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const 
 
 /* What says which tasks an image belongs to. */
 typedef struct membership {
-    const sfp_cut *cut;
+    const sfp_task_split *cut;
     const sfp_tasks
         *like; /* the tasks of the training set; NULL: this is the training set, and like and domain_of are not asked */
     const int32_t *domain_of; /* (test domains) of the training set */
@@ -112,11 +112,11 @@ static sfp_status walk(const sfp_source *s, const sfp_record *r, const membershi
         int32_t label = r[i].label >= 0 ? out->label_of[r[i].label] : -1, domain = r[i].domain;
         if (label < 0)
             continue;
-        if (!m->like && m->cut->kind == SFP_CUT_DOMAIN && domain < 0)
+        if (!m->like && m->cut->kind == SFP_SPLIT_DOMAIN && domain < 0)
             return sfp__raw_image_blame(s, i, "has no domain, expected one for --tasks domain", err);
         if (m->like && domain >= 0)
             domain = m->domain_of[domain];
-        int from = m->by_class ? 0 : sfp__cut_task(m->cut, &r[i], label, domain), to = m->by_class ? out->count : from + 1;
+        int from = m->by_class ? 0 : sfp__task_split_task(m->cut, &r[i], label, domain), to = m->by_class ? out->count : from + 1;
         for (int t = from; t >= 0 && t < to; t++) {
             sfp_task *task = &out->task[t];
             if (m->by_class && !has_class(&m->like->task[t], label))
@@ -156,8 +156,8 @@ static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const mem
     TRY(sfp__alloc(&out->task, (size_t)m->cut->tasks, sizeof *out->task, err));
     out->count = m->cut->tasks;
     for (int t = 0; t < out->count; t++)
-        TRY(sfp__check_memory((out->task[t].name = m->like ? sfp__strdup(m->like->task[t].name) : sfp__cut_name(s, m->cut, t)),
-                              err));
+        TRY(sfp__check_memory(
+            (out->task[t].name = m->like ? sfp__strdup(m->like->task[t].name) : sfp__task_split_name(s, m->cut, t)), err));
     TRY(walk(s, r, m, out, err)); /* counts */
     for (int t = 0; t < out->count; t++) {
         TRY(sfp__alloc(&out->task[t].sample, (size_t)out->task[t].count, sizeof *out->task[t].sample, err));
@@ -178,7 +178,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
                              sfp_tasks *out, sfp_error *err)
 {
     OWNED sfp_record *r = NULL;
-    OWNED_BY(sfp__cut_done) sfp_cut c = {0};
+    OWNED_BY(sfp__task_split_done) sfp_task_split c = {0};
     OWNED_BY(sfp__tasks_done) sfp_tasks made = {0};
     uint64_t without = 0;
     TRY(read_records(s, &r, err));
@@ -186,15 +186,15 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
         without += r[i].label < 0;
     if (without == (uint64_t)s->count)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: has no labelled images", s->kind->name, s->path);
-    TRY(sfp__cut_make(s, r, spec, &c, err));
+    TRY(sfp__task_split_make(s, r, spec, &c, err));
     TRY(order_classes(s->classes, order, &made, err));
-    if (c.kind == SFP_CUT_GIVEN)
+    if (c.kind == SFP_SPLIT_GIVEN)
         TRY(order_by_task(s, r, &c, &made, err));
     TRY(fill_tasks(s, r, &(membership){.cut = &c}, &made, err));
     for (int t = 0; t < made.count && !s->keeps_order; t++)
         sfp__shuffle(made.task[t].sample, made.task[t].count, seed, TASK_STREAM + (uint64_t)t);
     TRY(list_classes(r, &made, err));
-    made.free = c.kind == SFP_CUT_FREE;
+    made.free = c.kind == SFP_SPLIT_FREE;
     *out = TAKE(made);
     if (unlabelled)
         *unlabelled = without;
@@ -253,24 +253,24 @@ sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *trai
 {
     OWNED sfp_record *r = NULL, *train_r = NULL;
     OWNED int32_t *domain_of = NULL;
-    OWNED_BY(sfp__cut_done) sfp_cut c = {0};
+    OWNED_BY(sfp__task_split_done) sfp_task_split c = {0};
     OWNED_BY(sfp__tasks_done) sfp_tasks made = {0};
     TRY(read_records(test, &r, err));
     if (train->count >= 0 || (spec && strcmp(spec, "free") != 0)) /* else its stream is one task */
         TRY(read_records(train, &train_r, err));
-    TRY(sfp__cut_make(train, train_r, spec, &c, err));
+    TRY(sfp__task_split_make(train, train_r, spec, &c, err));
     if (c.tasks != like->count)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: the training set has %d tasks, expected %d", train->kind->name, train->path,
                          like->count, c.tasks);
     TRY(match_classes(test, train, r, like, &made, err));
     TRY(sfp__alloc(&domain_of, (size_t)test->domains, sizeof *domain_of, err));
     TRY(match_names(test->domain_names, test->domains, train->domain_names, train->domains, domain_of, err));
-    bool by_class = c.kind == SFP_CUT_GIVEN && !sfp__gives_tasks(test, r);
+    bool by_class = c.kind == SFP_SPLIT_GIVEN && !sfp__gives_tasks(test, r);
     TRY(fill_tasks(test, r, &(membership){&c, like, domain_of, by_class}, &made, err));
     for (int t = 0; t < made.count; t++)
         thin_out(&made.task[t], limit);
     TRY(list_classes(r, &made, err));
-    made.free = c.kind == SFP_CUT_FREE;
+    made.free = c.kind == SFP_SPLIT_FREE;
     *out = TAKE(made);
     return SFP_OK;
 }

@@ -80,8 +80,8 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
     OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
     OWNED_PTR(sfp__loss_free) sfp_loss *loss = NULL;
-    OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *feed = NULL;
-    const sfp_batch_made *m = NULL;
+    OWNED_PTR(sfp__view_loader_free) sfp_view_loader *feed = NULL;
+    const sfp_view_batch *m = NULL;
     double value[SFP_TERMS];
     const sfp_image_set_options po = {.size = SIZE};
     const sfp_pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 2},
@@ -100,7 +100,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     TRY(sfp__loss_create(&o.loss, &student, &p, &t, 2, UNIT, &loss, err));
     TRY(sfp__pretrain_state_init(&st, &student, sfp__loss_count(loss), err));
     TRY(sfp__vit_flat_init(&student, 1, &st.weights, err));
-    TRY(sfp__batch_feed_create(&p, &o, &seen, 2, 1, &feed, err));
+    TRY(sfp__view_loader_create(&p, &o, &seen, 2, 1, &feed, err));
     float *layers = st.adam.x + st.vit_count;
     size_t layer_count = st.adam.count - st.vit_count;
     sfp__loss_init(loss, 1, layers);
@@ -108,7 +108,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     memcpy(st.adam.ema, st.adam.x, st.adam.count * sizeof(float));
     add_state(&d, "before.", &st.weights, layers, layer_count);
     TRY(sfp__vit_set_weights(v, &st.weights, err));
-    TRY(sfp__batch_feed_take(feed, &m, err));
+    TRY(sfp__view_loader_take(feed, &m, err));
     sfp__loss_begin(loss, m, BATCH, layers);
     const sfp_vit_pass pass = {.b = BATCH, .x = m->x, .token_head = sfp__loss_tokens, .head_ctx = loss, .grad_w = &st.grads};
     TRY(sfp__vit_run(plan, &pass, err));

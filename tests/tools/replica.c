@@ -5,7 +5,7 @@
 #include "tools/replica.h"
 
 #include "base/mem.h"
-#include "io/folder.h"
+#include "io/directory.h"
 #include "io/image/image.h"
 #include "io/json_write.h"
 #include "stream/source_internal.h"
@@ -47,7 +47,7 @@ static void put_file(maker *m, const char *name, const void *bytes, size_t size)
     char path[PATH_CAPACITY];
     sfp_error err = {0};
     must((size_t)snprintf(path, sizeof path, "%s/%s", m->root, name) < sizeof path, "the path is too long");
-    must(sfp__folder_make_for(path, &err) == SFP_OK, err.message);
+    must(sfp__directory_create_for(path, &err) == SFP_OK, err.message);
     FILE *f = fopen(path, "wbx");
     must(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0, path);
     m->files++;

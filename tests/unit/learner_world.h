@@ -12,7 +12,7 @@
 
 #include <dirent.h>
 
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 #include "vit_make.h"
 

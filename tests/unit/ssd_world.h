@@ -191,7 +191,7 @@ static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, 
 
 typedef struct world {
     model m;
-    sfp_ask ask;
+    sfp_model_ops ask;
     sfp_buffer *b;
     sfp_rng rng;
     int slots, t;
@@ -227,16 +227,16 @@ static world *make_world(int slots, int classes, uint64_t seed)
     for (int d = 0; d < D; d++)
         for (int k = 0; k < N; k++)
             w->m.q[d][k] = sfp__rng_normal(&rng);
-    w->ask = (sfp_ask){.ctx = &w->m,
-                       .dim = D,
-                       .classes = classes,
-                       .side = S,
-                       .params = P,
-                       .features = features,
-                       .gradient_at = gradient_at,
-                       .pixels = pixels,
-                       .feature_pixels = feature_pixels,
-                       .embed_at = embed_at};
+    w->ask = (sfp_model_ops){.ctx = &w->m,
+                             .dim = D,
+                             .classes = classes,
+                             .side = S,
+                             .params = P,
+                             .features = features,
+                             .gradient_at = gradient_at,
+                             .pixels = pixels,
+                             .feature_pixels = feature_pixels,
+                             .embed_at = embed_at};
     sfp_buffer_options o = options(slots);
     MUST(sfp__buffer_create(&o, MOST_B, &w->b, &err));
     w->m.b = w->b;
@@ -320,10 +320,10 @@ static void offer_until(world *w, int t, int lo, int hi)
 static void *part_of(const world *w, const char *name, size_t *bytes)
 {
     static const size_t size[] = {
-        [SFP_PART_F32] = 4, [SFP_PART_F64] = 8, [SFP_PART_I32] = 4, [SFP_PART_I64] = 8, [SFP_PART_U8] = 1};
-    sfp_parts_fn parts = w->b->method->parts;
+        [SFP_STATE_F32] = 4, [SFP_STATE_F64] = 8, [SFP_STATE_I32] = 4, [SFP_STATE_I64] = 8, [SFP_STATE_U8] = 1};
+    sfp_state_tensors_fn parts = w->b->method->parts;
     void *state = w->b->state;
-    sfp_part p = {0};
+    sfp_state_tensor p = {0};
     for (int i = 0; i < parts(state, i, &p); i++) {
         size_t n = size[p.type];
         for (int k = 0; k < p.ndim; k++)

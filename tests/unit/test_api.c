@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 AROUND_EACH(make_folder, remove_folder)

@@ -2,7 +2,7 @@
  * over the sets it drew; the sets themselves by distribution. */
 #include "buffer/buffer.h"
 
-#include "buffer_ask.h"
+#include "buffer_model_ops.h"
 #include "chi_square.h"
 #include "test.h"
 

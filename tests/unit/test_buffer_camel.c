@@ -1,7 +1,7 @@
 /* Camel's buffer keeps what the definition of camel keeps of buffer and batch together. */
 #include "buffer/buffer.h"
 
-#include "buffer_ask.h"
+#include "buffer_model_ops.h"
 #include "test.h"
 
 enum { MOST = 32, DIM = 4 };

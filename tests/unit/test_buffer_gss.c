@@ -1,7 +1,7 @@
 /* gss: scores against brute force over the groups it drew, slots and replacements by their exact distribution. */
 #include "buffer/buffer.h"
 
-#include "buffer_ask.h"
+#include "buffer_model_ops.h"
 #include "chi_square.h"
 #include "test.h"
 
@@ -80,7 +80,7 @@ static void slope(uint64_t id, int n, float *out)
 
 static float *scores_of(sfp_buffer *b)
 {
-    sfp_part p = {0};
+    sfp_state_tensor p = {0};
     assert_int_equal(b->method->parts(b->state, 0, &p), 1);
     assert_string_equal(p.name, "score");
     assert_int_equal(p.shape[0], b->opt.slots);

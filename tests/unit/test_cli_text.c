@@ -5,7 +5,7 @@
 #include "io/lines.h"
 
 #include "failing_alloc.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 AROUND_ALL(make_folder, remove_folder)

@@ -51,7 +51,7 @@ static outcome drive(const sfp_clock_options *o, int n, int b, const double *cos
     while ((batch = sfp__clock_next(&c, &count))) {
         for (int i = 0; i < count; i++)
             r.served[r.count++] = (int)batch[i];
-        sfp__clock_spent(&c, count, cost[r.count % MOST]);
+        sfp__clock_advance(&c, count, cost[r.count % MOST]);
     }
     r.dropped = (uint64_t)n - c.lag.served;
     r.lag_max = c.lag.max;
@@ -218,7 +218,7 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
     int count;
     while (sfp__clock_next(&c, &count)) {
         nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
-        sfp__clock_spent(&c, count, 0);
+        sfp__clock_advance(&c, count, 0);
     }
     assert_true(c.lag.served <= 20);
     assert_true(c.lag.max < 0.5); /* one waits at most: lag is bounded however long the overload lasts */
@@ -248,26 +248,26 @@ TEST(what_was_given_stays_until_it_is_done)
     int count;
     OWNED_BY(sfp__clock_done) sfp_clock c = clock_of_four(true);
     assert_non_null(sfp__clock_next(&c, &count));
-    sfp__clock_spent(&c, 1, 2.5);
+    sfp__clock_advance(&c, 1, 2.5);
     const int64_t *batch = sfp__clock_next(&c, &count);
     assert_int_equal(count, 2);
     assert_int_equal(batch[0], 1);
-    sfp__clock_spent(&c, 0, 0.25); /* something that came with them */
-    sfp__clock_spent(&c, 1, 0.25);
+    sfp__clock_advance(&c, 0, 0.25); /* something that came with them */
+    sfp__clock_advance(&c, 1, 0.25);
     assert_true(c.now == 3.5);
     c = read_back(&c);
     batch = sfp__clock_next(&c, &count);
     assert_int_equal(count, 1);
     assert_int_equal(batch[0], 2);
     assert_int_equal(sfp__clock_first(&c), 2);
-    sfp__clock_spent(&c, 1, 0.5);
+    sfp__clock_advance(&c, 1, 0.5);
     assert_true(c.now == 4.5);
     c = read_back(&c);
     assert_int_equal(sfp__clock_first(&c), 3);
     assert_int_equal(c.lag.served, 3);
     batch = sfp__clock_next(&c, &count);
     assert_int_equal(batch[0], 3);
-    sfp__clock_spent(&c, 1, 0);
+    sfp__clock_advance(&c, 1, 0);
     assert_null(sfp__clock_next(&c, &count));
 }
 
@@ -309,7 +309,7 @@ TEST(without_a_rate_every_batch_has_its_turn)
         assert_int_equal(*sfp__clock_next(&c, &count), k);
         assert_int_equal(*sfp__clock_next(&c, &count), k);
         assert_int_equal(count, 1);
-        sfp__clock_spent(&c, 1, 100);
+        sfp__clock_advance(&c, 1, 100);
     }
     assert_null(sfp__clock_next(&c, &count));
     assert_int_equal(c.lag.served, 0);
@@ -322,7 +322,7 @@ TEST(each_batch_of_a_pool_has_its_own_lag)
     OWNED_BY(sfp__clock_done) sfp_clock c = start(&o, 4, 10);
     int count;
     assert_non_null(sfp__clock_next(&c, &count));
-    sfp__clock_spent(&c, count, 3.5);
+    sfp__clock_advance(&c, count, 3.5);
     assert_non_null(sfp__clock_next(&c, &count));
     assert_int_equal(count, 3);
     assert_int_equal(c.lag.served, 4);

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "failing_alloc.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 AROUND_EACH(make_folder, remove_folder)

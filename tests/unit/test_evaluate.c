@@ -27,7 +27,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     OWNED_PTR(sfp__evaluator_free) sfp_evaluator *e = NULL;
-    sfp_timestamp t;
+    sfp_timestamp_details t;
     sfp_learner_options lo = sfp__learner_options_defaults(vit);
     uint8_t rgb[CLASSES][3 * SIDE * SIDE];
     sfp_sample samples[CLASSES];

@@ -1,7 +1,7 @@
 #include "run/run_internal.h"
 
 #include "failing_alloc.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 #include <jansson.h>
@@ -43,16 +43,16 @@ static sfp_status write_one(sfp_line_log *e, uint64_t t, sfp_error *why)
     static const int coreset[2] = {2, 0}, replay_count[2] = {1, 3}, replay[8] = {7, -1, -1, -1, 4, 5, 6, -1};
     static const int retained[1] = {1}, replaced[1] = {99};
     static const double loss[2] = {1.5, 0.1};
-    sfp_timestamp ts = {.t = t,
-                        .task = 1,
-                        .offered = 3,
-                        .similarity = similarity,
-                        .coreset_count = 2,
-                        .coreset = coreset,
-                        .steps = 2,
-                        .replay_count = replay_count,
-                        .replay = replay,
-                        .loss = loss};
+    sfp_timestamp_details ts = {.t = t,
+                                .task = 1,
+                                .offered = 3,
+                                .similarity = similarity,
+                                .coreset_count = 2,
+                                .coreset = coreset,
+                                .steps = 2,
+                                .replay_count = replay_count,
+                                .replay = replay,
+                                .loss = loss};
     ts.buffer = (sfp_buffer_change){.stored = 2, .nu = 1, .retained = retained, .replaced = replaced};
     ts.seconds.total = 0.125;
     return sfp__journal_event(e, &ts, 4, ids, why);
@@ -115,7 +115,7 @@ TEST(a_line_has_what_the_specification_says)
 TEST(without_scores_similarity_is_null)
 {
     sfp_line_log *e = open_events(0, 0, 0);
-    sfp_timestamp ts = {.t = 0};
+    sfp_timestamp_details ts = {.t = 0};
     MUST(sfp__journal_event(e, &ts, 0, NULL, NULL));
     sfp__line_log_close(e);
     json_error_t why;
@@ -129,7 +129,7 @@ TEST(who_chooses_nothing_learns_from_all)
 {
     static const uint64_t ids[2] = {7, 8};
     sfp_line_log *e = open_events(0, 0, 0);
-    sfp_timestamp ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
+    sfp_timestamp_details ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
     MUST(sfp__journal_event(e, &ts, 1, ids, NULL));
     sfp__line_log_close(e);
     assert_non_null(

@@ -306,7 +306,7 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
         assert_int_equal(p->steps[0], i < 2 ? 1 : i);
         assert_int_equal(p->steps[9], i < 2 ? 0 : i - 1);
         float *before = copied(p->data, (size_t)spans[i][1] * p->width);
-        MUST(sfp__fp_grow(f.fp, &err));
+        MUST(sfp__fp_activate_components(f.fp, &err));
         check_same("what was open", p->data, before, (size_t)spans[i][1] * p->width * sizeof(float));
         assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL); /* there are no known tasks */
     }

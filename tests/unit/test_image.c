@@ -4,7 +4,7 @@
 #include "test.h"
 #include "test_image_encode.h"
 
-#include "temp_folder.h"
+#include "temp_directory.h"
 
 #include <sys/stat.h>
 

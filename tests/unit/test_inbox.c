@@ -1,5 +1,5 @@
 /* A live source's images on their way: order, batches, what a full queue does, what came without a label; counts add up. */
-#include "base/clock.h"
+#include "base/monotonic.h"
 #include "run/inbox.h"
 
 #include <pthread.h>
@@ -120,7 +120,7 @@ static int drain(sfp_arrival_list *l, int *out)
 
 static void settle(sfp_inbox *b, uint64_t id)
 {
-    for (double begin = sfp__now(); sfp__inbox_stats(b).next_id < id && sfp__now() < begin + 20;)
+    for (double begin = sfp__monotonic_seconds(); sfp__inbox_stats(b).next_id < id && sfp__monotonic_seconds() < begin + 20;)
         (void)usleep(500);
     assert_int_equal(sfp__inbox_stats(b).next_id, id);
 }
@@ -222,9 +222,9 @@ TEST(waiting_ends_once_and_the_oldest_gives_way)
     assert_false(sfp__ledger_id(l, 41, &id));
     assert_false(sfp__ledger_id(l, 0, &id));
     sfp_arrival *again = image("again", 40, 4), *fresh = image("fresh", 50, 8), *more = image("more", 60, 9);
-    assert_int_equal(sfp__ledger_meet(l, fresh), SFP_STANDING_NEW);
-    assert_int_equal(sfp__ledger_meet(l, again), SFP_STANDING_ABSENT);
-    assert_int_equal(sfp__ledger_meet(l, again), SFP_STANDING_OVER); /* a second time: there is one of it already */
+    assert_int_equal(sfp__ledger_meet(l, fresh), SFP_ARRIVAL_NEW);
+    assert_int_equal(sfp__ledger_meet(l, again), SFP_ARRIVAL_ABSENT);
+    assert_int_equal(sfp__ledger_meet(l, again), SFP_ARRIVAL_ENDED); /* a second time: there is one of it already */
     assert_int_equal(sfp__ledger_wait(l, again), 0);
     assert_int_equal(sfp__ledger_wait(l, fresh), 0);
     assert_int_equal(sfp__ledger_waiting(l), 3);
@@ -276,7 +276,7 @@ TEST(a_full_queue_does_what_its_policy_says)
                 assert_true(d.lag.last >= 0 && d.lag.max < 30 && d.lag.sum <= d.lag.max * cases[k].together);
             }
             for (const sfp_arrival *a = d.gone.first; a; a = a->next) {
-                assert_int_equal(a->fate, SFP_FATE_DROPPED);
+                assert_int_equal(a->fate, SFP_DISCARD_DROPPED);
                 assert_null(a->rgb);
             }
             gone += drain(&d.gone, NULL);
@@ -377,7 +377,7 @@ TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
     int gone[16], others[16];
     (void)usleep(2000);
     sfp_inbox_output d = take(b);
-    assert_int_equal(d.gone.first->fate, SFP_FATE_EXPIRED);
+    assert_int_equal(d.gone.first->fate, SFP_DISCARD_EXPIRED);
     assert_int_equal(drain(&d.gone, gone), 6);
     assert_int_equal(gone[0], 0); /* the oldest go */
     assert_int_equal(drain(&d.others, others), 4);
@@ -391,7 +391,7 @@ TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
     for (bool end = false; !end;) {
         sfp_inbox_output d = take(b);
         for (const sfp_arrival *a = d.gone.first; a; a = a->next)
-            assert_int_equal(a->fate, SFP_FATE_SKIPPED);
+            assert_int_equal(a->fate, SFP_DISCARD_SKIPPED);
         got += drain(&d.batch, NULL);
         skipped += drain(&d.gone, NULL);
         end = d.end;

@@ -28,7 +28,7 @@ TEST(frozen_components_are_bit_identical_after_training)
             kept[i] = copied(p[i]->data, (size_t)p[i]->rows * p[i]->width);
         }
         for (uint64_t t = 0; t < 4; t++) {
-            sfp_timestamp r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task * 10 + t);
+            sfp_timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task * 10 + t);
             assert_int_equal(r.task, task);
             assert_int_equal(r.t, task * 4 + (int)t);
         }
@@ -179,7 +179,7 @@ TEST(a_timestamp_is_what_the_report_says)
         MUST(sfp__trainer_embed(trainer, 8, xs, mean, &err));
         sfp__fp_mean_unit(fp, unit);
         int before = l->buffer->filled;
-        sfp_timestamp r = {0};
+        sfp_timestamp_details r = {0};
         MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
         /* similarity, and the middle of its ranking */
         float want[8];
@@ -260,7 +260,7 @@ TEST(more_steps_learn_more)
     o.steps = 30;
     o.adam.lr = 0.02f;
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    sfp_timestamp r = offer(l, 0, 3, 1);
+    sfp_timestamp_details r = offer(l, 0, 3, 1);
     assert_true(r.loss[29] < 0.5 * r.loss[0]);
 }
 
@@ -276,7 +276,7 @@ TEST(a_replayed_image_never_pays_its_query_twice)
     o.replay = 6;
     o.buffer.slots = 16;
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    sfp_timestamp r = offer(l, 0, 4, 0);
+    sfp_timestamp_details r = offer(l, 0, 4, 0);
     int known = 0, late = 0, again = 0;
     for (int i = 0; i < 16; i++)
         known += l->buffer->slot[i].has_query;
@@ -333,8 +333,8 @@ TEST(scoring_the_buffer_touches_no_pixels)
     for (uint64_t t = 0; t < 10; t++) {
         for (int i = 0; i < b->buffer->filled; i++)
             memset(b->buffer->slot[i].image, (int)t * 17, 3 * 8 * 8);
-        sfp_timestamp ra = offer(a, 0, 4, t);
-        sfp_timestamp rb = offer(b, 0, 4, t);
+        sfp_timestamp_details ra = offer(a, 0, 4, t);
+        sfp_timestamp_details rb = offer(b, 0, 4, t);
         assert_int_equal(ra.buffer.nu, rb.buffer.nu);
         for (int i = 0; i < ra.buffer.nu; i++) {
             assert_int_equal(ra.buffer.retained[i], rb.buffer.retained[i]);
@@ -355,7 +355,7 @@ TEST(scoring_the_buffer_touches_no_pixels)
 static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, const char *text)
 {
     values before = take_values(l);
-    sfp_timestamp r = {.t = 99};
+    sfp_timestamp_details r = {.t = 99};
     int filled_slots = l->buffer ? l->buffer->filled : 0;
     sfp_learner_counts counts = sfp__learner_counts(l);
     assert_true(sfp__learner_offer(l, b, samples, &r, &err) != SFP_OK);
@@ -433,7 +433,7 @@ TEST(free_streams_open_components_on_new_classes)
     };
     for (int i = 0; i < 9; i++) {
         int before = sfp_learner_classes(l);
-        sfp_timestamp r = {0};
+        sfp_timestamp_details r = {0};
         batch b = make_batch(8, 8, steps[i].lo, steps[i].hi, (uint64_t)i);
         for (int k = 0; k < 8; k++) /* all of them are there */
             b.sample[k].label = steps[i].lo + k % (steps[i].hi - steps[i].lo);
@@ -467,7 +467,7 @@ TEST(drift_switches_decide_what_opens_components)
         int grew[2] = {0, 0};
         for (uint64_t t = 0; t < 90; t++) {
             batch b = make_batch(8, 8, 0, 4, t);
-            sfp_timestamp r = {0};
+            sfp_timestamp_details r = {0};
             for (int k = 0; t >= 50 && k < 8 * 8 * 8 * 3; k++) /* all images become dark blue */
                 b.rgb[k] = (uint8_t)(k % 3 == 2 ? 128 + b.rgb[k] / 4 : b.rgb[k] / 8);
             b.sample[0].label = t == 0 ? 0 : b.sample[0].label;
@@ -497,7 +497,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     const sfp_param *w = &l->fp->last_w;
     float *before = copied(w->data, 6 * 16);
     for (uint64_t t = 0; t < 4; t++) {
-        sfp_timestamp r = offer(l, 1, 3, t);
+        sfp_timestamp_details r = offer(l, 1, 3, t);
         assert_int_equal(r.replay_count[0], 0);
         assert_int_equal(r.buffer.stored + r.buffer.nu, 0);
     }
@@ -527,7 +527,7 @@ TEST(every_selector_and_buffer_runs)
             MUST(sfp__learner_set_classes(l, 4, classes, &err));
             int moved = 0, last[8] = {-1};
             for (uint64_t t = 0; t < 8; t++) {
-                sfp_timestamp r = offer(l, 0, 4, t);
+                sfp_timestamp_details r = offer(l, 0, 4, t);
                 assert_int_equal(r.coreset_count, s == 1 ? 8 : 4);
                 int seen[8] = {0};
                 for (int i = 0; i < r.coreset_count; i++) {
@@ -634,15 +634,15 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
     o.buffer.method = "none";
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     for (int c = 0; c < 5; c++) {
-        sfp_timestamp t = offer(l, c, c + 1, (uint64_t)c);
+        sfp_timestamp_details t = offer(l, c, c + 1, (uint64_t)c);
         assert_true(t.judged > 0);
         assert_int_equal(t.right, 0);
         assert_true(sfp__learner_seen(l, c));
-        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+        for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             assert_true(l->mix.loss[e] == 0);
     }
     (void)offer(l, 3, 5, 9);
-    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         assert_true(l->mix.loss[e] > 0);
 }
 
@@ -666,7 +666,7 @@ TEST(rehearsed_samples_are_judged_by_nobody)
     o.head = SFP_HEAD_MIX;
     o.select = "kcenter"; /* knows the queries of the whole batch */
     sfp_learner *l[2];
-    sfp_timestamp t[2];
+    sfp_timestamp_details t[2];
     for (int i = 0; i < 2; i++) {
         l[i] = make_learner(&m, &o);
         for (uint64_t k = 0; k < 6; k++)
@@ -678,7 +678,7 @@ TEST(rehearsed_samples_are_judged_by_nobody)
     assert_true(t[0].replay_count[0] > 0);
     assert_int_equal(t[1].judged, t[0].coreset_count);
     assert_int_equal(t[1].right, t[0].right);
-    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         assert_true(fabs(l[1]->mix.loss[e] - l[0]->mix.loss[e]) < 1e-5 * fabs(l[0]->mix.loss[e]));
     sfp_learner_free(l[0]);
     sfp_learner_free(l[1]);

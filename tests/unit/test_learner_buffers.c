@@ -64,7 +64,7 @@ TEST(the_change_is_what_happened)
                 uint64_t id[64] = {0};
                 int filled = 0, replaced = 0;
                 for (uint64_t t = 0; t < TIMES + 3; t++) {
-                    sfp_timestamp r = offer(l, turn(t), turn(t) + 3, t);
+                    sfp_timestamp_details r = offer(l, turn(t), turn(t) + 3, t);
                     for (int j = 0; j < r.buffer.stored; j++)
                         id[filled++] = t * 1000 + (uint64_t)j;
                     for (int j = 0; j < r.buffer.nu; j++)
@@ -126,7 +126,7 @@ TEST(the_state_of_a_method_is_saved)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = options_of(&m, "streamfp", "gss", 20);
     OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
-    sfp_part p = {0}, q = {0};
+    sfp_state_tensor p = {0}, q = {0};
     offer_range(a, 0, TIMES);
     MUST(resume_from(a, b));
     const sfp_buffer_method *gss = a->buffer->method;
@@ -186,7 +186,7 @@ TEST(features_are_those_of_a_step)
         bool one = turn == 3;
         sfp_fp_kind kind = one ? SFP_FP_CODA : (sfp_fp_kind)turn;
         OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "aser", one, kind);
-        const sfp_ask *ask = sfp__learner_ask(l);
+        const sfp_model_ops *ask = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int who[N];
         size_t D = (size_t)l->D;
@@ -245,7 +245,7 @@ TEST(gradients_of_each_are_those_of_one)
     for (int turn = 0; turn < 4; turn++) {
         bool one_pass = turn == 3;
         OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp_fp_kind)turn);
-        const sfp_ask *ask = sfp__learner_ask(l);
+        const sfp_model_ops *ask = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int who[N], times[N] = {0};
         each_seen e = {.params = ask->params, .all = floats(N * ask->params), .times = times};
@@ -275,7 +275,7 @@ TEST(gradients_are_means)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "gss", false, SFP_FP_CODA);
-    const sfp_ask *ask = sfp__learner_ask(l);
+    const sfp_model_ops *ask = sfp__learner_model_ops(l);
     enum { N = BATCH + 40 };
     size_t P = ask->params;
     assert_int_equal(P, sfp__learner_gradient_length(l));

@@ -85,9 +85,9 @@ static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
 }
 
 /* One timestamp on make_batch(t). */
-static UNUSED sfp_timestamp offer(sfp_learner *l, int lo, int hi, uint64_t t)
+static UNUSED sfp_timestamp_details offer(sfp_learner *l, int lo, int hi, uint64_t t)
 {
-    sfp_timestamp r = {0};
+    sfp_timestamp_details r = {0};
     batch x = make_batch(l->S, l->opt.batch, lo, hi, t);
     MUST(sfp__learner_offer(l, x.b, x.sample, &r, &err));
     return r;

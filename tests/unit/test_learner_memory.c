@@ -2,7 +2,7 @@
  * somebody who predicts now and then. 2,000 timestamps; with SFP_LONG=1 (or STREAMFP_LONG=1) 20,000. */
 #include "learner/learner.h"
 
-#include "base/clock.h"
+#include "base/monotonic.h"
 
 #include "test.h"
 #include "test_learner_fixture.h"
@@ -42,9 +42,9 @@ TEST(resident_size_stays_over_a_long_stream)
         kinds[i] = make_batch(m.S, o.batch, 0, 10, i);
     long start = 0, most = 0;
     unsigned long allocations = 0;
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     for (uint64_t t = 0; t < WARM + timestamps; t++) {
-        sfp_timestamp r = {0};
+        sfp_timestamp_details r = {0};
         const batch *b = &kinds[t * 7 % KINDS];
         MUST(sfp__learner_offer(l, b->b, b->sample, &r, &err));
         if (t % 10 == 0) {
@@ -61,7 +61,7 @@ TEST(resident_size_stays_over_a_long_stream)
     }
     most = resident() > most ? resident() : most;
     print_message("%d timestamps in %.1f s: resident %ld KiB, at most %ld KiB more later; %lu allocations\n", (int)timestamps,
-                  sfp__now() - begin, start / 1024, (most - start) / 1024, sfp__mem_count() - allocations);
+                  sfp__monotonic_seconds() - begin, start / 1024, (most - start) / 1024, sfp__mem_count() - allocations);
     assert_true(start > 0);
     if (!SANITIZED)
         assert_true(most - start < 1 << 20);

@@ -8,7 +8,7 @@
 #include "test.h"
 #include "vit_make.h"
 
-#include "temp_folder.h"
+#include "temp_directory.h"
 
 enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
 
@@ -64,7 +64,7 @@ static sfp_predictor *ask_of(sfp_learner *l)
 
 static void offer(sfp_learner *l, int from, int n)
 {
-    sfp_timestamp t;
+    sfp_timestamp_details t;
     MUST(sfp__learner_offer(l, n, samples + from, &t, NULL));
     assert_int_equal(t.offered, n);
     assert_int_equal(t.judged, n);
@@ -147,7 +147,7 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
 TEST(what_does_not_fit_is_refused)
 {
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make("ncm");
-    sfp_timestamp t;
+    sfp_timestamp_details t;
     OWNED char *position = NULL;
     bool used_old;
     TOLD(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "a batch of 6 samples, expected 1 to 5");

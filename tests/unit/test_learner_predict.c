@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "base/clock.h"
+#include "base/monotonic.h"
 #include "compute/pixels.h"
 
 #include "test.h"
@@ -198,7 +198,7 @@ TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
         (void)offer(l, 0, 5, t);
         /* a linear head that is sure of one class and counts: without it the answer would be another */
         l->fp->last_b.data[t] += 40;
-        for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+        for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             l->mix.loss[e] = e ? 500 : 0;
         MUST(sfp__learner_publish(l, &err));
         batch b = make_batch(S, 16, 0, 5, 50 + t);
@@ -380,7 +380,8 @@ static void check_snapshots(sfp_fp_kind kind, int times)
         copies[t + 1] = take_copy(l);
         /* every other state stays until somebody has asked it, also on a busy machine; the others pass at full speed */
         int before = atomic_load(&asked);
-        for (double begin = sfp__now(); t % 2 && atomic_load(&asked) < before + 2 * THREADS && sfp__now() < begin + 20;)
+        for (double begin = sfp__monotonic_seconds();
+             t % 2 && atomic_load(&asked) < before + 2 * THREADS && sfp__monotonic_seconds() < begin + 20;)
             (void)sched_yield();
     }
     atomic_store(&stop, true);

@@ -29,7 +29,7 @@ static sfp_learner *learner_of(const model *m, const sfp_learner_options *o)
     return l;
 }
 
-static void check_coreset(const sfp_timestamp *r, const char *select)
+static void check_coreset(const sfp_timestamp_details *r, const char *select)
 {
     int want = strcmp(select, "none") == 0 ? BATCH : 8;
     assert_int_equal(r->coreset_count, want);
@@ -53,7 +53,7 @@ TEST(every_selector_goes_with_every_buffer_and_head)
                 options_of(&m, (*s)->name, sfp__buffer_methods[b]->name, turn % 2, (sfp_head_mode)(turn / 2 % 2));
             OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
             for (uint64_t t = 0; t < TIMES; t++) {
-                sfp_timestamp r = offer(l, 0, 6, t);
+                sfp_timestamp_details r = offer(l, 0, 6, t);
                 check_coreset(&r, (*s)->name);
                 assert_int_equal(r.judged, r.coreset_count);
             }
@@ -97,7 +97,7 @@ TEST(a_resumed_learner_chooses_the_same)
         offer_range(a, 0, TIMES);
         MUST(resume_from(a, b));
         for (uint64_t t = TIMES; t < TIMES + 4; t++) {
-            sfp_timestamp one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
+            sfp_timestamp_details one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
             assert_int_equal(one.coreset_count, two.coreset_count);
             if (memcmp(one.coreset, two.coreset, (size_t)one.coreset_count * sizeof(int)) != 0)
                 fail_msg("selector '%s': other picks after a resume", (*s)->name);
@@ -143,7 +143,7 @@ TEST(a_look_sees_what_a_step_sees)
             weight[i] = 1.0f / BATCH;
         for (int i = 0; i < BATCH; i++)
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-        MUST(sfp__look(&l->look, BATCH, l->step.xs, NULL, l->batch.query, &err));
+        MUST(sfp__method_inputs_compute(&l->look, BATCH, l->step.xs, NULL, l->batch.query, &err));
         const sfp_train_batch b = {
             .n = BATCH, .x = l->step.xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
         sfp_train_result r = {0};
@@ -192,12 +192,12 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
             close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
         }
-        OWNED_BY(sfp__look_done) sfp_look look = {0};
-        MUST(sfp__look_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
+        OWNED_BY(sfp__method_inputs_done) sfp_method_inputs look = {0};
+        MUST(sfp__method_inputs_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
         for (int i = 0; i < BATCH; i++) /* the step has put them in its own order */
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-        MUST(sfp__look(&look, BATCH, l->step.xs, NULL, query, &err));
+        MUST(sfp__method_inputs_compute(&look, BATCH, l->step.xs, NULL, query, &err));
         OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *prompted = NULL;
         const sfp_vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));

@@ -1,5 +1,5 @@
 /* The buffer ssd in a learner: that matching lowers its loss; whole runs: what slots hold, threads, resume, allocations. Its
- * gradients: test_ask_pixels.c. */
+ * gradients: test_model_ops_pixels.c. */
 #include "compute/pixels.h"
 #include "io/file.h"
 #include "learner/learner.h"
@@ -19,8 +19,8 @@ static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
 
 static void *part_of(const sfp_buffer *b, const char *name)
 {
-    sfp_parts_fn parts = b->method->parts;
-    sfp_part p = {0};
+    sfp_state_tensors_fn parts = b->method->parts;
+    sfp_state_tensor p = {0};
     for (int i = 0; i < parts(b->state, i, &p); i++)
         if (strcmp(p.name, name) == 0)
             return p.data;
@@ -31,7 +31,7 @@ static void *part_of(const sfp_buffer *b, const char *name)
 /* |g(X_c) - g(R_c)|^2 of class y; R_c are the samples of the batch, in equal numbers of every one. */
 static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
 {
-    const sfp_ask *ask = sfp__learner_ask(l);
+    const sfp_model_ops *ask = sfp__learner_model_ops(l);
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     float *pixels = part_of(l->buffer, "pixels"), *in = floats((size_t)real->b * l->pixels), *g[2];
     const float *x[2][MOST_BATCH];
@@ -77,7 +77,7 @@ TEST(optimising_lowers_the_matching_loss)
         id[i] = x.sample[i].id;
     }
     const sfp_buffer_batch offered = {
-        .b = x.b, .label = label, .id = id, .image = image, .image_size = size, .ask = sfp__learner_ask(l)};
+        .b = x.b, .label = label, .id = id, .image = image, .image_size = size, .ask = sfp__learner_model_ops(l)};
     double first = 0, last = 0;
     for (int t = 3; t < 18 + 6 * 20; t++) {
         MUST(sfp__buffer_update(l->buffer, &offered, &l->buffer_rng, NULL, &err));
@@ -209,7 +209,7 @@ TEST(runs_with_any_selector_and_slots_stay_true)
         o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;
         OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 30; t++) {
-            sfp_timestamp r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become old */
+            sfp_timestamp_details r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become old */
             for (int k = 0; k < r.steps; k++)
                 assert_true(isfinite(r.loss[k]));
         }

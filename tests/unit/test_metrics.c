@@ -108,8 +108,8 @@ TEST(the_most_frequent_wrong_answers_come_first)
         int truth, answer, count;
     } want[] = {{2, 1, 7}, {1, 0, 5}, {0, 1, 2}, {1, 2, 2}, {2, 0, 1}};
     for (int most = 1; most <= 6; most++) {
-        sfp_mixup got[6];
-        int n = sfp__worst_mixups(3, confusion, most, got);
+        sfp_confusion_pair got[6];
+        int n = sfp__top_confusions(3, confusion, most, got);
         assert_int_equal(n, most < 5 ? most : 5);
         for (int i = 0; i < n; i++) {
             assert_int_equal(got[i].truth, want[i].truth);
@@ -117,7 +117,7 @@ TEST(the_most_frequent_wrong_answers_come_first)
             assert_int_equal(got[i].count, want[i].count);
         }
     }
-    assert_int_equal(sfp__worst_mixups(3, NULL, 5, NULL), 0);
+    assert_int_equal(sfp__top_confusions(3, NULL, 5, NULL), 0);
 }
 
 TEST(what_rounds_to_zero_has_no_sign)

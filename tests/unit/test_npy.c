@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "failing_alloc.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 /* version.0 file with this header and data_size bytes, allocated to the byte */

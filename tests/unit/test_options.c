@@ -173,11 +173,11 @@ TEST(the_command_line_beats_a_file_in_any_order)
 
 TEST(pairs_set_values_by_key)
 {
-    MUST(sfp__args_set_pair(&args, "clock=virtual", SFP_RANK_COMMAND_LINE, &err));
+    MUST(sfp__args_set_assignment(&args, "clock=virtual", SFP_RANK_COMMAND_LINE, &err));
     assert_int_equal(sfp__args_choice(&args, "clock"), 1);
-    assert_int_equal(sfp__args_set_pair(&args, "clock", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
-    assert_int_equal(sfp__args_set_pair(&args, "=x", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
-    TOLD(sfp__args_set_pair(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL,
+    assert_int_equal(sfp__args_set_assignment(&args, "clock", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
+    assert_int_equal(sfp__args_set_assignment(&args, "=x", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
+    TOLD(sfp__args_set_assignment(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL,
          "unknown key 'clok', did you mean 'clock'?");
 }
 
@@ -211,13 +211,13 @@ TEST(a_message_can_name_who_gave_the_value)
     MUST(sfp__args_set(&args, "weighted", "yes", SFP_RANK_FILE, "x.yaml:2: weighted", &err));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         (void)sfp__fail_key(&err, list[i].key, SFP_EINVAL, "%s", list[i].message);
-        assert_int_equal(sfp__args_blame(&args, &err), list[i].about);
+        assert_int_equal(sfp__args_add_origin(&args, &err), list[i].about);
         assert_string_equal(err.message, list[i].told);
         assert_string_equal(err.key, list[i].key);
     }
     (void)sfp__fail_key(&err, "clock", SFP_EINVAL, "clock is real");
     (void)sfp__fail_prefix(&err, SFP_EINVAL, "a.safetensors"); /* then it is about the file */
-    assert_false(sfp__args_blame(&args, &err));
+    assert_false(sfp__args_add_origin(&args, &err));
     assert_string_equal(err.message, "a.safetensors: clock is real");
 }
 
@@ -244,23 +244,23 @@ TEST(given_is_what_the_user_wants_otherwise)
 
 TEST(what_has_no_effect_is_refused)
 {
-    static const sfp_idle rules[] = {{"drift sigma", "out", "out {out}", "a"},
-                                     {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
-                                     {"sigma", "planet!=mars", "no planet", "c"}, /* it is not known: neither */
-                                     {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
+    static const sfp_no_effect_rule rules[] = {{"drift sigma", "out", "out {out}", "a"},
+                                               {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
+                                               {"sigma", "planet!=mars", "no planet", "c"}, /* it is not known: neither */
+                                               {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
     static const sfp_fact facts[] = {{"clock", "real"}, {"planet", NULL}};
     const size_t n = sizeof rules / sizeof *rules;
-    MUST(sfp__args_check_idle(&args, n, rules, 2, facts, &err)); /* nothing was given */
+    MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err)); /* nothing was given */
     MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
-    TOLD(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL,
+    TOLD(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
          "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
     assert_string_equal(err.key, "sigma");
     MUST(PARSE("--weighted", "--drift=ph"));
-    TOLD(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with batch-size 20: d");
+    TOLD(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with batch-size 20: d");
     MUST(PARSE("--batch-size=2"));
-    MUST(sfp__args_check_idle(&args, n, rules, 2, facts, &err));
+    MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err));
     MUST(PARSE("--out=here"));
-    TOLD(sfp__args_check_idle(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with out here: a");
+    TOLD(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with out here: a");
 }
 
 TEST(numbers_are_the_same_however_they_are_written)

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "failing_alloc.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 /* As Python's repr() shows it, to a depth of 6. */

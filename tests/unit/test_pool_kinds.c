@@ -1,6 +1,6 @@
 /* Pools that a sample chooses from (docs/method.md, section 13: l2p, dualprompt): what they hold, what a sample takes, what
  * learns when. Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and
- * test_restored.c. */
+ * test_inference_state.c. */
 #include "compute/pixels.h"
 #include "compute/vec.h"
 #include "failing_alloc.h"
@@ -259,7 +259,7 @@ TEST(l2p_learns_as_a_whole)
         for (int task = 0; task < 3; task++) {
             const sfp_param *p = param(l, "prompt.e_p_0"), *k = param(l, "prompt.e_k_0");
             float *p0 = copied(p->data, (size_t)p->rows * p->width), *k0 = copied(k->data, (size_t)k->rows * k->width);
-            sfp_timestamp r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task); /* free: with new classes */
+            sfp_timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task); /* free: with new classes */
             assert_false(r.grew);
             for (int i = 0; i < PARTS; i++)
                 assert_false(same_row(p, p0, i) || same_row(k, k0, i));
@@ -285,7 +285,7 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
     } steps[] = {{0, 1, 0, 1, false}, {0, 1, 0, 1, false}, {1, 2, 1, 2, true}, {2, 3, 2, 3, true},
                  {0, 3, 2, 3, false}, {3, 4, 0, 3, false}, {0, 4, 0, 3, false}};
     for (int i = 0; i < 7; i++) {
-        sfp_timestamp r = offer(l, steps[i].lo, steps[i].hi, (uint64_t)i);
+        sfp_timestamp_details r = offer(l, steps[i].lo, steps[i].hi, (uint64_t)i);
         assert_int_equal(r.grew, steps[i].grew);
         assert_int_equal(l->fp->start, steps[i].start);
         assert_int_equal(l->fp->open, steps[i].open);

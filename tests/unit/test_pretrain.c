@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "numeric.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 #include "vit_make.h"
 
@@ -86,22 +86,22 @@ TEST(epochs_show_every_image_once_and_batches_depend_on_the_step_alone)
     OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
     const sfp_pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
     const sfp_vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
-    OWNED_PTR(sfp__batch_feed_free) sfp_batch_feed *a = NULL, *b = NULL;
+    OWNED_PTR(sfp__view_loader_free) sfp_view_loader *a = NULL, *b = NULL;
     size_t floats_of = 4 * 3 * SIZE * SIZE;
-    assert_int_equal(sfp__batch_feed_epoch_steps(&p, 4), 9);
-    MUST(sfp__batch_feed_create(&p, &o, &c, 2, 0, &a, &err));
-    MUST(sfp__batch_feed_create(&p, &o, &c, 2, 12, &b, &err));
+    assert_int_equal(sfp__view_loader_epoch_steps(&p, 4), 9);
+    MUST(sfp__view_loader_create(&p, &o, &c, 2, 0, &a, &err));
+    MUST(sfp__view_loader_create(&p, &o, &c, 2, 12, &b, &err));
     int seen[IMAGES] = {0};
     for (uint64_t step = 0; step < 20; step++) {
-        const sfp_batch_made *m = NULL, *n = NULL;
-        MUST(sfp__batch_feed_take(a, &m, &err));
+        const sfp_view_batch *m = NULL, *n = NULL;
+        MUST(sfp__view_loader_take(a, &m, &err));
         assert_int_equal(m->step, step);
         assert_true(m->part >= 0.5f && m->part <= 1);
         for (int i = 0; step < 9 && i < 4; i++)
             seen[m->image[i]]++;
         if (step < 12)
             continue;
-        MUST(sfp__batch_feed_take(b, &n, &err));
+        MUST(sfp__view_loader_take(b, &n, &err));
         assert_memory_equal(m->x, n->x, floats_of * sizeof(float));
         assert_memory_equal(m->image, n->image, 4 * sizeof *m->image);
         assert_memory_equal(m->view, n->view, 4 * sizeof *m->view);
@@ -458,18 +458,18 @@ TEST(features_that_tell_classes_apart_score_full)
 {
     OWNED_BY(sfp__image_set_done) sfp_image_set known = noise_images(), held = noise_images();
     OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    sfp_score score;
+    sfp_probe score;
     size_t bytes = 3 * SIZE * SIZE;
     for (int i = 0; i < IMAGES; i++) { /* one colour a class */
         memset(known.rgb + (size_t)i * bytes, 60 + 70 * (i % 3), bytes);
         memset(held.rgb + (size_t)i * bytes, 62 + 70 * (i % 3), bytes);
     }
     MUST(sfp__vit_random(&small, 1, 0.2f, &v, &err));
-    MUST(sfp__score(v, pool, &known, &held, 30, &score, &err));
+    MUST(sfp__probe(v, pool, &known, &held, 30, &score, &err));
     assert_true(score.ncm == 1 && score.knn == 1 && score.scored == 30);
     for (int i = 0; i < IMAGES; i++)
         held.label[i] = -1;
-    MUST(sfp__score(v, pool, &known, &held, 30, &score, &err));
+    MUST(sfp__probe(v, pool, &known, &held, 30, &score, &err));
     assert_true(isnan(score.ncm) && isnan(score.knn));
 }
 

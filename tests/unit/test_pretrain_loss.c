@@ -14,7 +14,7 @@ enum { DIM = 12, CLASSES = 4, IMAGES = 7, VIEWS = 2 };
 typedef struct world {
     sfp_image_set images;
     sfp_teacher teacher;
-    sfp_batch_made batch;
+    sfp_view_batch batch;
     sfp_loss *loss;
     sfp_loss_options opt;
     uint16_t *entries;

@@ -86,7 +86,7 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
     (void)keep_source(&k->base);
     check_both(&k->base, first, second);
     char buf[24];
-    assert_ptr_equal(sfp__source_where(&k->base, 0, buf, sizeof buf), buf);
+    assert_ptr_equal(sfp__source_display_name(&k->base, 0, buf, sizeof buf), buf);
     assert_int_equal(strncmp(buf, first, sizeof buf - 4), 0);
     assert_string_equal(buf + sizeof buf - 4, "...");
     const char *list = in_folder("list.csv");
@@ -101,10 +101,10 @@ TEST(a_place_is_a_name_where_there_are_no_files)
     (void)replica_make("tar", in_folder("t"), opt, NULL);
     sfp_source *s = open_source(&sfp__source_tar, "t");
     (void)snprintf(expected, sizeof expected, ".tar: %s", sfp__source_name(s, 3, name, sizeof name));
-    (void)sfp__source_where(s, 3, where, sizeof where);
+    (void)sfp__source_display_name(s, 3, where, sizeof where);
     assert_int_equal(strncmp(where, s->path, strlen(s->path)), 0); /* the shard, in the folder */
     assert_string_equal(where + strlen(where) - strlen(expected), expected);
     (void)replica_make("idx", in_folder("i"), opt, NULL);
     s = open_source(&sfp__source_idx, "i");
-    assert_string_equal(sfp__source_where(s, 3, where, sizeof where), sfp__source_name(s, 3, name, sizeof name));
+    assert_string_equal(sfp__source_display_name(s, 3, where, sizeof where), sfp__source_name(s, 3, name, sizeof name));
 }

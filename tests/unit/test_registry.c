@@ -1,7 +1,7 @@
 #include "results/registry.h"
 
 #include "run_result.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 #include <sqlite3.h>
@@ -163,7 +163,7 @@ static void refused_by(opener *open, sfp_status status, const char *message)
 static void refused(sfp_status status, const char *message)
 {
     refused_by(sfp__registry_open, status, message);
-    refused_by(sfp__registry_look, status, message);
+    refused_by(sfp__registry_open_readonly, status, message);
 }
 
 static void sql(const char *text)
@@ -234,12 +234,12 @@ TEST(the_place_follows_the_environment)
 TEST(a_reader_makes_nothing)
 {
     struct stat st;
-    refused_by(sfp__registry_look, SFP_ENOTFOUND, "runs.db: there is no registry yet");
+    refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: there is no registry yet");
     assert_false(is_there("a"));
     sfp__registry_close(open_registry());
     assert_int_equal(unlink(db), 0);
     put_text("a/b/runs.db", ""); /* as a writer has it that has just begun */
-    refused_by(sfp__registry_look, SFP_ENOTFOUND, "runs.db: there is no registry yet");
+    refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: there is no registry yet");
     assert_true(stat(db, &st) == 0 && st.st_size == 0);
 }
 
@@ -251,7 +251,7 @@ TEST(a_reader_finds_what_was_put)
     sfp__registry_close(r);
     assert_int_equal(chmod(db, 0444), 0);
     rows all = {0};
-    MUST(sfp__registry_look(&r, &err));
+    MUST(sfp__registry_open_readonly(&r, &err));
     MUST(sfp__registry_list(r, 0, gather, &all, &err));
     assert_true(all.count == 1 && all.row[0].id == id);
     sfp__registry_close(r);
@@ -303,7 +303,7 @@ TEST(an_earlier_layout_is_read_and_brought_up_to_date)
     sfp_registry *r = NULL;
     make_layout_1(&result);
     assert_int_equal(chmod(db, 0444), 0); /* a reader changes nothing */
-    MUST(sfp__registry_look(&r, NULL));
+    MUST(sfp__registry_open_readonly(&r, NULL));
     check_layout_1(r, &result, 2);
     sfp__registry_close(r);
     assert_int_equal(chmod(db, 0644), 0);

@@ -2,7 +2,7 @@
 
 #include "failing_alloc.h"
 #include "run_result.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 #include <jansson.h>

@@ -27,7 +27,7 @@ TEST(every_file_tells_the_same_numbers)
     MUST(sfp__result_read(in_folder("numbers/result.json"), &file, NULL));
     OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
     OWNED char *registered = NULL;
-    MUST(sfp__registry_look(&registry, NULL));
+    MUST(sfp__registry_open_readonly(&registry, NULL));
     MUST(sfp__registry_json(registry, o.out, &registered, NULL));
     assert_string_equal(result_text(&r), result_text(&file));
     assert_string_equal(result_text(&r), registered);

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "failing_alloc.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 AROUND_ONE_FILE("f")

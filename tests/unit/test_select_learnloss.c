@@ -108,7 +108,7 @@ TEST(it_learns_to_rank_and_takes_the_highest)
 
     /* samples that are not finite are learned from as little as chosen */
     float bad[B], before[SFP_LOSSNET_JOINED];
-    sfp_part part;
+    sfp_state_tensor part;
     int parts = s->parts(env.state, 0, &part);
     assert_int_equal(parts, 4 * SFP_LOSSNET_PARAMS);
     for (int i = 0; i < B; i++)
@@ -135,7 +135,7 @@ TEST(the_state_is_all_of_it)
     select_case c = make_case(&rng, B, D, 2, CASE_NORMAL);
     s->learn(a, &c.batch, B, order, loss);
     for (int k = 0; k == 0 || k < parts; k++) {
-        sfp_part from, to;
+        sfp_state_tensor from, to;
         parts = s->parts(a, k, &from);
         (void)s->parts(b, k, &to);
         assert_string_equal(from.name, to.name);
@@ -149,7 +149,7 @@ TEST(the_state_is_all_of_it)
         s->learn(b, &c.batch, B, order, loss);
     }
     for (int k = 0; k < parts; k++) {
-        sfp_part one, two;
+        sfp_state_tensor one, two;
         (void)s->parts(a, k, &one);
         (void)s->parts(b, k, &two);
         size_t n = 4;

@@ -432,7 +432,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     marks[1] = origin_of(s).mark;
     put_text("w/cat/4.jpg", "4");
     s = open_dir("w");
-    MUST(sfp__source_leave_out(s, &(sfp_left_out){.n = 2, .marks = marks, .until = INT64_MIN}, NULL));
+    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.n = 2, .marks = marks, .until = INT64_MIN}, NULL));
     check_next(s, "cat", "2");
     uint64_t waiting = origin_of(s).mark;
     check_next(s, "cat", "4");
@@ -442,7 +442,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     check_next(s, "cat", "another");
     s = open_dir("w");
     /* and what did not change since then, but for one that waits */
-    MUST(sfp__source_leave_out(s, &(sfp_left_out){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL));
+    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL));
     CHECK_NEXT(s, {"cat", "another"}, {"cat", "2"});
     put_text("w/.end", "");
     check_end(s);

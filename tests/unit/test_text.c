@@ -3,7 +3,7 @@
 #include "io/json_write.h"
 #include "io/lines.h"
 
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 AROUND_ALL(make_folder, remove_folder)

@@ -60,9 +60,9 @@ TEST(cells_are_cut_between_characters)
 
 static void check_columns(const sfp_run_progress *p, int columns, const char *want)
 {
-    sfp_line l;
+    sfp_status_line l;
     sfp__run_progress_line(p, &l);
-    sfp__line_fit(&l, columns, text, sizeof text);
+    sfp__status_line_fit(&l, columns, text, sizeof text);
     assert_string_equal(text, want);
     assert_true(sfp__text_width(text) <= columns);
 }
@@ -167,11 +167,11 @@ static void shown(const terminal *t, const char *want)
 
 static void show(void)
 {
-    sfp_line l = {0};
-    sfp__line_add(&l, 2, "first");
-    sfp__line_add(&l, 0, "  least");
-    sfp__line_add(&l, 1, "  last");
-    sfp__line_show(&l);
+    sfp_status_line l = {0};
+    sfp__status_line_add(&l, 2, "first");
+    sfp__status_line_add(&l, 0, "  least");
+    sfp__status_line_add(&l, 1, "  last");
+    sfp__status_line_show(&l);
 }
 
 TEST(the_line_is_rewritten_and_follows_the_width)
@@ -184,16 +184,16 @@ TEST(the_line_is_rewritten_and_follows_the_width)
     resize(&t, 18); /* one column too few: the last one stays free */
     show();
     shown(&t, "\r\033[Kfirst  last");
-    sfp__say("heard");
+    sfp__info("heard");
     shown(&t, "\r\033[Kstreamfp: heard\r\n");
     resize(&t, 0); /* it does not say */
     assert_int_equal(setenv("COLUMNS", "8", 1), 0);
     show();
     shown(&t, "\r\033[Kfirst");
-    sfp__line_wipe();
+    sfp__status_line_wipe();
     shown(&t, "\r\033[K");
     assert_int_equal(unsetenv("COLUMNS"), 0);
-    assert_int_equal(sfp__line_columns(), 80);
+    assert_int_equal(sfp__status_line_columns(), 80);
     close_terminal(&t);
 }
 
@@ -207,8 +207,8 @@ TEST(a_terminal_that_cannot_gets_plain_lines)
     assert_int_equal(unsetenv("TERM"), 0);
     show();
     shown(&t, "first  least  last\r\n");
-    sfp__line_wipe();
-    sfp__say("heard");
+    sfp__status_line_wipe();
+    sfp__info("heard");
     shown(&t, "streamfp: heard\r\n");
     close_terminal(&t);
 }

@@ -8,7 +8,7 @@
 
 #include "failing_alloc.h"
 #include "numeric.h"
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 #include "vit_make.h"
 

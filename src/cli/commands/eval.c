@@ -112,8 +112,8 @@ static void put_classes(sfp_out *o, const sfp_state_eval *e)
 
 static void put_confusion(sfp_out *o, const sfp_state_eval *e)
 {
-    sfp_mixup worst[PAIRS_SHOWN];
-    int pairs = sfp__worst_mixups(e->classes, e->confusion, PAIRS_SHOWN, worst);
+    sfp_confusion_pair worst[PAIRS_SHOWN];
+    int pairs = sfp__top_confusions(e->classes, e->confusion, PAIRS_SHOWN, worst);
     if (pairs)
         sfp__out_printf(o, "most confused\n");
     for (int i = 0; i < pairs; i++) {
@@ -175,8 +175,8 @@ static void print(const sfp_state_eval *e, const char *state, const char *data, 
 static void say_left_out(const sfp_state_eval *e)
 {
     if (e->unknown_count)
-        sfp__say("%llu image%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_images,
-                 plural(e->unknown_images), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_images));
+        sfp__info("%llu image%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_images,
+                  plural(e->unknown_images), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_images));
     for (int i = 0; i < e->unknown_count && i < UNKNOWN_SHOWN; i++) {
         (void)fprintf(stderr, "  ");
         sfp__put_cell(stderr, e->unknown[i].name, 24);
@@ -185,11 +185,11 @@ static void say_left_out(const sfp_state_eval *e)
     if (e->unknown_count > UNKNOWN_SHOWN)
         (void)fprintf(stderr, "  and %d more\n", e->unknown_count - UNKNOWN_SHOWN);
     if (e->unlabelled)
-        sfp__say("%llu image%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
-                 was(e->unlabelled));
+        sfp__info("%llu image%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
+                  was(e->unlabelled));
     if (e->skipped)
-        sfp__say("%llu image%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
-                 plural(e->skipped), was(e->skipped), e->first_error);
+        sfp__info("%llu image%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
+                  plural(e->skipped), was(e->skipped), e->first_error);
 }
 
 /* -------------------------------------------------------------------- command */
@@ -197,17 +197,17 @@ static void say_left_out(const sfp_state_eval *e)
 static void on_begin(void *ctx, uint64_t images, const char *note)
 {
     if (note)
-        sfp__say("%s", note);
+        sfp__info("%s", note);
     sfp__progress_init(ctx, "images", images);
 }
 
 static void on_progress(void *ctx, uint64_t done)
 {
-    sfp__progress_tell(ctx, done);
+    sfp__progress_update(ctx, done);
 }
 
-static const sfp_idle idle[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
-                                {"seed", "drawn=off", "data {data}", "nothing of it is drawn"}};
+static const sfp_no_effect_rule idle[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
+                                          {"seed", "drawn=off", "data {data}", "nothing of it is drawn"}};
 
 /* Of data that cannot be opened nothing is known: the evaluation tells. */
 static sfp_status check_idle(const sfp_args *a, sfp_error *err)
@@ -222,7 +222,7 @@ static sfp_status check_idle(const sfp_args *a, sfp_error *err)
         facts[seed].value = (seed ? s->seeded : s->test_part) ? "on" : "off";
         sfp__source_close(s);
     }
-    return sfp__args_check_idle(a, SFP_LIST(idle), SFP_LIST(facts), err);
+    return sfp__args_check_no_effect(a, SFP_LIST(idle), SFP_LIST(facts), err);
 }
 
 static sfp_status run(const sfp_args *a, sfp_error *err)

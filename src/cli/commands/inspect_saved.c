@@ -100,12 +100,12 @@ void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *s)
     s->damaged = sfp__state_check_sum(st, NULL) == SFP_EFORMAT;
     count_classes(s);
     s->slots = rows_of(s, "buffer.label");
-    (void)sfp__saved_names_read(st, SFP_LEARNER_MAX_CLASSES, &s->names, NULL);
+    (void)sfp__metadata_names_read(st, SFP_LEARNER_MAX_CLASSES, &s->names, NULL);
 }
 
 void sfp__inspect_saved_done(sfp_inspect_saved *s)
 {
-    sfp__saved_names_done(&s->names);
+    sfp__metadata_names_done(&s->names);
     *s = (sfp_inspect_saved){0};
 }
 

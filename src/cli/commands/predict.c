@@ -7,6 +7,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "base/monotonic.h"
 
 #include <string.h>
 
@@ -49,7 +50,7 @@ static sfp_status label_of(const sfp_predict *p, const char *list, size_t i, int
     if (text[0] == '\0')
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has no label, expected 'file,label'", list, file);
     for (int k = 0; k < p->answer.classes; k++) { /* names first: they may be numbers in another order */
-        const char *name = sfp__answerer_class_name(&p->answer, k);
+        const char *name = sfp__image_classifier_class_name(&p->answer, k);
         if (name && strcmp(name, text) == 0) {
             *out = k;
             return SFP_OK;
@@ -96,14 +97,14 @@ static sfp_status reserve(sfp_predict *p, sfp_error *err)
                              {&c->slot_of, n, sizeof *c->slot_of},
                              {&c->image, n, sizeof *c->image}};
     TRY(sfp__block(&c->block, SFP_LIST(list), err));
-    return sfp__answerer_reserve(&p->answer, c->capacity, err);
+    return sfp__image_classifier_reserve(&p->answer, c->capacity, err);
 }
 
 static void predict_done(sfp_predict *p)
 {
     if (p->tally.spool)
         (void)fclose(p->tally.spool);
-    sfp__answerer_close(&p->answer);
+    sfp__image_classifier_close(&p->answer);
     sfp__filelist_done(&p->files);
     sfp__free(p->labels);
     sfp__free(p->chunk.block);
@@ -139,10 +140,10 @@ static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
         }
         if (sfp__args_flag(p->args, "strict"))
             return sfp__fail(err, c->errors[slot].status, "%s", c->errors[slot].message);
-        sfp__predict_say_failed(p, slot);
+        sfp__predict_report_failed(p, slot);
         p->tally.failed++;
     }
-    TRY(sfp__answerer_run(&p->answer, c->decoded, c->image, err));
+    TRY(sfp__image_classifier_run(&p->answer, c->decoded, c->image, err));
     p->tally.count += (size_t)c->decoded;
     sfp__predict_tell(p);
     return sfp__predict_spool_chunk(p, err);
@@ -155,7 +156,7 @@ static sfp_status run_chunks(sfp_predict *p, sfp_progress *progress, sfp_error *
         size_t left = p->files.count - c->first;
         c->slots = left < (size_t)c->capacity ? (int)left : c->capacity;
         TRY(run_chunk(p, err));
-        sfp__progress_tell(progress, c->first + (size_t)c->slots);
+        sfp__progress_update(progress, c->first + (size_t)c->slots);
     }
     return SFP_OK;
 }
@@ -165,7 +166,7 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
     sfp_progress progress;
     sfp_json *json = &p->tally.out.json;
     TRY(sfp__predict_spool_open(p, err));
-    double begin = sfp__seconds();
+    double begin = sfp__monotonic_seconds();
     sfp__progress_init(&progress, "images", p->files.count);
     sfp__out_begin(&p->tally.out, sfp__args_flag(p->args, "json"), 0);
     if (p->list)
@@ -174,7 +175,7 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
     sfp__progress_done(&progress);
     if (p->list)
         sfp__json_end(json);
-    p->tally.seconds = sfp__seconds() - begin;
+    p->tally.seconds = sfp__monotonic_seconds() - begin;
     if (!s)
         s = sfp__predict_spool_finish(p, err);
     if (!s)
@@ -222,7 +223,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
         return sfp__fail_usage(err, "%s", conflict(args));
     p.image_options = sfp__image_options_defaults();
     p.image_options.exif_orientation = sfp__args_flag(args, "exif");
-    TRY(sfp__answerer_open(&p.answer, args, err));
+    TRY(sfp__image_classifier_open(&p.answer, args, err));
     TRY(read_files(&p, err));
     TRY(reserve(&p, err));
     TRY(run_all(&p, err));

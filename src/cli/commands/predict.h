@@ -18,7 +18,7 @@
 #define SFP_PREDICT_TOP_MAX 100
 
 /* Who answers. */
-typedef struct sfp_answerer {
+typedef struct sfp_image_classifier {
     sfp_thread_pool *pool;
     sfp_vit *vit;
     sfp_predictor *predictor; /* of --state; or */
@@ -38,15 +38,15 @@ typedef struct sfp_answerer {
     int *top_count; /* (chunk) */
     int32_t *top;   /* (chunk, SFP_PREDICT_TOP_MAX) classes, best first */
     float *top_p;   /* (chunk, SFP_PREDICT_TOP_MAX) their probabilities */
-} sfp_answerer;
+} sfp_image_classifier;
 
 /* Opens --state or makes the backbone's head ready, by the options. */
-sfp_status sfp__answerer_open(sfp_answerer *a, const sfp_args *args, sfp_error *err);
-sfp_status sfp__answerer_reserve(sfp_answerer *a, int chunk, sfp_error *err);
+sfp_status sfp__image_classifier_open(sfp_image_classifier *a, const sfp_args *args, sfp_error *err);
+sfp_status sfp__image_classifier_reserve(sfp_image_classifier *a, int chunk, sfp_error *err);
 /* Scores of n images (with a->score), their features (without a state), their best classes. */
-sfp_status sfp__answerer_run(sfp_answerer *a, int n, const uint8_t *const *image, sfp_error *err);
-const char *sfp__answerer_class_name(const sfp_answerer *a, int k); /* NULL: this class has no name */
-void sfp__answerer_close(sfp_answerer *a);
+sfp_status sfp__image_classifier_run(sfp_image_classifier *a, int n, const uint8_t *const *image, sfp_error *err);
+const char *sfp__image_classifier_class_name(const sfp_image_classifier *a, int k); /* NULL: this class has no name */
+void sfp__image_classifier_close(sfp_image_classifier *a);
 
 /* A chunk of files. */
 typedef struct sfp_chunk {
@@ -76,13 +76,13 @@ typedef struct sfp_predict {
     sfp_image_options image_options;
     bool eval;
     bool list; /* of the images, in the JSON */
-    sfp_answerer answer;
+    sfp_image_classifier answer;
     sfp_chunk chunk;
     sfp_tally tally;
 } sfp_predict;
 
 /* predict_out.c: an image that could not be decoded, on stderr; the images of a chunk in order; the end. */
-void sfp__predict_say_failed(const sfp_predict *p, int slot);
+void sfp__predict_report_failed(const sfp_predict *p, int slot);
 void sfp__predict_tell(sfp_predict *p);
 void sfp__predict_summary(sfp_predict *p);
 /* Nothing to do without --features. */

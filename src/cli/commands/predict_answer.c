@@ -13,7 +13,7 @@ enum { EVAL_TOP = 5, NORMALISE_NONE = 1, NORMALISE_IMAGENET, NORMALISE_HALF };
 
 /* -------------------------------------------------------------------- opening */
 
-static void choose_normalisation(sfp_answerer *a, int how)
+static void choose_normalisation(sfp_image_classifier *a, int how)
 {
     const sfp_vit_config *c = &a->vit->config;
     for (int i = 0; i < 3; i++) {
@@ -23,7 +23,7 @@ static void choose_normalisation(sfp_answerer *a, int how)
     }
 }
 
-static sfp_status open_backbone(sfp_answerer *a, const sfp_args *args, sfp_error *err)
+static sfp_status open_backbone(sfp_image_classifier *a, const sfp_args *args, sfp_error *err)
 {
     a->classes = a->vit->config.classes;
     a->score = a->classes > 0;
@@ -38,7 +38,7 @@ static sfp_status open_backbone(sfp_answerer *a, const sfp_args *args, sfp_error
     return SFP_OK;
 }
 
-static sfp_status open_state(sfp_answerer *a, const char *given, sfp_error *err)
+static sfp_status open_state(sfp_image_classifier *a, const char *given, sfp_error *err)
 {
     char path[PATH_MAX];
     bool any = false;
@@ -52,7 +52,7 @@ static sfp_status open_state(sfp_answerer *a, const char *given, sfp_error *err)
     return any ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s: has seen no class yet, expected at least one", path);
 }
 
-static sfp_status read_names(sfp_answerer *a, const char *path, sfp_error *err)
+static sfp_status read_names(sfp_image_classifier *a, const char *path, sfp_error *err)
 {
     if (!path)
         return SFP_OK;
@@ -63,7 +63,7 @@ static sfp_status read_names(sfp_answerer *a, const char *path, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__answerer_open(sfp_answerer *a, const sfp_args *args, sfp_error *err)
+sfp_status sfp__image_classifier_open(sfp_image_classifier *a, const sfp_args *args, sfp_error *err)
 {
     const char *state = sfp__args_string(args, "state");
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &a->pool, err));
@@ -74,7 +74,7 @@ sfp_status sfp__answerer_open(sfp_answerer *a, const sfp_args *args, sfp_error *
     return read_names(a, sfp__args_string(args, "names"), err);
 }
 
-const char *sfp__answerer_class_name(const sfp_answerer *a, int k)
+const char *sfp__image_classifier_class_name(const sfp_image_classifier *a, int k)
 {
     const sfp_vit_config *c = &a->vit->config;
     if (a->names.count > 0)
@@ -84,7 +84,7 @@ const char *sfp__answerer_class_name(const sfp_answerer *a, int k)
     return c->class_names ? c->class_names[k] : NULL;
 }
 
-sfp_status sfp__answerer_reserve(sfp_answerer *a, int chunk, sfp_error *err)
+sfp_status sfp__image_classifier_reserve(sfp_image_classifier *a, int chunk, sfp_error *err)
 {
     const sfp_vit_config *c = &a->vit->config;
     size_t n = (size_t)chunk, own = a->predictor ? 0 : n; /* a predictor has arrays of its own */
@@ -100,7 +100,7 @@ sfp_status sfp__answerer_reserve(sfp_answerer *a, int chunk, sfp_error *err)
     return a->predictor ? SFP_OK : sfp__vit_plan_create(a->vit, a->pool, &plan, &a->plan, err);
 }
 
-void sfp__answerer_close(sfp_answerer *a)
+void sfp__image_classifier_close(sfp_image_classifier *a)
 {
     sfp_predictor_free(a->predictor);
     sfp__vit_plan_free(a->plan);
@@ -114,13 +114,13 @@ void sfp__answerer_close(sfp_answerer *a)
 
 static void normalise_one(void *ctx, int i, int worker)
 {
-    sfp_answerer *a = ctx;
+    sfp_image_classifier *a = ctx;
     int side = a->vit->config.img_size;
     (void)worker;
     sfp__pixels_normalise(a->image[i], side, a->mean, a->std, a->x + (size_t)i * 3 * (size_t)side * (size_t)side);
 }
 
-static sfp_status ask_backbone(sfp_answerer *a, int n, sfp_error *err)
+static sfp_status ask_backbone(sfp_image_classifier *a, int n, sfp_error *err)
 {
     sfp__thread_pool_run(a->pool, n, normalise_one, a);
     const sfp_vit_pass pass = {.b = n, .x = a->x, .feature = a->feature};
@@ -131,7 +131,7 @@ static sfp_status ask_backbone(sfp_answerer *a, int n, sfp_error *err)
 /* Probabilities of the best classes of image i; ties by lower class. */
 static void rank_one(void *ctx, int i, int worker)
 {
-    sfp_answerer *a = ctx;
+    sfp_image_classifier *a = ctx;
     const float *z = a->scores + (size_t)i * (size_t)a->classes;
     int32_t *top = a->top + (size_t)i * SFP_PREDICT_TOP_MAX;
     float *top_p = a->top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
@@ -155,7 +155,7 @@ static void rank_one(void *ctx, int i, int worker)
     a->top_count[i] = have;
 }
 
-sfp_status sfp__answerer_run(sfp_answerer *a, int n, const uint8_t *const *image, sfp_error *err)
+sfp_status sfp__image_classifier_run(sfp_image_classifier *a, int n, const uint8_t *const *image, sfp_error *err)
 {
     if (n == 0)
         return SFP_OK;

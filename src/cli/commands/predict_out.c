@@ -23,13 +23,13 @@ static const char *file_of(const sfp_predict *p, int slot)
 }
 
 /* With --features an image is also known by its row, which only the list of files would tell. */
-void sfp__predict_say_failed(const sfp_predict *p, int slot)
+void sfp__predict_report_failed(const sfp_predict *p, int slot)
 {
     const char *features = sfp__args_string(p->args, "features");
     if (features)
-        sfp__say("%s (row %zu of %s)", p->chunk.errors[slot].message, p->chunk.first + (size_t)slot, features);
+        sfp__info("%s (row %zu of %s)", p->chunk.errors[slot].message, p->chunk.first + (size_t)slot, features);
     else
-        (void)sfp__say_error(&p->chunk.errors[slot]);
+        (void)sfp__print_error(&p->chunk.errors[slot]);
 }
 
 /* Columns by tabs, which put_text lets through in no name: names have commas, colons and blanks. */
@@ -39,7 +39,7 @@ static void print_text(const sfp_predict *p, int i)
     const float *top_p = p->answer.top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
     sfp__put_text(stdout, file_of(p, p->chunk.slot_of[i]), 0);
     for (int k = 0; k < shown(p, i); k++) {
-        const char *name = sfp__answerer_class_name(&p->answer, top[k]);
+        const char *name = sfp__image_classifier_class_name(&p->answer, top[k]);
         (void)fputc('\t', stdout);
         if (name)
             sfp__put_text(stdout, name, 0);
@@ -58,8 +58,8 @@ static void json_top(sfp_predict *p, int i)
     for (int k = 0; k < shown(p, i); k++) {
         sfp__json_object(&p->tally.out.json, NULL);
         sfp__json_int(&p->tally.out.json, "class", top[k]);
-        if (sfp__answerer_class_name(&p->answer, top[k]))
-            sfp__json_string(&p->tally.out.json, "name", sfp__answerer_class_name(&p->answer, top[k]));
+        if (sfp__image_classifier_class_name(&p->answer, top[k]))
+            sfp__json_string(&p->tally.out.json, "name", sfp__image_classifier_class_name(&p->answer, top[k]));
         sfp__json_float(&p->tally.out.json, "probability", top_p[k]);
         sfp__json_end(&p->tally.out.json);
     }
@@ -121,7 +121,7 @@ void sfp__predict_summary(sfp_predict *p)
                      100.0 * (double)p->tally.top5 / n, rate);
     }
     if (p->tally.failed)
-        sfp__say("%zu of %zu images could not be decoded", p->tally.failed, p->tally.failed + p->tally.count);
+        sfp__info("%zu of %zu images could not be decoded", p->tally.failed, p->tally.failed + p->tally.count);
 }
 
 /* ---------------------------------------------------------------------- features */

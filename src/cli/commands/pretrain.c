@@ -24,33 +24,33 @@ enum { WORTH_SCORE, WORTH_LOSS, WORTH_RATE, WORTH_EPOCH, WORTH_ETA, WORTH_PLACE 
 static void on_progress(void *ctx, const sfp_pretrain_progress *p)
 {
     talk *t = ctx;
-    sfp_line l = {0};
-    double every = sfp__line_rewrites() ? 0.5 : 10;
+    sfp_status_line l = {0};
+    double every = sfp__status_line_rewrites() ? 0.5 : 10;
     bool fresh = t->phase != p->phase;
     if (fresh ? p->seconds < 1 : p->seconds - t->last < every)
         return;
     t->phase = p->phase;
     t->last = p->seconds;
     double eta = p->fraction > p->from ? fmin(p->seconds * (1 - p->fraction) / (p->fraction - p->from), 1e8) : 0;
-    sfp__line_add(&l, WORTH_PLACE, "%s %5.1f %%", p->phase, 100 * p->fraction);
+    sfp__status_line_add(&l, WORTH_PLACE, "%s %5.1f %%", p->phase, 100 * p->fraction);
     if (strcmp(p->phase, "train") == 0) {
-        sfp__line_add(&l, WORTH_EPOCH, "  epoch %.2f", p->epoch);
+        sfp__status_line_add(&l, WORTH_EPOCH, "  epoch %.2f", p->epoch);
         for (int i = 0; i < SFP_TERMS; i++)
             if (isfinite(p->loss[i]))
-                sfp__line_add(&l, WORTH_LOSS, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
+                sfp__status_line_add(&l, WORTH_LOSS, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
         if (isfinite(p->ncm))
-            sfp__line_add(&l, WORTH_SCORE, "  ncm %.3f knn %.3f", p->ncm, p->knn);
+            sfp__status_line_add(&l, WORTH_SCORE, "  ncm %.3f knn %.3f", p->ncm, p->knn);
     }
     if (p->images_per_second > 0)
-        sfp__line_add(&l, WORTH_RATE, "  %.1f img/s", p->images_per_second);
-    sfp__line_add(&l, WORTH_ETA, "  ETA %d:%02d", (int)eta / 60, (int)eta % 60);
-    sfp__line_show(&l);
+        sfp__status_line_add(&l, WORTH_RATE, "  %.1f img/s", p->images_per_second);
+    sfp__status_line_add(&l, WORTH_ETA, "  ETA %d:%02d", (int)eta / 60, (int)eta % 60);
+    sfp__status_line_show(&l);
 }
 
 static void on_say(void *ctx, const char *message)
 {
     (void)ctx;
-    sfp__say("%s", message);
+    sfp__info("%s", message);
 }
 
 /* The options as given: what makes the same model again. */
@@ -64,7 +64,7 @@ static void put_command(const sfp_args *a, sfp_text *t)
     }
 }
 
-static const sfp_idle idle[] = {
+static const sfp_no_effect_rule idle[] = {
     {"epochs", "seconds!=0", "seconds", "the training ends when the seconds are over; give one of the two"},
     {"teacher-cache teacher-grid", "!teacher", "no teacher", NEEDS_TEACHER},
     {"views", "!teacher", "no teacher", "every epoch has new views; " NEEDS_TEACHER},
@@ -79,7 +79,7 @@ static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_e
     sfp__args_store(a, o);
     if (!o->data.train || !o->output.dir)
         return sfp__fail_usage(err, "--%s is missing", o->data.train ? "out DIR" : "data KIND:PATH");
-    TRY(sfp__args_check_idle(a, SFP_LIST(idle), 0, NULL, err));
+    TRY(sfp__args_check_no_effect(a, SFP_LIST(idle), 0, NULL, err));
     if (!o->student.heads)
         o->student.heads = o->student.dim >= 64 ? o->student.dim / 64 : 1;
     if (!o->student.hidden)
@@ -135,10 +135,10 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
     o.output.command = command.failed ? NULL : command.s;
     TRY(sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, err));
     sfp_status s = sfp__pretrain(&o, pool, &hooks, &r, err);
-    sfp__line_wipe();
+    sfp__status_line_wipe();
     TRY(s);
     if (!r.finished)
-        sfp__say("stopped; go on with --resume --out %s", o.output.dir);
+        sfp__info("stopped; go on with --resume --out %s", o.output.dir);
     print(&r, o.output.dir, sfp__args_flag(a, "json"));
     return r.finished ? SFP_OK : sfp__fail_quietly(err);
 }

@@ -8,7 +8,8 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
-#include "io/folder.h"
+#include "base/monotonic.h"
+#include "io/directory.h"
 #include "learner/settings.h"
 #include "learner/settings_list.h"
 #include "run/run.h"
@@ -105,21 +106,21 @@ static const sfp_opt options[] = {
     SFP_ROW_STRING("out", "DIR", NULL,
                    "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html; a "
                    "finished run in it is replaced. Default: runs/N in this directory.",
-                   .resume = SFP_NOT_NOTED),
+                   .resume = SFP_NOT_SAVED),
     SFP_ROW_FLAG(
         "resume",
         "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended. The options must "
         "be as they were, but for threads, eval-every, pending, and on live streams rate, clock, queue, queue-policy, test "
         "and eval-limit.",
-        AT(resume), .resume = SFP_NOT_NOTED),
+        AT(resume), .resume = SFP_NOT_SAVED),
     SFP_ROW_JSON,
     SFP_ROW_GROUP("Program"),
-    SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line wins.", .resume = SFP_NOT_NOTED),
+    SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line wins.", .resume = SFP_NOT_SAVED),
     {.name = "set",
      .type = SFP_OPT_PAIR,
      .arg = "KEY=VALUE",
      .help = "The same as --KEY VALUE; may be repeated.",
-     .resume = SFP_NOT_NOTED},
+     .resume = SFP_NOT_SAVED},
     SFP_ROW_THREADS,
 };
 
@@ -139,45 +140,45 @@ static long left(const sfp_run_progress *p)
 }
 
 /* A name may come from a folder of somebody else's. */
-static void add_task(sfp_line *l, const sfp_run_progress *p)
+static void add_task(sfp_status_line *l, const sfp_run_progress *p)
 {
-    char name[SFP_LINE_PART];
-    sfp__line_add(l, WORTH_TASK, "task %d of %d", p->task + 1, p->tasks);
+    char name[SFP_STATUS_LINE_PART];
+    sfp__status_line_add(l, WORTH_TASK, "task %d of %d", p->task + 1, p->tasks);
     if (strncmp(p->task_name, "task ", 5) == 0)
         return; /* a number of the data set's own, maybe from 0, beside ours would only confuse */
     sfp__cell_text(p->task_name, NAME_WIDTH, name, sizeof name);
-    sfp__line_add(l, WORTH_NAME, " (%s)", name);
+    sfp__status_line_add(l, WORTH_NAME, " (%s)", name);
 }
 
-void sfp__run_progress_line(const sfp_run_progress *p, sfp_line *l)
+void sfp__run_progress_line(const sfp_run_progress *p, sfp_status_line *l)
 {
-    *l = (sfp_line){0};
+    *l = (sfp_status_line){0};
     if (p->total) {
         add_task(l, p);
-        sfp__line_add(l, WORTH_PLACE, "  %llu/%llu", (unsigned long long)p->offered, (unsigned long long)p->total);
+        sfp__status_line_add(l, WORTH_PLACE, "  %llu/%llu", (unsigned long long)p->offered, (unsigned long long)p->total);
     } else { /* a live stream: nobody knows how much is to come */
-        sfp__line_add(l, WORTH_PLACE, "%llu samples", (unsigned long long)p->offered);
+        sfp__status_line_add(l, WORTH_PLACE, "%llu samples", (unsigned long long)p->offered);
     }
-    sfp__line_add(l, WORTH_RATE, "  %.1f/s", p->rate);
+    sfp__status_line_add(l, WORTH_RATE, "  %.1f/s", p->rate);
     if (isfinite(p->lag))
-        sfp__line_add(l, WORTH_LAG, "  lag %.2f s", p->lag);
+        sfp__status_line_add(l, WORTH_LAG, "  lag %.2f s", p->lag);
     if (isfinite(p->loss))
-        sfp__line_add(l, WORTH_LOSS, "  loss %.3f", p->loss);
+        sfp__status_line_add(l, WORTH_LOSS, "  loss %.3f", p->loss);
     if (isfinite(p->accuracy))
-        sfp__line_add(l, WORTH_ACCURACY, "  accuracy %.3f", p->accuracy);
+        sfp__status_line_add(l, WORTH_ACCURACY, "  accuracy %.3f", p->accuracy);
     if (p->total)
-        sfp__line_add(l, WORTH_ETA, "  ETA %ld:%02ld", left(p) / 60, left(p) % 60);
+        sfp__status_line_add(l, WORTH_ETA, "  ETA %ld:%02ld", left(p) / 60, left(p) % 60);
 }
 
 /* ----------------------------------------------------------------- when it is shown */
 
 typedef struct talk {
-    double last; /* sfp__seconds of the last line */
+    double last; /* sfp__monotonic_seconds of the last line */
 } talk;
 
 static bool is_due(talk *t)
 {
-    double now = sfp__seconds(), every = sfp__line_rewrites() ? 0.2 : 10;
+    double now = sfp__monotonic_seconds(), every = sfp__status_line_rewrites() ? 0.2 : 10;
     bool due = now - t->last >= every;
     if (due)
         t->last = now;
@@ -186,28 +187,28 @@ static bool is_due(talk *t)
 
 static void on_progress(void *ctx, const sfp_run_progress *p)
 {
-    sfp_line l;
+    sfp_status_line l;
     if (!is_due(ctx))
         return;
     sfp__run_progress_line(p, &l);
-    sfp__line_show(&l);
+    sfp__status_line_show(&l);
 }
 
 static void on_evaluating(void *ctx, int task, uint64_t done, uint64_t total)
 {
-    bool begins = done == 0 && sfp__line_rewrites(); /* seconds may pass before the first images are answered */
-    sfp_line l = {0};
+    bool begins = done == 0 && sfp__status_line_rewrites(); /* seconds may pass before the first images are answered */
+    sfp_status_line l = {0};
     if (!is_due(ctx) && !begins)
         return;
-    sfp__line_add(&l, WORTH_TASK, "evaluating after task %d", task + 1);
-    sfp__line_add(&l, WORTH_PLACE, ": %llu/%llu", (unsigned long long)done, (unsigned long long)total);
-    sfp__line_show(&l);
+    sfp__status_line_add(&l, WORTH_TASK, "evaluating after task %d", task + 1);
+    sfp__status_line_add(&l, WORTH_PLACE, ": %llu/%llu", (unsigned long long)done, (unsigned long long)total);
+    sfp__status_line_show(&l);
 }
 
 static void on_say(void *ctx, const char *message)
 {
     (void)ctx;
-    sfp__say("%s", message);
+    sfp__info("%s", message);
 }
 
 /* ----------------------------------------------------------------- the result */
@@ -284,10 +285,10 @@ static void print_table(const sfp_result *r, const char *out)
 static sfp_status fresh_dir(char *buf, size_t size, int *made, sfp_error *err)
 {
     int parent = 0, own = 0;
-    TRY(sfp__folder_make("runs", &parent, err));
+    TRY(sfp__directory_create("runs", &parent, err));
     for (int i = 1; i < 1000000; i++) {
         (void)snprintf(buf, size, "runs/%d", i);
-        TRY(sfp__folder_make(buf, &own, err));
+        TRY(sfp__directory_create(buf, &own, err));
         *made = parent + own;
         if (own)
             return SFP_OK;
@@ -299,16 +300,16 @@ static sfp_status fresh_dir(char *buf, size_t size, int *made, sfp_error *err)
 static sfp_status make_out(const char *given, char *buf, size_t size, const char **out, int *made, sfp_error *err)
 {
     *out = given ? given : buf;
-    return given ? sfp__folder_make(given, made, err) : fresh_dir(buf, size, made, err);
+    return given ? sfp__directory_create(given, made, err) : fresh_dir(buf, size, made, err);
 }
 
 static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
 {
     OWNED char *text = NULL;
     if (!r->finished && r->samples.offered == 0)
-        sfp__say("stopped before anything was learned");
+        sfp__info("stopped before anything was learned");
     else if (!r->finished)
-        sfp__say("stopped; go on with --resume --out %s", out);
+        sfp__info("stopped; go on with --resume --out %s", out);
     if (json) {
         TRY(sfp__result_text(r, true, &text, err));
         (void)puts(text);
@@ -342,7 +343,7 @@ static sfp_status learn(sfp_args *a, const sfp_run_options *given, sfp_error *er
     char dir[PATH_MAX], state[PATH_MAX];
     int made = 0;
     sfp_run_options own = *given, *o = &own; /* its paths are found here */
-    talk t = {.last = sfp__seconds()};
+    talk t = {.last = sfp__monotonic_seconds()};
     const sfp_run_hooks hooks = {
         .ctx = &t, .progress = on_progress, .evaluating = on_evaluating, .say = on_say, .stop = sfp__stop_on_signals()};
     if (o->init_state) {
@@ -351,11 +352,11 @@ static sfp_status learn(sfp_args *a, const sfp_run_options *given, sfp_error *er
     }
     TRY(make_out(sfp__args_string(a, "out"), dir, sizeof dir, &o->out, &made, err));
     sfp_status s = sfp__run(o, &hooks, &result, err);
-    sfp__line_wipe();
+    sfp__status_line_wipe();
     if (!s)
         s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
     if (s || (!result.finished && result.samples.offered == 0)) /* failed or stopped before there was anything to keep? */
-        sfp__folder_unmake(o->out, made);                       /* only empty ones go */
+        sfp__directory_remove_created(o->out, made);            /* only empty ones go */
     return s || result.finished ? s : sfp__fail_quietly(err);
 }
 

@@ -12,6 +12,6 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err);
 sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err);
 
 /* The line that tells how far a run is. */
-void sfp__run_progress_line(const sfp_run_progress *p, sfp_line *l);
+void sfp__run_progress_line(const sfp_run_progress *p, sfp_status_line *l);
 
 #endif

@@ -42,8 +42,8 @@ static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_o
                              c->depth);
     if (fp->last_layer >= c->depth) {
         if (!o->method && fp->kind != SFP_FP_L2P)
-            sfp__say("prompt-layers: this backbone has %d blocks, so layers 0-%d get prefixes instead of %s", c->depth, last,
-                     value);
+            sfp__info("prompt-layers: this backbone has %d blocks, so layers 0-%d get prefixes instead of %s", c->depth, last,
+                      value);
         fp->last_layer = last;
     }
     if (fp->kind == SFP_FP_L2P && sfp__args_given(a, "prompt-layers") && fp->last_layer > fp->first_layer)
@@ -102,5 +102,6 @@ sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *e
         return sfp__fail_key(err, "resume", SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == 1;
     TRY(learner_settings(a, o, err));
-    return o->resume ? SFP_OK : sfp__run_check_idle(o, NULL, err); /* whoever goes on gives what was given then, idle or not */
+    return o->resume ? SFP_OK
+                     : sfp__run_check_no_effect(o, NULL, err); /* whoever goes on gives what was given then, idle or not */
 }

@@ -88,7 +88,7 @@ static sfp_status list(const sfp_args *args, sfp_error *err)
     OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
     sfp_json j;
     listing l = {0};
-    sfp_status s = sfp__registry_look(&registry, err);
+    sfp_status s = sfp__registry_open_readonly(&registry, err);
     bool none = s == SFP_ENOTFOUND;
     if (s && !none)
         return s;
@@ -102,9 +102,9 @@ static sfp_status list(const sfp_args *args, sfp_error *err)
     if (l.json)
         sfp__json_end_all(&j);
     if (none)
-        sfp__say("no runs yet (%s)", err->message);
+        sfp__info("no runs yet (%s)", err->message);
     else if (!s && l.count == 0)
-        sfp__say("no runs yet");
+        sfp__info("no runs yet");
     return none ? SFP_OK : s;
 }
 
@@ -120,7 +120,7 @@ static sfp_status load_registered(const char *which, sfp_result *out, sfp_error 
     OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
     OWNED char *json = NULL;
     char label[96];
-    sfp_status s = sfp__registry_look(&registry, err);
+    sfp_status s = sfp__registry_open_readonly(&registry, err);
     if (s == SFP_ENOTFOUND)
         return sfp__fail_prefix(err, s, "%s: no run has this number or directory", which);
     TRY(s);
@@ -182,8 +182,8 @@ static void print_run(const sfp_result *r)
     (void)snprintf(text, sizeof text, "%" PRIu64, r->seed);
     put_line("seed", text);
     put_line("machine", r->machine.cpu);
-    for (const sfp_run_number *n = sfp__run_numbers; n->label; n++) {
-        double x = sfp__run_number(n, r);
+    for (const sfp_result_column *n = sfp__result_columns; n->label; n++) {
+        double x = sfp__result_column(n, r);
         (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));
         put_line(n->label, text);
     }
@@ -268,7 +268,7 @@ static sfp_status add_one(sfp_registry *registry, const char *dir, sfp_error *er
     TRY(sfp__path_print(path, sizeof path, err, "%s/result.json", dir));
     TRY(sfp__result_read(path, &r, err));
     TRY(sfp__registry_put(registry, dir, &r, &id, err));
-    sfp__say("%s is run %" PRId64, dir, id);
+    sfp__info("%s is run %" PRId64, dir, id);
     return SFP_OK;
 }
 

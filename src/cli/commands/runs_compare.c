@@ -17,7 +17,7 @@
 
 #define AT(member) offsetof(sfp_result, member)
 
-const sfp_run_number sfp__run_numbers[] = {
+const sfp_result_column sfp__result_columns[] = {
     {"average accuracy", "average_accuracy", 4, AT(average_accuracy), false},
     {"forgetting", "forgetting", 4, AT(forgetting), false},
     {"backward transfer", "backward_transfer", 4, AT(backward_transfer), false},
@@ -33,7 +33,7 @@ const sfp_run_number sfp__run_numbers[] = {
     {0},
 };
 
-double sfp__run_number(const sfp_run_number *n, const sfp_result *r)
+double sfp__result_column(const sfp_result_column *n, const sfp_result *r)
 {
     const void *at = (const char *)r + n->offset;
     double x = n->count ? (double)*(const uint64_t *)at : *(const double *)at;
@@ -147,11 +147,11 @@ static bool counts_in(const groups *g, int i, int k)
 }
 
 /* The measured values of group k; returns how many. */
-static int values_of(const groups *g, int k, const sfp_run_number *number)
+static int values_of(const groups *g, int k, const sfp_result_column *number)
 {
     int count = 0;
     for (int i = 0; i < g->n; i++) {
-        double x = counts_in(g, i, k) ? sfp__run_number(number, &g->runs[i].result) : NAN;
+        double x = counts_in(g, i, k) ? sfp__result_column(number, &g->runs[i].result) : NAN;
         if (isfinite(x))
             g->x[count++] = x;
     }
@@ -225,7 +225,7 @@ static void option_row(const groups *g, const char *key, void *ctx)
     }
 }
 
-static void number_row(const groups *g, const sfp_run_number *number, table *t)
+static void number_row(const groups *g, const sfp_result_column *number, table *t)
 {
     char(*row)[CELL] = new_row(t, number->label);
     for (int k = 0; row && k < g->count; k++) {
@@ -293,7 +293,7 @@ static sfp_status print_text(const groups *g, sfp_error *err)
     }
     for_differing(g, option_row, &t);
     (void)new_row(&t, "");
-    for (const sfp_run_number *number = sfp__run_numbers; number->label; number++)
+    for (const sfp_result_column *number = sfp__result_columns; number->label; number++)
         number_row(g, number, &t);
     if (!t.failed)
         print_table(&t);
@@ -314,7 +314,7 @@ static void option_json(const groups *g, const char *key, void *ctx)
     sfp__json_end(j);
 }
 
-static void number_json(sfp_json *j, const groups *g, int k, const sfp_run_number *number)
+static void number_json(sfp_json *j, const groups *g, int k, const sfp_result_column *number)
 {
     double mean, half;
     int n = values_of(g, k, number);
@@ -352,7 +352,7 @@ static void print_json(const groups *g)
             if (counts_in(g, i, k))
                 sfp__json_seed(&j, NULL, g->runs[i].result.seed);
         sfp__json_end(&j);
-        for (const sfp_run_number *number = sfp__run_numbers; number->label; number++)
+        for (const sfp_result_column *number = sfp__result_columns; number->label; number++)
             number_json(&j, g, k, number);
         sfp__json_end(&j);
     }

@@ -14,14 +14,14 @@ typedef struct sfp_named_run {
 sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_error *err);
 
 /* The numbers of a run that people look at first; ends with a NULL label. */
-typedef struct sfp_run_number {
+typedef struct sfp_result_column {
     const char *label, *key;
     int decimals;
     size_t offset; /* in sfp_result */
     bool count;    /* an uint64_t; else a double */
-} sfp_run_number;
-extern const sfp_run_number sfp__run_numbers[];
+} sfp_result_column;
+extern const sfp_result_column sfp__result_columns[];
 /* NAN: not measured. */
-double sfp__run_number(const sfp_run_number *n, const sfp_result *r);
+double sfp__result_column(const sfp_result_column *n, const sfp_result *r);
 
 #endif

@@ -26,7 +26,7 @@ static const sfp_opt options[] = {
     SFP_ROW_THREADS,
 };
 
-static const sfp_idle idle[] = {{"distance", "method!=d2", "{method}", "it is of d2"}};
+static const sfp_no_effect_rule idle[] = {{"distance", "method!=d2", "{method}", "it is of d2"}};
 
 /* In the order of --method's words. */
 typedef enum method { RANDOM, KCENTER, CAMEL, CRAIG, GRADMATCH, D2 } method;
@@ -120,9 +120,9 @@ static void tell_not_finite(const sfp_table *t, const char *path)
             first = i;
         }
     if (count == 1)
-        sfp__say("1 row of %s is not finite (row %d); it is chosen last", path, first);
+        sfp__info("1 row of %s is not finite (row %d); it is chosen last", path, first);
     else if (count > 1)
-        sfp__say("%d rows of %s are not finite (the first: row %d); they are chosen last", count, path, first);
+        sfp__info("%d rows of %s are not finite (the first: row %d); they are chosen last", count, path, first);
 }
 
 static bool takes_probs(method m)
@@ -172,7 +172,7 @@ static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
     sfp_progress *p = ctx;
     p->what = what;
     p->total = total;
-    sfp__progress_tell(p, done);
+    sfp__progress_update(p, done);
 }
 
 /* D^2 sampling is freesel on features as they are. */
@@ -265,7 +265,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     const char *lacks = missing(args, j.method), *name = sfp__args_text(args, "method");
     if (lacks)
         return sfp__fail_usage(err, "%s%sneeds --%s", name ? name : "", name ? " " : "", lacks);
-    TRY(sfp__args_check_idle(args, SFP_LIST(idle), 0, NULL, err));
+    TRY(sfp__args_check_no_effect(args, SFP_LIST(idle), 0, NULL, err));
     j.ratio = sfp__args_real(args, "ratio");
     TRY(work(&j, args, err));
     print(&j, sfp__args_flag(args, "json"));

@@ -71,15 +71,15 @@ void sfp__head_scorer_scores(const sfp_head_scorer *s, int n, const float *query
 
 /* Log-probabilities of several experts added with weights that follow each one's prequential loss: exponential weights, so
  * that the answer is never much worse than the best expert's. Expert 0 is the learned linear head. */
-enum { SFP_HEAD_EXPERTS = 3 }; /* linear, slda, ranpac */
+enum { SFP_HEAD_MEMBERS = 3 }; /* linear, slda, ranpac */
 
 typedef struct sfp_mix { /* plain data; loss and count are the state to save */
     double rate;
-    double loss[SFP_HEAD_EXPERTS]; /* accumulated, discounted */
+    double loss[SFP_HEAD_MEMBERS]; /* accumulated, discounted */
     double count;                  /* samples, discounted */
 } sfp_mix;
 
-/* Weights (SFP_HEAD_EXPERTS), sum 1. */
+/* Weights (SFP_HEAD_MEMBERS), sum 1. */
 void sfp__mix_weights(const sfp_mix *m, double *weight);
 /* logp[e] (n, classes) per expert, before these labels were learned from: test-then-train. */
 void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, const int32_t *label);

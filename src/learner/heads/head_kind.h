@@ -31,13 +31,13 @@ sfp_projection *sfp__projection_hold(sfp_projection *p);
 void sfp__projection_release(sfp_projection *p);
 
 /* A head's scores as a linear map (head_scorer.c). */
-typedef struct sfp_head_form {
+typedef struct sfp_head_linear_map {
     int dim, rows, width;    /* width: of the features, D or of the projection */
     sfp_projection *project; /* R: features are relu(q R); NULL: they are q - centre */
     double *weight;          /* (width, rows) */
     double *bias;            /* (rows), zero before */
     double *centre;          /* (D), zero before */
-} sfp_head_form;
+} sfp_head_linear_map;
 
 typedef struct sfp_head_kind {
     const char *name;
@@ -54,7 +54,7 @@ typedef struct sfp_head_kind {
     /* Unnormalised log-probabilities (n, h->rows), n <= SFP_HEAD_GRAIN, after refresh; cannot fail. */
     void (*score)(sfp_head *h, int n, const float *q, double *out);
     /* After refresh: sets width and project; fills weight, bias and centre when weight is not NULL. */
-    void (*form)(const sfp_head *h, sfp_head_form *form);
+    void (*form)(const sfp_head *h, sfp_head_linear_map *form);
     /* Writes, or reads into a new head whose classes are read and grown. */
     sfp_status (*visit)(sfp_head *h, const sfp_visitor *v, sfp_error *err);
     /* Of what score and form read, after refresh; NULL: that is no less. */

@@ -37,18 +37,18 @@ static const double DISCOUNT = 0.9986146661010289; /* 2^(-1/500) */
 void sfp__mix_weights(const sfp_mix *m, double *weight)
 {
     double least = INFINITY, sum = 0;
-    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         least = fmin(least, m->loss[e]);
-    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         sum += weight[e] = exp(-m->rate * (m->loss[e] - least));
-    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         weight[e] /= sum;
 }
 
 /* Does any expert know class c of sample i? */
 static bool known(int classes, const float *const *logp, int i, int c)
 {
-    for (int e = 0; e < SFP_HEAD_EXPERTS; e++)
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         if (isfinite(logp[e][(size_t)i * (size_t)classes + (size_t)c]))
             return true;
     return false;
@@ -99,7 +99,7 @@ void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, 
         if (y < 0 || y >= classes || !known(classes, logp, i, y))
             continue; /* new to all of them: says nothing about any */
         int all = count_known(classes, logp, i);
-        for (int e = 0; e < SFP_HEAD_EXPERTS; e++) {
+        for (int e = 0; e < SFP_HEAD_MEMBERS; e++) {
             opinion o = listen(logp[e] + (size_t)i * (size_t)classes, classes, all);
             m->loss[e] = DISCOUNT * m->loss[e] - log_probability(&o, y);
         }
@@ -109,14 +109,14 @@ void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, 
 
 void sfp__mix_combine(const sfp_mix *m, int n, int classes, const float *const *logp, float *out)
 {
-    double weight[SFP_HEAD_EXPERTS];
+    double weight[SFP_HEAD_MEMBERS];
     sfp__mix_weights(m, weight);
     for (int i = 0; i < n; i++) {
         float *y = out + (size_t)i * (size_t)classes;
         int all = count_known(classes, logp, i);
         for (int c = 0; c < classes; c++)
             y[c] = known(classes, logp, i, c) ? 0 : -INFINITY;
-        for (int e = 0; e < SFP_HEAD_EXPERTS; e++) {
+        for (int e = 0; e < SFP_HEAD_MEMBERS; e++) {
             opinion o = listen(logp[e] + (size_t)i * (size_t)classes, classes, all);
             for (int c = 0; c < classes; c++)
                 if (isfinite(y[c]))

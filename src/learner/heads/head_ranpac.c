@@ -222,7 +222,7 @@ static void ranpac_score(sfp_head *h, int n, const float *q, double *out)
         out[i] = m->strength[SFP_RANPAC_SCALE] * (double)m->answer[i];
 }
 
-static void ranpac_form(const sfp_head *h, sfp_head_form *f)
+static void ranpac_form(const sfp_head *h, sfp_head_linear_map *f)
 {
     const sfp_ranpac *m = (const sfp_ranpac *)h;
     f->width = m->width;

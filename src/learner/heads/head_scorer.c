@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct sfp_head_scorer {
-    sfp_head_form form;
+    sfp_head_linear_map form;
     double *weight, *bias, *centre; /* (width, rows) (rows) (D) */
     int64_t *label;                 /* (rows) */
     size_t weight_capacity, row_capacity;
@@ -71,7 +71,7 @@ sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *er
 {
     TRY(sfp__check_memory(*scorer || (*scorer = sfp__calloc(1, sizeof **scorer)), err));
     sfp_head_scorer *s = *scorer;
-    s->form = (sfp_head_form){.dim = h->opt.dim};
+    s->form = (sfp_head_linear_map){.dim = h->opt.dim};
     sfp_status status = sfp__head_refresh(h, err);
     if (status || h->rows == 0)
         return status;
@@ -100,7 +100,7 @@ size_t sfp__head_scorer_work(const sfp_head_scorer *s)
     return (size_t)s->form.width + (size_t)s->form.rows;
 }
 
-static void features(const sfp_head_form *f, const float *q, double *out)
+static void features(const sfp_head_linear_map *f, const float *q, double *out)
 {
     if (!f->project) {
         for (int i = 0; i < f->dim; i++)
@@ -119,7 +119,7 @@ static void features(const sfp_head_form *f, const float *q, double *out)
 
 void sfp__head_scorer_scores(const sfp_head_scorer *s, int n, const float *query, int classes, double *work, float *out)
 {
-    const sfp_head_form *f = &s->form;
+    const sfp_head_linear_map *f = &s->form;
     double *x = work, *raw = work + f->width;
     for (int i = 0; i < n; i++, query += f->dim, out += classes) {
         for (int c = 0; c < classes; c++)

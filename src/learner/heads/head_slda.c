@@ -151,7 +151,7 @@ static void slda_score(sfp_head *h, int n, const float *q, double *out)
     }
 }
 
-static void slda_form(const sfp_head *h, sfp_head_form *f)
+static void slda_form(const sfp_head *h, sfp_head_linear_map *f)
 {
     const slda *m = (const slda *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;

@@ -40,8 +40,8 @@ static sfp_status visit_counters(visit *f, sfp_error *err)
     if (!f->commits)
         return SFP_OK;
     l->counts = (sfp_learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
-    sfp__learner_limit(l, (int)c[6], (int)c[7], (int)c[8]);
-    sfp__learner_slack(l, c[9] == 0);
+    sfp__learner_set_limits(l, (int)c[6], (int)c[7], (int)c[8]);
+    sfp__learner_set_slack(l, c[9] == 0);
     return SFP_OK;
 }
 
@@ -77,7 +77,7 @@ static sfp_status visit_drift(visit *f, sfp_error *err)
 static sfp_status visit_mix(visit *f, sfp_error *err)
 {
     sfp_mix *m = &f->l->mix;
-    double n[1 + SFP_HEAD_EXPERTS] = {m->count};
+    double n[1 + SFP_HEAD_MEMBERS] = {m->count};
     memcpy(n + 1, m->loss, sizeof m->loss);
     TRY(sfp__visit_values(&f->v, "mix", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
     if (f->commits) {
@@ -211,7 +211,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
     sfp_visitor v = f->v;
     (void)snprintf(prefix, sizeof prefix, "buffer.%s", l->buffer->method->name);
     v.prefix = prefix;
-    return sfp__visit_parts(&v, l->buffer->method->parts, l->buffer->state, err);
+    return sfp__visit_state_tensors(&v, l->buffer->method->parts, l->buffer->state, err);
 }
 
 /* ------------------------------------------------------------------- the list */
@@ -234,7 +234,7 @@ static sfp_status visit_fingerprints(visit *f, sfp_error *err)
         TRY(visit_param(f, params[i], err));
     if (f->commits)
         sfp__fp_changed(l->fp);
-    TRY(sfp__visit_parts(&selector, l->selector->parts, l->select_state, err));
+    TRY(sfp__visit_state_tensors(&selector, l->selector->parts, l->select_state, err));
     return visit_buffer(f, err);
 }
 
@@ -253,9 +253,9 @@ static sfp_status visit_learner(visit *f, sfp_error *err)
     return sfp__visit(&f->v, "allowed", SFP_DTYPE_U8, 1, &classes, l->classes.allowed, err);
 }
 
-static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_EXPERTS], const sfp_visitor *with, sfp_error *err)
+static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_MEMBERS], const sfp_visitor *with, sfp_error *err)
 {
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
         char prefix[32];
         sfp_visitor v = *with;
         if (!heads[i])
@@ -272,20 +272,20 @@ static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_EXPERTS], const sfp
 sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
 {
     IN_C_LOCALE;
-    OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
-    OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
+    OWNED_BY(sfp__tensor_list_done) sfp_tensor_list parts = {0};
+    OWNED_BY(sfp__metadata_done) sfp_file_metadata meta = {0};
     visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp_learner_classes(l)};
     TRY(visit_learner(&f, err));
     TRY(visit_heads(l->heads, &f.v, err));
-    sfp__saved_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
-    sfp__saved_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
+    sfp__metadata_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
+    sfp__metadata_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
     if (l->opt.method) /* fingerprints have theirs among the settings */
-        sfp__saved_put_backbone(&meta, l->vit);
-    sfp__saved_put_common(&meta, l);
-    sfp__saved_put(&meta, "position", position ? position : "");
-    sfp__saved_put_settings(&meta, l, true);
+        sfp__metadata_put_backbone(&meta, l->vit);
+    sfp__metadata_put_common(&meta, l);
+    sfp__metadata_put(&meta, "position", position ? position : "");
+    sfp__metadata_put_settings(&meta, l, true);
     TRY(sfp__check_memory(!meta.failed, err));
-    return sfp__kept_write(&l->checkpoint, path, &parts, meta.list, meta.count, err);
+    return sfp__backed_file_write(&l->checkpoint, path, &parts, meta.list, meta.count, err);
 }
 
 /* ------------------------------------------------------------------- reading */
@@ -302,15 +302,15 @@ static bool is_earlier(const char *path)
 static sfp_status open_whole(const char *path, uint8_t **bytes, sfp_tensor_file **st, sfp_error *err)
 {
     size_t size = 0;
-    sfp_status status = sfp__kept_read(path, bytes, &size, err);
+    sfp_status status = sfp__backed_file_read(path, bytes, &size, err);
     if (status == SFP_EFORMAT && is_earlier(path))
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
     TRY(status);
     TRY(sfp__safetensors_open_memory(path, *bytes, size, st, err));
-    return sfp__saved_check_format(*st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err);
+    return sfp__metadata_check_format(*st, SFP_CHECKPOINT_FORMAT, SFP_CHECKPOINT_VERSION, true, err);
 }
 
-sfp_status sfp__checkpoint_look(const char *path, char *method, size_t size, char **position, sfp_error *err)
+sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, char **position, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
@@ -330,55 +330,55 @@ static sfp_status check_method(const sfp_learner *l, const sfp_tensor_file *st, 
     if (strcmp(then ? then : "", now ? now : "") != 0)
         return sfp__fail(err, SFP_EINVAL, "%s: was made by method %s, now it is %s", st->path,
                          then ? sfp__printable(then, shown, sizeof shown) : "none", now ? now : "none");
-    return now ? sfp__saved_check_backbone(st, l->vit, err) : SFP_OK;
+    return now ? sfp__metadata_check_backbone(st, l->vit, err) : SFP_OK;
 }
 
-static sfp_status read_span(const sfp_learner *l, const sfp_tensor_file *st, sfp_saved_span *out, sfp_error *err)
+static sfp_status read_span(const sfp_learner *l, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err)
 {
     const sfp_fp_options *o = &l->opt.fp;
     long long task = 0, start = 0, open = 0;
     if (!l->fp)
         return SFP_OK;
-    TRY(sfp__saved_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
-    TRY(sfp__saved_int(st, "open", 1, o->pool, &open, err));
-    TRY(sfp__saved_int(st, "start", 0, open - 1, &start, err));
-    *out = (sfp_saved_span){(int)task, (int)start, (int)open};
+    TRY(sfp__metadata_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
+    TRY(sfp__metadata_int(st, "open", 1, o->pool, &open, err));
+    TRY(sfp__metadata_int(st, "start", 0, open - 1, &start, err));
+    *out = (sfp_saved_components){(int)task, (int)start, (int)open};
     return SFP_OK;
 }
 
-static void free_heads(sfp_head *(*heads)[SFP_HEAD_EXPERTS])
+static void free_heads(sfp_head *(*heads)[SFP_HEAD_MEMBERS])
 {
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++)
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
         sfp__head_free((*heads)[i]);
 }
 
 /* Checks all of it, then puts it in. */
 static sfp_status take(sfp_learner *l, sfp_tensor_file *st, char **position, sfp_error *err)
 {
-    OWNED_BY(free_heads) sfp_head *heads[SFP_HEAD_EXPERTS] = {NULL};
-    OWNED_BY(sfp__saved_names_done) sfp_saved_names names = {0};
+    OWNED_BY(free_heads) sfp_head *heads[SFP_HEAD_MEMBERS] = {NULL};
+    OWNED_BY(sfp__metadata_names_done) sfp_saved_names names = {0};
     OWNED char *text = NULL;
-    sfp_saved_span span = {0};
+    sfp_saved_components span = {0};
     visit f = {.l = l, .v = sfp__visit_reading(st, true)};
     const sfp_visitor reading = sfp__visit_reading(st, false);
-    TRY(sfp__saved_classes(l, st, 0, &f.classes, err));
+    TRY(sfp__metadata_classes(l, st, 0, &f.classes, err));
     TRY(visit_learner(&f, err));
     TRY(read_span(l, st, &span, err));
-    TRY(sfp__saved_names_read(st, sfp__learner_label_max(l), &names, err));
+    TRY(sfp__metadata_names_read(st, sfp__learner_label_max(l), &names, err));
     TRY(sfp__learner_make_heads(l, heads, err));
     TRY(visit_heads(heads, &reading, err));
     const char *where = sfp__tensor_file_meta(st, "position");
     TRY(sfp__check_memory((text = sfp__strdup(where ? where : "")), err));
-    TRY(sfp__saved_prepare(l, reading.file, &span, f.classes, names.count, err));
+    TRY(sfp__metadata_prepare(l, reading.file, &span, f.classes, names.count, err));
     f.v = reading;
     f.commits = true;
     TRY(visit_learner(&f, err)); /* it was checked: nothing fails from here on */
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
         sfp_head *before = l->heads[i];
         l->heads[i] = heads[i];
         heads[i] = before;
     }
-    sfp__saved_names_commit(&names, l);
+    sfp__metadata_names_commit(&names, l);
     *position = TAKE(text);
     return SFP_OK;
 }
@@ -396,7 +396,7 @@ static sfp_status load(void *ctx, const char *path, sfp_error *err)
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     TRY(open_whole(path, &bytes, &st, err));
     TRY(check_method(to->l, st, err));
-    TRY(sfp__saved_check_settings(to->l, st, true, err));
+    TRY(sfp__metadata_check_settings(to->l, st, true, err));
     /* the settings are the same, so whatever does not fit now is the file's fault */
     sfp_status status = take(to->l, st, &to->position, err);
     if (status && status != SFP_ENOMEM)
@@ -407,7 +407,7 @@ static sfp_status load(void *ctx, const char *path, sfp_error *err)
 sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position, bool *used_old, sfp_error *err)
 {
     loading to = {.l = l};
-    sfp_status status = sfp__kept_resume(&l->checkpoint, path, load, &to, used_old, err);
+    sfp_status status = sfp__backed_file_resume(&l->checkpoint, path, load, &to, used_old, err);
     if (!status && position)
         *position = TAKE(to.position);
     sfp__free(to.position);

@@ -82,7 +82,7 @@ sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
 /* -------------------------------------------------------------------- saving */
 
 /* The labels of the classes seen, as a JSON list. */
-static void put_seen(sfp_saved_meta *m, int classes, const uint8_t *seen)
+static void put_seen(sfp_file_metadata *m, int classes, const uint8_t *seen)
 {
     sfp_text t = {0};
     const char *comma = "";
@@ -96,26 +96,26 @@ static void put_seen(sfp_saved_meta *m, int classes, const uint8_t *seen)
     if (t.failed)
         m->failed = true;
     else
-        sfp__saved_put(m, "seen", t.s);
+        sfp__metadata_put(m, "seen", t.s);
     sfp__text_done(&t);
 }
 
 /* What every state has. */
-static void put_head_of_file(sfp_saved_meta *m, int classes, const uint8_t *seen, const sfp_vit *vit)
+static void put_head_of_file(sfp_file_metadata *m, int classes, const uint8_t *seen, const sfp_vit *vit)
 {
-    sfp__saved_put(m, "format", SFP_STATE_FORMAT);
-    sfp__saved_put_int(m, "version", SFP_STATE_VERSION);
-    sfp__saved_put_int(m, "classes", classes);
+    sfp__metadata_put(m, "format", SFP_STATE_FORMAT);
+    sfp__metadata_put_int(m, "version", SFP_STATE_VERSION);
+    sfp__metadata_put_int(m, "classes", classes);
     put_seen(m, classes, seen);
-    sfp__saved_put_backbone(m, vit);
+    sfp__metadata_put_backbone(m, vit);
 }
 
 /* The checksum comes last into the metadata. */
-static sfp_status write_state(const char *path, const sfp_kept_parts *tensors, sfp_saved_meta *meta, sfp_error *err)
+static sfp_status write_state(const char *path, const sfp_tensor_list *tensors, sfp_file_metadata *meta, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX] = "";
     TRY(meta->failed ? SFP_OK : sum_of(tensors->count, tensors->list, meta->count, meta->list, sum, err));
-    sfp__saved_put(meta, SFP_CHECKSUM_KEY, sum);
+    sfp__metadata_put(meta, SFP_CHECKSUM_KEY, sum);
     TRY(sfp__check_memory(!meta->failed, err));
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
@@ -127,7 +127,7 @@ static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error
     memcpy(mix + 1, l->mix.loss, sizeof l->mix.loss);
     if (l->heads[1])
         TRY(sfp__visit_values(with, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
         char prefix[32];
         sfp_visitor v = *with;
         if (!l->heads[i])
@@ -143,8 +143,8 @@ static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error
 sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
 {
     IN_C_LOCALE;
-    OWNED_BY(sfp__kept_parts_done) sfp_kept_parts parts = {0};
-    OWNED_BY(sfp__saved_done) sfp_saved_meta meta = {0};
+    OWNED_BY(sfp__tensor_list_done) sfp_tensor_list parts = {0};
+    OWNED_BY(sfp__metadata_done) sfp_file_metadata meta = {0};
     const sfp_visitor v = sfp__visit_writing(&parts);
     int count = 0;
     sfp_param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
@@ -152,8 +152,8 @@ sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
     for (int i = 0; i < count; i++)
         TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
     put_head_of_file(&meta, sfp_learner_classes(l), l->classes.seen, l->vit);
-    sfp__saved_put_common(&meta, l);
-    sfp__saved_put_settings(&meta, l, false);
+    sfp__metadata_put_common(&meta, l);
+    sfp__metadata_put_settings(&meta, l, false);
     return write_state(path, &parts, &meta, err);
 }
 
@@ -163,39 +163,39 @@ static sfp_status check_kind(const sfp_learner *l, const sfp_tensor_file *st, sf
 {
     const char *method = sfp__tensor_file_meta(st, "method");
     char name[SFP_NAME_MAX];
-    TRY(sfp__saved_check_format(st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err));
+    TRY(sfp__metadata_check_format(st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err));
     TRY(sfp__state_check_sum(st, err));
     if (method)
         return sfp__fail(err, SFP_EINVAL, "%s: is the state of method %s, expected one of fingerprints", st->path,
                          sfp__printable(method, name, sizeof name));
-    return sfp__saved_check_backbone(st, l->vit, err);
+    return sfp__metadata_check_backbone(st, l->vit, err);
 }
 
 sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
 {
     IN_C_LOCALE;
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    OWNED_BY(sfp__saved_names_done) sfp_saved_names names = {0};
+    OWNED_BY(sfp__metadata_names_done) sfp_saved_names names = {0};
     OWNED float *values = NULL; /* all tensors, in the order of sfp__fp_params */
     OWNED uint8_t *seen = NULL;
-    sfp_saved_span span = {0};
+    sfp_saved_components span = {0};
     int classes = 0;
     if (l->opt.method)
         return sfp__fail(err, SFP_EINVAL, "%s: cannot be gone on from by method %s", path, l->opt.method);
     TRY(sfp__safetensors_open(path, &st, err));
     TRY(check_kind(l, st, err));
-    TRY(sfp__saved_check_settings(l, st, false, err));
+    TRY(sfp__metadata_check_settings(l, st, false, err));
     TRY(sfp__state_check_pool(l->fp, st, err));
-    TRY(sfp__saved_classes(l, st, sfp_learner_classes(l), &classes, err));
+    TRY(sfp__metadata_classes(l, st, sfp_learner_classes(l), &classes, err));
     TRY(sfp__state_values(l->fp, st, classes, &values, err));
-    TRY(sfp__state_span(&l->fp->opt, st, &span, err));
+    TRY(sfp__state_components(&l->fp->opt, st, &span, err));
     TRY(sfp__state_seen(st, classes, false, &seen, err));
-    TRY(sfp__saved_names_read(st, l->opt.fp.tasks > 0 ? classes : SFP_LEARNER_MAX_CLASSES, &names, err));
-    TRY(sfp__saved_prepare(l, path, &span, classes, names.count, err));
+    TRY(sfp__metadata_names_read(st, l->opt.fp.tasks > 0 ? classes : SFP_LEARNER_MAX_CLASSES, &names, err));
+    TRY(sfp__metadata_prepare(l, path, &span, classes, names.count, err));
     sfp__state_put_values(l->fp, values); /* from here on nothing fails */
     memset(l->classes.seen, 0, (size_t)l->classes.capacity);
     if (classes > 0)
         memcpy(l->classes.seen, seen, (size_t)classes);
-    sfp__saved_names_commit(&names, l);
+    sfp__metadata_names_commit(&names, l);
     return sfp__learner_publish(l, err);
 }

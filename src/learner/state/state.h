@@ -10,26 +10,26 @@
 /* ------------------------------------------------------------------ writing */
 
 /* Metadata that grows; `failed` (out of memory) is kept until the end. Keys and values are copied. */
-typedef struct sfp_saved_meta {
+typedef struct sfp_file_metadata {
     sfp_meta *list;
     size_t count, capacity;
     sfp_arena arena; /* of the copies */
     bool failed;
-} sfp_saved_meta;
+} sfp_file_metadata;
 
-void sfp__saved_put(sfp_saved_meta *m, const char *key, const char *value);
-void sfp__saved_put_int(sfp_saved_meta *m, const char *key, long long value);
-void sfp__saved_done(sfp_saved_meta *m);
+void sfp__metadata_put(sfp_file_metadata *m, const char *key, const char *value);
+void sfp__metadata_put_int(sfp_file_metadata *m, const char *key, long long value);
+void sfp__metadata_done(sfp_file_metadata *m);
 
 /* task, start, open (or the method), timestamps and class_names, a JSON list in which a class without a name is null. */
-void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l);
+void sfp__metadata_put_common(sfp_file_metadata *m, sfp_learner *l);
 
 /* ----------------------------------------------------------------- settings */
 
 typedef enum sfp_saved_kind {
-    SFP_SAVED_STATE,  /* gives the values of a state their meaning */
-    SFP_SAVED_ANSWER, /* what answering from a state needs besides; going on from it may differ */
-    SFP_SAVED_RUN,    /* decides how a run goes on */
+    SFP_SAVED_STATE,     /* gives the values of a state their meaning */
+    SFP_SAVED_INFERENCE, /* what answering from a state needs besides; going on from it may differ */
+    SFP_SAVED_RUN,       /* decides how a run goes on */
 } sfp_saved_kind;
 
 typedef struct sfp_saved_setting {
@@ -41,19 +41,19 @@ typedef struct sfp_saved_setting {
 enum { SFP_SAVED_SETTINGS_MAX = 64 };
 
 /* A state's (all but SFP_SAVED_RUN), or with `run` a checkpoint's. */
-void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run);
+void sfp__metadata_put_settings(sfp_file_metadata *m, const sfp_learner *l, bool run);
 /* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too, of which
  * none may be missing. */
-sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err);
+sfp_status sfp__metadata_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 
 /* backbone-file, backbone-sizes, backbone: whose queries and features the values were learned on. */
-void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit);
+void sfp__metadata_put_backbone(sfp_file_metadata *m, const sfp_vit *vit);
 /* The input size at which the values were learned; 0: the file does not tell. */
-int sfp__saved_img_size(const sfp_tensor_file *st);
+int sfp__metadata_img_size(const sfp_tensor_file *st);
 /* SFP_EINVAL and both by name when it is another one. A file that does not tell is taken. */
-sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err);
+sfp_status sfp__metadata_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err);
 
 /* ------------------------------------------------------------------ reading */
 
@@ -61,11 +61,11 @@ sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *v
     "written by an earlier version: start again without --resume in another --out, or finish it with that version"
 
 /* SFP_EFORMAT for another format, SFP_EUNSUPPORTED for another version. `wanted`: the file must name its format. */
-sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err);
+sfp_status sfp__metadata_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err);
 
 /* A number of the metadata; SFP_EFORMAT when it is missing or out of range. */
-sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
-                          sfp_error *err);
+sfp_status sfp__metadata_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
+                             sfp_error *err);
 
 typedef struct sfp_saved_names {
     bool given; /* the file has a list */
@@ -73,23 +73,23 @@ typedef struct sfp_saved_names {
     char **name; /* (count), NULL where a class has none */
 } sfp_saved_names;
 
-sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err);
-void sfp__saved_names_done(sfp_saved_names *n);
+sfp_status sfp__metadata_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err);
+void sfp__metadata_names_done(sfp_saved_names *n);
 /* The learner takes the names over, in place of its own; there is space. Cannot fail. */
-void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l);
+void sfp__metadata_names_commit(sfp_saved_names *n, sfp_learner *l);
 
 /* How many rows the file's classifier has, or classes its method: as many as the learner's, or where they appear `least` and
  * more. */
-sfp_status sfp__saved_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err);
+sfp_status sfp__metadata_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err);
 
-typedef struct sfp_saved_span {
+typedef struct sfp_saved_components {
     int task, start, open;
-} sfp_saved_span;
+} sfp_saved_components;
 
 /* Everything of a commit that can fail: the span, then rows and space for classes and names. On failure all is as before. The
  * classifier may have more rows than `classes` afterwards. No random number is drawn. */
-sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names,
-                              sfp_error *err);
+sfp_status sfp__metadata_prepare(sfp_learner *l, const char *path, const sfp_saved_components *span, int classes, int names,
+                                 sfp_error *err);
 
 /* -------------------------------------------------------------------- state */
 
@@ -108,7 +108,7 @@ sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_
  * that changes a state leaves it out, and the file is then taken as it is. */
 
 #define SFP_STATE_FORMAT "streamfp-state"
-enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_EXPERTS };
+enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_MEMBERS };
 #define SFP_STATE_HEAD "head." /* what tensors of heads begin with */
 
 /* SFP_EFORMAT for a state that is not what its checksum says; one without, and any other file, is taken as it is. */
@@ -134,15 +134,15 @@ sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes,
 void sfp__state_put_values(sfp_fp *fp, const float *values);
 
 /* Which components learn. Files of the reference name only the task. */
-sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_span *out, sfp_error *err);
+sfp_status sfp__state_components(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err);
 
 /* (classes) newly allocated, NULL for 0 classes; `otherwise` where the file does not tell. */
 sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err);
 
 /* --------------------------------------------------------------- checkpoint */
 
-/* The format of a checkpoint: everything a learner needs to go on, a kept file (io/kept.h) of these tensors; n = slots filled,
- * C = classes:
+/* The format of a checkpoint: everything a learner needs to go on, a kept file (io/backed_file.h) of these tensors; n = slots
+ * filled, C = classes:
  *
  *     counters           I64 (10)  timestamps, offered, scored, trained, replayed, n_seen; what a controller said last: most of
  *                                  coreset, replay and steps (0: no limit), 1 when there is no time to spare
@@ -168,18 +168,19 @@ enum { SFP_CHECKPOINT_VERSION = 3 };
  * buffer, no gradients; the settings come from the file. Immutable once made,
  * but for the scratch memory of `heads`. */
 
-typedef struct sfp_restored {
+typedef struct sfp_inference_state {
     sfp_learner_options opt; /* as far as answers need them: fp, head, resize, mean, std, batch, seed */
     bool method;             /* a closed-form head alone: heads[0] */
     sfp_fp *fp;              /* NULL with a method */
-    sfp_head *heads[SFP_HEAD_EXPERTS];
+    sfp_head *heads[SFP_HEAD_MEMBERS];
     sfp_saved_names names;
     sfp_snapshot snapshot; /* what a predictor reads, into the above; its view has no layers with a method */
-} sfp_restored;
+} sfp_inference_state;
 
 /* `threads` is used while loading. A message names file, tensor or key, what was found and what was expected. */
-sfp_status sfp__restored_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_restored **out, sfp_error *err);
-void sfp__restored_free(sfp_restored *r);
-DEFINE_OWNED_PTR(sfp_restored, sfp__restored_free)
+sfp_status sfp__inference_state_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_inference_state **out,
+                                     sfp_error *err);
+void sfp__inference_state_free(sfp_inference_state *r);
+DEFINE_OWNED_PTR(sfp_inference_state, sfp__inference_state_free)
 
 #endif

@@ -7,7 +7,7 @@
 
 static sfp_status put_part(void *ctx, const sfp_tensor *t, sfp_error *err)
 {
-    return sfp__kept_add(ctx, t, NULL, err);
+    return sfp__tensor_list_add(ctx, t, NULL, err);
 }
 
 static const sfp_tensor *find_part(void *ctx, const char *name)
@@ -15,7 +15,7 @@ static const sfp_tensor *find_part(void *ctx, const char *name)
     return sfp__tensor_file_find(ctx, name);
 }
 
-sfp_visitor sfp__visit_writing(sfp_kept_parts *parts)
+sfp_visitor sfp__visit_writing(sfp_tensor_list *parts)
 {
     return (sfp_visitor){.ctx = parts, .put = put_part};
 }
@@ -100,7 +100,7 @@ sfp_status sfp__visit_values(const sfp_visitor *v, const char *name, sfp_dtype d
     if (!v->put)
         return sfp__visit(&reading, name, dtype, 1, &count, data, err);
     size_t bytes = (size_t)count * sfp__dtype_size(dtype);
-    sfp_kept_parts *parts = v->ctx;
+    sfp_tensor_list *parts = v->ctx;
     void *copy = sfp__arena_take(&parts->arena, bytes, 1);
     TRY(sfp__check_memory(copy, err));
     memcpy(copy, data, bytes);
@@ -116,7 +116,7 @@ sfp_status sfp__visit_pieces(const sfp_visitor *v, const char *name, sfp_dtype d
     size_t bytes = 0;
     TRY(describe(v, name, full, dtype, ndim, shape, pieces->n > 0 ? pieces->at(pieces->ctx, 0, &bytes) : NULL, &t, err));
     if (v->put)
-        return sfp__kept_add(v->ctx, &t, pieces, err);
+        return sfp__tensor_list_add(v->ctx, &t, pieces, err);
     TRY(look_at(v, &t, &found, err));
     const char *from = found->data;
     for (int i = 0; i < pieces->n && !v->checks; i++, from += bytes) {
@@ -126,14 +126,14 @@ sfp_status sfp__visit_pieces(const sfp_visitor *v, const char *name, sfp_dtype d
     return SFP_OK;
 }
 
-sfp_status sfp__visit_parts(const sfp_visitor *v, sfp_parts_fn list, void *state, sfp_error *err)
+sfp_status sfp__visit_state_tensors(const sfp_visitor *v, sfp_state_tensors_fn list, void *state, sfp_error *err)
 {
-    static const sfp_dtype types[] = {[SFP_PART_F32] = SFP_DTYPE_F32,
-                                      [SFP_PART_F64] = SFP_DTYPE_F64,
-                                      [SFP_PART_I32] = SFP_DTYPE_I32,
-                                      [SFP_PART_I64] = SFP_DTYPE_I64,
-                                      [SFP_PART_U8] = SFP_DTYPE_U8};
-    sfp_part p = {0};
+    static const sfp_dtype types[] = {[SFP_STATE_F32] = SFP_DTYPE_F32,
+                                      [SFP_STATE_F64] = SFP_DTYPE_F64,
+                                      [SFP_STATE_I32] = SFP_DTYPE_I32,
+                                      [SFP_STATE_I64] = SFP_DTYPE_I64,
+                                      [SFP_STATE_U8] = SFP_DTYPE_U8};
+    sfp_state_tensor p = {0};
     for (int i = 0; list && i < list(state, i, &p); i++)
         TRY(sfp__visit(v, p.name, types[p.type], p.ndim, p.shape, p.data, err));
     return SFP_OK;

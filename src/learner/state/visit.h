@@ -2,7 +2,7 @@
 #ifndef SFP_LEARNER_VISIT_H
 #define SFP_LEARNER_VISIT_H
 
-#include "io/kept.h"
+#include "io/backed_file.h"
 #include "select/select.h"
 
 typedef struct sfp_visitor {
@@ -18,7 +18,7 @@ typedef struct sfp_visitor {
 } sfp_visitor;
 
 /* Writes to parts, reads from a file. */
-sfp_visitor sfp__visit_writing(sfp_kept_parts *parts);
+sfp_visitor sfp__visit_writing(sfp_tensor_list *parts);
 sfp_visitor sfp__visit_reading(sfp_tensor_file *file, bool checks);
 
 /* One part, which lies at `data`. */
@@ -33,6 +33,6 @@ sfp_status sfp__visit_pieces(const sfp_visitor *v, const char *name, sfp_dtype d
 sfp_status sfp__visit_find(const sfp_visitor *v, const char *name, sfp_dtype dtype, const sfp_tensor **out, sfp_error *err);
 
 /* The state of a selector or a buffer method; `list` may be NULL. */
-sfp_status sfp__visit_parts(const sfp_visitor *v, sfp_parts_fn list, void *state, sfp_error *err);
+sfp_status sfp__visit_state_tensors(const sfp_visitor *v, sfp_state_tensors_fn list, void *state, sfp_error *err);
 
 #endif

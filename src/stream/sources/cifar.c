@@ -208,7 +208,7 @@ static sfp_status add_training(cifar_source *s, const char *dir, const char *suf
         TRY(add_named(s, dir, name, err));
     }
     if (last < BATCHES_MAX)
-        TRY(sfp__source_note(&s->base, err, "has data_batch_1 to %d of the published %d", last, BATCHES_MAX));
+        TRY(sfp__source_warn(&s->base, err, "has data_batch_1 to %d of the published %d", last, BATCHES_MAX));
     return SFP_OK;
 }
 
@@ -310,7 +310,7 @@ static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sf
     int classes = 0;
     OWNED char *dir = NULL;
     OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
-    TRY(sfp__path_folder(path, &dir, err));
+    TRY(sfp__path_directory(path, &dir, err));
     TRY(sfp__source_create(sizeof(cifar_source), &sfp__source_cifar, &cifar_ops, path, &base, err));
     cifar_source *s = (cifar_source *)base;
     (void)pthread_mutex_init(&s->lock, NULL);

@@ -215,9 +215,9 @@ static sfp_status read_names(reader *r, const char *path)
 static sfp_status make_notes(reader *r, bool left_out)
 {
     if (left_out)
-        TRY(sfp__source_note(&r->s->base, r->err, "left out: bucket 0 (published protocol)"));
+        TRY(sfp__source_warn(&r->s->base, r->err, "left out: bucket 0 (published protocol)"));
     if (r->absent)
-        TRY(sfp__source_note(&r->s->base, r->err, "%llu lists of a class in a bucket are not there",
+        TRY(sfp__source_warn(&r->s->base, r->err, "%llu lists of a class in a bucket are not there",
                              (unsigned long long)r->absent));
     return SFP_OK;
 }

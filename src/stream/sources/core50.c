@@ -185,7 +185,7 @@ static sfp_status number_classes(sfp_source *s, const tables *t, label_info *inf
         by_object = by_object && info[i].object >= 0;
     }
     if (!by_object)
-        TRY(sfp__source_note(s, t->err, "classes are called by their labels: %s has labels for more than one object",
+        TRY(sfp__source_warn(s, t->err, "classes are called by their labels: %s has labels for more than one object",
                              t->file[LABELS]));
     for (int32_t task = 0; (size_t)task + 1 < t->batches; task++) {
         for (int64_t i = 0; i < labels; i++) {
@@ -253,7 +253,7 @@ static bool is_test_session(int session)
 static sfp_status add_files(folders *f, const char *path, int session, int object)
 {
     OWNED_BY(sfp__strings_done) sfp_strings names = {0};
-    TRY(sfp__folder_names(path, &names, f->err));
+    TRY(sfp__directory_names(path, &names, f->err));
     for (int i = 0; i < names.count; i++) {
         char relative[SFP_PATH_BYTES_MAX];
         sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)session};
@@ -273,7 +273,7 @@ static sfp_status add_files(folders *f, const char *path, int session, int objec
 static sfp_status add_folders(folders *f, const char *path, int session)
 {
     OWNED_BY(sfp__strings_done) sfp_strings names = {0};
-    TRY(sfp__folder_names(path, &names, f->err));
+    TRY(sfp__directory_names(path, &names, f->err));
     for (int i = 0; i < names.count; i++) {
         OWNED char *inner = NULL;
         int number = numbered(names.s[i], strlen(names.s[i]), session ? 'o' : 's');
@@ -379,7 +379,7 @@ static sfp_status open_core50(const char *path, const sfp_source_options *opt, s
         return sfp__fail(err, SFP_EFORMAT, "%s: has no images of CORe50's %s part, expected " IMAGES "/sX/oY/C_XX_YY_ZZZ.png",
                          path, opt->test ? "test" : "training");
     if (!pickles)
-        TRY(sfp__source_note(&s->base, err, "no pickles: tasks from the folder names"));
+        TRY(sfp__source_warn(&s->base, err, "no pickles: tasks from the folder names"));
     s->base.keeps_order = true;
     s->base.test_part = opt->test;
     *out = sfp__file_source_finish(TAKE(s), &names, NULL);

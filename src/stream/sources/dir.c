@@ -46,8 +46,8 @@ static sfp_status read_labels(dir_source *s, sfp_dir_label_fn fn, sfp_error *err
     bool good = s->labels.skipped == 0;
     sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, fn, &s->watch.queue, err);
     if (good && s->labels.skipped)
-        sfp__source_remark(&s->base, "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it", s->labels.path,
-                           (unsigned long long)s->labels.first_skipped);
+        sfp__source_warn_live(&s->base, "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it", s->labels.path,
+                              (unsigned long long)s->labels.first_skipped);
     return status;
 }
 
@@ -65,7 +65,7 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK)
-        sfp__source_remark(&s->base, "%.200s: a folder whose images are not labelled: %.200s", s->base.path, why.message);
+        sfp__source_warn_live(&s->base, "%.200s: a folder whose images are not labelled: %.200s", s->base.path, why.message);
     s->base.classes = s->classes.count;
     return SFP_OK;
 }
@@ -134,9 +134,9 @@ static const char *origin(const sfp_source *base, sfp_origin *out)
     return s->given.path;
 }
 
-static sfp_status leave_out(sfp_source *base, const sfp_left_out *what, sfp_error *err)
+static sfp_status leave_out(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
 {
-    return sfp__dir_queue_leave_out(&((dir_source *)base)->watch.queue, what, err);
+    return sfp__dir_queue_set_resume_filter(&((dir_source *)base)->watch.queue, what, err);
 }
 
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)

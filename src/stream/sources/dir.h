@@ -57,11 +57,11 @@ sfp_status sfp__dir_queue_take(sfp_dir_queue *q, sfp_dir_item *out, bool *some, 
 void sfp__dir_queue_retry(sfp_dir_queue *q, bool ended);
 /* Natural order of paths, for what is there at the beginning. */
 void sfp__dir_queue_sort(sfp_dir_queue *q);
-sfp_status sfp__dir_queue_leave_out(sfp_dir_queue *q, const sfp_left_out *what, sfp_error *err);
+sfp_status sfp__dir_queue_set_resume_filter(sfp_dir_queue *q, const sfp_resume_filter *what, sfp_error *err);
 
 /* ------------------------------------------------------------- folders watched */
 
-typedef struct sfp_dir_folder sfp_dir_folder;
+typedef struct sfp_watched_directory sfp_watched_directory;
 
 /* Watched by inotify. */
 typedef struct sfp_dir_watch {
@@ -70,7 +70,7 @@ typedef struct sfp_dir_watch {
     sfp_dir_queue queue; /* what was found */
     int fd;
     bool opened;
-    sfp_dir_folder *folders;
+    sfp_watched_directory *folders;
     int folder_count;
     size_t folder_capacity;
     bool ended; /* nothing comes behind what is in the queue */

@@ -259,7 +259,7 @@ static bool is_in(uint64_t mark, size_t n, const uint64_t *marks)
     return n && bsearch(&mark, marks, n, sizeof *marks, compare_marks);
 }
 
-sfp_status sfp__dir_queue_leave_out(sfp_dir_queue *q, const sfp_left_out *what, sfp_error *err)
+sfp_status sfp__dir_queue_set_resume_filter(sfp_dir_queue *q, const sfp_resume_filter *what, sfp_error *err)
 {
     OWNED uint64_t *done = NULL, *waiting = NULL;
     size_t kept = q->ready.first;

@@ -1,6 +1,6 @@
 #include "stream/sources/dir.h"
 
-#include "base/clock.h"
+#include "base/monotonic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ enum { POLL_MS = 50 };
 #define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a folder may become readable */
 
 /* A watched folder: the one at the top has name "". */
-struct sfp_dir_folder {
+struct sfp_watched_directory {
     int id;
     char *name;
 };
@@ -31,7 +31,7 @@ static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
     OWNED char *path = NULL;
     sfp_error why = {0};
     TRY(sfp__path_make(w->path, folder, &path, err));
-    sfp_status status = sfp__folder_names(path, &names, &why);
+    sfp_status status = sfp__directory_names(path, &names, &why);
     if (status == SFP_ENOTFOUND || status == SFP_EIO)
         return SFP_OK;
     if (status != SFP_OK)
@@ -41,7 +41,7 @@ static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_dir_folder *find_folder(const sfp_dir_watch *w, int id)
+static sfp_watched_directory *find_folder(const sfp_dir_watch *w, int id)
 {
     for (int i = 0; i < w->folder_count; i++)
         if (w->folders[i].id == id)
@@ -49,7 +49,7 @@ static sfp_dir_folder *find_folder(const sfp_dir_watch *w, int id)
     return NULL;
 }
 
-static void drop_folder(sfp_dir_watch *w, sfp_dir_folder *f)
+static void drop_folder(sfp_dir_watch *w, sfp_watched_directory *f)
 {
     sfp__free(f->name);
     *f = w->folders[--w->folder_count];
@@ -91,7 +91,7 @@ static sfp_status is_twice(const sfp_dir_watch *w, const char *a, const char *b,
     TRY(sfp__path_make(w->path, b, &path_b, err));
     *out = stat(path_a, &at_a) == 0 && stat(path_b, &at_b) == 0 && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
     if (*out)
-        sfp__source_remark(w->source, "%.200s: is passed over, as it is %.200s under another name", path_b, path_a);
+        sfp__source_warn_live(w->source, "%.200s: is passed over, as it is %.200s under another name", path_b, path_a);
     return SFP_OK;
 }
 
@@ -103,7 +103,7 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
     TRY(add_watch(w, name, &id, err));
     if (id < 0)
         return SFP_OK;
-    sfp_dir_folder *f = find_folder(w, id);
+    sfp_watched_directory *f = find_folder(w, id);
     bool twice = false;
     if (f && strcmp(f->name, name) == 0) /* both by looking and by an event, or it is back from elsewhere */
         return scan(w, f->name, err);
@@ -117,7 +117,7 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
         sfp__free(f->name);
     else
         f = &w->folders[w->folder_count++];
-    *f = (sfp_dir_folder){.id = id, .name = copy};
+    *f = (sfp_watched_directory){.id = id, .name = copy};
     return scan(w, copy, err);
 }
 
@@ -128,7 +128,7 @@ static sfp_status try_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
     sfp_error why = {0};
     sfp_status status = watch_folder(w, name, &why);
     if (status == SFP_EIO || (status == SFP_ELIMIT && w->opened)) {
-        sfp__source_remark(w->source, "%.400s; what is in it does not come", why.message);
+        sfp__source_warn_live(w->source, "%.400s; what is in it does not come", why.message);
         return SFP_OK;
     }
     return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
@@ -148,7 +148,7 @@ static sfp_status try_name(sfp_dir_watch *w, const char *name, bool links, sfp_e
 static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp_strings names = {0};
-    TRY(sfp__folder_names(w->path, &names, err));
+    TRY(sfp__directory_names(w->path, &names, err));
     w->ended |= sfp__strings_find(&names, END_NAME) >= 0;
     for (int links = 0; links < 2; links++)
         for (int i = 0; i < names.count; i++)
@@ -191,7 +191,7 @@ static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_er
 {
     if (e->mask & IN_Q_OVERFLOW)
         return rescan(w, err);
-    sfp_dir_folder *f = find_folder(w, e->wd);
+    sfp_watched_directory *f = find_folder(w, e->wd);
     if (!f)
         return SFP_OK;
     bool top = f->name[0] == '\0';
@@ -256,7 +256,7 @@ bool sfp__dir_watch_over(const sfp_dir_watch *w)
 sfp_status sfp__dir_watch_open(sfp_dir_watch *w, sfp_source *source, sfp_error *err)
 {
     *w = (sfp_dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
-    w->queue = (sfp_dir_queue){.path = w->path, .now = sfp__now};
+    w->queue = (sfp_dir_queue){.path = w->path, .now = sfp__monotonic_seconds};
     if (w->fd < 0)
         return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", w->path);
     TRY(watch_folder(w, "", err));

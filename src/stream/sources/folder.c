@@ -1,6 +1,6 @@
 /* A folder a class: PATH/class/.../file, or PATH/domain/class/.../file.
  *
- * One pass over the tree (io/folder.h) lists every image; which of the two
+ * One pass over the tree (io/directory.h) lists every image; which of the two
  * layouts it is follows from the list. Images right inside a folder of the
  * first level speak for classes, deeper ones for domains, and the more have it
  * (as many: classes); so one stray image does not turn domains into classes.
@@ -10,7 +10,7 @@
  * Where all deeper ones lie in folders of one name, as in CLASS/images/file,
  * that name tells nothing apart: the first level are the classes, which the
  * note says too. */
-#include "io/folder.h"
+#include "io/directory.h"
 #include "stream/source_internal.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static sfp_status take(void *ctx, sfp_walk_kind kind, const char *path, int dept
 {
     scan *s = ctx;
     sfp_file_source *source = s->source;
-    if (kind == SFP_WALK_FOLDER) {
+    if (kind == SFP_WALK_DIRECTORY) {
         if (depth < 2 && !has_last(&source->entries, path))
             count_one(&s->empty[depth], path);
         return SFP_OK;
@@ -119,7 +119,7 @@ static sfp_status note_inner(sfp_file_source *s, const char *inner, size_t n, sf
 {
     char name[SFP_NAME_MAX], text[SFP_NAME_MAX];
     (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
-    return sfp__source_note(&s->base, err, "every folder has its images in '%s': the folders above are the classes",
+    return sfp__source_warn(&s->base, err, "every folder has its images in '%s': the folders above are the classes",
                             sfp__printable(name, text, sizeof text));
 }
 
@@ -187,7 +187,7 @@ static int compare_entries(const void *a, const void *b, void *text)
 static sfp_status note_left_out(sfp_file_source *s, const tally *t, const char *what, sfp_error *err)
 {
     return t->count
-               ? sfp__source_note(&s->base, err, "left out: %llu %s, the first: %s", (unsigned long long)t->count, what, t->first)
+               ? sfp__source_warn(&s->base, err, "left out: %llu %s, the first: %s", (unsigned long long)t->count, what, t->first)
                : SFP_OK;
 }
 
@@ -206,7 +206,7 @@ static sfp_status note_parts(sfp_file_source *s, const sfp_names *domains, sfp_e
     int root = (int)strnlen(s->base.path, 300);
     while (root > 1 && s->base.path[root - 1] == '/')
         root--;
-    return sfp__source_note(&s->base, err,
+    return sfp__source_warn(&s->base, err,
                             "'%s' and '%s' are taken as domains; parts of one data set are given by "
                             "--data folder:%.*s/%s --test folder:%.*s/%s",
                             found[0], found[1], root, s->base.path, found[0], root, s->base.path, found[1]);

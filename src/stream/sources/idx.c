@@ -271,7 +271,7 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
 {
     OWNED_BY(sfp__names_done) sfp_names names = {0};
     OWNED char *dir = NULL, *list = NULL;
-    TRY(sfp__path_folder(images, &dir, err));
+    TRY(sfp__path_directory(images, &dir, err));
     TRY(sfp__path_make(dir, "classes.txt", &list, err));
     bool listed = access(list, F_OK) == 0, known = listed || is_fashion(dir), seen[256] = {false};
     if (listed)

@@ -330,7 +330,7 @@ static const char *where_line(const sfp_source *s, int64_t i, char *buf, size_t 
 {
     int n = snprintf(buf, size, "%s:%llu: ", s->path, line_of(s, i));
     if (n >= 0 && (size_t)n < size)
-        (void)sfp__file_source_where(s, i, buf + n, size - (size_t)n);
+        (void)sfp__file_source_display_name(s, i, buf + n, size - (size_t)n);
     return buf;
 }
 
@@ -372,7 +372,7 @@ sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t
     OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
     OWNED_PTR(reader_free) reader *r = NULL;
     OWNED char *dir = NULL;
-    TRY(sfp__path_folder(path, &dir, err));
+    TRY(sfp__path_directory(path, &dir, err));
     TRY(sfp__file_source_create(sizeof *s, &sfp__source_manifest, &manifest_ops, path, dir, &s, err));
     TRY(sfp__alloc(&r, 1, sizeof *r, err));
     r->file = path;

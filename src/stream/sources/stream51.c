@@ -178,7 +178,7 @@ static sfp_status name_classes(sfp_source *s, const json_t *train, sfp_names *na
         sfp__names_done(names);
     }
     if (train)
-        TRY(sfp__source_note(s, err, "classes are called by their numbers: the paths do not name all %d alike", CLASSES));
+        TRY(sfp__source_warn(s, err, "classes are called by their numbers: the paths do not name all %d alike", CLASSES));
     for (int32_t i = 0, number; i < CLASSES; i++) {
         char text[16];
         TRY(sfp__names_add(names, text, (size_t)snprintf(text, sizeof text, "%d", i), &number, err));
@@ -278,7 +278,7 @@ static const sfp_source_ops stream51_ops = {
     .record = sfp__file_source_record,
     .load = load,
     .name = sfp__file_source_name,
-    .where = sfp__file_source_where,
+    .where = sfp__file_source_display_name,
     .close = sfp__file_source_close,
 };
 
@@ -313,7 +313,7 @@ static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t p
         TRY(order_entries(s, place, video, videos, seed, r->err));
     s->base.skipped = empty;
     if (novel || empty)
-        TRY(sfp__source_note(&s->base, r->err, "left out: %llu images of novelty classes, %llu with an empty box",
+        TRY(sfp__source_warn(&s->base, r->err, "left out: %llu images of novelty classes, %llu with an empty box",
                              (unsigned long long)novel, (unsigned long long)empty));
     return SFP_OK;
 }

@@ -101,7 +101,7 @@ static const char *origin(const sfp_source *base, sfp_origin *out)
     return name(base, s->next - 1, s->given, sizeof s->given);
 }
 
-static sfp_status leave_out(sfp_source *base, const sfp_left_out *what, sfp_error *err)
+static sfp_status leave_out(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
     for (size_t i = 0; i < what->n; i++) {

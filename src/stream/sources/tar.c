@@ -64,7 +64,7 @@ static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
     }
     s->shards.count = kept;
     if (others)
-        TRY(sfp__source_note(&s->files.base, err, "left out: %d tar files called neither train, val nor test", others));
+        TRY(sfp__source_warn(&s->files.base, err, "left out: %d tar files called neither train, val nor test", others));
     return kept ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: has train*.tar but no val*.tar or test*.tar", s->files.base.path);
 }
 
@@ -82,7 +82,7 @@ static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_er
 {
     OWNED_BY(sfp__strings_done) sfp_strings names = {0};
     int packed = 0;
-    TRY(sfp__folder_names(path, &names, err));
+    TRY(sfp__directory_names(path, &names, err));
     for (int i = 0; i < names.count; i++) {
         const char *name = names.s[i], *dot = strrchr(name, '.');
         OWNED char *shard = NULL;
@@ -93,7 +93,7 @@ static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_er
         TRY(add_shard(s, shard, err));
     }
     if (packed)
-        TRY(sfp__source_note(&s->files.base, err, "left out: %d packed tar files, expected plain ones", packed));
+        TRY(sfp__source_warn(&s->files.base, err, "left out: %d packed tar files, expected plain ones", packed));
     if (s->shards.count == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: has no *.tar", path);
     return pick_part(s, test, err);
@@ -281,9 +281,9 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
     if (s->files.entries.count == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: has no images, expected KEY.jpg and KEY.cls", base->path);
     if (base->skipped)
-        TRY(sfp__source_note(base, err, "left out: %llu samples without an image", (unsigned long long)base->skipped));
+        TRY(sfp__source_warn(base, err, "left out: %llu samples without an image", (unsigned long long)base->skipped));
     if (s->further)
-        TRY(sfp__source_note(base, err, "left out: %llu further images of a sample (names alike up to the first '.')",
+        TRY(sfp__source_warn(base, err, "left out: %llu further images of a sample (names alike up to the first '.')",
                              (unsigned long long)s->further));
     return SFP_OK;
 }
@@ -344,7 +344,7 @@ static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_
     OWNED_PTR(sfp__file_source_free) sfp_file_source *files = NULL;
     OWNED char *dir = NULL;
     sfp_names none = {0};
-    TRY(sfp__path_folder(path, &dir, err));
+    TRY(sfp__path_directory(path, &dir, err));
     TRY(sfp__file_source_create(sizeof(tar_source), &sfp__source_tar, &tar_ops, path, dir, &files, err));
     tar_source *s = (tar_source *)files;
     TRY(sfp__path_make(dir, "classes.txt", &s->labels.path, err));

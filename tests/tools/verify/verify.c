@@ -297,7 +297,7 @@ static bool verify_one(sfp_verify *r, const char *path)
     sfp__json_object(&r->out, NULL);
     sfp__json_string(&r->out, "case", path);
     if (verify_case(r, path, &ok, &err) != SFP_OK) {
-        (void)sfp__say_error(&err);
+        (void)sfp__print_error(&err);
         sfp__json_string(&r->out, "error", err.message);
     }
     sfp__json_bool(&r->out, "ok", ok);
@@ -345,7 +345,7 @@ static bool verify_operand(sfp_verify *r, const char *path)
     struct stat st;
     bool all = true, folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_case(path);
     if (folder && list_cases(path, &cases, &err) != SFP_OK) {
-        (void)sfp__say_error(&err);
+        (void)sfp__print_error(&err);
         all = false;
     } else if (cases.count == 0) {
         all = verify_one(r, path);
@@ -363,7 +363,7 @@ static int run(const sfp_args *args)
     sfp_error err = {0};
     OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
     if (sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &pool, &err) != SFP_OK)
-        return sfp__say_error(&err);
+        return sfp__print_error(&err);
     r.pool = pool;
     bool all = true;
     sfp__json_begin(&r.out, r.json ? stdout : NULL);
@@ -383,14 +383,14 @@ int main(int argc, char **argv)
     sfp_error err = {0};
     int code = SFP_EXIT_USAGE;
     if (sfp__args_init(&args, "verify", options, sizeof options / sizeof *options, &err))
-        return sfp__say_error(&err);
+        return sfp__print_error(&err);
     if (sfp__args_parse(&args, argc - 1, argv + 1, &err)) {
-        (void)sfp__say_error(&err);
+        (void)sfp__print_error(&err);
     } else if (args.help) {
         (void)puts(usage);
         code = SFP_EXIT_OK;
     } else if (args.operand_count == 0) {
-        sfp__say("expected %s", usage);
+        sfp__info("expected %s", usage);
     } else {
         code = run(&args);
     }

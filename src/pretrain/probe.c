@@ -129,10 +129,10 @@ static sfp_status neighbours(sheet *known, sheet *held, int classes, int D, doub
     return SFP_OK;
 }
 
-sfp_status sfp__score(sfp_vit *v, sfp_thread_pool *pool, const sfp_image_set *known, const sfp_image_set *held, int most,
-                      sfp_score *out, sfp_error *err)
+sfp_status sfp__probe(sfp_vit *v, sfp_thread_pool *pool, const sfp_image_set *known, const sfp_image_set *held, int most,
+                      sfp_probe *out, sfp_error *err)
 {
-    sfp_score r = {.ncm = NAN, .knn = NAN};
+    sfp_probe r = {.ncm = NAN, .knn = NAN};
     OWNED_BY(sheet_done) sheet a = {0};
     OWNED_BY(sheet_done) sheet b = {0};
     OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;

@@ -1,9 +1,9 @@
-/* Somebody to ask (buffer/ask.h) for the buffer tests: features and gradients that follow from the id of a sample alone, and a
- * note of what was asked. Include after <cmocka.h>. */
+/* Somebody to ask (buffer/model_ops.h) for the buffer tests: features and gradients that follow from the id of a sample alone,
+ * and a note of what was asked. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_BUFFER_ASK_H
 #define SFP_TESTS_BUFFER_ASK_H
 
-#include "buffer/ask.h"
+#include "buffer/model_ops.h"
 
 #include "buffer_batch.h"
 #include "failing_alloc.h"
@@ -12,7 +12,7 @@
 enum { ASK_MOST = 4096 };
 
 typedef struct test_ask {
-    sfp_ask ask;
+    sfp_model_ops ask;
     sfp_buffer *b;
     const sfp_buffer_batch *batch;
     void (*row)(uint64_t id, int n, float *out); /* features (D), or the gradient (params) of one sample */
@@ -54,7 +54,7 @@ static inline void mean_row(const test_ask *t, int n, const int *sample, float *
 }
 
 /* One question, answered from the last group to the first: the order is nobody's to rely on. */
-static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp_ask_take take,
+static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp_gradient_fn take,
                                            void *user, sfp_error *why)
 {
     test_ask *t = ctx;

@@ -1,9 +1,9 @@
 /* The files of a run: the folder and what was in it, checkpoints and how they
  * are found again, and what is left when it has ended. */
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 #include "base/text.h"
-#include "io/folder.h"
+#include "io/directory.h"
 #include "io/json_read.h"
 #include "results/registry.h"
 #include "results/result.h"
@@ -24,7 +24,7 @@ static json_t *look_at_checkpoint(const sfp__plan *p, char path[PATH_MAX], char 
     for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
         OWNED char *position = NULL;
         if (sfp__plan_path(p, checkpoints[i], path, PATH_MAX, NULL) == SFP_OK &&
-            sfp__checkpoint_look(path, method, SFP_NAME_MAX, &position, NULL) == SFP_OK) {
+            sfp__checkpoint_peek(path, method, SFP_NAME_MAX, &position, NULL) == SFP_OK) {
             json_t *root = json_loads(position, JSON_REJECT_DUPLICATES, NULL);
             return root ? root : json_object(); /* sfp__files_resume will tell */
         }
@@ -34,7 +34,7 @@ static json_t *look_at_checkpoint(const sfp__plan *p, char path[PATH_MAX], char 
 
 static bool has_checkpoint(const sfp__plan *p)
 {
-    return sfp__folder_has(p->opt->out, checkpoints[0]) || sfp__folder_has(p->opt->out, checkpoints[1]);
+    return sfp__directory_has(p->opt->out, checkpoints[0]) || sfp__directory_has(p->opt->out, checkpoints[1]);
 }
 
 /* DIR/result.json; SFP_ENOTFOUND: there is none. */
@@ -60,7 +60,7 @@ static sfp_status check_result_file(const sfp__plan *p, sfp_error *err)
 sfp_status sfp__files_take(const sfp__plan *p, int *lock, sfp_error *err)
 {
     char path[PATH_MAX], method[SFP_NAME_MAX];
-    TRY(sfp__folder_lock(p->opt->out, lock, err));
+    TRY(sfp__directory_lock(p->opt->out, lock, err));
     bool found = has_checkpoint(p);
     if (!(p->opt->resume && found))
         TRY(check_result_file(p, err));
@@ -68,7 +68,7 @@ sfp_status sfp__files_take(const sfp__plan *p, int *lock, sfp_error *err)
         return SFP_OK;
     /* when all are damaged, whether there is a result: one that is not a run's was refused; a live run never ends for good */
     OWNED_PTR(json_decref) json_t *root = look_at_checkpoint(p, path, method);
-    bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !sfp__folder_has(p->opt->out, "result.json");
+    bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !sfp__directory_has(p->opt->out, "result.json");
     bool live = json_object_get(root, "live") != NULL;
     if (unfinished || live)
         return sfp__fail(err, SFP_EINVAL, "%s: holds %s; give --resume to go on, or another --out", p->opt->out,
@@ -87,28 +87,28 @@ sfp_status sfp__files_clear(const sfp__plan *p, bool resumed, sfp_error *err)
     static const char *const torn[] = {"checkpoint.tmp.#",  "checkpoint.old.tmp",      "result.json.tmp.#",
                                        "report.html.tmp.#", "state.safetensors.tmp.#", "state-task-#.safetensors.tmp.#"};
     const char *out = p->opt->out;
-    if (!resumed && (has_checkpoint(p) || sfp__folder_has(out, "result.json"))) { /* else whatever is there is no run's */
-        sfp__plan_say(p, "%s: replaces the finished run in it", out);
-        TRY(sfp__folder_remove(out, sizeof names / sizeof *names, names, 1, &p->opt->init_state,
-                               err)); /* --resume will read it again */
+    if (!resumed && (has_checkpoint(p) || sfp__directory_has(out, "result.json"))) { /* else whatever is there is no run's */
+        sfp__plan_info(p, "%s: replaces the finished run in it", out);
+        TRY(sfp__directory_remove_files(out, sizeof names / sizeof *names, names, 1, &p->opt->init_state,
+                                        err)); /* --resume will read it again */
     }
-    return sfp__folder_remove(out, sizeof torn / sizeof *torn, torn, 0, NULL, err);
+    return sfp__directory_remove_files(out, sizeof torn / sizeof *torn, torn, 0, NULL, err);
 }
 
 /* ---------------------------------------------------------------- checkpoint */
 
-sfp_status sfp__files_checkpoint(sfp__run_state *run, sfp_error *err)
+sfp_status sfp__files_checkpoint(sfp__run_context *run, sfp_error *err)
 {
     char path[PATH_MAX], *position = NULL;
     sfp__pace *pace = &run->pace;
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     TRY(sfp__plan_path(&run->plan, "checkpoint", path, sizeof path, err));
     TRY(sfp__journal_sync(&run->journal, err));
     TRY(sfp__position_text(run, &position, err));
     sfp_status status = sfp_learner_checkpoint(run->learner, path, position, err);
     free(position); /* jansson's */
     pace->since = 0;
-    pace->saved_at = sfp__now();
+    pace->saved_at = sfp__monotonic_seconds();
     pace->last_cost = pace->saved_at - begin;
     pace->unsaved = false;
     return status;
@@ -119,7 +119,7 @@ sfp_status sfp__files_checkpoint(sfp__run_state *run, sfp_error *err)
 static sfp_status check_images(sfp__plan *p, const char *path, json_t *root, sfp_error *err)
 {
     const json_t *then = json_object_get(root, "pictures"), *test = json_object_get(root, "test_pictures");
-    TRY(sfp__plan_mark_sources(p, err));
+    TRY(sfp__plan_digest_sources(p, err));
     bool same = p->live || json_integer_value(then) == (json_int_t)(p->source_mark >> 1);
     bool same_test = p->live || !test || json_integer_value(test) == (json_int_t)(p->test_mark >> 1);
     if (same && same_test)
@@ -138,7 +138,7 @@ static sfp_status parse_result(const char *path, json_t *root, sfp_result *out, 
                 : sfp__fail(err, SFP_EFORMAT, "%s: no result in it", path);
 }
 
-static sfp_status check_result(const sfp__run_state *run, const char *path, const sfp_result *then, sfp_error *err)
+static sfp_status check_result(const sfp__run_context *run, const char *path, const sfp_result *then, sfp_error *err)
 {
     const sfp_result *now = run->journal.r;
     if (then->tasks != now->tasks || (!run->plan.live && then->classes != now->classes))
@@ -147,7 +147,7 @@ static sfp_status check_result(const sfp__run_state *run, const char *path, cons
     return run->plan.live ? SFP_OK : sfp__classes_same_names(&run->classes, path, then, err);
 }
 
-static sfp_status take_result(sfp__run_state *run, const char *path, json_t *root, sfp_error *err)
+static sfp_status take_result(sfp__run_context *run, const char *path, json_t *root, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result then = {0};
     sfp__journal *j = &run->journal;
@@ -202,17 +202,17 @@ sfp_status sfp__files_may_resume(const sfp__plan *p, sfp_error *err)
 
 /* A finished run whose checkpoint was removed is as finished as before: *run->journal.r is its result. SFP_ENOTFOUND: there is
  * none. */
-static sfp_status take_finished(sfp__run_state *run, sfp_error *err)
+static sfp_status take_finished(sfp__run_context *run, sfp_error *err)
 {
     sfp_result r;
     TRY(read_result_file(&run->plan, &r, err));
     sfp__result_done(run->journal.r);
     *run->journal.r = r;
-    sfp__plan_say(&run->plan, "this run has ended already: nothing to do");
+    sfp__plan_info(&run->plan, "this run has ended already: nothing to do");
     return SFP_OK;
 }
 
-static sfp_status take_position(sfp__run_state *run, const char *path, json_t *root, sfp_error *err)
+static sfp_status take_position(sfp__run_context *run, const char *path, json_t *root, sfp_error *err)
 {
     if (!sfp__position_read(run, root))
         return sfp__fail(err, SFP_EFORMAT, "%s: its position does not fit this stream: were data, tasks or clock changed?", path);
@@ -220,7 +220,7 @@ static sfp_status take_position(sfp__run_state *run, const char *path, json_t *r
     return check_images(&run->plan, path, root, err);
 }
 
-sfp_status sfp__files_resume(sfp__run_state *run, bool *finished, sfp_error *err)
+sfp_status sfp__files_resume(sfp__run_context *run, bool *finished, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     char path[PATH_MAX];
@@ -236,8 +236,8 @@ sfp_status sfp__files_resume(sfp__run_state *run, bool *finished, sfp_error *err
         run->resumed = *finished = status == SFP_OK;
         if (status != SFP_ENOTFOUND)
             return status;
-        if (sfp__folder_has(p->opt->out, SFP__RUN_EVENTS))
-            sfp__plan_say(p, "the run that was there ended before its first checkpoint: from the beginning");
+        if (sfp__directory_has(p->opt->out, SFP__RUN_EVENTS))
+            sfp__plan_info(p, "the run that was there ended before its first checkpoint: from the beginning");
         return SFP_OK;
     }
     TRY(status);
@@ -245,17 +245,17 @@ sfp_status sfp__files_resume(sfp__run_state *run, bool *finished, sfp_error *err
     TRY(take_position(run, path, root, err));
     *finished = json_is_true(json_object_get(root, "finished"));
     run->resumed = true;
-    sfp__plan_say(p, "%s",
-                  *finished && !p->live ? "this run has ended already: nothing to do"
-                  : used_old            ? "the last checkpoint is damaged: going on from the one before"
-                                        : "going on from the last checkpoint");
+    sfp__plan_info(p, "%s",
+                   *finished && !p->live ? "this run has ended already: nothing to do"
+                   : used_old            ? "the last checkpoint is damaged: going on from the one before"
+                                         : "going on from the last checkpoint");
     return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- outputs */
 
 /* Into the registry. The run itself is safe: a failure is only told. */
-static void record(const sfp__run_state *run)
+static void record(const sfp__run_context *run)
 {
     const sfp__plan *p = &run->plan;
     const sfp_result *r = run->journal.r;
@@ -264,22 +264,22 @@ static void record(const sfp__run_state *run)
     int64_t id;
     if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, p->opt->out, r, &id, &why)) {
         if (r->finished)
-            sfp__plan_say(p, "the run is finished but not recorded (%s); record it with 'streamfp runs add %s'", why.message,
-                          p->opt->out);
+            sfp__plan_info(p, "the run is finished but not recorded (%s); record it with 'streamfp runs add %s'", why.message,
+                           p->opt->out);
         else
-            sfp__plan_say(p, "the run is not recorded (%s); it will be when it goes on", why.message);
+            sfp__plan_info(p, "the run is not recorded (%s); it will be when it goes on", why.message);
     }
     sfp__registry_close(registry);
 }
 
-sfp_status sfp__files_leave(sfp__run_state *run, sfp_error *err)
+sfp_status sfp__files_leave(sfp__run_context *run, sfp_error *err)
 {
     TRY(sfp__files_checkpoint(run, err));
     record(run);
     return SFP_OK;
 }
 
-sfp_status sfp__files_outputs(sfp__run_state *run, sfp_error *err)
+sfp_status sfp__files_outputs(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     char path[PATH_MAX];

@@ -68,15 +68,15 @@ sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const sfp_pretr
     const sfp_adamw *a = &s->adam;
     const sfp_tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m),
                                   block("moment2", a->count, a->v), block("average", a->count, a->ema)};
-    sfp_pretrain_note notes[SFP_PRETRAIN_NOTES_MAX];
+    sfp_saved_option notes[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
     char step[24], seconds[40], key[24], sum[SFP_CHECKSUM_MAX];
     (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
     (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
     (void)snprintf(key, sizeof key, "%016" PRIx64, s->key);
     sfp__safetensors_sum(NULL, sizeof tensors / sizeof *tensors, tensors, sum);
-    sfp_meta meta[5 + SFP_PRETRAIN_NOTES_MAX] = {
+    sfp_meta meta[5 + SFP_PRETRAIN_SAVED_OPTIONS_MAX] = {
         {"kind", SFP_PRETRAIN_KIND}, {"step", step}, {"seconds", seconds}, {"key", key}, {SFP_CHECKSUM_KEY, sum}};
-    size_t n = sfp__pretrain_notes(o, notes);
+    size_t n = sfp__pretrain_saved_options(o, notes);
     for (size_t i = 0; i < n; i++)
         meta[5 + i] = (sfp_meta){notes[i].key, notes[i].text ? notes[i].text : notes[i].number};
     return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, 5 + n, err);
@@ -118,7 +118,7 @@ sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_op
     TRY(need_meta(f, "seconds", &seconds, err));
     TRY(need_meta(f, "key", &key, err));
     if (strtoull(key, NULL, 16) != s->key)
-        return sfp__pretrain_is_other(f, o, err);
+        return sfp__pretrain_check_saved_options(f, o, err);
     uint64_t steps = strtoull(step, NULL, 10);
     double spent = strtod(seconds, NULL);
     if (steps > INT64_MAX || !isfinite(spent) || spent < 0)

@@ -5,8 +5,8 @@
  * every moment one whole file has one of the two names. A PATH that is damaged never takes the place of PATH.old.
  *
  * The last tensor, "checksum" (I32), is the CRC-32 of all bytes before it, header and metadata too. */
-#ifndef SFP_IO_KEPT_H
-#define SFP_IO_KEPT_H
+#ifndef SFP_IO_BACKED_FILE_H
+#define SFP_IO_BACKED_FILE_H
 
 #include "base/mem.h"
 #include "io/file.h"
@@ -20,29 +20,30 @@ typedef struct sfp_pieces {
 } sfp_pieces;
 
 /* What goes into a file: names are copied, data is not. Whoever made it calls done. */
-typedef struct sfp_kept_parts {
+typedef struct sfp_tensor_list {
     sfp_tensor *list;
     sfp_pieces *pieces; /* (count) n 0: the data of the tensor */
     size_t count, capacity;
     sfp_arena arena; /* of names and of values that must last until the file is written */
-} sfp_kept_parts;
+} sfp_tensor_list;
 
-sfp_status sfp__kept_add(sfp_kept_parts *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err);
-void sfp__kept_parts_done(sfp_kept_parts *p);
+sfp_status sfp__tensor_list_add(sfp_tensor_list *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err);
+void sfp__tensor_list_done(sfp_tensor_list *p);
 
 /* The file last written or read, which is known to be whole as long as it is still the same one. All 0: none. */
-typedef struct sfp_kept {
+typedef struct sfp_backed_file {
     uint64_t device, inode, size;
     int64_t seconds, nanoseconds; /* of its last change */
-} sfp_kept;
+} sfp_backed_file;
 
-sfp_status sfp__kept_write(sfp_kept *k, const char *path, sfp_kept_parts *parts, const sfp_meta *meta, size_t meta_count,
-                           sfp_error *err);
+sfp_status sfp__backed_file_write(sfp_backed_file *k, const char *path, sfp_tensor_list *parts, const sfp_meta *meta,
+                                  size_t meta_count, sfp_error *err);
 
 /* All of the file in a new block, when its checksum holds. It is read, not mapped: a bad sector is an error then, no signal. */
-sfp_status sfp__kept_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err);
+sfp_status sfp__backed_file_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err);
 
-/* PATH by `read`, or when that is damaged or gone PATH.old (sfp__file_or_kept); what killed writers left behind goes. */
-sfp_status sfp__kept_resume(sfp_kept *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old, sfp_error *err);
+/* PATH by `read`, or when that is damaged or gone PATH.old (sfp__file_read_or_backup); what killed writers left behind goes. */
+sfp_status sfp__backed_file_resume(sfp_backed_file *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old,
+                                   sfp_error *err);
 
 #endif

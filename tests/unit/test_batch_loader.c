@@ -1,5 +1,5 @@
 /* Batches of a stream and the thread that decodes them ahead. */
-#include "run/feed.h"
+#include "run/batch_loader.h"
 
 #include "fake_source.h"
 #include "test.h"
@@ -39,18 +39,18 @@ static void begin(int64_t count, const char *spec, int batch)
     begin_with(count, spec, batch, false);
 }
 
-static sfp_feed *feed_from(int64_t start)
+static sfp_batch_loader *feed_from(int64_t start)
 {
-    static const sfp_feed_options four_ahead = {.size = SIDE, .depth = 4};
-    sfp_feed *feed = NULL;
-    MUST(sfp__feed_create(&f.s, &t, &b, &four_ahead, start, &feed, &err));
+    static const sfp_batch_loader_options four_ahead = {.size = SIDE, .depth = 4};
+    sfp_batch_loader *feed = NULL;
+    MUST(sfp__batch_loader_create(&f.s, &t, &b, &four_ahead, start, &feed, &err));
     return feed;
 }
 
-static int take(sfp_feed *feed, int64_t k, const sfp_sample **s)
+static int take(sfp_batch_loader *feed, int64_t k, const sfp_sample **s)
 {
     int n = -1;
-    MUST(sfp__feed_take(feed, k, &n, s, &err));
+    MUST(sfp__batch_loader_take(feed, k, &n, s, &err));
     return n;
 }
 
@@ -85,7 +85,7 @@ TEST(short_last_batches_can_be_left_out_but_still_take_time)
 TEST(every_batch_comes_in_order_with_its_images)
 {
     begin(230, "2", 7);
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(0);
+    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(0);
     for (int64_t k = 0; k < b.count; k++) {
         const sfp_sample *s;
         int n = take(feed, k, &s);
@@ -96,16 +96,16 @@ TEST(every_batch_comes_in_order_with_its_images)
             assert_int_equal(s[i].rgb[0], s[i].id % 251);
             assert_int_equal(s[i].rgb[3 * SIDE * SIDE - 1], s[i].id % 251);
         }
-        sfp__feed_release(feed, k + 1);
+        sfp__batch_loader_release(feed, k + 1);
     }
-    assert_string_equal(sfp__feed_stats(feed).first_error, "");
+    assert_string_equal(sfp__batch_loader_stats(feed).first_error, "");
 }
 
 TEST(images_that_cannot_be_read_are_left_out_and_counted)
 {
     begin(60, "free", 12);
     f.broken_every = 6;
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(0);
+    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(0);
     for (int64_t k = 0; k < b.count; k++) {
         const sfp_sample *s;
         int n = take(feed, k, &s);
@@ -114,10 +114,10 @@ TEST(images_that_cannot_be_read_are_left_out_and_counted)
             assert_int_not_equal(s[i].id % 6, 0);
             assert_int_equal(s[i].rgb[0], s[i].id);
         }
-        sfp__feed_release(feed, k + 1);
+        sfp__batch_loader_release(feed, k + 1);
     }
-    assert_string_equal(sfp__feed_stats(feed).first_error, "image 0: broken");
-    sfp__feed_free(feed);
+    assert_string_equal(sfp__batch_loader_stats(feed).first_error, "image 0: broken");
+    sfp__batch_loader_free(feed);
     f.broken_every = 1; /* not one is left: empty batches, no waiting for ever */
     feed = feed_from(0);
     const sfp_sample *s;
@@ -128,12 +128,12 @@ TEST(it_jumps_ahead_and_several_can_be_held)
 {
     begin(400, "free", 4);
     f.pause = 100000;
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(3);
+    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(3);
     static const int64_t jumps[] = {3, 4, 40, 41, 45, 80, 97};
     int n = 0;
     const sfp_sample *held[3];
     for (size_t j = 0; j < sizeof jumps / sizeof *jumps; j++) {
-        sfp__feed_release(feed, jumps[j]);
+        sfp__batch_loader_release(feed, jumps[j]);
         for (int h = 0; h < 3; h++) /* three batches at once stay valid, as triage takes them */
             n = take(feed, jumps[j] + h, &held[h]);
         for (int h = 0; h < 3; h++)
@@ -154,29 +154,29 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     sfp__batches_keep(&b, 16);
     assert_int_equal(b.count, 6);
     assert_int_equal(b.samples, 400); /* of the stream, still */
-    sfp_feed *feed = feed_from(0);
+    sfp_batch_loader *feed = feed_from(0);
     for (int64_t i = 0; i < b.count; i++) {
         const sfp_sample *s;
         assert_int_equal(b.arrived[i], 4 * (kept[i] + 1));
         assert_int_equal(take(feed, i, &s), 4);
         for (int k = 0; k < 4; k++)
             assert_int_equal(s[k].id, 4 * kept[i] + k);
-        sfp__feed_release(feed, i + 1);
+        sfp__batch_loader_release(feed, i + 1);
     }
-    sfp__feed_free(feed);
+    sfp__batch_loader_free(feed);
     assert_int_equal(atomic_load(&loads), 24);
 }
 
 TEST(what_is_not_at_hand_is_refused)
 {
     begin(40, "free", 4);
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(2);
+    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(2);
     int n;
     const sfp_sample *s;
-    TOLD(sfp__feed_take(feed, 1, &n, &s, &err), SFP_EINVAL, "batch 1 is not among the 4 from 2 on");
-    assert_int_equal(sfp__feed_take(feed, 6, &n, &s, &err), SFP_EINVAL);
-    sfp__feed_release(feed, 10);
-    assert_int_equal(sfp__feed_take(feed, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */
+    TOLD(sfp__batch_loader_take(feed, 1, &n, &s, &err), SFP_EINVAL, "batch 1 is not among the 4 from 2 on");
+    assert_int_equal(sfp__batch_loader_take(feed, 6, &n, &s, &err), SFP_EINVAL);
+    sfp__batch_loader_release(feed, 10);
+    assert_int_equal(sfp__batch_loader_take(feed, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */
 }
 
 TEST(it_can_be_ended_at_any_time)
@@ -184,13 +184,13 @@ TEST(it_can_be_ended_at_any_time)
     begin(4000, "free", 16);
     for (int round = 0; round < 60; round++) {
         f.pause = round % 3 ? 0 : 10000;
-        OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(round);
+        OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(round);
         for (int64_t k = round; k < 2 * round; k++) {
             const sfp_sample *s;
             (void)take(feed, k, &s);
-            sfp__feed_release(feed, k + 1);
+            sfp__batch_loader_release(feed, k + 1);
         }
     }
-    OWNED_PTR(sfp__feed_free) sfp_feed *feed = feed_from(b.count); /* nothing left to give */
-    sfp__feed_free(NULL);
+    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(b.count); /* nothing left to give */
+    sfp__batch_loader_free(NULL);
 }

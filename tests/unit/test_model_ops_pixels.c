@@ -38,7 +38,7 @@ typedef struct scene {
     const kind *k;
     model m;
     sfp_learner *l;
-    const sfp_ask *ask;
+    const sfp_model_ops *ask;
     oracle o;
     size_t pixels;
     float *image[IMAGES];
@@ -69,7 +69,7 @@ static scene *set_up(const kind *k)
         (void)offer(f->l, 0, CLASSES, t);
     for (int i = 0; i < k->boundaries; i++)
         MUST(sfp_learner_next_task(f->l, &err));
-    f->ask = sfp__learner_ask(f->l);
+    f->ask = sfp__learner_model_ops(f->l);
     for (int i = 0; i < IMAGES; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, f->pixels, 1);
         f->wide[i] = to_doubles(f->x[i], f->pixels);
@@ -117,7 +117,7 @@ static void move_pixels(scene *f, const double *d, double t)
             f->wide[i][k] = (double)f->x[i][k] + t * d[(size_t)i * f->pixels + k];
 }
 
-/* The oracle's values that learn to theirs plus t * v, v as buffer/ask.h flattens it. */
+/* The oracle's values that learn to theirs plus t * v, v as buffer/model_ops.h flattens it. */
 static void move_values(scene *f, const float *v, double t)
 {
     int count;
@@ -437,7 +437,7 @@ TEST(queries_of_images_are_computed_once)
 /* More images than a pass takes: the mean of all, added to what is there. */
 TEST(many_images_are_one_question)
 {
-    enum { MANY = 2 * SFP_ASK_SLOTS + 3 };
+    enum { MANY = 2 * SFP_MODEL_OPS_SLOTS + 3 };
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
 
     size_t D = (size_t)f->l->D, n = f->pixels;

@@ -1,4 +1,4 @@
-#include "io/kept.h"
+#include "io/backed_file.h"
 
 #include "base/text.h"
 
@@ -15,7 +15,7 @@
 
 /* --------------------------------------------------------------------- parts */
 
-sfp_status sfp__kept_add(sfp_kept_parts *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err)
+sfp_status sfp__tensor_list_add(sfp_tensor_list *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err)
 {
     size_t size = strlen(t->name) + 1, capacity = p->capacity;
     char *name = sfp__arena_take(&p->arena, size, 1);
@@ -29,42 +29,43 @@ sfp_status sfp__kept_add(sfp_kept_parts *p, const sfp_tensor *t, const sfp_piece
     return SFP_OK;
 }
 
-void sfp__kept_parts_done(sfp_kept_parts *p)
+void sfp__tensor_list_done(sfp_tensor_list *p)
 {
     sfp__free(p->list);
     sfp__free(p->pieces);
     sfp__arena_done(&p->arena);
-    *p = (sfp_kept_parts){0};
+    *p = (sfp_tensor_list){0};
 }
 
 /* ------------------------------------------------------------------- writing */
 
-static bool stamp(const char *path, sfp_kept *out)
+static bool stamp(const char *path, sfp_backed_file *out)
 {
     struct stat st;
     if (stat(path, &st) != 0)
         return false;
-    *out = (sfp_kept){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+    *out =
+        (sfp_backed_file){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
     return true;
 }
 
-static bool same(const sfp_kept *a, const sfp_kept *b)
+static bool same(const sfp_backed_file *a, const sfp_backed_file *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size && a->seconds == b->seconds &&
            a->nanoseconds == b->nanoseconds;
 }
 
 /* PATH becomes PATH.old too, when it is whole. */
-static sfp_status keep_previous(const sfp_kept *k, const char *path, sfp_error *err)
+static sfp_status keep_previous(const sfp_backed_file *k, const char *path, sfp_error *err)
 {
     char old[PATH_MAX];
-    sfp_kept now;
+    sfp_backed_file now;
     OWNED uint8_t *bytes = NULL;
     size_t size;
     TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
-    if (!stamp(path, &now) || (!same(&now, k) && sfp__kept_read(path, &bytes, &size, NULL) != SFP_OK))
+    if (!stamp(path, &now) || (!same(&now, k) && sfp__backed_file_read(path, &bytes, &size, NULL) != SFP_OK))
         return SFP_OK;
-    return sfp__file_keep(path, old, err);
+    return sfp__file_backup(path, old, err);
 }
 
 static sfp_status put(sfp_writer *w, unsigned long *sum, const void *bytes, size_t size, sfp_error *err)
@@ -75,8 +76,8 @@ static sfp_status put(sfp_writer *w, unsigned long *sum, const void *bytes, size
     return sfp__writer_put(w, bytes, size, err);
 }
 
-sfp_status sfp__kept_write(sfp_kept *k, const char *path, sfp_kept_parts *parts, const sfp_meta *meta, size_t meta_count,
-                           sfp_error *err)
+sfp_status sfp__backed_file_write(sfp_backed_file *k, const char *path, sfp_tensor_list *parts, const sfp_meta *meta,
+                                  size_t meta_count, sfp_error *err)
 {
     static const uint8_t zero[4]; /* the checksum's own bytes are written by hand */
     const sfp_tensor last = {
@@ -84,7 +85,7 @@ sfp_status sfp__kept_write(sfp_kept *k, const char *path, sfp_kept_parts *parts,
     OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
     OWNED_BY(sfp__text_done) sfp_text header = {0};
     unsigned long sum = crc32_z(0, NULL, 0);
-    TRY(sfp__kept_add(parts, &last, NULL, err));
+    TRY(sfp__tensor_list_add(parts, &last, NULL, err));
     TRY(sfp__safetensors_header(path, parts->list, parts->count, meta, meta_count, &header, err));
     TRY(sfp__writer_open(path, &w, err));
     TRY(put(&w, &sum, header.s, header.length, err));
@@ -103,13 +104,13 @@ sfp_status sfp__kept_write(sfp_kept *k, const char *path, sfp_kept_parts *parts,
     TRY(keep_previous(k, path, err));
     TRY(sfp__writer_commit(&w, err));
     if (!stamp(path, k))
-        *k = (sfp_kept){0};
+        *k = (sfp_backed_file){0};
     return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- reading */
 
-sfp_status sfp__kept_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err)
+sfp_status sfp__backed_file_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err)
 {
     OWNED uint8_t *block = NULL;
     size_t n = 0;
@@ -147,15 +148,16 @@ static void remove_leftovers(const char *path)
         (void)closedir(d);
 }
 
-sfp_status sfp__kept_resume(sfp_kept *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old, sfp_error *err)
+sfp_status sfp__backed_file_resume(sfp_backed_file *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old,
+                                   sfp_error *err)
 {
     char old[PATH_MAX];
     bool fell_back = false;
     TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
     remove_leftovers(path);
-    TRY(sfp__file_or_kept(path, old, read, ctx, &fell_back, err));
+    TRY(sfp__file_read_or_backup(path, old, read, ctx, &fell_back, err));
     if (!stamp(fell_back ? old : path, k))
-        *k = (sfp_kept){0};
+        *k = (sfp_backed_file){0};
     if (used_old)
         *used_old = fell_back;
     return SFP_OK;

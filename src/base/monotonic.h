@@ -1,10 +1,10 @@
 /* Seconds of a clock that never goes back. */
-#ifndef SFP_BASE_CLOCK_H
-#define SFP_BASE_CLOCK_H
+#ifndef SFP_BASE_MONOTONIC_H
+#define SFP_BASE_MONOTONIC_H
 
 #include <time.h>
 
-static inline double sfp__now(void)
+static inline double sfp__monotonic_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -5,8 +5,8 @@
  * Everything is with the parameters as they are after the steps, and they are bit for bit the same when a call returns. Queries
  * that a call had to compute are kept with the batch, the slots and the images, so that none is computed twice. Every call
  * takes any number. On failure its outputs are undefined, but a query that is said to be known is. */
-#ifndef SFP_BUFFER_ASK_H
-#define SFP_BUFFER_ASK_H
+#ifndef SFP_BUFFER_MODEL_OPS_H
+#define SFP_BUFFER_MODEL_OPS_H
 
 #include "base/error.h"
 
@@ -23,9 +23,9 @@ typedef struct sfp_image_list {
     bool *known;           /* (n) whether it is; both NULL: no query is known or wanted. With `query one` nobody looks. */
 } sfp_image_list;
 
-typedef void (*sfp_ask_take)(void *user, int group, const float *gradient);
+typedef void (*sfp_gradient_fn)(void *user, int group, const float *gradient);
 
-typedef struct sfp_ask {
+typedef struct sfp_model_ops {
     void *ctx;
     int dim, classes, side; /* D, C, S */
     size_t params;          /* numbers that learn at this moment */
@@ -38,7 +38,7 @@ typedef struct sfp_ask {
 
     /* The same of each group of `size` samples in a row (the last may be smaller), one by one in `scratch` (params), in any
      * order; `take` gets the group's number. Passes are as full as for one gradient of all. SFP_NEED_GRADIENTS. */
-    sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *scratch, sfp_ask_take take, void *user,
+    sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *scratch, sfp_gradient_fn take, void *user,
                                 sfp_error *err);
 
     /* `gradient` for images; their features (n, D) come for nothing, NULL: not wanted. Keeps queries. */
@@ -52,6 +52,6 @@ typedef struct sfp_ask {
     sfp_status (*feature_pixels)(void *ctx, const sfp_image_list *p, const float *dfeature, float *const *dx, sfp_error *err);
     /* (n, D) mean unit patch embeddings: what a slot keeps to be scored. No pass through the blocks. */
     sfp_status (*embed_at)(void *ctx, int n, const float *const *x, float *out, sfp_error *err);
-} sfp_ask;
+} sfp_model_ops;
 
 #endif

@@ -1,13 +1,13 @@
-#include "base/ahead.h"
+#include "base/prefetch.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 
-struct sfp_ahead {
-    sfp_ahead_options opt;
+struct sfp_prefetcher {
+    sfp_prefetcher_options opt;
     pthread_t thread;
     bool started;
     pthread_mutex_t lock; /* guards what follows */
@@ -20,7 +20,7 @@ struct sfp_ahead {
 
 static void *work(void *arg)
 {
-    sfp_ahead *a = arg;
+    sfp_prefetcher *a = arg;
     pthread_mutex_lock(&a->lock);
     while (!a->stop) {
         if (a->next < a->lowest)
@@ -41,11 +41,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-DEFINE_OWNED_PTR(sfp_ahead, sfp__ahead_free)
+DEFINE_OWNED_PTR(sfp_prefetcher, sfp__prefetcher_free)
 
-sfp_status sfp__ahead_create(const sfp_ahead_options *o, sfp_ahead **out, sfp_error *err)
+sfp_status sfp__prefetcher_create(const sfp_prefetcher_options *o, sfp_prefetcher **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__ahead_free) sfp_ahead *a = NULL;
+    OWNED_PTR(sfp__prefetcher_free) sfp_prefetcher *a = NULL;
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->opt = *o;
     a->next = a->lowest = o->first;
@@ -61,7 +61,7 @@ sfp_status sfp__ahead_create(const sfp_ahead_options *o, sfp_ahead **out, sfp_er
     return SFP_OK;
 }
 
-void sfp__ahead_free(sfp_ahead *a)
+void sfp__prefetcher_free(sfp_prefetcher *a)
 {
     if (!a)
         return;
@@ -77,7 +77,7 @@ void sfp__ahead_free(sfp_ahead *a)
     sfp__free(a);
 }
 
-sfp_status sfp__ahead_take(sfp_ahead *a, int64_t thing, double *waited, sfp_error *err)
+sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *waited, sfp_error *err)
 {
     pthread_mutex_lock(&a->lock);
     if (thing < a->lowest || thing - a->lowest >= a->opt.depth || thing >= a->opt.end) {
@@ -88,16 +88,16 @@ sfp_status sfp__ahead_take(sfp_ahead *a, int64_t thing, double *waited, sfp_erro
     }
     const int64_t *made = &a->made[thing % a->opt.depth];
     if (*made != thing) {
-        double begin = sfp__now();
+        double begin = sfp__monotonic_seconds();
         while (*made != thing)
             pthread_cond_wait(&a->changed, &a->lock);
-        *waited += sfp__now() - begin;
+        *waited += sfp__monotonic_seconds() - begin;
     }
     pthread_mutex_unlock(&a->lock);
     return SFP_OK;
 }
 
-void sfp__ahead_release(sfp_ahead *a, int64_t thing)
+void sfp__prefetcher_release(sfp_prefetcher *a, int64_t thing)
 {
     pthread_mutex_lock(&a->lock);
     if (thing > a->lowest) {

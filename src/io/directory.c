@@ -1,5 +1,5 @@
 /* The lock is on the folder itself (flock): nothing lies about, and the kernel lets go of it however a process ends. */
-#include "io/folder.h"
+#include "io/directory.h"
 
 #include "base/text.h"
 #include "io/file.h"
@@ -58,7 +58,7 @@ static bool make(char *path, int *made)
     return good || errno == EEXIST;
 }
 
-sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err)
+sfp_status sfp__directory_create(const char *path, int *made, sfp_error *err)
 {
     int n = 0;
     OWNED char *copy = sfp__strdup(path);
@@ -69,7 +69,7 @@ sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__folder_make_for(const char *file, sfp_error *err)
+sfp_status sfp__directory_create_for(const char *file, sfp_error *err)
 {
     size_t n = parent_length(file);
     int made;
@@ -78,10 +78,10 @@ sfp_status sfp__folder_make_for(const char *file, sfp_error *err)
     OWNED char *parent = sfp__strdup(file);
     TRY(sfp__check_memory(parent, err));
     parent[n] = '\0';
-    return sfp__folder_make(parent, &made, err);
+    return sfp__directory_create(parent, &made, err);
 }
 
-void sfp__folder_unmake(const char *path, int made)
+void sfp__directory_remove_created(const char *path, int made)
 {
     OWNED char *copy = made > 0 ? sfp__strdup(path) : NULL;
     if (copy)
@@ -100,7 +100,7 @@ static sfp_status open_folder(const char *path, int *fd, sfp_error *err)
                            path);
 }
 
-sfp_status sfp__folder_lock(const char *path, int *lock, sfp_error *err)
+sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
     TRY(open_folder(path, &fd, err));
@@ -112,12 +112,12 @@ sfp_status sfp__folder_lock(const char *path, int *lock, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__folder_unlock(int lock)
+void sfp__directory_unlock(int lock)
 {
     sfp__fd_close(&lock);
 }
 
-bool sfp__folder_has(const char *path, const char *name)
+bool sfp__directory_has(const char *path, const char *name)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
     struct stat st;
@@ -153,8 +153,8 @@ static void close_dir(DIR *d)
 }
 DEFINE_OWNED_PTR(DIR, close_dir)
 
-sfp_status sfp__folder_remove(const char *path, size_t count, const char *const *names, size_t kept, const char *const *keep,
-                              sfp_error *err)
+sfp_status sfp__directory_remove_files(const char *path, size_t count, const char *const *names, size_t kept,
+                                       const char *const *keep, sfp_error *err)
 {
     OWNED_PTR(close_dir) DIR *d = NULL;
     int fd = -1;
@@ -206,14 +206,14 @@ static sfp_walk_kind kind_of(int fd, const struct dirent *e)
 {
     struct stat st;
     if (e->d_type == DT_DIR)
-        return SFP_WALK_FOLDER;
+        return SFP_WALK_DIRECTORY;
     if (e->d_type == DT_REG)
         return SFP_WALK_FILE;
     if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)
         return SFP_WALK_OTHER;
     if (fstatat(fd, e->d_name, &st, 0) != 0)
         return SFP_WALK_BROKEN;
-    return S_ISDIR(st.st_mode) ? SFP_WALK_FOLDER : S_ISREG(st.st_mode) ? SFP_WALK_FILE : SFP_WALK_OTHER;
+    return S_ISDIR(st.st_mode) ? SFP_WALK_DIRECTORY : S_ISREG(st.st_mode) ? SFP_WALK_FILE : SFP_WALK_OTHER;
 }
 
 /* One name of the folder being read. */
@@ -223,9 +223,9 @@ static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth,
     sfp_walk_kind kind = kind_of(fd, e);
     sfp_status status = SFP_OK;
     sfp__text_put(&w->path, e->d_name);
-    sfp__text_put(&w->path, kind == SFP_WALK_FOLDER ? "/" : "");
+    sfp__text_put(&w->path, kind == SFP_WALK_DIRECTORY ? "/" : "");
     TRY(sfp__check_memory(!w->path.failed, err));
-    if (kind == SFP_WALK_FOLDER) {
+    if (kind == SFP_WALK_DIRECTORY) {
         int below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         status = below < 0 ? fail_here(w, SFP_EIO, "cannot open the folder", err) : walk_folder(w, below, depth + 1, err);
     } else {
@@ -253,7 +253,7 @@ static sfp_status walk_entries(walk *w, DIR *dir, int fd, int depth, sfp_error *
             status = walk_entry(w, fd, e, depth, err);
     if (status == SFP_OK && errno != 0)
         return fail_here(w, SFP_EIO, "cannot read the folder", err);
-    return status || depth == 0 ? status : w->fn(w->ctx, SFP_WALK_FOLDER, w->path.s, depth - 1, err);
+    return status || depth == 0 ? status : w->fn(w->ctx, SFP_WALK_DIRECTORY, w->path.s, depth - 1, err);
 }
 
 /* Takes fd over. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct reading {
-    sfp_restored *r;
+    sfp_inference_state *r;
     sfp_vit *vit;
     sfp_thread_pool *threads;
     const char *path;
@@ -97,10 +97,10 @@ static sfp_status load_weights(const reading *f, sfp_mix *mix, sfp_error *err)
 
 static sfp_status load_mix(const reading *f, sfp_error *err)
 {
-    sfp_restored *r = f->r;
+    sfp_inference_state *r = f->r;
     sfp_status s = load_weights(f, &r->snapshot.mix, err);
-    for (int i = 1; !s && i < SFP_HEAD_EXPERTS; i++)
-        if (!(s = load_head(f, sfp__learner_experts[i], &r->heads[i], err)))
+    for (int i = 1; !s && i < SFP_HEAD_MEMBERS; i++)
+        if (!(s = load_head(f, sfp__learner_members[i], &r->heads[i], err)))
             s = sfp__head_freeze(r->heads[i], &r->snapshot.heads[i], err);
     r->snapshot.mixed = !s;
     return s;
@@ -126,7 +126,7 @@ static sfp_status check_sizes(reading *f, sfp_error *err)
 
 static sfp_status load_fingerprints(reading *f, sfp_error *err)
 {
-    sfp_restored *r = f->r;
+    sfp_inference_state *r = f->r;
     long long start = 0, open = 0;
     float *values = NULL;
     TRY(check_sizes(f, err));
@@ -140,8 +140,8 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
     TRY(sfp__state_values(r->fp, f->st, f->classes, &values, err));
     sfp__state_put_values(r->fp, values);
     sfp__free(values);
-    TRY(sfp__saved_int(f->st, "open", 1, r->opt.fp.pool, &open, err));
-    TRY(sfp__saved_int(f->st, "start", 0, open - 1, &start, err));
+    TRY(sfp__metadata_int(f->st, "open", 1, r->opt.fp.pool, &open, err));
+    TRY(sfp__metadata_int(f->st, "start", 0, open - 1, &start, err));
     TRY(sfp__fp_restore(r->fp, 0, (int)start, (int)open, err));
     TRY(sfp__fp_prepare(r->fp, err));
     r->snapshot.view = r->fp->view;
@@ -153,7 +153,7 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
 static sfp_status load_method(reading *f, const char *method, sfp_error *err)
 {
     long long classes = 0;
-    TRY(sfp__saved_int(f->st, "classes", 0, SFP_LEARNER_MAX_CLASSES, &classes, err));
+    TRY(sfp__metadata_int(f->st, "classes", 0, SFP_LEARNER_MAX_CLASSES, &classes, err));
     f->classes = (int)classes;
     return load_head(f, method, &f->r->heads[0], err);
 }
@@ -162,28 +162,29 @@ static sfp_status load_method(reading *f, const char *method, sfp_error *err)
 
 static sfp_status read_state(reading *f, sfp_error *err)
 {
-    sfp_restored *r = f->r;
+    sfp_inference_state *r = f->r;
     long long t = 0;
     TRY(sfp__safetensors_open(f->path, &f->st, err));
-    TRY(sfp__saved_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err));
+    TRY(sfp__metadata_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err));
     TRY(sfp__state_check_sum(f->st, err));
-    TRY(sfp__saved_check_backbone(f->st, f->vit, err));
+    TRY(sfp__metadata_check_backbone(f->st, f->vit, err));
     const char *method = sfp__tensor_file_meta(f->st, "method");
     r->method = method != NULL;
     TRY(read_settings(f, err));
     TRY(method ? load_method(f, method, err) : load_fingerprints(f, err));
     TRY(sfp__state_seen(f->st, f->classes, true, &r->snapshot.seen, err));
-    TRY(sfp__saved_names_read(f->st, SFP_LEARNER_MAX_CLASSES, &r->names, err));
+    TRY(sfp__metadata_names_read(f->st, SFP_LEARNER_MAX_CLASSES, &r->names, err));
     if (sfp__tensor_file_meta(f->st, "timestamps"))
-        TRY(sfp__saved_int(f->st, "timestamps", 0, INT64_MAX, &t, err));
+        TRY(sfp__metadata_int(f->st, "timestamps", 0, INT64_MAX, &t, err));
     r->snapshot.t = (uint64_t)t;
     r->snapshot.classes = f->classes;
     return SFP_OK;
 }
 
-sfp_status sfp__restored_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_restored **out, sfp_error *err)
+sfp_status sfp__inference_state_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_inference_state **out,
+                                     sfp_error *err)
 {
-    OWNED_PTR(sfp__restored_free) sfp_restored *r = NULL;
+    OWNED_PTR(sfp__inference_state_free) sfp_inference_state *r = NULL;
     TRY(sfp__alloc(&r, 1, sizeof *r, err));
     r->opt = sfp__learner_options_defaults(vit);
     reading f = {.r = r, .vit = vit, .threads = threads, .path = path};
@@ -194,16 +195,16 @@ sfp_status sfp__restored_load(sfp_vit *vit, sfp_thread_pool *threads, const char
     return SFP_OK;
 }
 
-void sfp__restored_free(sfp_restored *r)
+void sfp__inference_state_free(sfp_inference_state *r)
 {
     if (!r)
         return;
-    for (int i = 0; i < SFP_HEAD_EXPERTS; i++) {
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
         sfp__head_scorer_free(r->snapshot.heads[i]);
         sfp__head_free(r->heads[i]);
     }
     sfp__free(r->snapshot.seen);
-    sfp__saved_names_done(&r->names);
+    sfp__metadata_names_done(&r->names);
     sfp__fp_free(r->fp);
     sfp__free(r);
 }
@@ -217,7 +218,7 @@ sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
     OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
     TRY(sfp__safetensors_open(path, &st, err));
     TRY(sfp__state_check_sum(st, err));
-    *out = sfp__saved_img_size(st);
+    *out = sfp__metadata_img_size(st);
     return SFP_OK;
 }
 
@@ -349,20 +350,20 @@ void sfp__state_put_values(sfp_fp *fp, const float *values)
     sfp__fp_changed(fp);
 }
 
-sfp_status sfp__state_span(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_span *out, sfp_error *err)
+sfp_status sfp__state_components(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err)
 {
     long long task = 0, start = 0, open = 0;
     int first = 0, end = 0;
-    TRY(sfp__saved_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
+    TRY(sfp__metadata_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
     if (o->tasks > 0 && !sfp__tensor_file_meta(st, "open")) {
-        sfp__fp_task_span(o, (int)task, &first, &end);
+        sfp__fp_task_components(o, (int)task, &first, &end);
         start = first;
         open = end;
     } else {
-        TRY(sfp__saved_int(st, "open", 1, o->pool, &open, err));
-        TRY(sfp__saved_int(st, "start", 0, open - 1, &start, err));
+        TRY(sfp__metadata_int(st, "open", 1, o->pool, &open, err));
+        TRY(sfp__metadata_int(st, "start", 0, open - 1, &start, err));
     }
-    *out = (sfp_saved_span){(int)task, (int)start, (int)open};
+    *out = (sfp_saved_components){(int)task, (int)start, (int)open};
     return SFP_OK;
 }
 

@@ -1,10 +1,10 @@
 /* The folder that a run writes into: who holds it, what is in it, and what of it goes. */
-#include "io/folder.h"
+#include "io/directory.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "temp_folder.h"
+#include "temp_directory.h"
 #include "test.h"
 
 AROUND_EACH(make_folder, remove_folder)
@@ -14,25 +14,25 @@ enum { UNTOUCHED = 77 };
 static void check_refused(const char *path, sfp_status status, const char *message)
 {
     int lock = UNTOUCHED;
-    assert_int_equal(sfp__folder_lock(path, &lock, &err), status);
+    assert_int_equal(sfp__directory_lock(path, &lock, &err), status);
     assert_int_equal(lock, UNTOUCHED);
     assert_memory_equal(err.message, path, strlen(path));
     HOLDS(err.message, message);
-    REFUSED(sfp__folder_remove(path, 1, STRINGS("none"), 0, NULL, &err), status, message);
-    assert_false(sfp__folder_has(path, "none"));
+    REFUSED(sfp__directory_remove_files(path, 1, STRINGS("none"), 0, NULL, &err), status, message);
+    assert_false(sfp__directory_has(path, "none"));
 }
 
 static int take(const char *path)
 {
     int lock = -1;
-    MUST(sfp__folder_lock(path, &lock, &err));
+    MUST(sfp__directory_lock(path, &lock, &err));
     return lock;
 }
 
 static void check_taken(const char *path)
 {
     int lock = UNTOUCHED;
-    assert_int_equal(sfp__folder_lock(path, &lock, &err), SFP_EINVAL);
+    assert_int_equal(sfp__directory_lock(path, &lock, &err), SFP_EINVAL);
     assert_int_equal(lock, UNTOUCHED);
     assert_memory_equal(err.message, path, strlen(path));
     assert_string_equal(err.message + strlen(path), ": another run is writing there");
@@ -57,22 +57,22 @@ TEST(one_at_a_time_holds_it)
     int lock = take(folder);
     check_taken(folder);
     check_taken(in_folder("."));
-    sfp__folder_unlock(lock);
+    sfp__directory_unlock(lock);
     lock = take(folder);
     assert_int_equal(symlink(folder, in_folder("link")), 0);
     check_taken(in_folder("link"));
     assert_int_equal(mkdir(in_folder("inside"), 0777), 0);
-    sfp__folder_unlock(take(in_folder("inside"))); /* another folder, another lock */
-    sfp__folder_unlock(lock);
-    sfp__folder_unlock(take(in_folder("link")));
-    sfp__folder_unlock(-1);
+    sfp__directory_unlock(take(in_folder("inside"))); /* another folder, another lock */
+    sfp__directory_unlock(lock);
+    sfp__directory_unlock(take(in_folder("link")));
+    sfp__directory_unlock(-1);
 }
 
 TEST(a_lock_leaves_nothing_in_the_folder)
 {
     int lock = take(folder);
     assert_int_equal(rmdir(folder), 0); /* it is empty */
-    sfp__folder_unlock(lock);
+    sfp__directory_unlock(lock);
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
@@ -85,7 +85,7 @@ TEST(a_process_that_is_killed_lets_go)
     assert_true(child >= 0);
     if (child == 0) {
         int lock;
-        bool taken = sfp__folder_lock(folder, &lock, NULL) == SFP_OK;
+        bool taken = sfp__directory_lock(folder, &lock, NULL) == SFP_OK;
         if (!taken || write(ready[1], "x", 1) != 1)
             _exit(1);
         for (;;)
@@ -94,12 +94,12 @@ TEST(a_process_that_is_killed_lets_go)
     (void)close(ready[1]);
     ssize_t got = read(ready[0], &one, 1); /* 0: it ended without the lock */
     int lock = UNTOUCHED;
-    sfp_status held = sfp__folder_lock(folder, &lock, NULL);
+    sfp_status held = sfp__directory_lock(folder, &lock, NULL);
     (void)kill(child, SIGKILL); /* before anything is checked: it would never end */
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(got, 1);
     assert_int_equal(held, SFP_EINVAL);
-    sfp__folder_unlock(take(folder));
+    sfp__directory_unlock(take(folder));
     (void)close(ready[0]);
 }
 
@@ -115,7 +115,7 @@ TEST(what_is_no_folder_is_refused)
     check_refused(in_folder("to-nothing"), SFP_ENOTFOUND, "cannot open the folder");
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0); /* must not wait for a writer */
     check_refused(in_folder("pipe"), SFP_EINVAL, "is a file, expected a folder");
-    assert_true(sfp__folder_has(folder, "file"));
+    assert_true(sfp__directory_has(folder, "file"));
 }
 
 static void refuse_closed(void)
@@ -136,11 +136,11 @@ TEST(everything_of_that_name_is_there)
     put_text("file", "");
     assert_int_equal(mkdir(in_folder("inside"), 0777), 0);
     assert_int_equal(symlink("nothing", in_folder("dangling")), 0);
-    assert_true(sfp__folder_has(folder, "file"));
-    assert_true(sfp__folder_has(folder, "inside"));
-    assert_true(sfp__folder_has(folder, "dangling"));
-    assert_false(sfp__folder_has(folder, "nothing"));
-    assert_false(sfp__folder_has(folder, "fil"));
+    assert_true(sfp__directory_has(folder, "file"));
+    assert_true(sfp__directory_has(folder, "inside"));
+    assert_true(sfp__directory_has(folder, "dangling"));
+    assert_false(sfp__directory_has(folder, "nothing"));
+    assert_false(sfp__directory_has(folder, "fil"));
 }
 
 /* -------------------------------------------------------------- what goes */
@@ -150,13 +150,13 @@ static sfp_status remove_names(const char *const *names, sfp_error *why)
     size_t count = 0;
     while (names[count])
         count++;
-    return sfp__folder_remove(folder, count, names, 0, NULL, why);
+    return sfp__directory_remove_files(folder, count, names, 0, NULL, why);
 }
 
 static void check_there(bool there, const char *const *names)
 {
     for (; *names; names++)
-        if (sfp__folder_has(folder, *names) != there)
+        if (sfp__directory_has(folder, *names) != there)
             fail_msg("'%s' %s", *names, there ? "is gone" : "is still there");
 }
 
@@ -178,7 +178,7 @@ TEST(only_files_of_the_names_go)
     check_there(true, others);
     assert_true(is_there("inside/checkpoint"));
     MUST(remove_names(names, NULL)); /* nothing of ours: nothing to do */
-    MUST(sfp__folder_remove(folder, 0, NULL, 0, NULL, NULL));
+    MUST(sfp__directory_remove_files(folder, 0, NULL, 0, NULL, NULL));
     check_there(true, others);
 }
 
@@ -204,7 +204,7 @@ TEST(what_is_kept_stays_by_whatever_path)
     assert_int_equal(symlink("state-4", in_folder("state-5")), 0);
     const char *const keep[] = {NULL, in_folder("state-9"), /* is not there */
                                 kept_print("%s/../%s/state-1", folder, strrchr(folder, '/') + 1)};
-    MUST(sfp__folder_remove(folder, 1, STRINGS("state-#"), 3, keep, NULL));
+    MUST(sfp__directory_remove_files(folder, 1, STRINGS("state-#"), 3, keep, NULL));
     check_there(true, STRINGS("state-1", "state-2", "state-3"));
     check_there(false, STRINGS("state-4", "state-5"));
 }
@@ -223,11 +223,11 @@ TEST(what_cannot_go_is_named_and_ends_it)
 static void remove_in_vain(void)
 {
     const char *inside = in_folder("inside");
-    REFUSED(sfp__folder_remove(inside, 1, STRINGS("ours"), 0, NULL, &err), SFP_EIO,
+    REFUSED(sfp__directory_remove_files(inside, 1, STRINGS("ours"), 0, NULL, &err), SFP_EIO,
             "inside/ours: cannot remove: Permission denied");
-    assert_true(sfp__folder_has(inside, "ours"));
-    MUST(sfp__folder_remove(inside, 1, STRINGS("absent"), 0, NULL, NULL));
-    sfp__folder_unlock(take(inside)); /* reading is enough for a lock */
+    assert_true(sfp__directory_has(inside, "ours"));
+    MUST(sfp__directory_remove_files(inside, 1, STRINGS("absent"), 0, NULL, NULL));
+    sfp__directory_unlock(take(inside)); /* reading is enough for a lock */
 }
 
 TEST(an_unwritable_folder_keeps_its_files)
@@ -241,37 +241,37 @@ TEST(an_unwritable_folder_keeps_its_files)
 TEST(parents_are_made_and_go_again)
 {
     int made = UNTOUCHED;
-    MUST(sfp__folder_make(in_folder("a"), &made, &err));
+    MUST(sfp__directory_create(in_folder("a"), &made, &err));
     assert_int_equal(made, 1);
-    MUST(sfp__folder_make(in_folder("a//b/c/"), &made, &err));
+    MUST(sfp__directory_create(in_folder("a//b/c/"), &made, &err));
     assert_int_equal(made, 2);
     assert_true(is_there("a/b/c"));
-    MUST(sfp__folder_make(in_folder("a/b/c"), &made, &err));
+    MUST(sfp__directory_create(in_folder("a/b/c"), &made, &err));
     assert_int_equal(made, 0);
-    sfp__folder_unmake(in_folder("a/b/c"), 0);
+    sfp__directory_remove_created(in_folder("a/b/c"), 0);
     assert_true(is_there("a/b/c"));
-    sfp__folder_unmake(in_folder("a//b/c/"), 2); /* a was there before */
+    sfp__directory_remove_created(in_folder("a//b/c/"), 2); /* a was there before */
     assert_false(is_there("a/b"));
     assert_true(is_there("a"));
-    MUST(sfp__folder_make(in_folder("a/d/e"), &made, &err));
+    MUST(sfp__directory_create(in_folder("a/d/e"), &made, &err));
     put_text("a/d/kept", "x");
-    sfp__folder_unmake(in_folder("a/d/e"), made);
+    sfp__directory_remove_created(in_folder("a/d/e"), made);
     assert_false(is_there("a/d/e"));
     assert_true(is_there("a/d/kept"));
 }
 
 TEST(the_folders_of_a_file_are_made)
 {
-    MUST(sfp__folder_make_for(in_folder("a/b//file"), &err));
+    MUST(sfp__directory_create_for(in_folder("a/b//file"), &err));
     assert_true(is_there("a/b"));
     assert_false(is_there("a/b/file"));
-    MUST(sfp__folder_make_for(in_folder("a/b/file"), &err));
-    MUST(sfp__folder_make_for("file", &err)); /* here, and at the top: nothing to make */
-    MUST(sfp__folder_make_for("/file", &err));
+    MUST(sfp__directory_create_for(in_folder("a/b/file"), &err));
+    MUST(sfp__directory_create_for("file", &err)); /* here, and at the top: nothing to make */
+    MUST(sfp__directory_create_for("/file", &err));
     put_text("plain", "x");
-    REFUSED(sfp__folder_make_for(in_folder("plain/c/file"), &err), SFP_EIO, "plain/c: cannot make the directory");
+    REFUSED(sfp__directory_create_for(in_folder("plain/c/file"), &err), SFP_EIO, "plain/c: cannot make the directory");
     sfp__mem_fail_at(0);
-    sfp_status s = sfp__folder_make_for(in_folder("c/file"), &err);
+    sfp_status s = sfp__directory_create_for(in_folder("c/file"), &err);
     sfp__mem_fail_at(-1);
     assert_int_equal(s, SFP_ENOMEM);
     assert_false(is_there("c"));
@@ -286,7 +286,7 @@ TEST(what_cannot_be_made_leaves_nothing)
     const char *const bad[] = {"", in_folder("file/below"), in_folder(name)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         int made = UNTOUCHED;
-        assert_int_equal(sfp__folder_make(bad[i], &made, &err), SFP_EIO);
+        assert_int_equal(sfp__directory_create(bad[i], &made, &err), SFP_EIO);
         assert_int_equal(made, UNTOUCHED);
         assert_non_null(strstr(err.message, "cannot make the directory"));
     }

@@ -1,8 +1,8 @@
 /* Images ahead of the learner: a thread of its own loads and decodes the
  * batches to come into a ring, so that learning never waits for a file unless
  * decoding is the slower of the two. */
-#ifndef SFP_RUN_FEED_H
-#define SFP_RUN_FEED_H
+#ifndef SFP_RUN_BATCH_LOADER_H
+#define SFP_RUN_BATCH_LOADER_H
 
 #include "base/mem.h"
 #include "io/image/image.h"
@@ -28,32 +28,32 @@ sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp_batches *out, 
 void sfp__batches_keep(sfp_batches *b, double cs);
 void sfp__batches_done(sfp_batches *b);
 
-typedef struct sfp_feed_options {
+typedef struct sfp_batch_loader_options {
     int size; /* S */
     sfp_resize resize;
     bool keep_encoded;
     int depth; /* batches ahead */
-} sfp_feed_options;
+} sfp_batch_loader_options;
 
-typedef struct sfp_feed sfp_feed;
+typedef struct sfp_batch_loader sfp_batch_loader;
 
 /* Source, tasks and batches must outlive it. It begins with batch `start`. */
-sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches, const sfp_feed_options *opt,
-                            int64_t start, sfp_feed **out, sfp_error *err);
-void sfp__feed_free(sfp_feed *f);
-DEFINE_OWNED_PTR(sfp_feed, sfp__feed_free)
+sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches,
+                                    const sfp_batch_loader_options *opt, int64_t start, sfp_batch_loader **out, sfp_error *err);
+void sfp__batch_loader_free(sfp_batch_loader *f);
+DEFINE_OWNED_PTR(sfp_batch_loader, sfp__batch_loader_free)
 
 /* Batch k, which must not be below an earlier one released: its samples (ids are source indices, labels the stream's, -1:
  * none), valid until released. Images that could not be read are left out. */
-sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err);
+sfp_status sfp__batch_loader_take(sfp_batch_loader *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err);
 /* Batches below k are not needed any more. */
-void sfp__feed_release(sfp_feed *f, int64_t k);
+void sfp__batch_loader_release(sfp_batch_loader *f, int64_t k);
 
 /* Seconds spent decoding, seconds takers waited, and why the first image was left out ("": none was). */
-typedef struct sfp_feed_stats {
+typedef struct sfp_batch_loader_stats {
     double decode, waited;
     char first_error[SFP_ERROR_MAX];
-} sfp_feed_stats;
-sfp_feed_stats sfp__feed_stats(sfp_feed *f);
+} sfp_batch_loader_stats;
+sfp_batch_loader_stats sfp__batch_loader_stats(sfp_batch_loader *f);
 
 #endif

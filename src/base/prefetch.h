@@ -1,31 +1,31 @@
 /* Things made ahead: a thread of its own makes thing 0, 1, 2, ... so that whoever needs thing k finds it there. They go into a
  * ring that the user owns, thing k into slot k mod depth, as soon as thing k - depth is released; things that were released
  * before their turn are never made. */
-#ifndef SFP_BASE_AHEAD_H
-#define SFP_BASE_AHEAD_H
+#ifndef SFP_BASE_PREFETCH_H
+#define SFP_BASE_PREFETCH_H
 
 #include "base/error.h"
 
 #include <stdint.h>
 
-typedef struct sfp_ahead sfp_ahead;
+typedef struct sfp_prefetcher sfp_prefetcher;
 
-typedef struct sfp_ahead_options {
+typedef struct sfp_prefetcher_options {
     const char *what;                       /* "batch": what a thing is called in messages; a constant */
     int64_t first, end;                     /* things [first, end) */
     int depth;                              /* slots */
     void (*make)(void *ctx, int64_t thing); /* on the thread, one at a time, in ascending order */
     void *ctx;
-} sfp_ahead_options;
+} sfp_prefetcher_options;
 
-sfp_status sfp__ahead_create(const sfp_ahead_options *o, sfp_ahead **out, sfp_error *err);
+sfp_status sfp__prefetcher_create(const sfp_prefetcher_options *o, sfp_prefetcher **out, sfp_error *err);
 /* Ends the thread when the thing at hand is made. */
-void sfp__ahead_free(sfp_ahead *a);
+void sfp__prefetcher_free(sfp_prefetcher *a);
 
 /* Waits until the thing is made, and adds the seconds that took to *waited; then its slot is the caller's until it is released.
  * SFP_EINVAL: it is not one of the `depth` things from the lowest that is not released. */
-sfp_status sfp__ahead_take(sfp_ahead *a, int64_t thing, double *waited, sfp_error *err);
+sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *waited, sfp_error *err);
 /* Things below this one are not needed any more. */
-void sfp__ahead_release(sfp_ahead *a, int64_t thing);
+void sfp__prefetcher_release(sfp_prefetcher *a, int64_t thing);
 
 #endif

@@ -1,5 +1,5 @@
 /* Things made ahead: in order, no further than the ring, none that nobody wants any more. */
-#include "base/ahead.h"
+#include "base/prefetch.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -26,22 +26,22 @@ static void make(void *ctx, int64_t thing)
     atomic_store(&r->highest, thing);
 }
 
-static sfp_ahead *begin(ring *r, int64_t first, int64_t end)
+static sfp_prefetcher *begin(ring *r, int64_t first, int64_t end)
 {
-    const sfp_ahead_options o = {.what = "cup", .first = first, .end = end, .depth = DEPTH, .make = make, .ctx = r};
-    sfp_ahead *a = NULL;
-    MUST(sfp__ahead_create(&o, &a, NULL));
+    const sfp_prefetcher_options o = {.what = "cup", .first = first, .end = end, .depth = DEPTH, .make = make, .ctx = r};
+    sfp_prefetcher *a = NULL;
+    MUST(sfp__prefetcher_create(&o, &a, NULL));
     return a;
 }
 
 TEST(each_is_made_once_and_no_further_than_the_ring)
 {
     ring r = {0};
-    sfp_ahead *a = begin(&r, 7, 40);
+    sfp_prefetcher *a = begin(&r, 7, 40);
     double waited = 0;
     for (int64_t k = 7; k < 40; k++) {
-        sfp__ahead_release(a, k);
-        MUST(sfp__ahead_take(a, k, &waited, NULL));
+        sfp__prefetcher_release(a, k);
+        MUST(sfp__prefetcher_take(a, k, &waited, NULL));
         assert_int_equal(r.slot[k % DEPTH], 1000 + k);
         if (k % 8 == 0)
             (void)usleep(2000); /* time to run too far */
@@ -49,7 +49,7 @@ TEST(each_is_made_once_and_no_further_than_the_ring)
         assert_int_equal(r.slot[k % DEPTH], 1000 + k);
     }
     assert_true(waited >= 0);
-    sfp__ahead_free(a);
+    sfp__prefetcher_free(a);
     for (int k = 0; k < MOST; k++)
         assert_int_equal(atomic_load(&r.times[k]), k >= 7 && k < 40);
 }
@@ -59,19 +59,19 @@ TEST(what_is_released_before_its_turn_is_never_made)
     sem_t gate;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
     ring r = {.gate = &gate};
-    sfp_ahead *a = begin(&r, 0, MOST);
+    sfp_prefetcher *a = begin(&r, 0, MOST);
     double waited = 0;
-    sfp__ahead_release(a, 20);
-    sfp__ahead_release(a, 10); /* never back */
+    sfp__prefetcher_release(a, 20);
+    sfp__prefetcher_release(a, 10); /* never back */
     for (int i = 0; i < 5; i++)
         (void)sem_post(&gate);
-    MUST(sfp__ahead_take(a, 21, &waited, NULL));
+    MUST(sfp__prefetcher_take(a, 21, &waited, NULL));
     assert_int_equal(r.slot[21 % DEPTH], 1021);
     for (int k = 1; k < 20; k++) /* the thread may have begun with 0 */
         assert_int_equal(atomic_load(&r.times[k]), 0);
     for (int i = 0; i < MOST; i++)
         (void)sem_post(&gate);
-    sfp__ahead_free(a);
+    sfp__prefetcher_free(a);
     (void)sem_destroy(&gate);
 }
 
@@ -79,22 +79,22 @@ TEST(what_lies_outside_is_refused)
 {
     ring r = {0};
     double waited = 0;
-    sfp_ahead *a = begin(&r, 0, 6);
-    sfp__ahead_release(a, 2);
-    TOLD(sfp__ahead_take(a, 1, &waited, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
-    assert_int_equal(sfp__ahead_take(a, 5, &waited, &err), SFP_EINVAL);
-    sfp__ahead_release(a, 5);
-    MUST(sfp__ahead_take(a, 5, &waited, &err));
-    assert_int_equal(sfp__ahead_take(a, 6, &waited, &err), SFP_EINVAL); /* there are only 6 */
-    sfp__ahead_free(a);
-    sfp__ahead_free(NULL);
+    sfp_prefetcher *a = begin(&r, 0, 6);
+    sfp__prefetcher_release(a, 2);
+    TOLD(sfp__prefetcher_take(a, 1, &waited, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
+    assert_int_equal(sfp__prefetcher_take(a, 5, &waited, &err), SFP_EINVAL);
+    sfp__prefetcher_release(a, 5);
+    MUST(sfp__prefetcher_take(a, 5, &waited, &err));
+    assert_int_equal(sfp__prefetcher_take(a, 6, &waited, &err), SFP_EINVAL); /* there are only 6 */
+    sfp__prefetcher_free(a);
+    sfp__prefetcher_free(NULL);
 }
 
 TEST(without_memory_there_is_none)
 {
     ring r = {0};
-    const sfp_ahead_options o = {.what = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
-    sfp_ahead *a = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__ahead_create(&o, &a, told), !a) >= 2);
-    sfp__ahead_free(a);
+    const sfp_prefetcher_options o = {.what = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
+    sfp_prefetcher *a = NULL;
+    assert_true(FAIL_EACH_ALLOCATION(sfp__prefetcher_create(&o, &a, told), !a) >= 2);
+    sfp__prefetcher_free(a);
 }

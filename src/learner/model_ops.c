@@ -1,8 +1,8 @@
-/* What selectors and buffer methods ask for while they decide: gradients of the learnable parameters (select/select.h) and features
- * (buffer/ask.h) of samples they name, or of images. The parameters stay as they are.
+/* What selectors and buffer methods ask for while they decide: gradients of the learnable parameters (select/select.h) and
+ * features (buffer/model_ops.h) of samples they name, or of images. The parameters stay as they are.
  *
- * Any number of samples, some at a time: as many as a step takes, of which at most SFP_ASK_SLOTS are images of slots, so that
- * memory does not grow with the question. Queries that are known are used, others computed in the same pass and kept. */
+ * Any number of samples, some at a time: as many as a step takes, of which at most SFP_MODEL_OPS_SLOTS are images of slots, so
+ * that memory does not grow with the question. Queries that are known are used, others computed in the same pass and kept. */
 #include "learner/learner_internal.h"
 
 #include "base/mem.h"
@@ -45,7 +45,7 @@ static int count_of(const sfp_learner *l, const asked *a, int first, int most)
     int n = 0;
     for (int slots = 0; n < most && first + n < a->n; n++) {
         slots += item_of(l, a, first + n).replay;
-        if (slots > SFP_ASK_SLOTS)
+        if (slots > SFP_MODEL_OPS_SLOTS)
             break;
     }
     return n;
@@ -176,7 +176,7 @@ static sfp_status gradient_of(sfp_learner *l, const asked *a, int terms, float *
 }
 
 /* Samples that are known by their numbers: a group is in a row, be it cut by the end of a pass. */
-static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, float *scratch, sfp_ask_take take, void *user,
+static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, float *scratch, sfp_gradient_fn take, void *user,
                                    sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
@@ -212,8 +212,8 @@ static sfp_status gradient(void *learner, int n, const int *sample, float *out, 
     return gradient_of(l, &(asked){.n = n, .sample = sample}, 0, out, NULL, err);
 }
 
-static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *scratch, sfp_ask_take take, void *user,
-                                sfp_error *err)
+static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *scratch, sfp_gradient_fn take,
+                                void *user, sfp_error *err)
 {
     sfp_learner *l = learner;
     TRY(check("a gradient", n < size ? n : size, NULL, 0, err));
@@ -235,7 +235,7 @@ static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_er
         int unknown = 0;
         n = count_of(l, a, first, l->ask_look.max_batch);
         TRY(fill(l, a, first, n, &unknown, err));
-        TRY(sfp__look_features(&l->ask_look, n, l->step.xs, unknown, l->step.rehearsed, l->step.query, err));
+        TRY(sfp__method_inputs_features(&l->ask_look, n, l->step.xs, unknown, l->step.rehearsed, l->step.query, err));
         keep_queries(l, a, unknown);
         place(l, n, l->ask_look.features, out);
     }
@@ -251,8 +251,8 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
 
 /* ------------------------------------------------------------------ to pixels */
 
-/* The part of buffer/ask.h that ends at pixels: gradients of the loss and of features to the images a buffer method has made,
- * and what a slot keeps to be scored.
+/* The part of buffer/model_ops.h that ends at pixels: gradients of the loss and of features to the images a buffer method has
+ * made, and what a slot keeps to be scored.
  *
  * Along v the parameters are moved in place and put back from a copy: theta + h*v - h*v is not theta in floating point. Rows that
  * do not learn stay where they are, so that what the fingerprints keep of them (attunement's maps) is not computed again. The
@@ -294,7 +294,7 @@ static void put_back(sfp_learner *l, const float *kept)
 /* Images in a pass, whose gradients lie in ask_x. */
 static int pass_size(const sfp_learner *l, int left)
 {
-    int most = l->capacity < SFP_ASK_SLOTS ? l->capacity : SFP_ASK_SLOTS;
+    int most = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
     return left < most ? left : most;
 }
 
@@ -387,37 +387,37 @@ unsigned sfp__learner_buffer_needs(const sfp_learner *l)
     return l->buffer ? l->buffer->method->needs : 0;
 }
 
-sfp_status sfp__learner_ask_init(sfp_learner *l, sfp_error *err)
+sfp_status sfp__learner_model_ops_init(sfp_learner *l, sfp_error *err)
 {
     unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
     if (!needs)
         return SFP_OK;
-    int chunk = l->capacity < SFP_ASK_SLOTS ? l->capacity : SFP_ASK_SLOTS;
-    TRY(sfp__alloc(&l->ask_x, SFP_ASK_SLOTS * l->pixels, sizeof *l->ask_x, err));
+    int chunk = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
+    TRY(sfp__alloc(&l->ask_x, SFP_MODEL_OPS_SLOTS * l->pixels, sizeof *l->ask_x, err));
     if (needs & SFP_NEED_PIXELS)
         TRY(sfp__trainer_prepare_pixels(l->trainer, err));
-    l->ask = (sfp_ask){.ctx = l,
-                       .dim = l->D,
-                       .side = l->S,
-                       .gradient = gradient,
-                       .gradient_each = gradient_each,
-                       .gradient_at = gradient_at,
-                       .pixels = loss_pixels,
-                       .feature_pixels = feature_pixels,
-                       .embed_at = embed_at};
+    l->ask = (sfp_model_ops){.ctx = l,
+                             .dim = l->D,
+                             .side = l->S,
+                             .gradient = gradient,
+                             .gradient_each = gradient_each,
+                             .gradient_at = gradient_at,
+                             .pixels = loss_pixels,
+                             .feature_pixels = feature_pixels,
+                             .embed_at = embed_at};
     if (!(needs & SFP_NEED_FEATURES))
         return SFP_OK;
     l->ask.features = features;
-    return sfp__look_init(&l->ask_look, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
+    return sfp__method_inputs_init(&l->ask_look, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
 }
 
-void sfp__learner_ask_done(sfp_learner *l)
+void sfp__learner_model_ops_done(sfp_learner *l)
 {
-    sfp__look_done(&l->ask_look);
+    sfp__method_inputs_done(&l->ask_look);
     sfp__free(l->ask_x);
 }
 
-const sfp_ask *sfp__learner_ask(sfp_learner *l)
+const sfp_model_ops *sfp__learner_model_ops(sfp_learner *l)
 {
     if (!l->ask.ctx)
         return NULL;

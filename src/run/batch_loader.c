@@ -1,8 +1,8 @@
-#include "run/feed.h"
+#include "run/batch_loader.h"
 
-#include "base/ahead.h"
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
+#include "base/prefetch.h"
 #include "run/clock.h"
 #include "stream/source.h"
 
@@ -90,17 +90,17 @@ typedef struct slot {
     sfp_raw_image *kept; /* (most) encoded originals */
 } slot;
 
-struct sfp_feed {
+struct sfp_batch_loader {
     const sfp_source *source;
     const sfp_tasks *tasks;
     const sfp_batches *batches;
-    sfp_feed_options opt;
+    sfp_batch_loader_options opt;
     size_t bytes;
     void *block; /* of what follows */
     slot *ring;  /* (depth) */
-    sfp_ahead *ahead;
+    sfp_prefetcher *ahead;
     pthread_mutex_t lock; /* guards the stats */
-    sfp_feed_stats stats;
+    sfp_batch_loader_stats stats;
 };
 
 static void empty(slot *s)
@@ -110,7 +110,7 @@ static void empty(slot *s)
     s->count = 0;
 }
 
-static void note_skip(sfp_feed *f, const sfp_error *err)
+static void note_skip(sfp_batch_loader *f, const sfp_error *err)
 {
     pthread_mutex_lock(&f->lock);
     if (!f->stats.first_error[0])
@@ -120,10 +120,10 @@ static void note_skip(sfp_feed *f, const sfp_error *err)
 
 static void fill(void *ctx, int64_t k)
 {
-    sfp_feed *f = ctx;
+    sfp_batch_loader *f = ctx;
     slot *s = &f->ring[k % f->opt.depth];
     const sfp_batches *b = f->batches;
-    double begin = sfp__now();
+    double begin = sfp__monotonic_seconds();
     empty(s);
     for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
         int64_t index = b->order[i];
@@ -147,14 +147,14 @@ static void fill(void *ctx, int64_t k)
                                              .encoded_size = kept->size};
     }
     pthread_mutex_lock(&f->lock);
-    f->stats.decode += sfp__now() - begin;
+    f->stats.decode += sfp__monotonic_seconds() - begin;
     pthread_mutex_unlock(&f->lock);
 }
 
-sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches, const sfp_feed_options *opt,
-                            int64_t start, sfp_feed **out, sfp_error *err)
+sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches,
+                                    const sfp_batch_loader_options *opt, int64_t start, sfp_batch_loader **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__feed_free) sfp_feed *f = NULL;
+    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *f = NULL;
     size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
     uint8_t *rgb;
     sfp_sample *sample;
@@ -173,18 +173,18 @@ sfp_status sfp__feed_create(const sfp_source *s, const sfp_tasks *tasks, const s
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
     for (size_t i = 0; i < depth; i++)
         f->ring[i] = (slot){.rgb = rgb + i * most * f->bytes, .sample = sample + i * most, .kept = kept + i * most};
-    const sfp_ahead_options ahead = {
+    const sfp_prefetcher_options ahead = {
         .what = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
-    TRY(sfp__ahead_create(&ahead, &f->ahead, err));
+    TRY(sfp__prefetcher_create(&ahead, &f->ahead, err));
     *out = TAKE(f);
     return SFP_OK;
 }
 
-void sfp__feed_free(sfp_feed *f)
+void sfp__batch_loader_free(sfp_batch_loader *f)
 {
     if (!f)
         return;
-    sfp__ahead_free(f->ahead);
+    sfp__prefetcher_free(f->ahead);
     for (int i = 0; f->block && i < f->opt.depth; i++)
         empty(&f->ring[i]);
     sfp__free(f->block);
@@ -192,10 +192,10 @@ void sfp__feed_free(sfp_feed *f)
     sfp__free(f);
 }
 
-sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
+sfp_status sfp__batch_loader_take(sfp_batch_loader *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
 {
     double waited = 0;
-    TRY(sfp__ahead_take(f->ahead, k, &waited, err));
+    TRY(sfp__prefetcher_take(f->ahead, k, &waited, err));
     pthread_mutex_lock(&f->lock);
     f->stats.waited += waited;
     pthread_mutex_unlock(&f->lock);
@@ -204,15 +204,15 @@ sfp_status sfp__feed_take(sfp_feed *f, int64_t k, int *count, const sfp_sample *
     return SFP_OK;
 }
 
-void sfp__feed_release(sfp_feed *f, int64_t k)
+void sfp__batch_loader_release(sfp_batch_loader *f, int64_t k)
 {
-    sfp__ahead_release(f->ahead, k);
+    sfp__prefetcher_release(f->ahead, k);
 }
 
-sfp_feed_stats sfp__feed_stats(sfp_feed *f)
+sfp_batch_loader_stats sfp__batch_loader_stats(sfp_batch_loader *f)
 {
     pthread_mutex_lock(&f->lock);
-    sfp_feed_stats s = f->stats;
+    sfp_batch_loader_stats s = f->stats;
     pthread_mutex_unlock(&f->lock);
     return s;
 }

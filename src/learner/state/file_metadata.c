@@ -15,14 +15,14 @@
 
 /* ------------------------------------------------------------------ writing */
 
-static char *copied(sfp_saved_meta *m, const char *text)
+static char *copied(sfp_file_metadata *m, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = sfp__arena_take(&m->arena, size, 1);
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-void sfp__saved_put(sfp_saved_meta *m, const char *key, const char *value)
+void sfp__metadata_put(sfp_file_metadata *m, const char *key, const char *value)
 {
     const sfp_meta entry = {copied(m, key), copied(m, value)};
     m->failed =
@@ -31,18 +31,18 @@ void sfp__saved_put(sfp_saved_meta *m, const char *key, const char *value)
         m->list[m->count++] = entry;
 }
 
-void sfp__saved_put_int(sfp_saved_meta *m, const char *key, long long value)
+void sfp__metadata_put_int(sfp_file_metadata *m, const char *key, long long value)
 {
     char text[24];
     (void)snprintf(text, sizeof text, "%lld", value);
-    sfp__saved_put(m, key, text);
+    sfp__metadata_put(m, key, text);
 }
 
-void sfp__saved_done(sfp_saved_meta *m)
+void sfp__metadata_done(sfp_file_metadata *m)
 {
     sfp__arena_done(&m->arena);
     sfp__free(m->list);
-    *m = (sfp_saved_meta){0};
+    *m = (sfp_file_metadata){0};
 }
 
 /* Names come from folders of any encoding; a file's metadata is UTF-8. */
@@ -55,7 +55,7 @@ static void put_name(sfp_text *t, const char *name)
         sfp__text_put(t, "null");
 }
 
-static void put_names(sfp_saved_meta *m, int count, char *const *names)
+static void put_names(sfp_file_metadata *m, int count, char *const *names)
 {
     sfp_text list = {0};
     sfp__text_put(&list, "[");
@@ -67,23 +67,23 @@ static void put_names(sfp_saved_meta *m, int count, char *const *names)
     if (list.failed)
         m->failed = true;
     else
-        sfp__saved_put(m, "class_names", list.s);
+        sfp__metadata_put(m, "class_names", list.s);
     sfp__text_done(&list);
 }
 
-void sfp__saved_put_common(sfp_saved_meta *m, sfp_learner *l)
+void sfp__metadata_put_common(sfp_file_metadata *m, sfp_learner *l)
 {
     int count = l->classes.capacity, classes = sfp_learner_classes(l);
     while (count > classes && !l->classes.names[count - 1])
         count--;
     if (l->opt.method) {
-        sfp__saved_put(m, "method", l->opt.method);
+        sfp__metadata_put(m, "method", l->opt.method);
     } else {
-        sfp__saved_put_int(m, "task", l->fp->task);
-        sfp__saved_put_int(m, "start", l->fp->start);
-        sfp__saved_put_int(m, "open", l->fp->open);
+        sfp__metadata_put_int(m, "task", l->fp->task);
+        sfp__metadata_put_int(m, "start", l->fp->start);
+        sfp__metadata_put_int(m, "open", l->fp->open);
     }
-    sfp__saved_put_int(m, "timestamps", (long long)l->counts.timestamps);
+    sfp__metadata_put_int(m, "timestamps", (long long)l->counts.timestamps);
     put_names(m, count, l->classes.names);
 }
 
@@ -114,12 +114,12 @@ static int put_settings(sfp_saved_kind kind, const char *keys, const sfp_learner
     return n;
 }
 
-/* Those of SFP_SAVED_ANSWER: how images become input, head, batch, seed. */
+/* Those of SFP_SAVED_INFERENCE: how images become input, head, batch, seed. */
 static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
 {
-    int n = put_settings(SFP_SAVED_ANSWER, "seed batch head resize", o, out);
-    PUT(ANSWER, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
-    PUT(ANSWER, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
+    int n = put_settings(SFP_SAVED_INFERENCE, "seed batch head resize", o, out);
+    PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
+    PUT(INFERENCE, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
     return n;
 }
 
@@ -190,7 +190,7 @@ static void setting_key(const sfp_saved_setting *s, bool run, char *key, size_t 
     (void)snprintf(key, size, "%s%s", run ? "setting." : "", s->name);
 }
 
-void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
+void sfp__metadata_put_settings(sfp_file_metadata *m, const sfp_learner *l, bool run)
 {
     sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = settings_of(l, list);
@@ -198,11 +198,11 @@ void sfp__saved_put_settings(sfp_saved_meta *m, const sfp_learner *l, bool run)
         char key[64];
         setting_key(&list[i], run, key, sizeof key);
         if (run || list[i].kind != SFP_SAVED_RUN)
-            sfp__saved_put(m, key, list[i].value);
+            sfp__metadata_put(m, key, list[i].value);
     }
 }
 
-sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err)
+sfp_status sfp__metadata_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err)
 {
     sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = settings_of(l, list);
@@ -223,7 +223,7 @@ sfp_status sfp__saved_check_settings(const sfp_learner *l, const sfp_tensor_file
 
 /* ------------------------------------------------------------------ reading */
 
-sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err)
+sfp_status sfp__metadata_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err)
 {
     const char *path = st->path, *found = sfp__tensor_file_meta(st, "format");
     char shown[SFP_NAME_MAX];
@@ -233,7 +233,7 @@ sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format
     if (!found || strcmp(found, format) != 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: format is '%s', expected '%s'", path,
                          sfp__printable(found ? found : "", shown, sizeof shown), format);
-    TRY(sfp__saved_int(st, "version", 1, 1000000, &v, err));
+    TRY(sfp__metadata_int(st, "version", 1, 1000000, &v, err));
     if (v < version)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
     if (v > version)
@@ -242,8 +242,8 @@ sfp_status sfp__saved_check_format(const sfp_tensor_file *st, const char *format
     return SFP_OK;
 }
 
-sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
-                          sfp_error *err)
+sfp_status sfp__metadata_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
+                             sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, key), *path = st->path;
     char shown[SFP_NAME_MAX], *end = NULL;
@@ -258,12 +258,12 @@ sfp_status sfp__saved_int(const sfp_tensor_file *st, const char *key, long long 
     return SFP_OK;
 }
 
-sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err)
+sfp_status sfp__metadata_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, "class_names"), *path = st->path;
     json_error_t where;
     OWNED_PTR(json_decref) json_t *list = text ? json_loads(text, 0, &where) : NULL;
-    OWNED_BY(sfp__saved_names_done) sfp_saved_names names = {.given = true};
+    OWNED_BY(sfp__metadata_names_done) sfp_saved_names names = {.given = true};
     size_t n = json_array_size(list);
     *out = (sfp_saved_names){0};
     if (!text)
@@ -285,7 +285,7 @@ sfp_status sfp__saved_names_read(const sfp_tensor_file *st, int most, sfp_saved_
     return SFP_OK;
 }
 
-void sfp__saved_names_done(sfp_saved_names *n)
+void sfp__metadata_names_done(sfp_saved_names *n)
 {
     for (int i = 0; i < n->count; i++)
         sfp__free(n->name[i]);
@@ -293,7 +293,7 @@ void sfp__saved_names_done(sfp_saved_names *n)
     *n = (sfp_saved_names){0};
 }
 
-void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l)
+void sfp__metadata_names_commit(sfp_saved_names *n, sfp_learner *l)
 {
     for (int i = 0; n->given && i < l->classes.capacity; i++) {
         sfp__free(l->classes.names[i]);
@@ -303,7 +303,7 @@ void sfp__saved_names_commit(sfp_saved_names *n, sfp_learner *l)
         n->count = 0; /* they are the learner's now */
 }
 
-sfp_status sfp__saved_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err)
+sfp_status sfp__metadata_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err)
 {
     const sfp_tensor *t = NULL;
     const sfp_param *p = l->fp ? &l->fp->last_w : NULL;
@@ -320,14 +320,14 @@ sfp_status sfp__saved_classes(sfp_learner *l, const sfp_tensor_file *st, int lea
     return SFP_OK;
 }
 
-sfp_status sfp__saved_prepare(sfp_learner *l, const char *path, const sfp_saved_span *span, int classes, int names,
-                              sfp_error *err)
+sfp_status sfp__metadata_prepare(sfp_learner *l, const char *path, const sfp_saved_components *span, int classes, int names,
+                                 sfp_error *err)
 {
     if (!l->fp) {
         TRY(sfp__learner_reserve_classes(l, names, err));
         return sfp__learner_add_classes(l, classes, err);
     }
-    const sfp_saved_span before = {l->fp->task, l->fp->start, l->fp->open};
+    const sfp_saved_components before = {l->fp->task, l->fp->start, l->fp->open};
     const sfp_rng rng = l->fp->rng;
     sfp_status s = sfp__fp_restore(l->fp, span->task, span->start, span->open, err);
     if (s)
@@ -368,15 +368,15 @@ static identity identify(const sfp_vit *vit)
     return id;
 }
 
-void sfp__saved_put_backbone(sfp_saved_meta *m, const sfp_vit *vit)
+void sfp__metadata_put_backbone(sfp_file_metadata *m, const sfp_vit *vit)
 {
     identity id = identify(vit);
-    sfp__saved_put(m, "backbone-file", id.file);
-    sfp__saved_put(m, "backbone-sizes", id.sizes);
-    sfp__saved_put(m, "backbone", id.sum);
+    sfp__metadata_put(m, "backbone-file", id.file);
+    sfp__metadata_put(m, "backbone-sizes", id.sizes);
+    sfp__metadata_put(m, "backbone", id.sum);
 }
 
-int sfp__saved_img_size(const sfp_tensor_file *st)
+int sfp__metadata_img_size(const sfp_tensor_file *st)
 {
     const char *sizes = sfp__tensor_file_meta(st, "backbone-sizes");
     char *end = NULL;
@@ -386,7 +386,7 @@ int sfp__saved_img_size(const sfp_tensor_file *st)
     return *end == ',' && side > 0 && side <= INT_MAX ? (int)side : 0;
 }
 
-sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err)
+sfp_status sfp__metadata_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err)
 {
     const char *sum = sfp__tensor_file_meta(st, "backbone"), *sizes = sfp__tensor_file_meta(st, "backbone-sizes"),
                *file = sfp__tensor_file_meta(st, "backbone-file");
@@ -394,7 +394,7 @@ sfp_status sfp__saved_check_backbone(const sfp_tensor_file *st, const sfp_vit *v
     if ((!sum || strcmp(sum, id.sum) == 0) && (!sizes || strcmp(sizes, id.sizes) == 0))
         return SFP_OK;
     char was[3][SFP_NAME_MAX], other[sizeof id.sizes];
-    int side = sfp__saved_img_size(st);
+    int side = sfp__metadata_img_size(st);
     if (side && side != vit->config.img_size) {
         (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
         if (strcmp(other, sizes) == 0)

@@ -1,6 +1,6 @@
 /* Folders: the one that a run writes into, with one writer at a time, and all that is below one. */
-#ifndef SFP_IO_FOLDER_H
-#define SFP_IO_FOLDER_H
+#ifndef SFP_IO_DIRECTORY_H
+#define SFP_IO_DIRECTORY_H
 
 #include "base/error.h"
 
@@ -8,23 +8,23 @@
 #include <stddef.h>
 
 /* Makes the folder and those it lies in, where they are missing; *made: how many of them were. */
-sfp_status sfp__folder_make(const char *path, int *made, sfp_error *err);
+sfp_status sfp__directory_create(const char *path, int *made, sfp_error *err);
 /* Makes the folders that a file lies in, where they are missing. */
-sfp_status sfp__folder_make_for(const char *file, sfp_error *err);
+sfp_status sfp__directory_create_for(const char *file, sfp_error *err);
 /* Takes the last `made` folders of the path away again; one that is not empty stays, and those it lies in. */
-void sfp__folder_unmake(const char *path, int made);
+void sfp__directory_remove_created(const char *path, int made);
 
 /* Takes the folder for this process until unlock, or until the process ends in whatever way. Another one has it: SFP_EINVAL.
  * *lock is -1, which unlock takes, where the file system has no locks for folders. */
-sfp_status sfp__folder_lock(const char *path, int *lock, sfp_error *err);
-void sfp__folder_unlock(int lock);
+sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err);
+void sfp__directory_unlock(int lock);
 
-bool sfp__folder_has(const char *path, const char *name);
+bool sfp__directory_has(const char *path, const char *name);
 
 /* Removes the files of these names, in this order; a '#' in a name stands for any number. What is one of the `kept` files (NULL:
  * none) stays, by whatever path. */
-sfp_status sfp__folder_remove(const char *path, size_t count, const char *const *names, size_t kept, const char *const *keep,
-                              sfp_error *err);
+sfp_status sfp__directory_remove_files(const char *path, size_t count, const char *const *names, size_t kept,
+                                       const char *const *keep, sfp_error *err);
 
 /* Everything below a folder, by one pass. Hidden names (.x) are passed over.
  *
@@ -33,9 +33,9 @@ sfp_status sfp__folder_remove(const char *path, size_t count, const char *const 
  * at where the folder says what they are: a large tree takes no longer than reading its folders. */
 typedef enum sfp_walk_kind {
     SFP_WALK_FILE,
-    SFP_WALK_OTHER,  /* no regular file: a FIFO, a device */
-    SFP_WALK_BROKEN, /* a link into nowhere */
-    SFP_WALK_FOLDER, /* after all that is in it; its path ends with '/' */
+    SFP_WALK_OTHER,     /* no regular file: a FIFO, a device */
+    SFP_WALK_BROKEN,    /* a link into nowhere */
+    SFP_WALK_DIRECTORY, /* after all that is in it; its path ends with '/' */
 } sfp_walk_kind;
 
 /* path: below the folder, "a/b.jpg"; depth: folders it lies in, 1. A failure ends the walk. */
