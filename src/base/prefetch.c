@@ -77,7 +77,7 @@ void sfp__prefetcher_free(sfp_prefetcher *a)
     sfp__free(a);
 }
 
-sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *waited, sfp_error *err)
+sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *wait_seconds, sfp_error *err)
 {
     pthread_mutex_lock(&a->lock);
     if (thing < a->lowest || thing - a->lowest >= a->opt.depth || thing >= a->opt.end) {
@@ -91,7 +91,7 @@ sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *waited
         double begin = sfp__monotonic_seconds();
         while (*made != thing)
             pthread_cond_wait(&a->changed, &a->lock);
-        *waited += sfp__monotonic_seconds() - begin;
+        *wait_seconds += sfp__monotonic_seconds() - begin;
     }
     pthread_mutex_unlock(&a->lock);
     return SFP_OK;

@@ -24,7 +24,7 @@ void sfp__prefetcher_free(sfp_prefetcher *a);
 
 /* Waits until the thing is made, and adds the seconds that took to *waited; then its slot is the caller's until it is released.
  * SFP_EINVAL: it is not one of the `depth` things from the lowest that is not released. */
-sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *waited, sfp_error *err);
+sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *wait_seconds, sfp_error *err);
 /* Things below this one are not needed any more. */
 void sfp__prefetcher_release(sfp_prefetcher *a, int64_t thing);
 

@@ -167,7 +167,7 @@ void sfp__buffer_put(sfp_buffer *b, int i, const sfp_buffer_batch *batch, int k)
     size_t dim = (size_t)b->opt.dim, row = dim * sizeof(float);
     slot->label = batch->label[k];
     slot->id = batch->id[k];
-    slot->born = batch->now;
+    slot->stored_at = batch->now;
     slot->image_size = batch->image_size[k];
     if (slot->image_size > 0)
         memcpy(slot->image, batch->image[k], slot->image_size);
@@ -203,9 +203,9 @@ int sfp__buffer_sample_at(const sfp_buffer *b, const sfp_buffer_batch *batch, in
     return p < b->filled ? batch->b + p : p - b->filled;
 }
 
-int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int who)
+int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int sample)
 {
-    return who < batch->b ? batch->label[who] : b->slot[who - batch->b].label;
+    return sample < batch->b ? batch->label[sample] : b->slot[sample - batch->b].label;
 }
 
 void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sfp_buffer_change *change)
@@ -224,7 +224,7 @@ static sfp_status check_needs(const sfp_buffer *b, const sfp_buffer_batch *batch
     if ((needs & SFP_NEED_SCORE) && (!batch->score || !batch->mean_embed || !batch->fingerprint))
         return sfp__fail(err, SFP_EINVAL, "buffer '%s' needs scores, mean embeddings and the fingerprint, the batch has not all",
                          name);
-    if ((needs & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS)) && !batch->ask)
+    if ((needs & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS)) && !batch->model)
         return sfp__fail(err, SFP_EINVAL, "buffer '%s' asks for features or gradients, and there is nobody to ask", name);
     for (int i = 0; i < batch->b && (needs & SFP_NEED_QUERY); i++)
         if (!batch->query || !batch->has_query || !batch->has_query[i])

@@ -44,7 +44,7 @@ sfp_buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, a
 typedef struct sfp_slot {
     int32_t label;
     uint64_t id;       /* of the source */
-    uint64_t born;     /* timestamp at which it was stored */
+    uint64_t stored_at; /* timestamp at which it was stored */
     size_t image_size; /* bytes of the image that are used */
     uint8_t *image;    /* (image_bytes) */
     bool has_query;
@@ -67,7 +67,7 @@ typedef struct sfp_buffer_batch {
     const bool *has_query;       /* (b) */
     const float *score;          /* (b) similarity S(x), fingerprints after the steps */
     const float *fingerprint;    /* (D) mean unit fingerprint: scores the slots, <mean_embed, fingerprint> */
-    const sfp_model_ops *ask;    /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
+    const sfp_model_ops *model;  /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
     sfp_thread_pool *threads;    /* NULL: the calling thread alone */
 } sfp_buffer_batch;
 
@@ -92,14 +92,14 @@ typedef struct sfp_buffer_method {
     void (*close)(void *state); /* takes NULL */
     /* What it keeps beside the slots, which the budget counts; NULL: 0. */
     size_t (*bytes)(const sfp_buffer_options *opt, int max_batch);
-    sfp_state_tensors_fn parts; /* what a checkpoint keeps */
+    sfp_state_tensors_fn state_tensors; /* what a checkpoint keeps */
 } sfp_buffer_method;
 
 /* Read by all, written by this folder. */
 struct sfp_buffer {
     sfp_buffer_options opt; /* as in force: with "none", no slots */
     const sfp_buffer_method *method;
-    void *state; /* what the method's `open` made and its `parts` reads; NULL: none */
+    void *state; /* what the method's `open` made and its `state_tensors` reads; NULL: none */
     int max_batch;
     int filled;    /* slots 0..filled-1 are in use; never falls */
     uint64_t seen; /* n_seen */
@@ -198,7 +198,7 @@ int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch);
 int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch);
 /* Who is in slot p once it has, as buffer/model_ops.h numbers samples; and the label of a sample so numbered. */
 int sfp__buffer_sample_at(const sfp_buffer *b, const sfp_buffer_batch *batch, int p);
-int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int who);
+int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int sample);
 /* Does what was decided: fills free slots, then puts sample retained[i] into slot replaced[i] for i < nu, counts all of the batch
  * as seen, and tells. */
 void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sfp_buffer_change *change);

@@ -32,7 +32,7 @@ typedef struct sets {
     int competing; /* buffer samples among the candidates */
     int rows;      /* competing, then left, then evaluation samples of the buffer */
     int *slot;     /* (competing) where they are */
-    int *who;      /* (rows) */
+    int *sample;   /* (rows) */
     int32_t *label;
     int tests;
     int *test; /* (tests) rows */
@@ -161,7 +161,7 @@ static bool is_rare(const full_buffer *f, int32_t label, double threshold)
 static void draw_sets(const full_buffer *f, sfp_rng *rng, int *slots, sets *s)
 {
     const sfp_buffer_batch *batch = f->batch;
-    int m = f->b->opt.slots, stored = batch->b - s->left, classes = batch->ask->classes, most = classes + classes / 2;
+    int m = f->b->opt.slots, stored = batch->b - s->left, classes = batch->model->classes, most = classes + classes / 2;
     double threshold = sfp__rng_double(rng) / (classes > 0 ? classes : 1);
     int judges = draw_evaluation(f, slots, rng);
     s->competing = most < m - judges ? most : m - judges;
@@ -169,19 +169,19 @@ static void draw_sets(const full_buffer *f, sfp_rng *rng, int *slots, sets *s)
 
     for (int i = 0; i < s->competing; i++) {
         s->slot[i] = slots[judges + i];
-        s->who[s->rows++] = sfp__buffer_sample_at(f->b, batch, s->slot[i]);
+        s->sample[s->rows++] = sfp__buffer_sample_at(f->b, batch, s->slot[i]);
     }
     for (int i = 0; i < s->left; i++) {
         if (is_rare(f, batch->label[stored + i], threshold))
             s->test[s->tests++] = s->rows;
-        s->who[s->rows++] = stored + i;
+        s->sample[s->rows++] = stored + i;
     }
     for (int i = 0; i < judges; i++) {
         s->test[s->tests++] = s->rows;
-        s->who[s->rows++] = sfp__buffer_sample_at(f->b, batch, slots[i]);
+        s->sample[s->rows++] = sfp__buffer_sample_at(f->b, batch, slots[i]);
     }
     for (int i = 0; i < s->rows; i++)
-        s->label[i] = sfp__buffer_label(f->b, batch, s->who[i]);
+        s->label[i] = sfp__buffer_label(f->b, batch, s->sample[i]);
 }
 
 /* ------------------------------------------------------------------- update */
@@ -206,7 +206,7 @@ static int choose(sfp_buffer *b, const sfp_buffer_batch *batch, const sets *s, c
 static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
 {
     aser *state = b->state;
-    const sfp_model_ops *ask = batch->ask;
+    const sfp_model_ops *model = batch->model;
     int m = b->opt.slots;
     sets s = {.left = batch->b - sfp__buffer_fits(b, batch)};
     if (s.left == 0 || m == 0) {
@@ -221,7 +221,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     sfp_shapley_game game = {.k = NEIGHBOURS, .dim = b->opt.dim};
     const sfp_want list[] = {{&slots, (size_t)m, sizeof *slots},
                              {&s.slot, (size_t)m, sizeof *s.slot},
-                             {&s.who, rows, sizeof *s.who},
+                             {&s.sample, rows, sizeof *s.sample},
                              {&s.label, rows, sizeof *s.label},
                              {&s.test, rows, sizeof *s.test},
                              {&x, rows * D, sizeof *x},
@@ -239,7 +239,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
         sfp__buffer_commit(b, batch, 0, change);
         return SFP_OK;
     }
-    TRY(ask->features(ask->ctx, s.rows, s.who, x, err));
+    TRY(model->features(model->ctx, s.rows, s.sample, x, err));
     game.x = x;
     game.label = s.label;
     game.n = s.competing + s.left;

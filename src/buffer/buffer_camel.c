@@ -48,10 +48,10 @@ static void merge(const sfp_buffer *b, const sfp_buffer_batch *batch, camel *s)
 {
     size_t D = (size_t)b->opt.dim;
     for (int i = 0; i < b->filled + batch->b; i++) {
-        int who = sfp__buffer_sample_at(b, batch, i);
-        const float *query = who < batch->b ? batch->query + (size_t)who * D : b->slot[who - batch->b].query;
+        int sample = sfp__buffer_sample_at(b, batch, i);
+        const float *query = sample < batch->b ? batch->query + (size_t)sample * D : b->slot[sample - batch->b].query;
         memcpy(s->query + (size_t)i * D, query, D * sizeof *query);
-        s->label[i] = sfp__buffer_label(b, batch, who);
+        s->label[i] = sfp__buffer_label(b, batch, sample);
     }
 }
 

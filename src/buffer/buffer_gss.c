@@ -137,7 +137,7 @@ static size_t state_bytes(const sfp_buffer_options *opt, int max_batch)
     return (size_t)opt->slots * sizeof(float);
 }
 
-static int parts(void *state, int index, sfp_state_tensor *out)
+static int state_tensors(void *state, int index, sfp_state_tensor *out)
 {
     gss *s = state;
     if (index == 0)
@@ -169,18 +169,18 @@ static void take_group(void *user, int i, const float *gradient)
 static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, gradients *g, sfp_error *err)
 {
     gss *s = b->state;
-    const sfp_model_ops *ask = batch->ask;
+    const sfp_model_ops *model = batch->model;
     int size = sfp__gss_group_size(b->filled), most = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
-    *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = ask->params, .fresh = s->fresh, .threads = batch->threads};
-    const sfp_want list[] = {{&g->one, ask->params, sizeof *g->one},
-                             {&g->sum, ask->params, sizeof *g->sum},
-                             {&g->group, ask->params * (size_t)most, sizeof *g->group}}; /* once and for all */
+    *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = model->params, .fresh = s->fresh, .threads = batch->threads};
+    const sfp_want list[] = {{&g->one, model->params, sizeof *g->one},
+                             {&g->sum, model->params, sizeof *g->sum},
+                             {&g->group, model->params * (size_t)most, sizeof *g->group}}; /* once and for all */
     sfp__arena_reset(&s->arena);
     TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
     int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
     for (int i = 0; i < count; i++)
         slots[i] += batch->b;
-    return ask->gradient_each(ask->ctx, count, slots, size, g->one, take_group, g, err);
+    return model->gradient_each(model->ctx, count, slots, size, g->one, take_group, g, err);
 }
 
 static void take_sample(void *user, int i, const float *gradient)
@@ -198,7 +198,7 @@ static sfp_status score_samples(const sfp_buffer *b, const sfp_buffer_batch *bat
     for (int i = 0; i < n; i++)
         samples[i] = i;
     memset(g->sum, 0, g->n * sizeof *g->sum);
-    return batch->ask->gradient_each(batch->ask->ctx, n, samples, 1, g->one, take_sample, g, err);
+    return batch->model->gradient_each(batch->model->ctx, n, samples, 1, g->one, take_sample, g, err);
 }
 
 /* ------------------------------------------------------------------- update */
@@ -262,5 +262,5 @@ const sfp_buffer_method sfp__buffer_gss = {
     .open = open_state,
     .close = close_state,
     .bytes = state_bytes,
-    .parts = parts,
+    .state_tensors = state_tensors,
 };

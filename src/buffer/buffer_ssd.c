@@ -81,7 +81,7 @@ static void want_scratch(sfp__ssd *s, sfp_want list[SCRATCH])
                                    {&s->scratch.dfeature, m * D, sizeof(float)},
                                    {&s->scratch.query, m * D, sizeof(float)},
                                    {&s->scratch.older, m * D, sizeof(float)},
-                                   {&s->scratch.looked, m, 1},
+                                   {&s->scratch.has_features, m, 1},
                                    {&s->scratch.memory, SFP_SSD_MEMORY * D, sizeof(float)},
                                    {&s->scratch.real, 4 * D, sizeof(float)},
                                    {&s->scratch.mine, 2 * m, sizeof(int)},
@@ -139,7 +139,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
     return SFP_OK;
 }
 
-static int parts(void *state, int index, sfp_state_tensor *out)
+static int state_tensors(void *state, int index, sfp_state_tensor *out)
 {
     sfp__ssd *s = state;
     if (!s)
@@ -283,8 +283,8 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
         b->seen += (uint64_t)batch->b;
         return SFP_OK;
     }
-    if (batch->ask->side != s->side)
-        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': the learner's images have side %d, expected %d", batch->ask->side,
+    if (batch->model->side != s->side)
+        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': the learner's images have side %d, expected %d", batch->model->side,
                          s->side);
     for (int i = 0; i < batch->b; i++)
         if (batch->image_size[i] != s->pixels)
@@ -294,7 +294,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     remember(s, batch);
     if (((uint64_t)s->kept.batches + 1) % SFP_SSD_EVERY == 0)
         TRY(sfp__ssd_optimise(b, batch, rng, err));
-    int quota = batch->ask->classes > 0 ? b->opt.slots / batch->ask->classes : 0;
+    int quota = batch->model->classes > 0 ? b->opt.slots / batch->model->classes : 0;
     release_surplus(b, quota);
     store(b, batch, quota, rng, change);
     s->kept.batches = (int64_t)((uint64_t)s->kept.batches + 1);
@@ -309,5 +309,5 @@ const sfp_buffer_method sfp__buffer_ssd = {
     .open = open_state,
     .close = close_state,
     .bytes = bytes_of,
-    .parts = parts,
+    .state_tensors = state_tensors,
 };

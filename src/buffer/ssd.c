@@ -100,7 +100,7 @@ typedef struct job {
     sfp_buffer *b;
     sfp__ssd *s;
     const sfp_buffer_batch *batch;
-    const sfp_model_ops *ask;
+    const sfp_model_ops *model;
     int32_t label;
     int deck;               /* images of older classes: s->scratch.deck */
     int n, older;           /* synthetic images of the class: s->scratch.mine; the first so many of the deck are looked at */
@@ -193,17 +193,17 @@ static sfp_status match_target(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
     int total = count_recent(s, j->label), at = 0, n, from[SFP__SSD_CHUNK];
-    memset(j->gr, 0, j->ask->params * sizeof *j->gr);
+    memset(j->gr, 0, j->model->params * sizeof *j->gr);
     memset(s->scratch.real, 0, (size_t)s->dim * sizeof *s->scratch.real);
     while ((n = load_real(j, &at, from)) > 0) {
         const sfp_image_list images = loaded(s, n);
-        sfp_status status = j->ask->gradient_at(j->ask->ctx, &images, j->piece, s->scratch.out, err);
+        sfp_status status = j->model->gradient_at(j->model->ctx, &images, j->piece, s->scratch.out, err);
         for (int i = 0; i < n; i++)
             s->kept.recent_known[from[i]] = s->request.known[i];
         if (status)
             return status;
         float share = (float)n / (float)total;
-        for (size_t i = 0; i < j->ask->params; i++)
+        for (size_t i = 0; i < j->model->params; i++)
             j->gr[i] += share * j->piece[i];
         add_units(n, s->dim, s->scratch.out, 1 / (float)total, s->scratch.real);
     }
@@ -215,7 +215,7 @@ static sfp_status match_source(const job *j, sfp_error *err)
 {
     load_synthetic(j);
     const sfp_image_list images = loaded(j->s, j->n);
-    return j->ask->gradient_at(j->ask->ctx, &images, j->gs, j->s->scratch.feature, err);
+    return j->model->gradient_at(j->model->ctx, &images, j->gs, j->s->scratch.feature, err);
 }
 
 /* The first term: the central difference along v. */
@@ -224,11 +224,11 @@ static sfp_status gradient_term(const job *j, sfp_error *err)
     sfp__ssd *s = j->s;
     const sfp_image_list images = loaded(s, j->n);
     float *v = j->gs;
-    double length = 2 * sqrt(sfp__ssd_gap(j->ask->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
+    double length = 2 * sqrt(sfp__ssd_gap(j->model->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
     if (!(length > 1e-30) || !isfinite(length)) /* they match to the last bit, or are no numbers */
         return SFP_OK;
     for (int sign = 1; sign >= -1; sign -= 2)
-        TRY(j->ask->pixels(j->ask->ctx, &images, v, (float)(sign * h), (float)sign, s->request.dx, err));
+        TRY(j->model->pixels(j->model->ctx, &images, v, (float)(sign * h), (float)sign, s->request.dx, err));
     for (int i = 0; i < j->n; i++)
         for (size_t k = 0; k < s->pixels; k++)
             s->request.dx[i][k] *= (float)(1 / (2 * h));
@@ -242,14 +242,14 @@ static sfp_status look_at_older(const job *j, sfp_error *err)
     size_t D = (size_t)s->dim;
     int sample[SFP_SSD_MEMORY], n = 0;
     for (int i = 0; i < j->older; i++)
-        if (!s->scratch.looked[s->scratch.deck[i]])
+        if (!s->scratch.has_features[s->scratch.deck[i]])
             sample[n++] = j->batch->b + s->scratch.deck[i];
     if (n > 0)
-        TRY(j->ask->features(j->ask->ctx, n, sample, s->scratch.memory, err));
+        TRY(j->model->features(j->model->ctx, n, sample, s->scratch.memory, err));
     for (int i = 0; i < n; i++) {
         int slot = sample[i] - j->batch->b;
         memcpy(row(s->scratch.older, slot, D), row(s->scratch.memory, i, D), D * sizeof *s->scratch.older);
-        s->scratch.looked[slot] = 1;
+        s->scratch.has_features[slot] = 1;
     }
     for (int i = 0; i < j->older; i++)
         memcpy(row(s->scratch.memory, i, D), row(s->scratch.older, s->scratch.deck[i], D), D * sizeof *s->scratch.memory);
@@ -266,7 +266,7 @@ static sfp_status relation_term(const job *j, sfp_error *err)
     const sfp_image_list images = loaded(s, j->n);
     (void)sfp__ssd_relation(j->n, s->dim, s->scratch.feature, s->scratch.real, j->older, s->scratch.memory, s->scratch.work,
                             s->scratch.dfeature);
-    return j->ask->feature_pixels(j->ask->ctx, &images, s->scratch.dfeature, s->request.dx, err);
+    return j->model->feature_pixels(j->model->ctx, &images, s->scratch.dfeature, s->request.dx, err);
 }
 
 /* The class's slots that have a gradient move. One with a number that is not finite has none: it would stay in the momentum. */
@@ -319,7 +319,7 @@ static sfp_status embed_changes(const job *j, sfp_error *err)
         }
         if (n == 0 || (n < SFP__SSD_CHUNK && i + 1 < j->b->filled))
             continue;
-        TRY(j->ask->embed_at(j->ask->ctx, n, s->request.xs, s->scratch.out, err));
+        TRY(j->model->embed_at(j->model->ctx, n, s->request.xs, s->scratch.out, err));
         for (int k = 0; k < n; k++)
             memcpy(row(s->scratch.feature, slot[k], D), row(s->scratch.out, k, D), D * sizeof *s->scratch.out);
         n = 0;
@@ -358,14 +358,14 @@ static bool is_first(const sfp_buffer_batch *batch, int i)
 sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_error *err)
 {
     sfp__ssd *s = b->state;
-    const sfp_model_ops *ask = batch->ask;
-    job j = {.b = b, .s = s, .batch = batch, .ask = ask};
+    const sfp_model_ops *model = batch->model;
+    job j = {.b = b, .s = s, .batch = batch, .model = model};
     const sfp_want list[] = {
-        {&j.gs, ask->params, sizeof *j.gs}, {&j.gr, ask->params, sizeof *j.gr}, {&j.piece, ask->params, sizeof *j.piece}};
+        {&j.gs, model->params, sizeof *j.gs}, {&j.gr, model->params, sizeof *j.gr}, {&j.piece, model->params, sizeof *j.piece}};
     sfp__arena_reset(&s->arena);
     TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
     memset(s->scratch.step, SFP__SSD_KEEP, (size_t)s->slots);
-    memset(s->scratch.looked, 0, (size_t)s->slots);
+    memset(s->scratch.has_features, 0, (size_t)s->slots);
     find_older(&j);
     for (int i = 0; i < batch->b; i++) {
         if (!is_first(batch, i))

@@ -70,7 +70,7 @@ typedef struct sfp__ssd {
         float *dfeature;  /* (m, D) */
         float *query;     /* (m, D) of a class's synthetic images as they are: not those of the bytes in their slots */
         float *older;     /* (m, D) features of older classes' images, by slot, for one optimisation */
-        uint8_t *looked;  /* (m) whether they are there */
+        uint8_t *has_features; /* (m) whether they are there */
         float *memory;    /* (MEMORY, D) those that a class is compared with */
         float *real;      /* (D) mean unit feature of real samples */
         float *work;      /* (3, D) */

@@ -170,13 +170,13 @@ void sfp__progress_done(sfp_progress *p)
 /* Not 0: there is one to wipe. For signal handlers, which may set it to 0. */
 static volatile sig_atomic_t line_open;
 
-void sfp__status_line_add(sfp_status_line *l, int worth, const char *fmt, ...)
+void sfp__status_line_add(sfp_status_line *l, int priority, const char *fmt, ...)
 {
     if (l->count == SFP_STATUS_LINE_PARTS)
         return;
     va_list ap;
     va_start(ap, fmt);
-    l->part[l->count].worth = worth;
+    l->part[l->count].priority = priority;
     (void)vsnprintf(l->part[l->count++].text, SFP_STATUS_LINE_PART, fmt, ap);
     va_end(ap);
 }
@@ -196,7 +196,7 @@ void sfp__status_line_fit(const sfp_status_line *l, int columns, char *buf, size
     for (int left = columns; !full;) {
         int best = -1;
         for (int i = 0; i < l->count; i++)
-            if (!shown[i] && (best < 0 || l->part[i].worth > l->part[best].worth))
+            if (!shown[i] && (best < 0 || l->part[i].priority > l->part[best].priority))
                 best = i;
         full = best < 0 || columns_of(l->part[best].text) > left;
         if (!full) {

@@ -45,14 +45,14 @@ enum { SFP_STATUS_LINE_PARTS = 16, SFP_STATUS_LINE_PART = 128 };
 
 typedef struct sfp_status_line {
     struct {
-        int worth;
+        int priority;
         char text[SFP_STATUS_LINE_PART];
     } part[SFP_STATUS_LINE_PARTS]; /* in the order in which they are shown */
     int count;
 } sfp_status_line;
 
 /* Adds a part, with the blanks before it; more than SFP_STATUS_LINE_PARTS are left out. */
-void sfp__status_line_add(sfp_status_line *l, int worth, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void sfp__status_line_add(sfp_status_line *l, int priority, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The parts of most worth that take `columns` together, in their order; never one that is worth less than one left out. */
 void sfp__status_line_fit(const sfp_status_line *l, int columns, char *buf, size_t size);
 

@@ -18,7 +18,7 @@ typedef struct worker {
 
 /* How [0, open) is cut: first the frozen part, then the learning part. */
 typedef struct cut {
-    int start, open, frozen_chunks, chunks;
+    int frozen_end, active_end, frozen_chunks, chunks;
 } cut;
 
 struct sfp_attune {
@@ -144,8 +144,8 @@ static int cut_layers(sfp_attune *a, const sfp_attune_layer *layer)
 {
     int most = 0;
     for (int l = 0; l < a->opt.layers; l++) {
-        int start = layer[l].start, open = layer[l].open, frozen = (start + CHUNK - 1) / CHUNK;
-        a->cuts[l] = (cut){start, open, frozen, frozen + (open - start + CHUNK - 1) / CHUNK};
+        int frozen_end = layer[l].frozen_end, active_end = layer[l].active_end, frozen = (frozen_end + CHUNK - 1) / CHUNK;
+        a->cuts[l] = (cut){frozen_end, active_end, frozen, frozen + (active_end - frozen_end + CHUNK - 1) / CHUNK};
         most = a->cuts[l].chunks > most ? a->cuts[l].chunks : most;
     }
     return most;
@@ -154,8 +154,8 @@ static int cut_layers(sfp_attune *a, const sfp_attune_layer *layer)
 static void chunk_at(const cut *c, int i, int *first, int *n, bool *learns)
 {
     *learns = i >= c->frozen_chunks;
-    *first = *learns ? c->start + (i - c->frozen_chunks) * CHUNK : i * CHUNK;
-    int end = *learns ? c->open : c->start;
+    *first = *learns ? c->frozen_end + (i - c->frozen_chunks) * CHUNK : i * CHUNK;
+    int end = *learns ? c->active_end : c->frozen_end;
     *n = end - *first < CHUNK ? end - *first : CHUNK;
 }
 
@@ -239,7 +239,7 @@ static void forward_piece(void *ctx, int piece, int lane)
     chunk_at(c, piece % j->chunks, &first, &n, &learns);
     int token = sfp__gemm_enter();
     if (learns || first + n > a->valid[layer])
-        run_maps(j, layer, first, n, learns ? first - c->start : -1, lane);
+        run_maps(j, layer, first, n, learns ? first - c->frozen_end : -1, lane);
     sfp__gemm_leave(token);
     for (int k = first; k < first + n; k++)
         for (int i = 0; i < Lp; i++) {
@@ -260,15 +260,15 @@ sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_layer *layer, const s
 {
     job j = {.a = a, .chunks = cut_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
     for (int l = 0; l < a->opt.layers; l++) {
-        int start = layer[l].start, learning = layer[l].open - start;
-        const int sizes[] = {CHUNK, start % CHUNK, learning % CHUNK};
+        int frozen_end = layer[l].frozen_end, learning = layer[l].active_end - frozen_end;
+        const int sizes[] = {CHUNK, frozen_end % CHUNK, learning % CHUNK};
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             if (sizes[i])
                 TRY(need_ops(a, sizes[i], err));
     }
     sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, forward_piece, &j);
     for (int l = 0; l < a->opt.layers; l++)
-        a->valid[l] = layer[l].start;
+        a->valid[l] = layer[l].frozen_end;
     return SFP_OK;
 }
 
@@ -288,7 +288,8 @@ static void maps_backward(const job *j, int layer, int first, int n, int lane)
             for (int c = 0; c < D; c++)
                 w->g[row * D + c] = dout[row * D + c] * g[row * MAPS + r];
         sfp__gemm_run(a->op_v_t[n], lane, a->v_t[r], w->g, w->h);
-        a->kernels->gelu_bwd(m, D, w->h, der_at(a, layer, first - a->cuts[layer].start, n, r), sfp__gemm_panel(a->v_t[r]), w->g);
+        a->kernels->gelu_bwd(m, D, w->h, der_at(a, layer, first - a->cuts[layer].frozen_end, n, r), sfp__gemm_panel(a->v_t[r]),
+                             w->g);
         sfp__gemm_run(a->op_k_t[n], lane, a->k_t[r], w->g, w->y);
         int pw = sfp__gemm_panel(a->k_t[r]);
         for (int c0 = 0; c0 < D; c0 += pw)

@@ -29,7 +29,7 @@ typedef struct sfp_attune_options {
 
 /* What one layer gives and gets; all of components [0, open), of which [start, open) learn. */
 typedef struct sfp_attune_layer {
-    int start, open;
+    int frozen_end, active_end;
     const float *p;    /* (open, length*D) */
     float *out;        /* (open, length*D), written by the forward */
     const float *dout; /* (open, length*D) its gradient, read by the backward */

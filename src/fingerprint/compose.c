@@ -104,8 +104,8 @@ static void attune_layers(const sfp_fp *f, sfp_attune_layer *out)
 {
     for (int l = 0; l < f->layers; l++) {
         const sfp_fp_layer *y = &f->layer[l];
-        out[l] = (sfp_attune_layer){.start = sfp__fp_layer_frozen_end(f, l),
-                                    .open = sfp__fp_layer_active_end(f, l),
+        out[l] = (sfp_attune_layer){.frozen_end = sfp__fp_layer_frozen_end(f, l),
+                                    .active_end = sfp__fp_layer_active_end(f, l),
                                     .p = y->p.data,
                                     .out = y->attuned,
                                     .dout = f->grad[l].prefix,
@@ -125,12 +125,16 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
     layer_job j = {.f = f};
     sfp__thread_pool_run(f->threads, f->layers, prepare_layer, &j);
     sfp_fp_view *v = &f->view;
-    *v = (sfp_fp_view){
-        .kind = f->kind, .layers = f->layers, .start = f->start, .parts = f->parts, .length = f->opt.length, .dim = f->D};
+    *v = (sfp_fp_view){.kind = f->kind,
+                       .layers = f->layers,
+                       .frozen_end = f->frozen_end,
+                       .parts = f->parts,
+                       .length = f->opt.length,
+                       .dim = f->D};
     for (int l = 0; l < f->layers; l++) {
         const sfp_fp_layer *y = &f->layer[l];
         v->layer[l] = y->at;
-        v->open[l] = sfp__fp_layer_active_end(f, l);
+        v->active_end[l] = sfp__fp_layer_active_end(f, l);
         v->ak[l] = y->ak;
         v->a2[l] = y->a2;
         v->prefix[l] = y->projected ? y->projected : pool_of(y);
@@ -154,7 +158,7 @@ static void compose_at(sfp_fp *f, int l, int first, int n, const float *query, f
     size_t at = (size_t)first, comp = (size_t)f->parts * (size_t)f->opt.length * (size_t)f->D, pool = (size_t)f->opt.pool;
     const sfp__composing c = {.n = n,
                               .query = query,
-                              .rehearsed = f->samples.rehearsed ? f->samples.rehearsed + first : NULL,
+                              .replayed = f->samples.replayed ? f->samples.replayed + first : NULL,
                               .ld = f->opt.pool,
                               .alpha = y->alpha + at * pool,
                               .norm = y->norm ? y->norm + at * pool : NULL,
@@ -228,7 +232,7 @@ static void gradients_layer(void *ctx, int l, int worker)
     (void)worker;
     sfp_fp_layer *y = &f->layer[l];
     sfp_fp_grad *g = &f->grad[l];
-    int D = f->D, start = sfp__fp_layer_frozen_end(f, l), N = sfp__fp_layer_active_end(f, l), comp = f->opt.length * D;
+    int D = f->D, frozen_end = sfp__fp_layer_frozen_end(f, l), N = sfp__fp_layer_active_end(f, l), comp = f->opt.length * D;
     int token = sfp__gemm_enter();
     g->own = f->kind->backward(f, l, j->first, j->n, y->projected ? g->projected : g->prefix);
     if (y->projected)
@@ -237,13 +241,13 @@ static void gradients_layer(void *ctx, int l, int worker)
     if (f->opt.ortho_mu > 0) {
         float mu = f->opt.ortho_mu;
         if (y->k.data)
-            g->penalty += ortho(N, D, y->k.data, mu, g->gram, start, j->terms, y->k.grad);
+            g->penalty += ortho(N, D, y->k.data, mu, g->gram, frozen_end, j->terms, y->k.grad);
         if (y->a.data)
-            g->penalty += ortho(N, D, y->a.data, mu, g->gram, start, j->terms, y->a.grad);
+            g->penalty += ortho(N, D, y->a.data, mu, g->gram, frozen_end, j->terms, y->a.grad);
         g->penalty += ortho(N, comp, pool_of(y), mu, g->gram, 0, j->terms, g->prefix);
     }
     if (!f->opt.attune) {
-        size_t at = (size_t)start * (size_t)comp, n = (size_t)(N - start) * (size_t)comp;
+        size_t at = (size_t)frozen_end * (size_t)comp, n = (size_t)(N - frozen_end) * (size_t)comp;
         for (size_t i = at; i < at + n; i++)
             y->p.grad[i] += g->prefix[i];
     }

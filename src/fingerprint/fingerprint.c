@@ -37,11 +37,11 @@ int sfp__fp_pool_layer(const sfp_fp_options *o)
     return o->first_layer + kinds[o->kind]->shared_layers;
 }
 
-void sfp__fp_task_components(const sfp_fp_options *o, int task, int *start, int *open)
+void sfp__fp_task_components(const sfp_fp_options *o, int task, int *frozen_end, int *active_end)
 {
     int each = kinds[o->kind]->whole ? o->pool : o->pool / o->tasks;
-    *start = kinds[o->kind]->whole ? 0 : task * each;
-    *open = *start + each;
+    *frozen_end = kinds[o->kind]->whole ? 0 : task * each;
+    *active_end = *frozen_end + each;
 }
 
 static bool shared(const sfp_fp *f, int l)
@@ -56,12 +56,12 @@ int sfp__fp_layer_rows(const sfp_fp *f, int l)
 
 int sfp__fp_layer_frozen_end(const sfp_fp *f, int l)
 {
-    return shared(f, l) ? 0 : f->start;
+    return shared(f, l) ? 0 : f->frozen_end;
 }
 
 int sfp__fp_layer_active_end(const sfp_fp *f, int l)
 {
-    return shared(f, l) ? 1 : f->open;
+    return shared(f, l) ? 1 : f->active_end;
 }
 
 /* ------------------------------------------------------------ starting values */
@@ -105,17 +105,17 @@ static bool extend_basis(size_t n, double *basis, int *count, double *y)
 }
 
 /* Rows [start, open) of p: normal draws with the space of all rows [0, k) projected out, unit length; the normalised draw
- * itself where that space is full. Rows from `open` on are 0. */
-static sfp_status start_rows(sfp_param *p, int start, int open, sfp_rng *rng, sfp_error *err)
+ * itself where that space is full. Rows from `active_end` on are 0. */
+static sfp_status start_rows(sfp_param *p, int frozen_end, int active_end, sfp_rng *rng, sfp_error *err)
 {
-    size_t n = p->width, max = (size_t)open < n ? (size_t)open : n;
+    size_t n = p->width, max = (size_t)active_end < n ? (size_t)active_end : n;
     double *basis, *y, *draw;
     OWNED void *block = NULL;
     const sfp_want list[] = {{&basis, max * n, sizeof *basis}, {&y, n, sizeof *y}, {&draw, n, sizeof *draw}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
-    for (int k = 0, count = 0; k < open; k++) {
+    for (int k = 0, count = 0; k < active_end; k++) {
         float *row = p->data + (size_t)k * n;
-        if (k < start) {
+        if (k < frozen_end) {
             for (size_t j = 0; j < n; j++)
                 y[j] = (double)row[j];
             (void)extend_basis(n, basis, &count, y);
@@ -131,7 +131,7 @@ static sfp_status start_rows(sfp_param *p, int start, int open, sfp_rng *rng, sf
         for (size_t j = 0; j < n; j++)
             row[j] = (float)y[j];
     }
-    memset(p->data + (size_t)open * n, 0, (size_t)(p->rows - open) * n * sizeof *p->data);
+    memset(p->data + (size_t)active_end * n, 0, (size_t)(p->rows - active_end) * n * sizeof *p->data);
     return SFP_OK;
 }
 
@@ -154,22 +154,22 @@ static int components_of(sfp_fp *f, int l, sfp_param *out[3])
 }
 
 /* Values of components [start, open); what all samples share starts once, with the first. */
-static sfp_status open_span(sfp_fp *f, int start, int open, sfp_error *err)
+static sfp_status start_components(sfp_fp *f, int frozen_end, int active_end, sfp_error *err)
 {
     for (int l = 0; l < f->layers; l++) {
         sfp_param *all[3];
-        int n = shared(f, l) && start > 0 ? 0 : components_of(f, l, all);
+        int n = shared(f, l) && frozen_end > 0 ? 0 : components_of(f, l, all);
         for (int i = 0; i < n; i++)
-            TRY(start_rows(all[i], start, shared(f, l) ? 1 : open, &f->rng, err));
+            TRY(start_rows(all[i], frozen_end, shared(f, l) ? 1 : active_end, &f->rng, err));
     }
     return SFP_OK;
 }
 
-static void set_span(sfp_fp *f, int start, int open)
+static void set_active(sfp_fp *f, int frozen_end, int active_end)
 {
     f->prepared = false;
-    f->start = start;
-    f->open = open;
+    f->frozen_end = frozen_end;
+    f->active_end = active_end;
     for (int l = 0; l < f->layers; l++) {
         sfp_param *all[3];
         for (int i = 0, n = components_of(f, l, all); i < n; i++) {
@@ -246,8 +246,8 @@ static sfp_status make_params(sfp_fp *f, sfp_error *err)
         TRY(add_param(f, &f->gate_w, "prompt.attune.gate.weight", 2, (const int64_t[]){SFP_ATTUNE_MAPS, f->D}, err));
         TRY(add_param(f, &f->gate_b, "prompt.attune.gate.bias", 1, (const int64_t[]){SFP_ATTUNE_MAPS}, err));
     }
-    TRY(add_param(f, &f->last_w, "last.weight", 2, (const int64_t[]){o->classes, f->D}, err));
-    return add_param(f, &f->last_b, "last.bias", 1, (const int64_t[]){o->classes}, err);
+    TRY(add_param(f, &f->linear_w, "last.weight", 2, (const int64_t[]){o->classes, f->D}, err));
+    return add_param(f, &f->linear_b, "last.bias", 1, (const int64_t[]){o->classes}, err);
 }
 
 sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
@@ -268,17 +268,17 @@ sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_o
     for (int l = o.first_layer; l <= o.last_layer; l++)
         f->layer[f->layers++].at = l;
     TRY(make_params(f, err));
-    int start = 0, open = f->kind->whole ? o.pool : o.span;
+    int frozen_end = 0, active_end = f->kind->whole ? o.pool : o.span;
     if (o.tasks)
-        sfp__fp_task_components(&o, 0, &start, &open);
-    TRY(open_span(f, start, open, err));
-    set_span(f, start, open);
+        sfp__fp_task_components(&o, 0, &frozen_end, &active_end);
+    TRY(start_components(f, frozen_end, active_end, err));
+    set_active(f, frozen_end, active_end);
     if (o.attune) {
         uniform_rows(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
         uniform_rows(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
     }
-    uniform_rows(&f->last_w, 0, o.classes, f->D, &f->rng);
-    uniform_rows(&f->last_b, 0, o.classes, f->D, &f->rng);
+    uniform_rows(&f->linear_w, 0, o.classes, f->D, &f->rng);
+    uniform_rows(&f->linear_b, 0, o.classes, f->D, &f->rng);
     TRY(sfp__fp_buffers_create(f, err));
     *out = TAKE(f);
     return SFP_OK;
@@ -299,14 +299,14 @@ void sfp__fp_free(sfp_fp *f)
 
 sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
 {
-    int start = 0, open = 0;
+    int frozen_end = 0, active_end = 0;
     if (f->task + 1 >= f->opt.tasks)
         return sfp__fail(err, SFP_EINVAL, "task %d of %d: there is no further one", f->task + 2, f->opt.tasks);
-    sfp__fp_task_components(&f->opt, f->task + 1, &start, &open);
-    if (open > f->open)
-        TRY(open_span(f, start, open, err));
+    sfp__fp_task_components(&f->opt, f->task + 1, &frozen_end, &active_end);
+    if (active_end > f->active_end)
+        TRY(start_components(f, frozen_end, active_end, err));
     f->task++;
-    set_span(f, start, open);
+    set_active(f, frozen_end, active_end);
     for (int i = 0; i < f->param_count; i++)
         sfp__param_reset_adam(f->params[i], 0, f->params[i]->rows);
     return SFP_OK;
@@ -314,51 +314,53 @@ sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
 
 sfp_status sfp__fp_activate_components(sfp_fp *f, sfp_error *err)
 {
-    if (f->open == f->opt.pool) {
-        set_span(f, 0, f->open);
+    if (f->active_end == f->opt.pool) {
+        set_active(f, 0, f->active_end);
         return SFP_OK;
     }
-    int open = f->open + f->opt.span < f->opt.pool ? f->open + f->opt.span : f->opt.pool;
-    TRY(open_span(f, f->open, open, err));
+    int active_end = f->active_end + f->opt.span < f->opt.pool ? f->active_end + f->opt.span : f->opt.pool;
+    TRY(start_components(f, f->active_end, active_end, err));
     for (int l = f->kind->shared_layers; l < f->layers; l++) {
         sfp_param *all[3];
         for (int i = 0, n = components_of(f, l, all); i < n; i++)
-            sfp__param_reset_adam(all[i], f->open, open);
+            sfp__param_reset_adam(all[i], f->active_end, active_end);
     }
-    bool all_learn = open == f->opt.pool && f->kind->attention; /* else the last one would never be the nearest */
-    set_span(f, all_learn ? 0 : f->open, open);
+    bool all_learn = active_end == f->opt.pool && f->kind->attention; /* else the last one would never be the nearest */
+    set_active(f, all_learn ? 0 : f->active_end, active_end);
     return SFP_OK;
 }
 
-sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err)
+sfp_status sfp__fp_restore(sfp_fp *f, int task, int frozen_end, int active_end, sfp_error *err)
 {
-    if (task < 0 || (f->opt.tasks && task >= f->opt.tasks) || start < 0 || open < start || open > f->opt.pool)
+    if (task < 0 || (f->opt.tasks && task >= f->opt.tasks) || frozen_end < 0 || active_end < frozen_end ||
+        active_end > f->opt.pool)
         return sfp__fail(err, SFP_EFORMAT, "task %d with components %d to %d learning does not fit a pool of %d for %d tasks",
-                         task, start, open, f->opt.pool, f->opt.tasks);
-    if (f->opt.attune && open - start > f->max_learning)
-        return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", open - start, f->max_learning);
-    if (f->kind->whole && (start != 0 || open != f->opt.pool))
-        return sfp__fail(err, SFP_EFORMAT, "components %d to %d learning, expected all %d", start, open, f->opt.pool);
+                         task, frozen_end, active_end, f->opt.pool, f->opt.tasks);
+    if (f->opt.attune && active_end - frozen_end > f->max_learning)
+        return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", active_end - frozen_end,
+                         f->max_learning);
+    if (f->kind->whole && (frozen_end != 0 || active_end != f->opt.pool))
+        return sfp__fail(err, SFP_EFORMAT, "components %d to %d learning, expected all %d", frozen_end, active_end, f->opt.pool);
     f->task = task;
-    set_span(f, start, open);
+    set_active(f, frozen_end, active_end);
     sfp__fp_changed(f);
     return SFP_OK;
 }
 
 sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err)
 {
-    int before = f->last_w.rows;
+    int before = f->linear_w.rows;
     if (classes <= before)
         return SFP_OK;
-    TRY(sfp__param_grow(&f->last_w, classes, err));
-    sfp_status status = sfp__param_grow(&f->last_b, classes, err);
+    TRY(sfp__param_grow(&f->linear_w, classes, err));
+    sfp_status status = sfp__param_grow(&f->linear_b, classes, err);
     if (status) {
-        f->last_w.rows = f->last_w.hi = before;
-        f->last_w.shape[0] = before;
+        f->linear_w.rows = f->linear_w.hi = before;
+        f->linear_w.shape[0] = before;
         return status;
     }
-    uniform_rows(&f->last_w, before, classes, f->D, &f->rng);
-    uniform_rows(&f->last_b, before, classes, f->D, &f->rng);
+    uniform_rows(&f->linear_w, before, classes, f->D, &f->rng);
+    uniform_rows(&f->linear_b, before, classes, f->D, &f->rng);
     return SFP_OK;
 }
 

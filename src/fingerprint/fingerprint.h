@@ -59,16 +59,16 @@ int sfp__fp_prefix_rows(const sfp_fp_options *o);
 /* The first layer that has a pool of components, not one that all samples share. */
 int sfp__fp_pool_layer(const sfp_fp_options *o);
 /* Components that learn in a known task: [start, open). */
-void sfp__fp_task_components(const sfp_fp_options *o, int task, int *start, int *open);
+void sfp__fp_task_components(const sfp_fp_options *o, int task, int *frozen_end, int *active_end);
 
 /* What composing prefixes needs. */
 typedef struct sfp_fp_view {
     const struct sfp__pool_kind *kind;
     int layers, length, dim;
-    int start; /* components [0, start) are frozen */
+    int frozen_end; /* components [0, start) are frozen */
     int parts; /* components that a prefix is put together of */
     int layer[SFP_FP_MAX_LAYERS];
-    int open[SFP_FP_MAX_LAYERS];            /* components in use */
+    int active_end[SFP_FP_MAX_LAYERS];      /* components in use */
     const float *ak[SFP_FP_MAX_LAYERS];     /* (open, D): A * K / |K|, A = 1 in kinds without; NULL: no keys */
     const float *a2[SFP_FP_MAX_LAYERS];     /* (open, D): A^2; NULL in kinds without */
     const float *prefix[SFP_FP_MAX_LAYERS]; /* (open, Lp*D): attuned (and, raw, projected) components */
@@ -83,7 +83,7 @@ void sfp__fp_compose(const sfp_fp_view *v, int layer, int n, const float *query,
 /* What is known of the samples of a pass; must last until sfp__fp_gradients. */
 typedef struct sfp_fp_samples {
     const float *weight;   /* (b) factor of each sample's loss; NULL: no gradients are wanted */
-    const bool *rehearsed; /* (b) or NULL: none. Those may be of any task so far, the others are of the present one */
+    const bool *replayed;  /* (b) or NULL: none. Those may be of any task so far, the others are of the present one */
 } sfp_fp_samples;
 
 /* One prompted layer of a pool. */
@@ -116,13 +116,13 @@ typedef struct sfp_fp {
     sfp_vit *vit;
     sfp_thread_pool *threads;
     int D, layers, max_batch, parts;
-    int task, start, open; /* components: [0, start) frozen, [start, open) learning, the rest unused */
+    int task, frozen_end, active_end; /* components: [0, start) frozen, [start, open) learning, the rest unused */
     int max_learning;
     bool prepared; /* attuned pool and view are those of the values as they are */
     sfp_rng rng;
     sfp_fp_layer layer[SFP_FP_MAX_LAYERS];
     sfp_fp_grad grad[SFP_FP_MAX_LAYERS];
-    sfp_param gate_w, gate_b, last_w, last_b;
+    sfp_param gate_w, gate_b, linear_w, linear_b;
     sfp_param *params[SFP_FP_MAX_PARAMS]; /* all that learns, in the order of state files */
     int param_count;
     struct sfp_attune *attune; /* NULL: off */
@@ -147,7 +147,7 @@ sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err);
  * the next call on). */
 sfp_status sfp__fp_activate_components(sfp_fp *f, sfp_error *err);
 /* For loading a state: spans as given; values are the caller's to fill. */
-sfp_status sfp__fp_restore(sfp_fp *f, int task, int start, int open, sfp_error *err);
+sfp_status sfp__fp_restore(sfp_fp *f, int task, int frozen_end, int active_end, sfp_error *err);
 /* Rows of the classifier; new ones start uniform in +-1/sqrt(D). */
 sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err);
 

@@ -29,7 +29,7 @@ static void prepare(sfp_fp *f, int l)
 {
     const sfp_fp_layer *y = &f->layer[l];
     int D = f->D;
-    for (int k = 0; y->k.data && k < f->open; k++) {
+    for (int k = 0; y->k.data && k < f->active_end; k++) {
         const float *K = y->k.data + (size_t)k * (size_t)D;
         float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP_FP_TINY), *unit = y->ak + (size_t)k * (size_t)D;
         y->knorm[k] = length;
@@ -39,11 +39,11 @@ static void prepare(sfp_fp *f, int l)
 }
 
 /* The `parts` components of [from, open) with the largest cosines, in that order. NaN comes last. */
-static void choose(int from, int open, int parts, const float *cosine, int *pick)
+static void choose(int from, int active_end, int parts, const float *cosine, int *pick)
 {
     for (int j = 0; j < parts; j++) {
         int best = -1;
-        for (int k = from; k < open; k++) {
+        for (int k = from; k < active_end; k++) {
             bool taken = false;
             for (int i = 0; i < j; i++)
                 taken = taken || pick[i] == k;
@@ -57,7 +57,7 @@ static void choose(int from, int open, int parts, const float *cosine, int *pick
 static void pick_of(const sfp_fp_view *v, int l, bool any_task, const float *cosine, int *pick)
 {
     if (v->ak[l])
-        choose(any_task ? 0 : v->start, v->open[l], v->parts, cosine, pick);
+        choose(any_task ? 0 : v->frozen_end, v->active_end[l], v->parts, cosine, pick);
     else
         pick[0] = 0;
 }
@@ -70,7 +70,7 @@ static size_t half_at(int parts, int j, int h, size_t half)
 
 static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
 {
-    int D = v->dim, N = v->open[l], pick[MOST_PARTS] = {0};
+    int D = v->dim, N = v->active_end[l], pick[MOST_PARTS] = {0};
     size_t half = (size_t)(v->length / 2) * (size_t)D;
     for (int i = 0; i < c->n && v->ak[l]; i++) {
         const float *q = c->query + (size_t)i * (size_t)D;
@@ -82,7 +82,7 @@ static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
         sfp__gemm_plain(false, true, c->n, N, D, c->work, D, v->ak[l], D, 0, c->alpha, c->ld);
     for (int i = 0; i < c->n; i++) {
         float *prefix = c->prefix + (size_t)i * 2 * half * (size_t)v->parts;
-        pick_of(v, l, c->test || (c->rehearsed && c->rehearsed[i]), c->alpha + (size_t)i * (size_t)c->ld, pick);
+        pick_of(v, l, c->test || (c->replayed && c->replayed[i]), c->alpha + (size_t)i * (size_t)c->ld, pick);
         for (int j = 0; j < v->parts; j++)
             for (int h = 0; h < 2; h++) {
                 float *to = prefix + half_at(v->parts, j, h, half);
@@ -99,7 +99,7 @@ static double key_backward(sfp_fp *f, int l, int i, int k, float scale)
     const sfp_fp_layer *y = &f->layer[l];
     size_t D = (size_t)f->D, at = (size_t)k * D;
     float cosine = y->alpha[(size_t)i * (size_t)f->opt.pool + (size_t)k], by = -scale / y->knorm[k];
-    if (k >= f->start) {
+    if (k >= f->frozen_end) {
         sfp__axpy(f->D, by, y->square + (size_t)i * D, y->k.grad + at);
         sfp__axpy(f->D, -by * cosine, y->ak + at, y->k.grad + at);
     }
@@ -111,10 +111,10 @@ static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
     const sfp_fp_view *v = &f->view;
     int pick[MOST_PARTS] = {0}, half = v->length / 2 * v->dim, choices = v->parts * (f->layers - f->kind->shared_layers);
     double loss = 0;
-    memset(dprefix, 0, (size_t)v->open[l] * 2 * (size_t)half * sizeof *dprefix);
+    memset(dprefix, 0, (size_t)v->active_end[l] * 2 * (size_t)half * sizeof *dprefix);
     for (int i = first; i < first + n; i++) {
         const float *de = f->grad[l].e + (size_t)i * 2 * (size_t)half * (size_t)v->parts;
-        pick_of(v, l, f->samples.rehearsed && f->samples.rehearsed[i], f->layer[l].alpha + (size_t)i * (size_t)f->opt.pool, pick);
+        pick_of(v, l, f->samples.replayed && f->samples.replayed[i], f->layer[l].alpha + (size_t)i * (size_t)f->opt.pool, pick);
         for (int j = 0; j < v->parts; j++) {
             for (int h = 0; h < 2; h++)
                 sfp__axpy(half, 1, de + half_at(v->parts, j, h, (size_t)half),

@@ -27,7 +27,7 @@ static void prepare(sfp_fp *f, int l)
 {
     const sfp_fp_layer *y = &f->layer[l];
     int D = f->D;
-    for (int k = 0; k < f->open; k++) {
+    for (int k = 0; k < f->active_end; k++) {
         const float *K = y->k.data + (size_t)k * (size_t)D, *A = y->a.data + (size_t)k * (size_t)D;
         float *ak = y->ak + (size_t)k * (size_t)D, *a2 = y->a2 + (size_t)k * (size_t)D;
         float length = fmaxf(sqrtf(sfp__dot(D, K, K)), SFP_FP_TINY), inv = 1 / length;
@@ -41,7 +41,7 @@ static void prepare(sfp_fp *f, int l)
 
 static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
 {
-    int D = v->dim, N = v->open[l], n = c->n, ld = c->ld, comp = v->length * D;
+    int D = v->dim, N = v->active_end[l], n = c->n, ld = c->ld, comp = v->length * D;
     for (int i = 0; i < n * D; i++)
         c->work[i] = c->query[i] * c->query[i];
     sfp__gemm_plain(false, true, n, N, D, c->query, D, v->ak[l], D, 0, c->alpha, ld);
@@ -63,7 +63,7 @@ static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
 static void cosine_backward(sfp_fp *f, int l, int first, int b, const float *dalpha, float *c, float *cq, float *eq)
 {
     const sfp_fp_layer *y = &f->layer[l];
-    int D = f->D, s = f->start, n = f->open - s, ld = f->opt.pool;
+    int D = f->D, s = f->frozen_end, n = f->active_end - s, ld = f->opt.pool;
     const float *alpha = y->alpha + (size_t)first * (size_t)ld, *norm = y->norm + (size_t)first * (size_t)ld;
     size_t row = (size_t)first * (size_t)D;
     /* c = d / u; cq = c^T q (n, D) */
@@ -92,7 +92,7 @@ static void cosine_backward(sfp_fp *f, int l, int first, int b, const float *dal
 
 static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
 {
-    int D = f->D, N = f->open, comp = f->opt.length * D, ld = f->opt.pool;
+    int D = f->D, N = f->active_end, comp = f->opt.length * D, ld = f->opt.pool;
     size_t pool = (size_t)f->opt.pool;
     float *dalpha = f->grad[l].work, *c = dalpha + (size_t)f->max_batch * pool, *cq = c + (size_t)f->max_batch * pool,
           *eq = cq + pool * (size_t)D;

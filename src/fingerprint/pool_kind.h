@@ -21,7 +21,7 @@ typedef struct sfp__composing {
     int n;
     const float *query;    /* (n, D) */
     bool test;             /* as in a test; else a step, and */
-    const bool *rehearsed; /* (n) or NULL: which samples are not of the present task */
+    const bool *replayed;  /* (n) or NULL: which samples are not of the present task */
     int ld;
     float *alpha, *norm; /* (n, ld) kept for the backward */
     float *work;         /* (n, D) kept for the backward */

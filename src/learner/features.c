@@ -128,7 +128,7 @@ static void mean_tokens(sfp_method_inputs *k, int first, int n)
         }
 }
 
-sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *rehearsed,
+sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
                                        float *query, sfp_error *err)
 {
     const sfp_fp_options *o = &k->fp->opt;
@@ -146,7 +146,7 @@ sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float 
         }
         for (int q = SFP_TAPS - 1; q >= 0 && wants(k, SFP_NEED_TAPS); q--)
             tokens[quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
-        const sfp_fp_samples samples = {.rehearsed = rehearsed ? rehearsed + first : NULL};
+        const sfp_fp_samples samples = {.replayed = replayed ? replayed + first : NULL};
         sfp__fp_attach(k->fp, &pass, &samples);
         TRY(sfp__vit_run(k->prompted, &pass, err));
         if (wants(k, SFP_NEED_TAPS))
@@ -216,7 +216,7 @@ static void softmax(int C, const uint8_t *allowed, const float *z, float *p)
 
 static sfp_status classify(sfp_method_inputs *k, int n, const uint8_t *allowed, sfp_error *err)
 {
-    const sfp_param *w = &k->fp->last_w, *bias = &k->fp->last_b;
+    const sfp_param *w = &k->fp->linear_w, *bias = &k->fp->linear_b;
     int C = w->rows;
     TRY(reserve_classes(k, C, err));
     sfp__logits(n, C, k->D, k->features, w->data, bias->data, k->logits);

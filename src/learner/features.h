@@ -44,7 +44,7 @@ sfp_status sfp__method_inputs_compute(sfp_method_inputs *k, int n, const float *
 
 /* The prompted pass alone, which must have been asked for (features are), of n <= max_batch samples whose first `unknown` queries
  * are computed and the others given; rehearsed (n) or NULL as in sfp_train_batch. */
-sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *rehearsed,
+sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
                                        float *query, sfp_error *err);
 
 /* -------------------------------------------------------------- the classifier */

@@ -83,7 +83,7 @@ static sfp_status make_step_work(sfp_learner *l, sfp_error *err)
                              {&l->step.label, n, sizeof *l->step.label},
                              {&l->step.weight, n, sizeof *l->step.weight},
                              {&l->step.masked, n, sizeof *l->step.masked},
-                             {&l->step.rehearsed, n, sizeof *l->step.rehearsed},
+                             {&l->step.replayed, n, sizeof *l->step.replayed},
                              {&l->step.query, n * D, sizeof *l->step.query},
                              {&l->step.replay, k * r, sizeof *l->step.replay},
                              {&l->step.replay_count, k, sizeof *l->step.replay_count},
@@ -116,13 +116,13 @@ sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *
     size_t old = (size_t)l->classes.capacity, n = (size_t)capacity, b = (size_t)l->opt.batch;
     char **names;
     uint8_t *seen, *allowed;
-    float *expert[SFP_HEAD_MEMBERS] = {NULL}, *mixed = NULL;
+    float *member[SFP_HEAD_MEMBERS] = {NULL}, *mixed = NULL;
     OWNED void *block = NULL;
     bool mix = !l->opt.method && l->opt.head == SFP_HEAD_MIX;
     sfp_want list[4 + SFP_HEAD_MEMBERS] = {{&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}};
     size_t count = 3;
     for (int i = 0; i < (mix ? SFP_HEAD_MEMBERS : l->opt.method ? 1 : 0); i++)
-        list[count++] = (sfp_want){&expert[i], b * n, sizeof(float)};
+        list[count++] = (sfp_want){&member[i], b * n, sizeof(float)};
     if (mix)
         list[count++] = (sfp_want){&mixed, n, sizeof(float)};
     TRY(sfp__block_cleared(&block, count, list, err));
@@ -136,7 +136,7 @@ sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *
     l->classes.names = names;
     l->classes.seen = seen;
     l->classes.allowed = allowed;
-    memcpy(l->step.expert, expert, sizeof expert);
+    memcpy(l->step.member, member, sizeof member);
     l->step.mixed = mixed;
     l->classes.capacity = capacity;
     return SFP_OK;
@@ -186,7 +186,7 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
     memcpy(o->buffer.std, o->std, sizeof o->std);
     if (strcmp(o->buffer.method, "none") != 0)
         TRY(sfp__buffer_create(&o->buffer, o->batch, &l->buffer, err));
-    TRY(sfp__method_inputs_init(&l->look, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err));
+    TRY(sfp__method_inputs_init(&l->method_inputs, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err));
     if (l->selector->open)
         TRY(l->selector->open(l->D, o->batch, o->seed, &l->select_state, err));
     TRY(sfp__learner_model_ops_init(l, err));
@@ -232,7 +232,7 @@ void sfp_learner_free(sfp_learner *l)
     sfp__arena_done(&l->select_arena);
     sfp__learner_model_ops_done(l);
     sfp__arena_done(&l->pixels_arena);
-    sfp__method_inputs_done(&l->look);
+    sfp__method_inputs_done(&l->method_inputs);
     sfp__trainer_free(l->trainer);
     for (int i = 0; i < l->classes.capacity; i++)
         sfp__free(l->classes.names[i]);
@@ -262,7 +262,7 @@ sfp_buffer *sfp__learner_buffer(sfp_learner *l)
 
 int sfp_learner_classes(const sfp_learner *l)
 {
-    return l->fp ? l->fp->last_w.rows : l->classes.count;
+    return l->fp ? l->fp->linear_w.rows : l->classes.count;
 }
 
 bool sfp__learner_seen(const sfp_learner *l, int label)

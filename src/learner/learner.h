@@ -63,7 +63,8 @@ typedef struct sfp_timestamp_details {
     const double *loss;      /* (steps) */
     sfp_buffer_change buffer;
     bool grew;         /* new components opened */
-    int judged, right; /* test-then-train on the coreset: answers before the first step, and right ones; their time is not a
+    int prequential_total,
+        prequential_correct; /* test-then-train on the coreset: answers before the first step, and right ones; their time is not a
                         * method's cost */
     struct {
         double query, select, attune, forward, backward, update, buffer, head, total;

@@ -75,13 +75,13 @@ typedef struct sfp_step_work {
     int32_t *label;             /* (n) */
     float *weight;              /* (n) */
     bool *masked;               /* (n) */
-    bool *rehearsed;            /* (n) */
+    bool *replayed;             /* (n) */
     float *query;               /* (n, D) */
     float *sample_loss;         /* (2, b) of the coreset, by index and in order of choice */
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;               /* (steps) */
     /* by class, so they grow with the classes */
-    float *expert[SFP_HEAD_MEMBERS]; /* (b, capacity) log-probabilities: mix all, a method [0] */
+    float *member[SFP_HEAD_MEMBERS]; /* (b, capacity) log-probabilities: mix all, a method [0] */
     float *mixed;                    /* (capacity) of one sample, mix only */
 } sfp_step_work;
 
@@ -116,14 +116,14 @@ struct sfp_learner {
     int capacity;             /* in a step or a batch, the larger: how much arrays of samples hold */
     /* workspace */
     sfp_vit_plan *plan; /* a method's, for its queries */
-    sfp_method_inputs look; /* what the selector asks for */
+    sfp_method_inputs method_inputs; /* what the selector asks for */
     sfp_batch_work batch;
     sfp_step_work step;
     sfp_arena select_arena;
-    sfp_model_ops ask;          /* what the buffer's method may ask for */
-    sfp_method_inputs ask_look; /* features that it asks for */
-    sfp_train_batch ask_batch; /* of the question under way */
-    float *ask_x;              /* (SFP_MODEL_OPS_SLOTS, 3, S, S) images of slots, normalised; NULL: it asks for nothing */
+    sfp_model_ops model;            /* what the buffer's method may ask for */
+    sfp_method_inputs model_inputs; /* features that it asks for */
+    sfp_train_batch model_batch;    /* of the question under way */
+    float *model_x;                 /* (SFP_MODEL_OPS_SLOTS, 3, S, S) images of slots, normalised; NULL: it asks for nothing */
     sfp_arena pixels_arena;    /* of sfp__model_ops_pixels */
 };
 

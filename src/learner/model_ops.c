@@ -58,7 +58,7 @@ static void fill_image(sfp_learner *l, const sfp_image_list *p, int at)
     l->step.xs[at] = p->x[row];
     l->step.label[at] = p->label[row];
     l->step.masked[at] = false;
-    l->step.rehearsed[at] = true;
+    l->step.replayed[at] = true;
     if (p->query)
         memcpy(l->step.query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step.query);
 }
@@ -92,7 +92,7 @@ static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *un
             if (a->image)
                 fill_image(l, a->image, at);
             else
-                TRY(sfp__learner_fill_item(l, at, item.replay ? l->ask_x + (size_t)slots++ * l->pixels : NULL, err));
+                TRY(sfp__learner_fill_item(l, at, item.replay ? l->model_x + (size_t)slots++ * l->pixels : NULL, err));
             at++;
         }
         *unknown = known ? *unknown : at;
@@ -154,8 +154,8 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
         int left = a->n - l->step.items[i].row / size * size; /* the last group may be smaller */
         l->step.weight[i] = 1.0f / (float)(left < size ? left : size);
     }
-    l->ask_batch = sfp__learner_batch(l, *n, unknown);
-    TRY(sfp__trainer_pass(l->trainer, &l->ask_batch, result, err));
+    l->model_batch = sfp__learner_batch(l, *n, unknown);
+    TRY(sfp__trainer_pass(l->trainer, &l->model_batch, result, err));
     keep_queries(l, a, unknown);
     return SFP_OK;
 }
@@ -233,11 +233,11 @@ static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_er
 {
     for (int first = 0, n; first < a->n; first += n) {
         int unknown = 0;
-        n = count_of(l, a, first, l->ask_look.max_batch);
+        n = count_of(l, a, first, l->model_inputs.max_batch);
         TRY(fill(l, a, first, n, &unknown, err));
-        TRY(sfp__method_inputs_features(&l->ask_look, n, l->step.xs, unknown, l->step.rehearsed, l->step.query, err));
+        TRY(sfp__method_inputs_features(&l->model_inputs, n, l->step.xs, unknown, l->step.replayed, l->step.query, err));
         keep_queries(l, a, unknown);
-        place(l, n, l->ask_look.features, out);
+        place(l, n, l->model_inputs.features, out);
     }
     return SFP_OK;
 }
@@ -313,7 +313,7 @@ static sfp_train_batch samples(sfp_learner *l, const sfp_image_list *p, int firs
     for (int i = 0; i < n; i++) {
         l->step.weight[i] = 1.0f / (float)p->n;
         l->step.masked[i] = false;
-        l->step.rehearsed[i] = true;
+        l->step.replayed[i] = true;
         if (known)
             memcpy(l->step.query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step.query);
     }
@@ -337,10 +337,10 @@ static sfp_status add_gradients(sfp_learner *l, const sfp_image_list *p, const f
         n = pass_size(l, p->n - first);
         const sfp_train_batch batch = samples(l, p, first, n);
         const float *of = dfeature ? dfeature + (size_t)first * (size_t)l->D : NULL;
-        TRY(of ? sfp__trainer_feature_pixels(l->trainer, &batch, of, l->ask_x, err)
-               : sfp__trainer_pixels(l->trainer, &batch, l->ask_x, err));
+        TRY(of ? sfp__trainer_feature_pixels(l->trainer, &batch, of, l->model_x, err)
+               : sfp__trainer_pixels(l->trainer, &batch, l->model_x, err));
         for (int i = 0; i < n; i++)
-            sfp__axpy((int)l->pixels, scale, l->ask_x + (size_t)i * l->pixels, dx[first + i]);
+            sfp__axpy((int)l->pixels, scale, l->model_x + (size_t)i * l->pixels, dx[first + i]);
     }
     return SFP_OK;
 }
@@ -393,37 +393,37 @@ sfp_status sfp__learner_model_ops_init(sfp_learner *l, sfp_error *err)
     if (!needs)
         return SFP_OK;
     int chunk = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
-    TRY(sfp__alloc(&l->ask_x, SFP_MODEL_OPS_SLOTS * l->pixels, sizeof *l->ask_x, err));
+    TRY(sfp__alloc(&l->model_x, SFP_MODEL_OPS_SLOTS * l->pixels, sizeof *l->model_x, err));
     if (needs & SFP_NEED_PIXELS)
         TRY(sfp__trainer_prepare_pixels(l->trainer, err));
-    l->ask = (sfp_model_ops){.ctx = l,
-                             .dim = l->D,
-                             .side = l->S,
-                             .gradient = gradient,
-                             .gradient_each = gradient_each,
-                             .gradient_at = gradient_at,
-                             .pixels = loss_pixels,
-                             .feature_pixels = feature_pixels,
-                             .embed_at = embed_at};
+    l->model = (sfp_model_ops){.ctx = l,
+                               .dim = l->D,
+                               .side = l->S,
+                               .gradient = gradient,
+                               .gradient_each = gradient_each,
+                               .gradient_at = gradient_at,
+                               .pixels = loss_pixels,
+                               .feature_pixels = feature_pixels,
+                               .embed_at = embed_at};
     if (!(needs & SFP_NEED_FEATURES))
         return SFP_OK;
-    l->ask.features = features;
-    return sfp__method_inputs_init(&l->ask_look, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
+    l->model.features = features;
+    return sfp__method_inputs_init(&l->model_inputs, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
 }
 
 void sfp__learner_model_ops_done(sfp_learner *l)
 {
-    sfp__method_inputs_done(&l->ask_look);
-    sfp__free(l->ask_x);
+    sfp__method_inputs_done(&l->model_inputs);
+    sfp__free(l->model_x);
 }
 
 const sfp_model_ops *sfp__learner_model_ops(sfp_learner *l)
 {
-    if (!l->ask.ctx)
+    if (!l->model.ctx)
         return NULL;
-    l->ask.classes = sfp_learner_classes(l);
-    l->ask.params = sfp__learner_gradient_length(l);
-    return &l->ask;
+    l->model.classes = sfp_learner_classes(l);
+    l->model.params = sfp__learner_gradient_length(l);
+    return &l->model;
 }
 
 /* -------------------------------------------------------- samples of a pass */
@@ -458,7 +458,7 @@ sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *scratch, sfp_er
     l->step.xs[at] = slot ? scratch : l->batch.x + (size_t)item->index * l->pixels;
     l->step.label[at] = slot ? slot->label : l->batch.label[item->index];
     l->step.masked[at] = !slot && sfp__learner_masked(l);
-    l->step.rehearsed[at] = item->replay;
+    l->step.replayed[at] = item->replay;
     memcpy(l->step.query + (size_t)at * (size_t)l->D, query, (size_t)l->D * sizeof *query);
     return slot ? sfp__learner_slot_input(l, slot, scratch, err) : SFP_OK;
 }
@@ -480,7 +480,7 @@ sfp_train_batch sfp__learner_batch(const sfp_learner *l, int n, int queries)
                              .weight = l->step.weight,
                              .masked = l->step.masked,
                              .allowed = l->classes.allowed,
-                             .rehearsed = l->step.rehearsed,
+                             .replayed = l->step.replayed,
                              .query = l->step.query,
                              .queries = queries};
 }

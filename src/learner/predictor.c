@@ -32,12 +32,12 @@ struct sfp_predictor {
     float *alpha, *norm, *square;     /* (max, pool) x2, (max, D) */
     float *prefix[SFP_FP_MAX_LAYERS]; /* (max, 2*rows*D) */
     /* ... that grows with the classes or with what is asked */
-    size_t class_capacity, work_capacity, alone_capacity, logp_capacity;
+    size_t class_capacity, work_capacity, member_capacity, logp_capacity;
     void *class_block;
-    float *logits, *expert[SFP_HEAD_MEMBERS]; /* (max, class_capacity) */
+    float *logits, *member[SFP_HEAD_MEMBERS]; /* (max, class_capacity) */
     double *work;
-    int32_t *alone; /* (SFP_HEAD_MEMBERS, alone_capacity): each expert's own answer to the images of the last run */
-    bool alone_known;
+    int32_t *member_labels; /* (SFP_HEAD_MEMBERS, alone_capacity): each expert's own answer to the images of the last run */
+    bool member_known;
     float *logp; /* of sfp__predictor_ask */
 };
 
@@ -46,8 +46,8 @@ static sfp_status publish(sfp_learner *l, sfp_error *err)
     TRY(sfp__fp_prepare(l->fp, err));
     const sfp_snapshot_source from = {.t = l->counts.timestamps,
                                       .view = &l->fp->view,
-                                      .last_w = &l->fp->last_w,
-                                      .last_b = &l->fp->last_b,
+                                      .linear_w = &l->fp->linear_w,
+                                      .linear_b = &l->fp->linear_b,
                                       .seen = l->classes.seen,
                                       .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
                                       .heads = l->heads};
@@ -160,7 +160,7 @@ void sfp_predictor_free(sfp_predictor *p)
     sfp__free(p->block);
     sfp__free(p->class_block);
     sfp__free(p->work);
-    sfp__free(p->alone);
+    sfp__free(p->member_labels);
     sfp__free(p->logp);
     sfp__inference_state_free(p->restored);
     if (p->own_pool)
@@ -253,9 +253,9 @@ static sfp_status reserve_classes(sfp_predictor *p, sfp_error *err)
     if ((size_t)s->classes > p->class_capacity) {
         _Static_assert(SFP_HEAD_MEMBERS == 3, "a row for each");
         const sfp_want list[] = {{&p->logits, n, sizeof *p->logits},
-                                 {&p->expert[0], n, sizeof *p->expert[0]},
-                                 {&p->expert[1], n, sizeof *p->expert[1]},
-                                 {&p->expert[2], n, sizeof *p->expert[2]}};
+                                 {&p->member[0], n, sizeof *p->member[0]},
+                                 {&p->member[1], n, sizeof *p->member[1]},
+                                 {&p->member[2], n, sizeof *p->member[2]}};
         sfp__free(TAKE(p->class_block));
         p->class_capacity = 0;
         TRY(sfp__block(&p->class_block, SFP_LIST(list), err));
@@ -275,16 +275,16 @@ static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
     else if (C > 0 && out != z) /* they are log-probabilities already */
         memcpy(out, z, (size_t)C * sizeof *out);
     if (s->mixed) {
-        const float *experts[SFP_HEAD_MEMBERS] = {out};
+        const float *members[SFP_HEAD_MEMBERS] = {out};
         for (int e = 1; e < SFP_HEAD_MEMBERS; e++) {
-            float *row = p->expert[e] + (size_t)i * (size_t)C;
+            float *row = p->member[e] + (size_t)i * (size_t)C;
             sfp__head_scorer_scores(s->heads[e], 1, p->query + (size_t)i * (size_t)p->D, C, p->work, row);
-            experts[e] = row;
+            members[e] = row;
         }
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-            p->alone[(size_t)e * p->alone_capacity + (size_t)to] = sfp__best_class(C, s->seen, experts[e]);
-        float *mixed = p->expert[0] + (size_t)i * (size_t)C;
-        sfp__mix_combine(&s->mix, 1, C, experts, mixed);
+            p->member_labels[(size_t)e * p->member_capacity + (size_t)to] = sfp__best_class(C, s->seen, members[e]);
+        float *mixed = p->member[0] + (size_t)i * (size_t)C;
+        sfp__mix_combine(&s->mix, 1, C, members, mixed);
         memcpy(out, mixed, (size_t)C * sizeof *out);
     }
     return sfp__best_class(C, s->seen, out);
@@ -335,7 +335,7 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
         prompts[s->view.layer[l]] = (sfp_vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
     }
     TRY(sfp__vit_run(p->plan, &pass, err));
-    sfp__logits(n, C, D, p->feature, s->last_w, s->last_b, p->logits);
+    sfp__logits(n, C, D, p->feature, s->linear_w, s->linear_b, p->logits);
     return SFP_OK;
 }
 
@@ -375,18 +375,18 @@ static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *co
 
 static sfp_status reserve_alone(sfp_predictor *p, int n, sfp_error *err)
 {
-    if ((size_t)n <= p->alone_capacity)
+    if ((size_t)n <= p->member_capacity)
         return SFP_OK;
-    sfp__free(TAKE(p->alone));
-    p->alone_capacity = 0;
-    TRY(sfp__alloc(&p->alone, (size_t)n * SFP_HEAD_MEMBERS, sizeof *p->alone, err));
-    p->alone_capacity = (size_t)n;
+    sfp__free(TAKE(p->member_labels));
+    p->member_capacity = 0;
+    TRY(sfp__alloc(&p->member_labels, (size_t)n * SFP_HEAD_MEMBERS, sizeof *p->member_labels, err));
+    p->member_capacity = (size_t)n;
     return SFP_OK;
 }
 
 const int32_t *sfp__predictor_member_labels(const sfp_predictor *p, int e)
 {
-    return p->alone_known ? p->alone + (size_t)e * p->alone_capacity : NULL;
+    return p->member_known ? p->member_labels + (size_t)e * p->member_capacity : NULL;
 }
 
 sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
@@ -410,7 +410,7 @@ sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *cons
     sfp_status s = reserve_classes(p, err);
     if (!s && held->mixed)
         s = reserve_alone(p, n, err);
-    p->alone_known = !s && held->mixed;
+    p->member_known = !s && held->mixed;
     if (!s && logp && ld < held->classes)
         s = sfp__fail(err, SFP_ELIMIT, "space for %d classes a row, there are %d", ld, held->classes);
     for (int i = 0; !s && i < n; i += p->max) {

@@ -75,22 +75,22 @@ static const float *append(float **at, const float *from, size_t n)
 static sfp_status fill(sfp_snapshot *to, const sfp_snapshot_source *from, sfp_error *err)
 {
     const sfp_fp_view *v = from->view;
-    size_t D = (size_t)v->dim, comp = (size_t)v->length * D, classes = (size_t)from->last_w->rows, floats = classes * (D + 1);
+    size_t D = (size_t)v->dim, comp = (size_t)v->length * D, classes = (size_t)from->linear_w->rows, floats = classes * (D + 1);
     for (int l = 0; l < v->layers; l++)
-        floats += (size_t)v->open[l] * (2 * D + comp);
+        floats += (size_t)v->active_end[l] * (2 * D + comp);
     TRY(sfp__check_memory(sfp__grow(&to->block, sizeof *to->block, 0, floats, &to->block_capacity) &&
                               sfp__grow(&to->seen, 1, 0, classes, &to->seen_capacity),
                           err));
     float *at = to->block;
     to->view = *v;
     for (int l = 0; l < v->layers; l++) {
-        size_t open = (size_t)v->open[l];
+        size_t open = (size_t)v->active_end[l];
         to->view.ak[l] = v->ak[l] ? append(&at, v->ak[l], open * D) : NULL;
         to->view.a2[l] = v->a2[l] ? append(&at, v->a2[l], open * D) : NULL;
         to->view.prefix[l] = append(&at, v->prefix[l], open * comp);
     }
-    to->last_w = append(&at, from->last_w->data, classes * D);
-    to->last_b = append(&at, from->last_b->data, classes);
+    to->linear_w = append(&at, from->linear_w->data, classes * D);
+    to->linear_b = append(&at, from->linear_b->data, classes);
     if (classes > 0)
         memcpy(to->seen, from->seen, classes);
     to->classes = (int)classes;

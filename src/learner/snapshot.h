@@ -18,7 +18,7 @@ typedef struct sfp_snapshot {
     uint64_t t;       /* timestamps learned */
     sfp_fp_view view; /* into block */
     int classes;
-    const float *last_w, *last_b; /* (classes, D), (classes), into block */
+    const float *linear_w, *linear_b; /* (classes, D), (classes), into block */
     uint8_t *seen;                /* (classes) */
     float *block;
     size_t block_capacity, seen_capacity;
@@ -41,7 +41,7 @@ void sfp__snapshots_done(sfp_snapshots *s);
 typedef struct sfp_snapshot_source {
     uint64_t t;
     const sfp_fp_view *view;
-    const sfp_param *last_w, *last_b;
+    const sfp_param *linear_w, *linear_b;
     const uint8_t *seen;
     const sfp_mix *mix;     /* NULL: linear only */
     sfp_head *const *heads; /* (SFP_HEAD_MEMBERS) with mix */

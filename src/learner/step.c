@@ -93,13 +93,13 @@ bool sfp__drift_next(sfp_drift_detector *d, double value)
 /* ------------------------------------------------------------------- selection */
 
 /* What the selector asked for beside scores. Queries come with it, and the step need not compute them. */
-static sfp_status look(sfp_learner *l, int b, sfp_error *err)
+static sfp_status compute_method_inputs(sfp_learner *l, int b, sfp_error *err)
 {
-    if (!l->look.needs)
+    if (!l->method_inputs.needs)
         return SFP_OK;
-    TRY(sfp__method_inputs_compute(&l->look, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL, l->batch.query,
-                                   err));
-    if (l->look.plain || !l->opt.fp.query_one)
+    TRY(sfp__method_inputs_compute(&l->method_inputs, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL,
+                                   l->batch.query, err));
+    if (l->method_inputs.plain || !l->opt.fp.query_one)
         memset(l->batch.has_query, true, (size_t)b * sizeof *l->batch.has_query);
     return SFP_OK;
 }
@@ -123,9 +123,9 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
         grow = sfp__drift_next(&l->detector, mean);
     }
     if (!sfp__learner_known_tasks(l) && grow) {
-        int open = l->fp->open;
+        int open = l->fp->active_end;
         TRY(sfp__fp_activate_components(l->fp, err));
-        r->grew = l->fp->open > open; /* a full pool learns as a whole, but opens nothing */
+        r->grew = l->fp->active_end > open; /* a full pool learns as a whole, but opens nothing */
         score(l, b, l->batch.score);
     }
     sfp_select_options coreset = l->opt.coreset;
@@ -134,19 +134,19 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
         most = l->limits.coreset;
     if (c > most) /* the same window, narrower */
         coreset.sigma = (double)most / b;
-    TRY(look(l, b, err));
+    TRY(compute_method_inputs(l, b, err));
     const sfp_gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
     l->batch.selected = (sfp_select_batch){.b = b,
                                            .label = l->batch.label,
                                            .score = l->batch.score,
                                            .dim = l->D,
                                            .query = l->batch.query,
-                                           .features = l->look.features,
+                                           .features = l->method_inputs.features,
                                            .classes = sfp_learner_classes(l),
-                                           .logits = l->look.logits,
-                                           .probs = l->look.probs,
-                                           .pooled = l->look.pooled,
-                                           .taps = l->look.taps};
+                                           .logits = l->method_inputs.logits,
+                                           .probs = l->method_inputs.probs,
+                                           .pooled = l->method_inputs.pooled,
+                                           .taps = l->method_inputs.taps};
     sfp_select_batch batch = l->batch.selected;
     batch.gradients = &gradients;
     const sfp_select_env env = {
@@ -217,8 +217,8 @@ static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
 
 static void count_answer(const sfp_learner *l, int classes, const float *score, int32_t truth, sfp_timestamp_details *r)
 {
-    r->judged++;
-    r->right += sfp__best_class(classes, l->classes.seen, score) == truth;
+    r->prequential_total++;
+    r->prequential_correct += sfp__best_class(classes, l->classes.seen, score) == truth;
 }
 
 /* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
@@ -237,7 +237,7 @@ static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp_details *r)
     for (int i = 0; i < c; i++) {
         const float *row[SFP_HEAD_MEMBERS];
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-            row[e] = l->step.expert[e] + (size_t)i * (size_t)classes;
+            row[e] = l->step.member[e] + (size_t)i * (size_t)classes;
         sfp__mix_combine(&l->mix, 1, classes, row, l->step.mixed);
         count_answer(l, classes, l->step.mixed, l->step.label[i], r);
     }
@@ -251,7 +251,7 @@ static int keep_coreset(sfp_learner *l, int n, const float *logits)
     for (int i = 0; i < n; i++) {
         if (l->step.items[i].replay)
             continue;
-        sfp__log_softmax((int)classes, l->classes.seen, logits + (size_t)i * classes, l->step.expert[0] + (size_t)c * classes);
+        sfp__log_softmax((int)classes, l->classes.seen, logits + (size_t)i * classes, l->step.member[0] + (size_t)c * classes);
         memmove(l->step.query + (size_t)c * D, l->step.query + (size_t)i * D, D * sizeof *l->step.query);
         l->step.label[c++] = l->step.label[i];
     }
@@ -264,9 +264,9 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
 {
     int classes = sfp_learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
     for (int e = 1; e < SFP_HEAD_MEMBERS; e++)
-        TRY(sfp__head_scores(l->heads[e], c, l->step.query, classes, l->step.expert[e], err));
+        TRY(sfp__head_scores(l->heads[e], c, l->step.query, classes, l->step.member[e], err));
     judge_mixed(l, c, r);
-    sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.expert, l->step.label);
+    sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.member, l->step.label);
     if (l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->limits.no_slack))
         TRY(missing_queries(l, b, err));
     for (int i = 0; i < b; i++) {
@@ -361,7 +361,7 @@ static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp_details *r,
                                     .has_query = l->batch.has_query,
                                     .score = l->batch.score_after,
                                     .fingerprint = l->batch.fingerprint,
-                                    .ask = sfp__learner_model_ops(l),
+                                    .model = sfp__learner_model_ops(l),
                                     .threads = l->threads};
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
@@ -377,10 +377,10 @@ static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *sampl
     TRY(sfp__vit_run(l->plan, &pass, err));
     double asked = sfp__monotonic_seconds();
     int classes = sfp_learner_classes(l);
-    TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.expert[0], err));
+    TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.member[0], err));
     for (int i = 0; i < b; i++)
-        count_answer(l, classes, l->step.expert[0] + (size_t)i * (size_t)classes, l->batch.label[i], &r);
-    double judged = sfp__monotonic_seconds();
+        count_answer(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], &r);
+    double prequential_total = sfp__monotonic_seconds();
     TRY(sfp__head_update(l->heads[0], b, l->batch.query, l->batch.label, err));
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
@@ -388,7 +388,7 @@ static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *sampl
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
     r.seconds.query = asked - begin;
-    r.seconds.head = sfp__monotonic_seconds() - judged;
+    r.seconds.head = sfp__monotonic_seconds() - prequential_total;
     r.seconds.total = r.seconds.query + r.seconds.head;
     if (report)
         *report = r;

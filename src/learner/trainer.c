@@ -107,7 +107,7 @@ static void head(void *ctx, int first, int n, const float *feature, float *grad)
 {
     sfp_trainer *t = ctx;
     const sfp_train_batch *b = t->batch;
-    const sfp_param *w = &t->fp->last_w, *bias = &t->fp->last_b;
+    const sfp_param *w = &t->fp->linear_w, *bias = &t->fp->linear_b;
     int C = w->rows, D = t->D;
     float *logits = t->logits + (size_t)first * (size_t)C, *residual = t->residual + (size_t)first * (size_t)C;
     for (int i = 0; i < n; i++)
@@ -135,7 +135,7 @@ static void head(void *ctx, int first, int n, const float *feature, float *grad)
 
 static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, sfp_error *err)
 {
-    int C = t->fp->last_w.rows;
+    int C = t->fp->linear_w.rows;
     if (b->n < 1 || b->n > t->opt.max_batch)
         return sfp__fail(err, SFP_EINVAL, "a step on %d samples, expected 1 to %d", b->n, t->opt.max_batch);
     for (int i = 0; i < b->n; i++) {
@@ -160,7 +160,7 @@ sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train
         pass.query = b->query;
         pass.queries = b->queries;
     }
-    const sfp_fp_samples samples = {.weight = b->weight, .rehearsed = b->rehearsed};
+    const sfp_fp_samples samples = {.weight = b->weight, .replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
     TRY(sfp__vit_run(t->backward, &pass, err));
     double ran = sfp__monotonic_seconds();
@@ -179,7 +179,7 @@ sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train
 
 sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, double *loss, sfp_error *err)
 {
-    sfp_param *w = &t->fp->last_w, *bias = &t->fp->last_b;
+    sfp_param *w = &t->fp->linear_w, *bias = &t->fp->linear_b;
     size_t C = (size_t)w->rows, at = (size_t)first;
     sfp__fp_zero_grad(t->fp);
     TRY(sfp__fp_gradients(t->fp, first, n, terms, loss, err));
@@ -237,7 +237,7 @@ static sfp_status run_to_pixels(sfp_trainer *t, const sfp_train_batch *b, sfp_vi
         pass.query = b->query;
         pass.queries = b->queries;
     }
-    const sfp_fp_samples samples = {.rehearsed = b->rehearsed};
+    const sfp_fp_samples samples = {.replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
     t->batch = b;
     return sfp__vit_run(t->pixels, &pass, err);

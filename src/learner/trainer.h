@@ -22,7 +22,7 @@ typedef struct sfp_train_batch {
     const float *weight;    /* (n) factor of each sample's cross-entropy: 1/c or 1/r */
     const bool *masked;     /* (n) or NULL: only classes in `allowed` compete for this sample */
     const uint8_t *allowed; /* (classes) */
-    const bool *rehearsed;  /* (n) or NULL: samples of the buffer, of any task so far */
+    const bool *replayed;   /* (n) or NULL: samples of the buffer, of any task so far */
     float *query;           /* (n, D): the first `queries` are computed, the others given */
     int queries;
     int terms; /* loss terms that carry the ortho penalty */

@@ -168,7 +168,7 @@ typedef enum sfp_vit_mode {
 typedef struct sfp_vit_plan_options {
     int mode;        /* a sum of sfp_vit_mode */
     int prefix_rows; /* the most prefix rows a layer may get */
-    int unit;        /* most samples a micro-batch; 0: chosen from the sizes alone */
+    int microbatch_size; /* most samples a micro-batch; 0: chosen from the sizes alone */
     bool all_tokens; /* compute every token in the last block too (needed by the tap of the last block) */
     bool token_head; /* the loss sees all normalised tokens (sfp_vit_pass.token_head); implies all_tokens */
     bool queries;    /* passes may compute queries before they are prompted (docs/method.md, section 2) */

@@ -82,7 +82,7 @@ struct sfp_vit_plan {
     sfp_thread_pool *pool;
     const sfp_kernels *kernels;
     sfp_vit_plan_options opt;
-    int unit, lanes;
+    int microbatch_size, lanes;
     sfp__vit_ops *ops; /* (unit + 1), by samples */
     sfp__vit_lane *lane;
     void **blocks; /* (lanes) workspace */

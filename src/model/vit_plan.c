@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    UNIT_ROWS = 400, /* token rows a micro-batch aims at: enough for the products, small enough for the caches */
-    UNIT_PARTS = 8,  /* a batch is cut into about this many at least, so that lanes end together */
-    MAX_UNIT = 64
+    MICROBATCH_ROWS = 400, /* token rows a micro-batch aims at: enough for the products, small enough for the caches */
+    MICROBATCH_PARTS = 8,  /* a batch is cut into about this many at least, so that lanes end together */
+    MICROBATCH_MAX = 64
 };
 
 /* ---------------------------------------------------------------- workspace */
@@ -23,7 +23,7 @@ enum {
 static sfp_status make_lane(const sfp_vit_plan *p, sfp__vit_lane *l, void **block, sfp_error *err)
 {
     const sfp_vit_config *c = &p->v->config;
-    size_t n = (size_t)p->unit, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
+    size_t n = (size_t)p->microbatch_size, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
     size_t D = (size_t)c->dim, F = (size_t)c->hidden;
     size_t patch_in = (size_t)c->channels * (size_t)c->patch_size * (size_t)c->patch_size;
     bool backward = p->opt.mode != SFP_VIT_FORWARD, weights = p->opt.mode & SFP_VIT_GRAD_WEIGHTS;
@@ -108,10 +108,10 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit
     p->kernels = sfp__kernels();
     p->opt = *opt;
     p->opt.all_tokens = all_tokens;
-    p->unit = opt->unit > 0 ? opt->unit : UNIT_ROWS / v->tokens;
-    p->unit = p->unit < 1 ? 1 : p->unit > MAX_UNIT ? MAX_UNIT : p->unit;
+    p->microbatch_size = opt->microbatch_size > 0 ? opt->microbatch_size : MICROBATCH_ROWS / v->tokens;
+    p->microbatch_size = p->microbatch_size < 1 ? 1 : p->microbatch_size > MICROBATCH_MAX ? MICROBATCH_MAX : p->microbatch_size;
     int lanes = sfp__thread_pool_size(pool);
-    const sfp_want list[] = {{&p->ops, (size_t)p->unit + 1, sizeof *p->ops},
+    const sfp_want list[] = {{&p->ops, (size_t)p->microbatch_size + 1, sizeof *p->ops},
                              {&p->lane, (size_t)lanes, sizeof *p->lane},
                              {&p->blocks, (size_t)lanes, sizeof *p->blocks}};
     TRY(sfp__block_cleared(&p->arrays, SFP_LIST(list), err));
@@ -139,7 +139,7 @@ void sfp__vit_plan_free(sfp_vit_plan *p)
 {
     if (!p)
         return;
-    for (int i = 0; p->ops && i <= p->unit; i++)
+    for (int i = 0; p->ops && i <= p->microbatch_size; i++)
         ops_free(&p->ops[i]);
     for (int i = 0; i < p->lanes; i++) {
         sfp__vit_weights_done(&p->v->config, &p->lane[i].grad);
@@ -204,15 +204,15 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
 }
 
 /* Samples a micro-batch of a batch of b. */
-static int unit_of(const sfp_vit_plan *p, int b)
+static int microbatch_size_of(const sfp_vit_plan *p, int b)
 {
-    int unit = (b + UNIT_PARTS - 1) / UNIT_PARTS;
-    return unit > p->unit ? p->unit : unit;
+    int microbatch_size = (b + MICROBATCH_PARTS - 1) / MICROBATCH_PARTS;
+    return microbatch_size > p->microbatch_size ? p->microbatch_size : microbatch_size;
 }
 
 sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err)
 {
-    for (int n = 1; n <= unit_of(p, max_batch); n++)
+    for (int n = 1; n <= microbatch_size_of(p, max_batch); n++)
         TRY(need_ops(p, n, err));
     return SFP_OK;
 }
@@ -254,8 +254,8 @@ static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sf
 typedef struct run_ctx {
     sfp_vit_plan *plan;
     const sfp_vit_pass *pass;
-    int unit;
-    int first_units, units; /* those that compute queries, all */
+    int microbatch_size;
+    int query_microbatches, microbatches; /* those that compute queries, all */
     int lowest;
     bool by_lane; /* pieces are lanes, not units: sums over samples keep their order */
 } run_ctx;
@@ -265,18 +265,18 @@ static int queries_of(const sfp_vit_pass *pass)
     return pass->query ? pass->queries : 0;
 }
 
-static int parts(int n, int unit)
+static int parts(int n, int microbatch_size)
 {
-    return (n + unit - 1) / unit;
+    return (n + microbatch_size - 1) / microbatch_size;
 }
 
 static void run_unit(const run_ctx *r, int index, int lane)
 {
     sfp_vit_plan *p = r->plan;
-    bool query = index < r->first_units;
-    int first = query ? index * r->unit : queries_of(r->pass) + (index - r->first_units) * r->unit;
+    bool query = index < r->query_microbatches;
+    int first = query ? index * r->microbatch_size : queries_of(r->pass) + (index - r->query_microbatches) * r->microbatch_size;
     int end = query ? queries_of(r->pass) : r->pass->b;
-    int n = end - first < r->unit ? end - first : r->unit;
+    int n = end - first < r->microbatch_size ? end - first : r->microbatch_size;
     sfp__vit_microbatch u = {.plan = p,
                              .pass = r->pass,
                              .lane = &p->lane[lane],
@@ -304,7 +304,7 @@ static void run_piece(void *ctx, int piece, int worker)
         run_unit(r, piece, worker);
         return;
     }
-    for (int i = piece; i < r->units; i += r->plan->lanes)
+    for (int i = piece; i < r->microbatches; i += r->plan->lanes)
         run_unit(r, i, piece);
 }
 
@@ -314,15 +314,15 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
     if (pass->b == 0)
         return SFP_OK;
     run_ctx r = {.plan = p, .pass = pass};
-    r.unit = unit_of(p, pass->b);
+    r.microbatch_size = microbatch_size_of(p, pass->b);
     int queries = queries_of(pass), rest = pass->b - queries;
-    r.first_units = parts(queries, r.unit);
-    r.units = r.first_units + parts(rest, r.unit);
+    r.query_microbatches = parts(queries, r.microbatch_size);
+    r.microbatches = r.query_microbatches + parts(rest, r.microbatch_size);
     r.by_lane = pass->grad_w != NULL;
     bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
     while (!everything && r.lowest < p->v->config.depth && !sfp__vit_prompt(pass, r.lowest).grad_k)
         r.lowest++;
-    const int sizes[] = {r.unit, queries % r.unit, rest % r.unit};
+    const int sizes[] = {r.microbatch_size, queries % r.microbatch_size, rest % r.microbatch_size};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i])
             TRY(need_ops(p, sizes[i], err));
@@ -332,7 +332,7 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
     }
-    sfp__thread_pool_run(p->pool, r.by_lane ? p->lanes : r.units, run_piece, &r);
+    sfp__thread_pool_run(p->pool, r.by_lane ? p->lanes : r.microbatches, run_piece, &r);
     p->flops = 0;
     p->seconds = (sfp_vit_seconds){0};
     for (int i = 0; i < p->lanes; i++) {

@@ -144,7 +144,7 @@ static sfp_status make_student(training *t, sfp_error *err)
                         .ln_eps = 1e-6f};
     memcpy(c.mean, sfp__imagenet_mean, sizeof c.mean);
     memcpy(c.std, sfp__imagenet_std, sizeof c.std);
-    sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .unit = UNIT};
+    sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .microbatch_size = UNIT};
     TRY(sfp__vit_random(&c, o->plan.seed, 0.02f, &t->student, err));
     TRY(sfp__loss_create(&o->loss, &c, &t->images, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT, &t->loss,
                          err));
@@ -314,7 +314,7 @@ static sfp_log_point point_of(const training *t, const sfp_probe *score)
     return p;
 }
 
-static sfp_status note(training *t, const sfp_probe *score, sfp_error *err)
+static sfp_status record_probe(training *t, const sfp_probe *score, sfp_error *err)
 {
     sfp_log_point p = point_of(t, score);
     sfp_status s = sfp__log_add(&t->log, &p, err);
@@ -362,7 +362,7 @@ static sfp_status train(training *t, sfp_error *err)
         if (score)
             TRY(score_now(t, err));
         if (score || t->since.seconds >= LOG_SECONDS)
-            TRY(note(t, score ? &t->score : NULL, err));
+            TRY(record_probe(t, score ? &t->score : NULL, err));
         if (score)
             TRY(sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err));
         if (t->state.seconds - t->saved_at >= t->o->output.checkpoint_seconds)
@@ -406,7 +406,7 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
     TRY(score_now(t, err));
     if (t->since.steps) {
         mean_losses(t, r->loss);
-        TRY(note(t, &t->score, err));
+        TRY(record_probe(t, &t->score, err));
     }
     r->ncm = t->score.ncm;
     r->knn = t->score.knn;

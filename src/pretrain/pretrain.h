@@ -78,15 +78,15 @@ typedef struct sfp_pretrain_progress {
 typedef struct sfp_pretrain_hooks {
     void *ctx;
     void (*progress)(void *ctx, const sfp_pretrain_progress *p);
-    void (*say)(void *ctx, const char *message);
+    void (*info)(void *ctx, const char *message);
     const volatile sig_atomic_t *stop;
 } sfp_pretrain_hooks;
 
 /* Of hooks that may be NULL, in whole or in part. */
 static inline void sfp__pretrain_info(const sfp_pretrain_hooks *h, const char *text)
 {
-    if (h && h->say)
-        h->say(h->ctx, text);
+    if (h && h->info)
+        h->info(h->ctx, text);
 }
 static inline void sfp__pretrain_report_progress(const sfp_pretrain_hooks *h, const sfp_pretrain_progress *p)
 {

@@ -92,10 +92,10 @@ bool sfp__pretrain_decides(const sfp_opt *row)
 
 static sfp_saved_option *add(sfp_saved_option *list, size_t *n, const char *name)
 {
-    sfp_saved_option *note = &list[(*n)++];
-    *note = (sfp_saved_option){0};
-    (void)snprintf(note->key, sizeof note->key, PREFIX "%s", name);
-    return note;
+    sfp_saved_option *option = &list[(*n)++];
+    *option = (sfp_saved_option){0};
+    (void)snprintf(option->key, sizeof option->key, PREFIX "%s", name);
+    return option;
 }
 
 static void add_text(sfp_saved_option *list, size_t *n, const char *name, const char *text)
@@ -111,11 +111,11 @@ size_t sfp__pretrain_saved_options(const sfp_pretrain_options *o, sfp_saved_opti
         const void *at = (const char *)o + p->offset;
         if (!sfp__pretrain_decides(p))
             continue;
-        sfp_saved_option *note = add(out, &n, p->name);
+        sfp_saved_option *option = add(out, &n, p->name);
         if (p->type == SFP_OPT_REAL)
-            (void)snprintf(note->number, sizeof note->number, "%.12g", *(const double *)at);
+            (void)snprintf(option->number, sizeof option->number, "%.12g", *(const double *)at);
         else
-            (void)snprintf(note->number, sizeof note->number, "%d", *(const int *)at);
+            (void)snprintf(option->number, sizeof option->number, "%d", *(const int *)at);
     }
     (void)snprintf(add(out, &n, "seed")->number, sizeof out->number, "%" PRIu64, o->plan.seed);
     add_text(out, &n, "teacher", o->teacher.weights);
@@ -127,12 +127,12 @@ sfp_status sfp__pretrain_check_saved_options(const sfp_tensor_file *f, const sfp
 {
     sfp_saved_option list[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
     const char *path = f->path;
-    bool told = false;
+    bool reported = false;
     for (size_t i = 0, n = sfp__pretrain_saved_options(o, list); i < n; i++) {
         const char *was = sfp__tensor_file_meta(f, list[i].key), *now = list[i].text ? list[i].text : list[i].number;
         const char *name = list[i].key + strlen(PREFIX);
         char shown[SFP_NAME_MAX];
-        told = told || was;
+        reported = reported || was;
         if (!was || strcmp(was, now) == 0)
             continue;
         if (!*was)
@@ -143,5 +143,5 @@ sfp_status sfp__pretrain_check_saved_options(const sfp_tensor_file *f, const sfp
         return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %s, now it is %s", path, name, shown, now);
     }
     return sfp__fail(err, SFP_EINVAL, "%s: was made with other %s; give the same ones, or another --out", path,
-                     told ? "images, labels or teacher's weights than are there now" : "options or data");
+                     reported ? "images, labels or teacher's weights than are there now" : "options or data");
 }

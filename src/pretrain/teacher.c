@@ -21,7 +21,7 @@ enum { CHUNK = 64, STAT_ENTRIES = 4096 };
 /* The file: one block that says what it is and how far it got, then the entries. */
 #define HEADER_BYTES 4096
 #define MAGIC "streamfp teacher"
-#define NOTE_SECONDS 2 /* of entries a power cut may cost */
+#define SAVE_SECONDS 2 /* of entries a power cut may cost */
 
 typedef struct header {
     char magic[16]; /* MAGIC without its end */
@@ -227,7 +227,7 @@ static sfp_status note_done(int fd, const char *path, const header *h, sfp_error
 static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_thread_pool *pool,
                              const sfp_pretrain_hooks *hooks, sfp_error *err)
 {
-    double begin = sfp__monotonic_seconds(), noted = begin;
+    double begin = sfp__monotonic_seconds(), saved_at = begin;
     const char *path = m->cache;
     uint64_t start = h->done;
     while (h->done < h->total) {
@@ -241,9 +241,9 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
         TRY(run_chunk(m, plan, pool, n, err));
         TRY(write_at(fd, path, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes), err));
         h->done += (uint64_t)n;
-        if (h->done == h->total || sfp__monotonic_seconds() - noted > NOTE_SECONDS) {
+        if (h->done == h->total || sfp__monotonic_seconds() - saved_at > SAVE_SECONDS) {
             TRY(note_done(fd, path, h, err));
-            noted = sfp__monotonic_seconds();
+            saved_at = sfp__monotonic_seconds();
         }
         double now = sfp__monotonic_seconds() - begin;
         sfp__pretrain_report_progress(hooks, &(sfp_pretrain_progress){.phase = "teacher",

@@ -287,9 +287,9 @@ void sfp__view_loader_free(sfp_view_loader *f)
 
 sfp_status sfp__view_loader_take(sfp_view_loader *f, const sfp_view_batch **out, sfp_error *err)
 {
-    double waited = 0; /* part of the step's own time */
+    double wait_seconds = 0; /* part of the step's own time */
     sfp__prefetcher_release(f->ahead, f->next);
-    TRY(sfp__prefetcher_take(f->ahead, f->next, &waited, err));
+    TRY(sfp__prefetcher_take(f->ahead, f->next, &wait_seconds, err));
     const sfp_view_batch *m = &f->ring[f->next++ % DEPTH];
     if (m->status) {
         if (err)

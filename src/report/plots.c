@@ -241,7 +241,7 @@ void sfp__plot_time(sfp_text *t, const sfp_result *r)
     struct {
         const char *name, *color, *ink; /* ink: can be read on the colour, in light and dark */
         double seconds;
-    } part[] = {{"waiting for data", "--grey", "--black", r->seconds.waited},
+    } part[] = {{"waiting for data", "--grey", "--black", r->seconds.wait_seconds},
                 {"select", "--sky", "--black", r->seconds.select},
                 {"train", "--blue", "--on", r->seconds.train},
                 {"buffer", "--orange", "--black", r->seconds.buffer},

@@ -79,7 +79,7 @@ typedef struct sfp_result {
         double mean, max, last;
     } lag; /* seconds behind arrival; NAN: nothing can be late */
     struct {
-        double decode, select, train, buffer, evaluate, total, waited; /* waited: the learner for data */
+        double decode, select, train, buffer, evaluate, total, wait_seconds; /* waited: the learner for data */
     } seconds;
     double samples_per_second;   /* offered over select + train + buffer */
     sfp_curve curve[SFP_CURVES]; /* over offered samples */

@@ -494,7 +494,7 @@ static const field fields[] = {
     {REAL, "seconds", "buffer", AT(seconds.buffer), -MOST, MOST},
     {REAL, "seconds", "evaluate", AT(seconds.evaluate), -MOST, MOST},
     {REAL, "seconds", "total", AT(seconds.total), -MOST, MOST},
-    {REAL, "seconds", "waited", AT(seconds.waited), -MOST, MOST, OLDER},
+    {REAL, "seconds", "waited", AT(seconds.wait_seconds), -MOST, MOST, OLDER},
     {REAL, NULL, "samples_per_second", AT(samples_per_second), 0, MOST},
     {COUNT, NULL, "peak_rss_bytes", AT(peak_rss_bytes)},
     {PART, NULL, "curves", OLDER, BY(put_curves, get_curves)},

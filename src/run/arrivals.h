@@ -36,13 +36,13 @@ typedef struct sfp__delivery {
         const char *name;
         const uint8_t *rgb;
     } predict[SFP__GROUP];
-    bool taken; /* something came, or went, that a checkpoint has to know of */
+    bool changed; /* something came, or went, that a checkpoint has to know of */
     bool more;  /* the rest of what came together follows: until then nothing is evaluated or saved, and the run is not stopped */
     bool end;   /* nothing comes any more, or it was stopped; the delivery is empty */
 } sfp__delivery;
 
 typedef struct sfp__arrivals_stats {
-    double decode, waited;            /* seconds decoding; seconds waited for it */
+    double decode, wait_seconds;      /* seconds decoding; seconds waited for it */
     char first_error[SFP_ERROR_MAX];  /* why the first image to learn from was left out; "": none was */
     char first_unread[SFP_ERROR_MAX]; /* the same of those to predict */
     uint64_t unread;                  /* images to predict that could not be read */

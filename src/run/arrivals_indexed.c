@@ -105,7 +105,7 @@ static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, s
     const sfp_batches *u = &a->base.plan->unlabelled;
     const sfp_source *s = a->base.plan->source;
     int64_t k = a->next;
-    d->more = d->taken = true;
+    d->more = d->changed = true;
     for (; k < u->count && k < a->next + SFP__GROUP && u->order[k] < index; k++) {
         const sfp_sample *sample;
         int read, i = d->predict_count;
@@ -127,7 +127,7 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
 {
     const sfp__plan *p = a->base.plan;
     const sfp_batches *b = &p->batches;
-    int64_t beside = 0;
+    int64_t unlabelled = 0;
     sfp__batch_loader_release(a->feed, batch[0]); /* what the clock left out need not be decoded */
     for (int i = 0; i < n; i++) {
         int64_t k = batch[i], before = k > 0 ? k - 1 : k;
@@ -138,14 +138,14 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
         a->given.skipped += b->first[k + 1] - b->first[k] - m;
         d->count += m;
         if (a->arrived)
-            beside += a->arrived[k] - b->arrived[k] - (k > 0 ? a->arrived[before] - b->arrived[before] : 0);
+            unlabelled += a->arrived[k] - b->arrived[k] - (k > 0 ? a->arrived[before] - b->arrived[before] : 0);
     }
     if (n > 1)
         d->samples = a->pooled;
     d->arrived = b->arrived[batch[n - 1]];
-    d->taken = true;
+    d->changed = true;
     if (p->clock != SFP_CLOCK_OFF)
-        d->time = (d->count + (double)beside) * (1 / p->opt->rate) - a->predicting;
+        d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;
     a->given.batch = batch;
     a->given.batches = n;
     return SFP_OK;
@@ -189,7 +189,7 @@ static void commit(sfp__arrivals *base, double seconds)
         base->r->samples.skipped += (uint64_t)a->given.skipped;
         a->predicting = 0;
     }
-    if (a->clock.taken_count) /* behind the last batch nothing is late any more */
+    if (a->clock.delivered_count) /* behind the last batch nothing is late any more */
         sfp__clock_advance(&a->clock, n, seconds);
     memset(&a->given, 0, sizeof a->given);
 }
@@ -212,13 +212,13 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
     if (a->feed) {
         sfp_batch_loader_stats s = sfp__batch_loader_stats(a->feed);
         out.decode = s.decode;
-        out.waited = s.waited;
+        out.wait_seconds = s.wait_seconds;
         memcpy(out.first_error, s.first_error, sizeof out.first_error);
     }
     if (a->unlabelled) {
         sfp_batch_loader_stats s = sfp__batch_loader_stats(a->unlabelled);
         out.decode += s.decode;
-        out.waited += s.waited;
+        out.wait_seconds += s.wait_seconds;
         memcpy(out.first_unread, s.first_error, sizeof out.first_unread);
     }
     return out;
@@ -239,7 +239,7 @@ static bool read_json(sfp__arrivals *base, json_t *j, int task)
     a->clock.batches = p->batches.count; /* as in start */
     if (!sfp__json_whole(j, "predicted", 0, p->unlabelled.count, &a->next) ||
         !sfp__json_whole(j, "unread", 0, a->next, &unread) || !sfp__clock_read(&a->clock, json_object_get(j, "clock")) ||
-        (a->clock.taken_count && p->batches.task[a->clock.taken[0]] < task))
+        (a->clock.delivered_count && p->batches.task[a->clock.delivered[0]] < task))
         return false;
     a->unread = (uint64_t)unread;
     return true;

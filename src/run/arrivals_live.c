@@ -12,7 +12,7 @@ typedef struct live {
     sfp_ledger *ledger;
     sfp_inbox *inbox;
     sfp_lag lag;
-    int told;               /* remarks of the source */
+    int warnings_reported;  /* remarks of the source */
     sfp_inbox_output in;    /* what came together, as far as it is not delivered */
     bool busy;              /* and there is more of it */
     bool last;              /* nothing comes behind it */
@@ -26,8 +26,8 @@ static void free_live(sfp__arrivals *base)
     sfp__inbox_free(a->inbox);
     sfp__ledger_free(a->ledger); /* behind the inbox, which asks it */
     sfp__arrival_list_done(&a->in.batch);
-    sfp__arrival_list_done(&a->in.others);
-    sfp__arrival_list_done(&a->in.gone);
+    sfp__arrival_list_done(&a->in.unlabelled);
+    sfp__arrival_list_done(&a->in.discarded);
     sfp__arrival_list_done(&a->group);
     sfp__free(a->samples);
     sfp__free(a);
@@ -39,7 +39,8 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     const sfp__plan *p = base->plan;
     const sfp_run_options *o = p->opt;
     bool real = p->clock == SFP_CLOCK_REAL;
-    size_t again = p->source->ops->leave_out ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
+    size_t again =
+        p->source->ops->set_resume_filter ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
     base->r->labels.expired += sfp__ledger_give_up(a->ledger, again);
     TRY(sfp__ledger_set_resume_filter(a->ledger, p->source, err));
     base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
@@ -50,8 +51,8 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
                                   .queue = real ? o->queue : SFP__RUN_PREFETCH,
                                   .policy = real ? o->policy : SFP_QUEUE_BLOCK,
                                   .pool = real && o->triage ? SFP__RUN_TRIAGE_BATCHES : 0,
-                                  .others = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
-                                  .pace = real ? o->rate : 0,
+                                  .unlabelled = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
+                                  .arrival_rate = real ? o->rate : 0,
                                   .first_id = sfp__ledger_next_id(a->ledger),
                                   .ledger = a->ledger};
     return sfp__inbox_create(p->source, &io, &a->inbox, err);
@@ -62,11 +63,11 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
 static void take_gone(live *a)
 {
     sfp_result *r = a->base.r;
-    for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->in.gone));) {
+    for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         if (i->fate == SFP_DISCARD_EXPIRED) {
-            sfp_arrival_status before = sfp__ledger_meet(a->ledger, i);
-            r->labels.unlabelled += before == SFP_ARRIVAL_NEW;
-            r->labels.expired += before != SFP_ARRIVAL_ENDED;
+            sfp_arrival_status status = sfp__ledger_meet(a->ledger, i);
+            r->labels.unlabelled += status == SFP_ARRIVAL_NEW;
+            r->labels.expired += status != SFP_ARRIVAL_ENDED;
         } else {
             r->samples.offered++;
             r->samples.dropped += i->fate == SFP_DISCARD_DROPPED;
@@ -84,9 +85,10 @@ static void take_inbox(live *a, double until)
     const sfp__plan *p = a->base.plan;
     sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
     a->busy = true;
-    a->last = a->in.end && a->in.others.count == 0; /* a label among the others may bring an image back */
-    for (int n = atomic_load(&p->source->live->remarks); a->told < n; a->told++) /* each once, as soon as there is one */
-        sfp__plan_info(p, "%s", p->source->live->remark[a->told]);
+    a->last = a->in.end && a->in.unlabelled.count == 0; /* a label among the others may bring an image back */
+    for (int n = atomic_load(&p->source->live->warning_count); a->warnings_reported < n;
+         a->warnings_reported++) /* each once, as soon as there is one */
+        sfp__plan_info(p, "%s", p->source->live->warnings[a->warnings_reported]);
     take_gone(a);
 }
 
@@ -106,13 +108,13 @@ static void take_label(live *a, sfp_arrival *label)
 static void take_group(live *a, sfp__delivery *d)
 {
     sfp_result *r = a->base.r;
-    sfp_arrival_list *others = &a->in.others;
-    while (a->group.count < SFP__GROUP && others->first && (others->first->rgb || a->group.count == 0)) {
-        sfp_arrival *i = sfp__arrival_list_take(others);
-        sfp_arrival_status before = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_ARRIVAL_NEW;
-        if (before == SFP_ARRIVAL_ABSENT)
+    sfp_arrival_list *unlabelled = &a->in.unlabelled;
+    while (a->group.count < SFP__GROUP && unlabelled->first && (unlabelled->first->rgb || a->group.count == 0)) {
+        sfp_arrival *i = sfp__arrival_list_take(unlabelled);
+        sfp_arrival_status status = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_ARRIVAL_NEW;
+        if (status == SFP_ARRIVAL_ABSENT)
             r->labels.expired += sfp__ledger_wait(a->ledger, i);
-        else if (before == SFP_ARRIVAL_ENDED)
+        else if (status == SFP_ARRIVAL_ENDED)
             sfp__ledger_finish(a->ledger, i);
         else if (i->rgb)
             sfp__arrival_list_put(&a->group, i);
@@ -156,7 +158,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
         return SFP_OK;
     if (!a->busy)
         take_inbox(a, until);
-    d->taken = a->in.taken > 0;
+    d->changed = a->in.count > 0;
     take_group(a, d);
     d->more = a->busy = d->predict_count > 0;
     return d->more ? SFP_OK : take_batch(a, d, err);
@@ -193,7 +195,7 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
         return out;
     sfp_inbox_stats s = sfp__inbox_stats(a->inbox);
     out.decode = s.decode;
-    out.waited = s.waited;
+    out.wait_seconds = s.wait_seconds;
     out.status = s.status;
     memcpy(out.first_error, s.first_error, sizeof out.first_error);
     memcpy(out.last_error, s.last_error, sizeof out.last_error);
@@ -229,7 +231,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
     a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP_CLOCK_REAL ? &a->lag : NULL};
     a->classes = classes;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
-    TRY(sfp__ledger_create(p->opt->pending, p->source->ops->marks, &a->ledger, err));
+    TRY(sfp__ledger_create(p->opt->pending, p->source->ops->labelled_keys, &a->ledger, err));
     TRY(sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->samples, err));
     *out = TAKE(made);
     return SFP_OK;

@@ -194,10 +194,10 @@ void sfp__batch_loader_free(sfp_batch_loader *f)
 
 sfp_status sfp__batch_loader_take(sfp_batch_loader *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
 {
-    double waited = 0;
-    TRY(sfp__prefetcher_take(f->ahead, k, &waited, err));
+    double wait_seconds = 0;
+    TRY(sfp__prefetcher_take(f->ahead, k, &wait_seconds, err));
     pthread_mutex_lock(&f->lock);
-    f->stats.waited += waited;
+    f->stats.wait_seconds += wait_seconds;
     pthread_mutex_unlock(&f->lock);
     *count = f->ring[k % f->opt.depth].count;
     *samples = f->ring[k % f->opt.depth].sample;

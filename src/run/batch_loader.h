@@ -51,7 +51,7 @@ void sfp__batch_loader_release(sfp_batch_loader *f, int64_t k);
 
 /* Seconds spent decoding, seconds takers waited, and why the first image was left out ("": none was). */
 typedef struct sfp_batch_loader_stats {
-    double decode, waited;
+    double decode, wait_seconds;
     char first_error[SFP_ERROR_MAX];
 } sfp_batch_loader_stats;
 sfp_batch_loader_stats sfp__batch_loader_stats(sfp_batch_loader *f);

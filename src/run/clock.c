@@ -48,8 +48,8 @@ sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t b
                      .capacity = capacity,
                      .began = sfp__monotonic_seconds()};
     c->queue = sfp__calloc((size_t)capacity, sizeof *c->queue);
-    c->taken = sfp__calloc((size_t)capacity, sizeof *c->taken);
-    if (!c->queue || !c->taken) {
+    c->delivered = sfp__calloc((size_t)capacity, sizeof *c->delivered);
+    if (!c->queue || !c->delivered) {
         sfp__clock_done(c);
         return sfp__fail_nomem(err);
     }
@@ -59,9 +59,9 @@ sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t b
 void sfp__clock_done(sfp_clock *c)
 {
     sfp__free(c->queue);
-    sfp__free(c->taken);
+    sfp__free(c->delivered);
     c->queue = NULL;
-    c->taken = NULL;
+    c->delivered = NULL;
 }
 
 /* When batch i is complete. */
@@ -135,8 +135,8 @@ static void wait_until(sfp_clock *c, double at)
 /* The one that waits longest, in its own right: what is complete at this very moment finds its place free. */
 static int take_one(sfp_clock *c)
 {
-    c->taken[0] = c->queue[0].batch;
-    sfp__lag_add(&c->lag, c->now - c->queue[0].since);
+    c->delivered[0] = c->queue[0].batch;
+    sfp__lag_add(&c->lag, c->now - c->queue[0].arrived_at);
     pop(c, 1);
     take_in(c, false);
     return 1;
@@ -146,8 +146,8 @@ static int take_all(sfp_clock *c)
 {
     int n = c->waiting;
     for (int i = n - 1; i >= 0; i--) {
-        c->taken[i] = c->queue[i].batch;
-        sfp__lag_add(&c->lag, c->now - c->queue[i].since);
+        c->delivered[i] = c->queue[i].batch;
+        sfp__lag_add(&c->lag, c->now - c->queue[i].arrived_at);
     }
     pop(c, n);
     return n;
@@ -156,7 +156,7 @@ static int take_all(sfp_clock *c)
 static int take(sfp_clock *c)
 {
     if (!c->timed) {
-        c->taken[0] = c->next;
+        c->delivered[0] = c->next;
         return c->next < c->batches ? (c->next++, 1) : 0;
     }
     if (c->opt.kind == SFP_CLOCK_REAL)
@@ -174,18 +174,18 @@ static int take(sfp_clock *c)
 
 const int64_t *sfp__clock_next(sfp_clock *c, int *count)
 {
-    if (c->taken_count == 0)
-        c->taken_count = take(c);
-    *count = c->taken_count;
-    return c->taken_count ? c->taken : NULL;
+    if (c->delivered_count == 0)
+        c->delivered_count = take(c);
+    *count = c->delivered_count;
+    return c->delivered_count ? c->delivered : NULL;
 }
 
 void sfp__clock_advance(sfp_clock *c, int n, double seconds)
 {
     c->spent += seconds;
-    c->taken_count -= n;
-    memmove(c->taken, c->taken + n, (size_t)c->taken_count * sizeof *c->taken);
-    if (n == 0 || c->taken_count > 0)
+    c->delivered_count -= n;
+    memmove(c->delivered, c->delivered + n, (size_t)c->delivered_count * sizeof *c->delivered);
+    if (n == 0 || c->delivered_count > 0)
         return;
     if (c->timed) {
         c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__monotonic_seconds() - c->began : c->now + c->spent;
@@ -196,7 +196,7 @@ void sfp__clock_advance(sfp_clock *c, int n, double seconds)
 
 int64_t sfp__clock_first(const sfp_clock *c)
 {
-    return c->taken_count ? c->taken[0] : c->waiting ? c->queue[0].batch : c->next;
+    return c->delivered_count ? c->delivered[0] : c->waiting ? c->queue[0].batch : c->next;
 }
 
 /* ---------------------------------------------------------------- checkpoints */
@@ -229,18 +229,18 @@ bool sfp__lag_read(sfp_lag *l, json_t *j)
 
 json_t *sfp__clock_json(const sfp_clock *c)
 {
-    json_t *queue = json_array(), *taken = json_array();
+    json_t *queue = json_array(), *delivered = json_array();
     for (int i = 0; i < c->waiting; i++)
-        (void)json_array_append_new(queue, json_pack("[I,f]", (json_int_t)c->queue[i].batch, c->queue[i].since));
-    for (int i = 0; i < c->taken_count; i++)
-        (void)json_array_append_new(taken, json_integer(c->taken[i]));
-    if ((int)json_array_size(queue) != c->waiting || (int)json_array_size(taken) != c->taken_count) {
+        (void)json_array_append_new(queue, json_pack("[I,f]", (json_int_t)c->queue[i].batch, c->queue[i].arrived_at));
+    for (int i = 0; i < c->delivered_count; i++)
+        (void)json_array_append_new(delivered, json_integer(c->delivered[i]));
+    if ((int)json_array_size(queue) != c->waiting || (int)json_array_size(delivered) != c->delivered_count) {
         json_decref(queue); /* without all of them a batch would be passed over */
-        json_decref(taken);
+        json_decref(delivered);
         return NULL;
     }
     return json_pack("{s:f,s:f,s:b,s:I,s:o,s:o,s:f,s:o}", "now", c->now, "blocked", c->blocked, "held", c->held, "next",
-                     (json_int_t)c->next, "queue", queue, "taken", taken, "spent", c->spent, "lag", sfp__lag_json(&c->lag));
+                     (json_int_t)c->next, "queue", queue, "taken", delivered, "spent", c->spent, "lag", sfp__lag_json(&c->lag));
 }
 
 bool sfp__clock_read(sfp_clock *c, json_t *j)
@@ -248,26 +248,26 @@ bool sfp__clock_read(sfp_clock *c, json_t *j)
     int64_t next;
     int held;
     double now, blocked, spent;
-    json_t *queue, *taken;
+    json_t *queue, *delivered;
     if (!sfp__json_whole(j, "next", 0, c->batches, &next) || !sfp__lag_read(&c->lag, json_object_get(j, "lag")) ||
         json_unpack(j, "{s:F,s:F,s:b,s:o,s:o,s:F}", "now", &now, "blocked", &blocked, "held", &held, "queue", &queue, "taken",
-                    &taken, "spent", &spent) != 0 ||
-        !json_is_array(queue) || !json_is_array(taken) || json_array_size(queue) > (size_t)c->capacity ||
-        json_array_size(taken) > (size_t)c->capacity || !(spent >= 0))
+                    &delivered, "spent", &spent) != 0 ||
+        !json_is_array(queue) || !json_is_array(delivered) || json_array_size(queue) > (size_t)c->capacity ||
+        json_array_size(delivered) > (size_t)c->capacity || !(spent >= 0))
         return false;
     for (size_t i = 0; i < json_array_size(queue); i++) {
         json_int_t batch;
-        if (json_unpack(json_array_get(queue, i), "[I,F]", &batch, &c->queue[i].since) != 0 || batch < 0 || batch >= next)
+        if (json_unpack(json_array_get(queue, i), "[I,F]", &batch, &c->queue[i].arrived_at) != 0 || batch < 0 || batch >= next)
             return false;
         c->queue[i].batch = batch;
     }
-    for (size_t i = 0; i < json_array_size(taken); i++) {
-        c->taken[i] = json_integer_value(json_array_get(taken, i));
-        if (c->taken[i] < 0 || c->taken[i] >= next || (i > 0 && c->taken[i] <= c->taken[i - 1]))
+    for (size_t i = 0; i < json_array_size(delivered); i++) {
+        c->delivered[i] = json_integer_value(json_array_get(delivered, i));
+        if (c->delivered[i] < 0 || c->delivered[i] >= next || (i > 0 && c->delivered[i] <= c->delivered[i - 1]))
             return false;
     }
     c->waiting = (int)json_array_size(queue);
-    c->taken_count = (int)json_array_size(taken);
+    c->delivered_count = (int)json_array_size(delivered);
     c->next = next;
     c->now = now;
     c->blocked = blocked;

@@ -65,7 +65,7 @@ typedef struct sfp_clock_options {
 /* A batch in the queue. */
 typedef struct sfp_queued_batch {
     int64_t batch;
-    double since; /* its arrival; a stream held back moves those of later ones only */
+    double arrived_at; /* its arrival; a stream held back moves those of later ones only */
 } sfp_queued_batch;
 
 typedef struct sfp_clock {
@@ -79,8 +79,8 @@ typedef struct sfp_clock {
     int64_t next;           /* first batch that has not arrived yet */
     int waiting, capacity;
     sfp_queued_batch *queue; /* (capacity) oldest first */
-    int64_t *taken;     /* (capacity) given, and not learned from yet */
-    int taken_count;
+    int64_t *delivered;      /* (capacity) given, and not learned from yet */
+    int delivered_count;
     double spent; /* on those that were given with them and are done */
     sfp_lag lag;  /* of the batches given */
     double began; /* real: wall clock at 0 */

@@ -21,9 +21,9 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)e->total;
     e->all = n * e->bytes <= memory;
-    const sfp_want list[] = {{&e->asked, rows, sizeof *e->asked},
+    const sfp_want list[] = {{&e->answered, rows, sizeof *e->answered},
                              {&e->accuracy, rows, sizeof *e->accuracy},
-                             {&e->alone, rows * SFP_HEAD_MEMBERS, sizeof *e->alone},
+                             {&e->member_accuracy, rows * SFP_HEAD_MEMBERS, sizeof *e->member_accuracy},
                              {&e->state, n, sizeof *e->state},
                              {&e->has_query, n, sizeof *e->has_query},
                              {&e->rgb, e->all ? n : CHUNK, e->bytes},
@@ -71,7 +71,7 @@ static const uint8_t *image(sfp_evaluator *e, int64_t k, int64_t i, int place)
 
 /* What was asked of a task so far. */
 typedef struct tally {
-    uint64_t asked, right, alone[SFP_HEAD_MEMBERS]; /* alone: right answers of each expert of a mixed head */
+    uint64_t answered, correct, member_correct[SFP_HEAD_MEMBERS]; /* alone: right answers of each expert of a mixed head */
     bool mixed;
 } tally;
 
@@ -96,29 +96,29 @@ static sfp_status ask(sfp_evaluator *e, sfp_predictor *p, stretch *part, tally *
         const int32_t *said = sfp__predictor_member_labels(p, h);
         sum->mixed = said != NULL;
         for (int k = 0; said && k < n; k++)
-            sum->alone[h] += part->truth[k] >= 0 && said[k] == part->truth[k];
+            sum->member_correct[h] += part->truth[k] >= 0 && said[k] == part->truth[k];
     }
     for (int k = 0; k < n; k++) {
         int32_t truth = part->truth[k];
-        sum->right += truth >= 0 && label[k] == truth; /* a class that the stream never had is never right */
+        sum->correct += truth >= 0 && label[k] == truth; /* a class that the stream never had is never right */
         if (confusion && label[k] >= 0 && label[k] < classes && truth >= 0 && truth < classes)
             confusion[(size_t)truth * (size_t)classes + (size_t)label[k]]++;
     }
-    sum->asked += (uint64_t)n;
+    sum->answered += (uint64_t)n;
     e->done += (uint64_t)n;
     part->count = 0;
-    if (e->tell)
-        e->tell(e->tell_ctx, e->done);
+    if (e->on_progress)
+        e->on_progress(e->progress_ctx, e->done);
     return SFP_OK;
 }
 
 static void note_task(sfp_evaluator *e, int t, const tally *sum)
 {
-    e->asked[t] = sum->asked;
-    e->accuracy[t] = sum->asked ? (double)sum->right / (double)sum->asked : NAN;
+    e->answered[t] = sum->answered;
+    e->accuracy[t] = sum->answered ? (double)sum->correct / (double)sum->answered : NAN;
     for (int h = 0; h < SFP_HEAD_MEMBERS; h++)
-        e->alone[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
-            sum->asked && sum->mixed ? (double)sum->alone[h] / (double)sum->asked : NAN;
+        e->member_accuracy[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
+            sum->answered && sum->mixed ? (double)sum->member_correct[h] / (double)sum->answered : NAN;
 }
 
 static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)

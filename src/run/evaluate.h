@@ -24,8 +24,8 @@ typedef struct sfp_evaluator {
     int size, dim;
     sfp_resize resize;
     /* the caller's to set */
-    sfp_evaluator_fn tell; /* NULL: no callback */
-    void *tell_ctx;
+    sfp_evaluator_fn on_progress; /* NULL: no callback */
+    void *progress_ctx;
     const volatile sig_atomic_t *stop; /* not 0 ends a run between two batches; NULL: never */
     /* what is kept of the images */
     size_t bytes;       /* of an image */
@@ -40,8 +40,8 @@ typedef struct sfp_evaluator {
     char first_error[SFP_ERROR_MAX]; /* why the first of them was skipped, with its name; "": none was */
     /* of the last run */
     uint64_t done;
-    uint64_t *asked; /* (tasks) images answered */
-    double *alone;   /* (SFP_HEAD_MEMBERS, tasks) accuracy of each expert of a mixed head; NAN: it is not, or none was answered */
+    uint64_t *answered;      /* (tasks) images answered */
+    double *member_accuracy; /* (SFP_HEAD_MEMBERS, tasks) accuracy of each member; NAN: not mixed, or none answered */
     double *accuracy;    /* (tasks) of the run at hand, the caller's when it has ended */
     uint64_t *confusion; /* (confusion_capacity) the same */
     size_t confusion_capacity;

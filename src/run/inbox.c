@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { ERRORS_MAX = 3 };        /* that follow each other: a broken stream does not get better */
-enum { GONE_MAX = 1024 };       /* with so many the taker is called although there is nothing to learn from */
+enum { DISCARDED_MAX = 1024 };  /* with so many the taker is called although there is nothing to learn from */
 static const double look = 0.1; /* seconds between looks at stop */
 
 struct sfp_inbox {
@@ -22,8 +22,8 @@ struct sfp_inbox {
     pthread_cond_t changed;
     atomic_bool stop;
     bool idle, ended; /* the learner waits; the source has ended */
-    int remarks;      /* of the source, when the taker came last */
-    sfp_arrival_list labelled, others, gone;
+    int warning_count; /* of the source, when the taker came last */
+    sfp_arrival_list labelled, unlabelled, discarded;
     double last_at; /* of the last arrival */
     double rate_at; /* of the last complete batch */
     sfp_inbox_stats stats;
@@ -45,7 +45,7 @@ static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_discard_reason fate)
     a->rgb = NULL;
     sfp__raw_image_done(&a->kept);
     a->fate = fate;
-    sfp__arrival_list_put(&b->gone, a);
+    sfp__arrival_list_put(&b->discarded, a);
 }
 
 static int complete(const sfp_inbox *b)
@@ -120,16 +120,16 @@ static void put_labelled(sfp_inbox *b, sfp_arrival *a, bool may_wait)
 static void put_other(sfp_inbox *b, sfp_arrival *a)
 {
     bool hold = !b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK;
-    while (hold && b->others.count >= b->opt.others && !atomic_load(&b->stop))
+    while (hold && b->unlabelled.count >= b->opt.unlabelled && !atomic_load(&b->stop))
         wait_a_little(b, look);
-    if (!hold && b->others.count >= b->opt.others) {
-        sfp_arrival *oldest = sfp__arrival_list_take(&b->others);
+    if (!hold && b->unlabelled.count >= b->opt.unlabelled) {
+        sfp_arrival *oldest = sfp__arrival_list_take(&b->unlabelled);
         if (oldest->rgb)
             let_go(b, oldest, SFP_DISCARD_EXPIRED);
         else
             sfp__arrival_free(oldest); /* a label that nobody looked at */
     }
-    sfp__arrival_list_put(&b->others, a);
+    sfp__arrival_list_put(&b->unlabelled, a);
     pthread_cond_broadcast(&b->changed);
 }
 
@@ -191,10 +191,10 @@ static void put(sfp_inbox *b, sfp_arrival *a)
 /* Sleeps until the next image is due. One that was held back, or took long to make, puts off those that follow. */
 static void keep_pace(sfp_inbox *b, double *due)
 {
-    if (!(b->opt.pace > 0))
+    if (!(b->opt.arrival_rate > 0))
         return;
     double now = sfp__monotonic_seconds();
-    *due = fmax(*due + 1 / b->opt.pace, now - 1); /* a second is made up for, not more */
+    *due = fmax(*due + 1 / b->opt.arrival_rate, now - 1); /* a second is made up for, not more */
     for (; now < *due && !atomic_load(&b->stop); now = sfp__monotonic_seconds()) {
         double wait = fmin(*due - now, look);
         struct timespec pause = {.tv_nsec = (long)(wait * 1e9)};
@@ -215,7 +215,7 @@ static void *work(void *arg)
         sfp_arrival *a = NULL;
         keep_pace(b, &due);
         status = sfp__source_next(b->source, &record, &p, &end, &err);
-        double came = sfp__monotonic_seconds();
+        double arrived = sfp__monotonic_seconds();
         if (!status && end) { /* an error was its last word, unless we stopped it */
             status = atomic_load(&b->stop) ? SFP_OK : failed;
             break;
@@ -224,11 +224,11 @@ static void *work(void *arg)
             sfp__source_warn_live(b->source, "%s; the stream goes on", b->stats.last_error);
         if (status && b->source->live->lost)
             status = SFP_OK; /* err says why */
-        if (!status && !(a = make_arrival(b, &record, &p, came, &err)))
+        if (!status && !(a = make_arrival(b, &record, &p, arrived, &err)))
             status = SFP_ENOMEM;
         double decoded = sfp__monotonic_seconds();
         pthread_mutex_lock(&b->lock);
-        b->stats.decode += decoded - came;
+        b->stats.decode += decoded - arrived;
         if (status || a->fate != SFP_DISCARD_NONE)
             note_error(b, &err);
         if (!status)
@@ -254,7 +254,7 @@ static int ready(const sfp_inbox *b)
     bool paused = b->source->ops->pause > 0 && sfp__monotonic_seconds() - b->last_at >= b->source->ops->pause;
     if (n > 0)
         return b->opt.batch * (b->opt.pool ? n < b->opt.pool ? n : b->opt.pool : 1);
-    bool last = b->ended && b->others.count == 0; /* a label among the others may bring one more */
+    bool last = b->ended && b->unlabelled.count == 0; /* a label among the others may bring one more */
     return last || paused ? b->labelled.count : 0;
 }
 
@@ -281,22 +281,22 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
     pthread_mutex_lock(&b->lock);
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is space for one more */
-    while (!(n = ready(b)) && b->others.count == 0 && b->gone.count < GONE_MAX && !b->ended && !(stop && *stop) &&
-           atomic_load(&b->source->live->remarks) == b->remarks && sfp__monotonic_seconds() < until)
+    while (!(n = ready(b)) && b->unlabelled.count == 0 && b->discarded.count < DISCARDED_MAX && !b->ended && !(stop && *stop) &&
+           atomic_load(&b->source->live->warning_count) == b->warning_count && sfp__monotonic_seconds() < until)
         wait_a_little(b, look);
     b->idle = false;
-    b->remarks = atomic_load(&b->source->live->remarks);
+    b->warning_count = atomic_load(&b->source->live->warning_count);
     if (stop && *stop)
         n = 0;
     move_first(&b->labelled, n, &out->batch);
     out->lag = lag_of(&out->batch, b->opt.batch);
-    out->others = b->others;
-    b->others = (sfp_arrival_list){0};
-    out->gone = b->gone;
-    b->gone = (sfp_arrival_list){0};
-    out->taken = out->batch.count + out->others.count + out->gone.count;
+    out->unlabelled = b->unlabelled;
+    b->unlabelled = (sfp_arrival_list){0};
+    out->discarded = b->discarded;
+    b->discarded = (sfp_arrival_list){0};
+    out->count = out->batch.count + out->unlabelled.count + out->discarded.count;
     out->end = b->ended && b->labelled.count == 0;
-    b->stats.waited += sfp__monotonic_seconds() - begin;
+    b->stats.wait_seconds += sfp__monotonic_seconds() - begin;
     pthread_cond_broadcast(&b->changed); /* a source that is held back */
     pthread_mutex_unlock(&b->lock);
 }
@@ -358,8 +358,8 @@ void sfp__inbox_free(sfp_inbox *b)
         pthread_join(b->thread, NULL);
     b->source->live->stop = NULL;
     sfp__arrival_list_done(&b->labelled);
-    sfp__arrival_list_done(&b->others);
-    sfp__arrival_list_done(&b->gone);
+    sfp__arrival_list_done(&b->unlabelled);
+    sfp__arrival_list_done(&b->discarded);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
     sfp__free(b);

@@ -23,8 +23,8 @@ typedef struct sfp_inbox_options {
     int queue; /* batches that may wait */
     sfp_queue_policy policy;
     int pool;           /* triage: most batches that wait and are taken at once, whatever queue is; 0: one at a time */
-    int others;         /* images without a label (and labels) that may wait to be looked at; more are held back, or expire */
-    double pace;        /* samples a second that are asked for; 0: as they come */
+    int unlabelled;     /* images without a label (and labels) that may wait to be looked at; more are held back, or expire */
+    double arrival_rate; /* samples a second that are asked for; 0: as they come */
     uint64_t first_id;  /* number of the first image */
     sfp_ledger *ledger; /* knows images that have a number already; NULL: there are none */
 } sfp_inbox_options;
@@ -38,9 +38,9 @@ void sfp__inbox_free(sfp_inbox *b);
 typedef struct sfp_inbox_output {
     sfp_arrival_list batch;  /* labelled images to learn from; triage: of several batches */
     sfp_lag lag;             /* how long ago these batches were complete */
-    sfp_arrival_list others; /* without a label, and labels alone */
-    sfp_arrival_list gone;   /* what will never be learned from */
-    int taken;               /* how many are in these lists */
+    sfp_arrival_list unlabelled; /* without a label, and labels alone */
+    sfp_arrival_list discarded;  /* what will never be learned from */
+    int count;                   /* how many are in these lists */
     bool end;                /* nothing comes any more */
 } sfp_inbox_output;
 
@@ -52,7 +52,7 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
 void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a);
 
 typedef struct sfp_inbox_stats {
-    double decode, waited; /* seconds decoding; seconds the taker waited */
+    double decode, wait_seconds; /* seconds decoding; seconds the taker waited */
     double rate;           /* labelled images per second lately; NAN: not known yet */
     uint64_t next_id;
     sfp_status status; /* why the source ended early */

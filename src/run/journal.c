@@ -25,15 +25,15 @@ sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err
     return sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err);
 }
 
-sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t stamps, sfp__arrivals *a, sfp_error *err)
+sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timestamps, sfp__arrivals *a, sfp_error *err)
 {
     const char *out = p->opt->out;
     uint64_t from, last = 0;
-    TRY(sfp__line_log_open(out, SFP__RUN_EVENTS, "t", (uint64_t)stamps, LOG_BYTES, LOGS, &j->events, err));
-    uint64_t next = stamps && sfp__line_log_last(j->events, &last) ? last + 1 : 0;
-    if (next < (uint64_t)stamps)
+    TRY(sfp__line_log_open(out, SFP__RUN_EVENTS, "t", (uint64_t)timestamps, LOG_BYTES, LOGS, &j->events, err));
+    uint64_t next = timestamps && sfp__line_log_last(j->events, &last) ? last + 1 : 0;
+    if (next < (uint64_t)timestamps)
         sfp__plan_info(p, "%s/%s: the last %llu timestamps before the checkpoint are missing", out, SFP__RUN_EVENTS,
-                       (unsigned long long)((uint64_t)stamps - next));
+                       (unsigned long long)((uint64_t)timestamps - next));
     if (!a->kind->predicts(a, &from))
         return SFP_OK;
     return sfp__line_log_open(out, SFP__RUN_PREDICTIONS, "id", from, LOG_BYTES, LOGS, &j->predictions, err);
@@ -57,7 +57,7 @@ void sfp__journal_done(sfp__journal *j)
 
 /* -------------------------------------------------------------- a prediction */
 
-sfp_status sfp__journal_predict(sfp__journal *j, int64_t stamps, const sfp__delivery *d, const int32_t *label,
+sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
                                 const float *probability, sfp_error *err)
 {
     if (!j->predictions)
@@ -67,7 +67,7 @@ sfp_status sfp__journal_predict(sfp__journal *j, int64_t stamps, const sfp__deli
         sfp_json line = {.text = sfp__line_log_begin(j->predictions)};
         sfp__json_object(&line, NULL);
         sfp__json_uint(&line, "id", d->predict[i].id);
-        sfp__json_int(&line, "t", stamps);
+        sfp__json_int(&line, "t", timestamps);
         sfp__json_string(&line, "name", d->predict[i].name);
         sfp__json_string(&line, "class", known ? j->r->class_names[label[i]] : NULL);
         sfp__json_exact_float(&line, "probability", probability[i]);
@@ -142,7 +142,7 @@ sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp_details *t,
 
 static double accuracy_so_far(const sfp__position *at)
 {
-    return at->judged ? (double)at->right / (double)at->judged : NAN;
+    return at->prequential_total ? (double)at->prequential_correct / (double)at->prequential_total : NAN;
 }
 
 static void tell(const sfp__run_context *run, const sfp_timestamp_details *t)
@@ -246,7 +246,7 @@ sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, con
     if (learner && p->opt->out)
         show(j, p, d, t);
     count_times(j->r, t);
-    if (run->at.stamps % p->curve_every == 0)
+    if (run->at.timestamps % p->curve_every == 0)
         TRY(draw_all(run, d->count, t, err));
     if (j->events) {
         sfp_timestamp_details line = *t;
@@ -263,9 +263,9 @@ sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, con
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a)
 {
     sfp__arrivals_stats stats = a->kind->stats(a);
-    j->r->seconds.decode = j->before.decode + stats.decode;
-    j->r->seconds.waited = j->before.waited + stats.waited;
-    j->r->seconds.total = j->before.total + sfp__monotonic_seconds() - j->began;
+    j->r->seconds.decode = j->earlier.decode + stats.decode;
+    j->r->seconds.wait_seconds = j->earlier.wait_seconds + stats.wait_seconds;
+    j->r->seconds.total = j->earlier.total + sfp__monotonic_seconds() - j->began;
 }
 
 void sfp__journal_finish(sfp__run_context *run)
@@ -322,7 +322,7 @@ static void buffer_thumbs(const sfp__run_context *run, sfp_buffer *buffer, int n
     uint64_t now = sfp__learner_counts(run->learner).timestamps;
     for (int i = 0; i < n; i++) {
         const sfp_slot *slot = &buffer->slot[i];
-        out[i] = (sfp_thumb){.label = run->journal.r->class_names[slot->label], .age = now - slot->born};
+        out[i] = (sfp_thumb){.label = run->journal.r->class_names[slot->label], .age = now - slot->stored_at};
         if (slot->image_size == bytes) {
             out[i].width = out[i].height = size;
             out[i].rgb = slot->image;

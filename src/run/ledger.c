@@ -24,7 +24,7 @@ struct sfp_ledger {
     size_t restored_count;
     uint64_t next_id, predicted;
     struct {
-        uint64_t *mark;   /* (capacity) */
+        uint64_t *key;    /* (capacity) */
         int64_t *changed; /* (capacity) */
         size_t capacity, count, next;
         int64_t until; /* the latest change of those that were overwritten */
@@ -75,20 +75,20 @@ void sfp__arrival_list_done(sfp_arrival_list *l)
 
 /* --------------------------------------------------------------------- making */
 
-sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_error *err)
+sfp_status sfp__ledger_create(int capacity, size_t keys, sfp_ledger **out, sfp_error *err)
 {
     OWNED_PTR(sfp__ledger_free) sfp_ledger *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->capacity = (size_t)capacity;
-    l->done.capacity = marks;
+    l->done.capacity = keys;
     l->done.until = INT64_MIN;
     l->buckets = 1024;
     while (l->buckets < l->capacity)
         l->buckets *= 2;
     pthread_mutex_init(&l->lock, NULL);
     TRY(sfp__alloc(&l->bucket, l->buckets, sizeof *l->bucket, err));
-    TRY(sfp__alloc(&l->done.mark, marks, sizeof *l->done.mark, err));
-    TRY(sfp__alloc(&l->done.changed, marks, sizeof *l->done.changed, err));
+    TRY(sfp__alloc(&l->done.key, keys, sizeof *l->done.key, err));
+    TRY(sfp__alloc(&l->done.changed, keys, sizeof *l->done.changed, err));
     *out = TAKE(l);
     return SFP_OK;
 }
@@ -105,7 +105,7 @@ void sfp__ledger_free(sfp_ledger *l)
     pthread_mutex_destroy(&l->lock);
     sfp__free(l->restored);
     sfp__free(l->bucket);
-    sfp__free(l->done.mark);
+    sfp__free(l->done.key);
     sfp__free(l->done.changed);
     sfp__free(l);
 }
@@ -191,12 +191,12 @@ bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id)
 
 static void keep_mark(sfp_ledger *l, const sfp_arrival *a)
 {
-    if (!l->done.capacity || !a->origin.mark)
+    if (!l->done.capacity || !a->origin.labelled_key)
         return;
     size_t at = l->done.next;
     if (l->done.count == l->done.capacity && l->done.changed[at] > l->done.until)
         l->done.until = l->done.changed[at];
-    l->done.mark[at] = a->origin.mark;
+    l->done.key[at] = a->origin.labelled_key;
     l->done.changed[at] = a->origin.changed;
     l->done.next = (at + 1) % l->done.capacity;
     l->done.count += l->done.count < l->done.capacity;
@@ -298,24 +298,24 @@ static bool add(json_t *list, json_int_t number)
 
 json_t *sfp__ledger_json(const sfp_ledger *l)
 {
-    json_t *waiting = json_array(), *marks = json_array();
-    bool all = waiting && marks;
+    json_t *waiting = json_array(), *keys = json_array();
+    bool all = waiting && keys;
     const queue *const queues[] = {&l->waiting, &l->labelled};
     for (int k = 0; k < 2; k++)
         for (const sfp_arrival *a = queues[k]->oldest; a && all; a = a->newer)
             all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) &&
-                  add(waiting, (json_int_t)a->origin.mark) && add(waiting, a->origin.changed);
+                  add(waiting, (json_int_t)a->origin.labelled_key) && add(waiting, a->origin.changed);
     for (size_t i = 0; i < l->done.count && all; i++) { /* the oldest first */
         size_t at = (l->done.next + l->done.capacity - l->done.count + i) % l->done.capacity;
-        all = add(marks, (json_int_t)l->done.mark[at]) && add(marks, l->done.changed[at]);
+        all = add(keys, (json_int_t)l->done.key[at]) && add(keys, l->done.changed[at]);
     }
     if (!all) {
         json_decref(waiting);
-        json_decref(marks);
+        json_decref(keys);
         return NULL;
     }
     return json_pack("{s:I,s:I,s:o,s:o,s:I}", "next_id", (json_int_t)l->next_id, "predicted", (json_int_t)l->predicted, "waiting",
-                     waiting, "marks", marks, "until", (json_int_t)l->done.until);
+                     waiting, "marks", keys, "until", (json_int_t)l->done.until);
 }
 
 /* A list of whole numbers, `each` for one; *count: how many of these. */
@@ -344,12 +344,12 @@ static int by_id(const void *a, const void *b)
 bool sfp__ledger_read(sfp_ledger *l, json_t *j)
 {
     json_int_t next_id, predicted, until;
-    json_t *waiting, *marks;
+    json_t *waiting, *keys;
     size_t n, done;
-    if (json_unpack(j, "{s:I,s:I,s:o,s:o,s:I}", "next_id", &next_id, "predicted", &predicted, "waiting", &waiting, "marks",
-                    &marks, "until", &until) != 0 ||
+    if (json_unpack(j, "{s:I,s:I,s:o,s:o,s:I}", "next_id", &next_id, "predicted", &predicted, "waiting", &waiting, "marks", &keys,
+                    "until", &until) != 0 ||
         next_id < 0 || predicted < 0 || predicted > next_id || !whole_numbers(waiting, NUMBERS, WAITING_MAX, &n) ||
-        !whole_numbers(marks, 2, l->done.capacity, &done))
+        !whole_numbers(keys, 2, l->done.capacity, &done))
         return false;
     for (size_t i = 0; i < n; i++)
         if ((uint64_t)number_at(waiting, NUMBERS * i) >= (uint64_t)next_id)
@@ -360,14 +360,14 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j)
     for (size_t i = 0; i < n; i++)
         l->restored[i].origin = (sfp_origin){.id = (uint64_t)number_at(waiting, NUMBERS * i),
                                              .identity = (uint64_t)number_at(waiting, NUMBERS * i + 1),
-                                             .mark = (uint64_t)number_at(waiting, NUMBERS * i + 2),
+                                             .labelled_key = (uint64_t)number_at(waiting, NUMBERS * i + 2),
                                              .changed = number_at(waiting, NUMBERS * i + 3)};
     qsort(l->restored, n, sizeof *l->restored, by_id);
     for (size_t i = 0; i < n; i++)
         enter(l, &l->restored[i], SFP_ARRIVAL_ABSENT);
     for (size_t i = 0; i < done; i++) {
-        l->done.mark[i] = (uint64_t)number_at(marks, 2 * i);
-        l->done.changed[i] = number_at(marks, 2 * i + 1);
+        l->done.key[i] = (uint64_t)number_at(keys, 2 * i);
+        l->done.changed[i] = number_at(keys, 2 * i + 1);
     }
     l->done.count = done;
     l->done.next = l->done.capacity ? done % l->done.capacity : 0;
@@ -388,11 +388,11 @@ uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max)
 sfp_status sfp__ledger_set_resume_filter(const sfp_ledger *l, sfp_source *s, sfp_error *err)
 {
     OWNED uint64_t *waiting = NULL;
-    if (!l->done.count || !s->ops->leave_out)
+    if (!l->done.count || !s->ops->set_resume_filter)
         return SFP_OK;
     TRY(sfp__alloc(&waiting, l->absent, sizeof *waiting, err));
-    sfp_resume_filter what = {.n = l->done.count, .marks = l->done.mark, .until = l->done.until, .waiting_marks = waiting};
+    sfp_resume_filter what = {.n = l->done.count, .labelled_keys = l->done.key, .until = l->done.until, .waiting_keys = waiting};
     for (const sfp_arrival *a = l->waiting.oldest; a && a->standing == SFP_ARRIVAL_ABSENT; a = a->newer)
-        waiting[what.waiting++] = a->origin.mark;
+        waiting[what.waiting++] = a->origin.labelled_key;
     return sfp__source_set_resume_filter(s, &what, err);
 }

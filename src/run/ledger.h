@@ -11,7 +11,7 @@
  *   done with        learned from, dropped, not readable, given up: sfp__ledger_finish, last of all. Its mark is kept, so that
  *                    --resume does not take it again. What has no such end yet comes again after a break
  *
- * Of the images that are done with the last `marks` are known one by one (a ring), older ones by the latest time of change. */
+ * Of the images that are done with the last `keys` are known one by one (a ring), older ones by the latest time of change. */
 #ifndef SFP_RUN_LEDGER_H
 #define SFP_RUN_LEDGER_H
 
@@ -69,7 +69,7 @@ void sfp__arrival_list_done(sfp_arrival_list *l);
 typedef struct sfp_ledger sfp_ledger;
 
 /* capacity: images that may wait for a label; marks: as sfp_source, 0: nothing is kept of what is done with. */
-sfp_status sfp__ledger_create(int capacity, size_t marks, sfp_ledger **out, sfp_error *err);
+sfp_status sfp__ledger_create(int capacity, size_t keys, sfp_ledger **out, sfp_error *err);
 void sfp__ledger_free(sfp_ledger *l);
 DEFINE_OWNED_PTR(sfp_ledger, sfp__ledger_free)
 

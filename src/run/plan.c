@@ -23,8 +23,8 @@ void sfp__plan_info(const sfp__plan *p, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (p->hooks->say)
-        p->hooks->say(p->hooks->ctx, text);
+    if (p->hooks->info)
+        p->hooks->info(p->hooks->ctx, text);
 }
 
 bool sfp__plan_stopped(const sfp__plan *p)
@@ -62,8 +62,8 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
                : !(o->rate > 0)              ? SFP_CLOCK_OFF
                : p->live                     ? SFP_CLOCK_REAL
                                              : SFP_CLOCK_VIRTUAL;
-    if (p->source->note)
-        sfp__plan_info(p, "%s", p->source->note);
+    if (p->source->warning)
+        sfp__plan_info(p, "%s", p->source->warning);
     return SFP_OK;
 }
 
@@ -92,10 +92,10 @@ static sfp_status open_test(sfp__plan *p, sfp_error *err)
 
 sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err)
 {
-    if (!p->live && !p->source_mark)
-        TRY(sfp__source_digest(p->source, &p->source_mark, err));
-    if (!p->live && p->test && !p->test_mark) /* a live run may go on with another */
-        TRY(sfp__source_digest(p->test, &p->test_mark, err));
+    if (!p->live && !p->source_digest)
+        TRY(sfp__source_digest(p->source, &p->source_digest, err));
+    if (!p->live && p->test && !p->test_digest) /* a live run may go on with another */
+        TRY(sfp__source_digest(p->test, &p->test_digest, err));
     return SFP_OK;
 }
 

@@ -25,17 +25,18 @@ static bool fill(const sfp__run_context *run, const char *result, json_t *root)
     const sfp__plan *p = &run->plan;
     const sfp__position *at = &run->at;
     const sfp__arrivals *a = run->arrivals;
-    return put(root, "stamps", json_integer(at->stamps)) && put(root, "arrived", json_integer(at->arrived)) &&
-           put(root, "task", json_integer(at->task)) && put(root, "judged", json_integer((json_int_t)at->judged)) &&
-           put(root, "right", json_integer((json_int_t)at->right)) && put(root, "trained", trained_json(&run->classes)) &&
-           put(root, "finished", json_boolean(run->journal.r->finished)) && put(root, "result", json_string(result)) &&
-           put(root, a->kind->name, a->kind->json(a)) && put(root, "evaluation_due", json_boolean(at->evaluation_due)) &&
-           (p->live || put(root, "pictures", json_integer((json_int_t)(p->source_mark >> 1)))) &&
-           (!p->test_mark || put(root, "test_pictures", json_integer((json_int_t)(p->test_mark >> 1)))) &&
+    return put(root, "stamps", json_integer(at->timestamps)) && put(root, "arrived", json_integer(at->arrived)) &&
+           put(root, "task", json_integer(at->task)) && put(root, "judged", json_integer((json_int_t)at->prequential_total)) &&
+           put(root, "right", json_integer((json_int_t)at->prequential_correct)) &&
+           put(root, "trained", trained_json(&run->classes)) && put(root, "finished", json_boolean(run->journal.r->finished)) &&
+           put(root, "result", json_string(result)) && put(root, a->kind->name, a->kind->json(a)) &&
+           put(root, "evaluation_due", json_boolean(at->evaluation_due)) &&
+           (p->live || put(root, "pictures", json_integer((json_int_t)(p->source_digest >> 1)))) &&
+           (!p->test_digest || put(root, "test_pictures", json_integer((json_int_t)(p->test_digest >> 1)))) &&
            (isnan(at->cs) || put(root, "cs", json_real(at->cs))) &&
            /* a live run may go on with another test set */
-           (p->live || at->evaluated.stamps < 0 ||
-            put(root, "evaluated", json_pack("[I,i]", (json_int_t)at->evaluated.stamps, at->evaluated.task)));
+           (p->live || at->evaluated.timestamps < 0 ||
+            put(root, "evaluated", json_pack("[I,i]", (json_int_t)at->evaluated.timestamps, at->evaluated.task)));
 }
 
 sfp_status sfp__position_text(sfp__run_context *run, char **out, sfp_error *err)
@@ -66,15 +67,16 @@ bool sfp__position_read(sfp__run_context *run, json_t *root)
 {
     sfp__plan *p = &run->plan;
     const sfp__arrivals *a = run->arrivals;
-    int64_t task, judged, right;
+    int64_t task, prequential_total, prequential_correct;
     json_int_t evaluated;
-    sfp__position at = {.evaluated.stamps = -1, .cs = NAN};
+    sfp__position at = {.evaluated.timestamps = -1, .cs = NAN};
     json_t *cs = json_object_get(root, "cs");
-    if (!sfp__json_whole(root, "stamps", 0, INT64_MAX, &at.stamps) ||
+    if (!sfp__json_whole(root, "stamps", 0, INT64_MAX, &at.timestamps) ||
         !sfp__json_whole(root, "arrived", 0, INT64_MAX, &at.arrived) ||
-        !sfp__json_whole(root, "task", 0, p->tasks.count - 1, &task) || !sfp__json_whole(root, "judged", 0, INT64_MAX, &judged) ||
-        !sfp__json_whole(root, "right", 0, judged, &right) || (cs != NULL) != (p->clock == SFP_CLOCK_PAPER) ||
-        !read_trained(run, json_object_get(root, "trained")))
+        !sfp__json_whole(root, "task", 0, p->tasks.count - 1, &task) ||
+        !sfp__json_whole(root, "judged", 0, INT64_MAX, &prequential_total) ||
+        !sfp__json_whole(root, "right", 0, prequential_total, &prequential_correct) ||
+        (cs != NULL) != (p->clock == SFP_CLOCK_PAPER) || !read_trained(run, json_object_get(root, "trained")))
         return false;
     if (cs) { /* what was measured then holds, not what would be measured now */
         at.cs = json_number_value(cs);
@@ -83,10 +85,10 @@ bool sfp__position_read(sfp__run_context *run, json_t *root)
     if (!a->kind->read(run->arrivals, json_object_get(root, a->kind->name), (int)task))
         return false;
     if (!p->live && json_unpack(json_object_get(root, "evaluated"), "[I,i]", &evaluated, &at.evaluated.task) == 0)
-        at.evaluated.stamps = evaluated;
+        at.evaluated.timestamps = evaluated;
     at.task = (int)task;
-    at.judged = (uint64_t)judged;
-    at.right = (uint64_t)right;
+    at.prequential_total = (uint64_t)prequential_total;
+    at.prequential_correct = (uint64_t)prequential_correct;
     at.evaluation_due = !p->live && json_is_true(json_object_get(root, "evaluation_due"));
     run->at = at;
     return true;

@@ -35,7 +35,7 @@ static sfp_status begin(sfp__run_context *run, sfp_error *err)
 {
     if (!run->begun && run->plan.opt->out) {
         TRY(sfp__files_clear(&run->plan, run->resumed, err));
-        TRY(sfp__journal_open(&run->journal, &run->plan, run->at.stamps, run->arrivals, err));
+        TRY(sfp__journal_open(&run->journal, &run->plan, run->at.timestamps, run->arrivals, err));
     }
     run->begun = true;
     return SFP_OK;
@@ -49,12 +49,12 @@ static sfp_status record_heads(sfp__run_context *run, int row, sfp_error *err)
     sfp_result *r = run->journal.r;
     for (int h = 0; h < SFP_RESULT_HEADS; h++)
         for (int j = 0; j <= row; j++) {
-            double alone = run->evaluator->alone[h * run->plan.test_tasks.count + j];
-            if (isnan(alone)) /* not mixed, or no image of this task could be read */
+            double member_accuracy = run->evaluator->member_accuracy[h * run->plan.test_tasks.count + j];
+            if (isnan(member_accuracy)) /* not mixed, or no image of this task could be read */
                 continue;
             double *a = sfp__result_head(r, h);
             TRY(sfp__check_memory(a, err));
-            a[(size_t)row * (size_t)r->tasks + (size_t)j] = alone;
+            a[(size_t)row * (size_t)r->tasks + (size_t)j] = member_accuracy;
         }
     return SFP_OK;
 }
@@ -77,7 +77,7 @@ static sfp_status ask_and_note(sfp__run_context *run, sfp_error *err)
     TRY(sfp__evaluator_run(run->evaluator, run->predictor, row, accuracy, r->classes, r->confusion, err));
     TRY(record_heads(run, row, err));
     TRY(sfp__result_evaluated(r, (uint64_t)run->at.arrived, row, accuracy, err));
-    run->at.evaluated.stamps = run->at.stamps;
+    run->at.evaluated.timestamps = run->at.timestamps;
     run->at.evaluated.task = row;
     return SFP_OK;
 }
@@ -119,26 +119,27 @@ static double save_at(const sfp__run_context *run)
 {
     const sfp__pace *pace = &run->pace;
     const sfp_run_options *o = run->plan.opt;
-    return pace->unsaved && run->begun && o->out ? pace->saved_at + fmax(o->checkpoint_seconds, CHECKPOINT_PART * pace->last_cost)
-                                                 : INFINITY;
+    return pace->unsaved && run->begun && o->out
+               ? pace->saved_at + fmax(o->checkpoint_seconds, CHECKPOINT_PART * pace->save_seconds)
+               : INFINITY;
 }
 
 static sfp_status save_if_due(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__pace *pace = &run->pace;
-    double since = takes_its_time(p) ? sfp__monotonic_seconds() - pace->saved_at : pace->since;
-    bool something = run->begun && (p->live || run->at.stamps > 0); /* to go on from */
-    if (!p->opt->out || !pace->unsaved || !something || since < p->opt->checkpoint_seconds)
+    double train_seconds = takes_its_time(p) ? sfp__monotonic_seconds() - pace->saved_at : pace->train_seconds;
+    bool something = run->begun && (p->live || run->at.timestamps > 0); /* to go on from */
+    if (!p->opt->out || !pace->unsaved || !something || train_seconds < p->opt->checkpoint_seconds)
         return SFP_OK;
-    if (since >= CHECKPOINT_PART * pace->last_cost) {
+    if (train_seconds >= CHECKPOINT_PART * pace->save_seconds) {
         sfp__journal_times(&run->journal, run->arrivals);
         return sfp__files_checkpoint(run, err);
     }
-    if (!pace->said)
-        sfp__plan_info(p, "a checkpoint takes %.2g s: one is written every %.0f s%s, to cost no more than 2 %%", pace->last_cost,
-                       CHECKPOINT_PART * pace->last_cost, takes_its_time(p) ? "" : " of training");
-    pace->said = true;
+    if (!pace->reported)
+        sfp__plan_info(p, "a checkpoint takes %.2g s: one is written every %.0f s%s, to cost no more than 2 %%",
+                       pace->save_seconds, CHECKPOINT_PART * pace->save_seconds, takes_its_time(p) ? "" : " of training");
+    pace->reported = true;
     return SFP_OK;
 }
 
@@ -157,7 +158,8 @@ static sfp_status end_task(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
-    if (at->evaluated.stamps != at->stamps || at->evaluated.task != at->task) /* --eval-every fell on its last timestamp */
+    if (at->evaluated.timestamps != at->timestamps ||
+        at->evaluated.task != at->task) /* --eval-every fell on its last timestamp */
         TRY(evaluate(run, err));
     run->journal.r->tasks_done = at->task + 1;
     sfp__result_summarise(run->journal.r);
@@ -205,7 +207,7 @@ static sfp_status answer(sfp__run_context *run, const sfp__delivery *d, double *
     double from = sfp__monotonic_seconds();
     TRY(sfp__predictor_ask(run->predictor, n, rgb, run->query, has_query, label, probability, err));
     *seconds = run->plan.cost_count ? 0 : sfp__monotonic_seconds() - from;
-    return sfp__journal_predict(&run->journal, run->at.stamps, d, label, probability, err);
+    return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability, err);
 }
 
 /* The controller (ours): what a batch may cost is the time in which it arrives, less what the images without a label that came
@@ -221,11 +223,11 @@ static void control(sfp__run_context *run, double time, const sfp_timestamp_deta
         return;
     double fixed = run->plan.cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
     double budget = time - fixed - 0.5 * run->arrivals->lag->last; /* a part of the lag is worked off with every batch */
-    int rehearsed = sfp__learner_buffer(run->learner) ? o->replay : 0;
-    int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + rehearsed) * o->steps;
+    int replayed = sfp__learner_buffer(run->learner) ? o->replay : 0;
+    int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + replayed) * o->steps;
     int samples = each > 0 && budget / each < most ? (int)fmax(budget / each, 0) : most;
     samples = samples < 2 ? 2 : samples;
-    int replay = samples / 2 < rehearsed ? samples / 2 : rehearsed, coreset = samples - replay;
+    int replay = samples / 2 < replayed ? samples / 2 : replayed, coreset = samples - replay;
     int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
     sfp__learner_set_limits(run->learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
                             steps < o->steps ? steps : o->steps);
@@ -242,13 +244,13 @@ static sfp_status learn(sfp__run_context *run, const sfp__delivery *d, double *s
     if (d->count == 0)
         return SFP_OK;
     TRY(sfp__learner_offer(run->learner, d->count, d->samples, &t, err));
-    at->judged += (uint64_t)t.judged;
-    at->right += (uint64_t)t.right;
-    run->pace.since += t.seconds.total;
-    *seconds = p->cost_count ? p->costs[at->stamps % p->cost_count] : t.seconds.total;
+    at->prequential_total += (uint64_t)t.prequential_total;
+    at->prequential_correct += (uint64_t)t.prequential_correct;
+    run->pace.train_seconds += t.seconds.total;
+    *seconds = p->cost_count ? p->costs[at->timestamps % p->cost_count] : t.seconds.total;
     TRY(sfp__journal_write(run, d, &t, err));
-    at->stamps++;
-    at->evaluation_due = !d->more && p->opt->eval_every > 0 && at->stamps % p->opt->eval_every == 0;
+    at->timestamps++;
+    at->evaluation_due = !d->more && p->opt->eval_every > 0 && at->timestamps % p->opt->eval_every == 0;
     if (!p->opt->method && p->opt->controller && run->arrivals->lag && isfinite(d->time))
         control(run, d->time, &t, *seconds);
     sfp__learner_update_slack(run->learner, d->time, *seconds);
@@ -275,7 +277,7 @@ static sfp_status loop(sfp__run_context *run, sfp_error *err)
         TRY(answer(run, &d, &seconds, err));
         TRY(learn(run, &d, &seconds, err));
         sfp__arrivals_commit(arrivals, seconds);
-        run->pace.unsaved |= d.taken;
+        run->pace.unsaved |= d.changed;
         if (d.more)
             continue;
         TRY(evaluate_if_due(run, err));
@@ -294,7 +296,7 @@ static sfp_status end_stream(sfp__run_context *run, sfp_error *err)
     bool stopped = sfp__plan_stopped(p);
     if (!p->live && stopped)
         return SFP__STOPPED;
-    if (run->at.stamps == 0 && unreadable > 0 && !(p->live && r->labels.unlabelled))
+    if (run->at.timestamps == 0 && unreadable > 0 && !(p->live && r->labels.unlabelled))
         return sfp__plan_none_readable(p, unreadable, stats.first_error, err);
     if (!p->live)
         return reach_task(run, p->tasks.count, err);
@@ -348,8 +350,8 @@ static sfp_status make_evaluator(sfp__run_context *run, sfp_error *err)
         return SFP_OK;
     TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, p->dim, SFP_EVALUATOR_MEMORY,
                               &run->evaluator, err));
-    run->evaluator->tell = tell_evaluation;
-    run->evaluator->tell_ctx = run;
+    run->evaluator->on_progress = tell_evaluation;
+    run->evaluator->progress_ctx = run;
     run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* a live one ends by being stopped, and is judged then */
     return SFP_OK;
 }
@@ -456,7 +458,7 @@ static sfp_status run_all(sfp__run_context *run, sfp_error *err)
     run->journal.r->finished = status == SFP_OK;
     sfp__journal_finish(run);
     if (status && !p->live) /* before the first timestamp there is nothing to go on from */
-        return p->opt->out && run->at.stamps > 0 ? sfp__files_leave(run, err) : SFP_OK;
+        return p->opt->out && run->at.timestamps > 0 ? sfp__files_leave(run, err) : SFP_OK;
     say_skipped(run);
     if (p->opt->out)
         TRY(sfp__files_outputs(run, err));
@@ -467,7 +469,7 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
 {
     double now = sfp__monotonic_seconds();
     sfp__run_context run = {.plan = {.opt = opt, .hooks = hooks},
-                            .at = {.evaluated.stamps = -1, .cs = NAN},
+                            .at = {.evaluated.timestamps = -1, .cs = NAN},
                             .journal = {.r = result, .began = now},
                             .pace.saved_at = now,
                             .lock = -1};

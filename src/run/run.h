@@ -62,7 +62,7 @@ typedef struct sfp_run_hooks {
     void (*progress)(void *ctx, const sfp_run_progress *p);
     /* An evaluation after task `task` (from 0) goes on: `done` of `total` images. */
     void (*evaluating)(void *ctx, int task, uint64_t done, uint64_t total);
-    void (*say)(void *ctx, const char *message); /* notes and warnings */
+    void (*info)(void *ctx, const char *message); /* notes and warnings */
     const volatile sig_atomic_t *stop;           /* not 0: finish the step, give up an evaluation, write a checkpoint, return */
 } sfp_run_hooks;
 

@@ -107,9 +107,9 @@ sfp_status sfp__files_checkpoint(sfp__run_context *run, sfp_error *err)
     TRY(sfp__position_text(run, &position, err));
     sfp_status status = sfp_learner_checkpoint(run->learner, path, position, err);
     free(position); /* jansson's */
-    pace->since = 0;
+    pace->train_seconds = 0;
     pace->saved_at = sfp__monotonic_seconds();
-    pace->last_cost = pace->saved_at - begin;
+    pace->save_seconds = pace->saved_at - begin;
     pace->unsaved = false;
     return status;
 }
@@ -120,8 +120,8 @@ static sfp_status check_images(sfp__plan *p, const char *path, json_t *root, sfp
 {
     const json_t *then = json_object_get(root, "pictures"), *test = json_object_get(root, "test_pictures");
     TRY(sfp__plan_digest_sources(p, err));
-    bool same = p->live || json_integer_value(then) == (json_int_t)(p->source_mark >> 1);
-    bool same_test = p->live || !test || json_integer_value(test) == (json_int_t)(p->test_mark >> 1);
+    bool same = p->live || json_integer_value(then) == (json_int_t)(p->source_digest >> 1);
+    bool same_test = p->live || !test || json_integer_value(test) == (json_int_t)(p->test_digest >> 1);
     if (same && same_test)
         return SFP_OK;
     return sfp__fail(
@@ -153,9 +153,9 @@ static sfp_status take_result(sfp__run_context *run, const char *path, json_t *r
     sfp__journal *j = &run->journal;
     TRY(parse_result(path, root, &then, err));
     TRY(check_result(run, path, &then, err));
-    j->before.decode = then.seconds.decode;
-    j->before.waited = then.seconds.waited;
-    j->before.total = then.seconds.total;
+    j->earlier.decode = then.seconds.decode;
+    j->earlier.wait_seconds = then.seconds.wait_seconds;
+    j->earlier.total = then.seconds.total;
     sfp__result_done(j->r);
     *j->r = TAKE(then);
     return run->plan.live ? sfp__classes_take(&run->classes, &run->plan, err) : SFP_OK;

@@ -38,7 +38,7 @@ struct sfp__plan {
     sfp_clock_kind clock;            /* never DEFAULT */
     int size, dim;                   /* S, D */
     sfp_source *source, *test;       /* test NULL: none */
-    uint64_t source_mark, test_mark; /* of indexed ones, once a checkpoint asked for it */
+    uint64_t source_digest, test_digest; /* of indexed ones, once a checkpoint asked for it */
     sfp_tasks tasks, test_tasks;
     sfp_batches batches;    /* of an indexed stream; the paper's clock keeps some of them */
     sfp_batches unlabelled; /* the images of a free stream that have no label, each a batch: they are predicted in their turn */
@@ -50,12 +50,12 @@ struct sfp__plan {
 
 /* What a checkpoint holds, beside the learner, arrivals, classes and result. */
 typedef struct sfp__position {
-    int64_t stamps;  /* timestamps so far */
+    int64_t timestamps; /* timestamps so far */
     int task;        /* the task at hand */
     int64_t arrived; /* samples of the stream up to the last batch learned from */
-    uint64_t judged, right;
+    uint64_t prequential_total, prequential_correct;
     struct {
-        int64_t stamps;
+        int64_t timestamps;
         int task;
     } evaluated;         /* last: the same state is not asked twice; stamps -1: none */
     bool evaluation_due; /* the one after the last timestamp */
@@ -81,8 +81,8 @@ typedef struct sfp__journal {
     double began;
     int64_t from; /* arrived when this process began */
     struct {
-        double decode, waited, total;
-    } before; /* seconds of the processes before this one */
+        double decode, wait_seconds, total;
+    } earlier; /* seconds of the processes before this one */
     struct {
         bool *taken;    /* (samples of a timestamp, at most) */
         int took, left; /* so many in all */
@@ -94,10 +94,10 @@ typedef struct sfp__journal {
 } sfp__journal;
 
 typedef struct sfp__pace {
-    double since;     /* training seconds since the last checkpoint */
+    double train_seconds; /* training seconds since the last checkpoint */
     double saved_at;  /* when that was */
-    double last_cost; /* what it took */
-    bool said;        /* that they are written less often */
+    double save_seconds; /* what it took */
+    bool reported;       /* that they are written less often */
     bool unsaved;     /* something came since */
 } sfp__pace;
 
@@ -160,7 +160,7 @@ sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *er
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err);
 /* DIR/events.jsonl up to the timestamp at hand; says so when lines that the checkpoint counts are not there. And, where there is
  * something to predict, DIR/predictions.jsonl. */
-sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t stamps, sfp__arrivals *a, sfp_error *err);
+sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timestamps, sfp__arrivals *a, sfp_error *err);
 /* What is counted in a checkpoint is on the disk before it. */
 sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err);
 void sfp__journal_done(sfp__journal *j);
@@ -170,7 +170,7 @@ sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, con
  * chooses nothing: with t->coreset NULL the line says that it learned from the first coreset_count, all of them. */
 sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp_details *t, int replay, const uint64_t *ids, sfp_error *err);
 /* Lines of predictions, which people wait for. */
-sfp_status sfp__journal_predict(sfp__journal *j, int64_t stamps, const sfp__delivery *d, const int32_t *label,
+sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
                                 const float *probability, sfp_error *err);
 /* Brings the result's decode, waited and total seconds up to now. */
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a);

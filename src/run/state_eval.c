@@ -102,7 +102,7 @@ static sfp_status allocate_arrays(eval_context *s, sfp_error *err)
     size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* one at least: there are images */
     TRY(sfp__alloc(&e->task_names, tasks, sizeof *e->task_names, err));
     TRY(sfp__alloc(&e->accuracy, tasks, sizeof *e->accuracy, err));
-    TRY(sfp__alloc(&e->asked, tasks, sizeof *e->asked, err));
+    TRY(sfp__alloc(&e->answered, tasks, sizeof *e->answered, err));
     TRY(sfp__alloc(&e->class_names, classes, sizeof *e->class_names, err));
     if (classes <= SFP_CONFUSION_MAX)
         TRY(sfp__alloc(&e->confusion, classes * classes, sizeof *e->confusion, err));
@@ -128,9 +128,9 @@ static sfp_status answer(eval_context *s, sfp_error *err)
     if (total == 0)
         return sfp__fail(err, SFP_EINVAL, "%s: no image of a class that %s has seen", o->data, o->state);
     if (o->begin)
-        o->begin(o->ctx, total, s->data->inner->note);
-    s->evaluator->tell = o->progress;
-    s->evaluator->tell_ctx = o->ctx;
+        o->begin(o->ctx, total, s->data->inner->warning);
+    s->evaluator->on_progress = o->progress;
+    s->evaluator->progress_ctx = o->ctx;
     double begin = sfp__monotonic_seconds();
     TRY(sfp__evaluator_run(s->evaluator, s->predictor, e->tasks - 1, e->accuracy, e->classes, e->confusion, err));
     e->seconds = sfp__monotonic_seconds() - begin;
@@ -143,11 +143,11 @@ static void sum_up(eval_context *s)
     double sum = 0;
     int n = 0;
     for (int t = 0; t < e->tasks; t++) {
-        e->asked[t] = s->evaluator->asked[t];
-        e->images += e->asked[t];
-        if (e->asked[t] == 0)
+        e->answered[t] = s->evaluator->answered[t];
+        e->images += e->answered[t];
+        if (e->answered[t] == 0)
             continue;
-        e->right += (uint64_t)llround(e->accuracy[t] * (double)e->asked[t]);
+        e->correct += (uint64_t)llround(e->accuracy[t] * (double)e->answered[t]);
         sum += e->accuracy[t];
         n++;
     }
@@ -196,7 +196,7 @@ void sfp__state_eval_done(sfp_state_eval *e)
     sfp__free(e->task_names);
     sfp__free(e->class_names);
     sfp__free(e->accuracy);
-    sfp__free(e->asked);
+    sfp__free(e->answered);
     sfp__free(e->confusion);
     sfp__free(e->unknown);
     *e = (sfp_state_eval){0};

@@ -30,11 +30,11 @@ typedef struct sfp_state_eval {
     int tasks;
     char **task_names;
     double *accuracy; /* (tasks): NAN where no image was answered */
-    uint64_t *asked;  /* (tasks) */
+    uint64_t *answered; /* (tasks) */
     int classes;
     char **class_names;              /* (classes) */
     uint64_t *confusion;             /* (classes, classes): row = truth; NULL with more than SFP_CONFUSION_MAX classes */
-    uint64_t images, right;          /* answered */
+    uint64_t images, correct;        /* answered */
     double average;                  /* mean over the tasks that have images: result.json's average_accuracy */
     uint64_t skipped, unlabelled;    /* images that could not be read, that have no label */
     char first_error[SFP_ERROR_MAX]; /* of the skipped */

@@ -183,6 +183,6 @@ int sfp__select_workers(const sfp_select_env *env)
 
 void sfp__select_report_progress(const sfp_select_env *env, const char *what, int64_t done, int64_t total)
 {
-    if (env->tell)
-        env->tell(env->tell_ctx, what, (uint64_t)done, (uint64_t)total);
+    if (env->on_progress)
+        env->on_progress(env->progress_ctx, what, (uint64_t)done, (uint64_t)total);
 }

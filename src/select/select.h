@@ -115,8 +115,8 @@ typedef struct sfp_select_env {
     void *state;              /* what `open` made */
     /* Long work: `done` of `total` (0: not known) "picks" or what it is that takes the time; NULL: nobody listens. On the calling
      * thread. */
-    void (*tell)(void *ctx, const char *what, uint64_t done, uint64_t total);
-    void *tell_ctx;
+    void (*on_progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
+    void *progress_ctx;
 } sfp_select_env;
 
 typedef struct sfp_selector {
@@ -134,7 +134,7 @@ typedef struct sfp_selector {
     void (*close)(void *state); /* takes NULL */
     /* After each training step: the losses (n) before it of the samples index[] (n) of the batch, in order of choice. */
     void (*learn)(void *state, const sfp_select_batch *batch, int n, const int *index, const float *loss);
-    sfp_state_tensors_fn parts; /* what a checkpoint keeps */
+    sfp_state_tensors_fn state_tensors; /* what a checkpoint keeps */
 } sfp_selector;
 
 /* By name; NULL: unknown. All of them end with NULL. */

@@ -202,7 +202,7 @@ static void learn(void *state, const sfp_select_batch *batch, int n, const int *
 }
 
 /* Values, both moments and the steps of each parameter. */
-static int parts(void *state, int index, sfp_state_tensor *out)
+static int state_tensors(void *state, int index, sfp_state_tensor *out)
 {
     enum { EACH = 4 };
     learnloss *s = state;
@@ -228,5 +228,5 @@ const sfp_selector sfp__selector_learnloss = {
     .open = open_state,
     .close = close_state,
     .learn = learn,
-    .parts = parts,
+    .state_tensors = state_tensors,
 };

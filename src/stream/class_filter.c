@@ -47,7 +47,7 @@ static const sfp_source_ops filter_ops = {
     .record = filter_record,
     .load = filter_load,
     .name = filter_name,
-    .where = filter_where,
+    .display_name = filter_where,
     .close = filter_close,
 };
 

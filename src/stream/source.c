@@ -97,7 +97,7 @@ void sfp__source_close(sfp_source *s)
     sfp__free(s->path);
     sfp__name_list_free(s->class_names, s->classes);
     sfp__name_list_free(s->domain_names, s->domains);
-    sfp__free((void *)(uintptr_t)s->note);
+    sfp__free((void *)(uintptr_t)s->warning);
     sfp__free(s);
 }
 
@@ -129,25 +129,25 @@ const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t s
 const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     bool none = !s->live && check_index(s, i, NULL) != SFP_OK;
-    return none || !s->ops->where ? sfp__source_name(s, i, buf, size) : s->ops->where(s, i, buf, size);
+    return none || !s->ops->display_name ? sfp__source_name(s, i, buf, size) : s->ops->display_name(s, i, buf, size);
 }
 
 void sfp__source_warn_live(sfp_source *s, const char *fmt, ...)
 {
     sfp_source_live *l = s->live;
-    int n = atomic_load(&l->remarks);
+    int n = atomic_load(&l->warning_count);
     if (n == SFP_LIVE_WARNINGS_MAX)
         return;
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(l->remark[n], sizeof l->remark[n], fmt, ap);
+    (void)vsnprintf(l->warnings[n], sizeof l->warnings[n], fmt, ap);
     va_end(ap);
     if (n == SFP_LIVE_WARNINGS_MAX - 1)
-        (void)snprintf(l->remark[n], sizeof l->remark[n], "%.400s; and more of the kind, which are not told", s->path);
+        (void)snprintf(l->warnings[n], sizeof l->warnings[n], "%.400s; and more of the kind, which are not told", s->path);
     for (int i = 0; i < n; i++)
-        if (strcmp(l->remark[i], l->remark[n]) == 0)
+        if (strcmp(l->warnings[i], l->warnings[n]) == 0)
             return;
-    atomic_store(&l->remarks, n + 1);
+    atomic_store(&l->warning_count, n + 1);
 }
 
 sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err)

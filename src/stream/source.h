@@ -54,17 +54,17 @@ typedef struct sfp_source sfp_source;
 typedef struct sfp_origin {
     uint64_t identity; /* of the image, whatever its name and label: a label may come by moving it; 0: none */
     uint64_t id;       /* its number, in the order in which images came for the first time; who takes it counts */
-    uint64_t mark;     /* of the image with its label: what was taken once is known by it; 0: none */
+    uint64_t labelled_key; /* of the image with its label: what was taken once is known by it; 0: none */
     int64_t changed;   /* when it got there, in ns of the file system's clock; 0: not known */
 } sfp_origin;
 
 /* What a live source is not to give again after a break. */
 typedef struct sfp_resume_filter {
     size_t n;
-    const uint64_t *marks; /* (n) of what is done with; the latest */
+    const uint64_t *labelled_keys; /* (n) of what is done with; the latest */
     int64_t until;         /* and all that did not change after this time, ... */
     size_t waiting;
-    const uint64_t *waiting_marks; /* (waiting) ... but these */
+    const uint64_t *waiting_keys; /* (waiting) ... but these */
 } sfp_resume_filter;
 
 typedef struct sfp_source_kind {
@@ -83,12 +83,13 @@ typedef struct sfp_source_ops {
     /* A name for messages and reports: file name, "train-images[17]"; of a live source that of the image given last. */
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* As the messages of load call it: "ROOT/NAME", "SHARD: NAME". NULL: by its name. */
-    const char *(*where)(const sfp_source *s, int64_t i, char *buf, size_t size);
+    const char *(*display_name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* Live. */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err);
     const char *(*origin)(const sfp_source *s, sfp_origin *out);
-    sfp_status (*leave_out)(sfp_source *s, const sfp_resume_filter *what, sfp_error *err); /* NULL: it cannot go back anyway */
-    size_t marks;   /* of so many images that are done with the caller keeps the marks for leave_out */
+    sfp_status (*set_resume_filter)(sfp_source *s, const sfp_resume_filter *what,
+                                    sfp_error *err); /* NULL: it cannot go back anyway */
+    size_t labelled_keys; /* of so many images that are done with the caller keeps the marks for leave_out */
     double pause;   /* seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
     bool on_demand; /* images are made when asked for; they do not arrive by themselves */
     /* Frees what the kind owns itself, also of a source that was not opened to its end; may be NULL. */
@@ -101,8 +102,8 @@ typedef struct sfp_source_ops {
 typedef struct sfp_source_live {
     const atomic_bool *stop;           /* set by the caller before the first next; NULL: never */
     bool lost;                         /* next failed, but for this image alone */
-    atomic_int remarks;                /* how many things were found meanwhile that a user should know; ... */
-    char remark[SFP_LIVE_WARNINGS_MAX][512]; /* ... these, each written before it is counted */
+    atomic_int warning_count;          /* how many things were found meanwhile that a user should know; ... */
+    char warnings[SFP_LIVE_WARNINGS_MAX][512]; /* ... these, each written before it is counted */
 } sfp_source_live;
 
 /* The common part; a kind's own struct begins with it. Filled by open, constant afterwards. */
@@ -118,7 +119,7 @@ struct sfp_source {
     char **domain_names; /* (domains) */
     bool keeps_order;    /* records come in an order that means something: not shuffled within a task (manifest, tar, clear,
                             stream51, core50, live) */
-    const char *note;    /* what a user should know, e.g. skipped files, NULL: nothing; owned */
+    const char *warning; /* what a user should know, e.g. skipped files, NULL: nothing; owned */
     uint64_t skipped;    /* broken entries that were passed over when opening, told in note */
     bool seeded;         /* options.seed has a say in its images or their order */
     bool test_part;      /* opened with options.test, and it has a test part: these images are not those of the training part */
@@ -161,7 +162,7 @@ static inline const char *sfp__source_origin(const sfp_source *s, sfp_origin *ou
  * (the latest change of those whose marks were not kept). */
 static inline sfp_status sfp__source_set_resume_filter(sfp_source *s, const sfp_resume_filter *what, sfp_error *err)
 {
-    return s->ops->leave_out(s, what, err);
+    return s->ops->set_resume_filter(s, what, err);
 }
 /* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is space for. */
 void sfp__source_warn_live(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -150,9 +150,9 @@ sfp_status sfp__source_warn(sfp_source *s, sfp_error *err, const char *fmt, ...)
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     char *note;
-    TRY(sfp__text_new(&note, err, "%s%s%s", s->note ? s->note : "", s->note ? "; " : "", text));
-    sfp__free((void *)(uintptr_t)s->note);
-    s->note = note;
+    TRY(sfp__text_new(&note, err, "%s%s%s", s->warning ? s->warning : "", s->warning ? "; " : "", text));
+    sfp__free((void *)(uintptr_t)s->warning);
+    s->warning = note;
     return SFP_OK;
 }
 
@@ -230,7 +230,7 @@ const sfp_source_ops sfp__file_source_ops = {
     .record = sfp__file_source_record,
     .load = sfp__file_source_load,
     .name = sfp__file_source_name,
-    .where = sfp__file_source_display_name,
+    .display_name = sfp__file_source_display_name,
     .close = sfp__file_source_close,
 };
 

@@ -90,7 +90,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
                                     .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.8},
                                     .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
     const sfp_vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .unit = UNIT};
+    const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = UNIT};
     TRY(sfp__thread_pool_create(2, &pool, err));
     TRY(make_teacher(weights, err));
     TRY(sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err));

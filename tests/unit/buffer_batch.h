@@ -113,12 +113,12 @@ static inline bool same_rng(const sfp_rng *a, const sfp_rng *b)
 }
 
 /* Slot i holds exactly the sample of this id. */
-static inline void check_slot(sfp_buffer *b, int i, uint64_t id, uint64_t born)
+static inline void check_slot(sfp_buffer *b, int i, uint64_t id, uint64_t stored_at)
 {
     const sfp_slot *s = &b->slot[i];
     const sfp_buffer_options *opt = &b->opt;
     assert_int_equal(s->id, id);
-    assert_int_equal(s->born, born);
+    assert_int_equal(s->stored_at, stored_at);
     assert_int_equal(s->label, test_label(id));
     assert_int_equal(s->image_size, test_image_size(id, opt->image_bytes));
     for (size_t k = 0; k < s->image_size; k++)

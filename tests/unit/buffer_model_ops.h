@@ -11,8 +11,8 @@
 
 enum { ASK_MOST = 4096 };
 
-typedef struct test_ask {
-    sfp_model_ops ask;
+typedef struct test_model_ops {
+    sfp_model_ops model;
     sfp_buffer *b;
     const sfp_buffer_batch *batch;
     void (*row)(uint64_t id, int n, float *out); /* features (D), or the gradient (params) of one sample */
@@ -20,9 +20,9 @@ typedef struct test_ask {
     int asked, who[ASK_MOST];              /* of the last call of features, all calls of gradient_each */
     int counts[ASK_MOST], sizes[ASK_MOST]; /* n and size of the calls of gradient_each */
     int fail_at;                           /* this call fails; -1: none */
-} test_ask;
+} test_model_ops;
 
-static inline uint64_t ask_id(const test_ask *t, int who)
+static inline uint64_t ask_id(const test_model_ops *t, int who)
 {
     assert_in_range(who, 0, t->batch->b + t->b->filled - 1);
     return who < t->batch->b ? t->batch->id[who] : t->b->slot[who - t->batch->b].id;
@@ -30,22 +30,22 @@ static inline uint64_t ask_id(const test_ask *t, int who)
 
 static inline sfp_status ask_features(void *ctx, int n, const int *sample, float *out, sfp_error *why)
 {
-    test_ask *t = ctx;
+    test_model_ops *t = ctx;
     if (t->calls++ == t->fail_at)
         return sfp__fail(why, SFP_EIO, "asked in vain");
     for (int i = 0; i < n; i++) {
-        t->row(ask_id(t, sample[i]), t->ask.dim, out + (size_t)i * (size_t)t->ask.dim);
+        t->row(ask_id(t, sample[i]), t->model.dim, out + (size_t)i * (size_t)t->model.dim);
         t->who[i] = sample[i];
     }
     t->asked = n;
     return SFP_OK;
 }
 
-static inline void mean_row(const test_ask *t, int n, const int *sample, float *out)
+static inline void mean_row(const test_model_ops *t, int n, const int *sample, float *out)
 {
-    int params = (int)t->ask.params;
+    int params = (int)t->model.params;
     float *one = test_array(params, sizeof *one);
-    memset(out, 0, t->ask.params * sizeof *out);
+    memset(out, 0, t->model.params * sizeof *out);
     for (int i = 0; i < n; i++) {
         t->row(ask_id(t, sample[i]), params, one);
         for (int k = 0; k < params; k++)
@@ -57,7 +57,7 @@ static inline void mean_row(const test_ask *t, int n, const int *sample, float *
 static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp_gradient_fn take,
                                            void *user, sfp_error *why)
 {
-    test_ask *t = ctx;
+    test_model_ops *t = ctx;
     int groups = (n + size - 1) / size;
     for (int i = groups - 1; i >= 0; i--) {
         mean_row(t, n - i * size < size ? n - i * size : size, sample + i * size, scratch);
@@ -71,15 +71,16 @@ static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, 
 }
 
 /* One update of b with this batch. */
-static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng, sfp_buffer_change *c, sfp_error *why)
+static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_model_ops *t, sfp_rng *rng, sfp_buffer_change *c,
+                                    sfp_error *why)
 {
-    t->ask.ctx = t;
-    t->ask.features = ask_features;
-    t->ask.gradient_each = ask_gradient_each;
+    t->model.ctx = t;
+    t->model.features = ask_features;
+    t->model.gradient_each = ask_gradient_each;
     t->b = b;
     t->batch = &x->view;
     t->calls = t->asked = 0;
-    x->view.ask = &t->ask;
+    x->view.model = &t->model;
     return sfp__buffer_update(b, &x->view, rng, c, why);
 }
 
@@ -127,7 +128,7 @@ static inline void check_change(const buffer_image *before, const test_batch *x,
 }
 
 /* What fails changes nothing: neither slots nor the numbers to come. */
-static inline void check_failed_update(sfp_buffer *b, test_batch *x, test_ask *t, sfp_rng *rng)
+static inline void check_failed_update(sfp_buffer *b, test_batch *x, test_model_ops *t, sfp_rng *rng)
 {
     buffer_image before = image_of(b);
     sfp_rng same = *rng;
@@ -137,7 +138,7 @@ static inline void check_failed_update(sfp_buffer *b, test_batch *x, test_ask *t
 }
 
 /* A new buffer such as `like` that has seen x. */
-static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_ask *t)
+static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_model_ops *t)
 {
     sfp_buffer *b = NULL;
     sfp_rng rng = sfp__rng_init(8, 8);
@@ -148,7 +149,7 @@ static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_ask 
 
 /* After x, each allocation of the update by y fails in turn: told, and nothing has changed; then it works. What an update has
  * once got it keeps for the next: only the first allocates, so each failure is that of a new buffer. */
-static inline void check_failed_allocations(sfp_buffer *like, test_batch *x, test_batch *y, test_ask *t)
+static inline void check_failed_allocations(sfp_buffer *like, test_batch *x, test_batch *y, test_model_ops *t)
 {
     sfp_buffer *b = buffer_with(like, x, t);
     buffer_image before = image_of(b);

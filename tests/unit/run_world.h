@@ -90,7 +90,7 @@ static inline sfp_result run_with(sfp_run_options *o, const char *name, const sf
 static inline sfp_result run_once(sfp_run_options *o, const char *name, int after, char *said)
 {
     stopper s = {.after = after};
-    const sfp_run_hooks hooks = {.ctx = &s, .progress = count_down, .say = listen, .stop = &s.stop};
+    const sfp_run_hooks hooks = {.ctx = &s, .progress = count_down, .info = listen, .stop = &s.stop};
     sfp_result r = run_with(o, name, &hooks);
     if (said)
         memcpy(said, s.said, sizeof s.said);

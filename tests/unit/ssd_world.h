@@ -25,7 +25,7 @@ typedef struct model {
     bool poison;                /* the first image of each call has a gradient that is no number */
     bool any_query;             /* queries that are wrong are none of our business */
     int queries, moves, embeds; /* of images, that had to be computed; parameters moved; images embedded */
-    int looked[MOST_SLOTS];     /* features of slots */
+    int has_features[MOST_SLOTS]; /* features of slots */
 } model;
 
 static double inner(const double *a, const double *x)
@@ -120,7 +120,7 @@ static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_
         float x[N];
         int at = sample[i] - m->batch->b;
         assert_in_range(at, 0, m->b->filled - 1);
-        assert_int_equal(m->looked[at]++, 0);
+        assert_int_equal(m->has_features[at]++, 0);
         sfp__pixels_normalise(m->b->slot[at].image, S, mean, std_, x);
         one_feature(m, x, out + i * D);
         query_of(m, x, m->b->slot[at].query);
@@ -191,7 +191,7 @@ static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, 
 
 typedef struct world {
     model m;
-    sfp_model_ops ask;
+    sfp_model_ops model;
     sfp_buffer *b;
     sfp_rng rng;
     int slots, t;
@@ -227,16 +227,16 @@ static world *make_world(int slots, int classes, uint64_t seed)
     for (int d = 0; d < D; d++)
         for (int k = 0; k < N; k++)
             w->m.q[d][k] = sfp__rng_normal(&rng);
-    w->ask = (sfp_model_ops){.ctx = &w->m,
-                             .dim = D,
-                             .classes = classes,
-                             .side = S,
-                             .params = P,
-                             .features = features,
-                             .gradient_at = gradient_at,
-                             .pixels = pixels,
-                             .feature_pixels = feature_pixels,
-                             .embed_at = embed_at};
+    w->model = (sfp_model_ops){.ctx = &w->m,
+                               .dim = D,
+                               .classes = classes,
+                               .side = S,
+                               .params = P,
+                               .features = features,
+                               .gradient_at = gradient_at,
+                               .pixels = pixels,
+                               .feature_pixels = feature_pixels,
+                               .embed_at = embed_at};
     sfp_buffer_options o = options(slots);
     MUST(sfp__buffer_create(&o, MOST_B, &w->b, &err));
     w->m.b = w->b;
@@ -293,10 +293,10 @@ static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *why)
                                     .mean_embed = embed,
                                     .query = query,
                                     .has_query = has_query,
-                                    .ask = &w->ask};
+                                    .model = &w->model};
     w->m.batch = &batch;
     w->m.calls = w->m.queries = w->m.moves = w->m.embeds = 0;
-    memset(w->m.looked, 0, sizeof w->m.looked);
+    memset(w->m.has_features, 0, sizeof w->m.has_features);
     return sfp__buffer_update(w->b, &batch, &w->rng, change, why);
 }
 
@@ -321,7 +321,7 @@ static void *part_of(const world *w, const char *name, size_t *bytes)
 {
     static const size_t size[] = {
         [SFP_STATE_F32] = 4, [SFP_STATE_F64] = 8, [SFP_STATE_I32] = 4, [SFP_STATE_I64] = 8, [SFP_STATE_U8] = 1};
-    sfp_state_tensors_fn parts = w->b->method->parts;
+    sfp_state_tensors_fn parts = w->b->method->state_tensors;
     void *state = w->b->state;
     sfp_state_tensor p = {0};
     for (int i = 0; i < parts(state, i, &p); i++) {

@@ -122,7 +122,7 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
         OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL;
         MUST(sfp__buffer_create(&opt, MOST, &b, NULL));
         sfp_rng rng = sfp__rng_init((uint64_t)trial, 8);
-        uint64_t held[30] = {0}, born[30] = {0}, n_seen = 0;
+        uint64_t held[30] = {0}, stored_at[30] = {0}, n_seen = 0;
         for (uint64_t now = 0; now < 12; now++) {
             int n = (int)sfp__rng_below(&shape, MOST + 1);
             test_batch batch = batch_make(n, dim, 17, 1000 * (now + 1), now);
@@ -131,7 +131,7 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
             for (int i = 0; i < m; i++) {
                 if ((uint64_t)i >= n_seen && i < (int)n_seen + stored) {
                     held[i] = 1000 * (now + 1) + (uint64_t)i - n_seen;
-                    born[i] = now;
+                    stored_at[i] = now;
                 }
                 double s = 0;
                 for (int k = 0; k < dim; k++)
@@ -162,13 +162,13 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
                 assert_int_equal(change.retained[i], retained[i]);
                 assert_int_equal(change.replaced[i], replaced[i]);
                 held[replaced[i]] = 1000 * (now + 1) + (uint64_t)retained[i];
-                born[replaced[i]] = now;
+                stored_at[replaced[i]] = now;
             }
             n_seen += (uint64_t)n;
             assert_int_equal(b->seen, n_seen);
             assert_int_equal(b->filled, n_seen < (uint64_t)m ? (int)n_seen : m);
             for (int i = 0; i < b->filled; i++)
-                check_slot(b, i, held[i], born[i]);
+                check_slot(b, i, held[i], stored_at[i]);
         }
     }
 }
@@ -333,7 +333,7 @@ TEST(a_restored_buffer_goes_on_the_same)
             sfp_slot *to = &b->slot[i];
             to->label = from->label;
             to->id = from->id;
-            to->born = from->born;
+            to->stored_at = from->stored_at;
             to->image_size = from->image_size;
             to->has_query = from->has_query;
             memcpy(to->image, from->image, 10);
@@ -351,7 +351,7 @@ TEST(a_restored_buffer_goes_on_the_same)
             assert_memory_equal(drawn_a, drawn_b, sizeof drawn_a);
         }
         for (int i = 0; i < 12; i++)
-            check_slot(b, i, a->slot[i].id, a->slot[i].born);
+            check_slot(b, i, a->slot[i].id, a->slot[i].stored_at);
     }
 }
 

@@ -180,7 +180,7 @@ static test_batch random_batch(sfp_rng *rng, int b, int dim, int classes, uint64
 static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng)
 {
     int m = b->opt.slots, dim = b->opt.dim, filled = b->filled, n = x->view.b;
-    test_ask t = {.ask = {.dim = dim, .classes = classes}, .row = small_integers, .fail_at = -1};
+    test_model_ops t = {.model = {.dim = dim, .classes = classes}, .row = small_integers, .fail_at = -1};
     sfp_rng before_rng = *rng, first = *rng;
     buffer_image before = image_of(b);
     sfp_buffer_change c = {0};
@@ -286,7 +286,7 @@ TEST(sets_are_drawn_uniformly)
     for (int i = 0; i < M; i++)
         fill.label[i] = i % 3 == 0;
     x.label[0] = 0;
-    test_ask t = {.ask = {.dim = 2, .classes = 2}, .row = small_integers, .fail_at = -1};
+    test_model_ops t = {.model = {.dim = 2, .classes = 2}, .row = small_integers, .fail_at = -1};
     sfp_rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < ROUNDS; round++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
@@ -320,7 +320,7 @@ TEST(failures_change_nothing)
     OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", 10, 3, 4, 8);
     sfp_rng rng = sfp__rng_init(5, 5);
     test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
-    test_ask t = {.ask = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
+    test_model_ops t = {.model = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
     assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* nobody to ask */
     MUST(ask_update(b, &x, &t, &rng, NULL, &err));
     check_failed_update(b, &y, &t, &rng);

@@ -157,7 +157,7 @@ TEST(failures_change_nothing)
     sfp_rng rng = sfp__rng_init(4, 1);
     OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
-    test_ask t = {.fail_at = -1};
+    test_model_ops t = {.fail_at = -1};
     MUST(sfp__buffer_update(b, &x.view, NULL, NULL, NULL));
     buffer_image before = image_of(b);
     y.has_query[2] = false;

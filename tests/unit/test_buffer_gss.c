@@ -81,18 +81,18 @@ static void slope(uint64_t id, int n, float *out)
 static float *scores_of(sfp_buffer *b)
 {
     sfp_state_tensor p = {0};
-    assert_int_equal(b->method->parts(b->state, 0, &p), 1);
+    assert_int_equal(b->method->state_tensors(b->state, 0, &p), 1);
     assert_string_equal(p.name, "score");
     assert_int_equal(p.shape[0], b->opt.slots);
     return p.data;
 }
 
-static test_ask asker(void)
+static test_model_ops asker(void)
 {
-    return (test_ask){.ask = {.dim = 3, .classes = 5, .params = PARAMS}, .row = slope, .fail_at = -1};
+    return (test_model_ops){.model = {.dim = 3, .classes = 5, .params = PARAMS}, .row = slope, .fail_at = -1};
 }
 
-static void mean_slope(const test_ask *t, const uint64_t *slot_id, int n, const int *who, float *out)
+static void mean_slope(const test_model_ops *t, const uint64_t *slot_id, int n, const int *who, float *out)
 {
     memset(out, 0, PARAMS * sizeof *out);
     for (int i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ static void mean_slope(const test_ask *t, const uint64_t *slot_id, int n, const 
 }
 
 /* The groups that were asked for first: whole, of different slots; returns the gradients (groups, PARAMS) and how many. */
-static int check_groups(const test_ask *t, const buffer_image *before, float *group)
+static int check_groups(const test_model_ops *t, const buffer_image *before, float *group)
 {
     int size = sfp__gss_group_size(before->filled), groups = sfp__gss_groups(before->filled);
     bool used[ASK_MOST] = {false};
@@ -136,7 +136,7 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
     for (int round = 0; round < 60; round++) {
         int m = round % 3 ? 1 + (int)sfp__rng_below(&rng, 40) : 1 + (int)sfp__rng_below(&rng, 4), most = 8;
         OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", m, 3, 4, most);
-        test_ask t = asker();
+        test_model_ops t = asker();
         float *score = scores_of(b), was[64];
         for (int at = 0; at < 16; at++) {
             int n = 1 + (int)sfp__rng_below(&rng, (uint32_t)most);
@@ -188,7 +188,7 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
     static const float given[M] = {0.9f, -0.4f, 0.3f, -0.8f};
     OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", M, 3, 4, M);
     test_batch fill = batch_make(M, 3, 4, 1, 0), x = batch_make(B, 3, 4, 100001, 0);
-    test_ask t = asker();
+    test_model_ops t = asker();
     sfp_rng rng = sfp__rng_init(3, 3);
     long count[(M + 1) * (M + 1)] = {0};
     for (int round = 0; round < ROUNDS; round++) {
@@ -230,7 +230,7 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
 TEST(any_scores_are_survived)
 {
     OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", 5, 3, 4, 8);
-    test_ask t = asker();
+    test_model_ops t = asker();
     sfp_rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < 50; round++) {
         test_batch x = batch_make(6, 3, 4, (round ? 100000u : 0u) + (uint64_t)round * 10, 0);
@@ -247,7 +247,7 @@ TEST(any_scores_are_survived)
 TEST(failures_change_nothing)
 {
     OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", 25, 3, 4, 25);
-    test_ask t = asker();
+    test_model_ops t = asker();
     sfp_rng rng = sfp__rng_init(5, 5);
     test_batch x = batch_make(25, 3, 4, 0, 0), y = batch_make(4, 3, 4, 100000, 0);
     MUST(ask_update(b, &x, &t, &rng, NULL, &err));

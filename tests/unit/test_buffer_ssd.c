@@ -380,7 +380,7 @@ TEST(more_classes_shrink_the_quota_and_free_the_surplus)
         uint8_t image[12][N];
         for (int i = 0; i < 12; i++)
             memcpy(image[i], w->b->slot[i].image, N);
-        w->ask.classes = classes;
+        w->model.classes = classes;
         sfp_buffer_change c = offer(w, MOST_B, 0, classes);
         int total = 0;
         for (int32_t y = 0; y < classes; y++) {
@@ -517,11 +517,11 @@ TEST(images_that_are_not_pixels_are_refused)
     const int32_t label = 0;
     const uint64_t id = 77;
     size_t size = N - 1;
-    sfp_buffer_batch batch = {.b = 1, .label = &label, .id = &id, .image = &image, .image_size = &size, .ask = &w->ask};
+    sfp_buffer_batch batch = {.b = 1, .label = &label, .id = &id, .image = &image, .image_size = &size, .model = &w->model};
     TOLD(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL,
          "buffer 'ssd': sample 0 of the batch (id 77) is 11 bytes, expected 12, its pixels");
     size = N;
-    w->ask.side = 3;
+    w->model.side = 3;
     assert_int_equal(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL);
     assert_int_equal(w->b->seen, 0);
     sfp_buffer_options o = options(3);
@@ -547,7 +547,7 @@ TEST(any_state_from_a_file_is_survived)
             for (size_t k = 0; k < bytes && (i != 1 || seed % 2); k++)
                 p[k] = (uint8_t)sfp__rng_u32(&rng);
         }
-        w->ask.classes = 1 + (int)(seed % 4);
+        w->model.classes = 1 + (int)(seed % 4);
         for (int t = 0; t < 14; t++)
             (void)offer(w, MOST_B, 0, 3);
     }

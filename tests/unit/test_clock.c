@@ -116,7 +116,7 @@ TEST(blocking_loses_nothing_and_triage_pools_what_waits)
 static outcome simulate(const sfp_clock_options *o, int n, int each, const int *cost)
 {
     outcome r = {0};
-    int queue[MOST], waiting = 0, next = 0, since[MOST] = {0};
+    int queue[MOST], waiting = 0, next = 0, arrived_at[MOST] = {0};
     long shift = 0, done = 0, lag = 0;
     bool busy = false, held = false;
     while (busy || next < n) {
@@ -130,7 +130,7 @@ static outcome simulate(const sfp_clock_options *o, int n, int each, const int *
             }
             if (held) { /* its place is free: it comes now, and all others as much later */
                 shift += done - arrival;
-                since[next] = (int)done;
+                arrived_at[next] = (int)done;
                 if (serve < 0)
                     serve = next;
                 else
@@ -141,7 +141,7 @@ static outcome simulate(const sfp_clock_options *o, int n, int each, const int *
             if (serve < 0)
                 continue;
         } else {
-            since[next] = (int)arrival;
+            arrived_at[next] = (int)arrival;
             if (!busy) {
                 done = arrival;
                 serve = next++;
@@ -159,8 +159,8 @@ static outcome simulate(const sfp_clock_options *o, int n, int each, const int *
             }
         }
         if (serve >= 0) {
-            lag += done - since[serve];
-            r.lag_max = fmax(r.lag_max, (double)(done - since[serve]));
+            lag += done - arrived_at[serve];
+            r.lag_max = fmax(r.lag_max, (double)(done - arrived_at[serve]));
             r.served[r.count++] = serve;
             done += cost[r.count % MOST];
             busy = true;

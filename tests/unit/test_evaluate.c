@@ -47,7 +47,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
         atomic_store(&loads, 0);
         MUST(sfp__evaluator_run(e, p, 0, &accuracy[round], CLASSES, NULL, NULL));
         loaded[round] = (int)atomic_load(&loads);
-        assert_int_equal(e->asked[0], IMAGES - 1);
+        assert_int_equal(e->answered[0], IMAGES - 1);
         assert_int_equal(e->skipped, 1);
         MUST(sfp__learner_offer(l, CLASSES, samples, &t, NULL));
     }

@@ -97,7 +97,7 @@ TEST(new_components_are_orthogonal_to_all_trained_ones)
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     double worst = 0, not_orthogonal = 0;
     for (int task = 0; task < 3; task++) {
-        int count, s = f.fp->start, open = f.fp->open;
+        int count, s = f.fp->frozen_end, open = f.fp->active_end;
         sfp_param **all = sfp__fp_params(f.fp, &count);
         for (int i = 0; i < count; i++)
             for (int k = 0; is_pool(all[i]) && k < open; k++)
@@ -215,8 +215,8 @@ TEST(a_remainder_stays_unused_and_zero)
         int count;
         sfp_param **all = sfp__fp_params(f.fp, &count);
         assert_int_equal(f.fp->task, task);
-        assert_int_equal(f.fp->start, 3 * task);
-        assert_int_equal(f.fp->open, 3 * task + 3);
+        assert_int_equal(f.fp->frozen_end, 3 * task);
+        assert_int_equal(f.fp->active_end, 3 * task + 3);
         for (int i = 0; i < count; i++)
             for (size_t k = (size_t)(3 * task + 3) * all[i]->width; is_pool(all[i]) && k < (size_t)all[i]->rows * all[i]->width;
                  k++)
@@ -226,7 +226,7 @@ TEST(a_remainder_stays_unused_and_zero)
             next_task(&f);
     }
     TOLD(sfp__fp_next_task(f.fp, &err), SFP_EINVAL, "task 4 of 3: there is no further one");
-    assert_int_equal(f.fp->open, 9);
+    assert_int_equal(f.fp->active_end, 9);
 }
 
 TEST(a_boundary_freezes_and_resets_adam)
@@ -293,8 +293,8 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
     const int spans[][2] = {{0, 4}, {4, 8}, {0, 10}, {0, 10}, {0, 10}};
     const sfp_param *p = param(&f, "prompt.e_p_1"), *gate = param(&f, "prompt.attune.gate.weight");
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(f.fp->start, spans[i][0]);
-        assert_int_equal(f.fp->open, spans[i][1]);
+        assert_int_equal(f.fp->frozen_end, spans[i][0]);
+        assert_int_equal(f.fp->active_end, spans[i][1]);
         int count;
         sfp_param **all = sfp__fp_params(f.fp, &count);
         for (int k = 0; k < count; k++)
@@ -318,16 +318,16 @@ TEST(new_classes_leave_the_others_alone)
     o.classes = 0;
     OWNED_BY(tear_down) fixture f = set_up(64, &o);
     for (int classes = 1; classes < 60; classes += 7) {
-        int before = f.fp->last_w.rows;
-        float *w = copied(f.fp->last_w.data, (size_t)before * 64);
+        int before = f.fp->linear_w.rows;
+        float *w = copied(f.fp->linear_w.data, (size_t)before * 64);
         MUST(sfp__fp_add_classes(f.fp, classes, &err));
-        assert_int_equal(f.fp->last_w.rows, classes);
-        assert_int_equal(f.fp->last_b.rows, classes);
-        check_same("last.weight", f.fp->last_w.data, w, (size_t)before * 64 * sizeof *w);
+        assert_int_equal(f.fp->linear_w.rows, classes);
+        assert_int_equal(f.fp->linear_b.rows, classes);
+        check_same("last.weight", f.fp->linear_w.data, w, (size_t)before * 64 * sizeof *w);
         for (int c = before; c < classes; c++) {
             double largest = 0;
             for (int k = 0; k < 64; k++)
-                largest = fmax(largest, fabs((double)f.fp->last_w.data[c * 64 + k]));
+                largest = fmax(largest, fabs((double)f.fp->linear_w.data[c * 64 + k]));
             assert_true(largest > 0.8 / 8 && largest <= 1.0 / 8);
         }
     }
@@ -340,9 +340,9 @@ TEST(spans_that_do_not_fit_are_not_restored)
     const int bad[][3] = {{-1, 0, 3}, {2, 0, 3}, {0, -1, 3}, {0, 4, 3}, {1, 3, 7}, {0, 0, 6}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(sfp__fp_restore(f.fp, bad[i][0], bad[i][1], bad[i][2], &err), SFP_EFORMAT);
-    assert_int_equal(f.fp->open, 3);
+    assert_int_equal(f.fp->active_end, 3);
     MUST(sfp__fp_restore(f.fp, 1, 3, 6, &err));
-    assert_int_equal(f.fp->start, 3);
+    assert_int_equal(f.fp->frozen_end, 3);
 }
 
 /* -------------------------------------------------- attunement and prefixes */
@@ -354,7 +354,7 @@ static void check_pool(const fixture *f, oracle *o, const char *what)
     int comp = o->fp.length * o->vit.c.dim;
     oracle_take(o, f->fp);
     oracle_attune(o);
-    assert_int_equal(v->open[0], o->open);
+    assert_int_equal(v->active_end[0], o->open);
     assert_int_equal(v->layers, o->layers);
     for (int l = 0; l < o->layers; l++)
         for (int i = 0; i < o->open * comp; i++)

@@ -114,14 +114,14 @@ static const sfp_tensor *find(void *ctx, const char *name)
 
 static sfp_status read_head(sfp_head *h, state *from, const char *file, bool answers, sfp_error *why)
 {
-    return sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .find = find, .ctx = from, .file = file, .answers = answers},
-                           why);
+    return sfp__head_visit(
+        h, &(sfp_visitor){.prefix = "head.x", .find = find, .ctx = from, .file = file, .inference_only = answers}, why);
 }
 
 static state save_for(sfp_head *h, bool answers)
 {
     state s = {0};
-    MUST(sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .put = keep, .ctx = &s, .answers = answers}, &err));
+    MUST(sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .put = keep, .ctx = &s, .inference_only = answers}, &err));
     return s;
 }
 

@@ -56,7 +56,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out,
 static const char *origin(const sfp_source *base, sfp_origin *out)
 {
     const scripted *s = (const scripted *)base;
-    *out = (sfp_origin){.mark = (uint64_t)s->next, .identity = (uint64_t)s->next};
+    *out = (sfp_origin){.labelled_key = (uint64_t)s->next, .identity = (uint64_t)s->next};
     return s->name;
 }
 
@@ -86,7 +86,7 @@ static sfp_inbox *make_unkept(scripted *s, int queue, sfp_queue_policy policy, i
                                  .queue = queue,
                                  .policy = policy,
                                  .pool = pool,
-                                 .others = 4,
+                                 .unlabelled = 4,
                                  .first_id = 100,
                                  .ledger = ledger};
     sfp_inbox *b = NULL;
@@ -112,7 +112,7 @@ static int drain(sfp_arrival_list *l, int *out)
     int n = 0;
     for (sfp_arrival *a; (a = sfp__arrival_list_take(l)); sfp__arrival_free(a))
         if (out)
-            out[n++] = (int)(a->origin.mark - 1);
+            out[n++] = (int)(a->origin.labelled_key - 1);
         else
             n++;
     return n;
@@ -139,7 +139,7 @@ TEST(batches_come_in_order_and_the_last_is_short)
             assert_string_equal(a->class_name, names[seen % 3]);
             assert_int_equal(a->rgb[0], seen);
         }
-        assert_int_equal(d.gone.count + d.others.count, 0);
+        assert_int_equal(d.discarded.count + d.unlabelled.count, 0);
         int n = drain(&d.batch, number);
         assert_int_equal(n, seen < 10 ? BATCH : seen < 13 ? 3 : 0);
         for (int i = 0; i < n; i++)
@@ -195,8 +195,9 @@ static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
 {
     sfp_arrival *a = sfp__calloc(1, sizeof *a);
     assert_non_null(a);
-    *a = (sfp_arrival){
-        .name = sfp__strdup(name), .origin = {.identity = identity, .id = id, .mark = 100 + id}, .rgb = sfp__calloc(1, 3)};
+    *a = (sfp_arrival){.name = sfp__strdup(name),
+                       .origin = {.identity = identity, .id = id, .labelled_key = 100 + id},
+                       .rgb = sfp__calloc(1, 3)};
     return a;
 }
 
@@ -267,7 +268,7 @@ TEST(a_full_queue_does_what_its_policy_says)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         sfp_inbox *b = make(make_source("000000000000000000000000000000", 30), cases[k].queue, cases[k].policy, cases[k].pool);
         settle(b, 130);
-        int got = 0, gone = 0, number[6 * BATCH];
+        int got = 0, discarded = 0, number[6 * BATCH];
         for (bool end = false; !end;) {
             sfp_inbox_output d = take(b);
             if (d.batch.count) {
@@ -275,16 +276,16 @@ TEST(a_full_queue_does_what_its_policy_says)
                 assert_int_equal(d.lag.served, cases[k].together);
                 assert_true(d.lag.last >= 0 && d.lag.max < 30 && d.lag.sum <= d.lag.max * cases[k].together);
             }
-            for (const sfp_arrival *a = d.gone.first; a; a = a->next) {
+            for (const sfp_arrival *a = d.discarded.first; a; a = a->next) {
                 assert_int_equal(a->fate, SFP_DISCARD_DROPPED);
                 assert_null(a->rgb);
             }
-            gone += drain(&d.gone, NULL);
+            discarded += drain(&d.discarded, NULL);
             got += drain(&d.batch, number + got);
             end = d.end;
         }
         assert_int_equal(got, cases[k].count * BATCH);
-        assert_int_equal(got + gone, 30);
+        assert_int_equal(got + discarded, 30);
         for (int i = 0; i < got; i++)
             assert_int_equal(number[i], cases[k].first[i / BATCH] * BATCH + i % BATCH);
     }
@@ -300,7 +301,7 @@ TEST(a_source_is_held_back_and_nothing_is_lost)
     for (bool end = false; !end;) {
         sfp_inbox_output d = take(b);
         got += drain(&d.batch, NULL);
-        assert_int_equal(d.gone.count, 0);
+        assert_int_equal(d.discarded.count, 0);
         end = d.end;
     }
     assert_int_equal(got, 30);
@@ -321,7 +322,7 @@ TEST(a_batch_complete_while_the_learner_waits_is_taken)
     assert_int_equal(pthread_create(&thread, NULL, allow_later, s), 0);
     sfp_inbox_output d = take(b);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
-    assert_int_equal(d.gone.count, 0);
+    assert_int_equal(d.discarded.count, 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
@@ -346,8 +347,8 @@ TEST(what_has_no_label_goes_beside_and_joins_with_one)
     int unlabelled = 0, labels = 0, got = 0;
     for (bool end = false; !end;) {
         sfp_inbox_output d = take(b);
-        end = d.end && d.others.count == 0;
-        for (sfp_arrival *a; (a = sfp__arrival_list_take(&d.others));) {
+        end = d.end && d.unlabelled.count == 0;
+        for (sfp_arrival *a; (a = sfp__arrival_list_take(&d.unlabelled));) {
             if (a->rgb) {
                 unlabelled++;
                 assert_int_equal(a->label, -1);
@@ -374,13 +375,13 @@ TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
 {
     sfp_inbox *b = make(make_source("uuuuuuuuuu", 100), 0, SFP_QUEUE_DROP_OLDEST, 0);
     settle(b, 110);
-    int gone[16], others[16];
+    int discarded[16], others[16];
     (void)usleep(2000);
     sfp_inbox_output d = take(b);
-    assert_int_equal(d.gone.first->fate, SFP_DISCARD_EXPIRED);
-    assert_int_equal(drain(&d.gone, gone), 6);
-    assert_int_equal(gone[0], 0); /* the oldest go */
-    assert_int_equal(drain(&d.others, others), 4);
+    assert_int_equal(d.discarded.first->fate, SFP_DISCARD_EXPIRED);
+    assert_int_equal(drain(&d.discarded, discarded), 6);
+    assert_int_equal(discarded[0], 0); /* the oldest go */
+    assert_int_equal(drain(&d.unlabelled, others), 4);
     assert_int_equal(others[0], 6);
 }
 
@@ -390,10 +391,10 @@ TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
     int got = 0, skipped = 0;
     for (bool end = false; !end;) {
         sfp_inbox_output d = take(b);
-        for (const sfp_arrival *a = d.gone.first; a; a = a->next)
+        for (const sfp_arrival *a = d.discarded.first; a; a = a->next)
             assert_int_equal(a->fate, SFP_DISCARD_SKIPPED);
         got += drain(&d.batch, NULL);
-        skipped += drain(&d.gone, NULL);
+        skipped += drain(&d.discarded, NULL);
         end = d.end;
     }
     assert_int_equal(got, 4);
@@ -417,7 +418,7 @@ TEST(an_error_before_the_end_is_how_it_ended)
     }
     assert_int_equal(got, 2);
     assert_int_equal(sfp__inbox_stats(b).status, SFP_EFORMAT);
-    assert_int_equal(atomic_load(&s->live.remarks), 0); /* nothing went on */
+    assert_int_equal(atomic_load(&s->live.warning_count), 0); /* nothing went on */
 }
 
 /* A stream of nothing but broken images: they are told before it ends, and do not pile up. */
@@ -440,8 +441,8 @@ TEST(an_error_that_passes_is_remarked_upon_at_once)
     assert_false(late);
     assert_int_equal(d.batch.count, 0);
     assert_false(d.end);
-    assert_int_equal(atomic_load(&s->live.remarks), 1);
-    assert_string_equal(s->live.remark[0], "scripted error; the stream goes on");
+    assert_int_equal(atomic_load(&s->live.warning_count), 1);
+    assert_string_equal(s->live.warnings[0], "scripted error; the stream goes on");
     atomic_store(&s->allowed, 100);
     d = take(b); /* and does not come back for it again */
     assert_int_equal(drain(&d.batch, NULL), BATCH);
@@ -457,7 +458,7 @@ TEST(many_that_are_gone_are_delivered_while_the_source_goes_on)
     sfp_inbox_output d = take(b);
     assert_false(d.end);
     assert_int_equal(d.batch.count, 0);
-    assert_true(drain(&d.gone, NULL) >= 1024);
+    assert_true(drain(&d.discarded, NULL) >= 1024);
 }
 
 TEST(it_is_freed_while_the_source_waits_or_is_held_back)

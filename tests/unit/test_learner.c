@@ -22,8 +22,8 @@ TEST(frozen_components_are_bit_identical_after_training)
     sfp_param **p = sfp__fp_params(l->fp, &count);
     float *kept[MOST_PARAMS] = {NULL};
     for (int task = 0; task < 3; task++) {
-        assert_int_equal(l->fp->start, 4 * task);
-        assert_int_equal(l->fp->open, 4 * task + 4);
+        assert_int_equal(l->fp->frozen_end, 4 * task);
+        assert_int_equal(l->fp->active_end, 4 * task + 4);
         for (int i = 0; i < count; i++) {
             kept[i] = copied(p[i]->data, (size_t)p[i]->rows * p[i]->width);
         }
@@ -45,7 +45,7 @@ TEST(frozen_components_are_bit_identical_after_training)
             MUST(sfp_learner_next_task(l, &err));
     }
     assert_int_equal(sfp_learner_next_task(l, &err), SFP_EINVAL);
-    assert_int_equal(l->fp->open, 12);
+    assert_int_equal(l->fp->active_end, 12);
 }
 
 TEST(options_that_cannot_be_are_refused)
@@ -439,8 +439,8 @@ TEST(free_streams_open_components_on_new_classes)
             b.sample[k].label = steps[i].lo + k % (steps[i].hi - steps[i].lo);
         MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
         assert_int_equal(r.grew, steps[i].grew);
-        assert_int_equal(l->fp->start, steps[i].start);
-        assert_int_equal(l->fp->open, steps[i].open);
+        assert_int_equal(l->fp->frozen_end, steps[i].start);
+        assert_int_equal(l->fp->active_end, steps[i].open);
         assert_int_equal(sfp_learner_classes(l), steps[i].classes);
         assert_true(sfp_learner_classes(l) >= before);
         assert_true(sfp__learner_seen(l, steps[i].hi - 1));
@@ -494,7 +494,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
     assert_int_equal(sfp__learner_set_classes(l, 2, wrong, &err), SFP_EINVAL);
     MUST(sfp__learner_set_classes(l, 2, classes, &err));
-    const sfp_param *w = &l->fp->last_w;
+    const sfp_param *w = &l->fp->linear_w;
     float *before = copied(w->data, 6 * 16);
     for (uint64_t t = 0; t < 4; t++) {
         sfp_timestamp_details r = offer(l, 1, 3, t);
@@ -507,10 +507,10 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     sfp_learner_options open = o;
     open.fp.tasks = 0;
     OWNED_PTR(sfp_learner_free) sfp_learner *f = make_learner(&m, &open);
-    before = copied(f->fp->last_w.data, 6 * 16);
+    before = copied(f->fp->linear_w.data, 6 * 16);
     (void)offer(f, 1, 3, 0);
     for (int c = 0; c < 6; c++)
-        assert_true(memcmp(before + c * 16, f->fp->last_w.data + c * 16, 16 * sizeof(float)) != 0);
+        assert_true(memcmp(before + c * 16, f->fp->linear_w.data + c * 16, 16 * sizeof(float)) != 0);
 }
 
 TEST(every_selector_and_buffer_runs)
@@ -635,8 +635,8 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
     for (int c = 0; c < 5; c++) {
         sfp_timestamp_details t = offer(l, c, c + 1, (uint64_t)c);
-        assert_true(t.judged > 0);
-        assert_int_equal(t.right, 0);
+        assert_true(t.prequential_total > 0);
+        assert_int_equal(t.prequential_correct, 0);
         assert_true(sfp__learner_seen(l, c));
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             assert_true(l->mix.loss[e] == 0);
@@ -651,10 +651,10 @@ TEST(the_linear_head_cannot_name_a_class_before_it_came)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp_learner_options o = small_options(&m, 1, 2);
     OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    assert_int_equal(offer(l, 0, 2, 0).right, 0);
+    assert_int_equal(offer(l, 0, 2, 0).prequential_correct, 0);
     int right = 0;
     for (uint64_t t = 1; t < 20; t++)
-        right += offer(l, 0, 2, t).right;
+        right += offer(l, 0, 2, t).prequential_correct;
     assert_true(right > 0);
 }
 
@@ -676,8 +676,8 @@ TEST(rehearsed_samples_are_judged_by_nobody)
         t[i] = offer(l[i], 0, 4, 6);
     }
     assert_true(t[0].replay_count[0] > 0);
-    assert_int_equal(t[1].judged, t[0].coreset_count);
-    assert_int_equal(t[1].right, t[0].right);
+    assert_int_equal(t[1].prequential_total, t[0].coreset_count);
+    assert_int_equal(t[1].prequential_correct, t[0].prequential_correct);
     for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         assert_true(fabs(l[1]->mix.loss[e] - l[0]->mix.loss[e]) < 1e-5 * fabs(l[0]->mix.loss[e]));
     sfp_learner_free(l[0]);

@@ -25,7 +25,7 @@ static sfp_learner_options options_of(const model *m, const char *select, const 
 /* The buffer as bytes: everything that a slot holds. */
 typedef struct shot {
     int filled;
-    uint64_t id[64], born[64];
+    uint64_t id[64], stored_at[64];
     int32_t label[64];
     bool has_query[64];
     float query[64][16];
@@ -39,7 +39,7 @@ static shot shot_of(const sfp_learner *l)
     for (int i = 0; i < s.filled; i++) {
         const sfp_slot *slot = &l->buffer->slot[i];
         s.id[i] = slot->id;
-        s.born[i] = slot->born;
+        s.stored_at[i] = slot->stored_at;
         s.label[i] = slot->label;
         s.has_query[i] = slot->has_query;
         memcpy(s.query[i], slot->query, (size_t)l->D * sizeof(float));
@@ -130,8 +130,8 @@ TEST(the_state_of_a_method_is_saved)
     offer_range(a, 0, TIMES);
     MUST(resume_from(a, b));
     const sfp_buffer_method *gss = a->buffer->method;
-    assert_int_equal(gss->parts(a->buffer->state, 0, &p), 1);
-    assert_int_equal(gss->parts(b->buffer->state, 0, &q), 1);
+    assert_int_equal(gss->state_tensors(a->buffer->state, 0, &p), 1);
+    assert_int_equal(gss->state_tensors(b->buffer->state, 0, &q), 1);
     assert_memory_equal(p.data, q.data, 20 * sizeof(float));
     assert_true(((float *)p.data)[19] != 0);
 }
@@ -204,11 +204,11 @@ TEST(features_are_those_of_a_step)
         for (int i = 0; i < N; i++) {
             int32_t label = 0;
             float weight = 1, query[16];
-            bool rehearsed = who[i] >= BATCH;
-            if (rehearsed)
+            bool replayed = who[i] >= BATCH;
+            if (replayed)
                 check_near("features of images", at + (size_t)i * D, got + (size_t)i * D, D, 1e-5);
             const sfp_train_batch b = {
-                .n = 1, .x = &xs[i], .label = &label, .weight = &weight, .rehearsed = &rehearsed, .query = query, .queries = 1};
+                .n = 1, .x = &xs[i], .label = &label, .weight = &weight, .replayed = &replayed, .query = query, .queries = 1};
             sfp_train_result r = {0};
             MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
             check_near("features", got + (size_t)i * D, r.feature, D, 1e-5);

@@ -67,8 +67,8 @@ static void offer(sfp_learner *l, int from, int n)
     sfp_timestamp_details t;
     MUST(sfp__learner_offer(l, n, samples + from, &t, NULL));
     assert_int_equal(t.offered, n);
-    assert_int_equal(t.judged, n);
-    assert_true(t.right >= 0 && t.right <= n);
+    assert_int_equal(t.prequential_total, n);
+    assert_true(t.prequential_correct >= 0 && t.prequential_correct <= n);
 }
 
 TEST(known_queries_change_no_answer)

@@ -133,7 +133,7 @@ TEST(only_classes_seen_are_answered)
     (void)offer(l, 2, 4, 0);
     (void)offer(l, 6, 7, 1);
     for (int c = 0; c < 9; c++) /* the classifier is sure of what was never seen */
-        l->fp->last_b.data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
+        l->fp->linear_b.data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 16);
     batch b = make_batch(S, 16, 0, 9, 5);
     int32_t label[16];
@@ -197,7 +197,7 @@ TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
     for (uint64_t t = 0; t < 5; t++) {
         (void)offer(l, 0, 5, t);
         /* a linear head that is sure of one class and counts: without it the answer would be another */
-        l->fp->last_b.data[t] += 40;
+        l->fp->linear_b.data[t] += 40;
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             l->mix.loss[e] = e ? 500 : 0;
         MUST(sfp__learner_publish(l, &err));
@@ -214,7 +214,7 @@ TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
             assert_int_equal(with[i], (int)t);
             assert_int_equal(without[i], with[i]);
         }
-        l->fp->last_b.data[t] -= 40;
+        l->fp->linear_b.data[t] -= 40;
     }
 }
 
@@ -320,7 +320,7 @@ typedef struct copy {
 
 static copy take_copy(sfp_learner *l)
 {
-    copy c = {.v = take_values(l), .start = l->fp->start, .open = l->fp->open, .classes = sfp_learner_classes(l)};
+    copy c = {.v = take_values(l), .start = l->fp->frozen_end, .open = l->fp->active_end, .classes = sfp_learner_classes(l)};
     assert_true(c.classes <= MOST_CLASSES);
     for (int i = 0; i < c.classes; i++)
         c.seen[i] = sfp__learner_seen(l, i);

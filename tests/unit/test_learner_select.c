@@ -55,7 +55,7 @@ TEST(every_selector_goes_with_every_buffer_and_head)
             for (uint64_t t = 0; t < TIMES; t++) {
                 sfp_timestamp_details r = offer(l, 0, 6, t);
                 check_coreset(&r, (*s)->name);
-                assert_int_equal(r.judged, r.coreset_count);
+                assert_int_equal(r.prequential_total, r.coreset_count);
             }
         }
 }
@@ -143,19 +143,19 @@ TEST(a_look_sees_what_a_step_sees)
             weight[i] = 1.0f / BATCH;
         for (int i = 0; i < BATCH; i++)
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-        MUST(sfp__method_inputs_compute(&l->look, BATCH, l->step.xs, NULL, l->batch.query, &err));
+        MUST(sfp__method_inputs_compute(&l->method_inputs, BATCH, l->step.xs, NULL, l->batch.query, &err));
         const sfp_train_batch b = {
             .n = BATCH, .x = l->step.xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
         sfp_train_result r = {0};
         MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
         int C = sfp_learner_classes(l);
-        close_to("features", (size_t)(BATCH * l->D), l->look.features, r.feature, 1e-5);
+        close_to("features", (size_t)(BATCH * l->D), l->method_inputs.features, r.feature, 1e-5);
         for (int i = 0; i < BATCH; i++) {
             double sum = 0;
             for (int c = 0; c < C; c++)
                 sum += exp((double)r.logits[i * C + c]);
             for (int c = 0; c < C; c++)
-                assert_true(fabs((double)l->look.probs[i * C + c] - exp((double)r.logits[i * C + c]) / sum) < 1e-5);
+                assert_true(fabs((double)l->method_inputs.probs[i * C + c] - exp((double)r.logits[i * C + c]) / sum) < 1e-5);
         }
         if (!one)
             close_to("queries", (size_t)(BATCH * l->D), l->batch.query, query, 1e-5);
@@ -190,7 +190,7 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
             sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, m.vit->weights.norm_w, m.vit->weights.norm_b, c->ln_eps,
                                      normed, stats);
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
-            close_to("pooled", (size_t)D, l->look.pooled + i * D, want, 1e-4);
+            close_to("pooled", (size_t)D, l->method_inputs.pooled + i * D, want, 1e-4);
         }
         OWNED_BY(sfp__method_inputs_done) sfp_method_inputs look = {0};
         MUST(sfp__method_inputs_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));

@@ -19,7 +19,7 @@ static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
 
 static void *part_of(const sfp_buffer *b, const char *name)
 {
-    sfp_state_tensors_fn parts = b->method->parts;
+    sfp_state_tensors_fn parts = b->method->state_tensors;
     sfp_state_tensor p = {0};
     for (int i = 0; i < parts(b->state, i, &p); i++)
         if (strcmp(p.name, name) == 0)
@@ -77,7 +77,7 @@ TEST(optimising_lowers_the_matching_loss)
         id[i] = x.sample[i].id;
     }
     const sfp_buffer_batch offered = {
-        .b = x.b, .label = label, .id = id, .image = image, .image_size = size, .ask = sfp__learner_model_ops(l)};
+        .b = x.b, .label = label, .id = id, .image = image, .image_size = size, .model = sfp__learner_model_ops(l)};
     double first = 0, last = 0;
     for (int t = 3; t < 18 + 6 * 20; t++) {
         MUST(sfp__buffer_update(l->buffer, &offered, &l->buffer_rng, NULL, &err));

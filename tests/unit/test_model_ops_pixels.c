@@ -38,7 +38,7 @@ typedef struct scene {
     const kind *k;
     model m;
     sfp_learner *l;
-    const sfp_model_ops *ask;
+    const sfp_model_ops *model;
     oracle o;
     size_t pixels;
     float *image[IMAGES];
@@ -46,7 +46,7 @@ typedef struct scene {
     double *wide[IMAGES];
     int32_t label[IMAGES];
     float weight[IMAGES];
-    bool rehearsed[IMAGES];
+    bool replayed[IMAGES];
     sfp_rng rng;
 } scene;
 
@@ -69,19 +69,19 @@ static scene *set_up(const kind *k)
         (void)offer(f->l, 0, CLASSES, t);
     for (int i = 0; i < k->boundaries; i++)
         MUST(sfp_learner_next_task(f->l, &err));
-    f->ask = sfp__learner_model_ops(f->l);
+    f->model = sfp__learner_model_ops(f->l);
     for (int i = 0; i < IMAGES; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, f->pixels, 1);
         f->wide[i] = to_doubles(f->x[i], f->pixels);
         f->label[i] = (int32_t)i;
         f->weight[i] = 1.0f / IMAGES;
-        f->rehearsed[i] = true;
+        f->replayed[i] = true;
     }
     oracle_init(&f->o, f->m.vit, f->l->fp);
     oracle_batch(&f->o, IMAGES, f->x);
     f->o.label = f->label;
     f->o.weight = f->weight;
-    f->o.rehearsed = f->rehearsed;
+    f->o.replayed = f->replayed;
     f->o.live = true; /* query one: the tokens that are held from now on */
     (void)oracle_loss(&f->o);
     f->o.live = false;
@@ -141,7 +141,7 @@ static sfp_status try_pixels(const scene *f, const sfp_image_list *p, const floa
     memset(dx, 0, IMAGES * f->pixels * sizeof *dx);
     for (int i = 0; i < IMAGES; i++)
         to[i] = dx + (size_t)i * f->pixels;
-    return f->ask->pixels(f->ask->ctx, p, v, h, 1, to, &err);
+    return f->model->pixels(f->model->ctx, p, v, h, 1, to, &err);
 }
 
 static void pixels_of(const scene *f, const float *v, float h, float *dx)
@@ -157,7 +157,7 @@ static void feature_pixels_of(const scene *f, const sfp_image_list *p, const flo
     memset(dx, 0, IMAGES * f->pixels * sizeof *dx);
     for (int i = 0; i < IMAGES; i++)
         to[i] = dx + (size_t)i * f->pixels;
-    MUST(f->ask->feature_pixels(f->ask->ctx, p, dfeature, to, &err));
+    MUST(f->model->feature_pixels(f->model->ctx, p, dfeature, to, &err));
 }
 
 static double *unit_direction(scene *f)
@@ -226,7 +226,7 @@ static void mixed(const scene *f, const float *v, double reach, float *dx)
 {
     size_t n = IMAGES * f->pixels;
     float *other = floats(n);
-    double h = reach / sqrt(dot(v, v, f->ask->params));
+    double h = reach / sqrt(dot(v, v, f->model->params));
     pixels_of(f, v, (float)h, dx);
     pixels_of(f, v, (float)-h, other);
     for (size_t i = 0; i < n; i++)
@@ -236,7 +236,7 @@ static void mixed(const scene *f, const float *v, double reach, float *dx)
 /* d/dt d/dh L(x + td, theta + hv) by four losses in double. */
 static double mixed_oracle(scene *f, const float *v, const double *d)
 {
-    double sum = 0, h = 1e-3 / sqrt(dot(v, v, f->ask->params)), t = 1e-3;
+    double sum = 0, h = 1e-3 / sqrt(dot(v, v, f->model->params)), t = 1e-3;
     for (int s = 0; s < 4; s++) {
         move_values(f, v, s & 1 ? h : -h);
         move_pixels(f, d, s & 2 ? t : -t);
@@ -270,15 +270,15 @@ static void mixed_errors(scene *f, const float *v, int reaches, const double *re
 /* v = 2 (gs - gr), as matching has it: of the images against three others. */
 static float *matching_v(scene *f)
 {
-    float *v = floats(f->ask->params), *gr = floats(f->ask->params), *other[IMAGES];
+    float *v = floats(f->model->params), *gr = floats(f->model->params), *other[IMAGES];
     const float *x[IMAGES];
     for (int i = 0; i < IMAGES; i++)
         x[i] = other[i] = normals(&f->rng, f->pixels, 1);
     sfp_image_list p = images_of(f);
-    MUST(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err));
+    MUST(f->model->gradient_at(f->model->ctx, &p, v, NULL, &err));
     p.x = x;
-    MUST(f->ask->gradient_at(f->ask->ctx, &p, gr, NULL, &err));
-    assert_true(sfp__ssd_gap(f->ask->params, v, gr, v) > 0);
+    MUST(f->model->gradient_at(f->model->ctx, &p, gr, NULL, &err));
+    assert_true(sfp__ssd_gap(f->model->params, v, gr, v) > 0);
     return v;
 }
 
@@ -297,7 +297,7 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
         double error[REACHES];
 
         for (int which = 0; which < 2; which++) {
-            float *v = which ? normals(&f->rng, f->ask->params, 1) : matching_v(f);
+            float *v = which ? normals(&f->rng, f->model->params, 1) : matching_v(f);
             mixed_errors(f, v, REACHES, reach, error);
             if (!(error[CHOSEN] <= 5e-4))
                 fail_msg("%s, v %d: the mixed derivative is off by %.3g of its size", f->k->name, which, error[CHOSEN]);
@@ -312,12 +312,12 @@ TEST(the_matching_loss_falls_along_its_gradient)
 {
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
 
-    size_t n = IMAGES * f->pixels, D = (size_t)f->l->D, params = f->ask->params;
+    size_t n = IMAGES * f->pixels, D = (size_t)f->l->D, params = f->model->params;
     float *v = matching_v(f), *dx = floats(n), *query = floats(IMAGES * D), *g = floats(params), *gr = floats(params);
     float *moved[IMAGES];
     mixed(f, v, SFP_SSD_REACH, dx);
     const sfp_image_list p = images_of(f);
-    MUST(f->ask->gradient_at(f->ask->ctx, &p, g, NULL, &err));
+    MUST(f->model->gradient_at(f->model->ctx, &p, g, NULL, &err));
     for (size_t k = 0; k < params; k++)
         gr[k] = g[k] - v[k] / 2;
     MUST(sfp__trainer_queries(f->l->trainer, IMAGES, f->x, query, &err));
@@ -350,7 +350,7 @@ TEST(parameters_are_put_back_to_the_bit)
 {
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[2]);
 
-    float *v = normals(&f->rng, f->ask->params, 3), *dx = floats(IMAGES * f->pixels), *again = floats(IMAGES * f->pixels);
+    float *v = normals(&f->rng, f->model->params, 3), *dx = floats(IMAGES * f->pixels), *again = floats(IMAGES * f->pixels);
     values before = take_values(f->l);
     pixels_of(f, NULL, 0, dx);
     pixels_of(f, v, 0.37f, again);
@@ -395,13 +395,13 @@ TEST(queries_of_images_are_computed_once)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
 
-        size_t D = (size_t)f->l->D, P = f->ask->params, n = IMAGES * f->pixels;
+        size_t D = (size_t)f->l->D, P = f->model->params, n = IMAGES * f->pixels;
         bool one = kinds[i].one;
         queries q = queries_of(f);
         float *want = copied(q.all, IMAGES * D), *dfeature = normals(&f->rng, IMAGES * D, 1);
         float *g = floats(P), *feature = floats(IMAGES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
         sfp_image_list p = images_of(f);
-        MUST(f->ask->gradient_at(f->ask->ctx, &p, g, feature, &err));
+        MUST(f->model->gradient_at(f->model->ctx, &p, g, feature, &err));
         pixels_of(f, NULL, 0, dx[0]);
         feature_pixels_of(f, &p, dfeature, dx[1]);
         p.query = q.at;
@@ -411,7 +411,7 @@ TEST(queries_of_images_are_computed_once)
         memset(q.at[2], 0, D * sizeof *q.all);
         MUST(try_pixels(f, &p, NULL, 0, again)); /* not all known: computed, and forgotten */
         check_near("pixels, unknown", again, dx[0], n, 1e-5);
-        MUST(f->ask->gradient_at(f->ask->ctx, &p, again, NULL, &err));
+        MUST(f->model->gradient_at(f->model->ctx, &p, again, NULL, &err));
         check_near("gradient", again, g, P, 1e-4);
         for (int k = 0; k < IMAGES; k++)
             assert_int_equal(q.known[k], !one || k == 1);
@@ -425,7 +425,7 @@ TEST(queries_of_images_are_computed_once)
         for (int k = 0; k < IMAGES; k++) /* queries that are wrong tell who uses them */
             for (size_t d = 0; d < D; d++)
                 q.at[k][d] = (float)(sfp__rng_normal(&f->rng) * 3);
-        MUST(f->ask->gradient_at(f->ask->ctx, &p, again, NULL, &err));
+        MUST(f->model->gradient_at(f->model->ctx, &p, again, NULL, &err));
         assert_true(one == (memcmp(again, g, P * sizeof *g) == 0));
         MUST(try_pixels(f, &p, NULL, 0, again));
         assert_true(one == (memcmp(again, dx[0], n * sizeof *g) == 0));
@@ -441,7 +441,8 @@ TEST(many_images_are_one_question)
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
 
     size_t D = (size_t)f->l->D, n = f->pixels;
-    float *x = normals(&f->rng, MANY * n, 1), *v = normals(&f->rng, f->ask->params, 1), *dfeature = normals(&f->rng, MANY * D, 1);
+    float *x = normals(&f->rng, MANY * n, 1), *v = normals(&f->rng, f->model->params, 1),
+          *dfeature = normals(&f->rng, MANY * D, 1);
     float *dx = floats(MANY * n), *one = floats(n), *want = floats(n), *embed = floats(MANY * D), *query = filled(MANY * D, NAN);
     const float *xs[MANY];
     float *to[MANY], *query_at[MANY];
@@ -454,23 +455,23 @@ TEST(many_images_are_one_question)
         label[i] = i % CLASSES;
     }
     const sfp_image_list p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
-    MUST(f->ask->gradient_at(f->ask->ctx, &p, v, NULL, &err));
-    MUST(f->ask->embed_at(f->ask->ctx, MANY, xs, embed, &err));
+    MUST(f->model->gradient_at(f->model->ctx, &p, v, NULL, &err));
+    MUST(f->model->embed_at(f->model->ctx, MANY, xs, embed, &err));
     memset(dx, 0, MANY * n * sizeof *dx);
-    MUST(f->ask->pixels(f->ask->ctx, &p, v, 0.01f, -2, to, &err));
-    MUST(f->ask->feature_pixels(f->ask->ctx, &p, dfeature, to, &err));
+    MUST(f->model->pixels(f->model->ctx, &p, v, 0.01f, -2, to, &err));
+    MUST(f->model->feature_pixels(f->model->ctx, &p, dfeature, to, &err));
     for (int i = 0; i < MANY; i++) {
         const sfp_image_list alone = {.n = 1, .x = &xs[i], .label = &label[i]};
         float *at[] = {one, want};
         assert_true(known[i]);
         memset(one, 0, n * sizeof *one);
         memset(want, 0, n * sizeof *want);
-        MUST(f->ask->pixels(f->ask->ctx, &alone, v, 0.01f, -2, &at[0], &err));
-        MUST(f->ask->feature_pixels(f->ask->ctx, &alone, dfeature + (size_t)i * D, &at[1], &err));
+        MUST(f->model->pixels(f->model->ctx, &alone, v, 0.01f, -2, &at[0], &err));
+        MUST(f->model->feature_pixels(f->model->ctx, &alone, dfeature + (size_t)i * D, &at[1], &err));
         for (size_t k = 0; k < n; k++)
             want[k] += one[k] / MANY;
         check_near("pixels of many", to[i], want, n, 1e-4);
-        MUST(f->ask->embed_at(f->ask->ctx, 1, &xs[i], one, &err));
+        MUST(f->model->embed_at(f->model->ctx, 1, &xs[i], one, &err));
         check_near("embedding of many", embed + (size_t)i * D, one, D, 1e-6);
     }
 }

@@ -119,7 +119,7 @@ static void check_answer(sfp_learner *l, int layer, const char *p_name, const ch
 {
     enum { N = 7 };
     MUST(sfp__fp_prepare(l->fp, &err));
-    int ld = l->fp->opt.pool, open = l->fp->open, pick[PARTS] = {0};
+    int ld = l->fp->opt.pool, open = l->fp->active_end, pick[PARTS] = {0};
     const sfp_param *p = param(l, p_name), *k = k_name ? param(l, k_name) : NULL;
     float *q = normals(rng, N * D, 3), *alpha = floats((size_t)(N * ld)), *norm = floats((size_t)(N * ld)), *work = floats(N * D);
     float *e = filled((size_t)(N * PARTS * COMP), NAN);
@@ -194,7 +194,7 @@ TEST(similarity_is_of_the_components_in_use)
         (void)offer(l, 0, 2, 0);
         next_task(l);
         (void)offer(l, 2, 4, 1);
-        int count, open = l->fp->open, fingerprints = 0;
+        int count, open = l->fp->active_end, fingerprints = 0;
         sfp_param **p = sfp__fp_params(l->fp, &count);
         double want[D] = {0};
         float got[D];
@@ -263,8 +263,8 @@ TEST(l2p_learns_as_a_whole)
             assert_false(r.grew);
             for (int i = 0; i < PARTS; i++)
                 assert_false(same_row(p, p0, i) || same_row(k, k0, i));
-            assert_int_equal(l->fp->start, 0);
-            assert_int_equal(l->fp->open, PARTS);
+            assert_int_equal(l->fp->frozen_end, 0);
+            assert_int_equal(l->fp->active_end, PARTS);
             if (tasks && task < 2)
                 next_task(l);
         }
@@ -287,8 +287,8 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
     for (int i = 0; i < 7; i++) {
         sfp_timestamp_details r = offer(l, steps[i].lo, steps[i].hi, (uint64_t)i);
         assert_int_equal(r.grew, steps[i].grew);
-        assert_int_equal(l->fp->start, steps[i].start);
-        assert_int_equal(l->fp->open, steps[i].open);
+        assert_int_equal(l->fp->frozen_end, steps[i].start);
+        assert_int_equal(l->fp->active_end, steps[i].open);
     }
 }
 

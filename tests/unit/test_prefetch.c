@@ -38,17 +38,17 @@ TEST(each_is_made_once_and_no_further_than_the_ring)
 {
     ring r = {0};
     sfp_prefetcher *a = begin(&r, 7, 40);
-    double waited = 0;
+    double wait_seconds = 0;
     for (int64_t k = 7; k < 40; k++) {
         sfp__prefetcher_release(a, k);
-        MUST(sfp__prefetcher_take(a, k, &waited, NULL));
+        MUST(sfp__prefetcher_take(a, k, &wait_seconds, NULL));
         assert_int_equal(r.slot[k % DEPTH], 1000 + k);
         if (k % 8 == 0)
             (void)usleep(2000); /* time to run too far */
         assert_true(atomic_load(&r.highest) < k + DEPTH);
         assert_int_equal(r.slot[k % DEPTH], 1000 + k);
     }
-    assert_true(waited >= 0);
+    assert_true(wait_seconds >= 0);
     sfp__prefetcher_free(a);
     for (int k = 0; k < MOST; k++)
         assert_int_equal(atomic_load(&r.times[k]), k >= 7 && k < 40);
@@ -60,12 +60,12 @@ TEST(what_is_released_before_its_turn_is_never_made)
     assert_int_equal(sem_init(&gate, 0, 0), 0);
     ring r = {.gate = &gate};
     sfp_prefetcher *a = begin(&r, 0, MOST);
-    double waited = 0;
+    double wait_seconds = 0;
     sfp__prefetcher_release(a, 20);
     sfp__prefetcher_release(a, 10); /* never back */
     for (int i = 0; i < 5; i++)
         (void)sem_post(&gate);
-    MUST(sfp__prefetcher_take(a, 21, &waited, NULL));
+    MUST(sfp__prefetcher_take(a, 21, &wait_seconds, NULL));
     assert_int_equal(r.slot[21 % DEPTH], 1021);
     for (int k = 1; k < 20; k++) /* the thread may have begun with 0 */
         assert_int_equal(atomic_load(&r.times[k]), 0);
@@ -78,14 +78,14 @@ TEST(what_is_released_before_its_turn_is_never_made)
 TEST(what_lies_outside_is_refused)
 {
     ring r = {0};
-    double waited = 0;
+    double wait_seconds = 0;
     sfp_prefetcher *a = begin(&r, 0, 6);
     sfp__prefetcher_release(a, 2);
-    TOLD(sfp__prefetcher_take(a, 1, &waited, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
-    assert_int_equal(sfp__prefetcher_take(a, 5, &waited, &err), SFP_EINVAL);
+    TOLD(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
+    assert_int_equal(sfp__prefetcher_take(a, 5, &wait_seconds, &err), SFP_EINVAL);
     sfp__prefetcher_release(a, 5);
-    MUST(sfp__prefetcher_take(a, 5, &waited, &err));
-    assert_int_equal(sfp__prefetcher_take(a, 6, &waited, &err), SFP_EINVAL); /* there are only 6 */
+    MUST(sfp__prefetcher_take(a, 5, &wait_seconds, &err));
+    assert_int_equal(sfp__prefetcher_take(a, 6, &wait_seconds, &err), SFP_EINVAL); /* there are only 6 */
     sfp__prefetcher_free(a);
     sfp__prefetcher_free(NULL);
 }

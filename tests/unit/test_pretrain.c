@@ -376,7 +376,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
     sfp_teacher t;
     int said = 0;
-    const sfp_pretrain_hooks hooks = {.ctx = &said, .say = count_say};
+    const sfp_pretrain_hooks hooks = {.ctx = &said, .info = count_say};
     sfp_pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 1},
                               .student = {.img_size = 2, .patch_size = 1},
                               .plan.seed = 1,

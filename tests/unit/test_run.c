@@ -251,7 +251,7 @@ static void hear(void *ctx, const char *message)
 static bool says(sfp_run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
 {
     ears e = {.stop = stopped, .word = word};
-    const sfp_run_hooks hooks = {.ctx = &e, .say = hear, .stop = &e.stop};
+    const sfp_run_hooks hooks = {.ctx = &e, .info = hear, .stop = &e.stop};
     *r = run_with(o, name, &hooks);
     return e.heard;
 }

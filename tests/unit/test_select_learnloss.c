@@ -109,7 +109,7 @@ TEST(it_learns_to_rank_and_takes_the_highest)
     /* samples that are not finite are learned from as little as chosen */
     float bad[B], before[SFP_LOSSNET_JOINED];
     sfp_state_tensor part;
-    int parts = s->parts(env.state, 0, &part);
+    int parts = s->state_tensors(env.state, 0, &part);
     assert_int_equal(parts, 4 * SFP_LOSSNET_PARAMS);
     for (int i = 0; i < B; i++)
         bad[i] = i ? NAN : 1;
@@ -136,8 +136,8 @@ TEST(the_state_is_all_of_it)
     s->learn(a, &c.batch, B, order, loss);
     for (int k = 0; k == 0 || k < parts; k++) {
         sfp_state_tensor from, to;
-        parts = s->parts(a, k, &from);
-        (void)s->parts(b, k, &to);
+        parts = s->state_tensors(a, k, &from);
+        (void)s->state_tensors(b, k, &to);
         assert_string_equal(from.name, to.name);
         size_t n = 4;
         for (int i = 0; i < from.ndim; i++)
@@ -150,8 +150,8 @@ TEST(the_state_is_all_of_it)
     }
     for (int k = 0; k < parts; k++) {
         sfp_state_tensor one, two;
-        (void)s->parts(a, k, &one);
-        (void)s->parts(b, k, &two);
+        (void)s->state_tensors(a, k, &one);
+        (void)s->state_tensors(b, k, &two);
         size_t n = 4;
         for (int i = 0; i < one.ndim; i++)
             n *= (size_t)one.shape[i];

@@ -67,7 +67,7 @@ TEST(binary_batches_of_ten_classes)
     for (int i = 0; i < 4; i++)
         check_image(s, i, i);
     check_name(s, 3, "data_batch_2.bin[0]");
-    assert_string_equal(s->note, "has data_batch_1 to 2 of the published 5");
+    assert_string_equal(s->warning, "has data_batch_1 to 2 of the published 5");
     check_bounds(s);
     s = open_part(kind, "d", true);
     assert_int_equal(s->count, 2);

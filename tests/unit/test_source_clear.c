@@ -24,7 +24,7 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
         assert_int_equal(s->classes, 11);
         assert_string_equal(s->class_names[10], "disc-2");
         assert_true(s->keeps_order);
-        assert_non_null(strstr(s->note, "bucket 0"));
+        assert_non_null(strstr(s->warning, "bucket 0"));
         for (int64_t i = 0; i < s->count; i++) {
             sfp_record r = record_of(s, i);
             assert_int_equal(r.label, i / 20); /* class by class, then by bucket */
@@ -49,7 +49,7 @@ TEST(clear100_has_ten_tasks_of_ten)
     assert_int_equal(s->count, 1000);
     assert_int_equal(t->count, 1000);
     assert_int_equal(s->classes, 100);
-    assert_null(s->note);
+    assert_null(s->warning);
     for (int64_t i = 0; i < s->count; i++)
         assert_int_equal(record_of(s, i).task, i / 100);
 }
@@ -109,7 +109,7 @@ TEST(buckets_go_by_number_and_names_may_be_above)
     check_bytes(s, 0, "9", 1);
     assert_true(record_of(s, 1).time == 10);
     assert_string_equal(label_text(s, 2), "dog");
-    assert_non_null(strstr(s->note, "1 lists of a class in a bucket are not there"));
+    assert_non_null(strstr(s->warning, "1 lists of a class in a bucket are not there"));
     check_not_loaded(s, 1, SFP_ENOTFOUND, "train/ten.jpg", "");
 }
 

@@ -68,7 +68,7 @@ TEST(runs_are_as_the_pickles_say)
     for (int run = 0; run < 10; run += 3) {
         sfp_source *s = open_with(false, run), *t = open_with(true, run);
         check_layout(s, t);
-        assert_null(s->note);
+        assert_null(s->warning);
         for (int c = 0; c < 50; c++) /* classes count up along the tasks */
             assert_true(c == 0 || record_of(s, 0).label < 10);
         (void)snprintf(first[run], sizeof first[run], "%s", s->class_names[0]);
@@ -99,7 +99,7 @@ TEST(folders_alone_say_everything)
     check_name(s, 7, "s11/o1/C_11_01_000.png");
     check_name(s, 8, "s1/o2/C_01_02_000.png");
     assert_string_equal(s->class_names[49], "o50");
-    assert_non_null(strstr(s->note, "no pickles"));
+    assert_non_null(strstr(s->warning, "no pickles"));
     s = open_with(false, 4); /* an order shuffles the objects */
     t = open_with(true, 4);
     check_layout(s, t);

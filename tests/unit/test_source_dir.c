@@ -15,12 +15,12 @@ static sfp_source *open_dir(const char *name)
 
 static int remarks(const sfp_source *s)
 {
-    return atomic_load(&s->live->remarks);
+    return atomic_load(&s->live->warning_count);
 }
 
 static void check_dir_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
 {
-    assert_true(check_lost(s, name, status, why).mark != 0);
+    assert_true(check_lost(s, name, status, why).labelled_key != 0);
 }
 
 TEST(what_is_there_comes_first_in_natural_order)
@@ -200,8 +200,8 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
     CHECK_NEXT(s, {"cat", "c2"}, {"dog", "d2"});
     assert_int_equal(remarks(s), 2);
     assert_non_null(
-        strstr(s->live->remark[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
-    assert_non_null(strstr(s->live->remark[1], "w/unreachable: cannot watch the folder"));
+        strstr(s->live->warnings[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
+    assert_non_null(strstr(s->live->warnings[1], "w/unreachable: cannot watch the folder"));
     const sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
     assert_int_equal(remarks(other), 2);
     assert_int_equal(other->classes, 2);
@@ -220,8 +220,8 @@ TEST(a_second_name_of_a_watched_folder_is_passed_over)
     sfp_source *s = open_dir("w");
     CHECK_CLASSES(s, "cat", "far"); /* the last is there once */
     assert_int_equal(remarks(s), 2);
-    HOLDS(s->live->remark[0], "w/a: is passed over, as it is ", "w/cat under another name");
-    assert_non_null(strstr(s->live->remark[1], "w/loop: is passed over"));
+    HOLDS(s->live->warnings[0], "w/a: is passed over, as it is ", "w/cat under another name");
+    assert_non_null(strstr(s->live->warnings[1], "w/loop: is passed over"));
     CHECK_NEXT(s, {"-", "l2"}, {"cat", "c1"}, {"far", "f3"});
     put_text("w/cat/4.jpg", "c4");
     put_text("w/5.jpg", "l5");
@@ -245,7 +245,7 @@ TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
     put_text("w/\xff\xfe/2.jpg", "x2");
     CHECK_NEXT(s, {"-", "x1"}, {"-", "x2"});
     assert_int_equal(remarks(s), 1);
-    assert_non_null(strstr(s->live->remark[0], "images are not labelled: the name '\\xff\\xfe' is not UTF-8"));
+    assert_non_null(strstr(s->live->warnings[0], "images are not labelled: the name '\\xff\\xfe' is not UTF-8"));
     s = open_dir("w"); /* there at the beginning: the same */
     assert_int_equal(s->classes, 1);
     CHECK_NEXT(s, {"cat", "c1"}, {"-", "x1"});
@@ -301,7 +301,7 @@ TEST(labels_of_a_list_come_before_and_after_their_images)
               {"w/early.jpg", "e"});
     sfp_source *s = open_dir("w");
     assert_int_equal(remarks(s), 1);
-    assert_non_null(strstr(s->live->remark[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
+    assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
     CHECK_NEXT(s, {"-", "1"}, {"cat", "e"});
     put_text("w/later.jpg", "l");
     check_next(s, "cat", "l");
@@ -338,7 +338,7 @@ TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
     CHECK_NEXT(s, {"cat", "1"}, {"-", "2"});
     check_end(s);
     assert_int_equal(remarks(s), 1);
-    assert_non_null(strstr(s->live->remark[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
+    assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
 }
 
 TEST(labels_and_names_may_be_quoted)
@@ -388,7 +388,7 @@ TEST(a_wrongly_quoted_label_is_passed_over_and_told)
         append_text("w/labels.csv", "\n2.jpg,dog\n");
         sfp_source *s = open_dir("w");
         assert_int_equal(remarks(s), 1);
-        assert_non_null(strstr(s->live->remark[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
+        assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
         CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
         check_end(s);
     }
@@ -403,11 +403,11 @@ TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
     assert_string_equal(sfp__source_origin(s, &first), "1.jpg");
     check_next(s, "-", "2");
     sfp_origin second = origin_of(s);
-    assert_true(first.identity != second.identity && first.mark != second.mark);
+    assert_true(first.identity != second.identity && first.labelled_key != second.labelled_key);
     move("w/1.jpg", "w/cat/renamed.jpg");
     check_next(s, "cat", "1");
     assert_true(origin_of(s).identity == first.identity);
-    assert_true(origin_of(s).mark != first.mark);
+    assert_true(origin_of(s).labelled_key != first.labelled_key);
     assert_int_equal(link(in_folder("w/2.jpg"), in_folder("w/cat/2.jpg")), 0);
     check_next(s, "cat", "2");
     sfp_origin linked = origin_of(s); /* its time of change is another then */
@@ -425,16 +425,16 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     uint64_t marks[2];
     PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "2"}, {"w/3.jpg", "3"});
     sfp_source *s = open_dir("w");
-    assert_true(s->ops->marks >= 1000 && s->ops->pause > 0);
+    assert_true(s->ops->labelled_keys >= 1000 && s->ops->pause > 0);
     check_next(s, "-", "3");
-    marks[0] = origin_of(s).mark;
+    marks[0] = origin_of(s).labelled_key;
     check_next(s, "cat", "1");
-    marks[1] = origin_of(s).mark;
+    marks[1] = origin_of(s).labelled_key;
     put_text("w/cat/4.jpg", "4");
     s = open_dir("w");
-    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.n = 2, .marks = marks, .until = INT64_MIN}, NULL));
+    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.n = 2, .labelled_keys = marks, .until = INT64_MIN}, NULL));
     check_next(s, "cat", "2");
-    uint64_t waiting = origin_of(s).mark;
+    uint64_t waiting = origin_of(s).labelled_key;
     check_next(s, "cat", "4");
     int64_t changed = origin_of(s).changed;
     (void)usleep(20000);                /* a file system's clock may be slow */
@@ -442,7 +442,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     check_next(s, "cat", "another");
     s = open_dir("w");
     /* and what did not change since then, but for one that waits */
-    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.until = changed, .waiting = 1, .waiting_marks = &waiting}, NULL));
+    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.until = changed, .waiting = 1, .waiting_keys = &waiting}, NULL));
     CHECK_NEXT(s, {"cat", "another"}, {"cat", "2"});
     put_text("w/.end", "");
     check_end(s);

@@ -16,7 +16,7 @@ TEST(folders_are_classes)
     CHECK_CLASSES(s, "9", "10", "cat", "dog"); /* numbers by value, then bytes */
     assert_int_equal(s->domains, 0);
     assert_false(s->keeps_order);
-    assert_null(s->note);
+    assert_null(s->warning);
     CHECK_LABELS(s, "9", "10", "cat", "cat", "cat", "dog");
     check_bytes(s, 2, "C9", 2); /* 9 before 10 */
     check_bytes(s, 3, "C10", 3);
@@ -37,7 +37,7 @@ TEST(folders_of_folders_are_domains)
     assert_int_equal(s->domains, 2);
     CHECK_LABELS(s, "photo/cat", "photo/dog", "sketch/dog");
     assert_int_equal(s->skipped, 1);
-    assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
+    assert_string_equal(s->warning, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
 }
 
 TEST(images_on_both_levels_follow_the_more)
@@ -50,13 +50,13 @@ TEST(images_on_both_levels_follow_the_more)
     assert_string_equal(label_text(s, 0), "photo/cat");
     check_bytes(s, 2, "a", 1);
     assert_int_equal(s->skipped, 2);
-    assert_string_equal(s->note, "left out: 2 images outside a class folder, the first: photo/preview9.jpg");
+    assert_string_equal(s->warning, "left out: 2 images outside a class folder, the first: photo/preview9.jpg");
     put_text("d/photo/3.jpg", "x"); /* as many: photo is a class, and what is below it belongs to it */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 0);
     assert_int_equal(s->count, 6);
     assert_string_equal(label_text(s, 0), "photo");
-    assert_null(s->note);
+    assert_null(s->warning);
 }
 
 TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
@@ -69,7 +69,7 @@ TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
     assert_int_equal(s->classes, 2);
     CHECK_FIRST_LABELS(s, "n01", "n02");
     assert_non_null(
-        strstr(s->note, "every folder has its images in 'images': the folders above are the classes; left out: 1 files"));
+        strstr(s->warning, "every folder has its images in 'images': the folders above are the classes; left out: 1 files"));
     put_text("d/n02/image/3.JPEG", "3"); /* but where names differ they are classes */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 2);
@@ -77,7 +77,7 @@ TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
     put_text("e/photo/apple/1.jpg", "1"); /* one folder in one: nothing to tell by */
     s = open_source(kind, "e");
     assert_string_equal(label_text(s, 0), "photo/apple");
-    assert_null(s->note);
+    assert_null(s->warning);
 }
 
 TEST(parts_taken_as_domains_are_told)
@@ -85,9 +85,10 @@ TEST(parts_taken_as_domains_are_told)
     PUT_TEXTS({"d/Train/cat/1.jpg", "1"}, {"d/Train/dog/1.jpg", "2"}, {"d/val/cat/1.jpg", "3"});
     sfp_source *s = open_source(kind, "d/");
     assert_int_equal(s->domains, 2);
-    assert_non_null(strstr(s->note, kept_print("--data folder:%s --test folder:%s", in_folder("d/Train"), in_folder("d/val"))));
+    assert_non_null(
+        strstr(s->warning, kept_print("--data folder:%s --test folder:%s", in_folder("d/Train"), in_folder("d/val"))));
     move("d/val", "d/photo");
-    assert_null(open_source(kind, "d")->note);
+    assert_null(open_source(kind, "d")->warning);
 }
 
 TEST(what_is_no_file_or_empty_is_counted)
@@ -103,16 +104,16 @@ TEST(what_is_no_file_or_empty_is_counted)
     assert_int_equal(s->count, 1);
     assert_int_equal(s->classes, 1);
     assert_int_equal(s->skipped, 3);
-    assert_string_equal(s->note, "left out: 1 files that are not JPEG, PNG or WebP, the first: b/notes/x.txt; "
-                                 "left out: 2 that are no regular files, or links into nowhere, the first: a/broken.png; "
-                                 "left out: 2 folders without images, the first: b/");
+    assert_string_equal(s->warning, "left out: 1 files that are not JPEG, PNG or WebP, the first: b/notes/x.txt; "
+                                    "left out: 2 that are no regular files, or links into nowhere, the first: a/broken.png; "
+                                    "left out: 2 folders without images, the first: b/");
     put_text("e/photo/cat/1.jpg", "1");
     put_text("e/sketch/dog/1.jpg", "1");
     assert_int_equal(mkdir(in_folder("e/sketch/cat"), 0777), 0);
     assert_int_equal(symlink("/nowhere/horse", in_folder("e/sketch/horse")), 0); /* which may have been a class */
     s = open_source(kind, "e");
-    assert_string_equal(s->note, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
-                                 "left out: 1 folders without images, the first: sketch/cat/");
+    assert_string_equal(s->warning, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
+                                    "left out: 1 folders without images, the first: sketch/cat/");
 }
 
 TEST(links_are_followed_but_not_in_circles)

@@ -30,8 +30,8 @@ TEST(a_miniature_has_the_published_counts_and_tasks)
     assert_int_equal(s->classes, 51);
     check_same_classes(s, t);
     assert_true(s->keeps_order);
-    assert_null(s->note);
-    assert_non_null(strstr(t->note, "3 images of novelty classes"));
+    assert_null(s->warning);
+    assert_non_null(strstr(t->warning, "3 images of novelty classes"));
     int of_task[6] = {0};
     assert_string_equal(s->class_names[3], "star");
     assert_string_equal(s->class_names[50], "disc-6");
@@ -130,7 +130,7 @@ TEST(boxes_grow_truncate_and_clip)
     check_box(s, 2, 0, 0, 200, 100);
     check_box(s, 3, 8, 18, 33, 51);
     assert_int_equal(s->skipped, 1);
-    assert_non_null(strstr(s->note, "1 images of novelty classes, 1 with an empty box"));
+    assert_non_null(strstr(s->warning, "1 images of novelty classes, 1 with an empty box"));
     assert_string_equal(s->class_names[4], "4"); /* no training list to name them */
 }
 
@@ -182,7 +182,7 @@ TEST(broken_lists_are_refused_with_file_and_row)
     }
     put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"gone.jpg\"]]");
     sfp_source *s = open_with(false, 0, 0);
-    assert_string_equal(s->note, "classes are called by their numbers: the paths do not name all 51 alike");
+    assert_string_equal(s->warning, "classes are called by their numbers: the paths do not name all 51 alike");
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s/gone.jpg", "");
     put_text("s/gone.jpg", "");
     check_not_loaded(s, 0, SFP_EFORMAT, "s/gone.jpg", "empty");

@@ -101,7 +101,7 @@ TEST(samples_are_grouped_by_key)
     check_bytes(s, 2, "three", 5);
     check_not_loaded(s, 3, SFP_EFORMAT, "t.tar: a/4.jpg", "is empty");
     assert_int_equal(s->skipped, 1);
-    assert_non_null(strstr(s->note, "1 samples without an image"));
+    assert_non_null(strstr(s->warning, "1 samples without an image"));
     check_name(s, 1, "a/2.jpeg");
     check_bounds(s);
 }
@@ -481,7 +481,7 @@ TEST(what_is_left_out_is_told)
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     check_bytes(s, 0, "colour", 6);
-    HOLDS(s->note, "left out: 2 further images of a sample", "left out: 1 tar files called neither train, val nor test",
+    HOLDS(s->warning, "left out: 2 further images of a sample", "left out: 1 tar files called neither train, val nor test",
           "left out: 1 packed tar files");
 }
 

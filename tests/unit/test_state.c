@@ -22,8 +22,8 @@ static void assert_same_values(sfp_learner *a, sfp_learner *b)
         assert_memory_equal(p[i]->data, q[i]->data, (size_t)p[i]->rows * p[i]->width * sizeof(float));
     }
     assert_int_equal(a->fp->task, b->fp->task);
-    assert_int_equal(a->fp->start, b->fp->start);
-    assert_int_equal(a->fp->open, b->fp->open);
+    assert_int_equal(a->fp->frozen_end, b->fp->frozen_end);
+    assert_int_equal(a->fp->active_end, b->fp->active_end);
 }
 
 TEST(what_is_saved_is_loaded)
@@ -84,8 +84,8 @@ TEST(a_golden_state_loads)
     MUST(sfp__learner_create(v, threads, &o, &l, &err));
     MUST(sfp_learner_load(l, path, &err));
     assert_int_equal(l->fp->task, 1);
-    assert_int_equal(l->fp->start, 4);
-    assert_int_equal(l->fp->open, 8);
+    assert_int_equal(l->fp->frozen_end, 4);
+    assert_int_equal(l->fp->active_end, 8);
     MUST(sfp__safetensors_open(path, &st, &err));
     int n;
     sfp_param **p = sfp__fp_params(l->fp, &n);
@@ -256,10 +256,10 @@ TEST(a_class_new_to_a_loaded_state_opens_components)
     MUST(sfp_learner_save(a, in_folder("s"), &err));
     MUST(sfp_learner_load(b, in_folder("s"), &err));
     feed(b, 1, 2, 0); /* the same */
-    assert_int_equal(b->fp->open, 2);
+    assert_int_equal(b->fp->active_end, 2);
     MUST(sfp_learner_load(c, in_folder("s"), &err));
     feed(c, 3, 4, 0); /* class 3 in its first batch */
-    assert_int_equal(c->fp->open, 4);
+    assert_int_equal(c->fp->active_end, 4);
 }
 
 TEST(a_free_stream_keeps_the_classes_it_has)

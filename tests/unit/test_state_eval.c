@@ -45,7 +45,7 @@ static void assert_same_numbers(const sfp_result *r, int row, const sfp_state_ev
         if (t <= row)
             assert_true(e->accuracy[t] == r->accuracy[row * r->tasks + t]);
         else
-            assert_true(e->asked[t] == 0 && isnan(e->accuracy[t]));
+            assert_true(e->answered[t] == 0 && isnan(e->accuracy[t]));
     }
     for (int c = 0; c < r->classes; c++)
         assert_string_equal(e->class_names[c], r->class_names[c]);
@@ -67,7 +67,7 @@ static void check_run(sfp_run_options o, const char *name)
         assert_same_numbers(&r, t, &e, t + 1 == r.tasks);
         uint64_t asked = 0;
         for (int k = 0; k < e.tasks; k++)
-            asked += e.asked[k];
+            asked += e.answered[k];
         assert_int_equal(e.images, asked);
         assert_int_equal(e.images + e.unknown_images, 9 * (uint64_t)r.tasks);
         assert_int_equal(e.unknown_count, 10 - 10 / r.tasks * (t + 1));
@@ -121,7 +121,7 @@ TEST(what_the_state_does_not_know_is_counted)
     assert_string_equal(e.unknown[0].name, "dog");
     assert_int_equal(e.unknown_images, 4);
     uint64_t right = e.confusion[0] + e.confusion[3];
-    assert_int_equal(e.right, right);
+    assert_int_equal(e.correct, right);
     assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
     sfp__state_eval_done(&e);
     eo.data = "synthetic:200"; /* none of its classes */

@@ -70,7 +70,7 @@ typedef struct fixture {
     const float *x[MOST];
     int32_t label[MOST];
     float weight[MOST];
-    bool masked[MOST], rehearsed[MOST];
+    bool masked[MOST], replayed[MOST];
     uint8_t allowed[CLASSES];
     sfp_train_batch batch;
     sfp_rng rng;
@@ -112,7 +112,7 @@ static fixture *set_up(const shape *s, uint64_t seed)
     for (int i = 0; i < n; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, 3 * (size_t)(s->S * s->S), 1);
         f->masked[i] = s->masked && i < s->c;
-        f->rehearsed[i] = i >= s->c;
+        f->replayed[i] = i >= s->c;
         f->label[i] = (int32_t)sfp__rng_below(&f->rng, f->masked[i] ? CLASSES / 2 : CLASSES);
         f->weight[i] = i < s->c ? 1 / (float)s->c : 1 / (float)s->r;
         if (s->uneven)
@@ -126,7 +126,7 @@ static fixture *set_up(const shape *s, uint64_t seed)
                                  .weight = f->weight,
                                  .masked = f->masked,
                                  .allowed = f->allowed,
-                                 .rehearsed = f->rehearsed,
+                                 .replayed = f->replayed,
                                  .query = f->query,
                                  .queries = s->one ? 0 : n,
                                  .terms = s->r ? 2 : 1};
@@ -136,7 +136,7 @@ static fixture *set_up(const shape *s, uint64_t seed)
     f->o.weight = f->weight;
     f->o.masked = f->masked;
     f->o.allowed = f->allowed;
-    f->o.rehearsed = f->rehearsed;
+    f->o.replayed = f->replayed;
     f->o.terms = f->batch.terms;
     return f;
 }
@@ -306,8 +306,8 @@ TEST(gradients_equal_central_differences)
         reach_task(f);
         bool l2p = f->s->kind == SFP_FP_L2P; /* all learn */
         int each = f->s->kind == SFP_FP_DUALPROMPT ? 1 : l2p ? f->s->pool : f->s->pool / f->s->tasks;
-        assert_int_equal(f->fp->start, l2p ? 0 : f->s->task * each);
-        assert_int_equal(f->fp->open, l2p ? each : (f->s->task + 1) * each);
+        assert_int_equal(f->fp->frozen_end, l2p ? 0 : f->s->task * each);
+        assert_int_equal(f->fp->active_end, l2p ? each : (f->s->task + 1) * each);
         for (int k = 0; k < f->s->steps; k++) {
             (void)take_gradients(f);
             int count;
@@ -336,7 +336,7 @@ TEST(classes_that_do_not_compete_get_no_gradient)
 
     assert_true(f->s->masked && f->s->r == 0);
     (void)take_gradients(f);
-    const sfp_param *w = &f->fp->last_w, *b = &f->fp->last_b;
+    const sfp_param *w = &f->fp->linear_w, *b = &f->fp->linear_b;
     for (int c = 0; c < CLASSES; c++) {
         assert_int_equal(b->grad[c] != 0, c < CLASSES / 2);
         assert_int_equal(length_of(w->grad + (size_t)c * w->width, w->width) > 0, c < CLASSES / 2);

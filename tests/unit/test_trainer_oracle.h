@@ -28,7 +28,7 @@ typedef struct oracle {
     const int32_t *label;   /* (n) */
     const float *weight;    /* (n) */
     const bool *masked;     /* (n) or NULL */
-    const bool *rehearsed;  /* (n) or NULL */
+    const bool *replayed;   /* (n) or NULL */
     const uint8_t *allowed; /* (classes) */
     int terms;
     /* queries are constants of the loss. Two: (n, D), the unprompted features. One: (layers, n, D), the class tokens that
@@ -142,7 +142,7 @@ static double oracle_cosine(const oracle *o, int l, int k, const double *q)
 /* What sample i takes of layer number l: as many as a prefix has parts, those that fewer others come before. */
 static UNUSED void oracle_pick(const oracle *o, int l, int i, const double *q, int *pick)
 {
-    int from = o->rehearsed && o->rehearsed[i] ? 0 : o->start;
+    int from = o->replayed && o->replayed[i] ? 0 : o->start;
     pick[0] = 0;
     for (int k = from; k < o->open && !o->shared[l]; k++) {
         int before = 0;
@@ -309,8 +309,8 @@ static UNUSED void oracle_take(oracle *o, sfp_fp *fp)
 {
     sfp_param **params = sfp__fp_params(fp, &o->params);
     assert_true(o->params <= ORACLE_PARAMS);
-    o->start = fp->start;
-    o->open = fp->open;
+    o->start = fp->frozen_end;
+    o->open = fp->active_end;
     o->classes = params[o->params - 1]->rows;
     for (int l = 0; l < o->layers; l++)
         o->p[l] = o->k[l] = o->a[l] = -1;

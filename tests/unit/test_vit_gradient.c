@@ -257,7 +257,7 @@ static sfp_vit_pass make_pass(fixture *f, int mode)
 
 static void run(fixture *f, const sfp_vit_pass *pass, int mode, bool all_tokens, int unit)
 {
-    sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .unit = unit, .all_tokens = all_tokens};
+    sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .microbatch_size = unit, .all_tokens = all_tokens};
     opt.token_head = pass->token_head || pass->normed;
     OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
     MUST(sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err));

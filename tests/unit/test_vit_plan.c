@@ -212,7 +212,7 @@ TEST(the_size_of_micro_batches_does_not_matter)
     for (int unit = 0; unit < 5; unit++) {
         OWNED_PTR(sfp__vit_plan_free)
         sfp_vit_plan *plan =
-            make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .unit = unit});
+            make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .microbatch_size = unit});
         batch got = make_batch(&small, MOST_B);
         sfp_vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
         run(plan, &p);

@@ -396,15 +396,15 @@ static void print(const description *d, bool json)
     sfp__out_row(&o, "tasks", "%d%s", d->tasks.count, d->tasks.free ? ", without boundaries" : "");
     sfp__json_int(&o.json, "unlabelled", d->class_count[s->classes]);
     sfp__json_int(&o.json, "skipped", (int64_t)s->skipped);
-    sfp__json_string(&o.json, "note", s->note);
+    sfp__json_string(&o.json, "note", s->warning);
     sfp__json_bool(&o.json, "keeps_order", s->keeps_order);
     sfp__json_bool(&o.json, "free", d->tasks.free);
     sfp__json_real(&o.json, "first_time", d->first_time);
     sfp__json_real(&o.json, "last_time", d->last_time);
     if (!isnan(d->first_time))
         sfp__out_row(&o, "time", "%g to %g", d->first_time, d->last_time);
-    if (s->note)
-        sfp__out_row(&o, "note", "%s", s->note);
+    if (s->warning)
+        sfp__out_row(&o, "note", "%s", s->warning);
     put_sample(&o, d);
     put_sheet(&o, d);
     put_counts(&o, d, true);

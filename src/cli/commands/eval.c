@@ -74,15 +74,16 @@ static void put_tasks(sfp_out *o, const sfp_state_eval *e)
     for (int t = 0; t < e->tasks; t++) {
         sfp__json_object(&o->json, NULL);
         sfp__json_string(&o->json, "name", e->task_names[t]);
-        sfp__json_exact(&o->json, "accuracy", e->asked[t] ? e->accuracy[t] : NAN);
-        sfp__json_uint(&o->json, "pictures", e->asked[t]);
+        sfp__json_exact(&o->json, "accuracy", e->answered[t] ? e->accuracy[t] : NAN);
+        sfp__json_uint(&o->json, "pictures", e->answered[t]);
         sfp__json_end(&o->json);
         if (!shown)
             continue;
         sfp__out_printf(o, "  ");
         sfp__out_cell(o, e->task_names[t], 24);
-        if (e->asked[t])
-            sfp__out_printf(o, " %8.4f   %llu image%s\n", e->accuracy[t], (unsigned long long)e->asked[t], plural(e->asked[t]));
+        if (e->answered[t])
+            sfp__out_printf(o, " %8.4f   %llu image%s\n", e->accuracy[t], (unsigned long long)e->answered[t],
+                            plural(e->answered[t]));
         else
             sfp__out_printf(o, "        -   none of a known class\n");
     }
@@ -140,19 +141,19 @@ static void print(const sfp_state_eval *e, const char *state, const char *data, 
 {
     sfp_out o;
     double rate = e->seconds > 0 ? (double)e->images / e->seconds : 0;
-    double strict = fraction(e->right, e->images + e->unknown_images);
+    double strict = fraction(e->correct, e->images + e->unknown_images);
     sfp__out_begin(&o, json, 0);
     sfp__json_string(&o.json, "state", state);
     sfp__json_string(&o.json, "data", data);
-    sfp__json_exact(&o.json, "accuracy", fraction(e->right, e->images));
+    sfp__json_exact(&o.json, "accuracy", fraction(e->correct, e->images));
     sfp__json_exact(&o.json, "average_accuracy", e->average);
     sfp__json_exact(&o.json, "accuracy_unknown_as_wrong", strict);
     sfp__json_uint(&o.json, "pictures", e->images);
-    sfp__json_uint(&o.json, "right", e->right);
+    sfp__json_uint(&o.json, "right", e->correct);
     sfp__json_uint(&o.json, "skipped", e->skipped);
     sfp__json_uint(&o.json, "unlabelled", e->unlabelled);
-    sfp__out_printf(&o, "  %-24s %8.4f   %llu of %llu image%s, %.1f images/s\n", "accuracy", fraction(e->right, e->images),
-                    (unsigned long long)e->right, (unsigned long long)e->images, plural(e->images), rate);
+    sfp__out_printf(&o, "  %-24s %8.4f   %llu of %llu image%s, %.1f images/s\n", "accuracy", fraction(e->correct, e->images),
+                    (unsigned long long)e->correct, (unsigned long long)e->images, plural(e->images), rate);
     if (e->unknown_count)
         sfp__out_printf(&o, "  %-24s %8.4f   when the %llu image%s of unknown classes count%s as wrong\n", "", strict,
                         (unsigned long long)e->unknown_images, plural(e->unknown_images), e->unknown_images == 1 ? "s" : "");

@@ -129,7 +129,7 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
     sfp_pretrain_options o;
     sfp_pretrain_result r = {0};
     talk t = {0};
-    const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .say = on_say, .stop = sfp__stop_on_signals()};
+    const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .info = on_say, .stop = sfp__stop_on_signals()};
     TRY(read_options(a, &o, err));
     put_command(a, &command);
     o.output.command = command.failed ? NULL : command.s;

@@ -274,7 +274,7 @@ static void print_table(const sfp_result *r, const char *out)
     print_number("speed", r->samples_per_second, " samples/s");
     (void)printf("  %-24s %10.2f s: select %.2f, train %.2f,\n", "time", r->seconds.total, r->seconds.select, r->seconds.train);
     (void)printf("%41sbuffer %.2f, evaluate %.2f;\n", "", r->seconds.buffer, r->seconds.evaluate);
-    (void)printf("%41sdecode %.2f beside, waited for %.2f\n", "", r->seconds.decode, r->seconds.waited);
+    (void)printf("%41sdecode %.2f beside, waited for %.2f\n", "", r->seconds.decode, r->seconds.wait_seconds);
     if (out)
         (void)printf("  report: %s/report.html\n", out);
 }
@@ -345,7 +345,7 @@ static sfp_status learn(sfp_args *a, const sfp_run_options *given, sfp_error *er
     sfp_run_options own = *given, *o = &own; /* its paths are found here */
     talk t = {.last = sfp__monotonic_seconds()};
     const sfp_run_hooks hooks = {
-        .ctx = &t, .progress = on_progress, .evaluating = on_evaluating, .say = on_say, .stop = sfp__stop_on_signals()};
+        .ctx = &t, .progress = on_progress, .evaluating = on_evaluating, .info = on_say, .stop = sfp__stop_on_signals()};
     if (o->init_state) {
         TRY(find_state(o->init_state, o->resume, state, sizeof state, err));
         o->init_state = state;

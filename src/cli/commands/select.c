@@ -221,7 +221,8 @@ static sfp_status work(job *j, const sfp_args *args, sfp_error *err)
     const sfp_want list[] = {{&j->index, n, sizeof *j->index}, {&j->weight, n, sizeof *j->weight}};
     TRY(sfp__block(&j->block, SFP_LIST(list), err));
     sfp__progress_init(&j->progress, "picks", 0);
-    j->env = (sfp_select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .tell = tell, .tell_ctx = &j->progress};
+    j->env =
+        (sfp_select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .on_progress = tell, .progress_ctx = &j->progress};
     sfp_status s = choose(j, sfp__args_choice(args, "distance") == 1, err);
     sfp__progress_done(&j->progress);
     return s;

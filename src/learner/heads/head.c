@@ -159,7 +159,7 @@ const char *sfp__head_name(int i)
 
 sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const int32_t *label, sfp_error *err)
 {
-    if (h->answers)
+    if (h->inference_only)
         return sfp__fail(err, SFP_EUNSUPPORTED, "head %s was loaded to answer: what learning needs was not saved", h->kind->name);
     TRY(check_queries(h, n, query, err));
     TRY(reserve(h, n, label, err));
@@ -248,13 +248,13 @@ static sfp_status read_classes(sfp_head *h, const sfp_visitor *v, sfp_error *err
 
 static sfp_status visit_kind(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
-    return (v->answers && h->kind->visit_answer ? h->kind->visit_answer : h->kind->visit)(h, v, err);
+    return (v->inference_only && h->kind->visit_inference ? h->kind->visit_inference : h->kind->visit)(h, v, err);
 }
 
 static sfp_status write_head(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     const int64_t rows = h->rows;
-    if (v->answers)
+    if (v->inference_only)
         TRY(sfp__head_refresh(h, err));
     TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
     TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
@@ -271,7 +271,7 @@ sfp_status sfp__head_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
     TRY(sfp__head_create(h->kind->name, &h->opt, &fresh, err));
     TRY(read_classes(fresh, &reads, err));
     TRY(visit_kind(fresh, &reads, err));
-    fresh->answers = v->answers;
+    fresh->inference_only = v->inference_only;
     char *a = (char *)h, *b = (char *)fresh;
     for (size_t i = 0; i < h->kind->size; i++) {
         char c = a[i];

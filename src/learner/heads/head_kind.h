@@ -54,17 +54,17 @@ typedef struct sfp_head_kind {
     /* Unnormalised log-probabilities (n, h->rows), n <= SFP_HEAD_GRAIN, after refresh; cannot fail. */
     void (*score)(sfp_head *h, int n, const float *q, double *out);
     /* After refresh: sets width and project; fills weight, bias and centre when weight is not NULL. */
-    void (*form)(const sfp_head *h, sfp_head_linear_map *form);
+    void (*linear_map)(const sfp_head *h, sfp_head_linear_map *linear_map);
     /* Writes, or reads into a new head whose classes are read and grown. */
     sfp_status (*visit)(sfp_head *h, const sfp_visitor *v, sfp_error *err);
     /* Of what score and form read, after refresh; NULL: that is no less. */
-    sfp_status (*visit_answer)(sfp_head *h, const sfp_visitor *v, sfp_error *err);
+    sfp_status (*visit_inference)(sfp_head *h, const sfp_visitor *v, sfp_error *err);
 } sfp_head_kind;
 
 struct sfp_head {
     const sfp_head_kind *kind;
     sfp_head_options opt;
-    bool answers;       /* loaded for scores alone */
+    bool inference_only; /* loaded for scores alone */
     int64_t n;          /* samples learned from */
     int rows, capacity; /* classes seen; capacity in the arrays by class */
     int64_t *label;     /* (capacity): label of a row */

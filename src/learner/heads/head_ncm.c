@@ -96,7 +96,7 @@ static void ncm_score(sfp_head *h, int n, const float *q, double *out)
 }
 
 /* -|q - mu|^2 / (2 tau) without the part that all classes share, around the mean of all. */
-static void ncm_form(const sfp_head *h, sfp_head_linear_map *f)
+static void ncm_linear_map(const sfp_head *h, sfp_head_linear_map *f)
 {
     const ncm *m = (const ncm *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
@@ -132,6 +132,6 @@ const sfp_head_kind sfp__head_ncm = {
     .learn = ncm_learn,
     .refresh = ncm_refresh,
     .score = ncm_score,
-    .form = ncm_form,
+    .linear_map = ncm_linear_map,
     .visit = ncm_visit,
 };

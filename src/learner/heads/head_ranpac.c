@@ -99,7 +99,7 @@ static void ranpac_done(sfp_head *h)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
     void *blocks[] = {m->query, m->row,   m->slot, m->gram,   m->target, m->factor, m->start,
-                      m->z,     m->small, m->dual, m->weight, m->piece,  m->answer, m->plain};
+                      m->z,     m->small, m->dual, m->weight, m->piece,  m->scored, m->plain};
     sfp__projection_release(m->project);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
@@ -112,7 +112,7 @@ static sfp_status ranpac_grow(sfp_head *h, int capacity, sfp_error *err)
     TRY(sfp__check_memory(sfp__head_extend(&m->target, row, old, count) && sfp__head_extend(&m->start, row, old, count) &&
                               sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) &&
                               sfp__head_extend(&m->dual, (size_t)m->cap * f, old, count) &&
-                              sfp__head_extend(&m->answer, SFP_HEAD_GRAIN * f, old, count),
+                              sfp__head_extend(&m->scored, SFP_HEAD_GRAIN * f, old, count),
                           err));
     return SFP_OK;
 }
@@ -216,13 +216,13 @@ static void ranpac_score(sfp_head *h, int n, const float *q, double *out)
     sfp_ranpac *m = (sfp_ranpac *)h;
     int w = m->width;
     sfp__ranpac_project(m, n, q, m->piece);
-    sfp__gemm_plain(false, true, n, h->rows, w, m->piece, w, m->weight, m->side, 0.0f, m->answer, h->rows);
+    sfp__gemm_plain(false, true, n, h->rows, w, m->piece, w, m->weight, m->side, 0.0f, m->scored, h->rows);
     size_t count = (size_t)n * (size_t)h->rows;
     for (size_t i = 0; i < count; i++)
-        out[i] = m->strength[SFP_RANPAC_SCALE] * (double)m->answer[i];
+        out[i] = m->strength[SFP_RANPAC_SCALE] * (double)m->scored[i];
 }
 
-static void ranpac_form(const sfp_head *h, sfp_head_linear_map *f)
+static void ranpac_linear_map(const sfp_head *h, sfp_head_linear_map *f)
 {
     const sfp_ranpac *m = (const sfp_ranpac *)h;
     f->width = m->width;
@@ -313,7 +313,7 @@ static sfp_status make_plain(sfp_ranpac *m, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status ranpac_visit_answer(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status ranpac_visit_inference(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     sfp_ranpac *m = (sfp_ranpac *)h;
     const int64_t two = 2, shape[] = {h->rows, m->width};
@@ -341,7 +341,7 @@ const sfp_head_kind sfp__head_ranpac = {
     .learn = ranpac_learn,
     .refresh = ranpac_refresh,
     .score = ranpac_score,
-    .form = ranpac_form,
+    .linear_map = ranpac_linear_map,
     .visit = ranpac_visit,
-    .visit_answer = ranpac_visit_answer,
+    .visit_inference = ranpac_visit_inference,
 };

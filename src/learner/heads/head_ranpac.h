@@ -37,7 +37,7 @@ typedef struct sfp_ranpac {
     float *dual;    /* (capacity, cap) */
     float *weight;  /* (capacity, side): W */
     float *piece;   /* (SFP_HEAD_GRAIN, max(M, D)): projections of a piece, or its queries */
-    float *answer;  /* (SFP_HEAD_GRAIN, capacity) */
+    float *scored;  /* (SFP_HEAD_GRAIN, capacity) */
     float *plain;   /* (rows, M): W without gaps, as it is saved; NULL before */
 } sfp_ranpac;
 

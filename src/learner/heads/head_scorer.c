@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct sfp_head_scorer {
-    sfp_head_linear_map form;
+    sfp_head_linear_map linear_map;
     double *weight, *bias, *centre; /* (width, rows) (rows) (D) */
     int64_t *label;                 /* (rows) */
     size_t weight_capacity, row_capacity;
@@ -71,33 +71,33 @@ sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *er
 {
     TRY(sfp__check_memory(*scorer || (*scorer = sfp__calloc(1, sizeof **scorer)), err));
     sfp_head_scorer *s = *scorer;
-    s->form = (sfp_head_linear_map){.dim = h->opt.dim};
+    s->linear_map = (sfp_head_linear_map){.dim = h->opt.dim};
     sfp_status status = sfp__head_refresh(h, err);
     if (status || h->rows == 0)
         return status;
-    s->form.rows = h->rows;
-    h->kind->form(h, &s->form); /* width and R */
-    status = reserve(s, (size_t)h->rows, (size_t)s->form.width * (size_t)h->rows, (size_t)h->opt.dim, err);
+    s->linear_map.rows = h->rows;
+    h->kind->linear_map(h, &s->linear_map); /* width and R */
+    status = reserve(s, (size_t)h->rows, (size_t)s->linear_map.width * (size_t)h->rows, (size_t)h->opt.dim, err);
     if (status) {
-        s->form.rows = 0;
+        s->linear_map.rows = 0;
         return status;
     }
     sfp_projection *before = s->project;
-    s->project = sfp__projection_hold(s->form.project);
+    s->project = sfp__projection_hold(s->linear_map.project);
     sfp__projection_release(before);
-    s->form.weight = s->weight;
-    s->form.bias = s->bias;
-    s->form.centre = s->centre;
+    s->linear_map.weight = s->weight;
+    s->linear_map.bias = s->bias;
+    s->linear_map.centre = s->centre;
     memset(s->bias, 0, (size_t)h->rows * sizeof *s->bias);
     memset(s->centre, 0, (size_t)h->opt.dim * sizeof *s->centre);
     memcpy(s->label, h->label, (size_t)h->rows * sizeof *s->label);
-    h->kind->form(h, &s->form);
+    h->kind->linear_map(h, &s->linear_map);
     return SFP_OK;
 }
 
 size_t sfp__head_scorer_work(const sfp_head_scorer *s)
 {
-    return (size_t)s->form.width + (size_t)s->form.rows;
+    return (size_t)s->linear_map.width + (size_t)s->linear_map.rows;
 }
 
 static void features(const sfp_head_linear_map *f, const float *q, double *out)
@@ -119,7 +119,7 @@ static void features(const sfp_head_linear_map *f, const float *q, double *out)
 
 void sfp__head_scorer_scores(const sfp_head_scorer *s, int n, const float *query, int classes, double *work, float *out)
 {
-    const sfp_head_linear_map *f = &s->form;
+    const sfp_head_linear_map *f = &s->linear_map;
     double *x = work, *raw = work + f->width;
     for (int i = 0; i < n; i++, query += f->dim, out += classes) {
         for (int c = 0; c < classes; c++)

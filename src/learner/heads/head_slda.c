@@ -151,7 +151,7 @@ static void slda_score(sfp_head *h, int n, const float *q, double *out)
     }
 }
 
-static void slda_form(const sfp_head *h, sfp_head_linear_map *f)
+static void slda_linear_map(const sfp_head *h, sfp_head_linear_map *f)
 {
     const slda *m = (const slda *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
@@ -171,7 +171,7 @@ static sfp_status slda_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
     return sfp__visit(v, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err);
 }
 
-static sfp_status slda_visit_answer(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status slda_visit_inference(sfp_head *h, const sfp_visitor *v, sfp_error *err)
 {
     slda *m = (slda *)h;
     const int64_t weight[] = {h->opt.dim, h->rows};
@@ -190,7 +190,7 @@ const sfp_head_kind sfp__head_slda = {
     .learn = slda_learn,
     .refresh = slda_refresh,
     .score = slda_score,
-    .form = slda_form,
+    .linear_map = slda_linear_map,
     .visit = slda_visit,
-    .visit_answer = slda_visit_answer,
+    .visit_inference = slda_visit_inference,
 };

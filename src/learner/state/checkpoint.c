@@ -104,7 +104,7 @@ static sfp_status visit_param(visit *f, sfp_param *p, sfp_error *err)
     int64_t shape[3];
     char name[64];
     memcpy(shape, p->shape, sizeof shape);
-    if (p == &f->l->fp->last_w || p == &f->l->fp->last_b)
+    if (p == &f->l->fp->linear_w || p == &f->l->fp->linear_b)
         shape[0] = f->classes;
     if (f->commits && shape[0] < p->rows)
         sfp__param_shrink(p, (int)shape[0]);
@@ -126,7 +126,7 @@ static sfp_status visit_param(visit *f, sfp_param *p, sfp_error *err)
         return at;                                                 \
     }
 SLOT_FIELD(id, &slot->id, sizeof slot->id)
-SLOT_FIELD(born, &slot->born, sizeof slot->born)
+SLOT_FIELD(stored_at, &slot->stored_at, sizeof slot->stored_at)
 SLOT_FIELD(image_size, &slot->image_size, sizeof slot->image_size)
 SLOT_FIELD(label, &slot->label, sizeof slot->label)
 SLOT_FIELD(has_query, &slot->has_query, sizeof slot->has_query)
@@ -192,7 +192,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
         const int64_t *shape;
         void *(*at)(void *ctx, int i, size_t *bytes);
     } list[] = {{"buffer.id", SFP_DTYPE_I64, 1, vectors, slot_id},
-                {"buffer.born", SFP_DTYPE_I64, 1, vectors, slot_born},
+                {"buffer.born", SFP_DTYPE_I64, 1, vectors, slot_stored_at},
                 {"buffer.image_size", SFP_DTYPE_I64, 1, vectors, slot_image_size},
                 {"buffer.query", SFP_DTYPE_F32, 2, vectors, slot_query},
                 {"buffer.mean_embed", SFP_DTYPE_F32, 2, vectors, slot_mean_embed},
@@ -211,7 +211,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
     sfp_visitor v = f->v;
     (void)snprintf(prefix, sizeof prefix, "buffer.%s", l->buffer->method->name);
     v.prefix = prefix;
-    return sfp__visit_state_tensors(&v, l->buffer->method->parts, l->buffer->state, err);
+    return sfp__visit_state_tensors(&v, l->buffer->method->state_tensors, l->buffer->state, err);
 }
 
 /* ------------------------------------------------------------------- the list */
@@ -234,7 +234,7 @@ static sfp_status visit_fingerprints(visit *f, sfp_error *err)
         TRY(visit_param(f, params[i], err));
     if (f->commits)
         sfp__fp_changed(l->fp);
-    TRY(sfp__visit_state_tensors(&selector, l->selector->parts, l->select_state, err));
+    TRY(sfp__visit_state_tensors(&selector, l->selector->state_tensors, l->select_state, err));
     return visit_buffer(f, err);
 }
 
@@ -336,13 +336,13 @@ static sfp_status check_method(const sfp_learner *l, const sfp_tensor_file *st, 
 static sfp_status read_span(const sfp_learner *l, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err)
 {
     const sfp_fp_options *o = &l->opt.fp;
-    long long task = 0, start = 0, open = 0;
+    long long task = 0, frozen_end = 0, active_end = 0;
     if (!l->fp)
         return SFP_OK;
     TRY(sfp__metadata_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
-    TRY(sfp__metadata_int(st, "open", 1, o->pool, &open, err));
-    TRY(sfp__metadata_int(st, "start", 0, open - 1, &start, err));
-    *out = (sfp_saved_components){(int)task, (int)start, (int)open};
+    TRY(sfp__metadata_int(st, "open", 1, o->pool, &active_end, err));
+    TRY(sfp__metadata_int(st, "start", 0, active_end - 1, &frozen_end, err));
+    *out = (sfp_saved_components){(int)task, (int)frozen_end, (int)active_end};
     return SFP_OK;
 }
 

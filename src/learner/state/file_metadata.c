@@ -80,8 +80,8 @@ void sfp__metadata_put_common(sfp_file_metadata *m, sfp_learner *l)
         sfp__metadata_put(m, "method", l->opt.method);
     } else {
         sfp__metadata_put_int(m, "task", l->fp->task);
-        sfp__metadata_put_int(m, "start", l->fp->start);
-        sfp__metadata_put_int(m, "open", l->fp->open);
+        sfp__metadata_put_int(m, "start", l->fp->frozen_end);
+        sfp__metadata_put_int(m, "open", l->fp->active_end);
     }
     sfp__metadata_put_int(m, "timestamps", (long long)l->counts.timestamps);
     put_names(m, count, l->classes.names);
@@ -306,7 +306,7 @@ void sfp__metadata_names_commit(sfp_saved_names *n, sfp_learner *l)
 sfp_status sfp__metadata_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err)
 {
     const sfp_tensor *t = NULL;
-    const sfp_param *p = l->fp ? &l->fp->last_w : NULL;
+    const sfp_param *p = l->fp ? &l->fp->linear_w : NULL;
     const int64_t now = sfp_learner_classes(l);
     TRY(sfp__tensor_file_need(st, p ? p->name : "seen", &t, err));
     bool grows = sfp__learner_label_max(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
@@ -327,16 +327,16 @@ sfp_status sfp__metadata_prepare(sfp_learner *l, const char *path, const sfp_sav
         TRY(sfp__learner_reserve_classes(l, names, err));
         return sfp__learner_add_classes(l, classes, err);
     }
-    const sfp_saved_components before = {l->fp->task, l->fp->start, l->fp->open};
+    const sfp_saved_components before = {l->fp->task, l->fp->frozen_end, l->fp->active_end};
     const sfp_rng rng = l->fp->rng;
-    sfp_status s = sfp__fp_restore(l->fp, span->task, span->start, span->open, err);
+    sfp_status s = sfp__fp_restore(l->fp, span->task, span->frozen_end, span->active_end, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", path);
     s = sfp__learner_reserve_classes(l, names, err);
     if (!s)
         s = sfp__learner_add_classes(l, classes, err);
     if (s)
-        (void)sfp__fp_restore(l->fp, before.task, before.start, before.open, NULL); /* it was so: it fits */
+        (void)sfp__fp_restore(l->fp, before.task, before.frozen_end, before.active_end, NULL); /* it was so: it fits */
     l->fp->rng = rng;
     return s;
 }

@@ -80,7 +80,7 @@ static sfp_status load_head(const reading *f, const char *kind, sfp_head **out, 
         return sfp__fail_prefix(err, s, "%s", f->path);
     (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", kind);
     v.prefix = prefix;
-    v.answers = true;
+    v.inference_only = true;
     return sfp__head_visit(*out, &v, err);
 }
 
@@ -127,7 +127,7 @@ static sfp_status check_sizes(reading *f, sfp_error *err)
 static sfp_status load_fingerprints(reading *f, sfp_error *err)
 {
     sfp_inference_state *r = f->r;
-    long long start = 0, open = 0;
+    long long frozen_end = 0, active_end = 0;
     float *values = NULL;
     TRY(check_sizes(f, err));
     r->opt.fp.tasks = 0; /* tasks bear on learning; free, any span of components fits */
@@ -140,13 +140,13 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
     TRY(sfp__state_values(r->fp, f->st, f->classes, &values, err));
     sfp__state_put_values(r->fp, values);
     sfp__free(values);
-    TRY(sfp__metadata_int(f->st, "open", 1, r->opt.fp.pool, &open, err));
-    TRY(sfp__metadata_int(f->st, "start", 0, open - 1, &start, err));
-    TRY(sfp__fp_restore(r->fp, 0, (int)start, (int)open, err));
+    TRY(sfp__metadata_int(f->st, "open", 1, r->opt.fp.pool, &active_end, err));
+    TRY(sfp__metadata_int(f->st, "start", 0, active_end - 1, &frozen_end, err));
+    TRY(sfp__fp_restore(r->fp, 0, (int)frozen_end, (int)active_end, err));
     TRY(sfp__fp_prepare(r->fp, err));
     r->snapshot.view = r->fp->view;
-    r->snapshot.last_w = r->fp->last_w.data;
-    r->snapshot.last_b = r->fp->last_b.data;
+    r->snapshot.linear_w = r->fp->linear_w.data;
+    r->snapshot.linear_b = r->fp->linear_b.data;
     return r->opt.head == SFP_HEAD_MIX ? load_mix(f, err) : SFP_OK;
 }
 
@@ -265,8 +265,9 @@ sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_erro
     const struct {
         const char *name;
         int64_t was, now;
-    } list[] = {
-        {"a backbone of width", p.width, fp->last_w.shape[1]}, {"pool", p.pool, o->pool}, {"prompt-length", p.length, o->length}};
+    } list[] = {{"a backbone of width", p.width, fp->linear_w.shape[1]},
+                {"pool", p.pool, o->pool},
+                {"prompt-length", p.length, o->length}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].was != list[i].now)
             return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %lld, now it is %lld", path, list[i].name,
@@ -280,7 +281,7 @@ sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_erro
 /* The shape a parameter has in the file: as here, but for the rows of the classifier. */
 static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *shape)
 {
-    bool by_class = p == &fp->last_w || p == &fp->last_b;
+    bool by_class = p == &fp->linear_w || p == &fp->linear_b;
     memcpy(shape, p->shape, sizeof p->shape);
     shape[0] = by_class ? classes : p->shape[0];
     return (size_t)shape[0] * p->width;
@@ -352,18 +353,18 @@ void sfp__state_put_values(sfp_fp *fp, const float *values)
 
 sfp_status sfp__state_components(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err)
 {
-    long long task = 0, start = 0, open = 0;
+    long long task = 0, frozen_end = 0, active_end = 0;
     int first = 0, end = 0;
     TRY(sfp__metadata_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
     if (o->tasks > 0 && !sfp__tensor_file_meta(st, "open")) {
         sfp__fp_task_components(o, (int)task, &first, &end);
-        start = first;
-        open = end;
+        frozen_end = first;
+        active_end = end;
     } else {
-        TRY(sfp__metadata_int(st, "open", 1, o->pool, &open, err));
-        TRY(sfp__metadata_int(st, "start", 0, open - 1, &start, err));
+        TRY(sfp__metadata_int(st, "open", 1, o->pool, &active_end, err));
+        TRY(sfp__metadata_int(st, "start", 0, active_end - 1, &frozen_end, err));
     }
-    *out = (sfp_saved_components){(int)task, (int)start, (int)open};
+    *out = (sfp_saved_components){(int)task, (int)frozen_end, (int)active_end};
     return SFP_OK;
 }
 

@@ -134,7 +134,7 @@ static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error
             continue;
         (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind(l->heads[i]));
         v.prefix = prefix;
-        v.answers = true;
+        v.inference_only = true;
         TRY(sfp__head_visit(l->heads[i], &v, err));
     }
     return SFP_OK;

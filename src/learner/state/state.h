@@ -83,7 +83,7 @@ void sfp__metadata_names_commit(sfp_saved_names *n, sfp_learner *l);
 sfp_status sfp__metadata_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err);
 
 typedef struct sfp_saved_components {
-    int task, start, open;
+    int task, frozen_end, active_end;
 } sfp_saved_components;
 
 /* Everything of a commit that can fail: the span, then rows and space for classes and names. On failure all is as before. The

@@ -14,7 +14,7 @@ typedef struct sfp_visitor {
     const char *file;                                       /* that it reads, for messages */
     bool checks;  /* it reads without changing anything: all is there, of the right type and shape */
     bool finite;  /* and floating-point values must be finite */
-    bool answers; /* a head: only what scores need, so that it learns nothing more when it is read (head.h) */
+    bool inference_only; /* a head: only what scores need, so that it learns nothing more when it is read (head.h) */
 } sfp_visitor;
 
 /* Writes to parts, reads from a file. */

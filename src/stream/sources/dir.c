@@ -18,7 +18,7 @@
  * others do in the folder must not end a run. */
 #include "stream/sources/dir.h"
 
-enum { MARKS_KEPT = 1 << 16 };
+enum { LABELLED_KEYS_KEPT = 1 << 16 };
 
 typedef struct dir_source {
     sfp_source base;
@@ -134,7 +134,7 @@ static const char *origin(const sfp_source *base, sfp_origin *out)
     return s->given.path;
 }
 
-static sfp_status leave_out(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
+static sfp_status set_resume_filter(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
 {
     return sfp__dir_queue_set_resume_filter(&((dir_source *)base)->watch.queue, what, err);
 }
@@ -170,11 +170,11 @@ static void close_dir(sfp_source *base)
 
 static const sfp_source_ops dir_ops = {
     .name = name_of,
-    .where = where_of,
+    .display_name = where_of,
     .next = next,
     .origin = origin,
-    .leave_out = leave_out,
-    .marks = MARKS_KEPT,
+    .set_resume_filter = set_resume_filter,
+    .labelled_keys = LABELLED_KEYS_KEPT,
     .pause = 1,
     .close = close_dir,
 };

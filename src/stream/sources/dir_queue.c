@@ -63,10 +63,10 @@ void sfp__dir_queue_done(sfp_dir_queue *q)
 
 /* ------------------------------------------------------------------- what was seen */
 
-static size_t slot_of(const sfp_dir_queue *q, uint64_t mark)
+static size_t slot_of(const sfp_dir_queue *q, uint64_t key)
 {
-    size_t at = (size_t)mark & (q->seen_capacity - 1);
-    while (q->seen[at] && q->seen[at] != mark)
+    size_t at = (size_t)key & (q->seen_capacity - 1);
+    while (q->seen[at] && q->seen[at] != key)
         at = (at + 1) & (q->seen_capacity - 1);
     return at;
 }
@@ -88,7 +88,7 @@ static sfp_status grow_seen(sfp_dir_queue *q, sfp_error *err)
 }
 
 /* mark is not 0. *fresh: it was not there yet. */
-static sfp_status remember(sfp_dir_queue *q, uint64_t mark, bool *fresh, sfp_error *err)
+static sfp_status remember(sfp_dir_queue *q, uint64_t key, bool *fresh, sfp_error *err)
 {
     if (q->seen_count >= SEEN_MAX) {
         memset(q->seen, 0, q->seen_capacity * sizeof *q->seen);
@@ -96,9 +96,9 @@ static sfp_status remember(sfp_dir_queue *q, uint64_t mark, bool *fresh, sfp_err
     }
     if (2 * (q->seen_count + 1) > q->seen_capacity)
         TRY(grow_seen(q, err));
-    size_t at = slot_of(q, mark);
+    size_t at = slot_of(q, key);
     *fresh = q->seen[at] == 0;
-    q->seen[at] = mark;
+    q->seen[at] = key;
     q->seen_count += *fresh;
     return SFP_OK;
 }
@@ -114,7 +114,7 @@ static uint64_t identity_of(const struct stat *st)
 }
 
 /* Of what is at `path`: of its identity and the name of its folder. */
-static uint64_t mark_of(const char *path, uint64_t identity)
+static uint64_t labelled_key_of(const char *path, uint64_t identity)
 {
     const char *slash = strchr(path, '/');
     uint64_t h = sfp__hash(identity, path, slash ? (size_t)(slash - path) : 0);
@@ -156,13 +156,14 @@ typedef enum finding {
 /* FRESH: the item has the origin of the file as it is now. */
 static sfp_status identify(sfp_dir_queue *q, const struct stat *st, sfp_dir_item *item, finding *out, sfp_error *err)
 {
-    uint64_t identity = identity_of(st), mark = mark_of(item->path, identity);
+    uint64_t identity = identity_of(st), key = labelled_key_of(item->path, identity);
     bool fresh = true;
-    if (mark != item->origin.mark) {
-        TRY(remember(q, mark, &fresh, err));
+    if (key != item->origin.labelled_key) {
+        TRY(remember(q, key, &fresh, err));
         if (fresh)
-            item->origin = (sfp_origin){
-                .identity = identity, .mark = mark, .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+            item->origin = (sfp_origin){.identity = identity,
+                                        .labelled_key = key,
+                                        .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
     }
     *out = fresh ? FRESH : SEEN;
     return SFP_OK;
@@ -238,37 +239,37 @@ void sfp__dir_queue_retry(sfp_dir_queue *q, bool ended)
 
 /* ----------------------------------------------------------- going on after a break */
 
-static int compare_marks(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
-static sfp_status sorted(size_t n, const uint64_t *marks, uint64_t **out, sfp_error *err)
+static sfp_status sorted(size_t n, const uint64_t *keys, uint64_t **out, sfp_error *err)
 {
     TRY(sfp__alloc(out, n, sizeof **out, err));
     if (n) {
-        memcpy(*out, marks, n * sizeof **out);
-        qsort(*out, n, sizeof **out, compare_marks);
+        memcpy(*out, keys, n * sizeof **out);
+        qsort(*out, n, sizeof **out, compare_keys);
     }
     return SFP_OK;
 }
 
-static bool is_in(uint64_t mark, size_t n, const uint64_t *marks)
+static bool is_in(uint64_t key, size_t n, const uint64_t *keys)
 {
-    return n && bsearch(&mark, marks, n, sizeof *marks, compare_marks);
+    return n && bsearch(&key, keys, n, sizeof *keys, compare_keys);
 }
 
 sfp_status sfp__dir_queue_set_resume_filter(sfp_dir_queue *q, const sfp_resume_filter *what, sfp_error *err)
 {
     OWNED uint64_t *done = NULL, *waiting = NULL;
     size_t kept = q->ready.first;
-    TRY(sorted(what->n, what->marks, &done, err));
-    TRY(sorted(what->waiting, what->waiting_marks, &waiting, err));
+    TRY(sorted(what->n, what->labelled_keys, &done, err));
+    TRY(sorted(what->waiting, what->waiting_keys, &waiting, err));
     for (size_t i = q->ready.first; i < q->ready.last; i++) {
         const sfp_dir_item *item = &q->ready.item[i];
-        bool old = item->origin.changed <= what->until && !is_in(item->origin.mark, what->waiting, waiting);
-        if (old || is_in(item->origin.mark, what->n, done))
+        bool old = item->origin.changed <= what->until && !is_in(item->origin.labelled_key, what->waiting, waiting);
+        if (old || is_in(item->origin.labelled_key, what->n, done))
             sfp__free(item->path);
         else
             q->ready.item[kept++] = *item;

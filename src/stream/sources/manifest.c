@@ -338,7 +338,7 @@ static const sfp_source_ops manifest_ops = {
     .record = sfp__file_source_record,
     .load = load_line,
     .name = sfp__file_source_name,
-    .where = where_line,
+    .display_name = where_line,
     .close = sfp__file_source_close,
 };
 

@@ -253,7 +253,7 @@ static const char *origin_stream(const sfp_source *base, sfp_origin *out)
 }
 
 static const sfp_source_ops stdin_ops = {
-    .name = name_stream, .where = where_stream, .next = next_stream, .origin = origin_stream, .close = close_stream};
+    .name = name_stream, .display_name = where_stream, .next = next_stream, .origin = origin_stream, .close = close_stream};
 
 sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err)
 {

@@ -278,7 +278,7 @@ static const sfp_source_ops stream51_ops = {
     .record = sfp__file_source_record,
     .load = load,
     .name = sfp__file_source_name,
-    .where = sfp__file_source_display_name,
+    .display_name = sfp__file_source_display_name,
     .close = sfp__file_source_close,
 };
 

@@ -97,18 +97,18 @@ static sfp_status next(sfp_source *base, sfp_record *r, sfp_raw_image *out, bool
 static const char *origin(const sfp_source *base, sfp_origin *out)
 {
     synthetic *s = (synthetic *)(uintptr_t)base; /* the name is a part of it that only this fills */
-    *out = (sfp_origin){.mark = (uint64_t)s->next};
+    *out = (sfp_origin){.labelled_key = (uint64_t)s->next};
     return name(base, s->next - 1, s->given, sizeof s->given);
 }
 
-static sfp_status leave_out(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
+static sfp_status set_resume_filter(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
     for (size_t i = 0; i < what->n; i++) {
-        if (what->marks[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
-            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no image %llu", (unsigned long long)what->marks[i]);
-        if ((int64_t)what->marks[i] > s->next)
-            s->next = (int64_t)what->marks[i];
+        if (what->labelled_keys[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
+            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no image %llu", (unsigned long long)what->labelled_keys[i]);
+        if ((int64_t)what->labelled_keys[i] > s->next)
+            s->next = (int64_t)what->labelled_keys[i];
     }
     return SFP_OK;
 }
@@ -121,8 +121,8 @@ static const sfp_source_ops endless_ops = {
     .name = name,
     .next = next,
     .origin = origin,
-    .leave_out = leave_out,
-    .marks = 1,
+    .set_resume_filter = set_resume_filter,
+    .labelled_keys = 1,
     .on_demand = true,
 };
 

@@ -335,7 +335,7 @@ static const sfp_source_ops tar_ops = {
     .record = sfp__file_source_record,
     .load = load_tar,
     .name = sfp__file_source_name,
-    .where = where_tar,
+    .display_name = where_tar,
     .close = close_tar,
 };
 

@@ -17,7 +17,7 @@
 typedef struct backbone_case {
     sfp_golden *g;
     sfp_vit_plan *query_plan, *prefix_plan;
-    float *last_w, *last_b;                                           /* (classes, D), (classes) */
+    float *linear_w, *linear_b;                                       /* (classes, D), (classes) */
     void *block;                                                      /* of the three below */
     float *embed, *logits;                                            /* (b, L, D), (b, classes) */
     float *feature;                                                   /* (b, D), with prefixes */
@@ -56,8 +56,8 @@ static sfp_status read_inputs(backbone_case *k, sfp_error *err)
     const sfp_golden *g = k->g;
     const sfp_vit_config *c = &g->vit->config;
     size_t b = (size_t)g->b, dim = (size_t)c->dim, patches = (size_t)g->vit->tokens - 1;
-    TRY(sfp__verify_floats(g->state, "last.weight", (int64_t[]){g->classes, c->dim}, 2, &k->last_w, err));
-    TRY(sfp__verify_floats(g->state, "last.bias", (int64_t[]){g->classes}, 1, &k->last_b, err));
+    TRY(sfp__verify_floats(g->state, "last.weight", (int64_t[]){g->classes, c->dim}, 2, &k->linear_w, err));
+    TRY(sfp__verify_floats(g->state, "last.bias", (int64_t[]){g->classes}, 1, &k->linear_b, err));
     TRY(read_prefixes(k, err));
     const sfp_want list[] = {{&k->feature, b * dim, sizeof(float)},
                              {&k->embed, b * patches * dim, sizeof(float)},
@@ -69,8 +69,8 @@ static void case_done(backbone_case *k)
 {
     sfp__vit_plan_free(k->query_plan);
     sfp__vit_plan_free(k->prefix_plan);
-    sfp__free(k->last_w);
-    sfp__free(k->last_b);
+    sfp__free(k->linear_w);
+    sfp__free(k->linear_b);
     sfp__free(k->block);
     for (int l = 0; l < SFP_VIT_MAX_DEPTH; l++) {
         sfp__free(k->prefix_k[l]);
@@ -92,9 +92,9 @@ static void classifier(void *ctx, int first, int n, const float *feature, float 
         float *z = k->logits + (size_t)(first + i) * (size_t)g->classes;
         double max = -INFINITY, sum = 0;
         for (int j = 0; j < g->classes; j++) {
-            double v = (double)k->last_b[j];
+            double v = (double)k->linear_b[j];
             for (size_t d = 0; d < dim; d++)
-                v += (double)k->last_w[(size_t)j * dim + d] * (double)f[d];
+                v += (double)k->linear_w[(size_t)j * dim + d] * (double)f[d];
             z[j] = (float)v;
             max = v > max ? v : max;
         }
@@ -105,7 +105,7 @@ static void classifier(void *ctx, int first, int n, const float *feature, float 
             double r = exp((double)z[j] - max) / sum - (g->y[first + i] == j ? 1.0 : 0.0);
             float scale = (float)(r / (double)g->b);
             for (size_t d = 0; d < dim; d++)
-                grad[d] += scale * k->last_w[(size_t)j * dim + d];
+                grad[d] += scale * k->linear_w[(size_t)j * dim + d];
         }
     }
 }
