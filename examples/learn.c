@@ -49,14 +49,14 @@ static void *watch(void *arg)
 {
     watcher *w = arg;
     uint8_t *rgb = malloc(3 * (size_t)side * (size_t)side);
-    const uint8_t *one[1] = {rgb};
+    const sfp_image image = {.width = side, .height = side, .data = rgb};
     sfp_error err;
     for (unsigned n = 100000; rgb && !atomic_load(&w->stop); n++) {
-        int32_t label;
+        sfp_prediction answer;
         draw((int)(n % CLASSES), n, rgb);
-        check(sfp_predictor_run(w->predictor, 1, one, &label, NULL, 0, NULL, &err), &err);
+        check(sfp_predictor_run(w->predictor, 1, &image, &answer, &err), &err);
         w->asked++;
-        w->right += label == (int32_t)(n % CLASSES);
+        w->right += answer.label == (int32_t)(n % CLASSES);
     }
     free(rgb);
     return NULL;
@@ -79,11 +79,12 @@ int main(int argc, char **argv)
     check(sfp_learner_create(engine, settings, &learner, &err), &err);
     static const char *const names[CLASSES] = {"red", "green", "blue", "yellow"};
     for (int i = 0; i < CLASSES; i++)
-        check(sfp_learner_name_class(learner, i, names[i], &err), &err);
+        check(sfp_learner_set_class_name(learner, i, names[i], &err), &err);
 
+    const sfp_predictor_options one = {.size = sizeof one, .threads = 1, .max_batch = 1};
     watcher w = {0};
     pthread_t thread;
-    check(sfp_predictor_create(learner, 1, 1, &w.predictor, &err), &err);
+    check(sfp_predictor_create(learner, &one, &w.predictor, &err), &err);
     if (pthread_create(&thread, NULL, watch, &w) != 0)
         return 1;
 
@@ -93,10 +94,10 @@ int main(int argc, char **argv)
     if (!images)
         return 1;
     for (unsigned t = 0; t < TIMESTAMPS; t++) {
-        sfp_report report;
+        sfp_timestamp_report report = SFP_TIMESTAMP_REPORT_INIT;
         for (unsigned i = 0; i < BATCH; i++) {
             unsigned n = t * BATCH + i;
-            samples[i].rgb = images + i * bytes;
+            samples[i].image = (sfp_image){.width = side, .height = side, .data = images + i * bytes};
             samples[i].label = (int32_t)(n % CLASSES);
             samples[i].id = n;
             draw(samples[i].label, n, images + i * bytes);
@@ -111,11 +112,11 @@ int main(int argc, char **argv)
     /* the last word: fresh images after all of the stream */
     unsigned right = 0;
     for (unsigned n = 0; n < 100; n++) {
-        const uint8_t *one[1] = {images};
-        int32_t label;
+        const sfp_image image = {.width = side, .height = side, .data = images};
+        sfp_prediction answer;
         draw((int)(n % CLASSES), 777777 + n, images);
-        check(sfp_predictor_run(w.predictor, 1, one, &label, NULL, 0, NULL, &err), &err);
-        right += label == (int32_t)(n % CLASSES);
+        check(sfp_predictor_run(w.predictor, 1, &image, &answer, &err), &err);
+        right += answer.label == (int32_t)(n % CLASSES);
     }
     printf("%u answers while learning; afterwards %u of 100 right\n", w.asked, right);
     if (argc > 2)

@@ -1,7 +1,7 @@
-/* Classify images by what a learner has saved (streamfp run, or sfp_learner_save), with nothing but streamfp.h:
- *     cc predict.c $(pkg-config --cflags --libs streamfp) && ./a.out STATE.safetensors BACKBONE.safetensors|random IMAGE...
+/* Classifies images with the state that a run or a learner has saved:
+ *     cc predict.c $(pkg-config --cflags --libs streamfp) && ./a.out STATE|RUN BACKBONE|random IMAGE...
  *
- * The state names the backbone it was learned on; another one is refused. */
+ * The state records the backbone it was learned with; another one is refused. */
 #include <streamfp.h>
 
 #include <stdio.h>
@@ -21,23 +21,26 @@ int main(int argc, char **argv)
     sfp_error err;
     sfp_engine *engine;
     sfp_predictor *predictor;
+    int failed = 0;
     if (argc < 4)
-        return fprintf(stderr, "usage: %s STATE BACKBONE|random IMAGE...\n", argv[0]), 2;
-    check(strcmp(argv[2], "random") ? sfp_engine_open(argv[2], 0, &engine, &err) : sfp_engine_open_random(1, 0, &engine, &err),
+        return fprintf(stderr, "usage: %s STATE|RUN BACKBONE|random IMAGE...\n", argv[0]), 2;
+    check(strcmp(argv[2], "random") ? sfp_engine_open(argv[2], NULL, &engine, &err)
+                                    : sfp_engine_open_random(1, NULL, &engine, &err),
           &err);
-    check(sfp_predictor_open(engine, argv[1], 0, 1, &predictor, &err), &err);
-
-    size_t size = (size_t)sfp_engine_image_size(engine);
-    uint8_t *rgb = malloc(size * size * 3);
-    for (int i = 3; rgb && i < argc; i++) {
-        int32_t label;
-        check(sfp_predictor_read_image(predictor, argv[i], rgb, &err), &err);
-        check(sfp_predictor_run(predictor, 1, (const uint8_t *[]){rgb}, &label, NULL, 0, NULL, &err), &err);
-        const char *name = sfp_predictor_class_name(predictor, label);
-        printf("%s: class %d, %s\n", argv[i], label, name ? name : "which has no name");
+    check(sfp_predictor_open(engine, argv[1], NULL, &predictor, &err), &err);
+    for (int i = 3; i < argc; i++) {
+        const sfp_image image = {.format = SFP_IMAGE_FILE, .data = argv[i]};
+        sfp_prediction answer;
+        check(sfp_predictor_run(predictor, 1, &image, &answer, &err), &err);
+        if (answer.status) {
+            fprintf(stderr, "%s\n", sfp_predictor_image_error(predictor, 0));
+            failed = 1;
+            continue;
+        }
+        const char *name = sfp_predictor_class_name(predictor, answer.label);
+        printf("%s: class %d, %s\n", argv[i], answer.label, name ? name : "which has no name");
     }
-    free(rgb);
     sfp_predictor_free(predictor);
     sfp_engine_close(engine);
-    return 0;
+    return failed;
 }

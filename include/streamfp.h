@@ -1,15 +1,23 @@
 /* streamfp: real-time stream learning for vision transformers.
  *
- * The public interface. Everything a program outside this repository needs is
- * here; names begin with sfp_. Names that begin with sfp__ are internal.
+ * This header is the whole public interface and its manual. A program that includes it and links libstreamfp can do what the
+ * program `streamfp` does: `streamfp run`, `predict` and `eval` are written with nothing else.
  *
- * Errors: fallible functions return a status and, when `err` is not NULL, put
- * a message there that names the file, the place, what was found and what was
- * expected. Outputs are untouched on failure. The library never prints, exits
- * or aborts.
+ *   1 Errors and messages     4 Settings      7 Sources                10 Selectors and buffer methods of your own
+ *   2 Images                  5 Learner       8 Runs and their results
+ *   3 Engine                  6 Predictor     9 Evaluation
  *
- * Locale: numbers in settings, files and messages have a decimal point in every
- * locale. The library never sets the locale of the process. */
+ * Rules that hold for every function:
+ *
+ *   Errors      A function that can fail returns an sfp_status and, if `err` is not NULL, writes a message that names the file,
+ *               the place, what was found and what was expected. Outputs are unchanged on failure.
+ *   Ownership   What a function returns through `out` belongs to the caller, who frees it with the function named beside it; every
+ *               such function accepts NULL. Pointers returned as `const` belong to the object and stay valid as long as stated.
+ *               Arguments are copied; the caller may free them after the call unless stated otherwise.
+ *   Threads     An object may be used by one thread at a time unless its part says otherwise. Different objects are independent.
+ *   Growth      A struct that the caller fills begins with its size, set by its SFP_..._INIT macro, so that fields can be added
+ *               without breaking compiled programs. Structs in arrays have reserved members, which must be 0.
+ *   Process     The library never prints, exits, aborts or changes the locale. It starts threads only where stated. */
 #ifndef STREAMFP_H
 #define STREAMFP_H
 
@@ -21,7 +29,7 @@ extern "C" {
 #endif
 
 #define SFP_VERSION_MAJOR 0
-#define SFP_VERSION_MINOR 2
+#define SFP_VERSION_MINOR 3
 #define SFP_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -30,7 +38,9 @@ extern "C" {
 #define SFP_API
 #endif
 
-/* One list makes the enum and its words. */
+/* -------------------------------------------------------------------------------------------------- 1 Errors and messages */
+
+/* One list defines the codes and their texts. */
 #define SFP_STATUS_LIST(X)                   \
     X(OK, 0, "ok")                           \
     X(EINVAL, 1, "invalid argument")         \
@@ -41,7 +51,8 @@ extern "C" {
     X(ENOMEM, 6, "out of memory")            \
     X(ELIMIT, 7, "limit exceeded")           \
     X(EUNSUPPORTED, 8, "not supported here") \
-    X(ELIBRARY, 9, "a library call failed")
+    X(ELIBRARY, 9, "a library call failed")  \
+    X(ECANCELLED, 10, "cancelled")
 
 typedef enum sfp_status {
 #define SFP_STATUS_ENUM(name, value, text) SFP_##name = value,
@@ -54,43 +65,107 @@ typedef enum sfp_status {
 
 typedef struct sfp_error {
     sfp_status status;
-    char key[SFP_KEY_MAX];       /* the setting or field it is about; "": none */
-    char message[SFP_ERROR_MAX]; /* always terminated; cut when too long */
+    char key[SFP_KEY_MAX];       /* the setting or field that the error is about; "": none */
+    char message[SFP_ERROR_MAX]; /* always terminated; shortened if it is too long */
 } sfp_error;
 
-/* "0.2.0" */
+/* The version of the library, "0.3.0". */
 SFP_API const char *sfp_version(void);
 
-/* The words for a status; never NULL. */
+/* The text for a status; never NULL. */
 SFP_API const char *sfp_status_text(sfp_status status);
 
-/* ------------------------------------------------------------------- engine
+/* Fills *err and returns `status`: how a callback of yours reports a failure (`return sfp_error_set(err, SFP_EIO, "camera lost");`).
+ * err may be NULL. */
+SFP_API sfp_status sfp_error_set(sfp_error *err, sfp_status status, const char *message);
+
+/* Messages that are not errors. INFO: a normal event, such as "resuming from the last checkpoint". WARNING: data was skipped,
+ * excluded or changed. The text is valid during the call only. */
+typedef enum sfp_log_level { SFP_LOG_INFO = 0, SFP_LOG_WARNING = 1 } sfp_log_level;
+typedef void (*sfp_log_fn)(void *ctx, sfp_log_level level, const char *message);
+
+/* Frees memory that the library returned for the caller to free with sfp_free. Accepts NULL. */
+SFP_API void sfp_free(void *memory);
+
+/* -------------------------------------------------------------------------------------------------------------- 2 Images
  *
- * A frozen backbone and the threads that compute with it. Immutable: any number
- * of learners and predictors may share one, from any thread. It must outlive
- * them. */
+ * An sfp_image describes pixels or a file that the caller owns; the library reads it during the call and keeps no pointer to it.
+ * Images of any size are accepted. They are resized to the input size of the backbone as the setting "resize" says.
+ *
+ *     sfp_image frame = {.format = SFP_IMAGE_BGR, .width = 640, .height = 480, .data = pixels};
+ *     sfp_image photo = {.format = SFP_IMAGE_FILE, .data = "photo.jpg"}; */
+
+typedef enum sfp_image_format {
+    SFP_IMAGE_RGB = 0,     /* 3 bytes per pixel */
+    SFP_IMAGE_BGR = 1,     /* 3 bytes per pixel, as OpenCV has them */
+    SFP_IMAGE_GREY = 2,    /* 1 byte per pixel */
+    SFP_IMAGE_ENCODED = 3, /* the bytes of a JPEG, PNG or WebP file */
+    SFP_IMAGE_FILE = 4     /* the path of a JPEG, PNG or WebP file, as a string */
+} sfp_image_format;
+
+/* Flags: rotate the image as its EXIF orientation says (ENCODED and FILE only). */
+#define SFP_IMAGE_EXIF 1u
+
+typedef struct sfp_image {
+    int32_t format;        /* sfp_image_format */
+    int32_t width, height; /* RGB, BGR, GREY: in pixels; else ignored */
+    uint32_t flags;
+    int64_t stride;   /* bytes from one row to the next one below, may be negative; 0: rows follow each other without a gap */
+    const void *data; /* top row, file bytes or path */
+    size_t bytes;     /* ENCODED: the length of data; else ignored */
+    int32_t box[4];   /* left, top, right, bottom of the part to use, in pixels, clipped to the image; all 0: the whole image */
+    uint64_t reserved[2];
+} sfp_image;
+
+/* Decodes and resizes an image to rgb (size, size, 3). resize is "squash" or "crop"; NULL: "squash". Thread-safe. */
+SFP_API sfp_status sfp_image_fit(const sfp_image *image, int size, const char *resize, uint8_t *rgb, sfp_error *err);
+
+/* -------------------------------------------------------------------------------------------------------------- 3 Engine
+ *
+ * A frozen backbone and the threads that compute with it. An engine does not change: any number of learners, predictors and runs
+ * may share one, from any thread. It must outlive them.
+ *
+ *     sfp_engine_open("deit_tiny.safetensors", NULL, &engine, &err);
+ *     ...
+ *     sfp_engine_close(engine); */
 
 typedef struct sfp_engine sfp_engine;
 
-/* threads 0: as many as the process may run on. */
-SFP_API sfp_status sfp_engine_open(const char *backbone, int threads, sfp_engine **out, sfp_error *err);
+typedef enum sfp_precision { SFP_PRECISION_F32 = 0, SFP_PRECISION_BF16 = 1 } sfp_precision;
 
-/* A tiny seeded random backbone (32 x 32 pixels): for trying things out without a file; it knows nothing. */
-SFP_API sfp_status sfp_engine_open_random(uint64_t seed, int threads, sfp_engine **out, sfp_error *err);
+typedef struct sfp_engine_options {
+    size_t size;           /* sizeof(sfp_engine_options) */
+    int32_t threads;       /* 0: as many as the process may run on */
+    int32_t image_size;    /* side of the input in pixels; 0: that of the file. Position embeddings are resized. */
+    sfp_precision precision;
+    sfp_log_fn log;        /* NULL: no messages. May be called from any thread that uses the engine. */
+    void *log_ctx;
+} sfp_engine_options;
+#define SFP_ENGINE_OPTIONS_INIT {.size = sizeof(sfp_engine_options)}
+
+/* backbone: a safetensors, PyTorch or .npz file, or "builtin". options NULL: defaults. */
+SFP_API sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err);
+
+/* A tiny random backbone (32 x 32 pixels) for tests and examples that have no file. It is not trained. */
+SFP_API sfp_status sfp_engine_open_random(uint64_t seed, const sfp_engine_options *options, sfp_engine **out, sfp_error *err);
 SFP_API void sfp_engine_close(sfp_engine *e);
 
-/* Images go in as (size, size, 3) bytes, RGB. */
-SFP_API int sfp_engine_image_size(const sfp_engine *e);
-SFP_API int sfp_engine_dim(const sfp_engine *e); /* length of a feature */
+SFP_API int sfp_engine_image_size(const sfp_engine *e); /* side of the input in pixels */
+SFP_API int sfp_engine_dim(const sfp_engine *e);        /* length of a feature */
+SFP_API int sfp_engine_classes(const sfp_engine *e);    /* classes of the backbone's own head; 0: it has none */
 
-/* Reads a JPEG, PNG or WebP file into rgb (size * size * 3 bytes), squashed to the input size. */
-SFP_API sfp_status sfp_engine_read_image(const sfp_engine *e, const char *path, uint8_t *rgb, sfp_error *err);
+/* The input size at which the state in `path` (a state file or a run directory) was learned: open the engine with it. */
+SFP_API sfp_status sfp_state_image_size(const char *path, int *size, sfp_error *err);
 
-/* ----------------------------------------------------------------- settings
+/* ------------------------------------------------------------------------------------------------------------ 4 Settings
  *
- * How to learn, by the keys of the command line: "sigma", "buffer-size",
- * "tasks", ... An unknown key or a value out of range is refused with a message
- * that names what is allowed. */
+ * How to learn and what to run, by the keys of `streamfp run`: "sigma", "buffer-size", "method", "data", ... A learner uses the
+ * settings of scope LEARNER, a run uses all. An unknown key or a value out of range is refused with a message that says what is
+ * allowed. Numbers have a decimal point in every locale.
+ *
+ *     sfp_settings_create(&settings, &err);
+ *     sfp_settings_set(settings, "method", "slda", &err);   a closed-form head alone: no fingerprints, no buffer
+ *     sfp_settings_set(settings, "batch", "20", &err); */
 
 typedef struct sfp_settings sfp_settings;
 
@@ -98,88 +173,465 @@ SFP_API sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err);
 SFP_API void sfp_settings_free(sfp_settings *s);
 SFP_API sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err);
 
-/* Setting i of all: key, allowed values, default, help; NULL past the last. */
+/* The value of a setting: the one that was set, or that of the preset, or the default; NULL: it has none, or the key is unknown.
+ * Valid until the next call on `s`. */
+SFP_API const char *sfp_settings_get(const sfp_settings *s, const char *key);
+
+typedef enum sfp_setting_type {
+    SFP_TYPE_FLAG = 0,   /* on, off */
+    SFP_TYPE_INT = 1,    /* min to max */
+    SFP_TYPE_REAL = 2,   /* min to max */
+    SFP_TYPE_CHOICE = 3, /* one of `values`, separated by | */
+    SFP_TYPE_TEXT = 4    /* `values` says what */
+} sfp_setting_type;
+
+typedef enum sfp_setting_scope { SFP_SCOPE_LEARNER = 0, SFP_SCOPE_RUN = 1, SFP_SCOPE_ENGINE = 2 } sfp_setting_scope;
+
 typedef struct sfp_setting_info {
-    const char *key, *values, *default_value, *help;
+    const char *key;
+    const char *alias; /* an earlier name that is still accepted; NULL: none */
+    const char *group; /* heading under which --help lists it */
+    sfp_setting_type type;
+    sfp_setting_scope scope;
+    const char *values;        /* "exact|paper", "N", "KIND:PATH" */
+    const char *default_value; /* NULL: none */
+    double min, max;           /* INT and REAL; equal: no limit but that of the type */
+    const char *help;
 } sfp_setting_info;
+
+/* Setting i, from 0; NULL after the last one. The result is valid for ever. */
 SFP_API const sfp_setting_info *sfp_settings_info(int i);
 
-/* ------------------------------------------------------------------ learner
+/* ------------------------------------------------------------------------------------------------------------- 5 Learner
  *
- * Mutable. One thread at a time calls the functions below on one learner;
- * predictors of it may run on other threads all the while. */
+ * Learns from batches of labelled samples. One thread at a time calls the functions of this part on one learner, except where
+ * stated; its predictors (part 6) may run on other threads at the same time.
+ *
+ *     sfp_learner_create(engine, settings, &learner, &err);
+ *     for (;;) {
+ *         ... fill samples[0 .. n - 1] ...
+ *         sfp_learner_offer(learner, n, samples, &report, &err);        one timestamp: select, train, update the buffer
+ *         sfp_learner_checkpoint(learner, "checkpoint", where, &err);   to resume after a crash
+ *     }
+ *     sfp_learner_save(learner, "state.safetensors", &err);             to predict with later */
 
 typedef struct sfp_learner sfp_learner;
 
+#define SFP_UNLABELLED (-1)
+
 typedef struct sfp_sample {
-    const uint8_t *rgb;  /* (size, size, 3) */
-    int32_t label;       /* >= 0 */
-    uint64_t id;         /* the caller's own */
-    const void *encoded; /* the original file's bytes, for the setting keep=compressed; may be NULL */
-    size_t encoded_size;
+    sfp_image image;
+    int32_t label; /* from 0 */
+    uint32_t reserved0;
+    uint64_t id; /* chosen by the caller; events and sfp_learner_label use it */
+    uint64_t reserved[2];
 } sfp_sample;
 
-typedef struct sfp_report {
-    uint64_t timestamp; /* this was the so-many-th batch, from 0 */
-    int offered, trained, replayed, stored, replaced;
-    double loss;    /* of the last step */
-    double seconds; /* select + train + buffer */
-} sfp_report;
+typedef struct sfp_timestamp_report {
+    size_t size;        /* sizeof(sfp_timestamp_report) */
+    uint64_t timestamp; /* number of this batch, from 0 */
+    int32_t offered;    /* samples in the batch */
+    int32_t coreset;    /* samples of the batch that were chosen for training */
+    int32_t steps;      /* gradient steps */
+    int32_t trained;    /* coreset samples, summed over the steps */
+    int32_t replayed;   /* buffered samples, summed over the steps */
+    int32_t stored;     /* samples that went into free slots */
+    int32_t replaced;   /* samples that replaced a buffered one */
+    int32_t reserved;
+    double loss;    /* of the last step; NaN: nothing was trained */
+    double seconds; /* select, train and update the buffer */
+} sfp_timestamp_report;
+#define SFP_TIMESTAMP_REPORT_INIT {.size = sizeof(sfp_timestamp_report)}
 
 /* settings NULL: defaults. */
 SFP_API sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err);
+
+/* Its predictors must be freed first. */
 SFP_API void sfp_learner_free(sfp_learner *l);
 
-/* One timestamp: scores the batch, trains on its coreset and on rehearsed samples, updates the buffer. report may be NULL. */
-SFP_API sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_report *report, sfp_error *err);
+/* One timestamp with 1 to "batch" labelled samples. If an image cannot be read, nothing is learned and the message names its place
+ * in the batch. report may be NULL. */
+SFP_API sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_timestamp_report *report,
+                                     sfp_error *err);
 
-/* Known tasks: the next one begins. */
+/* Late labels. sfp_learner_enqueue keeps a copy of unlabelled samples (their label is ignored) in the label queue, which holds
+ * "label-queue" images; the oldest one expires when it is full. sfp_learner_label gives some of them their labels, removes them
+ * from the queue and offers them as one batch. SFP_ENOTFOUND: an id is not in the queue; nothing is learned. An id that is
+ * enqueued again replaces the earlier image. The queue is not part of a checkpoint. */
+SFP_API sfp_status sfp_learner_enqueue(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err);
+SFP_API sfp_status sfp_learner_label(sfp_learner *l, int count, const uint64_t *ids, const int32_t *labels,
+                                     sfp_timestamp_report *report, sfp_error *err);
+SFP_API int sfp_learner_queued(const sfp_learner *l); /* images that wait for a label */
+
+/* Known tasks ("tasks" is a number). sfp_learner_set_task_classes names the classes of the current task: without a buffer the loss
+ * is over these classes only, so a learner with buffer=none needs them before its first batch of every task. */
+SFP_API sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t *labels, sfp_error *err);
 SFP_API sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err);
 
+/* Classes. sfp_learner_classes may be called from any thread, also while another one offers. sfp_learner_add_class returns the label
+ * of the class of that name; if there is none, a new label (the next one without a name). Names are saved in states. */
 SFP_API int sfp_learner_classes(const sfp_learner *l);
+SFP_API sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *label, sfp_error *err);
+SFP_API sfp_status sfp_learner_set_class_name(sfp_learner *l, int32_t label, const char *name, sfp_error *err);
+/* NULL: the class has no name. Valid until the next call on the learner. */
+SFP_API const char *sfp_learner_class_name(const sfp_learner *l, int32_t label);
 
-/* What a class is called in state files; NULL: nothing. */
-SFP_API sfp_status sfp_learner_name_class(sfp_learner *l, int32_t label, const char *name, sfp_error *err);
-
-/* Learnable state (state.safetensors). What is saved is enough to predict with (sfp_predictor_open); loading takes the
- * fingerprints and the classifier over, so that a learner of the same settings goes on from there. */
+/* The state (state.safetensors): all that prediction needs. A learner with the same settings can load it and continue with its
+ * fingerprints and classifier; the buffer is not part of it. */
 SFP_API sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err);
 SFP_API sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err);
 
-/* Everything needed to go on: resuming gives the same bytes as never stopping. `position` is the caller's own text, e.g. where
- * in the stream it was; resume copies it into `buffer` (cut at `size`, may be NULL). SFP_ENOTFOUND: there is no checkpoint. */
+/* The checkpoint: everything needed to resume. A learner that resumes ends in the same bytes as one that never stopped. A kill at
+ * any moment leaves this checkpoint or the one before. `position` is a text of the caller, such as the place in the stream;
+ * sfp_learner_resume returns it whole in *position (free with sfp_free; position may be NULL). SFP_ENOTFOUND: no checkpoint. A load
+ * or resume that fails changes nothing. */
 SFP_API sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err);
-SFP_API sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char *buffer, size_t size, sfp_error *err);
+SFP_API sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char **position, sfp_error *err);
 
-/* ---------------------------------------------------------------- predictor
+/* ----------------------------------------------------------------------------------------------------------- 6 Predictor
  *
- * Predicts while the learner learns: every answer comes from one consistent
- * state, that of the last finished timestamp when the call began, and no lock
- * is held while computing. A predictor belongs to one thread at a time; make
- * one a thread. Creating and freeing one must not overlap with a call on its
- * learner; running does. */
+ * Predicts while the learner learns. Every run reads one consistent snapshot: that of the last finished timestamp when the call
+ * began. A predictor belongs to one thread at a time; create one per thread. sfp_predictor_run may overlap with any call on the
+ * learner; creating and freeing a predictor must not.
+ *
+ *     sfp_predictor_create(learner, NULL, &predictor, &err);
+ *     sfp_predictor_run(predictor, 1, &frame, &answer, &err);
+ *     printf("%s %.2f\n", sfp_predictor_class_name(predictor, answer.label), answer.probability);
+ *
+ * Classes, names, timestamps and scores belong to the snapshot of the last run, so that they always fit its answers. Before the
+ * first run they are those of the moment of creation. They are valid until the next run. */
 
 typedef struct sfp_predictor sfp_predictor;
 
-SFP_API sfp_status sfp_predictor_create(sfp_learner *l, int threads, int max_batch, sfp_predictor **out, sfp_error *err);
+typedef struct sfp_predictor_options {
+    size_t size;       /* sizeof(sfp_predictor_options) */
+    int32_t threads;   /* 0: as many as the process may run on. A predictor has its own threads. */
+    int32_t max_batch; /* images computed at once; larger runs are split. 0: as runs evaluate */
+} sfp_predictor_options;
+#define SFP_PREDICTOR_OPTIONS_INIT {.size = sizeof(sfp_predictor_options)}
 
-/* A predictor without a learner, from a state file: the settings come from the file, which names its backbone; another one is
- * refused. */
-SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, int threads, int max_batch, sfp_predictor **out,
+typedef struct sfp_prediction {
+    int32_t label;     /* the best class; -1: no class has been learned yet, or the image could not be read */
+    sfp_status status; /* not SFP_OK: the image could not be read; see sfp_predictor_image_error */
+    float probability; /* of that class; NaN for label -1 */
+    uint32_t reserved[3];
+} sfp_prediction;
+
+/* Of a learner, which must outlive it. options NULL: defaults. */
+SFP_API sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err);
+
+/* Of a state file or a run directory. The settings are those of the file, which records its backbone; another one is refused. */
+SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
                                       sfp_error *err);
+
+/* Of the backbone's own head; without one there are features only (0 classes). settings: "resize" and "normalise"; NULL: defaults. */
+SFP_API sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settings, const sfp_predictor_options *options,
+                                               sfp_predictor **out, sfp_error *err);
 SFP_API void sfp_predictor_free(sfp_predictor *p);
 
-/* Of a learner's predictor: not while the learner learns. */
+/* predictions: (count). An image that cannot be read fails alone: its prediction has a status, the others are answered. */
+SFP_API sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *images, sfp_prediction *predictions,
+                                     sfp_error *err);
+/* The message for image i of the last run; "" if it was read. */
+SFP_API const char *sfp_predictor_image_error(const sfp_predictor *p, int i);
+
+/* Makes the newest snapshot that of this predictor without an image, e.g. to read its classes. */
+SFP_API sfp_status sfp_predictor_refresh(sfp_predictor *p, sfp_error *err);
+
 SFP_API int sfp_predictor_classes(const sfp_predictor *p);
 SFP_API const char *sfp_predictor_class_name(const sfp_predictor *p, int32_t label); /* NULL: it has none */
+SFP_API int sfp_predictor_class_seen(const sfp_predictor *p, int32_t label);         /* 1: samples of it were offered */
+SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);                    /* batches behind the answers */
 
-/* Reads a JPEG, PNG or WebP file into rgb (size * size * 3 bytes), brought to the input size as when it was learned. */
-SFP_API sfp_status sfp_predictor_read_image(const sfp_predictor *p, const char *path, uint8_t *rgb, sfp_error *err);
+/* (count, classes) log-probabilities of the last run, -INFINITY for classes never seen; logits if the backbone's own head answers.
+ * Rows of unreadable images are undefined. NULL: no run since the last refresh, or no classes. */
+SFP_API const float *sfp_predictor_scores(const sfp_predictor *p);
+/* (count, D) query features of the last run. NULL: this predictor does not compute them (only sfp_predictor_open_backbone does). */
+SFP_API const float *sfp_predictor_features(const sfp_predictor *p);
 
-/* label (count): the best class seen so far, -1 before any. logp: NULL, or (count, classes) log-probabilities. *timestamps (may
- * be NULL): how many batches the state behind the answers had learned from. */
-SFP_API sfp_status sfp_predictor_run(sfp_predictor *p, int count, const uint8_t *const *rgb, int32_t *label, float *logp,
-                                     int classes, uint64_t *timestamps, sfp_error *err);
+/* ------------------------------------------------------------------------------------------------------------- 7 Sources
+ *
+ * Where images come from. An indexed source is a dataset: its records are known when it is opened, and image i is loaded on request,
+ * from any thread. A live source delivers images as they arrive, to one thread.
+ *
+ *     sfp_source_open("folder:pacs/train", NULL, &source, &err);
+ *     for (int64_t i = 0; i < sfp_source_count(source); i++) {
+ *         sfp_source_read(source, i, &record, &image, &err);
+ *         ...
+ *         sfp_source_release(source, &image);
+ *     } */
+
+typedef struct sfp_source sfp_source;
+
+typedef struct sfp_record {
+    int32_t label;  /* class, from 0; SFP_UNLABELLED */
+    int32_t domain; /* from 0; -1: none */
+    int32_t task;   /* of the dataset's own scenario; -1: none */
+    double time;    /* of the dataset (year, bucket, seconds); NaN: none */
+} sfp_record;
+
+typedef struct sfp_source_options {
+    size_t size;    /* sizeof(sfp_source_options) */
+    int32_t test;   /* 1: the test part of a dataset that has one */
+    int32_t order;  /* order of the classes: 0 natural, else shuffled by this seed */
+    uint64_t seed;  /* of sources that draw their images or their order */
+} sfp_source_options;
+#define SFP_SOURCE_OPTIONS_INIT {.size = sizeof(sfp_source_options)}
+
+/* spec: "KIND:PATH". options NULL: defaults. */
+SFP_API sfp_status sfp_source_open(const char *spec, const sfp_source_options *options, sfp_source **out, sfp_error *err);
+SFP_API void sfp_source_close(sfp_source *s);
+
+/* Kind i of the library, from 0; 0: there is none. name and summary may be NULL. */
+SFP_API int sfp_source_kind(int i, const char **name, const char **summary, int *live);
+
+SFP_API int sfp_source_is_live(const sfp_source *s);
+SFP_API int sfp_source_has_test_part(const sfp_source *s); /* 1: opened with options.test, and the dataset has such a part */
+SFP_API int sfp_source_is_seeded(const sfp_source *s);     /* 1: options.seed changes its images or their order */
+SFP_API int64_t sfp_source_count(const sfp_source *s);     /* images; -1: live */
+SFP_API int sfp_source_classes(const sfp_source *s);       /* a live source discovers them: so far */
+SFP_API const char *sfp_source_class_name(const sfp_source *s, int label);
+SFP_API int sfp_source_domains(const sfp_source *s);
+SFP_API const char *sfp_source_domain_name(const sfp_source *s, int domain);
+SFP_API const char *sfp_source_warning(const sfp_source *s); /* files that were skipped when it was opened; NULL: none */
+
+/* Indexed: the record of image i, and the image; either may be NULL. Thread-safe. Release the image. */
+SFP_API sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, sfp_image *image, sfp_error *err);
+SFP_API void sfp_source_release(const sfp_source *s, sfp_image *image);
+
+/* A source of your own. It fills either the three indexed members (count >= 0, record, load) or the live one (next). Strings and
+ * arrays must stay valid until close. The library calls record and load from several threads, next from one. Callbacks report
+ * failures with sfp_error_set. */
+typedef struct sfp_live_item {
+    sfp_image image;        /* data NULL: no image, only the label of an earlier one, found by its key */
+    const char *class_name; /* NULL: unlabelled */
+    const char *key;        /* identifies the image for a label that arrives later; NULL: none */
+    uint64_t reserved[2];
+} sfp_live_item;
+
+typedef struct sfp_source_definition {
+    size_t size;      /* sizeof(sfp_source_definition) */
+    const char *name; /* for messages: "camera" */
+    void *ctx;        /* passed to every callback */
+    /* indexed */
+    int64_t count;
+    int32_t classes;
+    int32_t keeps_order;            /* 1: the order of the images means something and is not shuffled within a task */
+    const char *const *class_names; /* (classes) */
+    sfp_status (*record)(void *ctx, int64_t i, sfp_record *record, sfp_error *err);
+    /* The pixels that image points to must stay valid until release. */
+    sfp_status (*load)(void *ctx, int64_t i, sfp_image *image, sfp_error *err);
+    void (*release)(void *ctx, sfp_image *image); /* NULL: nothing to release */
+    /* live: waits for the next image at most 100 ms; *got 0: none has arrived yet; *end 1: the stream has ended. What item points
+     * to must stay valid until the next call. */
+    sfp_status (*next)(void *ctx, sfp_live_item *item, int *got, int *end, sfp_error *err);
+    void (*close)(void *ctx); /* NULL: nothing to close */
+} sfp_source_definition;
+#define SFP_SOURCE_DEFINITION_INIT {.size = sizeof(sfp_source_definition)}
+
+/* The source belongs to the caller, or to the run it is given to. close is called also if this fails. */
+SFP_API sfp_status sfp_source_create(const sfp_source_definition *definition, sfp_source **out, sfp_error *err);
+
+/* ------------------------------------------------------------------------------------------- 8 Runs and their results
+ *
+ * A run learns from a stream at its arrival rate, evaluates, and writes result.json, events.jsonl, state.safetensors, a checkpoint
+ * and report.html into the directory "out". What it does is in the settings.
+ *
+ *     sfp_settings_set(settings, "data", "folder:pacs/train", &err);
+ *     sfp_settings_set(settings, "out", "runs/1", &err);
+ *     sfp_run_open(engine, settings, NULL, &run, &err);
+ *     sfp_run_finish(run, &err);
+ *     printf("%.3f\n", sfp_result_number(sfp_run_result(run), "average_accuracy"));
+ *     sfp_run_close(run); */
+
+typedef struct sfp_run sfp_run;
+typedef struct sfp_result sfp_result;
+
+typedef struct sfp_run_progress {
+    size_t size; /* set by the library */
+    int32_t task, tasks;
+    const char *task_name;
+    uint64_t offered_before, offered, total; /* samples: by earlier processes, so far, in all (0: unknown) */
+    double rate, lag, loss, accuracy, seconds; /* samples/s, s, prequential accuracy, s of this process; NaN: unknown */
+    uint64_t evaluated, to_evaluate; /* during an evaluation: test images done and in all; else both 0 */
+} sfp_run_progress;
+
+typedef struct sfp_run_options {
+    size_t size;        /* sizeof(sfp_run_options) */
+    sfp_source *source; /* the stream, instead of the setting "data"; the run owns it from now on, also if opening fails. NULL */
+    sfp_source *test;   /* the test set, instead of the setting "test"; likewise */
+    void (*progress)(void *ctx, const sfp_run_progress *progress); /* after each timestamp and during evaluations; NULL: none */
+    sfp_log_fn log;                                                 /* NULL: that of the engine */
+    void *ctx;                                                      /* of both callbacks */
+} sfp_run_options;
+#define SFP_RUN_OPTIONS_INIT {.size = sizeof(sfp_run_options)}
+
+/* Checks everything that can be checked before the first sample: settings, sources, the directory. Nothing in the directory is
+ * replaced before the first sample has arrived. options NULL: defaults. */
+SFP_API sfp_status sfp_run_open(sfp_engine *e, const sfp_settings *settings, const sfp_run_options *options, sfp_run **out,
+                                sfp_error *err);
+
+/* Processes the next delivery: at most one timestamp, with the evaluation and the checkpoint that are due after it. *more 0: the
+ * stream has ended and the outputs are written, or the run was cancelled and its checkpoint is written. */
+SFP_API sfp_status sfp_run_step(sfp_run *run, int *more, sfp_error *err);
+
+/* All steps that are left. SFP_OK also if it was cancelled: sfp_result_number(result, "finished") is then 0. */
+SFP_API sfp_status sfp_run_finish(sfp_run *run, sfp_error *err);
+
+/* Asks the run to stop after the current timestamp and write a checkpoint; the setting "resume" continues it. On a live source this
+ * is a normal end. May be called from any thread and from a signal handler. */
+SFP_API void sfp_run_cancel(sfp_run *run);
+
+/* Valid until sfp_run_close; complete when the run has ended. */
+SFP_API const sfp_result *sfp_run_result(const sfp_run *run);
+SFP_API void sfp_run_close(sfp_run *run);
+
+/* Results. docs/method.md, section 17, lists the fields of result.json. */
+SFP_API sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err); /* a result.json or a run directory */
+SFP_API void sfp_result_free(sfp_result *r);
+
+/* A number by its key in result.json, with dots for inner objects: "average_accuracy", "samples.offered", "lag.mean". NaN: not
+ * measured, or there is no such number. */
+SFP_API double sfp_result_number(const sfp_result *r, const char *key);
+/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. */
+SFP_API const char *sfp_result_string(const sfp_result *r, const char *key);
+
+SFP_API int sfp_result_tasks(const sfp_result *r);
+SFP_API int sfp_result_classes(const sfp_result *r);
+SFP_API const char *sfp_result_task_name(const sfp_result *r, int task);
+SFP_API const char *sfp_result_class_name(const sfp_result *r, int label);
+/* Accuracy on task `on` after task `after`; member NULL: of the whole head, else of "linear", "slda" or "ranpac" in a mixture.
+ * NaN: not measured. */
+SFP_API double sfp_result_accuracy(const sfp_result *r, const char *member, int after, int on);
+/* The whole result as JSON, on one line or indented; free with sfp_free. */
+SFP_API sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err);
+
+/* ---------------------------------------------------------------------------------------------------------- 9 Evaluation
+ *
+ * The accuracy of a saved state on labelled images. Classes are matched by name; images of classes that the state has not learned
+ * are counted as unknown.
+ *
+ *     sfp_evaluation_options o = SFP_EVALUATION_OPTIONS_INIT;
+ *     o.state = "runs/1", o.data = "folder:pacs/test";
+ *     sfp_evaluate(engine, &o, &evaluation, &err);
+ *     printf("%.3f\n", sfp_evaluation_number(evaluation, "accuracy")); */
+
+typedef struct sfp_evaluation sfp_evaluation;
+
+typedef struct sfp_evaluation_options {
+    size_t size;          /* sizeof(sfp_evaluation_options) */
+    const char *state;    /* a state file or a run directory */
+    const char *data;     /* KIND:PATH; or */
+    sfp_source *source;   /* an indexed source, owned by the evaluation from now on, also if it fails */
+    const char *tasks;    /* as the setting "tasks"; NULL: the domains or tasks of the dataset */
+    int32_t train_part;   /* 1: the training part of a dataset that has both; else the test part */
+    int32_t has_seed;     /* 1: `seed` is used; 0: that of the state */
+    uint64_t seed;        /* of sources that draw their images */
+    uint64_t limit;       /* images per task; 0: all */
+    void (*progress)(void *ctx, uint64_t done, uint64_t total); /* NULL: none */
+    sfp_log_fn log;                                              /* NULL: that of the engine */
+    void *ctx;                                                   /* of both callbacks */
+} sfp_evaluation_options;
+#define SFP_EVALUATION_OPTIONS_INIT {.size = sizeof(sfp_evaluation_options)}
+
+typedef struct sfp_accuracy {
+    const char *name;
+    uint64_t images, correct;
+    double accuracy; /* NaN: no images */
+} sfp_accuracy;
+
+SFP_API sfp_status sfp_evaluate(sfp_engine *e, const sfp_evaluation_options *options, sfp_evaluation **out, sfp_error *err);
+SFP_API void sfp_evaluation_free(sfp_evaluation *v);
+
+/* "accuracy", "average_accuracy" (mean over tasks), "images", "correct", "skipped" (unreadable), "unlabelled", "unknown" (images of
+ * unknown classes), "seconds". NaN: there is no such number. */
+SFP_API double sfp_evaluation_number(const sfp_evaluation *v, const char *key);
+/* Rows (*count), valid until the evaluation is freed. */
+SFP_API const sfp_accuracy *sfp_evaluation_tasks(const sfp_evaluation *v, int *count);
+SFP_API const sfp_accuracy *sfp_evaluation_classes(const sfp_evaluation *v, int *count);
+SFP_API const sfp_accuracy *sfp_evaluation_unknown(const sfp_evaluation *v, int *count); /* correct is 0 */
+/* (classes, classes), row: true class, column: answer; NULL: too many classes. */
+SFP_API const uint64_t *sfp_evaluation_confusion(const sfp_evaluation *v);
+/* Why the first unreadable image was skipped; "": none was. */
+SFP_API const char *sfp_evaluation_first_error(const sfp_evaluation *v);
+
+/* --------------------------------------------------------------------- 10 Selectors and buffer methods of your own
+ *
+ * Register them before learners are created; afterwards their names are values of the settings "select" and "buffer". A definition
+ * is copied; its strings and ctx must stay valid until the program ends. Callbacks of one learner run on the thread that offers; those of
+ * different learners may run at the same time. */
+
+/* What a selector or a buffer method needs; the library computes nothing else. */
+#define SFP_NEEDS_SCORE 1u    /* the similarity of each sample to the fingerprints */
+#define SFP_NEEDS_FEATURES 2u /* (b, D) class tokens of the prompted pass; costs a pass */
+#define SFP_NEEDS_LOGITS 4u   /* (b, classes); comes with FEATURES */
+#define SFP_NEEDS_PROBS 8u    /* (b, classes); comes with FEATURES */
+#define SFP_NEEDS_QUERY 64u   /* (b, D) class tokens of the pass without prompts; costs a pass for samples that are not trained on */
+
+/* Random numbers of the learner: a checkpoint continues their sequence. */
+typedef struct sfp_random sfp_random;
+SFP_API double sfp_random_uniform(sfp_random *r);             /* [0, 1) */
+SFP_API uint32_t sfp_random_below(sfp_random *r, uint32_t n); /* 0 .. n - 1; n > 0 */
+
+typedef struct sfp_selection {
+    size_t size;           /* set by the library */
+    int32_t b;             /* samples in the batch */
+    int32_t coreset;       /* how many to choose: floor(sigma * b), at least 1 */
+    int32_t dim, classes;  /* D, C */
+    const int32_t *labels; /* (b) */
+    const float *score;    /* (b); what was not declared is NULL */
+    const float *query;    /* (b, D) */
+    const float *features; /* (b, D) */
+    const float *logits;   /* (b, C) */
+    const float *probs;    /* (b, C) */
+    sfp_random *random;
+} sfp_selection;
+
+typedef struct sfp_selector_definition {
+    size_t size;         /* sizeof(sfp_selector_definition) */
+    const char *name;    /* lower-case letters, digits and '-' */
+    const char *summary; /* one line for --help */
+    unsigned needs;      /* SFP_NEEDS_... */
+    void *ctx;
+    /* Writes up to b different indices in order of choice, their number, and their weights (1 before the call). Not called if the
+     * whole batch is to be trained on. */
+    sfp_status (*select)(void *ctx, const sfp_selection *batch, int32_t *chosen, float *weights, int32_t *count, sfp_error *err);
+} sfp_selector_definition;
+#define SFP_SELECTOR_DEFINITION_INIT {.size = sizeof(sfp_selector_definition)}
+
+/* SFP_EINVAL: the definition is incomplete, or the name is in use. Thread-safe. */
+SFP_API sfp_status sfp_register_selector(const sfp_selector_definition *definition, sfp_error *err);
+
+typedef struct sfp_buffer_view {
+    size_t size;               /* set by the library */
+    int32_t b;                 /* samples of the batch that found no free slot */
+    int32_t slots;             /* m; all are full */
+    uint64_t seen;             /* samples offered to the buffer before these */
+    uint64_t timestamp;
+    const int32_t *labels;     /* (b) */
+    const uint64_t *ids;       /* (b) */
+    const float *score;        /* (b) with SFP_NEEDS_SCORE, else NULL */
+    const int32_t *slot_label; /* (m) */
+    const uint64_t *slot_id;   /* (m) */
+    const uint64_t *slot_time; /* (m) timestamp at which the sample was stored */
+    const float *slot_score;   /* (m) with SFP_NEEDS_SCORE, else NULL */
+    sfp_random *random;
+} sfp_buffer_view;
+
+typedef struct sfp_buffer_definition {
+    size_t size; /* sizeof(sfp_buffer_definition) */
+    const char *name, *summary;
+    unsigned needs; /* SFP_NEEDS_SCORE or 0 */
+    void *ctx;
+    size_t state_bytes; /* memory of the method in each learner, zero at first, saved in checkpoints; at most 1 MiB */
+    /* Called for the samples that find no free slot. Writes pairs: sample[i] goes into slot[i]; at most min(b, m) pairs, all samples
+     * and all slots different. */
+    sfp_status (*replace)(void *ctx, void *state, const sfp_buffer_view *view, int32_t *sample, int32_t *slot, int32_t *count,
+                          sfp_error *err);
+} sfp_buffer_definition;
+#define SFP_BUFFER_DEFINITION_INIT {.size = sizeof(sfp_buffer_definition)}
+
+SFP_API sfp_status sfp_register_buffer(const sfp_buffer_definition *definition, sfp_error *err);
 
 #ifdef __cplusplus
 }

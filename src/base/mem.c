@@ -76,7 +76,7 @@ static bool array_bytes(size_t count, size_t size, size_t *out)
     return true;
 }
 
-sfp_status sfp__block(void *to, size_t n, const sfp_want *list, sfp_error *err)
+sfp_status sfp__block(void *to, size_t n, const sfp__want *list, sfp_error *err)
 {
     size_t total = 0, bytes;
     for (size_t i = 0; i < n; i++)
@@ -96,7 +96,7 @@ sfp_status sfp__block(void *to, size_t n, const sfp_want *list, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__block_cleared(void *to, size_t n, const sfp_want *list, sfp_error *err)
+sfp_status sfp__block_cleared(void *to, size_t n, const sfp__want *list, sfp_error *err)
 {
     TRY(sfp__block(to, n, list, err));
     for (size_t i = 0; i < n; i++) {
@@ -152,34 +152,34 @@ void sfp__free(void *p)
 
 /* ---------------------------------------------------------------------- arena */
 
-struct sfp_arena_block {
-    sfp_arena_block *below;
+struct sfp__arena_block {
+    sfp__arena_block *below;
     size_t capacity, used; /* bytes after the header */
 };
 
 enum { HEADER = SFP_ALIGN };
-_Static_assert(sizeof(sfp_arena_block) <= HEADER, "the header fits before the first aligned byte");
+_Static_assert(sizeof(sfp__arena_block) <= HEADER, "the header fits before the first aligned byte");
 
-static sfp_arena_block *add_block(sfp_arena *a, size_t capacity)
+static sfp__arena_block *add_block(sfp__arena *a, size_t capacity)
 {
     size_t bytes;
-    sfp_arena_block *b = sfp__malloc(sfp__add_size(capacity, HEADER, &bytes) ? bytes : SIZE_MAX);
+    sfp__arena_block *b = sfp__malloc(sfp__add_size(capacity, HEADER, &bytes) ? bytes : SIZE_MAX);
     if (!b)
         return NULL;
-    *b = (sfp_arena_block){.below = a->top, .capacity = capacity};
+    *b = (sfp__arena_block){.below = a->top, .capacity = capacity};
     a->top = b;
     a->total += capacity;
     return b;
 }
 
-void *sfp__arena_take(sfp_arena *a, size_t count, size_t size)
+void *sfp__arena_take(sfp__arena *a, size_t count, size_t size)
 {
     size_t bytes;
     if (!array_bytes(count, size, &bytes)) {
         failed_bytes = SIZE_MAX;
         return NULL;
     }
-    sfp_arena_block *b = a->top;
+    sfp__arena_block *b = a->top;
     if (!b || b->capacity - b->used < bytes)
         b = add_block(a, bytes);
     if (!b)
@@ -189,7 +189,7 @@ void *sfp__arena_take(sfp_arena *a, size_t count, size_t size)
     return p;
 }
 
-sfp_status sfp__arena_list(sfp_arena *a, size_t n, const sfp_want *list, sfp_error *err)
+sfp_status sfp__arena_list(sfp__arena *a, size_t n, const sfp__want *list, sfp_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         void *p = sfp__arena_take(a, list[i].count, list[i].size);
@@ -200,7 +200,7 @@ sfp_status sfp__arena_list(sfp_arena *a, size_t n, const sfp_want *list, sfp_err
     return SFP_OK;
 }
 
-void sfp__arena_reset(sfp_arena *a)
+void sfp__arena_reset(sfp__arena *a)
 {
     if (a->top && !a->top->below) {
         a->top->used = 0;
@@ -212,12 +212,12 @@ void sfp__arena_reset(sfp_arena *a)
         (void)add_block(a, capacity); /* when this fails, the next take tries again */
 }
 
-void sfp__arena_done(sfp_arena *a)
+void sfp__arena_done(sfp__arena *a)
 {
-    for (sfp_arena_block *b = a->top; b;) {
-        sfp_arena_block *below = b->below;
+    for (sfp__arena_block *b = a->top; b;) {
+        sfp__arena_block *below = b->below;
         sfp__free(b);
         b = below;
     }
-    *a = (sfp_arena){0};
+    *a = (sfp__arena){0};
 }

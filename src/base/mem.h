@@ -14,7 +14,7 @@
 /* ------------------------------------------------------------ who frees what
  *
  *     OWNED float *x = NULL;                               freed by sfp__free at the end of its scope
- *     OWNED_BY(sfp__text_done) sfp_text t = {0};           a value whose function takes its address
+ *     OWNED_BY(sfp__text_done) sfp__text t = {0};           a value whose function takes its address
  *     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;   a pointer; its header says
  *                                                          DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
  *     *out = TAKE(x);                                      handed over: x is NULL, or all of it 0, from here on */
@@ -40,16 +40,16 @@ sfp_status sfp__alloc(void *to, size_t count, size_t size, sfp_error *err);
 
 /* Several arrays at once, in one block with one free; each is 64-byte aligned and not cleared, count 0 is taken as 1.
  *
- *     const sfp_want list[] = {{&l->score, b, sizeof *l->score}, {&l->order, b, sizeof *l->order}};
+ *     const sfp__want list[] = {{&l->score, b, sizeof *l->score}, {&l->order, b, sizeof *l->order}};
  *     TRY(sfp__block(&l->block, SFP_LIST(list), err)); */
-typedef struct sfp_want {
+typedef struct sfp__want {
     void *to; /* the address of a pointer */
     size_t count, size;
-} sfp_want;
+} sfp__want;
 #define SFP_LIST(list) sizeof(list) / sizeof *(list), list
-sfp_status sfp__block(void *to, size_t n, const sfp_want *list, sfp_error *err);
+sfp_status sfp__block(void *to, size_t n, const sfp__want *list, sfp_error *err);
 /* The same, cleared. */
-sfp_status sfp__block_cleared(void *to, size_t n, const sfp_want *list, sfp_error *err);
+sfp_status sfp__block_cleared(void *to, size_t n, const sfp__want *list, sfp_error *err);
 
 /* 64-byte aligned, not cleared; NULL when out of memory or size is 0. */
 void *sfp__malloc(size_t size);
@@ -81,19 +81,19 @@ size_t sfp__mem_failed(void);
  *
  * Scratch memory that is used again: taken piece by piece, given back all at once. The first round may allocate as often as it
  * likes; a reset joins what it took into one block, so that every later round that takes no more allocates nothing. */
-typedef struct sfp_arena_block sfp_arena_block;
+typedef struct sfp__arena_block sfp__arena_block;
 
-typedef struct sfp_arena {
-    sfp_arena_block *top; /* NULL: nothing yet */
-    size_t total;         /* bytes of all blocks */
-} sfp_arena;
+typedef struct sfp__arena {
+    sfp__arena_block *top; /* NULL: nothing yet */
+    size_t total;          /* bytes of all blocks */
+} sfp__arena;
 
 /* count * size bytes, 64-byte aligned, not cleared; count 0 is taken as 1. NULL: out of memory. */
-void *sfp__arena_take(sfp_arena *a, size_t count, size_t size);
+void *sfp__arena_take(sfp__arena *a, size_t count, size_t size);
 /* As sfp__block, from the arena. */
-sfp_status sfp__arena_list(sfp_arena *a, size_t n, const sfp_want *list, sfp_error *err);
-void sfp__arena_reset(sfp_arena *a);
-void sfp__arena_done(sfp_arena *a);
+sfp_status sfp__arena_list(sfp__arena *a, size_t n, const sfp__want *list, sfp_error *err);
+void sfp__arena_reset(sfp__arena *a);
+void sfp__arena_done(sfp__arena *a);
 
 /* --------------------------------------------------------------------- sizes */
 

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-struct sfp_prefetcher {
-    sfp_prefetcher_options opt;
+struct sfp__prefetcher {
+    sfp__prefetcher_options opt;
     pthread_t thread;
     bool started;
     pthread_mutex_t lock; /* guards what follows */
@@ -20,7 +20,7 @@ struct sfp_prefetcher {
 
 static void *work(void *arg)
 {
-    sfp_prefetcher *a = arg;
+    sfp__prefetcher *a = arg;
     pthread_mutex_lock(&a->lock);
     while (!a->stop) {
         if (a->next < a->lowest)
@@ -41,11 +41,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-DEFINE_OWNED_PTR(sfp_prefetcher, sfp__prefetcher_free)
+DEFINE_OWNED_PTR(sfp__prefetcher, sfp__prefetcher_free)
 
-sfp_status sfp__prefetcher_create(const sfp_prefetcher_options *o, sfp_prefetcher **out, sfp_error *err)
+sfp_status sfp__prefetcher_create(const sfp__prefetcher_options *o, sfp__prefetcher **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__prefetcher_free) sfp_prefetcher *a = NULL;
+    OWNED_PTR(sfp__prefetcher_free) sfp__prefetcher *a = NULL;
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->opt = *o;
     a->next = a->lowest = o->first;
@@ -61,7 +61,7 @@ sfp_status sfp__prefetcher_create(const sfp_prefetcher_options *o, sfp_prefetche
     return SFP_OK;
 }
 
-void sfp__prefetcher_free(sfp_prefetcher *a)
+void sfp__prefetcher_free(sfp__prefetcher *a)
 {
     if (!a)
         return;
@@ -77,7 +77,7 @@ void sfp__prefetcher_free(sfp_prefetcher *a)
     sfp__free(a);
 }
 
-sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *wait_seconds, sfp_error *err)
+sfp_status sfp__prefetcher_take(sfp__prefetcher *a, int64_t thing, double *wait_seconds, sfp_error *err)
 {
     pthread_mutex_lock(&a->lock);
     if (thing < a->lowest || thing - a->lowest >= a->opt.depth || thing >= a->opt.end) {
@@ -97,7 +97,7 @@ sfp_status sfp__prefetcher_take(sfp_prefetcher *a, int64_t thing, double *wait_s
     return SFP_OK;
 }
 
-void sfp__prefetcher_release(sfp_prefetcher *a, int64_t thing)
+void sfp__prefetcher_release(sfp__prefetcher *a, int64_t thing)
 {
     pthread_mutex_lock(&a->lock);
     if (thing > a->lowest) {

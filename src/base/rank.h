@@ -14,14 +14,14 @@ int64_t sfp__lower_bound(const int64_t *at, int64_t n, int64_t value);
 
 /* A binary heap of indices whose order a callback gives; the first is on top. Keys live with the caller and may change: then
  * the index on top sinks, or the heap is made anew. */
-typedef struct sfp_heap {
+typedef struct sfp__heap {
     int n;
     int *at;                                       /* (n) */
     bool (*before)(const void *ctx, int i, int j); /* a strict order: no two indices are equal */
     const void *ctx;
-} sfp_heap;
+} sfp__heap;
 
-static inline void sfp__heap_sink(sfp_heap *h, int root)
+static inline void sfp__heap_sink(sfp__heap *h, int root)
 {
     int moving = h->n ? h->at[root] : 0;
     for (int child; (child = 2 * root + 1) < h->n; root = child) {
@@ -35,13 +35,13 @@ static inline void sfp__heap_sink(sfp_heap *h, int root)
         h->at[root] = moving;
 }
 
-static inline void sfp__heap_make(sfp_heap *h)
+static inline void sfp__heap_make(sfp__heap *h)
 {
     for (int root = h->n / 2 - 1; root >= 0; root--)
         sfp__heap_sink(h, root);
 }
 
-static inline int sfp__heap_pop(sfp_heap *h)
+static inline int sfp__heap_pop(sfp__heap *h)
 {
     int top = h->at[0];
     h->at[0] = h->at[--h->n];
@@ -52,7 +52,7 @@ static inline int sfp__heap_pop(sfp_heap *h)
 /* at[0..n) sorted so that none is `after` the next; no memory but `at`. */
 static inline void sfp__heap_sort(int n, int *at, bool (*after)(const void *ctx, int i, int j), const void *ctx)
 {
-    sfp_heap h = {.n = n, .at = at, .before = after, .ctx = ctx};
+    sfp__heap h = {.n = n, .at = at, .before = after, .ctx = ctx};
     sfp__heap_make(&h);
     while (h.n > 1) {
         int last = sfp__heap_pop(&h);

@@ -20,15 +20,16 @@ void sfp__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
     memcpy(out, c, sizeof c);
 }
 
-sfp_rng sfp__rng_init(uint64_t seed, uint64_t stream)
+sfp__rng sfp__rng_init(uint64_t seed, uint64_t stream)
 {
-    return (sfp_rng){.key = seed, .stream = stream};
+    return (sfp__rng){.key = seed, .stream = stream};
 }
 
-uint32_t sfp__rng_u32(sfp_rng *r)
+uint32_t sfp__rng_u32(sfp__rng *r)
 {
     if (r->left == 0) {
-        uint32_t counter[4] = {(uint32_t)r->counter, (uint32_t)(r->counter >> 32), (uint32_t)r->stream, (uint32_t)(r->stream >> 32)};
+        uint32_t counter[4] = {(uint32_t)r->counter, (uint32_t)(r->counter >> 32), (uint32_t)r->stream,
+                               (uint32_t)(r->stream >> 32)};
         uint32_t key[2] = {(uint32_t)r->key, (uint32_t)(r->key >> 32)};
         sfp__philox(counter, key, r->block);
         r->counter++;
@@ -37,13 +38,13 @@ uint32_t sfp__rng_u32(sfp_rng *r)
     return r->block[4 - r->left--];
 }
 
-double sfp__rng_double(sfp_rng *r)
+double sfp__rng_double(sfp__rng *r)
 {
     uint32_t hi = sfp__rng_u32(r) >> 5, lo = sfp__rng_u32(r) >> 6;
     return ((double)hi * 67108864.0 + (double)lo) / 9007199254740992.0;
 }
 
-uint32_t sfp__rng_below(sfp_rng *r, uint32_t n)
+uint32_t sfp__rng_below(sfp__rng *r, uint32_t n)
 {
     uint32_t limit = (uint32_t)-n % n; /* 2^32 mod n: draws below it would be over-represented */
     for (;;) {
@@ -53,7 +54,7 @@ uint32_t sfp__rng_below(sfp_rng *r, uint32_t n)
     }
 }
 
-double sfp__rng_normal(sfp_rng *r)
+double sfp__rng_normal(sfp__rng *r)
 {
     double u = 1 - sfp__rng_double(r), v = sfp__rng_double(r); /* u in (0, 1] */
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);

@@ -11,22 +11,22 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef struct sfp_rng {
+typedef struct sfp__rng {
     uint64_t key;     /* the seed */
     uint64_t stream;  /* independent sequences of one seed */
     uint64_t counter; /* blocks drawn */
     uint32_t block[4];
     uint32_t left; /* words of block not used yet */
-} sfp_rng;
+} sfp__rng;
 
-sfp_rng sfp__rng_init(uint64_t seed, uint64_t stream);
-uint32_t sfp__rng_u32(sfp_rng *r);
+sfp__rng sfp__rng_init(uint64_t seed, uint64_t stream);
+uint32_t sfp__rng_u32(sfp__rng *r);
 /* [0, 1), 53 bits */
-double sfp__rng_double(sfp_rng *r);
+double sfp__rng_double(sfp__rng *r);
 /* [0, n), exactly uniform; n > 0 */
-uint32_t sfp__rng_below(sfp_rng *r, uint32_t n);
+uint32_t sfp__rng_below(sfp__rng *r, uint32_t n);
 /* standard normal (Box-Muller) */
-double sfp__rng_normal(sfp_rng *r);
+double sfp__rng_normal(sfp__rng *r);
 
 /* One block: out = philox(counter, key). */
 void sfp__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

@@ -105,7 +105,7 @@ bool sfp__same_key(const char *a, const char *b)
     return *a == *b;
 }
 
-const sfp_opt *sfp__args_find(const sfp_args *a, const char *key)
+const sfp__opt *sfp__args_find(const sfp__args *a, const char *key)
 {
     for (size_t i = 0; i < a->count; i++)
         if (a->opts[i].type != SFP_OPT_GROUP && sfp__same_key(a->opts[i].name, key))
@@ -140,7 +140,7 @@ static bool flag_value(const char *text, bool *out)
 }
 
 /* One of the words that another part of the program lists. */
-static sfp_status known_word(const sfp_opt *o, const char *text, const char *origin, sfp_error *err)
+static sfp_status known_word(const sfp__opt *o, const char *text, const char *origin, sfp_error *err)
 {
     char all[512] = "";
     size_t used = 0;
@@ -154,7 +154,7 @@ static sfp_status known_word(const sfp_opt *o, const char *text, const char *ori
     return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, all);
 }
 
-static sfp_status convert(const sfp_opt *o, const char *text, const char *origin, sfp_value *v, sfp_error *err)
+static sfp_status convert(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
 {
     switch (o->type) {
     case SFP_OPT_FLAG:
@@ -192,9 +192,10 @@ static sfp_status convert(const sfp_opt *o, const char *text, const char *origin
     return SFP_OK;
 }
 
-static sfp_status assign(sfp_args *a, const sfp_opt *o, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err)
+static sfp_status assign(sfp__args *a, const sfp__opt *o, const char *text, sfp__opt_rank rank, const char *origin,
+                         sfp_error *err)
 {
-    sfp_value fresh = {.rank = rank}, *v = &a->values[o - a->opts];
+    sfp__value fresh = {.rank = rank}, *v = &a->values[o - a->opts];
     TRY(convert(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
@@ -208,9 +209,9 @@ static sfp_status assign(sfp_args *a, const sfp_opt *o, const char *text, sfp_op
     return SFP_OK;
 }
 
-sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts, size_t count, sfp_error *err)
+sfp_status sfp__args_init(sfp__args *a, const char *command, const sfp__opt *opts, size_t count, sfp_error *err)
 {
-    *a = (sfp_args){.command = command, .opts = opts, .count = count};
+    *a = (sfp__args){.command = command, .opts = opts, .count = count};
     TRY(sfp__alloc(&a->values, count, sizeof *a->values, err));
     sfp_status s = SFP_OK;
     for (size_t i = 0; !s && i < count; i++) {
@@ -224,7 +225,7 @@ sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts,
     return s;
 }
 
-void sfp__args_done(sfp_args *a)
+void sfp__args_done(sfp__args *a)
 {
     if (!a)
         return;
@@ -238,7 +239,7 @@ void sfp__args_done(sfp_args *a)
 }
 
 /* The message for a name that is in no row. */
-sfp_status sfp__args_unknown(const sfp_args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
+sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
 {
     const char *best = NULL;
     const char **names = sfp__calloc(a->count + 1, sizeof *names);
@@ -254,13 +255,13 @@ sfp_status sfp__args_unknown(const sfp_args *a, const char *what, const char *da
     return sfp__fail(err, SFP_EINVAL, "unknown %s '%s%s'", what, dashes, name);
 }
 
-sfp_status sfp__args_set(sfp_args *a, const char *key, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err)
+sfp_status sfp__args_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err)
 {
-    const sfp_opt *o = sfp__args_find(a, key);
+    const sfp__opt *o = sfp__args_find(a, key);
     return o && o->type != SFP_OPT_PAIR ? assign(a, o, text, rank, origin, err) : sfp__args_unknown(a, "key", "", key, err);
 }
 
-sfp_status sfp__args_set_assignment(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err)
+sfp_status sfp__args_set_assignment(sfp__args *a, const char *pair, sfp__opt_rank rank, sfp_error *err)
 {
     const char *equals = strchr(pair, '=');
     if (!equals || equals == pair)
@@ -276,61 +277,61 @@ sfp_status sfp__args_set_assignment(sfp_args *a, const char *pair, sfp_opt_rank 
 
 /* ------------------------------------------------------------------ lookup */
 
-static const sfp_value *get(const sfp_args *a, const char *key, int type)
+static const sfp__value *get(const sfp__args *a, const char *key, int type)
 {
-    const sfp_opt *o = sfp__args_find(a, key);
+    const sfp__opt *o = sfp__args_find(a, key);
     assert(o && "no such key in the option table");
     assert(type < 0 || (int)o->type == type);
     (void)type;
     return &a->values[o - a->opts];
 }
 
-bool sfp__args_flag(const sfp_args *a, const char *key)
+bool sfp__args_flag(const sfp__args *a, const char *key)
 {
     return get(a, key, SFP_OPT_FLAG)->flag;
 }
 
-int64_t sfp__args_int(const sfp_args *a, const char *key)
+int64_t sfp__args_int(const sfp__args *a, const char *key)
 {
     return get(a, key, SFP_OPT_INT)->integer;
 }
 
-double sfp__args_real(const sfp_args *a, const char *key)
+double sfp__args_real(const sfp__args *a, const char *key)
 {
     return get(a, key, SFP_OPT_REAL)->real;
 }
 
-const char *sfp__args_string(const sfp_args *a, const char *key)
+const char *sfp__args_string(const sfp__args *a, const char *key)
 {
     return get(a, key, SFP_OPT_STRING)->text;
 }
 
-int sfp__args_choice(const sfp_args *a, const char *key)
+int sfp__args_choice(const sfp__args *a, const char *key)
 {
     return get(a, key, SFP_OPT_CHOICE)->choice;
 }
 
-const char *sfp__args_text(const sfp_args *a, const char *key)
+const char *sfp__args_text(const sfp__args *a, const char *key)
 {
     return get(a, key, -1)->text;
 }
 
-const char *sfp__args_value(const sfp_args *a, const char *key)
+const char *sfp__args_value(const sfp__args *a, const char *key)
 {
-    const sfp_value *v = get(a, key, -1);
+    const sfp__value *v = get(a, key, -1);
     return a->opts[v - a->values].type == SFP_OPT_FLAG ? (v->flag ? "on" : "off") : v->text;
 }
 
-sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key)
+sfp__opt_rank sfp__args_rank(const sfp__args *a, const char *key)
 {
     return get(a, key, -1)->rank;
 }
 
-void sfp__args_store(const sfp_args *a, void *options)
+void sfp__args_store(const sfp__args *a, void *options)
 {
     for (size_t i = 0; i < a->count; i++) {
-        const sfp_opt *o = &a->opts[i];
-        const sfp_value *v = &a->values[i];
+        const sfp__opt *o = &a->opts[i];
+        const sfp__value *v = &a->values[i];
         void *at = (char *)options + o->offset;
         if (o->size == 0 || (o->type == SFP_OPT_CHOICE && v->choice < 0))
             continue;
@@ -349,19 +350,19 @@ void sfp__args_store(const sfp_args *a, void *options)
     }
 }
 
-bool sfp__opt_is_switch(const sfp_opt *o)
+bool sfp__opt_is_switch(const sfp__opt *o)
 {
     return o->type == SFP_OPT_FLAG && o->default_value;
 }
 
-const char *sfp__opt_default(const sfp_opt *o)
+const char *sfp__opt_default(const sfp__opt *o)
 {
     return o->type == SFP_OPT_FLAG && !o->default_value ? "off" : o->default_value;
 }
 
-bool sfp__args_given(const sfp_args *a, const char *key)
+bool sfp__args_given(const sfp__args *a, const char *key)
 {
-    const sfp_value *v = get(a, key, -1);
+    const sfp__value *v = get(a, key, -1);
     const char *value = sfp__args_value(a, key), *default_value = sfp__opt_default(&a->opts[v - a->values]);
     if (v->rank <= SFP_RANK_PRESET)
         return false;
@@ -370,9 +371,9 @@ bool sfp__args_given(const sfp_args *a, const char *key)
 
 /* ------------------------------------------------------------------- blame */
 
-bool sfp__args_add_origin(const sfp_args *a, sfp_error *err)
+bool sfp__args_add_origin(const sfp__args *a, sfp_error *err)
 {
-    const sfp_opt *o = *err->key ? sfp__args_find(a, err->key) : NULL;
+    const sfp__opt *o = *err->key ? sfp__args_find(a, err->key) : NULL;
     if (o && a->values[o - a->opts].origin)
         sfp__fail_rename(err, o->name, a->values[o - a->opts].origin);
     return o;
@@ -381,9 +382,9 @@ bool sfp__args_add_origin(const sfp_args *a, sfp_error *err)
 /* -------------------------------------------------------------------- idle */
 
 typedef struct scene {
-    const sfp_args *a;
+    const sfp__args *a;
     size_t facts;
-    const sfp_fact *fact;
+    const sfp__fact *fact;
 } scene;
 
 /* Of the key of `n` bytes. */
@@ -453,11 +454,11 @@ static void fill(const scene *s, const char *with, char *buf, size_t size)
     }
 }
 
-sfp_status sfp__args_check_no_effect(const sfp_args *a, size_t n, const sfp_no_effect_rule *rules, size_t facts,
-                                     const sfp_fact *fact, sfp_error *err)
+sfp_status sfp__args_check_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
+                                     const sfp__fact *fact, sfp_error *err)
 {
     const scene s = {a, facts, fact};
-    for (const sfp_no_effect_rule *r = rules; r < rules + n; r++) {
+    for (const sfp__no_effect_rule *r = rules; r < rules + n; r++) {
         if (!holds(&s, r->when))
             continue;
         for (const char *at = r->keys; *at; at += strspn(at, " ")) {

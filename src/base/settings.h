@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum sfp_opt_type {
+typedef enum sfp__opt_type {
     SFP_OPT_FLAG,
     SFP_OPT_INT,
     SFP_OPT_REAL,
@@ -24,19 +24,19 @@ typedef enum sfp_opt_type {
     SFP_OPT_CHOICE,
     SFP_OPT_PAIR,
     SFP_OPT_GROUP
-} sfp_opt_type;
+} sfp__opt_type;
 
 /* May a run that goes on have another value than it began with? */
-typedef enum sfp_opt_resume {
+typedef enum sfp__opt_resume {
     SFP_RESUME_SAME,
     SFP_RESUME_LIVE, /* only on a live stream: its clock has no past, and a test set can come any time */
     SFP_RESUME_ANY,  /* it changes no answer */
     SFP_NOT_SAVED    /* it says how to talk and where to write: it is not even noted */
-} sfp_opt_resume;
+} sfp__opt_resume;
 
-typedef struct sfp_opt {
+typedef struct sfp__opt {
     const char *name; /* "batch-size": the long option and the key; '_' equals '-' in keys */
-    sfp_opt_type type;
+    sfp__opt_type type;
     const char *arg;           /* word for the argument (help_bash.c completes by it); CHOICE: the words, "squash|crop" */
     const char *default_value; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
     int64_t int_min, int_max;
@@ -47,8 +47,8 @@ typedef struct sfp_opt {
     /* Of the member that sfp__args_store sets: bool, int, int64_t or uint64_t, double, const char *, or an enum of the words'
      * order. size 0: none. */
     size_t offset, size;
-    sfp_opt_resume resume;
-} sfp_opt;
+    sfp__opt_resume resume;
+} sfp__opt;
 
 /* Rows. Designated initialisers keep unused fields zero; more of them may follow the help text. */
 #define SFP_ROW_FLAG(n, h, ...)                                 \
@@ -93,15 +93,15 @@ typedef struct sfp_opt {
                 "Side of the backbone's input; its position embeddings are resized (bicubic). 0: as in its file.")
 
 /* Who gave a value; a higher rank wins. */
-typedef enum sfp_opt_rank {
+typedef enum sfp__opt_rank {
     SFP_RANK_UNSET,
     SFP_RANK_DEFAULT,
     SFP_RANK_PRESET,
     SFP_RANK_FILE,
     SFP_RANK_COMMAND_LINE
-} sfp_opt_rank;
+} sfp__opt_rank;
 
-typedef struct sfp_value {
+typedef struct sfp__value {
     char *text; /* as given; NULL: unset */
     union {
         bool flag;
@@ -109,76 +109,76 @@ typedef struct sfp_value {
         double real;
         int choice; /* index into the words */
     };
-    sfp_opt_rank rank;
+    sfp__opt_rank rank;
     char *origin; /* who gave it, as in messages; NULL: unset, or its default */
-} sfp_value;
+} sfp__value;
 
-typedef struct sfp_args {
-    const char *command; /* for messages: "predict" */
-    const sfp_opt *opts; /* (count) */
+typedef struct sfp__args {
+    const char *command;  /* for messages: "predict" */
+    const sfp__opt *opts; /* (count) */
     size_t count;
-    sfp_value *values; /* (count) */
-    char **operands;   /* (operand_count), point into argv */
+    sfp__value *values; /* (count) */
+    char **operands;    /* (operand_count), point into argv */
     int operand_count;
     bool help; /* --help or -h was given */
-} sfp_args;
+} sfp__args;
 
 /* All values at their defaults. */
-sfp_status sfp__args_init(sfp_args *a, const char *command, const sfp_opt *opts, size_t count, sfp_error *err);
-void sfp__args_done(sfp_args *a);
+sfp_status sfp__args_init(sfp__args *a, const char *command, const sfp__opt *opts, size_t count, sfp_error *err);
+void sfp__args_done(sfp__args *a);
 
 enum { SFP_KEY_LENGTH_MAX = 64 }; /* longer words are never suggested */
 
 /* One value by key, from any source; `origin` names it in messages ("run.yaml:3: sigma"). A source of lower rank than the one
  * that set the value is checked and then ignored. Flags take on/off, true/false, yes/no, 1/0. */
-sfp_status sfp__args_set(sfp_args *a, const char *key, const char *text, sfp_opt_rank rank, const char *origin, sfp_error *err);
+sfp_status sfp__args_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);
 /* "key=value", as --set takes it. */
-sfp_status sfp__args_set_assignment(sfp_args *a, const char *pair, sfp_opt_rank rank, sfp_error *err);
+sfp_status sfp__args_set_assignment(sfp__args *a, const char *pair, sfp__opt_rank rank, sfp_error *err);
 
 /* Lookup by key. The key must be in the table and of that type: anything else is a defect of the caller (assert). */
-bool sfp__args_flag(const sfp_args *a, const char *key);
-int64_t sfp__args_int(const sfp_args *a, const char *key);
-double sfp__args_real(const sfp_args *a, const char *key);
-const char *sfp__args_string(const sfp_args *a, const char *key); /* NULL: unset */
-int sfp__args_choice(const sfp_args *a, const char *key);         /* index into the words; -1: unset */
-const char *sfp__args_text(const sfp_args *a, const char *key);   /* any type, as given; NULL: unset */
-const char *sfp__args_value(const sfp_args *a, const char *key);  /* the same, but a flag is "on" or "off" */
-sfp_opt_rank sfp__args_rank(const sfp_args *a, const char *key);
+bool sfp__args_flag(const sfp__args *a, const char *key);
+int64_t sfp__args_int(const sfp__args *a, const char *key);
+double sfp__args_real(const sfp__args *a, const char *key);
+const char *sfp__args_string(const sfp__args *a, const char *key); /* NULL: unset */
+int sfp__args_choice(const sfp__args *a, const char *key);         /* index into the words; -1: unset */
+const char *sfp__args_text(const sfp__args *a, const char *key);   /* any type, as given; NULL: unset */
+const char *sfp__args_value(const sfp__args *a, const char *key);  /* the same, but a flag is "on" or "off" */
+sfp__opt_rank sfp__args_rank(const sfp__args *a, const char *key);
 
 /* Puts the values of the rows that have a place into *options. */
-void sfp__args_store(const sfp_args *a, void *options);
+void sfp__args_store(const sfp__args *a, void *options);
 
 /* A flag that has a default can be meant to be off. */
-bool sfp__opt_is_switch(const sfp_opt *o);
+bool sfp__opt_is_switch(const sfp__opt *o);
 /* The default as sfp__args_value would give it. */
-const char *sfp__opt_default(const sfp_opt *o);
+const char *sfp__opt_default(const sfp__opt *o);
 /* Did the user give it - on the command line or in a file, no preset - and as something else than the default? */
-bool sfp__args_given(const sfp_args *a, const char *key);
+bool sfp__args_given(const sfp__args *a, const char *key);
 
 /* For values that are checked later than they arrive: a message about an option (err->key) begins with who gave its value from
  * now on ("run.yaml:3: sigma is ..."). False: it is about none of these. */
-bool sfp__args_add_origin(const sfp_args *a, sfp_error *err);
+bool sfp__args_add_origin(const sfp__args *a, sfp_error *err);
 /* Options that would do nothing: what the user asked for by such a one is not what would be done, so it is refused, unless it
  * says no more than its default; what a preset sets is not looked at. */
-typedef struct sfp_no_effect_rule {
+typedef struct sfp__no_effect_rule {
     const char *keys; /* "drift span": idle, each of them, */
     /* when this holds: "select=none&replay!=0|1&costs", all terms of it. = and != take several words, >= a number; a key alone:
      * it is set, !KEY: it is not. Nothing else holds of what is not set. */
     const char *when;
     const char *with, *why; /* "KEYS has no effect with WITH: WHY"; in `with` {KEY} stands for its value */
-} sfp_no_effect_rule;
+} sfp__no_effect_rule;
 /* What the options do not tell, or tell otherwise. */
-typedef struct sfp_fact {
+typedef struct sfp__fact {
     const char *key, *value; /* value NULL: not known, or set by nobody */
-} sfp_fact;
+} sfp__fact;
 /* SFP_EINVAL for the first that is idle. */
-sfp_status sfp__args_check_no_effect(const sfp_args *a, size_t n, const sfp_no_effect_rule *rules, size_t facts,
-                                     const sfp_fact *fact, sfp_error *err);
+sfp_status sfp__args_check_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
+                                     const sfp__fact *fact, sfp_error *err);
 
 /* The row of a key; NULL: there is none. */
-const sfp_opt *sfp__args_find(const sfp_args *a, const char *key);
+const sfp__opt *sfp__args_find(const sfp__args *a, const char *key);
 /* SFP_EINVAL: no row has this name; "unknown WHAT 'DASHES NAME', did you mean ...". */
-sfp_status sfp__args_unknown(const sfp_args *a, const char *what, const char *dashes, const char *name, sfp_error *err);
+sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err);
 
 /* '_' equals '-'. */
 bool sfp__same_key(const char *a, const char *b);

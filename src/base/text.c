@@ -37,7 +37,7 @@ const char *sfp__printable(const char *s, char *buf, size_t size)
 }
 
 /* Makes space for n more bytes and the terminator. */
-static bool reserve(sfp_text *t, size_t n)
+static bool reserve(sfp__text *t, size_t n)
 {
     size_t need;
     if (t->failed || !sfp__add_size(t->length, n, &need) || !sfp__add_size(need, 1, &need)) {
@@ -59,7 +59,7 @@ static bool reserve(sfp_text *t, size_t n)
     return true;
 }
 
-void sfp__text_putn(sfp_text *t, const char *s, size_t n)
+void sfp__text_putn(sfp__text *t, const char *s, size_t n)
 {
     if (!reserve(t, n))
         return;
@@ -68,12 +68,12 @@ void sfp__text_putn(sfp_text *t, const char *s, size_t n)
     t->s[t->length] = '\0';
 }
 
-void sfp__text_put(sfp_text *t, const char *s)
+void sfp__text_put(sfp__text *t, const char *s)
 {
     sfp__text_putn(t, s, strlen(s));
 }
 
-void sfp__text_fill(sfp_text *t, char c, size_t n)
+void sfp__text_fill(sfp__text *t, char c, size_t n)
 {
     if (!reserve(t, n))
         return;
@@ -82,7 +82,7 @@ void sfp__text_fill(sfp_text *t, char c, size_t n)
     t->s[t->length] = '\0';
 }
 
-void sfp__text_printf(sfp_text *t, const char *fmt, ...)
+void sfp__text_printf(sfp__text *t, const char *fmt, ...)
 {
     va_list ap, again;
     va_start(ap, fmt);
@@ -116,10 +116,10 @@ sfp_status sfp__text_new(char **out, sfp_error *err, const char *fmt, ...)
     return SFP_OK;
 }
 
-void sfp__text_done(sfp_text *t)
+void sfp__text_done(sfp__text *t)
 {
     sfp__free(t->s);
-    *t = (sfp_text){0};
+    *t = (sfp__text){0};
 }
 
 int sfp__utf8_next(const char *s, uint32_t *code)
@@ -155,7 +155,7 @@ size_t sfp__text_mark(const char *s, size_t n)
 
 /* ---------------------------------------------------------- lists of strings */
 
-sfp_status sfp__strings_resize(sfp_strings *list, int count, sfp_error *err)
+sfp_status sfp__strings_resize(sfp__strings *list, int count, sfp_error *err)
 {
     if (count <= list->count)
         return SFP_OK;
@@ -165,7 +165,7 @@ sfp_status sfp__strings_resize(sfp_strings *list, int count, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__strings_add(sfp_strings *list, const char *text, sfp_error *err)
+sfp_status sfp__strings_add(sfp__strings *list, const char *text, sfp_error *err)
 {
     OWNED char *copy = text ? sfp__strdup(text) : NULL;
     TRY(sfp__check_memory(copy || !text, err));
@@ -174,7 +174,7 @@ sfp_status sfp__strings_add(sfp_strings *list, const char *text, sfp_error *err)
     return SFP_OK;
 }
 
-int sfp__strings_find(const sfp_strings *list, const char *text)
+int sfp__strings_find(const sfp__strings *list, const char *text)
 {
     for (int i = 0; i < list->count; i++)
         if (list->s[i] && strcmp(list->s[i], text) == 0)
@@ -182,10 +182,10 @@ int sfp__strings_find(const sfp_strings *list, const char *text)
     return -1;
 }
 
-void sfp__strings_done(sfp_strings *list)
+void sfp__strings_done(sfp__strings *list)
 {
     for (int i = 0; i < list->count; i++)
         sfp__free(list->s[i]);
     sfp__free(list->s);
-    *list = (sfp_strings){0};
+    *list = (sfp__strings){0};
 }

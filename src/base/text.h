@@ -16,17 +16,17 @@
 const char *sfp__printable(const char *s, char *buf, size_t size);
 
 /* A string that grows; `failed` is kept until the end so that a chain of puts needs one check. */
-typedef struct sfp_text {
+typedef struct sfp__text {
     char *s; /* terminated when not NULL */
     size_t length, capacity;
     bool failed; /* out of memory */
-} sfp_text;
+} sfp__text;
 
-void sfp__text_put(sfp_text *t, const char *s);
-void sfp__text_putn(sfp_text *t, const char *s, size_t n);
-void sfp__text_fill(sfp_text *t, char c, size_t n);
-void sfp__text_printf(sfp_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void sfp__text_done(sfp_text *t);
+void sfp__text_put(sfp__text *t, const char *s);
+void sfp__text_putn(sfp__text *t, const char *s, size_t n);
+void sfp__text_fill(sfp__text *t, char c, size_t n);
+void sfp__text_printf(sfp__text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sfp__text_done(sfp__text *t);
 /* A new string to *out, sfp__malloc'ed. */
 sfp_status sfp__text_new(char **out, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
@@ -42,18 +42,18 @@ int sfp__utf8_next(const char *s, uint32_t *code);
 bool sfp__utf8_valid(const char *s);
 
 /* A list of strings that owns them. */
-typedef struct sfp_strings {
+typedef struct sfp__strings {
     char **s; /* (count); entries may be NULL where sfp__strings_resize made them */
     int count;
     size_t capacity;
-} sfp_strings;
+} sfp__strings;
 
 /* A copy of `text` (NULL: an entry without one) at the end. */
-sfp_status sfp__strings_add(sfp_strings *list, const char *text, sfp_error *err);
+sfp_status sfp__strings_add(sfp__strings *list, const char *text, sfp_error *err);
 /* At least `count` entries; new ones are NULL. */
-sfp_status sfp__strings_resize(sfp_strings *list, int count, sfp_error *err);
+sfp_status sfp__strings_resize(sfp__strings *list, int count, sfp_error *err);
 /* The first entry that is `text`; -1: none. */
-int sfp__strings_find(const sfp_strings *list, const char *text);
-void sfp__strings_done(sfp_strings *list);
+int sfp__strings_find(const sfp__strings *list, const char *text);
+void sfp__strings_done(sfp__strings *list);
 
 #endif

@@ -11,12 +11,12 @@
 #include <stdbool.h>
 
 typedef struct worker {
-    sfp_thread_pool *pool;
+    sfp__thread_pool *pool;
     int index;
     pthread_t thread;
 } worker;
 
-struct sfp_thread_pool {
+struct sfp__thread_pool {
     int threads;
     worker *workers;          /* (threads); [0] is the caller and has no thread */
     int started;              /* workers [1, started) run */
@@ -26,13 +26,13 @@ struct sfp_thread_pool {
     unsigned long round;
     int busy;
     bool stop;
-    sfp_thread_pool_fn fn;
+    sfp__thread_pool_fn fn;
     void *ctx;
     int pieces;
     atomic_int next;
 };
 
-static void take(sfp_thread_pool *p, int index)
+static void take(sfp__thread_pool *p, int index)
 {
     for (;;) {
         int piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
@@ -45,7 +45,7 @@ static void take(sfp_thread_pool *p, int index)
 static void *work(void *arg)
 {
     worker *w = arg;
-    sfp_thread_pool *p = w->pool;
+    sfp__thread_pool *p = w->pool;
     unsigned long seen = 0;
     pthread_mutex_lock(&p->lock);
     for (;;) {
@@ -72,14 +72,14 @@ static int available_cpus(void)
     return 1;
 }
 
-sfp_status sfp__thread_pool_create(int threads, sfp_thread_pool **out, sfp_error *err)
+sfp_status sfp__thread_pool_create(int threads, sfp__thread_pool **out, sfp_error *err)
 {
     if (threads < 1)
         threads = available_cpus();
     if (threads > 1024)
         return sfp__fail(err, SFP_EINVAL, "%d threads: at most 1024", threads);
     OWNED worker *workers = NULL;
-    sfp_thread_pool *p = NULL;
+    sfp__thread_pool *p = NULL;
     TRY(sfp__alloc(&workers, (size_t)threads, sizeof *workers, err));
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
     p->threads = threads;
@@ -102,7 +102,7 @@ sfp_status sfp__thread_pool_create(int threads, sfp_thread_pool **out, sfp_error
     return SFP_OK;
 }
 
-void sfp__thread_pool_free(sfp_thread_pool *p)
+void sfp__thread_pool_free(sfp__thread_pool *p)
 {
     if (!p)
         return;
@@ -120,12 +120,12 @@ void sfp__thread_pool_free(sfp_thread_pool *p)
     sfp__free(p);
 }
 
-int sfp__thread_pool_size(const sfp_thread_pool *p)
+int sfp__thread_pool_size(const sfp__thread_pool *p)
 {
     return p->threads;
 }
 
-void sfp__thread_pool_run(sfp_thread_pool *p, int pieces, sfp_thread_pool_fn fn, void *ctx)
+void sfp__thread_pool_run(sfp__thread_pool *p, int pieces, sfp__thread_pool_fn fn, void *ctx)
 {
     if (pieces <= 0)
         return;

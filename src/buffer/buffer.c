@@ -6,22 +6,22 @@
 
 #include <string.h>
 
-const sfp_buffer_method *const sfp__buffer_methods[] = {
+const sfp__buffer_method *const sfp__buffer_methods[] = {
     &sfp__buffer_streamfp, &sfp__buffer_none, &sfp__buffer_er,  &sfp__buffer_aser,
     &sfp__buffer_camel,    &sfp__buffer_gss,  &sfp__buffer_ssd, NULL,
 };
 
-const sfp_buffer_method *sfp__buffer_method_find(const char *name)
+const sfp__buffer_method *sfp__buffer_method_find(const char *name)
 {
-    for (const sfp_buffer_method *const *m = sfp__buffer_methods; *m; m++)
+    for (const sfp__buffer_method *const *m = sfp__buffer_methods; *m; m++)
         if (name && strcmp((*m)->name, name) == 0)
             return *m;
     return NULL;
 }
 
-sfp_buffer_options sfp__buffer_options_defaults(void)
+sfp__buffer_options sfp__buffer_options_defaults(void)
 {
-    return (sfp_buffer_options){.slots = 102, .drop = SFP_DROP_ALG2, .nu = SFP_NU_AT_LEAST_ONE, .method = "streamfp"};
+    return (sfp__buffer_options){.slots = 102, .drop = SFP_DROP_ALG2, .nu = SFP_NU_AT_LEAST_ONE, .method = "streamfp"};
 }
 
 /* ------------------------------------------------------------------ creation */
@@ -39,19 +39,19 @@ static bool padded(size_t n, size_t *out)
 typedef struct slot_size {
     size_t image, vector; /* padded bytes of an image and of D floats */
     size_t stored;        /* image + 2 vectors */
-    size_t whole;         /* with the sfp_slot itself */
+    size_t whole;         /* with the sfp__slot itself */
 } slot_size;
 
-static bool measure_slot(const sfp_buffer_options *opt, slot_size *s)
+static bool measure_slot(const sfp__buffer_options *opt, slot_size *s)
 {
     return padded(opt->image_bytes, &s->image) && padded((size_t)opt->dim * sizeof(float), &s->vector) &&
-           sfp__add_size(s->image, 2 * s->vector, &s->stored) && sfp__add_size(s->stored, sizeof(sfp_slot), &s->whole);
+           sfp__add_size(s->image, 2 * s->vector, &s->stored) && sfp__add_size(s->stored, sizeof(sfp__slot), &s->whole);
 }
 
 /* Bytes of so many slots and what the method keeps beside them; false: they do not fit a size_t. */
-static bool measure(const sfp_buffer_options *opt, const sfp_buffer_method *method, int max_batch, int slots, size_t *bytes)
+static bool measure(const sfp__buffer_options *opt, const sfp__buffer_method *method, int max_batch, int slots, size_t *bytes)
 {
-    sfp_buffer_options o = *opt;
+    sfp__buffer_options o = *opt;
     slot_size each;
     o.slots = slots;
     return measure_slot(&o, &each) && sfp__mul_size((size_t)slots, each.whole, bytes) &&
@@ -59,7 +59,7 @@ static bool measure(const sfp_buffer_options *opt, const sfp_buffer_method *meth
 }
 
 /* The most slots that the budget allows, fewer than the options' own. */
-static int fitting(const sfp_buffer_options *opt, const sfp_buffer_method *method, int max_batch)
+static int fitting(const sfp__buffer_options *opt, const sfp__buffer_method *method, int max_batch)
 {
     int fits = 0, does_not = opt->slots;
     while (does_not - fits > 1) {
@@ -72,9 +72,9 @@ static int fitting(const sfp_buffer_options *opt, const sfp_buffer_method *metho
     return fits;
 }
 
-sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err)
+sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp__buffer **out, sfp_error *err)
 {
-    const sfp_buffer_method *method = sfp__buffer_method_find(opt->method);
+    const sfp__buffer_method *method = sfp__buffer_method_find(opt->method);
     if (!method)
         return sfp__fail(err, SFP_ENOTFOUND, "no buffer method '%s'", opt->method ? opt->method : "");
     if (opt->slots < 0 || opt->dim < 1 || max_batch < 1)
@@ -91,7 +91,7 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
                              "buffer-bytes is %zu, but %d slots of %zu bytes take %zu: %d slots would fit", opt->budget,
                              opt->slots, bytes / (m ? m : 1), bytes, fitting(opt, method, max_batch));
 
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL;
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
     TRY(sfp__alloc(&b, 1, sizeof *b, err));
     b->opt = *opt;
     b->opt.slots = (int)m;
@@ -100,11 +100,11 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
     b->max_batch = max_batch;
 
     size_t batch = (size_t)max_batch, n = batch > m ? batch : m;
-    const sfp_want list[] = {{&b->slot, m, sizeof *b->slot},          {&b->store, m, each.stored},
-                             {&b->u_nu, batch, sizeof *b->u_nu},      {&b->u_batch, batch, sizeof *b->u_batch},
-                             {&b->u_buffer, batch, sizeof *b->u_nu},  {&b->weight, n, sizeof *b->weight},
-                             {&b->score, m, sizeof *b->score},        {&b->order, n, sizeof *b->order},
-                             {&b->retained, batch, sizeof *b->order}, {&b->replaced, batch, sizeof *b->order}};
+    const sfp__want list[] = {{&b->slot, m, sizeof *b->slot},          {&b->store, m, each.stored},
+                              {&b->u_nu, batch, sizeof *b->u_nu},      {&b->u_batch, batch, sizeof *b->u_batch},
+                              {&b->u_buffer, batch, sizeof *b->u_nu},  {&b->weight, n, sizeof *b->weight},
+                              {&b->score, m, sizeof *b->score},        {&b->order, n, sizeof *b->order},
+                              {&b->retained, batch, sizeof *b->order}, {&b->replaced, batch, sizeof *b->order}};
     TRY(sfp__block_cleared(&b->block, SFP_LIST(list), err));
     uint8_t *query = b->store + m * each.image;
     for (size_t i = 0; i < m; i++) {
@@ -118,7 +118,7 @@ sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_
     return SFP_OK;
 }
 
-void sfp__buffer_free(sfp_buffer *b)
+void sfp__buffer_free(sfp__buffer *b)
 {
     if (!b)
         return;
@@ -128,7 +128,7 @@ void sfp__buffer_free(sfp_buffer *b)
     sfp__free(b);
 }
 
-sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err)
+sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_error *err)
 {
     if (filled < 0 || filled > b->opt.slots || (uint64_t)filled > seen)
         return sfp__fail(err, SFP_EINVAL, "buffer: %d slots filled of %d, %llu samples seen", filled, b->opt.slots,
@@ -146,7 +146,7 @@ sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_err
 
 /* The first r cards of a shuffled deck. The deck is made anew each time: what is drawn depends on the random numbers alone,
  * not on earlier draws, which a checkpoint does not hold. */
-int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots)
+int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots)
 {
     int *deck = b->order, n = b->filled, count = r < n ? r : n;
     for (int i = 0; i < n; i++)
@@ -161,9 +161,9 @@ int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots)
 
 /* -------------------------------------------------------------------- update */
 
-void sfp__buffer_put(sfp_buffer *b, int i, const sfp_buffer_batch *batch, int k)
+void sfp__buffer_put(sfp__buffer *b, int i, const sfp__buffer_batch *batch, int k)
 {
-    sfp_slot *slot = &b->slot[i];
+    sfp__slot *slot = &b->slot[i];
     size_t dim = (size_t)b->opt.dim, row = dim * sizeof(float);
     slot->label = batch->label[k];
     slot->id = batch->id[k];
@@ -182,7 +182,7 @@ void sfp__buffer_put(sfp_buffer *b, int i, const sfp_buffer_batch *batch, int k)
         memset(slot->mean_embed, 0, row);
 }
 
-int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch)
+int sfp__buffer_fill(sfp__buffer *b, const sfp__buffer_batch *batch)
 {
     int stored = 0;
     while (stored < batch->b && b->filled < b->opt.slots) {
@@ -192,23 +192,23 @@ int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch)
     return stored;
 }
 
-int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch)
+int sfp__buffer_fits(const sfp__buffer *b, const sfp__buffer_batch *batch)
 {
     int capacity = b->opt.slots - b->filled;
     return batch->b < capacity ? batch->b : capacity;
 }
 
-int sfp__buffer_sample_at(const sfp_buffer *b, const sfp_buffer_batch *batch, int p)
+int sfp__buffer_sample_at(const sfp__buffer *b, const sfp__buffer_batch *batch, int p)
 {
     return p < b->filled ? batch->b + p : p - b->filled;
 }
 
-int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int sample)
+int32_t sfp__buffer_label(const sfp__buffer *b, const sfp__buffer_batch *batch, int sample)
 {
     return sample < batch->b ? batch->label[sample] : b->slot[sample - batch->b].label;
 }
 
-void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sfp_buffer_change *change)
+void sfp__buffer_commit(sfp__buffer *b, const sfp__buffer_batch *batch, int nu, sfp__buffer_change *change)
 {
     change->stored = sfp__buffer_fill(b, batch);
     change->nu = nu;
@@ -217,7 +217,7 @@ void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sf
     b->seen += (uint64_t)(batch->b - change->stored);
 }
 
-static sfp_status check_needs(const sfp_buffer *b, const sfp_buffer_batch *batch, sfp_error *err)
+static sfp_status check_needs(const sfp__buffer *b, const sfp__buffer_batch *batch, sfp_error *err)
 {
     const char *name = b->method->name;
     unsigned needs = b->method->needs;
@@ -233,7 +233,7 @@ static sfp_status check_needs(const sfp_buffer *b, const sfp_buffer_batch *batch
     return SFP_OK;
 }
 
-static sfp_status check_batch(const sfp_buffer *b, const sfp_buffer_batch *batch, sfp_error *err)
+static sfp_status check_batch(const sfp__buffer *b, const sfp__buffer_batch *batch, sfp_error *err)
 {
     const char *name = b->method->name;
     if (batch->b < 0 || batch->b > b->max_batch)
@@ -254,11 +254,11 @@ static sfp_status check_batch(const sfp_buffer *b, const sfp_buffer_batch *batch
     return check_needs(b, batch, err);
 }
 
-sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
+sfp_status sfp__buffer_update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                               sfp_error *err)
 {
-    sfp_buffer_change what = {.retained = b->retained, .replaced = b->replaced};
-    sfp_rng drawn = rng ? *rng : (sfp_rng){0};
+    sfp__buffer_change what = {.retained = b->retained, .replaced = b->replaced};
+    sfp__rng drawn = rng ? *rng : (sfp__rng){0};
     TRY(check_batch(b, batch, err));
     if (batch->b > 0)
         TRY(b->method->update(b, batch, rng ? &drawn : NULL, &what, err));
@@ -271,7 +271,7 @@ sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_
 
 /* ------------------------------------------------------------- no rehearsal */
 
-static sfp_status count_only(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
+static sfp_status count_only(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                              sfp_error *err)
 {
     (void)rng;
@@ -281,5 +281,5 @@ static sfp_status count_only(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_r
     return SFP_OK;
 }
 
-const sfp_buffer_method sfp__buffer_none = {
+const sfp__buffer_method sfp__buffer_none = {
     .name = "none", .summary = "keeps nothing", .keeps_nothing = true, .update = count_only};

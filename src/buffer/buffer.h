@@ -6,7 +6,7 @@
  * and source id. All of it is allocated when the buffer is made.
  *
  * Methods see scores, labels and what else they declare, never the model. To
- * add one: write buffer_NAME.c with its `const sfp_buffer_method`, and add a
+ * add one: write buffer_NAME.c with its `const sfp__buffer_method`, and add a
  * row to the end of this file and to the table in buffer.c. */
 #ifndef SFP_BUFFER_BUFFER_H
 #define SFP_BUFFER_BUFFER_H
@@ -22,40 +22,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct sfp_buffer sfp_buffer;
+typedef struct sfp__buffer sfp__buffer;
 
 /* Weight of a slot to be dropped, pi its rank by similarity to the fingerprints: ALG2 1 - pi, EQ8 pi (--drop-rule). */
-typedef enum sfp_drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp_drop_rule;
-typedef enum sfp_nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp_nu_rule;
+typedef enum sfp__drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp__drop_rule;
+typedef enum sfp__nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp__nu_rule;
 
-typedef struct sfp_buffer_options {
+typedef struct sfp__buffer_options {
     int slots;          /* m */
     int dim;            /* D */
     size_t image_bytes; /* most bytes an image takes: S*S*3, or the limit for compressed bytes */
     size_t budget;      /* bytes the slots may take together; 0: no limit but their number */
-    sfp_drop_rule drop;
-    sfp_nu_rule nu;
+    sfp__drop_rule drop;
+    sfp__nu_rule nu;
     const char *method;    /* "streamfp", "er", "none", ... */
     float mean[3], std[3]; /* how images are normalised: a model's pixel is (byte / 255 - mean) / std */
-} sfp_buffer_options;
+} sfp__buffer_options;
 
-sfp_buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, alg2, at least one; dim and image_bytes are 0 */
+sfp__buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, alg2, at least one; dim and image_bytes are 0 */
 
-typedef struct sfp_slot {
+typedef struct sfp__slot {
     int32_t label;
-    uint64_t id;       /* of the source */
+    uint64_t id;        /* of the source */
     uint64_t stored_at; /* timestamp at which it was stored */
-    size_t image_size; /* bytes of the image that are used */
-    uint8_t *image;    /* (image_bytes) */
+    size_t image_size;  /* bytes of the image that are used */
+    uint8_t *image;     /* (image_bytes) */
     bool has_query;
     float *query;      /* (D) */
     float *mean_embed; /* (D) */
-} sfp_slot;
+} sfp__slot;
 
 /* One arriving batch, as offered to the buffer. Always there: label, id, image, image_size. A method that needs the score
  * needs mean_embed, score and fingerprint too; else they may be NULL, and the slots get zeros for mean_embed. query and
  * has_query may be NULL: no query is known. */
-typedef struct sfp_buffer_batch {
+typedef struct sfp__buffer_batch {
     int b;
     uint64_t now;                /* timestamp */
     const int32_t *label;        /* (b) */
@@ -67,46 +67,47 @@ typedef struct sfp_buffer_batch {
     const bool *has_query;       /* (b) */
     const float *score;          /* (b) similarity S(x), fingerprints after the steps */
     const float *fingerprint;    /* (D) mean unit fingerprint: scores the slots, <mean_embed, fingerprint> */
-    const sfp_model_ops *model;  /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
-    sfp_thread_pool *threads;    /* NULL: the calling thread alone */
-} sfp_buffer_batch;
+    const sfp__model_ops *model; /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
+    sfp__thread_pool *threads;   /* NULL: the calling thread alone */
+} sfp__buffer_batch;
 
 /* What an update did, for the event log. Arrays are the buffer's own and hold until the next update. */
-typedef struct sfp_buffer_change {
+typedef struct sfp__buffer_change {
     int stored;          /* samples 0..stored-1 went to free slots */
     int nu;              /* replacements */
     const int *retained; /* (nu) indices into the batch, in order of draw */
     const int *replaced; /* (nu) slots they went to, all different */
-} sfp_buffer_change;
+} sfp__buffer_change;
 
-typedef struct sfp_buffer_method {
+typedef struct sfp__buffer_method {
     const char *name;
     const char *summary;
     unsigned needs;     /* SFP_NEED_* */
     bool keeps_nothing; /* no slots are made, whatever the options say */
     /* The batch has been checked. On failure the buffer is as before. */
-    sfp_status (*update)(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err);
+    sfp_status (*update)(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err);
 
     /* A method with state or scratch of its own, which `update` finds as b->state; all NULL for one without. */
-    sfp_status (*open)(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err);
+    sfp_status (*open)(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err);
     void (*close)(void *state); /* takes NULL */
     /* What it keeps beside the slots, which the budget counts; NULL: 0. */
-    size_t (*bytes)(const sfp_buffer_options *opt, int max_batch);
-    sfp_state_tensors_fn state_tensors; /* what a checkpoint keeps */
-} sfp_buffer_method;
+    size_t (*bytes)(const sfp__buffer_options *opt, int max_batch);
+    sfp__state_tensors_fn state_tensors; /* what a checkpoint keeps */
+} sfp__buffer_method;
 
 /* Read by all, written by this folder. */
-struct sfp_buffer {
-    sfp_buffer_options opt; /* as in force: with "none", no slots */
-    const sfp_buffer_method *method;
+struct sfp__buffer {
+    sfp__buffer_options opt; /* as in force: with "none", no slots */
+    const sfp__buffer_method *method;
     void *state; /* what the method's `open` made and its `state_tensors` reads; NULL: none */
     int max_batch;
     int filled;    /* slots 0..filled-1 are in use; never falls */
     uint64_t seen; /* n_seen */
 
-    void *block;    /* all arrays below */
-    sfp_slot *slot; /* (m); image, query and mean_embed point into `store` */
-    uint8_t *store; /* m images, then m queries, then m mean embeddings */
+    void *block;     /* all arrays below */
+    sfp__slot *slot; /* (m); image, query and mean_embed point into `store` */
+    uint8_t *store;  /* m images, then m queries, then m mean embeddings */
 
     /* workspace; n = max(max_batch, m) */
     double *u_nu, *u_batch, *u_buffer; /* (max_batch) */
@@ -117,21 +118,21 @@ struct sfp_buffer {
 };
 
 /* By name; NULL: unknown. All of them end with NULL. */
-const sfp_buffer_method *sfp__buffer_method_find(const char *name);
-extern const sfp_buffer_method *const sfp__buffer_methods[];
+const sfp__buffer_method *sfp__buffer_method_find(const char *name);
+extern const sfp__buffer_method *const sfp__buffer_methods[];
 
 /* Fails when the slots do not fit the budget, or the method is unknown. max_batch: the largest b that will be offered. All
  * memory, workspace too, is taken here, but for a method's scratch, which may grow during its first updates. */
-sfp_status sfp__buffer_create(const sfp_buffer_options *opt, int max_batch, sfp_buffer **out, sfp_error *err);
-void sfp__buffer_free(sfp_buffer *b);
-DEFINE_OWNED_PTR(sfp_buffer, sfp__buffer_free)
+sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp__buffer **out, sfp_error *err);
+void sfp__buffer_free(sfp__buffer *b);
+DEFINE_OWNED_PTR(sfp__buffer, sfp__buffer_free)
 
 /* For loading a checkpoint, once slots 0..filled-1 have been written: n_seen as given. */
-sfp_status sfp__buffer_restore(sfp_buffer *b, int filled, uint64_t seen, sfp_error *err);
+sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_error *err);
 
 /* r distinct slots, uniformly, in random order (fewer when fewer are filled); returns how many. No allocation. Consumes one
  * bounded draw (sfp__rng_below) a slot. */
-int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots);
+int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots);
 
 /* The method's update from an arriving batch; `change` may be NULL. No allocation once warm. On failure nothing has changed,
  * the generator neither.
@@ -147,11 +148,11 @@ int sfp__buffer_draw(sfp_buffer *b, int r, sfp_rng *rng, int *slots);
  *   ssd       every sixth batch, for each class of the batch with synthetic images, in order of appearance, one bounded draw
  *             for each image of an older class that is looked at, at most 10; then one for each sample that does not fit
  *   none      nothing */
-sfp_status sfp__buffer_update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change,
+sfp_status sfp__buffer_update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                               sfp_error *err);
 
 /* score[i] = <mean_embed of slot i, fingerprint> for the filled slots: O(m*D), no image is touched. */
-void sfp__buffer_score(const sfp_buffer *b, const float *fingerprint, float *score /* (filled) */);
+void sfp__buffer_score(const sfp__buffer *b, const float *fingerprint, float *score /* (filled) */);
 
 /* ------------------------------------------------ the pieces, pure functions */
 
@@ -164,50 +165,50 @@ void sfp__weighted_draw(int n, double *weight, int count, const double *uniform,
 
 /* How many are replaced: min(max(1, floor(b/2)), n_left, m, max(1, #{u_i * n_seen < m})), without the inner max for
  * SFP_NU_RESERVOIR. n_seen counts what was just stored. */
-int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu /* (n_left) */, sfp_nu_rule rule);
+int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu /* (n_left) */, sfp__nu_rule rule);
 
 /* The two draws of nu: of the n_left scores of Q, and of the m slots. */
 void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu,
-                       const double *u_batch /* (nu) */, const double *u_buffer /* (nu) */, sfp_drop_rule drop,
+                       const double *u_batch /* (nu) */, const double *u_buffer /* (nu) */, sfp__drop_rule drop,
                        int *iwork /* max(n_left,m) */, double *dwork /* max(n_left,m) */, int *retained /* into Q */,
                        int *replaced);
 
 /* docs/method.md, section 7 with the random numbers given, the three above in a row: what `streamfp-verify buffer.json` checks.
  * For a buffer that holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the
  * slots as they are when Q is drawn, min(m, n_seen + stored) of them. */
-typedef struct sfp_buffer_plan {
+typedef struct sfp__buffer_plan {
     int stored, nu;
-} sfp_buffer_plan;
-void sfp__buffer_plan(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
-                      const double *u_batch, const double *u_buffer, sfp_drop_rule drop, sfp_nu_rule nu,
-                      int *iwork /* max(b,m) */, double *dwork /* max(b,m) */, int *retained, int *replaced,
-                      sfp_buffer_plan *out);
+} sfp__buffer_plan;
+void sfp__buffer_decide(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
+                        const double *u_batch, const double *u_buffer, sfp__drop_rule drop, sfp__nu_rule nu,
+                        int *iwork /* max(b,m) */, double *dwork /* max(b,m) */, int *retained, int *replaced,
+                        sfp__buffer_plan *out);
 
 /* ------------------------------------------------------------ for the methods */
 
-extern const sfp_buffer_method sfp__buffer_streamfp, sfp__buffer_none, sfp__buffer_er, sfp__buffer_aser, sfp__buffer_camel,
+extern const sfp__buffer_method sfp__buffer_streamfp, sfp__buffer_none, sfp__buffer_er, sfp__buffer_aser, sfp__buffer_camel,
     sfp__buffer_gss, sfp__buffer_ssd;
 
 /* Sample k of the batch into slot i: everything a slot holds. */
-void sfp__buffer_put(sfp_buffer *b, int i, const sfp_buffer_batch *batch, int k);
+void sfp__buffer_put(sfp__buffer *b, int i, const sfp__buffer_batch *batch, int k);
 
 /* Samples 0.. into the free slots while there are any, each adding 1 to n_seen; returns how many. */
-int sfp__buffer_fill(sfp_buffer *b, const sfp_buffer_batch *batch);
+int sfp__buffer_fill(sfp__buffer *b, const sfp__buffer_batch *batch);
 
 /* For methods that decide before they change anything. Free slots that the batch is going to fill, and the samples then left: */
-int sfp__buffer_fits(const sfp_buffer *b, const sfp_buffer_batch *batch);
+int sfp__buffer_fits(const sfp__buffer *b, const sfp__buffer_batch *batch);
 /* Who is in slot p once it has, as buffer/model_ops.h numbers samples; and the label of a sample so numbered. */
-int sfp__buffer_sample_at(const sfp_buffer *b, const sfp_buffer_batch *batch, int p);
-int32_t sfp__buffer_label(const sfp_buffer *b, const sfp_buffer_batch *batch, int sample);
+int sfp__buffer_sample_at(const sfp__buffer *b, const sfp__buffer_batch *batch, int p);
+int32_t sfp__buffer_label(const sfp__buffer *b, const sfp__buffer_batch *batch, int sample);
 /* Does what was decided: fills free slots, then puts sample retained[i] into slot replaced[i] for i < nu, counts all of the batch
  * as seen, and tells. */
-void sfp__buffer_commit(sfp_buffer *b, const sfp_buffer_batch *batch, int nu, sfp_buffer_change *change);
+void sfp__buffer_commit(sfp__buffer *b, const sfp__buffer_batch *batch, int nu, sfp__buffer_change *change);
 
 /* A reservoir's choice for a sample that finds no free slot, which is counted as seen: a slot, or -1. One bounded draw. */
-int sfp__reservoir_slot(sfp_buffer *b, sfp_rng *rng);
+int sfp__reservoir_slot(sfp__buffer *b, sfp__rng *rng);
 /* Notes in retained and replaced that sample k goes to a slot. A later sample of the batch can push out an earlier one: only the
  * last is told. */
-void sfp__buffer_record_replacement(sfp_buffer *b, int slot, int k, int *nu);
+void sfp__buffer_record_replacement(sfp__buffer *b, int slot, int k, int *nu);
 
 /* ------------------------------------------------------------------- gss score
  *
@@ -223,7 +224,7 @@ void sfp__gss_unit(size_t n, float *g);
 
 /* The largest cosine of g to one of the groups (groups, n) of unit length; 0 to one without length. Those that are not numbers do
  * not count, and when none is left it is 1: as like the others as can be. Sums in double. */
-float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_thread_pool *threads /* or NULL */);
+float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp__thread_pool *threads /* or NULL */);
 
 /* Weights by which slots are drawn: (s - min) / (max - min + 0.01), a score that is not finite counting as 1. */
 void sfp__gss_weights(int n, const float *score, double *weight);
@@ -244,7 +245,7 @@ double sfp__gss_replace(float slot, float fresh);
 /* Values (n) of points in order of their distance, nearest first; same[i]: has the class of the test point. O(n). */
 void sfp__knn_shapley(int n, int k, const bool *same, double *value);
 
-typedef struct sfp_shapley_game {
+typedef struct sfp__shapley_game {
     int k, dim;
     const float *x;       /* (rows, D) */
     const int32_t *label; /* (rows) */
@@ -256,10 +257,10 @@ typedef struct sfp_shapley_game {
     float *near;         /* (n) */
     bool *same;          /* (n) */
     double *value;       /* (n) */
-} sfp_shapley_game;
+} sfp__shapley_game;
 
 /* sum[i], i < n: the sum of point i's values over all test points, Euclidean distance, ties by lower index. Rows with a number
  * that is not finite play in no game; a training point among them is worth -INFINITY. tests * (n*D + n*log(n)) operations. */
-void sfp__knn_shapley_sum(const sfp_shapley_game *g, double *sum);
+void sfp__knn_shapley_sum(const sfp__shapley_game *g, double *sum);
 
 #endif

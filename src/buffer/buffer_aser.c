@@ -23,7 +23,7 @@
 enum { NEIGHBOURS = 3 };
 
 typedef struct aser {
-    sfp_arena arena;
+    sfp__arena arena;
 } aser;
 
 /* The sets of one update, samples numbered as in buffer/model_ops.h. */
@@ -38,7 +38,7 @@ typedef struct sets {
     int *test; /* (tests) rows */
 } sets;
 
-static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
+static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
     (void)opt;
     (void)max_batch;
@@ -66,12 +66,12 @@ void sfp__knn_shapley(int n, int k, const bool *same, double *value)
     }
 }
 
-static const float *row(const sfp_shapley_game *g, int i)
+static const float *row(const sfp__shapley_game *g, int i)
 {
     return g->x + (size_t)i * (size_t)g->dim;
 }
 
-static bool is_finite(const sfp_shapley_game *g, int i)
+static bool is_finite(const sfp__shapley_game *g, int i)
 {
     float zero = 0;
     for (int k = 0; k < g->dim; k++)
@@ -79,7 +79,7 @@ static bool is_finite(const sfp_shapley_game *g, int i)
     return zero == 0;
 }
 
-void sfp__knn_shapley_sum(const sfp_shapley_game *g, double *sum)
+void sfp__knn_shapley_sum(const sfp__shapley_game *g, double *sum)
 {
     int n = 0;
     for (int i = 0; i < g->n; i++) {
@@ -106,8 +106,8 @@ void sfp__knn_shapley_sum(const sfp_shapley_game *g, double *sum)
 /* --------------------------------------------------------------------- sets */
 
 typedef struct full_buffer {
-    const sfp_buffer *b;
-    const sfp_buffer_batch *batch;
+    const sfp__buffer *b;
+    const sfp__buffer_batch *batch;
 } full_buffer;
 
 static int32_t label_at(const full_buffer *f, int p)
@@ -123,7 +123,7 @@ static bool after(const void *ctx, int i, int j)
 }
 
 /* One slot of each class to the front of `slots` (m), in order of class; returns how many. */
-static int draw_evaluation(const full_buffer *f, int *slots, sfp_rng *rng)
+static int draw_evaluation(const full_buffer *f, int *slots, sfp__rng *rng)
 {
     int m = f->b->opt.slots, classes = 0;
     for (int i = 0; i < m; i++)
@@ -140,7 +140,7 @@ static int draw_evaluation(const full_buffer *f, int *slots, sfp_rng *rng)
 }
 
 /* `count` of n, uniformly, to the front. */
-static void draw_front(int n, int *slots, int count, sfp_rng *rng)
+static void draw_front(int n, int *slots, int count, sfp__rng *rng)
 {
     for (int i = 0; i < count; i++) {
         int k = i + (int)sfp__rng_below(rng, (uint32_t)(n - i)), chosen = slots[k];
@@ -158,9 +158,9 @@ static bool is_rare(const full_buffer *f, int32_t label, double threshold)
 }
 
 /* slots: (m) scratch. The arrays of `s` are there. */
-static void draw_sets(const full_buffer *f, sfp_rng *rng, int *slots, sets *s)
+static void draw_sets(const full_buffer *f, sfp__rng *rng, int *slots, sets *s)
 {
-    const sfp_buffer_batch *batch = f->batch;
+    const sfp__buffer_batch *batch = f->batch;
     int m = f->b->opt.slots, stored = batch->b - s->left, classes = batch->model->classes, most = classes + classes / 2;
     double threshold = sfp__rng_double(rng) / (classes > 0 ? classes : 1);
     int judges = draw_evaluation(f, slots, rng);
@@ -187,7 +187,7 @@ static void draw_sets(const full_buffer *f, sfp_rng *rng, int *slots, sets *s)
 /* ------------------------------------------------------------------- update */
 
 /* retained and replaced from the values of the candidates; returns how many. */
-static int choose(sfp_buffer *b, const sfp_buffer_batch *batch, const sets *s, const double *sum, float *value, int *order)
+static int choose(sfp__buffer *b, const sfp__buffer_batch *batch, const sets *s, const double *sum, float *value, int *order)
 {
     int n = s->competing + s->left, in = 0, out = 0;
     for (int i = 0; i < n; i++)
@@ -203,10 +203,11 @@ static int choose(sfp_buffer *b, const sfp_buffer_batch *batch, const sets *s, c
     return in; /* = out: as many stay as there were */
 }
 
-static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err)
 {
     aser *state = b->state;
-    const sfp_model_ops *model = batch->model;
+    const sfp__model_ops *model = batch->model;
     int m = b->opt.slots;
     sets s = {.left = batch->b - sfp__buffer_fits(b, batch)};
     if (s.left == 0 || m == 0) {
@@ -218,19 +219,19 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     int *slots;
     float *x;
     double *sum;
-    sfp_shapley_game game = {.k = NEIGHBOURS, .dim = b->opt.dim};
-    const sfp_want list[] = {{&slots, (size_t)m, sizeof *slots},
-                             {&s.slot, (size_t)m, sizeof *s.slot},
-                             {&s.sample, rows, sizeof *s.sample},
-                             {&s.label, rows, sizeof *s.label},
-                             {&s.test, rows, sizeof *s.test},
-                             {&x, rows * D, sizeof *x},
-                             {&sum, rows, sizeof *sum},
-                             {&game.finite, rows, sizeof *game.finite},
-                             {&game.order, rows, sizeof *game.order},
-                             {&game.near, rows, sizeof *game.near},
-                             {&game.same, rows, sizeof *game.same},
-                             {&game.value, rows, sizeof *game.value}};
+    sfp__shapley_game game = {.k = NEIGHBOURS, .dim = b->opt.dim};
+    const sfp__want list[] = {{&slots, (size_t)m, sizeof *slots},
+                              {&s.slot, (size_t)m, sizeof *s.slot},
+                              {&s.sample, rows, sizeof *s.sample},
+                              {&s.label, rows, sizeof *s.label},
+                              {&s.test, rows, sizeof *s.test},
+                              {&x, rows * D, sizeof *x},
+                              {&sum, rows, sizeof *sum},
+                              {&game.finite, rows, sizeof *game.finite},
+                              {&game.order, rows, sizeof *game.order},
+                              {&game.near, rows, sizeof *game.near},
+                              {&game.same, rows, sizeof *game.same},
+                              {&game.value, rows, sizeof *game.value}};
     sfp__arena_reset(&state->arena);
     TRY(sfp__arena_list(&state->arena, SFP_LIST(list), err));
 
@@ -250,7 +251,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     return SFP_OK;
 }
 
-const sfp_buffer_method sfp__buffer_aser = {
+const sfp__buffer_method sfp__buffer_aser = {
     .name = "aser",
     .summary = "the samples of most worth to a nearest-neighbour classifier (Shapley values)",
     .needs = SFP_NEED_FEATURES,

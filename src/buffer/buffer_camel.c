@@ -14,12 +14,12 @@
 #include <string.h>
 
 typedef struct camel {
-    const sfp_selector *selector;
-    sfp_arena arena; /* the selector's */
-    float *query;    /* (m + max_batch, D) of the merged set */
-    int32_t *label;  /* (m + max_batch) */
-    int *picked;     /* (m + max_batch) */
-    bool *stays;     /* (m + max_batch) */
+    const sfp__selector *selector;
+    sfp__arena arena; /* the selector's */
+    float *query;     /* (m + max_batch, D) of the merged set */
+    int32_t *label;   /* (m + max_batch) */
+    int *picked;      /* (m + max_batch) */
+    bool *stays;      /* (m + max_batch) */
 } camel;
 
 static void close_state(void *state)
@@ -29,22 +29,22 @@ static void close_state(void *state)
     sfp__free(state);
 }
 
-static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
+static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
     size_t n = (size_t)opt->slots + (size_t)max_batch;
     camel *s, made = {.selector = sfp__selector_find("camel")};
-    const sfp_want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
-                             {&made.query, n * (size_t)opt->dim, sizeof *made.query},
-                             {&made.label, n, sizeof *made.label},
-                             {&made.picked, n, sizeof *made.picked},
-                             {&made.stays, n, sizeof *made.stays}};
+    const sfp__want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+                              {&made.query, n * (size_t)opt->dim, sizeof *made.query},
+                              {&made.label, n, sizeof *made.label},
+                              {&made.picked, n, sizeof *made.picked},
+                              {&made.stays, n, sizeof *made.stays}};
     TRY(sfp__block_cleared(state, SFP_LIST(list), err));
     *s = made;
     return SFP_OK;
 }
 
 /* The first m are the slots as they will be once the batch has filled them, then comes what is left. */
-static void merge(const sfp_buffer *b, const sfp_buffer_batch *batch, camel *s)
+static void merge(const sfp__buffer *b, const sfp__buffer_batch *batch, camel *s)
 {
     size_t D = (size_t)b->opt.dim;
     for (int i = 0; i < b->filled + batch->b; i++) {
@@ -55,7 +55,8 @@ static void merge(const sfp_buffer *b, const sfp_buffer_batch *batch, camel *s)
     }
 }
 
-static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err)
 {
     (void)rng;
     camel *s = b->state;
@@ -65,9 +66,9 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
         return SFP_OK;
     }
     merge(b, batch, s);
-    const sfp_select_batch merged = {.b = n, .label = s->label, .dim = b->opt.dim, .query = s->query};
-    const sfp_select_env env = {.arena = &s->arena, .threads = batch->threads};
-    sfp_select_options opt = sfp__select_options_defaults();
+    const sfp__select_batch merged = {.b = n, .label = s->label, .dim = b->opt.dim, .query = s->query};
+    const sfp__select_env env = {.arena = &s->arena, .threads = batch->threads};
+    sfp__select_options opt = sfp__select_options_defaults();
     opt.sigma = (double)m / n;
     TRY(s->selector->pick(&merged, &opt, &env, s->picked, NULL, &count, err));
     memset(s->stays, 0, (size_t)n * sizeof *s->stays);
@@ -83,7 +84,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     return SFP_OK;
 }
 
-const sfp_buffer_method sfp__buffer_camel = {
+const sfp__buffer_method sfp__buffer_camel = {
     .name = "camel",
     .summary = "what covers each class of buffer and batch together, by camel's selector",
     .needs = SFP_NEED_QUERY,

@@ -3,7 +3,7 @@
 #include "buffer/buffer.h"
 
 /* [0, n), exactly uniform; n > 0. Streams of more than 2^32 samples need the second half. */
-static uint64_t below(sfp_rng *rng, uint64_t n)
+static uint64_t below(sfp__rng *rng, uint64_t n)
 {
     if (n <= UINT32_MAX)
         return sfp__rng_below(rng, (uint32_t)n);
@@ -15,13 +15,13 @@ static uint64_t below(sfp_rng *rng, uint64_t n)
     return x % n;
 }
 
-int sfp__reservoir_slot(sfp_buffer *b, sfp_rng *rng)
+int sfp__reservoir_slot(sfp__buffer *b, sfp__rng *rng)
 {
     uint64_t j = below(rng, ++b->seen);
     return j < (uint64_t)b->opt.slots ? (int)j : -1;
 }
 
-void sfp__buffer_record_replacement(sfp_buffer *b, int slot, int k, int *nu)
+void sfp__buffer_record_replacement(sfp__buffer *b, int slot, int k, int *nu)
 {
     int at = 0;
     while (at < *nu && b->replaced[at] != slot)
@@ -31,7 +31,8 @@ void sfp__buffer_record_replacement(sfp_buffer *b, int slot, int k, int *nu)
     *nu += at == *nu;
 }
 
-static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err)
 {
     (void)err;
     int nu = 0, stored = sfp__buffer_fill(b, batch);
@@ -47,7 +48,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     return SFP_OK;
 }
 
-const sfp_buffer_method sfp__buffer_er = {
+const sfp__buffer_method sfp__buffer_er = {
     .name = "er",
     .summary = "reservoir: every sample seen is kept with the same probability",
     .update = update,

@@ -66,7 +66,7 @@ static void product_piece(void *ctx, int i, int worker)
     p->out[i] = dot(p->n, p->group + (size_t)i * p->n, p->g);
 }
 
-float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp_thread_pool *threads)
+float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp__thread_pool *threads)
 {
     products p = {.n = n, .group = group, .g = g};
     double length = sqrt(dot(n, g, g)), best = -INFINITY;
@@ -108,9 +108,9 @@ double sfp__gss_replace(float slot, float fresh)
 
 typedef struct gss {
     int slots;
-    float *score;    /* (m) of the samples in the slots */
-    float *fresh;    /* (max_batch) of the batch */
-    sfp_arena arena; /* groups' gradients and two more */
+    float *score;     /* (m) of the samples in the slots */
+    float *fresh;     /* (max_batch) of the batch */
+    sfp__arena arena; /* groups' gradients and two more */
 } gss;
 
 static void close_state(void *state)
@@ -120,28 +120,28 @@ static void close_state(void *state)
     sfp__free(state);
 }
 
-static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
+static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
     gss *s, made = {.slots = opt->slots};
-    const sfp_want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
-                             {&made.score, (size_t)opt->slots, sizeof *made.score},
-                             {&made.fresh, (size_t)max_batch, sizeof *made.fresh}};
+    const sfp__want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+                              {&made.score, (size_t)opt->slots, sizeof *made.score},
+                              {&made.fresh, (size_t)max_batch, sizeof *made.fresh}};
     TRY(sfp__block_cleared(state, SFP_LIST(list), err));
     *s = made;
     return SFP_OK;
 }
 
-static size_t state_bytes(const sfp_buffer_options *opt, int max_batch)
+static size_t state_bytes(const sfp__buffer_options *opt, int max_batch)
 {
     (void)max_batch;
     return (size_t)opt->slots * sizeof(float);
 }
 
-static int state_tensors(void *state, int index, sfp_state_tensor *out)
+static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     gss *s = state;
     if (index == 0)
-        *out = (sfp_state_tensor){.name = "score", .type = SFP_STATE_F32, .ndim = 1, .shape = {s->slots}, .data = s->score};
+        *out = (sfp__state_tensor){.name = "score", .type = SFP_STATE_F32, .ndim = 1, .shape = {s->slots}, .data = s->score};
     return 1;
 }
 
@@ -154,7 +154,7 @@ typedef struct gradients {
     float *one;   /* (n) */
     float *sum;   /* (n) of the batch's samples scored */
     float *fresh; /* (max_batch) their scores */
-    sfp_thread_pool *threads;
+    sfp__thread_pool *threads;
 } gradients;
 
 static void take_group(void *user, int i, const float *gradient)
@@ -166,15 +166,15 @@ static void take_group(void *user, int i, const float *gradient)
 }
 
 /* Gradients of random groups of the buffer, and space for two more. */
-static sfp_status of_groups(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, gradients *g, sfp_error *err)
+static sfp_status of_groups(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, gradients *g, sfp_error *err)
 {
     gss *s = b->state;
-    const sfp_model_ops *model = batch->model;
+    const sfp__model_ops *model = batch->model;
     int size = sfp__gss_group_size(b->filled), most = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
     *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = model->params, .fresh = s->fresh, .threads = batch->threads};
-    const sfp_want list[] = {{&g->one, model->params, sizeof *g->one},
-                             {&g->sum, model->params, sizeof *g->sum},
-                             {&g->group, model->params * (size_t)most, sizeof *g->group}}; /* once and for all */
+    const sfp__want list[] = {{&g->one, model->params, sizeof *g->one},
+                              {&g->sum, model->params, sizeof *g->sum},
+                              {&g->group, model->params * (size_t)most, sizeof *g->group}}; /* once and for all */
     sfp__arena_reset(&s->arena);
     TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
     int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
@@ -192,7 +192,7 @@ static void take_sample(void *user, int i, const float *gradient)
 }
 
 /* Scores of the first n samples of the batch to s->fresh, and the sum of their gradients. */
-static sfp_status score_samples(const sfp_buffer *b, const sfp_buffer_batch *batch, gradients *g, int n, sfp_error *err)
+static sfp_status score_samples(const sfp__buffer *b, const sfp__buffer_batch *batch, gradients *g, int n, sfp_error *err)
 {
     int *samples = b->order; /* (max(max_batch, m)) */
     for (int i = 0; i < n; i++)
@@ -203,7 +203,7 @@ static sfp_status score_samples(const sfp_buffer *b, const sfp_buffer_batch *bat
 
 /* ------------------------------------------------------------------- update */
 
-static sfp_status store(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status store(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change, sfp_error *err)
 {
     gss *s = b->state;
     int first = b->filled, n = sfp__buffer_fits(b, batch);
@@ -220,7 +220,8 @@ static sfp_status store(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *r
     return SFP_OK;
 }
 
-static sfp_status replace(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status replace(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                          sfp_error *err)
 {
     gss *s = b->state;
     gradients g;
@@ -245,7 +246,8 @@ static sfp_status replace(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng 
     return SFP_OK;
 }
 
-static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err)
 {
     if (b->opt.slots == 0) {
         sfp__buffer_commit(b, batch, 0, change);
@@ -254,7 +256,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     return b->filled < b->opt.slots ? store(b, batch, rng, change, err) : replace(b, batch, rng, change, err);
 }
 
-const sfp_buffer_method sfp__buffer_gss = {
+const sfp__buffer_method sfp__buffer_gss = {
     .name = "gss",
     .summary = "samples whose gradients differ from those of the others",
     .needs = SFP_NEED_GRADIENTS,

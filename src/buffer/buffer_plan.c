@@ -53,7 +53,7 @@ void sfp__weighted_draw(int n, double *weight, int count, const double *uniform,
     }
 }
 
-int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu, sfp_nu_rule rule)
+int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu, sfp__nu_rule rule)
 {
     int hits = 0;
     for (int i = 0; i < n_left; i++)
@@ -65,7 +65,7 @@ int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu
 }
 
 void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu, const double *u_batch,
-                       const double *u_buffer, sfp_drop_rule drop, int *iwork, double *dwork, int *retained, int *replaced)
+                       const double *u_buffer, sfp__drop_rule drop, int *iwork, double *dwork, int *retained, int *replaced)
 {
     if (nu == 0)
         return;
@@ -77,12 +77,12 @@ void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *
     sfp__weighted_draw(m, dwork, nu, u_buffer, replaced);
 }
 
-void sfp__buffer_plan(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
-                      const double *u_batch, const double *u_buffer, sfp_drop_rule drop, sfp_nu_rule nu, int *iwork,
-                      double *dwork, int *retained, int *replaced, sfp_buffer_plan *out)
+void sfp__buffer_decide(uint64_t n_seen, int m, int b, const float *score_batch, const float *score_buffer, const double *u_nu,
+                        const double *u_batch, const double *u_buffer, sfp__drop_rule drop, sfp__nu_rule nu, int *iwork,
+                        double *dwork, int *retained, int *replaced, sfp__buffer_plan *out)
 {
     int stored = n_seen < (uint64_t)m ? least(b, m - (int)n_seen) : 0, n_left = b - stored;
-    *out = (sfp_buffer_plan){.stored = stored};
+    *out = (sfp__buffer_plan){.stored = stored};
     if (n_left == 0)
         return;
     out->nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, b, n_left, u_nu, nu);

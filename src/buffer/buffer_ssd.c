@@ -46,7 +46,7 @@
 
 enum { KEPT = 7, SCRATCH = 18 };
 
-static sfp__ssd sizes_of(const sfp_buffer_options *opt, int max_batch)
+static sfp__ssd sizes_of(const sfp__buffer_options *opt, int max_batch)
 {
     return (sfp__ssd){.slots = opt->slots,
                       .side = (int)lrint(sqrt((double)opt->image_bytes / 3)),
@@ -56,47 +56,47 @@ static sfp__ssd sizes_of(const sfp_buffer_options *opt, int max_batch)
 }
 
 /* What checkpoints keep and the budget counts. */
-static void want_kept(sfp__ssd *s, sfp_want list[KEPT])
+static void want_kept(sfp__ssd *s, sfp__want list[KEPT])
 {
     size_t m = (size_t)s->slots, n = s->pixels, recent = SFP_SSD_WINDOW * (size_t)s->max_batch;
-    const sfp_want all[KEPT] = {{&s->kept.synthetic, m, 1},
-                                {&s->kept.x, m * n, sizeof(float)},
-                                {&s->kept.u, m * n, sizeof(float)},
-                                {&s->kept.recent, recent * n, 1},
-                                {&s->kept.recent_label, recent, sizeof(int32_t)},
-                                {&s->kept.recent_query, recent * (size_t)s->dim, sizeof(float)},
-                                {&s->kept.recent_known, recent, 1}};
+    const sfp__want all[KEPT] = {{&s->kept.synthetic, m, 1},
+                                 {&s->kept.x, m * n, sizeof(float)},
+                                 {&s->kept.u, m * n, sizeof(float)},
+                                 {&s->kept.recent, recent * n, 1},
+                                 {&s->kept.recent_label, recent, sizeof(int32_t)},
+                                 {&s->kept.recent_query, recent * (size_t)s->dim, sizeof(float)},
+                                 {&s->kept.recent_known, recent, 1}};
     memcpy(list, all, sizeof all);
 }
 
-static void want_scratch(sfp__ssd *s, sfp_want list[SCRATCH])
+static void want_scratch(sfp__ssd *s, sfp__want list[SCRATCH])
 {
     size_t m = (size_t)s->slots, n = s->pixels, D = (size_t)s->dim, asked = m > SFP__SSD_CHUNK ? m : SFP__SSD_CHUNK;
-    const sfp_want all[SCRATCH] = {{&s->scratch.grad, m * n, sizeof(float)},
-                                   {&s->scratch.step, m, 1},
-                                   {&s->scratch.in, SFP__SSD_CHUNK * n, sizeof(float)},
-                                   {&s->scratch.out, SFP__SSD_CHUNK * D, sizeof(float)},
-                                   {&s->scratch.rgb, n, 1},
-                                   {&s->scratch.feature, m * D, sizeof(float)},
-                                   {&s->scratch.dfeature, m * D, sizeof(float)},
-                                   {&s->scratch.query, m * D, sizeof(float)},
-                                   {&s->scratch.older, m * D, sizeof(float)},
-                                   {&s->scratch.has_features, m, 1},
-                                   {&s->scratch.memory, SFP_SSD_MEMORY * D, sizeof(float)},
-                                   {&s->scratch.real, 4 * D, sizeof(float)},
-                                   {&s->scratch.mine, 2 * m, sizeof(int)},
-                                   {&s->request.xs, asked, sizeof(float *)},
-                                   {&s->request.label, asked, sizeof(int32_t)},
-                                   {&s->request.queries, asked, sizeof(float *)},
-                                   {&s->request.known, asked, sizeof(bool)},
-                                   {&s->request.dx, asked, sizeof(float *)}};
+    const sfp__want all[SCRATCH] = {{&s->scratch.grad, m * n, sizeof(float)},
+                                    {&s->scratch.step, m, 1},
+                                    {&s->scratch.in, SFP__SSD_CHUNK * n, sizeof(float)},
+                                    {&s->scratch.out, SFP__SSD_CHUNK * D, sizeof(float)},
+                                    {&s->scratch.rgb, n, 1},
+                                    {&s->scratch.feature, m * D, sizeof(float)},
+                                    {&s->scratch.dfeature, m * D, sizeof(float)},
+                                    {&s->scratch.query, m * D, sizeof(float)},
+                                    {&s->scratch.older, m * D, sizeof(float)},
+                                    {&s->scratch.has_features, m, 1},
+                                    {&s->scratch.memory, SFP_SSD_MEMORY * D, sizeof(float)},
+                                    {&s->scratch.real, 4 * D, sizeof(float)},
+                                    {&s->scratch.mine, 2 * m, sizeof(int)},
+                                    {&s->request.xs, asked, sizeof(float *)},
+                                    {&s->request.label, asked, sizeof(int32_t)},
+                                    {&s->request.queries, asked, sizeof(float *)},
+                                    {&s->request.known, asked, sizeof(bool)},
+                                    {&s->request.dx, asked, sizeof(float *)}};
     memcpy(list, all, sizeof all);
 }
 
-static size_t bytes_of(const sfp_buffer_options *opt, int max_batch)
+static size_t bytes_of(const sfp__buffer_options *opt, int max_batch)
 {
     sfp__ssd s = sizes_of(opt, max_batch);
-    sfp_want list[KEPT];
+    sfp__want list[KEPT];
     size_t bytes = 0;
     want_kept(&s, list);
     for (int i = 0; i < KEPT && opt->slots > 0; i++)
@@ -111,7 +111,7 @@ static void close_state(void *state)
     sfp__free(state);
 }
 
-static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void **state, sfp_error *err)
+static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
     sfp__ssd made = sizes_of(opt, max_batch), *s;
     if (made.side < 1 || 3 * (size_t)made.side * (size_t)made.side != opt->image_bytes)
@@ -127,7 +127,7 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
     }
     if (opt->slots == 0)
         return SFP_OK;
-    sfp_want list[1 + KEPT + SCRATCH] = {{&s, 1, sizeof *s}}; /* first: its address is the block's */
+    sfp__want list[1 + KEPT + SCRATCH] = {{&s, 1, sizeof *s}}; /* first: its address is the block's */
     want_kept(&made, list + 1);
     want_scratch(&made, list + 1 + KEPT);
     TRY(sfp__block_cleared(state, SFP_LIST(list), err));
@@ -139,13 +139,13 @@ static sfp_status open_state(const sfp_buffer_options *opt, int max_batch, void 
     return SFP_OK;
 }
 
-static int state_tensors(void *state, int index, sfp_state_tensor *out)
+static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     sfp__ssd *s = state;
     if (!s)
         return 0;
     int64_t m = s->slots, S = s->side, b = s->max_batch, D = s->dim;
-    const sfp_state_tensor list[] = {
+    const sfp__state_tensor list[] = {
         {.name = "synthetic", .type = SFP_STATE_U8, .ndim = 1, .shape = {m}, .data = s->kept.synthetic},
         {.name = "pixels", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.x},
         {.name = "momentum", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.u},
@@ -170,7 +170,7 @@ static size_t place_of(const sfp__ssd *s, int k)
 }
 
 /* The batch into the window, over one that it has pushed out: should the update fail, nobody misses that. */
-static void remember(sfp__ssd *s, const sfp_buffer_batch *batch)
+static void remember(sfp__ssd *s, const sfp__buffer_batch *batch)
 {
     size_t D = (size_t)s->dim;
     for (int i = 0; i < s->max_batch; i++) {
@@ -189,7 +189,7 @@ static void remember(sfp__ssd *s, const sfp_buffer_batch *batch)
 /* -------------------------------------------------------------------- storing */
 
 /* Synthetic images of a class in slots [0, end). */
-static int count_of(const sfp_buffer *b, int32_t label, int end)
+static int count_of(const sfp__buffer *b, int32_t label, int end)
 {
     const sfp__ssd *s = b->state;
     int n = 0;
@@ -199,7 +199,7 @@ static int count_of(const sfp_buffer *b, int32_t label, int end)
 }
 
 /* More classes: fewer images each. */
-static void release_surplus(sfp_buffer *b, int quota)
+static void release_surplus(sfp__buffer *b, int quota)
 {
     sfp__ssd *s = b->state;
     for (int i = b->filled - 1; i >= 0 && quota != s->quota; i--)
@@ -212,7 +212,7 @@ static void release_surplus(sfp_buffer *b, int quota)
 }
 
 /* The real sample that has just come to slot i begins a synthetic image. */
-static void begin_image(sfp_buffer *b, int i)
+static void begin_image(sfp__buffer *b, int i)
 {
     sfp__ssd *s = b->state;
     s->kept.synthetic[i] = 1;
@@ -221,7 +221,7 @@ static void begin_image(sfp_buffer *b, int i)
 }
 
 /* A slot of the reservoir, all with the same probability; -1: there is none. */
-static int any_reservoir_slot(const sfp_buffer *b, sfp_rng *rng)
+static int any_reservoir_slot(const sfp__buffer *b, sfp__rng *rng)
 {
     const sfp__ssd *s = b->state;
     int n = 0;
@@ -235,10 +235,10 @@ static int any_reservoir_slot(const sfp_buffer *b, sfp_rng *rng)
 }
 
 /* What is known of sample k, now in slot i, by an optimisation that had to compute it. */
-static void take_query(sfp_buffer *b, int i, int k)
+static void take_query(sfp__buffer *b, int i, int k)
 {
     const sfp__ssd *s = b->state;
-    sfp_slot *slot = &b->slot[i];
+    sfp__slot *slot = &b->slot[i];
     size_t at = place_of(s, k), D = (size_t)s->dim;
     if (slot->has_query || !s->kept.recent_known[at])
         return;
@@ -246,7 +246,7 @@ static void take_query(sfp_buffer *b, int i, int k)
     slot->has_query = true;
 }
 
-static void store(sfp_buffer *b, const sfp_buffer_batch *batch, int quota, sfp_rng *rng, sfp_buffer_change *change)
+static void store(sfp__buffer *b, const sfp__buffer_batch *batch, int quota, sfp__rng *rng, sfp__buffer_change *change)
 {
     sfp__ssd *s = b->state;
     int first = b->filled, nu = 0;
@@ -276,7 +276,8 @@ static void store(sfp_buffer *b, const sfp_buffer_batch *batch, int quota, sfp_r
     change->nu = nu;
 }
 
-static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err)
 {
     sfp__ssd *s = b->state;
     if (!s) { /* no slots */
@@ -301,7 +302,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     return SFP_OK;
 }
 
-const sfp_buffer_method sfp__buffer_ssd = {
+const sfp__buffer_method sfp__buffer_ssd = {
     .name = "ssd",
     .summary = "synthetic images per class whose gradients match those of recent samples; the rest a reservoir",
     .needs = SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS,

@@ -33,19 +33,20 @@ static float dot(const float *x, const float *y, int n)
     return sum;
 }
 
-void sfp__buffer_score(const sfp_buffer *b, const float *fingerprint, float *score)
+void sfp__buffer_score(const sfp__buffer *b, const float *fingerprint, float *score)
 {
     for (int i = 0; i < b->filled; i++)
         score[i] = dot(b->slot[i].mean_embed, fingerprint, b->opt.dim);
 }
 
-static void uniforms(sfp_rng *rng, int n, double *u)
+static void uniforms(sfp__rng *rng, int n, double *u)
 {
     for (int i = 0; i < n; i++)
         u[i] = sfp__rng_double(rng);
 }
 
-static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err)
 {
     (void)err;
     int m = b->opt.slots, stored = sfp__buffer_fill(b, batch), n_left = batch->b - stored;
@@ -71,7 +72,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     return SFP_OK;
 }
 
-const sfp_buffer_method sfp__buffer_streamfp = {
+const sfp__buffer_method sfp__buffer_streamfp = {
     .name = "streamfp",
     .summary = "reservoir rate, samples and slots drawn by their rank of similarity to the fingerprints",
     .needs = SFP_NEED_SCORE,

@@ -15,17 +15,17 @@
 #include <stdint.h>
 
 /* Images that are neither of the batch nor in slots. */
-typedef struct sfp_image_list {
+typedef struct sfp__image_list {
     int n;
     const float *const *x; /* (n) of (3, S, S), normalised */
     const int32_t *label;  /* (n) where there is a loss; else NULL */
     float *const *query;   /* (n) of (D), and */
     bool *known;           /* (n) whether it is; both NULL: no query is known or wanted. With `query one` nobody looks. */
-} sfp_image_list;
+} sfp__image_list;
 
-typedef void (*sfp_gradient_fn)(void *user, int group, const float *gradient);
+typedef void (*sfp__gradient_fn)(void *user, int group, const float *gradient);
 
-typedef struct sfp_model_ops {
+typedef struct sfp__model_ops {
     void *ctx;
     int dim, classes, side; /* D, C, S */
     size_t params;          /* numbers that learn at this moment */
@@ -38,20 +38,20 @@ typedef struct sfp_model_ops {
 
     /* The same of each group of `size` samples in a row (the last may be smaller), one by one in `scratch` (params), in any
      * order; `take` gets the group's number. Passes are as full as for one gradient of all. SFP_NEED_GRADIENTS. */
-    sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *scratch, sfp_gradient_fn take, void *user,
+    sfp_status (*gradient_each)(void *ctx, int n, const int *sample, int size, float *scratch, sfp__gradient_fn take, void *user,
                                 sfp_error *err);
 
     /* `gradient` for images; their features (n, D) come for nothing, NULL: not wanted. Keeps queries. */
-    sfp_status (*gradient_at)(void *ctx, const sfp_image_list *p, float *out, float *feature, sfp_error *err);
+    sfp_status (*gradient_at)(void *ctx, const sfp__image_list *p, float *out, float *feature, sfp_error *err);
 
     /* SFP_NEED_PIXELS. dx (n) of (3, S, S) += scale * the gradient to the pixels of the mean cross-entropy at the parameters
      * theta + h*v, v (params); NULL: at theta. This and the next use queries when all are known, and keep none. */
-    sfp_status (*pixels)(void *ctx, const sfp_image_list *p, const float *v, float h, float scale, float *const *dx,
+    sfp_status (*pixels)(void *ctx, const sfp__image_list *p, const float *v, float h, float scale, float *const *dx,
                          sfp_error *err);
     /* dx (n) of (3, S, S) += the gradient to the pixels of the sum of <dfeature, feature>, dfeature (n, D). */
-    sfp_status (*feature_pixels)(void *ctx, const sfp_image_list *p, const float *dfeature, float *const *dx, sfp_error *err);
+    sfp_status (*feature_pixels)(void *ctx, const sfp__image_list *p, const float *dfeature, float *const *dx, sfp_error *err);
     /* (n, D) mean unit patch embeddings: what a slot keeps to be scored. No pass through the blocks. */
     sfp_status (*embed_at)(void *ctx, int n, const float *const *x, float *out, sfp_error *err);
-} sfp_model_ops;
+} sfp__model_ops;
 
 #endif

@@ -97,10 +97,10 @@ void sfp__ssd_step(size_t n, float low, float high, const float *g, const float 
 
 /* A class at work. */
 typedef struct job {
-    sfp_buffer *b;
+    sfp__buffer *b;
     sfp__ssd *s;
-    const sfp_buffer_batch *batch;
-    const sfp_model_ops *model;
+    const sfp__buffer_batch *batch;
+    const sfp__model_ops *model;
     int32_t label;
     int deck;               /* images of older classes: s->scratch.deck */
     int n, older;           /* synthetic images of the class: s->scratch.mine; the first so many of the deck are looked at */
@@ -137,7 +137,7 @@ static void find_mine(job *j)
 }
 
 /* Those that distances are taken to, to the top of the deck. */
-static void draw_older(job *j, sfp_rng *rng)
+static void draw_older(job *j, sfp__rng *rng)
 {
     int *deck = j->s->scratch.deck;
     j->older = j->deck < SFP_SSD_MEMORY ? j->deck : SFP_SSD_MEMORY;
@@ -149,9 +149,9 @@ static void draw_older(job *j, sfp_rng *rng)
 }
 
 /* The first n images that are loaded. */
-static sfp_image_list loaded(const sfp__ssd *s, int n)
+static sfp__image_list loaded(const sfp__ssd *s, int n)
 {
-    return (sfp_image_list){
+    return (sfp__image_list){
         .n = n, .x = s->request.xs, .label = s->request.label, .query = s->request.queries, .known = s->request.known};
 }
 
@@ -196,7 +196,7 @@ static sfp_status match_target(const job *j, sfp_error *err)
     memset(j->gr, 0, j->model->params * sizeof *j->gr);
     memset(s->scratch.real, 0, (size_t)s->dim * sizeof *s->scratch.real);
     while ((n = load_real(j, &at, from)) > 0) {
-        const sfp_image_list images = loaded(s, n);
+        const sfp__image_list images = loaded(s, n);
         sfp_status status = j->model->gradient_at(j->model->ctx, &images, j->piece, s->scratch.out, err);
         for (int i = 0; i < n; i++)
             s->kept.recent_known[from[i]] = s->request.known[i];
@@ -214,7 +214,7 @@ static sfp_status match_target(const job *j, sfp_error *err)
 static sfp_status match_source(const job *j, sfp_error *err)
 {
     load_synthetic(j);
-    const sfp_image_list images = loaded(j->s, j->n);
+    const sfp__image_list images = loaded(j->s, j->n);
     return j->model->gradient_at(j->model->ctx, &images, j->gs, j->s->scratch.feature, err);
 }
 
@@ -222,7 +222,7 @@ static sfp_status match_source(const job *j, sfp_error *err)
 static sfp_status gradient_term(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
-    const sfp_image_list images = loaded(s, j->n);
+    const sfp__image_list images = loaded(s, j->n);
     float *v = j->gs;
     double length = 2 * sqrt(sfp__ssd_gap(j->model->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
     if (!(length > 1e-30) || !isfinite(length)) /* they match to the last bit, or are no numbers */
@@ -263,7 +263,7 @@ static sfp_status relation_term(const job *j, sfp_error *err)
     if (j->older == 0)
         return SFP_OK;
     TRY(look_at_older(j, err));
-    const sfp_image_list images = loaded(s, j->n);
+    const sfp__image_list images = loaded(s, j->n);
     (void)sfp__ssd_relation(j->n, s->dim, s->scratch.feature, s->scratch.real, j->older, s->scratch.memory, s->scratch.work,
                             s->scratch.dfeature);
     return j->model->feature_pixels(j->model->ctx, &images, s->scratch.dfeature, s->request.dx, err);
@@ -295,7 +295,7 @@ static void step_image(const sfp__ssd *s, int i, float *u, float *x)
 static bool bytes_change(const job *j, int i, float *x)
 {
     const sfp__ssd *s = j->s;
-    const sfp_slot *slot = &j->b->slot[i];
+    const sfp__slot *slot = &j->b->slot[i];
     step_image(s, i, NULL, x);
     sfp__pixels_to_bytes(x, s->side, s->mean, s->std, s->scratch.rgb);
     if (slot->image_size == s->pixels && memcmp(s->scratch.rgb, slot->image, s->pixels) == 0)
@@ -332,7 +332,7 @@ static void commit_steps(const job *j)
     sfp__ssd *s = j->s;
     size_t bytes = (size_t)s->dim * sizeof(float);
     for (int i = 0; i < j->b->filled; i++) {
-        sfp_slot *slot = &j->b->slot[i];
+        sfp__slot *slot = &j->b->slot[i];
         if (s->scratch.step[i] == SFP__SSD_KEEP)
             continue;
         step_image(s, i, row(s->kept.u, i, s->pixels), row(s->kept.x, i, s->pixels));
@@ -347,7 +347,7 @@ static void commit_steps(const job *j)
 }
 
 /* Is sample i the first of its class in the batch? */
-static bool is_first(const sfp_buffer_batch *batch, int i)
+static bool is_first(const sfp__buffer_batch *batch, int i)
 {
     for (int k = 0; k < i; k++)
         if (batch->label[k] == batch->label[i])
@@ -355,12 +355,12 @@ static bool is_first(const sfp_buffer_batch *batch, int i)
     return true;
 }
 
-sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_error *err)
+sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp_error *err)
 {
     sfp__ssd *s = b->state;
-    const sfp_model_ops *model = batch->model;
+    const sfp__model_ops *model = batch->model;
     job j = {.b = b, .s = s, .batch = batch, .model = model};
-    const sfp_want list[] = {
+    const sfp__want list[] = {
         {&j.gs, model->params, sizeof *j.gs}, {&j.gr, model->params, sizeof *j.gr}, {&j.piece, model->params, sizeof *j.piece}};
     sfp__arena_reset(&s->arena);
     TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));

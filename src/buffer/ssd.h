@@ -61,20 +61,20 @@ typedef struct sfp__ssd {
     } kept;
 
     struct {
-        float *grad;      /* (m, 3, S, S) of the matching loss */
-        uint8_t *step;    /* (m) what becomes of a slot: sfp__ssd_action */
-        float *in;        /* (CHUNK, 3, S, S) */
-        float *out;       /* (CHUNK, D) */
-        uint8_t *rgb;     /* (S, S, 3) */
-        float *feature;   /* (m, D) of a class's synthetic images; then mean embeddings, by slot */
-        float *dfeature;  /* (m, D) */
-        float *query;     /* (m, D) of a class's synthetic images as they are: not those of the bytes in their slots */
-        float *older;     /* (m, D) features of older classes' images, by slot, for one optimisation */
+        float *grad;           /* (m, 3, S, S) of the matching loss */
+        uint8_t *step;         /* (m) what becomes of a slot: sfp__ssd_action */
+        float *in;             /* (CHUNK, 3, S, S) */
+        float *out;            /* (CHUNK, D) */
+        uint8_t *rgb;          /* (S, S, 3) */
+        float *feature;        /* (m, D) of a class's synthetic images; then mean embeddings, by slot */
+        float *dfeature;       /* (m, D) */
+        float *query;          /* (m, D) of a class's synthetic images as they are: not those of the bytes in their slots */
+        float *older;          /* (m, D) features of older classes' images, by slot, for one optimisation */
         uint8_t *has_features; /* (m) whether they are there */
-        float *memory;    /* (MEMORY, D) those that a class is compared with */
-        float *real;      /* (D) mean unit feature of real samples */
-        float *work;      /* (3, D) */
-        int *mine, *deck; /* (m) slots of a class; of older classes */
+        float *memory;         /* (MEMORY, D) those that a class is compared with */
+        float *real;           /* (D) mean unit feature of real samples */
+        float *work;           /* (3, D) */
+        int *mine, *deck;      /* (m) slots of a class; of older classes */
     } scratch;
 
     /* images that are asked about: those of a class or a chunk of others */
@@ -86,12 +86,12 @@ typedef struct sfp__ssd {
         float **dx;
     } request;
 
-    int quota;       /* of a class, as it was last enforced */
-    sfp_arena arena; /* gradients, as long as the parameters that learn */
+    int quota;        /* of a class, as it was last enforced */
+    sfp__arena arena; /* gradients, as long as the parameters that learn */
 } sfp__ssd;
 
 /* One step of the synthetic images of every class in the batch, which is in the window. On failure nothing has changed, but
  * queries that are known now. */
-sfp_status sfp__ssd_optimise(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_error *err);
+sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp_error *err);
 
 #endif

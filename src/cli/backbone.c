@@ -11,47 +11,47 @@
 #include <sys/stat.h>
 
 /* side 0: the file's own. */
-static sfp_status open_at(const sfp_args *a, int side, sfp_vit **out, sfp_error *err)
+static sfp_status open_at(const sfp__args *a, int side, sfp__vit **out, sfp_error *err)
 {
-    const sfp_vit_options o = {.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32,
-                               .img_size = side};
+    const sfp__vit_options o = {.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32,
+                                .img_size = side};
     const char *file = sfp__args_string(a, "backbone");
     if (strcmp(file, SFP_VIT_BUILTIN) != 0 || sfp__vit_has_builtin())
         return sfp__vit_load(file, &o, out, err);
     sfp__info("backbone: this program was built without models/builtin.safetensors, so a seeded random ViT stands in (nothing is "
               "pretrained); give --backbone FILE for a real one");
-    const sfp_vit_config c = {.img_size = 32,
-                              .patch_size = 8,
-                              .channels = 3,
-                              .dim = 128,
-                              .depth = 6,
-                              .heads = 4,
-                              .hidden = 512,
-                              .ln_eps = 1e-6f,
-                              .mean = {0.5f, 0.5f, 0.5f},
-                              .std = {0.25f, 0.25f, 0.25f}};
+    const sfp__vit_config c = {.img_size = 32,
+                               .patch_size = 8,
+                               .channels = 3,
+                               .dim = 128,
+                               .depth = 6,
+                               .heads = 4,
+                               .hidden = 512,
+                               .ln_eps = 1e-6f,
+                               .mean = {0.5f, 0.5f, 0.5f},
+                               .std = {0.25f, 0.25f, 0.25f}};
     return sfp__vit_random(&c, 1, 0.08f, out, err);
 }
 
-sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err)
+sfp_status sfp__backbone_open(const sfp__args *a, sfp__vit **out, sfp_error *err)
 {
     return open_at(a, (int)sfp__args_int(a, "img-size"), out, err);
 }
 
 /* A size that the backbone cannot have is another backbone's: the state's own check says so. */
-static bool can_have(const sfp_vit *v, int side)
+static bool can_have(const sfp__vit *v, int side)
 {
     return sfp__vit_path(v) && side % v->config.patch_size == 0;
 }
 
-sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit **out, sfp_error *err)
+sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vit **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL, *resized = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL, *resized = NULL;
     char path[PATH_MAX];
     int side = 0;
     TRY(sfp__backbone_open(a, &v, err));
     if (state && sfp__args_int(a, "img-size") == 0) {
-        TRY(sfp__state_file(state, path, sizeof path, err));
+        TRY(sfp__state_path(state, path, sizeof path, err));
         TRY(sfp__state_img_size(path, &side, err));
     }
     if (side && side != v->config.img_size && can_have(v, side)) {
@@ -60,11 +60,4 @@ sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit 
     }
     *out = resized ? TAKE(resized) : TAKE(v);
     return SFP_OK;
-}
-
-sfp_status sfp__state_file(const char *given, char *buf, size_t size, sfp_error *err)
-{
-    struct stat st;
-    bool folder = stat(given, &st) == 0 && S_ISDIR(st.st_mode);
-    return sfp__path_print(buf, size, err, "%s%s", given, folder ? "/state.safetensors" : "");
 }

@@ -6,12 +6,9 @@
 #include "model/vit.h"
 
 /* By the options --backbone, --precision and --img-size. */
-sfp_status sfp__backbone_open(const sfp_args *a, sfp_vit **out, sfp_error *err);
+sfp_status sfp__backbone_open(const sfp__args *a, sfp__vit **out, sfp_error *err);
 /* ... for answers from a state (FILE or DIR; NULL: none): without --img-size at the size at which it was learned, and it is said
  * when that is not the backbone's own. */
-sfp_status sfp__backbone_open_for(const sfp_args *a, const char *state, sfp_vit **out, sfp_error *err);
-
-/* The state file that --state names: FILE itself, or DIR/state.safetensors of a run's folder. */
-sfp_status sfp__state_file(const char *given, char *buf, size_t size, sfp_error *err);
+sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vit **out, sfp_error *err);
 
 #endif

@@ -9,12 +9,12 @@
 #include <errno.h>
 #include <string.h>
 
-const sfp_command *const sfp__commands[] = {
+const sfp__command *const sfp__commands[] = {
     &sfp__cmd_run,      &sfp__cmd_runs,    &sfp__cmd_eval,    &sfp__cmd_select, &sfp__cmd_data, &sfp__cmd_predict,
     &sfp__cmd_pretrain, &sfp__cmd_inspect, &sfp__cmd_convert, &sfp__cmd_bench,  &sfp__cmd_help, NULL,
 };
 
-const sfp_command *sfp__command_find(const char *name)
+const sfp__command *sfp__command_find(const char *name)
 {
     for (size_t i = 0; sfp__commands[i]; i++)
         if (strcmp(sfp__commands[i]->name, name) == 0)
@@ -33,7 +33,7 @@ sfp_status sfp__as_usage(sfp_error *err)
     return err->status;
 }
 
-static int say_failed(const sfp_args *args, sfp_error *err)
+static int say_failed(const sfp__args *args, sfp_error *err)
 {
     bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_add_origin(args, err);
     bool usage = value || strcmp(err->key, SFP_USAGE) == 0;
@@ -45,7 +45,7 @@ static int say_failed(const sfp_args *args, sfp_error *err)
 /* ------------------------------------------------------------ command line */
 
 /* One `--something`; *next is the argument after it (NULL: none), *used tells whether it was taken. */
-static sfp_status long_option(sfp_args *a, const char *arg, const char *next, bool *used, sfp_error *err)
+static sfp_status long_option(sfp__args *a, const char *arg, const char *next, bool *used, sfp_error *err)
 {
     char name[SFP_KEY_LENGTH_MAX + 1], origin[SFP_KEY_LENGTH_MAX + 3];
     const char *value = strchr(arg, '=');
@@ -56,7 +56,7 @@ static sfp_status long_option(sfp_args *a, const char *arg, const char *next, bo
     name[n] = '\0';
     (void)snprintf(origin, sizeof origin, "--%s", name);
 
-    const sfp_opt *o = sfp__args_find(a, name);
+    const sfp__opt *o = sfp__args_find(a, name);
     if (!o && strncmp(name, "no-", 3) == 0 && !value) {
         o = sfp__args_find(a, name + 3);
         if (o && o->type == SFP_OPT_FLAG)
@@ -80,7 +80,7 @@ static sfp_status long_option(sfp_args *a, const char *arg, const char *next, bo
     return sfp__args_set(a, o->name, value, SFP_RANK_COMMAND_LINE, origin, err);
 }
 
-sfp_status sfp__args_parse(sfp_args *a, int argc, char **argv, sfp_error *err)
+sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err)
 {
     if (!a->operands)
         TRY(sfp__alloc(&a->operands, (size_t)argc, sizeof *a->operands, err));
@@ -120,7 +120,7 @@ static int unknown_command(const char *name)
 }
 
 /* "list, fetch nor describe" */
-static sfp_status unknown_verb(const sfp_command *c, const char *name, sfp_error *err)
+static sfp_status unknown_verb(const sfp__command *c, const char *name, sfp_error *err)
 {
     const char *names[16];
     char all[256] = "";
@@ -144,10 +144,10 @@ static bool is_listed(const char *list, const char *word)
     return false;
 }
 
-static sfp_status run_verb(const sfp_command *c, const sfp_args *a, sfp_error *err)
+static sfp_status run_verb(const sfp__command *c, const sfp__args *a, sfp_error *err)
 {
     const char *name = a->operand_count ? a->operands[0] : NULL;
-    const sfp_verb *v = NULL;
+    const sfp__verb *v = NULL;
     int n = a->operand_count - 1;
     for (size_t i = 0; name && i < c->verb_count; i++)
         v = strcmp(c->verbs[i].name, name) == 0 ? &c->verbs[i] : v;
@@ -165,7 +165,7 @@ static sfp_status run_verb(const sfp_command *c, const sfp_args *a, sfp_error *e
     return v->run(a, err);
 }
 
-static sfp_status run_parsed(const sfp_command *c, const sfp_args *a, sfp_error *err)
+static sfp_status run_parsed(const sfp__command *c, const sfp__args *a, sfp_error *err)
 {
     if (a->help) {
         sfp__help_command(stdout, c);
@@ -178,9 +178,9 @@ static sfp_status run_parsed(const sfp_command *c, const sfp_args *a, sfp_error 
     return c->verbs ? run_verb(c, a, err) : c->run(a, err);
 }
 
-static int run_command(const sfp_command *c, int argc, char **argv)
+static int run_command(const sfp__command *c, int argc, char **argv)
 {
-    OWNED_BY(sfp__args_done) sfp_args args = {0};
+    OWNED_BY(sfp__args_done) sfp__args args = {0};
     sfp_error err = {0};
     if (sfp__args_init(&args, c->name, c->opts, c->opt_count, &err))
         return sfp__print_error(&err);
@@ -197,7 +197,7 @@ int sfp__command_main(int argc, char **argv)
         return SFP_EXIT_USAGE;
     }
     const char *name = argv[1];
-    const sfp_command *c = sfp__command_find(name);
+    const sfp__command *c = sfp__command_find(name);
     if (c)
         code = run_command(c, argc - 2, argv + 2);
     else if (strcmp(name, "--version") == 0)

@@ -13,25 +13,25 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-const char *sfp__filelist_path(const sfp_filelist *l, size_t i)
+const char *sfp__filelist_path(const sfp__filelist *l, size_t i)
 {
     return l->text + l->entries[i];
 }
 
-const char *sfp__filelist_label(const sfp_filelist *l, size_t i)
+const char *sfp__filelist_label(const sfp__filelist *l, size_t i)
 {
     const char *path = sfp__filelist_path(l, i);
     return path + strlen(path) + 1;
 }
 
-void sfp__filelist_done(sfp_filelist *l)
+void sfp__filelist_done(sfp__filelist *l)
 {
     sfp__free(l->text);
     sfp__free(l->entries);
     memset(l, 0, sizeof *l);
 }
 
-sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *label, sfp_error *err)
+sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *label, sfp_error *err)
 {
     size_t p = strlen(path) + 1, q = strlen(label) + 1;
     if (l->count >= SFP_LIST_MAX_FILES)
@@ -50,12 +50,12 @@ sfp_status sfp__filelist_add(sfp_filelist *l, const char *path, const char *labe
 
 /* What a walk through one folder adds. */
 typedef struct found {
-    sfp_filelist *list;
+    sfp__filelist *list;
     const char *folder;
 } found;
 
 /* What is no file is added too, to be told of like any other image that cannot be read. */
-static sfp_status take(void *ctx, sfp_walk_kind kind, const char *below, int depth, sfp_error *err)
+static sfp_status take(void *ctx, sfp__walk_kind kind, const char *below, int depth, sfp_error *err)
 {
     const found *f = ctx;
     char path[PATH_MAX];
@@ -82,7 +82,7 @@ static int by_path(const void *x, const void *y, void *text)
     return p - q;
 }
 
-static sfp_status add_folder(sfp_filelist *l, const char *folder, sfp_error *err)
+static sfp_status add_folder(sfp__filelist *l, const char *folder, sfp_error *err)
 {
     size_t before = l->count;
     TRY(sfp__walk(folder, take, &(found){l, folder}, err));
@@ -98,7 +98,7 @@ static bool has_suffix(const char *path, const char *suffix)
     return n > m && strcasecmp(path + n - m, suffix) == 0;
 }
 
-sfp_status sfp__filelist_add_path(sfp_filelist *l, const char *path, sfp_error *err)
+sfp_status sfp__filelist_add_path(sfp__filelist *l, const char *path, sfp_error *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -121,7 +121,7 @@ static bool is_header(const char *file, const char *label)
     return false;
 }
 
-static sfp_status add_line(sfp_filelist *l, const char *list, uint64_t number, char *line, sfp_error *err)
+static sfp_status add_line(sfp__filelist *l, const char *list, uint64_t number, char *line, sfp_error *err)
 {
     char *at = line, *file, *label = "";
     if (!sfp__csv_field(&at, &file) || (at && !sfp__csv_field(&at, &label)))
@@ -140,9 +140,9 @@ static sfp_status add_line(sfp_filelist *l, const char *list, uint64_t number, c
     return sfp__filelist_add(l, path, label, err);
 }
 
-sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *err)
+sfp_status sfp__filelist_add_csv(sfp__filelist *l, const char *path, sfp_error *err)
 {
-    OWNED_BY(sfp__lines_done) sfp_lines lines = {0};
+    OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     size_t before = l->count;
     TRY(sfp__lines_open(path, "'file,label'", &lines, err));
     for (char *line;;) {
@@ -159,11 +159,11 @@ sfp_status sfp__filelist_add_csv(sfp_filelist *l, const char *path, sfp_error *e
 
 /* ------------------------------------------------------------------- names */
 
-sfp_status sfp__class_names_read(const char *path, sfp_strings *names, sfp_error *err)
+sfp_status sfp__class_names_read(const char *path, sfp__strings *names, sfp_error *err)
 {
     static const char expected[] = "one class name a line";
-    OWNED_BY(sfp__lines_done) sfp_lines lines = {0};
-    OWNED_BY(sfp__strings_done) sfp_strings list = {0};
+    OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings list = {0};
     TRY(sfp__lines_open(path, expected, &lines, err));
     for (char *line;;) {
         TRY(sfp__lines_next(&lines, &line, err));
@@ -174,6 +174,6 @@ sfp_status sfp__class_names_read(const char *path, sfp_strings *names, sfp_error
         TRY(sfp__strings_add(&list, line, err));
     }
     *names = list;
-    list = (sfp_strings){0};
+    list = (sfp__strings){0};
     return SFP_OK;
 }

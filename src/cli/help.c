@@ -14,13 +14,13 @@
 static const char switches[] = "An option with [on|off] alone means on; --NAME off and --no-NAME turn it off.";
 
 /* NULL: it takes none. */
-static const char *argument(const sfp_opt *o)
+static const char *argument(const sfp__opt *o)
 {
     return sfp__opt_is_switch(o) ? "[on|off]" : o->type == SFP_OPT_FLAG ? NULL : o->arg;
 }
 
 /* The help text and the words that another part of the program lists; returns its length. */
-static size_t help_text(const sfp_opt *o, char *buf, size_t size)
+static size_t help_text(const sfp__opt *o, char *buf, size_t size)
 {
     size_t used = (size_t)snprintf(buf, size, "%s%s", o->help, o->word ? " One of " : "");
     const char *word;
@@ -64,7 +64,7 @@ static void wrapped(FILE *to, const char *text, int indent, int at)
     (void)fputc('\n', to);
 }
 
-static void option_row(FILE *to, const sfp_opt *o)
+static void option_row(FILE *to, const sfp__opt *o)
 {
     char text[HELP_MAX];
     const char *arg = argument(o);
@@ -79,14 +79,14 @@ static void option_row(FILE *to, const sfp_opt *o)
     wrapped(to, text, HELP_COLUMN, at);
 }
 
-static void option_rows(FILE *to, const sfp_command *c)
+static void option_rows(FILE *to, const sfp__command *c)
 {
-    static const sfp_opt help = SFP_ROW_FLAG("help", "Print this text.");
+    static const sfp__opt help = SFP_ROW_FLAG("help", "Print this text.");
     bool two_ways = false;
     if (c->opt_count == 0 || c->opts[0].type != SFP_OPT_GROUP)
         (void)fputs("\nOptions:\n", to);
     for (size_t i = 0; i < c->opt_count; i++) {
-        const sfp_opt *o = &c->opts[i];
+        const sfp__opt *o = &c->opts[i];
         two_ways = two_ways || sfp__opt_is_switch(o);
         if (o->type == SFP_OPT_GROUP)
             (void)fprintf(to, "\n%s:\n", o->help);
@@ -100,7 +100,7 @@ static void option_rows(FILE *to, const sfp_command *c)
     }
 }
 
-static void usage_line(FILE *to, const sfp_command *c)
+static void usage_line(FILE *to, const sfp__command *c)
 {
     (void)fprintf(to, "streamfp %s%s%s%s", c->name, c->opt_count ? " [OPTION...]" : "", c->operands ? " " : "",
                   c->operands ? c->operands : "");
@@ -118,7 +118,7 @@ void sfp__help_overview(FILE *to)
     (void)fputs("\n'streamfp COMMAND --help' explains a command, 'streamfp --version' prints the version.\n", to);
 }
 
-void sfp__help_command(FILE *to, const sfp_command *c)
+void sfp__help_command(FILE *to, const sfp__command *c)
 {
     (void)fputs("Usage: ", to);
     usage_line(to, c);
@@ -155,7 +155,7 @@ static void roff(FILE *to, const char *text)
     }
 }
 
-static void roff_option(FILE *to, const sfp_opt *o)
+static void roff_option(FILE *to, const sfp__opt *o)
 {
     char text[HELP_MAX];
     if (o->type == SFP_OPT_GROUP) {
@@ -197,7 +197,7 @@ static void print_man(FILE *to)
     roff(to, switches);
     (void)fputs("\n.SH COMMANDS\n", to);
     for (size_t i = 0; sfp__commands[i]; i++) {
-        const sfp_command *c = sfp__commands[i];
+        const sfp__command *c = sfp__commands[i];
         (void)fputs(".SS \"", to);
         usage_line(to, c);
         (void)fputs("\"\n", to);
@@ -224,15 +224,15 @@ static void print_man(FILE *to)
 
 /* ----------------------------------------------------------------- the command */
 
-static const sfp_opt help_options[] = {
+static const sfp__opt help_options[] = {
     SFP_ROW_FLAG("man", "Print the manual page (roff)."),
     SFP_ROW_CHOICE("completion", "bash", NULL, "Print the completion script of a shell."),
 };
 
-static sfp_status run_help(const sfp_args *args, sfp_error *err)
+static sfp_status run_help(const sfp__args *args, sfp_error *err)
 {
     bool man = sfp__args_flag(args, "man"), completion = sfp__args_choice(args, "completion") >= 0;
-    const sfp_command *c = args->operand_count ? sfp__command_find(args->operands[0]) : NULL;
+    const sfp__command *c = args->operand_count ? sfp__command_find(args->operands[0]) : NULL;
     if (man + completion + args->operand_count > 1)
         return sfp__fail_usage(err, "prints one thing, expected COMMAND, --man or --completion");
     if (args->operand_count && !c) {
@@ -250,7 +250,7 @@ static sfp_status run_help(const sfp_args *args, sfp_error *err)
     return SFP_OK;
 }
 
-const sfp_command sfp__cmd_help = {
+const sfp__command sfp__cmd_help = {
     .name = "help",
     .summary = "explain a command, print the manual page or the shell completion",
     .operands = "[COMMAND]",

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 void sfp__help_overview(FILE *to);
-void sfp__help_command(FILE *to, const sfp_command *c);
+void sfp__help_command(FILE *to, const sfp__command *c);
 void sfp__help_bash(FILE *to); /* bash completion */
 
 #endif

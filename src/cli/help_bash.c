@@ -104,12 +104,12 @@ static void put_argument(FILE *to, const char *arg)
 
 /* ------------------------------------------------------------------- options */
 
-static bool is_option(const sfp_opt *o)
+static bool is_option(const sfp__opt *o)
 {
     return o->type != SFP_OPT_GROUP;
 }
 
-static void put_keys(FILE *to, const sfp_command *c)
+static void put_keys(FILE *to, const sfp__command *c)
 {
     const char *gap = "";
     for (size_t k = 0; k < c->opt_count; k++)
@@ -119,7 +119,7 @@ static void put_keys(FILE *to, const sfp_command *c)
         }
 }
 
-static void put_option(FILE *to, const sfp_command *c, const sfp_opt *o)
+static void put_option(FILE *to, const sfp__command *c, const sfp__opt *o)
 {
     if (!is_option(o) || (o->type == SFP_OPT_FLAG && !sfp__opt_is_switch(o)))
         return;
@@ -143,7 +143,7 @@ static void put_option(FILE *to, const sfp_command *c, const sfp_opt *o)
     (void)fputs("; return ;;\n", to);
 }
 
-static void put_option_names(FILE *to, const sfp_command *c)
+static void put_option_names(FILE *to, const sfp__command *c)
 {
     (void)fprintf(to, "    %s:%s*) _streamfp_words '--help", c->name, c->operands ? "-" : "");
     for (size_t k = 0; k < c->opt_count; k++)
@@ -153,7 +153,7 @@ static void put_option_names(FILE *to, const sfp_command *c)
 }
 
 /* Only who types --no means them. */
-static void put_negated_names(FILE *to, const sfp_command *c)
+static void put_negated_names(FILE *to, const sfp__command *c)
 {
     bool any = false;
     for (size_t k = 0; k < c->opt_count; k++)
@@ -162,7 +162,7 @@ static void put_negated_names(FILE *to, const sfp_command *c)
         return;
     (void)fprintf(to, "    %s:--no*) _streamfp_words '", c->name);
     for (size_t k = 0; k < c->opt_count; k++) {
-        const sfp_opt *o = &c->opts[k];
+        const sfp__opt *o = &c->opts[k];
         if (is_option(o) && strncmp(o->name, "no", 2) == 0)
             (void)fprintf(to, "--%s ", o->name);
         if (sfp__opt_is_switch(o))
@@ -174,7 +174,7 @@ static void put_negated_names(FILE *to, const sfp_command *c)
 /* ------------------------------------------------------------------ operands */
 
 /* "show RUN | compare RUN RUN... | add DIR...": what follows each verb. */
-static void put_verbs(FILE *to, const sfp_command *c)
+static void put_verbs(FILE *to, const sfp__command *c)
 {
     const char *text = c->operands ? c->operands : "", *word;
     for (int n; (n = next_choice(&text, &word)) > 0;) {
@@ -189,7 +189,7 @@ static void put_verbs(FILE *to, const sfp_command *c)
     }
 }
 
-static void put_operands(FILE *to, const sfp_command *c)
+static void put_operands(FILE *to, const sfp__command *c)
 {
     if (!c->operands)
         return;

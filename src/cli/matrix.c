@@ -34,7 +34,7 @@ static const char *name_in(const char *path)
 
 /* -------------------------------------------------------------------- tensors */
 
-static sfp_status from_tensor(const char *path, const sfp_tensor *t, sfp_table *out, sfp_error *err)
+static sfp_status from_tensor(const char *path, const sfp__tensor *t, sfp__table *out, sfp_error *err)
 {
     char shape[SFP_SHAPE_MAX];
     int64_t rows = t->ndim > 0 ? t->shape[0] : 0, columns = t->ndim == 2 ? t->shape[1] : 1;
@@ -47,12 +47,13 @@ static sfp_status from_tensor(const char *path, const sfp_tensor *t, sfp_table *
     OWNED float *x = NULL;
     TRY(sfp__alloc(&x, t->count, sizeof *x, err));
     TRY(sfp__tensor_to_f32(path, t, x, err));
-    *out = (sfp_table){(int)rows, (int)columns, TAKE(x)};
+    *out = (sfp__table){(int)rows, (int)columns, TAKE(x)};
     return SFP_OK;
 }
 
 /* The tensor called `name`; with NULL the only one. */
-static sfp_status tensor_of(const char *path, const char *name, const sfp_tensor_file *f, const sfp_tensor **out, sfp_error *err)
+static sfp_status tensor_of(const char *path, const char *name, const sfp__tensor_file *f, const sfp__tensor **out,
+                            sfp_error *err)
 {
     char shown[SFP_NAME_MAX];
     if (name && (*out = sfp__tensor_file_find(f, name)))
@@ -66,10 +67,10 @@ static sfp_status tensor_of(const char *path, const char *name, const sfp_tensor
 }
 
 /* The array of a .npy or of a file of tensors. */
-static sfp_status from_arrays(const char *path, sfp_table *out, sfp_error *err)
+static sfp_status from_arrays(const char *path, sfp__table *out, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
-    const sfp_tensor *t = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
+    const sfp__tensor *t = NULL;
     const char *name = name_in(path);
     size_t n = name ? (size_t)(name - path) - 1 : strlen(path);
     if (n >= 4 && memcmp(path + n - 4, ".npy", 4) == 0 && !name) {
@@ -232,7 +233,7 @@ static sfp_status read_rows(reader *r, sfp_error *err)
     return r->rows > 0 ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no row of numbers", r->path);
 }
 
-static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
+static sfp_status from_text(const char *path, sfp__table *out, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
@@ -248,26 +249,26 @@ static sfp_status from_text(const char *path, sfp_table *out, sfp_error *err)
     if (s)
         sfp__free(r.x);
     else
-        *out = (sfp_table){r.rows, r.columns, r.x};
+        *out = (sfp__table){r.rows, r.columns, r.x};
     return s;
 }
 
 /* --------------------------------------------------------------------- public */
 
-sfp_status sfp__table_load(const char *path, sfp_table *out, sfp_error *err)
+sfp_status sfp__table_load(const char *path, sfp__table *out, sfp_error *err)
 {
     return name_in(path) || is_tensors(path, strlen(path)) ? from_arrays(path, out, err) : from_text(path, out, err);
 }
 
-void sfp__table_done(sfp_table *t)
+void sfp__table_done(sfp__table *t)
 {
     sfp__free(t->x);
-    *t = (sfp_table){0};
+    *t = (sfp__table){0};
 }
 
 sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_error *err)
 {
-    OWNED_BY(sfp__table_done) sfp_table t = {0};
+    OWNED_BY(sfp__table_done) sfp__table t = {0};
     OWNED int32_t *y = NULL;
     TRY(sfp__table_load(path, &t, err));
     if (t.columns != 1)

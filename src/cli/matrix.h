@@ -9,13 +9,13 @@
 
 #include <stdint.h>
 
-typedef struct sfp_table {
+typedef struct sfp__table {
     int rows, columns; /* one dimension is one column */
     float *x;          /* (rows, columns) */
-} sfp_table;
+} sfp__table;
 
-sfp_status sfp__table_load(const char *path, sfp_table *out, sfp_error *err);
-void sfp__table_done(sfp_table *t);
+sfp_status sfp__table_load(const char *path, sfp__table *out, sfp_error *err);
+void sfp__table_done(sfp__table *t);
 
 /* One whole number a row, as any of these files has it. `label` is of sfp__malloc. */
 sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_error *err);

@@ -117,7 +117,7 @@ int sfp__usage_error(const char *command, const char *fmt, ...)
     return SFP_EXIT_USAGE;
 }
 
-void sfp__progress_init(sfp_progress *p, const char *what, uint64_t total)
+void sfp__progress_init(sfp__progress *p, const char *what, uint64_t total)
 {
     memset(p, 0, sizeof *p);
     p->what = what;
@@ -136,7 +136,7 @@ static void eta_text(double seconds, char *buf, size_t size)
         (void)snprintf(buf, size, "%ldm%02lds", s / 60, s % 60);
 }
 
-void sfp__progress_update(sfp_progress *p, uint64_t done)
+void sfp__progress_update(sfp__progress *p, uint64_t done)
 {
     double now = sfp__monotonic_seconds(), past = now - p->begin;
     double wait = !p->terminal ? PLAIN_EVERY : p->shown ? REDRAW_EVERY : FIRST_AFTER;
@@ -148,7 +148,7 @@ void sfp__progress_update(sfp_progress *p, uint64_t done)
     double rate = (double)done / past;
     if (p->total > done)
         eta_text((double)(p->total - done) / rate, eta, sizeof eta);
-    sfp_status_line l = {0};
+    sfp__status_line l = {0};
     sfp__status_line_add(&l, 3, "%s%llu", p->terminal ? "" : "streamfp: ", (unsigned long long)done);
     if (p->total)
         sfp__status_line_add(&l, 3, " of %llu", (unsigned long long)p->total);
@@ -159,7 +159,7 @@ void sfp__progress_update(sfp_progress *p, uint64_t done)
     sfp__status_line_show(&l);
 }
 
-void sfp__progress_done(sfp_progress *p)
+void sfp__progress_done(sfp__progress *p)
 {
     (void)p;
     sfp__status_line_wipe();
@@ -170,7 +170,7 @@ void sfp__progress_done(sfp_progress *p)
 /* Not 0: there is one to wipe. For signal handlers, which may set it to 0. */
 static volatile sig_atomic_t line_open;
 
-void sfp__status_line_add(sfp_status_line *l, int priority, const char *fmt, ...)
+void sfp__status_line_add(sfp__status_line *l, int priority, const char *fmt, ...)
 {
     if (l->count == SFP_STATUS_LINE_PARTS)
         return;
@@ -190,7 +190,7 @@ static int columns_of(const char *text)
     return n;
 }
 
-void sfp__status_line_fit(const sfp_status_line *l, int columns, char *buf, size_t size)
+void sfp__status_line_fit(const sfp__status_line *l, int columns, char *buf, size_t size)
 {
     bool shown[SFP_STATUS_LINE_PARTS] = {false}, full = false;
     for (int left = columns; !full;) {
@@ -226,7 +226,7 @@ int sfp__status_line_columns(void)
     return given && sfp__parse_int(given, &n) && n > 0 && n < 10000 ? (int)n : 80;
 }
 
-void sfp__status_line_show(const sfp_status_line *l)
+void sfp__status_line_show(const sfp__status_line *l)
 {
     char text[SFP_STATUS_LINE_PARTS * SFP_STATUS_LINE_PART], out[sizeof text + sizeof SFP_STATUS_LINE_WIPE];
     bool rewrites = sfp__status_line_rewrites();

@@ -27,34 +27,34 @@ void sfp__cell_text(const char *text, int width, char *buf, size_t size);
 int sfp__text_width(const char *text);
 
 /* Progress: a line (line.h) that a terminal shows first after a second; elsewhere now and then. */
-typedef struct sfp_progress {
+typedef struct sfp__progress {
     const char *what; /* "images" */
     uint64_t total;   /* 0: not known */
     double begin, last;
     bool terminal, shown;
-} sfp_progress;
+} sfp__progress;
 
-void sfp__progress_init(sfp_progress *p, const char *what, uint64_t total);
-void sfp__progress_update(sfp_progress *p, uint64_t done);
-void sfp__progress_done(sfp_progress *p);
+void sfp__progress_init(sfp__progress *p, const char *what, uint64_t total);
+void sfp__progress_update(sfp__progress *p, uint64_t done);
+void sfp__progress_done(sfp__progress *p);
 
 /* The line on standard error that tells how far something is. On a terminal it is rewritten in place and never wider than that:
  * what would make it wrap is left out, the least important first. Elsewhere, and on a terminal that cannot, it is a plain line
  * like any other. There is one at a time. */
 enum { SFP_STATUS_LINE_PARTS = 16, SFP_STATUS_LINE_PART = 128 };
 
-typedef struct sfp_status_line {
+typedef struct sfp__status_line {
     struct {
         int priority;
         char text[SFP_STATUS_LINE_PART];
     } part[SFP_STATUS_LINE_PARTS]; /* in the order in which they are shown */
     int count;
-} sfp_status_line;
+} sfp__status_line;
 
 /* Adds a part, with the blanks before it; more than SFP_STATUS_LINE_PARTS are left out. */
-void sfp__status_line_add(sfp_status_line *l, int priority, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void sfp__status_line_add(sfp__status_line *l, int priority, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The parts of most worth that take `columns` together, in their order; never one that is worth less than one left out. */
-void sfp__status_line_fit(const sfp_status_line *l, int columns, char *buf, size_t size);
+void sfp__status_line_fit(const sfp__status_line *l, int columns, char *buf, size_t size);
 
 /* Is standard error a terminal that rewrites lines? */
 bool sfp__status_line_rewrites(void);
@@ -62,7 +62,7 @@ bool sfp__status_line_rewrites(void);
 int sfp__status_line_columns(void);
 
 /* Instead of the line that is there. */
-void sfp__status_line_show(const sfp_status_line *l);
+void sfp__status_line_show(const sfp__status_line *l);
 /* Before anything else is written there. */
 void sfp__status_line_wipe(void);
 #define SFP_STATUS_LINE_WIPE "\r\033[K"

@@ -53,7 +53,7 @@ static size_t earlier_line(yaml_document_t *doc, const yaml_node_pair_t *first, 
     return 0;
 }
 
-static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yaml_node_t *root, sfp_args *args, sfp_error *err)
+static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yaml_node_t *root, sfp__args *args, sfp_error *err)
 {
     for (const yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
         const yaml_node_t *key = yaml_document_get_node(doc, p->key), *value = yaml_document_get_node(doc, p->value);
@@ -79,7 +79,7 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
 }
 
 /* One document at most, as the file has it. */
-static sfp_status take_documents(const char *path, yaml_parser_t *parser, sfp_args *args, sfp_error *err)
+static sfp_status take_documents(const char *path, yaml_parser_t *parser, sfp__args *args, sfp_error *err)
 {
     OWNED_BY(yaml_document_delete) yaml_document_t doc = {0}, more = {0};
     if (!yaml_parser_load(parser, &doc))
@@ -98,7 +98,7 @@ static sfp_status take_documents(const char *path, yaml_parser_t *parser, sfp_ar
     return take_mapping(path, &doc, root, args, err);
 }
 
-sfp_status sfp__yaml_config(const char *path, sfp_args *args, sfp_error *err)
+sfp_status sfp__yaml_config(const char *path, sfp__args *args, sfp_error *err)
 {
     OWNED_PTR(sfp__file_close) FILE *f = NULL;
     yaml_parser_t parser;

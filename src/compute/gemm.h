@@ -21,36 +21,34 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum sfp_precision { SFP_PRECISION_F32, SFP_PRECISION_BF16 } sfp_precision;
+typedef struct sfp__gemm_weight sfp__gemm_weight;
+typedef struct sfp__gemm_op sfp__gemm_op;
 
-typedef struct sfp_gemm_weight sfp_gemm_weight;
-typedef struct sfp_gemm_op sfp_gemm_op;
-
-typedef struct sfp_gemm_weight_desc {
+typedef struct sfp__gemm_weight_desc {
     int n, k;
-    const float *w;    /* (n, k) row-major; with `transposed` (k, n): y = x w */
+    const float *w; /* (n, k) row-major; with `transposed` (k, n): y = x w */
     bool transposed;
     const float *bias; /* (n) or NULL; copied */
     int align;         /* panels must be multiples of this (the head width), 0: any */
     sfp_precision precision;
-} sfp_gemm_weight_desc;
+} sfp__gemm_weight_desc;
 
-sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *desc, sfp_gemm_weight **out, sfp_error *err);
+sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *desc, sfp__gemm_weight **out, sfp_error *err);
 /* New numbers for a weight made from a description of the same sizes: packed in place. No run may read it meanwhile. */
-sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_desc *desc, sfp_error *err);
-void sfp__gemm_weight_free(sfp_gemm_weight *w);
-int sfp__gemm_panel(const sfp_gemm_weight *w);
+sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *desc, sfp_error *err);
+void sfp__gemm_weight_free(sfp__gemm_weight *w);
+int sfp__gemm_panel(const sfp__gemm_weight *w);
 
 /* Ready to run m rows through any weight made with the same n, k, align, bias or not, precision. */
-sfp_status sfp__gemm_op_create(const sfp_gemm_weight *like, int m, int lanes, sfp_gemm_op **out, sfp_error *err);
-void sfp__gemm_op_free(sfp_gemm_op *op);
+sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, sfp__gemm_op **out, sfp_error *err);
+void sfp__gemm_op_free(sfp__gemm_op *op);
 /* lane < lanes; one run at a time a lane. */
-void sfp__gemm_run(const sfp_gemm_op *op, int lane, const sfp_gemm_weight *w, const float *x, float *y);
+void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y);
 
 /* C (m, n) = A B + beta C, row-major, A (m, k) or with ta (k, m), B (k, n) or with tb (n, k). For products of two
  * changing matrices. */
-void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-                     int ldc);
+void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+                     float *c, int ldc);
 
 int sfp__gemm_enter(void);
 void sfp__gemm_leave(int token);

@@ -14,14 +14,14 @@ enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
                  float beta, float *c, int ldc);
 
-struct sfp_gemm_weight {
+struct sfp__gemm_weight {
     int n, k;
     bool transposed;
     float *w;    /* as given */
     float *bias; /* (n) */
 };
 
-struct sfp_gemm_op {
+struct sfp__gemm_op {
     int m;
 };
 
@@ -60,13 +60,13 @@ const char *sfp__gemm_backend(void)
     return backend;
 }
 
-sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weight **out, sfp_error *err)
+sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
 {
     if (d->precision != SFP_PRECISION_F32)
         return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products: a CBLAS has none; use --precision f32");
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, single_thread);
-    sfp_gemm_weight *w = sfp__calloc(1, sizeof *w);
+    sfp__gemm_weight *w = sfp__calloc(1, sizeof *w);
     size_t count = (size_t)d->n * (size_t)d->k;
     float *copy = sfp__malloc(count * sizeof *copy), *bias = sfp__calloc((size_t)d->n, sizeof *bias);
     if (!w || !copy || !bias) {
@@ -78,12 +78,12 @@ sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weigh
     memcpy(copy, d->w, count * sizeof *copy);
     if (d->bias)
         memcpy(bias, d->bias, (size_t)d->n * sizeof *bias);
-    *w = (sfp_gemm_weight){.n = d->n, .k = d->k, .transposed = d->transposed, .w = copy, .bias = bias};
+    *w = (sfp__gemm_weight){.n = d->n, .k = d->k, .transposed = d->transposed, .w = copy, .bias = bias};
     *out = w;
     return SFP_OK;
 }
 
-sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_desc *d, sfp_error *err)
+sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *d, sfp_error *err)
 {
     (void)err;
     memcpy(w->w, d->w, (size_t)d->n * (size_t)d->k * sizeof *w->w);
@@ -92,7 +92,7 @@ sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_des
     return SFP_OK;
 }
 
-void sfp__gemm_weight_free(sfp_gemm_weight *w)
+void sfp__gemm_weight_free(sfp__gemm_weight *w)
 {
     if (!w)
         return;
@@ -101,16 +101,16 @@ void sfp__gemm_weight_free(sfp_gemm_weight *w)
     sfp__free(w);
 }
 
-int sfp__gemm_panel(const sfp_gemm_weight *w)
+int sfp__gemm_panel(const sfp__gemm_weight *w)
 {
     return w->n;
 }
 
-sfp_status sfp__gemm_op_create(const sfp_gemm_weight *like, int m, int lanes, sfp_gemm_op **out, sfp_error *err)
+sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, sfp__gemm_op **out, sfp_error *err)
 {
     (void)like;
     (void)lanes;
-    sfp_gemm_op *op = sfp__calloc(1, sizeof *op);
+    sfp__gemm_op *op = sfp__calloc(1, sizeof *op);
     if (!op)
         return sfp__fail_nomem(err);
     op->m = m;
@@ -118,12 +118,12 @@ sfp_status sfp__gemm_op_create(const sfp_gemm_weight *like, int m, int lanes, sf
     return SFP_OK;
 }
 
-void sfp__gemm_op_free(sfp_gemm_op *op)
+void sfp__gemm_op_free(sfp__gemm_op *op)
 {
     sfp__free(op);
 }
 
-void sfp__gemm_run(const sfp_gemm_op *op, int lane, const sfp_gemm_weight *w, const float *x, float *y)
+void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y)
 {
     (void)lane;
     for (int r = 0; r < op->m; r++)

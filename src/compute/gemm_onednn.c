@@ -21,7 +21,7 @@
 
 #define PANEL_BYTES ((size_t)1228800)
 
-struct sfp_gemm_weight {
+struct sfp__gemm_weight {
     bool conv;
     int n, k, panel, pieces;
     sfp_precision precision;
@@ -38,7 +38,7 @@ typedef struct lane {
     uint16_t *src_bf16;
 } lane;
 
-struct sfp_gemm_op {
+struct sfp__gemm_op {
     int m, n, k, panel, lanes;
     dnnl_primitive_t primitive;
     lane *lane; /* (lanes) */
@@ -87,32 +87,32 @@ bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix)
 }
 
 /* m rows by one panel of n columns. */
-static sfp_onednn_product describe(bool conv, int m, int n, int k, sfp_precision precision)
+static sfp__onednn_product describe(bool conv, int m, int n, int k, sfp_precision precision)
 {
     dnnl_data_type_t type = precision == SFP_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
     if (conv)
-        return (sfp_onednn_product){.conv = true,
-                                    .impl = "jit_1x1",
-                                    .tensor = {[SFP_ONEDNN_SRC] = {4, {1, k, m, 1}, type, dnnl_nhwc},
-                                               [SFP_ONEDNN_WEIGHTS] = {4, {n, k, 1, 1}, type, dnnl_format_tag_any},
-                                               [SFP_ONEDNN_BIAS] = {1, {n}, dnnl_f32, dnnl_a},
-                                               [SFP_ONEDNN_DST] = {4, {1, n, m, 1}, dnnl_f32, dnnl_nhwc}}};
-    return (sfp_onednn_product){.tensor = {[SFP_ONEDNN_SRC] = {2, {m, k}, type, dnnl_ab},
-                                           [SFP_ONEDNN_WEIGHTS] = {2, {k, n}, type, dnnl_format_tag_any},
-                                           [SFP_ONEDNN_BIAS] = {2, {1, n}, dnnl_f32, dnnl_ab},
-                                           [SFP_ONEDNN_DST] = {2, {m, n}, dnnl_f32, dnnl_ab}}};
+        return (sfp__onednn_product){.conv = true,
+                                     .impl = "jit_1x1",
+                                     .tensor = {[SFP_ONEDNN_SRC] = {4, {1, k, m, 1}, type, dnnl_nhwc},
+                                                [SFP_ONEDNN_WEIGHTS] = {4, {n, k, 1, 1}, type, dnnl_format_tag_any},
+                                                [SFP_ONEDNN_BIAS] = {1, {n}, dnnl_f32, dnnl_a},
+                                                [SFP_ONEDNN_DST] = {4, {1, n, m, 1}, dnnl_f32, dnnl_nhwc}}};
+    return (sfp__onednn_product){.tensor = {[SFP_ONEDNN_SRC] = {2, {m, k}, type, dnnl_ab},
+                                            [SFP_ONEDNN_WEIGHTS] = {2, {k, n}, type, dnnl_format_tag_any},
+                                            [SFP_ONEDNN_BIAS] = {2, {1, n}, dnnl_f32, dnnl_ab},
+                                            [SFP_ONEDNN_DST] = {2, {m, n}, dnnl_f32, dnnl_ab}}};
 }
 
 /* ------------------------------------------------------------------ weights */
 
 /* Decides form, panel and packed layout. */
-static sfp_status choose(sfp_gemm_weight *w, int align, bool transposed, sfp_error *err)
+static sfp_status choose(sfp__gemm_weight *w, int align, bool transposed, sfp_error *err)
 {
     enum { TYPICAL_ROWS = 256 };
     dnnl_primitive_desc_t pd = NULL;
-    sfp_onednn_product product = describe(false, TYPICAL_ROWS, w->n, w->k, w->precision);
+    sfp__onednn_product product = describe(false, TYPICAL_ROWS, w->n, w->k, w->precision);
     dnnl_status_t s = sfp__onednn_product_create(engine, &product, NULL, NULL, &pd);
-    if (w->precision == SFP_PRECISION_BF16 && (s != dnnl_success || !sfp__cpu().avx512)) {
+    if (w->precision == SFP_PRECISION_BF16 && (s != dnnl_success || !sfp__cpu_detect().avx512)) {
         dnnl_primitive_desc_destroy(pd);
         return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products: %s has none (AVX-512 needed); use --precision f32",
                          sfp__cpu_name());
@@ -148,7 +148,7 @@ static sfp_status choose(sfp_gemm_weight *w, int align, bool transposed, sfp_err
 }
 
 /* The plain weights, panel by panel, into their packed places. */
-static dnnl_status_t pack(sfp_gemm_weight *w, const float *from, bool transposed)
+static dnnl_status_t pack(sfp__gemm_weight *w, const float *from, bool transposed)
 {
     dnnl_stream_t stream = NULL;
     dnnl_primitive_t reorder = NULL;
@@ -181,12 +181,12 @@ static dnnl_status_t pack(sfp_gemm_weight *w, const float *from, bool transposed
     return s;
 }
 
-sfp_status sfp__gemm_weight_create(const sfp_gemm_weight_desc *d, sfp_gemm_weight **out, sfp_error *err)
+sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
 {
     sfp_status status = need_engine(err);
     if (status)
         return status;
-    sfp_gemm_weight *w = sfp__calloc(1, sizeof *w);
+    sfp__gemm_weight *w = sfp__calloc(1, sizeof *w);
     if (!w)
         return sfp__fail_nomem(err);
     int token = sfp__gemm_enter();
@@ -217,7 +217,7 @@ done:
     return status;
 }
 
-sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_desc *d, sfp_error *err)
+sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *d, sfp_error *err)
 {
     int token = sfp__gemm_enter();
     dnnl_status_t s = pack(w, d->w, d->transposed);
@@ -229,7 +229,7 @@ sfp_status sfp__gemm_weight_update(sfp_gemm_weight *w, const sfp_gemm_weight_des
     return SFP_OK;
 }
 
-void sfp__gemm_weight_free(sfp_gemm_weight *w)
+void sfp__gemm_weight_free(sfp__gemm_weight *w)
 {
     if (!w)
         return;
@@ -239,14 +239,14 @@ void sfp__gemm_weight_free(sfp_gemm_weight *w)
     sfp__free(w);
 }
 
-int sfp__gemm_panel(const sfp_gemm_weight *w)
+int sfp__gemm_panel(const sfp__gemm_weight *w)
 {
     return w->panel;
 }
 
 /* ---------------------------------------------------------------- operations */
 
-static dnnl_status_t lane_init(lane *l, const_dnnl_primitive_desc_t pd, int m, const sfp_gemm_weight *like)
+static dnnl_status_t lane_init(lane *l, const_dnnl_primitive_desc_t pd, int m, const sfp__gemm_weight *like)
 {
     size_t bytes = dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
     if (bytes && !(l->scratch_data = sfp__malloc(bytes)))
@@ -270,13 +270,13 @@ static dnnl_status_t lane_init(lane *l, const_dnnl_primitive_desc_t pd, int m, c
     return s;
 }
 
-sfp_status sfp__gemm_op_create(const sfp_gemm_weight *like, int m, int lanes, sfp_gemm_op **out, sfp_error *err)
+sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, sfp__gemm_op **out, sfp_error *err)
 {
     int token = sfp__gemm_enter();
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_out_of_memory;
-    sfp_gemm_op *op = sfp__calloc(1, sizeof *op);
+    sfp__gemm_op *op = sfp__calloc(1, sizeof *op);
     if (!op)
         goto done;
     op->m = m;
@@ -290,7 +290,7 @@ sfp_status sfp__gemm_op_create(const sfp_gemm_weight *like, int m, int lanes, sf
     s = dnnl_primitive_attr_create(&attr);
     if (s == dnnl_success) /* lanes run at once: each brings its own scratch */
         s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    sfp_onednn_product product = describe(like->conv, m, like->panel, like->k, like->precision);
+    sfp__onednn_product product = describe(like->conv, m, like->panel, like->k, like->precision);
     if (s == dnnl_success)
         s = sfp__onednn_product_create(engine, &product, like->packing, attr, &pd);
     if (s == dnnl_success)
@@ -309,7 +309,7 @@ done:
     return SFP_OK;
 }
 
-void sfp__gemm_op_free(sfp_gemm_op *op)
+void sfp__gemm_op_free(sfp__gemm_op *op)
 {
     if (!op)
         return;
@@ -339,7 +339,7 @@ static void to_bf16(size_t n, const float *x, uint16_t *y)
     }
 }
 
-void sfp__gemm_run(const sfp_gemm_op *op, int lane_index, const sfp_gemm_weight *w, const float *x, float *y)
+void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y)
 {
     lane *l = &op->lane[lane_index];
     union {

@@ -12,18 +12,18 @@
 
 enum { SFP_ONEDNN_SRC, SFP_ONEDNN_WEIGHTS, SFP_ONEDNN_BIAS, SFP_ONEDNN_DST, SFP_ONEDNN_TENSORS };
 
-typedef struct sfp_onednn_tensor {
+typedef struct sfp__onednn_tensor {
     int ndims;
     dnnl_dims_t dims;
     dnnl_data_type_t type;
     dnnl_format_tag_t tag;
-} sfp_onednn_tensor;
+} sfp__onednn_tensor;
 
-typedef struct sfp_onednn_product {
+typedef struct sfp__onednn_product {
     bool conv; /* a 1x1 convolution; otherwise matmul */
-    sfp_onednn_tensor tensor[SFP_ONEDNN_TENSORS];
+    sfp__onednn_tensor tensor[SFP_ONEDNN_TENSORS];
     const char *impl; /* how the wanted implementation's name begins; NULL: the library's first choice */
-} sfp_onednn_product;
+} sfp__onednn_product;
 
 /* Whether the implementation's name ("brg:avx512_core", "brg_matmul:avx512_core", "jit_1x1:avx2") begins so. */
 bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix);
@@ -31,7 +31,7 @@ bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix);
 /* Of the backend for the version at hand. Nothing is left behind and *out is untouched on failure. */
 
 /* packing: weights in its destination's layout; NULL: as the tensor says. dnnl_unimplemented without such an implementation. */
-dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp_onednn_product *p, const_dnnl_primitive_desc_t packing,
+dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp__onednn_product *p, const_dnnl_primitive_desc_t packing,
                                          const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out);
 
 /* The reorder from f32 weights at these strides into the layout that `product` wants. */

@@ -25,14 +25,14 @@ static dnnl_status_t first_named(dnnl_engine_t engine, const_dnnl_op_desc_t op, 
     return s == dnnl_iterator_ends ? dnnl_unimplemented : s;
 }
 
-dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp_onednn_product *p, const_dnnl_primitive_desc_t packing,
+dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp__onednn_product *p, const_dnnl_primitive_desc_t packing,
                                          const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
     static const dnnl_dims_t one = {1, 1}, zero = {0, 0};
     dnnl_memory_desc_t md[SFP_ONEDNN_TENSORS];
     dnnl_status_t s = dnnl_success;
     for (int i = 0; s == dnnl_success && i < SFP_ONEDNN_TENSORS; i++) {
-        const sfp_onednn_tensor *t = &p->tensor[i];
+        const sfp__onednn_tensor *t = &p->tensor[i];
         s = dnnl_memory_desc_init_by_tag(&md[i], t->ndims, t->dims, t->type, t->tag);
     }
     if (s != dnnl_success)

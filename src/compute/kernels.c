@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-sfp_cpu sfp__cpu(void)
+sfp__cpu sfp__cpu_detect(void)
 {
-    sfp_cpu c = {0};
+    sfp__cpu c = {0};
 #if defined(__x86_64__)
     __builtin_cpu_init();
     c.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -46,22 +46,22 @@ const char *sfp__cpu_name(void)
     return name;
 }
 
-const sfp_kernels *sfp__kernels_named(const char *isa)
+const sfp__kernels *sfp__kernels_named(const char *isa)
 {
     if (strcmp(isa, "ref") == 0)
         return &sfp__kernels_ref;
     if (strcmp(isa, "generic") == 0)
         return &sfp__kernels_generic;
 #if defined(__x86_64__)
-    if (strcmp(isa, "avx2") == 0 && sfp__cpu().avx2)
+    if (strcmp(isa, "avx2") == 0 && sfp__cpu_detect().avx2)
         return &sfp__kernels_avx2;
-    if (strcmp(isa, "avx512") == 0 && sfp__cpu().avx512)
+    if (strcmp(isa, "avx512") == 0 && sfp__cpu_detect().avx512)
         return &sfp__kernels_avx512;
 #endif
     return NULL;
 }
 
-static const sfp_kernels *chosen;
+static const sfp__kernels *chosen;
 
 static void choose(void)
 {
@@ -73,7 +73,7 @@ static void choose(void)
         chosen = sfp__kernels_named(order[i]);
 }
 
-const sfp_kernels *sfp__kernels(void)
+const sfp__kernels *sfp__kernels_get(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, choose);

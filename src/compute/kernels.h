@@ -16,16 +16,16 @@
 
 /* Softmax attention of one head of one sample: rows of q attend to np prefix
  * rows followed by nk token rows. */
-typedef struct sfp_attn {
+typedef struct sfp__attn {
     int nq, nk, np, d;
     float scale;
-    const float *q;      /* (nq, d), row stride ldq */
+    const float *q; /* (nq, d), row stride ldq */
     int ldq;
-    const float *k, *v;  /* (nk, d), row stride ldkv */
+    const float *k, *v; /* (nk, d), row stride ldkv */
     int ldkv;
     const float *pk, *pv; /* (np, d), row stride ldp */
     int ldp;
-    float *out;   /* forward: (nq, d), row stride ldo */
+    float *out; /* forward: (nq, d), row stride ldo */
     int ldo;
     float *prob0; /* forward: probabilities of row 0 over the nk tokens (prefix left out), or NULL */
     /* backward */
@@ -36,9 +36,9 @@ typedef struct sfp_attn {
     float *dpk, *dpv; /* (np, d), row stride lddp, overwritten; NULL: not wanted */
     int lddp;
     float *scratch; /* attn_scratch(...) floats, 64-byte aligned */
-} sfp_attn;
+} sfp__attn;
 
-typedef struct sfp_kernels {
+typedef struct sfp__kernels {
     const char *isa;
 
     /* y = (x - mean) * rstd * gamma + beta; stats (m, 2) = mean, rstd. */
@@ -63,27 +63,27 @@ typedef struct sfp_kernels {
 
     /* Floats of scratch that attn_fwd and attn_bwd need for sizes up to these. */
     size_t (*attn_scratch)(int nq, int nk_with_prefix, int d);
-    void (*attn_fwd)(const sfp_attn *a);
-    void (*attn_bwd)(const sfp_attn *a);
-} sfp_kernels;
+    void (*attn_fwd)(const sfp__attn *a);
+    void (*attn_bwd)(const sfp__attn *a);
+} sfp__kernels;
 
 /* The best table for this CPU. The environment variable STREAMFP_ISA = ref | generic | avx2 | avx512 chooses another
  * one that the CPU can run. */
-const sfp_kernels *sfp__kernels(void);
+const sfp__kernels *sfp__kernels_get(void);
 
 /* By name; NULL when it is unknown or this CPU cannot run it. */
-const sfp_kernels *sfp__kernels_named(const char *isa);
+const sfp__kernels *sfp__kernels_named(const char *isa);
 
-extern const sfp_kernels sfp__kernels_ref, sfp__kernels_generic, sfp__kernels_avx2, sfp__kernels_avx512;
+extern const sfp__kernels sfp__kernels_ref, sfp__kernels_generic, sfp__kernels_avx2, sfp__kernels_avx512;
 
 /* What this CPU can run. */
-typedef struct sfp_cpu {
+typedef struct sfp__cpu {
     bool avx2;   /* AVX2 and FMA */
     bool avx512; /* F, BW, VL, DQ */
     bool bf16;   /* AVX512_BF16 */
-} sfp_cpu;
+} sfp__cpu;
 
-sfp_cpu sfp__cpu(void);
+sfp__cpu sfp__cpu_detect(void);
 
 /* The processor's name, e.g. from /proc/cpuinfo; never NULL. */
 const char *sfp__cpu_name(void);

@@ -95,13 +95,13 @@ static size_t attn_scratch(int nq, int nk, int d)
     return 2 * (size_t)nk + 2 * (size_t)nk * (size_t)d;
 }
 
-static const float *row_of(const sfp_attn *a, const float *prefix, const float *tokens, int j)
+static const float *row_of(const sfp__attn *a, const float *prefix, const float *tokens, int j)
 {
     return j < a->np ? prefix + (ptrdiff_t)j * a->ldp : tokens + (ptrdiff_t)(j - a->np) * a->ldkv;
 }
 
 /* Probabilities of query row i into p (np + nk). */
-static void probabilities(const sfp_attn *a, int i, float *p)
+static void probabilities(const sfp__attn *a, int i, float *p)
 {
     int n = a->np + a->nk;
     double max = -INFINITY, sum = 0;
@@ -118,7 +118,7 @@ static void probabilities(const sfp_attn *a, int i, float *p)
         p[j] = (float)(exp((double)p[j] - max) / sum);
 }
 
-static void attn_fwd(const sfp_attn *a)
+static void attn_fwd(const sfp__attn *a)
 {
     float *p = a->scratch;
     for (int i = 0; i < a->nq; i++) {
@@ -134,7 +134,7 @@ static void attn_fwd(const sfp_attn *a)
     }
 }
 
-static void attn_bwd(const sfp_attn *a)
+static void attn_bwd(const sfp__attn *a)
 {
     int n = a->np + a->nk, d = a->d;
     float *p = a->scratch, *ds = p + n, *gk = ds + n, *gv = gk + (size_t)n * (size_t)d;
@@ -177,7 +177,7 @@ static void attn_bwd(const sfp_attn *a)
         }
 }
 
-const sfp_kernels sfp__kernels_ref = {
+const sfp__kernels sfp__kernels_ref = {
     .isa = "ref",
     .norm_fwd = norm_fwd,
     .add_norm_fwd = add_norm_fwd,

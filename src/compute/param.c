@@ -6,20 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
-sfp_adam sfp__adam_defaults(void)
+sfp__adam sfp__adam_defaults(void)
 {
-    return (sfp_adam){.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+    return (sfp__adam){.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
 }
 
-static sfp_status resize(sfp_param *p, int capacity, sfp_error *err)
+static sfp_status resize(sfp__param *p, int capacity, sfp_error *err)
 {
     size_t floats = (size_t)capacity * p->width, old = (size_t)p->capacity * p->width * sizeof(float);
-    sfp_param q = *p;
-    const sfp_want list[] = {{&q.data, floats, sizeof *q.data}, /* first: its address is the block's */
-                             {&q.grad, floats, sizeof *q.grad},
-                             {&q.m, floats, sizeof *q.m},
-                             {&q.v, floats, sizeof *q.v},
-                             {&q.steps, (size_t)capacity, sizeof *q.steps}};
+    sfp__param q = *p;
+    const sfp__want list[] = {{&q.data, floats, sizeof *q.data}, /* first: its address is the block's */
+                              {&q.grad, floats, sizeof *q.grad},
+                              {&q.m, floats, sizeof *q.m},
+                              {&q.v, floats, sizeof *q.v},
+                              {&q.steps, (size_t)capacity, sizeof *q.steps}};
     void *block;
     TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
     if (p->capacity) {
@@ -35,9 +35,9 @@ static sfp_status resize(sfp_param *p, int capacity, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__param_init(sfp_param *p, const char *name, int ndim, const int64_t *shape, sfp_error *err)
+sfp_status sfp__param_init(sfp__param *p, const char *name, int ndim, const int64_t *shape, sfp_error *err)
 {
-    *p = (sfp_param){.ndim = ndim, .rows = (int)shape[0], .width = 1};
+    *p = (sfp__param){.ndim = ndim, .rows = (int)shape[0], .width = 1};
     (void)snprintf(p->name, sizeof p->name, "%s", name);
     for (int i = 0; i < ndim; i++) {
         p->shape[i] = shape[i];
@@ -47,13 +47,13 @@ sfp_status sfp__param_init(sfp_param *p, const char *name, int ndim, const int64
     return resize(p, p->rows ? p->rows : 16, err);
 }
 
-void sfp__param_done(sfp_param *p)
+void sfp__param_done(sfp__param *p)
 {
     sfp__free(p->data);
-    *p = (sfp_param){0};
+    *p = (sfp__param){0};
 }
 
-sfp_status sfp__param_grow(sfp_param *p, int rows, sfp_error *err)
+sfp_status sfp__param_grow(sfp__param *p, int rows, sfp_error *err)
 {
     if (rows > p->capacity)
         TRY(resize(p, rows > 2 * p->capacity ? rows : 2 * p->capacity, err));
@@ -63,7 +63,7 @@ sfp_status sfp__param_grow(sfp_param *p, int rows, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__param_shrink(sfp_param *p, int rows)
+void sfp__param_shrink(sfp__param *p, int rows)
 {
     sfp__param_reset_adam(p, rows, p->rows);
     memset(p->data + (size_t)rows * p->width, 0, (size_t)(p->rows - rows) * p->width * sizeof *p->data);
@@ -72,12 +72,12 @@ void sfp__param_shrink(sfp_param *p, int rows)
     p->shape[0] = rows;
 }
 
-void sfp__param_zero_grad(sfp_param *p)
+void sfp__param_zero_grad(sfp__param *p)
 {
     memset(p->grad, 0, (size_t)p->rows * p->width * sizeof *p->grad);
 }
 
-void sfp__param_reset_adam(sfp_param *p, int first, int end)
+void sfp__param_reset_adam(sfp__param *p, int first, int end)
 {
     size_t at = (size_t)first * p->width, n = (size_t)(end - first) * p->width;
     memset(p->m + at, 0, n * sizeof *p->m);
@@ -85,7 +85,7 @@ void sfp__param_reset_adam(sfp_param *p, int first, int end)
     memset(p->steps + first, 0, (size_t)(end - first) * sizeof *p->steps);
 }
 
-void sfp__adam_step(const sfp_adam *a, sfp_param *p)
+void sfp__adam_step(const sfp__adam *a, sfp__param *p)
 {
     for (int r = p->lo; r < p->hi; r++) {
         uint32_t t = ++p->steps[r];

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct sfp_param {
+typedef struct sfp__param {
     char name[40]; /* as in state files: "prompt.e_p_0" */
     int ndim;
     int64_t shape[3]; /* shape[0] is the number of rows */
@@ -20,28 +20,28 @@ typedef struct sfp_param {
     int lo, hi;                 /* rows that learn */
     float *data, *grad, *m, *v; /* (capacity, width); data begins the block of all five */
     uint32_t *steps;            /* (capacity) */
-} sfp_param;
+} sfp__param;
 
-typedef struct sfp_adam {
+typedef struct sfp__adam {
     float lr, beta1, beta2, eps;
-} sfp_adam;
+} sfp__adam;
 
-sfp_adam sfp__adam_defaults(void); /* 1e-3, .9, .999, 1e-8 */
+sfp__adam sfp__adam_defaults(void); /* 1e-3, .9, .999, 1e-8 */
 
 /* Zeroed; all rows learn. shape[0] may be 0 (rows that come later). */
-sfp_status sfp__param_init(sfp_param *p, const char *name, int ndim, const int64_t *shape, sfp_error *err);
-void sfp__param_done(sfp_param *p);
+sfp_status sfp__param_init(sfp__param *p, const char *name, int ndim, const int64_t *shape, sfp_error *err);
+void sfp__param_done(sfp__param *p);
 
 /* More rows, zeroed; what is there stays. */
-sfp_status sfp__param_grow(sfp_param *p, int rows, sfp_error *err);
+sfp_status sfp__param_grow(sfp__param *p, int rows, sfp_error *err);
 
 /* Fewer rows; what is grown again later is zeroed again. */
-void sfp__param_shrink(sfp_param *p, int rows);
+void sfp__param_shrink(sfp__param *p, int rows);
 
-void sfp__param_zero_grad(sfp_param *p);
+void sfp__param_zero_grad(sfp__param *p);
 /* Moments and steps of rows [first, end) back to 0. */
-void sfp__param_reset_adam(sfp_param *p, int first, int end);
+void sfp__param_reset_adam(sfp__param *p, int first, int end);
 /* One Adam step on rows [lo, hi). */
-void sfp__adam_step(const sfp_adam *a, sfp_param *p);
+void sfp__adam_step(const sfp__adam *a, sfp__param *p);
 
 #endif

@@ -21,13 +21,13 @@ typedef struct cut {
     int frozen_end, active_end, frozen_chunks, chunks;
 } cut;
 
-struct sfp_attune {
-    sfp_attune_options opt;
+struct sfp__attune {
+    sfp__attune_options opt;
     int D;
-    sfp_thread_pool *threads;
-    const sfp_kernels *kernels;
-    sfp_gemm_weight *k[MAPS], *v[MAPS], *k_t[MAPS], *v_t[MAPS];
-    sfp_gemm_op *op_k[CHUNK + 1], *op_v[CHUNK + 1], *op_k_t[CHUNK + 1], *op_v_t[CHUNK + 1]; /* by components */
+    sfp__thread_pool *threads;
+    const sfp__kernels *kernels;
+    sfp__gemm_weight *k[MAPS], *v[MAPS], *k_t[MAPS], *v_t[MAPS];
+    sfp__gemm_op *op_k[CHUNK + 1], *op_v[CHUNK + 1], *op_k_t[CHUNK + 1], *op_v_t[CHUNK + 1]; /* by components */
     float *map;  /* (layers, pool, MAPS, Lp, D): outputs of the maps */
     float *der;  /* (layers, learning, MAPS, Lp, D) panels a chunk: derivatives of GELU */
     float *gate; /* (layers, pool, Lp, MAPS) */
@@ -41,16 +41,16 @@ struct sfp_attune {
 
 /* ------------------------------------------------------------ making, freeing */
 
-static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
+static sfp_status make(sfp__attune *a, sfp__vit *vit, sfp_error *err)
 {
-    const sfp_vit_config *c = &vit->config;
+    const sfp__vit_config *c = &vit->config;
     size_t D = (size_t)c->dim, rows = CHUNK * (size_t)a->opt.length;
     for (int r = 0; r < MAPS; r++) {
-        const sfp_vit_block_weights *b = &vit->weights.blocks[c->depth - MAPS + r];
+        const sfp__vit_block_weights *b = &vit->weights.blocks[c->depth - MAPS + r];
         const float *wk = b->qkv_w + D * D, *wv = b->qkv_w + 2 * D * D;
         const struct {
-            sfp_gemm_weight **slot;
-            sfp_gemm_weight_desc d;
+            sfp__gemm_weight **slot;
+            sfp__gemm_weight_desc d;
         } list[] = {{&a->k[r], {.n = a->D, .k = a->D, .w = wk, .bias = b->qkv_b + D}},
                     {&a->v[r], {.n = a->D, .k = a->D, .w = wv, .bias = b->qkv_b + 2 * D}},
                     {&a->k_t[r], {.n = a->D, .k = a->D, .w = wk, .transposed = true}},
@@ -61,23 +61,23 @@ static sfp_status make(sfp_attune *a, sfp_vit *vit, sfp_error *err)
     size_t layers = (size_t)a->opt.layers, pool = (size_t)a->opt.pool, Lp = (size_t)a->opt.length;
     size_t threads = (size_t)sfp__thread_pool_size(a->threads);
     a->chunks = (a->opt.pool + CHUNK - 1) / CHUNK + 1; /* one more: frozen and learning parts are cut apart */
-    const sfp_want list[] = {{&a->map, layers * pool * MAPS * Lp * D, sizeof(float)},
-                             {&a->der, layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float)},
-                             {&a->gate, layers * pool * Lp * MAPS, sizeof(float)},
-                             {&a->part, layers * (size_t)a->chunks * (MAPS * D + MAPS), sizeof(float)},
-                             {&a->valid, layers, sizeof *a->valid},
-                             {&a->cuts, layers, sizeof *a->cuts},
-                             {&a->workers, threads, sizeof *a->workers}};
+    const sfp__want list[] = {{&a->map, layers * pool * MAPS * Lp * D, sizeof(float)},
+                              {&a->der, layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float)},
+                              {&a->gate, layers * pool * Lp * MAPS, sizeof(float)},
+                              {&a->part, layers * (size_t)a->chunks * (MAPS * D + MAPS), sizeof(float)},
+                              {&a->valid, layers, sizeof *a->valid},
+                              {&a->cuts, layers, sizeof *a->cuts},
+                              {&a->workers, threads, sizeof *a->workers}};
     TRY(sfp__block_cleared(&a->block, SFP_LIST(list), err));
     float *x;
-    const sfp_want scratch = {&x, threads * 3 * rows * D, sizeof *x};
+    const sfp__want scratch = {&x, threads * 3 * rows * D, sizeof *x};
     TRY(sfp__block(&a->scratch, 1, &scratch, err));
     for (size_t i = 0; i < threads; i++, x += 3 * rows * D)
         a->workers[i] = (worker){x, x + rows * D, x + 2 * rows * D};
     return SFP_OK;
 }
 
-sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_attune_options *opt, sfp_attune **out,
+sfp_status sfp__attune_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__attune_options *opt, sfp__attune **out,
                               sfp_error *err)
 {
     if (vit->config.depth < MAPS)
@@ -86,18 +86,18 @@ sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_
                              MAPS, vit->config.depth);
     if (opt->topk < 1 || opt->topk > MAPS)
         return sfp__fail_key(err, "attune-topk", SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
-    OWNED_PTR(sfp__attune_free) sfp_attune *a = NULL;
+    OWNED_PTR(sfp__attune_free) sfp__attune *a = NULL;
     TRY(sfp__alloc(&a, 1, sizeof *a, err));
     a->opt = *opt;
     a->D = vit->config.dim;
     a->threads = threads;
-    a->kernels = sfp__kernels();
+    a->kernels = sfp__kernels_get();
     TRY(make(a, vit, err));
     *out = TAKE(a);
     return SFP_OK;
 }
 
-void sfp__attune_free(sfp_attune *a)
+void sfp__attune_free(sfp__attune *a)
 {
     if (!a)
         return;
@@ -118,17 +118,17 @@ void sfp__attune_free(sfp_attune *a)
     sfp__free(a);
 }
 
-void sfp__attune_invalidate(sfp_attune *a)
+void sfp__attune_invalidate(sfp__attune *a)
 {
     memset(a->valid, 0, (size_t)a->opt.layers * sizeof *a->valid);
 }
 
-static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
+static sfp_status need_ops(sfp__attune *a, int comps, sfp_error *err)
 {
     int m = comps * a->opt.length, lanes = sfp__thread_pool_size(a->threads);
     const struct {
-        sfp_gemm_op **op;
-        const sfp_gemm_weight *like;
+        sfp__gemm_op **op;
+        const sfp__gemm_weight *like;
     } list[] = {
         {&a->op_k[comps], a->k[0]}, {&a->op_v[comps], a->v[0]}, {&a->op_k_t[comps], a->k_t[0]}, {&a->op_v_t[comps], a->v_t[0]}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -140,7 +140,7 @@ static sfp_status need_ops(sfp_attune *a, int comps, sfp_error *err)
 /* -------------------------------------------------------------------- chunks */
 
 /* Cuts every layer; returns the most chunks a layer has. */
-static int cut_layers(sfp_attune *a, const sfp_attune_layer *layer)
+static int cut_layers(sfp__attune *a, const sfp__attune_layer *layer)
 {
     int most = 0;
     for (int l = 0; l < a->opt.layers; l++) {
@@ -159,26 +159,26 @@ static void chunk_at(const cut *c, int i, int *first, int *n, bool *learns)
     *n = end - *first < CHUNK ? end - *first : CHUNK;
 }
 
-static float *map_at(const sfp_attune *a, int layer, int comp, int r)
+static float *map_at(const sfp__attune *a, int layer, int comp, int r)
 {
     size_t Lp = (size_t)a->opt.length;
     return a->map + (((size_t)layer * (size_t)a->opt.pool + (size_t)comp) * MAPS + (size_t)r) * Lp * (size_t)a->D;
 }
 
 /* Derivatives of map r of a learning chunk: n*Lp rows in panels, kept together. */
-static float *der_at(const sfp_attune *a, int layer, int offset, int n, int r)
+static float *der_at(const sfp__attune *a, int layer, int offset, int n, int r)
 {
     size_t comp = (size_t)a->opt.length * (size_t)a->D;
     return a->der + ((size_t)layer * (size_t)a->opt.learning + (size_t)offset) * MAPS * comp + (size_t)r * (size_t)n * comp;
 }
 
-static float *gate_at(const sfp_attune *a, int layer, int comp)
+static float *gate_at(const sfp__attune *a, int layer, int comp)
 {
     return a->gate + ((size_t)layer * (size_t)a->opt.pool + (size_t)comp) * (size_t)a->opt.length * MAPS;
 }
 
 /* g = softmax over the topk largest of W p + b (ties: lower index); the others are 0. */
-static void gate_row(const sfp_attune *a, const float *p, const float *w, const float *b, float *g)
+static void gate_row(const sfp__attune *a, const float *p, const float *w, const float *b, float *g)
 {
     float z[MAPS], kept[MAPS], sum = 0;
     bool keep[MAPS] = {false};
@@ -200,16 +200,16 @@ static void gate_row(const sfp_attune *a, const float *p, const float *w, const 
 }
 
 typedef struct job {
-    sfp_attune *a;
+    sfp__attune *a;
     int chunks; /* pieces a layer; some have fewer */
-    const sfp_attune_layer *layer;
+    const sfp__attune_layer *layer;
     const float *gate_w, *gate_b;
 } job;
 
 /* The maps of n components from `first` on of a layer; `offset` >= 0: learning, derivatives are kept. */
 static void run_maps(const job *j, int layer, int first, int n, int offset, int lane)
 {
-    sfp_attune *a = j->a;
+    sfp__attune *a = j->a;
     worker *w = &a->workers[lane];
     int D = a->D, Lp = a->opt.length, m = n * Lp;
     const float *p = j->layer[layer].p + (size_t)first * (size_t)Lp * (size_t)D;
@@ -230,7 +230,7 @@ static void run_maps(const job *j, int layer, int first, int n, int offset, int 
 static void forward_piece(void *ctx, int piece, int lane)
 {
     const job *j = ctx;
-    sfp_attune *a = j->a;
+    sfp__attune *a = j->a;
     int layer = piece / j->chunks, first, n, D = a->D, Lp = a->opt.length;
     const cut *c = &a->cuts[layer];
     bool learns;
@@ -255,7 +255,7 @@ static void forward_piece(void *ctx, int piece, int lane)
         }
 }
 
-sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_layer *layer, const sfp_param *gate_w, const sfp_param *gate_b,
+sfp_status sfp__attune_fwd(sfp__attune *a, const sfp__attune_layer *layer, const sfp__param *gate_w, const sfp__param *gate_b,
                            sfp_error *err)
 {
     job j = {.a = a, .chunks = cut_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
@@ -277,7 +277,7 @@ sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_layer *layer, const s
 /* Through the maps of a learning chunk: dp += K_r^T (gelu' * V_r^T (g_r dout)). */
 static void maps_backward(const job *j, int layer, int first, int n, int lane)
 {
-    sfp_attune *a = j->a;
+    sfp__attune *a = j->a;
     worker *w = &a->workers[lane];
     int D = a->D, Lp = a->opt.length, m = n * Lp;
     size_t at = (size_t)first * (size_t)Lp * (size_t)D;
@@ -304,7 +304,7 @@ static void maps_backward(const job *j, int layer, int first, int n, int lane)
 static void backward_piece(void *ctx, int piece, int lane)
 {
     const job *j = ctx;
-    sfp_attune *a = j->a;
+    sfp__attune *a = j->a;
     int layer = piece / j->chunks, chunk = piece % j->chunks, first, n, D = a->D, Lp = a->opt.length;
     bool learns;
     if (chunk >= a->cuts[layer].chunks)
@@ -336,7 +336,7 @@ static void backward_piece(void *ctx, int piece, int lane)
         }
 }
 
-void sfp__attune_bwd(sfp_attune *a, const sfp_attune_layer *layer, sfp_param *gate_w, sfp_param *gate_b)
+void sfp__attune_bwd(sfp__attune *a, const sfp__attune_layer *layer, sfp__param *gate_w, sfp__param *gate_b)
 {
     job j = {.a = a, .chunks = cut_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
     sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, backward_piece, &j);

@@ -18,39 +18,39 @@
 
 enum { SFP_ATTUNE_MAPS = 3 };
 
-typedef struct sfp_attune_options {
+typedef struct sfp__attune_options {
     int layers;    /* prompted layers */
     int pool;      /* components a layer */
     int learning;  /* most components a layer that learn at once */
     int length;    /* rows a component */
     int topk;      /* gate outputs that are kept: 1..3 */
     bool residual; /* add p */
-} sfp_attune_options;
+} sfp__attune_options;
 
 /* What one layer gives and gets; all of components [0, open), of which [start, open) learn. */
-typedef struct sfp_attune_layer {
+typedef struct sfp__attune_layer {
     int frozen_end, active_end;
     const float *p;    /* (open, length*D) */
     float *out;        /* (open, length*D), written by the forward */
     const float *dout; /* (open, length*D) its gradient, read by the backward */
     float *dp;         /* (open, length*D), to which the backward adds for components that learn */
-} sfp_attune_layer;
+} sfp__attune_layer;
 
-typedef struct sfp_attune sfp_attune;
+typedef struct sfp__attune sfp__attune;
 
-sfp_status sfp__attune_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_attune_options *opt, sfp_attune **out,
+sfp_status sfp__attune_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__attune_options *opt, sfp__attune **out,
                               sfp_error *err);
-void sfp__attune_free(sfp_attune *a);
-DEFINE_OWNED_PTR(sfp_attune, sfp__attune_free)
+void sfp__attune_free(sfp__attune *a);
+DEFINE_OWNED_PTR(sfp__attune, sfp__attune_free)
 
 /* The maps of all components are computed anew by the next forward, even of those that are frozen. */
-void sfp__attune_invalidate(sfp_attune *a);
+void sfp__attune_invalidate(sfp__attune *a);
 
 /* From p to out, in every layer (layers). */
-sfp_status sfp__attune_fwd(sfp_attune *a, const sfp_attune_layer *layer, const sfp_param *gate_w, const sfp_param *gate_b,
+sfp_status sfp__attune_fwd(sfp__attune *a, const sfp__attune_layer *layer, const sfp__param *gate_w, const sfp__param *gate_b,
                            sfp_error *err);
 
 /* From dout to dp, and to the gate's gradients. */
-void sfp__attune_bwd(sfp_attune *a, const sfp_attune_layer *layer, sfp_param *gate_w, sfp_param *gate_b);
+void sfp__attune_bwd(sfp__attune *a, const sfp__attune_layer *layer, sfp__param *gate_w, sfp__param *gate_b);
 
 #endif

@@ -14,22 +14,22 @@
 
 /* --------------------------------------------------------------------- buffers */
 
-sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err)
+sfp_status sfp__fp_buffers_create(sfp__fp *f, sfp_error *err)
 {
-    const sfp_fp_options *o = &f->opt;
+    const sfp__fp_options *o = &f->opt;
     size_t pool = (size_t)o->pool, D = (size_t)f->D, comp = (size_t)o->length * D, b = (size_t)f->max_batch;
     size_t passes = o->query_one ? (size_t)f->layers : 1, parts = (size_t)f->parts, n = 0;
     bool raw = o->prefix == SFP_PREFIX_RAW;
-    sfp_want list[3 + 13 * SFP_FP_MAX_LAYERS];
+    sfp__want list[3 + 13 * SFP_FP_MAX_LAYERS];
 #define WANT(wanted, to, floats) \
     if (wanted)                  \
-    list[n++] = (sfp_want){&(to), (floats), sizeof(float)}
+    list[n++] = (sfp__want){&(to), (floats), sizeof(float)}
     WANT(true, f->row, D);
     WANT(true, f->squares, passes * b * D);
     WANT(o->query_one, f->token, passes * b * D);
     for (int l = 0; l < f->layers; l++) {
-        sfp_fp_layer *y = &f->layer[l];
-        sfp_fp_grad *g = &f->grad[l];
+        sfp__fp_layer *y = &f->layer[l];
+        sfp__fp_grad *g = &f->grad[l];
         size_t rows = (size_t)sfp__fp_layer_rows(f, l);
         WANT(o->attune, y->attuned, rows * comp);
         WANT(raw, y->projected, rows * comp);
@@ -50,24 +50,24 @@ sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err)
     f->max_learning = o->tasks && !f->kind->whole ? o->pool / o->tasks : o->pool;
     if (!o->attune)
         return SFP_OK;
-    const sfp_attune_options a = {.layers = f->layers,
-                                  .pool = o->pool,
-                                  .learning = f->max_learning,
-                                  .length = o->length,
-                                  .topk = o->attune_topk,
-                                  .residual = o->attune_residual};
+    const sfp__attune_options a = {.layers = f->layers,
+                                   .pool = o->pool,
+                                   .learning = f->max_learning,
+                                   .length = o->length,
+                                   .topk = o->attune_topk,
+                                   .residual = o->attune_residual};
     return sfp__attune_create(f->vit, f->threads, &a, &f->attune, err);
 }
 
 /* The pool that prefixes are made of before the raw projection. */
-static float *pool_of(const sfp_fp_layer *y)
+static float *pool_of(const sfp__fp_layer *y)
 {
     return y->attuned ? y->attuned : y->p.data;
 }
 
 /* out (n, Lp*D) (+)= in W^T (or in W, backwards), the first half of a component's rows by the key map, the rest by the
  * value map of layer l. */
-static void project(const sfp_fp *f, int l, int n, const float *in, bool backwards, float *out)
+static void project(const sfp__fp *f, int l, int n, const float *in, bool backwards, float *out)
 {
     const float *w = f->vit->weights.blocks[f->layer[l].at].qkv_w;
     int D = f->D, half = f->opt.length / 2;
@@ -83,14 +83,14 @@ static void project(const sfp_fp *f, int l, int n, const float *in, bool backwar
 /* --------------------------------------------------------------------- forward */
 
 typedef struct layer_job {
-    sfp_fp *f;
+    sfp__fp *f;
     int first, n, terms;
 } layer_job;
 
 static void prepare_layer(void *ctx, int l, int worker)
 {
-    sfp_fp *f = ((layer_job *)ctx)->f;
-    sfp_fp_layer *y = &f->layer[l];
+    sfp__fp *f = ((layer_job *)ctx)->f;
+    sfp__fp_layer *y = &f->layer[l];
     (void)worker;
     f->kind->prepare(f, l);
     if (y->projected) {
@@ -100,39 +100,39 @@ static void prepare_layer(void *ctx, int l, int worker)
     }
 }
 
-static void attune_layers(const sfp_fp *f, sfp_attune_layer *out)
+static void attune_layers(const sfp__fp *f, sfp__attune_layer *out)
 {
     for (int l = 0; l < f->layers; l++) {
-        const sfp_fp_layer *y = &f->layer[l];
-        out[l] = (sfp_attune_layer){.frozen_end = sfp__fp_layer_frozen_end(f, l),
-                                    .active_end = sfp__fp_layer_active_end(f, l),
-                                    .p = y->p.data,
-                                    .out = y->attuned,
-                                    .dout = f->grad[l].prefix,
-                                    .dp = y->p.grad};
+        const sfp__fp_layer *y = &f->layer[l];
+        out[l] = (sfp__attune_layer){.frozen_end = sfp__fp_layer_frozen_end(f, l),
+                                     .active_end = sfp__fp_layer_active_end(f, l),
+                                     .p = y->p.data,
+                                     .out = y->attuned,
+                                     .dout = f->grad[l].prefix,
+                                     .dp = y->p.grad};
     }
 }
 
-sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
+sfp_status sfp__fp_prepare(sfp__fp *f, sfp_error *err)
 {
     if (f->prepared)
         return SFP_OK;
     if (f->attune) {
-        sfp_attune_layer layers[SFP_FP_MAX_LAYERS];
+        sfp__attune_layer layers[SFP_FP_MAX_LAYERS];
         attune_layers(f, layers);
         TRY(sfp__attune_fwd(f->attune, layers, &f->gate_w, &f->gate_b, err));
     }
     layer_job j = {.f = f};
     sfp__thread_pool_run(f->threads, f->layers, prepare_layer, &j);
-    sfp_fp_view *v = &f->view;
-    *v = (sfp_fp_view){.kind = f->kind,
-                       .layers = f->layers,
-                       .frozen_end = f->frozen_end,
-                       .parts = f->parts,
-                       .length = f->opt.length,
-                       .dim = f->D};
+    sfp__fp_view *v = &f->view;
+    *v = (sfp__fp_view){.kind = f->kind,
+                        .layers = f->layers,
+                        .frozen_end = f->frozen_end,
+                        .parts = f->parts,
+                        .length = f->opt.length,
+                        .dim = f->D};
     for (int l = 0; l < f->layers; l++) {
-        const sfp_fp_layer *y = &f->layer[l];
+        const sfp__fp_layer *y = &f->layer[l];
         v->layer[l] = y->at;
         v->active_end[l] = sfp__fp_layer_active_end(f, l);
         v->ak[l] = y->ak;
@@ -144,7 +144,7 @@ sfp_status sfp__fp_prepare(sfp_fp *f, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__fp_compose(const sfp_fp_view *v, int l, int n, const float *query, int ld, float *alpha, float *norm, float *work,
+void sfp__fp_compose(const sfp__fp_view *v, int l, int n, const float *query, int ld, float *alpha, float *norm, float *work,
                      float *prefix)
 {
     const sfp__composing c = {
@@ -152,9 +152,9 @@ void sfp__fp_compose(const sfp_fp_view *v, int l, int n, const float *query, int
     v->kind->compose(v, l, &c);
 }
 
-static void compose_at(sfp_fp *f, int l, int first, int n, const float *query, float *square)
+static void compose_at(sfp__fp *f, int l, int first, int n, const float *query, float *square)
 {
-    const sfp_fp_layer *y = &f->layer[l];
+    const sfp__fp_layer *y = &f->layer[l];
     size_t at = (size_t)first, comp = (size_t)f->parts * (size_t)f->opt.length * (size_t)f->D, pool = (size_t)f->opt.pool;
     const sfp__composing c = {.n = n,
                               .query = query,
@@ -169,14 +169,14 @@ static void compose_at(sfp_fp *f, int l, int first, int n, const float *query, f
 
 static void compose(void *ctx, int first, int n, const float *query)
 {
-    sfp_fp *f = ctx;
+    sfp__fp *f = ctx;
     for (int l = 0; l < f->layers; l++)
         compose_at(f, l, first, n, query, f->squares);
 }
 
 static void compose_layer(void *ctx, int layer, int first, int n, const float *token)
 {
-    sfp_fp *f = ctx;
+    sfp__fp *f = ctx;
     int l = layer - f->layer[0].at;
     size_t capacity = (size_t)f->max_batch * (size_t)f->D, at = (size_t)first * (size_t)f->D;
     float *kept = f->token + (size_t)l * capacity + at;
@@ -184,7 +184,7 @@ static void compose_layer(void *ctx, int layer, int first, int n, const float *t
     compose_at(f, l, first, n, kept, f->squares + (size_t)l * capacity);
 }
 
-void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples)
+void sfp__fp_attach(sfp__fp *f, sfp__vit_pass *pass, const sfp__fp_samples *samples)
 {
     int half = sfp__fp_prefix_rows(&f->opt);
     size_t values = (size_t)half * (size_t)f->D, capacity = (size_t)f->max_batch * (size_t)f->D;
@@ -193,14 +193,14 @@ void sfp__fp_attach(sfp_fp *f, sfp_vit_pass *pass, const sfp_fp_samples *samples
     pass->compose_ctx = f;
     pass->prompts = f->prompts;
     pass->prefix_stride = 2 * values;
-    f->samples = samples ? *samples : (sfp_fp_samples){0};
+    f->samples = samples ? *samples : (sfp__fp_samples){0};
     for (int l = 0; l < f->layers; l++) {
-        sfp_fp_layer *y = &f->layer[l];
+        sfp__fp_layer *y = &f->layer[l];
         float *grad = f->samples.weight ? f->grad[l].e : NULL;
         y->query = f->opt.query_one ? f->token + (size_t)l * capacity : pass->query;
         y->square = f->opt.query_one ? f->squares + (size_t)l * capacity : f->squares;
         f->prompts[y->at] =
-            (sfp_vit_prompt){.rows = half, .k = y->e, .v = y->e + values, .grad_k = grad, .grad_v = grad ? grad + values : NULL};
+            (sfp__vit_prompt){.rows = half, .k = y->e, .v = y->e + values, .grad_k = grad, .grad_v = grad ? grad + values : NULL};
     }
 }
 
@@ -228,10 +228,10 @@ static double ortho(int n, int w, const float *t, float mu, float *gram, int fir
 static void gradients_layer(void *ctx, int l, int worker)
 {
     layer_job *j = ctx;
-    sfp_fp *f = j->f;
+    sfp__fp *f = j->f;
     (void)worker;
-    sfp_fp_layer *y = &f->layer[l];
-    sfp_fp_grad *g = &f->grad[l];
+    sfp__fp_layer *y = &f->layer[l];
+    sfp__fp_grad *g = &f->grad[l];
     int D = f->D, frozen_end = sfp__fp_layer_frozen_end(f, l), N = sfp__fp_layer_active_end(f, l), comp = f->opt.length * D;
     int token = sfp__gemm_enter();
     g->own = f->kind->backward(f, l, j->first, j->n, y->projected ? g->projected : g->prefix);
@@ -254,7 +254,7 @@ static void gradients_layer(void *ctx, int l, int worker)
     sfp__gemm_leave(token);
 }
 
-sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *loss, sfp_error *err)
+sfp_status sfp__fp_gradients(sfp__fp *f, int first, int n, int terms, double *loss, sfp_error *err)
 {
     if (first < 0 || n < 1 || n > f->max_batch - first)
         return sfp__fail(err, SFP_EINVAL, "gradients of %d samples from %d on, expected 1 to %d in all", n, first, f->max_batch);
@@ -267,7 +267,7 @@ sfp_status sfp__fp_gradients(sfp_fp *f, int first, int n, int terms, double *los
     }
     *loss = terms * penalty + own;
     if (f->attune) {
-        sfp_attune_layer layers[SFP_FP_MAX_LAYERS];
+        sfp__attune_layer layers[SFP_FP_MAX_LAYERS];
         attune_layers(f, layers);
         sfp__attune_bwd(f->attune, layers, &f->gate_w, &f->gate_b);
     }

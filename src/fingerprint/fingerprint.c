@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-sfp_fp_options sfp__fp_options_defaults(void)
+sfp__fp_options sfp__fp_options_defaults(void)
 {
-    return (sfp_fp_options){
+    return (sfp__fp_options){
         .pool = 100, .length = 8, .first_layer = 0, .last_layer = 4, .tasks = 1, .attune = true, .attune_topk = 3};
 }
 
@@ -21,45 +21,45 @@ static const sfp__pool_kind *const kinds[] = {
     [SFP_FP_CODA] = &sfp__pool_coda, [SFP_FP_L2P] = &sfp__pool_l2p, [SFP_FP_DUALPROMPT] = &sfp__pool_dualprompt};
 
 /* Components put together in a prefix: no more than there are. */
-static int parts_of(const sfp_fp_options *o)
+static int parts_of(const sfp__fp_options *o)
 {
     int parts = kinds[o->kind]->parts;
     return parts < o->pool ? parts : o->pool;
 }
 
-int sfp__fp_prefix_rows(const sfp_fp_options *o)
+int sfp__fp_prefix_rows(const sfp__fp_options *o)
 {
     return parts_of(o) * (o->length / 2);
 }
 
-int sfp__fp_pool_layer(const sfp_fp_options *o)
+int sfp__fp_pool_layer(const sfp__fp_options *o)
 {
     return o->first_layer + kinds[o->kind]->shared_layers;
 }
 
-void sfp__fp_task_components(const sfp_fp_options *o, int task, int *frozen_end, int *active_end)
+void sfp__fp_task_components(const sfp__fp_options *o, int task, int *frozen_end, int *active_end)
 {
     int each = kinds[o->kind]->whole ? o->pool : o->pool / o->tasks;
     *frozen_end = kinds[o->kind]->whole ? 0 : task * each;
     *active_end = *frozen_end + each;
 }
 
-static bool shared(const sfp_fp *f, int l)
+static bool shared(const sfp__fp *f, int l)
 {
     return l < f->kind->shared_layers;
 }
 
-int sfp__fp_layer_rows(const sfp_fp *f, int l)
+int sfp__fp_layer_rows(const sfp__fp *f, int l)
 {
     return shared(f, l) ? 1 : f->opt.pool;
 }
 
-int sfp__fp_layer_frozen_end(const sfp_fp *f, int l)
+int sfp__fp_layer_frozen_end(const sfp__fp *f, int l)
 {
     return shared(f, l) ? 0 : f->frozen_end;
 }
 
-int sfp__fp_layer_active_end(const sfp_fp *f, int l)
+int sfp__fp_layer_active_end(const sfp__fp *f, int l)
 {
     return shared(f, l) ? 1 : f->active_end;
 }
@@ -106,12 +106,12 @@ static bool extend_basis(size_t n, double *basis, int *count, double *y)
 
 /* Rows [start, open) of p: normal draws with the space of all rows [0, k) projected out, unit length; the normalised draw
  * itself where that space is full. Rows from `active_end` on are 0. */
-static sfp_status start_rows(sfp_param *p, int frozen_end, int active_end, sfp_rng *rng, sfp_error *err)
+static sfp_status start_rows(sfp__param *p, int frozen_end, int active_end, sfp__rng *rng, sfp_error *err)
 {
     size_t n = p->width, max = (size_t)active_end < n ? (size_t)active_end : n;
     double *basis, *y, *draw;
     OWNED void *block = NULL;
-    const sfp_want list[] = {{&basis, max * n, sizeof *basis}, {&y, n, sizeof *y}, {&draw, n, sizeof *draw}};
+    const sfp__want list[] = {{&basis, max * n, sizeof *basis}, {&y, n, sizeof *y}, {&draw, n, sizeof *draw}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     for (int k = 0, count = 0; k < active_end; k++) {
         float *row = p->data + (size_t)k * n;
@@ -135,7 +135,7 @@ static sfp_status start_rows(sfp_param *p, int frozen_end, int active_end, sfp_r
     return SFP_OK;
 }
 
-static void uniform_rows(sfp_param *p, int first, int end, int dim, sfp_rng *rng)
+static void uniform_rows(sfp__param *p, int first, int end, int dim, sfp__rng *rng)
 {
     double scale = 1 / sqrt((double)dim);
     for (size_t i = (size_t)first * p->width; i < (size_t)end * p->width; i++)
@@ -143,9 +143,9 @@ static void uniform_rows(sfp_param *p, int first, int end, int dim, sfp_rng *rng
 }
 
 /* The tensors of layer number l that have a row a component; returns how many. */
-static int components_of(sfp_fp *f, int l, sfp_param *out[3])
+static int components_of(sfp__fp *f, int l, sfp__param *out[3])
 {
-    sfp_param *all[] = {&f->layer[l].p, &f->layer[l].k, &f->layer[l].a};
+    sfp__param *all[] = {&f->layer[l].p, &f->layer[l].k, &f->layer[l].a};
     int n = 0;
     for (int i = 0; i < 3; i++)
         if (all[i]->data)
@@ -154,10 +154,10 @@ static int components_of(sfp_fp *f, int l, sfp_param *out[3])
 }
 
 /* Values of components [start, open); what all samples share starts once, with the first. */
-static sfp_status start_components(sfp_fp *f, int frozen_end, int active_end, sfp_error *err)
+static sfp_status start_components(sfp__fp *f, int frozen_end, int active_end, sfp_error *err)
 {
     for (int l = 0; l < f->layers; l++) {
-        sfp_param *all[3];
+        sfp__param *all[3];
         int n = shared(f, l) && frozen_end > 0 ? 0 : components_of(f, l, all);
         for (int i = 0; i < n; i++)
             TRY(start_rows(all[i], frozen_end, shared(f, l) ? 1 : active_end, &f->rng, err));
@@ -165,13 +165,13 @@ static sfp_status start_components(sfp_fp *f, int frozen_end, int active_end, sf
     return SFP_OK;
 }
 
-static void set_active(sfp_fp *f, int frozen_end, int active_end)
+static void set_active(sfp__fp *f, int frozen_end, int active_end)
 {
     f->prepared = false;
     f->frozen_end = frozen_end;
     f->active_end = active_end;
     for (int l = 0; l < f->layers; l++) {
-        sfp_param *all[3];
+        sfp__param *all[3];
         for (int i = 0, n = components_of(f, l, all); i < n; i++) {
             all[i]->lo = sfp__fp_layer_frozen_end(f, l);
             all[i]->hi = sfp__fp_layer_active_end(f, l);
@@ -181,7 +181,7 @@ static void set_active(sfp_fp *f, int frozen_end, int active_end)
 
 /* ------------------------------------------------------------ making, freeing */
 
-static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *err)
+static sfp_status check(const sfp__vit_config *c, sfp__fp_options *o, sfp_error *err)
 {
     if ((unsigned)o->kind >= sizeof kinds / sizeof *kinds)
         return sfp__fail_key(err, "pool-kind", SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind,
@@ -213,22 +213,22 @@ static sfp_status check(const sfp_vit_config *c, sfp_fp_options *o, sfp_error *e
     return SFP_OK;
 }
 
-static sfp_status add_param(sfp_fp *f, sfp_param *p, const char *name, int ndim, const int64_t *shape, sfp_error *err)
+static sfp_status add_param(sfp__fp *f, sfp__param *p, const char *name, int ndim, const int64_t *shape, sfp_error *err)
 {
     TRY(sfp__param_init(p, name, ndim, shape, err));
     f->params[f->param_count++] = p;
     return SFP_OK;
 }
 
-static sfp_status make_params(sfp_fp *f, sfp_error *err)
+static sfp_status make_params(sfp__fp *f, sfp_error *err)
 {
-    const sfp_fp_options *o = &f->opt;
+    const sfp__fp_options *o = &f->opt;
     for (int l = 0; l < f->layers; l++) {
-        sfp_fp_layer *y = &f->layer[l];
+        sfp__fp_layer *y = &f->layer[l];
         int rows = sfp__fp_layer_rows(f, l);
         const struct {
             bool wanted;
-            sfp_param *p;
+            sfp__param *p;
             char c;
             int ndim;
             int64_t shape[3];
@@ -250,12 +250,12 @@ static sfp_status make_params(sfp_fp *f, sfp_error *err)
     return add_param(f, &f->linear_b, "last.bias", 1, (const int64_t[]){o->classes}, err);
 }
 
-sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_options *opt, int max_batch, sfp_fp **out,
+sfp_status sfp__fp_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__fp_options *opt, int max_batch, sfp__fp **out,
                           sfp_error *err)
 {
-    sfp_fp_options o = *opt;
+    sfp__fp_options o = *opt;
     TRY(check(&vit->config, &o, err));
-    OWNED_PTR(sfp__fp_free) sfp_fp *f = NULL;
+    OWNED_PTR(sfp__fp_free) sfp__fp *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->opt = o;
     f->kind = kinds[o.kind];
@@ -284,7 +284,7 @@ sfp_status sfp__fp_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_fp_o
     return SFP_OK;
 }
 
-void sfp__fp_free(sfp_fp *f)
+void sfp__fp_free(sfp__fp *f)
 {
     if (!f)
         return;
@@ -297,7 +297,7 @@ void sfp__fp_free(sfp_fp *f)
 
 /* ---------------------------------------------------------------------- spans */
 
-sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
+sfp_status sfp__fp_next_task(sfp__fp *f, sfp_error *err)
 {
     int frozen_end = 0, active_end = 0;
     if (f->task + 1 >= f->opt.tasks)
@@ -312,7 +312,7 @@ sfp_status sfp__fp_next_task(sfp_fp *f, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__fp_activate_components(sfp_fp *f, sfp_error *err)
+sfp_status sfp__fp_activate_components(sfp__fp *f, sfp_error *err)
 {
     if (f->active_end == f->opt.pool) {
         set_active(f, 0, f->active_end);
@@ -321,7 +321,7 @@ sfp_status sfp__fp_activate_components(sfp_fp *f, sfp_error *err)
     int active_end = f->active_end + f->opt.span < f->opt.pool ? f->active_end + f->opt.span : f->opt.pool;
     TRY(start_components(f, f->active_end, active_end, err));
     for (int l = f->kind->shared_layers; l < f->layers; l++) {
-        sfp_param *all[3];
+        sfp__param *all[3];
         for (int i = 0, n = components_of(f, l, all); i < n; i++)
             sfp__param_reset_adam(all[i], f->active_end, active_end);
     }
@@ -330,7 +330,7 @@ sfp_status sfp__fp_activate_components(sfp_fp *f, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__fp_restore(sfp_fp *f, int task, int frozen_end, int active_end, sfp_error *err)
+sfp_status sfp__fp_restore(sfp__fp *f, int task, int frozen_end, int active_end, sfp_error *err)
 {
     if (task < 0 || (f->opt.tasks && task >= f->opt.tasks) || frozen_end < 0 || active_end < frozen_end ||
         active_end > f->opt.pool)
@@ -347,7 +347,7 @@ sfp_status sfp__fp_restore(sfp_fp *f, int task, int frozen_end, int active_end, 
     return SFP_OK;
 }
 
-sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err)
+sfp_status sfp__fp_add_classes(sfp__fp *f, int classes, sfp_error *err)
 {
     int before = f->linear_w.rows;
     if (classes <= before)
@@ -366,38 +366,38 @@ sfp_status sfp__fp_add_classes(sfp_fp *f, int classes, sfp_error *err)
 
 /* ---------------------------------------------------------------------- access */
 
-sfp_param **sfp__fp_params(sfp_fp *f, int *count)
+sfp__param **sfp__fp_params(sfp__fp *f, int *count)
 {
     *count = f->param_count;
     return f->params;
 }
 
-void sfp__fp_changed(sfp_fp *f)
+void sfp__fp_changed(sfp__fp *f)
 {
     f->prepared = false;
     if (f->attune)
         sfp__attune_invalidate(f->attune);
 }
 
-void sfp__fp_moved(sfp_fp *f)
+void sfp__fp_moved(sfp__fp *f)
 {
     f->prepared = false;
 }
 
-void sfp__fp_zero_grad(sfp_fp *f)
+void sfp__fp_zero_grad(sfp__fp *f)
 {
     for (int i = 0; i < f->param_count; i++)
         sfp__param_zero_grad(f->params[i]);
 }
 
-void sfp__fp_step(sfp_fp *f, const sfp_adam *adam)
+void sfp__fp_step(sfp__fp *f, const sfp__adam *adam)
 {
     f->prepared = false;
     for (int i = 0; i < f->param_count; i++)
         sfp__adam_step(adam, f->params[i]);
 }
 
-void sfp__fp_mean_unit(const sfp_fp *f, float *out)
+void sfp__fp_mean_unit(const sfp__fp *f, float *out)
 {
     int D = f->D, Lp = f->opt.length, count = 0;
     memset(out, 0, (size_t)D * sizeof *out);

@@ -25,9 +25,9 @@
 
 enum { MOST_PARTS = 8 };
 
-static void prepare(sfp_fp *f, int l)
+static void prepare(sfp__fp *f, int l)
 {
-    const sfp_fp_layer *y = &f->layer[l];
+    const sfp__fp_layer *y = &f->layer[l];
     int D = f->D;
     for (int k = 0; y->k.data && k < f->active_end; k++) {
         const float *K = y->k.data + (size_t)k * (size_t)D;
@@ -54,7 +54,7 @@ static void choose(int from, int active_end, int parts, const float *cosine, int
     }
 }
 
-static void pick_of(const sfp_fp_view *v, int l, bool any_task, const float *cosine, int *pick)
+static void pick_of(const sfp__fp_view *v, int l, bool any_task, const float *cosine, int *pick)
 {
     if (v->ak[l])
         choose(any_task ? 0 : v->frozen_end, v->active_end[l], v->parts, cosine, pick);
@@ -68,7 +68,7 @@ static size_t half_at(int parts, int j, int h, size_t half)
     return (size_t)(h * parts + j) * half;
 }
 
-static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
+static void compose(const sfp__fp_view *v, int l, const sfp__composing *c)
 {
     int D = v->dim, N = v->active_end[l], pick[MOST_PARTS] = {0};
     size_t half = (size_t)(v->length / 2) * (size_t)D;
@@ -94,9 +94,9 @@ static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
 }
 
 /* The term of one sample and one of its choices; `scale` is its weight over the number of choices. */
-static double key_backward(sfp_fp *f, int l, int i, int k, float scale)
+static double key_backward(sfp__fp *f, int l, int i, int k, float scale)
 {
-    const sfp_fp_layer *y = &f->layer[l];
+    const sfp__fp_layer *y = &f->layer[l];
     size_t D = (size_t)f->D, at = (size_t)k * D;
     float cosine = y->alpha[(size_t)i * (size_t)f->opt.pool + (size_t)k], by = -scale / y->knorm[k];
     if (k >= f->frozen_end) {
@@ -106,9 +106,9 @@ static double key_backward(sfp_fp *f, int l, int i, int k, float scale)
     return (double)scale * (1 - (double)cosine);
 }
 
-static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
+static double backward(sfp__fp *f, int l, int first, int n, float *dprefix)
 {
-    const sfp_fp_view *v = &f->view;
+    const sfp__fp_view *v = &f->view;
     int pick[MOST_PARTS] = {0}, half = v->length / 2 * v->dim, choices = v->parts * (f->layers - f->kind->shared_layers);
     double loss = 0;
     memset(dprefix, 0, (size_t)v->active_end[l] * 2 * (size_t)half * sizeof *dprefix);
@@ -152,7 +152,7 @@ static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
  *   option for when boundaries are known).
  * - With --attune on (default) prompts are attuned as fingerprints are; off is
  *   the published method. */
-static sfp_status check_l2p(sfp_fp_options *o, sfp_error *err)
+static sfp_status check_l2p(sfp__fp_options *o, sfp_error *err)
 {
     if (o->query_one && o->first_layer == 0)
         return sfp__fail_key(
@@ -195,7 +195,7 @@ const sfp__pool_kind sfp__pool_l2p = {
  *   like fingerprints unless --attune is off. */
 enum { GENERAL = 2 };
 
-static sfp_status check_dualprompt(sfp_fp_options *o, sfp_error *err)
+static sfp_status check_dualprompt(sfp__fp_options *o, sfp_error *err)
 {
     if (o->last_layer - o->first_layer < GENERAL)
         return sfp__fail_key(

@@ -23,9 +23,9 @@
 #include <math.h>
 #include <string.h>
 
-static void prepare(sfp_fp *f, int l)
+static void prepare(sfp__fp *f, int l)
 {
-    const sfp_fp_layer *y = &f->layer[l];
+    const sfp__fp_layer *y = &f->layer[l];
     int D = f->D;
     for (int k = 0; k < f->active_end; k++) {
         const float *K = y->k.data + (size_t)k * (size_t)D, *A = y->a.data + (size_t)k * (size_t)D;
@@ -39,7 +39,7 @@ static void prepare(sfp_fp *f, int l)
     }
 }
 
-static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
+static void compose(const sfp__fp_view *v, int l, const sfp__composing *c)
 {
     int D = v->dim, N = v->active_end[l], n = c->n, ld = c->ld, comp = v->length * D;
     for (int i = 0; i < n * D; i++)
@@ -60,9 +60,9 @@ static void compose(const sfp_fp_view *v, int l, const sfp__composing *c)
 }
 
 /* dK and dA of the learning components from the gradient of alpha of b samples from `first` on. */
-static void cosine_backward(sfp_fp *f, int l, int first, int b, const float *dalpha, float *c, float *cq, float *eq)
+static void cosine_backward(sfp__fp *f, int l, int first, int b, const float *dalpha, float *c, float *cq, float *eq)
 {
-    const sfp_fp_layer *y = &f->layer[l];
+    const sfp__fp_layer *y = &f->layer[l];
     int D = f->D, s = f->frozen_end, n = f->active_end - s, ld = f->opt.pool;
     const float *alpha = y->alpha + (size_t)first * (size_t)ld, *norm = y->norm + (size_t)first * (size_t)ld;
     size_t row = (size_t)first * (size_t)D;
@@ -90,7 +90,7 @@ static void cosine_backward(sfp_fp *f, int l, int first, int b, const float *dal
     }
 }
 
-static double backward(sfp_fp *f, int l, int first, int n, float *dprefix)
+static double backward(sfp__fp *f, int l, int first, int n, float *dprefix)
 {
     int D = f->D, N = f->active_end, comp = f->opt.length * D, ld = f->opt.pool;
     size_t pool = (size_t)f->opt.pool;

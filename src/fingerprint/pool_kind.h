@@ -19,9 +19,9 @@ typedef struct sfp__pool_kind sfp__pool_kind;
 /* Prefixes of n samples of one layer. */
 typedef struct sfp__composing {
     int n;
-    const float *query;    /* (n, D) */
-    bool test;             /* as in a test; else a step, and */
-    const bool *replayed;  /* (n) or NULL: which samples are not of the present task */
+    const float *query;   /* (n, D) */
+    bool test;            /* as in a test; else a step, and */
+    const bool *replayed; /* (n) or NULL: which samples are not of the present task */
     int ld;
     float *alpha, *norm; /* (n, ld) kept for the backward */
     float *work;         /* (n, D) kept for the backward */
@@ -35,24 +35,24 @@ struct sfp__pool_kind {
     bool attention;    /* keys come with A */
     bool whole;        /* all components learn from the beginning to the end */
     /* What the kind asks of the options; it may narrow them. Runs before the checks that all kinds share. */
-    sfp_status (*check)(sfp_fp_options *o, sfp_error *err);
+    sfp_status (*check)(sfp__fp_options *o, sfp_error *err);
     /* The view's tables of layer number l. */
-    void (*prepare)(sfp_fp *f, int l);
-    void (*compose)(const sfp_fp_view *v, int l, const sfp__composing *c);
+    void (*prepare)(sfp__fp *f, int l);
+    void (*compose)(const sfp__fp_view *v, int l, const sfp__composing *c);
     /* From grad[l].e, the gradient of the prefixes, for samples [first, first + n) of the pass: writes that of view.prefix (all
      * components in use) to dprefix, adds those of K and A for the components that learn, returns what the kind itself adds to
      * the loss. */
-    double (*backward)(sfp_fp *f, int l, int first, int n, float *dprefix);
+    double (*backward)(sfp__fp *f, int l, int first, int n, float *dprefix);
 };
 
 extern const struct sfp__pool_kind sfp__pool_coda, sfp__pool_l2p, sfp__pool_dualprompt;
 
 /* Components of layer number l: [0, rows) exist, [0, open) are in use, [start, open) learn. */
-int sfp__fp_layer_rows(const sfp_fp *f, int l);
-int sfp__fp_layer_frozen_end(const sfp_fp *f, int l);
-int sfp__fp_layer_active_end(const sfp_fp *f, int l);
+int sfp__fp_layer_rows(const sfp__fp *f, int l);
+int sfp__fp_layer_frozen_end(const sfp__fp *f, int l);
+int sfp__fp_layer_active_end(const sfp__fp *f, int l);
 
 /* Memory of the layers, and the attunement. */
-sfp_status sfp__fp_buffers_create(sfp_fp *f, sfp_error *err);
+sfp_status sfp__fp_buffers_create(sfp__fp *f, sfp_error *err);
 
 #endif

@@ -15,7 +15,7 @@
 
 /* --------------------------------------------------------------------- parts */
 
-sfp_status sfp__tensor_list_add(sfp_tensor_list *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err)
+sfp_status sfp__tensor_list_add(sfp__tensor_list *p, const sfp__tensor *t, const sfp__pieces *pieces, sfp_error *err)
 {
     size_t size = strlen(t->name) + 1, capacity = p->capacity;
     char *name = sfp__arena_take(&p->arena, size, 1);
@@ -25,41 +25,41 @@ sfp_status sfp__tensor_list_add(sfp_tensor_list *p, const sfp_tensor *t, const s
     memcpy(name, t->name, size);
     p->list[p->count] = *t;
     p->list[p->count].name = name;
-    p->pieces[p->count++] = pieces ? *pieces : (sfp_pieces){0};
+    p->pieces[p->count++] = pieces ? *pieces : (sfp__pieces){0};
     return SFP_OK;
 }
 
-void sfp__tensor_list_done(sfp_tensor_list *p)
+void sfp__tensor_list_done(sfp__tensor_list *p)
 {
     sfp__free(p->list);
     sfp__free(p->pieces);
     sfp__arena_done(&p->arena);
-    *p = (sfp_tensor_list){0};
+    *p = (sfp__tensor_list){0};
 }
 
 /* ------------------------------------------------------------------- writing */
 
-static bool stamp(const char *path, sfp_backed_file *out)
+static bool stamp(const char *path, sfp__backed_file *out)
 {
     struct stat st;
     if (stat(path, &st) != 0)
         return false;
     *out =
-        (sfp_backed_file){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+        (sfp__backed_file){(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
     return true;
 }
 
-static bool same(const sfp_backed_file *a, const sfp_backed_file *b)
+static bool same(const sfp__backed_file *a, const sfp__backed_file *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size && a->seconds == b->seconds &&
            a->nanoseconds == b->nanoseconds;
 }
 
 /* PATH becomes PATH.old too, when it is whole. */
-static sfp_status keep_previous(const sfp_backed_file *k, const char *path, sfp_error *err)
+static sfp_status keep_previous(const sfp__backed_file *k, const char *path, sfp_error *err)
 {
     char old[PATH_MAX];
-    sfp_backed_file now;
+    sfp__backed_file now;
     OWNED uint8_t *bytes = NULL;
     size_t size;
     TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
@@ -68,7 +68,7 @@ static sfp_status keep_previous(const sfp_backed_file *k, const char *path, sfp_
     return sfp__file_backup(path, old, err);
 }
 
-static sfp_status put(sfp_writer *w, unsigned long *sum, const void *bytes, size_t size, sfp_error *err)
+static sfp_status put(sfp__writer *w, unsigned long *sum, const void *bytes, size_t size, sfp_error *err)
 {
     if (size == 0)
         return SFP_OK;
@@ -76,21 +76,21 @@ static sfp_status put(sfp_writer *w, unsigned long *sum, const void *bytes, size
     return sfp__writer_put(w, bytes, size, err);
 }
 
-sfp_status sfp__backed_file_write(sfp_backed_file *k, const char *path, sfp_tensor_list *parts, const sfp_meta *meta,
+sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__tensor_list *parts, const sfp__meta *meta,
                                   size_t meta_count, sfp_error *err)
 {
     static const uint8_t zero[4]; /* the checksum's own bytes are written by hand */
-    const sfp_tensor last = {
+    const sfp__tensor last = {
         .name = "checksum", .dtype = SFP_DTYPE_I32, .ndim = 1, .shape = {1}, .count = 1, .bytes = sizeof zero, .data = zero};
-    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
-    OWNED_BY(sfp__text_done) sfp_text header = {0};
+    OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
+    OWNED_BY(sfp__text_done) sfp__text header = {0};
     unsigned long sum = crc32_z(0, NULL, 0);
     TRY(sfp__tensor_list_add(parts, &last, NULL, err));
     TRY(sfp__safetensors_header(path, parts->list, parts->count, meta, meta_count, &header, err));
     TRY(sfp__writer_open(path, &w, err));
     TRY(put(&w, &sum, header.s, header.length, err));
     for (size_t i = 0; i + 1 < parts->count; i++) {
-        const sfp_pieces *p = &parts->pieces[i];
+        const sfp__pieces *p = &parts->pieces[i];
         size_t bytes;
         if (!p->at)
             TRY(put(&w, &sum, parts->list[i].data, parts->list[i].bytes, err));
@@ -104,7 +104,7 @@ sfp_status sfp__backed_file_write(sfp_backed_file *k, const char *path, sfp_tens
     TRY(keep_previous(k, path, err));
     TRY(sfp__writer_commit(&w, err));
     if (!stamp(path, k))
-        *k = (sfp_backed_file){0};
+        *k = (sfp__backed_file){0};
     return SFP_OK;
 }
 
@@ -148,7 +148,7 @@ static void remove_leftovers(const char *path)
         (void)closedir(d);
 }
 
-sfp_status sfp__backed_file_resume(sfp_backed_file *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old,
+sfp_status sfp__backed_file_resume(sfp__backed_file *k, const char *path, sfp__file_reader read, void *ctx, bool *used_old,
                                    sfp_error *err)
 {
     char old[PATH_MAX];
@@ -157,7 +157,7 @@ sfp_status sfp__backed_file_resume(sfp_backed_file *k, const char *path, sfp_fil
     remove_leftovers(path);
     TRY(sfp__file_read_or_backup(path, old, read, ctx, &fell_back, err));
     if (!stamp(fell_back ? old : path, k))
-        *k = (sfp_backed_file){0};
+        *k = (sfp__backed_file){0};
     if (used_old)
         *used_old = fell_back;
     return SFP_OK;

@@ -13,37 +13,37 @@
 #include "io/tensor/safetensors.h"
 
 /* Where the bytes of a tensor are when they are not together: n pieces, in order. */
-typedef struct sfp_pieces {
+typedef struct sfp__pieces {
     int n;
     void *(*at)(void *ctx, int i, size_t *bytes);
     void *ctx;
-} sfp_pieces;
+} sfp__pieces;
 
 /* What goes into a file: names are copied, data is not. Whoever made it calls done. */
-typedef struct sfp_tensor_list {
-    sfp_tensor *list;
-    sfp_pieces *pieces; /* (count) n 0: the data of the tensor */
+typedef struct sfp__tensor_list {
+    sfp__tensor *list;
+    sfp__pieces *pieces; /* (count) n 0: the data of the tensor */
     size_t count, capacity;
-    sfp_arena arena; /* of names and of values that must last until the file is written */
-} sfp_tensor_list;
+    sfp__arena arena; /* of names and of values that must last until the file is written */
+} sfp__tensor_list;
 
-sfp_status sfp__tensor_list_add(sfp_tensor_list *p, const sfp_tensor *t, const sfp_pieces *pieces, sfp_error *err);
-void sfp__tensor_list_done(sfp_tensor_list *p);
+sfp_status sfp__tensor_list_add(sfp__tensor_list *p, const sfp__tensor *t, const sfp__pieces *pieces, sfp_error *err);
+void sfp__tensor_list_done(sfp__tensor_list *p);
 
 /* The file last written or read, which is known to be whole as long as it is still the same one. All 0: none. */
-typedef struct sfp_backed_file {
+typedef struct sfp__backed_file {
     uint64_t device, inode, size;
     int64_t seconds, nanoseconds; /* of its last change */
-} sfp_backed_file;
+} sfp__backed_file;
 
-sfp_status sfp__backed_file_write(sfp_backed_file *k, const char *path, sfp_tensor_list *parts, const sfp_meta *meta,
+sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__tensor_list *parts, const sfp__meta *meta,
                                   size_t meta_count, sfp_error *err);
 
 /* All of the file in a new block, when its checksum holds. It is read, not mapped: a bad sector is an error then, no signal. */
 sfp_status sfp__backed_file_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err);
 
 /* PATH by `read`, or when that is damaged or gone PATH.old (sfp__file_read_or_backup); what killed writers left behind goes. */
-sfp_status sfp__backed_file_resume(sfp_backed_file *k, const char *path, sfp_file_reader read, void *ctx, bool *used_old,
+sfp_status sfp__backed_file_resume(sfp__backed_file *k, const char *path, sfp__file_reader read, void *ctx, bool *used_old,
                                    sfp_error *err);
 
 #endif

@@ -86,7 +86,7 @@ static sfp_status get_rgb(const struct reader *r, const json_t *v, const char *n
     return SFP_OK;
 }
 
-static sfp_status read_sizes(const struct reader *r, sfp_model_config *c)
+static sfp_status read_sizes(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
     const json_t *v = find(r, (const char *const[]){"num_heads", "num_attention_heads", NULL}, &name);
@@ -99,7 +99,7 @@ static sfp_status read_sizes(const struct reader *r, sfp_model_config *c)
     return SFP_OK;
 }
 
-static sfp_status read_numbers(const struct reader *r, sfp_model_config *c)
+static sfp_status read_numbers(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
     const json_t *v = find(r, (const char *const[]){"ln_eps", "layer_norm_eps", NULL}, &name);
@@ -120,7 +120,7 @@ static sfp_status read_numbers(const struct reader *r, sfp_model_config *c)
     return SFP_OK;
 }
 
-static sfp_status read_activation(const struct reader *r, sfp_model_config *c)
+static sfp_status read_activation(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
     const json_t *v = find(r, (const char *const[]){"activation", "hidden_act", NULL}, &name);
@@ -138,7 +138,7 @@ static sfp_status read_activation(const struct reader *r, sfp_model_config *c)
 
 /* ------------------------------------------------------------------ class names */
 
-static sfp_status alloc_names(const struct reader *r, const char *name, size_t n, sfp_model_config *c)
+static sfp_status alloc_names(const struct reader *r, const char *name, size_t n, sfp__model_config *c)
 {
     if (n > CLASSES_MAX)
         return sfp__fail(r->err, SFP_ELIMIT, "%s: '%s' has %zu names, expected at most %d", r->label, name, n, CLASSES_MAX);
@@ -147,7 +147,7 @@ static sfp_status alloc_names(const struct reader *r, const char *name, size_t n
     return SFP_OK;
 }
 
-static sfp_status put_name(const struct reader *r, const char *name, const json_t *v, size_t i, sfp_model_config *c)
+static sfp_status put_name(const struct reader *r, const char *name, const json_t *v, size_t i, sfp__model_config *c)
 {
     const char *text = json_string_value(v);
     if (!text)
@@ -157,7 +157,7 @@ static sfp_status put_name(const struct reader *r, const char *name, const json_
     return c->class_names[i] ? SFP_OK : sfp__fail_nomem(r->err);
 }
 
-static sfp_status names_of_array(const struct reader *r, const char *name, const json_t *v, sfp_model_config *c)
+static sfp_status names_of_array(const struct reader *r, const char *name, const json_t *v, sfp__model_config *c)
 {
     TRY(alloc_names(r, name, json_array_size(v), c));
     for (size_t i = 0; i < c->class_count; i++)
@@ -166,7 +166,7 @@ static sfp_status names_of_array(const struct reader *r, const char *name, const
 }
 
 /* {"0": "cat", "1": "dog"}: with n keys, each distinct and below n, none is missing. */
-static sfp_status names_of_object(const struct reader *r, const char *name, json_t *v, sfp_model_config *c)
+static sfp_status names_of_object(const struct reader *r, const char *name, json_t *v, sfp__model_config *c)
 {
     TRY(alloc_names(r, name, json_object_size(v), c));
     const char *key;
@@ -183,7 +183,7 @@ static sfp_status names_of_object(const struct reader *r, const char *name, json
     return SFP_OK;
 }
 
-static sfp_status read_names(const struct reader *r, sfp_model_config *c)
+static sfp_status read_names(const struct reader *r, sfp__model_config *c)
 {
     const char *name;
     const json_t *v = find(r, (const char *const[]){"class_names", "id2label", "label_names", NULL}, &name);
@@ -198,7 +198,7 @@ static sfp_status read_names(const struct reader *r, sfp_model_config *c)
 
 /* ------------------------------------------------------------------ files */
 
-static sfp_status read_root(const char *label, const json_t *root, sfp_model_config *c, sfp_error *err)
+static sfp_status read_root(const char *label, const json_t *root, sfp__model_config *c, sfp_error *err)
 {
     struct reader r = {.label = label, .objects = {root}, .err = err};
     if (!json_is_object(root))
@@ -215,15 +215,15 @@ static sfp_status read_root(const char *label, const json_t *root, sfp_model_con
     return read_names(&r, c);
 }
 
-static sfp_status take_root(const char *label, const json_t *root, sfp_model_config *out, sfp_error *err)
+static sfp_status take_root(const char *label, const json_t *root, sfp__model_config *out, sfp_error *err)
 {
-    OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
+    OWNED_BY(sfp__model_config_done) sfp__model_config c = {0};
     TRY(read_root(label, root, &c, err));
     *out = TAKE(c);
     return SFP_OK;
 }
 
-sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp_model_config *out, sfp_error *err)
+sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp__model_config *out, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
     TRY(sfp__json_parse(label, text, size, &root, err));
@@ -231,7 +231,7 @@ sfp_status sfp__model_config_parse(const char *label, const char *text, size_t s
 }
 
 /* A file that is not there is no error: *found tells. */
-static sfp_status read_if_there(const char *path, sfp_model_config *out, bool *found, sfp_error *err)
+static sfp_status read_if_there(const char *path, sfp__model_config *out, bool *found, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
     sfp_error why; /* the caller's record stays as it is */
@@ -246,9 +246,9 @@ static sfp_status read_if_there(const char *path, sfp_model_config *out, bool *f
 }
 
 /* mean and std where config.json, at `path` with its name from `dir` on, has none. */
-static sfp_status add_preprocessor(char *path, size_t dir, sfp_model_config *c, const char **from, sfp_error *err)
+static sfp_status add_preprocessor(char *path, size_t dir, sfp__model_config *c, const char **from, sfp_error *err)
 {
-    OWNED_BY(sfp__model_config_done) sfp_model_config more = {0};
+    OWNED_BY(sfp__model_config_done) sfp__model_config more = {0};
     bool found = false;
     if (c->has_mean && c->has_std)
         return SFP_OK;
@@ -266,7 +266,7 @@ static sfp_status add_preprocessor(char *path, size_t dir, sfp_model_config *c, 
     return SFP_OK;
 }
 
-sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from,
+sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp__model_config *out, const char **from,
                                   sfp_error *err)
 {
     const char *slash = strrchr(weights_path, '/'), *name = slash ? slash + 1 : weights_path, *dot = strrchr(name, '.');
@@ -274,7 +274,7 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
     size_t capacity = strlen(weights_path) + sizeof PREPROCESSOR;
     OWNED char *path = sfp__malloc(capacity);
     TRY(sfp__check_memory(path, err));
-    OWNED_BY(sfp__model_config_done) sfp_model_config c = {0};
+    OWNED_BY(sfp__model_config_done) sfp__model_config c = {0};
     bool found = false;
     const char *where = "the config beside it";
     (void)snprintf(path, capacity, "%.*s.json", (int)stem, weights_path);
@@ -296,12 +296,12 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
     return SFP_OK;
 }
 
-void sfp__model_config_done(sfp_model_config *c)
+void sfp__model_config_done(sfp__model_config *c)
 {
     if (!c)
         return;
     for (size_t i = 0; i < c->class_count; i++)
         sfp__free(c->class_names[i]);
     sfp__free(c->class_names);
-    *c = (sfp_model_config){0};
+    *c = (sfp__model_config){0};
 }

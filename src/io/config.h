@@ -14,7 +14,7 @@
 /* Under this key a safetensors file carries such a JSON in its metadata. */
 #define SFP_CONFIG_META "streamfp.config"
 
-typedef struct sfp_model_config {
+typedef struct sfp__model_config {
     int heads;    /* 0: not given */
     int img_size; /* 0: not given */
     int patch_size;
@@ -24,15 +24,15 @@ typedef struct sfp_model_config {
     char activation[16]; /* "" or "gelu", "quick_gelu" */
     char **class_names;  /* NULL or class_count names */
     size_t class_count;
-} sfp_model_config;
+} sfp__model_config;
 
 /* Unknown keys are ignored; known ones of a wrong type or range fail with their name. */
-sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp_model_config *out, sfp_error *err);
+sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp__model_config *out, sfp_error *err);
 /* The config of a weights file: STEM.json beside it; else `inside`, the text that the file itself carries (NULL: none); else
  * config.json beside it, where mean and std may also stand in Hugging Face's preprocessor_config.json. *from says which, in
  * words; NULL: there is none, which is no error. */
-sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp_model_config *out, const char **from,
+sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp__model_config *out, const char **from,
                                   sfp_error *err);
-void sfp__model_config_done(sfp_model_config *c);
+void sfp__model_config_done(sfp__model_config *c);
 
 #endif

@@ -184,9 +184,9 @@ typedef struct folder_id {
 
 typedef struct walk {
     const char *root;
-    sfp_walk_fn fn;
+    sfp__walk_fn fn;
     void *ctx;
-    sfp_text path; /* of the folder being read, below the root, "" or ending in '/' */
+    sfp__text path; /* of the folder being read, below the root, "" or ending in '/' */
     folder_id above[DEPTH_MAX];
     int folders;
 } walk;
@@ -202,7 +202,7 @@ static sfp_status fail_here(const walk *w, sfp_status status, const char *what, 
     return sfp__fail_errno(err, status, "%s: %s: %s", w->root, sfp__printable(w->path.s, text, sizeof text), what);
 }
 
-static sfp_walk_kind kind_of(int fd, const struct dirent *e)
+static sfp__walk_kind kind_of(int fd, const struct dirent *e)
 {
     struct stat st;
     if (e->d_type == DT_DIR)
@@ -220,7 +220,7 @@ static sfp_walk_kind kind_of(int fd, const struct dirent *e)
 static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth, sfp_error *err)
 {
     size_t length = w->path.length;
-    sfp_walk_kind kind = kind_of(fd, e);
+    sfp__walk_kind kind = kind_of(fd, e);
     sfp_status status = SFP_OK;
     sfp__text_put(&w->path, e->d_name);
     sfp__text_put(&w->path, kind == SFP_WALK_DIRECTORY ? "/" : "");
@@ -280,7 +280,7 @@ static sfp_status walk_folder(walk *w, int fd, int depth, sfp_error *err)
     return status;
 }
 
-sfp_status sfp__walk(const char *root, sfp_walk_fn fn, void *ctx, sfp_error *err)
+sfp_status sfp__walk(const char *root, sfp__walk_fn fn, void *ctx, sfp_error *err)
 {
     walk w = {.root = root, .fn = fn, .ctx = ctx};
     int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

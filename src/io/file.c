@@ -99,7 +99,7 @@ sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err)
+sfp_status sfp__map_open(const char *path, sfp__map *out, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1; /* the mapping stays */
     size_t size = 0;
@@ -107,15 +107,15 @@ sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err)
     void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, size);
-    *out = (sfp_map){p, size};
+    *out = (sfp__map){p, size};
     return SFP_OK;
 }
 
-void sfp__map_close(sfp_map *m)
+void sfp__map_close(sfp__map *m)
 {
     if (m->bytes)
         (void)munmap((void *)(uintptr_t)m->bytes, m->size);
-    *m = (sfp_map){0};
+    *m = (sfp__map){0};
 }
 
 sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err)
@@ -157,7 +157,7 @@ static sfp_status open_tmp(const char *path, char *tmp, size_t capacity, int *ou
     return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot create", tmp);
 }
 
-sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err)
+sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err)
 {
     /* a rename over a device or a directory is never what was meant */
     struct stat st;
@@ -168,11 +168,11 @@ sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err)
     TRY(sfp__check_memory(tmp, err));
     int fd = -1;
     TRY(open_tmp(path, tmp, capacity, &fd, err));
-    *out = (sfp_writer){path, TAKE(tmp), fd};
+    *out = (sfp__writer){path, TAKE(tmp), fd};
     return SFP_OK;
 }
 
-sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_error *err)
+sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err)
 {
     const uint8_t *p = bytes;
     while (size > 0) {
@@ -205,10 +205,10 @@ static sfp_status sync_directory(const char *path, char *scratch, sfp_error *err
     return SFP_OK;
 }
 
-sfp_status sfp__writer_commit(sfp_writer *out, sfp_error *err)
+sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err)
 {
-    OWNED_BY(sfp__writer_abort) sfp_writer w = *out;
-    *out = (sfp_writer){.fd = -1};
+    OWNED_BY(sfp__writer_abort) sfp__writer w = *out;
+    *out = (sfp__writer){.fd = -1};
     if (fsync(w.fd) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", w.path);
     int fd = w.fd;
@@ -219,7 +219,7 @@ sfp_status sfp__writer_commit(sfp_writer *out, sfp_error *err)
     return sync_directory(w.path, scratch, err);
 }
 
-void sfp__writer_abort(sfp_writer *w)
+void sfp__writer_abort(sfp__writer *w)
 {
     if (!w->tmp)
         return;
@@ -227,7 +227,7 @@ void sfp__writer_abort(sfp_writer *w)
         (void)close(w->fd);
     (void)unlink(w->tmp);
     sfp__free(w->tmp);
-    *w = (sfp_writer){.fd = -1};
+    *w = (sfp__writer){.fd = -1};
 }
 
 /* A link aside that is renamed: KEPT is never missing once it was there. */
@@ -262,7 +262,7 @@ static bool is_damage(sfp_status s)
     return s == SFP_ENOTFOUND || s == SFP_EFORMAT || s == SFP_EIO || s == SFP_ELIMIT;
 }
 
-sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept,
+sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp__file_reader read, void *ctx, bool *used_kept,
                                     sfp_error *err)
 {
     sfp_error first = {0}, second = {0};
@@ -284,7 +284,7 @@ sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp_file
 
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err)
 {
-    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     TRY(sfp__writer_open(path, &w, err));
     TRY(sfp__writer_put(&w, bytes, size, err));
     return sfp__writer_commit(&w, err);

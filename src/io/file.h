@@ -36,32 +36,32 @@ sfp_status sfp__fd_open(const char *path, int *out, size_t *size, sfp_error *err
 /* pread, as often as it takes: how many of the n bytes were there; -1 after an error, which errno tells. */
 int64_t sfp__fd_read_at(int fd, void *bytes, size_t n, int64_t offset);
 
-typedef struct sfp_map {
+typedef struct sfp__map {
     const uint8_t *bytes;
     size_t size;
-} sfp_map;
+} sfp__map;
 
 /* Maps a regular file that is not empty. A file that somebody shortens later raises SIGBUS when read: use file_read for
  * files that others write. No such file: SFP_ENOTFOUND. */
-sfp_status sfp__map_open(const char *path, sfp_map *out, sfp_error *err);
-void sfp__map_close(sfp_map *m);
+sfp_status sfp__map_open(const char *path, sfp__map *out, sfp_error *err);
+void sfp__map_close(sfp__map *m);
 
 /* Reads a whole regular file of 1..max_bytes bytes into a block of sfp__malloc. No such file: SFP_ENOTFOUND. */
 sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);
 
 /* A file being replaced: bytes go to PATH.tmp.PID; commit makes them PATH (fsync, rename, fsync of the directory). Every
  * opened writer ends in one commit or abort; a commit that fails has aborted. `path` must outlive the writer. */
-typedef struct sfp_writer {
+typedef struct sfp__writer {
     const char *path;
     char *tmp; /* NULL: not open */
     int fd;
-} sfp_writer;
+} sfp__writer;
 
-sfp_status sfp__writer_open(const char *path, sfp_writer *out, sfp_error *err);
-sfp_status sfp__writer_put(sfp_writer *w, const void *bytes, size_t size, sfp_error *err);
-sfp_status sfp__writer_commit(sfp_writer *out, sfp_error *err);
-/* A writer that is not open: nothing. OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1}; */
-void sfp__writer_abort(sfp_writer *w);
+sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err);
+sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err);
+sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err);
+/* A writer that is not open: nothing. OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1}; */
+void sfp__writer_abort(sfp__writer *w);
 
 /* Before PATH is replaced: it becomes KEPT too, in place of what was there. Where the file system has no links it is only KEPT
  * then. No file at PATH: nothing to keep. */
@@ -69,8 +69,8 @@ sfp_status sfp__file_backup(const char *path, const char *kept, sfp_error *err);
 
 /* The way back: PATH by `read`, or, when that is damaged or gone (SFP_EFORMAT, SFP_ELIMIT, SFP_EIO, SFP_ENOTFOUND), KEPT;
  * *used_kept tells. SFP_ENOTFOUND: there is neither. When both are damaged the message has both. */
-typedef sfp_status (*sfp_file_reader)(void *ctx, const char *path, sfp_error *err);
-sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp_file_reader read, void *ctx, bool *used_kept,
+typedef sfp_status (*sfp__file_reader)(void *ctx, const char *path, sfp_error *err);
+sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp__file_reader read, void *ctx, bool *used_kept,
                                     sfp_error *err);
 
 /* All of it: PATH becomes these bytes, or stays as it was. */

@@ -37,20 +37,20 @@ const char *sfp__json_type_name(const json_t *v)
 
 /* ------------------------------------------------------------------- members */
 
-sfp_status sfp__json_bad(const sfp_json_in *in, const char *key, const char *expected)
+sfp_status sfp__json_bad(const sfp__json_in *in, const char *key, const char *expected)
 {
     char name[SFP_NAME_MAX];
     return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is not %s", in->label, sfp__printable(key, name, sizeof name), expected);
 }
 
 /* Of any type. */
-static sfp_status need(const sfp_json_in *in, const json_t *from, const char *key, json_t **out)
+static sfp_status need(const sfp__json_in *in, const json_t *from, const char *key, json_t **out)
 {
     *out = json_object_get(from, key);
     return *out ? SFP_OK : sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, key);
 }
 
-sfp_status sfp__json_need(const sfp_json_in *in, const json_t *from, const char *key, json_type type, json_t **out)
+sfp_status sfp__json_need(const sfp__json_in *in, const json_t *from, const char *key, json_type type, json_t **out)
 {
     static const char *const words[] = {"an object", "an array", "a string", "a whole number"};
     json_t *v = NULL;
@@ -61,7 +61,8 @@ sfp_status sfp__json_need(const sfp_json_in *in, const json_t *from, const char 
     return SFP_OK;
 }
 
-sfp_status sfp__json_need_int(const sfp_json_in *in, const json_t *from, const char *key, int64_t low, int64_t high, int64_t *out)
+sfp_status sfp__json_need_int(const sfp__json_in *in, const json_t *from, const char *key, int64_t low, int64_t high,
+                              int64_t *out)
 {
     json_t *v = NULL;
     TRY(sfp__json_need(in, from, key, JSON_INTEGER, &v));
@@ -73,7 +74,7 @@ sfp_status sfp__json_need_int(const sfp_json_in *in, const json_t *from, const c
     return SFP_OK;
 }
 
-sfp_status sfp__json_need_uint(const sfp_json_in *in, const json_t *from, const char *key, uint64_t *out)
+sfp_status sfp__json_need_uint(const sfp__json_in *in, const json_t *from, const char *key, uint64_t *out)
 {
     json_t *v = NULL;
     TRY(sfp__json_need(in, from, key, JSON_INTEGER, &v));
@@ -83,7 +84,7 @@ sfp_status sfp__json_need_uint(const sfp_json_in *in, const json_t *from, const 
     return SFP_OK;
 }
 
-sfp_status sfp__json_to_real(const sfp_json_in *in, const json_t *v, const char *key, double low, double high, double *out)
+sfp_status sfp__json_to_real(const sfp__json_in *in, const json_t *v, const char *key, double low, double high, double *out)
 {
     double x = NAN;
     if (!json_is_null(v)) {
@@ -97,14 +98,14 @@ sfp_status sfp__json_to_real(const sfp_json_in *in, const json_t *v, const char 
     return SFP_OK;
 }
 
-sfp_status sfp__json_need_real(const sfp_json_in *in, const json_t *from, const char *key, double low, double high, double *out)
+sfp_status sfp__json_need_real(const sfp__json_in *in, const json_t *from, const char *key, double low, double high, double *out)
 {
     json_t *v = NULL;
     TRY(need(in, from, key, &v));
     return sfp__json_to_real(in, v, key, low, high, out);
 }
 
-sfp_status sfp__json_need_text(const sfp_json_in *in, const json_t *from, const char *key, char *out, size_t size)
+sfp_status sfp__json_need_text(const sfp__json_in *in, const json_t *from, const char *key, char *out, size_t size)
 {
     json_t *v = NULL;
     TRY(sfp__json_need(in, from, key, JSON_STRING, &v));
@@ -115,7 +116,8 @@ sfp_status sfp__json_need_text(const sfp_json_in *in, const json_t *from, const 
     return SFP_OK;
 }
 
-sfp_status sfp__json_need_array(const sfp_json_in *in, const json_t *from, const char *key, size_t low, size_t high, json_t **out)
+sfp_status sfp__json_need_array(const sfp__json_in *in, const json_t *from, const char *key, size_t low, size_t high,
+                                json_t **out)
 {
     json_t *v = NULL;
     TRY(sfp__json_need(in, from, key, JSON_ARRAY, &v));

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void putn(sfp_json *j, const char *s, size_t n)
+static void putn(sfp__json *j, const char *s, size_t n)
 {
     if (j->file)
         (void)fwrite(s, 1, n, j->file);
@@ -15,12 +15,12 @@ static void putn(sfp_json *j, const char *s, size_t n)
         sfp__text_putn(j->text, s, n);
 }
 
-static void put(sfp_json *j, const char *s)
+static void put(sfp__json *j, const char *s)
 {
     putn(j, s, strlen(s));
 }
 
-static void quote(sfp_json *j, const char *s)
+static void quote(sfp__json *j, const char *s)
 {
     put(j, "\"");
     for (int n; *s; s += n) {
@@ -44,12 +44,12 @@ static void quote(sfp_json *j, const char *s)
 /* ------------------------------------------------------------------- nesting */
 
 /* What stands before a value: a comma, and in objects the key. */
-static void lead(sfp_json *j, const char *key)
+static void lead(sfp__json *j, const char *key)
 {
     if (j->depth == 0)
         return;
     int d = j->depth - 1;
-    const sfp_json_form *form = j->level[d].form;
+    const sfp__json_form *form = j->level[d].form;
     assert(j->level[d].array == (key == NULL));
     put(j, j->level[d].any ? (form ? form->between : ",") : form ? form->first : "");
     j->level[d].any = true;
@@ -59,7 +59,7 @@ static void lead(sfp_json *j, const char *key)
     }
 }
 
-static void begin(sfp_json *j, const char *key, bool array, const sfp_json_form *form)
+static void begin(sfp__json *j, const char *key, bool array, const sfp__json_form *form)
 {
     lead(j, key);
     assert(j->depth < SFP_JSON_DEPTH);
@@ -70,33 +70,33 @@ static void begin(sfp_json *j, const char *key, bool array, const sfp_json_form 
     put(j, array ? "[" : "{");
 }
 
-void sfp__json_object_as(sfp_json *j, const char *key, const sfp_json_form *form)
+void sfp__json_object_as(sfp__json *j, const char *key, const sfp__json_form *form)
 {
     begin(j, key, false, form);
 }
 
-void sfp__json_array_as(sfp_json *j, const char *key, const sfp_json_form *form)
+void sfp__json_array_as(sfp__json *j, const char *key, const sfp__json_form *form)
 {
     begin(j, key, true, form);
 }
 
-void sfp__json_object(sfp_json *j, const char *key)
+void sfp__json_object(sfp__json *j, const char *key)
 {
     begin(j, key, false, NULL);
 }
 
-void sfp__json_array(sfp_json *j, const char *key)
+void sfp__json_array(sfp__json *j, const char *key)
 {
     begin(j, key, true, NULL);
 }
 
-void sfp__json_begin(sfp_json *j, FILE *to)
+void sfp__json_begin(sfp__json *j, FILE *to)
 {
-    *j = (sfp_json){.file = to};
+    *j = (sfp__json){.file = to};
     sfp__json_object(j, NULL);
 }
 
-void sfp__json_end(sfp_json *j)
+void sfp__json_end(sfp__json *j)
 {
     assert(j->depth > 0);
     j->depth--;
@@ -104,7 +104,7 @@ void sfp__json_end(sfp_json *j)
     put(j, j->level[j->depth].array ? "]" : "}");
 }
 
-void sfp__json_end_all(sfp_json *j)
+void sfp__json_end_all(sfp__json *j)
 {
     while (j->depth > 0)
         sfp__json_end(j);
@@ -113,7 +113,7 @@ void sfp__json_end_all(sfp_json *j)
 
 /* -------------------------------------------------------------------- values */
 
-void sfp__json_string(sfp_json *j, const char *key, const char *value)
+void sfp__json_string(sfp__json *j, const char *key, const char *value)
 {
     lead(j, key);
     if (value)
@@ -122,7 +122,7 @@ void sfp__json_string(sfp_json *j, const char *key, const char *value)
         put(j, "null");
 }
 
-void sfp__json_printf(sfp_json *j, const char *key, const char *fmt, ...)
+void sfp__json_printf(sfp__json *j, const char *key, const char *fmt, ...)
 {
     char text[64];
     va_list ap;
@@ -133,23 +133,23 @@ void sfp__json_printf(sfp_json *j, const char *key, const char *fmt, ...)
     put(j, text);
 }
 
-void sfp__json_bool(sfp_json *j, const char *key, bool value)
+void sfp__json_bool(sfp__json *j, const char *key, bool value)
 {
     sfp__json_printf(j, key, value ? "true" : "false");
 }
 
-void sfp__json_int(sfp_json *j, const char *key, int64_t value)
+void sfp__json_int(sfp__json *j, const char *key, int64_t value)
 {
     sfp__json_printf(j, key, "%" PRId64, value);
 }
 
-void sfp__json_uint(sfp_json *j, const char *key, uint64_t value)
+void sfp__json_uint(sfp__json *j, const char *key, uint64_t value)
 {
     sfp__json_printf(j, key, "%" PRIu64, value);
 }
 
 /* The fewest of `min` to `max` digits that read back as x, of a float or a double. */
-static void put_number(sfp_json *j, double x, bool is_float, int min, int max)
+static void put_number(sfp__json *j, double x, bool is_float, int min, int max)
 {
     char text[40] = "null";
     for (int n = min; isfinite(x) && n <= max; n++) {
@@ -160,31 +160,31 @@ static void put_number(sfp_json *j, double x, bool is_float, int min, int max)
     put(j, text);
 }
 
-void sfp__json_exact(sfp_json *j, const char *key, double value)
+void sfp__json_exact(sfp__json *j, const char *key, double value)
 {
     lead(j, key);
     put_number(j, value, false, 15, 17);
 }
 
-void sfp__json_exact_float(sfp_json *j, const char *key, float value)
+void sfp__json_exact_float(sfp__json *j, const char *key, float value)
 {
     lead(j, key);
     put_number(j, (double)value, true, 6, 9);
 }
 
-void sfp__json_real(sfp_json *j, const char *key, double value)
+void sfp__json_real(sfp__json *j, const char *key, double value)
 {
     lead(j, key);
     put_number(j, value, false, 9, 9);
 }
 
-void sfp__json_float(sfp_json *j, const char *key, float value)
+void sfp__json_float(sfp__json *j, const char *key, float value)
 {
     lead(j, key);
     put_number(j, (double)value, true, 7, 7);
 }
 
-void sfp__text_json(sfp_text *t, const char *s)
+void sfp__text_json(sfp__text *t, const char *s)
 {
-    quote(&(sfp_json){.text = t}, s);
+    quote(&(sfp__json){.text = t}, s);
 }

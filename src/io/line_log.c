@@ -19,20 +19,20 @@
 
 #define PENDING_MAX ((size_t)256 << 10) /* lines are handed over when they take more */
 
-struct sfp_line_log {
+struct sfp__line_log {
     void *paths;
     char *path, *old, *older; /* old and older: space for PATH.N */
     const char *key;
     int fd;
     int keep;
     size_t size, max_bytes; /* of what is in the file */
-    sfp_text pending;       /* whole lines */
-    sfp_text line;
+    sfp__text pending;      /* whole lines */
+    sfp__text line;
     bool any;      /* a line was left by opening */
     uint64_t last; /* number of the last of them */
 };
 
-static const char *old_name(const sfp_line_log *e, int i, char *to)
+static const char *old_name(const sfp__line_log *e, int i, char *to)
 {
     if (i == 0)
         return e->path;
@@ -142,7 +142,7 @@ static sfp_status move(const char *from, const char *to, sfp_error *err)
 }
 
 /* .1 becomes the file, .2 becomes .1, ... */
-static sfp_status unrotate(sfp_line_log *e, sfp_error *err)
+static sfp_status unrotate(sfp__line_log *e, sfp_error *err)
 {
     for (int i = 1;; i++) {
         if (access(old_name(e, i, e->old), F_OK) != 0)
@@ -151,7 +151,7 @@ static sfp_status unrotate(sfp_line_log *e, sfp_error *err)
     }
 }
 
-static sfp_status forget_all(sfp_line_log *e, sfp_error *err)
+static sfp_status forget_all(sfp__line_log *e, sfp_error *err)
 {
     for (int i = 1; i <= e->keep || access(old_name(e, i, e->old), F_OK) == 0; i++)
         if (unlink(old_name(e, i, e->old)) != 0 && errno != ENOENT)
@@ -160,7 +160,7 @@ static sfp_status forget_all(sfp_line_log *e, sfp_error *err)
 }
 
 /* Leaves the file, and the ones before it, with the lines before `from`; *keep_bytes: what stays of the file. */
-static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, sfp_error *err)
+static sfp_status find_cut(sfp__line_log *e, uint64_t from, size_t *keep_bytes, sfp_error *err)
 {
     place now, before = {0};
     if (from == 0) {
@@ -182,15 +182,15 @@ static sfp_status find_cut(sfp_line_log *e, uint64_t from, size_t *keep_bytes, s
 }
 
 sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
-                              sfp_line_log **out, sfp_error *err)
+                              sfp__line_log **out, sfp_error *err)
 {
     size_t capacity = strlen(dir) + strlen(name) + 64, stay = 0;
-    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = NULL;
+    OWNED_PTR(sfp__line_log_close) sfp__line_log *e = NULL;
     if (keep < 0 || keep > 1000)
         return sfp__fail(err, SFP_EINVAL, "%d old logs to keep, expected 0 to 1000", keep);
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
-    *e = (sfp_line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
-    const sfp_want paths[] = {{&e->path, capacity, 1}, {&e->old, capacity, 1}, {&e->older, capacity, 1}};
+    *e = (sfp__line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
+    const sfp__want paths[] = {{&e->path, capacity, 1}, {&e->old, capacity, 1}, {&e->older, capacity, 1}};
     TRY(sfp__block(&e->paths, SFP_LIST(paths), err));
     (void)snprintf(e->path, capacity, "%s/%s", dir, name);
     TRY(find_cut(e, from, &stay, err));
@@ -202,7 +202,7 @@ sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key
     return SFP_OK;
 }
 
-static sfp_status rotate(sfp_line_log *e, sfp_error *err)
+static sfp_status rotate(sfp__line_log *e, sfp_error *err)
 {
     int fd = -1;
     for (int i = e->keep; i >= 1; i--) /* the oldest is overwritten */
@@ -215,7 +215,7 @@ static sfp_status rotate(sfp_line_log *e, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err)
+sfp_status sfp__line_log_flush(sfp__line_log *e, sfp_error *err)
 {
     for (size_t done = 0; done < e->pending.length;) {
         ssize_t n = write(e->fd, e->pending.s + done, e->pending.length - done);
@@ -234,7 +234,7 @@ sfp_status sfp__line_log_flush(sfp_line_log *e, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__line_log_sync(sfp_line_log *e, sfp_error *err)
+sfp_status sfp__line_log_sync(sfp__line_log *e, sfp_error *err)
 {
     TRY(sfp__line_log_flush(e, err));
     if (fdatasync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* some file systems have no such thing */
@@ -242,20 +242,20 @@ sfp_status sfp__line_log_sync(sfp_line_log *e, sfp_error *err)
     return SFP_OK;
 }
 
-bool sfp__line_log_last(const sfp_line_log *e, uint64_t *t)
+bool sfp__line_log_last(const sfp__line_log *e, uint64_t *t)
 {
     if (e->any)
         *t = e->last;
     return e->any;
 }
 
-sfp_text *sfp__line_log_begin(sfp_line_log *e)
+sfp__text *sfp__line_log_begin(sfp__line_log *e)
 {
     e->line.length = 0;
     return &e->line;
 }
 
-sfp_status sfp__line_log_add(sfp_line_log *e, sfp_error *err)
+sfp_status sfp__line_log_add(sfp__line_log *e, sfp_error *err)
 {
     if (e->line.failed) {
         sfp__text_done(&e->line);
@@ -276,7 +276,7 @@ sfp_status sfp__line_log_add(sfp_line_log *e, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__line_log_close(sfp_line_log *e)
+void sfp__line_log_close(sfp__line_log *e)
 {
     if (!e)
         return;

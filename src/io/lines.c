@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-sfp_status sfp__lines_open(const char *path, const char *expected, sfp_lines *out, sfp_error *err)
+sfp_status sfp__lines_open(const char *path, const char *expected, sfp__lines *out, sfp_error *err)
 {
     OWNED char *line = NULL;
     TRY(sfp__alloc(&line, SFP_LINE_MAX, 1, err));
@@ -16,14 +16,14 @@ sfp_status sfp__lines_open(const char *path, const char *expected, sfp_lines *ou
     return SFP_OK;
 }
 
-void sfp__lines_done(sfp_lines *l)
+void sfp__lines_done(sfp__lines *l)
 {
     sfp__file_close(l->f);
     sfp__free(l->line);
-    *l = (sfp_lines){0};
+    *l = (sfp__lines){0};
 }
 
-sfp_status sfp__lines_next(sfp_lines *l, char **line, sfp_error *err)
+sfp_status sfp__lines_next(sfp__lines *l, char **line, sfp_error *err)
 {
     size_t n = 0, mark;
     int c;

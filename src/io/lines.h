@@ -1,6 +1,6 @@
 /* Lines of a text file, one after another, and the fields of CSV.
  *
- *     OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+ *     OWNED_BY(sfp__lines_done) sfp__lines l = {0};
  *     TRY(sfp__lines_open(path, "one class name a line", &l, err));
  *     for (char *line;;) {
  *         TRY(sfp__lines_next(&l, &line, err));
@@ -13,19 +13,19 @@
 
 #define SFP_LINE_MAX 65536 /* bytes of a line */
 
-typedef struct sfp_lines {
+typedef struct sfp__lines {
     const char *path, *expected; /* for messages */
     uint64_t number;             /* of the line that was read last, from 1 */
     FILE *f;
     char *line; /* (SFP_LINE_MAX) */
-} sfp_lines;
+} sfp__lines;
 
 /* A regular file, perhaps empty, or a pipe that a shell hands over; both texts must outlive it. */
-sfp_status sfp__lines_open(const char *path, const char *expected, sfp_lines *out, sfp_error *err);
+sfp_status sfp__lines_open(const char *path, const char *expected, sfp__lines *out, sfp_error *err);
 /* The next line, for the caller to change until the one after: terminated, without its end, blanks before that and a byte order
  * mark before the first. NULL behind the last. A NUL byte in it or too many bytes: "PATH:3: found a zero byte, expected ...". */
-sfp_status sfp__lines_next(sfp_lines *l, char **line, sfp_error *err);
-void sfp__lines_done(sfp_lines *l);
+sfp_status sfp__lines_next(sfp__lines *l, char **line, sfp_error *err);
+void sfp__lines_done(sfp__lines *l);
 
 /* A quoted field from behind its first quote, doubled quotes single: *n bytes to `to`, which has space for end - at or is `at`
  * itself. Returns the place behind its last quote; NULL: it does not end. */

@@ -11,32 +11,32 @@
 
 enum { CHUNK = 16 }; /* samples whose tokens are in memory at a time */
 
-static bool wants(const sfp_method_inputs *k, unsigned needs)
+static bool wants(const sfp__method_inputs *k, unsigned needs)
 {
     return k->needs & needs;
 }
 
 /* -------------------------------------------------------------- making, freeing */
 
-static sfp_status make_plan(const sfp_method_inputs *k, sfp_thread_pool *threads, const sfp_vit_plan_options *o,
-                            sfp_vit_plan **out, sfp_error *err)
+static sfp_status make_plan(const sfp__method_inputs *k, sfp__thread_pool *threads, const sfp__vit_plan_options *o,
+                            sfp__vit_plan **out, sfp_error *err)
 {
     TRY(sfp__vit_plan_create(k->vit, threads, o, out, err));
     return sfp__vit_plan_prepare(*out, k->max_batch < CHUNK ? k->max_batch : CHUNK, err);
 }
 
-sfp_status sfp__method_inputs_init(sfp_method_inputs *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs,
+sfp_status sfp__method_inputs_init(sfp__method_inputs *k, sfp__vit *vit, sfp__thread_pool *threads, sfp__fp *fp, unsigned needs,
                                    int max_batch, sfp_error *err)
 {
-    const sfp_vit_config *c = &vit->config;
-    *k = (sfp_method_inputs){.needs = needs & SFP_METHOD_INPUT_NEEDS, .vit = vit, .fp = fp, .max_batch = max_batch, .D = c->dim};
+    const sfp__vit_config *c = &vit->config;
+    *k = (sfp__method_inputs){.needs = needs & SFP_METHOD_INPUT_NEEDS, .vit = vit, .fp = fp, .max_batch = max_batch, .D = c->dim};
     if (!k->needs)
         return SFP_OK;
     bool attention = wants(k, SFP_NEED_ATTENTION), taps = wants(k, SFP_NEED_TAPS);
     if (attention && c->depth < 2)
         return sfp__fail(err, SFP_EUNSUPPORTED, "tokens of the second-last block are wanted of a backbone with %d", c->depth);
-    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
-    const sfp_vit_plan_options prompted = {
+    const sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options prompted = {
         .mode = SFP_VIT_FORWARD, .prefix_rows = sfp__fp_prefix_rows(&fp->opt), .queries = !fp->opt.query_one, .all_tokens = taps};
     if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION))
         TRY(make_plan(k, threads, &plain, &k->plain, err));
@@ -44,14 +44,14 @@ sfp_status sfp__method_inputs_init(sfp_method_inputs *k, sfp_vit *vit, sfp_threa
         TRY(make_plan(k, threads, &prompted, &k->prompted, err));
     size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)vit->tokens, H = (size_t)c->heads;
     size_t some = attention ? 1 : 0, tokens = taps ? SFP_TAPS : some; /* what is not asked for takes no space */
-    const sfp_want list[] = {{&k->features, k->prompted ? b * D : 0, sizeof *k->features},
-                             {&k->taps, taps ? b * SFP_TAPS * D : 0, sizeof *k->taps},
-                             {&k->tokens, tokens * CHUNK * T * D, sizeof *k->tokens},
-                             {&k->pooled, some * b * D, sizeof *k->pooled},
-                             {&k->attention, some * CHUNK * H * T, sizeof *k->attention},
-                             {&k->stats, some * 2 * T, sizeof *k->stats},
-                             {&k->mass, some * T, sizeof *k->mass},
-                             {&k->order, some * T, sizeof *k->order}};
+    const sfp__want list[] = {{&k->features, k->prompted ? b * D : 0, sizeof *k->features},
+                              {&k->taps, taps ? b * SFP_TAPS * D : 0, sizeof *k->taps},
+                              {&k->tokens, tokens * CHUNK * T * D, sizeof *k->tokens},
+                              {&k->pooled, some * b * D, sizeof *k->pooled},
+                              {&k->attention, some * CHUNK * H * T, sizeof *k->attention},
+                              {&k->stats, some * 2 * T, sizeof *k->stats},
+                              {&k->mass, some * T, sizeof *k->mass},
+                              {&k->order, some * T, sizeof *k->order}};
     TRY(sfp__block(&k->block, SFP_LIST(list), err));
     k->features = k->prompted ? k->features : NULL;
     k->taps = taps ? k->taps : NULL;
@@ -59,37 +59,37 @@ sfp_status sfp__method_inputs_init(sfp_method_inputs *k, sfp_vit *vit, sfp_threa
     return SFP_OK;
 }
 
-void sfp__method_inputs_done(sfp_method_inputs *k)
+void sfp__method_inputs_done(sfp__method_inputs *k)
 {
     sfp__vit_plan_free(k->plain);
     sfp__vit_plan_free(k->prompted);
     sfp__free(k->block);
     sfp__free(k->class_block);
-    *k = (sfp_method_inputs){0};
+    *k = (sfp__method_inputs){0};
 }
 
 /* ------------------------------------------------------------------ unprompted */
 
 /* freesel's features of samples [first, first + n) from the taps of their pass. */
-static void pool_tokens(sfp_method_inputs *k, int first, int n)
+static void pool_tokens(sfp__method_inputs *k, int first, int n)
 {
-    const sfp_vit_config *c = &k->vit->config;
-    const sfp_vit_weights *w = &k->vit->weights;
+    const sfp__vit_config *c = &k->vit->config;
+    const sfp__vit_weights *w = &k->vit->weights;
     int T = k->vit->tokens;
     for (int i = 0; i < n; i++) {
         float *tokens = k->tokens + (size_t)i * (size_t)T * (size_t)k->D;
-        sfp__kernels()->norm_fwd(T, k->D, tokens, w->norm_w, w->norm_b, c->ln_eps, tokens, k->stats);
+        sfp__kernels_get()->norm_fwd(T, k->D, tokens, w->norm_w, w->norm_b, c->ln_eps, tokens, k->stats);
         sfp__freesel_pool(T, k->D, c->heads, tokens, k->attention + (size_t)i * (size_t)c->heads * (size_t)T, k->order, k->mass,
                           k->pooled + (size_t)(first + i) * (size_t)k->D);
     }
 }
 
-static sfp_status look_plain(sfp_method_inputs *k, int n, const float *const *x, float *query, sfp_error *err)
+static sfp_status look_plain(sfp__method_inputs *k, int n, const float *const *x, float *query, sfp_error *err)
 {
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     for (int first = 0; first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
-        sfp_vit_pass pass = {.b = count, .xs = x + first, .feature = query + (size_t)first * (size_t)k->D};
+        sfp__vit_pass pass = {.b = count, .xs = x + first, .feature = query + (size_t)first * (size_t)k->D};
         if (wants(k, SFP_NEED_ATTENTION)) {
             tokens[k->vit->config.depth - 2] = k->tokens;
             pass.tokens = tokens;
@@ -111,7 +111,7 @@ static int quarter(int depth, int q)
     return blocks - 1;
 }
 
-static void mean_tokens(sfp_method_inputs *k, int first, int n)
+static void mean_tokens(sfp__method_inputs *k, int first, int n)
 {
     size_t T = (size_t)k->vit->tokens, D = (size_t)k->D;
     int depth = k->vit->config.depth;
@@ -128,17 +128,17 @@ static void mean_tokens(sfp_method_inputs *k, int first, int n)
         }
 }
 
-sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
+sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
                                        float *query, sfp_error *err)
 {
-    const sfp_fp_options *o = &k->fp->opt;
+    const sfp__fp_options *o = &k->fp->opt;
     int depth = k->vit->config.depth;
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     size_t token_floats = CHUNK * (size_t)k->vit->tokens * (size_t)k->D;
     TRY(sfp__fp_prepare(k->fp, err));
     for (int first = 0; first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
-        sfp_vit_pass pass = {
+        sfp__vit_pass pass = {
             .b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D, .tokens = tokens};
         if (!o->query_one) {
             pass.query = query + (size_t)first * (size_t)k->D;
@@ -146,7 +146,7 @@ sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float 
         }
         for (int q = SFP_TAPS - 1; q >= 0 && wants(k, SFP_NEED_TAPS); q--)
             tokens[quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
-        const sfp_fp_samples samples = {.replayed = replayed ? replayed + first : NULL};
+        const sfp__fp_samples samples = {.replayed = replayed ? replayed + first : NULL};
         sfp__fp_attach(k->fp, &pass, &samples);
         TRY(sfp__vit_run(k->prompted, &pass, err));
         if (wants(k, SFP_NEED_TAPS))
@@ -155,13 +155,13 @@ sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float 
     return SFP_OK;
 }
 
-static sfp_status reserve_classes(sfp_method_inputs *k, int classes, sfp_error *err)
+static sfp_status reserve_classes(sfp__method_inputs *k, int classes, sfp_error *err)
 {
     size_t n = (size_t)k->max_batch * (size_t)classes;
     void *block = NULL;
     if (classes <= k->class_capacity)
         return SFP_OK;
-    const sfp_want list[] = {{&k->logits, n, sizeof *k->logits}, {&k->probs, n, sizeof *k->probs}};
+    const sfp__want list[] = {{&k->logits, n, sizeof *k->logits}, {&k->probs, n, sizeof *k->probs}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     sfp__free(k->class_block);
     k->class_block = block;
@@ -214,9 +214,9 @@ static void softmax(int C, const uint8_t *allowed, const float *z, float *p)
         p[c] = (float)((double)p[c] / sum);
 }
 
-static sfp_status classify(sfp_method_inputs *k, int n, const uint8_t *allowed, sfp_error *err)
+static sfp_status classify(sfp__method_inputs *k, int n, const uint8_t *allowed, sfp_error *err)
 {
-    const sfp_param *w = &k->fp->linear_w, *bias = &k->fp->linear_b;
+    const sfp__param *w = &k->fp->linear_w, *bias = &k->fp->linear_b;
     int C = w->rows;
     TRY(reserve_classes(k, C, err));
     sfp__logits(n, C, k->D, k->features, w->data, bias->data, k->logits);
@@ -225,7 +225,7 @@ static sfp_status classify(sfp_method_inputs *k, int n, const uint8_t *allowed, 
     return SFP_OK;
 }
 
-sfp_status sfp__method_inputs_compute(sfp_method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
+sfp_status sfp__method_inputs_compute(sfp__method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
                                       sfp_error *err)
 {
     if (k->plain)

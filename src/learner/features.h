@@ -11,13 +11,13 @@
 
 #include <stdint.h>
 
-typedef struct sfp_method_inputs {
+typedef struct sfp__method_inputs {
     unsigned needs;
-    sfp_vit *vit;
-    sfp_fp *fp;
+    sfp__vit *vit;
+    sfp__fp *fp;
     int max_batch, D;
-    sfp_vit_plan *plain, *prompted; /* NULL where not needed */
-    float *features;                /* (max_batch, D) */
+    sfp__vit_plan *plain, *prompted; /* NULL where not needed */
+    float *features;                 /* (max_batch, D) */
     int class_capacity;
     float *logits, *probs;     /* (max_batch, C) */
     float *pooled;             /* (max_batch, D) */
@@ -27,24 +27,24 @@ typedef struct sfp_method_inputs {
     float *stats, *mass;       /* (T, 2) (T) */
     int *order;                /* (T) */
     void *block, *class_block; /* what lies above; of logits and probs */
-} sfp_method_inputs;
+} sfp__method_inputs;
 
 /* Bits that a look serves; one with none of them costs nothing. */
 #define SFP_METHOD_INPUT_NEEDS \
     (SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_ATTENTION | SFP_NEED_QUERY | SFP_NEED_TAPS)
 
-sfp_status sfp__method_inputs_init(sfp_method_inputs *k, sfp_vit *vit, sfp_thread_pool *threads, sfp_fp *fp, unsigned needs,
+sfp_status sfp__method_inputs_init(sfp__method_inputs *k, sfp__vit *vit, sfp__thread_pool *threads, sfp__fp *fp, unsigned needs,
                                    int max_batch, sfp_error *err);
-void sfp__method_inputs_done(sfp_method_inputs *k);
+void sfp__method_inputs_done(sfp__method_inputs *k);
 
 /* Samples x (n) into the arrays above, their queries to query (n, D). Probabilities are the softmax over the classes in `allowed`
  * (NULL: all), as the loss would see them. Allocates only when there are more classes than ever before. */
-sfp_status sfp__method_inputs_compute(sfp_method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
+sfp_status sfp__method_inputs_compute(sfp__method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
                                       sfp_error *err);
 
 /* The prompted pass alone, which must have been asked for (features are), of n <= max_batch samples whose first `unknown` queries
- * are computed and the others given; rehearsed (n) or NULL as in sfp_train_batch. */
-sfp_status sfp__method_inputs_features(sfp_method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
+ * are computed and the others given; rehearsed (n) or NULL as in sfp__train_batch. */
+sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
                                        float *query, sfp_error *err);
 
 /* -------------------------------------------------------------- the classifier */

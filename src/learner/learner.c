@@ -1,27 +1,26 @@
 /* What a learner is made of: options, capacity, classes, tasks. What it does with a batch is in step.c. */
 #include "learner/learner.h"
 
-#include "base/c_locale.h"
 #include "base/mem.h"
 #include "learner/learner_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit)
+sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit)
 {
-    const sfp_vit_config *c = &vit->config;
-    sfp_learner_options o = {.fp = sfp__fp_options_defaults(),
-                             .adam = sfp__adam_defaults(),
-                             .select = "streamfp",
-                             .coreset = sfp__select_options_defaults(),
-                             .buffer = sfp__buffer_options_defaults(),
-                             .resize = SFP_RESIZE_SQUASH,
-                             .batch = 20,
-                             .steps = 1,
-                             .replay = 10,
-                             .feed = SFP_FEED_AUTO,
-                             .drift = SFP_DRIFT_NEW_CLASS};
+    const sfp__vit_config *c = &vit->config;
+    sfp__learner_options o = {.fp = sfp__fp_options_defaults(),
+                              .adam = sfp__adam_defaults(),
+                              .select = "streamfp",
+                              .coreset = sfp__select_options_defaults(),
+                              .buffer = sfp__buffer_options_defaults(),
+                              .resize = SFP_RESIZE_SQUASH,
+                              .batch = 20,
+                              .steps = 1,
+                              .replay = 10,
+                              .feed = SFP_FEED_AUTO,
+                              .drift = SFP_DRIFT_NEW_CLASS};
     if (o.fp.last_layer >= c->depth)
         o.fp.last_layer = c->depth - 1;
     memcpy(o.mean, c->mean, sizeof o.mean);
@@ -31,7 +30,7 @@ sfp_learner_options sfp__learner_options_defaults(const sfp_vit *vit)
 
 /* ------------------------------------------------------------ making, freeing */
 
-static sfp_status check(const sfp_learner_options *o, sfp_error *err)
+static sfp_status check(const sfp__learner_options *o, sfp_error *err)
 {
     const struct {
         const char *what;
@@ -53,10 +52,10 @@ static sfp_status check(const sfp_learner_options *o, sfp_error *err)
 }
 
 /* What every batch needs. */
-static sfp_status make_batch_work(sfp_learner *l, sfp_error *err)
+static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, D = (size_t)l->D;
-    const sfp_want list[] = {
+    const sfp__want list[] = {
         {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->capacity, sizeof *l->step.xs},
         {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
@@ -67,27 +66,27 @@ static sfp_status make_batch_work(sfp_learner *l, sfp_error *err)
 }
 
 /* What fingerprints need besides: scores, a coreset, steps. */
-static sfp_status make_step_work(sfp_learner *l, sfp_error *err)
+static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, n = (size_t)l->capacity, D = (size_t)l->D, k = (size_t)l->opt.steps;
     size_t r = (size_t)(l->opt.replay ? l->opt.replay : 1);
-    const sfp_want list[] = {{&l->step.rx, r * l->pixels, sizeof *l->step.rx},
-                             {&l->batch.mean_embed, b * D, sizeof *l->batch.mean_embed},
-                             {&l->batch.fingerprint, D, sizeof *l->batch.fingerprint},
-                             {&l->batch.score, b, sizeof *l->batch.score},
-                             {&l->batch.score_after, b, sizeof *l->batch.score_after},
-                             {&l->batch.coreset, b, sizeof *l->batch.coreset},
-                             {&l->batch.select_weight, b, sizeof *l->batch.select_weight},
-                             {&l->step.sample_loss, 2 * b, sizeof *l->step.sample_loss},
-                             {&l->step.items, n, sizeof *l->step.items},
-                             {&l->step.label, n, sizeof *l->step.label},
-                             {&l->step.weight, n, sizeof *l->step.weight},
-                             {&l->step.masked, n, sizeof *l->step.masked},
-                             {&l->step.replayed, n, sizeof *l->step.replayed},
-                             {&l->step.query, n * D, sizeof *l->step.query},
-                             {&l->step.replay, k * r, sizeof *l->step.replay},
-                             {&l->step.replay_count, k, sizeof *l->step.replay_count},
-                             {&l->step.loss, k, sizeof *l->step.loss}};
+    const sfp__want list[] = {{&l->step.rx, r * l->pixels, sizeof *l->step.rx},
+                              {&l->batch.mean_embed, b * D, sizeof *l->batch.mean_embed},
+                              {&l->batch.fingerprint, D, sizeof *l->batch.fingerprint},
+                              {&l->batch.score, b, sizeof *l->batch.score},
+                              {&l->batch.score_after, b, sizeof *l->batch.score_after},
+                              {&l->batch.coreset, b, sizeof *l->batch.coreset},
+                              {&l->batch.select_weight, b, sizeof *l->batch.select_weight},
+                              {&l->step.sample_loss, 2 * b, sizeof *l->step.sample_loss},
+                              {&l->step.items, n, sizeof *l->step.items},
+                              {&l->step.label, n, sizeof *l->step.label},
+                              {&l->step.weight, n, sizeof *l->step.weight},
+                              {&l->step.masked, n, sizeof *l->step.masked},
+                              {&l->step.replayed, n, sizeof *l->step.replayed},
+                              {&l->step.query, n * D, sizeof *l->step.query},
+                              {&l->step.replay, k * r, sizeof *l->step.replay},
+                              {&l->step.replay_count, k, sizeof *l->step.replay_count},
+                              {&l->step.loss, k, sizeof *l->step.loss}};
     TRY(sfp__block(&l->step.block, SFP_LIST(list), err));
     memset(l->batch.select_weight, 0, b * sizeof *l->batch.select_weight);
     return SFP_OK;
@@ -95,11 +94,11 @@ static sfp_status make_step_work(sfp_learner *l, sfp_error *err)
 
 const char *const sfp__learner_members[SFP_HEAD_MEMBERS] = {NULL, "slda", "ranpac"};
 
-sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEAD_MEMBERS], sfp_error *err)
+sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_HEAD_MEMBERS], sfp_error *err)
 {
-    const sfp_learner_options *o = &l->opt;
+    const sfp__learner_options *o = &l->opt;
     int classes = o->method || o->fp.classes > 16 ? o->fp.classes : 16;
-    sfp_head_options h = sfp__head_options_defaults(l->D, classes);
+    sfp__head_options h = sfp__head_options_defaults(l->D, classes);
     h.seed = o->seed;
     if (o->method)
         return sfp__head_create(o->method, &h, &heads[0], err);
@@ -108,7 +107,7 @@ sfp_status sfp__learner_make_heads(const sfp_learner *l, sfp_head *heads[SFP_HEA
     return SFP_OK;
 }
 
-sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *err)
+sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error *err)
 {
     if (classes <= l->classes.capacity)
         return SFP_OK;
@@ -119,12 +118,12 @@ sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *
     float *member[SFP_HEAD_MEMBERS] = {NULL}, *mixed = NULL;
     OWNED void *block = NULL;
     bool mix = !l->opt.method && l->opt.head == SFP_HEAD_MIX;
-    sfp_want list[4 + SFP_HEAD_MEMBERS] = {{&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}};
+    sfp__want list[4 + SFP_HEAD_MEMBERS] = {{&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}};
     size_t count = 3;
     for (int i = 0; i < (mix ? SFP_HEAD_MEMBERS : l->opt.method ? 1 : 0); i++)
-        list[count++] = (sfp_want){&member[i], b * n, sizeof(float)};
+        list[count++] = (sfp__want){&member[i], b * n, sizeof(float)};
     if (mix)
-        list[count++] = (sfp_want){&mixed, n, sizeof(float)};
+        list[count++] = (sfp__want){&mixed, n, sizeof(float)};
     TRY(sfp__block_cleared(&block, count, list, err));
     if (old) {
         memcpy(names, l->classes.names, old * sizeof *names);
@@ -142,7 +141,7 @@ sfp_status sfp__learner_reserve_classes(sfp_learner *l, int classes, sfp_error *
     return SFP_OK;
 }
 
-sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err)
+sfp_status sfp__learner_add_classes(sfp__learner *l, int classes, sfp_error *err)
 {
     TRY(sfp__learner_reserve_classes(l, classes, err));
     if (l->trainer)
@@ -151,9 +150,9 @@ sfp_status sfp__learner_add_classes(sfp_learner *l, int classes, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status make_method(sfp_learner *l, sfp_error *err)
+static sfp_status make_method(sfp__learner *l, sfp_error *err)
 {
-    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
     TRY(sfp__learner_make_heads(l, l->heads, err));
     TRY(sfp__vit_plan_create(l->vit, l->threads, &plan, &l->plan, err));
     l->capacity = l->opt.batch;
@@ -163,9 +162,9 @@ static sfp_status make_method(sfp_learner *l, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
+static sfp_status make_fingerprints(sfp__learner *l, sfp_error *err)
 {
-    sfp_learner_options *o = &l->opt;
+    sfp__learner_options *o = &l->opt;
     if (!(l->selector = sfp__selector_find(o->select)))
         return sfp__fail(err, SFP_EINVAL, "there is no selector '%s'", o->select);
     int c = sfp__coreset_size(o->batch, o->coreset.sigma);
@@ -176,7 +175,7 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
     l->most = c + o->replay;
     l->capacity = l->most > o->batch ? l->most : o->batch;
     o->fp.seed = o->seed;
-    sfp_trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity};
+    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
@@ -193,14 +192,14 @@ static sfp_status make_fingerprints(sfp_learner *l, sfp_error *err)
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
     TRY(sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
-    l->mix = (sfp_mix){.rate = (double)sfp__head_options_defaults(l->D, 1).mix_rate};
+    l->mix = (sfp__mix){.rate = (double)sfp__head_options_defaults(l->D, 1).mix_rate};
     return sfp__learner_make_heads(l, l->heads, err);
 }
 
-sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_learner_options *opt, sfp_learner **out,
+sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, sfp__learner **out,
                                sfp_error *err)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     TRY(check(opt, err));
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->opt = *opt;
@@ -214,16 +213,19 @@ sfp_status sfp__learner_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     l->replay_rng = sfp__rng_init(opt->seed, 3);
     l->buffer_rng = sfp__rng_init(opt->seed, 4);
     sfp__snapshots_init(&l->snapshots);
+    pthread_mutex_init(&l->head_lock, NULL);
+    l->classes.names_version = 1;
     TRY(opt->method ? make_method(l, err) : make_fingerprints(l, err));
     *out = TAKE(l);
     return SFP_OK;
 }
 
-void sfp_learner_free(sfp_learner *l)
+void sfp__learner_free(sfp__learner *l)
 {
     if (!l)
         return;
     sfp__snapshots_done(&l->snapshots);
+    pthread_mutex_destroy(&l->head_lock);
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
         sfp__head_free(l->heads[i]);
     sfp__buffer_free(l->buffer);
@@ -245,63 +247,77 @@ void sfp_learner_free(sfp_learner *l)
 
 /* ------------------------------------------------------------------- classes */
 
-const sfp_learner_options *sfp__learner_options(const sfp_learner *l)
+const sfp__learner_options *sfp__learner_get_options(const sfp__learner *l)
 {
     return &l->opt;
 }
 
-sfp_learner_counts sfp__learner_counts(const sfp_learner *l)
+sfp__learner_counts sfp__learner_get_counts(const sfp__learner *l)
 {
     return l->counts;
 }
 
-sfp_buffer *sfp__learner_buffer(sfp_learner *l)
+sfp__buffer *sfp__learner_buffer(sfp__learner *l)
 {
     return l->buffer;
 }
 
-int sfp_learner_classes(const sfp_learner *l)
+int sfp__learner_classes(const sfp__learner *l)
 {
     return l->fp ? l->fp->linear_w.rows : l->classes.count;
 }
 
-bool sfp__learner_seen(const sfp_learner *l, int label)
+bool sfp__learner_seen(const sfp__learner *l, int label)
 {
     return label >= 0 && label < l->classes.capacity && l->classes.seen[label];
 }
 
-const char *sfp__learner_class_name(const sfp_learner *l, int label)
+const char *sfp__learner_class_name(const sfp__learner *l, int label)
 {
     return label >= 0 && label < l->classes.capacity ? l->classes.names[label] : NULL;
 }
 
-bool sfp__learner_known_tasks(const sfp_learner *l)
+int sfp__learner_name_end(const sfp__learner *l)
+{
+    return l->classes.capacity;
+}
+
+bool sfp__learner_known_tasks(const sfp__learner *l)
 {
     return l->fp && l->opt.fp.tasks > 0;
 }
 
-int sfp__learner_label_max(const sfp_learner *l)
+int sfp__learner_label_end(const sfp__learner *l)
 {
     bool known = l->opt.method ? l->opt.fp.classes > 0 : l->opt.fp.tasks > 0;
-    return known ? sfp_learner_classes(l) : SFP_LEARNER_MAX_CLASSES;
+    return known ? sfp__learner_classes(l) : SFP_LEARNER_MAX_CLASSES;
 }
 
-sfp_status sfp_learner_name_class(sfp_learner *l, int label, const char *name, sfp_error *err)
+static sfp_status put_name(sfp__learner *l, int label, const char *name, sfp_error *err)
 {
-    IN_C_LOCALE;
-    if (label < 0 || label >= sfp__learner_label_max(l))
-        return sfp__fail(err, SFP_EINVAL, "class %d to be named '%s' is out of range", label, name ? name : "");
-    TRY(sfp__learner_reserve_classes(l, label + 1, err));
-    char *copy = name ? sfp__strdup(name) : NULL;
+    OWNED char *copy = name ? sfp__strdup(name) : NULL;
     TRY(sfp__check_memory(copy || !name, err));
+    TRY(sfp__learner_reserve_classes(l, label + 1, err));
     sfp__free(l->classes.names[label]);
-    l->classes.names[label] = copy;
+    l->classes.names[label] = TAKE(copy);
+    l->classes.names_version++;
     return SFP_OK;
 }
 
-sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels, sfp_error *err)
+sfp_status sfp__learner_name_class(sfp__learner *l, int label, const char *name, sfp_error *err)
 {
-    int classes = sfp_learner_classes(l);
+    if (label < 0 || label >= sfp__learner_label_end(l))
+        return sfp__fail(err, SFP_EINVAL, "class %d: label is out of range, expected 0 to %d", label,
+                         sfp__learner_label_end(l) - 1);
+    pthread_mutex_lock(&l->head_lock);
+    sfp_status status = put_name(l, label, name, err);
+    pthread_mutex_unlock(&l->head_lock);
+    return status ? status : sfp__learner_publish(l, err);
+}
+
+sfp_status sfp__learner_set_classes(sfp__learner *l, int n, const int32_t *labels, sfp_error *err)
+{
+    int classes = sfp__learner_classes(l);
     for (int i = 0; i < n; i++)
         if (labels[i] < 0 || labels[i] >= classes)
             return sfp__fail(err, SFP_EINVAL, "class %d of the task, expected 0 to %d", labels[i], classes - 1);
@@ -311,25 +327,24 @@ sfp_status sfp__learner_set_classes(sfp_learner *l, int n, const int32_t *labels
     return SFP_OK;
 }
 
-void sfp__learner_set_slack(sfp_learner *l, bool slack)
+void sfp__learner_set_slack(sfp__learner *l, bool slack)
 {
     l->limits.no_slack = !slack;
 }
 
-void sfp__learner_set_limits(sfp_learner *l, int coreset, int replay, int steps)
+void sfp__learner_set_limits(sfp__learner *l, int coreset, int replay, int steps)
 {
     l->limits.coreset = coreset;
     l->limits.replay = replay;
     l->limits.steps = steps;
 }
 
-int sfp__learner_task(const sfp_learner *l)
+int sfp__learner_task(const sfp__learner *l)
 {
     return l->fp ? l->fp->task : 0;
 }
 
-sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
+sfp_status sfp__learner_next_task(sfp__learner *l, sfp_error *err)
 {
-    IN_C_LOCALE;
     return l->fp ? sfp__fp_next_task(l->fp, err) : SFP_OK;
 }

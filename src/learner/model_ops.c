@@ -14,11 +14,11 @@
 /* The samples of one question. */
 typedef struct asked {
     int n;
-    const int *sample;           /* (n) i < b: of the batch, b + s: slot s; or NULL and */
-    const sfp_image_list *image; /* these n */
+    const int *sample;            /* (n) i < b: of the batch, b + s: slot s; or NULL and */
+    const sfp__image_list *image; /* these n */
 } asked;
 
-static int batch_size(const sfp_learner *l)
+static int batch_size(const sfp__learner *l)
 {
     return l->batch.selected.b;
 }
@@ -33,14 +33,14 @@ static sfp_status check(const char *what, int n, const int *sample, int most, sf
     return SFP_OK;
 }
 
-static sfp__item item_of(const sfp_learner *l, const asked *a, int row)
+static sfp__item item_of(const sfp__learner *l, const asked *a, int row)
 {
     int b = batch_size(l), k = a->sample ? a->sample[row] : -1;
     return (sfp__item){.index = k < b ? k : k - b, .replay = k >= b, .row = row};
 }
 
 /* How many of the samples from `first` on go into one pass of at most `most`. */
-static int count_of(const sfp_learner *l, const asked *a, int first, int most)
+static int count_of(const sfp__learner *l, const asked *a, int first, int most)
 {
     int n = 0;
     for (int slots = 0; n < most && first + n < a->n; n++) {
@@ -52,7 +52,7 @@ static int count_of(const sfp_learner *l, const asked *a, int first, int most)
 }
 
 /* An image as sample `at` of the pass; it can be of any task. */
-static void fill_image(sfp_learner *l, const sfp_image_list *p, int at)
+static void fill_image(sfp__learner *l, const sfp__image_list *p, int at)
 {
     int row = l->step.items[at].row;
     l->step.xs[at] = p->x[row];
@@ -63,13 +63,13 @@ static void fill_image(sfp_learner *l, const sfp_image_list *p, int at)
         memcpy(l->step.query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step.query);
 }
 
-static bool query_known(const sfp_learner *l, const asked *a, const sfp__item *item)
+static bool query_known(const sfp__learner *l, const asked *a, const sfp__item *item)
 {
     return sfp__learner_query_known(l, item) || (item->index < 0 && a->image && a->image->query && a->image->known[item->row]);
 }
 
 /* The first `unknown` queries of a pass to where its samples come from. */
-static void keep_queries(sfp_learner *l, const asked *a, int unknown)
+static void keep_queries(sfp__learner *l, const asked *a, int unknown)
 {
     sfp__learner_keep_queries(l, unknown);
     for (int i = 0; i < unknown && a->image && a->image->query; i++) {
@@ -80,7 +80,7 @@ static void keep_queries(sfp_learner *l, const asked *a, int unknown)
 }
 
 /* Samples [first, first + n) into the arrays of a step, those with unknown queries first; how many of these to *unknown. */
-static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *unknown, sfp_error *err)
+static sfp_status fill(sfp__learner *l, const asked *a, int first, int n, int *unknown, sfp_error *err)
 {
     int at = 0, slots = 0;
     for (int known = 0; known < 2; known++) {
@@ -102,23 +102,23 @@ static sfp_status fill(sfp_learner *l, const asked *a, int first, int n, int *un
 
 /* ---------------------------------------------------------------- gradients */
 
-size_t sfp__learner_gradient_length(const sfp_learner *l)
+size_t sfp__learner_gradient_length(const sfp__learner *l)
 {
     int count = 0;
     size_t n = 0;
-    sfp_param **params = sfp__fp_params(l->fp, &count);
+    sfp__param **params = sfp__fp_params(l->fp, &count);
     for (int i = 0; i < count; i++)
         n += (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
     return n;
 }
 
 /* The gradients of rows that learn to `out`, or added to it. */
-static void collect(const sfp_learner *l, bool add, float *out)
+static void collect(const sfp__learner *l, bool add, float *out)
 {
     int count = 0;
-    sfp_param **params = sfp__fp_params(l->fp, &count);
+    sfp__param **params = sfp__fp_params(l->fp, &count);
     for (int i = 0; i < count; i++) {
-        const sfp_param *p = params[i];
+        const sfp__param *p = params[i];
         size_t n = (size_t)(p->hi - p->lo) * p->width;
         const float *from = p->grad + (size_t)p->lo * p->width;
         for (size_t k = 0; k < n && add; k++)
@@ -130,7 +130,7 @@ static void collect(const sfp_learner *l, bool add, float *out)
 }
 
 /* Rows (n, D) of a pass to the samples they belong to. */
-static void place(const sfp_learner *l, int n, const float *rows, float *out)
+static void place(const sfp__learner *l, int n, const float *rows, float *out)
 {
     size_t D = (size_t)l->D;
     for (int i = 0; i < n; i++)
@@ -139,8 +139,8 @@ static void place(const sfp_learner *l, int n, const float *rows, float *out)
 
 /* A pass over some samples of a question from `first` on, whose losses are means over groups of `size`; how many to *n.
  * in_order: not those with unknown queries first. */
-static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size, bool in_order, int *n, sfp_train_result *result,
-                            sfp_error *err)
+static sfp_status pass_over(sfp__learner *l, const asked *a, int first, int size, bool in_order, int *n,
+                            sfp__train_result *result, sfp_error *err)
 {
     int unknown = 0;
     *n = count_of(l, a, first, l->capacity);
@@ -161,10 +161,10 @@ static sfp_status pass_over(sfp_learner *l, const asked *a, int first, int size,
 }
 
 /* terms: how often the ortho penalty is part of the loss. feature (n, D): what the pass saw, or NULL. */
-static sfp_status gradient_of(sfp_learner *l, const asked *a, int terms, float *out, float *feature, sfp_error *err)
+static sfp_status gradient_of(sfp__learner *l, const asked *a, int terms, float *out, float *feature, sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
-        sfp_train_result result;
+        sfp__train_result result;
         double loss;
         TRY(pass_over(l, a, first, a->n, false, &n, &result, err));
         TRY(sfp__trainer_collect(l->trainer, 0, n, first == 0 ? terms : 0, &loss, err));
@@ -176,11 +176,11 @@ static sfp_status gradient_of(sfp_learner *l, const asked *a, int terms, float *
 }
 
 /* Samples that are known by their numbers: a group is in a row, be it cut by the end of a pass. */
-static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, float *scratch, sfp_gradient_fn take, void *user,
+static sfp_status gradient_each_of(sfp__learner *l, const asked *a, int size, float *scratch, sfp__gradient_fn take, void *user,
                                    sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
-        sfp_train_result result;
+        sfp__train_result result;
         TRY(pass_over(l, a, first, size, size > 1, &n, &result, err));
         for (int i = 0, some; i < n; i += some) {
             double loss;
@@ -197,7 +197,7 @@ static sfp_status gradient_each_of(sfp_learner *l, const asked *a, int size, flo
 
 sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err)
 {
-    sfp_learner *l = learner;
+    sfp__learner *l = learner;
     TRY(check("a gradient", n, index, batch_size(l), err));
     sfp_status status = gradient_of(l, &(asked){.n = n, .sample = index}, 1, out, NULL, err);
     for (int i = 0; i < batch_size(l); i++) /* as selection left them */
@@ -207,21 +207,21 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
 
 static sfp_status gradient(void *learner, int n, const int *sample, float *out, sfp_error *err)
 {
-    sfp_learner *l = learner;
+    sfp__learner *l = learner;
     TRY(check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err));
     return gradient_of(l, &(asked){.n = n, .sample = sample}, 0, out, NULL, err);
 }
 
-static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *scratch, sfp_gradient_fn take,
+static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *scratch, sfp__gradient_fn take,
                                 void *user, sfp_error *err)
 {
-    sfp_learner *l = learner;
+    sfp__learner *l = learner;
     TRY(check("a gradient", n < size ? n : size, NULL, 0, err));
     TRY(check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err));
     return gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, scratch, take, user, err);
 }
 
-static sfp_status gradient_at(void *learner, const sfp_image_list *p, float *out, float *feature, sfp_error *err)
+static sfp_status gradient_at(void *learner, const sfp__image_list *p, float *out, float *feature, sfp_error *err)
 {
     TRY(check("a gradient", p->n, NULL, 0, err));
     return gradient_of(learner, &(asked){.n = p->n, .image = p}, 0, out, feature, err);
@@ -229,7 +229,7 @@ static sfp_status gradient_at(void *learner, const sfp_image_list *p, float *out
 
 /* ----------------------------------------------------------------- features */
 
-static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_error *err)
+static sfp_status features_of(sfp__learner *l, const asked *a, float *out, sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
         int unknown = 0;
@@ -244,7 +244,7 @@ static sfp_status features_of(sfp_learner *l, const asked *a, float *out, sfp_er
 
 static sfp_status features(void *learner, int n, const int *sample, float *out, sfp_error *err)
 {
-    sfp_learner *l = learner;
+    sfp__learner *l = learner;
     TRY(check("features", n, sample, batch_size(l) + l->buffer->filled, err));
     return features_of(l, &(asked){.n = n, .sample = sample}, out, err);
 }
@@ -263,10 +263,10 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
  * theta + h*v the ones of there are held. */
 
 /* The values that learn, one parameter after another, into `kept`; then they become kept + h*v. */
-static void move_along(sfp_learner *l, const float *v, float h, float *kept)
+static void move_along(sfp__learner *l, const float *v, float h, float *kept)
 {
     int count = 0;
-    sfp_param **params = sfp__fp_params(l->fp, &count);
+    sfp__param **params = sfp__fp_params(l->fp, &count);
     for (int i = 0; i < count; i++) {
         size_t n = (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
         float *at = params[i]->data + (size_t)params[i]->lo * params[i]->width;
@@ -279,10 +279,10 @@ static void move_along(sfp_learner *l, const float *v, float h, float *kept)
     sfp__fp_moved(l->fp);
 }
 
-static void put_back(sfp_learner *l, const float *kept)
+static void put_back(sfp__learner *l, const float *kept)
 {
     int count = 0;
-    sfp_param **params = sfp__fp_params(l->fp, &count);
+    sfp__param **params = sfp__fp_params(l->fp, &count);
     for (int i = 0; i < count; i++) {
         size_t n = (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
         memcpy(params[i]->data + (size_t)params[i]->lo * params[i]->width, kept, n * sizeof *kept);
@@ -292,13 +292,13 @@ static void put_back(sfp_learner *l, const float *kept)
 }
 
 /* Images in a pass, whose gradients lie in ask_x. */
-static int pass_size(const sfp_learner *l, int left)
+static int pass_size(const sfp__learner *l, int left)
 {
     int most = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
     return left < most ? left : most;
 }
 
-static bool all_known(const sfp_image_list *p)
+static bool all_known(const sfp__image_list *p)
 {
     for (int i = 0; i < p->n && p->query; i++)
         if (!p->known[i])
@@ -307,7 +307,7 @@ static bool all_known(const sfp_image_list *p)
 }
 
 /* Images [first, first + n) as samples of a step that all count the same, of whatever task. */
-static sfp_train_batch samples(sfp_learner *l, const sfp_image_list *p, int first, int n)
+static sfp__train_batch samples(sfp__learner *l, const sfp__image_list *p, int first, int n)
 {
     bool known = all_known(p);
     for (int i = 0; i < n; i++) {
@@ -317,7 +317,7 @@ static sfp_train_batch samples(sfp_learner *l, const sfp_image_list *p, int firs
         if (known)
             memcpy(l->step.query + (size_t)i * (size_t)l->D, p->query[first + i], (size_t)l->D * sizeof *l->step.query);
     }
-    sfp_train_batch batch = sfp__learner_batch(l, n, known || l->opt.fp.query_one ? 0 : n);
+    sfp__train_batch batch = sfp__learner_batch(l, n, known || l->opt.fp.query_one ? 0 : n);
     batch.x = p->x + first;
     batch.label = p->label ? p->label + first : NULL;
     batch.terms = 1;
@@ -330,12 +330,12 @@ static sfp_status check_count(int n, sfp_error *err)
 }
 
 /* dx += scale * the gradients at the parameters as they are. dfeature NULL: of the loss. */
-static sfp_status add_gradients(sfp_learner *l, const sfp_image_list *p, const float *dfeature, float scale, float *const *dx,
+static sfp_status add_gradients(sfp__learner *l, const sfp__image_list *p, const float *dfeature, float scale, float *const *dx,
                                 sfp_error *err)
 {
     for (int first = 0, n; first < p->n; first += n) {
         n = pass_size(l, p->n - first);
-        const sfp_train_batch batch = samples(l, p, first, n);
+        const sfp__train_batch batch = samples(l, p, first, n);
         const float *of = dfeature ? dfeature + (size_t)first * (size_t)l->D : NULL;
         TRY(of ? sfp__trainer_feature_pixels(l->trainer, &batch, of, l->model_x, err)
                : sfp__trainer_pixels(l->trainer, &batch, l->model_x, err));
@@ -345,10 +345,10 @@ static sfp_status add_gradients(sfp_learner *l, const sfp_image_list *p, const f
     return SFP_OK;
 }
 
-static sfp_status loss_pixels(void *learner, const sfp_image_list *p, const float *v, float h, float scale, float *const *dx,
+static sfp_status loss_pixels(void *learner, const sfp__image_list *p, const float *v, float h, float scale, float *const *dx,
                               sfp_error *err)
 {
-    sfp_learner *l = learner;
+    sfp__learner *l = learner;
     TRY(check_count(p->n, err));
     float *kept = NULL;
     if (v) {
@@ -363,7 +363,7 @@ static sfp_status loss_pixels(void *learner, const sfp_image_list *p, const floa
     return status;
 }
 
-static sfp_status feature_pixels(void *learner, const sfp_image_list *p, const float *dfeature, float *const *dx, sfp_error *err)
+static sfp_status feature_pixels(void *learner, const sfp__image_list *p, const float *dfeature, float *const *dx, sfp_error *err)
 {
     TRY(check_count(p->n, err));
     return add_gradients(learner, p, dfeature, 1, dx, err);
@@ -371,7 +371,7 @@ static sfp_status feature_pixels(void *learner, const sfp_image_list *p, const f
 
 static sfp_status embed_at(void *learner, int n, const float *const *x, float *out, sfp_error *err)
 {
-    sfp_learner *l = learner;
+    sfp__learner *l = learner;
     TRY(check_count(n, err));
     for (int first = 0, some; first < n; first += some) {
         some = pass_size(l, n - first);
@@ -382,12 +382,12 @@ static sfp_status embed_at(void *learner, int n, const float *const *x, float *o
 
 /* ------------------------------------------------------------------ the buffer */
 
-unsigned sfp__learner_buffer_needs(const sfp_learner *l)
+unsigned sfp__learner_buffer_needs(const sfp__learner *l)
 {
     return l->buffer ? l->buffer->method->needs : 0;
 }
 
-sfp_status sfp__learner_model_ops_init(sfp_learner *l, sfp_error *err)
+sfp_status sfp__learner_model_ops_init(sfp__learner *l, sfp_error *err)
 {
     unsigned needs = sfp__learner_buffer_needs(l) & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS);
     if (!needs)
@@ -396,32 +396,32 @@ sfp_status sfp__learner_model_ops_init(sfp_learner *l, sfp_error *err)
     TRY(sfp__alloc(&l->model_x, SFP_MODEL_OPS_SLOTS * l->pixels, sizeof *l->model_x, err));
     if (needs & SFP_NEED_PIXELS)
         TRY(sfp__trainer_prepare_pixels(l->trainer, err));
-    l->model = (sfp_model_ops){.ctx = l,
-                               .dim = l->D,
-                               .side = l->S,
-                               .gradient = gradient,
-                               .gradient_each = gradient_each,
-                               .gradient_at = gradient_at,
-                               .pixels = loss_pixels,
-                               .feature_pixels = feature_pixels,
-                               .embed_at = embed_at};
+    l->model = (sfp__model_ops){.ctx = l,
+                                .dim = l->D,
+                                .side = l->S,
+                                .gradient = gradient,
+                                .gradient_each = gradient_each,
+                                .gradient_at = gradient_at,
+                                .pixels = loss_pixels,
+                                .feature_pixels = feature_pixels,
+                                .embed_at = embed_at};
     if (!(needs & SFP_NEED_FEATURES))
         return SFP_OK;
     l->model.features = features;
     return sfp__method_inputs_init(&l->model_inputs, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
 }
 
-void sfp__learner_model_ops_done(sfp_learner *l)
+void sfp__learner_model_ops_done(sfp__learner *l)
 {
     sfp__method_inputs_done(&l->model_inputs);
     sfp__free(l->model_x);
 }
 
-const sfp_model_ops *sfp__learner_model_ops(sfp_learner *l)
+const sfp__model_ops *sfp__learner_model_ops(sfp__learner *l)
 {
     if (!l->model.ctx)
         return NULL;
-    l->model.classes = sfp_learner_classes(l);
+    l->model.classes = sfp__learner_classes(l);
     l->model.params = sfp__learner_gradient_length(l);
     return &l->model;
 }
@@ -431,29 +431,29 @@ const sfp_model_ops *sfp__learner_model_ops(sfp_learner *l)
 /* Where the samples of a step are: images and queries of the batch are the learner's, those of slots the buffer's. A query is
  * computed once in the life of a sample, by whichever pass needs it first. */
 
-sfp_status sfp__learner_slot_input(const sfp_learner *l, const sfp_slot *slot, float *out, sfp_error *err)
+sfp_status sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out, sfp_error *err)
 {
     if (slot->image_size == l->rgb_bytes) {
         sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, out);
         return SFP_OK;
     }
-    OWNED_BY(sfp__image_done) sfp_image whole = {0};
-    OWNED_BY(sfp__image_done) sfp_image fit = {0};
+    OWNED_BY(sfp__image_done) sfp__image whole = {0};
+    OWNED_BY(sfp__image_done) sfp__image fit = {0};
     TRY(sfp__image_decode("an image of the buffer", slot->image, slot->image_size, NULL, &whole, err));
     TRY(sfp__image_fit(&whole, l->S, l->opt.resize, &fit, err));
     sfp__pixels_normalise(fit.rgb, l->S, l->opt.mean, l->opt.std, out);
     return SFP_OK;
 }
 
-bool sfp__learner_masked(const sfp_learner *l)
+bool sfp__learner_masked(const sfp__learner *l)
 {
     return !l->buffer && l->opt.fp.tasks > 0;
 }
 
-sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *scratch, sfp_error *err)
+sfp_status sfp__learner_fill_item(sfp__learner *l, int at, float *scratch, sfp_error *err)
 {
     const sfp__item *item = &l->step.items[at];
-    const sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
+    const sfp__slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
     const float *query = slot ? slot->query : l->batch.query + (size_t)item->index * (size_t)l->D;
     l->step.xs[at] = slot ? scratch : l->batch.x + (size_t)item->index * l->pixels;
     l->step.label[at] = slot ? slot->label : l->batch.label[item->index];
@@ -463,7 +463,7 @@ sfp_status sfp__learner_fill_item(sfp_learner *l, int at, float *scratch, sfp_er
     return slot ? sfp__learner_slot_input(l, slot, scratch, err) : SFP_OK;
 }
 
-bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)
+bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item)
 {
     if (l->opt.fp.query_one)
         return true;
@@ -472,26 +472,26 @@ bool sfp__learner_query_known(const sfp_learner *l, const sfp__item *item)
     return item->replay ? l->buffer->slot[item->index].has_query : l->batch.has_query[item->index];
 }
 
-sfp_train_batch sfp__learner_batch(const sfp_learner *l, int n, int queries)
+sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries)
 {
-    return (sfp_train_batch){.n = n,
-                             .x = l->step.xs,
-                             .label = l->step.label,
-                             .weight = l->step.weight,
-                             .masked = l->step.masked,
-                             .allowed = l->classes.allowed,
-                             .replayed = l->step.replayed,
-                             .query = l->step.query,
-                             .queries = queries};
+    return (sfp__train_batch){.n = n,
+                              .x = l->step.xs,
+                              .label = l->step.label,
+                              .weight = l->step.weight,
+                              .masked = l->step.masked,
+                              .allowed = l->classes.allowed,
+                              .replayed = l->step.replayed,
+                              .query = l->step.query,
+                              .queries = queries};
 }
 
-void sfp__learner_keep_queries(sfp_learner *l, int unknown)
+void sfp__learner_keep_queries(sfp__learner *l, int unknown)
 {
     for (int i = 0; i < unknown; i++) {
         const sfp__item *item = &l->step.items[i];
         if (item->index < 0)
             continue;
-        sfp_slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
+        sfp__slot *slot = item->replay ? &l->buffer->slot[item->index] : NULL;
         float *to = slot ? slot->query : l->batch.query + (size_t)item->index * (size_t)l->D;
         memcpy(to, l->step.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof *to);
         if (slot)

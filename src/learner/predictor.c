@@ -8,21 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-struct sfp_predictor {
+struct sfp__predictor {
     /* where answers come from */
-    sfp_learner *learner;   /* outlives it; or */
-    sfp_inference_state *restored; /* a saved state, its own */
-    sfp_head *head;         /* of a method; else NULL */
-    const sfp_learner_options *opt;
-    bool on_demand;               /* not among the learner's predictors: asks for a copy itself */
-    const sfp_snapshot *snapshot; /* of the run under way */
-    sfp_snapshot of_method;       /* a learner's, as it is now */
+    sfp__learner *learner;          /* outlives it; or */
+    sfp__inference_state *restored; /* a saved state, its own */
+    sfp__head *head;                /* of a method; else NULL */
+    const sfp__learner_options *opt;
+    bool on_demand;                /* not among the learner's predictors: asks for a copy itself */
+    const sfp__snapshot *snapshot; /* of the run under way, or as refresh found it; NULL: none */
+    sfp__snapshot *held;           /* the same, as long as it is one of the learner's that must not change */
+    sfp__snapshot of_method;       /* facts of a closed-form head alone; the head itself is the learner's */
     /* workspace, from its creation to its end; pieces of at most `max` images */
-    sfp_thread_pool *threads;
+    sfp__thread_pool *threads;
     bool own_pool;
     int max, D, S, pool, rows; /* rows of a layer's prefix keys */
     size_t pixels;
-    sfp_vit_plan *plan;
+    sfp__vit_plan *plan;
     void *block;                      /* what follows */
     float *x;                         /* (max, 3, S, S) */
     const float **xs;                 /* (max) */
@@ -38,23 +39,29 @@ struct sfp_predictor {
     double *work;
     int32_t *member_labels; /* (SFP_HEAD_MEMBERS, alone_capacity): each expert's own answer to the images of the last run */
     bool member_known;
-    float *logp; /* of sfp__predictor_ask */
+    float *logp; /* (rows, classes) of sfp__predictor_ask and sfp__predictor_answer */
+    size_t all_query_capacity, all_known_capacity;
+    float *all_query; /* (n, D) of compute_queries */
+    bool *all_known;  /* (n) */
 };
 
-static sfp_status publish(sfp_learner *l, sfp_error *err)
+static sfp_status publish(sfp__learner *l, sfp_error *err)
 {
     TRY(sfp__fp_prepare(l->fp, err));
-    const sfp_snapshot_source from = {.t = l->counts.timestamps,
-                                      .view = &l->fp->view,
-                                      .linear_w = &l->fp->linear_w,
-                                      .linear_b = &l->fp->linear_b,
-                                      .seen = l->classes.seen,
-                                      .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
-                                      .heads = l->heads};
+    const sfp__snapshot_source from = {.t = l->counts.timestamps,
+                                       .view = &l->fp->view,
+                                       .linear_w = &l->fp->linear_w,
+                                       .linear_b = &l->fp->linear_b,
+                                       .seen = l->classes.seen,
+                                       .names = l->classes.names,
+                                       .name_count = l->classes.capacity,
+                                       .names_version = l->classes.names_version,
+                                       .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
+                                       .heads = l->heads};
     return sfp__snapshots_publish(&l->snapshots, &from, err);
 }
 
-sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
+sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err)
 {
     if (l->opt.method) /* nothing is copied */
         return SFP_OK;
@@ -66,7 +73,7 @@ sfp_status sfp__learner_publish(sfp_learner *l, sfp_error *err)
 }
 
 /* Workspace and plan for `max_batch` images; p->opt, p->head, D and S are set. */
-static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, int max_batch, sfp_error *err)
+static sfp_status make(sfp__predictor *p, sfp__vit *vit, const sfp__fp_options *o, int max_batch, sfp_error *err)
 {
     if (max_batch < 1 || max_batch > 100000)
         return sfp__fail(err, SFP_EINVAL, "batches of %d images, expected 1 to 100000", max_batch);
@@ -76,37 +83,37 @@ static sfp_status make(sfp_predictor *p, sfp_vit *vit, const sfp_fp_options *o, 
     p->rows = prompted ? sfp__fp_prefix_rows(o) : 0;
     p->pixels = 3 * (size_t)p->S * (size_t)p->S;
     size_t n = (size_t)max_batch, D = (size_t)p->D, some = prompted ? n : 0, pool = some * (size_t)o->pool;
-    sfp_want list[9 + SFP_FP_MAX_LAYERS] = {
+    sfp__want list[9 + SFP_FP_MAX_LAYERS] = {
         {&p->x, n * p->pixels, sizeof *p->x}, {&p->xs, n, sizeof *p->xs},           {&p->rgb, n, sizeof *p->rgb},
         {&p->order, n, sizeof *p->order},     {&p->query, n * D, sizeof *p->query}, {&p->feature, some * D, sizeof *p->feature},
         {&p->alpha, pool, sizeof *p->alpha},  {&p->norm, pool, sizeof *p->norm},    {&p->square, some * D, sizeof *p->square}};
     size_t count = 9;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
-        list[count++] = (sfp_want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
+        list[count++] = (sfp__want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
     TRY(sfp__block(&p->block, count, list, err));
-    const sfp_vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !o->query_one};
+    const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !o->query_one};
     TRY(sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err));
     return sfp__vit_plan_prepare(p->plan, max_batch, err);
 }
 
-int sfp__predictor_batch(const sfp_predictor *p)
+int sfp__predictor_batch(const sfp__predictor *p)
 {
     int batch = p->opt->batch;
     return batch < SFP_PREDICT_BATCH_MIN ? SFP_PREDICT_BATCH_MIN : batch > SFP_PREDICT_BATCH_MAX ? SFP_PREDICT_BATCH_MAX : batch;
 }
 
 /* A method's pieces are no larger than its batches. */
-static int pieces(const sfp_predictor *p, int max_batch)
+static int pieces(const sfp__predictor *p, int max_batch)
 {
     int cut = sfp__predictor_batch(p);
     return max_batch ? max_batch : p->head && p->opt->batch < cut ? p->opt->batch : cut;
 }
 
-static sfp_status begin(sfp_vit *vit, sfp_thread_pool *threads, sfp_predictor **out, sfp_error *err)
+static sfp_status begin(sfp__vit *vit, sfp__thread_pool *threads, sfp__predictor **out, sfp_error *err)
 {
-    sfp_predictor *p = NULL;
+    sfp__predictor *p = NULL;
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
-    const sfp_vit_config *c = &vit->config;
+    const sfp__vit_config *c = &vit->config;
     p->threads = threads;
     p->D = c->dim;
     p->S = c->img_size;
@@ -114,9 +121,9 @@ static sfp_status begin(sfp_vit *vit, sfp_thread_pool *threads, sfp_predictor **
     return SFP_OK;
 }
 
-sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int max_batch, sfp_predictor **out, sfp_error *err)
+sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int max_batch, sfp__predictor **out, sfp_error *err)
 {
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
     TRY(begin(l->vit, threads, &p, err));
     p->opt = &l->opt;
     p->head = l->opt.method ? l->heads[0] : NULL;
@@ -134,10 +141,10 @@ sfp_status sfp__predictor_create(sfp_learner *l, sfp_thread_pool *threads, int m
     return SFP_OK;
 }
 
-sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const char *path, int max_batch, sfp_predictor **out,
+sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const char *path, int max_batch, sfp__predictor **out,
                                sfp_error *err)
 {
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
     TRY(begin(vit, threads, &p, err));
     TRY(sfp__inference_state_load(vit, threads, path, &p->restored, err));
     p->opt = &p->restored->opt;
@@ -147,10 +154,12 @@ sfp_status sfp__predictor_open(sfp_vit *vit, sfp_thread_pool *threads, const cha
     return SFP_OK;
 }
 
-void sfp_predictor_free(sfp_predictor *p)
+void sfp__predictor_free(sfp__predictor *p)
 {
     if (!p)
         return;
+    if (p->held)
+        sfp__snapshots_release(&p->learner->snapshots, p->held);
     if (p->learner && !p->on_demand) {
         pthread_mutex_lock(&p->learner->snapshots.lock);
         p->learner->snapshots.predictors--;
@@ -162,13 +171,17 @@ void sfp_predictor_free(sfp_predictor *p)
     sfp__free(p->work);
     sfp__free(p->member_labels);
     sfp__free(p->logp);
+    sfp__free(p->all_query);
+    sfp__free(p->all_known);
+    sfp__free(p->of_method.seen);
+    sfp__free(p->of_method.names);
     sfp__inference_state_free(p->restored);
     if (p->own_pool)
         sfp__thread_pool_free(p->threads);
     sfp__free(p);
 }
 
-void sfp__predictor_on_demand(sfp_predictor *p)
+void sfp__predictor_on_demand(sfp__predictor *p)
 {
     if (!p->learner || p->on_demand)
         return;
@@ -178,43 +191,43 @@ void sfp__predictor_on_demand(sfp_predictor *p)
     pthread_mutex_unlock(&p->learner->snapshots.lock);
 }
 
-void sfp__predictor_own_pool(sfp_predictor *p)
+void sfp__predictor_own_pool(sfp__predictor *p)
 {
     p->own_pool = true;
 }
 
-int sfp_predictor_classes(const sfp_predictor *p)
+int sfp__predictor_classes(const sfp__predictor *p)
 {
-    return p->restored ? p->restored->snapshot.classes : sfp_learner_classes(p->learner);
+    return p->restored ? p->restored->snapshot.classes : sfp__learner_classes(p->learner);
 }
 
-const char *sfp_predictor_class_name(const sfp_predictor *p, int label)
+const char *sfp__predictor_class_name(const sfp__predictor *p, int label)
 {
     if (!p->restored)
         return sfp__learner_class_name(p->learner, label);
     return label >= 0 && label < p->restored->names.count ? p->restored->names.name[label] : NULL;
 }
 
-bool sfp__predictor_seen(const sfp_predictor *p, int label)
+bool sfp__predictor_seen(const sfp__predictor *p, int label)
 {
     if (!p->restored)
         return sfp__learner_seen(p->learner, label);
     return label >= 0 && label < p->restored->snapshot.classes && p->restored->snapshot.seen[label];
 }
 
-int sfp__predictor_image_size(const sfp_predictor *p)
+int sfp__predictor_image_size(const sfp__predictor *p)
 {
     return p->S;
 }
 
-const sfp_learner_options *sfp__predictor_options(const sfp_predictor *p)
+const sfp__learner_options *sfp__predictor_options(const sfp__predictor *p)
 {
     return p->opt;
 }
 
 /* ---------------------------------------------------------------------- passes */
 
-static void compose_one(sfp_predictor *p, int layer, int first, int n, const float *query)
+static void compose_one(sfp__predictor *p, int layer, int first, int n, const float *query)
 {
     size_t at = (size_t)first, pool = (size_t)p->pool, D = (size_t)p->D;
     sfp__fp_compose(&p->snapshot->view, layer, n, query, p->pool, p->alpha + at * pool, p->norm + at * pool, p->square + at * D,
@@ -223,28 +236,28 @@ static void compose_one(sfp_predictor *p, int layer, int first, int n, const flo
 
 static void compose(void *ctx, int first, int n, const float *query)
 {
-    sfp_predictor *p = ctx;
+    sfp__predictor *p = ctx;
     for (int l = 0; l < p->snapshot->view.layers; l++)
         compose_one(p, l, first, n, query);
 }
 
 static void compose_layer(void *ctx, int layer, int first, int n, const float *token)
 {
-    sfp_predictor *p = ctx;
+    sfp__predictor *p = ctx;
     compose_one(p, layer - p->snapshot->view.layer[0], first, n, token);
 }
 
 static void normalise_piece(void *ctx, int i, int worker)
 {
-    const sfp_predictor *p = ctx;
+    const sfp__predictor *p = ctx;
     (void)worker;
     sfp__pixels_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
 }
 
 /* Space for the classes and the heads of the snapshot. */
-static sfp_status reserve_classes(sfp_predictor *p, sfp_error *err)
+static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
 {
-    const sfp_snapshot *s = p->snapshot;
+    const sfp__snapshot *s = p->snapshot;
     size_t work = 0, n = (size_t)p->max * (size_t)s->classes;
     for (int e = 1; s->mixed && e < SFP_HEAD_MEMBERS; e++) {
         size_t need = sfp__head_scorer_work(s->heads[e]);
@@ -252,10 +265,10 @@ static sfp_status reserve_classes(sfp_predictor *p, sfp_error *err)
     }
     if ((size_t)s->classes > p->class_capacity) {
         _Static_assert(SFP_HEAD_MEMBERS == 3, "a row for each");
-        const sfp_want list[] = {{&p->logits, n, sizeof *p->logits},
-                                 {&p->member[0], n, sizeof *p->member[0]},
-                                 {&p->member[1], n, sizeof *p->member[1]},
-                                 {&p->member[2], n, sizeof *p->member[2]}};
+        const sfp__want list[] = {{&p->logits, n, sizeof *p->logits},
+                                  {&p->member[0], n, sizeof *p->member[0]},
+                                  {&p->member[1], n, sizeof *p->member[1]},
+                                  {&p->member[2], n, sizeof *p->member[2]}};
         sfp__free(TAKE(p->class_block));
         p->class_capacity = 0;
         TRY(sfp__block(&p->class_block, SFP_LIST(list), err));
@@ -265,9 +278,9 @@ static sfp_status reserve_classes(sfp_predictor *p, sfp_error *err)
 }
 
 /* Log-probabilities of row i of the pass, image `to` of the run, over the classes seen; returns the best class. */
-static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
+static int32_t answer_row(sfp__predictor *p, int i, int to, float *out)
 {
-    const sfp_snapshot *s = p->snapshot;
+    const sfp__snapshot *s = p->snapshot;
     int C = s->classes;
     const float *z = p->logits + (size_t)i * (size_t)C;
     if (!p->head)
@@ -291,7 +304,7 @@ static int32_t answer_row(sfp_predictor *p, int i, int to, float *out)
 }
 
 /* Images in the order of the pass, those without a known query first; returns how many of these. */
-static int order_images(sfp_predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
+static int order_images(sfp__predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
 {
     int unknown = 0, at = 0;
     size_t D = (size_t)p->D;
@@ -311,18 +324,18 @@ static int order_images(sfp_predictor *p, int n, const uint8_t *const *rgb, cons
 }
 
 /* The prompted pass and the linear head's logits. */
-static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *err)
+static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error *err)
 {
-    const sfp_snapshot *s = p->snapshot;
+    const sfp__snapshot *s = p->snapshot;
     int D = p->D, C = s->classes;
     sfp__thread_pool_run(p->threads, n, normalise_piece, p);
-    sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
-    sfp_vit_pass pass = {.b = n,
-                         .xs = p->xs,
-                         .feature = p->feature,
-                         .prompts = prompts,
-                         .prefix_stride = 2 * (size_t)p->rows * (size_t)D,
-                         .compose_ctx = p};
+    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
+    sfp__vit_pass pass = {.b = n,
+                          .xs = p->xs,
+                          .feature = p->feature,
+                          .prompts = prompts,
+                          .prefix_stride = 2 * (size_t)p->rows * (size_t)D,
+                          .compose_ctx = p};
     if (p->opt->fp.query_one) {
         pass.compose_layer = compose_layer;
     } else {
@@ -332,7 +345,7 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
     }
     for (int l = 0; l < s->view.layers; l++) {
         const float *keys = p->prefix[l];
-        prompts[s->view.layer[l]] = (sfp_vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
+        prompts[s->view.layer[l]] = (sfp__vit_prompt){.rows = p->rows, .k = keys, .v = keys + (size_t)p->rows * (size_t)D};
     }
     TRY(sfp__vit_run(p->plan, &pass, err));
     sfp__logits(n, C, D, p->feature, s->linear_w, s->linear_b, p->logits);
@@ -340,12 +353,12 @@ static sfp_status run_prompted(sfp_predictor *p, int n, int unknown, sfp_error *
 }
 
 /* A closed-form head alone: the queries that are missing, and its log-probabilities as logits. */
-static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
+static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err)
 {
     sfp_status status = SFP_OK;
     if (unknown > 0) {
         sfp__thread_pool_run(p->threads, unknown, normalise_piece, p);
-        const sfp_vit_pass pass = {.b = unknown, .xs = p->xs, .feature = p->query};
+        const sfp__vit_pass pass = {.b = unknown, .xs = p->xs, .feature = p->query};
         status = sfp__vit_run(p->plan, &pass, err);
     }
     if (!status && p->snapshot->classes > 0)
@@ -354,7 +367,7 @@ static sfp_status run_head(sfp_predictor *p, int n, int unknown, sfp_error *err)
 }
 
 /* At most max images, the run's from `first` on. */
-static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
+static sfp_status run_part(sfp__predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                            int32_t *label, float *logp, int ld, sfp_error *err)
 {
     bool has_queries = p->head || !p->opt->fp.query_one;
@@ -373,7 +386,7 @@ static sfp_status run_part(sfp_predictor *p, int first, int n, const uint8_t *co
     return SFP_OK;
 }
 
-static sfp_status reserve_alone(sfp_predictor *p, int n, sfp_error *err)
+static sfp_status reserve_member_labels(sfp__predictor *p, int n, sfp_error *err)
 {
     if ((size_t)n <= p->member_capacity)
         return SFP_OK;
@@ -384,51 +397,163 @@ static sfp_status reserve_alone(sfp_predictor *p, int n, sfp_error *err)
     return SFP_OK;
 }
 
-const int32_t *sfp__predictor_member_labels(const sfp_predictor *p, int e)
+const int32_t *sfp__predictor_member_labels(const sfp__predictor *p, int e)
 {
     return p->member_known ? p->member_labels + (size_t)e * p->member_capacity : NULL;
 }
 
-sfp_status sfp__predictor_run_known(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
-                                    int32_t *label, float *logp, int ld, sfp_prediction *answer, sfp_error *err)
+/* ------------------------------------------------------------------- snapshots */
+
+/* What a closed-form head alone has learned by now, but for the head itself: called with the head locked. */
+static sfp_status copy_head_facts(sfp__predictor *p, sfp_error *err)
 {
-    sfp_learner *l = p->learner;
-    sfp_snapshot *held = p->restored ? &p->restored->snapshot : &p->of_method;
+    const sfp__learner *l = p->learner;
+    sfp__snapshot *to = &p->of_method;
+    int classes = sfp__learner_classes(l);
+    p->head = l->heads[0]; /* a resume brings another */
+    TRY(sfp__check_memory(sfp__grow(&to->seen, 1, 0, (size_t)classes, &to->seen_capacity), err));
+    TRY(sfp__snapshot_copy_names(to, l->classes.capacity, l->classes.names, l->classes.names_version, err));
+    if (classes > 0)
+        memcpy(to->seen, l->classes.seen, (size_t)classes);
+    to->classes = classes;
+    to->t = l->counts.timestamps;
+    return SFP_OK;
+}
+
+static void release_snapshot(sfp__predictor *p)
+{
+    if (p->held)
+        sfp__snapshots_release(&p->learner->snapshots, TAKE(p->held));
+    p->snapshot = NULL;
+}
+
+sfp_status sfp__predictor_refresh(sfp__predictor *p, sfp_error *err)
+{
+    sfp__learner *l = p->learner;
+    sfp__snapshot *newest = p->restored ? &p->restored->snapshot : &p->of_method;
     if (l && p->head) {
-        p->head = l->heads[0]; /* a resume brings another */
-        p->of_method = (sfp_snapshot){.t = l->counts.timestamps, .classes = sfp_learner_classes(l), .seen = l->classes.seen};
+        pthread_mutex_lock(&l->head_lock);
+        sfp_status status = copy_head_facts(p, err);
+        pthread_mutex_unlock(&l->head_lock);
+        TRY(status);
     } else if (l) {
         if (p->on_demand && l->snapshots.stale)
             TRY(publish(l, err));
-        held = sfp__snapshots_hold(&l->snapshots);
+        if (!(newest = sfp__snapshots_hold(&l->snapshots)))
+            return sfp__fail(err, SFP_ENOTFOUND, "predictor: the learner has no snapshot yet");
+        release_snapshot(p);
+        p->held = newest;
     }
-    if (!held)
-        return sfp__fail(err, SFP_ENOTFOUND, "there is nothing to predict with yet");
-    p->snapshot = held;
-    if (answer)
-        *answer = (sfp_prediction){.t = held->t, .classes = held->classes};
-    sfp_status s = reserve_classes(p, err);
-    if (!s && held->mixed)
-        s = reserve_alone(p, n, err);
-    p->member_known = !s && held->mixed;
-    if (!s && logp && ld < held->classes)
-        s = sfp__fail(err, SFP_ELIMIT, "space for %d classes a row, there are %d", ld, held->classes);
-    for (int i = 0; !s && i < n; i += p->max) {
-        int part = n - i < p->max ? n - i : p->max;
-        size_t at = (size_t)i * (size_t)p->D;
-        s = run_part(p, i, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
-                     logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err);
-    }
-    p->snapshot = NULL;
-    if (l && !p->head)
-        sfp__snapshots_release(&l->snapshots, held);
-    return s;
+    p->snapshot = newest;
+    return SFP_OK;
 }
 
-sfp_status sfp__predictor_ask(sfp_predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+const sfp__snapshot *sfp__predictor_snapshot(const sfp__predictor *p)
+{
+    return p->snapshot;
+}
+
+/* ---------------------------------------------------------------------- a run */
+
+static sfp_status run_parts(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                            float *logp, int ld, sfp_error *err)
+{
+    for (int i = 0; i < n; i += p->max) {
+        int part = n - i < p->max ? n - i : p->max;
+        size_t at = (size_t)i * (size_t)p->D;
+        TRY(run_part(p, i, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
+                     logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err));
+    }
+    return SFP_OK;
+}
+
+/* Memory for the classes of the snapshot and for n images. */
+static sfp_status reserve(sfp__predictor *p, int n, sfp_error *err)
+{
+    p->member_known = false;
+    TRY(reserve_classes(p, err));
+    if (p->snapshot->mixed)
+        TRY(reserve_member_labels(p, n, err));
+    p->member_known = p->snapshot->mixed;
+    return SFP_OK;
+}
+
+static sfp_status run_once(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                           float *logp, int ld, sfp__prediction *answer, sfp_error *err)
+{
+    TRY(sfp__predictor_refresh(p, err));
+    if (answer)
+        *answer = (sfp__prediction){.t = p->snapshot->t, .classes = p->snapshot->classes};
+    TRY(reserve(p, n, err));
+    if (logp && ld < p->snapshot->classes)
+        return sfp__fail(err, SFP_ELIMIT, "rows have space for %d classes, expected at least %d", ld, p->snapshot->classes);
+    return run_parts(p, n, rgb, query, has_query, label, logp, ld, err);
+}
+
+sfp_status sfp__predictor_run_known(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
+                                    int32_t *label, float *logp, int ld, sfp__prediction *answer, sfp_error *err)
+{
+    sfp_status status = run_once(p, n, rgb, query, has_query, label, logp, ld, answer, err);
+    release_snapshot(p);
+    return status;
+}
+
+static sfp_status reserve_scores(sfp__predictor *p, int rows, sfp_error *err)
+{
+    size_t classes = (size_t)p->snapshot->classes, need = (size_t)rows * (classes ? classes : 1);
+    return sfp__check_memory(sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity), err);
+}
+
+/* The queries of n images, computed while the learner may change the head. */
+static sfp_status compute_queries(sfp__predictor *p, int n, const uint8_t *const *rgb, sfp_error *err)
+{
+    size_t D = (size_t)p->D;
+    TRY(sfp__check_memory(sfp__grow(&p->all_query, sizeof *p->all_query, 0, (size_t)n * D, &p->all_query_capacity) &&
+                              sfp__grow(&p->all_known, sizeof *p->all_known, 0, (size_t)n, &p->all_known_capacity),
+                          err));
+    for (int i = 0; i < n; i += p->max) {
+        int part = n - i < p->max ? n - i : p->max;
+        (void)order_images(p, part, rgb + i, NULL, NULL);
+        sfp__thread_pool_run(p->threads, part, normalise_piece, p);
+        const sfp__vit_pass pass = {.b = part, .xs = p->xs, .feature = p->all_query + (size_t)i * D};
+        TRY(sfp__vit_run(p->plan, &pass, err));
+    }
+    memset(p->all_known, 1, (size_t)n * sizeof *p->all_known);
+    return SFP_OK;
+}
+
+static sfp_status run_locked(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, sfp_error *err)
+{
+    TRY(copy_head_facts(p, err));
+    p->snapshot = &p->of_method;
+    TRY(reserve(p, n, err));
+    TRY(reserve_scores(p, rows, err));
+    return run_parts(p, n, rgb, p->all_query, p->all_known, label, p->logp, p->snapshot->classes, err);
+}
+
+sfp_status sfp__predictor_answer(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, float **logp,
+                                 sfp_error *err)
+{
+    if (p->learner && p->head) { /* the head is read under its lock, all images at once; the passes are done before */
+        TRY(compute_queries(p, n, rgb, err));
+        pthread_mutex_lock(&p->learner->head_lock);
+        sfp_status status = run_locked(p, n, rows, rgb, label, err);
+        pthread_mutex_unlock(&p->learner->head_lock);
+        TRY(status);
+    } else {
+        TRY(sfp__predictor_refresh(p, err));
+        TRY(reserve(p, n, err));
+        TRY(reserve_scores(p, rows, err));
+        TRY(run_parts(p, n, rgb, NULL, NULL, label, p->logp, p->snapshot->classes, err));
+    }
+    *logp = p->logp;
+    return SFP_OK;
+}
+
+sfp_status sfp__predictor_ask(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
                               float *probability, sfp_error *err)
 {
-    int classes = sfp_predictor_classes(p);
+    int classes = sfp__predictor_classes(p);
     size_t need = (size_t)n * (size_t)(classes ? classes : 1);
     TRY(sfp__check_memory(!probability || sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity), err));
     TRY(sfp__predictor_run_known(p, n, rgb, query, has_query, label, probability ? p->logp : NULL, classes, NULL, err));
@@ -437,13 +562,13 @@ sfp_status sfp__predictor_ask(sfp_predictor *p, int n, const uint8_t *const *rgb
     return SFP_OK;
 }
 
-bool sfp__predictor_needs_queries_only(const sfp_predictor *p)
+bool sfp__predictor_needs_queries_only(const sfp__predictor *p)
 {
     return p->head;
 }
 
-sfp_status sfp__predictor_run(sfp_predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,
-                              sfp_prediction *answer, sfp_error *err)
+sfp_status sfp__predictor_run(sfp__predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,
+                              sfp__prediction *answer, sfp_error *err)
 {
     return sfp__predictor_run_known(p, n, rgb, NULL, NULL, label, logp, ld, answer, err);
 }

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(field) offsetof(sfp_learner_options, field)
+#define AT(field) offsetof(sfp__learner_options, field)
 
-const sfp_setting sfp__settings[] = {
+const sfp__setting sfp__settings[] = {
 #define ROW(type, key, values, default_value, help, place, least, most) \
     {{key, values, default_value, help}, SFP_SETTING_##type, AT(place), least, most},
     SFP_SETTINGS_LIST(ROW)
@@ -20,12 +20,12 @@ const sfp_setting sfp__settings[] = {
 };
 const int sfp__settings_count = sizeof sfp__settings / sizeof *sfp__settings;
 
-static sfp_status bad(const sfp_setting *s, const char *value, const char *expected, sfp_error *err)
+static sfp_status bad(const sfp__setting *s, const char *value, const char *expected, sfp_error *err)
 {
     return sfp__fail_key(err, s->info.key, SFP_EINVAL, "%s is '%.80s', expected %s", s->info.key, value, expected);
 }
 
-static sfp_status number(const sfp_setting *s, const char *value, bool whole, double *out, sfp_error *err)
+static sfp_status number(const sfp__setting *s, const char *value, bool whole, double *out, sfp_error *err)
 {
     char *end, range[96];
     errno = 0;
@@ -60,7 +60,7 @@ const char *sfp__buffer_method_name(int i)
     return sfp__buffer_methods[i] ? sfp__buffer_methods[i]->name : NULL;
 }
 
-static sfp_status set_name(const sfp_setting *s, const char *value, const char *(*name)(int i), const char **to, sfp_error *err)
+static sfp_status set_name(const sfp__setting *s, const char *value, const char *(*name)(int i), const char **to, sfp_error *err)
 {
     char known[256] = "one of:";
     for (int i = 0; name(i); i++) {
@@ -74,7 +74,7 @@ static sfp_status set_name(const sfp_setting *s, const char *value, const char *
     return bad(s, value, known, err);
 }
 
-static sfp_status set_layers(const sfp_setting *s, const char *value, sfp_fp_options *fp, sfp_error *err)
+static sfp_status set_layers(const sfp__setting *s, const char *value, sfp__fp_options *fp, sfp_error *err)
 {
     int first, last, used = 0;
     if (sscanf(value, "%d-%d%n", &first, &last, &used) != 2 || value[used] || first < 0 || last < first || (double)last > s->max)
@@ -84,7 +84,7 @@ static sfp_status set_layers(const sfp_setting *s, const char *value, sfp_fp_opt
     return SFP_OK;
 }
 
-static void set_norm(sfp_learner_options *o, const sfp_vit_config *vit, int which)
+static void set_norm(sfp__learner_options *o, const sfp__vit_config *vit, int which)
 {
     for (int i = 0; i < 3; i++) {
         o->mean[i] = which == 0 ? vit->mean[i] : which == 1 ? 0 : which == 2 ? sfp__imagenet_mean[i] : 0.5f;
@@ -92,7 +92,7 @@ static void set_norm(sfp_learner_options *o, const sfp_vit_config *vit, int whic
     }
 }
 
-static sfp_status set_seed(const sfp_setting *s, const char *value, uint64_t *to, sfp_error *err)
+static sfp_status set_seed(const sfp__setting *s, const char *value, uint64_t *to, sfp_error *err)
 {
     char *end;
     errno = 0;
@@ -103,7 +103,7 @@ static sfp_status set_seed(const sfp_setting *s, const char *value, uint64_t *to
     return SFP_OK;
 }
 
-static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_vit_config *vit, const char *value,
+static sfp_status apply(const sfp__setting *s, sfp__learner_options *o, const sfp__vit_config *vit, const char *value,
                         sfp_error *err)
 {
     void *at = (char *)o + s->offset;
@@ -157,10 +157,10 @@ static sfp_status apply(const sfp_setting *s, sfp_learner_options *o, const sfp_
     return SFP_OK;
 }
 
-_Static_assert(sizeof(sfp_coreset_mode) == sizeof(unsigned) && sizeof(sfp_drift) == sizeof(unsigned),
+_Static_assert(sizeof(sfp__coreset_mode) == sizeof(unsigned) && sizeof(sfp__drift) == sizeof(unsigned),
                "enums are stored as unsigned");
 
-const sfp_setting *sfp__settings_find(const char *key)
+const sfp__setting *sfp__settings_find(const char *key)
 {
     for (int i = 0; i < sfp__settings_count; i++)
         if (strcmp(sfp__settings[i].info.key, key) == 0)
@@ -177,7 +177,7 @@ static const char *word_at(const char *words, unsigned i, char *buf, size_t size
     return buf;
 }
 
-const char *sfp__setting_text(const sfp_setting *s, const sfp_learner_options *o, char *buf, size_t size)
+const char *sfp__setting_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size)
 {
     const void *at = (const char *)o + s->offset;
     switch (s->type) {
@@ -221,9 +221,9 @@ const char *sfp__setting_text(const sfp_setting *s, const sfp_learner_options *o
     return buf;
 }
 
-sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value,
+sfp_status sfp__settings_apply(sfp__learner_options *o, const sfp__vit_config *vit, const char *key, const char *value,
                                sfp_error *err)
 {
-    const sfp_setting *s = sfp__settings_find(key);
+    const sfp__setting *s = sfp__settings_find(key);
     return s ? apply(s, o, vit, value, err) : sfp__fail(err, SFP_EINVAL, "there is no setting '%.80s'", key);
 }

@@ -6,7 +6,7 @@
 
 #include "learner/learner.h"
 
-typedef enum sfp_setting_type {
+typedef enum sfp__setting_type {
     SFP_SETTING_INT,
     SFP_SETTING_SIZE, /* size_t */
     SFP_SETTING_SEED, /* uint64_t */
@@ -21,16 +21,20 @@ typedef enum sfp_setting_type {
     SFP_SETTING_TASKS,   /* a number, or "free" */
     SFP_SETTING_CLASSES, /* a number that a program which reads a stream counts itself */
     SFP_SETTING_NORM,    /* mean and std: checkpoint, none, imagenet, half */
-} sfp_setting_type;
+} sfp__setting_type;
 
-typedef struct sfp_setting {
-    sfp_setting_info info; /* values: "exact|paper" for choices, "N" or "R" for numbers */
-    sfp_setting_type type;
-    size_t offset; /* into sfp_learner_options */
+typedef struct sfp__setting_info {
+    const char *key, *values, *default_value, *help;
+} sfp__setting_info;
+
+typedef struct sfp__setting {
+    sfp__setting_info info; /* values: "exact|paper" for choices, "N" or "R" for numbers */
+    sfp__setting_type type;
+    size_t offset; /* into sfp__learner_options */
     double min, max;
-} sfp_setting;
+} sfp__setting;
 
-extern const sfp_setting sfp__settings[];
+extern const sfp__setting sfp__settings[];
 extern const int sfp__settings_count;
 
 /* Names of the selectors and of the buffer methods, from 0 until NULL. */
@@ -38,11 +42,11 @@ const char *sfp__selector_name(int i);
 const char *sfp__buffer_method_name(int i);
 
 /* The setting of that name; NULL: there is none. */
-const sfp_setting *sfp__settings_find(const char *key);
+const sfp__setting *sfp__settings_find(const char *key);
 /* The value in *o, as sfp__settings_apply takes it; nothing for SFP_SETTING_NORM. Returns buf. */
-const char *sfp__setting_text(const sfp_setting *s, const sfp_learner_options *o, char *buf, size_t size);
+const char *sfp__setting_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size);
 /* Puts one value into *o. */
-sfp_status sfp__settings_apply(sfp_learner_options *o, const sfp_vit_config *vit, const char *key, const char *value,
+sfp_status sfp__settings_apply(sfp__learner_options *o, const sfp__vit_config *vit, const char *key, const char *value,
                                sfp_error *err);
 
 #endif

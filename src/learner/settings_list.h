@@ -1,5 +1,5 @@
 /* The learner's options, written once: settings.c makes its table of it, the command line its own, a heading a list.
- * X(type, key, values, default, help, place in sfp_learner_options, least, most) */
+ * X(type, key, values, default, help, place in sfp__learner_options, least, most) */
 #ifndef SFP_LEARNER_SETTINGS_LIST_H
 #define SFP_LEARNER_SETTINGS_LIST_H
 

@@ -12,45 +12,59 @@
 
 #include <pthread.h>
 
-typedef struct sfp_snapshot {
-    struct sfp_snapshot *next; /* in the list of all */
+typedef struct sfp__snapshot {
+    struct sfp__snapshot *next; /* in the list of all */
     int holders;
-    uint64_t t;       /* timestamps learned */
-    sfp_fp_view view; /* into block */
+    uint64_t t;        /* timestamps learned */
+    sfp__fp_view view; /* into block */
     int classes;
     const float *linear_w, *linear_b; /* (classes, D), (classes), into block */
-    uint8_t *seen;                /* (classes) */
+    uint8_t *seen;                    /* (classes) */
     float *block;
     size_t block_capacity, seen_capacity;
+    uint64_t names_version; /* of the learner's names that are copied here; 0: none */
+    int name_count;
+    char **names; /* (name_count), in one block with their texts; NULL where a class has none */
     bool mixed;
-    sfp_mix mix;
-    sfp_head_scorer *heads[SFP_HEAD_MEMBERS]; /* [0] NULL: linear */
-} sfp_snapshot;
+    sfp__mix mix;
+    sfp__head_scorer *heads[SFP_HEAD_MEMBERS]; /* [0] NULL: linear */
+} sfp__snapshot;
 
-typedef struct sfp_snapshots {
+typedef struct sfp__snapshots {
     pthread_mutex_t lock;
-    sfp_snapshot *all, *current;
+    sfp__snapshot *all, *current;
     int predictors; /* that ask at any moment: a copy is made after every timestamp; none: nothing is copied unasked */
     bool stale;     /* the current copy is not of the last timestamp; only the learner's own thread looks at it */
-} sfp_snapshots;
+} sfp__snapshots;
 
-void sfp__snapshots_init(sfp_snapshots *s);
-void sfp__snapshots_done(sfp_snapshots *s);
+void sfp__snapshots_init(sfp__snapshots *s);
+void sfp__snapshots_done(sfp__snapshots *s);
 
 /* What goes into a copy. */
-typedef struct sfp_snapshot_source {
+typedef struct sfp__snapshot_source {
     uint64_t t;
-    const sfp_fp_view *view;
-    const sfp_param *linear_w, *linear_b;
+    const sfp__fp_view *view;
+    const sfp__param *linear_w, *linear_b;
     const uint8_t *seen;
-    const sfp_mix *mix;     /* NULL: linear only */
-    sfp_head *const *heads; /* (SFP_HEAD_MEMBERS) with mix */
-} sfp_snapshot_source;
+    char *const *names; /* (name_count) */
+    int name_count;
+    uint64_t names_version;  /* changes with them, never 0 */
+    const sfp__mix *mix;     /* NULL: linear only */
+    sfp__head *const *heads; /* (SFP_HEAD_MEMBERS) with mix */
+} sfp__snapshot_source;
 
-sfp_status sfp__snapshots_publish(sfp_snapshots *s, const sfp_snapshot_source *from, sfp_error *err);
+sfp_status sfp__snapshots_publish(sfp__snapshots *s, const sfp__snapshot_source *from, sfp_error *err);
+
+/* NULL: it has none. */
+static inline const char *sfp__snapshot_class_name(const sfp__snapshot *s, int label)
+{
+    return label >= 0 && label < s->name_count ? s->names[label] : NULL;
+}
+/* Copies the names unless *to has this version of them. */
+sfp_status sfp__snapshot_copy_names(sfp__snapshot *to, int count, char *const *names, uint64_t version, sfp_error *err);
 
 /* The current copy, held until released; NULL before the first. */
-sfp_snapshot *sfp__snapshots_hold(sfp_snapshots *s);
-void sfp__snapshots_release(sfp_snapshots *s, sfp_snapshot *held);
+sfp__snapshot *sfp__snapshots_hold(sfp__snapshots *s);
+void sfp__snapshots_release(sfp__snapshots *s, sfp__snapshot *held);
 
 #endif

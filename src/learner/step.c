@@ -11,8 +11,8 @@
 #include <string.h>
 
 typedef struct normalise_job {
-    const sfp_learner *l;
-    const sfp_sample *samples;
+    const sfp__learner *l;
+    const sfp__sample *samples;
 } normalise_job;
 
 static void normalise_piece(void *ctx, int i, int worker)
@@ -22,12 +22,12 @@ static void normalise_piece(void *ctx, int i, int worker)
     sfp__pixels_normalise(j->samples[i].rgb, j->l->S, j->l->opt.mean, j->l->opt.std, j->l->batch.x + (size_t)i * j->l->pixels);
 }
 
-static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, bool *new_class, sfp_error *err)
+static sfp_status take_batch(sfp__learner *l, int b, const sfp__sample *samples, bool *new_class, sfp_error *err)
 {
-    int classes = sfp_learner_classes(l), highest = -1;
+    int classes = sfp__learner_classes(l), highest = -1;
     if (b < 1 || b > l->opt.batch)
         return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, l->opt.batch);
-    int most = sfp__learner_label_max(l);
+    int most = sfp__learner_label_end(l);
     for (int i = 0; i < b; i++) {
         int y = samples[i].label;
         if (y < 0 || y >= most)
@@ -40,7 +40,7 @@ static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, b
     bool needs_pixels = sfp__learner_buffer_needs(l) & SFP_NEED_PIXELS;
     *new_class = false;
     for (int i = 0; i < b; i++) {
-        const sfp_sample *s = &samples[i];
+        const sfp__sample *s = &samples[i];
         l->batch.label[i] = s->label;
         l->batch.id[i] = s->id;
         bool compressed = l->opt.keep_compressed && !needs_pixels && s->encoded && s->encoded_size < l->rgb_bytes;
@@ -55,7 +55,7 @@ static sfp_status take_batch(sfp_learner *l, int b, const sfp_sample *samples, b
     return SFP_OK;
 }
 
-static void score(const sfp_learner *l, int b, float *out)
+static void score(const sfp__learner *l, int b, float *out)
 {
     sfp__fp_mean_unit(l->fp, l->batch.fingerprint);
     for (int i = 0; i < b; i++)
@@ -67,7 +67,7 @@ static void score(const sfp_learner *l, int b, float *out)
 static const double DRIFT_SLACK = 0.5, DRIFT_LIMIT = 20;
 static const double DRIFT_WARM_UP = 30; /* values before anything can fire */
 
-bool sfp__drift_next(sfp_drift_detector *d, double value)
+bool sfp__drift_next(sfp__drift_detector *d, double value)
 {
     if (!isfinite(value))
         return false;
@@ -79,7 +79,7 @@ bool sfp__drift_next(sfp_drift_detector *d, double value)
         d->up_min = fmin(d->up_min, d->up);
         d->down_max = fmax(d->down_max, d->down);
         if (d->up - d->up_min > DRIFT_LIMIT || d->down_max - d->down > DRIFT_LIMIT) {
-            *d = (sfp_drift_detector){0};
+            *d = (sfp__drift_detector){0};
             return true;
         }
     }
@@ -93,7 +93,7 @@ bool sfp__drift_next(sfp_drift_detector *d, double value)
 /* ------------------------------------------------------------------- selection */
 
 /* What the selector asked for beside scores. Queries come with it, and the step need not compute them. */
-static sfp_status compute_method_inputs(sfp_learner *l, int b, sfp_error *err)
+static sfp_status compute_method_inputs(sfp__learner *l, int b, sfp_error *err)
 {
     if (!l->method_inputs.needs)
         return SFP_OK;
@@ -105,13 +105,13 @@ static sfp_status compute_method_inputs(sfp_learner *l, int b, sfp_error *err)
 }
 
 /* The first span is for those that come first; a state may bring some. */
-static bool knows_a_class(const sfp_learner *l)
+static bool knows_a_class(const sfp__learner *l)
 {
-    return memchr(l->classes.seen, 1, (size_t)sfp_learner_classes(l)) != NULL;
+    return memchr(l->classes.seen, 1, (size_t)sfp__learner_classes(l)) != NULL;
 }
 
 /* Scores, drift, coreset. */
-static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_timestamp_details *r, sfp_error *err)
+static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__timestamp_details *r, sfp_error *err)
 {
     TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
     score(l, b, l->batch.score);
@@ -128,28 +128,28 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
         r->grew = l->fp->active_end > open; /* a full pool learns as a whole, but opens nothing */
         score(l, b, l->batch.score);
     }
-    sfp_select_options coreset = l->opt.coreset;
+    sfp__select_options coreset = l->opt.coreset;
     int most = l->most - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
     if (l->limits.coreset > 0 && l->limits.coreset < most)
         most = l->limits.coreset;
     if (c > most) /* the same window, narrower */
         coreset.sigma = (double)most / b;
     TRY(compute_method_inputs(l, b, err));
-    const sfp_gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
-    l->batch.selected = (sfp_select_batch){.b = b,
-                                           .label = l->batch.label,
-                                           .score = l->batch.score,
-                                           .dim = l->D,
-                                           .query = l->batch.query,
-                                           .features = l->method_inputs.features,
-                                           .classes = sfp_learner_classes(l),
-                                           .logits = l->method_inputs.logits,
-                                           .probs = l->method_inputs.probs,
-                                           .pooled = l->method_inputs.pooled,
-                                           .taps = l->method_inputs.taps};
-    sfp_select_batch batch = l->batch.selected;
+    const sfp__gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
+    l->batch.selected = (sfp__select_batch){.b = b,
+                                            .label = l->batch.label,
+                                            .score = l->batch.score,
+                                            .dim = l->D,
+                                            .query = l->batch.query,
+                                            .features = l->method_inputs.features,
+                                            .classes = sfp__learner_classes(l),
+                                            .logits = l->method_inputs.logits,
+                                            .probs = l->method_inputs.probs,
+                                            .pooled = l->method_inputs.pooled,
+                                            .taps = l->method_inputs.taps};
+    sfp__select_batch batch = l->batch.selected;
     batch.gradients = &gradients;
-    const sfp_select_env env = {
+    const sfp__select_env env = {
         .rng = &l->select_rng, .arena = &l->select_arena, .threads = l->threads, .state = l->select_state};
     TRY(l->selector->pick(&batch, &coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
     if (r->coreset_count > most) /* a selector that takes all, whatever sigma is */
@@ -160,7 +160,7 @@ static sfp_status select_coreset(sfp_learner *l, int b, bool new_class, sfp_time
 }
 
 /* Puts the samples of a step in order, unknown queries first; returns how many of these. */
-static int order_items(sfp_learner *l, int c, const int *slots, int r)
+static int order_items(sfp__learner *l, int c, const int *slots, int r)
 {
     int n = 0, unknown = 0;
     for (int want = 0; want < 2; want++) {
@@ -174,7 +174,7 @@ static int order_items(sfp_learner *l, int c, const int *slots, int r)
     return unknown;
 }
 
-static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_error *err)
+static sfp_status fill_step(sfp__learner *l, int c, const int *slots, int r, sfp_error *err)
 {
     float weight_sum = 0;
     for (int i = 0; i < c; i++)
@@ -197,7 +197,7 @@ static sfp_status fill_step(sfp_learner *l, int c, const int *slots, int r, sfp_
 /* ---------------------------------------------------------------- mixed heads */
 
 /* Queries of the samples that the coreset left out. */
-static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
+static sfp_status missing_queries(sfp__learner *l, int b, sfp_error *err)
 {
     int n = 0;
     for (int i = 0; i < b; i++)
@@ -215,25 +215,25 @@ static sfp_status missing_queries(sfp_learner *l, int b, sfp_error *err)
     return SFP_OK;
 }
 
-static void count_answer(const sfp_learner *l, int classes, const float *score, int32_t truth, sfp_timestamp_details *r)
+static void count_answer(const sfp__learner *l, int classes, const float *score, int32_t truth, sfp__timestamp_details *r)
 {
     r->prequential_total++;
     r->prequential_correct += sfp__best_class(classes, l->classes.seen, score) == truth;
 }
 
 /* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
-static void judge(const sfp_learner *l, int n, const float *logits, sfp_timestamp_details *r)
+static void judge(const sfp__learner *l, int n, const float *logits, sfp__timestamp_details *r)
 {
-    int classes = sfp_learner_classes(l);
+    int classes = sfp__learner_classes(l);
     for (int i = 0; i < n; i++)
         if (!l->step.items[i].replay)
             count_answer(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i], r);
 }
 
 /* The same by the mixed heads, from the experts' log-probabilities of c samples. */
-static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp_details *r)
+static void judge_mixed(const sfp__learner *l, int c, sfp__timestamp_details *r)
 {
-    int classes = sfp_learner_classes(l);
+    int classes = sfp__learner_classes(l);
     for (int i = 0; i < c; i++) {
         const float *row[SFP_HEAD_MEMBERS];
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
@@ -244,9 +244,9 @@ static void judge_mixed(const sfp_learner *l, int c, sfp_timestamp_details *r)
 }
 
 /* Of the n samples of a step only those of the coreset, in front: labels, queries, the linear head's log-probabilities. */
-static int keep_coreset(sfp_learner *l, int n, const float *logits)
+static int keep_coreset(sfp__learner *l, int n, const float *logits)
 {
-    size_t classes = (size_t)sfp_learner_classes(l), D = (size_t)l->D;
+    size_t classes = (size_t)sfp__learner_classes(l), D = (size_t)l->D;
     int c = 0;
     for (int i = 0; i < n; i++) {
         if (l->step.items[i].replay)
@@ -260,9 +260,9 @@ static int keep_coreset(sfp_learner *l, int n, const float *logits)
 
 /* Test, then train: the experts are judged on the coreset's samples among the `step` of a step, with the logits of before the
  * first step, then learn from every query at hand. */
-static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logits, sfp_timestamp_details *r, sfp_error *err)
+static sfp_status feed_heads(sfp__learner *l, int b, int step, const float *logits, sfp__timestamp_details *r, sfp_error *err)
 {
-    int classes = sfp_learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
+    int classes = sfp__learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
     for (int e = 1; e < SFP_HEAD_MEMBERS; e++)
         TRY(sfp__head_scores(l->heads[e], c, l->step.query, classes, l->step.member[e], err));
     judge_mixed(l, c, r);
@@ -282,7 +282,7 @@ static sfp_status feed_heads(sfp_learner *l, int b, int step, const float *logit
 
 /* ------------------------------------------------------------------- the steps */
 
-static float cross_entropy(const sfp_learner *l, int classes, const float *z, int label)
+static float cross_entropy(const sfp__learner *l, int classes, const float *z, int label)
 {
     const uint8_t *allowed = sfp__learner_masked(l) ? l->classes.allowed : NULL;
     float max = -INFINITY;
@@ -295,11 +295,11 @@ static float cross_entropy(const sfp_learner *l, int classes, const float *z, in
 }
 
 /* A selector that learns sees the losses of the coreset before the step. */
-static void teach_selector(sfp_learner *l, int n, int c, const float *logits)
+static void teach_selector(sfp__learner *l, int n, int c, const float *logits)
 {
     if (!l->selector->learn)
         return;
-    int classes = sfp_learner_classes(l);
+    int classes = sfp__learner_classes(l);
     float *by_index = l->step.sample_loss, *by_choice = l->step.sample_loss + l->opt.batch;
     for (int i = 0; i < n; i++)
         if (!l->step.items[i].replay)
@@ -309,7 +309,7 @@ static void teach_selector(sfp_learner *l, int n, int c, const float *logits)
     l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
 }
 
-static sfp_status train(sfp_learner *l, int b, sfp_timestamp_details *r, sfp_error *err)
+static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int c = r->coreset_count, capacity = l->opt.replay ? l->opt.replay : 1;
     int want = l->limits.replay > 0 && l->limits.replay < l->opt.replay ? l->limits.replay : l->opt.replay;
@@ -318,9 +318,9 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp_details *r, sfp_err
         int drawn = l->buffer ? sfp__buffer_draw(l->buffer, want, &l->replay_rng, slots) : 0;
         int unknown = order_items(l, c, slots, drawn);
         TRY(fill_step(l, c, slots, drawn, err));
-        sfp_train_batch batch = sfp__learner_batch(l, c + drawn, unknown);
+        sfp__train_batch batch = sfp__learner_batch(l, c + drawn, unknown);
         batch.terms = drawn ? 2 : 1;
-        sfp_train_result result = {0};
+        sfp__train_result result = {0};
         TRY(sfp__trainer_step(l->trainer, &batch, &result, err));
         sfp__learner_keep_queries(l, l->opt.fp.query_one ? 0 : unknown);
         teach_selector(l, c + drawn, c, result.logits);
@@ -344,62 +344,77 @@ static sfp_status train(sfp_learner *l, int b, sfp_timestamp_details *r, sfp_err
     return SFP_OK;
 }
 
-static sfp_status update_buffer(sfp_learner *l, int b, sfp_timestamp_details *r, sfp_error *err)
+static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     if (!l->buffer)
         return SFP_OK;
     TRY(sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? missing_queries(l, b, err) : SFP_OK);
     score(l, b, l->batch.score_after);
-    const sfp_buffer_batch batch = {.b = b,
-                                    .now = l->counts.timestamps,
-                                    .label = l->batch.label,
-                                    .id = l->batch.id,
-                                    .image = l->batch.image,
-                                    .image_size = l->batch.image_size,
-                                    .mean_embed = l->batch.mean_embed,
-                                    .query = l->batch.query,
-                                    .has_query = l->batch.has_query,
-                                    .score = l->batch.score_after,
-                                    .fingerprint = l->batch.fingerprint,
-                                    .model = sfp__learner_model_ops(l),
-                                    .threads = l->threads};
+    const sfp__buffer_batch batch = {.b = b,
+                                     .now = l->counts.timestamps,
+                                     .label = l->batch.label,
+                                     .id = l->batch.id,
+                                     .image = l->batch.image,
+                                     .image_size = l->batch.image_size,
+                                     .mean_embed = l->batch.mean_embed,
+                                     .query = l->batch.query,
+                                     .has_query = l->batch.has_query,
+                                     .score = l->batch.score_after,
+                                     .fingerprint = l->batch.fingerprint,
+                                     .model = sfp__learner_model_ops(l),
+                                     .threads = l->threads};
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
 
-/* A closed-form head alone: queries of the whole batch in one pass, then test, which is not part of the cost, then train. */
-static sfp_status offer_to_method(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp_details *report, sfp_error *err)
+/* The second half of a timestamp of a closed-form head alone, called with the head locked: test, which is not part of the
+ * processing time, then train. */
+static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
-    sfp_timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
-    bool new_class;
-    double begin = sfp__monotonic_seconds();
-    TRY(take_batch(l, b, samples, &new_class, err));
-    const sfp_vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query};
-    TRY(sfp__vit_run(l->plan, &pass, err));
-    double asked = sfp__monotonic_seconds();
-    int classes = sfp_learner_classes(l);
+    int classes = sfp__learner_classes(l);
     TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.member[0], err));
     for (int i = 0; i < b; i++)
-        count_answer(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], &r);
-    double prequential_total = sfp__monotonic_seconds();
+        count_answer(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], r);
+    double tested = sfp__monotonic_seconds();
     TRY(sfp__head_update(l->heads[0], b, l->batch.query, l->batch.label, err));
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
-    r.seconds.query = asked - begin;
-    r.seconds.head = sfp__monotonic_seconds() - prequential_total;
+    r->seconds.head = sfp__monotonic_seconds() - tested;
+    return SFP_OK;
+}
+
+/* A closed-form head alone: queries of the whole batch in one pass, then the head. Predictors of other threads read the head and
+ * the classes under the lock, so a pass never makes them wait. */
+static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report,
+                                  sfp_error *err)
+{
+    sfp__timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
+    bool new_class;
+    double begin = sfp__monotonic_seconds();
+    pthread_mutex_lock(&l->head_lock);
+    sfp_status status = take_batch(l, b, samples, &new_class, err);
+    pthread_mutex_unlock(&l->head_lock);
+    TRY(status);
+    const sfp__vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query};
+    TRY(sfp__vit_run(l->plan, &pass, err));
+    r.seconds.query = sfp__monotonic_seconds() - begin;
+    pthread_mutex_lock(&l->head_lock);
+    status = test_and_update_head(l, b, &r, err);
+    pthread_mutex_unlock(&l->head_lock);
+    TRY(status);
     r.seconds.total = r.seconds.query + r.seconds.head;
     if (report)
         *report = r;
     return SFP_OK;
 }
 
-sfp_status sfp__learner_offer(sfp_learner *l, int b, const sfp_sample *samples, sfp_timestamp_details *report, sfp_error *err)
+sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report, sfp_error *err)
 {
     if (l->opt.method)
         return offer_to_method(l, b, samples, report, err);
-    sfp_timestamp_details r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
+    sfp__timestamp_details r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
     if (l->limits.steps > 0 && l->limits.steps < r.steps)
         r.steps = l->limits.steps;
     bool new_class = false;

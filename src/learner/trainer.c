@@ -14,24 +14,24 @@
 #include <math.h>
 #include <string.h>
 
-struct sfp_trainer {
-    sfp_trainer_options opt;
-    sfp_vit *vit;
-    sfp_thread_pool *threads;
-    sfp_fp *fp;
+struct sfp__trainer {
+    sfp__trainer_options opt;
+    sfp__vit *vit;
+    sfp__thread_pool *threads;
+    sfp__fp *fp;
     int D;
-    sfp_vit_plan *backward, *forward;
-    sfp_vit_plan *pixels; /* NULL: not prepared */
-    float *feature;       /* (max_batch, D) */
-    int classes;          /* space for this many below */
-    float *logits;        /* (max_batch, classes) */
-    float *residual;      /* (max_batch, classes): gradient of the loss to the logits */
-    double *loss;         /* (max_batch) */
-    const sfp_train_batch *batch;
+    sfp__vit_plan *backward, *forward;
+    sfp__vit_plan *pixels; /* NULL: not prepared */
+    float *feature;        /* (max_batch, D) */
+    int classes;           /* space for this many below */
+    float *logits;         /* (max_batch, classes) */
+    float *residual;       /* (max_batch, classes): gradient of the loss to the logits */
+    double *loss;          /* (max_batch) */
+    const sfp__train_batch *batch;
     const float *dfeature; /* (n, D) of a pass to pixels without a loss */
 };
 
-static sfp_status reserve_classes(sfp_trainer *t, int classes, sfp_error *err)
+static sfp_status reserve_classes(sfp__trainer *t, int classes, sfp_error *err)
 {
     if (classes <= t->classes)
         return SFP_OK;
@@ -47,16 +47,16 @@ static sfp_status reserve_classes(sfp_trainer *t, int classes, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status make_plan(const sfp_trainer *t, const sfp_vit_plan_options *o, sfp_vit_plan **out, sfp_error *err)
+static sfp_status make_plan(const sfp__trainer *t, const sfp__vit_plan_options *o, sfp__vit_plan **out, sfp_error *err)
 {
     TRY(sfp__vit_plan_create(t->vit, t->threads, o, out, err));
     return sfp__vit_plan_prepare(*out, t->opt.max_batch, err);
 }
 
-sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp_trainer_options *opt, sfp_trainer **out,
+sfp_status sfp__trainer_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__trainer_options *opt, sfp__trainer **out,
                                sfp_error *err)
 {
-    OWNED_PTR(sfp__trainer_free) sfp_trainer *t = NULL;
+    OWNED_PTR(sfp__trainer_free) sfp__trainer *t = NULL;
     TRY(sfp__alloc(&t, 1, sizeof *t, err));
     t->opt = *opt;
     t->vit = vit;
@@ -67,8 +67,8 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     TRY(sfp__alloc(&t->feature, b * (size_t)t->D, sizeof *t->feature, err));
     TRY(sfp__alloc(&t->loss, b, sizeof *t->loss, err));
     TRY(reserve_classes(t, opt->fp.classes > 16 ? opt->fp.classes : 16, err));
-    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
-    const sfp_vit_plan_options train = {
+    const sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options train = {
         .mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !opt->fp.query_one};
     TRY(make_plan(t, &train, &t->backward, err));
     TRY(make_plan(t, &plain, &t->forward, err));
@@ -76,7 +76,7 @@ sfp_status sfp__trainer_create(sfp_vit *vit, sfp_thread_pool *threads, const sfp
     return SFP_OK;
 }
 
-void sfp__trainer_free(sfp_trainer *t)
+void sfp__trainer_free(sfp__trainer *t)
 {
     if (!t)
         return;
@@ -91,12 +91,12 @@ void sfp__trainer_free(sfp_trainer *t)
     sfp__free(t);
 }
 
-sfp_fp *sfp__trainer_fp(sfp_trainer *t)
+sfp__fp *sfp__trainer_fp(sfp__trainer *t)
 {
     return t->fp;
 }
 
-sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err)
+sfp_status sfp__trainer_add_classes(sfp__trainer *t, int classes, sfp_error *err)
 {
     TRY(reserve_classes(t, classes, err));
     return sfp__fp_add_classes(t->fp, classes, err);
@@ -105,9 +105,9 @@ sfp_status sfp__trainer_add_classes(sfp_trainer *t, int classes, sfp_error *err)
 /* Cross-entropy of samples [first, first + n): their losses, residuals and the gradient of their features. */
 static void head(void *ctx, int first, int n, const float *feature, float *grad)
 {
-    sfp_trainer *t = ctx;
-    const sfp_train_batch *b = t->batch;
-    const sfp_param *w = &t->fp->linear_w, *bias = &t->fp->linear_b;
+    sfp__trainer *t = ctx;
+    const sfp__train_batch *b = t->batch;
+    const sfp__param *w = &t->fp->linear_w, *bias = &t->fp->linear_b;
     int C = w->rows, D = t->D;
     float *logits = t->logits + (size_t)first * (size_t)C, *residual = t->residual + (size_t)first * (size_t)C;
     for (int i = 0; i < n; i++)
@@ -133,7 +133,7 @@ static void head(void *ctx, int first, int n, const float *feature, float *grad)
     sfp__gemm_plain(false, false, n, D, C, residual, C, w->data, D, 0, grad, D);
 }
 
-static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, sfp_error *err)
+static sfp_status check_labels(const sfp__trainer *t, const sfp__train_batch *b, sfp_error *err)
 {
     int C = t->fp->linear_w.rows;
     if (b->n < 1 || b->n > t->opt.max_batch)
@@ -148,38 +148,38 @@ static sfp_status check_labels(const sfp_trainer *t, const sfp_train_batch *b, s
     return SFP_OK;
 }
 
-sfp_status sfp__trainer_pass(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
+sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__train_result *result, sfp_error *err)
 {
     TRY(check_labels(t, b, err));
     double begin = sfp__monotonic_seconds();
     TRY(sfp__fp_prepare(t->fp, err));
     double attuned = sfp__monotonic_seconds();
     t->batch = b;
-    sfp_vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = head, .head_ctx = t};
+    sfp__vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = head, .head_ctx = t};
     if (!t->opt.fp.query_one) {
         pass.query = b->query;
         pass.queries = b->queries;
     }
-    const sfp_fp_samples samples = {.weight = b->weight, .replayed = b->replayed};
+    const sfp__fp_samples samples = {.weight = b->weight, .replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
     TRY(sfp__vit_run(t->backward, &pass, err));
     double ran = sfp__monotonic_seconds();
-    sfp_vit_seconds lane = sfp__vit_plan_seconds(t->backward);
+    sfp__vit_seconds lane = sfp__vit_plan_seconds(t->backward);
     double all = lane.query + lane.forward + lane.backward, share = all > 0 ? (ran - attuned) / all : 0;
-    *result = (sfp_train_result){.feature = t->feature,
-                                 .logits = t->logits,
-                                 .attune_seconds = attuned - begin,
-                                 .query_seconds = lane.query * share,
-                                 .forward_seconds = lane.forward * share,
-                                 .backward_seconds = lane.backward * share};
+    *result = (sfp__train_result){.feature = t->feature,
+                                  .logits = t->logits,
+                                  .attune_seconds = attuned - begin,
+                                  .query_seconds = lane.query * share,
+                                  .forward_seconds = lane.forward * share,
+                                  .backward_seconds = lane.backward * share};
     for (int i = 0; i < b->n; i++)
         result->loss += t->loss[i];
     return SFP_OK;
 }
 
-sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, double *loss, sfp_error *err)
+sfp_status sfp__trainer_collect(sfp__trainer *t, int first, int n, int terms, double *loss, sfp_error *err)
 {
-    sfp_param *w = &t->fp->linear_w, *bias = &t->fp->linear_b;
+    sfp__param *w = &t->fp->linear_w, *bias = &t->fp->linear_b;
     size_t C = (size_t)w->rows, at = (size_t)first;
     sfp__fp_zero_grad(t->fp);
     TRY(sfp__fp_gradients(t->fp, first, n, terms, loss, err));
@@ -196,7 +196,7 @@ sfp_status sfp__trainer_collect(sfp_trainer *t, int first, int n, int terms, dou
     return SFP_OK;
 }
 
-sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_train_result *result, sfp_error *err)
+sfp_status sfp__trainer_gradients(sfp__trainer *t, const sfp__train_batch *b, sfp__train_result *result, sfp_error *err)
 {
     TRY(sfp__trainer_pass(t, b, result, err));
     double ran = sfp__monotonic_seconds();
@@ -205,7 +205,7 @@ sfp_status sfp__trainer_gradients(sfp_trainer *t, const sfp_train_batch *b, sfp_
     return SFP_OK;
 }
 
-sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_train_result *result, sfp_error *err)
+sfp_status sfp__trainer_step(sfp__trainer *t, const sfp__train_batch *batch, sfp__train_result *result, sfp_error *err)
 {
     TRY(sfp__trainer_gradients(t, batch, result, err));
     double begin = sfp__monotonic_seconds();
@@ -216,34 +216,34 @@ sfp_status sfp__trainer_step(sfp_trainer *t, const sfp_train_batch *batch, sfp_t
 
 /* --------------------------------------------------------------- to the pixels */
 
-sfp_status sfp__trainer_prepare_pixels(sfp_trainer *t, sfp_error *err)
+sfp_status sfp__trainer_prepare_pixels(sfp__trainer *t, sfp_error *err)
 {
-    const sfp_vit_plan_options o = {
+    const sfp__vit_plan_options o = {
         .mode = SFP_VIT_GRAD_INPUT, .prefix_rows = sfp__fp_prefix_rows(&t->fp->opt), .queries = !t->opt.fp.query_one};
     if (t->pixels)
         return SFP_OK;
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     TRY(make_plan(t, &o, &plan, err));
     t->pixels = TAKE(plan);
     return SFP_OK;
 }
 
-static sfp_status run_to_pixels(sfp_trainer *t, const sfp_train_batch *b, sfp_vit_head_fn loss, float *dx, sfp_error *err)
+static sfp_status run_to_pixels(sfp__trainer *t, const sfp__train_batch *b, sfp__vit_head_fn loss, float *dx, sfp_error *err)
 {
     TRY(sfp__trainer_prepare_pixels(t, err));
     TRY(sfp__fp_prepare(t->fp, err));
-    sfp_vit_pass pass = {.b = b->n, .xs = b->x, .head = loss, .head_ctx = t, .grad_x = dx};
+    sfp__vit_pass pass = {.b = b->n, .xs = b->x, .head = loss, .head_ctx = t, .grad_x = dx};
     if (!t->opt.fp.query_one) {
         pass.query = b->query;
         pass.queries = b->queries;
     }
-    const sfp_fp_samples samples = {.replayed = b->replayed};
+    const sfp__fp_samples samples = {.replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
     t->batch = b;
     return sfp__vit_run(t->pixels, &pass, err);
 }
 
-sfp_status sfp__trainer_pixels(sfp_trainer *t, const sfp_train_batch *batch, float *dx, sfp_error *err)
+sfp_status sfp__trainer_pixels(sfp__trainer *t, const sfp__train_batch *batch, float *dx, sfp_error *err)
 {
     TRY(check_labels(t, batch, err));
     return run_to_pixels(t, batch, head, dx, err);
@@ -251,12 +251,12 @@ sfp_status sfp__trainer_pixels(sfp_trainer *t, const sfp_train_batch *batch, flo
 
 static void given_head(void *ctx, int first, int n, const float *feature, float *grad)
 {
-    const sfp_trainer *t = ctx;
+    const sfp__trainer *t = ctx;
     (void)feature;
     memcpy(grad, t->dfeature + (size_t)first * (size_t)t->D, (size_t)n * (size_t)t->D * sizeof *grad);
 }
 
-sfp_status sfp__trainer_feature_pixels(sfp_trainer *t, const sfp_train_batch *batch, const float *dfeature, float *dx,
+sfp_status sfp__trainer_feature_pixels(sfp__trainer *t, const sfp__train_batch *batch, const float *dfeature, float *dx,
                                        sfp_error *err)
 {
     if (batch->n < 1 || batch->n > t->opt.max_batch)
@@ -265,14 +265,14 @@ sfp_status sfp__trainer_feature_pixels(sfp_trainer *t, const sfp_train_batch *ba
     return run_to_pixels(t, batch, given_head, dx, err);
 }
 
-sfp_status sfp__trainer_embed(sfp_trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err)
+sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err)
 {
-    const sfp_vit_pass pass = {.b = n, .xs = x, .embed_only = true, .mean_embed = mean_embed};
+    const sfp__vit_pass pass = {.b = n, .xs = x, .embed_only = true, .mean_embed = mean_embed};
     return sfp__vit_run(t->forward, &pass, err);
 }
 
-sfp_status sfp__trainer_queries(sfp_trainer *t, int n, const float *const *x, float *query, sfp_error *err)
+sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, sfp_error *err)
 {
-    const sfp_vit_pass pass = {.b = n, .xs = x, .feature = query};
+    const sfp__vit_pass pass = {.b = n, .xs = x, .feature = query};
     return sfp__vit_run(t->forward, &pass, err);
 }

@@ -23,14 +23,14 @@ static const char *block_name(int block, const char *name, char buf[NAME_SIZE])
 /* ------------------------------------------------- all weights, one by one */
 
 /* Its sizes were checked, so their product fits. */
-static sfp_status visit(sfp_vit_weight_fn fn, void *ctx, const char *name, const int64_t *shape, int ndim, float **data,
+static sfp_status visit(sfp__vit_weight_fn fn, void *ctx, const char *name, const int64_t *shape, int ndim, float **data,
                         sfp_error *err)
 {
-    sfp_vit_weight w = {.name = name, .shape = shape, .ndim = ndim, .count = sfp__vit_count(shape, ndim), .data = data};
+    sfp__vit_weight w = {.name = name, .shape = shape, .ndim = ndim, .count = sfp__vit_count(shape, ndim), .data = data};
     return fn(ctx, &w, err);
 }
 
-sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp_vit_weight_fn fn, void *ctx, sfp_error *err)
+sfp_status sfp__vit_each_weight(const sfp__vit_config *c, sfp__vit_weights *w, sfp__vit_weight_fn fn, void *ctx, sfp_error *err)
 {
 #define VISIT(field, name, ndim, ...)                    \
     if (!(c->no_patch_bias && &w->field == &w->patch_b)) \
@@ -44,7 +44,7 @@ sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp
     }
 #undef VISIT
     for (int i = 0; i < c->depth; i++) {
-        sfp_vit_block_weights *b = &w->blocks[i];
+        sfp__vit_block_weights *b = &w->blocks[i];
         char full[NAME_SIZE];
 #define VISIT(field, name, ndim, ...) \
     TRY(visit(fn, ctx, block_name(i, name, full), (const int64_t[]){__VA_ARGS__}, ndim, &b->field, err));
@@ -54,13 +54,13 @@ sfp_status sfp__vit_each_weight(const sfp_vit_config *c, sfp_vit_weights *w, sfp
     return SFP_OK;
 }
 
-static sfp_status make_zero(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status make_zero(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)ctx;
     return sfp__alloc(w->data, w->count, sizeof **w->data, err);
 }
 
-static sfp_status free_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status free_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)ctx;
     (void)err;
@@ -69,9 +69,9 @@ static sfp_status free_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights *out, sfp_error *err)
+sfp_status sfp__vit_weights_create(const sfp__vit_config *config, sfp__vit_weights *out, sfp_error *err)
 {
-    sfp_vit_weights w = {0};
+    sfp__vit_weights w = {0};
     TRY(sfp__alloc(&w.blocks, (size_t)config->depth, sizeof *w.blocks, err));
     sfp_status status = sfp__vit_each_weight(config, &w, make_zero, NULL, err);
     if (status)
@@ -81,7 +81,7 @@ sfp_status sfp__vit_weights_create(const sfp_vit_config *config, sfp_vit_weights
     return status;
 }
 
-void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w)
+void sfp__vit_weights_done(const sfp__vit_config *config, sfp__vit_weights *w)
 {
     if (!w->blocks)
         return;
@@ -90,7 +90,7 @@ void sfp__vit_weights_done(const sfp_vit_config *config, sfp_vit_weights *w)
     w->blocks = NULL;
 }
 
-static sfp_status list_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status list_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     const float ***at = ctx;
@@ -103,7 +103,7 @@ typedef struct combining {
     bool add;           /* or copy */
 } combining;
 
-static sfp_status combine_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status combine_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     combining *c = ctx;
@@ -116,25 +116,25 @@ static sfp_status combine_one(void *ctx, const sfp_vit_weight *w, sfp_error *err
     return SFP_OK;
 }
 
-static void combine(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from, bool add)
+static void combine(const sfp__vit_config *config, sfp__vit_weights *to, const sfp__vit_weights *from, bool add)
 {
     const float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
-    sfp_vit_weights view = *from;
+    sfp__vit_weights view = *from;
     (void)sfp__vit_each_weight(config, &view, list_one, &at, NULL);
     (void)sfp__vit_each_weight(config, to, combine_one, &(combining){list, add}, NULL);
 }
 
-void sfp__vit_weights_add(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from)
+void sfp__vit_weights_add(const sfp__vit_config *config, sfp__vit_weights *to, const sfp__vit_weights *from)
 {
     combine(config, to, from, true);
 }
 
-void sfp__vit_weights_copy(const sfp_vit_config *config, sfp_vit_weights *to, const sfp_vit_weights *from)
+void sfp__vit_weights_copy(const sfp__vit_config *config, sfp__vit_weights *to, const sfp__vit_weights *from)
 {
     combine(config, to, from, false);
 }
 
-static sfp_status zero_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status zero_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)ctx;
     (void)err;
@@ -142,12 +142,12 @@ static sfp_status zero_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__vit_weights_zero(const sfp_vit_config *config, sfp_vit_weights *w)
+void sfp__vit_weights_zero(const sfp__vit_config *config, sfp__vit_weights *w)
 {
     (void)sfp__vit_each_weight(config, w, zero_one, NULL, NULL);
 }
 
-static sfp_status count_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status count_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     if (strncmp(w->name, "head.", 5) != 0)
@@ -155,17 +155,17 @@ static sfp_status count_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
     return SFP_OK;
 }
 
-size_t sfp__vit_parameters(const sfp_vit *v)
+size_t sfp__vit_parameters(const sfp__vit *v)
 {
     size_t n = 0;
-    sfp_vit_weights view = v->weights;
+    sfp__vit_weights view = v->weights;
     (void)sfp__vit_each_weight(&v->config, &view, count_one, &n, NULL);
     return n;
 }
 
 /* --------------------------------------------------------- making and freeing */
 
-sfp_status sfp__vit_check_config(const char *file, const sfp_vit_config *c, sfp_error *err)
+sfp_status sfp__vit_check_config(const char *file, const sfp__vit_config *c, sfp_error *err)
 {
     struct {
         const char *what;
@@ -199,9 +199,9 @@ sfp_status sfp__vit_check_config(const char *file, const sfp_vit_config *c, sfp_
     return SFP_OK;
 }
 
-sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err)
+sfp_status sfp__vit_new(const sfp__vit_config *c, sfp__vit **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     TRY(sfp__alloc(&v, 1, sizeof *v, err));
     pthread_mutex_init(&v->lock, NULL);
     v->config = *c;
@@ -211,15 +211,15 @@ sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err)
     v->tokens = v->patches + 1;
     v->head_dim = c->dim / c->heads;
     size_t depth = (size_t)c->depth;
-    const sfp_want list[] = {{&v->weights.blocks, depth, sizeof *v->weights.blocks},
-                             {&v->packed, depth, sizeof *v->packed},
-                             {&v->owned, 16 + 12 * depth, sizeof *v->owned}};
+    const sfp__want list[] = {{&v->weights.blocks, depth, sizeof *v->weights.blocks},
+                              {&v->packed, depth, sizeof *v->packed},
+                              {&v->owned, 16 + 12 * depth, sizeof *v->owned}};
     TRY(sfp__block_cleared(&v->arrays, SFP_LIST(list), err));
     *out = TAKE(v);
     return SFP_OK;
 }
 
-void sfp__vit_free(sfp_vit *v)
+void sfp__vit_free(sfp__vit *v)
 {
     if (!v)
         return;
@@ -227,8 +227,8 @@ void sfp__vit_free(sfp_vit *v)
     sfp__gemm_weight_free(v->patch_t);
     for (int i = 0; v->packed && i < v->config.depth; i++) {
         sfp__vit_packed *p = &v->packed[i];
-        sfp_gemm_weight *all[] = {p->qkv,   p->q,   p->kv,   p->proj,   p->fc1,   p->fc2,
-                                  p->qkv_t, p->q_t, p->kv_t, p->proj_t, p->fc1_t, p->fc2_t};
+        sfp__gemm_weight *all[] = {p->qkv,   p->q,   p->kv,   p->proj,   p->fc1,   p->fc2,
+                                   p->qkv_t, p->q_t, p->kv_t, p->proj_t, p->fc1_t, p->fc2_t};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             sfp__gemm_weight_free(all[k]);
     }
@@ -243,7 +243,7 @@ void sfp__vit_free(sfp_vit *v)
     sfp__free(v);
 }
 
-const char *sfp__vit_path(const sfp_vit *v)
+const char *sfp__vit_path(const sfp__vit *v)
 {
     return v->file ? v->file->path : NULL;
 }
@@ -251,12 +251,12 @@ const char *sfp__vit_path(const sfp_vit *v)
 /* ------------------------------------------------------------------ random */
 
 typedef struct random_ctx {
-    sfp_vit *v;
-    sfp_rng rng;
+    sfp__vit *v;
+    sfp__rng rng;
     float scale;
 } random_ctx;
 
-static sfp_status make_random(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status make_random(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     random_ctx *r = ctx;
     TRY(make_zero(NULL, w, err));
@@ -268,9 +268,9 @@ static sfp_status make_random(void *ctx, const sfp_vit_weight *w, sfp_error *err
     return SFP_OK;
 }
 
-sfp_status sfp__vit_random(const sfp_vit_config *config, uint64_t seed, float scale, sfp_vit **out, sfp_error *err)
+sfp_status sfp__vit_random(const sfp__vit_config *config, uint64_t seed, float scale, sfp__vit **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     TRY(sfp__vit_check_config("random vit", config, err));
     TRY(sfp__vit_new(config, &v, err));
     random_ctx ctx = {.v = v, .rng = sfp__rng_init(seed, 0), .scale = scale};
@@ -282,21 +282,21 @@ sfp_status sfp__vit_random(const sfp_vit_config *config, uint64_t seed, float sc
 
 /* ----------------------------------------------------------------- packing */
 
-static sfp_status pack_one(sfp_vit *v, sfp_gemm_weight **slot, int n, int k, const float *w, bool transposed, const float *bias,
+static sfp_status pack_one(sfp__vit *v, sfp__gemm_weight **slot, int n, int k, const float *w, bool transposed, const float *bias,
                            int align, sfp_error *err)
 {
     if (*slot && !v->repacking)
         return SFP_OK;
     if (!*slot && v->repacking)
         return SFP_OK; /* no plan asked for it */
-    sfp_gemm_weight_desc d = {
+    sfp__gemm_weight_desc d = {
         .n = n, .k = k, .w = w, .transposed = transposed, .bias = bias, .align = align, .precision = v->precision};
     return *slot ? sfp__gemm_weight_update(*slot, &d, err) : sfp__gemm_weight_create(&d, slot, err);
 }
 
-static sfp_status pack_forward(sfp_vit *v, int i, bool whole, sfp_error *err)
+static sfp_status pack_forward(sfp__vit *v, int i, bool whole, sfp_error *err)
 {
-    const sfp_vit_block_weights *b = &v->weights.blocks[i];
+    const sfp__vit_block_weights *b = &v->weights.blocks[i];
     sfp__vit_packed *p = &v->packed[i];
     int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
@@ -310,9 +310,9 @@ static sfp_status pack_forward(sfp_vit *v, int i, bool whole, sfp_error *err)
     return pack_one(v, &p->fc2, D, F, b->fc2_w, false, b->fc2_b, 0, err);
 }
 
-static sfp_status pack_backward(sfp_vit *v, int i, bool whole, sfp_error *err)
+static sfp_status pack_backward(sfp__vit *v, int i, bool whole, sfp_error *err)
 {
-    const sfp_vit_block_weights *b = &v->weights.blocks[i];
+    const sfp__vit_block_weights *b = &v->weights.blocks[i];
     sfp__vit_packed *p = &v->packed[i];
     int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
@@ -327,9 +327,9 @@ static sfp_status pack_backward(sfp_vit *v, int i, bool whole, sfp_error *err)
 }
 
 /* What a plan of this mode reads; the last block's q, k and v apart unless all tokens are computed. */
-static sfp_status pack_all(sfp_vit *v, int mode, bool all_tokens, sfp_error *err)
+static sfp_status pack_all(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 {
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit_config *c = &v->config;
     int patch_in = c->channels * c->patch_size * c->patch_size;
     TRY(pack_one(v, &v->patch, c->dim, patch_in, v->weights.patch_w, false, v->weights.patch_b, 0, err));
     if (mode & SFP_VIT_GRAD_INPUT)
@@ -343,7 +343,7 @@ static sfp_status pack_all(sfp_vit *v, int mode, bool all_tokens, sfp_error *err
     return SFP_OK;
 }
 
-sfp_status sfp__vit_pack(sfp_vit *v, int mode, bool all_tokens, sfp_error *err)
+sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 {
     pthread_mutex_lock(&v->lock);
     sfp_status status = pack_all(v, mode, all_tokens, err);
@@ -354,14 +354,14 @@ sfp_status sfp__vit_pack(sfp_vit *v, int mode, bool all_tokens, sfp_error *err)
 }
 
 /* Of the last block both ways, whole and apart. */
-static sfp_status repack_all(sfp_vit *v, sfp_error *err)
+static sfp_status repack_all(sfp__vit *v, sfp_error *err)
 {
     TRY(pack_all(v, SFP_VIT_GRAD_INPUT, false, err));
     TRY(pack_forward(v, v->config.depth - 1, true, err));
     return pack_backward(v, v->config.depth - 1, true, err);
 }
 
-sfp_status sfp__vit_repack(sfp_vit *v, sfp_error *err)
+sfp_status sfp__vit_repack(sfp__vit *v, sfp_error *err)
 {
     pthread_mutex_lock(&v->lock);
     v->repacking = true;
@@ -373,9 +373,9 @@ sfp_status sfp__vit_repack(sfp_vit *v, sfp_error *err)
 
 /* ------------------------------------------------------------- small pieces */
 
-sfp_status sfp__vit_head(const sfp_vit *v, int b, const float *feature, float *logits, sfp_error *err)
+sfp_status sfp__vit_head(const sfp__vit *v, int b, const float *feature, float *logits, sfp_error *err)
 {
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit_config *c = &v->config;
     if (c->classes == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: no 'head.weight', so no class scores: only features",
                          v->file ? v->file->path : "vit");

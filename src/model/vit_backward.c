@@ -29,14 +29,14 @@ static void renorm(int m, int d, const float *x, const float *stats, const float
 }
 
 /* The MLP half on m rows; dx (m, D) in and out. */
-static void mlp_backward(const sfp__vit_microbatch *u, int l, int m, float *dx, const sfp_gemm_op *fc2_t,
-                         const sfp_gemm_op *fc1_t, float *y)
+static void mlp_backward(const sfp__vit_microbatch *u, int l, int m, float *dx, const sfp__gemm_op *fc2_t,
+                         const sfp__gemm_op *fc1_t, float *y)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_kernels *k = u->plan->kernels;
+    const sfp__vit *v = u->plan->v;
+    const sfp__kernels *k = u->plan->kernels;
     const sfp__vit_packed *w = &v->packed[l];
-    const sfp_vit_block_weights *b = &v->weights.blocks[l];
-    sfp_vit_block_weights *g = u->grad ? &u->grad->blocks[l] : NULL;
+    const sfp__vit_block_weights *b = &v->weights.blocks[l];
+    sfp__vit_block_weights *g = u->grad ? &u->grad->blocks[l] : NULL;
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = v->config.dim, F = v->config.hidden;
@@ -55,12 +55,12 @@ static void mlp_backward(const sfp__vit_microbatch *u, int l, int m, float *dx, 
  * block (or when everything is wanted). */
 static void attend_backward(const sfp__vit_microbatch *u, int l, float *dout, bool tokens)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_prompt prompt = sfp__vit_prompt(u->pass, l);
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_prompt prompt = sfp__vit_prompt_at(u->pass, l);
     int D = v->config.dim, T = v->tokens, H = v->config.heads, d = v->head_dim, w = sfp__gemm_panel(v->packed[l].proj_t);
     for (int i = 0; i < u->n; i++)
         for (int h = 0; h < H; h++) {
-            sfp_attn a = sfp__vit_attention(u, l, i, h, true);
+            sfp__attn a = sfp__vit_attention(u, l, i, h, true);
             a.dout = sfp__vit_panel_at(dout, u->n * a.nq, w, i * a.nq, h * d);
             a.lddo = w;
             if (tokens && a.nq == T) {
@@ -88,11 +88,11 @@ static void attend_backward(const sfp__vit_microbatch *u, int l, float *dout, bo
 
 static void block_backward(const sfp__vit_microbatch *u, int l)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_kernels *k = u->plan->kernels;
+    const sfp__vit *v = u->plan->v;
+    const sfp__kernels *k = u->plan->kernels;
     const sfp__vit_packed *w = &v->packed[l];
-    const sfp_vit_block_weights *b = &v->weights.blocks[l];
-    sfp_vit_block_weights *g = u->grad ? &u->grad->blocks[l] : NULL;
+    const sfp__vit_block_weights *b = &v->weights.blocks[l];
+    sfp__vit_block_weights *g = u->grad ? &u->grad->blocks[l] : NULL;
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = v->config.dim, M = u->n * v->tokens;
@@ -115,10 +115,10 @@ static void block_backward(const sfp__vit_microbatch *u, int l)
 /* The last block, class tokens only: dxc (n, D) in, dx (M, D) out. */
 static void class_block_backward(const sfp__vit_microbatch *u, int l)
 {
-    const sfp_vit *v = u->plan->v;
+    const sfp__vit *v = u->plan->v;
     const sfp__vit_packed *w = &v->packed[l];
-    const sfp_vit_block_weights *b = &v->weights.blocks[l];
-    sfp_vit_block_weights *g = u->grad ? &u->grad->blocks[l] : NULL;
+    const sfp__vit_block_weights *b = &v->weights.blocks[l];
+    sfp__vit_block_weights *g = u->grad ? &u->grad->blocks[l] : NULL;
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = v->config.dim, n = u->n, T = v->tokens, M = n * T;
@@ -153,7 +153,7 @@ static void class_block_backward(const sfp__vit_microbatch *u, int l)
 /* Rows of patches (L, C*P*P), in panels, back to pixels (C, S, S). */
 static void place_patches(const sfp__vit_microbatch *u, int i, float *from, int w, float *x)
 {
-    const sfp_vit_config *c = &u->plan->v->config;
+    const sfp__vit_config *c = &u->plan->v->config;
     int S = c->img_size, P = c->patch_size, side = S / P, L = u->plan->v->patches;
     for (int t = 0; t < L; t++)
         for (int ch = 0; ch < c->channels; ch++)
@@ -166,7 +166,7 @@ static void place_patches(const sfp__vit_microbatch *u, int i, float *from, int 
 /* The norm before the blocks: dx through it. */
 static void pre_norm_backward(const sfp__vit_microbatch *u)
 {
-    const sfp_vit *v = u->plan->v;
+    const sfp__vit *v = u->plan->v;
     sfp__vit_lane *lane = u->lane;
     int D = v->config.dim, M = u->n * v->tokens;
     size_t bytes = (size_t)M * (size_t)D * sizeof(float);
@@ -179,8 +179,8 @@ static void pre_norm_backward(const sfp__vit_microbatch *u)
 /* Positions, class token, patch embedding, pixels. */
 static void embed_backward(const sfp__vit_microbatch *u)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
     sfp__vit_lane *lane = u->lane;
     int D = c->dim, L = v->patches, T = v->tokens, in = c->channels * c->patch_size * c->patch_size;
     float *dpatch = lane->emb; /* (n*L, D) dense: dx without the class rows */
@@ -215,8 +215,8 @@ static void blocks_backward(const sfp__vit_microbatch *u, int l)
 
 void sfp__vit_backward(const sfp__vit_microbatch *u)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
     sfp__vit_lane *lane = u->lane;
     int D = c->dim, last = c->depth - 1;
     size_t rows = (size_t)u->n * (size_t)D;

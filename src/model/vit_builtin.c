@@ -20,7 +20,7 @@ bool sfp__vit_has_builtin(void)
     return true;
 }
 
-sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__vit_builtin_open(sfp__tensor_file **out, sfp_error *err)
 {
     size_t size = 0;
     const uint8_t *bytes = sfp__vit_builtin_bytes(&size);
@@ -40,7 +40,7 @@ bool sfp__vit_has_builtin(void)
     return false;
 }
 
-sfp_status sfp__vit_builtin_open(sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__vit_builtin_open(sfp__tensor_file **out, sfp_error *err)
 {
     (void)out;
     return sfp__fail(err, SFP_ENOTFOUND,

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Pixels (C, S, S) of a sample to rows of patches (L, C*P*P). */
-static void cut_patches(const sfp_vit_config *c, const float *x, float *out)
+static void cut_patches(const sfp__vit_config *c, const float *x, float *out)
 {
     int S = c->img_size, P = c->patch_size, side = S / P;
     for (int py = 0; py < side; py++)
@@ -49,15 +49,15 @@ static void mean_embed(const sfp__vit_microbatch *u, int w)
 
 static void activate(const sfp__vit_microbatch *u, int m, float *h, int w, bool save, float *y)
 {
-    const sfp_vit_config *c = &u->plan->v->config;
+    const sfp__vit_config *c = &u->plan->v->config;
     (c->quick_gelu ? u->plan->kernels->quick_gelu_fwd : u->plan->kernels->gelu_fwd)(m, c->hidden, h, w, save, y);
 }
 
 /* Patch embedding, class token, positions, and where there is one the norm after them: the first block's input. */
 static void embed(const sfp__vit_microbatch *u)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
     sfp__vit_lane *l = u->lane;
     int D = c->dim, L = v->patches, T = v->tokens, in = c->channels * c->patch_size * c->patch_size, w = sfp__gemm_panel(v->patch);
     size_t pixels = (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
@@ -87,15 +87,15 @@ static void embed(const sfp__vit_microbatch *u)
         u->plan->kernels->norm_fwd(u->n * T, D, l->xpre, v->weights.pre_w, v->weights.pre_b, c->ln_eps, l->saved[0].xin, l->stpre);
 }
 
-sfp_attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted)
+sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_prompt prompt = sfp__vit_prompt(u->pass, l);
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_prompt prompt = sfp__vit_prompt_at(u->pass, l);
     sfp__vit_lane *lane = u->lane;
     const sfp__vit_packed *packed = &v->packed[l];
     int D = v->config.dim, T = v->tokens, d = v->head_dim, M = u->n * T, c = h * d;
     bool class_only = l == v->config.depth - 1 && !u->plan->opt.all_tokens;
-    sfp_attn a = {.nq = class_only ? 1 : T, .nk = T, 
+    sfp__attn a = {.nq = class_only ? 1 : T, .nk = T, 
                   .np = prompted ? prompt.rows : 0, .d = d, .scale = 1.0f / sqrtf((float)d)};
     float *qkv = lane->saved[l].qkv;
     if (class_only) {
@@ -133,16 +133,16 @@ static void class_rows(const sfp__vit_microbatch *u, const float *x, float *out)
 
 static void attend(const sfp__vit_microbatch *u, int l, bool prompted)
 {
-    const sfp_vit *v = u->plan->v;
+    const sfp__vit *v = u->plan->v;
     int D = v->config.dim, T = v->tokens, H = v->config.heads;
     bool last = l == v->config.depth - 1;
-    if (prompted && u->pass->compose_layer && sfp__vit_prompt(u->pass, l).rows) {
+    if (prompted && u->pass->compose_layer && sfp__vit_prompt_at(u->pass, l).rows) {
         class_rows(u, u->lane->saved[l].xin, u->lane->xc);
         u->pass->compose_layer(u->pass->compose_ctx, l, u->first, u->n, u->lane->xc);
     }
     for (int i = 0; i < u->n; i++)
         for (int h = 0; h < H; h++) {
-            sfp_attn a = sfp__vit_attention(u, l, i, h, prompted);
+            sfp__attn a = sfp__vit_attention(u, l, i, h, prompted);
             a.out = u->lane->saved[l].att + (size_t)i * (size_t)a.nq * (size_t)D + (size_t)(h * v->head_dim);
             a.ldo = D;
             if (last && prompted && u->pass->class_attention)
@@ -154,7 +154,7 @@ static void attend(const sfp__vit_microbatch *u, int l, bool prompted)
 
 static void block_qkv(const sfp__vit_microbatch *u, int l)
 {
-    const sfp_vit *v = u->plan->v;
+    const sfp__vit *v = u->plan->v;
     int D = v->config.dim;
     sfp__vit_product(u, u->ops->qkv, u->n * v->tokens, 3 * D, D, v->packed[l].qkv, u->lane->a, u->lane->saved[l].qkv);
 }
@@ -162,11 +162,11 @@ static void block_qkv(const sfp__vit_microbatch *u, int l)
 /* A block from its q, k, v on; leaves norm1 of the next one's input in `a` (nothing after the last). */
 static void block(const sfp__vit_microbatch *u, int l, bool prompted)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
-    const sfp_kernels *k = u->plan->kernels;
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
+    const sfp__kernels *k = u->plan->kernels;
     const sfp__vit_packed *w = &v->packed[l];
-    const sfp_vit_block_weights *b = &v->weights.blocks[l];
+    const sfp__vit_block_weights *b = &v->weights.blocks[l];
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = c->dim, F = c->hidden, M = u->n * v->tokens;
@@ -178,7 +178,7 @@ static void block(const sfp__vit_microbatch *u, int l, bool prompted)
     activate(u, M, s->h, sfp__gemm_panel(w->fc1), keep, s->g);
     sfp__vit_product(u, u->ops->fc2, M, D, F, w->fc2, s->g, lane->y);
     float *xout = last ? lane->xout : lane->saved[l + 1].xin;
-    const sfp_vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
+    const sfp__vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
     k->add_norm_fwd(M, D, s->xmid, lane->y, sfp__gemm_panel(w->fc2), next ? next->norm1_w : NULL, next ? next->norm1_b : NULL, c->ln_eps,
                     xout, next ? lane->a : NULL, next ? lane->saved[l + 1].st1 : NULL);
     if (prompted && u->pass->tokens && u->pass->tokens[l])
@@ -188,11 +188,11 @@ static void block(const sfp__vit_microbatch *u, int l, bool prompted)
 /* The last block for the class tokens alone; leaves their output (n, D) in xout and their norm in feature. */
 static void class_block(const sfp__vit_microbatch *u, int l, bool prompted)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
-    const sfp_kernels *k = u->plan->kernels;
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
+    const sfp__kernels *k = u->plan->kernels;
     const sfp__vit_packed *w = &v->packed[l];
-    const sfp_vit_block_weights *b = &v->weights.blocks[l];
+    const sfp__vit_block_weights *b = &v->weights.blocks[l];
     sfp__vit_lane *lane = u->lane;
     sfp__vit_saved *s = &lane->saved[l];
     int D = c->dim, F = c->hidden, n = u->n, M = n * v->tokens;
@@ -216,8 +216,8 @@ static void class_block(const sfp__vit_microbatch *u, int l, bool prompted)
 /* All blocks, from the first one's q, k, v on, to the feature. */
 static void blocks(const sfp__vit_microbatch *u, bool prompted)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
     sfp__vit_lane *lane = u->lane;
     int last = c->depth - 1;
     for (int l = 0; l < last; l++) {
@@ -243,11 +243,11 @@ static void blocks(const sfp__vit_microbatch *u, bool prompted)
 
 void sfp__vit_forward(const sfp__vit_microbatch *u)
 {
-    const sfp_vit *v = u->plan->v;
-    const sfp_vit_config *c = &v->config;
-    const sfp_vit_pass *pass = u->pass;
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
+    const sfp__vit_pass *pass = u->pass;
     sfp__vit_lane *lane = u->lane;
-    const sfp_vit_block_weights *b = &v->weights.blocks[0];
+    const sfp__vit_block_weights *b = &v->weights.blocks[0];
     size_t at = (size_t)u->first * (size_t)c->dim, bytes = (size_t)u->n * (size_t)c->dim * sizeof(float);
     double begin = sfp__monotonic_seconds();
     embed(u);

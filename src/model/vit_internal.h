@@ -17,24 +17,24 @@ static inline size_t sfp__vit_count(const int64_t *shape, int ndim)
     return n;
 }
 
-sfp_status sfp__vit_check_config(const char *file, const sfp_vit_config *c, sfp_error *err);
+sfp_status sfp__vit_check_config(const char *file, const sfp__vit_config *c, sfp_error *err);
 /* A vit of these sizes without weights; class names are left out. */
-sfp_status sfp__vit_new(const sfp_vit_config *c, sfp_vit **out, sfp_error *err);
+sfp_status sfp__vit_new(const sfp__vit_config *c, sfp__vit **out, sfp_error *err);
 /* Packs what a plan with this mode needs and is not packed yet. */
-sfp_status sfp__vit_pack(sfp_vit *v, int mode, bool all_tokens, sfp_error *err);
+sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err);
 
 /* After a change of the weights: every packed copy follows them. No pass may run meanwhile. */
-sfp_status sfp__vit_repack(sfp_vit *v, sfp_error *err);
+sfp_status sfp__vit_repack(sfp__vit *v, sfp_error *err);
 
 /* ------------------------------------------------------------------- plans */
 
 /* Matrix products prepared for micro-batches of n samples: M = n*T rows, or n rows (class tokens, suffix _c). */
 typedef struct sfp__vit_ops {
-    sfp_gemm_op *patch, *patch_t;
-    sfp_gemm_op *qkv, *kv, *proj, *fc1, *fc2;
-    sfp_gemm_op *q_c, *proj_c, *fc1_c, *fc2_c;
-    sfp_gemm_op *qkv_t, *kv_t, *proj_t, *fc1_t, *fc2_t;
-    sfp_gemm_op *q_t_c, *proj_t_c, *fc1_t_c, *fc2_t_c;
+    sfp__gemm_op *patch, *patch_t;
+    sfp__gemm_op *qkv, *kv, *proj, *fc1, *fc2;
+    sfp__gemm_op *q_c, *proj_c, *fc1_c, *fc2_c;
+    sfp__gemm_op *qkv_t, *kv_t, *proj_t, *fc1_t, *fc2_t;
+    sfp__gemm_op *q_t_c, *proj_t_c, *fc1_t_c, *fc2_t_c;
     bool ready;
 } sfp__vit_ops;
 
@@ -73,31 +73,31 @@ typedef struct sfp__vit_lane {
     float *dh;      /* (M, F) dense */
     float *scratch; /* attention */
     double flops;
-    sfp_vit_seconds seconds;
-    sfp_vit_weights grad; /* lanes after the first accumulate here, mode GRAD_WEIGHTS */
+    sfp__vit_seconds seconds;
+    sfp__vit_weights grad; /* lanes after the first accumulate here, mode GRAD_WEIGHTS */
 } sfp__vit_lane;
 
-struct sfp_vit_plan {
-    sfp_vit *v;
-    sfp_thread_pool *pool;
-    const sfp_kernels *kernels;
-    sfp_vit_plan_options opt;
+struct sfp__vit_plan {
+    sfp__vit *v;
+    sfp__thread_pool *pool;
+    const sfp__kernels *kernels;
+    sfp__vit_plan_options opt;
     int microbatch_size, lanes;
     sfp__vit_ops *ops; /* (unit + 1), by samples */
     sfp__vit_lane *lane;
     void **blocks; /* (lanes) workspace */
     void *arrays;  /* the three above */
     double flops;
-    sfp_vit_seconds seconds;
+    sfp__vit_seconds seconds;
 };
 
 /* Samples [first, first + n) on a lane. */
 typedef struct sfp__vit_microbatch {
-    sfp_vit_plan *plan;
-    const sfp_vit_pass *pass;
+    sfp__vit_plan *plan;
+    const sfp__vit_pass *pass;
     sfp__vit_lane *lane;
     const sfp__vit_ops *ops;
-    sfp_vit_weights *grad; /* where weight gradients go, or NULL */
+    sfp__vit_weights *grad; /* where weight gradients go, or NULL */
     int lane_index, first, n;
     bool query; /* compute the samples' queries first */
     int lowest; /* the lowest block the backward must reach */
@@ -107,8 +107,8 @@ void sfp__vit_forward(const sfp__vit_microbatch *u);
 void sfp__vit_backward(const sfp__vit_microbatch *u);
 
 /* y = x w on the unit's lane, counted. */
-static inline void sfp__vit_product(const sfp__vit_microbatch *u, const sfp_gemm_op *op, int m, int n, int k,
-                                    const sfp_gemm_weight *w, const float *x, float *y)
+static inline void sfp__vit_product(const sfp__vit_microbatch *u, const sfp__gemm_op *op, int m, int n, int k,
+                                    const sfp__gemm_weight *w, const float *x, float *y)
 {
     sfp__gemm_run(op, u->lane_index, w, x, y);
     u->lane->flops += 2.0 * m * n * k;
@@ -121,19 +121,19 @@ static inline float *sfp__vit_panel_at(float *p, int m, int w, int r, int c)
 }
 
 /* The attention of sample i (of the unit), head h, block l, with its prefix when prompted: all but the backward's fields. */
-sfp_attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted);
+sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted);
 
 /* The prefix of layer l; none without prompts. */
-static inline sfp_vit_prompt sfp__vit_prompt(const sfp_vit_pass *pass, int l)
+static inline sfp__vit_prompt sfp__vit_prompt_at(const sfp__vit_pass *pass, int l)
 {
-    return pass->prompts ? pass->prompts[l] : (sfp_vit_prompt){0};
+    return pass->prompts ? pass->prompts[l] : (sfp__vit_prompt){0};
 }
 
 /* Where sample i's prefix (or its gradient) of layer l begins. */
 static inline size_t sfp__vit_prefix_at(const sfp__vit_microbatch *u, int l, int i)
 {
-    const sfp_vit_pass *pass = u->pass;
-    size_t rows = (size_t)sfp__vit_prompt(pass, l).rows, D = (size_t)u->plan->v->config.dim;
+    const sfp__vit_pass *pass = u->pass;
+    size_t rows = (size_t)sfp__vit_prompt_at(pass, l).rows, D = (size_t)u->plan->v->config.dim;
     return (size_t)(u->first + i) * (pass->prefix_stride ? pass->prefix_stride : rows * D);
 }
 

@@ -15,26 +15,26 @@
 const float sfp__imagenet_mean[3] = {0.485f, 0.456f, 0.406f}, sfp__imagenet_std[3] = {0.229f, 0.224f, 0.225f};
 
 typedef struct loading {
-    const sfp_tensor_file *file;
+    const sfp__tensor_file *file;
     const char *path;
     sfp__vit_names names;
-    sfp_model_config config;
+    sfp__model_config config;
     const char *config_from; /* NULL: none */
     int side;                /* patches a side that the file's positions are for */
-    sfp_vit *v;
+    sfp__vit *v;
     bool *used; /* (tensors of the file) */
 } loading;
 
 /* ------------------------------------------------------------------- sizes */
 
 /* A weight outside of blocks (block -1) or in one, as the file has it; NULL: it has not. */
-static const sfp_tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP_VIT_NAME_MAX],
-                              sfp__vit_order *order)
+static const sfp__tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP_VIT_NAME_MAX],
+                               sfp__vit_order *order)
 {
     return sfp__vit_names_of(&l->names, block, timm, part, name, order) ? sfp__tensor_file_find(l->file, name) : NULL;
 }
 
-static sfp_status need(const loading *l, int block, const char *timm, int part, const sfp_tensor **out, sfp__vit_order *order,
+static sfp_status need(const loading *l, int block, const char *timm, int part, const sfp__tensor **out, sfp__vit_order *order,
                        sfp_error *err)
 {
     char name[SFP_VIT_NAME_MAX] = "";
@@ -52,7 +52,7 @@ static bool has(const loading *l, const char *timm)
 /* A weight's sizes as timm has them, of `ndim` dimensions: axes put in order, and in loose layouts leading ones added. */
 static sfp_status need_shape(const loading *l, int block, const char *timm, int ndim, int64_t *shape, sfp_error *err)
 {
-    const sfp_tensor *t;
+    const sfp__tensor *t;
     sfp__vit_order order;
     char shown[SFP_NAME_MAX], text[SFP_SHAPE_MAX];
     TRY(need(l, block, timm, 0, &t, &order, err));
@@ -101,11 +101,11 @@ static sfp_status refuse_unknown_parts(const loading *l, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status read_heads(const loading *l, sfp_vit_config *c, sfp_error *err)
+static sfp_status read_heads(const loading *l, sfp__vit_config *c, sfp_error *err)
 {
     char name[SFP_VIT_NAME_MAX];
     sfp__vit_order order;
-    const sfp_tensor *q = find(l, 0, "attn.qkv.weight", 0, name, &order);
+    const sfp__tensor *q = find(l, 0, "attn.qkv.weight", 0, name, &order);
     c->heads = l->config.heads;
     if (!c->heads && q && q->ndim == 3 && order == SFP__VIT_INPUT_FIRST && q->shape[1] <= c->dim) /* (D, H, D/H) */
         c->heads = (int)q->shape[1];
@@ -119,7 +119,7 @@ static sfp_status read_heads(const loading *l, sfp_vit_config *c, sfp_error *err
 }
 
 /* The side of the input: that of the file's positions, or another one to which they are resized. */
-static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp_vit_config *c, sfp_error *err)
+static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp__vit_config *c, sfp_error *err)
 {
     l->side = (int)lround(sqrt((double)(tokens - 1)));
     if (l->side < 1 || (int64_t)l->side * l->side != tokens - 1)
@@ -133,7 +133,7 @@ static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp_vit_conf
 }
 
 /* Sizes from the tensors' shapes, the rest from the config. */
-static sfp_status read_config(loading *l, int wanted_side, sfp_vit_config *c, sfp_error *err)
+static sfp_status read_config(loading *l, int wanted_side, sfp__vit_config *c, sfp_error *err)
 {
     int64_t cls[3], patch[4], pos[3], fc1[2], head[2] = {0, 0};
     TRY(need_shape(l, -1, "cls_token", 3, cls, err));
@@ -143,8 +143,8 @@ static sfp_status read_config(loading *l, int wanted_side, sfp_vit_config *c, sf
     TRY(refuse_unknown_parts(l, err));
     if (has(l, "head.weight") && !has(l, "pre_logits/kernel")) /* a layer before the head: its scores are out of reach */
         TRY(need_shape(l, -1, "head.weight", 2, head, err));
-    const sfp_model_config *beside = &l->config;
-    *c = (sfp_vit_config){.channels = (int)patch[1], .dim = (int)cls[2], .hidden = (int)fc1[0], .patch_size = (int)patch[2]};
+    const sfp__model_config *beside = &l->config;
+    *c = (sfp__vit_config){.channels = (int)patch[1], .dim = (int)cls[2], .hidden = (int)fc1[0], .patch_size = (int)patch[2]};
     c->depth = sfp__vit_names_depth(&l->names, l->file);
     c->classes = (int)head[0];
     c->pre_norm = has(l, "norm_pre.weight");
@@ -212,7 +212,7 @@ static void resize_positions(int dim, int from, const float *x, int to, float *o
 
 /* ----------------------------------------------------------------- numbers */
 
-static sfp_status own(sfp_vit *v, size_t count, float **out, sfp_error *err)
+static sfp_status own(sfp__vit *v, size_t count, float **out, sfp_error *err)
 {
     *out = sfp__malloc(count * sizeof **out);
     if (!*out)
@@ -237,13 +237,13 @@ static void channels_first(const float *from, size_t dim, size_t pixels, size_t 
 }
 
 /* One part's numbers into `out`, axes as in timm; `rows` is the first of them. */
-static sfp_status take_part(const loading *l, const sfp_tensor *t, sfp__vit_order order, size_t rows, float *out, sfp_error *err)
+static sfp_status take_part(const loading *l, const sfp__tensor *t, sfp__vit_order order, size_t rows, float *out, sfp_error *err)
 {
     if (order == SFP__VIT_SAME)
         return sfp__tensor_to_f32(l->path, t, out, err);
     float *raw, *turned;
     OWNED void *block = NULL;
-    const sfp_want list[] = {{&raw, t->count, sizeof *raw}, {&turned, order == SFP__VIT_HWIO ? t->count : 0, sizeof *turned}};
+    const sfp__want list[] = {{&raw, t->count, sizeof *raw}, {&turned, order == SFP__VIT_HWIO ? t->count : 0, sizeof *turned}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     TRY(sfp__tensor_to_f32(l->path, t, raw, err));
     if (order != SFP__VIT_HWIO) {
@@ -266,7 +266,7 @@ static sfp_status check_finite(const loading *l, const char *name, const float *
 }
 
 /* The tensor has the shape of the weight, or of a third of its rows (q, k, v apart). */
-static sfp_status expect(const loading *l, const sfp_tensor *t, sfp__vit_order order, int parts, const int64_t *shape, int ndim,
+static sfp_status expect(const loading *l, const sfp__tensor *t, sfp__vit_order order, int parts, const int64_t *shape, int ndim,
                          sfp_error *err)
 {
     int64_t want[SFP_MAX_DIMS];
@@ -286,7 +286,7 @@ static sfp_status expect(const loading *l, const sfp_tensor *t, sfp__vit_order o
 
 /* A weight as the file holds it: whole, or q, k and v apart. */
 typedef struct stored {
-    const sfp_tensor *part[3];
+    const sfp__tensor *part[3];
     int parts;
     sfp__vit_order order;
 } stored;
@@ -335,10 +335,10 @@ static sfp_status read_stored(const loading *l, const stored *w, const int64_t *
     return SFP_OK;
 }
 
-static sfp_status take_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status take_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     loading *l = ctx;
-    const sfp_vit_config *c = &l->v->config;
+    const sfp__vit_config *c = &l->v->config;
     int side = c->img_size / c->patch_size;
     bool resized = strcmp(w->name, "pos_embed") == 0 && l->side != side;
     int64_t in_file[SFP_MAX_DIMS];
@@ -358,7 +358,7 @@ static sfp_status take_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err
     return SFP_OK;
 }
 
-static sfp_status take_names(sfp_vit *v, const sfp_model_config *beside, sfp_error *err)
+static sfp_status take_names(sfp__vit *v, const sfp__model_config *beside, sfp_error *err)
 {
     if (!beside->class_names || beside->class_count != (size_t)v->config.classes || v->config.classes == 0)
         return SFP_OK;
@@ -375,7 +375,7 @@ static sfp_status take_names(sfp_vit *v, const sfp_model_config *beside, sfp_err
 static void describe(const loading *l)
 {
     const sfp__vit_names *n = &l->names;
-    const sfp_vit_config *c = &l->v->config;
+    const sfp__vit_config *c = &l->v->config;
     char prefix[SFP_NAME_MAX];
     char *out = l->v->recognised;
     size_t capacity = sizeof l->v->recognised, at = 0;
@@ -424,7 +424,7 @@ static void describe_ignored(const loading *l)
 /* -------------------------------------------------------------------- load */
 
 /* The tensors and the config that belongs to them. */
-static sfp_status open_file(const char *path, sfp_tensor_file **file, loading *l, sfp_error *err)
+static sfp_status open_file(const char *path, sfp__tensor_file **file, loading *l, sfp_error *err)
 {
     bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
     TRY(builtin ? sfp__vit_builtin_open(file, err) : sfp__tensor_file_open(path, file, err));
@@ -442,11 +442,11 @@ static void loading_done(loading *l)
     sfp__vit_free(l->v);
 }
 
-sfp_status sfp__vit_load(const char *path, const sfp_vit_options *opt, sfp_vit **out, sfp_error *err)
+sfp_status sfp__vit_load(const char *path, const sfp__vit_options *opt, sfp__vit **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *file = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *file = NULL;
     OWNED_BY(loading_done) loading l = {.path = path};
-    sfp_vit_config config;
+    sfp__vit_config config;
     TRY(open_file(path, &file, &l, err));
     l.file = file;
     TRY(sfp__vit_names_find(file, &l.names, err));

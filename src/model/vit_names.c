@@ -142,7 +142,7 @@ static bool ends_with_name(const char *name, const char *end, size_t *prefix)
     return true;
 }
 
-static bool file_has(const sfp_tensor_file *f, const char *end)
+static bool file_has(const sfp__tensor_file *f, const char *end)
 {
     size_t prefix;
     for (size_t i = 0; i < f->count; i++)
@@ -152,7 +152,7 @@ static bool file_has(const sfp_tensor_file *f, const char *end)
 }
 
 /* The best prefix of a layout's mark, into *out; false: the mark is nowhere. */
-static bool find_prefix(const sfp_tensor_file *f, const sfp__vit_layout *layout, sfp__vit_names *out)
+static bool find_prefix(const sfp__tensor_file *f, const sfp__vit_layout *layout, sfp__vit_names *out)
 {
     bool found = false, second = true;
     out->others = -1;
@@ -177,7 +177,7 @@ static bool find_prefix(const sfp_tensor_file *f, const sfp__vit_layout *layout,
     return found;
 }
 
-sfp_status sfp__vit_names_find(const sfp_tensor_file *f, sfp__vit_names *out, sfp_error *err)
+sfp_status sfp__vit_names_find(const sfp__tensor_file *f, sfp__vit_names *out, sfp_error *err)
 {
     sfp__vit_names n = {0};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -222,7 +222,7 @@ bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name
     return true;
 }
 
-int sfp__vit_names_depth(const sfp__vit_names *n, const sfp_tensor_file *f)
+int sfp__vit_names_depth(const sfp__vit_names *n, const sfp__tensor_file *f)
 {
     size_t prefix = strlen(n->prefix), blocks = strlen(n->layout->blocks), after = strlen(n->layout->after);
     int count = 0;

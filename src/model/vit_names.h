@@ -45,13 +45,13 @@ typedef struct sfp__vit_names {
 } sfp__vit_names;
 
 /* SFP_ENOTFOUND: no name tells of a ViT. */
-sfp_status sfp__vit_names_find(const sfp_tensor_file *f, sfp__vit_names *out, sfp_error *err);
+sfp_status sfp__vit_names_find(const sfp__tensor_file *f, sfp__vit_names *out, sfp_error *err);
 
 /* Part `part` of the weight with timm's name ("norm.bias"; in a block "norm1.bias"), block -1: outside. The name in the file into
  * buf; false: there is no such part. */
 bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm, int part, char buf[SFP_VIT_NAME_MAX], sfp__vit_order *order);
 
 /* One more than the highest block of which the file has any tensor. */
-int sfp__vit_names_depth(const sfp__vit_names *n, const sfp_tensor_file *f);
+int sfp__vit_names_depth(const sfp__vit_names *n, const sfp__tensor_file *f);
 
 #endif

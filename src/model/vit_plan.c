@@ -20,19 +20,19 @@ enum {
 
 /* One block a lane. In a forward plan all blocks share what they keep; the query pass must leave the first one's input for the
  * prompted one. */
-static sfp_status make_lane(const sfp_vit_plan *p, sfp__vit_lane *l, void **block, sfp_error *err)
+static sfp_status make_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **block, sfp_error *err)
 {
-    const sfp_vit_config *c = &p->v->config;
+    const sfp__vit_config *c = &p->v->config;
     size_t n = (size_t)p->microbatch_size, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
     size_t D = (size_t)c->dim, F = (size_t)c->hidden;
     size_t patch_in = (size_t)c->channels * (size_t)c->patch_size * (size_t)c->patch_size;
     bool backward = p->opt.mode != SFP_VIT_FORWARD, weights = p->opt.mode & SFP_VIT_GRAD_WEIGHTS;
     int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* blocks that share with none */
     size_t normed = p->opt.token_head ? M : n;                              /* rows of the final norm */
-    sfp_want list[8 * SFP_VIT_MAX_DEPTH + 19];
+    sfp__want list[8 * SFP_VIT_MAX_DEPTH + 19];
     size_t count = 0;
 #define WANT(to, floats)               \
-    list[count++] = (sfp_want)         \
+    list[count++] = (sfp__want)        \
     {                                  \
         &(to), (floats), sizeof(float) \
     }
@@ -92,7 +92,7 @@ static sfp_status make_lane(const sfp_vit_plan *p, sfp__vit_lane *l, void **bloc
 
 /* ---------------------------------------------------------- plan, products */
 
-sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit_plan_options *opt, sfp_vit_plan **out,
+sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__vit_plan_options *opt, sfp__vit_plan **out,
                                 sfp_error *err)
 {
     if (opt->prefix_rows < 0 || opt->prefix_rows > 4096)
@@ -101,19 +101,19 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit
         return sfp__fail(err, SFP_EINVAL, "a plan has a token head or computes queries, not both");
     bool all_tokens = opt->all_tokens || opt->token_head;
     TRY(sfp__vit_pack(v, opt->mode, all_tokens, err));
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *p = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *p = NULL;
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
     p->v = v;
     p->pool = pool;
-    p->kernels = sfp__kernels();
+    p->kernels = sfp__kernels_get();
     p->opt = *opt;
     p->opt.all_tokens = all_tokens;
     p->microbatch_size = opt->microbatch_size > 0 ? opt->microbatch_size : MICROBATCH_ROWS / v->tokens;
     p->microbatch_size = p->microbatch_size < 1 ? 1 : p->microbatch_size > MICROBATCH_MAX ? MICROBATCH_MAX : p->microbatch_size;
     int lanes = sfp__thread_pool_size(pool);
-    const sfp_want list[] = {{&p->ops, (size_t)p->microbatch_size + 1, sizeof *p->ops},
-                             {&p->lane, (size_t)lanes, sizeof *p->lane},
-                             {&p->blocks, (size_t)lanes, sizeof *p->blocks}};
+    const sfp__want list[] = {{&p->ops, (size_t)p->microbatch_size + 1, sizeof *p->ops},
+                              {&p->lane, (size_t)lanes, sizeof *p->lane},
+                              {&p->blocks, (size_t)lanes, sizeof *p->blocks}};
     TRY(sfp__block_cleared(&p->arrays, SFP_LIST(list), err));
     p->lanes = lanes;
     for (int i = 0; i < lanes; i++) {
@@ -127,15 +127,15 @@ sfp_status sfp__vit_plan_create(sfp_vit *v, sfp_thread_pool *pool, const sfp_vit
 
 static void ops_free(sfp__vit_ops *o)
 {
-    sfp_gemm_op *all[] = {o->patch, o->patch_t, o->qkv,   o->kv,       o->proj,    o->fc1,    o->fc2,
-                          o->q_c,   o->proj_c,  o->fc1_c, o->fc2_c,    o->qkv_t,   o->kv_t,   o->proj_t,
-                          o->fc1_t, o->fc2_t,   o->q_t_c, o->proj_t_c, o->fc1_t_c, o->fc2_t_c};
+    sfp__gemm_op *all[] = {o->patch, o->patch_t, o->qkv,   o->kv,       o->proj,    o->fc1,    o->fc2,
+                           o->q_c,   o->proj_c,  o->fc1_c, o->fc2_c,    o->qkv_t,   o->kv_t,   o->proj_t,
+                           o->fc1_t, o->fc2_t,   o->q_t_c, o->proj_t_c, o->fc1_t_c, o->fc2_t_c};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         sfp__gemm_op_free(all[i]);
     *o = (sfp__vit_ops){0};
 }
 
-void sfp__vit_plan_free(sfp_vit_plan *p)
+void sfp__vit_plan_free(sfp__vit_plan *p)
 {
     if (!p)
         return;
@@ -149,18 +149,18 @@ void sfp__vit_plan_free(sfp_vit_plan *p)
     sfp__free(p);
 }
 
-double sfp__vit_plan_flops(const sfp_vit_plan *p)
+double sfp__vit_plan_flops(const sfp__vit_plan *p)
 {
     return p->flops;
 }
 
-sfp_vit_seconds sfp__vit_plan_seconds(const sfp_vit_plan *p)
+sfp__vit_seconds sfp__vit_plan_seconds(const sfp__vit_plan *p)
 {
     return p->seconds;
 }
 
 /* The products for micro-batches of n samples, made when such a one first comes. */
-static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
+static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
 {
     sfp__vit_ops *o = &p->ops[n];
     if (o->ready)
@@ -171,8 +171,8 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
     int M = n * p->v->tokens, patches = n * p->v->patches;
     const struct {
         bool wanted;
-        sfp_gemm_op **op;
-        sfp_gemm_weight *const *like; /* looked at only when wanted: another plan may be packing the others right now */
+        sfp__gemm_op **op;
+        sfp__gemm_weight *const *like; /* looked at only when wanted: another plan may be packing the others right now */
         int m;
     } list[] = {
         {true, &o->patch, &p->v->patch, patches},
@@ -204,13 +204,13 @@ static sfp_status need_ops(sfp_vit_plan *p, int n, sfp_error *err)
 }
 
 /* Samples a micro-batch of a batch of b. */
-static int microbatch_size_of(const sfp_vit_plan *p, int b)
+static int microbatch_size_of(const sfp__vit_plan *p, int b)
 {
     int microbatch_size = (b + MICROBATCH_PARTS - 1) / MICROBATCH_PARTS;
     return microbatch_size > p->microbatch_size ? p->microbatch_size : microbatch_size;
 }
 
-sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err)
+sfp_status sfp__vit_plan_prepare(sfp__vit_plan *p, int max_batch, sfp_error *err)
 {
     for (int n = 1; n <= microbatch_size_of(p, max_batch); n++)
         TRY(need_ops(p, n, err));
@@ -219,13 +219,13 @@ sfp_status sfp__vit_plan_prepare(sfp_vit_plan *p, int max_batch, sfp_error *err)
 
 /* --------------------------------------------------------------------- run */
 
-static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err)
+static sfp_status check_pass(const sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *err)
 {
-    const sfp_vit_config *c = &p->v->config;
+    const sfp__vit_config *c = &p->v->config;
     if (pass->b < 0 || pass->b > 1 << 24)
         return sfp__fail(err, SFP_EINVAL, "batch of %d samples", pass->b);
     for (int l = 0; l < c->depth; l++) {
-        const sfp_vit_prompt prompt = sfp__vit_prompt(pass, l);
+        const sfp__vit_prompt prompt = sfp__vit_prompt_at(pass, l);
         int rows = prompt.rows;
         if (rows < 0 || rows > p->opt.prefix_rows)
             return sfp__fail(err, SFP_EINVAL, "layer %d: %d prefix rows, the plan allows 0 to %d", l, rows, p->opt.prefix_rows);
@@ -252,15 +252,15 @@ static sfp_status check_pass(const sfp_vit_plan *p, const sfp_vit_pass *pass, sf
 }
 
 typedef struct run_ctx {
-    sfp_vit_plan *plan;
-    const sfp_vit_pass *pass;
+    sfp__vit_plan *plan;
+    const sfp__vit_pass *pass;
     int microbatch_size;
     int query_microbatches, microbatches; /* those that compute queries, all */
     int lowest;
     bool by_lane; /* pieces are lanes, not units: sums over samples keep their order */
 } run_ctx;
 
-static int queries_of(const sfp_vit_pass *pass)
+static int queries_of(const sfp__vit_pass *pass)
 {
     return pass->query ? pass->queries : 0;
 }
@@ -272,7 +272,7 @@ static int parts(int n, int microbatch_size)
 
 static void run_unit(const run_ctx *r, int index, int lane)
 {
-    sfp_vit_plan *p = r->plan;
+    sfp__vit_plan *p = r->plan;
     bool query = index < r->query_microbatches;
     int first = query ? index * r->microbatch_size : queries_of(r->pass) + (index - r->query_microbatches) * r->microbatch_size;
     int end = query ? queries_of(r->pass) : r->pass->b;
@@ -308,7 +308,7 @@ static void run_piece(void *ctx, int piece, int worker)
         run_unit(r, i, piece);
 }
 
-sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *err)
+sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *err)
 {
     TRY(check_pass(p, pass, err));
     if (pass->b == 0)
@@ -320,7 +320,7 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
     r.microbatches = r.query_microbatches + parts(rest, r.microbatch_size);
     r.by_lane = pass->grad_w != NULL;
     bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
-    while (!everything && r.lowest < p->v->config.depth && !sfp__vit_prompt(pass, r.lowest).grad_k)
+    while (!everything && r.lowest < p->v->config.depth && !sfp__vit_prompt_at(pass, r.lowest).grad_k)
         r.lowest++;
     const int sizes[] = {r.microbatch_size, queries % r.microbatch_size, rest % r.microbatch_size};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -328,13 +328,13 @@ sfp_status sfp__vit_run(sfp_vit_plan *p, const sfp_vit_pass *pass, sfp_error *er
             TRY(need_ops(p, sizes[i], err));
     for (int i = 0; i < p->lanes; i++) {
         p->lane[i].flops = 0;
-        p->lane[i].seconds = (sfp_vit_seconds){0};
+        p->lane[i].seconds = (sfp__vit_seconds){0};
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
     }
     sfp__thread_pool_run(p->pool, r.by_lane ? p->lanes : r.microbatches, run_piece, &r);
     p->flops = 0;
-    p->seconds = (sfp_vit_seconds){0};
+    p->seconds = (sfp__vit_seconds){0};
     for (int i = 0; i < p->lanes; i++) {
         p->flops += p->lane[i].flops;
         p->seconds.query += p->lane[i].seconds.query / p->lanes;

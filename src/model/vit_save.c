@@ -15,20 +15,20 @@
 enum { MOST_TENSORS = 16 + 12 * SFP_VIT_MAX_DEPTH, NAME_CAPACITY = 64, CHUNK = 65536 };
 
 typedef struct saving {
-    sfp_tensor tensors[MOST_TENSORS]; /* data: the floats, whatever the dtype */
+    sfp__tensor tensors[MOST_TENSORS]; /* data: the floats, whatever the dtype */
     char names[MOST_TENSORS][NAME_CAPACITY];
     size_t count;
-    sfp_dtype dtype;
+    sfp__dtype dtype;
     uint16_t half[CHUNK];
 } saving;
 
-static sfp_status list_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status list_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     saving *s = ctx;
     (void)err;
-    sfp_tensor *t = &s->tensors[s->count];
+    sfp__tensor *t = &s->tensors[s->count];
     (void)snprintf(s->names[s->count], NAME_CAPACITY, "%s", w->name);
-    *t = (sfp_tensor){.name = s->names[s->count], .dtype = s->dtype, .ndim = w->ndim, .data = *w->data};
+    *t = (sfp__tensor){.name = s->names[s->count], .dtype = s->dtype, .ndim = w->ndim, .data = *w->data};
     memcpy(t->shape, w->shape, (size_t)w->ndim * sizeof *w->shape);
     (void)sfp__shape_count(w->shape, w->ndim, s->dtype, &t->count, &t->bytes); /* they were allocated: it fits */
     s->count++;
@@ -36,7 +36,7 @@ static sfp_status list_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err
 }
 
 /* As few digits as give the same float. */
-static void put_float(sfp_text *t, float x)
+static void put_float(sfp__text *t, float x)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%.6g", (double)x);
@@ -45,7 +45,7 @@ static void put_float(sfp_text *t, float x)
     sfp__text_put(t, text);
 }
 
-void sfp__vit_put_config(const sfp_vit_config *c, sfp_text *t)
+void sfp__vit_put_config(const sfp__vit_config *c, sfp__text *t)
 {
     sfp__text_printf(t, "\"num_heads\": %d, \"img_size\": %d, \"patch_size\": %d, \"activation\": \"%s\", \"ln_eps\": ", c->heads,
                      c->img_size, c->patch_size, c->quick_gelu ? "quick_gelu" : "gelu");
@@ -63,7 +63,7 @@ void sfp__vit_put_config(const sfp_vit_config *c, sfp_text *t)
 }
 
 /* A tensor's numbers in the wanted type, a piece at a time. */
-static sfp_status put_numbers(saving *s, const sfp_tensor *t, sfp_writer *w, sfp_error *err)
+static sfp_status put_numbers(saving *s, const sfp__tensor *t, sfp__writer *w, sfp_error *err)
 {
     const float *x = t->data;
     if (s->dtype == SFP_DTYPE_F32)
@@ -82,16 +82,16 @@ static sfp_status put_numbers(saving *s, const sfp_tensor *t, sfp_writer *w, sfp
     return SFP_OK;
 }
 
-sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights, sfp_dtype dtype, const sfp_meta *meta,
+sfp_status sfp__vit_save(const sfp__vit_config *c, const sfp__vit_weights *weights, sfp__dtype dtype, const sfp__meta *meta,
                          size_t meta_count, const char *path, sfp_error *err)
 {
     if (dtype != SFP_DTYPE_F32 && dtype != SFP_DTYPE_F16 && dtype != SFP_DTYPE_BF16)
         return sfp__fail(err, SFP_EINVAL, "%s: weights as %s, expected F32, F16 or BF16", path, sfp__dtype_name(dtype));
-    OWNED_BY(sfp__text_done) sfp_text config = {0}, header = {0};
-    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED_BY(sfp__text_done) sfp__text config = {0}, header = {0};
+    OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     OWNED saving *s = NULL;
-    OWNED sfp_meta *all = NULL;
-    sfp_vit_weights view = *weights;
+    OWNED sfp__meta *all = NULL;
+    sfp__vit_weights view = *weights;
     TRY(sfp__alloc(&s, 1, sizeof *s, err));
     TRY(sfp__alloc(&all, meta_count + 1, sizeof *all, err));
     s->dtype = dtype;
@@ -103,7 +103,7 @@ sfp_status sfp__vit_save(const sfp_vit_config *c, const sfp_vit_weights *weights
         return sfp__fail_nomem(err);
     if (meta_count)
         memcpy(all, meta, meta_count * sizeof *all);
-    all[meta_count] = (sfp_meta){SFP_CONFIG_META, config.s};
+    all[meta_count] = (sfp__meta){SFP_CONFIG_META, config.s};
     TRY(sfp__safetensors_header(path, s->tensors, s->count, all, meta_count + 1, &header, err));
     TRY(sfp__writer_open(path, &w, err));
     TRY(sfp__writer_put(&w, header.s, header.length, err));

@@ -13,7 +13,7 @@ typedef struct placing {
     size_t used;
 } placing;
 
-static sfp_status place(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status place(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     placing *p = ctx;
@@ -23,18 +23,18 @@ static sfp_status place(void *ctx, const sfp_vit_weight *w, sfp_error *err)
     return SFP_OK;
 }
 
-size_t sfp__vit_flat_count(const sfp_vit_config *c)
+size_t sfp__vit_flat_count(const sfp__vit_config *c)
 {
-    sfp_vit_block_weights blocks[SFP_VIT_MAX_DEPTH] = {0};
-    sfp_vit_weights none = {.blocks = blocks};
+    sfp__vit_block_weights blocks[SFP_VIT_MAX_DEPTH] = {0};
+    sfp__vit_weights none = {.blocks = blocks};
     placing p = {0};
     (void)sfp__vit_each_weight(c, &none, place, &p, NULL);
     return p.used;
 }
 
-sfp_status sfp__vit_flat_view(const sfp_vit_config *c, float *block, sfp_vit_weights *out, sfp_error *err)
+sfp_status sfp__vit_flat_view(const sfp__vit_config *c, float *block, sfp__vit_weights *out, sfp_error *err)
 {
-    sfp_vit_weights w = {0};
+    sfp__vit_weights w = {0};
     TRY(sfp__alloc(&w.blocks, (size_t)c->depth, sizeof *w.blocks, err));
     placing p = {.block = block};
     (void)sfp__vit_each_weight(c, &w, place, &p, NULL);
@@ -42,19 +42,19 @@ sfp_status sfp__vit_flat_view(const sfp_vit_config *c, float *block, sfp_vit_wei
     return SFP_OK;
 }
 
-void sfp__vit_flat_view_done(sfp_vit_weights *view)
+void sfp__vit_flat_view_done(sfp__vit_weights *view)
 {
     sfp__free(view->blocks);
-    *view = (sfp_vit_weights){0};
+    *view = (sfp__vit_weights){0};
 }
 
 typedef struct starting {
-    sfp_rng rng;
-    const sfp_vit_config *c;
+    sfp__rng rng;
+    const sfp__vit_config *c;
 } starting;
 
 /* Sines and cosines of a patch's row and column: from the first step on tokens know where they are. */
-static void start_positions(const sfp_vit_config *c, float *pos)
+static void start_positions(const sfp__vit_config *c, float *pos)
 {
     int side = c->img_size / c->patch_size, D = c->dim, waves = D / 4;
     memset(pos, 0, (size_t)(1 + side * side) * (size_t)D * sizeof *pos);
@@ -77,7 +77,7 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static sfp_status start_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status start_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     starting *s = ctx;
@@ -106,13 +106,13 @@ static sfp_status start_one(void *ctx, const sfp_vit_weight *w, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__vit_flat_init(const sfp_vit_config *c, uint64_t seed, sfp_vit_weights *view, sfp_error *err)
+sfp_status sfp__vit_flat_init(const sfp__vit_config *c, uint64_t seed, sfp__vit_weights *view, sfp_error *err)
 {
     starting s = {.rng = sfp__rng_init(seed, 0), .c = c};
     return sfp__vit_each_weight(c, view, start_one, &s, err);
 }
 
-sfp_status sfp__vit_set_weights(sfp_vit *v, const sfp_vit_weights *from, sfp_error *err)
+sfp_status sfp__vit_set_weights(sfp__vit *v, const sfp__vit_weights *from, sfp_error *err)
 {
     if (v->file)
         return sfp__fail(err, SFP_EINVAL, "%s: weights of a file do not change", sfp__vit_path(v));

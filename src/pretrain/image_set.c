@@ -13,7 +13,7 @@ enum { GRAIN = 256 };
 
 typedef struct loading {
     const sfp_source *source;
-    sfp_image_set *to;
+    sfp__image_set *to;
     int64_t of;       /* images of the source, of which to->count are taken */
     int64_t first, n; /* the pieces at hand */
     bool *broken;     /* (count) */
@@ -29,7 +29,7 @@ static void load_one(void *ctx, int piece, int worker)
 {
     (void)worker;
     loading *l = ctx;
-    sfp_image_set *p = l->to;
+    sfp__image_set *p = l->to;
     int64_t i = l->first + piece;
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     sfp_error err = {0};
@@ -49,7 +49,7 @@ static void load_one(void *ctx, int piece, int worker)
 }
 
 /* Broken images go, the others move up. */
-static void drop_broken(sfp_image_set *p, const bool *broken)
+static void drop_broken(sfp__image_set *p, const bool *broken)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     int64_t kept = 0;
@@ -65,7 +65,7 @@ static void drop_broken(sfp_image_set *p, const bool *broken)
     p->count = kept;
 }
 
-static sfp_status copy_names(const sfp_source *source, sfp_image_set *p, sfp_error *err)
+static sfp_status copy_names(const sfp_source *source, sfp__image_set *p, sfp_error *err)
 {
     TRY(sfp__alloc(&p->class_names, (size_t)source->classes, sizeof *p->class_names, err));
     p->classes = source->classes;
@@ -75,7 +75,7 @@ static sfp_status copy_names(const sfp_source *source, sfp_image_set *p, sfp_err
 }
 
 /* Labels of another set's classes, by name. */
-static sfp_status relabel(sfp_image_set *p, const sfp_image_set *like, sfp_error *err)
+static sfp_status relabel(sfp__image_set *p, const sfp__image_set *like, sfp_error *err)
 {
     OWNED int32_t *to = NULL;
     TRY(sfp__alloc(&to, (size_t)p->classes, sizeof *to, err));
@@ -90,7 +90,7 @@ static sfp_status relabel(sfp_image_set *p, const sfp_image_set *like, sfp_error
     return SFP_OK;
 }
 
-static sfp_status read_all(loading *l, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status read_all(loading *l, sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     double begin = sfp__monotonic_seconds();
     for (l->first = 0; l->first < l->to->count; l->first += l->n) {
@@ -99,18 +99,18 @@ static sfp_status read_all(loading *l, sfp_thread_pool *pool, const sfp_pretrain
         l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
         sfp__thread_pool_run(pool, (int)l->n, load_one, l);
         sfp__pretrain_report_progress(hooks,
-                                      &(sfp_pretrain_progress){.phase = "images",
-                                                               .done = (uint64_t)(l->first + l->n),
-                                                               .total = (uint64_t)l->to->count,
-                                                               .fraction = (double)(l->first + l->n) / (double)l->to->count,
-                                                               .seconds = sfp__monotonic_seconds() - begin});
+                                      &(sfp__pretrain_progress){.phase = "images",
+                                                                .done = (uint64_t)(l->first + l->n),
+                                                                .total = (uint64_t)l->to->count,
+                                                                .fraction = (double)(l->first + l->n) / (double)l->to->count,
+                                                                .seconds = sfp__monotonic_seconds() - begin});
     }
     return SFP_OK;
 }
 
-static sfp_status open_source(const char *spec, const sfp_image_set_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_source(const char *spec, const sfp__image_set_options *opt, sfp_source **out, sfp_error *err)
 {
-    const sfp_source_options so = {.test = opt->test};
+    const sfp__source_options so = {.test = opt->test};
     TRY(sfp__source_open(spec, &so, out, err));
     if (opt->or_nothing && !(*out)->test_part)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: has no test part", spec);
@@ -122,7 +122,7 @@ static sfp_status open_source(const char *spec, const sfp_image_set_options *opt
 
 static sfp_status allocate_images(const char *spec, const sfp_source *source, int64_t limit, loading *l, sfp_error *err)
 {
-    sfp_image_set *p = l->to;
+    sfp__image_set *p = l->to;
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size, all;
     l->source = source;
     l->of = source->count;
@@ -140,11 +140,11 @@ static void close_source(sfp_source **source)
     sfp__source_close(*source);
 }
 
-static sfp_status load(const char *spec, const sfp_image_set_options *opt, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
-                       loading *l, sfp_error *err)
+static sfp_status load(const char *spec, const sfp__image_set_options *opt, sfp__thread_pool *pool,
+                       const sfp__pretrain_hooks *hooks, loading *l, sfp_error *err)
 {
     OWNED_BY(close_source) sfp_source *source = NULL;
-    sfp_image_set *p = l->to;
+    sfp__image_set *p = l->to;
     TRY(open_source(spec, opt, &source, err));
     TRY(allocate_images(spec, source, opt->limit, l, err));
     TRY(copy_names(source, p, err));
@@ -155,10 +155,10 @@ static sfp_status load(const char *spec, const sfp_image_set_options *opt, sfp_t
     return opt->like ? relabel(p, opt->like, err) : SFP_OK;
 }
 
-sfp_status sfp__image_set_load(const char *spec, const sfp_image_set_options *opt, sfp_thread_pool *pool,
-                               const sfp_pretrain_hooks *hooks, sfp_image_set *out, sfp_error *err)
+sfp_status sfp__image_set_load(const char *spec, const sfp__image_set_options *opt, sfp__thread_pool *pool,
+                               const sfp__pretrain_hooks *hooks, sfp__image_set *out, sfp_error *err)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = {.size = opt->size};
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = {.size = opt->size};
     loading l = {.to = &p};
     pthread_mutex_init(&l.lock, NULL);
     sfp_status s = load(spec, opt, pool, hooks, &l, err);
@@ -169,10 +169,10 @@ sfp_status sfp__image_set_load(const char *spec, const sfp_image_set_options *op
     return SFP_OK;
 }
 
-sfp_status sfp__image_set_hold_out(sfp_image_set *from, int nth, sfp_image_set *out, sfp_error *err)
+sfp_status sfp__image_set_hold_out(sfp__image_set *from, int nth, sfp__image_set *out, sfp_error *err)
 {
     size_t bytes = 3 * (size_t)from->size * (size_t)from->size;
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = {.size = from->size};
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = {.size = from->size};
     int64_t taken = from->count / nth, kept = 0;
     TRY(sfp__alloc(&p.rgb, (size_t)taken, bytes, err));
     TRY(sfp__alloc(&p.label, (size_t)taken, sizeof *p.label, err));
@@ -191,17 +191,17 @@ sfp_status sfp__image_set_hold_out(sfp_image_set *from, int nth, sfp_image_set *
     return SFP_OK;
 }
 
-void sfp__image_set_done(sfp_image_set *p)
+void sfp__image_set_done(sfp__image_set *p)
 {
     sfp__free(p->rgb);
     sfp__free(p->label);
     for (int i = 0; p->class_names && i < p->classes; i++)
         sfp__free(p->class_names[i]);
     sfp__free(p->class_names);
-    *p = (sfp_image_set){0};
+    *p = (sfp__image_set){0};
 }
 
-uint64_t sfp__image_set_hash(const sfp_image_set *p)
+uint64_t sfp__image_set_hash(const sfp__image_set *p)
 {
     return sfp__hash(SFP_HASH_START, p->rgb, (size_t)p->count * 3 * (size_t)p->size * (size_t)p->size);
 }

@@ -28,17 +28,17 @@ typedef struct layer {
     size_t w, b;
 } layer;
 
-struct sfp_loss {
-    sfp_loss_options opt;
-    const sfp_image_set *images;
-    const sfp_teacher *teacher;
+struct sfp__loss {
+    sfp__loss_options opt;
+    const sfp__image_set *images;
+    const sfp__teacher *teacher;
     int D, T, L, Dt, classes;
     layer label, logits, to_class, to_patch;
     size_t count;
     int lanes;
     lane *lane;
     /* of the pass at hand */
-    const sfp_view_batch *batch;
+    const sfp__view_batch *batch;
     int b;
     const float *params;
 };
@@ -51,7 +51,7 @@ const char *sfp__pretrain_term_name(int term)
 
 /* ------------------------------------------------------------------ layers */
 
-static layer add_layer(sfp_loss *l, int out)
+static layer add_layer(sfp__loss *l, int out)
 {
     layer a = {.out = out, .w = l->count};
     a.b = a.w + ((size_t)out * (size_t)l->D + 15) / 16 * 16;
@@ -59,7 +59,7 @@ static layer add_layer(sfp_loss *l, int out)
     return a;
 }
 
-static sfp_status lane_init(const sfp_loss *l, size_t n, lane *a, sfp_error *err)
+static sfp_status lane_init(const sfp__loss *l, size_t n, lane *a, sfp_error *err)
 {
     size_t D = (size_t)l->D, L = (size_t)l->L, Dt = (size_t)l->Dt;
     size_t most = (size_t)(l->label.out > l->logits.out ? l->label.out : l->logits.out);
@@ -68,22 +68,22 @@ static sfp_status lane_init(const sfp_loss *l, size_t n, lane *a, sfp_error *err
     float **const to[] = {&a->grad, &a->cls,    &a->dcls, &a->patch,  &a->dpatch,
                           &a->pred, &a->target, &a->tcls, &a->logits, &a->tlogits};
     enum { ARRAYS = sizeof to / sizeof *to };
-    sfp_want list[ARRAYS];
+    sfp__want list[ARRAYS];
     for (size_t i = 0; i < ARRAYS; i++)
-        list[i] = (sfp_want){to[i], count[i], sizeof(float)};
+        list[i] = (sfp__want){to[i], count[i], sizeof(float)};
     TRY(sfp__block(&a->block, SFP_LIST(list), err));
     for (size_t i = 0; i < ARRAYS; i++)
         memset(*to[i], 0, count[i] * sizeof(float));
     return SFP_OK;
 }
 
-sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *student, const sfp_image_set *images,
-                            const sfp_teacher *teacher, int lanes, int most_samples, sfp_loss **out, sfp_error *err)
+sfp_status sfp__loss_create(const sfp__loss_options *o, const sfp__vit_config *student, const sfp__image_set *images,
+                            const sfp__teacher *teacher, int lanes, int most_samples, sfp__loss **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__loss_free) sfp_loss *l = NULL;
+    OWNED_PTR(sfp__loss_free) sfp__loss *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     int side = student->img_size / student->patch_size;
-    *l = (sfp_loss){.opt = *o, .images = images, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
+    *l = (sfp__loss){.opt = *o, .images = images, .teacher = teacher, .D = student->dim, .L = side * side, .T = side * side + 1};
     l->Dt = teacher ? teacher->dim : 0;
     double *w = l->opt.weight;
     if (!teacher)
@@ -110,7 +110,7 @@ sfp_status sfp__loss_create(const sfp_loss_options *o, const sfp_vit_config *stu
     return SFP_OK;
 }
 
-void sfp__loss_free(sfp_loss *l)
+void sfp__loss_free(sfp__loss *l)
 {
     if (!l)
         return;
@@ -120,24 +120,24 @@ void sfp__loss_free(sfp_loss *l)
     sfp__free(l);
 }
 
-size_t sfp__loss_count(const sfp_loss *l)
+size_t sfp__loss_count(const sfp__loss *l)
 {
     return l->count;
 }
 
-void sfp__loss_init(const sfp_loss *l, uint64_t seed, float *params)
+void sfp__loss_init(const sfp__loss *l, uint64_t seed, float *params)
 {
     const layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
     memset(params, 0, l->count * sizeof *params);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
-        sfp_rng r = sfp__draw(seed, SFP_DRAW_WEIGHTS, i, 0);
+        sfp__rng r = sfp__draw(seed, SFP_DRAW_WEIGHTS, i, 0);
         double edge = sqrt(6.0 / (l->D + layers[i]->out));
         for (size_t k = 0; k < (size_t)layers[i]->out * (size_t)l->D; k++)
             params[layers[i]->w + k] = (float)(edge * (2 * sfp__rng_double(&r) - 1));
     }
 }
 
-void sfp__loss_decays(const sfp_loss *l, uint8_t *decays)
+void sfp__loss_decays(const sfp__loss *l, uint8_t *decays)
 {
     const layer *layers[] = {&l->label, &l->logits, &l->to_class, &l->to_patch};
     memset(decays, 0, l->count);
@@ -145,24 +145,24 @@ void sfp__loss_decays(const sfp_loss *l, uint8_t *decays)
         memset(decays + layers[i]->w, 1, (size_t)layers[i]->out * (size_t)l->D);
 }
 
-static bool in_use(const sfp_loss *l, int term)
+static bool in_use(const sfp__loss *l, int term)
 {
     return l->opt.weight[term] > 0;
 }
 
-bool sfp__loss_all_tokens(const sfp_loss *l)
+bool sfp__loss_all_tokens(const sfp__loss *l)
 {
     return in_use(l, SFP_TERM_PATCH);
 }
 
-const float *sfp__loss_label_head(const sfp_loss *l, const float *params, const float **bias)
+const float *sfp__loss_label_head(const sfp__loss *l, const float *params, const float **bias)
 {
     *bias = l->label.out ? params + l->label.b : NULL;
     return l->label.out ? params + l->label.w : NULL;
 }
 
 /* y (m, out) = x W^T + b */
-static void layer_fwd(const sfp_loss *l, const layer *a, int m, const float *x, float *y)
+static void layer_fwd(const sfp__loss *l, const layer *a, int m, const float *x, float *y)
 {
     for (int i = 0; i < m; i++)
         memcpy(y + (size_t)i * (size_t)a->out, l->params + a->b, (size_t)a->out * sizeof *y);
@@ -170,7 +170,7 @@ static void layer_fwd(const sfp_loss *l, const layer *a, int m, const float *x, 
 }
 
 /* dx (m, D) = dy W + beta dx; the layer's gradients to the lane. */
-static void layer_bwd(const sfp_loss *l, lane *n, const layer *a, int m, const float *x, const float *dy, float beta, float *dx)
+static void layer_bwd(const sfp__loss *l, lane *n, const layer *a, int m, const float *x, const float *dy, float beta, float *dx)
 {
     sfp__gemm_plain(true, false, a->out, l->D, m, dy, a->out, x, l->D, 1.0f, n->grad + a->w, l->D);
     for (int i = 0; i < m; i++)
@@ -196,7 +196,7 @@ static double softmax(int n, float *z, double temperature, double *top)
 }
 
 /* Adds `part` of an image's smoothed label to t (classes) and returns how much that was. */
-static double add_label(const sfp_loss *l, int64_t image, double part, float *t)
+static double add_label(const sfp__loss *l, int64_t image, double part, float *t)
 {
     int32_t label = l->images->label[image];
     int C = l->label.out;
@@ -220,9 +220,9 @@ static double cross_entropy(int n, float *z, const float *t, double mass, double
     return mass * (sum + top) - linear;
 }
 
-static void label_term(const sfp_loss *l, lane *a, int first, int n)
+static void label_term(const sfp__loss *l, lane *a, int first, int n)
 {
-    const sfp_view_batch *m = l->batch;
+    const sfp__view_batch *m = l->batch;
     int C = l->label.out;
     layer_fwd(l, &l->label, n, a->cls, a->logits);
     for (int i = 0; i < n; i++) {
@@ -236,9 +236,9 @@ static void label_term(const sfp_loss *l, lane *a, int first, int n)
 }
 
 /* The teacher's logits of a mixed sample are those of the mixed class token: its head is linear. */
-static void logits_term(const sfp_loss *l, lane *a, int first, int n)
+static void logits_term(const sfp__loss *l, lane *a, int first, int n)
 {
-    const sfp_view_batch *m = l->batch;
+    const sfp__view_batch *m = l->batch;
     double heat = l->opt.temperature;
     int C = l->logits.out, Dt = l->Dt;
     for (int i = 0; i < n; i++) {
@@ -288,7 +288,7 @@ static double cosine_distance(int n, float *x, const float *t, double scale)
     return 1 - cosine;
 }
 
-static void class_term(const sfp_loss *l, lane *a, int n)
+static void class_term(const sfp__loss *l, lane *a, int n)
 {
     int D = l->D, Dt = l->Dt;
     double scale = l->opt.weight[SFP_TERM_CLASS] / l->b;
@@ -308,7 +308,7 @@ static void class_term(const sfp_loss *l, lane *a, int n)
 }
 
 /* Writes the gradient of the patch tokens into grad (n, T, D). */
-static void patch_term(const sfp_loss *l, lane *a, int n, float *grad)
+static void patch_term(const sfp__loss *l, lane *a, int n, float *grad)
 {
     size_t Dt = (size_t)l->Dt, L = (size_t)l->L, D = (size_t)l->D;
     float scale = (float)(l->opt.weight[SFP_TERM_PATCH] / (l->b * (double)(L * Dt)));
@@ -324,7 +324,7 @@ static void patch_term(const sfp_loss *l, lane *a, int n, float *grad)
 
 /* -------------------------------------------------------------------- pass */
 
-void sfp__loss_begin(sfp_loss *l, const sfp_view_batch *batch, int b, const float *params)
+void sfp__loss_begin(sfp__loss *l, const sfp__view_batch *batch, int b, const float *params)
 {
     l->batch = batch;
     l->b = b;
@@ -335,9 +335,9 @@ void sfp__loss_begin(sfp_loss *l, const sfp_view_batch *batch, int b, const floa
     }
 }
 
-static void make_targets(const sfp_loss *l, lane *a, int first, int n)
+static void make_targets(const sfp__loss *l, lane *a, int first, int n)
 {
-    const sfp_view_batch *m = l->batch;
+    const sfp__view_batch *m = l->batch;
     size_t floats = (size_t)l->T * (size_t)l->Dt;
     memset(a->target, 0, (size_t)n * floats * sizeof *a->target);
     for (int i = 0; i < n; i++) {
@@ -351,7 +351,7 @@ static void make_targets(const sfp_loss *l, lane *a, int first, int n)
 
 void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float *tokens, float *grad)
 {
-    const sfp_loss *l = loss;
+    const sfp__loss *l = loss;
     lane *a = &l->lane[lane_index];
     size_t D = (size_t)l->D, T = sfp__loss_all_tokens(l) ? (size_t)l->T : 1;
     memset(grad, 0, (size_t)n * T * D * sizeof *grad);
@@ -374,7 +374,7 @@ void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float 
         memcpy(grad + i * T * D, a->dcls + i * D, D * sizeof *grad);
 }
 
-void sfp__loss_end(const sfp_loss *l, double value[SFP_TERMS], float *grad)
+void sfp__loss_end(const sfp__loss *l, double value[SFP_TERMS], float *grad)
 {
     for (int t = 0; t < SFP_TERMS; t++) {
         value[t] = in_use(l, t) ? 0 : NAN;

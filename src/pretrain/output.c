@@ -26,19 +26,19 @@ typedef struct number {
     const char *key;
     size_t offset;
 } number;
-#define LOSS(term) offsetof(sfp_log_point, loss) + (term) * sizeof(double)
+#define LOSS(term) offsetof(sfp__log_point, loss) + (term) * sizeof(double)
 
-static const number numbers[] = {{"epoch", offsetof(sfp_log_point, epoch)},
-                                 {"seconds", offsetof(sfp_log_point, seconds)},
-                                 {"lr", offsetof(sfp_log_point, lr)},
-                                 {"grad_norm", offsetof(sfp_log_point, grad_norm)},
-                                 {"images_per_second", offsetof(sfp_log_point, images_per_second)},
+static const number numbers[] = {{"epoch", offsetof(sfp__log_point, epoch)},
+                                 {"seconds", offsetof(sfp__log_point, seconds)},
+                                 {"lr", offsetof(sfp__log_point, lr)},
+                                 {"grad_norm", offsetof(sfp__log_point, grad_norm)},
+                                 {"images_per_second", offsetof(sfp__log_point, images_per_second)},
                                  {NULL, LOSS(0)},
                                  {NULL, LOSS(1)},
                                  {NULL, LOSS(2)},
                                  {NULL, LOSS(3)},
-                                 {"ncm", offsetof(sfp_log_point, ncm)},
-                                 {"knn", offsetof(sfp_log_point, knn)}};
+                                 {"ncm", offsetof(sfp__log_point, ncm)},
+                                 {"knn", offsetof(sfp__log_point, knn)}};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 _Static_assert(SFP_TERMS == 4, "the parts of the loss in the table of numbers");
 
@@ -47,15 +47,15 @@ static const char *key_of(const number *n)
     return n->key ? n->key : sfp__pretrain_term_name((int)((n->offset - LOSS(0)) / sizeof(double)));
 }
 
-static double value_of(const sfp_log_point *p, size_t offset)
+static double value_of(const sfp__log_point *p, size_t offset)
 {
     return *(const double *)(const void *)((const char *)p + offset);
 }
 
-static void put_point(sfp_text *t, const sfp_log_point *p)
+static void put_point(sfp__text *t, const sfp__log_point *p)
 {
-    static const sfp_json_form spaced = {"", ", ", ": ", ""};
-    sfp_json j = {.text = t};
+    static const sfp__json_form spaced = {"", ", ", ": ", ""};
+    sfp__json j = {.text = t};
     sfp__json_object_as(&j, NULL, &spaced);
     sfp__json_uint(&j, "step", p->step);
     for (const number *n = numbers; n < numbers + NUMBERS; n++)
@@ -64,7 +64,7 @@ static void put_point(sfp_text *t, const sfp_log_point *p)
     sfp__json_end_all(&j);
 }
 
-static sfp_status keep(sfp_log *l, const sfp_log_point *p, sfp_error *err)
+static sfp_status keep(sfp__log *l, const sfp__log_point *p, sfp_error *err)
 {
     TRY(sfp__check_memory(sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->capacity), err));
     l->point[l->count++] = *p;
@@ -73,13 +73,13 @@ static sfp_status keep(sfp_log *l, const sfp_log_point *p, sfp_error *err)
 
 /* A line that is none (the last one of a killed training may be cut) ends what is kept. Anybody may have written the file: what
  * no training comes to is no number. */
-static bool read_point(const char *line, size_t n, sfp_log_point *out)
+static bool read_point(const char *line, size_t n, sfp__log_point *out)
 {
     OWNED_PTR(json_decref) json_t *o = json_loadb(line, n, 0, NULL);
     const json_t *step = json_object_get(o, "step");
     if (!json_is_integer(step))
         return false;
-    *out = (sfp_log_point){.step = (uint64_t)json_integer_value(step)};
+    *out = (sfp__log_point){.step = (uint64_t)json_integer_value(step)};
     for (const number *k = numbers; k < numbers + NUMBERS; k++) {
         const json_t *v = json_object_get(o, key_of(k));
         double x = json_is_number(v) ? json_number_value(v) : NAN;
@@ -88,7 +88,7 @@ static bool read_point(const char *line, size_t n, sfp_log_point *out)
     return true;
 }
 
-static sfp_status read_points(const char *path, uint64_t upto, sfp_log *l, sfp_error *err)
+static sfp_status read_points(const char *path, uint64_t upto, sfp__log *l, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
@@ -98,7 +98,7 @@ static sfp_status read_points(const char *path, uint64_t upto, sfp_log *l, sfp_e
     TRY(s);
     for (size_t at = 0; at < size;) {
         const char *line = (const char *)bytes + at, *end = memchr(line, '\n', size - at);
-        sfp_log_point p;
+        sfp__log_point p;
         if (!end || !read_point(line, (size_t)(end - line), &p) || p.step > upto)
             break;
         TRY(keep(l, &p, err));
@@ -107,10 +107,10 @@ static sfp_status read_points(const char *path, uint64_t upto, sfp_log *l, sfp_e
     return SFP_OK;
 }
 
-sfp_status sfp__log_open(const char *path, uint64_t upto, sfp_log *out, sfp_error *err)
+sfp_status sfp__log_open(const char *path, uint64_t upto, sfp__log *out, sfp_error *err)
 {
-    OWNED_BY(sfp__log_close) sfp_log l = {.path = sfp__strdup(path)};
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED_BY(sfp__log_close) sfp__log l = {.path = sfp__strdup(path)};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
     TRY(sfp__check_memory(l.path, err));
     if (upto)
         TRY(read_points(path, upto, &l, err));
@@ -124,9 +124,9 @@ sfp_status sfp__log_open(const char *path, uint64_t upto, sfp_log *out, sfp_erro
     return SFP_OK;
 }
 
-sfp_status sfp__log_add(sfp_log *l, const sfp_log_point *p, sfp_error *err)
+sfp_status sfp__log_add(sfp__log *l, const sfp__log_point *p, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
     TRY(keep(l, p, err));
     put_point(&t, p);
     TRY(sfp__check_memory(!t.failed, err));
@@ -135,23 +135,23 @@ sfp_status sfp__log_add(sfp_log *l, const sfp_log_point *p, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__log_close(sfp_log *l)
+void sfp__log_close(sfp__log *l)
 {
     if (l->file)
         (void)fclose(l->file);
     sfp__free(l->path);
     sfp__free(l->point);
-    *l = (sfp_log){0};
+    *l = (sfp__log){0};
 }
 
 /* -------------------------------------------------------------------- report */
 
 /* The points of one number, those that are there. */
-static sfp_series series_of(const sfp_log *log, size_t offset, double *x, double *y)
+static sfp__series series_of(const sfp__log *log, size_t offset, double *x, double *y)
 {
-    sfp_series s = {.x = x, .y = y};
+    sfp__series s = {.x = x, .y = y};
     for (size_t i = 0; i < log->count && s.count < INT_MAX; i++) {
-        const sfp_log_point *p = &log->point[i];
+        const sfp__log_point *p = &log->point[i];
         double last = s.count ? x[s.count - 1] : 0;
         if (isfinite(value_of(p, offset)) && p->epoch >= last) {
             x[s.count] = p->epoch;
@@ -161,52 +161,52 @@ static sfp_series series_of(const sfp_log *log, size_t offset, double *x, double
     return s;
 }
 
-sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error *err)
+sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error *err)
 {
     static const struct {
         const char *title;
         bool fraction;
         number of[SFP_PLOT_SERIES];
     } plots[] = {
-        {"score on images kept apart", true, {{"ncm", offsetof(sfp_log_point, ncm)}, {"knn", offsetof(sfp_log_point, knn)}}},
+        {"score on images kept apart", true, {{"ncm", offsetof(sfp__log_point, ncm)}, {"knn", offsetof(sfp__log_point, knn)}}},
         {"loss, class probabilities and labels", false, {{"logits", LOSS(SFP_TERM_LOGITS)}, {"label", LOSS(SFP_TERM_LABEL)}}},
         {"loss, tokens", false, {{"class", LOSS(SFP_TERM_CLASS)}, {"patch", LOSS(SFP_TERM_PATCH)}}},
-        {"learning rate", false, {{"lr", offsetof(sfp_log_point, lr)}}},
-        {"images per second", false, {{"img/s", offsetof(sfp_log_point, images_per_second)}}},
+        {"learning rate", false, {{"lr", offsetof(sfp__log_point, lr)}}},
+        {"images per second", false, {{"img/s", offsetof(sfp__log_point, images_per_second)}}},
     };
     static const char *const ids[] = {"p1", "p2", "p3", "p4", "p5"}, *const colors[] = {"--blue", "--red"};
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
     OWNED void *block = NULL;
     double *x[SFP_PLOT_SERIES], *y[SFP_PLOT_SERIES];
-    const sfp_want list[] = {{&x[0], log->count, sizeof(double)},
-                             {&y[0], log->count, sizeof(double)},
-                             {&x[1], log->count, sizeof(double)},
-                             {&y[1], log->count, sizeof(double)}};
+    const sfp__want list[] = {{&x[0], log->count, sizeof(double)},
+                              {&y[0], log->count, sizeof(double)},
+                              {&x[1], log->count, sizeof(double)},
+                              {&y[1], log->count, sizeof(double)}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     sfp__page_begin(&t, "streamfp pretrain", NULL);
     sfp__text_put(&t, "<h1>Pretraining</h1>\n");
     if (log->count) {
-        const sfp_log_point *p = &log->point[log->count - 1];
+        const sfp__log_point *p = &log->point[log->count - 1];
         sfp__text_printf(&t, "<p>%llu steps, %.2f epochs, %.0f seconds.</p>\n", (unsigned long long)p->step, p->epoch,
                          p->seconds);
     }
     sfp__text_put(&t, "<div class=\"two\">");
     for (size_t i = 0; i < sizeof plots / sizeof *plots; i++) {
-        sfp_plot p = {.id = ids[i],
-                      .title = plots[i].title,
-                      .across = "epochs",
-                      .fraction = plots[i].fraction,
-                      .single = true,
-                      .buckets = 300,
-                      .unit = "",
-                      .line = NAN};
+        sfp__plot p = {.id = ids[i],
+                       .title = plots[i].title,
+                       .across = "epochs",
+                       .fraction = plots[i].fraction,
+                       .single = true,
+                       .buckets = 300,
+                       .unit = "",
+                       .line = NAN};
         for (; p.count < SFP_PLOT_SERIES && plots[i].of[p.count].key; p.count++) {
             p.series[p.count] = series_of(log, plots[i].of[p.count].offset, x[p.count], y[p.count]);
             p.series[p.count].color = colors[p.count];
             p.series[p.count].name = plots[i].of[p.count].key;
         }
-        OWNED_BY(sfp__text_done) sfp_text part = {0};
-        if (sfp__plot(&part, &p)) {
+        OWNED_BY(sfp__text_done) sfp__text part = {0};
+        if (sfp__plot_write(&part, &p)) {
             sfp__text_put(&t, "<section class=\"card\">");
             sfp__text_putn(&t, part.s ? part.s : "", part.length);
             sfp__text_put(&t, "</section>\n");
@@ -219,7 +219,7 @@ sfp_status sfp__pretrain_report(const char *path, const sfp_log *log, sfp_error 
 
 /* --------------------------------------------------------------- config.json */
 
-static void put_number(sfp_text *t, const char *key, double x)
+static void put_number(sfp__text *t, const char *key, double x)
 {
     if (isfinite(x))
         sfp__text_printf(t, ", \"%s\": %.9g", key, x);
@@ -227,7 +227,7 @@ static void put_number(sfp_text *t, const char *key, double x)
         sfp__text_printf(t, ", \"%s\": null", key);
 }
 
-static void put_string(sfp_text *t, const char *key, const char *s)
+static void put_string(sfp__text *t, const char *key, const char *s)
 {
     sfp__text_printf(t, ",\n    \"%s\": ", key);
     if (s)
@@ -236,7 +236,7 @@ static void put_string(sfp_text *t, const char *key, const char *s)
         sfp__text_put(t, "null");
 }
 
-static void put_training(sfp_text *t, const sfp_pretrain_options *o, const sfp_pretrain_result *r)
+static void put_training(sfp__text *t, const sfp__pretrain_options *o, const sfp__pretrain_result *r)
 {
     char date[32] = "";
     time_t now = time(NULL);
@@ -264,10 +264,10 @@ static void put_training(sfp_text *t, const sfp_pretrain_options *o, const sfp_p
     sfp__text_put(t, "\n  }");
 }
 
-sfp_status sfp__pretrain_write_config(const char *path, const sfp_pretrain_options *o, const sfp_vit_config *c,
-                                      const sfp_pretrain_result *r, sfp_error *err)
+sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_options *o, const sfp__vit_config *c,
+                                      const sfp__pretrain_result *r, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
     sfp__text_put(&t, "{");
     sfp__vit_put_config(c, &t);
     sfp__text_put(&t, ",\n");
@@ -292,7 +292,7 @@ static json_t *read_pretraining(const char *out)
 static int64_t checkpoint_step(const char *out)
 {
     char path[PATH_MAX];
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_CHECKPOINT, out);
     if (sfp__safetensors_open(path, &f, NULL) != SFP_OK)
         return -1;
@@ -314,7 +314,7 @@ static bool has_checkpoint(const char *out)
     return sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT) || sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT_OLD);
 }
 
-sfp_status sfp__pretrain_take_directory(const sfp_pretrain_options *o, int *lock, int *made, sfp_error *err)
+sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
     if (strlen(o->output.dir) > PATH_MAX - 64) /* the longest name of a file in it */
         return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->output.dir,
@@ -327,7 +327,7 @@ sfp_status sfp__pretrain_take_directory(const sfp_pretrain_options *o, int *lock
     return SFP_OK;
 }
 
-sfp_status sfp__pretrain_clear_directory(const sfp_pretrain_options *o, const sfp_pretrain_hooks *hooks, sfp_error *err)
+sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT_OLD, SFP__PRETRAIN_CHECKPOINT,
                                         SFP__PRETRAIN_CONFIG,         SFP__PRETRAIN_LOG,

@@ -19,30 +19,30 @@ enum { HELD_OUT = 20, UNIT = 8 };
 #define LEAST_LR 0.01 /* of the largest, at the end */
 
 typedef struct training {
-    const sfp_pretrain_options *o;
-    const sfp_pretrain_hooks *hooks;
-    sfp_thread_pool *pool;
+    const sfp__pretrain_options *o;
+    const sfp__pretrain_hooks *hooks;
+    sfp__thread_pool *pool;
     /* what is learned from */
-    sfp_image_set images, held;
-    sfp_teacher teacher;
+    sfp__image_set images, held;
+    sfp__teacher teacher;
     bool taught;
-    sfp_view_loader *feed;
+    sfp__view_loader *feed;
     uint64_t epoch_steps;
     /* what learns */
-    sfp_vit *student;
-    sfp_vit_plan *plan;
-    sfp_loss *loss;
-    sfp_pretrain_state state;
+    sfp__vit *student;
+    sfp__vit_plan *plan;
+    sfp__loss *loss;
+    sfp__pretrain_state state;
     double grad_norm, lr; /* of the last step */
     struct {
         double sum[SFP_TERMS], seconds;
         uint64_t steps;
-    } since;         /* the last point of the log */
-    sfp_probe score; /* the last one */
+    } since;          /* the last point of the log */
+    sfp__probe score; /* the last one */
     /* what is written */
     int lock; /* on OUT */
     int made; /* folders, for OUT */
-    sfp_log log;
+    sfp__log log;
     char path[PATH_MAX];       /* OUT/..., of the file being handled */
     bool whole;                /* the checkpoint in OUT is good: worth keeping when the next one replaces it */
     double score_at, saved_at; /* state.seconds */
@@ -58,7 +58,7 @@ static const char *path_of(training *t, const char *name)
 
 /* ------------------------------------------------------------- preparation */
 
-static void say_skipped(const training *t, const char *spec, const sfp_image_set *p)
+static void say_skipped(const training *t, const char *spec, const sfp__image_set *p)
 {
     char text[700];
     if (!p->skipped)
@@ -71,8 +71,8 @@ static void say_skipped(const training *t, const char *spec, const sfp_image_set
 /* The images to learn from, and those to score on. */
 static sfp_status load_images(training *t, sfp_error *err)
 {
-    const sfp_pretrain_options *o = t->o;
-    sfp_image_set_options po = {.size = o->data.size ? o->data.size : o->student.img_size};
+    const sfp__pretrain_options *o = t->o;
+    sfp__image_set_options po = {.size = o->data.size ? o->data.size : o->student.img_size};
     TRY(sfp__image_set_load(o->data.train, &po, t->pool, t->hooks, &t->images, err));
     say_skipped(t, o->data.train, &t->images);
     po.like = &t->images;
@@ -94,7 +94,7 @@ static sfp_status load_images(training *t, sfp_error *err)
 
 static sfp_status open_teacher(training *t, sfp_error *err)
 {
-    const sfp_pretrain_options *o = t->o;
+    const sfp__pretrain_options *o = t->o;
     if (!o->teacher.weights)
         return SFP_OK;
     TRY(sfp__teacher_open(o, &t->images, t->pool, t->hooks, &t->teacher, err));
@@ -106,7 +106,7 @@ static sfp_status open_teacher(training *t, sfp_error *err)
 static uint64_t key_of(const training *t)
 {
     uint64_t h = sfp__hash(sfp__image_set_hash(&t->images), &t->o->plan.seed, sizeof t->o->plan.seed);
-    for (const sfp_opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
+    for (const sfp__opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
         if (sfp__pretrain_decides(row))
             h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
     h = sfp__hash(h, t->images.label, (size_t)t->images.count * sizeof *t->images.label);
@@ -114,12 +114,12 @@ static uint64_t key_of(const training *t)
 }
 
 /* Weights of a file with the student's sizes. */
-static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *err)
+static sfp_status start_from(training *t, const sfp__vit_config *c, sfp_error *err)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    const sfp_vit_options opt = {.img_size = c->img_size};
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    const sfp__vit_options opt = {.img_size = c->img_size};
     TRY(sfp__vit_load(t->o->student.init, &opt, &v, err));
-    const sfp_vit_config *f = &v->config;
+    const sfp__vit_config *f = &v->config;
     bool clip = f->pre_norm || f->no_patch_bias || f->quick_gelu;
     if (f->patch_size != c->patch_size || f->dim != c->dim || f->depth != c->depth || f->heads != c->heads ||
         f->hidden != c->hidden || clip)
@@ -133,18 +133,18 @@ static sfp_status start_from(training *t, const sfp_vit_config *c, sfp_error *er
 
 static sfp_status make_student(training *t, sfp_error *err)
 {
-    const sfp_pretrain_options *o = t->o;
-    sfp_vit_config c = {.img_size = o->student.img_size,
-                        .patch_size = o->student.patch_size,
-                        .channels = 3,
-                        .dim = o->student.dim,
-                        .depth = o->student.depth,
-                        .heads = o->student.heads,
-                        .hidden = o->student.hidden,
-                        .ln_eps = 1e-6f};
+    const sfp__pretrain_options *o = t->o;
+    sfp__vit_config c = {.img_size = o->student.img_size,
+                         .patch_size = o->student.patch_size,
+                         .channels = 3,
+                         .dim = o->student.dim,
+                         .depth = o->student.depth,
+                         .heads = o->student.heads,
+                         .hidden = o->student.hidden,
+                         .ln_eps = 1e-6f};
     memcpy(c.mean, sfp__imagenet_mean, sizeof c.mean);
     memcpy(c.std, sfp__imagenet_std, sizeof c.std);
-    sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .microbatch_size = UNIT};
+    sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .microbatch_size = UNIT};
     TRY(sfp__vit_random(&c, o->plan.seed, 0.02f, &t->student, err));
     TRY(sfp__loss_create(&o->loss, &c, &t->images, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT, &t->loss,
                          err));
@@ -182,7 +182,7 @@ static sfp_status resume(training *t, bool *found, sfp_error *err)
 
 static sfp_status prepare(training *t, sfp_error *err)
 {
-    const sfp_pretrain_options *o = t->o;
+    const sfp__pretrain_options *o = t->o;
     bool found = false;
     TRY(sfp__pretrain_take_directory(o, &t->lock, &t->made, err));
     TRY(load_images(t, err));
@@ -222,7 +222,7 @@ static bool ended(const training *t)
 }
 
 /* Linear warm-up, then half a cosine. */
-static double rate_at(const sfp_pretrain_options *o, double f)
+static double rate_at(const sfp__pretrain_options *o, double f)
 {
     if (f < o->adam.warmup)
         return o->adam.lr * (0.02 + 0.98 * f / o->adam.warmup);
@@ -232,28 +232,28 @@ static double rate_at(const sfp_pretrain_options *o, double f)
 
 static sfp_status step(training *t, sfp_error *err)
 {
-    sfp_pretrain_state *st = &t->state;
-    const sfp_pretrain_options *o = t->o;
-    const sfp_view_batch *batch = NULL;
+    sfp__pretrain_state *st = &t->state;
+    const sfp__pretrain_options *o = t->o;
+    const sfp__view_batch *batch = NULL;
     double value[SFP_TERMS], begin = sfp__monotonic_seconds();
     TRY(sfp__view_loader_take(t->feed, &batch, err));
     memset(st->adam.g, 0, st->vit_count * sizeof(float));
     sfp__loss_begin(t->loss, batch, o->plan.batch, st->adam.x + st->vit_count);
-    const sfp_vit_pass pass = {
+    const sfp__vit_pass pass = {
         .b = o->plan.batch, .x = batch->x, .token_head = sfp__loss_tokens, .head_ctx = t->loss, .grad_w = &st->grads};
     TRY(sfp__vit_run(t->plan, &pass, err));
     sfp__loss_end(t->loss, value, st->adam.g + st->vit_count);
     double n = (double)st->step;
     t->lr = rate_at(o, fraction(t));
-    const sfp_adamw_step a = {.t = st->step + 1,
-                              .lr = t->lr,
-                              .weight_decay = o->adam.weight_decay,
-                              .beta1 = 0.9,
-                              .beta2 = o->adam.beta2,
-                              .eps = 1e-8,
-                              .clip = o->adam.clip,
-                              .ema = fmin(o->adam.ema, (1 + n) / (10 + n))};
-    t->grad_norm = sfp__adamw_step(t->pool, &st->adam, &a);
+    const sfp__adamw_step a = {.t = st->step + 1,
+                               .lr = t->lr,
+                               .weight_decay = o->adam.weight_decay,
+                               .beta1 = 0.9,
+                               .beta2 = o->adam.beta2,
+                               .eps = 1e-8,
+                               .clip = o->adam.clip,
+                               .ema = fmin(o->adam.ema, (1 + n) / (10 + n))};
+    t->grad_norm = sfp__adamw_update(t->pool, &st->adam, &a);
     if (!isfinite(t->grad_norm))
         return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; a smaller --lr may help",
                          (unsigned long long)st->step);
@@ -286,37 +286,37 @@ static void mean_losses(const training *t, double loss[SFP_TERMS])
 
 static void tell(const training *t)
 {
-    sfp_pretrain_progress p = {.phase = "train",
-                               .done = t->state.step,
-                               .total = t->o->plan.seconds > 0 ? 0 : total_steps(t),
-                               .fraction = fraction(t),
-                               .from = t->from,
-                               .seconds = sfp__monotonic_seconds() - t->began,
-                               .ncm = t->score.ncm,
-                               .knn = t->score.knn,
-                               .epoch = (double)t->state.step / (double)t->epoch_steps,
-                               .images_per_second = images_per_second(t)};
+    sfp__pretrain_progress p = {.phase = "train",
+                                .done = t->state.step,
+                                .total = t->o->plan.seconds > 0 ? 0 : total_steps(t),
+                                .fraction = fraction(t),
+                                .from = t->from,
+                                .seconds = sfp__monotonic_seconds() - t->began,
+                                .ncm = t->score.ncm,
+                                .knn = t->score.knn,
+                                .epoch = (double)t->state.step / (double)t->epoch_steps,
+                                .images_per_second = images_per_second(t)};
     mean_losses(t, p.loss);
     sfp__pretrain_report_progress(t->hooks, &p);
 }
 
-static sfp_log_point point_of(const training *t, const sfp_probe *score)
+static sfp__log_point point_of(const training *t, const sfp__probe *score)
 {
-    sfp_log_point p = {.step = t->state.step,
-                       .epoch = (double)t->state.step / (double)t->epoch_steps,
-                       .seconds = t->state.seconds,
-                       .lr = t->lr,
-                       .grad_norm = t->grad_norm,
-                       .images_per_second = images_per_second(t),
-                       .ncm = score ? score->ncm : NAN,
-                       .knn = score ? score->knn : NAN};
+    sfp__log_point p = {.step = t->state.step,
+                        .epoch = (double)t->state.step / (double)t->epoch_steps,
+                        .seconds = t->state.seconds,
+                        .lr = t->lr,
+                        .grad_norm = t->grad_norm,
+                        .images_per_second = images_per_second(t),
+                        .ncm = score ? score->ncm : NAN,
+                        .knn = score ? score->knn : NAN};
     mean_losses(t, p.loss);
     return p;
 }
 
-static sfp_status record_probe(training *t, const sfp_probe *score, sfp_error *err)
+static sfp_status record_probe(training *t, const sfp__probe *score, sfp_error *err)
 {
-    sfp_log_point p = point_of(t, score);
+    sfp__log_point p = point_of(t, score);
     sfp_status s = sfp__log_add(&t->log, &p, err);
     memset(&t->since, 0, sizeof t->since);
     return s;
@@ -325,11 +325,11 @@ static sfp_status record_probe(training *t, const sfp_probe *score, sfp_error *e
 /* The averaged weights, in a vit of their own for as long as it takes. */
 static sfp_status score_now(training *t, sfp_error *err)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     t->score_at = t->state.seconds;
     TRY(sfp__vit_random(&t->state.config, 0, 0.02f, &v, err));
     TRY(sfp__vit_set_weights(v, &t->state.average, err));
-    return sfp__probe(v, t->pool, &t->images, &t->held, t->o->output.max_scored_images, &t->score, err);
+    return sfp__probe_run(v, t->pool, &t->images, &t->held, t->o->output.max_scored_images, &t->score, err);
 }
 
 static sfp_status save(training *t, sfp_error *err)
@@ -352,7 +352,7 @@ static sfp_status train(training *t, sfp_error *err)
     t->from = fraction(t);
     t->saved_at = t->score_at = t->state.seconds;
     t->saved_step = t->state.step;
-    t->score = (sfp_probe){.ncm = NAN, .knn = NAN};
+    t->score = (sfp__probe){.ncm = NAN, .knn = NAN};
     if (ended(t))
         sfp__pretrain_info(t->hooks, "this training has ended already: nothing is left to train");
     while (!ended(t) && !sfp__pretrain_stopped(t->hooks)) {
@@ -374,9 +374,9 @@ static sfp_status train(training *t, sfp_error *err)
 /* ------------------------------------------------------------------- the end */
 
 /* The average, with the label head where there is one; *c becomes its config. */
-static sfp_status write_model(training *t, sfp_vit_config *c, sfp_error *err)
+static sfp_status write_model(training *t, sfp__vit_config *c, sfp_error *err)
 {
-    sfp_vit_weights w = t->state.average;
+    sfp__vit_weights w = t->state.average;
     const float *bias = NULL, *head = sfp__loss_label_head(t->loss, t->state.adam.ema + t->state.vit_count, &bias);
     union {
         const float *in;
@@ -392,14 +392,14 @@ static sfp_status write_model(training *t, sfp_vit_config *c, sfp_error *err)
     return sfp__vit_save(c, &w, t->o->output.half ? SFP_DTYPE_F16 : SFP_DTYPE_F32, NULL, 0, path_of(t, SFP__PRETRAIN_MODEL), err);
 }
 
-static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
+static sfp_status finish(training *t, sfp__pretrain_result *r, sfp_error *err)
 {
-    *r = (sfp_pretrain_result){.finished = ended(t),
-                               .steps = t->state.step,
-                               .images = (uint64_t)t->images.count,
-                               .seconds = t->state.seconds,
-                               .epochs = (double)t->state.step / (double)t->epoch_steps,
-                               .parameters = sfp__vit_parameters(t->student)};
+    *r = (sfp__pretrain_result){.finished = ended(t),
+                                .steps = t->state.step,
+                                .images = (uint64_t)t->images.count,
+                                .seconds = t->state.seconds,
+                                .epochs = (double)t->state.step / (double)t->epoch_steps,
+                                .parameters = sfp__vit_parameters(t->student)};
     r->images_per_second = (double)t->state.step * t->o->plan.batch / t->state.seconds;
     for (int i = 0; i < SFP_TERMS; i++)
         r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
@@ -410,7 +410,7 @@ static sfp_status finish(training *t, sfp_pretrain_result *r, sfp_error *err)
     }
     r->ncm = t->score.ncm;
     r->knn = t->score.knn;
-    sfp_vit_config c;
+    sfp__vit_config c;
     TRY(write_model(t, &c, err));
     TRY(sfp__pretrain_write_config(path_of(t, SFP__PRETRAIN_CONFIG), t->o, &c, r, err));
     return sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err);
@@ -436,11 +436,11 @@ static void training_free(training *t)
 }
 DEFINE_OWNED_PTR(training, training_free)
 
-sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
-                         sfp_pretrain_result *out, sfp_error *err)
+sfp_status sfp__pretrain(const sfp__pretrain_options *o, sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks,
+                         sfp__pretrain_result *out, sfp_error *err)
 {
     OWNED_PTR(training_free) training *t = NULL;
-    sfp_pretrain_result r = {0};
+    sfp__pretrain_result r = {0};
     TRY(sfp__alloc(&t, 1, sizeof *t, err));
     t->o = o;
     t->hooks = hooks;

@@ -16,14 +16,14 @@
 #include <stdint.h>
 
 /* The parts of the loss, in this order everywhere. */
-typedef enum sfp_pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp_pretrain_term;
+typedef enum sfp__pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp__pretrain_term;
 const char *sfp__pretrain_term_name(int term);
 
-typedef struct sfp_loss_options {
+typedef struct sfp__loss_options {
     double weight[SFP_TERMS], smoothing, temperature;
-} sfp_loss_options;
+} sfp__loss_options;
 
-typedef struct sfp_pretrain_options {
+typedef struct sfp__pretrain_options {
     struct {
         const char *train; /* KIND:PATH */
         const char *test;  /* KIND:PATH; NULL: the data set's own test part, else every 20th image */
@@ -43,7 +43,7 @@ typedef struct sfp_pretrain_options {
         double crop_least, jitter;
         double mixup; /* Beta(mixup, mixup) gives the first image's part; 0: no mixing */
     } view;
-    sfp_loss_options loss;
+    sfp__loss_options loss;
     struct {
         int batch, epochs;
         double seconds; /* > 0: the schedule follows the seconds spent in training instead of epochs */
@@ -61,9 +61,9 @@ typedef struct sfp_pretrain_options {
         double score_seconds;      /* between scores; 0: at the end only */
         int max_scored_images;     /* max images scored */
     } output;
-} sfp_pretrain_options;
+} sfp__pretrain_options;
 
-typedef struct sfp_pretrain_progress {
+typedef struct sfp__pretrain_progress {
     const char *phase;    /* "images", "teacher", "train" */
     uint64_t done, total; /* of the phase; training by epochs: steps */
     double fraction;      /* of the phase, 0..1 */
@@ -73,42 +73,42 @@ typedef struct sfp_pretrain_progress {
     double images_per_second;
     double loss[SFP_TERMS]; /* NAN: not in use */
     double ncm, knn;        /* the last score; NAN: none yet */
-} sfp_pretrain_progress;
+} sfp__pretrain_progress;
 
-typedef struct sfp_pretrain_hooks {
+typedef struct sfp__pretrain_hooks {
     void *ctx;
-    void (*progress)(void *ctx, const sfp_pretrain_progress *p);
+    void (*progress)(void *ctx, const sfp__pretrain_progress *p);
     void (*info)(void *ctx, const char *message);
     const volatile sig_atomic_t *stop;
-} sfp_pretrain_hooks;
+} sfp__pretrain_hooks;
 
 /* Of hooks that may be NULL, in whole or in part. */
-static inline void sfp__pretrain_info(const sfp_pretrain_hooks *h, const char *text)
+static inline void sfp__pretrain_info(const sfp__pretrain_hooks *h, const char *text)
 {
     if (h && h->info)
         h->info(h->ctx, text);
 }
-static inline void sfp__pretrain_report_progress(const sfp_pretrain_hooks *h, const sfp_pretrain_progress *p)
+static inline void sfp__pretrain_report_progress(const sfp__pretrain_hooks *h, const sfp__pretrain_progress *p)
 {
     if (h && h->progress)
         h->progress(h->ctx, p);
 }
-static inline bool sfp__pretrain_stopped(const sfp_pretrain_hooks *h)
+static inline bool sfp__pretrain_stopped(const sfp__pretrain_hooks *h)
 {
     return h && h->stop && *h->stop;
 }
 
-typedef struct sfp_pretrain_result {
+typedef struct sfp__pretrain_result {
     bool finished;
     uint64_t steps, images;
     double seconds, images_per_second, epochs;
     double loss[SFP_TERMS];
     double ncm, knn; /* of the written model; NAN without labels */
     size_t parameters;
-} sfp_pretrain_result;
+} sfp__pretrain_result;
 
-sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks,
-                         sfp_pretrain_result *out, sfp_error *err);
+sfp_status sfp__pretrain(const sfp__pretrain_options *o, sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks,
+                         sfp__pretrain_result *out, sfp_error *err);
 
 /* -------------------------------------------------------------------- settings
  *
@@ -116,22 +116,22 @@ sfp_status sfp__pretrain(const sfp_pretrain_options *o, sfp_thread_pool *pool, c
  * when a training cannot go on. */
 
 enum { SFP_PRETRAIN_ROWS = 41 };
-extern const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS];
+extern const sfp__opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS];
 
 /* A number (the seed apart) that decides what a step does: a training cannot go on with another one. */
-bool sfp__pretrain_decides(const sfp_opt *row);
+bool sfp__pretrain_decides(const sfp__opt *row);
 
 enum { SFP_PRETRAIN_SAVED_OPTIONS_MAX = SFP_PRETRAIN_ROWS };
 
-typedef struct sfp_saved_option {
+typedef struct sfp__saved_option {
     char key[32];     /* "option.NAME" */
     const char *text; /* the value: the option's own text ("": none), or NULL: */
     char number[32];
-} sfp_saved_option;
+} sfp__saved_option;
 
 /* The options that decide what a step does; returns how many. `o` must outlive them. */
-size_t sfp__pretrain_saved_options(const sfp_pretrain_options *o, sfp_saved_option *out);
+size_t sfp__pretrain_saved_options(const sfp__pretrain_options *o, sfp__saved_option *out);
 /* SFP_EINVAL: a checkpoint of another training; with its first note that is not as now, and both values. */
-sfp_status sfp__pretrain_check_saved_options(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err);
+sfp_status sfp__pretrain_check_saved_options(const sfp__tensor_file *f, const sfp__pretrain_options *o, sfp_error *err);
 
 #endif

@@ -12,24 +12,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-static sfp_status note_decay(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status note_decay(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
-    sfp_pretrain_state *s = ctx;
+    sfp__pretrain_state *s = ctx;
     /* matrices decay; norms, biases, positions and the class token do not */
     bool decays = w->ndim > 1 && strcmp(w->name, "cls_token") != 0 && strcmp(w->name, "pos_embed") != 0;
     memset(s->decays + (*w->data - s->adam.x), decays, w->count);
     return SFP_OK;
 }
 
-sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_config *c, size_t loss_count, sfp_error *err)
+sfp_status sfp__pretrain_state_init(sfp__pretrain_state *out, const sfp__vit_config *c, size_t loss_count, sfp_error *err)
 {
-    OWNED_BY(sfp__pretrain_state_done) sfp_pretrain_state s = {.config = *c, .vit_count = sfp__vit_flat_count(c)};
-    sfp_adamw *a = &s.adam;
+    OWNED_BY(sfp__pretrain_state_done) sfp__pretrain_state s = {.config = *c, .vit_count = sfp__vit_flat_count(c)};
+    sfp__adamw *a = &s.adam;
     a->count = s.vit_count + loss_count;
-    const sfp_want list[] = {{&a->x, a->count, sizeof(float)},   {&a->g, a->count, sizeof(float)},
-                             {&a->m, a->count, sizeof(float)},   {&a->v, a->count, sizeof(float)},
-                             {&a->ema, a->count, sizeof(float)}, {&s.decays, a->count, 1}};
+    const sfp__want list[] = {{&a->x, a->count, sizeof(float)},   {&a->g, a->count, sizeof(float)},
+                              {&a->m, a->count, sizeof(float)},   {&a->v, a->count, sizeof(float)},
+                              {&a->ema, a->count, sizeof(float)}, {&s.decays, a->count, 1}};
     TRY(sfp__block(&s.block, SFP_LIST(list), err));
     for (size_t i = 0; i < 5; i++)
         memset(*(float **)list[i].to, 0, a->count * sizeof(float));
@@ -43,52 +43,53 @@ sfp_status sfp__pretrain_state_init(sfp_pretrain_state *out, const sfp_vit_confi
     return SFP_OK;
 }
 
-void sfp__pretrain_state_done(sfp_pretrain_state *s)
+void sfp__pretrain_state_done(sfp__pretrain_state *s)
 {
     sfp__free(s->block);
     sfp__vit_flat_view_done(&s->weights);
     sfp__vit_flat_view_done(&s->grads);
     sfp__vit_flat_view_done(&s->average);
-    *s = (sfp_pretrain_state){0};
+    *s = (sfp__pretrain_state){0};
 }
 
-static sfp_tensor block(const char *name, size_t count, const float *data)
+static sfp__tensor block(const char *name, size_t count, const float *data)
 {
-    return (sfp_tensor){.name = name,
-                        .dtype = SFP_DTYPE_F32,
-                        .ndim = 1,
-                        .shape = {(int64_t)count},
-                        .count = count,
-                        .bytes = count * sizeof *data,
-                        .data = data};
+    return (sfp__tensor){.name = name,
+                         .dtype = SFP_DTYPE_F32,
+                         .ndim = 1,
+                         .shape = {(int64_t)count},
+                         .count = count,
+                         .bytes = count * sizeof *data,
+                         .data = data};
 }
 
-sfp_status sfp__pretrain_state_save(const sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err)
+sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path,
+                                    sfp_error *err)
 {
-    const sfp_adamw *a = &s->adam;
-    const sfp_tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m),
-                                  block("moment2", a->count, a->v), block("average", a->count, a->ema)};
-    sfp_saved_option notes[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
+    const sfp__adamw *a = &s->adam;
+    const sfp__tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m),
+                                   block("moment2", a->count, a->v), block("average", a->count, a->ema)};
+    sfp__saved_option notes[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
     char step[24], seconds[40], key[24], sum[SFP_CHECKSUM_MAX];
     (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
     (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
     (void)snprintf(key, sizeof key, "%016" PRIx64, s->key);
     sfp__safetensors_sum(NULL, sizeof tensors / sizeof *tensors, tensors, sum);
-    sfp_meta meta[5 + SFP_PRETRAIN_SAVED_OPTIONS_MAX] = {
+    sfp__meta meta[5 + SFP_PRETRAIN_SAVED_OPTIONS_MAX] = {
         {"kind", SFP_PRETRAIN_KIND}, {"step", step}, {"seconds", seconds}, {"key", key}, {SFP_CHECKSUM_KEY, sum}};
     size_t n = sfp__pretrain_saved_options(o, notes);
     for (size_t i = 0; i < n; i++)
-        meta[5 + i] = (sfp_meta){notes[i].key, notes[i].text ? notes[i].text : notes[i].number};
+        meta[5 + i] = (sfp__meta){notes[i].key, notes[i].text ? notes[i].text : notes[i].number};
     return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, 5 + n, err);
 }
 
-static sfp_status need_meta(const sfp_tensor_file *f, const char *key, const char **out, sfp_error *err)
+static sfp_status need_meta(const sfp__tensor_file *f, const char *key, const char **out, sfp_error *err)
 {
     *out = sfp__tensor_file_meta(f, key);
     return *out ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", f->path, key);
 }
 
-static sfp_status read_blocks(const sfp_tensor_file *f, sfp_pretrain_state *s, sfp_error *err)
+static sfp_status read_blocks(const sfp__tensor_file *f, sfp__pretrain_state *s, sfp_error *err)
 {
     const struct {
         const char *name;
@@ -97,7 +98,7 @@ static sfp_status read_blocks(const sfp_tensor_file *f, sfp_pretrain_state *s, s
     enum { BLOCKS = sizeof list / sizeof *list };
     const int64_t shape[] = {(int64_t)s->adam.count};
     const char *path = f->path, *sum;
-    const sfp_tensor *t[BLOCKS] = {0};
+    const sfp__tensor *t[BLOCKS] = {0};
     TRY(need_meta(f, SFP_CHECKSUM_KEY, &sum, err));
     for (int i = 0; i < BLOCKS; i++) { /* all are looked at before the first is changed */
         TRY(sfp__tensor_file_need(f, list[i].name, &t[i], err));
@@ -109,9 +110,9 @@ static sfp_status read_blocks(const sfp_tensor_file *f, sfp_pretrain_state *s, s
     return SFP_OK;
 }
 
-sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_options *o, const char *path, sfp_error *err)
+sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     const char *step, *seconds, *key;
     TRY(sfp__safetensors_open(path, &f, err));
     TRY(need_meta(f, "step", &step, err));
@@ -135,7 +136,7 @@ sfp_status sfp__pretrain_state_load(sfp_pretrain_state *s, const sfp_pretrain_op
 enum { GRAIN = 1 << 16, MOST_PIECES = 4096 };
 
 typedef struct work {
-    const sfp_adamw *a;
+    const sfp__adamw *a;
     size_t grain;
     double sums[MOST_PIECES];
     float scale, size, root, keep, beta1, beta2, eps, ema;
@@ -165,7 +166,7 @@ static void step_piece(void *ctx, int piece, int worker)
 {
     (void)worker;
     const work *w = ctx;
-    const sfp_adamw *a = w->a;
+    const sfp__adamw *a = w->a;
     float *restrict x = a->x, *restrict m = a->m, *restrict v = a->v, *restrict ema = a->ema;
     const float *restrict grad = a->g;
     const uint8_t *restrict decays = a->decays;
@@ -180,7 +181,7 @@ static void step_piece(void *ctx, int piece, int worker)
     }
 }
 
-double sfp__adamw_step(sfp_thread_pool *pool, const sfp_adamw *a, const sfp_adamw_step *s)
+double sfp__adamw_update(sfp__thread_pool *pool, const sfp__adamw *a, const sfp__adamw_step *s)
 {
     work w = {.a = a, .grain = GRAIN};
     while (a->count > w.grain * MOST_PIECES)

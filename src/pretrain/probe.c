@@ -17,23 +17,23 @@ typedef struct sheet {
     int32_t *label; /* (n) */
 } sheet;
 
-static sfp_status run_features(const sfp_vit *v, sfp_vit_plan *plan, sfp_thread_pool *pool, const sfp_image_set *p,
+static sfp_status run_features(const sfp__vit *v, sfp__vit_plan *plan, sfp__thread_pool *pool, const sfp__image_set *p,
                                const int64_t *which, sheet *s, sfp_error *err)
 {
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit_config *c = &v->config;
     size_t pixels = 3 * (size_t)c->img_size * (size_t)c->img_size;
     OWNED float *x = NULL;
     TRY(sfp__alloc(&x, CHUNK * pixels, sizeof *x, err));
     for (int first = 0; first < s->n; first += CHUNK) {
         int n = s->n - first < CHUNK ? s->n - first : CHUNK;
         TRY(sfp__inputs_make(p, n, which + first, NULL, c, pool, x, err));
-        const sfp_vit_pass pass = {.b = n, .x = x, .feature = s->feature + (size_t)first * (size_t)c->dim};
+        const sfp__vit_pass pass = {.b = n, .x = x, .feature = s->feature + (size_t)first * (size_t)c->dim};
         TRY(sfp__vit_run(plan, &pass, err));
     }
     return SFP_OK;
 }
 
-static sfp_status make_sheet(const sfp_vit *v, sfp_vit_plan *plan, sfp_thread_pool *pool, const sfp_image_set *p, int most,
+static sfp_status make_sheet(const sfp__vit *v, sfp__vit_plan *plan, sfp__thread_pool *pool, const sfp__image_set *p, int most,
                              sheet *s, sfp_error *err)
 {
     int64_t n = p->count < most ? p->count : most;
@@ -104,9 +104,9 @@ static sfp_status neighbours(sheet *known, sheet *held, int classes, int D, doub
     float *likeness, *votes;
     int *order;
     OWNED void *block = NULL;
-    const sfp_want list[] = {{&likeness, (size_t)known->n, sizeof *likeness},
-                             {&votes, (size_t)classes, sizeof *votes},
-                             {&order, (size_t)known->n, sizeof *order}};
+    const sfp__want list[] = {{&likeness, (size_t)known->n, sizeof *likeness},
+                              {&votes, (size_t)classes, sizeof *votes},
+                              {&order, (size_t)known->n, sizeof *order}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     unit_rows(known, D);
     unit_rows(held, D);
@@ -129,15 +129,15 @@ static sfp_status neighbours(sheet *known, sheet *held, int classes, int D, doub
     return SFP_OK;
 }
 
-sfp_status sfp__probe(sfp_vit *v, sfp_thread_pool *pool, const sfp_image_set *known, const sfp_image_set *held, int most,
-                      sfp_probe *out, sfp_error *err)
+sfp_status sfp__probe_run(sfp__vit *v, sfp__thread_pool *pool, const sfp__image_set *known, const sfp__image_set *held, int most,
+                          sfp__probe *out, sfp_error *err)
 {
-    sfp_probe r = {.ncm = NAN, .knn = NAN};
+    sfp__probe r = {.ncm = NAN, .knn = NAN};
     OWNED_BY(sheet_done) sheet a = {0};
     OWNED_BY(sheet_done) sheet b = {0};
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     int D = v->config.dim, classes = known->classes;
-    const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options po = {.mode = SFP_VIT_FORWARD};
     TRY(sfp__vit_plan_create(v, pool, &po, &plan, err));
     TRY(make_sheet(v, plan, pool, known, most, &a, err));
     TRY(make_sheet(v, plan, pool, held, most, &b, err));

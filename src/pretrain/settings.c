@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define PREFIX "option."
-#define AT(member) SFP_AT(sfp_pretrain_options, member)
+#define AT(member) SFP_AT(sfp__pretrain_options, member)
 
-const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
+const sfp__opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
     SFP_ROW_STRING("data", "KIND:PATH", NULL, "The images to learn from. Kinds: see 'streamfp data'.", AT(data.train)),
     SFP_ROW_STRING("test", "KIND:PATH", NULL,
                    "The images to score on; default: the data set's own test part, else every 20th image.", AT(data.test),
@@ -84,34 +84,34 @@ const sfp_opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
     SFP_ROW_JSON,
 };
 
-bool sfp__pretrain_decides(const sfp_opt *row)
+bool sfp__pretrain_decides(const sfp__opt *row)
 {
     bool number = row->type == SFP_OPT_REAL || (row->type == SFP_OPT_INT && row->size == sizeof(int));
     return number && row->size > 0 && row->resume == SFP_RESUME_SAME;
 }
 
-static sfp_saved_option *add(sfp_saved_option *list, size_t *n, const char *name)
+static sfp__saved_option *add(sfp__saved_option *list, size_t *n, const char *name)
 {
-    sfp_saved_option *option = &list[(*n)++];
-    *option = (sfp_saved_option){0};
+    sfp__saved_option *option = &list[(*n)++];
+    *option = (sfp__saved_option){0};
     (void)snprintf(option->key, sizeof option->key, PREFIX "%s", name);
     return option;
 }
 
-static void add_text(sfp_saved_option *list, size_t *n, const char *name, const char *text)
+static void add_text(sfp__saved_option *list, size_t *n, const char *name, const char *text)
 {
     if (!text || sfp__utf8_valid(text)) /* metadata is UTF-8: another name goes without a note */
         add(list, n, name)->text = text ? text : "";
 }
 
-size_t sfp__pretrain_saved_options(const sfp_pretrain_options *o, sfp_saved_option *out)
+size_t sfp__pretrain_saved_options(const sfp__pretrain_options *o, sfp__saved_option *out)
 {
     size_t n = 0;
-    for (const sfp_opt *p = sfp__pretrain_rows; p < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; p++) {
+    for (const sfp__opt *p = sfp__pretrain_rows; p < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; p++) {
         const void *at = (const char *)o + p->offset;
         if (!sfp__pretrain_decides(p))
             continue;
-        sfp_saved_option *option = add(out, &n, p->name);
+        sfp__saved_option *option = add(out, &n, p->name);
         if (p->type == SFP_OPT_REAL)
             (void)snprintf(option->number, sizeof option->number, "%.12g", *(const double *)at);
         else
@@ -123,9 +123,9 @@ size_t sfp__pretrain_saved_options(const sfp_pretrain_options *o, sfp_saved_opti
     return n;
 }
 
-sfp_status sfp__pretrain_check_saved_options(const sfp_tensor_file *f, const sfp_pretrain_options *o, sfp_error *err)
+sfp_status sfp__pretrain_check_saved_options(const sfp__tensor_file *f, const sfp__pretrain_options *o, sfp_error *err)
 {
-    sfp_saved_option list[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
+    sfp__saved_option list[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
     const char *path = f->path;
     bool reported = false;
     for (size_t i = 0, n = sfp__pretrain_saved_options(o, list); i < n; i++) {

@@ -33,10 +33,10 @@ typedef struct header {
 } header;
 
 typedef struct making {
-    const sfp_pretrain_options *o;
+    const sfp__pretrain_options *o;
     const char *cache;
-    const sfp_image_set *images;
-    sfp_teacher *t;
+    const sfp__image_set *images;
+    sfp__teacher *t;
     int size;         /* of the teacher's input */
     int grid, tokens; /* patches along the teacher's side; its T */
     float *pool_w;    /* (entry grid, grid) weights of averaging along one axis */
@@ -46,24 +46,24 @@ typedef struct making {
     uint64_t first;   /* the entries at hand */
 } making;
 
-static size_t entry_floats(const sfp_teacher *t)
+static size_t entry_floats(const sfp__teacher *t)
 {
     return (size_t)(1 + t->grid * t->grid) * (size_t)t->dim;
 }
 
-static int side_of(const sfp_pretrain_options *o)
+static int side_of(const sfp__pretrain_options *o)
 {
     return o->student.img_size / o->student.patch_size;
 }
 
-static int grid_of(const sfp_pretrain_options *o)
+static int grid_of(const sfp__pretrain_options *o)
 {
     return o->teacher.grid ? o->teacher.grid : side_of(o);
 }
 
 static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
 {
-    OWNED_BY(sfp__map_close) sfp_map m = {0};
+    OWNED_BY(sfp__map_close) sfp__map m = {0};
     size_t size = 0;
     const uint8_t *builtin = strcmp(path, SFP_VIT_BUILTIN) == 0 ? sfp__vit_builtin_bytes(&size) : NULL;
     if (!builtin)
@@ -72,7 +72,7 @@ static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status key_of(const sfp_pretrain_options *o, const sfp_image_set *p, uint64_t *out, sfp_error *err)
+static sfp_status key_of(const sfp__pretrain_options *o, const sfp__image_set *p, uint64_t *out, sfp_error *err)
 {
     const uint64_t numbers[] = {1 /* how entries are made */, sfp__image_set_hash(p),
                                 (uint64_t)p->count,           (uint64_t)p->size,
@@ -84,7 +84,7 @@ static sfp_status key_of(const sfp_pretrain_options *o, const sfp_image_set *p, 
     return SFP_OK;
 }
 
-static uint64_t config_hash(const sfp_vit_config *c)
+static uint64_t config_hash(const sfp__vit_config *c)
 {
     const int numbers[] = {c->heads, c->img_size, c->quick_gelu};
     uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
@@ -177,7 +177,7 @@ static sfp_status lock_cache(int fd, const char *path, int how, sfp_error *err)
 }
 
 /* Opens the cache, whole, to go on with it, or begun anew. */
-static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     bool other = false;
     int f = open(cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -201,17 +201,17 @@ static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp_pr
     return sync_cache(f, cache, err); /* before old entries are overwritten */
 }
 
-static sfp_status run_chunk(making *m, sfp_vit_plan *plan, sfp_thread_pool *pool, int n, sfp_error *err)
+static sfp_status run_chunk(making *m, sfp__vit_plan *plan, sfp__thread_pool *pool, int n, sfp_error *err)
 {
     int64_t image[CHUNK];
-    sfp_view view[CHUNK];
+    sfp__view view[CHUNK];
     for (int i = 0; i < n; i++) {
         uint64_t entry = m->first + (uint64_t)i, count = (uint64_t)m->images->count;
         image[i] = (int64_t)(entry % count);
-        view[i] = sfp__view(m->o->plan.seed, entry % count, entry / count, m->images->size, m->o->view.crop_least);
+        view[i] = sfp__view_draw(m->o->plan.seed, entry % count, entry / count, m->images->size, m->o->view.crop_least);
     }
     TRY(sfp__inputs_make(m->images, n, image, view, &m->t->vit->config, pool, m->x, err));
-    const sfp_vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
+    const sfp__vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
     TRY(sfp__vit_run(plan, &pass, err));
     sfp__thread_pool_run(pool, n, make_entry, m);
     return SFP_OK;
@@ -224,8 +224,8 @@ static sfp_status note_done(int fd, const char *path, const header *h, sfp_error
     return write_at(fd, path, h, sizeof *h, 0, err);
 }
 
-static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, sfp_thread_pool *pool,
-                             const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status fill_cache(making *m, header *h, int fd, sfp__vit_plan *plan, sfp__thread_pool *pool,
+                             const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     double begin = sfp__monotonic_seconds(), saved_at = begin;
     const char *path = m->cache;
@@ -246,53 +246,53 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp_vit_plan *plan, s
             saved_at = sfp__monotonic_seconds();
         }
         double now = sfp__monotonic_seconds() - begin;
-        sfp__pretrain_report_progress(hooks, &(sfp_pretrain_progress){.phase = "teacher",
-                                                                      .done = h->done,
-                                                                      .total = h->total,
-                                                                      .fraction = (double)h->done / (double)h->total,
-                                                                      .from = (double)start / (double)h->total,
-                                                                      .images_per_second = (double)(h->done - start) / now,
-                                                                      .seconds = now});
+        sfp__pretrain_report_progress(hooks, &(sfp__pretrain_progress){.phase = "teacher",
+                                                                       .done = h->done,
+                                                                       .total = h->total,
+                                                                       .fraction = (double)h->done / (double)h->total,
+                                                                       .from = (double)start / (double)h->total,
+                                                                       .images_per_second = (double)(h->done - start) / now,
+                                                                       .seconds = now});
     }
     if (h->done > start)
         TRY(sync_cache(fd, path, err));
     return lock_cache(fd, path, LOCK_SH, err);
 }
 
-static sfp_status make_cache(const sfp_pretrain_options *o, const char *cache, const sfp_image_set *p, sfp_teacher *t,
-                             sfp_thread_pool *pool, const sfp_pretrain_hooks *hooks, sfp_error *err)
+static sfp_status make_cache(const sfp__pretrain_options *o, const char *cache, const sfp__image_set *p, sfp__teacher *t,
+                             sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
-    const sfp_vit_config *c = &t->vit->config;
+    const sfp__vit_config *c = &t->vit->config;
     making m = {.o = o, .images = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
     header h = {.magic = MAGIC,
                 .total = (uint64_t)o->teacher.views * (uint64_t)p->count,
                 .entry_bytes = entry_floats(t) * sizeof(uint16_t),
                 .config = config_hash(c)};
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     OWNED void *block = NULL;
     size_t pixels = (size_t)CHUNK * 3 * (size_t)m.size * (size_t)m.size;
-    const sfp_want list[] = {{&m.pool_w, (size_t)t->grid * (size_t)m.grid, sizeof *m.pool_w},
-                             {&m.x, pixels, sizeof *m.x},
-                             {&m.normed, (size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim, sizeof *m.normed},
-                             {&m.entry, CHUNK, h.entry_bytes}};
+    const sfp__want list[] = {{&m.pool_w, (size_t)t->grid * (size_t)m.grid, sizeof *m.pool_w},
+                              {&m.x, pixels, sizeof *m.x},
+                              {&m.normed, (size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim, sizeof *m.normed},
+                              {&m.entry, CHUNK, h.entry_bytes}};
     TRY(key_of(o, p, &h.key, err));
     TRY(open_cache(cache, &h, &t->lock, hooks, err));
     if (h.done >= h.total)
         return SFP_OK;
     TRY(sfp__block(&block, SFP_LIST(list), err));
     average_weights(t->grid, m.grid, m.pool_w);
-    const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD, .token_head = true};
+    const sfp__vit_plan_options po = {.mode = SFP_VIT_FORWARD, .token_head = true};
     TRY(sfp__vit_plan_create(t->vit, pool, &po, &plan, err));
     return fill_cache(&m, &h, t->lock, plan, pool, hooks, err);
 }
 
-static const uint16_t *entry_at(const sfp_teacher *t, int view, int64_t image)
+static const uint16_t *entry_at(const sfp__teacher *t, int view, int64_t image)
 {
     return t->entries + ((size_t)view * (size_t)t->images + (size_t)image) * entry_floats(t);
 }
 
 /* Mean and deviation of each channel, of class tokens and of patch tokens, over entries evenly spread. */
-static sfp_status measure(sfp_teacher *t, sfp_error *err)
+static sfp_status measure(sfp__teacher *t, sfp_error *err)
 {
     size_t D = (size_t)t->dim;
     OWNED double *sum = NULL;
@@ -320,11 +320,11 @@ static sfp_status measure(sfp_teacher *t, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__teacher_open(const sfp_pretrain_options *o, const sfp_image_set *p, sfp_thread_pool *pool,
-                             const sfp_pretrain_hooks *hooks, sfp_teacher *out, sfp_error *err)
+sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_set *p, sfp__thread_pool *pool,
+                             const sfp__pretrain_hooks *hooks, sfp__teacher *out, sfp_error *err)
 {
     OWNED_BY(sfp__teacher_done)
-    sfp_teacher t = {.views = o->teacher.views, .images = p->count, .side = side_of(o), .grid = grid_of(o), .lock = -1};
+    sfp__teacher t = {.views = o->teacher.views, .images = p->count, .side = side_of(o), .grid = grid_of(o), .lock = -1};
     if (t.grid < 1 || t.grid > 255 || t.grid % side_of(o) != 0)
         return sfp__fail(err, SFP_EINVAL, "%d x %d teacher tokens are kept, expected a multiple of the student's %d x %d", t.grid,
                          t.grid, side_of(o), side_of(o));
@@ -342,11 +342,11 @@ sfp_status sfp__teacher_open(const sfp_pretrain_options *o, const sfp_image_set 
     t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
     TRY(measure(&t, err));
     *out = t;
-    t = (sfp_teacher){.lock = -1};
+    t = (sfp__teacher){.lock = -1};
     return SFP_OK;
 }
 
-void sfp__teacher_done(sfp_teacher *t)
+void sfp__teacher_done(sfp__teacher *t)
 {
     if (t->map.bytes)
         sfp__map_close(&t->map);
@@ -355,18 +355,18 @@ void sfp__teacher_done(sfp_teacher *t)
     sfp__vit_free(t->vit);
     sfp__free(t->mean);
     sfp__free(t->scale);
-    *t = (sfp_teacher){0};
+    *t = (sfp__teacher){0};
 }
 
 /* out (D) += f * (row - mean) * scale */
-static void add_row(const sfp_teacher *t, const uint16_t *row, bool patch, float f, float *out)
+static void add_row(const sfp__teacher *t, const uint16_t *row, bool patch, float f, float *out)
 {
     const float *mean = t->mean + (patch ? t->dim : 0), *scale = t->scale + (patch ? t->dim : 0);
     for (int k = 0; k < t->dim; k++)
         out[k] += f * (sfp__f16_to_f32(row[k]) - mean[k]) * scale[k];
 }
 
-void sfp__teacher_add(const sfp_teacher *t, int view, int64_t image, bool mirrored, float f, float *out)
+void sfp__teacher_add(const sfp__teacher *t, int view, int64_t image, bool mirrored, float f, float *out)
 {
     const uint16_t *e = entry_at(t, view, image);
     int D = t->dim, side = t->side, grid = t->grid, cell = grid / side;
@@ -378,7 +378,7 @@ void sfp__teacher_add(const sfp_teacher *t, int view, int64_t image, bool mirror
         }
 }
 
-void sfp__teacher_class(const sfp_teacher *t, int view, int64_t image, float *out)
+void sfp__teacher_class(const sfp__teacher *t, int view, int64_t image, float *out)
 {
     const uint16_t *e = entry_at(t, view, image);
     for (int k = 0; k < t->dim; k++)

@@ -11,12 +11,12 @@
 
 /* ---------------------------------------------------------------------- views */
 
-sfp_rng sfp__draw(uint64_t seed, int what, uint64_t a, uint64_t b)
+sfp__rng sfp__draw(uint64_t seed, int what, uint64_t a, uint64_t b)
 {
     return sfp__rng_init(seed, ((uint64_t)what << 56) ^ (b << 34) ^ a);
 }
 
-static double between(sfp_rng *r, double low, double high)
+static double between(sfp__rng *r, double low, double high)
 {
     return low + (high - low) * sfp__rng_double(r);
 }
@@ -27,11 +27,11 @@ static int side_of(double length, int size)
     return n < 1 ? 1 : n > size ? size : n;
 }
 
-sfp_view sfp__view(uint64_t seed, uint64_t image, uint64_t view, int size, double least)
+sfp__view sfp__view_draw(uint64_t seed, uint64_t image, uint64_t view, int size, double least)
 {
-    sfp_rng r = sfp__draw(seed, SFP_DRAW_VIEW, image, view);
+    sfp__rng r = sfp__draw(seed, SFP_DRAW_VIEW, image, view);
     double area = between(&r, least, 1), ratio = exp(between(&r, -log(4.0 / 3), log(4.0 / 3))), side = sqrt(area) * size;
-    sfp_view v = {.width = side_of(side * sqrt(ratio), size), .height = side_of(side / sqrt(ratio), size)};
+    sfp__view v = {.width = side_of(side * sqrt(ratio), size), .height = side_of(side / sqrt(ratio), size)};
     v.left = (int)sfp__rng_below(&r, (uint32_t)(size - v.width + 1));
     v.top = (int)sfp__rng_below(&r, (uint32_t)(size - v.height + 1));
     v.flip = sfp__rng_u32(&r) & 1;
@@ -51,14 +51,14 @@ static void flip_rows(int size, uint8_t *rgb)
         }
 }
 
-sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int to, uint8_t *out, sfp_error *err)
+sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp__view *v, int to, uint8_t *out, sfp_error *err)
 {
     union {
         const uint8_t *in;
         uint8_t *image; /* only read: crop and resize take an image as it is kept */
     } pixels = {.in = rgb};
-    const sfp_image whole = {.width = size, .height = size, .rgb = pixels.image};
-    OWNED_BY(sfp__image_done) sfp_image part = {0}, fit = {0};
+    const sfp__image whole = {.width = size, .height = size, .rgb = pixels.image};
+    OWNED_BY(sfp__image_done) sfp__image part = {0}, fit = {0};
     TRY(sfp__image_crop(&whole, v->left, v->top, v->width, v->height, &part, err));
     TRY(sfp__image_resize(&part, to, to, SFP_FILTER_BILINEAR, &fit, err));
     memcpy(out, fit.rgb, 3 * (size_t)to * (size_t)to);
@@ -68,18 +68,18 @@ sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp_view *v, int
 }
 
 typedef struct inputs {
-    const sfp_image_set *p;
+    const sfp__image_set *p;
     const int64_t *image;
-    const sfp_view *view;
-    const sfp_vit_config *c;
+    const sfp__view *view;
+    const sfp__vit_config *c;
     float *x;
     atomic_int status; /* of the last that failed */
 } inputs;
 
 static sfp_status make_input(const inputs *in, int i)
 {
-    const sfp_image_set *p = in->p;
-    const sfp_view whole = {.width = p->size, .height = p->size};
+    const sfp__image_set *p = in->p;
+    const sfp__view whole = {.width = p->size, .height = p->size};
     int S = in->c->img_size;
     size_t pixels = 3 * (size_t)S * (size_t)S;
     const uint8_t *rgb = sfp__image_set_at(p, in->image[i]);
@@ -102,8 +102,8 @@ static void make_one(void *ctx, int piece, int worker)
         atomic_store(&in->status, (int)s);
 }
 
-sfp_status sfp__inputs_make(const sfp_image_set *p, int n, const int64_t *image, const sfp_view *view, const sfp_vit_config *c,
-                            sfp_thread_pool *pool, float *x, sfp_error *err)
+sfp_status sfp__inputs_make(const sfp__image_set *p, int n, const int64_t *image, const sfp__view *view, const sfp__vit_config *c,
+                            sfp__thread_pool *pool, float *x, sfp_error *err)
 {
     inputs in = {.p = p, .image = image, .view = view, .c = c, .x = x};
     sfp__thread_pool_run(pool, n, make_one, &in);
@@ -116,7 +116,7 @@ static uint8_t to_byte(float x)
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x + 0.5f);
 }
 
-void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb)
+void sfp__view_colour(sfp__rng *r, double strength, int size, uint8_t *rgb)
 {
     size_t n = (size_t)size * (size_t)size;
     float bright = (float)between(r, 1 - strength, 1 + strength), contrast = (float)between(r, 1 - strength, 1 + strength),
@@ -139,33 +139,33 @@ void sfp__view_colour(sfp_rng *r, double strength, int size, uint8_t *rgb)
 
 enum { DEPTH = 3 }; /* one slot is in the learner's hands */
 
-struct sfp_view_loader {
-    const sfp_image_set *images;
-    const sfp_pretrain_options *o;
-    const sfp_vit_config *c;
+struct sfp__view_loader {
+    const sfp__image_set *images;
+    const sfp__pretrain_options *o;
+    const sfp__vit_config *c;
     int fixed_views;
     uint64_t epoch_steps;
-    sfp_view_batch ring[DEPTH];
+    sfp__view_batch ring[DEPTH];
     int64_t *order; /* (count) of `order_epoch` */
     uint64_t order_epoch;
     bool ordered;
     uint8_t *rgb; /* (S, S, 3) the view at hand */
     float *plain; /* (b, 3, S, S) before mixing */
     void *block;  /* of these */
-    sfp_prefetcher *ahead;
+    sfp__prefetcher *ahead;
     int64_t next; /* step to be taken */
 };
 
-uint64_t sfp__view_loader_epoch_steps(const sfp_image_set *p, int batch)
+uint64_t sfp__view_loader_epoch_steps(const sfp__image_set *p, int batch)
 {
     return (uint64_t)(p->count / batch);
 }
 
-static void order_epoch(sfp_view_loader *f, uint64_t epoch)
+static void order_epoch(sfp__view_loader *f, uint64_t epoch)
 {
     if (f->ordered && f->order_epoch == epoch)
         return;
-    sfp_rng r = sfp__draw(f->o->plan.seed, SFP_DRAW_ORDER, epoch, 0);
+    sfp__rng r = sfp__draw(f->o->plan.seed, SFP_DRAW_ORDER, epoch, 0);
     int64_t n = f->images->count;
     for (int64_t i = 0; i < n; i++)
         f->order[i] = i;
@@ -179,7 +179,7 @@ static void order_epoch(sfp_view_loader *f, uint64_t epoch)
 }
 
 /* Gamma(a), a > 0 (Marsaglia and Tsang). */
-static double draw_gamma(sfp_rng *r, double a)
+static double draw_gamma(sfp__rng *r, double a)
 {
     if (a < 1)
         return draw_gamma(r, a + 1) * pow(1 - sfp__rng_double(r), 1 / a);
@@ -191,24 +191,24 @@ static double draw_gamma(sfp_rng *r, double a)
     }
 }
 
-static float draw_part(const sfp_pretrain_options *o, uint64_t step)
+static float draw_part(const sfp__pretrain_options *o, uint64_t step)
 {
     if (!(o->view.mixup > 0))
         return 1;
-    sfp_rng r = sfp__draw(o->plan.seed, SFP_DRAW_MIX, step, 0);
+    sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_MIX, step, 0);
     double a = draw_gamma(&r, o->view.mixup), b = draw_gamma(&r, o->view.mixup), part = a + b > 0 ? a / (a + b) : 1;
     return (float)fmax(part, 1 - part); /* the first image is the larger part: its mate sees the same of it */
 }
 
-static sfp_status make_sample(sfp_view_loader *f, sfp_view_batch *m, int i, float *x)
+static sfp_status make_sample(sfp__view_loader *f, sfp__view_batch *m, int i, float *x)
 {
-    const sfp_pretrain_options *o = f->o;
-    const sfp_image_set *p = f->images;
+    const sfp__pretrain_options *o = f->o;
+    const sfp__image_set *p = f->images;
     uint64_t epoch = m->step / f->epoch_steps, at = m->step % f->epoch_steps * (uint64_t)o->plan.batch + (uint64_t)i;
     int64_t image = f->order[at];
     uint64_t view = f->fixed_views > 0 ? (epoch + (uint64_t)image) % (uint64_t)f->fixed_views : epoch;
-    sfp_view v = sfp__view(o->plan.seed, (uint64_t)image, view, p->size, o->view.crop_least);
-    sfp_rng r = sfp__draw(o->plan.seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
+    sfp__view v = sfp__view_draw(o->plan.seed, (uint64_t)image, view, p->size, o->view.crop_least);
+    sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
     m->image[i] = image;
     m->view[i] = f->fixed_views > 0 ? (int)view : 0;
     m->mirrored[i] = sfp__rng_u32(&r) & 1;
@@ -221,7 +221,7 @@ static sfp_status make_sample(sfp_view_loader *f, sfp_view_batch *m, int i, floa
 }
 
 /* m->x from f->plain */
-static void mix(const sfp_view_loader *f, sfp_view_batch *m)
+static void mix(const sfp__view_loader *f, sfp__view_batch *m)
 {
     int b = f->o->plan.batch;
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size;
@@ -235,8 +235,8 @@ static void mix(const sfp_view_loader *f, sfp_view_batch *m)
 
 static void make(void *ctx, int64_t step)
 {
-    sfp_view_loader *f = ctx;
-    sfp_view_batch *m = &f->ring[step % DEPTH];
+    sfp__view_loader *f = ctx;
+    sfp__view_batch *m = &f->ring[step % DEPTH];
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size;
     m->step = (uint64_t)step;
     m->part = draw_part(f->o, m->step);
@@ -249,34 +249,34 @@ static void make(void *ctx, int64_t step)
         mix(f, m);
 }
 
-sfp_status sfp__view_loader_create(const sfp_image_set *p, const sfp_pretrain_options *o, const sfp_vit_config *c,
-                                   int fixed_views, uint64_t first_step, sfp_view_loader **out, sfp_error *err)
+sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_options *o, const sfp__vit_config *c,
+                                   int fixed_views, uint64_t first_step, sfp__view_loader **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__view_loader_free) sfp_view_loader *f = NULL;
+    OWNED_PTR(sfp__view_loader_free) sfp__view_loader *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
-    *f = (sfp_view_loader){.images = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
+    *f = (sfp__view_loader){.images = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
     f->epoch_steps = sfp__view_loader_epoch_steps(p, o->plan.batch);
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size, b = (size_t)o->plan.batch;
-    sfp_want list[3 + 4 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
-                                    {&f->rgb, pixels, 1},
-                                    {&f->plain, o->view.mixup > 0 ? b * pixels : 0, sizeof *f->plain}};
+    sfp__want list[3 + 4 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
+                                     {&f->rgb, pixels, 1},
+                                     {&f->plain, o->view.mixup > 0 ? b * pixels : 0, sizeof *f->plain}};
     for (int i = 0; i < DEPTH; i++) {
-        sfp_view_batch *m = &f->ring[i];
-        const sfp_want slot[] = {{&m->x, b * pixels, sizeof *m->x},
-                                 {&m->image, b, sizeof *m->image},
-                                 {&m->view, b, sizeof *m->view},
-                                 {&m->mirrored, b, sizeof *m->mirrored}};
+        sfp__view_batch *m = &f->ring[i];
+        const sfp__want slot[] = {{&m->x, b * pixels, sizeof *m->x},
+                                  {&m->image, b, sizeof *m->image},
+                                  {&m->view, b, sizeof *m->view},
+                                  {&m->mirrored, b, sizeof *m->mirrored}};
         memcpy(list + 3 + 4 * i, slot, sizeof slot);
     }
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
-    const sfp_prefetcher_options ahead = {
+    const sfp__prefetcher_options ahead = {
         .what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make, .ctx = f};
     TRY(sfp__prefetcher_create(&ahead, &f->ahead, err));
     *out = TAKE(f);
     return SFP_OK;
 }
 
-void sfp__view_loader_free(sfp_view_loader *f)
+void sfp__view_loader_free(sfp__view_loader *f)
 {
     if (!f)
         return;
@@ -285,12 +285,12 @@ void sfp__view_loader_free(sfp_view_loader *f)
     sfp__free(f);
 }
 
-sfp_status sfp__view_loader_take(sfp_view_loader *f, const sfp_view_batch **out, sfp_error *err)
+sfp_status sfp__view_loader_take(sfp__view_loader *f, const sfp__view_batch **out, sfp_error *err)
 {
     double wait_seconds = 0; /* part of the step's own time */
     sfp__prefetcher_release(f->ahead, f->next);
     TRY(sfp__prefetcher_take(f->ahead, f->next, &wait_seconds, err));
-    const sfp_view_batch *m = &f->ring[f->next++ % DEPTH];
+    const sfp__view_batch *m = &f->ring[f->next++ % DEPTH];
     if (m->status) {
         if (err)
             *err = m->err;

@@ -28,7 +28,7 @@ static bool anything_tested(const sfp_result *r)
 
 /* ---------------------------------------------------------- confusion matrix */
 
-static void cell(sfp_text *t, const sfp_result *r, int i, int k, double tested, double x, double y, double size)
+static void cell(sfp__text *t, const sfp_result *r, int i, int k, double tested, double x, double y, double size)
 {
     char name[SFP_SHORT];
     uint64_t n = cell_of(r, i, k);
@@ -52,9 +52,9 @@ static void cell(sfp_text *t, const sfp_result *r, int i, int k, double tested, 
 }
 
 /* The pairs that are mixed up most, in words. */
-static void worst_pairs(sfp_text *t, const sfp_result *r)
+static void worst_pairs(sfp__text *t, const sfp_result *r)
 {
-    sfp_confusion_pair worst[WORST_PAIRS];
+    sfp__confusion_pair worst[WORST_PAIRS];
     int found = sfp__top_confusions(r->classes, r->confusion, WORST_PAIRS, worst);
     if (!found)
         return;
@@ -76,7 +76,7 @@ static void worst_pairs(sfp_text *t, const sfp_result *r)
     sfp__text_put(t, ".</p>");
 }
 
-bool sfp__plot_confusion(sfp_text *t, const sfp_result *r)
+bool sfp__plot_confusion(sfp__text *t, const sfp_result *r)
 {
     char name[SFP_SHORT];
     int n = r->classes;
@@ -134,7 +134,7 @@ static int by_accuracy(const void *a, const void *b)
     return x->c < y->c ? -1 : 1;
 }
 
-static void row(sfp_text *t, const sfp_result *r, const class_row *c)
+static void row(sfp__text *t, const sfp_result *r, const class_row *c)
 {
     char name[SFP_SHORT], share[SFP_SHORT], count[SFP_SHORT];
     sfp__text_put(t, "<li><span class=\"name\" title=\"");
@@ -145,7 +145,7 @@ static void row(sfp_text *t, const sfp_result *r, const class_row *c)
                      100 * c->accuracy, sfp__format_percent(c->accuracy, share), sfp__format_count((double)c->tested, count));
 }
 
-static void rows(sfp_text *t, const sfp_result *r, const char *title, const class_row *c, int n)
+static void rows(sfp__text *t, const sfp_result *r, const char *title, const class_row *c, int n)
 {
     if (title)
         sfp__text_printf(t, "<h3>%s</h3>", title);
@@ -156,7 +156,7 @@ static void rows(sfp_text *t, const sfp_result *r, const char *title, const clas
 }
 
 /* Hundreds of classes: the sorted accuracies as one outline. */
-static void compact(sfp_text *t, const class_row *c, int n)
+static void compact(sfp__text *t, const class_row *c, int n)
 {
     enum { W = 1000, H = 170, L = 46, T = 8, B = 24 };
     sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"accuracy by class, sorted\">", W, H);
@@ -176,7 +176,7 @@ static void compact(sfp_text *t, const class_row *c, int n)
         H - B, W, H - 6, n);
 }
 
-bool sfp__plot_classes(sfp_text *t, const sfp_result *r)
+bool sfp__plot_classes(sfp__text *t, const sfp_result *r)
 {
     int n = 0;
     if (r->classes < 1 || !anything_tested(r))

@@ -21,7 +21,7 @@ __asm__(".pushsection .rodata.sfp_report, \"a\"\n"
         ".popsection\n");
 extern const char sfp_report_head[] __attribute__((visibility("hidden")));
 
-void sfp__page_begin(sfp_text *t, const char *title, const char *what)
+void sfp__page_begin(sfp__text *t, const char *title, const char *what)
 {
     static const char mark[] = "{title}";
     const char *at = strstr(sfp_report_head, mark);
@@ -31,7 +31,7 @@ void sfp__page_begin(sfp_text *t, const char *title, const char *what)
     sfp__text_put(t, at + strlen(mark));
 }
 
-sfp_status sfp__page_write(sfp_text *t, const char *path, sfp_error *err)
+sfp_status sfp__page_write(sfp__text *t, const char *path, sfp_error *err)
 {
     sfp__text_put(t, "</main></body></html>\n");
     return t->failed ? sfp__fail_nomem(err) : sfp__file_write(path, t->s, t->length, err);
@@ -44,7 +44,7 @@ static bool is_unsafe(uint32_t c)
     return control || direction || c == SFP_UTF8_BAD;
 }
 
-void sfp__put_html_cut(sfp_text *t, const char *s, int most)
+void sfp__put_html_cut(sfp__text *t, const char *s, int most)
 {
     for (int i = 0; *s; i++) {
         uint32_t c;
@@ -69,7 +69,7 @@ void sfp__put_html_cut(sfp_text *t, const char *s, int most)
     }
 }
 
-void sfp__put_html(sfp_text *t, const char *s)
+void sfp__put_html(sfp__text *t, const char *s)
 {
     sfp__put_html_cut(t, s, INT_MAX);
 }

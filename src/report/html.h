@@ -9,16 +9,16 @@
 
 /* Up to and with <main>. The page is one file without scripts, and its head forbids them and anything from elsewhere: a class
  * called <script> is only a strange name even if the escaping failed. */
-void sfp__page_begin(sfp_text *t, const char *title,
+void sfp__page_begin(sfp__text *t, const char *title,
                      const char *what /* of which at most 80 characters are shown; NULL: nothing */);
 /* Ends the page and writes it. */
-sfp_status sfp__page_write(sfp_text *t, const char *path, sfp_error *err);
+sfp_status sfp__page_write(sfp__text *t, const char *path, sfp_error *err);
 
 /* For element text and quoted attributes: & < > " ' escaped; bytes that are no UTF-8, control bytes and marks that turn the
  * writing direction become U+FFFD. */
-void sfp__put_html(sfp_text *t, const char *s);
+void sfp__put_html(sfp__text *t, const char *s);
 /* ... at most `most` characters, the last a "…" when there are more. */
-void sfp__put_html_cut(sfp_text *t, const char *s, int most);
+void sfp__put_html_cut(sfp__text *t, const char *s, int most);
 
 /* Numbers: all return buf, and a dash for NAN. */
 #define SFP_SHORT 40
@@ -30,14 +30,14 @@ const char *sfp__format_bytes(double x, char buf[SFP_SHORT]);   /* 1.4 GiB */
 
 enum { SFP_PLOT_SERIES = 2 };
 
-typedef struct sfp_series {
+typedef struct sfp__series {
     int count;
     const double *x, *y; /* (count) x from 0 on, not falling; points that are not finite are left out */
     const char *color;   /* a CSS variable: "--blue" */
     const char *name;    /* before its last value; NULL: the plot has but one */
-} sfp_series;
+} sfp__series;
 
-typedef struct sfp_plot {
+typedef struct sfp__plot {
     const char *id;     /* unique in the page */
     const char *title;  /* what is drawn up the axis, with its unit */
     const char *across; /* what is along the other */
@@ -48,10 +48,10 @@ typedef struct sfp_plot {
     double line;        /* a level to compare with; NAN: none */
     const char *line_label;
     int count;
-    sfp_series series[SFP_PLOT_SERIES];
-} sfp_plot;
+    sfp__series series[SFP_PLOT_SERIES];
+} sfp__plot;
 
 /* false, and nothing drawn: too few points. */
-bool sfp__plot(sfp_text *t, const sfp_plot *p);
+bool sfp__plot_write(sfp__text *t, const sfp__plot *p);
 
 #endif

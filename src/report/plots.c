@@ -41,7 +41,7 @@ static double place_y(const frame *f, double y)
 }
 
 /* Points to at most `want` buckets of equal width; returns how many hold something. */
-static int gather(const sfp_series *c, const frame *f, int want, bucket *b)
+static int gather(const sfp__series *c, const frame *f, int want, bucket *b)
 {
     int used = 0, last = -1;
     want = want > MOST_BUCKETS ? MOST_BUCKETS : want;
@@ -67,7 +67,7 @@ static int gather(const sfp_series *c, const frame *f, int want, bucket *b)
     return used;
 }
 
-static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
+static void axes(sfp__text *t, const frame *f, const sfp__plot *p)
 {
     char text[SFP_SHORT];
     double step = p->fraction ? 0.25 : nice_step(f->y1, 4);
@@ -93,7 +93,7 @@ static void axes(sfp_text *t, const frame *f, const sfp_plot *p)
     sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", right, HEIGHT - 4, p->across);
 }
 
-static void band(sfp_text *t, const frame *f, int n, const bucket *b, const char *color)
+static void band(sfp__text *t, const frame *f, int n, const bucket *b, const char *color)
 {
     sfp__text_put(t, "<path d=\"");
     for (int i = 0; i < n; i++)
@@ -103,7 +103,7 @@ static void band(sfp_text *t, const frame *f, int n, const bucket *b, const char
     sfp__text_printf(t, "Z\" style=\"fill:var(%s);fill-opacity:.16\"/>", color);
 }
 
-static void curve(sfp_text *t, const frame *f, const sfp_plot *p, int n, const bucket *b, const char *color)
+static void curve(sfp__text *t, const frame *f, const sfp__plot *p, int n, const bucket *b, const char *color)
 {
     bool grouped = false;
     for (int i = 0; i < n; i++)
@@ -117,7 +117,7 @@ static void curve(sfp_text *t, const frame *f, const sfp_plot *p, int n, const b
     sfp__text_printf(t, "\" style=\"stroke:var(%s)\"/></g>", color);
 }
 
-static void line_at(sfp_text *t, const frame *f, const sfp_plot *p)
+static void line_at(sfp__text *t, const frame *f, const sfp__plot *p)
 {
     double at = place_y(f, p->line);
     sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - f->right, at, at);
@@ -126,7 +126,7 @@ static void line_at(sfp_text *t, const frame *f, const sfp_plot *p)
     sfp__text_put(t, "</text>");
 }
 
-static void end_label(sfp_text *t, const frame *f, const sfp_plot *p, const sfp_series *s, const bucket *last)
+static void end_label(sfp__text *t, const frame *f, const sfp__plot *p, const sfp__series *s, const bucket *last)
 {
     char text[SFP_SHORT];
     double x = place_x(f, last->x), y = last->sum / last->n, at = fmin(fmax(place_y(f, y), TOP), HEIGHT - BOTTOM);
@@ -136,7 +136,7 @@ static void end_label(sfp_text *t, const frame *f, const sfp_plot *p, const sfp_
                      p->fraction ? sfp__format_percent(y, text) : sfp__format_compact(y, text), p->fraction ? "" : p->unit);
 }
 
-bool sfp__plot(sfp_text *t, const sfp_plot *p)
+bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
 {
     bucket b[SFP_PLOT_SERIES][MOST_BUCKETS];
     int n[SFP_PLOT_SERIES] = {0}, most = 0;
@@ -175,7 +175,7 @@ bool sfp__plot(sfp_text *t, const sfp_plot *p)
 
 /* ---------------------------------------------------------- accuracy matrix */
 
-static void matrix_cell(sfp_text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
+static void matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
 {
     char row[SFP_SHORT], column[SFP_SHORT];
     double a = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
@@ -196,7 +196,7 @@ static void matrix_cell(sfp_text *t, const sfp_result *r, int i, int j, double x
     sfp__text_printf(t, ": %.2f %%</title></g>", 100 * a);
 }
 
-void sfp__plot_matrix(sfp_text *t, const sfp_result *r)
+void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
 {
     char name[SFP_SHORT];
     int n = r->tasks;
@@ -235,7 +235,7 @@ void sfp__plot_matrix(sfp_text *t, const sfp_result *r)
 
 /* --------------------------------------------------------------- time split */
 
-void sfp__plot_time(sfp_text *t, const sfp_result *r)
+void sfp__plot_time(sfp__text *t, const sfp_result *r)
 {
     double total = r->seconds.total, sum = 0;
     struct {

@@ -27,7 +27,7 @@ const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
 }
 
 /* false also when the default is not known; an option that has none was given */
-static bool differs(const sfp_config_entry *p)
+static bool differs(const sfp__config_entry *p)
 {
     return p->default_value && strcmp(p->default_value, p->value) != 0;
 }
@@ -43,18 +43,18 @@ static bool said_elsewhere(const char *key)
     return false;
 }
 
-static void code(sfp_text *t, const char *s)
+static void code(sfp__text *t, const char *s)
 {
     sfp__text_put(t, "<code>");
     sfp__put_html(t, s);
     sfp__text_put(t, "</code>");
 }
 
-static void options_that_differ(sfp_text *t, const sfp_result *r)
+static void options_that_differ(sfp__text *t, const sfp_result *r)
 {
     int n = 0, unknown = 0;
     for (int i = 0; i < r->config_count; i++) {
-        const sfp_config_entry *p = &r->config[i];
+        const sfp__config_entry *p = &r->config[i];
         if (said_elsewhere(p->key))
             continue;
         unknown += !p->default_value;
@@ -69,7 +69,7 @@ static void options_that_differ(sfp_text *t, const sfp_result *r)
     sfp__text_put(t, n ? "." : unknown ? "" : " All other options are at their defaults.");
 }
 
-static void lead(sfp_text *t, const sfp_result *r)
+static void lead(sfp__text *t, const sfp_result *r)
 {
     char method[64], a[SFP_SHORT];
     const char *data = sfp__result_value(r, "data"), *test = sfp__result_value(r, "test"),
@@ -123,13 +123,13 @@ static void lead(sfp_text *t, const sfp_result *r)
 
 /* ------------------------------------------------------------------------ tiles */
 
-static void tile(sfp_text *t, const char *name, const char *value, const char *note)
+static void tile(sfp__text *t, const char *name, const char *value, const char *note)
 {
     sfp__text_printf(t, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>", name, value, note);
 }
 
 /* What each head of a mixed one would have answered without the others. */
-static void head_tiles(sfp_text *t, const sfp_result *r)
+static void head_tiles(sfp__text *t, const sfp_result *r)
 {
     char name[SFP_SHORT], a[SFP_SHORT];
     for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
@@ -140,7 +140,7 @@ static void head_tiles(sfp_text *t, const sfp_result *r)
     }
 }
 
-static void tiles(sfp_text *t, const sfp_result *r)
+static void tiles(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
     sfp__text_put(t, "<dl class=\"tiles\">");
@@ -176,7 +176,7 @@ static void tiles(sfp_text *t, const sfp_result *r)
 
 /* --------------------------------------------------------------------- sections */
 
-static void card(sfp_text *t, const char *title, const char *what)
+static void card(sfp__text *t, const char *title, const char *what)
 {
     sfp__text_printf(t, "<section class=\"card\"><h2>%s</h2>", title);
     sfp__text_put(t, "<p class=\"what\">");
@@ -185,20 +185,20 @@ static void card(sfp_text *t, const char *title, const char *what)
 }
 
 /* One curve of a run, in its own colour. */
-static bool plot(sfp_text *t, const sfp_curve *c, const char *color, sfp_plot p)
+static bool plot(sfp__text *t, const sfp__curve *c, const char *color, sfp__plot p)
 {
     p.across = "samples offered";
     p.unit = p.unit ? p.unit : "";
     p.line = p.line_label ? p.line : NAN;
     p.count = 1;
-    p.series[0] = (sfp_series){.count = c->count, .x = c->x, .y = c->y, .color = color};
-    return sfp__plot(t, &p);
+    p.series[0] = (sfp__series){.count = c->count, .x = c->x, .y = c->y, .color = color};
+    return sfp__plot_write(t, &p);
 }
 
 /* The evaluations as a curve: the mean over the tasks so far. */
-static bool tested(sfp_text *t, const sfp_result *r)
+static bool tested(sfp__text *t, const sfp_result *r)
 {
-    OWNED_BY(sfp__curve_done) sfp_curve c = {0};
+    OWNED_BY(sfp__curve_done) sfp__curve c = {0};
     for (int i = 0; i < r->evaluation_count; i++)
         if (sfp__curve_add(&c, (double)r->evaluations[i].offered, r->evaluations[i].average, NULL) != SFP_OK) {
             t->failed = true;
@@ -206,10 +206,10 @@ static bool tested(sfp_text *t, const sfp_result *r)
         }
     return plot(
         t, &c, "--blue",
-        (sfp_plot){.id = "c5", .title = "accuracy on the test set, mean of the tasks so far", .fraction = true, .buckets = 300});
+        (sfp__plot){.id = "c5", .title = "accuracy on the test set, mean of the tasks so far", .fraction = true, .buckets = 300});
 }
 
-static bool has_point(const sfp_curve *c)
+static bool has_point(const sfp__curve *c)
 {
     for (int i = 0; i < c->count; i++)
         if (isfinite(c->y[i]))
@@ -217,38 +217,38 @@ static bool has_point(const sfp_curve *c)
     return false;
 }
 
-static void learning(sfp_text *t, const sfp_result *r)
+static void learning(sfp__text *t, const sfp_result *r)
 {
-    const sfp_curve *prequential = &r->curve[SFP_CURVE_PREQUENTIAL], *loss = &r->curve[SFP_CURVE_LOSS];
+    const sfp__curve *prequential = &r->curve[SFP_CURVE_PREQUENTIAL], *loss = &r->curve[SFP_CURVE_LOSS];
     card(t, "Learning",
          "Prequential: each sample is answered before it is trained on. Bands show the range of what a point averages.");
     bool any = plot(t, prequential, "--blue",
-                    (sfp_plot){.id = "c1", .title = "prequential accuracy so far", .fraction = true, .buckets = 300});
+                    (sfp__plot){.id = "c1", .title = "prequential accuracy so far", .fraction = true, .buckets = 300});
     any |= tested(t, r);
-    any |= plot(t, loss, "--red", (sfp_plot){.id = "c2", .title = "training loss", .buckets = 90});
+    any |= plot(t, loss, "--red", (sfp__plot){.id = "c2", .title = "training loss", .buckets = 90});
     if (!any)
         sfp__text_printf(t, "<p class=\"note\">%s</p>",
                          has_point(prequential) || has_point(loss) ? "Too few timestamps for a curve." : "Nothing was recorded.");
     sfp__text_put(t, "</section>\n");
 }
 
-static void rate_and_lag(sfp_text *t, const sfp_result *r)
+static void rate_and_lag(sfp__text *t, const sfp_result *r)
 {
     char label[64], rate[SFP_SHORT];
-    OWNED_BY(sfp__text_done) sfp_text part = {0};
+    OWNED_BY(sfp__text_done) sfp__text part = {0};
     bool rated = isfinite(r->lambda);
     (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__format_compact(r->lambda, rate));
     sfp__text_put(&part, "<div>");
     bool any = plot(&part, &r->curve[SFP_CURVE_RATE], "--green",
-                    (sfp_plot){.id = "c3",
-                               .title = "samples learned a second",
-                               .buckets = 120,
-                               .unit = "/s",
-                               .line = r->lambda,
-                               .line_label = rated ? label : NULL});
+                    (sfp__plot){.id = "c3",
+                                .title = "samples learned a second",
+                                .buckets = 120,
+                                .unit = "/s",
+                                .line = r->lambda,
+                                .line_label = rated ? label : NULL});
     sfp__text_put(&part, "</div><div>");
     any |= plot(&part, &r->curve[SFP_CURVE_LAG], "--purple",
-                (sfp_plot){.id = "c4", .title = "lag behind arrival, in seconds", .buckets = 200, .unit = " s"});
+                (sfp__plot){.id = "c4", .title = "lag behind arrival, in seconds", .buckets = 200, .unit = " s"});
     if (any) {
         card(t, "Rate and lag",
              rated ? "While the curve is below the dashed line the learner falls behind: lag grows, or samples are dropped."
@@ -260,7 +260,7 @@ static void rate_and_lag(sfp_text *t, const sfp_result *r)
     t->failed = t->failed || part.failed;
 }
 
-static void plots(sfp_text *t, const sfp_result *r)
+static void plots(sfp__text *t, const sfp_result *r)
 {
     sfp__text_put(t, "<div class=\"two\"><div>");
     if (r->tasks > 1) {
@@ -280,10 +280,10 @@ static void plots(sfp_text *t, const sfp_result *r)
         rate_and_lag(t, r);
 }
 
-static void classes(sfp_text *t, const sfp_result *r)
+static void classes(sfp__text *t, const sfp_result *r)
 {
     static const struct {
-        bool (*draw)(sfp_text *t, const sfp_result *r);
+        bool (*draw)(sfp__text *t, const sfp_result *r);
         const char *title, *what;
     } cards[] = {
         {sfp__plot_confusion, "Confusion",
@@ -291,7 +291,7 @@ static void classes(sfp_text *t, const sfp_result *r)
          "test samples. Blue is right, orange wrong."},
         {sfp__plot_classes, "Accuracy by class", "Best to worst, with the number of test samples."}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        OWNED_BY(sfp__text_done) sfp_text part = {0};
+        OWNED_BY(sfp__text_done) sfp__text part = {0};
         if (cards[i].draw(&part, r)) {
             card(t, cards[i].title, cards[i].what);
             sfp__text_putn(t, part.s ? part.s : "", part.length);
@@ -301,7 +301,7 @@ static void classes(sfp_text *t, const sfp_result *r)
     }
 }
 
-static sfp_status sheets(sfp_text *t, const sfp_report_images *p, sfp_error *err)
+static sfp_status sheets(sfp__text *t, const sfp__report_images *p, sfp_error *err)
 {
     if (p->batch_count > 0) {
         card(t, "What the coreset took", "The last timestamp: blue frames were trained on, grey ones left out.");
@@ -320,7 +320,7 @@ static sfp_status sheets(sfp_text *t, const sfp_report_images *p, sfp_error *err
     return SFP_OK;
 }
 
-static void config(sfp_text *t, const sfp_result *r)
+static void config(sfp__text *t, const sfp_result *r)
 {
     sfp__text_printf(t,
                      "<section class=\"card\"><details><summary>All %d "
@@ -342,9 +342,9 @@ static void config(sfp_text *t, const sfp_result *r)
     sfp__text_put(t, "</table></details></section>\n");
 }
 
-sfp_status sfp__report_write(const sfp_result *r, const sfp_report_images *images, const char *path, sfp_error *err)
+sfp_status sfp__report_write(const sfp_result *r, const sfp__report_images *images, const char *path, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
     const char *data = sfp__result_value(r, "data");
     sfp__page_begin(&t, "streamfp: ", data && *data ? data : "a run");
     lead(&t, r);

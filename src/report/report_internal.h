@@ -9,15 +9,15 @@
 const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT]);
 const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT]);
 
-void sfp__plot_matrix(sfp_text *t, const sfp_result *r);
-void sfp__plot_time(sfp_text *t, const sfp_result *r);
+void sfp__plot_matrix(sfp__text *t, const sfp_result *r);
+void sfp__plot_time(sfp__text *t, const sfp_result *r);
 
 /* false: nothing was tested */
-bool sfp__plot_confusion(sfp_text *t, const sfp_result *r);
-bool sfp__plot_classes(sfp_text *t, const sfp_result *r);
+bool sfp__plot_confusion(sfp__text *t, const sfp_result *r);
+bool sfp__plot_classes(sfp__text *t, const sfp_result *r);
 
 /* Thumbnails: one sprite a sheet, as a data: PNG in a style rule. */
-sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_images *p, sfp_error *err);
-sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sfp_error *err);
+sfp_status sfp__sheet_batch(sfp__text *t, const sfp__report_images *p, sfp_error *err);
+sfp_status sfp__sheet_buffer(sfp__text *t, int count, const sfp__thumb *thumbs, sfp_error *err);
 
 #endif

@@ -16,7 +16,7 @@
 
 /* ---------------------------------------------------------------------- sprite */
 
-static void put_base64(sfp_text *t, const uint8_t *bytes, size_t size)
+static void put_base64(sfp__text *t, const uint8_t *bytes, size_t size)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char out[4096];
@@ -37,7 +37,7 @@ static void put_base64(sfp_text *t, const uint8_t *bytes, size_t size)
 }
 
 /* Image `at` of a sheet, in the middle of its place. */
-static void put_image(sfp_image *sheet, int at, const sfp_image *small)
+static void put_image(sfp__image *sheet, int at, const sfp__image *small)
 {
     size_t left = (size_t)(at % COLUMNS) * SIDE + (size_t)(SIDE - small->width) / 2,
            top = (size_t)(at / COLUMNS) * SIDE + (size_t)(SIDE - small->height) / 2;
@@ -47,15 +47,15 @@ static void put_image(sfp_image *sheet, int at, const sfp_image *small)
 }
 
 /* As the learner sees it. One that cannot be decoded is counted, and no failure. */
-static sfp_status paste_encoded(sfp_image *sheet, int at, const sfp_thumb *from, int *broken, sfp_error *err)
+static sfp_status paste_encoded(sfp__image *sheet, int at, const sfp__thumb *from, int *broken, sfp_error *err)
 {
     uint8_t rgb[3 * SIDE * SIDE];
     sfp_error why;
-    const sfp_raw_image p = {
+    const sfp__raw_image p = {
         .kind = SFP_RAW_IMAGE_ENCODED, .bytes = (uint8_t *)(uintptr_t)from->encoded, .size = from->encoded_size};
     sfp_status s = sfp__raw_image_fit(&p, "an image of the buffer", SIDE, from->resize, rgb, &why);
     if (s == SFP_OK)
-        put_image(sheet, at, &(sfp_image){SIDE, SIDE, rgb});
+        put_image(sheet, at, &(sfp__image){SIDE, SIDE, rgb});
     else if (s == SFP_ENOMEM)
         return sfp__fail(err, s, "%s", why.message);
     *broken += s != SFP_OK;
@@ -63,13 +63,13 @@ static sfp_status paste_encoded(sfp_image *sheet, int at, const sfp_thumb *from,
 }
 
 /* One thumbnail into its place, its sides in proportion. One without pixels stays grey. */
-static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, int *broken, sfp_error *err)
+static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, int *broken, sfp_error *err)
 {
     if (from->encoded)
         return paste_encoded(sheet, at, from, broken, err);
     if (!from->rgb || from->width < 1 || from->height < 1)
         return SFP_OK;
-    sfp_image whole = {from->width, from->height, (uint8_t *)(uintptr_t)from->rgb}, small;
+    sfp__image whole = {from->width, from->height, (uint8_t *)(uintptr_t)from->rgb}, small;
     int longer = from->width > from->height ? from->width : from->height;
     int64_t w = (int64_t)from->width * SIDE / longer, h = (int64_t)from->height * SIDE / longer;
     TRY(sfp__image_resize(&whole, w > 0 ? (int)w : 1, h > 0 ? (int)h : 1, SFP_FILTER_BILINEAR, &small, err));
@@ -79,12 +79,12 @@ static sfp_status paste(sfp_image *sheet, int at, const sfp_thumb *from, int *br
 }
 
 /* *broken: so many could not be decoded, and are grey. */
-static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_thumb *const *thumb, int *broken, sfp_error *err)
+static sfp_status put_sprite(sfp__text *t, const char *class, int n, const sfp__thumb *const *thumb, int *broken, sfp_error *err)
 {
-    sfp_image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};
+    sfp__image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};
     size_t bytes = (size_t)sheet.width * (size_t)sheet.height * 3;
     OWNED uint8_t *rgb = sheet.rgb = sfp__malloc(bytes);
-    OWNED_BY(sfp__text_done) sfp_text png = {0};
+    OWNED_BY(sfp__text_done) sfp__text png = {0};
     TRY(sfp__check_memory(rgb, err));
     memset(rgb, 128, bytes);
     *broken = 0;
@@ -97,7 +97,7 @@ static sfp_status put_sprite(sfp_text *t, const char *class, int n, const sfp_th
     return SFP_OK;
 }
 
-static const char *label_of(const sfp_thumb *th)
+static const char *label_of(const sfp__thumb *th)
 {
     return th->label && *th->label ? th->label : "no name";
 }
@@ -105,9 +105,9 @@ static const char *label_of(const sfp_thumb *th)
 /* ---------------------------------------------------------------------- sheets */
 
 /* At most MOST of them, evenly spread; NULL: no memory. */
-static const sfp_thumb **pick(int *count, const sfp_thumb *thumbs, int (*order)(const void *, const void *))
+static const sfp__thumb **pick(int *count, const sfp__thumb *thumbs, int (*order)(const void *, const void *))
 {
-    const sfp_thumb **all = sfp__malloc((size_t)*count * sizeof *all);
+    const sfp__thumb **all = sfp__malloc((size_t)*count * sizeof *all);
     if (!all)
         return NULL;
     for (int i = 0; i < *count; i++)
@@ -122,7 +122,7 @@ static const sfp_thumb **pick(int *count, const sfp_thumb *thumbs, int (*order)(
 
 static int taken_first(const void *a, const void *b)
 {
-    const sfp_thumb *x = *(const sfp_thumb *const *)a, *y = *(const sfp_thumb *const *)b;
+    const sfp__thumb *x = *(const sfp__thumb *const *)a, *y = *(const sfp__thumb *const *)b;
     if (x->chosen != y->chosen)
         return x->chosen ? -1 : 1;
     return x < y ? -1 : 1; /* in the order given */
@@ -130,7 +130,7 @@ static int taken_first(const void *a, const void *b)
 
 static int by_class_and_age(const void *a, const void *b)
 {
-    const sfp_thumb *x = *(const sfp_thumb *const *)a, *y = *(const sfp_thumb *const *)b;
+    const sfp__thumb *x = *(const sfp__thumb *const *)a, *y = *(const sfp__thumb *const *)b;
     int names = strverscmp(label_of(x), label_of(y)); /* "class 2" before "class 10" */
     if (names)
         return names;
@@ -139,14 +139,14 @@ static int by_class_and_age(const void *a, const void *b)
     return x < y ? -1 : 1;
 }
 
-static void place(sfp_text *t, int i)
+static void place(sfp__text *t, int i)
 {
     sfp__text_printf(t, "<i style=\"background-position:%dpx %dpx\"></i>", -(i % COLUMNS * SIDE), -(i / COLUMNS * SIDE));
 }
 
 /* all: how many there were, of which [from, to) are shown */
-static void batch_group(sfp_text *t, const char *class, const char *title, int all, int from, int to,
-                        const sfp_thumb *const *thumb)
+static void batch_group(sfp__text *t, const char *class, const char *title, int all, int from, int to,
+                        const sfp__thumb *const *thumb)
 {
     char number[SFP_SHORT];
     sfp__text_printf(t, "<h3>%s: %s", title, sfp__format_count(all, number));
@@ -165,10 +165,10 @@ static void batch_group(sfp_text *t, const char *class, const char *title, int a
     sfp__text_put(t, "</ul>");
 }
 
-sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_images *p, sfp_error *err)
+sfp_status sfp__sheet_batch(sfp__text *t, const sfp__report_images *p, sfp_error *err)
 {
     int n = p->batch_count, taken = 0, broken;
-    OWNED const sfp_thumb **thumb = pick(&n, p->batch, taken_first);
+    OWNED const sfp__thumb **thumb = pick(&n, p->batch, taken_first);
     TRY(sfp__check_memory(thumb, err));
     TRY(put_sprite(t, "took", n, thumb, &broken, err));
     while (taken < n && thumb[taken]->chosen)
@@ -178,18 +178,18 @@ sfp_status sfp__sheet_batch(sfp_text *t, const sfp_report_images *p, sfp_error *
     return SFP_OK;
 }
 
-static void buffer_thumb(sfp_text *t, int i, const sfp_thumb *th, uint64_t oldest)
+static void buffer_thumb(sfp__text *t, int i, const sfp__thumb *th, uint64_t oldest)
 {
     sfp__text_printf(t, "<li title=\"%" PRIu64 " timestamp%s old\">", th->age, th->age == 1 ? "" : "s");
     place(t, i);
     sfp__text_printf(t, "<u style=\"width:%.0f%%\"></u></li>", oldest ? 100 * (double)th->age / (double)oldest : 0);
 }
 
-sfp_status sfp__sheet_buffer(sfp_text *t, int count, const sfp_thumb *thumbs, sfp_error *err)
+sfp_status sfp__sheet_buffer(sfp__text *t, int count, const sfp__thumb *thumbs, sfp_error *err)
 {
     int n = count, broken;
     uint64_t oldest = 0;
-    OWNED const sfp_thumb **thumb = pick(&n, thumbs, by_class_and_age);
+    OWNED const sfp__thumb **thumb = pick(&n, thumbs, by_class_and_age);
     TRY(sfp__check_memory(thumb, err));
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;

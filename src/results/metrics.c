@@ -65,7 +65,7 @@ void sfp__result_summarise(sfp_result *r)
     r->backward_transfer = sfp__backward_transfer(r->tasks, r->tasks_done, r->accuracy);
 }
 
-int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp_confusion_pair *out)
+int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp__confusion_pair *out)
 {
     int found = 0;
     for (int t = 0; confusion && t < classes; t++)
@@ -76,7 +76,7 @@ int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp_co
             int at = found < most ? found++ : found - 1;
             for (; at > 0 && out[at - 1].count < count; at--)
                 out[at] = out[at - 1];
-            out[at] = (sfp_confusion_pair){t, a, count};
+            out[at] = (sfp__confusion_pair){t, a, count};
         }
     return found;
 }

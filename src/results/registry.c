@@ -22,7 +22,7 @@
 #define SCHEMA 2
 #define BUSY_MILLISECONDS 5000
 
-struct sfp_registry {
+struct sfp__registry {
     sqlite3 *db;
     char *path;
 };
@@ -66,7 +66,7 @@ static void finalize(sqlite3_stmt **st)
 
 /* ---------------------------------------------------------------------- open */
 
-static sfp_status fail_db(const sfp_registry *r, const char *what, sfp_error *err)
+static sfp_status fail_db(const sfp__registry *r, const char *what, sfp_error *err)
 {
     int code = r->db ? sqlite3_errcode(r->db) : SQLITE_NOMEM;
     const char *why = r->db ? sqlite3_errmsg(r->db) : "out of memory";
@@ -104,18 +104,18 @@ static sfp_status find_path(char **out, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status execute(const sfp_registry *r, const char *sql, const char *what, sfp_error *err)
+static sfp_status execute(const sfp__registry *r, const char *sql, const char *what, sfp_error *err)
 {
     return sqlite3_exec(r->db, sql, NULL, NULL, NULL) == SQLITE_OK ? SFP_OK : fail_db(r, what, err);
 }
 
-static sfp_status prepare(const sfp_registry *r, const char *sql, sqlite3_stmt **st, const char *what, sfp_error *err)
+static sfp_status prepare(const sfp__registry *r, const char *sql, sqlite3_stmt **st, const char *what, sfp_error *err)
 {
     return sqlite3_prepare_v2(r->db, sql, -1, st, NULL) == SQLITE_OK ? SFP_OK : fail_db(r, what, err);
 }
 
 /* The one integer a statement gives. */
-static sfp_status query_int(const sfp_registry *r, const char *sql, int *out, sfp_error *err)
+static sfp_status query_int(const sfp__registry *r, const char *sql, int *out, sfp_error *err)
 {
     OWNED_BY(finalize) sqlite3_stmt *st = NULL;
     TRY(prepare(r, sql, &st, "cannot read", err));
@@ -126,7 +126,7 @@ static sfp_status query_int(const sfp_registry *r, const char *sql, int *out, sf
 }
 
 /* The layout of the file, 0 when there is nothing in it yet; within a transaction. */
-static sfp_status find_layout(const sfp_registry *r, int *version, sfp_error *err)
+static sfp_status find_layout(const sfp__registry *r, int *version, sfp_error *err)
 {
     int others = 0;
     TRY(query_int(r, "PRAGMA user_version", version, err));
@@ -141,7 +141,7 @@ static sfp_status find_layout(const sfp_registry *r, int *version, sfp_error *er
 }
 
 /* In a transaction: the table may be in the making. */
-static sfp_status look_at_layout(const sfp_registry *r, int *version, sfp_error *err)
+static sfp_status look_at_layout(const sfp__registry *r, int *version, sfp_error *err)
 {
     TRY(execute(r, "BEGIN", "cannot read", err));
     sfp_status s = find_layout(r, version, err);
@@ -149,7 +149,7 @@ static sfp_status look_at_layout(const sfp_registry *r, int *version, sfp_error 
     return s;
 }
 
-static sfp_status lay_out(const sfp_registry *r, sfp_error *err)
+static sfp_status lay_out(const sfp__registry *r, sfp_error *err)
 {
     char pragma[48];
     int version = 0;
@@ -166,7 +166,7 @@ static sfp_status lay_out(const sfp_registry *r, sfp_error *err)
 }
 
 /* Within a transaction of its own, so that of two processes that find an empty file one makes the table. */
-static sfp_status make_tables(const sfp_registry *r, sfp_error *err)
+static sfp_status make_tables(const sfp__registry *r, sfp_error *err)
 {
     TRY(execute(r, "BEGIN IMMEDIATE", "cannot write", err));
     sfp_status s = lay_out(r, err);
@@ -177,13 +177,13 @@ static sfp_status make_tables(const sfp_registry *r, sfp_error *err)
     return s;
 }
 
-static sfp_status fail_none(const sfp_registry *r, sfp_error *err)
+static sfp_status fail_none(const sfp__registry *r, sfp_error *err)
 {
     return sfp__fail(err, SFP_ENOTFOUND, "%s: there is no registry yet", r->path);
 }
 
 /* A reader too may write, if the file lets it: what a killed writer left half done is taken back by whoever comes next. */
-static sfp_status open_file(sfp_registry *r, bool make, sfp_error *err)
+static sfp_status open_file(sfp__registry *r, bool make, sfp_error *err)
 {
     int version = 0;
     if (make)
@@ -199,9 +199,9 @@ static sfp_status open_file(sfp_registry *r, bool make, sfp_error *err)
     return version ? SFP_OK : fail_none(r, err);
 }
 
-static sfp_status open_registry(bool make, sfp_registry **out, sfp_error *err)
+static sfp_status open_registry(bool make, sfp__registry **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__registry_close) sfp_registry *r = NULL;
+    OWNED_PTR(sfp__registry_close) sfp__registry *r = NULL;
     TRY(sfp__alloc(&r, 1, sizeof *r, err));
     TRY(find_path(&r->path, err));
     TRY(open_file(r, make, err));
@@ -209,17 +209,17 @@ static sfp_status open_registry(bool make, sfp_registry **out, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__registry_open(sfp_registry **out, sfp_error *err)
+sfp_status sfp__registry_open(sfp__registry **out, sfp_error *err)
 {
     return open_registry(true, out, err);
 }
 
-sfp_status sfp__registry_open_readonly(sfp_registry **out, sfp_error *err)
+sfp_status sfp__registry_open_readonly(sfp__registry **out, sfp_error *err)
 {
     return open_registry(false, out, err);
 }
 
-void sfp__registry_close(sfp_registry *r)
+void sfp__registry_close(sfp__registry *r)
 {
     if (!r)
         return;
@@ -242,7 +242,7 @@ static void true_name(const char *dir, char *buf, size_t size)
     (void)snprintf(buf, size, "%s", realpath(dir, resolved) ? resolved : dir);
 }
 
-sfp_status sfp__registry_put(sfp_registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err)
+sfp_status sfp__registry_put(sfp__registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err)
 {
     char name[PATH_MAX], method[64];
     OWNED char *json = NULL;
@@ -286,7 +286,7 @@ static uint64_t column_seed(sqlite3_stmt *st, int at)
     return (uint64_t)sqlite3_column_int64(st, at);
 }
 
-sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, const sfp_registry_row *row), void *ctx,
+sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx, const sfp__registry_row *row), void *ctx,
                               sfp_error *err)
 {
     OWNED_BY(finalize) sqlite3_stmt *st = NULL;
@@ -295,14 +295,14 @@ sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, 
     int code;
     bool more = true;
     while (more && (code = sqlite3_step(st)) == SQLITE_ROW) {
-        sfp_registry_row row = {.id = sqlite3_column_int64(st, 0),
-                                .seed = column_seed(st, 5),
-                                .average_accuracy = column_real(st, 6),
-                                .forgetting = column_real(st, 7),
-                                .prequential_accuracy = column_real(st, 8),
-                                .samples_per_second = column_real(st, 9),
-                                .seconds = column_real(st, 10),
-                                .finished = sqlite3_column_int(st, 11) != 0};
+        sfp__registry_row row = {.id = sqlite3_column_int64(st, 0),
+                                 .seed = column_seed(st, 5),
+                                 .average_accuracy = column_real(st, 6),
+                                 .forgetting = column_real(st, 7),
+                                 .prequential_accuracy = column_real(st, 8),
+                                 .samples_per_second = column_real(st, 9),
+                                 .seconds = column_real(st, 10),
+                                 .finished = sqlite3_column_int(st, 11) != 0};
         column_text(st, 1, row.dir, sizeof row.dir);
         column_text(st, 2, row.started, sizeof row.started);
         column_text(st, 3, row.method, sizeof row.method);
@@ -313,7 +313,7 @@ sfp_status sfp__registry_list(sfp_registry *r, int limit, bool (*fn)(void *ctx, 
 }
 
 /* The json of the one row `sql` finds; *out stays NULL when there is none. */
-static sfp_status fetch(const sfp_registry *r, const char *sql, int64_t id, const char *dir, char **out, sfp_error *err)
+static sfp_status fetch(const sfp__registry *r, const char *sql, int64_t id, const char *dir, char **out, sfp_error *err)
 {
     OWNED_BY(finalize) sqlite3_stmt *st = NULL;
     TRY(prepare(r, sql, &st, "cannot read", err));
@@ -331,7 +331,7 @@ static sfp_status fetch(const sfp_registry *r, const char *sql, int64_t id, cons
     return *out ? SFP_OK : sfp__fail_nomem(err);
 }
 
-sfp_status sfp__registry_json(sfp_registry *r, const char *which, char **out, sfp_error *err)
+sfp_status sfp__registry_json(sfp__registry *r, const char *which, char **out, sfp_error *err)
 {
     char *end, name[PATH_MAX];
     OWNED char *json = NULL;

@@ -41,7 +41,7 @@ double *sfp__result_head(sfp_result *r, int h)
     return r->heads ? r->heads + (size_t)h * square : NULL;
 }
 
-void sfp__curve_done(sfp_curve *c)
+void sfp__curve_done(sfp__curve *c)
 {
     sfp__free(c->x);
     sfp__free(c->y);
@@ -74,7 +74,7 @@ void sfp__result_done(sfp_result *r)
     *r = (sfp_result){0};
 }
 
-static sfp_config_entry *find(const sfp_result *r, const char *key)
+static sfp__config_entry *find(const sfp_result *r, const char *key)
 {
     for (int i = 0; i < r->config_count; i++)
         if (strcmp(r->config[i].key, key) == 0)
@@ -94,13 +94,13 @@ static sfp_status replace(char **to, const char *text, sfp_error *err)
 
 sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value, sfp_error *err)
 {
-    sfp_config_entry *p = find(r, key);
+    sfp__config_entry *p = find(r, key);
     if (p)
         return replace(&p->value, value, err);
     size_t n = (size_t)r->config_count;
     TRY(sfp__check_memory(sfp__grow(&r->config, sizeof *r->config, n, n + 1, &r->config_capacity), err));
     OWNED char *name = NULL;
-    sfp_config_entry add = {0};
+    sfp__config_entry add = {0};
     TRY(replace(&name, key, err));
     TRY(replace(&add.value, value, err));
     add.key = TAKE(name);
@@ -111,14 +111,14 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
 
 sfp_status sfp__result_default(sfp_result *r, const char *key, const char *default_value, sfp_error *err)
 {
-    sfp_config_entry *p = find(r, key);
+    sfp__config_entry *p = find(r, key);
     return p ? replace(&p->default_value, default_value, err)
              : sfp__fail(err, SFP_EINVAL, "no option '%s' to give a default", key);
 }
 
 const char *sfp__result_value(const sfp_result *r, const char *key)
 {
-    const sfp_config_entry *p = find(r, key);
+    const sfp__config_entry *p = find(r, key);
     return p ? p->value : NULL;
 }
 
@@ -144,7 +144,7 @@ double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)
     return sum ? (double)r->confusion[(uint64_t)c * n + (uint64_t)c] / (double)sum : NAN;
 }
 
-sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err)
+sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err)
 {
     size_t n = (size_t)c->count, capacity_x = c->capacity, capacity_y = c->capacity;
     if (c->count >= SFP_CURVE_MAX)
@@ -158,7 +158,7 @@ sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__curve_thin(sfp_curve *c)
+void sfp__curve_thin(sfp__curve *c)
 {
     int n = 0;
     for (int i = 0; i < c->count; i += 2, n++) {
@@ -219,13 +219,13 @@ static double mean(int n, const double *x)
 
 sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, const double *accuracy, sfp_error *err)
 {
-    sfp_evaluation add = {.offered = offered, .task = task, .average = mean(task + 1, accuracy)};
+    sfp__evaluation add = {.offered = offered, .task = task, .average = mean(task + 1, accuracy)};
     if (!r->evaluations)
         TRY(sfp__alloc(&r->evaluations, SFP_EVALUATIONS_MAX, sizeof *r->evaluations, err));
     TRY(sfp__alloc(&add.accuracy, (size_t)task + 1, sizeof *accuracy, err));
     memcpy(add.accuracy, accuracy, ((size_t)task + 1) * sizeof *accuracy);
     int n = r->evaluation_count;
-    sfp_evaluation *last = r->evaluations + (n > 0 ? n - 1 : 0);
+    sfp__evaluation *last = r->evaluations + (n > 0 ? n - 1 : 0);
     if (n > 0 && last->offered == offered && last->task == task) {
         sfp__free(last->accuracy);
         *last = add;

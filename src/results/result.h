@@ -14,31 +14,31 @@
 #define SFP_CURVE_MAX (1 << 24) /* points */
 #define SFP_RESULT_HEADS 3      /* of a mixed one: linear, slda, ranpac */
 
-typedef struct sfp_config_entry {
+typedef struct sfp__config_entry {
     char *key, *value;
     char *default_value; /* the option's default; "": it has none, NULL: not known */
-} sfp_config_entry;
+} sfp__config_entry;
 
-typedef struct sfp_curve {
+typedef struct sfp__curve {
     int count;
     size_t capacity;
     double *x, *y;
-} sfp_curve;
+} sfp__curve;
 
 enum { SFP_CURVE_PREQUENTIAL, SFP_CURVE_LOSS, SFP_CURVE_RATE, SFP_CURVE_LAG, SFP_CURVES };
 
 /* One look at the test sets. */
-typedef struct sfp_evaluation {
+typedef struct sfp__evaluation {
     uint64_t offered; /* samples of the stream until then */
     int task;         /* the task at hand */
     double *accuracy; /* (task + 1) on each task so far; NAN: not measured */
     double average;   /* of these; NAN: none was */
-} sfp_evaluation;
+} sfp__evaluation;
 
 #define SFP_EVALUATIONS_MAX 1000
 
 /* Its numbers and texts are in the table of result_json.c: one that is added goes there too. */
-typedef struct sfp_result {
+struct sfp_result {
     /* what was run */
     char started[32]; /* ISO 8601, UTC */
     bool finished;
@@ -47,7 +47,7 @@ typedef struct sfp_result {
         char cpu[128], kernels[16], gemm[64];
         int threads;
     } machine;
-    sfp_config_entry *config; /* every option with its value as text */
+    sfp__config_entry *config; /* every option with its value as text */
     int config_count;
     size_t config_capacity;
     /* tasks and classes */
@@ -62,7 +62,7 @@ typedef struct sfp_result {
     double prequential_accuracy;                            /* NAN when none was measured */
     uint64_t *confusion; /* (classes, classes): row = truth, last evaluation; NULL with more than SFP_CONFUSION_MAX classes */
     int evaluation_count;
-    sfp_evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) in order; when there are too many every second one goes; NULL: none */
+    sfp__evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) in order; when there are too many every second one goes; NULL: none */
     /* counts */
     struct {
         uint64_t offered, scored, trained, replayed, dropped, skipped;
@@ -81,9 +81,9 @@ typedef struct sfp_result {
     struct {
         double decode, select, train, buffer, evaluate, total, wait_seconds; /* waited: the learner for data */
     } seconds;
-    double samples_per_second;   /* offered over select + train + buffer */
-    sfp_curve curve[SFP_CURVES]; /* over offered samples */
-} sfp_result;
+    double samples_per_second;    /* offered over select + train + buffer */
+    sfp__curve curve[SFP_CURVES]; /* over offered samples */
+};
 
 /* Accuracies of head h of a mixed one, as r->accuracy; made on first use. NULL: no memory. */
 double *sfp__result_head(sfp_result *r, int h);
@@ -99,10 +99,10 @@ const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
 /* Fraction of right answers of class c in the last evaluation; NAN without test samples. *tested may be NULL. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
-sfp_status sfp__curve_add(sfp_curve *c, double x, double y, sfp_error *err);
-void sfp__curve_done(sfp_curve *c);
+sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err);
+void sfp__curve_done(sfp__curve *c);
 /* Every second point goes: how a curve over a stream without end stays small. */
-void sfp__curve_thin(sfp_curve *c);
+void sfp__curve_thin(sfp__curve *c);
 /* A class of a stream whose classes appear; its number is classes - 1. Clears the confusion matrix: sfp__result_confusion. */
 sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err);
 /* A cleared confusion matrix for the classes as they are, unless there are too many. */
@@ -121,11 +121,11 @@ double sfp__backward_transfer(int tasks, int done, const double *a);
 double sfp__no_minus_zero(double x, int decimals);
 /* The most frequent wrong answers of a confusion matrix (classes, classes; NULL: none), most frequent first, ties in order of
  * truth and answer, at most `most`; returns how many. */
-typedef struct sfp_confusion_pair {
+typedef struct sfp__confusion_pair {
     int truth, answer;
     uint64_t count;
-} sfp_confusion_pair;
-int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp_confusion_pair *out);
+} sfp__confusion_pair;
+int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp__confusion_pair *out);
 /* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
 void sfp__mean_interval(int n, const double *x, double *mean, double *half);
 /* Regularised incomplete beta function I_x(a, b), a and b > 0, x in [0, 1]. */
@@ -137,8 +137,8 @@ double sfp__student_t(double p, double df);
 sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err);
 sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err);
 /* A seed beyond 2^63 - 1 is no integer to many readers of JSON: it goes as text. */
-struct sfp_json;
-void sfp__json_seed(struct sfp_json *j, const char *key, uint64_t seed);
+struct sfp__json;
+void sfp__json_seed(struct sfp__json *j, const char *key, uint64_t seed);
 /* DIR/result.json, atomically; and back. Everything read is checked: the file may come from anywhere. */
 sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err);
 sfp_status sfp__result_read(const char *path, sfp_result *out, sfp_error *err);

@@ -26,8 +26,8 @@
 #define WHOLE_MAX (1 << 20)
 
 /* How the file is laid out for people. */
-static const sfp_json_form lines = {"\n ", ",\n ", ": ", "\n"}, spaced = {"", ", ", ":", ""}, rows = {"\n  ", ",\n  ", ":", ""},
-                           options = {"\n  ", ",\n  ", ": ", ""};
+static const sfp__json_form lines = {"\n ", ",\n ", ": ", "\n"}, spaced = {"", ", ", ":", ""}, rows = {"\n  ", ",\n  ", ":", ""},
+                            options = {"\n  ", ",\n  ", ": ", ""};
 
 static const char *const curve_keys[SFP_CURVES] = {"prequential", "loss", "rate", "lag"};
 
@@ -40,14 +40,14 @@ typedef struct field {
     size_t offset, size; /* in sfp_result */
     double low, high;    /* of a REAL */
     bool optional;       /* a file without it is read too: of an earlier version */
-    void (*put)(sfp_json *j, const sfp_result *r, const char *key);
-    sfp_status (*get)(const sfp_json_in *in, const json_t *root, const char *key,
+    void (*put)(sfp__json *j, const sfp_result *r, const char *key);
+    sfp_status (*get)(const sfp__json_in *in, const json_t *root, const char *key,
                       sfp_result *r); /* NULL: another part reads it */
 } field;
 
 /* --------------------------------------------------------------------- write */
 
-static void put_options(sfp_json *j, const sfp_result *r, const char *key)
+static void put_options(sfp__json *j, const sfp_result *r, const char *key)
 {
     bool default_value = strcmp(key, "defaults") == 0;
     sfp__json_object_as(j, key, &options);
@@ -59,7 +59,7 @@ static void put_options(sfp_json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
-static void put_names(sfp_json *j, const sfp_result *r, const char *key)
+static void put_names(sfp__json *j, const sfp_result *r, const char *key)
 {
     bool tasks = strcmp(key, "task_names") == 0;
     sfp__json_array_as(j, key, &spaced);
@@ -68,7 +68,7 @@ static void put_names(sfp_json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
-static void put_numbers(sfp_json *j, const char *key, int n, const double *x)
+static void put_numbers(sfp__json *j, const char *key, int n, const double *x)
 {
     sfp__json_array_as(j, key, &spaced);
     for (int i = 0; i < n; i++)
@@ -76,7 +76,7 @@ static void put_numbers(sfp_json *j, const char *key, int n, const double *x)
     sfp__json_end(j);
 }
 
-static void put_matrix(sfp_json *j, int tasks, const double *a)
+static void put_matrix(sfp__json *j, int tasks, const double *a)
 {
     sfp__json_array_as(j, "accuracy_matrix", &rows);
     for (int i = 0; i < tasks; i++) {
@@ -88,14 +88,14 @@ static void put_matrix(sfp_json *j, int tasks, const double *a)
     sfp__json_end(j);
 }
 
-static void put_accuracy(sfp_json *j, const sfp_result *r, const char *key)
+static void put_accuracy(sfp__json *j, const sfp_result *r, const char *key)
 {
     (void)key;
     put_matrix(j, r->tasks, r->accuracy);
 }
 
 /* What each head of a mixed one would have reached alone. */
-static void put_heads(sfp_json *j, const sfp_result *r, const char *key)
+static void put_heads(sfp__json *j, const sfp_result *r, const char *key)
 {
     if (!r->heads)
         return;
@@ -111,7 +111,7 @@ static void put_heads(sfp_json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
-static void put_per_class(sfp_json *j, const sfp_result *r, const char *key)
+static void put_per_class(sfp__json *j, const sfp_result *r, const char *key)
 {
     sfp__json_array_as(j, key, &spaced);
     for (int c = 0; c < r->classes; c++)
@@ -119,11 +119,11 @@ static void put_per_class(sfp_json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
-static void put_evaluations(sfp_json *j, const sfp_result *r, const char *key)
+static void put_evaluations(sfp__json *j, const sfp_result *r, const char *key)
 {
     sfp__json_array_as(j, key, &rows);
     for (int i = 0; i < r->evaluation_count; i++) {
-        const sfp_evaluation *e = &r->evaluations[i];
+        const sfp__evaluation *e = &r->evaluations[i];
         sfp__json_object(j, NULL);
         sfp__json_uint(j, "offered", e->offered);
         sfp__json_int(j, "task", e->task);
@@ -134,7 +134,7 @@ static void put_evaluations(sfp_json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
-static void put_curves(sfp_json *j, const sfp_result *r, const char *key)
+static void put_curves(sfp__json *j, const sfp_result *r, const char *key)
 {
     sfp__json_object_as(j, key, &rows);
     for (int i = 0; i < SFP_CURVES; i++) {
@@ -147,7 +147,7 @@ static void put_curves(sfp_json *j, const sfp_result *r, const char *key)
 }
 
 /* Dense rows, or [truth, answer, count] of each cell that is not 0. */
-static void put_confusion(sfp_json *j, const sfp_result *r, const char *key)
+static void put_confusion(sfp__json *j, const sfp_result *r, const char *key)
 {
     size_t n = (size_t)r->classes;
     bool dense = r->classes <= DENSE_CONFUSION;
@@ -170,12 +170,12 @@ static void put_confusion(sfp_json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
-void sfp__json_seed(sfp_json *j, const char *key, uint64_t seed)
+void sfp__json_seed(sfp__json *j, const char *key, uint64_t seed)
 {
     sfp__json_printf(j, key, seed <= INT64_MAX ? "%llu" : "\"%llu\"", (unsigned long long)seed);
 }
 
-static void put_field(sfp_json *j, const field *f, const sfp_result *r)
+static void put_field(sfp__json *j, const field *f, const sfp_result *r)
 {
     const void *at = (const char *)r + f->offset;
     switch (f->kind) {
@@ -204,7 +204,7 @@ static void put_field(sfp_json *j, const field *f, const sfp_result *r)
 
 /* ---------------------------------------------------------------------- read */
 
-static sfp_status get_seed(const sfp_json_in *in, const json_t *from, const char *key, uint64_t *out)
+static sfp_status get_seed(const sfp__json_in *in, const json_t *from, const char *key, uint64_t *out)
 {
     const json_t *v = json_object_get(from, key);
     if (!json_is_string(v))
@@ -219,7 +219,7 @@ static sfp_status get_seed(const sfp_json_in *in, const json_t *from, const char
     return SFP_OK;
 }
 
-static sfp_status get_names(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_names(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     const json_t *list = json_object_get(root, key);
     char **out = strcmp(key, "task_names") == 0 ? r->task_names : r->class_names;
@@ -235,7 +235,7 @@ static sfp_status get_names(const sfp_json_in *in, const json_t *root, const cha
     return SFP_OK;
 }
 
-static sfp_status get_config(const sfp_json_in *in, const json_t *root, const char *name, sfp_result *r)
+static sfp_status get_config(const sfp__json_in *in, const json_t *root, const char *name, sfp_result *r)
 {
     json_t *config = NULL, *defaults = json_object_get(root, "defaults");
     TRY(sfp__json_need(in, root, name, JSON_OBJECT, &config));
@@ -259,7 +259,7 @@ static sfp_status get_config(const sfp_json_in *in, const json_t *root, const ch
     return SFP_OK;
 }
 
-static sfp_status get_matrix(const sfp_json_in *in, const json_t *from, int tasks, double *a)
+static sfp_status get_matrix(const sfp__json_in *in, const json_t *from, int tasks, double *a)
 {
     const char *key = "accuracy_matrix";
     json_t *list = NULL;
@@ -278,7 +278,7 @@ static sfp_status get_matrix(const sfp_json_in *in, const json_t *from, int task
     return SFP_OK;
 }
 
-static sfp_status get_accuracy(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_accuracy(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     (void)key;
     if (r->tasks_done > r->tasks)
@@ -286,7 +286,7 @@ static sfp_status get_accuracy(const sfp_json_in *in, const json_t *root, const 
     return get_matrix(in, root, r->tasks, r->accuracy);
 }
 
-static sfp_status get_heads(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_heads(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     const json_t *heads = json_object_get(root, key);
     for (int h = 0; heads && h < SFP_RESULT_HEADS; h++) {
@@ -302,7 +302,7 @@ static sfp_status get_heads(const sfp_json_in *in, const json_t *root, const cha
 }
 
 /* Follows from the confusion matrix; only its form is looked at. */
-static sfp_status get_per_class(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_per_class(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     json_t *list = NULL;
     double ignored;
@@ -312,7 +312,7 @@ static sfp_status get_per_class(const sfp_json_in *in, const json_t *root, const
     return SFP_OK;
 }
 
-static sfp_status get_evaluation(const sfp_json_in *in, const char *key, const json_t *v, sfp_result *r)
+static sfp_status get_evaluation(const sfp__json_in *in, const char *key, const json_t *v, sfp_result *r)
 {
     json_t *accuracy = NULL;
     uint64_t offered = 0, task = 0;
@@ -334,7 +334,7 @@ static sfp_status get_evaluation(const sfp_json_in *in, const char *key, const j
     return sfp__result_evaluated(r, offered, (int)task, row, in->err);
 }
 
-static sfp_status get_evaluations(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_evaluations(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     json_t *list = NULL;
     TRY(sfp__json_need_array(in, root, key, 0, SFP_EVALUATIONS_MAX, &list));
@@ -343,7 +343,7 @@ static sfp_status get_evaluations(const sfp_json_in *in, const json_t *root, con
     return SFP_OK;
 }
 
-static sfp_status get_curve(const sfp_json_in *in, const char *key, const json_t *v, sfp_curve *c)
+static sfp_status get_curve(const sfp__json_in *in, const char *key, const json_t *v, sfp__curve *c)
 {
     json_t *x = NULL, *y = NULL;
     if (!json_is_object(v))
@@ -361,7 +361,7 @@ static sfp_status get_curve(const sfp_json_in *in, const char *key, const json_t
     return SFP_OK;
 }
 
-static sfp_status get_curves(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_curves(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     json_t *curves = NULL;
     TRY(sfp__json_need(in, root, key, JSON_OBJECT, &curves));
@@ -373,7 +373,7 @@ static sfp_status get_curves(const sfp_json_in *in, const json_t *root, const ch
     return SFP_OK;
 }
 
-static sfp_status to_cell(const sfp_json_in *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
+static sfp_status to_cell(const sfp__json_in *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= limit)
         return sfp__json_bad(in, key, "made of counts and class numbers");
@@ -381,7 +381,7 @@ static sfp_status to_cell(const sfp_json_in *in, const json_t *v, const char *ke
     return SFP_OK;
 }
 
-static sfp_status get_cells(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_cells(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     json_t *cells = NULL;
     size_t n = (size_t)r->classes;
@@ -395,7 +395,7 @@ static sfp_status get_cells(const sfp_json_in *in, const json_t *root, const cha
     return SFP_OK;
 }
 
-static sfp_status get_confusion(const sfp_json_in *in, const json_t *root, const char *key, sfp_result *r)
+static sfp_status get_confusion(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     json_t *list = json_object_get(root, key);
     size_t n = (size_t)r->classes;
@@ -414,7 +414,7 @@ static sfp_status get_confusion(const sfp_json_in *in, const json_t *root, const
     return SFP_OK;
 }
 
-static sfp_status get_field(const sfp_json_in *in, const field *f, const json_t *from, sfp_result *r)
+static sfp_status get_field(const sfp__json_in *in, const field *f, const json_t *from, sfp_result *r)
 {
     void *at = (char *)r + f->offset;
     const json_t *v;
@@ -504,8 +504,8 @@ enum { FIELDS = sizeof fields / sizeof *fields };
 
 sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
-    sfp_json j = {.text = &t, .one_line = one_line};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
+    sfp__json j = {.text = &t, .one_line = one_line};
     const char *group = NULL; /* that is open */
     sfp__json_object_as(&j, NULL, &lines);
     sfp__json_string(&j, "version", sfp_version());
@@ -525,7 +525,7 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     return SFP_OK;
 }
 
-static sfp_status read_result(const sfp_json_in *in, const json_t *root, sfp_result *r)
+static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_result *r)
 {
     json_t *tasks = NULL, *classes = NULL;
     if (!json_is_object(root))
@@ -557,7 +557,7 @@ sfp_status sfp__result_parse(const char *label, const char *text, size_t size, s
         return sfp__fail(err, SFP_EFORMAT, "%s:%d: not JSON: %s", label, why.line,
                          sfp__printable(why.text, message, sizeof message));
     }
-    TRY(read_result(&(sfp_json_in){label, err}, root, &r));
+    TRY(read_result(&(sfp__json_in){label, err}, root, &r));
     *out = TAKE(r);
     return SFP_OK;
 }

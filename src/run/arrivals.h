@@ -26,7 +26,7 @@ typedef struct sfp__delivery {
     int task; /* the tasks before it have ended */
     /* to learn from, in one timestamp */
     int count;
-    const sfp_sample *samples;
+    const sfp__sample *samples;
     int64_t arrived; /* samples of the stream up to here; -1: nothing to learn from came */
     double time;     /* in which they arrived, less what was spent on images that came with them; NAN: there is no rate */
     /* to predict */
@@ -37,8 +37,8 @@ typedef struct sfp__delivery {
         const uint8_t *rgb;
     } predict[SFP__GROUP];
     bool changed; /* something came, or went, that a checkpoint has to know of */
-    bool more;  /* the rest of what came together follows: until then nothing is evaluated or saved, and the run is not stopped */
-    bool end;   /* nothing comes any more, or it was stopped; the delivery is empty */
+    bool more; /* the rest of what came together follows: until then nothing is evaluated or saved, and the run is not stopped */
+    bool end;  /* nothing comes any more, or it was stopped; the delivery is empty */
 } sfp__delivery;
 
 typedef struct sfp__arrivals_stats {
@@ -73,9 +73,9 @@ typedef struct sfp__arrivals_kind {
 struct sfp__arrivals {
     const sfp__arrivals_kind *kind;
     const sfp__plan *plan;
-    sfp_result *r;    /* what is skipped, and of a live stream all that comes and goes, is counted there by its arrivals */
-    sfp_lag *lag;     /* NULL: nothing can be late */
-    sfp_clock *clock; /* NULL: a live stream */
+    sfp_result *r;     /* what is skipped, and of a live stream all that comes and goes, is counted there by its arrivals */
+    sfp__lag *lag;     /* NULL: nothing can be late */
+    sfp__clock *clock; /* NULL: a live stream */
 };
 
 static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err)
@@ -99,6 +99,6 @@ sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrival
 sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err);
 
 /* classes.c: the stream's label of a live image; a class that is new gets the next one. */
-sfp_status sfp__classes_label(sfp__classes *c, const sfp_arrival *a, int32_t *out, sfp_error *err);
+sfp_status sfp__classes_label(sfp__classes *c, const sfp__arrival *a, int32_t *out, sfp_error *err);
 
 #endif

@@ -11,10 +11,10 @@ enum { NAME_BYTES = 4096 };
 
 typedef struct indexed {
     sfp__arrivals base;
-    sfp_batch_loader *feed, *unlabelled;
-    sfp_clock clock;
+    sfp__batch_loader *feed, *unlabelled;
+    sfp__clock clock;
     int64_t *arrived;         /* (batches) as plan's, with the images without a label; NULL: these are not counted */
-    sfp_sample *pooled;       /* (batch * SFP__RUN_TRIAGE_BATCHES) triage: samples of several batches */
+    sfp__sample *pooled;      /* (batch * SFP__RUN_TRIAGE_BATCHES) triage: samples of several batches */
     char (*name)[NAME_BYTES]; /* (SFP__GROUP) */
     /* of the images without a label */
     int64_t next;    /* the first that was not predicted yet */
@@ -58,14 +58,14 @@ static void free_indexed(sfp__arrivals *base)
 
 static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
 {
-    const sfp_run_options *o = p->opt;
-    const sfp_clock_options co = {.kind = p->clock,
-                                  .lambda = o->rate,
-                                  .queue = o->queue,
-                                  .policy = o->policy,
-                                  .pool = o->triage,
-                                  .pool_most = SFP__RUN_TRIAGE_BATCHES,
-                                  .stop = p->hooks->stop};
+    const sfp__run_options *o = p->opt;
+    const sfp__clock_options co = {.kind = p->clock,
+                                   .lambda = o->rate,
+                                   .queue = o->queue,
+                                   .policy = o->policy,
+                                   .pool = o->triage,
+                                   .pool_most = SFP__RUN_TRIAGE_BATCHES,
+                                   .stop = p->hooks->stop};
     bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
     TRY(sfp__alloc(&a->pooled, (size_t)o->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->pooled, err));
     if (p->unlabelled.count)
@@ -87,10 +87,10 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     indexed *a = (indexed *)base;
     const sfp__plan *p = base->plan;
     a->clock.batches = p->batches.count; /* the paper's clock may keep fewer than there were */
-    sfp_batch_loader_options fo = {.size = p->size,
-                                   .resize = p->opt->learner.resize,
-                                   .keep_encoded = p->opt->learner.keep_compressed,
-                                   .depth = SFP__RUN_PREFETCH + (p->opt->triage ? SFP__RUN_TRIAGE_BATCHES : 0)};
+    sfp__batch_loader_options fo = {.size = p->size,
+                                    .resize = p->opt->learner.resize,
+                                    .keep_encoded = p->opt->learner.keep_compressed,
+                                    .depth = SFP__RUN_PREFETCH + (p->opt->triage ? SFP__RUN_TRIAGE_BATCHES : 0)};
     TRY(sfp__batch_loader_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->feed, err));
     if (a->next >= p->unlabelled.count)
         return SFP_OK;
@@ -102,12 +102,12 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
 /* Up to SFP__GROUP of those before `index`. */
 static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, sfp_error *err)
 {
-    const sfp_batches *u = &a->base.plan->unlabelled;
+    const sfp__batches *u = &a->base.plan->unlabelled;
     const sfp_source *s = a->base.plan->source;
     int64_t k = a->next;
     d->more = d->changed = true;
     for (; k < u->count && k < a->next + SFP__GROUP && u->order[k] < index; k++) {
-        const sfp_sample *sample;
+        const sfp__sample *sample;
         int read, i = d->predict_count;
         TRY(sfp__batch_loader_take(a->unlabelled, k, &read, &sample, err));
         a->given.unread += !read;
@@ -126,7 +126,7 @@ static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, s
 static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__delivery *d, sfp_error *err)
 {
     const sfp__plan *p = a->base.plan;
-    const sfp_batches *b = &p->batches;
+    const sfp__batches *b = &p->batches;
     int64_t unlabelled = 0;
     sfp__batch_loader_release(a->feed, batch[0]); /* what the clock left out need not be decoded */
     for (int i = 0; i < n; i++) {
@@ -210,13 +210,13 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
     const indexed *a = (const indexed *)base;
     sfp__arrivals_stats out = {.unread = a->unread};
     if (a->feed) {
-        sfp_batch_loader_stats s = sfp__batch_loader_stats(a->feed);
+        sfp__batch_loader_stats s = sfp__batch_loader_get_stats(a->feed);
         out.decode = s.decode;
         out.wait_seconds = s.wait_seconds;
         memcpy(out.first_error, s.first_error, sizeof out.first_error);
     }
     if (a->unlabelled) {
-        sfp_batch_loader_stats s = sfp__batch_loader_stats(a->unlabelled);
+        sfp__batch_loader_stats s = sfp__batch_loader_get_stats(a->unlabelled);
         out.decode += s.decode;
         out.wait_seconds += s.wait_seconds;
         memcpy(out.first_unread, s.first_error, sizeof out.first_unread);

@@ -9,15 +9,15 @@
 typedef struct live {
     sfp__arrivals base;
     sfp__classes *classes;
-    sfp_ledger *ledger;
-    sfp_inbox *inbox;
-    sfp_lag lag;
-    int warnings_reported;  /* remarks of the source */
-    sfp_inbox_output in;    /* what came together, as far as it is not delivered */
-    bool busy;              /* and there is more of it */
-    bool last;              /* nothing comes behind it */
-    sfp_arrival_list group; /* delivered to be predicted */
-    sfp_sample *samples;    /* (batch * SFP__RUN_TRIAGE_BATCHES) delivered to be learned from, as in.batch */
+    sfp__ledger *ledger;
+    sfp__inbox *inbox;
+    sfp__lag lag;
+    int warnings_reported;   /* remarks of the source */
+    sfp__inbox_output in;    /* what came together, as far as it is not delivered */
+    bool busy;               /* and there is more of it */
+    bool last;               /* nothing comes behind it */
+    sfp__arrival_list group; /* delivered to be predicted */
+    sfp__sample *samples;    /* (batch * SFP__RUN_TRIAGE_BATCHES) delivered to be learned from, as in.batch */
 } live;
 
 static void free_live(sfp__arrivals *base)
@@ -37,24 +37,24 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
 {
     live *a = (live *)base;
     const sfp__plan *p = base->plan;
-    const sfp_run_options *o = p->opt;
+    const sfp__run_options *o = p->opt;
     bool real = p->clock == SFP_CLOCK_REAL;
     size_t again =
         p->source->ops->set_resume_filter ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
     base->r->labels.expired += sfp__ledger_give_up(a->ledger, again);
     TRY(sfp__ledger_set_resume_filter(a->ledger, p->source, err));
     base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
-    const sfp_inbox_options io = {.size = p->size,
-                                  .resize = o->learner.resize,
-                                  .keep_encoded = o->learner.keep_compressed,
-                                  .batch = o->learner.batch,
-                                  .queue = real ? o->queue : SFP__RUN_PREFETCH,
-                                  .policy = real ? o->policy : SFP_QUEUE_BLOCK,
-                                  .pool = real && o->triage ? SFP__RUN_TRIAGE_BATCHES : 0,
-                                  .unlabelled = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
-                                  .arrival_rate = real ? o->rate : 0,
-                                  .first_id = sfp__ledger_next_id(a->ledger),
-                                  .ledger = a->ledger};
+    const sfp__inbox_options io = {.size = p->size,
+                                   .resize = o->learner.resize,
+                                   .keep_encoded = o->learner.keep_compressed,
+                                   .batch = o->learner.batch,
+                                   .queue = real ? o->queue : SFP__RUN_PREFETCH,
+                                   .policy = real ? o->policy : SFP_QUEUE_BLOCK,
+                                   .pool = real && o->triage ? SFP__RUN_TRIAGE_BATCHES : 0,
+                                   .unlabelled = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
+                                   .arrival_rate = real ? o->rate : 0,
+                                   .first_id = sfp__ledger_next_id(a->ledger),
+                                   .ledger = a->ledger};
     return sfp__inbox_create(p->source, &io, &a->inbox, err);
 }
 
@@ -63,9 +63,9 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
 static void take_gone(live *a)
 {
     sfp_result *r = a->base.r;
-    for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
         if (i->fate == SFP_DISCARD_EXPIRED) {
-            sfp_arrival_status status = sfp__ledger_meet(a->ledger, i);
+            sfp__arrival_status status = sfp__ledger_meet(a->ledger, i);
             r->labels.unlabelled += status == SFP_ARRIVAL_NEW;
             r->labels.expired += status != SFP_ARRIVAL_ENDED;
         } else {
@@ -93,9 +93,9 @@ static void take_inbox(live *a, double until)
 }
 
 /* A label that came late: its image, if it still waits, joins the stream. */
-static void take_label(live *a, sfp_arrival *label)
+static void take_label(live *a, sfp__arrival *label)
 {
-    sfp_arrival *image = sfp__ledger_label(a->ledger, label->name);
+    sfp__arrival *image = sfp__ledger_label(a->ledger, label->name);
     if (image) {
         image->label = label->label;
         image->class_name = label->class_name;
@@ -108,10 +108,10 @@ static void take_label(live *a, sfp_arrival *label)
 static void take_group(live *a, sfp__delivery *d)
 {
     sfp_result *r = a->base.r;
-    sfp_arrival_list *unlabelled = &a->in.unlabelled;
+    sfp__arrival_list *unlabelled = &a->in.unlabelled;
     while (a->group.count < SFP__GROUP && unlabelled->first && (unlabelled->first->rgb || a->group.count == 0)) {
-        sfp_arrival *i = sfp__arrival_list_take(unlabelled);
-        sfp_arrival_status status = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_ARRIVAL_NEW;
+        sfp__arrival *i = sfp__arrival_list_take(unlabelled);
+        sfp__arrival_status status = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_ARRIVAL_NEW;
         if (status == SFP_ARRIVAL_ABSENT)
             r->labels.expired += sfp__ledger_wait(a->ledger, i);
         else if (status == SFP_ARRIVAL_ENDED)
@@ -121,7 +121,7 @@ static void take_group(live *a, sfp__delivery *d)
         else
             take_label(a, i);
     }
-    for (const sfp_arrival *i = a->group.first; i; i = i->next) {
+    for (const sfp__arrival *i = a->group.first; i; i = i->next) {
         int k = d->predict_count++;
         d->predict[k].id = i->origin.id;
         d->predict[k].name = i->name;
@@ -131,11 +131,11 @@ static void take_group(live *a, sfp__delivery *d)
 
 static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 {
-    const sfp_run_options *o = a->base.plan->opt;
-    for (sfp_arrival *i = a->in.batch.first; i; i = i->next) {
-        sfp_sample *s = &a->samples[d->count++];
+    const sfp__run_options *o = a->base.plan->opt;
+    for (sfp__arrival *i = a->in.batch.first; i; i = i->next) {
+        sfp__sample *s = &a->samples[d->count++];
         a->base.r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
-        *s = (sfp_sample){.rgb = i->rgb, .id = i->origin.id, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
+        *s = (sfp__sample){.rgb = i->rgb, .id = i->origin.id, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
         TRY(sfp__classes_label(a->classes, i, &s->label, err));
     }
     if (d->count == 0)
@@ -145,7 +145,7 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     d->arrived = (int64_t)a->base.r->samples.offered;
     if (a->base.lag) {
         sfp__lag_join(&a->lag, &a->in.lag);
-        d->time = d->count * (1 / (o->rate > 0 ? o->rate : sfp__inbox_stats(a->inbox).rate));
+        d->time = d->count * (1 / (o->rate > 0 ? o->rate : sfp__inbox_get_stats(a->inbox).rate));
     }
     return SFP_OK;
 }
@@ -170,12 +170,12 @@ static void commit(sfp__arrivals *base, double seconds)
     live *a = (live *)base;
     sfp_result *r = base->r;
     bool predicted = a->group.count > 0;
-    for (sfp_arrival *i; (i = sfp__arrival_list_take(&a->group));) {
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->group));) {
         sfp__ledger_predicted(a->ledger, i->origin.id);
         r->labels.unlabelled++;
         r->labels.expired += sfp__ledger_wait(a->ledger, i);
     }
-    for (sfp_arrival *i; !predicted && (i = sfp__arrival_list_take(&a->in.batch));)
+    for (sfp__arrival *i; !predicted && (i = sfp__arrival_list_take(&a->in.batch));)
         sfp__ledger_finish(a->ledger, i);
 }
 
@@ -193,7 +193,7 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
     sfp__arrivals_stats out = {.waiting = sfp__ledger_waiting(a->ledger)};
     if (!a->inbox)
         return out;
-    sfp_inbox_stats s = sfp__inbox_stats(a->inbox);
+    sfp__inbox_stats s = sfp__inbox_get_stats(a->inbox);
     out.decode = s.decode;
     out.wait_seconds = s.wait_seconds;
     out.status = s.status;

@@ -11,9 +11,9 @@
 
 /* ------------------------------------------------------------------- batches */
 
-sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_batches *out, sfp_error *err)
+sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__batches *out, sfp_error *err)
 {
-    OWNED_BY(sfp__batches_done) sfp_batches r = {0};
+    OWNED_BY(sfp__batches_done) sfp__batches r = {0};
     for (int t = 0; t < tasks->count; t++) {
         int64_t n = tasks->task[t].count, full = n / b;
         r.samples += n;
@@ -25,7 +25,7 @@ sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_ba
     TRY(sfp__alloc(&r.arrived, (size_t)r.count, sizeof *r.arrived, err));
     int64_t k = 0, at = 0, arrived = 0;
     for (int t = 0; t < tasks->count; t++) {
-        const sfp_task *task = &tasks->task[t];
+        const sfp__task *task = &tasks->task[t];
         int64_t end = whole && task->count >= b ? task->count / b * b : task->count;
         for (int64_t i = 0; i < end; i += b) {
             int n = (int)(end - i < b ? end - i : b);
@@ -42,9 +42,9 @@ sfp_status sfp__batches_create(const sfp_tasks *tasks, int b, bool whole, sfp_ba
     return SFP_OK;
 }
 
-sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp_batches *out, sfp_error *err)
+sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp__batches *out, sfp_error *err)
 {
-    OWNED_BY(sfp__batches_done) sfp_batches r = {.count = count, .order = order, .samples = count, .most = 1};
+    OWNED_BY(sfp__batches_done) sfp__batches r = {.count = count, .order = order, .samples = count, .most = 1};
     TRY(sfp__alloc(&r.first, (size_t)count + 1, sizeof *r.first, err));
     for (int64_t i = 0; i <= count; i++)
         r.first[i] = i;
@@ -52,7 +52,7 @@ sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp_batches *out, 
     return SFP_OK;
 }
 
-void sfp__batches_keep(sfp_batches *b, double cs)
+void sfp__batches_keep(sfp__batches *b, double cs)
 {
     int64_t kept = 0, at = 0;
     for (int64_t begin = 0, n; begin < b->count; begin += n) {
@@ -72,35 +72,35 @@ void sfp__batches_keep(sfp_batches *b, double cs)
     b->count = kept;
 }
 
-void sfp__batches_done(sfp_batches *b)
+void sfp__batches_done(sfp__batches *b)
 {
     sfp__free(b->first);
     sfp__free(b->order);
     sfp__free(b->task);
     sfp__free(b->arrived);
-    *b = (sfp_batches){0};
+    *b = (sfp__batches){0};
 }
 
 /* ---------------------------------------------------------------------- ring */
 
 typedef struct slot {
     int count;
-    uint8_t *rgb;        /* (most, S, S, 3) */
-    sfp_sample *sample;  /* (most) */
-    sfp_raw_image *kept; /* (most) encoded originals */
+    uint8_t *rgb;         /* (most, S, S, 3) */
+    sfp__sample *sample;  /* (most) */
+    sfp__raw_image *kept; /* (most) encoded originals */
 } slot;
 
-struct sfp_batch_loader {
+struct sfp__batch_loader {
     const sfp_source *source;
-    const sfp_tasks *tasks;
-    const sfp_batches *batches;
-    sfp_batch_loader_options opt;
+    const sfp__tasks *tasks;
+    const sfp__batches *batches;
+    sfp__batch_loader_options opt;
     size_t bytes;
     void *block; /* of what follows */
     slot *ring;  /* (depth) */
-    sfp_prefetcher *ahead;
+    sfp__prefetcher *ahead;
     pthread_mutex_t lock; /* guards the stats */
-    sfp_batch_loader_stats stats;
+    sfp__batch_loader_stats stats;
 };
 
 static void empty(slot *s)
@@ -110,7 +110,7 @@ static void empty(slot *s)
     s->count = 0;
 }
 
-static void note_skip(sfp_batch_loader *f, const sfp_error *err)
+static void note_skip(sfp__batch_loader *f, const sfp_error *err)
 {
     pthread_mutex_lock(&f->lock);
     if (!f->stats.first_error[0])
@@ -120,18 +120,18 @@ static void note_skip(sfp_batch_loader *f, const sfp_error *err)
 
 static void fill(void *ctx, int64_t k)
 {
-    sfp_batch_loader *f = ctx;
+    sfp__batch_loader *f = ctx;
     slot *s = &f->ring[k % f->opt.depth];
-    const sfp_batches *b = f->batches;
+    const sfp__batches *b = f->batches;
     double begin = sfp__monotonic_seconds();
     empty(s);
     for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
         int64_t index = b->order[i];
         uint8_t *rgb = s->rgb + (size_t)s->count * f->bytes;
-        sfp_raw_image *kept = &s->kept[s->count];
+        sfp__raw_image *kept = &s->kept[s->count];
         sfp_record record;
         sfp_error err = {0};
-        *kept = (sfp_raw_image){0};
+        *kept = (sfp__raw_image){0};
         sfp_status status = sfp__source_record(f->source, index, &record, &err);
         if (!status)
             status = sfp__raw_image_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL,
@@ -140,25 +140,25 @@ static void fill(void *ctx, int64_t k)
             note_skip(f, &err);
             continue;
         }
-        s->sample[s->count++] = (sfp_sample){.rgb = rgb,
-                                             .label = record.label < 0 ? -1 : f->tasks->label_of[record.label],
-                                             .id = (uint64_t)index,
-                                             .encoded = kept->bytes,
-                                             .encoded_size = kept->size};
+        s->sample[s->count++] = (sfp__sample){.rgb = rgb,
+                                              .label = record.label < 0 ? -1 : f->tasks->label_of[record.label],
+                                              .id = (uint64_t)index,
+                                              .encoded = kept->bytes,
+                                              .encoded_size = kept->size};
     }
     pthread_mutex_lock(&f->lock);
     f->stats.decode += sfp__monotonic_seconds() - begin;
     pthread_mutex_unlock(&f->lock);
 }
 
-sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp_tasks *tasks, const sfp_batches *batches,
-                                    const sfp_batch_loader_options *opt, int64_t start, sfp_batch_loader **out, sfp_error *err)
+sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks, const sfp__batches *batches,
+                                    const sfp__batch_loader_options *opt, int64_t start, sfp__batch_loader **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *f = NULL;
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *f = NULL;
     size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
     uint8_t *rgb;
-    sfp_sample *sample;
-    sfp_raw_image *kept;
+    sfp__sample *sample;
+    sfp__raw_image *kept;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->source = s;
     f->tasks = tasks;
@@ -166,21 +166,21 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp_tasks *tasks,
     f->opt = *opt;
     f->bytes = 3 * (size_t)opt->size * (size_t)opt->size;
     pthread_mutex_init(&f->lock, NULL);
-    const sfp_want list[] = {{&f->ring, depth, sizeof *f->ring},
-                             {&rgb, depth * most, f->bytes},
-                             {&sample, depth * most, sizeof *sample},
-                             {&kept, depth * most, sizeof *kept}};
+    const sfp__want list[] = {{&f->ring, depth, sizeof *f->ring},
+                              {&rgb, depth * most, f->bytes},
+                              {&sample, depth * most, sizeof *sample},
+                              {&kept, depth * most, sizeof *kept}};
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
     for (size_t i = 0; i < depth; i++)
         f->ring[i] = (slot){.rgb = rgb + i * most * f->bytes, .sample = sample + i * most, .kept = kept + i * most};
-    const sfp_prefetcher_options ahead = {
+    const sfp__prefetcher_options ahead = {
         .what = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
     TRY(sfp__prefetcher_create(&ahead, &f->ahead, err));
     *out = TAKE(f);
     return SFP_OK;
 }
 
-void sfp__batch_loader_free(sfp_batch_loader *f)
+void sfp__batch_loader_free(sfp__batch_loader *f)
 {
     if (!f)
         return;
@@ -192,7 +192,7 @@ void sfp__batch_loader_free(sfp_batch_loader *f)
     sfp__free(f);
 }
 
-sfp_status sfp__batch_loader_take(sfp_batch_loader *f, int64_t k, int *count, const sfp_sample **samples, sfp_error *err)
+sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, const sfp__sample **samples, sfp_error *err)
 {
     double wait_seconds = 0;
     TRY(sfp__prefetcher_take(f->ahead, k, &wait_seconds, err));
@@ -204,15 +204,15 @@ sfp_status sfp__batch_loader_take(sfp_batch_loader *f, int64_t k, int *count, co
     return SFP_OK;
 }
 
-void sfp__batch_loader_release(sfp_batch_loader *f, int64_t k)
+void sfp__batch_loader_release(sfp__batch_loader *f, int64_t k)
 {
     sfp__prefetcher_release(f->ahead, k);
 }
 
-sfp_batch_loader_stats sfp__batch_loader_stats(sfp_batch_loader *f)
+sfp__batch_loader_stats sfp__batch_loader_get_stats(sfp__batch_loader *f)
 {
     pthread_mutex_lock(&f->lock);
-    sfp_batch_loader_stats s = f->stats;
+    sfp__batch_loader_stats s = f->stats;
     pthread_mutex_unlock(&f->lock);
     return s;
 }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-sfp_status sfp__classes_init(sfp__classes *c, int count, sfp_learner *learner, sfp_result *r, sfp_error *err)
+sfp_status sfp__classes_init(sfp__classes *c, int count, sfp__learner *learner, sfp_result *r, sfp_error *err)
 {
     *c = (sfp__classes){.count = count, .capacity = count ? count : 1, .unseen = -1, .learner = learner, .r = r};
     return sfp__alloc(&c->trained, (size_t)c->capacity, 1, err);
@@ -44,7 +44,7 @@ sfp_status sfp__classes_take_names(const sfp__classes *c, const sfp__plan *p, sf
                              : "the data and --order that it was made with";
     for (int k = 0; k < c->r->classes; k++) {
         const char *then = sfp__learner_class_name(c->learner, k), *now = c->r->class_names[k];
-        TRY(then ? check_name(p->opt->init_state, k, then, now, wanted, err) : sfp_learner_name_class(c->learner, k, now, err));
+        TRY(then ? check_name(p->opt->init_state, k, then, now, wanted, err) : sfp__learner_name_class(c->learner, k, now, err));
     }
     return SFP_OK;
 }
@@ -81,14 +81,14 @@ static sfp_status class_number(sfp__classes *c, const char *name, int32_t *out, 
     TRY(sfp__check_memory(sfp__classes_reserve(c, c->count + 1), err));
     if (c->count >= c->r->classes) /* else a checkpoint brought it */
         TRY(sfp__result_add_class(c->r, name, err));
-    TRY(sfp_learner_name_class(c->learner, c->count, name, err));
+    TRY(sfp__learner_name_class(c->learner, c->count, name, err));
     c->count++;
     return SFP_OK;
 }
 
 sfp_status sfp__classes_take(sfp__classes *c, const sfp__plan *p, sfp_error *err)
 {
-    int count = sfp_learner_classes(c->learner);
+    int count = sfp__learner_classes(c->learner);
     for (int k = c->count; k < count; k++) {
         char number[32];
         int32_t got;
@@ -101,7 +101,7 @@ sfp_status sfp__classes_take(sfp__classes *c, const sfp__plan *p, sfp_error *err
     return SFP_OK;
 }
 
-sfp_status sfp__classes_label(sfp__classes *c, const sfp_arrival *a, int32_t *out, sfp_error *err)
+sfp_status sfp__classes_label(sfp__classes *c, const sfp__arrival *a, int32_t *out, sfp_error *err)
 {
     size_t capacity = (size_t)c->label_capacity, before = capacity;
     if (a->label >= c->label_capacity) {

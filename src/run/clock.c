@@ -9,7 +9,7 @@
 
 static const double look = 0.1; /* seconds between looks at stop */
 
-const char *sfp__clock_name(sfp_clock_kind kind)
+const char *sfp__clock_name(sfp__clock_kind kind)
 {
     static const char *const names[] = {"paper", "virtual", "real", "off"};
     return names[kind];
@@ -33,7 +33,7 @@ int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep)
     return (int64_t)((__int128)i * n / keep);
 }
 
-sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err)
+sfp_status sfp__clock_init(sfp__clock *c, const sfp__clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err)
 {
     bool timed = opt->kind == SFP_CLOCK_VIRTUAL || opt->kind == SFP_CLOCK_REAL;
     if (timed && (!(opt->lambda > 0) || !isfinite(opt->lambda)))
@@ -41,12 +41,12 @@ sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t b
     int capacity = !timed ? 1 : opt->pool ? opt->pool_most : opt->queue + 1;
     if (capacity < 1 || capacity > 1 << 20)
         return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", capacity - 1, (1 << 20) - 1);
-    *c = (sfp_clock){.opt = *opt,
-                     .timed = timed,
-                     .batches = batches,
-                     .arrived = arrived,
-                     .capacity = capacity,
-                     .began = sfp__monotonic_seconds()};
+    *c = (sfp__clock){.opt = *opt,
+                      .timed = timed,
+                      .batches = batches,
+                      .arrived = arrived,
+                      .capacity = capacity,
+                      .began = sfp__monotonic_seconds()};
     c->queue = sfp__calloc((size_t)capacity, sizeof *c->queue);
     c->delivered = sfp__calloc((size_t)capacity, sizeof *c->delivered);
     if (!c->queue || !c->delivered) {
@@ -56,7 +56,7 @@ sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t b
     return SFP_OK;
 }
 
-void sfp__clock_done(sfp_clock *c)
+void sfp__clock_done(sfp__clock *c)
 {
     sfp__free(c->queue);
     sfp__free(c->delivered);
@@ -65,18 +65,18 @@ void sfp__clock_done(sfp_clock *c)
 }
 
 /* When batch i is complete. */
-static double arrival(const sfp_clock *c, int64_t i)
+static double arrival(const sfp__clock *c, int64_t i)
 {
     return (double)c->arrived[i] / c->opt.lambda + c->blocked;
 }
 
-static void pop(sfp_clock *c, int n)
+static void pop(sfp__clock *c, int n)
 {
     memmove(c->queue, c->queue + n, (size_t)(c->waiting - n) * sizeof *c->queue);
     c->waiting -= n;
 }
 
-void sfp__lag_add(sfp_lag *l, double seconds)
+void sfp__lag_add(sfp__lag *l, double seconds)
 {
     l->last = seconds > 0 ? seconds : 0;
     l->sum += l->last;
@@ -84,7 +84,7 @@ void sfp__lag_add(sfp_lag *l, double seconds)
     l->served++;
 }
 
-void sfp__lag_join(sfp_lag *l, const sfp_lag *more)
+void sfp__lag_join(sfp__lag *l, const sfp__lag *more)
 {
     l->last = more->last;
     l->sum += more->sum;
@@ -94,7 +94,7 @@ void sfp__lag_join(sfp_lag *l, const sfp_lag *more)
 
 /* Takes in what has arrived up to now. `idle`: the learner is free, so one batch needs no place in the queue; a batch that is
  * complete just when it becomes free is left to that moment, within a nanosecond: rounding must not drop it. */
-static void take_in(sfp_clock *c, bool idle)
+static void take_in(sfp__clock *c, bool idle)
 {
     while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {
         int capacity = c->opt.pool ? c->opt.pool_most : c->opt.queue + (idle && c->waiting == 0);
@@ -109,17 +109,17 @@ static void take_in(sfp_clock *c, bool idle)
         if (c->waiting >= capacity && capacity > 0 && (c->opt.pool || c->opt.policy == SFP_QUEUE_DROP_OLDEST))
             pop(c, 1);
         if (c->waiting < capacity)
-            c->queue[c->waiting++] = (sfp_queued_batch){c->next, arrival(c, c->next)};
+            c->queue[c->waiting++] = (sfp__queued_batch){c->next, arrival(c, c->next)};
         c->next++;
     }
 }
 
-static bool stopped(const sfp_clock *c)
+static bool stopped(const sfp__clock *c)
 {
     return c->opt.kind == SFP_CLOCK_REAL && c->opt.stop && *c->opt.stop;
 }
 
-static void wait_until(sfp_clock *c, double at)
+static void wait_until(sfp__clock *c, double at)
 {
     if (c->opt.kind != SFP_CLOCK_REAL) {
         c->now = fmax(c->now, at);
@@ -133,7 +133,7 @@ static void wait_until(sfp_clock *c, double at)
 }
 
 /* The one that waits longest, in its own right: what is complete at this very moment finds its place free. */
-static int take_one(sfp_clock *c)
+static int take_one(sfp__clock *c)
 {
     c->delivered[0] = c->queue[0].batch;
     sfp__lag_add(&c->lag, c->now - c->queue[0].arrived_at);
@@ -142,7 +142,7 @@ static int take_one(sfp_clock *c)
     return 1;
 }
 
-static int take_all(sfp_clock *c)
+static int take_all(sfp__clock *c)
 {
     int n = c->waiting;
     for (int i = n - 1; i >= 0; i--) {
@@ -153,7 +153,7 @@ static int take_all(sfp_clock *c)
     return n;
 }
 
-static int take(sfp_clock *c)
+static int take(sfp__clock *c)
 {
     if (!c->timed) {
         c->delivered[0] = c->next;
@@ -172,7 +172,7 @@ static int take(sfp_clock *c)
     return c->opt.pool ? take_all(c) : take_one(c);
 }
 
-const int64_t *sfp__clock_next(sfp_clock *c, int *count)
+const int64_t *sfp__clock_next(sfp__clock *c, int *count)
 {
     if (c->delivered_count == 0)
         c->delivered_count = take(c);
@@ -180,7 +180,7 @@ const int64_t *sfp__clock_next(sfp_clock *c, int *count)
     return c->delivered_count ? c->delivered : NULL;
 }
 
-void sfp__clock_advance(sfp_clock *c, int n, double seconds)
+void sfp__clock_advance(sfp__clock *c, int n, double seconds)
 {
     c->spent += seconds;
     c->delivered_count -= n;
@@ -194,7 +194,7 @@ void sfp__clock_advance(sfp_clock *c, int n, double seconds)
     c->spent = 0;
 }
 
-int64_t sfp__clock_first(const sfp_clock *c)
+int64_t sfp__clock_first(const sfp__clock *c)
 {
     return c->delivered_count ? c->delivered[0] : c->waiting ? c->queue[0].batch : c->next;
 }
@@ -210,15 +210,15 @@ bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, in
     return true;
 }
 
-json_t *sfp__lag_json(const sfp_lag *l)
+json_t *sfp__lag_json(const sfp__lag *l)
 {
     return json_pack("{s:f,s:f,s:f,s:I}", "sum", l->sum, "max", l->max, "last", l->last, "served", (json_int_t)l->served);
 }
 
-bool sfp__lag_read(sfp_lag *l, json_t *j)
+bool sfp__lag_read(sfp__lag *l, json_t *j)
 {
     int64_t served;
-    sfp_lag now = {0};
+    sfp__lag now = {0};
     if (!sfp__json_whole(j, "served", 0, INT64_MAX, &served) ||
         json_unpack(j, "{s:F,s:F,s:F}", "sum", &now.sum, "max", &now.max, "last", &now.last) != 0)
         return false;
@@ -227,7 +227,7 @@ bool sfp__lag_read(sfp_lag *l, json_t *j)
     return true;
 }
 
-json_t *sfp__clock_json(const sfp_clock *c)
+json_t *sfp__clock_json(const sfp__clock *c)
 {
     json_t *queue = json_array(), *delivered = json_array();
     for (int i = 0; i < c->waiting; i++)
@@ -243,7 +243,7 @@ json_t *sfp__clock_json(const sfp_clock *c)
                      (json_int_t)c->next, "queue", queue, "taken", delivered, "spent", c->spent, "lag", sfp__lag_json(&c->lag));
 }
 
-bool sfp__clock_read(sfp_clock *c, json_t *j)
+bool sfp__clock_read(sfp__clock *c, json_t *j)
 {
     int64_t next;
     int held;

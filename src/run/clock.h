@@ -23,17 +23,17 @@
 #include <stdint.h>
 
 /* DEFAULT: off without a rate; else virtual, for live streams real. */
-typedef enum sfp_clock_kind {
+typedef enum sfp__clock_kind {
     SFP_CLOCK_PAPER,
     SFP_CLOCK_VIRTUAL,
     SFP_CLOCK_REAL,
     SFP_CLOCK_OFF,
     SFP_CLOCK_DEFAULT
-} sfp_clock_kind;
-typedef enum sfp_queue_policy { SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK } sfp_queue_policy;
+} sfp__clock_kind;
+typedef enum sfp__queue_policy { SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK } sfp__queue_policy;
 
 /* "virtual"; DEFAULT has none. */
-const char *sfp__clock_name(sfp_clock_kind kind);
+const char *sfp__clock_name(sfp__clock_kind kind);
 
 /* C_S = cost * batches / (samples / lambda). */
 double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambda);
@@ -42,34 +42,34 @@ int64_t sfp__clock_keep(int64_t n, double cs);
 int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep);
 
 /* How late batches were when their turn came. */
-typedef struct sfp_lag {
+typedef struct sfp__lag {
     double sum, max, last; /* seconds; last: of several taken at once the oldest's */
     uint64_t served;       /* batches */
-} sfp_lag;
+} sfp__lag;
 
-void sfp__lag_add(sfp_lag *l, double seconds); /* one batch */
-void sfp__lag_join(sfp_lag *l, const sfp_lag *more);
-json_t *sfp__lag_json(const sfp_lag *l);
-bool sfp__lag_read(sfp_lag *l, json_t *j);
+void sfp__lag_add(sfp__lag *l, double seconds); /* one batch */
+void sfp__lag_join(sfp__lag *l, const sfp__lag *more);
+json_t *sfp__lag_json(const sfp__lag *l);
+bool sfp__lag_read(sfp__lag *l, json_t *j);
 
-typedef struct sfp_clock_options {
-    sfp_clock_kind kind; /* not DEFAULT */
-    double lambda;       /* VIRTUAL, REAL: samples a second */
-    int queue;           /* batches that may wait; 0: what arrives while the learner is busy is dropped */
-    sfp_queue_policy policy;
+typedef struct sfp__clock_options {
+    sfp__clock_kind kind; /* not DEFAULT */
+    double lambda;        /* VIRTUAL, REAL: samples a second */
+    int queue;            /* batches that may wait; 0: what arrives while the learner is busy is dropped */
+    sfp__queue_policy policy;
     bool pool;                         /* triage: everything that waits is taken at once (the queue is then not a limit) */
     int pool_most;                     /* triage: most batches taken at once; older ones are dropped */
     const volatile sig_atomic_t *stop; /* REAL: not 0 ends the waiting for a batch; NULL: nobody stops it */
-} sfp_clock_options;
+} sfp__clock_options;
 
 /* A batch in the queue. */
-typedef struct sfp_queued_batch {
+typedef struct sfp__queued_batch {
     int64_t batch;
     double arrived_at; /* its arrival; a stream held back moves those of later ones only */
-} sfp_queued_batch;
+} sfp__queued_batch;
 
-typedef struct sfp_clock {
-    sfp_clock_options opt;
+typedef struct sfp__clock {
+    sfp__clock_options opt;
     bool timed;             /* VIRTUAL or REAL: batches may wait, be late and be lost */
     int64_t batches;        /* of the stream */
     const int64_t *arrived; /* (batches) samples that have arrived when batch i is complete */
@@ -78,28 +78,28 @@ typedef struct sfp_clock {
     bool held;              /* it is being held back now */
     int64_t next;           /* first batch that has not arrived yet */
     int waiting, capacity;
-    sfp_queued_batch *queue; /* (capacity) oldest first */
-    int64_t *delivered;      /* (capacity) given, and not learned from yet */
+    sfp__queued_batch *queue; /* (capacity) oldest first */
+    int64_t *delivered;       /* (capacity) given, and not learned from yet */
     int delivered_count;
     double spent; /* on those that were given with them and are done */
-    sfp_lag lag;  /* of the batches given */
+    sfp__lag lag; /* of the batches given */
     double began; /* real: wall clock at 0 */
-} sfp_clock;
+} sfp__clock;
 
-sfp_status sfp__clock_init(sfp_clock *c, const sfp_clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err);
-void sfp__clock_done(sfp_clock *c);
+sfp_status sfp__clock_init(sfp__clock *c, const sfp__clock_options *opt, int64_t batches, const int64_t *arrived, sfp_error *err);
+void sfp__clock_done(sfp__clock *c);
 
 /* The batches to learn from now, one (triage: all that wait); NULL: the stream has ended, or the waiting was stopped. */
-const int64_t *sfp__clock_next(sfp_clock *c, int *count);
+const int64_t *sfp__clock_next(sfp__clock *c, int *count);
 /* The first n of these are done, or (n 0) something that came with them; it took `seconds` (REAL: the wall clock knows better and
  * ignores it). When all are done time goes on. */
-void sfp__clock_advance(sfp_clock *c, int n, double seconds);
+void sfp__clock_advance(sfp__clock *c, int n, double seconds);
 /* The first batch that it may still give. */
-int64_t sfp__clock_first(const sfp_clock *c);
+int64_t sfp__clock_first(const sfp__clock *c);
 
 /* For a checkpoint, and back: the stream goes on where it was. false: it does not fit. */
-json_t *sfp__clock_json(const sfp_clock *c);
-bool sfp__clock_read(sfp_clock *c, json_t *j);
+json_t *sfp__clock_json(const sfp__clock *c);
+bool sfp__clock_read(sfp__clock *c, json_t *j);
 
 /* A whole number of an object, within a range. */
 bool sfp__json_whole(json_t *root, const char *key, int64_t min, int64_t max, int64_t *out);

@@ -8,26 +8,26 @@
 
 enum { CHUNK = SFP_PREDICT_BATCH_MAX }; /* the most asked at once */
 
-sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
-                                 size_t memory, sfp_evaluator **out, sfp_error *err)
+sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks, int size, sfp__resize resize, int dim,
+                                 size_t memory, sfp__evaluator **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__evaluator_free) sfp_evaluator *e = NULL;
+    OWNED_PTR(sfp__evaluator_free) sfp__evaluator *e = NULL;
     size_t rows = (size_t)tasks->count;
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
-    *e = (sfp_evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize};
+    *e = (sfp__evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize};
     e->bytes = 3 * (size_t)size * (size_t)size;
     TRY(sfp__alloc(&e->at, rows + 1, sizeof *e->at, err));
     for (int t = 0; t < tasks->count; t++)
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)e->total;
     e->all = n * e->bytes <= memory;
-    const sfp_want list[] = {{&e->answered, rows, sizeof *e->answered},
-                             {&e->accuracy, rows, sizeof *e->accuracy},
-                             {&e->member_accuracy, rows * SFP_HEAD_MEMBERS, sizeof *e->member_accuracy},
-                             {&e->state, n, sizeof *e->state},
-                             {&e->has_query, n, sizeof *e->has_query},
-                             {&e->rgb, e->all ? n : CHUNK, e->bytes},
-                             {&e->query, n, (size_t)dim * sizeof *e->query}};
+    const sfp__want list[] = {{&e->answered, rows, sizeof *e->answered},
+                              {&e->accuracy, rows, sizeof *e->accuracy},
+                              {&e->member_accuracy, rows * SFP_HEAD_MEMBERS, sizeof *e->member_accuracy},
+                              {&e->state, n, sizeof *e->state},
+                              {&e->has_query, n, sizeof *e->has_query},
+                              {&e->rgb, e->all ? n : CHUNK, e->bytes},
+                              {&e->query, n, (size_t)dim * sizeof *e->query}};
     TRY(sfp__block(&e->block, SFP_LIST(list), err));
     memset(e->state, 0, n);
     memset(e->has_query, 0, n * sizeof *e->has_query);
@@ -35,7 +35,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks,
     return SFP_OK;
 }
 
-void sfp__evaluator_free(sfp_evaluator *e)
+void sfp__evaluator_free(sfp__evaluator *e)
 {
     if (!e)
         return;
@@ -45,13 +45,13 @@ void sfp__evaluator_free(sfp_evaluator *e)
     sfp__free(e);
 }
 
-uint64_t sfp__evaluator_images(const sfp_evaluator *e, int upto)
+uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto)
 {
     return (uint64_t)e->at[upto < e->tasks->count ? upto + 1 : e->tasks->count];
 }
 
 /* Image `k` of the whole test set, which is sample i of the source; NULL: broken. */
-static const uint8_t *image(sfp_evaluator *e, int64_t k, int64_t i, int place)
+static const uint8_t *image(sfp__evaluator *e, int64_t k, int64_t i, int place)
 {
     uint8_t *rgb = e->rgb + (e->all ? (size_t)k : (size_t)place) * e->bytes;
     sfp_error err = {0};
@@ -83,7 +83,7 @@ typedef struct stretch {
     int32_t truth[CHUNK];
 } stretch;
 
-static sfp_status ask(sfp_evaluator *e, sfp_predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
+static sfp_status ask(sfp__evaluator *e, sfp__predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
                       sfp_error *err)
 {
     int32_t label[CHUNK];
@@ -112,7 +112,7 @@ static sfp_status ask(sfp_evaluator *e, sfp_predictor *p, stretch *part, tally *
     return SFP_OK;
 }
 
-static void note_task(sfp_evaluator *e, int t, const tally *sum)
+static void note_task(sfp__evaluator *e, int t, const tally *sum)
 {
     e->answered[t] = sum->answered;
     e->accuracy[t] = sum->answered ? (double)sum->correct / (double)sum->answered : NAN;
@@ -121,9 +121,9 @@ static void note_task(sfp_evaluator *e, int t, const tally *sum)
             sum->answered && sum->mixed ? (double)sum->member_correct[h] / (double)sum->answered : NAN;
 }
 
-static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
+static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
 {
-    const sfp_task *task = &e->tasks->task[t];
+    const sfp__task *task = &e->tasks->task[t];
     int chunk = sfp__predictor_batch(p);
     tally sum = {0};
     stretch part = {0};
@@ -149,14 +149,14 @@ static sfp_status run_task(sfp_evaluator *e, sfp_predictor *p, int t, int classe
 }
 
 /* Zeros in e->confusion. */
-static sfp_status clear_confusion(sfp_evaluator *e, size_t n, sfp_error *err)
+static sfp_status clear_confusion(sfp__evaluator *e, size_t n, sfp_error *err)
 {
     TRY(sfp__check_memory(sfp__grow(&e->confusion, sizeof *e->confusion, 0, n, &e->confusion_capacity), err));
     memset(e->confusion, 0, n * sizeof *e->confusion);
     return SFP_OK;
 }
 
-sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
+sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err)
 {
     int tasks = upto < e->tasks->count ? upto + 1 : e->tasks->count;

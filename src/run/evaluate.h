@@ -16,15 +16,15 @@
 #define SFP__STOPPED ((sfp_status)127)
 
 /* Told every few images how many of this run are done. */
-typedef void (*sfp_evaluator_fn)(void *ctx, uint64_t done);
+typedef void (*sfp__evaluator_fn)(void *ctx, uint64_t done);
 
-typedef struct sfp_evaluator {
+typedef struct sfp__evaluator {
     const sfp_source *test;
-    const sfp_tasks *tasks;
+    const sfp__tasks *tasks;
     int size, dim;
-    sfp_resize resize;
+    sfp__resize resize;
     /* the caller's to set */
-    sfp_evaluator_fn on_progress; /* NULL: no callback */
+    sfp__evaluator_fn on_progress; /* NULL: no callback */
     void *progress_ctx;
     const volatile sig_atomic_t *stop; /* not 0 ends a run between two batches; NULL: never */
     /* what is kept of the images */
@@ -42,21 +42,21 @@ typedef struct sfp_evaluator {
     uint64_t done;
     uint64_t *answered;      /* (tasks) images answered */
     double *member_accuracy; /* (SFP_HEAD_MEMBERS, tasks) accuracy of each member; NAN: not mixed, or none answered */
-    double *accuracy;    /* (tasks) of the run at hand, the caller's when it has ended */
-    uint64_t *confusion; /* (confusion_capacity) the same */
+    double *accuracy;        /* (tasks) of the run at hand, the caller's when it has ended */
+    uint64_t *confusion;     /* (confusion_capacity) the same */
     size_t confusion_capacity;
-} sfp_evaluator;
+} sfp__evaluator;
 
 /* memory: decoded images are kept when all together take no more bytes. */
-sfp_status sfp__evaluator_create(const sfp_source *test, const sfp_tasks *tasks, int size, sfp_resize resize, int dim,
-                                 size_t memory, sfp_evaluator **out, sfp_error *err);
-void sfp__evaluator_free(sfp_evaluator *e);
-DEFINE_OWNED_PTR(sfp_evaluator, sfp__evaluator_free)
+sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks, int size, sfp__resize resize, int dim,
+                                 size_t memory, sfp__evaluator **out, sfp_error *err);
+void sfp__evaluator_free(sfp__evaluator *e);
+DEFINE_OWNED_PTR(sfp__evaluator, sfp__evaluator_free)
 
 /* Accuracy on tasks [0, upto] into accuracy (tasks); confusion (classes, classes) is written over when not NULL; both stay as
  * they are when it fails or is stopped (SFP__STOPPED). Images that cannot be read are left out and counted. */
-sfp_status sfp__evaluator_run(sfp_evaluator *e, sfp_predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
+sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err);
-uint64_t sfp__evaluator_images(const sfp_evaluator *e, int upto); /* of tasks [0, upto], those that cannot be read too */
+uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto); /* of tasks [0, upto], those that cannot be read too */
 
 #endif

@@ -13,25 +13,25 @@ enum { ERRORS_MAX = 3 };        /* that follow each other: a broken stream does 
 enum { DISCARDED_MAX = 1024 };  /* with so many the taker is called although there is nothing to learn from */
 static const double look = 0.1; /* seconds between looks at stop */
 
-struct sfp_inbox {
+struct sfp__inbox {
     sfp_source *source;
-    sfp_inbox_options opt;
+    sfp__inbox_options opt;
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     atomic_bool stop;
-    bool idle, ended; /* the learner waits; the source has ended */
+    bool idle, ended;  /* the learner waits; the source has ended */
     int warning_count; /* of the source, when the taker came last */
-    sfp_arrival_list labelled, unlabelled, discarded;
+    sfp__arrival_list labelled, unlabelled, discarded;
     double last_at; /* of the last arrival */
     double rate_at; /* of the last complete batch */
-    sfp_inbox_stats stats;
+    sfp__inbox_stats stats;
 };
 
 /* --------------------------------------------------------------------- lists */
 
-static void move_first(sfp_arrival_list *from, int n, sfp_arrival_list *to)
+static void move_first(sfp__arrival_list *from, int n, sfp__arrival_list *to)
 {
     for (int i = 0; i < n; i++)
         sfp__arrival_list_put(to, sfp__arrival_list_take(from));
@@ -39,7 +39,7 @@ static void move_first(sfp_arrival_list *from, int n, sfp_arrival_list *to)
 
 /* ------------------------------------------------- what the queues do (locked) */
 
-static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_discard_reason fate)
+static void let_go(sfp__inbox *b, sfp__arrival *a, sfp__discard_reason fate)
 {
     sfp__free(a->rgb);
     a->rgb = NULL;
@@ -48,18 +48,18 @@ static void let_go(sfp_inbox *b, sfp_arrival *a, sfp_discard_reason fate)
     sfp__arrival_list_put(&b->discarded, a);
 }
 
-static int complete(const sfp_inbox *b)
+static int complete(const sfp__inbox *b)
 {
     return b->labelled.count / b->opt.batch;
 }
 
 /* Batches that may be there now. */
-static int queue_limit(const sfp_inbox *b)
+static int queue_limit(const sfp__inbox *b)
 {
     return b->opt.pool ? b->opt.pool : b->opt.queue + (b->idle ? 1 : 0);
 }
 
-static void wait_a_little(sfp_inbox *b, double seconds)
+static void wait_a_little(sfp__inbox *b, double seconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -70,17 +70,17 @@ static void wait_a_little(sfp_inbox *b, double seconds)
 }
 
 /* The last `batch` of the labelled go. */
-static void drop_newest(sfp_inbox *b)
+static void drop_newest(sfp__inbox *b)
 {
-    sfp_arrival_list kept = {0};
+    sfp__arrival_list kept = {0};
     move_first(&b->labelled, b->labelled.count - b->opt.batch, &kept);
-    for (sfp_arrival *a; (a = sfp__arrival_list_take(&b->labelled));)
+    for (sfp__arrival *a; (a = sfp__arrival_list_take(&b->labelled));)
         let_go(b, a, SFP_DISCARD_DROPPED);
     b->labelled = kept;
 }
 
 /* A batch may just have become complete: when it is one too many the policy says which goes, or that the source has to wait. */
-static void drop_excess_batches(sfp_inbox *b, bool may_wait)
+static void drop_excess_batches(sfp__inbox *b, bool may_wait)
 {
     if (!b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK) {
         while (may_wait && complete(b) > queue_limit(b) && !atomic_load(&b->stop))
@@ -98,14 +98,14 @@ static void drop_excess_batches(sfp_inbox *b, bool may_wait)
 }
 
 /* How fast batches become complete, averaged over the last few. */
-static void note_rate(sfp_inbox *b, double now)
+static void note_rate(sfp__inbox *b, double now)
 {
     double took = now - b->rate_at, rate = b->opt.batch / (took > 1e-9 ? took : 1e-9);
     b->stats.rate = isnan(b->stats.rate) ? rate : 0.7 * b->stats.rate + 0.3 * rate;
     b->rate_at = now;
 }
 
-static void put_labelled(sfp_inbox *b, sfp_arrival *a, bool may_wait)
+static void put_labelled(sfp__inbox *b, sfp__arrival *a, bool may_wait)
 {
     double at = a->at;
     sfp__arrival_list_put(&b->labelled, a);
@@ -117,13 +117,13 @@ static void put_labelled(sfp_inbox *b, sfp_arrival *a, bool may_wait)
     }
 }
 
-static void put_other(sfp_inbox *b, sfp_arrival *a)
+static void put_other(sfp__inbox *b, sfp__arrival *a)
 {
     bool hold = !b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK;
     while (hold && b->unlabelled.count >= b->opt.unlabelled && !atomic_load(&b->stop))
         wait_a_little(b, look);
     if (!hold && b->unlabelled.count >= b->opt.unlabelled) {
-        sfp_arrival *oldest = sfp__arrival_list_take(&b->unlabelled);
+        sfp__arrival *oldest = sfp__arrival_list_take(&b->unlabelled);
         if (oldest->rgb)
             let_go(b, oldest, SFP_DISCARD_EXPIRED);
         else
@@ -135,7 +135,7 @@ static void put_other(sfp_inbox *b, sfp_arrival *a)
 
 /* ---------------------------------------------------------------- the reader */
 
-static void note_error(sfp_inbox *b, const sfp_error *err)
+static void note_error(sfp__inbox *b, const sfp_error *err)
 {
     if (!b->stats.first_error[0])
         memcpy(b->stats.first_error, err->message, sizeof b->stats.first_error);
@@ -143,12 +143,12 @@ static void note_error(sfp_inbox *b, const sfp_error *err)
 }
 
 /* What next gave, decoded; an image that cannot be, or that the source lost, is gone from the beginning. Takes *p over. */
-static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_raw_image *p, double at, sfp_error *err)
+static sfp__arrival *make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw_image *p, double at, sfp_error *err)
 {
-    sfp_origin origin = {0};
+    sfp__origin origin = {0};
     size_t bytes = 3 * (size_t)b->opt.size * (size_t)b->opt.size;
     const char *name = sfp__source_origin(b->source, &origin);
-    sfp_arrival *a = sfp__calloc(1, sizeof *a);
+    sfp__arrival *a = sfp__calloc(1, sizeof *a);
     if (!a || !(a->name = sfp__strdup(name)) || (p->bytes && !(a->rgb = sfp__malloc(bytes)))) {
         (void)sfp__fail_nomem(err);
         sfp__raw_image_done(p);
@@ -168,14 +168,14 @@ static sfp_arrival *make_arrival(sfp_inbox *b, const sfp_record *record, sfp_raw
             a->fate = SFP_DISCARD_SKIPPED;
         else if (b->opt.keep_encoded && p->kind == SFP_RAW_IMAGE_ENCODED && !p->has_box) {
             a->kept = *p;
-            *p = (sfp_raw_image){0};
+            *p = (sfp__raw_image){0};
         }
     }
     sfp__raw_image_done(p);
     return a;
 }
 
-static void put(sfp_inbox *b, sfp_arrival *a)
+static void put(sfp__inbox *b, sfp__arrival *a)
 {
     bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->origin.identity, &a->origin.id);
     if (!known && (a->rgb || a->fate != SFP_DISCARD_NONE))
@@ -189,7 +189,7 @@ static void put(sfp_inbox *b, sfp_arrival *a)
 }
 
 /* Sleeps until the next image is due. One that was held back, or took long to make, puts off those that follow. */
-static void keep_pace(sfp_inbox *b, double *due)
+static void keep_pace(sfp__inbox *b, double *due)
 {
     if (!(b->opt.arrival_rate > 0))
         return;
@@ -204,15 +204,15 @@ static void keep_pace(sfp_inbox *b, double *due)
 
 static void *work(void *arg)
 {
-    sfp_inbox *b = arg;
+    sfp__inbox *b = arg;
     double due = sfp__monotonic_seconds();
     sfp_status status = SFP_OK, failed = SFP_OK; /* failed: what the call before said */
     for (int errors = 0; errors < ERRORS_MAX && status != SFP_ENOMEM && !atomic_load(&b->stop);) {
         sfp_record record = {.label = -1};
-        sfp_raw_image p = {0};
+        sfp__raw_image p = {0};
         sfp_error err = {0};
         bool end = false;
-        sfp_arrival *a = NULL;
+        sfp__arrival *a = NULL;
         keep_pace(b, &due);
         status = sfp__source_next(b->source, &record, &p, &end, &err);
         double arrived = sfp__monotonic_seconds();
@@ -248,7 +248,7 @@ static void *work(void *arg)
 /* ----------------------------------------------------------------- the taker */
 
 /* How many labelled images to take now; 0: not yet. */
-static int ready(const sfp_inbox *b)
+static int ready(const sfp__inbox *b)
 {
     int n = complete(b);
     bool paused = b->source->ops->pause > 0 && sfp__monotonic_seconds() - b->last_at >= b->source->ops->pause;
@@ -259,12 +259,12 @@ static int ready(const sfp_inbox *b)
 }
 
 /* Of batches that begin with the oldest, the last perhaps short. A batch is as late as its last image. */
-static sfp_lag lag_of(const sfp_arrival_list *list, int batch)
+static sfp__lag lag_of(const sfp__arrival_list *list, int batch)
 {
-    sfp_lag lag = {0};
+    sfp__lag lag = {0};
     double now = sfp__monotonic_seconds(), oldest = 0;
     int i = 0;
-    for (const sfp_arrival *a = list->first; a; a = a->next)
+    for (const sfp__arrival *a = list->first; a; a = a->next)
         if (++i % batch == 0 || !a->next) {
             sfp__lag_add(&lag, now - a->at);
             oldest = lag.served == 1 ? lag.last : oldest;
@@ -273,11 +273,11 @@ static sfp_lag lag_of(const sfp_arrival_list *list, int batch)
     return lag;
 }
 
-void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double until, sfp_inbox_output *out)
+void sfp__inbox_take(sfp__inbox *b, const volatile sig_atomic_t *stop, double until, sfp__inbox_output *out)
 {
     double begin = sfp__monotonic_seconds();
     int n;
-    *out = (sfp_inbox_output){0};
+    *out = (sfp__inbox_output){0};
     pthread_mutex_lock(&b->lock);
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is space for one more */
@@ -291,9 +291,9 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
     move_first(&b->labelled, n, &out->batch);
     out->lag = lag_of(&out->batch, b->opt.batch);
     out->unlabelled = b->unlabelled;
-    b->unlabelled = (sfp_arrival_list){0};
+    b->unlabelled = (sfp__arrival_list){0};
     out->discarded = b->discarded;
-    b->discarded = (sfp_arrival_list){0};
+    b->discarded = (sfp__arrival_list){0};
     out->count = out->batch.count + out->unlabelled.count + out->discarded.count;
     out->end = b->ended && b->labelled.count == 0;
     b->stats.wait_seconds += sfp__monotonic_seconds() - begin;
@@ -301,7 +301,7 @@ void sfp__inbox_take(sfp_inbox *b, const volatile sig_atomic_t *stop, double unt
     pthread_mutex_unlock(&b->lock);
 }
 
-void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a)
+void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a)
 {
     pthread_mutex_lock(&b->lock);
     a->at = sfp__monotonic_seconds();
@@ -311,19 +311,19 @@ void sfp__inbox_join(sfp_inbox *b, sfp_arrival *a)
     pthread_mutex_unlock(&b->lock);
 }
 
-sfp_inbox_stats sfp__inbox_stats(sfp_inbox *b)
+sfp__inbox_stats sfp__inbox_get_stats(sfp__inbox *b)
 {
     pthread_mutex_lock(&b->lock);
-    sfp_inbox_stats s = b->stats;
+    sfp__inbox_stats s = b->stats;
     pthread_mutex_unlock(&b->lock);
     return s;
 }
 
 /* ------------------------------------------------------------ making, freeing */
 
-sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_inbox **out, sfp_error *err)
+sfp_status sfp__inbox_create(sfp_source *s, const sfp__inbox_options *opt, sfp__inbox **out, sfp_error *err)
 {
-    sfp_inbox *b = sfp__calloc(1, sizeof *b);
+    sfp__inbox *b = sfp__calloc(1, sizeof *b);
     TRY(sfp__check_memory(b, err));
     pthread_condattr_t monotonic;
     b->source = s;
@@ -346,7 +346,7 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp_inbox_options *opt, sfp_in
     return SFP_OK;
 }
 
-void sfp__inbox_free(sfp_inbox *b)
+void sfp__inbox_free(sfp__inbox *b)
 {
     if (!b)
         return;

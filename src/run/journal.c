@@ -64,7 +64,7 @@ sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__
         return SFP_OK;
     for (int i = 0; i < d->predict_count; i++) {
         bool known = label[i] >= 0 && label[i] < j->r->classes;
-        sfp_json line = {.text = sfp__line_log_begin(j->predictions)};
+        sfp__json line = {.text = sfp__line_log_begin(j->predictions)};
         sfp__json_object(&line, NULL);
         sfp__json_uint(&line, "id", d->predict[i].id);
         sfp__json_int(&line, "t", timestamps);
@@ -79,7 +79,7 @@ sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__
 
 /* -------------------------------------------------------------------- an event */
 
-static void put_ints(sfp_json *j, const char *key, int n, const int *v)
+static void put_ints(sfp__json *j, const char *key, int n, const int *v)
 {
     sfp__json_array(j, key);
     for (int i = 0; i < n; i++)
@@ -87,7 +87,7 @@ static void put_ints(sfp_json *j, const char *key, int n, const int *v)
     sfp__json_end(j);
 }
 
-static void put_arrays(sfp_json *j, const sfp_timestamp_details *t, int replay, const uint64_t *ids)
+static void put_arrays(sfp__json *j, const sfp__timestamp_details *t, int replay, const uint64_t *ids)
 {
     sfp__json_array(j, "offered");
     for (int i = 0; i < t->offered; i++)
@@ -112,7 +112,8 @@ static void put_arrays(sfp_json *j, const sfp_timestamp_details *t, int replay, 
     sfp__json_end(j);
 }
 
-sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp_details *t, int replay, const uint64_t *ids, sfp_error *err)
+sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *t, int replay, const uint64_t *ids,
+                              sfp_error *err)
 {
     const struct {
         const char *key;
@@ -120,7 +121,7 @@ sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp_details *t,
     } seconds[] = {{"query", t->seconds.query},     {"select", t->seconds.select},     {"attune", t->seconds.attune},
                    {"forward", t->seconds.forward}, {"backward", t->seconds.backward}, {"update", t->seconds.update},
                    {"buffer", t->seconds.buffer},   {"head", t->seconds.head},         {"total", t->seconds.total}};
-    sfp_json j = {.text = sfp__line_log_begin(log)};
+    sfp__json j = {.text = sfp__line_log_begin(log)};
     sfp__json_object(&j, NULL);
     sfp__json_uint(&j, "t", t->t);
     sfp__json_int(&j, "task", t->task);
@@ -145,38 +146,38 @@ static double accuracy_so_far(const sfp__position *at)
     return at->prequential_total ? (double)at->prequential_correct / (double)at->prequential_total : NAN;
 }
 
-static void tell(const sfp__run_context *run, const sfp_timestamp_details *t)
+static void tell(const sfp__run_context *run, const sfp__timestamp_details *t)
 {
     const sfp__plan *p = &run->plan;
     const sfp__position *at = &run->at;
     if (!p->hooks->progress)
         return;
-    const sfp_run_progress progress = {.task = at->task,
-                                       .tasks = p->tasks.count,
-                                       .task_name = p->tasks.task[at->task].name,
-                                       .from = (uint64_t)run->journal.from,
-                                       .offered = (uint64_t)at->arrived,
-                                       .total = p->live ? 0 : (uint64_t)p->batches.samples,
-                                       .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
-                                       .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
-                                       .loss = t->loss ? t->loss[t->steps - 1] : NAN,
-                                       .accuracy = accuracy_so_far(at),
-                                       .seconds = sfp__monotonic_seconds() - run->journal.began};
+    const sfp__run_progress progress = {.task = at->task,
+                                        .tasks = p->tasks.count,
+                                        .task_name = p->tasks.task[at->task].name,
+                                        .from = (uint64_t)run->journal.from,
+                                        .offered = (uint64_t)at->arrived,
+                                        .total = p->live ? 0 : (uint64_t)p->batches.samples,
+                                        .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
+                                        .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
+                                        .loss = t->loss ? t->loss[t->steps - 1] : NAN,
+                                        .accuracy = accuracy_so_far(at),
+                                        .seconds = sfp__monotonic_seconds() - run->journal.began};
     p->hooks->progress(p->hooks->ctx, &progress);
 }
 
 /* A point of a curve; one over a stream whose end is not known is thinned out when it has too many. */
-static sfp_status draw(const sfp__run_context *run, sfp_curve *c, double y, sfp_error *err)
+static sfp_status draw(const sfp__run_context *run, sfp__curve *c, double y, sfp_error *err)
 {
     if (run->plan.live && c->count >= CURVE_MAX)
         sfp__curve_thin(c);
     return sfp__curve_add(c, (double)run->at.arrived, y, err);
 }
 
-static sfp_status draw_all(const sfp__run_context *run, int n, const sfp_timestamp_details *t, sfp_error *err)
+static sfp_status draw_all(const sfp__run_context *run, int n, const sfp__timestamp_details *t, sfp_error *err)
 {
-    sfp_curve *curve = run->journal.r->curve;
-    const sfp_lag *lag = run->arrivals->lag;
+    sfp__curve *curve = run->journal.r->curve;
+    const sfp__lag *lag = run->arrivals->lag;
     TRY(draw(run, &curve[SFP_CURVE_PREQUENTIAL], accuracy_so_far(&run->at), err));
     if (t->loss)
         TRY(draw(run, &curve[SFP_CURVE_LOSS], t->loss[t->steps - 1], err));
@@ -184,7 +185,7 @@ static sfp_status draw_all(const sfp__run_context *run, int n, const sfp_timesta
     return lag ? draw(run, &curve[SFP_CURVE_LAG], lag->last, err) : SFP_OK;
 }
 
-static void count_times(sfp_result *r, const sfp_timestamp_details *t)
+static void count_times(sfp_result *r, const sfp__timestamp_details *t)
 {
     r->seconds.select += t->seconds.select;
     r->seconds.train +=
@@ -212,7 +213,7 @@ static int smaller(int a, int b)
 }
 
 /* Keeps images of a timestamp for the report. */
-static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp_timestamp_details *t)
+static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp__timestamp_details *t)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     side took = {.all = t->coreset_count}, left = {.all = d->count - t->coreset_count};
@@ -234,7 +235,7 @@ static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, co
     }
 }
 
-sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp_timestamp_details *t, sfp_error *err)
+sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err)
 {
     sfp__journal *j = &run->journal;
     const sfp__plan *p = &run->plan;
@@ -249,7 +250,7 @@ sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, con
     if (run->at.timestamps % p->curve_every == 0)
         TRY(draw_all(run, d->count, t, err));
     if (j->events) {
-        sfp_timestamp_details line = *t;
+        sfp__timestamp_details line = *t;
         if (!learner)
             line.task = run->at.task; /* which a head does not know */
         TRY(sfp__journal_event(j->events, &line, p->opt->learner.replay ? p->opt->learner.replay : 1, j->ids, err));
@@ -272,8 +273,8 @@ void sfp__journal_finish(sfp__run_context *run)
 {
     sfp_result *r = run->journal.r;
     const sfp__plan *p = &run->plan;
-    const sfp_lag *lag = run->arrivals->lag;
-    sfp_learner_counts counts = sfp__learner_counts(run->learner);
+    const sfp__lag *lag = run->arrivals->lag;
+    sfp__learner_counts counts = sfp__learner_get_counts(run->learner);
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     int trained = 0, classes = p->live ? run->classes.count : p->stream_classes;
     for (int c = 0; c < run->classes.count; c++)
@@ -304,25 +305,25 @@ void sfp__journal_finish(sfp__run_context *run)
 
 /* ----------------------------------------------------------------- the report */
 
-static void batch_thumbs(const sfp__journal *j, int size, sfp_thumb *out /* (SFP__RUN_SHOWN) */)
+static void batch_thumbs(const sfp__journal *j, int size, sfp__thumb *out /* (SFP__RUN_SHOWN) */)
 {
     size_t bytes = 3 * (size_t)size * (size_t)size;
     for (int i = 0; i < j->shown.count; i++)
-        out[i] = (sfp_thumb){.width = size,
-                             .height = size,
-                             .rgb = j->shown.rgb + (size_t)i * bytes,
-                             .label = j->r->class_names[j->shown.label[i]],
-                             .chosen = j->shown.chosen[i]};
+        out[i] = (sfp__thumb){.width = size,
+                              .height = size,
+                              .rgb = j->shown.rgb + (size_t)i * bytes,
+                              .label = j->r->class_names[j->shown.label[i]],
+                              .chosen = j->shown.chosen[i]};
 }
 
-static void buffer_thumbs(const sfp__run_context *run, sfp_buffer *buffer, int n, sfp_thumb *out)
+static void buffer_thumbs(const sfp__run_context *run, sfp__buffer *buffer, int n, sfp__thumb *out)
 {
     int size = run->plan.size;
     size_t bytes = 3 * (size_t)size * (size_t)size;
-    uint64_t now = sfp__learner_counts(run->learner).timestamps;
+    uint64_t now = sfp__learner_get_counts(run->learner).timestamps;
     for (int i = 0; i < n; i++) {
-        const sfp_slot *slot = &buffer->slot[i];
-        out[i] = (sfp_thumb){.label = run->journal.r->class_names[slot->label], .age = now - slot->stored_at};
+        const sfp__slot *slot = &buffer->slot[i];
+        out[i] = (sfp__thumb){.label = run->journal.r->class_names[slot->label], .age = now - slot->stored_at};
         if (slot->image_size == bytes) {
             out[i].width = out[i].height = size;
             out[i].rgb = slot->image;
@@ -337,19 +338,19 @@ static void buffer_thumbs(const sfp__run_context *run, sfp_buffer *buffer, int n
 sfp_status sfp__journal_report(const sfp__run_context *run, const char *path, sfp_error *err)
 {
     const sfp__journal *j = &run->journal;
-    sfp_buffer *buffer = sfp__learner_buffer(run->learner);
+    sfp__buffer *buffer = sfp__learner_buffer(run->learner);
     int n = buffer ? buffer->filled : 0;
-    sfp_thumb batch[SFP__RUN_SHOWN];
-    OWNED sfp_thumb *kept = NULL;
+    sfp__thumb batch[SFP__RUN_SHOWN];
+    OWNED sfp__thumb *kept = NULL;
     TRY(sfp__alloc(&kept, (size_t)n, sizeof *kept, err));
     batch_thumbs(j, run->plan.size, batch);
     buffer_thumbs(run, buffer, n, kept);
-    const sfp_report_images images = {.selects = !run->plan.opt->method,
-                                      .batch_count = j->shown.count,
-                                      .batch = batch,
-                                      .took = j->shown.took,
-                                      .left = j->shown.left,
-                                      .buffer_count = n,
-                                      .buffer = kept};
+    const sfp__report_images images = {.selects = !run->plan.opt->method,
+                                       .batch_count = j->shown.count,
+                                       .batch = batch,
+                                       .took = j->shown.took,
+                                       .left = j->shown.left,
+                                       .buffer_count = n,
+                                       .buffer = kept};
     return sfp__report_write(j->r, &images, path, err);
 }

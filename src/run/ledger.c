@@ -9,18 +9,18 @@ enum { NUMBERS = 4, WAITING_MAX = 1000000 }; /* of an image in a checkpoint; ima
 
 /* Images in an order. */
 typedef struct queue {
-    sfp_arrival *oldest, *newest;
+    sfp__arrival *oldest, *newest;
     size_t count;
 } queue;
 
-struct sfp_ledger {
+struct sfp__ledger {
     size_t capacity, absent;
-    queue waiting;         /* for a label: first the absent by id, then the others as they came */
-    queue labelled;        /* the inbox's */
-    sfp_arrival **bucket;  /* (buckets) of all that wait or are over, by identity; one identity's by age */
-    size_t buckets;        /* a power of 2 */
-    pthread_mutex_t lock;  /* guards the buckets: the inbox looks ids up */
-    sfp_arrival *restored; /* (restored_count) what was absent at first: kept to the end */
+    queue waiting;          /* for a label: first the absent by id, then the others as they came */
+    queue labelled;         /* the inbox's */
+    sfp__arrival **bucket;  /* (buckets) of all that wait or are over, by identity; one identity's by age */
+    size_t buckets;         /* a power of 2 */
+    pthread_mutex_t lock;   /* guards the buckets: the inbox looks ids up */
+    sfp__arrival *restored; /* (restored_count) what was absent at first: kept to the end */
     size_t restored_count;
     uint64_t next_id, predicted;
     struct {
@@ -33,7 +33,7 @@ struct sfp_ledger {
 
 /* ---------------------------------------------------------------------- lists */
 
-void sfp__arrival_free(sfp_arrival *a)
+void sfp__arrival_free(sfp__arrival *a)
 {
     if (!a)
         return;
@@ -43,7 +43,7 @@ void sfp__arrival_free(sfp_arrival *a)
     sfp__free(a);
 }
 
-void sfp__arrival_list_put(sfp_arrival_list *l, sfp_arrival *a)
+void sfp__arrival_list_put(sfp__arrival_list *l, sfp__arrival *a)
 {
     a->next = NULL;
     if (l->last)
@@ -54,9 +54,9 @@ void sfp__arrival_list_put(sfp_arrival_list *l, sfp_arrival *a)
     l->count++;
 }
 
-sfp_arrival *sfp__arrival_list_take(sfp_arrival_list *l)
+sfp__arrival *sfp__arrival_list_take(sfp__arrival_list *l)
 {
-    sfp_arrival *a = l->first;
+    sfp__arrival *a = l->first;
     if (!a)
         return NULL;
     l->first = a->next;
@@ -67,17 +67,17 @@ sfp_arrival *sfp__arrival_list_take(sfp_arrival_list *l)
     return a;
 }
 
-void sfp__arrival_list_done(sfp_arrival_list *l)
+void sfp__arrival_list_done(sfp__arrival_list *l)
 {
-    for (sfp_arrival *a; (a = sfp__arrival_list_take(l));)
+    for (sfp__arrival *a; (a = sfp__arrival_list_take(l));)
         sfp__arrival_free(a);
 }
 
 /* --------------------------------------------------------------------- making */
 
-sfp_status sfp__ledger_create(int capacity, size_t keys, sfp_ledger **out, sfp_error *err)
+sfp_status sfp__ledger_create(int capacity, size_t keys, sfp__ledger **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__ledger_free) sfp_ledger *l = NULL;
+    OWNED_PTR(sfp__ledger_free) sfp__ledger *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->capacity = (size_t)capacity;
     l->done.capacity = keys;
@@ -93,11 +93,11 @@ sfp_status sfp__ledger_create(int capacity, size_t keys, sfp_ledger **out, sfp_e
     return SFP_OK;
 }
 
-void sfp__ledger_free(sfp_ledger *l)
+void sfp__ledger_free(sfp__ledger *l)
 {
     if (!l)
         return;
-    for (sfp_arrival *a = l->waiting.oldest, *newer; a; a = newer) {
+    for (sfp__arrival *a = l->waiting.oldest, *newer; a; a = newer) {
         newer = a->newer;
         if (a->standing == SFP_ARRIVAL_WAITING) /* the absent are `restored` */
             sfp__arrival_free(a);
@@ -112,12 +112,12 @@ void sfp__ledger_free(sfp_ledger *l)
 
 /* --------------------------------------------------------- who waits, and where */
 
-static sfp_arrival **bucket_of(const sfp_ledger *l, uint64_t identity)
+static sfp__arrival **bucket_of(const sfp__ledger *l, uint64_t identity)
 {
     return &l->bucket[(identity * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (l->buckets - 1)];
 }
 
-static void append(queue *q, sfp_arrival *a)
+static void append(queue *q, sfp__arrival *a)
 {
     a->newer = NULL;
     a->older = q->newest;
@@ -126,7 +126,7 @@ static void append(queue *q, sfp_arrival *a)
     q->count++;
 }
 
-static void take_out(queue *q, sfp_arrival *a)
+static void take_out(queue *q, sfp__arrival *a)
 {
     *(a->older ? &a->older->newer : &q->oldest) = a->newer;
     *(a->newer ? &a->newer->older : &q->newest) = a->older;
@@ -134,9 +134,9 @@ static void take_out(queue *q, sfp_arrival *a)
 }
 
 /* The newest of all that wait. */
-static void enter(sfp_ledger *l, sfp_arrival *a, sfp_arrival_status standing)
+static void enter(sfp__ledger *l, sfp__arrival *a, sfp__arrival_status standing)
 {
-    sfp_arrival **place = bucket_of(l, a->origin.identity);
+    sfp__arrival **place = bucket_of(l, a->origin.identity);
     append(&l->waiting, a);
     l->absent += standing == SFP_ARRIVAL_ABSENT;
     a->standing = standing;
@@ -149,7 +149,7 @@ static void enter(sfp_ledger *l, sfp_arrival *a, sfp_arrival_status standing)
 }
 
 /* It does not wait any more. What was absent stays known by its identity. */
-static void leave(sfp_ledger *l, sfp_arrival *a)
+static void leave(sfp__ledger *l, sfp__arrival *a)
 {
     take_out(&l->waiting, a);
     if (a->standing == SFP_ARRIVAL_ABSENT) {
@@ -159,7 +159,7 @@ static void leave(sfp_ledger *l, sfp_arrival *a)
     }
     a->standing = SFP_ARRIVAL_NEW;
     pthread_mutex_lock(&l->lock);
-    sfp_arrival **place = bucket_of(l, a->origin.identity);
+    sfp__arrival **place = bucket_of(l, a->origin.identity);
     while (*place != a)
         place = &(*place)->same;
     *place = a->same;
@@ -167,18 +167,18 @@ static void leave(sfp_ledger *l, sfp_arrival *a)
 }
 
 /* The oldest image of this identity in this standing; NULL: none. */
-static sfp_arrival *find(const sfp_ledger *l, uint64_t identity, sfp_arrival_status standing)
+static sfp__arrival *find(const sfp__ledger *l, uint64_t identity, sfp__arrival_status standing)
 {
-    sfp_arrival *a = identity ? *bucket_of(l, identity) : NULL;
+    sfp__arrival *a = identity ? *bucket_of(l, identity) : NULL;
     while (a && (a->origin.identity != identity || a->standing != standing))
         a = a->same;
     return a;
 }
 
-bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id)
+bool sfp__ledger_id(sfp__ledger *l, uint64_t identity, uint64_t *id)
 {
     pthread_mutex_lock(&l->lock);
-    const sfp_arrival *a = identity ? *bucket_of(l, identity) : NULL, *end = l->restored + l->restored_count;
+    const sfp__arrival *a = identity ? *bucket_of(l, identity) : NULL, *end = l->restored + l->restored_count;
     while (a && (a->origin.identity != identity || a < l->restored || a >= end))
         a = a->same;
     if (a)
@@ -189,7 +189,7 @@ bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id)
 
 /* ------------------------------------------------------------- what is done with */
 
-static void keep_mark(sfp_ledger *l, const sfp_arrival *a)
+static void keep_mark(sfp__ledger *l, const sfp__arrival *a)
 {
     if (!l->done.capacity || !a->origin.labelled_key)
         return;
@@ -202,7 +202,7 @@ static void keep_mark(sfp_ledger *l, const sfp_arrival *a)
     l->done.count += l->done.count < l->done.capacity;
 }
 
-void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a)
+void sfp__ledger_finish(sfp__ledger *l, sfp__arrival *a)
 {
     if ((a->rgb || a->fate != SFP_DISCARD_NONE) && a->origin.id >= l->next_id)
         l->next_id = a->origin.id + 1;
@@ -211,7 +211,7 @@ void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a)
 }
 
 /* One that waits does so no more. */
-static void end(sfp_ledger *l, sfp_arrival *a)
+static void end(sfp__ledger *l, sfp__arrival *a)
 {
     bool here = a->standing == SFP_ARRIVAL_WAITING;
     leave(l, a);
@@ -223,16 +223,16 @@ static void end(sfp_ledger *l, sfp_arrival *a)
 
 /* ------------------------------------------------------------------ its labels */
 
-sfp_arrival_status sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a)
+sfp__arrival_status sfp__ledger_meet(sfp__ledger *l, const sfp__arrival *a)
 {
-    sfp_arrival *absent = find(l, a->origin.identity, SFP_ARRIVAL_ABSENT);
+    sfp__arrival *absent = find(l, a->origin.identity, SFP_ARRIVAL_ABSENT);
     if (!absent)
         return find(l, a->origin.identity, SFP_ARRIVAL_ENDED) ? SFP_ARRIVAL_ENDED : SFP_ARRIVAL_NEW;
     leave(l, absent);
     return SFP_ARRIVAL_ABSENT;
 }
 
-uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a)
+uint64_t sfp__ledger_wait(sfp__ledger *l, sfp__arrival *a)
 {
     uint64_t given_up = 0;
     enter(l, a, SFP_ARRIVAL_WAITING);
@@ -241,9 +241,9 @@ uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a)
     return given_up;
 }
 
-sfp_arrival *sfp__ledger_label(sfp_ledger *l, const char *name)
+sfp__arrival *sfp__ledger_label(sfp__ledger *l, const char *name)
 {
-    sfp_arrival *a = l->waiting.oldest;
+    sfp__arrival *a = l->waiting.oldest;
     while (a && (a->standing == SFP_ARRIVAL_ABSENT || strcmp(a->name, name) != 0))
         a = a->newer;
     if (!a)
@@ -254,13 +254,13 @@ sfp_arrival *sfp__ledger_label(sfp_ledger *l, const char *name)
     return a;
 }
 
-bool sfp__ledger_end_waiting(sfp_ledger *l, sfp_arrival *a)
+bool sfp__ledger_end_waiting(sfp__ledger *l, sfp__arrival *a)
 {
     if (a->standing == SFP_ARRIVAL_LABELLED) {
         take_out(&l->labelled, a);
         return true;
     }
-    sfp_arrival *same = find(l, a->origin.identity, SFP_ARRIVAL_WAITING);
+    sfp__arrival *same = find(l, a->origin.identity, SFP_ARRIVAL_WAITING);
     if (!same && !(same = find(l, a->origin.identity, SFP_ARRIVAL_ABSENT)))
         return false;
     a->origin.id = same->origin.id;
@@ -268,23 +268,23 @@ bool sfp__ledger_end_waiting(sfp_ledger *l, sfp_arrival *a)
     return true;
 }
 
-void sfp__ledger_predicted(sfp_ledger *l, uint64_t id)
+void sfp__ledger_predicted(sfp__ledger *l, uint64_t id)
 {
     l->predicted = id + 1;
     l->next_id = l->predicted > l->next_id ? l->predicted : l->next_id;
 }
 
-uint64_t sfp__ledger_waiting(const sfp_ledger *l)
+uint64_t sfp__ledger_waiting(const sfp__ledger *l)
 {
     return l->waiting.count + l->labelled.count;
 }
 
-uint64_t sfp__ledger_next_id(const sfp_ledger *l)
+uint64_t sfp__ledger_next_id(const sfp__ledger *l)
 {
     return l->next_id;
 }
 
-uint64_t sfp__ledger_predicted_end(const sfp_ledger *l)
+uint64_t sfp__ledger_predicted_end(const sfp__ledger *l)
 {
     return l->predicted;
 }
@@ -296,13 +296,13 @@ static bool add(json_t *list, json_int_t number)
     return json_array_append_new(list, json_integer(number)) == 0;
 }
 
-json_t *sfp__ledger_json(const sfp_ledger *l)
+json_t *sfp__ledger_json(const sfp__ledger *l)
 {
     json_t *waiting = json_array(), *keys = json_array();
     bool all = waiting && keys;
     const queue *const queues[] = {&l->waiting, &l->labelled};
     for (int k = 0; k < 2; k++)
-        for (const sfp_arrival *a = queues[k]->oldest; a && all; a = a->newer)
+        for (const sfp__arrival *a = queues[k]->oldest; a && all; a = a->newer)
             all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) &&
                   add(waiting, (json_int_t)a->origin.labelled_key) && add(waiting, a->origin.changed);
     for (size_t i = 0; i < l->done.count && all; i++) { /* the oldest first */
@@ -337,11 +337,11 @@ static json_int_t number_at(const json_t *list, size_t i)
 
 static int by_id(const void *a, const void *b)
 {
-    uint64_t x = ((const sfp_arrival *)a)->origin.id, y = ((const sfp_arrival *)b)->origin.id;
+    uint64_t x = ((const sfp__arrival *)a)->origin.id, y = ((const sfp__arrival *)b)->origin.id;
     return (x > y) - (x < y);
 }
 
-bool sfp__ledger_read(sfp_ledger *l, json_t *j)
+bool sfp__ledger_read(sfp__ledger *l, json_t *j)
 {
     json_int_t next_id, predicted, until;
     json_t *waiting, *keys;
@@ -358,10 +358,10 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j)
         return false;
     l->restored_count = n;
     for (size_t i = 0; i < n; i++)
-        l->restored[i].origin = (sfp_origin){.id = (uint64_t)number_at(waiting, NUMBERS * i),
-                                             .identity = (uint64_t)number_at(waiting, NUMBERS * i + 1),
-                                             .labelled_key = (uint64_t)number_at(waiting, NUMBERS * i + 2),
-                                             .changed = number_at(waiting, NUMBERS * i + 3)};
+        l->restored[i].origin = (sfp__origin){.id = (uint64_t)number_at(waiting, NUMBERS * i),
+                                              .identity = (uint64_t)number_at(waiting, NUMBERS * i + 1),
+                                              .labelled_key = (uint64_t)number_at(waiting, NUMBERS * i + 2),
+                                              .changed = number_at(waiting, NUMBERS * i + 3)};
     qsort(l->restored, n, sizeof *l->restored, by_id);
     for (size_t i = 0; i < n; i++)
         enter(l, &l->restored[i], SFP_ARRIVAL_ABSENT);
@@ -377,7 +377,7 @@ bool sfp__ledger_read(sfp_ledger *l, json_t *j)
     return true;
 }
 
-uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max)
+uint64_t sfp__ledger_give_up(sfp__ledger *l, size_t max)
 {
     uint64_t given_up = 0;
     for (; l->absent > max; given_up++)
@@ -385,14 +385,14 @@ uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max)
     return given_up;
 }
 
-sfp_status sfp__ledger_set_resume_filter(const sfp_ledger *l, sfp_source *s, sfp_error *err)
+sfp_status sfp__ledger_set_resume_filter(const sfp__ledger *l, sfp_source *s, sfp_error *err)
 {
     OWNED uint64_t *waiting = NULL;
     if (!l->done.count || !s->ops->set_resume_filter)
         return SFP_OK;
     TRY(sfp__alloc(&waiting, l->absent, sizeof *waiting, err));
-    sfp_resume_filter what = {.n = l->done.count, .labelled_keys = l->done.key, .until = l->done.until, .waiting_keys = waiting};
-    for (const sfp_arrival *a = l->waiting.oldest; a && a->standing == SFP_ARRIVAL_ABSENT; a = a->newer)
+    sfp__resume_filter what = {.n = l->done.count, .labelled_keys = l->done.key, .until = l->done.until, .waiting_keys = waiting};
+    for (const sfp__arrival *a = l->waiting.oldest; a && a->standing == SFP_ARRIVAL_ABSENT; a = a->newer)
         waiting[what.waiting++] = a->origin.labelled_key;
     return sfp__source_set_resume_filter(s, &what, err);
 }

@@ -22,84 +22,84 @@
 
 /* ------------------------------------------------------------------- an image */
 
-typedef enum sfp_discard_reason {
+typedef enum sfp__discard_reason {
     SFP_DISCARD_NONE,
     SFP_DISCARD_DROPPED,
     SFP_DISCARD_SKIPPED,
     SFP_DISCARD_EXPIRED
-} sfp_discard_reason; /* of what is gone */
+} sfp__discard_reason; /* of what is gone */
 
 /* What the ledger says of an image. */
-typedef enum sfp_arrival_status {
+typedef enum sfp__arrival_status {
     SFP_ARRIVAL_NEW,      /* nothing */
     SFP_ARRIVAL_ABSENT,   /* it waited when the checkpoint was written and did not come again yet: there are no pixels */
     SFP_ARRIVAL_WAITING,  /* it waits for its label */
     SFP_ARRIVAL_LABELLED, /* it has its label and is on its way to the learner */
     SFP_ARRIVAL_ENDED,    /* it was absent, and came since or was given up */
-} sfp_arrival_status;
+} sfp__arrival_status;
 
-typedef struct sfp_arrival {
-    struct sfp_arrival *next; /* in a list */
+typedef struct sfp__arrival {
+    struct sfp__arrival *next; /* in a list */
     char *name;
-    sfp_origin origin;
+    sfp__origin origin;
     double at;              /* sfp__monotonic_seconds() when it came */
     int32_t label;          /* of the source; -1: none */
     const char *class_name; /* of the label; the source's */
     uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
-    sfp_raw_image kept;     /* the encoded original, where it is kept */
-    sfp_discard_reason fate;
-    sfp_arrival_status standing;
-    struct sfp_arrival *older, *newer, *same; /* the ledger's: neighbours in its order, the next of the same hash */
-} sfp_arrival;
+    sfp__raw_image kept;    /* the encoded original, where it is kept */
+    sfp__discard_reason fate;
+    sfp__arrival_status standing;
+    struct sfp__arrival *older, *newer, *same; /* the ledger's: neighbours in its order, the next of the same hash */
+} sfp__arrival;
 
-void sfp__arrival_free(sfp_arrival *a);
+void sfp__arrival_free(sfp__arrival *a);
 
 /* A list, oldest first. */
-typedef struct sfp_arrival_list {
-    sfp_arrival *first, *last;
+typedef struct sfp__arrival_list {
+    sfp__arrival *first, *last;
     int count;
-} sfp_arrival_list;
+} sfp__arrival_list;
 
-void sfp__arrival_list_put(sfp_arrival_list *l, sfp_arrival *a);
-sfp_arrival *sfp__arrival_list_take(sfp_arrival_list *l); /* the oldest; NULL: none */
-void sfp__arrival_list_done(sfp_arrival_list *l);
+void sfp__arrival_list_put(sfp__arrival_list *l, sfp__arrival *a);
+sfp__arrival *sfp__arrival_list_take(sfp__arrival_list *l); /* the oldest; NULL: none */
+void sfp__arrival_list_done(sfp__arrival_list *l);
 
 /* ----------------------------------------------------------------- the ledger */
 
-typedef struct sfp_ledger sfp_ledger;
+typedef struct sfp__ledger sfp__ledger;
 
 /* capacity: images that may wait for a label; marks: as sfp_source, 0: nothing is kept of what is done with. */
-sfp_status sfp__ledger_create(int capacity, size_t keys, sfp_ledger **out, sfp_error *err);
-void sfp__ledger_free(sfp_ledger *l);
-DEFINE_OWNED_PTR(sfp_ledger, sfp__ledger_free)
+sfp_status sfp__ledger_create(int capacity, size_t keys, sfp__ledger **out, sfp_error *err);
+void sfp__ledger_free(sfp__ledger *l);
+DEFINE_OWNED_PTR(sfp__ledger, sfp__ledger_free)
 
 /* The id of the image with this identity that waited when the checkpoint was written; false: none did. Any thread may ask. */
-bool sfp__ledger_id(sfp_ledger *l, uint64_t identity, uint64_t *id);
+bool sfp__ledger_id(sfp__ledger *l, uint64_t identity, uint64_t *id);
 
 /* Of an image without a label. NEW: predict it, then let it wait; ABSENT: it goes on waiting; OVER: it had its end since, finish
  * it. */
-sfp_arrival_status sfp__ledger_meet(sfp_ledger *l, const sfp_arrival *a);
+sfp__arrival_status sfp__ledger_meet(sfp__ledger *l, const sfp__arrival *a);
 /* Takes it over; returns how many were given up for it, the oldest first (with capacity 0: itself). */
-uint64_t sfp__ledger_wait(sfp_ledger *l, sfp_arrival *a);
+uint64_t sfp__ledger_wait(sfp__ledger *l, sfp__arrival *a);
 /* The oldest of this name that waits, which is LABELLED from now on and the caller's; NULL: none does. */
-sfp_arrival *sfp__ledger_label(sfp_ledger *l, const char *name);
+sfp__arrival *sfp__ledger_label(sfp__ledger *l, const char *name);
 /* Of an image with a label: true: it waited for it, and gets the id that it had then. */
-bool sfp__ledger_end_waiting(sfp_ledger *l, sfp_arrival *a);
+bool sfp__ledger_end_waiting(sfp__ledger *l, sfp__arrival *a);
 /* Keeps its mark and frees it. */
-void sfp__ledger_finish(sfp_ledger *l, sfp_arrival *a);
+void sfp__ledger_finish(sfp__ledger *l, sfp__arrival *a);
 /* The line of this id is in the predictions. */
-void sfp__ledger_predicted(sfp_ledger *l, uint64_t id);
+void sfp__ledger_predicted(sfp__ledger *l, uint64_t id);
 
-uint64_t sfp__ledger_waiting(const sfp_ledger *l);       /* how many wait, in whatever standing */
-uint64_t sfp__ledger_next_id(const sfp_ledger *l);       /* of images that come after a break */
-uint64_t sfp__ledger_predicted_end(const sfp_ledger *l); /* predictions have smaller ids */
+uint64_t sfp__ledger_waiting(const sfp__ledger *l);       /* how many wait, in whatever standing */
+uint64_t sfp__ledger_next_id(const sfp__ledger *l);       /* of images that come after a break */
+uint64_t sfp__ledger_predicted_end(const sfp__ledger *l); /* predictions have smaller ids */
 
 /* For a checkpoint, and back (before anything else is put into it); false: it is none, or there is no memory. */
-json_t *sfp__ledger_json(const sfp_ledger *l);
-bool sfp__ledger_read(sfp_ledger *l, json_t *j);
+json_t *sfp__ledger_json(const sfp__ledger *l);
+bool sfp__ledger_read(sfp__ledger *l, json_t *j);
 /* Of those that were read: the oldest go until no more than `max` are left; returns how many. */
-uint64_t sfp__ledger_give_up(sfp_ledger *l, size_t max);
+uint64_t sfp__ledger_give_up(sfp__ledger *l, size_t max);
 /* What is done with does not come again, and what waits does. */
-sfp_status sfp__ledger_set_resume_filter(const sfp_ledger *l, sfp_source *s, sfp_error *err);
+sfp_status sfp__ledger_set_resume_filter(const sfp__ledger *l, sfp_source *s, sfp_error *err);
 
 #endif

@@ -52,8 +52,8 @@ void sfp__plan_done(sfp__plan *p)
 
 sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
 {
-    const sfp_run_options *o = p->opt;
-    const sfp_source_options so = {.seed = o->learner.seed, .order = o->order};
+    const sfp__run_options *o = p->opt;
+    const sfp__source_options so = {.seed = o->learner.seed, .order = o->order};
     TRY(sfp__source_open(o->data, &so, &p->source, err));
     p->live = p->source->kind->live;
     p->size = o->vit->config.img_size;
@@ -70,8 +70,9 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
 /* --test, else the data set's own test part where it has one. */
 static sfp_status open_test(sfp__plan *p, sfp_error *err)
 {
-    const sfp_run_options *o = p->opt;
-    const sfp_source_options so = {.seed = o->learner.seed, .order = o->order, .test = !o->test || strcmp(o->test, o->data) == 0};
+    const sfp__run_options *o = p->opt;
+    const sfp__source_options so = {
+        .seed = o->learner.seed, .order = o->order, .test = !o->test || strcmp(o->test, o->data) == 0};
     sfp_error none;
     if (o->test) {
         sfp_status status = sfp__source_open(o->test, &so, &p->test, err);
@@ -103,7 +104,7 @@ sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err)
 
 static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
 {
-    const sfp_run_options *o = p->opt;
+    const sfp__run_options *o = p->opt;
     if (o->tasks && strcmp(o->tasks, "free") != 0)
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks",
                              o->tasks, o->data);
@@ -127,7 +128,7 @@ static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
 /* One task; the classes of the test set get labels when they appear in the stream. */
 static sfp_status cut_live(sfp__plan *p, sfp_error *err)
 {
-    OWNED_BY(sfp__tasks_done) sfp_tasks like = {0};
+    OWNED_BY(sfp__tasks_done) sfp__tasks like = {0};
     TRY(refuse_live(p, err));
     TRY(sfp__alloc(&p->tasks.task, 1, sizeof *p->tasks.task, err));
     p->tasks.count = 1;
@@ -181,7 +182,7 @@ static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
 
 static sfp_status cut_indexed(sfp__plan *p, sfp_error *err)
 {
-    const sfp_run_options *o = p->opt;
+    const sfp__run_options *o = p->opt;
     uint64_t unlabelled = 0;
     TRY(sfp__tasks_create(p->source, o->tasks, o->order, o->learner.seed, &unlabelled, &p->tasks, err));
     TRY(find_unlabelled(p, unlabelled, err));
@@ -220,9 +221,9 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
 
 /* ------------------------------------------------------------------ what learns */
 
-static sfp_learner_options learner_options(const sfp__plan *p)
+static sfp__learner_options learner_options(const sfp__plan *p)
 {
-    sfp_learner_options lo = p->opt->learner;
+    sfp__learner_options lo = p->opt->learner;
     lo.fp.tasks = p->tasks.free ? 0 : p->tasks.count;
     lo.fp.classes = p->tasks.free && !p->opt->method ? 0 : p->tasks.classes;
     lo.method = p->opt->method;
@@ -233,13 +234,13 @@ static sfp_learner_options learner_options(const sfp__plan *p)
     return lo;
 }
 
-sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp_learner **out, sfp_error *err)
+sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_error *err)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
-    sfp_learner_options lo = learner_options(p);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
+    sfp__learner_options lo = learner_options(p);
     TRY(sfp__learner_create(p->opt->vit, p->opt->pool, &lo, &l, err));
     for (int c = 0; c < p->tasks.classes; c++)
-        TRY(sfp_learner_name_class(l, c, p->source->class_names[p->tasks.source_label[c]], err));
+        TRY(sfp__learner_name_class(l, c, p->source->class_names[p->tasks.source_label[c]], err));
     *out = TAKE(l);
     return SFP_OK;
 }
@@ -249,7 +250,7 @@ sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp_learner **out, sfp_err
 /* Of a file: seconds, one a line; empty lines and remarks are left out. */
 static sfp_status read_costs(sfp__plan *p, sfp_error *err)
 {
-    OWNED_BY(sfp__lines_done) sfp_lines lines = {0};
+    OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     size_t capacity = 0;
     TRY(sfp__lines_open(p->opt->costs, "seconds, one a line", &lines, err));
     for (char *line;;) {
@@ -282,22 +283,22 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__learner_update_slack(sfp_learner *l, double time, double spent)
+void sfp__learner_update_slack(sfp__learner *l, double time, double spent)
 {
     if (isfinite(time)) /* half the time that a batch gives must be left over */
         sfp__learner_set_slack(l, spent < 0.5 * time);
 }
 
 /* The mean cost of the batches [WARM_UP, count), or of all when there are no more. */
-static sfp_status calibrate(const sfp__plan *p, sfp_learner *copy, sfp_batch_loader *feed, int64_t count, double *cost,
+static sfp_status calibrate(const sfp__plan *p, sfp__learner *copy, sfp__batch_loader *feed, int64_t count, double *cost,
                             sfp_error *err)
 {
     double sum = 0;
     int measured = 0;
     for (int64_t k = 0; k < count && !sfp__plan_stopped(p); k++) {
         int n;
-        const sfp_sample *samples;
-        sfp_timestamp_details t;
+        const sfp__sample *samples;
+        sfp__timestamp_details t;
         TRY(sfp__batch_loader_take(feed, k, &n, &samples, err));
         if (n > 0) {
             TRY(sfp__learner_offer(copy, n, samples, &t, err));
@@ -317,13 +318,13 @@ static sfp_status calibrate(const sfp__plan *p, sfp_learner *copy, sfp_batch_loa
  * away. */
 static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
 {
-    const sfp_batches *b = &p->batches;
-    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = NULL;
-    const sfp_batch_loader_options fo = {.size = p->size,
-                                         .resize = p->opt->learner.resize,
-                                         .keep_encoded = p->opt->learner.keep_compressed,
-                                         .depth = SFP__RUN_PREFETCH};
-    OWNED_PTR(sfp_learner_free) sfp_learner *copy = NULL;
+    const sfp__batches *b = &p->batches;
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = NULL;
+    const sfp__batch_loader_options fo = {.size = p->size,
+                                          .resize = p->opt->learner.resize,
+                                          .keep_encoded = p->opt->learner.keep_compressed,
+                                          .depth = SFP__RUN_PREFETCH};
+    OWNED_PTR(sfp__learner_free) sfp__learner *copy = NULL;
     int64_t count = 0;
     if (p->cost_count) {
         *cost = 0;
@@ -335,7 +336,7 @@ static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
     while (count < b->count && count < WARM_UP + p->opt->calibrate && b->task[count] == b->task[0])
         count++;
     TRY(sfp__plan_make_learner(p, &copy, err));
-    const sfp_task *task = &p->tasks.task[b->task[0]];
+    const sfp__task *task = &p->tasks.task[b->task[0]];
     if (!p->tasks.free) /* without a buffer the loss is over the classes of the task alone */
         TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
     return calibrate(p, copy, feed, count, cost, err);
@@ -343,7 +344,7 @@ static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
 
 sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err)
 {
-    sfp_batches *b = &p->batches;
+    sfp__batches *b = &p->batches;
     int64_t all = b->count;
     double cost = 0;
     *cs = NAN;

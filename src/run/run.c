@@ -19,15 +19,15 @@
 enum { CHECKPOINT_PART = 50 }; /* the time between checkpoints is at least so many times what one takes */
 _Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_MEMBERS, "a result has the accuracy of every expert of a mixed head");
 
-sfp_run_options sfp__run_options_defaults(sfp_vit *vit, sfp_thread_pool *pool)
+sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool)
 {
-    return (sfp_run_options){.vit = vit,
-                             .pool = pool,
-                             .learner = sfp__learner_options_defaults(vit),
-                             .clock = SFP_CLOCK_OFF,
-                             .calibrate = 20,
-                             .pending = 1000,
-                             .checkpoint_seconds = 2};
+    return (sfp__run_options){.vit = vit,
+                              .pool = pool,
+                              .learner = sfp__learner_options_defaults(vit),
+                              .clock = SFP_CLOCK_OFF,
+                              .calibrate = 20,
+                              .pending = 1000,
+                              .checkpoint_seconds = 2};
 }
 
 /* The folder is made ready when there is something to write: what is broken from the start changes nothing. */
@@ -62,7 +62,7 @@ static sfp_status record_heads(sfp__run_context *run, int row, sfp_error *err)
 static void tell_evaluation(void *ctx, uint64_t done)
 {
     const sfp__run_context *run = ctx;
-    const sfp_run_hooks *hooks = run->plan.hooks;
+    const sfp__run_hooks *hooks = run->plan.hooks;
     if (hooks->evaluating)
         hooks->evaluating(hooks->ctx, run->at.task, done, sfp__evaluator_images(run->evaluator, run->at.task));
 }
@@ -118,7 +118,7 @@ static bool takes_its_time(const sfp__plan *p)
 static double save_at(const sfp__run_context *run)
 {
     const sfp__pace *pace = &run->pace;
-    const sfp_run_options *o = run->plan.opt;
+    const sfp__run_options *o = run->plan.opt;
     return pace->unsaved && run->begun && o->out
                ? pace->saved_at + fmax(o->checkpoint_seconds, CHECKPOINT_PART * pace->save_seconds)
                : INFINITY;
@@ -147,7 +147,7 @@ static sfp_status save_if_due(sfp__run_context *run, sfp_error *err)
 
 static sfp_status set_classes(sfp__run_context *run, sfp_error *err)
 {
-    const sfp_task *task = &run->plan.tasks.task[run->at.task];
+    const sfp__task *task = &run->plan.tasks.task[run->at.task];
     if (run->plan.tasks.free)
         return SFP_OK;
     return sfp__learner_set_classes(run->learner, task->classes, task->class_of, err);
@@ -167,7 +167,7 @@ static sfp_status end_task(sfp__run_context *run, sfp_error *err)
         char name[64], path[PATH_MAX];
         (void)snprintf(name, sizeof name, "state-task-%d.safetensors", at->task + 1);
         TRY(sfp__plan_path(p, name, path, sizeof path, err));
-        TRY(sfp_learner_save(run->learner, path, err));
+        TRY(sfp__learner_save(run->learner, path, err));
     }
     return SFP_OK;
 }
@@ -175,7 +175,7 @@ static sfp_status end_task(sfp__run_context *run, sfp_error *err)
 /* Ends the tasks before `task`. All of them has arrived then, also what the clock dropped. */
 static sfp_status reach_task(sfp__run_context *run, int task, sfp_error *err)
 {
-    const sfp_tasks *tasks = &run->plan.tasks;
+    const sfp__tasks *tasks = &run->plan.tasks;
     while (run->at.task < task && run->journal.r->tasks_done < tasks->count) {
         run->at.arrived = 0;
         for (int t = 0; t <= run->at.task; t++)
@@ -183,7 +183,7 @@ static sfp_status reach_task(sfp__run_context *run, int task, sfp_error *err)
         TRY(end_task(run, err));
         if (run->at.task + 1 < tasks->count) {
             run->at.task++;
-            TRY(sfp_learner_next_task(run->learner, err));
+            TRY(sfp__learner_next_task(run->learner, err));
             TRY(set_classes(run, err));
         }
     }
@@ -213,9 +213,9 @@ static sfp_status answer(sfp__run_context *run, const sfp__delivery *d, double *
 /* The controller (ours): what a batch may cost is the time in which it arrives, less what the images without a label that came
  * with it took; how many samples that buys follows from what they cost lately. Given costs are taken whole: they do not say what
  * part scoring has. */
-static void control(sfp__run_context *run, double time, const sfp_timestamp_details *t, double cost)
+static void control(sfp__run_context *run, double time, const sfp__timestamp_details *t, double cost)
 {
-    const sfp_learner_options *o = &run->plan.opt->learner;
+    const sfp__learner_options *o = &run->plan.opt->learner;
     int trained = 0;
     for (int k = 0; k < t->steps; k++)
         trained += t->coreset_count + t->replay_count[k];
@@ -238,7 +238,7 @@ static sfp_status learn(sfp__run_context *run, const sfp__delivery *d, double *s
 {
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
-    sfp_timestamp_details t;
+    sfp__timestamp_details t;
     if (d->arrived >= 0)
         at->arrived = d->arrived;
     if (d->count == 0)
@@ -323,7 +323,7 @@ static sfp_status start_result(sfp__run_context *run, sfp_error *err)
     r->seed = p->opt->learner.seed;
     r->machine.threads = sfp__thread_pool_size(p->opt->pool);
     (void)snprintf(r->machine.cpu, sizeof r->machine.cpu, "%s", sfp__cpu_name());
-    (void)snprintf(r->machine.kernels, sizeof r->machine.kernels, "%s", sfp__kernels()->isa);
+    (void)snprintf(r->machine.kernels, sizeof r->machine.kernels, "%s", sfp__kernels_get()->isa);
     (void)snprintf(r->machine.gemm, sizeof r->machine.gemm, "%s", sfp__gemm_backend());
     time_t now = time(NULL);
     struct tm utc;
@@ -335,8 +335,8 @@ static sfp_status start_result(sfp__run_context *run, sfp_error *err)
 static sfp_status load_init_state(sfp__run_context *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
-    sfp_learner *l = run->learner;
-    TRY(sfp_learner_load(l, p->opt->init_state, err));
+    sfp__learner *l = run->learner;
+    TRY(sfp__learner_load(l, p->opt->init_state, err));
     if (!p->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen: there is no way back */
         return sfp__fail(err, SFP_EINVAL, "%s: is of task %d of %d, expected one of the first, with which a run begins",
                          p->opt->init_state, sfp__learner_task(l) + 1, p->tasks.count);
@@ -359,14 +359,14 @@ static sfp_status make_evaluator(sfp__run_context *run, sfp_error *err)
 static sfp_status prepare(sfp__run_context *run, sfp_error *err)
 {
     sfp__plan *p = &run->plan;
-    const sfp_run_options *o = p->opt;
+    const sfp__run_options *o = p->opt;
     sfp_result *r = run->journal.r;
     TRY(sfp__plan_open_source(p, err));
     if (o->resume)
         TRY(sfp__files_may_resume(p, err));
     TRY(sfp__plan_split_tasks(p, err));
     if (!o->resume) /* whoever goes on gives what was given then, idle or not */
-        TRY(sfp__run_check_no_effect(o, &(sfp_run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
+        TRY(sfp__run_check_no_effect(o, &(sfp__run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
     TRY(start_result(run, err));
     TRY(sfp__plan_make_learner(p, &run->learner, err));
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
@@ -429,7 +429,7 @@ static void say_skipped(const sfp__run_context *run)
 static sfp_status break_off(const sfp__run_context *run, sfp_error *err)
 {
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    uint64_t n = sfp__learner_counts(run->learner).offered;
+    uint64_t n = sfp__learner_get_counts(run->learner).offered;
     if (run->plan.opt->out)
         sfp__plan_info(&run->plan,
                        "the stream broke off; what was learned from %llu image%s is kept: go on with --resume --out %s",
@@ -465,7 +465,7 @@ static sfp_status run_all(sfp__run_context *run, sfp_error *err)
     return status ? break_off(run, err) : SFP_OK;
 }
 
-sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_result *result, sfp_error *err)
+sfp_status sfp__run(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp_error *err)
 {
     double now = sfp__monotonic_seconds();
     sfp__run_context run = {.plan = {.opt = opt, .hooks = hooks},
@@ -479,8 +479,8 @@ sfp_status sfp__run(const sfp_run_options *opt, const sfp_run_hooks *hooks, sfp_
     sfp__arrivals_free(run.arrivals);
     sfp__evaluator_free(run.evaluator);
     sfp__classes_done(&run.classes);
-    sfp_predictor_free(run.predictor);
-    sfp_learner_free(run.learner);
+    sfp__predictor_free(run.predictor);
+    sfp__learner_free(run.learner);
     sfp__plan_done(&run.plan);
     sfp__free(run.query);
     sfp__directory_unlock(run.lock);

@@ -105,7 +105,7 @@ sfp_status sfp__files_checkpoint(sfp__run_context *run, sfp_error *err)
     TRY(sfp__plan_path(&run->plan, "checkpoint", path, sizeof path, err));
     TRY(sfp__journal_sync(&run->journal, err));
     TRY(sfp__position_text(run, &position, err));
-    sfp_status status = sfp_learner_checkpoint(run->learner, path, position, err);
+    sfp_status status = sfp__learner_checkpoint(run->learner, path, position, err);
     free(position); /* jansson's */
     pace->train_seconds = 0;
     pace->saved_at = sfp__monotonic_seconds();
@@ -259,7 +259,7 @@ static void record(const sfp__run_context *run)
 {
     const sfp__plan *p = &run->plan;
     const sfp_result *r = run->journal.r;
-    sfp_registry *registry = NULL;
+    sfp__registry *registry = NULL;
     sfp_error why;
     int64_t id;
     if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, p->opt->out, r, &id, &why)) {
@@ -284,7 +284,7 @@ sfp_status sfp__files_outputs(sfp__run_context *run, sfp_error *err)
     const sfp__plan *p = &run->plan;
     char path[PATH_MAX];
     TRY(sfp__plan_path(p, "state.safetensors", path, sizeof path, err));
-    TRY(sfp_learner_save(run->learner, path, err));
+    TRY(sfp__learner_save(run->learner, path, err));
     TRY(sfp__plan_path(p, "report.html", path, sizeof path, err));
     TRY(sfp__journal_report(run, path, err));
     TRY(sfp__plan_path(p, "result.json", path, sizeof path, err));

@@ -12,10 +12,10 @@
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
 
+#include "io/line_log.h"
 #include "learner/predictor.h"
 #include "run/arrivals.h"
 #include "run/evaluate.h"
-#include "io/line_log.h"
 #include "run/run.h"
 #include "stream/source_internal.h"
 
@@ -32,27 +32,27 @@ enum {
 
 /* Constant once the stream begins, but for the marks. */
 struct sfp__plan {
-    const sfp_run_options *opt;
-    const sfp_run_hooks *hooks;
+    const sfp__run_options *opt;
+    const sfp__run_hooks *hooks;
     bool live;
-    sfp_clock_kind clock;            /* never DEFAULT */
-    int size, dim;                   /* S, D */
-    sfp_source *source, *test;       /* test NULL: none */
+    sfp__clock_kind clock;               /* never DEFAULT */
+    int size, dim;                       /* S, D */
+    sfp_source *source, *test;           /* test NULL: none */
     uint64_t source_digest, test_digest; /* of indexed ones, once a checkpoint asked for it */
-    sfp_tasks tasks, test_tasks;
-    sfp_batches batches;    /* of an indexed stream; the paper's clock keeps some of them */
-    sfp_batches unlabelled; /* the images of a free stream that have no label, each a batch: they are predicted in their turn */
-    int64_t curve_every;    /* timestamps from point to point of a curve */
-    int stream_classes;     /* those that an indexed stream has */
-    double *costs;          /* (cost_count) seconds a timestamp, in turn */
-    int64_t cost_count;     /* 0: measured */
+    sfp__tasks tasks, test_tasks;
+    sfp__batches batches;    /* of an indexed stream; the paper's clock keeps some of them */
+    sfp__batches unlabelled; /* the images of a free stream that have no label, each a batch: they are predicted in their turn */
+    int64_t curve_every;     /* timestamps from point to point of a curve */
+    int stream_classes;      /* those that an indexed stream has */
+    double *costs;           /* (cost_count) seconds a timestamp, in turn */
+    int64_t cost_count;      /* 0: measured */
 };
 
 /* What a checkpoint holds, beside the learner, arrivals, classes and result. */
 typedef struct sfp__position {
     int64_t timestamps; /* timestamps so far */
-    int task;        /* the task at hand */
-    int64_t arrived; /* samples of the stream up to the last batch learned from */
+    int task;           /* the task at hand */
+    int64_t arrived;    /* samples of the stream up to the last batch learned from */
     uint64_t prequential_total, prequential_correct;
     struct {
         int64_t timestamps;
@@ -63,12 +63,12 @@ typedef struct sfp__position {
 } sfp__position;
 
 struct sfp__classes {
-    sfp_learner *learner;
+    sfp__learner *learner;
     sfp_result *r;
     int count;         /* of the data set; a live one's appear */
     uint8_t *trained;  /* (count, at least) 1: learned from */
     int capacity;      /* of trained */
-    sfp_names names;   /* live */
+    sfp__names names;  /* live */
     int32_t *label_of; /* live: (label_capacity) stream label of a source's, -1: not seen yet */
     int label_capacity;
     int unseen; /* live: classes of the test set, as told last; -1: not yet */
@@ -76,8 +76,8 @@ struct sfp__classes {
 
 typedef struct sfp__journal {
     sfp_result *r;
-    sfp_line_log *events, *predictions; /* NULL: no folder, or nothing to write */
-    uint64_t *ids;                      /* (samples of a timestamp, at most) */
+    sfp__line_log *events, *predictions; /* NULL: no folder, or nothing to write */
+    uint64_t *ids;                       /* (samples of a timestamp, at most) */
     double began;
     int64_t from; /* arrived when this process began */
     struct {
@@ -95,21 +95,21 @@ typedef struct sfp__journal {
 
 typedef struct sfp__pace {
     double train_seconds; /* training seconds since the last checkpoint */
-    double saved_at;  /* when that was */
-    double save_seconds; /* what it took */
-    bool reported;       /* that they are written less often */
-    bool unsaved;     /* something came since */
+    double saved_at;      /* when that was */
+    double save_seconds;  /* what it took */
+    bool reported;        /* that they are written less often */
+    bool unsaved;         /* something came since */
 } sfp__pace;
 
 typedef struct sfp__run_context {
     sfp__plan plan;
     sfp__position at;
-    sfp_learner *learner;
-    sfp_predictor *predictor; /* asks the learner on demand */
+    sfp__learner *learner;
+    sfp__predictor *predictor; /* asks the learner on demand */
     sfp__classes classes;
     sfp__arrivals *arrivals;
-    sfp_evaluator *evaluator; /* NULL: no test set */
-    float *query;             /* (SFP__GROUP, D) of images that are predicted */
+    sfp__evaluator *evaluator; /* NULL: no test set */
+    float *query;              /* (SFP__GROUP, D) of images that are predicted */
     sfp__journal journal;
     sfp__pace pace;
     int lock;            /* on the folder */
@@ -125,7 +125,7 @@ sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_
 sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err);
 /* Tasks, batches, test set; refuses what the stream cannot have. */
 sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err);
-sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp_learner **out, sfp_error *err);
+sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_error *err);
 /* Given costs, and a rate where the clock needs one. */
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);
 /* There is an image that can be read: a stream without one must not cost the folder what is in it. rgb: (S, S, 3) scratch. */
@@ -139,11 +139,11 @@ sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
 
 /* A batch that arrives in `time` took so long: is there time to spare? time NAN: there is no rate. */
-void sfp__learner_update_slack(sfp_learner *l, double time, double spent);
+void sfp__learner_update_slack(sfp__learner *l, double time, double spent);
 
 /* ------------------------------------------------------------------- classes.c */
 
-sfp_status sfp__classes_init(sfp__classes *c, int count, sfp_learner *learner, sfp_result *r, sfp_error *err);
+sfp_status sfp__classes_init(sfp__classes *c, int count, sfp__learner *learner, sfp_result *r, sfp_error *err);
 void sfp__classes_done(sfp__classes *c);
 bool sfp__classes_reserve(sfp__classes *c, int count); /* in `trained`; false: no memory */
 /* A state was loaded to begin with: refuses one whose classes have other names than the stream's; those without one get it. */
@@ -165,10 +165,11 @@ sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timest
 sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err);
 void sfp__journal_done(sfp__journal *j);
 /* Notes a timestamp, before it is counted. */
-sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp_timestamp_details *t, sfp_error *err);
+sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err);
 /* A line of events. ids: (t->offered). replay: the learner's options.replay, the row length of t->replay. A head on its own
  * chooses nothing: with t->coreset NULL the line says that it learned from the first coreset_count, all of them. */
-sfp_status sfp__journal_event(sfp_line_log *log, const sfp_timestamp_details *t, int replay, const uint64_t *ids, sfp_error *err);
+sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *t, int replay, const uint64_t *ids,
+                              sfp_error *err);
 /* Lines of predictions, which people wait for. */
 sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
                                 const float *probability, sfp_error *err);
@@ -207,8 +208,8 @@ sfp_status sfp__files_outputs(sfp__run_context *run, sfp_error *err);
 /* -------------------------------------------------------------------- settings.c */
 
 /* `a` NULL: nothing to note, and nothing to compare. */
-sfp_status sfp__settings_record(const sfp_args *a, sfp_result *r, sfp_error *err);
+sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err);
 /* Refuses (SFP_EINVAL) a run that is to go on when the settings noted in it are not those of now: "was made with ..." */
-sfp_status sfp__settings_same(const sfp_args *a, const sfp_result *then, bool live, sfp_error *err);
+sfp_status sfp__settings_same(const sfp__args *a, const sfp_result *then, bool live, sfp_error *err);
 
 #endif

@@ -18,7 +18,7 @@
 
 /* Facts: boundaries (of tasks, that are known), live (unknown until the stream is open), weighs (the selector), keeps (the
  * buffer). */
-static const sfp_no_effect_rule rules[] = {
+static const sfp__no_effect_rule rules[] = {
     {"controller", "method", "method {method}", "a head on its own has no coreset, replay or steps to follow the load"},
     {"triage", "method", "method {method}", "a head on its own learns from all it sees, there is nothing to choose"},
     {"init-state", "method", "method {method}", "a head on its own starts from nothing"},
@@ -53,13 +53,13 @@ static const sfp_no_effect_rule rules[] = {
     {"pending", "live=off", "data {data}", "only images of a live stream wait for their label"},
 };
 
-sfp_status sfp__run_check_no_effect(const sfp_run_options *o, const sfp_run_stream *stream, sfp_error *err)
+sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_stream *stream, sfp_error *err)
 {
-    const sfp_buffer_method *buffer = sfp__buffer_method_find(o->learner.buffer.method);
+    const sfp__buffer_method *buffer = sfp__buffer_method_find(o->learner.buffer.method);
     bool boundaries = stream ? stream->tasks : o->tasks && strcmp(o->tasks, "free") != 0;
     /* as far as the options tell: a live stream's is real instead of virtual, which use the same */
-    sfp_clock_kind clock = o->clock != SFP_CLOCK_DEFAULT ? o->clock : o->rate > 0 ? SFP_CLOCK_VIRTUAL : SFP_CLOCK_OFF;
-    const sfp_fact facts[] = {
+    sfp__clock_kind clock = o->clock != SFP_CLOCK_DEFAULT ? o->clock : o->rate > 0 ? SFP_CLOCK_VIRTUAL : SFP_CLOCK_OFF;
+    const sfp__fact facts[] = {
         {"clock", sfp__clock_name(clock)},
         {"tasks", o->tasks},
         {"boundaries", boundaries ? "on" : "off"},
@@ -76,20 +76,20 @@ sfp_status sfp__run_check_no_effect(const sfp_run_options *o, const sfp_run_stre
 
 /* ------------------------------------------------------------ the result's config */
 
-static bool is_noted(const sfp_opt *o)
+static bool is_noted(const sfp__opt *o)
 {
     return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_SAVED;
 }
 
 /* A number that is its default by another spelling is noted as the default is: 0.50 differs from 0.5 in nothing. */
-static sfp_status note(const sfp_opt *o, const char *value, sfp_result *r, sfp_error *err)
+static sfp_status note(const sfp__opt *o, const char *value, sfp_result *r, sfp_error *err)
 {
     const char *default_value = sfp__opt_default(o);
     TRY(sfp__result_config(r, o->name, default_value && sfp__same_number(value, default_value) ? default_value : value, err));
     return sfp__result_default(r, o->name, default_value ? default_value : "", err);
 }
 
-sfp_status sfp__settings_record(const sfp_args *a, sfp_result *r, sfp_error *err)
+sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err)
 {
     for (size_t i = 0; a && i < a->count; i++) {
         const char *value = is_noted(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
@@ -113,7 +113,7 @@ static bool same_file(const char *was, const char *now)
     return stat(was + kind, &a) != 0 || (a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
-static bool same_value(const sfp_opt *o, const char *was, const char *now)
+static bool same_value(const sfp__opt *o, const char *was, const char *now)
 {
     if (!was || !now)
         return was == now;
@@ -122,10 +122,10 @@ static bool same_value(const sfp_opt *o, const char *was, const char *now)
     return strcmp(was, now) == 0 || sfp__same_number(was, now) || (file && !word && same_file(was, now));
 }
 
-sfp_status sfp__settings_same(const sfp_args *a, const sfp_result *then, bool live, sfp_error *err)
+sfp_status sfp__settings_same(const sfp__args *a, const sfp_result *then, bool live, sfp_error *err)
 {
     for (size_t i = 0; a && i < a->count; i++) {
-        const sfp_opt *o = &a->opts[i];
+        const sfp__opt *o = &a->opts[i];
         if (!is_noted(o) || o->resume == SFP_RESUME_ANY || (live && o->resume == SFP_RESUME_LIVE))
             continue;
         const char *was = sfp__result_value(then, o->name), *now = sfp__args_value(a, o->name);

@@ -10,35 +10,35 @@
 #include <string.h>
 
 typedef struct eval_context {
-    const sfp_state_eval_options *opt;
-    sfp_state_eval *e;
-    sfp_predictor *predictor;
-    sfp_class_filter *data;
-    sfp_tasks tasks;
-    sfp_evaluator *evaluator;
+    const sfp__state_eval_options *opt;
+    sfp__state_eval *e;
+    sfp__predictor *predictor;
+    sfp__class_filter *data;
+    sfp__tasks tasks;
+    sfp__evaluator *evaluator;
 } eval_context;
 
 /* ----------------------------------------------------------------------- data */
 
 static sfp_status open_data(eval_context *s, sfp_error *err)
 {
-    const sfp_state_eval_options *o = s->opt;
-    int classes = sfp_predictor_classes(s->predictor);
-    const sfp_source_options so = {.test = !o->train_part,
-                                   .seed = o->seed ? *o->seed : sfp__predictor_options(s->predictor)->seed};
+    const sfp__state_eval_options *o = s->opt;
+    int classes = sfp__predictor_classes(s->predictor);
+    const sfp__source_options so = {.test = !o->train_part,
+                                    .seed = o->seed ? *o->seed : sfp__predictor_options(s->predictor)->seed};
     OWNED const char **names = NULL;
     sfp_source *inner = NULL;
     TRY(sfp__alloc(&names, (size_t)classes, sizeof *names, err));
     TRY(sfp__source_open(o->data, &so, &inner, err));
     for (int c = 0; c < classes; c++)
-        names[c] = sfp_predictor_class_name(s->predictor, c);
+        names[c] = sfp__predictor_class_name(s->predictor, c);
     sfp_status status = sfp__class_filter_open(inner, classes, names, &s->data, err);
     if (status)
         sfp__source_close(inner);
     return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", o->state) : status; /* the names are the state's */
 }
 
-static sfp_status add_unknown(sfp_state_eval *e, const char *name, uint64_t images, sfp_error *err)
+static sfp_status add_unknown(sfp__state_eval *e, const char *name, uint64_t images, sfp_error *err)
 {
     size_t n = (size_t)e->unknown_count;
     TRY(sfp__check_memory(sfp__grow(&e->unknown, sizeof *e->unknown, n, n + 1, &e->unknown_capacity) &&
@@ -58,7 +58,7 @@ static sfp_status leave_out_unseen(eval_context *s, sfp_error *err)
     OWNED uint64_t *unseen = NULL;
     TRY(sfp__alloc(&unseen, (size_t)source->classes, sizeof *unseen, err));
     for (int t = 0; t < s->tasks.count; t++) {
-        sfp_task *task = &s->tasks.task[t];
+        sfp__task *task = &s->tasks.task[t];
         int64_t kept = 0;
         for (int64_t i = 0; i < task->count; i++) {
             sfp_record r = {0};
@@ -80,7 +80,7 @@ static sfp_status cut_data(eval_context *s, sfp_error *err)
 {
     const sfp_source *source = &s->data->base;
     const char *spec = s->opt->tasks ? s->opt->tasks : source->domains > 1 ? "domain" : NULL;
-    OWNED_BY(sfp__tasks_done) sfp_tasks like = {0};
+    OWNED_BY(sfp__tasks_done) sfp__tasks like = {0};
     for (int c = 0; c < s->data->inner->classes; c++)
         if (s->data->foreign[c])
             TRY(add_unknown(s->e, s->data->inner->class_names[c], s->data->foreign[c], err));
@@ -97,7 +97,7 @@ static sfp_status cut_data(eval_context *s, sfp_error *err)
 
 static sfp_status allocate_arrays(eval_context *s, sfp_error *err)
 {
-    sfp_state_eval *e = s->e;
+    sfp__state_eval *e = s->e;
     char *const *class_names = s->data->base.class_names;
     size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* one at least: there are images */
     TRY(sfp__alloc(&e->task_names, tasks, sizeof *e->task_names, err));
@@ -117,10 +117,10 @@ static sfp_status allocate_arrays(eval_context *s, sfp_error *err)
 
 static sfp_status answer(eval_context *s, sfp_error *err)
 {
-    const sfp_state_eval_options *o = s->opt;
-    sfp_state_eval *e = s->e;
+    const sfp__state_eval_options *o = s->opt;
+    sfp__state_eval *e = s->e;
     uint64_t total = 0;
-    const sfp_vit_config *c = &o->vit->config;
+    const sfp__vit_config *c = &o->vit->config;
     TRY(sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, sfp__predictor_options(s->predictor)->resize, c->dim,
                               SFP_EVALUATOR_MEMORY, &s->evaluator, err));
     for (int t = 0; t < s->tasks.count; t++)
@@ -139,7 +139,7 @@ static sfp_status answer(eval_context *s, sfp_error *err)
 
 static void sum_up(eval_context *s)
 {
-    sfp_state_eval *e = s->e;
+    sfp__state_eval *e = s->e;
     double sum = 0;
     int n = 0;
     for (int t = 0; t < e->tasks; t++) {
@@ -171,21 +171,21 @@ static sfp_status evaluate(eval_context *s, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__state_eval(const sfp_state_eval_options *opt, sfp_state_eval *out, sfp_error *err)
+sfp_status sfp__state_eval_run(const sfp__state_eval_options *opt, sfp__state_eval *out, sfp_error *err)
 {
-    OWNED_BY(sfp__state_eval_done) sfp_state_eval e = {0};
+    OWNED_BY(sfp__state_eval_done) sfp__state_eval e = {0};
     eval_context s = {.opt = opt, .e = &e};
     sfp_status status = evaluate(&s, err);
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);
-    sfp_predictor_free(s.predictor);
+    sfp__predictor_free(s.predictor);
     TRY(status);
     *out = TAKE(e);
     return SFP_OK;
 }
 
-void sfp__state_eval_done(sfp_state_eval *e)
+void sfp__state_eval_done(sfp__state_eval *e)
 {
     for (int t = 0; t < e->tasks; t++)
         sfp__free(e->task_names[t]);
@@ -199,5 +199,5 @@ void sfp__state_eval_done(sfp_state_eval *e)
     sfp__free(e->answered);
     sfp__free(e->confusion);
     sfp__free(e->unknown);
-    *e = (sfp_state_eval){0};
+    *e = (sfp__state_eval){0};
 }

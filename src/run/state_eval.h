@@ -7,29 +7,29 @@
 #include "model/vit.h"
 #include "run/evaluate.h"
 
-typedef struct sfp_state_eval_options {
-    sfp_vit *vit;
-    sfp_thread_pool *pool;
+typedef struct sfp__state_eval_options {
+    sfp__vit *vit;
+    sfp__thread_pool *pool;
     const char *state;    /* state.safetensors */
     const char *data;     /* KIND:PATH */
     bool train_part;      /* of data sets that have both parts; else the test part */
     const char *tasks;    /* as sfp__tasks_create takes it, over the state's classes; NULL: the data set's domains or tasks */
     int64_t limit;        /* images a task; 0: all */
     const uint64_t *seed; /* of sources that draw their images; NULL: the state's */
-    sfp_evaluator_fn progress;                                   /* may be NULL */
+    sfp__evaluator_fn progress;                                  /* may be NULL */
     void (*begin)(void *ctx, uint64_t images, const char *note); /* data and state are open; note: of the source, or NULL */
     void *ctx;
-} sfp_state_eval_options;
+} sfp__state_eval_options;
 
-typedef struct sfp_state_eval_class {
+typedef struct sfp__state_eval_class {
     char *name;
     uint64_t images;
-} sfp_state_eval_class;
+} sfp__state_eval_class;
 
-typedef struct sfp_state_eval {
+typedef struct sfp__state_eval {
     int tasks;
     char **task_names;
-    double *accuracy; /* (tasks): NAN where no image was answered */
+    double *accuracy;   /* (tasks): NAN where no image was answered */
     uint64_t *answered; /* (tasks) */
     int classes;
     char **class_names;              /* (classes) */
@@ -40,13 +40,13 @@ typedef struct sfp_state_eval {
     char first_error[SFP_ERROR_MAX]; /* of the skipped */
     int unknown_count;
     size_t unknown_capacity;
-    sfp_state_eval_class *unknown; /* (unknown_count) classes that the state does not know or has not seen */
+    sfp__state_eval_class *unknown; /* (unknown_count) classes that the state does not know or has not seen */
     uint64_t unknown_images;
     double seconds; /* decoding and answering */
-} sfp_state_eval;
+} sfp__state_eval;
 
 /* *out is the caller's to end with sfp__state_eval_done. */
-sfp_status sfp__state_eval(const sfp_state_eval_options *opt, sfp_state_eval *out, sfp_error *err);
-void sfp__state_eval_done(sfp_state_eval *e);
+sfp_status sfp__state_eval_run(const sfp__state_eval_options *opt, sfp__state_eval *out, sfp_error *err);
+void sfp__state_eval_done(sfp__state_eval *e);
 
 #endif

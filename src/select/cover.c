@@ -8,16 +8,16 @@
 
 enum { BLOCK = SFP_COVER_BLOCK, GRAIN = 256 };
 
-sfp_status sfp__cover_init(sfp_cover *c, const sfp_select_env *env, int n, int dim, const float *x, int most, sfp_error *err)
+sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int dim, const float *x, int most, sfp_error *err)
 {
     size_t rows = (size_t)n, workers = (size_t)sfp__select_workers(env);
-    *c = (sfp_cover){.env = env, .n = n, .dim = dim, .x = x, .most = most};
-    const sfp_want list[] = {{&c->near2, rows, sizeof *c->near2},
-                             {&c->applied, rows, sizeof *c->applied},
-                             {&c->chosen, (size_t)most, sizeof *c->chosen},
-                             {&c->square, rows, sizeof *c->square},
-                             {&c->recent, BLOCK * (size_t)dim, sizeof *c->recent},
-                             {&c->product, workers * GRAIN * BLOCK, sizeof *c->product}};
+    *c = (sfp__cover){.env = env, .n = n, .dim = dim, .x = x, .most = most};
+    const sfp__want list[] = {{&c->near2, rows, sizeof *c->near2},
+                              {&c->applied, rows, sizeof *c->applied},
+                              {&c->chosen, (size_t)most, sizeof *c->chosen},
+                              {&c->square, rows, sizeof *c->square},
+                              {&c->recent, BLOCK * (size_t)dim, sizeof *c->recent},
+                              {&c->product, workers * GRAIN * BLOCK, sizeof *c->product}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     for (int i = 0; i < n; i++) {
         const float *row = x + (size_t)i * (size_t)dim;
@@ -28,7 +28,7 @@ sfp_status sfp__cover_init(sfp_cover *c, const sfp_select_env *env, int n, int d
     return SFP_OK;
 }
 
-double sfp__cover_now(sfp_cover *c, int i)
+double sfp__cover_now(sfp__cover *c, int i)
 {
     const float *row = c->x + (size_t)i * (size_t)c->dim;
     for (int k = c->applied[i]; k < c->count; k++)
@@ -40,7 +40,7 @@ double sfp__cover_now(sfp_cover *c, int i)
 /* Points [piece * GRAIN, ...) against the recent ones. */
 static void refresh_piece(void *ctx, int piece, int worker)
 {
-    sfp_cover *c = ctx;
+    sfp__cover *c = ctx;
     int first = piece * GRAIN, rows = c->n - first < GRAIN ? c->n - first : GRAIN, pending = c->count - c->base;
     float *product = c->product + (size_t)worker * GRAIN * BLOCK;
     float slack = (float)(c->dim + 8) * 1.2e-7f; /* a float sum of D products is off by at most D units of 6e-8, twice over */
@@ -62,7 +62,7 @@ static void refresh_piece(void *ctx, int piece, int worker)
 }
 
 /* All distances up to date. */
-static void refresh(sfp_cover *c)
+static void refresh(sfp__cover *c)
 {
     if (c->count == c->base)
         return;
@@ -71,7 +71,7 @@ static void refresh(sfp_cover *c)
     sfp__select_report_progress(c->env, "picks", c->count, c->most);
 }
 
-bool sfp__cover_add(sfp_cover *c, int i)
+bool sfp__cover_add(sfp__cover *c, int i)
 {
     memcpy(c->recent + (size_t)(c->count - c->base) * (size_t)c->dim, c->x + (size_t)i * (size_t)c->dim,
            (size_t)c->dim * sizeof(float));
@@ -97,7 +97,7 @@ void sfp__unit_rows(int n, int dim, float *x)
 enum { PATIENCE = 32 }; /* proposals refused before the weights are brought up to date */
 
 typedef struct sampler {
-    sfp_cover cover;
+    sfp__cover cover;
     bool cosine;
     double *bound; /* (n) weight when the sums were made */
     double *sum;   /* (n) running sums of bound */
@@ -134,7 +134,7 @@ static int propose(const sampler *s, double u)
     return low;
 }
 
-static int any_left(const sampler *s, sfp_rng *rng)
+static int any_left(const sampler *s, sfp__rng *rng)
 {
     int k = (int)sfp__rng_below(rng, (uint32_t)(s->cover.n - s->cover.count)), i = 0;
     for (;; i++)
@@ -142,7 +142,7 @@ static int any_left(const sampler *s, sfp_rng *rng)
             return i;
 }
 
-static int draw(sampler *s, sfp_rng *rng)
+static int draw(sampler *s, sfp__rng *rng)
 {
     for (int refused = 0;; refused++) {
         if (refused == PATIENCE) /* with weights that are up to date the next proposal is taken */
@@ -156,14 +156,14 @@ static int draw(sampler *s, sfp_rng *rng)
     }
 }
 
-sfp_status sfp__d2_sample(const sfp_select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out,
+sfp_status sfp__d2_sample(const sfp__select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out,
                           sfp_error *err)
 {
     if (count < 1)
         return SFP_OK;
     sampler s = {.cosine = cosine};
     TRY(sfp__cover_init(&s.cover, env, n, dim, x, count, err));
-    const sfp_want list[] = {
+    const sfp__want list[] = {
         {&s.bound, (size_t)n, sizeof *s.bound}, {&s.sum, (size_t)n, sizeof *s.sum}, {&s.taken, (size_t)n, sizeof *s.taken}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     memset(s.taken, 0, (size_t)n * sizeof *s.taken);

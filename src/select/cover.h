@@ -14,8 +14,8 @@
 
 enum { SFP_COVER_BLOCK = 64 };
 
-typedef struct sfp_cover {
-    const sfp_select_env *env;
+typedef struct sfp__cover {
+    const sfp__select_env *env;
     int n, dim;
     const float *x;  /* (n, D) finite */
     double *near2;   /* (n) squared distance to the nearest of the first applied[i] chosen; INFINITY: none */
@@ -26,14 +26,14 @@ typedef struct sfp_cover {
     float *square;   /* (n) |x|^2 */
     float *recent;   /* (BLOCK, D) chosen[base..count) */
     float *product;  /* (workers, GRAIN, BLOCK) */
-} sfp_cover;
+} sfp__cover;
 
 /* For at most `most` picks; memory is the arena's. */
-sfp_status sfp__cover_init(sfp_cover *c, const sfp_select_env *env, int n, int dim, const float *x, int most, sfp_error *err);
+sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int dim, const float *x, int most, sfp_error *err);
 /* Squared distance of point i to the nearest chosen one. */
-double sfp__cover_now(sfp_cover *c, int i);
+double sfp__cover_now(sfp__cover *c, int i);
 /* Chooses i. True: all distances are up to date now. */
-bool sfp__cover_add(sfp_cover *c, int i);
+bool sfp__cover_add(sfp__cover *c, int i);
 
 /* D^2 sampling (k-means++, Arthur and Vassilvitskii 2007): the first uniform, every next with probability proportional to the
  * square of its distance to the nearest chosen one; on cosine distance (x are unit rows, squared distance = 2 (1 - cos)) or on
@@ -42,7 +42,7 @@ bool sfp__cover_add(sfp_cover *c, int i);
  * Exact although distances are lazy: a point is proposed with the weight it had (an upper bound) and taken with probability
  * weight now / weight then. Random numbers: one bounded draw for the first, two doubles a proposal, one bounded draw where all
  * weights are 0. */
-sfp_status sfp__d2_sample(const sfp_select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out,
+sfp_status sfp__d2_sample(const sfp__select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out,
                           sfp_error *err);
 
 /* Rows to unit length; a row of zeros stays. */

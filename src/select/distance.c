@@ -13,22 +13,22 @@ static const float *row(const float *x, int width, int i)
     return x + (size_t)i * (size_t)width;
 }
 
-double sfp__metric_product(const sfp_metric *m, const sfp_points *a, int i, const sfp_points *b, int j)
+double sfp__metric_product(const sfp__metric *m, const sfp__points *a, int i, const sfp__points *b, int j)
 {
     double k = sfp__dot_f64(m->dim, row(a->h, m->dim, i), row(b->h, m->dim, j));
     return m->r ? sfp__dot_f64(m->classes, row(a->r, m->classes, i), row(b->r, m->classes, j)) * (1 + k) : k;
 }
 
-sfp_points sfp__metric_points(const sfp_metric *m, int first, int n)
+sfp__points sfp__metric_points(const sfp__metric *m, int first, int n)
 {
-    return (sfp_points){.n = n,
-                        .h = row(m->h, m->dim, first),
-                        .r = m->r ? row(m->r, m->classes, first) : NULL,
-                        .self = m->self + first,
-                        .first = first};
+    return (sfp__points){.n = n,
+                         .h = row(m->h, m->dim, first),
+                         .r = m->r ? row(m->r, m->classes, first) : NULL,
+                         .self = m->self + first,
+                         .first = first};
 }
 
-sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, float *h, float *r, double *self)
+sfp__points sfp__metric_gather(const sfp__metric *m, int n, const int *which, float *h, float *r, double *self)
 {
     for (int i = 0; i < n; i++) {
         memcpy(h + (size_t)i * (size_t)m->dim, row(m->h, m->dim, which[i]), (size_t)m->dim * sizeof *h);
@@ -36,16 +36,16 @@ sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, floa
             memcpy(r + (size_t)i * (size_t)m->classes, row(m->r, m->classes, which[i]), (size_t)m->classes * sizeof *r);
         self[i] = m->self[which[i]];
     }
-    return (sfp_points){.n = n, .h = h, .r = m->r ? r : NULL, .self = self, .which = which};
+    return (sfp__points){.n = n, .h = h, .r = m->r ? r : NULL, .self = self, .which = which};
 }
 
-sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int dim, const float *h, int classes, const float *r,
-                            sfp_error *err)
+sfp_status sfp__metric_init(sfp__metric *m, const sfp__select_env *env, int n, int dim, const float *h, int classes,
+                            const float *r, sfp_error *err)
 {
-    *m = (sfp_metric){.n = n, .dim = dim, .h = h, .classes = classes, .r = r};
-    const sfp_want self = {&m->self, (size_t)n, sizeof *m->self};
+    *m = (sfp__metric){.n = n, .dim = dim, .h = h, .classes = classes, .r = r};
+    const sfp__want self = {&m->self, (size_t)n, sizeof *m->self};
     TRY(sfp__arena_list(env->arena, 1, &self, err));
-    sfp_points all = sfp__metric_points(m, 0, n);
+    sfp__points all = sfp__metric_points(m, 0, n);
     double most = 0;
     for (int i = 0; i < n; i++) {
         m->self[i] = sfp__metric_product(m, &all, i, &all, i);
@@ -57,7 +57,7 @@ sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int
     return SFP_OK;
 }
 
-static void precise_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, int32_t *q)
+static void precise_block(const sfp__metric *m, const sfp__points *a, const sfp__points *b, int32_t *q)
 {
     for (int i = 0; i < a->n; i++)
         for (int j = 0; j < b->n; j++) {
@@ -67,7 +67,7 @@ static void precise_block(const sfp_metric *m, const sfp_points *a, const sfp_po
         }
 }
 
-static void fast_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, float *work, int32_t *q)
+static void fast_block(const sfp__metric *m, const sfp__points *a, const sfp__points *b, float *work, int32_t *q)
 {
     float *k = work, *rr = work + (size_t)B * B, scale = (float)m->scale, self[B];
     int token = sfp__gemm_enter();
@@ -90,7 +90,7 @@ static void fast_block(const sfp_metric *m, const sfp_points *a, const sfp_point
     }
 }
 
-void sfp__metric_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, float *work, int32_t *q)
+void sfp__metric_block(const sfp__metric *m, const sfp__points *a, const sfp__points *b, float *work, int32_t *q)
 {
     if (m->precise)
         precise_block(m, a, b, q);
@@ -106,12 +106,12 @@ void sfp__metric_block(const sfp_metric *m, const sfp_points *a, const sfp_point
 /* -------------------------------------------------------- last-layer gradients */
 
 /* Features and residuals of the candidates, one below the other, in a metric. */
-static sfp_status make_metric(const sfp_select_batch *batch, const sfp_matrix *features, const sfp_matrix *probs,
-                              const sfp_candidates *from, const sfp_select_env *env, sfp_metric *metric, sfp_error *err)
+static sfp_status make_metric(const sfp__select_batch *batch, const sfp__matrix *features, const sfp__matrix *probs,
+                              const sfp__candidates *from, const sfp__select_env *env, sfp__metric *metric, sfp_error *err)
 {
     size_t n = (size_t)from->n, classes = (size_t)probs->width;
     float *h, *r;
-    const sfp_want list[] = {{&h, n * (size_t)features->width, sizeof *h}, {&r, n * classes, sizeof *r}};
+    const sfp__want list[] = {{&h, n * (size_t)features->width, sizeof *h}, {&r, n * classes, sizeof *r}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     sfp__select_gather(from, features, h);
     sfp__select_gather(from, probs, r);
@@ -120,13 +120,13 @@ static sfp_status make_metric(const sfp_select_batch *batch, const sfp_matrix *f
     return sfp__metric_init(metric, env, from->n, features->width, h, probs->width, r, err);
 }
 
-sfp_status sfp__lastlayer_pick(const sfp_selector *s, sfp_lastlayer_fn choose, const sfp_select_batch *batch,
-                               const sfp_select_options *opt, const sfp_select_env *env, int *out, float *weight, int *count,
+sfp_status sfp__lastlayer_pick(const sfp__selector *s, sfp__lastlayer_fn choose, const sfp__select_batch *batch,
+                               const sfp__select_options *opt, const sfp__select_env *env, int *out, float *weight, int *count,
                                sfp_error *err)
 {
-    const sfp_matrix matrix[] = {{batch->features, batch->dim}, {batch->probs, batch->classes}};
-    sfp_candidates from;
-    sfp_metric metric;
+    const sfp__matrix matrix[] = {{batch->features, batch->dim}, {batch->probs, batch->classes}};
+    sfp__candidates from;
+    sfp__metric metric;
     bool whole = false;
     TRY(sfp__select_check_labels(s, batch, err));
     TRY(sfp__select_begin(s, batch, opt, env, 2, matrix, &from, &whole, out, weight, count, err));
@@ -134,7 +134,7 @@ sfp_status sfp__lastlayer_pick(const sfp_selector *s, sfp_lastlayer_fn choose, c
         return SFP_OK;
     int want = from.c < from.n ? from.c : from.n, *picked;
     double *w;
-    const sfp_want list[] = {{&picked, (size_t)from.n, sizeof *picked}, {&w, (size_t)from.n, sizeof *w}};
+    const sfp__want list[] = {{&picked, (size_t)from.n, sizeof *picked}, {&w, (size_t)from.n, sizeof *w}};
     TRY(make_metric(batch, &matrix[0], &matrix[1], &from, env, &metric, err));
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     if (want > 0)

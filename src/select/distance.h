@@ -15,7 +15,7 @@
 
 enum { SFP_DISTANCE_PRECISE = 1024, SFP_DISTANCE_BLOCK = 256, SFP_DISTANCE_ONE = 1 << 30 };
 
-typedef struct sfp_metric {
+typedef struct sfp__metric {
     int n;
     int dim;
     const float *h; /* (n, D) */
@@ -24,43 +24,43 @@ typedef struct sfp_metric {
     double *self;   /* (n) k_ii */
     double scale;   /* 2^30 / U; 0 when all points are one */
     bool precise;
-} sfp_metric;
+} sfp__metric;
 
 /* Some of the points: rows one below the other, and which they are. */
-typedef struct sfp_points {
+typedef struct sfp__points {
     int n;
     const float *h, *r;
     const double *self;
     const int *which; /* (n); NULL: first, first + 1, ... */
     int first;
-} sfp_points;
+} sfp__points;
 
 /* The arena's memory for `self`; h and r must stay. */
-sfp_status sfp__metric_init(sfp_metric *m, const sfp_select_env *env, int n, int dim, const float *h, int classes, const float *r,
-                            sfp_error *err);
-sfp_points sfp__metric_points(const sfp_metric *m, int first, int n);
+sfp_status sfp__metric_init(sfp__metric *m, const sfp__select_env *env, int n, int dim, const float *h, int classes,
+                            const float *r, sfp_error *err);
+sfp__points sfp__metric_points(const sfp__metric *m, int first, int n);
 
 /* k_ij in double */
-double sfp__metric_product(const sfp_metric *m, const sfp_points *a, int i, const sfp_points *b, int j);
+double sfp__metric_product(const sfp__metric *m, const sfp__points *a, int i, const sfp__points *b, int j);
 
 /* q (a->n, b->n), row stride SFP_DISTANCE_BLOCK, both at most that long; `work` has space for 2 * BLOCK^2 floats. A point is at
  * distance 0 from itself. */
-void sfp__metric_block(const sfp_metric *m, const sfp_points *a, const sfp_points *b, float *work, int32_t *q);
+void sfp__metric_block(const sfp__metric *m, const sfp__points *a, const sfp__points *b, float *work, int32_t *q);
 
 /* Rows which[] (n) of the metric copied together: h (n, D), r (n, C), self (n). */
-sfp_points sfp__metric_gather(const sfp_metric *m, int n, const int *which, float *h, float *r, double *self);
+sfp__points sfp__metric_gather(const sfp__metric *m, int n, const int *which, float *h, float *r, double *self);
 
 /* Last-layer gradients in factors: g_i = r_i (x) (h_i, 1), r_i = p_i - onehot(y_i), so <g_i, g_j> = (r_i.r_j)(1 + h_i.h_j)
  * (docs/method.md, section 11). What craig and gradmatch share: all but how they choose. */
 
 /* Chooses `want` <= n of the points of a metric: positions in order of choice, and their weights; both have space for n. `id` (n):
  * ties go to the lower. */
-typedef sfp_status (*sfp_lastlayer_fn)(const sfp_select_env *env, const sfp_metric *m, const int *id, int want, int *picked,
-                                       double *weight, sfp_error *err);
+typedef sfp_status (*sfp__lastlayer_fn)(const sfp__select_env *env, const sfp__metric *m, const int *id, int want, int *picked,
+                                        double *weight, sfp_error *err);
 
 /* The `pick` of a selector on last-layer gradients: checks, candidates, their residuals and features as a metric, `choose`. */
-sfp_status sfp__lastlayer_pick(const sfp_selector *s, sfp_lastlayer_fn choose, const sfp_select_batch *batch,
-                               const sfp_select_options *opt, const sfp_select_env *env, int *out, float *weight, int *count,
+sfp_status sfp__lastlayer_pick(const sfp__selector *s, sfp__lastlayer_fn choose, const sfp__select_batch *batch,
+                               const sfp__select_options *opt, const sfp__select_env *env, int *out, float *weight, int *count,
                                sfp_error *err);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct column {
 } column;
 
 typedef struct greedy {
-    const sfp_facility *f;
+    const sfp__facility *f;
     int n, picked;
     int columns;
     column *column;           /* every point in one of them, in order */
@@ -37,7 +37,7 @@ typedef struct greedy {
     int32_t *before, *after; /* (n) their cur */
     float *moved_h, *moved_r;
     double *moved_self;
-    sfp_points mover;
+    sfp__points mover;
     int first_column;
     /* sparse */
     size_t *at, *capacity; /* (n) list of j: near[at[j] .. at[j] + length[j]), space for capacity[j] */
@@ -58,20 +58,20 @@ static int min(int a, int b)
 
 /* --------------------------------------------------------------------- memory */
 
-static sfp_status begin(greedy *g, const sfp_facility *f, sfp_error *err)
+static sfp_status begin(greedy *g, const sfp__facility *f, sfp_error *err)
 {
     size_t n = (size_t)f->metric->n, workers = (size_t)sfp__select_workers(f->env);
     *g = (greedy){.f = f, .n = f->metric->n};
     for (int k = 0; k < f->groups; k++)
         g->columns += (f->group[k + 1] - f->group[k] + B - 1) / B;
-    const sfp_want list[] = {{&g->column, (size_t)g->columns, sizeof *g->column},
-                             {&g->gain, n, sizeof *g->gain},
-                             {&g->pairs, n, sizeof *g->pairs},
-                             {&g->cur, n, sizeof *g->cur},
-                             {&g->group_of, n, sizeof *g->group_of},
-                             {&g->taken, n, sizeof *g->taken},
-                             {&g->work, workers * 2 * B * B, sizeof *g->work},
-                             {&g->block, workers * B * B, sizeof *g->block}};
+    const sfp__want list[] = {{&g->column, (size_t)g->columns, sizeof *g->column},
+                              {&g->gain, n, sizeof *g->gain},
+                              {&g->pairs, n, sizeof *g->pairs},
+                              {&g->cur, n, sizeof *g->cur},
+                              {&g->group_of, n, sizeof *g->group_of},
+                              {&g->taken, n, sizeof *g->taken},
+                              {&g->work, workers * 2 * B * B, sizeof *g->work},
+                              {&g->block, workers * B * B, sizeof *g->block}};
     TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
     for (int k = 0, c = 0; k < f->groups; k++) {
         int first = f->group[k], end = f->group[k + 1];
@@ -89,7 +89,7 @@ static sfp_status begin(greedy *g, const sfp_facility *f, sfp_error *err)
     return SFP_OK;
 }
 
-static int32_t *block_of(greedy *g, int worker, const sfp_points *a, const sfp_points *b)
+static int32_t *block_of(greedy *g, int worker, const sfp__points *a, const sfp__points *b)
 {
     int32_t *q = g->block + (size_t)worker * B * B;
     sfp__metric_block(g->f->metric, a, b, g->work + (size_t)worker * 2 * B * B, q);
@@ -127,8 +127,8 @@ static void sum_piece(void *ctx, int piece, int worker)
     for (; piece >= blocks - I; I++)
         piece -= blocks - I;
     int J = I + piece;
-    sfp_points a = sfp__metric_points(g->f->metric, I * B, min(B, g->n - I * B));
-    sfp_points b = sfp__metric_points(g->f->metric, J * B, min(B, g->n - J * B));
+    sfp__points a = sfp__metric_points(g->f->metric, I * B, min(B, g->n - I * B));
+    sfp__points b = sfp__metric_points(g->f->metric, J * B, min(B, g->n - J * B));
     const int32_t *q = block_of(g, worker, &a, &b);
     int64_t by_column[B] = {0};
     int32_t most = 0, was = atomic_load(&g->furthest);
@@ -163,7 +163,7 @@ static void row_piece(void *ctx, int piece, int worker)
 {
     greedy *g = ctx;
     const column *c = &g->column[g->first_column + piece];
-    sfp_points b = sfp__metric_points(g->f->metric, c->first, c->n);
+    sfp__points b = sfp__metric_points(g->f->metric, c->first, c->n);
     memcpy(g->row + c->first, block_of(g, worker, &g->mover, &b), (size_t)c->n * sizeof *g->row);
 }
 
@@ -183,12 +183,12 @@ static void lower_piece(void *ctx, int piece, int worker)
 {
     greedy *g = ctx;
     const column *c = &g->column[g->first_column + piece];
-    sfp_points b = sfp__metric_points(g->f->metric, c->first, c->n);
+    sfp__points b = sfp__metric_points(g->f->metric, c->first, c->n);
     int64_t loss[B] = {0};
     int32_t fewer[B] = {0};
     for (int at = 0; at < g->moved; at += B) {
         size_t skip = (size_t)at;
-        sfp_points a = g->mover;
+        sfp__points a = g->mover;
         a.n = min(B, g->moved - at);
         a.h += skip * (size_t)g->f->metric->dim;
         a.r = a.r ? a.r + skip * (size_t)g->f->metric->classes : NULL;
@@ -223,7 +223,7 @@ static int best_left(const greedy *g)
 /* Chooses s: the points it serves better move to it, and all gains of its group follow. */
 static void dense_pick(greedy *g, int s)
 {
-    const sfp_facility *f = g->f;
+    const sfp__facility *f = g->f;
     int first = f->group[g->group_of[s]], end = last_of(g, s), columns = (end - first + B - 1) / B;
     g->first_column = 0;
     while (g->column[g->first_column].first != first)
@@ -254,15 +254,15 @@ static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
 {
     if (all_pairs(g) <= g->f->pairs)
         return SFP_OK;
-    const sfp_metric *m = g->f->metric;
+    const sfp__metric *m = g->f->metric;
     size_t n = (size_t)g->n;
-    const sfp_want list[] = {{&g->row, n, sizeof *g->row},
-                             {&g->which, n, sizeof *g->which},
-                             {&g->before, n, sizeof *g->before},
-                             {&g->after, n, sizeof *g->after},
-                             {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
-                             {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
-                             {&g->moved_self, n, sizeof *g->moved_self}};
+    const sfp__want list[] = {{&g->row, n, sizeof *g->row},
+                              {&g->which, n, sizeof *g->which},
+                              {&g->before, n, sizeof *g->before},
+                              {&g->after, n, sizeof *g->after},
+                              {&g->moved_h, n * (size_t)m->dim, sizeof *g->moved_h},
+                              {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
+                              {&g->moved_self, n, sizeof *g->moved_self}};
     TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
     while (g->picked < count && all_pairs(g) > g->f->pairs) {
         int best = best_left(g);
@@ -280,12 +280,12 @@ static void list_piece(void *ctx, int piece, int worker)
 {
     greedy *g = ctx;
     const column *c = &g->column[piece];
-    sfp_points a = sfp__metric_points(g->f->metric, c->first, c->n);
+    sfp__points a = sfp__metric_points(g->f->metric, c->first, c->n);
     int end = g->f->group[c->group + 1];
     for (int j = 0; j < c->n; j++)
         g->length[c->first + j] = 0;
     for (int first = g->f->group[c->group]; first < end; first += B) {
-        sfp_points b = sfp__metric_points(g->f->metric, first, min(B, end - first));
+        sfp__points b = sfp__metric_points(g->f->metric, first, min(B, end - first));
         const int32_t *q = block_of(g, worker, &a, &b);
         for (int j = 0; j < a.n; j++) {
             int to = c->first + j, length = g->length[to];
@@ -305,10 +305,10 @@ static void list_piece(void *ctx, int piece, int worker)
 static sfp_status make_lists(greedy *g, sfp_error *err)
 {
     size_t n = (size_t)g->n, total = 0;
-    const sfp_want list[] = {{&g->at, n, sizeof *g->at},
-                             {&g->capacity, n, sizeof *g->capacity},
-                             {&g->length, n, sizeof *g->length},
-                             {&g->evaluated, n, sizeof *g->evaluated}};
+    const sfp__want list[] = {{&g->at, n, sizeof *g->at},
+                              {&g->capacity, n, sizeof *g->capacity},
+                              {&g->length, n, sizeof *g->length},
+                              {&g->evaluated, n, sizeof *g->evaluated}};
     TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
     for (int j = 0; j < g->n; j++)
         g->capacity[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
@@ -320,7 +320,7 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
             g->at[j] = total;
             total += g->capacity[j];
         }
-        const sfp_want near = {&g->near, total, sizeof *g->near};
+        const sfp__want near = {&g->near, total, sizeof *g->near};
         TRY(sfp__arena_list(g->f->env->arena, 1, &near, err));
         sfp__select_each(g->f->env, g->columns, list_piece, g);
         fits = true;
@@ -353,8 +353,8 @@ static sfp_status sparse(greedy *g, int count, int *out, sfp_error *err)
 {
     if (g->picked == count)
         return SFP_OK;
-    sfp_heap heap = {.before = before, .ctx = g};
-    const sfp_want order = {&heap.at, (size_t)g->n, sizeof *heap.at};
+    sfp__heap heap = {.before = before, .ctx = g};
+    const sfp__want order = {&heap.at, (size_t)g->n, sizeof *heap.at};
     TRY(make_lists(g, err));
     TRY(sfp__arena_list(g->f->env->arena, 1, &order, err));
     for (int j = 0; j < g->n; j++) {
@@ -380,7 +380,7 @@ static sfp_status sparse(greedy *g, int count, int *out, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__facility_greedy(const sfp_facility *f, int count, int *out, sfp_error *err)
+sfp_status sfp__facility_greedy(const sfp__facility *f, int count, int *out, sfp_error *err)
 {
     greedy g;
     if (count < 1)
@@ -395,8 +395,8 @@ sfp_status sfp__facility_greedy(const sfp_facility *f, int count, int *out, sfp_
 
 /* Which chosen point is nearest to each point: craig's weights. One blocked pass, n*c distances. */
 typedef struct clusters {
-    const sfp_facility *f;
-    sfp_points chosen; /* by id ascending */
+    const sfp__facility *f;
+    sfp__points chosen; /* by id ascending */
     float *work;
     int32_t *block;
     int *nearest; /* (n) position in `chosen` */
@@ -405,14 +405,14 @@ typedef struct clusters {
 static void cluster_piece(void *ctx, int piece, int worker)
 {
     clusters *c = ctx;
-    const sfp_metric *m = c->f->metric;
+    const sfp__metric *m = c->f->metric;
     int first = piece * B, n = min(B, m->n - first);
-    sfp_points b = sfp__metric_points(m, first, n);
+    sfp__points b = sfp__metric_points(m, first, n);
     int32_t *q = c->block + (size_t)worker * B * B, best[B];
     for (int i = 0; i < n; i++)
         best[i] = INT32_MAX;
     for (int at = 0; at < c->chosen.n; at += B) {
-        sfp_points a = c->chosen;
+        sfp__points a = c->chosen;
         a.n = min(B, c->chosen.n - at);
         a.h += (size_t)at * (size_t)m->dim;
         a.r = a.r ? a.r + (size_t)at * (size_t)m->classes : NULL;
@@ -438,22 +438,22 @@ static bool id_after(const void *ctx, int i, int j)
     return b->id[b->chosen[i]] > b->id[b->chosen[j]];
 }
 
-sfp_status sfp__facility_clusters(const sfp_facility *f, int count, const int *chosen, int *size, sfp_error *err)
+sfp_status sfp__facility_clusters(const sfp__facility *f, int count, const int *chosen, int *size, sfp_error *err)
 {
-    const sfp_metric *m = f->metric;
+    const sfp__metric *m = f->metric;
     size_t k = (size_t)count, workers = (size_t)sfp__select_workers(f->env);
     clusters c = {.f = f};
     int *order, *which;
     float *h, *r;
     double *self;
-    const sfp_want list[] = {{&order, k, sizeof *order},
-                             {&which, k, sizeof *which},
-                             {&h, k * (size_t)m->dim, sizeof *h},
-                             {&r, m->r ? k * (size_t)m->classes : 1, sizeof *r},
-                             {&self, k, sizeof *self},
-                             {&c.work, workers * 2 * B * B, sizeof *c.work},
-                             {&c.block, workers * B * B, sizeof *c.block},
-                             {&c.nearest, (size_t)m->n, sizeof *c.nearest}};
+    const sfp__want list[] = {{&order, k, sizeof *order},
+                              {&which, k, sizeof *which},
+                              {&h, k * (size_t)m->dim, sizeof *h},
+                              {&r, m->r ? k * (size_t)m->classes : 1, sizeof *r},
+                              {&self, k, sizeof *self},
+                              {&c.work, workers * 2 * B * B, sizeof *c.work},
+                              {&c.block, workers * B * B, sizeof *c.block},
+                              {&c.nearest, (size_t)m->n, sizeof *c.nearest}};
     TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
     for (int i = 0; i < count; i++) {
         order[i] = i;

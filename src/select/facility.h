@@ -17,19 +17,19 @@
 
 #define SFP_FACILITY_PAIRS ((size_t)40 << 20) /* 320 MiB */
 
-typedef struct sfp_facility {
-    const sfp_select_env *env;
-    const sfp_metric *metric;
+typedef struct sfp__facility {
+    const sfp__select_env *env;
+    const sfp__metric *metric;
     int groups;
     const int *group; /* (groups + 1): points [group[g], group[g+1]) cover each other */
     const int *id;    /* (n): ties go to the lower */
     size_t pairs;     /* kept in memory */
-} sfp_facility;
+} sfp__facility;
 
 /* count <= n points in order of choice. */
-sfp_status sfp__facility_greedy(const sfp_facility *f, int count, int *out, sfp_error *err);
+sfp_status sfp__facility_greedy(const sfp__facility *f, int count, int *out, sfp_error *err);
 
 /* How many points have chosen[k] as their nearest, ties to the lower id; one group. */
-sfp_status sfp__facility_clusters(const sfp_facility *f, int count, const int *chosen, int *size, sfp_error *err);
+sfp_status sfp__facility_clusters(const sfp__facility *f, int count, const int *chosen, int *size, sfp_error *err);
 
 #endif

@@ -12,19 +12,19 @@
 
 enum { SFP_LOSSNET_WIDTH = 128, SFP_LOSSNET_JOINED = SFP_TAPS * SFP_LOSSNET_WIDTH, SFP_LOSSNET_PARAMS = 2 * SFP_TAPS + 2 };
 
-typedef struct sfp_lossnet {
+typedef struct sfp__lossnet {
     int dim;
-    sfp_param param[SFP_LOSSNET_PARAMS]; /* w0 (128, D), b0 (128), ..., w (1, 512), b (1) */
-} sfp_lossnet;
+    sfp__param param[SFP_LOSSNET_PARAMS]; /* w0 (128, D), b0 (128), ..., w (1, 512), b (1) */
+} sfp__lossnet;
 
 /* Weights and biases uniform in +-1/sqrt(inputs). */
-sfp_status sfp__lossnet_init(sfp_lossnet *net, int dim, sfp_rng *rng, sfp_error *err);
-void sfp__lossnet_done(sfp_lossnet *net);
+sfp_status sfp__lossnet_init(sfp__lossnet *net, int dim, sfp__rng *rng, sfp_error *err);
+void sfp__lossnet_done(sfp__lossnet *net);
 
 /* taps (n, SFP_TAPS, D) -> hidden (n, 512) after ReLU -> predicted (n) */
-void sfp__lossnet_fwd(const sfp_lossnet *net, int n, const float *taps, float *hidden, float *predicted);
+void sfp__lossnet_fwd(const sfp__lossnet *net, int n, const float *taps, float *hidden, float *predicted);
 /* Gradients += from those of the predictions; hidden as fwd left it, and destroyed. */
-void sfp__lossnet_bwd(sfp_lossnet *net, int n, const float *taps, float *hidden, const float *grad);
+void sfp__lossnet_bwd(sfp__lossnet *net, int n, const float *taps, float *hidden, const float *grad);
 /* L and its gradient to the predictions. 0 for fewer than two. */
 double sfp__lossnet_rank(int n, const float *predicted, const float *loss, float *grad);
 

@@ -5,12 +5,12 @@
 
 enum { TOGETHER = SFP_NNLS_TOGETHER, PATIENCE = 3, ROUNDS = 200 };
 
-sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge,
+sfp_status sfp__nnls_init(sfp__nnls *s, const sfp__select_env *env, const sfp__columns *columns, int most, double ridge,
                           sfp_error *err)
 {
     size_t n = (size_t)most;
-    *s = (sfp_nnls){.columns = *columns, .ridge = ridge};
-    const sfp_want list[] = {
+    *s = (sfp__nnls){.columns = *columns, .ridge = ridge};
+    const sfp__want list[] = {
         {&s->column, n, sizeof *s->column}, {&s->place, n, sizeof *s->place},       {&s->rhs, n, sizeof *s->rhs},
         {&s->w, n, sizeof *s->w},           {&s->l, n * (n + 1) / 2, sizeof *s->l}, {&s->y, n, sizeof *s->y},
         {&s->z, n, sizeof *s->z},           {&s->line, n, sizeof *s->line},         {&s->corr, n, sizeof *s->corr},
@@ -20,7 +20,7 @@ sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_colu
 
 /* ----------------------------------------------------------------- the factor */
 
-static double *row(const sfp_nnls *s, int i)
+static double *row(const sfp__nnls *s, int i)
 {
     return s->l + (size_t)i * ((size_t)i + 1) / 2;
 }
@@ -39,7 +39,7 @@ static double dot(int n, const double *a, const double *b)
 }
 
 /* n columns into the factor: each row of it is read once for all of them. */
-static void append(sfp_nnls *s, int n, const int *columns)
+static void append(sfp__nnls *s, int n, const int *columns)
 {
     double *fresh[TOGETHER], self[TOGETHER];
     int p = s->passive;
@@ -69,7 +69,7 @@ static void append(sfp_nnls *s, int n, const int *columns)
 
 /* Row t out of the factor. The rows below have one number too many: rotations of neighbouring columns bring each to its length,
  * and y, which is one more row of the same factor, follows. */
-static void take_out(sfp_nnls *s, int t)
+static void take_out(sfp__nnls *s, int t)
 {
     double *cosine = s->z, *sine = s->line;
     int p = s->passive;
@@ -99,7 +99,7 @@ static void take_out(sfp_nnls *s, int t)
 }
 
 /* The weights of the factor's columns without the constraint; 0 for the others. */
-static void solve(sfp_nnls *s)
+static void solve(sfp__nnls *s)
 {
     double *z = s->z;
     memcpy(z, s->y, (size_t)s->passive * sizeof *z);
@@ -116,7 +116,7 @@ static void solve(sfp_nnls *s)
 /* ------------------------------------------------------------------- pivoting */
 
 /* Who is on the wrong side: negative weights to out[], wanted ones to in[]; the number of each. */
-static void find_wrong(sfp_nnls *s, int *outs, int *ins)
+static void find_wrong(sfp__nnls *s, int *outs, int *ins)
 {
     int idle = 0;
     *outs = *ins = 0;
@@ -134,7 +134,7 @@ static void find_wrong(sfp_nnls *s, int *outs, int *ins)
             s->in[(*ins)++] = s->in[i];
 }
 
-static void exchange(sfp_nnls *s, int outs, int ins)
+static void exchange(sfp__nnls *s, int outs, int ins)
 {
     for (int i = 0; i < outs; i++)
         take_out(s, s->place[s->out[i]]);
@@ -144,7 +144,7 @@ static void exchange(sfp_nnls *s, int outs, int ins)
 }
 
 /* Only the last of the wrong ones. */
-static void keep_last(sfp_nnls *s, int *outs, int *ins)
+static void keep_last(sfp__nnls *s, int *outs, int *ins)
 {
     int last_out = *outs ? s->out[*outs - 1] : -1, last_in = *ins ? s->in[*ins - 1] : -1;
     *outs = last_out > last_in;
@@ -155,7 +155,7 @@ static void keep_last(sfp_nnls *s, int *outs, int *ins)
         s->in[0] = last_in;
 }
 
-void sfp__nnls_add(sfp_nnls *s, double rhs)
+void sfp__nnls_add(sfp__nnls *s, double rhs)
 {
     int c = s->known++, outs = 0, ins = 0, fewest = c + 2, patience = PATIENCE;
     s->rhs[c] = rhs;

@@ -15,19 +15,19 @@
 
 enum { SFP_NNLS_TOGETHER = 16 }; /* columns that come at once */
 
-typedef struct sfp_nnls sfp_nnls;
+typedef struct sfp__nnls sfp__nnls;
 
 /* What the fit asks of the columns; callbacks, as their owner knows how to multiply them fast. */
-typedef struct sfp_columns {
+typedef struct sfp__columns {
     void *ctx;
     /* <g_c, g_k> for the n columns k of `others` */
     void (*gram)(void *ctx, int c, int n, const int *others, double *out);
     /* <g_c, b - G w> at the present weights for the n columns c of `which`; returns how large rounding noise is */
-    double (*correlate)(void *ctx, const sfp_nnls *s, int n, const int *which, double *out);
-} sfp_columns;
+    double (*correlate)(void *ctx, const sfp__nnls *s, int n, const int *which, double *out);
+} sfp__columns;
 
-struct sfp_nnls {
-    sfp_columns columns;
+struct sfp__nnls {
+    sfp__columns columns;
     double ridge;
     int known;     /* columns [0, known) take part */
     int passive;   /* p of them are in the factor */
@@ -45,10 +45,10 @@ struct sfp_nnls {
 };
 
 /* Space for `most` columns: most^2 / 2 doubles and some vectors of the arena. */
-sfp_status sfp__nnls_init(sfp_nnls *s, const sfp_select_env *env, const sfp_columns *columns, int most, double ridge,
+sfp_status sfp__nnls_init(sfp__nnls *s, const sfp__select_env *env, const sfp__columns *columns, int most, double ridge,
                           sfp_error *err);
 
 /* Column `known` joins, with its product with b; then w is the minimum over all that are known. */
-void sfp__nnls_add(sfp_nnls *s, double rhs);
+void sfp__nnls_add(sfp__nnls *s, double rhs);
 
 #endif

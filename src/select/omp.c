@@ -9,15 +9,15 @@
 enum { GRAIN = 512, GRAM_GRAIN = 1024, REFRESH = 64 };
 
 typedef struct pursuit {
-    const sfp_select_env *env;
-    const sfp_metric *m;
+    const sfp__select_env *env;
+    const sfp__metric *m;
     int n, C, D, most;
     int picked;
     int *pick;      /* (most): their positions; a column of the fit is an index into it */
     bool *is_pick;  /* (n) */
     double *corr;   /* (n) <g_i, residual> */
     double *target; /* (C, D+1) sum of all gradients */
-    sfp_nnls fit;
+    sfp__nnls fit;
     /* gram */
     bool keep;
     double *start; /* (n) correlations before the first pick */
@@ -50,16 +50,16 @@ static const float *r_of(const pursuit *p, int i)
 
 /* --------------------------------------------------------------------- memory */
 
-static sfp_status begin(pursuit *p, const sfp_columns *columns, sfp_error *err)
+static sfp_status begin(pursuit *p, const sfp__columns *columns, sfp_error *err)
 {
     size_t n = (size_t)p->n, c = (size_t)p->most, C = (size_t)p->C, D = (size_t)p->D;
     size_t workers = (size_t)sfp__select_workers(p->env);
-    const sfp_want both[] = {{&p->pick, c, sizeof *p->pick},
-                             {&p->is_pick, n, sizeof *p->is_pick},
-                             {&p->corr, n, sizeof *p->corr},
-                             {&p->target, C * (D + 1), sizeof *p->target}};
-    const sfp_want kept[] = {{&p->start, n, sizeof *p->start}, {&p->gram, c * n, sizeof *p->gram}};
-    const sfp_want factored[] = {
+    const sfp__want both[] = {{&p->pick, c, sizeof *p->pick},
+                              {&p->is_pick, n, sizeof *p->is_pick},
+                              {&p->corr, n, sizeof *p->corr},
+                              {&p->target, C * (D + 1), sizeof *p->target}};
+    const sfp__want kept[] = {{&p->start, n, sizeof *p->start}, {&p->gram, c * n, sizeof *p->gram}};
+    const sfp__want factored[] = {
         {&p->base, C * (D + 1), sizeof *p->base},         {&p->then, c, sizeof *p->then},
         {&p->member_h, c * (D + 1), sizeof *p->member_h}, {&p->scaled_r, c * C, sizeof *p->scaled_r},
         {&p->residual, C * D, sizeof *p->residual},       {&p->bias, C, sizeof *p->bias},
@@ -195,7 +195,7 @@ static void correlations(pursuit *p)
 static void gram_piece(void *ctx, int piece, int worker)
 {
     pursuit *p = ctx;
-    sfp_points all = sfp__metric_points(p->m, 0, p->n);
+    sfp__points all = sfp__metric_points(p->m, 0, p->n);
     int end = (piece + 1) * GRAM_GRAIN < p->gram_count ? (piece + 1) * GRAM_GRAIN : p->gram_count;
     (void)worker;
     for (int t = piece * GRAM_GRAIN; t < end; t++)
@@ -217,7 +217,7 @@ static void gram_with(void *ctx, int c, int n, const int *others, double *out)
 }
 
 /* A column in the factor has correlation ridge * w: what is small beside the largest of these is noise. */
-static double noise_of(const pursuit *p, const sfp_nnls *fit)
+static double noise_of(const pursuit *p, const sfp__nnls *fit)
 {
     double largest = 0;
     for (int k = 0; k < fit->known; k++)
@@ -225,7 +225,7 @@ static double noise_of(const pursuit *p, const sfp_nnls *fit)
     return (p->keep ? 1e-10 : 1e-5) * fit->ridge * largest;
 }
 
-static double correlate(void *ctx, const sfp_nnls *fit, int n, const int *which, double *out)
+static double correlate(void *ctx, const sfp__nnls *fit, int n, const int *which, double *out)
 {
     pursuit *p = ctx;
     if (!p->keep)
@@ -256,7 +256,7 @@ static void add_pick(pursuit *p, int i)
     p->pick[k] = i;
     p->is_pick[i] = true;
     if (p->keep) {
-        sfp_points all = sfp__metric_points(p->m, 0, p->n);
+        sfp__points all = sfp__metric_points(p->m, 0, p->n);
         for (int j = 0; j < p->n; j++)
             p->gram[(size_t)k * (size_t)p->n + (size_t)j] = sfp__metric_product(p->m, &all, i, &all, j);
     } else {
@@ -276,7 +276,7 @@ static int most_correlated(const pursuit *p)
     return best;
 }
 
-sfp_status sfp__omp(const sfp_select_env *env, const sfp_metric *m, size_t gram, int count, int *out, double *weight, int *got,
+sfp_status sfp__omp(const sfp__select_env *env, const sfp__metric *m, size_t gram, int count, int *out, double *weight, int *got,
                     sfp_error *err)
 {
     pursuit p = {.env = env, .m = m, .n = m->n, .C = m->classes, .D = m->dim, .most = count};
@@ -284,7 +284,7 @@ sfp_status sfp__omp(const sfp_select_env *env, const sfp_metric *m, size_t gram,
     *got = 0;
     if (count < 1)
         return SFP_OK;
-    const sfp_columns columns = {.ctx = &p, .gram = gram_with, .correlate = correlate};
+    const sfp__columns columns = {.ctx = &p, .gram = gram_with, .correlate = correlate};
     TRY(begin(&p, &columns, err));
     sfp__select_each(env, p.C, target_piece, &p);
     for (int i = 0; p.keep && i < p.n; i++)

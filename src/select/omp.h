@@ -20,7 +20,7 @@
 
 /* At most `count` positions in order of choice and their weights (0: chosen once, but a later fit did without); returns how many
  * in *got: fewer when no correlation is positive. `gram`: largest n*c of the first way. */
-sfp_status sfp__omp(const sfp_select_env *env, const sfp_metric *m, size_t gram, int count, int *out, double *weight, int *got,
+sfp_status sfp__omp(const sfp__select_env *env, const sfp__metric *m, size_t gram, int count, int *out, double *weight, int *got,
                     sfp_error *err);
 
 #endif

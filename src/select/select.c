@@ -5,22 +5,22 @@
 #include <math.h>
 #include <string.h>
 
-const sfp_selector *const sfp__selectors[] = {
+const sfp__selector *const sfp__selectors[] = {
     &sfp__selector_streamfp, &sfp__selector_none,      &sfp__selector_random,  &sfp__selector_kcenter,   &sfp__selector_camel,
     &sfp__selector_craig,    &sfp__selector_gradmatch, &sfp__selector_freesel, &sfp__selector_learnloss, NULL,
 };
 
-const sfp_selector *sfp__selector_find(const char *name)
+const sfp__selector *sfp__selector_find(const char *name)
 {
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++)
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++)
         if (name && strcmp((*s)->name, name) == 0)
             return *s;
     return NULL;
 }
 
-sfp_select_options sfp__select_options_defaults(void)
+sfp__select_options sfp__select_options_defaults(void)
 {
-    return (sfp_select_options){.sigma = 0.5, .mode = SFP_CORESET_EXACT};
+    return (sfp__select_options){.sigma = 0.5, .mode = SFP_CORESET_EXACT};
 }
 
 int sfp__coreset_size(int b, double sigma)
@@ -35,7 +35,7 @@ int sfp__coreset_size(int b, double sigma)
     return c < 1 ? 1 : c > b ? b : c;
 }
 
-int sfp__coreset_window(int b, const int *order, const sfp_select_options *opt, int *out)
+int sfp__coreset_window(int b, const int *order, const sfp__select_options *opt, int *out)
 {
     int c = sfp__coreset_size(b, opt->sigma);
     if (opt->sigma >= 1) {
@@ -52,7 +52,7 @@ int sfp__coreset_window(int b, const int *order, const sfp_select_options *opt, 
 
 /* ------------------------------------------------------------------- checking */
 
-sfp_status sfp__select_check(const sfp_selector *s, const sfp_select_batch *batch, sfp_error *err)
+sfp_status sfp__select_check(const sfp__selector *s, const sfp__select_batch *batch, sfp_error *err)
 {
     const struct {
         unsigned need;
@@ -76,7 +76,7 @@ sfp_status sfp__select_check(const sfp_selector *s, const sfp_select_batch *batc
     return SFP_OK;
 }
 
-sfp_status sfp__select_check_labels(const sfp_selector *s, const sfp_select_batch *batch, sfp_error *err)
+sfp_status sfp__select_check_labels(const sfp__selector *s, const sfp__select_batch *batch, sfp_error *err)
 {
     if (batch->b > 0 && !batch->label)
         return sfp__fail(err, SFP_EINVAL, "selector '%s' needs labels, the batch has none", s->name);
@@ -103,7 +103,7 @@ void sfp__select_whole(int b, int *out, float *weight, int *count)
 
 /* ----------------------------------------------------------------- candidates */
 
-static bool finite_row(const sfp_matrix *m, int i)
+static bool finite_row(const sfp__matrix *m, int i)
 {
     const float *x = m->data + (size_t)i * (size_t)m->width;
     float sum = 0; /* of zeros and NaNs: 0 * infinity is NaN too */
@@ -112,8 +112,8 @@ static bool finite_row(const sfp_matrix *m, int i)
     return sum == 0.0f;
 }
 
-sfp_status sfp__select_begin(const sfp_selector *s, const sfp_select_batch *batch, const sfp_select_options *opt,
-                             const sfp_select_env *env, int matrices, const sfp_matrix *matrix, sfp_candidates *to, bool *all,
+sfp_status sfp__select_begin(const sfp__selector *s, const sfp__select_batch *batch, const sfp__select_options *opt,
+                             const sfp__select_env *env, int matrices, const sfp__matrix *matrix, sfp__candidates *to, bool *all,
                              int *out, float *weight, int *count, sfp_error *err)
 {
     TRY(sfp__select_check(s, batch, err));
@@ -124,7 +124,7 @@ sfp_status sfp__select_begin(const sfp_selector *s, const sfp_select_batch *batc
         return SFP_OK;
     }
     int *id, n = 0, last = b;
-    const sfp_want want = {&id, (size_t)b, sizeof *id};
+    const sfp__want want = {&id, (size_t)b, sizeof *id};
     sfp__arena_reset(env->arena);
     TRY(sfp__arena_list(env->arena, 1, &want, err));
     for (int i = 0; i < b; i++) {
@@ -141,11 +141,11 @@ sfp_status sfp__select_begin(const sfp_selector *s, const sfp_select_batch *batc
         id[i] = id[j];
         id[j] = swap;
     }
-    *to = (sfp_candidates){.b = b, .c = c, .n = n, .id = id};
+    *to = (sfp__candidates){.b = b, .c = c, .n = n, .id = id};
     return SFP_OK;
 }
 
-void sfp__select_end(const sfp_candidates *from, int got, const int *picked, int *out, float *weight, int *count)
+void sfp__select_end(const sfp__candidates *from, int got, const int *picked, int *out, float *weight, int *count)
 {
     for (int i = 0; i < got; i++)
         out[i] = from->id[picked[i]];
@@ -157,7 +157,7 @@ void sfp__select_end(const sfp_candidates *from, int got, const int *picked, int
     *count = from->c;
 }
 
-void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *out)
+void sfp__select_gather(const sfp__candidates *from, const sfp__matrix *m, float *out)
 {
     size_t width = (size_t)m->width;
     for (int i = 0; i < from->n; i++)
@@ -166,7 +166,7 @@ void sfp__select_gather(const sfp_candidates *from, const sfp_matrix *m, float *
 
 /* -------------------------------------------------------------------- the rest */
 
-void sfp__select_each(const sfp_select_env *env, int pieces, sfp_thread_pool_fn fn, void *ctx)
+void sfp__select_each(const sfp__select_env *env, int pieces, sfp__thread_pool_fn fn, void *ctx)
 {
     if (env->threads) {
         sfp__thread_pool_run(env->threads, pieces, fn, ctx);
@@ -176,12 +176,12 @@ void sfp__select_each(const sfp_select_env *env, int pieces, sfp_thread_pool_fn 
         fn(ctx, i, 0);
 }
 
-int sfp__select_workers(const sfp_select_env *env)
+int sfp__select_workers(const sfp__select_env *env)
 {
     return env->threads ? sfp__thread_pool_size(env->threads) : 1;
 }
 
-void sfp__select_report_progress(const sfp_select_env *env, const char *what, int64_t done, int64_t total)
+void sfp__select_report_progress(const sfp__select_env *env, const char *what, int64_t done, int64_t total)
 {
     if (env->on_progress)
         env->on_progress(env->progress_ctx, what, (uint64_t)done, (uint64_t)total);

@@ -28,7 +28,7 @@ static bool after(const void *ctx, int i, int j)
 }
 
 /* Candidates in order of class; group[] gets where each class begins, and n. Returns how many classes. */
-static int group_by_class(const sfp_candidates *from, const int32_t *label, int *order, int *id, int *group)
+static int group_by_class(const sfp__candidates *from, const int32_t *label, int *order, int *id, int *group)
 {
     int groups = 0;
     for (int i = 0; i < from->n; i++)
@@ -43,11 +43,11 @@ static int group_by_class(const sfp_candidates *from, const int32_t *label, int 
     return groups;
 }
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    const sfp_matrix features = {batch->query, batch->dim};
-    sfp_candidates from;
+    const sfp__matrix features = {batch->query, batch->dim};
+    sfp__candidates from;
     bool whole = false;
     if (batch->b > 0 && !batch->label)
         return sfp__fail(err, SFP_EINVAL, "selector 'camel' needs labels, the batch has none");
@@ -57,14 +57,14 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     size_t n = (size_t)from.n;
     int got = from.c < from.n ? from.c : from.n, *order, *id, *group, *picked;
     float *x;
-    const sfp_want list[] = {{&order, n, sizeof *order},
-                             {&id, n, sizeof *id},
-                             {&group, n + 1, sizeof *group},
-                             {&picked, n, sizeof *picked},
-                             {&x, n * (size_t)features.width, sizeof *x}};
+    const sfp__want list[] = {{&order, n, sizeof *order},
+                              {&id, n, sizeof *id},
+                              {&group, n + 1, sizeof *group},
+                              {&picked, n, sizeof *picked},
+                              {&x, n * (size_t)features.width, sizeof *x}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
-    sfp_metric metric;
-    sfp_facility f = {.env = env, .metric = &metric, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+    sfp__metric metric;
+    sfp__facility f = {.env = env, .metric = &metric, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
     f.groups = group_by_class(&from, batch->label, order, id, group);
     memcpy(from.id, id, n * sizeof *id); /* candidates in the same order from here on */
     sfp__select_gather(&from, &features, x);
@@ -76,7 +76,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     return SFP_OK;
 }
 
-const sfp_selector sfp__selector_camel = {
+const sfp__selector sfp__selector_camel = {
     .name = "camel",
     .summary = "covers each class, greedily on distances of features",
     .needs = SFP_NEED_QUERY,

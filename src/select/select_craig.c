@@ -9,13 +9,13 @@
  * so that everything is chosen; here a batch is one ground set. */
 #include "select/facility.h"
 
-static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const int *id, int want, int *picked, double *weight,
+static sfp_status choose(const sfp__select_env *env, const sfp__metric *m, const int *id, int want, int *picked, double *weight,
                          sfp_error *err)
 {
     int *size;
     const int group[] = {0, m->n};
-    const sfp_want list[] = {{&size, (size_t)want, sizeof *size}};
-    const sfp_facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+    const sfp__want list[] = {{&size, (size_t)want, sizeof *size}};
+    const sfp__facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     TRY(sfp__facility_greedy(&f, want, picked, err));
     TRY(sfp__facility_clusters(&f, want, picked, size, err));
@@ -24,13 +24,13 @@ static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const i
     return SFP_OK;
 }
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
     return sfp__lastlayer_pick(&sfp__selector_craig, choose, batch, opt, env, out, weight, count, err);
 }
 
-const sfp_selector sfp__selector_craig = {
+const sfp__selector sfp__selector_craig = {
     .name = "craig",
     .summary = "covers the gradients of the last layer; weights are cluster sizes",
     .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,

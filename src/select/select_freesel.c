@@ -32,11 +32,11 @@ void sfp__freesel_pool(int T, int D, int H, const float *tokens, const float *at
         out[k] /= (float)(kept ? kept : 1);
 }
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    const sfp_matrix pooled = {batch->pooled, batch->dim};
-    sfp_candidates from;
+    const sfp__matrix pooled = {batch->pooled, batch->dim};
+    sfp__candidates from;
     bool whole = false;
     TRY(sfp__select_begin(&sfp__selector_freesel, batch, opt, env, 1, &pooled, &from, &whole, out, weight, count, err));
     if (whole)
@@ -44,7 +44,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     int got = from.c < from.n ? from.c : from.n;
     float *x;
     int *picked;
-    const sfp_want list[] = {{&x, (size_t)from.n * (size_t)pooled.width, sizeof *x}, {&picked, (size_t)from.n, sizeof *picked}};
+    const sfp__want list[] = {{&x, (size_t)from.n * (size_t)pooled.width, sizeof *x}, {&picked, (size_t)from.n, sizeof *picked}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     sfp__select_gather(&from, &pooled, x);
     if (!opt->euclidean)
@@ -55,7 +55,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     return SFP_OK;
 }
 
-const sfp_selector sfp__selector_freesel = {
+const sfp__selector sfp__selector_freesel = {
     .name = "freesel",
     .summary = "D^2 sampling on what the class token attends to",
     .needs = SFP_NEED_ATTENTION,

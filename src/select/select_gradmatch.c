@@ -10,7 +10,7 @@
 #include "select/omp.h"
 
 /* The deck of those of n that are not in picked[0..got), then draws until there are `want`. */
-static void fill_up(sfp_rng *rng, int n, int got, int want, int *picked, int *deck)
+static void fill_up(sfp__rng *rng, int n, int got, int want, int *picked, int *deck)
 {
     int left = 0;
     for (int i = 0; i < n; i++)
@@ -27,11 +27,11 @@ static void fill_up(sfp_rng *rng, int n, int got, int want, int *picked, int *de
     }
 }
 
-static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const int *id, int want, int *picked, double *weight,
+static sfp_status choose(const sfp__select_env *env, const sfp__metric *m, const int *id, int want, int *picked, double *weight,
                          sfp_error *err)
 {
     int got = 0, *deck;
-    const sfp_want list[] = {{&deck, (size_t)m->n, sizeof *deck}};
+    const sfp__want list[] = {{&deck, (size_t)m->n, sizeof *deck}};
     (void)id; /* candidates are in the order of the batch: a lower position is a lower index */
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     TRY(sfp__omp(env, m, SFP_OMP_GRAM, want, picked, weight, &got, err));
@@ -41,13 +41,13 @@ static sfp_status choose(const sfp_select_env *env, const sfp_metric *m, const i
     return SFP_OK;
 }
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
     return sfp__lastlayer_pick(&sfp__selector_gradmatch, choose, batch, opt, env, out, weight, count, err);
 }
 
-const sfp_selector sfp__selector_gradmatch = {
+const sfp__selector sfp__selector_gradmatch = {
     .name = "gradmatch",
     .summary = "few weighted gradients of the last layer that add up to all",
     .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,

@@ -11,12 +11,12 @@
 /* Farther first, then the lower index. */
 static bool before(const void *ctx, int i, int j)
 {
-    const sfp_cover *c = ctx;
+    const sfp__cover *c = ctx;
     return c->near2[i] > c->near2[j] || (c->near2[i] == c->near2[j] && i < j);
 }
 
 /* The farthest point, by the lazy rule: the top's distance is an upper bound; when it still holds it is the largest. */
-static int farthest(sfp_cover *c, sfp_heap *heap)
+static int farthest(sfp__cover *c, sfp__heap *heap)
 {
     for (;;) {
         int top = heap->at[0];
@@ -27,11 +27,11 @@ static int farthest(sfp_cover *c, sfp_heap *heap)
     }
 }
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    const sfp_matrix logits = {batch->logits, batch->classes};
-    sfp_candidates from;
+    const sfp__matrix logits = {batch->logits, batch->classes};
+    sfp__candidates from;
     bool whole = false;
     TRY(sfp__select_begin(&sfp__selector_kcenter, batch, opt, env, 1, &logits, &from, &whole, out, weight, count, err));
     if (whole)
@@ -39,12 +39,12 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     int got = from.c < from.n ? from.c : from.n;
     float *x;
     int *order;
-    const sfp_want list[] = {{&x, (size_t)from.n * (size_t)logits.width, sizeof *x}, {&order, (size_t)from.n, sizeof *order}};
+    const sfp__want list[] = {{&x, (size_t)from.n * (size_t)logits.width, sizeof *x}, {&order, (size_t)from.n, sizeof *order}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     sfp__select_gather(&from, &logits, x);
-    sfp_cover cover;
+    sfp__cover cover;
     TRY(sfp__cover_init(&cover, env, from.n, logits.width, x, from.c, err));
-    sfp_heap heap = {.n = from.n, .at = order, .before = before, .ctx = &cover};
+    sfp__heap heap = {.n = from.n, .at = order, .before = before, .ctx = &cover};
     for (int i = 0; i < from.n; i++)
         order[i] = i; /* a heap already: all are infinitely far */
     for (int k = 0; k < got; k++)
@@ -55,7 +55,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     return SFP_OK;
 }
 
-const sfp_selector sfp__selector_kcenter = {
+const sfp__selector sfp__selector_kcenter = {
     .name = "kcenter",
     .summary = "farthest first on the logits",
     .needs = SFP_NEED_LOGITS,

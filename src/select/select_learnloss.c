@@ -22,9 +22,9 @@ enum { STREAM = 40 }; /* of the generator of the first weights */
 
 enum { WIDTH = SFP_LOSSNET_WIDTH, JOINED = SFP_LOSSNET_JOINED, LAST = 2 * SFP_TAPS };
 
-sfp_status sfp__lossnet_init(sfp_lossnet *net, int dim, sfp_rng *rng, sfp_error *err)
+sfp_status sfp__lossnet_init(sfp__lossnet *net, int dim, sfp__rng *rng, sfp_error *err)
 {
-    OWNED_BY(sfp__lossnet_done) sfp_lossnet made = {.dim = dim};
+    OWNED_BY(sfp__lossnet_done) sfp__lossnet made = {.dim = dim};
     for (int k = 0; k <= SFP_TAPS; k++) {
         char w[16] = "w", b[16] = "b";
         if (k < SFP_TAPS) {
@@ -32,7 +32,7 @@ sfp_status sfp__lossnet_init(sfp_lossnet *net, int dim, sfp_rng *rng, sfp_error 
             (void)snprintf(b, sizeof b, "b%d", k);
         }
         const int64_t rows = k < SFP_TAPS ? WIDTH : 1, shape[] = {rows, k < SFP_TAPS ? dim : JOINED};
-        sfp_param *weight = &made.param[2 * k], *bias = &made.param[2 * k + 1];
+        sfp__param *weight = &made.param[2 * k], *bias = &made.param[2 * k + 1];
         TRY(sfp__param_init(weight, w, 2, shape, err));
         TRY(sfp__param_init(bias, b, 1, &rows, err));
         double bound = 1 / sqrt((double)shape[1]);
@@ -42,17 +42,17 @@ sfp_status sfp__lossnet_init(sfp_lossnet *net, int dim, sfp_rng *rng, sfp_error 
             bias->data[i] = (float)((2 * sfp__rng_double(rng) - 1) * bound);
     }
     *net = made;
-    made = (sfp_lossnet){0};
+    made = (sfp__lossnet){0};
     return SFP_OK;
 }
 
-void sfp__lossnet_done(sfp_lossnet *net)
+void sfp__lossnet_done(sfp__lossnet *net)
 {
     for (int i = 0; i < SFP_LOSSNET_PARAMS; i++)
         sfp__param_done(&net->param[i]);
 }
 
-void sfp__lossnet_fwd(const sfp_lossnet *net, int n, const float *taps, float *hidden, float *predicted)
+void sfp__lossnet_fwd(const sfp__lossnet *net, int n, const float *taps, float *hidden, float *predicted)
 {
     int token = sfp__gemm_enter();
     for (int k = 0; k < SFP_TAPS; k++) {
@@ -71,7 +71,7 @@ void sfp__lossnet_fwd(const sfp_lossnet *net, int n, const float *taps, float *h
     }
 }
 
-void sfp__lossnet_bwd(sfp_lossnet *net, int n, const float *taps, float *hidden, const float *grad)
+void sfp__lossnet_bwd(sfp__lossnet *net, int n, const float *taps, float *hidden, const float *grad)
 {
     const float *last = net->param[LAST].data;
     for (int i = 0; i < n; i++) {
@@ -110,8 +110,8 @@ double sfp__lossnet_rank(int n, const float *predicted, const float *loss, float
 /* --------------------------------------------------------------- the selector */
 
 typedef struct learnloss {
-    sfp_lossnet net;
-    sfp_adam adam;
+    sfp__lossnet net;
+    sfp__adam adam;
     int max_batch;
     float *taps;      /* (max_batch, SFP_TAPS, D) */
     float *hidden;    /* (max_batch, 512) */
@@ -129,17 +129,17 @@ static void close_state(void *state)
 
 static sfp_status open_state(int dim, int max_batch, uint64_t seed, void **state, sfp_error *err)
 {
-    sfp_rng rng = sfp__rng_init(seed, STREAM);
+    sfp__rng rng = sfp__rng_init(seed, STREAM);
     size_t b = (size_t)max_batch;
     OWNED void *block = NULL;
     learnloss *s, made = {.adam = sfp__adam_defaults(), .max_batch = max_batch};
     made.adam.lr = 1e-4f;
-    const sfp_want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
-                             {&made.taps, b * SFP_TAPS * (size_t)dim, sizeof *made.taps},
-                             {&made.hidden, b * JOINED, sizeof *made.hidden},
-                             {&made.predicted, b, sizeof *made.predicted},
-                             {&made.loss, b, sizeof *made.loss},
-                             {&made.grad, b, sizeof *made.grad}};
+    const sfp__want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+                              {&made.taps, b * SFP_TAPS * (size_t)dim, sizeof *made.taps},
+                              {&made.hidden, b * JOINED, sizeof *made.hidden},
+                              {&made.predicted, b, sizeof *made.predicted},
+                              {&made.loss, b, sizeof *made.loss},
+                              {&made.grad, b, sizeof *made.grad}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     TRY(sfp__lossnet_init(&made.net, dim, &rng, err));
     *s = made;
@@ -147,12 +147,12 @@ static sfp_status open_state(int dim, int max_batch, uint64_t seed, void **state
     return SFP_OK;
 }
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
     learnloss *s = env->state;
-    const sfp_matrix taps = {batch->taps, SFP_TAPS * batch->dim};
-    sfp_candidates from;
+    const sfp__matrix taps = {batch->taps, SFP_TAPS * batch->dim};
+    sfp__candidates from;
     bool whole = false;
     int *order;
     if (!s || batch->b > s->max_batch || batch->dim != s->net.dim)
@@ -162,7 +162,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     TRY(sfp__select_begin(&sfp__selector_learnloss, batch, opt, env, 1, &taps, &from, &whole, out, weight, count, err));
     if (whole)
         return SFP_OK;
-    const sfp_want want = {&order, (size_t)from.n, sizeof *order};
+    const sfp__want want = {&order, (size_t)from.n, sizeof *order};
     TRY(sfp__arena_list(env->arena, 1, &want, err));
     sfp__select_gather(&from, &taps, s->taps);
     sfp__lossnet_fwd(&s->net, from.n, s->taps, s->hidden, s->predicted);
@@ -175,7 +175,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     return SFP_OK;
 }
 
-static void learn(void *state, const sfp_select_batch *batch, int n, const int *index, const float *loss)
+static void learn(void *state, const sfp__select_batch *batch, int n, const int *index, const float *loss)
 {
     learnloss *s = state;
     size_t width = SFP_TAPS * (size_t)batch->dim;
@@ -202,25 +202,25 @@ static void learn(void *state, const sfp_select_batch *batch, int n, const int *
 }
 
 /* Values, both moments and the steps of each parameter. */
-static int state_tensors(void *state, int index, sfp_state_tensor *out)
+static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     enum { EACH = 4 };
     learnloss *s = state;
     if (index >= EACH * SFP_LOSSNET_PARAMS)
         return EACH * SFP_LOSSNET_PARAMS;
     static const char *const prefix[EACH] = {"", "adam.m.", "adam.v.", "adam.steps."};
-    const sfp_param *p = &s->net.param[index / EACH];
+    const sfp__param *p = &s->net.param[index / EACH];
     int what = index % EACH;
     void *const data[EACH] = {p->data, p->m, p->v, p->steps};
     *out =
-        (sfp_state_tensor){.type = what < 3 ? SFP_STATE_F32 : SFP_STATE_I32, .ndim = what < 3 ? p->ndim : 1, .data = data[what]};
+        (sfp__state_tensor){.type = what < 3 ? SFP_STATE_F32 : SFP_STATE_I32, .ndim = what < 3 ? p->ndim : 1, .data = data[what]};
     (void)snprintf(out->name, sizeof out->name, "%s%s", prefix[what], p->name);
     for (int i = 0; i < out->ndim; i++)
         out->shape[i] = p->shape[i];
     return EACH * SFP_LOSSNET_PARAMS;
 }
 
-const sfp_selector sfp__selector_learnloss = {
+const sfp__selector sfp__selector_learnloss = {
     .name = "learnloss",
     .summary = "the highest loss, as a small network predicts it",
     .needs = SFP_NEED_TAPS,

@@ -6,10 +6,10 @@
  * none: the whole batch, whatever sigma is. */
 #include "select/select_internal.h"
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    sfp_candidates all;
+    sfp__candidates all;
     bool whole = false;
     TRY(sfp__select_begin(&sfp__selector_random, batch, opt, env, 0, NULL, &all, &whole, out, weight, count, err));
     if (whole)
@@ -25,9 +25,9 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     return SFP_OK;
 }
 
-const sfp_selector sfp__selector_random = {.name = "random", .summary = "uniformly at random", .pick = pick};
+const sfp__selector sfp__selector_random = {.name = "random", .summary = "uniformly at random", .pick = pick};
 
-static sfp_status pick_all(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick_all(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                            float *weight, int *count, sfp_error *err)
 {
     (void)opt;
@@ -37,4 +37,4 @@ static sfp_status pick_all(const sfp_select_batch *batch, const sfp_select_optio
     return SFP_OK;
 }
 
-const sfp_selector sfp__selector_none = {.name = "none", .summary = "the whole batch", .pick = pick_all};
+const sfp__selector sfp__selector_none = {.name = "none", .summary = "the whole batch", .pick = pick_all};

@@ -2,11 +2,11 @@
  * fingerprints: neither what they know already nor what is far from all of them. Draws no random number. */
 #include "select/select_internal.h"
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
     int *order;
-    const sfp_want want = {&order, (size_t)batch->b, sizeof *order};
+    const sfp__want want = {&order, (size_t)batch->b, sizeof *order};
     TRY(sfp__select_check(&sfp__selector_streamfp, batch, err));
     sfp__arena_reset(env->arena);
     TRY(sfp__arena_list(env->arena, 1, &want, err));
@@ -16,7 +16,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     return SFP_OK;
 }
 
-const sfp_selector sfp__selector_streamfp = {
+const sfp__selector sfp__selector_streamfp = {
     .name = "streamfp",
     .summary = "the middle of the ranking by similarity to the fingerprints",
     .needs = SFP_NEED_SCORE,

@@ -8,7 +8,7 @@
 
 static sfp_status filter_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
 {
-    const sfp_class_filter *f = (const sfp_class_filter *)s;
+    const sfp__class_filter *f = (const sfp__class_filter *)s;
     sfp_record r;
     TRY(sfp__source_record(f->inner, f->index[i], &r, err));
     r.label = f->label_of[r.label];
@@ -16,34 +16,34 @@ static sfp_status filter_record(const sfp_source *s, int64_t i, sfp_record *out,
     return SFP_OK;
 }
 
-static sfp_status filter_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
+static sfp_status filter_load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
-    const sfp_class_filter *f = (const sfp_class_filter *)s;
+    const sfp__class_filter *f = (const sfp__class_filter *)s;
     return sfp__source_load(f->inner, f->index[i], out, err);
 }
 
 static const char *filter_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    const sfp_class_filter *f = (const sfp_class_filter *)s;
+    const sfp__class_filter *f = (const sfp__class_filter *)s;
     return sfp__source_name(f->inner, f->index[i], buf, size);
 }
 
 static const char *filter_where(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    const sfp_class_filter *f = (const sfp_class_filter *)s;
+    const sfp__class_filter *f = (const sfp__class_filter *)s;
     return sfp__source_display_name(f->inner, f->index[i], buf, size);
 }
 
 static void filter_close(sfp_source *s)
 {
-    sfp_class_filter *f = (sfp_class_filter *)s;
+    sfp__class_filter *f = (sfp__class_filter *)s;
     sfp__source_close(f->inner);
     sfp__free(f->index);
     sfp__free(f->label_of);
     sfp__free(f->foreign);
 }
 
-static const sfp_source_ops filter_ops = {
+static const sfp__source_ops filter_ops = {
     .record = filter_record,
     .load = filter_load,
     .name = filter_name,
@@ -52,9 +52,9 @@ static const sfp_source_ops filter_ops = {
 };
 
 /* The list as class_names, and where each class of the inner source is in it. */
-static sfp_status match(sfp_class_filter *f, const sfp_source *inner, int classes, const char *const *names, sfp_error *err)
+static sfp_status match(sfp__class_filter *f, const sfp_source *inner, int classes, const char *const *names, sfp_error *err)
 {
-    OWNED_BY(sfp__names_done) sfp_names table = {0};
+    OWNED_BY(sfp__names_done) sfp__names table = {0};
     char number[16], shown[SFP_NAME_MAX];
     for (int c = 0; c < classes; c++) {
         (void)snprintf(number, sizeof number, "%d", c);
@@ -79,7 +79,7 @@ static sfp_status copy_domains(sfp_source *s, const sfp_source *inner, sfp_error
     return SFP_OK;
 }
 
-static sfp_status pick(sfp_class_filter *f, const sfp_source *inner, sfp_error *err)
+static sfp_status pick(sfp__class_filter *f, const sfp_source *inner, sfp_error *err)
 {
     f->base.count = 0;
     for (int64_t i = 0; i < inner->count; i++) {
@@ -95,14 +95,14 @@ static sfp_status pick(sfp_class_filter *f, const sfp_source *inner, sfp_error *
     return SFP_OK;
 }
 
-sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *const *names, sfp_class_filter **out,
+sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *const *names, sfp__class_filter **out,
                                   sfp_error *err)
 {
     if (inner->kind->live || inner->count < 0)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s:%s: has no end, expected a data set", inner->kind->name, inner->path);
     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
-    TRY(sfp__source_create(sizeof(sfp_class_filter), inner->kind, &filter_ops, inner->path, &s, err));
-    sfp_class_filter *f = (sfp_class_filter *)s;
+    TRY(sfp__source_create(sizeof(sfp__class_filter), inner->kind, &filter_ops, inner->path, &s, err));
+    sfp__class_filter *f = (sfp__class_filter *)s;
     TRY(sfp__alloc(&f->index, (size_t)inner->count, sizeof *f->index, err));
     TRY(sfp__alloc(&f->label_of, (size_t)inner->classes, sizeof *f->label_of, err));
     TRY(sfp__alloc(&f->foreign, (size_t)inner->classes, sizeof *f->foreign, err));
@@ -111,6 +111,6 @@ sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *co
     TRY(pick(f, inner, err));
     s->keeps_order = inner->keeps_order;
     f->inner = inner; /* only now: after a failure it stays the caller's */
-    *out = (sfp_class_filter *)TAKE(s);
+    *out = (sfp__class_filter *)TAKE(s);
     return SFP_OK;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The slot of the name, or the free one where it belongs; slots > 0. */
-static size_t find_slot(const sfp_names *t, const char *s, size_t n)
+static size_t find_slot(const sfp__names *t, const char *s, size_t n)
 {
     size_t at = (size_t)sfp__hash(SFP_HASH_START, s, n) & (t->slots - 1);
     while (t->slot[at]) {
@@ -18,12 +18,12 @@ static size_t find_slot(const sfp_names *t, const char *s, size_t n)
     return at;
 }
 
-int32_t sfp__names_find(const sfp_names *t, const char *s, size_t n)
+int32_t sfp__names_find(const sfp__names *t, const char *s, size_t n)
 {
     return t->slots ? t->slot[find_slot(t, s, n)] - 1 : -1;
 }
 
-static void fill_slots(sfp_names *t)
+static void fill_slots(sfp__names *t)
 {
     memset(t->slot, 0, t->slots * sizeof *t->slot);
     for (int i = 0; i < t->count; i++)
@@ -31,7 +31,7 @@ static void fill_slots(sfp_names *t)
 }
 
 /* Space for one more name, the table at most half full. */
-static bool grow_names(sfp_names *t)
+static bool grow_names(sfp__names *t)
 {
     size_t wanted = (size_t)t->count + 1, slots = t->slots ? 2 * t->slots : 32;
     if (!sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, wanted, &t->capacity))
@@ -48,14 +48,14 @@ static bool grow_names(sfp_names *t)
     return true;
 }
 
-sfp_status sfp__names_reserve(sfp_names *t, sfp_error *err)
+sfp_status sfp__names_reserve(sfp__names *t, sfp_error *err)
 {
     if (sfp__grow(&t->name, sizeof *t->name, (size_t)t->count, SFP_CLASSES_MAX, &t->capacity))
         return SFP_OK;
     return sfp__fail_nomem(err);
 }
 
-sfp_status sfp__names_add(sfp_names *t, const char *s, size_t n, int32_t *out, sfp_error *err)
+sfp_status sfp__names_add(sfp__names *t, const char *s, size_t n, int32_t *out, sfp_error *err)
 {
     if (n == 0)
         return sfp__fail(err, SFP_EFORMAT, "a name is empty");
@@ -93,7 +93,7 @@ static int compare_numbered(const void *a, const void *b)
     return sfp__name_compare(((const numbered *)a)->name, ((const numbered *)b)->name);
 }
 
-sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err)
+sfp_status sfp__names_sort(sfp__names *t, int32_t **new_of, sfp_error *err)
 {
     size_t n = (size_t)t->count;
     if (n == 0) {
@@ -116,12 +116,12 @@ sfp_status sfp__names_sort(sfp_names *t, int32_t **new_of, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__names_give(sfp_names *t, char ***names, int *count)
+void sfp__names_give(sfp__names *t, char ***names, int *count)
 {
     *names = t->name;
     *count = t->count;
     sfp__free(t->slot);
-    *t = (sfp_names){0};
+    *t = (sfp__names){0};
 }
 
 void sfp__name_list_free(char **name, int count)
@@ -131,17 +131,17 @@ void sfp__name_list_free(char **name, int count)
     sfp__free(name);
 }
 
-void sfp__names_done(sfp_names *t)
+void sfp__names_done(sfp__names *t)
 {
     sfp__name_list_free(t->name, t->count);
     sfp__free(t->slot);
-    *t = (sfp_names){0};
+    *t = (sfp__names){0};
 }
 
-sfp_status sfp__names_read(const char *path, sfp_names *out, sfp_error *err)
+sfp_status sfp__names_read(const char *path, sfp__names *out, sfp_error *err)
 {
-    OWNED_BY(sfp__lines_done) sfp_lines l = {0};
-    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED_BY(sfp__lines_done) sfp__lines l = {0};
+    OWNED_BY(sfp__names_done) sfp__names names = {0};
     TRY(sfp__lines_open(path, "one name a line", &l, err));
     for (char *line;;) {
         int32_t id = 0;

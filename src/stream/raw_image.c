@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static sfp_status to_image(const sfp_raw_image *p, const char *name, sfp_image *out, sfp_error *err)
+static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image *out, sfp_error *err)
 {
     if (p->kind == SFP_RAW_IMAGE_ENCODED)
         return sfp__image_decode(name, p->bytes, p->size, NULL, out, err);
@@ -15,44 +15,25 @@ static sfp_status to_image(const sfp_raw_image *p, const char *name, sfp_image *
     TRY(sfp__check_memory(rgb, err));
     for (size_t i = 0; i < 3 * pixels; i++)
         rgb[i] = p->bytes[p->kind == SFP_RAW_IMAGE_RGB ? i : i / 3];
-    *out = (sfp_image){.width = p->width, .height = p->height, .rgb = rgb};
+    *out = (sfp__image){.width = p->width, .height = p->height, .rgb = rgb};
     return SFP_OK;
 }
 
-static int clamp(int x, int lo, int hi)
+sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
 {
-    return x < lo ? lo : x > hi ? hi : x;
-}
-
-static sfp_status cut_box(const sfp_raw_image *p, const char *name, sfp_image *im, sfp_error *err)
-{
-    int left = clamp(p->left, 0, im->width), right = clamp(p->right, 0, im->width);
-    int top = clamp(p->top, 0, im->height), bottom = clamp(p->bottom, 0, im->height);
-    if (right <= left || bottom <= top)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d image", name, p->left, p->top,
-                         p->right, p->bottom, im->width, im->height);
-    sfp_image part = {0};
-    TRY(sfp__image_crop(im, left, top, right - left, bottom - top, &part, err));
-    sfp__image_done(im);
-    *im = part;
-    return SFP_OK;
-}
-
-sfp_status sfp__raw_image_fit(const sfp_raw_image *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err)
-{
-    OWNED_BY(sfp__image_done) sfp_image im = {0}, fit = {0};
+    OWNED_BY(sfp__image_done) sfp__image im = {0}, fit = {0};
     TRY(to_image(p, name, &im, err));
     if (p->has_box)
-        TRY(cut_box(p, name, &im, err));
+        TRY(sfp__image_cut(&im, name, p->box, err));
     TRY(sfp__image_fit(&im, size, how, &fit, err));
     memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
     return SFP_OK;
 }
 
-sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_raw_image *kept,
+sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
                                    sfp_error *err)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     char where[512];
     TRY(sfp__source_load(s, i, &p, err));
     TRY(sfp__raw_image_fit(&p, sfp__source_display_name(s, i, where, sizeof where), size, how, rgb, err));

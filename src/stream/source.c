@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const sfp_source_kind *const sfp__source_kinds[] = {
+const sfp__source_kind *const sfp__source_kinds[] = {
     &sfp__source_folder,
     &sfp__source_manifest,
     &sfp__source_idx,
@@ -65,19 +65,19 @@ static sfp_status unknown_kind(const char *spec, sfp_error *err)
     if (kind)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?",
                              sfp__printable(spec, name, sizeof name), kind, name);
-    OWNED_BY(sfp__text_done) sfp_text list = {0};
+    OWNED_BY(sfp__text_done) sfp__text list = {0};
     for (size_t i = 0; sfp__source_kinds[i]; i++)
         sfp__text_printf(&list, "%s%s", i == 0 ? "" : ", ", sfp__source_kinds[i]->name);
     return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': expected KIND:PATH with KIND one of %s",
                          sfp__printable(spec, name, sizeof name), list.failed ? "..." : list.s);
 }
 
-sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+sfp_status sfp__source_open(const char *spec, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
-    static const sfp_source_options defaults;
+    static const sfp__source_options defaults;
     size_t n = strcspn(spec, ":");
     for (size_t i = 0; sfp__source_kinds[i]; i++) {
-        const sfp_source_kind *kind = sfp__source_kinds[i];
+        const sfp__source_kind *kind = sfp__source_kinds[i];
         if (strlen(kind->name) != n || memcmp(kind->name, spec, n) != 0)
             continue;
         const char *path = spec[n] ? spec + n + 1 : "";
@@ -114,7 +114,7 @@ sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, s
     return s->ops->record(s, i, out, err);
 }
 
-sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
+sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     TRY(check_index(s, i, err));
     return s->ops->load(s, i, out, err);
@@ -134,7 +134,7 @@ const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, 
 
 void sfp__source_warn_live(sfp_source *s, const char *fmt, ...)
 {
-    sfp_source_live *l = s->live;
+    sfp__source_live *l = s->live;
     int n = atomic_load(&l->warning_count);
     if (n == SFP_LIVE_WARNINGS_MAX)
         return;

@@ -7,8 +7,8 @@
  * one. Sources know nothing of the learner, and do not decode: they give the
  * bytes of an image file, or pixels where the format has nothing else.
  *
- * To add one: write sources/NAME.c with its `const sfp_source_ops` and
- * `const sfp_source_kind`, and add a row to the table in source.c. */
+ * To add one: write sources/NAME.c with its `const sfp__source_ops` and
+ * `const sfp__source_kind`, and add a row to the table in source.c. */
 #ifndef SFP_STREAM_SOURCE_H
 #define SFP_STREAM_SOURCE_H
 
@@ -18,99 +18,90 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-typedef struct sfp_record {
-    int32_t label;  /* into class_names; -1: unlabelled */
-    int32_t domain; /* into domain_names; -1: none */
-    int32_t task;   /* given by the data set itself (manifest column, published scenario); -1: none */
-    double time;    /* given by the data set (year, bucket, seconds); NAN: none */
-} sfp_record;
-
-typedef enum sfp_raw_image_kind {
+typedef enum sfp__raw_image_kind {
     SFP_RAW_IMAGE_ENCODED, /* a JPEG, PNG or WebP file's bytes */
     SFP_RAW_IMAGE_RGB,     /* (height, width, 3) */
     SFP_RAW_IMAGE_GREY,    /* (height, width) */
-} sfp_raw_image_kind;
+} sfp__raw_image_kind;
 
-typedef struct sfp_raw_image {
-    sfp_raw_image_kind kind;
+typedef struct sfp__raw_image {
+    sfp__raw_image_kind kind;
     int width, height; /* of pixels; 0 for encoded ones */
     uint8_t *bytes;    /* sfp__malloc'ed; freed by sfp__raw_image_done */
     size_t size;
-    bool has_box; /* only this part of the image counts: cut after decoding, before resizing, clipped to the image */
-    int left, top, right, bottom;
-} sfp_raw_image;
+    bool has_box;   /* only this part of the image counts: cut after decoding, before resizing, clipped to the image */
+    int32_t box[4]; /* left, top, right, bottom */
+} sfp__raw_image;
 
-void sfp__raw_image_done(sfp_raw_image *p);
+void sfp__raw_image_done(sfp__raw_image *p);
 
-typedef struct sfp_source_options {
+typedef struct sfp__source_options {
     bool test;     /* the data set's own test part, where it has one (stream51, core50, clear10, clear100, cifar, idx) */
     uint64_t seed; /* of what a source draws itself (synthetic; orders that are part of a published protocol) */
     int order;     /* --order: 0 = natural order of classes; else the seed of the class order (core50: the run) */
-} sfp_source_options;
-
-typedef struct sfp_source sfp_source;
+} sfp__source_options;
 
 /* Where an image of a live source comes from; goes with it by value. */
-typedef struct sfp_origin {
-    uint64_t identity; /* of the image, whatever its name and label: a label may come by moving it; 0: none */
-    uint64_t id;       /* its number, in the order in which images came for the first time; who takes it counts */
+typedef struct sfp__origin {
+    uint64_t identity;     /* of the image, whatever its name and label: a label may come by moving it; 0: none */
+    uint64_t id;           /* its number, in the order in which images came for the first time; who takes it counts */
     uint64_t labelled_key; /* of the image with its label: what was taken once is known by it; 0: none */
-    int64_t changed;   /* when it got there, in ns of the file system's clock; 0: not known */
-} sfp_origin;
+    int64_t changed;       /* when it got there, in ns of the file system's clock; 0: not known */
+} sfp__origin;
 
 /* What a live source is not to give again after a break. */
-typedef struct sfp_resume_filter {
+typedef struct sfp__resume_filter {
     size_t n;
     const uint64_t *labelled_keys; /* (n) of what is done with; the latest */
-    int64_t until;         /* and all that did not change after this time, ... */
+    int64_t until;                 /* and all that did not change after this time, ... */
     size_t waiting;
     const uint64_t *waiting_keys; /* (waiting) ... but these */
-} sfp_resume_filter;
+} sfp__resume_filter;
 
-typedef struct sfp_source_kind {
+typedef struct sfp__source_kind {
     const char *name;    /* "folder" */
     const char *summary; /* one line */
     bool live;
     /* Opens PATH; reads all records of an indexed source, nothing of its images. On failure frees what it made. */
-    sfp_status (*open)(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
-} sfp_source_kind;
+    sfp_status (*open)(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
+} sfp__source_kind;
 
 /* What a source can do; what it cannot is NULL or 0. Called by the functions below, which look at i before. */
-typedef struct sfp_source_ops {
+typedef struct sfp__source_ops {
     /* Indexed: both thread-safe. */
     sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
-    sfp_status (*load)(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err);
+    sfp_status (*load)(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err);
     /* A name for messages and reports: file name, "train-images[17]"; of a live source that of the image given last. */
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* As the messages of load call it: "ROOT/NAME", "SHARD: NAME". NULL: by its name. */
     const char *(*display_name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* Live. */
-    sfp_status (*next)(sfp_source *s, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err);
-    const char *(*origin)(const sfp_source *s, sfp_origin *out);
-    sfp_status (*set_resume_filter)(sfp_source *s, const sfp_resume_filter *what,
+    sfp_status (*next)(sfp_source *s, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err);
+    const char *(*origin)(const sfp_source *s, sfp__origin *out);
+    sfp_status (*set_resume_filter)(sfp_source *s, const sfp__resume_filter *what,
                                     sfp_error *err); /* NULL: it cannot go back anyway */
     size_t labelled_keys; /* of so many images that are done with the caller keeps the marks for leave_out */
-    double pause;   /* seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
-    bool on_demand; /* images are made when asked for; they do not arrive by themselves */
+    double pause;         /* seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
+    bool on_demand;       /* images are made when asked for; they do not arrive by themselves */
     /* Frees what the kind owns itself, also of a source that was not opened to its end; may be NULL. */
     void (*close)(sfp_source *s);
-} sfp_source_ops;
+} sfp__source_ops;
 
 #define SFP_LIVE_WARNINGS_MAX 16
 
 /* What only a live source has. */
-typedef struct sfp_source_live {
-    const atomic_bool *stop;           /* set by the caller before the first next; NULL: never */
-    bool lost;                         /* next failed, but for this image alone */
-    atomic_int warning_count;          /* how many things were found meanwhile that a user should know; ... */
+typedef struct sfp__source_live {
+    const atomic_bool *stop;                   /* set by the caller before the first next; NULL: never */
+    bool lost;                                 /* next failed, but for this image alone */
+    atomic_int warning_count;                  /* how many things were found meanwhile that a user should know; ... */
     char warnings[SFP_LIVE_WARNINGS_MAX][512]; /* ... these, each written before it is counted */
-} sfp_source_live;
+} sfp__source_live;
 
 /* The common part; a kind's own struct begins with it. Filled by open, constant afterwards. */
 struct sfp_source {
-    const sfp_source_kind *kind;
-    const sfp_source_ops *ops;
-    sfp_source_live *live; /* NULL: it is indexed */
+    const sfp__source_kind *kind;
+    const sfp__source_ops *ops;
+    sfp__source_live *live; /* NULL: it is indexed */
     char *path;
     int64_t count; /* images; -1: not known or without end */
     int classes;
@@ -126,21 +117,21 @@ struct sfp_source {
 };
 
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
-sfp_status sfp__source_open(const char *spec, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
+sfp_status sfp__source_open(const char *spec, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
 void sfp__source_close(sfp_source *s);
 DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
 
 /* Of image i of an indexed source; thread-safe. */
 sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
-sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err);
+sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err);
 /* A name for messages and reports; returns buf. */
 const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* Image i for a message, so that it is called the same whether its file or what is in it cannot be read; returns buf. */
 const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size);
 /* Decodes, cuts and resizes to rgb (size, size, 3). `name` stands for the image in messages. */
-sfp_status sfp__raw_image_fit(const sfp_raw_image *p, const char *name, int size, sfp_resize how, uint8_t *rgb, sfp_error *err);
+sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
 /* Image i of an indexed source, fitted; *kept gets the encoded bytes when not NULL and there are any (else bytes NULL). */
-sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp_resize how, uint8_t *rgb, sfp_raw_image *kept,
+sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
                                    sfp_error *err);
 /* Of the list of an indexed source's images: their names (which do not tell where it lies), labels and order; never 0. */
 sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err);
@@ -149,24 +140,24 @@ sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err
  * at least every 100 ms. A record without an image (no bytes) is a label that came late, for the image of that name.
  * Classes may grow, class_names never moves. A failure with live->lost set is that of one image (origin tells which), and the
  * stream goes on behind it. */
-static inline sfp_status sfp__source_next(sfp_source *s, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err)
+static inline sfp_status sfp__source_next(sfp_source *s, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     return s->ops->next(s, record, out, end, err);
 }
 /* Of what next gave or lost last. Returns its name, as a label that comes later calls it; holds until the next call. */
-static inline const char *sfp__source_origin(const sfp_source *s, sfp_origin *out)
+static inline const char *sfp__source_origin(const sfp_source *s, sfp__origin *out)
 {
     return s->ops->origin(s, out);
 }
 /* To go on after a break, before the first next: what was done with is not given again, nor what did not change after `until`
  * (the latest change of those whose marks were not kept). */
-static inline sfp_status sfp__source_set_resume_filter(sfp_source *s, const sfp_resume_filter *what, sfp_error *err)
+static inline sfp_status sfp__source_set_resume_filter(sfp_source *s, const sfp__resume_filter *what, sfp_error *err)
 {
     return s->ops->set_resume_filter(s, what, err);
 }
 /* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is space for. */
 void sfp__source_warn_live(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-extern const sfp_source_kind *const sfp__source_kinds[]; /* ends with NULL */
+extern const sfp__source_kind *const sfp__source_kinds[]; /* ends with NULL */
 
 #endif

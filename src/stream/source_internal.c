@@ -77,7 +77,7 @@ int sfp__name_compare(const char *a, const char *b)
 
 void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream)
 {
-    sfp_rng rng = sfp__rng_init(seed, stream);
+    sfp__rng rng = sfp__rng_init(seed, stream);
     for (int64_t i = n - 1; i > 0; i--) {
         int64_t j = sfp__rng_below(&rng, (uint32_t)i + 1), t = a[i];
         a[i] = a[j];
@@ -99,7 +99,7 @@ sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_erro
 
 /* ----------------------------------------------------------------- entries */
 
-sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, size_t n, sfp_error *err)
+sfp_status sfp__entries_add(sfp__entries *l, sfp__entry entry, const char *path, size_t n, sfp_error *err)
 {
     if (l->count >= SFP_RECORDS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "more than %lld images", (long long)SFP_RECORDS_MAX);
@@ -114,7 +114,7 @@ sfp_status sfp__entries_add(sfp_entries *l, sfp_entry entry, const char *path, s
     return SFP_OK;
 }
 
-sfp_status sfp__entries_sort_names(sfp_entries *l, sfp_names *classes, sfp_names *domains, sfp_error *err)
+sfp_status sfp__entries_sort_names(sfp__entries *l, sfp__names *classes, sfp__names *domains, sfp_error *err)
 {
     OWNED int32_t *label = NULL, *domain = NULL;
     TRY(sfp__names_sort(classes, &label, err));
@@ -129,7 +129,7 @@ sfp_status sfp__entries_sort_names(sfp_entries *l, sfp_names *classes, sfp_names
 
 /* ----------------------------------------------------------------- sources */
 
-sfp_status sfp__source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
+sfp_status sfp__source_create(size_t size, const sfp__source_kind *kind, const sfp__source_ops *ops, const char *path,
                               sfp_source **out, sfp_error *err)
 {
     OWNED sfp_source *s = NULL;
@@ -162,17 +162,17 @@ sfp_status sfp__raw_image_blame(const sfp_source *s, int64_t i, const char *what
     return sfp__fail(err, SFP_EFORMAT, "%s:%s: %s %s", s->kind->name, s->path, sfp__source_name(s, i, name, sizeof name), what);
 }
 
-sfp_status sfp__file_source_create(size_t size, const sfp_source_kind *kind, const sfp_source_ops *ops, const char *path,
-                                   const char *root, sfp_file_source **out, sfp_error *err)
+sfp_status sfp__file_source_create(size_t size, const sfp__source_kind *kind, const sfp__source_ops *ops, const char *path,
+                                   const char *root, sfp__file_source **out, sfp_error *err)
 {
     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
     TRY(sfp__source_create(size, kind, ops, path, &s, err));
-    TRY(sfp__check_memory((((sfp_file_source *)s)->root = sfp__strdup(root)), err));
-    *out = (sfp_file_source *)TAKE(s);
+    TRY(sfp__check_memory((((sfp__file_source *)s)->root = sfp__strdup(root)), err));
+    *out = (sfp__file_source *)TAKE(s);
     return SFP_OK;
 }
 
-sfp_source *sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_names *domains)
+sfp_source *sfp__file_source_finish(sfp__file_source *s, sfp__names *classes, sfp__names *domains)
 {
     sfp__names_give(classes, &s->base.class_names, &s->base.classes);
     if (domains)
@@ -183,7 +183,7 @@ sfp_source *sfp__file_source_finish(sfp_file_source *s, sfp_names *classes, sfp_
 
 void sfp__file_source_close(sfp_source *base)
 {
-    sfp_file_source *s = (sfp_file_source *)base;
+    sfp__file_source *s = (sfp__file_source *)base;
     sfp__free(s->entries.at);
     sfp__text_done(&s->entries.text);
     sfp__free(s->root);
@@ -192,18 +192,18 @@ void sfp__file_source_close(sfp_source *base)
 sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
 {
     (void)err;
-    *out = ((const sfp_file_source *)s)->entries.at[i].record;
+    *out = ((const sfp__file_source *)s)->entries.at[i].record;
     return SFP_OK;
 }
 
 /* The path of entry i to open. */
 static sfp_status path_of(const sfp_source *base, int64_t i, char **out, sfp_error *err)
 {
-    const sfp_file_source *s = (const sfp_file_source *)base;
+    const sfp__file_source *s = (const sfp__file_source *)base;
     return sfp__path_make(s->root, sfp__entries_path(&s->entries, i), out, err);
 }
 
-sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
+sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     OWNED char *path = NULL;
     TRY(path_of(s, i, &path, err));
@@ -212,7 +212,7 @@ sfp_status sfp__file_source_load(const sfp_source *s, int64_t i, sfp_raw_image *
 
 const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    return sfp__printable(sfp__entries_path(&((const sfp_file_source *)s)->entries, i), buf, size);
+    return sfp__printable(sfp__entries_path(&((const sfp__file_source *)s)->entries, i), buf, size);
 }
 
 /* The path as it is opened, byte for byte: that of a file that cannot be read is told so too. */
@@ -226,7 +226,7 @@ const char *sfp__file_source_display_name(const sfp_source *s, int64_t i, char *
     return buf;
 }
 
-const sfp_source_ops sfp__file_source_ops = {
+const sfp__source_ops sfp__file_source_ops = {
     .record = sfp__file_source_record,
     .load = sfp__file_source_load,
     .name = sfp__file_source_name,
@@ -263,7 +263,7 @@ static void close_folder(DIR **dir)
         (void)closedir(*dir);
 }
 
-sfp_status sfp__directory_names(const char *path, sfp_strings *names, sfp_error *err)
+sfp_status sfp__directory_names(const char *path, sfp__strings *names, sfp_error *err)
 {
     OWNED_BY(close_folder) DIR *dir = opendir(path);
     if (!dir)
@@ -286,16 +286,16 @@ bool sfp__path_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-sfp_status sfp__raw_image_read(const char *path, sfp_raw_image *out, sfp_error *err)
+sfp_status sfp__raw_image_read(const char *path, sfp__raw_image *out, sfp_error *err)
 {
-    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_ENCODED};
+    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_ENCODED};
     TRY(sfp__file_read(path, SFP_RAW_IMAGE_BYTES_MAX, &p.bytes, &p.size, err));
     *out = p;
     return SFP_OK;
 }
 
-void sfp__raw_image_done(sfp_raw_image *p)
+void sfp__raw_image_done(sfp__raw_image *p)
 {
     sfp__free(p->bytes);
-    *p = (sfp_raw_image){0};
+    *p = (sfp__raw_image){0};
 }

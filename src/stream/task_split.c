@@ -7,12 +7,12 @@
 
 #define TASKS_MAX 10000
 
-void sfp__task_split_done(sfp_task_split *c)
+void sfp__task_split_done(sfp__task_split *c)
 {
     sfp__free(c->end);
     sfp__free(c->domain);
     sfp__free(c->value);
-    *c = (sfp_task_split){0};
+    *c = (sfp__task_split){0};
 }
 
 /* ------------------------------------------------------------ specification */
@@ -40,7 +40,7 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
 }
 
 /* One number: so many tasks, the first ones a class larger. Several: as they are. Makes *sizes the ends. */
-static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp_task_split *c, sfp_error *err)
+static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp__task_split *c, sfp_error *err)
 {
     int *end, tasks = count == 1 ? sizes[0] : count;
     if (count == 1 && tasks > s->classes)
@@ -57,7 +57,7 @@ static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes,
         at += count > 1 ? sizes[t] : s->classes / tasks + (t < s->classes % tasks);
         end[t] = at;
     }
-    *c = (sfp_task_split){.kind = SFP_SPLIT_CLASSES, .tasks = tasks, .end = end};
+    *c = (sfp__task_split){.kind = SFP_SPLIT_CLASSES, .tasks = tasks, .end = end};
     return SFP_OK;
 }
 
@@ -73,7 +73,7 @@ static int32_t find_name(char **names, int count, const char *s, size_t n)
 static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
-    OWNED_BY(sfp__text_done) sfp_text list = {0};
+    OWNED_BY(sfp__text_done) sfp__text list = {0};
     for (int i = 0; i < s->domains && list.length < 300; i++)
         sfp__text_printf(&list, "%s%s", i ? ", " : "", sfp__printable(s->domain_names[i], text, sizeof text));
     return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.*s' is not in %s:%s, expected some of %s",
@@ -81,7 +81,7 @@ static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n
 }
 
 /* list: "a,b,c", or "" for all in their order. */
-static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_task_split *c, sfp_error *err)
+static sfp_status cut_domains(const sfp_source *s, const char *list, sfp__task_split *c, sfp_error *err)
 {
     OWNED int32_t *domain = NULL;
     int tasks = 0;
@@ -101,7 +101,7 @@ static sfp_status cut_domains(const sfp_source *s, const char *list, sfp_task_sp
         domain[tasks++] = d;
         at = at[n] ? at + n + 1 : NULL;
     }
-    *c = (sfp_task_split){.kind = SFP_SPLIT_DOMAIN, .tasks = tasks, .domain = TAKE(domain)};
+    *c = (sfp__task_split){.kind = SFP_SPLIT_DOMAIN, .tasks = tasks, .domain = TAKE(domain)};
     return SFP_OK;
 }
 
@@ -111,13 +111,13 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double value_of(const sfp_record *r, sfp_task_split_kind kind)
+static double value_of(const sfp_record *r, sfp__task_split_kind kind)
 {
     return kind == SFP_SPLIT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
 }
 
 /* One task a value of time or given task, of labelled images. */
-static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_task_split_kind kind, sfp_task_split *c,
+static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp__task_split_kind kind, sfp__task_split *c,
                              sfp_error *err)
 {
     OWNED double *value = NULL;
@@ -145,7 +145,7 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp_task_
     if (distinct > TASKS_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)", s->kind->name,
                          s->path, distinct, kind == SFP_SPLIT_TIME ? "times" : "tasks", TASKS_MAX);
-    *c = (sfp_task_split){.kind = kind, .tasks = (int)distinct, .value = TAKE(value)};
+    *c = (sfp__task_split){.kind = kind, .tasks = (int)distinct, .value = TAKE(value)};
     return SFP_OK;
 }
 
@@ -158,14 +158,14 @@ bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r)
     return false;
 }
 
-sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp_task_split *c, sfp_error *err)
+sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp__task_split *c, sfp_error *err)
 {
     OWNED int *sizes = NULL;
     int count = 0;
     if (!spec && sfp__gives_tasks(s, r))
         return cut_values(s, r, SFP_SPLIT_GIVEN, c, err);
     if (!spec || strcmp(spec, "free") == 0) {
-        *c = (sfp_task_split){.kind = SFP_SPLIT_FREE, .tasks = 1};
+        *c = (sfp__task_split){.kind = SFP_SPLIT_FREE, .tasks = 1};
         return SFP_OK;
     }
     if (strcmp(spec, "time") == 0)
@@ -179,7 +179,7 @@ sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const 
     return cut_classes(s, spec, sizes, count, c, err);
 }
 
-int sfp__task_split_task(const sfp_task_split *c, const sfp_record *r, int32_t stream_label, int32_t domain)
+int sfp__task_split_task(const sfp__task_split *c, const sfp_record *r, int32_t stream_label, int32_t domain)
 {
     if (c->kind == SFP_SPLIT_FREE)
         return 0;
@@ -195,7 +195,7 @@ int sfp__task_split_task(const sfp_task_split *c, const sfp_record *r, int32_t s
     return found ? (int)(found - c->value) : -1;
 }
 
-char *sfp__task_split_name(const sfp_source *s, const sfp_task_split *c, int t)
+char *sfp__task_split_name(const sfp_source *s, const sfp__task_split *c, int t)
 {
     char text[64];
     int first = c->kind == SFP_SPLIT_CLASSES && t > 0 ? c->end[t - 1] : 0;

@@ -31,7 +31,7 @@ static sfp_status read_records(const sfp_source *s, sfp_record **out, sfp_error 
 
 /* ------------------------------------------------------------- class order */
 
-static sfp_status make_labels(int source_classes, int classes, sfp_tasks *out, sfp_error *err)
+static sfp_status make_labels(int source_classes, int classes, sfp__tasks *out, sfp_error *err)
 {
     TRY(sfp__alloc(&out->label_of, (size_t)source_classes, sizeof *out->label_of, err));
     TRY(sfp__alloc(&out->source_label, (size_t)classes, sizeof *out->source_label, err));
@@ -40,7 +40,7 @@ static sfp_status make_labels(int source_classes, int classes, sfp_tasks *out, s
 }
 
 /* Stream labels: classes in their natural order, or shuffled. */
-static sfp_status order_classes(int classes, int order, sfp_tasks *out, sfp_error *err)
+static sfp_status order_classes(int classes, int order, sfp__tasks *out, sfp_error *err)
 {
     OWNED int64_t *at = NULL;
     TRY(sfp__class_order(classes, order, &at, err));
@@ -64,7 +64,8 @@ static int compare_ranked(const void *a, const void *b)
 }
 
 /* With tasks that the data set gives, stream labels go by the first task of a class, so that tasks have ascending ranges. */
-static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const sfp_task_split *c, sfp_tasks *out, sfp_error *err)
+static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const sfp__task_split *c, sfp__tasks *out,
+                                sfp_error *err)
 {
     OWNED ranked *list = NULL;
     TRY(sfp__alloc(&list, (size_t)s->classes, sizeof *list, err));
@@ -87,8 +88,8 @@ static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const 
 
 /* What says which tasks an image belongs to. */
 typedef struct membership {
-    const sfp_task_split *cut;
-    const sfp_tasks
+    const sfp__task_split *cut;
+    const sfp__tasks
         *like; /* the tasks of the training set; NULL: this is the training set, and like and domain_of are not asked */
     const int32_t *domain_of; /* (test domains) of the training set */
     bool by_class;            /* every task that has the class */
@@ -100,13 +101,13 @@ static int compare_labels(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool has_class(const sfp_task *t, int32_t label)
+static bool has_class(const sfp__task *t, int32_t label)
 {
     return bsearch(&label, t->class_of, (size_t)t->classes, sizeof label, compare_labels) != NULL;
 }
 
 /* One walk over the images: appends each to the tasks it belongs to, or where they have no space for samples counts it. */
-static sfp_status walk(const sfp_source *s, const sfp_record *r, const membership *m, sfp_tasks *out, sfp_error *err)
+static sfp_status walk(const sfp_source *s, const sfp_record *r, const membership *m, sfp__tasks *out, sfp_error *err)
 {
     for (int64_t i = 0; i < s->count; i++) {
         int32_t label = r[i].label >= 0 ? out->label_of[r[i].label] : -1, domain = r[i].domain;
@@ -118,7 +119,7 @@ static sfp_status walk(const sfp_source *s, const sfp_record *r, const membershi
             domain = m->domain_of[domain];
         int from = m->by_class ? 0 : sfp__task_split_task(m->cut, &r[i], label, domain), to = m->by_class ? out->count : from + 1;
         for (int t = from; t >= 0 && t < to; t++) {
-            sfp_task *task = &out->task[t];
+            sfp__task *task = &out->task[t];
             if (m->by_class && !has_class(&m->like->task[t], label))
                 continue;
             if (task->sample)
@@ -130,12 +131,12 @@ static sfp_status walk(const sfp_source *s, const sfp_record *r, const membershi
 }
 
 /* class_of of every task, from its samples. */
-static sfp_status list_classes(const sfp_record *r, sfp_tasks *out, sfp_error *err)
+static sfp_status list_classes(const sfp_record *r, sfp__tasks *out, sfp_error *err)
 {
     OWNED bool *seen = NULL;
     TRY(sfp__alloc(&seen, (size_t)out->classes, sizeof *seen, err));
     for (int t = 0; t < out->count; t++) {
-        sfp_task *task = &out->task[t];
+        sfp__task *task = &out->task[t];
         memset(seen, 0, (size_t)out->classes);
         for (int64_t i = 0; i < task->count; i++)
             seen[out->label_of[r[task->sample[i]].label]] = true;
@@ -151,7 +152,7 @@ static sfp_status list_classes(const sfp_record *r, sfp_tasks *out, sfp_error *e
 }
 
 /* The tasks with their names and samples, in the order of the source; none is empty. */
-static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const membership *m, sfp_tasks *out, sfp_error *err)
+static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const membership *m, sfp__tasks *out, sfp_error *err)
 {
     TRY(sfp__alloc(&out->task, (size_t)m->cut->tasks, sizeof *out->task, err));
     out->count = m->cut->tasks;
@@ -175,11 +176,11 @@ static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const mem
 }
 
 sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled,
-                             sfp_tasks *out, sfp_error *err)
+                             sfp__tasks *out, sfp_error *err)
 {
     OWNED sfp_record *r = NULL;
-    OWNED_BY(sfp__task_split_done) sfp_task_split c = {0};
-    OWNED_BY(sfp__tasks_done) sfp_tasks made = {0};
+    OWNED_BY(sfp__task_split_done) sfp__task_split c = {0};
+    OWNED_BY(sfp__tasks_done) sfp__tasks made = {0};
     uint64_t without = 0;
     TRY(read_records(s, &r, err));
     for (int64_t i = 0; i < s->count; i++)
@@ -206,7 +207,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
 /* Numbers of the training set for those of the test set, by name; -1 where training has none. */
 static sfp_status match_names(char **from, int count, char **to, int to_count, int32_t *map, sfp_error *err)
 {
-    OWNED_BY(sfp__names_done) sfp_names table = {0};
+    OWNED_BY(sfp__names_done) sfp__names table = {0};
     int32_t id;
     for (int i = 0; i < to_count; i++)
         TRY(sfp__names_add(&table, to[i], strlen(to[i]), &id, err));
@@ -216,8 +217,8 @@ static sfp_status match_names(char **from, int count, char **to, int to_count, i
 }
 
 /* Labels of the test set by class name. */
-static sfp_status match_classes(const sfp_source *test, const sfp_source *train, const sfp_record *r, const sfp_tasks *like,
-                                sfp_tasks *out, sfp_error *err)
+static sfp_status match_classes(const sfp_source *test, const sfp_source *train, const sfp_record *r, const sfp__tasks *like,
+                                sfp__tasks *out, sfp_error *err)
 {
     char name[SFP_NAME_MAX];
     TRY(make_labels(test->classes, like->classes, out, err));
@@ -239,7 +240,7 @@ static sfp_status match_classes(const sfp_source *test, const sfp_source *train,
 }
 
 /* At most `limit` samples, evenly spread. */
-static void thin_out(sfp_task *t, int64_t limit)
+static void thin_out(sfp__task *t, int64_t limit)
 {
     if (limit <= 0 || t->count <= limit)
         return;
@@ -248,13 +249,13 @@ static void thin_out(sfp_task *t, int64_t limit)
     t->count = limit;
 }
 
-sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp_tasks *like, const char *spec,
-                                  int64_t limit, sfp_tasks *out, sfp_error *err)
+sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp__tasks *like, const char *spec,
+                                  int64_t limit, sfp__tasks *out, sfp_error *err)
 {
     OWNED sfp_record *r = NULL, *train_r = NULL;
     OWNED int32_t *domain_of = NULL;
-    OWNED_BY(sfp__task_split_done) sfp_task_split c = {0};
-    OWNED_BY(sfp__tasks_done) sfp_tasks made = {0};
+    OWNED_BY(sfp__task_split_done) sfp__task_split c = {0};
+    OWNED_BY(sfp__tasks_done) sfp__tasks made = {0};
     TRY(read_records(test, &r, err));
     if (train->count >= 0 || (spec && strcmp(spec, "free") != 0)) /* else its stream is one task */
         TRY(read_records(train, &train_r, err));
@@ -275,7 +276,7 @@ sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *trai
     return SFP_OK;
 }
 
-void sfp__tasks_done(sfp_tasks *t)
+void sfp__tasks_done(sfp__tasks *t)
 {
     for (int i = 0; i < t->count; i++) {
         sfp__free(t->task[i].name);
@@ -285,5 +286,5 @@ void sfp__tasks_done(sfp_tasks *t)
     sfp__free(t->task);
     sfp__free(t->label_of);
     sfp__free(t->source_label);
-    *t = (sfp_tasks){0};
+    *t = (sfp__tasks){0};
 }

@@ -14,48 +14,48 @@
 
 #include "stream/source.h"
 
-typedef struct sfp_task {
+typedef struct sfp__task {
     char *name; /* "photo", "classes 0-2", "2004" */
     int classes;
     int32_t *class_of; /* (classes) stream labels that occur in it, ascending */
     int64_t count;
     int64_t *sample; /* (count) indices into the source, in stream order */
-} sfp_task;
+} sfp__task;
 
-typedef struct sfp_tasks {
+typedef struct sfp__tasks {
     bool free;
     int count;
-    sfp_task *task; /* (count) */
+    sfp__task *task; /* (count) */
     int classes;
     int32_t *label_of; /* (source classes): stream label of a source label. By class order, so that tasks have ascending ranges */
     int32_t *source_label; /* (classes): the other way round */
-} sfp_tasks;
+} sfp__tasks;
 
 /* spec as above, NULL: default. Samples within a task are shuffled by `seed` unless the source keeps its order. Unlabelled
  * records are left out (they are counted in *unlabelled when not NULL). */
 sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled,
-                             sfp_tasks *out, sfp_error *err);
+                             sfp__tasks *out, sfp_error *err);
 
 /* The test set cut the same way as `train`: by domain, time or classes, with the same labels (by class name). Samples in natural
  * order; `limit` > 0: at most so many a task, evenly spread. A class that training does not have is an error that names it. */
-sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp_tasks *like, const char *spec,
-                                  int64_t limit, sfp_tasks *out, sfp_error *err);
-void sfp__tasks_done(sfp_tasks *t);
+sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp__tasks *like, const char *spec,
+                                  int64_t limit, sfp__tasks *out, sfp_error *err);
+void sfp__tasks_done(sfp__tasks *t);
 
 /* ------------------------------------------------------------- the class filter */
 
 /* A source seen through a list of classes (class_filter.c). */
-typedef struct sfp_class_filter {
+typedef struct sfp__class_filter {
     sfp_source base; /* classes and class_names are the list's */
     sfp_source *inner;
     int64_t *index;      /* (base.count) into inner */
     int32_t *label_of;   /* (inner->classes) into the list; -1: not there */
     uint64_t *foreign;   /* (inner->classes) images of a class that the list lacks; 0 for the others */
     uint64_t unlabelled; /* images without a label: left out */
-} sfp_class_filter;
+} sfp__class_filter;
 
 /* names (classes); one that is NULL is its number. inner is an indexed source; on success it is closed with the new one. */
-sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *const *names, sfp_class_filter **out,
+sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *const *names, sfp__class_filter **out,
                                   sfp_error *err);
 
 #endif

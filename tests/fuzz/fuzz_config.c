@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    sfp_model_config c;
+    sfp__model_config c;
     sfp_error err = {0};
     if (!taken(sfp__model_config_parse("fuzz", (const char *)bytes, size, &c, &err), &err))
         return 0;

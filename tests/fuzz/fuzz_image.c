@@ -4,9 +4,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    sfp_image im, fit;
+    sfp__image im, fit;
     sfp_error err = {0};
-    sfp_image_options opt = sfp__image_options_defaults();
+    sfp__image_options opt = sfp__image_options_defaults();
     opt.exif_orientation = true;
     opt.max_pixels = 1 << 16; /* keeps a run short */
     if (!taken(sfp__image_decode("fuzz", bytes, size, &opt, &im, &err), &err))

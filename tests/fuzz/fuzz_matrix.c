@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    OWNED_BY(sfp__table_done) sfp_table t = {0};
+    OWNED_BY(sfp__table_done) sfp__table t = {0};
     sfp_error err = {0};
     char path[32];
     int rows = -1, fd = file_of(bytes, size, path);

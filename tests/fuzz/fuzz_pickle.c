@@ -4,10 +4,10 @@
 
 static unsigned budget; /* shared values are reached by many ways: so many visits are enough */
 
-static void walk(const sfp_pickle *p, sfp_pickle_value v, int depth)
+static void walk(const sfp__pickle *p, sfp__pickle_value v, int depth)
 {
     size_t length = 0, n = sfp__pickle_count(p, v);
-    sfp_pickle_type type = sfp__pickle_type(p, v);
+    sfp__pickle_type type = sfp__pickle_type_of(p, v);
     const char *text = sfp__pickle_text(p, v, &length);
     REQUIRE(sfp__pickle_type_name(type) != NULL);
     if (text) {
@@ -15,7 +15,7 @@ static void walk(const sfp_pickle *p, sfp_pickle_value v, int depth)
         touch(text, length);
     }
     (void)sfp__pickle_int(p, v);
-    sfp_pickle_value found = 0;
+    sfp__pickle_value found = 0;
     if (sfp__pickle_get(p, v, "nc", &found) || sfp__pickle_get_int(p, v, 0, &found))
         REQUIRE(type == SFP_PICKLE_DICT && n > 0);
     for (size_t i = 0; i < n && depth > 0 && budget > 0; i++) {
@@ -26,9 +26,9 @@ static void walk(const sfp_pickle *p, sfp_pickle_value v, int depth)
     }
 }
 
-static void read_pickle(const uint8_t *bytes, size_t size, const sfp_pickle_limits *limits)
+static void read_pickle(const uint8_t *bytes, size_t size, const sfp__pickle_limits *limits)
 {
-    sfp_pickle *p = NULL;
+    sfp__pickle *p = NULL;
     sfp_error err = {0};
     bool parsed = taken(sfp__pickle_parse("fuzz", bytes, size, limits, &p, &err), &err);
     REQUIRE(parsed ? p->used <= size : p == NULL);
@@ -43,7 +43,7 @@ static void read_pickle(const uint8_t *bytes, size_t size, const sfp_pickle_limi
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static const char *const all[] = {"*", NULL};
-    sfp_pickle_limits limits = sfp__pickle_limits_defaults();
+    sfp__pickle_limits limits = sfp__pickle_limits_defaults();
     read_pickle(bytes, size, NULL);
     limits.globals = all;
     read_pickle(bytes, size, &limits);

@@ -13,13 +13,13 @@ static void read_indexed(const char *path)
 {
     sfp_source *s = NULL;
     sfp_error err = {0};
-    sfp_source_options opt = {0};
+    sfp__source_options opt = {0};
     if (!taken(sfp__source_tar.open(path, &opt, &s, &err), &err))
         return;
     REQUIRE(s->count > 0);
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
-        sfp_raw_image p = {0};
+        sfp__raw_image p = {0};
         char name[64];
         REQUIRE(sfp__source_record(s, i, &r, &err) == SFP_OK && sfp__source_name(s, i, name, sizeof name) == name);
         check_label(s, &r);
@@ -37,7 +37,7 @@ static void read_stream(int fd)
     REQUIRE(sfp__tar_stream_open(fd, "", &s, &err) == SFP_OK);
     for (bool end = false; !end;) {
         sfp_record r;
-        sfp_raw_image p = {0};
+        sfp__raw_image p = {0};
         if (!taken(sfp__source_next(s, &r, &p, &end, &err), &err))
             break;
         if (!end) {

@@ -6,11 +6,11 @@
 #include "io/tensor/tensor_file.h"
 
 /* The bytes of all tensors. */
-static inline size_t check_tensors(const sfp_tensor_file *f)
+static inline size_t check_tensors(const sfp__tensor_file *f)
 {
     size_t total = 0;
     for (size_t i = 0; i < f->count; i++) {
-        const sfp_tensor *t = &f->tensors[i];
+        const sfp__tensor *t = &f->tensors[i];
         sfp_error err = {0};
         REQUIRE(t->bytes == t->count * sfp__dtype_size(t->dtype) && sfp__tensor_file_find(f, t->name) == t);
         touch(t->data, t->bytes);
@@ -25,7 +25,7 @@ static inline size_t check_tensors(const sfp_tensor_file *f)
 
 static inline void read_tensors(const uint8_t *bytes, size_t size)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     sfp_error err = {0};
     if (taken(sfp__tensor_file_open_memory("fuzz", bytes, size, &f, &err), &err))
         (void)check_tensors(f);

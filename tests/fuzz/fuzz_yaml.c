@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* What a value was read as follows from its text, whatever way it came. */
-static void check(const sfp_args *args, const sfp_opt *o, const sfp_value *v)
+static void check(const sfp__args *args, const sfp__opt *o, const sfp__value *v)
 {
-    sfp_args again;
+    sfp__args again;
     sfp_error err = {0};
     REQUIRE(v->text && memchr(v->text, 0, 4096));
     touch(v->text, strlen(v->text));
@@ -22,8 +22,8 @@ static void check(const sfp_args *args, const sfp_opt *o, const sfp_value *v)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    const sfp_command *run = &sfp__cmd_run;
-    sfp_args args;
+    const sfp__command *run = &sfp__cmd_run;
+    sfp__args args;
     sfp_error err = {0};
     char path[32];
     int fd = file_of(bytes, size, path);

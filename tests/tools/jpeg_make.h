@@ -9,7 +9,7 @@
 
 #include <jpeglib.h>
 
-static inline void put_jpeg(const sfp_image *im, int quality, sfp_text *to)
+static inline void put_jpeg(const sfp__image *im, int quality, sfp__text *to)
 {
     struct jpeg_error_mgr errors;
     struct jpeg_compress_struct info = {.err = jpeg_std_error(&errors)};

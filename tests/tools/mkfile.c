@@ -42,38 +42,38 @@ static long number(const char *text)
     return *end == '\0' ? value : -1;
 }
 
-static const sfp_vit_config tiny = {.img_size = 32,
-                                    .patch_size = 8,
-                                    .channels = 3,
-                                    .dim = 64,
-                                    .depth = 2,
-                                    .heads = 1,
-                                    .hidden = 128,
-                                    .ln_eps = 1e-6f,
-                                    .mean = {0.485f, 0.456f, 0.406f},
-                                    .std = {0.229f, 0.224f, 0.225f}};
+static const sfp__vit_config tiny = {.img_size = 32,
+                                     .patch_size = 8,
+                                     .channels = 3,
+                                     .dim = 64,
+                                     .depth = 2,
+                                     .heads = 1,
+                                     .hidden = 128,
+                                     .ln_eps = 1e-6f,
+                                     .mean = {0.485f, 0.456f, 0.406f},
+                                     .std = {0.229f, 0.224f, 0.225f}};
 
 /* ----------------------------------------------------------------- weights */
 
 typedef struct tensor_list {
-    sfp_tensor tensors[MAX_TENSORS];
+    sfp__tensor tensors[MAX_TENSORS];
     char names[MAX_TENSORS][64];
     size_t count;
 } tensor_list;
 
-static void add(tensor_list *l, const char *name, const void *data, sfp_dtype dtype, int ndim, const int64_t *shape)
+static void add(tensor_list *l, const char *name, const void *data, sfp__dtype dtype, int ndim, const int64_t *shape)
 {
-    sfp_tensor *t = &l->tensors[l->count];
+    sfp__tensor *t = &l->tensors[l->count];
     char *own = l->names[l->count++];
     (void)snprintf(own, sizeof l->names[0], "%s", name);
-    *t = (sfp_tensor){.name = own, .dtype = dtype, .ndim = ndim, .data = data};
+    *t = (sfp__tensor){.name = own, .dtype = dtype, .ndim = ndim, .data = data};
     memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
     (void)sfp__shape_count(shape, ndim, dtype, &t->count, &t->bytes);
 }
 #define ADD(name, data, ...) \
     add(&l, name, data, SFP_DTYPE_F32, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
 
-static sfp_status add_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status add_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     add(ctx, w->name, *w->data, SFP_DTYPE_F32, w->ndim, w->shape);
@@ -85,7 +85,7 @@ static sfp_status change(tensor_list *l, const char *what, sfp_error *err)
 {
     const char *name = strchr(what, '=');
     for (size_t i = 0; name && i < l->count; i++) {
-        sfp_tensor *t = &l->tensors[i];
+        sfp__tensor *t = &l->tensors[i];
         if (strcmp(t->name, name + 1) != 0)
             continue;
         if (strncmp(what, "drop=", 5) == 0) {
@@ -107,14 +107,14 @@ static sfp_status change(tensor_list *l, const char *what, sfp_error *err)
 static sfp_status make_vit(char **argv, sfp_error *err)
 {
     static tensor_list l;
-    sfp_vit_config config = tiny;
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    sfp__vit_config config = tiny;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     config.classes = (int)number(argv[4]);
     TRY(sfp__vit_random(&config, (uint64_t)number(argv[3]), 0.05f, &v, err));
     TRY(sfp__vit_each_weight(&config, &v->weights, add_weight, &l, err));
     for (char **what = argv + 5; *what; what++)
         TRY(change(&l, *what, err));
-    const sfp_meta meta[] = {{"made_by", "mkfile"}};
+    const sfp__meta meta[] = {{"made_by", "mkfile"}};
     return sfp__safetensors_write(argv[2], l.tensors, l.count, meta, 1, err);
 }
 
@@ -183,15 +183,16 @@ static sfp_status make_golden(char **argv, sfp_error *err)
     for (int i = 0; i < GOLDEN_B; i++)
         y[i] = i % GOLDEN_CLASSES;
 
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *forward = NULL, *backward = NULL;
-    sfp_vit_plan_options with = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = GOLDEN_ROWS}, without = {.mode = SFP_VIT_FORWARD};
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *forward = NULL, *backward = NULL;
+    sfp__vit_plan_options with = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = GOLDEN_ROWS}, without = {.mode = SFP_VIT_FORWARD};
     golden g = {.w = w, .bias = bias, .logits = logits};
-    const sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {
+    const sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {
         [1] = {.rows = GOLDEN_ROWS, .k = prefix[0], .v = prefix[1], .grad_k = grad[0], .grad_v = grad[1]}};
-    const sfp_vit_pass plain = {.b = GOLDEN_B, .x = x, .feature = query, .embed = embed};
-    const sfp_vit_pass pass = {.b = GOLDEN_B, .x = x, .feature = feature, .head = plain_head, .head_ctx = &g, .prompts = prompts};
+    const sfp__vit_pass plain = {.b = GOLDEN_B, .x = x, .feature = query, .embed = embed};
+    const sfp__vit_pass pass = {
+        .b = GOLDEN_B, .x = x, .feature = feature, .head = plain_head, .head_ctx = &g, .prompts = prompts};
     (void)mkdir(dir, 0777);
     TRY(sfp__vit_random(&tiny, (uint64_t)seed, 0.05f, &v, err));
     TRY(sfp__thread_pool_create(1, &pool, err));
@@ -229,7 +230,7 @@ static sfp_status make_golden(char **argv, sfp_error *err)
 
 /* ---------------------------------------------------------------- images */
 
-static sfp_status draw(sfp_image *im, int width, int height, long seed, sfp_error *err)
+static sfp_status draw(sfp__image *im, int width, int height, long seed, sfp_error *err)
 {
     unsigned state = (unsigned)seed * 2654435761u + 1u;
     float corner[4][3];
@@ -248,8 +249,8 @@ static sfp_status draw(sfp_image *im, int width, int height, long seed, sfp_erro
 
 static sfp_status make_image(char **argv, sfp_error *err)
 {
-    OWNED_BY(sfp__image_done) sfp_image im = {0};
-    OWNED_BY(sfp__text_done) sfp_text file = {0};
+    OWNED_BY(sfp__image_done) sfp__image im = {0};
+    OWNED_BY(sfp__text_done) sfp__text file = {0};
     TRY(draw(&im, (int)number(argv[3]), (int)number(argv[4]), number(argv[5]), err));
     if (strcmp(argv[1], "jpeg") != 0)
         return sfp__image_write_png(argv[2], &im, err);
@@ -304,8 +305,8 @@ static void hide_checksum(uint8_t *bytes)
 static sfp_status make_nan(char **argv, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    const sfp_tensor *t;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    const sfp__tensor *t;
     size_t n = 0;
     TRY(sfp__file_read(argv[2], MAX_BYTES, &bytes, &n, err));
     TRY(sfp__safetensors_open_memory(argv[2], bytes, n, &st, err));

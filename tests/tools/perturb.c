@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static sfp_status open_file(const char *dir, const char *name, sfp_tensor_file **out, sfp_error *err)
+static sfp_status open_file(const char *dir, const char *name, sfp__tensor_file **out, sfp_error *err)
 {
     char path[4096];
     (void)snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -31,14 +31,14 @@ static double tolerance_of(const char *name)
 }
 
 /* What the error is relative to: the values, or for stepN.X the update of X. */
-static sfp_status reference_length(const char *dir, const sfp_tensor *t, const float *value, double *length, sfp_error *err)
+static sfp_status reference_length(const char *dir, const sfp__tensor *t, const float *value, double *length, sfp_error *err)
 {
     OWNED float *from = NULL;
     const char *name = strchr(t->name, '.');
     TRY(sfp__alloc(&from, t->count, sizeof *from, err));
     if (strncmp(t->name, "step", 4) == 0 && name) {
-        OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *before = NULL;
-        const sfp_tensor *b;
+        OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *before = NULL;
+        const sfp__tensor *b;
         const char *file = strncmp(t->name, "step10.", 7) == 0 ? "state_boundary.safetensors" : "state0.safetensors";
         TRY(open_file(dir, file, &before, err));
         TRY(sfp__tensor_file_need(before, name + 1, &b, err));
@@ -52,7 +52,7 @@ static sfp_status reference_length(const char *dir, const sfp_tensor *t, const f
     return SFP_OK;
 }
 
-static sfp_status perturb_floats(const char *dir, const sfp_tensor *t, void *data, sfp_error *err)
+static sfp_status perturb_floats(const char *dir, const sfp__tensor *t, void *data, sfp_error *err)
 {
     OWNED float *value = NULL;
     double length = 0;
@@ -61,7 +61,7 @@ static sfp_status perturb_floats(const char *dir, const sfp_tensor *t, void *dat
     TRY(reference_length(dir, t, value, &length, err));
     if (!(length > 0))
         return sfp__fail(err, SFP_EINVAL, "%s: is all 0 (or did not move)", t->name);
-    sfp_rng rng = sfp__rng_init(1, 0);
+    sfp__rng rng = sfp__rng_init(1, 0);
     double each = 10 * tolerance_of(t->name) * length / sqrt((double)t->count);
     for (size_t i = 0; i < t->count; i++) {
         double wrong = (double)value[i] + (sfp__rng_below(&rng, 2) ? each : -each);
@@ -75,12 +75,12 @@ static sfp_status perturb_floats(const char *dir, const sfp_tensor *t, void *dat
 
 static sfp_status one(const char *dir, const char *name, const char *out, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     OWNED void *data = NULL;
-    const sfp_tensor *found, *scores; /* as many scores as there are samples */
+    const sfp__tensor *found, *scores; /* as many scores as there are samples */
     TRY(open_file(dir, "expect.safetensors", &st, err));
     TRY(sfp__tensor_file_need(st, name, &found, err));
-    sfp_tensor *t = &st->tensors[found - st->tensors];
+    sfp__tensor *t = &st->tensors[found - st->tensors];
     TRY(sfp__alloc(&data, t->bytes, 1, err));
     if (t->dtype == SFP_DTYPE_I64) {
         memcpy(data, t->data, t->bytes);
@@ -97,7 +97,7 @@ static sfp_status one(const char *dir, const char *name, const char *out, sfp_er
 
 static sfp_status list(const char *dir, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     TRY(open_file(dir, "expect.safetensors", &st, err));
     for (size_t i = 0; i < st->count; i++)
         (void)puts(st->tensors[i].name);

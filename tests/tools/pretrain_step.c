@@ -17,23 +17,23 @@
 enum { SIZE = 32, PATCH = 8, BATCH = 8, IMAGES = 24, UNIT = 2, MOST = 400 };
 
 #define OF_HALF .channels = 3, .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}
-static const sfp_vit_config student = {
+static const sfp__vit_config student = {
     .img_size = SIZE, .patch_size = PATCH, .dim = 48, .depth = 3, .heads = 3, .hidden = 96, OF_HALF};
-static const sfp_vit_config taught = {
+static const sfp__vit_config taught = {
     .img_size = 40, .patch_size = 8, .dim = 32, .depth = 2, .heads = 2, .hidden = 64, .classes = 7, OF_HALF};
 
 typedef struct dump {
-    sfp_tensor t[MOST];
+    sfp__tensor t[MOST];
     char name[MOST][80];
     size_t count;
     const char *prefix;
 } dump;
 
-static void add(dump *d, const char *name, const void *data, sfp_dtype dtype, int ndim, const int64_t *shape)
+static void add(dump *d, const char *name, const void *data, sfp__dtype dtype, int ndim, const int64_t *shape)
 {
-    sfp_tensor *t = &d->t[d->count];
+    sfp__tensor *t = &d->t[d->count];
     (void)snprintf(d->name[d->count], sizeof d->name[0], "%s%s", d->prefix ? d->prefix : "", name);
-    *t = (sfp_tensor){.name = d->name[d->count++], .dtype = dtype, .ndim = ndim};
+    *t = (sfp__tensor){.name = d->name[d->count++], .dtype = dtype, .ndim = ndim};
     memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
     (void)sfp__shape_count(shape, ndim, dtype, &t->count, &t->bytes);
     void *copy = malloc(t->bytes);
@@ -42,14 +42,14 @@ static void add(dump *d, const char *name, const void *data, sfp_dtype dtype, in
     t->data = copy;
 }
 
-static sfp_status add_weight(void *ctx, const sfp_vit_weight *w, sfp_error *err)
+static sfp_status add_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     add(ctx, w->name, *w->data, SFP_DTYPE_F32, w->ndim, w->shape);
     return SFP_OK;
 }
 
-static void add_state(dump *d, const char *prefix, sfp_vit_weights *w, const float *layers, size_t count)
+static void add_state(dump *d, const char *prefix, sfp__vit_weights *w, const float *layers, size_t count)
 {
     d->prefix = prefix;
     (void)sfp__vit_each_weight(&student, w, add_weight, d, NULL);
@@ -59,12 +59,12 @@ static void add_state(dump *d, const char *prefix, sfp_vit_weights *w, const flo
 
 static sfp_status make_teacher(const char *path, sfp_error *err)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     TRY(sfp__vit_random(&taught, 2, 0.2f, &v, err));
     return sfp__vit_save(&taught, &v->weights, SFP_DTYPE_F32, NULL, 0, path, err);
 }
 
-static void teacher_done(sfp_teacher *t)
+static void teacher_done(sfp__teacher *t)
 {
     if (t->vit)
         sfp__teacher_done(t);
@@ -73,24 +73,24 @@ static void teacher_done(sfp_teacher *t)
 static sfp_status run(const char *out, const char *weights, const char *cache, sfp_error *err)
 {
     static dump d;
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = {0};
-    OWNED_BY(sfp__pretrain_state_done) sfp_pretrain_state st = {0};
-    OWNED_BY(teacher_done) sfp_teacher t = {0};
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
-    OWNED_PTR(sfp__loss_free) sfp_loss *loss = NULL;
-    OWNED_PTR(sfp__view_loader_free) sfp_view_loader *feed = NULL;
-    const sfp_view_batch *m = NULL;
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = {0};
+    OWNED_BY(sfp__pretrain_state_done) sfp__pretrain_state st = {0};
+    OWNED_BY(teacher_done) sfp__teacher t = {0};
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+    OWNED_PTR(sfp__loss_free) sfp__loss *loss = NULL;
+    OWNED_PTR(sfp__view_loader_free) sfp__view_loader *feed = NULL;
+    const sfp__view_batch *m = NULL;
     double value[SFP_TERMS];
-    const sfp_image_set_options po = {.size = SIZE};
-    const sfp_pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 2},
-                                    .student = {.img_size = SIZE, .patch_size = PATCH},
-                                    .plan = {.batch = BATCH, .seed = 1},
-                                    .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.8},
-                                    .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
-    const sfp_vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    const sfp_vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = UNIT};
+    const sfp__image_set_options po = {.size = SIZE};
+    const sfp__pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 2},
+                                     .student = {.img_size = SIZE, .patch_size = PATCH},
+                                     .plan = {.batch = BATCH, .seed = 1},
+                                     .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.8},
+                                     .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
+    const sfp__vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
+    const sfp__vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = UNIT};
     TRY(sfp__thread_pool_create(2, &pool, err));
     TRY(make_teacher(weights, err));
     TRY(sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err));
@@ -110,13 +110,13 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     TRY(sfp__vit_set_weights(v, &st.weights, err));
     TRY(sfp__view_loader_take(feed, &m, err));
     sfp__loss_begin(loss, m, BATCH, layers);
-    const sfp_vit_pass pass = {.b = BATCH, .x = m->x, .token_head = sfp__loss_tokens, .head_ctx = loss, .grad_w = &st.grads};
+    const sfp__vit_pass pass = {.b = BATCH, .x = m->x, .token_head = sfp__loss_tokens, .head_ctx = loss, .grad_w = &st.grads};
     TRY(sfp__vit_run(plan, &pass, err));
     sfp__loss_end(loss, value, st.adam.g + st.vit_count);
     add_state(&d, "grad.", &st.grads, st.adam.g + st.vit_count, layer_count);
-    const sfp_adamw_step a = {
+    const sfp__adamw_step a = {
         .t = 1, .lr = 1e-3, .weight_decay = 0.05, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 0.5, .ema = 0.9};
-    double norm = sfp__adamw_step(pool, &st.adam, &a);
+    double norm = sfp__adamw_update(pool, &st.adam, &a);
     add_state(&d, "after.", &st.weights, layers, layer_count);
     add_state(&d, "average.", &st.average, st.adam.ema + st.vit_count, layer_count);
     /* what the loss compared with, for the image itself and its mate */

@@ -28,7 +28,7 @@ typedef struct maker {
     const char *root;
     replica_options opt;
     uint64_t files;
-    sfp_image im; /* the image at hand */
+    sfp__image im; /* the image at hand */
 } maker;
 
 /* ---------------------------------------------------------------------- files */
@@ -54,18 +54,18 @@ static void put_file(maker *m, const char *name, const void *bytes, size_t size)
 }
 
 /* The same of a text, which is emptied. */
-static void put_text_file(maker *m, const char *name, sfp_text *t)
+static void put_text_file(maker *m, const char *name, sfp__text *t)
 {
     must(!t->failed, "no memory");
     put_file(m, name, t->s ? t->s : "", t->length);
     sfp__text_done(t);
-    *t = (sfp_text){0};
+    *t = (sfp__text){0};
 }
 
 /* The image at hand as its name says: JPEG or PNG. */
 static void put_image(maker *m, const char *name)
 {
-    sfp_text t = {0};
+    sfp__text t = {0};
     sfp_error err = {0};
     if (strcmp(strrchr(name, '.'), ".png") == 0)
         must(sfp__image_encode_png(name, &m->im, &t, &err) == SFP_OK, err.message);
@@ -75,13 +75,13 @@ static void put_image(maker *m, const char *name)
 }
 
 /* Pickles of protocol 2, as Python 2 wrote them. */
-static void put_pickle_int(sfp_text *t, int v)
+static void put_pickle_int(sfp__text *t, int v)
 {
     char b[5] = {v < 256 ? 'K' : v < 65536 ? 'M' : 'J', (char)v, (char)(v >> 8), (char)(v >> 16), (char)(v >> 24)};
     sfp__text_putn(t, b, v < 256 ? 2 : v < 65536 ? 3 : 5);
 }
 
-static void put_pickle_string(sfp_text *t, const char *s)
+static void put_pickle_string(sfp__text *t, const char *s)
 {
     size_t n = strlen(s);
     char head[2] = {'U', (char)n}; /* names are short */
@@ -92,10 +92,10 @@ static void put_pickle_string(sfp_text *t, const char *s)
 /* ------------------------------------------------------------------- images */
 
 /* Draws image number `index` of a class into m->im: the middle (height rows) of a square one. */
-static void draw(maker *m, int label, uint64_t index, double time, int width, int height, sfp_scene *scene)
+static void draw(maker *m, int label, uint64_t index, double time, int width, int height, sfp__scene *scene)
 {
     size_t square = (size_t)width * (size_t)width * 3, skip = (size_t)(width - height) / 2 * (size_t)width * 3;
-    sfp_scene own;
+    sfp__scene own;
     sfp__scene_make(label % SFP_SHAPES, label / SFP_SHAPES, m->opt.seed, time, m->opt.seed, (uint64_t)label << 32 | index, &own);
     if (scene)
         *scene = own;
@@ -129,7 +129,7 @@ static const char *class_name(int label, char buf[NAME_CAPACITY])
 enum { STREAM51_CLASSES = 51, STREAM51_NOVEL = 3, STREAM51_VIDEOS = 2 };
 
 /* "[w, h], [x2, x1, y2, y1], path]" of the image at hand */
-static void put_row_end(const maker *m, const sfp_scene *s, const char *name, sfp_text *rows)
+static void put_row_end(const maker *m, const sfp__scene *s, const char *name, sfp__text *rows)
 {
     float half = (float)m->im.width / 2, x = (s->x + 1) * half, y = (s->y + 1) * half - (float)(m->im.width - m->im.height) / 2;
     float r = 0.9f * s->radius * half;
@@ -144,8 +144,8 @@ static void put_row_end(const maker *m, const sfp_scene *s, const char *name, sf
 static void make_stream51(maker *m)
 {
     char name[NAME_CAPACITY];
-    sfp_text train = {0}, test = {0};
-    sfp_scene scene = {0};
+    sfp__text train = {0}, test = {0};
+    sfp__scene scene = {0};
     int width = m->opt.size, height = m->opt.size * 3 / 4;
     for (int c = 0; c < STREAM51_CLASSES + STREAM51_NOVEL; c++) {
         for (int v = 0; v < STREAM51_VIDEOS && c < STREAM51_CLASSES; v++) {
@@ -185,7 +185,7 @@ static int core50_index(const maker *m, int session, int object, int frame)
 }
 
 /* One batch of one run, as indices or as labels: the objects at places [first, last) of its order. */
-static void put_core50_batch(const maker *m, sfp_text *t, const int64_t *order, int first, int last, bool test, bool labels)
+static void put_core50_batch(const maker *m, sfp__text *t, const int64_t *order, int first, int last, bool test, bool labels)
 {
     sfp__text_put(t, "](");
     for (int s = 1; s <= CORE50_SESSIONS; s++) {
@@ -199,7 +199,7 @@ static void put_core50_batch(const maker *m, sfp_text *t, const int64_t *order, 
 /* {"nc": [run, ...]}, a run a list of batches, the last the test set. Run 0 has the objects in their own order. */
 static void put_core50_runs(maker *m, const char *name, bool labels)
 {
-    sfp_text t = {0};
+    sfp__text t = {0};
     sfp__text_put(&t, "\x80\x02}");
     put_pickle_string(&t, "nc");
     sfp__text_put(&t, "](");
@@ -224,7 +224,7 @@ static void put_core50_runs(maker *m, const char *name, bool labels)
 static void make_core50(maker *m)
 {
     char name[NAME_CAPACITY];
-    sfp_text paths = {0};
+    sfp__text paths = {0};
     sfp__text_put(&paths, "\x80\x02](");
     for (int s = 1; s <= CORE50_SESSIONS; s++) {
         for (int o = 1; o <= CORE50_OBJECTS; o++) {
@@ -248,7 +248,7 @@ static void make_core50(maker *m)
 static void make_clear_list(maker *m, const char *part, int bucket, int label)
 {
     char name[NAME_CAPACITY];
-    sfp_text list = {0};
+    sfp__text list = {0};
     bool test = strcmp(part, "test") == 0;
     for (int i = 0; i < m->opt.each; i++) {
         (void)snprintf(name, sizeof name, "%s/labeled_images/%d/%s/%05d.jpg", part, bucket, CLASS_NAME(label), i);
@@ -267,7 +267,7 @@ static void make_clear_list(maker *m, const char *part, int bucket, int label)
 static void make_clear_part(maker *m, const char *part, int classes, int first_bucket)
 {
     char name[NAME_CAPACITY];
-    sfp_text meta = {0}, names = {0};
+    sfp__text meta = {0}, names = {0};
     for (int b = first_bucket; b <= 10; b++) {
         sfp__text_printf(&meta, "%s\"%d\": {", b > first_bucket ? ", " : "{", b);
         for (int c = 0; c < classes; c++) {
@@ -332,7 +332,7 @@ static void make_domain(maker *m)
 static void make_manifest(maker *m)
 {
     char name[NAME_CAPACITY];
-    sfp_text list = {0};
+    sfp__text list = {0};
     sfp__text_put(&list, "path,label,task,time\n");
     for (int task = 0, time = 0; task < 2; task++) {
         for (int i = 0; i < m->opt.each; i++) {
@@ -349,7 +349,7 @@ static void make_manifest(maker *m)
 
 /* ------------------------------------------------------------ idx, cifar, tar */
 
-static void put_be32(sfp_text *t, int v)
+static void put_be32(sfp__text *t, int v)
 {
     char b[4] = {(char)(v >> 24), (char)(v >> 16), (char)(v >> 8), (char)v};
     sfp__text_putn(t, b, 4);
@@ -359,7 +359,7 @@ static void make_idx_part(maker *m, const char *part, int each, uint64_t first)
 {
     enum { SIDE = 28 };
     char name[NAME_CAPACITY];
-    sfp_text images = {0}, labels = {0};
+    sfp__text images = {0}, labels = {0};
     for (int i = 0; i < 4; i++)
         put_be32(&images, (const int[]){0x803, each * SFP_SHAPES, SIDE, SIDE}[i]);
     put_be32(&labels, 0x801);
@@ -389,7 +389,7 @@ static void make_idx(maker *m)
 static void make_cifar_batch(maker *m, const char *name, uint64_t first, int each)
 {
     enum { SIDE = 32 };
-    sfp_text t = {0};
+    sfp__text t = {0};
     for (int i = 0; i < each; i++) {
         for (int c = 0; c < SFP_SHAPES; c++) {
             char planes[1 + 3 * SIDE * SIDE] = {(char)c};
@@ -404,7 +404,7 @@ static void make_cifar_batch(maker *m, const char *name, uint64_t first, int eac
 
 static void put_names(maker *m, const char *file)
 {
-    sfp_text names = {0};
+    sfp__text names = {0};
     for (int c = 0; c < SFP_SHAPES; c++)
         sfp__text_printf(&names, "%s\n", CLASS_NAME(c));
     put_text_file(m, file, &names);
@@ -445,7 +445,7 @@ static void make_tar(maker *m)
 {
     char name[NAME_CAPACITY], digit[8];
     for (int shard = 0; shard < 2; shard++) {
-        sfp_text t = {0};
+        sfp__text t = {0};
         struct archive *a = archive_write_new();
         must(archive_write_set_format_ustar(a) == ARCHIVE_OK && archive_write_set_bytes_per_block(a, 0) == ARCHIVE_OK &&
                  archive_write_open(a, &t, NULL, write_to_text, NULL) == ARCHIVE_OK,
@@ -453,7 +453,7 @@ static void make_tar(maker *m)
         for (int i = 0; i < m->opt.each; i++) {
             for (int c = 0; c < SFP_SHAPES; c++) {
                 int key = (shard * m->opt.each + i) * SFP_SHAPES + c;
-                sfp_text jpeg = {0};
+                sfp__text jpeg = {0};
                 draw_square(m, c, (uint64_t)key, WORLD_STEP * key);
                 put_jpeg(&m->im, QUALITY, &jpeg);
                 must(!jpeg.failed, "no memory");

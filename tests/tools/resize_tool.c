@@ -21,9 +21,9 @@ int main(int argc, char **argv)
     }
     const char *what = argv[2];
     sfp_error err = {0};
-    sfp_image_options opt = sfp__image_options_defaults();
+    sfp__image_options opt = sfp__image_options_defaults();
     opt.exif_orientation = strcmp(what, "orient") == 0;
-    OWNED_BY(sfp__image_done) sfp_image im = {0}, out = {0};
+    OWNED_BY(sfp__image_done) sfp__image im = {0}, out = {0};
     int a = number(argv, argc, 3), b = number(argv, argc, 4);
     sfp_status status = sfp__image_load(argv[1], &opt, &im, &err);
     if (status == SFP_OK) {

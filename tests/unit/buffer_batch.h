@@ -8,7 +8,7 @@
 #include "test.h"
 
 typedef struct test_batch {
-    sfp_buffer_batch view; /* what the buffer gets */
+    sfp__buffer_batch view; /* what the buffer gets */
     int dim;
     int32_t *label;
     uint64_t *id;
@@ -80,43 +80,43 @@ static inline test_batch batch_make(int b, int dim, size_t image_bytes, uint64_t
             t.score[i] += t.mean_embed[i * dim + k] * t.fingerprint[k];
         }
     }
-    t.view = (sfp_buffer_batch){.b = b,
-                                .now = now,
-                                .label = t.label,
-                                .id = t.id,
-                                .image = (const uint8_t *const *)t.image,
-                                .image_size = t.image_size,
-                                .mean_embed = t.mean_embed,
-                                .query = t.query,
-                                .has_query = t.has_query,
-                                .score = t.score,
-                                .fingerprint = t.fingerprint};
+    t.view = (sfp__buffer_batch){.b = b,
+                                 .now = now,
+                                 .label = t.label,
+                                 .id = t.id,
+                                 .image = (const uint8_t *const *)t.image,
+                                 .image_size = t.image_size,
+                                 .mean_embed = t.mean_embed,
+                                 .query = t.query,
+                                 .has_query = t.has_query,
+                                 .score = t.score,
+                                 .fingerprint = t.fingerprint};
     return t;
 }
 
-static inline sfp_buffer *buffer_make(const char *method, int slots, int dim, size_t image_bytes, int max_batch)
+static inline sfp__buffer *buffer_make(const char *method, int slots, int dim, size_t image_bytes, int max_batch)
 {
-    sfp_buffer_options opt = sfp__buffer_options_defaults();
+    sfp__buffer_options opt = sfp__buffer_options_defaults();
     opt.method = method;
     opt.slots = slots;
     opt.dim = dim;
     opt.image_bytes = image_bytes;
-    sfp_buffer *b = NULL;
+    sfp__buffer *b = NULL;
     MUST(sfp__buffer_create(&opt, max_batch, &b, &err));
     return b;
 }
 
 /* The same place in the same sequence (the struct has padding: its bytes say nothing). */
-static inline bool same_rng(const sfp_rng *a, const sfp_rng *b)
+static inline bool same_rng(const sfp__rng *a, const sfp__rng *b)
 {
     return a->key == b->key && a->stream == b->stream && a->counter == b->counter && a->left == b->left;
 }
 
 /* Slot i holds exactly the sample of this id. */
-static inline void check_slot(sfp_buffer *b, int i, uint64_t id, uint64_t stored_at)
+static inline void check_slot(sfp__buffer *b, int i, uint64_t id, uint64_t stored_at)
 {
-    const sfp_slot *s = &b->slot[i];
-    const sfp_buffer_options *opt = &b->opt;
+    const sfp__slot *s = &b->slot[i];
+    const sfp__buffer_options *opt = &b->opt;
     assert_int_equal(s->id, id);
     assert_int_equal(s->stored_at, stored_at);
     assert_int_equal(s->label, test_label(id));

@@ -12,9 +12,9 @@
 enum { ASK_MOST = 4096 };
 
 typedef struct test_model_ops {
-    sfp_model_ops model;
-    sfp_buffer *b;
-    const sfp_buffer_batch *batch;
+    sfp__model_ops model;
+    sfp__buffer *b;
+    const sfp__buffer_batch *batch;
     void (*row)(uint64_t id, int n, float *out); /* features (D), or the gradient (params) of one sample */
     int calls;
     int asked, who[ASK_MOST];              /* of the last call of features, all calls of gradient_each */
@@ -54,7 +54,7 @@ static inline void mean_row(const test_model_ops *t, int n, const int *sample, f
 }
 
 /* One question, answered from the last group to the first: the order is nobody's to rely on. */
-static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp_gradient_fn take,
+static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp__gradient_fn take,
                                            void *user, sfp_error *why)
 {
     test_model_ops *t = ctx;
@@ -71,7 +71,7 @@ static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, 
 }
 
 /* One update of b with this batch. */
-static inline sfp_status ask_update(sfp_buffer *b, test_batch *x, test_model_ops *t, sfp_rng *rng, sfp_buffer_change *c,
+static inline sfp_status ask_update(sfp__buffer *b, test_batch *x, test_model_ops *t, sfp__rng *rng, sfp__buffer_change *c,
                                     sfp_error *why)
 {
     t->model.ctx = t;
@@ -91,7 +91,7 @@ typedef struct buffer_image {
     uint64_t id[ASK_MOST];
 } buffer_image;
 
-static inline buffer_image image_of(sfp_buffer *b)
+static inline buffer_image image_of(sfp__buffer *b)
 {
     buffer_image p = {.filled = b->filled, .seen = b->seen};
     for (int i = 0; i < p.filled; i++)
@@ -99,7 +99,7 @@ static inline buffer_image image_of(sfp_buffer *b)
     return p;
 }
 
-static inline void check_same_image(const buffer_image *p, sfp_buffer *b)
+static inline void check_same_image(const buffer_image *p, sfp__buffer *b)
 {
     buffer_image now = image_of(b);
     assert_int_equal(now.filled, p->filled);
@@ -108,7 +108,7 @@ static inline void check_same_image(const buffer_image *p, sfp_buffer *b)
 }
 
 /* The slots are what they were, with what the change tells done to them; every retained sample and slot once. */
-static inline void check_change(const buffer_image *before, const test_batch *x, const sfp_buffer_change *c, sfp_buffer *b)
+static inline void check_change(const buffer_image *before, const test_batch *x, const sfp__buffer_change *c, sfp__buffer *b)
 {
     buffer_image want = *before;
     assert_in_range(c->stored, 0, x->view.b);
@@ -128,20 +128,20 @@ static inline void check_change(const buffer_image *before, const test_batch *x,
 }
 
 /* What fails changes nothing: neither slots nor the numbers to come. */
-static inline void check_failed_update(sfp_buffer *b, test_batch *x, test_model_ops *t, sfp_rng *rng)
+static inline void check_failed_update(sfp__buffer *b, test_batch *x, test_model_ops *t, sfp__rng *rng)
 {
     buffer_image before = image_of(b);
-    sfp_rng same = *rng;
+    sfp__rng same = *rng;
     assert_int_equal(ask_update(b, x, t, rng, NULL, &err), SFP_EIO);
     check_same_image(&before, b);
     assert_true(same_rng(rng, &same));
 }
 
 /* A new buffer such as `like` that has seen x. */
-static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_model_ops *t)
+static inline sfp__buffer *buffer_with(sfp__buffer *like, test_batch *x, test_model_ops *t)
 {
-    sfp_buffer *b = NULL;
-    sfp_rng rng = sfp__rng_init(8, 8);
+    sfp__buffer *b = NULL;
+    sfp__rng rng = sfp__rng_init(8, 8);
     MUST(sfp__buffer_create(&like->opt, x->view.b, &b, NULL));
     MUST(ask_update(b, x, t, &rng, NULL, NULL));
     return b;
@@ -149,11 +149,11 @@ static inline sfp_buffer *buffer_with(sfp_buffer *like, test_batch *x, test_mode
 
 /* After x, each allocation of the update by y fails in turn: told, and nothing has changed; then it works. What an update has
  * once got it keeps for the next: only the first allocates, so each failure is that of a new buffer. */
-static inline void check_failed_allocations(sfp_buffer *like, test_batch *x, test_batch *y, test_model_ops *t)
+static inline void check_failed_allocations(sfp__buffer *like, test_batch *x, test_batch *y, test_model_ops *t)
 {
-    sfp_buffer *b = buffer_with(like, x, t);
+    sfp__buffer *b = buffer_with(like, x, t);
     buffer_image before = image_of(b);
-    sfp_rng rng = sfp__rng_init(9, 9), same = rng;
+    sfp__rng rng = sfp__rng_init(9, 9), same = rng;
     long failures = FAIL_EACH_ALLOCATION(ask_update(b, y, t, &rng, NULL, told), ({
                                              check_same_image(&before, b);
                                              sfp__buffer_free(b);

@@ -26,7 +26,7 @@ static inline sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record 
     return SFP_OK;
 }
 
-static inline sfp_status fake_load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *why)
+static inline sfp_status fake_load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *why)
 {
     const fake_source *f = (const fake_source *)s;
     size_t size = 3 * (size_t)f->side * (size_t)f->side;
@@ -40,7 +40,7 @@ static inline sfp_status fake_load(const sfp_source *s, int64_t i, sfp_raw_image
     if (!bytes)
         return sfp__fail_nomem(why);
     memset(bytes, f->shade(i), size);
-    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = f->side, .height = f->side, .bytes = bytes, .size = size};
+    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = f->side, .height = f->side, .bytes = bytes, .size = size};
     return SFP_OK;
 }
 
@@ -53,8 +53,8 @@ static inline const char *fake_name(const sfp_source *s, int64_t i, char *buf, s
 
 static inline fake_source make_fake(int64_t count, int classes, int side, uint8_t (*shade)(int64_t i))
 {
-    static const sfp_source_ops ops = {.record = fake_record, .load = fake_load, .name = fake_name};
-    static const sfp_source_kind kind = {.name = "fake", .summary = "for tests"};
+    static const sfp__source_ops ops = {.record = fake_record, .load = fake_load, .name = fake_name};
+    static const sfp__source_kind kind = {.name = "fake", .summary = "for tests"};
     static char a[] = "a", b[] = "b", c[] = "c", d[] = "d", path[] = "fake";
     static char *names[] = {a, b, c, d};
     return (fake_source){.s = {.kind = &kind,

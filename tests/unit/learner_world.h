@@ -24,14 +24,14 @@ typedef struct image {
     size_t png_size;
 } image;
 
-static sfp_vit *vit;
-static sfp_thread_pool *threads;
+static sfp__vit *vit;
+static sfp__thread_pool *threads;
 static image *images; /* (SAMPLES) */
 
 /* Smooth, so that a PNG of it is smaller than its pixels; darker late in the stream, so that the scores drift. */
 static void draw(int i, uint8_t *rgb)
 {
-    sfp_rng rng = sfp__rng_init(77, (uint64_t)i);
+    sfp__rng rng = sfp__rng_init(77, (uint64_t)i);
     uint32_t base[3], slope[3];
     for (int c = 0; c < 3; c++) {
         base[c] = sfp__rng_below(&rng, 100) + (uint32_t)(i % 5) * 20;
@@ -43,7 +43,7 @@ static void draw(int i, uint8_t *rgb)
 
 static void make_world(void)
 {
-    const sfp_vit_config config = VIT(SIDE, 8, 32, 5, 4, 64, 0.5f, 0.5f);
+    const sfp__vit_config config = VIT(SIDE, 8, 32, 5, 4, 64, 0.5f, 0.5f);
     MUST(sfp__vit_random(&config, 3, 0.1f, &vit, &err));
     MUST(sfp__thread_pool_create(2, &threads, &err));
     images = kept_calloc(SAMPLES, sizeof *images);
@@ -73,7 +73,7 @@ static void free_world(void)
 static inline void encode_images(void)
 {
     for (int i = 0; i < SAMPLES && !images[i].png; i++) {
-        const sfp_image im = {SIDE, SIDE, images[i].rgb};
+        const sfp__image im = {SIDE, SIDE, images[i].rgb};
         MUST(sfp__image_write_png(in_folder("image"), &im, &err));
         MUST(sfp__file_read(in_folder("image"), 1 << 20, &images[i].png, &images[i].png_size, &err));
         assert_true(images[i].png_size < BYTES);
@@ -82,9 +82,9 @@ static inline void encode_images(void)
 }
 
 /* Small everywhere: three tasks of two classes, ten slots. */
-static sfp_learner_options small_options(void)
+static sfp__learner_options small_options(void)
 {
-    sfp_learner_options o = sfp__learner_options_defaults(vit);
+    sfp__learner_options o = sfp__learner_options_defaults(vit);
     o.fp.pool = 7;
     o.fp.length = 4;
     o.fp.last_layer = 1;
@@ -98,50 +98,50 @@ static sfp_learner_options small_options(void)
 }
 
 /* Small options with a change. */
-#define SMALL(change)                            \
-    ({                                           \
-        sfp_learner_options x = small_options(); \
-        change;                                  \
-        x;                                       \
+#define SMALL(change)                             \
+    ({                                            \
+        sfp__learner_options x = small_options(); \
+        change;                                   \
+        x;                                        \
     })
 #define FREE(change) SMALL(x.fp.tasks = x.fp.classes = 0; change)
 
-static sfp_learner *make_learner(const sfp_learner_options *o)
+static sfp__learner *make_learner(const sfp__learner_options *o)
 {
-    sfp_learner *l = NULL;
+    sfp__learner *l = NULL;
     MUST(sfp__learner_create(vit, threads, o, &l, &err));
     return l;
 }
 
 /* The classes of the task, on known tasks. */
-static void name_classes(sfp_learner *l, int task)
+static void name_classes(sfp__learner *l, int task)
 {
     const int32_t labels[] = {2 * task, 2 * task + 1};
     MUST(sfp__learner_set_classes(l, 2, labels, &err));
-    MUST(sfp_learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", &err));
+    MUST(sfp__learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", &err));
 }
 
 /* Timestamps [from, to). Known tasks: the next one begins at `each`, 2 * `each`, ... (0: never). */
-static void feed(sfp_learner *l, int from, int to, int each)
+static void feed(sfp__learner *l, int from, int to, int each)
 {
-    bool known = sfp__learner_options(l)->fp.tasks > 0;
+    bool known = sfp__learner_get_options(l)->fp.tasks > 0;
     for (int t = from; t < to; t++) {
         int task = known && each > 0 ? t / each : 0;
         if (known && t == 0)
             name_classes(l, 0);
         if (known && each > 0 && t > 0 && t % each == 0) {
-            MUST(sfp_learner_next_task(l, &err));
+            MUST(sfp__learner_next_task(l, &err));
             name_classes(l, task);
         }
-        sfp_sample samples[BATCH];
+        sfp__sample samples[BATCH];
         int b = t % 4 == 3 ? BATCH - 2 : BATCH; /* short batches too */
         for (int i = 0; i < b; i++) {
             const image *p = &images[t * BATCH + i];
-            samples[i] = (sfp_sample){.rgb = p->rgb,
-                                      .label = known ? 2 * task + i % 2 : (t / 3) + i % 3,
-                                      .id = (uint64_t)(1000 + t * BATCH + i),
-                                      .encoded = p->png,
-                                      .encoded_size = p->png_size};
+            samples[i] = (sfp__sample){.rgb = p->rgb,
+                                       .label = known ? 2 * task + i % 2 : (t / 3) + i % 3,
+                                       .id = (uint64_t)(1000 + t * BATCH + i),
+                                       .encoded = p->png,
+                                       .encoded_size = p->png_size};
         }
         MUST(sfp__learner_offer(l, b, samples, NULL, &err));
     }
@@ -170,13 +170,13 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
 }
 
 /* "s" with one tensor (NULL: without it) or one entry of the metadata changed and without its checksum; goes to "t". */
-static inline void save_changed(const char *name, const sfp_tensor *tensor, const char *key, const char *value)
+static inline void save_changed(const char *name, const sfp__tensor *tensor, const char *key, const char *value)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
     size_t n = 0, m = 0;
-    sfp_tensor *tensors = kept_calloc(st->count, sizeof *tensors);
-    sfp_meta *meta = kept_calloc(st->meta_count, sizeof *meta);
+    sfp__tensor *tensors = kept_calloc(st->count, sizeof *tensors);
+    sfp__meta *meta = kept_calloc(st->meta_count, sizeof *meta);
     for (size_t i = 0; i < st->count; i++) {
         bool changed = name && strcmp(st->tensors[i].name, name) == 0;
         if (!changed || tensor)
@@ -192,9 +192,9 @@ static inline void save_changed(const char *name, const sfp_tensor *tensor, cons
 }
 
 /* All a learner is, as the bytes of a checkpoint. */
-static inline bytes image_of(sfp_learner *l)
+static inline bytes image_of(sfp__learner *l)
 {
-    MUST(sfp_learner_checkpoint(l, in_folder("image"), "", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("image"), "", &err));
     bytes b = slurp(in_folder("image"));
     (void)unlink(in_folder("image"));
     (void)unlink(in_folder("image.old"));

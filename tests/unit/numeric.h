@@ -14,7 +14,7 @@ static inline float *floats(size_t n)
 }
 
 /* n values of a normal with this standard deviation. */
-static UNUSED float *normals(sfp_rng *rng, size_t n, double sd)
+static UNUSED float *normals(sfp__rng *rng, size_t n, double sd)
 {
     float *p = floats(n);
     for (size_t i = 0; i < n; i++)

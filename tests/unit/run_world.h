@@ -11,12 +11,12 @@
 #include "test.h"
 #include "vit_make.h"
 
-static sfp_vit *vit;
-static sfp_thread_pool *threads;
+static sfp__vit *vit;
+static sfp__thread_pool *threads;
 
 static inline void make_world(void)
 {
-    const sfp_vit_config c = VIT(16, 8, 32, 3, 2, 64, 0.5f, 0.25f);
+    const sfp__vit_config c = VIT(16, 8, 32, 3, 2, 64, 0.5f, 0.25f);
     make_folder();
     MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
     MUST(sfp__thread_pool_create(1, &threads, &err));
@@ -31,9 +31,9 @@ static inline void end_world(void)
     remove_folder();
 }
 
-static inline sfp_run_options options(const char *data, const char *tasks)
+static inline sfp__run_options options(const char *data, const char *tasks)
 {
-    sfp_run_options o = sfp__run_options_defaults(vit, threads);
+    sfp__run_options o = sfp__run_options_defaults(vit, threads);
     o.data = data;
     o.tasks = tasks;
     o.learner.batch = 10;
@@ -44,9 +44,9 @@ static inline sfp_run_options options(const char *data, const char *tasks)
 }
 
 /* The clock of a stream that comes at this rate, with the costs of the file. */
-static inline sfp_run_options clocked(const char *data, const char *tasks, sfp_clock_kind clock, double rate)
+static inline sfp__run_options clocked(const char *data, const char *tasks, sfp__clock_kind clock, double rate)
 {
-    sfp_run_options o = options(data, tasks);
+    sfp__run_options o = options(data, tasks);
     o.costs = in_folder("costs");
     o.clock = clock;
     o.rate = rate;
@@ -59,7 +59,7 @@ typedef struct stopper {
     char said[SFP_ERROR_MAX];
 } stopper;
 
-static inline void count_down(void *ctx, const sfp_run_progress *p)
+static inline void count_down(void *ctx, const sfp__run_progress *p)
 {
     stopper *s = ctx;
     assert_true(p->total == 0 || p->offered <= p->total);
@@ -76,7 +76,7 @@ static inline void listen(void *ctx, const char *message)
 KEEP_BY(keep_result, sfp_result, sfp__result_done)
 
 /* Runs into folder `name`. The result goes when the test ends: it may be read, not changed. */
-static inline sfp_result run_with(sfp_run_options *o, const char *name, const sfp_run_hooks *hooks)
+static inline sfp_result run_with(sfp__run_options *o, const char *name, const sfp__run_hooks *hooks)
 {
     sfp_result *r = kept_malloc(sizeof *r);
     o->out = in_folder(name);
@@ -87,19 +87,19 @@ static inline sfp_result run_with(sfp_run_options *o, const char *name, const sf
 }
 
 /* after > 0: stops after so many timestamps. */
-static inline sfp_result run_once(sfp_run_options *o, const char *name, int after, char *said)
+static inline sfp_result run_once(sfp__run_options *o, const char *name, int after, char *said)
 {
     stopper s = {.after = after};
-    const sfp_run_hooks hooks = {.ctx = &s, .progress = count_down, .info = listen, .stop = &s.stop};
+    const sfp__run_hooks hooks = {.ctx = &s, .progress = count_down, .info = listen, .stop = &s.stop};
     sfp_result r = run_with(o, name, &hooks);
     if (said)
         memcpy(said, s.said, sizeof s.said);
     return r;
 }
 
-static inline void refused(sfp_run_options o, const char *message)
+static inline void refused(sfp__run_options o, const char *message)
 {
-    sfp_run_hooks hooks = {0};
+    sfp__run_hooks hooks = {0};
     sfp_result r;
     assert_true(sfp__run(&o, &hooks, &r, &err) != SFP_OK);
     if (!strstr(err.message, message))
@@ -133,7 +133,7 @@ static inline void same_result(const sfp_result *a, const sfp_result *b)
             double x = a->accuracy[i * a->tasks + j], y = b->accuracy[i * b->tasks + j];
             assert_true(x == y || (x != x && y != y));
         }
-    const sfp_curve *c = &a->curve[SFP_CURVE_PREQUENTIAL], *d = &b->curve[SFP_CURVE_PREQUENTIAL];
+    const sfp__curve *c = &a->curve[SFP_CURVE_PREQUENTIAL], *d = &b->curve[SFP_CURVE_PREQUENTIAL];
     assert_int_equal(c->count, d->count);
     for (int i = 0; i < c->count; i++)
         assert_true(c->x[i] == d->x[i] && c->y[i] == d->y[i]);
@@ -144,7 +144,7 @@ static inline void put_image(const char *name, int shade)
 {
     uint8_t rgb[16 * 16 * 3];
     memset(rgb, shade, sizeof rgb);
-    MUST(sfp__image_write_png(make_way(name), &(sfp_image){.width = 16, .height = 16, .rgb = rgb}, &err));
+    MUST(sfp__image_write_png(make_way(name), &(sfp__image){.width = 16, .height = 16, .rgb = rgb}, &err));
 }
 
 /* A folder of classes with 12 images each, every fourth of which may be broken. */

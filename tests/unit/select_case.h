@@ -8,7 +8,7 @@
 #include "test.h"
 
 typedef struct select_case {
-    sfp_select_batch batch;
+    sfp__select_batch batch;
     int32_t *label;
     float *score, *query, *features, *logits, *probs, *pooled, *taps;
 } select_case;
@@ -19,7 +19,7 @@ typedef enum case_kind {
     CASE_TWINS
 } case_kind; /* grid: small whole numbers, many ties; twins: some rows equal */
 
-static inline float *case_rows(sfp_rng *rng, int n, int width, case_kind kind)
+static inline float *case_rows(sfp__rng *rng, int n, int width, case_kind kind)
 {
     float *x = kept_malloc((size_t)n * (size_t)width * sizeof *x + 1);
     for (int i = 0; i < n * width; i++)
@@ -33,7 +33,7 @@ static inline float *case_rows(sfp_rng *rng, int n, int width, case_kind kind)
     return x;
 }
 
-static inline select_case make_case(sfp_rng *rng, int b, int dim, int classes, case_kind kind)
+static inline select_case make_case(sfp__rng *rng, int b, int dim, int classes, case_kind kind)
 {
     select_case c = {.label = kept_malloc((size_t)b * sizeof(int32_t) + 1)};
     for (int i = 0; i < b; i++)
@@ -52,23 +52,23 @@ static inline select_case make_case(sfp_rng *rng, int b, int dim, int classes, c
         for (int k = 0; k < classes; k++)
             c.probs[i * classes + k] = (float)(exp((double)c.logits[i * classes + k]) / sum);
     }
-    c.batch = (sfp_select_batch){.b = b,
-                                 .label = c.label,
-                                 .score = c.score,
-                                 .dim = dim,
-                                 .query = c.query,
-                                 .features = c.features,
-                                 .classes = classes,
-                                 .logits = c.logits,
-                                 .probs = c.probs,
-                                 .pooled = c.pooled,
-                                 .taps = c.taps};
+    c.batch = (sfp__select_batch){.b = b,
+                                  .label = c.label,
+                                  .score = c.score,
+                                  .dim = dim,
+                                  .query = c.query,
+                                  .features = c.features,
+                                  .classes = classes,
+                                  .logits = c.logits,
+                                  .probs = c.probs,
+                                  .pooled = c.pooled,
+                                  .taps = c.taps};
     return c;
 }
 
 /* One pick into arrays of exactly b. */
-static inline sfp_status case_try(const sfp_selector *s, const sfp_select_batch *batch, const sfp_select_options *opt,
-                                  sfp_select_env env, int *out, float *weight, int *count, sfp_error *why)
+static inline sfp_status case_try(const sfp__selector *s, const sfp__select_batch *batch, const sfp__select_options *opt,
+                                  sfp__select_env env, int *out, float *weight, int *count, sfp_error *why)
 {
     sfp_status status = s->open ? s->open(batch->dim, batch->b > 0 ? batch->b : 1, 7, &env.state, why) : SFP_OK;
     if (status)
@@ -80,11 +80,11 @@ static inline sfp_status case_try(const sfp_selector *s, const sfp_select_batch 
 }
 
 /* The same by name; returns the count, -1 when there is none. */
-static inline int case_pick(const char *name, const sfp_select_batch *batch, double sigma, sfp_rng *rng, sfp_arena *arena,
-                            sfp_thread_pool *pool, int *out, float *weight)
+static inline int case_pick(const char *name, const sfp__select_batch *batch, double sigma, sfp__rng *rng, sfp__arena *arena,
+                            sfp__thread_pool *pool, int *out, float *weight)
 {
-    const sfp_select_options opt = {.sigma = sigma};
-    const sfp_select_env env = {.rng = rng, .arena = arena, .threads = pool};
+    const sfp__select_options opt = {.sigma = sigma};
+    const sfp__select_env env = {.rng = rng, .arena = arena, .threads = pool};
     int count = -1;
     return case_try(sfp__selector_find(name), batch, &opt, env, out, weight, &count, NULL) ? -1 : count;
 }

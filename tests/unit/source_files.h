@@ -13,7 +13,7 @@
 KEEP_BY(keep_source, sfp_source, sfp__source_close)
 
 /* Sources opened here are closed when the test ends. */
-static inline sfp_source *open_as(const sfp_source_kind *kind, const char *path, sfp_source_options opt)
+static inline sfp_source *open_as(const sfp__source_kind *kind, const char *path, sfp__source_options opt)
 {
     sfp_source *s = NULL;
     if (kind->open(path, &opt, &s, &err) != SFP_OK)
@@ -21,23 +21,23 @@ static inline sfp_source *open_as(const sfp_source_kind *kind, const char *path,
     return keep_source(s);
 }
 
-static inline sfp_source *open_part(const sfp_source_kind *kind, const char *name, bool test)
+static inline sfp_source *open_part(const sfp__source_kind *kind, const char *name, bool test)
 {
-    sfp_source *s = open_as(kind, in_folder(name), (sfp_source_options){.test = test});
+    sfp_source *s = open_as(kind, in_folder(name), (sfp__source_options){.test = test});
     assert_ptr_equal(s->kind, kind);
     return s;
 }
 
-static inline sfp_source *open_source(const sfp_source_kind *kind, const char *name)
+static inline sfp_source *open_source(const sfp__source_kind *kind, const char *name)
 {
     return open_part(kind, name, false);
 }
 
 /* Opens PATH with each allocation failing in turn: told as such, and nothing comes out; then it opens, after more than `least`
  * failures. */
-static inline sfp_source *open_tortured(const sfp_source_kind *kind, const char *path, bool test, long least)
+static inline sfp_source *open_tortured(const sfp__source_kind *kind, const char *path, bool test, long least)
 {
-    const sfp_source_options opt = {.test = test};
+    const sfp__source_options opt = {.test = test};
     sfp_source *s = NULL;
     assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, told), !s) > least);
     assert_non_null(s);
@@ -45,11 +45,11 @@ static inline sfp_source *open_tortured(const sfp_source_kind *kind, const char 
 }
 
 /* Opening fails with this status and a message with both texts in it. */
-static inline void check_refused_part(const sfp_source_kind *kind, const char *name, bool test, sfp_status status, const char *a,
+static inline void check_refused_part(const sfp__source_kind *kind, const char *name, bool test, sfp_status status, const char *a,
                                       const char *b)
 {
     sfp_source *s = NULL;
-    sfp_source_options opt = {.test = test};
+    sfp__source_options opt = {.test = test};
     sfp_status got = kind->open(in_folder(name), &opt, &s, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s', '%s'", name, sfp_status_text(got), err.message,
@@ -57,7 +57,7 @@ static inline void check_refused_part(const sfp_source_kind *kind, const char *n
     assert_null(s);
 }
 
-static inline void check_refused(const sfp_source_kind *kind, const char *name, sfp_status status, const char *a, const char *b)
+static inline void check_refused(const sfp__source_kind *kind, const char *name, sfp_status status, const char *a, const char *b)
 {
     check_refused_part(kind, name, false, status, a, b);
 }
@@ -144,7 +144,7 @@ static inline void check_name(const sfp_source *s, int64_t i, const char *name)
 /* Image i is encoded and has these bytes. */
 static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes, size_t size)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("image %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_RAW_IMAGE_ENCODED);
@@ -154,7 +154,7 @@ static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes
 
 static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status status, const char *a, const char *b)
 {
-    sfp_raw_image p = {0};
+    sfp__raw_image p = {0};
     sfp_status got = sfp__source_load(s, i, &p, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("image %lld: got %s, '%s', expected %s, '%s', '%s'", (long long)i, sfp_status_text(got), err.message,
@@ -166,7 +166,7 @@ static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status s
 static inline void check_bounds(const sfp_source *s)
 {
     sfp_record r;
-    sfp_raw_image p;
+    sfp__raw_image p;
     char name[32];
     int64_t outside[] = {-1, s->count, INT64_MAX};
     for (size_t i = 0; i < 3; i++) {
@@ -180,7 +180,7 @@ static inline void check_bounds(const sfp_source *s)
 static inline void check_next(sfp_source *s, const char *label, const char *bytes)
 {
     sfp_record r = {0};
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     bool end = true;
     MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
@@ -200,11 +200,11 @@ static inline void check_next(sfp_source *s, const char *label, const char *byte
     } while (0)
 
 /* The next one is lost, and why. */
-static inline sfp_origin check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
+static inline sfp__origin check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
 {
     sfp_record r = {0};
-    sfp_raw_image p = {0};
-    sfp_origin origin = {0};
+    sfp__raw_image p = {0};
+    sfp__origin origin = {0};
     bool end = false;
     REFUSED(sfp__source_next(s, &r, &p, &end, &err), status, why);
     assert_true(s->live->lost);
@@ -217,7 +217,7 @@ static inline sfp_origin check_lost(sfp_source *s, const char *name, sfp_status 
 static inline void check_end(sfp_source *s)
 {
     sfp_record r;
-    sfp_raw_image p = {0};
+    sfp__raw_image p = {0};
     for (int i = 0; i < 2; i++) { /* and it stays at the end */
         bool end = false;
         MUST(sfp__source_next(s, &r, &p, &end, &err));

@@ -19,12 +19,12 @@ static const float mean[3] = {0.4f, 0.5f, 0.6f}, std_[3] = {0.2f, 0.25f, 0.3f};
  * query 1 + cos((Q x)_d / 3), of which nothing else depends: those that are said to be known are looked at. */
 typedef struct model {
     double theta[P], w[P][N], q[D][N];
-    sfp_buffer *b;
-    const sfp_buffer_batch *batch;
-    int calls, fail_at;         /* the call of this number fails; negative: none */
-    bool poison;                /* the first image of each call has a gradient that is no number */
-    bool any_query;             /* queries that are wrong are none of our business */
-    int queries, moves, embeds; /* of images, that had to be computed; parameters moved; images embedded */
+    sfp__buffer *b;
+    const sfp__buffer_batch *batch;
+    int calls, fail_at;           /* the call of this number fails; negative: none */
+    bool poison;                  /* the first image of each call has a gradient that is no number */
+    bool any_query;               /* queries that are wrong are none of our business */
+    int queries, moves, embeds;   /* of images, that had to be computed; parameters moved; images embedded */
     int has_features[MOST_SLOTS]; /* features of slots */
 } model;
 
@@ -85,7 +85,7 @@ static void query_of(const model *m, const float *x, float *out)
         out[d] = (float)(1 + cos(inner(m->q[d], wide)));
 }
 
-static void check_queries(const model *m, const sfp_image_list *p)
+static void check_queries(const model *m, const sfp__image_list *p)
 {
     for (int i = 0; i < p->n && !m->any_query; i++) {
         float query[D];
@@ -95,7 +95,7 @@ static void check_queries(const model *m, const sfp_image_list *p)
     }
 }
 
-static sfp_status gradient_at(void *ctx, const sfp_image_list *p, float *out, float *feature, sfp_error *why)
+static sfp_status gradient_at(void *ctx, const sfp__image_list *p, float *out, float *feature, sfp_error *why)
 {
     model *m = ctx;
     double g[P] = {0}, wide[N];
@@ -130,14 +130,14 @@ static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_
 }
 
 /* The queries that gradients to pixels are given are all known. */
-static void check_all_known(const model *m, const sfp_image_list *p)
+static void check_all_known(const model *m, const sfp__image_list *p)
 {
     for (int i = 0; i < p->n; i++)
         assert_true(p->known[i]);
     check_queries(m, p);
 }
 
-static sfp_status pixels(void *ctx, const sfp_image_list *p, const float *v, float h, float scale, float *const *dx,
+static sfp_status pixels(void *ctx, const sfp__image_list *p, const float *v, float h, float scale, float *const *dx,
                          sfp_error *why)
 {
     model *m = ctx;
@@ -157,7 +157,7 @@ static sfp_status pixels(void *ctx, const sfp_image_list *p, const float *v, flo
     return called(ctx, p->n, why);
 }
 
-static sfp_status feature_pixels(void *ctx, const sfp_image_list *p, const float *dfeature, float *const *dx, sfp_error *why)
+static sfp_status feature_pixels(void *ctx, const sfp__image_list *p, const float *dfeature, float *const *dx, sfp_error *why)
 {
     const model *m = ctx;
     check_all_known(m, p);
@@ -191,18 +191,18 @@ static sfp_status embed_at(void *ctx, int n, const float *const *x, float *out, 
 
 typedef struct world {
     model m;
-    sfp_model_ops model;
-    sfp_buffer *b;
-    sfp_rng rng;
+    sfp__model_ops model;
+    sfp__buffer *b;
+    sfp__rng rng;
     int slots, t;
     uint8_t image[MOST_T][MOST_B][N]; /* all batches so far */
     int32_t label[MOST_T][MOST_B];
     int size[MOST_T];
 } world;
 
-static sfp_buffer_options options(int slots)
+static sfp__buffer_options options(int slots)
 {
-    sfp_buffer_options o = sfp__buffer_options_defaults();
+    sfp__buffer_options o = sfp__buffer_options_defaults();
     o.method = "ssd";
     o.slots = slots;
     o.dim = D;
@@ -215,7 +215,7 @@ static sfp_buffer_options options(int slots)
 static world *make_world(int slots, int classes, uint64_t seed)
 {
     world *w = kept_calloc(1, sizeof *w);
-    sfp_rng rng = sfp__rng_init(seed, 9);
+    sfp__rng rng = sfp__rng_init(seed, 9);
     w->slots = slots;
     w->rng = sfp__rng_init(seed, 1);
     w->m.fail_at = -1;
@@ -227,17 +227,17 @@ static world *make_world(int slots, int classes, uint64_t seed)
     for (int d = 0; d < D; d++)
         for (int k = 0; k < N; k++)
             w->m.q[d][k] = sfp__rng_normal(&rng);
-    w->model = (sfp_model_ops){.ctx = &w->m,
-                               .dim = D,
-                               .classes = classes,
-                               .side = S,
-                               .params = P,
-                               .features = features,
-                               .gradient_at = gradient_at,
-                               .pixels = pixels,
-                               .feature_pixels = feature_pixels,
-                               .embed_at = embed_at};
-    sfp_buffer_options o = options(slots);
+    w->model = (sfp__model_ops){.ctx = &w->m,
+                                .dim = D,
+                                .classes = classes,
+                                .side = S,
+                                .params = P,
+                                .features = features,
+                                .gradient_at = gradient_at,
+                                .pixels = pixels,
+                                .feature_pixels = feature_pixels,
+                                .embed_at = embed_at};
+    sfp__buffer_options o = options(slots);
     MUST(sfp__buffer_create(&o, MOST_B, &w->b, &err));
     w->m.b = w->b;
     return w;
@@ -252,7 +252,7 @@ DEFINE_OWNED_PTR(world, free_world)
 /* Draws the next batch, b samples with labels of [lo, hi); it is in the world, not yet in the buffer. */
 static void draw_batch(world *w, int b, int lo, int hi)
 {
-    sfp_rng rng = sfp__rng_init(300, (uint64_t)w->t);
+    sfp__rng rng = sfp__rng_init(300, (uint64_t)w->t);
     w->size[w->t] = b;
     for (int i = 0; i < b; i++) {
         w->label[w->t][i] = lo + (int32_t)sfp__rng_below(&rng, (uint32_t)(hi - lo));
@@ -267,7 +267,7 @@ static bool query_comes(int i)
     return i % 2 == 0;
 }
 
-static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *why)
+static sfp_status try_batch(world *w, sfp__buffer_change *change, sfp_error *why)
 {
     static const float embed[MOST_B * D];
     const uint8_t *image[MOST_B];
@@ -284,25 +284,25 @@ static sfp_status try_batch(world *w, sfp_buffer_change *change, sfp_error *why)
         image_size[i] = N;
         id[i] = (uint64_t)(w->t * MOST_B + i);
     }
-    const sfp_buffer_batch batch = {.b = w->size[w->t],
-                                    .now = (uint64_t)w->t,
-                                    .label = w->label[w->t],
-                                    .id = id,
-                                    .image = image,
-                                    .image_size = image_size,
-                                    .mean_embed = embed,
-                                    .query = query,
-                                    .has_query = has_query,
-                                    .model = &w->model};
+    const sfp__buffer_batch batch = {.b = w->size[w->t],
+                                     .now = (uint64_t)w->t,
+                                     .label = w->label[w->t],
+                                     .id = id,
+                                     .image = image,
+                                     .image_size = image_size,
+                                     .mean_embed = embed,
+                                     .query = query,
+                                     .has_query = has_query,
+                                     .model = &w->model};
     w->m.batch = &batch;
     w->m.calls = w->m.queries = w->m.moves = w->m.embeds = 0;
     memset(w->m.has_features, 0, sizeof w->m.has_features);
     return sfp__buffer_update(w->b, &batch, &w->rng, change, why);
 }
 
-static sfp_buffer_change offer(world *w, int b, int lo, int hi)
+static sfp__buffer_change offer(world *w, int b, int lo, int hi)
 {
-    sfp_buffer_change change = {0};
+    sfp__buffer_change change = {0};
     draw_batch(w, b, lo, hi);
     if (try_batch(w, &change, &err) != SFP_OK)
         fail_msg("batch %d: %s", w->t, err.message);
@@ -321,9 +321,9 @@ static void *part_of(const world *w, const char *name, size_t *bytes)
 {
     static const size_t size[] = {
         [SFP_STATE_F32] = 4, [SFP_STATE_F64] = 8, [SFP_STATE_I32] = 4, [SFP_STATE_I64] = 8, [SFP_STATE_U8] = 1};
-    sfp_state_tensors_fn parts = w->b->method->state_tensors;
+    sfp__state_tensors_fn parts = w->b->method->state_tensors;
     void *state = w->b->state;
-    sfp_state_tensor p = {0};
+    sfp__state_tensor p = {0};
     for (int i = 0; i < parts(state, i, &p); i++) {
         size_t n = size[p.type];
         for (int k = 0; k < p.ndim; k++)

@@ -12,6 +12,9 @@ AROUND_EACH(make_folder, remove_folder)
 
 enum { SIDE = 32, BATCH = 4, CLASSES = 3 };
 
+static const sfp_engine_options one_thread = {.size = sizeof one_thread, .threads = 1};
+static const sfp_predictor_options one_batch = {.size = sizeof one_batch, .threads = 1, .max_batch = BATCH};
+
 static void close_engine(sfp_engine **e)
 {
     sfp_engine_close(*e);
@@ -50,10 +53,11 @@ static void offer(sfp_learner *l, int first, int end)
     static uint8_t rgb[BATCH][SIDE * SIDE * 3];
     for (int k = first; k < end; k++) {
         sfp_sample samples[BATCH] = {0};
-        sfp_report report;
+        sfp_timestamp_report report = SFP_TIMESTAMP_REPORT_INIT;
         for (int i = 0; i < BATCH; i++) {
             memset(rgb[i], 20 + 70 * (i % CLASSES) + k, sizeof rgb[i]);
-            samples[i] = (sfp_sample){.rgb = rgb[i], .label = i % CLASSES, .id = (uint64_t)(k * BATCH + i)};
+            samples[i] = (sfp_sample){
+                .image = {.width = SIDE, .height = SIDE, .data = rgb[i]}, .label = i % CLASSES, .id = (uint64_t)(k * BATCH + i)};
         }
         MUST(sfp_learner_offer(l, BATCH, samples, &report, &err));
         assert_int_equal(report.timestamp, k);
@@ -87,7 +91,7 @@ TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
 {
     __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
     __attribute__((cleanup(free_settings))) sfp_settings *s = NULL;
-    MUST(sfp_engine_open_random(1, 1, &e, &err));
+    MUST(sfp_engine_open_random(1, &one_thread, &e, &err));
     assert_int_equal(sfp_engine_image_size(e), SIDE);
     MUST(sfp_settings_create(&s, &err));
     MUST(sfp_settings_set(s, "batch", "4", &err));
@@ -100,15 +104,16 @@ TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
     offer(l, 3, 6);
     MUST(sfp_learner_save(l, whole, &err));
 
-    char position[16];
+    char *position = NULL;
     MUST(sfp_learner_create(e, s, &after, &err));
-    MUST(sfp_learner_resume(after, checkpoint, position, sizeof position, &err));
+    MUST(sfp_learner_resume(after, checkpoint, &position, &err));
     assert_string_equal(position, "batch 3");
+    sfp_free(position);
     offer(after, 3, 6);
     MUST(sfp_learner_save(after, resumed, &err));
     assert_int_equal(sfp_learner_classes(after), CLASSES);
     check_same_bytes(whole, resumed);
-    assert_int_equal(sfp_learner_resume(after, in_folder("none"), NULL, 0, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp_learner_resume(after, in_folder("none"), NULL, &err), SFP_ENOTFOUND);
 }
 
 /* A thread that predicts the same images until it is stopped. */
@@ -121,12 +126,15 @@ typedef struct asker {
 
 static sfp_status predict(sfp_predictor *p, float logp[BATCH][CLASSES])
 {
-    static uint8_t rgb[BATCH][SIDE * SIDE * 3]; /* black */
-    const uint8_t *images[BATCH];
-    int32_t label[BATCH];
+    static const uint8_t black[SIDE * SIDE * 3];
+    sfp_image images[BATCH];
+    sfp_prediction answers[BATCH];
     for (int i = 0; i < BATCH; i++)
-        images[i] = rgb[i];
-    return sfp_predictor_run(p, BATCH, images, label, logp[0], CLASSES, NULL, NULL);
+        images[i] = (sfp_image){.width = SIDE, .height = SIDE, .data = black};
+    sfp_status status = sfp_predictor_run(p, BATCH, images, answers, NULL);
+    if (!status)
+        memcpy(logp, sfp_predictor_scores(p), sizeof(float[BATCH][CLASSES]));
+    return status;
 }
 
 static void *predict_often(void *ctx)
@@ -144,7 +152,7 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
 {
     __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
     __attribute__((cleanup(free_settings))) sfp_settings *s = NULL;
-    MUST(sfp_engine_open_random(1, 1, &e, &err));
+    MUST(sfp_engine_open_random(1, &one_thread, &e, &err));
     MUST(sfp_settings_create(&s, &err));
     MUST(sfp_settings_set(s, "batch", "4", &err));
     MUST(sfp_settings_set(s, "buffer-size", "6", &err));
@@ -154,7 +162,7 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
     __attribute__((cleanup(free_predictor))) sfp_predictor *p = NULL;
     MUST(sfp_learner_create(e, s, &l, &err));
     offer(l, 0, 3);
-    MUST(sfp_predictor_create(l, 1, BATCH, &p, &err));
+    MUST(sfp_predictor_create(l, &one_batch, &p, &err));
     asker a = {.predictor = p};
     MUST(predict(p, a.expected));
     MUST(sfp_learner_save(l, state, &err));
@@ -163,7 +171,7 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
     sfp_status status = SFP_OK;
     for (int i = 0; !status && i < 12; i++) { /* all of these leave the state as it is */
         status = sfp_learner_checkpoint(l, checkpoint, "", &err);
-        status = status ? status : sfp_learner_resume(l, checkpoint, NULL, 0, &err);
+        status = status ? status : sfp_learner_resume(l, checkpoint, NULL, &err);
         status = status ? status : sfp_learner_load(l, state, &err);
     }
     atomic_store(&a.stopped, true);
@@ -245,7 +253,7 @@ TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_folder, lea
         checkpoint[i] = in_folder(i == COMMA ? "checkpoint-comma" : "checkpoint-plain");
         state[i] = in_folder(i == COMMA ? "state-comma" : "state-plain");
         use_locale(i);
-        MUST(sfp_engine_open_random(1, 1, &e, &err));
+        MUST(sfp_engine_open_random(1, &one_thread, &e, &err));
         make_learner(e, "0.5", &l);
         offer(l, 0, 2);
         MUST(sfp_learner_checkpoint(l, checkpoint[i], "", &err));
@@ -259,13 +267,13 @@ TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_folder, lea
         __attribute__((cleanup(free_learner))) sfp_learner *l = NULL, *other = NULL;
         __attribute__((cleanup(free_predictor))) sfp_predictor *p = NULL;
         use_locale(i);
-        MUST(sfp_engine_open_random(1, 1, &e, &err));
+        MUST(sfp_engine_open_random(1, &one_thread, &e, &err));
         make_learner(e, "0.5", &l);
-        MUST(sfp_learner_resume(l, checkpoint[PLAIN], NULL, 0, &err));
+        MUST(sfp_learner_resume(l, checkpoint[PLAIN], NULL, &err));
         MUST(sfp_learner_load(l, state[PLAIN], &err));
-        MUST(sfp_predictor_open(e, state[PLAIN], 1, BATCH, &p, &err));
+        MUST(sfp_predictor_open(e, state[PLAIN], &one_batch, &p, &err));
         make_learner(e, "0.25", &other);
-        REFUSED(sfp_learner_resume(other, checkpoint[PLAIN], NULL, 0, &err), SFP_EINVAL, "sigma 0.5, now it is 0.25");
+        REFUSED(sfp_learner_resume(other, checkpoint[PLAIN], NULL, &err), SFP_EINVAL, "sigma 0.5, now it is 0.25");
         check_locale(i);
     }
 }
@@ -279,7 +287,7 @@ TEST_AROUND(a_backbone_is_read_in_every_locale, make_folder, leave_locale)
         __attribute__((cleanup(free_learner))) sfp_learner *l = NULL;
         state[i] = in_folder(i == COMMA ? "state-comma" : "state-plain");
         use_locale(i);
-        MUST(sfp_engine_open("models/builtin.safetensors", 1, &e, &err));
+        MUST(sfp_engine_open("models/builtin.safetensors", &one_thread, &e, &err));
         make_learner(e, "0.5", &l);
         MUST(sfp_learner_save(l, state[i], &err)); /* it holds the mean and the deviation of colours in the backbone's file */
         check_locale(i);

@@ -3,7 +3,7 @@
 
 TEST(pieces_are_aligned_and_apart)
 {
-    OWNED_BY(sfp__arena_done) sfp_arena a = {0};
+    OWNED_BY(sfp__arena_done) sfp__arena a = {0};
     for (int round = 0; round < 3; round++) {
         unsigned char *piece[40];
         unsigned long before = sfp__mem_count();
@@ -24,7 +24,7 @@ TEST(pieces_are_aligned_and_apart)
 
 TEST(what_cannot_be_had_is_null)
 {
-    OWNED_BY(sfp__arena_done) sfp_arena a = {0};
+    OWNED_BY(sfp__arena_done) sfp__arena a = {0};
     assert_null(sfp__arena_take(&a, SIZE_MAX, 2));
     assert_null(sfp__arena_take(&a, SIZE_MAX, 1));
     sfp__mem_fail_at(0);

@@ -12,15 +12,15 @@ static uint8_t shade(int64_t i)
 }
 
 static fake_source f;
-static sfp_tasks t;
-static sfp_batches b;
+static sfp__tasks t;
+static sfp__batches b;
 
 static void end_stream(void)
 {
     sfp__batches_done(&b);
     sfp__tasks_done(&t);
-    b = (sfp_batches){0};
-    t = (sfp_tasks){0};
+    b = (sfp__batches){0};
+    t = (sfp__tasks){0};
 }
 
 AROUND_EACH(NULL, end_stream)
@@ -39,15 +39,15 @@ static void begin(int64_t count, const char *spec, int batch)
     begin_with(count, spec, batch, false);
 }
 
-static sfp_batch_loader *feed_from(int64_t start)
+static sfp__batch_loader *feed_from(int64_t start)
 {
-    static const sfp_batch_loader_options four_ahead = {.size = SIDE, .depth = 4};
-    sfp_batch_loader *feed = NULL;
+    static const sfp__batch_loader_options four_ahead = {.size = SIDE, .depth = 4};
+    sfp__batch_loader *feed = NULL;
     MUST(sfp__batch_loader_create(&f.s, &t, &b, &four_ahead, start, &feed, &err));
     return feed;
 }
 
-static int take(sfp_batch_loader *feed, int64_t k, const sfp_sample **s)
+static int take(sfp__batch_loader *feed, int64_t k, const sfp__sample **s)
 {
     int n = -1;
     MUST(sfp__batch_loader_take(feed, k, &n, s, &err));
@@ -85,9 +85,9 @@ TEST(short_last_batches_can_be_left_out_but_still_take_time)
 TEST(every_batch_comes_in_order_with_its_images)
 {
     begin(230, "2", 7);
-    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(0);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(0);
     for (int64_t k = 0; k < b.count; k++) {
-        const sfp_sample *s;
+        const sfp__sample *s;
         int n = take(feed, k, &s);
         assert_int_equal(n, b.first[k + 1] - b.first[k]);
         for (int i = 0; i < n; i++) {
@@ -98,16 +98,16 @@ TEST(every_batch_comes_in_order_with_its_images)
         }
         sfp__batch_loader_release(feed, k + 1);
     }
-    assert_string_equal(sfp__batch_loader_stats(feed).first_error, "");
+    assert_string_equal(sfp__batch_loader_get_stats(feed).first_error, "");
 }
 
 TEST(images_that_cannot_be_read_are_left_out_and_counted)
 {
     begin(60, "free", 12);
     f.broken_every = 6;
-    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(0);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(0);
     for (int64_t k = 0; k < b.count; k++) {
-        const sfp_sample *s;
+        const sfp__sample *s;
         int n = take(feed, k, &s);
         assert_int_equal(n, 10);
         for (int i = 0; i < n; i++) {
@@ -116,11 +116,11 @@ TEST(images_that_cannot_be_read_are_left_out_and_counted)
         }
         sfp__batch_loader_release(feed, k + 1);
     }
-    assert_string_equal(sfp__batch_loader_stats(feed).first_error, "image 0: broken");
+    assert_string_equal(sfp__batch_loader_get_stats(feed).first_error, "image 0: broken");
     sfp__batch_loader_free(feed);
     f.broken_every = 1; /* not one is left: empty batches, no waiting for ever */
     feed = feed_from(0);
-    const sfp_sample *s;
+    const sfp__sample *s;
     assert_int_equal(take(feed, 0, &s), 0);
 }
 
@@ -128,10 +128,10 @@ TEST(it_jumps_ahead_and_several_can_be_held)
 {
     begin(400, "free", 4);
     f.pause = 100000;
-    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(3);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(3);
     static const int64_t jumps[] = {3, 4, 40, 41, 45, 80, 97};
     int n = 0;
-    const sfp_sample *held[3];
+    const sfp__sample *held[3];
     for (size_t j = 0; j < sizeof jumps / sizeof *jumps; j++) {
         sfp__batch_loader_release(feed, jumps[j]);
         for (int h = 0; h < 3; h++) /* three batches at once stay valid, as triage takes them */
@@ -154,9 +154,9 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     sfp__batches_keep(&b, 16);
     assert_int_equal(b.count, 6);
     assert_int_equal(b.samples, 400); /* of the stream, still */
-    sfp_batch_loader *feed = feed_from(0);
+    sfp__batch_loader *feed = feed_from(0);
     for (int64_t i = 0; i < b.count; i++) {
-        const sfp_sample *s;
+        const sfp__sample *s;
         assert_int_equal(b.arrived[i], 4 * (kept[i] + 1));
         assert_int_equal(take(feed, i, &s), 4);
         for (int k = 0; k < 4; k++)
@@ -170,9 +170,9 @@ TEST(only_the_batches_that_are_kept_are_decoded)
 TEST(what_is_not_at_hand_is_refused)
 {
     begin(40, "free", 4);
-    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(2);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(2);
     int n;
-    const sfp_sample *s;
+    const sfp__sample *s;
     TOLD(sfp__batch_loader_take(feed, 1, &n, &s, &err), SFP_EINVAL, "batch 1 is not among the 4 from 2 on");
     assert_int_equal(sfp__batch_loader_take(feed, 6, &n, &s, &err), SFP_EINVAL);
     sfp__batch_loader_release(feed, 10);
@@ -184,13 +184,13 @@ TEST(it_can_be_ended_at_any_time)
     begin(4000, "free", 16);
     for (int round = 0; round < 60; round++) {
         f.pause = round % 3 ? 0 : 10000;
-        OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(round);
+        OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(round);
         for (int64_t k = round; k < 2 * round; k++) {
-            const sfp_sample *s;
+            const sfp__sample *s;
             (void)take(feed, k, &s);
             sfp__batch_loader_release(feed, k + 1);
         }
     }
-    OWNED_PTR(sfp__batch_loader_free) sfp_batch_loader *feed = feed_from(b.count); /* nothing left to give */
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(b.count); /* nothing left to give */
     sfp__batch_loader_free(NULL);
 }

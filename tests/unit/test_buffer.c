@@ -8,11 +8,11 @@
 
 TEST(defaults_are_those_of_the_paper)
 {
-    sfp_buffer_options opt = sfp__buffer_options_defaults();
+    sfp__buffer_options opt = sfp__buffer_options_defaults();
     assert_int_equal(opt.slots, 102);
     assert_true(opt.drop == SFP_DROP_ALG2 && opt.nu == SFP_NU_AT_LEAST_ONE && opt.budget == 0);
     assert_string_equal(opt.method, "streamfp");
-    for (const sfp_buffer_method *const *m = sfp__buffer_methods; *m; m++)
+    for (const sfp__buffer_method *const *m = sfp__buffer_methods; *m; m++)
         assert_ptr_equal(sfp__buffer_method_find((*m)->name), *m);
     assert_null(sfp__buffer_method_find("no such"));
     assert_null(sfp__buffer_method_find(NULL));
@@ -21,9 +21,9 @@ TEST(defaults_are_those_of_the_paper)
 }
 
 /* What the budget counts, as the refusal of a budget of one byte says. */
-static size_t bytes_of(sfp_buffer_options opt, int max_batch)
+static size_t bytes_of(sfp__buffer_options opt, int max_batch)
 {
-    sfp_buffer *b = NULL;
+    sfp__buffer *b = NULL;
     size_t bytes = 0;
     opt.budget = 1;
     assert_int_equal(sfp__buffer_create(&opt, max_batch, &b, &err), SFP_ELIMIT);
@@ -34,14 +34,14 @@ static size_t bytes_of(sfp_buffer_options opt, int max_batch)
 /* What takes exactly the budget fits; a byte less does not, and the message says how many slots would: that many then do. */
 TEST(the_budget_is_held_and_its_message_is_true)
 {
-    sfp_buffer_options opt = sfp__buffer_options_defaults();
+    sfp__buffer_options opt = sfp__buffer_options_defaults();
     opt.slots = 10;
     opt.dim = 48;
     opt.image_bytes = 1000;
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL, *fewer = NULL;
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL, *fewer = NULL;
     size_t bytes = bytes_of(opt, 4);
-    assert_true(bytes >= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot)));
-    assert_true(bytes <= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp_slot) + 3 * 64));
+    assert_true(bytes >= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp__slot)));
+    assert_true(bytes <= 10 * (1000 + 2 * 48 * sizeof(float) + sizeof(sfp__slot) + 3 * 64));
 
     opt.budget = bytes;
     MUST(sfp__buffer_create(&opt, 4, &b, &err));
@@ -57,11 +57,11 @@ TEST(the_budget_is_held_and_its_message_is_true)
 
 TEST(options_that_make_no_sense_are_refused)
 {
-    sfp_buffer *b = NULL;
-    sfp_buffer_options good = sfp__buffer_options_defaults();
+    sfp__buffer *b = NULL;
+    sfp__buffer_options good = sfp__buffer_options_defaults();
     good.dim = 8;
     good.image_bytes = 12;
-    sfp_buffer_options opt;
+    sfp__buffer_options opt;
 #define BAD(field, value, status, text) \
     opt = good;                         \
     opt.field = value;                  \
@@ -85,9 +85,9 @@ TEST(samples_fill_free_slots_in_order)
 {
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make(names[k], 10, 5, 30, 7);
-        sfp_rng rng = sfp__rng_init(1, 2), untouched = rng;
-        sfp_buffer_change change;
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make(names[k], 10, 5, 30, 7);
+        sfp__rng rng = sfp__rng_init(1, 2), untouched = rng;
+        sfp__buffer_change change;
         for (int t = 0; t < 2; t++) {
             test_batch batch = batch_make(5, 5, 30, (uint64_t)(100 + 5 * t), (uint64_t)t);
             MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
@@ -105,23 +105,23 @@ TEST(samples_fill_free_slots_in_order)
     }
 }
 
-/* sfp__buffer_update is sfp__buffer_plan with: n_left numbers for nu, then nu for the batch, then nu for the slots, and the
+/* sfp__buffer_update is sfp__buffer_decide with: n_left numbers for nu, then nu for the batch, then nu for the slots, and the
  * slots scored with what was just stored. Every slot holds the sample the plan says, and the generator is where it says. */
 TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
 {
     enum { MOST = 40 };
-    sfp_rng shape = sfp__rng_init(5, 5);
+    sfp__rng shape = sfp__rng_init(5, 5);
     for (int trial = 0; trial < 200; trial++) {
         int m = 1 + (int)sfp__rng_below(&shape, 30), dim = 1 + (int)sfp__rng_below(&shape, 40);
-        sfp_buffer_options opt = sfp__buffer_options_defaults();
+        sfp__buffer_options opt = sfp__buffer_options_defaults();
         opt.slots = m;
         opt.dim = dim;
         opt.image_bytes = 17;
         opt.drop = trial & 1 ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
         opt.nu = trial & 2 ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL;
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
         MUST(sfp__buffer_create(&opt, MOST, &b, NULL));
-        sfp_rng rng = sfp__rng_init((uint64_t)trial, 8);
+        sfp__rng rng = sfp__rng_init((uint64_t)trial, 8);
         uint64_t held[30] = {0}, stored_at[30] = {0}, n_seen = 0;
         for (uint64_t now = 0; now < 12; now++) {
             int n = (int)sfp__rng_below(&shape, MOST + 1);
@@ -140,19 +140,19 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
             }
             double u_nu[MOST], u_batch[MOST] = {0}, u_buffer[MOST] = {0}, dwork[MOST];
             int iwork[MOST], retained[MOST], replaced[MOST];
-            sfp_rng clone = rng;
+            sfp__rng clone = rng;
             for (int i = 0; i < left; i++)
                 u_nu[i] = sfp__rng_double(&clone);
-            sfp_buffer_plan plan = {0};
+            sfp__buffer_plan plan = {0};
             if (left > 0)
                 plan.nu = sfp__buffer_nu(n_seen + (uint64_t)stored, m, n, left, u_nu, opt.nu);
             for (int i = 0; i < plan.nu; i++)
                 u_batch[i] = sfp__rng_double(&clone);
             for (int i = 0; i < plan.nu; i++)
                 u_buffer[i] = sfp__rng_double(&clone);
-            sfp__buffer_plan(n_seen, m, n, batch.score, slots, u_nu, u_batch, u_buffer, opt.drop, opt.nu, iwork, dwork, retained,
-                             replaced, &plan);
-            sfp_buffer_change change;
+            sfp__buffer_decide(n_seen, m, n, batch.score, slots, u_nu, u_batch, u_buffer, opt.drop, opt.nu, iwork, dwork,
+                               retained, replaced, &plan);
+            sfp__buffer_change change;
             MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
             assert_int_equal(change.stored, stored);
             assert_int_equal(change.stored, plan.stored);
@@ -177,14 +177,14 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
 TEST(er_tells_what_it_did)
 {
     enum { M = 6, B = 9 };
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", M, 3, 5, B);
-    sfp_rng rng = sfp__rng_init(4, 4);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", M, 3, 5, B);
+    sfp__rng rng = sfp__rng_init(4, 4);
     uint64_t held[M] = {0}, seen = 0;
     long replacements = 0;
     for (uint64_t now = 0; now < 300; now++) {
         int n = (int)(now % (B + 1));
         test_batch batch = batch_make(n, 3, 5, seen, now);
-        sfp_buffer_change change;
+        sfp__buffer_change change;
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         for (int i = 0; i < change.stored; i++)
             held[seen + (uint64_t)i] = seen + (uint64_t)i;
@@ -207,15 +207,15 @@ TEST(er_tells_what_it_did)
 
 TEST(none_counts_and_keeps_nothing)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("none", 50, 4, 100, 8);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("none", 50, 4, 100, 8);
     test_batch batch = batch_make(8, 4, 100, 0, 0);
-    sfp_rng rng = sfp__rng_init(1, 1), before = rng;
-    sfp_buffer_change change;
+    sfp__rng rng = sfp__rng_init(1, 1), before = rng;
+    sfp__buffer_change change;
     int slots[5];
     assert_int_equal(b->opt.slots, 0);
     assert_string_equal(b->method->name, "none");
-    sfp_buffer_options tight = b->opt;
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *other = NULL;
+    sfp__buffer_options tight = b->opt;
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *other = NULL;
     tight.slots = 50;
     tight.budget = 1; /* of which it takes none */
     MUST(sfp__buffer_create(&tight, 8, &other, NULL));
@@ -231,10 +231,10 @@ TEST(a_buffer_without_slots_works)
 {
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make(names[k], 0, 4, 100, 8);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make(names[k], 0, 4, 100, 8);
         test_batch batch = batch_make(8, 4, 100, 0, 0);
-        sfp_rng rng = sfp__rng_init(1, 1);
-        sfp_buffer_change change;
+        sfp__rng rng = sfp__rng_init(1, 1);
+        sfp__buffer_change change;
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.stored + change.nu, 0);
         assert_int_equal(b->seen, 8);
@@ -242,10 +242,10 @@ TEST(a_buffer_without_slots_works)
 }
 
 /* Everything a refused batch must leave alone. */
-static void check_refused(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_status want, const char *message)
+static void check_refused(sfp__buffer *b, const sfp__buffer_batch *batch, sfp_status want, const char *message)
 {
-    sfp_rng rng = sfp__rng_init(1, 1), before = rng;
-    sfp_buffer_change change = {.stored = 41, .nu = 42};
+    sfp__rng rng = sfp__rng_init(1, 1), before = rng;
+    sfp__buffer_change change = {.stored = 41, .nu = 42};
     int filled = b->filled;
     uint64_t seen = b->seen;
     REFUSED(sfp__buffer_update(b, batch, &rng, &change, &err), want, message);
@@ -261,11 +261,11 @@ static void check_refused(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_stat
 
 TEST(a_refused_batch_changes_nothing)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 6, 4, 20, 8);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 6, 4, 20, 8);
     test_batch first = batch_make(5, 4, 20, 500, 3), batch = batch_make(8, 4, 20, 900, 4);
-    sfp_rng rng = sfp__rng_init(1, 1);
+    sfp__rng rng = sfp__rng_init(1, 1);
     MUST(sfp__buffer_update(b, &first.view, &rng, NULL, NULL));
-    sfp_buffer_batch bad;
+    sfp__buffer_batch bad;
 #define BAD(field, value, message) \
     bad = batch.view;              \
     bad.field = value;             \
@@ -287,17 +287,17 @@ TEST(a_refused_batch_changes_nothing)
 
 TEST(a_method_without_scores_takes_a_batch_without_them)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", 4, 4, 20, 8);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", 4, 4, 20, 8);
     test_batch batch = batch_make(4, 4, 20, 500, 3);
-    sfp_rng rng = sfp__rng_init(1, 1);
+    sfp__rng rng = sfp__rng_init(1, 1);
     for (int i = 0; i < 4; i++)
         b->slot[i].query[0] = b->slot[i].mean_embed[0] = 9;
-    sfp_buffer_batch bare = batch.view;
+    sfp__buffer_batch bare = batch.view;
     bare.score = bare.mean_embed = bare.fingerprint = bare.query = NULL;
     bare.has_query = NULL;
     MUST(sfp__buffer_update(b, &bare, &rng, NULL, NULL));
     for (int i = 0; i < 4; i++) {
-        const sfp_slot *s = &b->slot[i];
+        const sfp__slot *s = &b->slot[i];
         assert_false(s->has_query);
         assert_true(s->query[0] == 0 && s->mean_embed[0] == 0);
         assert_int_equal(s->id, 500 + i);
@@ -306,9 +306,9 @@ TEST(a_method_without_scores_takes_a_batch_without_them)
 
 TEST(an_empty_batch_changes_nothing)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 4, 4, 20, 8);
-    sfp_buffer_batch empty = {0};
-    sfp_buffer_change change = {.stored = 9, .nu = 9};
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 4, 4, 20, 8);
+    sfp__buffer_batch empty = {0};
+    sfp__buffer_change change = {.stored = 9, .nu = 9};
     MUST(sfp__buffer_update(b, &empty, NULL, &change, NULL));
     assert_int_equal(change.stored + change.nu, 0);
     assert_int_equal(b->seen, 0);
@@ -319,8 +319,10 @@ TEST(a_restored_buffer_goes_on_the_same)
 {
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *a = buffer_make(names[k], 12, 6, 10, 7), *b = buffer_make(names[k], 12, 6, 10, 7);
-        sfp_rng rng = sfp__rng_init(2, 2);
+        OWNED_PTR(sfp__buffer_free)
+        sfp__buffer *a = buffer_make(names[k], 12, 6, 10, 7),
+                    *b = buffer_make(names[k], 12, 6, 10, 7);
+        sfp__rng rng = sfp__rng_init(2, 2);
         int drawn_a[5], drawn_b[5];
         uint64_t id = 0;
         for (uint64_t now = 0; now < 9; now++, id += 7) {
@@ -329,8 +331,8 @@ TEST(a_restored_buffer_goes_on_the_same)
             (void)sfp__buffer_draw(a, 5, &rng, drawn_a);
         }
         for (int i = 0; i < 12; i++) {
-            const sfp_slot *from = &a->slot[i];
-            sfp_slot *to = &b->slot[i];
+            const sfp__slot *from = &a->slot[i];
+            sfp__slot *to = &b->slot[i];
             to->label = from->label;
             to->id = from->id;
             to->stored_at = from->stored_at;
@@ -341,7 +343,7 @@ TEST(a_restored_buffer_goes_on_the_same)
             memcpy(to->mean_embed, from->mean_embed, 6 * sizeof(float));
         }
         MUST(sfp__buffer_restore(b, 12, a->seen, NULL));
-        sfp_rng other = rng;
+        sfp__rng other = rng;
         for (uint64_t now = 9; now < 40; now++, id += 7) {
             test_batch batch = batch_make(7, 6, 10, id, now);
             MUST(sfp__buffer_update(a, &batch.view, &rng, NULL, NULL));
@@ -357,7 +359,7 @@ TEST(a_restored_buffer_goes_on_the_same)
 
 TEST(a_checkpoint_that_cannot_be_is_refused)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
     assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
     TOLD(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL, "buffer: 3 slots filled of 5, 2 samples seen");
@@ -373,9 +375,9 @@ TEST(a_checkpoint_that_cannot_be_is_refused)
 TEST(slots_are_scored_by_their_mean_embedding)
 {
     for (int dim = 1; dim <= 70; dim++) {
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 5, dim, 3, 3);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 5, dim, 3, 3);
         test_batch batch = batch_make(3, dim, 3, 40, 0);
-        sfp_rng rng = sfp__rng_init(1, 1);
+        sfp__rng rng = sfp__rng_init(1, 1);
         float score[5] = {0, 0, 0, 55, 55};
         MUST(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL));
         sfp__buffer_score(b, batch.fingerprint, score);
@@ -396,16 +398,16 @@ TEST(ten_thousand_updates_hold_the_budget_and_allocate_nothing)
     test_batch batch[KINDS];
     for (int k = 0; k < KINDS; k++)
         batch[k] = batch_make(k % (B + 1), D, BYTES, (uint64_t)k * 100, 0);
-    for (const sfp_buffer_method *const *method = sfp__buffer_methods; *method; method++) {
+    for (const sfp__buffer_method *const *method = sfp__buffer_methods; *method; method++) {
         if ((*method)->needs & ~(unsigned)SFP_NEED_SCORE)
             continue;
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make((*method)->name, M, D, BYTES, B);
-        sfp_rng rng = sfp__rng_init(6, 6);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make((*method)->name, M, D, BYTES, B);
+        sfp__rng rng = sfp__rng_init(6, 6);
         uint64_t seen = 0;
         int slots[10];
         unsigned long before = sfp__mem_count();
         for (int t = 0; t < 10000; t++) {
-            sfp_buffer_change change;
+            sfp__buffer_change change;
             batch[t % KINDS].view.now = (uint64_t)t;
             if (sfp__buffer_update(b, &batch[t % KINDS].view, &rng, &change, NULL) != SFP_OK)
                 fail_msg("update %d", t);
@@ -422,9 +424,9 @@ TEST(ten_thousand_updates_hold_the_budget_and_allocate_nothing)
 
 TEST(every_failed_allocation_is_told_and_leaks_nothing)
 {
-    sfp_buffer_options opt = sfp__buffer_options_defaults();
+    sfp__buffer_options opt = sfp__buffer_options_defaults();
     opt.dim = 8;
     opt.image_bytes = 12;
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL;
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&opt, 20, &b, told), !b) >= 2);
 }

@@ -55,7 +55,7 @@ static void arrive(unsigned set, int n, int k, const bool *same, double *gain)
 
 TEST(values_are_those_of_the_definitions)
 {
-    sfp_rng rng = sfp__rng_init(1, 1);
+    sfp__rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 4000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 9), k = 1 + (int)sfp__rng_below(&rng, 5);
         bool same[MOST];
@@ -122,24 +122,24 @@ static void shapley_sum(int k, int dim, const float *x, const int32_t *label, in
     float near[MOST];
     bool same[MOST];
     double value[MOST];
-    const sfp_shapley_game g = {.k = k,
-                                .dim = dim,
-                                .x = x,
-                                .label = label,
-                                .n = n,
-                                .tests = tests,
-                                .test = test,
-                                .finite = finite,
-                                .order = order,
-                                .near = near,
-                                .same = same,
-                                .value = value};
+    const sfp__shapley_game g = {.k = k,
+                                 .dim = dim,
+                                 .x = x,
+                                 .label = label,
+                                 .n = n,
+                                 .tests = tests,
+                                 .test = test,
+                                 .finite = finite,
+                                 .order = order,
+                                 .near = near,
+                                 .same = same,
+                                 .value = value};
     sfp__knn_shapley_sum(&g, sum);
 }
 
 TEST(sums_are_those_of_the_definition)
 {
-    sfp_rng rng = sfp__rng_init(2, 1);
+    sfp__rng rng = sfp__rng_init(2, 1);
     for (int round = 0; round < 2000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 6), rows = n + (int)sfp__rng_below(&rng, 4), dim = 1 + (int)sfp__rng_below(&rng, 3);
         int tests = 1 + (int)sfp__rng_below(&rng, 4), test[MOST];
@@ -163,12 +163,12 @@ TEST(sums_are_those_of_the_definition)
 
 static void small_integers(uint64_t id, int n, float *out)
 {
-    sfp_rng rng = sfp__rng_init(id, 77);
+    sfp__rng rng = sfp__rng_init(id, 77);
     for (int i = 0; i < n; i++)
         out[i] = id % 17 == 5 ? NAN : (float)sfp__rng_below(&rng, 6);
 }
 
-static test_batch random_batch(sfp_rng *rng, int b, int dim, int classes, uint64_t first)
+static test_batch random_batch(sfp__rng *rng, int b, int dim, int classes, uint64_t first)
 {
     test_batch x = batch_make(b, dim, 4, first, first);
     for (int i = 0; i < b; i++)
@@ -177,13 +177,13 @@ static test_batch random_batch(sfp_rng *rng, int b, int dim, int classes, uint64
 }
 
 /* What was asked for says which sets were drawn; these must be right, and so must what is made of them. */
-static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng)
+static void check_update(sfp__buffer *b, test_batch *x, int classes, sfp__rng *rng)
 {
     int m = b->opt.slots, dim = b->opt.dim, filled = b->filled, n = x->view.b;
     test_model_ops t = {.model = {.dim = dim, .classes = classes}, .row = small_integers, .fail_at = -1};
-    sfp_rng before_rng = *rng, first = *rng;
+    sfp__rng before_rng = *rng, first = *rng;
     buffer_image before = image_of(b);
-    sfp_buffer_change c = {0};
+    sfp__buffer_change c = {0};
     int stored = n < m - filled ? n : m - filled, left = n - stored, label_count[64] = {0}, present = 0;
     int32_t slot_label[MOST * 4];
     for (int i = 0; i < filled; i++)
@@ -260,12 +260,12 @@ static void check_update(sfp_buffer *b, test_batch *x, int classes, sfp_rng *rng
 
 TEST(the_largest_sums_stay)
 {
-    sfp_rng rng = sfp__rng_init(3, 1);
+    sfp__rng rng = sfp__rng_init(3, 1);
     for (int round = 0; round < 400; round++) {
         int m = 1 + (int)sfp__rng_below(&rng, 9), most = 1 + (int)sfp__rng_below(&rng, 5),
             classes = 1 + (int)sfp__rng_below(&rng, 5);
         int dim = 1 + (int)sfp__rng_below(&rng, 3);
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", m, dim, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", m, dim, 4, most);
         uint64_t next = (uint64_t)round * 1000;
         for (int t = 0; t < 6; t++) {
             test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), dim, classes, next);
@@ -281,13 +281,13 @@ TEST(sets_are_drawn_uniformly)
     enum { M = 9, ROUNDS = 6000 };
     long judge[2][M] = {{0}}, competes[M] = {0};
     double third[3], sixth[6], other[M];
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", M, 2, 4, M);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", M, 2, 4, M);
     test_batch fill = batch_make(M, 2, 4, 100, 0), x = batch_make(1, 2, 4, 5, 0);
     for (int i = 0; i < M; i++)
         fill.label[i] = i % 3 == 0;
     x.label[0] = 0;
     test_model_ops t = {.model = {.dim = 2, .classes = 2}, .row = small_integers, .fail_at = -1};
-    sfp_rng rng = sfp__rng_init(4, 4);
+    sfp__rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < ROUNDS; round++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
         MUST(ask_update(b, &fill, &t, &rng, NULL, NULL));
@@ -317,8 +317,8 @@ TEST(sets_are_drawn_uniformly)
 
 TEST(failures_change_nothing)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("aser", 10, 3, 4, 8);
-    sfp_rng rng = sfp__rng_init(5, 5);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", 10, 3, 4, 8);
+    sfp__rng rng = sfp__rng_init(5, 5);
     test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
     test_model_ops t = {.model = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
     assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* nobody to ask */

@@ -73,7 +73,7 @@ static void greedy(const merged *m, int count, bool *in)
 }
 
 /* All queries known, normal numbers: no two sets are equal. */
-static test_batch random_batch(sfp_rng *rng, int b, int classes, uint64_t first)
+static test_batch random_batch(sfp__rng *rng, int b, int classes, uint64_t first)
 {
     test_batch x = batch_make(b, DIM, 4, first, first);
     for (int i = 0; i < b; i++) {
@@ -87,11 +87,11 @@ static test_batch random_batch(sfp_rng *rng, int b, int classes, uint64_t first)
 
 TEST(the_merged_set_is_reduced_by_the_definition)
 {
-    sfp_rng rng = sfp__rng_init(1, 1);
+    sfp__rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 500; round++) {
         int m = 1 + (int)sfp__rng_below(&rng, 10), most = 1 + (int)sfp__rng_below(&rng, 12),
             classes = 1 + (int)sfp__rng_below(&rng, 4);
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", m, DIM, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", m, DIM, 4, most);
         uint64_t next = 1;
         for (int t = 0; t < 4; t++) {
             test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), classes, next);
@@ -104,7 +104,7 @@ TEST(the_merged_set_is_reduced_by_the_definition)
                 merge_one(&all, x.id[i], x.label[i], x.query + i * DIM);
             greedy(&all, all.n < m ? all.n : m, in);
             buffer_image before = image_of(b);
-            sfp_buffer_change c = {0};
+            sfp__buffer_change c = {0};
             MUST(sfp__buffer_update(b, &x.view, NULL, &c, NULL)); /* no random number */
             check_change(&before, &x, &c, b);
             for (int i = 0; i < all.n; i++) {
@@ -122,12 +122,12 @@ TEST(the_merged_set_is_reduced_by_the_definition)
 /* Of equal samples those that are there stay. */
 TEST(ties_go_to_who_is_there)
 {
-    sfp_rng rng = sfp__rng_init(2, 1);
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    sfp__rng rng = sfp__rng_init(2, 1);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
     memcpy(y.query, x.query, 6 * DIM * sizeof *x.query);
     memcpy(y.label, x.label, 6 * sizeof *x.label);
-    sfp_buffer_change c = {0};
+    sfp__buffer_change c = {0};
     MUST(sfp__buffer_update(b, &x.view, NULL, &c, NULL));
     assert_int_equal(c.stored, 6);
     MUST(sfp__buffer_update(b, &y.view, NULL, &c, NULL));
@@ -136,8 +136,8 @@ TEST(ties_go_to_who_is_there)
 
 TEST(queries_that_are_not_finite_leave_first)
 {
-    sfp_rng rng = sfp__rng_init(3, 1);
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    sfp__rng rng = sfp__rng_init(3, 1);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 4, 2, 20);
     for (int i = 1; i < 5; i++)
         x.query[i * DIM + i % DIM] = i % 2 ? NAN : INFINITY;
@@ -154,8 +154,8 @@ TEST(queries_that_are_not_finite_leave_first)
 
 TEST(failures_change_nothing)
 {
-    sfp_rng rng = sfp__rng_init(4, 1);
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("camel", 6, DIM, 4, 6);
+    sfp__rng rng = sfp__rng_init(4, 1);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", 6, DIM, 4, 6);
     test_batch x = random_batch(&rng, 6, 2, 10), y = random_batch(&rng, 6, 2, 20);
     test_model_ops t = {.fail_at = -1};
     MUST(sfp__buffer_update(b, &x.view, NULL, NULL, NULL));

@@ -90,8 +90,8 @@ TEST(nu_has_its_exact_distribution)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         for (int rule = SFP_NU_AT_LEAST_ONE; rule <= SFP_NU_RESERVOIR; rule++) {
             int m = cases[c].m, b = cases[c].b, half = b / 2 > 1 ? b / 2 : 1;
-            sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .nu = (sfp_nu_rule)rule, .method = "streamfp"};
-            OWNED_PTR(sfp__buffer_free) sfp_buffer *buffer = NULL;
+            sfp__buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .nu = (sfp__nu_rule)rule, .method = "streamfp"};
+            OWNED_PTR(sfp__buffer_free) sfp__buffer *buffer = NULL;
             MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
             double p[16] = {0};
             for (int hits = 0; hits <= b; hits++) {
@@ -102,10 +102,10 @@ TEST(nu_has_its_exact_distribution)
             for (int i = 0; i < 16; i++)
                 p[i] = p[i] < 1e-15 ? 0 : p[i]; /* the case with p = 1 */
             test_batch batch = batch_make(b, 1, 1, 0, 0);
-            sfp_rng rng = sfp__rng_init(100 + c, (uint64_t)rule);
+            sfp__rng rng = sfp__rng_init(100 + c, (uint64_t)rule);
             long count[16] = {0};
             for (int k = 0; k < 40000; k++) {
-                sfp_buffer_change change;
+                sfp__buffer_change change;
                 MUST(sfp__buffer_restore(buffer, m, cases[c].seen, NULL));
                 MUST(sfp__buffer_update(buffer, &batch.view, &rng, &change, NULL));
                 count[change.nu]++;
@@ -118,11 +118,11 @@ TEST(nu_has_its_exact_distribution)
 /* n_seen counts what the same batch just stored: 3 of 5 slots filled, 6 arrive, 2 are stored, 4 are left with 5/5. */
 TEST(nu_counts_what_was_just_stored)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 5, 1, 1, 6);
-    sfp_rng rng = sfp__rng_init(1, 1);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 5, 1, 1, 6);
+    sfp__rng rng = sfp__rng_init(1, 1);
     for (int k = 0; k < 2000; k++) {
         test_batch batch = batch_make(6, 1, 1, 0, 0);
-        sfp_buffer_change change;
+        sfp__buffer_change change;
         MUST(sfp__buffer_restore(b, 3, 3, NULL));
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.stored, 2);
@@ -134,22 +134,22 @@ TEST(nu_counts_what_was_just_stored)
 
 /* m slots and b samples with given scores, as many seen as there are slots: every number hits, nu = b/2 each time. Tallies
  * the ordered draws of samples and of slots and how the first two of them go together. */
-static void check_draws(const char *what, sfp_drop_rule drop, int m, const float *slot_score, int b, const float *batch_score,
+static void check_draws(const char *what, sfp__drop_rule drop, int m, const float *slot_score, int b, const float *batch_score,
                         int draws, uint64_t seed)
 {
     int nu = b / 2, batch_cells = power(b, nu), slot_cells = power(m, nu);
     assert_true(nu <= m && nu >= 1);
-    sfp_buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .drop = drop, .method = "streamfp"};
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *buffer = NULL;
+    sfp__buffer_options opt = {.slots = m, .dim = 1, .image_bytes = 1, .drop = drop, .method = "streamfp"};
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *buffer = NULL;
     MUST(sfp__buffer_create(&opt, b, &buffer, NULL));
     test_batch batch = batch_make(b, 1, 1, 0, 0);
     batch.fingerprint[0] = 1;
     memcpy(batch.score, batch_score, (size_t)b * sizeof(float));
     long *entered = test_array(batch_cells, sizeof(long)), *left = test_array(slot_cells, sizeof(long)),
          *both = test_array(b * m, sizeof(long));
-    sfp_rng rng = sfp__rng_init(seed, 0);
+    sfp__rng rng = sfp__rng_init(seed, 0);
     for (int k = 0; k < draws; k++) {
-        sfp_buffer_change change;
+        sfp__buffer_change change;
         for (int i = 0; i < m; i++)
             buffer->slot[i].mean_embed[0] = slot_score[i];
         MUST(sfp__buffer_restore(buffer, m, (uint64_t)m, NULL));
@@ -208,7 +208,7 @@ TEST(weighted_draws_have_their_exact_distribution)
         int n = cases[c].n, count = cases[c].count, cells = power(n, count);
         long *seen = test_array(cells, sizeof(long));
         double *p = test_array(cells, sizeof(double));
-        sfp_rng rng = sfp__rng_init(50 + c, 1);
+        sfp__rng rng = sfp__rng_init(50 + c, 1);
         for (int k = 0; k < 50000; k++) {
             double weight[5], u[5];
             int out[5];
@@ -236,7 +236,7 @@ TEST(a_weighted_draw_at_the_edges_of_its_intervals)
         sfp__weighted_draw(6, weight, 1, &edges[i].u, &out);
         assert_int_equal(out, edges[i].want);
     }
-    sfp_rng rng = sfp__rng_init(3, 3);
+    sfp__rng rng = sfp__rng_init(3, 3);
     for (int k = 0; k < 20000; k++) {
         double weight[20], u[20];
         int out[20], n = 1 + (int)sfp__rng_below(&rng, 20);
@@ -286,13 +286,13 @@ TEST(the_reservoir_keeps_every_set_equally_often)
         for (int j = i + 1; j < 6; j++)
             p[i * 6 + j] = 1.0 / 15;
     test_batch batch = batch_make(6, 1, 1, 0, 0);
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", 2, 1, 1, 6);
-    sfp_rng rng = sfp__rng_init(8, 8), cut = sfp__rng_init(9, 9);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", 2, 1, 1, 6);
+    sfp__rng rng = sfp__rng_init(8, 8), cut = sfp__rng_init(9, 9);
     for (int k = 0; k < 45000; k++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
         for (int at = 0; at < 6;) {
             int n = 1 + (int)sfp__rng_below(&cut, (uint32_t)(6 - at));
-            sfp_buffer_batch part = batch.view;
+            sfp__buffer_batch part = batch.view;
             part.b = n;
             part.id += at;
             part.label += at;
@@ -316,8 +316,8 @@ TEST(the_reservoir_favours_no_position)
     enum { N = 40, M = 7, RUNS = 20000 };
     long count[N] = {0};
     test_batch batch = batch_make(N, 1, 1, 0, 0);
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", M, 1, 1, N);
-    sfp_rng rng = sfp__rng_init(18, 8);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", M, 1, 1, N);
+    sfp__rng rng = sfp__rng_init(18, 8);
     for (int k = 0; k < RUNS; k++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
         MUST(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL));
@@ -335,11 +335,11 @@ TEST(the_reservoir_favours_no_position)
 /* After 2^40 samples a slot is hit once in 4e11; a count cut to 32 bits would begin again and hit every time. */
 TEST(the_reservoir_counts_beyond_32_bits)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("er", 3, 1, 1, 50);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", 3, 1, 1, 50);
     test_batch batch = batch_make(50, 1, 1, 0, 0);
-    sfp_rng rng = sfp__rng_init(2, 3);
+    sfp__rng rng = sfp__rng_init(2, 3);
     for (int k = 0; k < 2000; k++) {
-        sfp_buffer_change change;
+        sfp__buffer_change change;
         MUST(sfp__buffer_restore(b, 3, (uint64_t)1 << 40, NULL));
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.nu, 0); /* chance of one in all runs: 3e-7 */
@@ -349,9 +349,9 @@ TEST(the_reservoir_counts_beyond_32_bits)
 
 TEST(replay_draws_are_uniform_and_without_replacement)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("streamfp", 8, 1, 1, 8);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 8, 1, 1, 8);
     test_batch batch = batch_make(5, 1, 1, 0, 0);
-    sfp_rng rng = sfp__rng_init(31, 0);
+    sfp__rng rng = sfp__rng_init(31, 0);
     int slots[20];
     assert_int_equal(sfp__buffer_draw(b, 3, &rng, slots), 0); /* empty */
     MUST(sfp__buffer_update(b, &batch.view, &rng, NULL, NULL));
@@ -422,7 +422,7 @@ static void oracle_draw(int n, const double *weight, int count, const double *u,
 /* Integer scores make ties and equal scores; u takes round values too, which meet the edges of intervals. */
 TEST(the_plan_is_the_reference_s_on_random_cases)
 {
-    sfp_rng rng = sfp__rng_init(77, 0);
+    sfp__rng rng = sfp__rng_init(77, 0);
     long replaced_in_all = 0;
     for (int k = 0; k < 20000; k++) {
         int m = (int)sfp__rng_below(&rng, MOST), b = (int)sfp__rng_below(&rng, MOST), kind = k % 4;
@@ -438,8 +438,8 @@ TEST(the_plan_is_the_reference_s_on_random_cases)
             for (int j = 0; j < 3; j++)
                 u[j][i] = k % 5 ? sfp__rng_double(&rng) : (double)sfp__rng_below(&rng, 8) / 8;
         }
-        sfp_drop_rule drop = sfp__rng_below(&rng, 2) ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
-        sfp_nu_rule rule = sfp__rng_below(&rng, 2) ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
+        sfp__drop_rule drop = sfp__rng_below(&rng, 2) ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
+        sfp__nu_rule rule = sfp__rng_below(&rng, 2) ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
 
         int stored = n_seen >= (uint64_t)m ? 0 : m - (int)n_seen, nu = 0, want_in[MOST], want_out[MOST];
         stored = stored > b ? b : stored;
@@ -464,8 +464,8 @@ TEST(the_plan_is_the_reference_s_on_random_cases)
             }
         }
 
-        sfp_buffer_plan plan;
-        sfp__buffer_plan(n_seen, m, b, batch, slots, u[0], u[1], u[2], drop, rule, iwork, dwork, retained, replaced, &plan);
+        sfp__buffer_plan plan;
+        sfp__buffer_decide(n_seen, m, b, batch, slots, u[0], u[1], u[2], drop, rule, iwork, dwork, retained, replaced, &plan);
         if (plan.stored != stored || plan.nu != nu)
             fail_msg("case %d: stored %d, nu %d, expected %d, %d", k, plan.stored, plan.nu, stored, nu);
         for (int i = 0; i < nu; i++)

@@ -65,10 +65,10 @@ TEST(every_update_is_the_reference_s)
         double *dwork = kept_malloc(most * sizeof *dwork);
         int *iwork = kept_malloc(most * sizeof *iwork), *retained = kept_malloc((size_t)b * sizeof(int)),
             *replaced = kept_malloc((size_t)b * sizeof(int));
-        sfp_buffer_plan plan;
-        sfp__buffer_plan((uint64_t)n_seen, m, b, batch, buffer, u_nu, u_batch, u_buffer,
-                         strcmp(rule, "alg2") == 0 ? SFP_DROP_ALG2 : SFP_DROP_EQ8, SFP_NU_AT_LEAST_ONE, iwork, dwork, retained,
-                         replaced, &plan);
+        sfp__buffer_plan plan;
+        sfp__buffer_decide((uint64_t)n_seen, m, b, batch, buffer, u_nu, u_batch, u_buffer,
+                           strcmp(rule, "alg2") == 0 ? SFP_DROP_ALG2 : SFP_DROP_EQ8, SFP_NU_AT_LEAST_ONE, iwork, dwork, retained,
+                           replaced, &plan);
         if (plan.stored != whole(c, "stored") || plan.nu != whole(c, "nu"))
             fail_msg("case %d: stored %d, nu %d, expected %d, %d", k, plan.stored, plan.nu, whole(c, "stored"), whole(c, "nu"));
         check_indices(k, c, "retained", retained, plan.nu);

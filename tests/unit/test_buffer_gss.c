@@ -20,8 +20,8 @@ static double naive_cosine(int n, const float *a, const float *b)
 
 TEST(a_score_is_the_largest_cosine)
 {
-    sfp_rng rng = sfp__rng_init(1, 1);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    sfp__rng rng = sfp__rng_init(1, 1);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
     MUST(sfp__thread_pool_create(3, &pool, NULL));
     for (int round = 0; round < 3000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 30), groups = 1 + (int)sfp__rng_below(&rng, SFP_GSS_GROUPS);
@@ -73,14 +73,14 @@ TEST(weights_and_probabilities_are_the_formulas)
 /* Samples with ids from 100000 on pull the other way. */
 static void slope(uint64_t id, int n, float *out)
 {
-    sfp_rng rng = sfp__rng_init(id, 3);
+    sfp__rng rng = sfp__rng_init(id, 3);
     for (int i = 0; i < n; i++)
         out[i] = (float)(0.3 * sfp__rng_normal(&rng)) + (i ? 0 : id >= 100000 ? -1.0f : 1.0f);
 }
 
-static float *scores_of(sfp_buffer *b)
+static float *scores_of(sfp__buffer *b)
 {
-    sfp_state_tensor p = {0};
+    sfp__state_tensor p = {0};
     assert_int_equal(b->method->state_tensors(b->state, 0, &p), 1);
     assert_string_equal(p.name, "score");
     assert_int_equal(p.shape[0], b->opt.slots);
@@ -132,10 +132,10 @@ static float best_cosine(int groups, const float *group, const float *g)
 TEST(samples_are_stored_and_replaced_with_their_scores)
 {
     int replaced = 0, refused = 0;
-    sfp_rng rng = sfp__rng_init(2, 2);
+    sfp__rng rng = sfp__rng_init(2, 2);
     for (int round = 0; round < 60; round++) {
         int m = round % 3 ? 1 + (int)sfp__rng_below(&rng, 40) : 1 + (int)sfp__rng_below(&rng, 4), most = 8;
-        OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", m, 3, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", m, 3, 4, most);
         test_model_ops t = asker();
         float *score = scores_of(b), was[64];
         for (int at = 0; at < 16; at++) {
@@ -143,7 +143,7 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
             test_batch x = batch_make(n, 3, 4, (at % 3 ? 100000u : 0u) + (uint64_t)(round * 1000 + at * 10), 0);
             buffer_image before = image_of(b);
             memcpy(was, score, (size_t)m * sizeof *was);
-            sfp_buffer_change c = {0};
+            sfp__buffer_change c = {0};
             MUST(ask_update(b, &x, &t, &rng, &c, NULL));
             check_change(&before, &x, &c, b);
             float group[SFP_GSS_GROUPS * PARAMS], g[PARAMS];
@@ -186,16 +186,16 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
 {
     enum { M = 4, B = 2, ROUNDS = 40000 };
     static const float given[M] = {0.9f, -0.4f, 0.3f, -0.8f};
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", M, 3, 4, M);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", M, 3, 4, M);
     test_batch fill = batch_make(M, 3, 4, 1, 0), x = batch_make(B, 3, 4, 100001, 0);
     test_model_ops t = asker();
-    sfp_rng rng = sfp__rng_init(3, 3);
+    sfp__rng rng = sfp__rng_init(3, 3);
     long count[(M + 1) * (M + 1)] = {0};
     for (int round = 0; round < ROUNDS; round++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
         MUST(ask_update(b, &fill, &t, &rng, NULL, NULL));
         memcpy(scores_of(b), given, sizeof given);
-        sfp_buffer_change c = {0};
+        sfp__buffer_change c = {0};
         MUST(ask_update(b, &x, &t, &rng, &c, NULL));
         int to[B] = {M, M};
         for (int i = 0; i < c.nu; i++)
@@ -229,16 +229,16 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
 /* Scores come from checkpoints: any number. */
 TEST(any_scores_are_survived)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", 5, 3, 4, 8);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", 5, 3, 4, 8);
     test_model_ops t = asker();
-    sfp_rng rng = sfp__rng_init(4, 4);
+    sfp__rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < 50; round++) {
         test_batch x = batch_make(6, 3, 4, (round ? 100000u : 0u) + (uint64_t)round * 10, 0);
         const float odd[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f};
         for (int i = 0; i < 5; i++)
             scores_of(b)[i] = odd[(round + i * i) % 5];
         buffer_image before = image_of(b);
-        sfp_buffer_change c = {0};
+        sfp__buffer_change c = {0};
         MUST(ask_update(b, &x, &t, &rng, &c, NULL));
         check_change(&before, &x, &c, b);
     }
@@ -246,9 +246,9 @@ TEST(any_scores_are_survived)
 
 TEST(failures_change_nothing)
 {
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = buffer_make("gss", 25, 3, 4, 25);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", 25, 3, 4, 25);
     test_model_ops t = asker();
-    sfp_rng rng = sfp__rng_init(5, 5);
+    sfp__rng rng = sfp__rng_init(5, 5);
     test_batch x = batch_make(25, 3, 4, 0, 0), y = batch_make(4, 3, 4, 100000, 0);
     MUST(ask_update(b, &x, &t, &rng, NULL, &err));
     float was[25];

@@ -113,7 +113,7 @@ static void check_step(world *w, int32_t label, bool relations)
     assert_true(c.n > 0);
     assert_true(relations == (c.older > 0));
     assert_true(c.older <= SFP_SSD_MEMORY); /* all of them are taken: no random number matters */
-    sfp_buffer_change change;
+    sfp__buffer_change change;
     MUST(try_batch(w, &change, &err));
     double largest = 0, error = 0, image = 0;
     for (int i = 0; i < c.n; i++)
@@ -183,7 +183,7 @@ TEST(optimising_lowers_the_matching_loss)
 /* ---------------------------------------------------------------------- slots */
 
 /* The query of a slot, where it is known, is that of its bytes. */
-static void check_slot_query(const model *m, const sfp_slot *slot)
+static void check_slot_query(const model *m, const sfp__slot *slot)
 {
     float x[N], query[D];
     sfp__pixels_normalise(slot->image, S, mean, std_, x);
@@ -210,7 +210,7 @@ TEST(images_begin_as_samples_up_to_the_quota)
     for (int32_t y = 0; y < 4; y++)
         assert_int_equal(synthetic_of(w, y), 2);
     for (int i = 0; i < 10; i++) {
-        const sfp_slot *slot = &w->b->slot[i];
+        const sfp__slot *slot = &w->b->slot[i];
         assert_memory_equal(slot->image, w->image[slot->id / MOST_B][slot->id % MOST_B], N);
         float want[N] = {0};
         if (synthetic[i])
@@ -233,7 +233,7 @@ TEST(slots_hold_the_images_and_changes_are_told)
         for (int i = 0; i < 13; i++)
             id[i] = w->b->slot[i].id;
         int filled = w->b->filled;
-        sfp_buffer_change c = offer(w, MOST_B, 0, t < 20 ? 2 : 4);
+        sfp__buffer_change c = offer(w, MOST_B, 0, t < 20 ? 2 : 4);
         assert_int_equal(c.stored, filled + MOST_B <= 13 ? MOST_B : 13 - filled);
         for (int i = 0; i < c.nu; i++) {
             assert_in_range(c.retained[i], c.stored, MOST_B - 1);
@@ -245,7 +245,7 @@ TEST(slots_hold_the_images_and_changes_are_told)
             replaced_any = true;
         }
         for (int i = 0; i < w->b->filled; i++) {
-            const sfp_slot *slot = &w->b->slot[i];
+            const sfp__slot *slot = &w->b->slot[i];
             check_slot_query(&w->m, slot);
             if (i < filled)
                 assert_int_equal(slot->id, id[i]); /* nothing else was */
@@ -278,12 +278,12 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
         OWNED_PTR(free_world) world *w = make_world(21, 3, seed);
         const uint8_t *synthetic = part_of(w, "synthetic", NULL);
         const float *x = part_of(w, "pixels", NULL);
-        sfp_slot before[MOST_SLOTS];
+        sfp__slot before[MOST_SLOTS];
         uint8_t image[MOST_SLOTS][N];
         float pixels_before[MOST_SLOTS][N], query[MOST_SLOTS][D];
         offer_until(w, 17, 0, 3);
         for (int i = 0; i < w->b->filled; i++) {
-            sfp_slot *slot = &w->b->slot[i];
+            sfp__slot *slot = &w->b->slot[i];
             float normalised[N];
             if (synthetic[i] && i % 2)
                 bring_to_the_border(w, i);
@@ -299,7 +299,7 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
         (void)offer(w, MOST_B, 0, 3);
         int changed = 0;
         for (int i = 0; i < w->b->filled; i++) {
-            const sfp_slot *slot = &w->b->slot[i];
+            const sfp__slot *slot = &w->b->slot[i];
             if (!synthetic[i] || slot->id != before[i].id || memcmp(x + i * N, pixels_before[i], sizeof *pixels_before) == 0)
                 continue;
             if (memcmp(slot->image, image[i], N) == 0) {
@@ -361,7 +361,7 @@ TEST(queries_are_computed_once)
         assert_int_equal(w->m.queries, want);
         assert_int_equal(w->m.moves, 2 * classes);
         for (int i = 0; i < w->b->filled; i++) {
-            const sfp_slot *slot = &w->b->slot[i];
+            const sfp__slot *slot = &w->b->slot[i];
             if ((int)slot->id / MOST_B == t) { /* it has just come, with what is known by now */
                 assert_int_equal(slot->has_query, known[t][slot->id % MOST_B]);
                 late += slot->has_query && !query_comes((int)slot->id % MOST_B);
@@ -381,7 +381,7 @@ TEST(more_classes_shrink_the_quota_and_free_the_surplus)
         for (int i = 0; i < 12; i++)
             memcpy(image[i], w->b->slot[i].image, N);
         w->model.classes = classes;
-        sfp_buffer_change c = offer(w, MOST_B, 0, classes);
+        sfp__buffer_change c = offer(w, MOST_B, 0, classes);
         int total = 0;
         for (int32_t y = 0; y < classes; y++) {
             assert_true(synthetic_of(w, y) <= 12 / classes);
@@ -415,7 +415,7 @@ typedef struct copy {
     uint8_t image[MOST_SLOTS][N];
     uint64_t id[MOST_SLOTS], seen;
     float embed[MOST_SLOTS][D];
-    sfp_rng rng;
+    sfp__rng rng;
 } copy;
 
 static copy copy_of(const world *w)
@@ -517,15 +517,15 @@ TEST(images_that_are_not_pixels_are_refused)
     const int32_t label = 0;
     const uint64_t id = 77;
     size_t size = N - 1;
-    sfp_buffer_batch batch = {.b = 1, .label = &label, .id = &id, .image = &image, .image_size = &size, .model = &w->model};
+    sfp__buffer_batch batch = {.b = 1, .label = &label, .id = &id, .image = &image, .image_size = &size, .model = &w->model};
     TOLD(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL,
          "buffer 'ssd': sample 0 of the batch (id 77) is 11 bytes, expected 12, its pixels");
     size = N;
     w->model.side = 3;
     assert_int_equal(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL);
     assert_int_equal(w->b->seen, 0);
-    sfp_buffer_options o = options(3);
-    sfp_buffer *b = NULL;
+    sfp__buffer_options o = options(3);
+    sfp__buffer *b = NULL;
     o.image_bytes = 13;
     assert_int_equal(sfp__buffer_create(&o, 2, &b, &err), SFP_EINVAL);
     o.image_bytes = N;
@@ -539,7 +539,7 @@ TEST(any_state_from_a_file_is_survived)
     for (uint64_t seed = 0; seed < 60; seed++) {
         OWNED_PTR(free_world) world *w = make_world(9, 3, seed);
         offer_until(w, 4, 0, 3);
-        sfp_rng rng = sfp__rng_init(seed, 5);
+        sfp__rng rng = sfp__rng_init(seed, 5);
         w->m.any_query = true;
         for (int i = 0; i < PARTS; i++) {
             size_t bytes = 0;
@@ -566,8 +566,8 @@ TEST(nothing_is_allocated_once_warm)
 
 TEST(memory_is_counted_and_may_be_missing)
 {
-    sfp_buffer_options o = options(10);
-    OWNED_PTR(sfp__buffer_free) sfp_buffer *b = NULL, *empty = NULL, *made = NULL;
+    sfp__buffer_options o = options(10);
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL, *empty = NULL, *made = NULL;
     size_t kept = 10 * (1 + 2 * N * sizeof(float)) + 16 * 4 * (N + sizeof(int32_t) + D * sizeof(float) + 1);
     assert_int_equal(sfp__buffer_ssd.bytes(&o, 4), kept);
     o.budget = kept; /* and no byte for slots */

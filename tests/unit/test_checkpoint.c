@@ -18,18 +18,18 @@ AROUND_EACH(make_folder, remove_folder)
 
 typedef struct scenario {
     const char *what;
-    sfp_learner_options o;
+    sfp__learner_options o;
     int stop, times, each;
 } scenario;
 
 static void same_as_never_stopping(const scenario *s)
 {
     static const char position[] = "timestamp five\n\x01 \xe2\x82\xac";
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&s->o), *b = make_learner(&s->o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&s->o), *b = make_learner(&s->o);
     const char *ckpt = in_folder("c");
     print_message("%s, stopped at %d of %d\n", s->what, s->stop, s->times);
     feed(a, 0, s->stop, s->each);
-    MUST(sfp_learner_checkpoint(a, ckpt, position, &err));
+    MUST(sfp__learner_checkpoint(a, ckpt, position, &err));
     feed(a, s->stop, s->times, s->each);
 
     OWNED char *found = NULL;
@@ -39,12 +39,12 @@ static void same_as_never_stopping(const scenario *s)
     assert_false(old);
     assert_string_equal(found, position);
     bytes first = slurp(ckpt);
-    MUST(sfp_learner_checkpoint(b, in_folder("d"), position, &err));
+    MUST(sfp__learner_checkpoint(b, in_folder("d"), position, &err));
     assert_same_bytes(first, slurp(in_folder("d")), "a checkpoint of what was resumed");
     feed(b, s->stop, s->times, s->each);
 
-    MUST(sfp_learner_save(a, in_folder("a"), &err));
-    MUST(sfp_learner_save(b, in_folder("b"), &err));
+    MUST(sfp__learner_save(a, in_folder("a"), &err));
+    MUST(sfp__learner_save(b, in_folder("b"), &err));
     bytes last = image_of(a);
     assert_same_bytes(slurp(in_folder("a")), slurp(in_folder("b")), "states at the end");
     assert_same_bytes(last, image_of(b), "checkpoints at the end");
@@ -94,16 +94,16 @@ TEST(goes_on_with_compressed_images)
 /* ----------------------------------------------------------------------- damage */
 
 /* A learner with a checkpoint "c" of its third timestamp. */
-static sfp_learner *with_checkpoint(void)
+static sfp__learner *with_checkpoint(void)
 {
-    const sfp_learner_options o = small_options();
-    sfp_learner *l = make_learner(&o);
+    const sfp__learner_options o = small_options();
+    sfp__learner *l = make_learner(&o);
     feed(l, 0, 3, 0);
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "three", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "three", &err));
     return l;
 }
 
-static sfp_status resume(sfp_learner *l, bool *old)
+static sfp_status resume(sfp__learner *l, bool *old)
 {
     OWNED char *position = NULL;
     sfp_status s = sfp__learner_resume(l, in_folder("c"), &position, old, &err);
@@ -119,7 +119,7 @@ static void patch(int fd, const void *p, size_t n, size_t at)
 
 TEST(every_flipped_byte_is_found)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes good = slurp(in_folder("c")), before = image_of(l);
     int fd = open(in_folder("c"), O_WRONLY);
     uint64_t header;
@@ -140,29 +140,29 @@ TEST(every_flipped_byte_is_found)
 /* They are not damaged: the one before must not serve, and what to do is said. */
 TEST(one_of_an_earlier_version_is_refused)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes b = slurp(in_folder("c"));
     uint8_t *at = memmem(b.p, b.n, "\"version\":\"3\"", 13);
     assert_non_null(at);
     at[11] = '2';
     uint32_t sum = (uint32_t)crc32_z(0, b.p, b.n - sizeof sum);
     memcpy(b.p + b.n - sizeof sum, &sum, sizeof sum);
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "here", &err)); /* a good one before it */
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "here", &err)); /* a good one before it */
     put_bytes("c", b.p, b.n);
     static const char wanted[] =
         "/c: written by an earlier version: start again without --resume in another --out, or finish it with "
         "that version";
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
     const uint8_t seen[8] = {1};
-    const sfp_tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
-    const sfp_meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method's was */
+    const sfp__tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
+    const sfp__meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method's was */
     MUST(sfp__safetensors_write(in_folder("c"), &t, 1, meta, 2, &err));
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
 }
 
 TEST(every_truncation_is_found)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes good = slurp(in_folder("c"));
     for (size_t n = good.n - 1;; n -= n <= 40 || n + 40 > good.n ? 1 : n > 200 ? 101 : 7) {
         assert_int_equal(truncate(in_folder("c"), (off_t)n), 0);
@@ -177,7 +177,7 @@ TEST(every_truncation_is_found)
  * nothing. */
 TEST(forged_contents_are_refused)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes good = slurp(in_folder("c")), before = image_of(l);
     int fd = open(in_folder("c"), O_WRONLY), accepted = 0, refused = 0;
     uint64_t header;
@@ -204,24 +204,24 @@ TEST(forged_contents_are_refused)
 
 TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes third = slurp(in_folder("c"));
     bool used_old = true;
     feed(l, 3, 4, 0);
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "four", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "four", &err));
     assert_int_equal(count_files(), 2);
     assert_same_bytes(third, slurp(in_folder("c.old")), "PATH.old");
     MUST(resume(l, &used_old));
     assert_false(used_old);
-    assert_int_equal(sfp__learner_counts(l).timestamps, 4);
+    assert_int_equal(sfp__learner_get_counts(l).timestamps, 4);
 
     put_bytes("c", third.p, third.n / 2);
     MUST(resume(l, &used_old));
     assert_true(used_old);
-    assert_int_equal(sfp__learner_counts(l).timestamps, 3);
+    assert_int_equal(sfp__learner_get_counts(l).timestamps, 3);
 
     /* the damaged one does not push out the good one */
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "three", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "three", &err));
     assert_same_bytes(third, slurp(in_folder("c.old")), "PATH.old beside a damaged PATH");
     assert_same_bytes(third, slurp(in_folder("c")), "PATH");
 
@@ -243,7 +243,7 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
 
 TEST(leftovers_of_killed_writers_go)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     char own[64];
     put_bytes("c.tmp.999999999", "x", 1); /* above the largest process number there is */
     (void)snprintf(own, sizeof own, "c.tmp.%ld", (long)getpid());
@@ -253,7 +253,7 @@ TEST(leftovers_of_killed_writers_go)
     put_bytes("c.old.tmp", "x", 1);
     MUST(resume(l, NULL));
     assert_int_equal(count_files(), 4);
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "", &err));
     assert_int_equal(access(in_folder("c.old.tmp"), F_OK), -1);
     assert_int_equal(count_files(), 4);
 }
@@ -262,10 +262,10 @@ TEST(leftovers_of_killed_writers_go)
 
 TEST(other_settings_are_told_by_name)
 {
-    sfp_learner_free(with_checkpoint());
+    sfp__learner_free(with_checkpoint());
     const struct {
         const char *words;
-        sfp_learner_options o;
+        sfp__learner_options o;
     } list[] = {
         {"batch 6, now it is 5", SMALL(x.batch = 5)},
         {"steps 1, now it is 2", SMALL(x.steps = 2)},
@@ -297,7 +297,7 @@ TEST(other_settings_are_told_by_name)
         {"ortho-mu 0, now it is 1", SMALL(x.fp.ortho_mu = 1)},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&list[i].o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&list[i].o);
         REFUSED(resume(l, NULL), SFP_EINVAL, list[i].words);
     }
 }
@@ -313,13 +313,13 @@ static bool only_file_is(const char *name, bytes want)
 
 TEST(checkpoint_and_resume_survive_every_failing_allocation)
 {
-    const sfp_learner_options o = FREE();
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o), *fresh = make_learner(&o);
+    const sfp__learner_options o = FREE();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o), *fresh = make_learner(&o);
     feed(l, 0, TIMES, 0); /* more classes than a new learner has space for */
-    MUST(sfp_learner_name_class(l, 2, "two", &err));
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "x", &err));
+    MUST(sfp__learner_name_class(l, 2, "two", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "x", &err));
     bytes good = slurp(in_folder("c")), empty = image_of(fresh);
-    assert_true(FAIL_EACH_ALLOCATION(sfp_learner_checkpoint(l, in_folder("c"), "x", told), only_file_is("c", good)) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__learner_checkpoint(l, in_folder("c"), "x", told), only_file_is("c", good)) > 0);
     assert_same_bytes(good, slurp(in_folder("c")), "PATH");
     assert_int_equal(count_files(), 2);
     int failures = 0;
@@ -339,7 +339,7 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
             assert_true(done || k < 3); /* looking for leftovers is done without, when there is no memory */
         }
         if (s == SFP_OK && !done) {
-            sfp_learner_free(fresh);
+            sfp__learner_free(fresh);
             fresh = make_learner(&o);
         }
     }
@@ -349,9 +349,9 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
 
 TEST(a_full_disk_leaves_the_last_good_one)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     feed(l, 3, 4, 0);
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "four", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "four", &err));
     bytes last = slurp(in_folder("c")), old = slurp(in_folder("c.old"));
     struct rlimit limit, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -360,7 +360,7 @@ TEST(a_full_disk_leaves_the_last_good_one)
     for (size_t n = 0; n < last.n; n += last.n / 7) {
         small = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        sfp_status s = sfp_learner_checkpoint(l, in_folder("c"), "five", &err);
+        sfp_status s = sfp__learner_checkpoint(l, in_folder("c"), "five", &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(s, SFP_EIO);
         assert_non_null(strstr(err.message, "/c: cannot write"));
@@ -369,14 +369,14 @@ TEST(a_full_disk_leaves_the_last_good_one)
         assert_int_equal(count_files(), 2);
     }
     (void)signal(SIGXFSZ, handler);
-    MUST(sfp_learner_checkpoint(l, in_folder("c"), "five", &err));
+    MUST(sfp__learner_checkpoint(l, in_folder("c"), "five", &err));
 }
 
 TEST(paths_that_cannot_be_written_are_told)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = with_checkpoint();
-    assert_int_equal(sfp_learner_checkpoint(l, in_folder("nowhere/c"), "", &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp_learner_checkpoint(l, folder, "", &err), SFP_EINVAL);
-    assert_int_equal(sfp_learner_checkpoint(l, in_folder("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
+    assert_int_equal(sfp__learner_checkpoint(l, in_folder("nowhere/c"), "", &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__learner_checkpoint(l, folder, "", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_checkpoint(l, in_folder("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
     MUST(resume(l, NULL));
 }

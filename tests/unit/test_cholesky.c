@@ -7,7 +7,7 @@
 #include "test.h"
 
 /* A = B B^T / k + ridge I, (n, n) with row stride ld; what lies above the diagonal is not to be read. */
-static float *make_spd(sfp_rng *rng, int n, int ld, double ridge)
+static float *make_spd(sfp__rng *rng, int n, int ld, double ridge)
 {
     int k = n + 3;
     float *b = normals(rng, (size_t)n * (size_t)k, 1), *a = filled((size_t)n * (size_t)ld, NAN);
@@ -37,7 +37,7 @@ static const int sizes[] = {1, 2, 5, 63, 64, 65, 130, 200};
 
 TEST(the_factor_times_its_transpose_is_the_matrix)
 {
-    sfp_rng rng = sfp__rng_init(1, 0);
+    sfp__rng rng = sfp__rng_init(1, 0);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int pad = 0; pad < 8; pad += 7) {
             int n = sizes[k], ld = n + pad;
@@ -49,7 +49,7 @@ TEST(the_factor_times_its_transpose_is_the_matrix)
 
 TEST(appending_rows_gives_the_same_factor)
 {
-    sfp_rng rng = sfp__rng_init(2, 0);
+    sfp__rng rng = sfp__rng_init(2, 0);
     const int steps[] = {1, 7, 32, 64, 100};
     for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
         int n = 150, ld = 160;
@@ -62,7 +62,7 @@ TEST(appending_rows_gives_the_same_factor)
 
 TEST(forward_then_backward_solves)
 {
-    sfp_rng rng = sfp__rng_init(3, 0);
+    sfp__rng rng = sfp__rng_init(3, 0);
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (int rows = 1; rows <= 70; rows += 23) {
             int n = sizes[k], ld = n + 3, ldx = n + 5;
@@ -89,7 +89,7 @@ TEST(forward_then_backward_solves)
 
 TEST(what_has_no_factor_is_told)
 {
-    sfp_rng rng = sfp__rng_init(4, 0);
+    sfp__rng rng = sfp__rng_init(4, 0);
     const int bad[] = {0, 40, 64, 99};
     for (size_t k = 0; k < 4; k++)
         for (int how = 0; how < 4; how++) {
@@ -111,7 +111,7 @@ TEST(what_has_no_factor_is_told)
 
 TEST(the_same_input_gives_the_same_bytes)
 {
-    sfp_rng rng = sfp__rng_init(5, 0);
+    sfp__rng rng = sfp__rng_init(5, 0);
     int n = 150;
     float *a = make_spd(&rng, n, n, 0.1), *l = copied(a, (size_t)n * (size_t)n);
     assert_true(sfp__cholesky(n, a, n) && sfp__cholesky(n, l, n));
@@ -121,7 +121,7 @@ TEST(the_same_input_gives_the_same_bytes)
 
 TEST(double_factors_solve_ill_conditioned_systems)
 {
-    sfp_rng rng = sfp__rng_init(6, 0);
+    sfp__rng rng = sfp__rng_init(6, 0);
     for (int n = 1; n <= 40; n += 13) {
         size_t count = (size_t)n * (size_t)n;
         int columns = 3;

@@ -14,7 +14,7 @@ AROUND_ALL(make_folder, remove_folder)
 
 static char text[4096];
 
-static FILE *begin_json(sfp_json *j)
+static FILE *begin_json(sfp__json *j)
 {
     memset(text, 0, sizeof text);
     FILE *f = fmemopen(text, sizeof text, "w");
@@ -22,7 +22,7 @@ static FILE *begin_json(sfp_json *j)
     return f;
 }
 
-static void end_json(sfp_json *j, FILE *f)
+static void end_json(sfp__json *j, FILE *f)
 {
     sfp__json_end_all(j);
     assert_int_equal(fclose(f), 0);
@@ -30,7 +30,7 @@ static void end_json(sfp_json *j, FILE *f)
 
 TEST(json_is_what_a_parser_reads)
 {
-    sfp_json j;
+    sfp__json j;
     FILE *f = begin_json(&j);
     sfp__json_string(&j, "quote\"d", "a\\b\n\x01\x1b \xc3\xa9 end");
     sfp__json_string(&j, "none", NULL);
@@ -65,7 +65,7 @@ TEST(json_of_a_broken_file_name_is_still_json)
     static const char *const names[] = {"\xff",         "a\xc3", "\xc0\xaf",        "\xed\xa0\x80", "\xf4\x90\x80\x80",
                                         "\xe2\x28\xa1", "\x80",  "\xf0\x9f\x98\x80"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        sfp_json j;
+        sfp__json j;
         FILE *f = begin_json(&j);
         sfp__json_string(&j, "file", names[i]);
         end_json(&j, f);
@@ -76,7 +76,7 @@ TEST(json_of_a_broken_file_name_is_still_json)
 
 TEST(ending_all_closes_what_is_open)
 {
-    sfp_json j;
+    sfp__json j;
     FILE *f = begin_json(&j);
     sfp__json_array(&j, "a");
     sfp__json_object(&j, NULL);
@@ -89,7 +89,7 @@ TEST(ending_all_closes_what_is_open)
 
 static void expect_list(const char *content, size_t size, size_t count, const char *const *files, const char *const *labels)
 {
-    OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
+    OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
     put_bytes("list.csv", content, size);
     MUST(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err));
     assert_int_equal(l.count, count);
@@ -128,7 +128,7 @@ TEST(broken_lists_name_their_line)
                {"", 0, ": the list is empty"},
                {"file,label\n\n", 12, ": the list is empty"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
+        OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
         put_bytes("list.csv", bad[i].content, bad[i].size);
         REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, bad[i].part);
         assert_memory_equal(err.message, folder, strlen(folder));
@@ -140,13 +140,13 @@ TEST(a_line_without_end_is_refused)
     char *line = kept_malloc(SFP_LINE_MAX + 10);
     memset(line, 'a', SFP_LINE_MAX + 10);
     put_bytes("list.csv", line, SFP_LINE_MAX + 10);
-    OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
+    OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
     REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, "too long");
 }
 
 TEST(a_large_list_keeps_every_entry)
 {
-    OWNED_BY(sfp__filelist_done) sfp_filelist l = {0};
+    OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
     char path[32], label[32];
     for (int i = 0; i < 100000; i++) {
         (void)snprintf(path, sizeof path, "image-%d.png", i);
@@ -160,7 +160,7 @@ TEST(a_large_list_keeps_every_entry)
 
 TEST(names_are_lines)
 {
-    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     put_bytes("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
     MUST(sfp__class_names_read(in_folder("list.csv"), &names, &err));
     assert_int_equal(names.count, 4);
@@ -173,8 +173,8 @@ TEST(every_failed_allocation_of_a_list_is_told)
 {
     put_bytes("list.csv", "a.png,1\nb.png,2\n", 16);
     const char *path = in_folder("list.csv");
-    sfp_filelist l = {0};
-    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    sfp__filelist l = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     assert_true(FAIL_EACH_ALLOCATION(sfp__filelist_add_csv(&l, path, told), (sfp__filelist_done(&l), true)) > 0);
     assert_int_equal(l.count, 2);
     sfp__filelist_done(&l);

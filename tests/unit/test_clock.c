@@ -31,10 +31,10 @@ typedef struct outcome {
 } outcome;
 
 /* For n batches of b. */
-static sfp_clock start(const sfp_clock_options *o, int n, int b)
+static sfp__clock start(const sfp__clock_options *o, int n, int b)
 {
     static int64_t arrived[MOST];
-    sfp_clock c;
+    sfp__clock c;
     for (int i = 0; i < n; i++)
         arrived[i] = (int64_t)(i + 1) * b;
     MUST(sfp__clock_init(&c, o, n, arrived, &err));
@@ -42,9 +42,9 @@ static sfp_clock start(const sfp_clock_options *o, int n, int b)
 }
 
 /* n batches of b, the k-th that is served costs cost[k]. */
-static outcome drive(const sfp_clock_options *o, int n, int b, const double *cost)
+static outcome drive(const sfp__clock_options *o, int n, int b, const double *cost)
 {
-    OWNED_BY(sfp__clock_done) sfp_clock c = start(o, n, b);
+    OWNED_BY(sfp__clock_done) sfp__clock c = start(o, n, b);
     outcome r = {0};
     int count;
     const int64_t *batch;
@@ -60,7 +60,7 @@ static outcome drive(const sfp_clock_options *o, int n, int b, const double *cos
     return r;
 }
 
-static outcome drive_steadily(const sfp_clock_options *o, int n, int b, double each)
+static outcome drive_steadily(const sfp__clock_options *o, int n, int b, double each)
 {
     double cost[MOST];
     for (int i = 0; i < MOST; i++)
@@ -71,7 +71,7 @@ static outcome drive_steadily(const sfp_clock_options *o, int n, int b, double e
 TEST(without_a_queue_what_arrives_while_busy_is_dropped)
 {
     /* a batch of 10 a second; learning takes 2.5 s: 0 (1 s to 3.5 s), 1 and 2 are lost, 3 arrives at 4 s, ... */
-    const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
+    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 10, 10, 2.5);
     const int want[] = {0, 3, 6, 9};
     assert_int_equal(r.count, 4);
@@ -84,7 +84,7 @@ TEST(without_a_queue_what_arrives_while_busy_is_dropped)
 TEST(a_batch_complete_just_when_the_learner_is_free_is_taken)
 {
     /* a batch of 20 every 0.2 s and 0.2 s to learn from it: rounding puts some moments a little early, some a little late */
-    const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 100};
+    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 100};
     outcome r = drive_steadily(&o, 150, 20, 0.2);
     assert_int_equal(r.count, 150);
     assert_int_equal(r.dropped, 0);
@@ -92,7 +92,7 @@ TEST(a_batch_complete_just_when_the_learner_is_free_is_taken)
 
 TEST(a_learner_that_keeps_up_loses_nothing)
 {
-    const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
+    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 50, 10, 0.99);
     assert_int_equal(r.count, 50);
     assert_int_equal(r.dropped, 0);
@@ -100,12 +100,12 @@ TEST(a_learner_that_keeps_up_loses_nothing)
 
 TEST(blocking_loses_nothing_and_triage_pools_what_waits)
 {
-    const sfp_clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
+    const sfp__clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
     outcome r = drive_steadily(&block, 40, 10, 3.5);
     assert_int_equal(r.count, 40);
     for (int i = 0; i < 40; i++)
         assert_int_equal(r.served[i], i);
-    const sfp_clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 16};
+    const sfp__clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 16};
     r = drive_steadily(&pool, 40, 10, 3.5);
     assert_int_equal(r.count, 40); /* every batch is seen, several at a time */
     assert_int_equal(r.dropped, 0);
@@ -113,7 +113,7 @@ TEST(blocking_loses_nothing_and_triage_pools_what_waits)
 
 /* Another way to the same answer: whole ticks, one event after the other. A learner that is done at a batch's arrival is free for
  * it. `each`: ticks between arrivals; the k-th that is served costs cost[k]. */
-static outcome simulate(const sfp_clock_options *o, int n, int each, const int *cost)
+static outcome simulate(const sfp__clock_options *o, int n, int each, const int *cost)
 {
     outcome r = {0};
     int queue[MOST], waiting = 0, next = 0, arrived_at[MOST] = {0};
@@ -173,8 +173,8 @@ static outcome simulate(const sfp_clock_options *o, int n, int each, const int *
 /* A tick is a tenth of a second, which no double holds: few of them a batch make many events fall together. */
 TEST(served_batches_and_lag_equal_an_independent_simulation)
 {
-    static const sfp_queue_policy policies[] = {SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK};
-    sfp_rng rng = sfp__rng_init(5, 0);
+    static const sfp__queue_policy policies[] = {SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK};
+    sfp__rng rng = sfp__rng_init(5, 0);
     for (int round = 0; round < 3000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 100), b = 1 + (int)sfp__rng_below(&rng, 30), ticks[MOST];
         int each = 1 + (int)sfp__rng_below(&rng, round % 2 ? 5 : 1000), most = 1 + (int)sfp__rng_below(&rng, 5 * (uint32_t)each);
@@ -184,10 +184,10 @@ TEST(served_batches_and_lag_equal_an_independent_simulation)
             ticks[i] = steady && i ? ticks[0] : 1 + (int)sfp__rng_below(&rng, (uint32_t)most);
             cost[i] = 0.1 * ticks[i];
         }
-        const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL,
-                                     .lambda = b / (0.1 * each),
-                                     .queue = (int)sfp__rng_below(&rng, 5),
-                                     .policy = policies[sfp__rng_below(&rng, 3)]};
+        const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL,
+                                      .lambda = b / (0.1 * each),
+                                      .queue = (int)sfp__rng_below(&rng, 5),
+                                      .policy = policies[sfp__rng_below(&rng, 3)]};
         outcome a = drive(&o, n, b, cost), w = simulate(&o, n, each, ticks);
         assert_int_equal(a.count, w.count);
         assert_int_equal(a.dropped, w.dropped);
@@ -198,11 +198,11 @@ TEST(served_batches_and_lag_equal_an_independent_simulation)
 
 TEST(a_rate_or_queue_out_of_range_is_refused)
 {
-    sfp_clock c;
+    sfp__clock c;
     const int64_t arrived[1] = {1};
-    sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 0};
+    sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 0};
     assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_EINVAL);
-    o = (sfp_clock_options){.kind = SFP_CLOCK_VIRTUAL, .lambda = 1, .queue = -1};
+    o = (sfp__clock_options){.kind = SFP_CLOCK_VIRTUAL, .lambda = 1, .queue = -1};
     assert_int_equal(sfp__clock_init(&c, &o, 1, arrived, &err), SFP_EINVAL);
     o.queue = 3;
     sfp__mem_fail_at(0);
@@ -213,8 +213,8 @@ TEST(a_rate_or_queue_out_of_range_is_refused)
 TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 {
     /* 30 batches of 10 at 1,000 a second: one every 10 ms, each needs 30 ms */
-    const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
-    OWNED_BY(sfp__clock_done) sfp_clock c = start(&o, 30, 10);
+    const sfp__clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
+    OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 30, 10);
     int count;
     while (sfp__clock_next(&c, &count)) {
         nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
@@ -224,18 +224,18 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
     assert_true(c.lag.max < 0.5); /* one waits at most: lag is bounded however long the overload lasts */
 }
 
-static sfp_clock clock_of_four(bool pool)
+static sfp__clock clock_of_four(bool pool)
 {
-    const sfp_clock_options o = {
+    const sfp__clock_options o = {
         .kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_DROP_OLDEST, .pool = pool, .pool_most = 8};
     return start(&o, 4, 10);
 }
 
 /* Goes on from the text of *c, which is done with. */
-static sfp_clock read_back(sfp_clock *c)
+static sfp__clock read_back(sfp__clock *c)
 {
     json_t *j = sfp__clock_json(c);
-    sfp_clock out = clock_of_four(c->opt.pool);
+    sfp__clock out = clock_of_four(c->opt.pool);
     assert_true(sfp__clock_read(&out, j));
     json_decref(j);
     sfp__clock_done(c);
@@ -246,7 +246,7 @@ static sfp_clock read_back(sfp_clock *c)
 TEST(what_was_given_stays_until_it_is_done)
 {
     int count;
-    OWNED_BY(sfp__clock_done) sfp_clock c = clock_of_four(true);
+    OWNED_BY(sfp__clock_done) sfp__clock c = clock_of_four(true);
     assert_non_null(sfp__clock_next(&c, &count));
     sfp__clock_advance(&c, 1, 2.5);
     const int64_t *batch = sfp__clock_next(&c, &count);
@@ -284,7 +284,7 @@ TEST(a_position_that_does_not_fit_is_refused)
         "{'now':0,'blocked':0,'held':false,'next':2,'queue':[],'taken':[],'spent':0,'lag':{}}",
         "{'now':0,'blocked':0,'held':false,'next':2,'queue':[[0,0],[0,0],[0,0],[0,0]],'taken':[],'spent':0,'lag':LAG}",
     };
-    OWNED_BY(sfp__clock_done) sfp_clock c = clock_of_four(false);
+    OWNED_BY(sfp__clock_done) sfp__clock c = clock_of_four(false);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[512], *at;
         (void)snprintf(text, sizeof text, "%s", wrong[i]);
@@ -304,7 +304,7 @@ TEST(a_position_that_does_not_fit_is_refused)
 TEST(without_a_rate_every_batch_has_its_turn)
 {
     int count;
-    OWNED_BY(sfp__clock_done) sfp_clock c = start(&(sfp_clock_options){.kind = SFP_CLOCK_OFF}, 2, 10);
+    OWNED_BY(sfp__clock_done) sfp__clock c = start(&(sfp__clock_options){.kind = SFP_CLOCK_OFF}, 2, 10);
     for (int64_t k = 0; k < 2; k++) {
         assert_int_equal(*sfp__clock_next(&c, &count), k);
         assert_int_equal(*sfp__clock_next(&c, &count), k);
@@ -318,8 +318,8 @@ TEST(without_a_rate_every_batch_has_its_turn)
 TEST(each_batch_of_a_pool_has_its_own_lag)
 {
     /* a batch a second; learning from the first takes 3.5 s, and three wait by then: 2.5, 1.5 and 0.5 s */
-    const sfp_clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
-    OWNED_BY(sfp__clock_done) sfp_clock c = start(&o, 4, 10);
+    const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
+    OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 4, 10);
     int count;
     assert_non_null(sfp__clock_next(&c, &count));
     sfp__clock_advance(&c, count, 3.5);
@@ -339,8 +339,8 @@ static void set_stop(int number)
 
 TEST(waiting_for_a_real_batch_ends_when_stopped)
 {
-    const sfp_clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop}; /* it would take a quarter of an hour */
-    OWNED_BY(sfp__clock_done) sfp_clock c = start(&o, 1, 1);
+    const sfp__clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop}; /* it would take a quarter of an hour */
+    OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 1, 1);
     int count;
     const struct sigaction action = {.sa_handler = set_stop};
     assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);

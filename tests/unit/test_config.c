@@ -8,9 +8,9 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static sfp_model_config parse(const char *text)
+static sfp__model_config parse(const char *text)
 {
-    sfp_model_config c;
+    sfp__model_config c;
     if (sfp__model_config_parse("c.json", text, strlen(text), &c, &err) != SFP_OK)
         fail_msg("%s: %s", text, err.message);
     return c;
@@ -18,7 +18,7 @@ static sfp_model_config parse(const char *text)
 
 static void check_refused(const char *text, sfp_status status, const char *message)
 {
-    sfp_model_config c, untouched;
+    sfp__model_config c, untouched;
     memset(&c, 0x5a, sizeof c);
     untouched = c;
     REFUSED_AS(text, sfp__model_config_parse("c.json", text, strlen(text), &c, &err), status, message);
@@ -29,7 +29,7 @@ TEST(this_projects_keys_are_read)
 {
     OWNED_BY(sfp__model_config_done)
     OWNED_BY(sfp__model_config_done)
-    sfp_model_config c =
+    sfp__model_config c =
         parse("{\"architecture\":\"vit\",\"img_size\":32,\"patch_size\":8,\"num_heads\":4,\"mean\":[0,0.5,0],"
               "\"std\":[1,1,2.0],\"ln_eps\":1e-06,\"layers\":[0,1],\"activation\":\"gelu\",\"class_names\":[\"a\",\"b\"]}");
     assert_int_equal(c.heads, 4);
@@ -45,7 +45,7 @@ TEST(timms_keys_are_read)
 {
     OWNED_BY(sfp__model_config_done)
     OWNED_BY(sfp__model_config_done)
-    sfp_model_config c =
+    sfp__model_config c =
         parse("{\"architecture\":\"vit_base_patch16_224\",\"num_classes\":2,\"num_features\":768,\"pretrained_cfg\":"
               "{\"tag\":\"x\",\"input_size\":[3,384,384],\"mean\":[0.5,0.5,0.5],\"std\":[0.5,0.5,0.5],"
               "\"label_names\":[\"cat\",\"dog\"],\"pool_size\":null}}");
@@ -60,7 +60,7 @@ TEST(hugging_faces_keys_are_read)
 {
     OWNED_BY(sfp__model_config_done)
     OWNED_BY(sfp__model_config_done)
-    sfp_model_config c =
+    sfp__model_config c =
         parse("{\"model_type\":\"vit\",\"num_attention_heads\":12,\"layer_norm_eps\":1e-12,\"hidden_act\":\"gelu\","
               "\"image_size\":224,\"patch_size\":16,\"image_mean\":[0.1,0.2,0.3],\"image_std\":[1,2,3],"
               "\"id2label\":{\"1\":\"dog\",\"0\":\"cat\",\"2\":\"\\u00e9\"}}");
@@ -77,8 +77,8 @@ TEST(clips_image_tower_is_read)
 {
     OWNED_BY(sfp__model_config_done)
     OWNED_BY(sfp__model_config_done)
-    sfp_model_config c = parse("{\"text_config\":{\"num_attention_heads\":8},\"vision_config\":{\"num_attention_heads\":12,"
-                               "\"hidden_act\":\"quick_gelu\",\"image_size\":[224,224],\"patch_size\":32}}");
+    sfp__model_config c = parse("{\"text_config\":{\"num_attention_heads\":8},\"vision_config\":{\"num_attention_heads\":12,"
+                                "\"hidden_act\":\"quick_gelu\",\"image_size\":[224,224],\"patch_size\":32}}");
     assert_int_equal(c.heads, 12);
     assert_int_equal(c.img_size, 224);
     assert_int_equal(c.patch_size, 32);
@@ -88,8 +88,8 @@ TEST(clips_image_tower_is_read)
 TEST(absent_and_null_keys_stay_unset)
 {
     OWNED_BY(sfp__model_config_done)
-    sfp_model_config c = parse("{\"num_heads\":null,\"mean\":null,\"pretrained_cfg\":null,\"id2label\":{},\"other\":[1]}");
-    sfp_model_config unset = {0};
+    sfp__model_config c = parse("{\"num_heads\":null,\"mean\":null,\"pretrained_cfg\":null,\"id2label\":{},\"other\":[1]}");
+    sfp__model_config unset = {0};
     assert_memory_equal(&c, &unset, sizeof c);
     sfp__model_config_done(NULL);
 }
@@ -141,7 +141,7 @@ TEST(known_keys_of_a_wrong_kind_are_named)
 
 TEST(the_file_beside_the_weights_is_found)
 {
-    sfp_model_config c = {0};
+    sfp__model_config c = {0};
     const char *found = "";
     const char *weights = in_folder("net.v1.safetensors");
     MUST(sfp__model_config_find(weights, NULL, &c, &found, &err));
@@ -163,7 +163,7 @@ TEST(the_file_beside_the_weights_is_found)
 
 TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
 {
-    sfp_model_config c = {0};
+    sfp__model_config c = {0};
     const char *from = "", *inside = "{\"num_heads\":4}";
     const char *weights = in_folder("net.safetensors");
     put_text("config.json", "{\"num_heads\":3}");
@@ -177,7 +177,7 @@ TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
 
 TEST(mean_and_std_may_stand_in_a_file_of_their_own)
 {
-    sfp_model_config c = {0};
+    sfp__model_config c = {0};
     const char *from = "";
     const char *weights = in_folder("model.safetensors");
     put_text("preprocessor_config.json", "{\"image_mean\":[0.5,0.4,0.3],\"image_std\":[0.1,0.2,0.3],\"size\":{\"height\":224}}");
@@ -193,7 +193,7 @@ TEST(mean_and_std_may_stand_in_a_file_of_their_own)
 
 TEST(names_without_folder_or_ending_work_too)
 {
-    sfp_model_config c = {0};
+    sfp__model_config c = {0};
     const char *found = "";
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
@@ -209,7 +209,7 @@ TEST(names_without_folder_or_ending_work_too)
 TEST(each_failing_allocation_is_reported)
 {
     put_text("net.json", "{\"class_names\":[\"a\",\"b\",\"c\"]}");
-    sfp_model_config c;
+    sfp__model_config c;
     const char *found = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__model_config_find(in_folder("net.bin"), NULL, &c, &found, told), !found) >= 5);
     sfp__model_config_done(&c);

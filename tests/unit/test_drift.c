@@ -13,8 +13,8 @@ static void rates(double mean, double deviation, double shift, int *before, int 
 {
     *before = *after = 0;
     for (uint64_t s = 0; s < SERIES; s++) {
-        sfp_rng rng = sfp__rng_init(1000, s);
-        sfp_drift_detector d = {0};
+        sfp__rng rng = sfp__rng_init(1000, s);
+        sfp__drift_detector d = {0};
         bool early = false, late = false;
         for (int t = 0; t < STATIONARY + AFTER; t++) {
             double x = mean + deviation * (sfp__rng_normal(&rng) + (t >= STATIONARY ? shift : 0));
@@ -52,8 +52,8 @@ TEST(scale_and_offset_make_no_difference)
 {
     int fired = 0;
     for (uint64_t s = 0; s < 20; s++) {
-        sfp_rng rng = sfp__rng_init(1001, s);
-        sfp_drift_detector a = {0}, b = {0};
+        sfp__rng rng = sfp__rng_init(1001, s);
+        sfp__drift_detector a = {0}, b = {0};
         for (int t = 0; t < 400; t++) {
             double x = sfp__rng_normal(&rng) + (t > 200 ? 1.5 : 0);
             bool fa = sfp__drift_next(&a, x), fb = sfp__drift_next(&b, 1e-4 * x + 3);
@@ -66,8 +66,8 @@ TEST(scale_and_offset_make_no_difference)
 
 TEST(it_starts_anew_after_firing)
 {
-    sfp_rng rng = sfp__rng_init(1002, 0);
-    sfp_drift_detector d = {0};
+    sfp__rng rng = sfp__rng_init(1002, 0);
+    sfp__drift_detector d = {0};
     int first = -1, second = -1;
     for (int t = 0; t < 300; t++) {
         double x = sfp__rng_normal(&rng) + (t >= 100 ? 5 : 0) + (t >= 200 ? 5 : 0);
@@ -86,14 +86,14 @@ TEST(it_starts_anew_after_firing)
 
 TEST(it_says_nothing_at_first_nor_about_what_is_no_number)
 {
-    sfp_drift_detector d = {0};
+    sfp__drift_detector d = {0};
     for (int t = 0; t < 30; t++)
         assert_false(sfp__drift_next(&d, t % 2 ? 1e6 : -1e6));
-    sfp_drift_detector constant = {0};
+    sfp__drift_detector constant = {0};
     for (int t = 0; t < 200; t++)
         assert_false(sfp__drift_next(&constant, 0.25));
-    sfp_rng rng = sfp__rng_init(1003, 0);
-    sfp_drift_detector with = {0}, without = {0};
+    sfp__rng rng = sfp__rng_init(1003, 0);
+    sfp__drift_detector with = {0}, without = {0};
     for (int t = 0; t < 300; t++) {
         double x = sfp__rng_normal(&rng) + (t > 150 ? 3 : 0);
         if (t % 7 == 0)

@@ -23,17 +23,17 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     source.broken_from = BROKEN;
     source.broken_every = IMAGES;
     source.loads = &loads;
-    OWNED_BY(sfp__tasks_done) sfp_tasks tasks = {0};
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
-    OWNED_PTR(sfp__evaluator_free) sfp_evaluator *e = NULL;
-    sfp_timestamp_details t;
-    sfp_learner_options lo = sfp__learner_options_defaults(vit);
+    OWNED_BY(sfp__tasks_done) sfp__tasks tasks = {0};
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+    OWNED_PTR(sfp__evaluator_free) sfp__evaluator *e = NULL;
+    sfp__timestamp_details t;
+    sfp__learner_options lo = sfp__learner_options_defaults(vit);
     uint8_t rgb[CLASSES][3 * SIDE * SIDE];
-    sfp_sample samples[CLASSES];
+    sfp__sample samples[CLASSES];
     for (int c = 0; c < CLASSES; c++) {
         memset(rgb[c], c ? 180 : 40, sizeof rgb[c]);
-        samples[c] = (sfp_sample){.rgb = rgb[c], .label = c, .id = (uint64_t)c};
+        samples[c] = (sfp__sample){.rgb = rgb[c], .label = c, .id = (uint64_t)c};
     }
     lo.batch = 10;
     lo.fp.tasks = 1;

@@ -29,36 +29,36 @@ static const char *text_of(int i)
     return access(name(i), F_OK) == 0 ? file_text(name(i)) : "";
 }
 
-static sfp_line_log *open_events(uint64_t from, size_t max_bytes, int keep)
+static sfp__line_log *open_events(uint64_t from, size_t max_bytes, int keep)
 {
-    sfp_line_log *e = NULL;
+    sfp__line_log *e = NULL;
     MUST(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", from, max_bytes, keep, &e, &err));
     return e;
 }
 
-static sfp_status write_one(sfp_line_log *e, uint64_t t, sfp_error *why)
+static sfp_status write_one(sfp__line_log *e, uint64_t t, sfp_error *why)
 {
     static const uint64_t ids[3] = {10, UINT64_MAX, 12};
     static const float similarity[3] = {0.1f, NAN, -0.25f};
     static const int coreset[2] = {2, 0}, replay_count[2] = {1, 3}, replay[8] = {7, -1, -1, -1, 4, 5, 6, -1};
     static const int retained[1] = {1}, replaced[1] = {99};
     static const double loss[2] = {1.5, 0.1};
-    sfp_timestamp_details ts = {.t = t,
-                                .task = 1,
-                                .offered = 3,
-                                .similarity = similarity,
-                                .coreset_count = 2,
-                                .coreset = coreset,
-                                .steps = 2,
-                                .replay_count = replay_count,
-                                .replay = replay,
-                                .loss = loss};
-    ts.buffer = (sfp_buffer_change){.stored = 2, .nu = 1, .retained = retained, .replaced = replaced};
+    sfp__timestamp_details ts = {.t = t,
+                                 .task = 1,
+                                 .offered = 3,
+                                 .similarity = similarity,
+                                 .coreset_count = 2,
+                                 .coreset = coreset,
+                                 .steps = 2,
+                                 .replay_count = replay_count,
+                                 .replay = replay,
+                                 .loss = loss};
+    ts.buffer = (sfp__buffer_change){.stored = 2, .nu = 1, .retained = retained, .replaced = replaced};
     ts.seconds.total = 0.125;
     return sfp__journal_event(e, &ts, 4, ids, why);
 }
 
-static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
+static void write_range(sfp__line_log *e, uint64_t from, uint64_t to)
 {
     for (uint64_t t = from; t < to; t++)
         MUST(write_one(e, t, NULL));
@@ -67,7 +67,7 @@ static void write_range(sfp_line_log *e, uint64_t from, uint64_t to)
 
 static void write_file(uint64_t from, uint64_t to, size_t max_bytes, int keep)
 {
-    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = open_events(from, max_bytes, keep);
+    OWNED_PTR(sfp__line_log_close) sfp__line_log *e = open_events(from, max_bytes, keep);
     write_range(e, from, to);
 }
 
@@ -75,7 +75,7 @@ static void write_file(uint64_t from, uint64_t to, size_t max_bytes, int keep)
 static void check_last(uint64_t from, size_t max_bytes, int64_t t)
 {
     uint64_t last = 99;
-    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = open_events(from, max_bytes, 3);
+    OWNED_PTR(sfp__line_log_close) sfp__line_log *e = open_events(from, max_bytes, 3);
     assert_int_equal(sfp__line_log_last(e, &last), t >= 0);
     assert_int_equal(last, t >= 0 ? (uint64_t)t : 99);
 }
@@ -83,7 +83,7 @@ static void check_last(uint64_t from, size_t max_bytes, int64_t t)
 TEST(opening_tells_the_last_line_that_is_left)
 {
     check_last(4, 0, -1); /* no file */
-    sfp_line_log *e = open_events(0, 0, 0);
+    sfp__line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 6);
     MUST(sfp__line_log_sync(e, NULL));
     sfp__line_log_close(e);
@@ -101,7 +101,7 @@ TEST(opening_tells_the_last_line_that_is_left)
 
 TEST(a_line_has_what_the_specification_says)
 {
-    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = open_events(0, 0, 0);
+    OWNED_PTR(sfp__line_log_close) sfp__line_log *e = open_events(0, 0, 0);
     write_range(e, 5, 6);
     const char *text = text_of(0);
     assert_true(strchr(text, '\n') == text + strlen(text) - 1);
@@ -114,8 +114,8 @@ TEST(a_line_has_what_the_specification_says)
 
 TEST(without_scores_similarity_is_null)
 {
-    sfp_line_log *e = open_events(0, 0, 0);
-    sfp_timestamp_details ts = {.t = 0};
+    sfp__line_log *e = open_events(0, 0, 0);
+    sfp__timestamp_details ts = {.t = 0};
     MUST(sfp__journal_event(e, &ts, 0, NULL, NULL));
     sfp__line_log_close(e);
     json_error_t why;
@@ -128,8 +128,8 @@ TEST(without_scores_similarity_is_null)
 TEST(who_chooses_nothing_learns_from_all)
 {
     static const uint64_t ids[2] = {7, 8};
-    sfp_line_log *e = open_events(0, 0, 0);
-    sfp_timestamp_details ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
+    sfp__line_log *e = open_events(0, 0, 0);
+    sfp__timestamp_details ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
     MUST(sfp__journal_event(e, &ts, 1, ids, NULL));
     sfp__line_log_close(e);
     assert_non_null(
@@ -183,7 +183,7 @@ TEST(a_file_that_is_no_log_is_refused)
 {
     static const char *const bad[] = {
         "hello\n", "{\"t\":}\n", "{\"t\":1\n", "{\"t\":-1,}\n", "{\"t\":99999999999999999999999,}\n", "\n"};
-    sfp_line_log *e = NULL;
+    sfp__line_log *e = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         (void)unlink(name(0));
         append_text("events.jsonl", "{\"t\":0,\"x\":{}}\n");
@@ -206,7 +206,7 @@ TEST(a_file_that_is_no_log_is_refused)
 TEST(a_full_disk_is_told_and_leaves_whole_lines)
 {
     struct rlimit old, tight = {3000, 3000};
-    sfp_line_log *e = open_events(0, 0, 0);
+    sfp__line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 3);
     size_t before = strlen(text_of(0));
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -230,7 +230,7 @@ TEST(a_full_disk_is_told_and_leaves_whole_lines)
 
 TEST(long_runs_are_written_without_a_flush_and_without_memory)
 {
-    sfp_line_log *e = open_events(0, 100000, 2);
+    sfp__line_log *e = open_events(0, 100000, 2);
     for (uint64_t t = 0; t < 1000; t++)
         MUST(write_one(e, t, NULL));
     unsigned long allocations = sfp__mem_count();
@@ -246,7 +246,7 @@ TEST(long_runs_are_written_without_a_flush_and_without_memory)
 
 TEST(no_memory_is_told)
 {
-    OWNED_PTR(sfp__line_log_close) sfp_line_log *e = NULL;
+    OWNED_PTR(sfp__line_log_close) sfp__line_log *e = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, told), !e) > 0);
     assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, told), true) > 0);
 }

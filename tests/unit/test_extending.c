@@ -10,7 +10,7 @@
 
 /* ------------------------------------------------------------ select_margin.c */
 
-extern const sfp_selector sfp__selector_margin;
+extern const sfp__selector sfp__selector_margin;
 
 /* Margin sampling: the samples between whose two most probable classes there is the least. Draws no random number; b*C + b*log(b)
  * operations. */
@@ -24,18 +24,18 @@ static float margin(int classes, const float *p)
     return first - second;
 }
 
-static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *opt, const sfp_select_env *env, int *out,
+static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
                        float *weight, int *count, sfp_error *err)
 {
-    const sfp_matrix probs = {batch->probs, batch->classes};
-    sfp_candidates from;
+    const sfp__matrix probs = {batch->probs, batch->classes};
+    sfp__candidates from;
     bool whole = false;
     TRY(sfp__select_begin(&sfp__selector_margin, batch, opt, env, 1, &probs, &from, &whole, out, weight, count, err));
     if (whole)
         return SFP_OK;
     int *order, got = from.c < from.n ? from.c : from.n;
     float *score;
-    const sfp_want list[] = {{&order, (size_t)from.n, sizeof *order}, {&score, (size_t)from.n, sizeof *score}};
+    const sfp__want list[] = {{&order, (size_t)from.n, sizeof *order}, {&score, (size_t)from.n, sizeof *score}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     for (int i = 0; i < from.n; i++)
         score[i] = -margin(batch->classes, batch->probs + (size_t)from.id[i] * (size_t)batch->classes);
@@ -45,7 +45,7 @@ static sfp_status pick(const sfp_select_batch *batch, const sfp_select_options *
     return SFP_OK;
 }
 
-const sfp_selector sfp__selector_margin = {
+const sfp__selector sfp__selector_margin = {
     .name = "margin",
     .summary = "the least sure of its two best classes",
     .needs = SFP_NEED_PROBS,
@@ -55,7 +55,8 @@ const sfp_selector sfp__selector_margin = {
 /* -------------------------------------------------------------- buffer_fifo.c */
 
 /* First in, first out: the newest samples replace the oldest slots. Draws no random number. */
-static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *rng, sfp_buffer_change *change, sfp_error *err)
+static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
+                         sfp_error *err)
 {
     (void)rng;
     (void)err;
@@ -73,7 +74,7 @@ static sfp_status update(sfp_buffer *b, const sfp_buffer_batch *batch, sfp_rng *
     return SFP_OK;
 }
 
-static const sfp_buffer_method fifo = {.name = "fifo", .summary = "the newest samples", .update = update};
+static const sfp__buffer_method fifo = {.name = "fifo", .summary = "the newest samples", .update = update};
 
 /* ---------------------------------------------------------------------- tests */
 
@@ -84,10 +85,10 @@ static const sfp_buffer_method fifo = {.name = "fifo", .summary = "the newest sa
 TEST(margin_takes_the_least_sure)
 {
     const float probs[] = {0.9f, 0.05f, 0.05f, 0.5f, 0.4f, 0.1f, 0.34f, 0.33f, 0.33f, 0.6f, 0.3f, 0.1f, NAN, 0.5f, 0.5f};
-    const sfp_select_batch batch = {.b = 5, .classes = 3, .probs = probs};
-    const sfp_select_options opt = {.sigma = 0.6};
-    sfp_arena arena = {0};
-    const sfp_select_env env = {.arena = &arena};
+    const sfp__select_batch batch = {.b = 5, .classes = 3, .probs = probs};
+    const sfp__select_options opt = {.sigma = 0.6};
+    sfp__arena arena = {0};
+    const sfp__select_env env = {.arena = &arena};
     int out[5], count = 0;
     MUST(sfp__selector_margin.pick(&batch, &opt, &env, out, NULL, &count, NULL));
     assert_int_equal(count, 3);
@@ -97,12 +98,12 @@ TEST(margin_takes_the_least_sure)
 
 TEST(fifo_keeps_the_newest)
 {
-    sfp_buffer_options o = sfp__buffer_options_defaults();
+    sfp__buffer_options o = sfp__buffer_options_defaults();
     o.slots = 4;
     o.dim = 3;
     o.image_bytes = 8;
     o.method = "er";
-    sfp_buffer *b = NULL;
+    sfp__buffer *b = NULL;
     MUST(sfp__buffer_create(&o, 10, &b, NULL));
     b->method = &fifo; /* what a row in the table does */
     uint64_t next = 100;

@@ -11,23 +11,23 @@
 enum { B = 7 };
 
 typedef struct fixture {
-    sfp_vit *vit;
-    sfp_thread_pool *pool;
-    sfp_fp *fp;
-    sfp_rng rng;
+    sfp__vit *vit;
+    sfp__thread_pool *pool;
+    sfp__fp *fp;
+    sfp__rng rng;
 } fixture;
 
-static sfp_vit *small_vit(int S, int D, int depth)
+static sfp__vit *small_vit(int S, int D, int depth)
 {
-    const sfp_vit_config c = VIT(S, 8, D, depth, 2, D, 0, 1);
-    sfp_vit *vit = NULL;
+    const sfp__vit_config c = VIT(S, 8, D, depth, 2, D, 0, 1);
+    sfp__vit *vit = NULL;
     MUST(sfp__vit_random(&c, 5, 0.2f, &vit, &err));
     return vit;
 }
 
-static sfp_fp_options options(int pool, int tasks, int length)
+static sfp__fp_options options(int pool, int tasks, int length)
 {
-    sfp_fp_options o = sfp__fp_options_defaults();
+    sfp__fp_options o = sfp__fp_options_defaults();
     o.pool = pool;
     o.tasks = tasks;
     o.length = length;
@@ -37,7 +37,7 @@ static sfp_fp_options options(int pool, int tasks, int length)
     return o;
 }
 
-static fixture set_up(int D, const sfp_fp_options *o)
+static fixture set_up(int D, const sfp__fp_options *o)
 {
     fixture f = {.vit = small_vit(16, D, 4), .rng = sfp__rng_init(9, 9)};
     MUST(sfp__thread_pool_create(2, &f.pool, &err));
@@ -52,10 +52,10 @@ static void tear_down(fixture *f)
     sfp__thread_pool_free(f->pool);
 }
 
-static sfp_param *param(const fixture *f, const char *name)
+static sfp__param *param(const fixture *f, const char *name)
 {
     int count;
-    sfp_param **all = sfp__fp_params(f->fp, &count);
+    sfp__param **all = sfp__fp_params(f->fp, &count);
     for (int i = 0; i < count; i++)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
@@ -67,7 +67,7 @@ static sfp_param *param(const fixture *f, const char *name)
 static void shake_learning_rows(fixture *f)
 {
     int count;
-    sfp_param **all = sfp__fp_params(f->fp, &count);
+    sfp__param **all = sfp__fp_params(f->fp, &count);
     for (int i = 0; i < count; i++)
         for (size_t k = (size_t)all[i]->lo * all[i]->width; k < (size_t)all[i]->hi * all[i]->width; k++)
             all[i]->data[k] += (float)(sfp__rng_normal(&f->rng) / sqrt((double)all[i]->width));
@@ -79,12 +79,12 @@ static void next_task(fixture *f)
     MUST(sfp__fp_next_task(f->fp, &err));
 }
 
-static bool is_pool(const sfp_param *p)
+static bool is_pool(const sfp__param *p)
 {
     return strncmp(p->name, "prompt.e_", 9) == 0;
 }
 
-static double row_dot(const sfp_param *p, int i, int j)
+static double row_dot(const sfp__param *p, int i, int j)
 {
     return dot(p->data + (size_t)i * p->width, p->data + (size_t)j * p->width, p->width);
 }
@@ -93,12 +93,12 @@ static double row_dot(const sfp_param *p, int i, int j)
 
 TEST(new_components_are_orthogonal_to_all_trained_ones)
 {
-    sfp_fp_options o = options(30, 3, 4); /* 30 < 32: there is space for all */
+    sfp__fp_options o = options(30, 3, 4); /* 30 < 32: there is space for all */
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     double worst = 0, not_orthogonal = 0;
     for (int task = 0; task < 3; task++) {
         int count, s = f.fp->frozen_end, open = f.fp->active_end;
-        sfp_param **all = sfp__fp_params(f.fp, &count);
+        sfp__param **all = sfp__fp_params(f.fp, &count);
         for (int i = 0; i < count; i++)
             for (int k = 0; is_pool(all[i]) && k < open; k++)
                 for (int j = 0; j < k; j++) {
@@ -123,10 +123,10 @@ TEST(new_components_are_orthogonal_to_all_trained_ones)
 
 /* The naive way: each row's draw from the generator, minus its part in the span of the rows before it (an orthonormal basis
  * of the stored values), unit length; where the span is everything, the draw itself, unit length. */
-static void check_start(const fixture *f, int start, int open, sfp_rng *rng)
+static void check_start(const fixture *f, int start, int open, sfp__rng *rng)
 {
     int count;
-    sfp_param **all = sfp__fp_params(f->fp, &count);
+    sfp__param **all = sfp__fp_params(f->fp, &count);
     for (int i = 0; i < count; i++) {
         if (!is_pool(all[i]))
             continue;
@@ -167,9 +167,9 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
         int D, pool, tasks, length;
     } cases[] = {{32, 12, 3, 4}, {32, 11, 3, 2}, {16, 40, 2, 2}, {16, 50, 5, 4}}; /* the last two: more components than D */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sfp_fp_options o = options(cases[i].pool, cases[i].tasks, cases[i].length);
+        sfp__fp_options o = options(cases[i].pool, cases[i].tasks, cases[i].length);
         OWNED_BY(tear_down) fixture f = set_up(cases[i].D, &o);
-        sfp_rng rng = sfp__rng_init(o.seed, 1);
+        sfp__rng rng = sfp__rng_init(o.seed, 1);
         int each = o.pool / o.tasks;
         for (int task = 0; task < o.tasks; task++) {
             check_start(&f, task * each, (task + 1) * each, &rng);
@@ -185,12 +185,12 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
 
 TEST(gate_and_classifier_start_uniform)
 {
-    sfp_fp_options o = options(6, 1, 2);
+    sfp__fp_options o = options(6, 1, 2);
     o.classes = 200;
     OWNED_BY(tear_down) fixture f = set_up(64, &o);
     const char *const names[] = {"prompt.attune.gate.weight", "prompt.attune.gate.bias", "last.weight", "last.bias"};
     for (int i = 0; i < 4; i++) {
-        const sfp_param *p = param(&f, names[i]);
+        const sfp__param *p = param(&f, names[i]);
         size_t n = (size_t)p->rows * p->width;
         double bound = 1.0 / 8, mean = 0, square = 0;
         for (size_t k = 0; k < n; k++) {
@@ -209,11 +209,11 @@ TEST(gate_and_classifier_start_uniform)
 
 TEST(a_remainder_stays_unused_and_zero)
 {
-    sfp_fp_options o = options(11, 3, 2);
+    sfp__fp_options o = options(11, 3, 2);
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     for (int task = 0; task < 3; task++) {
         int count;
-        sfp_param **all = sfp__fp_params(f.fp, &count);
+        sfp__param **all = sfp__fp_params(f.fp, &count);
         assert_int_equal(f.fp->task, task);
         assert_int_equal(f.fp->frozen_end, 3 * task);
         assert_int_equal(f.fp->active_end, 3 * task + 3);
@@ -231,11 +231,11 @@ TEST(a_remainder_stays_unused_and_zero)
 
 TEST(a_boundary_freezes_and_resets_adam)
 {
-    sfp_fp_options o = options(6, 2, 2);
-    sfp_adam adam = sfp__adam_defaults();
+    sfp__fp_options o = options(6, 2, 2);
+    sfp__adam adam = sfp__adam_defaults();
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     int count;
-    sfp_param **all = sfp__fp_params(f.fp, &count);
+    sfp__param **all = sfp__fp_params(f.fp, &count);
     for (int i = 0; i < count; i++)
         for (size_t k = 0; k < (size_t)all[i]->rows * all[i]->width; k++)
             all[i]->grad[k] = 1;
@@ -245,7 +245,7 @@ TEST(a_boundary_freezes_and_resets_adam)
         kept[i] = copied(all[i]->data, (size_t)all[i]->rows * all[i]->width);
     next_task(&f);
     for (int i = 0; i < count; i++) {
-        const sfp_param *p = all[i];
+        const sfp__param *p = all[i];
         int frozen = is_pool(p) ? 3 : p->rows; /* gate and classifier go on from where they are */
         check_same(p->name, p->data, kept[i], (size_t)frozen * p->width * sizeof(float));
         for (int r = 0; r < p->rows; r++)
@@ -262,8 +262,8 @@ TEST(a_boundary_freezes_and_resets_adam)
 
 TEST(sizes_that_cannot_be_are_refused)
 {
-    sfp_fp_options good = options(6, 2, 2), bad;
-    sfp_fp *fp = NULL;
+    sfp__fp_options good = options(6, 2, 2), bad;
+    sfp__fp *fp = NULL;
     OWNED_BY(tear_down) fixture f = set_up(32, &good);
 #define BAD(field, value, text)                                                   \
     bad = good;                                                                   \
@@ -286,17 +286,17 @@ TEST(sizes_that_cannot_be_are_refused)
 
 TEST(free_streams_grow_by_spans_until_full_then_all_learn)
 {
-    sfp_fp_options o = options(10, 0, 2);
+    sfp__fp_options o = options(10, 0, 2);
     o.span = 4;
-    sfp_adam adam = sfp__adam_defaults();
+    sfp__adam adam = sfp__adam_defaults();
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     const int spans[][2] = {{0, 4}, {4, 8}, {0, 10}, {0, 10}, {0, 10}};
-    const sfp_param *p = param(&f, "prompt.e_p_1"), *gate = param(&f, "prompt.attune.gate.weight");
+    const sfp__param *p = param(&f, "prompt.e_p_1"), *gate = param(&f, "prompt.attune.gate.weight");
     for (int i = 0; i < 5; i++) {
         assert_int_equal(f.fp->frozen_end, spans[i][0]);
         assert_int_equal(f.fp->active_end, spans[i][1]);
         int count;
-        sfp_param **all = sfp__fp_params(f.fp, &count);
+        sfp__param **all = sfp__fp_params(f.fp, &count);
         for (int k = 0; k < count; k++)
             for (size_t j = 0; j < (size_t)all[k]->rows * all[k]->width; j++)
                 all[k]->grad[j] = 1;
@@ -314,7 +314,7 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
 
 TEST(new_classes_leave_the_others_alone)
 {
-    sfp_fp_options o = options(6, 0, 2);
+    sfp__fp_options o = options(6, 0, 2);
     o.classes = 0;
     OWNED_BY(tear_down) fixture f = set_up(64, &o);
     for (int classes = 1; classes < 60; classes += 7) {
@@ -335,7 +335,7 @@ TEST(new_classes_leave_the_others_alone)
 
 TEST(spans_that_do_not_fit_are_not_restored)
 {
-    sfp_fp_options o = options(6, 2, 2);
+    sfp__fp_options o = options(6, 2, 2);
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     const int bad[][3] = {{-1, 0, 3}, {2, 0, 3}, {0, -1, 3}, {0, 4, 3}, {1, 3, 7}, {0, 0, 6}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -350,7 +350,7 @@ TEST(spans_that_do_not_fit_are_not_restored)
 static void check_pool(const fixture *f, oracle *o, const char *what)
 {
     MUST(sfp__fp_prepare(f->fp, &err));
-    const sfp_fp_view *v = &f->fp->view;
+    const sfp__fp_view *v = &f->fp->view;
     int comp = o->fp.length * o->vit.c.dim;
     oracle_take(o, f->fp);
     oracle_attune(o);
@@ -363,10 +363,10 @@ static void check_pool(const fixture *f, oracle *o, const char *what)
                          (double)v->prefix[l][i], o->attuned[l][i]);
 }
 
-static void random_step(fixture *f, const sfp_adam *adam)
+static void random_step(fixture *f, const sfp__adam *adam)
 {
     int count;
-    sfp_param **all = sfp__fp_params(f->fp, &count);
+    sfp__param **all = sfp__fp_params(f->fp, &count);
     for (int i = 0; i < count; i++)
         for (size_t j = 0; j < (size_t)all[i]->rows * all[i]->width; j++)
             all[i]->grad[j] = (float)sfp__rng_normal(&f->rng);
@@ -379,7 +379,7 @@ TEST(attunement_equals_the_formula)
         for (int residual = 0; residual < 2; residual++)
             for (int topk = 1; topk <= 3; topk++) {
                 oracle o;
-                sfp_fp_options opt = options(57, 3, 2); /* 19 a task: chunks of 16 and 3, frozen and learning */
+                sfp__fp_options opt = options(57, 3, 2); /* 19 a task: chunks of 16 and 3, frozen and learning */
                 opt.attune = attune;
                 opt.attune_residual = residual;
                 opt.attune_topk = topk;
@@ -389,7 +389,7 @@ TEST(attunement_equals_the_formula)
                 check_pool(&f, &o, "task 0");
                 shake_learning_rows(&f);
                 check_pool(&f, &o, "values set from outside");
-                sfp_adam adam = {.lr = 0.3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+                sfp__adam adam = {.lr = 0.3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
                 for (int task = 1; task < 3; task++) {
                     random_step(&f, &adam); /* right before the boundary, and not prepared: what freezes are the new values */
                     next_task(&f);
@@ -407,10 +407,10 @@ TEST(ties_of_the_gate_keep_the_lower_index)
 {
     for (int topk = 1; topk <= 2; topk++) {
         oracle o;
-        sfp_fp_options opt = options(4, 1, 2);
+        sfp__fp_options opt = options(4, 1, 2);
         opt.attune_topk = topk;
         OWNED_BY(tear_down) fixture f = set_up(32, &opt);
-        sfp_param *w = param(&f, "prompt.attune.gate.weight"), *b = param(&f, "prompt.attune.gate.bias");
+        sfp__param *w = param(&f, "prompt.attune.gate.weight"), *b = param(&f, "prompt.attune.gate.bias");
         memset(w->data, 0, 3 * w->width * sizeof(float));
         memset(b->data, 0, 3 * sizeof(float));
         sfp__fp_changed(f.fp);
@@ -430,7 +430,7 @@ TEST(prefixes_equal_the_formula)
     for (int raw = 0; raw < 2; raw++)
         for (int attune = 0; attune < 2; attune++) {
             oracle o;
-            sfp_fp_options opt = options(12, 2, 4);
+            sfp__fp_options opt = options(12, 2, 4);
             opt.first_layer = 1;
             opt.attune = attune;
             opt.prefix = raw ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
@@ -467,10 +467,10 @@ TEST(prefixes_equal_the_formula)
 TEST(similarity_is_the_mean_of_all_cosines)
 {
     enum { S = 32, D = 48, L = 16 };
-    OWNED_PTR(sfp__vit_free) sfp_vit *vit = small_vit(S, D, 3);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-    OWNED_PTR(sfp__trainer_free) sfp_trainer *trainer = NULL;
-    sfp_trainer_options t = {.fp = options(14, 2, 4), .adam = sfp__adam_defaults(), .max_batch = B};
+    OWNED_PTR(sfp__vit_free) sfp__vit *vit = small_vit(S, D, 3);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_PTR(sfp__trainer_free) sfp__trainer *trainer = NULL;
+    sfp__trainer_options t = {.fp = options(14, 2, 4), .adam = sfp__adam_defaults(), .max_batch = B};
     MUST(sfp__thread_pool_create(2, &pool, &err));
     MUST(sfp__trainer_create(vit, pool, &t, &trainer, &err));
     fixture f = {.fp = sfp__trainer_fp(trainer), .rng = sfp__rng_init(3, 3)};

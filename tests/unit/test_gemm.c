@@ -14,26 +14,26 @@
 
 static const float canary = 12345.75f;
 
-DEFINE_OWNED_PTR(sfp_gemm_weight, sfp__gemm_weight_free)
-DEFINE_OWNED_PTR(sfp_gemm_op, sfp__gemm_op_free)
+DEFINE_OWNED_PTR(sfp__gemm_weight, sfp__gemm_weight_free)
+DEFINE_OWNED_PTR(sfp__gemm_op, sfp__gemm_op_free)
 
-static sfp_gemm_weight *pack(const sfp_gemm_weight_desc *d)
+static sfp__gemm_weight *pack(const sfp__gemm_weight_desc *d)
 {
-    sfp_gemm_weight *w = NULL;
+    sfp__gemm_weight *w = NULL;
     if (sfp__gemm_weight_create(d, &w, &err))
         fail_msg("weight (%d, %d): %s", d->n, d->k, err.message);
     return w;
 }
 
-static sfp_gemm_op *prepare(const sfp_gemm_weight *w, int m, int lanes)
+static sfp__gemm_op *prepare(const sfp__gemm_weight *w, int m, int lanes)
 {
-    sfp_gemm_op *op = NULL;
+    sfp__gemm_op *op = NULL;
     if (sfp__gemm_op_create(w, m, lanes, &op, &err))
         fail_msg("op for %d rows: %s", m, err.message);
     return op;
 }
 
-static void run(const sfp_gemm_op *op, int lane, const sfp_gemm_weight *w, const float *x, float *y)
+static void run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y)
 {
     int token = sfp__gemm_enter();
     sfp__gemm_run(op, lane, w, x, y);
@@ -41,7 +41,7 @@ static void run(const sfp_gemm_op *op, int lane, const sfp_gemm_weight *w, const
 }
 
 /* Row r of y (dense) against x W^T + bias in double; the error is measured by what was summed up. */
-static void check_row(const sfp_gemm_weight_desc *d, int m, int r, const float *x, const float *y, double tolerance)
+static void check_row(const sfp__gemm_weight_desc *d, int m, int r, const float *x, const float *y, double tolerance)
 {
     for (int j = 0; j < d->n; j++) {
         double sum = d->bias ? (double)d->bias[j] : 0, size = fabs(sum) + 1e-6;
@@ -66,21 +66,21 @@ static const struct {
 TEST(packed_products_equal_sums_in_double)
 {
     static const int rows[] = {1, 7, 197};
-    sfp_rng rng = sfp__rng_init(1, 0);
+    sfp__rng rng = sfp__rng_init(1, 0);
     for (size_t s = 0; s < COUNT(shapes); s++)
         for (int variant = 0; variant < 4; variant++) {
             int n = shapes[s].n, k = shapes[s].k;
             float *w = normals(&rng, (size_t)n * (size_t)k, 1), *bias = normals(&rng, (size_t)n, 3);
-            sfp_gemm_weight_desc d = {
+            sfp__gemm_weight_desc d = {
                 .n = n, .k = k, .w = w, .transposed = variant & 1, .bias = variant & 2 ? bias : NULL, .align = shapes[s].align};
-            OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = pack(&d);
+            OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = pack(&d);
             int panel = sfp__gemm_panel(packed);
             assert_true(panel >= 1 && n % panel == 0);
             assert_true(shapes[s].align == 0 || panel % shapes[s].align == 0);
             for (size_t r = 0; r < COUNT(rows); r++) {
                 int m = rows[r];
                 size_t count = (size_t)m * (size_t)n;
-                OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, m, 1);
+                OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, m, 1);
                 float *x = normals(&rng, (size_t)m * (size_t)k, 1), *y = filled(count + 16, canary);
                 run(op, 0, packed, x, y);
                 for (size_t i = count; i < count + 16; i++)
@@ -99,11 +99,11 @@ TEST(packed_products_equal_sums_in_double)
 TEST(every_row_goes_to_its_place)
 {
     enum { M = 197, N = 2304, K = 768 };
-    sfp_rng rng = sfp__rng_init(2, 0);
+    sfp__rng rng = sfp__rng_init(2, 0);
     float *w = normals(&rng, (size_t)N * K, 1), *x = floats((size_t)M * K), *y = floats((size_t)M * N);
-    sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w, .align = 64};
-    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = pack(&d);
-    OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, M, 1);
+    sfp__gemm_weight_desc d = {.n = N, .k = K, .w = w, .align = 64};
+    OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = pack(&d);
+    OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, M, 1);
     for (int r = 0; r < M; r++)
         for (int i = 0; i < K; i++)
             x[r * K + i] = i == r ? (float)(r + 1) : 0; /* row r picks column r of W */
@@ -120,15 +120,15 @@ TEST(every_row_goes_to_its_place)
 TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
 {
     enum { M = 9, N = 40, K = 24 };
-    sfp_rng rng = sfp__rng_init(3, 0);
+    sfp__rng rng = sfp__rng_init(3, 0);
     float *a = normals(&rng, N * K, 1), *b = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1);
-    sfp_gemm_weight_desc da = {.n = N, .k = K, .w = a, .bias = bias},
-                         db = {.n = N, .k = K, .w = b, .transposed = true, .bias = bias};
-    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *wa = pack(&da), *wb = pack(&db);
+    sfp__gemm_weight_desc da = {.n = N, .k = K, .w = a, .bias = bias},
+                          db = {.n = N, .k = K, .w = b, .transposed = true, .bias = bias};
+    OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *wa = pack(&da), *wb = pack(&db);
     float *ka = copied(a, N * K), *kb = copied(b, N * K), *kept = copied(bias, N);
     memset(a, 0, N * K * sizeof *a), memset(b, 0, N * K * sizeof *b), memset(bias, 0, N * sizeof *bias); /* packed is a copy */
     da.w = ka, da.bias = kept, db.w = kb, db.bias = kept;
-    OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(wa, M, 1);
+    OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(wa, M, 1);
     float y[M * N];
     for (int round = 0; round < 3; round++) {
         run(op, 0, round % 2 ? wb : wa, x, y);
@@ -139,8 +139,8 @@ TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
 }
 
 typedef struct lane_job {
-    const sfp_gemm_op *op;
-    const sfp_gemm_weight *w;
+    const sfp__gemm_op *op;
+    const sfp__gemm_weight *w;
     int lane, m, n, rounds, wrong;
     float *x, *y, *want;
 } lane_job;
@@ -160,16 +160,16 @@ static void *run_lane(void *arg)
 TEST(lanes_run_at_once_without_touching_each_other)
 {
     enum { LANES = 4, M = 50, ROUNDS = 100 };
-    sfp_rng rng = sfp__rng_init(4, 0);
+    sfp__rng rng = sfp__rng_init(4, 0);
     static const struct {
         int n, k;
     } sizes[] = {{44, 20}, {576, 192}};
     for (size_t s = 0; s < COUNT(sizes); s++) {
         int n = sizes[s].n, k = sizes[s].k;
         float *w = normals(&rng, (size_t)n * (size_t)k, 1);
-        sfp_gemm_weight_desc d = {.n = n, .k = k, .w = w};
-        OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = pack(&d);
-        OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, M, LANES);
+        sfp__gemm_weight_desc d = {.n = n, .k = k, .w = w};
+        OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = pack(&d);
+        OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, M, LANES);
         lane_job job[LANES];
         pthread_t thread[LANES];
         for (int i = 0; i < LANES; i++) {
@@ -194,7 +194,7 @@ TEST(plain_products_in_all_transpositions)
         int m, n, k;
     } sizes[] = {{1, 1, 1}, {1, 10, 7}, {5, 1, 9}, {7, 11, 13}, {44, 33, 65}, {192, 48, 50}};
     static const float betas[] = {0, 1, -0.5f};
-    sfp_rng rng = sfp__rng_init(5, 0);
+    sfp__rng rng = sfp__rng_init(5, 0);
     for (size_t i = 0; i < COUNT(sizes) * 4 * COUNT(betas); i++) {
         int m = sizes[i / 12].m, n = sizes[i / 12].n, k = sizes[i / 12].k;
         bool ta = i & 1, tb = i & 2;
@@ -228,7 +228,7 @@ TEST(plain_products_in_all_transpositions)
 
 TEST(a_panel_divides_is_aligned_and_fits)
 {
-    sfp_rng rng = sfp__rng_init(6, 0);
+    sfp__rng rng = sfp__rng_init(6, 0);
     int smaller = 0;
     for (int i = 0; i < 20000; i++) {
         int align = (int)sfp__rng_below(&rng, 70), n = (1 + (int)sfp__rng_below(&rng, 60)) * (align ? align : 8);
@@ -277,10 +277,10 @@ TEST(entering_leaves_one_thread_and_leaving_restores)
 TEST(bf16_is_close_or_refused_by_name)
 {
     enum { M = 33, N = 64, K = 96 };
-    sfp_rng rng = sfp__rng_init(7, 0);
+    sfp__rng rng = sfp__rng_init(7, 0);
     float *w = normals(&rng, N * K, 1), *bias = normals(&rng, N, 1), *x = normals(&rng, M * K, 1), y[M * N];
-    sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w, .bias = bias, .precision = SFP_PRECISION_BF16};
-    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = NULL;
+    sfp__gemm_weight_desc d = {.n = N, .k = K, .w = w, .bias = bias, .precision = SFP_PRECISION_BF16};
+    OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = NULL;
     sfp_status s = sfp__gemm_weight_create(&d, &packed, &err);
     bool cblas = strncmp(sfp__gemm_backend(), "CBLAS", 5) == 0;
     if (s) {
@@ -289,9 +289,9 @@ TEST(bf16_is_close_or_refused_by_name)
         assert_non_null(strstr(err.message, "bf16"));
         assert_non_null(strstr(err.message, cblas ? "CBLAS" : sfp__cpu_name()));
         assert_non_null(strstr(err.message, "--precision f32"));
-        assert_true(cblas || !sfp__cpu().bf16);
+        assert_true(cblas || !sfp__cpu_detect().bf16);
     } else {
-        OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = prepare(packed, M, 1);
+        OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, M, 1);
         run(op, 0, packed, x, y);
         float *dense = from_panels(y, M, N, sfp__gemm_panel(packed));
         for (int r = 0; r < M; r++)
@@ -302,11 +302,11 @@ TEST(bf16_is_close_or_refused_by_name)
 TEST(without_memory_packing_and_preparing_fail_cleanly)
 {
     enum { N = 40, K = 24 };
-    sfp_rng rng = sfp__rng_init(8, 0);
+    sfp__rng rng = sfp__rng_init(8, 0);
     float *w = normals(&rng, N * K, 1);
-    sfp_gemm_weight_desc d = {.n = N, .k = K, .w = w};
-    OWNED_PTR(sfp__gemm_weight_free) sfp_gemm_weight *packed = NULL;
-    OWNED_PTR(sfp__gemm_op_free) sfp_gemm_op *op = NULL;
+    sfp__gemm_weight_desc d = {.n = N, .k = K, .w = w};
+    OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = NULL;
+    OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = NULL;
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_weight_create(&d, &packed, told), !packed), 1, 98);
     assert_non_null(packed);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_op_create(packed, 5, 3, &op, told), !op), 1, 98);

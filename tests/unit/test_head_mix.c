@@ -7,7 +7,7 @@
 enum { C = 5, E = 3 };
 
 /* An expert that gives the label `skill` nats more than the others, on average. */
-static void opine(sfp_rng *rng, int label, double skill, double noise, double confidence, float *logp)
+static void opine(sfp__rng *rng, int label, double skill, double noise, double confidence, float *logp)
 {
     double z[C], sum = 0;
     for (int c = 0; c < C; c++) {
@@ -22,8 +22,8 @@ static void opine(sfp_rng *rng, int label, double skill, double noise, double co
 static void check_bound(double rate, const double skill[2][E], double confidence)
 {
     const double discount = exp2(-1.0 / 500);
-    sfp_rng rng = sfp__rng_init(3, 0);
-    sfp_mix m = {.rate = rate};
+    sfp__rng rng = sfp__rng_init(3, 0);
+    sfp__mix m = {.rate = rate};
     double mixed = 0, slack = 0;
     for (int t = 0; t < 4000; t++) {
         float x[E][C], out[C];
@@ -74,8 +74,8 @@ TEST(the_mixture_is_never_much_worse_than_the_best_expert)
 
 TEST(equal_experts_together_are_better_than_each)
 {
-    sfp_rng rng = sfp__rng_init(3, 0);
-    sfp_mix m = {.rate = 0.05};
+    sfp__rng rng = sfp__rng_init(3, 0);
+    sfp__mix m = {.rate = 0.05};
     int right[E + 1] = {0};
     for (int t = 0; t < 5000; t++) {
         float x[E][C], out[C];
@@ -96,8 +96,8 @@ TEST(equal_experts_together_are_better_than_each)
 /* exp(sum w log p), normalised, with p = 0.9999 p + 0.0001 / classes. */
 TEST(the_mixture_is_the_weighted_geometric_mean)
 {
-    sfp_rng rng = sfp__rng_init(1, 0);
-    sfp_mix m = {.rate = 0.5};
+    sfp__rng rng = sfp__rng_init(1, 0);
+    sfp__mix m = {.rate = 0.5};
     m.loss[0] = 3;
     m.loss[1] = 1;
     m.loss[2] = 2;
@@ -129,7 +129,7 @@ TEST(classes_that_one_expert_has_never_seen_are_not_vetoed)
     const float *const logp[] = {some, all, nothing}, *const empty[] = {nothing, nothing, nothing};
     const int32_t label[] = {0, 3, 2, -1, 99};
     float out[C];
-    sfp_mix m = {.rate = 0.5};
+    sfp__mix m = {.rate = 0.5};
     sfp__mix_combine(&m, 1, C, logp, out);
     for (int c = 0; c < C; c++)
         assert_true(c == 3 ? out[c] == -INFINITY : isfinite(out[c]) && out[c] < 0);
@@ -140,7 +140,7 @@ TEST(classes_that_one_expert_has_never_seen_are_not_vetoed)
     sfp__mix_observe(&m, 1, C, logp, label + 3);
     sfp__mix_observe(&m, 1, C, logp, label + 4);
     assert_true(m.loss[0] == before && m.count == count);
-    m = (sfp_mix){.rate = 0.5};
+    m = (sfp__mix){.rate = 0.5};
     sfp__mix_observe(&m, 1, C, logp, label + 2);
     assert_true(m.loss[0] > m.loss[2] && m.loss[2] > m.loss[1] && m.loss[0] < 20); /* wrong, ignorant, right */
     sfp__mix_combine(&m, 1, C, empty, out);
@@ -159,7 +159,7 @@ TEST(a_single_class_has_probability_one)
     const float x[] = {0, -INFINITY}, y[] = {-INFINITY, -INFINITY};
     const float *const logp[] = {x, y, y};
     float out[2];
-    sfp_mix m = {.rate = 0.5};
+    sfp__mix m = {.rate = 0.5};
     sfp__mix_combine(&m, 1, 2, logp, out);
     assert_true(fabsf(out[0]) < 1e-6f && out[1] == -INFINITY);
 }

@@ -18,7 +18,7 @@ typedef struct stream {
 /* Gaussian clusters around random means, at `offset` from the origin; label[k] is the label of cluster k. */
 static stream make_stream(uint64_t seed, int n, int d, int clusters, const int32_t *label, double spread, double offset)
 {
-    sfp_rng rng = sfp__rng_init(seed, 7);
+    sfp__rng rng = sfp__rng_init(seed, 7);
     stream s = {.n = n, .d = d, .x = floats((size_t)n * (size_t)d), .label = kept_malloc((size_t)n * sizeof *s.label)};
     float *mean = normals(&rng, (size_t)clusters * (size_t)d, 1);
     for (int i = 0; i < n; i++) {
@@ -30,23 +30,23 @@ static stream make_stream(uint64_t seed, int n, int d, int clusters, const int32
     return s;
 }
 
-static sfp_head *make_head(const char *kind, int d, int width)
+static sfp__head *make_head(const char *kind, int d, int width)
 {
-    sfp_head_options opt = sfp__head_options_defaults(d, 2);
+    sfp__head_options opt = sfp__head_options_defaults(d, 2);
     opt.ranpac_width = width;
     opt.seed = 11;
-    sfp_head *h = NULL;
+    sfp__head *h = NULL;
     MUST(sfp__head_create(kind, &opt, &h, &err));
     return h;
 }
 
-static void learn(sfp_head *h, const stream *s, int from, int to)
+static void learn(sfp__head *h, const stream *s, int from, int to)
 {
     if (to > from)
         MUST(sfp__head_update(h, to - from, s->x + from * s->d, s->label + from, &err));
 }
 
-static float *score(sfp_head *h, const stream *s, int n, int classes)
+static float *score(sfp__head *h, const stream *s, int n, int classes)
 {
     float *out = filled((size_t)n * (size_t)classes, NAN);
     MUST(sfp__head_scores(h, n, s->x, classes, out, &err));
@@ -77,7 +77,7 @@ static void check_distributions(const float *logp, int rows, int classes, const 
 enum { STATE_MAX = 16 };
 
 /* The highest label seen + 1. */
-static int labels_of(const sfp_head *h)
+static int labels_of(const sfp__head *h)
 {
     int64_t n = 0;
     for (int r = 0; r < h->rows; r++)
@@ -87,15 +87,15 @@ static int labels_of(const sfp_head *h)
 
 typedef struct state {
     int count;
-    sfp_tensor t[STATE_MAX]; /* names and data are copies */
+    sfp__tensor t[STATE_MAX]; /* names and data are copies */
 } state;
 
-static sfp_status keep(void *ctx, const sfp_tensor *t, sfp_error *why)
+static sfp_status keep(void *ctx, const sfp__tensor *t, sfp_error *why)
 {
     (void)why;
     state *s = ctx;
     assert_true(s->count < STATE_MAX);
-    sfp_tensor *to = &s->t[s->count++];
+    sfp__tensor *to = &s->t[s->count++];
     *to = *t;
     to->name = memcpy(kept_malloc(strlen(t->name) + 1), t->name, strlen(t->name) + 1);
     to->data = kept_malloc(t->bytes ? t->bytes : 1);
@@ -103,7 +103,7 @@ static sfp_status keep(void *ctx, const sfp_tensor *t, sfp_error *why)
     return SFP_OK;
 }
 
-static const sfp_tensor *find(void *ctx, const char *name)
+static const sfp__tensor *find(void *ctx, const char *name)
 {
     state *s = ctx;
     for (int i = 0; i < s->count; i++)
@@ -112,20 +112,20 @@ static const sfp_tensor *find(void *ctx, const char *name)
     return NULL;
 }
 
-static sfp_status read_head(sfp_head *h, state *from, const char *file, bool answers, sfp_error *why)
+static sfp_status read_head(sfp__head *h, state *from, const char *file, bool answers, sfp_error *why)
 {
     return sfp__head_visit(
-        h, &(sfp_visitor){.prefix = "head.x", .find = find, .ctx = from, .file = file, .inference_only = answers}, why);
+        h, &(sfp__visitor){.prefix = "head.x", .find = find, .ctx = from, .file = file, .inference_only = answers}, why);
 }
 
-static state save_for(sfp_head *h, bool answers)
+static state save_for(sfp__head *h, bool answers)
 {
     state s = {0};
-    MUST(sfp__head_visit(h, &(sfp_visitor){.prefix = "head.x", .put = keep, .ctx = &s, .inference_only = answers}, &err));
+    MUST(sfp__head_visit(h, &(sfp__visitor){.prefix = "head.x", .put = keep, .ctx = &s, .inference_only = answers}, &err));
     return s;
 }
 
-static state save(sfp_head *h)
+static state save(sfp__head *h)
 {
     return save_for(h, false);
 }
@@ -140,7 +140,7 @@ static void check_same_state(const state *a, const state *b)
     }
 }
 
-static void check_saves_as(sfp_head *h, const state *want)
+static void check_saves_as(sfp__head *h, const state *want)
 {
     state now = save(h);
     check_same_state(want, &now);
@@ -155,7 +155,7 @@ static void check_cuts(const char *kind, int width, const stream *s, int classes
     float *first_scores = NULL;
     const int cuts[] = {1, 7, 64};
     for (size_t k = 0; k < 3; k++) {
-        OWNED_PTR(sfp__head_free) sfp_head *h = make_head(kind, s->d, width);
+        OWNED_PTR(sfp__head_free) sfp__head *h = make_head(kind, s->d, width);
         for (int half = 0; half < 2; half++) {
             int from = half ? s->n / 2 : 0, to = half ? s->n : s->n / 2;
             for (int i = from; i < to; i += cuts[k])
@@ -177,7 +177,7 @@ static void check_cuts(const char *kind, int width, const stream *s, int classes
 /* A head saved after `at` samples and loaded into a new one goes on to the same bytes. */
 static void check_resume(const char *kind, int width, const stream *s, int at, int classes)
 {
-    OWNED_PTR(sfp__head_free) sfp_head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
+    OWNED_PTR(sfp__head_free) sfp__head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
     for (int i = 0; i < at; i += 20) { /* scores in between: what they derive must not be needed */
         learn(a, s, i, i + 20 < at ? i + 20 : at);
     }
@@ -200,12 +200,12 @@ static void check_resume(const char *kind, int width, const stream *s, int at, i
 /* Every tensor missing, of another type, of another shape, or not finite: told by name, and the head stays as it was. */
 static void check_bad_states(const char *kind, int width, const stream *s)
 {
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head(kind, s->d, width);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head(kind, s->d, width);
     learn(h, s, 0, s->n);
     state good = save(h);
     for (int i = 0; i < good.count; i++)
         for (int how = 0; how < 4; how++) {
-            sfp_tensor *t = &good.t[i], before = *t;
+            sfp__tensor *t = &good.t[i], before = *t;
             uint64_t word = 0;
             if (how == 0)
                 t->name = "other";
@@ -235,9 +235,9 @@ static void check_bad_states(const char *kind, int width, const stream *s)
 }
 
 /* Scores of the head itself and of its frozen copy, (20, classes) each. */
-static void both_scores(sfp_head *h, const stream *s, int classes, float **own, float **frozen)
+static void both_scores(sfp__head *h, const stream *s, int classes, float **own, float **frozen)
 {
-    sfp_head_scorer *scorer = NULL;
+    sfp__head_scorer *scorer = NULL;
     MUST(sfp__head_freeze(h, &scorer, NULL));
     size_t work = sfp__head_scorer_work(scorer);
     double *capacity = kept_calloc(work ? work : 1, sizeof *capacity);
@@ -252,8 +252,8 @@ static void both_scores(sfp_head *h, const stream *s, int classes, float **own, 
 static void check_answers(const char *kind, int width, const stream *s, int classes)
 {
     for (int learned = 0; learned <= s->n; learned += s->n) {
-        OWNED_PTR(sfp__head_free) sfp_head *a = make_head(kind, s->d, width), *b = NULL;
-        sfp_head_options opt = sfp__head_options_defaults(s->d, 1);
+        OWNED_PTR(sfp__head_free) sfp__head *a = make_head(kind, s->d, width), *b = NULL;
+        sfp__head_options opt = sfp__head_options_defaults(s->d, 1);
         opt.ranpac_width = width;
         opt.seed = 999;
         MUST(sfp__head_create(kind, &opt, &b, NULL));
@@ -261,7 +261,7 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         learn(b, s, 0, 3);
         state saved = save_for(a, true), untouched = save(b);
         for (int i = 0; i < saved.count; i++) {
-            sfp_tensor *t = &saved.t[i], before = *t;
+            sfp__tensor *t = &saved.t[i], before = *t;
             t->name = "other";
             REFUSED(read_head(b, &saved, "some.file", true, &err), SFP_ENOTFOUND, "some.file: tensor 'head.x.");
             *t = before;
@@ -289,9 +289,9 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
 /* Each allocation fails in turn: told, nothing lost, and the same call succeeds afterwards. */
 static void check_torture(const char *kind, int width, const stream *s, int classes)
 {
-    sfp_head_options opt = sfp__head_options_defaults(s->d, 1);
+    sfp__head_options opt = sfp__head_options_defaults(s->d, 1);
     opt.ranpac_width = width;
-    OWNED_PTR(sfp__head_free) sfp_head *h = NULL, *reference = NULL;
+    OWNED_PTR(sfp__head_free) sfp__head *h = NULL, *reference = NULL;
     float *out = floats((size_t)classes), *expected;
     long failures = 0;
     MUST(sfp__head_create(kind, &opt, &reference, NULL));
@@ -315,7 +315,7 @@ static void check_degenerate(const char *kind, int width)
     const int32_t skipping[] = {3, 40, 7}, one[] = {5};
     float out[CLASSES], x[D] = {0};
 
-    OWNED_PTR(sfp__head_free) sfp_head *nothing = make_head(kind, D, width);
+    OWNED_PTR(sfp__head_free) sfp__head *nothing = make_head(kind, D, width);
     assert_int_equal(labels_of(nothing), 0);
     MUST(sfp__head_refresh(nothing, NULL));
     MUST(sfp__head_scores(nothing, 1, x, CLASSES, out, NULL));
@@ -342,7 +342,7 @@ static void check_degenerate(const char *kind, int width)
                 stream s = make_stream(k, N, D, many ? 3 : 1, many ? skipping : one, 0.3, 0);
                 for (int i = 0; i < N * D; i++)
                     s.x[i] = constant ? (float)scales[k] : s.x[i] * (float)scales[k];
-                OWNED_PTR(sfp__head_free) sfp_head *h = make_head(kind, D, width);
+                OWNED_PTR(sfp__head_free) sfp__head *h = make_head(kind, D, width);
                 for (int i = 0; i < N; i++) {
                     learn(h, &s, i, i + 1);
                     if (i > 4 && i % 20 != 0)
@@ -425,8 +425,8 @@ TEST(each_failing_allocation_is_survived)
 
 TEST(unknown_kinds_and_wrong_options_are_told)
 {
-    sfp_head *h = NULL;
-    sfp_head_options opt = sfp__head_options_defaults(4, 2);
+    sfp__head *h = NULL;
+    sfp__head_options opt = sfp__head_options_defaults(4, 2);
     REFUSED(sfp__head_create("knn", &opt, &h, &err), SFP_EINVAL, "unknown head 'knn'");
     opt.dim = 0;
     assert_int_equal(sfp__head_create("ncm", &opt, &h, &err), SFP_EINVAL);
@@ -461,8 +461,8 @@ TEST(ncm_scores_are_those_of_the_class_means)
 {
     enum { N = 200, D = 9, K = 4 };
     stream s = make_stream(1, N, D, K, NULL, 1.5, 3);
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ncm", D, 8);
-    assert_string_equal(sfp__head_kind(h), "ncm");
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ncm", D, 8);
+    assert_string_equal(sfp__head_kind_name(h), "ncm");
     learn(h, &s, 0, N);
     float *got = score(h, &s, N, K), *want = floats(N * K);
     double within = 0;
@@ -571,7 +571,7 @@ TEST(slda_scores_are_those_of_the_recursion)
     const double offsets[] = {0, 5, 100}; /* far from the origin the plain formula cancels; the head's does not */
     for (int k = 0; k < 3; k++) {
         stream s = make_stream((uint64_t)k, LN, LD, LK, NULL, 1.2, offsets[k]);
-        OWNED_PTR(sfp__head_free) sfp_head *h = make_head("slda", LD, 8);
+        OWNED_PTR(sfp__head_free) sfp__head *h = make_head("slda", LD, 8);
         learn(h, &s, 0, LN);
         float *got = score(h, &s, LN, LK), *want = definition(&s, (double)1e-4f);
         check_near("log-probabilities", got, want, (size_t)LN * LK, 1e-6);
@@ -584,7 +584,7 @@ TEST(a_rank_deficient_covariance_is_shrunk)
     stream s = make_stream(5, 12, LD, LK, NULL, 1.2, 0); /* fewer samples than dimensions */
     for (int c = 0; c < LK; c++)
         s.label[c] = c;
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("slda", LD, 8);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("slda", LD, 8);
     learn(h, &s, 0, s.n);
     float *got = score(h, &s, s.n, LK), *want = definition(&s, (double)1e-4f);
     check_near("log-probabilities", got, want, (size_t)s.n * LK, 1e-5);
@@ -593,9 +593,9 @@ TEST(a_rank_deficient_covariance_is_shrunk)
 TEST(without_shrinkage_singular_is_still_a_number)
 {
     stream s = make_stream(6, 8, LD, 2, NULL, 1, 0);
-    sfp_head_options opt = sfp__head_options_defaults(LD, 2);
+    sfp__head_options opt = sfp__head_options_defaults(LD, 2);
     opt.slda_shrink = 0;
-    OWNED_PTR(sfp__head_free) sfp_head *h = NULL;
+    OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
     MUST(sfp__head_create("slda", &opt, &h, NULL));
     learn(h, &s, 0, s.n);
     float *p = score(h, &s, s.n, 2);
@@ -609,7 +609,7 @@ enum { RD = 7, RK = 4, SEED = 11 };
 /* phi (n, width) in double; the projection is the first stream of the seed, row by row. */
 static double *projections(const stream *s, int n, int width)
 {
-    sfp_rng rng = sfp__rng_init(SEED, 1);
+    sfp__rng rng = sfp__rng_init(SEED, 1);
     float *r = normals(&rng, (size_t)(RD * width), 1);
     double *phi = kept_malloc((size_t)(n * width) * sizeof *phi);
     for (int i = 0; i < n; i++)
@@ -676,7 +676,7 @@ TEST(ranpac_scores_are_those_of_the_ridge_solved_at_once)
     for (int c = 0; c < RK; c++)
         s.label[c] = c;
     double *phi = projections(&s, s.n, 24);
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", RD, 24);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ranpac", RD, 24);
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         int n = counts[k];
         learn(h, &s, k ? counts[k - 1] : 0, n);
@@ -702,7 +702,7 @@ TEST(ranpac_scores_are_those_of_the_ridge_solved_at_once)
 static void check_choice(int width, int n, double spread, bool neighbours)
 {
     stream s = make_stream((uint64_t)n, n, RD, RK, NULL, spread, 0.3);
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", RD, width);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ranpac", RD, width);
     learn(h, &s, 0, n);
     MUST(sfp__head_refresh(h, NULL));
     state now = save(h);
@@ -748,7 +748,7 @@ TEST(lambda_is_the_best_on_held_out_samples)
 TEST(lambda_is_chosen_again_when_the_stream_has_doubled)
 {
     stream s = make_stream(1, 200, RD, RK, NULL, 2, 0);
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", RD, 24);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ranpac", RD, 24);
     const int at[] = {30, 39, 40, 79, 80, 150, 170}, next[] = {40, 40, 80, 80, 160, 160, 340};
     for (int k = 0; k < 7; k++) {
         learn(h, &s, k ? at[k - 1] : 0, at[k]);
@@ -765,7 +765,7 @@ TEST(the_reservoir_is_uniform_over_the_stream)
     stream s = make_stream(1, n, RD, RK, NULL, 2, 0);
     for (int i = 0; i < n; i++)
         s.x[i * RD] = (float)i; /* tells when it came */
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", RD, 4);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ranpac", RD, 4);
     learn(h, &s, 0, n);
     state now = save(h);
     const int64_t *slot = tensor(&now, "slot");
@@ -785,8 +785,8 @@ TEST(the_reservoir_is_uniform_over_the_stream)
 TEST(another_seed_is_another_projection)
 {
     stream s = make_stream(1, 50, RD, RK, NULL, 2, 0);
-    OWNED_PTR(sfp__head_free) sfp_head *a = make_head("ranpac", RD, 24), *b = NULL, *wider = NULL;
-    sfp_head_options opt = sfp__head_options_defaults(RD, 2);
+    OWNED_PTR(sfp__head_free) sfp__head *a = make_head("ranpac", RD, 24), *b = NULL, *wider = NULL;
+    sfp__head_options opt = sfp__head_options_defaults(RD, 2);
     opt.ranpac_width = 24;
     opt.seed = 12;
     MUST(sfp__head_create("ranpac", &opt, &b, NULL));
@@ -806,7 +806,7 @@ TEST(another_seed_is_another_projection)
 TEST(a_step_allocates_nothing)
 {
     stream s = make_stream(1, 900, RD, RK, NULL, 2, 0);
-    OWNED_PTR(sfp__head_free) sfp_head *h = make_head("ranpac", RD, 24);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ranpac", RD, 24);
     float out[20 * RK];
     learn(h, &s, 0, 20);
     unsigned long before = sfp__mem_count();

@@ -13,14 +13,14 @@ AROUND_ONE_FILE("a.png")
 #define W 37
 #define H 23
 
-static sfp_image decode(blob b)
+static sfp__image decode(blob b)
 {
-    sfp_image im = {0};
+    sfp__image im = {0};
     MUST(sfp__image_decode("x", b.bytes, b.size, NULL, &im, &err));
     return im;
 }
 
-static void check_image(sfp_image im, int tolerance)
+static void check_image(sfp__image im, int tolerance)
 {
     assert_true(im.width == W && im.height == H);
     for (int i = 0; i < W * H * 3; i++) {
@@ -41,7 +41,7 @@ TEST(jpegs_of_all_kinds_decode)
     };
     for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
         blob b = encode_jpeg(rgb, W, H, hows[i]);
-        OWNED_BY(sfp__image_done) sfp_image im = decode(b);
+        OWNED_BY(sfp__image_done) sfp__image im = decode(b);
         check_image(im, 12);
     }
 }
@@ -50,7 +50,7 @@ TEST(grey_jpegs_become_grey_rgb)
 {
     uint8_t *grey = make_samples(W, H, 1);
     blob b = encode_jpeg(grey, W, H, (jpeg_how){.given = JCS_GRAYSCALE, .stored = JCS_GRAYSCALE, .quality = 100});
-    OWNED_BY(sfp__image_done) sfp_image im = decode(b);
+    OWNED_BY(sfp__image_done) sfp__image im = decode(b);
     for (int i = 0; i < W * H; i++) {
         assert_true(im.rgb[3 * i] == im.rgb[3 * i + 1] && im.rgb[3 * i] == im.rgb[3 * i + 2]);
         assert_in_range(im.rgb[3 * i], grey[i] > 3 ? grey[i] - 3 : 0, grey[i] + 3);
@@ -65,7 +65,7 @@ TEST(adobe_cmyk_jpegs_become_rgb)
     const J_COLOR_SPACE stored[] = {JCS_CMYK, JCS_YCCK};
     for (int i = 0; i < 2; i++) {
         blob b = encode_jpeg(cmyk, W, H, (jpeg_how){.given = JCS_CMYK, .stored = stored[i], .quality = 100});
-        OWNED_BY(sfp__image_done) sfp_image im = decode(b);
+        OWNED_BY(sfp__image_done) sfp__image im = decode(b);
         for (int j = 0; j < W * H; j++) {
             assert_in_range(im.rgb[3 * j], 98, 102);      /* 200 * 128 / 255 */
             assert_in_range(im.rgb[3 * j + 1], 48, 52);   /* 100 * 128 / 255 */
@@ -117,7 +117,7 @@ static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interla
                                   .interlace = interlace,
                                   .palette = indexed ? &palette : NULL,
                                   .transparent = indexed ? &transparent : NULL});
-    OWNED_BY(sfp__image_done) sfp_image im = decode(b);
+    OWNED_BY(sfp__image_done) sfp__image im = decode(b);
     assert_true(im.width == W && im.height == H);
     if (memcmp(im.rgb, want, sizeof want) != 0)
         fail_msg("type %d, depth %d, interlace %d decode to something else", type, depth, interlace);
@@ -143,14 +143,14 @@ TEST(webps_decode)
 {
     for (int kind = 0; kind < 4; kind++) {
         blob b = make_webp(W, H, kind & 1, kind & 2);
-        OWNED_BY(sfp__image_done) sfp_image im = decode(b);
+        OWNED_BY(sfp__image_done) sfp__image im = decode(b);
         check_image(im, kind & 1 ? 0 : 16);
     }
 }
 
 TEST(animated_webp_is_refused_by_name)
 {
-    sfp_image im = {0};
+    sfp__image im = {0};
     uint8_t empty = 0;
     blob still = make_webp(W, H, true, false), b = extend_webp(still, W, H, 0x02, (blob){&empty, 0});
     TOLD(sfp__image_decode("x.webp", b.bytes, b.size, NULL, &im, &err), SFP_EUNSUPPORTED,
@@ -158,7 +158,7 @@ TEST(animated_webp_is_refused_by_name)
 }
 
 /* Where pixel (x, y) of the stored image goes. */
-static void check_turned(sfp_image im, const uint8_t *rgb, int orientation)
+static void check_turned(sfp__image im, const uint8_t *rgb, int orientation)
 {
     bool swapped = orientation >= 5;
     assert_true(im.width == (swapped ? H : W) && im.height == (swapped ? W : H));
@@ -174,7 +174,7 @@ static void check_turned(sfp_image im, const uint8_t *rgb, int orientation)
 
 TEST(orientation_is_followed_when_asked)
 {
-    sfp_image_options opt = sfp__image_options_defaults();
+    sfp__image_options opt = sfp__image_options_defaults();
     opt.exif_orientation = true;
     uint8_t *rgb = make_samples(W, H, 3);
     for (int orientation = 1; orientation <= 8; orientation++) {
@@ -186,7 +186,7 @@ TEST(orientation_is_followed_when_asked)
             extend_webp(webp, W, H, 0x08, orientation & 1 ? exif : bare),
         };
         for (int i = 0; i < 3; i++) {
-            sfp_image upright, stored = decode(files[i]);
+            sfp__image upright, stored = decode(files[i]);
             assert_true(stored.width == W && stored.height == H);
             MUST(sfp__image_decode("x", files[i].bytes, files[i].size, &opt, &upright, NULL));
             check_turned(upright, stored.rgb, orientation);
@@ -218,9 +218,9 @@ TEST(broken_exif_means_upright)
     assert_int_equal(sfp__exif_orientation(many, sizeof many), 1);
 }
 
-static void check_refused(const void *bytes, size_t size, const sfp_image_options *opt, sfp_status status, const char *message)
+static void check_refused(const void *bytes, size_t size, const sfp__image_options *opt, sfp_status status, const char *message)
 {
-    sfp_image im = {7, 7, NULL};
+    sfp__image im = {7, 7, NULL};
     REFUSED(sfp__image_decode("x", bytes, size, opt, &im, &err), status, message);
     assert_true(im.width == 7 && !im.rgb);
 }
@@ -229,7 +229,7 @@ TEST(limits_hold_before_memory_is_taken)
 {
     blob files[3] = {make_jpeg(W, H, false), make_png(W, H), make_webp(W, H, true, false)};
     for (int i = 0; i < 3; i++) {
-        sfp_image_options opt = sfp__image_options_defaults();
+        sfp__image_options opt = sfp__image_options_defaults();
         opt.max_pixels = W * H - 1;
         unsigned long before = sfp__mem_count();
         check_refused(files[i].bytes, files[i].size, &opt, SFP_ELIMIT, "x: image is 37 x 23, expected at most 850 pixels");
@@ -241,7 +241,7 @@ TEST(limits_hold_before_memory_is_taken)
     /* a PNG of a few bytes that says it has 2^31-1 by 2^31-1 pixels */
     blob png = make_png(1, 1);
     memcpy(png.bytes + 16, "\x7f\xff\xff\xff\x7f\xff\xff\xff", 8);
-    sfp_image im;
+    sfp__image im;
     sfp_status status = sfp__image_decode("x", png.bytes, png.size, NULL, &im, NULL);
     assert_true(status == SFP_ELIMIT || status == SFP_EFORMAT); /* the checksum is wrong too */
 }
@@ -260,11 +260,11 @@ TEST(files_are_loaded_by_content_not_by_name)
 {
     blob b = make_jpeg(W, H, false);
     put_bytes("a.png", b.bytes, b.size);
-    sfp_image im;
+    sfp__image im;
     MUST(sfp__image_load(path, NULL, &im, &err));
     check_image(im, 12);
     sfp__image_done(&im);
-    sfp_image_options opt = sfp__image_options_defaults();
+    sfp__image_options opt = sfp__image_options_defaults();
     opt.max_bytes = 10;
     REFUSED(sfp__image_load(path, &opt, &im, &err), SFP_ELIMIT, "expected at most 10");
     (void)unlink(path);
@@ -286,7 +286,7 @@ TEST(names_of_images_are_known)
 
 TEST(png_files_are_written_and_read_back)
 {
-    sfp_image im = {W, H, make_samples(W, H, 3)}, back, none = {0};
+    sfp__image im = {W, H, make_samples(W, H, 3)}, back, none = {0};
     MUST(sfp__image_write_png(path, &im, &err));
     MUST(sfp__image_load(path, NULL, &back, &err));
     check_image(back, 0);

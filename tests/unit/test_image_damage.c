@@ -39,8 +39,8 @@ AROUND_ALL(make_kinds, NULL)
 
 static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *why)
 {
-    sfp_image im = {0};
-    sfp_image_options opt = sfp__image_options_defaults();
+    sfp__image im = {0};
+    sfp__image_options opt = sfp__image_options_defaults();
     opt.exif_orientation = true;
     opt.max_pixels = 1 << 20; /* a flipped bit in a size must not cost seconds */
     *why = (sfp_error){0};

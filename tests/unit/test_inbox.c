@@ -13,7 +13,7 @@ enum { S = 4, BATCH = 5 };
  * '?' one that is lost, 'e' an error. */
 typedef struct scripted {
     sfp_source base;
-    sfp_source_live live;
+    sfp__source_live live;
     const char *script;
     int next;
     atomic_int allowed; /* so many characters */
@@ -22,7 +22,7 @@ typedef struct scripted {
 
 static char *names[] = {"0", "1", "2"};
 
-static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *why)
+static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *why)
 {
     scripted *s = (scripted *)base;
     for (;;) {
@@ -46,17 +46,17 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out,
         (void)snprintf(s->name, sizeof s->name, "p0");
         return SFP_OK;
     }
-    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = S, .height = S, .size = c == '!' ? 1 : 3 * S * S};
+    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = S, .height = S, .size = c == '!' ? 1 : 3 * S * S};
     out->bytes = sfp__calloc(1, 3 * S * S);
     assert_non_null(out->bytes);
     out->bytes[0] = (uint8_t)(s->next - 1);
     return SFP_OK;
 }
 
-static const char *origin(const sfp_source *base, sfp_origin *out)
+static const char *origin(const sfp_source *base, sfp__origin *out)
 {
     const scripted *s = (const scripted *)base;
-    *out = (sfp_origin){.labelled_key = (uint64_t)s->next, .identity = (uint64_t)s->next};
+    *out = (sfp__origin){.labelled_key = (uint64_t)s->next, .identity = (uint64_t)s->next};
     return s->name;
 }
 
@@ -69,48 +69,48 @@ static const char *name_of(const sfp_source *base, int64_t i, char *buf, size_t 
 
 static scripted *make_source(const char *script, int allowed)
 {
-    static const sfp_source_ops ops = {.next = next, .origin = origin, .name = name_of};
+    static const sfp__source_ops ops = {.next = next, .origin = origin, .name = name_of};
     scripted *s = kept_malloc(sizeof *s);
     *s = (scripted){.base = {.ops = &ops, .count = -1, .class_names = names, .classes = 3, .live = &s->live}, .script = script};
     atomic_init(&s->allowed, allowed);
     return s;
 }
 
-KEEP_BY(keep_inbox, sfp_inbox, sfp__inbox_free)
-KEEP_BY(keep_ledger, sfp_ledger, sfp__ledger_free)
+KEEP_BY(keep_inbox, sfp__inbox, sfp__inbox_free)
+KEEP_BY(keep_ledger, sfp__ledger, sfp__ledger_free)
 
-static sfp_inbox *make_unkept(scripted *s, int queue, sfp_queue_policy policy, int pool, sfp_ledger *ledger)
+static sfp__inbox *make_unkept(scripted *s, int queue, sfp__queue_policy policy, int pool, sfp__ledger *ledger)
 {
-    const sfp_inbox_options o = {.size = S,
-                                 .batch = BATCH,
-                                 .queue = queue,
-                                 .policy = policy,
-                                 .pool = pool,
-                                 .unlabelled = 4,
-                                 .first_id = 100,
-                                 .ledger = ledger};
-    sfp_inbox *b = NULL;
+    const sfp__inbox_options o = {.size = S,
+                                  .batch = BATCH,
+                                  .queue = queue,
+                                  .policy = policy,
+                                  .pool = pool,
+                                  .unlabelled = 4,
+                                  .first_id = 100,
+                                  .ledger = ledger};
+    sfp__inbox *b = NULL;
     MUST(sfp__inbox_create(&s->base, &o, &b, &err));
     return b;
 }
 
-static sfp_inbox *make(scripted *s, int queue, sfp_queue_policy policy, int pool)
+static sfp__inbox *make(scripted *s, int queue, sfp__queue_policy policy, int pool)
 {
     return keep_inbox(make_unkept(s, queue, policy, pool, NULL));
 }
 
-static sfp_inbox_output take(sfp_inbox *b)
+static sfp__inbox_output take(sfp__inbox *b)
 {
-    sfp_inbox_output d;
+    sfp__inbox_output d;
     sfp__inbox_take(b, NULL, INFINITY, &d);
     return d;
 }
 
 /* The numbers of the images of a list; frees it. */
-static int drain(sfp_arrival_list *l, int *out)
+static int drain(sfp__arrival_list *l, int *out)
 {
     int n = 0;
-    for (sfp_arrival *a; (a = sfp__arrival_list_take(l)); sfp__arrival_free(a))
+    for (sfp__arrival *a; (a = sfp__arrival_list_take(l)); sfp__arrival_free(a))
         if (out)
             out[n++] = (int)(a->origin.labelled_key - 1);
         else
@@ -118,23 +118,23 @@ static int drain(sfp_arrival_list *l, int *out)
     return n;
 }
 
-static void settle(sfp_inbox *b, uint64_t id)
+static void settle(sfp__inbox *b, uint64_t id)
 {
-    for (double begin = sfp__monotonic_seconds(); sfp__inbox_stats(b).next_id < id && sfp__monotonic_seconds() < begin + 20;)
+    for (double begin = sfp__monotonic_seconds(); sfp__inbox_get_stats(b).next_id < id && sfp__monotonic_seconds() < begin + 20;)
         (void)usleep(500);
-    assert_int_equal(sfp__inbox_stats(b).next_id, id);
+    assert_int_equal(sfp__inbox_get_stats(b).next_id, id);
 }
 
 TEST(batches_come_in_order_and_the_last_is_short)
 {
     scripted *s = make_source("0120120120120", 100);
-    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
     int seen = 0;
     for (bool end = false; !end;) {
         int number[BATCH];
-        sfp_inbox_output d = take(b);
+        sfp__inbox_output d = take(b);
         if (d.batch.count) {
-            const sfp_arrival *a = d.batch.first;
+            const sfp__arrival *a = d.batch.first;
             assert_int_equal(a->origin.id, 100 + seen);
             assert_string_equal(a->class_name, names[seen % 3]);
             assert_int_equal(a->rgb[0], seen);
@@ -149,7 +149,7 @@ TEST(batches_come_in_order_and_the_last_is_short)
     assert_int_equal(seen, 13);
 }
 
-static bool read_ledger(sfp_ledger *l, const char *waiting)
+static bool read_ledger(sfp__ledger *l, const char *waiting)
 {
     const char *text = kept_print("{\"next_id\":8,\"predicted\":8,\"waiting\":%s,\"marks\":[],\"until\":0}", waiting);
     json_t *j = json_loads(text, 0, NULL);
@@ -159,7 +159,7 @@ static bool read_ledger(sfp_ledger *l, const char *waiting)
     return read;
 }
 
-static void check_json(const sfp_ledger *l, const char *expected)
+static void check_json(const sfp__ledger *l, const char *expected)
 {
     json_t *j = sfp__ledger_json(l);
     char *text = json_dumps(j, JSON_COMPACT);
@@ -169,9 +169,9 @@ static void check_json(const sfp_ledger *l, const char *expected)
 }
 
 /* As a checkpoint left it: id, identity, mark and time of change of each. */
-static sfp_ledger *make_ledger(int capacity, const char *waiting)
+static sfp__ledger *make_ledger(int capacity, const char *waiting)
 {
-    sfp_ledger *l = NULL;
+    sfp__ledger *l = NULL;
     MUST(sfp__ledger_create(capacity, 4, &l, NULL));
     assert_true(read_ledger(l, waiting));
     return keep_ledger(l);
@@ -180,31 +180,31 @@ static sfp_ledger *make_ledger(int capacity, const char *waiting)
 TEST(what_waited_before_a_break_keeps_its_number)
 {
     static const uint64_t want[] = {100, 7, 101, 3, 102};
-    sfp_ledger *ledger = make_ledger(10, "[7,2,0,0,3,4,0,0,5,9,0,0]");
+    sfp__ledger *ledger = make_ledger(10, "[7,2,0,0,3,4,0,0,5,9,0,0]");
     scripted *s = make_source("00110", 100);
     int i = 0;
-    sfp_inbox *b = keep_inbox(make_unkept(s, 1, 0, 0, ledger));
-    sfp_inbox_output d = take(b);
-    for (const sfp_arrival *a = d.batch.first; a; a = a->next)
+    sfp__inbox *b = keep_inbox(make_unkept(s, 1, 0, 0, ledger));
+    sfp__inbox_output d = take(b);
+    for (const sfp__arrival *a = d.batch.first; a; a = a->next)
         assert_int_equal(a->origin.id, want[i++]);
     assert_int_equal(i, BATCH);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
 }
 
-static sfp_arrival *image(const char *name, uint64_t identity, uint64_t id)
+static sfp__arrival *image(const char *name, uint64_t identity, uint64_t id)
 {
-    sfp_arrival *a = sfp__calloc(1, sizeof *a);
+    sfp__arrival *a = sfp__calloc(1, sizeof *a);
     assert_non_null(a);
-    *a = (sfp_arrival){.name = sfp__strdup(name),
-                       .origin = {.identity = identity, .id = id, .labelled_key = 100 + id},
-                       .rgb = sfp__calloc(1, 3)};
+    *a = (sfp__arrival){.name = sfp__strdup(name),
+                        .origin = {.identity = identity, .id = id, .labelled_key = 100 + id},
+                        .rgb = sfp__calloc(1, 3)};
     return a;
 }
 
 TEST(what_waited_is_read_back_or_refused)
 {
     static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[8,2,3,4]", "[-1,2,3,4]", "null"};
-    sfp_ledger *l = NULL;
+    sfp__ledger *l = NULL;
     MUST(sfp__ledger_create(3, 4, &l, &err));
     (void)keep_ledger(l);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -217,12 +217,12 @@ TEST(what_waited_is_read_back_or_refused)
 TEST(waiting_ends_once_and_the_oldest_gives_way)
 {
     uint64_t id = 0;
-    sfp_ledger *l = make_ledger(3, "[4,40,5,-6,3,30,9,0]");
+    sfp__ledger *l = make_ledger(3, "[4,40,5,-6,3,30,9,0]");
     assert_true(sfp__ledger_id(l, 40, &id));
     assert_int_equal(id, 4);
     assert_false(sfp__ledger_id(l, 41, &id));
     assert_false(sfp__ledger_id(l, 0, &id));
-    sfp_arrival *again = image("again", 40, 4), *fresh = image("fresh", 50, 8), *more = image("more", 60, 9);
+    sfp__arrival *again = image("again", 40, 4), *fresh = image("fresh", 50, 8), *more = image("more", 60, 9);
     assert_int_equal(sfp__ledger_meet(l, fresh), SFP_ARRIVAL_NEW);
     assert_int_equal(sfp__ledger_meet(l, again), SFP_ARRIVAL_ABSENT);
     assert_int_equal(sfp__ledger_meet(l, again), SFP_ARRIVAL_ENDED); /* a second time: there is one of it already */
@@ -233,13 +233,13 @@ TEST(waiting_ends_once_and_the_oldest_gives_way)
     assert_int_equal(sfp__ledger_waiting(l), 3);
     assert_false(sfp__ledger_id(l, 50, &id)); /* only what waited before the break has its number from there */
     assert_null(sfp__ledger_label(l, "nobody"));
-    sfp_arrival *labelled = sfp__ledger_label(l, "again");
+    sfp__arrival *labelled = sfp__ledger_label(l, "again");
     assert_ptr_equal(labelled, again);
     assert_null(sfp__ledger_label(l, "again"));
     assert_int_equal(sfp__ledger_waiting(l), 3); /* until it is learned from */
     assert_true(sfp__ledger_end_waiting(l, labelled));
     sfp__ledger_finish(l, labelled);
-    sfp_arrival *moved = image("class/fresh", 50, 10);
+    sfp__arrival *moved = image("class/fresh", 50, 10);
     assert_true(sfp__ledger_end_waiting(l, moved));
     assert_int_equal(moved->origin.id, 8);
     assert_false(sfp__ledger_end_waiting(l, moved));
@@ -256,7 +256,7 @@ TEST(a_full_queue_does_what_its_policy_says)
 {
     static const struct {
         int queue;
-        sfp_queue_policy policy;
+        sfp__queue_policy policy;
         int pool;
         int first[6], count, together;
     } cases[] = {{0, SFP_QUEUE_DROP_OLDEST, 0, {0}, 0, 1},
@@ -266,17 +266,17 @@ TEST(a_full_queue_does_what_its_policy_says)
                  {9, SFP_QUEUE_DROP_OLDEST, 0, {0, 1, 2, 3, 4, 5}, 6, 1},
                  {0, SFP_QUEUE_DROP_OLDEST, 4, {2, 3, 4, 5}, 4, 4}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        sfp_inbox *b = make(make_source("000000000000000000000000000000", 30), cases[k].queue, cases[k].policy, cases[k].pool);
+        sfp__inbox *b = make(make_source("000000000000000000000000000000", 30), cases[k].queue, cases[k].policy, cases[k].pool);
         settle(b, 130);
         int got = 0, discarded = 0, number[6 * BATCH];
         for (bool end = false; !end;) {
-            sfp_inbox_output d = take(b);
+            sfp__inbox_output d = take(b);
             if (d.batch.count) {
                 assert_int_equal(d.batch.count, cases[k].together * BATCH);
                 assert_int_equal(d.lag.served, cases[k].together);
                 assert_true(d.lag.last >= 0 && d.lag.max < 30 && d.lag.sum <= d.lag.max * cases[k].together);
             }
-            for (const sfp_arrival *a = d.discarded.first; a; a = a->next) {
+            for (const sfp__arrival *a = d.discarded.first; a; a = a->next) {
                 assert_int_equal(a->fate, SFP_DISCARD_DROPPED);
                 assert_null(a->rgb);
             }
@@ -293,13 +293,13 @@ TEST(a_full_queue_does_what_its_policy_says)
 
 TEST(a_source_is_held_back_and_nothing_is_lost)
 {
-    sfp_inbox *b = make(make_source("000000000000000000000000000000", 30), 1, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(make_source("000000000000000000000000000000", 30), 1, SFP_QUEUE_BLOCK, 0);
     settle(b, 110); /* one waits, one more is complete and held back */
     (void)usleep(20000);
-    assert_int_equal(sfp__inbox_stats(b).next_id, 110);
+    assert_int_equal(sfp__inbox_get_stats(b).next_id, 110);
     int got = 0;
     for (bool end = false; !end;) {
-        sfp_inbox_output d = take(b);
+        sfp__inbox_output d = take(b);
         got += drain(&d.batch, NULL);
         assert_int_equal(d.discarded.count, 0);
         end = d.end;
@@ -317,10 +317,10 @@ static void *allow_later(void *source)
 TEST(a_batch_complete_while_the_learner_waits_is_taken)
 {
     scripted *s = make_source("00000", 3);
-    sfp_inbox *b = make(s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
+    sfp__inbox *b = make(s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, allow_later, s), 0);
-    sfp_inbox_output d = take(b);
+    sfp__inbox_output d = take(b);
     assert_int_equal(drain(&d.batch, NULL), BATCH);
     assert_int_equal(d.discarded.count, 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -329,10 +329,10 @@ TEST(a_batch_complete_while_the_learner_waits_is_taken)
 TEST(a_pause_ends_the_wait_for_a_full_batch)
 {
     scripted *s = make_source("00000000", 3);
-    static const sfp_source_ops ops = {.next = next, .origin = origin, .name = name_of, .pause = 0.05};
+    static const sfp__source_ops ops = {.next = next, .origin = origin, .name = name_of, .pause = 0.05};
     s->base.ops = &ops;
-    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_inbox_output d = take(b);
+    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox_output d = take(b);
     assert_int_equal(drain(&d.batch, NULL), 3);
     assert_false(d.end);
     atomic_store(&s->allowed, 8);
@@ -342,13 +342,13 @@ TEST(a_pause_ends_the_wait_for_a_full_batch)
 
 TEST(what_has_no_label_goes_beside_and_joins_with_one)
 {
-    sfp_inbox *b = make(make_source("u0uul0", 100), 2, SFP_QUEUE_BLOCK, 0);
-    sfp_ledger *l = make_ledger(10, "[]");
+    sfp__inbox *b = make(make_source("u0uul0", 100), 2, SFP_QUEUE_BLOCK, 0);
+    sfp__ledger *l = make_ledger(10, "[]");
     int unlabelled = 0, labels = 0, got = 0;
     for (bool end = false; !end;) {
-        sfp_inbox_output d = take(b);
+        sfp__inbox_output d = take(b);
         end = d.end && d.unlabelled.count == 0;
-        for (sfp_arrival *a; (a = sfp__arrival_list_take(&d.unlabelled));) {
+        for (sfp__arrival *a; (a = sfp__arrival_list_take(&d.unlabelled));) {
             if (a->rgb) {
                 unlabelled++;
                 assert_int_equal(a->label, -1);
@@ -357,7 +357,7 @@ TEST(what_has_no_label_goes_beside_and_joins_with_one)
             }
             labels++;
             assert_string_equal(a->name, "p0");
-            sfp_arrival *image = sfp__ledger_label(l, a->name);
+            sfp__arrival *image = sfp__ledger_label(l, a->name);
             assert_non_null(image);
             image->label = a->label;
             sfp__inbox_join(b, image);
@@ -373,11 +373,11 @@ TEST(what_has_no_label_goes_beside_and_joins_with_one)
 
 TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
 {
-    sfp_inbox *b = make(make_source("uuuuuuuuuu", 100), 0, SFP_QUEUE_DROP_OLDEST, 0);
+    sfp__inbox *b = make(make_source("uuuuuuuuuu", 100), 0, SFP_QUEUE_DROP_OLDEST, 0);
     settle(b, 110);
     int discarded[16], others[16];
     (void)usleep(2000);
-    sfp_inbox_output d = take(b);
+    sfp__inbox_output d = take(b);
     assert_int_equal(d.discarded.first->fate, SFP_DISCARD_EXPIRED);
     assert_int_equal(drain(&d.discarded, discarded), 6);
     assert_int_equal(discarded[0], 0); /* the oldest go */
@@ -387,11 +387,11 @@ TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
 
 TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
 {
-    sfp_inbox *b = make(make_source("0!0e0???0eee0000", 100), 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox *b = make(make_source("0!0e0???0eee0000", 100), 2, SFP_QUEUE_BLOCK, 0);
     int got = 0, skipped = 0;
     for (bool end = false; !end;) {
-        sfp_inbox_output d = take(b);
-        for (const sfp_arrival *a = d.discarded.first; a; a = a->next)
+        sfp__inbox_output d = take(b);
+        for (const sfp__arrival *a = d.discarded.first; a; a = a->next)
             assert_int_equal(a->fate, SFP_DISCARD_SKIPPED);
         got += drain(&d.batch, NULL);
         skipped += drain(&d.discarded, NULL);
@@ -399,7 +399,7 @@ TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
     }
     assert_int_equal(got, 4);
     assert_int_equal(skipped, 4); /* images that were lost are images, and no broken stream */
-    sfp_inbox_stats stats = sfp__inbox_stats(b);
+    sfp__inbox_stats stats = sfp__inbox_get_stats(b);
     assert_int_equal(stats.next_id, 108);
     assert_int_equal(stats.status, SFP_EFORMAT);
     assert_non_null(strstr(stats.first_error, "p1: 4 x 4 pixels"));
@@ -409,15 +409,15 @@ TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
 TEST(an_error_before_the_end_is_how_it_ended)
 {
     scripted *s = make_source("00e", 100);
-    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_inbox_output d = {0};
+    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox_output d = {0};
     int got = 0;
     while (!d.end) {
         d = take(b);
         got += drain(&d.batch, NULL);
     }
     assert_int_equal(got, 2);
-    assert_int_equal(sfp__inbox_stats(b).status, SFP_EFORMAT);
+    assert_int_equal(sfp__inbox_get_stats(b).status, SFP_EFORMAT);
     assert_int_equal(atomic_load(&s->live.warning_count), 0); /* nothing went on */
 }
 
@@ -432,8 +432,8 @@ static void note_late(int signal)
 TEST(an_error_that_passes_is_remarked_upon_at_once)
 {
     scripted *s = make_source("0e0000", 3); /* a batch is far from full */
-    sfp_inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
-    sfp_inbox_output d;
+    sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox_output d;
     (void)signal(SIGALRM, note_late);
     (void)alarm(20);
     sfp__inbox_take(b, &late, INFINITY, &d);
@@ -454,8 +454,8 @@ TEST(many_that_are_gone_are_delivered_while_the_source_goes_on)
     static char script[MANY + 2];
     memset(script, '!', MANY);
     script[MANY] = '0'; /* is never allowed: the source waits */
-    sfp_inbox *b = make(make_source(script, MANY), 2, SFP_QUEUE_BLOCK, 0);
-    sfp_inbox_output d = take(b);
+    sfp__inbox *b = make(make_source(script, MANY), 2, SFP_QUEUE_BLOCK, 0);
+    sfp__inbox_output d = take(b);
     assert_false(d.end);
     assert_int_equal(d.batch.count, 0);
     assert_true(drain(&d.discarded, NULL) >= 1024);
@@ -465,10 +465,10 @@ TEST(it_is_freed_while_the_source_waits_or_is_held_back)
 {
     for (int held = 0; held < 2; held++) {
         scripted *s = make_source("000000000000000000000000000000", held ? 30 : 2);
-        sfp_inbox *b = make_unkept(s, 0, SFP_QUEUE_BLOCK, 0, NULL);
+        sfp__inbox *b = make_unkept(s, 0, SFP_QUEUE_BLOCK, 0, NULL);
         settle(b, held ? 105 : 102);
         volatile sig_atomic_t stop = 1;
-        sfp_inbox_output d;
+        sfp__inbox_output d;
         sfp__inbox_take(b, &stop, INFINITY, &d); /* comes back with nothing */
         assert_int_equal(d.batch.count, 0);
         sfp__inbox_free(b);

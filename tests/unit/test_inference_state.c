@@ -25,10 +25,10 @@ static void choose_images(void)
 typedef struct answers {
     int32_t label[ASKED];
     float logp[ASKED * CLASSES];
-    sfp_prediction about;
+    sfp__prediction about;
 } answers;
 
-static answers ask(sfp_predictor *p)
+static answers ask(sfp__predictor *p)
 {
     answers a = {0};
     MUST(sfp__predictor_run(p, ASKED, asked, a.label, a.logp, CLASSES, &a.about, &err));
@@ -45,24 +45,24 @@ static void assert_same_answers(const answers *x, const answers *y)
 }
 
 /* Of one learner: the answers of its own predictor and of what was saved. */
-static void check_kind(const sfp_learner_options *o)
+static void check_kind(const sfp__learner_options *o)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(o);
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *own = NULL, *opened = NULL;
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(o);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *own = NULL, *opened = NULL;
     bool known = o->fp.tasks > 0;
     feed(l, 0, known ? 10 : 30, known ? 4 : 0);
     MUST(sfp__predictor_create(l, threads, 20, &own, &err));
-    MUST(sfp_learner_save(l, in_folder("s"), &err));
+    MUST(sfp__learner_save(l, in_folder("s"), &err));
     MUST(sfp__predictor_open(vit, threads, in_folder("s"), 0, &opened, &err));
     answers x = ask(own), y = ask(opened);
     assert_same_answers(&x, &y);
-    assert_int_equal(sfp_predictor_classes(opened), sfp_learner_classes(l));
-    for (int c = -1; c <= sfp_learner_classes(l); c++) {
-        const char *a = sfp__learner_class_name(l, c), *b = sfp_predictor_class_name(opened, c);
+    assert_int_equal(sfp__predictor_classes(opened), sfp__learner_classes(l));
+    for (int c = -1; c <= sfp__learner_classes(l); c++) {
+        const char *a = sfp__learner_class_name(l, c), *b = sfp__predictor_class_name(opened, c);
         assert_true((!a && !b) || strcmp(a, b) == 0);
         assert_int_equal(sfp__learner_seen(l, c), sfp__predictor_seen(opened, c));
     }
-    const sfp_learner_options *had = sfp__predictor_options(opened);
+    const sfp__learner_options *had = sfp__predictor_options(opened);
     assert_int_equal(had->resize, o->resize);
     assert_int_equal(had->seed, o->seed);
     assert_memory_equal(had->mean, o->mean, sizeof o->mean);
@@ -72,7 +72,7 @@ static void check_kind(const sfp_learner_options *o)
 TEST(answers_are_those_of_the_learner_that_saved)
 {
     choose_images();
-    const sfp_learner_options list[] = {
+    const sfp__learner_options list[] = {
         small_options(),
         FREE(),
         SMALL(x.head = SFP_HEAD_MIX),
@@ -87,7 +87,7 @@ TEST(answers_are_those_of_the_learner_that_saved)
         print_message("row %zu\n", i);
         check_kind(&list[i]);
     }
-    sfp_learner_options o = small_options();
+    sfp__learner_options o = small_options();
     o.fp.prefix = SFP_PREFIX_RAW;
     o.fp.attune_residual = true;
     o.fp.attune_topk = 2;
@@ -100,14 +100,14 @@ TEST(answers_are_those_of_the_learner_that_saved)
 }
 
 /* A closed-form head alone, which has seen two of three classes. */
-static sfp_learner *save_method(const char *kind)
+static sfp__learner *save_method(const char *kind)
 {
-    sfp_learner_options o = small_options();
+    sfp__learner_options o = small_options();
     o.method = kind;
     o.fp.classes = 3;
-    sfp_learner *l = make_learner(&o);
+    sfp__learner *l = make_learner(&o);
     feed(l, 0, 9, 0);
-    MUST(sfp_learner_save(l, in_folder("s"), &err));
+    MUST(sfp__learner_save(l, in_folder("s"), &err));
     return l;
 }
 
@@ -116,14 +116,14 @@ TEST(a_head_alone_answers_too)
     choose_images();
     static const char *const kinds[] = {"ncm", "slda", "ranpac"};
     for (int k = 0; k < 3; k++) {
-        OWNED_PTR(sfp_learner_free) sfp_learner *from = save_method(kinds[k]);
-        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL, *learned = NULL;
+        OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k]);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL, *learned = NULL;
         MUST(sfp__predictor_open(vit, threads, in_folder("s"), 4, &p, &err)); /* 9 are cut in three */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
         answers a = ask(p), want = ask(learned), again;
         assert_int_equal(a.about.t, 9);
-        assert_string_equal(sfp_predictor_class_name(p, 0), "cat");
-        assert_null(sfp_predictor_class_name(p, 2));
+        assert_string_equal(sfp__predictor_class_name(p, 0), "cat");
+        assert_null(sfp__predictor_class_name(p, 2));
         assert_same_answers(&a, &want);
         float query[ASKED * 32];
         bool has[ASKED] = {false};
@@ -139,37 +139,37 @@ TEST(a_head_alone_answers_too)
         again = a;
         MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, again.label, again.logp, CLASSES, NULL, &err));
         assert_same_answers(&a, &again);
-        sfp_learner_options o = small_options();
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o);
-        REFUSED(sfp_learner_load(l, in_folder("s"), &err), SFP_EINVAL, "is the state of method ");
+        sfp__learner_options o = small_options();
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
+        REFUSED(sfp__learner_load(l, in_folder("s"), &err), SFP_EINVAL, "is the state of method ");
     }
 }
 
 /* ------------------------------------------------------------------------ what does not fit */
 
-static void refused(sfp_vit *on, const char *file, sfp_status status, const char *words)
+static void refused(sfp__vit *on, const char *file, sfp_status status, const char *words)
 {
-    sfp_predictor *p = NULL;
+    sfp__predictor *p = NULL;
     sfp_status s = sfp__predictor_open(on, threads, in_folder(file), 0, &p, &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, file))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
     assert_null(p);
 }
 
-static void save_learner(sfp_head_mode head)
+static void save_learner(sfp__head_mode head)
 {
-    sfp_learner_options o = small_options();
+    sfp__learner_options o = small_options();
     o.head = head;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
     feed(l, 0, 5, 4);
-    MUST(sfp_learner_save(l, in_folder("s"), &err));
+    MUST(sfp__learner_save(l, in_folder("s"), &err));
 }
 
 /* The linear head, the mixture, a method. */
 static void save_kind(int kind)
 {
     if (kind == 2)
-        sfp_learner_free(save_method("slda"));
+        sfp__learner_free(save_method("slda"));
     else
         save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
 }
@@ -177,12 +177,12 @@ static void save_kind(int kind)
 TEST(every_tensor_is_needed_and_finite)
 {
     save_learner(SFP_HEAD_MIX);
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
     size_t n = st->count;
     assert_true(n > 18);
     for (size_t i = 0; i < n; i++) {
-        const sfp_tensor *t = &st->tensors[i];
+        const sfp__tensor *t = &st->tensors[i];
         char words[128];
         save_changed(t->name, NULL, NULL, NULL);
         (void)snprintf(words, sizeof words, "tensor '%s' is missing", t->name);
@@ -190,7 +190,7 @@ TEST(every_tensor_is_needed_and_finite)
         if (t->dtype == SFP_DTYPE_I64)
             continue;
         size_t size = sfp__dtype_size(t->dtype);
-        sfp_tensor spoiled = *t;
+        sfp__tensor spoiled = *t;
         spoiled.data = memcpy(kept_malloc(t->bytes), t->data, t->bytes);
         memset((char *)(uintptr_t)spoiled.data + t->bytes - size, 0xff, size); /* a NaN at the end */
         save_changed(t->name, &spoiled, NULL, NULL);
@@ -245,11 +245,11 @@ TEST(what_does_not_fit_is_told)
 /* "s" with tensors and metadata the other way round, as "t". */
 static void save_reversed(void)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
     size_t n = st->count, m = st->meta_count;
-    sfp_tensor *list = kept_calloc(n, sizeof *list);
-    sfp_meta *meta = kept_calloc(m, sizeof *meta);
+    sfp__tensor *list = kept_calloc(n, sizeof *list);
+    sfp__meta *meta = kept_calloc(m, sizeof *meta);
     for (size_t i = 0; i < n; i++)
         list[n - 1 - i] = *&st->tensors[i];
     for (size_t i = 0; i < m; i++)
@@ -289,7 +289,7 @@ TEST(a_damaged_one_is_refused)
     for (int kind = 0; kind < 3; kind++) {
         save_kind(kind);
         refuse_every_damage();
-        OWNED_PTR(sfp_predictor_free) sfp_predictor *whole = NULL;
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *whole = NULL;
         MUST(sfp__predictor_open(vit, threads, in_folder("s"), 0, &whole, &err));
         answers a = ask(whole);
         for (int summed = 0; summed < 2; summed++) {
@@ -297,7 +297,7 @@ TEST(a_damaged_one_is_refused)
                 save_reversed();
             else
                 save_changed(NULL, NULL, NULL, NULL);
-            OWNED_PTR(sfp_predictor_free) sfp_predictor *copy = NULL;
+            OWNED_PTR(sfp__predictor_free) sfp__predictor *copy = NULL;
             MUST(sfp__predictor_open(vit, threads, in_folder("t"), 0, &copy, &err));
             answers b = ask(copy);
             assert_same_answers(&a, &b);
@@ -313,10 +313,10 @@ TEST(turned_bytes_never_crash)
         save_kind(kind);
         save_changed(NULL, NULL, NULL, NULL);
         bytes whole = slurp(in_folder("t"));
-        sfp_rng rng = sfp__rng_init(8, 8);
+        sfp__rng rng = sfp__rng_init(8, 8);
         for (int i = 0; i < (kind == 1 ? 20 : 100); i++) {
             size_t at = sfp__rng_below(&rng, (uint32_t)(i % 3 ? 4000 : whole.n)); /* the header more often */
-            OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
+            OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
             uint8_t before = whole.p[at % whole.n];
             whole.p[at % whole.n] ^= (uint8_t)(1u << (i % 8));
             put_bytes("t", whole.p, whole.n);
@@ -325,7 +325,7 @@ TEST(turned_bytes_never_crash)
                 int32_t label[ASKED];
                 MUST(sfp__predictor_run(p, ASKED, asked, label, NULL, 0, NULL, &err));
                 for (int k = 0; k < ASKED; k++)
-                    assert_in_range(label[k] + 1, 0, sfp_predictor_classes(p));
+                    assert_in_range(label[k] + 1, 0, sfp__predictor_classes(p));
             }
         }
     }
@@ -333,26 +333,26 @@ TEST(turned_bytes_never_crash)
 
 TEST(another_backbone_is_refused_by_name)
 {
-    sfp_vit_config config = vit->config;
-    OWNED_PTR(sfp__vit_free) sfp_vit *other = NULL, *shallow = NULL;
+    sfp__vit_config config = vit->config;
+    OWNED_PTR(sfp__vit_free) sfp__vit *other = NULL, *shallow = NULL;
     MUST(sfp__vit_random(&config, 4, 0.1f, &other, &err));
     save_learner(SFP_HEAD_MIX);
     refused(other, "s", SFP_EINVAL, "was learned on backbone 'random'");
-    sfp_learner_options o = small_options();
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
+    sfp__learner_options o = small_options();
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     MUST(sfp__learner_create(other, threads, &o, &l, &err));
-    REFUSED(sfp_learner_load(l, in_folder("s"), &err), SFP_EINVAL, "was learned on backbone 'random'");
+    REFUSED(sfp__learner_load(l, in_folder("s"), &err), SFP_EINVAL, "was learned on backbone 'random'");
     save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
-    MUST(sfp_learner_load(l, in_folder("t"), &err));
+    MUST(sfp__learner_load(l, in_folder("t"), &err));
     config.depth = 4;
     MUST(sfp__vit_random(&config, 3, 0.1f, &shallow, &err));
-    sfp_learner_free(save_method("ncm"));
+    sfp__learner_free(save_method("ncm"));
     refused(shallow, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
 }
 
 TEST(every_failing_allocation_is_told)
 {
     save_learner(SFP_HEAD_MIX);
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
     assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, in_folder("s"), 0, &p, told), !p) > 30);
 }

@@ -6,8 +6,8 @@
 #include "test.h"
 #include "vit_oracle.h"
 
-static const sfp_kernels *const ref = &sfp__kernels_ref;
-static const sfp_kernels *fast[3]; /* NULL at the end */
+static const sfp__kernels *const ref = &sfp__kernels_ref;
+static const sfp__kernels *fast[3]; /* NULL at the end */
 static size_t fast_count;
 
 static const float canary = 12345.75f;
@@ -27,7 +27,7 @@ TEST(all_tables_of_this_cpu_are_named)
     assert_ptr_equal(sfp__kernels_named("ref"), ref);
     assert_null(sfp__kernels_named("mmx"));
     assert_null(sfp__kernels_named(""));
-    assert_ptr_equal(sfp__kernels_named(sfp__kernels()->isa), sfp__kernels());
+    assert_ptr_equal(sfp__kernels_named(sfp__kernels_get()->isa), sfp__kernels_get());
 }
 
 /* ------------------------------------------------------------- layer norm */
@@ -42,7 +42,7 @@ static const struct {
 
 TEST(norm_forward_agrees)
 {
-    sfp_rng rng = sfp__rng_init(1, 0);
+    sfp__rng rng = sfp__rng_init(1, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++)
             for (int offset = 0; offset < 2; offset++) {
@@ -66,7 +66,7 @@ TEST(norm_forward_agrees)
 
 TEST(sum_and_norm_agree_in_place_and_without_norm)
 {
-    sfp_rng rng = sfp__rng_init(2, 0);
+    sfp__rng rng = sfp__rng_init(2, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++) {
             KEPT_IN_BLOCK;
@@ -100,7 +100,7 @@ TEST(sum_and_norm_agree_in_place_and_without_norm)
 
 TEST(norm_backward_agrees_with_and_without_weights)
 {
-    sfp_rng rng = sfp__rng_init(3, 0);
+    sfp__rng rng = sfp__rng_init(3, 0);
     for (size_t s = 0; s < COUNT(norm_sizes); s++)
         for (size_t r = 0; r < COUNT(norm_rows); r++) {
             KEPT_IN_BLOCK;
@@ -139,7 +139,7 @@ TEST(norm_backward_agrees_with_and_without_weights)
 TEST(norm_backward_equals_central_differences)
 {
     enum { M = 3, D = 11 };
-    sfp_rng rng = sfp__rng_init(4, 0);
+    sfp__rng rng = sfp__rng_init(4, 0);
     float *x = normals(&rng, M * D, 1), *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1), *dy = normals(&rng, M * D, 1);
     float y[M * D], stats[2 * M], dx[M * D] = {0}, dgamma[D] = {0}, dbeta[D] = {0};
     const double eps = 1e-2, h = 1e-5;
@@ -191,7 +191,7 @@ static double quick_gelu_slope(double x)
 /* The activations of a table, with the formulas they must follow. */
 typedef void activation_fn(int m, int n, float *h, int w, bool save, float *y);
 
-static activation_fn *activation_of(const sfp_kernels *k, int which)
+static activation_fn *activation_of(const sfp__kernels *k, int which)
 {
     return which ? k->quick_gelu_fwd : k->gelu_fwd;
 }
@@ -205,7 +205,7 @@ static const struct {
     int m, n, w;
 } gelu_sizes[] = {{1, 1, 1}, {1, 7, 7}, {3, 20, 10}, {5, 44, 22}, {2, 44, 44}, {7, 64, 16}, {13, 200, 40}, {25, 768, 384}};
 
-static void check_activation(int which, int m, int n, int w, sfp_rng *rng)
+static void check_activation(int which, int m, int n, int w, sfp__rng *rng)
 {
     size_t count = (size_t)m * (size_t)n;
     char sizes[64];
@@ -239,13 +239,13 @@ static void check_activation(int which, int m, int n, int w, sfp_rng *rng)
 
 TEST(gelus_agree_in_panels_saved_or_not)
 {
-    sfp_rng rng = sfp__rng_init(5, 0);
+    sfp__rng rng = sfp__rng_init(5, 0);
     for (int which = 0; which < 2; which++)
         for (size_t s = 0; s < COUNT(gelu_sizes); s++)
             check_activation(which, gelu_sizes[s].m, gelu_sizes[s].n, gelu_sizes[s].w, &rng);
 }
 
-static void check_accuracy(const sfp_kernels *k, int which)
+static void check_accuracy(const sfp__kernels *k, int which)
 {
     enum { N = 200001 };
     float *h = floats(N), *y = floats(N);
@@ -279,7 +279,7 @@ TEST(gelus_are_as_accurate_as_a_float_from_minus_10_to_10)
 
 /* One head's data with row strides wider than the rows; the outputs of one table. */
 typedef struct head {
-    sfp_attn a;
+    sfp__attn a;
     float *q, *k, *v, *pk, *pv, *dout;
 } head;
 
@@ -288,7 +288,7 @@ typedef struct result {
     float *out, *prob0, *dq, *dk, *dv, *dpk, *dpv;
 } result;
 
-static head make_head(sfp_rng *rng, int nq, int nk, int np, int d, double sd)
+static head make_head(sfp__rng *rng, int nq, int nk, int np, int d, double sd)
 {
     int pad = (int)sfp__rng_below(rng, 3) * 5;
     head h = {.a = {.nq = nq,
@@ -315,9 +315,9 @@ static head make_head(sfp_rng *rng, int nq, int nk, int np, int d, double sd)
 typedef enum wish { WANT_ALL, WANT_PREFIX, WANT_TOKENS } wish;
 
 /* Forward and backward by one table, outputs filled with a canary before. */
-static result attend(const sfp_kernels *t, const head *h, wish want)
+static result attend(const sfp__kernels *t, const head *h, wish want)
 {
-    sfp_attn a = h->a;
+    sfp__attn a = h->a;
     result r = {.nq = (size_t)(a.nq * a.ldd), .nk = (size_t)(a.nk * a.ldd), .np = (size_t)(a.np * a.lddp)};
     size_t scratch = t->attn_scratch(a.nq, a.np + a.nk, a.d);
     void *aligned = NULL;
@@ -353,9 +353,9 @@ static void check_rows(const char *what, const float *got, const float *want, in
     check_near(what, g, w, (size_t)(rows * d), tolerance);
 }
 
-static void compare_attention(const sfp_kernels *t, const head *h, const result *want, const char *sizes, double tolerance)
+static void compare_attention(const sfp__kernels *t, const head *h, const result *want, const char *sizes, double tolerance)
 {
-    const sfp_attn *a = &h->a;
+    const sfp__attn *a = &h->a;
     result r = attend(t, h, WANT_ALL);
     check_rows(label(t->isa, "attention", sizes), r.out, want->out, a->nq, a->d, a->ldo, tolerance);
     check_near(label(t->isa, "class row", sizes), r.prob0, want->prob0, (size_t)a->nk, tolerance);
@@ -382,7 +382,7 @@ TEST(attention_agrees_forward_and_backward)
 {
     static const int ds[] = {8, 16, 20, 64, 80}, nqs[] = {1, 2, 23, 24, 25, 26, 197}, nps[] = {0, 1, 4, 7},
                      nks[] = {1, 10, 50, 197};
-    sfp_rng rng = sfp__rng_init(6, 0);
+    sfp__rng rng = sfp__rng_init(6, 0);
     for (size_t i = 0; i < COUNT(ds) * COUNT(nqs) * COUNT(nps) * COUNT(nks); i++) {
         KEPT_IN_BLOCK;
         int d = ds[i % COUNT(ds)], nq = nqs[i / COUNT(ds) % COUNT(nqs)], np = nps[i / COUNT(ds) / COUNT(nqs) % COUNT(nps)];
@@ -398,7 +398,7 @@ TEST(attention_agrees_forward_and_backward)
 }
 
 /* The plain-C attention in its three ways of asking, and against loops in double with a step. */
-static double attention_loss(const sfp_attn *a, const double *q, const double *k, const double *v)
+static double attention_loss(const sfp__attn *a, const double *q, const double *k, const double *v)
 {
     double loss = 0; /* k, v: prefix rows first, dense */
     int n = a->np + a->nk, d = a->d;
@@ -419,7 +419,7 @@ static double attention_loss(const sfp_attn *a, const double *q, const double *k
     return loss;
 }
 
-static void check_difference(const char *what, const sfp_attn *a, double *q, double *k, double *v, double *at, float got)
+static void check_difference(const char *what, const sfp__attn *a, double *q, double *k, double *v, double *at, float got)
 {
     const double h = 1e-5, kept = *at;
     *at = kept + h;
@@ -433,13 +433,13 @@ static void check_difference(const char *what, const sfp_attn *a, double *q, dou
 
 TEST(attention_backward_equals_central_differences)
 {
-    sfp_rng rng = sfp__rng_init(7, 0);
+    sfp__rng rng = sfp__rng_init(7, 0);
     static const struct {
         int nq, nk, np, d;
     } shapes[] = {{1, 5, 2, 6}, {6, 6, 0, 4}, {7, 7, 3, 5}, {3, 11, 1, 8}};
     for (size_t s = 0; s < COUNT(shapes); s++) {
         head h = make_head(&rng, shapes[s].nq, shapes[s].nk, shapes[s].np, shapes[s].d, 1);
-        const sfp_attn *a = &h.a;
+        const sfp__attn *a = &h.a;
         int n = a->np + a->nk, d = a->d;
         double q[64 * 8], k[64 * 8], v[64 * 8];
         for (int c = 0; c < d; c++) {
@@ -466,15 +466,15 @@ TEST(attention_backward_equals_central_differences)
 
 TEST(huge_scores_stay_finite_and_within_the_values)
 {
-    sfp_rng rng = sfp__rng_init(8, 0);
-    const sfp_kernels *tables[] = {ref, fast[0], fast[1], fast[2]};
+    sfp__rng rng = sfp__rng_init(8, 0);
+    const sfp__kernels *tables[] = {ref, fast[0], fast[1], fast[2]};
     static const int nqs[] = {1, 30};
     for (size_t s = 0; s < COUNT(nqs); s++) {
         KEPT_IN_BLOCK;
         head h = make_head(&rng, nqs[s], 50, 4, 16, 70); /* q.k of about +-2e4, times scale: +-5e3 */
         for (size_t k = 0; k <= fast_count; k++) {
             result r = attend(tables[k], &h, WANT_ALL);
-            const sfp_attn *a = &h.a;
+            const sfp__attn *a = &h.a;
             double sum = 0;
             for (int j = 0; j < a->nk; j++) {
                 assert_true(r.prob0[j] >= 0 && r.prob0[j] <= 1.00001f);
@@ -528,7 +528,7 @@ static void check_nan_kept(const char *what, const float *got, const float *want
 TEST(a_nan_in_norm_or_gelu_comes_out)
 {
     enum { M = 3, D = 44 };
-    sfp_rng rng = sfp__rng_init(9, 0);
+    sfp__rng rng = sfp__rng_init(9, 0);
     float *gamma = normals(&rng, D, 1), *beta = normals(&rng, D, 1);
     for (size_t p = 0; p < COUNT(payloads); p++)
         for (int at = 0; at < M * D; at += 5) {
@@ -557,7 +557,7 @@ TEST(a_nan_in_norm_or_gelu_comes_out)
 
 TEST(a_nan_in_attention_comes_out)
 {
-    sfp_rng rng = sfp__rng_init(10, 0);
+    sfp__rng rng = sfp__rng_init(10, 0);
     static const int nqs[] = {1, 3, 25};
     for (size_t s = 0; s < COUNT(nqs); s++)
         for (size_t p = 0; p < COUNT(payloads); p++)

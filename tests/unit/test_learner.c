@@ -13,13 +13,13 @@
 TEST(frozen_components_are_bit_identical_after_training)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 3, 6);
+    sfp__learner_options o = small_options(&m, 3, 6);
     o.adam.lr = 0.05f;
     o.fp.ortho_mu = 0.1f;
     o.steps = 2;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     int count;
-    sfp_param **p = sfp__fp_params(l->fp, &count);
+    sfp__param **p = sfp__fp_params(l->fp, &count);
     float *kept[MOST_PARAMS] = {NULL};
     for (int task = 0; task < 3; task++) {
         assert_int_equal(l->fp->frozen_end, 4 * task);
@@ -28,7 +28,7 @@ TEST(frozen_components_are_bit_identical_after_training)
             kept[i] = copied(p[i]->data, (size_t)p[i]->rows * p[i]->width);
         }
         for (uint64_t t = 0; t < 4; t++) {
-            sfp_timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task * 10 + t);
+            sfp__timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task * 10 + t);
             assert_int_equal(r.task, task);
             assert_int_equal(r.t, task * 4 + (int)t);
         }
@@ -42,17 +42,17 @@ TEST(frozen_components_are_bit_identical_after_training)
                     fail_msg("task %d: row %d of %s %s", task, row, p[i]->name, same ? "did not learn" : "moved");
             }
         if (task < 2)
-            MUST(sfp_learner_next_task(l, &err));
+            MUST(sfp__learner_next_task(l, &err));
     }
-    assert_int_equal(sfp_learner_next_task(l, &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_next_task(l, &err), SFP_EINVAL);
     assert_int_equal(l->fp->active_end, 12);
 }
 
 TEST(options_that_cannot_be_are_refused)
 {
     model m = tiny_model(1);
-    sfp_learner_options good = small_options(&m, 3, 6), bad;
-    sfp_learner *l = NULL;
+    sfp__learner_options good = small_options(&m, 3, 6), bad;
+    sfp__learner *l = NULL;
 #define BAD(field, value, text)                                                \
     bad = good;                                                                \
     bad.field = value;                                                         \
@@ -77,19 +77,19 @@ TEST(options_that_cannot_be_are_refused)
 
 /* ------------------------------------------------------------ repeatability */
 
-static values train_six(int threads, uint64_t seed, const sfp_learner_options *like)
+static values train_six(int threads, uint64_t seed, const sfp__learner_options *like)
 {
     model m = tiny_model(threads);
-    sfp_learner_options o = *like;
+    sfp__learner_options o = *like;
     o.seed = seed;
-    sfp_learner *l = make_learner(&m, &o);
+    sfp__learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 6; t++) {
         if (t == 3 && o.fp.tasks)
-            MUST(sfp_learner_next_task(l, &err));
+            MUST(sfp__learner_next_task(l, &err));
         (void)offer(l, 0, t < 3 ? 3 : 6, t);
     }
     values v = take_values(l);
-    sfp_learner_free(l);
+    sfp__learner_free(l);
     free_model(&m);
     return v;
 }
@@ -97,7 +97,7 @@ static values train_six(int threads, uint64_t seed, const sfp_learner_options *l
 TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options all[4];
+    sfp__learner_options all[4];
     for (int i = 0; i < 4; i++)
         all[i] = small_options(&m, 2, 6);
     all[1].fp.tasks = 0; /* free */
@@ -130,12 +130,12 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
     for (int i = 0; i < 6; i++) {
         bool watched = i % 2; /* without and with somebody who predicts */
         OWNED_BY(free_model) model m = tiny_model(2);
-        sfp_learner_options o = sfp__learner_options_defaults(m.vit);
-        o.fp.kind = (sfp_fp_kind)(i / 2);
+        sfp__learner_options o = sfp__learner_options_defaults(m.vit);
+        o.fp.kind = (sfp__fp_kind)(i / 2);
         o.fp.last_layer = 2; /* the model has three blocks */
         o.fp.classes = 10;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
         if (watched)
             MUST(sfp__predictor_create(l, m.pool, 4, &p, &err));
         for (uint64_t t = 0; t < WARM; t++)
@@ -154,16 +154,16 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
 TEST(a_timestamp_is_what_the_report_says)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 1, 5);
+    sfp__learner_options o = small_options(&m, 1, 5);
     o.steps = 2;
     o.coreset.sigma = 0.4; /* 3 of 8 */
     o.adam.lr = 0.01f;
     o.fp.ortho_mu = 0.1f; /* counted once a loss term: the first timestamp has one, the others two */
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    OWNED_PTR(sfp__trainer_free) sfp_trainer *trainer = NULL;
-    sfp_trainer_options to = {.fp = sfp__learner_options(l)->fp, .adam = o.adam, .max_batch = 16};
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__trainer_free) sfp__trainer *trainer = NULL;
+    sfp__trainer_options to = {.fp = sfp__learner_get_options(l)->fp, .adam = o.adam, .max_batch = 16};
     MUST(sfp__trainer_create(m.vit, m.pool, &to, &trainer, &err));
-    sfp_fp *fp = sfp__trainer_fp(trainer);
+    sfp__fp *fp = sfp__trainer_fp(trainer);
     size_t pixels = 3 * 8 * 8, D = 16;
     float *x = floats(16 * pixels), *mean = floats(16 * D), *query = floats(16 * D), unit[16];
     const float *xs[16];
@@ -179,7 +179,7 @@ TEST(a_timestamp_is_what_the_report_says)
         MUST(sfp__trainer_embed(trainer, 8, xs, mean, &err));
         sfp__fp_mean_unit(fp, unit);
         int before = l->buffer->filled;
-        sfp_timestamp_details r = {0};
+        sfp__timestamp_details r = {0};
         MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
         /* similarity, and the middle of its ranking */
         float want[8];
@@ -209,11 +209,11 @@ TEST(a_timestamp_is_what_the_report_says)
                 for (int j = 3; j < i; j++)
                     assert_true(slots[j - 3] != slots[i - 3]);
             }
-            sfp_train_batch step = {
+            sfp__train_batch step = {
                 .n = 3 + n, .x = xs, .label = label, .weight = weight, .query = query, .queries = 3 + n, .terms = n ? 2 : 1};
             for (int i = 0; i < 3 + n; i++)
                 xs[i] = x + (size_t)i * pixels;
-            sfp_train_result result = {0};
+            sfp__train_result result = {0};
             MUST(sfp__trainer_step(trainer, &step, &result, &err));
             if (!(fabs(result.loss - r.loss[k]) <= 1e-4 * result.loss))
                 fail_msg("timestamp %d, step %d: loss %.7g, expected %.7g", (int)t, k, r.loss[k], result.loss);
@@ -236,17 +236,17 @@ TEST(a_timestamp_is_what_the_report_says)
             stored_id[to_slot] = b.sample[from].id;
         }
         for (int i = 0; i < l->buffer->filled; i++) {
-            const sfp_slot *slot = &l->buffer->slot[i];
+            const sfp__slot *slot = &l->buffer->slot[i];
             check_same("a slot", slot->image, stored[i], pixels);
             assert_int_equal(slot->label, stored_label[i]);
             assert_int_equal(slot->id, stored_id[i]);
         }
     }
     int count;
-    sfp_param **a = sfp__fp_params(l->fp, &count), **b = sfp__fp_params(fp, &count);
+    sfp__param **a = sfp__fp_params(l->fp, &count), **b = sfp__fp_params(fp, &count);
     for (int i = 0; i < count; i++) /* sums in another order, which Adam magnifies: a tenth of one step of ten */
         check_near(a[i]->name, a[i]->data, b[i]->data, (size_t)a[i]->rows * a[i]->width, 2e-3);
-    sfp_learner_counts counts = sfp__learner_counts(l);
+    sfp__learner_counts counts = sfp__learner_get_counts(l);
     assert_int_equal(counts.timestamps, 5);
     assert_int_equal(counts.offered, 40);
     assert_int_equal(counts.trained, 30);
@@ -256,11 +256,11 @@ TEST(a_timestamp_is_what_the_report_says)
 TEST(more_steps_learn_more)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 1, 3);
+    sfp__learner_options o = small_options(&m, 1, 3);
     o.steps = 30;
     o.adam.lr = 0.02f;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    sfp_timestamp_details r = offer(l, 0, 3, 1);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    sfp__timestamp_details r = offer(l, 0, 3, 1);
     assert_true(r.loss[29] < 0.5 * r.loss[0]);
 }
 
@@ -271,12 +271,12 @@ TEST(more_steps_learn_more)
 TEST(a_replayed_image_never_pays_its_query_twice)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 1, 4);
+    sfp__learner_options o = small_options(&m, 1, 4);
     o.batch = 16;
     o.replay = 6;
     o.buffer.slots = 16;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    sfp_timestamp_details r = offer(l, 0, 4, 0);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    sfp__timestamp_details r = offer(l, 0, 4, 0);
     int known = 0, late = 0, again = 0;
     for (int i = 0; i < 16; i++)
         known += l->buffer->slot[i].has_query;
@@ -288,7 +288,7 @@ TEST(a_replayed_image_never_pays_its_query_twice)
         uint64_t id[16];
         float marker[16];
         for (int i = 0; i < 16; i++) {
-            sfp_slot *slot = &l->buffer->slot[i];
+            sfp__slot *slot = &l->buffer->slot[i];
             had[i] = slot->has_query;
             id[i] = slot->id;
             if (had[i])
@@ -298,7 +298,7 @@ TEST(a_replayed_image_never_pays_its_query_twice)
         r = offer(l, 0, 4, t);
         for (int k = 0; k < r.replay_count[0]; k++) {
             int i = r.replay[k];
-            const sfp_slot *slot = &l->buffer->slot[i];
+            const sfp__slot *slot = &l->buffer->slot[i];
             if (slot->id != id[i])
                 continue; /* replaced after it was replayed */
             assert_true(slot->has_query);
@@ -313,7 +313,7 @@ TEST(a_replayed_image_never_pays_its_query_twice)
             late++;
         }
         for (int i = 0; i < 16; i++) {
-            sfp_slot *slot = &l->buffer->slot[i];
+            sfp__slot *slot = &l->buffer->slot[i];
             if (had[i] && slot->id == id[i])
                 slot->query[0] -= 0.25f;
         }
@@ -325,16 +325,16 @@ TEST(a_replayed_image_never_pays_its_query_twice)
 TEST(scoring_the_buffer_touches_no_pixels)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 1, 4);
+    sfp__learner_options o = small_options(&m, 1, 4);
     o.replay = 0;
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
     float score[2][20];
     int replaced = 0;
     for (uint64_t t = 0; t < 10; t++) {
         for (int i = 0; i < b->buffer->filled; i++)
             memset(b->buffer->slot[i].image, (int)t * 17, 3 * 8 * 8);
-        sfp_timestamp_details ra = offer(a, 0, 4, t);
-        sfp_timestamp_details rb = offer(b, 0, 4, t);
+        sfp__timestamp_details ra = offer(a, 0, 4, t);
+        sfp__timestamp_details rb = offer(b, 0, 4, t);
         assert_int_equal(ra.buffer.nu, rb.buffer.nu);
         for (int i = 0; i < ra.buffer.nu; i++) {
             assert_int_equal(ra.buffer.retained[i], rb.buffer.retained[i]);
@@ -352,12 +352,12 @@ TEST(scoring_the_buffer_touches_no_pixels)
 
 /* ----------------------------------------------------------------- failures */
 
-static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, const char *text)
+static void expect_refused(sfp__learner *l, int b, const sfp__sample *samples, const char *text)
 {
     values before = take_values(l);
-    sfp_timestamp_details r = {.t = 99};
+    sfp__timestamp_details r = {.t = 99};
     int filled_slots = l->buffer ? l->buffer->filled : 0;
-    sfp_learner_counts counts = sfp__learner_counts(l);
+    sfp__learner_counts counts = sfp__learner_get_counts(l);
     assert_true(sfp__learner_offer(l, b, samples, &r, &err) != SFP_OK);
     if (!strstr(err.message, text))
         fail_msg("'%s' does not say '%s'", err.message, text);
@@ -366,14 +366,14 @@ static void expect_refused(sfp_learner *l, int b, const sfp_sample *samples, con
     check_same("values", after.x, before.x, before.n * sizeof(float)); /* byte by byte: NaN too */
     assert_int_equal(r.t, 99);
     assert_int_equal(l->buffer ? l->buffer->filled : 0, filled_slots);
-    assert_int_equal(sfp__learner_counts(l).timestamps, counts.timestamps);
+    assert_int_equal(sfp__learner_get_counts(l).timestamps, counts.timestamps);
 }
 
 TEST(bad_batches_change_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 2, 4);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    sfp__learner_options o = small_options(&m, 2, 4);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     (void)offer(l, 0, 4, 0);
     batch b = make_batch(8, 8, 0, 4, 1);
     const int32_t wrong[] = {-1, 4, INT32_MIN, INT32_MAX};
@@ -391,13 +391,13 @@ TEST(bad_batches_change_nothing)
 TEST(a_loss_that_is_not_finite_changes_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 1, 4);
+    sfp__learner_options o = small_options(&m, 1, 4);
     const char *const names[] = {"last.weight", "last.bias", "prompt.e_p_1", "prompt.e_k_0", "prompt.attune.gate.weight"};
     for (int i = 0; i < 5; i++) {
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         (void)offer(l, 0, 4, 0);
         int count;
-        sfp_param **p = sfp__fp_params(l->fp, &count);
+        sfp__param **p = sfp__fp_params(l->fp, &count);
         for (int k = 0; k < count; k++)
             if (strcmp(p[k]->name, names[i]) == 0)
                 p[k]->data[2] = NAN;
@@ -406,7 +406,7 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
         expect_refused(l, 8, b.sample, "the loss is");
     }
     o.adam.lr = 3e38f; /* the first step is finite, what it leads to is not */
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     (void)offer(l, 0, 4, 0);
     batch b = make_batch(8, 8, 0, 4, 1);
     expect_refused(l, 8, b.sample, "learning rate");
@@ -417,10 +417,10 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
 TEST(free_streams_open_components_on_new_classes)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 0, 0);
+    sfp__learner_options o = small_options(&m, 0, 0);
     o.fp.span = 5; /* of 12 */
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    assert_int_equal(sfp_learner_classes(l), 0);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    assert_int_equal(sfp__learner_classes(l), 0);
     const struct {
         int lo, hi, start, open, classes;
         bool grew;
@@ -432,8 +432,8 @@ TEST(free_streams_open_components_on_new_classes)
         {0, 7, 0, 12, 7, false}, {7, 8, 0, 12, 8, false}, {8, 9, 0, 12, 9, false}, {1, 9, 0, 12, 9, false},
     };
     for (int i = 0; i < 9; i++) {
-        int before = sfp_learner_classes(l);
-        sfp_timestamp_details r = {0};
+        int before = sfp__learner_classes(l);
+        sfp__timestamp_details r = {0};
         batch b = make_batch(8, 8, steps[i].lo, steps[i].hi, (uint64_t)i);
         for (int k = 0; k < 8; k++) /* all of them are there */
             b.sample[k].label = steps[i].lo + k % (steps[i].hi - steps[i].lo);
@@ -441,8 +441,8 @@ TEST(free_streams_open_components_on_new_classes)
         assert_int_equal(r.grew, steps[i].grew);
         assert_int_equal(l->fp->frozen_end, steps[i].start);
         assert_int_equal(l->fp->active_end, steps[i].open);
-        assert_int_equal(sfp_learner_classes(l), steps[i].classes);
-        assert_true(sfp_learner_classes(l) >= before);
+        assert_int_equal(sfp__learner_classes(l), steps[i].classes);
+        assert_true(sfp__learner_classes(l) >= before);
         assert_true(sfp__learner_seen(l, steps[i].hi - 1));
         assert_false(sfp__learner_seen(l, steps[i].classes));
     }
@@ -459,15 +459,15 @@ TEST(drift_switches_decide_what_opens_components)
 {
     for (int kind = SFP_DRIFT_OFF; kind <= SFP_DRIFT_PH; kind++) {
         OWNED_BY(free_model) model m = tiny_model(1);
-        sfp_learner_options o = small_options(&m, 0, 4);
+        sfp__learner_options o = small_options(&m, 0, 4);
         o.fp.span = 2;
-        o.drift = (sfp_drift)kind;
+        o.drift = (sfp__drift)kind;
         o.adam.lr = 0; /* fingerprints stay: only the images can shift */
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         int grew[2] = {0, 0};
         for (uint64_t t = 0; t < 90; t++) {
             batch b = make_batch(8, 8, 0, 4, t);
-            sfp_timestamp_details r = {0};
+            sfp__timestamp_details r = {0};
             for (int k = 0; t >= 50 && k < 8 * 8 * 8 * 3; k++) /* all images become dark blue */
                 b.rgb[k] = (uint8_t)(k % 3 == 2 ? 128 + b.rgb[k] / 4 : b.rgb[k] / 8);
             b.sample[0].label = t == 0 ? 0 : b.sample[0].label;
@@ -486,27 +486,27 @@ TEST(drift_switches_decide_what_opens_components)
 TEST(without_a_buffer_only_the_tasks_classes_compete)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 2, 6);
+    sfp__learner_options o = small_options(&m, 2, 6);
     o.buffer.method = "none";
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     batch b = make_batch(8, 8, 1, 3, 0);
     expect_refused(l, 8, b.sample, "not of the current task"); /* which are the task's was not said */
     const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
     assert_int_equal(sfp__learner_set_classes(l, 2, wrong, &err), SFP_EINVAL);
     MUST(sfp__learner_set_classes(l, 2, classes, &err));
-    const sfp_param *w = &l->fp->linear_w;
+    const sfp__param *w = &l->fp->linear_w;
     float *before = copied(w->data, 6 * 16);
     for (uint64_t t = 0; t < 4; t++) {
-        sfp_timestamp_details r = offer(l, 1, 3, t);
+        sfp__timestamp_details r = offer(l, 1, 3, t);
         assert_int_equal(r.replay_count[0], 0);
         assert_int_equal(r.buffer.stored + r.buffer.nu, 0);
     }
     for (int c = 0; c < 6; c++)
         assert_int_equal(memcmp(before + c * 16, w->data + c * 16, 16 * sizeof(float)) == 0, c != 1 && c != 2);
     /* a free stream has no tasks: all rows */
-    sfp_learner_options open = o;
+    sfp__learner_options open = o;
     open.fp.tasks = 0;
-    OWNED_PTR(sfp_learner_free) sfp_learner *f = make_learner(&m, &open);
+    OWNED_PTR(sfp__learner_free) sfp__learner *f = make_learner(&m, &open);
     before = copied(f->fp->linear_w.data, 6 * 16);
     (void)offer(f, 1, 3, 0);
     for (int c = 0; c < 6; c++)
@@ -519,15 +519,15 @@ TEST(every_selector_and_buffer_runs)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int s = 0; s < 3; s++)
         for (int k = 0; k < 3; k++) {
-            sfp_learner_options o = small_options(&m, 1, 4);
+            sfp__learner_options o = small_options(&m, 1, 4);
             const int32_t classes[] = {0, 1, 2, 3};
             o.select = selectors[s];
             o.buffer.method = buffers[k];
-            OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+            OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
             MUST(sfp__learner_set_classes(l, 4, classes, &err));
             int moved = 0, last[8] = {-1};
             for (uint64_t t = 0; t < 8; t++) {
-                sfp_timestamp_details r = offer(l, 0, 4, t);
+                sfp__timestamp_details r = offer(l, 0, 4, t);
                 assert_int_equal(r.coreset_count, s == 1 ? 8 : 4);
                 int seen[8] = {0};
                 for (int i = 0; i < r.coreset_count; i++) {
@@ -553,7 +553,7 @@ TEST(every_selector_and_buffer_runs)
 TEST(equal_weights_are_no_weights)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 2, 6);
+    sfp__learner_options o = small_options(&m, 2, 6);
     values plain = train_six(1, 5, &o);
     o.weighted = true;
     values weighted = train_six(1, 5, &o);
@@ -566,18 +566,18 @@ TEST(images_kept_compressed_replay_the_same)
     OWNED_BY(free_model) model m = make_model(S, 8, 16, 3, 1);
     values v[2];
     for (int keep = 0; keep < 2; keep++) {
-        sfp_learner_options o = small_options(&m, 1, 4);
+        sfp__learner_options o = small_options(&m, 1, 4);
         o.keep_compressed = keep;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         int compressed = 0, raw = 0, broken = 0;
         for (uint64_t t = 0; t < 6; t++) {
             batch b = make_batch(S, 8, 0, 4, t);
-            sfp_text png[8] = {{0}};
+            sfp__text png[8] = {{0}};
             for (int i = 0; i < 8; i++) {
                 uint8_t *rgb = b.rgb + (size_t)(i * S * S * 3);
                 for (int k = 0; i % 4 && k < S * S * 3; k++) /* some are noise, which does not get smaller */
                     rgb[k] = rgb[k / (3 * S) * 3 * S + k % 3];
-                MUST(sfp__image_encode_png("an image", &(sfp_image){S, S, rgb}, &png[i], &err));
+                MUST(sfp__image_encode_png("an image", &(sfp__image){S, S, rgb}, &png[i], &err));
                 b.sample[i].encoded = (const uint8_t *)png[i].s;
                 b.sample[i].encoded_size = png[i].length;
             }
@@ -586,7 +586,7 @@ TEST(images_kept_compressed_replay_the_same)
                 sfp__text_done(&png[i]);
         }
         for (int i = 0; i < l->buffer->filled; i++) {
-            const sfp_slot *slot = &l->buffer->slot[i];
+            const sfp__slot *slot = &l->buffer->slot[i];
             compressed += slot->image_size < S * S * 3 && memcmp(slot->image, "\x89PNG", 4) == 0;
             raw += slot->image_size == S * S * 3;
         }
@@ -595,7 +595,7 @@ TEST(images_kept_compressed_replay_the_same)
         v[keep] = take_values(l);
         if (keep) { /* damaged bytes are an error that says where, and nothing is learned from them */
             for (int i = 0; i < l->buffer->filled; i++) {
-                sfp_slot *slot = &l->buffer->slot[i];
+                sfp__slot *slot = &l->buffer->slot[i];
                 if (slot->image_size < S * S * 3)
                     slot->image[20] ^= 0xff, broken++;
             }
@@ -610,17 +610,17 @@ TEST(images_kept_compressed_replay_the_same)
 TEST(classes_have_names)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 1, 4);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    assert_int_equal(sfp_learner_classes(l), 4); /* not more rows than there are classes */
-    MUST(sfp_learner_name_class(l, 2, "cat", &err));
-    MUST(sfp_learner_name_class(l, 2, "dog", &err));
+    sfp__learner_options o = small_options(&m, 1, 4);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    assert_int_equal(sfp__learner_classes(l), 4); /* not more rows than there are classes */
+    MUST(sfp__learner_name_class(l, 2, "cat", &err));
+    MUST(sfp__learner_name_class(l, 2, "dog", &err));
     assert_string_equal(sfp__learner_class_name(l, 2), "dog");
     assert_null(sfp__learner_class_name(l, 1));
     assert_null(sfp__learner_class_name(l, -1));
-    assert_int_equal(sfp_learner_name_class(l, 4, "none", &err), SFP_EINVAL);
-    assert_int_equal(sfp_learner_name_class(l, -1, "none", &err), SFP_EINVAL);
-    assert_int_equal(sfp_learner_classes(l), 4);
+    assert_int_equal(sfp__learner_name_class(l, 4, "none", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_name_class(l, -1, "none", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_classes(l), 4);
 }
 
 /* ------------------------------------------------------------- test, then train: who is judged */
@@ -629,12 +629,12 @@ TEST(classes_have_names)
 TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 0, 0);
+    sfp__learner_options o = small_options(&m, 0, 0);
     o.head = SFP_HEAD_MIX;
     o.buffer.method = "none";
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     for (int c = 0; c < 5; c++) {
-        sfp_timestamp_details t = offer(l, c, c + 1, (uint64_t)c);
+        sfp__timestamp_details t = offer(l, c, c + 1, (uint64_t)c);
         assert_true(t.prequential_total > 0);
         assert_int_equal(t.prequential_correct, 0);
         assert_true(sfp__learner_seen(l, c));
@@ -649,8 +649,8 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
 TEST(the_linear_head_cannot_name_a_class_before_it_came)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 1, 2);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    sfp__learner_options o = small_options(&m, 1, 2);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     assert_int_equal(offer(l, 0, 2, 0).prequential_correct, 0);
     int right = 0;
     for (uint64_t t = 1; t < 20; t++)
@@ -662,11 +662,11 @@ TEST(the_linear_head_cannot_name_a_class_before_it_came)
 TEST(rehearsed_samples_are_judged_by_nobody)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 1, 4);
+    sfp__learner_options o = small_options(&m, 1, 4);
     o.head = SFP_HEAD_MIX;
     o.select = "kcenter"; /* knows the queries of the whole batch */
-    sfp_learner *l[2];
-    sfp_timestamp_details t[2];
+    sfp__learner *l[2];
+    sfp__timestamp_details t[2];
     for (int i = 0; i < 2; i++) {
         l[i] = make_learner(&m, &o);
         for (uint64_t k = 0; k < 6; k++)
@@ -680,6 +680,6 @@ TEST(rehearsed_samples_are_judged_by_nobody)
     assert_int_equal(t[1].prequential_correct, t[0].prequential_correct);
     for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
         assert_true(fabs(l[1]->mix.loss[e] - l[0]->mix.loss[e]) < 1e-5 * fabs(l[0]->mix.loss[e]));
-    sfp_learner_free(l[0]);
-    sfp_learner_free(l[1]);
+    sfp__learner_free(l[0]);
+    sfp__learner_free(l[1]);
 }

@@ -11,9 +11,9 @@ static const char *const methods[] = {"streamfp", "er", "aser", "camel", "gss"};
 static const char *const selectors[] = {"streamfp", "craig", "learnloss"};
 enum { METHODS = sizeof methods / sizeof *methods, SELECTORS = sizeof selectors / sizeof *selectors };
 
-static sfp_learner_options options_of(const model *m, const char *select, const char *buffer, int slots)
+static sfp__learner_options options_of(const model *m, const char *select, const char *buffer, int slots)
 {
-    sfp_learner_options o = small_options(m, 0, 0);
+    sfp__learner_options o = small_options(m, 0, 0);
     o.batch = BATCH;
     o.select = select;
     o.coreset.sigma = 0.4;
@@ -31,13 +31,13 @@ typedef struct shot {
     float query[64][16];
 } shot;
 
-static shot shot_of(const sfp_learner *l)
+static shot shot_of(const sfp__learner *l)
 {
     shot s;
     memset(&s, 0, sizeof s);
     s.filled = l->buffer->filled;
     for (int i = 0; i < s.filled; i++) {
-        const sfp_slot *slot = &l->buffer->slot[i];
+        const sfp__slot *slot = &l->buffer->slot[i];
         s.id[i] = slot->id;
         s.stored_at[i] = slot->stored_at;
         s.label[i] = slot->label;
@@ -59,12 +59,12 @@ TEST(the_change_is_what_happened)
     for (int slots = 5; slots <= 40; slots += 35) /* fewer than a batch has, and more than fit at once */
         for (int i = 0; i < METHODS; i++)
             for (int k = 0; k < SELECTORS; k++) {
-                sfp_learner_options o = options_of(&m, selectors[k], methods[i], slots);
-                OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+                sfp__learner_options o = options_of(&m, selectors[k], methods[i], slots);
+                OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
                 uint64_t id[64] = {0};
                 int filled = 0, replaced = 0;
                 for (uint64_t t = 0; t < TIMES + 3; t++) {
-                    sfp_timestamp_details r = offer(l, turn(t), turn(t) + 3, t);
+                    sfp__timestamp_details r = offer(l, turn(t), turn(t) + 3, t);
                     for (int j = 0; j < r.buffer.stored; j++)
                         id[filled++] = t * 1000 + (uint64_t)j;
                     for (int j = 0; j < r.buffer.nu; j++)
@@ -89,8 +89,8 @@ TEST(threads_and_repetition_change_nothing)
         shot s[2];
         for (int k = 0; k < 2; k++) {
             OWNED_BY(free_model) model m = tiny_model(k ? 3 : 1);
-            sfp_learner_options o = options_of(&m, "streamfp", methods[i], 20);
-            OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+            sfp__learner_options o = options_of(&m, "streamfp", methods[i], 20);
+            OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
             offer_range(l, 0, TIMES);
             v[k] = take_values(l);
             s[k] = shot_of(l);
@@ -104,8 +104,8 @@ TEST(a_resumed_learner_keeps_the_same)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++) {
-        sfp_learner_options o = options_of(&m, "learnloss", methods[i], 30);
-        OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+        sfp__learner_options o = options_of(&m, "learnloss", methods[i], 30);
+        OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
         offer_range(a, 0, TIMES);
         MUST(resume_from(a, b));
         for (uint64_t t = TIMES; t < TIMES + 5; t++) {
@@ -124,12 +124,12 @@ TEST(a_resumed_learner_keeps_the_same)
 TEST(the_state_of_a_method_is_saved)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = options_of(&m, "streamfp", "gss", 20);
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
-    sfp_state_tensor p = {0}, q = {0};
+    sfp__learner_options o = options_of(&m, "streamfp", "gss", 20);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&m, &o), *b = make_learner(&m, &o);
+    sfp__state_tensor p = {0}, q = {0};
     offer_range(a, 0, TIMES);
     MUST(resume_from(a, b));
-    const sfp_buffer_method *gss = a->buffer->method;
+    const sfp__buffer_method *gss = a->buffer->method;
     assert_int_equal(gss->state_tensors(a->buffer->state, 0, &p), 1);
     assert_int_equal(gss->state_tensors(b->buffer->state, 0, &q), 1);
     assert_memory_equal(p.data, q.data, 20 * sizeof(float));
@@ -141,10 +141,10 @@ TEST(nothing_is_allocated_once_warm)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++)
         for (int slots = 5; slots <= 20; slots += 15) {
-            sfp_learner_options o = options_of(&m, "streamfp", methods[i], slots);
+            sfp__learner_options o = options_of(&m, "streamfp", methods[i], slots);
             o.fp.tasks = 2;
             o.fp.classes = 6;
-            OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+            OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
             offer_range(l, 0, 4);
             for (uint64_t t = 4; t < 10; t++)
                 check_allocates_nothing(methods[i], l, 0, 6, t);
@@ -154,16 +154,16 @@ TEST(nothing_is_allocated_once_warm)
 /* ---------------------------------------------------------------- what is asked */
 
 /* A learner whose buffer is full, some of its queries unknown, in the state in which an update would find it. */
-static sfp_learner *warm(const model *m, const char *buffer, bool query_one, sfp_fp_kind kind)
+static sfp__learner *warm(const model *m, const char *buffer, bool query_one, sfp__fp_kind kind)
 {
-    sfp_learner_options o = options_of(m, "streamfp", buffer, 40);
+    sfp__learner_options o = options_of(m, "streamfp", buffer, 40);
     o.fp.kind = kind;
     o.replay = 1; /* and a batch of 12: questions about more samples than a step takes */
     o.fp.query_one = query_one;
-    sfp_learner *l = make_learner(m, &o);
+    sfp__learner *l = make_learner(m, &o);
     offer_range(l, 0, TIMES);
     for (int i = 0; i < 40; i += 3) {
-        sfp_slot *slot = &l->buffer->slot[i];
+        sfp__slot *slot = &l->buffer->slot[i];
         slot->has_query = false;
         memset(slot->query, 0, (size_t)l->D * sizeof(float));
     }
@@ -171,7 +171,7 @@ static sfp_learner *warm(const model *m, const char *buffer, bool query_one, sfp
 }
 
 /* Input of a sample as asked for. */
-static void input_of(const sfp_learner *l, int who, float *out)
+static void input_of(const sfp__learner *l, int who, float *out)
 {
     if (who < BATCH)
         memcpy(out, l->batch.x + (size_t)who * l->pixels, l->pixels * sizeof *out);
@@ -184,9 +184,9 @@ TEST(features_are_those_of_a_step)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) { /* every kind of pool, and one pass instead of two */
         bool one = turn == 3;
-        sfp_fp_kind kind = one ? SFP_FP_CODA : (sfp_fp_kind)turn;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "aser", one, kind);
-        const sfp_model_ops *ask = sfp__learner_model_ops(l);
+        sfp__fp_kind kind = one ? SFP_FP_CODA : (sfp__fp_kind)turn;
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "aser", one, kind);
+        const sfp__model_ops *ask = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int who[N];
         size_t D = (size_t)l->D;
@@ -200,16 +200,16 @@ TEST(features_are_those_of_a_step)
         }
         values before = take_values(l);
         MUST(ask->features(ask->ctx, N, who, got, &err));
-        MUST(ask->gradient_at(ask->ctx, &(sfp_image_list){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
+        MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
         for (int i = 0; i < N; i++) {
             int32_t label = 0;
             float weight = 1, query[16];
             bool replayed = who[i] >= BATCH;
             if (replayed)
                 check_near("features of images", at + (size_t)i * D, got + (size_t)i * D, D, 1e-5);
-            const sfp_train_batch b = {
+            const sfp__train_batch b = {
                 .n = 1, .x = &xs[i], .label = &label, .weight = &weight, .replayed = &replayed, .query = query, .queries = 1};
-            sfp_train_result r = {0};
+            sfp__train_result r = {0};
             MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
             check_near("features", got + (size_t)i * D, r.feature, D, 1e-5);
             if (one)
@@ -244,8 +244,8 @@ TEST(gradients_of_each_are_those_of_one)
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) {
         bool one_pass = turn == 3;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp_fp_kind)turn);
-        const sfp_model_ops *ask = sfp__learner_model_ops(l);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp__fp_kind)turn);
+        const sfp__model_ops *ask = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int who[N], times[N] = {0};
         each_seen e = {.params = ask->params, .all = floats(N * ask->params), .times = times};
@@ -274,8 +274,8 @@ TEST(gradients_of_each_are_those_of_one)
 TEST(gradients_are_means)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = warm(&m, "gss", false, SFP_FP_CODA);
-    const sfp_model_ops *ask = sfp__learner_model_ops(l);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", false, SFP_FP_CODA);
+    const sfp__model_ops *ask = sfp__learner_model_ops(l);
     enum { N = BATCH + 40 };
     size_t P = ask->params;
     assert_int_equal(P, sfp__learner_gradient_length(l));
@@ -296,7 +296,7 @@ TEST(gradients_are_means)
         label[i] = who[i] < BATCH ? l->batch.label[who[i]] : l->buffer->slot[who[i] - BATCH].label;
     }
     check_near("gradient", all, mean, P, 1e-4);
-    MUST(ask->gradient_at(ask->ctx, &(sfp_image_list){.n = N, .x = xs, .label = label}, at, NULL, &err));
+    MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = N, .x = xs, .label = label}, at, NULL, &err));
     check_near("gradient of images", at, all, P, 1e-4);
     check_values(l, &before);
     for (int i = 0; i < 40; i++)
@@ -315,9 +315,9 @@ TEST(a_method_that_needs_queries_has_them)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
-        sfp_learner_options o = options_of(&m, "streamfp", "camel", 20);
+        sfp__learner_options o = options_of(&m, "streamfp", "camel", 20);
         o.fp.query_one = one;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         offer_range(l, 0, TIMES);
         for (int i = 0; i < 20; i++)
             assert_true(l->buffer->slot[i].has_query);

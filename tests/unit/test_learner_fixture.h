@@ -13,20 +13,20 @@
 enum { MOST_BATCH = 64, MOST_PARAMS = 32 };
 
 typedef struct model {
-    sfp_vit *vit;
-    sfp_thread_pool *pool;
+    sfp__vit *vit;
+    sfp__thread_pool *pool;
     int S;
 } model;
 
 typedef struct batch {
     int b;
     uint8_t *rgb; /* (b, S, S, 3) */
-    sfp_sample sample[MOST_BATCH];
+    sfp__sample sample[MOST_BATCH];
 } batch;
 
 static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
 {
-    const sfp_vit_config c = VIT(S, patch, D, depth, 2, 2 * D, 0.5f, 0.25f);
+    const sfp__vit_config c = VIT(S, patch, D, depth, 2, 2 * D, 0.5f, 0.25f);
     model m = {.S = S};
     MUST(sfp__vit_random(&c, 3, 0.2f, &m.vit, &err));
     MUST(sfp__thread_pool_create(threads, &m.pool, &err));
@@ -44,9 +44,9 @@ static UNUSED void free_model(model *m)
     sfp__thread_pool_free(m->pool);
 }
 
-static UNUSED sfp_learner_options small_options(const model *m, int tasks, int classes)
+static UNUSED sfp__learner_options small_options(const model *m, int tasks, int classes)
 {
-    sfp_learner_options o = sfp__learner_options_defaults(m->vit);
+    sfp__learner_options o = sfp__learner_options_defaults(m->vit);
     o.fp.pool = 12;
     o.fp.length = 4;
     o.fp.last_layer = 2;
@@ -59,9 +59,9 @@ static UNUSED sfp_learner_options small_options(const model *m, int tasks, int c
     return o;
 }
 
-static UNUSED sfp_learner *make_learner(const model *m, const sfp_learner_options *o)
+static UNUSED sfp__learner *make_learner(const model *m, const sfp__learner_options *o)
 {
-    sfp_learner *l = NULL;
+    sfp__learner *l = NULL;
     MUST(sfp__learner_create(m->vit, m->pool, o, &l, &err));
     return l;
 }
@@ -71,7 +71,7 @@ static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
 {
     batch x = {.b = b, .rgb = kept_malloc((size_t)(b * S * S * 3))};
     assert_non_null(x.rgb);
-    sfp_rng rng = sfp__rng_init(500, t);
+    sfp__rng rng = sfp__rng_init(500, t);
     for (int i = 0; i < b; i++) {
         int y = lo + (int)sfp__rng_below(&rng, (uint32_t)(hi - lo)), period = 2 + (int)sfp__rng_below(&rng, 4);
         uint8_t *to = x.rgb + (size_t)(i * S * S * 3);
@@ -79,28 +79,28 @@ static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
             int colour = (y * (k % 3 + 1) * 67 + 40 * (k % 3)) % 200, stripe = (k / 3 % S) % period ? 0 : 30;
             to[k] = (uint8_t)(colour + stripe + (int)sfp__rng_below(&rng, 25));
         }
-        x.sample[i] = (sfp_sample){.rgb = to, .label = y, .id = t * 1000 + (uint64_t)i};
+        x.sample[i] = (sfp__sample){.rgb = to, .label = y, .id = t * 1000 + (uint64_t)i};
     }
     return x;
 }
 
 /* One timestamp on make_batch(t). */
-static UNUSED sfp_timestamp_details offer(sfp_learner *l, int lo, int hi, uint64_t t)
+static UNUSED sfp__timestamp_details offer(sfp__learner *l, int lo, int hi, uint64_t t)
 {
-    sfp_timestamp_details r = {0};
+    sfp__timestamp_details r = {0};
     batch x = make_batch(l->S, l->opt.batch, lo, hi, t);
     MUST(sfp__learner_offer(l, x.b, x.sample, &r, &err));
     return r;
 }
 
 /* Timestamps [from, to) of classes 0 to 5. */
-static UNUSED void offer_range(sfp_learner *l, uint64_t from, uint64_t to)
+static UNUSED void offer_range(sfp__learner *l, uint64_t from, uint64_t to)
 {
     for (uint64_t t = from; t < to; t++)
         (void)offer(l, 0, 6, t);
 }
 
-static UNUSED void check_allocates_nothing(const char *who, sfp_learner *l, int lo, int hi, uint64_t t)
+static UNUSED void check_allocates_nothing(const char *who, sfp__learner *l, int lo, int hi, uint64_t t)
 {
     unsigned long before = sfp__mem_count();
     (void)offer(l, lo, hi, t);
@@ -109,11 +109,11 @@ static UNUSED void check_allocates_nothing(const char *who, sfp_learner *l, int 
 }
 
 /* b resumes from a checkpoint of a, which is gone afterwards. */
-static UNUSED sfp_status resume_from(sfp_learner *a, sfp_learner *b)
+static UNUSED sfp_status resume_from(sfp__learner *a, sfp__learner *b)
 {
     char path[64];
     (void)snprintf(path, sizeof path, "/tmp/sfp_test_learner_%d", (int)getpid());
-    MUST(sfp_learner_checkpoint(a, path, "here", &err));
+    MUST(sfp__learner_checkpoint(a, path, "here", &err));
     sfp_status status = sfp__learner_resume(b, path, NULL, NULL, &err);
     (void)unlink(path);
     return status;
@@ -125,10 +125,10 @@ typedef struct values {
     float *x;
 } values;
 
-static UNUSED values take_values(sfp_learner *l)
+static UNUSED values take_values(sfp__learner *l)
 {
     int count;
-    sfp_param **p = sfp__fp_params(l->fp, &count);
+    sfp__param **p = sfp__fp_params(l->fp, &count);
     values v = {0};
     for (int i = 0; i < count; i++)
         v.n += (size_t)p[i]->rows * p[i]->width;
@@ -146,7 +146,7 @@ static UNUSED bool same_values(const values *a, const values *b)
 }
 
 /* The learner's values are these, which are freed. */
-static UNUSED void check_values(sfp_learner *l, values *want)
+static UNUSED void check_values(sfp__learner *l, values *want)
 {
     values v = take_values(l);
     assert_true(same_values(&v, want));

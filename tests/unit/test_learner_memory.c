@@ -30,12 +30,12 @@ TEST(resident_size_stays_over_a_long_stream)
     enum { WARM = 200, KINDS = 50 };
     uint64_t timestamps = SANITIZED ? 200 : long_tests() ? 20000 : 2000;
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 0, 0);
+    sfp__learner_options o = small_options(&m, 0, 0);
     o.fp.pool = 10;
     o.steps = 2;
     o.drift = SFP_DRIFT_PH;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
     MUST(sfp__predictor_create(l, m.pool, 2, &p, &err));
     batch kinds[KINDS]; /* made before: the test itself allocates nothing either */
     for (uint64_t i = 0; i < KINDS; i++)
@@ -44,7 +44,7 @@ TEST(resident_size_stays_over_a_long_stream)
     unsigned long allocations = 0;
     double begin = sfp__monotonic_seconds();
     for (uint64_t t = 0; t < WARM + timestamps; t++) {
-        sfp_timestamp_details r = {0};
+        sfp__timestamp_details r = {0};
         const batch *b = &kinds[t * 7 % KINDS];
         MUST(sfp__learner_offer(l, b->b, b->sample, &r, &err));
         if (t % 10 == 0) {

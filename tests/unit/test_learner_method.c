@@ -12,22 +12,22 @@
 
 enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
 
-static sfp_vit *vit;
-static sfp_thread_pool *threads;
+static sfp__vit *vit;
+static sfp__thread_pool *threads;
 static uint8_t pixels[N][BYTES];
-static sfp_sample samples[N];
+static sfp__sample samples[N];
 static const uint8_t *rgb[N];
 static const char *const methods[] = {"ncm", "slda", "ranpac"};
 
 static void make_world(void)
 {
-    const sfp_vit_config c = VIT(S, 8, D, 3, 2, 64, 0.5f, 0.25f);
-    sfp_rng rng = sfp__rng_init(5, 1);
+    const sfp__vit_config c = VIT(S, 8, D, 3, 2, 64, 0.5f, 0.25f);
+    sfp__rng rng = sfp__rng_init(5, 1);
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < BYTES; k++)
             pixels[i][k] = (uint8_t)(70 * (i % CLASSES) + (int)sfp__rng_below(&rng, 40));
         rgb[i] = pixels[i];
-        samples[i] = (sfp_sample){.rgb = pixels[i], .label = i % CLASSES, .id = (uint64_t)i};
+        samples[i] = (sfp__sample){.rgb = pixels[i], .label = i % CLASSES, .id = (uint64_t)i};
     }
     make_folder();
     MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
@@ -43,10 +43,10 @@ static void end_world(void)
 
 AROUND_ALL(make_world, end_world)
 
-static sfp_learner *make(const char *method)
+static sfp__learner *make(const char *method)
 {
-    sfp_learner *l = NULL;
-    sfp_learner_options o = sfp__learner_options_defaults(vit);
+    sfp__learner *l = NULL;
+    sfp__learner_options o = sfp__learner_options_defaults(vit);
     o.method = method;
     o.batch = BATCH;
     o.fp.classes = CLASSES;
@@ -55,16 +55,16 @@ static sfp_learner *make(const char *method)
     return l;
 }
 
-static sfp_predictor *ask_of(sfp_learner *l)
+static sfp__predictor *ask_of(sfp__learner *l)
 {
-    sfp_predictor *p = NULL;
+    sfp__predictor *p = NULL;
     MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
     return p;
 }
 
-static void offer(sfp_learner *l, int from, int n)
+static void offer(sfp__learner *l, int from, int n)
 {
-    sfp_timestamp_details t;
+    sfp__timestamp_details t;
     MUST(sfp__learner_offer(l, n, samples + from, &t, NULL));
     assert_int_equal(t.offered, n);
     assert_int_equal(t.prequential_total, n);
@@ -74,8 +74,8 @@ static void offer(sfp_learner *l, int from, int n)
 TEST(known_queries_change_no_answer)
 {
     for (int m = 0; m < 3; m++) {
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make(methods[m]);
-        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = ask_of(l);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make(methods[m]);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = ask_of(l);
         static float query[N * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
@@ -100,18 +100,18 @@ TEST(a_resumed_head_goes_on_alike)
 {
     const char *path = in_folder("checkpoint");
     for (int m = 0; m < 3; m++) {
-        OWNED_PTR(sfp_learner_free) sfp_learner *a = make(methods[m]), *b = make(methods[m]);
-        OWNED_PTR(sfp_predictor_free) sfp_predictor *of_a = ask_of(a), *of_b = ask_of(b);
+        OWNED_PTR(sfp__learner_free) sfp__learner *a = make(methods[m]), *b = make(methods[m]);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *of_a = ask_of(a), *of_b = ask_of(b);
         OWNED char *position = NULL;
         bool used_old;
         float query[N * D];
         bool has[N] = {false};
         int32_t one[N], two[N];
         offer(a, 0, BATCH);
-        MUST(sfp_learner_checkpoint(a, path, "here", NULL));
+        MUST(sfp__learner_checkpoint(a, path, "here", NULL));
         MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
         assert_string_equal(position, "here");
-        assert_int_equal(sfp__learner_counts(b).trained, BATCH);
+        assert_int_equal(sfp__learner_get_counts(b).trained, BATCH);
         offer(a, BATCH, 3);
         offer(b, BATCH, 3);
         MUST(sfp__predictor_ask(of_a, N, rgb, query, has, one, NULL, NULL));
@@ -124,12 +124,12 @@ TEST(a_resumed_head_goes_on_alike)
 TEST(a_head_goes_on_from_the_checkpoint_before)
 {
     const char *path = in_folder("two");
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make("slda"), *b = make("slda");
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make("slda"), *b = make("slda");
     bool used_old = false;
     const char *const want[] = {"first", "first", "first", "third"};
     offer(a, 0, BATCH);
-    MUST(sfp_learner_checkpoint(a, path, "first", NULL));
-    MUST(sfp_learner_checkpoint(a, path, "second", NULL));
+    MUST(sfp__learner_checkpoint(a, path, "first", NULL));
+    MUST(sfp__learner_checkpoint(a, path, "second", NULL));
     for (int i = 0; i < 4; i++) {
         OWNED char *position = NULL;
         if (i < 2)
@@ -140,23 +140,23 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
         assert_true(used_old);
         assert_string_equal(position, want[i]);
         for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
-            MUST(sfp_learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
+            MUST(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
     }
 }
 
 TEST(what_does_not_fit_is_refused)
 {
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make("ncm");
-    sfp_timestamp_details t;
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make("ncm");
+    sfp__timestamp_details t;
     OWNED char *position = NULL;
     bool used_old;
     TOLD(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "a batch of 6 samples, expected 1 to 5");
-    sfp_sample odd = samples[7];
+    sfp__sample odd = samples[7];
     odd.label = CLASSES;
     TOLD(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL, "sample 7 has label 3, expected 0 to 2");
     const char *path = in_folder("nowhere");
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
-    REFUSED(sfp_learner_load(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
+    REFUSED(sfp__learner_load(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
     put_text("torn", "half a file");
     assert_int_equal(sfp__learner_resume(l, in_folder("torn"), &position, &used_old, &err), SFP_EFORMAT);
 }

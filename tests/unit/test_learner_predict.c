@@ -14,9 +14,9 @@
 
 enum { D = 16, S = 8, PIXELS = 3 * S * S, IMAGES = 10 };
 
-static sfp_predictor *make_predictor(sfp_learner *l, sfp_thread_pool *pool, int max)
+static sfp__predictor *make_predictor(sfp__learner *l, sfp__thread_pool *pool, int max)
 {
-    sfp_predictor *p = NULL;
+    sfp__predictor *p = NULL;
     MUST(sfp__predictor_create(l, pool, max, &p, &err));
     return p;
 }
@@ -32,11 +32,11 @@ static const uint8_t **images_of(const batch *b)
 /* ------------------------------------------------------------------ numbers */
 
 /* log-probabilities (n, classes) from the state as it is, in double. */
-static double *by_hand(sfp_learner *l, int n, const uint8_t *const *rgb)
+static double *by_hand(sfp__learner *l, int n, const uint8_t *const *rgb)
 {
     oracle o;
     const float *x[MOST_BATCH];
-    int C = sfp_learner_classes(l);
+    int C = sfp__learner_classes(l);
     double *logp = doubles((size_t)(n * C));
     for (int i = 0; i < n; i++) {
         float *to = floats(PIXELS);
@@ -64,21 +64,21 @@ TEST(answers_equal_the_state_worked_out_by_hand)
 {
     for (int kind = 0; kind < 4; kind++) {
         OWNED_BY(free_model) model m = tiny_model(2);
-        sfp_learner_options o = small_options(&m, kind == 1 ? 0 : 2, kind == 1 ? 0 : 7);
+        sfp__learner_options o = small_options(&m, kind == 1 ? 0 : 2, kind == 1 ? 0 : 7);
         o.fp.query_one = kind == 2;
         o.fp.prefix = kind == 3 ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
         o.adam.lr = 0.02f;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
         for (uint64_t t = 0; t < 6; t++) {
             if (t == 3 && kind != 1)
-                MUST(sfp_learner_next_task(l, &err));
+                MUST(sfp__learner_next_task(l, &err));
             (void)offer(l, 1, t < 3 ? 3 : 5, t); /* classes 0, 5 and 6 are never seen */
             batch b = make_batch(S, IMAGES, 0, 7, 100 + t);
-            int C = sfp_learner_classes(l), ld = C + 3;
+            int C = sfp__learner_classes(l), ld = C + 3;
             float *logp = filled((size_t)(IMAGES * ld), NAN);
             int32_t label[IMAGES];
-            sfp_prediction answer = {0};
+            sfp__prediction answer = {0};
             MUST(sfp__predictor_run(p, IMAGES, images_of(&b), label, logp, ld, &answer, &err));
             assert_int_equal(answer.t, t + 1);
             assert_int_equal(answer.classes, C);
@@ -107,13 +107,13 @@ TEST(before_anything_was_learned_there_is_no_answer)
 {
     for (int known = 0; known < 2; known++) {
         OWNED_BY(free_model) model m = tiny_model(1);
-        sfp_learner_options o = small_options(&m, known, known ? 5 : 0);
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
+        sfp__learner_options o = small_options(&m, known, known ? 5 : 0);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
         batch b = make_batch(S, 3, 0, 5, 0);
         int32_t label[3] = {7, 7, 7};
         float logp[3 * 8];
-        sfp_prediction answer;
+        sfp__prediction answer;
         MUST(sfp__predictor_run(p, 3, images_of(&b), label, logp, 8, &answer, &err));
         assert_int_equal(answer.t, 0);
         assert_int_equal(answer.classes, known ? 5 : 0);
@@ -128,13 +128,13 @@ TEST(before_anything_was_learned_there_is_no_answer)
 TEST(only_classes_seen_are_answered)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 1, 9);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    sfp__learner_options o = small_options(&m, 1, 9);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     (void)offer(l, 2, 4, 0);
     (void)offer(l, 6, 7, 1);
     for (int c = 0; c < 9; c++) /* the classifier is sure of what was never seen */
         l->fp->linear_b.data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 16);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 16);
     batch b = make_batch(S, 16, 0, 9, 5);
     int32_t label[16];
     float logp[16 * 9];
@@ -146,7 +146,7 @@ TEST(only_classes_seen_are_answered)
             sum += exp((double)logp[i * 9 + c]);
         assert_true(fabs(sum - 1) < 1e-5);
     }
-    sfp_prediction answer = {0};
+    sfp__prediction answer = {0};
     assert_int_equal(sfp__predictor_run(p, 16, images_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
     assert_int_equal(answer.classes, 9); /* how much space it takes */
 }
@@ -154,11 +154,11 @@ TEST(only_classes_seen_are_answered)
 TEST(queries_that_are_known_are_used)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 1, 4);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    sfp__learner_options o = small_options(&m, 1, 4);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(l, 0, 4, t);
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, IMAGES, 0, 4, 7);
     int32_t label[2][IMAGES];
     float logp[2][IMAGES * 4], query[IMAGES * D] = {0}, fresh[IMAGES * D], x[PIXELS];
@@ -190,10 +190,10 @@ TEST(queries_that_are_known_are_used)
 TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 1, 5);
+    sfp__learner_options o = small_options(&m, 1, 5);
     o.head = SFP_HEAD_MIX;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 16);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 16);
     for (uint64_t t = 0; t < 5; t++) {
         (void)offer(l, 0, 5, t);
         /* a linear head that is sure of one class and counts: without it the answer would be another */
@@ -221,9 +221,9 @@ TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
 TEST(a_prediction_allocates_nothing_after_the_first)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 1, 4);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    OWNED_PTR(sfp_predictor_free) sfp_predictor *p = make_predictor(l, m.pool, 4);
+    sfp__learner_options o = small_options(&m, 1, 4);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
     batch b = make_batch(S, 7, 0, 4, 7);
     int32_t label[7];
     float logp[7 * 4];
@@ -239,12 +239,12 @@ TEST(a_prediction_allocates_nothing_after_the_first)
 TEST(on_demand_a_copy_is_made_when_asked_for)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = small_options(&m, 0, 0);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
-    sfp_predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
+    sfp__learner_options o = small_options(&m, 0, 0);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    sfp__predictor *lazy = make_predictor(l, m.pool, 4), *eager = NULL;
     batch b = make_batch(S, 4, 0, 3, 9);
     int32_t label[4], again[4];
-    sfp_prediction answer = {0};
+    sfp__prediction answer = {0};
     sfp__predictor_on_demand(lazy);
     sfp__predictor_on_demand(lazy); /* once is enough */
     for (uint64_t t = 0; t < 6; t++) {
@@ -263,10 +263,10 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
     assert_memory_equal(label, again, sizeof label);
     (void)offer(l, 0, 3, 6);
     assert_int_equal(l->snapshots.current->t, 7); /* somebody may ask at any moment */
-    sfp_predictor_free(eager);
+    sfp__predictor_free(eager);
     (void)offer(l, 0, 3, 7);
     assert_int_equal(l->snapshots.current->t, 7);
-    sfp_predictor_free(lazy);
+    sfp__predictor_free(lazy);
 }
 
 /* ---------------------------------------------------------------- snapshots */
@@ -282,7 +282,7 @@ typedef struct record {
 
 typedef struct asker {
     pthread_t thread;
-    sfp_predictor *p;
+    sfp__predictor *p;
     const uint8_t **rgb; /* (IMAGES) */
     atomic_bool *stop;
     atomic_int *answers; /* of all threads */
@@ -296,12 +296,12 @@ typedef struct asker {
 static void *ask(void *ctx)
 {
     asker *a = ctx;
-    sfp_rng rng = sfp__rng_init(a->seed, 0);
+    sfp__rng rng = sfp__rng_init(a->seed, 0);
     while (!atomic_load(a->stop) && !a->status) {
         record *r = &a->records[a->count < RECORDS ? a->count : RECORDS - 1];
         *r = (record){.n = 1 + (int)sfp__rng_below(&rng, MOST_ASKED)};
         r->first = (int)sfp__rng_below(&rng, (uint32_t)(IMAGES - r->n));
-        sfp_prediction answer = {0};
+        sfp__prediction answer = {0};
         a->status = sfp__predictor_run(a->p, r->n, a->rgb + r->first, r->label, r->logp, MOST_CLASSES, &answer, &a->err);
         r->t = answer.t;
         r->classes = answer.classes;
@@ -318,9 +318,9 @@ typedef struct copy {
     uint8_t seen[MOST_CLASSES];
 } copy;
 
-static copy take_copy(sfp_learner *l)
+static copy take_copy(sfp__learner *l)
 {
-    copy c = {.v = take_values(l), .start = l->fp->frozen_end, .open = l->fp->active_end, .classes = sfp_learner_classes(l)};
+    copy c = {.v = take_values(l), .start = l->fp->frozen_end, .open = l->fp->active_end, .classes = sfp__learner_classes(l)};
     assert_true(c.classes <= MOST_CLASSES);
     for (int i = 0; i < c.classes; i++)
         c.seen[i] = sfp__learner_seen(l, i);
@@ -328,11 +328,11 @@ static copy take_copy(sfp_learner *l)
 }
 
 /* Another learner, made to be what the first was after timestamp t. */
-static void put_copy(sfp_learner *l, const copy *c, uint64_t t)
+static void put_copy(sfp__learner *l, const copy *c, uint64_t t)
 {
     int count;
     MUST(sfp__learner_add_classes(l, c->classes, &err));
-    sfp_param **p = sfp__fp_params(l->fp, &count);
+    sfp__param **p = sfp__fp_params(l->fp, &count);
     for (size_t at = 0, i = 0; i < (size_t)count; i++) {
         size_t n = (size_t)p[i]->rows * p[i]->width;
         memcpy(p[i]->data, c->v.x + at, n * sizeof(float));
@@ -346,21 +346,21 @@ static void put_copy(sfp_learner *l, const copy *c, uint64_t t)
 
 /* Four threads ask while the learner learns, grows and meets new classes. Each answer must be, to the last bit, the one of the
  * state after the timestamp it names. */
-static void check_snapshots(sfp_fp_kind kind, int times)
+static void check_snapshots(sfp__fp_kind kind, int times)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = small_options(&m, 0, 0);
+    sfp__learner_options o = small_options(&m, 0, 0);
     o.fp.kind = kind;
     o.fp.span = 3;
     o.adam.lr = 0.02f;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o), *again = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o), *again = make_learner(&m, &o);
     batch b = make_batch(S, IMAGES, 0, 8, 999);
     const uint8_t *rgb[IMAGES];
     memcpy(rgb, images_of(&b), sizeof rgb);
     atomic_bool stop = false;
     atomic_int asked = 0;
     asker askers[THREADS] = {0};
-    sfp_thread_pool *pools[THREADS];
+    sfp__thread_pool *pools[THREADS];
     copy copies[TIMESTAMPS + 1];
     for (int i = 0; i < THREADS; i++) {
         MUST(sfp__thread_pool_create(1, &pools[i], &err));
@@ -391,14 +391,14 @@ static void check_snapshots(sfp_fp_kind kind, int times)
         if (askers[i].status != SFP_OK)
             fail_msg("%s", askers[i].err.message);
     }
-    sfp_predictor *p = make_predictor(again, pools[0], MOST_ASKED);
+    sfp__predictor *p = make_predictor(again, pools[0], MOST_ASKED);
     for (uint64_t t = 0; t <= (uint64_t)times; t++) {
         put_copy(again, &copies[t], t);
         for (int i = 0; i < THREADS; i++)
             for (int k = 0; k < askers[i].count; k++) {
                 const record *r = &askers[i].records[k];
                 record want = {0};
-                sfp_prediction answer = {0};
+                sfp__prediction answer = {0};
                 assert_true(k == 0 || r->t >= askers[i].records[k - 1].t); /* time does not run backwards */
                 if (r->t != t)
                     continue;
@@ -420,8 +420,8 @@ static void check_snapshots(sfp_fp_kind kind, int times)
     print_message("%d answers from %d of %d states\n", n, states, times + 1);
     assert_true(states >= times / 2);
     for (int i = 0; i < THREADS; i++)
-        sfp_predictor_free(askers[i].p);
-    sfp_predictor_free(p);
+        sfp__predictor_free(askers[i].p);
+    sfp__predictor_free(p);
     for (int i = 0; i < THREADS; i++)
         sfp__thread_pool_free(pools[i]);
 }

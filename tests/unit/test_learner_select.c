@@ -9,9 +9,9 @@
 
 enum { BATCH = 20, TIMES = 5 };
 
-static sfp_learner_options options_of(const model *m, const char *select, const char *buffer, bool known, sfp_head_mode head)
+static sfp__learner_options options_of(const model *m, const char *select, const char *buffer, bool known, sfp__head_mode head)
 {
-    sfp_learner_options o = small_options(m, known ? 2 : 0, known ? 6 : 0);
+    sfp__learner_options o = small_options(m, known ? 2 : 0, known ? 6 : 0);
     o.batch = BATCH;
     o.select = select;
     o.buffer.method = buffer;
@@ -21,15 +21,15 @@ static sfp_learner_options options_of(const model *m, const char *select, const 
     return o;
 }
 
-static sfp_learner *learner_of(const model *m, const sfp_learner_options *o)
+static sfp__learner *learner_of(const model *m, const sfp__learner_options *o)
 {
-    sfp_learner *l = make_learner(m, o);
+    sfp__learner *l = make_learner(m, o);
     if (o->fp.tasks)
         MUST(sfp__learner_set_classes(l, 6, (const int32_t[]){0, 1, 2, 3, 4, 5}, &err));
     return l;
 }
 
-static void check_coreset(const sfp_timestamp_details *r, const char *select)
+static void check_coreset(const sfp__timestamp_details *r, const char *select)
 {
     int want = strcmp(select, "none") == 0 ? BATCH : 8;
     assert_int_equal(r->coreset_count, want);
@@ -47,13 +47,13 @@ TEST(every_selector_goes_with_every_buffer_and_head)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     int turn = 0; /* every pair once, with known tasks or without and either head in turn */
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++)
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++)
         for (int b = 0; sfp__buffer_methods[b]; b++, turn++) {
-            sfp_learner_options o =
-                options_of(&m, (*s)->name, sfp__buffer_methods[b]->name, turn % 2, (sfp_head_mode)(turn / 2 % 2));
-            OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
+            sfp__learner_options o =
+                options_of(&m, (*s)->name, sfp__buffer_methods[b]->name, turn % 2, (sfp__head_mode)(turn / 2 % 2));
+            OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
             for (uint64_t t = 0; t < TIMES; t++) {
-                sfp_timestamp_details r = offer(l, 0, 6, t);
+                sfp__timestamp_details r = offer(l, 0, 6, t);
                 check_coreset(&r, (*s)->name);
                 assert_int_equal(r.prequential_total, r.coreset_count);
             }
@@ -62,13 +62,13 @@ TEST(every_selector_goes_with_every_buffer_and_head)
 
 TEST(threads_and_repetition_change_nothing)
 {
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
         values v[2] = {{0}};
         for (int i = 0; i < 2; i++) {
             OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
-            sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
+            sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
             o.weighted = true;
-            OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
+            OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
             offer_range(l, 0, TIMES);
             v[i] = take_values(l);
         }
@@ -80,9 +80,9 @@ TEST(threads_and_repetition_change_nothing)
 TEST(nothing_is_allocated_once_warm)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
-        sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
+        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
         offer_range(l, 0, 4);
         check_allocates_nothing((*s)->name, l, 0, 6, 77);
     }
@@ -91,13 +91,13 @@ TEST(nothing_is_allocated_once_warm)
 TEST(a_resumed_learner_chooses_the_same)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
-        sfp_learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
-        OWNED_PTR(sfp_learner_free) sfp_learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
+        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
+        OWNED_PTR(sfp__learner_free) sfp__learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
         offer_range(a, 0, TIMES);
         MUST(resume_from(a, b));
         for (uint64_t t = TIMES; t < TIMES + 4; t++) {
-            sfp_timestamp_details one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
+            sfp__timestamp_details one = offer(a, 0, 6, t), two = offer(b, 0, 6, t);
             assert_int_equal(one.coreset_count, two.coreset_count);
             if (memcmp(one.coreset, two.coreset, (size_t)one.coreset_count * sizeof(int)) != 0)
                 fail_msg("selector '%s': other picks after a resume", (*s)->name);
@@ -111,10 +111,10 @@ TEST(a_resumed_learner_chooses_the_same)
 TEST(a_checkpoint_of_another_selector_is_refused)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = learner_of(&m, &o);
+    sfp__learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = learner_of(&m, &o);
     o.select = "learnloss";
-    OWNED_PTR(sfp_learner_free) sfp_learner *b = learner_of(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *b = learner_of(&m, &o);
     (void)offer(a, 0, 6, 0);
     assert_int_equal(resume_from(a, b), SFP_EINVAL);
 }
@@ -133,9 +133,9 @@ TEST(a_look_sees_what_a_step_sees)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
-        sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
         o.fp.query_one = one;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
         offer_range(l, 0, 3);
         int32_t label[BATCH] = {0};
         float weight[BATCH], *query = floats((size_t)(BATCH * l->D));
@@ -144,11 +144,11 @@ TEST(a_look_sees_what_a_step_sees)
         for (int i = 0; i < BATCH; i++)
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
         MUST(sfp__method_inputs_compute(&l->method_inputs, BATCH, l->step.xs, NULL, l->batch.query, &err));
-        const sfp_train_batch b = {
+        const sfp__train_batch b = {
             .n = BATCH, .x = l->step.xs, .label = label, .weight = weight, .query = query, .queries = BATCH, .terms = 1};
-        sfp_train_result r = {0};
+        sfp__train_result r = {0};
         MUST(sfp__trainer_gradients(l->trainer, &b, &r, &err));
-        int C = sfp_learner_classes(l);
+        int C = sfp__learner_classes(l);
         close_to("features", (size_t)(BATCH * l->D), l->method_inputs.features, r.feature, 1e-5);
         for (int i = 0; i < BATCH; i++) {
             double sum = 0;
@@ -167,19 +167,19 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
 {
     for (int depth = 2; depth <= 8; depth += 3) {
         OWNED_BY(free_model) model m = make_model(8, 4, 16, depth, 2);
-        const sfp_vit_config *c = &m.vit->config;
+        const sfp__vit_config *c = &m.vit->config;
         int T = m.vit->tokens, D = c->dim;
         size_t n = (size_t)(BATCH * T * D);
         float *taps[8], *attention = floats((size_t)(BATCH * c->heads * T));
-        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
-        const sfp_vit_plan_options po = {.all_tokens = true};
+        OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+        const sfp__vit_plan_options po = {.all_tokens = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &po, &plan, &err));
-        sfp_learner_options o = options_of(&m, "freesel", "none", true, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, "freesel", "none", true, SFP_HEAD_LINEAR);
         o.fp.last_layer = 0;
         o.fp.attune = depth > 2;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
         (void)offer(l, 0, 6, 5);
-        sfp_vit_pass pass = {.b = BATCH, .x = l->batch.x, .class_attention = attention};
+        sfp__vit_pass pass = {.b = BATCH, .x = l->batch.x, .class_attention = attention};
         for (int i = 0; i < depth; i++)
             taps[i] = floats(n);
         pass.tokens = taps;
@@ -187,21 +187,21 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         float *normed = floats((size_t)(T * D)), *stats = floats((size_t)(2 * T)), *mass = floats((size_t)T), want[16];
         int order[64];
         for (int i = 0; i < BATCH; i++) {
-            sfp__kernels()->norm_fwd(T, D, taps[depth - 2] + i * T * D, m.vit->weights.norm_w, m.vit->weights.norm_b, c->ln_eps,
-                                     normed, stats);
+            sfp__kernels_get()->norm_fwd(T, D, taps[depth - 2] + i * T * D, m.vit->weights.norm_w, m.vit->weights.norm_b,
+                                         c->ln_eps, normed, stats);
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
             close_to("pooled", (size_t)D, l->method_inputs.pooled + i * D, want, 1e-4);
         }
-        OWNED_BY(sfp__method_inputs_done) sfp_method_inputs look = {0};
+        OWNED_BY(sfp__method_inputs_done) sfp__method_inputs look = {0};
         MUST(sfp__method_inputs_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
         for (int i = 0; i < BATCH; i++) /* the step has put them in its own order */
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
         MUST(sfp__method_inputs_compute(&look, BATCH, l->step.xs, NULL, query, &err));
-        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *prompted = NULL;
-        const sfp_vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
+        OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *prompted = NULL;
+        const sfp__vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));
-        sfp_vit_pass again = {.b = BATCH, .x = l->batch.x, .query = query, .queries = BATCH};
+        sfp__vit_pass again = {.b = BATCH, .x = l->batch.x, .query = query, .queries = BATCH};
         again.tokens = taps;
         sfp__fp_attach(l->fp, &again, NULL);
         MUST(sfp__vit_run(prompted, &again, &err));
@@ -223,8 +223,8 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
 TEST(gradients_by_callback_are_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
+    sfp__learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
     (void)offer(l, 0, 6, 1);
     batch x = make_batch(l->S, BATCH, 0, 6, 2);
     MUST(sfp__learner_offer(l, x.b, x.sample, NULL, &err));
@@ -253,9 +253,9 @@ TEST(weights_enter_the_loss_only_when_asked)
     OWNED_BY(free_model) model m = tiny_model(1);
     double loss[2];
     for (int weighted = 0; weighted < 2; weighted++) {
-        sfp_learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
         o.weighted = weighted;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = learner_of(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
         loss[weighted] = offer(l, 0, 6, 0).loss[0];
     }
     assert_true(loss[0] != loss[1]);

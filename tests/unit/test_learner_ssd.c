@@ -10,17 +10,17 @@
 #include "test.h"
 #include "test_learner_fixture.h"
 
-static sfp_learner_options ssd_options(const model *m, int tasks, int classes)
+static sfp__learner_options ssd_options(const model *m, int tasks, int classes)
 {
-    sfp_learner_options o = small_options(m, tasks, classes);
+    sfp__learner_options o = small_options(m, tasks, classes);
     o.buffer.method = "ssd";
     return o;
 }
 
-static void *part_of(const sfp_buffer *b, const char *name)
+static void *part_of(const sfp__buffer *b, const char *name)
 {
-    sfp_state_tensors_fn parts = b->method->state_tensors;
-    sfp_state_tensor p = {0};
+    sfp__state_tensors_fn parts = b->method->state_tensors;
+    sfp__state_tensor p = {0};
     for (int i = 0; i < parts(b->state, i, &p); i++)
         if (strcmp(p.name, name) == 0)
             return p.data;
@@ -29,9 +29,9 @@ static void *part_of(const sfp_buffer *b, const char *name)
 }
 
 /* |g(X_c) - g(R_c)|^2 of class y; R_c are the samples of the batch, in equal numbers of every one. */
-static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
+static double matching_loss(sfp__learner *l, const batch *real, int32_t y)
 {
-    const sfp_model_ops *ask = sfp__learner_model_ops(l);
+    const sfp__model_ops *ask = sfp__learner_model_ops(l);
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     float *pixels = part_of(l->buffer, "pixels"), *in = floats((size_t)real->b * l->pixels), *g[2];
     const float *x[2][MOST_BATCH];
@@ -50,7 +50,7 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
     for (int i = 0; i < 2; i++) {
         assert_true(n[i] > 0);
         g[i] = floats(ask->params);
-        MUST(ask->gradient_at(ask->ctx, &(sfp_image_list){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
+        MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
     }
     double loss = sfp__ssd_gap(ask->params, g[0], g[1], g[0]);
     return loss;
@@ -60,9 +60,9 @@ static double matching_loss(sfp_learner *l, const batch *real, int32_t y)
 TEST(optimising_lowers_the_matching_loss)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = ssd_options(&m, 0, 2);
+    sfp__learner_options o = ssd_options(&m, 0, 2);
     o.buffer.slots = 6;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(l, 0, 2, t);
     batch x = make_batch(l->S, l->opt.batch, 0, 2, 40);
@@ -76,7 +76,7 @@ TEST(optimising_lowers_the_matching_loss)
         label[i] = x.sample[i].label;
         id[i] = x.sample[i].id;
     }
-    const sfp_buffer_batch offered = {
+    const sfp__buffer_batch offered = {
         .b = x.b, .label = label, .id = id, .image = image, .image_size = size, .model = sfp__learner_model_ops(l)};
     double first = 0, last = 0;
     for (int t = 3; t < 18 + 6 * 20; t++) {
@@ -93,12 +93,12 @@ TEST(optimising_lowers_the_matching_loss)
 }
 
 /* Embeddings and queries of slots, as far as they are known, are those of the images in them. */
-static void check_slots(sfp_learner *l)
+static void check_slots(sfp__learner *l)
 {
     float *x = floats(l->pixels), *got = floats((size_t)l->D);
     const float *one = x;
     for (int i = 0; i < l->buffer->filled; i++) {
-        const sfp_slot *slot = &l->buffer->slot[i];
+        const sfp__slot *slot = &l->buffer->slot[i];
         sfp__pixels_normalise(slot->image, l->S, l->opt.mean, l->opt.std, x);
         MUST(sfp__trainer_embed(l->trainer, 1, &one, got, &err));
         check_near("mean embedding", slot->mean_embed, got, (size_t)l->D, 1e-5);
@@ -110,7 +110,7 @@ static void check_slots(sfp_learner *l)
 }
 
 /* Synthetic images have left the bytes they began as, by more than rounding. */
-static void check_moved(const sfp_learner *l)
+static void check_moved(const sfp__learner *l)
 {
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     const float *pixels = part_of(l->buffer, "pixels");
@@ -133,9 +133,9 @@ typedef struct had {
     float *query, *embed;
 } had;
 
-static had had_of(const sfp_learner *l, int i)
+static had had_of(const sfp__learner *l, int i)
 {
-    const sfp_slot *slot = &l->buffer->slot[i];
+    const sfp__slot *slot = &l->buffer->slot[i];
     had h = {slot->id, slot->has_query, kept_malloc(l->rgb_bytes), copied(slot->query, (size_t)l->D),
              copied(slot->mean_embed, (size_t)l->D)};
     assert_non_null(h.image);
@@ -145,7 +145,7 @@ static had had_of(const sfp_learner *l, int i)
 
 /* Pixels of every other synthetic image to the border of the next byte, up and down in turn, where many steps would bring them:
  * the next one changes bytes. What of the others changes, if anything, is their pixels. */
-static void bring_to_the_border(const sfp_learner *l)
+static void bring_to_the_border(const sfp__learner *l)
 {
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     float *pixels = part_of(l->buffer, "pixels");
@@ -162,8 +162,8 @@ static void bring_to_the_border(const sfp_learner *l)
 TEST(only_bytes_that_change_cost_query_and_embedding)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = ssd_options(&m, 0, 6);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    sfp__learner_options o = ssd_options(&m, 0, 6);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     int kept = 0, lost = 0;
     for (uint64_t t = 0; t < 36; t++) {
@@ -176,7 +176,7 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
             bring_to_the_border(l);
         (void)offer(l, 0, 6, t);
         for (int i = 0; i < filled && optimises; i++) {
-            const sfp_slot *slot = &l->buffer->slot[i];
+            const sfp__slot *slot = &l->buffer->slot[i];
             size_t bytes = (size_t)l->D * sizeof(float);
             bool same = memcmp(slot->image, before[i].image, l->rgb_bytes) == 0, ours = synthetic[i] && slot->id == before[i].id;
             if (ours && same) { /* a query may also have become known by the replay before */
@@ -201,15 +201,15 @@ TEST(runs_with_any_selector_and_slots_stay_true)
     const char *const selectors[] = {"streamfp", "none", "random", "craig", "learnloss"};
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < 5; i++) {
-        sfp_learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
+        sfp__learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
         o.select = selectors[i];
         o.head = i % 2 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR;
         o.steps = 1 + i % 3;
         o.fp.query_one = i == 4;
         o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 30; t++) {
-            sfp_timestamp_details r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become old */
+            sfp__timestamp_details r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become old */
             for (int k = 0; k < r.steps; k++)
                 assert_true(isfinite(r.loss[k]));
         }
@@ -225,8 +225,8 @@ TEST(threads_change_nothing)
     size_t bytes = 0;
     for (int i = 0; i < 2; i++) {
         OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
-        sfp_learner_options o = ssd_options(&m, 0, 0);
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        sfp__learner_options o = ssd_options(&m, 0, 0);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 26; t++)
             (void)offer(l, t < 8 ? 0 : 2, t < 8 ? 2 : 6, t);
         v[i] = take_values(l);
@@ -246,11 +246,11 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
     for (int i = 0; i < 2; i++)
         (void)snprintf(path[i], sizeof path[i], "/tmp/sfp_test_ssd_%d_%d", (int)getpid(), i);
     for (int at = 3; at <= 21; at += 9) { /* before the first optimisation, between two, and when classes are old */
-        sfp_learner_options o = ssd_options(&m, 0, 0);
-        sfp_learner *l[2] = {make_learner(&m, &o), make_learner(&m, &o)};
+        sfp__learner_options o = ssd_options(&m, 0, 0);
+        sfp__learner *l[2] = {make_learner(&m, &o), make_learner(&m, &o)};
         for (int t = 0; t < 30; t++) {
             if (t == at) {
-                MUST(sfp_learner_checkpoint(l[0], path[0], "", &err));
+                MUST(sfp__learner_checkpoint(l[0], path[0], "", &err));
                 MUST(sfp__learner_resume(l[1], path[0], NULL, NULL, &err));
             }
             for (int i = 0; i < (t < at ? 1 : 2); i++)
@@ -259,9 +259,9 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
         uint8_t *bytes[2];
         size_t n[2];
         for (int i = 0; i < 2; i++) {
-            MUST(sfp_learner_checkpoint(l[i], path[i], "", &err));
+            MUST(sfp__learner_checkpoint(l[i], path[i], "", &err));
             MUST(sfp__file_read(path[i], 1 << 30, &bytes[i], &n[i], &err));
-            sfp_learner_free(l[i]);
+            sfp__learner_free(l[i]);
         }
         assert_int_equal(n[0], n[1]);
         assert_memory_equal(bytes[0], bytes[1], n[0]);
@@ -279,8 +279,8 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
 TEST(nothing_is_allocated_once_warm)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp_learner_options o = ssd_options(&m, 2, 6);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    sfp__learner_options o = ssd_options(&m, 2, 6);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     uint64_t t = 0;
     for (; t < 24; t++) /* the first optimisation with older classes is behind */
         (void)offer(l, t < 4 ? 0 : 2, t < 4 ? 2 : 6, t);

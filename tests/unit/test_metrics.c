@@ -108,7 +108,7 @@ TEST(the_most_frequent_wrong_answers_come_first)
         int truth, answer, count;
     } want[] = {{2, 1, 7}, {1, 0, 5}, {0, 1, 2}, {1, 2, 2}, {2, 0, 1}};
     for (int most = 1; most <= 6; most++) {
-        sfp_confusion_pair got[6];
+        sfp__confusion_pair got[6];
         int n = sfp__top_confusions(3, confusion, most, got);
         assert_int_equal(n, most < 5 ? most : 5);
         for (int i = 0; i < n; i++) {

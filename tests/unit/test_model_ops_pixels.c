@@ -20,8 +20,8 @@ typedef struct kind {
     const char *name;
     bool attune, residual, one;
     int topk, tasks, boundaries;
-    sfp_prefix_kind prefix;
-    sfp_fp_kind pool;
+    sfp__prefix_kind prefix;
+    sfp__fp_kind pool;
 } kind;
 
 static const kind kinds[] = {
@@ -37,8 +37,8 @@ static const kind kinds[] = {
 typedef struct scene {
     const kind *k;
     model m;
-    sfp_learner *l;
-    const sfp_model_ops *model;
+    sfp__learner *l;
+    const sfp__model_ops *model;
     oracle o;
     size_t pixels;
     float *image[IMAGES];
@@ -47,14 +47,14 @@ typedef struct scene {
     int32_t label[IMAGES];
     float weight[IMAGES];
     bool replayed[IMAGES];
-    sfp_rng rng;
+    sfp__rng rng;
 } scene;
 
 static scene *set_up(const kind *k)
 {
     scene *f = kept_malloc(sizeof *f);
     *f = (scene){.k = k, .m = tiny_model(2), .rng = sfp__rng_init(8, 1)};
-    sfp_learner_options o = small_options(&f->m, k->tasks, CLASSES);
+    sfp__learner_options o = small_options(&f->m, k->tasks, CLASSES);
     o.buffer.method = "ssd";
     o.fp.attune = k->attune;
     o.fp.attune_residual = k->residual;
@@ -68,7 +68,7 @@ static scene *set_up(const kind *k)
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(f->l, 0, CLASSES, t);
     for (int i = 0; i < k->boundaries; i++)
-        MUST(sfp_learner_next_task(f->l, &err));
+        MUST(sfp__learner_next_task(f->l, &err));
     f->model = sfp__learner_model_ops(f->l);
     for (int i = 0; i < IMAGES; i++) {
         f->x[i] = f->image[i] = normals(&f->rng, f->pixels, 1);
@@ -90,7 +90,7 @@ static scene *set_up(const kind *k)
 
 static void tear_down(scene *f)
 {
-    sfp_learner_free(f->l);
+    sfp__learner_free(f->l);
     free_model(&f->m);
 }
 DEFINE_OWNED_PTR(scene, tear_down)
@@ -121,7 +121,7 @@ static void move_pixels(scene *f, const double *d, double t)
 static void move_values(scene *f, const float *v, double t)
 {
     int count;
-    sfp_param **p = sfp__fp_params(f->l->fp, &count);
+    sfp__param **p = sfp__fp_params(f->l->fp, &count);
     for (int i = 0; i < count; i++) {
         size_t first = (size_t)p[i]->lo * p[i]->width, n = (size_t)(p[i]->hi - p[i]->lo) * p[i]->width;
         for (size_t k = 0; k < n; k++)
@@ -129,13 +129,13 @@ static void move_values(scene *f, const float *v, double t)
     }
 }
 
-static sfp_image_list images_of(const scene *f)
+static sfp__image_list images_of(const scene *f)
 {
-    return (sfp_image_list){.n = IMAGES, .x = f->x, .label = f->label};
+    return (sfp__image_list){.n = IMAGES, .x = f->x, .label = f->label};
 }
 
 /* The gradients of the loss to the pixels, dx (IMAGES, pixels). */
-static sfp_status try_pixels(const scene *f, const sfp_image_list *p, const float *v, float h, float *dx)
+static sfp_status try_pixels(const scene *f, const sfp__image_list *p, const float *v, float h, float *dx)
 {
     float *to[IMAGES];
     memset(dx, 0, IMAGES * f->pixels * sizeof *dx);
@@ -146,12 +146,12 @@ static sfp_status try_pixels(const scene *f, const sfp_image_list *p, const floa
 
 static void pixels_of(const scene *f, const float *v, float h, float *dx)
 {
-    const sfp_image_list p = images_of(f);
+    const sfp__image_list p = images_of(f);
     MUST(try_pixels(f, &p, v, h, dx));
 }
 
 /* The same of <dfeature, feature>. */
-static void feature_pixels_of(const scene *f, const sfp_image_list *p, const float *dfeature, float *dx)
+static void feature_pixels_of(const scene *f, const sfp__image_list *p, const float *dfeature, float *dx)
 {
     float *to[IMAGES];
     memset(dx, 0, IMAGES * f->pixels * sizeof *dx);
@@ -209,7 +209,7 @@ TEST(gradients_to_pixels_are_those_of_the_loss_and_of_the_features)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int features = 0; features < 2; features++) {
             OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
-            const sfp_image_list p = {.n = IMAGES, .x = f->x}; /* no loss, no labels */
+            const sfp__image_list p = {.n = IMAGES, .x = f->x}; /* no loss, no labels */
             float *dfeature = features ? normals(&f->rng, IMAGES * (size_t)f->l->D, 1) : NULL, *dx = floats(IMAGES * f->pixels);
             if (features)
                 feature_pixels_of(f, &p, dfeature, dx);
@@ -274,7 +274,7 @@ static float *matching_v(scene *f)
     const float *x[IMAGES];
     for (int i = 0; i < IMAGES; i++)
         x[i] = other[i] = normals(&f->rng, f->pixels, 1);
-    sfp_image_list p = images_of(f);
+    sfp__image_list p = images_of(f);
     MUST(f->model->gradient_at(f->model->ctx, &p, v, NULL, &err));
     p.x = x;
     MUST(f->model->gradient_at(f->model->ctx, &p, gr, NULL, &err));
@@ -316,7 +316,7 @@ TEST(the_matching_loss_falls_along_its_gradient)
     float *v = matching_v(f), *dx = floats(n), *query = floats(IMAGES * D), *g = floats(params), *gr = floats(params);
     float *moved[IMAGES];
     mixed(f, v, SFP_SSD_REACH, dx);
-    const sfp_image_list p = images_of(f);
+    const sfp__image_list p = images_of(f);
     MUST(f->model->gradient_at(f->model->ctx, &p, g, NULL, &err));
     for (size_t k = 0; k < params; k++)
         gr[k] = g[k] - v[k] / 2;
@@ -328,12 +328,12 @@ TEST(the_matching_loss_falls_along_its_gradient)
         for (int i = 0; i < IMAGES; i++)
             for (size_t k = 0; k < f->pixels; k++)
                 moved[i][k] = (float)((double)f->x[i][k] + (s ? t : -t) * (double)dx[(size_t)i * f->pixels + k] / length);
-        const sfp_train_batch step = {
+        const sfp__train_batch step = {
             .n = IMAGES, .x = (const float *const *)moved, .label = f->label, .weight = f->weight, .query = query};
-        sfp_train_result result = {0};
+        sfp__train_result result = {0};
         MUST(sfp__trainer_gradients(f->l->trainer, &step, &result, &err));
         int count;
-        sfp_param **params_ = sfp__fp_params(f->l->fp, &count);
+        sfp__param **params_ = sfp__fp_params(f->l->fp, &count);
         for (size_t at = 0, i = 0; i < (size_t)count; i++) {
             size_t floats_ = (size_t)(params_[i]->hi - params_[i]->lo) * params_[i]->width;
             memcpy(g + at, params_[i]->grad + (size_t)params_[i]->lo * params_[i]->width, floats_ * sizeof *g);
@@ -363,7 +363,7 @@ TEST(parameters_are_put_back_to_the_bit)
     values after = take_values(f->l);
     assert_true(same_values(&before, &after));
     const int32_t wrong[IMAGES] = {0, 1, CLASSES};
-    sfp_image_list p = {.n = IMAGES, .x = f->x, .label = wrong};
+    sfp__image_list p = {.n = IMAGES, .x = f->x, .label = wrong};
     assert_int_equal(try_pixels(f, &p, v, 0.37f, again), SFP_EINVAL);
     p.n = 0;
     assert_int_equal(try_pixels(f, &p, v, 0.37f, again), SFP_EINVAL);
@@ -400,7 +400,7 @@ TEST(queries_of_images_are_computed_once)
         queries q = queries_of(f);
         float *want = copied(q.all, IMAGES * D), *dfeature = normals(&f->rng, IMAGES * D, 1);
         float *g = floats(P), *feature = floats(IMAGES * D), *dx[2] = {floats(n), floats(n)}, *again = floats(P > n ? P : n);
-        sfp_image_list p = images_of(f);
+        sfp__image_list p = images_of(f);
         MUST(f->model->gradient_at(f->model->ctx, &p, g, feature, &err));
         pixels_of(f, NULL, 0, dx[0]);
         feature_pixels_of(f, &p, dfeature, dx[1]);
@@ -454,14 +454,14 @@ TEST(many_images_are_one_question)
         query_at[i] = query + (size_t)i * D;
         label[i] = i % CLASSES;
     }
-    const sfp_image_list p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
+    const sfp__image_list p = {.n = MANY, .x = xs, .label = label, .query = query_at, .known = known};
     MUST(f->model->gradient_at(f->model->ctx, &p, v, NULL, &err));
     MUST(f->model->embed_at(f->model->ctx, MANY, xs, embed, &err));
     memset(dx, 0, MANY * n * sizeof *dx);
     MUST(f->model->pixels(f->model->ctx, &p, v, 0.01f, -2, to, &err));
     MUST(f->model->feature_pixels(f->model->ctx, &p, dfeature, to, &err));
     for (int i = 0; i < MANY; i++) {
-        const sfp_image_list alone = {.n = 1, .x = &xs[i], .label = &label[i]};
+        const sfp__image_list alone = {.n = 1, .x = &xs[i], .label = &label[i]};
         float *at[] = {one, want};
         assert_true(known[i]);
         memset(one, 0, n * sizeof *one);

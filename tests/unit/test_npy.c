@@ -26,19 +26,19 @@ static void check_refused(int version, const char *header, size_t data_size, sfp
 {
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
-    sfp_tensor_file *npy = NULL;
+    sfp__tensor_file *npy = NULL;
     REFUSED_AS(header, sfp__npy_open_memory("x.npy", bytes, size, &npy, &err), status, message);
     assert_null(npy);
 }
 
-static void check_taken(int version, const char *header, size_t data_size, sfp_dtype dtype, int ndim, const int64_t *shape)
+static void check_taken(int version, const char *header, size_t data_size, sfp__dtype dtype, int ndim, const int64_t *shape)
 {
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *npy = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *npy = NULL;
     if (sfp__npy_open_memory("x.npy", bytes, size, &npy, &err) != SFP_OK)
         fail_msg("%s: %s", header, err.message);
-    const sfp_tensor *t = &npy->tensors[0];
+    const sfp__tensor *t = &npy->tensors[0];
     assert_int_equal(t->dtype, dtype);
     MUST(sfp__tensor_expect("x.npy", t, shape, ndim, &err));
     assert_int_equal(t->bytes, data_size);
@@ -124,7 +124,7 @@ TEST(everything_else_is_refused_by_name)
 
 TEST(lengths_are_checked)
 {
-    sfp_tensor_file *npy;
+    sfp__tensor_file *npy;
     uint8_t lies[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0xff, 0xff, 0xff, 0xff};
     TOLD(sfp__npy_open_memory("x", lies, 12, &npy, &err), SFP_EFORMAT,
          "x: npy header length is 4294967295, but only 0 bytes follow it");
@@ -139,7 +139,7 @@ TEST(every_truncation_is_refused)
     for (size_t n = 0; n < size; n++) {
         uint8_t *part = kept_malloc(n ? n : 1);
         memcpy(part, whole, n);
-        sfp_tensor_file *npy;
+        sfp__tensor_file *npy;
         assert_int_equal(sfp__npy_open_memory("x", part, n, &npy, NULL), SFP_EFORMAT);
     }
 }
@@ -151,15 +151,15 @@ TEST(what_is_written_is_read_back)
     double data[24];
     for (int i = 0; i < 24; i++)
         data[i] = i;
-    const sfp_dtype types[] = {SFP_DTYPE_F64, SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_I64, SFP_DTYPE_I32, SFP_DTYPE_U8};
+    const sfp__dtype types[] = {SFP_DTYPE_F64, SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_I64, SFP_DTYPE_I32, SFP_DTYPE_U8};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         for (int ndim = 0; ndim <= 4; ndim++) {
-            sfp_tensor t = {.name = "t", .dtype = types[i], .ndim = ndim, .shape = {2, 3, 1, 2}, .data = data};
+            sfp__tensor t = {.name = "t", .dtype = types[i], .ndim = ndim, .shape = {2, 3, 1, 2}, .data = data};
             assert_true(sfp__shape_count(t.shape, ndim, types[i], &t.count, &t.bytes));
             MUST(sfp__npy_write(path, &t, &err));
-            OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *npy = NULL;
+            OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *npy = NULL;
             MUST(sfp__npy_open(path, &npy, &err));
-            const sfp_tensor *got = &npy->tensors[0];
+            const sfp__tensor *got = &npy->tensors[0];
             assert_int_equal(got->dtype, types[i]);
             MUST(sfp__tensor_expect(path, got, t.shape, ndim, &err));
             assert_memory_equal(got->data, data, t.bytes);
@@ -172,7 +172,7 @@ TEST(what_is_written_is_read_back)
 TEST(types_that_npy_lacks_are_refused_when_writing)
 {
     uint16_t data[1] = {0};
-    sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_BF16, .ndim = 1, .shape = {1}, .count = 1, .bytes = 2, .data = data};
+    sfp__tensor t = {.name = "t", .dtype = SFP_DTYPE_BF16, .ndim = 1, .shape = {1}, .count = 1, .bytes = 2, .data = data};
     REFUSED(sfp__npy_write(path, &t, &err), SFP_EUNSUPPORTED, "npy has no type for BF16");
     t.dtype = SFP_DTYPE_F32;
     REFUSED(sfp__npy_write(path, &t, &err), SFP_EINVAL, "2 bytes do not fit the shape");
@@ -180,7 +180,7 @@ TEST(types_that_npy_lacks_are_refused_when_writing)
 
 TEST(paths_that_are_no_files_fail_cleanly)
 {
-    sfp_tensor_file *npy = NULL;
+    sfp__tensor_file *npy = NULL;
     REFUSED(sfp__npy_open(folder, &npy, &err), SFP_EINVAL, "is a directory");
     assert_int_equal(sfp__npy_open("/tmp/sfp_no_such_file", &npy, &err), SFP_ENOTFOUND);
     assert_null(npy);
@@ -189,8 +189,8 @@ TEST(paths_that_are_no_files_fail_cleanly)
 TEST(each_failing_allocation_is_reported)
 {
     uint8_t data[1] = {5};
-    sfp_tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *npy = NULL;
+    sfp__tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *npy = NULL;
     (void)unlink(path);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_write(path, &t, told), access(path, F_OK) != 0), 2, 50);
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, told), !npy), 2, 50);

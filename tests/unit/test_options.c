@@ -11,7 +11,7 @@ static const char *animal(int i)
     return names[i];
 }
 
-static const sfp_opt table[] = {
+static const sfp__opt table[] = {
     SFP_ROW_GROUP("Sizes"),
     SFP_ROW_INT("batch-size", "B", "20", 1, 1000, "Samples a batch."),
     SFP_ROW_REAL("sigma", "R", "0.5", 0.0, 1.0, "Ratio."),
@@ -25,7 +25,7 @@ static const sfp_opt table[] = {
 };
 #define ROWS (sizeof table / sizeof *table)
 
-static sfp_args args;
+static sfp__args args;
 
 static void set_up(void)
 {
@@ -244,11 +244,11 @@ TEST(given_is_what_the_user_wants_otherwise)
 
 TEST(what_has_no_effect_is_refused)
 {
-    static const sfp_no_effect_rule rules[] = {{"drift sigma", "out", "out {out}", "a"},
-                                               {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
-                                               {"sigma", "planet!=mars", "no planet", "c"}, /* it is not known: neither */
-                                               {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
-    static const sfp_fact facts[] = {{"clock", "real"}, {"planet", NULL}};
+    static const sfp__no_effect_rule rules[] = {{"drift sigma", "out", "out {out}", "a"},
+                                                {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
+                                                {"sigma", "planet!=mars", "no planet", "c"}, /* it is not known: neither */
+                                                {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
+    static const sfp__fact facts[] = {{"clock", "real"}, {"planet", NULL}};
     const size_t n = sizeof rules / sizeof *rules;
     MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err)); /* nothing was given */
     MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
@@ -273,7 +273,7 @@ TEST(numbers_are_the_same_however_they_are_written)
 static sfp_status init_and_parse(sfp_error *why)
 {
     const char *argv[] = {"x", "--out", "y", "--sigma=0.2"};
-    OWNED_BY(sfp__args_done) sfp_args a = {0};
+    OWNED_BY(sfp__args_done) sfp__args a = {0};
     TRY(sfp__args_init(&a, "test", table, ROWS, why));
     return sfp__args_parse(&a, 4, (char **)(void *)argv, why);
 }
@@ -287,15 +287,15 @@ TEST(every_failed_allocation_is_told)
 TEST(every_command_has_a_sound_table)
 {
     for (size_t i = 0; sfp__commands[i]; i++) {
-        const sfp_command *c = sfp__commands[i];
-        sfp_args a;
+        const sfp__command *c = sfp__commands[i];
+        sfp__args a;
         assert_non_null(c->summary);
         assert_non_null(c->run);
         assert_true(c->max_operands == 0 || c->operands);
         MUST(sfp__args_init(&a, c->name, c->opts, c->opt_count, &err));
         sfp__args_done(&a);
         for (size_t k = 0; k < c->opt_count; k++) {
-            const sfp_opt *o = &c->opts[k];
+            const sfp__opt *o = &c->opts[k];
             assert_non_null(o->help);
             if (o->type == SFP_OPT_GROUP) {
                 assert_true(k + 1 < c->opt_count && c->opts[k + 1].type != SFP_OPT_GROUP); /* a heading of something */

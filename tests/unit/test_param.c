@@ -19,7 +19,7 @@ static void scalar_step(scalar *s, double g, double lr, double b1, double b2, do
     s->x -= lr / c1 * s->m / (sqrt(s->v) / sqrt(c2) + eps);
 }
 
-static void init(sfp_param *p, int rows, int width)
+static void init(sfp__param *p, int rows, int width)
 {
     const int64_t shape[] = {rows, width};
     MUST(sfp__param_init(p, "x", 2, shape, &err));
@@ -29,9 +29,9 @@ enum { ROWS = 5, WIDTH = 7 };
 
 TEST(adam_is_pytorchs)
 {
-    OWNED_BY(sfp__param_done) sfp_param p = {0};
-    sfp_rng rng = sfp__rng_init(1, 0);
-    sfp_adam a = sfp__adam_defaults();
+    OWNED_BY(sfp__param_done) sfp__param p = {0};
+    sfp__rng rng = sfp__rng_init(1, 0);
+    sfp__adam a = sfp__adam_defaults();
     scalar want[ROWS * WIDTH] = {0};
     init(&p, ROWS, WIDTH);
     for (int i = 0; i < ROWS * WIDTH; i++)
@@ -51,8 +51,8 @@ TEST(adam_is_pytorchs)
 
 TEST(the_first_step_moves_by_lr_whatever_the_gradient)
 {
-    OWNED_BY(sfp__param_done) sfp_param p = {0};
-    sfp_adam a = {.lr = 0.25f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+    OWNED_BY(sfp__param_done) sfp__param p = {0};
+    sfp__adam a = {.lr = 0.25f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
     init(&p, 1, 3);
     p.grad[0] = 1e-3f, p.grad[1] = -40, p.grad[2] = 0;
     sfp__adam_step(&a, &p);
@@ -62,9 +62,9 @@ TEST(the_first_step_moves_by_lr_whatever_the_gradient)
 /* Rows that begin later begin like the first ones did: same gradients, same way. */
 TEST(each_row_counts_its_own_steps)
 {
-    OWNED_BY(sfp__param_done) sfp_param p = {0};
-    sfp_rng rng = sfp__rng_init(2, 0);
-    sfp_adam a = sfp__adam_defaults();
+    OWNED_BY(sfp__param_done) sfp__param p = {0};
+    sfp__rng rng = sfp__rng_init(2, 0);
+    sfp__adam a = sfp__adam_defaults();
     enum { STEPS = 12, LATER = 5 };
     float grads[STEPS][WIDTH], path[STEPS][WIDTH];
     for (int t = 0; t < STEPS; t++)
@@ -101,9 +101,9 @@ TEST(each_row_counts_its_own_steps)
 
 TEST(reset_forgets_moments_and_steps_of_its_rows_alone)
 {
-    OWNED_BY(sfp__param_done) sfp_param p = {0};
-    sfp_rng rng = sfp__rng_init(3, 0);
-    sfp_adam a = sfp__adam_defaults();
+    OWNED_BY(sfp__param_done) sfp__param p = {0};
+    sfp__rng rng = sfp__rng_init(3, 0);
+    sfp__adam a = sfp__adam_defaults();
     init(&p, ROWS, WIDTH);
     for (int t = 0; t < 3; t++) {
         for (int i = 0; i < ROWS * WIDTH; i++)
@@ -122,8 +122,8 @@ TEST(reset_forgets_moments_and_steps_of_its_rows_alone)
 
 TEST(growing_keeps_what_is_there)
 {
-    OWNED_BY(sfp__param_done) sfp_param p = {0};
-    sfp_adam a = sfp__adam_defaults();
+    OWNED_BY(sfp__param_done) sfp__param p = {0};
+    sfp__adam a = sfp__adam_defaults();
     init(&p, 0, WIDTH); /* rows that come later */
     assert_int_equal(p.rows, 0);
     for (int rows = 1; rows <= 70; rows += 3) {

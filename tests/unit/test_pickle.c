@@ -9,9 +9,9 @@
 #include "test.h"
 
 /* As Python's repr() shows it, to a depth of 6. */
-static void show(const sfp_pickle *p, sfp_pickle_value v, int depth, sfp_text *out)
+static void show(const sfp__pickle *p, sfp__pickle_value v, int depth, sfp__text *out)
 {
-    sfp_pickle_type type = sfp__pickle_type(p, v);
+    sfp__pickle_type type = sfp__pickle_type_of(p, v);
     size_t n = sfp__pickle_count(p, v), length = 0;
     const char *text = sfp__pickle_text(p, v, &length);
     bool list = type == SFP_PICKLE_LIST, tuple = type == SFP_PICKLE_TUPLE, dict = type == SFP_PICKLE_DICT;
@@ -42,7 +42,7 @@ static void show(const sfp_pickle *p, sfp_pickle_value v, int depth, sfp_text *o
 }
 
 /* to the byte, so that a sanitizer sees a read beyond */
-static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *why)
+static sfp_status parse(const char *bytes, size_t size, const sfp__pickle_limits *limits, sfp__pickle **out, sfp_error *why)
 {
     char *copy = kept_malloc(size ? size : 1);
     memcpy(copy, bytes, size);
@@ -51,8 +51,8 @@ static sfp_status parse(const char *bytes, size_t size, const sfp_pickle_limits 
 
 static void check_taken(const char *bytes, size_t size, const char *expected)
 {
-    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
-    OWNED_BY(sfp__text_done) sfp_text text = {0};
+    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
+    OWNED_BY(sfp__text_done) sfp__text text = {0};
     if (parse(bytes, size, NULL, &p, &err) != SFP_OK)
         fail_msg("%s: %s", expected, err.message);
     show(p, p->root, 6, &text);
@@ -61,9 +61,10 @@ static void check_taken(const char *bytes, size_t size, const char *expected)
 }
 #define TAKEN(literal, expected) check_taken(literal, sizeof(literal) - 1, expected)
 
-static void check_refused(const char *bytes, size_t size, const sfp_pickle_limits *limits, sfp_status status, const char *message)
+static void check_refused(const char *bytes, size_t size, const sfp__pickle_limits *limits, sfp_status status,
+                          const char *message)
 {
-    sfp_pickle *p = NULL;
+    sfp__pickle *p = NULL;
     REFUSED(parse(bytes, size, limits, &p, &err), status, message);
     assert_int_equal(strncmp(err.message, "x.pkl: ", 7), 0);
     assert_null(p);
@@ -210,7 +211,7 @@ TEST(stack_and_memo_work_as_in_python)
 TEST(limits_hold)
 {
     char deep[400];
-    sfp_pickle_limits limits = sfp__pickle_limits_defaults();
+    sfp__pickle_limits limits = sfp__pickle_limits_defaults();
     memset(deep, '(', sizeof deep);
     check_refused(deep, sizeof deep, NULL, SFP_ELIMIT, "byte 64: MARK: nested deeper than 64");
     memset(deep, 0, sizeof deep);
@@ -219,10 +220,10 @@ TEST(limits_hold)
     deep[199] = '.';
     check_refused(deep, 200, NULL, SFP_ELIMIT, "APPEND: nested deeper than 64");
     limits.depth = 120;
-    sfp_pickle *p = NULL;
+    sfp__pickle *p = NULL;
     MUST(parse(deep, 200, &limits, &p, NULL));
     sfp__pickle_free(p);
-    limits = (sfp_pickle_limits){.bytes = 100, .items = 3, .memo = 2, .depth = 5};
+    limits = (sfp__pickle_limits){.bytes = 100, .items = 3, .memo = 2, .depth = 5};
     check_refused("NNNN", 4, &limits, SFP_ELIMIT, "more than 3 values");
     check_refused("](NNe.", 6, &limits, SFP_ELIMIT, "APPENDS: more than 3 values");
     check_refused("Nq\x02.", 4, &limits, SFP_ELIMIT, "memo number is 2, expected one below 2");
@@ -232,10 +233,10 @@ TEST(limits_hold)
 TEST(values_are_found_by_key)
 {
     const char bytes[] = "}(U\001aK\x01X\x01\x00\x00\000bK\x02K\x07K\x03U\001aK\x04u.";
-    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
-    sfp_pickle_value v = 0;
+    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
+    sfp__pickle_value v = 0;
     MUST(parse(bytes, sizeof bytes - 1, NULL, &p, NULL));
-    sfp_pickle_value root = p->root;
+    sfp__pickle_value root = p->root;
     assert_int_equal(sfp__pickle_count(p, root), 4);
     assert_true(sfp__pickle_get(p, root, "a", &v) && sfp__pickle_int(p, v) == 4); /* the last one counts */
     assert_true(sfp__pickle_get(p, root, "b", &v) && sfp__pickle_int(p, v) == 2);
@@ -251,7 +252,7 @@ TEST(every_truncation_is_refused)
 {
     for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++) {
         for (size_t n = 0; n < dumps[i].size; n++) {
-            sfp_pickle *p = NULL;
+            sfp__pickle *p = NULL;
             if (parse(dumps[i].bytes, n, NULL, &p, &err) == SFP_OK)
                 fail_msg("protocol %zu: the first %zu bytes are taken", i, n);
             assert_true(err.message[0] != '\0');
@@ -261,7 +262,7 @@ TEST(every_truncation_is_refused)
 
 TEST(a_failed_allocation_leaves_nothing_behind)
 {
-    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
+    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__pickle_parse("x.pkl", dumps[4].bytes, dumps[4].size, NULL, &p, told), !p) > 3);
 }
 
@@ -278,7 +279,7 @@ TEST(a_million_integers_take_eight_bytes_each)
     }
     *at++ = 'e';
     *at++ = '.';
-    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
+    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
     unsigned long before = sfp__mem_count();
     MUST(sfp__pickle_parse("x.pkl", bytes, (size_t)(at - bytes), NULL, &p, NULL));
     assert_true(sfp__mem_count() - before < 64); /* one block a doubling, not one an integer */
@@ -288,7 +289,7 @@ TEST(a_million_integers_take_eight_bytes_each)
 
 TEST(files_are_read_and_missing_ones_named)
 {
-    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL, *none = NULL;
+    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL, *none = NULL;
     make_folder();
     put_text("x.pkl", "N.");
     MUST(sfp__pickle_read(in_folder("x.pkl"), NULL, &p, &err));

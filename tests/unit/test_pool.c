@@ -43,9 +43,9 @@ static void check_record(record *r, int pieces)
             fail_msg("%d threads, %d pieces: piece %d ran %d times", r->threads, pieces, i, atomic_load(&r->done[i]));
 }
 
-static sfp_thread_pool *make(int threads)
+static sfp__thread_pool *make(int threads)
 {
-    sfp_thread_pool *p = NULL;
+    sfp__thread_pool *p = NULL;
     MUST(sfp__thread_pool_create(threads, &p, &err));
     return p;
 }
@@ -55,7 +55,7 @@ TEST(every_piece_runs_once_on_a_worker_in_range)
     static const int threads[] = {1, 2, 3, 8}, pieces[] = {0, -3, 1, 2, 3, 7, 8, 9, 100, MOST_PIECES};
     record *r = kept_malloc(sizeof *r);
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
-        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(threads[t]);
+        OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(threads[t]);
         assert_int_equal(sfp__thread_pool_size(p), threads[t]);
         for (size_t n = 0; n < sizeof pieces / sizeof *pieces; n++)
             for (int dawdle = 0; dawdle < 2; dawdle++) {
@@ -82,7 +82,7 @@ static void add(void *ctx, int piece, int worker)
 TEST(a_pool_is_reused_ten_thousand_times)
 {
     enum { ROUNDS = 10000 };
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(3);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(3);
     sums s = {0};
     long want[64] = {0};
     for (int i = 0; i < ROUNDS; i++) {
@@ -118,7 +118,7 @@ static void meet(void *ctx, int piece, int worker)
 TEST(all_threads_take_part)
 {
     enum { THREADS = 4 };
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(THREADS);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(THREADS);
     for (int round = 0; round < 20; round++) {
         meeting m = {.expected = THREADS};
         sfp__thread_pool_run(p, THREADS, meet, &m);
@@ -127,7 +127,7 @@ TEST(all_threads_take_part)
 }
 
 typedef struct caller {
-    sfp_thread_pool *pool;
+    sfp__thread_pool *pool;
     sums s;
     long rounds;
 } caller;
@@ -143,7 +143,7 @@ static void *call_often(void *arg)
 TEST(callers_that_share_a_pool_wait_for_each_other)
 {
     enum { CALLERS = 4, ROUNDS = 500 };
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(2);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(2);
     caller c[CALLERS] = {0};
     pthread_t thread[CALLERS];
     for (int i = 0; i < CALLERS; i++) {
@@ -163,14 +163,14 @@ TEST(no_number_means_the_cpus_of_the_process)
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     for (int asked = -1; asked < 1; asked++) {
-        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *p = make(asked);
+        OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(asked);
         assert_int_equal(sfp__thread_pool_size(p), CPU_COUNT(&set));
     }
 }
 
 TEST(too_many_threads_are_refused)
 {
-    sfp_thread_pool *p = NULL;
+    sfp__thread_pool *p = NULL;
     REFUSED(sfp__thread_pool_create(5000, &p, &err), SFP_EINVAL, "5000");
     assert_null(p);
     assert_non_null(strstr(err.message, "1024"));
@@ -179,7 +179,7 @@ TEST(too_many_threads_are_refused)
 
 TEST(a_pool_without_memory_fails_cleanly)
 {
-    sfp_thread_pool *p = NULL;
+    sfp__thread_pool *p = NULL;
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__thread_pool_create(3, &p, told), !p), 1, 99);
     assert_non_null(p);
     sfp__thread_pool_free(p);

@@ -9,18 +9,18 @@
 
 enum { D = 16, LP = 4, COMP = LP * D, PARTS = 5 }; /* of tiny_model and small_options */
 
-static sfp_learner_options options(const model *m, sfp_fp_kind kind, int tasks)
+static sfp__learner_options options(const model *m, sfp__fp_kind kind, int tasks)
 {
-    sfp_learner_options o = small_options(m, tasks, tasks ? 6 : 0);
+    sfp__learner_options o = small_options(m, tasks, tasks ? 6 : 0);
     o.fp.kind = kind;
     o.adam.lr = 0.02f;
     return o;
 }
 
-static sfp_param *param(sfp_learner *l, const char *name)
+static sfp__param *param(sfp__learner *l, const char *name)
 {
     int count;
-    sfp_param **p = sfp__fp_params(l->fp, &count);
+    sfp__param **p = sfp__fp_params(l->fp, &count);
     for (int i = 0; i < count; i++)
         if (strcmp(p[i]->name, name) == 0)
             return p[i];
@@ -28,9 +28,9 @@ static sfp_param *param(sfp_learner *l, const char *name)
     return NULL;
 }
 
-static void next_task(sfp_learner *l)
+static void next_task(sfp__learner *l)
 {
-    MUST(sfp_learner_next_task(l, &err));
+    MUST(sfp__learner_next_task(l, &err));
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -41,7 +41,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
                              *const dual[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2",
                                               "prompt.e_k_2", "last.weight",  "last.bias"};
     static const struct {
-        sfp_fp_kind kind;
+        sfp__fp_kind kind;
         int tasks, count;
         const char *const *name;
         int rows[6];
@@ -51,11 +51,11 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
                 {SFP_FP_DUALPROMPT, 0, 6, dual, {1, 1, 12, 12, 0, 0}}};
     OWNED_BY(free_model) model m = tiny_model(1);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        sfp_learner_options o = options(&m, list[i].kind, list[i].tasks);
+        sfp__learner_options o = options(&m, list[i].kind, list[i].tasks);
         o.fp.attune = false;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         int count;
-        sfp_param **p = sfp__fp_params(l->fp, &count);
+        sfp__param **p = sfp__fp_params(l->fp, &count);
         assert_int_equal(count, list[i].count);
         for (int k = 0; k < count; k++) {
             assert_string_equal(p[k]->name, list[i].name[k]);
@@ -67,8 +67,8 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
 TEST(what_a_kind_cannot_do_is_told)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner *l = NULL;
-    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp__learner *l = NULL;
+    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.fp.first_layer = 1;
     REFUSED(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL,
             "prompt-layers 1-2 with pool-kind dualprompt, expected 3 layers or more");
@@ -78,8 +78,8 @@ TEST(what_a_kind_cannot_do_is_told)
     o.fp.first_layer = 1; /* what enters the second layer has seen the image */
     MUST(sfp__learner_create(m.vit, m.pool, &o, &l, &err));
     (void)offer(l, 0, 6, 0);
-    sfp_learner_free(l);
-    o = options(&m, (sfp_fp_kind)3, 3);
+    sfp__learner_free(l);
+    o = options(&m, (sfp__fp_kind)3, 3);
     assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
 }
 
@@ -87,8 +87,8 @@ TEST(making_one_survives_every_failing_allocation)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
-        sfp_fp_options o = options(&m, (sfp_fp_kind)kind, 3).fp;
-        OWNED_PTR(sfp__fp_free) sfp_fp *fp = NULL;
+        sfp__fp_options o = options(&m, (sfp__fp_kind)kind, 3).fp;
+        OWNED_PTR(sfp__fp_free) sfp__fp *fp = NULL;
         assert_true(FAIL_EACH_ALLOCATION(sfp__fp_create(m.vit, m.pool, &o, 8, &fp, told), !fp) > 0);
         assert_non_null(fp);
     }
@@ -115,12 +115,12 @@ static void nearest(const float *keys, int open, const float *q, int n, int *out
 }
 
 /* The prefixes of an answer, of one layer, against the definition. */
-static void check_answer(sfp_learner *l, int layer, const char *p_name, const char *k_name, int parts, sfp_rng *rng)
+static void check_answer(sfp__learner *l, int layer, const char *p_name, const char *k_name, int parts, sfp__rng *rng)
 {
     enum { N = 7 };
     MUST(sfp__fp_prepare(l->fp, &err));
     int ld = l->fp->opt.pool, open = l->fp->active_end, pick[PARTS] = {0};
-    const sfp_param *p = param(l, p_name), *k = k_name ? param(l, k_name) : NULL;
+    const sfp__param *p = param(l, p_name), *k = k_name ? param(l, k_name) : NULL;
     float *q = normals(rng, N * D, 3), *alpha = floats((size_t)(N * ld)), *norm = floats((size_t)(N * ld)), *work = floats(N * D);
     float *e = filled((size_t)(N * PARTS * COMP), NAN);
     for (int c = 0; k && c < D; c++) /* one of them is nearest to the last key */
@@ -141,22 +141,22 @@ static void check_answer(sfp_learner *l, int layer, const char *p_name, const ch
 TEST(an_answer_takes_the_nearest_keys)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_rng rng = sfp__rng_init(8, 8);
+    sfp__rng rng = sfp__rng_init(8, 8);
     for (int pool = 3; pool <= 12; pool += 3) {
-        sfp_learner_options o = options(&m, SFP_FP_L2P, 3);
+        sfp__learner_options o = options(&m, SFP_FP_L2P, 3);
         o.fp.attune = false;
         o.fp.pool = pool;
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (int t = 0; t < 20; t++)
             check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
-        sfp_param *k = param(l, "prompt.e_k_0");
+        sfp__param *k = param(l, "prompt.e_k_0");
         memcpy(k->data + D, k->data, D * sizeof(float)); /* a tie */
         sfp__fp_changed(l->fp);
         check_answer(l, 0, "prompt.e_p_0", "prompt.e_k_0", pool < PARTS ? pool : PARTS, &rng);
     }
-    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.fp.attune = false;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     for (int task = 0; task < 3; task++) {
         for (int t = 0; t < 20; t++)
             check_answer(l, 2, "prompt.e_p_2", "prompt.e_k_2", 1, &rng);
@@ -172,8 +172,8 @@ TEST(a_query_of_nan_takes_something)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
-        sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        sfp__learner_options o = options(&m, (sfp__fp_kind)kind, 3);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         MUST(sfp__fp_prepare(l->fp, &err));
         float *q = filled(D, NAN), alpha[12], norm[12], work[D], *e = filled(PARTS * COMP, NAN);
         sfp__fp_compose(&l->fp->view, l->fp->view.layers - 1, 1, q, 12, alpha, norm, work, e);
@@ -189,13 +189,13 @@ TEST(similarity_is_of_the_components_in_use)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
-        sfp_learner_options o = options(&m, (sfp_fp_kind)kind, 3);
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        sfp__learner_options o = options(&m, (sfp__fp_kind)kind, 3);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         (void)offer(l, 0, 2, 0);
         next_task(l);
         (void)offer(l, 2, 4, 1);
         int count, open = l->fp->active_end, fingerprints = 0;
-        sfp_param **p = sfp__fp_params(l->fp, &count);
+        sfp__param **p = sfp__fp_params(l->fp, &count);
         double want[D] = {0};
         float got[D];
         for (int i = 0; i < count; i++)
@@ -217,7 +217,7 @@ TEST(similarity_is_of_the_components_in_use)
 
 /* ------------------------------------------------------------- what learns when */
 
-static bool same_row(const sfp_param *p, const float *before, int row)
+static bool same_row(const sfp__param *p, const float *before, int row)
 {
     return memcmp(p->data + (size_t)row * p->width, before + (size_t)row * p->width, p->width * sizeof(float)) == 0;
 }
@@ -225,19 +225,19 @@ static bool same_row(const sfp_param *p, const float *before, int row)
 TEST(general_prompts_learn_always_experts_in_their_task)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     const char *names[] = {"prompt.g_p_0", "prompt.g_p_1", "prompt.e_p_2", "prompt.e_k_2"};
     for (int task = 0; task < 3; task++) {
         float *before[4];
         for (int i = 0; i < 4; i++) {
-            const sfp_param *p = param(l, names[i]);
+            const sfp__param *p = param(l, names[i]);
             before[i] = copied(p->data, (size_t)p->rows * p->width);
         }
         for (int t = 0; t < 4; t++) /* with rehearsal of earlier tasks */
             (void)offer(l, 2 * task, 2 * task + 2, (uint64_t)(10 * task + t));
         for (int i = 0; i < 4; i++) {
-            const sfp_param *p = param(l, names[i]);
+            const sfp__param *p = param(l, names[i]);
             for (int r = 0; r < p->rows; r++)
                 if (same_row(p, before[i], r) != (i >= 2 && r != task))
                     fail_msg("task %d: row %d of %s", task, r, names[i]);
@@ -253,13 +253,13 @@ TEST(l2p_learns_as_a_whole)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int tasks = 0; tasks <= 3; tasks += 3) {
-        sfp_learner_options o = options(&m, SFP_FP_L2P, tasks);
+        sfp__learner_options o = options(&m, SFP_FP_L2P, tasks);
         o.fp.pool = PARTS; /* then each is chosen */
-        OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (int task = 0; task < 3; task++) {
-            const sfp_param *p = param(l, "prompt.e_p_0"), *k = param(l, "prompt.e_k_0");
+            const sfp__param *p = param(l, "prompt.e_p_0"), *k = param(l, "prompt.e_k_0");
             float *p0 = copied(p->data, (size_t)p->rows * p->width), *k0 = copied(k->data, (size_t)k->rows * k->width);
-            sfp_timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task); /* free: with new classes */
+            sfp__timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task); /* free: with new classes */
             assert_false(r.grew);
             for (int i = 0; i < PARTS; i++)
                 assert_false(same_row(p, p0, i) || same_row(k, k0, i));
@@ -275,17 +275,17 @@ TEST(l2p_learns_as_a_whole)
 TEST(a_free_stream_opens_an_expert_at_a_time)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
+    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
     o.fp.pool = 3;
     o.fp.span = 2; /* does not matter */
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     static const struct {
         int lo, hi, start, open;
         bool grew;
     } steps[] = {{0, 1, 0, 1, false}, {0, 1, 0, 1, false}, {1, 2, 1, 2, true}, {2, 3, 2, 3, true},
                  {0, 3, 2, 3, false}, {3, 4, 0, 3, false}, {0, 4, 0, 3, false}};
     for (int i = 0; i < 7; i++) {
-        sfp_timestamp_details r = offer(l, steps[i].lo, steps[i].hi, (uint64_t)i);
+        sfp__timestamp_details r = offer(l, steps[i].lo, steps[i].hi, (uint64_t)i);
         assert_int_equal(r.grew, steps[i].grew);
         assert_int_equal(l->fp->frozen_end, steps[i].start);
         assert_int_equal(l->fp->active_end, steps[i].open);
@@ -298,9 +298,9 @@ TEST(keys_come_to_the_queries_of_their_task)
 {
     enum { N = 24 };
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp_learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
+    sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
     o.buffer.method = "none";
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     float *x = floats(N * l->pixels), query[N * D];
     const float *xs[N];
     for (int task = 0; task < 3; task++) {

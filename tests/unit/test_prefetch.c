@@ -26,10 +26,10 @@ static void make(void *ctx, int64_t thing)
     atomic_store(&r->highest, thing);
 }
 
-static sfp_prefetcher *begin(ring *r, int64_t first, int64_t end)
+static sfp__prefetcher *begin(ring *r, int64_t first, int64_t end)
 {
-    const sfp_prefetcher_options o = {.what = "cup", .first = first, .end = end, .depth = DEPTH, .make = make, .ctx = r};
-    sfp_prefetcher *a = NULL;
+    const sfp__prefetcher_options o = {.what = "cup", .first = first, .end = end, .depth = DEPTH, .make = make, .ctx = r};
+    sfp__prefetcher *a = NULL;
     MUST(sfp__prefetcher_create(&o, &a, NULL));
     return a;
 }
@@ -37,7 +37,7 @@ static sfp_prefetcher *begin(ring *r, int64_t first, int64_t end)
 TEST(each_is_made_once_and_no_further_than_the_ring)
 {
     ring r = {0};
-    sfp_prefetcher *a = begin(&r, 7, 40);
+    sfp__prefetcher *a = begin(&r, 7, 40);
     double wait_seconds = 0;
     for (int64_t k = 7; k < 40; k++) {
         sfp__prefetcher_release(a, k);
@@ -59,7 +59,7 @@ TEST(what_is_released_before_its_turn_is_never_made)
     sem_t gate;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
     ring r = {.gate = &gate};
-    sfp_prefetcher *a = begin(&r, 0, MOST);
+    sfp__prefetcher *a = begin(&r, 0, MOST);
     double wait_seconds = 0;
     sfp__prefetcher_release(a, 20);
     sfp__prefetcher_release(a, 10); /* never back */
@@ -79,7 +79,7 @@ TEST(what_lies_outside_is_refused)
 {
     ring r = {0};
     double wait_seconds = 0;
-    sfp_prefetcher *a = begin(&r, 0, 6);
+    sfp__prefetcher *a = begin(&r, 0, 6);
     sfp__prefetcher_release(a, 2);
     TOLD(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
     assert_int_equal(sfp__prefetcher_take(a, 5, &wait_seconds, &err), SFP_EINVAL);
@@ -93,8 +93,8 @@ TEST(what_lies_outside_is_refused)
 TEST(without_memory_there_is_none)
 {
     ring r = {0};
-    const sfp_prefetcher_options o = {.what = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
-    sfp_prefetcher *a = NULL;
+    const sfp__prefetcher_options o = {.what = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
+    sfp__prefetcher *a = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__prefetcher_create(&o, &a, told), !a) >= 2);
     sfp__prefetcher_free(a);
 }

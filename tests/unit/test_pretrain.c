@@ -14,13 +14,13 @@
 
 enum { SIZE = 16, IMAGES = 37 };
 
-static sfp_thread_pool *pool;
+static sfp__thread_pool *pool;
 
-static sfp_image_set noise_images(void)
+static sfp__image_set noise_images(void)
 {
-    sfp_image_set p = {.size = SIZE, .count = IMAGES, .classes = 3};
+    sfp__image_set p = {.size = SIZE, .count = IMAGES, .classes = 3};
     size_t n = IMAGES * 3 * SIZE * SIZE;
-    sfp_rng r = sfp__rng_init(5, 0);
+    sfp__rng r = sfp__rng_init(5, 0);
     p.rgb = sfp__malloc(n);
     p.label = sfp__calloc(IMAGES, sizeof *p.label);
     for (size_t i = 0; i < n; i++)
@@ -41,7 +41,8 @@ TEST(views_lie_inside_and_depend_on_seed_image_and_view_alone)
 {
     int differ = 0, flips = 0;
     for (uint64_t i = 0; i < 500; i++) {
-        sfp_view a = sfp__view(1, i, 2, 64, 0.3), b = sfp__view(1, i, 2, 64, 0.3), c = sfp__view(1, i, 3, 64, 0.3);
+        sfp__view a = sfp__view_draw(1, i, 2, 64, 0.3), b = sfp__view_draw(1, i, 2, 64, 0.3),
+                  c = sfp__view_draw(1, i, 3, 64, 0.3);
         assert_memory_equal(&a.left, &b.left, 4 * sizeof a.left);
         assert_true(a.left >= 0 && a.top >= 0 && a.left + a.width <= 64 && a.top + a.height <= 64);
         assert_true(a.width * a.height >= 0.2 * 64 * 64);
@@ -54,9 +55,9 @@ TEST(views_lie_inside_and_depend_on_seed_image_and_view_alone)
 
 TEST(a_whole_view_is_the_image_and_its_flip_the_mirror)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
     uint8_t out[3 * SIZE * SIZE];
-    sfp_view v = {.width = SIZE, .height = SIZE};
+    sfp__view v = {.width = SIZE, .height = SIZE};
     MUST(sfp__view_render(p.rgb, SIZE, &v, SIZE, out, NULL));
     assert_memory_equal(out, p.rgb, sizeof out);
     v.flip = true;
@@ -68,9 +69,9 @@ TEST(a_whole_view_is_the_image_and_its_flip_the_mirror)
 
 TEST(no_strength_leaves_colours_alone)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
     uint8_t out[3 * SIZE * SIZE];
-    sfp_rng r = sfp__rng_init(1, 1);
+    sfp__rng r = sfp__rng_init(1, 1);
     memcpy(out, p.rgb, sizeof out);
     sfp__view_colour(&r, 0, SIZE, out);
     for (size_t i = 0; i < sizeof out; i++)
@@ -83,17 +84,17 @@ TEST(no_strength_leaves_colours_alone)
 
 TEST(epochs_show_every_image_once_and_batches_depend_on_the_step_alone)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
-    const sfp_pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
-    const sfp_vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
-    OWNED_PTR(sfp__view_loader_free) sfp_view_loader *a = NULL, *b = NULL;
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
+    const sfp__pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
+    const sfp__vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
+    OWNED_PTR(sfp__view_loader_free) sfp__view_loader *a = NULL, *b = NULL;
     size_t floats_of = 4 * 3 * SIZE * SIZE;
     assert_int_equal(sfp__view_loader_epoch_steps(&p, 4), 9);
     MUST(sfp__view_loader_create(&p, &o, &c, 2, 0, &a, &err));
     MUST(sfp__view_loader_create(&p, &o, &c, 2, 12, &b, &err));
     int seen[IMAGES] = {0};
     for (uint64_t step = 0; step < 20; step++) {
-        const sfp_view_batch *m = NULL, *n = NULL;
+        const sfp__view_batch *m = NULL, *n = NULL;
         MUST(sfp__view_loader_take(a, &m, &err));
         assert_int_equal(m->step, step);
         assert_true(m->part >= 0.5f && m->part <= 1);
@@ -120,7 +121,7 @@ TEST(epochs_show_every_image_once_and_batches_depend_on_the_step_alone)
 TEST(adamw_equals_the_formulas)
 {
     enum { N = 1000 };
-    sfp_rng r = sfp__rng_init(3, 0);
+    sfp__rng r = sfp__rng_init(3, 0);
     float *x = normals(&r, N, 1), *g = normals(&r, N, 1), *m = filled(N, 0), *v = filled(N, 0), *ema = copied(x, N);
     double X[N], M[N] = {0}, V[N] = {0}, E[N];
     uint8_t decays[N];
@@ -128,15 +129,15 @@ TEST(adamw_equals_the_formulas)
         X[i] = E[i] = (double)x[i];
         decays[i] = (uint8_t)(i % 2);
     }
-    const sfp_adamw a = {.count = N, .x = x, .g = g, .m = m, .v = v, .ema = ema, .decays = decays};
+    const sfp__adamw a = {.count = N, .x = x, .g = g, .m = m, .v = v, .ema = ema, .decays = decays};
     for (uint64_t t = 1; t <= 5; t++) {
-        sfp_adamw_step s = {
+        sfp__adamw_step s = {
             .t = t, .lr = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .clip = 3, .ema = 0.9};
         double norm = 0;
         for (int i = 0; i < N; i++)
             norm += (double)g[i] * (double)g[i];
         norm = sqrt(norm);
-        assert_true(fabs(sfp__adamw_step(pool, &a, &s) - norm) < 1e-6 * norm);
+        assert_true(fabs(sfp__adamw_update(pool, &a, &s) - norm) < 1e-6 * norm);
         for (int i = 0; i < N; i++) {
             double grad = (double)g[i] * 3 / norm;
             M[i] = 0.9 * M[i] + 0.1 * grad;
@@ -152,21 +153,21 @@ TEST(adamw_equals_the_formulas)
     }
     float *before = copied(x, N);
     g[17] = NAN;
-    sfp_adamw_step s = {.t = 6, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8};
-    assert_true(!isfinite(sfp__adamw_step(pool, &a, &s)));
+    sfp__adamw_step s = {.t = 6, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8};
+    assert_true(!isfinite(sfp__adamw_update(pool, &a, &s)));
     check_same("weights after a gradient that is not finite", x, before, N * sizeof(float));
 }
 
 /* ------------------------------------------------------------- flat weights */
 
-static const sfp_vit_config small = VIT(SIZE, 8, 16, 2, 2, 24, 0, 1);
+static const sfp__vit_config small = VIT(SIZE, 8, 16, 2, 2, 24, 0, 1);
 
-static float *features_of(sfp_vit *v, const float *x)
+static float *features_of(sfp__vit *v, const float *x)
 {
-    sfp_vit_plan *plan = NULL;
+    sfp__vit_plan *plan = NULL;
     float *f = floats(4 * 16);
-    const sfp_vit_plan_options po = {.mode = SFP_VIT_FORWARD};
-    const sfp_vit_pass pass = {.b = 4, .x = x, .feature = f};
+    const sfp__vit_plan_options po = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_pass pass = {.b = 4, .x = x, .feature = f};
     if (sfp__vit_plan_create(v, pool, &po, &plan, &err) || sfp__vit_run(plan, &pass, &err))
         fail_msg("%s", err.message);
     sfp__vit_plan_free(plan);
@@ -176,11 +177,11 @@ static float *features_of(sfp_vit *v, const float *x)
 /* Plans made before a change must see it: everything packed follows. */
 TEST(new_weights_reach_every_packed_copy)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *a = NULL, *b = NULL;
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
-    sfp_rng r = sfp__rng_init(4, 0);
+    OWNED_PTR(sfp__vit_free) sfp__vit *a = NULL, *b = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+    sfp__rng r = sfp__rng_init(4, 0);
     float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1);
-    const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT, .token_head = true};
+    const sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT, .token_head = true};
     MUST(sfp__vit_random(&small, 1, 0.2f, &a, &err));
     MUST(sfp__vit_random(&small, 2, 0.2f, &b, &err));
     MUST(sfp__vit_plan_create(a, pool, &po, &plan, &err)); /* packs all there is */
@@ -207,17 +208,17 @@ static void lane_head(void *ctx, int lane, int first, int n, const float *tokens
 /* A loss that asks for its lane sees class tokens alone in a plan that computes no others. */
 TEST(both_kinds_of_head_give_the_same_gradients)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    sfp_rng r = sfp__rng_init(6, 0);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    sfp__rng r = sfp__rng_init(6, 0);
     size_t n = sfp__vit_flat_count(&small);
     float *x = normals(&r, 4 * 3 * SIZE * SIZE, 1), *g[2] = {filled(n, 0), filled(n, 0)};
     MUST(sfp__vit_random(&small, 1, 0.2f, &v, &err));
     for (int k = 0; k < 2; k++) {
-        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
-        OWNED_BY(sfp__vit_flat_view_done) sfp_vit_weights view = {0};
-        const sfp_vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS};
+        OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+        OWNED_BY(sfp__vit_flat_view_done) sfp__vit_weights view = {0};
+        const sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS};
         MUST(sfp__vit_flat_view(&small, g[k], &view, &err));
-        const sfp_vit_pass pass = {
+        const sfp__vit_pass pass = {
             .b = 4, .x = x, .head = k ? NULL : plain_head, .token_head = k ? lane_head : NULL, .grad_w = &view};
         MUST(sfp__vit_plan_create(v, pool, &po, &plan, &err));
         MUST(sfp__vit_run(plan, &pass, &err));
@@ -228,7 +229,7 @@ TEST(both_kinds_of_head_give_the_same_gradients)
 
 TEST(decay_spares_norms_biases_positions_and_the_class_token)
 {
-    OWNED_BY(sfp__pretrain_state_done) sfp_pretrain_state s = {0};
+    OWNED_BY(sfp__pretrain_state_done) sfp__pretrain_state s = {0};
     MUST(sfp__pretrain_state_init(&s, &small, 32, &err));
     size_t decayed = 0, matrices = 16 * 3 * 64 + 2 * (3 * 16 * 16 + 16 * 16 + 2 * 24 * 16);
     for (size_t i = 0; i < s.vit_count; i++)
@@ -244,9 +245,9 @@ TEST(decay_spares_norms_biases_positions_and_the_class_token)
 
 TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
 {
-    sfp_pretrain_state a, b;
+    sfp__pretrain_state a, b;
     const char *path = "pretrain-test.safetensors";
-    sfp_pretrain_options o = {.data.train = "folder:p", .adam.lr = 0.1, .plan.batch = 8};
+    sfp__pretrain_options o = {.data.train = "folder:p", .adam.lr = 0.1, .plan.batch = 8};
     MUST(sfp__pretrain_state_init(&a, &small, 32, &err));
     MUST(sfp__pretrain_state_init(&b, &small, 32, &err));
     (void)unlink(path);
@@ -295,10 +296,10 @@ TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
 TEST(a_log_goes_on_after_the_step_of_the_checkpoint)
 {
     const char *path = "pretrain-test.jsonl";
-    sfp_log l;
+    sfp__log l;
     MUST(sfp__log_open(path, 0, &l, &err));
     for (uint64_t step = 10; step <= 50; step += 10) {
-        sfp_log_point p = {.step = step, .epoch = 0.5, .seconds = 1, .loss = {1, NAN, NAN, 2}, .ncm = NAN, .knn = NAN};
+        sfp__log_point p = {.step = step, .epoch = 0.5, .seconds = 1, .loss = {1, NAN, NAN, 2}, .ncm = NAN, .knn = NAN};
         MUST(sfp__log_add(&l, &p, &err));
     }
     (void)fputs("{\"step\": 55, \"epo", l.file); /* a line that a kill cut */
@@ -318,7 +319,7 @@ TEST(whatever_is_in_a_log_the_report_ends)
 {
     static const char *const most[] = {"1e-320", "4.9e-324", "1e308", "-1e308", "\"x\"", "12"};
     for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
-        sfp_log log;
+        sfp__log log;
         uint8_t *bytes = NULL;
         size_t size = 0;
         write_text("pretrain-test.jsonl",
@@ -339,8 +340,8 @@ TEST(whatever_is_in_a_log_the_report_ends)
 
 TEST(a_test_part_is_taken_where_there_is_one)
 {
-    sfp_image_set p = {0};
-    sfp_image_set_options o = {.size = SIZE, .test = true, .or_nothing = true, .limit = 7};
+    sfp__image_set p = {0};
+    sfp__image_set_options o = {.size = SIZE, .test = true, .or_nothing = true, .limit = 7};
     MUST(sfp__image_set_load("synthetic:40", &o, pool, NULL, &p, &err));
     assert_int_equal(p.count, 7);
     sfp__image_set_done(&p);
@@ -357,8 +358,8 @@ TEST(a_test_part_is_taken_where_there_is_one)
 
 static void write_teacher(const char *path, uint64_t seed)
 {
-    const sfp_vit_config c = VIT(24, 8, 16, 1, 2, 24, 0.5f, 0.25f, .classes = 4);
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    const sfp__vit_config c = VIT(24, 8, 16, 1, 2, 24, 0.5f, 0.25f, .classes = 4);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, &v->weights, SFP_DTYPE_F32, NULL, 0, path, &err))
         fail_msg("%s", err.message);
 }
@@ -373,14 +374,14 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 {
     const char *weights = "pretrain-test-teacher.safetensors", *config = "pretrain-test-teacher.json",
                *cache = "pretrain-test.cache";
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images();
-    sfp_teacher t;
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
+    sfp__teacher t;
     int said = 0;
-    const sfp_pretrain_hooks hooks = {.ctx = &said, .info = count_say};
-    sfp_pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 1},
-                              .student = {.img_size = 2, .patch_size = 1},
-                              .plan.seed = 1,
-                              .view.crop_least = 0.5};
+    const sfp__pretrain_hooks hooks = {.ctx = &said, .info = count_say};
+    sfp__pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 1},
+                               .student = {.img_size = 2, .patch_size = 1},
+                               .plan.seed = 1,
+                               .view.crop_least = 0.5};
     (void)unlink(cache);
     write_teacher(weights, 1);
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
@@ -420,7 +421,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
         assert_true(fabsf(coarse[16 + k] - mean) < 1e-5f);
     }
     /* while somebody reads: others may read it too, nobody makes it anew */
-    sfp_teacher other;
+    sfp__teacher other;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err));
     sfp__teacher_done(&other);
     o.plan.seed = 2;
@@ -456,26 +457,26 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
 
 TEST(features_that_tell_classes_apart_score_full)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set known = noise_images(), held = noise_images();
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    sfp_probe score;
+    OWNED_BY(sfp__image_set_done) sfp__image_set known = noise_images(), held = noise_images();
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    sfp__probe score;
     size_t bytes = 3 * SIZE * SIZE;
     for (int i = 0; i < IMAGES; i++) { /* one colour a class */
         memset(known.rgb + (size_t)i * bytes, 60 + 70 * (i % 3), bytes);
         memset(held.rgb + (size_t)i * bytes, 62 + 70 * (i % 3), bytes);
     }
     MUST(sfp__vit_random(&small, 1, 0.2f, &v, &err));
-    MUST(sfp__probe(v, pool, &known, &held, 30, &score, &err));
+    MUST(sfp__probe_run(v, pool, &known, &held, 30, &score, &err));
     assert_true(score.ncm == 1 && score.knn == 1 && score.scored == 30);
     for (int i = 0; i < IMAGES; i++)
         held.label[i] = -1;
-    MUST(sfp__probe(v, pool, &known, &held, 30, &score, &err));
+    MUST(sfp__probe_run(v, pool, &known, &held, 30, &score, &err));
     assert_true(isnan(score.ncm) && isnan(score.knn));
 }
 
 TEST(held_out_images_leave_the_others_in_order)
 {
-    OWNED_BY(sfp__image_set_done) sfp_image_set p = noise_images(), held = {0};
+    OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images(), held = {0};
     for (int i = 0; i < IMAGES; i++) {
         p.label[i] = i;
         p.rgb[(size_t)i * 3 * SIZE * SIZE] = (uint8_t)i;
@@ -494,7 +495,7 @@ TEST(held_out_images_leave_the_others_in_order)
 
 TEST(the_backbone_in_the_box_loads_or_says_that_there_is_none)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     sfp_status s = sfp__vit_load(SFP_VIT_BUILTIN, NULL, &v, &err);
     assert_int_equal(s, sfp__vit_has_builtin() ? SFP_OK : SFP_ENOTFOUND);
     if (s)

@@ -12,11 +12,11 @@ enum { BATCH = 5, UNIT = 2, LANES = 2, SIDE = 3, PATCHES = SIDE * SIDE, TOKENS =
 enum { DIM = 12, CLASSES = 4, IMAGES = 7, VIEWS = 2 };
 
 typedef struct world {
-    sfp_image_set images;
-    sfp_teacher teacher;
-    sfp_view_batch batch;
-    sfp_loss *loss;
-    sfp_loss_options opt;
+    sfp__image_set images;
+    sfp__teacher teacher;
+    sfp__view_batch batch;
+    sfp__loss *loss;
+    sfp__loss_options opt;
     uint16_t *entries;
     float *tokens, *params, *grad_tokens, *grad_params;
     size_t token_count, param_count;
@@ -29,7 +29,7 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
     static int64_t image[BATCH] = {6, 4, 1, 2, 3};
     static int view[BATCH] = {0, 1, 1, 0, 1};
     static bool mirrored[BATCH] = {true, false, false, true, false};
-    sfp_rng rng = sfp__rng_init(7, 0);
+    sfp__rng rng = sfp__rng_init(7, 0);
     *w = (world){.images = {.count = IMAGES, .label = label, .classes = CLASSES},
                  .batch = {.part = part, .image = image, .view = view, .mirrored = mirrored},
                  .opt = {.smoothing = 0.1, .temperature = 2}};
@@ -38,17 +38,17 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
     w->entries = kept_malloc(n * sizeof *w->entries);
     for (size_t i = 0; i < n; i++)
         w->entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
-    const sfp_vit_config tc = VIT(8, 8, teacher_dim, 1, 1, 8, 0, 1, .classes = 6);
-    w->teacher = (sfp_teacher){.dim = teacher_dim,
-                               .classes = 6,
-                               .side = SIDE,
-                               .grid = SIDE,
-                               .views = VIEWS,
-                               .images = IMAGES,
-                               .entries = w->entries,
-                               .mean = normals(&rng, 2 * (size_t)teacher_dim, 0.1),
-                               .scale = filled(2 * (size_t)teacher_dim, 0.7f)};
-    const sfp_vit_config sc = {.img_size = SIDE * 4, .patch_size = 4, .dim = DIM};
+    const sfp__vit_config tc = VIT(8, 8, teacher_dim, 1, 1, 8, 0, 1, .classes = 6);
+    w->teacher = (sfp__teacher){.dim = teacher_dim,
+                                .classes = 6,
+                                .side = SIDE,
+                                .grid = SIDE,
+                                .views = VIEWS,
+                                .images = IMAGES,
+                                .entries = w->entries,
+                                .mean = normals(&rng, 2 * (size_t)teacher_dim, 0.1),
+                                .scale = filled(2 * (size_t)teacher_dim, 0.7f)};
+    const sfp__vit_config sc = {.img_size = SIDE * 4, .patch_size = 4, .dim = DIM};
     if (sfp__vit_random(&tc, 3, 0.5f, &w->teacher.vit, &err) ||
         sfp__loss_create(&w->opt, &sc, &w->images, &w->teacher, LANES, UNIT, &w->loss, &err))
         fail_msg("%s", err.message);
@@ -90,7 +90,7 @@ static void check_along(world *w, const char *name, bool of_tokens, uint64_t see
 {
     const float h = 4e-3f;
     size_t n = of_tokens ? w->token_count : w->param_count;
-    sfp_rng rng = sfp__rng_init(seed, 1);
+    sfp__rng rng = sfp__rng_init(seed, 1);
     float *direction = normals(&rng, n, 1), *at = copied(of_tokens ? w->tokens : w->params, n);
     float *gt = floats(w->token_count), *gp = floats(w->param_count ? w->param_count : 1);
     double got = dot(direction, of_tokens ? w->grad_tokens : w->grad_params, n), value[2];
@@ -154,10 +154,10 @@ TEST(mirrored_targets_are_the_rows_the_other_way_round)
 
 TEST(nothing_to_learn_from_is_refused)
 {
-    sfp_loss *l = NULL;
-    const sfp_vit_config c = {.img_size = 8, .patch_size = 4, .dim = DIM};
-    const sfp_image_set p = {.classes = 1};
-    const sfp_loss_options o = {.weight = {1, 1, 1, 1}};
+    sfp__loss *l = NULL;
+    const sfp__vit_config c = {.img_size = 8, .patch_size = 4, .dim = DIM};
+    const sfp__image_set p = {.classes = 1};
+    const sfp__loss_options o = {.weight = {1, 1, 1, 1}};
     REFUSED(sfp__loss_create(&o, &c, &p, NULL, 1, 1, &l, &err), SFP_EINVAL, "nothing to learn from");
     assert_null(l);
 }

@@ -17,7 +17,7 @@ TEST(the_corners_of_the_order)
 /* Every length up to 70, few different values: each position must come before all later ones. */
 TEST(random_scores_are_in_order)
 {
-    sfp_rng rng = sfp__rng_init(11, 0);
+    sfp__rng rng = sfp__rng_init(11, 0);
     for (int n = 0; n <= 70; n++) {
         for (int values = 1; values <= 64; values *= 4) {
             float *score = kept_malloc((size_t)n * sizeof *score + 1);

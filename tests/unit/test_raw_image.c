@@ -18,8 +18,8 @@ TEST(grey_and_colour_become_rgb)
         grey[i] = (uint8_t)(i * 10);
         memset(rgb + 3 * i, i * 10, 3);
     }
-    const sfp_raw_image g = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    const sfp_raw_image c = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = rgb, .size = sizeof rgb};
+    const sfp__raw_image g = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
+    const sfp__raw_image c = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = rgb, .size = sizeof rgb};
     MUST(sfp__raw_image_fit(&g, "grey", 4, SFP_RESIZE_SQUASH, a, NULL));
     MUST(sfp__raw_image_fit(&c, "colour", 4, SFP_RESIZE_SQUASH, b, NULL));
     assert_memory_equal(a, b, sizeof a);
@@ -31,15 +31,15 @@ TEST(a_box_is_cut_and_clipped)
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     for (int y = 2; y < H; y++)
         memset(grey + y * W + 4, 200, 2); /* the lower right 2 x 2 */
-    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
-    p.left = 4;
-    p.top = 2;
-    p.right = 400;
-    p.bottom = 300;
+    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
+    p.box[0] = 4;
+    p.box[1] = 2;
+    p.box[2] = 400;
+    p.box[3] = 300;
     MUST(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, NULL));
     for (size_t i = 0; i < sizeof out; i++)
         assert_int_equal(out[i], 200);
-    p.left = 6;
+    p.box[0] = 6;
     TOLD(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
          "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 image");
 }
@@ -47,10 +47,10 @@ TEST(a_box_is_cut_and_clipped)
 TEST(a_wrong_number_of_bytes_is_refused)
 {
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
-    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
+    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
     TOLD(sfp__raw_image_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
          "short: 6 x 4 pixels in 24 bytes, expected 72");
-    p = (sfp_raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
+    p = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
     assert_int_not_equal(sfp__raw_image_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
     assert_non_null(strstr(err.message, "noise"));
 }
@@ -78,10 +78,10 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
     put_text("d/cat/2.jpg", "text");
     put_text("list.csv", "d/cat/1.jpg,cat\nd/cat/2.jpg,cat\n");
     sfp_source *s = NULL;
-    MUST(sfp__source_folder.open(in_folder("d"), &(sfp_source_options){0}, &s, &err));
+    MUST(sfp__source_folder.open(in_folder("d"), &(sfp__source_options){0}, &s, &err));
     const char *first = in_folder("d/cat/1.jpg"), *second = in_folder("d/cat/2.jpg");
     check_both(s, first, second);
-    sfp_class_filter *k = NULL;
+    sfp__class_filter *k = NULL;
     MUST(sfp__class_filter_open(s, 1, (const char *const[]){"cat"}, &k, NULL));
     (void)keep_source(&k->base);
     check_both(&k->base, first, second);

@@ -19,14 +19,14 @@ static void make_dir(void)
 
 AROUND_EACH(make_dir, remove_folder)
 
-static sfp_registry *open_registry(void)
+static sfp__registry *open_registry(void)
 {
-    sfp_registry *r = NULL;
+    sfp__registry *r = NULL;
     MUST(sfp__registry_open(&r, &err));
     return r;
 }
 
-static int64_t put(sfp_registry *r, const char *where, const sfp_result *result)
+static int64_t put(sfp__registry *r, const char *where, const sfp_result *result)
 {
     int64_t id = -1;
     MUST(sfp__registry_put(r, where, result, &id, &err));
@@ -34,7 +34,7 @@ static int64_t put(sfp_registry *r, const char *where, const sfp_result *result)
 }
 
 /* The run of this number or folder has this result. */
-static void check_json(sfp_registry *r, const char *run, const sfp_result *result)
+static void check_json(sfp__registry *r, const char *run, const sfp_result *result)
 {
     OWNED char *json = NULL;
     MUST(sfp__registry_json(r, run, &json, &err));
@@ -43,10 +43,10 @@ static void check_json(sfp_registry *r, const char *run, const sfp_result *resul
 
 typedef struct rows {
     int count, stop_after;
-    sfp_registry_row row[100];
+    sfp__registry_row row[100];
 } rows;
 
-static bool gather(void *ctx, const sfp_registry_row *row)
+static bool gather(void *ctx, const sfp__registry_row *row)
 {
     rows *r = ctx;
     assert_true(r->count < 100);
@@ -58,7 +58,7 @@ TEST(a_run_is_found_by_number_and_directory)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     result.seed = UINT64_MAX;
-    OWNED_PTR(sfp__registry_close) sfp_registry *r = open_registry();
+    OWNED_PTR(sfp__registry_close) sfp__registry *r = open_registry();
     int64_t id = put(r, folder, &result);
     const char *names[] = {kept_print("%d", (int)id), folder, in_folder("a/..")};
     for (int i = 0; i < 3; i++)
@@ -72,7 +72,7 @@ TEST(a_run_is_found_by_number_and_directory)
 TEST(rows_come_newest_first)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
-    OWNED_PTR(sfp__registry_close) sfp_registry *r = open_registry();
+    OWNED_PTR(sfp__registry_close) sfp__registry *r = open_registry();
     for (int i = 0; i < 5; i++) {
         (void)snprintf(result.started, sizeof result.started, "2025-01-0%dT00:00:00Z", 1 + (i * 3) % 5);
         (void)put(r, folder, &result);
@@ -86,7 +86,7 @@ TEST(rows_come_newest_first)
     assert_int_equal(two.count, 2);
     MUST(sfp__registry_list(r, 0, gather, &one, NULL));
     assert_int_equal(one.count, 1);
-    const sfp_registry_row *row = &all.row[0];
+    const sfp__registry_row *row = &all.row[0];
     assert_string_equal(row->method, "random+er");
     assert_string_equal(row->data, "synthetic:1000");
     assert_true(row->seed == 7 && row->finished && row->average_accuracy == result.average_accuracy && row->seconds == 8);
@@ -97,7 +97,7 @@ TEST(the_same_run_is_replaced)
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     result.finished = false;
     result.average_accuracy = NAN;
-    sfp_registry *r = open_registry();
+    sfp__registry *r = open_registry();
     int64_t first = put(r, folder, &result);
     rows now = {0};
     MUST(sfp__registry_list(r, 0, gather, &now, NULL));
@@ -122,7 +122,7 @@ TEST(processes_write_at_the_same_time)
         assert_true(child[p] >= 0);
         if (child[p] == 0) { /* opening races too: the file is not there yet */
             int bad = 0;
-            sfp_registry *r = NULL;
+            sfp__registry *r = NULL;
             sfp_result result = result_make(2, 2);
             bad += sfp__registry_open(&r, NULL) != SFP_OK;
             for (int i = 0; i < RUNS && !bad; i++) {
@@ -140,7 +140,7 @@ TEST(processes_write_at_the_same_time)
         assert_true(waitpid(child[p], &status, 0) == child[p]);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    OWNED_PTR(sfp__registry_close) sfp_registry *r = open_registry();
+    OWNED_PTR(sfp__registry_close) sfp__registry *r = open_registry();
     rows all = {0};
     MUST(sfp__registry_list(r, 0, gather, &all, NULL));
     assert_int_equal(all.count, PROCESSES * RUNS);
@@ -149,11 +149,11 @@ TEST(processes_write_at_the_same_time)
             assert_true(all.row[i].id != all.row[k].id);
 }
 
-typedef sfp_status opener(sfp_registry **out, sfp_error *why);
+typedef sfp_status opener(sfp__registry **out, sfp_error *why);
 
 static void refused_by(opener *open, sfp_status status, const char *message)
 {
-    sfp_registry *r = NULL;
+    sfp__registry *r = NULL;
     sfp_status s = open(&r, &err);
     if (s != status || !strstr(err.message, message) || !strstr(err.message, status == SFP_EINVAL ? "" : "runs.db"))
         fail_msg("got %s, '%s', expected '%s'", sfp_status_text(s), err.message, message);
@@ -194,7 +194,7 @@ TEST(what_is_no_registry_is_refused)
 TEST(a_damaged_registry_is_told)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
-    sfp_registry *r = open_registry();
+    sfp__registry *r = open_registry();
     for (int i = 0; i < 40; i++) {
         (void)snprintf(result.started, sizeof result.started, "%d", i);
         (void)put(r, folder, &result);
@@ -246,7 +246,7 @@ TEST(a_reader_makes_nothing)
 TEST(a_reader_finds_what_was_put)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
-    sfp_registry *r = open_registry();
+    sfp__registry *r = open_registry();
     int64_t id = put(r, folder, &result);
     sfp__registry_close(r);
     assert_int_equal(chmod(db, 0444), 0);
@@ -278,13 +278,13 @@ static void make_layout_1(const sfp_result *result)
     }
 }
 
-static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
+static void check_layout_1(sfp__registry *r, const sfp_result *result, int count)
 {
     rows all = {0};
     MUST(sfp__registry_list(r, 0, gather, &all, NULL));
     assert_int_equal(all.count, count);
     for (int i = 0; i < 2; i++) {
-        const sfp_registry_row *row = &all.row[count - 1 - i];
+        const sfp__registry_row *row = &all.row[count - 1 - i];
         assert_true(row->id == 3 + 4 * i && row->seed == (i ? UINT64_MAX : 7) && row->finished && row->seconds == 8);
         assert_true(fabs(row->average_accuracy - result->average_accuracy) < 1e-15);
         assert_string_equal(row->dir, kept_print("/runs/%d", i));
@@ -300,7 +300,7 @@ static void check_layout_1(sfp_registry *r, const sfp_result *result, int count)
 TEST(an_earlier_layout_is_read_and_brought_up_to_date)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
-    sfp_registry *r = NULL;
+    sfp__registry *r = NULL;
     make_layout_1(&result);
     assert_int_equal(chmod(db, 0444), 0); /* a reader changes nothing */
     MUST(sfp__registry_open_readonly(&r, NULL));

@@ -24,7 +24,7 @@ static void drop_dir(void)
 
 AROUND_EACH(make_dir, drop_dir)
 
-static char *report(const sfp_result *r, const sfp_report_images *p)
+static char *report(const sfp_result *r, const sfp__report_images *p)
 {
     MUST(sfp__report_write(r, p, path, &err));
     return file_text(path);
@@ -91,7 +91,7 @@ TEST(an_empty_run_gives_a_report_too)
     sfp_result r;
     for (int classes = 0; classes < 3; classes++) {
         MUST(sfp__result_init(&r, 1, classes, NULL));
-        char *text = report(&r, &(sfp_report_images){0});
+        char *text = report(&r, &(sfp__report_images){0});
         assert_non_null(strstr(text, "This run is not finished: 0 of 1 tasks"));
         LACKS(text, "Confusion", " alone");
         assert_non_null(strstr(text, "Nothing was recorded."));
@@ -105,8 +105,8 @@ TEST(names_cannot_leave_their_place)
 {
     static const char evil[] = "</title></style><script>alert('1')</script>\"' onload=\"x\"&amp;\xff\x1b\xe2\x80\xae";
     OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
-    sfp_thumb thumb = {.label = evil, .chosen = true};
-    sfp_report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &thumb};
+    sfp__thumb thumb = {.label = evil, .chosen = true};
+    sfp__report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &thumb};
     for (int i = 0; i < 3; i++) {
         sfp__free(r.task_names[i]);
         r.task_names[i] = sfp__strdup(evil);
@@ -178,7 +178,7 @@ static unsigned digit(char c)
 }
 
 /* The n-th data: image of the page. */
-static sfp_image sprite(const char *text, int n)
+static sfp__image sprite(const char *text, int n)
 {
     static const char mark[] = "data:image/png;base64,";
     for (; n >= 0; n--) {
@@ -199,12 +199,12 @@ static sfp_image sprite(const char *text, int n)
         for (int k = 0; k < 3 - pads; k++)
             bytes[size++] = (uint8_t)(v >> (16 - 8 * k));
     }
-    sfp_image im;
+    sfp__image im;
     MUST(sfp__image_decode("sprite", bytes, size, NULL, &im, &err));
     return im;
 }
 
-static void check_pixel(const sfp_image *im, int x, int y, int r, int g, int b)
+static void check_pixel(const sfp__image *im, int x, int y, int r, int g, int b)
 {
     const uint8_t *p = im->rgb + ((size_t)y * (size_t)im->width + (size_t)x) * 3;
     if (p[0] != r || p[1] != g || p[2] != b)
@@ -214,16 +214,16 @@ static void check_pixel(const sfp_image *im, int x, int y, int r, int g, int b)
 TEST(thumbnails_are_one_image_a_sheet)
 {
     uint8_t red[12] = {200, 0, 0, 200, 0, 0, 200, 0, 0, 200, 0, 0}, wide[6] = {0, 0, 99, 0, 0, 99};
-    sfp_thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "left one"},
-                          {.width = 2, .height = 1, .rgb = wide, .label = "taken one", .chosen = true},
-                          {0}};
-    sfp_thumb *kept = kept_calloc(500, sizeof *kept);
+    sfp__thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "left one"},
+                           {.width = 2, .height = 1, .rgb = wide, .label = "taken one", .chosen = true},
+                           {0}};
+    sfp__thumb *kept = kept_calloc(500, sizeof *kept);
     for (int i = 0; i < 500; i++)
-        kept[i] = (sfp_thumb){.width = 2, .height = 2, .rgb = red, .label = i % 2 ? "class 10" : "class 2", .age = (uint64_t)i};
-    sfp_report_images p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
+        kept[i] = (sfp__thumb){.width = 2, .height = 2, .rgb = red, .label = i % 2 ? "class 10" : "class 2", .age = (uint64_t)i};
+    sfp__report_images p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
-    sfp_image first = sprite(text, 0), second = sprite(text, 1);
+    sfp__image first = sprite(text, 0), second = sprite(text, 1);
     assert_int_equal(first.width, 24 * 48);
     assert_int_equal(first.height, 48);
     check_pixel(&first, 24, 24, 0, 0, 99); /* the taken one comes first, half as high as wide */
@@ -241,20 +241,20 @@ TEST(thumbnails_are_one_image_a_sheet)
 
 TEST(encoded_images_are_decoded_and_broken_ones_counted)
 {
-    OWNED_BY(sfp__text_done) sfp_text png = {0};
+    OWNED_BY(sfp__text_done) sfp__text png = {0};
     uint8_t rgb[9 * 3 * 3];
     for (int i = 0; i < 27; i++) /* 9 x 3: a green square with a blue one on either side */
         memcpy(rgb + 3 * i, i % 9 / 3 == 1 ? "\x00\xff\x00" : "\x00\x00\xff", 3);
-    MUST(sfp__image_encode_png("wide", &(sfp_image){9, 3, rgb}, &png, NULL));
+    MUST(sfp__image_encode_png("wide", &(sfp__image){9, 3, rgb}, &png, NULL));
     const uint8_t *bytes = (const uint8_t *)png.s;
-    sfp_thumb kept[4] = {{.encoded = bytes, .encoded_size = png.length, .label = "a"},
-                         {.encoded = bytes, .encoded_size = png.length, .resize = SFP_RESIZE_CROP, .label = "b"},
-                         {.encoded = bytes, .encoded_size = 20, .label = "c"},
-                         {.encoded = bytes, .encoded_size = 0, .label = "d", .age = 1}};
-    sfp_report_images p = {.selects = true, .buffer_count = 4, .buffer = kept};
+    sfp__thumb kept[4] = {{.encoded = bytes, .encoded_size = png.length, .label = "a"},
+                          {.encoded = bytes, .encoded_size = png.length, .resize = SFP_RESIZE_CROP, .label = "b"},
+                          {.encoded = bytes, .encoded_size = 20, .label = "c"},
+                          {.encoded = bytes, .encoded_size = 0, .label = "d", .age = 1}};
+    sfp__report_images p = {.selects = true, .buffer_count = 4, .buffer = kept};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
-    OWNED_BY(sfp__image_done) sfp_image sheet = sprite(text, 0);
+    OWNED_BY(sfp__image_done) sfp__image sheet = sprite(text, 0);
     check_pixel(&sheet, 12, 24, 0, 0, 255); /* squashed: all of it */
     check_pixel(&sheet, 24, 24, 0, 255, 0);
     check_pixel(&sheet, 48 + 12, 24, 0, 255, 0); /* its middle alone */
@@ -313,12 +313,12 @@ TEST(one_time_is_once)
 TEST(no_memory_is_told_and_leaves_no_file)
 {
     uint8_t red[12] = {200};
-    sfp_thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .chosen = true};
-    OWNED_BY(sfp__text_done) sfp_text png = {0};
+    sfp__thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .chosen = true};
+    OWNED_BY(sfp__text_done) sfp__text png = {0};
     uint8_t square[12] = {0};
-    MUST(sfp__image_encode_png("square", &(sfp_image){2, 2, square}, &png, NULL));
-    sfp_thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
-    sfp_report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
+    MUST(sfp__image_encode_png("square", &(sfp__image){2, 2, square}, &png, NULL));
+    sfp__thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
+    sfp__report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
     assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, told), access(path, F_OK) != 0) >= 10);
     assert_int_equal(access(path, F_OK), 0);
@@ -327,15 +327,15 @@ TEST(no_memory_is_told_and_leaves_no_file)
 
 TEST(numbers_are_written_in_their_shortest_form)
 {
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
     const double x[] = {0.1, 1.0 / 3, 5e-324, -0.0, 1e22, NAN, INFINITY};
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
-        sfp__json_exact(&(sfp_json){.text = &t}, NULL, x[i]);
+        sfp__json_exact(&(sfp__json){.text = &t}, NULL, x[i]);
         sfp__text_put(&t, " ");
     }
-    sfp__json_exact_float(&(sfp_json){.text = &t}, NULL, 0.1f);
+    sfp__json_exact_float(&(sfp__json){.text = &t}, NULL, 0.1f);
     sfp__text_put(&t, " ");
-    sfp__json_exact_float(&(sfp_json){.text = &t}, NULL, 16777217.0f);
+    sfp__json_exact_float(&(sfp__json){.text = &t}, NULL, 16777217.0f);
     assert_string_equal(t.s, "0.1 0.3333333333333333 4.94065645841247e-324 -0 1e+22 null null 0.1 16777216");
     t.length = 0;
     sfp__put_html_cut(&t, "\xc3\xa9\xc3\xa9\xc3\xa9<", 4);

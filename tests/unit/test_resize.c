@@ -5,7 +5,7 @@
 #include "failing_alloc.h"
 #include "test.h"
 
-static sfp_rng rng; /* of seed 0 */
+static sfp__rng rng; /* of seed 0 */
 
 static int between(int low, int high)
 {
@@ -13,15 +13,15 @@ static int between(int low, int high)
 }
 
 /* Bytes allocated to the exact size, so that a sanitizer sees a read beyond them. */
-static sfp_image make(int width, int height, bool hard)
+static sfp__image make(int width, int height, bool hard)
 {
-    sfp_image im = {width, height, kept_malloc((size_t)width * (size_t)height * 3)};
+    sfp__image im = {width, height, kept_malloc((size_t)width * (size_t)height * 3)};
     for (size_t i = 0; i < (size_t)width * (size_t)height * 3; i++)
         im.rgb[i] = hard ? (sfp__rng_u32(&rng) & 1 ? 255 : 0) : (uint8_t)sfp__rng_u32(&rng);
     return im;
 }
 
-static double filter_value(sfp_filter filter, double x)
+static double filter_value(sfp__filter filter, double x)
 {
     x = fabs(x);
     if (filter == SFP_FILTER_BILINEAR)
@@ -30,7 +30,7 @@ static double filter_value(sfp_filter filter, double x)
 }
 
 /* One output sample of a line of n samples, `step` apart: every input weighted, no window. */
-static double oracle_sample(const double *line, size_t step, int n, int out, int i, sfp_filter filter)
+static double oracle_sample(const double *line, size_t step, int n, int out, int i, sfp__filter filter)
 {
     double scale = (double)n / out, wide = scale > 1 ? scale : 1, centre = (i + 0.5) * scale, sum = 0, weight = 0;
     for (int x = 0; x < n; x++) {
@@ -42,7 +42,7 @@ static double oracle_sample(const double *line, size_t step, int n, int out, int
 }
 
 /* Nothing is rounded, but the image between the passes is clipped, as Pillow's is. */
-static double *oracle(const sfp_image *im, int width, int height, sfp_filter filter)
+static double *oracle(const sfp__image *im, int width, int height, sfp__filter filter)
 {
     size_t in_row = (size_t)im->width * 3, row = (size_t)width * 3;
     double *in = kept_malloc(in_row * (size_t)im->height * sizeof *in),
@@ -65,10 +65,10 @@ static double *oracle(const sfp_image *im, int width, int height, sfp_filter fil
     return out;
 }
 
-static void check_against_oracle(int w, int h, int width, int height, sfp_filter filter)
+static void check_against_oracle(int w, int h, int width, int height, sfp__filter filter)
 {
-    sfp_image im = make(w, h, sfp__rng_u32(&rng) % 3 == 0);
-    OWNED_BY(sfp__image_done) sfp_image fast = {0}, plain = {0};
+    sfp__image im = make(w, h, sfp__rng_u32(&rng) % 3 == 0);
+    OWNED_BY(sfp__image_done) sfp__image fast = {0}, plain = {0};
     double *want = oracle(&im, width, height, filter);
     MUST(sfp__image_resize(&im, width, height, filter, &fast, NULL));
     sfp__resize_plain_only(true);
@@ -92,7 +92,7 @@ TEST(random_sizes_agree_with_the_oracle)
         int limit = i % 4 == 0 ? 8 : 60, size[4];
         for (int j = 0; j < 4; j++)
             size[j] = between(1, limit);
-        check_against_oracle(size[0], size[1], size[2], size[3], (sfp_filter)(i & 1));
+        check_against_oracle(size[0], size[1], size[2], size[3], (sfp__filter)(i & 1));
     }
 }
 
@@ -114,9 +114,9 @@ TEST(an_even_image_stays_even)
         int size[4];
         for (int j = 0; j < 4; j++)
             size[j] = between(1, 90);
-        sfp_image im = make(size[0], size[1], false), out;
+        sfp__image im = make(size[0], size[1], false), out;
         memset(im.rgb, i * 4, (size_t)im.width * (size_t)im.height * 3);
-        MUST(sfp__image_resize(&im, size[2], size[3], (sfp_filter)(i & 1), &out, NULL));
+        MUST(sfp__image_resize(&im, size[2], size[3], (sfp__filter)(i & 1), &out, NULL));
         for (size_t j = 0; j < (size_t)out.width * (size_t)out.height * 3; j++)
             assert_int_equal(out.rgb[j], i * 4);
         sfp__image_done(&out);
@@ -125,8 +125,8 @@ TEST(an_even_image_stays_even)
 
 TEST(the_same_size_copies)
 {
-    sfp_image im = make(17, 9, false);
-    OWNED_BY(sfp__image_done) sfp_image out = {0};
+    sfp__image im = make(17, 9, false);
+    OWNED_BY(sfp__image_done) sfp__image out = {0};
     MUST(sfp__image_resize(&im, 17, 9, SFP_FILTER_BICUBIC, &out, NULL));
     assert_memory_equal(im.rgb, out.rgb, 17 * 9 * 3);
     assert_ptr_not_equal(im.rgb, out.rgb);
@@ -134,8 +134,8 @@ TEST(the_same_size_copies)
 
 TEST(squash_is_a_bilinear_resize)
 {
-    sfp_image im = make(71, 40, false);
-    OWNED_BY(sfp__image_done) sfp_image a = {0}, b = {0};
+    sfp__image im = make(71, 40, false);
+    OWNED_BY(sfp__image_done) sfp__image a = {0}, b = {0};
     MUST(sfp__image_fit(&im, 32, SFP_RESIZE_SQUASH, &a, NULL));
     MUST(sfp__image_resize(&im, 32, 32, SFP_FILTER_BILINEAR, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
@@ -146,8 +146,8 @@ static void check_crop(int w, int h, int size)
 {
     int target = (int)lround(size * 256.0 / 224.0);
     int full_w = w <= h ? target : (int)((double)target * w / h), full_h = w <= h ? (int)((double)target * h / w) : target;
-    sfp_image im = make(w, h, false);
-    OWNED_BY(sfp__image_done) sfp_image full = {0}, want = {0}, got = {0};
+    sfp__image im = make(w, h, false);
+    OWNED_BY(sfp__image_done) sfp__image full = {0}, want = {0}, got = {0};
     MUST(sfp__image_resize(&im, full_w, full_h, SFP_FILTER_BILINEAR, &full, NULL));
     MUST(sfp__image_crop(&full, (full_w - size) / 2, (full_h - size) / 2, size, size, &want, NULL));
     MUST(sfp__image_fit(&im, size, SFP_RESIZE_CROP, &got, NULL));
@@ -169,8 +169,8 @@ TEST(crop_takes_the_centre_of_the_resized_image)
 
 TEST(crop_of_the_right_short_side_resizes_nothing)
 {
-    sfp_image im = make(91, 64, false); /* 56 * 256 / 224 = 64 */
-    OWNED_BY(sfp__image_done) sfp_image a = {0}, b = {0};
+    sfp__image im = make(91, 64, false); /* 56 * 256 / 224 = 64 */
+    OWNED_BY(sfp__image_done) sfp__image a = {0}, b = {0};
     MUST(sfp__image_fit(&im, 56, SFP_RESIZE_CROP, &a, NULL));
     MUST(sfp__image_crop(&im, (91 - 56) / 2, 4, 56, 56, &b, NULL));
     assert_memory_equal(a.rgb, b.rgb, 56 * 56 * 3);
@@ -179,14 +179,14 @@ TEST(crop_of_the_right_short_side_resizes_nothing)
 TEST(crop_of_a_thread_thin_image_needs_little_memory)
 {
     /* as a whole the resized image would have 256 x 16,776,960 pixels */
-    sfp_image im = make(1, 65535, false);
-    OWNED_BY(sfp__image_done) sfp_image out = {0};
+    sfp__image im = make(1, 65535, false);
+    OWNED_BY(sfp__image_done) sfp__image out = {0};
     MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));
 }
 
 TEST(impossible_sizes_are_refused)
 {
-    sfp_image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
+    sfp__image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
     TOLD(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize to 0 x 4");
     TOLD(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize an image of 0 x 0");
     TOLD(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL, "cannot fit an image to size 0");
@@ -200,10 +200,10 @@ TEST(impossible_sizes_are_refused)
 
 TEST(each_failing_allocation_is_reported)
 {
-    sfp_image im = make(31, 29, false);
-    const sfp_resize how[] = {SFP_RESIZE_SQUASH, SFP_RESIZE_CROP};
+    sfp__image im = make(31, 29, false);
+    const sfp__resize how[] = {SFP_RESIZE_SQUASH, SFP_RESIZE_CROP};
     for (int i = 0; i < 2; i++) {
-        OWNED_BY(sfp__image_done) sfp_image out = {0};
+        OWNED_BY(sfp__image_done) sfp__image out = {0};
         assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 16, how[i], &out, told), !out.rgb), 4, 50);
     }
 }

@@ -113,7 +113,7 @@ TEST(classes_may_appear)
 
 TEST(a_curve_is_thinned_out_evenly)
 {
-    sfp_curve c = {0};
+    sfp__curve c = {0};
     for (int i = 0; i < 7; i++)
         MUST(sfp__curve_add(&c, i, 10 * i, NULL));
     sfp__curve_thin(&c);

@@ -28,7 +28,7 @@ TEST(philox_gives_the_published_vectors)
 TEST(words_are_philox_of_counter_stream_and_seed)
 {
     const uint64_t seed = 0x0123456789abcdefu, stream = 0xfedcba9876543210u;
-    sfp_rng r = sfp__rng_init(seed, stream);
+    sfp__rng r = sfp__rng_init(seed, stream);
     r.counter = 0xffffffffu; /* the next block carries into the upper half */
     for (uint64_t block = 0xffffffffu; block < 0x100000002u; block++) {
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
@@ -44,7 +44,7 @@ TEST(words_are_philox_of_counter_stream_and_seed)
 
 TEST(a_saved_state_continues_the_sequence)
 {
-    sfp_rng a = sfp__rng_init(5, 6);
+    sfp__rng a = sfp__rng_init(5, 6);
     for (int i = 0; i < 7; i++)
         (void)sfp__rng_u32(&a);
     unsigned char saved[sizeof a];
@@ -52,7 +52,7 @@ TEST(a_saved_state_continues_the_sequence)
     uint32_t rest[50];
     for (int i = 0; i < 50; i++)
         rest[i] = sfp__rng_u32(&a);
-    sfp_rng b;
+    sfp__rng b;
     memcpy(&b, saved, sizeof b);
     for (int i = 0; i < 50; i++)
         assert_int_equal(sfp__rng_u32(&b), rest[i]);
@@ -62,7 +62,7 @@ TEST(seeds_and_streams_differ)
 {
     static const uint64_t pairs[][2] = {{1, 0}, {2, 0}, {1, 1}, {(uint64_t)1 << 32, 0}, {1, (uint64_t)1 << 32}};
     enum { N = sizeof pairs / sizeof *pairs };
-    sfp_rng r[N];
+    sfp__rng r[N];
     int equal = 0;
     for (size_t i = 0; i < N; i++)
         r[i] = sfp__rng_init(pairs[i][0], pairs[i][1]);
@@ -91,7 +91,7 @@ TEST(below_is_uniform)
     static const uint32_t sizes[] = {2, 3, 7, 10, 100, 1000};
     enum { DRAWS = 400000 };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        sfp_rng r = sfp__rng_init(11, s);
+        sfp__rng r = sfp__rng_init(11, s);
         long count[1000] = {0};
         for (int i = 0; i < DRAWS; i++) {
             uint32_t v = sfp__rng_below(&r, sizes[s]);
@@ -108,7 +108,7 @@ TEST(below_is_uniform)
 TEST(below_has_no_bias_for_large_ranges)
 {
     enum { DRAWS = 300000 };
-    sfp_rng r = sfp__rng_init(12, 0);
+    sfp__rng r = sfp__rng_init(12, 0);
     long count[3] = {0};
     for (int i = 0; i < DRAWS; i++)
         count[sfp__rng_below(&r, 3u << 30) % 3]++;
@@ -124,7 +124,7 @@ TEST(below_has_no_bias_for_large_ranges)
 TEST(doubles_fill_zero_to_one)
 {
     enum { DRAWS = 400000, CELLS = 256 };
-    sfp_rng r = sfp__rng_init(13, 0);
+    sfp__rng r = sfp__rng_init(13, 0);
     long count[CELLS] = {0}, low[CELLS] = {0};
     for (int i = 0; i < DRAWS; i++) {
         double u = sfp__rng_double(&r);
@@ -141,7 +141,7 @@ TEST(doubles_fill_zero_to_one)
 TEST(normals_have_the_moments_and_the_shape)
 {
     enum { DRAWS = 400000, CELLS = 64 };
-    sfp_rng r = sfp__rng_init(14, 0);
+    sfp__rng r = sfp__rng_init(14, 0);
     double m1 = 0, m2 = 0, m3 = 0, m4 = 0, lag = 0, last = 0;
     long count[CELLS] = {0};
     for (int i = 0; i < DRAWS; i++) {

@@ -8,7 +8,7 @@
 
 AROUND_ALL(make_world, end_world)
 
-static void stopped_is_as_left_alone(sfp_run_options o, int every)
+static void stopped_is_as_left_alone(sfp__run_options o, int every)
 {
     static int number;
     const char *whole = kept_print("whole%d", ++number), *cut = kept_print("cut%d", number);
@@ -38,7 +38,7 @@ TEST(run_without_boundaries)
 TEST(closed_form_heads)
 {
     for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
-        sfp_run_options o = options("synthetic:130", "5");
+        sfp__run_options o = options("synthetic:130", "5");
         o.method = *method;
         stopped_is_as_left_alone(o, 2);
     }
@@ -47,9 +47,9 @@ TEST(closed_form_heads)
 TEST(virtual_clock_with_a_queue)
 {
     for (int policy = SFP_QUEUE_DROP_OLDEST; policy <= SFP_QUEUE_BLOCK; policy++) {
-        sfp_run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
+        sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
         o.queue = 2;
-        o.policy = (sfp_queue_policy)policy;
+        o.policy = (sfp__queue_policy)policy;
         stopped_is_as_left_alone(o, 3);
     }
 }
@@ -58,7 +58,7 @@ TEST(virtual_clock_with_a_queue)
 TEST(what_follows_the_load_goes_on)
 {
     for (int controller = 0; controller < 2; controller++) {
-        sfp_run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
+        sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
         o.queue = 2;
         o.controller = controller;
         o.learner.head = controller ? SFP_HEAD_LINEAR : SFP_HEAD_MIX;
@@ -70,13 +70,13 @@ TEST(what_follows_the_load_goes_on)
 TEST(paper_clock_with_costs)
 {
     /* C_S 7.3: gaps larger than what is decoded ahead */
-    sfp_run_options o = clocked("synthetic:300", "3", SFP_CLOCK_PAPER, 400);
+    sfp__run_options o = clocked("synthetic:300", "3", SFP_CLOCK_PAPER, 400);
     stopped_is_as_left_alone(o, 1);
 }
 
 TEST(triage_pools_across_tasks)
 {
-    sfp_run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 300);
+    sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 300);
     o.triage = true;
     stopped_is_as_left_alone(o, 2);
     o.method = "ncm";
@@ -85,7 +85,7 @@ TEST(triage_pools_across_tasks)
 
 TEST(the_controller_goes_on_as_it_was)
 {
-    sfp_run_options o = clocked("synthetic:250", "2", SFP_CLOCK_VIRTUAL, 100);
+    sfp__run_options o = clocked("synthetic:250", "2", SFP_CLOCK_VIRTUAL, 100);
     o.queue = 3;
     o.learner.steps = 2;
     o.learner.head = SFP_HEAD_MIX; /* feed auto asks whether there is slack */
@@ -99,7 +99,7 @@ TEST(the_controller_goes_on_as_it_was)
 
 TEST(evaluations_are_noted_and_survive_a_stop)
 {
-    sfp_run_options o = options("synthetic:130", "2"); /* 7 batches of 10 a task, the last of 5 */
+    sfp__run_options o = options("synthetic:130", "2"); /* 7 batches of 10 a task, the last of 5 */
     o.eval_every = 3;
     sfp_result want = run_once(&o, "evaluated", 0, NULL), r;
     const struct {
@@ -108,7 +108,7 @@ TEST(evaluations_are_noted_and_survive_a_stop)
     } places[] = {{30, 0}, {60, 0}, {65, 0}, {85, 1}, {115, 1}, {130, 1}};
     assert_int_equal(want.evaluation_count, 6);
     for (int i = 0; i < 6; i++) {
-        const sfp_evaluation *e = &want.evaluations[i];
+        const sfp__evaluation *e = &want.evaluations[i];
         assert_int_equal(e->offered, places[i].offered);
         assert_int_equal(e->task, places[i].task);
         double sum = 0;
@@ -147,7 +147,7 @@ TEST(a_test_part_as_large_as_the_training_part_is_used)
     put_idx("train", 12, 10);
     put_idx("t10k", 12, 100);
     const char *data = kept_print("idx:%s", in_folder("idx"));
-    sfp_run_options o = options(data, "1");
+    sfp__run_options o = options(data, "1");
     o.eval_limit = 0;
     sfp_result r = run_once(&o, "same_size", 0, NULL);
     uint64_t tested = 0;
@@ -158,7 +158,7 @@ TEST(a_test_part_as_large_as_the_training_part_is_used)
 
 TEST(evaluation_in_between_changes_nothing)
 {
-    sfp_run_options o = options("synthetic:130", "2");
+    sfp__run_options o = options("synthetic:130", "2");
     sfp_result a = run_once(&o, "between_off", 0, NULL);
     o.eval_every = 2;
     sfp_result b = run_once(&o, "between_on", 0, NULL);
@@ -168,7 +168,7 @@ TEST(evaluation_in_between_changes_nothing)
 
 TEST(paper_clock_measures_a_first_task_of_few_batches)
 {
-    sfp_run_options o = options("synthetic:100", "5"); /* 2 batches a task */
+    sfp__run_options o = options("synthetic:100", "5"); /* 2 batches a task */
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 1e9;
     sfp_result r = run_once(&o, "paper_few", 0, NULL);
@@ -179,7 +179,7 @@ TEST(paper_clock_measures_a_first_task_of_few_batches)
 TEST(a_new_run_in_an_old_folder_forgets_its_checkpoint)
 {
     char said[SFP_ERROR_MAX];
-    sfp_run_options o = options("synthetic:60", "2");
+    sfp__run_options o = options("synthetic:60", "2");
     (void)run_once(&o, "again", 0, NULL);
     assert_true(is_there("again/checkpoint"));
     assert_false(run_once(&o, "again", 2, NULL).finished); /* begun anew, and stopped */
@@ -196,7 +196,7 @@ TEST(broken_images_are_counted_once_however_often_it_is_resumed)
     char said[SFP_ERROR_MAX];
     put_images("images", 2, true);
     const char *data = kept_print("folder:%s", in_folder("images"));
-    sfp_run_options o = options(data, "2");
+    sfp__run_options o = options(data, "2");
     o.learner.batch = 5;
     o.learner.keep_compressed = true;
     stopped_is_as_left_alone(o, 1);
@@ -214,7 +214,7 @@ TEST(one_class_and_a_batch_larger_than_the_data)
     const char *data = kept_print("folder:%s", in_folder("single"));
     static const char *const methods[] = {NULL, "ncm", "slda", "ranpac"};
     for (int i = 0; i < 4; i++) {
-        sfp_run_options o = options(data, "1");
+        sfp__run_options o = options(data, "1");
         o.method = methods[i];
         o.test = data;
         o.learner.batch = 64;
@@ -229,8 +229,8 @@ TEST(one_class_and_a_batch_larger_than_the_data)
 TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
 {
     volatile sig_atomic_t stop = 1;
-    sfp_run_hooks hooks = {.stop = &stop};
-    sfp_run_options o = options("synthetic:60", "2");
+    sfp__run_hooks hooks = {.stop = &stop};
+    sfp__run_options o = options("synthetic:60", "2");
     assert_false(run_with(&o, "early", &hooks).finished);
     assert_false(is_there("early/checkpoint"));
 }
@@ -248,17 +248,17 @@ static void hear(void *ctx, const char *message)
     e->heard |= strstr(message, e->word) != NULL;
 }
 
-static bool says(sfp_run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
+static bool says(sfp__run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
 {
     ears e = {.stop = stopped, .word = word};
-    const sfp_run_hooks hooks = {.ctx = &e, .info = hear, .stop = &e.stop};
+    const sfp__run_hooks hooks = {.ctx = &e, .info = hear, .stop = &e.stop};
     *r = run_with(o, name, &hooks);
     return e.heard;
 }
 
 TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
 {
-    sfp_run_options o = options("synthetic:60", "2");
+    sfp__run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "measured", 0, NULL);
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 100;
@@ -275,7 +275,7 @@ TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
 
 TEST(a_finished_run_without_its_checkpoint_is_left_alone)
 {
-    sfp_run_options o = options("synthetic:60", "2");
+    sfp__run_options o = options("synthetic:60", "2");
     sfp_result want = run_once(&o, "bare", 0, NULL), r;
     assert_int_equal(remove(in_folder("bare/checkpoint")), 0);
     (void)remove(in_folder("bare/checkpoint.old"));
@@ -293,7 +293,7 @@ TEST(a_finished_run_without_its_checkpoint_is_left_alone)
 TEST(what_is_not_a_runs_stays)
 {
     static const char *const theirs[] = {"{\"score\": 7}\n", "[]", "", "not JSON"};
-    sfp_run_options o = options("synthetic:60", "2");
+    sfp__run_options o = options("synthetic:60", "2");
     put_text("theirs/report.html", "a report of something else");
     o.out = in_folder("theirs");
     for (int resume = 0; resume < 2; resume++)
@@ -310,7 +310,7 @@ TEST(what_is_not_a_runs_stays)
 
 TEST(events_that_a_checkpoint_counts_and_are_missing_are_told)
 {
-    sfp_run_options o = options("synthetic:130", "2");
+    sfp__run_options o = options("synthetic:130", "2");
     sfp_result r;
     assert_false(run_once(&o, "short_log", 4, NULL).finished);
     o.resume = true;
@@ -328,7 +328,7 @@ TEST(the_same_state_is_not_evaluated_twice)
 {
     unsigned long count[2];
     for (int every = 0; every < 2; every++) {
-        sfp_run_options o = options("synthetic:60", "2"); /* 3 batches a task */
+        sfp__run_options o = options("synthetic:60", "2"); /* 3 batches a task */
         o.eval_every = every ? 3 : 0;
         unsigned long before = sfp__mem_count();
         sfp_result r = run_once(&o, every ? "evaluated_every" : "evaluated_once", 0, NULL);
@@ -343,7 +343,7 @@ typedef struct begin {
     uint64_t from, offered; /* of the first line of progress */
 } begin;
 
-static void note_first(void *ctx, const sfp_run_progress *p)
+static void note_first(void *ctx, const sfp__run_progress *p)
 {
     begin *b = ctx;
     if (b->offered == 0)
@@ -352,11 +352,11 @@ static void note_first(void *ctx, const sfp_run_progress *p)
 
 TEST(progress_tells_where_this_process_began)
 {
-    sfp_run_options o = options("synthetic:130", "2");
+    sfp__run_options o = options("synthetic:130", "2");
     (void)run_once(&o, "from", 3, NULL);
     o.resume = true;
     begin b = {0};
-    const sfp_run_hooks hooks = {.ctx = &b, .progress = note_first, .stop = &b.stop};
+    const sfp__run_hooks hooks = {.ctx = &b, .progress = note_first, .stop = &b.stop};
     (void)run_with(&o, "from", &hooks);
     assert_int_equal(b.from, 30);
     assert_int_equal(b.offered, 40);
@@ -368,7 +368,7 @@ TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
     const char *data = kept_print("folder:%s", in_folder("shapes"));
     static const char *const methods[] = {NULL, "ncm"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        sfp_run_options o = options(data, "free");
+        sfp__run_options o = options(data, "free");
         o.method = methods[i];
         assert_false(run_once(&o, i ? "renamed_head" : "renamed", 2, NULL).finished);
         o.resume = true;
@@ -383,14 +383,14 @@ TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
 TEST(a_state_without_names_gets_those_of_the_stream)
 {
     const char *state = in_folder("unnamed.safetensors");
-    sfp_learner *l = NULL;
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    sfp_run_options o = options("synthetic:60", "free");
-    sfp_learner_options lo = o.learner;
+    sfp__learner *l = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    sfp__run_options o = options("synthetic:60", "free");
+    sfp__learner_options lo = o.learner;
     lo.fp.tasks = lo.fp.classes = 0;
     MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
-    MUST(sfp_learner_save(l, state, NULL));
-    sfp_learner_free(l);
+    MUST(sfp__learner_save(l, state, NULL));
+    sfp__learner_free(l);
     o.init_state = state;
     sfp_result r = run_once(&o, "named", 0, NULL);
     MUST(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL));
@@ -405,7 +405,7 @@ TEST(what_cannot_be_run_is_said)
 {
     put_text("bad", "0.5\nfast\n");
     put_text("empty", "# nothing\n");
-    sfp_run_options o = options("synthetic:60", "2");
+    sfp__run_options o = options("synthetic:60", "2");
     o.costs = in_folder("bad");
     refused(o, "bad:2: is 'fast', expected seconds from 0");
     o.costs = in_folder("empty");

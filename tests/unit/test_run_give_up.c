@@ -27,9 +27,9 @@ static void stop_in_one(void *ctx, int task, uint64_t done, uint64_t total)
         w->stop = 1;
 }
 
-static sfp_result run_watched(sfp_run_options *o, const char *name, watch *w)
+static sfp_result run_watched(sfp__run_options *o, const char *name, watch *w)
 {
-    const sfp_run_hooks hooks = {.ctx = w, .evaluating = stop_in_one, .stop = &w->stop};
+    const sfp__run_hooks hooks = {.ctx = w, .evaluating = stop_in_one, .stop = &w->stop};
     return run_with(o, name, &hooks);
 }
 
@@ -42,7 +42,7 @@ static void same_evaluations(const sfp_result *a, const sfp_result *b)
 {
     assert_int_equal(a->evaluation_count, b->evaluation_count);
     for (int i = 0; i < a->evaluation_count; i++) {
-        const sfp_evaluation *x = &a->evaluations[i], *y = &b->evaluations[i];
+        const sfp__evaluation *x = &a->evaluations[i], *y = &b->evaluations[i];
         assert_int_equal(x->offered, y->offered);
         assert_int_equal(x->task, y->task);
         for (int j = 0; j <= x->task; j++)
@@ -67,7 +67,7 @@ static void has_no_numbers(const sfp_result *r)
 }
 
 /* Stopped again and again: every process ends the evaluation that the last gave up, and is stopped in the next. */
-static void check(sfp_run_options o, const char *name)
+static void check(sfp__run_options o, const char *name)
 {
     const char *whole = kept_print("%s_whole", name), *parts = kept_print("%s_parts", name);
     int processes = 0;
@@ -104,7 +104,7 @@ TEST(after_each_task)
 
 TEST(between_timestamps)
 {
-    sfp_run_options o = options("synthetic:130", "2");
+    sfp__run_options o = options("synthetic:130", "2");
     o.eval_every = 3;
     check(o, "between");
     o = options("synthetic:60", "free");
@@ -120,7 +120,7 @@ TEST(between_timestamps)
 /* The clock has given the first batch of the next task by then. */
 TEST(on_a_clock)
 {
-    sfp_run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
+    sfp__run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
     o.queue = 2;
     check(o, "virtual");
     o.eval_every = 1;
@@ -138,7 +138,7 @@ TEST(with_images_that_cannot_be_read)
 {
     put_images("broken", 4, true);
     const char *data = kept_print("folder:%s", in_folder("broken"));
-    sfp_run_options o = options(data, "2");
+    sfp__run_options o = options(data, "2");
     o.test = data;
     check(o, "broken_images");
 }
@@ -146,7 +146,7 @@ TEST(with_images_that_cannot_be_read)
 /* An evaluation that was not given up is not done again: it would be noted at another place. */
 TEST(what_was_evaluated_is_remembered)
 {
-    sfp_run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
+    sfp__run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
     o.eval_every = 1;
     sfp_result whole = run_once(&o, "remembered_whole", 0, NULL);
     for (bool finished = false; !finished;) {

@@ -17,7 +17,7 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
     for (int m = 0; m < 3; m++) {
         char said[SFP_ERROR_MAX];
         const char *whole = kept_print("endless%d", m), *cut = kept_print("endless_cut%d", m);
-        sfp_run_options o = options("synthetic:0", m ? NULL : "free");
+        sfp__run_options o = options("synthetic:0", m ? NULL : "free");
         o.method = methods[m];
         sfp_result want = run_once(&o, whole, 12, NULL);
         assert_true(want.finished);
@@ -40,10 +40,10 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
 
 /* ------------------------------------------------------------------ a watched folder */
 
-static sfp_run_options watch(const char *name)
+static sfp__run_options watch(const char *name)
 {
     const char *data = kept_print("dir:%s", in_folder(name));
-    sfp_run_options o = options(data, NULL);
+    sfp__run_options o = options(data, NULL);
     o.learner.batch = 5;
     return o;
 }
@@ -78,7 +78,7 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
     for (int i = 0; i < 12; i++)
         put_image(kept_print("in/c%d/%d.png", i % 2, i), 100 * (i % 2) + i);
     PUT_TEXTS({"in/c0/broken.png", "no image"}, {"in/c0/empty.png", ""}, {"in/c1/empty.png", ""}, {"in/.end", ""});
-    sfp_run_options o = watch("in");
+    sfp__run_options o = watch("in");
     sfp_result r = run_once(&o, "folder", 0, NULL);
     assert_true(r.finished);
     check_samples(&r, 15, 12, 3, 0);
@@ -105,17 +105,17 @@ typedef struct script {
     void (*act)(int done);
 } script;
 
-static void follow(void *ctx, const sfp_run_progress *p)
+static void follow(void *ctx, const sfp__run_progress *p)
 {
     script *s = ctx;
     assert_int_equal(p->total, 0);
     s->act(++s->done);
 }
 
-static sfp_result run_script(sfp_run_options *o, const char *name, void (*act)(int done))
+static sfp_result run_script(sfp__run_options *o, const char *name, void (*act)(int done))
 {
     script s = {.act = act};
-    const sfp_run_hooks hooks = {.ctx = &s, .progress = follow, .stop = &s.stop};
+    const sfp__run_hooks hooks = {.ctx = &s, .progress = follow, .stop = &s.stop};
     return run_with(o, name, &hooks);
 }
 
@@ -145,7 +145,7 @@ static void label_later(int done)
 TEST(labels_that_come_late_are_learned_from)
 {
     put_five("cat", 0);
-    sfp_run_options o = watch("late");
+    sfp__run_options o = watch("late");
     sfp_result r = run_script(&o, "late_out", label_later);
     check_labels(r, 3, 2, 0, 1);
     assert_int_equal(r.samples.scored, r.samples.offered);
@@ -177,7 +177,7 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
     for (int i = 0; i < 10; i++)
         put_image(i < 5 ? kept_print("again/cat/%d.png", i) : kept_print("again/u%d.png", i - 4), 20 * i);
     put_text("again/.end", "");
-    sfp_run_options o = watch("again");
+    sfp__run_options o = watch("again");
     check_labels(run_once(&o, "again_out", 0, NULL), 5, 0, 0, 5);
     check_predictions("again_out/predictions.jsonl", 5, begin, image);
     /* as if killed after the checkpoint; then three get their label, each in another way, one goes away, one is new */
@@ -218,7 +218,7 @@ TEST(a_short_batch_is_learned_after_a_pause)
 {
     put_image("pause/cat/1.png", 10);
     put_image("pause/cat/2.png", 20);
-    sfp_run_options o = watch("pause");
+    sfp__run_options o = watch("pause");
     sfp_result r = run_script(&o, "pause_out", end_after_two);
     assert_int_equal(r.samples.offered, 3);
     assert_int_equal(lines_of("pause_out/events.jsonl", "{\"t\":"), 2);
@@ -233,7 +233,7 @@ TEST(the_test_set_is_matched_by_name)
         put_image(kept_print("test2/ant/%d.png", i), 12 + i); /* never comes */
     }
     put_text("in2/.end", "");
-    sfp_run_options o = watch("in2");
+    sfp__run_options o = watch("in2");
     o.test = kept_print("folder:%s", in_folder("test2"));
     o.eval_limit = 0;
     o.eval_every = 1;
@@ -248,7 +248,7 @@ TEST(the_test_set_is_matched_by_name)
 /* --------------------------------------------------------------------- the real clock */
 
 /* Slow enough for the images to be drawn in time. */
-static void slow(sfp_run_options *o)
+static void slow(sfp__run_options *o)
 {
     o->learner.batch = 20;
     o->learner.steps = 24;
@@ -257,7 +257,7 @@ static void slow(sfp_run_options *o)
 /* Seconds a timestamp takes here. */
 static double measure(void)
 {
-    sfp_run_options o = options("synthetic:300", NULL);
+    sfp__run_options o = options("synthetic:300", NULL);
     slow(&o);
     sfp_result r = run_once(&o, "cost", 0, NULL);
     return (r.seconds.select + r.seconds.train + r.seconds.buffer) / (300.0 / o.learner.batch);
@@ -265,7 +265,7 @@ static double measure(void)
 
 static void overload(const char *data, double cost, bool triage, bool controller)
 {
-    sfp_run_options o = options(data, NULL);
+    sfp__run_options o = options(data, NULL);
     bool live = strcmp(data, "synthetic:0") == 0;
     slow(&o);
     double seconds = 1;
@@ -308,7 +308,7 @@ TEST(lag_is_bounded_and_counts_add_up_at_three_times_the_load)
 TEST(what_a_live_stream_cannot_have_is_refused)
 {
     refused(options("synthetic:0", "5"), "tasks is '5', expected free: synthetic:0 is a live stream and has no tasks");
-    sfp_run_options o = options("synthetic:0", NULL);
+    sfp__run_options o = options("synthetic:0", NULL);
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 10;
     refused(o, "clock paper needs a stream that is known beforehand");

@@ -21,11 +21,11 @@ static char *text_in(const char *folder_name, const char *name)
 
 TEST(every_file_tells_the_same_numbers)
 {
-    sfp_run_options o = options("synthetic:60", "2");
+    sfp__run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "numbers", 0, NULL);
     OWNED_BY(sfp__result_done) sfp_result file = {0};
     MUST(sfp__result_read(in_folder("numbers/result.json"), &file, NULL));
-    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
+    OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     OWNED char *registered = NULL;
     MUST(sfp__registry_open_readonly(&registry, NULL));
     MUST(sfp__registry_json(registry, o.out, &registered, NULL));
@@ -35,9 +35,9 @@ TEST(every_file_tells_the_same_numbers)
 
 TEST(lag_is_not_a_number_where_nothing_can_be_late)
 {
-    const sfp_clock_kind clocks[] = {SFP_CLOCK_OFF, SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL};
+    const sfp__clock_kind clocks[] = {SFP_CLOCK_OFF, SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
-        sfp_run_options o = clocked("synthetic:60", "2", clocks[i], 100);
+        sfp__run_options o = clocked("synthetic:60", "2", clocks[i], 100);
         sfp_result r = run_once(&o, "lag", 0, NULL);
         bool late = clocks[i] == SFP_CLOCK_VIRTUAL;
         char *json = text_in("lag", "result.json"), *page = text_in("lag", "report.html");
@@ -86,7 +86,7 @@ TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
 {
     for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
         const char *whole = kept_print("whole_%s", *method), *cut = kept_print("cut_%s", *method);
-        sfp_run_options o = options("synthetic:120", "2");
+        sfp__run_options o = options("synthetic:120", "2");
         o.method = *method;
         (void)run_once(&o, whole, 0, NULL);
         o.resume = true;
@@ -120,7 +120,7 @@ static void check_heading(const char *page, const char *title, size_t all, size_
 }
 
 /* Both sides are there however large the batch, and how many they were is what the events say. */
-static void check_sides(sfp_run_options *o, const char *name, size_t took, size_t left)
+static void check_sides(sfp__run_options *o, const char *name, size_t took, size_t left)
 {
     (void)run_once(o, name, 0, NULL);
     json_t *events = events_of(name);
@@ -133,7 +133,7 @@ static void check_sides(sfp_run_options *o, const char *name, size_t took, size_
 
 TEST(a_report_shows_what_was_taken_and_what_was_left)
 {
-    sfp_run_options o = options("synthetic:100", "1");
+    sfp__run_options o = options("synthetic:100", "1");
     check_sides(&o, "small", 5, 5);
     o.learner.batch = 100;
     check_sides(&o, "large", 20, 20);
@@ -151,7 +151,7 @@ TEST(images_kept_compressed_are_shown)
     put_images("kept", 2, false);
     const char *data = kept_print("folder:%s", in_folder("kept"));
     for (int compressed = 0; compressed < 2; compressed++) {
-        sfp_run_options o = options(data, "1");
+        sfp__run_options o = options(data, "1");
         o.learner.keep_compressed = compressed;
         (void)run_once(&o, compressed ? "compressed" : "pixels", 0, NULL);
     }
@@ -166,7 +166,7 @@ TEST(images_kept_compressed_are_shown)
 
 TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
 {
-    sfp_run_options o = options("synthetic:60", "1");
+    sfp__run_options o = options("synthetic:60", "1");
     assert_false(run_once(&o, "at_the_end", 6, NULL).finished);
     o.resume = true;
     assert_true(run_once(&o, "at_the_end", 0, NULL).finished);

@@ -22,7 +22,7 @@ static void *make(const char *json, size_t json_size, size_t data_size, size_t *
     return bytes;
 }
 
-static sfp_status open_json(const char *json, size_t data_size, sfp_tensor_file **st, sfp_error *why)
+static sfp_status open_json(const char *json, size_t data_size, sfp__tensor_file **st, sfp_error *why)
 {
     size_t size;
     void *bytes = make(json, strlen(json), data_size, &size);
@@ -31,7 +31,7 @@ static sfp_status open_json(const char *json, size_t data_size, sfp_tensor_file 
 
 static void check_refused(const char *json, size_t data_size, sfp_status status, const char *message)
 {
-    sfp_tensor_file *st = (sfp_tensor_file *)&st;
+    sfp__tensor_file *st = (sfp__tensor_file *)&st;
     void *untouched = st;
     REFUSED_AS(json, open_json(json, data_size, &st, &err), status, message);
     assert_ptr_equal(st, untouched);
@@ -43,18 +43,18 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
                        "\"empty\":{\"dtype\":\"U8\",\"shape\":[0,5],\"data_offsets\":[8,8]},"
                        "\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},"
                        "\"\\u00e9\":{\"dtype\":\"BF16\",\"shape\":[1],\"data_offsets\":[32,34]}}   ";
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(open_json(json, 34, &st, NULL));
     assert_int_equal(st->count, 4);
     const char *order[] = {"a", "empty", "b", "\xc3\xa9"};
     for (size_t i = 0; i < 4; i++) {
-        const sfp_tensor *t = &st->tensors[i];
+        const sfp__tensor *t = &st->tensors[i];
         assert_string_equal(t->name, order[i]);
         assert_ptr_equal(sfp__tensor_file_find(st, order[i]), t);
     }
     assert_null(sfp__tensor_file_find(st, "c"));
     assert_null(sfp__tensor_file_find(st, ""));
-    const sfp_tensor *b = sfp__tensor_file_find(st, "b");
+    const sfp__tensor *b = sfp__tensor_file_find(st, "b");
     assert_int_equal(b->dtype, SFP_DTYPE_F32);
     assert_int_equal(b->ndim, 2);
     assert_true(b->shape[0] == 2 && b->shape[1] == 3 && b->count == 6 && b->bytes == 24);
@@ -66,8 +66,8 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
 
 TEST(a_missing_tensor_is_named)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    const sfp_tensor *t = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    const sfp__tensor *t = NULL;
     MUST(open_json("{}", 0, &st, NULL));
     assert_int_equal(st->count, 0);
     TOLD(sfp__tensor_file_need(st, "cls_token", &t, &err), SFP_ENOTFOUND, "w.safetensors: tensor 'cls_token' is missing");
@@ -76,7 +76,7 @@ TEST(a_missing_tensor_is_named)
 
 TEST(metadata_is_read)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(open_json("{\"__metadata__\":{\"format\":\"pt\",\"x\":\"\"}}", 0, &st, NULL));
     assert_int_equal(st->count, 0);
     assert_string_equal(sfp__tensor_file_meta(st, "format"), "pt");
@@ -174,7 +174,7 @@ TEST(deep_nesting_is_refused)
 
 TEST(header_lengths_that_lie_are_refused)
 {
-    sfp_tensor_file *st;
+    sfp__tensor_file *st;
     uint8_t bytes[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
     TOLD(sfp__safetensors_open_memory("w", bytes, 10, &st, &err), SFP_EFORMAT,
          "w: header length is 3, but only 2 bytes follow it");
@@ -197,7 +197,7 @@ TEST(every_truncation_is_refused)
     for (size_t n = 0; n < size; n++) {
         uint8_t *part = kept_malloc(n ? n : 1);
         memcpy(part, whole, n);
-        sfp_tensor_file *st;
+        sfp__tensor_file *st;
         assert_int_equal(sfp__safetensors_open_memory("w", part, n, &st, &err), SFP_EFORMAT);
         assert_int_equal(err.status, SFP_EFORMAT);
     }
@@ -205,7 +205,7 @@ TEST(every_truncation_is_refused)
 
 TEST(paths_that_are_no_files_fail_cleanly)
 {
-    sfp_tensor_file *st = NULL;
+    sfp__tensor_file *st = NULL;
     REFUSED(sfp__safetensors_open(folder, &st, &err), SFP_EINVAL, "is a directory, expected a file");
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_ENOTFOUND, "cannot open: No such file");
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -220,7 +220,7 @@ TEST(paths_that_are_no_files_fail_cleanly)
 TEST(each_failing_allocation_is_reported)
 {
     const char *json = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, told), !st), 4, 99);
     sfp__tensor_file_close(NULL);
 }

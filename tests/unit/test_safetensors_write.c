@@ -23,9 +23,9 @@ static int files_in_dir(void)
     return n - 2;
 }
 
-static sfp_tensor bytes_tensor(const char *name, int64_t n, const void *data)
+static sfp__tensor bytes_tensor(const char *name, int64_t n, const void *data)
 {
-    return (sfp_tensor){
+    return (sfp__tensor){
         .name = name, .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {n}, .count = (size_t)n, .bytes = (size_t)n, .data = data};
 }
 
@@ -34,21 +34,21 @@ TEST(what_is_written_is_read_back)
     float f[6] = {1, 2, 3, 4, 5, 6};
     int64_t scalar = -7;
     uint8_t three[3] = {1, 2, 3};
-    sfp_tensor tensors[] = {
+    sfp__tensor tensors[] = {
         {.name = "w", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2, 3}, .count = 6, .bytes = 24, .data = f},
         {.name = "step", .dtype = SFP_DTYPE_I64, .ndim = 0, .count = 1, .bytes = 8, .data = &scalar},
         {.name = "none", .dtype = SFP_DTYPE_F16, .ndim = 2, .shape = {0, 9}, .count = 0, .bytes = 0, .data = NULL},
         bytes_tensor("odd \"name\"\\\n\x01\x7f \xe2\x82\xac", 3, three),
     };
-    sfp_meta meta[] = {{"classes", "[\"a\",\"b\"]"}, {"empty", ""}, {"tab\t", "\xc3\xa9"}};
+    sfp__meta meta[] = {{"classes", "[\"a\",\"b\"]"}, {"empty", ""}, {"tab\t", "\xc3\xa9"}};
     MUST(sfp__safetensors_write(path, tensors, 4, meta, 3, &err));
     assert_int_equal(files_in_dir(), 1);
 
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_open(path, &st, &err));
     assert_int_equal(st->count, 4);
     for (size_t i = 0; i < 4; i++) {
-        const sfp_tensor *want = &tensors[i], *got = sfp__tensor_file_find(st, want->name);
+        const sfp__tensor *want = &tensors[i], *got = sfp__tensor_file_find(st, want->name);
         assert_non_null(got);
         assert_int_equal(got->dtype, want->dtype);
         MUST(sfp__tensor_expect(path, got, want->shape, want->ndim, &err));
@@ -59,7 +59,7 @@ TEST(what_is_written_is_read_back)
     for (size_t i = 0; i < 3; i++)
         assert_string_equal(sfp__tensor_file_meta(st, meta[i].key), meta[i].value);
     /* the padded header puts the first tensor at a multiple of 8, and pages dropped come back */
-    const sfp_tensor *w = &st->tensors[0];
+    const sfp__tensor *w = &st->tensors[0];
     assert_int_equal((uintptr_t)w->data % 8, 0);
     sfp__tensor_file_release(st);
     assert_memory_equal(w->data, f, 24);
@@ -67,7 +67,7 @@ TEST(what_is_written_is_read_back)
 
 TEST(a_file_without_tensors_is_written)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_write(path, NULL, 0, NULL, 0, NULL));
     MUST(sfp__safetensors_open(path, &st, NULL));
     assert_int_equal(st->count, 0);
@@ -76,21 +76,21 @@ TEST(a_file_without_tensors_is_written)
 TEST(many_tensors_are_all_found)
 {
     enum { N = 2000 };
-    sfp_tensor *tensors = kept_calloc(N, sizeof *tensors);
+    sfp__tensor *tensors = kept_calloc(N, sizeof *tensors);
     uint8_t data[7] = {0};
     for (int i = 0; i < N; i++)
         tensors[i] = bytes_tensor(kept_print("t.%d", i * 7919 % N), i % 8, data);
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_write(path, tensors, N, NULL, 0, NULL));
     MUST(sfp__safetensors_open(path, &st, NULL));
     for (int i = 0; i < N; i++) {
-        const sfp_tensor *t = sfp__tensor_file_find(st, tensors[i].name);
+        const sfp__tensor *t = sfp__tensor_file_find(st, tensors[i].name);
         assert_non_null(t);
         assert_true(t->bytes == (size_t)(i % 8));
     }
 }
 
-static void check_refused(const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count, sfp_status status,
+static void check_refused(const sfp__tensor *tensors, size_t count, const sfp__meta *meta, size_t meta_count, sfp_status status,
                           const char *message)
 {
     REFUSED(sfp__safetensors_write(path, tensors, count, meta, meta_count, &err), status, message);
@@ -99,7 +99,7 @@ static void check_refused(const sfp_tensor *tensors, size_t count, const sfp_met
 TEST(tensors_that_could_not_be_read_back_are_refused)
 {
     uint8_t data[8] = {0};
-    sfp_tensor twice[2] = {bytes_tensor("a", 2, data), bytes_tensor("a", 3, data)}, t = twice[0];
+    sfp__tensor twice[2] = {bytes_tensor("a", 2, data), bytes_tensor("a", 3, data)}, t = twice[0];
     check_refused(twice, 2, NULL, 0, SFP_EINVAL, "tensor 'a' is given twice");
     t.bytes = 3;
     check_refused(&t, 1, NULL, 0, SFP_EINVAL, "tensor 'a' is given 3 bytes, which do not fit U8 (2,)");
@@ -110,7 +110,7 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
     t.dtype = SFP_DTYPE_COUNT;
     check_refused(&t, 1, NULL, 0, SFP_EINVAL, "unknown type");
     const struct {
-        sfp_tensor t;
+        sfp__tensor t;
         const char *message;
     } named[] = {
         {bytes_tensor("__metadata__", 2, data), "cannot be named '__metadata__'"},
@@ -120,7 +120,7 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         check_refused(&named[i].t, 1, NULL, 0, SFP_EINVAL, named[i].message);
-    sfp_meta meta[2] = {{"k", "1"}, {"k", "2"}};
+    sfp__meta meta[2] = {{"k", "1"}, {"k", "2"}};
     check_refused(NULL, 0, meta, 2, SFP_EINVAL, "metadata key 'k' is given twice");
     meta[0].value = "\xc3";
     check_refused(NULL, 0, meta, 1, SFP_EINVAL, "metadata value '\\xc3' is not UTF-8");
@@ -128,7 +128,7 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
 
 static void check_old_file(uint8_t first)
 {
-    sfp_tensor_file *st;
+    sfp__tensor_file *st;
     MUST(sfp__safetensors_open(path, &st, NULL));
     assert_int_equal(*(const uint8_t *)st->tensors[0].data, first);
     sfp__tensor_file_close(st);
@@ -140,7 +140,7 @@ TEST(a_full_disk_leaves_the_old_file_and_nothing_else)
     size_t size = 1 << 20;
     uint8_t *data = kept_calloc(1, size);
     data[0] = 42;
-    sfp_tensor small = bytes_tensor("a", 16, data), large = bytes_tensor("a", (int64_t)size, data);
+    sfp__tensor small = bytes_tensor("a", 16, data), large = bytes_tensor("a", (int64_t)size, data);
     MUST(sfp__safetensors_write(path, &small, 1, NULL, 0, NULL));
     data[0] = 43;
 
@@ -175,7 +175,7 @@ TEST(devices_directories_and_missing_folders_are_refused)
 TEST(a_left_over_of_a_killed_process_is_no_obstacle)
 {
     uint8_t data[4] = {9};
-    sfp_tensor t = bytes_tensor("a", 4, data);
+    sfp__tensor t = bytes_tensor("a", 4, data);
     const char *left = kept_print("%s.tmp.%ld", path, (long)getpid());
     fclose(fopen(left, "w"));
     MUST(sfp__safetensors_write(path, &t, 1, NULL, 0, NULL));
@@ -186,8 +186,8 @@ TEST(a_left_over_of_a_killed_process_is_no_obstacle)
 TEST(each_failing_allocation_leaves_the_old_file)
 {
     uint8_t old_data[4] = {1}, new_data[4] = {2};
-    sfp_tensor old = bytes_tensor("a", 4, old_data), new = bytes_tensor("a", 4, new_data);
-    sfp_meta meta = {"k", "v"};
+    sfp__tensor old = bytes_tensor("a", 4, old_data), new = bytes_tensor("a", 4, new_data);
+    sfp__meta meta = {"k", "v"};
     MUST(sfp__safetensors_write(path, &old, 1, NULL, 0, NULL));
     long failures = FAIL_EACH_ALLOCATION(sfp__safetensors_write(path, &new, 1, &meta, 1, told), (check_old_file(1), true));
     assert_in_range(failures, 3, 99);

@@ -7,14 +7,14 @@
 #include "test.h"
 
 /* One pick into arrays of exactly the promised sizes; returns the count, `out` is the caller's to free. */
-static int pick(const char *name, int b, const float *score, double sigma, sfp_coreset_mode mode, sfp_rng *rng, int **out)
+static int pick(const char *name, int b, const float *score, double sigma, sfp__coreset_mode mode, sfp__rng *rng, int **out)
 {
-    const sfp_selector *s = sfp__selector_find(name);
+    const sfp__selector *s = sfp__selector_find(name);
     assert_non_null(s);
-    sfp_select_options opt = {.sigma = sigma, .mode = mode};
-    sfp_select_batch batch = {.b = b, .score = score};
-    sfp_arena arena = {0};
-    const sfp_select_env env = {.rng = rng, .arena = &arena};
+    sfp__select_options opt = {.sigma = sigma, .mode = mode};
+    sfp__select_batch batch = {.b = b, .score = score};
+    sfp__arena arena = {0};
+    const sfp__select_env env = {.rng = rng, .arena = &arena};
     int count = -1;
     float *weight = kept_malloc((size_t)b * sizeof *weight + 1);
     *out = kept_malloc((size_t)b * sizeof **out + 1);
@@ -26,7 +26,7 @@ static int pick(const char *name, int b, const float *score, double sigma, sfp_c
     return count;
 }
 
-static void check_pick(const char *name, int b, const float *score, double sigma, sfp_coreset_mode mode, int n, const int *want)
+static void check_pick(const char *name, int b, const float *score, double sigma, sfp__coreset_mode mode, int n, const int *want)
 {
     int *got, count = pick(name, b, score, sigma, mode, NULL, &got);
     assert_int_equal(count, n);
@@ -55,10 +55,10 @@ TEST(a_coreset_is_a_floor_of_sigma_b_and_at_least_one)
 /* Odd and even b and c, both modes, against the definition: the element at rank r of the window has r elements before it. */
 TEST(the_window_is_around_the_middle_for_every_b_and_c)
 {
-    sfp_rng rng = sfp__rng_init(3, 0);
+    sfp__rng rng = sfp__rng_init(3, 0);
     for (int b = 1; b <= 41; b++) {
         for (int c = 1; c < b; c++) {
-            for (sfp_coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
+            for (sfp__coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
                 float score[41];
                 for (int i = 0; i < b; i++)
                     score[i] = (float)sfp__rng_below(&rng, 12); /* many ties */
@@ -95,7 +95,7 @@ TEST(exact_and_paper_differ_by_one_for_odd_c)
 TEST(a_coreset_of_one_is_the_middle_in_both_modes)
 {
     const float score[] = {4, 1, 3, 0, 2}; /* ranked: 0 2 4 1 3 */
-    for (sfp_coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
+    for (sfp__coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
         check_pick("streamfp", 5, score, 1e-6, mode, 1, (int[]){4});
         check_pick("streamfp", 4, score, 0.3, mode, 1, (int[]){1}); /* ranked 0 2 1 3: position 2 */
         check_pick("streamfp", 2, score, 0.5, mode, 1, (int[]){1});
@@ -109,7 +109,7 @@ TEST(sigma_of_one_or_more_is_the_whole_batch_in_its_order)
     const int all[] = {0, 1, 2, 3, 4};
     static const char *const names[] = {"streamfp", "random", "none"};
     for (size_t i = 0; i < 3; i++) {
-        for (sfp_coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
+        for (sfp__coreset_mode mode = SFP_CORESET_EXACT; mode <= SFP_CORESET_PAPER; mode++) {
             check_pick(names[i], 5, score, 1, mode, 5, all);
             check_pick(names[i], 5, score, 3, mode, 5, all);
             check_pick(names[i], 0, score, 1, mode, 0, all);
@@ -131,7 +131,7 @@ TEST(ties_go_by_index_and_nan_is_the_least_similar)
 /* All ordered triples of five: 60 outcomes, equally likely; and the same seed gives the same picks. */
 TEST(random_is_uniform_and_repeatable)
 {
-    sfp_rng rng = sfp__rng_init(21, 4);
+    sfp__rng rng = sfp__rng_init(21, 4);
     long count[125] = {0};
     double p[125];
     for (int i = 0; i < 125; i++) {
@@ -145,7 +145,7 @@ TEST(random_is_uniform_and_repeatable)
     }
     check_distribution("random triples", 125, count, p);
 
-    sfp_rng r1 = sfp__rng_init(9, 9), r2 = sfp__rng_init(9, 9);
+    sfp__rng r1 = sfp__rng_init(9, 9), r2 = sfp__rng_init(9, 9);
     int *a, *b;
     assert_int_equal(pick("random", 50, NULL, 0.5, SFP_CORESET_EXACT, &r1, &a), 25);
     assert_int_equal(pick("random", 50, NULL, 0.5, SFP_CORESET_EXACT, &r2, &b), 25);
@@ -177,12 +177,12 @@ TEST(what_is_missing_is_named)
                  {"gradmatch", "selector 'gradmatch' needs features, the batch has none"},
                  {"freesel", "selector 'freesel' needs pooled patch tokens, the batch has none"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const sfp_selector *s = sfp__selector_find(cases[i].name);
-        sfp_select_options opt = sfp__select_options_defaults();
+        const sfp__selector *s = sfp__selector_find(cases[i].name);
+        sfp__select_options opt = sfp__select_options_defaults();
         const int32_t label[4] = {0};
-        sfp_select_batch batch = {.b = 4, .label = label, .classes = 1};
-        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-        sfp_select_env env = {.arena = &arena};
+        sfp__select_batch batch = {.b = 4, .label = label, .classes = 1};
+        OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+        sfp__select_env env = {.arena = &arena};
         int out[4] = {7, 7, 7, 7}, count = 77;
         assert_int_equal(s->pick(&batch, &opt, &env, out, NULL, &count, &err), SFP_EINVAL);
         assert_string_equal(err.message, cases[i].message);
@@ -197,7 +197,7 @@ TEST(what_is_missing_is_named)
  * not finite only when the others are used up; nothing allocated once warm. */
 TEST(what_holds_for_every_selector)
 {
-    sfp_rng rng = sfp__rng_init(31, 0);
+    sfp__rng rng = sfp__rng_init(31, 0);
     for (int round = 0; round < 60; round++) {
         int b = 1 + (int)sfp__rng_below(&rng, 40), classes = 1 + (int)sfp__rng_below(&rng, 5),
             bad = (int)sfp__rng_below(&rng, (uint32_t)b + 1);
@@ -209,12 +209,12 @@ TEST(what_holds_for_every_selector)
             c.query[i * 6] = c.features[i * 6 + 1] = c.pooled[i * 6 + 5] = c.logits[i * classes] = no;
             c.probs[i * classes] = c.taps[i * 24 + 9] = no;
         }
-        for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+        for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
             int n = sfp__coreset_size(b, sigma), out[2][40], want = strcmp((*s)->name, "none") == 0 || n == b ? b : n;
             float weight[2][40];
-            OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+            OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
             for (int again = 0; again < 2; again++) {
-                sfp_rng draw = sfp__rng_init(5, (uint64_t)round);
+                sfp__rng draw = sfp__rng_init(5, (uint64_t)round);
                 assert_int_equal(case_pick((*s)->name, &c.batch, sigma, &draw, &arena, NULL, out[again], weight[again]), want);
             }
             assert_memory_equal(out[0], out[1], (size_t)want * sizeof(int));
@@ -234,7 +234,7 @@ TEST(what_holds_for_every_selector)
                          b);
             unsigned long before = sfp__mem_count();
             if (!(*s)->open) {
-                sfp_rng draw = sfp__rng_init(5, (uint64_t)round);
+                sfp__rng draw = sfp__rng_init(5, (uint64_t)round);
                 assert_int_equal(case_pick((*s)->name, &c.batch, sigma, &draw, &arena, NULL, out[1], weight[1]), want);
                 assert_int_equal(sfp__mem_count(), before);
             }
@@ -242,12 +242,12 @@ TEST(what_holds_for_every_selector)
     }
 }
 
-static sfp_status pick_half(const sfp_selector *s, const select_case *c, int *out, int *count, sfp_error *why)
+static sfp_status pick_half(const sfp__selector *s, const select_case *c, int *out, int *count, sfp_error *why)
 {
-    sfp_arena arena = {0};
-    sfp_rng draw = sfp__rng_init(1, 1);
-    sfp_status status = case_try(s, &c->batch, &(sfp_select_options){.sigma = 0.5},
-                                 (sfp_select_env){.rng = &draw, .arena = &arena}, out, NULL, count, why);
+    sfp__arena arena = {0};
+    sfp__rng draw = sfp__rng_init(1, 1);
+    sfp_status status = case_try(s, &c->batch, &(sfp__select_options){.sigma = 0.5},
+                                 (sfp__select_env){.rng = &draw, .arena = &arena}, out, NULL, count, why);
     sfp__arena_done(&arena);
     return status;
 }
@@ -255,9 +255,9 @@ static sfp_status pick_half(const sfp_selector *s, const select_case *c, int *ou
 /* Every allocation of every selector fails in turn: an error, and the outputs untouched. */
 TEST(no_memory_is_an_error)
 {
-    sfp_rng rng = sfp__rng_init(32, 0);
+    sfp__rng rng = sfp__rng_init(32, 0);
     select_case c = make_case(&rng, 12, 4, 3, CASE_NORMAL);
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
         int out[12] = {77}, count = -1;
         (void)FAIL_EACH_ALLOCATION(pick_half(*s, &c, out, &count, told), out[0] == 77 && count == -1);
     }
@@ -267,12 +267,12 @@ TEST(the_table_has_every_selector_once)
 {
     assert_null(sfp__selector_find("no such"));
     assert_null(sfp__selector_find(NULL));
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
         assert_ptr_equal(sfp__selector_find((*s)->name), *s);
         assert_true(strlen((*s)->summary) > 0);
     }
     assert_true(sfp__selector_find("streamfp")->needs == SFP_NEED_SCORE);
     assert_true(sfp__selector_find("random")->needs == 0);
-    sfp_select_options opt = sfp__select_options_defaults();
+    sfp__select_options opt = sfp__select_options_defaults();
     assert_true(opt.sigma == 0.5 && opt.mode == SFP_CORESET_EXACT);
 }

@@ -38,8 +38,8 @@ static void brute_kcenter(int n, int dim, const float *x, int c, int *out)
 
 TEST(kcenter_is_farthest_first)
 {
-    sfp_rng rng = sfp__rng_init(1, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    sfp__rng rng = sfp__rng_init(1, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     for (int round = 0; round < 3000; round++) {
         int big = round % 100 == 0, b = 2 + (int)sfp__rng_below(&rng, big ? 600 : 30), classes = 1 + (int)sfp__rng_below(&rng, 9),
             want[632], out[632];
@@ -59,12 +59,12 @@ TEST(kcenter_does_not_trust_a_product)
     enum { N = 200, D = 5 };
     static float x[N * D];
     int out[N], want[N];
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     for (int huge = 0; huge < 2; huge++) {
-        sfp_rng rng = sfp__rng_init(2, (uint64_t)huge);
+        sfp__rng rng = sfp__rng_init(2, (uint64_t)huge);
         for (int i = 0; i < N * D; i++)
             x[i] = huge ? (float)sfp__rng_normal(&rng) * 1e30f : 1000 + (float)sfp__rng_below(&rng, 64) * 0.0625f / 16;
-        sfp_select_batch batch = {.b = N, .classes = D, .logits = x};
+        sfp__select_batch batch = {.b = N, .classes = D, .logits = x};
         assert_int_equal(case_pick("kcenter", &batch, 0.8, NULL, &arena, NULL, out, NULL), 160);
         brute_kcenter(N, D, x, 160, want);
         assert_memory_equal(out, want, 160 * sizeof *out);
@@ -100,7 +100,7 @@ TEST(d2_sampling_has_the_distribution_of_its_definition)
 {
     enum { N = 5, D = 3, DRAWS = 150000 };
     for (int cosine = 0; cosine < 2; cosine++) {
-        sfp_rng rng = sfp__rng_init(3, (uint64_t)cosine);
+        sfp__rng rng = sfp__rng_init(3, (uint64_t)cosine);
         float *x = case_rows(&rng, N, D, CASE_NORMAL), unit[N * D];
         long count[N * N * N] = {0};
         double p[N * N * N];
@@ -111,8 +111,8 @@ TEST(d2_sampling_has_the_distribution_of_its_definition)
             bool apart = order[0] != order[1] && order[1] != order[2] && order[0] != order[2];
             p[i] = apart ? d2_probability(N, D, x, cosine, order, 3) : 0;
         }
-        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-        const sfp_select_env env = {.rng = &rng, .arena = &arena};
+        OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+        const sfp__select_env env = {.rng = &rng, .arena = &arena};
         for (int k = 0; k < DRAWS; k++) {
             int out[3];
             sfp__arena_reset(&arena);
@@ -127,9 +127,9 @@ TEST(d2_sampling_has_the_distribution_of_its_definition)
 TEST(d2_sampling_takes_equal_points_last)
 {
     enum { N = 400, KINDS = 150, D = 4 };
-    sfp_rng rng = sfp__rng_init(4, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-    const sfp_select_env env = {.rng = &rng, .arena = &arena};
+    sfp__rng rng = sfp__rng_init(4, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+    const sfp__select_env env = {.rng = &rng, .arena = &arena};
     for (int round = 0; round < 20; round++) {
         float *kinds = case_rows(&rng, KINDS, D, CASE_NORMAL), x[N * D];
         int kind[N], out[N];
@@ -152,7 +152,7 @@ TEST(d2_sampling_takes_equal_points_last)
 /* The definition, by the slowest way: the least t such that the tokens with attention >= t hold half the mass. */
 TEST(freesel_pools_the_tokens_with_half_the_attention)
 {
-    sfp_rng rng = sfp__rng_init(5, 0);
+    sfp__rng rng = sfp__rng_init(5, 0);
     for (int round = 0; round < 3000; round++) {
         int T = 2 + (int)sfp__rng_below(&rng, 20), D = 1 + (int)sfp__rng_below(&rng, 6), H = 1 + (int)sfp__rng_below(&rng, 4),
             order[32];

@@ -88,8 +88,8 @@ static void unit_rows(const select_case *c, float *out)
 
 TEST(camel_is_greedy_on_its_function)
 {
-    sfp_rng rng = sfp__rng_init(1, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    sfp__rng rng = sfp__rng_init(1, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     near_ties = 0;
     for (int round = 0; round < 3000; round++) {
         int b = 2 + (int)sfp__rng_below(&rng, 18), dim = 1 + (int)sfp__rng_below(&rng, 5), out[MOST];
@@ -155,8 +155,8 @@ static void check_clusters(const world *w, int k, const int *chosen, const float
 
 TEST(craig_is_greedy_and_weighs_by_cluster)
 {
-    sfp_rng rng = sfp__rng_init(2, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    sfp__rng rng = sfp__rng_init(2, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     near_ties = 0;
     for (int round = 0; round < 3000; round++) {
         int b = 2 + (int)sfp__rng_below(&rng, 16), out[MOST];
@@ -197,8 +197,8 @@ static double best_of_all(const world *w, int k, int from, int depth, int *chose
 /* Nemhauser, Wolsey and Fisher 1978. */
 TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
 {
-    sfp_rng rng = sfp__rng_init(3, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    sfp__rng rng = sfp__rng_init(3, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     double worst = 1;
     for (int round = 0; round < 400; round++) {
         int b = 4 + (int)sfp__rng_below(&rng, 8), out[MOST], scratch[MOST], k = 1 + (int)sfp__rng_below(&rng, 4);
@@ -221,9 +221,9 @@ TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
 
 static void greedy_of(const select_case *c, size_t pairs, bool precise, int classes, int count, int *out)
 {
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-    const sfp_select_env env = {.arena = &arena};
-    sfp_metric m;
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+    const sfp__select_env env = {.arena = &arena};
+    sfp__metric m;
     int n = c->batch.b, *id = kept_malloc((size_t)n * sizeof *id), group[4] = {0, n / 3, n / 2, n};
     for (int i = 0; i < n; i++)
         id[i] = (i * 7 + 3) % n; /* any order, when 7 does not divide n */
@@ -231,7 +231,7 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
     m.precise = precise;
     if (classes)
         group[1] = n;
-    const sfp_facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .pairs = pairs};
+    const sfp__facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .pairs = pairs};
     MUST(sfp__facility_greedy(&f, count, out, NULL));
 }
 
@@ -239,7 +239,7 @@ TEST(few_pairs_in_memory_choose_the_same)
 {
     enum { N = 700 };
     static int all[N], some[N];
-    sfp_rng rng = sfp__rng_init(4, 0);
+    sfp__rng rng = sfp__rng_init(4, 0);
     for (int round = 0; round < 12; round++) {
         int n = round % 2 ? 60 + (int)sfp__rng_below(&rng, 40) : 600 + (int)sfp__rng_below(&rng, 100), count = n / 3;
         n += n % 7 == 0;
@@ -259,7 +259,7 @@ TEST(float_distances_choose_almost_the_same)
 {
     enum { N = 600, COUNT = 60 };
     static int exact[COUNT], fast[COUNT];
-    sfp_rng rng = sfp__rng_init(5, 0);
+    sfp__rng rng = sfp__rng_init(5, 0);
     int differ = 0;
     for (int round = 0; round < 6; round++) {
         select_case c = make_case(&rng, N + round, 16, 5, CASE_NORMAL);
@@ -284,20 +284,20 @@ TEST(huge_and_tiny_points_choose_the_same)
     static int id[N], chosen[3][COUNT];
     static float x[N * DIM];
     const int group[] = {0, N};
-    sfp_rng rng = sfp__rng_init(6, 0);
+    sfp__rng rng = sfp__rng_init(6, 0);
     float *rows = case_rows(&rng, N, DIM, CASE_NORMAL);
     for (int i = 0; i < N; i++)
         id[i] = i;
     for (int k = 0; k < 3; k++) {
-        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-        const sfp_select_env env = {.arena = &arena};
-        sfp_metric m;
+        OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+        const sfp__select_env env = {.arena = &arena};
+        sfp__metric m;
         for (int i = 0; i < N * DIM; i++)
             x[i] = rows[i] * scale[k];
         MUST(sfp__metric_init(&m, &env, N, DIM, x, 0, NULL, NULL));
         assert_int_equal(m.precise, k > 0);
         m.precise = true; /* for the first too: what is compared with */
-        const sfp_facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+        const sfp__facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
         MUST(sfp__facility_greedy(&f, COUNT, chosen[k], NULL));
         assert_memory_equal(chosen[k], chosen[0], sizeof chosen[0]);
     }

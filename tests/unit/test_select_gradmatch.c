@@ -125,8 +125,8 @@ static int check_pursuit(const world *w, int count, const int *chosen)
 
 TEST(gradmatch_is_orthogonal_matching_pursuit)
 {
-    sfp_rng rng = sfp__rng_init(1, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    sfp__rng rng = sfp__rng_init(1, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     int cut = 0, zeros = 0;
     for (int round = 0; round < 4000; round++) {
         int b = 2 + (int)sfp__rng_below(&rng, MOST - 2), out[MOST],
@@ -140,7 +140,7 @@ TEST(gradmatch_is_orthogonal_matching_pursuit)
             for (int x = 0; x < c.batch.dim; x++)
                 c.features[i * c.batch.dim + x] *= longer;
         }
-        sfp_rng draw = sfp__rng_init(9, (uint64_t)round);
+        sfp__rng draw = sfp__rng_init(9, (uint64_t)round);
         int n = case_pick("gradmatch", &c.batch, (double)k / b, &draw, &arena, NULL, out, weight);
         assert_int_equal(n, k);
         world w = gradients(&c);
@@ -168,7 +168,7 @@ static void gram_of(void *ctx, int c, int n, const int *others, double *out)
 
 static int left; /* rounds in which a column was out of the factor */
 
-static double correlate(void *ctx, const sfp_nnls *s, int n, const int *which, double *out)
+static double correlate(void *ctx, const sfp__nnls *s, int n, const int *which, double *out)
 {
     const world *w = ctx;
     double r[WIDTH];
@@ -186,8 +186,8 @@ static double correlate(void *ctx, const sfp_nnls *s, int n, const int *which, d
  * column that joins the weights are the non-negative minimum over all so far. */
 TEST(the_fit_is_the_non_negative_minimum)
 {
-    sfp_rng rng = sfp__rng_init(3, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    sfp__rng rng = sfp__rng_init(3, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     left = 0;
     for (int round = 0; round < 3000; round++) {
         int k = 1 + (int)sfp__rng_below(&rng, PICKS), chosen[PICKS];
@@ -198,9 +198,9 @@ TEST(the_fit_is_the_non_negative_minimum)
             for (int i = 0; i < k; i++)
                 w.g[i][x] = 1 + sfp__rng_normal(&rng);
         }
-        const sfp_select_env env = {.arena = &arena};
-        const sfp_columns columns = {.ctx = &w, .gram = gram_of, .correlate = correlate};
-        sfp_nnls fit;
+        const sfp__select_env env = {.arena = &arena};
+        const sfp__columns columns = {.ctx = &w, .gram = gram_of, .correlate = correlate};
+        sfp__nnls fit;
         sfp__arena_reset(&arena);
         MUST(sfp__nnls_init(&fit, &env, &columns, k, 0.5, NULL));
         for (int n = 1; n <= k; n++) {
@@ -220,8 +220,8 @@ TEST(the_fit_is_the_non_negative_minimum)
 TEST(the_objective_never_grows)
 {
     enum { N = 200, D = 12, C = 6, COUNT = 90 };
-    sfp_rng rng = sfp__rng_init(2, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
+    sfp__rng rng = sfp__rng_init(2, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     for (int round = 0; round < 4; round++) {
         select_case c = make_case(&rng, N, D, C, round == 3 ? CASE_TWINS : CASE_NORMAL);
         for (int i = 0; i < N; i++)
@@ -236,8 +236,8 @@ TEST(the_objective_never_grows)
         static double weight[COUNT], final[2][COUNT];
         for (int factored = 0; factored < 2; factored++)
             for (int count = COUNT; count > 0; count -= count == COUNT ? COUNT - 1 : -1) { /* all, then 1, 2, ... */
-                const sfp_select_env env = {.arena = &arena};
-                sfp_metric m;
+                const sfp__select_env env = {.arena = &arena};
+                sfp__metric m;
                 int got = 0;
                 sfp__arena_reset(&arena);
                 MUST(sfp__metric_init(&m, &env, N, D, c.features, C, c.probs, NULL));

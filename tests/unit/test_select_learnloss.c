@@ -8,7 +8,7 @@
 
 TEST(the_ranking_loss_is_its_definition)
 {
-    sfp_rng rng = sfp__rng_init(1, 0);
+    sfp__rng rng = sfp__rng_init(1, 0);
     for (int round = 0; round < 3000; round++) {
         int n = (int)sfp__rng_below(&rng, 12);
         float p[12], l[12], grad[12];
@@ -30,7 +30,7 @@ TEST(the_ranking_loss_is_its_definition)
     }
 }
 
-static double loss_of(const sfp_lossnet *net, int n, const float *taps, const float *loss)
+static double loss_of(const sfp__lossnet *net, int n, const float *taps, const float *loss)
 {
     static float hidden[16 * SFP_LOSSNET_JOINED], predicted[16], grad[16];
     sfp__lossnet_fwd(net, n, taps, hidden, predicted);
@@ -40,8 +40,8 @@ static double loss_of(const sfp_lossnet *net, int n, const float *taps, const fl
 TEST(gradients_are_central_differences)
 {
     enum { N = 9, D = 5 };
-    sfp_rng rng = sfp__rng_init(2, 0);
-    OWNED_BY(sfp__lossnet_done) sfp_lossnet net = {0};
+    sfp__rng rng = sfp__rng_init(2, 0);
+    OWNED_BY(sfp__lossnet_done) sfp__lossnet net = {0};
     MUST(sfp__lossnet_init(&net, D, &rng, NULL));
     float *taps = case_rows(&rng, N, SFP_TAPS * D, CASE_NORMAL), *loss = case_rows(&rng, N, 1, CASE_NORMAL);
     static float hidden[N * SFP_LOSSNET_JOINED], predicted[N], grad[N];
@@ -50,7 +50,7 @@ TEST(gradients_are_central_differences)
     sfp__lossnet_bwd(&net, N, taps, hidden, grad);
     int checked = 0, kinks = 0;
     for (int k = 0; k < SFP_LOSSNET_PARAMS; k++) {
-        sfp_param *p = &net.param[k];
+        sfp__param *p = &net.param[k];
         for (size_t i = 0; i < (size_t)p->rows * p->width; i += 1 + (size_t)sfp__rng_below(&rng, 7)) {
             float was = p->data[i], step = 1e-2f;
             p->data[i] = was + step;
@@ -76,10 +76,10 @@ TEST(gradients_are_central_differences)
 TEST(it_learns_to_rank_and_takes_the_highest)
 {
     enum { B = 16, D = 6 };
-    const sfp_selector *s = sfp__selector_find("learnloss");
-    sfp_rng rng = sfp__rng_init(3, 0);
-    OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-    sfp_select_env env = {.rng = &rng, .arena = &arena};
+    const sfp__selector *s = sfp__selector_find("learnloss");
+    sfp__rng rng = sfp__rng_init(3, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+    sfp__select_env env = {.rng = &rng, .arena = &arena};
     MUST(s->open(D, B, 5, &env.state, NULL));
     int out[B], count = 0, right[2] = {0}, order[B];
     float loss[B];
@@ -93,7 +93,7 @@ TEST(it_learns_to_rank_and_takes_the_highest)
             s->learn(env.state, &c.batch, B, order, loss);
         } else {
             for (int lowest = 0; lowest < 2; lowest++) {
-                const sfp_select_options opt = {.sigma = 0.25, .lowest = lowest};
+                const sfp__select_options opt = {.sigma = 0.25, .lowest = lowest};
                 MUST(s->pick(&c.batch, &opt, &env, out, NULL, &count, NULL));
                 assert_int_equal(count, B / 4);
                 int above = 0;
@@ -108,7 +108,7 @@ TEST(it_learns_to_rank_and_takes_the_highest)
 
     /* samples that are not finite are learned from as little as chosen */
     float bad[B], before[SFP_LOSSNET_JOINED];
-    sfp_state_tensor part;
+    sfp__state_tensor part;
     int parts = s->state_tensors(env.state, 0, &part);
     assert_int_equal(parts, 4 * SFP_LOSSNET_PARAMS);
     for (int i = 0; i < B; i++)
@@ -123,9 +123,9 @@ TEST(it_learns_to_rank_and_takes_the_highest)
 TEST(the_state_is_all_of_it)
 {
     enum { B = 10, D = 3 };
-    const sfp_selector *s = sfp__selector_find("learnloss");
+    const sfp__selector *s = sfp__selector_find("learnloss");
     void *a = NULL, *b = NULL;
-    sfp_rng rng = sfp__rng_init(4, 0);
+    sfp__rng rng = sfp__rng_init(4, 0);
     MUST(s->open(D, B, 1, &a, NULL));
     MUST(s->open(D, B, 2, &b, NULL));
     int order[B], parts = 0;
@@ -135,7 +135,7 @@ TEST(the_state_is_all_of_it)
     select_case c = make_case(&rng, B, D, 2, CASE_NORMAL);
     s->learn(a, &c.batch, B, order, loss);
     for (int k = 0; k == 0 || k < parts; k++) {
-        sfp_state_tensor from, to;
+        sfp__state_tensor from, to;
         parts = s->state_tensors(a, k, &from);
         (void)s->state_tensors(b, k, &to);
         assert_string_equal(from.name, to.name);
@@ -149,7 +149,7 @@ TEST(the_state_is_all_of_it)
         s->learn(b, &c.batch, B, order, loss);
     }
     for (int k = 0; k < parts; k++) {
-        sfp_state_tensor one, two;
+        sfp__state_tensor one, two;
         (void)s->state_tensors(a, k, &one);
         (void)s->state_tensors(b, k, &two);
         size_t n = 4;

@@ -6,7 +6,7 @@
 #include "select_case.h"
 #include "test.h"
 
-static sfp_thread_pool *pool;
+static sfp__thread_pool *pool;
 
 static void make_pool(void)
 {
@@ -25,13 +25,13 @@ TEST(every_selector_picks_the_same)
     enum { B = 1300, DIM = 8 }; /* more than distances in double are taken for */
     static int out[2][B];
     static float weight[2][B];
-    sfp_rng rng = sfp__rng_init(1, 0);
+    sfp__rng rng = sfp__rng_init(1, 0);
     select_case c = make_case(&rng, B, DIM, 4, CASE_NORMAL);
-    for (const sfp_selector *const *s = sfp__selectors; *s; s++) {
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
         int count[2];
         for (int i = 0; i < 2; i++) {
-            OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-            sfp_rng draw = sfp__rng_init(2, 2);
+            OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+            sfp__rng draw = sfp__rng_init(2, 2);
             count[i] = case_pick((*s)->name, &c.batch, 0.1, &draw, &arena, i ? pool : NULL, out[i], weight[i]);
         }
         assert_int_equal(count[0], count[1]);
@@ -46,7 +46,7 @@ TEST(both_phases_and_both_ways_pick_the_same)
 {
     enum { N = 1100, DIM = 6, C = 3, COUNT = 40 };
     static int id[N];
-    sfp_rng rng = sfp__rng_init(3, 0);
+    sfp__rng rng = sfp__rng_init(3, 0);
     select_case c = make_case(&rng, N, DIM, C, CASE_NORMAL);
     const int group[] = {0, N};
     for (int i = 0; i < N; i++)
@@ -54,12 +54,12 @@ TEST(both_phases_and_both_ways_pick_the_same)
     int cover[2][COUNT], pursuit[2][COUNT];
     double weight[2][COUNT];
     for (int i = 0; i < 2; i++) {
-        OWNED_BY(sfp__arena_done) sfp_arena arena = {0};
-        const sfp_select_env env = {.arena = &arena, .threads = i ? pool : NULL};
-        sfp_metric m;
+        OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+        const sfp__select_env env = {.arena = &arena, .threads = i ? pool : NULL};
+        sfp__metric m;
         int got = 0;
         MUST(sfp__metric_init(&m, &env, N, DIM, c.features, C, c.probs, NULL));
-        const sfp_facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = (size_t)N * 30};
+        const sfp__facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = (size_t)N * 30};
         MUST(sfp__facility_greedy(&f, COUNT, cover[i], NULL));
         MUST(sfp__omp(&env, &m, 0, COUNT, pursuit[i], weight[i], &got, NULL));
         assert_int_equal(got, COUNT);

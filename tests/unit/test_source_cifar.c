@@ -9,7 +9,7 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static const sfp_source_kind *const kind = &sfp__source_cifar;
+static const sfp__source_kind *const kind = &sfp__source_cifar;
 enum { PIXELS = 1024, BYTES = 3072 };
 
 /* pixel p, channel c of image i */
@@ -45,7 +45,7 @@ static void put_rows(const char *name, int count, int first, int width)
 
 static void check_image(const sfp_source *s, int64_t i, int number)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("image %lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_RAW_IMAGE_RGB);
@@ -99,7 +99,7 @@ static void *load_all(void *context)
 {
     loader *l = context;
     for (int64_t i = 0; i < l->s->count; i++) {
-        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+        OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
         l->failed += sfp__source_load(l->s, i, &p, &err) != SFP_OK || p.bytes[5] != colour((int)i, 1, 2);
     }
     return NULL;

@@ -5,9 +5,9 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static sfp_source *open_with(const sfp_source_kind *kind, bool test, uint64_t seed, int order)
+static sfp_source *open_with(const sfp__source_kind *kind, bool test, uint64_t seed, int order)
 {
-    return open_as(kind, in_folder("c"), (sfp_source_options){.test = test, .seed = seed, .order = order});
+    return open_as(kind, in_folder("c"), (sfp__source_options){.test = test, .seed = seed, .order = order});
 }
 
 static void make_replica(const char *name, int each)
@@ -34,7 +34,7 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
             const char *part = kept_print("labeled_images/%d/%s/", (int)r.time, s->class_names[r.label]);
             assert_non_null(strstr(sfp__source_name(s, i, name, sizeof name), part));
         }
-        sfp_raw_image p = {0};
+        sfp__raw_image p = {0};
         MUST(sfp__source_load(s, 219, &p, NULL));
         assert_memory_equal(p.bytes, "\xff\xd8", 2);
         sfp__raw_image_done(&p);

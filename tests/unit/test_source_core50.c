@@ -5,11 +5,11 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static const sfp_source_kind *const kind = &sfp__source_core50;
+static const sfp__source_kind *const kind = &sfp__source_core50;
 
 static sfp_source *open_with(bool test, int order)
 {
-    return open_as(kind, in_folder("c"), (sfp_source_options){.test = test, .order = order});
+    return open_as(kind, in_folder("c"), (sfp__source_options){.test = test, .order = order});
 }
 
 static void make_replica(void)
@@ -72,7 +72,7 @@ TEST(runs_are_as_the_pickles_say)
         for (int c = 0; c < 50; c++) /* classes count up along the tasks */
             assert_true(c == 0 || record_of(s, 0).label < 10);
         (void)snprintf(first[run], sizeof first[run], "%s", s->class_names[0]);
-        sfp_raw_image p = {0};
+        sfp__raw_image p = {0};
         MUST(sfp__source_load(s, 399, &p, NULL));
         assert_memory_equal(p.bytes, "\x89PNG", 4);
         assert_false(p.has_box);
@@ -82,9 +82,9 @@ TEST(runs_are_as_the_pickles_say)
     assert_string_equal(first[0], "o1");
     assert_true(strcmp(first[3], first[6]) != 0 || strcmp(first[3], first[9]) != 0);
     sfp_source *s = NULL;
-    REFUSED(kind->open(in_folder("c"), &(sfp_source_options){.order = 10}, &s, &err), SFP_EINVAL, "LUP.pkl");
+    REFUSED(kind->open(in_folder("c"), &(sfp__source_options){.order = 10}, &s, &err), SFP_EINVAL, "LUP.pkl");
     assert_non_null(strstr(err.message, "has no run 10 (--order), expected 0 to 9"));
-    assert_int_equal(kind->open(in_folder("c"), &(sfp_source_options){.order = -1}, &s, &err), SFP_EINVAL);
+    assert_int_equal(kind->open(in_folder("c"), &(sfp__source_options){.order = -1}, &s, &err), SFP_EINVAL);
 }
 
 TEST(folders_alone_say_everything)

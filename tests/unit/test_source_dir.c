@@ -277,8 +277,8 @@ TEST(it_ends_when_the_folder_goes_away)
 static void check_label(sfp_source *s, const char *name, const char *label)
 {
     sfp_record r = {0};
-    sfp_raw_image p = {0};
-    sfp_origin origin = {0};
+    sfp__raw_image p = {0};
+    sfp__origin origin = {0};
     bool end = false;
     MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
@@ -288,9 +288,9 @@ static void check_label(sfp_source *s, const char *name, const char *label)
     assert_string_equal(sfp__source_origin(s, &origin), name);
 }
 
-static sfp_origin origin_of(const sfp_source *s)
+static sfp__origin origin_of(const sfp_source *s)
 {
-    sfp_origin o = {0};
+    sfp__origin o = {0};
     (void)sfp__source_origin(s, &o);
     return o;
 }
@@ -399,10 +399,10 @@ TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
     PUT_TEXTS({"w/cat/.keep", ""}, {"w/1.jpg", "1"}, {"w/2.jpg", "2"});
     sfp_source *s = open_dir("w");
     check_next(s, "-", "1");
-    sfp_origin first = origin_of(s);
+    sfp__origin first = origin_of(s);
     assert_string_equal(sfp__source_origin(s, &first), "1.jpg");
     check_next(s, "-", "2");
-    sfp_origin second = origin_of(s);
+    sfp__origin second = origin_of(s);
     assert_true(first.identity != second.identity && first.labelled_key != second.labelled_key);
     move("w/1.jpg", "w/cat/renamed.jpg");
     check_next(s, "cat", "1");
@@ -410,11 +410,11 @@ TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
     assert_true(origin_of(s).labelled_key != first.labelled_key);
     assert_int_equal(link(in_folder("w/2.jpg"), in_folder("w/cat/2.jpg")), 0);
     check_next(s, "cat", "2");
-    sfp_origin linked = origin_of(s); /* its time of change is another then */
+    sfp__origin linked = origin_of(s); /* its time of change is another then */
     assert_true(linked.identity == second.identity);
     put_text("w/3.jpg", "3");
     check_next(s, "-", "3");
-    sfp_origin third = origin_of(s);
+    sfp__origin third = origin_of(s);
     assert_int_equal(symlink("../3.jpg", in_folder("w/cat/3.jpg")), 0);
     check_next(s, "cat", "3");
     assert_true(origin_of(s).identity == third.identity);
@@ -432,7 +432,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     marks[1] = origin_of(s).labelled_key;
     put_text("w/cat/4.jpg", "4");
     s = open_dir("w");
-    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.n = 2, .labelled_keys = marks, .until = INT64_MIN}, NULL));
+    MUST(sfp__source_set_resume_filter(s, &(sfp__resume_filter){.n = 2, .labelled_keys = marks, .until = INT64_MIN}, NULL));
     check_next(s, "cat", "2");
     uint64_t waiting = origin_of(s).labelled_key;
     check_next(s, "cat", "4");
@@ -442,7 +442,7 @@ TEST(what_was_done_with_is_left_out_after_a_break)
     check_next(s, "cat", "another");
     s = open_dir("w");
     /* and what did not change since then, but for one that waits */
-    MUST(sfp__source_set_resume_filter(s, &(sfp_resume_filter){.until = changed, .waiting = 1, .waiting_keys = &waiting}, NULL));
+    MUST(sfp__source_set_resume_filter(s, &(sfp__resume_filter){.until = changed, .waiting = 1, .waiting_keys = &waiting}, NULL));
     CHECK_NEXT(s, {"cat", "another"}, {"cat", "2"});
     put_text("w/.end", "");
     check_end(s);
@@ -488,7 +488,7 @@ TEST(no_file_is_missed_and_none_comes_twice)
     assert_int_equal(pthread_create(&thread, NULL, write_many, NULL), 0);
     for (bool end = false;;) {
         sfp_record r = {0};
-        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+        OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
         sfp_status status = sfp__source_next(s, &r, &p, &end, NULL);
         if (end)
             break;

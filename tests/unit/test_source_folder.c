@@ -6,7 +6,7 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static const sfp_source_kind *const kind = &sfp__source_folder;
+static const sfp__source_kind *const kind = &sfp__source_folder;
 
 TEST(folders_are_classes)
 {
@@ -196,7 +196,7 @@ TEST(numbers_in_names_compare_as_numbers)
 
 TEST(many_names_keep_their_numbers)
 {
-    OWNED_BY(sfp__names_done) sfp_names t = {0};
+    OWNED_BY(sfp__names_done) sfp__names t = {0};
     int32_t id, *new_of = NULL;
     char name[16];
     for (int round = 0; round < 2; round++) {

@@ -6,7 +6,7 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static const sfp_source_kind *const kind = &sfp__source_idx;
+static const sfp__source_kind *const kind = &sfp__source_idx;
 
 typedef struct bytes {
     uint8_t b[4096];
@@ -65,7 +65,7 @@ static void put_gz(const char *name, bytes x, size_t cut)
 
 static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     MUST(sfp__source_load(s, i, &p, &err));
     assert_int_equal(p.kind, SFP_RAW_IMAGE_GREY);
     assert_int_equal(p.width, 3);
@@ -195,7 +195,7 @@ TEST(every_allocation_may_fail)
 TEST(debians_fashion_mnist_is_read)
 {
     sfp_source *s = NULL;
-    sfp_source_options opt = {.test = true};
+    sfp__source_options opt = {.test = true};
     sfp_status status = kind->open("/usr/share/datasets/fashion-mnist", &opt, &s, &err);
     if (status == SFP_ENOTFOUND)
         skip();
@@ -208,7 +208,7 @@ TEST(debians_fashion_mnist_is_read)
         counts[record_of(s, i).label]++;
     for (int k = 0; k < 10; k++)
         assert_int_equal(counts[k], 1000);
-    sfp_raw_image p;
+    sfp__raw_image p;
     MUST(sfp__source_load(s, 0, &p, &err));
     assert_int_equal(p.width * p.height, 784);
     sfp__raw_image_done(&p);

@@ -6,7 +6,7 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static const sfp_source_kind *const kind = &sfp__source_manifest;
+static const sfp__source_kind *const kind = &sfp__source_manifest;
 
 static sfp_source *open_text(const char *text)
 {
@@ -165,7 +165,7 @@ TEST(every_allocation_may_fail)
 /* A sanitised build on a busy machine is far slower: the bound is for a stray stat() a line or a quadratic step. */
 TEST(a_hundred_thousand_lines_open_at_once)
 {
-    sfp_text t = {0};
+    sfp__text t = {0};
     for (int i = 0; i < 100000; i++)
         sfp__text_printf(&t, "images/class_%d/image_%06d.jpg,class_%d,%d,%d\n", i % 1000, i, i % 1000, i / 10000,
                          2000 + i / 10000);

@@ -9,11 +9,11 @@ AROUND_EACH(make_folder, remove_folder)
 #define TRAIN "s/Stream-51_meta_train.json"
 #define TEST_JSON "s/Stream-51_meta_test.json"
 
-static const sfp_source_kind *const kind = &sfp__source_stream51;
+static const sfp__source_kind *const kind = &sfp__source_stream51;
 
 static sfp_source *open_with(bool test, uint64_t seed, int order)
 {
-    return open_as(kind, in_folder("s"), (sfp_source_options){.test = test, .seed = seed, .order = order});
+    return open_as(kind, in_folder("s"), (sfp__source_options){.test = test, .seed = seed, .order = order});
 }
 
 static void make_replica(int each)
@@ -46,14 +46,14 @@ TEST(a_miniature_has_the_published_counts_and_tasks)
         assert_int_equal(of_task[k], 60);
     for (int64_t i = 0; i < t->count; i++)
         assert_int_equal(record_of(t, i).task, record_of(s, 6 * i).task);
-    sfp_raw_image p = {0};
-    sfp_image im = {0};
+    sfp__raw_image p = {0};
+    sfp__image im = {0};
     MUST(sfp__source_load(s, 100, &p, &err));
     MUST(sfp__image_decode("x", p.bytes, p.size, NULL, &im, &err));
     assert_int_equal(im.width, 32);
     assert_int_equal(im.height, 24);
-    assert_true(p.has_box && p.left >= 0 && p.top >= 0 && p.left < p.right && p.top < p.bottom && p.right <= 32 &&
-                p.bottom <= 24);
+    assert_true(p.has_box && p.box[0] >= 0 && p.box[1] >= 0 && p.box[0] < p.box[2] && p.box[1] < p.box[3] && p.box[2] <= 32 &&
+                p.box[3] <= 24);
     sfp__image_done(&im);
     sfp__raw_image_done(&p);
     check_bounds(s);
@@ -104,13 +104,13 @@ TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
 
 static void check_box(const sfp_source *s, int64_t i, int left, int top, int right, int bottom)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     MUST(sfp__source_load(s, i, &p, NULL));
     assert_true(p.has_box);
-    assert_int_equal(p.left, left);
-    assert_int_equal(p.top, top);
-    assert_int_equal(p.right, right);
-    assert_int_equal(p.bottom, bottom);
+    assert_int_equal(p.box[0], left);
+    assert_int_equal(p.box[1], top);
+    assert_int_equal(p.box[2], right);
+    assert_int_equal(p.box[3], bottom);
 }
 
 /* The expected numbers are those of the data set's own Python code. */

@@ -7,12 +7,12 @@
 
 static sfp_source *open_synthetic(const char *path, uint64_t seed, bool test)
 {
-    return open_as(&sfp__source_synthetic, path, (sfp_source_options){.test = test, .seed = seed});
+    return open_as(&sfp__source_synthetic, path, (sfp__source_options){.test = test, .seed = seed});
 }
 
-static sfp_raw_image image_of(const sfp_source *s, int64_t i)
+static sfp__raw_image image_of(const sfp_source *s, int64_t i)
 {
-    sfp_raw_image p = {0};
+    sfp__raw_image p = {0};
     if (sfp__source_load(s, i, &p, &err) != SFP_OK)
         fail_msg("%lld: %s", (long long)i, err.message);
     assert_int_equal(p.kind, SFP_RAW_IMAGE_RGB);
@@ -26,8 +26,8 @@ static sfp_raw_image image_of(const sfp_source *s, int64_t i)
 /* Mean absolute difference of two images. */
 static double distance(const sfp_source *a, int64_t i, const sfp_source *b, int64_t j)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = image_of(a, i);
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image q = image_of(b, j);
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = image_of(a, i);
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image q = image_of(b, j);
     double sum = 0;
     for (size_t k = 0; k < p.size; k++)
         sum += abs(p.bytes[k] - q.bytes[k]);
@@ -90,7 +90,7 @@ static void mean_colour(const sfp_source *s, int64_t first, double out[3])
 {
     out[0] = out[1] = out[2] = 0;
     for (int64_t i = first; i < first + 60; i++) {
-        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = image_of(s, i);
+        OWNED_BY(sfp__raw_image_done) sfp__raw_image p = image_of(s, i);
         for (size_t k = 0; k < p.size; k++)
             out[k % 3] += p.bytes[k] / (60.0 * 64 * 64);
     }
@@ -123,7 +123,7 @@ TEST(classes_are_neither_hidden_nor_trivial)
     for (int64_t i = 0; i < N + T; i++) {
         const sfp_source *from = i < N ? s : t;
         int64_t k = i < N ? i : i - N;
-        sfp_raw_image p = image_of(from, k);
+        sfp__raw_image p = image_of(from, k);
         memset(x, 0, sizeof x);
         for (int v = 1; v < 63; v++)
             for (int u = 1; u < 63; u++)
@@ -175,7 +175,7 @@ TEST(without_end_it_is_live_and_still_indexed)
     s->live->stop = &stop;
     for (int64_t i = 0; i < 30; i++) {
         sfp_record r;
-        sfp_raw_image p = {0}, q = image_of(finite, i);
+        sfp__raw_image p = {0}, q = image_of(finite, i);
         bool end = true;
         MUST(sfp__source_next(s, &r, &p, &end, NULL));
         assert_false(end);
@@ -184,7 +184,7 @@ TEST(without_end_it_is_live_and_still_indexed)
         sfp__raw_image_done(&p);
         sfp__raw_image_done(&q);
     }
-    sfp_raw_image p = image_of(s, INT64_MAX / 2);
+    sfp__raw_image p = image_of(s, INT64_MAX / 2);
     sfp__raw_image_done(&p);
     sfp_record r;
     bool end = false;
@@ -204,7 +204,7 @@ static void *load_many(void *arg)
 {
     job *j = arg;
     for (int64_t i = 0; i < 40; i++) {
-        OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+        OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
         if (sfp__source_load(j->s, (j->first + i) % 40, &p, NULL) != SFP_OK)
             return NULL;
         for (size_t k = 0; k < p.size; k++)
@@ -231,7 +231,7 @@ TEST(threads_may_load_at_once)
 TEST(any_size_is_drawn_within_its_bytes)
 {
     for (int size = 1; size < 70; size += 17) {
-        sfp_scene scene;
+        sfp__scene scene;
         uint8_t *rgb = kept_malloc((size_t)(size * size * 3)); /* to the byte */
         assert_non_null(rgb);
         for (int shape = 0; shape < SFP_SHAPES; shape++) {
@@ -245,7 +245,7 @@ TEST(numbers_that_are_none_are_refused)
 {
     for (const char *const *bad = STRINGS("x", "-1", "10x", "99999999999999999999", " 5", "1e3"); *bad; bad++) {
         sfp_source *s = NULL;
-        REFUSED(sfp__source_synthetic.open(*bad, &(sfp_source_options){0}, &s, &err), SFP_EINVAL, "expected a number of images");
+        REFUSED(sfp__source_synthetic.open(*bad, &(sfp__source_options){0}, &s, &err), SFP_EINVAL, "expected a number of images");
         assert_null(s);
     }
 }

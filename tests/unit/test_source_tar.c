@@ -11,7 +11,7 @@
 
 AROUND_EACH(make_folder, remove_folder)
 
-static const sfp_source_kind *const kind = &sfp__source_tar;
+static const sfp__source_kind *const kind = &sfp__source_tar;
 
 typedef struct tar {
     uint8_t b[1 << 17];
@@ -305,7 +305,7 @@ static sfp_source *open_stream(const char *name, const char *classes)
 static void check_broken(sfp_source *s, const char *message)
 {
     sfp_record r;
-    sfp_raw_image p = {0};
+    sfp__raw_image p = {0};
     bool end = false;
     for (int i = 0; i < 3; i++) {
         REFUSED(sfp__source_next(s, &r, &p, &end, &err), SFP_EFORMAT, message);
@@ -511,7 +511,7 @@ static void *wait_next(void *context)
 {
     waiter *w = context;
     sfp_record r;
-    sfp_raw_image p = {0};
+    sfp__raw_image p = {0};
     w->status = sfp__source_next(w->s, &r, &p, &w->end, &err);
     sfp__raw_image_done(&p);
     return NULL;
@@ -551,11 +551,11 @@ TEST(the_shared_shards_are_read)
     const char *path = kept_print("%s/data/tiny-imagenet-24k", shared ? shared : "../shared");
     if (!sfp__path_is_dir(path))
         skip();
-    sfp_source *s = open_as(kind, path, (sfp_source_options){.test = true});
+    sfp_source *s = open_as(kind, path, (sfp__source_options){.test = true});
     assert_int_equal(s->classes, 200);
     assert_string_equal(s->class_names[0], "goldfish, Carassius auratus");
     for (int64_t i = 0; i < s->count; i += 101) { /* every image begins as a JPEG does */
-        sfp_raw_image p = {0};
+        sfp__raw_image p = {0};
         MUST(sfp__source_load(s, i, &p, &err));
         assert_true(p.size > 4);
         assert_memory_equal(p.bytes, "\xff\xd8\xff", 3);

@@ -44,7 +44,7 @@ static double loss_of(const relation *c)
     return sum;
 }
 
-static relation random_relation(sfp_rng *rng)
+static relation random_relation(sfp__rng *rng)
 {
     relation c = {.n = 1 + (int)sfp__rng_below(rng, MOST_N),
                   .D = 2 + (int)sfp__rng_below(rng, MOST_D - 1),
@@ -76,7 +76,7 @@ static bool has_corner(const relation *c)
 
 TEST(relations_and_their_gradient_are_those_of_the_formula)
 {
-    sfp_rng rng = sfp__rng_init(1, 1);
+    sfp__rng rng = sfp__rng_init(1, 1);
     int checked = 0;
     for (int t = 0; t < CASES; t++) {
         relation c = random_relation(&rng);

@@ -12,10 +12,10 @@
 AROUND_ALL(make_world, free_world)
 AROUND_EACH(make_folder, remove_folder)
 
-static void assert_same_values(sfp_learner *a, sfp_learner *b)
+static void assert_same_values(sfp__learner *a, sfp__learner *b)
 {
     int n, m;
-    sfp_param **p = sfp__fp_params(a->fp, &n), **q = sfp__fp_params(b->fp, &m);
+    sfp__param **p = sfp__fp_params(a->fp, &n), **q = sfp__fp_params(b->fp, &m);
     assert_int_equal(n, m);
     for (int i = 0; i < n; i++) {
         assert_int_equal(p[i]->rows, q[i]->rows);
@@ -29,20 +29,20 @@ static void assert_same_values(sfp_learner *a, sfp_learner *b)
 TEST(what_is_saved_is_loaded)
 {
     for (int known = 0; known < 2; known++) {
-        sfp_learner_options o = known ? small_options() : FREE();
-        OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+        sfp__learner_options o = known ? small_options() : FREE();
+        OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
         feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was space for */
         feed(b, 0, 2, 0);
         if (!known) {
-            MUST(sfp_learner_name_class(a, 5, "five \xff", &err));    /* of a folder that is not UTF-8 */
-            MUST(sfp_learner_name_class(a, 30, "a later one", &err)); /* not seen yet: it has a name, no row */
-            MUST(sfp_learner_name_class(a, 3, "x", &err));
-            MUST(sfp_learner_name_class(a, 3, NULL, &err));
+            MUST(sfp__learner_name_class(a, 5, "five \xff", &err));    /* of a folder that is not UTF-8 */
+            MUST(sfp__learner_name_class(a, 30, "a later one", &err)); /* not seen yet: it has a name, no row */
+            MUST(sfp__learner_name_class(a, 3, "x", &err));
+            MUST(sfp__learner_name_class(a, 3, NULL, &err));
         }
-        MUST(sfp_learner_save(a, in_folder("s"), &err));
-        MUST(sfp_learner_load(b, in_folder("s"), &err));
+        MUST(sfp__learner_save(a, in_folder("s"), &err));
+        MUST(sfp__learner_load(b, in_folder("s"), &err));
         assert_same_values(a, b);
-        int rows = sfp_learner_classes(a);
+        int rows = sfp__learner_classes(a);
         assert_int_equal(rows, known ? 6 : (TIMES - 1) / 3 + 3);
         for (int i = 0; i < rows; i++)
             assert_int_equal(sfp__learner_seen(a, i), sfp__learner_seen(b, i));
@@ -55,11 +55,11 @@ TEST(what_is_saved_is_loaded)
             assert_null(sfp__learner_class_name(b, 3));
         }
         int n;
-        sfp_param **p = sfp__fp_params(b->fp, &n);
+        sfp__param **p = sfp__fp_params(b->fp, &n);
         for (int i = 0; i < n; i++) /* Adam begins anew */
             for (int r = 0; r < p[i]->rows; r++)
                 assert_int_equal(p[i]->steps[r], 0);
-        MUST(sfp_learner_save(b, in_folder("t"), &err));
+        MUST(sfp__learner_save(b, in_folder("t"), &err));
         feed(b, known ? 10 : TIMES - 1, known ? 11 : TIMES, known ? 4 : 0);
     }
 }
@@ -71,24 +71,24 @@ TEST(a_golden_state_loads)
     (void)snprintf(path, sizeof path, "%s/golden/two_tasks/state0.safetensors", shared ? shared : "../shared");
     if (access(path, R_OK) != 0)
         skip();
-    const sfp_vit_config config = VIT(SIDE, 8, 64, 6, 4, 256, 0, 1);
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL, *without = NULL;
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    const sfp__vit_config config = VIT(SIDE, 8, 64, 6, 4, 256, 0, 1);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL, *without = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__vit_random(&config, 1, 0.1f, &v, &err));
-    sfp_learner_options o = sfp__learner_options_defaults(v);
+    sfp__learner_options o = sfp__learner_options_defaults(v);
     o.fp.pool = 12;
     o.fp.length = 4;
     o.fp.tasks = 3;
     o.fp.classes = 6;
     MUST(sfp__learner_create(v, threads, &o, &l, &err));
-    MUST(sfp_learner_load(l, path, &err));
+    MUST(sfp__learner_load(l, path, &err));
     assert_int_equal(l->fp->task, 1);
     assert_int_equal(l->fp->frozen_end, 4);
     assert_int_equal(l->fp->active_end, 8);
     MUST(sfp__safetensors_open(path, &st, &err));
     int n;
-    sfp_param **p = sfp__fp_params(l->fp, &n);
+    sfp__param **p = sfp__fp_params(l->fp, &n);
     assert_int_equal(n, st->count);
     for (int i = 0; i < n; i++)
         assert_memory_equal(p[i]->data, sfp__tensor_file_find(st, p[i]->name)->data,
@@ -97,15 +97,15 @@ TEST(a_golden_state_loads)
         assert_false(sfp__learner_seen(l, i));
     o.fp.attune = false; /* then the gate's tensors have no place */
     MUST(sfp__learner_create(v, threads, &o, &without, &err));
-    REFUSED(sfp_learner_load(without, path, &err), SFP_ESHAPE, "tensor 'prompt.attune.gate.");
+    REFUSED(sfp__learner_load(without, path, &err), SFP_ESHAPE, "tensor 'prompt.attune.gate.");
 }
 
 /* ------------------------------------------------------------------------ what does not fit */
 
-static void refused(sfp_learner *l, sfp_status status, const char *words)
+static void refused(sfp__learner *l, sfp_status status, const char *words)
 {
     bytes before = image_of(l);
-    sfp_status s = sfp_learner_load(l, in_folder("t"), &err);
+    sfp_status s = sfp__learner_load(l, in_folder("t"), &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, "/t: "))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
     assert_same_bytes(before, image_of(l), "a learner after a refused state");
@@ -113,16 +113,16 @@ static void refused(sfp_learner *l, sfp_status status, const char *words)
 
 TEST(what_does_not_fit_is_told_and_changes_nothing)
 {
-    sfp_learner_options o = small_options();
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    sfp__learner_options o = small_options();
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp_learner_save(a, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_folder("s"), &err));
     float values[7 * 32] = {0};
-    sfp_tensor t = {
+    sfp__tensor t = {
         .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {6, 32}, .count = 192, .bytes = 768, .data = values};
     save_changed("prompt.e_k_1", &t, NULL, NULL);
     refused(b, SFP_ESHAPE, "tensor 'prompt.e_k_1' is (6, 32), expected (7, 32)");
-    t = (sfp_tensor){
+    t = (sfp__tensor){
         .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
     values[9] = NAN;
     save_changed("prompt.e_k_1", &t, NULL, NULL);
@@ -133,7 +133,7 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
     t.name = "prompt.e_k_9";
     save_changed("prompt.e_k_1", &t, NULL, NULL);
     refused(b, SFP_ENOTFOUND, "tensor 'prompt.e_k_1' is missing");
-    t = (sfp_tensor){
+    t = (sfp__tensor){
         .name = "last.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
     save_changed("last.weight", &t, NULL, NULL);
     refused(b, SFP_EINVAL, "has 7 classes, expected 6");
@@ -162,15 +162,15 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
         save_changed(NULL, NULL, list[i].key, list[i].value);
         refused(b, list[i].status, list[i].words);
     }
-    assert_int_equal(sfp_learner_load(b, in_folder("none"), &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__learner_load(b, in_folder("none"), &err), SFP_ENOTFOUND);
 }
 
 TEST(a_damaged_one_is_refused)
 {
-    sfp_learner_options o = small_options();
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    sfp__learner_options o = small_options();
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp_learner_save(a, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_folder("s"), &err));
     bytes whole = slurp(in_folder("s"));
     uint64_t header;
     memcpy(&header, whole.p, sizeof header);
@@ -182,28 +182,28 @@ TEST(a_damaged_one_is_refused)
     REFUSED(sfp__state_img_size(in_folder("t"), &side, &err), SFP_EFORMAT, "is damaged");
     assert_int_equal(side, 7);
     save_changed(NULL, NULL, NULL, NULL); /* no checksum: as it is */
-    MUST(sfp_learner_load(b, in_folder("t"), &err));
+    MUST(sfp__learner_load(b, in_folder("t"), &err));
     assert_same_values(a, b);
 }
 
 /* "s" without a word of metadata but the task, as the reference writes states. */
 static void save_bare(void)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
-    const sfp_meta task = {"task", "1"};
+    const sfp__meta task = {"task", "1"};
     MUST(sfp__safetensors_write(in_folder("t"), &st->tensors[0], st->count, &task, 1, &err));
 }
 
 TEST(other_shapes_are_told_by_the_names_of_options)
 {
-    sfp_learner_options o = small_options();
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o);
+    sfp__learner_options o = small_options();
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp_learner_save(a, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_folder("s"), &err));
     const struct {
         const char *words;
-        sfp_learner_options o;
+        sfp__learner_options o;
     } list[] = {{"was made with pool 7, now it is 9", SMALL(x.fp.pool = 9)},
                 {"was made with prompt-length 4, now it is 6", SMALL(x.fp.length = 6)},
                 {"was made with prompt-layers 0-1, now it is 0-0", SMALL(x.fp.last_layer = 0)},
@@ -215,7 +215,7 @@ TEST(other_shapes_are_told_by_the_names_of_options)
         else
             save_changed(NULL, NULL, NULL, NULL);
         for (int i = 0; i < (bare ? 4 : 5); i++) {
-            OWNED_PTR(sfp_learner_free) sfp_learner *b = make_learner(&list[i].o);
+            OWNED_PTR(sfp__learner_free) sfp__learner *b = make_learner(&list[i].o);
             refused(b, SFP_EINVAL, list[i].words);
         }
     }
@@ -223,9 +223,9 @@ TEST(other_shapes_are_told_by_the_names_of_options)
 
 TEST(the_input_size_is_told_before_there_is_a_backbone)
 {
-    sfp_learner_options o = small_options();
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o);
-    MUST(sfp_learner_save(a, in_folder("s"), &err));
+    sfp__learner_options o = small_options();
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
+    MUST(sfp__learner_save(a, in_folder("s"), &err));
     const struct {
         const char *sizes;
         int side;
@@ -250,25 +250,25 @@ TEST(the_input_size_is_told_before_there_is_a_backbone)
 
 TEST(a_class_new_to_a_loaded_state_opens_components)
 {
-    const sfp_learner_options o = FREE(x.fp.span = 2);
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o), *c = make_learner(&o);
+    const sfp__learner_options o = FREE(x.fp.span = 2);
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o), *c = make_learner(&o);
     feed(a, 0, 1, 0); /* classes 0 to 2 */
-    MUST(sfp_learner_save(a, in_folder("s"), &err));
-    MUST(sfp_learner_load(b, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_folder("s"), &err));
+    MUST(sfp__learner_load(b, in_folder("s"), &err));
     feed(b, 1, 2, 0); /* the same */
     assert_int_equal(b->fp->active_end, 2);
-    MUST(sfp_learner_load(c, in_folder("s"), &err));
+    MUST(sfp__learner_load(c, in_folder("s"), &err));
     feed(c, 3, 4, 0); /* class 3 in its first batch */
     assert_int_equal(c->fp->active_end, 4);
 }
 
 TEST(a_free_stream_keeps_the_classes_it_has)
 {
-    const sfp_learner_options o = FREE();
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    const sfp__learner_options o = FREE();
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
-    MUST(sfp_learner_save(a, in_folder("t"), &err));
+    MUST(sfp__learner_save(a, in_folder("t"), &err));
     refused(b, SFP_EINVAL, "has 3 classes, expected at least 5");
 }
 
@@ -276,15 +276,15 @@ TEST(a_free_stream_keeps_the_classes_it_has)
 
 TEST(save_and_load_survive_every_failing_allocation)
 {
-    const sfp_learner_options o = FREE();
-    OWNED_PTR(sfp_learner_free) sfp_learner *a = make_learner(&o), *b = make_learner(&o);
+    const sfp__learner_options o = FREE();
+    OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, TIMES, 0);
-    MUST(sfp_learner_name_class(a, 0, "nought", &err));
-    long failures = FAIL_EACH_ALLOCATION(sfp_learner_save(a, in_folder("s"), told), count_files() == 0);
+    MUST(sfp__learner_name_class(a, 0, "nought", &err));
+    long failures = FAIL_EACH_ALLOCATION(sfp__learner_save(a, in_folder("s"), told), count_files() == 0);
     assert_true(failures > 30);
     assert_int_equal(count_files(), 1);
     bytes empty = image_of(b);
-    failures += FAIL_EACH_ALLOCATION(sfp_learner_load(b, in_folder("s"), told), ({
+    failures += FAIL_EACH_ALLOCATION(sfp__learner_load(b, in_folder("s"), told), ({
                                          assert_same_bytes(empty, image_of(b), "a learner after a failed load");
                                          true;
                                      }));

@@ -13,30 +13,30 @@
 
 AROUND_ALL(make_world, end_world)
 
-static sfp_run_options run_options(const char *tasks)
+static sfp__run_options run_options(const char *tasks)
 {
-    sfp_run_options o = options("synthetic:200", tasks);
+    sfp__run_options o = options("synthetic:200", tasks);
     o.learner.fp.pool = 10;
     o.eval_limit = 9;
     return o;
 }
 
-static sfp_state_eval_options exam_options(const char *state, const char *tasks)
+static sfp__state_eval_options exam_options(const char *state, const char *tasks)
 {
-    return (sfp_state_eval_options){
+    return (sfp__state_eval_options){
         .vit = vit, .pool = threads, .state = state, .data = "synthetic:200", .tasks = tasks, .limit = 9};
 }
 
-static sfp_state_eval examine(const sfp_state_eval_options *o)
+static sfp__state_eval examine(const sfp__state_eval_options *o)
 {
-    sfp_state_eval e;
-    if (sfp__state_eval(o, &e, &err))
+    sfp__state_eval e;
+    if (sfp__state_eval_run(o, &e, &err))
         fail_msg("%s: %s", o->state, err.message);
     return e;
 }
 
 /* Row `row` of the run's matrix, and with `last` all the run says of its last evaluation. */
-static void assert_same_numbers(const sfp_result *r, int row, const sfp_state_eval *e, bool last)
+static void assert_same_numbers(const sfp_result *r, int row, const sfp__state_eval *e, bool last)
 {
     assert_int_equal(e->tasks, r->tasks);
     assert_int_equal(e->classes, r->classes);
@@ -56,14 +56,14 @@ static void assert_same_numbers(const sfp_result *r, int row, const sfp_state_ev
     assert_int_equal(e->unknown_count, 0);
 }
 
-static void check_run(sfp_run_options o, const char *name)
+static void check_run(sfp__run_options o, const char *name)
 {
     sfp_result r = run_once(&o, name, 0, NULL);
     for (int t = 0; t < r.tasks; t++) {
         char path[4700];
         (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
-        sfp_state_eval_options eo = exam_options(path, o.tasks);
-        OWNED_BY(sfp__state_eval_done) sfp_state_eval e = examine(&eo);
+        sfp__state_eval_options eo = exam_options(path, o.tasks);
+        OWNED_BY(sfp__state_eval_done) sfp__state_eval e = examine(&eo);
         assert_same_numbers(&r, t, &e, t + 1 == r.tasks);
         uint64_t asked = 0;
         for (int k = 0; k < e.tasks; k++)
@@ -76,7 +76,7 @@ static void check_run(sfp_run_options o, const char *name)
 
 TEST(a_state_gives_the_numbers_of_its_run)
 {
-    sfp_run_options o = run_options("5");
+    sfp__run_options o = run_options("5");
     check_run(o, "linear");
     o.learner.head = SFP_HEAD_MIX;
     check_run(o, "mix");
@@ -98,7 +98,7 @@ TEST(a_state_gives_the_numbers_of_its_run)
 
 TEST(what_the_state_does_not_know_is_counted)
 {
-    sfp_run_options o = run_options("free");
+    sfp__run_options o = run_options("free");
     static const char *const names[] = {"cat", "dog", "emu"};
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 4; i++) {
@@ -109,10 +109,10 @@ TEST(what_the_state_does_not_know_is_counted)
     put_text("all/cat/9.png", "no image");
     o.data = kept_print("folder:%s", in_folder("two"));
     (void)run_once(&o, "beasts", 0, NULL);
-    sfp_state_eval_options eo = exam_options(in_folder("beasts/state.safetensors"), NULL);
+    sfp__state_eval_options eo = exam_options(in_folder("beasts/state.safetensors"), NULL);
     eo.data = kept_print("folder:%s", in_folder("all"));
     eo.limit = 0;
-    sfp_state_eval e = examine(&eo);
+    sfp__state_eval e = examine(&eo);
     assert_int_equal(e.tasks, 1);
     assert_int_equal(e.classes, 2);
     assert_int_equal(e.images, 8);
@@ -125,17 +125,17 @@ TEST(what_the_state_does_not_know_is_counted)
     assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
     sfp__state_eval_done(&e);
     eo.data = "synthetic:200"; /* none of its classes */
-    REFUSED(sfp__state_eval(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no image of a class that ");
+    REFUSED(sfp__state_eval_run(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no image of a class that ");
     eo.data = "nothing:here";
-    assert_int_not_equal(sfp__state_eval(&eo, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__state_eval_run(&eo, &e, &err), SFP_OK);
 }
 
 TEST(a_source_through_a_list_has_its_numbers)
 {
-    const sfp_source_options so = {.seed = 5};
+    const sfp__source_options so = {.seed = 5};
     const char *const names[] = {"star", NULL, "disc"}, *const twice[] = {"star", "star"}, *const number[] = {NULL, "0"};
     sfp_source *inner = NULL;
-    sfp_class_filter *k = NULL;
+    sfp__class_filter *k = NULL;
     MUST(sfp__source_open("synthetic:0", &so, &inner, NULL));
     TOLD(sfp__class_filter_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED, "synthetic:0: has no end, expected a data set");
     sfp__source_close(inner);
@@ -167,17 +167,17 @@ TEST(a_source_through_a_list_has_its_numbers)
 
 TEST(every_failing_allocation_is_told)
 {
-    sfp_run_options o = run_options("2");
+    sfp__run_options o = run_options("2");
     o.data = "synthetic:40";
     o.method = "ncm";
     (void)run_once(&o, "small", 0, NULL);
-    sfp_state_eval_options eo = exam_options(in_folder("small/state.safetensors"), "2");
+    sfp__state_eval_options eo = exam_options(in_folder("small/state.safetensors"), "2");
     eo.limit = 2;
     int failures = 0;
     for (long k = 0, done = 0; !done; k += 1 + k / 8) {
-        sfp_state_eval e;
+        sfp__state_eval e;
         sfp__mem_fail_at(k);
-        sfp_status s = sfp__state_eval(&eo, &e, NULL);
+        sfp_status s = sfp__state_eval_run(&eo, &e, NULL);
         sfp__mem_fail_at(-1);
         done = s == SFP_OK;
         failures += !done;

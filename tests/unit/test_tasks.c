@@ -23,9 +23,9 @@ static const char *list_name(const sfp_source *s, int64_t i, char *buf, size_t s
     return buf;
 }
 
-static const sfp_source_ops list_ops = {.record = list_record, .name = list_name};
+static const sfp__source_ops list_ops = {.record = list_record, .name = list_name};
 
-static const sfp_source_kind list_kind = {.name = "list"};
+static const sfp__source_kind list_kind = {.name = "list"};
 static char path_text[] = "here";
 
 /* Names are "a", "b", ... ; domains "X", "Y", ... */
@@ -59,12 +59,12 @@ static sfp_record *make_records(int n, int classes)
     return r;
 }
 
-KEEP_BY(keep_tasks, sfp_tasks, sfp__tasks_done)
+KEEP_BY(keep_tasks, sfp__tasks, sfp__tasks_done)
 
 /* They go when the test ends. */
-static sfp_tasks cut(const list_source *s, const char *spec, int order, uint64_t seed)
+static sfp__tasks cut(const list_source *s, const char *spec, int order, uint64_t seed)
 {
-    sfp_tasks *t = kept_calloc(1, sizeof *t);
+    sfp__tasks *t = kept_calloc(1, sizeof *t);
     if (sfp__tasks_create(&s->base, spec, order, seed, NULL, t, &err) != SFP_OK)
         fail_msg("'%s': %s", spec ? spec : "-", err.message);
     return *keep_tasks(t);
@@ -72,7 +72,7 @@ static sfp_tasks cut(const list_source *s, const char *spec, int order, uint64_t
 
 static void refused(const list_source *s, const char *spec, const char *a, const char *b)
 {
-    sfp_tasks t = {0};
+    sfp__tasks t = {0};
     sfp_status status = sfp__tasks_create(&s->base, spec, 0, 1, NULL, &t, &err);
     if (status == SFP_OK || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("'%s': got '%s', expected '%s', '%s'", spec ? spec : "-", err.message, a, b);
@@ -82,7 +82,7 @@ static void refused(const list_source *s, const char *spec, const char *a, const
 /* There are these tasks. */
 #define CHECK_TASKS(t, ...) check_tasks(&(t), STRINGS(__VA_ARGS__))
 
-static void check_tasks(const sfp_tasks *t, const char *const *names)
+static void check_tasks(const sfp__tasks *t, const char *const *names)
 {
     for (int k = 0; k < t->count || names[k]; k++) {
         assert_true(k < t->count && names[k]);
@@ -91,7 +91,7 @@ static void check_tasks(const sfp_tasks *t, const char *const *names)
 }
 
 /* Whatever the cut: labels are a permutation, each labelled sample is in one task, classes of a task are those of its samples. */
-static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expected)
+static void check_whole(const list_source *s, const sfp__tasks *t, int64_t expected)
 {
     int64_t sum = 0;
     bool *seen = kept_calloc((size_t)s->base.count, 1);
@@ -99,7 +99,7 @@ static void check_whole(const list_source *s, const sfp_tasks *t, int64_t expect
     for (int k = 0; k < t->classes; k++)
         assert_int_equal(t->label_of[t->source_label[k]], k);
     for (int i = 0; i < t->count; i++) {
-        const sfp_task *task = &t->task[i];
+        const sfp__task *task = &t->task[i];
         bool has[26] = {false};
         for (int64_t n = 0; n < task->count; n++) {
             assert_false(seen[task->sample[n]]);
@@ -123,7 +123,7 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
 {
     list_source s = make(make_records(100, 10), 100, 10, 3);
     for (int j = 1; j <= 10; j++) {
-        sfp_tasks t = cut(&s, kept_print("%d", j), 0, 1);
+        sfp__tasks t = cut(&s, kept_print("%d", j), 0, 1);
         assert_int_equal(t.count, j);
         assert_false(t.free);
         check_whole(&s, &t, 100);
@@ -134,7 +134,7 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
                 assert_int_equal(t.task[i].class_of[k], next++); /* ascending ranges */
         }
     }
-    sfp_tasks t = cut(&s, "3", 0, 1);
+    sfp__tasks t = cut(&s, "3", 0, 1);
     CHECK_TASKS(t, "classes 0-3", "classes 4-6", "classes 7-9");
     refused(&s, "11", "more than the 10 classes", "list:here");
     refused(&s, "0", "expected a number of tasks", "");
@@ -143,7 +143,7 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
 TEST(sizes_cut_as_they_say)
 {
     list_source s = make(make_records(70, 7), 70, 7, 3);
-    sfp_tasks t = cut(&s, "3,1,3", 0, 1);
+    sfp__tasks t = cut(&s, "3,1,3", 0, 1);
     check_whole(&s, &t, 70);
     CHECK_TASKS(t, "classes 0-2", "class 3", "classes 4-6");
     assert_int_equal(t.task[0].count, 30);
@@ -160,7 +160,7 @@ TEST(sizes_cut_as_they_say)
 TEST(the_order_of_classes_is_drawn_from_its_seed)
 {
     list_source s = make(make_records(100, 10), 100, 10, 3);
-    sfp_tasks natural = cut(&s, "5", 0, 1), a = cut(&s, "5", 7, 1), b = cut(&s, "5", 7, 2), c = cut(&s, "5", 8, 1);
+    sfp__tasks natural = cut(&s, "5", 0, 1), a = cut(&s, "5", 7, 1), b = cut(&s, "5", 7, 2), c = cut(&s, "5", 8, 1);
     for (int k = 0; k < 10; k++)
         assert_int_equal(natural.label_of[k], k);
     assert_memory_equal(a.label_of, b.label_of, 10 * sizeof *a.label_of); /* --seed does not matter */
@@ -174,7 +174,7 @@ TEST(the_order_of_classes_is_drawn_from_its_seed)
 TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
 {
     list_source s = make(make_records(1000, 10), 1000, 10, 3);
-    sfp_tasks a = cut(&s, "2", 0, 1), b = cut(&s, "2", 0, 1), c = cut(&s, "2", 0, 2);
+    sfp__tasks a = cut(&s, "2", 0, 1), b = cut(&s, "2", 0, 1), c = cut(&s, "2", 0, 2);
     for (int t = 0; t < 2; t++) {
         size_t bytes = 500 * sizeof *a.task[t].sample;
         assert_int_equal(a.task[t].count, 500);
@@ -202,7 +202,7 @@ TEST(domains_come_in_the_order_given)
 {
     sfp_record *r = make_records(90, 6);
     list_source s = make(r, 90, 6, 3);
-    sfp_tasks t = cut(&s, "domain", 0, 1);
+    sfp__tasks t = cut(&s, "domain", 0, 1);
     check_whole(&s, &t, 90);
     CHECK_TASKS(t, "A", "B", "C");
     assert_int_equal(t.task[0].count, 30);
@@ -228,7 +228,7 @@ TEST(times_ascend)
     sfp_record r[] = {{0, -1, -1, 2005}, {1, -1, -1, 1999.5}, {0, -1, -1, 2005}, {-1, -1, -1, NAN}, {1, -1, -1, -3}};
     list_source s = make(r, 5, 2, 0);
     uint64_t unlabelled = 99;
-    OWNED_BY(sfp__tasks_done) sfp_tasks t = {0};
+    OWNED_BY(sfp__tasks_done) sfp__tasks t = {0};
     MUST(sfp__tasks_create(&s.base, "time", 0, 1, &unlabelled, &t, &err));
     assert_int_equal(unlabelled, 1);
     check_whole(&s, &t, 4);
@@ -246,7 +246,7 @@ TEST(tasks_of_the_data_set_itself)
     sfp_record r[] = {{0, -1, 20, NAN}, {1, -1, 3, NAN}, {2, -1, 20, NAN}, {-1, -1, 7, NAN}, {3, -1, 3, NAN}, {1, -1, 20, NAN}};
     list_source s = make(r, 6, 4, 0);
     s.base.keeps_order = true;
-    sfp_tasks t = cut(&s, NULL, 0, 1);
+    sfp__tasks t = cut(&s, NULL, 0, 1);
     check_whole(&s, &t, 5);
     CHECK_TASKS(t, "task 3", "task 20");
     assert_int_equal(t.task[0].classes, 2);
@@ -276,10 +276,10 @@ TEST(what_cannot_be_cut_is_told)
 
 /* ------------------------------------------------------------------ the test set */
 
-static sfp_tasks cut_test(const list_source *test, const list_source *train, const sfp_tasks *like, const char *spec,
-                          int64_t limit)
+static sfp__tasks cut_test(const list_source *test, const list_source *train, const sfp__tasks *like, const char *spec,
+                           int64_t limit)
 {
-    sfp_tasks *t = kept_calloc(1, sizeof *t);
+    sfp__tasks *t = kept_calloc(1, sizeof *t);
     if (sfp__tasks_create_test(&test->base, &train->base, like, spec, limit, t, &err) != SFP_OK)
         fail_msg("'%s': %s", spec ? spec : "-", err.message);
     return *keep_tasks(t);
@@ -304,7 +304,7 @@ TEST(the_test_set_is_cut_like_the_training_set)
     static const char *const specs[] = {"5", "4,4,4", "domain:B,C,A", "time", "free", NULL};
     for (int order = 0; order < 3; order++) {
         for (int k = 0; k < 6; k++) {
-            sfp_tasks a = cut(&train, specs[k], order, 1), b = cut_test(&test, &train, &a, specs[k], 0);
+            sfp__tasks a = cut(&train, specs[k], order, 1), b = cut_test(&test, &train, &a, specs[k], 0);
             assert_int_equal(a.count, b.count);
             assert_int_equal(a.classes, b.classes);
             assert_int_equal(a.free, b.free);
@@ -338,7 +338,7 @@ TEST(classes_that_training_does_not_have_are_named)
 {
     sfp_record *r = make_records(30, 5), *q = make_records(30, 6);
     list_source train = make(r, 30, 5, 3), test = make(q, 30, 6, 3);
-    sfp_tasks a = cut(&train, "5", 0, 1), b = {0};
+    sfp__tasks a = cut(&train, "5", 0, 1), b = {0};
     TOLD(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
          "list:here: class 'f' is not in the training set list:here");
     for (int i = 0; i < 30; i++)
@@ -353,7 +353,7 @@ TEST(a_test_set_without_tasks_goes_by_class)
     sfp_record r[] = {{0, -1, 0, NAN}, {1, -1, 0, NAN}, {1, -1, 1, NAN}, {2, -1, 1, NAN}};
     sfp_record q[] = {{0, -1, -1, NAN}, {1, -1, -1, NAN}, {2, -1, -1, NAN}, {2, -1, -1, NAN}};
     list_source train = make(r, 4, 3, 0), test = make(q, 4, 3, 0);
-    sfp_tasks a = cut(&train, NULL, 0, 1), b = cut_test(&test, &train, &a, NULL, 0);
+    sfp__tasks a = cut(&train, NULL, 0, 1), b = cut_test(&test, &train, &a, NULL, 0);
     assert_int_equal(b.task[0].count, 2); /* 0 and 1 */
     assert_int_equal(b.task[1].count, 3); /* 1 and both 2 */
     for (int i = 0; i < 4; i++)
@@ -370,9 +370,9 @@ TEST(every_allocation_may_fail)
     list_source s = make(r, 30, 5, 3);
     static const char *const specs[] = {"3", "domain:A,B", "time", "free", NULL};
     for (int k = 0; k < 5; k++) {
-        sfp_tasks like = cut(&s, specs[k], 3, 1);
+        sfp__tasks like = cut(&s, specs[k], 3, 1);
         for (int test = 0; test < 2; test++) {
-            OWNED_BY(sfp__tasks_done) sfp_tasks t = {0};
+            OWNED_BY(sfp__tasks_done) sfp__tasks t = {0};
             long failures = FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, told)
                                                       : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, told),
                                                  !t.task);

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-static sfp_rng rng; /* of seed 0 */
+static sfp__rng rng; /* of seed 0 */
 
 static float float_of(uint32_t bits)
 {
@@ -107,7 +107,7 @@ TEST(all_types_convert_to_float_from_unaligned_bytes)
     int32_t i32[3] = {1, -5, 1 << 20};
     uint8_t u8[3] = {0, 7, 255};
     const struct {
-        sfp_dtype type;
+        sfp__dtype type;
         const void *from;
         float want[3];
     } cases[] = {
@@ -123,7 +123,7 @@ TEST(all_types_convert_to_float_from_unaligned_bytes)
         uint8_t odd[64];
         size_t bytes = 3 * sfp__dtype_size(cases[i].type);
         memcpy(odd + 1, cases[i].from, bytes);
-        sfp_tensor t = {
+        sfp__tensor t = {
             .name = "t", .dtype = cases[i].type, .ndim = 1, .shape = {3}, .count = 3, .bytes = bytes, .data = odd + 1};
         float got[3];
         MUST(sfp__tensor_to_f32("f", &t, got, NULL));
@@ -138,7 +138,7 @@ TEST(integers_convert_and_reals_are_refused)
     int32_t i32[2] = {-3, 9};
     uint8_t u8[2] = {255, 0};
     float f32[2] = {1, 2};
-    sfp_tensor a = TENSOR(I64, 2, i64), b = TENSOR(I32, 2, i32), c = TENSOR(U8, 2, u8), d = TENSOR(F32, 2, f32);
+    sfp__tensor a = TENSOR(I64, 2, i64), b = TENSOR(I32, 2, i32), c = TENSOR(U8, 2, u8), d = TENSOR(F32, 2, f32);
     MUST(sfp__tensor_to_i64("f", &a, got, &err));
     assert_true(got[0] == INT64_MIN && got[1] == 7);
     MUST(sfp__tensor_to_i64("f", &b, got, &err));
@@ -177,7 +177,7 @@ TEST(shape_products_that_overflow_are_told)
 
 TEST(a_wrong_shape_is_named_with_the_right_one)
 {
-    sfp_tensor t = {.name = "blocks.3.attn.qkv.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2304, 512}};
+    sfp__tensor t = {.name = "blocks.3.attn.qkv.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2304, 512}};
     MUST(sfp__tensor_expect("w", &t, (int64_t[]){2304, 512}, 2, &err));
     TOLD(sfp__tensor_expect("weights.safetensors", &t, (int64_t[]){2304, 768}, 2, &err), SFP_ESHAPE,
          "weights.safetensors: tensor 'blocks.3.attn.qkv.weight' is (2304, 512), expected (2304, 768)");

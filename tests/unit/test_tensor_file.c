@@ -100,16 +100,16 @@ static zip_made zip_of(const char *name, const void *data, size_t size, bool def
 /* ------------------------------------------------------------------- checks */
 
 /* to the byte, so that a sanitizer sees a read beyond */
-static sfp_status open_copy(made file, sfp_tensor_file **f)
+static sfp_status open_copy(made file, sfp__tensor_file **f)
 {
     void *copy = kept_malloc(file.size ? file.size : 1);
     memcpy(copy, file.bytes, file.size);
     return sfp__tensor_file_open_memory("w.pth", copy, file.size, f, &err);
 }
 
-static void check_values(const sfp_tensor_file *f, const char *name, const char *shape, const float *want)
+static void check_values(const sfp__tensor_file *f, const char *name, const char *shape, const float *want)
 {
-    const sfp_tensor *t = NULL;
+    const sfp__tensor *t = NULL;
     char found[SFP_SHAPE_MAX];
     float x[16];
     MUST(sfp__tensor_file_need(f, name, &t, &err));
@@ -122,7 +122,7 @@ static void check_values(const sfp_tensor_file *f, const char *name, const char 
 
 static void check_refused(made file, sfp_status status, const char *message)
 {
-    sfp_tensor_file *f = NULL;
+    sfp__tensor_file *f = NULL;
     REFUSED(open_copy(file, &f), status, message);
     assert_int_equal(strncmp(err.message, "w.pth: ", 7), 0);
     assert_null(f);
@@ -141,7 +141,7 @@ static void refuse_view(view v, size_t storage, const char *message)
 
 /* -------------------------------------------------------------------- tests */
 
-static void check_good(const sfp_tensor_file *f)
+static void check_good(const sfp__tensor_file *f)
 {
     static const float turned[6] = {0, 3, 1, 4, 2, 5}, four[1] = {4};
     assert_int_equal(f->count, 4);
@@ -158,7 +158,7 @@ TEST(a_pytorch_file_gives_the_tensors_of_its_dicts)
     made program = good_program();
     for (int deflated = 0; deflated < 2; deflated++) {
         zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
-        OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+        OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
         MUST(open_copy(z.file, &f));
         assert_string_equal(f->format, "PyTorch");
         check_good(f);
@@ -180,7 +180,7 @@ static made old_file(const made *program, const char *key, uint64_t elements)
 TEST(a_file_from_before_the_zip_gives_the_same)
 {
     made program = good_program(), m = old_file(&program, "0", 6);
-    sfp_tensor_file *f = NULL;
+    sfp__tensor_file *f = NULL;
     MUST(open_copy(m, &f));
     assert_string_equal(f->format, "PyTorch before 1.6");
     check_good(f);
@@ -277,7 +277,7 @@ TEST(a_damaged_archive_is_refused)
     zip_made z = torch_file(&program, numbers, sizeof numbers, false);
     size_t n = z.file.size, end = n - 22, entry = end - z.directory.size;
     for (size_t cut = 4; cut < n; cut += cut < 100 ? 1 : 37) {
-        sfp_tensor_file *f = NULL;
+        sfp__tensor_file *f = NULL;
         assert_int_not_equal(open_copy((made){z.file.bytes, .size = cut}, &f), SFP_OK);
     }
     change(&z, end + 10, 99, SFP_EFORMAT, "tells 99 members");
@@ -317,7 +317,7 @@ static made wide_archive(const char *name, const void *data, size_t size, size_t
 TEST(numbers_of_64_bits_are_read_and_checked)
 {
     made m = wide_archive("net/data.pkl", "}.", 2, 24);
-    sfp_tensor_file *f = NULL;
+    sfp__tensor_file *f = NULL;
     MUST(open_copy(m, &f));
     assert_int_equal(f->count, 0);
     sfp__tensor_file_close(f);
@@ -351,7 +351,7 @@ TEST(an_npz_gives_its_arrays_by_name)
     zip_add(&z, "layer/a.npy", m.bytes, m.size, false);
     zip_add(&z, "b.npy", m.bytes, m.size, true);
     zip_end(&z);
-    sfp_tensor_file *f = NULL;
+    sfp__tensor_file *f = NULL;
     MUST(open_copy(z.file, &f));
     assert_string_equal(f->format, "NumPy npz");
     assert_int_equal(f->count, 2);
@@ -379,7 +379,7 @@ TEST(each_failing_allocation_is_reported)
     made program = good_program();
     for (int deflated = 0; deflated < 2; deflated++) {
         zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
-        OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+        OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
         assert_true(FAIL_EACH_ALLOCATION(sfp__tensor_file_open_memory("w.pth", z.file.bytes, z.file.size, &f, told), !f) >= 10);
         assert_non_null(f);
     }

@@ -37,7 +37,7 @@ TEST(a_step_takes_a_character_or_a_bad_byte)
 
 TEST(printing_grows_the_text_as_far_as_it_must)
 {
-    OWNED_BY(sfp__text_done) sfp_text t = {0};
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
     char long_word[1001];
     memset(long_word, 'x', 1000);
     long_word[1000] = '\0';
@@ -52,10 +52,10 @@ TEST(printing_grows_the_text_as_far_as_it_must)
 
 TEST(json_is_laid_out_as_its_forms_say)
 {
-    static const sfp_json_form lines = {"\n  ", ",\n  ", ": ", "\n"}, spaced = {"", ", ", ":", ""};
+    static const sfp__json_form lines = {"\n  ", ",\n  ", ": ", "\n"}, spaced = {"", ", ", ":", ""};
     for (int one_line = 0; one_line < 2; one_line++) {
-        OWNED_BY(sfp__text_done) sfp_text t = {0};
-        sfp_json j = {.text = &t, .one_line = one_line};
+        OWNED_BY(sfp__text_done) sfp__text t = {0};
+        sfp__json j = {.text = &t, .one_line = one_line};
         sfp__json_object_as(&j, NULL, &lines);
         sfp__json_array_as(&j, "a", &spaced);
         sfp__json_exact(&j, NULL, 0.1);
@@ -79,7 +79,7 @@ TEST(json_is_laid_out_as_its_forms_say)
 TEST(members_of_json_are_needed_by_type_and_range)
 {
     static const char text[] = "{\"n\": 3, \"minus\": -1, \"x\": 0.5, \"none\": null, \"s\": \"four\", \"list\": [1, 2]}";
-    const sfp_json_in in = {"label", &err};
+    const sfp__json_in in = {"label", &err};
     OWNED_PTR(json_decref) json_t *root = NULL, *list = NULL;
     int64_t i = 0;
     uint64_t u = 0;
@@ -111,7 +111,7 @@ TEST(members_of_json_are_needed_by_type_and_range)
 TEST(lines_are_numbered_and_stripped)
 {
     static const char *const wanted[] = {"one", "", "  two\t", "three"}; /* a tab is text */
-    OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+    OWNED_BY(sfp__lines_done) sfp__lines l = {0};
     char *line;
     put_bytes("lines", "\xef\xbb\xbfone \r\n\n  two\t\nthree", 22);
     MUST(sfp__lines_open(in_folder("lines"), "words", &l, &err));
@@ -128,7 +128,7 @@ TEST(a_line_with_a_zero_byte_or_without_end_is_refused)
 {
     static char bytes[SFP_LINE_MAX + 8];
     for (int i = 0; i < 2; i++) {
-        OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+        OWNED_BY(sfp__lines_done) sfp__lines l = {0};
         char *line;
         memset(bytes, 'x', sizeof bytes);
         memcpy(bytes, i ? "a\nb" : "a\n\0\nb", 4);

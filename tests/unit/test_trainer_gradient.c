@@ -25,14 +25,14 @@ typedef struct shape {
     bool attune, residual;
     int topk;
     float mu;
-    sfp_prefix_kind prefix;
+    sfp__prefix_kind prefix;
     bool one;
     int task;    /* boundaries crossed, with training before each */
     int c, r;    /* samples of the coreset and of the replay */
     bool masked; /* the coreset's loss sees the first classes only */
     bool uneven; /* another weight for each sample */
     int steps;   /* gradients are checked at each of this many */
-    sfp_fp_kind kind;
+    sfp__fp_kind kind;
 } shape;
 
 /* clang-format off */
@@ -61,10 +61,10 @@ static const shape shapes[] = {
 
 typedef struct fixture {
     const shape *s;
-    sfp_vit *vit;
-    sfp_thread_pool *pool;
-    sfp_trainer *trainer;
-    sfp_fp *fp;
+    sfp__vit *vit;
+    sfp__thread_pool *pool;
+    sfp__trainer *trainer;
+    sfp__fp *fp;
     oracle o;
     float *image[MOST], *query;
     const float *x[MOST];
@@ -72,8 +72,8 @@ typedef struct fixture {
     float weight[MOST];
     bool masked[MOST], replayed[MOST];
     uint8_t allowed[CLASSES];
-    sfp_train_batch batch;
-    sfp_rng rng;
+    sfp__train_batch batch;
+    sfp__rng rng;
 } fixture;
 
 static void ok(const shape *s, sfp_status status, const sfp_error *why)
@@ -86,8 +86,8 @@ static fixture *set_up(const shape *s, uint64_t seed)
 {
     fixture *f = kept_malloc(sizeof *f);
     *f = (fixture){.s = s, .rng = sfp__rng_init(seed, 1)};
-    const sfp_vit_config c = VIT(s->S, 8, s->D, s->depth, s->H, 2 * s->D, 0, 1);
-    sfp_trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
+    const sfp__vit_config c = VIT(s->S, 8, s->D, s->depth, s->H, 2 * s->D, 0, 1);
+    sfp__trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
     t.fp.kind = s->kind;
     t.fp.pool = s->pool;
     t.fp.tasks = s->tasks;
@@ -120,16 +120,16 @@ static fixture *set_up(const shape *s, uint64_t seed)
     }
     memset(f->allowed, 1, CLASSES / 2);
     f->query = filled((size_t)(MOST * s->D), NAN);
-    f->batch = (sfp_train_batch){.n = n,
-                                 .x = f->x,
-                                 .label = f->label,
-                                 .weight = f->weight,
-                                 .masked = f->masked,
-                                 .allowed = f->allowed,
-                                 .replayed = f->replayed,
-                                 .query = f->query,
-                                 .queries = s->one ? 0 : n,
-                                 .terms = s->r ? 2 : 1};
+    f->batch = (sfp__train_batch){.n = n,
+                                  .x = f->x,
+                                  .label = f->label,
+                                  .weight = f->weight,
+                                  .masked = f->masked,
+                                  .allowed = f->allowed,
+                                  .replayed = f->replayed,
+                                  .query = f->query,
+                                  .queries = s->one ? 0 : n,
+                                  .terms = s->r ? 2 : 1};
     oracle_init(&f->o, f->vit, f->fp);
     oracle_batch(&f->o, n, f->x);
     f->o.label = f->label;
@@ -149,16 +149,16 @@ static void tear_down(fixture *f)
 }
 DEFINE_OWNED_PTR(fixture, tear_down)
 
-static sfp_train_result gradients(fixture *f)
+static sfp__train_result gradients(fixture *f)
 {
-    sfp_train_result result = {0};
+    sfp__train_result result = {0};
     ok(f->s, sfp__trainer_gradients(f->trainer, &f->batch, &result, &err), &err);
     return result;
 }
 
 static void step(fixture *f)
 {
-    sfp_train_result result = {0};
+    sfp__train_result result = {0};
     ok(f->s, sfp__trainer_step(f->trainer, &f->batch, &result, &err), &err);
     f->batch.queries = 0; /* they are known now */
 }
@@ -206,7 +206,7 @@ static void check_param(fixture *f, int i)
     if (RACES_ONLY)
         return;
     int count;
-    const sfp_param *p = sfp__fp_params(f->fp, &count)[i];
+    const sfp__param *p = sfp__fp_params(f->fp, &count)[i];
     size_t first = (size_t)p->lo * p->width, end = (size_t)p->hi * p->width, n = end - first;
     double length = length_of(p->grad, f->o.count[i]), *d = doubles(f->o.count[i]);
     bool gate = strncmp(p->name, "prompt.attune.gate", 18) == 0;
@@ -238,7 +238,7 @@ static void check_param(fixture *f, int i)
 }
 
 /* Frozen and unused rows have no gradient at all; the rows that learn all have one, but where no sample chose them. */
-static void check_rows(const fixture *f, const sfp_param *p)
+static void check_rows(const fixture *f, const sfp__param *p)
 {
     for (int r = 0; r < p->rows; r++) {
         bool any = false;
@@ -254,7 +254,7 @@ static void check_rows(const fixture *f, const sfp_param *p)
 static void check_own_slope(fixture *f, int i)
 {
     int count;
-    sfp_param *p = sfp__fp_params(f->fp, &count)[i];
+    sfp__param *p = sfp__fp_params(f->fp, &count)[i];
     size_t n = (size_t)p->rows * p->width;
     float *kept = copied(p->data, n), *g = copied(p->grad, n);
     double length = length_of(g, n), h = fmin(0.02, 0.005 / length), loss[2];
@@ -311,7 +311,7 @@ TEST(gradients_equal_central_differences)
         for (int k = 0; k < f->s->steps; k++) {
             (void)take_gradients(f);
             int count;
-            sfp_param **params = sfp__fp_params(f->fp, &count);
+            sfp__param **params = sfp__fp_params(f->fp, &count);
             static const int dropped[] = {[SFP_FP_CODA] = 0, [SFP_FP_L2P] = 1, [SFP_FP_DUALPROMPT] = 1}; /* A */
             int general = f->s->kind == SFP_FP_DUALPROMPT ? 2 : 0;                                       /* without K */
             assert_int_equal(count, (3 - dropped[f->s->kind]) * f->o.layers - general + (f->s->attune ? 4 : 2));
@@ -336,13 +336,13 @@ TEST(classes_that_do_not_compete_get_no_gradient)
 
     assert_true(f->s->masked && f->s->r == 0);
     (void)take_gradients(f);
-    const sfp_param *w = &f->fp->linear_w, *b = &f->fp->linear_b;
+    const sfp__param *w = &f->fp->linear_w, *b = &f->fp->linear_b;
     for (int c = 0; c < CLASSES; c++) {
         assert_int_equal(b->grad[c] != 0, c < CLASSES / 2);
         assert_int_equal(length_of(w->grad + (size_t)c * w->width, w->width) > 0, c < CLASSES / 2);
     }
     f->label[1] = CLASSES - 1; /* not of the task: refused, not learned as minus infinity */
-    sfp_train_result result;
+    sfp__train_result result;
     assert_int_equal(sfp__trainer_gradients(f->trainer, &f->batch, &result, &err), SFP_EINVAL);
 }
 
@@ -354,7 +354,7 @@ TEST(the_gate_learns_from_frozen_components_too)
     reach_task(f);
     (void)take_gradients(f);
     int gate = 3 * f->o.layers, count;
-    const sfp_param *p = sfp__fp_params(f->fp, &count)[gate];
+    const sfp__param *p = sfp__fp_params(f->fp, &count)[gate];
     double length = length_of(p->grad, f->o.count[gate]), *d = to_doubles(p->grad, f->o.count[gate]);
     for (size_t k = 0; k < f->o.count[gate]; k++)
         d[k] /= length;
@@ -379,7 +379,7 @@ TEST(query_one_has_no_gradient_through_the_tokens)
     (void)take_gradients(f);
     for (int l = 0; l < f->o.layers; l += f->o.layers - 1) {
         int count;
-        const sfp_param *p = sfp__fp_params(f->fp, &count)[3 * l];
+        const sfp__param *p = sfp__fp_params(f->fp, &count)[3 * l];
         double length = length_of(p->grad, f->o.count[3 * l]), *d = to_doubles(p->grad, f->o.count[3 * l]);
         for (size_t k = 0; k < f->o.count[3 * l]; k++)
             d[k] /= length;
@@ -396,8 +396,8 @@ TEST(the_two_losses_add)
     OWNED_PTR(tear_down) fixture *f = set_up(&shapes[5], 43);
     /* with the penalty in each */
     int count, c = f->s->c, r = f->s->r;
-    sfp_param **params = sfp__fp_params(f->fp, &count);
-    sfp_train_result both = gradients(f);
+    sfp__param **params = sfp__fp_params(f->fp, &count);
+    sfp__train_result both = gradients(f);
     float *sum[ORACLE_PARAMS];
     for (int i = 0; i < count; i++)
         sum[i] = copied(params[i]->grad, f->o.count[i]);
@@ -431,16 +431,16 @@ TEST(given_queries_and_threads_change_nothing)
 {
     for (int threads = 1; threads <= 3; threads += 2) {
         OWNED_PTR(tear_down) fixture *a = set_up(&shapes[1], 44), *b = set_up(&shapes[1], 44);
-        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+        OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
         ok(b->s, sfp__thread_pool_create(threads, &pool, &err), &err);
-        sfp_trainer_options t = {.fp = b->fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
+        sfp__trainer_options t = {.fp = b->fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
         sfp__trainer_free(b->trainer);
         ok(b->s, sfp__trainer_create(b->vit, pool, &t, &b->trainer, &err), &err);
         b->fp = sfp__trainer_fp(b->trainer);
-        sfp_train_result first = gradients(a), second = gradients(b);
+        sfp__train_result first = gradients(a), second = gradients(b);
         assert_true(first.loss == second.loss);
         int count;
-        sfp_param **pa = sfp__fp_params(a->fp, &count), **pb = sfp__fp_params(b->fp, &count);
+        sfp__param **pa = sfp__fp_params(a->fp, &count), **pb = sfp__fp_params(b->fp, &count);
         for (int i = 0; i < count; i++)
             check_same(pa[i]->name, pb[i]->grad, pa[i]->grad, a->o.count[i] * sizeof(float));
         b->batch.queries = 2; /* of 5: the rest are given */
@@ -456,7 +456,7 @@ TEST(bad_batches_are_refused)
 {
     OWNED_PTR(tear_down) fixture *f = set_up(&shapes[1], 45);
 
-    sfp_train_result result;
+    sfp__train_result result;
     const int32_t wrong[] = {-1, CLASSES, INT32_MAX};
     for (size_t i = 0; i < COUNT(wrong); i++) {
         int32_t right = f->label[2];

@@ -15,7 +15,7 @@ enum { ORACLE_PARAMS = 3 * VIT_ORACLE_DEPTH + 4, ORACLE_PARTS = 5 };
 
 typedef struct oracle {
     vit_oracle vit;
-    sfp_fp_options fp;
+    sfp__fp_options fp;
     int layers, start, open, classes, params;
     double *value[ORACLE_PARAMS]; /* as sfp__fp_params orders them */
     size_t count[ORACLE_PARAMS];
@@ -245,7 +245,7 @@ static UNUSED int oracle_prefix(void *ctx, int l, const double *tokens, const do
 /* Feature (D) of image x, prompted or not; `sample` finds its queries. embed (L, D) when not NULL: the patch embeddings. */
 static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bool prompted, double *feature, double *embed)
 {
-    const sfp_vit_config *c = &o->vit.c;
+    const sfp__vit_config *c = &o->vit.c;
     oracle_image image = {o, sample, doubles((size_t)(ORACLE_PARTS * o->fp.length * c->dim))};
     double *x = to_doubles(pixels, 3 * (size_t)c->img_size * (size_t)c->img_size);
     const vit_oracle_pass pass = {
@@ -305,9 +305,9 @@ static UNUSED double oracle_loss(oracle *o)
 /* ----------------------------------------------------------- making, freeing */
 
 /* The parameters' values as the engine has them now. */
-static UNUSED void oracle_take(oracle *o, sfp_fp *fp)
+static UNUSED void oracle_take(oracle *o, sfp__fp *fp)
 {
-    sfp_param **params = sfp__fp_params(fp, &o->params);
+    sfp__param **params = sfp__fp_params(fp, &o->params);
     assert_true(o->params <= ORACLE_PARAMS);
     o->start = fp->frozen_end;
     o->open = fp->active_end;
@@ -329,10 +329,10 @@ static UNUSED void oracle_take(oracle *o, sfp_fp *fp)
     }
 }
 
-static UNUSED void oracle_init(oracle *o, const sfp_vit *vit, sfp_fp *fp)
+static UNUSED void oracle_init(oracle *o, const sfp__vit *vit, sfp__fp *fp)
 {
-    const sfp_vit_config *c = &vit->config;
-    const sfp_vit_weights *w = &vit->weights;
+    const sfp__vit_config *c = &vit->config;
+    const sfp__vit_weights *w = &vit->weights;
     assert_true(c->depth <= VIT_ORACLE_DEPTH);
     *o = (oracle){.vit = {.c = *c}, .fp = fp->opt};
     o->layers = o->fp.last_layer - o->fp.first_layer + 1;

@@ -58,23 +58,24 @@ TEST(cells_are_cut_between_characters)
     put_cell("\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b", 5, "?...?");
 }
 
-static void check_columns(const sfp_run_progress *p, int columns, const char *want)
+static void check_columns(const sfp__run_progress *p, int columns, const char *want)
 {
-    sfp_status_line l;
+    sfp__status_line l;
     sfp__run_progress_line(p, &l);
     sfp__status_line_fit(&l, columns, text, sizeof text);
     assert_string_equal(text, want);
     assert_true(sfp__text_width(text) <= columns);
 }
 
-static void check_line(const sfp_run_progress *p, const char *want)
+static void check_line(const sfp__run_progress *p, const char *want)
 {
     check_columns(p, INT_MAX, want);
 }
 
 TEST(the_line_of_a_run)
 {
-    sfp_run_progress p = {.task = 1, .tasks = 3, .task_name = "photo", .offered = 50, .total = 200, .rate = 12.34, .seconds = 30};
+    sfp__run_progress p = {
+        .task = 1, .tasks = 3, .task_name = "photo", .offered = 50, .total = 200, .rate = 12.34, .seconds = 30};
     p.lag = p.loss = p.accuracy = NAN;
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 1:30");
     p.from = 40; /* of the 30 seconds none is of those before */
@@ -101,7 +102,7 @@ TEST(the_line_of_a_run)
 
 TEST(a_narrow_terminal_shows_what_matters_most)
 {
-    sfp_run_progress p = {.task = 1, .tasks = 10, .task_name = "photo", .offered = 12345, .total = 60000, .seconds = 60};
+    sfp__run_progress p = {.task = 1, .tasks = 10, .task_name = "photo", .offered = 12345, .total = 60000, .seconds = 60};
     p.rate = 123.4;
     p.lag = 0.5;
     p.loss = 1;
@@ -167,7 +168,7 @@ static void shown(const terminal *t, const char *want)
 
 static void show(void)
 {
-    sfp_status_line l = {0};
+    sfp__status_line l = {0};
     sfp__status_line_add(&l, 2, "first");
     sfp__status_line_add(&l, 0, "  least");
     sfp__status_line_add(&l, 1, "  last");

@@ -43,7 +43,7 @@ static double *row_of(double *x, int sample, int floats_)
 
 static void oracle_sample(oracle *o, int sample)
 {
-    const sfp_vit_config *c = &o->vit.c;
+    const sfp__vit_config *c = &o->vit.c;
     int side = c->img_size / c->patch_size, T = side * side + 1, D = c->dim;
     vit_oracle_pass pass = {.x = o->x + (size_t)sample * 3 * (size_t)(c->img_size * c->img_size),
                             .prefix = prefix_of,
@@ -89,17 +89,17 @@ static const shape shapes[] = {
 };
 
 typedef struct fixture {
-    sfp_vit_config config;
-    sfp_vit *vit;
-    sfp_thread_pool *pool;
+    sfp__vit_config config;
+    sfp__vit *vit;
+    sfp__thread_pool *pool;
     float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH],
         *direction; /* direction (B, T, D): of the loss; (B, D) of it when it sees features */
     oracle o;
     tensor tensors[MOST_TENSORS];
     int count, weights; /* tensors [0, weights) are weights */
     bool bent;          /* the loss: linear, or not */
-    sfp_vit_weights grad;
-    sfp_vit_prompt prompts[MOST_DEPTH];
+    sfp__vit_weights grad;
+    sfp__vit_prompt prompts[MOST_DEPTH];
 } fixture;
 
 static tensor *add_tensor(fixture *f, const char *name, const float *value, size_t count, float *grad)
@@ -118,13 +118,13 @@ static fixture set_up(const shape *s, uint64_t seed)
     fixture made = {.config = VIT_EPS(1e-3f, s->S, s->P, s->D, s->depth, s->H, s->F, 0, 1, .classes = 5, .quick_gelu = s->clip,
                                       .pre_norm = s->clip, .no_patch_bias = s->clip)},
             *f = &made;
-    const sfp_vit_config *c = &f->config;
+    const sfp__vit_config *c = &f->config;
     /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
     float scale = s->D < 100 ? 0.25f : 0.05f;
     MUST(sfp__vit_random(c, seed, scale, &f->vit, &err));
     MUST(sfp__thread_pool_create(2, &f->pool, &err));
     MUST(sfp__vit_weights_create(c, &f->grad, &err));
-    const sfp_vit_weights *w = &f->vit->weights;
+    const sfp__vit_weights *w = &f->vit->weights;
     f->o.vit.c = *c;
 #define COPY_FIELD(field, name, ndim, ...) \
     if (w->field)                          \
@@ -145,7 +145,7 @@ static fixture set_up(const shape *s, uint64_t seed)
 #undef COPY_FIELD
     }
     f->weights = f->count;
-    sfp_rng rng = sfp__rng_init(seed, 1);
+    sfp__rng rng = sfp__rng_init(seed, 1);
     size_t pixels = (size_t)B * 3 * (size_t)(s->S * s->S);
     f->x = normals(&rng, pixels, 1);
     f->o.x = add_tensor(f, "pixels", f->x, pixels, filled(pixels, NAN))->value;
@@ -233,11 +233,11 @@ static const tensor *find(const fixture *f, const char *name)
 }
 
 /* A pass over the fixture's batch with all prefixes; with a backward mode, all its gradients. */
-static sfp_vit_pass make_pass(fixture *f, int mode)
+static sfp__vit_pass make_pass(fixture *f, int mode)
 {
-    sfp_vit_pass p = {.b = B, .x = f->x, .prompts = f->prompts, .head = mode ? head : NULL, .head_ctx = f};
+    sfp__vit_pass p = {.b = B, .x = f->x, .prompts = f->prompts, .head = mode ? head : NULL, .head_ctx = f};
     for (int l = 0; l < f->config.depth; l++) {
-        f->prompts[l] = (sfp_vit_prompt){.rows = f->o.rows[l], .k = f->pk[l], .v = f->pv[l]};
+        f->prompts[l] = (sfp__vit_prompt){.rows = f->o.rows[l], .k = f->pk[l], .v = f->pv[l]};
         char name[64];
         (void)snprintf(name, sizeof name, "prefix keys %d", l);
         const tensor *k = find(f, name);
@@ -255,11 +255,11 @@ static sfp_vit_pass make_pass(fixture *f, int mode)
     return p;
 }
 
-static void run(fixture *f, const sfp_vit_pass *pass, int mode, bool all_tokens, int unit)
+static void run(fixture *f, const sfp__vit_pass *pass, int mode, bool all_tokens, int unit)
 {
-    sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .microbatch_size = unit, .all_tokens = all_tokens};
+    sfp__vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .microbatch_size = unit, .all_tokens = all_tokens};
     opt.token_head = pass->token_head || pass->normed;
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     MUST(sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err));
     MUST(sfp__vit_run(plan, pass, &err));
 }
@@ -287,7 +287,7 @@ TEST(outputs_equal_the_oracle)
                 OWNED_BY(tear_down) fixture f = set_up(s, 100 + i);
                 int side = s->S / s->P, L = side * side, T = L + 1, D = s->D;
                 size_t nf = (size_t)(B * D), ne = (size_t)(B * L * D), nt = (size_t)(B * T * D), na = (size_t)(B * s->H * T);
-                sfp_vit_pass p = make_pass(&f, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD);
+                sfp__vit_pass p = make_pass(&f, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD);
                 float *tokens[MOST_DEPTH] = {0};
                 p.tokens = tokens;
                 p.feature = floats(nf);
@@ -310,7 +310,7 @@ TEST(outputs_equal_the_oracle)
 }
 
 /* grad . direction against the oracle's central difference along it, for tensors [from, to). */
-static void check_direction(fixture *f, const shape *s, int from, int to, sfp_rng *rng)
+static void check_direction(fixture *f, const shape *s, int from, int to, sfp__rng *rng)
 {
     if (RACES_ONLY)
         return;
@@ -345,7 +345,7 @@ static void check_direction(fixture *f, const shape *s, int from, int to, sfp_rn
                  f->bent ? "bent" : "linear", f->tensors[from].name, to > from + 1 ? " and more" : "", got, want, sqrt(size));
 }
 
-static void check_gradients(fixture *f, const shape *s, int from, int to, sfp_rng *rng)
+static void check_gradients(fixture *f, const shape *s, int from, int to, sfp__rng *rng)
 {
     if (!s->all_directions) {
         check_direction(f, s, from, to, rng);
@@ -361,10 +361,10 @@ TEST(gradients_equal_central_differences_of_the_oracle)
         for (int bent = 0; bent < 2; bent++) {
             const shape *s = &shapes[i];
             OWNED_BY(tear_down) fixture f = set_up(s, 200 + i);
-            sfp_rng rng = sfp__rng_init(200 + i, 2);
+            sfp__rng rng = sfp__rng_init(200 + i, 2);
             f.bent = bent;
             int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
-            sfp_vit_pass p = make_pass(&f, mode);
+            sfp__vit_pass p = make_pass(&f, mode);
             run(&f, &p, mode, false, 0);
             check_gradients(&f, s, 0, f.weights, &rng);
             check_gradients(&f, s, f.weights, f.count, &rng);
@@ -378,11 +378,11 @@ TEST(a_loss_over_all_tokens_has_the_oracles_gradients)
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
         OWNED_BY(tear_down) fixture f = set_up(s, 250 + i);
-        sfp_rng rng = sfp__rng_init(250 + i, 2);
+        sfp__rng rng = sfp__rng_init(250 + i, 2);
         f.bent = true;
         int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
         size_t nt = (size_t)(B * f.vit->tokens * s->D), nf = (size_t)(B * s->D);
-        sfp_vit_pass p = make_pass(&f, mode);
+        sfp__vit_pass p = make_pass(&f, mode);
         p.token_head = token_head;
         p.normed = floats(nt);
         p.feature = floats(nf);
@@ -402,9 +402,9 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
         OWNED_BY(tear_down) fixture f = set_up(s, 300 + i);
-        sfp_rng rng = sfp__rng_init(300 + i, 2);
+        sfp__rng rng = sfp__rng_init(300 + i, 2);
         f.bent = true;
-        sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_PREFIX);
+        sfp__vit_pass p = make_pass(&f, SFP_VIT_GRAD_PREFIX);
         run(&f, &p, SFP_VIT_GRAD_PREFIX, false, 0);
         if (f.count > f.weights + 1)
             check_gradients(&f, s, f.weights + 1, f.count, &rng);
@@ -413,10 +413,10 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
                 size_t n = (size_t)(B * s->rows[only] * s->D);
                 if (n == 0)
                     continue;
-                sfp_vit_pass one = p;
-                sfp_vit_prompt alone[MOST_DEPTH];
+                sfp__vit_pass one = p;
+                sfp__vit_prompt alone[MOST_DEPTH];
                 for (int l = 0; l < s->depth; l++)
-                    alone[l] = (sfp_vit_prompt){.rows = p.prompts[l].rows, .k = p.prompts[l].k, .v = p.prompts[l].v};
+                    alone[l] = (sfp__vit_prompt){.rows = p.prompts[l].rows, .k = p.prompts[l].k, .v = p.prompts[l].v};
                 alone[only].grad_k = filled(n, NAN);
                 alone[only].grad_v = filled(n, NAN);
                 one.prompts = alone;
@@ -433,7 +433,7 @@ TEST(all_tokens_or_class_only_give_the_same)
     for (size_t i = 0; i < COUNT(shapes); i++) {
         OWNED_BY(tear_down) fixture a = set_up(&shapes[i], 400 + i), b = set_up(&shapes[i], 400 + i);
         a.bent = b.bent = true;
-        sfp_vit_pass pa = make_pass(&a, mode), pb = make_pass(&b, mode);
+        sfp__vit_pass pa = make_pass(&a, mode), pb = make_pass(&b, mode);
         size_t nf = (size_t)(B * shapes[i].D);
         pa.feature = floats(nf), pb.feature = floats(nf);
         run(&a, &pa, mode, false, 0);
@@ -450,7 +450,7 @@ TEST(all_tokens_or_class_only_give_the_same)
 TEST(weight_gradients_are_added_to_what_is_there)
 {
     OWNED_BY(tear_down) fixture f = set_up(&shapes[2], 500);
-    sfp_vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
+    sfp__vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
     run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
     float *once[MOST_TENSORS];
     for (int t = 0; t < f.weights; t++)

@@ -16,14 +16,14 @@ enum { MOST = 64, CLASSES = 5 };
 
 static char weights[96], config[96], config_of_stem[96];
 
-static const sfp_vit_config sizes = VIT(12, 4, 24, 2, 3, 40, 0, 1, .classes = CLASSES);
+static const sfp__vit_config sizes = VIT(12, 4, 24, 2, 3, 40, 0, 1, .classes = CLASSES);
 
 /* ----------------------------------------------------------- making a file */
 
 /* A checkpoint about to be written: tests change it first. */
 typedef struct checkpoint {
-    sfp_vit *vit; /* where the weights come from */
-    sfp_tensor tensors[MOST];
+    sfp__vit *vit; /* where the weights come from */
+    sfp__tensor tensors[MOST];
     char names[MOST][80];
     size_t count;
 } checkpoint;
@@ -38,18 +38,18 @@ static void add(checkpoint *p, const char *name, const float *data, int ndim, co
 {
     assert_true(p->count < MOST);
     (void)snprintf(p->names[p->count], sizeof *p->names, "%s", name);
-    sfp_tensor *t = &p->tensors[p->count];
-    *t = (sfp_tensor){.name = p->names[p->count], .dtype = SFP_DTYPE_F32, .ndim = ndim, .data = data};
+    sfp__tensor *t = &p->tensors[p->count];
+    *t = (sfp__tensor){.name = p->names[p->count], .dtype = SFP_DTYPE_F32, .ndim = ndim, .data = data};
     memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
     assert_true(sfp__shape_count(shape, ndim, SFP_DTYPE_F32, &t->count, &t->bytes));
     p->count++;
 }
 
-static checkpoint *begin(const sfp_vit_config *c)
+static checkpoint *begin(const sfp__vit_config *c)
 {
     checkpoint *p = kept_calloc(1, sizeof *p);
     MUST(sfp__vit_random(c, 9, 0.2f, &p->vit, &err));
-    const sfp_vit_weights *w = &p->vit->weights;
+    const sfp__vit_weights *w = &p->vit->weights;
 #define ADD(field, name, ndim, ...) add(p, name, w->field, ndim, (const int64_t[]){__VA_ARGS__});
     SFP_VIT_GLOBAL_LIST(ADD)
     if (c->classes) {
@@ -91,7 +91,7 @@ static void drop(checkpoint *p, const char *name)
 static void reshape(checkpoint *p, const char *name, int ndim, const int64_t *shape)
 {
     size_t i = place(p, name);
-    sfp_tensor *t = &p->tensors[i];
+    sfp__tensor *t = &p->tensors[i];
     t->ndim = ndim;
     memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
     assert_true(sfp__shape_count(shape, ndim, SFP_DTYPE_F32, &t->count, &t->bytes));
@@ -106,10 +106,10 @@ static void poison(checkpoint *p, const char *name, size_t at, float value)
     p->tensors[i].data = copy;
 }
 
-static void convert(checkpoint *p, const char *name, sfp_dtype to)
+static void convert(checkpoint *p, const char *name, sfp__dtype to)
 {
     size_t i = place(p, name);
-    sfp_tensor *t = &p->tensors[i];
+    sfp__tensor *t = &p->tensors[i];
     const float *from = t->data;
     char *out = kept_malloc(t->count * sfp__dtype_size(to));
     for (size_t k = 0; k < t->count; k++) {
@@ -147,14 +147,14 @@ AROUND_EACH(make_paths, remove_folder)
 
 static const char three_heads[] = "{\"num_heads\": 3}";
 
-static sfp_vit *load(void)
+static sfp__vit *load(void)
 {
-    sfp_vit *v = NULL;
+    sfp__vit *v = NULL;
     MUST(sfp__vit_load(weights, NULL, &v, &err));
     return v;
 }
 
-static sfp_vit *load_with_three_heads(const checkpoint *p)
+static sfp__vit *load_with_three_heads(const checkpoint *p)
 {
     write_file(p);
     write_text(config, three_heads);
@@ -164,7 +164,7 @@ static sfp_vit *load_with_three_heads(const checkpoint *p)
 /* Loading must fail with this status; the message names the file and each text (NULL at the end). */
 static void check_refused(sfp_status status, ...)
 {
-    sfp_vit *v = NULL;
+    sfp__vit *v = NULL;
     sfp_status s = sfp__vit_load(weights, NULL, &v, &err);
     if (s != status)
         fail_msg("got %s ('%s'), expected %s", sfp_status_text(s), err.message, sfp_status_text(status));
@@ -180,21 +180,21 @@ static void check_refused(sfp_status status, ...)
 
 /* ------------------------------------------------------------ right files */
 
-static void features_of(sfp_vit *v, float *feature)
+static void features_of(sfp__vit *v, float *feature)
 {
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = NULL;
-    sfp_rng rng = sfp__rng_init(3, 3);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+    sfp__rng rng = sfp__rng_init(3, 3);
     float *x = normals(&rng, 2 * 3 * 12 * 12, 1);
-    const sfp_vit_plan_options opt = {0};
-    const sfp_vit_pass pass = {.b = 2, .x = x, .feature = feature};
+    const sfp__vit_plan_options opt = {0};
+    const sfp__vit_pass pass = {.b = 2, .x = x, .feature = feature};
     MUST(sfp__thread_pool_create(1, &pool, &err));
     MUST(sfp__vit_plan_create(v, pool, &opt, &plan, &err));
     MUST(sfp__vit_run(plan, &pass, &err));
 }
 
 /* Both compute the same: to the bit, or to a relative error. */
-static void check_features(sfp_vit *v, sfp_vit *like, double error)
+static void check_features(sfp__vit *v, sfp__vit *like, double error)
 {
     float got[2 * 24], want[2 * 24];
     features_of(v, got);
@@ -211,8 +211,8 @@ TEST(a_written_vit_loads_and_computes_the_same)
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"mean\": [0.1, 0.2, 0.3], \"std\": [0.5, 0.6, 0.7], \"layer_norm_eps\": 1e-6,"
                        " \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
-    const sfp_vit_config *c = &v->config;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
+    const sfp__vit_config *c = &v->config;
     assert_int_equal(c->img_size, 12);
     assert_int_equal(c->patch_size, 4);
     assert_int_equal(c->channels, 3);
@@ -238,12 +238,12 @@ TEST(a_written_vit_loads_and_computes_the_same)
 TEST(other_number_types_convert)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
-    const sfp_vit_weights *from = &p->vit->weights;
+    const sfp__vit_weights *from = &p->vit->weights;
     convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16);
     convert(p, "blocks.1.mlp.fc1.weight", SFP_DTYPE_BF16);
     convert(p, "pos_embed", SFP_DTYPE_F64);
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load_with_three_heads(p);
-    const sfp_vit_weights *w = &v->weights;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load_with_three_heads(p);
+    const sfp__vit_weights *w = &v->weights;
     for (size_t i = 0; i < 3 * 24 * 24; i++)
         assert_true(w->blocks[0].qkv_w[i] == sfp__f16_to_f32(sfp__f32_to_f16(from->blocks[0].qkv_w[i])));
     for (size_t i = 0; i < 40 * 24; i++)
@@ -258,20 +258,20 @@ TEST(the_stems_config_goes_before_config_json)
     write_file(p);
     write_text(config, "{\"num_heads\": 4}");
     write_text(config_of_stem, "{\"num_heads\": 2}");
-    OWNED_PTR(sfp__vit_free) sfp_vit *by_stem = load();
+    OWNED_PTR(sfp__vit_free) sfp__vit *by_stem = load();
     assert_int_equal(by_stem->config.heads, 2);
     assert_int_equal(unlink(config_of_stem), 0);
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
     assert_int_equal(v->config.heads, 4);
 }
 
 TEST(without_a_config_heads_are_64_wide_and_pixels_imagenets)
 {
-    sfp_vit_config c = sizes;
+    sfp__vit_config c = sizes;
     c.dim = 128, c.heads = 2, c.depth = 1;
     OWNED_PTR(done) checkpoint *p = begin(&c);
     write_file(p);
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
     assert_int_equal(v->config.heads, 2);
     assert_true(v->config.ln_eps == 1e-6f);
     assert_true(v->config.mean[0] == 0.485f && v->config.std[2] == 0.225f);
@@ -291,15 +291,15 @@ TEST(names_of_another_number_of_classes_are_left_out)
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\"]}");
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
     assert_null(v->config.class_names);
 }
 
 TEST(logits_are_the_head_of_the_features)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
-    const sfp_vit_weights *w = &p->vit->weights;
-    sfp_rng rng = sfp__rng_init(4, 4);
+    const sfp__vit_weights *w = &p->vit->weights;
+    sfp__rng rng = sfp__rng_init(4, 4);
     float *feature = normals(&rng, 3 * 24, 1), logits[3 * CLASSES], want[3 * CLASSES];
     MUST(sfp__vit_head(p->vit, 3, feature, logits, &err));
     for (size_t i = 0; i < 3; i++)
@@ -308,7 +308,7 @@ TEST(logits_are_the_head_of_the_features)
     check_near("logits", logits, want, 3 * CLASSES, 1e-6);
     drop(p, "head.weight");
     drop(p, "head.bias");
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load_with_three_heads(p);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load_with_three_heads(p);
     assert_int_equal(v->config.classes, 0);
     REFUSED(sfp__vit_head(v, 3, feature, logits, &err), SFP_ENOTFOUND, weights);
     assert_non_null(strstr(err.message, "head.weight"));
@@ -332,19 +332,19 @@ TEST(pixels_are_normalised_channel_by_channel)
 
 /* ---------------------------------------------------------- other layouts */
 
-static const sfp_vit_config clip_sizes = {.img_size = 12,
-                                          .patch_size = 4,
-                                          .channels = 3,
-                                          .dim = 24,
-                                          .depth = 2,
-                                          .heads = 3,
-                                          .hidden = 40,
-                                          .ln_eps = 1e-5f,
-                                          .quick_gelu = true,
-                                          .pre_norm = true,
-                                          .no_patch_bias = true,
-                                          .mean = {0.1f, 0.2f, 0.3f},
-                                          .std = {1, 0.5f, 0.25f}};
+static const sfp__vit_config clip_sizes = {.img_size = 12,
+                                           .patch_size = 4,
+                                           .channels = 3,
+                                           .dim = 24,
+                                           .depth = 2,
+                                           .heads = 3,
+                                           .hidden = 40,
+                                           .ln_eps = 1e-5f,
+                                           .quick_gelu = true,
+                                           .pre_norm = true,
+                                           .no_patch_bias = true,
+                                           .mean = {0.1f, 0.2f, 0.3f},
+                                           .std = {1, 0.5f, 0.25f}};
 
 TEST(clips_names_shapes_and_switches_are_known)
 {
@@ -359,9 +359,9 @@ TEST(clips_names_shapes_and_switches_are_known)
                  {"mlp.fc2.", "mlp.c_proj."}};
     OWNED_BY(done) checkpoint p = {0};
     MUST(sfp__vit_random(&clip_sizes, 9, 0.2f, &p.vit, &err));
-    const sfp_vit_weights *w = &p.vit->weights;
+    const sfp__vit_weights *w = &p.vit->weights;
     assert_null(w->patch_b);
-    const sfp_vit_config *c = &clip_sizes;
+    const sfp__vit_config *c = &clip_sizes;
     add(&p, "visual.conv1.weight", w->patch_w, 4, (const int64_t[]){24, 3, 4, 4});
     add(&p, "visual.class_embedding", w->cls, 1, (const int64_t[]){24});
     add(&p, "visual.positional_embedding", w->pos, 2, (const int64_t[]){10, 24});
@@ -385,7 +385,7 @@ TEST(clips_names_shapes_and_switches_are_known)
     }
     write_file(&p);
     write_text(config, "{\"vision_config\": {\"num_attention_heads\": 3}, \"text_config\": {}}");
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
     check_features(v, p.vit, 0);
     assert_int_equal(v->config.depth, 2);
     assert_true(v->config.quick_gelu && v->config.pre_norm && v->config.no_patch_bias);
@@ -409,7 +409,7 @@ TEST(the_teacher_is_taken_and_not_the_student)
     }
     static const float patch[24 * 48];
     add(p, "student.backbone.patch_embed.proj.weight", patch, 4, (const int64_t[]){24, 3, 4, 4});
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = load_with_three_heads(p);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = load_with_three_heads(p);
     check_features(v, p->vit, 0);
     assert_non_null(strstr(v->recognised, "under 'teacher.backbone.'"));
     assert_non_null(strstr(v->recognised, "1 more ViT in the file not taken"));
@@ -417,14 +417,14 @@ TEST(the_teacher_is_taken_and_not_the_student)
 
 TEST(what_is_saved_loads_as_the_same_network)
 {
-    const sfp_vit_config *const all[] = {&sizes, &clip_sizes};
+    const sfp__vit_config *const all[] = {&sizes, &clip_sizes};
     for (size_t i = 0; i < 2; i++) {
-        OWNED_PTR(sfp__vit_free) sfp_vit *saved = NULL;
+        OWNED_PTR(sfp__vit_free) sfp__vit *saved = NULL;
         MUST(sfp__vit_random(all[i], 9, 0.2f, &saved, &err));
         MUST(sfp__vit_save(all[i], &saved->weights, SFP_DTYPE_F32, NULL, 0, weights, &err));
-        OWNED_PTR(sfp__vit_free) sfp_vit *v = load();
+        OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
         check_features(v, saved, 0);
-        const sfp_vit_config *c = &v->config;
+        const sfp__vit_config *c = &v->config;
         assert_true(c->heads == 3 && c->ln_eps == all[i]->ln_eps && c->quick_gelu == all[i]->quick_gelu &&
                     c->pre_norm == all[i]->pre_norm);
         assert_memory_equal(c->mean, all[i]->mean, sizeof c->mean);
@@ -434,7 +434,7 @@ TEST(what_is_saved_loads_as_the_same_network)
 
 TEST(numbers_that_do_not_fit_16_bits_are_not_saved)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     MUST(sfp__vit_random(&sizes, 9, 1e5f, &v, &err));
     REFUSED(sfp__vit_save(&sizes, &v->weights, SFP_DTYPE_F16, NULL, 0, weights, &err), SFP_ELIMIT, "does not fit F16");
     assert_int_not_equal(access(weights, F_OK), 0);
@@ -448,8 +448,8 @@ TEST(another_input_size_resizes_the_positions)
     const float *grid = p->vit->weights.pos;
     static const int sides[] = {6, 9, 3, 2}; /* twice, three times, the same, smaller */
     for (size_t i = 0; i < 4; i++) {
-        OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-        const sfp_vit_options o = {.img_size = 4 * sides[i]};
+        OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+        const sfp__vit_options o = {.img_size = 4 * sides[i]};
         MUST(sfp__vit_load(weights, &o, &v, &err));
         assert_int_equal(v->config.img_size, 4 * sides[i]);
         assert_int_equal(v->tokens, 1 + sides[i] * sides[i]);
@@ -462,8 +462,8 @@ TEST(another_input_size_resizes_the_positions)
         if (sides[i] == 3)
             check_same("positions", pos, grid, 10 * 24 * sizeof *pos);
     }
-    sfp_vit *v = NULL;
-    REFUSED(sfp__vit_load(weights, &(sfp_vit_options){.img_size = 13}, &v, &err), SFP_EINVAL,
+    sfp__vit *v = NULL;
+    REFUSED(sfp__vit_load(weights, &(sfp__vit_options){.img_size = 13}, &v, &err), SFP_EINVAL,
             "img-size is 13, expected a multiple of 4");
 }
 
@@ -476,7 +476,7 @@ TEST(every_missing_tensor_is_named)
     for (size_t i = 0; i < p->count; i++) {
         if (strcmp(p->names[i], "head.weight") == 0)
             continue; /* without it there is no head, and head.bias is not looked at */
-        sfp_tensor rest[MOST];
+        sfp__tensor rest[MOST];
         size_t n = 0;
         for (size_t k = 0; k < p->count; k++)
             if (k != i)
@@ -586,7 +586,7 @@ TEST(loading_without_memory_fails_cleanly)
     convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs memory of its own */
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__vit_load(weights, NULL, &v, told), !v) >= 10);
     assert_non_null(v);
     assert_string_equal(v->config.class_names[0], "a");

@@ -13,7 +13,7 @@
 
 enum { ROWS = 3, MOST_B = 21 };
 
-static const sfp_vit_config small = VIT_EPS(1e-5f, 20, 4, 24, 3, 3, 50, 0, 1);
+static const sfp__vit_config small = VIT_EPS(1e-5f, 20, 4, 24, 3, 3, 50, 0, 1);
 
 /* ------------------------------------------------- counting malloc itself */
 
@@ -64,7 +64,7 @@ typedef struct batch {
     size_t pixels, D, piece; /* a sample's: pixels, features, prefix floats */
     float *x, *pk[3], *pv[3], *feature, *gk[3], *gv[3];
     float *direction; /* (b, D) */
-    sfp_vit_prompt prompts[3];
+    sfp__vit_prompt prompts[3];
 } batch;
 
 static void loss(void *ctx, int first, int n, const float *feature, float *grad)
@@ -74,10 +74,10 @@ static void loss(void *ctx, int first, int n, const float *feature, float *grad)
         grad[i] = t->direction[(size_t)first * t->D + i] + 0.1f * feature[i];
 }
 
-static batch make_batch(const sfp_vit_config *c, int b)
+static batch make_batch(const sfp__vit_config *c, int b)
 {
     batch t = {.b = b, .pixels = 3 * (size_t)(c->img_size * c->img_size), .D = (size_t)c->dim, .piece = (size_t)(ROWS * c->dim)};
-    sfp_rng rng = sfp__rng_init(77, 0);
+    sfp__rng rng = sfp__rng_init(77, 0);
     size_t n = (size_t)b;
     t.x = normals(&rng, n * t.pixels, 1);
     t.direction = normals(&rng, n * t.D, 1);
@@ -90,13 +90,13 @@ static batch make_batch(const sfp_vit_config *c, int b)
 }
 
 /* Samples [first, first + n) of a batch, with gradients to the prefixes unless forward only. */
-static sfp_vit_pass pass_of(batch *t, const sfp_vit_config *c, int mode, int first, int n)
+static sfp__vit_pass pass_of(batch *t, const sfp__vit_config *c, int mode, int first, int n)
 {
     size_t at = (size_t)first;
-    sfp_vit_pass p = {.b = n, .x = t->x + at * t->pixels, .prompts = t->prompts, .feature = t->feature + at * t->D};
+    sfp__vit_pass p = {.b = n, .x = t->x + at * t->pixels, .prompts = t->prompts, .feature = t->feature + at * t->D};
     for (int l = 0; l < c->depth; l += 2) {
         size_t skip = at * t->piece;
-        t->prompts[l] = (sfp_vit_prompt){.rows = ROWS, .k = t->pk[l] + skip, .v = t->pv[l] + skip};
+        t->prompts[l] = (sfp__vit_prompt){.rows = ROWS, .k = t->pk[l] + skip, .v = t->pv[l] + skip};
         if (mode) {
             t->prompts[l].grad_k = t->gk[l] + skip;
             t->prompts[l].grad_v = t->gv[l] + skip;
@@ -109,33 +109,33 @@ static sfp_vit_pass pass_of(batch *t, const sfp_vit_config *c, int mode, int fir
     return p;
 }
 
-static sfp_vit *make_vit(const sfp_vit_config *c)
+static sfp__vit *make_vit(const sfp__vit_config *c)
 {
-    sfp_vit *v = NULL;
+    sfp__vit *v = NULL;
     MUST(sfp__vit_random(c, 5, 0.25f, &v, &err));
     return v;
 }
 
-static sfp_thread_pool *make_pool(int threads)
+static sfp__thread_pool *make_pool(int threads)
 {
-    sfp_thread_pool *p = NULL;
+    sfp__thread_pool *p = NULL;
     MUST(sfp__thread_pool_create(threads, &p, &err));
     return p;
 }
 
-static sfp_vit_plan *make_plan(sfp_vit *v, sfp_thread_pool *pool, sfp_vit_plan_options opt)
+static sfp__vit_plan *make_plan(sfp__vit *v, sfp__thread_pool *pool, sfp__vit_plan_options opt)
 {
-    sfp_vit_plan *p = NULL;
+    sfp__vit_plan *p = NULL;
     MUST(sfp__vit_plan_create(v, pool, &opt, &p, &err));
     return p;
 }
 
-static sfp_vit_plan *make_prefix_plan(sfp_vit *v, sfp_thread_pool *pool)
+static sfp__vit_plan *make_prefix_plan(sfp__vit *v, sfp__thread_pool *pool)
 {
-    return make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
+    return make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS});
 }
 
-static void run(sfp_vit_plan *plan, const sfp_vit_pass *pass)
+static void run(sfp__vit_plan *plan, const sfp__vit_pass *pass)
 {
     MUST(sfp__vit_run(plan, pass, &err));
 }
@@ -168,14 +168,14 @@ static void compare(const batch *a, const batch *b, double tolerance)
 TEST(any_number_of_threads_gives_the_same_bytes)
 {
     static const int threads[] = {1, 2, 3, 5};
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
     batch want = make_batch(&small, MOST_B);
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(threads[i]);
-        OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = make_prefix_plan(v, pool);
+        OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(threads[i]);
+        OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
         for (int round = 0; round < 3; round++) { /* who takes which piece differs from run to run */
             batch got = make_batch(&small, MOST_B);
-            sfp_vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+            sfp__vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
             run(plan, &p);
             if (i == 0 && round == 0) {
                 want = got;
@@ -188,11 +188,11 @@ TEST(any_number_of_threads_gives_the_same_bytes)
 
 TEST(a_batch_equals_its_samples_one_by_one)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = make_prefix_plan(v, pool);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
     batch whole = make_batch(&small, MOST_B), parts = make_batch(&small, MOST_B);
-    sfp_vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+    sfp__vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
     run(plan, &p);
     for (int i = 0; i < MOST_B; i++) {
         batch one = parts; /* the loss counts samples of the pass */
@@ -206,22 +206,22 @@ TEST(a_batch_equals_its_samples_one_by_one)
 
 TEST(the_size_of_micro_batches_does_not_matter)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
     batch want = make_batch(&small, MOST_B);
     for (int unit = 0; unit < 5; unit++) {
         OWNED_PTR(sfp__vit_plan_free)
-        sfp_vit_plan *plan =
-            make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .microbatch_size = unit});
+        sfp__vit_plan *plan = make_plan(
+            v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .microbatch_size = unit});
         batch got = make_batch(&small, MOST_B);
-        sfp_vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+        sfp__vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
         run(plan, &p);
         if (unit)
             compare(&got, &want, 4e-6);
     }
 }
 
-static float *all_weights(const sfp_vit_config *c, const sfp_vit_weights *w, size_t *count)
+static float *all_weights(const sfp__vit_config *c, const sfp__vit_weights *w, size_t *count)
 {
     /* qkv and fc1 of all blocks, patch embedding: products and sums over all samples */
     size_t D = (size_t)c->dim, q = 3 * D * D, f = (size_t)c->hidden * D, p = D * 3 * (size_t)(c->patch_size * c->patch_size);
@@ -239,19 +239,19 @@ static float *all_weights(const sfp_vit_config *c, const sfp_vit_weights *w, siz
 TEST(weight_gradients_repeat_with_the_same_threads)
 {
     static const int threads[] = {1, 2, 3};
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
     batch t = make_batch(&small, MOST_B);
     float *serial = NULL;
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-        OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(threads[i]);
+        OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(threads[i]);
         OWNED_PTR(sfp__vit_plan_free)
-        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_WEIGHTS, .prefix_rows = ROWS});
+        sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_WEIGHTS, .prefix_rows = ROWS});
         float *first = NULL;
         size_t n = 0;
         for (int round = 0; round < 4; round++) {
-            sfp_vit_weights g;
+            sfp__vit_weights g;
             MUST(sfp__vit_weights_create(&small, &g, &err));
-            sfp_vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+            sfp__vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
             p.grad_w = &g;
             run(plan, &p);
             float *got = all_weights(&small, &g, &n);
@@ -272,15 +272,15 @@ TEST(weight_gradients_repeat_with_the_same_threads)
 TEST(a_run_after_the_first_allocates_nothing)
 {
     static const int modes[] = {SFP_VIT_FORWARD, SFP_VIT_GRAD_PREFIX, SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS};
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
     batch t = make_batch(&small, MOST_B);
-    sfp_vit_weights g;
+    sfp__vit_weights g;
     MUST(sfp__vit_weights_create(&small, &g, &err));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         OWNED_PTR(sfp__vit_plan_free)
-        sfp_vit_plan *plan = make_plan(v, pool, (sfp_vit_plan_options){.mode = modes[i], .prefix_rows = ROWS});
-        sfp_vit_pass p = pass_of(&t, &small, modes[i], 0, MOST_B);
+        sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.mode = modes[i], .prefix_rows = ROWS});
+        sfp__vit_pass p = pass_of(&t, &small, modes[i], 0, MOST_B);
         p.grad_w = modes[i] & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
         run(plan, &p);
         unsigned long before = sfp__mem_count();
@@ -298,7 +298,7 @@ TEST(a_run_after_the_first_allocates_nothing)
     sfp__vit_weights_done(&small, &g);
 }
 
-static size_t bytes_of(const sfp_vit_plan *p)
+static size_t bytes_of(const sfp__vit_plan *p)
 {
     size_t bytes = 0;
     for (int i = 0; i < p->lanes; i++)
@@ -308,12 +308,12 @@ static size_t bytes_of(const sfp_vit_plan *p)
 
 TEST(a_plans_memory_does_not_depend_on_the_batch)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *one = make_pool(1), *two = make_pool(2);
-    sfp_vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *one = make_pool(1), *two = make_pool(2);
+    sfp__vit_plan_options opt = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS};
     OWNED_PTR(sfp__vit_plan_free)
-    sfp_vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt),
-                 *forward = make_plan(v, two, (sfp_vit_plan_options){0});
+    sfp__vit_plan *plan = make_plan(v, two, opt), *single = make_plan(v, one, opt),
+                  *forward = make_plan(v, two, (sfp__vit_plan_options){0});
     size_t bytes = bytes_of(plan);
     assert_in_range(bytes, 2 * bytes_of(single) - 4096,
                     2 * bytes_of(single) + 4096); /* a block may be a little longer than asked */
@@ -321,7 +321,7 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
     batch t = make_batch(&small, MOST_B);
     static const int sizes[] = {1, MOST_B, 0, 5};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        sfp_vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, sizes[i]);
+        sfp__vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, sizes[i]);
         run(plan, &p);
         assert_int_equal(bytes_of(plan), bytes);
     }
@@ -330,16 +330,16 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
 
 TEST(wrong_passes_are_refused_by_name)
 {
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&small);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(1);
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *plan = make_prefix_plan(v, pool);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(1);
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
     batch t = make_batch(&small, 2);
-    const sfp_vit_pass good = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, 2);
+    const sfp__vit_pass good = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, 2);
     float *tokens = filled(2 * 26 * 24, NAN);
-    sfp_vit_weights g;
+    sfp__vit_weights g;
     MUST(sfp__vit_weights_create(&small, &g, &err));
-    sfp_vit_pass p = good;
-    sfp_vit_prompt wrong[3];
+    sfp__vit_pass p = good;
+    sfp__vit_prompt wrong[3];
     p.prompts = memcpy(wrong, good.prompts, sizeof wrong);
     wrong[2].rows = ROWS + 1;
     REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: 4 prefix rows, the plan allows 0 to 3");
@@ -369,8 +369,8 @@ TEST(wrong_passes_are_refused_by_name)
     for (size_t i = 0; i < (size_t)t.b * t.D; i++)
         assert_true(!!isnan(t.feature[i])); /* outputs are untouched on failure */
     run(plan, &good);
-    sfp_vit_plan *none = NULL;
-    const sfp_vit_plan_options many = {.prefix_rows = 5000};
+    sfp__vit_plan *none = NULL;
+    const sfp__vit_plan_options many = {.prefix_rows = 5000};
     REFUSED(sfp__vit_plan_create(v, pool, &many, &none, &err), SFP_EINVAL, "5000");
     assert_null(none);
     sfp__vit_weights_done(&small, &g);
@@ -385,7 +385,7 @@ TEST(wrong_sizes_make_no_vit)
                                                 "channels is 1",
                                                 "std",
                                                 "eps is 0"};
-    sfp_vit_config wrong[WRONG];
+    sfp__vit_config wrong[WRONG];
     for (int i = 0; i < WRONG; i++)
         wrong[i] = small;
     wrong[0].patch_size = 6;
@@ -395,7 +395,7 @@ TEST(wrong_sizes_make_no_vit)
     wrong[4].std[1] = 0;
     wrong[5].ln_eps = 0;
     for (int i = 0; i < WRONG; i++) {
-        sfp_vit *v = NULL;
+        sfp__vit *v = NULL;
         sfp_status s = sfp__vit_random(&wrong[i], 0, 0.1f, &v, &err);
         if (s == SFP_OK || v || !strstr(err.message, messages[i]))
             fail_msg("got '%s', expected '%s'", err.message, messages[i]);
@@ -405,12 +405,12 @@ TEST(wrong_sizes_make_no_vit)
 /* ----------------------------------------------------------------- torture */
 
 /* All that allocates on the way to a result; frees everything. `retry`: after a failed run, run again without failing. */
-static sfp_status everything(sfp_thread_pool *pool, int mode, bool all_tokens, batch *t, bool *ran_again, sfp_error *why)
+static sfp_status everything(sfp__thread_pool *pool, int mode, bool all_tokens, batch *t, bool *ran_again, sfp_error *why)
 {
-    sfp_vit *v = NULL;
-    sfp_vit_plan *plan = NULL;
-    sfp_vit_weights g = {0};
-    sfp_vit_plan_options opt = {.mode = mode, .prefix_rows = ROWS, .all_tokens = all_tokens};
+    sfp__vit *v = NULL;
+    sfp__vit_plan *plan = NULL;
+    sfp__vit_weights g = {0};
+    sfp__vit_plan_options opt = {.mode = mode, .prefix_rows = ROWS, .all_tokens = all_tokens};
     sfp_status s = sfp__vit_random(&small, 5, 0.25f, &v, why);
     assert_true(!s == (v != NULL));
     if (!s)
@@ -420,7 +420,7 @@ static sfp_status everything(sfp_thread_pool *pool, int mode, bool all_tokens, b
         assert_true(!s == (plan != NULL));
     }
     if (!s) {
-        sfp_vit_pass p = pass_of(t, &small, SFP_VIT_GRAD_PREFIX, 0, t->b);
+        sfp__vit_pass p = pass_of(t, &small, SFP_VIT_GRAD_PREFIX, 0, t->b);
         p.grad_w = mode & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
         s = sfp__vit_run(plan, &p, why);
         if (s) { /* nothing is broken: with memory the same plan works */
@@ -437,7 +437,7 @@ static sfp_status everything(sfp_thread_pool *pool, int mode, bool all_tokens, b
 
 TEST(every_allocation_may_fail)
 {
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
     batch want = make_batch(&small, 5), t = make_batch(&small, 5);
     bool again = false;
     for (int all = 0; all < 2; all++) {
@@ -453,9 +453,9 @@ TEST(every_allocation_may_fail)
 /* ------------------------------------------------------- plans at the same time */
 
 typedef struct user {
-    sfp_vit *v;
+    sfp__vit *v;
     pthread_barrier_t *begin;
-    sfp_vit_plan_options opt;
+    sfp__vit_plan_options opt;
     batch t;
     sfp_status status;
     sfp_error err;
@@ -464,15 +464,15 @@ typedef struct user {
 static void *use(void *arg)
 {
     user *u = arg;
-    const sfp_vit_config *c = &u->v->config;
-    sfp_thread_pool *pool = NULL;
-    sfp_vit_plan *plan = NULL;
+    const sfp__vit_config *c = &u->v->config;
+    sfp__thread_pool *pool = NULL;
+    sfp__vit_plan *plan = NULL;
     u->status = sfp__thread_pool_create(2, &pool, &u->err);
     (void)pthread_barrier_wait(u->begin);
     if (!u->status)
         u->status = sfp__vit_plan_create(u->v, pool, &u->opt, &plan, &u->err);
     for (int i = 0; !u->status && i < 5; i++) {
-        sfp_vit_pass p = pass_of(&u->t, c, u->opt.mode, 0, u->t.b);
+        sfp__vit_pass p = pass_of(&u->t, c, u->opt.mode, 0, u->t.b);
         u->status = sfp__vit_run(plan, &p, &u->err);
     }
     sfp__vit_plan_free(plan);
@@ -483,15 +483,15 @@ static void *use(void *arg)
 TEST(plans_of_one_vit_run_at_the_same_time)
 {
     enum { USERS = 4 };
-    static const sfp_vit_plan_options kinds[USERS] = {{.prefix_rows = ROWS},
-                                                      {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS},
-                                                      {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .all_tokens = true},
-                                                      {.prefix_rows = ROWS, .all_tokens = true}};
+    static const sfp__vit_plan_options kinds[USERS] = {{.prefix_rows = ROWS},
+                                                       {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS},
+                                                       {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .all_tokens = true},
+                                                       {.prefix_rows = ROWS, .all_tokens = true}};
     for (int depth = 1; depth <= 3; depth += 2)
         for (int round = 0; round < 3; round++) {
-            sfp_vit_config c = small;
+            sfp__vit_config c = small;
             c.depth = depth;
-            OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&c); /* fresh: packing on demand happens at the same time too */
+            OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&c); /* fresh: packing on demand happens at the same time too */
             pthread_barrier_t begin;
             assert_int_equal(pthread_barrier_init(&begin, NULL, USERS), 0);
             user u[USERS];
@@ -518,7 +518,7 @@ TEST(plans_of_one_vit_run_at_the_same_time)
 /* D 8, H 2, F 12, two blocks, 2 x 2 patches of 4 x 4: L 4, T 5. Two operations a multiply-add. */
 TEST(operations_are_counted_exactly)
 {
-    const sfp_vit_config c = VIT_EPS(1e-5f, 8, 4, 8, 2, 2, 12, 0, 1);
+    const sfp__vit_config c = VIT_EPS(1e-5f, 8, 4, 8, 2, 2, 12, 0, 1);
     const double patch = 2 * 4 * 8 * 48;
     const double block0 = 2 * 5 * 24 * 8 /* qkv */ + 2 * 2 * 5 * 5 * 8 /* scores, values */ + 2 * 5 * 8 * 8 /* proj */ +
                           2 * (2 * 5 * 12 * 8) /* mlp */;
@@ -532,17 +532,17 @@ TEST(operations_are_counted_exactly)
     const double back0 = 2 * (2 * 5 * 12 * 8) + 2 * 5 * 8 * 8 + 2 * (2 * 5 * 7 * 8) + 2 * (2 * 5 * 2 * 8);
     assert_true(patch + block0 + class1 == 10432); /* the sums above, by hand */
     assert_true(patch + block0 + class1 + prefix0 + back1 + back0 == 17072);
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = make_vit(&c);
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = make_pool(2);
-    OWNED_PTR(sfp__vit_plan_free) sfp_vit_plan *forward = make_plan(v, pool, (sfp_vit_plan_options){0});
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&c);
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *forward = make_plan(v, pool, (sfp__vit_plan_options){0});
     OWNED_PTR(sfp__vit_plan_free)
-    sfp_vit_plan *train = make_plan(v, pool, (sfp_vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = 2});
+    sfp__vit_plan *train = make_plan(v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = 2});
     batch t = make_batch(&c, 9);
     for (int b = 1; b <= 9; b += 4) {
-        sfp_vit_pass p = {.b = b, .x = t.x};
+        sfp__vit_pass p = {.b = b, .x = t.x};
         run(forward, &p);
         assert_true(sfp__vit_plan_flops(forward) == b * (patch + block0 + class1));
-        p.prompts = (sfp_vit_prompt[2]){{.rows = 2, .k = t.pk[0], .v = t.pv[0], .grad_k = t.gk[0], .grad_v = t.gv[0]}};
+        p.prompts = (sfp__vit_prompt[2]){{.rows = 2, .k = t.pk[0], .v = t.pv[0], .grad_k = t.gk[0], .grad_v = t.gv[0]}};
         p.head = loss, p.head_ctx = &t;
         run(train, &p);
         assert_true(sfp__vit_plan_flops(train) == b * (patch + block0 + class1 + prefix0 + back1 + back0));

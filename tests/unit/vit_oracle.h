@@ -25,7 +25,7 @@ typedef struct vit_oracle_block {
 } vit_oracle_block;
 
 typedef struct vit_oracle {
-    sfp_vit_config c;
+    sfp__vit_config c;
     SFP_VIT_GLOBAL_LIST(FIELD) /* patch_b is not read with no_patch_bias, */
     SFP_VIT_PRE_LIST(FIELD)    /* these not without pre_norm */
 #undef FIELD
@@ -95,7 +95,7 @@ static UNUSED void oracle_linear(int n, int k, const double *w, const double *b,
 }
 
 /* out (T, D) from qkv (T, 3, D) behind a prefix pk, pv (P, D). class_row (H, T) when not NULL: what the class token looks at. */
-static UNUSED void oracle_attention(const sfp_vit_config *config, int T, const double *qkv, int P, const double *pk,
+static UNUSED void oracle_attention(const sfp__vit_config *config, int T, const double *qkv, int P, const double *pk,
                                     const double *pv, double *out, double *class_row)
 {
     int D = config->dim, H = config->heads, d = D / H;
@@ -145,7 +145,7 @@ static UNUSED void oracle_embed(const vit_oracle *o, const vit_oracle_pass *pass
 
 static UNUSED void vit_oracle_forward(const vit_oracle *o, const vit_oracle_pass *pass)
 {
-    const sfp_vit_config *c = &o->c;
+    const sfp__vit_config *c = &o->c;
     int side = c->img_size / c->patch_size, T = side * side + 1, D = c->dim, F = c->hidden;
     double eps = (double)c->ln_eps;
     double *x = doubles((size_t)(T * D)), *y = doubles((size_t)(T * D)), *qkv = doubles((size_t)(T * 3 * D)),

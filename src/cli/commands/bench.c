@@ -22,7 +22,7 @@
 
 enum { CLASSES = 51, TASKS = 5, WARM_UP = 1, PREFIX_ROWS = 4, PREFIX_LAYERS = 5 };
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_CHOICE("size", "tiny|small|base", "base", "The model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, random weights."),
     SFP_ROW_INT("batch", "B", "20", 1, 100000, "Samples in a batch."),
     SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Rounds; the best of each measurement counts."),
@@ -51,14 +51,14 @@ typedef struct timestamps {
     size_t rss;
 } timestamps;
 
-static void noise(uint8_t *to, size_t n, sfp_rng *rng)
+static void noise(uint8_t *to, size_t n, sfp__rng *rng)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = (uint8_t)sfp__rng_u32(rng);
 }
 
 /* All classes are of the task: without a buffer only those compete. */
-static sfp_status set_classes(sfp_learner *l, sfp_error *err)
+static sfp_status set_classes(sfp__learner *l, sfp_error *err)
 {
     int32_t all[CLASSES];
     for (int i = 0; i < CLASSES; i++)
@@ -67,15 +67,15 @@ static sfp_status set_classes(sfp_learner *l, sfp_error *err)
 }
 
 /* Every slot filled, with a query; many samples seen before. */
-static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rng, sfp_error *err)
+static sfp_status fill_buffer(sfp__learner *l, int dim, size_t bytes, sfp__rng *rng, sfp_error *err)
 {
     enum { SEEN = 10000 };
-    sfp_buffer *buffer = sfp__learner_buffer(l);
+    sfp__buffer *buffer = sfp__learner_buffer(l);
     if (!buffer)
         return SFP_OK;
-    int m = sfp__learner_options(l)->buffer.slots;
+    int m = sfp__learner_get_options(l)->buffer.slots;
     for (int i = 0; i < m; i++) {
-        sfp_slot *s = &buffer->slot[i];
+        sfp__slot *s = &buffer->slot[i];
         s->label = i % CLASSES;
         s->id = (uint64_t)i;
         s->image_size = bytes;
@@ -89,7 +89,7 @@ static sfp_status fill_buffer(sfp_learner *l, int dim, size_t bytes, sfp_rng *rn
     return sfp__buffer_restore(buffer, m, SEEN, err);
 }
 
-static void keep_best(const sfp_timestamp_details *t, timestamps *out)
+static void keep_best(const sfp__timestamp_details *t, timestamps *out)
 {
     out->mean += (t->seconds.total - out->mean) / (out->rounds + 1);
     if (out->rounds++ > 0 && t->seconds.total >= out->total)
@@ -108,35 +108,35 @@ static size_t peak_rss(void)
     return getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
 }
 
-static sfp_status run_rounds(sfp_learner *l, int b, int rounds, const sfp_vit_config *c, timestamps *out, sfp_error *err)
+static sfp_status run_rounds(sfp__learner *l, int b, int rounds, const sfp__vit_config *c, timestamps *out, sfp_error *err)
 {
     size_t bytes = 3 * (size_t)c->img_size * (size_t)c->img_size, n = (size_t)b;
-    sfp_rng rng = sfp__rng_init(7, 0);
+    sfp__rng rng = sfp__rng_init(7, 0);
     OWNED uint8_t *rgb = NULL;
-    OWNED sfp_sample *samples = NULL;
+    OWNED sfp__sample *samples = NULL;
     TRY(sfp__alloc(&rgb, n, bytes, err));
     TRY(sfp__alloc(&samples, n, sizeof *samples, err));
     TRY(set_classes(l, err));
     TRY(fill_buffer(l, c->dim, bytes, &rng, err));
     for (int i = 0; i < WARM_UP + rounds; i++) {
-        sfp_timestamp_details t;
+        sfp__timestamp_details t;
         noise(rgb, n * bytes, &rng);
         for (size_t k = 0; k < n; k++)
-            samples[k] = (sfp_sample){.rgb = rgb + k * bytes, .label = (int32_t)(k % CLASSES), .id = 1000 * (uint64_t)i + k};
+            samples[k] = (sfp__sample){.rgb = rgb + k * bytes, .label = (int32_t)(k % CLASSES), .id = 1000 * (uint64_t)i + k};
         TRY(sfp__learner_offer(l, b, samples, &t, err));
         if (i >= WARM_UP)
             keep_best(&t, out);
     }
     out->rss = peak_rss();
-    out->slots = sfp__learner_buffer(l) ? sfp__learner_options(l)->buffer.slots : 0;
+    out->slots = sfp__learner_buffer(l) ? sfp__learner_get_options(l)->buffer.slots : 0;
     return SFP_OK;
 }
 
-static sfp_status measure_timestamps(sfp_vit *vit, sfp_thread_pool *pool, int b, int rounds, const char *select,
+static sfp_status measure_timestamps(sfp__vit *vit, sfp__thread_pool *pool, int b, int rounds, const char *select,
                                      const char *buffer, timestamps *out, sfp_error *err)
 {
-    sfp_learner_options o = sfp__learner_options_defaults(vit);
-    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
+    sfp__learner_options o = sfp__learner_options_defaults(vit);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     o.fp.tasks = TASKS;
     o.fp.classes = CLASSES;
     o.batch = b;
@@ -151,15 +151,15 @@ static sfp_status measure_timestamps(sfp_vit *vit, sfp_thread_pool *pool, int b,
 typedef struct bench {
     const char *select, *buffer; /* of the timestamps */
     int b, dim, depth, heads, rounds;
-    sfp_thread_pool *pool;
-    sfp_vit *vit;
-    sfp_vit_plan *forward, *backward;
+    sfp__thread_pool *pool;
+    sfp__vit *vit;
+    sfp__vit_plan *forward, *backward;
     void *block;
     float *x, *feature, *head; /* (b,3,S,S) (b,D) (CLASSES,D) */
     float *prefix, *grad;      /* (PREFIX_LAYERS, 2, b, PREFIX_ROWS, D) */
-    sfp_vit_pass query, train;
-    sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH];
-    sfp_bench_gemm *gemm;
+    sfp__vit_pass query, train;
+    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH];
+    sfp__bench_gemm *gemm;
     timestamps stamp; /* rounds 0: not measured */
     double forward_seconds, train_seconds, forward_flops, train_flops;
     size_t rss;
@@ -191,7 +191,7 @@ static void loss(void *ctx, int first, int n, const float *feature, float *grad)
 
 static void normal(float *out, size_t n, uint64_t stream)
 {
-    sfp_rng rng = sfp__rng_init(1, stream);
+    sfp__rng rng = sfp__rng_init(1, stream);
     for (size_t i = 0; i < n; i++)
         out[i] = (float)sfp__rng_normal(&rng);
 }
@@ -199,23 +199,23 @@ static void normal(float *out, size_t n, uint64_t stream)
 static sfp_status prepare(bench *t, sfp_error *err)
 {
     enum { S = 224, P = 16 };
-    sfp_vit_config c = {.img_size = S,
-                        .patch_size = P,
-                        .channels = 3,
-                        .dim = t->dim,
-                        .depth = t->depth,
-                        .heads = t->heads,
-                        .hidden = 4 * t->dim,
-                        .ln_eps = 1e-6f,
-                        .std = {1, 1, 1}};
+    sfp__vit_config c = {.img_size = S,
+                         .patch_size = P,
+                         .channels = 3,
+                         .dim = t->dim,
+                         .depth = t->depth,
+                         .heads = t->heads,
+                         .hidden = 4 * t->dim,
+                         .ln_eps = 1e-6f,
+                         .std = {1, 1, 1}};
     size_t b = (size_t)t->b, D = (size_t)t->dim, piece = b * PREFIX_ROWS * D;
-    const sfp_want list[] = {{&t->x, b * 3 * S * S, sizeof(float)},
-                             {&t->head, CLASSES * D, sizeof(float)},
-                             {&t->prefix, 2 * PREFIX_LAYERS * piece, sizeof(float)},
-                             {&t->grad, 2 * PREFIX_LAYERS * piece, sizeof(float)},
-                             {&t->feature, b * D, sizeof(float)}};
-    const sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD},
-                               prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
+    const sfp__want list[] = {{&t->x, b * 3 * S * S, sizeof(float)},
+                              {&t->head, CLASSES * D, sizeof(float)},
+                              {&t->prefix, 2 * PREFIX_LAYERS * piece, sizeof(float)},
+                              {&t->grad, 2 * PREFIX_LAYERS * piece, sizeof(float)},
+                              {&t->feature, b * D, sizeof(float)}};
+    const sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD},
+                                prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
     TRY(sfp__vit_random(&c, 0, 0.02f, &t->vit, err));
     TRY(sfp__block(&t->block, SFP_LIST(list), err));
     normal(t->x, b * 3 * S * S, 1);
@@ -223,19 +223,19 @@ static sfp_status prepare(bench *t, sfp_error *err)
     normal(t->prefix, 2 * PREFIX_LAYERS * piece, 3);
     TRY(sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err));
     TRY(sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err));
-    t->query = (sfp_vit_pass){.b = t->b, .x = t->x, .feature = t->feature};
-    t->train = (sfp_vit_pass){.b = t->b, .x = t->x, .prompts = t->prompts, .head = loss, .head_ctx = t};
+    t->query = (sfp__vit_pass){.b = t->b, .x = t->x, .feature = t->feature};
+    t->train = (sfp__vit_pass){.b = t->b, .x = t->x, .prompts = t->prompts, .head = loss, .head_ctx = t};
     for (size_t l = 0; l < PREFIX_LAYERS; l++) {
-        t->prompts[l] = (sfp_vit_prompt){.rows = PREFIX_ROWS,
-                                         .k = t->prefix + 2 * l * piece,
-                                         .v = t->prefix + (2 * l + 1) * piece,
-                                         .grad_k = t->grad + 2 * l * piece,
-                                         .grad_v = t->grad + (2 * l + 1) * piece};
+        t->prompts[l] = (sfp__vit_prompt){.rows = PREFIX_ROWS,
+                                          .k = t->prefix + 2 * l * piece,
+                                          .v = t->prefix + (2 * l + 1) * piece,
+                                          .grad_k = t->grad + 2 * l * piece,
+                                          .grad_v = t->grad + (2 * l + 1) * piece};
     }
     return SFP_OK;
 }
 
-static sfp_status timed(sfp_vit_plan *plan, const sfp_vit_pass *pass, double *best, double *flops, sfp_error *err)
+static sfp_status timed(sfp__vit_plan *plan, const sfp__vit_pass *pass, double *best, double *flops, sfp_error *err)
 {
     double begin = sfp__monotonic_seconds();
     sfp_status s = sfp__vit_run(plan, pass, err);
@@ -263,7 +263,7 @@ static sfp_status measure(bench *t, bool passes_only, sfp_error *err)
     return SFP_OK;
 }
 
-static void put_rate(sfp_out *o, const char *label, const char *key, double rate, double seconds, double best)
+static void put_rate(sfp__out *o, const char *label, const char *key, double rate, double seconds, double best)
 {
     char name[40];
     sfp__out_printf(o, "%-34s %8.1f GFLOP/s %8.3f s", label, rate, seconds);
@@ -275,7 +275,7 @@ static void put_rate(sfp_out *o, const char *label, const char *key, double rate
     sfp__out_printf(o, "\n");
 }
 
-static void put_passes(sfp_out *o, const bench *t)
+static void put_passes(sfp__out *o, const bench *t)
 {
     double forward = t->forward_flops / t->forward_seconds * 1e-9, train = t->train_flops / t->train_seconds * 1e-9, best = 0;
     const char *name = "";
@@ -304,7 +304,7 @@ static void put_passes(sfp_out *o, const bench *t)
     sfp__json_uint(&o->json, "peak_rss_bytes", t->rss);
 }
 
-static void put_timestamp(sfp_out *o, const bench *t)
+static void put_timestamp(sfp__out *o, const bench *t)
 {
     const timestamps *s = &t->stamp;
     sfp__json_string(&o->json, "select", t->select);
@@ -329,23 +329,23 @@ static void put_timestamp(sfp_out *o, const bench *t)
 static void print(const bench *t, const char *size, const char *name, bool json)
 {
     int threads = sfp__thread_pool_size(t->pool);
-    sfp_out o;
+    sfp__out o;
     sfp__out_begin(&o, json, 0);
     sfp__json_string(&o.json, "size", size);
     sfp__json_int(&o.json, "batch", t->b);
     sfp__json_int(&o.json, "threads", threads);
     sfp__json_string(&o.json, "cpu", sfp__cpu_name());
-    sfp__json_string(&o.json, "kernels", sfp__kernels()->isa);
+    sfp__json_string(&o.json, "kernels", sfp__kernels_get()->isa);
     sfp__json_string(&o.json, "gemm_backend", sfp__gemm_backend());
     sfp__out_printf(&o, "ViT-%s/16, batch %d, %d thread%s, %s kernels, %s\n%s\n\n", name, t->b, threads, threads == 1 ? "" : "s",
-                    sfp__kernels()->isa, sfp__gemm_backend(), sfp__cpu_name());
+                    sfp__kernels_get()->isa, sfp__gemm_backend(), sfp__cpu_name());
     put_passes(&o, t);
     if (t->stamp.rounds)
         put_timestamp(&o, t);
     sfp__out_end(&o);
 }
 
-static const sfp_no_effect_rule idle[] = {{"select buffer", "passes-only=on", "passes-only", "it is of the timestamps"}};
+static const sfp__no_effect_rule idle[] = {{"select buffer", "passes-only=on", "passes-only", "it is of the timestamps"}};
 
 static void bench_done(bench *t)
 {
@@ -357,7 +357,7 @@ static void bench_done(bench *t)
     sfp__free(t->block);
 }
 
-static sfp_status run(const sfp_args *args, sfp_error *err)
+static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     static const struct {
         const char *name;
@@ -386,7 +386,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     return SFP_OK;
 }
 
-const sfp_command sfp__cmd_bench = {
+const sfp__command sfp__cmd_bench = {
     .name = "bench",
     .summary = "measure engine and learner against the machine's matrix-product rate",
     .text =

@@ -21,20 +21,20 @@ typedef struct contender {
     char name[64];
     int rows;        /* packed: rows a call */
     sgemm_fn *sgemm; /* BLAS; NULL: packed */
-    sfp_gemm_op *op[SHAPES], *tail[SHAPES];
+    sfp__gemm_op *op[SHAPES], *tail[SHAPES];
     double best[SHAPES];
 } contender;
 
-struct sfp_bench_gemm {
+struct sfp__bench_gemm {
     int m, n[SHAPES], k[SHAPES], contenders;
-    sfp_thread_pool *pool;
+    sfp__thread_pool *pool;
     contender list[MAX_CONTENDERS];
     float *x, *y, *w[SHAPES];
-    sfp_gemm_weight *packed[SHAPES];
+    sfp__gemm_weight *packed[SHAPES];
     void *handle[MAX_BLAS];
 };
 
-static void load_blas(sfp_bench_gemm *g)
+static void load_blas(sfp__bench_gemm *g)
 {
     static const struct {
         const char *file, *name, *threads;
@@ -59,7 +59,7 @@ static void load_blas(sfp_bench_gemm *g)
 }
 
 /* Packed products in calls of `rows` rows. */
-static sfp_status add_packed(sfp_bench_gemm *g, int rows, sfp_error *err)
+static sfp_status add_packed(sfp__bench_gemm *g, int rows, sfp_error *err)
 {
     contender *c = &g->list[g->contenders++];
     (void)snprintf(c->name, sizeof c->name, "%s packed, %d rows a call", sfp__gemm_backend(), rows);
@@ -72,7 +72,7 @@ static sfp_status add_packed(sfp_bench_gemm *g, int rows, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status fill(sfp_bench_gemm *g, int dim, int hidden, sfp_error *err)
+static sfp_status fill(sfp__bench_gemm *g, int dim, int hidden, sfp_error *err)
 {
     const int n[SHAPES] = {3 * dim, dim, hidden, dim}, k[SHAPES] = {dim, dim, dim, hidden};
     int threads = sfp__thread_pool_size(g->pool), m = g->m;
@@ -88,7 +88,7 @@ static sfp_status fill(sfp_bench_gemm *g, int dim, int hidden, sfp_error *err)
         TRY(sfp__alloc(&g->w[i], count, sizeof(float), err));
         for (size_t j = 0; j < count; j++)
             g->w[i][j] = (float)(j % 13) / 130.0f - 0.05f;
-        const sfp_gemm_weight_desc d = {.n = n[i], .k = k[i], .w = g->w[i]};
+        const sfp__gemm_weight_desc d = {.n = n[i], .k = k[i], .w = g->w[i]};
         TRY(sfp__gemm_weight_create(&d, &g->packed[i], err));
     }
     TRY(add_packed(g, (m + threads - 1) / threads, err));
@@ -98,9 +98,9 @@ static sfp_status fill(sfp_bench_gemm *g, int dim, int hidden, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_thread_pool *pool, sfp_bench_gemm **out, sfp_error *err)
+sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp__thread_pool *pool, sfp__bench_gemm **out, sfp_error *err)
 {
-    sfp_bench_gemm *g = NULL;
+    sfp__bench_gemm *g = NULL;
     TRY(sfp__alloc(&g, 1, sizeof *g, err));
     g->m = m;
     g->pool = pool;
@@ -112,7 +112,7 @@ sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp_thread_pool *p
     return s;
 }
 
-void sfp__bench_gemm_free(sfp_bench_gemm *g)
+void sfp__bench_gemm_free(sfp__bench_gemm *g)
 {
     if (!g)
         return;
@@ -132,7 +132,7 @@ void sfp__bench_gemm_free(sfp_bench_gemm *g)
 }
 
 typedef struct job {
-    sfp_bench_gemm *g;
+    sfp__bench_gemm *g;
     const contender *c;
     int shape, rows;
 } job;
@@ -140,7 +140,7 @@ typedef struct job {
 static void run_piece(void *ctx, int piece, int worker)
 {
     const job *j = ctx;
-    const sfp_bench_gemm *g = j->g;
+    const sfp__bench_gemm *g = j->g;
     int first = piece * j->rows, rows = g->m - first < j->rows ? g->m - first : j->rows, n = g->n[j->shape], k = g->k[j->shape];
     const float *x = g->x + (size_t)first * (size_t)k;
     float *y = g->y + (size_t)first * (size_t)n;
@@ -152,7 +152,7 @@ static void run_piece(void *ctx, int piece, int worker)
     sfp__gemm_leave(token);
 }
 
-void sfp__bench_gemm_round(sfp_bench_gemm *g)
+void sfp__bench_gemm_round(sfp__bench_gemm *g)
 {
     int threads = sfp__thread_pool_size(g->pool);
     for (int i = 0; i < SHAPES; i++)
@@ -167,7 +167,7 @@ void sfp__bench_gemm_round(sfp_bench_gemm *g)
         }
 }
 
-double sfp__bench_gemm_rate(const sfp_bench_gemm *g, int c)
+double sfp__bench_gemm_rate(const sfp__bench_gemm *g, int c)
 {
     double flops = 0, seconds = 0;
     for (int i = 0; i < SHAPES; i++) {
@@ -177,7 +177,7 @@ double sfp__bench_gemm_rate(const sfp_bench_gemm *g, int c)
     return flops / seconds * 1e-9;
 }
 
-double sfp__bench_gemm_best(const sfp_bench_gemm *g, const char **name)
+double sfp__bench_gemm_best(const sfp__bench_gemm *g, const char **name)
 {
     double best = 0;
     for (int c = 0; c < g->contenders; c++)
@@ -188,12 +188,12 @@ double sfp__bench_gemm_best(const sfp_bench_gemm *g, const char **name)
     return best;
 }
 
-int sfp__bench_gemm_contenders(const sfp_bench_gemm *g)
+int sfp__bench_gemm_contenders(const sfp__bench_gemm *g)
 {
     return g->contenders;
 }
 
-const char *sfp__bench_gemm_name(const sfp_bench_gemm *g, int i)
+const char *sfp__bench_gemm_name(const sfp__bench_gemm *g, int i)
 {
     return g->list[i].name;
 }

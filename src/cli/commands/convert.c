@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_CHOICE("dtype", "f32|f16|bf16", "f32", "Type of the numbers written; 16 bits halve the file and round the weights."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_JSON,
@@ -26,18 +26,18 @@ static bool names_other_format(const char *to)
     return false;
 }
 
-static sfp_status run(const sfp_args *args, sfp_error *err)
+static sfp_status run(const sfp__args *args, sfp_error *err)
 {
-    static const sfp_dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
+    static const sfp__dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
     const char *from = args->operands[0], *to = args->operands[1], *name = strrchr(from, '/');
-    sfp_dtype dtype = types[sfp__args_choice(args, "dtype")];
-    const sfp_vit_options opt = {.img_size = (int)sfp__args_int(args, "img-size")};
-    OWNED_PTR(sfp__vit_free) sfp_vit *v = NULL;
-    sfp_out o;
+    sfp__dtype dtype = types[sfp__args_choice(args, "dtype")];
+    const sfp__vit_options opt = {.img_size = (int)sfp__args_int(args, "img-size")};
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    sfp__out o;
     if (names_other_format(to))
         return sfp__fail_usage(err, "'%s' is to be written, and convert writes safetensors; expected NAME.safetensors", to);
     TRY(sfp__vit_load(from, &opt, &v, err));
-    const sfp_meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", v->recognised}};
+    const sfp__meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", v->recognised}};
     TRY(sfp__vit_save(&v->config, &v->weights, dtype, meta, sizeof meta / sizeof *meta, to, err));
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 8);
     sfp__json_string(&o.json, "from", from);
@@ -53,7 +53,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     return SFP_OK;
 }
 
-const sfp_command sfp__cmd_convert = {
+const sfp__command sfp__cmd_convert = {
     .name = "convert",
     .summary = "write weights of any known layout as safetensors with timm names",
     .operands = "IN OUT.safetensors",

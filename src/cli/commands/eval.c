@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "learner/state/state.h"
 #include "results/result.h"
 #include "run/state_eval.h"
 #include "stream/source.h"
@@ -17,7 +18,7 @@
 
 enum { PAIRS_SHOWN = 10, UNKNOWN_SHOWN = 10 };
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_STRING("state", "FILE|DIR", NULL,
                    "What was learned: a state.safetensors, or the folder of a run that has one. The backbone "
                    "is brought to the input size of the run."),
@@ -43,7 +44,7 @@ static double fraction(uint64_t part, uint64_t of)
 }
 
 /* Of class c: images, and how many were answered right. Needs the confusion matrix. */
-static uint64_t tested(const sfp_state_eval *e, int c, uint64_t *right)
+static uint64_t tested(const sfp__state_eval *e, int c, uint64_t *right)
 {
     const uint64_t *row = e->confusion + (size_t)c * (size_t)e->classes;
     uint64_t n = 0;
@@ -65,7 +66,7 @@ static const char *was(uint64_t n)
     return n == 1 ? "was" : "were";
 }
 
-static void put_tasks(sfp_out *o, const sfp_state_eval *e)
+static void put_tasks(sfp__out *o, const sfp__state_eval *e)
 {
     bool shown = e->tasks > 1;
     if (shown)
@@ -90,7 +91,7 @@ static void put_tasks(sfp_out *o, const sfp_state_eval *e)
     sfp__json_end(&o->json);
 }
 
-static void put_classes(sfp_out *o, const sfp_state_eval *e)
+static void put_classes(sfp__out *o, const sfp__state_eval *e)
 {
     if (e->confusion)
         sfp__out_printf(o, "classes\n");
@@ -111,9 +112,9 @@ static void put_classes(sfp_out *o, const sfp_state_eval *e)
     sfp__json_end(&o->json);
 }
 
-static void put_confusion(sfp_out *o, const sfp_state_eval *e)
+static void put_confusion(sfp__out *o, const sfp__state_eval *e)
 {
-    sfp_confusion_pair worst[PAIRS_SHOWN];
+    sfp__confusion_pair worst[PAIRS_SHOWN];
     int pairs = sfp__top_confusions(e->classes, e->confusion, PAIRS_SHOWN, worst);
     if (pairs)
         sfp__out_printf(o, "most confused\n");
@@ -137,9 +138,9 @@ static void put_confusion(sfp_out *o, const sfp_state_eval *e)
     sfp__json_end(&o->json);
 }
 
-static void print(const sfp_state_eval *e, const char *state, const char *data, bool json)
+static void print(const sfp__state_eval *e, const char *state, const char *data, bool json)
 {
-    sfp_out o;
+    sfp__out o;
     double rate = e->seconds > 0 ? (double)e->images / e->seconds : 0;
     double strict = fraction(e->correct, e->images + e->unknown_images);
     sfp__out_begin(&o, json, 0);
@@ -173,7 +174,7 @@ static void print(const sfp_state_eval *e, const char *state, const char *data, 
     sfp__out_end(&o);
 }
 
-static void say_left_out(const sfp_state_eval *e)
+static void say_left_out(const sfp__state_eval *e)
 {
     if (e->unknown_count)
         sfp__info("%llu image%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_images,
@@ -207,15 +208,15 @@ static void on_progress(void *ctx, uint64_t done)
     sfp__progress_update(ctx, done);
 }
 
-static const sfp_no_effect_rule idle[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
-                                          {"seed", "drawn=off", "data {data}", "nothing of it is drawn"}};
+static const sfp__no_effect_rule idle[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
+                                           {"seed", "drawn=off", "data {data}", "nothing of it is drawn"}};
 
 /* Of data that cannot be opened nothing is known: the evaluation tells. */
-static sfp_status check_idle(const sfp_args *a, sfp_error *err)
+static sfp_status check_idle(const sfp__args *a, sfp_error *err)
 {
-    sfp_fact facts[] = {{"test-part", NULL}, {"drawn", NULL}};
+    sfp__fact facts[] = {{"test-part", NULL}, {"drawn", NULL}};
     for (int seed = 0; seed < 2; seed++) {
-        const sfp_source_options o = {.test = !seed || sfp__args_choice(a, "part") == 0};
+        const sfp__source_options o = {.test = !seed || sfp__args_choice(a, "part") == 0};
         sfp_source *s = NULL;
         sfp_error none;
         if (!sfp__args_given(a, seed ? "seed" : "part") || sfp__source_open(sfp__args_string(a, "data"), &o, &s, &none))
@@ -226,32 +227,32 @@ static sfp_status check_idle(const sfp_args *a, sfp_error *err)
     return sfp__args_check_no_effect(a, SFP_LIST(idle), SFP_LIST(facts), err);
 }
 
-static sfp_status run(const sfp_args *a, sfp_error *err)
+static sfp_status run(const sfp__args *a, sfp_error *err)
 {
-    OWNED_BY(sfp__state_eval_done) sfp_state_eval e = {0};
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-    OWNED_PTR(sfp__vit_free) sfp_vit *vit = NULL;
+    OWNED_BY(sfp__state_eval_done) sfp__state_eval e = {0};
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *vit = NULL;
     char state[PATH_MAX];
-    sfp_progress progress = {0};
+    sfp__progress progress = {0};
     if (!sfp__args_string(a, "state") || !sfp__args_string(a, "data"))
         return sfp__fail_usage(err, "needs --state FILE|DIR and --data KIND:PATH");
     TRY(check_idle(a, err));
-    TRY(sfp__state_file(sfp__args_string(a, "state"), state, PATH_MAX, err));
+    TRY(sfp__state_path(sfp__args_string(a, "state"), state, PATH_MAX, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, err));
     TRY(sfp__backbone_open_for(a, state, &vit, err));
     uint64_t seed = sfp__args_text(a, "seed") ? (uint64_t)sfp__args_int(a, "seed") : 0;
-    const sfp_state_eval_options o = {.vit = vit,
-                                      .pool = pool,
-                                      .state = state,
-                                      .data = sfp__args_string(a, "data"),
-                                      .train_part = sfp__args_choice(a, "part") == 1,
-                                      .tasks = sfp__args_string(a, "tasks"),
-                                      .limit = sfp__args_int(a, "eval-limit"),
-                                      .seed = sfp__args_text(a, "seed") ? &seed : NULL,
-                                      .progress = on_progress,
-                                      .begin = on_begin,
-                                      .ctx = &progress};
-    sfp_status s = sfp__state_eval(&o, &e, err);
+    const sfp__state_eval_options o = {.vit = vit,
+                                       .pool = pool,
+                                       .state = state,
+                                       .data = sfp__args_string(a, "data"),
+                                       .train_part = sfp__args_choice(a, "part") == 1,
+                                       .tasks = sfp__args_string(a, "tasks"),
+                                       .limit = sfp__args_int(a, "eval-limit"),
+                                       .seed = sfp__args_text(a, "seed") ? &seed : NULL,
+                                       .progress = on_progress,
+                                       .begin = on_begin,
+                                       .ctx = &progress};
+    sfp_status s = sfp__state_eval_run(&o, &e, err);
     sfp__progress_done(&progress);
     TRY(s);
     say_left_out(&e);
@@ -259,7 +260,7 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
     return e.skipped ? sfp__fail_quietly(err) : SFP_OK;
 }
 
-const sfp_command sfp__cmd_eval = {
+const sfp__command sfp__cmd_eval = {
     .name = "eval",
     .summary = "measure a saved state on labelled images",
     .text =

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_FLAG("stats", "Read every tensor and add its minimum, maximum, mean and count of NaN."),
     SFP_ROW_FLAG("brief", "Leave the table of tensors out."),
     SFP_ROW_IMG_SIZE,
@@ -29,9 +29,9 @@ static const sfp_opt options[] = {
 
 typedef struct inspected {
     const char *path, *format;
-    sfp_tensor_file *set;
-    sfp_inspect_saved saved; /* a state or a checkpoint; or */
-    sfp_vit *vit;            /* a ViT; or why not */
+    sfp__tensor_file *set;
+    sfp__inspect_saved saved; /* a state or a checkpoint; or */
+    sfp__vit *vit;            /* a ViT; or why not */
     char why_not[SFP_ERROR_MAX];
 } inspected;
 
@@ -44,7 +44,7 @@ typedef struct tensor_stats {
 static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
 {
     sfp_error why = {0};
-    const sfp_vit_options o = {.img_size = img_size}, own = {0};
+    const sfp__vit_options o = {.img_size = img_size}, own = {0};
     sfp_status s = sfp__vit_load(in->path, &o, &in->vit, &why);
     if (s == SFP_OK)
         return SFP_OK;
@@ -84,7 +84,7 @@ static void close_file(inspected *in)
 #define VALUE_SHOWN 2000 /* characters of the metadata: a checkpoint has the whole result of its run there */
 
 /* Converts a piece at a time: the largest tensor costs no memory. */
-static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats *out, sfp_error *err)
+static sfp_status measure(const inspected *in, const sfp__tensor *t, tensor_stats *out, sfp_error *err)
 {
     OWNED float *values = NULL;
     size_t element = sfp__dtype_size(t->dtype), finite = 0;
@@ -92,7 +92,7 @@ static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats
     tensor_stats r = {.min = INFINITY, .max = -INFINITY, .mean = NAN};
     TRY(sfp__alloc(&values, STATS_CHUNK, sizeof *values, err));
     for (size_t at = 0; at < t->count; at += STATS_CHUNK) {
-        sfp_tensor piece = *t;
+        sfp__tensor piece = *t;
         size_t n = t->count - at < STATS_CHUNK ? t->count - at : STATS_CHUNK;
         piece.data = (const char *)t->data + at * element;
         piece.count = n;
@@ -122,7 +122,7 @@ static sfp_status measure(const inspected *in, const sfp_tensor *t, tensor_stats
 
 /* --------------------------------------------------------------------- output */
 
-static void put_triple(sfp_json *j, const char *key, const float v[3])
+static void put_triple(sfp__json *j, const char *key, const float v[3])
 {
     sfp__json_array(j, key);
     for (int i = 0; i < 3; i++)
@@ -130,11 +130,11 @@ static void put_triple(sfp_json *j, const char *key, const float v[3])
     sfp__json_end(j);
 }
 
-static void put_vit(sfp_out *o, const sfp_vit *v)
+static void put_vit(sfp__out *o, const sfp__vit *v)
 {
-    const sfp_vit_config *c = &v->config;
+    const sfp__vit_config *c = &v->config;
     const char *activation = c->quick_gelu ? "quick_gelu" : "gelu";
-    sfp_json *j = &o->json;
+    sfp__json *j = &o->json;
     sfp__out_string(o, "recognised", "recognised", v->recognised);
     sfp__json_string(j, "ignored", v->ignored);
     if (v->ignored[0])
@@ -169,7 +169,7 @@ static void put_vit(sfp_out *o, const sfp_vit *v)
                  (double)c->std[0], (double)c->std[1], (double)c->std[2]);
 }
 
-static void put_head(sfp_out *o, const inspected *in)
+static void put_head(sfp__out *o, const inspected *in)
 {
     size_t bytes = 0, elements = 0, count = in->set->count;
     for (size_t i = 0; i < count; i++) {
@@ -193,7 +193,7 @@ static void put_head(sfp_out *o, const inspected *in)
     sfp__json_uint(&o->json, "tensor_count", count);
 }
 
-static sfp_status put_stats(sfp_out *o, const inspected *in, const sfp_tensor *t, sfp_error *err)
+static sfp_status put_stats(sfp__out *o, const inspected *in, const sfp__tensor *t, sfp_error *err)
 {
     tensor_stats m;
     TRY(measure(in, t, &m, err));
@@ -208,7 +208,7 @@ static sfp_status put_stats(sfp_out *o, const inspected *in, const sfp_tensor *t
     return SFP_OK;
 }
 
-static sfp_status put_tensors(sfp_out *o, const inspected *in, bool stats, sfp_error *err)
+static sfp_status put_tensors(sfp__out *o, const inspected *in, bool stats, sfp_error *err)
 {
     int width = 4, shape_width = stats ? 20 : 0;
     for (size_t i = 0; i < in->set->count; i++) {
@@ -221,7 +221,7 @@ static sfp_status put_tensors(sfp_out *o, const inspected *in, bool stats, sfp_e
     sfp__out_printf(o, "\n");
     sfp__json_array(&o->json, "tensors");
     for (size_t i = 0; i < in->set->count; i++) {
-        const sfp_tensor *t = &in->set->tensors[i];
+        const sfp__tensor *t = &in->set->tensors[i];
         char shape[160];
         if (o->text)
             sfp__put_text(stdout, t->name, width);
@@ -243,7 +243,7 @@ static sfp_status put_tensors(sfp_out *o, const inspected *in, bool stats, sfp_e
     return SFP_OK;
 }
 
-static void put_text_meta(const sfp_out *o, const inspected *in)
+static void put_text_meta(const sfp__out *o, const inspected *in)
 {
     size_t n = o->text ? in->set->meta_count : 0;
     if (n > 0)
@@ -261,7 +261,7 @@ static void put_text_meta(const sfp_out *o, const inspected *in)
     }
 }
 
-static void put_json_meta(sfp_out *o, const inspected *in)
+static void put_json_meta(sfp__out *o, const inspected *in)
 {
     if (strcmp(in->format, "safetensors") != 0)
         return;
@@ -271,17 +271,17 @@ static void put_json_meta(sfp_out *o, const inspected *in)
     sfp__json_end(&o->json);
 }
 
-static sfp_status run(const sfp_args *args, sfp_error *err)
+static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(close_file) inspected in = {0};
     char path[PATH_MAX];
     bool stats = sfp__args_flag(args, "stats"), tensors = !sfp__args_flag(args, "brief");
     int side = (int)sfp__args_int(args, "img-size");
     sfp_status s = SFP_OK;
-    sfp_out o;
+    sfp__out o;
     if (stats && !tensors)
         return sfp__fail_usage(err, "--stats adds to the table of tensors and --brief leaves it out, expected one of the two");
-    TRY(sfp__state_file(args->operands[0], path, sizeof path, err));
+    TRY(sfp__state_path(args->operands[0], path, sizeof path, err));
     TRY(open_file(&in, path, side, err));
     if (side && !in.vit)
         return sfp__fail(err, SFP_EINVAL, "%s: is no backbone (%s), expected no --img-size", path,
@@ -296,7 +296,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     return s;
 }
 
-const sfp_command sfp__cmd_inspect = {
+const sfp__command sfp__cmd_inspect = {
     .name = "inspect",
     .summary = "show what a file of weights, a state or a checkpoint holds",
     .operands = "FILE|DIR",

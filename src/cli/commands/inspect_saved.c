@@ -15,7 +15,7 @@ enum { NAMES_SHOWN = 20 };
 /* -------------------------------------------------------------------- reading */
 
 /* A setting: plain in a state, apart from the rest in a checkpoint. */
-static const char *setting(const sfp_inspect_saved *s, const char *name)
+static const char *setting(const sfp__inspect_saved *s, const char *name)
 {
     char key[64];
     (void)snprintf(key, sizeof key, "setting.%s", name);
@@ -23,7 +23,7 @@ static const char *setting(const sfp_inspect_saved *s, const char *name)
     return value ? value : sfp__tensor_file_meta(s->st, name);
 }
 
-static bool number(const sfp_inspect_saved *s, const char *key, int64_t *out)
+static bool number(const sfp__inspect_saved *s, const char *key, int64_t *out)
 {
     const char *text = sfp__tensor_file_meta(s->st, key);
     return text && sfp__parse_int(text, out) && *out >= 0;
@@ -35,7 +35,7 @@ static bool is(const char *text, const char *word)
 }
 
 /* "WORDS (FORMAT, version N)" */
-static void name_it(sfp_inspect_saved *s, const char *kind, const char *words, const char *method)
+static void name_it(sfp__inspect_saved *s, const char *kind, const char *words, const char *method)
 {
     const char *format = sfp__tensor_file_meta(s->st, "format"), *version = sfp__tensor_file_meta(s->st, "version");
     char shown[3][48];
@@ -48,7 +48,7 @@ static void name_it(sfp_inspect_saved *s, const char *kind, const char *words, c
                        sfp__printable(format, shown[2], sizeof shown[2]), sfp__printable(version, shown[1], sizeof shown[1]));
 }
 
-static void recognise(sfp_inspect_saved *s)
+static void recognise(sfp__inspect_saved *s)
 {
     const char *format = sfp__tensor_file_meta(s->st, "format"), *kind = sfp__tensor_file_meta(s->st, "kind"),
                *method = sfp__tensor_file_meta(s->st, "method");
@@ -63,15 +63,15 @@ static void recognise(sfp_inspect_saved *s)
 }
 
 /* Of a tensor that has a row for each: -1 when there is none. */
-static int64_t rows_of(const sfp_inspect_saved *s, const char *name)
+static int64_t rows_of(const sfp__inspect_saved *s, const char *name)
 {
-    const sfp_tensor *t = sfp__tensor_file_find(s->st, name);
+    const sfp__tensor *t = sfp__tensor_file_find(s->st, name);
     return t && t->ndim > 0 ? t->shape[0] : -1;
 }
 
-static void count_classes(sfp_inspect_saved *s)
+static void count_classes(sfp__inspect_saved *s)
 {
-    const sfp_tensor *flags = sfp__tensor_file_find(s->st, "seen");
+    const sfp__tensor *flags = sfp__tensor_file_find(s->st, "seen");
     uint8_t *seen = NULL;
     s->seen = -1;
     s->classes = rows_of(s, "last.weight");
@@ -90,10 +90,10 @@ static void count_classes(sfp_inspect_saved *s)
     sfp__free(seen);
 }
 
-void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *s)
+void sfp__inspect_saved_init(const sfp__tensor_file *st, sfp__inspect_saved *s)
 {
-    *s = (sfp_inspect_saved){.st = st, .slots = -1};
-    s->has_pool = sfp__state_pool(st, &s->pool);
+    *s = (sfp__inspect_saved){.st = st, .slots = -1};
+    s->has_pool = sfp__state_pool_read(st, &s->pool);
     recognise(s);
     if (!s->what[0])
         return;
@@ -103,29 +103,29 @@ void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *s)
     (void)sfp__metadata_names_read(st, SFP_LEARNER_MAX_CLASSES, &s->names, NULL);
 }
 
-void sfp__inspect_saved_done(sfp_inspect_saved *s)
+void sfp__inspect_saved_done(sfp__inspect_saved *s)
 {
     sfp__metadata_names_done(&s->names);
-    *s = (sfp_inspect_saved){0};
+    *s = (sfp__inspect_saved){0};
 }
 
 /* --------------------------------------------------------------------- output */
 
 /* Where the file tells it. */
-static void put_setting(sfp_out *o, const sfp_inspect_saved *s, const char *key, const char *name)
+static void put_setting(sfp__out *o, const sfp__inspect_saved *s, const char *key, const char *name)
 {
     if (setting(s, name))
         sfp__json_string(&o->json, key, setting(s, name));
 }
 
-static const char *shown(const sfp_inspect_saved *s, const char *name, char *buf, size_t size)
+static const char *shown(const sfp__inspect_saved *s, const char *name, char *buf, size_t size)
 {
     const char *value = setting(s, name);
     (void)snprintf(buf, size, "%s%s%s%s", value ? ", " : "", value ? name : "", value ? " " : "", value ? value : "");
     return buf;
 }
 
-static void put_count(sfp_out *o, const sfp_inspect_saved *s, const char *key, const char *label)
+static void put_count(sfp__out *o, const sfp__inspect_saved *s, const char *key, const char *label)
 {
     int64_t n;
     if (!number(s, key, &n))
@@ -135,7 +135,7 @@ static void put_count(sfp_out *o, const sfp_inspect_saved *s, const char *key, c
         sfp__out_row(o, label, "%lld", (long long)n);
 }
 
-static void put_backbone(sfp_out *o, const sfp_inspect_saved *s)
+static void put_backbone(sfp__out *o, const sfp__inspect_saved *s)
 {
     const char *file = sfp__tensor_file_meta(s->st, "backbone-file"), *sizes = sfp__tensor_file_meta(s->st, "backbone-sizes");
     put_setting(o, s, "backbone_file", "backbone-file");
@@ -144,7 +144,7 @@ static void put_backbone(sfp_out *o, const sfp_inspect_saved *s)
         sfp__out_row(o, "learned on", "%s%s%s%s", file, sizes ? " (" : "", sizes ? sizes : "", sizes ? ")" : "");
 }
 
-static void put_pool(sfp_out *o, const sfp_inspect_saved *s)
+static void put_pool(sfp__out *o, const sfp__inspect_saved *s)
 {
     char is_open[40] = "", kind[256], attune[256];
     int64_t n;
@@ -166,7 +166,7 @@ static void put_pool(sfp_out *o, const sfp_inspect_saved *s)
     put_setting(o, s, "pool_kind", "pool-kind");
 }
 
-static void put_tasks(sfp_out *o, const sfp_inspect_saved *s)
+static void put_tasks(sfp__out *o, const sfp__inspect_saved *s)
 {
     const char *tasks = setting(s, "tasks");
     char at[48] = "";
@@ -179,7 +179,7 @@ static void put_tasks(sfp_out *o, const sfp_inspect_saved *s)
     put_count(o, s, "task", NULL);
 }
 
-static void put_classes(sfp_out *o, const sfp_inspect_saved *s)
+static void put_classes(sfp__out *o, const sfp__inspect_saved *s)
 {
     if (s->classes >= 0) {
         sfp__json_int(&o->json, "classes", s->classes);
@@ -204,7 +204,7 @@ static void put_classes(sfp_out *o, const sfp_inspect_saved *s)
     }
 }
 
-void sfp__inspect_saved_print(sfp_out *o, const sfp_inspect_saved *s)
+void sfp__inspect_saved_print(sfp__out *o, const sfp__inspect_saved *s)
 {
     sfp__out_string(o, "recognised", "recognised", s->what);
     sfp__json_object(&o->json, "saved");

@@ -6,22 +6,22 @@
 
 #include "learner/state/state.h"
 
-typedef struct sfp_inspect_saved {
+typedef struct sfp__inspect_saved {
     char what[256];   /* in words, nothing in it that could steer a terminal; "": none of these files */
     const char *kind; /* "state", "checkpoint", "pretrain-checkpoint" */
-    const sfp_tensor_file *st;
+    const sfp__tensor_file *st;
     const char *method; /* NULL: the learner's own */
     bool damaged;       /* a state that is not what its checksum says */
     bool has_pool;
-    sfp_state_pool pool;
+    sfp__state_pool pool;
     int64_t classes, seen, slots; /* slots: filled ones of the buffer. -1: the file does not tell */
-    sfp_saved_names names;
-} sfp_inspect_saved;
+    sfp__saved_names names;
+} sfp__inspect_saved;
 
 /* Of a safetensors file, which must outlive it. What it does not tell, or tells wrong, is left out. */
-void sfp__inspect_saved_init(const sfp_tensor_file *st, sfp_inspect_saved *s);
-void sfp__inspect_saved_done(sfp_inspect_saved *s);
+void sfp__inspect_saved_init(const sfp__tensor_file *st, sfp__inspect_saved *s);
+void sfp__inspect_saved_done(sfp__inspect_saved *s);
 
-void sfp__inspect_saved_print(sfp_out *o, const sfp_inspect_saved *s);
+void sfp__inspect_saved_print(sfp__out *o, const sfp__inspect_saved *s);
 
 #endif

@@ -14,7 +14,7 @@
 #define CHUNK_BYTES ((size_t)64 << 20) /* of inputs; the number of files a chunk follows */
 #define CHUNK_MAX 128
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
                    "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
     SFP_ROW_STRING("state", "FILE|DIR", NULL,
@@ -43,7 +43,7 @@ static const sfp_opt options[] = {
 
 /* ------------------------------------------------------------------ set-up */
 
-static sfp_status label_of(const sfp_predict *p, const char *list, size_t i, int32_t *out, sfp_error *err)
+static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, int32_t *out, sfp_error *err)
 {
     const char *text = sfp__filelist_label(&p->files, i), *file = sfp__filelist_path(&p->files, i);
     int64_t number;
@@ -65,7 +65,7 @@ static sfp_status label_of(const sfp_predict *p, const char *list, size_t i, int
     return SFP_OK;
 }
 
-static sfp_status read_files(sfp_predict *p, sfp_error *err)
+static sfp_status read_files(sfp__predict *p, sfp_error *err)
 {
     const char *list = sfp__args_string(p->args, "eval");
     for (int i = 0; i < p->args->operand_count; i++)
@@ -79,28 +79,28 @@ static sfp_status read_files(sfp_predict *p, sfp_error *err)
     return SFP_OK;
 }
 
-static size_t image_bytes(const sfp_predict *p)
+static size_t image_bytes(const sfp__predict *p)
 {
     size_t side = (size_t)p->answer.vit->config.img_size;
     return 3 * side * side;
 }
 
-static sfp_status reserve(sfp_predict *p, sfp_error *err)
+static sfp_status reserve(sfp__predict *p, sfp_error *err)
 {
-    sfp_chunk *c = &p->chunk;
+    sfp__chunk *c = &p->chunk;
     size_t input = image_bytes(p) * sizeof(float), n = CHUNK_BYTES / input;
     n = n < 1 ? 1 : n > CHUNK_MAX ? CHUNK_MAX : n;
     n = n > p->files.count ? p->files.count : n;
     c->capacity = (int)n;
-    const sfp_want list[] = {{&c->rgb, n, image_bytes(p)},
-                             {&c->errors, n, sizeof *c->errors},
-                             {&c->slot_of, n, sizeof *c->slot_of},
-                             {&c->image, n, sizeof *c->image}};
+    const sfp__want list[] = {{&c->rgb, n, image_bytes(p)},
+                              {&c->errors, n, sizeof *c->errors},
+                              {&c->slot_of, n, sizeof *c->slot_of},
+                              {&c->image, n, sizeof *c->image}};
     TRY(sfp__block(&c->block, SFP_LIST(list), err));
     return sfp__image_classifier_reserve(&p->answer, c->capacity, err);
 }
 
-static void predict_done(sfp_predict *p)
+static void predict_done(sfp__predict *p)
 {
     if (p->tally.spool)
         (void)fclose(p->tally.spool);
@@ -114,8 +114,8 @@ static void predict_done(sfp_predict *p)
 
 static void decode_one(void *ctx, int slot, int worker)
 {
-    sfp_predict *p = ctx;
-    OWNED_BY(sfp__image_done) sfp_image raw = {0}, fitted = {0};
+    sfp__predict *p = ctx;
+    OWNED_BY(sfp__image_done) sfp__image raw = {0}, fitted = {0};
     sfp_error *err = &p->chunk.errors[slot];
     (void)worker;
     memset(err, 0, sizeof *err);
@@ -127,9 +127,9 @@ static void decode_one(void *ctx, int slot, int worker)
     err->status = s; /* tells whether the slot counts, whatever the callee wrote */
 }
 
-static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
+static sfp_status run_chunk(sfp__predict *p, sfp_error *err)
 {
-    sfp_chunk *c = &p->chunk;
+    sfp__chunk *c = &p->chunk;
     sfp__thread_pool_run(p->answer.pool, c->slots, decode_one, p);
     c->decoded = 0;
     for (int slot = 0; slot < c->slots; slot++) {
@@ -149,9 +149,9 @@ static sfp_status run_chunk(sfp_predict *p, sfp_error *err)
     return sfp__predict_spool_chunk(p, err);
 }
 
-static sfp_status run_chunks(sfp_predict *p, sfp_progress *progress, sfp_error *err)
+static sfp_status run_chunks(sfp__predict *p, sfp__progress *progress, sfp_error *err)
 {
-    sfp_chunk *c = &p->chunk;
+    sfp__chunk *c = &p->chunk;
     for (; c->first < p->files.count; c->first += (size_t)c->slots) {
         size_t left = p->files.count - c->first;
         c->slots = left < (size_t)c->capacity ? (int)left : c->capacity;
@@ -161,10 +161,10 @@ static sfp_status run_chunks(sfp_predict *p, sfp_progress *progress, sfp_error *
     return SFP_OK;
 }
 
-static sfp_status run_all(sfp_predict *p, sfp_error *err)
+static sfp_status run_all(sfp__predict *p, sfp_error *err)
 {
-    sfp_progress progress;
-    sfp_json *json = &p->tally.out.json;
+    sfp__progress progress;
+    sfp__json *json = &p->tally.out.json;
     TRY(sfp__predict_spool_open(p, err));
     double begin = sfp__monotonic_seconds();
     sfp__progress_init(&progress, "images", p->files.count);
@@ -187,7 +187,7 @@ static sfp_status run_all(sfp_predict *p, sfp_error *err)
 }
 
 /* What does not go together; NULL: fine. */
-static const char *conflict(const sfp_args *a)
+static const char *conflict(const sfp__args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
         return "--topk is about what is printed of an image, and --eval counts (top-1 and top-5); expected one of the two";
@@ -207,9 +207,9 @@ static bool is_npy(const char *name)
     return dot && strcmp(dot, ".npy") == 0;
 }
 
-static sfp_status run(const sfp_args *args, sfp_error *err)
+static sfp_status run(const sfp__args *args, sfp_error *err)
 {
-    OWNED_BY(predict_done) sfp_predict p = {.args = args};
+    OWNED_BY(predict_done) sfp__predict p = {.args = args};
     const char *features = sfp__args_string(args, "features");
     p.eval = sfp__args_string(args, "eval");
     p.list = sfp__args_flag(args, "json") && !p.eval;
@@ -230,7 +230,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     return p.tally.failed ? sfp__fail_quietly(err) : SFP_OK;
 }
 
-const sfp_command sfp__cmd_predict = {
+const sfp__command sfp__cmd_predict = {
     .name = "predict",
     .summary = "classify images by a saved state or a backbone's own head, or write their features",
     .operands = "PATH...",

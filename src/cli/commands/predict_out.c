@@ -12,18 +12,18 @@
 
 enum { EVAL_TOP = 5 };
 
-static int shown(const sfp_predict *p, int i)
+static int shown(const sfp__predict *p, int i)
 {
     return p->answer.topk < p->answer.top_count[i] ? p->answer.topk : p->answer.top_count[i];
 }
 
-static const char *file_of(const sfp_predict *p, int slot)
+static const char *file_of(const sfp__predict *p, int slot)
 {
     return sfp__filelist_path(&p->files, p->chunk.first + (size_t)slot);
 }
 
 /* With --features an image is also known by its row, which only the list of files would tell. */
-void sfp__predict_report_failed(const sfp_predict *p, int slot)
+void sfp__predict_report_failed(const sfp__predict *p, int slot)
 {
     const char *features = sfp__args_string(p->args, "features");
     if (features)
@@ -33,7 +33,7 @@ void sfp__predict_report_failed(const sfp_predict *p, int slot)
 }
 
 /* Columns by tabs, which put_text lets through in no name: names have commas, colons and blanks. */
-static void print_text(const sfp_predict *p, int i)
+static void print_text(const sfp__predict *p, int i)
 {
     const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
     const float *top_p = p->answer.top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
@@ -50,7 +50,7 @@ static void print_text(const sfp_predict *p, int i)
     (void)fputc('\n', stdout);
 }
 
-static void json_top(sfp_predict *p, int i)
+static void json_top(sfp__predict *p, int i)
 {
     const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
     const float *top_p = p->answer.top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
@@ -67,7 +67,7 @@ static void json_top(sfp_predict *p, int i)
 }
 
 /* The image of a slot: the decoded image i, or with i negative one that could not be. */
-static void print_json(sfp_predict *p, int slot, int i)
+static void print_json(sfp__predict *p, int slot, int i)
 {
     sfp__json_object(&p->tally.out.json, NULL);
     sfp__json_int(&p->tally.out.json, "row", (int64_t)p->chunk.first + slot);
@@ -79,7 +79,7 @@ static void print_json(sfp_predict *p, int slot, int i)
     sfp__json_end(&p->tally.out.json);
 }
 
-static void count_right(sfp_predict *p, int i)
+static void count_right(sfp__predict *p, int i)
 {
     const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
     int32_t label = p->labels[p->chunk.first + (size_t)p->chunk.slot_of[i]];
@@ -89,7 +89,7 @@ static void count_right(sfp_predict *p, int i)
     }
 }
 
-void sfp__predict_tell(sfp_predict *p)
+void sfp__predict_tell(sfp__predict *p)
 {
     for (int slot = 0, next = 0; slot < p->chunk.slots; slot++) {
         int i = next < p->chunk.decoded && p->chunk.slot_of[next] == slot ? next++ : -1;
@@ -102,7 +102,7 @@ void sfp__predict_tell(sfp_predict *p)
     }
 }
 
-void sfp__predict_summary(sfp_predict *p)
+void sfp__predict_summary(sfp__predict *p)
 {
     double rate = p->tally.seconds > 0 ? (double)p->tally.count / p->tally.seconds : 0;
     if (!p->tally.out.text) {
@@ -128,7 +128,7 @@ void sfp__predict_summary(sfp_predict *p)
 
 /* Rows are spooled as they come and become the .npy file at the end, through a map, so that a file larger than memory can be
  * written. */
-sfp_status sfp__predict_spool_open(sfp_predict *p, sfp_error *err)
+sfp_status sfp__predict_spool_open(sfp__predict *p, sfp_error *err)
 {
     char name[4096];
     const char *path = sfp__args_string(p->args, "features");
@@ -148,7 +148,7 @@ sfp_status sfp__predict_spool_open(sfp_predict *p, sfp_error *err)
 }
 
 /* Rows go to the spool in the order of files, one for each of them. */
-sfp_status sfp__predict_spool_chunk(sfp_predict *p, sfp_error *err)
+sfp_status sfp__predict_spool_chunk(sfp__predict *p, sfp_error *err)
 {
     int dim = p->answer.vit->config.dim, next = 0;
     const float nan_row = NAN;
@@ -166,7 +166,7 @@ sfp_status sfp__predict_spool_chunk(sfp_predict *p, sfp_error *err)
     return good ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot write", sfp__args_string(p->args, "features"));
 }
 
-sfp_status sfp__predict_spool_finish(sfp_predict *p, sfp_error *err)
+sfp_status sfp__predict_spool_finish(sfp__predict *p, sfp_error *err)
 {
     const char *path = sfp__args_string(p->args, "features");
     size_t dim = (size_t)p->answer.vit->config.dim, bytes = p->files.count * dim * sizeof(float);
@@ -177,7 +177,7 @@ sfp_status sfp__predict_spool_finish(sfp_predict *p, sfp_error *err)
     void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fileno(p->tally.spool), 0);
     if (map == MAP_FAILED)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, bytes);
-    sfp_tensor t = {
+    sfp__tensor t = {
         .name = "features", .dtype = SFP_DTYPE_F32, .ndim = 2, .count = p->files.count * dim, .bytes = bytes, .data = map};
     t.shape[0] = (int64_t)p->files.count;
     t.shape[1] = (int64_t)dim;

@@ -21,10 +21,10 @@ typedef struct talk {
 /* What goes last from a terminal that is too narrow. */
 enum { WORTH_SCORE, WORTH_LOSS, WORTH_RATE, WORTH_EPOCH, WORTH_ETA, WORTH_PLACE };
 
-static void on_progress(void *ctx, const sfp_pretrain_progress *p)
+static void on_progress(void *ctx, const sfp__pretrain_progress *p)
 {
     talk *t = ctx;
-    sfp_status_line l = {0};
+    sfp__status_line l = {0};
     double every = sfp__status_line_rewrites() ? 0.5 : 10;
     bool fresh = t->phase != p->phase;
     if (fresh ? p->seconds < 1 : p->seconds - t->last < every)
@@ -54,7 +54,7 @@ static void on_say(void *ctx, const char *message)
 }
 
 /* The options as given: what makes the same model again. */
-static void put_command(const sfp_args *a, sfp_text *t)
+static void put_command(const sfp__args *a, sfp__text *t)
 {
     sfp__text_put(t, "streamfp pretrain");
     for (size_t i = 0; i < a->count; i++) {
@@ -64,7 +64,7 @@ static void put_command(const sfp_args *a, sfp_text *t)
     }
 }
 
-static const sfp_no_effect_rule idle[] = {
+static const sfp__no_effect_rule idle[] = {
     {"epochs", "seconds!=0", "seconds", "the training ends when the seconds are over; give one of the two"},
     {"teacher-cache teacher-grid", "!teacher", "no teacher", NEEDS_TEACHER},
     {"views", "!teacher", "no teacher", "every epoch has new views; " NEEDS_TEACHER},
@@ -73,9 +73,9 @@ static const sfp_no_effect_rule idle[] = {
     {"smoothing", "weight-label=0", "weight-label 0", "the labels are not learned from"},
 };
 
-static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_error *err)
+static sfp_status read_options(const sfp__args *a, sfp__pretrain_options *o, sfp_error *err)
 {
-    *o = (sfp_pretrain_options){.output.half = sfp__args_choice(a, "dtype") == 0};
+    *o = (sfp__pretrain_options){.output.half = sfp__args_choice(a, "dtype") == 0};
     sfp__args_store(a, o);
     if (!o->data.train || !o->output.dir)
         return sfp__fail_usage(err, "--%s is missing", o->data.train ? "out DIR" : "data KIND:PATH");
@@ -91,10 +91,10 @@ static sfp_status read_options(const sfp_args *a, sfp_pretrain_options *o, sfp_e
     return SFP_OK;
 }
 
-static void print(const sfp_pretrain_result *r, const char *out, bool json)
+static void print(const sfp__pretrain_result *r, const char *out, bool json)
 {
-    sfp_out o;
-    sfp_json *j = &o.json;
+    sfp__out o;
+    sfp__json *j = &o.json;
     sfp__out_begin(&o, json, 0);
     sfp__json_bool(j, "finished", r->finished);
     sfp__json_uint(j, "steps", r->steps);
@@ -122,14 +122,14 @@ static void print(const sfp_pretrain_result *r, const char *out, bool json)
     sfp__out_end(&o);
 }
 
-static sfp_status run(const sfp_args *a, sfp_error *err)
+static sfp_status run(const sfp__args *a, sfp_error *err)
 {
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-    OWNED_BY(sfp__text_done) sfp_text command = {0};
-    sfp_pretrain_options o;
-    sfp_pretrain_result r = {0};
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_BY(sfp__text_done) sfp__text command = {0};
+    sfp__pretrain_options o;
+    sfp__pretrain_result r = {0};
     talk t = {0};
-    const sfp_pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .info = on_say, .stop = sfp__stop_on_signals()};
+    const sfp__pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .info = on_say, .stop = sfp__stop_on_signals()};
     TRY(read_options(a, &o, err));
     put_command(a, &command);
     o.output.command = command.failed ? NULL : command.s;
@@ -143,7 +143,7 @@ static sfp_status run(const sfp_args *a, sfp_error *err)
     return r.finished ? SFP_OK : sfp__fail_quietly(err);
 }
 
-const sfp_command sfp__cmd_pretrain = {
+const sfp__command sfp__cmd_pretrain = {
     .name = "pretrain",
     .summary = "train a backbone on images, from labels or from a teacher",
     .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled images. With "

@@ -12,6 +12,7 @@
 #include "io/directory.h"
 #include "learner/settings.h"
 #include "learner/settings_list.h"
+#include "learner/state/state.h"
 #include "run/run.h"
 
 #include <limits.h>
@@ -46,9 +47,9 @@
 #define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .default_value = d, .help = h},
 #define SETTING_ROW(type, key, values, default_value, help, place, least, most) ROW_##type(key, values, default_value, help)
 
-#define AT(member) SFP_AT(sfp_run_options, member)
+#define AT(member) SFP_AT(sfp__run_options, member)
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_GROUP("Data"),
     SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION,
                    "The stream. Kinds: see 'streamfp data'. Without it Fashion-MNIST in 5 tasks.", AT(data)),
@@ -132,7 +133,7 @@ enum { NAME_WIDTH = 24 };
 enum { WORTH_LOSS, WORTH_LAG, WORTH_RATE, WORTH_NAME, WORTH_ETA, WORTH_ACCURACY, WORTH_PLACE, WORTH_TASK };
 
 /* Seconds to go at the pace of this process: p->seconds are its own. */
-static long left(const sfp_run_progress *p)
+static long left(const sfp__run_progress *p)
 {
     if (p->offered <= p->from || p->offered >= p->total)
         return 0;
@@ -140,7 +141,7 @@ static long left(const sfp_run_progress *p)
 }
 
 /* A name may come from a folder of somebody else's. */
-static void add_task(sfp_status_line *l, const sfp_run_progress *p)
+static void add_task(sfp__status_line *l, const sfp__run_progress *p)
 {
     char name[SFP_STATUS_LINE_PART];
     sfp__status_line_add(l, WORTH_TASK, "task %d of %d", p->task + 1, p->tasks);
@@ -150,9 +151,9 @@ static void add_task(sfp_status_line *l, const sfp_run_progress *p)
     sfp__status_line_add(l, WORTH_NAME, " (%s)", name);
 }
 
-void sfp__run_progress_line(const sfp_run_progress *p, sfp_status_line *l)
+void sfp__run_progress_line(const sfp__run_progress *p, sfp__status_line *l)
 {
-    *l = (sfp_status_line){0};
+    *l = (sfp__status_line){0};
     if (p->total) {
         add_task(l, p);
         sfp__status_line_add(l, WORTH_PLACE, "  %llu/%llu", (unsigned long long)p->offered, (unsigned long long)p->total);
@@ -185,9 +186,9 @@ static bool is_due(talk *t)
     return due;
 }
 
-static void on_progress(void *ctx, const sfp_run_progress *p)
+static void on_progress(void *ctx, const sfp__run_progress *p)
 {
-    sfp_status_line l;
+    sfp__status_line l;
     if (!is_due(ctx))
         return;
     sfp__run_progress_line(p, &l);
@@ -197,7 +198,7 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
 static void on_evaluating(void *ctx, int task, uint64_t done, uint64_t total)
 {
     bool begins = done == 0 && sfp__status_line_rewrites(); /* seconds may pass before the first images are answered */
-    sfp_status_line l = {0};
+    sfp__status_line l = {0};
     if (!is_due(ctx) && !begins)
         return;
     sfp__status_line_add(&l, WORTH_TASK, "evaluating after task %d", task + 1);
@@ -322,9 +323,9 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool json, 
 /* The file of --init-state; whether it fits this run is told later. A run that goes on may need it no more. */
 static sfp_status find_state(const char *given, bool resume, char *path, size_t size, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    OWNED_BY(sfp__inspect_saved_done) sfp_inspect_saved saved = {0};
-    TRY(sfp__state_file(given, path, size, err));
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    OWNED_BY(sfp__inspect_saved_done) sfp__inspect_saved saved = {0};
+    TRY(sfp__state_path(given, path, size, err));
     if (resume)
         return SFP_OK;
     TRY(sfp__safetensors_open(path, &st, err));
@@ -337,14 +338,14 @@ static sfp_status find_state(const char *given, bool resume, char *path, size_t 
     return SFP_OK;
 }
 
-static sfp_status learn(sfp_args *a, const sfp_run_options *given, sfp_error *err)
+static sfp_status learn(sfp__args *a, const sfp__run_options *given, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result result = {0};
     char dir[PATH_MAX], state[PATH_MAX];
     int made = 0;
-    sfp_run_options own = *given, *o = &own; /* its paths are found here */
+    sfp__run_options own = *given, *o = &own; /* its paths are found here */
     talk t = {.last = sfp__monotonic_seconds()};
-    const sfp_run_hooks hooks = {
+    const sfp__run_hooks hooks = {
         .ctx = &t, .progress = on_progress, .evaluating = on_evaluating, .info = on_say, .stop = sfp__stop_on_signals()};
     if (o->init_state) {
         TRY(find_state(o->init_state, o->resume, state, sizeof state, err));
@@ -360,22 +361,22 @@ static sfp_status learn(sfp_args *a, const sfp_run_options *given, sfp_error *er
     return s || result.finished ? s : sfp__fail_quietly(err);
 }
 
-static sfp_status run(const sfp_args *given, sfp_error *err)
+static sfp_status run(const sfp__args *given, sfp_error *err)
 {
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
-    OWNED_PTR(sfp__vit_free) sfp_vit *vit = NULL;
-    sfp_args a = *given; /* its values may be added to */
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_PTR(sfp__vit_free) sfp__vit *vit = NULL;
+    sfp__args a = *given; /* its values may be added to */
     const char *config = sfp__args_string(&a, "config");
     if ((config && sfp__yaml_config(config, &a, err)) || sfp__run_preset(&a, err))
         return sfp__as_usage(err);
     TRY(sfp__thread_pool_create((int)sfp__args_int(&a, "threads"), &pool, err));
     TRY(sfp__backbone_open(&a, &vit, err));
-    sfp_run_options o = sfp__run_options_defaults(vit, pool);
+    sfp__run_options o = sfp__run_options_defaults(vit, pool);
     TRY(sfp__run_settings(&a, &o, err));
     return learn(&a, &o, err);
 }
 
-const sfp_command sfp__cmd_run = {
+const sfp__command sfp__cmd_run = {
     .name = "run",
     .summary = "learn from a stream",
     .text =

@@ -7,11 +7,11 @@
 #include "run/run.h"
 
 /* Puts the values of --preset where nothing else was given. */
-sfp_status sfp__run_preset(sfp_args *a, sfp_error *err);
+sfp_status sfp__run_preset(sfp__args *a, sfp_error *err);
 /* All but `out`; `a` must outlive the run. SFP_EINVAL: what the user gave is wrong. */
-sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err);
+sfp_status sfp__run_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err);
 
 /* The line that tells how far a run is. */
-void sfp__run_progress_line(const sfp_run_progress *p, sfp_status_line *l);
+void sfp__run_progress_line(const sfp__run_progress *p, sfp__status_line *l);
 
 #endif

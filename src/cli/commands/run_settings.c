@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
+sfp_status sfp__run_preset(sfp__args *a, sfp_error *err)
 {
     static const struct {
         int preset;
@@ -30,10 +30,10 @@ sfp_status sfp__run_preset(sfp_args *a, sfp_error *err)
 
 /* Layers that the user named must be there; the default is as many of them as the backbone has (sfp__learner_options_defaults).
  */
-static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_options *o, sfp_error *err)
+static sfp_status layer_settings(const sfp__args *a, const char *value, sfp__run_options *o, sfp_error *err)
 {
-    const sfp_vit_config *c = &o->vit->config;
-    sfp_fp_options *fp = &o->learner.fp;
+    const sfp__vit_config *c = &o->vit->config;
+    sfp__fp_options *fp = &o->learner.fp;
     int last = fp->last_layer; /* of the default, as it fits */
     TRY(sfp__settings_apply(&o->learner, c, "prompt-layers", value, err));
     if (sfp__args_rank(a, "prompt-layers") > SFP_RANK_PRESET && fp->last_layer >= c->depth)
@@ -53,10 +53,10 @@ static sfp_status layer_settings(const sfp_args *a, const char *value, sfp_run_o
     return SFP_OK;
 }
 
-static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
+static sfp_status learner_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err)
 {
     for (int i = 0; i < sfp__settings_count; i++) {
-        const sfp_setting *s = &sfp__settings[i];
+        const sfp__setting *s = &sfp__settings[i];
         if (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES)
             continue; /* the stream's matter */
         const char *value = sfp__args_value(a, s->info.key);
@@ -68,14 +68,14 @@ static sfp_status learner_settings(const sfp_args *a, sfp_run_options *o, sfp_er
     return SFP_OK;
 }
 
-static sfp_status clock_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
+static sfp_status clock_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err)
 {
     const char *rate = sfp__args_string(a, "rate");
     bool most = strcmp(rate, "max") == 0;
     if (!most && (!sfp__parse_real(rate, &o->rate) || !(o->rate > 0)))
         return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is '%s', expected samples a second, or max", rate);
     int clock = sfp__args_choice(a, "clock");
-    o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp_clock_kind)clock;
+    o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp__clock_kind)clock;
     if (most && clock >= 0 && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
         o->clock = SFP_CLOCK_OFF; /* --rate max = off */
     if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0))
@@ -84,7 +84,7 @@ static sfp_status clock_settings(const sfp_args *a, sfp_run_options *o, sfp_erro
     return SFP_OK;
 }
 
-sfp_status sfp__run_settings(const sfp_args *a, sfp_run_options *o, sfp_error *err)
+sfp_status sfp__run_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err)
 {
     const char *every = sfp__args_string(a, "eval-every");
     int64_t n = 0;

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_INT("limit", "N", "20", 0, 1000000, "Most runs to list, newest first; 0: all."),
     SFP_ROW_JSON,
 };
@@ -25,7 +25,7 @@ static const sfp_opt options[] = {
 /* ---------------------------------------------------------------------- list */
 
 typedef struct listing {
-    sfp_json *json; /* NULL: a table */
+    sfp__json *json; /* NULL: a table */
     int count;
 } listing;
 
@@ -37,7 +37,7 @@ static void put_real(double x, int width, int decimals)
         (void)printf("  %*s", width, "-");
 }
 
-static void list_json(sfp_json *j, const sfp_registry_row *row)
+static void list_json(sfp__json *j, const sfp__registry_row *row)
 {
     sfp__json_object(j, NULL);
     sfp__json_int(j, "id", row->id);
@@ -55,7 +55,7 @@ static void list_json(sfp_json *j, const sfp_registry_row *row)
     sfp__json_end(j);
 }
 
-static bool list_row(void *ctx, const sfp_registry_row *row)
+static bool list_row(void *ctx, const sfp__registry_row *row)
 {
     listing *l = ctx;
     l->count++;
@@ -83,10 +83,10 @@ static bool list_row(void *ctx, const sfp_registry_row *row)
     return true;
 }
 
-static sfp_status list(const sfp_args *args, sfp_error *err)
+static sfp_status list(const sfp__args *args, sfp_error *err)
 {
-    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
-    sfp_json j;
+    OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
+    sfp__json j;
     listing l = {0};
     sfp_status s = sfp__registry_open_readonly(&registry, err);
     bool none = s == SFP_ENOTFOUND;
@@ -117,7 +117,7 @@ static bool is_number(const char *s)
 
 static sfp_status load_registered(const char *which, sfp_result *out, sfp_error *err)
 {
-    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
+    OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     OWNED char *json = NULL;
     char label[96];
     sfp_status s = sfp__registry_open_readonly(&registry, err);
@@ -182,8 +182,8 @@ static void print_run(const sfp_result *r)
     (void)snprintf(text, sizeof text, "%" PRIu64, r->seed);
     put_line("seed", text);
     put_line("machine", r->machine.cpu);
-    for (const sfp_result_column *n = sfp__result_columns; n->label; n++) {
-        double x = sfp__result_column(n, r);
+    for (const sfp__result_column *n = sfp__result_columns; n->label; n++) {
+        double x = sfp__result_column_value(n, r);
         (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));
         put_line(n->label, text);
     }
@@ -199,7 +199,7 @@ static void print_run(const sfp_result *r)
     }
 }
 
-static sfp_status show(const sfp_args *args, sfp_error *err)
+static sfp_status show(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     OWNED char *text = NULL;
@@ -226,7 +226,7 @@ static sfp_status is_same(const sfp_result *a, const sfp_result *b, bool *same, 
 }
 
 /* A run beside itself says nothing, and as a repetition it would narrow the interval. */
-static sfp_status check_different(int n, const sfp_named_run *runs, sfp_error *err)
+static sfp_status check_different(int n, const sfp__named_run *runs, sfp_error *err)
 {
     for (int i = 1; i < n; i++)
         for (int j = 0; j < i; j++) {
@@ -239,7 +239,7 @@ static sfp_status check_different(int n, const sfp_named_run *runs, sfp_error *e
     return SFP_OK;
 }
 
-static sfp_status load_and_compare(const sfp_args *args, int n, sfp_named_run *runs, sfp_error *err)
+static sfp_status load_and_compare(const sfp__args *args, int n, sfp__named_run *runs, sfp_error *err)
 {
     for (int i = 0; i < n; i++) {
         runs[i].name = args->operands[i + 1];
@@ -249,10 +249,10 @@ static sfp_status load_and_compare(const sfp_args *args, int n, sfp_named_run *r
     return sfp__runs_compare(n, runs, sfp__args_flag(args, "json"), err);
 }
 
-static sfp_status compare(const sfp_args *args, sfp_error *err)
+static sfp_status compare(const sfp__args *args, sfp_error *err)
 {
     int n = args->operand_count - 1;
-    OWNED sfp_named_run *runs = NULL;
+    OWNED sfp__named_run *runs = NULL;
     TRY(sfp__alloc(&runs, (size_t)n, sizeof *runs, err));
     sfp_status s = load_and_compare(args, n, runs, err);
     for (int i = 0; i < n; i++)
@@ -260,7 +260,7 @@ static sfp_status compare(const sfp_args *args, sfp_error *err)
     return s;
 }
 
-static sfp_status add_one(sfp_registry *registry, const char *dir, sfp_error *err)
+static sfp_status add_one(sfp__registry *registry, const char *dir, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     char path[PATH_MAX];
@@ -272,22 +272,22 @@ static sfp_status add_one(sfp_registry *registry, const char *dir, sfp_error *er
     return SFP_OK;
 }
 
-static sfp_status add(const sfp_args *args, sfp_error *err)
+static sfp_status add(const sfp__args *args, sfp_error *err)
 {
-    OWNED_PTR(sfp__registry_close) sfp_registry *registry = NULL;
+    OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     TRY(sfp__registry_open(&registry, err));
     for (int i = 1; i < args->operand_count; i++)
         TRY(add_one(registry, args->operands[i], err));
     return SFP_OK;
 }
 
-static const sfp_verb verbs[] = {
+static const sfp__verb verbs[] = {
     {"show", show, 1, 1, "one run: its number or its directory", NULL},
     {"compare", compare, 2, SFP_OPERANDS_ANY, "two runs or more: their numbers or directories", NULL},
     {"add", add, 1, SFP_OPERANDS_ANY, "the directories of runs", NULL},
 };
 
-const sfp_command sfp__cmd_runs = {
+const sfp__command sfp__cmd_runs = {
     .name = "runs",
     .summary = "list the runs so far, show one, compare several",
     .operands = "[show RUN | compare RUN RUN... | add DIR...]",

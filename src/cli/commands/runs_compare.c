@@ -17,7 +17,7 @@
 
 #define AT(member) offsetof(sfp_result, member)
 
-const sfp_result_column sfp__result_columns[] = {
+const sfp__result_column sfp__result_columns[] = {
     {"average accuracy", "average_accuracy", 4, AT(average_accuracy), false},
     {"forgetting", "forgetting", 4, AT(forgetting), false},
     {"backward transfer", "backward_transfer", 4, AT(backward_transfer), false},
@@ -33,7 +33,7 @@ const sfp_result_column sfp__result_columns[] = {
     {0},
 };
 
-double sfp__result_column(const sfp_result_column *n, const sfp_result *r)
+double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r)
 {
     const void *at = (const char *)r + n->offset;
     double x = n->count ? (double)*(const uint64_t *)at : *(const double *)at;
@@ -44,7 +44,7 @@ double sfp__result_column(const sfp_result_column *n, const sfp_result *r)
 
 typedef struct groups {
     int n, count;
-    const sfp_named_run *runs;
+    const sfp__named_run *runs;
     int *of;    /* (n) group of a run */
     bool *old;  /* (n) a newer run of the group has its seed: does not count */
     int *first; /* (count) its first run */
@@ -147,11 +147,11 @@ static bool counts_in(const groups *g, int i, int k)
 }
 
 /* The measured values of group k; returns how many. */
-static int values_of(const groups *g, int k, const sfp_result_column *number)
+static int values_of(const groups *g, int k, const sfp__result_column *number)
 {
     int count = 0;
     for (int i = 0; i < g->n; i++) {
-        double x = counts_in(g, i, k) ? sfp__result_column(number, &g->runs[i].result) : NAN;
+        double x = counts_in(g, i, k) ? sfp__result_column_value(number, &g->runs[i].result) : NAN;
         if (isfinite(x))
             g->x[count++] = x;
     }
@@ -225,7 +225,7 @@ static void option_row(const groups *g, const char *key, void *ctx)
     }
 }
 
-static void number_row(const groups *g, const sfp_result_column *number, table *t)
+static void number_row(const groups *g, const sfp__result_column *number, table *t)
 {
     char(*row)[CELL] = new_row(t, number->label);
     for (int k = 0; row && k < g->count; k++) {
@@ -293,7 +293,7 @@ static sfp_status print_text(const groups *g, sfp_error *err)
     }
     for_differing(g, option_row, &t);
     (void)new_row(&t, "");
-    for (const sfp_result_column *number = sfp__result_columns; number->label; number++)
+    for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
         number_row(g, number, &t);
     if (!t.failed)
         print_table(&t);
@@ -307,14 +307,14 @@ static sfp_status print_text(const groups *g, sfp_error *err)
 
 static void option_json(const groups *g, const char *key, void *ctx)
 {
-    sfp_json *j = ctx;
+    sfp__json *j = ctx;
     sfp__json_array(j, key);
     for (int k = 0; k < g->count; k++)
         sfp__json_string(j, NULL, value_of(&g->runs[g->first[k]].result, key));
     sfp__json_end(j);
 }
 
-static void number_json(sfp_json *j, const groups *g, int k, const sfp_result_column *number)
+static void number_json(sfp__json *j, const groups *g, int k, const sfp__result_column *number)
 {
     double mean, half;
     int n = values_of(g, k, number);
@@ -326,7 +326,7 @@ static void number_json(sfp_json *j, const groups *g, int k, const sfp_result_co
     sfp__json_end(j);
 }
 
-static void names_json(sfp_json *j, const groups *g, int k, const char *key, bool old)
+static void names_json(sfp__json *j, const groups *g, int k, const char *key, bool old)
 {
     sfp__json_array(j, key);
     for (int i = 0; i < g->n; i++)
@@ -337,7 +337,7 @@ static void names_json(sfp_json *j, const groups *g, int k, const char *key, boo
 
 static void print_json(const groups *g)
 {
-    sfp_json j;
+    sfp__json j;
     sfp__json_begin(&j, stdout);
     sfp__json_object(&j, "options_that_differ");
     for_differing(g, option_json, &j);
@@ -352,22 +352,22 @@ static void print_json(const groups *g)
             if (counts_in(g, i, k))
                 sfp__json_seed(&j, NULL, g->runs[i].result.seed);
         sfp__json_end(&j);
-        for (const sfp_result_column *number = sfp__result_columns; number->label; number++)
+        for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
             number_json(&j, g, k, number);
         sfp__json_end(&j);
     }
     sfp__json_end_all(&j);
 }
 
-sfp_status sfp__runs_compare(int n, const sfp_named_run *runs, bool json, sfp_error *err)
+sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, bool json, sfp_error *err)
 {
     groups g = {.n = n, .runs = runs};
     OWNED void *block = NULL;
     size_t count = (size_t)n;
-    const sfp_want list[] = {{&g.of, count, sizeof *g.of},
-                             {&g.first, count, sizeof *g.first},
-                             {&g.old, count, sizeof *g.old},
-                             {&g.x, count, sizeof *g.x}};
+    const sfp__want list[] = {{&g.of, count, sizeof *g.of},
+                              {&g.first, count, sizeof *g.first},
+                              {&g.old, count, sizeof *g.old},
+                              {&g.x, count, sizeof *g.x}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     make_groups(&g);
     mark_old(&g);

@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_CHOICE("method", "random|kcenter|camel|craig|gradmatch|d2", NULL, "How to choose (needed)."),
     SFP_ROW_STRING("features", "FILE", NULL, "Features, a row a sample (needed)."),
     SFP_ROW_STRING("labels", "FILE", NULL, "Labels from 0; camel, craig and gradmatch need them, the others leave them aside."),
@@ -26,7 +26,7 @@ static const sfp_opt options[] = {
     SFP_ROW_THREADS,
 };
 
-static const sfp_no_effect_rule idle[] = {{"distance", "method!=d2", "{method}", "it is of d2"}};
+static const sfp__no_effect_rule idle[] = {{"distance", "method!=d2", "{method}", "it is of d2"}};
 
 /* In the order of --method's words. */
 typedef enum method { RANDOM, KCENTER, CAMEL, CRAIG, GRADMATCH, D2 } method;
@@ -35,13 +35,13 @@ static const char *const names[] = {"random", "kcenter", "camel", "craig", "grad
 typedef struct job {
     method method;
     double ratio;
-    sfp_table features, probs;
+    sfp__table features, probs;
     int32_t *label;
     int finite, *order; /* (rows): those that are finite ascending, then the others ascending */
-    sfp_thread_pool *pool;
-    sfp_arena arena;
-    sfp_progress progress;
-    sfp_select_env env;
+    sfp__thread_pool *pool;
+    sfp__arena arena;
+    sfp__progress progress;
+    sfp__select_env env;
     void *block;
     int count, *index;
     float *weight;
@@ -67,7 +67,7 @@ static sfp_status check_labels(const job *j, const char *path, const char *probs
 }
 
 /* Logits by mistake would be taken without a word. Rows that are not finite are left to the selector. */
-static sfp_status check_probs(const sfp_table *p, const char *path, sfp_error *err)
+static sfp_status check_probs(const sfp__table *p, const char *path, sfp_error *err)
 {
     for (int i = 0; i < p->rows; i++) {
         const float *row = p->x + (size_t)i * (size_t)p->columns;
@@ -84,7 +84,7 @@ static sfp_status check_probs(const sfp_table *p, const char *path, sfp_error *e
     return SFP_OK;
 }
 
-static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
+static sfp_status load(job *j, const sfp__args *args, sfp_error *err)
 {
     const char *labels = sfp__args_string(args, "labels"), *probs = sfp__args_string(args, "probs");
     int rows = 0;
@@ -101,7 +101,7 @@ static sfp_status load(job *j, const sfp_args *args, sfp_error *err)
     return labels && probs ? check_labels(j, labels, probs, err) : SFP_OK;
 }
 
-static bool finite_row(const sfp_table *t, int i)
+static bool finite_row(const sfp__table *t, int i)
 {
     const float *row = t->x + (size_t)i * (size_t)t->columns;
     for (int k = 0; k < t->columns; k++)
@@ -111,7 +111,7 @@ static bool finite_row(const sfp_table *t, int i)
 }
 
 /* Rows with numbers that are not finite are a mistake more often than not: they are told. */
-static void tell_not_finite(const sfp_table *t, const char *path)
+static void tell_not_finite(const sfp__table *t, const char *path)
 {
     int count = 0, first = 0;
     for (int i = t->rows - 1; i >= 0; i--)
@@ -136,7 +136,7 @@ static bool finite_sample(const job *j, int i)
     return finite_row(&j->features, i) && (!takes_probs(j->method) || finite_row(&j->probs, i));
 }
 
-static sfp_status sort_out(job *j, const sfp_args *args, sfp_error *err)
+static sfp_status sort_out(job *j, const sfp__args *args, sfp_error *err)
 {
     int n = 0, rows = j->features.rows;
     TRY(sfp__alloc(&j->order, (size_t)rows, sizeof *j->order, err));
@@ -154,7 +154,7 @@ static sfp_status sort_out(job *j, const sfp_args *args, sfp_error *err)
 }
 
 /* What a method cannot do without; NULL: nothing is missing. */
-static const char *missing(const sfp_args *args, method m)
+static const char *missing(const sfp__args *args, method m)
 {
     static const char *const always[] = {"method", "features", "ratio"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
@@ -169,7 +169,7 @@ static const char *missing(const sfp_args *args, method m)
 
 static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
-    sfp_progress *p = ctx;
+    sfp__progress *p = ctx;
     p->what = what;
     p->total = total;
     sfp__progress_update(p, done);
@@ -178,14 +178,14 @@ static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
 /* D^2 sampling is freesel on features as they are. */
 static sfp_status choose_by_numbers(job *j, bool euclidean, sfp_error *err)
 {
-    const sfp_table *x = &j->features;
-    const sfp_select_options opt = {.sigma = j->ratio, .euclidean = euclidean};
-    sfp_select_batch batch = {
+    const sfp__table *x = &j->features;
+    const sfp__select_options opt = {.sigma = j->ratio, .euclidean = euclidean};
+    sfp__select_batch batch = {
         .b = x->rows, .label = j->label, .dim = x->columns, .features = x->x, .query = x->x, .pooled = x->x};
     batch.classes = j->method == KCENTER ? x->columns : j->probs.columns;
     batch.logits = x->x;
     batch.probs = j->probs.x;
-    const sfp_selector *s = sfp__selector_find(j->method == D2 ? "freesel" : names[j->method]);
+    const sfp__selector *s = sfp__selector_find(j->method == D2 ? "freesel" : names[j->method]);
     return s->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
 }
 
@@ -193,8 +193,8 @@ static sfp_status choose_by_numbers(job *j, bool euclidean, sfp_error *err)
  * then the others. */
 static sfp_status choose_blindly(job *j, int c, sfp_error *err)
 {
-    const sfp_select_batch batch = {.b = j->finite};
-    const sfp_select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* half a row: exactly c, however it is rounded */
+    const sfp__select_batch batch = {.b = j->finite};
+    const sfp__select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* half a row: exactly c, however it is rounded */
     TRY(sfp__selector_find("random")->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err));
     for (int i = 0; i < j->count; i++)
         j->index[i] = j->order[j->index[i]];
@@ -211,18 +211,18 @@ static sfp_status choose(job *j, bool euclidean, sfp_error *err)
     return j->method == RANDOM || c == rows ? choose_blindly(j, c, err) : choose_by_numbers(j, euclidean, err);
 }
 
-static sfp_status work(job *j, const sfp_args *args, sfp_error *err)
+static sfp_status work(job *j, const sfp__args *args, sfp_error *err)
 {
-    sfp_rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
+    sfp__rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
     TRY(load(j, args, err));
     TRY(sort_out(j, args, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &j->pool, err));
     size_t n = (size_t)j->features.rows;
-    const sfp_want list[] = {{&j->index, n, sizeof *j->index}, {&j->weight, n, sizeof *j->weight}};
+    const sfp__want list[] = {{&j->index, n, sizeof *j->index}, {&j->weight, n, sizeof *j->weight}};
     TRY(sfp__block(&j->block, SFP_LIST(list), err));
     sfp__progress_init(&j->progress, "picks", 0);
     j->env =
-        (sfp_select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .on_progress = tell, .progress_ctx = &j->progress};
+        (sfp__select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .on_progress = tell, .progress_ctx = &j->progress};
     sfp_status s = choose(j, sfp__args_choice(args, "distance") == 1, err);
     sfp__progress_done(&j->progress);
     return s;
@@ -237,7 +237,7 @@ static void print(const job *j, bool json)
             (void)printf("%d\t%.9g\n", j->index[i], (double)j->weight[i]);
         return;
     }
-    sfp_json out;
+    sfp__json out;
     sfp__json_begin(&out, stdout);
     sfp__json_array(&out, "indices");
     for (int i = 0; i < j->count; i++)
@@ -260,7 +260,7 @@ static void job_done(job *j)
     sfp__free(j->block);
 }
 
-static sfp_status run(const sfp_args *args, sfp_error *err)
+static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(job_done) job j = {.method = (method)sfp__args_choice(args, "method")};
     const char *lacks = missing(args, j.method), *name = sfp__args_text(args, "method");
@@ -273,7 +273,7 @@ static sfp_status run(const sfp_args *args, sfp_error *err)
     return SFP_OK;
 }
 
-const sfp_command sfp__cmd_select = {
+const sfp__command sfp__cmd_select = {
     .name = "select",
     .summary = "choose a coreset of a feature matrix",
     .text =

@@ -9,20 +9,20 @@
 #include <string.h>
 #include <strings.h>
 
-sfp_image_options sfp__image_options_defaults(void)
+sfp__image_options sfp__image_options_defaults(void)
 {
-    return (sfp_image_options){.max_pixels = 178956970, .max_bytes = (size_t)256 << 20};
+    return (sfp__image_options){.max_pixels = 178956970, .max_bytes = (size_t)256 << 20};
 }
 
-void sfp__image_done(sfp_image *im)
+void sfp__image_done(sfp__image *im)
 {
     if (!im)
         return;
     sfp__free(im->rgb);
-    *im = (sfp_image){0};
+    *im = (sfp__image){0};
 }
 
-sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp_image *out, sfp_error *err)
+sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp__image *out, sfp_error *err)
 {
     size_t pixels, bytes;
     if (width < 1 || height < 1 || width > INT_MAX || height > INT_MAX)
@@ -34,11 +34,11 @@ sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, si
     if (!rgb)
         return sfp__fail(err, SFP_ENOMEM, "%s: cannot allocate %zu bytes for an image of %lld x %lld", label, bytes,
                          (long long)width, (long long)height);
-    *out = (sfp_image){(int)width, (int)height, rgb};
+    *out = (sfp__image){(int)width, (int)height, rgb};
     return SFP_OK;
 }
 
-static sfp_decode_fn *find_decoder(const uint8_t *bytes, size_t size)
+static sfp__decode_fn *find_decoder(const uint8_t *bytes, size_t size)
 {
     if (size >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0)
         return sfp__jpeg_decode;
@@ -50,7 +50,7 @@ static sfp_decode_fn *find_decoder(const uint8_t *bytes, size_t size)
 }
 
 /* Turns the image upright; fails only for lack of memory (*im is then as before). */
-static sfp_status turn_upright(sfp_image *im, int orientation, sfp_error *err)
+static sfp_status turn_upright(sfp__image *im, int orientation, sfp_error *err)
 {
     if (orientation < 2 || orientation > 8)
         return SFP_OK;
@@ -65,7 +65,7 @@ static sfp_status turn_upright(sfp_image *im, int orientation, sfp_error *err)
         im->rgb + (ways[orientation].right ? 3 * (w - 1) : 0) + (ways[orientation].bottom ? 3 * w * (h - 1) : 0);
     ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
 
-    sfp_image turned = {0};
+    sfp__image turned = {0};
     TRY(sfp__image_alloc("turned image", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h, SIZE_MAX, &turned, err));
     uint8_t *to = turned.rgb;
     for (int y = 0; y < turned.height; y++) {
@@ -77,18 +77,18 @@ static sfp_status turn_upright(sfp_image *im, int orientation, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
+sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                              sfp_error *err)
 {
-    sfp_image_options defaults = sfp__image_options_defaults();
+    sfp__image_options defaults = sfp__image_options_defaults();
     if (!opt)
         opt = &defaults;
     if (size > opt->max_bytes)
         return sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", label, size, opt->max_bytes);
-    sfp_decode_fn *decode = find_decoder(bytes, size);
+    sfp__decode_fn *decode = find_decoder(bytes, size);
     if (!decode)
         return sfp__fail(err, SFP_EFORMAT, "%s: is no JPEG, PNG or WebP image", label);
-    OWNED_BY(sfp__image_done) sfp_image im = {0};
+    OWNED_BY(sfp__image_done) sfp__image im = {0};
     int orientation = 1;
     TRY(decode(label, bytes, size, opt, &im, &orientation, err));
     TRY(turn_upright(&im, orientation, err));
@@ -96,7 +96,7 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
     return SFP_OK;
 }
 
-sfp_status sfp__image_load(const char *path, const sfp_image_options *opt, sfp_image *out, sfp_error *err)
+sfp_status sfp__image_load(const char *path, const sfp__image_options *opt, sfp__image *out, sfp_error *err)
 {
     size_t max_bytes = opt ? opt->max_bytes : sfp__image_options_defaults().max_bytes;
     OWNED uint8_t *bytes = NULL;
@@ -118,12 +118,12 @@ bool sfp__image_name(const char *path)
     return false;
 }
 
-sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, int height, sfp_image *out, sfp_error *err)
+sfp_status sfp__image_crop(const sfp__image *im, int left, int top, int width, int height, sfp__image *out, sfp_error *err)
 {
     if (left < 0 || top < 0 || width < 1 || height < 1 || left > im->width - width || top > im->height - height)
         return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside an image of %d x %d", width, height,
                          left, top, im->width, im->height);
-    sfp_image cut = {0};
+    sfp__image cut = {0};
     TRY(sfp__image_alloc("crop", width, height, SIZE_MAX, &cut, err));
     size_t row = (size_t)width * 3, stride = (size_t)im->width * 3;
     const uint8_t *from = im->rgb + (size_t)top * stride + (size_t)left * 3;
@@ -133,16 +133,35 @@ sfp_status sfp__image_crop(const sfp_image *im, int left, int top, int width, in
     return SFP_OK;
 }
 
+static int clamp(int x, int lo, int hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+sfp_status sfp__image_cut(sfp__image *im, const char *label, const int32_t box[4], sfp_error *err)
+{
+    int left = clamp(box[0], 0, im->width), right = clamp(box[2], 0, im->width);
+    int top = clamp(box[1], 0, im->height), bottom = clamp(box[3], 0, im->height);
+    if (right <= left || bottom <= top)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d image", label, box[0], box[1],
+                         box[2], box[3], im->width, im->height);
+    sfp__image part = {0};
+    TRY(sfp__image_crop(im, left, top, right - left, bottom - top, &part, err));
+    sfp__image_done(im);
+    *im = part;
+    return SFP_OK;
+}
+
 /* ---------------------------------------------------------------- PNG writer */
 
 static int put_bytes(spng_ctx *ctx, void *to, void *bytes, size_t size)
 {
     (void)ctx;
     sfp__text_putn(to, bytes, size);
-    return ((sfp_text *)to)->failed ? SPNG_IO_ERROR : 0;
+    return ((sfp__text *)to)->failed ? SPNG_IO_ERROR : 0;
 }
 
-sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_text *to, sfp_error *err)
+sfp_status sfp__image_encode_png(const char *label, const sfp__image *im, sfp__text *to, sfp_error *err)
 {
     if (im->width < 1 || im->height < 1 || !im->rgb)
         return sfp__fail(err, SFP_EINVAL, "%s: image is %d x %d", label, im->width, im->height);
@@ -162,9 +181,9 @@ sfp_status sfp__image_encode_png(const char *label, const sfp_image *im, sfp_tex
     return SFP_OK;
 }
 
-sfp_status sfp__image_write_png(const char *path, const sfp_image *im, sfp_error *err)
+sfp_status sfp__image_write_png(const char *path, const sfp__image *im, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text png = {0};
+    OWNED_BY(sfp__text_done) sfp__text png = {0};
     TRY(sfp__image_encode_png(path, im, &png, err));
     return sfp__file_write(path, png.s, png.length, err);
 }

@@ -25,10 +25,10 @@ struct reader {
     struct jpeg_progress_mgr progress;
     jmp_buf escape;
     const char *label;
-    const sfp_image_options *opt;
+    const sfp__image_options *opt;
     sfp_error *err;
     sfp_status status;
-    sfp_image image;
+    sfp__image image;
     uint8_t *row; /* (width, 4) of a CMYK image */
     int orientation;
 };
@@ -140,7 +140,7 @@ static void decode_guarded(struct reader *r, const uint8_t *bytes, size_t size)
         decode(r, bytes, size);
 }
 
-sfp_status sfp__jpeg_decode(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
+sfp_status sfp__jpeg_decode(const char *label, const uint8_t *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                             int *orientation, sfp_error *err)
 {
     struct reader r = {.label = label, .opt = opt, .err = err, .status = SFP_OK, .orientation = 1};

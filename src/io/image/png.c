@@ -26,8 +26,8 @@ static int find_orientation(spng_ctx *ctx)
     return sfp__exif_orientation((const uint8_t *)exif.data, exif.length);
 }
 
-static sfp_status decode(const char *label, spng_ctx *ctx, const uint8_t *bytes, size_t size, const sfp_image_options *opt,
-                         sfp_image *im, sfp_error *err)
+static sfp_status decode(const char *label, spng_ctx *ctx, const uint8_t *bytes, size_t size, const sfp__image_options *opt,
+                         sfp__image *im, sfp_error *err)
 {
     struct spng_ihdr head;
     size_t expected;
@@ -52,7 +52,7 @@ static sfp_status decode(const char *label, spng_ctx *ctx, const uint8_t *bytes,
 
 DEFINE_OWNED_PTR(spng_ctx, spng_ctx_free)
 
-sfp_status sfp__png_decode(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
+sfp_status sfp__png_decode(const char *label, const uint8_t *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                            int *orientation, sfp_error *err)
 {
     OWNED_PTR(spng_ctx_free) spng_ctx *ctx = spng_ctx_new(0);

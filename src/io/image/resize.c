@@ -73,7 +73,7 @@ static void axis_done(struct axis *a)
 }
 
 /* Weights of outputs [start, start + count) when `in` samples become `out`. */
-static void axis_fill(struct axis *a, int in, int64_t out, int64_t start, sfp_filter filter, double support)
+static void axis_fill(struct axis *a, int in, int64_t out, int64_t start, sfp__filter filter, double support)
 {
     double (*f)(double) = filter == SFP_FILTER_BICUBIC ? bicubic : bilinear;
     double scale = (double)in / (double)out, inverse = scale > 1.0 ? 1.0 / scale : 1.0;
@@ -97,7 +97,7 @@ static void axis_fill(struct axis *a, int in, int64_t out, int64_t start, sfp_fi
     }
 }
 
-static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, int count, sfp_filter filter, sfp_error *err)
+static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, int count, sfp__filter filter, sfp_error *err)
 {
     double scale = (double)in / (double)out;
     double support = (filter == SFP_FILTER_BICUBIC ? 2.0 : 1.0) * (scale > 1.0 ? scale : 1.0);
@@ -291,8 +291,8 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
 /* ------------------------------------------------------------------ images */
 
 /* The window (left, top, out->width, out->height) of the image resized to full_w x full_h; out is allocated. */
-static sfp_status resize_into(const sfp_image *im, int64_t full_w, int64_t full_h, sfp_filter filter, int64_t left, int64_t top,
-                              sfp_image *out, sfp_error *err)
+static sfp_status resize_into(const sfp__image *im, int64_t full_w, int64_t full_h, sfp__filter filter, int64_t left, int64_t top,
+                              sfp__image *out, sfp_error *err)
 {
     OWNED_BY(axis_done) struct axis across = {0}, down = {0};
     OWNED uint8_t *middle = NULL; /* the rows between the passes */
@@ -327,26 +327,26 @@ static sfp_status resize_into(const sfp_image *im, int64_t full_w, int64_t full_
     return SFP_OK;
 }
 
-static sfp_status resize_window(const sfp_image *im, int64_t full_w, int64_t full_h, sfp_filter filter, int64_t left, int64_t top,
-                                int width, int height, sfp_image *out, sfp_error *err)
+static sfp_status resize_window(const sfp__image *im, int64_t full_w, int64_t full_h, sfp__filter filter, int64_t left,
+                                int64_t top, int width, int height, sfp__image *out, sfp_error *err)
 {
     if (full_w == im->width && full_h == im->height)
         return sfp__image_crop(im, (int)left, (int)top, width, height, out, err);
-    OWNED_BY(sfp__image_done) sfp_image made = {0};
+    OWNED_BY(sfp__image_done) sfp__image made = {0};
     TRY(sfp__image_alloc("resized image", width, height, SIZE_MAX, &made, err));
     TRY(resize_into(im, full_w, full_h, filter, left, top, &made, err));
     *out = TAKE(made);
     return SFP_OK;
 }
 
-static sfp_status check_source(const sfp_image *im, sfp_error *err)
+static sfp_status check_source(const sfp__image *im, sfp_error *err)
 {
     if (im->width < 1 || im->height < 1 || !im->rgb)
         return sfp__fail(err, SFP_EINVAL, "cannot resize an image of %d x %d", im->width, im->height);
     return SFP_OK;
 }
 
-sfp_status sfp__image_resize(const sfp_image *im, int width, int height, sfp_filter filter, sfp_image *out, sfp_error *err)
+sfp_status sfp__image_resize(const sfp__image *im, int width, int height, sfp__filter filter, sfp__image *out, sfp_error *err)
 {
     TRY(check_source(im, err));
     if (width < 1 || height < 1)
@@ -354,7 +354,7 @@ sfp_status sfp__image_resize(const sfp_image *im, int width, int height, sfp_fil
     return resize_window(im, width, height, filter, 0, 0, width, height, out, err);
 }
 
-sfp_status sfp__image_fit(const sfp_image *im, int size, sfp_resize how, sfp_image *out, sfp_error *err)
+sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__image *out, sfp_error *err)
 {
     TRY(check_source(im, err));
     if (size < 1 || size > INT_MAX / 256)

@@ -37,7 +37,7 @@ static int find_orientation(const uint8_t *bytes, size_t size)
     return 1;
 }
 
-sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size, const sfp_image_options *opt, sfp_image *out,
+sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                             int *orientation, sfp_error *err)
 {
     WebPDecoderConfig config;

@@ -74,7 +74,7 @@ static sfp_status take_string(struct cursor *c, char *buf, size_t size, const ch
     return SFP_OK;
 }
 
-static sfp_status take_descr(struct cursor *c, sfp_tensor *t)
+static sfp_status take_descr(struct cursor *c, sfp__tensor *t)
 {
     char descr[16], shown[64];
     skip_space(c);
@@ -86,7 +86,7 @@ static sfp_status take_descr(struct cursor *c, sfp_tensor *t)
         return sfp__fail(c->err, SFP_EUNSUPPORTED, "%s: npy type '%s' is big-endian, expected little-endian", c->path, shown);
     for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
         if (npy_codes[i] && strcmp(npy_codes[i], descr) == 0) {
-            t->dtype = (sfp_dtype)i;
+            t->dtype = (sfp__dtype)i;
             return SFP_OK;
         }
     }
@@ -120,7 +120,7 @@ static sfp_status take_dim(struct cursor *c, int64_t *out)
     return SFP_OK;
 }
 
-static sfp_status take_shape(struct cursor *c, sfp_tensor *t)
+static sfp_status take_shape(struct cursor *c, sfp__tensor *t)
 {
     if (!take(c, '('))
         return expected(c, "a tuple");
@@ -139,7 +139,7 @@ static sfp_status take_shape(struct cursor *c, sfp_tensor *t)
     return SFP_OK;
 }
 
-static sfp_status take_dict(struct cursor *c, sfp_tensor *t)
+static sfp_status take_dict(struct cursor *c, sfp__tensor *t)
 {
     enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
     static const struct {
@@ -181,7 +181,7 @@ static sfp_status take_dict(struct cursor *c, sfp_tensor *t)
 }
 
 /* Of whatever is in it; the name is the caller's. */
-static sfp_status parse(const char *path, const uint8_t *bytes, size_t size, sfp_tensor *t, sfp_error *err)
+static sfp_status parse(const char *path, const uint8_t *bytes, size_t size, sfp__tensor *t, sfp_error *err)
 {
     if (size < 10 || memcmp(bytes, MAGIC, 6) != 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is not an npy file (no NUMPY at its start)", path);
@@ -213,28 +213,28 @@ static sfp_status parse(const char *path, const uint8_t *bytes, size_t size, sfp
     return SFP_OK;
 }
 
-static bool is_npy(const uint8_t *bytes, size_t size, const sfp_zip *zip)
+static bool is_npy(const uint8_t *bytes, size_t size, const sfp__zip *zip)
 {
     (void)zip;
     return size >= strlen(MAGIC) && memcmp(bytes, MAGIC, strlen(MAGIC)) == 0;
 }
 
-static sfp_status open_npy(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+static sfp_status open_npy(sfp__tensor_file *f, const uint8_t *bytes, size_t size, const sfp__zip *zip, sfp_error *err)
 {
     (void)zip;
-    sfp_tensor t = {.name = "array"};
+    sfp__tensor t = {.name = "array"};
     TRY(parse(f->path, bytes, size, &t, err));
     return sfp__tensor_file_add(f, &t, err);
 }
 
 const sfp__tensor_format sfp__format_npy = {"npy", is_npy, open_npy};
 
-sfp_status sfp__npy_open(const char *path, sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__npy_open(const char *path, sfp__tensor_file **out, sfp_error *err)
 {
     return sfp__tensor_file_open_as(&sfp__format_npy, path, NULL, 0, out, err);
 }
 
-sfp_status sfp__npy_open_memory(const char *label, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__npy_open_memory(const char *label, const void *bytes, size_t size, sfp__tensor_file **out, sfp_error *err)
 {
     return sfp__tensor_file_open_as(&sfp__format_npy, label, bytes, size, out, err);
 }
@@ -248,7 +248,7 @@ static size_t stem(const char *name)
     return n > end && strcmp(name + n - end, ".npy") == 0 ? n - end : 0;
 }
 
-static bool is_npz(const uint8_t *bytes, size_t size, const sfp_zip *zip)
+static bool is_npz(const uint8_t *bytes, size_t size, const sfp__zip *zip)
 {
     (void)bytes;
     (void)size;
@@ -259,12 +259,12 @@ static bool is_npz(const uint8_t *bytes, size_t size, const sfp_zip *zip)
 }
 
 /* A tensor is called as its member without the ".npy". */
-static sfp_status add_member(sfp_tensor_file *f, const sfp_zip *zip, const sfp_zip_member *m, sfp_error *err)
+static sfp_status add_member(sfp__tensor_file *f, const sfp__zip *zip, const sfp__zip_member *m, sfp_error *err)
 {
     char shown[SFP_NAME_MAX];
     const uint8_t *bytes;
     uint8_t *unpacked = NULL;
-    OWNED_BY(sfp__text_done) sfp_text label = {0};
+    OWNED_BY(sfp__text_done) sfp__text label = {0};
     OWNED char *name = sfp__strdup(m->name);
     sfp__text_printf(&label, "%s: %s", f->path, sfp__printable(m->name, shown, sizeof shown));
     TRY(sfp__check_memory(name && !label.failed, err));
@@ -274,12 +274,12 @@ static sfp_status add_member(sfp_tensor_file *f, const sfp_zip *zip, const sfp_z
     if (unpacked)
         TRY(sfp__tensor_file_own(f, unpacked, err));
     name[stem(m->name)] = '\0';
-    sfp_tensor t = {.name = name};
+    sfp__tensor t = {.name = name};
     TRY(parse(label.s, bytes, m->size, &t, err));
     return sfp__tensor_file_add(f, &t, err);
 }
 
-static sfp_status open_npz(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+static sfp_status open_npz(sfp__tensor_file *f, const uint8_t *bytes, size_t size, const sfp__zip *zip, sfp_error *err)
 {
     (void)bytes;
     (void)size;
@@ -292,7 +292,7 @@ const sfp__tensor_format sfp__format_npz = {"NumPy npz", is_npz, open_npz};
 
 /* ------------------------------------------------------------------- writing */
 
-static void make_header(const sfp_tensor *t, sfp_text *text)
+static void make_header(const sfp__tensor *t, sfp__text *text)
 {
     sfp__text_put(text, MAGIC "\x01");
     sfp__text_fill(text, '\0', 3); /* minor version, header length */
@@ -309,7 +309,7 @@ static void make_header(const sfp_tensor *t, sfp_text *text)
     text->s[9] = (char)(length >> 8);
 }
 
-sfp_status sfp__npy_write(const char *path, const sfp_tensor *t, sfp_error *err)
+sfp_status sfp__npy_write(const char *path, const sfp__tensor *t, sfp_error *err)
 {
     size_t count, bytes;
     if ((int)t->dtype < 0 || t->dtype >= SFP_DTYPE_COUNT || !npy_codes[t->dtype])
@@ -318,8 +318,8 @@ sfp_status sfp__npy_write(const char *path, const sfp_tensor *t, sfp_error *err)
         return sfp__fail(err, SFP_ELIMIT, "%s: %d dimensions, expected at most %d", path, t->ndim, SFP_MAX_DIMS);
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
         return sfp__fail(err, SFP_EINVAL, "%s: %zu bytes%s do not fit the shape", path, t->bytes, t->data ? "" : " (NULL)");
-    OWNED_BY(sfp__text_done) sfp_text header = {0};
-    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED_BY(sfp__text_done) sfp__text header = {0};
+    OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     make_header(t, &header);
     TRY(sfp__check_memory(!header.failed, err));
     TRY(sfp__writer_open(path, &w, err));

@@ -10,17 +10,17 @@
 
 #define CHUNK ((size_t)64 << 10)
 
-sfp_status sfp__pickle_new_node(sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *out, sfp_error *err)
+sfp_status sfp__pickle_new_node(sfp__pickle *p, sfp__pickle_type type, sfp__pickle_value *out, sfp_error *err)
 {
     TRY(sfp__check_memory(sfp__grow(&p->nodes, sizeof *p->nodes, p->count, p->count + 1, &p->capacity), err));
-    p->nodes[p->count] = (sfp_pickle_node){.type = (uint8_t)type};
+    p->nodes[p->count] = (sfp__pickle_node){.type = (uint8_t)type};
     *out = 2 * (uint64_t)p->count++;
     return SFP_OK;
 }
 
-char *sfp__pickle_new_text(sfp_pickle *p, size_t n)
+char *sfp__pickle_new_text(sfp__pickle *p, size_t n)
 {
-    sfp_pickle_chunk *c = p->chunks;
+    sfp__pickle_chunk *c = p->chunks;
     size_t wanted, bytes;
     if (!sfp__add_size(n, 1, &wanted))
         return NULL;
@@ -28,7 +28,7 @@ char *sfp__pickle_new_text(sfp_pickle *p, size_t n)
         size_t size = wanted > CHUNK ? wanted : CHUNK;
         if (!sfp__add_size(sizeof *c, size, &bytes) || !(c = sfp__malloc(bytes)))
             return NULL;
-        *c = (sfp_pickle_chunk){.next = p->chunks, .size = size};
+        *c = (sfp__pickle_chunk){.next = p->chunks, .size = size};
         p->chunks = c;
     }
     char *s = c->bytes + c->used;
@@ -37,26 +37,26 @@ char *sfp__pickle_new_text(sfp_pickle *p, size_t n)
     return s;
 }
 
-sfp_pickle_limits sfp__pickle_limits_defaults(void)
+sfp__pickle_limits sfp__pickle_limits_defaults(void)
 {
-    return (sfp_pickle_limits){.bytes = (size_t)512 << 20, .items = 100000000, .memo = 16000000, .depth = 64};
+    return (sfp__pickle_limits){.bytes = (size_t)512 << 20, .items = 100000000, .memo = 16000000, .depth = 64};
 }
 
-sfp_status sfp__pickle_create(sfp_pickle **out, sfp_error *err)
+sfp_status sfp__pickle_create(sfp__pickle **out, sfp_error *err)
 {
     static const uint8_t constants[] = {SFP_PICKLE_NONE, SFP_PICKLE_BOOL, SFP_PICKLE_BOOL};
-    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
-    sfp_pickle_value v = 0;
+    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
+    sfp__pickle_value v = 0;
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
     for (size_t i = 0; i < sizeof constants; i++) {
-        TRY(sfp__pickle_new_node(p, (sfp_pickle_type)constants[i], &v, err));
+        TRY(sfp__pickle_new_node(p, (sfp__pickle_type)constants[i], &v, err));
         p->nodes[i].integer = i == SFP_PICKLE_NODE_TRUE;
     }
     *out = TAKE(p);
     return SFP_OK;
 }
 
-void sfp__pickle_free(sfp_pickle *p)
+void sfp__pickle_free(sfp__pickle *p)
 {
     if (!p)
         return;
@@ -64,14 +64,14 @@ void sfp__pickle_free(sfp_pickle *p)
         if (p->nodes[i].type >= SFP_PICKLE_LIST)
             sfp__free(p->nodes[i].item);
     sfp__free(p->nodes);
-    for (sfp_pickle_chunk *c = p->chunks, *next; c; c = next) {
+    for (sfp__pickle_chunk *c = p->chunks, *next; c; c = next) {
         next = c->next;
         sfp__free(c);
     }
     sfp__free(p);
 }
 
-sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, sfp_pickle **out, sfp_error *err)
+sfp_status sfp__pickle_read(const char *path, const sfp__pickle_limits *limits, sfp__pickle **out, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
@@ -79,7 +79,7 @@ sfp_status sfp__pickle_read(const char *path, const sfp_pickle_limits *limits, s
     return sfp__pickle_parse(path, bytes, size, limits, out, err);
 }
 
-bool sfp__pickle_next(const sfp_pickle *p, sfp_pickle_type type, sfp_pickle_value *at)
+bool sfp__pickle_next(const sfp__pickle *p, sfp__pickle_type type, sfp__pickle_value *at)
 {
     for (size_t i = *at / 2 + 1; i < p->count; i++) /* node 0 is None */
         if (p->nodes[i].type == type) {
@@ -89,12 +89,12 @@ bool sfp__pickle_next(const sfp_pickle *p, sfp_pickle_type type, sfp_pickle_valu
     return false;
 }
 
-sfp_pickle_type sfp__pickle_type(const sfp_pickle *p, sfp_pickle_value v)
+sfp__pickle_type sfp__pickle_type_of(const sfp__pickle *p, sfp__pickle_value v)
 {
-    return sfp__pickle_is_small(v) ? SFP_PICKLE_INT : (sfp_pickle_type)sfp__pickle_node_of(p, v)->type;
+    return sfp__pickle_is_small(v) ? SFP_PICKLE_INT : (sfp__pickle_type)sfp__pickle_node_of(p, v)->type;
 }
 
-const char *sfp__pickle_type_name(sfp_pickle_type type)
+const char *sfp__pickle_type_name(sfp__pickle_type type)
 {
     static const char *const names[] = {"None",     "a boolean", "an integer",          "a float",
                                         "a string", "bytes",     "a class or function", "a list",
@@ -102,17 +102,17 @@ const char *sfp__pickle_type_name(sfp_pickle_type type)
     return names[type];
 }
 
-int64_t sfp__pickle_int(const sfp_pickle *p, sfp_pickle_value v)
+int64_t sfp__pickle_int(const sfp__pickle *p, sfp__pickle_value v)
 {
     if (sfp__pickle_is_small(v))
         return (int64_t)v >> 1;
-    sfp_pickle_type type = sfp__pickle_type(p, v);
+    sfp__pickle_type type = sfp__pickle_type_of(p, v);
     return type == SFP_PICKLE_INT || type == SFP_PICKLE_BOOL ? sfp__pickle_node_of(p, v)->integer : 0;
 }
 
-const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *length)
+const char *sfp__pickle_text(const sfp__pickle *p, sfp__pickle_value v, size_t *length)
 {
-    sfp_pickle_type type = sfp__pickle_type(p, v);
+    sfp__pickle_type type = sfp__pickle_type_of(p, v);
     if (type != SFP_PICKLE_TEXT && type != SFP_PICKLE_BYTES)
         return NULL;
     if (length)
@@ -120,14 +120,14 @@ const char *sfp__pickle_text(const sfp_pickle *p, sfp_pickle_value v, size_t *le
     return sfp__pickle_node_of(p, v)->text;
 }
 
-const char *sfp__pickle_global(const sfp_pickle *p, sfp_pickle_value v)
+const char *sfp__pickle_global(const sfp__pickle *p, sfp__pickle_value v)
 {
-    return sfp__pickle_type(p, v) == SFP_PICKLE_GLOBAL ? sfp__pickle_node_of(p, v)->text : NULL;
+    return sfp__pickle_type_of(p, v) == SFP_PICKLE_GLOBAL ? sfp__pickle_node_of(p, v)->text : NULL;
 }
 
-size_t sfp__pickle_count(const sfp_pickle *p, sfp_pickle_value v)
+size_t sfp__pickle_count(const sfp__pickle *p, sfp__pickle_value v)
 {
-    switch (sfp__pickle_type(p, v)) {
+    switch (sfp__pickle_type_of(p, v)) {
     case SFP_PICKLE_LIST:
     case SFP_PICKLE_TUPLE:
     case SFP_PICKLE_OBJECT:
@@ -140,20 +140,20 @@ size_t sfp__pickle_count(const sfp_pickle *p, sfp_pickle_value v)
     }
 }
 
-sfp_pickle_value sfp__pickle_item(const sfp_pickle *p, sfp_pickle_value v, size_t i)
+sfp__pickle_value sfp__pickle_item(const sfp__pickle *p, sfp__pickle_value v, size_t i)
 {
-    const sfp_pickle_node *n = sfp__pickle_node_of(p, v);
+    const sfp__pickle_node *n = sfp__pickle_node_of(p, v);
     return n->type == SFP_PICKLE_DICT ? n->item[2 * i + 1] : n->item[i];
 }
 
-sfp_pickle_value sfp__pickle_key(const sfp_pickle *p, sfp_pickle_value dict, size_t i)
+sfp__pickle_value sfp__pickle_key(const sfp__pickle *p, sfp__pickle_value dict, size_t i)
 {
     return sfp__pickle_node_of(p, dict)->item[2 * i];
 }
 
-bool sfp__pickle_get(const sfp_pickle *p, sfp_pickle_value dict, const char *key, sfp_pickle_value *out)
+bool sfp__pickle_get(const sfp__pickle *p, sfp__pickle_value dict, const char *key, sfp__pickle_value *out)
 {
-    if (sfp__pickle_type(p, dict) != SFP_PICKLE_DICT)
+    if (sfp__pickle_type_of(p, dict) != SFP_PICKLE_DICT)
         return false;
     for (size_t i = sfp__pickle_count(p, dict), length; i-- > 0;) {
         const char *text = sfp__pickle_text(p, sfp__pickle_key(p, dict, i), &length);
@@ -165,13 +165,13 @@ bool sfp__pickle_get(const sfp_pickle *p, sfp_pickle_value dict, const char *key
     return false;
 }
 
-bool sfp__pickle_get_int(const sfp_pickle *p, sfp_pickle_value dict, int64_t key, sfp_pickle_value *out)
+bool sfp__pickle_get_int(const sfp__pickle *p, sfp__pickle_value dict, int64_t key, sfp__pickle_value *out)
 {
-    if (sfp__pickle_type(p, dict) != SFP_PICKLE_DICT)
+    if (sfp__pickle_type_of(p, dict) != SFP_PICKLE_DICT)
         return false;
     for (size_t i = sfp__pickle_count(p, dict); i-- > 0;) {
-        sfp_pickle_value k = sfp__pickle_key(p, dict, i);
-        if (sfp__pickle_type(p, k) == SFP_PICKLE_INT && sfp__pickle_int(p, k) == key) {
+        sfp__pickle_value k = sfp__pickle_key(p, dict, i);
+        if (sfp__pickle_type_of(p, k) == SFP_PICKLE_INT && sfp__pickle_int(p, k) == key) {
             *out = sfp__pickle_item(p, dict, i);
             return true;
         }

@@ -21,17 +21,17 @@
 #define GLOBAL_MAX 200 /* bytes of a name that could be on a list */
 
 typedef struct machine {
-    sfp_pickle *p;
+    sfp__pickle *p;
     const char *label;
     sfp_error *err;
-    sfp_pickle_limits limits;
+    sfp__pickle_limits limits;
     const uint8_t *bytes, *at, *end;
     size_t offset; /* of the opcode being done */
-    sfp_pickle_value *stack;
+    sfp__pickle_value *stack;
     size_t depth, stack_capacity;
     size_t *marks; /* (limits.depth) heights of the stack */
     int mark_count;
-    sfp_pickle_value *memo;
+    sfp__pickle_value *memo;
     size_t memo_count, memo_capacity; /* entries set; capacity */
     size_t items;
 } machine;
@@ -89,7 +89,7 @@ static sfp_status count_items(machine *m, size_t n)
     return SFP_OK;
 }
 
-static sfp_status push(machine *m, sfp_pickle_value v)
+static sfp_status push(machine *m, sfp__pickle_value v)
 {
     TRY(count_items(m, 1));
     if (!sfp__grow(&m->stack, sizeof *m->stack, m->depth, m->depth + 1, &m->stack_capacity))
@@ -121,14 +121,14 @@ static sfp_status take_mark(machine *m, size_t *first)
 }
 
 /* Puts n values from the stack into a container. */
-static sfp_status put_items(machine *m, sfp_pickle_value container, const size_t first, size_t n)
+static sfp_status put_items(machine *m, sfp__pickle_value container, const size_t first, size_t n)
 {
     TRY(count_items(m, n));
-    sfp_pickle_node *c = sfp__pickle_node_of(m->p, container);
+    sfp__pickle_node *c = sfp__pickle_node_of(m->p, container);
     if (!sfp__grow(&c->item, sizeof *c->item, c->count, c->count + n, &c->capacity))
         return sfp__fail_nomem(m->err);
     for (size_t i = 0; i < n; i++) {
-        sfp_pickle_value v = m->stack[first + i];
+        sfp__pickle_value v = m->stack[first + i];
         int level = sfp__pickle_is_small(v) ? 0 : sfp__pickle_node_of(m->p, v)->level + 1;
         if (level > m->limits.depth)
             return FAIL(m, SFP_ELIMIT, "nested deeper than %d", m->limits.depth);
@@ -199,16 +199,16 @@ ACTION(do_constant)
 /* variant: the type */
 ACTION(do_empty)
 {
-    sfp_pickle_value v = 0;
-    TRY(sfp__pickle_new_node(m->p, (sfp_pickle_type)op->variant, &v, m->err));
+    sfp__pickle_value v = 0;
+    TRY(sfp__pickle_new_node(m->p, (sfp__pickle_type)op->variant, &v, m->err));
     return push(m, v);
 }
 
 /* A container of the values from `first` on, in their place. */
-static sfp_status collect(machine *m, sfp_pickle_type type, size_t first)
+static sfp_status collect(machine *m, sfp__pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
-    sfp_pickle_value v = 0;
+    sfp__pickle_value v = 0;
     if (type == SFP_PICKLE_DICT && n % 2)
         return FAIL(m, SFP_EFORMAT, "a key has no value");
     TRY(sfp__pickle_new_node(m->p, type, &v, m->err));
@@ -222,7 +222,7 @@ ACTION(do_collect)
 {
     size_t first = 0;
     TRY(take_mark(m, &first));
-    return collect(m, (sfp_pickle_type)op->variant, first);
+    return collect(m, (sfp__pickle_type)op->variant, first);
 }
 
 /* variant: how many */
@@ -234,14 +234,14 @@ ACTION(do_tuple)
 }
 
 /* Puts what is above `first` into the container below it. */
-static sfp_status extend(machine *m, sfp_pickle_type type, size_t first)
+static sfp_status extend(machine *m, sfp__pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
     size_t base = m->mark_count ? m->marks[m->mark_count - 1] : 0;
     if (first <= base)
         return FAIL(m, SFP_EFORMAT, "there is no container on the stack");
-    sfp_pickle_value c = m->stack[first - 1];
-    sfp_pickle_type found = sfp__pickle_type(m->p, c);
+    sfp__pickle_value c = m->stack[first - 1];
+    sfp__pickle_type found = sfp__pickle_type_of(m->p, c);
     if (found != type)
         return FAIL(m, SFP_EFORMAT, "expected %s on the stack, found %s", sfp__pickle_type_name(type),
                     sfp__pickle_type_name(found));
@@ -257,7 +257,7 @@ ACTION(do_put_one)
 {
     size_t n = op->variant == SFP_PICKLE_DICT ? 2 : 1;
     TRY(need(m, n + 1));
-    return extend(m, (sfp_pickle_type)op->variant, m->depth - n);
+    return extend(m, (sfp__pickle_type)op->variant, m->depth - n);
 }
 
 /* APPENDS, SETITEMS. variant: the type */
@@ -265,7 +265,7 @@ ACTION(do_put_many)
 {
     size_t first = 0;
     TRY(take_mark(m, &first));
-    return extend(m, (sfp_pickle_type)op->variant, first);
+    return extend(m, (sfp__pickle_type)op->variant, first);
 }
 
 /* ------------------------------------------------------------------ numbers */
@@ -274,7 +274,7 @@ static sfp_status push_int(machine *m, int64_t n)
 {
     if (n >= -SMALL_MAX - 1 && n <= SMALL_MAX)
         return push(m, (uint64_t)n * 2 + 1);
-    sfp_pickle_value v = 0;
+    sfp__pickle_value v = 0;
     TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_INT, &v, m->err));
     sfp__pickle_node_of(m->p, v)->integer = n;
     return push(m, v);
@@ -338,7 +338,7 @@ ACTION(do_long)
 
 static sfp_status push_float(machine *m, double x)
 {
-    sfp_pickle_value v = 0;
+    sfp__pickle_value v = 0;
     TRY(sfp__pickle_new_node(m->p, SFP_PICKLE_FLOAT, &v, m->err));
     sfp__pickle_node_of(m->p, v)->number = x;
     return push(m, v);
@@ -366,9 +366,9 @@ ACTION(do_float)
 /* ------------------------------------------------------------------ strings */
 
 /* Text of n bytes; text NULL: the caller fills *storage and may then shorten it. */
-static sfp_status push_text(machine *m, sfp_pickle_type type, const void *text, size_t n, char **storage)
+static sfp_status push_text(machine *m, sfp__pickle_type type, const void *text, size_t n, char **storage)
 {
-    sfp_pickle_value v = 0;
+    sfp__pickle_value v = 0;
     char *s = sfp__pickle_new_text(m->p, n);
     if (!s)
         return sfp__fail_nomem(m->err);
@@ -385,7 +385,7 @@ static sfp_status push_text(machine *m, sfp_pickle_type type, const void *text, 
 /* variant: the type */
 ACTION(do_data)
 {
-    return push_text(m, (sfp_pickle_type)op->variant, a->data, a->size, NULL);
+    return push_text(m, (sfp__pickle_type)op->variant, a->data, a->size, NULL);
 }
 
 static int hex_digit(uint8_t c)
@@ -569,7 +569,7 @@ static sfp_status push_global(machine *m, const void *module, size_t module_size
         return FAIL(m, SFP_EUNSUPPORTED,
                     "'%s' is not allowed: it is not among the names that weights need, and nothing of a pickle is run",
                     sfp__printable(full, shown, sizeof shown));
-    sfp_pickle_value v = 0;
+    sfp__pickle_value v = 0;
     char *text = sfp__pickle_new_text(m->p, n);
     if (!text)
         return sfp__fail_nomem(m->err);
@@ -611,21 +611,21 @@ ACTION(do_object)
     if (!m->limits.globals)
         return refuse(m, op, a);
     TRY(need(m, 2));
-    sfp_pickle_value callee = m->stack[m->depth - 2], args = m->stack[m->depth - 1];
+    sfp__pickle_value callee = m->stack[m->depth - 2], args = m->stack[m->depth - 1];
     const char *name = sfp__pickle_global(m->p, callee);
     if (!name)
         return FAIL(m, SFP_EUNSUPPORTED, "calls %s, expected a class or function",
-                    sfp__pickle_type_name(sfp__pickle_type(m->p, callee)));
-    if (sfp__pickle_type(m->p, args) != SFP_PICKLE_TUPLE)
+                    sfp__pickle_type_name(sfp__pickle_type_of(m->p, callee)));
+    if (sfp__pickle_type_of(m->p, args) != SFP_PICKLE_TUPLE)
         return FAIL(m, SFP_EFORMAT, "has %s as arguments of '%s', expected a tuple",
-                    sfp__pickle_type_name(sfp__pickle_type(m->p, args)), name);
+                    sfp__pickle_type_name(sfp__pickle_type_of(m->p, args)), name);
     if (!is_dict(name))
         return collect(m, SFP_PICKLE_OBJECT, m->depth - 2);
     for (size_t i = 0; i < sfp__pickle_count(m->p, args);
          i++) /* a defaultdict's function tells nothing, Python 2's pairs would */
-        if (sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i)) >= SFP_PICKLE_LIST)
+        if (sfp__pickle_type_of(m->p, sfp__pickle_item(m->p, args, i)) >= SFP_PICKLE_LIST)
             return FAIL(m, SFP_EUNSUPPORTED, "makes '%s' from %s, expected one that is filled afterwards", name,
-                        sfp__pickle_type_name(sfp__pickle_type(m->p, sfp__pickle_item(m->p, args, i))));
+                        sfp__pickle_type_name(sfp__pickle_type_of(m->p, sfp__pickle_item(m->p, args, i))));
     m->depth -= 2;
     return collect(m, SFP_PICKLE_DICT, m->depth);
 }
@@ -636,8 +636,8 @@ ACTION(do_build)
     if (!m->limits.globals)
         return refuse(m, op, a);
     TRY(need(m, 2));
-    sfp_pickle_value object = m->stack[m->depth - 2];
-    sfp_pickle_type type = sfp__pickle_type(m->p, object);
+    sfp__pickle_value object = m->stack[m->depth - 2];
+    sfp__pickle_type type = sfp__pickle_type_of(m->p, object);
     if (type != SFP_PICKLE_DICT && type != SFP_PICKLE_OBJECT)
         return FAIL(m, SFP_EFORMAT, "gives a state to %s, expected an object", sfp__pickle_type_name(type));
     if (type == SFP_PICKLE_OBJECT && sfp__pickle_count(m->p, object) == 2)
@@ -820,8 +820,8 @@ static void machine_done(machine *m)
     sfp__pickle_free(m->p);
 }
 
-sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, const sfp_pickle_limits *limits, sfp_pickle **out,
-                             sfp_error *err)
+sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, const sfp__pickle_limits *limits,
+                             sfp__pickle **out, sfp_error *err)
 {
     OWNED_BY(machine_done)
     machine m = {

@@ -24,7 +24,7 @@
 #define HEADER_MAX 100000000u /* bytes, the limit of the reference implementation */
 
 typedef struct reader {
-    sfp_tensor_file *f;
+    sfp__tensor_file *f;
     const uint8_t *data; /* the data area */
     size_t size;
     sfp_error *err;
@@ -46,15 +46,15 @@ static const char *type_words(const json_t *v)
     sfp__fail(r->err, status, "%s: tensor '%s' " fmt, r->f->path, \
               sfp__printable(t->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
 
-static sfp_status parse_dtype(const reader *r, const json_t *info, sfp_tensor *t)
+static sfp_status parse_dtype(const reader *r, const json_t *info, sfp__tensor *t)
 {
     const json_t *v = json_object_get(info, "dtype");
     const char *text = json_string_value(v);
     if (!text)
         return FAIL_TENSOR(SFP_EFORMAT, "has a dtype that is %s, expected a string", type_words(v));
     for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
-        if (strcmp(text, sfp__dtype_name((sfp_dtype)i)) == 0) {
-            t->dtype = (sfp_dtype)i;
+        if (strcmp(text, sfp__dtype_name((sfp__dtype)i)) == 0) {
+            t->dtype = (sfp__dtype)i;
             return SFP_OK;
         }
     }
@@ -63,7 +63,7 @@ static sfp_status parse_dtype(const reader *r, const json_t *info, sfp_tensor *t
                        sfp__printable(text, shown, sizeof shown));
 }
 
-static sfp_status parse_shape(const reader *r, const json_t *info, sfp_tensor *t)
+static sfp_status parse_shape(const reader *r, const json_t *info, sfp__tensor *t)
 {
     const json_t *shape = json_object_get(info, "shape");
     if (!json_is_array(shape))
@@ -87,7 +87,7 @@ static sfp_status parse_shape(const reader *r, const json_t *info, sfp_tensor *t
     return SFP_OK;
 }
 
-static sfp_status parse_offsets(const reader *r, const json_t *info, sfp_tensor *t)
+static sfp_status parse_offsets(const reader *r, const json_t *info, sfp__tensor *t)
 {
     const json_t *pair = json_object_get(info, "data_offsets");
     const json_t *first = json_array_get(pair, 0), *last = json_array_get(pair, 1);
@@ -109,9 +109,9 @@ static sfp_status parse_offsets(const reader *r, const json_t *info, sfp_tensor 
     return SFP_OK;
 }
 
-static sfp_status parse_tensor(const reader *r, const char *name, const json_t *info, sfp_tensor *t)
+static sfp_status parse_tensor(const reader *r, const char *name, const json_t *info, sfp__tensor *t)
 {
-    *t = (sfp_tensor){.name = name};
+    *t = (sfp__tensor){.name = name};
     if (!json_is_object(info))
         return FAIL_TENSOR(SFP_EFORMAT, "is %s, expected an object", type_words(info));
     TRY(parse_dtype(r, info, t));
@@ -134,14 +134,14 @@ static sfp_status parse_meta(const reader *r, json_t *meta)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ '%s' is %s, expected a string", r->f->path,
                              sfp__printable(key, shown, sizeof shown), type_words(value));
         }
-        r->f->meta[r->f->meta_count++] = (sfp_meta){key, json_string_value(value)};
+        r->f->meta[r->f->meta_count++] = (sfp__meta){key, json_string_value(value)};
     }
     return SFP_OK;
 }
 
 static int compare_offset(const void *pa, const void *pb)
 {
-    const sfp_tensor *a = pa, *b = pb;
+    const sfp__tensor *a = pa, *b = pb;
     if (a->data != b->data)
         return (const uint8_t *)a->data < (const uint8_t *)b->data ? -1 : 1;
     if (a->bytes != b->bytes)
@@ -155,7 +155,7 @@ static sfp_status check_cover(const reader *r)
     size_t at = 0;
     const char *before = NULL;
     for (size_t i = 0; i < r->f->count; i++) {
-        const sfp_tensor *t = &r->f->tensors[i];
+        const sfp__tensor *t = &r->f->tensors[i];
         size_t begin = (size_t)((const uint8_t *)t->data - r->data);
         char shown[SFP_NAME_MAX];
         if (begin < at)
@@ -176,7 +176,7 @@ static sfp_status check_cover(const reader *r)
 
 static sfp_status parse_entries(const reader *r)
 {
-    sfp_tensor_file *f = r->f;
+    sfp__tensor_file *f = r->f;
     const char *key;
     json_t *value;
     TRY(sfp__alloc(&f->tensors, json_object_size(f->header), sizeof *f->tensors, r->err));
@@ -192,7 +192,7 @@ static sfp_status parse_entries(const reader *r)
     return check_cover(r);
 }
 
-static sfp_status parse(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+static sfp_status parse(sfp__tensor_file *f, const uint8_t *bytes, size_t size, const sfp__zip *zip, sfp_error *err)
 {
     (void)zip;
     if (size < 8)
@@ -220,7 +220,7 @@ static sfp_status parse(sfp_tensor_file *f, const uint8_t *bytes, size_t size, c
     return parse_entries(&(reader){f, bytes + 8 + length, size - 8 - (size_t)length, err});
 }
 
-static bool is_no_archive(const uint8_t *bytes, size_t size, const sfp_zip *zip)
+static bool is_no_archive(const uint8_t *bytes, size_t size, const sfp__zip *zip)
 {
     (void)bytes;
     (void)size;
@@ -229,19 +229,19 @@ static bool is_no_archive(const uint8_t *bytes, size_t size, const sfp_zip *zip)
 
 const sfp__tensor_format sfp__format_safetensors = {"safetensors", is_no_archive, parse};
 
-sfp_status sfp__safetensors_open(const char *path, sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__safetensors_open(const char *path, sfp__tensor_file **out, sfp_error *err)
 {
     return sfp__tensor_file_open_as(&sfp__format_safetensors, path, NULL, 0, out, err);
 }
 
-sfp_status sfp__safetensors_open_memory(const char *label, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__safetensors_open_memory(const char *label, const void *bytes, size_t size, sfp__tensor_file **out, sfp_error *err)
 {
     return sfp__tensor_file_open_as(&sfp__format_safetensors, label, bytes, size, out, err);
 }
 
 /* ------------------------------------------------------------------ checksum */
 
-void sfp__safetensors_sum(const char *also, size_t count, const sfp_tensor *tensors, char out[SFP_CHECKSUM_MAX])
+void sfp__safetensors_sum(const char *also, size_t count, const sfp__tensor *tensors, char out[SFP_CHECKSUM_MAX])
 {
     unsigned long sum = crc32_z(0, NULL, 0);
     if (also)
@@ -252,7 +252,7 @@ void sfp__safetensors_sum(const char *also, size_t count, const sfp_tensor *tens
     (void)snprintf(out, SFP_CHECKSUM_MAX, "%08lx", sum);
 }
 
-sfp_status sfp__safetensors_check_sum(const sfp_tensor_file *f, const char *also, sfp_error *err)
+sfp_status sfp__safetensors_check_sum(const sfp__tensor_file *f, const char *also, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX];
     if (!sfp__tensor_file_meta(f, SFP_CHECKSUM_KEY))
@@ -261,7 +261,7 @@ sfp_status sfp__safetensors_check_sum(const sfp_tensor_file *f, const char *also
     return sfp__safetensors_expect_sum(f, sum, err);
 }
 
-sfp_status sfp__safetensors_expect_sum(const sfp_tensor_file *f, const char *sum, sfp_error *err)
+sfp_status sfp__safetensors_expect_sum(const sfp__tensor_file *f, const char *sum, sfp_error *err)
 {
     char shown[32];
     const char *expected = sfp__tensor_file_meta(f, SFP_CHECKSUM_KEY);
@@ -282,7 +282,7 @@ static sfp_status check_text(const char *path, const char *what, const char *s, 
                      s ? sfp__printable(s, shown, sizeof shown) : "(null)");
 }
 
-static sfp_status check_tensor(const char *path, const sfp_tensor *t, sfp_error *err)
+static sfp_status check_tensor(const char *path, const sfp__tensor *t, sfp_error *err)
 {
     TRY(check_text(path, "tensor name", t->name, err));
     char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
@@ -321,7 +321,7 @@ static sfp_status check_distinct(const char *path, const char *what, const char 
     return SFP_OK;
 }
 
-static sfp_status check_all(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta, size_t meta_count,
+static sfp_status check_all(const char *path, const sfp__tensor *tensors, size_t count, const sfp__meta *meta, size_t meta_count,
                             sfp_error *err)
 {
     OWNED const char **names = NULL;
@@ -339,7 +339,7 @@ static sfp_status check_all(const char *path, const sfp_tensor *tensors, size_t 
     return check_distinct(path, "metadata key", names, meta_count, err);
 }
 
-static void put_tensor(sfp_json *j, const sfp_tensor *t, size_t begin)
+static void put_tensor(sfp__json *j, const sfp__tensor *t, size_t begin)
 {
     sfp__json_object(j, t->name);
     sfp__json_string(j, "dtype", sfp__dtype_name(t->dtype));
@@ -354,10 +354,10 @@ static void put_tensor(sfp_json *j, const sfp_tensor *t, size_t begin)
     sfp__json_end(j);
 }
 
-sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
-                                   size_t meta_count, sfp_text *out, sfp_error *err)
+sfp_status sfp__safetensors_header(const char *path, const sfp__tensor *tensors, size_t count, const sfp__meta *meta,
+                                   size_t meta_count, sfp__text *out, sfp_error *err)
 {
-    sfp_json j = {.text = out};
+    sfp__json j = {.text = out};
     size_t at = 0, end;
     TRY(check_all(path, tensors, count, meta, meta_count, err));
     sfp__text_fill(out, '\0', 8); /* the length, when it is known */
@@ -381,11 +381,11 @@ sfp_status sfp__safetensors_header(const char *path, const sfp_tensor *tensors, 
     return SFP_OK;
 }
 
-sfp_status sfp__safetensors_write(const char *path, const sfp_tensor *tensors, size_t count, const sfp_meta *meta,
+sfp_status sfp__safetensors_write(const char *path, const sfp__tensor *tensors, size_t count, const sfp__meta *meta,
                                   size_t meta_count, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text header = {0};
-    OWNED_BY(sfp__writer_abort) sfp_writer w = {.fd = -1};
+    OWNED_BY(sfp__text_done) sfp__text header = {0};
+    OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     TRY(sfp__safetensors_header(path, tensors, count, meta, meta_count, &header, err));
     TRY(sfp__writer_open(path, &w, err));
     TRY(sfp__writer_put(&w, header.s, header.length, err));

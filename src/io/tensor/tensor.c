@@ -13,7 +13,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-endian numbers and are used as they lie");
 
-const char *sfp__dtype_name(sfp_dtype t)
+const char *sfp__dtype_name(sfp__dtype t)
 {
     switch (t) {
 #define DTYPE_NAME(name, text, size, npy) \
@@ -27,7 +27,7 @@ const char *sfp__dtype_name(sfp_dtype t)
     return "?";
 }
 
-size_t sfp__dtype_size(sfp_dtype t)
+size_t sfp__dtype_size(sfp__dtype t)
 {
     switch (t) {
 #define DTYPE_SIZE(name, text, size, npy) \
@@ -57,7 +57,7 @@ const char *sfp__shape_text(const int64_t *shape, int ndim, char *buf, size_t si
     return buf;
 }
 
-bool sfp__shape_count(const int64_t *shape, int ndim, sfp_dtype dtype, size_t *count, size_t *bytes)
+bool sfp__shape_count(const int64_t *shape, int ndim, sfp__dtype dtype, size_t *count, size_t *bytes)
 {
     size_t n = 1, b;
     for (int i = 0; i < ndim; i++) {
@@ -71,7 +71,7 @@ bool sfp__shape_count(const int64_t *shape, int ndim, sfp_dtype dtype, size_t *c
     return true;
 }
 
-sfp_status sfp__tensor_expect(const char *file, const sfp_tensor *t, const int64_t *shape, int ndim, sfp_error *err)
+sfp_status sfp__tensor_expect(const char *file, const sfp__tensor *t, const int64_t *shape, int ndim, sfp_error *err)
 {
     bool same = t->ndim == ndim;
     for (int i = 0; same && i < ndim; i++)
@@ -93,7 +93,7 @@ sfp_status sfp__tensor_expect(const char *file, const sfp_tensor *t, const int64
     }                                               \
     return SFP_OK
 
-sfp_status sfp__tensor_to_f32(const char *file, const sfp_tensor *t, float *out, sfp_error *err)
+sfp_status sfp__tensor_to_f32(const char *file, const sfp__tensor *t, float *out, sfp_error *err)
 {
     const uint8_t *bytes = t->data;
     switch (t->dtype) {
@@ -119,7 +119,7 @@ sfp_status sfp__tensor_to_f32(const char *file, const sfp_tensor *t, float *out,
     return sfp__fail(err, SFP_EINVAL, "%s: tensor of unknown type %d", file, (int)t->dtype);
 }
 
-sfp_status sfp__tensor_to_i64(const char *file, const sfp_tensor *t, int64_t *out, sfp_error *err)
+sfp_status sfp__tensor_to_i64(const char *file, const sfp__tensor *t, int64_t *out, sfp_error *err)
 {
     const uint8_t *bytes = t->data;
     switch (t->dtype) {

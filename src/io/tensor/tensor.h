@@ -20,25 +20,25 @@
     X(I32, "I32", 4, "<i4")  \
     X(U8, "U8", 1, "|u1")
 
-typedef enum sfp_dtype {
+typedef enum sfp__dtype {
 #define SFP_DTYPE_ENUM(name, text, size, npy) SFP_DTYPE_##name,
     SFP_DTYPE_LIST(SFP_DTYPE_ENUM)
 #undef SFP_DTYPE_ENUM
         SFP_DTYPE_COUNT
-} sfp_dtype;
+} sfp__dtype;
 
-typedef struct sfp_tensor {
+typedef struct sfp__tensor {
     const char *name; /* owned by the file it came from */
-    sfp_dtype dtype;
+    sfp__dtype dtype;
     int ndim;
     int64_t shape[SFP_MAX_DIMS];
     size_t count;     /* product of shape; 1 for a scalar */
     size_t bytes;     /* count * element size */
     const void *data; /* little-endian; may be unaligned for its type */
-} sfp_tensor;
+} sfp__tensor;
 
-const char *sfp__dtype_name(sfp_dtype t);
-size_t sfp__dtype_size(sfp_dtype t);
+const char *sfp__dtype_name(sfp__dtype t);
+size_t sfp__dtype_size(sfp__dtype t);
 
 /* Capacity that any shape's text fits in. */
 #define SFP_SHAPE_MAX 192
@@ -47,15 +47,15 @@ size_t sfp__dtype_size(sfp_dtype t);
 const char *sfp__shape_text(const int64_t *shape, int ndim, char *buf, size_t size);
 
 /* Elements and bytes of a shape; false when a dimension is negative or a product does not fit. */
-bool sfp__shape_count(const int64_t *shape, int ndim, sfp_dtype dtype, size_t *count, size_t *bytes);
+bool sfp__shape_count(const int64_t *shape, int ndim, sfp__dtype dtype, size_t *count, size_t *bytes);
 
 /* Fails with SFP_ESHAPE and "FILE: tensor 'NAME' is (..), expected (..)". */
-sfp_status sfp__tensor_expect(const char *file, const sfp_tensor *t, const int64_t *shape, int ndim, sfp_error *err);
+sfp_status sfp__tensor_expect(const char *file, const sfp__tensor *t, const int64_t *shape, int ndim, sfp_error *err);
 
 /* Converts all elements (any dtype) to float / int64; `out` holds t->count.
  * to_i64 takes integer dtypes only. */
-sfp_status sfp__tensor_to_f32(const char *file, const sfp_tensor *t, float *out, sfp_error *err);
-sfp_status sfp__tensor_to_i64(const char *file, const sfp_tensor *t, int64_t *out, sfp_error *err);
+sfp_status sfp__tensor_to_f32(const char *file, const sfp__tensor *t, float *out, sfp_error *err);
+sfp_status sfp__tensor_to_i64(const char *file, const sfp__tensor *t, int64_t *out, sfp_error *err);
 
 /* Half-precision conversions, round to nearest even. */
 float sfp__f16_to_f32(uint16_t h);

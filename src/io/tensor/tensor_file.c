@@ -17,7 +17,7 @@ static const sfp__tensor_format *const formats[] = {&sfp__format_torch, &sfp__fo
 
 /* --------------------------------------------------------------------- list */
 
-sfp_status sfp__tensor_file_own(sfp_tensor_file *f, void *block, sfp_error *err)
+sfp_status sfp__tensor_file_own(sfp__tensor_file *f, void *block, sfp_error *err)
 {
     OWNED void *own = block;
     TRY(sfp__check_memory(sfp__grow(&f->blocks, sizeof *f->blocks, f->block_count, f->block_count + 1, &f->block_capacity), err));
@@ -25,7 +25,7 @@ sfp_status sfp__tensor_file_own(sfp_tensor_file *f, void *block, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_error *err)
+sfp_status sfp__tensor_file_add(sfp__tensor_file *f, const sfp__tensor *t, sfp_error *err)
 {
     f->name_bytes += strlen(t->name) + 1;
     if (f->count >= TENSORS_MAX || f->name_bytes > NAMES_MAX)
@@ -41,11 +41,11 @@ sfp_status sfp__tensor_file_add(sfp_tensor_file *f, const sfp_tensor *t, sfp_err
 
 static int compare_name(const void *pa, const void *pb)
 {
-    const sfp_tensor *const *a = pa, *const *b = pb;
+    const sfp__tensor *const *a = pa, *const *b = pb;
     return strcmp((*a)->name, (*b)->name);
 }
 
-static sfp_status index_names(sfp_tensor_file *f, sfp_error *err)
+static sfp_status index_names(sfp__tensor_file *f, sfp_error *err)
 {
     if (f->count == 0)
         return SFP_OK;
@@ -62,10 +62,10 @@ static sfp_status index_names(sfp_tensor_file *f, sfp_error *err)
 
 /* --------------------------------------------------------------------- open */
 
-static sfp_status read_bytes(sfp_tensor_file *f, const sfp__tensor_format *format, const uint8_t *bytes, size_t size,
+static sfp_status read_bytes(sfp__tensor_file *f, const sfp__tensor_format *format, const uint8_t *bytes, size_t size,
                              sfp_error *err)
 {
-    OWNED_PTR(sfp__zip_close) sfp_zip *zip = NULL;
+    OWNED_PTR(sfp__zip_close) sfp__zip *zip = NULL;
     if (!format && sfp__zip_is(bytes, size))
         TRY(sfp__zip_open(f->path, bytes, size, &zip, err));
     for (size_t i = 0; !format && i < sizeof formats / sizeof *formats; i++)
@@ -80,9 +80,9 @@ static sfp_status read_bytes(sfp_tensor_file *f, const sfp__tensor_format *forma
 }
 
 sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char *path, const void *bytes, size_t size,
-                                    sfp_tensor_file **out, sfp_error *err)
+                                    sfp__tensor_file **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *f = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     if (!bytes) {
         TRY(sfp__map_open(path, &f->map, err));
@@ -95,17 +95,17 @@ sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char
     return SFP_OK;
 }
 
-sfp_status sfp__tensor_file_open(const char *path, sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__tensor_file_open(const char *path, sfp__tensor_file **out, sfp_error *err)
 {
     return sfp__tensor_file_open_as(NULL, path, NULL, 0, out, err);
 }
 
-sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, size_t size, sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, size_t size, sfp__tensor_file **out, sfp_error *err)
 {
     return sfp__tensor_file_open_as(NULL, label, bytes, size, out, err);
 }
 
-void sfp__tensor_file_close(sfp_tensor_file *f)
+void sfp__tensor_file_close(sfp__tensor_file *f)
 {
     if (!f)
         return;
@@ -123,16 +123,16 @@ void sfp__tensor_file_close(sfp_tensor_file *f)
 
 /* ------------------------------------------------------------------- asking */
 
-const sfp_tensor *sfp__tensor_file_find(const sfp_tensor_file *f, const char *name)
+const sfp__tensor *sfp__tensor_file_find(const sfp__tensor_file *f, const char *name)
 {
-    const sfp_tensor key = {.name = name}, *wanted = &key;
-    const sfp_tensor **found = f->count ? bsearch(&wanted, f->by_name, f->count, sizeof *f->by_name, compare_name) : NULL;
+    const sfp__tensor key = {.name = name}, *wanted = &key;
+    const sfp__tensor **found = f->count ? bsearch(&wanted, f->by_name, f->count, sizeof *f->by_name, compare_name) : NULL;
     return found ? *found : NULL;
 }
 
-sfp_status sfp__tensor_file_need(const sfp_tensor_file *f, const char *name, const sfp_tensor **out, sfp_error *err)
+sfp_status sfp__tensor_file_need(const sfp__tensor_file *f, const char *name, const sfp__tensor **out, sfp_error *err)
 {
-    const sfp_tensor *t = sfp__tensor_file_find(f, name);
+    const sfp__tensor *t = sfp__tensor_file_find(f, name);
     if (!t)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", f->path,
                          sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
@@ -140,7 +140,7 @@ sfp_status sfp__tensor_file_need(const sfp_tensor_file *f, const char *name, con
     return SFP_OK;
 }
 
-const char *sfp__tensor_file_meta(const sfp_tensor_file *f, const char *key)
+const char *sfp__tensor_file_meta(const sfp__tensor_file *f, const char *key)
 {
     for (size_t i = 0; i < f->meta_count; i++)
         if (strcmp(f->meta[i].key, key) == 0)
@@ -148,7 +148,7 @@ const char *sfp__tensor_file_meta(const sfp_tensor_file *f, const char *key)
     return NULL;
 }
 
-void sfp__tensor_file_release(const sfp_tensor_file *f)
+void sfp__tensor_file_release(const sfp__tensor_file *f)
 {
     if (f->map.bytes)
         (void)madvise((void *)(uintptr_t)f->map.bytes, f->map.size, MADV_DONTNEED);

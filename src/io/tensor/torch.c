@@ -30,9 +30,9 @@ enum { DEPTH_MAX = 24, KEY_MAX = 512 };
 
 /* One flat array of numbers that tensors are views of, named by a persistent value of the pickle. */
 typedef struct storage {
-    sfp_pickle_value at; /* the persistent value */
-    const char *key;     /* its name in the file */
-    sfp_dtype dtype;
+    sfp__pickle_value at; /* the persistent value */
+    const char *key;      /* its name in the file */
+    sfp__dtype dtype;
     size_t count; /* elements */
     const uint8_t *bytes;
 } storage;
@@ -56,9 +56,9 @@ static const char *const globals[] = {
     /* TorchScript: the user's modules, and typed lists */
     "__torch__.*", "torch.jit._pickle.*", NULL};
 
-static sfp_pickle_limits torch_limits(void)
+static sfp__pickle_limits torch_limits(void)
 {
-    sfp_pickle_limits l = sfp__pickle_limits_defaults();
+    sfp__pickle_limits l = sfp__pickle_limits_defaults();
     l.bytes = (size_t)64 << 20;
     l.items = STEPS_MAX;
     l.memo = STEPS_MAX;
@@ -70,7 +70,7 @@ static sfp_pickle_limits torch_limits(void)
 
 static const struct {
     const char *name;
-    sfp_dtype dtype;
+    sfp__dtype dtype;
 } types[] = {{"torch.FloatStorage", SFP_DTYPE_F32},     {"torch.HalfStorage", SFP_DTYPE_F16},
              {"torch.BFloat16Storage", SFP_DTYPE_BF16}, {"torch.DoubleStorage", SFP_DTYPE_F64},
              {"torch.LongStorage", SFP_DTYPE_I64},      {"torch.IntStorage", SFP_DTYPE_I32},
@@ -78,19 +78,19 @@ static const struct {
 
 /* A persistent value is ('storage', type, key, where it was, elements), in old files also which part of another storage it is:
  * None since storages are no longer parts of others. */
-static sfp_status read_storage(const char *path, const sfp_pickle *p, sfp_pickle_value v, storage *out, sfp_error *err)
+static sfp_status read_storage(const char *path, const sfp__pickle *p, sfp__pickle_value v, storage *out, sfp_error *err)
 {
-    sfp_pickle_value id = sfp__pickle_item(p, v, 0);
+    sfp__pickle_value id = sfp__pickle_item(p, v, 0);
     size_t key_size = 0;
     const char *kind = NULL, *type = NULL, *key = NULL;
     int64_t count = -1;
-    if (sfp__pickle_type(p, id) == SFP_PICKLE_TUPLE && sfp__pickle_count(p, id) >= 5) {
+    if (sfp__pickle_type_of(p, id) == SFP_PICKLE_TUPLE && sfp__pickle_count(p, id) >= 5) {
         kind = sfp__pickle_text(p, sfp__pickle_item(p, id, 0), NULL);
         type = sfp__pickle_global(p, sfp__pickle_item(p, id, 1));
         key = sfp__pickle_text(p, sfp__pickle_item(p, id, 2), &key_size);
-        if (sfp__pickle_type(p, sfp__pickle_item(p, id, 4)) == SFP_PICKLE_INT)
+        if (sfp__pickle_type_of(p, sfp__pickle_item(p, id, 4)) == SFP_PICKLE_INT)
             count = sfp__pickle_int(p, sfp__pickle_item(p, id, 4));
-        if (sfp__pickle_count(p, id) > 5 && sfp__pickle_type(p, sfp__pickle_item(p, id, 5)) != SFP_PICKLE_NONE)
+        if (sfp__pickle_count(p, id) > 5 && sfp__pickle_type_of(p, sfp__pickle_item(p, id, 5)) != SFP_PICKLE_NONE)
             return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is part of another one, expected whole storages", path);
     }
     if (!kind || strcmp(kind, "storage") != 0 || !type || !key || key_size > KEY_MAX || strlen(key) != key_size || count < 0)
@@ -105,15 +105,15 @@ static sfp_status read_storage(const char *path, const sfp_pickle *p, sfp_pickle
 }
 
 /* Every storage that the pickle names, with its type and length; where the bytes are is the file's to know. */
-static sfp_status find_storages(const char *path, const sfp_pickle *p, storages *out, sfp_error *err)
+static sfp_status find_storages(const char *path, const sfp__pickle *p, storages *out, sfp_error *err)
 {
     size_t n = 0;
-    for (sfp_pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
+    for (sfp__pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
         n++;
     OWNED storage *list = NULL;
     TRY(sfp__alloc(&list, n, sizeof *list, err));
     n = 0;
-    for (sfp_pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
+    for (sfp__pickle_value v = 0; sfp__pickle_next(p, SFP_PICKLE_PERSISTENT, &v);)
         TRY(read_storage(path, p, v, &list[n++], err));
     *out = (storages){TAKE(list), n};
     return SFP_OK;
@@ -128,12 +128,12 @@ static int compare_at(const void *pa, const void *pb)
 /* ------------------------------------------------------------------- tensors */
 
 typedef struct walk {
-    sfp_tensor_file *f;
-    const sfp_pickle *p;
+    sfp__tensor_file *f;
+    const sfp__pickle *p;
     const storages *storages;
     size_t steps, left; /* steps done; bytes that tensors may still take */
     size_t copies;      /* bytes that tensors may still be copied to */
-    sfp_text name;      /* of the value at hand */
+    sfp__text name;     /* of the value at hand */
     sfp_error *err;
 } walk;
 
@@ -142,21 +142,21 @@ typedef struct walk {
               sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
 
 /* A tuple of up to SFP_MAX_DIMS numbers that are not negative; their number, or -1. */
-static int read_numbers(const sfp_pickle *p, sfp_pickle_value v, int64_t out[SFP_MAX_DIMS])
+static int read_numbers(const sfp__pickle *p, sfp__pickle_value v, int64_t out[SFP_MAX_DIMS])
 {
     size_t n = sfp__pickle_count(p, v);
-    if (sfp__pickle_type(p, v) != SFP_PICKLE_TUPLE || n > SFP_MAX_DIMS)
+    if (sfp__pickle_type_of(p, v) != SFP_PICKLE_TUPLE || n > SFP_MAX_DIMS)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        sfp_pickle_value item = sfp__pickle_item(p, v, i);
+        sfp__pickle_value item = sfp__pickle_item(p, v, i);
         out[i] = sfp__pickle_int(p, item);
-        if (sfp__pickle_type(p, item) != SFP_PICKLE_INT || out[i] < 0)
+        if (sfp__pickle_type_of(p, item) != SFP_PICKLE_INT || out[i] < 0)
             return -1;
     }
     return (int)n;
 }
 
-static bool is_dense(const sfp_tensor *t, const int64_t *stride)
+static bool is_dense(const sfp__tensor *t, const int64_t *stride)
 {
     int64_t dense = 1;
     for (int i = t->ndim; i-- > 0; dense *= t->shape[i])
@@ -166,7 +166,7 @@ static bool is_dense(const sfp_tensor *t, const int64_t *stride)
 }
 
 /* The last element of the view lies in the storage; an empty view has none. */
-static bool lies_inside(const sfp_tensor *t, const int64_t *stride, size_t offset, size_t count)
+static bool lies_inside(const sfp__tensor *t, const int64_t *stride, size_t offset, size_t count)
 {
     size_t last = offset, step;
     if (t->count == 0)
@@ -178,7 +178,7 @@ static bool lies_inside(const sfp_tensor *t, const int64_t *stride, size_t offse
 }
 
 /* A view that is no plain piece of its storage (a transpose, say), copied in order. */
-static sfp_status gather(walk *w, sfp_tensor *t, const int64_t *stride, const uint8_t *from)
+static sfp_status gather(walk *w, sfp__tensor *t, const int64_t *stride, const uint8_t *from)
 {
     size_t size = sfp__dtype_size(t->dtype);
     if (t->bytes > w->copies)
@@ -201,11 +201,11 @@ static sfp_status gather(walk *w, sfp_tensor *t, const int64_t *stride, const ui
 }
 
 /* (storage, offset, size, stride, ...) */
-static sfp_status add_view(walk *w, sfp_pickle_value args)
+static sfp_status add_view(walk *w, sfp__pickle_value args)
 {
-    const sfp_pickle *p = w->p;
+    const sfp__pickle *p = w->p;
     int64_t stride[SFP_MAX_DIMS];
-    sfp_tensor t = {.name = w->name.s};
+    sfp__tensor t = {.name = w->name.s};
     size_t n = sfp__pickle_count(p, args);
     const storage key = {.at = n >= 4 ? sfp__pickle_item(p, args, 0) : 0};
     const storage *s = w->storages->count ? bsearch(&key, w->storages->list, w->storages->count, sizeof key, compare_at) : NULL;
@@ -233,16 +233,16 @@ static sfp_status add_view(walk *w, sfp_pickle_value args)
 }
 
 /* The arguments of _rebuild_tensor(_v2) behind an object, whatever it is wrapped in; false: it is no tensor. */
-static bool find_view(const sfp_pickle *p, sfp_pickle_value v, sfp_pickle_value *args)
+static bool find_view(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_value *args)
 {
-    for (int wrapped = 0; wrapped < 4 && sfp__pickle_type(p, v) == SFP_PICKLE_OBJECT; wrapped++) {
+    for (int wrapped = 0; wrapped < 4 && sfp__pickle_type_of(p, v) == SFP_PICKLE_OBJECT; wrapped++) {
         const char *name = sfp__pickle_global(p, sfp__pickle_item(p, v, 0));
         *args = sfp__pickle_item(p, v, 1);
         if (strcmp(name, "torch._tensor._rebuild_from_type_v2") == 0 && sfp__pickle_count(p, *args) >= 3) {
             name = sfp__pickle_global(p, sfp__pickle_item(p, *args, 0));
             *args = sfp__pickle_item(p, *args, 2);
         }
-        if (name && sfp__pickle_type(p, *args) == SFP_PICKLE_TUPLE && strncmp(name, "torch._utils._rebuild_tensor", 28) == 0)
+        if (name && sfp__pickle_type_of(p, *args) == SFP_PICKLE_TUPLE && strncmp(name, "torch._utils._rebuild_tensor", 28) == 0)
             return true;
         if (!name || strcmp(name, "torch._utils._rebuild_parameter") != 0 || sfp__pickle_count(p, *args) < 1)
             return false;
@@ -252,20 +252,20 @@ static bool find_view(const sfp_pickle *p, sfp_pickle_value v, sfp_pickle_value 
 }
 
 /* The dict to look into: one itself, or the state of a TorchScript module. */
-static bool find_dict(const sfp_pickle *p, sfp_pickle_value v, sfp_pickle_value *dict)
+static bool find_dict(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_value *dict)
 {
-    if (sfp__pickle_type(p, v) == SFP_PICKLE_OBJECT && sfp__pickle_count(p, v) == 3 &&
+    if (sfp__pickle_type_of(p, v) == SFP_PICKLE_OBJECT && sfp__pickle_count(p, v) == 3 &&
         strncmp(sfp__pickle_global(p, sfp__pickle_item(p, v, 0)), "__torch__.", 10) == 0)
         v = sfp__pickle_item(p, v, 2);
     *dict = v;
-    return sfp__pickle_type(p, v) == SFP_PICKLE_DICT;
+    return sfp__pickle_type_of(p, v) == SFP_PICKLE_DICT;
 }
 
-static sfp_status put_key(walk *w, sfp_pickle_value key, bool *usable)
+static sfp_status put_key(walk *w, sfp__pickle_value key, bool *usable)
 {
     size_t length = 0;
     const char *text = sfp__pickle_text(w->p, key, &length);
-    *usable = text || sfp__pickle_type(w->p, key) == SFP_PICKLE_INT;
+    *usable = text || sfp__pickle_type_of(w->p, key) == SFP_PICKLE_INT;
     if (text && (length > KEY_MAX || strlen(text) != length))
         return sfp__fail(w->err, SFP_ELIMIT, "%s: a name in the pickle is %zu bytes or has a NUL in it, expected at most %d",
                          w->f->path, length, KEY_MAX);
@@ -283,11 +283,11 @@ static void cut_name(walk *w, size_t length)
         w->name.s[length] = '\0';
 }
 
-static sfp_status walk_dict(walk *w, sfp_pickle_value dict, int depth);
+static sfp_status walk_dict(walk *w, sfp__pickle_value dict, int depth);
 
-static sfp_status walk_value(walk *w, sfp_pickle_value v, int depth)
+static sfp_status walk_value(walk *w, sfp__pickle_value v, int depth)
 {
-    sfp_pickle_value inner = 0;
+    sfp__pickle_value inner = 0;
     if (find_view(w->p, v, &inner))
         return add_view(w, inner);
     if (!find_dict(w->p, v, &inner))
@@ -299,7 +299,7 @@ static sfp_status walk_value(walk *w, sfp_pickle_value v, int depth)
     return w->name.failed ? sfp__fail_nomem(w->err) : walk_dict(w, inner, depth + 1);
 }
 
-static sfp_status walk_dict(walk *w, sfp_pickle_value dict, int depth)
+static sfp_status walk_dict(walk *w, sfp__pickle_value dict, int depth)
 {
     size_t prefix = w->name.length;
     for (size_t i = 0; i < sfp__pickle_count(w->p, dict); i++) {
@@ -316,12 +316,12 @@ static sfp_status walk_dict(walk *w, sfp_pickle_value dict, int depth)
 }
 
 /* All tensors of all dicts, into `f`. Together they may be twice `bytes` (what the storages hold): tied weights are few. */
-static sfp_status add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const storages *s, size_t bytes, sfp_error *err)
+static sfp_status add_tensors(sfp__tensor_file *f, const sfp__pickle *p, const storages *s, size_t bytes, sfp_error *err)
 {
     walk w = {.f = f, .p = p, .storages = s, .err = err, .copies = bytes};
     if (!sfp__mul_size(bytes, 2, &w.left) || !sfp__add_size(w.left, SLACK, &w.left))
         w.left = SIZE_MAX;
-    sfp_pickle_value root = p->root, inner;
+    sfp__pickle_value root = p->root, inner;
     sfp_status status = SFP_OK;
     if (find_view(p, root, &inner)) {
         sfp__text_put(&w.name, "tensor");
@@ -330,7 +330,7 @@ static sfp_status add_tensors(sfp_tensor_file *f, const sfp_pickle *p, const sto
         status = walk_dict(&w, inner, 0);
     } else {
         status = sfp__fail(err, SFP_EFORMAT, "%s: the pickle holds %s, expected a dict of tensors", f->path,
-                           sfp__pickle_type_name(sfp__pickle_type(p, root)));
+                           sfp__pickle_type_name(sfp__pickle_type_of(p, root)));
     }
     sfp__text_done(&w.name);
     return status;
@@ -345,7 +345,7 @@ static size_t pickle_prefix(const char *name)
     return n > end && strcmp(name + n - end, "/data.pkl") == 0 && strchr(name, '/') == name + n - end ? n - end + 1 : 0;
 }
 
-static const sfp_zip_member *find_pickle(const sfp_zip *zip)
+static const sfp__zip_member *find_pickle(const sfp__zip *zip)
 {
     for (size_t i = 0; i < zip->count; i++)
         if (pickle_prefix(zip->members[i].name))
@@ -353,7 +353,7 @@ static const sfp_zip_member *find_pickle(const sfp_zip *zip)
     return NULL;
 }
 
-static bool is_zip(const uint8_t *bytes, size_t size, const sfp_zip *zip)
+static bool is_zip(const uint8_t *bytes, size_t size, const sfp__zip *zip)
 {
     (void)bytes;
     (void)size;
@@ -366,16 +366,16 @@ static void storages_done(storages *s)
 }
 
 /* Where the bytes of each storage are: member by member, each checked once. `seen` (members) holds what was. */
-static sfp_status place_storages(sfp_tensor_file *f, const sfp_zip *zip, const char *folder, size_t length, const uint8_t **seen,
-                                 storages *s, size_t *total, sfp_error *err)
+static sfp_status place_storages(sfp__tensor_file *f, const sfp__zip *zip, const char *folder, size_t length,
+                                 const uint8_t **seen, storages *s, size_t *total, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text name = {0};
+    OWNED_BY(sfp__text_done) sfp__text name = {0};
     for (size_t i = 0; i < s->count; i++) {
         storage *one = &s->list[i];
         name.length = 0;
         sfp__text_printf(&name, "%.*sdata/%s", (int)length, folder, one->key);
         TRY(sfp__check_memory(!name.failed, err));
-        const sfp_zip_member *m = sfp__zip_find(zip, name.s);
+        const sfp__zip_member *m = sfp__zip_find(zip, name.s);
         char shown[SFP_NAME_MAX];
         size_t wanted;
         if (!m)
@@ -398,25 +398,25 @@ static sfp_status place_storages(sfp_tensor_file *f, const sfp_zip *zip, const c
 }
 
 /* Numbers are used as they lie; a file says so when they are the other way round. */
-static sfp_status check_order(const sfp_tensor_file *f, const sfp_zip *zip, const char *folder, size_t length, sfp_error *err)
+static sfp_status check_order(const sfp__tensor_file *f, const sfp__zip *zip, const char *folder, size_t length, sfp_error *err)
 {
-    OWNED_BY(sfp__text_done) sfp_text name = {0};
+    OWNED_BY(sfp__text_done) sfp__text name = {0};
     sfp__text_printf(&name, "%.*sbyteorder", (int)length, folder);
     TRY(sfp__check_memory(!name.failed, err));
-    const sfp_zip_member *m = sfp__zip_find(zip, name.s);
+    const sfp__zip_member *m = sfp__zip_find(zip, name.s);
     if (m && !m->deflated && m->size == 3 && memcmp(m->data, "big", 3) == 0)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: was saved with big-endian numbers, expected little-endian", f->path);
     return SFP_OK;
 }
 
-static sfp_status open_zip(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+static sfp_status open_zip(sfp__tensor_file *f, const uint8_t *bytes, size_t size, const sfp__zip *zip, sfp_error *err)
 {
     (void)bytes;
     (void)size;
-    const sfp_zip_member *m = find_pickle(zip);
+    const sfp__zip_member *m = find_pickle(zip);
     size_t prefix = pickle_prefix(m->name), total = 0;
-    sfp_pickle_limits limits = torch_limits();
-    OWNED_PTR(sfp__pickle_free) sfp_pickle *p = NULL;
+    sfp__pickle_limits limits = torch_limits();
+    OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
     OWNED_BY(storages_done) storages all = {0};
     const uint8_t *program;
     OWNED uint8_t *unpacked = NULL;
@@ -437,16 +437,16 @@ const sfp__tensor_format sfp__format_torch = {"PyTorch", is_zip, open_zip};
 /* A pickle of the number 0x1950a86a20f9469cfc6c, by which torch.load knows its own. */
 static const uint8_t magic[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
 
-static bool is_old(const uint8_t *bytes, size_t size, const sfp_zip *zip)
+static bool is_old(const uint8_t *bytes, size_t size, const sfp__zip *zip)
 {
     return !zip && size >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
 }
 
 /* The next pickle of the stream. */
-static sfp_status next_pickle(const sfp_tensor_file *f, const uint8_t *bytes, size_t size, size_t *at, sfp_pickle **out,
+static sfp_status next_pickle(const sfp__tensor_file *f, const uint8_t *bytes, size_t size, size_t *at, sfp__pickle **out,
                               sfp_error *err)
 {
-    sfp_pickle_limits limits = torch_limits();
+    sfp__pickle_limits limits = torch_limits();
     size_t rest = size - *at < limits.bytes ? size - *at : limits.bytes;
     TRY(sfp__pickle_parse(f->path, bytes + *at, rest, &limits, out, err));
     *at += (*out)->used;
@@ -461,10 +461,10 @@ static int compare_key(const void *pa, const void *pb)
 
 /* The storages in the order of `keys`, which is sorted: each its length in elements and its bytes. `sorted`: those of the
  * pickle by key, several for one that has several tensors. */
-static sfp_status place_old(const sfp_tensor_file *f, const uint8_t *bytes, size_t size, size_t at, const sfp_pickle *keys,
+static sfp_status place_old(const sfp__tensor_file *f, const uint8_t *bytes, size_t size, size_t at, const sfp__pickle *keys,
                             storage **sorted, size_t count, sfp_error *err)
 {
-    sfp_pickle_value list = keys->root;
+    sfp__pickle_value list = keys->root;
     size_t next = 0;
     for (size_t i = 0; i < sfp__pickle_count(keys, list); i++) {
         const char *key = sfp__pickle_text(keys, sfp__pickle_item(keys, list, i), NULL);
@@ -502,7 +502,7 @@ static sfp_status place_old(const sfp_tensor_file *f, const uint8_t *bytes, size
 enum { PROTOCOL, SYSTEM, OBJECT, KEYS, PICKLES };
 
 typedef struct old_file {
-    sfp_pickle *p[PICKLES];
+    sfp__pickle *p[PICKLES];
     storages found;
     storage **sorted; /* by key */
 } old_file;
@@ -515,7 +515,7 @@ static void old_done(old_file *o)
     sfp__free(o->sorted);
 }
 
-static sfp_status open_old(sfp_tensor_file *f, const uint8_t *bytes, size_t size, const sfp_zip *zip, sfp_error *err)
+static sfp_status open_old(sfp__tensor_file *f, const uint8_t *bytes, size_t size, const sfp__zip *zip, sfp_error *err)
 {
     (void)zip;
     OWNED_BY(old_done) old_file o = {0};

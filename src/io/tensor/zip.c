@@ -120,8 +120,8 @@ static bool name_is_plain(const char *name, size_t length)
 }
 
 /* The member's own header: its data begins after it. */
-static sfp_status find_data(const sfp_zip *z, const uint8_t *bytes, uint64_t capacity, uint64_t offset, int method,
-                            sfp_zip_member *m, sfp_error *err)
+static sfp_status find_data(const sfp__zip *z, const uint8_t *bytes, uint64_t capacity, uint64_t offset, int method,
+                            sfp__zip_member *m, sfp_error *err)
 {
     size_t length = strlen(m->name);
     if (capacity < LOCAL_SIZE || offset > capacity - LOCAL_SIZE || !is_signature(bytes + offset, "\x03\x04"))
@@ -139,8 +139,8 @@ static sfp_status find_data(const sfp_zip *z, const uint8_t *bytes, uint64_t cap
 }
 
 /* One entry at p with `left` bytes of directory; *used: its length. `names` has space for its name. */
-static sfp_status read_entry(const sfp_zip *z, const uint8_t *bytes, uint64_t capacity, const uint8_t *p, size_t left,
-                             char *names, sfp_zip_member *m, size_t *used, sfp_error *err)
+static sfp_status read_entry(const sfp__zip *z, const uint8_t *bytes, uint64_t capacity, const uint8_t *p, size_t left,
+                             char *names, sfp__zip_member *m, size_t *used, sfp_error *err)
 {
     size_t length = left >= ENTRY_SIZE ? (size_t)get(p + 28, 2) : 0, extra = left >= ENTRY_SIZE ? (size_t)get(p + 30, 2) : 0;
     size_t whole = ENTRY_SIZE + length + extra + (left >= ENTRY_SIZE ? (size_t)get(p + 32, 2) : 0);
@@ -148,7 +148,7 @@ static sfp_status read_entry(const sfp_zip *z, const uint8_t *bytes, uint64_t ca
         return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory is damaged at its member %zu", z->label, z->count);
     memcpy(names, p + ENTRY_SIZE, length);
     names[length] = '\0';
-    *m = (sfp_zip_member){.name = names, .crc = (uint32_t)get(p + 16, 4)};
+    *m = (sfp__zip_member){.name = names, .crc = (uint32_t)get(p + 16, 4)};
     if (!name_is_plain(names, length))
         return FAIL_MEMBER(SFP_EFORMAT, "has a name that is no relative path%s", "");
     int flags = (int)get(p + 8, 2), method = (int)get(p + 10, 2);
@@ -171,12 +171,12 @@ static sfp_status read_entry(const sfp_zip *z, const uint8_t *bytes, uint64_t ca
 
 static int compare_name(const void *pa, const void *pb)
 {
-    const sfp_zip_member *const *a = pa, *const *b = pb;
+    const sfp__zip_member *const *a = pa, *const *b = pb;
     return strcmp((*a)->name, (*b)->name);
 }
 
 /* Members that share bytes or unpack to far more than the archive holds are there to fill the memory. */
-static sfp_status check_sizes(const sfp_zip *z, size_t capacity, sfp_error *err)
+static sfp_status check_sizes(const sfp__zip *z, size_t capacity, sfp_error *err)
 {
     size_t packed = 0, size = 0, limit = capacity < SIZE_MAX / RATIO_MAX - SLACK ? capacity * RATIO_MAX + SLACK : SIZE_MAX;
     for (size_t i = 0; i < z->count; i++)
@@ -189,7 +189,7 @@ static sfp_status check_sizes(const sfp_zip *z, size_t capacity, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status read_directory(sfp_zip *z, const uint8_t *bytes, size_t size, sfp_error *err)
+static sfp_status read_directory(sfp__zip *z, const uint8_t *bytes, size_t size, sfp_error *err)
 {
     directory d = {0};
     TRY(find_directory(z->label, bytes, size, &d, err));
@@ -198,7 +198,7 @@ static sfp_status read_directory(sfp_zip *z, const uint8_t *bytes, size_t size, 
     TRY(sfp__alloc(&z->by_name, (size_t)d.count, sizeof *z->by_name, err));
     TRY(sfp__alloc(&z->names, left, 1, err)); /* an entry is longer than its name and a terminator */
     for (const uint8_t *p = bytes + d.offset; z->count < d.count;) {
-        sfp_zip_member *m = &z->members[z->count];
+        sfp__zip_member *m = &z->members[z->count];
         size_t used = 0;
         TRY(read_entry(z, bytes, d.offset, p, left, z->names + names, m, &used, err));
         names += strlen(m->name) + 1;
@@ -209,16 +209,16 @@ static sfp_status read_directory(sfp_zip *z, const uint8_t *bytes, size_t size, 
     if (z->count)
         qsort(z->by_name, z->count, sizeof *z->by_name, compare_name);
     for (size_t i = 1; i < z->count; i++) {
-        const sfp_zip_member *m = z->by_name[i];
+        const sfp__zip_member *m = z->by_name[i];
         if (strcmp(z->by_name[i - 1]->name, m->name) == 0)
             return FAIL_MEMBER(SFP_EFORMAT, "is there twice%s", "");
     }
     return check_sizes(z, size, err);
 }
 
-sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_zip **out, sfp_error *err)
+sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp__zip **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__zip_close) sfp_zip *z = NULL;
+    OWNED_PTR(sfp__zip_close) sfp__zip *z = NULL;
     TRY(sfp__alloc(&z, 1, sizeof *z, err));
     TRY(sfp__check_memory((z->label = sfp__strdup(label)), err));
     TRY(read_directory(z, bytes, size, err));
@@ -226,7 +226,7 @@ sfp_status sfp__zip_open(const char *label, const void *bytes, size_t size, sfp_
     return SFP_OK;
 }
 
-void sfp__zip_close(sfp_zip *z)
+void sfp__zip_close(sfp__zip *z)
 {
     if (!z)
         return;
@@ -237,16 +237,16 @@ void sfp__zip_close(sfp_zip *z)
     sfp__free(z);
 }
 
-const sfp_zip_member *sfp__zip_find(const sfp_zip *z, const char *name)
+const sfp__zip_member *sfp__zip_find(const sfp__zip *z, const char *name)
 {
-    const sfp_zip_member key = {.name = name}, *wanted = &key;
-    const sfp_zip_member **found = z->count ? bsearch(&wanted, z->by_name, z->count, sizeof *z->by_name, compare_name) : NULL;
+    const sfp__zip_member key = {.name = name}, *wanted = &key;
+    const sfp__zip_member **found = z->count ? bsearch(&wanted, z->by_name, z->count, sizeof *z->by_name, compare_name) : NULL;
     return found ? *found : NULL;
 }
 
 /* ------------------------------------------------------------------- bytes */
 
-static sfp_status unpack(const sfp_zip *z, const sfp_zip_member *m, uint8_t *out, sfp_error *err)
+static sfp_status unpack(const sfp__zip *z, const sfp__zip_member *m, uint8_t *out, sfp_error *err)
 {
     z_stream s = {0};
     if (inflateInit2(&s, -MAX_WBITS) != Z_OK)
@@ -273,7 +273,7 @@ static sfp_status unpack(const sfp_zip *z, const sfp_zip_member *m, uint8_t *out
     return SFP_OK;
 }
 
-sfp_status sfp__zip_bytes(const sfp_zip *z, const sfp_zip_member *m, const uint8_t **bytes, uint8_t **owned, sfp_error *err)
+sfp_status sfp__zip_bytes(const sfp__zip *z, const sfp__zip_member *m, const uint8_t **bytes, uint8_t **owned, sfp_error *err)
 {
     OWNED uint8_t *block = NULL;
     if (m->deflated) {

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const sfp_head_kind *const kinds[] = {&sfp__head_ncm, &sfp__head_slda, &sfp__head_ranpac};
+static const sfp__head_kind *const kinds[] = {&sfp__head_ncm, &sfp__head_slda, &sfp__head_ranpac};
 
-sfp_head_options sfp__head_options_defaults(int dim, int classes)
+sfp__head_options sfp__head_options_defaults(int dim, int classes)
 {
-    return (sfp_head_options){
+    return (sfp__head_options){
         .dim = dim, .classes = classes, .seed = 0, .ranpac_width = 4000, .slda_shrink = 1e-4f, .mix_rate = 0.01f};
 }
 
@@ -34,7 +34,7 @@ bool sfp__head_extend(void *p, size_t size, size_t old, size_t count)
     return true;
 }
 
-static sfp_status reserve_rows(sfp_head *h, int rows, sfp_error *err)
+static sfp_status reserve_rows(sfp__head *h, int rows, sfp_error *err)
 {
     if (rows <= h->capacity)
         return SFP_OK;
@@ -51,7 +51,7 @@ static sfp_status reserve_rows(sfp_head *h, int rows, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status reserve_labels(sfp_head *h, int labels, sfp_error *err)
+static sfp_status reserve_labels(sfp__head *h, int labels, sfp_error *err)
 {
     if (labels <= h->label_capacity)
         return SFP_OK;
@@ -66,7 +66,7 @@ static sfp_status reserve_labels(sfp_head *h, int labels, sfp_error *err)
 }
 
 /* The row of a label for which there is space. */
-static int row_of(sfp_head *h, int label)
+static int row_of(sfp__head *h, int label)
 {
     if (h->row_of[label] < 0) {
         h->label[h->rows] = label;
@@ -76,7 +76,7 @@ static int row_of(sfp_head *h, int label)
 }
 
 /* Space for every class of a batch, before anything is learned: then nothing can fail half way. */
-static sfp_status reserve(sfp_head *h, int n, const int32_t *label, sfp_error *err)
+static sfp_status reserve(sfp__head *h, int n, const int32_t *label, sfp_error *err)
 {
     int highest = -1, fresh = 0;
     for (int i = 0; i < n; i++) {
@@ -97,7 +97,7 @@ static sfp_status reserve(sfp_head *h, int n, const int32_t *label, sfp_error *e
     return reserve_rows(h, h->rows + fresh, err);
 }
 
-static sfp_status check_queries(const sfp_head *h, int n, const float *query, sfp_error *err)
+static sfp_status check_queries(const sfp__head *h, int n, const float *query, sfp_error *err)
 {
     size_t count = (size_t)n * (size_t)h->opt.dim;
     for (size_t i = 0; i < count; i++)
@@ -110,9 +110,9 @@ static sfp_status check_queries(const sfp_head *h, int n, const float *query, sf
 
 /* ---------------------------------------------------------------- life, use */
 
-sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_head **out, sfp_error *err)
+sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp__head **out, sfp_error *err)
 {
-    const sfp_head_kind *k = NULL;
+    const sfp__head_kind *k = NULL;
     char name[SFP_NAME_MAX];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, kind) == 0)
@@ -124,7 +124,7 @@ sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_h
         opt->ranpac_width > 1 << 15 || !(opt->slda_shrink >= 0 && opt->slda_shrink <= 1))
         return sfp__fail(err, SFP_EINVAL, "head %s: dim %d, classes %d, width %d, shrinkage %g are out of range", k->name,
                          opt->dim, opt->classes, opt->ranpac_width, (double)opt->slda_shrink);
-    OWNED_PTR(sfp__head_free) sfp_head *h = NULL;
+    OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
     TRY(sfp__alloc(&h, 1, k->size, err));
     h->kind = k;
     h->opt = *opt;
@@ -135,7 +135,7 @@ sfp_status sfp__head_create(const char *kind, const sfp_head_options *opt, sfp_h
     return SFP_OK;
 }
 
-void sfp__head_free(sfp_head *h)
+void sfp__head_free(sfp__head *h)
 {
     if (!h)
         return;
@@ -147,7 +147,7 @@ void sfp__head_free(sfp_head *h)
     sfp__free(h);
 }
 
-const char *sfp__head_kind(const sfp_head *h)
+const char *sfp__head_kind_name(const sfp__head *h)
 {
     return h->kind->name;
 }
@@ -157,7 +157,7 @@ const char *sfp__head_name(int i)
     return i >= 0 && (size_t)i < sizeof kinds / sizeof *kinds ? kinds[i]->name : NULL;
 }
 
-sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const int32_t *label, sfp_error *err)
+sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, sfp_error *err)
 {
     if (h->inference_only)
         return sfp__fail(err, SFP_EUNSUPPORTED, "head %s was loaded to answer: what learning needs was not saved", h->kind->name);
@@ -174,7 +174,7 @@ sfp_status sfp__head_update(sfp_head *h, int n, const float *query, const int32_
     return SFP_OK;
 }
 
-sfp_status sfp__head_refresh(sfp_head *h, sfp_error *err)
+sfp_status sfp__head_refresh(sfp__head *h, sfp_error *err)
 {
     if (h->rows == 0)
         return SFP_OK;
@@ -200,7 +200,7 @@ void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, in
             out[label[r]] = (float)fmax(raw[r] - shift, -1e30);
 }
 
-sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, int classes, float *out, sfp_error *err)
+sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, int classes, float *out, sfp_error *err)
 {
     TRY(check_queries(h, n, query, err));
     TRY(sfp__head_refresh(h, err));
@@ -223,9 +223,9 @@ sfp_status sfp__head_scores(sfp_head *h, int n, const float *query, int classes,
 
 /* ---------------------------------------------------------------- save, load */
 
-static sfp_status read_classes(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
-    const sfp_tensor *t = NULL;
+    const sfp__tensor *t = NULL;
     TRY(sfp__visit_find(v, "labels", SFP_DTYPE_I64, &t, err));
     if (t->ndim != 1 || t->count > SFP_HEAD_LABEL_MAX)
         return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.labels' is no list of classes", v->file, v->prefix);
@@ -246,12 +246,12 @@ static sfp_status read_classes(sfp_head *h, const sfp_visitor *v, sfp_error *err
     return SFP_OK;
 }
 
-static sfp_status visit_kind(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status visit_kind(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     return (v->inference_only && h->kind->visit_inference ? h->kind->visit_inference : h->kind->visit)(h, v, err);
 }
 
-static sfp_status write_head(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status write_head(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     const int64_t rows = h->rows;
     if (v->inference_only)
@@ -261,10 +261,10 @@ static sfp_status write_head(sfp_head *h, const sfp_visitor *v, sfp_error *err)
     return visit_kind(h, v, err);
 }
 
-sfp_status sfp__head_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
-    OWNED_PTR(sfp__head_free) sfp_head *fresh = NULL; /* a failed read leaves h as it was */
-    sfp_visitor reads = *v;
+    OWNED_PTR(sfp__head_free) sfp__head *fresh = NULL; /* a failed read leaves h as it was */
+    sfp__visitor reads = *v;
     reads.finite = true;
     if (v->put)
         return write_head(h, v, err);

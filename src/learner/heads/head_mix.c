@@ -34,7 +34,7 @@
 static const double FLOOR = 1e-4;
 static const double DISCOUNT = 0.9986146661010289; /* 2^(-1/500) */
 
-void sfp__mix_weights(const sfp_mix *m, double *weight)
+void sfp__mix_weights(const sfp__mix *m, double *weight)
 {
     double least = INFINITY, sum = 0;
     for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
@@ -92,7 +92,7 @@ static double log_probability(const opinion *o, int c)
     return log((1 - FLOOR) * (o->none ? uniform : p) + FLOOR * uniform);
 }
 
-void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, const int32_t *label)
+void sfp__mix_observe(sfp__mix *m, int n, int classes, const float *const *logp, const int32_t *label)
 {
     for (int i = 0; i < n; i++) {
         int y = label[i];
@@ -107,7 +107,7 @@ void sfp__mix_observe(sfp_mix *m, int n, int classes, const float *const *logp, 
     }
 }
 
-void sfp__mix_combine(const sfp_mix *m, int n, int classes, const float *const *logp, float *out)
+void sfp__mix_combine(const sfp__mix *m, int n, int classes, const float *const *logp, float *out)
 {
     double weight[SFP_HEAD_MEMBERS];
     sfp__mix_weights(m, weight);

@@ -14,27 +14,27 @@
 #include "learner/heads/head_kind.h"
 
 typedef struct ncm {
-    sfp_head base;
+    sfp__head base;
     double *mean;      /* (capacity, D) */
     double *grand;     /* (D): mean of all */
     double scatter[2]; /* squared distances to the class means, to the mean of all */
 } ncm;
 
-static sfp_status ncm_init(sfp_head *h, sfp_error *err)
+static sfp_status ncm_init(sfp__head *h, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     m->grand = sfp__calloc((size_t)h->opt.dim, sizeof *m->grand);
     return m->grand ? SFP_OK : sfp__fail_nomem(err);
 }
 
-static void ncm_done(sfp_head *h)
+static void ncm_done(sfp__head *h)
 {
     ncm *m = (ncm *)h;
     sfp__free(m->mean);
     sfp__free(m->grand);
 }
 
-static sfp_status ncm_grow(sfp_head *h, int capacity, sfp_error *err)
+static sfp_status ncm_grow(sfp__head *h, int capacity, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     size_t row = (size_t)h->opt.dim * sizeof *m->mean;
@@ -53,7 +53,7 @@ static double step(int d, const float *q, int64_t count, double *mean)
     return sum;
 }
 
-static void ncm_learn(sfp_head *h, const float *q, int row)
+static void ncm_learn(sfp__head *h, const float *q, int row)
 {
     ncm *m = (ncm *)h;
     int d = h->opt.dim;
@@ -61,7 +61,7 @@ static void ncm_learn(sfp_head *h, const float *q, int row)
     m->scatter[1] += step(d, q, h->n, m->grand);
 }
 
-static sfp_status ncm_refresh(sfp_head *h, sfp_error *err)
+static sfp_status ncm_refresh(sfp__head *h, sfp_error *err)
 {
     (void)h;
     (void)err;
@@ -70,7 +70,7 @@ static sfp_status ncm_refresh(sfp_head *h, sfp_error *err)
 
 static double variance(const ncm *m)
 {
-    const sfp_head *h = &m->base;
+    const sfp__head *h = &m->base;
     double within = h->n > h->rows ? m->scatter[0] / ((double)(h->n - h->rows) * h->opt.dim) : 0;
     double total = m->scatter[1] / ((double)h->n * h->opt.dim);
     if (within > 1e-30) /* below, a division would only blow up rounding */
@@ -78,7 +78,7 @@ static double variance(const ncm *m)
     return total > 1e-30 ? total : 1;
 }
 
-static void ncm_score(sfp_head *h, int n, const float *q, double *out)
+static void ncm_score(sfp__head *h, int n, const float *q, double *out)
 {
     const ncm *m = (const ncm *)h;
     size_t d = (size_t)h->opt.dim;
@@ -96,7 +96,7 @@ static void ncm_score(sfp_head *h, int n, const float *q, double *out)
 }
 
 /* -|q - mu|^2 / (2 tau) without the part that all classes share, around the mean of all. */
-static void ncm_linear_map(const sfp_head *h, sfp_head_linear_map *f)
+static void ncm_linear_map(const sfp__head *h, sfp__head_linear_map *f)
 {
     const ncm *m = (const ncm *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
@@ -114,7 +114,7 @@ static void ncm_linear_map(const sfp_head *h, sfp_head_linear_map *f)
     }
 }
 
-static sfp_status ncm_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status ncm_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     const int64_t shape[] = {h->rows, h->opt.dim}, two = 2;
@@ -123,7 +123,7 @@ static sfp_status ncm_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
     return sfp__visit(v, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
 }
 
-const sfp_head_kind sfp__head_ncm = {
+const sfp__head_kind sfp__head_ncm = {
     .name = "ncm",
     .size = sizeof(ncm),
     .init = ncm_init,

@@ -59,11 +59,11 @@ static int round_up(int n)
 }
 
 /* The projection of the seed, in place of the one before. */
-static sfp_status draw_projection(sfp_ranpac *m, sfp_error *err)
+static sfp_status draw_projection(sfp__ranpac *m, sfp_error *err)
 {
-    sfp_rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_PROJECT);
+    sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_PROJECT);
     size_t count = (size_t)m->base.opt.dim * (size_t)m->width;
-    sfp_projection *p = sfp__malloc(sizeof *p + count * sizeof *p->r);
+    sfp__projection *p = sfp__malloc(sizeof *p + count * sizeof *p->r);
     TRY(sfp__check_memory(p, err));
     p->holders = 1;
     for (size_t i = 0; i < count; i++)
@@ -73,9 +73,9 @@ static sfp_status draw_projection(sfp_ranpac *m, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
+static sfp_status ranpac_init(sfp__head *h, sfp_error *err)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     m->width = h->opt.ranpac_width;
     m->first = round_up(m->width / 2 > 2 * GRAIN ? m->width / 2 : 2 * GRAIN);
     m->later = HELD + round_up(m->width / 4 > GRAIN ? m->width / 4 : GRAIN);
@@ -95,9 +95,9 @@ static sfp_status ranpac_init(sfp_head *h, sfp_error *err)
     return draw_projection(m, err);
 }
 
-static void ranpac_done(sfp_head *h)
+static void ranpac_done(sfp__head *h)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     void *blocks[] = {m->query, m->row,   m->slot, m->gram,   m->target, m->factor, m->start,
                       m->z,     m->small, m->dual, m->weight, m->piece,  m->scored, m->plain};
     sfp__projection_release(m->project);
@@ -105,9 +105,9 @@ static void ranpac_done(sfp_head *h)
         sfp__free(blocks[i]);
 }
 
-static sfp_status ranpac_grow(sfp_head *h, int capacity, sfp_error *err)
+static sfp_status ranpac_grow(sfp__head *h, int capacity, sfp_error *err)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     size_t f = sizeof(float), row = (size_t)m->width * f, old = (size_t)h->capacity, count = (size_t)capacity;
     TRY(sfp__check_memory(sfp__head_extend(&m->target, row, old, count) && sfp__head_extend(&m->start, row, old, count) &&
                               sfp__head_extend(&m->weight, (size_t)m->side * f, old, count) &&
@@ -119,7 +119,7 @@ static sfp_status ranpac_grow(sfp_head *h, int capacity, sfp_error *err)
 
 /* --------------------------------------------------------------- projection */
 
-void sfp__ranpac_project(const sfp_ranpac *m, int n, const float *q, float *phi)
+void sfp__ranpac_project(const sfp__ranpac *m, int n, const float *q, float *phi)
 {
     int w = m->width, d = m->base.opt.dim;
     sfp__gemm_plain(false, false, n, w, d, q, d, m->project->r, w, 0.0f, phi, w);
@@ -128,7 +128,7 @@ void sfp__ranpac_project(const sfp_ranpac *m, int n, const float *q, float *phi)
         phi[i] = phi[i] > 0 ? phi[i] : 0;
 }
 
-int sfp__ranpac_project_recent(sfp_ranpac *m, bool held, float *phi)
+int sfp__ranpac_project_recent(sfp__ranpac *m, bool held, float *phi)
 {
     size_t d = (size_t)m->base.opt.dim;
     int n = 0, waiting = 0;
@@ -146,7 +146,7 @@ int sfp__ranpac_project_recent(sfp_ranpac *m, bool held, float *phi)
 
 /* -------------------------------------------------------------------- learn */
 
-void sfp__ranpac_fold(sfp_ranpac *m)
+void sfp__ranpac_fold(sfp__ranpac *m)
 {
     int w = m->width, n = sfp__ranpac_project_recent(m, false, m->z), kept = 0;
     size_t d = (size_t)m->base.opt.dim, width = (size_t)w;
@@ -176,22 +176,22 @@ void sfp__ranpac_fold(sfp_ranpac *m)
 }
 
 /* Where sample number n of the stream goes in the reservoir; -1: nowhere. By number, so that no generator has to be saved. */
-static int64_t held_slot(const sfp_ranpac *m, int64_t n)
+static int64_t held_slot(const sfp__ranpac *m, int64_t n)
 {
     if (n % HELD_EVERY != HELD_EVERY - 1)
         return -1;
     int64_t k = n / HELD_EVERY;
     if (k < HELD)
         return k;
-    sfp_rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_HELD);
+    sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_HELD);
     rng.counter = (uint64_t)k;
     double slot = floor(sfp__rng_double(&rng) * (double)(k + 1));
     return slot < HELD ? (int64_t)slot : -1;
 }
 
-static void ranpac_learn(sfp_head *h, const float *q, int row)
+static void ranpac_learn(sfp__head *h, const float *q, int row)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     if (m->recent == (sfp__ranpac_has_base(m) ? m->later : m->first))
         sfp__ranpac_fold(m);
     int64_t slot = held_slot(m, h->n);
@@ -205,15 +205,15 @@ static void ranpac_learn(sfp_head *h, const float *q, int row)
 
 /* -------------------------------------------------------------------- score */
 
-static sfp_status ranpac_refresh(sfp_head *h, sfp_error *err)
+static sfp_status ranpac_refresh(sfp__head *h, sfp_error *err)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     return m->solved == h->n ? SFP_OK : sfp__ranpac_solve(m, err);
 }
 
-static void ranpac_score(sfp_head *h, int n, const float *q, double *out)
+static void ranpac_score(sfp__head *h, int n, const float *q, double *out)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     int w = m->width;
     sfp__ranpac_project(m, n, q, m->piece);
     sfp__gemm_plain(false, true, n, h->rows, w, m->piece, w, m->weight, m->side, 0.0f, m->scored, h->rows);
@@ -222,9 +222,9 @@ static void ranpac_score(sfp_head *h, int n, const float *q, double *out)
         out[i] = m->strength[SFP_RANPAC_SCALE] * (double)m->scored[i];
 }
 
-static void ranpac_linear_map(const sfp_head *h, sfp_head_linear_map *f)
+static void ranpac_linear_map(const sfp__head *h, sfp__head_linear_map *f)
 {
-    const sfp_ranpac *m = (const sfp_ranpac *)h;
+    const sfp__ranpac *m = (const sfp__ranpac *)h;
     f->width = m->width;
     f->project = m->project;
     for (int i = 0; f->weight && i < m->width; i++)
@@ -236,7 +236,7 @@ static void ranpac_linear_map(const sfp_head *h, sfp_head_linear_map *f)
 /* --------------------------------------------------------------- save, load */
 
 /* What no stream could have led to: a file made by hand. */
-static bool plausible(const sfp_ranpac *m)
+static bool plausible(const sfp__ranpac *m)
 {
     size_t values = (size_t)m->recent * (size_t)m->base.opt.dim;
     bool fine = m->counter[SFP_RANPAC_FOLDED] == m->base.n - m->recent && m->counter[SFP_RANPAC_NEXT_CHOICE] > 0 &&
@@ -248,7 +248,7 @@ static bool plausible(const sfp_ranpac *m)
     return fine;
 }
 
-static sfp_status visit_setup(sfp_ranpac *m, const sfp_visitor *v, sfp_error *err)
+static sfp_status visit_setup(sfp__ranpac *m, const sfp__visitor *v, sfp_error *err)
 {
     const int64_t two = 2;
     TRY(sfp__visit(v, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err));
@@ -259,7 +259,7 @@ static sfp_status visit_setup(sfp_ranpac *m, const sfp_visitor *v, sfp_error *er
 }
 
 /* The projection that belongs to the loaded setup. */
-static sfp_status take_seed(sfp_ranpac *m, sfp_error *err)
+static sfp_status take_seed(sfp__ranpac *m, sfp_error *err)
 {
     if (m->setup[SFP_RANPAC_SEED] == (int64_t)m->base.opt.seed)
         return SFP_OK;
@@ -268,9 +268,9 @@ static sfp_status take_seed(sfp_ranpac *m, sfp_error *err)
 }
 
 /* How many samples the file has that are not folded into its base. */
-static sfp_status read_recent(sfp_ranpac *m, const sfp_visitor *v, sfp_error *err)
+static sfp_status read_recent(sfp__ranpac *m, const sfp__visitor *v, sfp_error *err)
 {
-    const sfp_tensor *t = NULL;
+    const sfp__tensor *t = NULL;
     TRY(sfp__visit_find(v, "row", SFP_DTYPE_I64, &t, err));
     if (t->count > (size_t)m->cap)
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has %zu recent samples, expected at most %d", v->file, v->prefix, t->count,
@@ -279,9 +279,9 @@ static sfp_status read_recent(sfp_ranpac *m, const sfp_visitor *v, sfp_error *er
     return SFP_OK;
 }
 
-static sfp_status ranpac_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status ranpac_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     TRY(visit_setup(m, v, err));
     if (!v->put)
         TRY(read_recent(m, v, err));
@@ -303,7 +303,7 @@ static sfp_status ranpac_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err
 }
 
 /* m->plain for the rows there are. */
-static sfp_status make_plain(sfp_ranpac *m, sfp_error *err)
+static sfp_status make_plain(sfp__ranpac *m, sfp_error *err)
 {
     size_t floats = (size_t)m->width * (size_t)(m->base.rows > 0 ? m->base.rows : 1);
     float *plain = sfp__malloc(floats * sizeof *plain);
@@ -313,9 +313,9 @@ static sfp_status make_plain(sfp_ranpac *m, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status ranpac_visit_inference(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status ranpac_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
-    sfp_ranpac *m = (sfp_ranpac *)h;
+    sfp__ranpac *m = (sfp__ranpac *)h;
     const int64_t two = 2, shape[] = {h->rows, m->width};
     size_t width = (size_t)m->width, side = (size_t)m->side, rows = (size_t)h->rows;
     TRY(make_plain(m, err));
@@ -332,9 +332,9 @@ static sfp_status ranpac_visit_inference(sfp_head *h, const sfp_visitor *v, sfp_
     return take_seed(m, err);
 }
 
-const sfp_head_kind sfp__head_ranpac = {
+const sfp__head_kind sfp__head_ranpac = {
     .name = "ranpac",
-    .size = sizeof(sfp_ranpac),
+    .size = sizeof(sfp__ranpac),
     .init = ranpac_init,
     .done = ranpac_done,
     .grow = ranpac_grow,

@@ -19,7 +19,7 @@ enum { WHOLE_GRID = 512 }; /* unknowns up to which every lambda is tried */
 /* A ridge fitted without the held-out samples, in `a` unknowns: (A + lambda I) X^T = B^T, tested on T. While the base is
  * empty A = Phi Phi^T over samples and T holds their products with the held-out ones; else A = G and T = Phi_held. */
 typedef struct trial {
-    sfp_ranpac *m;
+    sfp__ranpac *m;
     int a;
     const float *gram; /* (a, a): A, lower triangle */
     const float *b;    /* (classes, M): B; NULL: one-hot, the samples not held out */
@@ -38,7 +38,7 @@ static double lambda_of(const trial *t, int index)
 
 static void right_side(const trial *t)
 {
-    sfp_ranpac *m = t->m;
+    sfp__ranpac *m = t->m;
     for (int r = 0; r < m->base.rows; r++) {
         float *x = m->weight + (size_t)r * (size_t)m->side;
         if (t->b) {
@@ -54,7 +54,7 @@ static void right_side(const trial *t)
 /* Predictions for the held-out samples to m->dual (classes, held); the squared error, INFINITY when lambda is too small. */
 static double fit(const trial *t, double lambda)
 {
-    sfp_ranpac *m = t->m;
+    sfp__ranpac *m = t->m;
     int rows = m->base.rows, a = t->a;
     for (size_t i = 0; i < (size_t)a; i++) {
         memcpy(t->work + i * (size_t)a, t->gram + i * (size_t)a, (i + 1) * sizeof *t->work);
@@ -111,7 +111,7 @@ static int search(trial *t, int from)
 
 /* Cross-entropy of softmax(scale * predictions) on the held-out samples. A prior as strong as a few samples keeps the scale
  * sane when there are few, or all are right. */
-static double scale_loss(const sfp_ranpac *m, double scale)
+static double scale_loss(const sfp__ranpac *m, double scale)
 {
     double loss = 2 * log(scale / 10) * log(scale / 10);
     for (int i = 0, k = 0; i < m->recent; i++) {
@@ -128,7 +128,7 @@ static double scale_loss(const sfp_ranpac *m, double scale)
     return loss;
 }
 
-static double best_scale(const sfp_ranpac *m)
+static double best_scale(const sfp__ranpac *m)
 {
     double best = INFINITY, choice = 10;
     for (int i = -3; i <= 6; i++) { /* 10 * sqrt(2)^i: 3.5 to 80 */
@@ -147,7 +147,7 @@ static double decade(double x)
     return x > 1e-30 && isfinite(x) ? pow(10, round(log10(x))) : 1;
 }
 
-static void choose_lambda(sfp_ranpac *m)
+static void choose_lambda(sfp__ranpac *m)
 {
     trial t = {.m = m, .last = -1};
     int w = m->width;
@@ -198,7 +198,7 @@ static void choose_lambda(sfp_ranpac *m)
 }
 
 /* Before there are held-out samples: a hundredth of the mean |phi|^2 of the first ones. */
-static void guess_lambda(sfp_ranpac *m)
+static void guess_lambda(sfp__ranpac *m)
 {
     int n = m->recent < GRAIN ? m->recent : GRAIN;
     size_t count = (size_t)n * (size_t)m->width;
@@ -219,7 +219,7 @@ static void scale_rows(size_t count, float by, float *x)
 }
 
 /* L of the base and U; the base may be empty. */
-static bool factor_base(sfp_ranpac *m)
+static bool factor_base(sfp__ranpac *m)
 {
     int w = m->width, rows = m->base.rows;
     size_t width = (size_t)w;
@@ -245,7 +245,7 @@ static bool factor_base(sfp_ranpac *m)
 }
 
 /* Z and F: whole grains are kept, the rest is done again when it has grown. */
-static bool factor_recent(sfp_ranpac *m)
+static bool factor_recent(sfp__ranpac *m)
 {
     int w = m->width, d = m->base.opt.dim;
     for (int r = m->done; r < m->recent; r += GRAIN) {
@@ -267,7 +267,7 @@ static bool factor_recent(sfp_ranpac *m)
     return true;
 }
 
-static void solve_weights(sfp_ranpac *m)
+static void solve_weights(sfp__ranpac *m)
 {
     int w = m->width, rows = m->base.rows, p = m->recent;
     size_t row = (size_t)w * sizeof *m->weight;
@@ -296,7 +296,7 @@ static void solve_weights(sfp_ranpac *m)
         scale_rows((size_t)w, (float)(1 / sqrt(m->strength[SFP_RANPAC_LAMBDA])), m->weight + (size_t)r * (size_t)m->side);
 }
 
-sfp_status sfp__ranpac_solve(sfp_ranpac *m, sfp_error *err)
+sfp_status sfp__ranpac_solve(sfp__ranpac *m, sfp_error *err)
 {
     if (m->base.n >= m->counter[SFP_RANPAC_NEXT_CHOICE])
         choose_lambda(m);

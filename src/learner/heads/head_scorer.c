@@ -13,28 +13,28 @@
 #include <math.h>
 #include <string.h>
 
-struct sfp_head_scorer {
-    sfp_head_linear_map linear_map;
+struct sfp__head_scorer {
+    sfp__head_linear_map linear_map;
     double *weight, *bias, *centre; /* (width, rows) (rows) (D) */
     int64_t *label;                 /* (rows) */
     size_t weight_capacity, row_capacity;
-    sfp_projection *project; /* form.project while rows > 0 */
+    sfp__projection *project; /* form.project while rows > 0 */
 };
 
-sfp_projection *sfp__projection_hold(sfp_projection *p)
+sfp__projection *sfp__projection_hold(sfp__projection *p)
 {
     if (p)
         p->holders++;
     return p;
 }
 
-void sfp__projection_release(sfp_projection *p)
+void sfp__projection_release(sfp__projection *p)
 {
     if (p && --p->holders == 0)
         sfp__free(p);
 }
 
-void sfp__head_scorer_free(sfp_head_scorer *s)
+void sfp__head_scorer_free(sfp__head_scorer *s)
 {
     if (!s)
         return;
@@ -46,7 +46,7 @@ void sfp__head_scorer_free(sfp_head_scorer *s)
     sfp__free(s);
 }
 
-static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_t dim, sfp_error *err)
+static sfp_status reserve(sfp__head_scorer *s, size_t rows, size_t weights, size_t dim, sfp_error *err)
 {
     TRY(sfp__check_memory(s->centre || (s->centre = sfp__malloc(dim * sizeof *s->centre)), err));
     if (weights > s->weight_capacity) {
@@ -67,11 +67,11 @@ static sfp_status reserve(sfp_head_scorer *s, size_t rows, size_t weights, size_
     return SFP_OK;
 }
 
-sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *err)
+sfp_status sfp__head_freeze(sfp__head *h, sfp__head_scorer **scorer, sfp_error *err)
 {
     TRY(sfp__check_memory(*scorer || (*scorer = sfp__calloc(1, sizeof **scorer)), err));
-    sfp_head_scorer *s = *scorer;
-    s->linear_map = (sfp_head_linear_map){.dim = h->opt.dim};
+    sfp__head_scorer *s = *scorer;
+    s->linear_map = (sfp__head_linear_map){.dim = h->opt.dim};
     sfp_status status = sfp__head_refresh(h, err);
     if (status || h->rows == 0)
         return status;
@@ -82,7 +82,7 @@ sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *er
         s->linear_map.rows = 0;
         return status;
     }
-    sfp_projection *before = s->project;
+    sfp__projection *before = s->project;
     s->project = sfp__projection_hold(s->linear_map.project);
     sfp__projection_release(before);
     s->linear_map.weight = s->weight;
@@ -95,12 +95,12 @@ sfp_status sfp__head_freeze(sfp_head *h, sfp_head_scorer **scorer, sfp_error *er
     return SFP_OK;
 }
 
-size_t sfp__head_scorer_work(const sfp_head_scorer *s)
+size_t sfp__head_scorer_work(const sfp__head_scorer *s)
 {
     return (size_t)s->linear_map.width + (size_t)s->linear_map.rows;
 }
 
-static void features(const sfp_head_linear_map *f, const float *q, double *out)
+static void features(const sfp__head_linear_map *f, const float *q, double *out)
 {
     if (!f->project) {
         for (int i = 0; i < f->dim; i++)
@@ -117,9 +117,9 @@ static void features(const sfp_head_linear_map *f, const float *q, double *out)
         out[j] = fmax(out[j], 0);
 }
 
-void sfp__head_scorer_scores(const sfp_head_scorer *s, int n, const float *query, int classes, double *work, float *out)
+void sfp__head_scorer_scores(const sfp__head_scorer *s, int n, const float *query, int classes, double *work, float *out)
 {
-    const sfp_head_linear_map *f = &s->linear_map;
+    const sfp__head_linear_map *f = &s->linear_map;
     double *x = work, *raw = work + f->width;
     for (int i = 0; i < n; i++, query += f->dim, out += classes) {
         for (int c = 0; c < classes; c++)

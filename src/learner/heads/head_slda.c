@@ -24,7 +24,7 @@
 #include <string.h>
 
 typedef struct slda {
-    sfp_head base;
+    sfp__head base;
     double *mean;    /* (capacity, D) */
     double *scatter; /* (D, D): S, upper triangle */
     /* derived by refresh, from `solved` samples */
@@ -36,7 +36,7 @@ typedef struct slda {
     double *x;      /* (D): one sample's difference */
 } slda;
 
-static sfp_status slda_init(sfp_head *h, sfp_error *err)
+static sfp_status slda_init(sfp__head *h, sfp_error *err)
 {
     slda *m = (slda *)h;
     size_t d = (size_t)h->opt.dim, square;
@@ -47,7 +47,7 @@ static sfp_status slda_init(sfp_head *h, sfp_error *err)
     return SFP_OK;
 }
 
-static void slda_done(sfp_head *h)
+static void slda_done(sfp__head *h)
 {
     slda *m = (slda *)h;
     sfp__free(m->mean);
@@ -59,7 +59,7 @@ static void slda_done(sfp_head *h)
     sfp__free(m->x);
 }
 
-static sfp_status slda_grow(sfp_head *h, int capacity, sfp_error *err)
+static sfp_status slda_grow(sfp__head *h, int capacity, sfp_error *err)
 {
     slda *m = (slda *)h;
     size_t row = (size_t)h->opt.dim * sizeof *m->mean, old = (size_t)h->capacity, count = (size_t)capacity;
@@ -69,7 +69,7 @@ static sfp_status slda_grow(sfp_head *h, int capacity, sfp_error *err)
     return SFP_OK;
 }
 
-static void slda_learn(sfp_head *h, const float *q, int row)
+static void slda_learn(sfp__head *h, const float *q, int row)
 {
     slda *m = (slda *)h;
     size_t d = (size_t)h->opt.dim;
@@ -112,7 +112,7 @@ static void factor(slda *m)
         m->factor[i * d + i] = 1;
 }
 
-static sfp_status slda_refresh(sfp_head *h, sfp_error *err)
+static sfp_status slda_refresh(sfp__head *h, sfp_error *err)
 {
     (void)err;
     slda *m = (slda *)h;
@@ -136,7 +136,7 @@ static sfp_status slda_refresh(sfp_head *h, sfp_error *err)
     return SFP_OK;
 }
 
-static void slda_score(sfp_head *h, int n, const float *q, double *out)
+static void slda_score(sfp__head *h, int n, const float *q, double *out)
 {
     const slda *m = (const slda *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
@@ -151,7 +151,7 @@ static void slda_score(sfp_head *h, int n, const float *q, double *out)
     }
 }
 
-static void slda_linear_map(const sfp_head *h, sfp_head_linear_map *f)
+static void slda_linear_map(const sfp__head *h, sfp__head_linear_map *f)
 {
     const slda *m = (const slda *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
@@ -163,7 +163,7 @@ static void slda_linear_map(const sfp_head *h, sfp_head_linear_map *f)
     memcpy(f->centre, m->grand, d * sizeof *f->centre);
 }
 
-static sfp_status slda_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status slda_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     slda *m = (slda *)h;
     const int64_t means[] = {h->rows, h->opt.dim}, square[] = {h->opt.dim, h->opt.dim};
@@ -171,7 +171,7 @@ static sfp_status slda_visit(sfp_head *h, const sfp_visitor *v, sfp_error *err)
     return sfp__visit(v, "scatter", SFP_DTYPE_F64, 2, square, m->scatter, err);
 }
 
-static sfp_status slda_visit_inference(sfp_head *h, const sfp_visitor *v, sfp_error *err)
+static sfp_status slda_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     slda *m = (slda *)h;
     const int64_t weight[] = {h->opt.dim, h->rows};
@@ -181,7 +181,7 @@ static sfp_status slda_visit_inference(sfp_head *h, const sfp_visitor *v, sfp_er
     return sfp__visit(v, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err);
 }
 
-const sfp_head_kind sfp__head_slda = {
+const sfp__head_kind sfp__head_slda = {
     .name = "slda",
     .size = sizeof(slda),
     .init = slda_init,

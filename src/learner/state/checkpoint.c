@@ -4,7 +4,6 @@
  * hostile: every size, label and count is checked before the first value is changed, and after that nothing can fail. */
 #include "learner/state/state.h"
 
-#include "base/c_locale.h"
 #include "base/mem.h"
 #include "learner/state/visit.h"
 
@@ -13,8 +12,8 @@
 
 /* A visit of the learner by `v`. */
 typedef struct visit {
-    sfp_learner *l;
-    sfp_visitor v;
+    sfp__learner *l;
+    sfp__visitor v;
     bool commits;        /* it reads and puts in what was checked before */
     int classes, filled; /* of the file, or when it is written of the learner */
     int64_t buffer_seen, image_bytes;
@@ -24,8 +23,8 @@ typedef struct visit {
 
 static sfp_status visit_counters(visit *f, sfp_error *err)
 {
-    sfp_learner *l = f->l;
-    const sfp_learner_counts *n = &l->counts;
+    sfp__learner *l = f->l;
+    const sfp__learner_counts *n = &l->counts;
     int64_t c[] = {(int64_t)n->timestamps, (int64_t)n->offered,  (int64_t)n->scored,
                    (int64_t)n->trained,    (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0,
                    l->limits.coreset,      l->limits.replay,     l->limits.steps,
@@ -39,13 +38,13 @@ static sfp_status visit_counters(visit *f, sfp_error *err)
     f->buffer_seen = c[5];
     if (!f->commits)
         return SFP_OK;
-    l->counts = (sfp_learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
+    l->counts = (sfp__learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
     sfp__learner_set_limits(l, (int)c[6], (int)c[7], (int)c[8]);
     sfp__learner_set_slack(l, c[9] == 0);
     return SFP_OK;
 }
 
-static sfp_status visit_rng(visit *f, const char *name, sfp_rng *r, sfp_error *err)
+static sfp_status visit_rng(visit *f, const char *name, sfp__rng *r, sfp_error *err)
 {
     int64_t n[] = {(int64_t)r->key, (int64_t)r->stream, (int64_t)r->counter, r->block[0],
                    r->block[1],     r->block[2],        r->block[3],         r->left};
@@ -56,27 +55,27 @@ static sfp_status visit_rng(visit *f, const char *name, sfp_rng *r, sfp_error *e
     if (!fine)
         return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is no state of a generator", f->v.file, name);
     if (f->commits)
-        *r = (sfp_rng){.key = (uint64_t)n[0],
-                       .stream = (uint64_t)n[1],
-                       .counter = (uint64_t)n[2],
-                       .block = {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5], (uint32_t)n[6]},
-                       .left = (uint32_t)n[7]};
+        *r = (sfp__rng){.key = (uint64_t)n[0],
+                        .stream = (uint64_t)n[1],
+                        .counter = (uint64_t)n[2],
+                        .block = {(uint32_t)n[3], (uint32_t)n[4], (uint32_t)n[5], (uint32_t)n[6]},
+                        .left = (uint32_t)n[7]};
     return SFP_OK;
 }
 
 static sfp_status visit_drift(visit *f, sfp_error *err)
 {
-    sfp_drift_detector *d = &f->l->detector;
+    sfp__drift_detector *d = &f->l->detector;
     double n[] = {d->count, d->mean, d->m2, d->up, d->up_min, d->down, d->down_max};
     TRY(sfp__visit_values(&f->v, "drift", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
     if (f->commits)
-        *d = (sfp_drift_detector){n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
+        *d = (sfp__drift_detector){n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
     return SFP_OK;
 }
 
 static sfp_status visit_mix(visit *f, sfp_error *err)
 {
-    sfp_mix *m = &f->l->mix;
+    sfp__mix *m = &f->l->mix;
     double n[1 + SFP_HEAD_MEMBERS] = {m->count};
     memcpy(n + 1, m->loss, sizeof m->loss);
     TRY(sfp__visit_values(&f->v, "mix", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
@@ -90,11 +89,11 @@ static sfp_status visit_mix(visit *f, sfp_error *err)
 /* ---------------------------------------------------------------- parameters */
 
 /* Values and Adam's moments; the classifier has the file's rows. */
-static sfp_status visit_param(visit *f, sfp_param *p, sfp_error *err)
+static sfp_status visit_param(visit *f, sfp__param *p, sfp_error *err)
 {
     const struct {
         const char *prefix;
-        sfp_dtype dtype;
+        sfp__dtype dtype;
         int ndim;
         void *data;
     } list[] = {{"", SFP_DTYPE_F32, p->ndim, p->data},
@@ -120,8 +119,8 @@ static sfp_status visit_param(visit *f, sfp_param *p, sfp_error *err)
 #define SLOT_FIELD(field, at, size)                                \
     static void *slot_##field(void *learner, int i, size_t *bytes) \
     {                                                              \
-        sfp_learner *l = learner;                                  \
-        sfp_slot *slot = &l->buffer->slot[i];                      \
+        sfp__learner *l = learner;                                 \
+        sfp__slot *slot = &l->buffer->slot[i];                     \
         *bytes = size;                                             \
         return at;                                                 \
     }
@@ -135,7 +134,7 @@ SLOT_FIELD(mean_embed, slot->mean_embed, (size_t)l->D * sizeof(float))
 SLOT_FIELD(image, slot->image, slot->image_size)
 #undef SLOT_FIELD
 
-static int64_t number_at(const sfp_tensor *t, int i)
+static int64_t number_at(const sfp__tensor *t, int i)
 {
     int64_t wide = 0;
     int32_t narrow = 0;
@@ -147,8 +146,8 @@ static int64_t number_at(const sfp_tensor *t, int i)
 /* What a file says of its slots, before any is changed. */
 static sfp_status look_at_slots(visit *f, sfp_error *err)
 {
-    const sfp_learner *l = f->l;
-    const sfp_tensor *label = NULL, *size = NULL, *has = NULL;
+    const sfp__learner *l = f->l;
+    const sfp__tensor *label = NULL, *size = NULL, *has = NULL;
     int slots = l->buffer ? l->buffer->opt.slots : 0;
     size_t most = l->buffer ? l->buffer->opt.image_bytes : 0;
     TRY(sfp__visit_find(&f->v, "buffer.label", SFP_DTYPE_I32, &label, err));
@@ -175,7 +174,7 @@ static sfp_status look_at_slots(visit *f, sfp_error *err)
 
 static sfp_status visit_buffer(visit *f, sfp_error *err)
 {
-    sfp_learner *l = f->l;
+    sfp__learner *l = f->l;
     f->image_bytes = 0;
     if (!f->v.put) {
         TRY(look_at_slots(f, err));
@@ -187,7 +186,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
     const int64_t vectors[] = {f->filled, l->D};
     const struct {
         const char *name;
-        sfp_dtype dtype;
+        sfp__dtype dtype;
         int ndim;
         const int64_t *shape;
         void *(*at)(void *ctx, int i, size_t *bytes);
@@ -200,7 +199,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
                 {"buffer.has_query", SFP_DTYPE_U8, 1, vectors, slot_has_query},
                 {"buffer.image", SFP_DTYPE_U8, 1, &f->image_bytes, slot_image}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        const sfp_pieces pieces = {f->filled, list[i].at, l};
+        const sfp__pieces pieces = {f->filled, list[i].at, l};
         TRY(sfp__visit_pieces(&f->v, list[i].name, list[i].dtype, list[i].ndim, list[i].shape, &pieces, err));
     }
     if (f->commits && l->buffer)
@@ -208,7 +207,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
     if (!l->buffer)
         return SFP_OK;
     char prefix[40];
-    sfp_visitor v = f->v;
+    sfp__visitor v = f->v;
     (void)snprintf(prefix, sizeof prefix, "buffer.%s", l->buffer->method->name);
     v.prefix = prefix;
     return sfp__visit_state_tensors(&v, l->buffer->method->state_tensors, l->buffer->state, err);
@@ -218,10 +217,10 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
 
 static sfp_status visit_fingerprints(visit *f, sfp_error *err)
 {
-    sfp_learner *l = f->l;
+    sfp__learner *l = f->l;
     int count = 0;
-    sfp_param **params = sfp__fp_params(l->fp, &count);
-    sfp_visitor selector = f->v;
+    sfp__param **params = sfp__fp_params(l->fp, &count);
+    sfp__visitor selector = f->v;
     selector.prefix = "select";
     TRY(visit_rng(f, "rng.fingerprints", &l->fp->rng, err));
     TRY(visit_rng(f, "rng.select", &l->select_rng, err));
@@ -240,7 +239,7 @@ static sfp_status visit_fingerprints(visit *f, sfp_error *err)
 
 static sfp_status visit_learner(visit *f, sfp_error *err)
 {
-    sfp_learner *l = f->l;
+    sfp__learner *l = f->l;
     const int64_t classes = f->classes;
     TRY(visit_counters(f, err));
     if (l->fp)
@@ -253,14 +252,14 @@ static sfp_status visit_learner(visit *f, sfp_error *err)
     return sfp__visit(&f->v, "allowed", SFP_DTYPE_U8, 1, &classes, l->classes.allowed, err);
 }
 
-static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_MEMBERS], const sfp_visitor *with, sfp_error *err)
+static sfp_status visit_heads(sfp__head *const heads[SFP_HEAD_MEMBERS], const sfp__visitor *with, sfp_error *err)
 {
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
         char prefix[32];
-        sfp_visitor v = *with;
+        sfp__visitor v = *with;
         if (!heads[i])
             continue;
-        (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind(heads[i]));
+        (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind_name(heads[i]));
         v.prefix = prefix;
         TRY(sfp__head_visit(heads[i], &v, err));
     }
@@ -269,12 +268,11 @@ static sfp_status visit_heads(sfp_head *const heads[SFP_HEAD_MEMBERS], const sfp
 
 /* ------------------------------------------------------------------- writing */
 
-sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
+sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char *position, sfp_error *err)
 {
-    IN_C_LOCALE;
-    OWNED_BY(sfp__tensor_list_done) sfp_tensor_list parts = {0};
-    OWNED_BY(sfp__metadata_done) sfp_file_metadata meta = {0};
-    visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp_learner_classes(l)};
+    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list parts = {0};
+    OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
+    visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
     TRY(visit_learner(&f, err));
     TRY(visit_heads(l->heads, &f.v, err));
     sfp__metadata_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
@@ -293,13 +291,13 @@ sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *
 /* A method's of version 2, which had another checksum. */
 static bool is_earlier(const char *path)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     return sfp__safetensors_open(path, &st, NULL) == SFP_OK && sfp__tensor_file_meta(st, "kind") &&
            sfp__tensor_file_meta(st, "position");
 }
 
 /* A whole checkpoint of this version; *bytes must outlive *st. */
-static sfp_status open_whole(const char *path, uint8_t **bytes, sfp_tensor_file **st, sfp_error *err)
+static sfp_status open_whole(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err)
 {
     size_t size = 0;
     sfp_status status = sfp__backed_file_read(path, bytes, &size, err);
@@ -313,7 +311,7 @@ static sfp_status open_whole(const char *path, uint8_t **bytes, sfp_tensor_file 
 sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, char **position, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     TRY(open_whole(path, &bytes, &st, err));
     const char *made_by = sfp__tensor_file_meta(st, "method"), *text = sfp__tensor_file_meta(st, "position");
     if (!text)
@@ -323,7 +321,7 @@ sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, cha
     return SFP_OK;
 }
 
-static sfp_status check_method(const sfp_learner *l, const sfp_tensor_file *st, sfp_error *err)
+static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
 {
     const char *then = sfp__tensor_file_meta(st, "method"), *now = l->opt.method;
     char shown[SFP_NAME_MAX];
@@ -333,38 +331,38 @@ static sfp_status check_method(const sfp_learner *l, const sfp_tensor_file *st, 
     return now ? sfp__metadata_check_backbone(st, l->vit, err) : SFP_OK;
 }
 
-static sfp_status read_span(const sfp_learner *l, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err)
+static sfp_status read_span(const sfp__learner *l, const sfp__tensor_file *st, sfp__saved_components *out, sfp_error *err)
 {
-    const sfp_fp_options *o = &l->opt.fp;
+    const sfp__fp_options *o = &l->opt.fp;
     long long task = 0, frozen_end = 0, active_end = 0;
     if (!l->fp)
         return SFP_OK;
     TRY(sfp__metadata_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
     TRY(sfp__metadata_int(st, "open", 1, o->pool, &active_end, err));
     TRY(sfp__metadata_int(st, "start", 0, active_end - 1, &frozen_end, err));
-    *out = (sfp_saved_components){(int)task, (int)frozen_end, (int)active_end};
+    *out = (sfp__saved_components){(int)task, (int)frozen_end, (int)active_end};
     return SFP_OK;
 }
 
-static void free_heads(sfp_head *(*heads)[SFP_HEAD_MEMBERS])
+static void free_heads(sfp__head *(*heads)[SFP_HEAD_MEMBERS])
 {
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
         sfp__head_free((*heads)[i]);
 }
 
 /* Checks all of it, then puts it in. */
-static sfp_status take(sfp_learner *l, sfp_tensor_file *st, char **position, sfp_error *err)
+static sfp_status take(sfp__learner *l, sfp__tensor_file *st, char **position, sfp_error *err)
 {
-    OWNED_BY(free_heads) sfp_head *heads[SFP_HEAD_MEMBERS] = {NULL};
-    OWNED_BY(sfp__metadata_names_done) sfp_saved_names names = {0};
+    OWNED_BY(free_heads) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
+    OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     OWNED char *text = NULL;
-    sfp_saved_components span = {0};
+    sfp__saved_components span = {0};
     visit f = {.l = l, .v = sfp__visit_reading(st, true)};
-    const sfp_visitor reading = sfp__visit_reading(st, false);
+    const sfp__visitor reading = sfp__visit_reading(st, false);
     TRY(sfp__metadata_classes(l, st, 0, &f.classes, err));
     TRY(visit_learner(&f, err));
     TRY(read_span(l, st, &span, err));
-    TRY(sfp__metadata_names_read(st, sfp__learner_label_max(l), &names, err));
+    TRY(sfp__metadata_names_read(st, sfp__learner_label_end(l), &names, err));
     TRY(sfp__learner_make_heads(l, heads, err));
     TRY(visit_heads(heads, &reading, err));
     const char *where = sfp__tensor_file_meta(st, "position");
@@ -374,7 +372,7 @@ static sfp_status take(sfp_learner *l, sfp_tensor_file *st, char **position, sfp
     f.commits = true;
     TRY(visit_learner(&f, err)); /* it was checked: nothing fails from here on */
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
-        sfp_head *before = l->heads[i];
+        sfp__head *before = l->heads[i];
         l->heads[i] = heads[i];
         heads[i] = before;
     }
@@ -384,7 +382,7 @@ static sfp_status take(sfp_learner *l, sfp_tensor_file *st, char **position, sfp
 }
 
 typedef struct loading {
-    sfp_learner *l;
+    sfp__learner *l;
     char *position;
 } loading;
 
@@ -393,18 +391,20 @@ static sfp_status load(void *ctx, const char *path, sfp_error *err)
 {
     loading *to = ctx;
     OWNED uint8_t *bytes = NULL;
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     TRY(open_whole(path, &bytes, &st, err));
     TRY(check_method(to->l, st, err));
     TRY(sfp__metadata_check_settings(to->l, st, true, err));
     /* the settings are the same, so whatever does not fit now is the file's fault */
+    pthread_mutex_lock(&to->l->head_lock);
     sfp_status status = take(to->l, st, &to->position, err);
+    pthread_mutex_unlock(&to->l->head_lock);
     if (status && status != SFP_ENOMEM)
         return err->status = SFP_EFORMAT;
     return status ? status : sfp__learner_publish(to->l, err);
 }
 
-sfp_status sfp__learner_resume(sfp_learner *l, const char *path, char **position, bool *used_old, sfp_error *err)
+sfp_status sfp__learner_resume(sfp__learner *l, const char *path, char **position, bool *used_old, sfp_error *err)
 {
     loading to = {.l = l};
     sfp_status status = sfp__backed_file_resume(&l->checkpoint, path, load, &to, used_old, err);

@@ -15,38 +15,38 @@
 
 /* ------------------------------------------------------------------ writing */
 
-static char *copied(sfp_file_metadata *m, const char *text)
+static char *copied(sfp__file_metadata *m, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = sfp__arena_take(&m->arena, size, 1);
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-void sfp__metadata_put(sfp_file_metadata *m, const char *key, const char *value)
+void sfp__metadata_put(sfp__file_metadata *m, const char *key, const char *value)
 {
-    const sfp_meta entry = {copied(m, key), copied(m, value)};
+    const sfp__meta entry = {copied(m, key), copied(m, value)};
     m->failed =
         m->failed || !entry.key || !entry.value || !sfp__grow(&m->list, sizeof *m->list, m->count, m->count + 1, &m->capacity);
     if (!m->failed)
         m->list[m->count++] = entry;
 }
 
-void sfp__metadata_put_int(sfp_file_metadata *m, const char *key, long long value)
+void sfp__metadata_put_int(sfp__file_metadata *m, const char *key, long long value)
 {
     char text[24];
     (void)snprintf(text, sizeof text, "%lld", value);
     sfp__metadata_put(m, key, text);
 }
 
-void sfp__metadata_done(sfp_file_metadata *m)
+void sfp__metadata_done(sfp__file_metadata *m)
 {
     sfp__arena_done(&m->arena);
     sfp__free(m->list);
-    *m = (sfp_file_metadata){0};
+    *m = (sfp__file_metadata){0};
 }
 
 /* Names come from folders of any encoding; a file's metadata is UTF-8. */
-static void put_name(sfp_text *t, const char *name)
+static void put_name(sfp__text *t, const char *name)
 {
     char shown[SFP_NAME_MAX];
     if (name)
@@ -55,9 +55,9 @@ static void put_name(sfp_text *t, const char *name)
         sfp__text_put(t, "null");
 }
 
-static void put_names(sfp_file_metadata *m, int count, char *const *names)
+static void put_names(sfp__file_metadata *m, int count, char *const *names)
 {
-    sfp_text list = {0};
+    sfp__text list = {0};
     sfp__text_put(&list, "[");
     for (int i = 0; i < count; i++) {
         sfp__text_put(&list, i ? "," : "");
@@ -71,9 +71,9 @@ static void put_names(sfp_file_metadata *m, int count, char *const *names)
     sfp__text_done(&list);
 }
 
-void sfp__metadata_put_common(sfp_file_metadata *m, sfp_learner *l)
+void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l)
 {
-    int count = l->classes.capacity, classes = sfp_learner_classes(l);
+    int count = l->classes.capacity, classes = sfp__learner_classes(l);
     while (count > classes && !l->classes.names[count - 1])
         count--;
     if (l->opt.method) {
@@ -99,14 +99,14 @@ void sfp__metadata_put_common(sfp_file_metadata *m, sfp_learner *l)
     }
 
 /* Settings by their keys, which blanks cut; returns how many. */
-static int put_settings(sfp_saved_kind kind, const char *keys, const sfp_learner_options *o, sfp_saved_setting *out)
+static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learner_options *o, sfp__saved_setting *out)
 {
     int n = 0;
     for (char key[32]; *keys; n++) {
         size_t length = strcspn(keys, " ");
         (void)snprintf(key, sizeof key, "%.*s", (int)length, keys);
         keys += length + strspn(keys + length, " ");
-        const sfp_setting *s = sfp__settings_find(key);
+        const sfp__setting *s = sfp__settings_find(key);
         out[n].kind = kind;
         out[n].name = s->info.key;
         (void)sfp__setting_text(s, o, out[n].value, sizeof out[n].value);
@@ -115,7 +115,7 @@ static int put_settings(sfp_saved_kind kind, const char *keys, const sfp_learner
 }
 
 /* Those of SFP_SAVED_INFERENCE: how images become input, head, batch, seed. */
-static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
+static int answer_settings(const sfp__learner_options *o, sfp__saved_setting *out)
 {
     int n = put_settings(SFP_SAVED_INFERENCE, "seed batch head resize", o, out);
     PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
@@ -124,10 +124,10 @@ static int answer_settings(const sfp_learner_options *o, sfp_saved_setting *out)
 }
 
 /* Tells backbones of the same sizes apart: the small tensors that every training moves. */
-static unsigned long backbone_sum(const sfp_vit *vit)
+static unsigned long backbone_sum(const sfp__vit *vit)
 {
-    const sfp_vit_config *c = &vit->config;
-    const sfp_vit_weights *w = &vit->weights;
+    const sfp__vit_config *c = &vit->config;
+    const sfp__vit_weights *w = &vit->weights;
     size_t D = (size_t)c->dim * sizeof(float), tokens = (size_t)vit->tokens;
     unsigned long sum = crc32_z(0, NULL, 0);
     const struct {
@@ -148,9 +148,9 @@ static unsigned long backbone_sum(const sfp_vit *vit)
 }
 
 /* `o` as in force on `vit`; `buffer`: there is one. */
-static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool buffer, sfp_saved_setting *out)
+static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, bool buffer, sfp__saved_setting *out)
 {
-    const sfp_vit_config *c = &vit->config;
+    const sfp__vit_config *c = &vit->config;
     bool free_stream = o->fp.tasks == 0;
     int n = put_settings(SFP_SAVED_STATE, "tasks pool-kind pool prompt-length prompt-layers attune", o, out);
     n += put_settings(SFP_SAVED_STATE, o->fp.attune ? "attune-residual attune-topk" : "", o, out + n);
@@ -179,20 +179,20 @@ static int list_settings(const sfp_learner_options *o, const sfp_vit *vit, bool 
 #undef PUT
 
 /* The settings that bear on what it computes; returns how many. */
-static int settings_of(const sfp_learner *l, sfp_saved_setting *out)
+static int settings_of(const sfp__learner *l, sfp__saved_setting *out)
 {
     return l->opt.method ? answer_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
 }
 
 /* A checkpoint's settings stand apart from what it holds; a state's are plain, for people who look into the file. */
-static void setting_key(const sfp_saved_setting *s, bool run, char *key, size_t size)
+static void setting_key(const sfp__saved_setting *s, bool run, char *key, size_t size)
 {
     (void)snprintf(key, size, "%s%s", run ? "setting." : "", s->name);
 }
 
-void sfp__metadata_put_settings(sfp_file_metadata *m, const sfp_learner *l, bool run)
+void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bool run)
 {
-    sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
+    sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = settings_of(l, list);
     for (int i = 0; i < n; i++) {
         char key[64];
@@ -202,9 +202,9 @@ void sfp__metadata_put_settings(sfp_file_metadata *m, const sfp_learner *l, bool
     }
 }
 
-sfp_status sfp__metadata_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err)
+sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err)
 {
-    sfp_saved_setting list[SFP_SAVED_SETTINGS_MAX];
+    sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = settings_of(l, list);
     for (int i = 0; i < n; i++) {
         char key[64], shown[SFP_NAME_MAX];
@@ -223,7 +223,7 @@ sfp_status sfp__metadata_check_settings(const sfp_learner *l, const sfp_tensor_f
 
 /* ------------------------------------------------------------------ reading */
 
-sfp_status sfp__metadata_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err)
+sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool wanted, sfp_error *err)
 {
     const char *path = st->path, *found = sfp__tensor_file_meta(st, "format");
     char shown[SFP_NAME_MAX];
@@ -242,7 +242,7 @@ sfp_status sfp__metadata_check_format(const sfp_tensor_file *st, const char *for
     return SFP_OK;
 }
 
-sfp_status sfp__metadata_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
+sfp_status sfp__metadata_int(const sfp__tensor_file *st, const char *key, long long min, long long max, long long *out,
                              sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, key), *path = st->path;
@@ -258,14 +258,14 @@ sfp_status sfp__metadata_int(const sfp_tensor_file *st, const char *key, long lo
     return SFP_OK;
 }
 
-sfp_status sfp__metadata_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err)
+sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int most, sfp__saved_names *out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, "class_names"), *path = st->path;
     json_error_t where;
     OWNED_PTR(json_decref) json_t *list = text ? json_loads(text, 0, &where) : NULL;
-    OWNED_BY(sfp__metadata_names_done) sfp_saved_names names = {.given = true};
+    OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {.given = true};
     size_t n = json_array_size(list);
-    *out = (sfp_saved_names){0};
+    *out = (sfp__saved_names){0};
     if (!text)
         return SFP_OK;
     if (!json_is_array(list))
@@ -285,16 +285,17 @@ sfp_status sfp__metadata_names_read(const sfp_tensor_file *st, int most, sfp_sav
     return SFP_OK;
 }
 
-void sfp__metadata_names_done(sfp_saved_names *n)
+void sfp__metadata_names_done(sfp__saved_names *n)
 {
     for (int i = 0; i < n->count; i++)
         sfp__free(n->name[i]);
     sfp__free(n->name);
-    *n = (sfp_saved_names){0};
+    *n = (sfp__saved_names){0};
 }
 
-void sfp__metadata_names_commit(sfp_saved_names *n, sfp_learner *l)
+void sfp__metadata_names_commit(sfp__saved_names *n, sfp__learner *l)
 {
+    l->classes.names_version += n->given;
     for (int i = 0; n->given && i < l->classes.capacity; i++) {
         sfp__free(l->classes.names[i]);
         l->classes.names[i] = i < n->count ? n->name[i] : NULL;
@@ -303,13 +304,13 @@ void sfp__metadata_names_commit(sfp_saved_names *n, sfp_learner *l)
         n->count = 0; /* they are the learner's now */
 }
 
-sfp_status sfp__metadata_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err)
+sfp_status sfp__metadata_classes(sfp__learner *l, const sfp__tensor_file *st, int least, int *out, sfp_error *err)
 {
-    const sfp_tensor *t = NULL;
-    const sfp_param *p = l->fp ? &l->fp->linear_w : NULL;
-    const int64_t now = sfp_learner_classes(l);
+    const sfp__tensor *t = NULL;
+    const sfp__param *p = l->fp ? &l->fp->linear_w : NULL;
+    const int64_t now = sfp__learner_classes(l);
     TRY(sfp__tensor_file_need(st, p ? p->name : "seen", &t, err));
-    bool grows = sfp__learner_label_max(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
+    bool grows = sfp__learner_label_end(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
     int64_t low = grows ? least : now, high = grows ? SFP_LEARNER_MAX_CLASSES : now;
     if (!rows || t->shape[0] > SFP_LEARNER_MAX_CLASSES)
         TRY(sfp__tensor_expect(st->path, t, p ? p->shape : &now, p ? p->ndim : 1, err));
@@ -320,15 +321,15 @@ sfp_status sfp__metadata_classes(sfp_learner *l, const sfp_tensor_file *st, int 
     return SFP_OK;
 }
 
-sfp_status sfp__metadata_prepare(sfp_learner *l, const char *path, const sfp_saved_components *span, int classes, int names,
+sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__saved_components *span, int classes, int names,
                                  sfp_error *err)
 {
     if (!l->fp) {
         TRY(sfp__learner_reserve_classes(l, names, err));
         return sfp__learner_add_classes(l, classes, err);
     }
-    const sfp_saved_components before = {l->fp->task, l->fp->frozen_end, l->fp->active_end};
-    const sfp_rng rng = l->fp->rng;
+    const sfp__saved_components before = {l->fp->task, l->fp->frozen_end, l->fp->active_end};
+    const sfp__rng rng = l->fp->rng;
     sfp_status s = sfp__fp_restore(l->fp, span->task, span->frozen_end, span->active_end, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", path);
@@ -347,7 +348,7 @@ sfp_status sfp__metadata_prepare(sfp_learner *l, const char *path, const sfp_sav
  * one of the same sizes, and nothing would look wrong but the accuracy. */
 
 /* The file's own name: a folder may move. */
-static const char *file_name(const sfp_vit *vit)
+static const char *file_name(const sfp__vit *vit)
 {
     const char *path = sfp__vit_path(vit), *slash = path ? strrchr(path, '/') : NULL;
     return slash ? slash + 1 : path ? path : "random";
@@ -357,9 +358,9 @@ typedef struct identity {
     char file[SFP_NAME_MAX], sizes[128], sum[16];
 } identity;
 
-static identity identify(const sfp_vit *vit)
+static identity identify(const sfp__vit *vit)
 {
-    const sfp_vit_config *c = &vit->config;
+    const sfp__vit_config *c = &vit->config;
     identity id;
     (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
     (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size,
@@ -368,7 +369,7 @@ static identity identify(const sfp_vit *vit)
     return id;
 }
 
-void sfp__metadata_put_backbone(sfp_file_metadata *m, const sfp_vit *vit)
+void sfp__metadata_put_backbone(sfp__file_metadata *m, const sfp__vit *vit)
 {
     identity id = identify(vit);
     sfp__metadata_put(m, "backbone-file", id.file);
@@ -376,7 +377,7 @@ void sfp__metadata_put_backbone(sfp_file_metadata *m, const sfp_vit *vit)
     sfp__metadata_put(m, "backbone", id.sum);
 }
 
-int sfp__metadata_img_size(const sfp_tensor_file *st)
+int sfp__metadata_img_size(const sfp__tensor_file *st)
 {
     const char *sizes = sfp__tensor_file_meta(st, "backbone-sizes");
     char *end = NULL;
@@ -386,7 +387,7 @@ int sfp__metadata_img_size(const sfp_tensor_file *st)
     return *end == ',' && side > 0 && side <= INT_MAX ? (int)side : 0;
 }
 
-sfp_status sfp__metadata_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err)
+sfp_status sfp__metadata_check_backbone(const sfp__tensor_file *st, const sfp__vit *vit, sfp_error *err)
 {
     const char *sum = sfp__tensor_file_meta(st, "backbone"), *sizes = sfp__tensor_file_meta(st, "backbone-sizes"),
                *file = sfp__tensor_file_meta(st, "backbone-file");

@@ -1,6 +1,7 @@
 #include "learner/state/state.h"
 
 #include "base/mem.h"
+#include "io/file.h"
 #include "io/json_read.h"
 #include "learner/settings.h"
 
@@ -9,13 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct reading {
-    sfp_inference_state *r;
-    sfp_vit *vit;
-    sfp_thread_pool *threads;
+    sfp__inference_state *r;
+    sfp__vit *vit;
+    sfp__thread_pool *threads;
     const char *path;
-    sfp_tensor_file *st;
+    sfp__tensor_file *st;
     int classes;
 } reading;
 
@@ -69,10 +71,10 @@ static sfp_status read_settings(reading *f, sfp_error *err)
 
 /* --------------------------------------------------------------------- heads */
 
-static sfp_status load_head(const reading *f, const char *kind, sfp_head **out, sfp_error *err)
+static sfp_status load_head(const reading *f, const char *kind, sfp__head **out, sfp_error *err)
 {
-    sfp_head_options o = sfp__head_options_defaults(f->vit->config.dim, f->classes);
-    sfp_visitor v = sfp__visit_reading(f->st, false);
+    sfp__head_options o = sfp__head_options_defaults(f->vit->config.dim, f->classes);
+    sfp__visitor v = sfp__visit_reading(f->st, false);
     char prefix[32];
     o.seed = f->r->opt.seed;
     sfp_status s = sfp__head_create(kind, &o, out, err);
@@ -84,20 +86,20 @@ static sfp_status load_head(const reading *f, const char *kind, sfp_head **out, 
     return sfp__head_visit(*out, &v, err);
 }
 
-static sfp_status load_weights(const reading *f, sfp_mix *mix, sfp_error *err)
+static sfp_status load_weights(const reading *f, sfp__mix *mix, sfp_error *err)
 {
-    sfp_visitor v = sfp__visit_reading(f->st, false);
+    sfp__visitor v = sfp__visit_reading(f->st, false);
     double n[SFP_STATE_MIX];
     v.finite = true;
     TRY(sfp__visit_values(&v, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, n, err));
-    *mix = (sfp_mix){.rate = (double)sfp__head_options_defaults(1, 1).mix_rate, .count = n[0]};
+    *mix = (sfp__mix){.rate = (double)sfp__head_options_defaults(1, 1).mix_rate, .count = n[0]};
     memcpy(mix->loss, n + 1, sizeof mix->loss);
     return SFP_OK;
 }
 
 static sfp_status load_mix(const reading *f, sfp_error *err)
 {
-    sfp_inference_state *r = f->r;
+    sfp__inference_state *r = f->r;
     sfp_status s = load_weights(f, &r->snapshot.mix, err);
     for (int i = 1; !s && i < SFP_HEAD_MEMBERS; i++)
         if (!(s = load_head(f, sfp__learner_members[i], &r->heads[i], err)))
@@ -111,9 +113,9 @@ static sfp_status load_mix(const reading *f, sfp_error *err)
 /* How many rows the classifier has; that the pool is in the file as the metadata says comes before memory is taken for it. */
 static sfp_status check_sizes(reading *f, sfp_error *err)
 {
-    const sfp_fp_options *o = &f->r->opt.fp;
+    const sfp__fp_options *o = &f->r->opt.fp;
     const int64_t D = f->vit->config.dim, pool[] = {o->pool, o->length, D};
-    const sfp_tensor *t = NULL;
+    const sfp__tensor *t = NULL;
     char name[40];
     (void)snprintf(name, sizeof name, "prompt.e_p_%d", sfp__fp_pool_layer(o));
     TRY(sfp__tensor_file_need(f->st, name, &t, err));
@@ -126,7 +128,7 @@ static sfp_status check_sizes(reading *f, sfp_error *err)
 
 static sfp_status load_fingerprints(reading *f, sfp_error *err)
 {
-    sfp_inference_state *r = f->r;
+    sfp__inference_state *r = f->r;
     long long frozen_end = 0, active_end = 0;
     float *values = NULL;
     TRY(check_sizes(f, err));
@@ -162,7 +164,7 @@ static sfp_status load_method(reading *f, const char *method, sfp_error *err)
 
 static sfp_status read_state(reading *f, sfp_error *err)
 {
-    sfp_inference_state *r = f->r;
+    sfp__inference_state *r = f->r;
     long long t = 0;
     TRY(sfp__safetensors_open(f->path, &f->st, err));
     TRY(sfp__metadata_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, true, err));
@@ -174,6 +176,7 @@ static sfp_status read_state(reading *f, sfp_error *err)
     TRY(method ? load_method(f, method, err) : load_fingerprints(f, err));
     TRY(sfp__state_seen(f->st, f->classes, true, &r->snapshot.seen, err));
     TRY(sfp__metadata_names_read(f->st, SFP_LEARNER_MAX_CLASSES, &r->names, err));
+    TRY(sfp__snapshot_copy_names(&r->snapshot, r->names.count, r->names.name, 1, err));
     if (sfp__tensor_file_meta(f->st, "timestamps"))
         TRY(sfp__metadata_int(f->st, "timestamps", 0, INT64_MAX, &t, err));
     r->snapshot.t = (uint64_t)t;
@@ -181,10 +184,10 @@ static sfp_status read_state(reading *f, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__inference_state_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_inference_state **out,
+sfp_status sfp__inference_state_load(sfp__vit *vit, sfp__thread_pool *threads, const char *path, sfp__inference_state **out,
                                      sfp_error *err)
 {
-    OWNED_PTR(sfp__inference_state_free) sfp_inference_state *r = NULL;
+    OWNED_PTR(sfp__inference_state_free) sfp__inference_state *r = NULL;
     TRY(sfp__alloc(&r, 1, sizeof *r, err));
     r->opt = sfp__learner_options_defaults(vit);
     reading f = {.r = r, .vit = vit, .threads = threads, .path = path};
@@ -195,7 +198,7 @@ sfp_status sfp__inference_state_load(sfp_vit *vit, sfp_thread_pool *threads, con
     return SFP_OK;
 }
 
-void sfp__inference_state_free(sfp_inference_state *r)
+void sfp__inference_state_free(sfp__inference_state *r)
 {
     if (!r)
         return;
@@ -205,6 +208,7 @@ void sfp__inference_state_free(sfp_inference_state *r)
     }
     sfp__free(r->snapshot.seen);
     sfp__metadata_names_done(&r->names);
+    sfp__free(r->snapshot.names);
     sfp__fp_free(r->fp);
     sfp__free(r);
 }
@@ -213,9 +217,16 @@ void sfp__inference_state_free(sfp_inference_state *r)
  *
  * Read and checked; whoever asks for them decides where they go: into a learner (state.c), or into what only answers. */
 
+sfp_status sfp__state_path(const char *given, char *buf, size_t size, sfp_error *err)
+{
+    struct stat st;
+    bool directory = stat(given, &st) == 0 && S_ISDIR(st.st_mode);
+    return sfp__path_print(buf, size, err, "%s%s", given, directory ? "/state.safetensors" : "");
+}
+
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     TRY(sfp__safetensors_open(path, &st, err));
     TRY(sfp__state_check_sum(st, err));
     *out = sfp__metadata_img_size(st);
@@ -233,11 +244,11 @@ static int pool_layer(const char *name, bool *shared)
     return end > name + 11 && *end == '\0' && layer >= 0 && layer < SFP_VIT_MAX_DEPTH ? (int)layer : -1;
 }
 
-bool sfp__state_pool(const sfp_tensor_file *st, sfp_state_pool *out)
+bool sfp__state_pool_read(const sfp__tensor_file *st, sfp__state_pool *out)
 {
-    sfp_state_pool p = {.pool = -1, .first_layer = SFP_VIT_MAX_DEPTH, .last_layer = -1};
+    sfp__state_pool p = {.pool = -1, .first_layer = SFP_VIT_MAX_DEPTH, .last_layer = -1};
     for (size_t i = 0; i < st->count; i++) {
-        const sfp_tensor *t = &st->tensors[i];
+        const sfp__tensor *t = &st->tensors[i];
         bool shared;
         int layer = pool_layer(t->name, &shared);
         if (layer < 0 || t->ndim != 3)
@@ -255,12 +266,12 @@ bool sfp__state_pool(const sfp_tensor_file *st, sfp_state_pool *out)
     return p.pool >= 0;
 }
 
-sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_error *err)
+sfp_status sfp__state_check_pool(sfp__fp *fp, const sfp__tensor_file *st, sfp_error *err)
 {
-    const sfp_fp_options *o = &fp->opt;
+    const sfp__fp_options *o = &fp->opt;
     const char *path = st->path;
-    sfp_state_pool p;
-    if (!sfp__state_pool(st, &p))
+    sfp__state_pool p;
+    if (!sfp__state_pool_read(st, &p))
         return SFP_OK; /* the first tensor that is missing will be told */
     const struct {
         const char *name;
@@ -279,7 +290,7 @@ sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_erro
 }
 
 /* The shape a parameter has in the file: as here, but for the rows of the classifier. */
-static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *shape)
+static size_t file_shape(sfp__fp *fp, int classes, const sfp__param *p, int64_t *shape)
 {
     bool by_class = p == &fp->linear_w || p == &fp->linear_b;
     memcpy(shape, p->shape, sizeof p->shape);
@@ -288,10 +299,10 @@ static size_t file_shape(sfp_fp *fp, int classes, const sfp_param *p, int64_t *s
 }
 
 /* A tensor that these fingerprints have no use for means that the file is of another kind of learner. */
-static sfp_status check_known(const sfp_tensor_file *st, sfp_param **params, int count, sfp_error *err)
+static sfp_status check_known(const sfp__tensor_file *st, sfp__param **params, int count, sfp_error *err)
 {
     for (size_t k = 0; k < st->count; k++) {
-        const sfp_tensor *t = &st->tensors[k];
+        const sfp__tensor *t = &st->tensors[k];
         bool known = strncmp(t->name, SFP_STATE_HEAD, strlen(SFP_STATE_HEAD)) == 0;
         for (int i = 0; i < count && !known; i++)
             known = strcmp(params[i]->name, t->name) == 0;
@@ -303,10 +314,10 @@ static sfp_status check_known(const sfp_tensor_file *st, sfp_param **params, int
     return SFP_OK;
 }
 
-static sfp_status read_tensor(const sfp_tensor_file *st, const char *name, float *to, size_t *count, sfp_error *err)
+static sfp_status read_tensor(const sfp__tensor_file *st, const char *name, float *to, size_t *count, sfp_error *err)
 {
     const char *path = st->path;
-    const sfp_tensor *t = sfp__tensor_file_find(st, name);
+    const sfp__tensor *t = sfp__tensor_file_find(st, name);
     TRY(sfp__tensor_to_f32(path, t, to, err));
     for (size_t k = 0; k < t->count; k++)
         if (!isfinite(to[k]))
@@ -316,15 +327,15 @@ static sfp_status read_tensor(const sfp_tensor_file *st, const char *name, float
     return SFP_OK;
 }
 
-sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes, float **out, sfp_error *err)
+sfp_status sfp__state_values(sfp__fp *fp, const sfp__tensor_file *st, int classes, float **out, sfp_error *err)
 {
     OWNED float *values = NULL;
     int count = 0;
-    sfp_param **params = sfp__fp_params(fp, &count);
+    sfp__param **params = sfp__fp_params(fp, &count);
     int64_t shape[3];
     size_t total = 0, at = 0, n = 0;
     for (int i = 0; i < count; i++) { /* sizes first: a forged one takes no memory */
-        const sfp_tensor *t = NULL;
+        const sfp__tensor *t = NULL;
         total += file_shape(fp, classes, params[i], shape);
         TRY(sfp__tensor_file_need(st, params[i]->name, &t, err));
         TRY(sfp__tensor_expect(st->path, t, shape, params[i]->ndim, err));
@@ -337,10 +348,10 @@ sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes,
     return SFP_OK;
 }
 
-void sfp__state_put_values(sfp_fp *fp, const float *values)
+void sfp__state_put_values(sfp__fp *fp, const float *values)
 {
     int count = 0;
-    sfp_param **params = sfp__fp_params(fp, &count);
+    sfp__param **params = sfp__fp_params(fp, &count);
     for (int i = 0; i < count; i++) {
         size_t n = (size_t)params[i]->rows * params[i]->width;
         if (n > 0)
@@ -351,7 +362,7 @@ void sfp__state_put_values(sfp_fp *fp, const float *values)
     sfp__fp_changed(fp);
 }
 
-sfp_status sfp__state_components(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err)
+sfp_status sfp__state_components(const sfp__fp_options *o, const sfp__tensor_file *st, sfp__saved_components *out, sfp_error *err)
 {
     long long task = 0, frozen_end = 0, active_end = 0;
     int first = 0, end = 0;
@@ -364,11 +375,11 @@ sfp_status sfp__state_components(const sfp_fp_options *o, const sfp_tensor_file 
         TRY(sfp__metadata_int(st, "open", 1, o->pool, &active_end, err));
         TRY(sfp__metadata_int(st, "start", 0, active_end - 1, &frozen_end, err));
     }
-    *out = (sfp_saved_components){(int)task, (int)frozen_end, (int)active_end};
+    *out = (sfp__saved_components){(int)task, (int)frozen_end, (int)active_end};
     return SFP_OK;
 }
 
-sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err)
+sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
     OWNED uint8_t *seen = NULL;

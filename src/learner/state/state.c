@@ -2,7 +2,6 @@
  * hold). */
 #include "learner/state/state.h"
 
-#include "base/c_locale.h"
 #include "base/mem.h"
 #include "io/json_write.h"
 
@@ -19,8 +18,8 @@
 
 typedef struct part {
     const char *name;
-    const char *value;        /* an entry's */
-    const sfp_tensor *tensor; /* NULL: an entry of the metadata */
+    const char *value;         /* an entry's */
+    const sfp__tensor *tensor; /* NULL: an entry of the metadata */
 } part;
 
 static int compare_parts(const void *pa, const void *pb)
@@ -31,7 +30,7 @@ static int compare_parts(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
-static void put_part(sfp_text *to, const part *p)
+static void put_part(sfp__text *to, const part *p)
 {
     char shape[SFP_SHAPE_MAX], sum[SFP_CHECKSUM_MAX];
     sfp__text_json(to, p->name);
@@ -47,11 +46,11 @@ static void put_part(sfp_text *to, const part *p)
 }
 
 /* Of everything but the checksum itself. */
-static sfp_status sum_of(size_t count, const sfp_tensor *tensors, size_t meta_count, const sfp_meta *meta,
+static sfp_status sum_of(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
                          char out[SFP_CHECKSUM_MAX], sfp_error *err)
 {
     OWNED part *list = NULL;
-    OWNED_BY(sfp__text_done) sfp_text text = {0};
+    OWNED_BY(sfp__text_done) sfp__text text = {0};
     size_t n = 0;
     TRY(sfp__alloc(&list, count + meta_count, sizeof *list, err));
     for (size_t i = 0; i < meta_count; i++)
@@ -67,7 +66,7 @@ static sfp_status sum_of(size_t count, const sfp_tensor *tensors, size_t meta_co
     return SFP_OK;
 }
 
-sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
+sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err)
 {
     const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
     char now[16], sum[SFP_CHECKSUM_MAX];
@@ -82,9 +81,9 @@ sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err)
 /* -------------------------------------------------------------------- saving */
 
 /* The labels of the classes seen, as a JSON list. */
-static void put_seen(sfp_file_metadata *m, int classes, const uint8_t *seen)
+static void put_seen(sfp__file_metadata *m, int classes, const uint8_t *seen)
 {
-    sfp_text t = {0};
+    sfp__text t = {0};
     const char *comma = "";
     sfp__text_put(&t, "[");
     for (int i = 0; i < classes; i++)
@@ -101,7 +100,7 @@ static void put_seen(sfp_file_metadata *m, int classes, const uint8_t *seen)
 }
 
 /* What every state has. */
-static void put_head_of_file(sfp_file_metadata *m, int classes, const uint8_t *seen, const sfp_vit *vit)
+static void put_head_of_file(sfp__file_metadata *m, int classes, const uint8_t *seen, const sfp__vit *vit)
 {
     sfp__metadata_put(m, "format", SFP_STATE_FORMAT);
     sfp__metadata_put_int(m, "version", SFP_STATE_VERSION);
@@ -111,7 +110,7 @@ static void put_head_of_file(sfp_file_metadata *m, int classes, const uint8_t *s
 }
 
 /* The checksum comes last into the metadata. */
-static sfp_status write_state(const char *path, const sfp_tensor_list *tensors, sfp_file_metadata *meta, sfp_error *err)
+static sfp_status write_state(const char *path, const sfp__tensor_list *tensors, sfp__file_metadata *meta, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX] = "";
     TRY(meta->failed ? SFP_OK : sum_of(tensors->count, tensors->list, meta->count, meta->list, sum, err));
@@ -121,7 +120,7 @@ static sfp_status write_state(const char *path, const sfp_tensor_list *tensors, 
 }
 
 /* What answering needs: of a mix its weights and heads, of a method its head. */
-static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error *err)
+static sfp_status visit_heads(sfp__learner *l, const sfp__visitor *with, sfp_error *err)
 {
     double mix[SFP_STATE_MIX] = {l->mix.count};
     memcpy(mix + 1, l->mix.loss, sizeof l->mix.loss);
@@ -129,10 +128,10 @@ static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error
         TRY(sfp__visit_values(with, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
         char prefix[32];
-        sfp_visitor v = *with;
+        sfp__visitor v = *with;
         if (!l->heads[i])
             continue;
-        (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind(l->heads[i]));
+        (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind_name(l->heads[i]));
         v.prefix = prefix;
         v.inference_only = true;
         TRY(sfp__head_visit(l->heads[i], &v, err));
@@ -140,18 +139,17 @@ static sfp_status visit_heads(sfp_learner *l, const sfp_visitor *with, sfp_error
     return SFP_OK;
 }
 
-sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
+sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
 {
-    IN_C_LOCALE;
-    OWNED_BY(sfp__tensor_list_done) sfp_tensor_list parts = {0};
-    OWNED_BY(sfp__metadata_done) sfp_file_metadata meta = {0};
-    const sfp_visitor v = sfp__visit_writing(&parts);
+    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list parts = {0};
+    OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
+    const sfp__visitor v = sfp__visit_writing(&parts);
     int count = 0;
-    sfp_param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
+    sfp__param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
     TRY(visit_heads(l, &v, err)); /* the wider types first: then each tensor is aligned */
     for (int i = 0; i < count; i++)
         TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
-    put_head_of_file(&meta, sfp_learner_classes(l), l->classes.seen, l->vit);
+    put_head_of_file(&meta, sfp__learner_classes(l), l->classes.seen, l->vit);
     sfp__metadata_put_common(&meta, l);
     sfp__metadata_put_settings(&meta, l, false);
     return write_state(path, &parts, &meta, err);
@@ -159,7 +157,7 @@ sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
 
 /* ------------------------------------------------------------------- loading */
 
-static sfp_status check_kind(const sfp_learner *l, const sfp_tensor_file *st, sfp_error *err)
+static sfp_status check_kind(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
 {
     const char *method = sfp__tensor_file_meta(st, "method");
     char name[SFP_NAME_MAX];
@@ -171,14 +169,13 @@ static sfp_status check_kind(const sfp_learner *l, const sfp_tensor_file *st, sf
     return sfp__metadata_check_backbone(st, l->vit, err);
 }
 
-sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
+sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
 {
-    IN_C_LOCALE;
-    OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *st = NULL;
-    OWNED_BY(sfp__metadata_names_done) sfp_saved_names names = {0};
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     OWNED float *values = NULL; /* all tensors, in the order of sfp__fp_params */
     OWNED uint8_t *seen = NULL;
-    sfp_saved_components span = {0};
+    sfp__saved_components span = {0};
     int classes = 0;
     if (l->opt.method)
         return sfp__fail(err, SFP_EINVAL, "%s: cannot be gone on from by method %s", path, l->opt.method);
@@ -186,7 +183,7 @@ sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
     TRY(check_kind(l, st, err));
     TRY(sfp__metadata_check_settings(l, st, false, err));
     TRY(sfp__state_check_pool(l->fp, st, err));
-    TRY(sfp__metadata_classes(l, st, sfp_learner_classes(l), &classes, err));
+    TRY(sfp__metadata_classes(l, st, sfp__learner_classes(l), &classes, err));
     TRY(sfp__state_values(l->fp, st, classes, &values, err));
     TRY(sfp__state_components(&l->fp->opt, st, &span, err));
     TRY(sfp__state_seen(st, classes, false, &seen, err));

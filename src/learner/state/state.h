@@ -10,50 +10,50 @@
 /* ------------------------------------------------------------------ writing */
 
 /* Metadata that grows; `failed` (out of memory) is kept until the end. Keys and values are copied. */
-typedef struct sfp_file_metadata {
-    sfp_meta *list;
+typedef struct sfp__file_metadata {
+    sfp__meta *list;
     size_t count, capacity;
-    sfp_arena arena; /* of the copies */
+    sfp__arena arena; /* of the copies */
     bool failed;
-} sfp_file_metadata;
+} sfp__file_metadata;
 
-void sfp__metadata_put(sfp_file_metadata *m, const char *key, const char *value);
-void sfp__metadata_put_int(sfp_file_metadata *m, const char *key, long long value);
-void sfp__metadata_done(sfp_file_metadata *m);
+void sfp__metadata_put(sfp__file_metadata *m, const char *key, const char *value);
+void sfp__metadata_put_int(sfp__file_metadata *m, const char *key, long long value);
+void sfp__metadata_done(sfp__file_metadata *m);
 
 /* task, start, open (or the method), timestamps and class_names, a JSON list in which a class without a name is null. */
-void sfp__metadata_put_common(sfp_file_metadata *m, sfp_learner *l);
+void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l);
 
 /* ----------------------------------------------------------------- settings */
 
-typedef enum sfp_saved_kind {
+typedef enum sfp__saved_kind {
     SFP_SAVED_STATE,     /* gives the values of a state their meaning */
     SFP_SAVED_INFERENCE, /* what answering from a state needs besides; going on from it may differ */
     SFP_SAVED_RUN,       /* decides how a run goes on */
-} sfp_saved_kind;
+} sfp__saved_kind;
 
-typedef struct sfp_saved_setting {
-    sfp_saved_kind kind;
+typedef struct sfp__saved_setting {
+    sfp__saved_kind kind;
     const char *name; /* as the program's option, where there is one */
     char value[72];
-} sfp_saved_setting;
+} sfp__saved_setting;
 
 enum { SFP_SAVED_SETTINGS_MAX = 64 };
 
 /* A state's (all but SFP_SAVED_RUN), or with `run` a checkpoint's. */
-void sfp__metadata_put_settings(sfp_file_metadata *m, const sfp_learner *l, bool run);
+void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bool run);
 /* Fails with SFP_EINVAL and both values where the file's differ. `run`: those of SFP_SAVED_RUN too, of which
  * none may be missing. */
-sfp_status sfp__metadata_check_settings(const sfp_learner *l, const sfp_tensor_file *st, bool run, sfp_error *err);
+sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 
 /* backbone-file, backbone-sizes, backbone: whose queries and features the values were learned on. */
-void sfp__metadata_put_backbone(sfp_file_metadata *m, const sfp_vit *vit);
+void sfp__metadata_put_backbone(sfp__file_metadata *m, const sfp__vit *vit);
 /* The input size at which the values were learned; 0: the file does not tell. */
-int sfp__metadata_img_size(const sfp_tensor_file *st);
+int sfp__metadata_img_size(const sfp__tensor_file *st);
 /* SFP_EINVAL and both by name when it is another one. A file that does not tell is taken. */
-sfp_status sfp__metadata_check_backbone(const sfp_tensor_file *st, const sfp_vit *vit, sfp_error *err);
+sfp_status sfp__metadata_check_backbone(const sfp__tensor_file *st, const sfp__vit *vit, sfp_error *err);
 
 /* ------------------------------------------------------------------ reading */
 
@@ -61,34 +61,34 @@ sfp_status sfp__metadata_check_backbone(const sfp_tensor_file *st, const sfp_vit
     "written by an earlier version: start again without --resume in another --out, or finish it with that version"
 
 /* SFP_EFORMAT for another format, SFP_EUNSUPPORTED for another version. `wanted`: the file must name its format. */
-sfp_status sfp__metadata_check_format(const sfp_tensor_file *st, const char *format, int version, bool wanted, sfp_error *err);
+sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool wanted, sfp_error *err);
 
 /* A number of the metadata; SFP_EFORMAT when it is missing or out of range. */
-sfp_status sfp__metadata_int(const sfp_tensor_file *st, const char *key, long long min, long long max, long long *out,
+sfp_status sfp__metadata_int(const sfp__tensor_file *st, const char *key, long long min, long long max, long long *out,
                              sfp_error *err);
 
-typedef struct sfp_saved_names {
+typedef struct sfp__saved_names {
     bool given; /* the file has a list */
     int count;
     char **name; /* (count), NULL where a class has none */
-} sfp_saved_names;
+} sfp__saved_names;
 
-sfp_status sfp__metadata_names_read(const sfp_tensor_file *st, int most, sfp_saved_names *out, sfp_error *err);
-void sfp__metadata_names_done(sfp_saved_names *n);
+sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int most, sfp__saved_names *out, sfp_error *err);
+void sfp__metadata_names_done(sfp__saved_names *n);
 /* The learner takes the names over, in place of its own; there is space. Cannot fail. */
-void sfp__metadata_names_commit(sfp_saved_names *n, sfp_learner *l);
+void sfp__metadata_names_commit(sfp__saved_names *n, sfp__learner *l);
 
 /* How many rows the file's classifier has, or classes its method: as many as the learner's, or where they appear `least` and
  * more. */
-sfp_status sfp__metadata_classes(sfp_learner *l, const sfp_tensor_file *st, int least, int *out, sfp_error *err);
+sfp_status sfp__metadata_classes(sfp__learner *l, const sfp__tensor_file *st, int least, int *out, sfp_error *err);
 
-typedef struct sfp_saved_components {
+typedef struct sfp__saved_components {
     int task, frozen_end, active_end;
-} sfp_saved_components;
+} sfp__saved_components;
 
 /* Everything of a commit that can fail: the span, then rows and space for classes and names. On failure all is as before. The
  * classifier may have more rows than `classes` afterwards. No random number is drawn. */
-sfp_status sfp__metadata_prepare(sfp_learner *l, const char *path, const sfp_saved_components *span, int classes, int names,
+sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__saved_components *span, int classes, int names,
                                  sfp_error *err);
 
 /* -------------------------------------------------------------------- state */
@@ -112,32 +112,35 @@ enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_MEMBERS };
 #define SFP_STATE_HEAD "head." /* what tensors of heads begin with */
 
 /* SFP_EFORMAT for a state that is not what its checksum says; one without, and any other file, is taken as it is. */
-sfp_status sfp__state_check_sum(const sfp_tensor_file *st, sfp_error *err);
+sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err);
 
 /* The input size at which a state was learned, before there is a backbone to read it on; 0: the file does not tell. */
+/* The state file that a user names: FILE itself, or state.safetensors of the run directory. */
+sfp_status sfp__state_path(const char *given, char *buf, size_t size, sfp_error *err);
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err);
 
 /* What the tensors of a pool tell of its making. Files of the reference have no settings that do. */
-typedef struct sfp_state_pool {
+typedef struct sfp__state_pool {
     int64_t pool, length, width; /* components a layer, rows of each, D */
     int first_layer, last_layer;
-} sfp_state_pool;
+} sfp__state_pool;
 
-bool sfp__state_pool(const sfp_tensor_file *st, sfp_state_pool *out); /* false: the file has none */
+bool sfp__state_pool_read(const sfp__tensor_file *st, sfp__state_pool *out); /* false: the file has none */
 /* SFP_EINVAL and both values, by the names of the options, where the file's pool is not as these fingerprints have theirs. */
-sfp_status sfp__state_check_pool(sfp_fp *fp, const sfp_tensor_file *st, sfp_error *err);
+sfp_status sfp__state_check_pool(sfp__fp *fp, const sfp__tensor_file *st, sfp_error *err);
 
 /* All parameters of fp in the order of sfp__fp_params, one after another, newly allocated; the classifier has `classes` rows.
  * Every tensor must be there, of the right shape and finite, and none that such fingerprints do not have. */
-sfp_status sfp__state_values(sfp_fp *fp, const sfp_tensor_file *st, int classes, float **out, sfp_error *err);
+sfp_status sfp__state_values(sfp__fp *fp, const sfp__tensor_file *st, int classes, float **out, sfp_error *err);
 /* Puts them in; the classifier has that many rows. Adam begins anew. Cannot fail. */
-void sfp__state_put_values(sfp_fp *fp, const float *values);
+void sfp__state_put_values(sfp__fp *fp, const float *values);
 
 /* Which components learn. Files of the reference name only the task. */
-sfp_status sfp__state_components(const sfp_fp_options *o, const sfp_tensor_file *st, sfp_saved_components *out, sfp_error *err);
+sfp_status sfp__state_components(const sfp__fp_options *o, const sfp__tensor_file *st, sfp__saved_components *out,
+                                 sfp_error *err);
 
 /* (classes) newly allocated, NULL for 0 classes; `otherwise` where the file does not tell. */
-sfp_status sfp__state_seen(const sfp_tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err);
+sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err);
 
 /* --------------------------------------------------------------- checkpoint */
 
@@ -168,19 +171,19 @@ enum { SFP_CHECKPOINT_VERSION = 3 };
  * buffer, no gradients; the settings come from the file. Immutable once made,
  * but for the scratch memory of `heads`. */
 
-typedef struct sfp_inference_state {
-    sfp_learner_options opt; /* as far as answers need them: fp, head, resize, mean, std, batch, seed */
-    bool method;             /* a closed-form head alone: heads[0] */
-    sfp_fp *fp;              /* NULL with a method */
-    sfp_head *heads[SFP_HEAD_MEMBERS];
-    sfp_saved_names names;
-    sfp_snapshot snapshot; /* what a predictor reads, into the above; its view has no layers with a method */
-} sfp_inference_state;
+typedef struct sfp__inference_state {
+    sfp__learner_options opt; /* as far as answers need them: fp, head, resize, mean, std, batch, seed */
+    bool method;              /* a closed-form head alone: heads[0] */
+    sfp__fp *fp;              /* NULL with a method */
+    sfp__head *heads[SFP_HEAD_MEMBERS];
+    sfp__saved_names names;
+    sfp__snapshot snapshot; /* what a predictor reads, into the above; its view has no layers with a method */
+} sfp__inference_state;
 
 /* `threads` is used while loading. A message names file, tensor or key, what was found and what was expected. */
-sfp_status sfp__inference_state_load(sfp_vit *vit, sfp_thread_pool *threads, const char *path, sfp_inference_state **out,
+sfp_status sfp__inference_state_load(sfp__vit *vit, sfp__thread_pool *threads, const char *path, sfp__inference_state **out,
                                      sfp_error *err);
-void sfp__inference_state_free(sfp_inference_state *r);
-DEFINE_OWNED_PTR(sfp_inference_state, sfp__inference_state_free)
+void sfp__inference_state_free(sfp__inference_state *r);
+DEFINE_OWNED_PTR(sfp__inference_state, sfp__inference_state_free)
 
 #endif

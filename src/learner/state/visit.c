@@ -5,36 +5,36 @@
 #include <math.h>
 #include <stdio.h>
 
-static sfp_status put_part(void *ctx, const sfp_tensor *t, sfp_error *err)
+static sfp_status put_part(void *ctx, const sfp__tensor *t, sfp_error *err)
 {
     return sfp__tensor_list_add(ctx, t, NULL, err);
 }
 
-static const sfp_tensor *find_part(void *ctx, const char *name)
+static const sfp__tensor *find_part(void *ctx, const char *name)
 {
     return sfp__tensor_file_find(ctx, name);
 }
 
-sfp_visitor sfp__visit_writing(sfp_tensor_list *parts)
+sfp__visitor sfp__visit_writing(sfp__tensor_list *parts)
 {
-    return (sfp_visitor){.ctx = parts, .put = put_part};
+    return (sfp__visitor){.ctx = parts, .put = put_part};
 }
 
-sfp_visitor sfp__visit_reading(sfp_tensor_file *file, bool checks)
+sfp__visitor sfp__visit_reading(sfp__tensor_file *file, bool checks)
 {
-    return (sfp_visitor){.ctx = file, .find = find_part, .file = file->path, .checks = checks};
+    return (sfp__visitor){.ctx = file, .find = find_part, .file = file->path, .checks = checks};
 }
 
-static void full_name(const sfp_visitor *v, const char *name, char out[SFP_NAME_MAX])
+static void full_name(const sfp__visitor *v, const char *name, char out[SFP_NAME_MAX])
 {
     (void)snprintf(out, SFP_NAME_MAX, "%s%s%s", v->prefix ? v->prefix : "", v->prefix ? "." : "", name);
 }
 
-sfp_status sfp__visit_find(const sfp_visitor *v, const char *name, sfp_dtype dtype, const sfp_tensor **out, sfp_error *err)
+sfp_status sfp__visit_find(const sfp__visitor *v, const char *name, sfp__dtype dtype, const sfp__tensor **out, sfp_error *err)
 {
     char full[SFP_NAME_MAX];
     full_name(v, name, full);
-    const sfp_tensor *t = v->find(v->ctx, full);
+    const sfp__tensor *t = v->find(v->ctx, full);
     if (!t)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor '%s' is missing", v->file, full);
     if (t->dtype != dtype)
@@ -44,7 +44,7 @@ sfp_status sfp__visit_find(const sfp_visitor *v, const char *name, sfp_dtype dty
     return SFP_OK;
 }
 
-static sfp_status check_finite(const sfp_visitor *v, const sfp_tensor *t, sfp_error *err)
+static sfp_status check_finite(const sfp__visitor *v, const sfp__tensor *t, sfp_error *err)
 {
     bool f32 = t->dtype == SFP_DTYPE_F32;
     for (size_t i = 0; (f32 || t->dtype == SFP_DTYPE_F64) && i < t->count; i++) {
@@ -60,30 +60,30 @@ static sfp_status check_finite(const sfp_visitor *v, const sfp_tensor *t, sfp_er
 }
 
 /* The tensor of a part that is read, once it is what it should be. */
-static sfp_status look_at(const sfp_visitor *v, const sfp_tensor *want, const sfp_tensor **out, sfp_error *err)
+static sfp_status look_at(const sfp__visitor *v, const sfp__tensor *want, const sfp__tensor **out, sfp_error *err)
 {
-    TRY(sfp__visit_find(&(sfp_visitor){.ctx = v->ctx, .find = v->find, .file = v->file}, want->name, want->dtype, out, err));
+    TRY(sfp__visit_find(&(sfp__visitor){.ctx = v->ctx, .find = v->find, .file = v->file}, want->name, want->dtype, out, err));
     TRY(sfp__tensor_expect(v->file, *out, want->shape, want->ndim, err));
     return v->finite ? check_finite(v, *out, err) : SFP_OK;
 }
 
-static sfp_status describe(const sfp_visitor *v, const char *name, char full[SFP_NAME_MAX], sfp_dtype dtype, int ndim,
-                           const int64_t *shape, const void *data, sfp_tensor *out, sfp_error *err)
+static sfp_status describe(const sfp__visitor *v, const char *name, char full[SFP_NAME_MAX], sfp__dtype dtype, int ndim,
+                           const int64_t *shape, const void *data, sfp__tensor *out, sfp_error *err)
 {
     full_name(v, name, full);
-    *out = (sfp_tensor){.name = full, .dtype = dtype, .ndim = ndim, .data = data};
+    *out = (sfp__tensor){.name = full, .dtype = dtype, .ndim = ndim, .data = data};
     memcpy(out->shape, shape, (size_t)ndim * sizeof *shape);
     if (!sfp__shape_count(out->shape, ndim, dtype, &out->count, &out->bytes))
         return sfp__fail(err, SFP_ELIMIT, "tensor '%s' is too large", full);
     return SFP_OK;
 }
 
-sfp_status sfp__visit(const sfp_visitor *v, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape, void *data,
+sfp_status sfp__visit(const sfp__visitor *v, const char *name, sfp__dtype dtype, int ndim, const int64_t *shape, void *data,
                       sfp_error *err)
 {
     char full[SFP_NAME_MAX];
-    sfp_tensor t;
-    const sfp_tensor *found = NULL;
+    sfp__tensor t;
+    const sfp__tensor *found = NULL;
     TRY(describe(v, name, full, dtype, ndim, shape, data, &t, err));
     if (v->put)
         return v->put(v->ctx, &t, err);
@@ -93,26 +93,26 @@ sfp_status sfp__visit(const sfp_visitor *v, const char *name, sfp_dtype dtype, i
     return SFP_OK;
 }
 
-sfp_status sfp__visit_values(const sfp_visitor *v, const char *name, sfp_dtype dtype, int64_t count, void *data, sfp_error *err)
+sfp_status sfp__visit_values(const sfp__visitor *v, const char *name, sfp__dtype dtype, int64_t count, void *data, sfp_error *err)
 {
-    sfp_visitor reading = *v;
+    sfp__visitor reading = *v;
     reading.checks = false; /* into the caller's own */
     if (!v->put)
         return sfp__visit(&reading, name, dtype, 1, &count, data, err);
     size_t bytes = (size_t)count * sfp__dtype_size(dtype);
-    sfp_tensor_list *parts = v->ctx;
+    sfp__tensor_list *parts = v->ctx;
     void *copy = sfp__arena_take(&parts->arena, bytes, 1);
     TRY(sfp__check_memory(copy, err));
     memcpy(copy, data, bytes);
     return sfp__visit(v, name, dtype, 1, &count, copy, err);
 }
 
-sfp_status sfp__visit_pieces(const sfp_visitor *v, const char *name, sfp_dtype dtype, int ndim, const int64_t *shape,
-                             const sfp_pieces *pieces, sfp_error *err)
+sfp_status sfp__visit_pieces(const sfp__visitor *v, const char *name, sfp__dtype dtype, int ndim, const int64_t *shape,
+                             const sfp__pieces *pieces, sfp_error *err)
 {
     char full[SFP_NAME_MAX];
-    sfp_tensor t;
-    const sfp_tensor *found = NULL;
+    sfp__tensor t;
+    const sfp__tensor *found = NULL;
     size_t bytes = 0;
     TRY(describe(v, name, full, dtype, ndim, shape, pieces->n > 0 ? pieces->at(pieces->ctx, 0, &bytes) : NULL, &t, err));
     if (v->put)
@@ -126,14 +126,14 @@ sfp_status sfp__visit_pieces(const sfp_visitor *v, const char *name, sfp_dtype d
     return SFP_OK;
 }
 
-sfp_status sfp__visit_state_tensors(const sfp_visitor *v, sfp_state_tensors_fn list, void *state, sfp_error *err)
+sfp_status sfp__visit_state_tensors(const sfp__visitor *v, sfp__state_tensors_fn list, void *state, sfp_error *err)
 {
-    static const sfp_dtype types[] = {[SFP_STATE_F32] = SFP_DTYPE_F32,
-                                      [SFP_STATE_F64] = SFP_DTYPE_F64,
-                                      [SFP_STATE_I32] = SFP_DTYPE_I32,
-                                      [SFP_STATE_I64] = SFP_DTYPE_I64,
-                                      [SFP_STATE_U8] = SFP_DTYPE_U8};
-    sfp_state_tensor p = {0};
+    static const sfp__dtype types[] = {[SFP_STATE_F32] = SFP_DTYPE_F32,
+                                       [SFP_STATE_F64] = SFP_DTYPE_F64,
+                                       [SFP_STATE_I32] = SFP_DTYPE_I32,
+                                       [SFP_STATE_I64] = SFP_DTYPE_I64,
+                                       [SFP_STATE_U8] = SFP_DTYPE_U8};
+    sfp__state_tensor p = {0};
     for (int i = 0; list && i < list(state, i, &p); i++)
         TRY(sfp__visit(v, p.name, types[p.type], p.ndim, p.shape, p.data, err));
     return SFP_OK;

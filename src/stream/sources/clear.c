@@ -20,7 +20,7 @@
 #define BUCKETS_MAX 4096
 
 typedef struct layout {
-    const sfp_source_kind *kind;
+    const sfp__source_kind *kind;
     bool skip_first; /* bucket 0 */
     int first, each; /* classes of the tasks */
 } layout;
@@ -31,11 +31,11 @@ typedef struct bucket {
 } bucket;
 
 typedef struct reader {
-    sfp_file_source *s;
-    const sfp_source_options *opt;
+    sfp__file_source *s;
+    const sfp__source_options *opt;
     char *root; /* PATH/train */
     char *meta; /* PATH/train/labeled_metadata.json, for messages */
-    sfp_names classes;
+    sfp__names classes;
     bucket *buckets;
     size_t count;
     uint64_t absent; /* classes that a bucket does not have */
@@ -128,7 +128,7 @@ static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record
         if (!json_is_string(image) || n == 0 || n > SFP_PATH_BYTES_MAX)
             return sfp__fail(r->err, SFP_EFORMAT, "%s: image '%s': IMG_PATH is %s, expected a path", path, SHOWN(id),
                              json_is_string(image) ? "empty or too long" : sfp__json_type_name(image));
-        sfp_status status = sfp__entries_add(&r->s->entries, (sfp_entry){.record = record}, json_string_value(image), n, r->err);
+        sfp_status status = sfp__entries_add(&r->s->entries, (sfp__entry){.record = record}, json_string_value(image), n, r->err);
         if (status != SFP_OK)
             return sfp__fail_prefix(r->err, status, "%s", path);
     }
@@ -136,11 +136,11 @@ static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record
 }
 
 /* Shuffles the entries from `first` on. */
-static sfp_status shuffle_entries(sfp_entries *l, int64_t first, uint64_t seed, uint64_t stream, sfp_error *err)
+static sfp_status shuffle_entries(sfp__entries *l, int64_t first, uint64_t seed, uint64_t stream, sfp_error *err)
 {
     int64_t n = l->count - first;
     OWNED int64_t *turn = NULL;
-    OWNED sfp_entry *copy = NULL;
+    OWNED sfp__entry *copy = NULL;
     TRY(sfp__alloc(&turn, (size_t)n, sizeof *turn, err));
     TRY(sfp__alloc(&copy, (size_t)n, sizeof *copy, err));
     memcpy(copy, l->at + first, (size_t)n * sizeof *copy);
@@ -231,7 +231,7 @@ static void done(reader *r)
     sfp__free(r->root);
 }
 
-static sfp_status open_clear(const layout *l, const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_clear(const layout *l, const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     OWNED_BY(done) reader r = {.opt = opt, .err = err};
     OWNED_PTR(json_decref) json_t *meta = NULL;
@@ -250,23 +250,23 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp_source
     return SFP_OK;
 }
 
-static sfp_status open_clear10(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_clear10(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     return open_clear(&(layout){&sfp__source_clear10, true, 3, 2}, path, opt, out, err);
 }
 
-static sfp_status open_clear100(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_clear100(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     return open_clear(&(layout){&sfp__source_clear100, false, 10, 10}, path, opt, out, err);
 }
 
-const sfp_source_kind sfp__source_clear10 = {
+const sfp__source_kind sfp__source_clear10 = {
     .name = "clear10",
     .summary = "CLEAR-10: eleven classes over ten years",
     .open = open_clear10,
 };
 
-const sfp_source_kind sfp__source_clear100 = {
+const sfp__source_kind sfp__source_clear100 = {
     .name = "clear100",
     .summary = "CLEAR-100: a hundred classes over ten years",
     .open = open_clear100,

@@ -46,28 +46,28 @@ static int numbered(const char *s, size_t n, char letter)
 
 typedef struct tables {
     char *file[3]; /* for messages */
-    sfp_pickle *pickle[3];
-    sfp_pickle_value lup, labels; /* of the run: lists of batches */
-    size_t batches;               /* the test set is the last */
+    sfp__pickle *pickle[3];
+    sfp__pickle_value lup, labels; /* of the run: lists of batches */
+    size_t batches;                /* the test set is the last */
     int run;
     sfp_error *err;
 } tables;
 
-static bool is_list(const sfp_pickle *p, sfp_pickle_value v)
+static bool is_list(const sfp__pickle *p, sfp__pickle_value v)
 {
-    sfp_pickle_type type = sfp__pickle_type(p, v);
+    sfp__pickle_type type = sfp__pickle_type_of(p, v);
     return type == SFP_PICKLE_LIST || type == SFP_PICKLE_TUPLE;
 }
 
 /* Batches of the run: under the scenario, item `run` of a list or of a dict of numbers. */
-static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
+static sfp_status find_run(const tables *t, int which, sfp__pickle_value *out)
 {
-    const sfp_pickle *p = t->pickle[which];
+    const sfp__pickle *p = t->pickle[which];
     const char *file = t->file[which];
-    sfp_pickle_value root = p->root, runs, run;
-    if (sfp__pickle_type(p, root) != SFP_PICKLE_DICT)
+    sfp__pickle_value root = p->root, runs, run;
+    if (sfp__pickle_type_of(p, root) != SFP_PICKLE_DICT)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a dict of scenarios", file,
-                         sfp__pickle_type_name(sfp__pickle_type(p, root)));
+                         sfp__pickle_type_name(sfp__pickle_type_of(p, root)));
     if (!sfp__pickle_get(p, root, SCENARIO, &runs))
         return sfp__fail(t->err, SFP_EFORMAT, "%s: has no scenario '" SCENARIO "'", file);
     size_t n = sfp__pickle_count(p, runs);
@@ -83,7 +83,7 @@ static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
     if (!is_list(p, run) || sfp__pickle_count(p, run) < 2)
         return sfp__fail(t->err, SFP_EFORMAT,
                          "%s: scenario '" SCENARIO "', run %d is %s of %zu, expected a list of batches, the last for test", file,
-                         t->run, sfp__pickle_type_name(sfp__pickle_type(p, run)), sfp__pickle_count(p, run));
+                         t->run, sfp__pickle_type_name(sfp__pickle_type_of(p, run)), sfp__pickle_count(p, run));
     *out = run;
     return SFP_OK;
 }
@@ -91,19 +91,19 @@ static sfp_status find_run(const tables *t, int which, sfp_pickle_value *out)
 /* Image k of batch b: its path and its label. */
 static sfp_status get_image(const tables *t, size_t b, size_t k, const char **path, size_t *length, int64_t *label)
 {
-    sfp_pickle_value paths = t->pickle[PATHS]->root;
-    sfp_pickle_value index = sfp__pickle_item(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b), k);
-    sfp_pickle_value class = sfp__pickle_item(t->pickle[LABELS], sfp__pickle_item(t->pickle[LABELS], t->labels, b), k);
+    sfp__pickle_value paths = t->pickle[PATHS]->root;
+    sfp__pickle_value index = sfp__pickle_item(t->pickle[LUP], sfp__pickle_item(t->pickle[LUP], t->lup, b), k);
+    sfp__pickle_value class = sfp__pickle_item(t->pickle[LABELS], sfp__pickle_item(t->pickle[LABELS], t->labels, b), k);
     size_t count = sfp__pickle_count(t->pickle[PATHS], paths);
     int64_t i = sfp__pickle_int(t->pickle[LUP], index);
-    if (sfp__pickle_type(t->pickle[LUP], index) != SFP_PICKLE_INT || i < 0 || (uint64_t)i >= count)
+    if (sfp__pickle_type_of(t->pickle[LUP], index) != SFP_PICKLE_INT || i < 0 || (uint64_t)i >= count)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu, item %zu is %s %lld, expected a number below %zu (paths)",
-                         t->file[LUP], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type(t->pickle[LUP], index)), (long long)i,
-                         count);
+                         t->file[LUP], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type_of(t->pickle[LUP], index)),
+                         (long long)i, count);
     *label = sfp__pickle_int(t->pickle[LABELS], class);
-    if (sfp__pickle_type(t->pickle[LABELS], class) != SFP_PICKLE_INT || *label < 0 || *label >= SFP_CLASSES_MAX)
+    if (sfp__pickle_type_of(t->pickle[LABELS], class) != SFP_PICKLE_INT || *label < 0 || *label >= SFP_CLASSES_MAX)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu, item %zu is %s %lld, expected a class below %d",
-                         t->file[LABELS], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type(t->pickle[LABELS], class)),
+                         t->file[LABELS], t->run, b, k, sfp__pickle_type_name(sfp__pickle_type_of(t->pickle[LABELS], class)),
                          (long long)*label, SFP_CLASSES_MAX);
     *path = sfp__pickle_text(t->pickle[PATHS], sfp__pickle_item(t->pickle[PATHS], paths, (size_t)i), length);
     if (!*path || *length == 0 || *length > SFP_PATH_BYTES_MAX || memchr(*path, '\0', *length))
@@ -113,10 +113,10 @@ static sfp_status get_image(const tables *t, size_t b, size_t k, const char **pa
 
 static sfp_status check_batches(tables *t)
 {
-    const sfp_pickle *p = t->pickle[LUP], *q = t->pickle[LABELS];
+    const sfp__pickle *p = t->pickle[LUP], *q = t->pickle[LABELS];
     if (!is_list(t->pickle[PATHS], t->pickle[PATHS]->root))
         return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a list of paths", t->file[PATHS],
-                         sfp__pickle_type_name(sfp__pickle_type(t->pickle[PATHS], t->pickle[PATHS]->root)));
+                         sfp__pickle_type_name(sfp__pickle_type_of(t->pickle[PATHS], t->pickle[PATHS]->root)));
     TRY(find_run(t, LUP, &t->lup));
     TRY(find_run(t, LABELS, &t->labels));
     t->batches = sfp__pickle_count(p, t->lup);
@@ -124,11 +124,11 @@ static sfp_status check_batches(tables *t)
         return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d has %zu batches, expected %zu as in LUP.pkl", t->file[LABELS], t->run,
                          sfp__pickle_count(q, t->labels), t->batches);
     for (size_t b = 0; b < t->batches; b++) {
-        sfp_pickle_value x = sfp__pickle_item(p, t->lup, b), y = sfp__pickle_item(q, t->labels, b);
+        sfp__pickle_value x = sfp__pickle_item(p, t->lup, b), y = sfp__pickle_item(q, t->labels, b);
         if (!is_list(p, x) || !is_list(q, y) || sfp__pickle_count(p, x) != sfp__pickle_count(q, y))
             return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d, batch %zu is %s of %zu, expected a list of %zu as in LUP.pkl",
-                             t->file[LABELS], t->run, b, sfp__pickle_type_name(sfp__pickle_type(q, y)), sfp__pickle_count(q, y),
-                             sfp__pickle_count(p, x));
+                             t->file[LABELS], t->run, b, sfp__pickle_type_name(sfp__pickle_type_of(q, y)),
+                             sfp__pickle_count(q, y), sfp__pickle_count(p, x));
     }
     return SFP_OK;
 }
@@ -175,7 +175,7 @@ static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
 }
 
 /* Counts classes by task, then by label; names them. A label of the test set that no task has is an error. */
-static sfp_status number_classes(sfp_source *s, const tables *t, label_info *info, int64_t labels, sfp_names *names)
+static sfp_status number_classes(sfp_source *s, const tables *t, label_info *info, int64_t labels, sfp__names *names)
 {
     bool by_object = true;
     for (int64_t i = 0; i < labels; i++) {
@@ -203,7 +203,7 @@ static sfp_status number_classes(sfp_source *s, const tables *t, label_info *inf
     return SFP_OK;
 }
 
-static sfp_status add_batches(sfp_file_source *s, const tables *t, const label_info *info, bool test)
+static sfp_status add_batches(sfp__file_source *s, const tables *t, const label_info *info, bool test)
 {
     size_t first = test ? t->batches - 1 : 0, last = test ? t->batches : t->batches - 1;
     for (size_t b = first; b < last; b++) {
@@ -211,7 +211,7 @@ static sfp_status add_batches(sfp_file_source *s, const tables *t, const label_i
         for (size_t k = 0; k < n; k++) {
             const char *path = NULL;
             int64_t label = 0;
-            sfp_entry e = {.record = sfp__record_none()};
+            sfp__entry e = {.record = sfp__record_none()};
             TRY(get_image(t, b, k, &path, &length, &label));
             e.record.label = info[label].class;
             e.record.task = test ? info[label].task : (int32_t)b;
@@ -221,7 +221,7 @@ static sfp_status add_batches(sfp_file_source *s, const tables *t, const label_i
     return SFP_OK;
 }
 
-static sfp_status fill_by_pickles(sfp_file_source *s, tables *t, bool test, sfp_names *names)
+static sfp_status fill_by_pickles(sfp__file_source *s, tables *t, bool test, sfp__names *names)
 {
     OWNED label_info *info = NULL;
     int64_t labels = 0;
@@ -239,7 +239,7 @@ static sfp_status fill_by_pickles(sfp_file_source *s, tables *t, bool test, sfp_
 /* ------------------------------------------------------------------ by folders */
 
 typedef struct folders {
-    sfp_file_source *s;
+    sfp__file_source *s;
     bool test;
     bool seen[NUMBER_MAX + 1]; /* objects of either part: both must agree on classes */
     sfp_error *err;
@@ -252,11 +252,11 @@ static bool is_test_session(int session)
 
 static sfp_status add_files(folders *f, const char *path, int session, int object)
 {
-    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     TRY(sfp__directory_names(path, &names, f->err));
     for (int i = 0; i < names.count; i++) {
         char relative[SFP_PATH_BYTES_MAX];
-        sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)session};
+        sfp__entry e = {.record = sfp__record_none(), .place = (uint64_t)session};
         if (names.s[i][0] == '.' || !sfp__image_name(names.s[i]))
             continue;
         f->seen[object] = true;
@@ -272,7 +272,7 @@ static sfp_status add_files(folders *f, const char *path, int session, int objec
 /* The objects of a session; session 0: the sessions. */
 static sfp_status add_folders(folders *f, const char *path, int session)
 {
-    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     TRY(sfp__directory_names(path, &names, f->err));
     for (int i = 0; i < names.count; i++) {
         OWNED char *inner = NULL;
@@ -288,7 +288,7 @@ static sfp_status add_folders(folders *f, const char *path, int session)
 /* By place of the object, session, frame. `label` holds the place here. */
 static int compare_entries(const void *a, const void *b, void *text)
 {
-    const sfp_entry *x = a, *y = b;
+    const sfp__entry *x = a, *y = b;
     if (x->record.label != y->record.label)
         return x->record.label < y->record.label ? -1 : 1;
     if (x->place != y->place)
@@ -296,7 +296,7 @@ static int compare_entries(const void *a, const void *b, void *text)
     return sfp__natural_compare((const char *)text + x->text, (const char *)text + y->text);
 }
 
-static sfp_status fill_by_folders(sfp_file_source *s, int order, bool test, sfp_names *names, sfp_error *err)
+static sfp_status fill_by_folders(sfp__file_source *s, int order, bool test, sfp__names *names, sfp_error *err)
 {
     OWNED folders *f = NULL;
     OWNED int64_t *class_at = NULL;
@@ -360,11 +360,11 @@ static void tables_done(tables *t)
     }
 }
 
-static sfp_status open_core50(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_core50(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
+    OWNED_PTR(sfp__file_source_free) sfp__file_source *s = NULL;
     OWNED_BY(tables_done) tables t = {.run = opt->order, .err = err};
-    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED_BY(sfp__names_done) sfp__names names = {0};
     OWNED char *root = NULL;
     bool pickles = false;
     TRY(sfp__path_make(path, IMAGES, &root, err));
@@ -386,7 +386,7 @@ static sfp_status open_core50(const char *path, const sfp_source_options *opt, s
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_core50 = {
+const sfp__source_kind sfp__source_core50 = {
     .name = "core50",
     .summary = "CORe50 128x128: 50 objects in 11 sessions, new classes",
     .open = open_core50,

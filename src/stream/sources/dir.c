@@ -22,11 +22,11 @@ enum { LABELLED_KEYS_KEPT = 1 << 16 };
 
 typedef struct dir_source {
     sfp_source base;
-    sfp_source_live live;
-    sfp_dir_watch watch;
-    sfp_names classes; /* reserved: other threads read the list */
-    sfp_dir_labels labels;
-    sfp_dir_item given; /* what came last */
+    sfp__source_live live;
+    sfp__dir_watch watch;
+    sfp__names classes; /* reserved: other threads read the list */
+    sfp__dir_labels labels;
+    sfp__dir_item given; /* what came last */
 } dir_source;
 
 /* -------------------------------------------------------------------- what comes */
@@ -35,13 +35,13 @@ static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_err
 {
     OWNED char *path = sfp__strdup(name);
     TRY(sfp__check_memory(path, err));
-    TRY(sfp__dir_queue_put(ctx, (sfp_dir_item){.path = path, .label = label}, err));
+    TRY(sfp__dir_queue_put(ctx, (sfp__dir_item){.path = path, .label = label}, err));
     path = NULL;
     return SFP_OK;
 }
 
 /* What is new in labels.csv. The first line that is none is remarked upon. */
-static sfp_status read_labels(dir_source *s, sfp_dir_label_fn fn, sfp_error *err)
+static sfp_status read_labels(dir_source *s, sfp__dir_label_fn fn, sfp_error *err)
 {
     bool good = s->labels.skipped == 0;
     sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, fn, &s->watch.queue, err);
@@ -71,9 +71,9 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
 }
 
 /* What is in s->given. */
-static sfp_status read_given(dir_source *s, sfp_record *record, sfp_raw_image *out, sfp_error *err)
+static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *out, sfp_error *err)
 {
-    OWNED_BY(sfp__raw_image_done) sfp_raw_image p = {0};
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     OWNED char *path = NULL;
     TRY(sfp__path_make(s->base.path, s->given.path, &path, err));
     if (s->given.unfinished)
@@ -85,12 +85,12 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp_raw_image *o
     return SFP_OK;
 }
 
-static sfp_status give(dir_source *s, sfp_record *record, sfp_raw_image *out, sfp_error *err)
+static sfp_status give(dir_source *s, sfp_record *record, sfp__raw_image *out, sfp_error *err)
 {
     *record = sfp__record_none();
     record->label = s->given.label;
     if (s->given.label >= 0) {
-        *out = (sfp_raw_image){0};
+        *out = (sfp__raw_image){0};
         return SFP_OK;
     }
     sfp_status status = read_given(s, record, out, err);
@@ -98,7 +98,7 @@ static sfp_status give(dir_source *s, sfp_record *record, sfp_raw_image *out, sf
     return status;
 }
 
-static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err)
+static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     dir_source *s = (dir_source *)base;
     s->live.lost = false;
@@ -110,7 +110,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out,
         sfp_status status = read_labels(s, late_label, err);
         base->classes = s->classes.count;
         TRY(status);
-        sfp_dir_item item;
+        sfp__dir_item item;
         bool some;
         TRY(sfp__dir_queue_take(&s->watch.queue, &item, &some, err));
         if (some) {
@@ -127,28 +127,28 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp_raw_image *out,
     }
 }
 
-static const char *origin(const sfp_source *base, sfp_origin *out)
+static const char *origin(const sfp_source *base, sfp__origin *out)
 {
     const dir_source *s = (const dir_source *)base;
     *out = s->given.origin;
     return s->given.path;
 }
 
-static sfp_status set_resume_filter(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
+static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *what, sfp_error *err)
 {
     return sfp__dir_queue_set_resume_filter(&((dir_source *)base)->watch.queue, what, err);
 }
 
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    const sfp_dir_item *given = &((const dir_source *)s)->given;
+    const sfp__dir_item *given = &((const dir_source *)s)->given;
     (void)i; /* a stream has no numbers: the one given last */
     return sfp__printable(given->path ? given->path : s->path, buf, size);
 }
 
 static const char *where_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    const sfp_dir_item *given = &((const dir_source *)s)->given;
+    const sfp__dir_item *given = &((const dir_source *)s)->given;
     OWNED char *path = NULL;
     if (!given->path || sfp__path_make(s->path, given->path, &path, NULL))
         return name_of(s, i, buf, size);
@@ -168,7 +168,7 @@ static void close_dir(sfp_source *base)
     sfp__names_done(&s->classes);
 }
 
-static const sfp_source_ops dir_ops = {
+static const sfp__source_ops dir_ops = {
     .name = name_of,
     .display_name = where_of,
     .next = next,
@@ -182,7 +182,7 @@ static const sfp_source_ops dir_ops = {
 /* classes.txt, or else nothing; then the folders that are watched. */
 static sfp_status find_classes(dir_source *s, sfp_error *err)
 {
-    OWNED_BY(sfp__names_done) sfp_names found = {0};
+    OWNED_BY(sfp__names_done) sfp__names found = {0};
     OWNED int32_t *new_of = NULL;
     OWNED char *path = NULL;
     int32_t number;
@@ -201,7 +201,7 @@ static sfp_status find_classes(dir_source *s, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     (void)opt;
     OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
@@ -219,7 +219,7 @@ static sfp_status open_dir(const char *path, const sfp_source_options *opt, sfp_
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_dir = {
+const sfp__source_kind sfp__source_dir = {
     .name = "dir",
     .summary = "a folder that is watched: images as they are put into it",
     .live = true,

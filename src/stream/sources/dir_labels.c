@@ -8,22 +8,22 @@
 
 enum { PIECE = 65536 };
 
-sfp_status sfp__dir_labels_init(sfp_dir_labels *l, const char *dir, sfp_error *err)
+sfp_status sfp__dir_labels_init(sfp__dir_labels *l, const char *dir, sfp_error *err)
 {
-    *l = (sfp_dir_labels){0};
+    *l = (sfp__dir_labels){0};
     TRY(sfp__path_make(dir, "labels.csv", &l->path, err));
     return sfp__alloc(&l->label, SFP_CLASSES_MAX, sizeof *l->label, err);
 }
 
-void sfp__dir_labels_done(sfp_dir_labels *l)
+void sfp__dir_labels_done(sfp__dir_labels *l)
 {
     sfp__free(l->path);
     sfp__free(l->label);
     sfp__names_done(&l->images);
-    *l = (sfp_dir_labels){0};
+    *l = (sfp__dir_labels){0};
 }
 
-int32_t sfp__dir_labels_find(const sfp_dir_labels *l, const char *name)
+int32_t sfp__dir_labels_find(const sfp__dir_labels *l, const char *name)
 {
     int32_t i = sfp__names_find(&l->images, name, strlen(name));
     return i < 0 ? -1 : l->label[i];
@@ -103,14 +103,14 @@ static bool is_heading(piece name, piece label)
 }
 
 /* The line after those that were read. */
-static void pass_over(sfp_dir_labels *l)
+static void pass_over(sfp__dir_labels *l)
 {
     if (l->skipped++ == 0)
         l->first_skipped = l->line + 1;
 }
 
 /* A line that is none is no failure; only memory is. */
-static sfp_status take_line(sfp_dir_labels *l, char *line, char *end, bool first, sfp_names *classes, sfp_dir_label_fn fn,
+static sfp_status take_line(sfp__dir_labels *l, char *line, char *end, bool first, sfp__names *classes, sfp__dir_label_fn fn,
                             void *ctx, sfp_error *err)
 {
     piece name, label;
@@ -140,7 +140,7 @@ static sfp_status take_line(sfp_dir_labels *l, char *line, char *end, bool first
 }
 
 /* The whole lines among n bytes; *used: how far they go. */
-static sfp_status take_lines(sfp_dir_labels *l, char *bytes, size_t n, sfp_names *classes, sfp_dir_label_fn fn, void *ctx,
+static sfp_status take_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__names *classes, sfp__dir_label_fn fn, void *ctx,
                              size_t *used, sfp_error *err)
 {
     sfp_status status = SFP_OK;
@@ -162,7 +162,7 @@ static sfp_status take_lines(sfp_dir_labels *l, char *bytes, size_t n, sfp_names
     return status;
 }
 
-sfp_status sfp__dir_labels_read(sfp_dir_labels *l, sfp_names *classes, sfp_dir_label_fn fn, void *ctx, sfp_error *err)
+sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__dir_label_fn fn, void *ctx, sfp_error *err)
 {
     struct stat st;
     if (stat(l->path, &st) != 0 || !S_ISREG(st.st_mode))

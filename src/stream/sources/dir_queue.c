@@ -18,7 +18,7 @@ enum { QUEUE_MAX = 1 << 24, SEEN_MAX = 1 << 20 };
 
 /* ------------------------------------------------------------------------ lists */
 
-static bool put(sfp_dir_list *l, sfp_dir_item item)
+static bool put(sfp__dir_list *l, sfp__dir_item item)
 {
     if (l->first == l->last)
         l->first = l->last = 0;
@@ -28,14 +28,14 @@ static bool put(sfp_dir_list *l, sfp_dir_item item)
     return true;
 }
 
-static void list_done(sfp_dir_list *l)
+static void list_done(sfp__dir_list *l)
 {
     for (size_t i = l->first; i < l->last; i++)
         sfp__free(l->item[i].path);
     sfp__free(l->item);
 }
 
-sfp_status sfp__dir_queue_put(sfp_dir_queue *q, sfp_dir_item item, sfp_error *err)
+sfp_status sfp__dir_queue_put(sfp__dir_queue *q, sfp__dir_item item, sfp_error *err)
 {
     if (q->ready.last == QUEUE_MAX && q->ready.first < q->ready.last)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d images wait", q->path, QUEUE_MAX);
@@ -44,26 +44,26 @@ sfp_status sfp__dir_queue_put(sfp_dir_queue *q, sfp_dir_item item, sfp_error *er
 
 static int compare_items(const void *a, const void *b)
 {
-    return sfp__natural_compare(((const sfp_dir_item *)a)->path, ((const sfp_dir_item *)b)->path);
+    return sfp__natural_compare(((const sfp__dir_item *)a)->path, ((const sfp__dir_item *)b)->path);
 }
 
-void sfp__dir_queue_sort(sfp_dir_queue *q)
+void sfp__dir_queue_sort(sfp__dir_queue *q)
 {
     if (q->ready.last)
         qsort(q->ready.item, q->ready.last, sizeof *q->ready.item, compare_items);
 }
 
-void sfp__dir_queue_done(sfp_dir_queue *q)
+void sfp__dir_queue_done(sfp__dir_queue *q)
 {
     list_done(&q->ready);
     list_done(&q->busy);
     sfp__free(q->seen);
-    *q = (sfp_dir_queue){0};
+    *q = (sfp__dir_queue){0};
 }
 
 /* ------------------------------------------------------------------- what was seen */
 
-static size_t slot_of(const sfp_dir_queue *q, uint64_t key)
+static size_t slot_of(const sfp__dir_queue *q, uint64_t key)
 {
     size_t at = (size_t)key & (q->seen_capacity - 1);
     while (q->seen[at] && q->seen[at] != key)
@@ -71,7 +71,7 @@ static size_t slot_of(const sfp_dir_queue *q, uint64_t key)
     return at;
 }
 
-static sfp_status grow_seen(sfp_dir_queue *q, sfp_error *err)
+static sfp_status grow_seen(sfp__dir_queue *q, sfp_error *err)
 {
     OWNED uint64_t *old = q->seen;
     size_t had = q->seen_capacity;
@@ -88,7 +88,7 @@ static sfp_status grow_seen(sfp_dir_queue *q, sfp_error *err)
 }
 
 /* mark is not 0. *fresh: it was not there yet. */
-static sfp_status remember(sfp_dir_queue *q, uint64_t key, bool *fresh, sfp_error *err)
+static sfp_status remember(sfp__dir_queue *q, uint64_t key, bool *fresh, sfp_error *err)
 {
     if (q->seen_count >= SEEN_MAX) {
         memset(q->seen, 0, q->seen_capacity * sizeof *q->seen);
@@ -135,7 +135,7 @@ static bool is_being_written(const char *path)
 }
 
 /* A busy file that has not changed for so long is taken as complete: its writer forgot to close it, or there is none. */
-static bool is_steady(const sfp_dir_queue *q, sfp_dir_item *item, const struct stat *st)
+static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct stat *st)
 {
     uint64_t identity = identity_of(st);
     double now = q->now();
@@ -154,16 +154,16 @@ typedef enum finding {
 } finding;
 
 /* FRESH: the item has the origin of the file as it is now. */
-static sfp_status identify(sfp_dir_queue *q, const struct stat *st, sfp_dir_item *item, finding *out, sfp_error *err)
+static sfp_status identify(sfp__dir_queue *q, const struct stat *st, sfp__dir_item *item, finding *out, sfp_error *err)
 {
     uint64_t identity = identity_of(st), key = labelled_key_of(item->path, identity);
     bool fresh = true;
     if (key != item->origin.labelled_key) {
         TRY(remember(q, key, &fresh, err));
         if (fresh)
-            item->origin = (sfp_origin){.identity = identity,
-                                        .labelled_key = key,
-                                        .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+            item->origin = (sfp__origin){.identity = identity,
+                                         .labelled_key = key,
+                                         .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
     }
     *out = fresh ? FRESH : SEEN;
     return SFP_OK;
@@ -171,7 +171,7 @@ static sfp_status identify(sfp_dir_queue *q, const struct stat *st, sfp_dir_item
 
 /* Looks at the file. Only with `careful` it can be BUSY; the lease is asked for before the look that counts, and what a writer
  * does between both is told by an event. */
-static sfp_status look(sfp_dir_queue *q, bool careful, sfp_dir_item *item, finding *out, sfp_error *err)
+static sfp_status look(sfp__dir_queue *q, bool careful, sfp__dir_item *item, finding *out, sfp_error *err)
 {
     struct stat st;
     OWNED char *path = NULL;
@@ -189,14 +189,14 @@ static sfp_status look(sfp_dir_queue *q, bool careful, sfp_dir_item *item, findi
     return identify(q, &st, item, out, err);
 }
 
-sfp_status sfp__dir_queue_offer(sfp_dir_queue *q, const char *folder, const char *name, bool found, sfp_error *err)
+sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *folder, const char *name, bool found, sfp_error *err)
 {
     finding f = GONE;
     OWNED char *path = NULL;
     if (name[0] == '.' || !sfp__image_name(name))
         return SFP_OK;
     TRY(sfp__path_make(folder, name, &path, err));
-    sfp_dir_item item = {.path = path, .label = -1, .found = found};
+    sfp__dir_item item = {.path = path, .label = -1, .found = found};
     TRY(look(q, false, &item, &f, err));
     if (f != FRESH)
         return SFP_OK;
@@ -207,11 +207,11 @@ sfp_status sfp__dir_queue_offer(sfp_dir_queue *q, const char *folder, const char
 
 /* ------------------------------------------------------------------------- taking */
 
-sfp_status sfp__dir_queue_take(sfp_dir_queue *q, sfp_dir_item *out, bool *some, sfp_error *err)
+sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some, sfp_error *err)
 {
     bool late = q->last_call > 0 && q->now() > q->last_call;
     for (*some = false; !*some && q->ready.first < q->ready.last; q->ready.first++) {
-        sfp_dir_item item = q->ready.item[q->ready.first];
+        sfp__dir_item item = q->ready.item[q->ready.first];
         finding f = FRESH;
         if (item.found)
             TRY(look(q, true, &item, &f, err));
@@ -228,9 +228,9 @@ sfp_status sfp__dir_queue_take(sfp_dir_queue *q, sfp_dir_item *out, bool *some, 
     return SFP_OK;
 }
 
-void sfp__dir_queue_retry(sfp_dir_queue *q, bool ended)
+void sfp__dir_queue_retry(sfp__dir_queue *q, bool ended)
 {
-    sfp_dir_list empty = q->ready;
+    sfp__dir_list empty = q->ready;
     q->ready = q->busy;
     q->busy = empty;
     if (ended && q->last_call == 0)
@@ -260,14 +260,14 @@ static bool is_in(uint64_t key, size_t n, const uint64_t *keys)
     return n && bsearch(&key, keys, n, sizeof *keys, compare_keys);
 }
 
-sfp_status sfp__dir_queue_set_resume_filter(sfp_dir_queue *q, const sfp_resume_filter *what, sfp_error *err)
+sfp_status sfp__dir_queue_set_resume_filter(sfp__dir_queue *q, const sfp__resume_filter *what, sfp_error *err)
 {
     OWNED uint64_t *done = NULL, *waiting = NULL;
     size_t kept = q->ready.first;
     TRY(sorted(what->n, what->labelled_keys, &done, err));
     TRY(sorted(what->waiting, what->waiting_keys, &waiting, err));
     for (size_t i = q->ready.first; i < q->ready.last; i++) {
-        const sfp_dir_item *item = &q->ready.item[i];
+        const sfp__dir_item *item = &q->ready.item[i];
         bool old = item->origin.changed <= what->until && !is_in(item->origin.labelled_key, what->waiting, waiting);
         if (old || is_in(item->origin.labelled_key, what->n, done))
             sfp__free(item->path);

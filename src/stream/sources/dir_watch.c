@@ -17,7 +17,7 @@ enum { POLL_MS = 50 };
 #define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a folder may become readable */
 
 /* A watched folder: the one at the top has name "". */
-struct sfp_watched_directory {
+struct sfp__watched_directory {
     int id;
     char *name;
 };
@@ -25,9 +25,9 @@ struct sfp_watched_directory {
 /* ------------------------------------------------------------------ the folders */
 
 /* Offers what is in a folder; one that was taken away again has nothing. */
-static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
+static sfp_status scan(sfp__dir_watch *w, const char *folder, sfp_error *err)
 {
-    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     OWNED char *path = NULL;
     sfp_error why = {0};
     TRY(sfp__path_make(w->path, folder, &path, err));
@@ -41,7 +41,7 @@ static sfp_status scan(sfp_dir_watch *w, const char *folder, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_watched_directory *find_folder(const sfp_dir_watch *w, int id)
+static sfp__watched_directory *find_folder(const sfp__dir_watch *w, int id)
 {
     for (int i = 0; i < w->folder_count; i++)
         if (w->folders[i].id == id)
@@ -49,13 +49,13 @@ static sfp_watched_directory *find_folder(const sfp_dir_watch *w, int id)
     return NULL;
 }
 
-static void drop_folder(sfp_dir_watch *w, sfp_watched_directory *f)
+static void drop_folder(sfp__dir_watch *w, sfp__watched_directory *f)
 {
     sfp__free(f->name);
     *f = w->folders[--w->folder_count];
 }
 
-static sfp_status reserve_folder(sfp_dir_watch *w, sfp_error *err)
+static sfp_status reserve_folder(sfp__dir_watch *w, sfp_error *err)
 {
     size_t n = (size_t)w->folder_count;
     if (n == SFP_CLASSES_MAX)
@@ -66,7 +66,7 @@ static sfp_status reserve_folder(sfp_dir_watch *w, sfp_error *err)
 
 /* Asks the kernel to tell about folder `name`, and of one that it tells about already nothing less; *id is negative when one
  * inside is gone already. */
-static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, sfp_error *err)
+static sfp_status add_watch(const sfp__dir_watch *w, const char *name, int *id, sfp_error *err)
 {
     uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
     OWNED char *path = NULL;
@@ -83,7 +83,7 @@ static sfp_status add_watch(const sfp_dir_watch *w, const char *name, int *id, s
 }
 
 /* Whether folder `a`, watched under that name, is at `b` too: remarks upon it then. */
-static sfp_status is_twice(const sfp_dir_watch *w, const char *a, const char *b, bool *out, sfp_error *err)
+static sfp_status is_twice(const sfp__dir_watch *w, const char *a, const char *b, bool *out, sfp_error *err)
 {
     struct stat at_a, at_b;
     OWNED char *path_a = NULL, *path_b = NULL;
@@ -96,14 +96,14 @@ static sfp_status is_twice(const sfp_dir_watch *w, const char *a, const char *b,
 }
 
 /* Watches folder `name` ("" for the one at the top), then takes what is in it: in this order nothing is missed. */
-static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
+static sfp_status watch_folder(sfp__dir_watch *w, const char *name, sfp_error *err)
 {
     int id = -1;
     TRY(reserve_folder(w, err));
     TRY(add_watch(w, name, &id, err));
     if (id < 0)
         return SFP_OK;
-    sfp_watched_directory *f = find_folder(w, id);
+    sfp__watched_directory *f = find_folder(w, id);
     bool twice = false;
     if (f && strcmp(f->name, name) == 0) /* both by looking and by an event, or it is back from elsewhere */
         return scan(w, f->name, err);
@@ -117,13 +117,13 @@ static sfp_status watch_folder(sfp_dir_watch *w, const char *name, sfp_error *er
         sfp__free(f->name);
     else
         f = &w->folders[w->folder_count++];
-    *f = (sfp_watched_directory){.id = id, .name = copy};
+    *f = (sfp__watched_directory){.id = id, .name = copy};
     return scan(w, copy, err);
 }
 
 /* What others put there must not end a run: one that cannot be watched is remarked upon. Too many at the beginning are an error.
  */
-static sfp_status try_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
+static sfp_status try_folder(sfp__dir_watch *w, const char *name, sfp_error *err)
 {
     sfp_error why = {0};
     sfp_status status = watch_folder(w, name, &why);
@@ -135,7 +135,7 @@ static sfp_status try_folder(sfp_dir_watch *w, const char *name, sfp_error *err)
 }
 
 /* Tries `name` when it is a folder, and a link to one or not. */
-static sfp_status try_name(sfp_dir_watch *w, const char *name, bool links, sfp_error *err)
+static sfp_status try_name(sfp__dir_watch *w, const char *name, bool links, sfp_error *err)
 {
     struct stat st;
     OWNED char *path = NULL;
@@ -145,9 +145,9 @@ static sfp_status try_name(sfp_dir_watch *w, const char *name, bool links, sfp_e
 }
 
 /* Watches every folder inside that is not watched yet; also finds .end. */
-static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
+static sfp_status watch_all(sfp__dir_watch *w, sfp_error *err)
 {
-    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     TRY(sfp__directory_names(w->path, &names, err));
     w->ended |= sfp__strings_find(&names, END_NAME) >= 0;
     for (int links = 0; links < 2; links++)
@@ -156,7 +156,7 @@ static sfp_status watch_all(sfp_dir_watch *w, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__dir_watch_names(const sfp_dir_watch *w, sfp_names *names, sfp_error *err)
+sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_error *err)
 {
     int32_t number;
     sfp_error why = {0};
@@ -168,7 +168,7 @@ sfp_status sfp__dir_watch_names(const sfp_dir_watch *w, sfp_names *names, sfp_er
 }
 
 /* Looks at everything again: events were lost. */
-static sfp_status rescan(sfp_dir_watch *w, sfp_error *err)
+static sfp_status rescan(sfp__dir_watch *w, sfp_error *err)
 {
     TRY(watch_all(w, err));
     for (int i = 0; i < w->folder_count; i++)
@@ -179,7 +179,7 @@ static sfp_status rescan(sfp_dir_watch *w, sfp_error *err)
 /* ------------------------------------------------------------------- the events */
 
 /* A second name of a file: by a link, or a hard one. */
-static bool is_link(const sfp_dir_watch *w, const char *folder, const char *name)
+static bool is_link(const sfp__dir_watch *w, const char *folder, const char *name)
 {
     struct stat st;
     OWNED char *below = NULL, *path = NULL;
@@ -187,11 +187,11 @@ static bool is_link(const sfp_dir_watch *w, const char *folder, const char *name
            (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
 }
 
-static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_error *err)
+static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_error *err)
 {
     if (e->mask & IN_Q_OVERFLOW)
         return rescan(w, err);
-    sfp_watched_directory *f = find_folder(w, e->wd);
+    sfp__watched_directory *f = find_folder(w, e->wd);
     if (!f)
         return SFP_OK;
     bool top = f->name[0] == '\0';
@@ -220,7 +220,7 @@ static sfp_status handle(sfp_dir_watch *w, const struct inotify_event *e, sfp_er
 }
 
 /* What the kernel has for us now; what comes behind .end is not looked at. What fails does so alone, and the first is told. */
-static sfp_status read_events(sfp_dir_watch *w, sfp_error *err)
+static sfp_status read_events(sfp__dir_watch *w, sfp_error *err)
 {
     _Alignas(struct inotify_event) char buf[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
     ssize_t got = read(w->fd, buf, sizeof buf);
@@ -236,7 +236,7 @@ static sfp_status read_events(sfp_dir_watch *w, sfp_error *err)
     return status;
 }
 
-sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err)
+sfp_status sfp__dir_watch_wait(sfp__dir_watch *w, sfp_error *err)
 {
     struct pollfd wait = {.fd = w->fd, .events = POLLIN};
     int ready = poll(&wait, w->ended ? 0 : 1, POLL_MS);
@@ -246,17 +246,17 @@ sfp_status sfp__dir_watch_wait(sfp_dir_watch *w, sfp_error *err)
     return ready > 0 ? read_events(w, err) : SFP_OK;
 }
 
-bool sfp__dir_watch_over(const sfp_dir_watch *w)
+bool sfp__dir_watch_over(const sfp__dir_watch *w)
 {
     return w->ended && w->queue.busy.first == w->queue.busy.last;
 }
 
 /* ------------------------------------------------------------------------ opening */
 
-sfp_status sfp__dir_watch_open(sfp_dir_watch *w, sfp_source *source, sfp_error *err)
+sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, sfp_error *err)
 {
-    *w = (sfp_dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
-    w->queue = (sfp_dir_queue){.path = w->path, .now = sfp__monotonic_seconds};
+    *w = (sfp__dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+    w->queue = (sfp__dir_queue){.path = w->path, .now = sfp__monotonic_seconds};
     if (w->fd < 0)
         return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", w->path);
     TRY(watch_folder(w, "", err));
@@ -266,7 +266,7 @@ sfp_status sfp__dir_watch_open(sfp_dir_watch *w, sfp_source *source, sfp_error *
     return SFP_OK;
 }
 
-void sfp__dir_watch_done(sfp_dir_watch *w)
+void sfp__dir_watch_done(sfp__dir_watch *w)
 {
     if (!w->path) /* was never opened */
         return;
@@ -276,5 +276,5 @@ void sfp__dir_watch_done(sfp_dir_watch *w)
         sfp__free(w->folders[i].name);
     sfp__free(w->folders);
     sfp__dir_queue_done(&w->queue);
-    *w = (sfp_dir_watch){0};
+    *w = (sfp__dir_watch){0};
 }

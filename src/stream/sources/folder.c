@@ -25,7 +25,7 @@ typedef struct tally {
 } tally;
 
 typedef struct scan {
-    sfp_file_source *source;
+    sfp__file_source *source;
     int64_t flat;   /* images right inside a folder of the first level */
     tally loose;    /* images beside the class folders */
     tally foreign;  /* files that are no images */
@@ -42,15 +42,15 @@ static void count_one(tally *t, const char *path)
 }
 
 /* Whether the image that was listed last is in the folder: what is in it comes right before the folder itself. */
-static bool has_last(const sfp_entries *l, const char *folder)
+static bool has_last(const sfp__entries *l, const char *folder)
 {
     return l->count > 0 && strncmp(sfp__entries_path(l, l->count - 1), folder, strlen(folder)) == 0;
 }
 
-static sfp_status take(void *ctx, sfp_walk_kind kind, const char *path, int depth, sfp_error *err)
+static sfp_status take(void *ctx, sfp__walk_kind kind, const char *path, int depth, sfp_error *err)
 {
     scan *s = ctx;
-    sfp_file_source *source = s->source;
+    sfp__file_source *source = s->source;
     if (kind == SFP_WALK_DIRECTORY) {
         if (depth < 2 && !has_last(&source->entries, path))
             count_one(&s->empty[depth], path);
@@ -64,7 +64,7 @@ static sfp_status take(void *ctx, sfp_walk_kind kind, const char *path, int dept
         return SFP_OK;
     }
     s->flat += depth == 1;
-    sfp_status status = sfp__entries_add(&source->entries, (sfp_entry){.record = sfp__record_none()}, path, strlen(path), err);
+    sfp_status status = sfp__entries_add(&source->entries, (sfp__entry){.record = sfp__record_none()}, path, strlen(path), err);
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s", source->base.path);
 }
 
@@ -91,7 +91,7 @@ static bool same_part(const char *a, size_t n, const char *b, size_t m)
 }
 
 /* The one name of all folders of the second level that have images, when there are several of them; *n bytes. NULL: none. */
-static const char *inner_name(const sfp_entries *l, size_t *n)
+static const char *inner_name(const sfp__entries *l, size_t *n)
 {
     const char *first = NULL, *inner = NULL;
     size_t first_n = 0, inner_n = 0;
@@ -115,7 +115,7 @@ static const char *inner_name(const sfp_entries *l, size_t *n)
     return several ? inner : NULL;
 }
 
-static sfp_status note_inner(sfp_file_source *s, const char *inner, size_t n, sfp_error *err)
+static sfp_status note_inner(sfp__file_source *s, const char *inner, size_t n, sfp_error *err)
 {
     char name[SFP_NAME_MAX], text[SFP_NAME_MAX];
     (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
@@ -126,7 +126,7 @@ static sfp_status note_inner(sfp_file_source *s, const char *inner, size_t n, sf
 /* Images beside the class folders of a domain. */
 static void drop_flat(scan *found)
 {
-    sfp_entries *l = &found->source->entries;
+    sfp__entries *l = &found->source->entries;
     int64_t kept = 0;
     for (int64_t i = 0; i < l->count; i++) {
         if (is_flat(sfp__entries_path(l, i)))
@@ -139,7 +139,7 @@ static void drop_flat(scan *found)
 
 static sfp_status choose_layout(scan *found, bool *domain_layout, sfp_error *err)
 {
-    sfp_file_source *s = found->source;
+    sfp__file_source *s = found->source;
     size_t n = 0;
     *domain_layout = s->entries.count - found->flat > found->flat;
     const char *inner = *domain_layout ? inner_name(&s->entries, &n) : NULL;
@@ -152,7 +152,7 @@ static sfp_status choose_layout(scan *found, bool *domain_layout, sfp_error *err
     return SFP_OK;
 }
 
-static sfp_status name_entries(sfp_file_source *s, bool domain_layout, sfp_names *classes, sfp_names *domains, sfp_error *err)
+static sfp_status name_entries(sfp__file_source *s, bool domain_layout, sfp__names *classes, sfp__names *domains, sfp_error *err)
 {
     for (int64_t i = 0; i < s->entries.count; i++) {
         const char *path = sfp__entries_path(&s->entries, i), *rest;
@@ -174,7 +174,7 @@ static sfp_status name_entries(sfp_file_source *s, bool domain_layout, sfp_names
 /* By domain, class, file. */
 static int compare_entries(const void *a, const void *b, void *text)
 {
-    const sfp_entry *x = a, *y = b;
+    const sfp__entry *x = a, *y = b;
     if (x->record.domain != y->record.domain)
         return x->record.domain < y->record.domain ? -1 : 1;
     if (x->record.label != y->record.label)
@@ -184,7 +184,7 @@ static int compare_entries(const void *a, const void *b, void *text)
 
 /* ------------------------------------------------------------------- the notes */
 
-static sfp_status note_left_out(sfp_file_source *s, const tally *t, const char *what, sfp_error *err)
+static sfp_status note_left_out(sfp__file_source *s, const tally *t, const char *what, sfp_error *err)
 {
     return t->count
                ? sfp__source_warn(&s->base, err, "left out: %llu %s, the first: %s", (unsigned long long)t->count, what, t->first)
@@ -192,7 +192,7 @@ static sfp_status note_left_out(sfp_file_source *s, const tally *t, const char *
 }
 
 /* Domains that are called like the parts of a data set are hardly meant as such. */
-static sfp_status note_parts(sfp_file_source *s, const sfp_names *domains, sfp_error *err)
+static sfp_status note_parts(sfp__file_source *s, const sfp__names *domains, sfp_error *err)
 {
     static const char *const parts[] = {"train", "test", "val", "valid", "validation"};
     const char *found[2];
@@ -212,9 +212,9 @@ static sfp_status note_parts(sfp_file_source *s, const sfp_names *domains, sfp_e
                             found[0], found[1], root, s->base.path, found[0], root, s->base.path, found[1]);
 }
 
-static sfp_status make_notes(scan *found, const sfp_names *domains, sfp_error *err)
+static sfp_status make_notes(scan *found, const sfp__names *domains, sfp_error *err)
 {
-    sfp_file_source *s = found->source;
+    sfp__file_source *s = found->source;
     tally empty = found->empty[0];
     if (domains->count && found->empty[1].count) {
         count_one(&empty, found->empty[1].first);
@@ -228,11 +228,11 @@ static sfp_status make_notes(scan *found, const sfp_names *domains, sfp_error *e
     return note_parts(s, domains, err);
 }
 
-static sfp_status open_folder(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_folder(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     (void)opt;
-    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
-    OWNED_BY(sfp__names_done) sfp_names classes = {0}, domains = {0};
+    OWNED_PTR(sfp__file_source_free) sfp__file_source *s = NULL;
+    OWNED_BY(sfp__names_done) sfp__names classes = {0}, domains = {0};
     bool domain_layout = false;
     TRY(sfp__file_source_create(sizeof *s, &sfp__source_folder, &sfp__file_source_ops, path, path, &s, err));
     scan found = {.source = s};
@@ -249,7 +249,7 @@ static sfp_status open_folder(const char *path, const sfp_source_options *opt, s
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_folder = {
+const sfp__source_kind sfp__source_folder = {
     .name = "folder",
     .summary = "images in CLASS/ or DOMAIN/CLASS/ folders",
     .open = open_folder,

@@ -228,11 +228,11 @@ static sfp_status record_idx(const sfp_source *base, int64_t i, sfp_record *out,
     return SFP_OK;
 }
 
-static sfp_status load_idx(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
+static sfp_status load_idx(const sfp_source *base, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     const idx_source *s = (const idx_source *)base;
     size_t n = (size_t)(s->height * s->width);
-    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n};
+    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = (int)s->width, .height = (int)s->height, .size = n};
     TRY(sfp__alloc(&p.bytes, n, 1, err));
     memcpy(p.bytes, s->pixels + (size_t)i * n, n);
     *out = p;
@@ -245,7 +245,7 @@ static const char *name_idx(const sfp_source *base, int64_t i, char *buf, size_t
     return buf;
 }
 
-static const sfp_source_ops idx_ops = {.record = record_idx, .load = load_idx, .name = name_idx, .close = close_idx};
+static const sfp__source_ops idx_ops = {.record = record_idx, .load = load_idx, .name = name_idx, .close = close_idx};
 
 /* By the folder's own name, as many a path has such a word in it; torchvision keeps the files in FashionMNIST/raw. */
 static bool is_fashion(const char *dir)
@@ -269,7 +269,7 @@ static bool is_fashion(const char *dir)
 /* Names of the digits: those of Fashion-MNIST, a file classes.txt beside the images, else the digits that occur. */
 static sfp_status name_classes(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
-    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED_BY(sfp__names_done) sfp__names names = {0};
     OWNED char *dir = NULL, *list = NULL;
     TRY(sfp__path_directory(images, &dir, err));
     TRY(sfp__path_make(dir, "classes.txt", &list, err));
@@ -321,7 +321,7 @@ static sfp_status read_files(idx_source *s, const char *images, const char *labe
     return s->name ? name_classes(s, images, labels, err) : sfp__fail_nomem(err);
 }
 
-static sfp_status open_idx(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_idx(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     OWNED char *images = NULL, *labels = NULL;
     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
@@ -333,7 +333,7 @@ static sfp_status open_idx(const char *path, const sfp_source_options *opt, sfp_
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_idx = {
+const sfp__source_kind sfp__source_idx = {
     .name = "idx",
     .summary = "MNIST-type IDX files, gzipped or not",
     .open = open_idx,

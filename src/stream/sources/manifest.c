@@ -37,8 +37,8 @@ typedef struct reader {
     uint64_t doubted;    /* line of the first record, when its path is no image's name; 0: it is one */
     field f[FIELDS_MAX];
     char scratch[LINE_MAX_BYTES + FIELDS_MAX]; /* what fields point to, each with a NUL */
-    sfp_entries *entries;
-    sfp_names classes, domains;
+    sfp__entries *entries;
+    sfp__names classes, domains;
 } reader;
 
 /* ------------------------------------------------------------------ values */
@@ -73,7 +73,7 @@ static sfp_status bad_value(const reader *r, uint64_t line, int column, const ch
 /* value[] may be empty or NULL where a column is not there. */
 static sfp_status add_entry(reader *r, uint64_t line, const field value[COLUMNS], sfp_error *err)
 {
-    sfp_entry e = {.record = sfp__record_none(), .place = line};
+    sfp__entry e = {.record = sfp__record_none(), .place = line};
     sfp_status status = SFP_OK;
     if (value[PATH].n == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has no path, expected path,label[,task[,time]]", r->file,
@@ -317,10 +317,10 @@ static sfp_status read_jsonl(reader *r, sfp_error *err)
 
 static unsigned long long line_of(const sfp_source *s, int64_t i)
 {
-    return (unsigned long long)((const sfp_file_source *)s)->entries.at[i].place;
+    return (unsigned long long)((const sfp__file_source *)s)->entries.at[i].place;
 }
 
-static sfp_status load_line(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
+static sfp_status load_line(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     sfp_status status = sfp__file_source_load(s, i, out, err);
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%llu", s->path, line_of(s, i));
@@ -334,7 +334,7 @@ static const char *where_line(const sfp_source *s, int64_t i, char *buf, size_t 
     return buf;
 }
 
-static const sfp_source_ops manifest_ops = {
+static const sfp__source_ops manifest_ops = {
     .record = sfp__file_source_record,
     .load = load_line,
     .name = sfp__file_source_name,
@@ -369,7 +369,7 @@ DEFINE_OWNED_PTR(reader, reader_free)
 
 sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t size, sfp_source **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
+    OWNED_PTR(sfp__file_source_free) sfp__file_source *s = NULL;
     OWNED_PTR(reader_free) reader *r = NULL;
     OWNED char *dir = NULL;
     TRY(sfp__path_directory(path, &dir, err));
@@ -384,7 +384,7 @@ sfp_status sfp__manifest_open_memory(const char *path, const void *bytes, size_t
     return SFP_OK;
 }
 
-static sfp_status open_manifest(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_manifest(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     (void)opt;
     OWNED uint8_t *bytes = NULL;
@@ -393,7 +393,7 @@ static sfp_status open_manifest(const char *path, const sfp_source_options *opt,
     return sfp__manifest_open_memory(path, bytes, size, out, err);
 }
 
-const sfp_source_kind sfp__source_manifest = {
+const sfp__source_kind sfp__source_manifest = {
     .name = "manifest",
     .summary = "a CSV or JSONL list: path,label[,task[,time]]",
     .open = open_manifest,

@@ -166,12 +166,12 @@ static float drift(uint64_t world, uint32_t k, double time)
     return (float)(0.55 * sin(turn * (a - floor(a))) + 0.45 * sin(turn * (b - floor(b))));
 }
 
-static float uniform(sfp_rng *r, float low, float high)
+static float uniform(sfp__rng *r, float low, float high)
 {
     return mixf(low, high, (float)sfp__rng_double(r));
 }
 
-static float normal(sfp_rng *r, float sigma)
+static float normal(sfp__rng *r, float sigma)
 {
     return sigma * clampf((float)sfp__rng_normal(r), -2.5f, 2.5f);
 }
@@ -192,10 +192,10 @@ enum {
     CLASS_HUE
 };
 
-void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64_t seed, uint64_t index, sfp_scene *out)
+void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64_t seed, uint64_t index, sfp__scene *out)
 {
-    sfp_rng r = sfp__rng_init(seed, index);
-    sfp_scene s = {.shape = shape};
+    sfp__rng r = sfp__rng_init(seed, index);
+    sfp__scene s = {.shape = shape};
     uint32_t kind = (uint32_t)(shape + SFP_SHAPES * variant);
 
     s.radius = 0.58f + 0.11f * drift(world, SIZE, time) + normal(&r, 0.05f);
@@ -231,7 +231,7 @@ void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64
 
 /* What the loop over pixels needs again and again. */
 typedef struct view {
-    const sfp_scene *s;
+    const sfp__scene *s;
     lattice ground, mottle;
     float cosa, sina, inv_x, inv_y; /* image to object */
     float lx, ly;                   /* towards the light */
@@ -241,7 +241,7 @@ typedef struct view {
 
 static void background(const view *v, float x, float y, float out[3])
 {
-    const sfp_scene *s = v->s;
+    const sfp__scene *s = v->s;
     float t = smoothf(0.5f + 0.5f * (x * v->gx + y * v->gy));
     float u = (x + 1) * s->clutter_scale * 0.5f, w = (y + 1) * s->clutter_scale * 0.5f;
     float n = 0.7f * lattice_at(&v->ground, u, w) + 0.4f * lattice_at(&v->ground, 2.1f * u + 7, 2.1f * w + 3);
@@ -269,7 +269,7 @@ static float pattern(const view *v, float px, float py)
 
 static void surface(const view *v, float px, float py, float d, float x, float y, float out[3])
 {
-    const sfp_scene *s = v->s;
+    const sfp__scene *s = v->s;
     bool two = s->shape == STRIPES || s->shape == CHECKER;
     float k = two ? pattern(v, px, py) : 0;
     float n = lattice_at(&v->mottle, (px + 2) * 3.1f, (py + 2) * 3.1f);
@@ -282,7 +282,7 @@ static void surface(const view *v, float px, float py, float d, float x, float y
 
 static void pixel(const view *v, float x, float y, float out[3])
 {
-    const sfp_scene *s = v->s;
+    const sfp__scene *s = v->s;
     float rgb[3], dx = x - s->x, dy = y - s->y;
     background(v, x, y, rgb);
     /* the shadow falls away from the light, softly */
@@ -309,7 +309,7 @@ static void pixel(const view *v, float x, float y, float out[3])
     out[2] *= 1 - s->warmth;
 }
 
-void sfp__scene_draw(const sfp_scene *s, int size, uint8_t *rgb)
+void sfp__scene_draw(const sfp__scene *s, int size, uint8_t *rgb)
 {
     view v = {.s = s,
               .cosa = cosf(s->angle),

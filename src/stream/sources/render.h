@@ -16,7 +16,7 @@ enum { SFP_SHAPES = 10 };
 extern const char *const sfp__shape_names[SFP_SHAPES];
 
 /* Everything an image shows. Lengths are in half images, from its centre; colours are linear in 0..1. */
-typedef struct sfp_scene {
+typedef struct sfp__scene {
     int shape;
     float x, y, radius, aspect, angle;
     float colour[3], second[3]; /* of the object; of stripes and fields */
@@ -29,13 +29,13 @@ typedef struct sfp_scene {
     float light;                /* direction it comes from, radians */
     float brightness, warmth, noise;
     uint64_t grain; /* seed of the noise */
-} sfp_scene;
+} sfp__scene;
 
 /* The scene of one image: `world` and `time` say how the world is then, `seed` and `index` what is this image's own.
  * variant > 0 turns the colours of a shape, for data sets of more than ten classes. */
-void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64_t seed, uint64_t index, sfp_scene *out);
+void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64_t seed, uint64_t index, sfp__scene *out);
 
 /* Draws it into rgb (size, size, 3). */
-void sfp__scene_draw(const sfp_scene *s, int size, uint8_t *rgb);
+void sfp__scene_draw(const sfp__scene *s, int size, uint8_t *rgb);
 
 #endif

@@ -25,11 +25,11 @@
 
 typedef struct tar_stream {
     sfp_source base;
-    sfp_source_live live;
+    sfp__source_live live;
     int fd;
     struct archive *archive;
-    sfp_tar_labels labels;
-    sfp_tar_sample now;
+    sfp__tar_labels labels;
+    sfp__tar_sample now;
     char done_key[SFP_PATH_BYTES_MAX + 1];  /* the sample given last, ... */
     char done_name[SFP_PATH_BYTES_MAX + 1]; /* ... and its image */
     bool done_labelled;                     /* and what follows of it is passed over */
@@ -103,12 +103,12 @@ static void find_end(tar_stream *s)
     s->broken = n < 0;
 }
 
-static bool has_something(const sfp_tar_sample *s)
+static bool has_something(const sfp__tar_sample *s)
 {
     return s->has_image || s->label_kind != SFP_TAR_UNLABELLED;
 }
 
-/* Looks at one entry: *found when the sfp_tar_sample now has an image and a label. */
+/* Looks at one entry: *found when the sfp__tar_sample now has an image and a label. */
 static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bool *found, sfp_error *err)
 {
     if (!sfp__image_name(name)) {
@@ -152,7 +152,7 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
         bool passed = !name || (s->done_labelled && strlen(s->done_key) == n && memcmp(s->done_key, name, n) == 0);
         if (!passed && (strlen(s->now.key) != n || memcmp(s->now.key, name, n) != 0)) {
             if (has_something(&s->now))
-                break; /* the entry stays for the next sfp_tar_sample */
+                break; /* the entry stays for the next sfp__tar_sample */
             sfp__tar_sample_clear(&s->now);
             memcpy(s->now.key, name, n);
             s->now.key[n] = '\0';
@@ -181,7 +181,7 @@ static sfp_status end_stream(const tar_stream *s, bool *end, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_raw_image *out, bool *end, sfp_error *err)
+static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     tar_stream *s = (tar_stream *)base;
     bool found = false;
@@ -213,7 +213,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp_raw_imag
     if (status == SFP_OK) {
         *record = sfp__record_none();
         record->label = label;
-        *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* or none */
+        *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* or none */
         s->now.bytes = NULL;
     }
     sfp__tar_sample_clear(&s->now);
@@ -246,13 +246,13 @@ static const char *where_stream(const sfp_source *base, int64_t i, char *buf, si
     return buf;
 }
 
-static const char *origin_stream(const sfp_source *base, sfp_origin *out)
+static const char *origin_stream(const sfp_source *base, sfp__origin *out)
 {
-    *out = (sfp_origin){0};
+    *out = (sfp__origin){0};
     return ((const tar_stream *)base)->done_key;
 }
 
-static const sfp_source_ops stdin_ops = {
+static const sfp__source_ops stdin_ops = {
     .name = name_stream, .display_name = where_stream, .next = next_stream, .origin = origin_stream, .close = close_stream};
 
 sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err)
@@ -275,13 +275,13 @@ sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, s
     return SFP_OK;
 }
 
-static sfp_status open_stdin(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_stdin(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     (void)opt;
     return sfp__tar_stream_open(STDIN_FILENO, strcmp(path, "-") == 0 ? "" : path, out, err);
 }
 
-const sfp_source_kind sfp__source_stdin = {
+const sfp__source_kind sfp__source_stdin = {
     .name = "stdin",
     .summary = "WebDataset tar from standard input; stdin:classes.txt names the classes",
     .live = true,

@@ -139,7 +139,7 @@ static const char *folder_at(const char *path, int k, size_t *n)
 }
 
 /* Are the classes told apart by folder k of their paths: one each, all different? Then *found, and names has them in order. */
-static sfp_status names_at(const json_t *rows, int k, sfp_names *names, bool *found, sfp_error *err)
+static sfp_status names_at(const json_t *rows, int k, sfp__names *names, bool *found, sfp_error *err)
 {
     const char *of[CLASSES] = {0};
     size_t length[CLASSES] = {0}, n = 0;
@@ -168,7 +168,7 @@ static sfp_status names_at(const json_t *rows, int k, sfp_names *names, bool *fo
 
 /* The rows have numbers only; the training paths usually name the class. Both parts take their names from there, so that
  * they agree; without it classes are called by their numbers. */
-static sfp_status name_classes(sfp_source *s, const json_t *train, sfp_names *names, sfp_error *err)
+static sfp_status name_classes(sfp_source *s, const json_t *train, sfp__names *names, sfp_error *err)
 {
     for (int k = 0; train && k < 4; k++) {
         bool found = false;
@@ -227,13 +227,13 @@ static void free_turns(int64_t *(*turn)[CLASSES])
 
 /* Entries from the order of the file into the order of the stream; `video` (entries.count) numbers each one's within its class.
  */
-static sfp_status order_entries(sfp_file_source *s, const int32_t place[CLASSES], const int64_t *video,
+static sfp_status order_entries(sfp__file_source *s, const int32_t place[CLASSES], const int64_t *video,
                                 const int64_t videos[CLASSES], uint64_t seed, sfp_error *err)
 {
     size_t n = (size_t)s->entries.count;
     OWNED_BY(free_turns) int64_t *turn[CLASSES] = {0};
     OWNED key *keys = NULL;
-    OWNED sfp_entry *sorted = NULL;
+    OWNED sfp__entry *sorted = NULL;
     TRY(sfp__alloc(&keys, n, sizeof *keys, err));
     TRY(sfp__alloc(&sorted, n, sizeof *sorted, err));
     for (int c = 0; c < CLASSES; c++)
@@ -252,9 +252,9 @@ static sfp_status order_entries(sfp_file_source *s, const int32_t place[CLASSES]
 /* -------------------------------------------------------------------- opening */
 
 /* A box in the two free words of an entry. */
-static sfp_entry pack(const row *r, int32_t task)
+static sfp__entry pack(const row *r, int32_t task)
 {
-    sfp_entry e = {.record = sfp__record_none()};
+    sfp__entry e = {.record = sfp__record_none()};
     e.record.label = (int32_t)r->label;
     e.record.task = task;
     e.place = (uint64_t)(uint32_t)r->box[0] << 32 | (uint32_t)r->box[1];
@@ -262,19 +262,19 @@ static sfp_entry pack(const row *r, int32_t task)
     return e;
 }
 
-static sfp_status load(const sfp_source *s, int64_t i, sfp_raw_image *out, sfp_error *err)
+static sfp_status load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     TRY(sfp__file_source_load(s, i, out, err));
-    const sfp_entry *e = &((const sfp_file_source *)s)->entries.at[i];
+    const sfp__entry *e = &((const sfp__file_source *)s)->entries.at[i];
     out->has_box = true;
-    out->left = (int)(e->place >> 32);
-    out->top = (int)(uint32_t)e->place;
-    out->right = (int)(e->size >> 32);
-    out->bottom = (int)(uint32_t)e->size;
+    out->box[0] = (int)(e->place >> 32);
+    out->box[1] = (int)(uint32_t)e->place;
+    out->box[2] = (int)(e->size >> 32);
+    out->box[3] = (int)(uint32_t)e->size;
     return SFP_OK;
 }
 
-static const sfp_source_ops stream51_ops = {
+static const sfp__source_ops stream51_ops = {
     .record = sfp__file_source_record,
     .load = load,
     .name = sfp__file_source_name,
@@ -282,7 +282,7 @@ static const sfp_source_ops stream51_ops = {
     .close = sfp__file_source_close,
 };
 
-static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t place[CLASSES], uint64_t seed)
+static sfp_status read_rows(sfp__file_source *s, const reader *r, const int32_t place[CLASSES], uint64_t seed)
 {
     size_t n = json_array_size(r->rows);
     OWNED int64_t *video = NULL;
@@ -302,7 +302,7 @@ static sfp_status read_rows(sfp_file_source *s, const reader *r, const int32_t p
             videos[now.label]++;
         last[now.label] = now;
         video[s->entries.count] = videos[now.label] - 1;
-        sfp_entry e = pack(&now, sfp__task_of_place(place[now.label], FIRST_TASK, EACH_TASK));
+        sfp__entry e = pack(&now, sfp__task_of_place(place[now.label], FIRST_TASK, EACH_TASK));
         sfp_status status = sfp__entries_add(&s->entries, e, now.path, strlen(now.path), r->err);
         if (status != SFP_OK)
             return sfp__fail_prefix(r->err, status, "%s", r->file);
@@ -328,10 +328,10 @@ static sfp_status read_list(const char *path, json_t **out, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status open_stream51(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_stream51(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__file_source_free) sfp_file_source *s = NULL;
-    OWNED_BY(sfp__names_done) sfp_names classes = {0};
+    OWNED_PTR(sfp__file_source_free) sfp__file_source *s = NULL;
+    OWNED_BY(sfp__names_done) sfp__names classes = {0};
     OWNED char *train_file = NULL, *test_file = NULL;
     OWNED int64_t *class_at = NULL;
     OWNED_PTR(json_decref) json_t *train = NULL, *test = NULL;
@@ -359,7 +359,7 @@ static sfp_status open_stream51(const char *path, const sfp_source_options *opt,
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_stream51 = {
+const sfp__source_kind sfp__source_stream51 = {
     .name = "stream51",
     .summary = "Stream-51: videos of 51 classes, cut to the object",
     .open = open_stream51,

@@ -24,9 +24,9 @@ enum { SIDE = 64, DEFAULT_COUNT = 2000, TEST_MIN = 100, ENDLESS_SPAN = 8000 };
 
 #define TEST_SEED UINT64_C(0x9e3779b97f4a7c15) /* any number: another key is another sequence */
 
-static sfp_status open_synthetic(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err);
+static sfp_status open_synthetic(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
 
-static const sfp_source_kind endless = {
+static const sfp__source_kind endless = {
     .name = "synthetic",
     .summary = "rendered objects that drift, without end",
     .live = true,
@@ -35,19 +35,19 @@ static const sfp_source_kind endless = {
 
 typedef struct synthetic {
     sfp_source base;
-    sfp_source_live live; /* endless */
-    uint64_t world;       /* how it drifts */
-    uint64_t seed;        /* what is in an image */
-    double span;          /* test: images of the training stream that it covers; 0: this is the training stream */
-    int64_t next;         /* endless */
-    char given[48];       /* name of the last one */
+    sfp__source_live live; /* endless */
+    uint64_t world;        /* how it drifts */
+    uint64_t seed;         /* what is in an image */
+    double span;           /* test: images of the training stream that it covers; 0: this is the training stream */
+    int64_t next;          /* endless */
+    char given[48];        /* name of the last one */
 } synthetic;
 
 /* Each block of ten is a permutation of the classes. */
 static int32_t label_of(const synthetic *s, int64_t i)
 {
     int32_t order[SFP_SHAPES];
-    sfp_rng r = sfp__rng_init(s->seed ^ 0x6c6162656c, (uint64_t)(i / SFP_SHAPES));
+    sfp__rng r = sfp__rng_init(s->seed ^ 0x6c6162656c, (uint64_t)(i / SFP_SHAPES));
     for (int32_t k = 0; k < SFP_SHAPES; k++) {
         int32_t j = (int32_t)sfp__rng_below(&r, (uint32_t)k + 1);
         order[k] = order[j];
@@ -64,13 +64,13 @@ static sfp_status record(const sfp_source *base, int64_t i, sfp_record *out, sfp
     return SFP_OK;
 }
 
-static sfp_status load(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
+static sfp_status load(const sfp_source *base, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     const synthetic *s = (const synthetic *)base;
-    sfp_raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
+    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = SIDE, .height = SIDE, .size = SIDE * SIDE * 3};
     TRY(sfp__alloc(&p.bytes, p.size, 1, err));
     double time = s->span > 0 ? ((double)i + 0.5) * s->span / (double)base->count : (double)i;
-    sfp_scene scene;
+    sfp__scene scene;
     sfp__scene_make(label_of(s, i), 0, s->world, time, s->seed, (uint64_t)i, &scene);
     sfp__scene_draw(&scene, SIDE, p.bytes);
     *out = p;
@@ -84,7 +84,7 @@ static const char *name(const sfp_source *base, int64_t i, char *buf, size_t siz
     return buf;
 }
 
-static sfp_status next(sfp_source *base, sfp_record *r, sfp_raw_image *out, bool *end, sfp_error *err)
+static sfp_status next(sfp_source *base, sfp_record *r, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
     *end = s->live.stop && atomic_load(s->live.stop);
@@ -94,14 +94,14 @@ static sfp_status next(sfp_source *base, sfp_record *r, sfp_raw_image *out, bool
     return record(base, s->next++, r, err);
 }
 
-static const char *origin(const sfp_source *base, sfp_origin *out)
+static const char *origin(const sfp_source *base, sfp__origin *out)
 {
     synthetic *s = (synthetic *)(uintptr_t)base; /* the name is a part of it that only this fills */
-    *out = (sfp_origin){.labelled_key = (uint64_t)s->next};
+    *out = (sfp__origin){.labelled_key = (uint64_t)s->next};
     return name(base, s->next - 1, s->given, sizeof s->given);
 }
 
-static sfp_status set_resume_filter(sfp_source *base, const sfp_resume_filter *what, sfp_error *err)
+static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *what, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
     for (size_t i = 0; i < what->n; i++) {
@@ -113,9 +113,9 @@ static sfp_status set_resume_filter(sfp_source *base, const sfp_resume_filter *w
     return SFP_OK;
 }
 
-static const sfp_source_ops synthetic_ops = {.record = record, .load = load, .name = name};
+static const sfp__source_ops synthetic_ops = {.record = record, .load = load, .name = name};
 
-static const sfp_source_ops endless_ops = {
+static const sfp__source_ops endless_ops = {
     .record = record,
     .load = load,
     .name = name,
@@ -142,10 +142,10 @@ static sfp_status parse_count(const char *path, int64_t *out, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status open_synthetic(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_synthetic(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     int64_t n = 0;
-    OWNED_BY(sfp__names_done) sfp_names names = {0};
+    OWNED_BY(sfp__names_done) sfp__names names = {0};
     OWNED_PTR(sfp__source_close) sfp_source *base = NULL;
     TRY(parse_count(path, &n, err));
     bool live = n == 0 && !opt->test;
@@ -167,7 +167,7 @@ static sfp_status open_synthetic(const char *path, const sfp_source_options *opt
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_synthetic = {
+const sfp__source_kind sfp__source_synthetic = {
     .name = "synthetic",
     .summary = "N rendered objects that drift (0: without end), no file needed",
     .open = open_synthetic,

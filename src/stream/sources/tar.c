@@ -18,10 +18,10 @@
 #define SHARDS_MAX 100000
 
 typedef struct tar_source {
-    sfp_file_source files; /* entries: place = where the bytes begin, size */
-    sfp_strings shards;
+    sfp__file_source files; /* entries: place = where the bytes begin, size */
+    sfp__strings shards;
     int64_t *first; /* (shards.count) its first image */
-    sfp_tar_labels labels;
+    sfp__tar_labels labels;
     uint64_t further; /* images of samples that have one already */
 } tar_source;
 
@@ -80,7 +80,7 @@ static bool is_packed(const char *name)
 
 static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_error *err)
 {
-    OWNED_BY(sfp__strings_done) sfp_strings names = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     int packed = 0;
     TRY(sfp__directory_names(path, &names, err));
     for (int i = 0; i < names.count; i++) {
@@ -128,9 +128,9 @@ static sfp_status list_shards(tar_source *s, const char *path, bool test, sfp_er
 
 /* ----------------------------------------------------------------- indexing */
 
-static sfp_status end_sample(tar_source *s, const char *file, sfp_tar_sample *now, sfp_error *err)
+static sfp_status end_sample(tar_source *s, const char *file, sfp__tar_sample *now, sfp_error *err)
 {
-    sfp_entry e = {.record = sfp__record_none(), .place = (uint64_t)now->offset, .size = (uint64_t)now->size};
+    sfp__entry e = {.record = sfp__record_none(), .place = (uint64_t)now->offset, .size = (uint64_t)now->size};
     char text[SFP_NAME_MAX];
     sfp_status status = SFP_OK;
     if (now->has_image) {
@@ -147,7 +147,7 @@ static sfp_status end_sample(tar_source *s, const char *file, sfp_tar_sample *no
 }
 
 /* The image of the entry before this place: its bytes end where the next header begins, on a whole block. */
-static sfp_status place_image(const char *file, sfp_tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
+static sfp_status place_image(const char *file, sfp__tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     now->offset = next_header - (now->size + BLOCK - 1) / BLOCK * BLOCK;
@@ -181,7 +181,7 @@ typedef struct scan {
     int fd;
     int64_t size;
     struct archive *a;
-    sfp_tar_sample *now;
+    sfp__tar_sample *now;
     bool unplaced; /* the entry before was the image of `now`, which ends where the next header begins */
 } scan;
 
@@ -217,7 +217,7 @@ static sfp_status next_header(scan *c, struct archive_entry **e, sfp_error *err)
 /* An image of the sample `now`; n bytes of its name are the key. KEY.jpg goes before KEY.depth.png, wherever it stands. */
 static void take_image(scan *c, const char *name, size_t n, int64_t size)
 {
-    sfp_tar_sample *now = c->now;
+    sfp__tar_sample *now = c->now;
     bool plain = !strchr(name + n + 1, '.');
     c->s->further += now->has_image;
     if (now->has_image && (now->plain || !plain))
@@ -253,7 +253,7 @@ static sfp_status scan_entries(scan *c, sfp_error *err)
     }
 }
 
-static sfp_status scan_shard(tar_source *s, const char *file, sfp_tar_sample *now, sfp_error *err)
+static sfp_status scan_shard(tar_source *s, const char *file, sfp__tar_sample *now, sfp_error *err)
 {
     OWNED_BY(close_scan) scan c = {.s = s, .file = file, .now = now, .fd = -1};
     size_t size = 0;
@@ -269,7 +269,7 @@ static sfp_status scan_shard(tar_source *s, const char *file, sfp_tar_sample *no
 
 static sfp_status scan_shards(tar_source *s, sfp_error *err)
 {
-    OWNED sfp_tar_sample *now = NULL;
+    OWNED sfp__tar_sample *now = NULL;
     TRY(sfp__alloc(&now, 1, sizeof *now, err));
     TRY(sfp__alloc(&s->first, (size_t)s->shards.count, sizeof *s->first, err));
     for (int i = 0; i < s->shards.count; i++) {
@@ -299,12 +299,12 @@ static const char *where_tar(const sfp_source *base, int64_t i, char *buf, size_
     return buf;
 }
 
-static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_raw_image *out, sfp_error *err)
+static sfp_status load_tar(const sfp_source *base, int64_t i, sfp__raw_image *out, sfp_error *err)
 {
     const tar_source *s = (const tar_source *)base;
     char where[512];
     const char *file = s->shards.s[shard_of(s, i)];
-    const sfp_entry *e = &s->files.entries.at[i];
+    const sfp__entry *e = &s->files.entries.at[i];
     (void)where_tar(base, i, where, sizeof where);
     if (e->size == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: is empty", where);
@@ -318,7 +318,7 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp_raw_image *out
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
     if (got < (int64_t)e->size)
         return sfp__fail(err, SFP_EIO, "%s: the file ends inside it", where);
-    *out = (sfp_raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
+    *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
     return SFP_OK;
 }
 
@@ -331,7 +331,7 @@ static void close_tar(sfp_source *base)
     sfp__file_source_close(base);
 }
 
-static const sfp_source_ops tar_ops = {
+static const sfp__source_ops tar_ops = {
     .record = sfp__file_source_record,
     .load = load_tar,
     .name = sfp__file_source_name,
@@ -339,11 +339,11 @@ static const sfp_source_ops tar_ops = {
     .close = close_tar,
 };
 
-static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_source **out, sfp_error *err)
+static sfp_status open_tar(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
-    OWNED_PTR(sfp__file_source_free) sfp_file_source *files = NULL;
+    OWNED_PTR(sfp__file_source_free) sfp__file_source *files = NULL;
     OWNED char *dir = NULL;
-    sfp_names none = {0};
+    sfp__names none = {0};
     TRY(sfp__path_directory(path, &dir, err));
     TRY(sfp__file_source_create(sizeof(tar_source), &sfp__source_tar, &tar_ops, path, dir, &files, err));
     tar_source *s = (tar_source *)files;
@@ -358,7 +358,7 @@ static sfp_status open_tar(const char *path, const sfp_source_options *opt, sfp_
     return SFP_OK;
 }
 
-const sfp_source_kind sfp__source_tar = {
+const sfp__source_kind sfp__source_tar = {
     .name = "tar",
     .summary = "WebDataset shards: a tar, a folder of them, a range {000..003}",
     .open = open_tar,

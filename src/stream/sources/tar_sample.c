@@ -8,7 +8,7 @@
 
 #define LABEL_BYTES_MAX 65536
 
-void sfp__tar_sample_clear(sfp_tar_sample *s)
+void sfp__tar_sample_clear(sfp__tar_sample *s)
 {
     sfp__free(s->bytes);
     s->bytes = NULL;
@@ -37,7 +37,7 @@ static int label_kind_of(const char *name)
 }
 
 /* A label's text without the blanks around it; *n is 0 for none. */
-static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
+static sfp_status take_label(sfp__tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
 {
     char number[32] = "", text[SFP_NAME_MAX];
     OWNED_PTR(json_decref) json_t *json = NULL;
@@ -79,15 +79,15 @@ static sfp_status take_label(sfp_tar_sample *s, int kind, const char *bytes, siz
 
 /* ------------------------------------------------------------------ labels */
 
-void sfp__tar_labels_done(sfp_tar_labels *t)
+void sfp__tar_labels_done(sfp__tar_labels *t)
 {
     sfp__names_done(&t->names);
     sfp__free(t->path);
-    *t = (sfp_tar_labels){0};
+    *t = (sfp__tar_labels){0};
 }
 
 /* One line of a list: "12<tab>n02510455<tab>giant panda" is class 12 "giant panda"; without a tab the line is the name. */
-static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, uint64_t number, sfp_error *err)
+static sfp_status add_listed(sfp__tar_labels *t, const char *line, size_t n, uint64_t number, sfp_error *err)
 {
     const char *tab = memchr(line, '\t', n), *last = line, *end = line + n;
     char name[SFP_CLASS_NAME_MAX + 1];
@@ -117,9 +117,9 @@ static sfp_status add_listed(sfp_tar_labels *t, const char *line, size_t n, uint
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%llu", t->path, (unsigned long long)number);
 }
 
-sfp_status sfp__tar_labels_read(sfp_tar_labels *t, bool wanted, sfp_error *err)
+sfp_status sfp__tar_labels_read(sfp__tar_labels *t, bool wanted, sfp_error *err)
 {
-    OWNED_BY(sfp__lines_done) sfp_lines l = {0};
+    OWNED_BY(sfp__lines_done) sfp__lines l = {0};
     sfp_status status = sfp__lines_open(t->path, "one name a line", &l, err);
     if (status)
         return status == SFP_ENOTFOUND && !wanted ? SFP_OK : status;
@@ -137,7 +137,7 @@ sfp_status sfp__tar_labels_read(sfp_tar_labels *t, bool wanted, sfp_error *err)
 }
 
 /* The class of a label's text; -1 for an empty one. */
-sfp_status sfp__tar_class_of(sfp_tar_labels *t, const char *label, int32_t *out, sfp_error *err)
+sfp_status sfp__tar_class_of(sfp__tar_labels *t, const char *label, int32_t *out, sfp_error *err)
 {
     size_t n = strlen(label);
     *out = -1;
@@ -201,7 +201,7 @@ sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *
     return SFP_OK;
 }
 
-sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp_tar_sample *s,
+sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *name, int64_t size, sfp__tar_sample *s,
                                sfp_error *err)
 {
     int kind = label_kind_of(name);

@@ -15,8 +15,8 @@
 #define MAX_PREFIX_ROWS 4096
 
 typedef struct backbone_case {
-    sfp_golden *g;
-    sfp_vit_plan *query_plan, *prefix_plan;
+    sfp__golden *g;
+    sfp__vit_plan *query_plan, *prefix_plan;
     float *linear_w, *linear_b;                                       /* (classes, D), (classes) */
     void *block;                                                      /* of the three below */
     float *embed, *logits;                                            /* (b, L, D), (b, classes) */
@@ -28,13 +28,13 @@ typedef struct backbone_case {
 
 static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
 {
-    const sfp_golden *g = k->g;
-    const sfp_vit_config *c = &g->vit->config;
+    const sfp__golden *g = k->g;
+    const sfp__vit_config *c = &g->vit->config;
     for (int l = 0; l < c->depth; l++) {
         char k_name[32], v_name[32];
         (void)snprintf(k_name, sizeof k_name, "prefix_k_%d", l);
         (void)snprintf(v_name, sizeof v_name, "prefix_v_%d", l);
-        const sfp_tensor *t = sfp__tensor_file_find(g->expect, k_name);
+        const sfp__tensor *t = sfp__tensor_file_find(g->expect, k_name);
         if (!t)
             continue;
         if (t->ndim != 3 || t->shape[1] < 1 || t->shape[1] > MAX_PREFIX_ROWS)
@@ -53,15 +53,15 @@ static sfp_status read_prefixes(backbone_case *k, sfp_error *err)
 
 static sfp_status read_inputs(backbone_case *k, sfp_error *err)
 {
-    const sfp_golden *g = k->g;
-    const sfp_vit_config *c = &g->vit->config;
+    const sfp__golden *g = k->g;
+    const sfp__vit_config *c = &g->vit->config;
     size_t b = (size_t)g->b, dim = (size_t)c->dim, patches = (size_t)g->vit->tokens - 1;
     TRY(sfp__verify_floats(g->state, "last.weight", (int64_t[]){g->classes, c->dim}, 2, &k->linear_w, err));
     TRY(sfp__verify_floats(g->state, "last.bias", (int64_t[]){g->classes}, 1, &k->linear_b, err));
     TRY(read_prefixes(k, err));
-    const sfp_want list[] = {{&k->feature, b * dim, sizeof(float)},
-                             {&k->embed, b * patches * dim, sizeof(float)},
-                             {&k->logits, b * (size_t)g->classes, sizeof(float)}};
+    const sfp__want list[] = {{&k->feature, b * dim, sizeof(float)},
+                              {&k->embed, b * patches * dim, sizeof(float)},
+                              {&k->logits, b * (size_t)g->classes, sizeof(float)}};
     return sfp__block_cleared(&k->block, SFP_LIST(list), err);
 }
 
@@ -84,7 +84,7 @@ static void case_done(backbone_case *k)
 static void classifier(void *ctx, int first, int n, const float *feature, float *grad_feature)
 {
     backbone_case *k = ctx;
-    const sfp_golden *g = k->g;
+    const sfp__golden *g = k->g;
     size_t dim = (size_t)g->vit->config.dim;
     for (int i = 0; i < n; i++) {
         const float *f = feature + (size_t)i * dim;
@@ -110,30 +110,30 @@ static void classifier(void *ctx, int first, int n, const float *feature, float 
     }
 }
 
-static sfp_status compute(backbone_case *k, sfp_thread_pool *pool, sfp_error *err)
+static sfp_status compute(backbone_case *k, sfp__thread_pool *pool, sfp_error *err)
 {
-    sfp_golden *g = k->g;
-    const sfp_vit_config *c = &g->vit->config;
-    sfp_vit_plan_options plain = {.mode = SFP_VIT_FORWARD}, prefixed = {.mode = SFP_VIT_GRAD_PREFIX};
+    sfp__golden *g = k->g;
+    const sfp__vit_config *c = &g->vit->config;
+    sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD}, prefixed = {.mode = SFP_VIT_GRAD_PREFIX};
     for (int l = 0; l < c->depth; l++)
         prefixed.prefix_rows = k->rows[l] > prefixed.prefix_rows ? k->rows[l] : prefixed.prefix_rows;
     TRY(sfp__vit_plan_create(g->vit, pool, &plain, &k->query_plan, err));
     TRY(sfp__vit_plan_create(g->vit, pool, &prefixed, &k->prefix_plan, err));
-    sfp_vit_pass query = {.b = g->b, .x = g->x, .feature = g->query, .embed = k->embed};
+    sfp__vit_pass query = {.b = g->b, .x = g->x, .feature = g->query, .embed = k->embed};
     TRY(sfp__vit_run(k->query_plan, &query, err));
-    sfp_vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
-    const sfp_vit_pass pass = {
+    sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH] = {0};
+    const sfp__vit_pass pass = {
         .b = g->b, .x = g->x, .prompts = prompts, .feature = k->feature, .head = classifier, .head_ctx = k};
     for (int l = 0; l < c->depth; l++)
-        prompts[l] = (sfp_vit_prompt){
+        prompts[l] = (sfp__vit_prompt){
             .rows = k->rows[l], .k = k->prefix_k[l], .v = k->prefix_v[l], .grad_k = k->grad_k[l], .grad_v = k->grad_v[l]};
     return sfp__vit_run(k->prefix_plan, &pass, err);
 }
 
-static sfp_status compare_all(sfp_verify *r, const backbone_case *k, sfp_error *err)
+static sfp_status compare_all(sfp__verify *r, const backbone_case *k, sfp_error *err)
 {
-    sfp_golden *g = k->g;
-    const sfp_vit_config *c = &g->vit->config;
+    sfp__golden *g = k->g;
+    const sfp__vit_config *c = &g->vit->config;
     const int64_t embed[3] = {g->b, g->vit->tokens - 1, c->dim};
     TRY(sfp__verify_compare(r, g, "query", g->query, (int64_t[]){g->b, c->dim}, 2, SFP_VERIFY_VALUE, err));
     TRY(sfp__verify_compare(r, g, "embed", k->embed, embed, 3, SFP_VERIFY_VALUE, err));
@@ -151,7 +151,7 @@ static sfp_status compare_all(sfp_verify *r, const backbone_case *k, sfp_error *
     return SFP_OK;
 }
 
-sfp_status sfp__verify_backbone(sfp_verify *r, sfp_golden *g, sfp_error *err)
+sfp_status sfp__verify_backbone(sfp__verify *r, sfp__golden *g, sfp_error *err)
 {
     OWNED_BY(case_done) backbone_case k = {.g = g};
     TRY(read_inputs(&k, err));

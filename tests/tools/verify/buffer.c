@@ -34,7 +34,7 @@ static bool same_list(json_t *from, const char *key, const int *found, int n)
 }
 
 /* One update: all four answers are the expected ones. */
-static sfp_status check_update(sfp_verify *r, const char *path, size_t index, json_t *c, sfp_error *err)
+static sfp_status check_update(sfp__verify *r, const char *path, size_t index, json_t *c, sfp_error *err)
 {
     enum { MOST = 1 << 20 };
     json_int_t m = json_integer_value(json_object_get(c, "m")), b = json_integer_value(json_object_get(c, "b"));
@@ -46,11 +46,11 @@ static sfp_status check_update(sfp_verify *r, const char *path, size_t index, js
     double *u_nu, *u_batch, *u_buffer, *sb, *sm, *work;
     float *score;
     int *iwork, *retained, *replaced;
-    const sfp_want list[] = {{&u_nu, nb, sizeof *u_nu},         {&u_batch, nb, sizeof *u_batch},
-                             {&u_buffer, nb, sizeof *u_buffer}, {&sb, nb, sizeof *sb},
-                             {&sm, have, sizeof *sm},           {&work, 2 * n, sizeof *work},
-                             {&score, nb + n, sizeof *score},   {&iwork, 2 * n, sizeof *iwork},
-                             {&retained, nb, sizeof *retained}, {&replaced, nb, sizeof *replaced}};
+    const sfp__want list[] = {{&u_nu, nb, sizeof *u_nu},         {&u_batch, nb, sizeof *u_batch},
+                              {&u_buffer, nb, sizeof *u_buffer}, {&sb, nb, sizeof *sb},
+                              {&sm, have, sizeof *sm},           {&work, 2 * n, sizeof *work},
+                              {&score, nb + n, sizeof *score},   {&iwork, 2 * n, sizeof *iwork},
+                              {&retained, nb, sizeof *retained}, {&replaced, nb, sizeof *replaced}};
     OWNED void *block = NULL;
     TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
     if (!doubles(c, "S_batch", nb, sb) || !doubles(c, "S_buffer", have, sm) || !doubles(c, "u_nu", nb, u_nu) ||
@@ -60,10 +60,10 @@ static sfp_status check_update(sfp_verify *r, const char *path, size_t index, js
         score[i] = (float)sb[i];
     for (size_t i = 0; i < have; i++)
         score[nb + i] = (float)sm[i];
-    sfp_buffer_plan plan = {0};
-    sfp__buffer_plan((uint64_t)seen, (int)m, (int)b, score, score + nb, u_nu, u_batch, u_buffer,
-                     strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, SFP_NU_AT_LEAST_ONE, iwork, work, retained,
-                     replaced, &plan);
+    sfp__buffer_plan plan = {0};
+    sfp__buffer_decide((uint64_t)seen, (int)m, (int)b, score, score + nb, u_nu, u_batch, u_buffer,
+                       strcmp(drop, "eq8") == 0 ? SFP_DROP_EQ8 : SFP_DROP_ALG2, SFP_NU_AT_LEAST_ONE, iwork, work, retained,
+                       replaced, &plan);
     bool right = plan.stored == json_integer_value(json_object_get(c, "stored")) &&
                  plan.nu == json_integer_value(json_object_get(c, "nu")) && same_list(c, "retained", retained, plan.nu) &&
                  same_list(c, "replaced", replaced, plan.nu);
@@ -73,7 +73,7 @@ static sfp_status check_update(sfp_verify *r, const char *path, size_t index, js
     return SFP_OK;
 }
 
-sfp_status sfp__verify_buffer(sfp_verify *r, const char *path, sfp_error *err)
+sfp_status sfp__verify_buffer(sfp__verify *r, const char *path, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *list = NULL;
     TRY(sfp__json_read(path, 1 << 28, &list, err));

@@ -14,10 +14,10 @@
 #include <string.h>
 
 typedef struct learner_case {
-    sfp_golden *g;
-    sfp_verify *r;
-    sfp_trainer *trainer;
-    sfp_fp *fp;
+    sfp__golden *g;
+    sfp__verify *r;
+    sfp__trainer *trainer;
+    sfp__fp *fp;
     int b, mem, D, lo, hi, tasks, task, each, mask_rows;
     float *mem_x; /* (mem, 3, S, S) */
     int64_t *mem_y;
@@ -35,7 +35,7 @@ typedef struct learner_case {
 
 /* ------------------------------------------------------------------ reading */
 
-static sfp_status config_number(const sfp_golden *g, const char *key, double min, double max, double *out, sfp_error *err)
+static sfp_status config_number(const sfp__golden *g, const char *key, double min, double max, double *out, sfp_error *err)
 {
     json_t *v = json_object_get(g->config, key);
     double x = json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
@@ -46,9 +46,9 @@ static sfp_status config_number(const sfp_golden *g, const char *key, double min
     return SFP_OK;
 }
 
-static sfp_status options_from(learner_case *c, sfp_trainer_options *o, sfp_error *err)
+static sfp_status options_from(learner_case *c, sfp__trainer_options *o, sfp_error *err)
 {
-    const sfp_golden *g = c->g;
+    const sfp__golden *g = c->g;
     double pool = 0, tasks = 0, task = 0, length = 0, attune = 0, residual = 0, topk = 0, mu = 0, lr = 0, lo = 0, hi = 0;
     const struct {
         const char *key;
@@ -86,10 +86,10 @@ static sfp_status options_from(learner_case *c, sfp_trainer_options *o, sfp_erro
 }
 
 /* All learnable values from a state file, spans of `task`, Adam from the start. */
-static sfp_status load_state(learner_case *c, const sfp_tensor_file *st, int task, sfp_error *err)
+static sfp_status load_state(learner_case *c, const sfp__tensor_file *st, int task, sfp_error *err)
 {
     int count;
-    sfp_param **params = sfp__fp_params(c->fp, &count);
+    sfp__param **params = sfp__fp_params(c->fp, &count);
     for (int i = 0; i < count; i++) {
         OWNED float *values = NULL;
         TRY(sfp__verify_floats(st, params[i]->name, params[i]->shape, params[i]->ndim, &values, err));
@@ -101,28 +101,28 @@ static sfp_status load_state(learner_case *c, const sfp_tensor_file *st, int tas
 
 static sfp_status prepare(learner_case *c, sfp_error *err)
 {
-    sfp_golden *g = c->g;
-    const sfp_vit_config *v = &g->vit->config;
-    const sfp_tensor *mem;
+    sfp__golden *g = c->g;
+    const sfp__vit_config *v = &g->vit->config;
+    const sfp__tensor *mem;
     TRY(sfp__tensor_file_need(g->batch, "mem_x", &mem, err));
     if (mem->ndim != 4 || mem->shape[0] < 1 || mem->shape[0] > 100000)
         return sfp__fail(err, SFP_ESHAPE, "%s: tensor 'mem_x' holds no images", g->batch->path);
     c->b = g->b;
     c->mem = (int)mem->shape[0];
     c->D = v->dim;
-    sfp_trainer_options o = {0};
+    sfp__trainer_options o = {0};
     TRY(sfp__verify_floats(g->batch, "mem_x", (int64_t[]){c->mem, 3, v->img_size, v->img_size}, 4, &c->mem_x, err));
     TRY(sfp__verify_labels(g->batch, "mem_y", c->mem, g->classes, &c->mem_y, err));
     TRY(options_from(c, &o, err));
     TRY(sfp__trainer_create(g->vit, c->r->pool, &o, &c->trainer, err));
     c->fp = sfp__trainer_fp(c->trainer);
     size_t n = (size_t)(c->b + c->mem), b = (size_t)c->b, D = (size_t)c->D;
-    const sfp_want list[] = {{&c->mean_embed, b * D, sizeof(float)}, {&c->score, b, sizeof(float)},
-                             {&c->unit, D, sizeof(float)},           {&c->xs, n, sizeof *c->xs},
-                             {&c->label, n, sizeof *c->label},       {&c->weight, n, sizeof *c->weight},
-                             {&c->query, n * D, sizeof(float)},      {&c->known, n * D, sizeof(float)},
-                             {&c->masked, n, sizeof *c->masked},     {&c->allowed, (size_t)g->classes, 1},
-                             {&c->work, 6 * b, sizeof *c->work}};
+    const sfp__want list[] = {{&c->mean_embed, b * D, sizeof(float)}, {&c->score, b, sizeof(float)},
+                              {&c->unit, D, sizeof(float)},           {&c->xs, n, sizeof *c->xs},
+                              {&c->label, n, sizeof *c->label},       {&c->weight, n, sizeof *c->weight},
+                              {&c->query, n * D, sizeof(float)},      {&c->known, n * D, sizeof(float)},
+                              {&c->masked, n, sizeof *c->masked},     {&c->allowed, (size_t)g->classes, 1},
+                              {&c->work, 6 * b, sizeof *c->work}};
     TRY(sfp__block_cleared(&c->block, SFP_LIST(list), err));
     for (int i = c->lo; i < c->hi; i++)
         c->allowed[i] = 1;
@@ -156,23 +156,23 @@ static void place(learner_case *c, int at, int i, bool mem, float weight, bool m
            (size_t)c->D * sizeof(float));
 }
 
-static sfp_train_batch batch_of(learner_case *c, int n, int queries, int terms)
+static sfp__train_batch batch_of(learner_case *c, int n, int queries, int terms)
 {
-    return (sfp_train_batch){.n = n,
-                             .x = c->xs,
-                             .label = c->label,
-                             .weight = c->weight,
-                             .masked = c->masked,
-                             .allowed = c->allowed,
-                             .query = c->query,
-                             .queries = queries,
-                             .terms = terms};
+    return (sfp__train_batch){.n = n,
+                              .x = c->xs,
+                              .label = c->label,
+                              .weight = c->weight,
+                              .masked = c->masked,
+                              .allowed = c->allowed,
+                              .query = c->query,
+                              .queries = queries,
+                              .terms = terms};
 }
 
 /* Similarity of x and the coreset of half of it (paper mode, as the reference's cases); returns how many were picked. */
 static int pick(learner_case *c, int *picked)
 {
-    const sfp_select_options half = {.sigma = 0.5, .mode = SFP_CORESET_PAPER};
+    const sfp__select_options half = {.sigma = 0.5, .mode = SFP_CORESET_PAPER};
     sfp__fp_mean_unit(c->fp, c->unit);
     for (int i = 0; i < c->b; i++) {
         double s = 0;
@@ -187,8 +187,8 @@ static int pick(learner_case *c, int *picked)
 
 static sfp_status check_selection(learner_case *c, sfp_error *err)
 {
-    sfp_golden *g = c->g;
-    const sfp_tensor *t;
+    sfp__golden *g = c->g;
+    const sfp__tensor *t;
     int *picked = c->work + 5 * c->b, n = pick(c, picked);
     OWNED int64_t *want = NULL;
     TRY(sfp__verify_compare(c->r, g, "similarity", c->score, (int64_t[]){c->b}, 1, SFP_VERIFY_VALUE, err));
@@ -212,14 +212,14 @@ static sfp_status check_selection(learner_case *c, sfp_error *err)
 static sfp_status check_prefixes(learner_case *c, sfp_error *err)
 {
     TRY(sfp__fp_prepare(c->fp, err));
-    const sfp_fp_view *v = &c->fp->view;
+    const sfp__fp_view *v = &c->fp->view;
     size_t b = (size_t)c->b, D = (size_t)c->D, half = (size_t)v->length / 2 * D, pool = (size_t)c->fp->opt.pool;
     float *alpha, *norm, *work, *e, *part;
-    const sfp_want list[] = {{&alpha, b * pool, sizeof(float)},
-                             {&norm, b * pool, sizeof(float)},
-                             {&work, b * D, sizeof(float)},
-                             {&e, 2 * b * half, sizeof(float)},
-                             {&part, b * half, sizeof(float)}};
+    const sfp__want list[] = {{&alpha, b * pool, sizeof(float)},
+                              {&norm, b * pool, sizeof(float)},
+                              {&work, b * D, sizeof(float)},
+                              {&e, 2 * b * half, sizeof(float)},
+                              {&part, b * half, sizeof(float)}};
     OWNED void *block = NULL;
     TRY(sfp__block(&block, SFP_LIST(list), err));
     for (int l = 0; l < v->layers; l++) {
@@ -237,17 +237,17 @@ static sfp_status check_prefixes(learner_case *c, sfp_error *err)
 
 static sfp_status check_gradients(learner_case *c, const char *tag, int n, int terms, sfp_error *err)
 {
-    sfp_train_batch batch = batch_of(c, n, 0, terms);
-    sfp_train_result result;
+    sfp__train_batch batch = batch_of(c, n, 0, terms);
+    sfp__train_result result;
     char name[96];
     int count;
     TRY(sfp__trainer_gradients(c->trainer, &batch, &result, err));
     (void)snprintf(name, sizeof name, "loss_%s", tag);
     float loss = (float)result.loss;
     TRY(sfp__verify_compare(c->r, c->g, name, &loss, (int64_t[]){1}, 1, SFP_VERIFY_VALUE, err));
-    sfp_param **params = sfp__fp_params(c->fp, &count);
+    sfp__param **params = sfp__fp_params(c->fp, &count);
     for (int i = 0; i < count; i++) {
-        const sfp_param *p = params[i];
+        const sfp__param *p = params[i];
         (void)snprintf(name, sizeof name, "grad_%s.%s", tag, p->name);
         TRY(sfp__verify_compare(c->r, c->g, name, p->grad, p->shape, p->ndim, SFP_VERIFY_GRADIENT, err));
     }
@@ -255,12 +255,12 @@ static sfp_status check_gradients(learner_case *c, const char *tag, int n, int t
 }
 
 /* The values as they are, minus those of `from`, against the expected ones minus the same. */
-static sfp_status check_update(learner_case *c, int step, const sfp_tensor_file *from, sfp_error *err)
+static sfp_status check_update(learner_case *c, int step, const sfp__tensor_file *from, sfp_error *err)
 {
     int count;
-    sfp_param **params = sfp__fp_params(c->fp, &count);
+    sfp__param **params = sfp__fp_params(c->fp, &count);
     for (int i = 0; i < count; i++) {
-        const sfp_param *p = params[i];
+        const sfp__param *p = params[i];
         char name[96];
         OWNED float *before = NULL, *want = NULL, *found = NULL;
         size_t n = (size_t)p->rows * p->width;
@@ -279,7 +279,7 @@ static sfp_status check_update(learner_case *c, int step, const sfp_tensor_file 
 }
 
 /* Five timestamps on the same batch and the same replay, as the reference makes them. */
-static sfp_status five_steps(learner_case *c, const sfp_tensor_file *from, sfp_error *err)
+static sfp_status five_steps(learner_case *c, const sfp__tensor_file *from, sfp_error *err)
 {
     int first = c->steps;
     for (int k = 0; k < 5; k++) {
@@ -288,8 +288,8 @@ static sfp_status five_steps(learner_case *c, const sfp_tensor_file *from, sfp_e
             place(c, i, picked[i], false, 1.0f / (float)n, false);
         for (int i = 0; i < c->mem; i++)
             place(c, n + i, i, true, 1.0f / (float)c->mem, false);
-        sfp_train_batch batch = batch_of(c, n + c->mem, 0, 2);
-        sfp_train_result result = {0};
+        sfp__train_batch batch = batch_of(c, n + c->mem, 0, 2);
+        sfp__train_result result = {0};
         TRY(sfp__trainer_step(c->trainer, &batch, &result, err));
         c->losses[c->steps++] = (float)result.loss;
         if ((k == 0 && first == 0) || k == 4)
@@ -302,13 +302,13 @@ static sfp_status check_logits(learner_case *c, const char *name, sfp_error *err
 {
     for (int i = 0; i < c->b; i++)
         place(c, i, i, false, 1.0f / (float)c->b, false);
-    sfp_train_batch batch = batch_of(c, c->b, c->b, 1); /* queries computed by the pass itself */
-    sfp_train_result result = {0};
+    sfp__train_batch batch = batch_of(c, c->b, c->b, 1); /* queries computed by the pass itself */
+    sfp__train_result result = {0};
     TRY(sfp__trainer_gradients(c->trainer, &batch, &result, err));
     return sfp__verify_compare(c->r, c->g, name, result.logits, (int64_t[]){c->b, c->g->classes}, 2, SFP_VERIFY_VALUE, err);
 }
 
-sfp_status sfp__verify_learner(sfp_verify *r, sfp_golden *g, sfp_error *err)
+sfp_status sfp__verify_learner(sfp__verify *r, sfp__golden *g, sfp_error *err)
 {
     OWNED_BY(case_done) learner_case whole = {.g = g, .r = r};
     learner_case *c = &whole;
@@ -330,7 +330,7 @@ sfp_status sfp__verify_learner(sfp_verify *r, sfp_golden *g, sfp_error *err)
     TRY(check_gradients(c, "replay", c->b + c->mem, 2, err));
     TRY(five_steps(c, g->state, err));
     if (sfp__tensor_file_find(g->expect, "step10.last.bias")) {
-        OWNED_PTR(sfp__tensor_file_close) sfp_tensor_file *boundary = NULL;
+        OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *boundary = NULL;
         TRY(sfp__verify_open(g, "state_boundary.safetensors", &boundary, err));
         TRY(load_state(c, boundary, c->task + 1, err));
         TRY(five_steps(c, boundary, err));

@@ -27,24 +27,24 @@
 
 #define MAX_CLASSES 1000000
 
-static const sfp_opt options[] = {
+static const sfp__opt options[] = {
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
 
 /* ---------------------------------------------------------------- reading */
 
-sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_tensor_file **out, sfp_error *err)
+sfp_status sfp__verify_open(const sfp__golden *g, const char *name, sfp__tensor_file **out, sfp_error *err)
 {
     char path[PATH_MAX];
     TRY(sfp__path_print(path, sizeof path, err, "%s/%s", g->dir, name));
     return sfp__safetensors_open(path, out, err);
 }
 
-sfp_status sfp__verify_floats(const sfp_tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
+sfp_status sfp__verify_floats(const sfp__tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
                               sfp_error *err)
 {
-    const sfp_tensor *t;
+    const sfp__tensor *t;
     OWNED float *values = NULL;
     TRY(sfp__tensor_file_need(st, name, &t, err));
     TRY(sfp__tensor_expect(st->path, t, shape, ndim, err));
@@ -54,9 +54,9 @@ sfp_status sfp__verify_floats(const sfp_tensor_file *st, const char *name, const
     return SFP_OK;
 }
 
-sfp_status sfp__verify_labels(const sfp_tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err)
+sfp_status sfp__verify_labels(const sfp__tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err)
 {
-    const sfp_tensor *t;
+    const sfp__tensor *t;
     OWNED int64_t *values = NULL;
     TRY(sfp__tensor_file_need(st, name, &t, err));
     TRY(sfp__tensor_expect(st->path, t, (int64_t[]){n}, 1, err));
@@ -84,7 +84,7 @@ static sfp_status same_number(const char *file, json_t *config, const char *key,
     return SFP_OK;
 }
 
-static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
+static sfp_status load_backbone(sfp__golden *g, sfp_error *err)
 {
     char file[PATH_MAX], weights[PATH_MAX];
     TRY(sfp__path_print(file, sizeof file, err, "%s/config.json", g->dir));
@@ -95,7 +95,7 @@ static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
     bool absolute = name[0] == '/';
     TRY(sfp__path_print(weights, sizeof weights, err, "%s%s%s", absolute ? "" : g->dir, absolute ? "" : "/", name));
     TRY(sfp__vit_load(weights, NULL, &g->vit, err));
-    const sfp_vit_config *c = &g->vit->config;
+    const sfp__vit_config *c = &g->vit->config;
     const struct {
         const char *key;
         double found;
@@ -106,15 +106,15 @@ static sfp_status load_backbone(sfp_golden *g, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status read_case(sfp_golden *g, sfp_error *err)
+static sfp_status read_case(sfp__golden *g, sfp_error *err)
 {
     TRY(load_backbone(g, err));
     TRY(sfp__verify_open(g, "batch.safetensors", &g->batch, err));
     TRY(sfp__verify_open(g, "state0.safetensors", &g->state, err));
     TRY(sfp__verify_open(g, "expect.safetensors", &g->expect, err));
 
-    const sfp_vit_config *c = &g->vit->config;
-    const sfp_tensor *x, *last;
+    const sfp__vit_config *c = &g->vit->config;
+    const sfp__tensor *x, *last;
     TRY(sfp__tensor_file_need(g->batch, "x", &x, err));
     TRY(sfp__tensor_file_need(g->state, "last.bias", &last, err));
     if (x->ndim < 1 || x->shape[0] < 1 || x->shape[0] > INT_MAX / 2)
@@ -130,7 +130,7 @@ static sfp_status read_case(sfp_golden *g, sfp_error *err)
     return sfp__alloc(&g->checked, g->expect->count, sizeof *g->checked, err);
 }
 
-static void golden_done(sfp_golden *g)
+static void golden_done(sfp__golden *g)
 {
     sfp__vit_free(g->vit);
     json_decref(g->config);
@@ -165,7 +165,7 @@ static bool colored(void)
     return !(no && *no) && term && strcmp(term, "dumb") != 0 && isatty(STDOUT_FILENO) == 1;
 }
 
-void sfp__verify_line(sfp_verify *r, const char *name, double error, double tolerance)
+void sfp__verify_line(sfp__verify *r, const char *name, double error, double tolerance)
 {
     bool ok = error <= tolerance; /* false for NaN */
     r->tensors++;
@@ -184,15 +184,15 @@ void sfp__verify_line(sfp_verify *r, const char *name, double error, double tole
                      ok ? "ok" : "FAIL", colored() ? "\033[0m" : "");
 }
 
-void sfp__verify_mark(sfp_golden *g, const char *name)
+void sfp__verify_mark(sfp__golden *g, const char *name)
 {
     for (size_t i = 0; i < g->expect->count; i++)
         if (strcmp(g->expect->tensors[i].name, name) == 0)
             g->checked[i] = true;
 }
 
-sfp_status sfp__verify_compare(sfp_verify *r, sfp_golden *g, const char *name, const float *found, const int64_t *shape, int ndim,
-                               double tolerance, sfp_error *err)
+sfp_status sfp__verify_compare(sfp__verify *r, sfp__golden *g, const char *name, const float *found, const int64_t *shape,
+                               int ndim, double tolerance, sfp_error *err)
 {
     OWNED float *expected = NULL;
     TRY(sfp__verify_floats(g->expect, name, shape, ndim, &expected, err));
@@ -211,7 +211,7 @@ static size_t family(const char *name)
 }
 
 /* What expect.safetensors holds beyond the backbone's parts: named, a family at a time, so that nobody takes it for checked. */
-static void list_unchecked(sfp_verify *r, const sfp_golden *g)
+static void list_unchecked(sfp__verify *r, const sfp__golden *g)
 {
     size_t total = g->expect->count, column = 0;
     sfp__json_array(&r->out, "not_checked");
@@ -250,7 +250,7 @@ static void list_unchecked(sfp_verify *r, const sfp_golden *g)
 }
 
 /* The tensors of a case, each a line: of a folder once it was read, of a file as it is read. */
-static sfp_status verify_tensors(sfp_verify *r, const char *path, sfp_golden *g, sfp_error *err)
+static sfp_status verify_tensors(sfp__verify *r, const char *path, sfp__golden *g, sfp_error *err)
 {
     if (!r->json && !r->brief) {
         sfp__put_text(stdout, path, 0);
@@ -264,9 +264,9 @@ static sfp_status verify_tensors(sfp_verify *r, const char *path, sfp_golden *g,
     return s;
 }
 
-static sfp_status verify_folder(sfp_verify *r, const char *dir, sfp_error *err)
+static sfp_status verify_folder(sfp__verify *r, const char *dir, sfp_error *err)
 {
-    OWNED_BY(golden_done) sfp_golden g = {.dir = dir};
+    OWNED_BY(golden_done) sfp__golden g = {.dir = dir};
     TRY(read_case(&g, err));
     TRY(verify_tensors(r, dir, &g, err));
     list_unchecked(r, &g);
@@ -274,7 +274,7 @@ static sfp_status verify_folder(sfp_verify *r, const char *dir, sfp_error *err)
 }
 
 /* Prints the case; *ok tells whether all tensors held. */
-static sfp_status verify_case(sfp_verify *r, const char *path, bool *ok, sfp_error *err)
+static sfp_status verify_case(sfp__verify *r, const char *path, bool *ok, sfp_error *err)
 {
     struct stat st;
     r->tensors = r->failures = 0;
@@ -290,7 +290,7 @@ static sfp_status verify_case(sfp_verify *r, const char *path, bool *ok, sfp_err
 }
 
 /* One case with all that is said of it; true when all of it held. */
-static bool verify_one(sfp_verify *r, const char *path)
+static bool verify_one(sfp__verify *r, const char *path)
 {
     bool ok = false;
     sfp_error err = {0};
@@ -318,7 +318,7 @@ static bool is_case(const char *path)
 }
 
 /* The cases in a folder, by name; nothing below it. */
-static sfp_status list_cases(const char *folder, sfp_strings *cases, sfp_error *err)
+static sfp_status list_cases(const char *folder, sfp__strings *cases, sfp_error *err)
 {
     struct dirent **entries = NULL;
     int n = scandir(folder, &entries, NULL, alphasort);
@@ -338,9 +338,9 @@ static sfp_status list_cases(const char *folder, sfp_strings *cases, sfp_error *
 }
 
 /* A case, or all those in a folder that is none itself. */
-static bool verify_operand(sfp_verify *r, const char *path)
+static bool verify_operand(sfp__verify *r, const char *path)
 {
-    OWNED_BY(sfp__strings_done) sfp_strings cases = {0};
+    OWNED_BY(sfp__strings_done) sfp__strings cases = {0};
     sfp_error err = {0};
     struct stat st;
     bool all = true, folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_case(path);
@@ -357,11 +357,11 @@ static bool verify_operand(sfp_verify *r, const char *path)
     return all;
 }
 
-static int run(const sfp_args *args)
+static int run(const sfp__args *args)
 {
-    sfp_verify r = {.json = sfp__args_flag(args, "json")};
+    sfp__verify r = {.json = sfp__args_flag(args, "json")};
     sfp_error err = {0};
-    OWNED_PTR(sfp__thread_pool_free) sfp_thread_pool *pool = NULL;
+    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
     if (sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &pool, &err) != SFP_OK)
         return sfp__print_error(&err);
     r.pool = pool;
@@ -379,7 +379,7 @@ static int run(const sfp_args *args)
 int main(int argc, char **argv)
 {
     static const char usage[] = "streamfp-verify [--threads N] [--json] DIR|FILE...";
-    OWNED_BY(sfp__args_done) sfp_args args = {0};
+    OWNED_BY(sfp__args_done) sfp__args args = {0};
     sfp_error err = {0};
     int code = SFP_EXIT_USAGE;
     if (sfp__args_init(&args, "verify", options, sizeof options / sizeof *options, &err))

@@ -15,44 +15,44 @@
 #define SFP_VERIFY_GRADIENT 1e-3
 #define SFP_VERIFY_UPDATE 1e-2
 
-typedef struct sfp_verify {
-    sfp_thread_pool *pool;
+typedef struct sfp__verify {
+    sfp__thread_pool *pool;
     bool json;
     bool brief; /* of a case: one line, and those of the tensors that fail */
-    sfp_json out;
+    sfp__json out;
     int tensors, failures; /* of the case at hand */
-} sfp_verify;
+} sfp__verify;
 
-typedef struct sfp_golden {
+typedef struct sfp__golden {
     const char *dir;
     json_t *config; /* config.json */
-    sfp_tensor_file *batch, *state, *expect;
-    sfp_vit *vit;
+    sfp__tensor_file *batch, *state, *expect;
+    sfp__vit *vit;
     int b, classes;
     float *x;      /* (b, 3, S, S) */
     int64_t *y;    /* (b) */
     float *query;  /* (b, D), recomputed */
     bool *checked; /* (tensors of expect): compared, or an input */
-} sfp_golden;
+} sfp__golden;
 
 /* One line: name, error, tolerance, ok or FAIL. */
-void sfp__verify_line(sfp_verify *r, const char *name, double error, double tolerance);
+void sfp__verify_line(sfp__verify *r, const char *name, double error, double tolerance);
 /* |found - expected| / |expected|, Euclidean; NaN when either side holds one. */
 double sfp__verify_error(const float *found, const float *expected, size_t n);
 /* Compares with a tensor of the expect file, which must have that shape. */
-sfp_status sfp__verify_compare(sfp_verify *r, sfp_golden *g, const char *name, const float *found, const int64_t *shape, int ndim,
-                               double tolerance, sfp_error *err);
-void sfp__verify_mark(sfp_golden *g, const char *name);
+sfp_status sfp__verify_compare(sfp__verify *r, sfp__golden *g, const char *name, const float *found, const int64_t *shape,
+                               int ndim, double tolerance, sfp_error *err);
+void sfp__verify_mark(sfp__golden *g, const char *name);
 
 /* DIR/NAME opened. */
-sfp_status sfp__verify_open(const sfp_golden *g, const char *name, sfp_tensor_file **out, sfp_error *err);
+sfp_status sfp__verify_open(const sfp__golden *g, const char *name, sfp__tensor_file **out, sfp_error *err);
 /* Tensors of exactly this shape; *out is newly allocated. */
-sfp_status sfp__verify_floats(const sfp_tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
+sfp_status sfp__verify_floats(const sfp__tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
                               sfp_error *err);
-sfp_status sfp__verify_labels(const sfp_tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err);
+sfp_status sfp__verify_labels(const sfp__tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err);
 
-sfp_status sfp__verify_backbone(sfp_verify *r, sfp_golden *g, sfp_error *err);
-sfp_status sfp__verify_learner(sfp_verify *r, sfp_golden *g, sfp_error *err);
-sfp_status sfp__verify_buffer(sfp_verify *r, const char *path, sfp_error *err);
+sfp_status sfp__verify_backbone(sfp__verify *r, sfp__golden *g, sfp_error *err);
+sfp_status sfp__verify_learner(sfp__verify *r, sfp__golden *g, sfp_error *err);
+sfp_status sfp__verify_buffer(sfp__verify *r, const char *path, sfp_error *err);
 
 #endif

@@ -1,0 +1,46 @@
+/* What the files of `api` share: the objects behind the public header, each around one of a layer below. */
+#ifndef SFP_API_API_H
+#define SFP_API_API_H
+
+#include "base/thread_pool.h"
+#include "io/image/image.h"
+#include "learner/learner.h"
+#include "learner/predictor.h"
+#include "streamfp.h"
+
+enum { SFP__API_SIDE_MAX = 65280 };
+
+struct sfp_engine {
+    sfp__vit *vit;
+    sfp__thread_pool *pool;
+    char *backbone; /* as the caller named it */
+    sfp_engine_options opt;
+};
+DEFINE_OWNED_PTR(sfp_engine, sfp_engine_close)
+
+/* Copies a struct of the caller that begins with its size into one of this version: members that the caller does not have are 0,
+ * members that this version does not have are ignored. SFP_EINVAL: the size is 0. `name` is that of the type. */
+sfp_status sfp__api_options(const void *given, void *out, size_t size, const char *name, sfp_error *err);
+
+/* ------------------------------------------------------------------- image.c */
+
+/* `label` names the image in messages; a file is named by its path. */
+sfp_status sfp__api_fit(const sfp_image *image, const char *label, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
+/* Images `step` bytes apart to rgb (count, size, size, 3) on all threads; errors (count). */
+void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, int size, sfp__resize how,
+                      uint8_t *rgb, sfp_error *errors);
+/* Are the bytes of the file all of the image, so that a buffer may keep them? */
+bool sfp__api_keeps_encoded(const sfp_image *image);
+
+/* ----------------------------------------------------------------- learner.c */
+
+sfp__learner *sfp__api_core(sfp_learner *l);
+const sfp_engine *sfp__api_engine(const sfp_learner *l);
+
+/* ---------------------------------------------------------------- settings.c */
+
+/* The options of a learner on this backbone; settings NULL: defaults. *label_queue (may be NULL): images that wait for a label. */
+sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *settings, sfp__learner_options *out,
+                                    int *label_queue, sfp_error *err);
+
+#endif

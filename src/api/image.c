@@ -1,0 +1,123 @@
+/* Images of the caller: any size, stride and format, to the input of the backbone. */
+#include "api/api.h"
+
+#include "base/c_locale.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool has_pixels(const sfp_image *im)
+{
+    return im->format == SFP_IMAGE_RGB || im->format == SFP_IMAGE_BGR || im->format == SFP_IMAGE_GREY;
+}
+
+static bool has_box(const sfp_image *im)
+{
+    return im->box[0] || im->box[1] || im->box[2] || im->box[3];
+}
+
+static sfp_status check(const sfp_image *im, const char *label, sfp_error *err)
+{
+    int64_t row = (int64_t)im->width * (im->format == SFP_IMAGE_GREY ? 1 : 3);
+    if (im->format < SFP_IMAGE_RGB || im->format > SFP_IMAGE_FILE)
+        return sfp__fail(err, SFP_EINVAL, "%s: format is %d, expected %d to %d", label, im->format, SFP_IMAGE_RGB,
+                         SFP_IMAGE_FILE);
+    if (!im->data)
+        return sfp__fail(err, SFP_EINVAL, "%s: data is NULL, expected pixels, file bytes or a path", label);
+    if (!has_pixels(im))
+        return SFP_OK;
+    if (im->width < 1 || im->height < 1)
+        return sfp__fail(err, SFP_EINVAL, "%s: size is %d x %d, expected at least 1 x 1", label, im->width, im->height);
+    if (im->stride && im->stride < row && im->stride > -row)
+        return sfp__fail(err, SFP_EINVAL, "%s: stride is %lld bytes, expected 0 or at least %lld for %d pixels", label,
+                         (long long)im->stride, (long long)row, im->width);
+    return SFP_OK;
+}
+
+static void copy_row(int32_t format, int width, const uint8_t *from, uint8_t *to)
+{
+    if (format == SFP_IMAGE_RGB) {
+        memcpy(to, from, 3 * (size_t)width);
+        return;
+    }
+    for (int x = 0; x < width; x++, to += 3) {
+        const uint8_t *p = format == SFP_IMAGE_BGR ? from + 3 * (size_t)x : from + x;
+        to[0] = format == SFP_IMAGE_BGR ? p[2] : p[0];
+        to[1] = format == SFP_IMAGE_BGR ? p[1] : p[0];
+        to[2] = p[0];
+    }
+}
+
+static sfp_status to_rgb(const sfp_image *im, const char *label, sfp__image *out, sfp_error *err)
+{
+    sfp__image_options o = sfp__image_options_defaults();
+    o.exif_orientation = im->flags & SFP_IMAGE_EXIF;
+    if (im->format == SFP_IMAGE_FILE)
+        return sfp__image_load(im->data, &o, out, err);
+    if (im->format == SFP_IMAGE_ENCODED)
+        return sfp__image_decode(label, im->data, im->bytes, &o, out, err);
+    TRY(sfp__image_alloc(label, im->width, im->height, o.max_pixels, out, err));
+    int64_t row = (int64_t)im->width * (im->format == SFP_IMAGE_GREY ? 1 : 3), stride = im->stride ? im->stride : row;
+    for (int y = 0; y < im->height; y++)
+        copy_row(im->format, im->width, (const uint8_t *)im->data + y * stride, out->rgb + 3 * (size_t)y * (size_t)im->width);
+    return SFP_OK;
+}
+
+sfp_status sfp__api_fit(const sfp_image *im, const char *label, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
+{
+    OWNED_BY(sfp__image_done) sfp__image whole = {0}, fit = {0};
+    TRY(check(im, label, err));
+    TRY(to_rgb(im, label, &whole, err));
+    if (has_box(im))
+        TRY(sfp__image_cut(&whole, label, im->box, err));
+    TRY(sfp__image_fit(&whole, size, how, &fit, err));
+    memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
+    return SFP_OK;
+}
+
+bool sfp__api_keeps_encoded(const sfp_image *im)
+{
+    return im->format == SFP_IMAGE_ENCODED && !im->flags && !has_box(im);
+}
+
+sfp_status sfp_image_fit(const sfp_image *image, int size, const char *resize, uint8_t *rgb, sfp_error *err)
+{
+    IN_C_LOCALE;
+    bool crop = resize && strcmp(resize, "crop") == 0;
+    if (!image || !rgb || size < 1 || size > SFP__API_SIDE_MAX)
+        return sfp__fail(err, SFP_EINVAL, "image and rgb must not be NULL, size is %d, expected 1 to %d", size,
+                         SFP__API_SIDE_MAX);
+    if (resize && !crop && strcmp(resize, "squash") != 0)
+        return sfp__fail_key(err, "resize", SFP_EINVAL, "resize is '%.80s', expected squash|crop", resize);
+    return sfp__api_fit(image, "image", size, crop ? SFP_RESIZE_CROP : SFP_RESIZE_SQUASH, rgb, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ in parallel */
+
+typedef struct fitting {
+    const char *images; /* `step` bytes apart */
+    size_t step;
+    int size;
+    sfp__resize how;
+    uint8_t *rgb;
+    sfp_error *errors;
+} fitting;
+
+static void fit_piece(void *ctx, int i, int worker)
+{
+    const fitting *f = ctx;
+    char label[32];
+    (void)worker;
+    (void)snprintf(label, sizeof label, "image %d", i);
+    f->errors[i] = (sfp_error){0};
+    f->errors[i].status = sfp__api_fit((const sfp_image *)(f->images + (size_t)i * f->step), label, f->size, f->how,
+                                       f->rgb + (size_t)i * 3 * (size_t)f->size * (size_t)f->size, &f->errors[i]);
+}
+
+void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, int size, sfp__resize how,
+                      uint8_t *rgb, sfp_error *errors)
+{
+    fitting f = {(const char *)images, step, size, how, rgb, errors};
+    sfp__thread_pool_run(pool, count, fit_piece, &f);
+}

@@ -1,0 +1,327 @@
+/* Learners (streamfp.h, part 5): images of any kind to the input size, the label queue, and a count of classes that any thread may
+ * read, around the learner of src/learner. */
+#include "api/api.h"
+
+#include "base/c_locale.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+typedef struct queued {
+    uint64_t id;
+    uint8_t *rgb; /* (S, S, 3), owned */
+} queued;
+
+struct sfp_learner {
+    sfp__learner *core;
+    sfp_engine *engine;
+    atomic_int classes; /* as after the last call */
+    int batch, side;
+    size_t bytes;         /* of an image at the input size */
+    void *block;          /* of the arrays below */
+    uint8_t *rgb;         /* (batch, S, S, 3) */
+    sfp__sample *samples; /* (batch) */
+    sfp_error *errors;    /* (batch) */
+    int *queue_index;     /* (batch) of sfp_learner_label */
+    queued *queue;        /* (queue_max) oldest first */
+    int queue_count, queue_max;
+};
+
+DEFINE_OWNED_PTR(sfp_learner, sfp_learner_free)
+
+sfp__learner *sfp__api_core(sfp_learner *l)
+{
+    return l->core;
+}
+
+const sfp_engine *sfp__api_engine(const sfp_learner *l)
+{
+    return l->engine;
+}
+
+sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err)
+{
+    IN_C_LOCALE;
+    OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
+    sfp__learner_options o;
+    if (!e || !out)
+        return sfp__fail(err, SFP_EINVAL, "engine and out must not be NULL");
+    TRY(sfp__alloc(&l, 1, sizeof *l, err));
+    TRY(sfp__api_learner_options(e, settings, &o, &l->queue_max, err));
+    l->engine = e;
+    l->batch = o.batch;
+    l->side = sfp_engine_image_size(e);
+    l->bytes = 3 * (size_t)l->side * (size_t)l->side;
+    size_t b = (size_t)l->batch;
+    const sfp__want list[] = {{&l->rgb, b, l->bytes},
+                              {&l->samples, b, sizeof *l->samples},
+                              {&l->errors, b, sizeof *l->errors},
+                              {&l->queue_index, b, sizeof *l->queue_index},
+                              {&l->queue, (size_t)l->queue_max, sizeof *l->queue}};
+    TRY(sfp__block(&l->block, SFP_LIST(list), err));
+    TRY(sfp__learner_create(e->vit, e->pool, &o, &l->core, err));
+    atomic_store(&l->classes, sfp__learner_classes(l->core));
+    *out = TAKE(l);
+    return SFP_OK;
+}
+
+void sfp_learner_free(sfp_learner *l)
+{
+    if (!l)
+        return;
+    for (int i = 0; i < l->queue_count; i++)
+        sfp__free(l->queue[i].rgb);
+    sfp__learner_free(l->core);
+    sfp__free(l->block);
+    sfp__free(l);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- offering */
+
+static sfp_status check_count(const sfp_learner *l, int count, sfp_error *err)
+{
+    if (count < 1 || count > l->batch)
+        return sfp__fail(err, SFP_EINVAL, "count is %d, expected 1 to %d (the setting batch)", count, l->batch);
+    return SFP_OK;
+}
+
+/* Fits `count` images to l->rgb; fails with the message of the first one that cannot be read. */
+static sfp_status fit(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
+{
+    sfp__api_fit_all(l->engine->pool, count, &samples->image, sizeof *samples, l->side, sfp__learner_get_options(l->core)->resize,
+                     l->rgb, l->errors);
+    for (int i = 0; i < count; i++)
+        if (l->errors[i].status)
+            return sfp__fail(err, l->errors[i].status, "sample %d: %s", i, l->errors[i].message);
+    return SFP_OK;
+}
+
+/* Writes as much of the report as the caller has. */
+static void write_report(const sfp__timestamp_details *t, sfp_timestamp_report *out)
+{
+    sfp_timestamp_report r = {.size = out->size, /* stays as the caller set it */
+                              .timestamp = t->t,
+                              .offered = t->offered,
+                              .coreset = t->coreset_count,
+                              .steps = t->steps,
+                              .trained = t->coreset_count * (t->steps > 0 ? t->steps : 1),
+                              .stored = t->buffer.stored,
+                              .replaced = t->buffer.nu,
+                              .loss = t->loss && t->steps > 0 ? t->loss[t->steps - 1] : NAN,
+                              .seconds = t->seconds.total};
+    for (int k = 0; t->replay_count && k < t->steps; k++)
+        r.replayed += t->replay_count[k];
+    memcpy(out, &r, out->size < sizeof r ? out->size : sizeof r);
+}
+
+/* Offers the first `count` of l->samples. */
+static sfp_status offer(sfp_learner *l, int count, sfp_timestamp_report *report, sfp_error *err)
+{
+    sfp__timestamp_details t = {0};
+    TRY(sfp__learner_offer(l->core, count, l->samples, &t, err));
+    atomic_store(&l->classes, sfp__learner_classes(l->core));
+    if (report)
+        write_report(&t, report);
+    return SFP_OK;
+}
+
+static sfp_status check_report(const sfp_timestamp_report *report, sfp_error *err)
+{
+    if (report && report->size < sizeof report->size)
+        return sfp__fail(err, SFP_EINVAL, "sfp_timestamp_report: size is %zu, expected sizeof(sfp_timestamp_report)",
+                         report->size);
+    return SFP_OK;
+}
+
+sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_timestamp_report *report, sfp_error *err)
+{
+    IN_C_LOCALE;
+    TRY(check_count(l, count, err));
+    TRY(check_report(report, err));
+    if (!samples)
+        return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
+    for (int i = 0; i < count; i++)
+        if (samples[i].label < 0)
+            return sfp__fail(err, SFP_EINVAL,
+                             "sample %d: label is %d, expected 0 or more; sfp_learner_enqueue takes unlabelled samples", i,
+                             samples[i].label);
+    TRY(fit(l, count, samples, err));
+    for (int i = 0; i < count; i++) {
+        const sfp_image *im = &samples[i].image;
+        bool encoded = sfp__api_keeps_encoded(im);
+        l->samples[i] = (sfp__sample){.rgb = l->rgb + (size_t)i * l->bytes,
+                                      .label = samples[i].label,
+                                      .id = samples[i].id,
+                                      .encoded = encoded ? im->data : NULL,
+                                      .encoded_size = encoded ? im->bytes : 0};
+    }
+    return offer(l, count, report, err);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- label queue */
+
+static int find_queued(const sfp_learner *l, uint64_t id)
+{
+    for (int i = l->queue_count - 1; i >= 0; i--)
+        if (l->queue[i].id == id)
+            return i;
+    return -1;
+}
+
+static void remove_queued(sfp_learner *l, int i)
+{
+    sfp__free(l->queue[i].rgb);
+    memmove(l->queue + i, l->queue + i + 1, (size_t)(l->queue_count - i - 1) * sizeof *l->queue);
+    l->queue_count--;
+}
+
+sfp_status sfp_learner_enqueue(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
+{
+    IN_C_LOCALE;
+    TRY(check_count(l, count, err));
+    if (!samples)
+        return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
+    if (l->queue_max == 0)
+        return sfp__fail_key(err, "label-queue", SFP_EINVAL, "label-queue is 0, expected at least 1 to keep unlabelled samples");
+    TRY(fit(l, count, samples, err));
+    for (int i = 0; i < count; i++) {
+        int known = find_queued(l, samples[i].id);
+        uint8_t *copy = sfp__malloc(l->bytes);
+        TRY(sfp__check_memory(copy, err));
+        memcpy(copy, l->rgb + (size_t)i * l->bytes, l->bytes);
+        if (known >= 0)
+            remove_queued(l, known);
+        else if (l->queue_count == l->queue_max)
+            remove_queued(l, 0);
+        l->queue[l->queue_count++] = (queued){samples[i].id, copy};
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp_learner_label(sfp_learner *l, int count, const uint64_t *ids, const int32_t *labels, sfp_timestamp_report *report,
+                             sfp_error *err)
+{
+    IN_C_LOCALE;
+    TRY(check_count(l, count, err));
+    TRY(check_report(report, err));
+    if (!ids || !labels)
+        return sfp__fail(err, SFP_EINVAL, "ids and labels must not be NULL");
+    for (int i = 0; i < count; i++) {
+        int at = l->queue_index[i] = find_queued(l, ids[i]);
+        if (at < 0)
+            return sfp__fail(err, SFP_ENOTFOUND, "id %llu: not in the label queue; it was never enqueued or has expired",
+                             (unsigned long long)ids[i]);
+        for (int k = 0; k < i; k++)
+            if (l->queue_index[k] == at)
+                return sfp__fail(err, SFP_EINVAL, "id %llu: given twice, expected each id once", (unsigned long long)ids[i]);
+        l->samples[i] = (sfp__sample){.rgb = l->queue[at].rgb, .label = labels[i], .id = ids[i]};
+    }
+    TRY(offer(l, count, report, err));
+    for (int i = 0; i < count; i++)
+        remove_queued(l, find_queued(l, ids[i]));
+    return SFP_OK;
+}
+
+int sfp_learner_queued(const sfp_learner *l)
+{
+    return l->queue_count;
+}
+
+/* ------------------------------------------------------------------------------------------------------ tasks and classes */
+
+sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t *labels, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (count < 1 || !labels)
+        return sfp__fail(err, SFP_EINVAL, "count is %d, expected at least 1 label", count);
+    if (!sfp__learner_known_tasks(l->core))
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'free', expected a number of tasks: this learner has none");
+    return sfp__learner_set_classes(l->core, count, labels, err);
+}
+
+sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (!sfp__learner_known_tasks(l->core))
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'free', expected a number of tasks: this learner has none");
+    return sfp__learner_next_task(l->core, err);
+}
+
+int sfp_learner_classes(const sfp_learner *l)
+{
+    return atomic_load(&l->classes);
+}
+
+const char *sfp_learner_class_name(const sfp_learner *l, int32_t label)
+{
+    return sfp__learner_class_name(l->core, label);
+}
+
+sfp_status sfp_learner_set_class_name(sfp_learner *l, int32_t label, const char *name, sfp_error *err)
+{
+    IN_C_LOCALE;
+    return sfp__learner_name_class(l->core, label, name, err);
+}
+
+sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *label, sfp_error *err)
+{
+    IN_C_LOCALE;
+    int32_t unused = -1, end = sfp__learner_label_end(l->core);
+    if (!name || !*name || !label)
+        return sfp__fail(err, SFP_EINVAL, "name must not be empty, label must not be NULL");
+    for (int32_t c = 0; c < end && (c < sfp__learner_name_end(l->core) || unused < 0); c++) {
+        const char *known = sfp__learner_class_name(l->core, c);
+        if (known && strcmp(known, name) == 0) {
+            *label = c;
+            return SFP_OK;
+        }
+        if (!known && !sfp__learner_seen(l->core, c) && unused < 0)
+            unused = c;
+    }
+    if (unused < 0)
+        return sfp__fail(err, SFP_ELIMIT, "class '%.80s': all %d classes have names or samples", name, end);
+    TRY(sfp__learner_name_class(l->core, unused, name, err));
+    *label = unused;
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ files */
+
+sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
+{
+    IN_C_LOCALE;
+    return path ? sfp__learner_save(l->core, path, err) : sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+}
+
+sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (!path)
+        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    TRY(sfp__learner_load(l->core, path, err));
+    atomic_store(&l->classes, sfp__learner_classes(l->core));
+    return SFP_OK;
+}
+
+sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (!path)
+        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    return sfp__learner_checkpoint(l->core, path, position ? position : "", err);
+}
+
+sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char **position, sfp_error *err)
+{
+    IN_C_LOCALE;
+    OWNED char *text = NULL;
+    if (!path)
+        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    TRY(sfp__learner_resume(l->core, path, &text, NULL, err));
+    atomic_store(&l->classes, sfp__learner_classes(l->core));
+    if (position)
+        *position = TAKE(text);
+    return SFP_OK;
+}
