@@ -154,7 +154,7 @@ static inline void check_failed_allocations(sfp__buffer *like, test_batch *x, te
     sfp__buffer *b = buffer_with(like, x, t);
     buffer_image before = image_of(b);
     sfp__rng rng = sfp__rng_init(9, 9), same = rng;
-    long failures = FAIL_EACH_ALLOCATION(ask_update(b, y, t, &rng, NULL, told), ({
+    long failures = FAIL_EACH_ALLOCATION(ask_update(b, y, t, &rng, NULL, alloc_err), ({
                                              check_same_image(&before, b);
                                              sfp__buffer_free(b);
                                              b = buffer_with(like, x, t);

@@ -15,7 +15,7 @@
 #define FAIL_SOME_ALLOCATIONS(dense, call, untouched)                                        \
     __extension__({                                                                          \
         failing_alloc failing = {0};                                                         \
-        for (sfp_error *told = &failing.err;; failing.k += 1 + failing.k / (dense)) {        \
+        for (sfp_error *alloc_err = &failing.err;; failing.k += 1 + failing.k / (dense)) {   \
             failing_alloc_begin(&failing);                                                   \
             if (!failing_alloc_failed(&failing, (call), #call))                              \
                 break;                                                                       \

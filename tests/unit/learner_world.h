@@ -54,7 +54,7 @@ static void make_world(void)
 static inline int count_files(void)
 {
     int n = 0;
-    DIR *d = opendir(folder);
+    DIR *d = opendir(directory);
     assert_non_null(d);
     for (struct dirent *e = readdir(d); e; e = readdir(d))
         n += e->d_name[0] != '.';
@@ -74,11 +74,11 @@ static inline void encode_images(void)
 {
     for (int i = 0; i < SAMPLES && !images[i].png; i++) {
         const sfp__image im = {SIDE, SIDE, images[i].rgb};
-        MUST(sfp__image_write_png(in_folder("image"), &im, &err));
-        MUST(sfp__file_read(in_folder("image"), 1 << 20, &images[i].png, &images[i].png_size, &err));
+        MUST(sfp__image_write_png(in_directory("image"), &im, &err));
+        MUST(sfp__file_read(in_directory("image"), 1 << 20, &images[i].png, &images[i].png_size, &err));
         assert_true(images[i].png_size < BYTES);
     }
-    (void)unlink(in_folder("image"));
+    (void)unlink(in_directory("image"));
 }
 
 /* Small everywhere: three tasks of two classes, ten slots. */
@@ -173,7 +173,7 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
 static inline void save_changed(const char *name, const sfp__tensor *tensor, const char *key, const char *value)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
+    MUST(sfp__safetensors_open(in_directory("s"), &st, &err));
     size_t n = 0, m = 0;
     sfp__tensor *tensors = kept_calloc(st->count, sizeof *tensors);
     sfp__meta *meta = kept_calloc(st->meta_count, sizeof *meta);
@@ -188,16 +188,16 @@ static inline void save_changed(const char *name, const sfp__tensor *tensor, con
             meta[m].value = value;
         m += meta[m].value && strcmp(meta[m].key, SFP_CHECKSUM_KEY) != 0;
     }
-    MUST(sfp__safetensors_write(in_folder("t"), tensors, n, meta, m, &err));
+    MUST(sfp__safetensors_write(in_directory("t"), tensors, n, meta, m, &err));
 }
 
 /* All a learner is, as the bytes of a checkpoint. */
 static inline bytes image_of(sfp__learner *l)
 {
-    MUST(sfp__learner_checkpoint(l, in_folder("image"), "", &err));
-    bytes b = slurp(in_folder("image"));
-    (void)unlink(in_folder("image"));
-    (void)unlink(in_folder("image.old"));
+    MUST(sfp__learner_checkpoint(l, in_directory("image"), "", &err));
+    bytes b = slurp(in_directory("image"));
+    (void)unlink(in_directory("image"));
+    (void)unlink(in_directory("image.old"));
     return b;
 }
 

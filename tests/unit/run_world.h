@@ -17,18 +17,18 @@ static sfp__thread_pool *threads;
 static inline void make_world(void)
 {
     const sfp__vit_config c = VIT(16, 8, 32, 3, 2, 64, 0.5f, 0.25f);
-    make_folder();
+    make_directory();
     MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
     MUST(sfp__thread_pool_create(1, &threads, &err));
     put_text("costs", "0.3\n0.05\n# a remark\n\n0.2\n");
-    assert_int_equal(setenv("STREAMFP_REGISTRY", in_folder("runs.db"), 1), 0);
+    assert_int_equal(setenv("STREAMFP_REGISTRY", in_directory("runs.db"), 1), 0);
 }
 
 static inline void end_world(void)
 {
     sfp__vit_free(vit);
     sfp__thread_pool_free(threads);
-    remove_folder();
+    remove_directory();
 }
 
 static inline sfp__run_options options(const char *data, const char *tasks)
@@ -47,7 +47,7 @@ static inline sfp__run_options options(const char *data, const char *tasks)
 static inline sfp__run_options clocked(const char *data, const char *tasks, sfp__clock_kind clock, double rate)
 {
     sfp__run_options o = options(data, tasks);
-    o.costs = in_folder("costs");
+    o.costs = in_directory("costs");
     o.clock = clock;
     o.rate = rate;
     return o;
@@ -79,7 +79,7 @@ KEEP_BY(keep_result, sfp_result, sfp__result_done)
 static inline sfp_result run_with(sfp__run_options *o, const char *name, const sfp__run_hooks *hooks)
 {
     sfp_result *r = kept_malloc(sizeof *r);
-    o->out = in_folder(name);
+    o->out = in_directory(name);
     (void)mkdir(o->out, 0777);
     if (sfp__run(o, hooks, r, &err))
         fail_msg("%s: %s", name, err.message);
@@ -110,7 +110,7 @@ static inline void refused(sfp__run_options o, const char *message)
 
 static inline void same_file(const char *a, const char *b)
 {
-    const char *command = kept_print("cmp '%s' '%s'", in_folder(a), in_folder(b));
+    const char *command = kept_print("cmp '%s' '%s'", in_directory(a), in_directory(b));
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): paths of our own making */
 }
 
@@ -144,7 +144,7 @@ static inline void put_image(const char *name, int shade)
 {
     uint8_t rgb[16 * 16 * 3];
     memset(rgb, shade, sizeof rgb);
-    MUST(sfp__image_write_png(make_way(name), &(sfp__image){.width = 16, .height = 16, .rgb = rgb}, &err));
+    MUST(sfp__image_write_png(make_parents(name), &(sfp__image){.width = 16, .height = 16, .rgb = rgb}, &err));
 }
 
 /* A folder of classes with 12 images each, every fourth of which may be broken. */

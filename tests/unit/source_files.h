@@ -23,7 +23,7 @@ static inline sfp_source *open_as(const sfp__source_kind *kind, const char *path
 
 static inline sfp_source *open_part(const sfp__source_kind *kind, const char *name, bool test)
 {
-    sfp_source *s = open_as(kind, in_folder(name), (sfp__source_options){.test = test});
+    sfp_source *s = open_as(kind, in_directory(name), (sfp__source_options){.test = test});
     assert_ptr_equal(s->kind, kind);
     return s;
 }
@@ -39,7 +39,7 @@ static inline sfp_source *open_tortured(const sfp__source_kind *kind, const char
 {
     const sfp__source_options opt = {.test = test};
     sfp_source *s = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, told), !s) > least);
+    assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, alloc_err), !s) > least);
     assert_non_null(s);
     return keep_source(s);
 }
@@ -50,7 +50,7 @@ static inline void check_refused_part(const sfp__source_kind *kind, const char *
 {
     sfp_source *s = NULL;
     sfp__source_options opt = {.test = test};
-    sfp_status got = kind->open(in_folder(name), &opt, &s, &err);
+    sfp_status got = kind->open(in_directory(name), &opt, &s, &err);
     if (got != status || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("%s:\n  got %s, '%s'\n  expected %s, '%s', '%s'", name, sfp_status_text(got), err.message,
                  sfp_status_text(status), a, b);

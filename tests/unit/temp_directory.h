@@ -1,18 +1,18 @@
 /* A folder of its own for a test, or for all of a program, and files in it. Include after <cmocka.h>. */
-#ifndef SFP_TESTS_TEMP_FOLDER_H
-#define SFP_TESTS_TEMP_FOLDER_H
+#ifndef SFP_TESTS_TEMP_DIRECTORY_H
+#define SFP_TESTS_TEMP_DIRECTORY_H
 
 #include <ftw.h>
 #include <sys/stat.h>
 
 #include "test.h"
 
-static char folder[64];
+static char directory[64];
 
-static inline void make_folder(void)
+static inline void make_directory(void)
 {
-    (void)snprintf(folder, sizeof folder, "/tmp/sfp-test-XXXXXX");
-    assert_non_null(mkdtemp(folder));
+    (void)snprintf(directory, sizeof directory, "/tmp/sfp-test-XXXXXX");
+    assert_non_null(mkdtemp(directory));
 }
 
 static inline int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -24,20 +24,20 @@ static inline int remove_one(const char *path, const struct stat *st, int type, 
 }
 
 /* Whatever is in it goes too. */
-static inline void remove_folder(void)
+static inline void remove_directory(void)
 {
-    assert_int_equal(nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 /* FOLDER/name, until the test ends. */
-static inline const char *in_folder(const char *name)
+static inline const char *in_directory(const char *name)
 {
-    return kept_print("%s/%s", folder, name);
+    return kept_print("%s/%s", directory, name);
 }
 
-static inline bool is_there(const char *name)
+static inline bool file_exists(const char *name)
 {
-    return access(in_folder(name), F_OK) == 0;
+    return access(in_directory(name), F_OK) == 0;
 }
 
 /* The text of a file, until the test ends. */
@@ -53,10 +53,10 @@ static inline char *file_text(const char *path)
 }
 
 /* Makes the folders on the way to FOLDER/name, which is returned. */
-static inline const char *make_way(const char *name)
+static inline const char *make_parents(const char *name)
 {
-    char *path = kept_print("%s/%s", folder, name);
-    for (char *p = path + strlen(folder) + 1; *p; p++) {
+    char *path = kept_print("%s/%s", directory, name);
+    for (char *p = path + strlen(directory) + 1; *p; p++) {
         if (*p == '/') {
             *p = '\0';
             (void)mkdir(path, 0777);
@@ -68,7 +68,7 @@ static inline const char *make_way(const char *name)
 
 static inline void put_bytes_as(const char *mode, const char *name, const void *bytes, size_t size)
 {
-    FILE *f = fopen(make_way(name), mode);
+    FILE *f = fopen(make_parents(name), mode);
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, size, f), size);
     assert_int_equal(fclose(f), 0);
@@ -100,33 +100,33 @@ static inline void append_text(const char *name, const char *text)
 
 static inline void move(const char *from, const char *to)
 {
-    assert_int_equal(rename(in_folder(from), in_folder(to)), 0);
+    assert_int_equal(rename(in_directory(from), in_directory(to)), 0);
 }
 
 /* For tests around one file: its path, and a teardown that fails when anything lies beside it, such as a temporary file. */
-static inline void make_folder_for(const char *name, char *path, size_t size)
+static inline void make_directory_for(const char *name, char *path, size_t size)
 {
-    make_folder();
-    (void)snprintf(path, size, "%s/%s", folder, name);
+    make_directory();
+    (void)snprintf(path, size, "%s/%s", directory, name);
 }
 
-static inline void remove_file_and_folder(const char *path)
+static inline void remove_file_and_directory(const char *path)
 {
     (void)unlink(path);
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(rmdir(directory), 0);
 }
 
 /* Such a file for each test of the source file. */
-#define AROUND_ONE_FILE(name)                     \
-    static char path[96];                         \
-    static void make_path(void)                   \
-    {                                             \
-        make_folder_for(name, path, sizeof path); \
-    }                                             \
-    static void remove_path(void)                 \
-    {                                             \
-        remove_file_and_folder(path);             \
-    }                                             \
+#define AROUND_ONE_FILE(name)                        \
+    static char path[96];                            \
+    static void make_path(void)                      \
+    {                                                \
+        make_directory_for(name, path, sizeof path); \
+    }                                                \
+    static void remove_path(void)                    \
+    {                                                \
+        remove_file_and_directory(path);             \
+    }                                                \
     AROUND_EACH(make_path, remove_path)
 
 /* Damage that leaves a file its form: one bit of its last number is another. */

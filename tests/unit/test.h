@@ -74,7 +74,7 @@ static UNUSED sfp_error err;
     } while (0)
 
 /* The same, with all of the message. */
-#define TOLD(call, status, whole)                \
+#define REFUSED_EXACTLY(call, status, whole)     \
     do {                                         \
         REFUSED(call, status, whole);            \
         assert_string_equal(err.message, whole); \

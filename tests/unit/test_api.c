@@ -8,7 +8,7 @@
 #include "temp_directory.h"
 #include "test.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 enum { SIDE = 32, BATCH = 4, CLASSES = 3 };
 
@@ -96,7 +96,7 @@ TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
     MUST(sfp_settings_create(&s, &err));
     MUST(sfp_settings_set(s, "batch", "4", &err));
     MUST(sfp_settings_set(s, "buffer-size", "6", &err));
-    const char *checkpoint = in_folder("checkpoint"), *whole = in_folder("whole"), *resumed = in_folder("resumed");
+    const char *checkpoint = in_directory("checkpoint"), *whole = in_directory("whole"), *resumed = in_directory("resumed");
     __attribute__((cleanup(free_learner))) sfp_learner *l = NULL, *after = NULL;
     MUST(sfp_learner_create(e, s, &l, &err));
     offer(l, 0, 3);
@@ -113,7 +113,7 @@ TEST(a_learner_that_goes_on_from_a_checkpoint_ends_in_the_same_bytes)
     MUST(sfp_learner_save(after, resumed, &err));
     assert_int_equal(sfp_learner_classes(after), CLASSES);
     check_same_bytes(whole, resumed);
-    assert_int_equal(sfp_learner_resume(after, in_folder("none"), NULL, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp_learner_resume(after, in_directory("none"), NULL, &err), SFP_ENOTFOUND);
 }
 
 /* A thread that predicts the same images until it is stopped. */
@@ -157,7 +157,7 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
     MUST(sfp_settings_set(s, "batch", "4", &err));
     MUST(sfp_settings_set(s, "buffer-size", "6", &err));
     MUST(sfp_settings_set(s, "head", "mix", &err));
-    const char *checkpoint = in_folder("checkpoint"), *state = in_folder("state");
+    const char *checkpoint = in_directory("checkpoint"), *state = in_directory("state");
     __attribute__((cleanup(free_learner))) sfp_learner *l = NULL;
     __attribute__((cleanup(free_predictor))) sfp_predictor *p = NULL;
     MUST(sfp_learner_create(e, s, &l, &err));
@@ -188,12 +188,12 @@ static const char *const locale_names[LOCALES] = {"C", "de_DE.UTF-8"}; /* the se
 /* Makes the locale in the test's folder, as none need be installed. */
 static void make_locale(void)
 {
-    const char *command = kept_print("localedef -i de_DE -f UTF-8 %s/%s >/dev/null 2>&1", folder, locale_names[COMMA]);
+    const char *command = kept_print("localedef -i de_DE -f UTF-8 %s/%s >/dev/null 2>&1", directory, locale_names[COMMA]);
     if (system(command) != 0) { /* NOLINT(cert-env33-c): paths of our own making */
         print_message("[   NOTE   ] localedef cannot make %s: package locales\n", locale_names[COMMA]);
         skip();
     }
-    assert_int_equal(setenv("LOCPATH", folder, 1), 0);
+    assert_int_equal(setenv("LOCPATH", directory, 1), 0);
 }
 
 static void use_locale(int i)
@@ -215,7 +215,7 @@ static void leave_locale(void)
 {
     (void)setlocale(LC_ALL, "C");
     (void)unsetenv("LOCPATH");
-    remove_folder();
+    remove_directory();
 }
 
 /* A learner with fractions among its settings. */
@@ -230,7 +230,7 @@ static void make_learner(sfp_engine *e, const char *sigma, sfp_learner **out)
     MUST(sfp_learner_create(e, s, out, &err));
 }
 
-TEST_AROUND(a_setting_has_a_decimal_point_in_every_locale, make_folder, leave_locale)
+TEST_AROUND(a_setting_has_a_decimal_point_in_every_locale, make_directory, leave_locale)
 {
     make_locale();
     for (int i = 0; i < LOCALES; i++) {
@@ -243,15 +243,15 @@ TEST_AROUND(a_setting_has_a_decimal_point_in_every_locale, make_folder, leave_lo
     }
 }
 
-TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_folder, leave_locale)
+TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_directory, leave_locale)
 {
     const char *checkpoint[LOCALES], *state[LOCALES];
     make_locale();
     for (int i = 0; i < LOCALES; i++) {
         __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
         __attribute__((cleanup(free_learner))) sfp_learner *l = NULL;
-        checkpoint[i] = in_folder(i == COMMA ? "checkpoint-comma" : "checkpoint-plain");
-        state[i] = in_folder(i == COMMA ? "state-comma" : "state-plain");
+        checkpoint[i] = in_directory(i == COMMA ? "checkpoint-comma" : "checkpoint-plain");
+        state[i] = in_directory(i == COMMA ? "state-comma" : "state-plain");
         use_locale(i);
         MUST(sfp_engine_open_random(1, &one_thread, &e, &err));
         make_learner(e, "0.5", &l);
@@ -278,14 +278,14 @@ TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_folder, lea
     }
 }
 
-TEST_AROUND(a_backbone_is_read_in_every_locale, make_folder, leave_locale)
+TEST_AROUND(a_backbone_is_read_in_every_locale, make_directory, leave_locale)
 {
     const char *state[LOCALES];
     make_locale();
     for (int i = 0; i < LOCALES; i++) {
         __attribute__((cleanup(close_engine))) sfp_engine *e = NULL;
         __attribute__((cleanup(free_learner))) sfp_learner *l = NULL;
-        state[i] = in_folder(i == COMMA ? "state-comma" : "state-plain");
+        state[i] = in_directory(i == COMMA ? "state-comma" : "state-plain");
         use_locale(i);
         MUST(sfp_engine_open("models/builtin.safetensors", &one_thread, &e, &err));
         make_learner(e, "0.5", &l);

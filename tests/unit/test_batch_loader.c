@@ -173,7 +173,7 @@ TEST(what_is_not_at_hand_is_refused)
     OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(2);
     int n;
     const sfp__sample *s;
-    TOLD(sfp__batch_loader_take(feed, 1, &n, &s, &err), SFP_EINVAL, "batch 1 is not among the 4 from 2 on");
+    REFUSED_EXACTLY(sfp__batch_loader_take(feed, 1, &n, &s, &err), SFP_EINVAL, "batch 1 is not among the 4 from 2 on");
     assert_int_equal(sfp__batch_loader_take(feed, 6, &n, &s, &err), SFP_EINVAL);
     sfp__batch_loader_release(feed, 10);
     assert_int_equal(sfp__batch_loader_take(feed, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */

@@ -49,7 +49,7 @@ TEST(the_budget_is_held_and_its_message_is_true)
     char want[200];
     (void)snprintf(want, sizeof want, "buffer-bytes is %zu, but 10 slots of %zu bytes take %zu: 9 slots would fit", bytes - 1,
                    bytes / 10, bytes);
-    TOLD(sfp__buffer_create(&opt, 4, &fewer, &err), SFP_ELIMIT, want);
+    REFUSED_EXACTLY(sfp__buffer_create(&opt, 4, &fewer, &err), SFP_ELIMIT, want);
     assert_null(fewer);
     opt.slots = 9;
     MUST(sfp__buffer_create(&opt, 4, &fewer, &err));
@@ -320,8 +320,7 @@ TEST(a_restored_buffer_goes_on_the_same)
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
         OWNED_PTR(sfp__buffer_free)
-        sfp__buffer *a = buffer_make(names[k], 12, 6, 10, 7),
-                    *b = buffer_make(names[k], 12, 6, 10, 7);
+        sfp__buffer *a = buffer_make(names[k], 12, 6, 10, 7), *b = buffer_make(names[k], 12, 6, 10, 7);
         sfp__rng rng = sfp__rng_init(2, 2);
         int drawn_a[5], drawn_b[5];
         uint64_t id = 0;
@@ -362,7 +361,7 @@ TEST(a_checkpoint_that_cannot_be_is_refused)
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
     assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
-    TOLD(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL, "buffer: 3 slots filled of 5, 2 samples seen");
+    REFUSED_EXACTLY(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL, "buffer: 3 slots filled of 5, 2 samples seen");
     b->slot[1].image_size = 21;
     assert_int_equal(sfp__buffer_restore(b, 2, 2, &err), SFP_ELIMIT);
     assert_int_equal(b->filled, 0);
@@ -428,5 +427,5 @@ TEST(every_failed_allocation_is_told_and_leaks_nothing)
     opt.dim = 8;
     opt.image_bytes = 12;
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&opt, 20, &b, told), !b) >= 2);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&opt, 20, &b, alloc_err), !b) >= 2);
 }

@@ -518,8 +518,8 @@ TEST(images_that_are_not_pixels_are_refused)
     const uint64_t id = 77;
     size_t size = N - 1;
     sfp__buffer_batch batch = {.b = 1, .label = &label, .id = &id, .image = &image, .image_size = &size, .model = &w->model};
-    TOLD(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL,
-         "buffer 'ssd': sample 0 of the batch (id 77) is 11 bytes, expected 12, its pixels");
+    REFUSED_EXACTLY(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL,
+                    "buffer 'ssd': sample 0 of the batch (id 77) is 11 bytes, expected 12, its pixels");
     size = N;
     w->model.side = 3;
     assert_int_equal(sfp__buffer_update(w->b, &batch, &w->rng, NULL, &err), SFP_EINVAL);
@@ -585,5 +585,5 @@ TEST(memory_is_counted_and_may_be_missing)
     assert_int_equal(sfp__buffer_ssd.bytes(&o, 4), 0);
     MUST(sfp__buffer_create(&o, 4, &empty, NULL));
     o.slots = 10;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&o, 4, &made, told), !made) >= 3);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__buffer_create(&o, 4, &made, alloc_err), !made) >= 3);
 }

@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 AROUND_ALL(make_world, free_world)
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 /* ------------------------------------------------------- the same as never stopping */
 
@@ -26,7 +26,7 @@ static void same_as_never_stopping(const scenario *s)
 {
     static const char position[] = "timestamp five\n\x01 \xe2\x82\xac";
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&s->o), *b = make_learner(&s->o);
-    const char *ckpt = in_folder("c");
+    const char *ckpt = in_directory("c");
     print_message("%s, stopped at %d of %d\n", s->what, s->stop, s->times);
     feed(a, 0, s->stop, s->each);
     MUST(sfp__learner_checkpoint(a, ckpt, position, &err));
@@ -39,14 +39,14 @@ static void same_as_never_stopping(const scenario *s)
     assert_false(old);
     assert_string_equal(found, position);
     bytes first = slurp(ckpt);
-    MUST(sfp__learner_checkpoint(b, in_folder("d"), position, &err));
-    assert_same_bytes(first, slurp(in_folder("d")), "a checkpoint of what was resumed");
+    MUST(sfp__learner_checkpoint(b, in_directory("d"), position, &err));
+    assert_same_bytes(first, slurp(in_directory("d")), "a checkpoint of what was resumed");
     feed(b, s->stop, s->times, s->each);
 
-    MUST(sfp__learner_save(a, in_folder("a"), &err));
-    MUST(sfp__learner_save(b, in_folder("b"), &err));
+    MUST(sfp__learner_save(a, in_directory("a"), &err));
+    MUST(sfp__learner_save(b, in_directory("b"), &err));
     bytes last = image_of(a);
-    assert_same_bytes(slurp(in_folder("a")), slurp(in_folder("b")), "states at the end");
+    assert_same_bytes(slurp(in_directory("a")), slurp(in_directory("b")), "states at the end");
     assert_same_bytes(last, image_of(b), "checkpoints at the end");
     assert_true(first.n != last.n || memcmp(first.p, last.p, last.n) != 0);
 }
@@ -99,14 +99,14 @@ static sfp__learner *with_checkpoint(void)
     const sfp__learner_options o = small_options();
     sfp__learner *l = make_learner(&o);
     feed(l, 0, 3, 0);
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "three", &err));
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "three", &err));
     return l;
 }
 
 static sfp_status resume(sfp__learner *l, bool *old)
 {
     OWNED char *position = NULL;
-    sfp_status s = sfp__learner_resume(l, in_folder("c"), &position, old, &err);
+    sfp_status s = sfp__learner_resume(l, in_directory("c"), &position, old, &err);
     assert_true((s == SFP_OK) == (position != NULL));
     return s;
 }
@@ -120,8 +120,8 @@ static void patch(int fd, const void *p, size_t n, size_t at)
 TEST(every_flipped_byte_is_found)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
-    bytes good = slurp(in_folder("c")), before = image_of(l);
-    int fd = open(in_folder("c"), O_WRONLY);
+    bytes good = slurp(in_directory("c")), before = image_of(l);
+    int fd = open(in_directory("c"), O_WRONLY);
     uint64_t header;
     memcpy(&header, good.p, sizeof header);
     const uint8_t flips[] = {1, 0x20, 0x80, 0xff, 0x2a /* a space to a line feed */};
@@ -141,13 +141,13 @@ TEST(every_flipped_byte_is_found)
 TEST(one_of_an_earlier_version_is_refused)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
-    bytes b = slurp(in_folder("c"));
+    bytes b = slurp(in_directory("c"));
     uint8_t *at = memmem(b.p, b.n, "\"version\":\"3\"", 13);
     assert_non_null(at);
     at[11] = '2';
     uint32_t sum = (uint32_t)crc32_z(0, b.p, b.n - sizeof sum);
     memcpy(b.p + b.n - sizeof sum, &sum, sizeof sum);
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "here", &err)); /* a good one before it */
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "here", &err)); /* a good one before it */
     put_bytes("c", b.p, b.n);
     static const char wanted[] =
         "/c: written by an earlier version: start again without --resume in another --out, or finish it with "
@@ -156,16 +156,16 @@ TEST(one_of_an_earlier_version_is_refused)
     const uint8_t seen[8] = {1};
     const sfp__tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
     const sfp__meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method's was */
-    MUST(sfp__safetensors_write(in_folder("c"), &t, 1, meta, 2, &err));
+    MUST(sfp__safetensors_write(in_directory("c"), &t, 1, meta, 2, &err));
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
 }
 
 TEST(every_truncation_is_found)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
-    bytes good = slurp(in_folder("c"));
+    bytes good = slurp(in_directory("c"));
     for (size_t n = good.n - 1;; n -= n <= 40 || n + 40 > good.n ? 1 : n > 200 ? 101 : 7) {
-        assert_int_equal(truncate(in_folder("c"), (off_t)n), 0);
+        assert_int_equal(truncate(in_directory("c"), (off_t)n), 0);
         if (resume(l, NULL) != SFP_EFORMAT)
             fail_msg("cut to %zu bytes of %zu: not found", n, good.n);
         if (n == 0)
@@ -178,8 +178,8 @@ TEST(every_truncation_is_found)
 TEST(forged_contents_are_refused)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
-    bytes good = slurp(in_folder("c")), before = image_of(l);
-    int fd = open(in_folder("c"), O_WRONLY), accepted = 0, refused = 0;
+    bytes good = slurp(in_directory("c")), before = image_of(l);
+    int fd = open(in_directory("c"), O_WRONLY), accepted = 0, refused = 0;
     uint64_t header;
     memcpy(&header, good.p, sizeof header);
     for (size_t at = 0, end = good.n - 4; at < end; at += at < header + 800 ? 1 : 31) {
@@ -205,12 +205,12 @@ TEST(forged_contents_are_refused)
 TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
-    bytes third = slurp(in_folder("c"));
+    bytes third = slurp(in_directory("c"));
     bool used_old = true;
     feed(l, 3, 4, 0);
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "four", &err));
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "four", &err));
     assert_int_equal(count_files(), 2);
-    assert_same_bytes(third, slurp(in_folder("c.old")), "PATH.old");
+    assert_same_bytes(third, slurp(in_directory("c.old")), "PATH.old");
     MUST(resume(l, &used_old));
     assert_false(used_old);
     assert_int_equal(sfp__learner_get_counts(l).timestamps, 4);
@@ -221,11 +221,11 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
     assert_int_equal(sfp__learner_get_counts(l).timestamps, 3);
 
     /* the damaged one does not push out the good one */
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "three", &err));
-    assert_same_bytes(third, slurp(in_folder("c.old")), "PATH.old beside a damaged PATH");
-    assert_same_bytes(third, slurp(in_folder("c")), "PATH");
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "three", &err));
+    assert_same_bytes(third, slurp(in_directory("c.old")), "PATH.old beside a damaged PATH");
+    assert_same_bytes(third, slurp(in_directory("c")), "PATH");
 
-    (void)unlink(in_folder("c"));
+    (void)unlink(in_directory("c"));
     MUST(resume(l, &used_old));
     assert_true(used_old);
 
@@ -235,9 +235,9 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
     REFUSED(resume(l, &used_old), SFP_EFORMAT, "/c: has 5 bytes");
     assert_false(used_old);
     assert_non_null(strstr(err.message, "/c.old: is damaged"));
-    (void)unlink(in_folder("c"));
+    (void)unlink(in_directory("c"));
     assert_int_equal(resume(l, &used_old), SFP_EFORMAT);
-    (void)unlink(in_folder("c.old"));
+    (void)unlink(in_directory("c.old"));
     assert_int_equal(resume(l, &used_old), SFP_ENOTFOUND);
 }
 
@@ -253,8 +253,8 @@ TEST(leftovers_of_killed_writers_go)
     put_bytes("c.old.tmp", "x", 1);
     MUST(resume(l, NULL));
     assert_int_equal(count_files(), 4);
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "", &err));
-    assert_int_equal(access(in_folder("c.old.tmp"), F_OK), -1);
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "", &err));
+    assert_int_equal(access(in_directory("c.old.tmp"), F_OK), -1);
     assert_int_equal(count_files(), 4);
 }
 
@@ -306,7 +306,7 @@ TEST(other_settings_are_told_by_name)
 
 static bool only_file_is(const char *name, bytes want)
 {
-    bytes found = slurp(in_folder(name));
+    bytes found = slurp(in_directory(name));
     bool same = found.n == want.n && memcmp(found.p, want.p, want.n) == 0;
     return same && count_files() == 1;
 }
@@ -317,17 +317,17 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o), *fresh = make_learner(&o);
     feed(l, 0, TIMES, 0); /* more classes than a new learner has space for */
     MUST(sfp__learner_name_class(l, 2, "two", &err));
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "x", &err));
-    bytes good = slurp(in_folder("c")), empty = image_of(fresh);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__learner_checkpoint(l, in_folder("c"), "x", told), only_file_is("c", good)) > 0);
-    assert_same_bytes(good, slurp(in_folder("c")), "PATH");
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "x", &err));
+    bytes good = slurp(in_directory("c")), empty = image_of(fresh);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__learner_checkpoint(l, in_directory("c"), "x", alloc_err), only_file_is("c", good)) > 0);
+    assert_same_bytes(good, slurp(in_directory("c")), "PATH");
     assert_int_equal(count_files(), 2);
     int failures = 0;
     for (long k = 0, done = 0; !done; k++) {
         unsigned long before = sfp__mem_count();
         OWNED char *position = NULL;
         sfp__mem_fail_at(k);
-        sfp_status s = sfp__learner_resume(fresh, in_folder("c"), &position, NULL, NULL);
+        sfp_status s = sfp__learner_resume(fresh, in_directory("c"), &position, NULL, NULL);
         sfp__mem_fail_at(-1);
         done = sfp__mem_count() - before <= (unsigned long)k;
         if (s != SFP_OK) {
@@ -351,8 +351,8 @@ TEST(a_full_disk_leaves_the_last_good_one)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     feed(l, 3, 4, 0);
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "four", &err));
-    bytes last = slurp(in_folder("c")), old = slurp(in_folder("c.old"));
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "four", &err));
+    bytes last = slurp(in_directory("c")), old = slurp(in_directory("c.old"));
     struct rlimit limit, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
@@ -360,23 +360,23 @@ TEST(a_full_disk_leaves_the_last_good_one)
     for (size_t n = 0; n < last.n; n += last.n / 7) {
         small = (struct rlimit){.rlim_cur = n, .rlim_max = limit.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        sfp_status s = sfp__learner_checkpoint(l, in_folder("c"), "five", &err);
+        sfp_status s = sfp__learner_checkpoint(l, in_directory("c"), "five", &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(s, SFP_EIO);
         assert_non_null(strstr(err.message, "/c: cannot write"));
-        assert_same_bytes(last, slurp(in_folder("c")), "PATH");
-        assert_same_bytes(old, slurp(in_folder("c.old")), "PATH.old");
+        assert_same_bytes(last, slurp(in_directory("c")), "PATH");
+        assert_same_bytes(old, slurp(in_directory("c.old")), "PATH.old");
         assert_int_equal(count_files(), 2);
     }
     (void)signal(SIGXFSZ, handler);
-    MUST(sfp__learner_checkpoint(l, in_folder("c"), "five", &err));
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "five", &err));
 }
 
 TEST(paths_that_cannot_be_written_are_told)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
-    assert_int_equal(sfp__learner_checkpoint(l, in_folder("nowhere/c"), "", &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__learner_checkpoint(l, folder, "", &err), SFP_EINVAL);
-    assert_int_equal(sfp__learner_checkpoint(l, in_folder("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_checkpoint(l, in_directory("nowhere/c"), "", &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__learner_checkpoint(l, directory, "", &err), SFP_EINVAL);
+    assert_int_equal(sfp__learner_checkpoint(l, in_directory("c"), "not UTF-8: \xff", &err), SFP_EINVAL);
     MUST(resume(l, NULL));
 }

@@ -8,7 +8,7 @@
 #include "temp_directory.h"
 #include "test.h"
 
-AROUND_ALL(make_folder, remove_folder)
+AROUND_ALL(make_directory, remove_directory)
 
 /* -------------------------------------------------------------------- json */
 
@@ -91,15 +91,15 @@ static void expect_list(const char *content, size_t size, size_t count, const ch
 {
     OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
     put_bytes("list.csv", content, size);
-    MUST(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err));
+    MUST(sfp__filelist_add_csv(&l, in_directory("list.csv"), &err));
     assert_int_equal(l.count, count);
     for (size_t i = 0; i < count; i++) {
         const char *path = sfp__filelist_path(&l, i);
         if (files[i][0] == '/') {
             assert_string_equal(path, files[i]);
         } else {
-            assert_memory_equal(path, folder, strlen(folder));
-            assert_string_equal(path + strlen(folder) + 1, files[i]);
+            assert_memory_equal(path, directory, strlen(directory));
+            assert_string_equal(path + strlen(directory) + 1, files[i]);
         }
         assert_string_equal(sfp__filelist_label(&l, i), labels[i]);
     }
@@ -130,8 +130,8 @@ TEST(broken_lists_name_their_line)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
         put_bytes("list.csv", bad[i].content, bad[i].size);
-        REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, bad[i].part);
-        assert_memory_equal(err.message, folder, strlen(folder));
+        REFUSED(sfp__filelist_add_csv(&l, in_directory("list.csv"), &err), SFP_EFORMAT, bad[i].part);
+        assert_memory_equal(err.message, directory, strlen(directory));
     }
 }
 
@@ -141,7 +141,7 @@ TEST(a_line_without_end_is_refused)
     memset(line, 'a', SFP_LINE_MAX + 10);
     put_bytes("list.csv", line, SFP_LINE_MAX + 10);
     OWNED_BY(sfp__filelist_done) sfp__filelist l = {0};
-    REFUSED(sfp__filelist_add_csv(&l, in_folder("list.csv"), &err), SFP_EFORMAT, "too long");
+    REFUSED(sfp__filelist_add_csv(&l, in_directory("list.csv"), &err), SFP_EFORMAT, "too long");
 }
 
 TEST(a_large_list_keeps_every_entry)
@@ -162,7 +162,7 @@ TEST(names_are_lines)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     put_bytes("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
-    MUST(sfp__class_names_read(in_folder("list.csv"), &names, &err));
+    MUST(sfp__class_names_read(in_directory("list.csv"), &names, &err));
     assert_int_equal(names.count, 4);
     assert_string_equal(names.s[0], "tench");
     assert_string_equal(names.s[2], "");
@@ -172,11 +172,11 @@ TEST(names_are_lines)
 TEST(every_failed_allocation_of_a_list_is_told)
 {
     put_bytes("list.csv", "a.png,1\nb.png,2\n", 16);
-    const char *path = in_folder("list.csv");
+    const char *path = in_directory("list.csv");
     sfp__filelist l = {0};
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
-    assert_true(FAIL_EACH_ALLOCATION(sfp__filelist_add_csv(&l, path, told), (sfp__filelist_done(&l), true)) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__filelist_add_csv(&l, path, alloc_err), (sfp__filelist_done(&l), true)) > 0);
     assert_int_equal(l.count, 2);
     sfp__filelist_done(&l);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__class_names_read(path, &names, told), !names.s) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__class_names_read(path, &names, alloc_err), !names.s) > 0);
 }

@@ -6,7 +6,7 @@
 #include "temp_directory.h"
 #include "test.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static sfp__model_config parse(const char *text)
 {
@@ -143,7 +143,7 @@ TEST(the_file_beside_the_weights_is_found)
 {
     sfp__model_config c = {0};
     const char *found = "";
-    const char *weights = in_folder("net.v1.safetensors");
+    const char *weights = in_directory("net.v1.safetensors");
     MUST(sfp__model_config_find(weights, NULL, &c, &found, &err));
     assert_null(found);
     assert_int_equal(strlen(err.message), 0);
@@ -156,8 +156,8 @@ TEST(the_file_beside_the_weights_is_found)
     put_text("net.v1.json", "{");
     REFUSED(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EFORMAT, "net.v1.json: line 1");
     assert_int_equal(c.heads, 6);
-    (void)unlink(in_folder("net.v1.json"));
-    assert_int_equal(mkdir(in_folder("net.v1.json"), 0700), 0);
+    (void)unlink(in_directory("net.v1.json"));
+    assert_int_equal(mkdir(in_directory("net.v1.json"), 0700), 0);
     REFUSED(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EINVAL, "is a directory");
 }
 
@@ -165,7 +165,7 @@ TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
 {
     sfp__model_config c = {0};
     const char *from = "", *inside = "{\"num_heads\":4}";
-    const char *weights = in_folder("net.safetensors");
+    const char *weights = in_directory("net.safetensors");
     put_text("config.json", "{\"num_heads\":3}");
     MUST(sfp__model_config_find(weights, inside, &c, &from, &err));
     assert_true(c.heads == 4 && strstr(from, "metadata"));
@@ -179,7 +179,7 @@ TEST(mean_and_std_may_stand_in_a_file_of_their_own)
 {
     sfp__model_config c = {0};
     const char *from = "";
-    const char *weights = in_folder("model.safetensors");
+    const char *weights = in_directory("model.safetensors");
     put_text("preprocessor_config.json", "{\"image_mean\":[0.5,0.4,0.3],\"image_std\":[0.1,0.2,0.3],\"size\":{\"height\":224}}");
     MUST(sfp__model_config_find(weights, NULL, &c, &from, &err));
     assert_null(from); /* alone it is not a model's */
@@ -197,7 +197,7 @@ TEST(names_without_folder_or_ending_work_too)
     const char *found = "";
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
-    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(chdir(directory), 0);
     put_text("net.json", "{\"num_heads\":5}");
     MUST(sfp__model_config_find("net", NULL, &c, &found, NULL));
     assert_true(found && c.heads == 5);
@@ -211,6 +211,6 @@ TEST(each_failing_allocation_is_reported)
     put_text("net.json", "{\"class_names\":[\"a\",\"b\",\"c\"]}");
     sfp__model_config c;
     const char *found = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__model_config_find(in_folder("net.bin"), NULL, &c, &found, told), !found) >= 5);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__model_config_find(in_directory("net.bin"), NULL, &c, &found, alloc_err), !found) >= 5);
     sfp__model_config_done(&c);
 }

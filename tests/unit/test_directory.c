@@ -7,7 +7,7 @@
 #include "temp_directory.h"
 #include "test.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 enum { UNTOUCHED = 77 };
 
@@ -42,7 +42,7 @@ static void check_taken(const char *path)
 static void as_anybody(void (*what)(void))
 {
     bool root = geteuid() == 0;
-    assert_int_equal(chmod(folder, 0777), 0);
+    assert_int_equal(chmod(directory, 0777), 0);
     if (root)
         assert_int_equal(seteuid(65534), 0);
     what();
@@ -54,26 +54,26 @@ static void as_anybody(void (*what)(void))
 
 TEST(one_at_a_time_holds_it)
 {
-    int lock = take(folder);
-    check_taken(folder);
-    check_taken(in_folder("."));
+    int lock = take(directory);
+    check_taken(directory);
+    check_taken(in_directory("."));
     sfp__directory_unlock(lock);
-    lock = take(folder);
-    assert_int_equal(symlink(folder, in_folder("link")), 0);
-    check_taken(in_folder("link"));
-    assert_int_equal(mkdir(in_folder("inside"), 0777), 0);
-    sfp__directory_unlock(take(in_folder("inside"))); /* another folder, another lock */
+    lock = take(directory);
+    assert_int_equal(symlink(directory, in_directory("link")), 0);
+    check_taken(in_directory("link"));
+    assert_int_equal(mkdir(in_directory("inside"), 0777), 0);
+    sfp__directory_unlock(take(in_directory("inside"))); /* another folder, another lock */
     sfp__directory_unlock(lock);
-    sfp__directory_unlock(take(in_folder("link")));
+    sfp__directory_unlock(take(in_directory("link")));
     sfp__directory_unlock(-1);
 }
 
 TEST(a_lock_leaves_nothing_in_the_folder)
 {
-    int lock = take(folder);
-    assert_int_equal(rmdir(folder), 0); /* it is empty */
+    int lock = take(directory);
+    assert_int_equal(rmdir(directory), 0); /* it is empty */
     sfp__directory_unlock(lock);
-    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(mkdir(directory, 0700), 0);
 }
 
 TEST(a_process_that_is_killed_lets_go)
@@ -85,7 +85,7 @@ TEST(a_process_that_is_killed_lets_go)
     assert_true(child >= 0);
     if (child == 0) {
         int lock;
-        bool taken = sfp__directory_lock(folder, &lock, NULL) == SFP_OK;
+        bool taken = sfp__directory_lock(directory, &lock, NULL) == SFP_OK;
         if (!taken || write(ready[1], "x", 1) != 1)
             _exit(1);
         for (;;)
@@ -94,38 +94,38 @@ TEST(a_process_that_is_killed_lets_go)
     (void)close(ready[1]);
     ssize_t got = read(ready[0], &one, 1); /* 0: it ended without the lock */
     int lock = UNTOUCHED;
-    sfp_status held = sfp__directory_lock(folder, &lock, NULL);
+    sfp_status held = sfp__directory_lock(directory, &lock, NULL);
     (void)kill(child, SIGKILL); /* before anything is checked: it would never end */
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(got, 1);
     assert_int_equal(held, SFP_EINVAL);
-    sfp__directory_unlock(take(folder));
+    sfp__directory_unlock(take(directory));
     (void)close(ready[0]);
 }
 
 TEST(what_is_no_folder_is_refused)
 {
     put_text("file", "x");
-    check_refused(in_folder("file"), SFP_EINVAL, "is a file, expected a folder");
-    check_refused(in_folder("file/below"), SFP_ENOTFOUND, "cannot open the folder");
-    check_refused(in_folder("nothing"), SFP_ENOTFOUND, "cannot open the folder");
-    assert_int_equal(symlink("file", in_folder("to-file")), 0);
-    check_refused(in_folder("to-file"), SFP_EINVAL, "is a file, expected a folder");
-    assert_int_equal(symlink("nothing", in_folder("to-nothing")), 0);
-    check_refused(in_folder("to-nothing"), SFP_ENOTFOUND, "cannot open the folder");
-    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0); /* must not wait for a writer */
-    check_refused(in_folder("pipe"), SFP_EINVAL, "is a file, expected a folder");
-    assert_true(sfp__directory_has(folder, "file"));
+    check_refused(in_directory("file"), SFP_EINVAL, "is a file, expected a folder");
+    check_refused(in_directory("file/below"), SFP_ENOTFOUND, "cannot open the folder");
+    check_refused(in_directory("nothing"), SFP_ENOTFOUND, "cannot open the folder");
+    assert_int_equal(symlink("file", in_directory("to-file")), 0);
+    check_refused(in_directory("to-file"), SFP_EINVAL, "is a file, expected a folder");
+    assert_int_equal(symlink("nothing", in_directory("to-nothing")), 0);
+    check_refused(in_directory("to-nothing"), SFP_ENOTFOUND, "cannot open the folder");
+    assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0); /* must not wait for a writer */
+    check_refused(in_directory("pipe"), SFP_EINVAL, "is a file, expected a folder");
+    assert_true(sfp__directory_has(directory, "file"));
 }
 
 static void refuse_closed(void)
 {
-    check_refused(in_folder("closed"), SFP_EIO, "cannot open the folder");
+    check_refused(in_directory("closed"), SFP_EIO, "cannot open the folder");
 }
 
 TEST(a_closed_folder_is_refused)
 {
-    assert_int_equal(mkdir(in_folder("closed"), 0), 0);
+    assert_int_equal(mkdir(in_directory("closed"), 0), 0);
     as_anybody(refuse_closed);
 }
 
@@ -134,13 +134,13 @@ TEST(a_closed_folder_is_refused)
 TEST(everything_of_that_name_is_there)
 {
     put_text("file", "");
-    assert_int_equal(mkdir(in_folder("inside"), 0777), 0);
-    assert_int_equal(symlink("nothing", in_folder("dangling")), 0);
-    assert_true(sfp__directory_has(folder, "file"));
-    assert_true(sfp__directory_has(folder, "inside"));
-    assert_true(sfp__directory_has(folder, "dangling"));
-    assert_false(sfp__directory_has(folder, "nothing"));
-    assert_false(sfp__directory_has(folder, "fil"));
+    assert_int_equal(mkdir(in_directory("inside"), 0777), 0);
+    assert_int_equal(symlink("nothing", in_directory("dangling")), 0);
+    assert_true(sfp__directory_has(directory, "file"));
+    assert_true(sfp__directory_has(directory, "inside"));
+    assert_true(sfp__directory_has(directory, "dangling"));
+    assert_false(sfp__directory_has(directory, "nothing"));
+    assert_false(sfp__directory_has(directory, "fil"));
 }
 
 /* -------------------------------------------------------------- what goes */
@@ -150,13 +150,13 @@ static sfp_status remove_names(const char *const *names, sfp_error *why)
     size_t count = 0;
     while (names[count])
         count++;
-    return sfp__directory_remove_files(folder, count, names, 0, NULL, why);
+    return sfp__directory_remove_files(directory, count, names, 0, NULL, why);
 }
 
 static void check_there(bool there, const char *const *names)
 {
     for (; *names; names++)
-        if (sfp__directory_has(folder, *names) != there)
+        if (sfp__directory_has(directory, *names) != there)
             fail_msg("'%s' %s", *names, there ? "is gone" : "is still there");
 }
 
@@ -176,9 +176,9 @@ TEST(only_files_of_the_names_go)
     MUST(remove_names(names, NULL));
     check_there(false, ours);
     check_there(true, others);
-    assert_true(is_there("inside/checkpoint"));
+    assert_true(file_exists("inside/checkpoint"));
     MUST(remove_names(names, NULL)); /* nothing of ours: nothing to do */
-    MUST(sfp__directory_remove_files(folder, 0, NULL, 0, NULL, NULL));
+    MUST(sfp__directory_remove_files(directory, 0, NULL, 0, NULL, NULL));
     check_there(true, others);
 }
 
@@ -186,25 +186,25 @@ TEST(a_link_goes_and_what_it_points_to_stays)
 {
     put_text("precious", "x");
     put_text("inside/x", "x");
-    assert_int_equal(symlink("precious", in_folder("checkpoint")), 0);
-    assert_int_equal(symlink("inside", in_folder("log.1")), 0);
-    assert_int_equal(symlink("nothing", in_folder("log.2")), 0);
+    assert_int_equal(symlink("precious", in_directory("checkpoint")), 0);
+    assert_int_equal(symlink("inside", in_directory("log.1")), 0);
+    assert_int_equal(symlink("nothing", in_directory("log.2")), 0);
     MUST(remove_names(STRINGS("checkpoint", "log.#"), NULL));
     check_there(false, STRINGS("checkpoint", "log.1", "log.2"));
     check_there(true, STRINGS("precious", "inside"));
-    assert_true(is_there("inside/x"));
+    assert_true(file_exists("inside/x"));
 }
 
 TEST(what_is_kept_stays_by_whatever_path)
 {
     put_text("state-1", "kept");
-    assert_int_equal(link(in_folder("state-1"), in_folder("state-2")), 0); /* the same file */
-    assert_int_equal(symlink("state-1", in_folder("state-3")), 0);
+    assert_int_equal(link(in_directory("state-1"), in_directory("state-2")), 0); /* the same file */
+    assert_int_equal(symlink("state-1", in_directory("state-3")), 0);
     put_text("state-4", "kept"); /* only the same bytes */
-    assert_int_equal(symlink("state-4", in_folder("state-5")), 0);
-    const char *const keep[] = {NULL, in_folder("state-9"), /* is not there */
-                                kept_print("%s/../%s/state-1", folder, strrchr(folder, '/') + 1)};
-    MUST(sfp__directory_remove_files(folder, 1, STRINGS("state-#"), 3, keep, NULL));
+    assert_int_equal(symlink("state-4", in_directory("state-5")), 0);
+    const char *const keep[] = {NULL, in_directory("state-9"), /* is not there */
+                                kept_print("%s/../%s/state-1", directory, strrchr(directory, '/') + 1)};
+    MUST(sfp__directory_remove_files(directory, 1, STRINGS("state-#"), 3, keep, NULL));
     check_there(true, STRINGS("state-1", "state-2", "state-3"));
     check_there(false, STRINGS("state-4", "state-5"));
 }
@@ -214,15 +214,15 @@ TEST(what_cannot_go_is_named_and_ends_it)
     put_text("first", "");
     put_text("second/x", ""); /* a folder is no file of ours */
     put_text("third", "");
-    REFUSED(remove_names(STRINGS("first", "second", "third"), &err), SFP_EIO, in_folder("second: cannot remove: "));
+    REFUSED(remove_names(STRINGS("first", "second", "third"), &err), SFP_EIO, in_directory("second: cannot remove: "));
     check_there(false, STRINGS("first")); /* in their order: what stands before is gone, what stands behind is not */
     check_there(true, STRINGS("second", "third"));
-    assert_true(is_there("second/x"));
+    assert_true(file_exists("second/x"));
 }
 
 static void remove_in_vain(void)
 {
-    const char *inside = in_folder("inside");
+    const char *inside = in_directory("inside");
     REFUSED(sfp__directory_remove_files(inside, 1, STRINGS("ours"), 0, NULL, &err), SFP_EIO,
             "inside/ours: cannot remove: Permission denied");
     assert_true(sfp__directory_has(inside, "ours"));
@@ -233,48 +233,48 @@ static void remove_in_vain(void)
 TEST(an_unwritable_folder_keeps_its_files)
 {
     put_text("inside/ours", "");
-    assert_int_equal(chmod(in_folder("inside"), 0555), 0);
+    assert_int_equal(chmod(in_directory("inside"), 0555), 0);
     as_anybody(remove_in_vain);
-    assert_int_equal(chmod(in_folder("inside"), 0755), 0);
+    assert_int_equal(chmod(in_directory("inside"), 0755), 0);
 }
 
 TEST(parents_are_made_and_go_again)
 {
     int made = UNTOUCHED;
-    MUST(sfp__directory_create(in_folder("a"), &made, &err));
+    MUST(sfp__directory_create(in_directory("a"), &made, &err));
     assert_int_equal(made, 1);
-    MUST(sfp__directory_create(in_folder("a//b/c/"), &made, &err));
+    MUST(sfp__directory_create(in_directory("a//b/c/"), &made, &err));
     assert_int_equal(made, 2);
-    assert_true(is_there("a/b/c"));
-    MUST(sfp__directory_create(in_folder("a/b/c"), &made, &err));
+    assert_true(file_exists("a/b/c"));
+    MUST(sfp__directory_create(in_directory("a/b/c"), &made, &err));
     assert_int_equal(made, 0);
-    sfp__directory_remove_created(in_folder("a/b/c"), 0);
-    assert_true(is_there("a/b/c"));
-    sfp__directory_remove_created(in_folder("a//b/c/"), 2); /* a was there before */
-    assert_false(is_there("a/b"));
-    assert_true(is_there("a"));
-    MUST(sfp__directory_create(in_folder("a/d/e"), &made, &err));
+    sfp__directory_remove_created(in_directory("a/b/c"), 0);
+    assert_true(file_exists("a/b/c"));
+    sfp__directory_remove_created(in_directory("a//b/c/"), 2); /* a was there before */
+    assert_false(file_exists("a/b"));
+    assert_true(file_exists("a"));
+    MUST(sfp__directory_create(in_directory("a/d/e"), &made, &err));
     put_text("a/d/kept", "x");
-    sfp__directory_remove_created(in_folder("a/d/e"), made);
-    assert_false(is_there("a/d/e"));
-    assert_true(is_there("a/d/kept"));
+    sfp__directory_remove_created(in_directory("a/d/e"), made);
+    assert_false(file_exists("a/d/e"));
+    assert_true(file_exists("a/d/kept"));
 }
 
 TEST(the_folders_of_a_file_are_made)
 {
-    MUST(sfp__directory_create_for(in_folder("a/b//file"), &err));
-    assert_true(is_there("a/b"));
-    assert_false(is_there("a/b/file"));
-    MUST(sfp__directory_create_for(in_folder("a/b/file"), &err));
+    MUST(sfp__directory_create_for(in_directory("a/b//file"), &err));
+    assert_true(file_exists("a/b"));
+    assert_false(file_exists("a/b/file"));
+    MUST(sfp__directory_create_for(in_directory("a/b/file"), &err));
     MUST(sfp__directory_create_for("file", &err)); /* here, and at the top: nothing to make */
     MUST(sfp__directory_create_for("/file", &err));
     put_text("plain", "x");
-    REFUSED(sfp__directory_create_for(in_folder("plain/c/file"), &err), SFP_EIO, "plain/c: cannot make the directory");
+    REFUSED(sfp__directory_create_for(in_directory("plain/c/file"), &err), SFP_EIO, "plain/c: cannot make the directory");
     sfp__mem_fail_at(0);
-    sfp_status s = sfp__directory_create_for(in_folder("c/file"), &err);
+    sfp_status s = sfp__directory_create_for(in_directory("c/file"), &err);
     sfp__mem_fail_at(-1);
     assert_int_equal(s, SFP_ENOMEM);
-    assert_false(is_there("c"));
+    assert_false(file_exists("c"));
 }
 
 TEST(what_cannot_be_made_leaves_nothing)
@@ -283,7 +283,7 @@ TEST(what_cannot_be_made_leaves_nothing)
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     put_text("file", "x");
-    const char *const bad[] = {"", in_folder("file/below"), in_folder(name)};
+    const char *const bad[] = {"", in_directory("file/below"), in_directory(name)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         int made = UNTOUCHED;
         assert_int_equal(sfp__directory_create(bad[i], &made, &err), SFP_EIO);

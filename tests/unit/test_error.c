@@ -41,8 +41,8 @@ TEST(long_messages_are_cut_and_terminated)
 TEST(errno_is_put_into_words)
 {
     errno = ENOENT;
-    TOLD(sfp__fail_errno(&err, SFP_EIO, "%s: cannot open", "a.npy"), SFP_EIO,
-         kept_print("a.npy: cannot open: %s", strerror(ENOENT)));
+    REFUSED_EXACTLY(sfp__fail_errno(&err, SFP_EIO, "%s: cannot open", "a.npy"), SFP_EIO,
+                    kept_print("a.npy: cannot open: %s", strerror(ENOENT)));
 }
 
 TEST(a_prefix_goes_before_the_message)

@@ -11,17 +11,17 @@
 
 static const char *name(int i)
 {
-    return in_folder(i ? kept_print("events.jsonl.%d", i) : "events.jsonl");
+    return in_directory(i ? kept_print("events.jsonl.%d", i) : "events.jsonl");
 }
 
 static void drop_dir(void)
 {
     for (int i = 0; i < 20; i++)
         (void)unlink(name(i));
-    assert_int_equal(rmdir(folder), 0); /* fails when anything else was left */
+    assert_int_equal(rmdir(directory), 0); /* fails when anything else was left */
 }
 
-AROUND_EACH(make_folder, drop_dir)
+AROUND_EACH(make_directory, drop_dir)
 
 /* File i, "" when it is not there. */
 static const char *text_of(int i)
@@ -32,7 +32,7 @@ static const char *text_of(int i)
 static sfp__line_log *open_events(uint64_t from, size_t max_bytes, int keep)
 {
     sfp__line_log *e = NULL;
-    MUST(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", from, max_bytes, keep, &e, &err));
+    MUST(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", from, max_bytes, keep, &e, &err));
     return e;
 }
 
@@ -188,18 +188,18 @@ TEST(a_file_that_is_no_log_is_refused)
         (void)unlink(name(0));
         append_text("events.jsonl", "{\"t\":0,\"x\":{}}\n");
         append_text("events.jsonl", bad[i]);
-        REFUSED(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EFORMAT,
+        REFUSED(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EFORMAT,
                 "events.jsonl:2: is not a line");
     }
     (void)unlink(name(0));
     assert_int_equal(mkdir(name(0), 0777), 0);
-    assert_int_not_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_OK);
-    assert_int_not_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_OK);
+    assert_int_not_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_OK);
     assert_int_equal(rmdir(name(0)), 0);
     assert_int_equal(mkfifo(name(0), 0666), 0); /* must not wait for a writer */
-    assert_int_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EINVAL);
     assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_ENOTFOUND);
-    assert_int_equal(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, -1, &e, &err), SFP_EINVAL);
+    assert_int_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 0, 0, -1, &e, &err), SFP_EINVAL);
     assert_null(e);
 }
 
@@ -247,6 +247,6 @@ TEST(long_runs_are_written_without_a_flush_and_without_memory)
 TEST(no_memory_is_told)
 {
     OWNED_PTR(sfp__line_log_close) sfp__line_log *e = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(folder, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, told), !e) > 0);
-    assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, told), true) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, alloc_err), !e) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(write_one(e, 0, alloc_err), true) > 0);
 }

@@ -225,7 +225,7 @@ TEST(a_remainder_stays_unused_and_zero)
         if (task < 2)
             next_task(&f);
     }
-    TOLD(sfp__fp_next_task(f.fp, &err), SFP_EINVAL, "task 4 of 3: there is no further one");
+    REFUSED_EXACTLY(sfp__fp_next_task(f.fp, &err), SFP_EINVAL, "task 4 of 3: there is no further one");
     assert_int_equal(f.fp->active_end, 9);
 }
 

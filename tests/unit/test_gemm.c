@@ -307,8 +307,8 @@ TEST(without_memory_packing_and_preparing_fail_cleanly)
     sfp__gemm_weight_desc d = {.n = N, .k = K, .w = w};
     OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *packed = NULL;
     OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = NULL;
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_weight_create(&d, &packed, told), !packed), 1, 98);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_weight_create(&d, &packed, alloc_err), !packed), 1, 98);
     assert_non_null(packed);
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_op_create(packed, 5, 3, &op, told), !op), 1, 98);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__gemm_op_create(packed, 5, 3, &op, alloc_err), !op), 1, 98);
     assert_non_null(op);
 }

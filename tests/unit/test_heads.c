@@ -274,7 +274,8 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
             memcpy((void *)(uintptr_t)t->data, &word, 8);
         }
         check_saves_as(b, &untouched);
-        assert_true(FAIL_EACH_ALLOCATION(read_head(b, &saved, "file", true, told), (check_saves_as(b, &untouched), true)) > 0);
+        assert_true(FAIL_EACH_ALLOCATION(read_head(b, &saved, "file", true, alloc_err), (check_saves_as(b, &untouched), true)) >
+                    0);
         float *x, *y, *frozen_x, *frozen_y;
         both_scores(a, s, classes, &x, &frozen_x);
         both_scores(b, s, classes, &y, &frozen_y);
@@ -298,10 +299,10 @@ static void check_torture(const char *kind, int width, const stream *s, int clas
     learn(reference, s, 0, s->n);
     expected = score(reference, s, 1, classes);
     state saved = save(reference);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_create(kind, &opt, &h, told), !h);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, s->label, told), labels_of(h) == 0);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, classes, out, told), true);
-    failures += FAIL_EACH_ALLOCATION(read_head(h, &saved, "file", false, told), true);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_create(kind, &opt, &h, alloc_err), !h);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, s->label, alloc_err), labels_of(h) == 0);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, classes, out, alloc_err), true);
+    failures += FAIL_EACH_ALLOCATION(read_head(h, &saved, "file", false, alloc_err), true);
     assert_true(failures > 4);
     check_same("scores", out, expected, (size_t)classes * sizeof *out);
     check_saves_as(h, &saved);

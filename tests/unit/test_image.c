@@ -153,8 +153,8 @@ TEST(animated_webp_is_refused_by_name)
     sfp__image im = {0};
     uint8_t empty = 0;
     blob still = make_webp(W, H, true, false), b = extend_webp(still, W, H, 0x02, (blob){&empty, 0});
-    TOLD(sfp__image_decode("x.webp", b.bytes, b.size, NULL, &im, &err), SFP_EUNSUPPORTED,
-         "x.webp: WebP is animated, expected a still image");
+    REFUSED_EXACTLY(sfp__image_decode("x.webp", b.bytes, b.size, NULL, &im, &err), SFP_EUNSUPPORTED,
+                    "x.webp: WebP is animated, expected a still image");
 }
 
 /* Where pixel (x, y) of the stored image goes. */
@@ -271,7 +271,7 @@ TEST(files_are_loaded_by_content_not_by_name)
     assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_ENOTFOUND);
     assert_int_equal(mkfifo(path, 0600), 0);
     REFUSED(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL, "is not a regular file");
-    assert_int_equal(sfp__image_load(folder, NULL, &im, &err), SFP_EINVAL);
+    assert_int_equal(sfp__image_load(directory, NULL, &im, &err), SFP_EINVAL);
 }
 
 TEST(names_of_images_are_known)

@@ -136,6 +136,6 @@ TEST(each_failing_allocation_is_reported)
 {
     for (int i = 0; i < KINDS; i++) {
         const blob *file = &kinds[i].file;
-        assert_in_range(FAIL_EACH_ALLOCATION(decode(file->bytes, file->size, told), true), 1, 20);
+        assert_in_range(FAIL_EACH_ALLOCATION(decode(file->bytes, file->size, alloc_err), true), 1, 20);
     }
 }

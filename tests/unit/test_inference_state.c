@@ -10,7 +10,7 @@
 #include "learner/state/state.h"
 
 AROUND_ALL(make_world, free_world)
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 enum { ASKED = 9, CLASSES = 40 };
 
@@ -52,8 +52,8 @@ static void check_kind(const sfp__learner_options *o)
     bool known = o->fp.tasks > 0;
     feed(l, 0, known ? 10 : 30, known ? 4 : 0);
     MUST(sfp__predictor_create(l, threads, 20, &own, &err));
-    MUST(sfp__learner_save(l, in_folder("s"), &err));
-    MUST(sfp__predictor_open(vit, threads, in_folder("s"), 0, &opened, &err));
+    MUST(sfp__learner_save(l, in_directory("s"), &err));
+    MUST(sfp__predictor_open(vit, threads, in_directory("s"), 0, &opened, &err));
     answers x = ask(own), y = ask(opened);
     assert_same_answers(&x, &y);
     assert_int_equal(sfp__predictor_classes(opened), sfp__learner_classes(l));
@@ -107,7 +107,7 @@ static sfp__learner *save_method(const char *kind)
     o.fp.classes = 3;
     sfp__learner *l = make_learner(&o);
     feed(l, 0, 9, 0);
-    MUST(sfp__learner_save(l, in_folder("s"), &err));
+    MUST(sfp__learner_save(l, in_directory("s"), &err));
     return l;
 }
 
@@ -118,7 +118,7 @@ TEST(a_head_alone_answers_too)
     for (int k = 0; k < 3; k++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k]);
         OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL, *learned = NULL;
-        MUST(sfp__predictor_open(vit, threads, in_folder("s"), 4, &p, &err)); /* 9 are cut in three */
+        MUST(sfp__predictor_open(vit, threads, in_directory("s"), 4, &p, &err)); /* 9 are cut in three */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
         answers a = ask(p), want = ask(learned), again;
         assert_int_equal(a.about.t, 9);
@@ -141,7 +141,7 @@ TEST(a_head_alone_answers_too)
         assert_same_answers(&a, &again);
         sfp__learner_options o = small_options();
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
-        REFUSED(sfp__learner_load(l, in_folder("s"), &err), SFP_EINVAL, "is the state of method ");
+        REFUSED(sfp__learner_load(l, in_directory("s"), &err), SFP_EINVAL, "is the state of method ");
     }
 }
 
@@ -150,7 +150,7 @@ TEST(a_head_alone_answers_too)
 static void refused(sfp__vit *on, const char *file, sfp_status status, const char *words)
 {
     sfp__predictor *p = NULL;
-    sfp_status s = sfp__predictor_open(on, threads, in_folder(file), 0, &p, &err);
+    sfp_status s = sfp__predictor_open(on, threads, in_directory(file), 0, &p, &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, file))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
     assert_null(p);
@@ -162,7 +162,7 @@ static void save_learner(sfp__head_mode head)
     o.head = head;
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
     feed(l, 0, 5, 4);
-    MUST(sfp__learner_save(l, in_folder("s"), &err));
+    MUST(sfp__learner_save(l, in_directory("s"), &err));
 }
 
 /* The linear head, the mixture, a method. */
@@ -178,7 +178,7 @@ TEST(every_tensor_is_needed_and_finite)
 {
     save_learner(SFP_HEAD_MIX);
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
+    MUST(sfp__safetensors_open(in_directory("s"), &st, &err));
     size_t n = st->count;
     assert_true(n > 18);
     for (size_t i = 0; i < n; i++) {
@@ -234,7 +234,7 @@ TEST(what_does_not_fit_is_told)
         save_changed(NULL, NULL, list[i].key, list[i].value);
         refused(vit, "t", list[i].status, list[i].words);
     }
-    bytes whole = slurp(in_folder("s")); /* cut anywhere */
+    bytes whole = slurp(in_directory("s")); /* cut anywhere */
     for (size_t n = 1; n < whole.n; n += 1 + whole.n / 40) {
         put_bytes("t", whole.p, n);
         refused(vit, "t", SFP_EFORMAT, "");
@@ -246,7 +246,7 @@ TEST(what_does_not_fit_is_told)
 static void save_reversed(void)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
+    MUST(sfp__safetensors_open(in_directory("s"), &st, &err));
     size_t n = st->count, m = st->meta_count;
     sfp__tensor *list = kept_calloc(n, sizeof *list);
     sfp__meta *meta = kept_calloc(m, sizeof *meta);
@@ -254,7 +254,7 @@ static void save_reversed(void)
         list[n - 1 - i] = *&st->tensors[i];
     for (size_t i = 0; i < m; i++)
         meta[m - 1 - i] = st->meta[i];
-    MUST(sfp__safetensors_write(in_folder("t"), list, n, meta, m, &err));
+    MUST(sfp__safetensors_write(in_directory("t"), list, n, meta, m, &err));
 }
 
 static void spill_damaged(const bytes *b)
@@ -267,7 +267,7 @@ static void spill_damaged(const bytes *b)
 static void refuse_every_damage(void)
 {
     static const char counted[] = "\"timestamps\":\"", named[] = ".bias\":";
-    bytes b = slurp(in_folder("s"));
+    bytes b = slurp(in_directory("s"));
     uint64_t header;
     memcpy(&header, b.p, sizeof header);
     size_t data = sizeof header + header;
@@ -290,7 +290,7 @@ TEST(a_damaged_one_is_refused)
         save_kind(kind);
         refuse_every_damage();
         OWNED_PTR(sfp__predictor_free) sfp__predictor *whole = NULL;
-        MUST(sfp__predictor_open(vit, threads, in_folder("s"), 0, &whole, &err));
+        MUST(sfp__predictor_open(vit, threads, in_directory("s"), 0, &whole, &err));
         answers a = ask(whole);
         for (int summed = 0; summed < 2; summed++) {
             if (summed)
@@ -298,7 +298,7 @@ TEST(a_damaged_one_is_refused)
             else
                 save_changed(NULL, NULL, NULL, NULL);
             OWNED_PTR(sfp__predictor_free) sfp__predictor *copy = NULL;
-            MUST(sfp__predictor_open(vit, threads, in_folder("t"), 0, &copy, &err));
+            MUST(sfp__predictor_open(vit, threads, in_directory("t"), 0, &copy, &err));
             answers b = ask(copy);
             assert_same_answers(&a, &b);
         }
@@ -312,7 +312,7 @@ TEST(turned_bytes_never_crash)
     for (int kind = 0; kind < 3; kind++) {
         save_kind(kind);
         save_changed(NULL, NULL, NULL, NULL);
-        bytes whole = slurp(in_folder("t"));
+        bytes whole = slurp(in_directory("t"));
         sfp__rng rng = sfp__rng_init(8, 8);
         for (int i = 0; i < (kind == 1 ? 20 : 100); i++) {
             size_t at = sfp__rng_below(&rng, (uint32_t)(i % 3 ? 4000 : whole.n)); /* the header more often */
@@ -321,7 +321,7 @@ TEST(turned_bytes_never_crash)
             whole.p[at % whole.n] ^= (uint8_t)(1u << (i % 8));
             put_bytes("t", whole.p, whole.n);
             whole.p[at % whole.n] = before;
-            if (sfp__predictor_open(vit, threads, in_folder("t"), 0, &p, NULL) == SFP_OK) {
+            if (sfp__predictor_open(vit, threads, in_directory("t"), 0, &p, NULL) == SFP_OK) {
                 int32_t label[ASKED];
                 MUST(sfp__predictor_run(p, ASKED, asked, label, NULL, 0, NULL, &err));
                 for (int k = 0; k < ASKED; k++)
@@ -341,9 +341,9 @@ TEST(another_backbone_is_refused_by_name)
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     MUST(sfp__learner_create(other, threads, &o, &l, &err));
-    REFUSED(sfp__learner_load(l, in_folder("s"), &err), SFP_EINVAL, "was learned on backbone 'random'");
+    REFUSED(sfp__learner_load(l, in_directory("s"), &err), SFP_EINVAL, "was learned on backbone 'random'");
     save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
-    MUST(sfp__learner_load(l, in_folder("t"), &err));
+    MUST(sfp__learner_load(l, in_directory("t"), &err));
     config.depth = 4;
     MUST(sfp__vit_random(&config, 3, 0.1f, &shallow, &err));
     sfp__learner_free(save_method("ncm"));
@@ -354,5 +354,5 @@ TEST(every_failing_allocation_is_told)
 {
     save_learner(SFP_HEAD_MIX);
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
-    assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, in_folder("s"), 0, &p, told), !p) > 30);
+    assert_true(FAIL_SOME_ALLOCATIONS(20, sfp__predictor_open(vit, threads, in_directory("s"), 0, &p, alloc_err), !p) > 30);
 }

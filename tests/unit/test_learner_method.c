@@ -29,7 +29,7 @@ static void make_world(void)
         rgb[i] = pixels[i];
         samples[i] = (sfp__sample){.rgb = pixels[i], .label = i % CLASSES, .id = (uint64_t)i};
     }
-    make_folder();
+    make_directory();
     MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
     MUST(sfp__thread_pool_create(1, &threads, &err));
 }
@@ -38,7 +38,7 @@ static void end_world(void)
 {
     sfp__vit_free(vit);
     sfp__thread_pool_free(threads);
-    remove_folder();
+    remove_directory();
 }
 
 AROUND_ALL(make_world, end_world)
@@ -98,7 +98,7 @@ TEST(known_queries_change_no_answer)
 
 TEST(a_resumed_head_goes_on_alike)
 {
-    const char *path = in_folder("checkpoint");
+    const char *path = in_directory("checkpoint");
     for (int m = 0; m < 3; m++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *a = make(methods[m]), *b = make(methods[m]);
         OWNED_PTR(sfp__predictor_free) sfp__predictor *of_a = ask_of(a), *of_b = ask_of(b);
@@ -123,7 +123,7 @@ TEST(a_resumed_head_goes_on_alike)
 /* The last is damaged: the one before serves, and the damaged one never takes its place. */
 TEST(a_head_goes_on_from_the_checkpoint_before)
 {
-    const char *path = in_folder("two");
+    const char *path = in_directory("two");
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make("slda"), *b = make("slda");
     bool used_old = false;
     const char *const want[] = {"first", "first", "first", "third"};
@@ -150,13 +150,13 @@ TEST(what_does_not_fit_is_refused)
     sfp__timestamp_details t;
     OWNED char *position = NULL;
     bool used_old;
-    TOLD(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "a batch of 6 samples, expected 1 to 5");
+    REFUSED_EXACTLY(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "a batch of 6 samples, expected 1 to 5");
     sfp__sample odd = samples[7];
     odd.label = CLASSES;
-    TOLD(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL, "sample 7 has label 3, expected 0 to 2");
-    const char *path = in_folder("nowhere");
+    REFUSED_EXACTLY(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL, "sample 7 has label 3, expected 0 to 2");
+    const char *path = in_directory("nowhere");
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
     REFUSED(sfp__learner_load(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
     put_text("torn", "half a file");
-    assert_int_equal(sfp__learner_resume(l, in_folder("torn"), &position, &used_old, &err), SFP_EFORMAT);
+    assert_int_equal(sfp__learner_resume(l, in_directory("torn"), &position, &used_old, &err), SFP_EFORMAT);
 }

@@ -126,9 +126,9 @@ TEST(lengths_are_checked)
 {
     sfp__tensor_file *npy;
     uint8_t lies[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0xff, 0xff, 0xff, 0xff};
-    TOLD(sfp__npy_open_memory("x", lies, 12, &npy, &err), SFP_EFORMAT,
-         "x: npy header length is 4294967295, but only 0 bytes follow it");
-    TOLD(sfp__npy_open_memory("x", lies, 11, &npy, &err), SFP_EFORMAT, "x: npy ends in its header");
+    REFUSED_EXACTLY(sfp__npy_open_memory("x", lies, 12, &npy, &err), SFP_EFORMAT,
+                    "x: npy header length is 4294967295, but only 0 bytes follow it");
+    REFUSED_EXACTLY(sfp__npy_open_memory("x", lies, 11, &npy, &err), SFP_EFORMAT, "x: npy ends in its header");
     REFUSED(sfp__npy_open_memory("x", "PK\3\4 a zip file", 16, &npy, &err), SFP_EFORMAT, "is not an npy file");
 }
 
@@ -181,7 +181,7 @@ TEST(types_that_npy_lacks_are_refused_when_writing)
 TEST(paths_that_are_no_files_fail_cleanly)
 {
     sfp__tensor_file *npy = NULL;
-    REFUSED(sfp__npy_open(folder, &npy, &err), SFP_EINVAL, "is a directory");
+    REFUSED(sfp__npy_open(directory, &npy, &err), SFP_EINVAL, "is a directory");
     assert_int_equal(sfp__npy_open("/tmp/sfp_no_such_file", &npy, &err), SFP_ENOTFOUND);
     assert_null(npy);
 }
@@ -192,7 +192,7 @@ TEST(each_failing_allocation_is_reported)
     sfp__tensor t = {.name = "t", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {1}, .count = 1, .bytes = 1, .data = data};
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *npy = NULL;
     (void)unlink(path);
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_write(path, &t, told), access(path, F_OK) != 0), 2, 50);
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, told), !npy), 2, 50);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_write(path, &t, alloc_err), access(path, F_OK) != 0), 2, 50);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__npy_open(path, &npy, alloc_err), !npy), 2, 50);
     sfp__tensor_file_close(NULL);
 }

@@ -146,7 +146,7 @@ TEST(what_is_wrong_is_told)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *argv[] = {bad[i].option, bad[i].value};
-        TOLD(parse(bad[i].value ? 2 : 1, argv), SFP_EINVAL, bad[i].message);
+        REFUSED_EXACTLY(parse(bad[i].value ? 2 : 1, argv), SFP_EINVAL, bad[i].message);
     }
 }
 
@@ -167,8 +167,8 @@ TEST(the_command_line_beats_a_file_in_any_order)
     MUST(sfp__args_set(&args, "batch_size", "5", SFP_RANK_PRESET, "preset", &err));
     assert_int_equal(sfp__args_int(&args, "batch-size"), 4);
     /* a value that would be ignored is still checked */
-    TOLD(sfp__args_set(&args, "sigma", "7", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL,
-         "run.yaml:3: sigma is 7, expected 0 to 1");
+    REFUSED_EXACTLY(sfp__args_set(&args, "sigma", "7", SFP_RANK_FILE, "run.yaml:3: sigma", &err), SFP_EINVAL,
+                    "run.yaml:3: sigma is 7, expected 0 to 1");
 }
 
 TEST(pairs_set_values_by_key)
@@ -177,22 +177,22 @@ TEST(pairs_set_values_by_key)
     assert_int_equal(sfp__args_choice(&args, "clock"), 1);
     assert_int_equal(sfp__args_set_assignment(&args, "clock", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
     assert_int_equal(sfp__args_set_assignment(&args, "=x", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL);
-    TOLD(sfp__args_set_assignment(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL,
-         "unknown key 'clok', did you mean 'clock'?");
+    REFUSED_EXACTLY(sfp__args_set_assignment(&args, "clok=off", SFP_RANK_COMMAND_LINE, &err), SFP_EINVAL,
+                    "unknown key 'clok', did you mean 'clock'?");
 }
 
 TEST(words_of_another_table_are_checked)
 {
     MUST(PARSE("--animal", "bee"));
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
-    TOLD(PARSE("--animal=be"), SFP_EINVAL, "--animal is 'be', expected one of ape, bee");
+    REFUSED_EXACTLY(PARSE("--animal=be"), SFP_EINVAL, "--animal is 'be', expected one of ape, bee");
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
 }
 
 TEST(a_heading_is_no_option)
 {
     assert_int_equal(PARSE("--=x"), SFP_EINVAL);
-    TOLD(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL, "unknown key ''");
+    REFUSED_EXACTLY(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL, "unknown key ''");
 }
 
 /* For what is checked later than it arrives. */
@@ -252,15 +252,17 @@ TEST(what_has_no_effect_is_refused)
     const size_t n = sizeof rules / sizeof *rules;
     MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err)); /* nothing was given */
     MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
-    TOLD(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
-         "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
+    REFUSED_EXACTLY(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
+                    "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
     assert_string_equal(err.key, "sigma");
     MUST(PARSE("--weighted", "--drift=ph"));
-    TOLD(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with batch-size 20: d");
+    REFUSED_EXACTLY(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
+                    "--drift has no effect with batch-size 20: d");
     MUST(PARSE("--batch-size=2"));
     MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err));
     MUST(PARSE("--out=here"));
-    TOLD(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL, "--drift has no effect with out here: a");
+    REFUSED_EXACTLY(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
+                    "--drift has no effect with out here: a");
 }
 
 TEST(numbers_are_the_same_however_they_are_written)
@@ -280,7 +282,7 @@ static sfp_status init_and_parse(sfp_error *why)
 
 TEST(every_failed_allocation_is_told)
 {
-    assert_in_range(FAIL_EACH_ALLOCATION(init_and_parse(told), true), 1, 40);
+    assert_in_range(FAIL_EACH_ALLOCATION(init_and_parse(alloc_err), true), 1, 40);
 }
 
 /* What the parser cannot check of a table: doubles, defaults that do not parse, texts that the printers need. */

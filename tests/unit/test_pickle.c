@@ -263,7 +263,7 @@ TEST(every_truncation_is_refused)
 TEST(a_failed_allocation_leaves_nothing_behind)
 {
     OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__pickle_parse("x.pkl", dumps[4].bytes, dumps[4].size, NULL, &p, told), !p) > 3);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__pickle_parse("x.pkl", dumps[4].bytes, dumps[4].size, NULL, &p, alloc_err), !p) > 3);
 }
 
 TEST(a_million_integers_take_eight_bytes_each)
@@ -290,9 +290,9 @@ TEST(a_million_integers_take_eight_bytes_each)
 TEST(files_are_read_and_missing_ones_named)
 {
     OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL, *none = NULL;
-    make_folder();
+    make_directory();
     put_text("x.pkl", "N.");
-    MUST(sfp__pickle_read(in_folder("x.pkl"), NULL, &p, &err));
-    remove_folder();
-    REFUSED(sfp__pickle_read(in_folder("x.pkl"), NULL, &none, &err), SFP_ENOTFOUND, in_folder("x.pkl"));
+    MUST(sfp__pickle_read(in_directory("x.pkl"), NULL, &p, &err));
+    remove_directory();
+    REFUSED(sfp__pickle_read(in_directory("x.pkl"), NULL, &none, &err), SFP_ENOTFOUND, in_directory("x.pkl"));
 }

@@ -180,7 +180,7 @@ TEST(too_many_threads_are_refused)
 TEST(a_pool_without_memory_fails_cleanly)
 {
     sfp__thread_pool *p = NULL;
-    assert_in_range(FAIL_EACH_ALLOCATION(sfp__thread_pool_create(3, &p, told), !p), 1, 99);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__thread_pool_create(3, &p, alloc_err), !p), 1, 99);
     assert_non_null(p);
     sfp__thread_pool_free(p);
 }

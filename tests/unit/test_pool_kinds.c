@@ -89,7 +89,7 @@ TEST(making_one_survives_every_failing_allocation)
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
         sfp__fp_options o = options(&m, (sfp__fp_kind)kind, 3).fp;
         OWNED_PTR(sfp__fp_free) sfp__fp *fp = NULL;
-        assert_true(FAIL_EACH_ALLOCATION(sfp__fp_create(m.vit, m.pool, &o, 8, &fp, told), !fp) > 0);
+        assert_true(FAIL_EACH_ALLOCATION(sfp__fp_create(m.vit, m.pool, &o, 8, &fp, alloc_err), !fp) > 0);
         assert_non_null(fp);
     }
 }

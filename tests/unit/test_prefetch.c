@@ -81,7 +81,7 @@ TEST(what_lies_outside_is_refused)
     double wait_seconds = 0;
     sfp__prefetcher *a = begin(&r, 0, 6);
     sfp__prefetcher_release(a, 2);
-    TOLD(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
+    REFUSED_EXACTLY(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
     assert_int_equal(sfp__prefetcher_take(a, 5, &wait_seconds, &err), SFP_EINVAL);
     sfp__prefetcher_release(a, 5);
     MUST(sfp__prefetcher_take(a, 5, &wait_seconds, &err));
@@ -95,6 +95,6 @@ TEST(without_memory_there_is_none)
     ring r = {0};
     const sfp__prefetcher_options o = {.what = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
     sfp__prefetcher *a = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__prefetcher_create(&o, &a, told), !a) >= 2);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__prefetcher_create(&o, &a, alloc_err), !a) >= 2);
     sfp__prefetcher_free(a);
 }

@@ -7,7 +7,7 @@
 #include "test.h"
 #include "tools/replica.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 enum { W = 6, H = 4 };
 
@@ -40,16 +40,16 @@ TEST(a_box_is_cut_and_clipped)
     for (size_t i = 0; i < sizeof out; i++)
         assert_int_equal(out[i], 200);
     p.box[0] = 6;
-    TOLD(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
-         "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 image");
+    REFUSED_EXACTLY(sfp__raw_image_fit(&p, "box", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+                    "box: the box (6, 2)-(400, 300) lies outside the 6 x 4 image");
 }
 
 TEST(a_wrong_number_of_bytes_is_refused)
 {
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     sfp__raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
-    TOLD(sfp__raw_image_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
-         "short: 6 x 4 pixels in 24 bytes, expected 72");
+    REFUSED_EXACTLY(sfp__raw_image_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
+                    "short: 6 x 4 pixels in 24 bytes, expected 72");
     p = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
     assert_int_not_equal(sfp__raw_image_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
     assert_non_null(strstr(err.message, "noise"));
@@ -78,8 +78,8 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
     put_text("d/cat/2.jpg", "text");
     put_text("list.csv", "d/cat/1.jpg,cat\nd/cat/2.jpg,cat\n");
     sfp_source *s = NULL;
-    MUST(sfp__source_folder.open(in_folder("d"), &(sfp__source_options){0}, &s, &err));
-    const char *first = in_folder("d/cat/1.jpg"), *second = in_folder("d/cat/2.jpg");
+    MUST(sfp__source_folder.open(in_directory("d"), &(sfp__source_options){0}, &s, &err));
+    const char *first = in_directory("d/cat/1.jpg"), *second = in_directory("d/cat/2.jpg");
     check_both(s, first, second);
     sfp__class_filter *k = NULL;
     MUST(sfp__class_filter_open(s, 1, (const char *const[]){"cat"}, &k, NULL));
@@ -89,7 +89,7 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
     assert_ptr_equal(sfp__source_display_name(&k->base, 0, buf, sizeof buf), buf);
     assert_int_equal(strncmp(buf, first, sizeof buf - 4), 0);
     assert_string_equal(buf + sizeof buf - 4, "...");
-    const char *list = in_folder("list.csv");
+    const char *list = in_directory("list.csv");
     check_both(open_source(&sfp__source_manifest, "list.csv"), kept_print("%s:1: %s", list, first),
                kept_print("%s:2: %s", list, second));
 }
@@ -98,13 +98,13 @@ TEST(a_place_is_a_name_where_there_are_no_files)
 {
     const replica_options opt = {.each = 2, .size = 48, .seed = 1};
     char where[200], name[200], expected[400];
-    (void)replica_make("tar", in_folder("t"), opt, NULL);
+    (void)replica_make("tar", in_directory("t"), opt, NULL);
     sfp_source *s = open_source(&sfp__source_tar, "t");
     (void)snprintf(expected, sizeof expected, ".tar: %s", sfp__source_name(s, 3, name, sizeof name));
     (void)sfp__source_display_name(s, 3, where, sizeof where);
     assert_int_equal(strncmp(where, s->path, strlen(s->path)), 0); /* the shard, in the folder */
     assert_string_equal(where + strlen(where) - strlen(expected), expected);
-    (void)replica_make("idx", in_folder("i"), opt, NULL);
+    (void)replica_make("idx", in_directory("i"), opt, NULL);
     s = open_source(&sfp__source_idx, "i");
     assert_string_equal(sfp__source_display_name(s, 3, where, sizeof where), sfp__source_name(s, 3, name, sizeof name));
 }

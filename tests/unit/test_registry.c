@@ -12,12 +12,12 @@ static char db[128];
 
 static void make_dir(void)
 {
-    make_folder();
-    (void)snprintf(db, sizeof db, "%s/a/b/runs.db", folder);
+    make_directory();
+    (void)snprintf(db, sizeof db, "%s/a/b/runs.db", directory);
     assert_int_equal(setenv("STREAMFP_REGISTRY", db, 1), 0);
 }
 
-AROUND_EACH(make_dir, remove_folder)
+AROUND_EACH(make_dir, remove_directory)
 
 static sfp__registry *open_registry(void)
 {
@@ -59,8 +59,8 @@ TEST(a_run_is_found_by_number_and_directory)
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     result.seed = UINT64_MAX;
     OWNED_PTR(sfp__registry_close) sfp__registry *r = open_registry();
-    int64_t id = put(r, folder, &result);
-    const char *names[] = {kept_print("%d", (int)id), folder, in_folder("a/..")};
+    int64_t id = put(r, directory, &result);
+    const char *names[] = {kept_print("%d", (int)id), directory, in_directory("a/..")};
     for (int i = 0; i < 3; i++)
         check_json(r, names[i], &result);
     char *json = NULL;
@@ -75,7 +75,7 @@ TEST(rows_come_newest_first)
     OWNED_PTR(sfp__registry_close) sfp__registry *r = open_registry();
     for (int i = 0; i < 5; i++) {
         (void)snprintf(result.started, sizeof result.started, "2025-01-0%dT00:00:00Z", 1 + (i * 3) % 5);
-        (void)put(r, folder, &result);
+        (void)put(r, directory, &result);
     }
     rows all = {0}, two = {0}, one = {.stop_after = 1};
     MUST(sfp__registry_list(r, 0, gather, &all, NULL));
@@ -98,7 +98,7 @@ TEST(the_same_run_is_replaced)
     result.finished = false;
     result.average_accuracy = NAN;
     sfp__registry *r = open_registry();
-    int64_t first = put(r, folder, &result);
+    int64_t first = put(r, directory, &result);
     rows now = {0};
     MUST(sfp__registry_list(r, 0, gather, &now, NULL));
     assert_true(isnan(now.row[0].average_accuracy) && !now.row[0].finished);
@@ -106,7 +106,7 @@ TEST(the_same_run_is_replaced)
     r = open_registry(); /* what another process would see */
     result.finished = true;
     result.average_accuracy = 0.5;
-    assert_true(put(r, folder, &result) == first);
+    assert_true(put(r, directory, &result) == first);
     now.count = 0;
     MUST(sfp__registry_list(r, 0, gather, &now, NULL));
     assert_true(now.count == 1 && now.row[0].finished && now.row[0].average_accuracy == 0.5);
@@ -128,7 +128,7 @@ TEST(processes_write_at_the_same_time)
             for (int i = 0; i < RUNS && !bad; i++) {
                 int64_t id;
                 (void)snprintf(result.started, sizeof result.started, "%d-%d", p, i);
-                bad += sfp__registry_put(r, folder, &result, &id, NULL) != SFP_OK;
+                bad += sfp__registry_put(r, directory, &result, &id, NULL) != SFP_OK;
             }
             sfp__registry_close(r);
             sfp__result_done(&result);
@@ -197,7 +197,7 @@ TEST(a_damaged_registry_is_told)
     sfp__registry *r = open_registry();
     for (int i = 0; i < 40; i++) {
         (void)snprintf(result.started, sizeof result.started, "%d", i);
-        (void)put(r, folder, &result);
+        (void)put(r, directory, &result);
     }
     sfp__registry_close(r);
     FILE *f = fopen(db, "r+");
@@ -219,12 +219,12 @@ TEST(a_damaged_registry_is_told)
 
 TEST(the_place_follows_the_environment)
 {
-    assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", folder, 1) | setenv("HOME", folder, 1), 0);
+    assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", directory, 1) | setenv("HOME", directory, 1), 0);
     sfp__registry_close(open_registry());
-    assert_true(is_there("streamfp/runs.db"));
+    assert_true(file_exists("streamfp/runs.db"));
     assert_int_equal(setenv("XDG_DATA_HOME", "relative", 1), 0); /* does not count */
     sfp__registry_close(open_registry());
-    assert_true(is_there(".local/share/streamfp/runs.db"));
+    assert_true(file_exists(".local/share/streamfp/runs.db"));
     assert_int_equal(unsetenv("XDG_DATA_HOME") | unsetenv("HOME"), 0);
     refused(SFP_EINVAL, "STREAMFP_REGISTRY");
     assert_int_equal(setenv("STREAMFP_REGISTRY", "/dev/null/runs.db", 1), 0);
@@ -235,7 +235,7 @@ TEST(a_reader_makes_nothing)
 {
     struct stat st;
     refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: there is no registry yet");
-    assert_false(is_there("a"));
+    assert_false(file_exists("a"));
     sfp__registry_close(open_registry());
     assert_int_equal(unlink(db), 0);
     put_text("a/b/runs.db", ""); /* as a writer has it that has just begun */
@@ -247,7 +247,7 @@ TEST(a_reader_finds_what_was_put)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     sfp__registry *r = open_registry();
-    int64_t id = put(r, folder, &result);
+    int64_t id = put(r, directory, &result);
     sfp__registry_close(r);
     assert_int_equal(chmod(db, 0444), 0);
     rows all = {0};
@@ -310,7 +310,7 @@ TEST(an_earlier_layout_is_read_and_brought_up_to_date)
     r = open_registry();
     check_layout_1(r, &result, 2);
     (void)snprintf(result.started, sizeof result.started, "2030");
-    assert_true(put(r, folder, &result) == 8); /* numbers go on */
+    assert_true(put(r, directory, &result) == 8); /* numbers go on */
     (void)snprintf(result.started, sizeof result.started, "2025-01-02T03:04:05Z");
     sfp__registry_close(r);
     r = open_registry();

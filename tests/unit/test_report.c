@@ -14,12 +14,12 @@ static char path[96];
 
 static void make_dir(void)
 {
-    make_folder_for("report.html", path, sizeof path);
+    make_directory_for("report.html", path, sizeof path);
 }
 
 static void drop_dir(void)
 {
-    remove_file_and_folder(path);
+    remove_file_and_directory(path);
 }
 
 AROUND_EACH(make_dir, drop_dir)
@@ -320,7 +320,7 @@ TEST(no_memory_is_told_and_leaves_no_file)
     sfp__thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
     sfp__report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, told), access(path, F_OK) != 0) >= 10);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, alloc_err), access(path, F_OK) != 0) >= 10);
     assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(sfp__report_write(&r, NULL, "/tmp/sfp_no_such_folder/r.html", NULL), SFP_ENOTFOUND);
 }

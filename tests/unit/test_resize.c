@@ -187,11 +187,12 @@ TEST(crop_of_a_thread_thin_image_needs_little_memory)
 TEST(impossible_sizes_are_refused)
 {
     sfp__image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
-    TOLD(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize to 0 x 4");
-    TOLD(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize an image of 0 x 0");
-    TOLD(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL, "cannot fit an image to size 0");
-    TOLD(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL,
-         "crop of 4 x 4 at (1, 0) does not lie inside an image of 4 x 4");
+    REFUSED_EXACTLY(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize to 0 x 4");
+    REFUSED_EXACTLY(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL,
+                    "cannot resize an image of 0 x 0");
+    REFUSED_EXACTLY(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL, "cannot fit an image to size 0");
+    REFUSED_EXACTLY(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL,
+                    "crop of 4 x 4 at (1, 0) does not lie inside an image of 4 x 4");
     assert_int_equal(sfp__image_crop(&im, -1, 0, 2, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 0, 0, 0, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 2, 2, 2147483647, 2, &out, &err), SFP_EINVAL);
@@ -204,6 +205,6 @@ TEST(each_failing_allocation_is_reported)
     const sfp__resize how[] = {SFP_RESIZE_SQUASH, SFP_RESIZE_CROP};
     for (int i = 0; i < 2; i++) {
         OWNED_BY(sfp__image_done) sfp__image out = {0};
-        assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 16, how[i], &out, told), !out.rgb), 4, 50);
+        assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 16, how[i], &out, alloc_err), !out.rgb), 4, 50);
     }
 }

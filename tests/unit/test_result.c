@@ -11,12 +11,12 @@ static char path[96];
 
 static void make_dir(void)
 {
-    make_folder_for("result.json", path, sizeof path);
+    make_directory_for("result.json", path, sizeof path);
 }
 
 static void drop_dir(void)
 {
-    remove_file_and_folder(path);
+    remove_file_and_directory(path);
 }
 
 AROUND_EACH(make_dir, drop_dir)
@@ -255,11 +255,11 @@ TEST(no_memory_is_told_and_leaks_nothing)
 {
     sfp_result r = result_make(2, 3), back, fresh;
     char *good = result_text(&r), *text = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__result_parse("r", good, strlen(good), &back, told), true) >= 20);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__result_parse("r", good, strlen(good), &back, alloc_err), true) >= 20);
     sfp__result_done(&back);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__result_text(&r, false, &text, told), !text) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__result_text(&r, false, &text, alloc_err), !text) > 0);
     sfp__free(text);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__result_init(&fresh, 2, 3, told), true) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__result_init(&fresh, 2, 3, alloc_err), true) > 0);
     sfp__result_done(&fresh);
     sfp__result_done(&fresh); /* twice does no harm */
     sfp__result_done(&r);

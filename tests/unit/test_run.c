@@ -146,7 +146,7 @@ TEST(a_test_part_as_large_as_the_training_part_is_used)
 {
     put_idx("train", 12, 10);
     put_idx("t10k", 12, 100);
-    const char *data = kept_print("idx:%s", in_folder("idx"));
+    const char *data = kept_print("idx:%s", in_directory("idx"));
     sfp__run_options o = options(data, "1");
     o.eval_limit = 0;
     sfp_result r = run_once(&o, "same_size", 0, NULL);
@@ -181,9 +181,9 @@ TEST(a_new_run_in_an_old_folder_forgets_its_checkpoint)
     char said[SFP_ERROR_MAX];
     sfp__run_options o = options("synthetic:60", "2");
     (void)run_once(&o, "again", 0, NULL);
-    assert_true(is_there("again/checkpoint"));
+    assert_true(file_exists("again/checkpoint"));
     assert_false(run_once(&o, "again", 2, NULL).finished); /* begun anew, and stopped */
-    assert_false(is_there("again/checkpoint.old"));
+    assert_false(file_exists("again/checkpoint.old"));
     o.resume = true;
     assert_true(run_once(&o, "again", 0, said).finished);
     assert_string_equal(said, "going on from the last checkpoint");
@@ -195,7 +195,7 @@ TEST(broken_images_are_counted_once_however_often_it_is_resumed)
 {
     char said[SFP_ERROR_MAX];
     put_images("images", 2, true);
-    const char *data = kept_print("folder:%s", in_folder("images"));
+    const char *data = kept_print("folder:%s", in_directory("images"));
     sfp__run_options o = options(data, "2");
     o.learner.batch = 5;
     o.learner.keep_compressed = true;
@@ -211,7 +211,7 @@ TEST(broken_images_are_counted_once_however_often_it_is_resumed)
 TEST(one_class_and_a_batch_larger_than_the_data)
 {
     put_images("single", 1, false);
-    const char *data = kept_print("folder:%s", in_folder("single"));
+    const char *data = kept_print("folder:%s", in_directory("single"));
     static const char *const methods[] = {NULL, "ncm", "slda", "ranpac"};
     for (int i = 0; i < 4; i++) {
         sfp__run_options o = options(data, "1");
@@ -232,7 +232,7 @@ TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
     sfp__run_hooks hooks = {.stop = &stop};
     sfp__run_options o = options("synthetic:60", "2");
     assert_false(run_with(&o, "early", &hooks).finished);
-    assert_false(is_there("early/checkpoint"));
+    assert_false(file_exists("early/checkpoint"));
 }
 
 /* Says as `listen` does, and whether the word was among what was said. */
@@ -267,7 +267,7 @@ TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
     assert_int_equal(r.samples.offered, 0);
     for (const char *const *name = STRINGS("checkpoint", "result.json", "report.html", "events.jsonl", "state.safetensors");
          *name; name++)
-        assert_true(is_there(kept_print("measured/%s", *name)));
+        assert_true(file_exists(kept_print("measured/%s", *name)));
     o = options("synthetic:60", "2");
     o.resume = true;
     assert_true(says(&o, "measured", "has ended already", false, &r));
@@ -277,16 +277,16 @@ TEST(a_finished_run_without_its_checkpoint_is_left_alone)
 {
     sfp__run_options o = options("synthetic:60", "2");
     sfp_result want = run_once(&o, "bare", 0, NULL), r;
-    assert_int_equal(remove(in_folder("bare/checkpoint")), 0);
-    (void)remove(in_folder("bare/checkpoint.old"));
+    assert_int_equal(remove(in_directory("bare/checkpoint")), 0);
+    (void)remove(in_directory("bare/checkpoint.old"));
     o.resume = true;
     assert_true(says(&o, "bare", "has ended already", false, &r));
     assert_true(r.finished);
     same_result(&want, &r);
-    assert_true(is_there("bare/state-task-1.safetensors"));
+    assert_true(file_exists("bare/state-task-1.safetensors"));
     o = options("synthetic:0", NULL); /* which never ends, so it cannot have ended */
     o.resume = true;
-    o.out = in_folder("bare");
+    o.out = in_directory("bare");
     refused(o, "bare: holds a result, but no checkpoint to go on from");
 }
 
@@ -295,13 +295,13 @@ TEST(what_is_not_a_runs_stays)
     static const char *const theirs[] = {"{\"score\": 7}\n", "[]", "", "not JSON"};
     sfp__run_options o = options("synthetic:60", "2");
     put_text("theirs/report.html", "a report of something else");
-    o.out = in_folder("theirs");
+    o.out = in_directory("theirs");
     for (int resume = 0; resume < 2; resume++)
         for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
             put_text("theirs/result.json", theirs[i]);
             o.resume = resume;
             refused(o, "it is not the result of a run: give another --out");
-            assert_true(is_there("theirs/report.html"));
+            assert_true(file_exists("theirs/report.html"));
         }
     sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* one that is a run's is replaced */
     o.resume = false;
@@ -315,7 +315,7 @@ TEST(events_that_a_checkpoint_counts_and_are_missing_are_told)
     assert_false(run_once(&o, "short_log", 4, NULL).finished);
     o.resume = true;
     assert_false(says(&o, "short_log", "missing", true, &r)); /* whole */
-    const char *events = in_folder("short_log/events.jsonl"), *text = file_text(events), *third = text;
+    const char *events = in_directory("short_log/events.jsonl"), *text = file_text(events), *third = text;
     for (int i = 0; i < 2; i++)
         third = strchr(third, '\n') + 1;
     assert_int_equal(truncate(events, third - text), 0);
@@ -365,7 +365,7 @@ TEST(progress_tells_where_this_process_began)
 TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
 {
     put_images("shapes", 3, false);
-    const char *data = kept_print("folder:%s", in_folder("shapes"));
+    const char *data = kept_print("folder:%s", in_directory("shapes"));
     static const char *const methods[] = {NULL, "ncm"};
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         sfp__run_options o = options(data, "free");
@@ -382,7 +382,7 @@ TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
 /* Such are those that others wrote. */
 TEST(a_state_without_names_gets_those_of_the_stream)
 {
-    const char *state = in_folder("unnamed.safetensors");
+    const char *state = in_directory("unnamed.safetensors");
     sfp__learner *l = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     sfp__run_options o = options("synthetic:60", "free");
@@ -393,7 +393,7 @@ TEST(a_state_without_names_gets_those_of_the_stream)
     sfp__learner_free(l);
     o.init_state = state;
     sfp_result r = run_once(&o, "named", 0, NULL);
-    MUST(sfp__safetensors_open(in_folder("named/state.safetensors"), &st, NULL));
+    MUST(sfp__safetensors_open(in_directory("named/state.safetensors"), &st, NULL));
     const char *names = sfp__tensor_file_meta(st, "class_names");
     assert_non_null(names);
     assert_null(strstr(names, "null"));
@@ -406,9 +406,9 @@ TEST(what_cannot_be_run_is_said)
     put_text("bad", "0.5\nfast\n");
     put_text("empty", "# nothing\n");
     sfp__run_options o = options("synthetic:60", "2");
-    o.costs = in_folder("bad");
+    o.costs = in_directory("bad");
     refused(o, "bad:2: is 'fast', expected seconds from 0");
-    o.costs = in_folder("empty");
+    o.costs = in_directory("empty");
     refused(o, "empty: no costs, expected seconds, one a line");
     o = options("synthetic:60", "2");
     o.clock = SFP_CLOCK_VIRTUAL;

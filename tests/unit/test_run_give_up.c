@@ -137,7 +137,7 @@ TEST(on_a_clock)
 TEST(with_images_that_cannot_be_read)
 {
     put_images("broken", 4, true);
-    const char *data = kept_print("folder:%s", in_folder("broken"));
+    const char *data = kept_print("folder:%s", in_directory("broken"));
     sfp__run_options o = options(data, "2");
     o.test = data;
     check(o, "broken_images");

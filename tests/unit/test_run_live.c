@@ -42,7 +42,7 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
 
 static sfp__run_options watch(const char *name)
 {
-    const char *data = kept_print("dir:%s", in_folder(name));
+    const char *data = kept_print("dir:%s", in_directory(name));
     sfp__run_options o = options(data, NULL);
     o.learner.batch = 5;
     return o;
@@ -51,7 +51,7 @@ static sfp__run_options watch(const char *name)
 static int lines_of(const char *name, const char *with)
 {
     int n = 0;
-    for (char *text = file_text(in_folder(name)), *line; (line = strsep(&text, "\n"));)
+    for (char *text = file_text(in_directory(name)), *line; (line = strsep(&text, "\n"));)
         n += (text || *line) && strstr(line, with);
     return n;
 }
@@ -184,8 +184,8 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
     append_text("again_out/predictions.jsonl", "{\"id\":10,\"t\":1,\"name\":\"lost.png\"}\n{\"id\":1");
     move("again/u2.png", "again/cat/moved.png");
     put_text("again/labels.csv", "u3.png,cat\n");
-    assert_int_equal(link(in_folder("again/u4.png"), in_folder("again/cat/linked.png")), 0);
-    assert_int_equal(unlink(in_folder("again/u5.png")), 0);
+    assert_int_equal(link(in_directory("again/u4.png"), in_directory("again/cat/linked.png")), 0);
+    assert_int_equal(unlink(in_directory("again/u5.png")), 0);
     put_image("again/u6.png", 230);
     o.resume = true;
     for (int times = 0; times < 2; times++) { /* the second finds nothing new */
@@ -234,7 +234,7 @@ TEST(the_test_set_is_matched_by_name)
     }
     put_text("in2/.end", "");
     sfp__run_options o = watch("in2");
-    o.test = kept_print("folder:%s", in_folder("test2"));
+    o.test = kept_print("folder:%s", in_directory("test2"));
     o.eval_limit = 0;
     o.eval_every = 1;
     sfp_result r = run_once(&o, "by_name", 0, said);
@@ -318,7 +318,7 @@ TEST(what_a_live_stream_cannot_have_is_refused)
     o.rate = 0;
     refused(o, "this clock needs a rate");
     o = options("synthetic:60", NULL);
-    (void)mkdir(in_folder("empty"), 0777);
+    (void)mkdir(in_directory("empty"), 0777);
     o.test = watch("empty").data;
     refused(o, "a test set has an end, expected no live source");
     o = watch("empty");

@@ -14,7 +14,7 @@ AROUND_ALL(make_world, end_world)
 
 static char *text_in(const char *folder_name, const char *name)
 {
-    return file_text(in_folder(kept_print("%s/%s", folder_name, name)));
+    return file_text(in_directory(kept_print("%s/%s", folder_name, name)));
 }
 
 /* ------------------------------------------------------------------- numbers */
@@ -24,7 +24,7 @@ TEST(every_file_tells_the_same_numbers)
     sfp__run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "numbers", 0, NULL);
     OWNED_BY(sfp__result_done) sfp_result file = {0};
-    MUST(sfp__result_read(in_folder("numbers/result.json"), &file, NULL));
+    MUST(sfp__result_read(in_directory("numbers/result.json"), &file, NULL));
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     OWNED char *registered = NULL;
     MUST(sfp__registry_open_readonly(&registry, NULL));
@@ -149,7 +149,7 @@ TEST(a_report_shows_what_was_taken_and_what_was_left)
 TEST(images_kept_compressed_are_shown)
 {
     put_images("kept", 2, false);
-    const char *data = kept_print("folder:%s", in_folder("kept"));
+    const char *data = kept_print("folder:%s", in_directory("kept"));
     for (int compressed = 0; compressed < 2; compressed++) {
         sfp__run_options o = options(data, "1");
         o.learner.keep_compressed = compressed;

@@ -70,7 +70,8 @@ TEST(a_missing_tensor_is_named)
     const sfp__tensor *t = NULL;
     MUST(open_json("{}", 0, &st, NULL));
     assert_int_equal(st->count, 0);
-    TOLD(sfp__tensor_file_need(st, "cls_token", &t, &err), SFP_ENOTFOUND, "w.safetensors: tensor 'cls_token' is missing");
+    REFUSED_EXACTLY(sfp__tensor_file_need(st, "cls_token", &t, &err), SFP_ENOTFOUND,
+                    "w.safetensors: tensor 'cls_token' is missing");
     assert_null(t);
 }
 
@@ -176,8 +177,8 @@ TEST(header_lengths_that_lie_are_refused)
 {
     sfp__tensor_file *st;
     uint8_t bytes[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
-    TOLD(sfp__safetensors_open_memory("w", bytes, 10, &st, &err), SFP_EFORMAT,
-         "w: header length is 3, but only 2 bytes follow it");
+    REFUSED_EXACTLY(sfp__safetensors_open_memory("w", bytes, 10, &st, &err), SFP_EFORMAT,
+                    "w: header length is 3, but only 2 bytes follow it");
     memset(bytes, 0xff, 8);
     REFUSED(sfp__safetensors_open_memory("w", bytes, 10, &st, &err), SFP_EFORMAT,
             "w: header length is 18446744073709551615, expected at most 100000000");
@@ -206,7 +207,7 @@ TEST(every_truncation_is_refused)
 TEST(paths_that_are_no_files_fail_cleanly)
 {
     sfp__tensor_file *st = NULL;
-    REFUSED(sfp__safetensors_open(folder, &st, &err), SFP_EINVAL, "is a directory, expected a file");
+    REFUSED(sfp__safetensors_open(directory, &st, &err), SFP_EINVAL, "is a directory, expected a file");
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_ENOTFOUND, "cannot open: No such file");
     assert_int_equal(mkfifo(path, 0600), 0);
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_EINVAL, "is not a regular file");
@@ -221,6 +222,6 @@ TEST(each_failing_allocation_is_reported)
 {
     const char *json = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, told), !st), 4, 99);
+    assert_in_range(FAIL_EACH_ALLOCATION(open_json(json, 4, &st, alloc_err), !st), 4, 99);
     sfp__tensor_file_close(NULL);
 }

@@ -15,7 +15,7 @@ AROUND_ONE_FILE("w.safetensors")
 static int files_in_dir(void)
 {
     int n = 0;
-    DIR *d = opendir(folder);
+    DIR *d = opendir(directory);
     assert_non_null(d);
     while (readdir(d))
         n++;
@@ -168,7 +168,7 @@ TEST(devices_directories_and_missing_folders_are_refused)
     REFUSED(sfp__safetensors_write("/dev/full", NULL, 0, NULL, 0, &err), SFP_EINVAL, "/dev/full: is not a regular file");
     assert_int_equal(stat("/dev/full", &after), 0);
     assert_true(S_ISCHR(after.st_mode) && before.st_rdev == after.st_rdev);
-    REFUSED(sfp__safetensors_write(folder, NULL, 0, NULL, 0, &err), SFP_EINVAL, "is a directory");
+    REFUSED(sfp__safetensors_write(directory, NULL, 0, NULL, 0, &err), SFP_EINVAL, "is a directory");
     REFUSED(sfp__safetensors_write("/tmp/sfp_no_such_folder/w", NULL, 0, NULL, 0, &err), SFP_ENOTFOUND, "cannot create");
 }
 
@@ -189,7 +189,7 @@ TEST(each_failing_allocation_leaves_the_old_file)
     sfp__tensor old = bytes_tensor("a", 4, old_data), new = bytes_tensor("a", 4, new_data);
     sfp__meta meta = {"k", "v"};
     MUST(sfp__safetensors_write(path, &old, 1, NULL, 0, NULL));
-    long failures = FAIL_EACH_ALLOCATION(sfp__safetensors_write(path, &new, 1, &meta, 1, told), (check_old_file(1), true));
+    long failures = FAIL_EACH_ALLOCATION(sfp__safetensors_write(path, &new, 1, &meta, 1, alloc_err), (check_old_file(1), true));
     assert_in_range(failures, 3, 99);
     check_old_file(2);
 }

@@ -259,7 +259,7 @@ TEST(no_memory_is_an_error)
     select_case c = make_case(&rng, 12, 4, 3, CASE_NORMAL);
     for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
         int out[12] = {77}, count = -1;
-        (void)FAIL_EACH_ALLOCATION(pick_half(*s, &c, out, &count, told), out[0] == 77 && count == -1);
+        (void)FAIL_EACH_ALLOCATION(pick_half(*s, &c, out, &count, alloc_err), out[0] == 77 && count == -1);
     }
 }
 

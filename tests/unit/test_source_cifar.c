@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static const sfp__source_kind *const kind = &sfp__source_cifar;
 enum { PIXELS = 1024, BYTES = 3072 };
@@ -152,7 +152,7 @@ TEST(damage_is_told)
 
     put_binary("s/data_batch_1.bin", 1, "11", 0);
     sfp_source *s = open_source(kind, "s");
-    assert_int_equal(truncate(in_folder("s/data_batch_1.bin"), 4000), 0); /* while it is open */
+    assert_int_equal(truncate(in_directory("s/data_batch_1.bin"), 4000), 0); /* while it is open */
     check_image(s, 0, 0);
     check_not_loaded(s, 1, SFP_EIO, "data_batch_1.bin", "ends before");
 
@@ -169,7 +169,7 @@ TEST(damage_is_told)
                    {"p/train_lables.json", "[1, 10]", SFP_EFORMAT, "label is 10", ""});
     put_text("p/train_lables.json", "[1, 2]");
     s = open_source(kind, "p");
-    assert_int_equal(truncate(in_folder("p/data_batch_1.png"), 60), 0);
+    assert_int_equal(truncate(in_directory("p/data_batch_1.png"), 60), 0);
     check_not_loaded(s, 1, SFP_EFORMAT, "data_batch_1.png", "");
     put_text("p/data_batch_1.png", "not a png, but long enough for a header");
     check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png", "not a PNG");
@@ -178,5 +178,5 @@ TEST(damage_is_told)
 TEST(every_allocation_may_fail)
 {
     put_binary("d/data_batch_1.bin", 1, "11", 0);
-    (void)open_tortured(kind, in_folder("d"), false, 5);
+    (void)open_tortured(kind, in_directory("d"), false, 5);
 }

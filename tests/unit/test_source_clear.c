@@ -3,16 +3,16 @@
 #include "test.h"
 #include "tools/replica.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static sfp_source *open_with(const sfp__source_kind *kind, bool test, uint64_t seed, int order)
 {
-    return open_as(kind, in_folder("c"), (sfp__source_options){.test = test, .seed = seed, .order = order});
+    return open_as(kind, in_directory("c"), (sfp__source_options){.test = test, .seed = seed, .order = order});
 }
 
 static void make_replica(const char *name, int each)
 {
-    (void)replica_make(name, in_folder("c"), (replica_options){.each = each, .size = 16, .seed = 1}, NULL);
+    (void)replica_make(name, in_directory("c"), (replica_options){.each = each, .size = 16, .seed = 1}, NULL);
 }
 
 TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
@@ -142,5 +142,5 @@ TEST(a_failed_allocation_leaves_nothing_behind)
 {
     PUT_TEXTS({NAMES, "cat\ndog"}, {META, "{\"0\": {}, \"1\": {\"cat\": \"a.json\", \"dog\": \"a.json\"}}"},
               {"c/train/a.json", "{\"x\": {\"IMG_PATH\": \"a.jpg\"}}"});
-    (void)open_tortured(&sfp__source_clear10, in_folder("c"), false, 15);
+    (void)open_tortured(&sfp__source_clear10, in_directory("c"), false, 15);
 }

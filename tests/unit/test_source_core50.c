@@ -3,25 +3,25 @@
 #include "test.h"
 #include "tools/replica.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static const sfp__source_kind *const kind = &sfp__source_core50;
 
 static sfp_source *open_with(bool test, int order)
 {
-    return open_as(kind, in_folder("c"), (sfp__source_options){.test = test, .order = order});
+    return open_as(kind, in_directory("c"), (sfp__source_options){.test = test, .order = order});
 }
 
 static void make_replica(void)
 {
-    (void)replica_make("core50", in_folder("c"), (replica_options){.each = 1, .size = 16, .seed = 1}, NULL);
+    (void)replica_make("core50", in_directory("c"), (replica_options){.each = 1, .size = 16, .seed = 1}, NULL);
 }
 
 static void remove_pickles(void)
 {
-    assert_int_equal(remove(in_folder("c/paths.pkl")), 0);
-    assert_int_equal(remove(in_folder("c/LUP.pkl")), 0);
-    assert_int_equal(remove(in_folder("c/labels.pkl")), 0);
+    assert_int_equal(remove(in_directory("c/paths.pkl")), 0);
+    assert_int_equal(remove(in_directory("c/LUP.pkl")), 0);
+    assert_int_equal(remove(in_directory("c/labels.pkl")), 0);
 }
 
 /* Counts, tasks of 10 and 8 x 5 classes, names as the folders, sessions apart. */
@@ -82,9 +82,9 @@ TEST(runs_are_as_the_pickles_say)
     assert_string_equal(first[0], "o1");
     assert_true(strcmp(first[3], first[6]) != 0 || strcmp(first[3], first[9]) != 0);
     sfp_source *s = NULL;
-    REFUSED(kind->open(in_folder("c"), &(sfp__source_options){.order = 10}, &s, &err), SFP_EINVAL, "LUP.pkl");
+    REFUSED(kind->open(in_directory("c"), &(sfp__source_options){.order = 10}, &s, &err), SFP_EINVAL, "LUP.pkl");
     assert_non_null(strstr(err.message, "has no run 10 (--order), expected 0 to 9"));
-    assert_int_equal(kind->open(in_folder("c"), &(sfp__source_options){.order = -1}, &s, &err), SFP_EINVAL);
+    assert_int_equal(kind->open(in_directory("c"), &(sfp__source_options){.order = -1}, &s, &err), SFP_EINVAL);
 }
 
 TEST(folders_alone_say_everything)
@@ -106,7 +106,7 @@ TEST(folders_alone_say_everything)
     assert_string_equal(s->class_names[49], "o50");
     assert_true(strstr(sfp__source_name(s, 0, name, sizeof name), "/o1/") == NULL ||
                 strstr(sfp__source_name(s, 8, name, sizeof name), "/o2/") == NULL);
-    assert_int_equal(rename(in_folder("c/core50_128x128"), in_folder("d")), 0); /* the folder of images itself */
+    assert_int_equal(rename(in_directory("c/core50_128x128"), in_directory("d")), 0); /* the folder of images itself */
     s = open_source(kind, "d");
     assert_int_equal(s->count, 400);
     check_bounds(s);
@@ -176,7 +176,7 @@ TEST(folders_without_images_are_refused)
     check_refused(kind, "nothing", SFP_ENOTFOUND, "nothing", "cannot open");
     put_text("c/s1/readme.txt", "x");
     put_text("c/other/o1/x.png", "x");
-    assert_int_equal(remove(in_folder("c/s1/readme.txt")), 0);
+    assert_int_equal(remove(in_directory("c/s1/readme.txt")), 0);
     check_refused(kind, "c", SFP_EFORMAT, "has no images of CORe50's training part", "sX/oY");
     put_text("c/s3/o1/x.png", "x");
     check_refused(kind, "c", SFP_EFORMAT, "has no images of CORe50's training part", "sX/oY");
@@ -187,7 +187,7 @@ TEST(a_failed_allocation_leaves_nothing_behind)
     put_pickles(PATHS, LUP, LABELS);
     put_text("c/s1/o1/x.png", "x");
     for (int folders = 0; folders < 2; folders++) {
-        (void)open_tortured(kind, in_folder("c"), false, 10);
+        (void)open_tortured(kind, in_directory("c"), false, 10);
         if (!folders)
             remove_pickles();
     }

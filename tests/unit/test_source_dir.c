@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static sfp_source *open_dir(const char *name)
 {
@@ -56,7 +56,7 @@ TEST(a_file_being_written_waits_until_it_is_closed)
     put_text("w/cat/0.jpg", "x");
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "x");
-    FILE *f = fopen(in_folder("w/cat/1.jpg"), "wb");
+    FILE *f = fopen(in_directory("w/cat/1.jpg"), "wb");
     assert_non_null(f);
     assert_int_equal(fputs("first", f) >= 0, 1);
     assert_int_equal(fflush(f), 0);
@@ -70,7 +70,7 @@ TEST(a_file_being_written_waits_until_it_is_closed)
 static bool has_leases(void)
 {
     put_text("probe", "x");
-    int writer = open(in_folder("probe"), O_WRONLY), reader = open(in_folder("probe"), O_RDONLY);
+    int writer = open(in_directory("probe"), O_WRONLY), reader = open(in_directory("probe"), O_RDONLY);
     bool told = fcntl(reader, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
     (void)close(writer);
     (void)close(reader);
@@ -82,14 +82,14 @@ TEST(so_does_one_that_is_there_at_the_beginning)
     if (!has_leases())
         skip();
     PUT_TEXTS({"w/cat/1.jpg", "c1"}, {"w/.end", ""}, {"w/cat/2.jpg", ""});
-    int writer = open(in_folder("w/cat/2.jpg"), O_WRONLY);
+    int writer = open(in_directory("w/cat/2.jpg"), O_WRONLY);
     assert_true(writer >= 0);
     assert_int_equal(write(writer, "in p", 4), 4);
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     check_next(s, "cat", "in p"); /* nobody waits for ever for what does not change */
     check_end(s);
-    assert_int_equal(remove(in_folder("w/.end")), 0);
+    assert_int_equal(remove(in_directory("w/.end")), 0);
     s = open_dir("w");
     check_next(s, "cat", "c1");
     assert_int_equal(write(writer, "arts", 4), 4);
@@ -117,7 +117,7 @@ TEST(one_that_is_never_done_is_told_as_lost_at_the_end)
     if (!has_leases())
         skip();
     PUT_TEXTS({"w/cat/1.jpg", "c1"}, {"w/cat/2.jpg", ""}, {"w/.end", ""});
-    slow_writer w = {.fd = open(in_folder("w/cat/2.jpg"), O_WRONLY | O_APPEND)};
+    slow_writer w = {.fd = open(in_directory("w/cat/2.jpg"), O_WRONLY | O_APPEND)};
     pthread_t thread;
     assert_true(w.fd >= 0);
     assert_int_equal(pthread_create(&thread, NULL, write_slowly, &w), 0);
@@ -135,8 +135,8 @@ TEST(what_changes_while_it_waits_comes_once_as_it_is_then)
     const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
     PUT_TEXTS({"w/cat/1.jpg", "c1"}, {"w/cat/2.jpg", ""}, {"w/cat/3.jpg", "c3"});
     sfp_source *s = open_dir("w");
-    put_text("w/cat/2.jpg", "c2");                                                /* an event follows */
-    assert_int_equal(utimensat(AT_FDCWD, in_folder("w/cat/3.jpg"), times, 0), 0); /* none does */
+    put_text("w/cat/2.jpg", "c2");                                                   /* an event follows */
+    assert_int_equal(utimensat(AT_FDCWD, in_directory("w/cat/3.jpg"), times, 0), 0); /* none does */
     put_text("w/.end", "");
     CHECK_NEXT(s, {"cat", "c1"}, {"cat", "c2"}, {"cat", "c3"});
     check_end(s);
@@ -162,8 +162,8 @@ TEST(later_folders_are_watched)
     put_text("w/cat/2.jpg", "c2");
     check_next(s, "cat", "c2");
     put_text(".ready/3.jpg", "c3"); /* a folder moved in with what it holds */
-    assert_int_equal(remove(in_folder("w/dog/1.jpg")), 0);
-    assert_int_equal(rmdir(in_folder("w/dog")), 0);
+    assert_int_equal(remove(in_directory("w/dog/1.jpg")), 0);
+    assert_int_equal(rmdir(in_directory("w/dog")), 0);
     move(".ready", "w/dog");
     check_next(s, "dog", "c3");
     assert_int_equal(s->classes, 4);
@@ -177,14 +177,14 @@ enum { NOBODY = 65534 };
 /* Root may read everything: as somebody else then, who owns the folder. */
 static void make_folder_as_nobody(void)
 {
-    make_folder();
-    assert_true(geteuid() != 0 || (chown(folder, NOBODY, NOBODY) == 0 && seteuid(NOBODY) == 0));
+    make_directory();
+    assert_true(geteuid() != 0 || (chown(directory, NOBODY, NOBODY) == 0 && seteuid(NOBODY) == 0));
 }
 
 static void remove_folder_as_ourselves(void)
 {
     assert_int_equal(seteuid(getuid()), 0);
-    remove_folder();
+    remove_directory();
 }
 
 TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, make_folder_as_nobody, remove_folder_as_ourselves)
@@ -193,8 +193,8 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
     put_text("w/dog/1.jpg", "d1");
     sfp_source *s = open_dir("w");
     CHECK_NEXT(s, {"cat", "c1"}, {"dog", "d1"});
-    assert_int_equal(mkdir(in_folder("w/secret"), 0), 0);
-    assert_int_equal(mkdir(in_folder("w/unreachable"), 0400), 0); /* what is in it could be listed, but not read */
+    assert_int_equal(mkdir(in_directory("w/secret"), 0), 0);
+    assert_int_equal(mkdir(in_directory("w/unreachable"), 0400), 0); /* what is in it could be listed, but not read */
     put_text("w/cat/2.jpg", "c2");
     put_text("w/dog/2.jpg", "d2");
     CHECK_NEXT(s, {"cat", "c2"}, {"dog", "d2"});
@@ -205,7 +205,7 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
     const sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
     assert_int_equal(remarks(other), 2);
     assert_int_equal(other->classes, 2);
-    assert_int_equal(chmod(in_folder("w/secret"), 0755), 0); /* until they can be read */
+    assert_int_equal(chmod(in_directory("w/secret"), 0755), 0); /* until they can be read */
     put_text("w/secret/1.jpg", "s1");
     check_next(s, "secret", "s1");
     assert_int_equal(remarks(s), 2);
@@ -214,9 +214,9 @@ TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, m
 TEST(a_second_name_of_a_watched_folder_is_passed_over)
 {
     PUT_TEXTS({"w/cat/1.jpg", "c1"}, {"w/2.jpg", "l2"}, {"far/3.jpg", "f3"}, {"farther/7.jpg", "f7"});
-    assert_int_equal(symlink(".", in_folder("w/loop")), 0);
-    assert_int_equal(symlink("cat", in_folder("w/a")), 0); /* although it comes before cat by name */
-    assert_int_equal(symlink("../far", in_folder("w/far")), 0);
+    assert_int_equal(symlink(".", in_directory("w/loop")), 0);
+    assert_int_equal(symlink("cat", in_directory("w/a")), 0); /* although it comes before cat by name */
+    assert_int_equal(symlink("../far", in_directory("w/far")), 0);
     sfp_source *s = open_dir("w");
     CHECK_CLASSES(s, "cat", "far"); /* the last is there once */
     assert_int_equal(remarks(s), 2);
@@ -228,7 +228,7 @@ TEST(a_second_name_of_a_watched_folder_is_passed_over)
     CHECK_NEXT(s, {"cat", "c4"}, {"-", "l5"});
     put_text("w/new/6.jpg", "n6"); /* the one at the top is watched as it was */
     check_next(s, "new", "n6");
-    assert_int_equal(symlink("../farther", in_folder("w/later")), 0);
+    assert_int_equal(symlink("../farther", in_directory("w/later")), 0);
     check_next(s, "later", "f7");
     move("w/cat", "w/lynx"); /* what is there under no other name was renamed */
     CHECK_NEXT(s, {"lynx", "c1"}, {"lynx", "c4"});
@@ -256,7 +256,7 @@ TEST(what_cannot_be_read_is_told_as_lost)
 {
     PUT_TEXTS({"w/cat/1.jpg", ""}, {"w/cat/2.jpg", "gone soon"}, {"w/cat/3.jpg", "good"}, {"w/.end", ""});
     sfp_source *s = open_dir("w");
-    assert_int_equal(remove(in_folder("w/cat/2.jpg")), 0);
+    assert_int_equal(remove(in_directory("w/cat/2.jpg")), 0);
     check_dir_lost(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
     check_dir_lost(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
@@ -305,7 +305,7 @@ TEST(labels_of_a_list_come_before_and_after_their_images)
     CHECK_NEXT(s, {"-", "1"}, {"cat", "e"});
     put_text("w/later.jpg", "l");
     check_next(s, "cat", "l");
-    FILE *f = fopen(in_folder("w/labels.csv"), "ab");
+    FILE *f = fopen(in_directory("w/labels.csv"), "ab");
     assert_non_null(f);
     assert_true(fputs("1.jpg , a dog\r\nx,y.jpg,cat\nhalf", f) >= 0);
     assert_int_equal(fflush(f), 0);
@@ -314,7 +314,7 @@ TEST(labels_of_a_list_come_before_and_after_their_images)
     assert_true(fputs(".jpg,a dog\n", f) >= 0);
     assert_int_equal(fclose(f), 0);
     check_label(s, "half.jpg", "a dog"); /* when its line is whole */
-    assert_int_equal(remove(in_folder("w/labels.csv")), 0);
+    assert_int_equal(remove(in_directory("w/labels.csv")), 0);
     put_text("w/labels.csv", "1.jpg,cat\n"); /* another file: from its beginning */
     check_label(s, "1.jpg", "cat");
     put_text("w/.end", "");
@@ -408,14 +408,14 @@ TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
     check_next(s, "cat", "1");
     assert_true(origin_of(s).identity == first.identity);
     assert_true(origin_of(s).labelled_key != first.labelled_key);
-    assert_int_equal(link(in_folder("w/2.jpg"), in_folder("w/cat/2.jpg")), 0);
+    assert_int_equal(link(in_directory("w/2.jpg"), in_directory("w/cat/2.jpg")), 0);
     check_next(s, "cat", "2");
     sfp__origin linked = origin_of(s); /* its time of change is another then */
     assert_true(linked.identity == second.identity);
     put_text("w/3.jpg", "3");
     check_next(s, "-", "3");
     sfp__origin third = origin_of(s);
-    assert_int_equal(symlink("../3.jpg", in_folder("w/cat/3.jpg")), 0);
+    assert_int_equal(symlink("../3.jpg", in_directory("w/cat/3.jpg")), 0);
     check_next(s, "cat", "3");
     assert_true(origin_of(s).identity == third.identity);
 }
@@ -523,7 +523,7 @@ TEST(a_failed_allocation_leaves_nothing_behind)
 {
     put_text("w/cat/1.jpg", "1");
     put_text("w/dog/1.jpg", "2");
-    assert_int_equal(symlink("dog", in_folder("w/link")), 0);
-    sfp_source *s = open_tortured(&sfp__source_dir, in_folder("w"), false, 20);
+    assert_int_equal(symlink("dog", in_directory("w/link")), 0);
+    sfp_source *s = open_tortured(&sfp__source_dir, in_directory("w"), false, 20);
     CHECK_NEXT(s, {"cat", "1"}, {"dog", "2"});
 }

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static const sfp__source_kind *const kind = &sfp__source_folder;
 
@@ -86,7 +86,7 @@ TEST(parts_taken_as_domains_are_told)
     sfp_source *s = open_source(kind, "d/");
     assert_int_equal(s->domains, 2);
     assert_non_null(
-        strstr(s->warning, kept_print("--data folder:%s --test folder:%s", in_folder("d/Train"), in_folder("d/val"))));
+        strstr(s->warning, kept_print("--data folder:%s --test folder:%s", in_directory("d/Train"), in_directory("d/val"))));
     move("d/val", "d/photo");
     assert_null(open_source(kind, "d")->warning);
 }
@@ -95,11 +95,11 @@ TEST(what_is_no_file_or_empty_is_counted)
 {
     put_text("d/a/1.jpg", "1");
     put_text("d/b/notes/x.txt", "no image");
-    assert_int_equal(mkdir(in_folder("d/c"), 0777), 0);
-    assert_int_equal(mkdir(in_folder("d/a/inside"), 0777), 0); /* of no class by itself */
-    assert_int_equal(symlink("nowhere.png", in_folder("d/a/broken.png")), 0);
-    assert_int_equal(mkfifo(in_folder("d/a/fifo.jpg"), 0666), 0);
-    assert_int_equal(mkfifo(in_folder("d/a/fifo"), 0666), 0); /* no image's name */
+    assert_int_equal(mkdir(in_directory("d/c"), 0777), 0);
+    assert_int_equal(mkdir(in_directory("d/a/inside"), 0777), 0); /* of no class by itself */
+    assert_int_equal(symlink("nowhere.png", in_directory("d/a/broken.png")), 0);
+    assert_int_equal(mkfifo(in_directory("d/a/fifo.jpg"), 0666), 0);
+    assert_int_equal(mkfifo(in_directory("d/a/fifo"), 0666), 0); /* no image's name */
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     assert_int_equal(s->classes, 1);
@@ -109,8 +109,8 @@ TEST(what_is_no_file_or_empty_is_counted)
                                     "left out: 2 folders without images, the first: b/");
     put_text("e/photo/cat/1.jpg", "1");
     put_text("e/sketch/dog/1.jpg", "1");
-    assert_int_equal(mkdir(in_folder("e/sketch/cat"), 0777), 0);
-    assert_int_equal(symlink("/nowhere/horse", in_folder("e/sketch/horse")), 0); /* which may have been a class */
+    assert_int_equal(mkdir(in_directory("e/sketch/cat"), 0777), 0);
+    assert_int_equal(symlink("/nowhere/horse", in_directory("e/sketch/horse")), 0); /* which may have been a class */
     s = open_source(kind, "e");
     assert_string_equal(s->warning, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
                                     "left out: 1 folders without images, the first: sketch/cat/");
@@ -120,11 +120,11 @@ TEST(links_are_followed_but_not_in_circles)
 {
     put_text("d/a/1.jpg", "1");
     put_text("far/2.jpg", "2");
-    assert_int_equal(symlink("../../far", in_folder("d/a/linked")), 0);
-    assert_int_equal(symlink("..", in_folder("d/a/up")), 0);
-    assert_int_equal(symlink("..", in_folder("far/top")), 0);
-    assert_int_equal(symlink("nowhere.jpg", in_folder("d/a/broken.jpg")), 0);
-    assert_int_equal(symlink("1.jpg", in_folder("d/a/3.jpg")), 0);
+    assert_int_equal(symlink("../../far", in_directory("d/a/linked")), 0);
+    assert_int_equal(symlink("..", in_directory("d/a/up")), 0);
+    assert_int_equal(symlink("..", in_directory("far/top")), 0);
+    assert_int_equal(symlink("nowhere.jpg", in_directory("d/a/broken.jpg")), 0);
+    assert_int_equal(symlink("1.jpg", in_directory("d/a/3.jpg")), 0);
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 3);
     check_bytes(s, 0, "1", 1);
@@ -149,8 +149,8 @@ TEST(what_is_missing_is_named)
          "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/x.jpg",
          SFP_ELIMIT, "long", "nested too deep"},
     };
-    check_refused(kind, "nothing", SFP_ENOTFOUND, folder, "cannot open the folder");
-    assert_int_equal(mkdir(in_folder("empty"), 0777), 0);
+    check_refused(kind, "nothing", SFP_ENOTFOUND, directory, "cannot open the folder");
+    assert_int_equal(mkdir(in_directory("empty"), 0777), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (bad[i].file)
             put_text(bad[i].file, "t");
@@ -163,7 +163,7 @@ TEST(an_image_that_cannot_be_read_is_named)
     PUT_TEXTS({"d/a/1.jpg", ""}, {"d/a/2.jpg", "x"}, {"d/a/3.jpg", "x"});
     sfp_source *s = open_source(kind, "d");
     check_not_loaded(s, 0, SFP_EFORMAT, "d/a/1.jpg", "is empty");
-    assert_int_equal(unlink(in_folder("d/a/2.jpg")), 0);
+    assert_int_equal(unlink(in_directory("d/a/2.jpg")), 0);
     check_not_loaded(s, 1, SFP_ENOTFOUND, "d/a/2.jpg", "No such file");
     check_bytes(s, 2, "x", 1);
 }
@@ -171,7 +171,7 @@ TEST(an_image_that_cannot_be_read_is_named)
 TEST(every_allocation_may_fail)
 {
     PUT_TEXTS({"d/x/a/1.jpg", "1"}, {"d/y/b/2.jpg", "2"}, {"d/y/loose.jpg", "2"}, {"d/note.txt", "2"});
-    (void)open_tortured(kind, in_folder("d"), false, 8);
+    (void)open_tortured(kind, in_directory("d"), false, 8);
 }
 
 TEST(numbers_in_names_compare_as_numbers)

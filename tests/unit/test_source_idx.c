@@ -4,7 +4,7 @@
 
 #include <zlib.h>
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static const sfp__source_kind *const kind = &sfp__source_idx;
 
@@ -189,7 +189,7 @@ TEST(a_cut_gzip_is_told)
 TEST(every_allocation_may_fail)
 {
     put_part("d", "01");
-    (void)open_tortured(kind, in_folder("d"), false, 5);
+    (void)open_tortured(kind, in_directory("d"), false, 5);
 }
 
 TEST(debians_fashion_mnist_is_read)

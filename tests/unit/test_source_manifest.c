@@ -4,7 +4,7 @@
 #include "source_files.h"
 #include "test.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static const sfp__source_kind *const kind = &sfp__source_manifest;
 
@@ -159,7 +159,7 @@ TEST(a_record_that_steps_over_the_limit_is_refused)
 TEST(every_allocation_may_fail)
 {
     put_text("m.csv", "path,label,domain\na.jpg,cat,x\nb.jpg,dog,y\n");
-    (void)open_tortured(kind, in_folder("m.csv"), false, 8);
+    (void)open_tortured(kind, in_directory("m.csv"), false, 8);
 }
 
 /* A sanitised build on a busy machine is far slower: the bound is for a stray stat() a line or a quadratic step. */

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "tools/replica.h"
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 #define TRAIN "s/Stream-51_meta_train.json"
 #define TEST_JSON "s/Stream-51_meta_test.json"
@@ -13,12 +13,12 @@ static const sfp__source_kind *const kind = &sfp__source_stream51;
 
 static sfp_source *open_with(bool test, uint64_t seed, int order)
 {
-    return open_as(kind, in_folder("s"), (sfp__source_options){.test = test, .seed = seed, .order = order});
+    return open_as(kind, in_directory("s"), (sfp__source_options){.test = test, .seed = seed, .order = order});
 }
 
 static void make_replica(int each)
 {
-    (void)replica_make("stream51", in_folder("s"), (replica_options){.each = each, .size = 32, .seed = 1}, NULL);
+    (void)replica_make("stream51", in_directory("s"), (replica_options){.each = each, .size = 32, .seed = 1}, NULL);
 }
 
 TEST(a_miniature_has_the_published_counts_and_tasks)
@@ -192,5 +192,5 @@ TEST(a_failed_allocation_leaves_nothing_behind)
 {
     make_replica(1);
     for (int test = 0; test < 2; test++)
-        (void)open_tortured(kind, in_folder("s"), test, 20);
+        (void)open_tortured(kind, in_directory("s"), test, 20);
 }

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <zlib.h>
 
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static const sfp__source_kind *const kind = &sfp__source_tar;
 
@@ -249,7 +249,7 @@ TEST(damage_is_told)
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 0", "");
     three_samples("s.tar");
     sfp_source *s = open_source(kind, "s.tar");
-    assert_int_equal(truncate(in_folder("s.tar"), 600), 0);
+    assert_int_equal(truncate(in_directory("s.tar"), 600), 0);
     check_bytes(s, 0, "the 1st image", 13);
     check_not_loaded(s, 1, SFP_EIO, "s.tar: 001.png", "ends inside");
 }
@@ -275,7 +275,7 @@ TEST(a_packed_tar_is_refused)
 TEST(every_allocation_may_fail)
 {
     three_samples("t.tar");
-    (void)open_tortured(kind, in_folder("t.tar"), false, 8);
+    (void)open_tortured(kind, in_directory("t.tar"), false, 8);
 }
 
 /* -------------------------------------------------------------------- stdin */
@@ -295,10 +295,10 @@ static void close_file(void *file)
 
 static sfp_source *open_stream(const char *name, const char *classes)
 {
-    FILE *f = fopen(in_folder(name), "rb");
+    FILE *f = fopen(in_directory(name), "rb");
     assert_non_null(f);
     kept_until(f, close_file);
-    return open_fd(fileno(f), *classes ? in_folder(classes) : "");
+    return open_fd(fileno(f), *classes ? in_directory(classes) : "");
 }
 
 /* The stream is broken and stays so: it does not become an end. */

@@ -10,7 +10,7 @@
 #include "learner/state/state.h"
 
 AROUND_ALL(make_world, free_world)
-AROUND_EACH(make_folder, remove_folder)
+AROUND_EACH(make_directory, remove_directory)
 
 static void assert_same_values(sfp__learner *a, sfp__learner *b)
 {
@@ -39,8 +39,8 @@ TEST(what_is_saved_is_loaded)
             MUST(sfp__learner_name_class(a, 3, "x", &err));
             MUST(sfp__learner_name_class(a, 3, NULL, &err));
         }
-        MUST(sfp__learner_save(a, in_folder("s"), &err));
-        MUST(sfp__learner_load(b, in_folder("s"), &err));
+        MUST(sfp__learner_save(a, in_directory("s"), &err));
+        MUST(sfp__learner_load(b, in_directory("s"), &err));
         assert_same_values(a, b);
         int rows = sfp__learner_classes(a);
         assert_int_equal(rows, known ? 6 : (TIMES - 1) / 3 + 3);
@@ -59,7 +59,7 @@ TEST(what_is_saved_is_loaded)
         for (int i = 0; i < n; i++) /* Adam begins anew */
             for (int r = 0; r < p[i]->rows; r++)
                 assert_int_equal(p[i]->steps[r], 0);
-        MUST(sfp__learner_save(b, in_folder("t"), &err));
+        MUST(sfp__learner_save(b, in_directory("t"), &err));
         feed(b, known ? 10 : TIMES - 1, known ? 11 : TIMES, known ? 4 : 0);
     }
 }
@@ -105,7 +105,7 @@ TEST(a_golden_state_loads)
 static void refused(sfp__learner *l, sfp_status status, const char *words)
 {
     bytes before = image_of(l);
-    sfp_status s = sfp__learner_load(l, in_folder("t"), &err);
+    sfp_status s = sfp__learner_load(l, in_directory("t"), &err);
     if (s != status || !strstr(err.message, words) || !strstr(err.message, "/t: "))
         fail_msg("expected %d '%s', got %d '%s'", status, words, s, err.message);
     assert_same_bytes(before, image_of(l), "a learner after a refused state");
@@ -116,7 +116,7 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save(a, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_directory("s"), &err));
     float values[7 * 32] = {0};
     sfp__tensor t = {
         .name = "prompt.e_k_1", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {6, 32}, .count = 192, .bytes = 768, .data = values};
@@ -162,7 +162,7 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
         save_changed(NULL, NULL, list[i].key, list[i].value);
         refused(b, list[i].status, list[i].words);
     }
-    assert_int_equal(sfp__learner_load(b, in_folder("none"), &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__learner_load(b, in_directory("none"), &err), SFP_ENOTFOUND);
 }
 
 TEST(a_damaged_one_is_refused)
@@ -170,8 +170,8 @@ TEST(a_damaged_one_is_refused)
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save(a, in_folder("s"), &err));
-    bytes whole = slurp(in_folder("s"));
+    MUST(sfp__learner_save(a, in_directory("s"), &err));
+    bytes whole = slurp(in_directory("s"));
     uint64_t header;
     memcpy(&header, whole.p, sizeof header);
     size_t data = sizeof header + header;
@@ -179,10 +179,10 @@ TEST(a_damaged_one_is_refused)
     put_bytes("t", whole.p, whole.n);
     refused(b, SFP_EFORMAT, "is damaged: its checksum is ");
     int side = 7;
-    REFUSED(sfp__state_img_size(in_folder("t"), &side, &err), SFP_EFORMAT, "is damaged");
+    REFUSED(sfp__state_img_size(in_directory("t"), &side, &err), SFP_EFORMAT, "is damaged");
     assert_int_equal(side, 7);
     save_changed(NULL, NULL, NULL, NULL); /* no checksum: as it is */
-    MUST(sfp__learner_load(b, in_folder("t"), &err));
+    MUST(sfp__learner_load(b, in_directory("t"), &err));
     assert_same_values(a, b);
 }
 
@@ -190,9 +190,9 @@ TEST(a_damaged_one_is_refused)
 static void save_bare(void)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    MUST(sfp__safetensors_open(in_folder("s"), &st, &err));
+    MUST(sfp__safetensors_open(in_directory("s"), &st, &err));
     const sfp__meta task = {"task", "1"};
-    MUST(sfp__safetensors_write(in_folder("t"), &st->tensors[0], st->count, &task, 1, &err));
+    MUST(sfp__safetensors_write(in_directory("t"), &st->tensors[0], st->count, &task, 1, &err));
 }
 
 TEST(other_shapes_are_told_by_the_names_of_options)
@@ -200,7 +200,7 @@ TEST(other_shapes_are_told_by_the_names_of_options)
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
     feed(a, 0, 5, 4);
-    MUST(sfp__learner_save(a, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_directory("s"), &err));
     const struct {
         const char *words;
         sfp__learner_options o;
@@ -225,7 +225,7 @@ TEST(the_input_size_is_told_before_there_is_a_backbone)
 {
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
-    MUST(sfp__learner_save(a, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_directory("s"), &err));
     const struct {
         const char *sizes;
         int side;
@@ -236,15 +236,15 @@ TEST(the_input_size_is_told_before_there_is_a_backbone)
                 {"32", 0},
                 {NULL, 0}};
     int side = 0;
-    MUST(sfp__state_img_size(in_folder("s"), &side, &err));
+    MUST(sfp__state_img_size(in_directory("s"), &side, &err));
     assert_int_equal(side, SIDE);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         save_changed(NULL, NULL, "backbone-sizes", list[i].sizes);
-        MUST(sfp__state_img_size(in_folder("t"), &side, &err));
+        MUST(sfp__state_img_size(in_directory("t"), &side, &err));
         assert_int_equal(side, list[i].side);
     }
     side = 7;
-    assert_int_equal(sfp__state_img_size(in_folder("none"), &side, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__state_img_size(in_directory("none"), &side, &err), SFP_ENOTFOUND);
     assert_int_equal(side, 7);
 }
 
@@ -253,11 +253,11 @@ TEST(a_class_new_to_a_loaded_state_opens_components)
     const sfp__learner_options o = FREE(x.fp.span = 2);
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o), *c = make_learner(&o);
     feed(a, 0, 1, 0); /* classes 0 to 2 */
-    MUST(sfp__learner_save(a, in_folder("s"), &err));
-    MUST(sfp__learner_load(b, in_folder("s"), &err));
+    MUST(sfp__learner_save(a, in_directory("s"), &err));
+    MUST(sfp__learner_load(b, in_directory("s"), &err));
     feed(b, 1, 2, 0); /* the same */
     assert_int_equal(b->fp->active_end, 2);
-    MUST(sfp__learner_load(c, in_folder("s"), &err));
+    MUST(sfp__learner_load(c, in_directory("s"), &err));
     feed(c, 3, 4, 0); /* class 3 in its first batch */
     assert_int_equal(c->fp->active_end, 4);
 }
@@ -268,7 +268,7 @@ TEST(a_free_stream_keeps_the_classes_it_has)
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
-    MUST(sfp__learner_save(a, in_folder("t"), &err));
+    MUST(sfp__learner_save(a, in_directory("t"), &err));
     refused(b, SFP_EINVAL, "has 3 classes, expected at least 5");
 }
 
@@ -280,11 +280,11 @@ TEST(save_and_load_survive_every_failing_allocation)
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
     feed(a, 0, TIMES, 0);
     MUST(sfp__learner_name_class(a, 0, "nought", &err));
-    long failures = FAIL_EACH_ALLOCATION(sfp__learner_save(a, in_folder("s"), told), count_files() == 0);
+    long failures = FAIL_EACH_ALLOCATION(sfp__learner_save(a, in_directory("s"), alloc_err), count_files() == 0);
     assert_true(failures > 30);
     assert_int_equal(count_files(), 1);
     bytes empty = image_of(b);
-    failures += FAIL_EACH_ALLOCATION(sfp__learner_load(b, in_folder("s"), told), ({
+    failures += FAIL_EACH_ALLOCATION(sfp__learner_load(b, in_directory("s"), alloc_err), ({
                                          assert_same_bytes(empty, image_of(b), "a learner after a failed load");
                                          true;
                                      }));

@@ -107,10 +107,10 @@ TEST(what_the_state_does_not_know_is_counted)
                 put_image(kept_print("two/%s/%d.png", names[c], i), 40 + 60 * c + i);
         }
     put_text("all/cat/9.png", "no image");
-    o.data = kept_print("folder:%s", in_folder("two"));
+    o.data = kept_print("folder:%s", in_directory("two"));
     (void)run_once(&o, "beasts", 0, NULL);
-    sfp__state_eval_options eo = exam_options(in_folder("beasts/state.safetensors"), NULL);
-    eo.data = kept_print("folder:%s", in_folder("all"));
+    sfp__state_eval_options eo = exam_options(in_directory("beasts/state.safetensors"), NULL);
+    eo.data = kept_print("folder:%s", in_directory("all"));
     eo.limit = 0;
     sfp__state_eval e = examine(&eo);
     assert_int_equal(e.tasks, 1);
@@ -137,12 +137,13 @@ TEST(a_source_through_a_list_has_its_numbers)
     sfp_source *inner = NULL;
     sfp__class_filter *k = NULL;
     MUST(sfp__source_open("synthetic:0", &so, &inner, NULL));
-    TOLD(sfp__class_filter_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED, "synthetic:0: has no end, expected a data set");
+    REFUSED_EXACTLY(sfp__class_filter_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED,
+                    "synthetic:0: has no end, expected a data set");
     sfp__source_close(inner);
     MUST(sfp__source_open("synthetic:100", &so, &inner, NULL));
-    TOLD(sfp__class_filter_open(inner, 2, twice, &k, &err), SFP_EFORMAT, "classes 0 and 1 are both called 'star'");
+    REFUSED_EXACTLY(sfp__class_filter_open(inner, 2, twice, &k, &err), SFP_EFORMAT, "classes 0 and 1 are both called 'star'");
     assert_int_equal(sfp__class_filter_open(inner, 2, number, &k, &err), SFP_EFORMAT);
-    assert_true(FAIL_EACH_ALLOCATION(sfp__class_filter_open(inner, 3, names, &k, told), !k) > 0);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__class_filter_open(inner, 3, names, &k, alloc_err), !k) > 0);
     assert_int_equal(k->base.classes, 3);
     assert_string_equal(k->base.class_names[1], "1");
     uint64_t foreign = 0;
@@ -171,7 +172,7 @@ TEST(every_failing_allocation_is_told)
     o.data = "synthetic:40";
     o.method = "ncm";
     (void)run_once(&o, "small", 0, NULL);
-    sfp__state_eval_options eo = exam_options(in_folder("small/state.safetensors"), "2");
+    sfp__state_eval_options eo = exam_options(in_directory("small/state.safetensors"), "2");
     eo.limit = 2;
     int failures = 0;
     for (long k = 0, done = 0; !done; k += 1 + k / 8) {

@@ -339,8 +339,8 @@ TEST(classes_that_training_does_not_have_are_named)
     sfp_record *r = make_records(30, 5), *q = make_records(30, 6);
     list_source train = make(r, 30, 5, 3), test = make(q, 30, 6, 3);
     sfp__tasks a = cut(&train, "5", 0, 1), b = {0};
-    TOLD(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
-         "list:here: class 'f' is not in the training set list:here");
+    REFUSED_EXACTLY(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
+                    "list:here: class 'f' is not in the training set list:here");
     for (int i = 0; i < 30; i++)
         q[i].label = 0; /* no images of the other tasks */
     REFUSED(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
@@ -373,9 +373,10 @@ TEST(every_allocation_may_fail)
         sfp__tasks like = cut(&s, specs[k], 3, 1);
         for (int test = 0; test < 2; test++) {
             OWNED_BY(sfp__tasks_done) sfp__tasks t = {0};
-            long failures = FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, told)
-                                                      : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, told),
-                                                 !t.task);
+            long failures =
+                FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, alloc_err)
+                                          : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, alloc_err),
+                                     !t.task);
             assert_in_range(failures, 6, 300);
         }
     }

@@ -145,8 +145,8 @@ TEST(integers_convert_and_reals_are_refused)
     assert_true(got[0] == -3 && got[1] == 9);
     MUST(sfp__tensor_to_i64("f", &c, got, &err));
     assert_true(got[0] == 255 && got[1] == 0);
-    TOLD(sfp__tensor_to_i64("y.npy", &d, got, &err), SFP_EUNSUPPORTED,
-         "y.npy: tensor 't' is F32, expected integers (I64, I32 or U8)");
+    REFUSED_EXACTLY(sfp__tensor_to_i64("y.npy", &d, got, &err), SFP_EUNSUPPORTED,
+                    "y.npy: tensor 't' is F32, expected integers (I64, I32 or U8)");
     assert_true(got[0] == 255);
 }
 
@@ -179,8 +179,8 @@ TEST(a_wrong_shape_is_named_with_the_right_one)
 {
     sfp__tensor t = {.name = "blocks.3.attn.qkv.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {2304, 512}};
     MUST(sfp__tensor_expect("w", &t, (int64_t[]){2304, 512}, 2, &err));
-    TOLD(sfp__tensor_expect("weights.safetensors", &t, (int64_t[]){2304, 768}, 2, &err), SFP_ESHAPE,
-         "weights.safetensors: tensor 'blocks.3.attn.qkv.weight' is (2304, 512), expected (2304, 768)");
+    REFUSED_EXACTLY(sfp__tensor_expect("weights.safetensors", &t, (int64_t[]){2304, 768}, 2, &err), SFP_ESHAPE,
+                    "weights.safetensors: tensor 'blocks.3.attn.qkv.weight' is (2304, 512), expected (2304, 768)");
     assert_int_equal(sfp__tensor_expect("w", &t, (int64_t[]){2304}, 1, &err), SFP_ESHAPE);
 }
 

@@ -380,7 +380,8 @@ TEST(each_failing_allocation_is_reported)
     for (int deflated = 0; deflated < 2; deflated++) {
         zip_made z = torch_file(&program, numbers, sizeof numbers, deflated);
         OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
-        assert_true(FAIL_EACH_ALLOCATION(sfp__tensor_file_open_memory("w.pth", z.file.bytes, z.file.size, &f, told), !f) >= 10);
+        assert_true(FAIL_EACH_ALLOCATION(sfp__tensor_file_open_memory("w.pth", z.file.bytes, z.file.size, &f, alloc_err), !f) >=
+                    10);
         assert_non_null(f);
     }
 }

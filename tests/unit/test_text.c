@@ -6,7 +6,7 @@
 #include "temp_directory.h"
 #include "test.h"
 
-AROUND_ALL(make_folder, remove_folder)
+AROUND_ALL(make_directory, remove_directory)
 
 TEST(a_step_takes_a_character_or_a_bad_byte)
 {
@@ -88,21 +88,21 @@ TEST(members_of_json_are_needed_by_type_and_range)
     MUST(sfp__json_parse("label", text, strlen(text), &root, &err));
     MUST(sfp__json_need_int(&in, root, "minus", -1, 3, &i));
     assert_int_equal(i, -1);
-    TOLD(sfp__json_need_int(&in, root, "n", 4, 9, &i), SFP_EFORMAT, "label: 'n' is 3, expected 4 to 9");
+    REFUSED_EXACTLY(sfp__json_need_int(&in, root, "n", 4, 9, &i), SFP_EFORMAT, "label: 'n' is 3, expected 4 to 9");
     MUST(sfp__json_need_uint(&in, root, "n", &u));
     assert_int_equal(u, 3);
-    TOLD(sfp__json_need_uint(&in, root, "minus", &u), SFP_EFORMAT, "label: 'minus' is not 0 or more");
+    REFUSED_EXACTLY(sfp__json_need_uint(&in, root, "minus", &u), SFP_EFORMAT, "label: 'minus' is not 0 or more");
     MUST(sfp__json_need_real(&in, root, "x", 0, 1, &x));
     assert_true(x == 0.5);
     MUST(sfp__json_need_real(&in, root, "none", 0, 1, &x));
     assert_true(isnan(x));
     assert_int_equal(sfp__json_need_real(&in, root, "n", 0, 1, &x), SFP_EFORMAT);
-    TOLD(sfp__json_need_real(&in, root, "gone", 0, 1, &x), SFP_EFORMAT, "label: key 'gone' is missing");
+    REFUSED_EXACTLY(sfp__json_need_real(&in, root, "gone", 0, 1, &x), SFP_EFORMAT, "label: key 'gone' is missing");
     MUST(sfp__json_need_text(&in, root, "s", word, sizeof word));
     assert_string_equal(word, "four");
     assert_int_equal(sfp__json_need_text(&in, root, "s", word, 4), SFP_EFORMAT);
-    TOLD(sfp__json_need_text(&in, root, "n", word, sizeof word), SFP_EFORMAT, "label: 'n' is not a string");
-    TOLD(sfp__json_need_array(&in, root, "list", 3, 3, &list), SFP_EFORMAT, "label: 'list' has 2 entries, expected 3");
+    REFUSED_EXACTLY(sfp__json_need_text(&in, root, "n", word, sizeof word), SFP_EFORMAT, "label: 'n' is not a string");
+    REFUSED_EXACTLY(sfp__json_need_array(&in, root, "list", 3, 3, &list), SFP_EFORMAT, "label: 'list' has 2 entries, expected 3");
     assert_null(list);
     assert_int_equal(sfp__json_parse("label", "{\"a\":1,\"a\":2}", 13, &list, &err), SFP_EFORMAT);
     assert_memory_equal(err.message, "label: line 1, column 10: ", 26);
@@ -114,7 +114,7 @@ TEST(lines_are_numbered_and_stripped)
     OWNED_BY(sfp__lines_done) sfp__lines l = {0};
     char *line;
     put_bytes("lines", "\xef\xbb\xbfone \r\n\n  two\t\nthree", 22);
-    MUST(sfp__lines_open(in_folder("lines"), "words", &l, &err));
+    MUST(sfp__lines_open(in_directory("lines"), "words", &l, &err));
     for (size_t i = 0; i < 4; i++) {
         MUST(sfp__lines_next(&l, &line, &err));
         assert_int_equal(l.number, i + 1);
@@ -133,11 +133,11 @@ TEST(a_line_with_a_zero_byte_or_without_end_is_refused)
         memset(bytes, 'x', sizeof bytes);
         memcpy(bytes, i ? "a\nb" : "a\n\0\nb", 4);
         put_bytes("lines", bytes, i ? sizeof bytes : 4);
-        const char *path = in_folder("lines");
+        const char *path = in_directory("lines");
         MUST(sfp__lines_open(path, "words", &l, &err));
         MUST(sfp__lines_next(&l, &line, &err));
-        TOLD(sfp__lines_next(&l, &line, &err), SFP_EFORMAT,
-             kept_print("%s:2: found %s, expected words", path, i ? "a line that is too long" : "a zero byte"));
+        REFUSED_EXACTLY(sfp__lines_next(&l, &line, &err), SFP_EFORMAT,
+                        kept_print("%s:2: found %s, expected words", path, i ? "a line that is too long" : "a zero byte"));
     }
 }
 

@@ -137,13 +137,13 @@ static void write_text(const char *path, const char *text)
 
 static void make_paths(void)
 {
-    make_folder();
-    (void)snprintf(weights, sizeof weights, "%s/w.safetensors", folder);
-    (void)snprintf(config, sizeof config, "%s/config.json", folder);
-    (void)snprintf(config_of_stem, sizeof config_of_stem, "%s/w.json", folder);
+    make_directory();
+    (void)snprintf(weights, sizeof weights, "%s/w.safetensors", directory);
+    (void)snprintf(config, sizeof config, "%s/config.json", directory);
+    (void)snprintf(config_of_stem, sizeof config_of_stem, "%s/w.json", directory);
 }
 
-AROUND_EACH(make_paths, remove_folder)
+AROUND_EACH(make_paths, remove_directory)
 
 static const char three_heads[] = "{\"num_heads\": 3}";
 
@@ -587,7 +587,7 @@ TEST(loading_without_memory_fails_cleanly)
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(sfp__vit_load(weights, NULL, &v, told), !v) >= 10);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__vit_load(weights, NULL, &v, alloc_err), !v) >= 10);
     assert_non_null(v);
     assert_string_equal(v->config.class_names[0], "a");
 }

@@ -443,7 +443,7 @@ TEST(every_allocation_may_fail)
     for (int all = 0; all < 2; all++) {
         int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_INPUT | (all ? SFP_VIT_GRAD_WEIGHTS : 0);
         MUST(everything(pool, mode, all, &want, &again, &err));
-        long failures = FAIL_EACH_ALLOCATION(everything(pool, mode, all, &t, &again, told), true);
+        long failures = FAIL_EACH_ALLOCATION(everything(pool, mode, all, &t, &again, alloc_err), true);
         assert_true(failures >= 50); /* weights, packing, plan, products */
         compare(&t, &want, 0);
     }

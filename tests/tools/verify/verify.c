@@ -318,18 +318,18 @@ static bool is_case(const char *path)
 }
 
 /* The cases in a folder, by name; nothing below it. */
-static sfp_status list_cases(const char *folder, sfp__strings *cases, sfp_error *err)
+static sfp_status list_cases(const char *directory, sfp__strings *cases, sfp_error *err)
 {
     struct dirent **entries = NULL;
-    int n = scandir(folder, &entries, NULL, alphasort);
+    int n = scandir(directory, &entries, NULL, alphasort);
     if (n < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", folder);
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot list", directory);
     sfp_status s = SFP_OK;
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX];
         sfp_error unused;
         const char *name = entries[i]->d_name;
-        if (!s && name[0] != '.' && !sfp__path_print(path, sizeof path, &unused, "%s/%s", folder, name) && is_case(path))
+        if (!s && name[0] != '.' && !sfp__path_print(path, sizeof path, &unused, "%s/%s", directory, name) && is_case(path))
             s = sfp__strings_add(cases, path, err);
         free(entries[i]);
     }
@@ -343,8 +343,8 @@ static bool verify_operand(sfp__verify *r, const char *path)
     OWNED_BY(sfp__strings_done) sfp__strings cases = {0};
     sfp_error err = {0};
     struct stat st;
-    bool all = true, folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_case(path);
-    if (folder && list_cases(path, &cases, &err) != SFP_OK) {
+    bool all = true, directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_case(path);
+    if (directory && list_cases(path, &cases, &err) != SFP_OK) {
         (void)sfp__print_error(&err);
         all = false;
     } else if (cases.count == 0) {
