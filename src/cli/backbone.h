@@ -11,4 +11,7 @@ sfp_status sfp__backbone_open(const sfp__args *a, sfp__vit **out, sfp_error *err
  * when that is not the backbone's own. */
 sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vit **out, sfp_error *err);
 
+/* The same as an engine of the public header, with the threads of --threads; state NULL: none. Messages are printed. */
+sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engine **out, sfp_error *err);
+
 #endif
