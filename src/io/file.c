@@ -154,7 +154,7 @@ static sfp_status open_tmp(const char *path, char *tmp, size_t capacity, int *ou
         if (errno != EEXIST)
             break;
     }
-    return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot create", tmp);
+    return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot create", path);
 }
 
 sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err)

@@ -1,47 +1,118 @@
-/* streamfp predict: classes or features of images.
+/* streamfp predict: classes or features of images, with the public header only.
  *
- * A chunk of files at a time: decoded and resized on all threads, answered, printed. Memory is that of one chunk whatever the
- * number of files (the list of their paths aside). A file that is not there or cannot be decoded is named, counted and left
- * out; the exit code tells at the end. */
+ * Files are answered in chunks: decoded and resized on all threads, predicted, printed. Memory is that of one chunk, whatever the
+ * number of files (except for the list of their paths). A file that is missing or cannot be decoded is reported, counted and
+ * skipped; the exit status is then 1. */
 #include "cli/commands/predict.h"
+
+#include "cli/backbone.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"
 #include "base/monotonic.h"
 
+#include <math.h>
 #include <string.h>
 
-#define CHUNK_BYTES ((size_t)64 << 20) /* of inputs; the number of files a chunk follows */
-#define CHUNK_MAX 128
+#define CHUNK_BYTES ((size_t)64 << 20) /* of the inputs of one chunk as floats */
+enum { CHUNK_MAX = 128, EVAL_TOP = 5 };
 
 static const sfp__opt options[] = {
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
-                   "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
-    SFP_ROW_STRING("state", "FILE|DIR", NULL,
-                   "Answer from what a run has learned: a state.safetensors, or the folder of a run that has one, at the input "
-                   "size of the run; else by the backbone's own head."),
-    SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Classes to print for an image."),
+                   "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the built-in one."),
+    SFP_ROW_STRING(
+        "state", "FILE|DIR", NULL,
+        "Predict with the learned state of a run: a state.safetensors or a run directory. The input size is that of the "
+        "run. Without it the backbone's own head predicts."),
+    SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Number of classes to print per image."),
     SFP_ROW_STRING("names", "FILE", NULL,
-                   "Class names, one a line; else those of the state or of the config beside the weights, else numbers."),
+                   "Class names, one per line. Default: those of the state or of the config beside the weights, else numbers."),
     SFP_ROW_STRING("eval", "FILE", NULL,
-                   "A CSV list 'file,label' (label: class name or number); counts the right answers instead of "
-                   "printing each."),
-    SFP_ROW_STRING("features", "FILE.npy", NULL,
-                   "Write the backbone's feature of every image to this .npy file, (images, D); the row of an "
-                   "image that cannot be decoded is NaN and named; --json tells the row of every image."),
+                   "A CSV list 'file,label' (label: class name or number); counts correct answers instead of printing each."),
+    SFP_ROW_STRING(
+        "features", "FILE.npy", NULL,
+        "Write the backbone's feature of every image to this .npy file, (images, D). The row of an image that cannot be "
+        "decoded is NaN and is reported; --json prints the row of every image."),
     SFP_ROW_CHOICE("resize", "squash|crop", "squash",
-                   "squash: to the input size; crop: the short side to 256/224 of it, then the centre."),
-    SFP_ROW_CHOICE("normalise", "checkpoint|none|imagenet|half", "checkpoint",
-                   "Mean and standard deviation: those of the checkpoint, 0 and 1, ImageNet's, or 0.5 and 0.5."),
+                   "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
+    SFP_ROW_CHOICE(
+        "normalise", "checkpoint|none|imagenet|half", "checkpoint",
+        "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5."),
     SFP_ROW_IMG_SIZE,
-    SFP_ROW_FLAG("exif", "Turn images by their EXIF orientation."),
-    SFP_ROW_FLAG("strict", "Stop at the first image that is not there or cannot be decoded."),
-    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 needs a CPU that has it."),
+    SFP_ROW_FLAG("exif", "Rotate images as their EXIF orientation says."),
+    SFP_ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
+    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
 
-/* ------------------------------------------------------------------ set-up */
+/* ------------------------------------------------------------------ opening */
+
+static void predict_done(sfp__predict *p)
+{
+    sfp__writer_abort(&p->features);
+    sfp_predictor_free(p->predictor);
+    sfp_engine_close(p->engine);
+    sfp__filelist_done(&p->files);
+    sfp__strings_done(&p->names);
+    sfp__free(p->labels);
+    sfp__free(p->block);
+}
+
+const char *sfp__predict_class_name(const sfp__predict *p, int label)
+{
+    if (p->names.count > 0)
+        return label < p->names.count ? p->names.s[label] : NULL;
+    return sfp_predictor_class_name(p->predictor, label);
+}
+
+static sfp_status open_backbone(sfp__predict *p, const sfp_predictor_options *o, sfp_error *err)
+{
+    const sfp__args *a = p->args;
+    sfp_settings *settings = NULL;
+    if (sfp_engine_classes(p->engine) == 0 && (p->eval || !sfp__args_string(a, "features")))
+        return sfp__fail(
+            err, SFP_EUNSUPPORTED,
+            "%s: the backbone has no head (no tensor 'head.weight') and so no classes; use --features FILE to write its "
+            "features, or --state FILE to predict with a learned state",
+            sfp__args_string(a, "backbone"));
+    TRY(sfp_settings_create(&settings, err));
+    sfp_status status = sfp_settings_set(settings, "resize", sfp__args_text(a, "resize"), err);
+    status = status ? status : sfp_settings_set(settings, "normalise", sfp__args_text(a, "normalise"), err);
+    status = status ? status : sfp_predictor_open_backbone(p->engine, settings, o, &p->predictor, err);
+    sfp_settings_free(settings);
+    return status;
+}
+
+static sfp_status open_state(sfp__predict *p, const char *state, const sfp_predictor_options *o, sfp_error *err)
+{
+    bool any = false;
+    TRY(sfp_predictor_open(p->engine, state, o, &p->predictor, err));
+    for (int c = 0; c < sfp_predictor_classes(p->predictor) && !any; c++)
+        any = sfp_predictor_class_seen(p->predictor, c);
+    return any ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%s: the state has not learned any class, expected at least one", state);
+}
+
+static sfp_status open_predictor(sfp__predict *p, sfp_error *err)
+{
+    const char *state = sfp__args_string(p->args, "state"), *names = sfp__args_string(p->args, "names");
+    sfp_predictor_options o = SFP_PREDICTOR_OPTIONS_INIT;
+    o.threads = (int32_t)sfp__args_int(p->args, "threads");
+    TRY(sfp__cli_engine_open(p->args, state, &p->engine, err));
+    TRY(state ? open_state(p, state, &o, err) : open_backbone(p, &o, err));
+    p->classes = sfp_predictor_classes(p->predictor);
+    p->topk = (int)sfp__args_int(p->args, "topk");
+    p->topk = p->topk > p->classes ? p->classes : p->topk;
+    if (!names)
+        return SFP_OK;
+    TRY(sfp__class_names_read(names, &p->names, err));
+    if (p->names.count != p->classes)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the file has %d names, expected %d, the number of classes of the %s", names,
+                         p->names.count, p->classes, state ? "state" : "backbone");
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- files */
 
 static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, int32_t *out, sfp_error *err)
 {
@@ -49,8 +120,8 @@ static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, in
     int64_t number;
     if (text[0] == '\0')
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has no label, expected 'file,label'", list, file);
-    for (int k = 0; k < p->answer.classes; k++) { /* names first: they may be numbers in another order */
-        const char *name = sfp__image_classifier_class_name(&p->answer, k);
+    for (int k = 0; k < p->classes; k++) { /* names first: they may be numbers in another order */
+        const char *name = sfp__predict_class_name(p, k);
         if (name && strcmp(name, text) == 0) {
             *out = k;
             return SFP_OK;
@@ -59,8 +130,8 @@ static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, in
     if (!sfp__parse_int(text, &number))
         return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is '%s', expected a class number or a class name", list, file,
                          text);
-    if (number < 0 || number >= p->answer.classes)
-        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is %s, expected 0 to %d", list, file, text, p->answer.classes - 1);
+    if (number < 0 || number >= p->classes)
+        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is %s, expected 0 to %d", list, file, text, p->classes - 1);
     *out = (int32_t)number;
     return SFP_OK;
 }
@@ -79,84 +150,76 @@ static sfp_status read_files(sfp__predict *p, sfp_error *err)
     return SFP_OK;
 }
 
-static size_t image_bytes(const sfp__predict *p)
-{
-    size_t side = (size_t)p->answer.vit->config.img_size;
-    return 3 * side * side;
-}
-
 static sfp_status reserve(sfp__predict *p, sfp_error *err)
 {
-    sfp__chunk *c = &p->chunk;
-    size_t input = image_bytes(p) * sizeof(float), n = CHUNK_BYTES / input;
+    size_t side = (size_t)sfp_engine_image_size(p->engine), n = CHUNK_BYTES / (3 * side * side * sizeof(float));
     n = n < 1 ? 1 : n > CHUNK_MAX ? CHUNK_MAX : n;
     n = n > p->files.count ? p->files.count : n;
-    c->capacity = (int)n;
-    const sfp__want list[] = {{&c->rgb, n, image_bytes(p)},
-                              {&c->errors, n, sizeof *c->errors},
-                              {&c->slot_of, n, sizeof *c->slot_of},
-                              {&c->image, n, sizeof *c->image}};
-    TRY(sfp__block(&c->block, SFP_LIST(list), err));
-    return sfp__image_classifier_reserve(&p->answer, c->capacity, err);
+    p->capacity = (int)n;
+    const sfp__want list[] = {
+        {&p->images, n, sizeof *p->images}, {&p->predictions, n, sizeof *p->predictions}, {&p->rankings, n, sizeof *p->rankings}};
+    return sfp__block(&p->block, SFP_LIST(list), err);
 }
 
-static void predict_done(sfp__predict *p)
-{
-    if (p->tally.spool)
-        (void)fclose(p->tally.spool);
-    sfp__image_classifier_close(&p->answer);
-    sfp__filelist_done(&p->files);
-    sfp__free(p->labels);
-    sfp__free(p->chunk.block);
-}
+/* -------------------------------------------------------------------- chunks */
 
-/* ------------------------------------------------------------------- chunk */
-
-static void decode_one(void *ctx, int slot, int worker)
+/* The best classes of image i and their probabilities; ties go to the lower class. */
+static void rank(const sfp__predict *p, int i, sfp__ranking *out)
 {
-    sfp__predict *p = ctx;
-    OWNED_BY(sfp__image_done) sfp__image raw = {0}, fitted = {0};
-    sfp_error *err = &p->chunk.errors[slot];
-    (void)worker;
-    memset(err, 0, sizeof *err);
-    sfp_status s = sfp__image_load(sfp__filelist_path(&p->files, p->chunk.first + (size_t)slot), &p->image_options, &raw, err);
-    if (!s)
-        s = sfp__image_fit(&raw, p->answer.vit->config.img_size, p->answer.resize, &fitted, err);
-    if (!s)
-        memcpy(p->chunk.rgb + (size_t)slot * image_bytes(p), fitted.rgb, image_bytes(p));
-    err->status = s; /* tells whether the slot counts, whatever the callee wrote */
+    const float *z = sfp_predictor_scores(p->predictor);
+    int want = p->topk > EVAL_TOP ? p->topk : EVAL_TOP, have = 0;
+    int32_t *top = out->label;
+    double sum = 0;
+    out->count = 0;
+    if (!z || p->predictions[i].status)
+        return;
+    z += (size_t)i * (size_t)p->classes;
+    for (int k = 0; k < p->classes; k++) {
+        if (z[k] == -INFINITY)
+            continue;
+        int at = have < want ? have++ : want;
+        for (; at > 0 && z[k] > z[top[at - 1]]; at--)
+            if (at < want)
+                top[at] = top[at - 1];
+        if (at < want)
+            top[at] = k;
+    }
+    for (int k = 0; have > 0 && k < p->classes; k++)
+        sum += exp((double)z[k] - (double)z[top[0]]);
+    for (int k = 0; k < have; k++)
+        out->probability[k] = (float)(exp((double)z[top[k]] - (double)z[top[0]]) / sum);
+    out->count = have;
 }
 
 static sfp_status run_chunk(sfp__predict *p, sfp_error *err)
 {
-    sfp__chunk *c = &p->chunk;
-    sfp__thread_pool_run(p->answer.pool, c->slots, decode_one, p);
-    c->decoded = 0;
-    for (int slot = 0; slot < c->slots; slot++) {
-        if (c->errors[slot].status == SFP_OK) {
-            c->slot_of[c->decoded] = slot;
-            c->image[c->decoded++] = c->rgb + (size_t)slot * image_bytes(p);
+    for (int i = 0; i < p->count; i++)
+        p->images[i] = (sfp_image){.format = SFP_IMAGE_FILE,
+                                   .flags = sfp__args_flag(p->args, "exif") ? SFP_IMAGE_EXIF : 0,
+                                   .data = sfp__filelist_path(&p->files, p->first + (size_t)i)};
+    TRY(sfp_predictor_run(p->predictor, p->count, p->images, p->predictions, err));
+    for (int i = 0; i < p->count; i++) {
+        rank(p, i, &p->rankings[i]);
+        if (p->predictions[i].status == SFP_OK) {
+            p->answered++;
             continue;
         }
         if (sfp__args_flag(p->args, "strict"))
-            return sfp__fail(err, c->errors[slot].status, "%s", c->errors[slot].message);
-        sfp__predict_report_failed(p, slot);
-        p->tally.failed++;
+            return sfp__fail(err, p->predictions[i].status, "%s", sfp_predictor_image_error(p->predictor, i));
+        sfp__predict_print_failed(p, i);
+        p->failed++;
     }
-    TRY(sfp__image_classifier_run(&p->answer, c->decoded, c->image, err));
-    p->tally.count += (size_t)c->decoded;
-    sfp__predict_tell(p);
-    return sfp__predict_spool_chunk(p, err);
+    sfp__predict_print_chunk(p);
+    return sfp__predict_features_put(p, err);
 }
 
 static sfp_status run_chunks(sfp__predict *p, sfp__progress *progress, sfp_error *err)
 {
-    sfp__chunk *c = &p->chunk;
-    for (; c->first < p->files.count; c->first += (size_t)c->slots) {
-        size_t left = p->files.count - c->first;
-        c->slots = left < (size_t)c->capacity ? (int)left : c->capacity;
+    for (; p->first < p->files.count; p->first += (size_t)p->count) {
+        size_t left = p->files.count - p->first;
+        p->count = left < (size_t)p->capacity ? (int)left : p->capacity;
         TRY(run_chunk(p, err));
-        sfp__progress_update(progress, c->first + (size_t)c->slots);
+        sfp__progress_update(progress, p->first + (size_t)p->count);
     }
     return SFP_OK;
 }
@@ -164,43 +227,45 @@ static sfp_status run_chunks(sfp__predict *p, sfp__progress *progress, sfp_error
 static sfp_status run_all(sfp__predict *p, sfp_error *err)
 {
     sfp__progress progress;
-    sfp__json *json = &p->tally.out.json;
-    TRY(sfp__predict_spool_open(p, err));
+    sfp__json *json = &p->out.json;
+    TRY(sfp__predict_features_open(p, err));
     double begin = sfp__monotonic_seconds();
     sfp__progress_init(&progress, "images", p->files.count);
-    sfp__out_begin(&p->tally.out, sfp__args_flag(p->args, "json"), 0);
+    sfp__out_begin(&p->out, sfp__args_flag(p->args, "json"), 0);
     if (p->list)
         sfp__json_array(json, "pictures");
     sfp_status s = run_chunks(p, &progress, err);
     sfp__progress_done(&progress);
     if (p->list)
         sfp__json_end(json);
-    p->tally.seconds = sfp__monotonic_seconds() - begin;
+    p->seconds = sfp__monotonic_seconds() - begin;
     if (!s)
-        s = sfp__predict_spool_finish(p, err);
+        s = sfp__predict_features_commit(p, err);
     if (!s)
-        sfp__predict_summary(p);
+        sfp__predict_print_totals(p);
     else
         sfp__json_string(json, "error", err->message);
-    sfp__out_end(&p->tally.out);
+    sfp__out_end(&p->out);
     return s;
 }
 
-/* What does not go together; NULL: fine. */
+/* ------------------------------------------------------------------- command */
+
+/* Options that exclude each other; NULL: none do. */
 static const char *conflict(const sfp__args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
-        return "--topk is about what is printed of an image, and --eval counts (top-1 and top-5); expected one of the two";
+        return "--topk selects what is printed per image and --eval only counts (top-1 and top-5), expected one of the two";
     if (!sfp__args_string(a, "state"))
         return NULL;
     if (sfp__args_string(a, "features"))
-        return "--features writes what the backbone gives, expected no --state";
+        return "--features writes features of the backbone, expected no --state";
     if (sfp__args_rank(a, "resize") > SFP_RANK_DEFAULT || sfp__args_rank(a, "normalise") > SFP_RANK_DEFAULT)
         return "--resize and --normalise are those of the run with --state, expected neither";
     return NULL;
 }
 
-/* What is written is .npy: a name that promises something else may be that of an image, with FILE forgotten. */
+/* A name with another ending may be that of an image, with the name of the .npy file forgotten. */
 static bool is_npy(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -209,25 +274,23 @@ static bool is_npy(const char *name)
 
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
-    OWNED_BY(predict_done) sfp__predict p = {.args = args};
+    OWNED_BY(predict_done) sfp__predict p = {.args = args, .features.fd = -1};
     const char *features = sfp__args_string(args, "features");
     p.eval = sfp__args_string(args, "eval");
     p.list = sfp__args_flag(args, "json") && !p.eval;
     if (features && !is_npy(features))
-        return sfp__fail_usage(err, "'%s' is to be written by --features, expected NAME.npy", features);
+        return sfp__fail_usage(err, "--features is '%s', expected NAME.npy", features);
     if (p.eval && args->operand_count > 0)
         return sfp__fail_usage(err, "'%s': --eval names the images, expected no others", args->operands[0]);
     if (!p.eval && args->operand_count == 0)
         return sfp__fail_usage(err, "needs PATH... or --eval FILE");
     if (conflict(args))
         return sfp__fail_usage(err, "%s", conflict(args));
-    p.image_options = sfp__image_options_defaults();
-    p.image_options.exif_orientation = sfp__args_flag(args, "exif");
-    TRY(sfp__image_classifier_open(&p.answer, args, err));
+    TRY(open_predictor(&p, err));
     TRY(read_files(&p, err));
     TRY(reserve(&p, err));
     TRY(run_all(&p, err));
-    return p.tally.failed ? sfp__fail_quietly(err) : SFP_OK;
+    return p.failed ? sfp__fail_quietly(err) : SFP_OK;
 }
 
 const sfp__command sfp__cmd_predict = {
@@ -235,13 +298,13 @@ const sfp__command sfp__cmd_predict = {
     .summary = "classify images by a saved state or a backbone's own head, or write their features",
     .operands = "PATH...",
     .max_operands = SFP_OPERANDS_ANY,
-    .text =
-        "A PATH is an image (JPEG, PNG, WebP), a folder (all images in it and below, sorted) or a list (.csv or .txt: a file "
-        "a line, relative to the list). An image that is not there or cannot be decoded is named and left out; the exit code is "
-        "then 1.\n\n"
-        "What is printed is one line per image, in columns separated by tabs: the file, then class and probability of the best "
-        "classes in "
-        "turn.",
+    .text = "PATH is an image (JPEG, PNG or WebP), a directory (searched recursively, in sorted order) or a list (.csv or .txt, "
+            "one file "
+            "per line, relative to the list). Images that are missing or cannot be decoded are reported and skipped; the exit "
+            "status is "
+            "then 1.\n\n"
+            "The output has one line per image, in columns separated by tabs: the file, then class and probability of the best "
+            "classes.",
     .examples = "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --state runs/3 photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop --eval labels.csv --json\n"

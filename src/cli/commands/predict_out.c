@@ -1,187 +1,155 @@
 #include "cli/commands/predict.h"
 
 #include "cli/ui.h"
-#include "io/file.h"
-
-#include "io/tensor/tensor_file.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { EVAL_TOP = 5 };
 
 static int shown(const sfp__predict *p, int i)
 {
-    return p->answer.topk < p->answer.top_count[i] ? p->answer.topk : p->answer.top_count[i];
+    int n = p->rankings[i].count;
+    return p->topk < n ? p->topk : n;
 }
 
-static const char *file_of(const sfp__predict *p, int slot)
+static const char *file_of(const sfp__predict *p, int i)
 {
-    return sfp__filelist_path(&p->files, p->chunk.first + (size_t)slot);
+    return sfp__filelist_path(&p->files, p->first + (size_t)i);
 }
 
-/* With --features an image is also known by its row, which only the list of files would tell. */
-void sfp__predict_report_failed(const sfp__predict *p, int slot)
+/* With --features an image is also known by its row, which only the list of files would show. */
+void sfp__predict_print_failed(const sfp__predict *p, int i)
 {
-    const char *features = sfp__args_string(p->args, "features");
+    const char *features = sfp__args_string(p->args, "features"), *message = sfp_predictor_image_error(p->predictor, i);
     if (features)
-        sfp__info("%s (row %zu of %s)", p->chunk.errors[slot].message, p->chunk.first + (size_t)slot, features);
+        sfp__info("%s (row %zu of %s)", message, p->first + (size_t)i, features);
     else
-        (void)sfp__print_error(&p->chunk.errors[slot]);
+        sfp__info("%s", message);
 }
 
-/* Columns by tabs, which put_text lets through in no name: names have commas, colons and blanks. */
+/* Columns are separated by tabs, since names contain commas, colons and blanks. */
 static void print_text(const sfp__predict *p, int i)
 {
-    const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
-    const float *top_p = p->answer.top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
-    sfp__put_text(stdout, file_of(p, p->chunk.slot_of[i]), 0);
+    const sfp__ranking *r = &p->rankings[i];
+    sfp__put_text(stdout, file_of(p, i), 0);
     for (int k = 0; k < shown(p, i); k++) {
-        const char *name = sfp__image_classifier_class_name(&p->answer, top[k]);
+        const char *name = sfp__predict_class_name(p, r->label[k]);
         (void)fputc('\t', stdout);
         if (name)
             sfp__put_text(stdout, name, 0);
         else
-            (void)printf("%d", top[k]);
-        (void)printf("\t%.1f %%", 100.0 * (double)top_p[k]);
+            (void)printf("%d", r->label[k]);
+        (void)printf("\t%.1f %%", 100.0 * (double)r->probability[k]);
     }
     (void)fputc('\n', stdout);
 }
 
-static void json_top(sfp__predict *p, int i)
+static void print_json(sfp__predict *p, int i)
 {
-    const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
-    const float *top_p = p->answer.top_p + (size_t)i * SFP_PREDICT_TOP_MAX;
-    sfp__json_array(&p->tally.out.json, "top");
-    for (int k = 0; k < shown(p, i); k++) {
-        sfp__json_object(&p->tally.out.json, NULL);
-        sfp__json_int(&p->tally.out.json, "class", top[k]);
-        if (sfp__image_classifier_class_name(&p->answer, top[k]))
-            sfp__json_string(&p->tally.out.json, "name", sfp__image_classifier_class_name(&p->answer, top[k]));
-        sfp__json_float(&p->tally.out.json, "probability", top_p[k]);
-        sfp__json_end(&p->tally.out.json);
+    sfp__json *json = &p->out.json;
+    const sfp__ranking *r = &p->rankings[i];
+    sfp__json_object(json, NULL);
+    sfp__json_int(json, "row", (int64_t)p->first + i);
+    sfp__json_string(json, "file", file_of(p, i));
+    if (p->predictions[i].status) {
+        sfp__json_string(json, "error", sfp_predictor_image_error(p->predictor, i));
+    } else if (p->classes > 0) {
+        sfp__json_array(json, "top");
+        for (int k = 0; k < shown(p, i); k++) {
+            const char *name = sfp__predict_class_name(p, r->label[k]);
+            sfp__json_object(json, NULL);
+            sfp__json_int(json, "class", r->label[k]);
+            if (name)
+                sfp__json_string(json, "name", name);
+            sfp__json_float(json, "probability", r->probability[k]);
+            sfp__json_end(json);
+        }
+        sfp__json_end(json);
     }
-    sfp__json_end(&p->tally.out.json);
+    sfp__json_end(json);
 }
 
-/* The image of a slot: the decoded image i, or with i negative one that could not be. */
-static void print_json(sfp__predict *p, int slot, int i)
+static void count_correct(sfp__predict *p, int i)
 {
-    sfp__json_object(&p->tally.out.json, NULL);
-    sfp__json_int(&p->tally.out.json, "row", (int64_t)p->chunk.first + slot);
-    sfp__json_string(&p->tally.out.json, "file", file_of(p, slot));
-    if (i < 0)
-        sfp__json_string(&p->tally.out.json, "error", p->chunk.errors[slot].message);
-    else if (p->answer.score)
-        json_top(p, i);
-    sfp__json_end(&p->tally.out.json);
-}
-
-static void count_right(sfp__predict *p, int i)
-{
-    const int32_t *top = p->answer.top + (size_t)i * SFP_PREDICT_TOP_MAX;
-    int32_t label = p->labels[p->chunk.first + (size_t)p->chunk.slot_of[i]];
-    for (int k = 0; k < EVAL_TOP && k < p->answer.top_count[i]; k++) {
-        p->tally.top1 += k == 0 && top[k] == label;
-        p->tally.top5 += top[k] == label;
+    const sfp__ranking *r = &p->rankings[i];
+    int32_t label = p->labels[p->first + (size_t)i];
+    for (int k = 0; k < EVAL_TOP && k < r->count; k++) {
+        p->top1 += k == 0 && r->label[k] == label;
+        p->top5 += r->label[k] == label;
     }
 }
 
-void sfp__predict_tell(sfp__predict *p)
+void sfp__predict_print_chunk(sfp__predict *p)
 {
-    for (int slot = 0, next = 0; slot < p->chunk.slots; slot++) {
-        int i = next < p->chunk.decoded && p->chunk.slot_of[next] == slot ? next++ : -1;
+    for (int i = 0; i < p->count; i++) {
         if (p->list)
-            print_json(p, slot, i);
-        else if (i >= 0 && p->eval)
-            count_right(p, i);
-        else if (i >= 0 && p->answer.score)
+            print_json(p, i);
+        else if (p->predictions[i].status)
+            continue;
+        else if (p->eval)
+            count_correct(p, i);
+        else if (p->classes > 0)
             print_text(p, i);
     }
 }
 
-void sfp__predict_summary(sfp__predict *p)
+void sfp__predict_print_totals(sfp__predict *p)
 {
-    double rate = p->tally.seconds > 0 ? (double)p->tally.count / p->tally.seconds : 0;
-    if (!p->tally.out.text) {
-        if (p->eval) {
-            sfp__json_int(&p->tally.out.json, "top1_count", (int64_t)p->tally.top1);
-            sfp__json_int(&p->tally.out.json, "top5_count", (int64_t)p->tally.top5);
-        }
-        sfp__json_int(&p->tally.out.json, "count", (int64_t)p->tally.count);
-        sfp__json_int(&p->tally.out.json, "failed", (int64_t)p->tally.failed);
-        sfp__json_real(&p->tally.out.json, "seconds", p->tally.seconds);
-        sfp__json_real(&p->tally.out.json, "images_per_second", rate);
-    } else if (p->eval) {
-        double n = p->tally.count ? (double)p->tally.count : 1;
-        (void)printf("top-1 %zu of %zu (%.1f %%), top-%d %zu of %zu (%.1f %%), %.1f images/s\n", p->tally.top1, p->tally.count,
-                     100.0 * (double)p->tally.top1 / n, EVAL_TOP, p->tally.top5, p->tally.count,
-                     100.0 * (double)p->tally.top5 / n, rate);
+    sfp__json *json = &p->out.json;
+    double rate = p->seconds > 0 ? (double)p->answered / p->seconds : 0, n = p->answered ? (double)p->answered : 1;
+    if (p->eval) {
+        sfp__json_int(json, "top1_count", (int64_t)p->top1);
+        sfp__json_int(json, "top5_count", (int64_t)p->top5);
+        sfp__out_printf(&p->out, "top-1 %zu of %zu (%.1f %%), top-%d %zu of %zu (%.1f %%), %.1f images/s\n", p->top1, p->answered,
+                        100.0 * (double)p->top1 / n, EVAL_TOP, p->top5, p->answered, 100.0 * (double)p->top5 / n, rate);
     }
-    if (p->tally.failed)
-        sfp__info("%zu of %zu images could not be decoded", p->tally.failed, p->tally.failed + p->tally.count);
+    sfp__json_int(json, "count", (int64_t)p->answered);
+    sfp__json_int(json, "failed", (int64_t)p->failed);
+    sfp__json_real(json, "seconds", p->seconds);
+    sfp__json_real(json, "images_per_second", rate);
+    if (p->failed)
+        sfp__info("%zu of %zu images could not be decoded", p->failed, p->failed + p->answered);
 }
 
 /* ---------------------------------------------------------------------- features */
 
-/* Rows are spooled as they come and become the .npy file at the end, through a map, so that a file larger than memory can be
- * written. */
-sfp_status sfp__predict_spool_open(sfp__predict *p, sfp_error *err)
+/* The .npy format, version 1.0: magic, version, length of a header that pads the whole to a multiple of 64 bytes, header, rows. The
+ * number of rows is that of the files and so known before the first one: rows are written as they are computed. */
+sfp_status sfp__predict_features_open(sfp__predict *p, sfp_error *err)
 {
-    char name[4096];
+    enum { HEAD = 128, PREFIX = 10 };
+    char head[HEAD + 1], text[HEAD - PREFIX]; /* longer than any shape */
     const char *path = sfp__args_string(p->args, "features");
     if (!path)
         return SFP_OK;
-    TRY(sfp__path_print(name, sizeof name, err, "%s.tmp.XXXXXX", path));
-    int fd = mkstemp(name);
-    if (fd < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot create", path);
-    (void)unlink(name);
-    p->tally.spool = fdopen(fd, "w+");
-    if (!p->tally.spool) {
-        (void)close(fd);
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot create", path);
+    (void)snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %d), }", p->files.count,
+                   sfp_engine_dim(p->engine));
+    (void)snprintf(head, sizeof head, "\x93NUMPY\x01___%-*.*s\n", HEAD - PREFIX - 1, HEAD - PREFIX - 1, text);
+    const uint8_t binary[] = {0, HEAD - PREFIX, 0}; /* minor version, length of the header, little-endian */
+    memcpy(head + 7, binary, sizeof binary);
+    TRY(sfp__writer_open(path, &p->features, err));
+    return sfp__writer_put(&p->features, head, HEAD, err);
+}
+
+/* One row per file; that of an unreadable image is NaN. */
+sfp_status sfp__predict_features_put(sfp__predict *p, sfp_error *err)
+{
+    size_t dim = (size_t)sfp_engine_dim(p->engine);
+    const float *rows = sfp_predictor_features(p->predictor), nan_value = NAN;
+    if (!p->features.tmp)
+        return SFP_OK;
+    for (int i = 0; i < p->count; i++) {
+        if (p->predictions[i].status == SFP_OK)
+            TRY(sfp__writer_put(&p->features, rows + (size_t)i * dim, dim * sizeof *rows, err));
+        for (size_t k = 0; p->predictions[i].status && k < dim; k++)
+            TRY(sfp__writer_put(&p->features, &nan_value, sizeof nan_value, err));
     }
     return SFP_OK;
 }
 
-/* Rows go to the spool in the order of files, one for each of them. */
-sfp_status sfp__predict_spool_chunk(sfp__predict *p, sfp_error *err)
+sfp_status sfp__predict_features_commit(sfp__predict *p, sfp_error *err)
 {
-    int dim = p->answer.vit->config.dim, next = 0;
-    const float nan_row = NAN;
-    bool good = true;
-    for (int slot = 0; p->tally.spool && slot < p->chunk.slots; slot++) {
-        if (next < p->chunk.decoded && p->chunk.slot_of[next] == slot) {
-            good = good && fwrite(p->answer.feature + (size_t)next * (size_t)dim, sizeof(float), (size_t)dim, p->tally.spool) ==
-                               (size_t)dim;
-            next++;
-        } else {
-            for (int k = 0; k < dim; k++)
-                good = good && fwrite(&nan_row, sizeof nan_row, 1, p->tally.spool) == 1;
-        }
-    }
-    return good ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot write", sfp__args_string(p->args, "features"));
-}
-
-sfp_status sfp__predict_spool_finish(sfp__predict *p, sfp_error *err)
-{
-    const char *path = sfp__args_string(p->args, "features");
-    size_t dim = (size_t)p->answer.vit->config.dim, bytes = p->files.count * dim * sizeof(float);
-    if (!p->tally.spool)
-        return SFP_OK;
-    if (fflush(p->tally.spool) != 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
-    void *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fileno(p->tally.spool), 0);
-    if (map == MAP_FAILED)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, bytes);
-    sfp__tensor t = {
-        .name = "features", .dtype = SFP_DTYPE_F32, .ndim = 2, .count = p->files.count * dim, .bytes = bytes, .data = map};
-    t.shape[0] = (int64_t)p->files.count;
-    t.shape[1] = (int64_t)dim;
-    sfp_status s = sfp__npy_write(path, &t, err);
-    (void)munmap(map, bytes);
-    return s;
+    return p->features.tmp ? sfp__writer_commit(&p->features, err) : SFP_OK;
 }
