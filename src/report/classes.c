@@ -1,4 +1,5 @@
-/* The report's figures of classes: confusion matrix and accuracy by class. Right answers are blue, wrong ones orange. */
+/* The report's figures about classes: the confusion matrix and the accuracy by class. Correct predictions are blue, wrong ones
+ * orange. */
 #include "report/report_internal.h"
 
 #include "base/mem.h"
@@ -7,17 +8,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MATRIX_CLASSES 100 /* beyond: bars only */
-#define ROWS_CLASSES 60    /* beyond: a compact chart, the lowest and the highest */
+#define MATRIX_CLASSES 100 /* with more classes, the confusion matrix is omitted */
+#define ROWS_CLASSES 60    /* with more classes, only the EXTREMES highest and lowest accuracies have rows */
 #define EXTREMES 12
-#define WORST_PAIRS 6
+#define TOP_CONFUSIONS 6
 
-static uint64_t cell_of(const sfp_result *r, int truth, int answer)
+static uint64_t confusion_count(const sfp_result *r, int truth, int answer)
 {
     return r->confusion[(size_t)truth * (size_t)r->classes + (size_t)answer];
 }
 
-static bool anything_tested(const sfp_result *r)
+static bool has_test_samples(const sfp_result *r)
 {
     size_t n = r->confusion ? (size_t)r->classes * (size_t)r->classes : 0;
     for (size_t i = 0; i < n; i++)
@@ -28,10 +29,10 @@ static bool anything_tested(const sfp_result *r)
 
 /* ---------------------------------------------------------- confusion matrix */
 
-static void cell(sfp__text *t, const sfp_result *r, int i, int k, double tested, double x, double y, double size)
+static void put_cell(sfp__text *t, const sfp_result *r, int i, int k, double tested, double x, double y, double size)
 {
     char name[SFP_SHORT];
-    uint64_t n = cell_of(r, i, k);
+    uint64_t n = confusion_count(r, i, k);
     double share = (double)n / tested, shade = 0.07 + 0.93 * share;
     if (n == 0)
         return;
@@ -43,7 +44,7 @@ static void cell(sfp__text *t, const sfp_result *r, int i, int k, double tested,
                          shade > 0.65 ? "cell on" : "cell", x + size / 2, y + size / 2 + 4, 100 * share);
     sfp__text_put(t, "<title>");
     sfp__put_html_cut(t, sfp__class_name(r, i, name), 60);
-    sfp__text_put(t, i == k ? " taken for itself: " : " taken for ");
+    sfp__text_put(t, i == k ? " predicted correctly: " : " predicted as ");
     if (i != k) {
         sfp__put_html_cut(t, sfp__class_name(r, k, name), 60);
         sfp__text_put(t, ": ");
@@ -51,27 +52,27 @@ static void cell(sfp__text *t, const sfp_result *r, int i, int k, double tested,
     sfp__text_printf(t, "%" PRIu64 " of %.0f (%.1f %%)</title></g>", n, tested, 100 * share);
 }
 
-/* The pairs that are mixed up most, in words. */
-static void worst_pairs(sfp__text *t, const sfp_result *r)
+/* Lists the most frequent confusions in a sentence. */
+static void put_top_confusions(sfp__text *t, const sfp_result *r)
 {
-    sfp__confusion_pair worst[WORST_PAIRS];
-    int found = sfp__top_confusions(r->classes, r->confusion, WORST_PAIRS, worst);
+    sfp__confusion_pair top[TOP_CONFUSIONS];
+    int found = sfp__top_confusions(r->classes, r->confusion, TOP_CONFUSIONS, top);
     if (!found)
         return;
     char name[SFP_SHORT], share[SFP_SHORT];
-    sfp__text_put(t, "<p class=\"note\">Mixed up most: ");
+    sfp__text_put(t, "<p class=\"note\">Most frequent confusions: ");
     for (int i = 0; i < found; i++) {
         sfp__text_put(t, i ? "; <b>" : "<b>");
-        sfp__put_html_cut(t, sfp__class_name(r, worst[i].truth, name), 40);
-        sfp__text_put(t, "</b> taken for <b>");
-        sfp__put_html_cut(t, sfp__class_name(r, worst[i].answer, name), 40);
+        sfp__put_html_cut(t, sfp__class_name(r, top[i].truth, name), 40);
+        sfp__text_put(t, "</b> predicted as <b>");
+        sfp__put_html_cut(t, sfp__class_name(r, top[i].answer, name), 40);
         uint64_t tested;
-        (void)sfp__result_class_accuracy(r, worst[i].truth, &tested);
-        if (worst[i].count == 1)
+        (void)sfp__result_class_accuracy(r, top[i].truth, &tested);
+        if (top[i].count == 1)
             sfp__text_put(t, "</b> once");
         else
-            sfp__text_printf(t, "</b> %" PRIu64 " times", worst[i].count);
-        sfp__text_printf(t, " (%s)", sfp__format_percent((double)worst[i].count / (double)tested, share));
+            sfp__text_printf(t, "</b> %" PRIu64 " times", top[i].count);
+        sfp__text_printf(t, " (%s)", sfp__format_percent((double)top[i].count / (double)tested, share));
     }
     sfp__text_put(t, ".</p>");
 }
@@ -80,10 +81,10 @@ bool sfp__plot_confusion(sfp__text *t, const sfp_result *r)
 {
     char name[SFP_SHORT];
     int n = r->classes;
-    if (n < 2 || !anything_tested(r))
+    if (n < 2 || !has_test_samples(r))
         return false;
     if (n > MATRIX_CLASSES) {
-        worst_pairs(t, r);
+        put_top_confusions(t, r);
         return true;
     }
     double left = 150, top = 108, size = fmin(54, 780.0 / n), width = left + size * n + 80, height = top + size * n + 6;
@@ -93,9 +94,9 @@ bool sfp__plot_confusion(sfp__text *t, const sfp_result *r)
     double font = size >= 12 ? 12 : size;
     sfp__text_printf(t, "<svg viewBox=\"0 0 %.0f %.0f\" style=\"max-width:%.0fpx\" role=\"img\" aria-label=\"confusion matrix\">",
                      width, height, width);
-    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"12\">answered &#8230;</text>", left);
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"12\">predicted class</text>", left);
     sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"%.0f\" text-anchor=\"end\">%s</text>", left - 8, top - 8,
-                     labels ? "was &#8230;" : "");
+                     labels ? "true class" : "");
     sfp__text_printf(t, "<rect class=\"frame\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", left, top, size * n,
                      size * n);
     for (int i = 0; i < n; i++) {
@@ -111,10 +112,10 @@ bool sfp__plot_confusion(sfp__text *t, const sfp_result *r)
             sfp__text_put(t, "</text>");
         }
         for (int k = 0; tested && k < n; k++)
-            cell(t, r, i, k, (double)tested, left + size * k, top + size * i, size);
+            put_cell(t, r, i, k, (double)tested, left + size * k, top + size * i, size);
     }
     sfp__text_put(t, "</svg>");
-    worst_pairs(t, r);
+    put_top_confusions(t, r);
     return true;
 }
 
@@ -126,7 +127,7 @@ typedef struct class_row {
     uint64_t tested;
 } class_row;
 
-static int by_accuracy(const void *a, const void *b)
+static int compare_accuracy(const void *a, const void *b)
 {
     const class_row *x = a, *y = b;
     if (x->accuracy != y->accuracy)
@@ -134,7 +135,7 @@ static int by_accuracy(const void *a, const void *b)
     return x->c < y->c ? -1 : 1;
 }
 
-static void row(sfp__text *t, const sfp_result *r, const class_row *c)
+static void put_class_row(sfp__text *t, const sfp_result *r, const class_row *c)
 {
     char name[SFP_SHORT], share[SFP_SHORT], count[SFP_SHORT];
     sfp__text_put(t, "<li><span class=\"name\" title=\"");
@@ -145,18 +146,18 @@ static void row(sfp__text *t, const sfp_result *r, const class_row *c)
                      100 * c->accuracy, sfp__format_percent(c->accuracy, share), sfp__format_count((double)c->tested, count));
 }
 
-static void rows(sfp__text *t, const sfp_result *r, const char *title, const class_row *c, int n)
+static void put_class_rows(sfp__text *t, const sfp_result *r, const char *title, const class_row *c, int n)
 {
     if (title)
         sfp__text_printf(t, "<h3>%s</h3>", title);
     sfp__text_put(t, "<ul class=\"classes\">");
     for (int i = 0; i < n; i++)
-        row(t, r, &c[i]);
+        put_class_row(t, r, &c[i]);
     sfp__text_put(t, "</ul>");
 }
 
-/* Hundreds of classes: the sorted accuracies as one outline. */
-static void compact(sfp__text *t, const class_row *c, int n)
+/* Draws the sorted accuracies of many classes as one outline. */
+static void put_outline(sfp__text *t, const class_row *c, int n)
 {
     enum { W = 1000, H = 170, L = 46, T = 8, B = 24 };
     sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"accuracy by class, sorted\">", W, H);
@@ -179,7 +180,7 @@ static void compact(sfp__text *t, const class_row *c, int n)
 bool sfp__plot_classes(sfp__text *t, const sfp_result *r)
 {
     int n = 0;
-    if (r->classes < 1 || !anything_tested(r))
+    if (r->classes < 1 || !has_test_samples(r))
         return false;
     OWNED class_row *all = sfp__malloc((size_t)r->classes * sizeof *all);
     if (!all) {
@@ -192,13 +193,13 @@ bool sfp__plot_classes(sfp__text *t, const sfp_result *r)
         if (one.tested)
             all[n++] = one;
     }
-    qsort(all, (size_t)n, sizeof *all, by_accuracy);
+    qsort(all, (size_t)n, sizeof *all, compare_accuracy);
     if (n <= ROWS_CLASSES) {
-        rows(t, r, NULL, all, n);
+        put_class_rows(t, r, NULL, all, n);
     } else {
-        compact(t, all, n);
-        rows(t, r, "The highest", all, EXTREMES);
-        rows(t, r, "The lowest", all + n - EXTREMES, EXTREMES);
+        put_outline(t, all, n);
+        put_class_rows(t, r, "Highest accuracies", all, EXTREMES);
+        put_class_rows(t, r, "Lowest accuracies", all + n - EXTREMES, EXTREMES);
     }
     return true;
 }

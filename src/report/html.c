@@ -1,4 +1,4 @@
-/* The head of a page, text on its way into HTML, and numbers as people read them. */
+/* The head of a page, escaping of text, and formats of numbers. */
 #include "report/html.h"
 
 #include "io/file.h"
@@ -11,8 +11,9 @@
 
 /* ---------------------------------------------------------------------- page */
 
-/* head.html, read by the assembler; {title} is where the title goes. Its colours are Okabe and Ito's, told apart with any colour
- * vision, and lighter ones on dark. The pieces of a .bar have no padding: each is as wide as its share. */
+/* The assembler includes head.html; {title} in it is replaced by the title. Its colours are those of Okabe and Ito, which people
+ * with any kind of colour vision can distinguish; the dark scheme uses lighter ones. The segments of a .bar have no padding, so
+ * that their widths are proportional to their shares. */
 __asm__(".pushsection .rodata.sfp_report, \"a\"\n"
         ".local sfp_report_head\n"
         "sfp_report_head:\n"
@@ -21,14 +22,14 @@ __asm__(".pushsection .rodata.sfp_report, \"a\"\n"
         ".popsection\n");
 extern const char sfp_report_head[] __attribute__((visibility("hidden")));
 
-void sfp__page_begin(sfp__text *t, const char *title, const char *what)
+void sfp__page_begin(sfp__text *t, const char *title, const char *subject)
 {
-    static const char mark[] = "{title}";
-    const char *at = strstr(sfp_report_head, mark);
+    static const char placeholder[] = "{title}";
+    const char *at = strstr(sfp_report_head, placeholder);
     sfp__text_putn(t, sfp_report_head, (size_t)(at - sfp_report_head));
     sfp__text_put(t, title);
-    sfp__put_html_cut(t, what ? what : "", 80);
-    sfp__text_put(t, at + strlen(mark));
+    sfp__put_html_cut(t, subject ? subject : "", 80);
+    sfp__text_put(t, at + strlen(placeholder));
 }
 
 sfp_status sfp__page_write(sfp__text *t, const char *path, sfp_error *err)
@@ -44,12 +45,12 @@ static bool is_unsafe(uint32_t c)
     return control || direction || c == SFP_UTF8_BAD;
 }
 
-void sfp__put_html_cut(sfp__text *t, const char *s, int most)
+void sfp__put_html_cut(sfp__text *t, const char *s, int max_chars)
 {
     for (int i = 0; *s; i++) {
         uint32_t c;
         int n = sfp__utf8_next(s, &c);
-        if (i + 1 >= most && s[n]) {
+        if (i + 1 >= max_chars && s[n]) {
             sfp__text_put(t, "\xe2\x80\xa6");
             return;
         }

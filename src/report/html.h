@@ -1,5 +1,5 @@
-/* What a page of HTML is made of, whatever it reports: its head, text made safe, numbers as people read them, plots of curves.
- * Everything appends to one text; a failure to grow it shows at the end. */
+/* Building blocks of an HTML page: its head, escaped text, numbers formatted for people, plots of curves. All functions append to
+ * one sfp__text. If memory runs out, sfp__page_write reports it. */
 #ifndef SFP_REPORT_HTML_H
 #define SFP_REPORT_HTML_H
 
@@ -7,24 +7,24 @@
 
 #include <stdbool.h>
 
-/* Up to and with <main>. The page is one file without scripts, and its head forbids them and anything from elsewhere: a class
- * called <script> is only a strange name even if the escaping failed. */
-void sfp__page_begin(sfp__text *t, const char *title,
-                     const char *what /* of which at most 80 characters are shown; NULL: nothing */);
-/* Ends the page and writes it. */
+/* Writes the page up to and including <main>. Its content security policy forbids scripts and external resources. So a class
+ * named <script> is harmless even if escaping failed. The title is `title` followed by at most 80 characters of `subject`
+ * (NULL: none). */
+void sfp__page_begin(sfp__text *t, const char *title, const char *subject);
+/* Ends the page and writes it to a file. */
 sfp_status sfp__page_write(sfp__text *t, const char *path, sfp_error *err);
 
-/* For element text and quoted attributes: & < > " ' escaped; bytes that are no UTF-8, control bytes and marks that turn the
- * writing direction become U+FFFD. */
+/* Writes element text or a quoted attribute. Escapes & < > " '. Replaces bytes that are not UTF-8, control characters and
+ * characters that change the writing direction by U+FFFD. */
 void sfp__put_html(sfp__text *t, const char *s);
-/* ... at most `most` characters, the last a "…" when there are more. */
-void sfp__put_html_cut(sfp__text *t, const char *s, int most);
+/* Like sfp__put_html, with at most max_chars characters; the last is "…" if the text is longer. */
+void sfp__put_html_cut(sfp__text *t, const char *s, int max_chars);
 
-/* Numbers: all return buf, and a dash for NAN. */
+/* Number formats. All functions return buf; NAN and infinity become a dash. */
 #define SFP_SHORT 40
 const char *sfp__format_percent(double x, char buf[SFP_SHORT]); /* 85.3 % */
 const char *sfp__format_count(double x, char buf[SFP_SHORT]);   /* 12,345 */
-const char *sfp__format_compact(double x, char buf[SFP_SHORT]); /* 12k, 0.25: for ticks and ends of curves */
+const char *sfp__format_compact(double x, char buf[SFP_SHORT]); /* 12k, 0.25: for ticks and the last values of curves */
 const char *sfp__format_seconds(double x, char buf[SFP_SHORT]); /* 2 min 31 s */
 const char *sfp__format_bytes(double x, char buf[SFP_SHORT]);   /* 1.4 GiB */
 
@@ -32,26 +32,26 @@ enum { SFP_PLOT_SERIES = 2 };
 
 typedef struct sfp__series {
     int count;
-    const double *x, *y; /* (count) x from 0 on, not falling; points that are not finite are left out */
+    const double *x, *y; /* (count) x >= 0 and not decreasing; points that are not finite are skipped */
     const char *color;   /* a CSS variable: "--blue" */
-    const char *name;    /* before its last value; NULL: the plot has but one */
+    const char *name;    /* printed before the last value; NULL: the plot has only one series */
 } sfp__series;
 
 typedef struct sfp__plot {
     const char *id;     /* unique in the page */
-    const char *title;  /* what is drawn up the axis, with its unit */
-    const char *across; /* what is along the other */
-    bool fraction;      /* 0..1, shown as 0..100 % */
-    bool single;        /* one point is drawn too; else two are needed */
-    int buckets;        /* at most so many points; more are averaged, with their range as a band */
-    const char *unit;   /* behind the last value: " s" */
-    double line;        /* a level to compare with; NAN: none */
+    const char *title;  /* the quantity on the y axis, with its unit */
+    const char *across; /* the quantity on the x axis */
+    bool fraction;      /* y is 0..1, shown as 0..100 % */
+    bool single;        /* a curve of one point is drawn; otherwise a curve needs two points */
+    int buckets;        /* maximum number of points; if there are more, they are averaged, and a band shows their range */
+    const char *unit;   /* printed after the last value: " s" */
+    double line;        /* y of a horizontal reference line; NAN: none */
     const char *line_label;
     int count;
     sfp__series series[SFP_PLOT_SERIES];
 } sfp__plot;
 
-/* false, and nothing drawn: too few points. */
+/* Writes a heading and the plot as inline SVG. false: there are too few points, and nothing is written. */
 bool sfp__plot_write(sfp__text *t, const sfp__plot *p);
 
 #endif

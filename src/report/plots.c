@@ -1,13 +1,13 @@
-/* The report's plots of numbers over time and tasks, as inline SVG. Colours are variables of the page's style, so that one
- * drawing serves light, dark and paper; shades are opacities of one colour over the page. Values are written beside what they
- * belong to: no legend has to be matched by colour. */
+/* The report's plots of numbers over time and tasks, as inline SVG. Colours are CSS variables of the page, so that one drawing
+ * suits the light scheme, the dark scheme and print; shades are opacities of one colour. Values are printed next to the curve or
+ * cell, so that the reader does not have to match colours with a legend. */
 #include "report/report_internal.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_BUCKETS 400
+#define MAX_BUCKETS 400
 
 /* ------------------------------------------------------------------- curves */
 
@@ -19,11 +19,11 @@ typedef struct bucket {
 } bucket;
 
 typedef struct frame {
-    double x1, y1; /* both begin at 0 */
-    int right;     /* space for the last value */
+    double x1, y1; /* upper ends of the axes; both start at 0 */
+    int right;     /* width of the margin in which the last value is printed */
 } frame;
 
-/* 1, 2 or 5 times a power of ten: about `count` steps up to `range` > 0. */
+/* Returns 1, 2 or 5 times a power of ten such that about `count` steps cover `range` > 0. */
 static double nice_step(double range, int count)
 {
     double raw = range / count, power = pow(10, floor(log10(raw))), m = raw / power;
@@ -40,11 +40,11 @@ static double place_y(const frame *f, double y)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / f->y1;
 }
 
-/* Points to at most `want` buckets of equal width; returns how many hold something. */
-static int gather(const sfp__series *c, const frame *f, int want, bucket *b)
+/* Averages the points in at most `want` buckets of equal width. Returns the number of buckets that are not empty. */
+static int fill_buckets(const sfp__series *c, const frame *f, int want, bucket *b)
 {
     int used = 0, last = -1;
-    want = want > MOST_BUCKETS ? MOST_BUCKETS : want;
+    want = want > MAX_BUCKETS ? MAX_BUCKETS : want;
     for (int i = 0; i < c->count; i++) {
         double y = c->y[i];
         if (!isfinite(y) || !isfinite(c->x[i]))
@@ -52,7 +52,7 @@ static int gather(const sfp__series *c, const frame *f, int want, bucket *b)
         int k = (int)(c->x[i] / f->x1 * want);
         k = k >= want ? want - 1 : k < 0 ? 0 : k;
         if (used == 0 || k != last) {
-            if (used == MOST_BUCKETS)
+            if (used == MAX_BUCKETS)
                 break;
             b[used++] = (bucket){.low = y, .high = y};
             last = k;
@@ -67,7 +67,7 @@ static int gather(const sfp__series *c, const frame *f, int want, bucket *b)
     return used;
 }
 
-static void axes(sfp__text *t, const frame *f, const sfp__plot *p)
+static void put_axes(sfp__text *t, const frame *f, const sfp__plot *p)
 {
     char text[SFP_SHORT];
     double step = p->fraction ? 0.25 : nice_step(f->y1, 4);
@@ -93,7 +93,7 @@ static void axes(sfp__text *t, const frame *f, const sfp__plot *p)
     sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", right, HEIGHT - 4, p->across);
 }
 
-static void band(sfp__text *t, const frame *f, int n, const bucket *b, const char *color)
+static void put_band(sfp__text *t, const frame *f, int n, const bucket *b, const char *color)
 {
     sfp__text_put(t, "<path d=\"");
     for (int i = 0; i < n; i++)
@@ -103,21 +103,21 @@ static void band(sfp__text *t, const frame *f, int n, const bucket *b, const cha
     sfp__text_printf(t, "Z\" style=\"fill:var(%s);fill-opacity:.16\"/>", color);
 }
 
-static void curve(sfp__text *t, const frame *f, const sfp__plot *p, int n, const bucket *b, const char *color)
+static void put_curve(sfp__text *t, const frame *f, const sfp__plot *p, int n, const bucket *b, const char *color)
 {
     bool grouped = false;
     for (int i = 0; i < n; i++)
         grouped = grouped || b[i].n > 1;
     sfp__text_printf(t, "<g clip-path=\"url(#%s)\">", p->id);
     if (grouped)
-        band(t, f, n, b, color);
+        put_band(t, f, n, b, color);
     sfp__text_put(t, "<path class=\"curve\" d=\"");
     for (int i = 0; i < n; i++)
         sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", place_x(f, b[i].x), place_y(f, b[i].sum / b[i].n));
     sfp__text_printf(t, "\" style=\"stroke:var(%s)\"/></g>", color);
 }
 
-static void line_at(sfp__text *t, const frame *f, const sfp__plot *p)
+static void put_level_line(sfp__text *t, const frame *f, const sfp__plot *p)
 {
     double at = place_y(f, p->line);
     sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - f->right, at, at);
@@ -126,7 +126,7 @@ static void line_at(sfp__text *t, const frame *f, const sfp__plot *p)
     sfp__text_put(t, "</text>");
 }
 
-static void end_label(sfp__text *t, const frame *f, const sfp__plot *p, const sfp__series *s, const bucket *last)
+static void put_last_value(sfp__text *t, const frame *f, const sfp__plot *p, const sfp__series *s, const bucket *last)
 {
     char text[SFP_SHORT];
     double x = place_x(f, last->x), y = last->sum / last->n, at = fmin(fmax(place_y(f, y), TOP), HEIGHT - BOTTOM);
@@ -138,20 +138,20 @@ static void end_label(sfp__text *t, const frame *f, const sfp__plot *p, const sf
 
 bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
 {
-    bucket b[SFP_PLOT_SERIES][MOST_BUCKETS];
-    int n[SFP_PLOT_SERIES] = {0}, most = 0;
+    bucket b[SFP_PLOT_SERIES][MAX_BUCKETS];
+    int n[SFP_PLOT_SERIES] = {0}, max_points = 0;
     frame f = {.right = p->series[0].name ? 104 : 58};
     double top = isfinite(p->line) ? p->line : 0;
     for (int k = 0; k < p->count; k++)
         if (p->series[k].count && p->series[k].x[0] >= 0)
             f.x1 = fmax(f.x1, p->series[k].x[p->series[k].count - 1]);
     for (int k = 0; k < p->count && f.x1 > 1e-9; k++) {
-        n[k] = p->series[k].count && p->series[k].x[0] >= 0 ? gather(&p->series[k], &f, p->buckets, b[k]) : 0;
-        most = n[k] > most ? n[k] : most;
+        n[k] = p->series[k].count && p->series[k].x[0] >= 0 ? fill_buckets(&p->series[k], &f, p->buckets, b[k]) : 0;
+        max_points = n[k] > max_points ? n[k] : max_points;
         for (int i = 0; i < n[k]; i++)
-            top = fmax(top, b[k][i].sum / b[k][i].n); /* single peaks may leave the frame, the mean may not */
+            top = fmax(top, b[k][i].sum / b[k][i].n); /* the curve of means stays inside the frame; the band may be clipped */
     }
-    if (most < (p->single ? 1 : 2))
+    if (max_points < (p->single ? 1 : 2))
         return false;
     f.y1 = p->fraction ? 1 : top > 1e-9 ? top * 1.12 : 1;
     if (!p->fraction)
@@ -160,22 +160,22 @@ bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
     sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over %s\">", WIDTH, HEIGHT, p->title, p->across);
     sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, LEFT,
                      TOP - 8, WIDTH - LEFT - f.right, HEIGHT - TOP - BOTTOM + 9);
-    axes(t, &f, p);
+    put_axes(t, &f, p);
     for (int k = 0; k < p->count; k++)
         if (n[k])
-            curve(t, &f, p, n[k], b[k], p->series[k].color);
+            put_curve(t, &f, p, n[k], b[k], p->series[k].color);
     if (isfinite(p->line))
-        line_at(t, &f, p);
+        put_level_line(t, &f, p);
     for (int k = 0; k < p->count; k++)
         if (n[k])
-            end_label(t, &f, p, &p->series[k], &b[k][n[k] - 1]);
+            put_last_value(t, &f, p, &p->series[k], &b[k][n[k] - 1]);
     sfp__text_put(t, "</svg>");
     return true;
 }
 
 /* ---------------------------------------------------------- accuracy matrix */
 
-static void matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
+static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
 {
     char row[SFP_SHORT], column[SFP_SHORT];
     double a = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
@@ -207,9 +207,8 @@ void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
     double top = slanted ? 88 : 42, width = left + cell * n + (slanted ? 60 : 10), height = top + cell * n + 8;
     sfp__text_printf(t, "<svg viewBox=\"0 0 %.0f %.0f\" style=\"max-width:%.0fpx\" role=\"img\" aria-label=\"accuracy matrix\">",
                      width, height, width);
-    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"12\">accuracy in %% on &#8230;</text>", left);
-    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"%.0f\" text-anchor=\"end\">after learning &#8230;</text>", left - 8,
-                     top - 8);
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"12\">accuracy (%%) on task</text>", left);
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%.0f\" y=\"%.0f\" text-anchor=\"end\">after task</text>", left - 8, top - 8);
     for (int i = 0; i < n; i++) {
         if (labels) {
             double x = left + cell * (i + 0.5), y = top + cell * (i + 0.5) + 4;
@@ -227,7 +226,7 @@ void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
                 sfp__text_printf(t, "<rect class=\"void\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\"/>",
                                  left + cell * j + 1, top + cell * i + 1, cell - 2, cell - 2);
             else
-                matrix_cell(t, r, i, j, left + cell * j, top + cell * i, cell);
+                put_matrix_cell(t, r, i, j, left + cell * j, top + cell * i, cell);
         }
     }
     sfp__text_put(t, "</svg>");
@@ -239,18 +238,18 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r)
 {
     double total = r->seconds.total, sum = 0;
     struct {
-        const char *name, *color, *ink; /* ink: can be read on the colour, in light and dark */
+        const char *name, *color, *ink; /* ink: the text colour, legible on `color` in both schemes */
         double seconds;
     } part[] = {{"waiting for data", "--grey", "--black", r->seconds.wait_seconds},
                 {"select", "--sky", "--black", r->seconds.select},
                 {"train", "--blue", "--on", r->seconds.train},
                 {"buffer", "--orange", "--black", r->seconds.buffer},
                 {"evaluate", "--green", "--black", r->seconds.evaluate},
-                {"the rest", "--faint", "--ink", 0}};
+                {"other", "--faint", "--ink", 0}};
     int n = (int)(sizeof part / sizeof *part);
     char text[SFP_SHORT], share[SFP_SHORT];
     for (int i = 0; i < n; i++) {
-        part[i].seconds = part[i].seconds > 0 ? part[i].seconds : 0; /* NAN too */
+        part[i].seconds = part[i].seconds > 0 ? part[i].seconds : 0; /* also replaces NAN */
         sum += part[i].seconds;
     }
     if (total > sum) {
@@ -264,7 +263,7 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r)
         double width = 100 * part[i].seconds / sum;
         if (width <= 0)
             continue;
-        bool fits = width > 2 + 1.6 * (double)strlen(part[i].name); /* on the narrowest card of two beside each other */
+        bool fits = width > 2 + 1.6 * (double)strlen(part[i].name); /* also on the narrowest card in a row of two */
         sfp__text_printf(t, "<span style=\"width:%.3f%%;background:var(%s);color:var(%s)\" title=\"%s: %s\">%s</span>", width,
                          part[i].color, part[i].ink, part[i].name, sfp__format_seconds(part[i].seconds, text),
                          fits ? part[i].name : "");
@@ -278,6 +277,6 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r)
     }
     sfp__text_put(t, "</ul>");
     if (r->seconds.decode > 0)
-        sfp__text_printf(t, "<p class=\"note\">Decoding images took %s, beside this on threads of its own.</p>",
+        sfp__text_printf(t, "<p class=\"note\">Decoding images took %s more, on background threads.</p>",
                          sfp__format_seconds(r->seconds.decode, text));
 }

@@ -1,4 +1,4 @@
-/* report.html of a run: the words, the tiles, and which plot stands where. */
+/* report.html of a run: its sentences, its tiles of numbers, and the order of its plots. */
 #include "report/report_internal.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------ words */
+/* -------------------------------------------------------------------- sentences */
 
 const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT])
 {
@@ -26,14 +26,14 @@ const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
     return buf;
 }
 
-/* false also when the default is not known; an option that has none was given */
-static bool differs(const sfp__config_entry *p)
+/* false if the default is unknown. An option without a default differs, because the user has set it. */
+static bool differs_from_default(const sfp__config_entry *p)
 {
     return p->default_value && strcmp(p->default_value, p->value) != 0;
 }
 
-/* Said elsewhere on the page, or no matter of what was learned. */
-static bool said_elsewhere(const char *key)
+/* Options that the page shows elsewhere, or that do not affect what is learned. */
+static bool is_listed_elsewhere(const char *key)
 {
     static const char *const keys[] = {"data",    "test",   "backbone", "seed",   "out",
                                        "threads", "resume", "json",     "config", "classes"};
@@ -43,22 +43,22 @@ static bool said_elsewhere(const char *key)
     return false;
 }
 
-static void code(sfp__text *t, const char *s)
+static void put_code(sfp__text *t, const char *s)
 {
     sfp__text_put(t, "<code>");
     sfp__put_html(t, s);
     sfp__text_put(t, "</code>");
 }
 
-static void options_that_differ(sfp__text *t, const sfp_result *r)
+static void put_changed_options(sfp__text *t, const sfp_result *r)
 {
     int n = 0, unknown = 0;
     for (int i = 0; i < r->config_count; i++) {
         const sfp__config_entry *p = &r->config[i];
-        if (said_elsewhere(p->key))
+        if (is_listed_elsewhere(p->key))
             continue;
         unknown += !p->default_value;
-        if (!differs(p))
+        if (!differs_from_default(p))
             continue;
         sfp__text_put(t, n++ ? ", <code>" : " Options that differ from the defaults: <code>");
         sfp__put_html(t, p->key);
@@ -66,10 +66,10 @@ static void options_that_differ(sfp__text *t, const sfp_result *r)
         sfp__put_html(t, *p->value ? p->value : "(empty)");
         sfp__text_put(t, "</code>");
     }
-    sfp__text_put(t, n ? "." : unknown ? "" : " All other options are at their defaults.");
+    sfp__text_put(t, n ? "." : unknown ? "" : " All other options have their default values.");
 }
 
-static void lead(sfp__text *t, const sfp_result *r)
+static void put_header(sfp__text *t, const sfp_result *r)
 {
     char method[64], a[SFP_SHORT];
     const char *data = sfp__result_value(r, "data"), *test = sfp__result_value(r, "test"),
@@ -80,31 +80,31 @@ static void lead(sfp__text *t, const sfp_result *r)
     sfp__text_put(t, " on ");
     sfp__put_html_cut(t, data && *data ? data : "a stream", 120);
     sfp__text_put(t, "</h1><div class=\"soft\">started ");
-    sfp__put_html(t, *r->started ? r->started : "at a time not recorded");
+    sfp__put_html(t, *r->started ? r->started : "at an unknown time");
     sfp__text_printf(t, " &#183; seed %" PRIu64 " &#183; streamfp %s</div>\n<p class=\"lead\">", r->seed, sfp_version());
     sfp__text_printf(t, "A stream of %s samples", sfp__format_count((double)r->samples.offered, a));
     sfp__text_printf(t, " of %d class%s in %d task%s", r->classes, r->classes == 1 ? "" : "es", r->tasks,
                      r->tasks == 1 ? "" : "s");
     if (test && *test) {
         sfp__text_put(t, ", tested on ");
-        code(t, test);
+        put_code(t, test);
     }
     if (backbone && *backbone) {
         sfp__text_put(t, ", learned with the frozen backbone ");
-        code(t, backbone);
+        put_code(t, backbone);
     }
-    sfp__text_printf(t, ". It was trained on %s of them", sfp__format_count((double)r->samples.trained, a));
-    sfp__text_printf(t, " and rehearsed %s", sfp__format_count((double)r->samples.replayed, a));
+    sfp__text_printf(t, ". The learner trained on %s of them", sfp__format_count((double)r->samples.trained, a));
+    sfp__text_printf(t, " and replayed %s", sfp__format_count((double)r->samples.replayed, a));
     if (r->samples.dropped)
-        sfp__text_printf(t, "; %s arrived too fast and were dropped", sfp__format_count((double)r->samples.dropped, a));
+        sfp__text_printf(t, "; %s were dropped because the learner was busy", sfp__format_count((double)r->samples.dropped, a));
     if (r->samples.skipped)
-        sfp__text_printf(t, "; %s could not be read", sfp__format_count((double)r->samples.skipped, a));
+        sfp__text_printf(t, "; %s could not be read and were skipped", sfp__format_count((double)r->samples.skipped, a));
     if (r->labels.unlabelled)
-        sfp__text_printf(t, "; %s came without a label", sfp__format_count((double)r->labels.unlabelled, a));
+        sfp__text_printf(t, "; %s arrived without a label", sfp__format_count((double)r->labels.unlabelled, a));
     if (r->labels.late)
-        sfp__text_printf(t, ", %s of which got one later", sfp__format_count((double)r->labels.late, a));
-    sfp__text_printf(t, ". It took %s on ", sfp__format_seconds(r->seconds.total, a));
-    sfp__put_html(t, *r->machine.cpu ? r->machine.cpu : "a machine not recorded");
+        sfp__text_printf(t, ", and %s of them were labelled later", sfp__format_count((double)r->labels.late, a));
+    sfp__text_printf(t, ". The run took %s on ", sfp__format_seconds(r->seconds.total, a));
+    sfp__put_html(t, *r->machine.cpu ? r->machine.cpu : "an unknown machine");
     sfp__text_printf(t, " with %d thread%s", r->machine.threads, r->machine.threads == 1 ? "" : "s");
     if (*r->machine.kernels || *r->machine.gemm) {
         sfp__text_put(t, " (");
@@ -114,7 +114,7 @@ static void lead(sfp__text *t, const sfp_result *r)
         sfp__text_put(t, ")");
     }
     sfp__text_put(t, ".");
-    options_that_differ(t, r);
+    put_changed_options(t, r);
     sfp__text_put(t, "</p></header>\n");
     if (!r->finished)
         sfp__text_printf(t, "<p class=\"warn\">This run is not finished: %d of %d tasks were evaluated.</p>\n", r->tasks_done,
@@ -123,69 +123,70 @@ static void lead(sfp__text *t, const sfp_result *r)
 
 /* ------------------------------------------------------------------------ tiles */
 
-static void tile(sfp__text *t, const char *name, const char *value, const char *note)
+static void put_tile(sfp__text *t, const char *name, const char *value, const char *note)
 {
     sfp__text_printf(t, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>", name, value, note);
 }
 
-/* What each head of a mixed one would have answered without the others. */
-static void head_tiles(sfp__text *t, const sfp_result *r)
+/* One tile for each member of a mixture head. */
+static void put_member_tiles(sfp__text *t, const sfp_result *r)
 {
     char name[SFP_SHORT], a[SFP_SHORT];
     for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
-        const double *alone = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks; /* (tasks, tasks) */
+        const double *accuracy = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks; /* (tasks, tasks) */
         (void)snprintf(name, sizeof name, "%s alone", sfp__result_head_names[h]);
-        tile(t, name, sfp__format_percent(sfp__average_accuracy(r->tasks, r->tasks_done, alone), a),
-             "average accuracy of this head");
+        put_tile(t, name, sfp__format_percent(sfp__average_accuracy(r->tasks, r->tasks_done, accuracy), a),
+                 "average accuracy of this member");
     }
 }
 
-static void tiles(sfp__text *t, const sfp_result *r)
+static void put_tiles(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
     sfp__text_put(t, "<dl class=\"tiles\">");
     (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
-    tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note);
-    head_tiles(t, r);
+    put_tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note);
+    put_member_tiles(t, r);
     if (isfinite(r->forgetting)) {
         (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
-        tile(t, "Forgetting", sfp__format_percent(r->forgetting, a), note);
+        put_tile(t, "Forgetting", sfp__format_percent(r->forgetting, a), note);
     }
     if (isfinite(r->prequential_accuracy))
-        tile(t, "Prequential accuracy", sfp__format_percent(r->prequential_accuracy, a), "tested before trained on");
+        put_tile(t, "Prequential accuracy", sfp__format_percent(r->prequential_accuracy, a), "predicted before training");
     (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
-    tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
+    put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
     if (isfinite(r->samples_per_second)) {
         (void)snprintf(note, sizeof note, isfinite(r->lambda) ? "samples/s; %s/s arrive" : "samples/s%s",
                        isfinite(r->lambda) ? sfp__format_compact(r->lambda, b) : "");
-        tile(t, "Speed", sfp__format_compact(r->samples_per_second, a), note);
+        put_tile(t, "Speed", sfp__format_compact(r->samples_per_second, a), note);
     }
     if (isfinite(r->lag.max)) {
         (void)snprintf(note, sizeof note, "mean lag %s", sfp__format_seconds(r->lag.mean, b));
-        tile(t, "Largest lag", sfp__format_seconds(r->lag.max, a), note);
+        put_tile(t, "Largest lag", sfp__format_seconds(r->lag.max, a), note);
     }
     if (isfinite(r->cs)) {
         (void)snprintf(a, sizeof a, "%.3g", r->cs);
-        tile(t, "C<sub>S</sub>", a, "cost over time between arrivals");
+        put_tile(t, "C<sub>S</sub>", a, "processing time / arrival interval");
     }
     if (isfinite(r->coverage))
-        tile(t, "Class coverage", sfp__format_percent(r->coverage, a), "classes trained on, of those offered");
-    tile(t, "Peak memory", sfp__format_bytes((double)r->peak_rss_bytes, a), "of the whole process");
+        put_tile(t, "Class coverage", sfp__format_percent(r->coverage, a), "classes trained on / classes offered");
+    put_tile(t, "Peak memory", sfp__format_bytes((double)r->peak_rss_bytes, a), "of the whole process");
     sfp__text_put(t, "</dl>\n");
 }
 
 /* --------------------------------------------------------------------- sections */
 
-static void card(sfp__text *t, const char *title, const char *what)
+/* Opens a section; the caller closes it. */
+static void begin_card(sfp__text *t, const char *title, const char *explanation)
 {
     sfp__text_printf(t, "<section class=\"card\"><h2>%s</h2>", title);
     sfp__text_put(t, "<p class=\"what\">");
-    sfp__text_put(t, what);
+    sfp__text_put(t, explanation);
     sfp__text_put(t, "</p>");
 }
 
-/* One curve of a run, in its own colour. */
-static bool plot(sfp__text *t, const sfp__curve *c, const char *color, sfp__plot p)
+/* Plots one curve over the number of offered samples. */
+static bool plot_curve(sfp__text *t, const sfp__curve *c, const char *color, sfp__plot p)
 {
     p.across = "samples offered";
     p.unit = p.unit ? p.unit : "";
@@ -195,8 +196,8 @@ static bool plot(sfp__text *t, const sfp__curve *c, const char *color, sfp__plot
     return sfp__plot_write(t, &p);
 }
 
-/* The evaluations as a curve: the mean over the tasks so far. */
-static bool tested(sfp__text *t, const sfp_result *r)
+/* Plots the evaluations: the mean accuracy on the tasks so far. */
+static bool plot_evaluations(sfp__text *t, const sfp_result *r)
 {
     OWNED_BY(sfp__curve_done) sfp__curve c = {0};
     for (int i = 0; i < r->evaluation_count; i++)
@@ -204,7 +205,7 @@ static bool tested(sfp__text *t, const sfp_result *r)
             t->failed = true;
             return false;
         }
-    return plot(
+    return plot_curve(
         t, &c, "--blue",
         (sfp__plot){.id = "c5", .title = "accuracy on the test set, mean of the tasks so far", .fraction = true, .buckets = 300});
 }
@@ -217,42 +218,44 @@ static bool has_point(const sfp__curve *c)
     return false;
 }
 
-static void learning(sfp__text *t, const sfp_result *r)
+static void put_learning(sfp__text *t, const sfp_result *r)
 {
     const sfp__curve *prequential = &r->curve[SFP_CURVE_PREQUENTIAL], *loss = &r->curve[SFP_CURVE_LOSS];
-    card(t, "Learning",
-         "Prequential: each sample is answered before it is trained on. Bands show the range of what a point averages.");
-    bool any = plot(t, prequential, "--blue",
-                    (sfp__plot){.id = "c1", .title = "prequential accuracy so far", .fraction = true, .buckets = 300});
-    any |= tested(t, r);
-    any |= plot(t, loss, "--red", (sfp__plot){.id = "c2", .title = "training loss", .buckets = 90});
+    begin_card(t, "Learning",
+               "Prequential: each sample is predicted before it is trained on. A band shows the range of the values that a point "
+               "averages.");
+    bool any = plot_curve(t, prequential, "--blue",
+                          (sfp__plot){.id = "c1", .title = "prequential accuracy so far", .fraction = true, .buckets = 300});
+    any |= plot_evaluations(t, r);
+    any |= plot_curve(t, loss, "--red", (sfp__plot){.id = "c2", .title = "training loss", .buckets = 90});
     if (!any)
         sfp__text_printf(t, "<p class=\"note\">%s</p>",
                          has_point(prequential) || has_point(loss) ? "Too few timestamps for a curve." : "Nothing was recorded.");
     sfp__text_put(t, "</section>\n");
 }
 
-static void rate_and_lag(sfp__text *t, const sfp_result *r)
+static void put_rate_and_lag(sfp__text *t, const sfp_result *r)
 {
     char label[64], rate[SFP_SHORT];
     OWNED_BY(sfp__text_done) sfp__text part = {0};
     bool rated = isfinite(r->lambda);
     (void)snprintf(label, sizeof label, "arrival rate %s/s", sfp__format_compact(r->lambda, rate));
     sfp__text_put(&part, "<div>");
-    bool any = plot(&part, &r->curve[SFP_CURVE_RATE], "--green",
-                    (sfp__plot){.id = "c3",
-                                .title = "samples learned a second",
-                                .buckets = 120,
-                                .unit = "/s",
-                                .line = r->lambda,
-                                .line_label = rated ? label : NULL});
+    bool any = plot_curve(&part, &r->curve[SFP_CURVE_RATE], "--green",
+                          (sfp__plot){.id = "c3",
+                                      .title = "samples learned per second",
+                                      .buckets = 120,
+                                      .unit = "/s",
+                                      .line = r->lambda,
+                                      .line_label = rated ? label : NULL});
     sfp__text_put(&part, "</div><div>");
-    any |= plot(&part, &r->curve[SFP_CURVE_LAG], "--purple",
-                (sfp__plot){.id = "c4", .title = "lag behind arrival, in seconds", .buckets = 200, .unit = " s"});
+    any |= plot_curve(&part, &r->curve[SFP_CURVE_LAG], "--purple",
+                      (sfp__plot){.id = "c4", .title = "lag behind arrival, in seconds", .buckets = 200, .unit = " s"});
     if (any) {
-        card(t, "Rate and lag",
-             rated ? "While the curve is below the dashed line the learner falls behind: lag grows, or samples are dropped."
-                   : "No arrival rate was set: every batch waits for the learner.");
+        begin_card(t, "Rate and lag",
+                   rated
+                       ? "While the curve is below the dashed line, the learner falls behind: lag grows, or samples are dropped."
+                       : "No arrival rate was set: every batch waits for the learner.");
         sfp__text_put(t, "<div class=\"two\">");
         sfp__text_putn(t, part.s ? part.s : "", part.length);
         sfp__text_put(t, "</div></div></section>\n");
@@ -260,40 +263,40 @@ static void rate_and_lag(sfp__text *t, const sfp_result *r)
     t->failed = t->failed || part.failed;
 }
 
-static void plots(sfp__text *t, const sfp_result *r)
+static void put_plots(sfp__text *t, const sfp_result *r)
 {
     sfp__text_put(t, "<div class=\"two\"><div>");
     if (r->tasks > 1) {
-        card(t, "Accuracy by task", "A column that fades downwards is a task being forgotten.");
+        begin_card(t, "Accuracy by task", "If a column fades from top to bottom, its task is being forgotten.");
         sfp__plot_matrix(t, r);
         sfp__text_put(t, "</section>\n");
     }
-    card(t, "Where the time went", "Wall-clock seconds of the learner.");
+    begin_card(t, "Where the time went", "Wall-clock seconds of the learner.");
     sfp__plot_time(t, r);
     sfp__text_put(t, "</section></div><div>");
-    learning(t, r);
-    bool narrow = r->curve[SFP_CURVE_LAG].count < 2; /* one plot fits below the others, two need the whole width */
+    put_learning(t, r);
+    bool narrow = r->curve[SFP_CURVE_LAG].count < 2; /* one plot fits below the others, two need the full width */
     if (narrow)
-        rate_and_lag(t, r);
+        put_rate_and_lag(t, r);
     sfp__text_put(t, "</div></div>\n");
     if (!narrow)
-        rate_and_lag(t, r);
+        put_rate_and_lag(t, r);
 }
 
-static void classes(sfp__text *t, const sfp_result *r)
+static void put_class_cards(sfp__text *t, const sfp_result *r)
 {
     static const struct {
         bool (*draw)(sfp__text *t, const sfp_result *r);
-        const char *title, *what;
+        const char *title, *explanation;
     } cards[] = {
         {sfp__plot_confusion, "Confusion",
-         "Last evaluation. Each row is one class; the shade, and the number where there is space, is the per cent of its "
-         "test samples. Blue is right, orange wrong."},
-        {sfp__plot_classes, "Accuracy by class", "Best to worst, with the number of test samples."}};
+         "Last evaluation. Each row is the true class. The shade and, if there is space, the number give the percentage of its "
+         "test samples. Blue is correct, orange is wrong."},
+        {sfp__plot_classes, "Accuracy by class", "Last evaluation, from best to worst, with the number of test samples."}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         OWNED_BY(sfp__text_done) sfp__text part = {0};
         if (cards[i].draw(&part, r)) {
-            card(t, cards[i].title, cards[i].what);
+            begin_card(t, cards[i].title, cards[i].explanation);
             sfp__text_putn(t, part.s ? part.s : "", part.length);
             sfp__text_put(t, "</section>\n");
         }
@@ -301,34 +304,34 @@ static void classes(sfp__text *t, const sfp_result *r)
     }
 }
 
-static sfp_status sheets(sfp__text *t, const sfp__report_images *p, sfp_error *err)
+static sfp_status put_sheets(sfp__text *t, const sfp__report_images *p, sfp_error *err)
 {
     if (p->batch_count > 0) {
-        card(t, "What the coreset took", "The last timestamp: blue frames were trained on, grey ones left out.");
+        begin_card(t, "Coreset of the last timestamp",
+                   "Images with a blue frame were trained on, those with a grey frame were not.");
         TRY(sfp__sheet_batch(t, p, err));
         sfp__text_put(t, "</section>\n");
     } else if (p->selects) {
-        card(t, "What the coreset took",
-             "Nothing was learned since the run was last started or resumed, so there is nothing to show.");
+        begin_card(t, "Coreset of the last timestamp", "No batch was trained on since the run was last started or resumed.");
         sfp__text_put(t, "</section>\n");
     }
     if (p->buffer_count > 0) {
-        card(t, "The rehearsal buffer", "What is kept to be rehearsed, by class and age.");
+        begin_card(t, "The rehearsal buffer", "Images that are kept for replay, by class and age.");
         TRY(sfp__sheet_buffer(t, p->buffer_count, p->buffer, err));
         sfp__text_put(t, "</section>\n");
     }
     return SFP_OK;
 }
 
-static void config(sfp__text *t, const sfp_result *r)
+static void put_config(sfp__text *t, const sfp_result *r)
 {
     sfp__text_printf(t,
                      "<section class=\"card\"><details><summary>All %d "
-                     "options that are set</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
+                     "options that have a value</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
                      r->config_count);
     for (int i = 0; i < r->config_count; i++) {
         const char *default_value = r->config[i].default_value;
-        sfp__text_put(t, differs(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
+        sfp__text_put(t, differs_from_default(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
         sfp__put_html(t, r->config[i].key);
         sfp__text_put(t, "</td><td>");
         sfp__put_html(t, r->config[i].value);
@@ -336,7 +339,7 @@ static void config(sfp__text *t, const sfp_result *r)
         if (default_value && *default_value)
             sfp__put_html(t, default_value);
         else
-            sfp__text_printf(t, "<span class=\"soft\">%s</span>", default_value ? "not set" : "not known");
+            sfp__text_printf(t, "<span class=\"soft\">%s</span>", default_value ? "none" : "unknown");
         sfp__text_put(t, "</td></tr>");
     }
     sfp__text_put(t, "</table></details></section>\n");
@@ -347,13 +350,14 @@ sfp_status sfp__report_write(const sfp_result *r, const sfp__report_images *imag
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     const char *data = sfp__result_value(r, "data");
     sfp__page_begin(&t, "streamfp: ", data && *data ? data : "a run");
-    lead(&t, r);
-    tiles(&t, r);
-    plots(&t, r);
-    classes(&t, r);
+    put_header(&t, r);
+    put_tiles(&t, r);
+    put_plots(&t, r);
+    put_class_cards(&t, r);
     if (images)
-        TRY(sheets(&t, images, err));
-    config(&t, r);
-    sfp__text_put(&t, "<footer>The same numbers for programs are in result.json, every timestamp in events.jsonl.</footer>");
+        TRY(put_sheets(&t, images, err));
+    put_config(&t, r);
+    sfp__text_put(
+        &t, "<footer>result.json contains these numbers for programs; events.jsonl contains one line per timestamp.</footer>");
     return sfp__page_write(&t, path, err);
 }

@@ -1,4 +1,4 @@
-/* DIR/report.html: self-contained, with plots; no script from elsewhere, readable without any. */
+/* Writes DIR/report.html: one self-contained page with plots, which has no scripts and loads nothing. */
 #ifndef SFP_REPORT_REPORT_H
 #define SFP_REPORT_REPORT_H
 
@@ -7,25 +7,26 @@
 
 typedef struct sfp__thumb {
     int width, height;
-    const uint8_t *rgb;     /* NULL: encoded, or not there */
-    const uint8_t *encoded; /* (encoded_size) a file's bytes, brought to a square as `resize` says */
+    const uint8_t *rgb;     /* NULL: encoded, or no pixels */
+    const uint8_t *encoded; /* (encoded_size) the bytes of an image file; NULL: not encoded */
     size_t encoded_size;
-    sfp__resize resize;
-    const char *label; /* class name */
-    uint64_t age;      /* timestamps since stored; 0 for batch images */
-    bool chosen;       /* coreset: taken or left */
+    sfp__resize resize; /* how an encoded image is made square */
+    const char *label;  /* class name */
+    uint64_t age;       /* timestamps since it was stored; 0 for batch images */
+    bool in_coreset;    /* of a batch image */
 } sfp__thumb;
 
 typedef struct sfp__report_images {
-    bool selects; /* there is a coreset to show, even when no batch is left to show it by */
+    bool selects; /* the run has a selector; the report then has a section on the coreset even if batch_count is 0 */
     int batch_count;
-    const sfp__thumb *batch; /* of the last timestamp: some of what the coreset took and left */
-    int took, left;          /* all of it */
+    const sfp__thumb *batch;       /* (batch_count) some images of the last timestamp */
+    int coreset_count, rest_count; /* all images of the last timestamp: trained on, not trained on */
     int buffer_count;
-    const sfp__thumb *buffer; /* by class and age */
+    const sfp__thumb *buffer; /* (buffer_count) */
 } sfp__report_images;
 
-/* Accuracy-matrix heat map, prequential curve, rate and lag, loss, time split, confusion matrix, thumbnails as data: PNGs. */
+/* The page has a heat map of the accuracy matrix, curves of prequential accuracy, rate, lag and loss, the split of the time, the
+ * confusion matrix, and thumbnails as data: PNGs. */
 sfp_status sfp__report_write(const sfp_result *r, const sfp__report_images *images, const char *path, sfp_error *err);
 
 #endif

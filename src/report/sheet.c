@@ -1,5 +1,5 @@
-/* Contact sheets. All images of a sheet become one PNG, put once into a style rule as a data: address; a thumbnail is an
- * element that shows its part of it. */
+/* Contact sheets. All images of a sheet are combined in one PNG, a data: URL in a style rule. A thumbnail is an element that
+ * shows its part of the PNG. */
 #include "report/report_internal.h"
 
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 
 #define SIDE 48
 #define COLUMNS 24
-#define MOST 360 /* thumbnails a sheet: about a megabyte of photographs */
+#define MAX_THUMBS 360 /* per sheet: about a megabyte of photographs */
 
 /* ---------------------------------------------------------------------- sprite */
 
@@ -36,7 +36,7 @@ static void put_base64(sfp__text *t, const uint8_t *bytes, size_t size)
     sfp__text_putn(t, out, used);
 }
 
-/* Image `at` of a sheet, in the middle of its place. */
+/* Copies an image to the centre of cell `at` of a sheet. */
 static void put_image(sfp__image *sheet, int at, const sfp__image *small)
 {
     size_t left = (size_t)(at % COLUMNS) * SIDE + (size_t)(SIDE - small->width) / 2,
@@ -46,7 +46,7 @@ static void put_image(sfp__image *sheet, int at, const sfp__image *small)
         memcpy(sheet->rgb + ((top + y) * (size_t)sheet->width + left) * 3, small->rgb + y * row, row);
 }
 
-/* As the learner sees it. One that cannot be decoded is counted, and no failure. */
+/* Decodes and resizes an image in the same way as the learner. If it cannot be decoded, it is counted and its cell stays grey. */
 static sfp_status paste_encoded(sfp__image *sheet, int at, const sfp__thumb *from, int *broken, sfp_error *err)
 {
     uint8_t rgb[3 * SIDE * SIDE];
@@ -62,7 +62,7 @@ static sfp_status paste_encoded(sfp__image *sheet, int at, const sfp__thumb *fro
     return SFP_OK;
 }
 
-/* One thumbnail into its place, its sides in proportion. One without pixels stays grey. */
+/* Draws one thumbnail in cell `at`, with its aspect ratio. Without pixels, the cell stays grey. */
 static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, int *broken, sfp_error *err)
 {
     if (from->encoded)
@@ -78,7 +78,7 @@ static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, int *
     return SFP_OK;
 }
 
-/* *broken: so many could not be decoded, and are grey. */
+/* Writes the style rule with the PNG. *broken: number of images that could not be decoded. */
 static sfp_status put_sprite(sfp__text *t, const char *class, int n, const sfp__thumb *const *thumb, int *broken, sfp_error *err)
 {
     sfp__image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};
@@ -104,8 +104,8 @@ static const char *label_of(const sfp__thumb *th)
 
 /* ---------------------------------------------------------------------- sheets */
 
-/* At most MOST of them, evenly spread; NULL: no memory. */
-static const sfp__thumb **pick(int *count, const sfp__thumb *thumbs, int (*order)(const void *, const void *))
+/* Sorts the thumbnails and returns at most MAX_THUMBS of them, evenly spread; sets *count. NULL: out of memory. */
+static const sfp__thumb **choose_thumbs(int *count, const sfp__thumb *thumbs, int (*order)(const void *, const void *))
 {
     const sfp__thumb **all = sfp__malloc((size_t)*count * sizeof *all);
     if (!all)
@@ -113,22 +113,22 @@ static const sfp__thumb **pick(int *count, const sfp__thumb *thumbs, int (*order
     for (int i = 0; i < *count; i++)
         all[i] = &thumbs[i];
     qsort(all, (size_t)*count, sizeof *all, order);
-    int n = *count < MOST ? *count : MOST;
+    int n = *count < MAX_THUMBS ? *count : MAX_THUMBS;
     for (int i = 0; i < n; i++)
         all[i] = all[(size_t)i * (size_t)*count / (size_t)n];
     *count = n;
     return all;
 }
 
-static int taken_first(const void *a, const void *b)
+static int compare_coreset_first(const void *a, const void *b)
 {
     const sfp__thumb *x = *(const sfp__thumb *const *)a, *y = *(const sfp__thumb *const *)b;
-    if (x->chosen != y->chosen)
-        return x->chosen ? -1 : 1;
-    return x < y ? -1 : 1; /* in the order given */
+    if (x->in_coreset != y->in_coreset)
+        return x->in_coreset ? -1 : 1;
+    return x < y ? -1 : 1; /* keeps the given order */
 }
 
-static int by_class_and_age(const void *a, const void *b)
+static int compare_class_and_age(const void *a, const void *b)
 {
     const sfp__thumb *x = *(const sfp__thumb *const *)a, *y = *(const sfp__thumb *const *)b;
     int names = strverscmp(label_of(x), label_of(y)); /* "class 2" before "class 10" */
@@ -139,14 +139,14 @@ static int by_class_and_age(const void *a, const void *b)
     return x < y ? -1 : 1;
 }
 
-static void place(sfp__text *t, int i)
+static void put_thumb(sfp__text *t, int i)
 {
     sfp__text_printf(t, "<i style=\"background-position:%dpx %dpx\"></i>", -(i % COLUMNS * SIDE), -(i / COLUMNS * SIDE));
 }
 
-/* all: how many there were, of which [from, to) are shown */
-static void batch_group(sfp__text *t, const char *class, const char *title, int all, int from, int to,
-                        const sfp__thumb *const *thumb)
+/* Thumbnails [from, to) are shown of `all` images. */
+static void put_batch_group(sfp__text *t, const char *class, const char *title, int all, int from, int to,
+                            const sfp__thumb *const *thumb)
 {
     char number[SFP_SHORT];
     sfp__text_printf(t, "<h3>%s: %s", title, sfp__format_count(all, number));
@@ -157,7 +157,7 @@ static void batch_group(sfp__text *t, const char *class, const char *title, int 
         sfp__text_put(t, "<li title=\"");
         sfp__put_html(t, label_of(thumb[i]));
         sfp__text_put(t, "\">");
-        place(t, i);
+        put_thumb(t, i);
         sfp__text_put(t, "<small>");
         sfp__put_html_cut(t, label_of(thumb[i]), 24);
         sfp__text_put(t, "</small></li>");
@@ -167,21 +167,21 @@ static void batch_group(sfp__text *t, const char *class, const char *title, int 
 
 sfp_status sfp__sheet_batch(sfp__text *t, const sfp__report_images *p, sfp_error *err)
 {
-    int n = p->batch_count, taken = 0, broken;
-    OWNED const sfp__thumb **thumb = pick(&n, p->batch, taken_first);
+    int n = p->batch_count, in_coreset = 0, broken;
+    OWNED const sfp__thumb **thumb = choose_thumbs(&n, p->batch, compare_coreset_first);
     TRY(sfp__check_memory(thumb, err));
     TRY(put_sprite(t, "took", n, thumb, &broken, err));
-    while (taken < n && thumb[taken]->chosen)
-        taken++;
-    batch_group(t, "yes", "Taken", p->took, 0, taken, thumb);
-    batch_group(t, "no", "Left", p->left, taken, n, thumb);
+    while (in_coreset < n && thumb[in_coreset]->in_coreset)
+        in_coreset++;
+    put_batch_group(t, "yes", "Trained on", p->coreset_count, 0, in_coreset, thumb);
+    put_batch_group(t, "no", "Not trained on", p->rest_count, in_coreset, n, thumb);
     return SFP_OK;
 }
 
-static void buffer_thumb(sfp__text *t, int i, const sfp__thumb *th, uint64_t oldest)
+static void put_buffer_thumb(sfp__text *t, int i, const sfp__thumb *th, uint64_t oldest)
 {
     sfp__text_printf(t, "<li title=\"%" PRIu64 " timestamp%s old\">", th->age, th->age == 1 ? "" : "s");
-    place(t, i);
+    put_thumb(t, i);
     sfp__text_printf(t, "<u style=\"width:%.0f%%\"></u></li>", oldest ? 100 * (double)th->age / (double)oldest : 0);
 }
 
@@ -189,7 +189,7 @@ sfp_status sfp__sheet_buffer(sfp__text *t, int count, const sfp__thumb *thumbs, 
 {
     int n = count, broken;
     uint64_t oldest = 0;
-    OWNED const sfp__thumb **thumb = pick(&n, thumbs, by_class_and_age);
+    OWNED const sfp__thumb **thumb = choose_thumbs(&n, thumbs, compare_class_and_age);
     TRY(sfp__check_memory(thumb, err));
     for (int i = 0; i < n; i++)
         oldest = thumb[i]->age > oldest ? thumb[i]->age : oldest;
@@ -200,8 +200,8 @@ sfp_status sfp__sheet_buffer(sfp__text *t, int count, const sfp__thumb *thumbs, 
     if (broken)
         sfp__text_printf(t, "; %d could not be decoded and %s grey", broken, broken == 1 ? "is" : "are");
     sfp__text_printf(
-        t, "; oldest first, the bar below an image is its age (full: %" PRIu64 " timestamp%s).</p><div class=\"shelf\">", oldest,
-        oldest == 1 ? "" : "s");
+        t, "; oldest first; the bar below an image shows its age (full width: %" PRIu64 " timestamp%s).</p><div class=\"shelf\">",
+        oldest, oldest == 1 ? "" : "s");
     for (int i = 0, end; i < n; i = end) {
         for (end = i; end < n && strcmp(label_of(thumb[i]), label_of(thumb[end])) == 0;)
             end++;
@@ -211,7 +211,7 @@ sfp_status sfp__sheet_buffer(sfp__text *t, int count, const sfp__thumb *thumbs, 
         sfp__put_html_cut(t, label_of(thumb[i]), 40);
         sfp__text_printf(t, " <small>%d</small></div><ul class=\"sheet kept\">", end - i);
         for (int k = i; k < end; k++)
-            buffer_thumb(t, k, thumb[k], oldest);
+            put_buffer_thumb(t, k, thumb[k], oldest);
         sfp__text_put(t, "</ul></div>");
     }
     sfp__text_put(t, "</div>");

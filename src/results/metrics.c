@@ -1,7 +1,7 @@
-/* docs/method.md, section 10: accuracy, forgetting, backward transfer, confusion, intervals.
+/* The metrics of docs/method.md, section 10: accuracy, forgetting, backward transfer, confusion and confidence intervals.
  *
- * a is (tasks, tasks), row i after task i. Only the first `done` rows count, and of those what was measured: a task without
- * test samples is NAN in its column and is left out of the means, here and there alike. */
+ * `a` has shape (tasks, tasks); row i is measured after task i. Only the first `done` rows are used. The column of a task without
+ * test samples is NAN; every mean excludes NAN. */
 #include "results/result.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ double sfp__forgetting(int tasks, int done, const double *a)
     for (int j = 0; j + 1 < done; j++) {
         double best = NAN, last = at(tasks, a, done - 1, j);
         for (int k = j; k + 1 < done; k++)
-            best = fmax(best, at(tasks, a, k, j)); /* fmax passes over NAN */
+            best = fmax(best, at(tasks, a, k, j)); /* fmax ignores NAN */
         if (!isnan(best) && !isnan(last)) {
             sum += best - last;
             n++;
@@ -65,15 +65,15 @@ void sfp__result_summarise(sfp_result *r)
     r->backward_transfer = sfp__backward_transfer(r->tasks, r->tasks_done, r->accuracy);
 }
 
-int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp__confusion_pair *out)
+int sfp__top_confusions(int classes, const uint64_t *confusion, int max_pairs, sfp__confusion_pair *out)
 {
     int found = 0;
     for (int t = 0; confusion && t < classes; t++)
         for (int a = 0; a < classes; a++) {
             uint64_t count = confusion[(size_t)t * (size_t)classes + (size_t)a];
-            if (a == t || count == 0 || (found == most && count <= out[found - 1].count))
+            if (a == t || count == 0 || (found == max_pairs && count <= out[found - 1].count))
                 continue;
-            int at = found < most ? found++ : found - 1;
+            int at = found < max_pairs ? found++ : found - 1;
             for (; at > 0 && out[at - 1].count < count; at--)
                 out[at] = out[at - 1];
             out[at] = (sfp__confusion_pair){t, a, count};
@@ -83,7 +83,8 @@ int sfp__top_confusions(int classes, const uint64_t *confusion, int most, sfp__c
 
 /* ----------------------------------------------------------------- Student's t */
 
-/* The continued fraction of the incomplete beta function by Lentz's method; converges fast for x < (a + 1)/(a + b + 2). */
+/* Evaluates the continued fraction of the incomplete beta function by Lentz's method; it converges fast for
+ * x < (a + 1)/(a + b + 2). */
 static double beta_fraction(double a, double b, double x)
 {
     const double tiny = 1e-300;
@@ -114,7 +115,7 @@ double sfp__incomplete_beta(double a, double b, double x)
         return 0;
     if (!(x < 1))
         return 1;
-    int sign; /* lgamma keeps it in a global, lgamma_r does not */
+    int sign; /* lgamma stores the sign in a global variable, lgamma_r does not */
     double log_beta = lgamma_r(a, &sign) + lgamma_r(b, &sign) - lgamma_r(a + b, &sign);
     double front = exp(a * log(x) + b * log1p(-x) - log_beta);
     if (x < (a + 1) / (a + b + 2))
@@ -122,7 +123,7 @@ double sfp__incomplete_beta(double a, double b, double x)
     return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-/* P(T > t), t >= 0: by whichever argument of the beta function is the small one, so that no digits cancel. */
+/* P(T > t) for t >= 0. Uses the smaller of the two possible arguments of the beta function, which avoids cancellation. */
 static double upper_tail(double t, double df)
 {
     double t2 = t * t;
@@ -140,7 +141,7 @@ double sfp__student_t(double p, double df)
     double low = 0, high = 1, tail = 1 - p;
     while (upper_tail(high, df) > tail && high < 1e300)
         high *= 2;
-    for (int i = 0; i < 200 && high - low > 1e-15 * high; i++) { /* the tail falls steadily: halving cannot miss */
+    for (int i = 0; i < 200 && high - low > 1e-15 * high; i++) { /* the tail is monotonic, so bisection converges */
         double middle = low + (high - low) / 2;
         if (upper_tail(middle, df) > tail)
             low = middle;

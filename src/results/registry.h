@@ -1,5 +1,5 @@
-/* Every run, in one SQLite file: $STREAMFP_REGISTRY, else $XDG_DATA_HOME/streamfp/runs.db, else ~/.local/share/streamfp/runs.db.
- */
+/* The registry is a SQLite file that records every run. Its path is $STREAMFP_REGISTRY, else $XDG_DATA_HOME/streamfp/runs.db,
+ * else ~/.local/share/streamfp/runs.db. */
 #ifndef SFP_RESULTS_REGISTRY_H
 #define SFP_RESULTS_REGISTRY_H
 
@@ -8,13 +8,14 @@
 
 typedef struct sfp__registry sfp__registry;
 
-/* To write: makes the file, and the folders it lies in, where they are missing. */
+/* Opens the registry for writing; creates the file and its parent directories if they are missing. */
 sfp_status sfp__registry_open(sfp__registry **out, sfp_error *err);
-/* To read: makes nothing. SFP_ENOTFOUND: there is none yet. */
+/* Opens the registry for reading; creates nothing. SFP_ENOTFOUND: the file does not exist or is empty. */
 sfp_status sfp__registry_open_readonly(sfp__registry **out, sfp_error *err);
 void sfp__registry_close(sfp__registry *r);
 DEFINE_OWNED_PTR(sfp__registry, sfp__registry_close)
-/* Adds or, for the same directory and start, replaces; the run's number comes back. Several processes may do so at once. */
+/* Adds a run; if a run with the same directory and start time exists, replaces it. Sets *id (may be NULL) to the run number.
+ * Several processes may call this at the same time. */
 sfp_status sfp__registry_put(sfp__registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err);
 
 typedef struct sfp__registry_row {
@@ -25,10 +26,10 @@ typedef struct sfp__registry_row {
     bool finished;
 } sfp__registry_row;
 
-/* Newest first; fn returns false to stop. */
+/* Calls fn for each run, newest first, until fn returns false. limit: maximum number of runs; 0: all. */
 sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx, const sfp__registry_row *row), void *ctx,
                               sfp_error *err);
-/* The stored result.json text of a run (by number, or by directory); sfp__free. */
-sfp_status sfp__registry_json(sfp__registry *r, const char *which, char **out, sfp_error *err);
+/* Returns the stored text of result.json; the caller frees it with sfp__free. For a directory, it is that of the newest run. */
+sfp_status sfp__registry_json(sfp__registry *r, const char *number_or_dir, char **out, sfp_error *err);
 
 #endif

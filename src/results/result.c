@@ -1,4 +1,4 @@
-/* What a run measured, in memory. As the text of result.json it is result_json.c. */
+/* The measurements of a run in memory. result_json.c converts them to and from the text of result.json. */
 #include "results/result.h"
 
 #include "base/mem.h"
@@ -10,9 +10,9 @@
 sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *err)
 {
     if (tasks < 1 || tasks > SFP_RESULT_TASKS_MAX)
-        return sfp__fail(err, SFP_EINVAL, "a result of %d tasks, expected 1 to %d", tasks, SFP_RESULT_TASKS_MAX);
+        return sfp__fail(err, SFP_EINVAL, "result: number of tasks is %d, expected 1 to %d", tasks, SFP_RESULT_TASKS_MAX);
     if (classes < 0 || classes > SFP_RESULT_CLASSES_MAX)
-        return sfp__fail(err, SFP_EINVAL, "a result of %d classes, expected 0 to %d", classes, SFP_RESULT_CLASSES_MAX);
+        return sfp__fail(err, SFP_EINVAL, "result: number of classes is %d, expected 0 to %d", classes, SFP_RESULT_CLASSES_MAX);
     OWNED_BY(sfp__result_done) sfp_result n = {.tasks = tasks, .classes = classes};
     size_t j = (size_t)tasks;
     TRY(sfp__alloc(&n.accuracy, j * j, sizeof *n.accuracy, err));
@@ -74,7 +74,7 @@ void sfp__result_done(sfp_result *r)
     *r = (sfp_result){0};
 }
 
-static sfp__config_entry *find(const sfp_result *r, const char *key)
+static sfp__config_entry *find_option(const sfp_result *r, const char *key)
 {
     for (int i = 0; i < r->config_count; i++)
         if (strcmp(r->config[i].key, key) == 0)
@@ -82,8 +82,8 @@ static sfp__config_entry *find(const sfp_result *r, const char *key)
     return NULL;
 }
 
-/* A copy of `text` in *to. */
-static sfp_status replace(char **to, const char *text, sfp_error *err)
+/* Frees *to and sets it to a copy of `text`. */
+static sfp_status replace_text(char **to, const char *text, sfp_error *err)
 {
     char *copy = sfp__strdup(text);
     TRY(sfp__check_memory(copy, err));
@@ -94,15 +94,15 @@ static sfp_status replace(char **to, const char *text, sfp_error *err)
 
 sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value, sfp_error *err)
 {
-    sfp__config_entry *p = find(r, key);
+    sfp__config_entry *p = find_option(r, key);
     if (p)
-        return replace(&p->value, value, err);
+        return replace_text(&p->value, value, err);
     size_t n = (size_t)r->config_count;
     TRY(sfp__check_memory(sfp__grow(&r->config, sizeof *r->config, n, n + 1, &r->config_capacity), err));
     OWNED char *name = NULL;
     sfp__config_entry add = {0};
-    TRY(replace(&name, key, err));
-    TRY(replace(&add.value, value, err));
+    TRY(replace_text(&name, key, err));
+    TRY(replace_text(&add.value, value, err));
     add.key = TAKE(name);
     r->config[n] = add;
     r->config_count++;
@@ -111,14 +111,14 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
 
 sfp_status sfp__result_default(sfp_result *r, const char *key, const char *default_value, sfp_error *err)
 {
-    sfp__config_entry *p = find(r, key);
-    return p ? replace(&p->default_value, default_value, err)
-             : sfp__fail(err, SFP_EINVAL, "no option '%s' to give a default", key);
+    sfp__config_entry *p = find_option(r, key);
+    return p ? replace_text(&p->default_value, default_value, err)
+             : sfp__fail(err, SFP_EINVAL, "result: option '%s' has a default but no value", key);
 }
 
 const char *sfp__result_value(const sfp_result *r, const char *key)
 {
-    const sfp__config_entry *p = find(r, key);
+    const sfp__config_entry *p = find_option(r, key);
     return p ? p->value : NULL;
 }
 
@@ -148,7 +148,7 @@ sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err)
 {
     size_t n = (size_t)c->count, capacity_x = c->capacity, capacity_y = c->capacity;
     if (c->count >= SFP_CURVE_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "a curve of more than %d points", SFP_CURVE_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "result: a curve has more than %d points", SFP_CURVE_MAX);
     TRY(sfp__check_memory(sfp__grow(&c->x, sizeof x, n, n + 1, &capacity_x) && sfp__grow(&c->y, sizeof y, n, n + 1, &capacity_y),
                           err));
     c->capacity = capacity_x;
@@ -171,11 +171,11 @@ void sfp__curve_thin(sfp__curve *c)
 sfp_status sfp__result_add_class(sfp_result *r, const char *name, sfp_error *err)
 {
     if (r->classes >= SFP_RESULT_CLASSES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "more than %d classes", SFP_RESULT_CLASSES_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "result: number of classes exceeds %d", SFP_RESULT_CLASSES_MAX);
     size_t n = (size_t)r->classes;
     TRY(sfp__check_memory(sfp__grow(&r->class_names, sizeof *r->class_names, n, n + 1, &r->class_capacity), err));
     r->class_names[n] = NULL;
-    TRY(replace(&r->class_names[n], name, err));
+    TRY(replace_text(&r->class_names[n], name, err));
     r->classes++;
     sfp__free(r->confusion);
     r->confusion = NULL;
@@ -204,7 +204,7 @@ static void thin_evaluations(sfp_result *r)
     r->evaluation_count = n;
 }
 
-/* Of what was measured. */
+/* Excludes NAN: not measured. */
 static double mean(int n, const double *x)
 {
     double sum = 0;

@@ -1,11 +1,12 @@
-/* result.json (docs/method.md, section 17): the text of a result and back.
+/* Writes and reads result.json (docs/method.md, section 17).
  *
- * The text depends on the numbers alone: keys in a fixed order, numbers in their shortest form, NAN as null. The file may come
- * from anybody: every key is looked at, every count bounded, and nothing is taken that the rest of the program (matrices by tasks
- * and classes, plots, tables) could trip over. Keys that are not known are passed over, so that a later version may add some.
+ * The text depends only on the values: keys have a fixed order, numbers their shortest form, and NAN is null. The file may be
+ * from an untrusted source. So the reader checks every known key, bounds every count, and rejects values that the rest of the
+ * program (matrices by tasks and classes, plots, tables) cannot process. Unknown keys are ignored, so that later versions can add
+ * keys.
  *
- * One table says what is in it, in the order of the file: numbers and texts by where they are in the structure, matrices, lists
- * and curves by functions. */
+ * One table lists the contents in the order of the file. Numbers and texts are described by their offset in sfp_result; matrices,
+ * lists and curves have functions. */
 #include "results/result.h"
 
 #include "base/mem.h"
@@ -21,11 +22,11 @@
 
 #define FILE_MAX ((size_t)1 << 30)
 #define CONFIG_MAX 10000
-#define DENSE_CONFUSION 200               /* with more classes only the cells that are not 0 are written */
-#define COUNT_LIMIT ((json_int_t)1 << 40) /* of a cell of the confusion matrix: a row of 4096 cannot overflow */
+#define DENSE_CONFUSION 200               /* with more classes, only the non-zero cells are written */
+#define COUNT_LIMIT ((json_int_t)1 << 40) /* of a cell of the confusion matrix, so that the sum of 4096 cells cannot overflow */
 #define WHOLE_MAX (1 << 20)
 
-/* How the file is laid out for people. */
+/* The indented layout. */
 static const sfp__json_form lines = {"\n ", ",\n ", ": ", "\n"}, spaced = {"", ", ", ":", ""}, rows = {"\n  ", ",\n  ", ":", ""},
                             options = {"\n  ", ",\n  ", ": ", ""};
 
@@ -35,24 +36,24 @@ typedef enum kind { TEXT, FLAG, SEED, WHOLE /* int */, COUNT /* uint64_t */, REA
 
 typedef struct field {
     kind kind;
-    const char *group; /* the object it is in; NULL: the outermost */
+    const char *group; /* the key of the object that contains it; NULL: the root object */
     const char *key;
     size_t offset, size; /* in sfp_result */
-    double low, high;    /* of a REAL */
-    bool optional;       /* a file without it is read too: of an earlier version */
+    double low, high;    /* the range of a REAL */
+    bool optional;       /* the key may be missing, because earlier versions did not write it */
     void (*put)(sfp__json *j, const sfp_result *r, const char *key);
-    sfp_status (*get)(const sfp__json_in *in, const json_t *root, const char *key,
-                      sfp_result *r); /* NULL: another part reads it */
+    /* NULL: the function of another field reads it */
+    sfp_status (*get)(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r);
 } field;
 
 /* --------------------------------------------------------------------- write */
 
 static void put_options(sfp__json *j, const sfp_result *r, const char *key)
 {
-    bool default_value = strcmp(key, "defaults") == 0;
+    bool defaults = strcmp(key, "defaults") == 0;
     sfp__json_object_as(j, key, &options);
     for (int i = 0; i < r->config_count; i++) {
-        const char *value = default_value ? r->config[i].default_value : r->config[i].value;
+        const char *value = defaults ? r->config[i].default_value : r->config[i].value;
         if (value)
             sfp__json_string(j, r->config[i].key, value);
     }
@@ -94,7 +95,7 @@ static void put_accuracy(sfp__json *j, const sfp_result *r, const char *key)
     put_matrix(j, r->tasks, r->accuracy);
 }
 
-/* What each head of a mixed one would have reached alone. */
+/* Writes the metrics of each member of a mixture head. */
 static void put_heads(sfp__json *j, const sfp_result *r, const char *key)
 {
     if (!r->heads)
@@ -146,7 +147,7 @@ static void put_curves(sfp__json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
-/* Dense rows, or [truth, answer, count] of each cell that is not 0. */
+/* Writes dense rows, or [truth, answer, count] for each non-zero cell. */
 static void put_confusion(sfp__json *j, const sfp_result *r, const char *key)
 {
     size_t n = (size_t)r->classes;
@@ -240,7 +241,7 @@ static sfp_status get_config(const sfp__json_in *in, const json_t *root, const c
     json_t *config = NULL, *defaults = json_object_get(root, "defaults");
     TRY(sfp__json_need(in, root, name, JSON_OBJECT, &config));
     if (json_object_size(config) > CONFIG_MAX)
-        return sfp__json_bad(in, name, "of a sane size");
+        return sfp__json_bad(in, name, "an object with at most 10000 keys");
     if (defaults && !json_is_object(defaults))
         return sfp__json_bad(in, "defaults", "an object");
     const char *key;
@@ -249,9 +250,9 @@ static sfp_status get_config(const sfp__json_in *in, const json_t *root, const c
     {
         const json_t *default_value = json_object_get(defaults, key);
         if (!json_is_string(v))
-            return sfp__json_bad(in, key, "a string, as every value in 'config'");
+            return sfp__json_bad(in, key, "a string; every value in 'config' must be a string");
         if (default_value && !json_is_string(default_value))
-            return sfp__json_bad(in, key, "a string, as every value in 'defaults'");
+            return sfp__json_bad(in, key, "a string; every value in 'defaults' must be a string");
         TRY(sfp__result_config(r, key, json_string_value(v), in->err));
         if (default_value)
             TRY(sfp__result_default(r, key, json_string_value(default_value), in->err));
@@ -268,7 +269,7 @@ static sfp_status get_matrix(const sfp__json_in *in, const json_t *from, int tas
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(list, i);
         if (!json_is_array(row) || json_array_size(row) != n)
-            return sfp__json_bad(in, key, "a square of numbers, as many as tasks");
+            return sfp__json_bad(in, key, "a square matrix with one row per task");
         for (size_t j = 0; j < n; j++) {
             TRY(sfp__json_to_real(in, json_array_get(row, j), key, 0, 1, &a[i * n + j]));
             if (j > i && !isnan(a[i * n + j]))
@@ -293,7 +294,7 @@ static sfp_status get_heads(const sfp__json_in *in, const json_t *root, const ch
         const json_t *head = json_object_get(heads, sfp__result_head_names[h]);
         double *a = sfp__result_head(r, h);
         if (!json_is_object(head))
-            return sfp__json_bad(in, key, "an object a head: linear, slda, ranpac");
+            return sfp__json_bad(in, key, "an object with the members linear, slda and ranpac");
         if (!a)
             return sfp__fail_nomem(in->err);
         TRY(get_matrix(in, head, r->tasks, a));
@@ -301,7 +302,7 @@ static sfp_status get_heads(const sfp__json_in *in, const json_t *root, const ch
     return SFP_OK;
 }
 
-/* Follows from the confusion matrix; only its form is looked at. */
+/* Checks the list but stores nothing: the values follow from the confusion matrix. */
 static sfp_status get_per_class(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     json_t *list = NULL;
@@ -316,16 +317,16 @@ static sfp_status get_evaluation(const sfp__json_in *in, const char *key, const 
 {
     json_t *accuracy = NULL;
     uint64_t offered = 0, task = 0;
-    double average; /* follows from the rest */
+    double average; /* checked but not stored: it follows from `accuracy` */
     OWNED double *row = NULL;
     if (!json_is_object(v))
         return sfp__json_bad(in, key, "a list of objects");
     TRY(sfp__json_need_uint(in, v, "offered", &offered));
     TRY(sfp__json_need_uint(in, v, "task", &task));
     if (r->evaluation_count && offered < r->evaluations[r->evaluation_count - 1].offered)
-        return sfp__json_bad(in, key, "in order");
+        return sfp__json_bad(in, key, "sorted by 'offered'");
     if (task >= (uint64_t)r->tasks)
-        return sfp__json_bad(in, "task", "below the number of tasks");
+        return sfp__json_bad(in, "task", "less than the number of tasks");
     TRY(sfp__json_need_array(in, v, "accuracy", task + 1, task + 1, &accuracy));
     TRY(sfp__json_need_real(in, v, "average", 0, 1, &average));
     TRY(sfp__alloc(&row, task + 1, sizeof *row, in->err));
@@ -354,7 +355,7 @@ static sfp_status get_curve(const sfp__json_in *in, const char *key, const json_
         double px, py;
         TRY(sfp__json_to_real(in, json_array_get(x, i), "x", -1e300, 1e300, &px));
         if (isnan(px) || (i > 0 && px < c->x[i - 1]))
-            return sfp__json_bad(in, key, "a curve: x must not fall");
+            return sfp__json_bad(in, key, "a curve: x must not decrease");
         TRY(sfp__json_to_real(in, json_array_get(y, i), "y", -1e300, 1e300, &py));
         TRY(sfp__curve_add(c, px, py, in->err));
     }
@@ -376,7 +377,7 @@ static sfp_status get_curves(const sfp__json_in *in, const json_t *root, const c
 static sfp_status to_cell(const sfp__json_in *in, const json_t *v, const char *key, json_int_t limit, uint64_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= limit)
-        return sfp__json_bad(in, key, "made of counts and class numbers");
+        return sfp__json_bad(in, key, "a matrix of counts and class numbers in range");
     *out = (uint64_t)json_integer_value(v);
     return SFP_OK;
 }
@@ -388,7 +389,7 @@ static sfp_status get_cells(const sfp__json_in *in, const json_t *root, const ch
     TRY(sfp__json_need_array(in, root, key, 0, n * n, &cells));
     for (size_t i = 0; i < json_array_size(cells); i++) {
         uint64_t v[3] = {0};
-        for (size_t k = 0; k < 3; k++) /* json_array_get of what is no array is NULL */
+        for (size_t k = 0; k < 3; k++) /* json_array_get returns NULL if its argument is not an array */
             TRY(to_cell(in, json_array_get(json_array_get(cells, i), k), key, k < 2 ? (json_int_t)n : COUNT_LIMIT, &v[k]));
         r->confusion[v[0] * n + v[1]] = v[2];
     }
@@ -407,7 +408,7 @@ static sfp_status get_confusion(const sfp__json_in *in, const json_t *root, cons
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(list, i);
         if (!json_is_array(row) || json_array_size(row) != n)
-            return sfp__json_bad(in, key, "a square of counts, as many as classes");
+            return sfp__json_bad(in, key, "a square matrix of counts with one row per class");
         for (size_t k = 0; k < n; k++)
             TRY(to_cell(in, json_array_get(row, k), key, COUNT_LIMIT, &r->confusion[i * n + k]));
     }
@@ -447,9 +448,9 @@ static sfp_status get_field(const sfp__json_in *in, const field *f, const json_t
 /* --------------------------------------------------------------------- table */
 
 #define AT(member) .offset = offsetof(sfp_result, member), .size = sizeof((sfp_result *)NULL)->member
-#define OLDER .optional = true
+#define OPTIONAL .optional = true
 #define BY(writer, reader) .put = writer, .get = reader
-#define MOST 1e300
+#define REAL_MAX 1e300
 
 static const field fields[] = {
     {TEXT, NULL, "started", AT(started)},
@@ -469,36 +470,36 @@ static const field fields[] = {
     {REAL, NULL, "forgetting", AT(forgetting), -1, 1},
     {REAL, NULL, "backward_transfer", AT(backward_transfer), -1, 1},
     {REAL, NULL, "prequential_accuracy", AT(prequential_accuracy), 0, 1},
-    {PART, NULL, "heads", OLDER, BY(put_heads, get_heads)},
+    {PART, NULL, "heads", OPTIONAL, BY(put_heads, get_heads)},
     {PART, NULL, "per_class", BY(put_per_class, get_per_class)},
-    {PART, NULL, "evaluations", OLDER, BY(put_evaluations, get_evaluations)},
+    {PART, NULL, "evaluations", OPTIONAL, BY(put_evaluations, get_evaluations)},
     {COUNT, "samples", "offered", AT(samples.offered)},
     {COUNT, "samples", "scored", AT(samples.scored)},
     {COUNT, "samples", "trained", AT(samples.trained)},
     {COUNT, "samples", "replayed", AT(samples.replayed)},
     {COUNT, "samples", "dropped", AT(samples.dropped)},
-    {COUNT, "samples", "skipped", AT(samples.skipped), OLDER},
-    {COUNT, "labels", "unlabelled", AT(labels.unlabelled), OLDER},
-    {COUNT, "labels", "late", AT(labels.late), OLDER},
-    {COUNT, "labels", "expired", AT(labels.expired), OLDER},
-    {COUNT, "labels", "waiting", AT(labels.waiting), OLDER},
-    {REAL, NULL, "lambda", AT(lambda), 0, MOST},
-    {REAL, NULL, "cs", AT(cs), 0, MOST},
-    {REAL, "lag", "mean", AT(lag.mean), -MOST, MOST},
-    {REAL, "lag", "max", AT(lag.max), -MOST, MOST},
-    {REAL, "lag", "last", AT(lag.last), -MOST, MOST},
+    {COUNT, "samples", "skipped", AT(samples.skipped), OPTIONAL},
+    {COUNT, "labels", "unlabelled", AT(labels.unlabelled), OPTIONAL},
+    {COUNT, "labels", "late", AT(labels.late), OPTIONAL},
+    {COUNT, "labels", "expired", AT(labels.expired), OPTIONAL},
+    {COUNT, "labels", "waiting", AT(labels.waiting), OPTIONAL},
+    {REAL, NULL, "lambda", AT(lambda), 0, REAL_MAX},
+    {REAL, NULL, "cs", AT(cs), 0, REAL_MAX},
+    {REAL, "lag", "mean", AT(lag.mean), -REAL_MAX, REAL_MAX},
+    {REAL, "lag", "max", AT(lag.max), -REAL_MAX, REAL_MAX},
+    {REAL, "lag", "last", AT(lag.last), -REAL_MAX, REAL_MAX},
     {REAL, NULL, "coverage", AT(coverage), 0, 1},
-    {REAL, "seconds", "decode", AT(seconds.decode), -MOST, MOST},
-    {REAL, "seconds", "select", AT(seconds.select), -MOST, MOST},
-    {REAL, "seconds", "train", AT(seconds.train), -MOST, MOST},
-    {REAL, "seconds", "buffer", AT(seconds.buffer), -MOST, MOST},
-    {REAL, "seconds", "evaluate", AT(seconds.evaluate), -MOST, MOST},
-    {REAL, "seconds", "total", AT(seconds.total), -MOST, MOST},
-    {REAL, "seconds", "waited", AT(seconds.wait_seconds), -MOST, MOST, OLDER},
-    {REAL, NULL, "samples_per_second", AT(samples_per_second), 0, MOST},
+    {REAL, "seconds", "decode", AT(seconds.decode), -REAL_MAX, REAL_MAX},
+    {REAL, "seconds", "select", AT(seconds.select), -REAL_MAX, REAL_MAX},
+    {REAL, "seconds", "train", AT(seconds.train), -REAL_MAX, REAL_MAX},
+    {REAL, "seconds", "buffer", AT(seconds.buffer), -REAL_MAX, REAL_MAX},
+    {REAL, "seconds", "evaluate", AT(seconds.evaluate), -REAL_MAX, REAL_MAX},
+    {REAL, "seconds", "total", AT(seconds.total), -REAL_MAX, REAL_MAX},
+    {REAL, "seconds", "waited", AT(seconds.wait_seconds), -REAL_MAX, REAL_MAX, OPTIONAL},
+    {REAL, NULL, "samples_per_second", AT(samples_per_second), 0, REAL_MAX},
     {COUNT, NULL, "peak_rss_bytes", AT(peak_rss_bytes)},
-    {PART, NULL, "curves", OLDER, BY(put_curves, get_curves)},
-    {PART, NULL, "confusion", OLDER, BY(put_confusion, get_confusion)},
+    {PART, NULL, "curves", OPTIONAL, BY(put_curves, get_curves)},
+    {PART, NULL, "confusion", OPTIONAL, BY(put_confusion, get_confusion)},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -506,7 +507,7 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     sfp__json j = {.text = &t, .one_line = one_line};
-    const char *group = NULL; /* that is open */
+    const char *group = NULL; /* the group that is open */
     sfp__json_object_as(&j, NULL, &lines);
     sfp__json_string(&j, "version", sfp_version());
     for (const field *f = fields; f < fields + FIELDS; f++) {
@@ -535,7 +536,7 @@ static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_re
     TRY(sfp__result_init(r, (int)json_array_size(tasks), (int)json_array_size(classes), in->err));
     for (const field *f = fields; f < fields + FIELDS; f++) {
         const json_t *from = f->group ? json_object_get(root, f->group) : root;
-        bool cells = f->get == get_confusion; /* has two keys */
+        bool cells = f->get == get_confusion; /* its value may be under another key, confusion_cells */
         if (f->group && from && !json_is_object(from))
             return sfp__json_bad(in, f->group, "an object");
         if (f->optional && !json_object_get(from, f->key) && !cells)
@@ -554,7 +555,7 @@ sfp_status sfp__result_parse(const char *label, const char *text, size_t size, s
     OWNED_PTR(json_decref) json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
     if (!root) {
         char message[SFP_NAME_MAX];
-        return sfp__fail(err, SFP_EFORMAT, "%s:%d: not JSON: %s", label, why.line,
+        return sfp__fail(err, SFP_EFORMAT, "%s:%d: not valid JSON: %s", label, why.line,
                          sfp__printable(why.text, message, sizeof message));
     }
     TRY(read_result(&(sfp__json_in){label, err}, root, &r));

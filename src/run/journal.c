@@ -313,7 +313,7 @@ static void batch_thumbs(const sfp__journal *j, int size, sfp__thumb *out /* (SF
                               .height = size,
                               .rgb = j->shown.rgb + (size_t)i * bytes,
                               .label = j->r->class_names[j->shown.label[i]],
-                              .chosen = j->shown.chosen[i]};
+                              .in_coreset = j->shown.chosen[i]};
 }
 
 static void buffer_thumbs(const sfp__run_context *run, sfp__buffer *buffer, int n, sfp__thumb *out)
@@ -348,8 +348,8 @@ sfp_status sfp__journal_report(const sfp__run_context *run, const char *path, sf
     const sfp__report_images images = {.selects = !run->plan.opt->method,
                                        .batch_count = j->shown.count,
                                        .batch = batch,
-                                       .took = j->shown.took,
-                                       .left = j->shown.left,
+                                       .coreset_count = j->shown.took,
+                                       .rest_count = j->shown.left,
                                        .buffer_count = n,
                                        .buffer = kept};
     return sfp__report_write(j->r, &images, path, err);

@@ -1,4 +1,5 @@
-/* A result with something in every field, for the tests of what is made of it. Include after <cmocka.h>. */
+/* Creates a result with a value in every field, for the tests of result.json, the registry and the report. Include after
+ * <cmocka.h>. */
 #ifndef SFP_TESTS_RUN_RESULT_H
 #define SFP_TESTS_RUN_RESULT_H
 

@@ -11,7 +11,7 @@ static void near(double got, double want, double tolerance)
 /* Three tasks; the second one rises before it falls, so that the maximum matters. */
 static const double a[9] = {0.9, NAN, NAN, 0.7, 0.6, NAN, 0.5, 0.8, 0.95};
 
-TEST(the_average_is_that_of_the_last_row)
+TEST(average_accuracy_is_the_mean_of_the_last_row)
 {
     near(sfp__average_accuracy(3, 3, a), (0.5 + 0.8 + 0.95) / 3, 1e-15);
     near(sfp__average_accuracy(3, 2, a), (0.7 + 0.6) / 2, 1e-15);
@@ -19,9 +19,9 @@ TEST(the_average_is_that_of_the_last_row)
     assert_true(isnan(sfp__average_accuracy(3, 0, a)));
 }
 
-TEST(forgetting_is_the_best_before_minus_the_last)
+TEST(forgetting_is_the_best_earlier_minus_the_last_accuracy)
 {
-    /* task 1: best of 0.9, 0.7; task 2: only 0.6 counts, the last row is not among the candidates */
+    /* task 1: the best of 0.9 and 0.7; task 2: only 0.6, because the last row is not an earlier one */
     near(sfp__forgetting(3, 3, a), ((0.9 - 0.5) + (0.6 - 0.8)) / 2, 1e-15);
     near(sfp__forgetting(3, 2, a), 0.2, 1e-15);
     assert_true(isnan(sfp__forgetting(3, 1, a)));
@@ -35,7 +35,7 @@ TEST(backward_transfer_compares_with_the_diagonal)
     assert_true(isnan(sfp__backward_transfer(3, 1, a)));
 }
 
-TEST(a_task_without_test_samples_is_left_out)
+TEST(a_task_without_test_samples_is_excluded)
 {
     const double b[9] = {NAN, NAN, NAN, NAN, 0.6, NAN, NAN, 0.5, 0.9};
     near(sfp__average_accuracy(3, 3, b), 0.7, 1e-15);
@@ -43,7 +43,7 @@ TEST(a_task_without_test_samples_is_left_out)
     near(sfp__backward_transfer(3, 3, b), -0.1, 1e-14);
 }
 
-TEST(summarise_fills_the_result)
+TEST(summarise_sets_the_metrics_of_a_result)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 3, 0, NULL));
@@ -58,7 +58,7 @@ TEST(summarise_fills_the_result)
     near(r.backward_transfer, -0.1, 1e-14);
 }
 
-TEST(incomplete_beta_has_its_known_values)
+TEST(incomplete_beta_matches_known_values)
 {
     assert_true(sfp__incomplete_beta(2, 3, 0) == 0 && sfp__incomplete_beta(2, 3, 1) == 1);
     near(sfp__incomplete_beta(1, 1, 0.3), 0.3, 1e-14);
@@ -67,12 +67,12 @@ TEST(incomplete_beta_has_its_known_values)
     near(sfp__incomplete_beta(0.5, 0.5, 0.25), 2 / acos(-1) * asin(0.5), 1e-13); /* the arcsine law */
 }
 
-TEST(student_quantiles_are_those_of_the_tables)
+TEST(student_quantiles_match_tables)
 {
     const double pi = acos(-1);
     near(sfp__student_t(0.975, 1), tan(pi * 0.475), 1e-12);                    /* one degree: Cauchy */
     near(sfp__student_t(0.975, 2), 0.95 * sqrt(2 / (1 - 0.95 * 0.95)), 1e-12); /* two: closed form */
-    /* by mpmath with 40 digits */
+    /* computed by mpmath with 40 digits */
     const double table[][2] = {{3, 3.1824463052837095927},
                                {4, 2.7764451051977943578},
                                {9, 2.2621571627982055426},
@@ -81,7 +81,7 @@ TEST(student_quantiles_are_those_of_the_tables)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         near(sfp__student_t(0.975, table[i][0]), table[i][1], 1e-13);
     near(sfp__student_t(0.995, 5), 4.0321429835552280784, 1e-13);
-    near(sfp__student_t(0.975, 1e7), 1.959964, 1e-6); /* the normal one */
+    near(sfp__student_t(0.975, 1e7), 1.959964, 1e-6); /* the normal distribution */
     near(sfp__student_t(0.025, 4), -sfp__student_t(0.975, 4), 1e-14);
     assert_true(sfp__student_t(0.5, 3) == 0);
     assert_true(isnan(sfp__student_t(0, 3)) && isnan(sfp__student_t(1, 3)) && isnan(sfp__student_t(0.9, 0)));
@@ -101,7 +101,7 @@ TEST(an_interval_needs_two_numbers)
     assert_true(mean == 1 && half == 0);
 }
 
-TEST(the_most_frequent_wrong_answers_come_first)
+TEST(confusions_are_sorted_by_count)
 {
     const uint64_t confusion[] = {9, 2, 0, 5, 0, 2, 1, 7, 30};
     static const struct {
@@ -120,7 +120,7 @@ TEST(the_most_frequent_wrong_answers_come_first)
     assert_int_equal(sfp__top_confusions(3, NULL, 5, NULL), 0);
 }
 
-TEST(what_rounds_to_zero_has_no_sign)
+TEST(a_number_that_rounds_to_zero_has_no_sign)
 {
     static const struct {
         double x;

@@ -33,7 +33,7 @@ static int64_t put(sfp__registry *r, const char *where, const sfp_result *result
     return id;
 }
 
-/* The run of this number or folder has this result. */
+/* Checks that the run with this number or directory has this result. */
 static void check_json(sfp__registry *r, const char *run, const sfp_result *result)
 {
     OWNED char *json = NULL;
@@ -69,7 +69,7 @@ TEST(a_run_is_found_by_number_and_directory)
     assert_null(json);
 }
 
-TEST(rows_come_newest_first)
+TEST(runs_are_listed_newest_first)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     OWNED_PTR(sfp__registry_close) sfp__registry *r = open_registry();
@@ -92,7 +92,7 @@ TEST(rows_come_newest_first)
     assert_true(row->seed == 7 && row->finished && row->average_accuracy == result.average_accuracy && row->seconds == 8);
 }
 
-TEST(the_same_run_is_replaced)
+TEST(a_run_with_the_same_start_is_replaced)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     result.finished = false;
@@ -103,7 +103,7 @@ TEST(the_same_run_is_replaced)
     MUST(sfp__registry_list(r, 0, gather, &now, NULL));
     assert_true(isnan(now.row[0].average_accuracy) && !now.row[0].finished);
     sfp__registry_close(r);
-    r = open_registry(); /* what another process would see */
+    r = open_registry(); /* as another process would read it */
     result.finished = true;
     result.average_accuracy = 0.5;
     assert_true(put(r, directory, &result) == first);
@@ -120,7 +120,7 @@ TEST(processes_write_at_the_same_time)
     for (int p = 0; p < PROCESSES; p++) {
         child[p] = fork();
         assert_true(child[p] >= 0);
-        if (child[p] == 0) { /* opening races too: the file is not there yet */
+        if (child[p] == 0) { /* the processes also race to create the file */
             int bad = 0;
             sfp__registry *r = NULL;
             sfp_result result = result_make(2, 2);
@@ -174,24 +174,24 @@ static void sql(const char *text)
     (void)sqlite3_close(d);
 }
 
-TEST(what_is_no_registry_is_refused)
+TEST(a_file_that_is_not_a_registry_is_refused)
 {
     sfp__registry_close(open_registry());
     sql("PRAGMA user_version = 7");
-    refused(SFP_EUNSUPPORTED, "layout 7, this program knows 2");
+    refused(SFP_EUNSUPPORTED, "layout is 7, expected at most 2");
     assert_int_equal(unlink(db), 0);
     sql("CREATE TABLE songs(name)");
-    refused(SFP_EFORMAT, "a database of something else");
+    refused(SFP_EFORMAT, "another SQLite database");
     char garbage[5000];
     memset(garbage, 'x', sizeof garbage);
     put_bytes("a/b/runs.db", garbage, sizeof garbage);
-    refused(SFP_EFORMAT, "not a registry of runs, or is damaged");
+    refused(SFP_EFORMAT, "not a registry of runs, or damaged");
     assert_int_equal(unlink(db), 0);
     assert_int_equal(mkdir(db, 0777), 0);
     refused(SFP_EIO, "cannot open");
 }
 
-TEST(a_damaged_registry_is_told)
+TEST(a_damaged_registry_is_reported)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     sfp__registry *r = open_registry();
@@ -202,7 +202,7 @@ TEST(a_damaged_registry_is_told)
     sfp__registry_close(r);
     FILE *f = fopen(db, "r+");
     assert_non_null(f);
-    for (long at = 4096; at < 40960; at += 64) { /* all pages but the first */
+    for (long at = 4096; at < 40960; at += 64) { /* all pages except the first */
         assert_int_equal(fseek(f, at, SEEK_SET), 0);
         (void)fputs("damage damage damage damage", f);
     }
@@ -217,12 +217,12 @@ TEST(a_damaged_registry_is_told)
     assert_non_null(strstr(err.message, "damaged"));
 }
 
-TEST(the_place_follows_the_environment)
+TEST(the_path_depends_on_the_environment)
 {
     assert_int_equal(unsetenv("STREAMFP_REGISTRY") | setenv("XDG_DATA_HOME", directory, 1) | setenv("HOME", directory, 1), 0);
     sfp__registry_close(open_registry());
     assert_true(file_exists("streamfp/runs.db"));
-    assert_int_equal(setenv("XDG_DATA_HOME", "relative", 1), 0); /* does not count */
+    assert_int_equal(setenv("XDG_DATA_HOME", "relative", 1), 0); /* is ignored */
     sfp__registry_close(open_registry());
     assert_true(file_exists(".local/share/streamfp/runs.db"));
     assert_int_equal(unsetenv("XDG_DATA_HOME") | unsetenv("HOME"), 0);
@@ -231,19 +231,19 @@ TEST(the_place_follows_the_environment)
     refused(SFP_EIO, "cannot open");
 }
 
-TEST(a_reader_makes_nothing)
+TEST(a_reader_creates_nothing)
 {
     struct stat st;
-    refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: there is no registry yet");
-    assert_false(file_exists("a"));
+    refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: the registry does not exist yet");
+    assert_false(is_there("a"));
     sfp__registry_close(open_registry());
     assert_int_equal(unlink(db), 0);
-    put_text("a/b/runs.db", ""); /* as a writer has it that has just begun */
-    refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: there is no registry yet");
+    put_text("a/b/runs.db", ""); /* as after a writer has created it */
+    refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: the registry does not exist yet");
     assert_true(stat(db, &st) == 0 && st.st_size == 0);
 }
 
-TEST(a_reader_finds_what_was_put)
+TEST(a_reader_finds_recorded_runs)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     sfp__registry *r = open_registry();
@@ -257,7 +257,7 @@ TEST(a_reader_finds_what_was_put)
     sfp__registry_close(r);
 }
 
-/* The table as the first layout had it, with two runs; the second has a seed beyond 2^63. */
+/* Creates a registry with layout 1 and two runs; the second has a seed above 2^63. */
 static void make_layout_1(const sfp_result *result)
 {
     sfp__registry_close(open_registry());
@@ -297,12 +297,12 @@ static void check_layout_1(sfp__registry *r, const sfp_result *result, int count
     }
 }
 
-TEST(an_earlier_layout_is_read_and_brought_up_to_date)
+TEST(layout_1_is_read_and_upgraded)
 {
     OWNED_BY(sfp__result_done) sfp_result result = result_make(2, 2);
     sfp__registry *r = NULL;
     make_layout_1(&result);
-    assert_int_equal(chmod(db, 0444), 0); /* a reader changes nothing */
+    assert_int_equal(chmod(db, 0444), 0); /* so that only a reader can open it */
     MUST(sfp__registry_open_readonly(&r, NULL));
     check_layout_1(r, &result, 2);
     sfp__registry_close(r);
@@ -310,7 +310,7 @@ TEST(an_earlier_layout_is_read_and_brought_up_to_date)
     r = open_registry();
     check_layout_1(r, &result, 2);
     (void)snprintf(result.started, sizeof result.started, "2030");
-    assert_true(put(r, directory, &result) == 8); /* numbers go on */
+    assert_true(put(r, folder, &result) == 8); /* new runs continue the numbers */
     (void)snprintf(result.started, sizeof result.started, "2025-01-02T03:04:05Z");
     sfp__registry_close(r);
     r = open_registry();

@@ -38,7 +38,7 @@ static int count(const char *text, const char *what)
     return n;
 }
 
-/* Elements that are opened are closed, in order; attributes are quoted. What a browser would have to guess is a defect. */
+/* Checks that opened elements are closed in order and that attributes are quoted. */
 static void check_nesting(const char *text)
 {
     static const char *const empty[] = {"meta", "rect", "line", "circle", "path", "!DOCTYPE"};
@@ -52,7 +52,7 @@ static void check_nesting(const char *text)
         for (bool quoted = false; *end && (quoted || *end != '>'); end++)
             quoted = quoted != (*end == '"');
         if (n == 0 || n >= sizeof name || !*end)
-            fail_msg("a tag that is none: %.60s", p);
+            fail_msg("not a tag: %.60s", p);
         (void)snprintf(name, sizeof name, "%.*s", (int)n, p + 1 + closing);
         for (size_t i = 0; i < sizeof empty / sizeof *empty; i++)
             alone = alone || (strcmp(name, empty[i]) == 0);
@@ -71,7 +71,7 @@ static void check_nesting(const char *text)
     assert_int_equal(depth, 0);
 }
 
-TEST(a_report_has_its_parts)
+TEST(a_report_has_all_sections)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
     MUST(sfp__result_default(&r, "sigma", "0.5", NULL));
@@ -79,14 +79,14 @@ TEST(a_report_has_its_parts)
     HOLDS(text, "<!DOCTYPE html>", "random+er on synthetic:1000", "Average accuracy", "<dt>linear alone</dt><dd>11.2 %",
           "<dt>slda alone</dt><dd>22.4 %", "<dt>ranpac alone</dt><dd>33.6 %", "Accuracy by task", "prequential accuracy so far",
           "training loss", "accuracy on the test set, mean of the tasks so far",
-          "9 came without a label, 4 of which got one later", "lag behind arrival", "arrival rate 150/s", "Where the time went",
-          "Confusion", "Accuracy by class", "class 1", "sigma 0.3", "All 4 options", "prefers-color-scheme:dark", "@media print",
-          "A processor");
+          "9 arrived without a label, and 4 of them were labelled later", "lag behind arrival", "arrival rate 150/s",
+          "Where the time went", "Confusion", "Accuracy by class", "class 1", "sigma 0.3", "All 4 options",
+          "prefers-color-scheme:dark", "@media print", "A processor");
     LACKS(text, "<script", "http:", "https:", "src=", "@import", "not finished", "nan", "inf ");
     check_nesting(text);
 }
 
-TEST(an_empty_run_gives_a_report_too)
+TEST(an_empty_run_has_a_report)
 {
     sfp_result r;
     for (int classes = 0; classes < 3; classes++) {
@@ -101,12 +101,12 @@ TEST(an_empty_run_gives_a_report_too)
     }
 }
 
-TEST(names_cannot_leave_their_place)
+TEST(names_are_escaped)
 {
     static const char evil[] = "</title></style><script>alert('1')</script>\"' onload=\"x\"&amp;\xff\x1b\xe2\x80\xae";
     OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
-    sfp__thumb thumb = {.label = evil, .chosen = true};
-    sfp__report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &thumb};
+    sfp__thumb thumb = {.label = evil, .in_coreset = true};
+    sfp__report_images p = {.batch_count = 1, .batch = &thumb, .coreset_count = 1, .buffer_count = 1, .buffer = &thumb};
     for (int i = 0; i < 3; i++) {
         sfp__free(r.task_names[i]);
         r.task_names[i] = sfp__strdup(evil);
@@ -135,13 +135,13 @@ TEST(many_classes_and_tasks_still_fit)
         OWNED_BY(sfp__result_done) sfp_result r = result_make(sizes[i][0], sizes[i][1]);
         char *text = report(&r, NULL);
         assert_int_equal(strstr(text, "aria-label=\"confusion matrix\"") != NULL, sizes[i][1] <= 100);
-        assert_int_equal(strstr(text, "The lowest") != NULL, sizes[i][1] > 61);
-        assert_non_null(strstr(text, "Mixed up most"));
+        assert_int_equal(strstr(text, "Lowest accuracies") != NULL, sizes[i][1] > 61);
+        assert_non_null(strstr(text, "Most frequent confusions"));
         check_nesting(text);
     }
 }
 
-TEST(strange_curves_are_drawn_or_left_out)
+TEST(curves_with_non_finite_points_are_drawn_or_omitted)
 {
     const double ys[][3] = {{0, 0, 0}, {1e300, 1e-300, 0}, {NAN, NAN, NAN}, {-1, -2, -3}, {1e-300, 1e-300, 1e-300}};
     const double xs[][3] = {{0, 0, 0}, {1, 2, 3}, {1e-300, 1e-299, 1e-299}, {1e300, 1e300, 1e300}, {-3, -2, -1}};
@@ -156,7 +156,7 @@ TEST(strange_curves_are_drawn_or_left_out)
     }
 }
 
-TEST(one_point_is_no_curve_but_not_nothing)
+TEST(one_point_is_reported_as_too_few_for_a_curve)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 1, NULL));
@@ -177,7 +177,7 @@ static unsigned digit(char c)
                       : (unsigned)(c - '0') + 52;
 }
 
-/* The n-th data: image of the page. */
+/* Decodes the n-th data: image of the page. */
 static sfp__image sprite(const char *text, int n)
 {
     static const char mark[] = "data:image/png;base64,";
@@ -211,27 +211,28 @@ static void check_pixel(const sfp__image *im, int x, int y, int r, int g, int b)
         fail_msg("pixel %d,%d is %d %d %d, expected %d %d %d", x, y, p[0], p[1], p[2], r, g, b);
 }
 
-TEST(thumbnails_are_one_image_a_sheet)
+TEST(thumbnails_of_a_sheet_are_one_image)
 {
     uint8_t red[12] = {200, 0, 0, 200, 0, 0, 200, 0, 0, 200, 0, 0}, wide[6] = {0, 0, 99, 0, 0, 99};
-    sfp__thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "left one"},
-                           {.width = 2, .height = 1, .rgb = wide, .label = "taken one", .chosen = true},
+    sfp__thumb batch[3] = {{.width = 2, .height = 2, .rgb = red, .label = "other one"},
+                           {.width = 2, .height = 1, .rgb = wide, .label = "coreset one", .in_coreset = true},
                            {0}};
     sfp__thumb *kept = kept_calloc(500, sizeof *kept);
     for (int i = 0; i < 500; i++)
         kept[i] = (sfp__thumb){.width = 2, .height = 2, .rgb = red, .label = i % 2 ? "class 10" : "class 2", .age = (uint64_t)i};
-    sfp__report_images p = {.batch_count = 3, .batch = batch, .took = 1, .left = 1234, .buffer_count = 500, .buffer = kept};
+    sfp__report_images p = {
+        .batch_count = 3, .batch = batch, .coreset_count = 1, .rest_count = 1234, .buffer_count = 500, .buffer = kept};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
     sfp__image first = sprite(text, 0), second = sprite(text, 1);
     assert_int_equal(first.width, 24 * 48);
     assert_int_equal(first.height, 48);
-    check_pixel(&first, 24, 24, 0, 0, 99); /* the taken one comes first, half as high as wide */
+    check_pixel(&first, 24, 24, 0, 0, 99); /* the coreset is first; its image is half as high as wide */
     check_pixel(&first, 24, 2, 128, 128, 128);
     check_pixel(&first, 48 + 24, 2, 200, 0, 0);
-    check_pixel(&first, 96 + 24, 24, 128, 128, 128); /* one without pixels */
+    check_pixel(&first, 96 + 24, 24, 128, 128, 128); /* a thumbnail without pixels */
     assert_int_equal(second.height, 15 * 48);
-    HOLDS(text, "<h3>Taken: 1</h3>", "<h3>Left: 1,234, 2 shown</h3>", "500 images, of which 360 are shown");
+    HOLDS(text, "<h3>Trained on: 1</h3>", "<h3>Not trained on: 1,234, 2 shown</h3>", "500 images, of which 360 are shown");
     assert_true(strstr(text, "class 2 <small>") < strstr(text, "class 10 <small>"));
     assert_int_equal(count(text, "data:image/png"), 2);
     check_nesting(text);
@@ -255,13 +256,13 @@ TEST(encoded_images_are_decoded_and_broken_ones_counted)
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     char *text = report(&r, &p);
     OWNED_BY(sfp__image_done) sfp__image sheet = sprite(text, 0);
-    check_pixel(&sheet, 12, 24, 0, 0, 255); /* squashed: all of it */
+    check_pixel(&sheet, 12, 24, 0, 0, 255); /* the whole image, squashed */
     check_pixel(&sheet, 24, 24, 0, 255, 0);
-    check_pixel(&sheet, 48 + 12, 24, 0, 255, 0); /* its middle alone */
+    check_pixel(&sheet, 48 + 12, 24, 0, 255, 0); /* cropped to its middle */
     check_pixel(&sheet, 96 + 24, 24, 128, 128, 128);
     check_pixel(&sheet, 144 + 24, 24, 128, 128, 128);
-    HOLDS(text, "4 images; 2 could not be decoded and are grey; oldest first", "(full: 1 timestamp)",
-          "Nothing was learned since the run was last started or resumed");
+    HOLDS(text, "4 images; 2 could not be decoded and are grey; oldest first", "(full width: 1 timestamp)",
+          "No batch was trained on since the run was last started or resumed");
     check_nesting(text);
 }
 
@@ -271,54 +272,54 @@ static void default_is(sfp_result *r, const char *key, const char *value, const 
     MUST(sfp__result_default(r, key, default_value, NULL));
 }
 
-TEST(what_differs_from_the_defaults_is_named)
+TEST(options_that_differ_from_the_defaults_are_listed)
 {
-    static const char all[] = "All other options are at their defaults.";
+    static const char all[] = "All other options have their default values.";
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 2, NULL));
-    default_is(&r, "data", "synthetic:9", "idx:x"); /* told in the sentence before */
+    default_is(&r, "data", "synthetic:9", "idx:x"); /* listed in the sentence before */
     default_is(&r, "triage", "off", "off");
     default_is(&r, "sigma", "0.5", "0.5");
     char *text = report(&r, NULL);
     assert_non_null(strstr(text, all));
-    assert_null(strstr(text, "not known"));
-    result_option(&r, "stranger", "3"); /* whatever its default was */
+    assert_null(strstr(text, ">unknown<"));
+    result_option(&r, "stranger", "3"); /* its default is unknown */
     text = report(&r, NULL);
     assert_null(strstr(text, all));
-    assert_non_null(strstr(text, "<tr><td>stranger</td><td>3</td><td><span class=\"soft\">not known</span></td>"));
+    assert_non_null(strstr(text, "<tr><td>stranger</td><td>3</td><td><span class=\"soft\">unknown</span></td>"));
     default_is(&r, "triage", "on", "off");
-    default_is(&r, "method", "ncm", ""); /* has no default: it was given */
+    default_is(&r, "method", "ncm", ""); /* no default */
     default_is(&r, "rate", "max", "max");
-    default_is(&r, "tasks", "3,2", ""); /* more than their number, which the sentence before tells */
+    default_is(&r, "tasks", "3,2", ""); /* the sentence before names only the number of tasks */
     text = report(&r, NULL);
     assert_null(strstr(text, all));
     HOLDS(text,
           "Options that differ from the defaults: <code>triage on</code>, <code>method ncm</code>, "
           "<code>tasks 3,2</code>.",
-          "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">not set</span></td>",
+          "<tr class=\"changed\"><td>method</td><td>ncm</td><td><span class=\"soft\">none</span></td>",
           "<tr><td>rate</td><td>max</td><td>max</td>");
     check_nesting(text);
 }
 
-TEST(one_time_is_once)
+TEST(a_single_confusion_is_called_once)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 4);
     r.confusion[1 * 4 + 2] = 1;
     char *text = report(&r, NULL);
-    HOLDS(text, "<b>class 3</b> taken for <b>class 0</b> 10 times (10.0 %)",
-          "<b>class 1</b> taken for <b>class 2</b> once (1.0 %)");
+    HOLDS(text, "<b>class 3</b> predicted as <b>class 0</b> 10 times (10.0 %)",
+          "<b>class 1</b> predicted as <b>class 2</b> once (1.0 %)");
     assert_null(strstr(text, " 1 times"));
 }
 
-TEST(no_memory_is_told_and_leaves_no_file)
+TEST(out_of_memory_is_reported_and_leaves_no_file)
 {
     uint8_t red[12] = {200};
-    sfp__thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .chosen = true};
+    sfp__thumb thumb = {.width = 2, .height = 2, .rgb = red, .label = "x", .age = 1, .in_coreset = true};
     OWNED_BY(sfp__text_done) sfp__text png = {0};
     uint8_t square[12] = {0};
     MUST(sfp__image_encode_png("square", &(sfp__image){2, 2, square}, &png, NULL));
     sfp__thumb encoded = {.encoded = (const uint8_t *)png.s, .encoded_size = png.length, .label = "y"};
-    sfp__report_images p = {.batch_count = 1, .batch = &thumb, .took = 1, .buffer_count = 1, .buffer = &encoded};
+    sfp__report_images p = {.batch_count = 1, .batch = &thumb, .coreset_count = 1, .buffer_count = 1, .buffer = &encoded};
     OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
     assert_true(FAIL_EACH_ALLOCATION(sfp__report_write(&r, &p, path, alloc_err), access(path, F_OK) != 0) >= 10);
     assert_int_equal(access(path, F_OK), 0);

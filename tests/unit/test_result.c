@@ -21,7 +21,7 @@ static void drop_dir(void)
 
 AROUND_EACH(make_dir, drop_dir)
 
-TEST(every_key_of_the_specification_is_there)
+TEST(result_json_has_every_specified_key)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(3, 4);
     MUST(sfp__result_write(&r, path, NULL));
@@ -49,9 +49,9 @@ TEST(every_key_of_the_specification_is_there)
     json_decref(root);
 }
 
-TEST(what_is_written_reads_back_the_same)
+TEST(a_written_result_reads_back_equal)
 {
-    const int sizes[][2] = {{1, 0}, {1, 1}, {3, 4}, {12, 201}}; /* 201: the confusion matrix goes as cells */
+    const int sizes[][2] = {{1, 0}, {1, 1}, {3, 4}, {12, 201}}; /* 201: the confusion matrix is written as cells */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         OWNED_BY(sfp__result_done) sfp_result r = result_make(sizes[i][0], sizes[i][1]);
         OWNED_BY(sfp__result_done) sfp_result back = {0};
@@ -65,7 +65,7 @@ TEST(what_is_written_reads_back_the_same)
     }
 }
 
-TEST(evaluations_stay_few)
+TEST(old_evaluations_are_thinned_out)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     const double accuracy[2] = {0.5, NAN};
@@ -79,15 +79,15 @@ TEST(evaluations_stay_few)
         assert_true(r.evaluations[i].offered > r.evaluations[i - 1].offered);
     assert_int_equal(r.evaluations[0].offered, 0);
     assert_int_equal(r.evaluations[r.evaluation_count - 1].offered, 4999);
-    assert_true(r.evaluations[0].average == 0.5); /* of what was measured */
+    assert_true(r.evaluations[0].average == 0.5); /* the mean of the measured accuracies */
     int count = r.evaluation_count;
     const double again[2] = {0.25, 0.75};
-    MUST(sfp__result_evaluated(&r, 4999, 1, again, NULL)); /* the same place: replaced */
+    MUST(sfp__result_evaluated(&r, 4999, 1, again, NULL)); /* the same offered and task: replaced */
     assert_int_equal(r.evaluation_count, count);
     assert_true(r.evaluations[count - 1].average == 0.5 && r.evaluations[count - 1].accuracy[1] == 0.75);
 }
 
-TEST(classes_may_appear)
+TEST(classes_can_be_added)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     MUST(sfp__result_init(&r, 1, 0, NULL));
@@ -95,7 +95,7 @@ TEST(classes_may_appear)
         char name[16];
         (void)snprintf(name, sizeof name, "c%d", i);
         MUST(sfp__result_add_class(&r, name, NULL));
-        assert_null(r.confusion); /* of fewer classes */
+        assert_null(r.confusion); /* freed: it had fewer classes */
         if (i % 10 == 0) {
             MUST(sfp__result_confusion(&r, NULL));
             r.confusion[(size_t)i * (size_t)r.classes + (size_t)i] = 3;
@@ -111,7 +111,7 @@ TEST(classes_may_appear)
     assert_string_equal(back.class_names[99], "c99");
 }
 
-TEST(a_curve_is_thinned_out_evenly)
+TEST(thinning_removes_every_second_point)
 {
     sfp__curve c = {0};
     for (int i = 0; i < 7; i++)
@@ -124,7 +124,7 @@ TEST(a_curve_is_thinned_out_evenly)
     sfp__free(c.y);
 }
 
-TEST(names_that_are_no_text_become_text)
+TEST(names_with_invalid_utf8_are_written_as_valid_text)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
     OWNED_BY(sfp__result_done) sfp_result back = {0};
@@ -135,7 +135,7 @@ TEST(names_that_are_no_text_become_text)
     assert_string_equal(back.class_names[0], "a\"\\\n\x01\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 }
 
-TEST(options_are_replaced_and_named)
+TEST(options_are_replaced_and_determine_the_method_name)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 1);
     char method[64], key[32];
@@ -168,7 +168,7 @@ TEST(sizes_out_of_range_are_refused)
     assert_true(isnan(sfp__result_class_accuracy(&r, 0, NULL)));
 }
 
-/* The text of a good result with `from` replaced by `to`, which must be refused. */
+/* Replaces `from` by `to` in the text of a valid result and checks that the parser refuses it. */
 static void check_refused(const char *good, const char *from, const char *to, const char *message)
 {
     const char *found = strstr(good, from);
@@ -189,10 +189,10 @@ static void check_refused(const char *good, const char *from, const char *to, co
 TEST(hostile_files_are_refused_with_a_reason)
 {
     static const char *const cases[][3] = {
-        {"{", "[{", "not JSON"},
+        {"{", "[{", "not valid JSON"},
         {"\"seed\":7", "\"seed\":-7", "'seed' is not 0 or more"},
         {"\"seed\":7", "\"seed\":\"99999999999999999999\"", "'seed' is not a whole number"},
-        {"\"seed\":7", "\"seed\":7,\"seed\":8", "not JSON"},
+        {"\"seed\":7", "\"seed\":7,\"seed\":8", "not valid JSON"},
         {"\"started\":\"2025", "\"started\":\"2025 and so on and on and on and on and on\",\"x\":\"", "'started' has"},
         {"\"finished\":true", "\"finished\":1", "'finished'"},
         {"\"threads\":2", "\"threads\":1e9", "'threads'"},
@@ -203,7 +203,7 @@ TEST(hostile_files_are_refused_with_a_reason)
         {"\"task 0\",", "", "'tasks_done' is not at most"},
         {"\"task 0\",", "\"task\",\"task\",", "'accuracy_matrix' has 2 entries, expected 3"},
         {"\"accuracy_matrix\":[[", "\"accuracy_matrix\":[[1,", "a square"},
-        {"\"slda\":", "\"lda\":", "'heads' is not an object a head"},
+        {"\"slda\":", "\"lda\":", "'heads' is not an object with the members"},
         {"\"accuracy_matrix\":[[", "\"accuracy_matrix\":[[2],[", "'accuracy_matrix' has 3"},
         {",null],[", ",0.5],[", "null above the diagonal"},
         {"\"average_accuracy\":", "\"average_accuracy\":1.5,\"x\":", "'average_accuracy' is 1.5, expected 0 to 1"},
@@ -214,19 +214,19 @@ TEST(hostile_files_are_refused_with_a_reason)
         {"\"total\":8", "\"total\":[]", "'total' is not a number"},
         {"\"confusion\":[[0", "\"confusion\":[[-1", "'confusion'"},
         {"\"confusion\":[[0", "\"confusion\":[[9999999999999", "'confusion'"},
-        {"\"confusion\":[[0", "\"confusion\":[[0,0", "a square of counts"},
+        {"\"confusion\":[[0", "\"confusion\":[[0,0", "a square matrix of counts"},
         {"\"confusion\":[", "\"confusion_cells\":[[0,3,1]],\"x\":[", "'confusion_cells'"},
         {"\"confusion\":[", "\"confusion_cells\":[7],\"x\":[", "'confusion_cells'"},
         {"\"evaluations\":[", "\"evaluations\":[7,", "'evaluations' is not a list of objects"},
-        {"\"offered\":500", "\"offered\":5000", "'evaluations' is not in order"},
-        {"\"task\":0", "\"task\":2", "'task' is not below the number of tasks"},
+        {"\"offered\":500", "\"offered\":5000", "'evaluations' is not sorted by 'offered'"},
+        {"\"task\":0", "\"task\":2", "'task' is not less than the number of tasks"},
         {"\"task\":0", "\"task\":1", "'accuracy' has 1 entries, expected 2"},
         {"\"task\":0,\"accuracy\":[", "\"task\":0,\"accuracy\":[[],", "'accuracy' has 2 entries, expected 1"},
         {"\"labels\":{", "\"labels\":[],\"x\":{", "'labels' is not an object"},
         {"\"curves\":{", "\"curves\":[],\"x\":{", "'curves' is not an object"},
-        {"\"x\":[20,40", "\"x\":[20,10", "x must not fall"},
+        {"\"x\":[20,40", "\"x\":[20,10", "x must not decrease"},
         {"\"x\":[20,40", "\"x\":[20,20,40", "'y' has 50 entries, expected 51"},
-        {"\"x\":[20,40", "\"x\":[null,40", "x must not fall"},
+        {"\"x\":[20,40", "\"x\":[null,40", "x must not decrease"},
     };
     OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 3);
     char *good = result_text(&r);
@@ -234,8 +234,8 @@ TEST(hostile_files_are_refused_with_a_reason)
         check_refused(good, cases[i][0], cases[i][1], cases[i][2]);
 }
 
-/* A text cut anywhere, or with any byte turned, is refused or read, and never more. */
-TEST(damaged_text_does_no_harm)
+/* Truncates the text at every length and flips every byte: each result must be refused or read without a crash. */
+TEST(damaged_text_is_refused_or_read_without_harm)
 {
     sfp_result r = result_make(2, 3), back;
     char *good = result_text(&r);
@@ -251,7 +251,7 @@ TEST(damaged_text_does_no_harm)
     sfp__result_done(&r);
 }
 
-TEST(no_memory_is_told_and_leaks_nothing)
+TEST(out_of_memory_is_reported_and_leaks_nothing)
 {
     sfp_result r = result_make(2, 3), back, fresh;
     char *good = result_text(&r), *text = NULL;
@@ -261,11 +261,11 @@ TEST(no_memory_is_told_and_leaks_nothing)
     sfp__free(text);
     assert_true(FAIL_EACH_ALLOCATION(sfp__result_init(&fresh, 2, 3, alloc_err), true) > 0);
     sfp__result_done(&fresh);
-    sfp__result_done(&fresh); /* twice does no harm */
+    sfp__result_done(&fresh); /* a second call is harmless */
     sfp__result_done(&r);
 }
 
-TEST(a_missing_place_is_an_error)
+TEST(a_missing_directory_is_an_error)
 {
     sfp_result r = result_make(1, 1), back;
     assert_int_equal(sfp__result_write(&r, "/tmp/sfp_no_such_folder/result.json", &err), SFP_ENOTFOUND);

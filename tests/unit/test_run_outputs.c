@@ -171,10 +171,10 @@ TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
     o.resume = true;
     assert_true(run_once(&o, "at_the_end", 0, NULL).finished);
     char *page = text_in("at_the_end", "report.html");
-    HOLDS(page, "What the coreset took", "Nothing was learned since the run was last started or resumed");
+    HOLDS(page, "Coreset of the last timestamp", "No batch was trained on since the run was last started or resumed");
     o = options("synthetic:60", "1");
     o.method = "ncm"; /* which has none */
     (void)run_once(&o, "no_coreset", 0, NULL);
     page = text_in("no_coreset", "report.html");
-    LACKS(page, "What the coreset took");
+    LACKS(page, "Coreset of the last timestamp");
 }
