@@ -8,13 +8,14 @@
 
 enum { BLOCK = SFP_COVER_BLOCK, GRAIN = 256 };
 
-sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int dim, const float *x, int most, sfp_error *err)
+sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int dim, const float *x, int max_picks,
+                           sfp_error *err)
 {
     size_t rows = (size_t)n, workers = (size_t)sfp__select_workers(env);
-    *c = (sfp__cover){.env = env, .n = n, .dim = dim, .x = x, .most = most};
+    *c = (sfp__cover){.env = env, .n = n, .dim = dim, .x = x, .max_picks = max_picks};
     const sfp__want list[] = {{&c->near2, rows, sizeof *c->near2},
                               {&c->applied, rows, sizeof *c->applied},
-                              {&c->chosen, (size_t)most, sizeof *c->chosen},
+                              {&c->chosen, (size_t)max_picks, sizeof *c->chosen},
                               {&c->square, rows, sizeof *c->square},
                               {&c->recent, BLOCK * (size_t)dim, sizeof *c->recent},
                               {&c->product, workers * GRAIN * BLOCK, sizeof *c->product}};
@@ -28,7 +29,7 @@ sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int
     return SFP_OK;
 }
 
-double sfp__cover_now(sfp__cover *c, int i)
+double sfp__cover_update(sfp__cover *c, int i)
 {
     const float *row = c->x + (size_t)i * (size_t)c->dim;
     for (int k = c->applied[i]; k < c->count; k++)
@@ -37,23 +38,25 @@ double sfp__cover_now(sfp__cover *c, int i)
     return c->near2[i];
 }
 
-/* Points [piece * GRAIN, ...) against the recent ones. */
+/* Compares the points from piece * GRAIN on with the recently chosen points. */
 static void refresh_piece(void *ctx, int piece, int worker)
 {
     sfp__cover *c = ctx;
-    int first = piece * GRAIN, rows = c->n - first < GRAIN ? c->n - first : GRAIN, pending = c->count - c->base;
+    int first = piece * GRAIN, rows = c->n - first < GRAIN ? c->n - first : GRAIN, pending = c->count - c->compared;
     float *product = c->product + (size_t)worker * GRAIN * BLOCK;
-    float slack = (float)(c->dim + 8) * 1.2e-7f; /* a float sum of D products is off by at most D units of 6e-8, twice over */
+    /* rounding error of two float sums of D products: each is at most D units of 6e-8 */
+    float slack = (float)(c->dim + 8) * 1.2e-7f;
     int token = sfp__gemm_enter();
     sfp__gemm_plain(false, true, rows, pending, c->dim, c->x + (size_t)first * (size_t)c->dim, c->dim, c->recent, c->dim, 0,
                     product, BLOCK);
     sfp__gemm_leave(token);
     for (int r = 0; r < rows; r++) {
         int i = first + r;
-        for (int k = c->applied[i] - c->base; k < pending; k++) {
-            int j = c->chosen[c->base + k];
-            float both = c->square[i] + c->square[j], at_least = both - 2 * product[(size_t)r * BLOCK + (size_t)k] - slack * both;
-            if (!((double)at_least >= c->near2[i])) /* also when the product is not a number */
+        for (int k = c->applied[i] - c->compared; k < pending; k++) {
+            int j = c->chosen[c->compared + k];
+            float both = c->square[i] + c->square[j],
+                  lower_bound = both - 2 * product[(size_t)r * BLOCK + (size_t)k] - slack * both;
+            if (!((double)lower_bound >= c->near2[i])) /* also true if the product is NaN */
                 c->near2[i] = fmin(c->near2[i], sfp__distance2_f64(c->dim, c->x + (size_t)i * (size_t)c->dim,
                                                                    c->recent + (size_t)k * (size_t)c->dim));
         }
@@ -61,22 +64,22 @@ static void refresh_piece(void *ctx, int piece, int worker)
     }
 }
 
-/* All distances up to date. */
+/* Brings all distances up to date. */
 static void refresh(sfp__cover *c)
 {
-    if (c->count == c->base)
+    if (c->count == c->compared)
         return;
     sfp__select_each(c->env, (c->n + GRAIN - 1) / GRAIN, refresh_piece, c);
-    c->base = c->count;
-    sfp__select_report_progress(c->env, "picks", c->count, c->most);
+    c->compared = c->count;
+    sfp__select_report_progress(c->env, "picks", c->count, c->max_picks);
 }
 
 bool sfp__cover_add(sfp__cover *c, int i)
 {
-    memcpy(c->recent + (size_t)(c->count - c->base) * (size_t)c->dim, c->x + (size_t)i * (size_t)c->dim,
+    memcpy(c->recent + (size_t)(c->count - c->compared) * (size_t)c->dim, c->x + (size_t)i * (size_t)c->dim,
            (size_t)c->dim * sizeof(float));
     c->chosen[c->count++] = i;
-    if (c->count - c->base < BLOCK)
+    if (c->count - c->compared < BLOCK)
         return false;
     refresh(c);
     return true;
@@ -94,12 +97,12 @@ void sfp__unit_rows(int n, int dim, float *x)
 
 /* --------------------------------------------------------------- D^2 sampling */
 
-enum { PATIENCE = 32 }; /* proposals refused before the weights are brought up to date */
+enum { PATIENCE = 32 }; /* number of rejected proposals after which the weights are brought up to date */
 
 typedef struct sampler {
     sfp__cover cover;
     bool cosine;
-    double *bound; /* (n) weight when the sums were made */
+    double *bound; /* (n) weight at the last make_sums */
     double *sum;   /* (n) running sums of bound */
     bool *taken;   /* (n) */
 } sampler;
@@ -119,14 +122,14 @@ static void make_sums(sampler *s)
         s->sum[i] = total += s->bound[i] = weight_of(s, i, s->cover.near2[i]);
 }
 
-/* The first index whose running sum exceeds u * total. */
+/* Returns the first index whose running sum exceeds u * total. */
 static int propose(const sampler *s, double u)
 {
     int low = 0, high = s->cover.n - 1;
-    double at = u * s->sum[high];
+    double target = u * s->sum[high];
     while (low < high) {
         int middle = low + (high - low) / 2;
-        if (s->sum[middle] > at)
+        if (s->sum[middle] > target)
             high = middle;
         else
             low = middle + 1;
@@ -134,7 +137,7 @@ static int propose(const sampler *s, double u)
     return low;
 }
 
-static int any_left(const sampler *s, sfp__rng *rng)
+static int draw_unchosen(const sampler *s, sfp__rng *rng)
 {
     int k = (int)sfp__rng_below(rng, (uint32_t)(s->cover.n - s->cover.count)), i = 0;
     for (;; i++)
@@ -142,16 +145,16 @@ static int any_left(const sampler *s, sfp__rng *rng)
             return i;
 }
 
-static int draw(sampler *s, sfp__rng *rng)
+static int draw_next(sampler *s, sfp__rng *rng)
 {
-    for (int refused = 0;; refused++) {
-        if (refused == PATIENCE) /* with weights that are up to date the next proposal is taken */
+    for (int rejected = 0;; rejected++) {
+        if (rejected == PATIENCE) /* with current weights the next proposal is accepted */
             make_sums(s);
         if (!(s->sum[s->cover.n - 1] > 0))
-            return any_left(s, rng);
+            return draw_unchosen(s, rng);
         int i = propose(s, sfp__rng_double(rng));
         double u = sfp__rng_double(rng);
-        if (u * s->bound[i] < weight_of(s, i, sfp__cover_now(&s->cover, i)))
+        if (u * s->bound[i] < weight_of(s, i, sfp__cover_update(&s->cover, i)))
             return i;
     }
 }
@@ -168,7 +171,7 @@ sfp_status sfp__d2_sample(const sfp__select_env *env, int n, int dim, const floa
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     memset(s.taken, 0, (size_t)n * sizeof *s.taken);
     for (int k = 0; k < count; k++) {
-        int i = k == 0 ? (int)sfp__rng_below(env->rng, (uint32_t)n) : draw(&s, env->rng);
+        int i = k == 0 ? (int)sfp__rng_below(env->rng, (uint32_t)n) : draw_next(&s, env->rng);
         s.taken[i] = true;
         out[k] = i;
         if (sfp__cover_add(&s.cover, i) || k == 0)

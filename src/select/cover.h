@@ -1,12 +1,13 @@
-/* How far every point is from the nearest chosen one: what farthest-first and D^2 sampling share.
+/* Distance of every point to its nearest chosen point; used by farthest-first traversal (kcenter) and D^2 sampling (freesel).
  *
- * The distances are lazy. A chosen point waits with others until BLOCK of them are compared with all points by one matrix
- * product; meanwhile a stored distance is an upper bound, and `now` brings the few that matter up to date. So c picks of n points
- * of D numbers cost n*c*D multiplications at the speed of a matrix product instead of c passes over all memory, and n numbers.
+ * The distances are updated lazily. Chosen points are collected until BLOCK of them can be compared with all points by one matrix
+ * product. Until then a stored distance is an upper bound, and sfp__cover_update brings single points up to date. Choosing c of n
+ * points of D numbers therefore costs n*c*D multiplications at the speed of a matrix product, instead of c passes over all
+ * memory.
  *
- * The product only filters: where its value, minus its rounding error, does not rule a change out, the distance is computed
- * again in double from the difference of the rows. What is stored is therefore the same on every machine, and 0 for equal rows.
- */
+ * The matrix product is only a filter. Where its value minus its rounding error does not exclude a smaller distance, the distance
+ * is recomputed in double from the difference of the rows. The stored distances are therefore the same on every machine, and 0
+ * for equal rows. */
 #ifndef SFP_SELECT_COVER_H
 #define SFP_SELECT_COVER_H
 
@@ -17,35 +18,37 @@ enum { SFP_COVER_BLOCK = 64 };
 typedef struct sfp__cover {
     const sfp__select_env *env;
     int n, dim;
-    const float *x;  /* (n, D) finite */
-    double *near2;   /* (n) squared distance to the nearest of the first applied[i] chosen; INFINITY: none */
-    int *applied;    /* (n) */
-    int *chosen;     /* in order */
-    int most;        /* picks to come in all */
-    int count, base; /* chosen; of these compared with all points */
-    float *square;   /* (n) |x|^2 */
-    float *recent;   /* (BLOCK, D) chosen[base..count) */
-    float *product;  /* (workers, GRAIN, BLOCK) */
+    const float *x;      /* (n, D) finite */
+    double *near2;       /* (n) squared distance to the nearest of the first applied[i] chosen points; INFINITY: none */
+    int *applied;        /* (n) */
+    int *chosen;         /* in order of choice */
+    int max_picks;       /* number of points that will be chosen in total */
+    int count, compared; /* chosen points; how many of these were compared with all points */
+    float *square;       /* (n) |x|^2 */
+    float *recent;       /* (BLOCK, D) rows of chosen[compared..count) */
+    float *product;      /* (workers, GRAIN, BLOCK) */
 } sfp__cover;
 
-/* For at most `most` picks; memory is the arena's. */
-sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int dim, const float *x, int most, sfp_error *err);
-/* Squared distance of point i to the nearest chosen one. */
-double sfp__cover_now(sfp__cover *c, int i);
-/* Chooses i. True: all distances are up to date now. */
+/* Prepares for at most `max_picks` chosen points. Memory is allocated from the arena. */
+sfp_status sfp__cover_init(sfp__cover *c, const sfp__select_env *env, int n, int dim, const float *x, int max_picks,
+                           sfp_error *err);
+/* Brings point i up to date and returns its squared distance to the nearest chosen point. */
+double sfp__cover_update(sfp__cover *c, int i);
+/* Chooses point i. Returns true if all stored distances are now up to date. */
 bool sfp__cover_add(sfp__cover *c, int i);
 
-/* D^2 sampling (k-means++, Arthur and Vassilvitskii 2007): the first uniform, every next with probability proportional to the
- * square of its distance to the nearest chosen one; on cosine distance (x are unit rows, squared distance = 2 (1 - cos)) or on
- * Euclidean. When only points at distance 0 are left they are equally likely. count <= n positions into `out`.
+/* D^2 sampling (k-means++, Arthur and Vassilvitskii 2007). The first point is drawn uniformly. Every further point is drawn with
+ * a probability proportional to the square of its distance to the nearest chosen point. The distance is the cosine distance (x
+ * are unit rows, squared distance = 2 (1 - cos)) or the Euclidean distance. If all remaining points have distance 0, they are
+ * equally likely. Writes count <= n positions to `out`.
  *
- * Exact although distances are lazy: a point is proposed with the weight it had (an upper bound) and taken with probability
- * weight now / weight then. Random numbers: one bounded draw for the first, two doubles a proposal, one bounded draw where all
- * weights are 0. */
+ * The sampling is exact although distances are lazy. A point is proposed with its stored weight, an upper bound, and accepted
+ * with probability (current weight / stored weight). Random numbers: one bounded draw for the first point, two doubles per
+ * proposal, one bounded draw whenever all weights are 0. */
 sfp_status sfp__d2_sample(const sfp__select_env *env, int n, int dim, const float *x, bool cosine, int count, int *out,
                           sfp_error *err);
 
-/* Rows to unit length; a row of zeros stays. */
+/* Scales each row to unit length; a row of zeros is unchanged. */
 void sfp__unit_rows(int n, int dim, float *x);
 
 #endif

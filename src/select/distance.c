@@ -46,14 +46,15 @@ sfp_status sfp__metric_init(sfp__metric *m, const sfp__select_env *env, int n, i
     const sfp__want self = {&m->self, (size_t)n, sizeof *m->self};
     TRY(sfp__arena_list(env->arena, 1, &self, err));
     sfp__points all = sfp__metric_points(m, 0, n);
-    double most = 0;
+    double max_self = 0;
     for (int i = 0; i < n; i++) {
         m->self[i] = sfp__metric_product(m, &all, i, &all, i);
-        most = fmax(most, m->self[i]);
+        max_self = fmax(max_self, m->self[i]);
     }
-    bool float_holds = most <= 0 || (most > 1e-30 && most < 1e37); /* squares of distances and 2^30 / U, with space to spare */
-    m->precise = n <= SFP_DISTANCE_PRECISE || !float_holds;
-    m->scale = most > 0 && isfinite(most) ? SFP_DISTANCE_ONE / (2 * sqrt(most)) : 0; /* |a - b| <= |a| + |b| */
+    /* squared distances and 2^30 / U are then well inside the range of a float */
+    bool fits_float = max_self <= 0 || (max_self > 1e-30 && max_self < 1e37);
+    m->precise = n <= SFP_DISTANCE_PRECISE || !fits_float;
+    m->scale = max_self > 0 && isfinite(max_self) ? SFP_DISTANCE_ONE / (2 * sqrt(max_self)) : 0; /* |a - b| <= |a| + |b| */
     return SFP_OK;
 }
 
@@ -105,7 +106,7 @@ void sfp__metric_block(const sfp__metric *m, const sfp__points *a, const sfp__po
 
 /* -------------------------------------------------------- last-layer gradients */
 
-/* Features and residuals of the candidates, one below the other, in a metric. */
+/* Builds a metric from the features and residuals of the candidates. */
 static sfp_status make_metric(const sfp__select_batch *batch, const sfp__matrix *features, const sfp__matrix *probs,
                               const sfp__candidates *from, const sfp__select_env *env, sfp__metric *metric, sfp_error *err)
 {

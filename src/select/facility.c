@@ -8,10 +8,10 @@
 enum { B = SFP_DISTANCE_BLOCK };
 
 typedef struct near_point {
-    int32_t i, q; /* a point and its distance */
+    int32_t i, q; /* index of a point and its distance */
 } near_point;
 
-/* The columns of a block: points of one group. */
+/* A column block: at most B consecutive points of one group. */
 typedef struct column {
     int first, n, group;
 } column;
@@ -20,33 +20,33 @@ typedef struct greedy {
     const sfp__facility *f;
     int n, picked;
     int columns;
-    column *column;           /* every point in one of them, in order */
+    column *column;           /* (columns) every point is in exactly one, in order */
     _Atomic int64_t *gain;    /* (n) */
-    int64_t *pairs;           /* (n) points that j would serve better, as far as they are counted */
+    int64_t *pairs;           /* (n) number of points i with d_ij < cur_i */
     int32_t *cur;             /* (n) */
     int *group_of;            /* (n) */
     bool *taken;              /* (n) */
     float *work;              /* (workers, 2 B^2) */
     int32_t *block;           /* (workers, B^2) */
     _Atomic int32_t furthest; /* d_max */
-    _Atomic int64_t compared; /* pairs so far */
+    _Atomic int64_t compared; /* number of pairs compared so far */
     /* dense */
-    int32_t *row;            /* (n) distances to the last pick */
-    int moved;               /* points that it serves better */
-    int *which;              /* (n) these */
-    int32_t *before, *after; /* (n) their cur */
+    int32_t *row;            /* (n) distances to the latest pick */
+    int moved;               /* number of points for which the latest pick is nearer than cur */
+    int *which;              /* (n) indices of the moved points */
+    int32_t *before, *after; /* (n) cur of the moved points before and after the pick */
     float *moved_h, *moved_r;
     double *moved_self;
     sfp__points mover;
     int first_column;
     /* sparse */
-    size_t *at, *capacity; /* (n) list of j: near[at[j] .. at[j] + length[j]), space for capacity[j] */
+    size_t *at, *capacity; /* (n) the list of j is near[at[j] .. at[j] + length[j]) and has space for capacity[j] points */
     int *length;           /* (n) */
     near_point *near;
-    int *evaluated; /* (n) picks when the gain was computed */
+    int *evaluated; /* (n) value of `picked` when the gain was computed */
 } greedy;
 
-static int last_of(const greedy *g, int j)
+static int group_end(const greedy *g, int j)
 {
     return g->f->group[g->group_of[j] + 1];
 }
@@ -58,7 +58,7 @@ static int min(int a, int b)
 
 /* --------------------------------------------------------------------- memory */
 
-static sfp_status begin(greedy *g, const sfp__facility *f, sfp_error *err)
+static sfp_status init(greedy *g, const sfp__facility *f, sfp_error *err)
 {
     size_t n = (size_t)f->metric->n, workers = (size_t)sfp__select_workers(f->env);
     *g = (greedy){.f = f, .n = f->metric->n};
@@ -95,7 +95,7 @@ static int32_t *block_of(greedy *g, int worker, const sfp__points *a, const sfp_
     sfp__metric_block(g->f->metric, a, b, g->work + (size_t)worker * 2 * B * B, q);
     int64_t pairs = atomic_fetch_add_explicit(&g->compared, (int64_t)a->n * b->n, memory_order_relaxed);
     if (worker == 0)
-        sfp__select_report_progress(g->f->env, "million distances", pairs / 1000000, 0); /* how many more is not known */
+        sfp__select_report_progress(g->f->env, "million distances", pairs / 1000000, 0); /* the total is unknown */
     return q;
 }
 
@@ -103,13 +103,13 @@ static int32_t *block_of(greedy *g, int worker, const sfp__points *a, const sfp_
 
 static int32_t largest(int n, const int32_t *q)
 {
-    int32_t most = 0;
+    int32_t max_distance = 0;
     for (int j = 0; j < n; j++)
-        most = q[j] > most ? q[j] : most;
-    return most;
+        max_distance = q[j] > max_distance ? q[j] : max_distance;
+    return max_distance;
 }
 
-static int64_t add_up(int n, const int32_t *q, int64_t *by_column)
+static int64_t add_distances(int n, const int32_t *q, int64_t *by_column)
 {
     int64_t sum = 0;
     for (int j = 0; j < n; j++) {
@@ -119,7 +119,8 @@ static int64_t add_up(int n, const int32_t *q, int64_t *by_column)
     return sum;
 }
 
-/* Blocks I <= J of all points: the largest distance, and for pairs of one group the sums, in gain[]. */
+/* Computes one block pair I <= J of all points: updates the largest distance, and adds the distances of pairs in one group to
+ * gain[]. */
 static void sum_piece(void *ctx, int piece, int worker)
 {
     greedy *g = ctx;
@@ -131,22 +132,22 @@ static void sum_piece(void *ctx, int piece, int worker)
     sfp__points b = sfp__metric_points(g->f->metric, J * B, min(B, g->n - J * B));
     const int32_t *q = block_of(g, worker, &a, &b);
     int64_t by_column[B] = {0};
-    int32_t most = 0, was = atomic_load(&g->furthest);
+    int32_t max_distance = 0, was = atomic_load(&g->furthest);
     for (int i = 0; i < a.n; i++) {
         int32_t far = largest(b.n, q + (size_t)i * B);
-        most = far > most ? far : most;
-        int end = min(last_of(g, a.first + i), b.first + b.n) - b.first, from = g->f->group[g->group_of[a.first + i]] - b.first;
+        max_distance = far > max_distance ? far : max_distance;
+        int end = min(group_end(g, a.first + i), b.first + b.n) - b.first, from = g->f->group[g->group_of[a.first + i]] - b.first;
         from = from < 0 ? 0 : from;
         if (from < end)
-            atomic_fetch_add(&g->gain[a.first + i], add_up(end - from, q + (size_t)i * B + from, by_column + from));
+            atomic_fetch_add(&g->gain[a.first + i], add_distances(end - from, q + (size_t)i * B + from, by_column + from));
     }
     for (int j = 0; j < b.n && I != J; j++)
         atomic_fetch_add(&g->gain[b.first + j], by_column[j]);
-    while (most > was && !atomic_compare_exchange_weak(&g->furthest, &was, most))
+    while (max_distance > was && !atomic_compare_exchange_weak(&g->furthest, &was, max_distance))
         ;
 }
 
-static void first_gains(greedy *g)
+static void compute_first_gains(greedy *g)
 {
     int blocks = (g->n + B - 1) / B;
     sfp__select_each(g->f->env, blocks * (blocks + 1) / 2, sum_piece, g);
@@ -167,9 +168,9 @@ static void row_piece(void *ctx, int piece, int worker)
     memcpy(g->row + c->first, block_of(g, worker, &g->mover, &b), (size_t)c->n * sizeof *g->row);
 }
 
-/* What one moved point takes from the gains of n others: max(0, before - q) - max(0, after - q), and 1 where it counts no more.
- */
-static void lower_line(int n, const int32_t *q, int32_t before, int32_t after, int64_t *loss, int32_t *fewer)
+/* Adds to loss[] how much one moved point reduces the gains of n others, max(0, before - q) - max(0, after - q), and to fewer[] 1
+ * for each pair that no longer contributes. */
+static void lower_gains(int n, const int32_t *q, int32_t before, int32_t after, int64_t *loss, int32_t *fewer)
 {
     for (int j = 0; j < n; j++) {
         int32_t x = q[j] < before ? q[j] : before;
@@ -196,7 +197,7 @@ static void lower_piece(void *ctx, int piece, int worker)
         a.which += skip;
         const int32_t *q = block_of(g, worker, &a, &b);
         for (int i = 0; i < a.n; i++)
-            lower_line(c->n, q + (size_t)i * B, g->before[at + i], g->after[at + i], loss, fewer);
+            lower_gains(c->n, q + (size_t)i * B, g->before[at + i], g->after[at + i], loss, fewer);
     }
     for (int j = 0; j < c->n; j++) {
         atomic_fetch_sub(&g->gain[c->first + j], loss[j]);
@@ -211,7 +212,7 @@ static bool better(const greedy *g, int i, int j)
     return a > b || (a == b && g->f->id[i] < g->f->id[j]);
 }
 
-static int best_left(const greedy *g)
+static int best_unchosen(const greedy *g)
 {
     int best = -1;
     for (int j = 0; j < g->n; j++)
@@ -220,11 +221,11 @@ static int best_left(const greedy *g)
     return best;
 }
 
-/* Chooses s: the points it serves better move to it, and all gains of its group follow. */
-static void dense_pick(greedy *g, int s)
+/* Chooses s: points that are nearer to s than to every earlier pick move to s, and all gains of the group are updated. */
+static void move_to_pick(greedy *g, int s)
 {
     const sfp__facility *f = g->f;
-    int first = f->group[g->group_of[s]], end = last_of(g, s), columns = (end - first + B - 1) / B;
+    int first = f->group[g->group_of[s]], end = group_end(g, s), columns = (end - first + B - 1) / B;
     g->first_column = 0;
     while (g->column[g->first_column].first != first)
         g->first_column++;
@@ -242,7 +243,7 @@ static void dense_pick(greedy *g, int s)
     sfp__select_each(f->env, columns, lower_piece, g);
 }
 
-static size_t all_pairs(const greedy *g)
+static size_t count_pairs(const greedy *g)
 {
     int64_t sum = 0;
     for (int j = 0; j < g->n; j++)
@@ -250,9 +251,9 @@ static size_t all_pairs(const greedy *g)
     return sum > 0 ? (size_t)sum : 0;
 }
 
-static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
+static sfp_status run_dense(greedy *g, int count, int *out, sfp_error *err)
 {
-    if (all_pairs(g) <= g->f->pairs)
+    if (count_pairs(g) <= g->f->max_pairs)
         return SFP_OK;
     const sfp__metric *m = g->f->metric;
     size_t n = (size_t)g->n;
@@ -264,18 +265,18 @@ static sfp_status dense(greedy *g, int count, int *out, sfp_error *err)
                               {&g->moved_r, m->r ? n * (size_t)m->classes : 1, sizeof *g->moved_r},
                               {&g->moved_self, n, sizeof *g->moved_self}};
     TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
-    while (g->picked < count && all_pairs(g) > g->f->pairs) {
-        int best = best_left(g);
+    while (g->picked < count && count_pairs(g) > g->f->max_pairs) {
+        int best = best_unchosen(g);
         g->taken[best] = true;
         out[g->picked++] = best;
-        dense_pick(g, best);
+        move_to_pick(g, best);
     }
     return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- sparse */
 
-/* Lists of the points of one column; length[j] counts also what finds no space. */
+/* Builds the lists of the points of one column. length[j] also counts points for which the list has no space. */
 static void list_piece(void *ctx, int piece, int worker)
 {
     greedy *g = ctx;
@@ -302,7 +303,7 @@ static void list_piece(void *ctx, int piece, int worker)
     }
 }
 
-static sfp_status make_lists(greedy *g, sfp_error *err)
+static sfp_status build_lists(greedy *g, sfp_error *err)
 {
     size_t n = (size_t)g->n, total = 0;
     const sfp__want list[] = {{&g->at, n, sizeof *g->at},
@@ -312,8 +313,8 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
     TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
     for (int j = 0; j < g->n; j++)
         g->capacity[j] = g->pairs[j] > 0 ? (size_t)g->pairs[j] : 0;
-    /* A product may round a distance differently than the one that counted the pair: then all are counted now, and the second
-     * round, which computes the same, has space for them. */
+    /* A matrix product may round a distance differently from the one that counted the pair, so a list may be too short. The first
+     * round then counts the points exactly, and the second, which computes the same numbers, has enough space. */
     for (bool fits = false; !fits;) {
         total = 0;
         for (int j = 0; j < g->n; j++) {
@@ -332,7 +333,7 @@ static sfp_status make_lists(greedy *g, sfp_error *err)
     return SFP_OK;
 }
 
-static void evaluate(greedy *g, int j)
+static void compute_gain(greedy *g, int j)
 {
     int64_t gain = 0;
     const near_point *list = g->near + g->at[j];
@@ -349,25 +350,25 @@ static bool before(const void *ctx, int i, int j)
     return better(ctx, i, j);
 }
 
-static sfp_status sparse(greedy *g, int count, int *out, sfp_error *err)
+static sfp_status run_sparse(greedy *g, int count, int *out, sfp_error *err)
 {
     if (g->picked == count)
         return SFP_OK;
     sfp__heap heap = {.before = before, .ctx = g};
     const sfp__want order = {&heap.at, (size_t)g->n, sizeof *heap.at};
-    TRY(make_lists(g, err));
+    TRY(build_lists(g, err));
     TRY(sfp__arena_list(g->f->env->arena, 1, &order, err));
     for (int j = 0; j < g->n; j++) {
         if (g->taken[j])
             continue;
-        evaluate(g, j);
+        compute_gain(g, j);
         heap.at[heap.n++] = j;
     }
     sfp__heap_make(&heap);
     while (g->picked < count) {
         int top = heap.at[0];
         if (g->evaluated[top] != g->picked) {
-            evaluate(g, top);
+            compute_gain(g, top);
             sfp__heap_sink(&heap, 0);
             continue;
         }
@@ -385,18 +386,18 @@ sfp_status sfp__facility_greedy(const sfp__facility *f, int count, int *out, sfp
     greedy g;
     if (count < 1)
         return SFP_OK;
-    TRY(begin(&g, f, err));
-    first_gains(&g);
-    TRY(dense(&g, count, out, err));
-    return sparse(&g, count, out, err);
+    TRY(init(&g, f, err));
+    compute_first_gains(&g);
+    TRY(run_dense(&g, count, out, err));
+    return run_sparse(&g, count, out, err);
 }
 
 /* ------------------------------------------------------------------- clusters */
 
-/* Which chosen point is nearest to each point: craig's weights. One blocked pass, n*c distances. */
+/* Finds the nearest chosen point of each point, for craig's weights. One blocked pass computes n*c distances. */
 typedef struct clusters {
     const sfp__facility *f;
-    sfp__points chosen; /* by id ascending */
+    sfp__points chosen; /* in ascending order of id */
     float *work;
     int32_t *block;
     int *nearest; /* (n) position in `chosen` */

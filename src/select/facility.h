@@ -1,35 +1,37 @@
-/* Greedy facility location in bounded memory: what camel and craig share.
+/* Greedy facility location in bounded memory, used by camel and craig.
  *
- * F(S) = sum_i (d_max - min_{j in S} d_ij), a point that nothing covers counting 0; points may be cut into groups that do not
- * cover each other, d_max is the largest distance of any two. With cur_i = d_max at the beginning, and the distance to the
- * nearest chosen one later, the gain of j is sum_i max(0, cur_i - d_ij): only points i that j is nearer to than cur_i count.
+ * F(S) = sum_i (d_max - min_{j in S} d_ij), where d_max is the largest distance of any two points and an uncovered point counts
+ * 0. Points may be divided into groups; a point covers only points of its own group. cur_i is d_max at the start and later the
+ * distance of i to the nearest chosen point. The gain of j is sum_i max(0, cur_i - d_ij), so only the points i with d_ij < cur_i
+ * contribute.
  *
- * Two phases, the same picks as comparing everything with everything a pick:
- *   dense   while the pairs with d_ij < cur_i are more than fit `pairs`: all gains are kept up to date; a pick costs the
- *           distances of the points it moved to all others. A point moves about ln(c) times in all.
- *   sparse  then these pairs are stored, and the rest is the lazy greedy algorithm (Minoux 1978) on them: a gain only falls, so
- *           the one on top of the heap is computed again, and chosen when it stays there.
- * Few points are sparse from the beginning. Memory: 8 bytes a pair stored and a second copy of the rows; n^2 nowhere. */
+ * There are two phases; the picks are the same as if every pick compared all points with all points:
+ *   dense   Runs while more than `max_pairs` pairs have d_ij < cur_i. All gains are kept up to date. A pick costs the distances
+ *           from the points that it moved to all others; a point moves about ln(c) times in total.
+ *   sparse  Stores the remaining pairs and runs the lazy greedy algorithm (Minoux 1978) on them. A gain can only decrease, so the
+ *           top of the heap is recomputed and chosen if it stays on top.
+ * A small set of points is sparse from the start. Memory: 8 bytes per stored pair and a second copy of the rows; never n^2. */
 #ifndef SFP_SELECT_FACILITY_H
 #define SFP_SELECT_FACILITY_H
 
 #include "select/distance.h"
 
-#define SFP_FACILITY_PAIRS ((size_t)40 << 20) /* 320 MiB */
+#define SFP_FACILITY_PAIRS ((size_t)40 << 20) /* memory of the pairs: 320 MiB */
 
 typedef struct sfp__facility {
     const sfp__select_env *env;
     const sfp__metric *metric;
     int groups;
-    const int *group; /* (groups + 1): points [group[g], group[g+1]) cover each other */
-    const int *id;    /* (n): ties go to the lower */
-    size_t pairs;     /* kept in memory */
+    const int *group; /* (groups + 1) points [group[g], group[g+1]) cover each other */
+    const int *id;    /* (n) on a tie the lower id is chosen */
+    size_t max_pairs; /* maximum number of stored pairs */
 } sfp__facility;
 
-/* count <= n points in order of choice. */
+/* Writes count <= n points in order of choice. */
 sfp_status sfp__facility_greedy(const sfp__facility *f, int count, int *out, sfp_error *err);
 
-/* How many points have chosen[k] as their nearest, ties to the lower id; one group. */
+/* Writes to size[k] the number of points whose nearest chosen point is chosen[k]; on a tie the lower id counts. There must be one
+ * group. */
 sfp_status sfp__facility_clusters(const sfp__facility *f, int count, const int *chosen, int *size, sfp_error *err);
 
 #endif

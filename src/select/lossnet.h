@@ -1,8 +1,9 @@
-/* A small network that predicts a sample's loss from the token means after each quarter of the blocks (Yoo and Kweon, "Learning
- * Loss for Active Learning", CVPR 2019, with vectors in place of pooled maps): each mean -> 128, ReLU; the four joined -> 1.
+/* A small network that predicts the loss of a sample from the token means after each quarter of the blocks (Yoo and Kweon,
+ * "Learning Loss for Active Learning", CVPR 2019, with vectors in place of pooled maps). Each mean -> 128, ReLU; the four results
+ * concatenated -> 1.
  *
- * Trained by ranking: of n samples, i and n-1-i are a pair, and the one with the larger loss shall be predicted larger by 1:
- * L = mean over pairs of max(0, 1 - s (p_i - p_j)), s = 1 when l_i > l_j, else -1. */
+ * It is trained by ranking. Of n samples, i and n-1-i form a pair, and the sample with the larger loss should have a prediction
+ * that is larger by 1: L = mean over pairs of max(0, 1 - s (p_i - p_j)), s = 1 if l_i > l_j, else -1. */
 #ifndef SFP_SELECT_LOSSNET_H
 #define SFP_SELECT_LOSSNET_H
 
@@ -17,15 +18,15 @@ typedef struct sfp__lossnet {
     sfp__param param[SFP_LOSSNET_PARAMS]; /* w0 (128, D), b0 (128), ..., w (1, 512), b (1) */
 } sfp__lossnet;
 
-/* Weights and biases uniform in +-1/sqrt(inputs). */
+/* Draws weights and biases uniformly from +-1/sqrt(inputs). */
 sfp_status sfp__lossnet_init(sfp__lossnet *net, int dim, sfp__rng *rng, sfp_error *err);
 void sfp__lossnet_done(sfp__lossnet *net);
 
 /* taps (n, SFP_TAPS, D) -> hidden (n, 512) after ReLU -> predicted (n) */
 void sfp__lossnet_fwd(const sfp__lossnet *net, int n, const float *taps, float *hidden, float *predicted);
-/* Gradients += from those of the predictions; hidden as fwd left it, and destroyed. */
+/* Adds to the parameter gradients, given the gradient of the predictions. `hidden` is the output of fwd and is overwritten. */
 void sfp__lossnet_bwd(sfp__lossnet *net, int n, const float *taps, float *hidden, const float *grad);
-/* L and its gradient to the predictions. 0 for fewer than two. */
-double sfp__lossnet_rank(int n, const float *predicted, const float *loss, float *grad);
+/* Returns L and writes its gradient with respect to the predictions. L is 0 for fewer than two samples. */
+double sfp__lossnet_rank_loss(int n, const float *predicted, const float *loss, float *grad);
 
 #endif

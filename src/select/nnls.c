@@ -3,18 +3,25 @@
 #include <math.h>
 #include <string.h>
 
-enum { TOGETHER = SFP_NNLS_TOGETHER, PATIENCE = 3, ROUNDS = 200 };
+enum { MAX_APPEND = SFP_NNLS_MAX_APPEND, PATIENCE = 3, ROUNDS = 200 };
 
-sfp_status sfp__nnls_init(sfp__nnls *s, const sfp__select_env *env, const sfp__columns *columns, int most, double ridge,
+sfp_status sfp__nnls_init(sfp__nnls *s, const sfp__select_env *env, const sfp__columns *columns, int max_columns, double ridge,
                           sfp_error *err)
 {
-    size_t n = (size_t)most;
+    size_t n = (size_t)max_columns;
     *s = (sfp__nnls){.columns = *columns, .ridge = ridge};
-    const sfp__want list[] = {
-        {&s->column, n, sizeof *s->column}, {&s->place, n, sizeof *s->place},       {&s->rhs, n, sizeof *s->rhs},
-        {&s->w, n, sizeof *s->w},           {&s->l, n * (n + 1) / 2, sizeof *s->l}, {&s->y, n, sizeof *s->y},
-        {&s->z, n, sizeof *s->z},           {&s->line, n, sizeof *s->line},         {&s->corr, n, sizeof *s->corr},
-        {&s->fresh, n, sizeof *s->fresh},   {&s->out, n, sizeof *s->out},           {&s->in, n, sizeof *s->in}};
+    const sfp__want list[] = {{&s->column, n, sizeof *s->column},
+                              {&s->place, n, sizeof *s->place},
+                              {&s->rhs, n, sizeof *s->rhs},
+                              {&s->w, n, sizeof *s->w},
+                              {&s->l, n * (n + 1) / 2, sizeof *s->l},
+                              {&s->y, n, sizeof *s->y},
+                              {&s->z, n, sizeof *s->z},
+                              {&s->sines, n, sizeof *s->sines},
+                              {&s->corr, n, sizeof *s->corr},
+                              {&s->products, n, sizeof *s->products},
+                              {&s->out, n, sizeof *s->out},
+                              {&s->in, n, sizeof *s->in}};
     return sfp__arena_list(env->arena, SFP_LIST(list), err);
 }
 
@@ -25,7 +32,7 @@ static double *row(const sfp__nnls *s, int i)
     return s->l + (size_t)i * ((size_t)i + 1) / 2;
 }
 
-/* Four partial sums: the compiler may not reorder one. */
+/* Uses four partial sums, because the compiler may not reorder a floating-point sum. */
 static double dot(int n, const double *a, const double *b)
 {
     double s[4] = {0};
@@ -38,40 +45,40 @@ static double dot(int n, const double *a, const double *b)
     return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-/* n columns into the factor: each row of it is read once for all of them. */
+/* Appends n columns to the factor. Each row of the factor is read once for all of them. */
 static void append(sfp__nnls *s, int n, const int *columns)
 {
-    double *fresh[TOGETHER], self[TOGETHER];
+    double *products[MAX_APPEND], self[MAX_APPEND];
     int p = s->passive;
     for (int r = 0; r < n; r++) {
         int c = columns[r];
-        fresh[r] = row(s, p + r); /* the products first; solved in place */
+        products[r] = row(s, p + r); /* holds the products first, then the solution */
         s->column[p + r] = c;
         s->place[c] = p + r;
-        s->columns.gram(s->columns.ctx, c, p + r + 1, s->column, s->fresh); /* those that come before it, then itself */
-        memcpy(fresh[r], s->fresh, (size_t)(p + r) * sizeof *s->fresh);
-        self[r] = s->fresh[p + r];
+        s->columns.gram(s->columns.ctx, c, p + r + 1, s->column, s->products); /* with the preceding columns and with itself */
+        memcpy(products[r], s->products, (size_t)(p + r) * sizeof *s->products);
+        self[r] = s->products[p + r];
     }
     for (int i = 0; i < p; i++) {
         const double *l = row(s, i);
         for (int r = 0; r < n; r++)
-            fresh[r][i] = (fresh[r][i] - dot(i, l, fresh[r])) / l[i];
+            products[r][i] = (products[r][i] - dot(i, l, products[r])) / l[i];
     }
     for (int r = 0; r < n; r++) {
         for (int i = p; i < p + r; i++)
-            fresh[r][i] = (fresh[r][i] - dot(i, row(s, i), fresh[r])) / row(s, i)[i];
-        double pivot = self[r] + s->ridge - dot(p + r, fresh[r], fresh[r]);
-        fresh[r][p + r] = sqrt(fmax(pivot, 1e-6 * s->ridge)); /* at least the ridge but for rounding */
-        s->y[p + r] = (s->rhs[columns[r]] - dot(p + r, fresh[r], s->y)) / fresh[r][p + r];
+            products[r][i] = (products[r][i] - dot(i, row(s, i), products[r])) / row(s, i)[i];
+        double pivot = self[r] + s->ridge - dot(p + r, products[r], products[r]);
+        products[r][p + r] = sqrt(fmax(pivot, 1e-6 * s->ridge)); /* the pivot is at least the ridge, except for rounding */
+        s->y[p + r] = (s->rhs[columns[r]] - dot(p + r, products[r], s->y)) / products[r][p + r];
     }
     s->passive += n;
 }
 
-/* Row t out of the factor. The rows below have one number too many: rotations of neighbouring columns bring each to its length,
- * and y, which is one more row of the same factor, follows. */
-static void take_out(sfp__nnls *s, int t)
+/* Removes row t of the factor. The rows below then have one number too many. Rotations of neighbouring columns shorten each of
+ * them, and y, which is one more row of the same factor, is rotated too. */
+static void remove_row(sfp__nnls *s, int t)
 {
-    double *cosine = s->z, *sine = s->line;
+    double *cosine = s->z, *sine = s->sines;
     int p = s->passive;
     s->place[s->column[t]] = -1;
     for (int i = t + 1; i < p; i++) {
@@ -98,7 +105,7 @@ static void take_out(sfp__nnls *s, int t)
     s->passive--;
 }
 
-/* The weights of the factor's columns without the constraint; 0 for the others. */
+/* Solves for the weights of the factor's columns without the constraint; the other weights are 0. */
 static void solve(sfp__nnls *s)
 {
     double *z = s->z;
@@ -115,21 +122,21 @@ static void solve(sfp__nnls *s)
 
 /* ------------------------------------------------------------------- pivoting */
 
-/* Who is on the wrong side: negative weights to out[], wanted ones to in[]; the number of each. */
-static void find_wrong(sfp__nnls *s, int *outs, int *ins)
+/* Finds the misplaced columns: passive ones with negative weight go to out[], others with positive correlation to in[]. */
+static void find_misplaced(sfp__nnls *s, int *outs, int *ins)
 {
-    int idle = 0;
+    int outside = 0;
     *outs = *ins = 0;
     for (int c = 0; c < s->known; c++) {
         if (s->place[c] < 0)
-            s->in[idle++] = c;
+            s->in[outside++] = c;
         else if (s->w[c] < 0)
             s->out[(*outs)++] = c;
     }
-    if (idle == 0)
+    if (outside == 0)
         return;
-    double noise = s->columns.correlate(s->columns.ctx, s, idle, s->in, s->corr);
-    for (int i = 0; i < idle; i++)
+    double noise = s->columns.correlate(s->columns.ctx, s, outside, s->in, s->corr);
+    for (int i = 0; i < outside; i++)
         if (s->corr[i] > noise)
             s->in[(*ins)++] = s->in[i];
 }
@@ -137,13 +144,13 @@ static void find_wrong(sfp__nnls *s, int *outs, int *ins)
 static void exchange(sfp__nnls *s, int outs, int ins)
 {
     for (int i = 0; i < outs; i++)
-        take_out(s, s->place[s->out[i]]);
-    for (int i = 0; i < ins; i += TOGETHER)
-        append(s, ins - i < TOGETHER ? ins - i : TOGETHER, s->in + i);
+        remove_row(s, s->place[s->out[i]]);
+    for (int i = 0; i < ins; i += MAX_APPEND)
+        append(s, ins - i < MAX_APPEND ? ins - i : MAX_APPEND, s->in + i);
     solve(s);
 }
 
-/* Only the last of the wrong ones. */
+/* Keeps only the last misplaced column. */
 static void keep_last(sfp__nnls *s, int *outs, int *ins)
 {
     int last_out = *outs ? s->out[*outs - 1] : -1, last_in = *ins ? s->in[*ins - 1] : -1;
@@ -157,23 +164,25 @@ static void keep_last(sfp__nnls *s, int *outs, int *ins)
 
 void sfp__nnls_add(sfp__nnls *s, double rhs)
 {
-    int c = s->known++, outs = 0, ins = 0, fewest = c + 2, patience = PATIENCE;
+    int c = s->known++, outs = 0, ins = 0, min_misplaced = c + 2, patience = PATIENCE;
     s->rhs[c] = rhs;
     append(s, 1, &c);
     solve(s);
     for (int round = 0; round < ROUNDS; round++) {
-        find_wrong(s, &outs, &ins);
+        find_misplaced(s, &outs, &ins);
         if (outs + ins == 0)
             return;
-        if (outs + ins < fewest) {
-            fewest = outs + ins;
+        if (outs + ins < min_misplaced) {
+            min_misplaced = outs + ins;
             patience = PATIENCE;
         } else if (patience-- <= 0) {
             keep_last(s, &outs, &ins);
         }
         exchange(s, outs, ins);
     }
-    do { /* numbers so close to 0 that rounding moves them to and fro: feasible, and as good as the minimum */
+    /* The remaining weights are so close to 0 that rounding changes their sign. The result is feasible and equals the minimum up
+     * to rounding. */
+    do {
         outs = 0;
         for (int k = 0; k < s->known; k++)
             if (s->place[k] >= 0 && s->w[k] < 0)

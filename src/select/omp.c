@@ -11,29 +11,29 @@ enum { GRAIN = 512, GRAM_GRAIN = 1024, REFRESH = 64 };
 typedef struct pursuit {
     const sfp__select_env *env;
     const sfp__metric *m;
-    int n, C, D, most;
+    int n, C, D, max_picks;
     int picked;
-    int *pick;      /* (most): their positions; a column of the fit is an index into it */
+    int *pick;      /* (max_picks) positions of the picks; a column of the fit is an index into this array */
     bool *is_pick;  /* (n) */
     double *corr;   /* (n) <g_i, residual> */
     double *target; /* (C, D+1) sum of all gradients */
     sfp__nnls fit;
     /* gram */
-    bool keep;
-    double *start; /* (n) correlations before the first pick */
-    double *gram;  /* (most, n): products of a pick with everything */
+    bool use_gram;
+    double *start; /* (n) correlations before the first pick, <g_i, target> */
+    double *gram;  /* (max_picks, n) products of each pick with every sample */
     /* factored */
-    double *base;    /* (C, D+1) residual at the weights `then` */
-    double *then;    /* (most) */
-    int refreshed;   /* picks at that time */
-    float *member_h; /* (most, D+1) features of the picks, each with its 1 */
-    float *scaled_r; /* (most, C) residuals of the picks times the change of their weights */
-    float *residual; /* (C, D) now */
-    float *bias;     /* (C) its last column */
-    float *change;   /* (C, D+1) */
+    double *base;    /* (C, D+1) residual at the weights base_w */
+    double *base_w;  /* (max_picks) weights when `base` was computed */
+    int refreshed;   /* number of picks when `base` was computed */
+    float *pick_h;   /* (max_picks, D+1) features of the picks, each followed by 1 */
+    float *scaled_r; /* (max_picks, C) residuals of the picks times the change of their weights */
+    float *residual; /* (C, D) current residual without its last column */
+    float *bias;     /* (C) last column of the residual */
+    float *change;   /* (C, D+1) change of the residual since `base` */
     float *product;  /* (workers, GRAIN, C) */
-    int gram_of;     /* the column whose products are computed */
-    const int *gram_with;
+    int gram_of;     /* arguments of gram_piece: the column whose products are computed, the others, their number, the result */
+    const int *gram_others;
     int gram_count;
     double *gram_out;
 } pursuit;
@@ -50,9 +50,9 @@ static const float *r_of(const pursuit *p, int i)
 
 /* --------------------------------------------------------------------- memory */
 
-static sfp_status begin(pursuit *p, const sfp__columns *columns, sfp_error *err)
+static sfp_status init(pursuit *p, const sfp__columns *columns, sfp_error *err)
 {
-    size_t n = (size_t)p->n, c = (size_t)p->most, C = (size_t)p->C, D = (size_t)p->D;
+    size_t n = (size_t)p->n, c = (size_t)p->max_picks, C = (size_t)p->C, D = (size_t)p->D;
     size_t workers = (size_t)sfp__select_workers(p->env);
     const sfp__want both[] = {{&p->pick, c, sizeof *p->pick},
                               {&p->is_pick, n, sizeof *p->is_pick},
@@ -60,20 +60,21 @@ static sfp_status begin(pursuit *p, const sfp__columns *columns, sfp_error *err)
                               {&p->target, C * (D + 1), sizeof *p->target}};
     const sfp__want kept[] = {{&p->start, n, sizeof *p->start}, {&p->gram, c * n, sizeof *p->gram}};
     const sfp__want factored[] = {
-        {&p->base, C * (D + 1), sizeof *p->base},         {&p->then, c, sizeof *p->then},
-        {&p->member_h, c * (D + 1), sizeof *p->member_h}, {&p->scaled_r, c * C, sizeof *p->scaled_r},
-        {&p->residual, C * D, sizeof *p->residual},       {&p->bias, C, sizeof *p->bias},
-        {&p->change, C * (D + 1), sizeof *p->change},     {&p->product, workers * GRAIN * C, sizeof *p->product}};
+        {&p->base, C * (D + 1), sizeof *p->base},     {&p->base_w, c, sizeof *p->base_w},
+        {&p->pick_h, c * (D + 1), sizeof *p->pick_h}, {&p->scaled_r, c * C, sizeof *p->scaled_r},
+        {&p->residual, C * D, sizeof *p->residual},   {&p->bias, C, sizeof *p->bias},
+        {&p->change, C * (D + 1), sizeof *p->change}, {&p->product, workers * GRAIN * C, sizeof *p->product}};
     TRY(sfp__arena_list(p->env->arena, SFP_LIST(both), err));
-    TRY(p->keep ? sfp__arena_list(p->env->arena, SFP_LIST(kept), err) : sfp__arena_list(p->env->arena, SFP_LIST(factored), err));
-    TRY(sfp__nnls_init(&p->fit, p->env, columns, p->most, SFP_OMP_RIDGE, err));
+    TRY(p->use_gram ? sfp__arena_list(p->env->arena, SFP_LIST(kept), err)
+                    : sfp__arena_list(p->env->arena, SFP_LIST(factored), err));
+    TRY(sfp__nnls_init(&p->fit, p->env, columns, p->max_picks, SFP_OMP_RIDGE, err));
     memset(p->is_pick, 0, n * sizeof *p->is_pick);
     return SFP_OK;
 }
 
 /* --------------------------------------------------------- sums of gradients */
 
-/* to += f * r_c * (h, 1): row c of the gradient of sample i. */
+/* Adds row c of the gradient of sample i, times f: to += f * r_c * (h, 1). */
 static void add_row(const pursuit *p, int i, int c, double f, double *to)
 {
     const float *h = h_of(p, i);
@@ -101,12 +102,12 @@ static void base_piece(void *ctx, int c, int worker)
     (void)worker;
     memcpy(row, p->target + (size_t)c * width, width * sizeof *row);
     for (int k = 0; k < p->picked; k++)
-        if (p->then[k] != 0)
-            add_row(p, p->pick[k], c, -p->then[k], row);
+        if (p->base_w[k] != 0)
+            add_row(p, p->pick[k], c, -p->base_w[k], row);
 }
 
-/* <g_i, target> in double */
-static double with_target(const pursuit *p, int i)
+/* Returns <g_i, target>, computed in double. */
+static double correlate_with_target(const pursuit *p, int i)
 {
     const float *h = h_of(p, i), *r = r_of(p, i);
     double sum = 0;
@@ -148,12 +149,12 @@ static void correlation_piece(void *ctx, int piece, int worker)
         p->corr[first + i] = (double)sfp__dot(p->C, r_of(p, first + i), product + (size_t)i * (size_t)p->C);
 }
 
-/* The residual at the present weights: from `base` by what the weights changed since. */
+/* Computes the residual at the current weights from `base` and the change of the weights since then. */
 static void update_residual(pursuit *p)
 {
     size_t width = (size_t)p->D + 1, C = (size_t)p->C;
     if (p->picked == 0 || p->picked - p->refreshed >= REFRESH) {
-        memcpy(p->then, p->fit.w, (size_t)p->picked * sizeof *p->then);
+        memcpy(p->base_w, p->fit.w, (size_t)p->picked * sizeof *p->base_w);
         p->refreshed = p->picked;
         sfp__select_each(p->env, p->C, base_piece, p);
         memset(p->change, 0, C * width * sizeof *p->change);
@@ -161,12 +162,12 @@ static void update_residual(pursuit *p)
         for (int k = 0; k < p->picked; k++) {
             float *to = p->scaled_r + (size_t)k * C;
             const float *r = r_of(p, p->pick[k]);
-            float f = (float)(p->fit.w[k] - (k < p->refreshed ? p->then[k] : 0));
+            float f = (float)(p->fit.w[k] - (k < p->refreshed ? p->base_w[k] : 0));
             for (size_t c = 0; c < C; c++)
                 to[c] = f * r[c];
         }
         int token = sfp__gemm_enter();
-        sfp__gemm_plain(true, false, p->C, (int)width, p->picked, p->scaled_r, p->C, p->member_h, (int)width, 0, p->change,
+        sfp__gemm_plain(true, false, p->C, (int)width, p->picked, p->scaled_r, p->C, p->pick_h, (int)width, 0, p->change,
                         (int)width);
         sfp__gemm_leave(token);
     }
@@ -179,10 +180,10 @@ static void update_residual(pursuit *p)
     }
 }
 
-/* Of everything with the residual. */
-static void correlations(pursuit *p)
+/* Computes the correlations of all samples with the residual. */
+static void compute_correlations(pursuit *p)
 {
-    if (p->keep) {
+    if (p->use_gram) {
         gram_correlations(p);
         return;
     }
@@ -190,7 +191,7 @@ static void correlations(pursuit *p)
     sfp__select_each(p->env, (p->n + GRAIN - 1) / GRAIN, correlation_piece, p);
 }
 
-/* ------------------------------------------------------------ what the fit asks */
+/* ------------------------------------------------------------ callbacks of the fit */
 
 static void gram_piece(void *ctx, int piece, int worker)
 {
@@ -199,40 +200,40 @@ static void gram_piece(void *ctx, int piece, int worker)
     int end = (piece + 1) * GRAM_GRAIN < p->gram_count ? (piece + 1) * GRAM_GRAIN : p->gram_count;
     (void)worker;
     for (int t = piece * GRAM_GRAIN; t < end; t++)
-        p->gram_out[t] = sfp__metric_product(p->m, &all, p->pick[p->gram_of], &all, p->pick[p->gram_with[t]]);
+        p->gram_out[t] = sfp__metric_product(p->m, &all, p->pick[p->gram_of], &all, p->pick[p->gram_others[t]]);
 }
 
-static void gram_with(void *ctx, int c, int n, const int *others, double *out)
+static void compute_gram(void *ctx, int c, int n, const int *others, double *out)
 {
     pursuit *p = ctx;
-    for (int t = 0; p->keep && t < n; t++)
+    for (int t = 0; p->use_gram && t < n; t++)
         out[t] = p->gram[(size_t)c * (size_t)p->n + (size_t)p->pick[others[t]]];
-    if (p->keep)
+    if (p->use_gram)
         return;
     p->gram_of = c;
-    p->gram_with = others;
+    p->gram_others = others;
     p->gram_count = n;
     p->gram_out = out;
     sfp__select_each(p->env, (n + GRAM_GRAIN - 1) / GRAM_GRAIN, gram_piece, p);
 }
 
-/* A column in the factor has correlation ridge * w: what is small beside the largest of these is noise. */
+/* A column in the factor has correlation ridge * w. Values that are small compared with the largest of these are noise. */
 static double noise_of(const pursuit *p, const sfp__nnls *fit)
 {
     double largest = 0;
     for (int k = 0; k < fit->known; k++)
         largest = fmax(largest, fabs(fit->w[k]));
-    return (p->keep ? 1e-10 : 1e-5) * fit->ridge * largest;
+    return (p->use_gram ? 1e-10 : 1e-5) * fit->ridge * largest;
 }
 
 static double correlate(void *ctx, const sfp__nnls *fit, int n, const int *which, double *out)
 {
     pursuit *p = ctx;
-    if (!p->keep)
+    if (!p->use_gram)
         update_residual(p);
     for (int i = 0; i < n; i++) {
         int at = p->pick[which[i]];
-        if (p->keep) {
+        if (p->use_gram) {
             out[i] = p->start[at];
             for (int k = 0; k < fit->known; k++)
                 out[i] -= fit->w[k] * p->gram[(size_t)which[i] * (size_t)p->n + (size_t)p->pick[k]];
@@ -249,22 +250,22 @@ static double correlate(void *ctx, const sfp__nnls *fit, int n, const int *which
 
 /* ----------------------------------------------------------------------- steps */
 
-/* Sample i becomes column `picked` of the fit. */
+/* Makes sample i column `picked` of the fit. */
 static void add_pick(pursuit *p, int i)
 {
     int k = p->picked++;
     p->pick[k] = i;
     p->is_pick[i] = true;
-    if (p->keep) {
+    if (p->use_gram) {
         sfp__points all = sfp__metric_points(p->m, 0, p->n);
         for (int j = 0; j < p->n; j++)
             p->gram[(size_t)k * (size_t)p->n + (size_t)j] = sfp__metric_product(p->m, &all, i, &all, j);
     } else {
-        float *h = p->member_h + (size_t)k * (size_t)(p->D + 1);
+        float *h = p->pick_h + (size_t)k * (size_t)(p->D + 1);
         memcpy(h, h_of(p, i), (size_t)p->D * sizeof *h);
         h[p->D] = 1;
     }
-    sfp__nnls_add(&p->fit, p->keep ? p->start[i] : with_target(p, i));
+    sfp__nnls_add(&p->fit, p->use_gram ? p->start[i] : correlate_with_target(p, i));
 }
 
 static int most_correlated(const pursuit *p)
@@ -276,21 +277,21 @@ static int most_correlated(const pursuit *p)
     return best;
 }
 
-sfp_status sfp__omp(const sfp__select_env *env, const sfp__metric *m, size_t gram, int count, int *out, double *weight, int *got,
-                    sfp_error *err)
+sfp_status sfp__omp(const sfp__select_env *env, const sfp__metric *m, size_t max_gram, int count, int *out, double *weight,
+                    int *got, sfp_error *err)
 {
-    pursuit p = {.env = env, .m = m, .n = m->n, .C = m->classes, .D = m->dim, .most = count};
-    p.keep = (size_t)m->n * (size_t)count <= gram;
+    pursuit p = {.env = env, .m = m, .n = m->n, .C = m->classes, .D = m->dim, .max_picks = count};
+    p.use_gram = (size_t)m->n * (size_t)count <= max_gram;
     *got = 0;
     if (count < 1)
         return SFP_OK;
-    const sfp__columns columns = {.ctx = &p, .gram = gram_with, .correlate = correlate};
-    TRY(begin(&p, &columns, err));
+    const sfp__columns columns = {.ctx = &p, .gram = compute_gram, .correlate = correlate};
+    TRY(init(&p, &columns, err));
     sfp__select_each(env, p.C, target_piece, &p);
-    for (int i = 0; p.keep && i < p.n; i++)
-        p.start[i] = with_target(&p, i);
+    for (int i = 0; p.use_gram && i < p.n; i++)
+        p.start[i] = correlate_with_target(&p, i);
     while (p.picked < count) {
-        correlations(&p);
+        compute_correlations(&p);
         int best = most_correlated(&p);
         if (best < 0)
             break;

@@ -1,5 +1,5 @@
-/* The table of selectors, and what they share: the size of a coreset, the window of docs/method.md, section 5, who can be
- * chosen. */
+/* The table of selectors and the functions that they share: the size of the coreset, the window of docs/method.md, section 5, and
+ * the candidates. */
 #include "select/select_internal.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ int sfp__coreset_size(int b, double sigma)
         return b;
     if (!(sigma > 0)) /* also NaN */
         return 1;
-    int c = (int)(sigma * b + 1e-9); /* 1e-9: 0.29 * 100 is 28.999... and means 29 */
+    int c = (int)(sigma * b + 1e-9); /* 1e-9 because 0.29 * 100 is computed as 28.999... and must give 29 */
     return c < 1 ? 1 : c > b ? b : c;
 }
 
@@ -56,30 +56,27 @@ sfp_status sfp__select_check(const sfp__selector *s, const sfp__select_batch *ba
 {
     const struct {
         unsigned need;
-        const void *there;
+        const void *data;
         const char *name;
     } inputs[] = {
-        {SFP_NEED_SCORE, batch->score, "scores"},
-        {SFP_NEED_FEATURES, batch->features, "features"},
-        {SFP_NEED_QUERY, batch->query, "features of the unprompted backbone"},
-        {SFP_NEED_LOGITS, batch->logits, "logits"},
-        {SFP_NEED_PROBS, batch->probs, "probabilities"},
-        {SFP_NEED_ATTENTION, batch->pooled, "pooled patch tokens"},
-        {SFP_NEED_TAPS, batch->taps, "token means"},
-        {SFP_NEED_GRADIENTS, batch->gradients, "gradients"},
+        {SFP_NEED_SCORE, batch->score, "scores"},        {SFP_NEED_FEATURES, batch->features, "features"},
+        {SFP_NEED_QUERY, batch->query, "queries"},       {SFP_NEED_LOGITS, batch->logits, "logits"},
+        {SFP_NEED_PROBS, batch->probs, "probabilities"}, {SFP_NEED_ATTENTION, batch->pooled, "pooled patch tokens"},
+        {SFP_NEED_TAPS, batch->taps, "token means"},     {SFP_NEED_GRADIENTS, batch->gradients, "gradients"},
     };
     if (batch->b < 0)
-        return sfp__fail(err, SFP_EINVAL, "selector '%s': a batch of %d samples", s->name, batch->b);
+        return sfp__fail(err, SFP_EINVAL, "selector '%s': batch size is %d, expected 0 or more", s->name, batch->b);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        if (batch->b > 0 && (s->needs & inputs[i].need) && !inputs[i].there)
-            return sfp__fail(err, SFP_EINVAL, "selector '%s' needs %s, the batch has none", s->name, inputs[i].name);
+        if (batch->b > 0 && (s->needs & inputs[i].need) && !inputs[i].data)
+            return sfp__fail(err, SFP_EINVAL, "selector '%s': the batch has no %s, which this selector needs", s->name,
+                             inputs[i].name);
     return SFP_OK;
 }
 
 sfp_status sfp__select_check_labels(const sfp__selector *s, const sfp__select_batch *batch, sfp_error *err)
 {
     if (batch->b > 0 && !batch->label)
-        return sfp__fail(err, SFP_EINVAL, "selector '%s' needs labels, the batch has none", s->name);
+        return sfp__fail(err, SFP_EINVAL, "selector '%s': the batch has no labels, which this selector needs", s->name);
     for (int i = 0; i < batch->b; i++)
         if (batch->label[i] < 0 || batch->label[i] >= batch->classes)
             return sfp__fail(err, SFP_EINVAL, "selector '%s': sample %d has label %d, expected 0 to %d", s->name, i,
@@ -106,7 +103,7 @@ void sfp__select_whole(int b, int *out, float *weight, int *count)
 static bool finite_row(const sfp__matrix *m, int i)
 {
     const float *x = m->data + (size_t)i * (size_t)m->width;
-    float sum = 0; /* of zeros and NaNs: 0 * infinity is NaN too */
+    float sum = 0; /* the sum of zeros and NaNs; 0 * infinity is NaN too */
     for (int k = 0; k < m->width; k++)
         sum += 0.0f * x[k];
     return sum == 0.0f;
@@ -123,7 +120,7 @@ sfp_status sfp__select_begin(const sfp__selector *s, const sfp__select_batch *ba
         sfp__select_whole(b, out, weight, count);
         return SFP_OK;
     }
-    int *id, n = 0, last = b;
+    int *id, n = 0, not_finite = b;
     const sfp__want want = {&id, (size_t)b, sizeof *id};
     sfp__arena_reset(env->arena);
     TRY(sfp__arena_list(env->arena, 1, &want, err));
@@ -134,7 +131,7 @@ sfp_status sfp__select_begin(const sfp__selector *s, const sfp__select_batch *ba
         if (finite)
             id[n++] = i;
         else
-            id[--last] = i; /* descending for now */
+            id[--not_finite] = i; /* descending; reversed below */
     }
     for (int i = n, j = b - 1; i < j; i++, j--) {
         int swap = id[i];
@@ -149,7 +146,7 @@ void sfp__select_end(const sfp__candidates *from, int got, const int *picked, in
 {
     for (int i = 0; i < got; i++)
         out[i] = from->id[picked[i]];
-    for (int i = got; i < from->c; i++) { /* got < c only when there are no more candidates */
+    for (int i = got; i < from->c; i++) { /* got < c only if all candidates are chosen */
         out[i] = from->id[from->n + i - got];
         if (weight)
             weight[i] = 1;
@@ -164,7 +161,7 @@ void sfp__select_gather(const sfp__candidates *from, const sfp__matrix *m, float
         memcpy(out + (size_t)i * width, m->data + (size_t)from->id[i] * width, width * sizeof *out);
 }
 
-/* -------------------------------------------------------------------- the rest */
+/* -------------------------------------------------------------------- threads */
 
 void sfp__select_each(const sfp__select_env *env, int pieces, sfp__thread_pool_fn fn, void *ctx)
 {

@@ -1,13 +1,13 @@
-/* Camel's coreset (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022;
- * docs/method.md, section 11): greedy on F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|) on features of unit length, a
- * sample whose class has no chosen one counting 0. Draws no random number.
+/* Camel's coreset (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022; docs/method.md, section
+ * 11). It maximises F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|) greedily on features of unit length. A sample
+ * whose class has no chosen sample counts 0. Draws no random number.
  *
- * The features are those of the unprompted backbone: the method is rule-based and knows no model state, and a step needs them
- * anyway as queries. Cost beside them: one blocked pass over all pairs for d_max (n^2*D/2 multiplications), then facility.h
- * within each class.
+ * The features are the queries: the method is rule-based and independent of the model's state, and training needs the queries
+ * anyway. The additional cost is one blocked pass over all pairs for d_max (n^2*D/2 multiplications), then facility.h within each
+ * class.
  *
- * From the authors: their code takes distances of raw pixels for images and the similarity 1 - d / max(d); the order of gains
- * is the same. */
+ * Difference from the authors' code: it uses distances of raw pixels for images and the similarity 1 - d / max(d). The order of
+ * gains is the same. */
 #include "base/rank.h"
 #include "select/cover.h"
 #include "select/facility.h"
@@ -19,7 +19,7 @@ typedef struct sorting {
     const int *id;
 } sorting;
 
-/* By class, then by index. */
+/* Sorts by class, then by index. */
 static bool after(const void *ctx, int i, int j)
 {
     const sorting *s = ctx;
@@ -27,7 +27,7 @@ static bool after(const void *ctx, int i, int j)
     return a > b || (a == b && i > j);
 }
 
-/* Candidates in order of class; group[] gets where each class begins, and n. Returns how many classes. */
+/* Sorts the candidates by class. Writes to group[] the first position of each class, then n. Returns the number of classes. */
 static int group_by_class(const sfp__candidates *from, const int32_t *label, int *order, int *id, int *group)
 {
     int groups = 0;
@@ -50,7 +50,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     sfp__candidates from;
     bool whole = false;
     if (batch->b > 0 && !batch->label)
-        return sfp__fail(err, SFP_EINVAL, "selector 'camel' needs labels, the batch has none");
+        return sfp__fail(err, SFP_EINVAL, "selector 'camel': the batch has no labels, which this selector needs");
     TRY(sfp__select_begin(&sfp__selector_camel, batch, opt, env, 1, &features, &from, &whole, out, weight, count, err));
     if (whole)
         return SFP_OK;
@@ -64,9 +64,9 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
                               {&x, n * (size_t)features.width, sizeof *x}};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     sfp__metric metric;
-    sfp__facility f = {.env = env, .metric = &metric, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+    sfp__facility f = {.env = env, .metric = &metric, .group = group, .id = id, .max_pairs = SFP_FACILITY_PAIRS};
     f.groups = group_by_class(&from, batch->label, order, id, group);
-    memcpy(from.id, id, n * sizeof *id); /* candidates in the same order from here on */
+    memcpy(from.id, id, n * sizeof *id); /* the candidates have the order of `id` from here on */
     sfp__select_gather(&from, &features, x);
     sfp__unit_rows(from.n, features.width, x);
     TRY(sfp__metric_init(&metric, env, from.n, features.width, x, 0, NULL, err));
@@ -78,7 +78,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 
 const sfp__selector sfp__selector_camel = {
     .name = "camel",
-    .summary = "covers each class, greedily on distances of features",
+    .summary = "greedy cover of each class by distances of queries",
     .needs = SFP_NEED_QUERY,
     .pick = pick,
 };

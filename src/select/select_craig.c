@@ -1,12 +1,13 @@
 /* CRAIG (Mirzasoleiman, Bilmes and Leskovec, "Coresets for Data-efficient Training of Machine Learning Models", ICML 2020;
- * docs/method.md, section 11): facility location F(S) = sum_i max_{j in S} (d_max - |g_i - g_j|) on last-layer gradients, lazy
- * greedy; the weight of a chosen sample is how many are nearest to it (itself too). Draws no random number.
+ * docs/method.md, section 11). It maximises the facility location function F(S) = sum_i max_{j in S} (d_max - |g_i - g_j|) on
+ * last-layer gradients with the lazy greedy algorithm. The weight of a chosen sample is the number of samples that are nearest to
+ * it, including itself. Draws no random number.
  *
- * Cost: one prompted pass over the batch; then about (2 + ln c) blocked passes over all pairs, n^2*(C + D) multiplications each,
- * when the pairs do not fit memory, else two (facility.h). Memory as facility.h says.
+ * Cost: one prompted pass over the batch. Then two blocked passes over all pairs, or about (2 + ln c) if the pairs do not fit in
+ * memory, with n^2*(C + D) multiplications each. facility.h states the memory.
  *
- * From the authors: they select a class at a time and, in the code this is compared with, over batches of which each chooses one,
- * so that everything is chosen; here a batch is one ground set. */
+ * Difference from the authors: they select within one class at a time. In their code the ground set consists of batches, each of
+ * which chooses one, so that everything is chosen. Here a batch is one ground set. */
 #include "select/facility.h"
 
 static sfp_status choose(const sfp__select_env *env, const sfp__metric *m, const int *id, int want, int *picked, double *weight,
@@ -15,7 +16,7 @@ static sfp_status choose(const sfp__select_env *env, const sfp__metric *m, const
     int *size;
     const int group[] = {0, m->n};
     const sfp__want list[] = {{&size, (size_t)want, sizeof *size}};
-    const sfp__facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+    const sfp__facility f = {.env = env, .metric = m, .groups = 1, .group = group, .id = id, .max_pairs = SFP_FACILITY_PAIRS};
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     TRY(sfp__facility_greedy(&f, want, picked, err));
     TRY(sfp__facility_clusters(&f, want, picked, size, err));
@@ -32,7 +33,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 
 const sfp__selector sfp__selector_craig = {
     .name = "craig",
-    .summary = "covers the gradients of the last layer; weights are cluster sizes",
+    .summary = "cover of the last-layer gradients; weights are cluster sizes",
     .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,
     .weighs = true,
     .pick = pick,

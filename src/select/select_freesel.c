@@ -1,12 +1,13 @@
-/* FreeSel (Xie et al., "Towards Free Data Selection with General-Purpose Models", NeurIPS 2023; docs/method.md, section 11): one
- * vector an image from the patch tokens that the class token attends to, then D^2 sampling on cosine distance.
+/* FreeSel (Xie et al., "Towards Free Data Selection with General-Purpose Models", NeurIPS 2023; docs/method.md, section 11). It
+ * computes one vector per image from the patch tokens with the highest attention of the class token, then applies D^2 sampling on
+ * the cosine distance.
  *
- * Cost: one pass of the unprompted backbone, whose queries the step keeps; then n*c*D multiplications in matrix products
- * (cover.h). Random numbers as cover.h says.
+ * Cost: one query pass, whose queries are kept for training; then n*c*D multiplications in matrix products (cover.h). cover.h
+ * lists the random numbers.
  *
- * From the authors: they cluster the kept tokens of an image into several patterns by spectral clustering and sample patterns;
- * here an image has one pattern, their mean. Attention is summed over heads; the kept tokens are the fewest, by
- * attention descending, whose mass reaches half of the patches'. */
+ * Difference from the authors: they divide the kept tokens of an image into several patterns by spectral clustering and sample
+ * patterns. Here an image has one pattern, the mean of its kept tokens. Attention is summed over heads. The kept tokens are the
+ * smallest set, by descending attention, whose sum is at least half of the attention to all patches. */
 #include "select/cover.h"
 
 #include "compute/vec.h"
@@ -57,7 +58,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 
 const sfp__selector sfp__selector_freesel = {
     .name = "freesel",
-    .summary = "D^2 sampling on what the class token attends to",
+    .summary = "D^2 sampling on the patch tokens that the class token attends to",
     .needs = SFP_NEED_ATTENTION,
     .pick = pick,
 };

@@ -1,43 +1,43 @@
-/* GradMatch (Killamsetty et al., "GRAD-MATCH: Gradient Matching based Data Subset Selection", ICML 2021;
- * docs/method.md, section 11): weights w >= 0 on few samples whose last-layer gradients add up to those of all, by orthogonal
- * matching pursuit (omp.h).
+/* GradMatch (Killamsetty et al., "GRAD-MATCH: Gradient Matching based Data Subset Selection", ICML 2021; docs/method.md, section
+ * 11). It finds weights w >= 0 for few samples whose weighted last-layer gradients approximate the sum over all samples, by
+ * orthogonal matching pursuit (omp.h).
  *
- * Cost: one prompted pass over the batch; then omp.h. When no correlation is positive before c are chosen the rest is drawn
- * uniformly: one bounded draw each, weight 1; nothing is drawn otherwise.
+ * Cost: one prompted pass over the batch, then omp.h. If no correlation is positive before c samples are chosen, the rest is
+ * drawn uniformly with weight 1: one bounded draw per sample. Otherwise nothing is drawn.
  *
- * From the authors: they match over batches, of which each is one column, and in the code this is compared with every batch is
- * chosen; here a column is a sample. Their fit clips what comes out negative; here it is the exact non-negative minimum. */
+ * Difference from the authors: they match batches, each of which is one column, and in their code every batch is chosen. Here a
+ * column is a sample. Their fit clips negative weights; here it is the exact non-negative minimum. */
 #include "select/omp.h"
 
-/* The deck of those of n that are not in picked[0..got), then draws until there are `want`. */
-static void fill_up(sfp__rng *rng, int n, int got, int want, int *picked, int *deck)
+/* Appends positions drawn uniformly from those of [0, n) that are not in picked[0..got), until there are `want`. */
+static void fill_at_random(sfp__rng *rng, int n, int got, int want, int *picked, int *unpicked)
 {
-    int left = 0;
+    int remaining = 0;
     for (int i = 0; i < n; i++)
-        deck[i] = 1;
+        unpicked[i] = 1;
     for (int i = 0; i < got; i++)
-        deck[picked[i]] = 0;
+        unpicked[picked[i]] = 0;
     for (int i = 0; i < n; i++)
-        if (deck[i])
-            deck[left++] = i;
+        if (unpicked[i])
+            unpicked[remaining++] = i;
     for (; got < want; got++) {
-        int k = (int)sfp__rng_below(rng, (uint32_t)left);
-        picked[got] = deck[k];
-        deck[k] = deck[--left];
+        int k = (int)sfp__rng_below(rng, (uint32_t)remaining);
+        picked[got] = unpicked[k];
+        unpicked[k] = unpicked[--remaining];
     }
 }
 
 static sfp_status choose(const sfp__select_env *env, const sfp__metric *m, const int *id, int want, int *picked, double *weight,
                          sfp_error *err)
 {
-    int got = 0, *deck;
-    const sfp__want list[] = {{&deck, (size_t)m->n, sizeof *deck}};
-    (void)id; /* candidates are in the order of the batch: a lower position is a lower index */
+    int got = 0, *unpicked;
+    const sfp__want list[] = {{&unpicked, (size_t)m->n, sizeof *unpicked}};
+    (void)id; /* candidates are in batch order, so a lower position is a lower index */
     TRY(sfp__arena_list(env->arena, SFP_LIST(list), err));
     TRY(sfp__omp(env, m, SFP_OMP_GRAM, want, picked, weight, &got, err));
     for (int i = got; i < want; i++)
         weight[i] = 1;
-    fill_up(env->rng, m->n, got, want, picked, deck);
+    fill_at_random(env->rng, m->n, got, want, picked, unpicked);
     return SFP_OK;
 }
 
@@ -49,7 +49,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 
 const sfp__selector sfp__selector_gradmatch = {
     .name = "gradmatch",
-    .summary = "few weighted gradients of the last layer that add up to all",
+    .summary = "few weighted last-layer gradients that match the sum of all",
     .needs = SFP_NEED_FEATURES | SFP_NEED_PROBS,
     .weighs = true,
     .pick = pick,

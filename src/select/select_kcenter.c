@@ -1,27 +1,29 @@
 /* K-center (Sener and Savarese, "Active Learning for Convolutional Neural Networks: A Core-Set Approach", ICLR 2018;
- * docs/method.md, section 11): farthest-first traversal from index 0 on the logits, Euclidean. Draws no random number.
+ * docs/method.md, section 11): farthest-first traversal from index 0 by the Euclidean distance of logits. Draws no random number.
  *
- * Cost: n*c*C multiplications in matrix products, n*c/64 steps of a heap at most (cover.h); 2n numbers of memory.
+ * Cost: n*c*C multiplications in matrix products and at most n*c/64 heap operations (cover.h). Memory: 2n numbers.
  *
- * From the authors: their code begins at the labelled pool and adds a mixed-integer refinement for outliers; a batch has no
- * labelled pool, and the refinement solves an NP-hard problem a step. A greedy start at index 0 is what is compared here. */
+ * Difference from the authors: their code starts from the labelled pool and adds a mixed-integer refinement for outliers. A batch
+ * has no labelled pool, and the refinement would solve an NP-hard problem per step. Here the greedy traversal starts at index
+ * 0. */
 #include "base/rank.h"
 #include "select/cover.h"
 
-/* Farther first, then the lower index. */
-static bool before(const void *ctx, int i, int j)
+/* Orders by distance, farthest first, then by index. */
+static bool farther(const void *ctx, int i, int j)
 {
     const sfp__cover *c = ctx;
     return c->near2[i] > c->near2[j] || (c->near2[i] == c->near2[j] && i < j);
 }
 
-/* The farthest point, by the lazy rule: the top's distance is an upper bound; when it still holds it is the largest. */
-static int farthest(sfp__cover *c, sfp__heap *heap)
+/* Removes and returns the farthest point. The distance of the heap's top is an upper bound; if updating does not change it, it is
+ * the largest. */
+static int pop_farthest(sfp__cover *c, sfp__heap *heap)
 {
     for (;;) {
         int top = heap->at[0];
         double was = c->near2[top];
-        if (!(sfp__cover_now(c, top) < was))
+        if (!(sfp__cover_update(c, top) < was))
             return sfp__heap_pop(heap);
         sfp__heap_sink(heap, 0);
     }
@@ -44,11 +46,11 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     sfp__select_gather(&from, &logits, x);
     sfp__cover cover;
     TRY(sfp__cover_init(&cover, env, from.n, logits.width, x, from.c, err));
-    sfp__heap heap = {.n = from.n, .at = order, .before = before, .ctx = &cover};
+    sfp__heap heap = {.n = from.n, .at = order, .before = farther, .ctx = &cover};
     for (int i = 0; i < from.n; i++)
-        order[i] = i; /* a heap already: all are infinitely far */
+        order[i] = i; /* already a heap: all distances are infinite */
     for (int k = 0; k < got; k++)
-        if (sfp__cover_add(&cover, farthest(&cover, &heap)))
+        if (sfp__cover_add(&cover, pop_farthest(&cover, &heap)))
             sfp__heap_make(&heap);
     sfp__select_equal_weights(got, weight);
     sfp__select_end(&from, got, cover.chosen, out, weight, count);

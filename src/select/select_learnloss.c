@@ -1,12 +1,13 @@
-/* Learning loss (Yoo and Kweon, CVPR 2019; docs/method.md, section 11): the samples with the highest predicted loss, by a network
- * that learns beside the learner (lossnet.h): after each training step one of Adam, rate 1e-4, on the losses of the coreset
- * before that step. `lowest` takes the lowest, as the code this is compared with does. Draws no random number but for the first
- * weights.
+/* Learning loss (Yoo and Kweon, CVPR 2019; docs/method.md, section 11): chooses the samples with the highest loss as predicted by
+ * a small network (lossnet.h). The network is trained with the learner: after each training step it takes one Adam step (learning
+ * rate 1e-4) on the losses that the coreset had before that step. `lowest` chooses the lowest losses, as the authors' code does.
+ * Random numbers are drawn only for the initial weights.
  *
- * Cost: one prompted pass over the batch with all tokens of the last block, then 4*128*D multiplications a sample.
+ * Cost: one prompted pass over the batch with all tokens of the last block, then 4*128*D multiplications per sample.
  *
- * From the authors: their network reads pooled feature maps of a convolutional network and is trained jointly, its gradients
- * reaching the backbone; the backbone here is frozen and the means are detached. Token means are those that selection saw. */
+ * Difference from the authors: their network reads pooled feature maps of a convolutional network and is trained jointly, with
+ * gradients that reach the backbone. Here the backbone is frozen and the token means are constants: those that the selection
+ * used. */
 #include "compute/gemm.h"
 #include "compute/vec.h"
 #include "select/lossnet.h"
@@ -16,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STREAM = 40 }; /* of the generator of the first weights */
+enum { STREAM = 40 }; /* stream of the random generator of the initial weights */
 
 /* ---------------------------------------------------------------- the network */
 
@@ -90,7 +91,7 @@ void sfp__lossnet_bwd(sfp__lossnet *net, int n, const float *taps, float *hidden
     sfp__gemm_leave(token);
 }
 
-double sfp__lossnet_rank(int n, const float *predicted, const float *loss, float *grad)
+double sfp__lossnet_rank_loss(int n, const float *predicted, const float *loss, float *grad)
 {
     int pairs = n / 2;
     double sum = 0;
@@ -134,7 +135,7 @@ static sfp_status open_state(int dim, int max_batch, uint64_t seed, void **state
     OWNED void *block = NULL;
     learnloss *s, made = {.adam = sfp__adam_defaults(), .max_batch = max_batch};
     made.adam.lr = 1e-4f;
-    const sfp__want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+    const sfp__want list[] = {{&s, 1, sizeof *s}, /* must be first: its address is that of the block */
                               {&made.taps, b * SFP_TAPS * (size_t)dim, sizeof *made.taps},
                               {&made.hidden, b * JOINED, sizeof *made.hidden},
                               {&made.predicted, b, sizeof *made.predicted},
@@ -157,7 +158,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     int *order;
     if (!s || batch->b > s->max_batch || batch->dim != s->net.dim)
         return sfp__fail(err, SFP_EINVAL,
-                         "selector 'learnloss': a batch of %d samples of width %d, expected at most %d of width %d", batch->b,
+                         "selector 'learnloss': the batch has %d samples of width %d, expected at most %d of width %d", batch->b,
                          batch->dim, s ? s->max_batch : 0, s ? s->net.dim : 0);
     TRY(sfp__select_begin(&sfp__selector_learnloss, batch, opt, env, 1, &taps, &from, &whole, out, weight, count, err));
     if (whole)
@@ -179,29 +180,29 @@ static void learn(void *state, const sfp__select_batch *batch, int n, const int 
 {
     learnloss *s = state;
     size_t width = SFP_TAPS * (size_t)batch->dim;
-    int kept = 0;
+    int finite = 0;
     for (int i = 0; i < n; i++) {
         const float *from = batch->taps + (size_t)index[i] * width;
         float zero = 0.0f * loss[i];
         for (size_t k = 0; k < width; k++)
             zero += 0.0f * from[k];
         if (zero != 0.0f)
-            continue; /* a number that is not finite would stay in the weights for ever */
-        memcpy(s->taps + (size_t)kept * width, from, width * sizeof *from);
-        s->loss[kept++] = loss[i];
+            continue; /* a NaN or infinite value would make the weights permanently unusable */
+        memcpy(s->taps + (size_t)finite * width, from, width * sizeof *from);
+        s->loss[finite++] = loss[i];
     }
-    if (kept < 2)
+    if (finite < 2)
         return;
     for (int i = 0; i < SFP_LOSSNET_PARAMS; i++)
         sfp__param_zero_grad(&s->net.param[i]);
-    sfp__lossnet_fwd(&s->net, kept, s->taps, s->hidden, s->predicted);
-    (void)sfp__lossnet_rank(kept, s->predicted, s->loss, s->grad);
-    sfp__lossnet_bwd(&s->net, kept, s->taps, s->hidden, s->grad);
+    sfp__lossnet_fwd(&s->net, finite, s->taps, s->hidden, s->predicted);
+    (void)sfp__lossnet_rank_loss(finite, s->predicted, s->loss, s->grad);
+    sfp__lossnet_bwd(&s->net, finite, s->taps, s->hidden, s->grad);
     for (int i = 0; i < SFP_LOSSNET_PARAMS; i++)
         sfp__adam_step(&s->adam, &s->net.param[i]);
 }
 
-/* Values, both moments and the steps of each parameter. */
+/* Lists the values, both moments and the step counts of each parameter. */
 static int state_tensors(void *state, int index, sfp__state_tensor *out)
 {
     enum { EACH = 4 };
@@ -210,11 +211,11 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
         return EACH * SFP_LOSSNET_PARAMS;
     static const char *const prefix[EACH] = {"", "adam.m.", "adam.v.", "adam.steps."};
     const sfp__param *p = &s->net.param[index / EACH];
-    int what = index % EACH;
+    int kind = index % EACH;
     void *const data[EACH] = {p->data, p->m, p->v, p->steps};
     *out =
-        (sfp__state_tensor){.type = what < 3 ? SFP_STATE_F32 : SFP_STATE_I32, .ndim = what < 3 ? p->ndim : 1, .data = data[what]};
-    (void)snprintf(out->name, sizeof out->name, "%s%s", prefix[what], p->name);
+        (sfp__state_tensor){.type = kind < 3 ? SFP_STATE_F32 : SFP_STATE_I32, .ndim = kind < 3 ? p->ndim : 1, .data = data[kind]};
+    (void)snprintf(out->name, sizeof out->name, "%s%s", prefix[kind], p->name);
     for (int i = 0; i < out->ndim; i++)
         out->shape[i] = p->shape[i];
     return EACH * SFP_LOSSNET_PARAMS;
@@ -222,7 +223,7 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
 
 const sfp__selector sfp__selector_learnloss = {
     .name = "learnloss",
-    .summary = "the highest loss, as a small network predicts it",
+    .summary = "highest loss as predicted by a small network",
     .needs = SFP_NEED_TAPS,
     .pick = pick,
     .open = open_state,

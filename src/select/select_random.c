@@ -1,9 +1,9 @@
-/* The two that look at nothing.
+/* Two selectors without inputs.
  *
- * random: c of b uniformly without replacement: the first c cards of a shuffled deck, one bounded draw each. The whole batch
- * (sigma >= 1) is taken in its own order and draws nothing.
+ * random: draws c of b samples uniformly without replacement: the first c cards of a shuffled deck, one bounded draw each. If
+ * sigma >= 1, it chooses the whole batch in its own order and draws nothing.
  *
- * none: the whole batch, whatever sigma is. */
+ * none: chooses the whole batch, regardless of sigma. */
 #include "select/select_internal.h"
 
 static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,

@@ -1,5 +1,5 @@
-/* StreamFP's coreset (paper Eq. 5, docs/method.md, section 5): the samples in the middle of the ranking by similarity to the
- * fingerprints: neither what they know already nor what is far from all of them. Draws no random number. */
+/* StreamFP's coreset (paper Eq. 5, docs/method.md, section 5): the samples in the middle of the ranking by score. It excludes
+ * both the samples that the fingerprints represent best and those that are far from all components. Draws no random number. */
 #include "select/select_internal.h"
 
 static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options *opt, const sfp__select_env *env, int *out,
@@ -18,7 +18,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
 
 const sfp__selector sfp__selector_streamfp = {
     .name = "streamfp",
-    .summary = "the middle of the ranking by similarity to the fingerprints",
+    .summary = "middle of the ranking by similarity to the fingerprints",
     .needs = SFP_NEED_SCORE,
     .pick = pick,
 };

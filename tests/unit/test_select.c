@@ -170,12 +170,12 @@ TEST(what_is_missing_is_named)
 {
     static const struct {
         const char *name, *message;
-    } cases[] = {{"streamfp", "selector 'streamfp' needs scores, the batch has none"},
-                 {"kcenter", "selector 'kcenter' needs logits, the batch has none"},
-                 {"camel", "selector 'camel' needs features of the unprompted backbone, the batch has none"},
-                 {"craig", "selector 'craig' needs features, the batch has none"},
-                 {"gradmatch", "selector 'gradmatch' needs features, the batch has none"},
-                 {"freesel", "selector 'freesel' needs pooled patch tokens, the batch has none"}};
+    } cases[] = {{"streamfp", "selector 'streamfp': the batch has no scores, which this selector needs"},
+                 {"kcenter", "selector 'kcenter': the batch has no logits, which this selector needs"},
+                 {"camel", "selector 'camel': the batch has no queries, which this selector needs"},
+                 {"craig", "selector 'craig': the batch has no features, which this selector needs"},
+                 {"gradmatch", "selector 'gradmatch': the batch has no features, which this selector needs"},
+                 {"freesel", "selector 'freesel': the batch has no pooled patch tokens, which this selector needs"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const sfp__selector *s = sfp__selector_find(cases[i].name);
         sfp__select_options opt = sfp__select_options_defaults();

@@ -231,7 +231,7 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
     m.precise = precise;
     if (classes)
         group[1] = n;
-    const sfp__facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .pairs = pairs};
+    const sfp__facility f = {.env = &env, .metric = &m, .groups = classes ? 1 : 3, .group = group, .id = id, .max_pairs = pairs};
     MUST(sfp__facility_greedy(&f, count, out, NULL));
 }
 
@@ -297,7 +297,8 @@ TEST(huge_and_tiny_points_choose_the_same)
         MUST(sfp__metric_init(&m, &env, N, DIM, x, 0, NULL, NULL));
         assert_int_equal(m.precise, k > 0);
         m.precise = true; /* for the first too: what is compared with */
-        const sfp__facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = SFP_FACILITY_PAIRS};
+        const sfp__facility f = {
+            .env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .max_pairs = SFP_FACILITY_PAIRS};
         MUST(sfp__facility_greedy(&f, COUNT, chosen[k], NULL));
         assert_memory_equal(chosen[k], chosen[0], sizeof chosen[0]);
     }

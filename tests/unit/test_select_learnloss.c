@@ -24,7 +24,7 @@ TEST(the_ranking_loss_is_its_definition)
             slope[larger] = margin > 0 ? -1.0 / (n / 2) : 0;
             slope[smaller] = -slope[larger];
         }
-        assert_true(fabs(sfp__lossnet_rank(n, p, l, grad) - want) < 1e-5);
+        assert_true(fabs(sfp__lossnet_rank_loss(n, p, l, grad) - want) < 1e-5);
         for (int i = 0; i < n; i++)
             assert_true(fabs((double)grad[i] - slope[i]) < 1e-6);
     }
@@ -34,7 +34,7 @@ static double loss_of(const sfp__lossnet *net, int n, const float *taps, const f
 {
     static float hidden[16 * SFP_LOSSNET_JOINED], predicted[16], grad[16];
     sfp__lossnet_fwd(net, n, taps, hidden, predicted);
-    return sfp__lossnet_rank(n, predicted, loss, grad);
+    return sfp__lossnet_rank_loss(n, predicted, loss, grad);
 }
 
 TEST(gradients_are_central_differences)
@@ -46,7 +46,7 @@ TEST(gradients_are_central_differences)
     float *taps = case_rows(&rng, N, SFP_TAPS * D, CASE_NORMAL), *loss = case_rows(&rng, N, 1, CASE_NORMAL);
     static float hidden[N * SFP_LOSSNET_JOINED], predicted[N], grad[N];
     sfp__lossnet_fwd(&net, N, taps, hidden, predicted);
-    (void)sfp__lossnet_rank(N, predicted, loss, grad);
+    (void)sfp__lossnet_rank_loss(N, predicted, loss, grad);
     sfp__lossnet_bwd(&net, N, taps, hidden, grad);
     int checked = 0, kinks = 0;
     for (int k = 0; k < SFP_LOSSNET_PARAMS; k++) {

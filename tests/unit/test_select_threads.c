@@ -59,7 +59,7 @@ TEST(both_phases_and_both_ways_pick_the_same)
         sfp__metric m;
         int got = 0;
         MUST(sfp__metric_init(&m, &env, N, DIM, c.features, C, c.probs, NULL));
-        const sfp__facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .pairs = (size_t)N * 30};
+        const sfp__facility f = {.env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .max_pairs = (size_t)N * 30};
         MUST(sfp__facility_greedy(&f, COUNT, cover[i], NULL));
         MUST(sfp__omp(&env, &m, 0, COUNT, pursuit[i], weight[i], &got, NULL));
         assert_int_equal(got, COUNT);
