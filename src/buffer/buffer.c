@@ -1,7 +1,7 @@
-/* The slots of a buffer, its table of methods, and the uniform draw for replay.
+/* The slots of a buffer, the table of buffer methods, and the uniform draw for replay.
  *
- * All memory of the slots is taken by sfp__buffer_create, and written once, so that neither the heap nor the resident size grows
- * while a stream runs. Invariants: 0 <= filled <= slots and filled <= n_seen. */
+ * sfp__buffer_create allocates all memory of the slots and writes it once, so that neither the heap nor the resident size grows
+ * during a stream. Invariants: 0 <= filled <= slots and filled <= n_seen. */
 #include "buffer/buffer.h"
 
 #include <string.h>
@@ -26,13 +26,13 @@ sfp__buffer_options sfp__buffer_options_defaults(void)
 
 /* ------------------------------------------------------------------ creation */
 
-/* n bytes, rounded up so that the next piece is aligned; false: does not fit a size_t. */
+/* Rounds n up so that the next array is aligned. Returns false if the result does not fit in a size_t. */
 static bool padded(size_t n, size_t *out)
 {
-    size_t more;
-    if (!sfp__add_size(n, SFP_ALIGN - 1, &more))
+    size_t padded_size;
+    if (!sfp__add_size(n, SFP_ALIGN - 1, &padded_size))
         return false;
-    *out = more & ~(size_t)(SFP_ALIGN - 1);
+    *out = padded_size & ~(size_t)(SFP_ALIGN - 1);
     return true;
 }
 
@@ -48,7 +48,7 @@ static bool measure_slot(const sfp__buffer_options *opt, slot_size *s)
            sfp__add_size(s->image, 2 * s->vector, &s->stored) && sfp__add_size(s->stored, sizeof(sfp__slot), &s->whole);
 }
 
-/* Bytes of so many slots and what the method keeps beside them; false: they do not fit a size_t. */
+/* Computes the size of `slots` slots and of the method's state in bytes. Returns false if it does not fit in a size_t. */
 static bool measure(const sfp__buffer_options *opt, const sfp__buffer_method *method, int max_batch, int slots, size_t *bytes)
 {
     sfp__buffer_options o = *opt;
@@ -58,16 +58,16 @@ static bool measure(const sfp__buffer_options *opt, const sfp__buffer_method *me
            sfp__add_size(*bytes, method->bytes ? method->bytes(&o, max_batch) : 0, bytes);
 }
 
-/* The most slots that the budget allows, fewer than the options' own. */
-static int fitting(const sfp__buffer_options *opt, const sfp__buffer_method *method, int max_batch)
+/* Returns the largest number of slots below opt->slots that fits the budget, by bisection. */
+static int max_fitting_slots(const sfp__buffer_options *opt, const sfp__buffer_method *method, int max_batch)
 {
-    int fits = 0, does_not = opt->slots;
-    while (does_not - fits > 1) {
-        int half = fits + (does_not - fits) / 2;
+    int fits = 0, too_many = opt->slots;
+    while (too_many - fits > 1) {
+        int half = fits + (too_many - fits) / 2;
         size_t bytes = 0;
         bool ok = measure(opt, method, max_batch, half, &bytes) && bytes <= opt->budget;
         fits = ok ? half : fits;
-        does_not = ok ? does_not : half;
+        too_many = ok ? too_many : half;
     }
     return fits;
 }
@@ -76,20 +76,21 @@ sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp
 {
     const sfp__buffer_method *method = sfp__buffer_method_find(opt->method);
     if (!method)
-        return sfp__fail(err, SFP_ENOTFOUND, "no buffer method '%s'", opt->method ? opt->method : "");
+        return sfp__fail(err, SFP_ENOTFOUND, "buffer method '%s' is unknown", opt->method ? opt->method : "");
     if (opt->slots < 0 || opt->dim < 1 || max_batch < 1)
-        return sfp__fail(err, SFP_EINVAL, "buffer: %d slots of dimension %d for batches of %d; expected at least 0, 1 and 1",
-                         opt->slots, opt->dim, max_batch);
+        return sfp__fail(err, SFP_EINVAL,
+                         "buffer: slots is %d, dimension is %d and batch size is %d, expected at least 0, 1 and 1", opt->slots,
+                         opt->dim, max_batch);
 
     size_t m = method->keeps_nothing ? 0 : (size_t)opt->slots, bytes = 0;
     slot_size each;
     if (!measure_slot(opt, &each) || !measure(opt, method, max_batch, (int)m, &bytes))
-        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with images of %zu bytes do not fit the address space", opt->slots,
-                         opt->image_bytes);
+        return sfp__fail(err, SFP_ELIMIT, "buffer: %d slots with images of %zu bytes are larger than the address space",
+                         opt->slots, opt->image_bytes);
     if (opt->budget && bytes > opt->budget)
         return sfp__fail_key(err, "buffer-bytes", SFP_ELIMIT,
-                             "buffer-bytes is %zu, but %d slots of %zu bytes take %zu: %d slots would fit", opt->budget,
-                             opt->slots, bytes / (m ? m : 1), bytes, fitting(opt, method, max_batch));
+                             "buffer-bytes is %zu, expected at least %zu for %d slots; at most %d slots fit", opt->budget, bytes,
+                             opt->slots, max_fitting_slots(opt, method, max_batch));
 
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
     TRY(sfp__alloc(&b, 1, sizeof *b, err));
@@ -131,11 +132,12 @@ void sfp__buffer_free(sfp__buffer *b)
 sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_error *err)
 {
     if (filled < 0 || filled > b->opt.slots || (uint64_t)filled > seen)
-        return sfp__fail(err, SFP_EINVAL, "buffer: %d slots filled of %d, %llu samples seen", filled, b->opt.slots,
-                         (unsigned long long)seen);
+        return sfp__fail(err, SFP_EINVAL,
+                         "buffer: %d of %d slots are filled after %llu samples, expected no more than slots and samples", filled,
+                         b->opt.slots, (unsigned long long)seen);
     for (int i = 0; i < filled; i++)
         if (b->slot[i].image_size > b->opt.image_bytes)
-            return sfp__fail(err, SFP_ELIMIT, "buffer: slot %d has an image of %zu bytes, at most %zu fit", i,
+            return sfp__fail(err, SFP_ELIMIT, "buffer: the image of slot %d has %zu bytes, expected at most %zu", i,
                              b->slot[i].image_size, b->opt.image_bytes);
     b->filled = filled;
     b->seen = seen;
@@ -144,8 +146,8 @@ sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_er
 
 /* ---------------------------------------------------------------------- draw */
 
-/* The first r cards of a shuffled deck. The deck is made anew each time: what is drawn depends on the random numbers alone,
- * not on earlier draws, which a checkpoint does not hold. */
+/* Draws the first r cards of a shuffled deck. The deck is initialised at each call, so the result depends only on the random
+ * numbers. Earlier draws, which a checkpoint does not contain, have no effect. */
 int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots)
 {
     int *deck = b->order, n = b->filled, count = r < n ? r : n;
@@ -175,7 +177,7 @@ void sfp__buffer_put(sfp__buffer *b, int i, const sfp__buffer_batch *batch, int 
     if (slot->has_query)
         memcpy(slot->query, batch->query + (size_t)k * dim, row);
     else
-        memset(slot->query, 0, row); /* not the one of the sample before: slots are saved whole */
+        memset(slot->query, 0, row); /* a slot is saved whole: it must not contain the query of the previous sample */
     if (batch->mean_embed)
         memcpy(slot->mean_embed, batch->mean_embed + (size_t)k * dim, row);
     else
@@ -222,13 +224,15 @@ static sfp_status check_needs(const sfp__buffer *b, const sfp__buffer_batch *bat
     const char *name = b->method->name;
     unsigned needs = b->method->needs;
     if ((needs & SFP_NEED_SCORE) && (!batch->score || !batch->mean_embed || !batch->fingerprint))
-        return sfp__fail(err, SFP_EINVAL, "buffer '%s' needs scores, mean embeddings and the fingerprint, the batch has not all",
+        return sfp__fail(err, SFP_EINVAL,
+                         "buffer '%s': the batch lacks scores, mean embeddings or the fingerprint, which this method needs",
                          name);
     if ((needs & (SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS)) && !batch->model)
-        return sfp__fail(err, SFP_EINVAL, "buffer '%s' asks for features or gradients, and there is nobody to ask", name);
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s': model callbacks are missing, expected features and gradients", name);
     for (int i = 0; i < batch->b && (needs & SFP_NEED_QUERY); i++)
         if (!batch->query || !batch->has_query || !batch->has_query[i])
-            return sfp__fail(err, SFP_EINVAL, "buffer '%s' needs all queries, sample %d of the batch (id %llu) has none", name, i,
+            return sfp__fail(err, SFP_EINVAL,
+                             "buffer '%s': sample %d of the batch (id %llu) has no query, which this method needs", name, i,
                              (unsigned long long)batch->id[i]);
     return SFP_OK;
 }
@@ -237,16 +241,16 @@ static sfp_status check_batch(const sfp__buffer *b, const sfp__buffer_batch *bat
 {
     const char *name = b->method->name;
     if (batch->b < 0 || batch->b > b->max_batch)
-        return sfp__fail(err, SFP_EINVAL, "buffer '%s': a batch of %d samples, expected 0 to %d", name, batch->b, b->max_batch);
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s': batch size is %d, expected 0 to %d", name, batch->b, b->max_batch);
     if (batch->b == 0)
         return SFP_OK;
     if (!batch->label || !batch->id || !batch->image || !batch->image_size)
-        return sfp__fail(err, SFP_EINVAL, "buffer '%s': a batch without labels, ids, images or their sizes", name);
+        return sfp__fail(err, SFP_EINVAL, "buffer '%s': the batch lacks labels, ids, images or image sizes", name);
     for (int i = 0; i < batch->b; i++) {
         if (batch->image_size[i] > b->opt.image_bytes)
             return sfp__fail(err, SFP_ELIMIT,
-                             "buffer '%s': sample %d of the batch (id %llu) is an image of %zu bytes, at most %zu fit", name, i,
-                             (unsigned long long)batch->id[i], batch->image_size[i], b->opt.image_bytes);
+                             "buffer '%s': sample %d of the batch (id %llu) has an image of %zu bytes, expected at most %zu",
+                             name, i, (unsigned long long)batch->id[i], batch->image_size[i], b->opt.image_bytes);
         if (batch->image_size[i] > 0 && !batch->image[i])
             return sfp__fail(err, SFP_EINVAL, "buffer '%s': sample %d of the batch (id %llu) has no image", name, i,
                              (unsigned long long)batch->id[i]);
@@ -257,19 +261,19 @@ static sfp_status check_batch(const sfp__buffer *b, const sfp__buffer_batch *bat
 sfp_status sfp__buffer_update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                               sfp_error *err)
 {
-    sfp__buffer_change what = {.retained = b->retained, .replaced = b->replaced};
+    sfp__buffer_change result = {.retained = b->retained, .replaced = b->replaced};
     sfp__rng drawn = rng ? *rng : (sfp__rng){0};
     TRY(check_batch(b, batch, err));
     if (batch->b > 0)
-        TRY(b->method->update(b, batch, rng ? &drawn : NULL, &what, err));
+        TRY(b->method->update(b, batch, rng ? &drawn : NULL, &result, err));
     if (rng)
         *rng = drawn;
     if (change)
-        *change = what;
+        *change = result;
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------- no rehearsal */
+/* ------------------------------------------------------------- no buffer */
 
 static sfp_status count_only(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                              sfp_error *err)
@@ -282,4 +286,4 @@ static sfp_status count_only(sfp__buffer *b, const sfp__buffer_batch *batch, sfp
 }
 
 const sfp__buffer_method sfp__buffer_none = {
-    .name = "none", .summary = "keeps nothing", .keeps_nothing = true, .update = count_only};
+    .name = "none", .summary = "stores no samples", .keeps_nothing = true, .update = count_only};

@@ -1,13 +1,11 @@
-/* The rehearsal buffer: a fixed number of slots under a byte budget, and the
- * methods that decide what is kept and dropped (docs/method.md, sections 7 and 12).
+/* The rehearsal buffer: a fixed number of slots within a byte budget, and the buffer methods that decide which samples are stored
+ * and which are replaced (docs/method.md, sections 7 and 12).
  *
- * A slot holds everything a replay needs: the image (8-bit pixels at input
- * size, or the original compressed bytes), label, query, mean embedding, age
- * and source id. All of it is allocated when the buffer is made.
+ * A slot holds everything that replay needs: the image (8-bit pixels at input size, or the encoded file), label, query, mean
+ * embedding, timestamp of storage and source id. All memory is allocated when the buffer is created.
  *
- * Methods see scores, labels and what else they declare, never the model. To
- * add one: write buffer_NAME.c with its `const sfp__buffer_method`, and add a
- * row to the end of this file and to the table in buffer.c. */
+ * Methods see scores, labels and the inputs that they declare, never the model. To add one, write buffer_NAME.c with its `const
+ * sfp__buffer_method`, and add a row to the end of this file and to the table in buffer.c. */
 #ifndef SFP_BUFFER_BUFFER_H
 #define SFP_BUFFER_BUFFER_H
 
@@ -24,37 +22,38 @@
 
 typedef struct sfp__buffer sfp__buffer;
 
-/* Weight of a slot to be dropped, pi its rank by similarity to the fingerprints: ALG2 1 - pi, EQ8 pi (--drop-rule). */
+/* Weight with which a slot is drawn for replacement, where pi is the rank probability of its score: ALG2 1 - pi, EQ8 pi
+ * (--drop-rule). */
 typedef enum sfp__drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp__drop_rule;
 typedef enum sfp__nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp__nu_rule;
 
 typedef struct sfp__buffer_options {
     int slots;          /* m */
     int dim;            /* D */
-    size_t image_bytes; /* most bytes an image takes: S*S*3, or the limit for compressed bytes */
-    size_t budget;      /* bytes the slots may take together; 0: no limit but their number */
+    size_t image_bytes; /* maximum size of an image: S*S*3, or the limit for encoded files */
+    size_t budget;      /* maximum size of all slots in bytes; 0: no limit */
     sfp__drop_rule drop;
     sfp__nu_rule nu;
     const char *method;    /* "streamfp", "er", "none", ... */
-    float mean[3], std[3]; /* how images are normalised: a model's pixel is (byte / 255 - mean) / std */
+    float mean[3], std[3]; /* normalisation: the model's input is (byte / 255 - mean) / std */
 } sfp__buffer_options;
 
 sfp__buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, alg2, at least one; dim and image_bytes are 0 */
 
 typedef struct sfp__slot {
     int32_t label;
-    uint64_t id;        /* of the source */
-    uint64_t stored_at; /* timestamp at which it was stored */
-    size_t image_size;  /* bytes of the image that are used */
+    uint64_t id;        /* id that the source assigned */
+    uint64_t stored_at; /* timestamp at which the sample was stored */
+    size_t image_size;  /* size of the image in bytes */
     uint8_t *image;     /* (image_bytes) */
     bool has_query;
     float *query;      /* (D) */
     float *mean_embed; /* (D) */
 } sfp__slot;
 
-/* One arriving batch, as offered to the buffer. Always there: label, id, image, image_size. A method that needs the score
- * needs mean_embed, score and fingerprint too; else they may be NULL, and the slots get zeros for mean_embed. query and
- * has_query may be NULL: no query is known. */
+/* One arriving batch. label, id, image and image_size are required. A method that needs the score also requires mean_embed, score
+ * and fingerprint. For other methods they may be NULL; the slots then store zeros for mean_embed. query and has_query may be
+ * NULL: no query is known. */
 typedef struct sfp__buffer_batch {
     int b;
     uint64_t now;                /* timestamp */
@@ -63,49 +62,49 @@ typedef struct sfp__buffer_batch {
     const uint8_t *const *image; /* (b) images */
     const size_t *image_size;    /* (b) */
     const float *mean_embed;     /* (b, D) */
-    const float *query;          /* (b, D); rows with has_query[i] false are not known yet */
+    const float *query;          /* (b, D) row i is valid only if has_query[i] */
     const bool *has_query;       /* (b) */
-    const float *score;          /* (b) similarity S(x), fingerprints after the steps */
-    const float *fingerprint;    /* (D) mean unit fingerprint: scores the slots, <mean_embed, fingerprint> */
-    const sfp__model_ops *model; /* for a method that needs FEATURES, GRADIENTS or PIXELS; else NULL */
-    sfp__thread_pool *threads;   /* NULL: the calling thread alone */
+    const float *score;          /* (b) score S(x) with the fingerprints after the training steps */
+    const float *fingerprint;    /* (D) mean unit component; the score of a slot is <mean_embed, fingerprint> */
+    const sfp__model_ops *model; /* model callbacks; may be NULL if the method needs neither FEATURES nor GRADIENTS nor PIXELS */
+    sfp__thread_pool *threads;   /* NULL: use only the calling thread */
 } sfp__buffer_batch;
 
-/* What an update did, for the event log. Arrays are the buffer's own and hold until the next update. */
+/* The changes of one update, for the event log. The arrays belong to the buffer and are valid until the next update. */
 typedef struct sfp__buffer_change {
-    int stored;          /* samples 0..stored-1 went to free slots */
-    int nu;              /* replacements */
+    int stored;          /* samples 0..stored-1 were stored in free slots */
+    int nu;              /* number of replacements */
     const int *retained; /* (nu) indices into the batch, in order of draw */
-    const int *replaced; /* (nu) slots they went to, all different */
+    const int *replaced; /* (nu) slots that now hold them, all different */
 } sfp__buffer_change;
 
 typedef struct sfp__buffer_method {
     const char *name;
     const char *summary;
     unsigned needs;     /* SFP_NEED_* */
-    bool keeps_nothing; /* no slots are made, whatever the options say */
-    /* The batch has been checked. On failure the buffer is as before. */
+    bool keeps_nothing; /* the buffer has no slots, regardless of the options */
+    /* Updates the slots from a batch that has been checked. On failure the buffer is unchanged. */
     sfp_status (*update)(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                          sfp_error *err);
 
-    /* A method with state or scratch of its own, which `update` finds as b->state; all NULL for one without. */
+    /* Functions of a method with its own state or scratch memory, which `update` finds in b->state. NULL if a method has none. */
     sfp_status (*open)(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err);
-    void (*close)(void *state); /* takes NULL */
-    /* What it keeps beside the slots, which the budget counts; NULL: 0. */
+    void (*close)(void *state); /* accepts NULL */
+    /* Returns the size of the state that counts towards the budget, in addition to the slots; NULL: 0. */
     size_t (*bytes)(const sfp__buffer_options *opt, int max_batch);
-    sfp__state_tensors_fn state_tensors; /* what a checkpoint keeps */
+    sfp__state_tensors_fn state_tensors; /* the tensors that a checkpoint contains */
 } sfp__buffer_method;
 
-/* Read by all, written by this folder. */
+/* Any code may read these members; only the code in this directory writes them. */
 struct sfp__buffer {
-    sfp__buffer_options opt; /* as in force: with "none", no slots */
+    sfp__buffer_options opt; /* the options in effect: slots is 0 with "none" */
     const sfp__buffer_method *method;
-    void *state; /* what the method's `open` made and its `state_tensors` reads; NULL: none */
+    void *state; /* created by the method's `open`, read by its `state_tensors`; NULL: none */
     int max_batch;
-    int filled;    /* slots 0..filled-1 are in use; never falls */
-    uint64_t seen; /* n_seen */
+    int filled;    /* slots 0..filled-1 are in use; never decreases */
+    uint64_t seen; /* n_seen: number of samples offered so far */
 
-    void *block;     /* all arrays below */
+    void *block;     /* memory of all arrays below */
     sfp__slot *slot; /* (m); image, query and mean_embed point into `store` */
     uint8_t *store;  /* m images, then m queries, then m mean embeddings */
 
@@ -113,69 +112,71 @@ struct sfp__buffer {
     double *u_nu, *u_batch, *u_buffer; /* (max_batch) */
     double *weight;                    /* (n) */
     float *score;                      /* (m) */
-    int *order;                        /* (n); also the deck of sfp__buffer_draw */
-    int *retained, *replaced;          /* (max_batch): what the last change points to */
+    int *order;                        /* (n) also scratch memory of sfp__buffer_draw */
+    int *retained, *replaced;          /* (max_batch) the arrays of the last sfp__buffer_change */
 };
 
-/* By name; NULL: unknown. All of them end with NULL. */
+/* Returns the method with this name; NULL: unknown. The list ends with NULL. */
 const sfp__buffer_method *sfp__buffer_method_find(const char *name);
 extern const sfp__buffer_method *const sfp__buffer_methods[];
 
-/* Fails when the slots do not fit the budget, or the method is unknown. max_batch: the largest b that will be offered. All
- * memory, workspace too, is taken here, but for a method's scratch, which may grow during its first updates. */
+/* Fails if the slots do not fit the budget or the method is unknown. max_batch is the largest batch size. All memory including
+ * scratch is allocated here, except the scratch memory of a method, which may grow during its first updates. */
 sfp_status sfp__buffer_create(const sfp__buffer_options *opt, int max_batch, sfp__buffer **out, sfp_error *err);
 void sfp__buffer_free(sfp__buffer *b);
 DEFINE_OWNED_PTR(sfp__buffer, sfp__buffer_free)
 
-/* For loading a checkpoint, once slots 0..filled-1 have been written: n_seen as given. */
+/* For loading a checkpoint: sets the counters after slots 0..filled-1 have been written. */
 sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_error *err);
 
-/* r distinct slots, uniformly, in random order (fewer when fewer are filled); returns how many. No allocation. Consumes one
- * bounded draw (sfp__rng_below) a slot. */
+/* Draws min(r, filled) distinct slots uniformly, in random order. Returns their number. Allocates no memory. Uses one bounded
+ * draw (sfp__rng_below) per slot. */
 int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots);
 
-/* The method's update from an arriving batch; `change` may be NULL. No allocation once warm. On failure nothing has changed,
- * the generator neither.
+/* Calls the method's update for an arriving batch; `change` may be NULL. After the first updates no memory is allocated. On
+ * failure neither the buffer nor the random generator has changed.
  *
- * Random numbers, in this order for ever (a checkpoint resumes in the middle of the sequence):
- *   streamfp  nothing when all samples fit; else n_left doubles (u_nu), nu doubles (u_batch), nu doubles (u_buffer)
- *   er        one bounded draw for each sample that does not fit
- *   aser      nothing when all samples fit; else one double (the threshold of rare classes), one bounded draw for each class in
- *             the buffer, ascending (evaluation), one for each buffer sample that competes
- *   camel     nothing
- *   gss       nothing while it is empty; else as sfp__buffer_draw for all groups together; then, full and the batch's similarity
- *             negative, min(b, m) doubles (slots) and as many doubles (whether to replace)
- *   ssd       every sixth batch, for each class of the batch with synthetic images, in order of appearance, one bounded draw
- *             for each image of an older class that is looked at, at most 10; then one for each sample that does not fit
- *   none      nothing */
+ * The order of the random numbers must never change, because a checkpoint resumes in the middle of the sequence:
+ *   streamfp  none if all samples fit in free slots; else n_left doubles (u_nu), nu doubles (u_batch), nu doubles (u_buffer)
+ *   er        one bounded draw per sample without a free slot
+ *   aser      none if all samples fit in free slots; else one double (threshold of rare classes), one bounded draw per class in
+ *             the buffer, ascending (evaluation set), one per competing buffer sample
+ *   camel     none
+ *   gss       none while the buffer is empty; else those of sfp__buffer_draw for all groups together. If the buffer is full and
+ *             the score of the batch is negative: min(b, m) doubles (slots) and as many doubles (replacement)
+ *   ssd       at every sixth batch, for each class of the batch with synthetic images, in order of appearance: one bounded draw
+ *             per compared image of an older class, at most 10. Then one per sample without a free slot
+ *   none      none */
 sfp_status sfp__buffer_update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                               sfp_error *err);
 
-/* score[i] = <mean_embed of slot i, fingerprint> for the filled slots: O(m*D), no image is touched. */
+/* Writes score[i] = <mean_embed of slot i, fingerprint> for the filled slots. O(m*D); reads no image. */
 void sfp__buffer_score(const sfp__buffer *b, const float *fingerprint, float *score /* (filled) */);
 
 /* ------------------------------------------------ the pieces, pure functions */
 
-/* pi_i = 1 - (1/r_i) / sum(1/r), rank 1 = most similar; ties by lower index, NaN last. order: space for n ints. */
+/* Writes pi_i = 1 - (1/r_i) / sum(1/r), where rank 1 is the highest score, ties are ordered by index and NaN is last. order:
+ * scratch memory for n ints. */
 void sfp__rank_probability(int n, const float *score, int *order, double *pi);
 
-/* count <= n indices of n without replacement, one uniform in [0,1) each: the first whose running weight exceeds u * total
- * over what is left, in index order; when all weights left are zero they count as equal. Destroys `weight`. */
+/* Draws count <= n of n indices without replacement, with one uniform number in [0,1) each. An index is drawn if it is the first
+ * whose running weight exceeds u * total, over the remaining indices in order. If all remaining weights are 0, they count as
+ * equal. Overwrites `weight`. */
 void sfp__weighted_draw(int n, double *weight, int count, const double *uniform, int *out);
 
-/* How many are replaced: min(max(1, floor(b/2)), n_left, m, max(1, #{u_i * n_seen < m})), without the inner max for
- * SFP_NU_RESERVOIR. n_seen counts what was just stored. */
+/* Returns the number of replacements: min(max(1, floor(b/2)), n_left, m, max(1, #{u_i * n_seen < m})); SFP_NU_RESERVOIR omits the
+ * inner max. n_seen includes the samples that were just stored. */
 int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu /* (n_left) */, sfp__nu_rule rule);
 
-/* The two draws of nu: of the n_left scores of Q, and of the m slots. */
+/* Draws nu of the n_left scores of Q, and nu of the m slots. */
 void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu,
                        const double *u_batch /* (nu) */, const double *u_buffer /* (nu) */, sfp__drop_rule drop,
                        int *iwork /* max(n_left,m) */, double *dwork /* max(n_left,m) */, int *retained /* into Q */,
                        int *replaced);
 
-/* docs/method.md, section 7 with the random numbers given, the three above in a row: what `streamfp-verify buffer.json` checks.
- * For a buffer that holds min(n_seen, m). Arrays sized by the caller: u_* (b), retained and replaced (b). score_buffer holds the
- * slots as they are when Q is drawn, min(m, n_seen + stored) of them. */
+/* The update of docs/method.md, section 7 with given random numbers: the three functions above in sequence. `streamfp-verify
+ * buffer.json` checks it. The buffer must hold min(n_seen, m) samples. The caller provides u_* (b), retained (b) and replaced
+ * (b). score_buffer has the scores of the slots after free slots are filled: min(m, n_seen + stored). */
 typedef struct sfp__buffer_plan {
     int stored, nu;
 } sfp__buffer_plan;
@@ -189,60 +190,65 @@ void sfp__buffer_decide(uint64_t n_seen, int m, int b, const float *score_batch,
 extern const sfp__buffer_method sfp__buffer_streamfp, sfp__buffer_none, sfp__buffer_er, sfp__buffer_aser, sfp__buffer_camel,
     sfp__buffer_gss, sfp__buffer_ssd;
 
-/* Sample k of the batch into slot i: everything a slot holds. */
+/* Copies sample k of the batch into slot i, with all members of a slot. */
 void sfp__buffer_put(sfp__buffer *b, int i, const sfp__buffer_batch *batch, int k);
 
-/* Samples 0.. into the free slots while there are any, each adding 1 to n_seen; returns how many. */
+/* Stores samples 0, 1, ... in free slots as long as there are any. Each adds 1 to n_seen. Returns their number. */
 int sfp__buffer_fill(sfp__buffer *b, const sfp__buffer_batch *batch);
 
-/* For methods that decide before they change anything. Free slots that the batch is going to fill, and the samples then left: */
+/* For methods that decide before they change anything. Returns the number of samples that the batch will store in free slots; the
+ * other samples are the remaining ones. */
 int sfp__buffer_fits(const sfp__buffer *b, const sfp__buffer_batch *batch);
-/* Who is in slot p once it has, as buffer/model_ops.h numbers samples; and the label of a sample so numbered. */
+/* Returns the sample in slot p after free slots are filled, numbered as in buffer/model_ops.h. p >= m numbers the remaining
+ * samples of the batch. */
 int sfp__buffer_sample_at(const sfp__buffer *b, const sfp__buffer_batch *batch, int p);
 int32_t sfp__buffer_label(const sfp__buffer *b, const sfp__buffer_batch *batch, int sample);
-/* Does what was decided: fills free slots, then puts sample retained[i] into slot replaced[i] for i < nu, counts all of the batch
- * as seen, and tells. */
+/* Performs the decision: fills free slots, then copies sample retained[i] into slot replaced[i] for i < nu. Adds the whole batch
+ * to n_seen and writes *change. */
 void sfp__buffer_commit(sfp__buffer *b, const sfp__buffer_batch *batch, int nu, sfp__buffer_change *change);
 
-/* A reservoir's choice for a sample that finds no free slot, which is counted as seen: a slot, or -1. One bounded draw. */
-int sfp__reservoir_slot(sfp__buffer *b, sfp__rng *rng);
-/* Notes in retained and replaced that sample k goes to a slot. A later sample of the batch can push out an earlier one: only the
- * last is told. */
+/* Makes the decision of a reservoir for a sample without a free slot, which is added to n_seen. Returns a slot, or -1. One
+ * bounded draw. */
+int sfp__reservoir_draw_slot(sfp__buffer *b, sfp__rng *rng);
+/* Records in retained and replaced that sample k replaces the sample of a slot. If a slot is replaced twice by one batch, only
+ * the later sample is recorded. */
 void sfp__buffer_record_replacement(sfp__buffer *b, int slot, int k, int *nu);
 
 /* ------------------------------------------------------------------- gss score
  *
- * The numbers of gradient-based sample selection, without who computes gradients (buffer_gss.c; Aljundi et al. 2019). */
+ * The arithmetic of gradient-based sample selection, independent of how gradients are computed (buffer_gss.c; Aljundi et al.
+ * 2019). */
 
-/* Groups of up to 10 slots, at most 20, all different slots: as many whole groups as `filled` slots give. */
+/* There are at most 20 groups of up to 10 slots. No slot is in two groups, and incomplete groups are not used. */
 enum { SFP_GSS_GROUPS = 20, SFP_GSS_GROUP = 10 };
 int sfp__gss_group_size(int filled);
 int sfp__gss_groups(int filled);
 
-/* To unit length; zeros stay. */
+/* Scales g to unit length; zeros are unchanged. */
 void sfp__gss_unit(size_t n, float *g);
 
-/* The largest cosine of g to one of the groups (groups, n) of unit length; 0 to one without length. Those that are not numbers do
- * not count, and when none is left it is 1: as like the others as can be. Sums in double. */
+/* Returns the largest cosine of g with one of the groups (groups, n), which have unit length; it is 0 if g is zero. Cosines that
+ * are not finite are ignored; if none is left, the score is 1, the highest similarity. Sums are computed in double. */
 float sfp__gss_score(size_t n, int groups, const float *group, const float *g, sfp__thread_pool *threads /* or NULL */);
 
-/* Weights by which slots are drawn: (s - min) / (max - min + 0.01), a score that is not finite counting as 1. */
+/* Writes the weights with which slots are drawn: (s - min) / (max - min + 0.01). A score that is not finite counts as 1. */
 void sfp__gss_weights(int n, const float *score, double *weight);
 
-/* Probability that a slot's sample gives way to a new one: (s_slot + 1) / ((s_slot + 1) + (s_new + 1)); one half when both are
- * -1. */
-double sfp__gss_replace(float slot, float fresh);
+/* Returns the probability that a new sample replaces that of a slot: (s_slot + 1) / ((s_slot + 1) + (s_new + 1)); 0.5 if both
+ * scores are -1. */
+double sfp__gss_replace(float slot_score, float new_score);
 
 /* ----------------------------------------------------------------- knn shapley
  *
- * Shapley values of training points for a k-nearest-neighbour classifier, exactly and without trying subsets (Jia et al.,
+ * Exact Shapley values of training points for a k-nearest-neighbour classifier, without enumerating subsets (Jia et al.,
  * "Efficient task-specific data valuation for nearest neighbor algorithms", VLDB 2019, Theorem 1).
  *
- * The game of one test point: a set S of training points is worth v(S) = 1/k * #{of the min(k, |S|) nearest in S, those with the
- * class of the test point}. The value of point i is the mean, over all orders in which the points can come, of what v grows by
- * when i comes; values sum to v(all points). */
+ * The game of one test point: the value of a set S of training points is v(S) = 1/k * (number of points among the min(k, |S|)
+ * nearest in S that have the class of the test point). The Shapley value of point i is the mean increase of v when i is added,
+ * over all orders of adding the points. The values sum to v(all points). */
 
-/* Values (n) of points in order of their distance, nearest first; same[i]: has the class of the test point. O(n). */
+/* Writes the values (n) of points that are sorted by distance, nearest first. same[i]: point i has the class of the test point.
+ * O(n). */
 void sfp__knn_shapley(int n, int k, const bool *same, double *value);
 
 typedef struct sfp__shapley_game {
@@ -251,7 +257,7 @@ typedef struct sfp__shapley_game {
     const int32_t *label; /* (rows) */
     int n;                /* rows 0..n-1 are the training points */
     int tests;
-    const int *test; /* (tests) rows of the test points; a training point may be one */
+    const int *test; /* (tests) rows of the test points; a training point may be a test point */
     /* workspace */
     int *finite, *order; /* (n) */
     float *near;         /* (n) */
@@ -259,8 +265,9 @@ typedef struct sfp__shapley_game {
     double *value;       /* (n) */
 } sfp__shapley_game;
 
-/* sum[i], i < n: the sum of point i's values over all test points, Euclidean distance, ties by lower index. Rows with a number
- * that is not finite play in no game; a training point among them is worth -INFINITY. tests * (n*D + n*log(n)) operations. */
+/* Writes to sum[i], i < n, the sum of the values of point i over all test points. Distances are Euclidean; on a tie the lower
+ * index is nearer. Rows with a value that is not finite are excluded from all games; the sum of such a training point is
+ * -INFINITY. Costs tests * (n*D + n*log(n)) operations. */
 void sfp__knn_shapley_sum(const sfp__shapley_game *g, double *sum);
 
 #endif

@@ -1,19 +1,19 @@
 /* ASER's memory update (Shim et al., "Online class-incremental continual learning with adversarial Shapley value", AAAI 2021;
- * docs/method.md, section 12): the samples that help a 3-nearest-neighbour classifier most stay.
+ * docs/method.md, section 12). It keeps the samples that are most valuable to a 3-nearest-neighbour classifier.
  *
- * Once the buffer is full. Evaluation: one random buffer sample of each class that is in the buffer, and those samples of the
- * batch whose class has a share of the buffer below a threshold drawn from U(0, 1/C). Candidates: floor(1.5*C) random buffer
- * samples outside the evaluation set (all there are, when fewer), and the batch. A candidate is worth the sum of its Shapley
- * values over the evaluation points (knn_shapley.h) on features of the prompted pass; the slots that candidates hold go to the
- * candidates that are worth most, ties to those who are there. When every slot is the only one of its class nobody competes and
- * nothing changes.
+ * An update of a full buffer uses two sets. The evaluation set has one random buffer sample of each class in the buffer. It also
+ * has the samples of the batch whose class has a share of the buffer below a threshold drawn from U(0, 1/C). The candidates are
+ * floor(1.5*C) random buffer samples outside the evaluation set (or all of them, if there are fewer), and the batch. The value of
+ * a candidate is the sum of its Shapley values over the evaluation points (buffer.h), computed on features of the prompted pass.
+ * The candidates with the highest values obtain the slots of all candidates; on a tie the stored sample stays. If every slot is
+ * the only one of its class, no slot is a candidate and nothing changes.
  *
- * Cost: a forward pass over at most min(2.5*C, m) + b samples, most of which know their query already; then
- * (C + b) * (1.5*C + b) * D multiplications.
+ * Cost: a forward pass over at most min(2.5*C, m) + b samples, most of which have a known query; then (C + b) * (1.5*C + b) * D
+ * multiplications.
  *
- * From the authors: their code also draws what is rehearsed by Shapley values; the comparison is of buffers, so rehearsal stays
- * uniform. C is the number of classes the classifier has, theirs that of the data set, which a free stream does not know.
- * Features that are not finite are worth nothing and go first. */
+ * Difference from the authors: their code also draws the replayed samples by Shapley values. Here replay is uniform, because only
+ * the buffers are compared. C is the number of classes of the head; theirs is that of the dataset, which is unknown in a
+ * task-free stream. Samples with features that are not finite have no value and are replaced first. */
 #include "base/rank.h"
 #include "buffer/buffer.h"
 #include "compute/vec.h"
@@ -26,16 +26,16 @@ typedef struct aser {
     sfp__arena arena;
 } aser;
 
-/* The sets of one update, samples numbered as in buffer/model_ops.h. */
+/* The sets of one update. Samples are numbered as in buffer/model_ops.h. */
 typedef struct sets {
-    int left;      /* samples of the batch that did not fit: stored..b-1 */
-    int competing; /* buffer samples among the candidates */
-    int rows;      /* competing, then left, then evaluation samples of the buffer */
-    int *slot;     /* (competing) where they are */
+    int remaining; /* number of samples of the batch without a free slot: stored..b-1 */
+    int competing; /* number of buffer samples among the candidates */
+    int rows;      /* number of samples: competing, then remaining, then evaluation samples of the buffer */
+    int *slot;     /* (competing) their slots */
     int *sample;   /* (rows) */
     int32_t *label;
     int tests;
-    int *test; /* (tests) rows */
+    int *test; /* (tests) rows of the evaluation set */
 } sets;
 
 static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
@@ -54,8 +54,8 @@ static void close_state(void *state)
 
 /* ----------------------------------------------------------- Shapley values */
 
-/* From the farthest to the nearest: s_n = [same_n] min(k,n) / (n k), s_i = s_(i+1) + ([same_i] - [same_(i+1)]) min(k,i) / (i k),
- * i counted from 1. With fewer than k points every one is worth [same] / k. */
+/* Computes the values from the farthest to the nearest point: s_n = [same_n] min(k,n) / (n k), s_i = s_(i+1) + ([same_i] -
+ * [same_(i+1)]) min(k,i) / (i k), where i starts at 1. With fewer than k points the value of each point is [same] / k. */
 void sfp__knn_shapley(int n, int k, const bool *same, double *value)
 {
     double next = 0;
@@ -83,9 +83,9 @@ void sfp__knn_shapley_sum(const sfp__shapley_game *g, double *sum)
 {
     int n = 0;
     for (int i = 0; i < g->n; i++) {
-        bool plays = is_finite(g, i);
-        sum[i] = plays ? 0 : -INFINITY;
-        if (plays)
+        bool finite = is_finite(g, i);
+        sum[i] = finite ? 0 : -INFINITY;
+        if (finite)
             g->finite[n++] = i;
     }
     for (int t = 0; t < g->tests; t++) {
@@ -115,14 +115,14 @@ static int32_t label_at(const full_buffer *f, int p)
     return sfp__buffer_label(f->b, f->batch, sfp__buffer_sample_at(f->b, f->batch, p));
 }
 
-/* By class, then by slot. */
+/* Sorts by class, then by slot. */
 static bool after(const void *ctx, int i, int j)
 {
     int32_t a = label_at(ctx, i), b = label_at(ctx, j);
     return a > b || (a == b && i > j);
 }
 
-/* One slot of each class to the front of `slots` (m), in order of class; returns how many. */
+/* Moves one random slot of each class to the front of `slots` (m), in order of class. Returns the number of classes. */
 static int draw_evaluation(const full_buffer *f, int *slots, sfp__rng *rng)
 {
     int m = f->b->opt.slots, classes = 0;
@@ -133,13 +133,13 @@ static int draw_evaluation(const full_buffer *f, int *slots, sfp__rng *rng)
         for (end = begin + 1; end < m && label_at(f, slots[end]) == label_at(f, slots[begin]); end++)
             ;
         int k = begin + (int)sfp__rng_below(rng, (uint32_t)(end - begin)), chosen = slots[k];
-        slots[k] = slots[classes]; /* whose class has been dealt with, or is this one */
+        slots[k] = slots[classes]; /* slots[classes] belongs to an earlier class or to this one */
         slots[classes++] = chosen;
     }
     return classes;
 }
 
-/* `count` of n, uniformly, to the front. */
+/* Moves `count` of n slots, drawn uniformly, to the front. */
 static void draw_front(int n, int *slots, int count, sfp__rng *rng)
 {
     for (int i = 0; i < count; i++) {
@@ -157,26 +157,27 @@ static bool is_rare(const full_buffer *f, int32_t label, double threshold)
     return (double)count / m < threshold;
 }
 
-/* slots: (m) scratch. The arrays of `s` are there. */
+/* Draws the evaluation set and the candidates. slots (m): scratch memory. The arrays of `s` must be allocated. */
 static void draw_sets(const full_buffer *f, sfp__rng *rng, int *slots, sets *s)
 {
     const sfp__buffer_batch *batch = f->batch;
-    int m = f->b->opt.slots, stored = batch->b - s->left, classes = batch->model->classes, most = classes + classes / 2;
+    int m = f->b->opt.slots, stored = batch->b - s->remaining, classes = batch->model->classes,
+        max_competing = classes + classes / 2;
     double threshold = sfp__rng_double(rng) / (classes > 0 ? classes : 1);
-    int judges = draw_evaluation(f, slots, rng);
-    s->competing = most < m - judges ? most : m - judges;
-    draw_front(m - judges, slots + judges, s->competing, rng);
+    int evaluating = draw_evaluation(f, slots, rng);
+    s->competing = max_competing < m - evaluating ? max_competing : m - evaluating;
+    draw_front(m - evaluating, slots + evaluating, s->competing, rng);
 
     for (int i = 0; i < s->competing; i++) {
-        s->slot[i] = slots[judges + i];
+        s->slot[i] = slots[evaluating + i];
         s->sample[s->rows++] = sfp__buffer_sample_at(f->b, batch, s->slot[i]);
     }
-    for (int i = 0; i < s->left; i++) {
+    for (int i = 0; i < s->remaining; i++) {
         if (is_rare(f, batch->label[stored + i], threshold))
             s->test[s->tests++] = s->rows;
         s->sample[s->rows++] = stored + i;
     }
-    for (int i = 0; i < judges; i++) {
+    for (int i = 0; i < evaluating; i++) {
         s->test[s->tests++] = s->rows;
         s->sample[s->rows++] = sfp__buffer_sample_at(f->b, batch, slots[i]);
     }
@@ -186,21 +187,21 @@ static void draw_sets(const full_buffer *f, sfp__rng *rng, int *slots, sets *s)
 
 /* ------------------------------------------------------------------- update */
 
-/* retained and replaced from the values of the candidates; returns how many. */
+/* Writes retained and replaced from the values of the candidates. Returns the number of replacements. */
 static int choose(sfp__buffer *b, const sfp__buffer_batch *batch, const sets *s, const double *sum, float *value, int *order)
 {
-    int n = s->competing + s->left, in = 0, out = 0;
+    int n = s->competing + s->remaining, in = 0, out = 0;
     for (int i = 0; i < n; i++)
-        value[i] = (float)sum[i]; /* what differs by rounding alone is equal */
+        value[i] = (float)sum[i]; /* values that differ only by rounding become equal */
     sfp__rank_descending(n, value, order);
     for (int i = 0; i < n; i++) {
-        bool stays = i < s->competing, there = order[i] < s->competing;
-        if (stays && !there)
-            b->retained[in++] = batch->b - s->left + order[i] - s->competing;
-        if (!stays && there)
+        bool gets_slot = i < s->competing, is_stored = order[i] < s->competing;
+        if (gets_slot && !is_stored)
+            b->retained[in++] = batch->b - s->remaining + order[i] - s->competing;
+        if (!gets_slot && is_stored)
             b->replaced[out++] = s->slot[order[i]];
     }
-    return in; /* = out: as many stay as there were */
+    return in; /* equals `out`: the number of slots is constant */
 }
 
 static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
@@ -209,12 +210,12 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     aser *state = b->state;
     const sfp__model_ops *model = batch->model;
     int m = b->opt.slots;
-    sets s = {.left = batch->b - sfp__buffer_fits(b, batch)};
-    if (s.left == 0 || m == 0) {
+    sets s = {.remaining = batch->b - sfp__buffer_fits(b, batch)};
+    if (s.remaining == 0 || m == 0) {
         sfp__buffer_commit(b, batch, 0, change);
         return SFP_OK;
     }
-    size_t rows = (size_t)m + (size_t)b->max_batch, D = (size_t)b->opt.dim; /* at most, so that scratch never grows */
+    size_t rows = (size_t)m + (size_t)b->max_batch, D = (size_t)b->opt.dim; /* the maximum, so that scratch memory never grows */
     const full_buffer f = {b, batch};
     int *slots;
     float *x;
@@ -236,14 +237,14 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     TRY(sfp__arena_list(&state->arena, SFP_LIST(list), err));
 
     draw_sets(&f, rng, slots, &s);
-    if (s.competing == 0) { /* every slot judges */
+    if (s.competing == 0) { /* every slot is in the evaluation set */
         sfp__buffer_commit(b, batch, 0, change);
         return SFP_OK;
     }
     TRY(model->features(model->ctx, s.rows, s.sample, x, err));
     game.x = x;
     game.label = s.label;
-    game.n = s.competing + s.left;
+    game.n = s.competing + s.remaining;
     game.tests = s.tests;
     game.test = s.test;
     sfp__knn_shapley_sum(&game, sum);
@@ -253,7 +254,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 
 const sfp__buffer_method sfp__buffer_aser = {
     .name = "aser",
-    .summary = "the samples of most worth to a nearest-neighbour classifier (Shapley values)",
+    .summary = "the samples that are most valuable to a nearest-neighbour classifier (Shapley values)",
     .needs = SFP_NEED_FEATURES,
     .update = update,
     .open = open_state,

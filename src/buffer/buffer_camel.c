@@ -1,13 +1,12 @@
-/* Camel's buffer (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022;
- * docs/method.md, section 12): batch and buffer are merged, and camel's coreset of the m of them that cover each class best stays
- * (select_camel.c, whose greedy this calls). In the merged set slots come before the batch: ties go to what is there. Draws no
- * random number.
+/* Camel's buffer (Li, Shen and Chen, "Camel: Managing Data for Efficient Stream Learning", SIGMOD 2022; docs/method.md, section
+ * 12). Batch and buffer are merged, and camel's coreset of m samples, those that cover each class best, is kept (select_camel.c
+ * chooses it). Slots precede the batch in the merged set, so on a tie the stored sample is kept. Draws no random number.
  *
- * Cost: the query pass of the samples of the batch that the step left out (slots keep theirs for ever), then the selector's on
- * n = m + b points: n^2*D/2 multiplications for d_max, and its greedy.
+ * Cost: the query pass of the samples of the batch outside the coreset (slots keep their queries), then the selector on n = m + b
+ * points: n^2*D/2 multiplications for d_max, and the greedy algorithm.
  *
- * From the authors: what is kept counts once in the loss, as in every buffer here; no weights are kept with it. Distances are
- * those of the selector, which says where it departs. */
+ * Difference from the authors: a stored sample counts once in the loss, as in every buffer here; no weights are stored.
+ * select_camel.c describes how its distances differ. */
 #include "buffer/buffer.h"
 #include "select/select.h"
 
@@ -15,11 +14,11 @@
 
 typedef struct camel {
     const sfp__selector *selector;
-    sfp__arena arena; /* the selector's */
-    float *query;     /* (m + max_batch, D) of the merged set */
+    sfp__arena arena; /* scratch memory of the selector */
+    float *query;     /* (m + max_batch, D) queries of the merged set */
     int32_t *label;   /* (m + max_batch) */
     int *picked;      /* (m + max_batch) */
-    bool *stays;      /* (m + max_batch) */
+    bool *kept;       /* (m + max_batch) */
 } camel;
 
 static void close_state(void *state)
@@ -33,17 +32,17 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
 {
     size_t n = (size_t)opt->slots + (size_t)max_batch;
     camel *s, made = {.selector = sfp__selector_find("camel")};
-    const sfp__want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+    const sfp__want list[] = {{&s, 1, sizeof *s}, /* must be first: its address is that of the block */
                               {&made.query, n * (size_t)opt->dim, sizeof *made.query},
                               {&made.label, n, sizeof *made.label},
                               {&made.picked, n, sizeof *made.picked},
-                              {&made.stays, n, sizeof *made.stays}};
+                              {&made.kept, n, sizeof *made.kept}};
     TRY(sfp__block_cleared(state, SFP_LIST(list), err));
     *s = made;
     return SFP_OK;
 }
 
-/* The first m are the slots as they will be once the batch has filled them, then comes what is left. */
+/* Builds the merged set: first the m slots as they are after free slots are filled, then the remaining samples. */
 static void merge(const sfp__buffer *b, const sfp__buffer_batch *batch, camel *s)
 {
     size_t D = (size_t)b->opt.dim;
@@ -71,14 +70,14 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     sfp__select_options opt = sfp__select_options_defaults();
     opt.sigma = (double)m / n;
     TRY(s->selector->pick(&merged, &opt, &env, s->picked, NULL, &count, err));
-    memset(s->stays, 0, (size_t)n * sizeof *s->stays);
+    memset(s->kept, 0, (size_t)n * sizeof *s->kept);
     for (int i = 0; i < count; i++) {
-        s->stays[s->picked[i]] = true;
+        s->kept[s->picked[i]] = true;
         if (s->picked[i] >= m)
             b->retained[in++] = s->picked[i] - b->filled;
     }
     for (int i = 0; i < m && out < in; i++)
-        if (!s->stays[i])
+        if (!s->kept[i])
             b->replaced[out++] = i;
     sfp__buffer_commit(b, batch, out, change);
     return SFP_OK;
@@ -86,7 +85,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 
 const sfp__buffer_method sfp__buffer_camel = {
     .name = "camel",
-    .summary = "what covers each class of buffer and batch together, by camel's selector",
+    .summary = "the samples of buffer and batch that cover each class best, chosen by camel's selector",
     .needs = SFP_NEED_QUERY,
     .update = update,
     .open = open_state,

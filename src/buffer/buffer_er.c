@@ -1,9 +1,9 @@
-/* Experience replay: reservoir sampling (Vitter's algorithm R). After n samples each set of m of them is in the buffer with
- * the same probability. */
+/* Experience replay: reservoir sampling (Vitter's algorithm R). After n samples every set of m of them is in the buffer with the
+ * same probability. */
 #include "buffer/buffer.h"
 
-/* [0, n), exactly uniform; n > 0. Streams of more than 2^32 samples need the second half. */
-static uint64_t below(sfp__rng *rng, uint64_t n)
+/* Draws from [0, n), exactly uniformly; n > 0. The second half is for streams of more than 2^32 samples. */
+static uint64_t draw_below(sfp__rng *rng, uint64_t n)
 {
     if (n <= UINT32_MAX)
         return sfp__rng_below(rng, (uint32_t)n);
@@ -15,9 +15,9 @@ static uint64_t below(sfp__rng *rng, uint64_t n)
     return x % n;
 }
 
-int sfp__reservoir_slot(sfp__buffer *b, sfp__rng *rng)
+int sfp__reservoir_draw_slot(sfp__buffer *b, sfp__rng *rng)
 {
-    uint64_t j = below(rng, ++b->seen);
+    uint64_t j = draw_below(rng, ++b->seen);
     return j < (uint64_t)b->opt.slots ? (int)j : -1;
 }
 
@@ -37,7 +37,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     (void)err;
     int nu = 0, stored = sfp__buffer_fill(b, batch);
     for (int i = stored; i < batch->b; i++) {
-        int slot = sfp__reservoir_slot(b, rng);
+        int slot = sfp__reservoir_draw_slot(b, rng);
         if (slot >= 0)
             sfp__buffer_record_replacement(b, slot, i, &nu);
     }
@@ -50,6 +50,6 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 
 const sfp__buffer_method sfp__buffer_er = {
     .name = "er",
-    .summary = "reservoir: every sample seen is kept with the same probability",
+    .summary = "reservoir sampling: every sample is kept with the same probability",
     .update = update,
 };

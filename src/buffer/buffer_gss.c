@@ -1,19 +1,19 @@
 /* Gradient-based sample selection, the greedy variant (Aljundi, Lin, Goujaud and Bengio, "Gradient based sample selection for
- * online continual learning", NeurIPS 2019, Algorithm 2; docs/method.md, section 12): samples whose gradients point where others'
- * do are replaced first.
+ * online continual learning", NeurIPS 2019, Algorithm 2; docs/method.md, section 12). Samples whose gradients are similar to
+ * those of other samples are replaced first.
  *
- * The score of a sample is the largest cosine of its gradient to those of up to 20 random groups of 10 buffer samples, no sample
- * in two groups, kept from when it was stored. While there are free slots samples are stored with their scores (0.1 when the
- * buffer is empty: the authors' code), and what does not fit then is left out. Full, and the similarity of the whole batch's
- * gradient negative: min(b, m) slots are drawn by normalised score without replacement, and sample i takes the i-th with
- * probability (s_slot + 1) / ((s_slot + 1) + (s_i + 1)). Gradients are those of the parameters that learn, P of them, at this
- * moment.
+ * The score of a sample is the largest cosine of its gradient with the gradients of up to 20 random groups of 10 buffer samples.
+ * No sample is in two groups. The score is computed when the sample is stored. While there are free slots, samples are stored
+ * with their scores (0.1 if the buffer is empty, as in the authors' code); samples of that batch without a free slot are
+ * discarded. If the buffer is full, the score of the gradient of the whole batch decides. If it is negative, min(b, m) slots are
+ * drawn by normalised score without replacement. Sample i then replaces the i-th of them with probability (s_slot + 1) / ((s_slot
+ * + 1) + (s_i + 1)). Gradients are those of the P parameters that are currently trained.
  *
- * Cost: a forward and backward pass over up to 200 buffer samples and the batch, which is why it is the slowest of the buffers;
- * 22*P floats of memory. The batch's gradient is the sum of its samples', which one pass gives.
+ * Cost: a forward and a backward pass over up to 200 buffer samples and the batch, which makes it the slowest buffer method; 22*P
+ * floats of memory. The gradient of the batch is the sum over its samples and needs no additional pass.
  *
- * From the authors: with more samples than slots theirs fails, here the first m of the batch compete. Zero weights left over are
- * drawn from equally (theirs fails). Scores that are not finite count as 1. */
+ * Difference from the authors: their code fails if a batch has more samples than slots; here the first m samples compete. If all
+ * remaining weights are 0, slots are drawn uniformly (theirs fails). Scores that are not finite count as 1. */
 #include "buffer/buffer.h"
 
 #include "compute/vec.h"
@@ -36,7 +36,7 @@ int sfp__gss_groups(int filled)
     return groups < SFP_GSS_GROUPS ? groups : SFP_GSS_GROUPS;
 }
 
-/* All numbers that learn may be more than an int counts. */
+/* n may be larger than INT_MAX. */
 static double dot(size_t n, const float *a, const float *b)
 {
     enum { PIECE = 1 << 20 };
@@ -81,7 +81,7 @@ float sfp__gss_score(size_t n, int groups, const float *group, const float *g, s
     return isfinite(best) ? (float)fmax(fmin(best, 1), -1) : 1.0f;
 }
 
-static double sane(float score)
+static double finite_score(float score)
 {
     return isfinite(score) ? fmax(fmin((double)score, 1), -1) : 1;
 }
@@ -90,7 +90,7 @@ void sfp__gss_weights(int n, const float *score, double *weight)
 {
     double min = INFINITY, max = -INFINITY;
     for (int i = 0; i < n; i++) {
-        weight[i] = sane(score[i]);
+        weight[i] = finite_score(score[i]);
         min = fmin(min, weight[i]);
         max = fmax(max, weight[i]);
     }
@@ -98,9 +98,9 @@ void sfp__gss_weights(int n, const float *score, double *weight)
         weight[i] = (weight[i] - min) / (max - min + 0.01);
 }
 
-double sfp__gss_replace(float slot, float fresh)
+double sfp__gss_replace(float slot_score, float new_score)
 {
-    double a = sane(slot) + 1, b = sane(fresh) + 1;
+    double a = finite_score(slot_score) + 1, b = finite_score(new_score) + 1;
     return a + b > 0 ? a / (a + b) : 0.5;
 }
 
@@ -108,9 +108,9 @@ double sfp__gss_replace(float slot, float fresh)
 
 typedef struct gss {
     int slots;
-    float *score;     /* (m) of the samples in the slots */
-    float *fresh;     /* (max_batch) of the batch */
-    sfp__arena arena; /* groups' gradients and two more */
+    float *score;     /* (m) scores of the samples in the slots */
+    float *new_score; /* (max_batch) scores of the samples of the batch */
+    sfp__arena arena; /* gradients of the groups and two more gradients */
 } gss;
 
 static void close_state(void *state)
@@ -123,9 +123,9 @@ static void close_state(void *state)
 static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
     gss *s, made = {.slots = opt->slots};
-    const sfp__want list[] = {{&s, 1, sizeof *s}, /* first: its address is the block's */
+    const sfp__want list[] = {{&s, 1, sizeof *s}, /* must be first: its address is that of the block */
                               {&made.score, (size_t)opt->slots, sizeof *made.score},
-                              {&made.fresh, (size_t)max_batch, sizeof *made.fresh}};
+                              {&made.new_score, (size_t)max_batch, sizeof *made.new_score}};
     TRY(sfp__block_cleared(state, SFP_LIST(list), err));
     *s = made;
     return SFP_OK;
@@ -150,10 +150,10 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
 typedef struct gradients {
     int groups;
     size_t n;
-    float *group; /* (groups, n) unit length */
-    float *one;   /* (n) */
-    float *sum;   /* (n) of the batch's samples scored */
-    float *fresh; /* (max_batch) their scores */
+    float *group;     /* (groups, n) unit length */
+    float *one;       /* (n) scratch for one gradient */
+    float *sum;       /* (n) sum of the gradients of the scored samples */
+    float *new_score; /* (max_batch) scores of these samples */
     sfp__thread_pool *threads;
 } gradients;
 
@@ -165,16 +165,19 @@ static void take_group(void *user, int i, const float *gradient)
     sfp__gss_unit(g->n, to);
 }
 
-/* Gradients of random groups of the buffer, and space for two more. */
-static sfp_status of_groups(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, gradients *g, sfp_error *err)
+/* Computes the gradients of random groups of the buffer and allocates two more gradients. */
+static sfp_status compute_group_gradients(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, gradients *g,
+                                          sfp_error *err)
 {
     gss *s = b->state;
     const sfp__model_ops *model = batch->model;
-    int size = sfp__gss_group_size(b->filled), most = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
-    *g = (gradients){.groups = sfp__gss_groups(b->filled), .n = model->params, .fresh = s->fresh, .threads = batch->threads};
+    int size = sfp__gss_group_size(b->filled), max_groups = sfp__gss_groups(b->opt.slots), slots[SFP_GSS_GROUPS * SFP_GSS_GROUP];
+    *g = (gradients){
+        .groups = sfp__gss_groups(b->filled), .n = model->params, .new_score = s->new_score, .threads = batch->threads};
     const sfp__want list[] = {{&g->one, model->params, sizeof *g->one},
                               {&g->sum, model->params, sizeof *g->sum},
-                              {&g->group, model->params * (size_t)most, sizeof *g->group}}; /* once and for all */
+                              /* the maximum, so that the arena never grows */
+                              {&g->group, model->params * (size_t)max_groups, sizeof *g->group}};
     sfp__arena_reset(&s->arena);
     TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
     int count = sfp__buffer_draw(b, g->groups * size, rng, slots);
@@ -186,12 +189,12 @@ static sfp_status of_groups(sfp__buffer *b, const sfp__buffer_batch *batch, sfp_
 static void take_sample(void *user, int i, const float *gradient)
 {
     const gradients *g = user;
-    g->fresh[i] = sfp__gss_score(g->n, g->groups, g->group, gradient, g->threads);
+    g->new_score[i] = sfp__gss_score(g->n, g->groups, g->group, gradient, g->threads);
     for (size_t k = 0; k < g->n; k++)
         g->sum[k] += gradient[k];
 }
 
-/* Scores of the first n samples of the batch to s->fresh, and the sum of their gradients. */
+/* Writes the scores of the first n samples of the batch to s->new_score, and sums their gradients. */
 static sfp_status score_samples(const sfp__buffer *b, const sfp__buffer_batch *batch, gradients *g, int n, sfp_error *err)
 {
     int *samples = b->order; /* (max(max_batch, m)) */
@@ -209,14 +212,14 @@ static sfp_status store(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng
     int first = b->filled, n = sfp__buffer_fits(b, batch);
     if (first == 0) {
         for (int i = 0; i < n; i++)
-            s->fresh[i] = FIRST_SCORE;
+            s->new_score[i] = FIRST_SCORE;
     } else {
         gradients g;
-        TRY(of_groups(b, batch, rng, &g, err));
+        TRY(compute_group_gradients(b, batch, rng, &g, err));
         TRY(score_samples(b, batch, &g, n, err));
     }
     sfp__buffer_commit(b, batch, 0, change);
-    memcpy(s->score + first, s->fresh, (size_t)n * sizeof *s->score);
+    memcpy(s->score + first, s->new_score, (size_t)n * sizeof *s->score);
     return SFP_OK;
 }
 
@@ -226,7 +229,7 @@ static sfp_status replace(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__r
     gss *s = b->state;
     gradients g;
     int m = b->opt.slots, n = batch->b < m ? batch->b : m, nu = 0;
-    TRY(of_groups(b, batch, rng, &g, err));
+    TRY(compute_group_gradients(b, batch, rng, &g, err));
     TRY(score_samples(b, batch, &g, batch->b, err));
     if (sfp__gss_score(g.n, g.groups, g.group, g.sum, batch->threads) < 0) {
         for (int i = 0; i < n; i++)
@@ -235,9 +238,9 @@ static sfp_status replace(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__r
         sfp__weighted_draw(m, b->weight, n, b->u_batch, b->order);
         for (int i = 0; i < n; i++) {
             int slot = b->order[i];
-            if (sfp__rng_double(rng) >= sfp__gss_replace(s->score[slot], s->fresh[i]))
+            if (sfp__rng_double(rng) >= sfp__gss_replace(s->score[slot], s->new_score[i]))
                 continue;
-            s->score[slot] = s->fresh[i];
+            s->score[slot] = s->new_score[i];
             b->retained[nu] = i;
             b->replaced[nu++] = slot;
         }
@@ -258,7 +261,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 
 const sfp__buffer_method sfp__buffer_gss = {
     .name = "gss",
-    .summary = "samples whose gradients differ from those of the others",
+    .summary = "samples whose gradients differ from those of other samples",
     .needs = SFP_NEED_GRADIENTS,
     .update = update,
     .open = open_state,

@@ -1,12 +1,12 @@
-/* The decisions of docs/method.md, section 7 as pure functions: random numbers come in, indices go out.
+/* The decisions of docs/method.md, section 7 as pure functions from random numbers to indices.
  *
- * The arithmetic is the reference's (double, sums in index order), so that with the same random numbers the same indices come
- * out, to the last bit of a running sum. */
+ * The arithmetic is that of the reference: double, sums in index order. The same random numbers therefore give the same indices,
+ * to the last bit of a running sum. */
 #include "buffer/buffer.h"
 
 #include "base/rank.h"
 
-static int least(int a, int b)
+static int min(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -22,7 +22,7 @@ void sfp__rank_probability(int n, const float *score, int *order, double *pi)
         pi[order[r - 1]] = 1 - 1.0 / r / sum;
 }
 
-/* What has been drawn gets weight -1 and counts for nothing, which tells it from a weight of 0. */
+/* An index that has been drawn has weight -1, which distinguishes it from a weight of 0. */
 void sfp__weighted_draw(int n, double *weight, int count, const double *uniform, int *out)
 {
     for (int d = 0; d < count && d < n; d++) {
@@ -38,8 +38,8 @@ void sfp__weighted_draw(int n, double *weight, int count, const double *uniform,
                 }
             }
         }
-        /* u < 1, so the running sum exceeds u * total at the last positive weight at the latest; should a caller's u be 1,
-         * `chosen` is that one. */
+        /* u < 1, so the running sum exceeds u * total at the last positive weight at the latest. If a caller passes u = 1,
+         * `chosen` is the last positive weight. */
         double target = uniform[d] * total, running = 0;
         int chosen = 0;
         for (int i = 0; i < n && !(running > target); i++) {
@@ -61,7 +61,7 @@ int sfp__buffer_nu(uint64_t n_seen, int m, int b, int n_left, const double *u_nu
     if (rule == SFP_NU_AT_LEAST_ONE && hits < 1)
         hits = 1;
     int half = b / 2 > 1 ? b / 2 : 1;
-    return least(least(half, n_left), least(m, hits));
+    return min(min(half, n_left), min(m, hits));
 }
 
 void sfp__buffer_pairs(int n_left, const float *score_left, int m, const float *score_slot, int nu, const double *u_batch,
@@ -81,7 +81,7 @@ void sfp__buffer_decide(uint64_t n_seen, int m, int b, const float *score_batch,
                         const double *u_batch, const double *u_buffer, sfp__drop_rule drop, sfp__nu_rule nu, int *iwork,
                         double *dwork, int *retained, int *replaced, sfp__buffer_plan *out)
 {
-    int stored = n_seen < (uint64_t)m ? least(b, m - (int)n_seen) : 0, n_left = b - stored;
+    int stored = n_seen < (uint64_t)m ? min(b, m - (int)n_seen) : 0, n_left = b - stored;
     *out = (sfp__buffer_plan){.stored = stored};
     if (n_left == 0)
         return;

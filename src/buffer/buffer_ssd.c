@@ -1,41 +1,43 @@
-/* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; docs/method.md, section 12): floor(m / classes) slots a
- * class hold synthetic images, which begin as the first samples of the class and are then moved, every 6 batches, so that
- * training on them would push the learner where the stream's recent samples push it (ssd.c). The other slots are a reservoir.
+/* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; docs/method.md, section 12). For each class floor(m /
+ * classes) slots hold synthetic images. They are initialised with the first samples of the class and are optimised every 6
+ * batches (ssd.c), so that training on them has the same effect as training on the recent samples of the stream. The other slots
+ * are a reservoir.
  *
- * `classes` is the number of classes the classifier has: all of them where it is known, those seen so far in a free stream. It
- * may grow; then a class holds fewer, and the surplus, its highest slots, stay in the buffer as they are but belong to the
- * reservoir, which replaces them like any other sample. With more classes than slots all is reservoir.
+ * `classes` is the number of classes of the head: all classes if they are known, those seen so far in a task-free stream. It may
+ * grow. The number of synthetic images per class then decreases, and the surplus images (the highest slots) stay unchanged in the
+ * buffer but belong to the reservoir, which may replace them. With more classes than slots all slots are a reservoir.
  *
- * A synthetic image is float pixels, kept here; its slot has their nearest bytes, which is what is replayed, with query and
- * mean embedding of these bytes. A step that changes no byte leaves them; one that does costs a patch embedding (1/150 of a pass)
- * and, at the next replay, a query.
+ * A synthetic image consists of float pixels, which are stored here. Its slot holds the nearest bytes, which are replayed, and
+ * the query and the mean embedding of these bytes. A step that changes no byte keeps the query and the mean embedding. Otherwise
+ * the step costs a patch embedding (1/150 of a pass) and, at the next replay, a query.
  *
- * Such steps come late: the rate, 4e-3, and one step every 6 batches are the authors', whose images are replayed as floats.
- * On Fashion-MNIST at 32 x 32 (the backbone in the box) no pixel is 0.1 of a byte level away from where it began after 40 batches
- * in five tasks, nor 0.4 after 100: what is replayed is what came. In a task of 200 batches the first bytes change after 30, in
- * the end 9 images of 20 have, 2 % of all bytes, by at most 3 levels.
+ * Bytes change rarely: the learning rate of 4e-3 and one step per 6 batches are the authors', whose images are replayed as
+ * floats. On Fashion-MNIST at 32 x 32 (the built-in backbone, five tasks) no pixel has moved by 0.1 of a byte level after 40
+ * batches, nor by 0.4 after 100, so the replayed images are the original ones. In a task of 200 batches the first bytes change
+ * after 30. At the end 9 of 20 images have changed, in 2 % of all bytes, by at most 3 levels.
  *
- * Cost beside a reservoir's: every sixth batch, for each class in it, gradients of its samples of the last 16 batches, and of its
- * synthetic images one query pass, gradients and two passes to pixels, three with older classes. Queries of recent samples are
- * kept with them: those of the coreset are known, the others are computed once. At b = 20, when the classes of a batch are those
- * of the last 16, that is 320 gradients every 6 batches, 53 a batch, where a step trains on 20. A timestamp costs 3 times what it
- * does with a reservoir while the window has 6 batches, and near 5 times once it is full (ViT-Ti, 20 classes with 2 images
- * each, processor time, a mean over 6).
+ * Additional cost compared with a reservoir: at every sixth batch, for each class in it, the gradients of its samples in the last
+ * 16 batches. Its synthetic images need one query pass, one gradient and two passes to pixels, or three if there are older
+ * classes. Queries of recent samples are stored: those of the coreset are known, the others are computed once. At b = 20, if the
+ * last 16 batches have the classes of the batch, this is 320 gradients per 6 batches, 53 per batch, compared with 20 trained
+ * samples per step. A timestamp takes 3 times as long as with a reservoir while the window has 6 batches, and nearly 5 times once
+ * it is full (ViT-Ti, 20 classes with 2 images each, processor time, mean over 6 timestamps).
  *
- * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 16*b*n for recent images and 64*b*D for their queries, which the
- * budget counts, and 4*m*n of scratch: 123 + 48 + 1 + 61 MB at S = 224, D = 768, m = 102, b = 20.
+ * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 16*b*n for recent images and 64*b*D for their queries, which the budget
+ * includes, and 4*m*n of scratch memory: 123 + 48 + 1 + 61 MB at S = 224, D = 768, m = 102, b = 20.
  *
- * Where this departs from the authors' code:
- *  - they match on a convolutional network of their own, trained beside the learner and made anew each task; here on the
- *    learner itself: the gradients are those of what learns, and nothing else has to be trained.
- *  - they backpropagate through the gradient; here the mixed derivative is a central difference over the learnable parameters.
- *  - their images per class are a constant, their queue is 64 batches of a task and must be full before they begin; here
- *    floor(m / classes) and the last 16, whatever they hold.
- *  - no augmentation of the matched images: this learner has none anywhere (docs/method.md, section 6).
- *  - pixels are kept in the range of bytes; theirs are free, and replayed as floats.
- *  - their one optimiser for all images of a task moves, by momentum, those of every class at each class's step; here an
- *    image moves when its class is matched. Momentum goes on over tasks.
- *  - they match after a batch is stored, and not when it began a synthetic image; here always before. */
+ * Differences from the authors' code:
+ *   - They match on a separate convolutional network, which is trained in addition and initialised again for each task. Here the
+ *     learner itself is used: the gradients are those of its trained parameters.
+ *   - They backpropagate through the gradient. Here the mixed derivative is a central difference over the trained parameters.
+ *   - Their number of images per class is constant, and their queue of 64 batches of a task must be full before they start. Here
+ *     the number is floor(m / classes), and the window is the last 16 batches, full or not.
+ *   - Matched images are not augmented, because this learner uses no augmentation (docs/method.md, section 6).
+ *   - Pixels are clipped to the range of bytes. Theirs are not, and are replayed as floats.
+ *   - They have one optimiser for all images of a task, whose momentum moves the images of every class at each class's step. Here
+ *     an image moves only when its class is matched. Momentum is kept across tasks.
+ *   - They match after a batch is stored, but not if the batch created a synthetic image. Here matching always precedes
+ * storing. */
 #include "buffer/ssd.h"
 #include "compute/pixels.h"
 
@@ -46,7 +48,7 @@
 
 enum { KEPT = 7, SCRATCH = 18 };
 
-static sfp__ssd sizes_of(const sfp__buffer_options *opt, int max_batch)
+static sfp__ssd init_sizes(const sfp__buffer_options *opt, int max_batch)
 {
     return (sfp__ssd){.slots = opt->slots,
                       .side = (int)lrint(sqrt((double)opt->image_bytes / 3)),
@@ -55,8 +57,8 @@ static sfp__ssd sizes_of(const sfp__buffer_options *opt, int max_batch)
                       .pixels = opt->image_bytes};
 }
 
-/* What checkpoints keep and the budget counts. */
-static void want_kept(sfp__ssd *s, sfp__want list[KEPT])
+/* Lists the arrays that checkpoints contain and the budget includes. */
+static void list_kept(sfp__ssd *s, sfp__want list[KEPT])
 {
     size_t m = (size_t)s->slots, n = s->pixels, recent = SFP_SSD_WINDOW * (size_t)s->max_batch;
     const sfp__want all[KEPT] = {{&s->kept.synthetic, m, 1},
@@ -69,9 +71,9 @@ static void want_kept(sfp__ssd *s, sfp__want list[KEPT])
     memcpy(list, all, sizeof all);
 }
 
-static void want_scratch(sfp__ssd *s, sfp__want list[SCRATCH])
+static void list_scratch(sfp__ssd *s, sfp__want list[SCRATCH])
 {
-    size_t m = (size_t)s->slots, n = s->pixels, D = (size_t)s->dim, asked = m > SFP__SSD_CHUNK ? m : SFP__SSD_CHUNK;
+    size_t m = (size_t)s->slots, n = s->pixels, D = (size_t)s->dim, requested = m > SFP__SSD_CHUNK ? m : SFP__SSD_CHUNK;
     const sfp__want all[SCRATCH] = {{&s->scratch.grad, m * n, sizeof(float)},
                                     {&s->scratch.step, m, 1},
                                     {&s->scratch.in, SFP__SSD_CHUNK * n, sizeof(float)},
@@ -84,21 +86,21 @@ static void want_scratch(sfp__ssd *s, sfp__want list[SCRATCH])
                                     {&s->scratch.has_features, m, 1},
                                     {&s->scratch.memory, SFP_SSD_MEMORY * D, sizeof(float)},
                                     {&s->scratch.real, 4 * D, sizeof(float)},
-                                    {&s->scratch.mine, 2 * m, sizeof(int)},
-                                    {&s->request.xs, asked, sizeof(float *)},
-                                    {&s->request.label, asked, sizeof(int32_t)},
-                                    {&s->request.queries, asked, sizeof(float *)},
-                                    {&s->request.known, asked, sizeof(bool)},
-                                    {&s->request.dx, asked, sizeof(float *)}};
+                                    {&s->scratch.class_slots, 2 * m, sizeof(int)},
+                                    {&s->request.xs, requested, sizeof(float *)},
+                                    {&s->request.label, requested, sizeof(int32_t)},
+                                    {&s->request.queries, requested, sizeof(float *)},
+                                    {&s->request.known, requested, sizeof(bool)},
+                                    {&s->request.dx, requested, sizeof(float *)}};
     memcpy(list, all, sizeof all);
 }
 
 static size_t bytes_of(const sfp__buffer_options *opt, int max_batch)
 {
-    sfp__ssd s = sizes_of(opt, max_batch);
+    sfp__ssd s = init_sizes(opt, max_batch);
     sfp__want list[KEPT];
     size_t bytes = 0;
-    want_kept(&s, list);
+    list_kept(&s, list);
     for (int i = 0; i < KEPT && opt->slots > 0; i++)
         bytes += list[i].count * list[i].size;
     return bytes;
@@ -113,9 +115,9 @@ static void close_state(void *state)
 
 static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
-    sfp__ssd made = sizes_of(opt, max_batch), *s;
+    sfp__ssd made = init_sizes(opt, max_batch), *s;
     if (made.side < 1 || 3 * (size_t)made.side * (size_t)made.side != opt->image_bytes)
-        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': images of %zu bytes, expected 3 * side * side", opt->image_bytes);
+        return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': image size is %zu bytes, expected 3 * side * side", opt->image_bytes);
     for (int c = 0; c < 3; c++) {
         if (!(opt->std[c] > 0) || !isfinite(opt->mean[c] / opt->std[c]))
             return sfp__fail(err, SFP_EINVAL, "buffer 'ssd': channel %d has mean %g and std %g, expected std above 0", c,
@@ -127,12 +129,12 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
     }
     if (opt->slots == 0)
         return SFP_OK;
-    sfp__want list[1 + KEPT + SCRATCH] = {{&s, 1, sizeof *s}}; /* first: its address is the block's */
-    want_kept(&made, list + 1);
-    want_scratch(&made, list + 1 + KEPT);
+    sfp__want list[1 + KEPT + SCRATCH] = {{&s, 1, sizeof *s}}; /* must be first: its address is that of the block */
+    list_kept(&made, list + 1);
+    list_scratch(&made, list + 1 + KEPT);
     TRY(sfp__block_cleared(state, SFP_LIST(list), err));
     made.scratch.work = made.scratch.real + made.dim;
-    made.scratch.deck = made.scratch.mine + made.slots;
+    made.scratch.older_slots = made.scratch.class_slots + made.slots;
     made.quota = -1;
     memset(made.kept.recent_label, -1, SFP_SSD_WINDOW * (size_t)max_batch * sizeof *made.kept.recent_label);
     *s = made;
@@ -163,18 +165,19 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
 
 /* ------------------------------------------------------------- recent samples */
 
-/* Where sample k of the batch at hand is in the window. */
-static size_t place_of(const sfp__ssd *s, int k)
+/* Returns the position of sample k of the current batch in the window. */
+static size_t window_position(const sfp__ssd *s, int k)
 {
     return (size_t)((uint64_t)s->kept.batches % SFP_SSD_WINDOW) * (size_t)s->max_batch + (size_t)k;
 }
 
-/* The batch into the window, over one that it has pushed out: should the update fail, nobody misses that. */
-static void remember(sfp__ssd *s, const sfp__buffer_batch *batch)
+/* Copies the batch into the window, over the oldest batch. If the update fails later, the oldest batch is out of the window
+ * anyway. */
+static void add_to_window(sfp__ssd *s, const sfp__buffer_batch *batch)
 {
     size_t D = (size_t)s->dim;
     for (int i = 0; i < s->max_batch; i++) {
-        size_t at = place_of(s, i);
+        size_t at = window_position(s, i);
         bool known = i < batch->b && batch->query && batch->has_query && batch->has_query[i];
         s->kept.recent_label[at] = i < batch->b ? batch->label[i] : -1;
         s->kept.recent_known[at] = known;
@@ -188,8 +191,8 @@ static void remember(sfp__ssd *s, const sfp__buffer_batch *batch)
 
 /* -------------------------------------------------------------------- storing */
 
-/* Synthetic images of a class in slots [0, end). */
-static int count_of(const sfp__buffer *b, int32_t label, int end)
+/* Returns the number of synthetic images of a class in slots [0, end). */
+static int count_synthetic(const sfp__buffer *b, int32_t label, int end)
 {
     const sfp__ssd *s = b->state;
     int n = 0;
@@ -198,12 +201,12 @@ static int count_of(const sfp__buffer *b, int32_t label, int end)
     return n;
 }
 
-/* More classes: fewer images each. */
+/* Reduces the number of synthetic images per class to `quota` after the number of classes has grown. */
 static void release_surplus(sfp__buffer *b, int quota)
 {
     sfp__ssd *s = b->state;
     for (int i = b->filled - 1; i >= 0 && quota != s->quota; i--)
-        if (s->kept.synthetic[i] && count_of(b, b->slot[i].label, i) >= quota) {
+        if (s->kept.synthetic[i] && count_synthetic(b, b->slot[i].label, i) >= quota) {
             s->kept.synthetic[i] = 0;
             memset(s->kept.x + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->kept.x);
             memset(s->kept.u + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->kept.u);
@@ -211,8 +214,8 @@ static void release_surplus(sfp__buffer *b, int quota)
     s->quota = quota;
 }
 
-/* The real sample that has just come to slot i begins a synthetic image. */
-static void begin_image(sfp__buffer *b, int i)
+/* Makes the real sample that was just stored in slot i a synthetic image. */
+static void start_synthetic(sfp__buffer *b, int i)
 {
     sfp__ssd *s = b->state;
     s->kept.synthetic[i] = 1;
@@ -220,26 +223,26 @@ static void begin_image(sfp__buffer *b, int i)
     memset(s->kept.u + (size_t)i * s->pixels, 0, s->pixels * sizeof *s->kept.u);
 }
 
-/* A slot of the reservoir, all with the same probability; -1: there is none. */
-static int any_reservoir_slot(const sfp__buffer *b, sfp__rng *rng)
+/* Draws a slot of the reservoir uniformly; -1: there is none. */
+static int draw_reservoir_slot(const sfp__buffer *b, sfp__rng *rng)
 {
     const sfp__ssd *s = b->state;
     int n = 0;
     for (int i = 0; i < b->filled; i++)
         n += !s->kept.synthetic[i];
-    int left = n ? (int)sfp__rng_below(rng, (uint32_t)n) : -1;
+    int remaining = n ? (int)sfp__rng_below(rng, (uint32_t)n) : -1;
     for (int i = 0; n && i < b->filled; i++)
-        if (!s->kept.synthetic[i] && left-- == 0)
+        if (!s->kept.synthetic[i] && remaining-- == 0)
             return i;
     return -1;
 }
 
-/* What is known of sample k, now in slot i, by an optimisation that had to compute it. */
-static void take_query(sfp__buffer *b, int i, int k)
+/* Copies the query of sample k, which is now in slot i, if the optimisation has computed it. */
+static void copy_known_query(sfp__buffer *b, int i, int k)
 {
     const sfp__ssd *s = b->state;
     sfp__slot *slot = &b->slot[i];
-    size_t at = place_of(s, k), D = (size_t)s->dim;
+    size_t at = window_position(s, k), D = (size_t)s->dim;
     if (slot->has_query || !s->kept.recent_known[at])
         return;
     memcpy(slot->query, s->kept.recent_query + at * D, D * sizeof *slot->query);
@@ -253,25 +256,25 @@ static void store(sfp__buffer *b, const sfp__buffer_batch *batch, int quota, sfp
     change->stored = sfp__buffer_fill(b, batch);
     for (int i = first; i < b->filled; i++) {
         s->kept.synthetic[i] = 0;
-        take_query(b, i, i - first);
-        if (count_of(b, b->slot[i].label, i) < quota)
-            begin_image(b, i);
+        copy_known_query(b, i, i - first);
+        if (count_synthetic(b, b->slot[i].label, i) < quota)
+            start_synthetic(b, i);
     }
     for (int k = change->stored; k < batch->b; k++) {
-        bool begins = count_of(b, batch->label[k], b->filled) < quota;
-        int i = begins ? any_reservoir_slot(b, rng) : -1;
-        begins = begins && i >= 0;
-        if (begins)
+        bool becomes_synthetic = count_synthetic(b, batch->label[k], b->filled) < quota;
+        int i = becomes_synthetic ? draw_reservoir_slot(b, rng) : -1;
+        becomes_synthetic = becomes_synthetic && i >= 0;
+        if (becomes_synthetic)
             b->seen++;
         else
-            i = sfp__reservoir_slot(b, rng);
+            i = sfp__reservoir_draw_slot(b, rng);
         if (i < 0 || s->kept.synthetic[i])
             continue;
         sfp__buffer_record_replacement(b, i, k, &nu);
         sfp__buffer_put(b, i, batch, k);
-        take_query(b, i, k);
-        if (begins)
-            begin_image(b, i);
+        copy_known_query(b, i, k);
+        if (becomes_synthetic)
+            start_synthetic(b, i);
     }
     change->nu = nu;
 }
@@ -280,7 +283,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
                          sfp_error *err)
 {
     sfp__ssd *s = b->state;
-    if (!s) { /* no slots */
+    if (!s) { /* the buffer has no slots */
         b->seen += (uint64_t)batch->b;
         return SFP_OK;
     }
@@ -290,9 +293,9 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     for (int i = 0; i < batch->b; i++)
         if (batch->image_size[i] != s->pixels)
             return sfp__fail(err, SFP_EINVAL,
-                             "buffer 'ssd': sample %d of the batch (id %llu) is %zu bytes, expected %zu, its pixels", i,
+                             "buffer 'ssd': sample %d of the batch (id %llu) has %zu bytes, expected %zu: 8-bit pixels", i,
                              (unsigned long long)batch->id[i], batch->image_size[i], s->pixels);
-    remember(s, batch);
+    add_to_window(s, batch);
     if (((uint64_t)s->kept.batches + 1) % SFP_SSD_EVERY == 0)
         TRY(sfp__ssd_optimise(b, batch, rng, err));
     int quota = batch->model->classes > 0 ? b->opt.slots / batch->model->classes : 0;
@@ -304,7 +307,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 
 const sfp__buffer_method sfp__buffer_ssd = {
     .name = "ssd",
-    .summary = "synthetic images per class whose gradients match those of recent samples; the rest a reservoir",
+    .summary = "synthetic images per class whose gradients match those of recent samples; the other slots are a reservoir",
     .needs = SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS,
     .update = update,
     .open = open_state,

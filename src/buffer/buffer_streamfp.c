@@ -1,12 +1,13 @@
-/* StreamFP's buffer update (paper Algorithm 2, docs/method.md, section 7): how many samples enter follows a reservoir, which ones
- * enter and which leave follows the ranks by similarity to the fingerprints as they are now.
+/* StreamFP's buffer update (paper Algorithm 2, docs/method.md, section 7). The number of new samples follows a reservoir. Which
+ * samples are stored and which are replaced depends on the ranks of their current scores.
  *
- * The scores of the slots go stale with every step; the mean embedding in each slot makes them anew in O(D), without the
- * image (docs/method.md, section 4). */
+ * Every training step makes the scores of the slots outdated. The mean embedding in each slot allows a new score in O(D), without
+ * the image (docs/method.md, section 4). */
 #include "buffer/buffer.h"
 
-/* Four vectors of four partial sums, so that the additions do not wait for each other: without -ffast-math the compiler may
- * not make them itself. The order of the additions is written, hence the same everywhere. Loads need no alignment. */
+/* Uses four vectors of four partial sums, so that the additions are independent of each other. Without -ffast-math the compiler
+ * may not reorder the sum itself. The order of the additions is fixed, so the result is the same everywhere. Loads need no
+ * alignment. */
 typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 
 static inline quad product(const float *x, const float *y)
@@ -39,7 +40,7 @@ void sfp__buffer_score(const sfp__buffer *b, const float *fingerprint, float *sc
         score[i] = dot(b->slot[i].mean_embed, fingerprint, b->opt.dim);
 }
 
-static void uniforms(sfp__rng *rng, int n, double *u)
+static void draw_uniforms(sfp__rng *rng, int n, double *u)
 {
     for (int i = 0; i < n; i++)
         u[i] = sfp__rng_double(rng);
@@ -54,11 +55,11 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     if (n_left == 0)
         return SFP_OK;
 
-    uniforms(rng, n_left, b->u_nu);
+    draw_uniforms(rng, n_left, b->u_nu);
     int nu = sfp__buffer_nu(b->seen, m, batch->b, n_left, b->u_nu, b->opt.nu);
     if (nu > 0) {
-        uniforms(rng, nu, b->u_batch);
-        uniforms(rng, nu, b->u_buffer);
+        draw_uniforms(rng, nu, b->u_batch);
+        draw_uniforms(rng, nu, b->u_buffer);
         sfp__buffer_score(b, batch->fingerprint, b->score);
         sfp__buffer_pairs(n_left, batch->score + stored, m, b->score, nu, b->u_batch, b->u_buffer, b->opt.drop, b->order,
                           b->weight, b->retained, b->replaced);
@@ -74,7 +75,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 
 const sfp__buffer_method sfp__buffer_streamfp = {
     .name = "streamfp",
-    .summary = "reservoir rate, samples and slots drawn by their rank of similarity to the fingerprints",
+    .summary = "as many replacements as a reservoir; samples and slots drawn by rank of similarity to the fingerprints",
     .needs = SFP_NEED_SCORE,
     .update = update,
 };

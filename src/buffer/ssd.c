@@ -1,16 +1,18 @@
-/* One optimisation step of ssd's synthetic images. The loss of a class c, as the authors' (their options' defaults):
+/* One optimisation step of ssd's synthetic images. The loss of a class c is that of the authors (with the default values of their
+ * options):
  *
  *     |g(X_c) - g(R_c)|^2 + sum over j of | |s - m_j| - |r - m_j| |
  *
- * g: gradient of the mean cross-entropy to what learns, of the synthetic images X_c and of the recent samples R_c; s and r:
- * mean unit features of the same two; m_j: unit features of up to 10 random synthetic images of older classes. Older are the
- * classes of which the recent batches have no sample: the authors take those of earlier tasks, of which a stream without tasks
- * knows nothing. (Their distance leaves out the parameters that are vectors and the classifier; all that learns counts here.)
+ * g is the gradient of the mean cross-entropy with respect to the trained parameters, X_c are the synthetic images and R_c the
+ * recent samples of the class. s and r are the mean unit features of X_c and R_c. m_j are unit features of up to 10 random
+ * synthetic images of older classes, which are the classes without a sample in the recent batches. The authors use the classes of
+ * earlier tasks, which a task-free stream does not have. (Their distance excludes parameters that are vectors and the classifier;
+ * here all trained parameters count.)
  *
- * With v = 2 (g(X_c) - g(R_c)) held, the first term's gradient to the pixels is d/dx <v, grad_theta L(x)>, taken as
- * (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h: three passes and no graph (h: ssd.h).
+ * With v = 2 (g(X_c) - g(R_c)) constant, the gradient of the first term with respect to the pixels is d/dx <v, grad_theta L(x)>.
+ * It is computed as (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h: three passes and no graph (h: ssd.h).
  *
- * Everything that can fail comes first and writes to scratch only; then all steps are done. */
+ * All operations that can fail are first and write only to scratch memory; then all steps are performed. */
 #include "buffer/ssd.h"
 
 #include "compute/pixels.h"
@@ -21,8 +23,8 @@
 
 /* ---------------------------------------------------------------- arithmetic */
 
-#define TINY 1e-12f    /* the least length a vector is divided by, as PyTorch's normalize */
-#define TINY_GAP 1e-6f /* the least distance, as the authors' */
+#define TINY 1e-12f    /* minimum length that a vector is divided by, as in PyTorch's normalize */
+#define TINY_GAP 1e-6f /* minimum distance, as in the authors' code */
 
 double sfp__ssd_gap(size_t n, const float *gs, const float *gr, float *v)
 {
@@ -40,7 +42,7 @@ static float inverse_length(int D, const float *x)
     return 1 / fmaxf(sqrtf(sfp__dot(D, x, x)), TINY);
 }
 
-/* to (D) += scale * the sum of the rows (n, D), each of length 1. */
+/* Adds to `to` (D) scale * the sum of the rows (n, D), each scaled to unit length. */
 static void add_units(int n, int D, const float *rows, float scale, float *to)
 {
     for (int i = 0; i < n; i++) {
@@ -73,7 +75,7 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
         for (int k = 0; k < D; k++)
             dmean[k] += slope * (mean[k] - unit[k]);
     }
-    for (int i = 0; i < n; i++) { /* through the unit vector e = f / |f|: (d - <d, e> e) / |f| */
+    for (int i = 0; i < n; i++) { /* backpropagates through the unit vector e = f / |f|: (d - <d, e> e) / |f| */
         const float *f = feature + (size_t)i * (size_t)D;
         float *to = dfeature + (size_t)i * (size_t)D;
         float inverse = inverse_length(D, f), along = sfp__dot(D, dmean, f) * inverse * inverse, scale = inverse / (float)n;
@@ -86,24 +88,26 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
 void sfp__ssd_step(size_t n, float low, float high, const float *g, const float *u, const float *x, float *u_next, float *x_next)
 {
     for (size_t i = 0; i < n; i++) {
-        float speed = SFP_SSD_MOMENTUM * u[i] + g[i];
-        x_next[i] = fminf(fmaxf(x[i] - SFP_SSD_RATE * speed, low), high);
+        float u_new = SFP_SSD_MOMENTUM * u[i] + g[i];
+        x_next[i] = fminf(fmaxf(x[i] - SFP_SSD_RATE * u_new, low), high);
         if (u_next)
-            u_next[i] = speed;
+            u_next[i] = u_new;
     }
 }
 
 /* ------------------------------------------------------------------ matching */
 
-/* A class at work. */
+/* The optimisation of one class. */
 typedef struct job {
     sfp__buffer *b;
     sfp__ssd *s;
     const sfp__buffer_batch *batch;
     const sfp__model_ops *model;
     int32_t label;
-    int deck;               /* images of older classes: s->scratch.deck */
-    int n, older;           /* synthetic images of the class: s->scratch.mine; the first so many of the deck are looked at */
+    int older_total; /* number of slots in s->scratch.older_slots */
+    /* number of slots in s->scratch.class_slots; number of images of older classes, the first of older_slots, that are
+     * compared */
+    int n, older;
     float *gs, *gr, *piece; /* (params) */
 } job;
 
@@ -112,7 +116,7 @@ static float *row(float *rows, int i, size_t width)
     return rows + (size_t)i * width;
 }
 
-/* Samples of a class in the window. */
+/* Returns the number of samples of a class in the window. */
 static int count_recent(const sfp__ssd *s, int32_t label)
 {
     int n = 0;
@@ -121,55 +125,56 @@ static int count_recent(const sfp__ssd *s, int32_t label)
     return n;
 }
 
-static void find_older(job *j)
+static void find_older_slots(job *j)
 {
     for (int i = 0; i < j->b->filled; i++)
         if (j->s->kept.synthetic[i] && count_recent(j->s, j->b->slot[i].label) == 0)
-            j->s->scratch.deck[j->deck++] = i;
+            j->s->scratch.older_slots[j->older_total++] = i;
 }
 
-static void find_mine(job *j)
+static void find_class_slots(job *j)
 {
     j->n = 0;
     for (int i = 0; i < j->b->filled; i++)
         if (j->s->kept.synthetic[i] && j->b->slot[i].label == j->label)
-            j->s->scratch.mine[j->n++] = i;
+            j->s->scratch.class_slots[j->n++] = i;
 }
 
-/* Those that distances are taken to, to the top of the deck. */
+/* Moves the images of older classes that are compared, drawn uniformly, to the front of older_slots. */
 static void draw_older(job *j, sfp__rng *rng)
 {
-    int *deck = j->s->scratch.deck;
-    j->older = j->deck < SFP_SSD_MEMORY ? j->deck : SFP_SSD_MEMORY;
+    int *deck = j->s->scratch.older_slots;
+    j->older = j->older_total < SFP_SSD_MEMORY ? j->older_total : SFP_SSD_MEMORY;
     for (int i = 0; i < j->older; i++) {
-        int k = i + (int)sfp__rng_below(rng, (uint32_t)(j->deck - i)), kept = deck[i];
+        int k = i + (int)sfp__rng_below(rng, (uint32_t)(j->older_total - i)), swap = deck[i];
         deck[i] = deck[k];
-        deck[k] = kept;
+        deck[k] = swap;
     }
 }
 
-/* The first n images that are loaded. */
-static sfp__image_list loaded(const sfp__ssd *s, int n)
+/* Returns the first n loaded images as arguments of a model callback. */
+static sfp__image_list loaded_images(const sfp__ssd *s, int n)
 {
     return (sfp__image_list){
         .n = n, .x = s->request.xs, .label = s->request.label, .query = s->request.queries, .known = s->request.known};
 }
 
-/* The class's synthetic images, with no gradient yet and queries that nobody knows: they have moved. */
+/* Loads the synthetic images of the class, with gradients of zero and unknown queries, because the images have moved. */
 static void load_synthetic(const job *j)
 {
     sfp__ssd *s = j->s;
     for (int i = 0; i < j->n; i++) {
-        s->request.xs[i] = row(s->kept.x, s->scratch.mine[i], s->pixels);
+        s->request.xs[i] = row(s->kept.x, s->scratch.class_slots[i], s->pixels);
         s->request.label[i] = j->label;
         s->request.queries[i] = row(s->scratch.query, i, (size_t)s->dim);
         s->request.known[i] = false;
-        s->request.dx[i] = row(s->scratch.grad, s->scratch.mine[i], s->pixels);
+        s->request.dx[i] = row(s->scratch.grad, s->scratch.class_slots[i], s->pixels);
         memset(s->request.dx[i], 0, s->pixels * sizeof *s->scratch.grad);
     }
 }
 
-/* A chunk of its recent samples, from place *at of the window on, which moves behind the last; their places to `from`. */
+/* Loads the next chunk of recent samples of the class, from position *at of the window on. Advances *at and writes the positions
+ * to `from`. Returns their number. */
 static int load_real(const job *j, int *at, int from[SFP__SSD_CHUNK])
 {
     sfp__ssd *s = j->s;
@@ -188,15 +193,15 @@ static int load_real(const job *j, int *at, int from[SFP__SSD_CHUNK])
     return n;
 }
 
-/* g(R_c) and r. */
-static sfp_status match_target(const job *j, sfp_error *err)
+/* Computes g(R_c) and r. */
+static sfp_status compute_real_gradient(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
     int total = count_recent(s, j->label), at = 0, n, from[SFP__SSD_CHUNK];
     memset(j->gr, 0, j->model->params * sizeof *j->gr);
     memset(s->scratch.real, 0, (size_t)s->dim * sizeof *s->scratch.real);
     while ((n = load_real(j, &at, from)) > 0) {
-        const sfp__image_list images = loaded(s, n);
+        const sfp__image_list images = loaded_images(s, n);
         sfp_status status = j->model->gradient_at(j->model->ctx, &images, j->piece, s->scratch.out, err);
         for (int i = 0; i < n; i++)
             s->kept.recent_known[from[i]] = s->request.known[i];
@@ -210,22 +215,22 @@ static sfp_status match_target(const job *j, sfp_error *err)
     return SFP_OK;
 }
 
-/* g(X_c), and the features of X_c. They stay loaded, their queries known. */
-static sfp_status match_source(const job *j, sfp_error *err)
+/* Computes g(X_c) and the features of X_c. The images stay loaded, with known queries. */
+static sfp_status compute_synthetic_gradient(const job *j, sfp_error *err)
 {
     load_synthetic(j);
-    const sfp__image_list images = loaded(j->s, j->n);
+    const sfp__image_list images = loaded_images(j->s, j->n);
     return j->model->gradient_at(j->model->ctx, &images, j->gs, j->s->scratch.feature, err);
 }
 
-/* The first term: the central difference along v. */
-static sfp_status gradient_term(const job *j, sfp_error *err)
+/* Computes the pixel gradient of the first term: the central difference along v. */
+static sfp_status add_gradient_term(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
-    const sfp__image_list images = loaded(s, j->n);
+    const sfp__image_list images = loaded_images(s, j->n);
     float *v = j->gs;
     double length = 2 * sqrt(sfp__ssd_gap(j->model->params, j->gs, j->gr, v)), h = SFP_SSD_REACH / length;
-    if (!(length > 1e-30) || !isfinite(length)) /* they match to the last bit, or are no numbers */
+    if (!(length > 1e-30) || !isfinite(length)) /* the gradients are equal or not finite */
         return SFP_OK;
     for (int sign = 1; sign >= -1; sign -= 2)
         TRY(j->model->pixels(j->model->ctx, &images, v, (float)(sign * h), (float)sign, s->request.dx, err));
@@ -235,15 +240,16 @@ static sfp_status gradient_term(const job *j, sfp_error *err)
     return SFP_OK;
 }
 
-/* Features of the older classes' images that were drawn, to s->scratch.memory; those that a class before drew too are there. */
-static sfp_status look_at_older(const job *j, sfp_error *err)
+/* Writes the features of the drawn images of older classes to s->scratch.memory. Features that an earlier class needed are
+ * reused. */
+static sfp_status compute_older_features(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
     size_t D = (size_t)s->dim;
     int sample[SFP_SSD_MEMORY], n = 0;
     for (int i = 0; i < j->older; i++)
-        if (!s->scratch.has_features[s->scratch.deck[i]])
-            sample[n++] = j->batch->b + s->scratch.deck[i];
+        if (!s->scratch.has_features[s->scratch.older_slots[i]])
+            sample[n++] = j->batch->b + s->scratch.older_slots[i];
     if (n > 0)
         TRY(j->model->features(j->model->ctx, n, sample, s->scratch.memory, err));
     for (int i = 0; i < n; i++) {
@@ -252,38 +258,38 @@ static sfp_status look_at_older(const job *j, sfp_error *err)
         s->scratch.has_features[slot] = 1;
     }
     for (int i = 0; i < j->older; i++)
-        memcpy(row(s->scratch.memory, i, D), row(s->scratch.older, s->scratch.deck[i], D), D * sizeof *s->scratch.memory);
+        memcpy(row(s->scratch.memory, i, D), row(s->scratch.older, s->scratch.older_slots[i], D), D * sizeof *s->scratch.memory);
     return SFP_OK;
 }
 
-/* The second term, added. */
-static sfp_status relation_term(const job *j, sfp_error *err)
+/* Adds the pixel gradient of the second term. */
+static sfp_status add_relation_term(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
     if (j->older == 0)
         return SFP_OK;
-    TRY(look_at_older(j, err));
-    const sfp__image_list images = loaded(s, j->n);
+    TRY(compute_older_features(j, err));
+    const sfp__image_list images = loaded_images(s, j->n);
     (void)sfp__ssd_relation(j->n, s->dim, s->scratch.feature, s->scratch.real, j->older, s->scratch.memory, s->scratch.work,
                             s->scratch.dfeature);
     return j->model->feature_pixels(j->model->ctx, &images, s->scratch.dfeature, s->request.dx, err);
 }
 
-/* The class's slots that have a gradient move. One with a number that is not finite has none: it would stay in the momentum. */
-static void mark(const job *j)
+/* Schedules a step for the slots of the class whose gradient is finite. Other values would stay in the momentum. */
+static void schedule_steps(const job *j)
 {
     for (int i = 0; i < j->n; i++) {
         const float *g = j->s->request.dx[i];
         float zero = 0;
         for (size_t k = 0; k < j->s->pixels; k++)
             zero += 0.0f * g[k];
-        j->s->scratch.step[j->s->scratch.mine[i]] = zero == 0.0f ? SFP__SSD_STEP_PIXELS : SFP__SSD_KEEP;
+        j->s->scratch.step[j->s->scratch.class_slots[i]] = zero == 0.0f ? SFP__SSD_STEP_PIXELS : SFP__SSD_KEEP;
     }
 }
 
 /* ------------------------------------------------------------------- the steps */
 
-/* Pixels of slot i after its step into x, momentum into u (NULL: not wanted). */
+/* Computes the pixels x and the momentum u (NULL: not wanted) of slot i after its step. */
 static void step_image(const sfp__ssd *s, int i, float *u, float *x)
 {
     size_t plane = s->pixels / 3, at = (size_t)i * s->pixels;
@@ -291,7 +297,7 @@ static void step_image(const sfp__ssd *s, int i, float *u, float *x)
         sfp__ssd_step(plane, s->low[c], s->high[c], s->scratch.grad + at, s->kept.u + at, s->kept.x + at, u, x);
 }
 
-/* Does the step of slot i change the bytes that are replayed? Then x is the image as the slot will have it. */
+/* Returns whether the step of slot i changes the bytes that are replayed. If so, x is the image that the slot will have. */
 static bool bytes_change(const job *j, int i, float *x)
 {
     const sfp__ssd *s = j->s;
@@ -304,7 +310,7 @@ static bool bytes_change(const job *j, int i, float *x)
     return true;
 }
 
-/* Finds the slots whose bytes change, and their mean embeddings, into s->scratch.feature by slot. */
+/* Finds the slots whose bytes change and writes their mean embeddings to s->scratch.feature by slot. */
 static sfp_status embed_changes(const job *j, sfp_error *err)
 {
     sfp__ssd *s = j->s;
@@ -346,7 +352,7 @@ static void commit_steps(const job *j)
     }
 }
 
-/* Is sample i the first of its class in the batch? */
+/* Returns whether sample i is the first of its class in the batch. */
 static bool is_first(const sfp__buffer_batch *batch, int i)
 {
     for (int k = 0; k < i; k++)
@@ -366,20 +372,20 @@ sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp
     TRY(sfp__arena_list(&s->arena, SFP_LIST(list), err));
     memset(s->scratch.step, SFP__SSD_KEEP, (size_t)s->slots);
     memset(s->scratch.has_features, 0, (size_t)s->slots);
-    find_older(&j);
+    find_older_slots(&j);
     for (int i = 0; i < batch->b; i++) {
         if (!is_first(batch, i))
             continue;
         j.label = batch->label[i];
-        find_mine(&j);
+        find_class_slots(&j);
         if (j.n == 0)
             continue;
         draw_older(&j, rng);
-        TRY(match_target(&j, err));
-        TRY(match_source(&j, err));
-        TRY(gradient_term(&j, err));
-        TRY(relation_term(&j, err));
-        mark(&j);
+        TRY(compute_real_gradient(&j, err));
+        TRY(compute_synthetic_gradient(&j, err));
+        TRY(add_gradient_term(&j, err));
+        TRY(add_relation_term(&j, err));
+        schedule_steps(&j);
     }
     TRY(embed_changes(&j, err));
     commit_steps(&j);

@@ -27,7 +27,7 @@ static size_t bytes_of(sfp__buffer_options opt, int max_batch)
     size_t bytes = 0;
     opt.budget = 1;
     assert_int_equal(sfp__buffer_create(&opt, max_batch, &b, &err), SFP_ELIMIT);
-    assert_int_equal(sscanf(err.message, "buffer-bytes is 1, but %*d slots of %*d bytes take %zu:", &bytes), 1);
+    assert_int_equal(sscanf(err.message, "buffer-bytes is 1, expected at least %zu for", &bytes), 1);
     return bytes;
 }
 
@@ -47,8 +47,8 @@ TEST(the_budget_is_held_and_its_message_is_true)
     MUST(sfp__buffer_create(&opt, 4, &b, &err));
     opt.budget = bytes - 1;
     char want[200];
-    (void)snprintf(want, sizeof want, "buffer-bytes is %zu, but 10 slots of %zu bytes take %zu: 9 slots would fit", bytes - 1,
-                   bytes / 10, bytes);
+    (void)snprintf(want, sizeof want, "buffer-bytes is %zu, expected at least %zu for 10 slots; at most 9 slots fit", bytes - 1,
+                   bytes);
     REFUSED_EXACTLY(sfp__buffer_create(&opt, 4, &fewer, &err), SFP_ELIMIT, want);
     assert_null(fewer);
     opt.slots = 9;
@@ -66,8 +66,8 @@ TEST(options_that_make_no_sense_are_refused)
     opt = good;                         \
     opt.field = value;                  \
     REFUSED(sfp__buffer_create(&opt, 4, &b, &err), status, text);
-    BAD(method, "lru", SFP_ENOTFOUND, "no buffer method 'lru'")
-    assert_string_equal(err.message, "no buffer method 'lru'");
+    BAD(method, "lru", SFP_ENOTFOUND, "buffer method 'lru' is unknown")
+    assert_string_equal(err.message, "buffer method 'lru' is unknown");
     BAD(method, NULL, SFP_ENOTFOUND, "")
     BAD(slots, -1, SFP_EINVAL, "")
     BAD(dim, 0, SFP_EINVAL, "")
@@ -270,16 +270,16 @@ TEST(a_refused_batch_changes_nothing)
     bad = batch.view;              \
     bad.field = value;             \
     check_refused(b, &bad, SFP_EINVAL, message);
-    BAD(b, 9, "buffer 'streamfp': a batch of 9 samples, expected 0 to 8")
+    BAD(b, 9, "buffer 'streamfp': batch size is 9, expected 0 to 8")
     BAD(b, -1, "")
-    BAD(score, NULL, "buffer 'streamfp' needs scores, mean embeddings and the fingerprint, the batch has not all")
+    BAD(score, NULL, "buffer 'streamfp': the batch lacks scores, mean embeddings or the fingerprint, which this method needs")
     BAD(mean_embed, NULL, "")
     BAD(fingerprint, NULL, "")
     BAD(label, NULL, "")
 #undef BAD
     batch.image_size[7] = 21; /* the last, after others were good */
     check_refused(b, &batch.view, SFP_ELIMIT,
-                  "buffer 'streamfp': sample 7 of the batch (id 907) is an image of 21 bytes, at most 20 fit");
+                  "buffer 'streamfp': sample 7 of the batch (id 907) has an image of 21 bytes, expected at most 20");
     batch.image_size[7] = 20;
     batch.image[7] = NULL;
     check_refused(b, &batch.view, SFP_EINVAL, "buffer 'streamfp': sample 7 of the batch (id 907) has no image");
@@ -361,7 +361,8 @@ TEST(a_checkpoint_that_cannot_be_is_refused)
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
     assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
-    REFUSED_EXACTLY(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL, "buffer: 3 slots filled of 5, 2 samples seen");
+    REFUSED_EXACTLY(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL,
+                    "buffer: 3 of 5 slots are filled after 2 samples, expected no more than slots and samples");
     b->slot[1].image_size = 21;
     assert_int_equal(sfp__buffer_restore(b, 2, 2, &err), SFP_ELIMIT);
     assert_int_equal(b->filled, 0);
