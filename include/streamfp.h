@@ -38,6 +38,13 @@ extern "C" {
 #define SFP_API
 #endif
 
+/* A struct with its size, all else 0: what the SFP_..._INIT macros stand for. */
+#ifdef __cplusplus
+#define SFP_INIT(type) {sizeof(type)}
+#else
+#define SFP_INIT(type) {.size = sizeof(type)}
+#endif
+
 /* -------------------------------------------------------------------------------------------------- 1 Errors and messages */
 
 /* One list defines the codes and their texts. */
@@ -141,7 +148,7 @@ typedef struct sfp_engine_options {
     sfp_log_fn log;        /* NULL: no messages. May be called from any thread that uses the engine. */
     void *log_ctx;
 } sfp_engine_options;
-#define SFP_ENGINE_OPTIONS_INIT {.size = sizeof(sfp_engine_options)}
+#define SFP_ENGINE_OPTIONS_INIT SFP_INIT(sfp_engine_options)
 
 /* backbone: a safetensors, PyTorch or .npz file, or "builtin". options NULL: defaults. */
 SFP_API sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err);
@@ -241,7 +248,7 @@ typedef struct sfp_timestamp_report {
     double loss;    /* of the last step; NaN: nothing was trained */
     double seconds; /* select, train and update the buffer */
 } sfp_timestamp_report;
-#define SFP_TIMESTAMP_REPORT_INIT {.size = sizeof(sfp_timestamp_report)}
+#define SFP_TIMESTAMP_REPORT_INIT SFP_INIT(sfp_timestamp_report)
 
 /* settings NULL: defaults. */
 SFP_API sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err);
@@ -264,12 +271,13 @@ SFP_API sfp_status sfp_learner_label(sfp_learner *l, int count, const uint64_t *
 SFP_API int sfp_learner_queued(const sfp_learner *l); /* images that wait for a label */
 
 /* Known tasks ("tasks" is a number). sfp_learner_set_task_classes names the classes of the current task: without a buffer the loss
- * is over these classes only, so a learner with buffer=none needs them before its first batch of every task. */
+ * is over these classes only, so a learner with buffer=none needs them before the first batch of every task, and after a resume. */
 SFP_API sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t *labels, sfp_error *err);
 SFP_API sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err);
 
-/* Classes. sfp_learner_classes may be called from any thread, also while another one offers. sfp_learner_add_class returns the label
- * of the class of that name; if there is none, a new label (the next one without a name). Names are saved in states. */
+/* Classes. sfp_learner_classes may be called from any thread, also while another one offers; it then includes the classes of the
+ * batch in progress. sfp_learner_add_class returns the label of the class of that name; if there is none, a new label: the lowest
+ * one that has neither a name nor samples. Names are saved in states. */
 SFP_API int sfp_learner_classes(const sfp_learner *l);
 SFP_API sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *label, sfp_error *err);
 SFP_API sfp_status sfp_learner_set_class_name(sfp_learner *l, int32_t label, const char *name, sfp_error *err);
@@ -308,7 +316,7 @@ typedef struct sfp_predictor_options {
     int32_t threads;   /* 0: as many as the process may run on. A predictor has its own threads. */
     int32_t max_batch; /* images computed at once; larger runs are split. 0: as runs evaluate */
 } sfp_predictor_options;
-#define SFP_PREDICTOR_OPTIONS_INIT {.size = sizeof(sfp_predictor_options)}
+#define SFP_PREDICTOR_OPTIONS_INIT SFP_INIT(sfp_predictor_options)
 
 typedef struct sfp_prediction {
     int32_t label;     /* the best class; -1: no class has been learned yet, or the image could not be read */
@@ -376,7 +384,7 @@ typedef struct sfp_source_options {
     int32_t order;  /* order of the classes: 0 natural, else shuffled by this seed */
     uint64_t seed;  /* of sources that draw their images or their order */
 } sfp_source_options;
-#define SFP_SOURCE_OPTIONS_INIT {.size = sizeof(sfp_source_options)}
+#define SFP_SOURCE_OPTIONS_INIT SFP_INIT(sfp_source_options)
 
 /* spec: "KIND:PATH". options NULL: defaults. */
 SFP_API sfp_status sfp_source_open(const char *spec, const sfp_source_options *options, sfp_source **out, sfp_error *err);
@@ -427,7 +435,7 @@ typedef struct sfp_source_definition {
     sfp_status (*next)(void *ctx, sfp_live_item *item, int *got, int *end, sfp_error *err);
     void (*close)(void *ctx); /* NULL: nothing to close */
 } sfp_source_definition;
-#define SFP_SOURCE_DEFINITION_INIT {.size = sizeof(sfp_source_definition)}
+#define SFP_SOURCE_DEFINITION_INIT SFP_INIT(sfp_source_definition)
 
 /* The source belongs to the caller, or to the run it is given to. close is called also if this fails. */
 SFP_API sfp_status sfp_source_create(const sfp_source_definition *definition, sfp_source **out, sfp_error *err);
@@ -464,7 +472,7 @@ typedef struct sfp_run_options {
     sfp_log_fn log;                                                 /* NULL: that of the engine */
     void *ctx;                                                      /* of both callbacks */
 } sfp_run_options;
-#define SFP_RUN_OPTIONS_INIT {.size = sizeof(sfp_run_options)}
+#define SFP_RUN_OPTIONS_INIT SFP_INIT(sfp_run_options)
 
 /* Checks everything that can be checked before the first sample: settings, sources, the directory. Nothing in the directory is
  * replaced before the first sample has arrived. options NULL: defaults. */
@@ -532,7 +540,7 @@ typedef struct sfp_evaluation_options {
     sfp_log_fn log;                                              /* NULL: that of the engine */
     void *ctx;                                                   /* of both callbacks */
 } sfp_evaluation_options;
-#define SFP_EVALUATION_OPTIONS_INIT {.size = sizeof(sfp_evaluation_options)}
+#define SFP_EVALUATION_OPTIONS_INIT SFP_INIT(sfp_evaluation_options)
 
 typedef struct sfp_accuracy {
     const char *name;
@@ -597,7 +605,7 @@ typedef struct sfp_selector_definition {
      * whole batch is to be trained on. */
     sfp_status (*select)(void *ctx, const sfp_selection *batch, int32_t *chosen, float *weights, int32_t *count, sfp_error *err);
 } sfp_selector_definition;
-#define SFP_SELECTOR_DEFINITION_INIT {.size = sizeof(sfp_selector_definition)}
+#define SFP_SELECTOR_DEFINITION_INIT SFP_INIT(sfp_selector_definition)
 
 /* SFP_EINVAL: the definition is incomplete, or the name is in use. Thread-safe. */
 SFP_API sfp_status sfp_register_selector(const sfp_selector_definition *definition, sfp_error *err);
@@ -629,7 +637,7 @@ typedef struct sfp_buffer_definition {
     sfp_status (*replace)(void *ctx, void *state, const sfp_buffer_view *view, int32_t *sample, int32_t *slot, int32_t *count,
                           sfp_error *err);
 } sfp_buffer_definition;
-#define SFP_BUFFER_DEFINITION_INIT {.size = sizeof(sfp_buffer_definition)}
+#define SFP_BUFFER_DEFINITION_INIT SFP_INIT(sfp_buffer_definition)
 
 SFP_API sfp_status sfp_register_buffer(const sfp_buffer_definition *definition, sfp_error *err);
 

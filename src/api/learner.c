@@ -27,6 +27,7 @@ struct sfp_learner {
     int *queue_index;     /* (batch) of sfp_learner_label */
     queued *queue;        /* (queue_max) oldest first */
     int queue_count, queue_max;
+    bool has_task_classes; /* those of the current task were given */
 };
 
 DEFINE_OWNED_PTR(sfp_learner, sfp_learner_free)
@@ -116,15 +117,31 @@ static void write_report(const sfp__timestamp_details *t, sfp_timestamp_report *
     memcpy(out, &r, out->size < sizeof r ? out->size : sizeof r);
 }
 
+/* Classes that the batch adds are counted before the timestamp, so that no predictor knows more classes than the learner. */
+static void count_new_classes(sfp_learner *l, int count)
+{
+    int classes = atomic_load(&l->classes), end = sfp__learner_label_end(l->core);
+    for (int i = 0; i < count; i++)
+        if (l->samples[i].label >= classes && l->samples[i].label < end)
+            classes = l->samples[i].label + 1;
+    atomic_store(&l->classes, classes);
+}
+
 /* Offers the first `count` of l->samples. */
 static sfp_status offer(sfp_learner *l, int count, sfp_timestamp_report *report, sfp_error *err)
 {
     sfp__timestamp_details t = {0};
-    TRY(sfp__learner_offer(l->core, count, l->samples, &t, err));
+    if (sfp__learner_masked(l->core) && !l->has_task_classes)
+        return sfp__fail(
+            err, SFP_EINVAL,
+            "the classes of the task are missing: call sfp_learner_set_task_classes before its first batch, since the "
+            "learner has no buffer");
+    count_new_classes(l, count);
+    sfp_status status = sfp__learner_offer(l->core, count, l->samples, &t, err);
     atomic_store(&l->classes, sfp__learner_classes(l->core));
-    if (report)
+    if (!status && report)
         write_report(&t, report);
-    return SFP_OK;
+    return status;
 }
 
 static sfp_status check_report(const sfp_timestamp_report *report, sfp_error *err)
@@ -238,7 +255,9 @@ sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t
         return sfp__fail(err, SFP_EINVAL, "count is %d, expected at least 1 label", count);
     if (!sfp__learner_known_tasks(l->core))
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'free', expected a number of tasks: this learner has none");
-    return sfp__learner_set_classes(l->core, count, labels, err);
+    TRY(sfp__learner_set_classes(l->core, count, labels, err));
+    l->has_task_classes = true;
+    return SFP_OK;
 }
 
 sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
@@ -246,7 +265,9 @@ sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
     IN_C_LOCALE;
     if (!sfp__learner_known_tasks(l->core))
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'free', expected a number of tasks: this learner has none");
-    return sfp__learner_next_task(l->core, err);
+    TRY(sfp__learner_next_task(l->core, err));
+    l->has_task_classes = false;
+    return SFP_OK;
 }
 
 int sfp_learner_classes(const sfp_learner *l)
@@ -320,6 +341,7 @@ sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char **position,
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
     TRY(sfp__learner_resume(l->core, path, &text, NULL, err));
+    l->has_task_classes = false;
     atomic_store(&l->classes, sfp__learner_classes(l->core));
     if (position)
         *position = TAKE(text);

@@ -158,7 +158,7 @@ static sfp_status make_method(sfp__learner *l, sfp_error *err)
     l->capacity = l->opt.batch;
     TRY(make_batch_work(l, err));
     TRY(sfp__learner_reserve_classes(l, l->opt.fp.classes > 16 ? l->opt.fp.classes : 16, err));
-    l->classes.count = l->opt.fp.classes;
+    l->classes.count = l->classes.learned = l->opt.fp.classes;
     return SFP_OK;
 }
 

@@ -110,6 +110,8 @@ int sfp__learner_label_end(const sfp__learner *l);
 int sfp__learner_name_end(const sfp__learner *l); /* no label from here on has a name */
 /* NULL: removes the name. */
 sfp_status sfp__learner_name_class(sfp__learner *l, int label, const char *name, sfp_error *err);
+/* Only the classes of the current task compete in the loss of the batch (docs/method.md, section 6): known tasks, no buffer. */
+bool sfp__learner_masked(const sfp__learner *l);
 bool sfp__learner_known_tasks(const sfp__learner *l);
 const char *sfp__learner_class_name(const sfp__learner *l, int label); /* NULL: none */
 bool sfp__learner_seen(const sfp__learner *l, int label);              /* was it ever offered */

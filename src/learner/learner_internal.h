@@ -37,6 +37,7 @@ typedef struct sfp__item {
 /* What a learner knows of its classes; one function gives all of it capacity (sfp__learner_reserve_classes). */
 typedef struct sfp__class_table {
     int count; /* a method's; fingerprints have theirs in the classifier */
+    int learned; /* a closed-form head's, when the last timestamp had ended: what predictors see */
     int capacity;
     void *block;            /* of what follows, and of step.expert and step.mixed */
     char **names;           /* (capacity) NULL where there is none */
@@ -146,8 +147,6 @@ sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_H
  * a pass has computed, the first `unknown` of step_query, back to where items[] come from. */
 sfp_status sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out, sfp_error *err);
 sfp_status sfp__learner_fill_item(sfp__learner *l, int at, float *scratch, sfp_error *err);
-/* Only the current task's classes compete in the loss of the batch (docs/method.md, section 6). */
-bool sfp__learner_masked(const sfp__learner *l);
 bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item);
 void sfp__learner_keep_queries(sfp__learner *l, int unknown);
 /* The n samples in the arrays of a step, the first `queries` of them with queries to compute. */

@@ -409,7 +409,7 @@ static sfp_status copy_head_facts(sfp__predictor *p, sfp_error *err)
 {
     const sfp__learner *l = p->learner;
     sfp__snapshot *to = &p->of_method;
-    int classes = sfp__learner_classes(l);
+    int classes = l->classes.learned;
     p->head = l->heads[0]; /* a resume brings another */
     TRY(sfp__check_memory(sfp__grow(&to->seen, 1, 0, (size_t)classes, &to->seen_capacity), err));
     TRY(sfp__snapshot_copy_names(to, l->classes.capacity, l->classes.names, l->classes.names_version, err));

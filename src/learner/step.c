@@ -381,6 +381,7 @@ static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_de
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
+    l->classes.learned = classes;
     r->seconds.head = sfp__monotonic_seconds() - tested;
     return SFP_OK;
 }

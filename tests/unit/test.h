@@ -3,8 +3,12 @@
 #ifndef SFP_TESTS_TEST_H
 #define SFP_TESTS_TEST_H
 
+#ifdef SFP_API_TESTS /* tests/api, which knows the public header only */
+#include "streamfp.h"
+#else
 #include "base/error.h"
 #include "base/mem.h"
+#endif
 
 #include <math.h>
 #include <setjmp.h>

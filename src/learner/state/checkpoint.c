@@ -376,6 +376,7 @@ static sfp_status take(sfp__learner *l, sfp__tensor_file *st, char **position, s
         l->heads[i] = heads[i];
         heads[i] = before;
     }
+    l->classes.learned = l->classes.count;
     sfp__metadata_names_commit(&names, l);
     *position = TAKE(text);
     return SFP_OK;

@@ -1,0 +1,309 @@
+/* Predictors (streamfp.h, part 6): answers, and classes that fit them, while the learner learns. */
+#include "world.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+AROUND_EACH(make_directory, remove_directory)
+
+static const char *const heads[][2] = {
+    {"head", "linear"}, {"head", "mix"}, {"method", "ncm"}, {"method", "slda"}, {"method", "ranpac"}};
+enum { HEADS = sizeof heads / sizeof *heads };
+
+static sfp_learner *learner_with(sfp_engine *e, int head)
+{
+    return learner_of(e, SETTINGS(heads[head][0], heads[head][1]));
+}
+
+static const char *copy_scores(sfp_predictor *p, float out[BATCH][CLASSES])
+{
+    static const uint8_t black[SIDE * SIDE * 3];
+    sfp_image images[BATCH];
+    sfp_prediction answers[BATCH];
+    for (int i = 0; i < BATCH; i++)
+        images[i] = (sfp_image){.width = SIDE, .height = SIDE, .data = black};
+    if (sfp_predictor_run(p, BATCH, images, answers, NULL))
+        return "the run failed";
+    if (sfp_predictor_classes(p) != CLASSES)
+        return "another number of classes";
+    memcpy(out, sfp_predictor_scores(p), sizeof(float[BATCH][CLASSES]));
+    return NULL;
+}
+
+TEST(before_the_first_sample_there_is_no_class)
+{
+    for (int h = 0; h < HEADS; h++) {
+        KEPT_IN_BLOCK;
+        sfp_predictor *p = predictor_of(learner_with(random_engine(), h));
+        sfp_sample s = flat_sample(0, 1);
+        sfp_prediction a;
+        assert_int_equal(sfp_predictor_classes(p), 0);
+        assert_null(sfp_predictor_scores(p));
+        MUST(sfp_predictor_run(p, 1, &s.image, &a, &err));
+        assert_int_equal(a.label, -1);
+        assert_int_equal(a.status, SFP_OK);
+        assert_true(isnan(a.probability));
+        assert_int_equal(sfp_predictor_timestamps(p), 0);
+        assert_null(sfp_predictor_class_name(p, 0));
+        assert_int_equal(sfp_predictor_class_seen(p, 0), 0);
+    }
+}
+
+TEST(answers_come_with_their_classes_names_and_probabilities)
+{
+    for (int h = 0; h < HEADS; h++) {
+        KEPT_IN_BLOCK;
+        sfp_learner *l = learner_with(random_engine(), h);
+        sfp_predictor *p = predictor_of(l);
+        sfp_sample s[2] = {flat_sample(0, 1), flat_sample(1, 2)};
+        const sfp_image images[2] = {s[0].image, s[1].image};
+        sfp_prediction a[2];
+        offer_batches(l, 0, 3);
+        MUST(sfp_learner_set_class_name(l, 1, "one", &err));
+        MUST(sfp_predictor_run(p, 2, images, a, &err));
+        assert_int_equal(sfp_predictor_classes(p), CLASSES);
+        assert_int_equal(sfp_predictor_timestamps(p), 3);
+        assert_string_equal(sfp_predictor_class_name(p, 1), "one");
+        assert_null(sfp_predictor_class_name(p, 0));
+        assert_null(sfp_predictor_features(p));
+        for (int i = 0; i < 2; i++) {
+            const float *row = sfp_predictor_scores(p) + i * CLASSES;
+            double sum = 0;
+            for (int c = 0; c < CLASSES; c++) {
+                sum += exp((double)row[c]);
+                assert_true(row[c] <= row[a[i].label]);
+                assert_int_equal(sfp_predictor_class_seen(p, c), 1);
+            }
+            assert_true(fabs(sum - 1) < 1e-3);
+            assert_true(fabs((double)a[i].probability - exp((double)row[a[i].label])) < 1e-6);
+        }
+    }
+}
+
+TEST(an_unreadable_image_fails_alone)
+{
+    for (int h = 0; h < HEADS; h++) {
+        KEPT_IN_BLOCK;
+        sfp_learner *l = learner_with(random_engine(), h);
+        sfp_predictor *p = predictor_of(l);
+        sfp_sample s = flat_sample(1, 5);
+        const sfp_image images[] = {s.image, {.format = SFP_IMAGE_FILE, .data = "none.jpg"}, {.width = 3}, s.image, s.image};
+        sfp_prediction a[5], alone;
+        offer_batches(l, 0, 2);
+        MUST(sfp_predictor_run(p, 1, &s.image, &alone, &err));
+        float first[CLASSES];
+        memcpy(first, sfp_predictor_scores(p), sizeof first);
+        MUST(sfp_predictor_run(p, 5, images, a, &err));
+        assert_int_equal(a[1].status, SFP_ENOTFOUND);
+        assert_int_equal(a[2].status, SFP_EINVAL);
+        assert_int_equal(a[1].label, -1);
+        assert_non_null(strstr(sfp_predictor_image_error(p, 1), "none.jpg"));
+        assert_non_null(strstr(sfp_predictor_image_error(p, 2), "image 2: data is NULL"));
+        assert_string_equal(sfp_predictor_image_error(p, 0), "");
+        assert_string_equal(sfp_predictor_image_error(p, 5), "");
+        for (int i = 0; i < 5; i += 3) {
+            assert_int_equal(a[i].status, SFP_OK);
+            assert_int_equal(a[i].label, alone.label);
+            for (int c = 0; c < CLASSES; c++)
+                assert_true(fabs((double)(sfp_predictor_scores(p)[i * CLASSES + c] - first[c])) < 1e-3);
+        }
+    }
+}
+
+TEST(a_refresh_makes_new_classes_known_without_an_image)
+{
+    for (int h = 0; h < HEADS; h++) {
+        KEPT_IN_BLOCK;
+        sfp_learner *l = learner_with(random_engine(), h);
+        sfp_predictor *p = predictor_of(l);
+        offer_batches(l, 0, 1);
+        assert_int_equal(sfp_predictor_classes(p), 0); /* still the snapshot of its creation */
+        MUST(sfp_predictor_refresh(p, &err));
+        assert_int_equal(sfp_predictor_classes(p), CLASSES);
+        assert_int_equal(sfp_predictor_timestamps(p), 1);
+        assert_null(sfp_predictor_scores(p));
+    }
+}
+
+TEST(a_saved_state_answers_as_its_learner_did)
+{
+    for (int h = 0; h < HEADS; h++) {
+        KEPT_IN_BLOCK;
+        sfp_engine *e = random_engine();
+        sfp_learner *l = learner_with(e, h);
+        sfp_predictor *opened = NULL;
+        float of_learner[BATCH][CLASSES], of_state[BATCH][CLASSES];
+        offer_batches(l, 0, 3);
+        MUST(sfp_learner_set_class_name(l, 2, "two", &err));
+        assert_null(copy_scores(predictor_of(l), of_learner));
+        MUST(sfp_learner_save(l, in_directory("state.safetensors"), &err));
+        MUST(sfp_predictor_open(e, directory, &small_predictor, &opened, &err));
+        (void)keep_predictor(opened);
+        assert_int_equal(sfp_predictor_classes(opened), CLASSES);
+        assert_string_equal(sfp_predictor_class_name(opened, 2), "two");
+        assert_null(copy_scores(opened, of_state));
+        assert_memory_equal(of_learner, of_state, sizeof of_state);
+    }
+}
+
+TEST(the_backbone_alone_gives_features)
+{
+    sfp_engine *e = random_engine();
+    sfp_predictor *p = NULL;
+    sfp_sample s[2] = {flat_sample(0, 1), flat_sample(1, 2)};
+    const sfp_image images[3] = {s[0].image, {.data = NULL}, s[1].image};
+    sfp_prediction a[3];
+    MUST(sfp_predictor_open_backbone(e, NULL, &small_predictor, &p, &err));
+    (void)keep_predictor(p);
+    assert_int_equal(sfp_predictor_classes(p), 0);
+    assert_null(sfp_predictor_features(p));
+    MUST(sfp_predictor_run(p, 3, images, a, &err));
+    assert_int_equal(a[0].label, -1);
+    assert_int_equal(a[1].status, SFP_EINVAL);
+    assert_null(sfp_predictor_scores(p));
+    const float *f = sfp_predictor_features(p);
+    float last[64];
+    memcpy(last, f + 2 * 64, sizeof last);
+    MUST(sfp_predictor_refresh(p, &err));
+    MUST(sfp_predictor_run(p, 1, &images[2], a, &err));
+    assert_memory_equal(sfp_predictor_features(p), last, sizeof last);
+    for (int i = 0; i < 64; i++)
+        assert_true(isfinite(last[i]));
+}
+
+TEST(a_predictor_that_cannot_be_made_or_run_says_why)
+{
+    sfp_engine *e = random_engine(), *other = NULL;
+    sfp_learner *l = learner_of(e, settings_of(NULL));
+    sfp_predictor *p = NULL, *good = predictor_of(l);
+    sfp_predictor_options o = SFP_PREDICTOR_OPTIONS_INIT;
+    sfp_sample s = flat_sample(0, 1);
+    sfp_prediction a;
+    o.threads = 5000;
+    REFUSED(sfp_predictor_create(l, &o, &p, &err), SFP_EINVAL, "threads is 5000");
+    o.threads = 1;
+    o.max_batch = -1;
+    REFUSED(sfp_predictor_create(l, &o, &p, &err), SFP_EINVAL, "max_batch is -1");
+    o.size = 0;
+    REFUSED(sfp_predictor_create(l, &o, &p, &err), SFP_EINVAL, "expected sizeof(sfp_predictor_options)");
+    REFUSED(sfp_predictor_create(NULL, NULL, &p, &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_predictor_create(l, NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_predictor_open(e, in_directory("none"), NULL, &p, &err), SFP_ENOTFOUND, "none");
+    REFUSED(sfp_predictor_open(e, "README.md", NULL, &p, &err), SFP_EFORMAT, "README.md");
+    REFUSED(sfp_predictor_open(NULL, "x", NULL, &p, &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_predictor_open_backbone(NULL, NULL, NULL, &p, &err), SFP_EINVAL, "must not be NULL");
+    offer_batches(l, 0, 1);
+    MUST(sfp_learner_save(l, in_directory("s"), &err));
+    MUST(sfp_engine_open_random(2, &one_thread, &other, &err));
+    (void)keep_engine(other);
+    REFUSED(sfp_predictor_open(other, in_directory("s"), NULL, &p, &err), SFP_EINVAL, "backbone");
+    REFUSED(sfp_predictor_run(good, -1, &s.image, &a, &err), SFP_EINVAL, "count is -1");
+    REFUSED(sfp_predictor_run(good, 1, NULL, &a, &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_predictor_run(good, 1, &s.image, NULL, &err), SFP_EINVAL, "must not be NULL");
+    MUST(sfp_predictor_run(good, 0, NULL, NULL, &err));
+    assert_null(p);
+    sfp_predictor_free(NULL);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- threads */
+
+/* A thread that predicts until it is stopped, and checks what must hold of every answer. */
+typedef struct watcher {
+    sfp_learner *learner;
+    sfp_predictor *predictor;
+    const float (*expected)[CLASSES]; /* NULL: any */
+    atomic_bool stopped;
+    atomic_int runs;
+    const char *fault; /* NULL: none */
+} watcher;
+
+static const char *check_answer(watcher *w)
+{
+    static const uint8_t black[SIDE * SIDE * 3];
+    const sfp_image image = {.width = SIDE, .height = SIDE, .data = black};
+    float scores[BATCH][CLASSES];
+    sfp_prediction a;
+    if (w->expected) {
+        const char *fault = copy_scores(w->predictor, scores);
+        return fault ? fault : memcmp(scores, w->expected, sizeof scores) ? "another answer" : NULL;
+    }
+    if (sfp_predictor_run(w->predictor, 1, &image, &a, NULL))
+        return "the run failed";
+    int classes = sfp_predictor_classes(w->predictor);
+    uint64_t t = sfp_predictor_timestamps(w->predictor);
+    /* batch k brings class k and its name, so the two tell each other */
+    if ((uint64_t)classes != t)
+        return "classes and timestamps are of different snapshots";
+    if (a.label >= classes || (a.label < 0) != (classes == 0))
+        return "the label is not one of the classes";
+    for (int c = 0; c < classes; c++)
+        if (!sfp_predictor_class_name(w->predictor, c) || !sfp_predictor_class_seen(w->predictor, c))
+            return "a class without its name";
+    if (sfp_learner_classes(w->learner) < classes)
+        return "the learner has fewer classes than an earlier snapshot";
+    return NULL;
+}
+
+static void *watch(void *ctx)
+{
+    watcher *w = ctx;
+    do {
+        w->fault = check_answer(w);
+        atomic_fetch_add(&w->runs, 1);
+    } while (!w->fault && !atomic_load(&w->stopped));
+    return NULL;
+}
+
+static void stop(watcher *w, pthread_t thread)
+{
+    atomic_store(&w->stopped, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (w->fault)
+        fail_msg("%s", w->fault);
+}
+
+TEST(classes_and_answers_fit_each_other_while_classes_appear)
+{
+    for (int h = 0; h < HEADS; h++) {
+        KEPT_IN_BLOCK;
+        sfp_learner *l = learner_with(random_engine(), h);
+        watcher w = {.learner = l, .predictor = predictor_of(l)};
+        pthread_t thread;
+        sfp_status status = SFP_OK;
+        assert_int_equal(pthread_create(&thread, NULL, watch, &w), 0);
+        for (int k = 0; !status && k < 40; k++) {
+            const int before = atomic_load(&w.runs);
+            sfp_sample s = flat_sample(k, (uint64_t)k);
+            status = sfp_learner_set_class_name(l, k, kept_print("class %d", k), &err);
+            status = status ? status : sfp_learner_offer(l, 1, &s, NULL, &err);
+            while (k % 10 == 0 && !w.fault && atomic_load(&w.runs) == before) /* at least one answer in between */
+                sched_yield();
+        }
+        stop(&w, thread);
+        MUST(status);
+    }
+}
+
+TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
+{
+    for (int h = 0; h < HEADS; h++) {
+        KEPT_IN_BLOCK;
+        sfp_learner *l = learner_with(random_engine(), h);
+        float expected[BATCH][CLASSES];
+        offer_batches(l, 0, 3);
+        watcher w = {.learner = l, .predictor = predictor_of(l), .expected = expected};
+        pthread_t thread;
+        sfp_status status = SFP_OK;
+        assert_null(copy_scores(w.predictor, expected));
+        MUST(sfp_learner_save(l, in_directory("state"), &err));
+        assert_int_equal(pthread_create(&thread, NULL, watch, &w), 0);
+        for (int i = 0; !status && i < 12; i++) { /* all of these leave the state as it is */
+            status = sfp_learner_checkpoint(l, in_directory("checkpoint"), "", &err);
+            status = status ? status : sfp_learner_resume(l, in_directory("checkpoint"), NULL, &err);
+            if (h < 2) /* a closed-form head alone resumes but does not load */
+                status = status ? status : sfp_learner_load(l, in_directory("state"), &err);
+        }
+        stop(&w, thread);
+        MUST(status);
+    }
+}
