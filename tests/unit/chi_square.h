@@ -1,12 +1,12 @@
-/* Chi-square tests for the property tests: observed counts against exact probabilities. Draws are seeded, so a test holds or
- * fails for good; a right program fails with probability 1e-6 once, when the seed is written down. Include after <cmocka.h>. */
+/* Chi-square tests for the property tests: observed counts against exact probabilities. Draws are seeded, so a test always
+ * passes or always fails. When a seed is chosen, a correct program fails with probability 1e-6. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_CHI_SQUARE_H
 #define SFP_TESTS_CHI_SQUARE_H
 
 #include "test.h"
 
-/* Probability that a chi-square of k degrees of freedom exceeds x: the regularised upper gamma function Q(k/2, x/2), by its
- * series below the mean and its continued fraction (Lentz) above. */
+/* Returns the probability that a chi-square variable with k degrees of freedom exceeds x. This is the regularised upper gamma
+ * function Q(k/2, x/2), computed by its series below the mean and by its continued fraction (Lentz) above. */
 static inline double chi_square_tail(int k, double x)
 {
     double a = 0.5 * k, y = 0.5 * x;
@@ -32,8 +32,8 @@ static inline double chi_square_tail(int k, double x)
     return front * h;
 }
 
-/* Fails unless the counts of `cells` outcomes fit their probabilities. An outcome of probability 0 must not have happened;
- * every other must be expected five times, else the test itself is wrong. */
+/* Fails unless the counts of `cells` outcomes fit their probabilities. An outcome of probability 0 must not have occurred.
+ * Every other outcome must have an expected count of at least 5; otherwise the test itself is wrong. */
 static inline void check_distribution(const char *what, int cells, const long *count, const double *probability)
 {
     double sum = 0, statistic = 0;

@@ -1,4 +1,4 @@
-/* Every allocation of a call made to fail in turn. Include after <cmocka.h>. */
+/* Makes each allocation of a call fail in turn. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_FAILING_ALLOC_H
 #define SFP_TESTS_FAILING_ALLOC_H
 
@@ -6,12 +6,14 @@
 
 #include "test.h"
 
-/* Runs `call`, an sfp_status that writes its error to `told`, with its first allocation failing, then its second ... until none
- * is left to fail: then, and only then, it must work, so that what it makes is made once, at the end. A failure must be told as
- * one of memory with a message, and `untouched` must hold after it. The value is how many failures there were. */
+/* Runs `call` repeatedly: first with its first allocation failing, then its second, and so on, until no allocation fails.
+ * `call` returns sfp_status and writes its error to `alloc_err`. Every failure must be reported as SFP_ENOMEM with a message,
+ * and `untouched` must hold after it. The last call must succeed, so its results exist exactly once. The value of the macro is
+ * the number of failures. */
 #define FAIL_EACH_ALLOCATION(call, untouched) FAIL_SOME_ALLOCATIONS(LONG_MAX, call, untouched)
 
-/* The same for calls of many allocations: the later ones in strides, the k-th followed by the k + 1 + k / dense. */
+/* FAIL_EACH_ALLOCATION for calls with many allocations. Later allocations are sampled in strides: k is followed by k + 1 + k /
+ * dense. */
 #define FAIL_SOME_ALLOCATIONS(dense, call, untouched)                                        \
     __extension__({                                                                          \
         failing_alloc failing = {0};                                                         \
@@ -26,8 +28,8 @@
     })
 
 typedef struct failing_alloc {
-    long k;               /* the allocation that fails */
-    unsigned long before; /* allocations of the process before the call */
+    long k;               /* index of the failing allocation */
+    unsigned long before; /* number of allocations of the process before the call */
     long failures;
     sfp_error err;
 } failing_alloc;
@@ -39,7 +41,7 @@ static inline void failing_alloc_begin(failing_alloc *f)
     sfp__mem_fail_at(f->k);
 }
 
-/* The call is over: did it come as far as allocation k? */
+/* Ends one call and returns whether it reached allocation k. Fails the test if the status does not match. */
 static inline bool failing_alloc_failed(failing_alloc *f, sfp_status status, const char *call)
 {
     sfp__mem_fail_at(-1);

@@ -1,4 +1,4 @@
-/* A source of square images of one shade each, whose classes come in turn. */
+/* A source of square images, each of a single shade. Classes alternate: image i has label i % classes. */
 #ifndef TEST_FAKE_SOURCE_H
 #define TEST_FAKE_SOURCE_H
 
@@ -14,8 +14,8 @@ typedef struct fake_source {
     int side;
     uint8_t (*shade)(int64_t i);
     int64_t broken_from, broken_every; /* 0: none */
-    long pause;                        /* ns an image */
-    atomic_long *loads;                /* NULL: nobody counts */
+    long pause;                        /* nanoseconds per image */
+    atomic_long *loads;                /* NULL: loads are not counted */
 } fake_source;
 
 static inline sfp_status fake_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *why)

@@ -16,8 +16,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept_thing *kept;
 static size_t kept_now, kept_size;
 
-/* In the place of `old`, an address that may be of no use any more, when it is not 0. */
-static void *note(uintptr_t old, void *p, void (*done)(void *))
+/* Registers p. If old is not 0, p replaces the entry of that address, which realloc may have freed: it must not be
+ * dereferenced. */
+static void *register_thing(uintptr_t old, void *p, void (*done)(void *))
 {
     pthread_mutex_lock(&lock);
     size_t at = old ? kept_now - 1 : kept_now;
@@ -41,7 +42,7 @@ void *kept_realloc(void *old, size_t size)
     void *p = realloc(old, size ? size : 1);
     if (!p)
         abort();
-    return note(before, p, free);
+    return register_thing(before, p, free);
 }
 
 void *kept_malloc(size_t size)
@@ -62,12 +63,12 @@ char *kept_print(const char *format, ...)
     if (vasprintf(&text, format, args) < 0)
         abort();
     va_end(args);
-    return note(0, text, free);
+    return register_thing(0, text, free);
 }
 
 void kept_until(void *thing, void (*done)(void *))
 {
-    (void)note(0, thing, done);
+    (void)register_thing(0, thing, done);
 }
 
 size_t kept_count(void)

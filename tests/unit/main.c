@@ -1,5 +1,5 @@
-/* unit test_FILE [NAME]: runs the tests of tests/unit/test_FILE.c, or the one of that name. Without a file their names are
- * listed. */
+/* unit test_FILE [NAME]: runs the tests of tests/unit/test_FILE.c, or only the test NAME. Without arguments it lists all
+ * tests. */
 #include "test.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ void test_around(const char *file, bool each, test_function *before, test_functi
     fixtures[fixture_count++] = (fixture){.file = file, .each = each, .before = before, .after = after};
 }
 
-/* Whether `name` is the file's, without folders and ".c". */
+/* Returns whether `name` is the base name of `file` without ".c". */
 static bool is_named(const char *file, const char *name)
 {
     const char *slash = strrchr(file, '/');
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
             .name = t->name, .test_func = run, .setup_func = before, .teardown_func = after, .initial_state = t};
     }
     if (count == 0) {
-        (void)fprintf(stderr, "unit: no test of that name; without arguments all are listed\n");
+        (void)fprintf(stderr, "unit: no such test; run without arguments to list all tests\n");
         return 1;
     }
     return _cmocka_run_group_tests(argv[1], tests, count, before_all, after_all);

@@ -1,6 +1,7 @@
-/* What the numeric tests share: random data, comparisons that say where, the panel layout. Include after <cmocka.h>.
+/* Helpers of the numeric tests: random data, comparisons that report the place of a difference, the panel layout. Include
+ * after <cmocka.h>.
  *
- * Arrays come from malloc, to the byte, so that a sanitizer sees an access beyond them. */
+ * Arrays are allocated with their exact size, so that a sanitizer detects an access beyond them. */
 #ifndef SFP_TESTS_NUMERIC_H
 #define SFP_TESTS_NUMERIC_H
 
@@ -13,7 +14,7 @@ static inline float *floats(size_t n)
     return kept_malloc(n * sizeof(float));
 }
 
-/* n values of a normal with this standard deviation. */
+/* Returns n normal values with this standard deviation. */
 static UNUSED float *normals(sfp__rng *rng, size_t n, double sd)
 {
     float *p = floats(n);
@@ -37,7 +38,7 @@ static UNUSED float *copied(const float *x, size_t n)
     return p;
 }
 
-/* |got - want| <= tolerance * (the largest |want|, at least 1e-3): fails for NaN too. */
+/* Checks |got - want| <= tolerance * max(1e-3, the largest |want|). Fails for NaN, too. */
 static UNUSED void check_near(const char *what, const float *got, const float *want, size_t n, double tolerance)
 {
     double largest = 1e-3;
@@ -72,7 +73,7 @@ static UNUSED int best_of(const float *x, int n)
     return best;
 }
 
-/* kernels.h: element (r, c) of an (m, n) matrix in panels of w. */
+/* Index of element (r, c) of an (m, n) matrix in panels of width w (kernels.h). */
 static inline size_t panel_at(int m, int w, int r, int c)
 {
     return (size_t)(c / w) * (size_t)m * (size_t)w + (size_t)r * (size_t)w + (size_t)(c % w);

@@ -73,7 +73,7 @@ static inline sfp_result result_make(int tasks, int classes)
 
 KEEP_BY(keep_text, char, sfp__free)
 
-/* Not inlined: gcc 12 then sees dangling pointers where there are none. */
+/* Not inlined: gcc 12 would report dangling pointers that do not exist. */
 __attribute__((noinline, unused)) static char *result_text(const sfp_result *r)
 {
     char *text = NULL;

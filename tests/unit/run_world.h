@@ -1,4 +1,4 @@
-/* A tiny backbone and small runs in a folder of their own. */
+/* A tiny backbone, and small runs in a temporary directory. */
 #ifndef TEST_RUN_WORLD_H
 #define TEST_RUN_WORLD_H
 
@@ -43,7 +43,7 @@ static inline sfp__run_options options(const char *data, const char *tasks)
     return o;
 }
 
-/* The clock of a stream that comes at this rate, with the costs of the file. */
+/* Options with a clock, this arrival rate and the processing times of the file `costs`. */
 static inline sfp__run_options clocked(const char *data, const char *tasks, sfp__clock_kind clock, double rate)
 {
     sfp__run_options o = options(data, tasks);
@@ -56,7 +56,7 @@ static inline sfp__run_options clocked(const char *data, const char *tasks, sfp_
 typedef struct stopper {
     volatile sig_atomic_t stop;
     int after;
-    char said[SFP_ERROR_MAX];
+    char last_message[SFP_ERROR_MAX];
 } stopper;
 
 static inline void count_down(void *ctx, const sfp__run_progress *p)
@@ -67,15 +67,15 @@ static inline void count_down(void *ctx, const sfp__run_progress *p)
         s->stop = 1;
 }
 
-static inline void listen(void *ctx, const char *message)
+static inline void keep_message(void *ctx, const char *message)
 {
     stopper *s = ctx;
-    (void)snprintf(s->said, sizeof s->said, "%s", message);
+    (void)snprintf(s->last_message, sizeof s->last_message, "%s", message);
 }
 
 KEEP_BY(keep_result, sfp_result, sfp__result_done)
 
-/* Runs into folder `name`. The result goes when the test ends: it may be read, not changed. */
+/* Runs into directory `name`. The result is freed when the test ends: it may be read, but not changed. */
 static inline sfp_result run_with(sfp__run_options *o, const char *name, const sfp__run_hooks *hooks)
 {
     sfp_result *r = kept_malloc(sizeof *r);
@@ -86,14 +86,14 @@ static inline sfp_result run_with(sfp__run_options *o, const char *name, const s
     return *keep_result(r);
 }
 
-/* after > 0: stops after so many timestamps. */
-static inline sfp_result run_once(sfp__run_options *o, const char *name, int after, char *said)
+/* after > 0: the run is stopped after this number of timestamps. last_message: the last message (NULL: not wanted). */
+static inline sfp_result run_once(sfp__run_options *o, const char *name, int after, char *last_message)
 {
     stopper s = {.after = after};
-    const sfp__run_hooks hooks = {.ctx = &s, .progress = count_down, .info = listen, .stop = &s.stop};
+    const sfp__run_hooks hooks = {.ctx = &s, .progress = count_down, .info = keep_message, .stop = &s.stop};
     sfp_result r = run_with(o, name, &hooks);
-    if (said)
-        memcpy(said, s.said, sizeof s.said);
+    if (last_message)
+        memcpy(last_message, s.last_message, sizeof s.last_message);
     return r;
 }
 
@@ -111,10 +111,10 @@ static inline void refused(sfp__run_options o, const char *message)
 static inline void same_file(const char *a, const char *b)
 {
     const char *command = kept_print("cmp '%s' '%s'", in_directory(a), in_directory(b));
-    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): paths of our own making */
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): the test itself chose these paths */
 }
 
-/* Of two runs. */
+/* Checks that two runs have the same state file. */
 static inline void same_state(const char *a, const char *b)
 {
     same_file(kept_print("%s/state.safetensors", a), kept_print("%s/state.safetensors", b));
@@ -126,7 +126,7 @@ static inline void same_result(const sfp_result *a, const sfp_result *b)
     assert_int_equal(a->tasks_done, b->tasks_done);
     assert_memory_equal(&a->prequential_accuracy, &b->prequential_accuracy, sizeof(double));
     assert_true(a->coverage == b->coverage);
-    assert_memory_equal(&a->lag.mean, &b->lag.mean, sizeof(double)); /* NAN too */
+    assert_memory_equal(&a->lag.mean, &b->lag.mean, sizeof(double)); /* equal also if both are NAN */
     assert_memory_equal(&a->lag.max, &b->lag.max, sizeof(double));
     for (int i = 0; i < a->tasks; i++)
         for (int j = 0; j <= i; j++) {
@@ -139,7 +139,7 @@ static inline void same_result(const sfp_result *a, const sfp_result *b)
         assert_true(c->x[i] == d->x[i] && c->y[i] == d->y[i]);
 }
 
-/* All of it of one shade. */
+/* Writes an image of a single shade. */
 static inline void put_image(const char *name, int shade)
 {
     uint8_t rgb[16 * 16 * 3];
@@ -147,7 +147,7 @@ static inline void put_image(const char *name, int shade)
     MUST(sfp__image_write_png(make_parents(name), &(sfp__image){.width = 16, .height = 16, .rgb = rgb}, &err));
 }
 
-/* A folder of classes with 12 images each, every fourth of which may be broken. */
+/* Writes a directory of classes with 12 images each. broken: every fourth file is not an image. */
 static inline void put_images(const char *top, int classes, bool broken)
 {
     for (int c = 0; c < classes; c++)

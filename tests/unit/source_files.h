@@ -1,4 +1,4 @@
-/* What the tests of sources share: opening one in the folder of the test, and what comes out of it. */
+/* Helpers of the source tests: open a source in the test's directory and check the images that it delivers. */
 #ifndef TEST_SOURCE_FILES_H
 #define TEST_SOURCE_FILES_H
 
@@ -12,7 +12,7 @@
 
 KEEP_BY(keep_source, sfp_source, sfp__source_close)
 
-/* Sources opened here are closed when the test ends. */
+/* Opens a source that is closed when the test ends. */
 static inline sfp_source *open_as(const sfp__source_kind *kind, const char *path, sfp__source_options opt)
 {
     sfp_source *s = NULL;
@@ -33,18 +33,18 @@ static inline sfp_source *open_source(const sfp__source_kind *kind, const char *
     return open_part(kind, name, false);
 }
 
-/* Opens PATH with each allocation failing in turn: told as such, and nothing comes out; then it opens, after more than `least`
- * failures. */
-static inline sfp_source *open_tortured(const sfp__source_kind *kind, const char *path, bool test, long least)
+/* Opens PATH with each allocation failing in turn. Each failure must be reported and leave no source. Then opens it, and
+ * checks that there were more than `min_failures` failures. */
+static inline sfp_source *open_tortured(const sfp__source_kind *kind, const char *path, bool test, long min_failures)
 {
     const sfp__source_options opt = {.test = test};
     sfp_source *s = NULL;
-    assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, alloc_err), !s) > least);
+    assert_true(FAIL_EACH_ALLOCATION(kind->open(path, &opt, &s, alloc_err), !s) > min_failures);
     assert_non_null(s);
     return keep_source(s);
 }
 
-/* Opening fails with this status and a message with both texts in it. */
+/* Checks that opening fails with this status and a message that contains both texts. */
 static inline void check_refused_part(const sfp__source_kind *kind, const char *name, bool test, sfp_status status, const char *a,
                                       const char *b)
 {
@@ -62,7 +62,7 @@ static inline void check_refused(const sfp__source_kind *kind, const char *name,
     check_refused_part(kind, name, false, status, a, b);
 }
 
-/* One after the other: a file is written (NULL: none) and what opening `name` says then. */
+/* One step of CHECK_REFUSALS: writes a file (NULL: none), then checks the error of opening `name`. */
 typedef struct refusal {
     const char *file, *text;
     sfp_status status;
@@ -87,7 +87,7 @@ static inline sfp_record record_of(const sfp_source *s, int64_t i)
     return r;
 }
 
-/* "class" or "domain/class" or "-" */
+/* Returns "class", "domain/class" or "-". */
 static inline const char *label_text(const sfp_source *s, int64_t i)
 {
     static char text[2100];
@@ -97,7 +97,7 @@ static inline const char *label_text(const sfp_source *s, int64_t i)
     return text;
 }
 
-/* The source has so many images, of these labels; or the first ones have them. */
+/* Checks the labels of all images (CHECK_LABELS) or of the first ones (CHECK_FIRST_LABELS). */
 #define CHECK_LABELS(s, ...) check_labels_of(s, true, STRINGS(__VA_ARGS__))
 #define CHECK_FIRST_LABELS(s, ...) check_labels_of(s, false, STRINGS(__VA_ARGS__))
 
@@ -111,7 +111,7 @@ static inline void check_labels_of(const sfp_source *s, bool all, const char *co
     assert_true(!all || s->count == n);
 }
 
-/* It has these classes. */
+/* Checks the names of the classes. */
 #define CHECK_CLASSES(s, ...) check_classes_of(s, STRINGS(__VA_ARGS__))
 
 static inline void check_classes_of(const sfp_source *s, const char *const *names)
@@ -141,7 +141,7 @@ static inline void check_name(const sfp_source *s, int64_t i, const char *name)
     assert_string_equal(sfp__source_name(s, i, text, sizeof text), name);
 }
 
-/* Image i is encoded and has these bytes. */
+/* Checks that image i is encoded and has these bytes. */
 static inline void check_bytes(const sfp_source *s, int64_t i, const void *bytes, size_t size)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
@@ -162,7 +162,7 @@ static inline void check_not_loaded(const sfp_source *s, int64_t i, sfp_status s
     assert_null(p.bytes);
 }
 
-/* An image beyond the last is told, not read. */
+/* Checks that an index beyond the last image is refused. */
 static inline void check_bounds(const sfp_source *s)
 {
     sfp_record r;
@@ -176,7 +176,7 @@ static inline void check_bounds(const sfp_source *s)
     assert_ptr_equal(sfp__source_name(s, 0, name, sizeof name), name);
 }
 
-/* The next of a live source has this label (a class name or "-") and these bytes. */
+/* Checks the next image of a live source: its label (a class name or "-") and its bytes. */
 static inline void check_next(sfp_source *s, const char *label, const char *bytes)
 {
     sfp_record r = {0};
@@ -191,7 +191,7 @@ static inline void check_next(sfp_source *s, const char *label, const char *byte
     assert_string_equal(r.label < 0 ? "-" : s->class_names[r.label], label);
 }
 
-/* So have the next ones: rows {label, bytes}. */
+/* Checks the next images: rows {label, bytes}. */
 #define CHECK_NEXT(s, ...)                                           \
     do {                                                             \
         const char *const rows_[][2] = {__VA_ARGS__};                \
@@ -199,8 +199,8 @@ static inline void check_next(sfp_source *s, const char *label, const char *byte
             check_next(s, rows_[i_][0], rows_[i_][1]);               \
     } while (0)
 
-/* The next one is lost, and why. */
-static inline sfp__origin check_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
+/* Checks that the next image of a live source is skipped, and why. */
+static inline sfp__origin check_skipped(sfp_source *s, const char *name, sfp_status status, const char *why)
 {
     sfp_record r = {0};
     sfp__raw_image p = {0};
@@ -218,7 +218,7 @@ static inline void check_end(sfp_source *s)
 {
     sfp_record r;
     sfp__raw_image p = {0};
-    for (int i = 0; i < 2; i++) { /* and it stays at the end */
+    for (int i = 0; i < 2; i++) { /* the source stays at its end */
         bool end = false;
         MUST(sfp__source_next(s, &r, &p, &end, &err));
         assert_true(end);

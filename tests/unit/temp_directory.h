@@ -1,4 +1,5 @@
-/* A folder of its own for a test, or for all of a program, and files in it. Include after <cmocka.h>. */
+/* A temporary directory for one test or for all tests of a file, and functions that create files in it. Include after
+ * <cmocka.h>. */
 #ifndef SFP_TESTS_TEMP_DIRECTORY_H
 #define SFP_TESTS_TEMP_DIRECTORY_H
 
@@ -23,13 +24,13 @@ static inline int remove_one(const char *path, const struct stat *st, int type, 
     return remove(path);
 }
 
-/* Whatever is in it goes too. */
+/* Removes the directory with all its contents. */
 static inline void remove_directory(void)
 {
     assert_int_equal(nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* FOLDER/name, until the test ends. */
+/* Returns the path DIRECTORY/name, valid until the test ends. */
 static inline const char *in_directory(const char *name)
 {
     return kept_print("%s/%s", directory, name);
@@ -40,7 +41,7 @@ static inline bool file_exists(const char *name)
     return access(in_directory(name), F_OK) == 0;
 }
 
-/* The text of a file, until the test ends. */
+/* Returns the contents of a text file, valid until the test ends. */
 static inline char *file_text(const char *path)
 {
     FILE *f = fopen(path, "r");
@@ -52,7 +53,7 @@ static inline char *file_text(const char *path)
     return text;
 }
 
-/* Makes the folders on the way to FOLDER/name, which is returned. */
+/* Creates the parent directories of DIRECTORY/name and returns that path. */
 static inline const char *make_parents(const char *name)
 {
     char *path = kept_print("%s/%s", directory, name);
@@ -74,7 +75,7 @@ static inline void put_bytes_as(const char *mode, const char *name, const void *
     assert_int_equal(fclose(f), 0);
 }
 
-/* Writes FOLDER/name and makes the folders on the way. */
+/* Writes DIRECTORY/name and creates its parent directories. */
 static inline void put_bytes(const char *name, const void *bytes, size_t size)
 {
     put_bytes_as("wb", name, bytes, size);
@@ -85,7 +86,7 @@ static inline void put_text(const char *name, const char *text)
     put_bytes(name, text, strlen(text));
 }
 
-/* Rows {name, text}. */
+/* Writes several files: rows {name, text}. */
 #define PUT_TEXTS(...)                                                 \
     do {                                                               \
         const char *const files_[][2] = {__VA_ARGS__};                 \
@@ -103,7 +104,8 @@ static inline void move(const char *from, const char *to)
     assert_int_equal(rename(in_directory(from), in_directory(to)), 0);
 }
 
-/* For tests around one file: its path, and a teardown that fails when anything lies beside it, such as a temporary file. */
+/* For tests of a single file: creates a directory and returns the file's path. The tear-down below fails if any other file,
+ * such as a temporary one, is left in the directory. */
 static inline void make_directory_for(const char *name, char *path, size_t size)
 {
     make_directory();
@@ -116,7 +118,7 @@ static inline void remove_file_and_directory(const char *path)
     assert_int_equal(rmdir(directory), 0);
 }
 
-/* Such a file for each test of the source file. */
+/* Gives each test of the source file such a single file, `path`. */
 #define AROUND_ONE_FILE(name)                        \
     static char path[96];                            \
     static void make_path(void)                      \
@@ -129,7 +131,7 @@ static inline void remove_file_and_directory(const char *path)
     }                                                \
     AROUND_EACH(make_path, remove_path)
 
-/* Damage that leaves a file its form: one bit of its last number is another. */
+/* Flips the lowest bit of the last byte: the file stays well-formed, but its last number changes. */
 static inline void flip_last_byte(const char *path)
 {
     FILE *f = fopen(path, "r+b");

@@ -1,5 +1,5 @@
-/* What every unit test is written with. TEST(name) { ... } registers itself; the tests of all files are one program, in which
- * `unit test_FILE` runs those of one file (main.c). */
+/* The macros that unit tests are written with. TEST(name) { ... } registers itself. The tests of all files form one program;
+ * `unit test_FILE` runs the tests of one file (main.c). */
 #ifndef SFP_TESTS_TEST_H
 #define SFP_TESTS_TEST_H
 
@@ -31,12 +31,12 @@ void test_add(const char *file, int line, const char *name, test_function *run, 
               sfp_error *err);
 void test_around(const char *file, bool each, test_function *before, test_function *after);
 
-/* For all calls that take one; empty when a test begins. */
+/* Error record for every call that takes one. It is empty when a test starts. */
 static UNUSED sfp_error err;
 
 #define TEST(name) TEST_AROUND(name, NULL, NULL)
 
-/* A test with something to do before and after it; what is done after it is done also when it fails. */
+/* A test with its own set-up (before) and tear-down (after). The tear-down runs also if the test fails. */
 #define TEST_AROUND(name, before, after)                                \
     static void name(void);                                             \
     __attribute__((constructor)) static void add_##name(void)           \
@@ -45,7 +45,8 @@ static UNUSED sfp_error err;
     }                                                                   \
     static void name(void)
 
-/* Before and after each test of the file that has nothing of its own, or once for all of them; each at most once a file. */
+/* Set-up and tear-down of a file, each macro at most once per file. AROUND_EACH runs them around every test without its own;
+ * AROUND_ALL runs them once around all tests. */
 #define AROUND_EACH(before, after)                             \
     __attribute__((constructor)) static void around_each(void) \
     {                                                          \
@@ -57,7 +58,7 @@ static UNUSED sfp_error err;
         test_around(__FILE__, false, before, after);          \
     }
 
-/* The call succeeds; else what it says, when it was given &err. */
+/* Fails the test unless the call succeeds. The failure shows err.message, if the call was given &err. */
 #define MUST(call)                                                    \
     do {                                                              \
         sfp_status must_ = (call);                                    \
@@ -65,10 +66,10 @@ static UNUSED sfp_error err;
             fail_msg("%s: status %d, %s", #call, must_, err.message); \
     } while (0)
 
-/* The call, which is given &err, fails with this status and says this part of a message. */
+/* Fails the test unless the call, which must be given &err, returns this status and a message that contains `part`. */
 #define REFUSED(call, status, part) REFUSED_AS(#call, call, status, part)
 
-/* The same for rows of tables, which have a name of their own. */
+/* REFUSED for rows of tables: `name` identifies the row if the check fails. */
 #define REFUSED_AS(name, call, status, part)                                                                             \
     do {                                                                                                                 \
         err = (sfp_error){0};                                                                                            \
@@ -77,17 +78,17 @@ static UNUSED sfp_error err;
             fail_msg("%s: status %d, \"%s\", expected status %d and \"%s\"", name, refused_, err.message, status, part); \
     } while (0)
 
-/* The same, with all of the message. */
+/* REFUSED, but the message must be exactly `whole`. */
 #define REFUSED_EXACTLY(call, status, whole)     \
     do {                                         \
         REFUSED(call, status, whole);            \
         assert_string_equal(err.message, whole); \
     } while (0)
 
-/* Strings with NULL behind the last. */
+/* An array of strings that ends with NULL. */
 #define STRINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* All of these parts, or none of them, are in a text. */
+/* Checks that a text contains all of these parts (HOLDS), or none of them (LACKS). */
 #define HOLDS(text, ...) check_parts(text, true, STRINGS(__VA_ARGS__))
 #define LACKS(text, ...) check_parts(text, false, STRINGS(__VA_ARGS__))
 

@@ -1,7 +1,7 @@
-/* The arena: pieces do not overlap, a second round allocates nothing, what cannot be had is NULL. */
+/* The arena: blocks do not overlap, a second round allocates nothing, and a failed allocation is NULL. */
 #include "test.h"
 
-TEST(pieces_are_aligned_and_apart)
+TEST(blocks_are_aligned_and_do_not_overlap)
 {
     OWNED_BY(sfp__arena_done) sfp__arena a = {0};
     for (int round = 0; round < 3; round++) {
@@ -22,7 +22,7 @@ TEST(pieces_are_aligned_and_apart)
     }
 }
 
-TEST(what_cannot_be_had_is_null)
+TEST(a_failed_allocation_is_null)
 {
     OWNED_BY(sfp__arena_done) sfp__arena a = {0};
     assert_null(sfp__arena_take(&a, SIZE_MAX, 2));
@@ -32,7 +32,7 @@ TEST(what_cannot_be_had_is_null)
     sfp__mem_fail_at(-1);
     assert_non_null(sfp__arena_take(&a, 10, 10));
     assert_non_null(sfp__arena_take(&a, 1000, 10));
-    sfp__mem_fail_at(0); /* joining fails: the next take tries again */
+    sfp__mem_fail_at(0); /* joining the blocks fails: the next call tries again */
     sfp__arena_reset(&a);
     sfp__mem_fail_at(-1);
     assert_non_null(sfp__arena_take(&a, 10, 10));

@@ -1,4 +1,4 @@
-/* Batches of a stream and the thread that decodes them ahead. */
+/* The batches of a stream, and the thread that prefetches them. */
 #include "run/batch_loader.h"
 
 #include "fake_source.h"
@@ -25,7 +25,7 @@ static void end_stream(void)
 
 AROUND_EACH(NULL, end_stream)
 
-/* Makes f, t and b; whole: without short last batches. */
+/* Creates f, t and b. whole: without short last batches. */
 static void begin_with(int64_t count, const char *spec, int batch, bool whole)
 {
     end_stream();
@@ -39,18 +39,18 @@ static void begin(int64_t count, const char *spec, int batch)
     begin_with(count, spec, batch, false);
 }
 
-static sfp__batch_loader *feed_from(int64_t start)
+static sfp__batch_loader *load_from(int64_t start)
 {
     static const sfp__batch_loader_options four_ahead = {.size = SIDE, .depth = 4};
-    sfp__batch_loader *feed = NULL;
-    MUST(sfp__batch_loader_create(&f.s, &t, &b, &four_ahead, start, &feed, &err));
-    return feed;
+    sfp__batch_loader *loader = NULL;
+    MUST(sfp__batch_loader_create(&f.s, &t, &b, &four_ahead, start, &loader, &err));
+    return loader;
 }
 
-static int take(sfp__batch_loader *feed, int64_t k, const sfp__sample **s)
+static int take(sfp__batch_loader *loader, int64_t k, const sfp__sample **s)
 {
     int n = -1;
-    MUST(sfp__batch_loader_take(feed, k, &n, s, &err));
+    MUST(sfp__batch_loader_take(loader, k, &n, s, &err));
     return n;
 }
 
@@ -69,7 +69,7 @@ TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
     }
 }
 
-TEST(short_last_batches_can_be_left_out_but_still_take_time)
+TEST(short_last_batches_can_be_excluded_but_still_take_time)
 {
     begin_with(52, "2", 10, true);
     static const int64_t arrived[] = {10, 20, 36, 46};
@@ -77,18 +77,18 @@ TEST(short_last_batches_can_be_left_out_but_still_take_time)
     assert_int_equal(b.first[4], 40);
     for (int k = 0; k < 4; k++)
         assert_int_equal(b.arrived[k], arrived[k]);
-    begin_with(52, "2", 100, true); /* the only one of a task stays */
+    begin_with(52, "2", 100, true); /* the only batch of a task is kept */
     assert_int_equal(b.count, 2);
     assert_int_equal(b.most, 26);
 }
 
-TEST(every_batch_comes_in_order_with_its_images)
+TEST(batches_are_delivered_in_order_with_their_images)
 {
     begin(230, "2", 7);
-    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(0);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = load_from(0);
     for (int64_t k = 0; k < b.count; k++) {
         const sfp__sample *s;
-        int n = take(feed, k, &s);
+        int n = take(loader, k, &s);
         assert_int_equal(n, b.first[k + 1] - b.first[k]);
         for (int i = 0; i < n; i++) {
             assert_int_equal(s[i].id, b.order[b.first[k] + i]);
@@ -96,46 +96,46 @@ TEST(every_batch_comes_in_order_with_its_images)
             assert_int_equal(s[i].rgb[0], s[i].id % 251);
             assert_int_equal(s[i].rgb[3 * SIDE * SIDE - 1], s[i].id % 251);
         }
-        sfp__batch_loader_release(feed, k + 1);
+        sfp__batch_loader_release(loader, k + 1);
     }
-    assert_string_equal(sfp__batch_loader_get_stats(feed).first_error, "");
+    assert_string_equal(sfp__batch_loader_get_stats(loader).first_error, "");
 }
 
-TEST(images_that_cannot_be_read_are_left_out_and_counted)
+TEST(unreadable_images_are_skipped_and_counted)
 {
     begin(60, "free", 12);
     f.broken_every = 6;
-    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(0);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = load_from(0);
     for (int64_t k = 0; k < b.count; k++) {
         const sfp__sample *s;
-        int n = take(feed, k, &s);
+        int n = take(loader, k, &s);
         assert_int_equal(n, 10);
         for (int i = 0; i < n; i++) {
             assert_int_not_equal(s[i].id % 6, 0);
             assert_int_equal(s[i].rgb[0], s[i].id);
         }
-        sfp__batch_loader_release(feed, k + 1);
+        sfp__batch_loader_release(loader, k + 1);
     }
-    assert_string_equal(sfp__batch_loader_get_stats(feed).first_error, "image 0: broken");
-    sfp__batch_loader_free(feed);
-    f.broken_every = 1; /* not one is left: empty batches, no waiting for ever */
-    feed = feed_from(0);
+    assert_string_equal(sfp__batch_loader_get_stats(loader).first_error, "image 0: broken");
+    sfp__batch_loader_free(loader);
+    f.broken_every = 1; /* no readable image: empty batches, and no endless wait */
+    loader = load_from(0);
     const sfp__sample *s;
-    assert_int_equal(take(feed, 0, &s), 0);
+    assert_int_equal(take(loader, 0, &s), 0);
 }
 
-TEST(it_jumps_ahead_and_several_can_be_held)
+TEST(the_loader_jumps_ahead_and_several_batches_can_be_held)
 {
     begin(400, "free", 4);
     f.pause = 100000;
-    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(3);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = load_from(3);
     static const int64_t jumps[] = {3, 4, 40, 41, 45, 80, 97};
     int n = 0;
     const sfp__sample *held[3];
     for (size_t j = 0; j < sizeof jumps / sizeof *jumps; j++) {
-        sfp__batch_loader_release(feed, jumps[j]);
-        for (int h = 0; h < 3; h++) /* three batches at once stay valid, as triage takes them */
-            n = take(feed, jumps[j] + h, &held[h]);
+        sfp__batch_loader_release(loader, jumps[j]);
+        for (int h = 0; h < 3; h++) /* three batches stay valid at once, as triage needs */
+            n = take(loader, jumps[j] + h, &held[h]);
         for (int h = 0; h < 3; h++)
             for (int i = 0; i < n; i++) {
                 assert_int_equal(held[h][i].id, 4 * (jumps[j] + h) + i);
@@ -144,7 +144,7 @@ TEST(it_jumps_ahead_and_several_can_be_held)
     }
 }
 
-/* The paper's clock: of the batches of each task some stay, evenly spread, and none of the others is decoded. */
+/* The paper's clock keeps some batches of each task, evenly spaced, and the others are not decoded. */
 TEST(only_the_batches_that_are_kept_are_decoded)
 {
     atomic_long loads = 0;
@@ -153,44 +153,44 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     static const int64_t kept[] = {0, 16, 33, 50, 66, 83}; /* of 100 */
     sfp__batches_keep(&b, 16);
     assert_int_equal(b.count, 6);
-    assert_int_equal(b.samples, 400); /* of the stream, still */
-    sfp__batch_loader *feed = feed_from(0);
+    assert_int_equal(b.samples, 400); /* still the samples of the whole stream */
+    sfp__batch_loader *loader = load_from(0);
     for (int64_t i = 0; i < b.count; i++) {
         const sfp__sample *s;
         assert_int_equal(b.arrived[i], 4 * (kept[i] + 1));
-        assert_int_equal(take(feed, i, &s), 4);
+        assert_int_equal(take(loader, i, &s), 4);
         for (int k = 0; k < 4; k++)
             assert_int_equal(s[k].id, 4 * kept[i] + k);
-        sfp__batch_loader_release(feed, i + 1);
+        sfp__batch_loader_release(loader, i + 1);
     }
-    sfp__batch_loader_free(feed);
+    sfp__batch_loader_free(loader);
     assert_int_equal(atomic_load(&loads), 24);
 }
 
-TEST(what_is_not_at_hand_is_refused)
+TEST(a_batch_that_is_not_loaded_is_refused)
 {
     begin(40, "free", 4);
-    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(2);
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = load_from(2);
     int n;
     const sfp__sample *s;
-    REFUSED_EXACTLY(sfp__batch_loader_take(feed, 1, &n, &s, &err), SFP_EINVAL, "batch 1 is not among the 4 from 2 on");
-    assert_int_equal(sfp__batch_loader_take(feed, 6, &n, &s, &err), SFP_EINVAL);
-    sfp__batch_loader_release(feed, 10);
-    assert_int_equal(sfp__batch_loader_take(feed, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */
+    REFUSED_EXACTLY(sfp__batch_loader_take(loader, 1, &n, &s, &err), SFP_EINVAL, "batch 1 is not among the 4 from 2 on");
+    assert_int_equal(sfp__batch_loader_take(loader, 6, &n, &s, &err), SFP_EINVAL);
+    sfp__batch_loader_release(loader, 10);
+    assert_int_equal(sfp__batch_loader_take(loader, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */
 }
 
-TEST(it_can_be_ended_at_any_time)
+TEST(the_loader_can_be_freed_at_any_time)
 {
     begin(4000, "free", 16);
     for (int round = 0; round < 60; round++) {
         f.pause = round % 3 ? 0 : 10000;
-        OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(round);
+        OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = load_from(round);
         for (int64_t k = round; k < 2 * round; k++) {
             const sfp__sample *s;
-            (void)take(feed, k, &s);
-            sfp__batch_loader_release(feed, k + 1);
+            (void)take(loader, k, &s);
+            sfp__batch_loader_release(loader, k + 1);
         }
     }
-    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = feed_from(b.count); /* nothing left to give */
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = load_from(b.count); /* no batches are left */
     sfp__batch_loader_free(NULL);
 }

@@ -1,4 +1,4 @@
-/* Factors and solves against their definitions in double. */
+/* Cholesky factors and solves against their definitions in double. */
 #include "learner/heads/cholesky.h"
 
 #include "compute/gemm.h"
@@ -6,7 +6,7 @@
 #include "numeric.h"
 #include "test.h"
 
-/* A = B B^T / k + ridge I, (n, n) with row stride ld; what lies above the diagonal is not to be read. */
+/* Returns A = B B^T / k + ridge I, (n, n) with row stride ld. Elements above the diagonal must not be read. */
 static float *make_spd(sfp__rng *rng, int n, int ld, double ridge)
 {
     int k = n + 3;
@@ -22,7 +22,7 @@ static double lower(const float *a, int ld, int i, int j)
     return (double)(i >= j ? a[i * ld + j] : a[j * ld + i]);
 }
 
-/* L L^T = A within float rounding. */
+/* Checks L L^T = A within float rounding. */
 static void check_factor(const float *l, const float *a, int n, int ld)
 {
     for (int i = 0; i < n; i++)
@@ -87,7 +87,7 @@ TEST(forward_then_backward_solves)
         }
 }
 
-TEST(what_has_no_factor_is_told)
+TEST(a_matrix_without_factor_is_reported)
 {
     sfp__rng rng = sfp__rng_init(4, 0);
     const int bad[] = {0, 40, 64, 99};
@@ -104,7 +104,7 @@ TEST(what_has_no_factor_is_told)
                 a[i * n + i] = how == 0 ? -1.0f : how == 1 ? NAN : 0.0f;
             assert_false(sfp__cholesky(n, a, n));
         }
-    float pair[] = {1, 0, 2, 1}; /* indefinite, found by append */
+    float pair[] = {1, 0, 2, 1}; /* indefinite, detected by append */
     assert_true(sfp__cholesky_append(0, 1, pair, 2));
     assert_false(sfp__cholesky_append(1, 1, pair, 2));
 }
@@ -129,7 +129,7 @@ TEST(double_factors_solve_ill_conditioned_systems)
                *x = kept_malloc((size_t)(n * columns) * sizeof *x);
         float *v = normals(&rng, (size_t)n, 1000);
         for (int i = 0; i < n; i++)
-            for (int j = 0; j < n; j++) /* one direction of 1e6 n, the others 1e-3 */
+            for (int j = 0; j < n; j++) /* one eigenvalue of 1e6 n, the others 1e-3 */
                 u[i * n + j] = a[i * n + j] = (double)v[i] * (double)v[j] + (i == j ? 1e-3 : 0);
         for (int i = 0; i < n * columns; i++)
             x[i] = sfp__rng_normal(&rng);

@@ -1,4 +1,4 @@
-/* The arrival clock: what is kept, dropped and how late, against hand-worked cases and an independent simulation. */
+/* The arrival clock: kept and dropped batches and their lag, against cases computed on paper and an independent simulation. */
 #include "base/rng.h"
 #include "run/clock.h"
 
@@ -6,11 +6,11 @@
 
 #include "test.h"
 
-enum { MOST = 200 };
+enum { MAX_BATCHES = 200 };
 
-TEST(paper_keeps_what_the_formula_says)
+TEST(paper_keeps_the_batches_of_the_formula)
 {
-    /* 0.5 s a batch of 20 at 100 samples/s: C_S = 0.5 * 10 / (200 / 100) = 2.5; 10 batches keep 4: 0, 2, 5, 7 */
+    /* 0.5 s per batch of 20 at 100 samples/s: C_S = 0.5 * 10 / (200 / 100) = 2.5; of 10 batches 4 are kept: 0, 2, 5, 7 */
     double cs = sfp__clock_cs(0.5, 10, 200, 100);
     assert_true(fabs(cs - 2.5) < 1e-12);
     int64_t keep = sfp__clock_keep(10, cs);
@@ -25,15 +25,15 @@ TEST(paper_keeps_what_the_formula_says)
 }
 
 typedef struct outcome {
-    int served[MOST], count;
+    int served[MAX_BATCHES], count;
     uint64_t dropped;
     double lag_max, lag_sum;
 } outcome;
 
-/* For n batches of b. */
+/* Starts a clock for n batches of b samples. */
 static sfp__clock start(const sfp__clock_options *o, int n, int b)
 {
-    static int64_t arrived[MOST];
+    static int64_t arrived[MAX_BATCHES];
     sfp__clock c;
     for (int i = 0; i < n; i++)
         arrived[i] = (int64_t)(i + 1) * b;
@@ -41,7 +41,7 @@ static sfp__clock start(const sfp__clock_options *o, int n, int b)
     return c;
 }
 
-/* n batches of b, the k-th that is served costs cost[k]. */
+/* Runs the clock over n batches of b samples; the k-th processed batch takes cost[k] seconds. */
 static outcome drive(const sfp__clock_options *o, int n, int b, const double *cost)
 {
     OWNED_BY(sfp__clock_done) sfp__clock c = start(o, n, b);
@@ -51,7 +51,7 @@ static outcome drive(const sfp__clock_options *o, int n, int b, const double *co
     while ((batch = sfp__clock_next(&c, &count))) {
         for (int i = 0; i < count; i++)
             r.served[r.count++] = (int)batch[i];
-        sfp__clock_advance(&c, count, cost[r.count % MOST]);
+        sfp__clock_advance(&c, count, cost[r.count % MAX_BATCHES]);
     }
     r.dropped = (uint64_t)n - c.lag.served;
     r.lag_max = c.lag.max;
@@ -62,15 +62,15 @@ static outcome drive(const sfp__clock_options *o, int n, int b, const double *co
 
 static outcome drive_steadily(const sfp__clock_options *o, int n, int b, double each)
 {
-    double cost[MOST];
-    for (int i = 0; i < MOST; i++)
+    double cost[MAX_BATCHES];
+    for (int i = 0; i < MAX_BATCHES; i++)
         cost[i] = each;
     return drive(o, n, b, cost);
 }
 
-TEST(without_a_queue_what_arrives_while_busy_is_dropped)
+TEST(without_a_queue_batches_that_arrive_while_busy_are_dropped)
 {
-    /* a batch of 10 a second; learning takes 2.5 s: 0 (1 s to 3.5 s), 1 and 2 are lost, 3 arrives at 4 s, ... */
+    /* a batch of 10 per second; processing takes 2.5 s: 0 (from 1 s to 3.5 s), 1 and 2 are dropped, 3 arrives at 4 s, ... */
     const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 10, 10, 2.5);
     const int want[] = {0, 3, 6, 9};
@@ -83,14 +83,14 @@ TEST(without_a_queue_what_arrives_while_busy_is_dropped)
 
 TEST(a_batch_complete_just_when_the_learner_is_free_is_taken)
 {
-    /* a batch of 20 every 0.2 s and 0.2 s to learn from it: rounding puts some moments a little early, some a little late */
+    /* a batch of 20 arrives every 0.2 s and takes 0.2 s: rounding makes some times a little early and some a little late */
     const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 100};
     outcome r = drive_steadily(&o, 150, 20, 0.2);
     assert_int_equal(r.count, 150);
     assert_int_equal(r.dropped, 0);
 }
 
-TEST(a_learner_that_keeps_up_loses_nothing)
+TEST(a_learner_that_keeps_up_drops_nothing)
 {
     const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10};
     outcome r = drive_steadily(&o, 50, 10, 0.99);
@@ -98,7 +98,7 @@ TEST(a_learner_that_keeps_up_loses_nothing)
     assert_int_equal(r.dropped, 0);
 }
 
-TEST(blocking_loses_nothing_and_triage_pools_what_waits)
+TEST(blocking_drops_nothing_and_triage_pools_waiting_batches)
 {
     const sfp__clock_options block = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .queue = 2, .policy = SFP_QUEUE_BLOCK};
     outcome r = drive_steadily(&block, 40, 10, 3.5);
@@ -107,16 +107,16 @@ TEST(blocking_loses_nothing_and_triage_pools_what_waits)
         assert_int_equal(r.served[i], i);
     const sfp__clock_options pool = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 16};
     r = drive_steadily(&pool, 40, 10, 3.5);
-    assert_int_equal(r.count, 40); /* every batch is seen, several at a time */
+    assert_int_equal(r.count, 40); /* every batch is processed, several at a time */
     assert_int_equal(r.dropped, 0);
 }
 
-/* Another way to the same answer: whole ticks, one event after the other. A learner that is done at a batch's arrival is free for
- * it. `each`: ticks between arrivals; the k-th that is served costs cost[k]. */
+/* An independent simulation in whole ticks, one event after the other. A learner that finishes when a batch arrives is free
+ * for it. each: ticks between arrivals; the k-th processed batch takes cost[k] ticks. */
 static outcome simulate(const sfp__clock_options *o, int n, int each, const int *cost)
 {
     outcome r = {0};
-    int queue[MOST], waiting = 0, next = 0, arrived_at[MOST] = {0};
+    int queue[MAX_BATCHES], waiting = 0, next = 0, arrived_at[MAX_BATCHES] = {0};
     long shift = 0, done = 0, lag = 0;
     bool busy = false, held = false;
     while (busy || next < n) {
@@ -128,7 +128,7 @@ static outcome simulate(const sfp__clock_options *o, int n, int each, const int 
                 serve = queue[0];
                 memmove(queue, queue + 1, (size_t)--waiting * sizeof *queue);
             }
-            if (held) { /* its place is free: it comes now, and all others as much later */
+            if (held) { /* a place is free: the held batch arrives now, and all later ones are delayed by the same time */
                 shift += done - arrival;
                 arrived_at[next] = (int)done;
                 if (serve < 0)
@@ -162,7 +162,7 @@ static outcome simulate(const sfp__clock_options *o, int n, int each, const int 
             lag += done - arrived_at[serve];
             r.lag_max = fmax(r.lag_max, (double)(done - arrived_at[serve]));
             r.served[r.count++] = serve;
-            done += cost[r.count % MOST];
+            done += cost[r.count % MAX_BATCHES];
             busy = true;
         }
     }
@@ -170,18 +170,19 @@ static outcome simulate(const sfp__clock_options *o, int n, int each, const int 
     return r;
 }
 
-/* A tick is a tenth of a second, which no double holds: few of them a batch make many events fall together. */
+/* A tick is 0.1 s, which no double represents exactly. With few ticks per batch many events coincide. */
 TEST(served_batches_and_lag_equal_an_independent_simulation)
 {
     static const sfp__queue_policy policies[] = {SFP_QUEUE_DROP_OLDEST, SFP_QUEUE_DROP_NEWEST, SFP_QUEUE_BLOCK};
     sfp__rng rng = sfp__rng_init(5, 0);
     for (int round = 0; round < 3000; round++) {
-        int n = 1 + (int)sfp__rng_below(&rng, 100), b = 1 + (int)sfp__rng_below(&rng, 30), ticks[MOST];
-        int each = 1 + (int)sfp__rng_below(&rng, round % 2 ? 5 : 1000), most = 1 + (int)sfp__rng_below(&rng, 5 * (uint32_t)each);
-        double cost[MOST];
+        int n = 1 + (int)sfp__rng_below(&rng, 100), b = 1 + (int)sfp__rng_below(&rng, 30), ticks[MAX_BATCHES];
+        int each = 1 + (int)sfp__rng_below(&rng, round % 2 ? 5 : 1000),
+            max_ticks = 1 + (int)sfp__rng_below(&rng, 5 * (uint32_t)each);
+        double cost[MAX_BATCHES];
         bool steady = sfp__rng_below(&rng, 2);
-        for (int i = 0; i < MOST; i++) {
-            ticks[i] = steady && i ? ticks[0] : 1 + (int)sfp__rng_below(&rng, (uint32_t)most);
+        for (int i = 0; i < MAX_BATCHES; i++) {
+            ticks[i] = steady && i ? ticks[0] : 1 + (int)sfp__rng_below(&rng, (uint32_t)max_ticks);
             cost[i] = 0.1 * ticks[i];
         }
         const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL,
@@ -212,7 +213,7 @@ TEST(a_rate_or_queue_out_of_range_is_refused)
 
 TEST(the_real_clock_drops_at_overload_and_counts_add_up)
 {
-    /* 30 batches of 10 at 1,000 a second: one every 10 ms, each needs 30 ms */
+    /* 30 batches of 10 at 1,000 samples/s: one every 10 ms, and each takes 30 ms */
     const sfp__clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1000, .queue = 1, .policy = SFP_QUEUE_DROP_OLDEST};
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 30, 10);
     int count;
@@ -221,7 +222,7 @@ TEST(the_real_clock_drops_at_overload_and_counts_add_up)
         sfp__clock_advance(&c, count, 0);
     }
     assert_true(c.lag.served <= 20);
-    assert_true(c.lag.max < 0.5); /* one waits at most: lag is bounded however long the overload lasts */
+    assert_true(c.lag.max < 0.5); /* at max_ticks one batch waits: lag is bounded however long the overload lasts */
 }
 
 static sfp__clock clock_of_four(bool pool)
@@ -231,7 +232,7 @@ static sfp__clock clock_of_four(bool pool)
     return start(&o, 4, 10);
 }
 
-/* Goes on from the text of *c, which is done with. */
+/* Returns a clock that resumes from the saved form of *c, and frees *c. */
 static sfp__clock read_back(sfp__clock *c)
 {
     json_t *j = sfp__clock_json(c);
@@ -242,8 +243,8 @@ static sfp__clock read_back(sfp__clock *c)
     return out;
 }
 
-/* A run that is stopped before it has learned from them gets the same batches again, and time has not gone on. */
-TEST(what_was_given_stays_until_it_is_done)
+/* A run that is stopped before it has learned from its batches gets the same batches again, and the clock has not advanced. */
+TEST(a_batch_is_delivered_again_until_it_is_committed)
 {
     int count;
     OWNED_BY(sfp__clock_done) sfp__clock c = clock_of_four(true);
@@ -252,7 +253,7 @@ TEST(what_was_given_stays_until_it_is_done)
     const int64_t *batch = sfp__clock_next(&c, &count);
     assert_int_equal(count, 2);
     assert_int_equal(batch[0], 1);
-    sfp__clock_advance(&c, 0, 0.25); /* something that came with them */
+    sfp__clock_advance(&c, 0, 0.25); /* the prediction of an unlabelled image */
     sfp__clock_advance(&c, 1, 0.25);
     assert_true(c.now == 3.5);
     c = read_back(&c);
@@ -271,7 +272,7 @@ TEST(what_was_given_stays_until_it_is_done)
     assert_null(sfp__clock_next(&c, &count));
 }
 
-TEST(a_position_that_does_not_fit_is_refused)
+TEST(an_inconsistent_saved_clock_is_refused)
 {
     static const char *const wrong[] = {
         "{}",
@@ -300,8 +301,8 @@ TEST(a_position_that_does_not_fit_is_refused)
     }
 }
 
-/* Without a rate nothing is late: each in its turn. */
-TEST(without_a_rate_every_batch_has_its_turn)
+/* Without an arrival rate no batch is late: every batch is delivered in order. */
+TEST(without_a_rate_every_batch_is_delivered)
 {
     int count;
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&(sfp__clock_options){.kind = SFP_CLOCK_OFF}, 2, 10);
@@ -317,7 +318,7 @@ TEST(without_a_rate_every_batch_has_its_turn)
 
 TEST(each_batch_of_a_pool_has_its_own_lag)
 {
-    /* a batch a second; learning from the first takes 3.5 s, and three wait by then: 2.5, 1.5 and 0.5 s */
+    /* a batch per second; processing the first takes 3.5 s, and then three wait with a lag of 2.5, 1.5 and 0.5 s */
     const sfp__clock_options o = {.kind = SFP_CLOCK_VIRTUAL, .lambda = 10, .pool = true, .pool_most = 8};
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 4, 10);
     int count;
@@ -339,7 +340,8 @@ static void set_stop(int number)
 
 TEST(waiting_for_a_real_batch_ends_when_stopped)
 {
-    const sfp__clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop}; /* it would take a quarter of an hour */
+    /* the batch would arrive after 1,000 s */
+    const sfp__clock_options o = {.kind = SFP_CLOCK_REAL, .lambda = 1e-3, .stop = &stop};
     OWNED_BY(sfp__clock_done) sfp__clock c = start(&o, 1, 1);
     int count;
     const struct sigaction action = {.sa_handler = set_stop};
@@ -347,5 +349,5 @@ TEST(waiting_for_a_real_batch_ends_when_stopped)
     (void)alarm(1);
     assert_null(sfp__clock_next(&c, &count));
     assert_int_equal(stop, 1);
-    assert_int_equal(c.next, 0); /* nothing is lost */
+    assert_int_equal(c.next, 0); /* no batch was skipped */
 }

@@ -161,7 +161,7 @@ TEST(the_file_beside_the_weights_is_found)
     REFUSED(sfp__model_config_find(weights, NULL, &c, &found, &err), SFP_EINVAL, "is a directory");
 }
 
-TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
+TEST(embedded_config_ranks_between_own_file_and_directory_config)
 {
     sfp__model_config c = {0};
     const char *from = "", *inside = "{\"num_heads\":4}";
@@ -175,14 +175,14 @@ TEST(what_the_file_carries_comes_after_its_own_and_before_the_folders)
     assert_true(c.heads == 6 && strstr(from, "beside"));
 }
 
-TEST(mean_and_std_may_stand_in_a_file_of_their_own)
+TEST(mean_and_std_may_be_in_a_separate_file)
 {
     sfp__model_config c = {0};
     const char *from = "";
     const char *weights = in_directory("model.safetensors");
     put_text("preprocessor_config.json", "{\"image_mean\":[0.5,0.4,0.3],\"image_std\":[0.1,0.2,0.3],\"size\":{\"height\":224}}");
     MUST(sfp__model_config_find(weights, NULL, &c, &from, &err));
-    assert_null(from); /* alone it is not a model's */
+    assert_null(from); /* without the model's keys it is not the configuration */
     put_text("config.json", "{\"num_attention_heads\":3,\"image_std\":[1,1,1]}");
     MUST(sfp__model_config_find(weights, NULL, &c, &from, &err));
     assert_true(c.heads == 3 && c.has_mean && c.mean[1] == 0.4f && c.has_std && c.std[0] == 1);
@@ -191,7 +191,7 @@ TEST(mean_and_std_may_stand_in_a_file_of_their_own)
     REFUSED(sfp__model_config_find(weights, NULL, &c, &from, &err), SFP_EFORMAT, "preprocessor_config.json: 'image_mean'");
 }
 
-TEST(names_without_folder_or_ending_work_too)
+TEST(names_without_directory_or_extension_work)
 {
     sfp__model_config c = {0};
     const char *found = "";

@@ -1,4 +1,4 @@
-/* The folder that a run writes into: who holds it, what is in it, and what of it goes. */
+/* The output directory of a run: its lock, its files, and the removal of files and of created directories. */
 #include "io/directory.h"
 
 #include <signal.h>
@@ -38,21 +38,21 @@ static void check_taken(const char *path)
     assert_string_equal(err.message + strlen(path), ": another run is writing there");
 }
 
-/* Root may do everything: for a moment it is somebody else. */
-static void as_anybody(void (*what)(void))
+/* Root may do everything: runs `action` as another user. */
+static void as_other_user(void (*action)(void))
 {
     bool root = geteuid() == 0;
     assert_int_equal(chmod(directory, 0777), 0);
     if (root)
         assert_int_equal(seteuid(65534), 0);
-    what();
+    action();
     if (root)
         assert_int_equal(seteuid(0), 0);
 }
 
 /* -------------------------------------------------------------------- lock */
 
-TEST(one_at_a_time_holds_it)
+TEST(only_one_process_holds_the_lock)
 {
     int lock = take(directory);
     check_taken(directory);
@@ -62,21 +62,21 @@ TEST(one_at_a_time_holds_it)
     assert_int_equal(symlink(directory, in_directory("link")), 0);
     check_taken(in_directory("link"));
     assert_int_equal(mkdir(in_directory("inside"), 0777), 0);
-    sfp__directory_unlock(take(in_directory("inside"))); /* another folder, another lock */
+    sfp__directory_unlock(take(in_directory("inside"))); /* another directory has another lock */
     sfp__directory_unlock(lock);
     sfp__directory_unlock(take(in_directory("link")));
     sfp__directory_unlock(-1);
 }
 
-TEST(a_lock_leaves_nothing_in_the_folder)
+TEST(a_lock_leaves_no_file_in_the_directory)
 {
     int lock = take(directory);
-    assert_int_equal(rmdir(directory), 0); /* it is empty */
+    assert_int_equal(rmdir(directory), 0); /* the directory is empty */
     sfp__directory_unlock(lock);
     assert_int_equal(mkdir(directory, 0700), 0);
 }
 
-TEST(a_process_that_is_killed_lets_go)
+TEST(a_killed_process_releases_its_lock)
 {
     int ready[2];
     char one = 0;
@@ -92,10 +92,10 @@ TEST(a_process_that_is_killed_lets_go)
             (void)pause();
     }
     (void)close(ready[1]);
-    ssize_t got = read(ready[0], &one, 1); /* 0: it ended without the lock */
+    ssize_t got = read(ready[0], &one, 1); /* 0: the child ended without the lock */
     int lock = UNTOUCHED;
     sfp_status held = sfp__directory_lock(directory, &lock, NULL);
-    (void)kill(child, SIGKILL); /* before anything is checked: it would never end */
+    (void)kill(child, SIGKILL); /* before any check: a failed check would leave the child running */
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(got, 1);
     assert_int_equal(held, SFP_EINVAL);
@@ -103,7 +103,7 @@ TEST(a_process_that_is_killed_lets_go)
     (void)close(ready[0]);
 }
 
-TEST(what_is_no_folder_is_refused)
+TEST(a_path_that_is_not_a_directory_is_refused)
 {
     put_text("file", "x");
     check_refused(in_directory("file"), SFP_EINVAL, "is a file, expected a folder");
@@ -113,7 +113,7 @@ TEST(what_is_no_folder_is_refused)
     check_refused(in_directory("to-file"), SFP_EINVAL, "is a file, expected a folder");
     assert_int_equal(symlink("nothing", in_directory("to-nothing")), 0);
     check_refused(in_directory("to-nothing"), SFP_ENOTFOUND, "cannot open the folder");
-    assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0); /* must not wait for a writer */
+    assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0); /* opening it must not wait for a writer */
     check_refused(in_directory("pipe"), SFP_EINVAL, "is a file, expected a folder");
     assert_true(sfp__directory_has(directory, "file"));
 }
@@ -123,15 +123,15 @@ static void refuse_closed(void)
     check_refused(in_directory("closed"), SFP_EIO, "cannot open the folder");
 }
 
-TEST(a_closed_folder_is_refused)
+TEST(an_unreadable_directory_is_refused)
 {
     assert_int_equal(mkdir(in_directory("closed"), 0), 0);
-    as_anybody(refuse_closed);
+    as_other_user(refuse_closed);
 }
 
-/* --------------------------------------------------------------- what is there */
+/* --------------------------------------------------------------- existing files */
 
-TEST(everything_of_that_name_is_there)
+TEST(files_directories_and_links_are_found_by_name)
 {
     put_text("file", "");
     assert_int_equal(mkdir(in_directory("inside"), 0777), 0);
@@ -143,7 +143,7 @@ TEST(everything_of_that_name_is_there)
     assert_false(sfp__directory_has(directory, "fil"));
 }
 
-/* -------------------------------------------------------------- what goes */
+/* -------------------------------------------------------------- removal */
 
 static sfp_status remove_names(const char *const *names, sfp_error *why)
 {
@@ -153,14 +153,14 @@ static sfp_status remove_names(const char *const *names, sfp_error *why)
     return sfp__directory_remove_files(directory, count, names, 0, NULL, why);
 }
 
-static void check_there(bool there, const char *const *names)
+static void check_existence(bool there, const char *const *names)
 {
     for (; *names; names++)
         if (sfp__directory_has(directory, *names) != there)
-            fail_msg("'%s' %s", *names, there ? "is gone" : "is still there");
+            fail_msg("'%s' %s", *names, there ? "does not exist" : "still exists");
 }
 
-TEST(only_files_of_the_names_go)
+TEST(only_files_that_match_are_removed)
 {
     const char *const *names = STRINGS("checkpoint", "state-#.bin", "log.#", "#", "part-#.tmp.#", "absent");
     const char *const *ours =
@@ -172,17 +172,17 @@ TEST(only_files_of_the_names_go)
         put_text(*name, "ours");
     for (const char *const *name = others; *name; name++)
         put_text(*name, "theirs");
-    put_text("inside/checkpoint", "theirs"); /* nothing below is looked at */
+    put_text("inside/checkpoint", "theirs"); /* subdirectories are not searched */
     MUST(remove_names(names, NULL));
-    check_there(false, ours);
-    check_there(true, others);
+    check_existence(false, ours);
+    check_existence(true, others);
     assert_true(file_exists("inside/checkpoint"));
-    MUST(remove_names(names, NULL)); /* nothing of ours: nothing to do */
+    MUST(remove_names(names, NULL)); /* no file is left to remove */
     MUST(sfp__directory_remove_files(directory, 0, NULL, 0, NULL, NULL));
-    check_there(true, others);
+    check_existence(true, others);
 }
 
-TEST(a_link_goes_and_what_it_points_to_stays)
+TEST(a_link_is_removed_but_not_its_target)
 {
     put_text("precious", "x");
     put_text("inside/x", "x");
@@ -190,55 +190,56 @@ TEST(a_link_goes_and_what_it_points_to_stays)
     assert_int_equal(symlink("inside", in_directory("log.1")), 0);
     assert_int_equal(symlink("nothing", in_directory("log.2")), 0);
     MUST(remove_names(STRINGS("checkpoint", "log.#"), NULL));
-    check_there(false, STRINGS("checkpoint", "log.1", "log.2"));
-    check_there(true, STRINGS("precious", "inside"));
+    check_existence(false, STRINGS("checkpoint", "log.1", "log.2"));
+    check_existence(true, STRINGS("precious", "inside"));
     assert_true(file_exists("inside/x"));
 }
 
-TEST(what_is_kept_stays_by_whatever_path)
+TEST(a_kept_file_stays_under_every_path)
 {
     put_text("state-1", "kept");
-    assert_int_equal(link(in_directory("state-1"), in_directory("state-2")), 0); /* the same file */
+    assert_int_equal(link(in_directory("state-1"), in_directory("state-2")), 0); /* a hard link to the same file */
     assert_int_equal(symlink("state-1", in_directory("state-3")), 0);
-    put_text("state-4", "kept"); /* only the same bytes */
+    put_text("state-4", "kept"); /* another file with the same contents */
     assert_int_equal(symlink("state-4", in_directory("state-5")), 0);
-    const char *const keep[] = {NULL, in_directory("state-9"), /* is not there */
+    const char *const keep[] = {NULL, in_directory("state-9"), /* does not exist */
                                 kept_print("%s/../%s/state-1", directory, strrchr(directory, '/') + 1)};
     MUST(sfp__directory_remove_files(directory, 1, STRINGS("state-#"), 3, keep, NULL));
-    check_there(true, STRINGS("state-1", "state-2", "state-3"));
-    check_there(false, STRINGS("state-4", "state-5"));
+    check_existence(true, STRINGS("state-1", "state-2", "state-3"));
+    check_existence(false, STRINGS("state-4", "state-5"));
 }
 
-TEST(what_cannot_go_is_named_and_ends_it)
+TEST(a_failed_removal_is_named_and_ends_the_call)
 {
     put_text("first", "");
-    put_text("second/x", ""); /* a folder is no file of ours */
+    put_text("second/x", ""); /* a directory is not a file of the run */
     put_text("third", "");
     REFUSED(remove_names(STRINGS("first", "second", "third"), &err), SFP_EIO, in_directory("second: cannot remove: "));
-    check_there(false, STRINGS("first")); /* in their order: what stands before is gone, what stands behind is not */
-    check_there(true, STRINGS("second", "third"));
+    /* files are removed in order: those before the failure are removed, those after it are not */
+    check_existence(false, STRINGS("first"));
+    check_existence(true, STRINGS("second", "third"));
     assert_true(file_exists("second/x"));
 }
 
-static void remove_in_vain(void)
+static void fail_to_remove(void)
 {
     const char *inside = in_directory("inside");
     REFUSED(sfp__directory_remove_files(inside, 1, STRINGS("ours"), 0, NULL, &err), SFP_EIO,
             "inside/ours: cannot remove: Permission denied");
     assert_true(sfp__directory_has(inside, "ours"));
     MUST(sfp__directory_remove_files(inside, 1, STRINGS("absent"), 0, NULL, NULL));
-    sfp__directory_unlock(take(inside)); /* reading is enough for a lock */
+    sfp__directory_unlock(take(inside)); /* a lock needs only read permission */
 }
 
-TEST(an_unwritable_folder_keeps_its_files)
+TEST(an_unwritable_directory_keeps_its_files)
 {
     put_text("inside/ours", "");
     assert_int_equal(chmod(in_directory("inside"), 0555), 0);
-    as_anybody(remove_in_vain);
+    as_other_user(fail_to_remove);
     assert_int_equal(chmod(in_directory("inside"), 0755), 0);
 }
 
-TEST(parents_are_made_and_go_again)
+TEST(parents_are_created_and_removed_again)
 {
     int made = UNTOUCHED;
     MUST(sfp__directory_create(in_directory("a"), &made, &err));
@@ -250,7 +251,7 @@ TEST(parents_are_made_and_go_again)
     assert_int_equal(made, 0);
     sfp__directory_remove_created(in_directory("a/b/c"), 0);
     assert_true(file_exists("a/b/c"));
-    sfp__directory_remove_created(in_directory("a//b/c/"), 2); /* a was there before */
+    sfp__directory_remove_created(in_directory("a//b/c/"), 2); /* a existed before */
     assert_false(file_exists("a/b"));
     assert_true(file_exists("a"));
     MUST(sfp__directory_create(in_directory("a/d/e"), &made, &err));
@@ -260,13 +261,13 @@ TEST(parents_are_made_and_go_again)
     assert_true(file_exists("a/d/kept"));
 }
 
-TEST(the_folders_of_a_file_are_made)
+TEST(the_directories_of_a_file_are_created)
 {
     MUST(sfp__directory_create_for(in_directory("a/b//file"), &err));
     assert_true(file_exists("a/b"));
     assert_false(file_exists("a/b/file"));
     MUST(sfp__directory_create_for(in_directory("a/b/file"), &err));
-    MUST(sfp__directory_create_for("file", &err)); /* here, and at the top: nothing to make */
+    MUST(sfp__directory_create_for("file", &err)); /* in the current directory and at the root: nothing to create */
     MUST(sfp__directory_create_for("/file", &err));
     put_text("plain", "x");
     REFUSED(sfp__directory_create_for(in_directory("plain/c/file"), &err), SFP_EIO, "plain/c: cannot make the directory");
@@ -277,7 +278,7 @@ TEST(the_folders_of_a_file_are_made)
     assert_false(file_exists("c"));
 }
 
-TEST(what_cannot_be_made_leaves_nothing)
+TEST(a_failed_creation_leaves_nothing_behind)
 {
     char name[300];
     memset(name, 'x', sizeof name - 1);

@@ -1,4 +1,4 @@
-/* The drift detector: how often it fires on series that shift and on series that do not, over 200 seeded series each. */
+/* The drift detector: the number of series for which it fires, among 200 seeded series with a shift and 200 without. */
 #include "learner/learner_internal.h"
 
 #include "base/rng.h"
@@ -7,8 +7,8 @@
 
 enum { SERIES = 200, STATIONARY = 300, AFTER = 60 };
 
-/* Of SERIES series with this deviation around `mean` that move by `shift` deviations at STATIONARY: how many fire before, how
- * many within AFTER values from then on. */
+/* Generates SERIES series with this mean and deviation, which shift by `shift` deviations at STATIONARY. Counts the series
+ * that fire before the shift, and those that fire within AFTER values after it. */
 static void rates(double mean, double deviation, double shift, int *before, int *after)
 {
     *before = *after = 0;
@@ -27,7 +27,7 @@ static void rates(double mean, double deviation, double shift, int *before, int 
     }
 }
 
-TEST(a_stationary_series_hardly_ever_fires)
+TEST(a_stationary_series_rarely_fires)
 {
     int before, after;
     rates(0.02, 0.003, 0, &before, &after);
@@ -47,7 +47,7 @@ TEST(a_shift_fires_in_either_direction)
     }
 }
 
-/* Units do not matter: the same series, scaled and moved, fires at the same moments. */
+/* Units do not matter: the same series, scaled and shifted, fires at the same indices. */
 TEST(scale_and_offset_make_no_difference)
 {
     int fired = 0;
@@ -64,7 +64,7 @@ TEST(scale_and_offset_make_no_difference)
     assert_true(fired >= 20);
 }
 
-TEST(it_starts_anew_after_firing)
+TEST(it_restarts_after_firing)
 {
     sfp__rng rng = sfp__rng_init(1002, 0);
     sfp__drift_detector d = {0};
@@ -84,7 +84,7 @@ TEST(it_starts_anew_after_firing)
     assert_in_range(second, 200, 215);
 }
 
-TEST(it_says_nothing_at_first_nor_about_what_is_no_number)
+TEST(it_fires_neither_during_warm_up_nor_on_nan)
 {
     sfp__drift_detector d = {0};
     for (int t = 0; t < 30; t++)

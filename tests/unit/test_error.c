@@ -1,4 +1,4 @@
-/* Errors: the record is filled, cut and chained as the callers rely on. */
+/* Errors: how a record is filled, truncated and extended by a prefix. */
 #include <errno.h>
 
 #include "test.h"
@@ -10,7 +10,7 @@ TEST(fail_returns_the_status_and_fills_the_record)
     assert_string_equal(err.message, "w.safetensors: 7");
 }
 
-TEST(a_missing_record_is_fine)
+TEST(the_error_record_is_optional)
 {
     assert_int_equal(sfp__fail(NULL, SFP_EIO, "x"), SFP_EIO);
     assert_int_equal(sfp__fail_errno(NULL, SFP_EIO, "x"), SFP_EIO);
@@ -18,7 +18,7 @@ TEST(a_missing_record_is_fine)
     assert_int_equal(sfp__fail_nomem(NULL), SFP_ENOMEM);
 }
 
-TEST(long_messages_are_cut_and_terminated)
+TEST(long_messages_are_truncated_and_terminated)
 {
     char text[2 * SFP_ERROR_MAX];
     memset(text, 'x', sizeof text - 1);
@@ -30,7 +30,7 @@ TEST(long_messages_are_cut_and_terminated)
     memset(&s, '#', sizeof s);
     (void)sfp__fail(&s.err, SFP_EIO, "%s", text);
     assert_int_equal(strlen(s.err.message), SFP_ERROR_MAX - 1);
-    (void)sfp__fail_prefix(&s.err, SFP_EIO, "%s", text); /* the prefix alone fills it */
+    (void)sfp__fail_prefix(&s.err, SFP_EIO, "%s", text); /* the prefix alone fills the message */
     assert_int_equal(strlen(s.err.message), SFP_ERROR_MAX - 1);
     errno = ENOENT;
     (void)sfp__fail_errno(&s.err, SFP_EIO, "%s", text);
@@ -38,14 +38,14 @@ TEST(long_messages_are_cut_and_terminated)
     assert_memory_equal(s.guard, "########", 8);
 }
 
-TEST(errno_is_put_into_words)
+TEST(errno_is_described)
 {
     errno = ENOENT;
     REFUSED_EXACTLY(sfp__fail_errno(&err, SFP_EIO, "%s: cannot open", "a.npy"), SFP_EIO,
                     kept_print("a.npy: cannot open: %s", strerror(ENOENT)));
 }
 
-TEST(a_prefix_goes_before_the_message)
+TEST(a_prefix_precedes_the_message)
 {
     (void)sfp__fail(&err, SFP_EFORMAT, "line 3: no number");
     assert_int_equal(sfp__fail_prefix(&err, SFP_EFORMAT, "case %d", 4), SFP_EFORMAT);
@@ -53,7 +53,7 @@ TEST(a_prefix_goes_before_the_message)
     assert_int_equal(err.status, SFP_EFORMAT);
 }
 
-TEST(out_of_memory_says_how_much_was_asked_for)
+TEST(out_of_memory_reports_the_requested_size)
 {
     sfp__mem_fail_at(0);
     assert_null(sfp__malloc(12345));
@@ -62,7 +62,7 @@ TEST(out_of_memory_says_how_much_was_asked_for)
     assert_non_null(strstr(err.message, "12345"));
 }
 
-TEST(every_status_has_words_of_its_own)
+TEST(every_status_has_its_own_text)
 {
     static const sfp_status all[] = {
 #define VALUE(name, value, text) SFP_##name,
@@ -79,7 +79,7 @@ TEST(every_status_has_words_of_its_own)
     assert_string_equal(sfp_status_text((sfp_status)99), "unknown status");
 }
 
-TEST(the_version_is_the_headers)
+TEST(the_version_equals_that_of_the_header)
 {
     assert_string_equal(sfp_version(), kept_print("%d.%d.%d", SFP_VERSION_MAJOR, SFP_VERSION_MINOR, SFP_VERSION_PATCH));
 }

@@ -1,4 +1,4 @@
-/* Evaluation reads images no oftener than it must. (Threads: sfp__thread_pool_create is in run_world.h.) */
+/* Evaluation loads images no more often than necessary. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "model/vit.h"
 #include "run/evaluate.h"
 
@@ -15,7 +15,8 @@ static uint8_t shade(int64_t i)
     return (uint8_t)(i % CLASSES ? 200 - i / 4 : 20 + i / 4);
 }
 
-/* Accuracy before and after learning, with so much memory for images; how often one was loaded in each evaluation. */
+/* Evaluates before and after learning, with this amount of memory for images. Returns both accuracies and the number of loads
+ * per evaluation. */
 static void evaluate(const char *method, size_t memory, double accuracy[2], int loaded[2])
 {
     static atomic_long loads;
@@ -53,7 +54,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     }
 }
 
-TEST(a_head_alone_needs_each_image_once)
+TEST(a_closed_form_head_loads_each_image_once)
 {
     double kept[2], not_kept[2];
     int loaded[2];
@@ -62,18 +63,18 @@ TEST(a_head_alone_needs_each_image_once)
     assert_int_equal(loaded[1], 0);
     evaluate("ncm", 0, not_kept, loaded);
     assert_int_equal(loaded[0], IMAGES);
-    assert_int_equal(loaded[1], 0); /* the queries are known */
+    assert_int_equal(loaded[1], 0); /* the queries are cached */
     assert_true(not_kept[0] == kept[0] && not_kept[1] == kept[1]);
-    assert_true(kept[0] == 0 && kept[1] > 0.5); /* it did answer */
+    assert_true(kept[0] == 0 && kept[1] > 0.5); /* the head did learn */
 }
 
-TEST(the_learner_sees_images_again)
+TEST(the_learner_loads_images_again)
 {
     double kept[2], not_kept[2];
     int loaded[2];
     evaluate(NULL, SFP_EVALUATOR_MEMORY, kept, loaded);
     assert_int_equal(loaded[1], 0);
     evaluate(NULL, 0, not_kept, loaded);
-    assert_int_equal(loaded[1], IMAGES - 1); /* but for one that is known to be broken */
+    assert_int_equal(loaded[1], IMAGES - 1); /* all but the image that is known to be broken */
     assert_true(not_kept[1] == kept[1]);
 }

@@ -18,12 +18,12 @@ static void drop_dir(void)
 {
     for (int i = 0; i < 20; i++)
         (void)unlink(name(i));
-    assert_int_equal(rmdir(directory), 0); /* fails when anything else was left */
+    assert_int_equal(rmdir(directory), 0); /* fails if any other file is left */
 }
 
 AROUND_EACH(make_directory, drop_dir)
 
-/* File i, "" when it is not there. */
+/* Returns the contents of file i, "" if it does not exist. */
 static const char *text_of(int i)
 {
     return access(name(i), F_OK) == 0 ? file_text(name(i)) : "";
@@ -71,7 +71,7 @@ static void write_file(uint64_t from, uint64_t to, size_t max_bytes, int keep)
     write_range(e, from, to);
 }
 
-/* What opening left ends with the line of timestamp t; -1: there is none. */
+/* Checks that after opening, the log ends with the line of timestamp t; -1: it is empty. */
 static void check_last(uint64_t from, size_t max_bytes, int64_t t)
 {
     uint64_t last = 99;
@@ -80,26 +80,26 @@ static void check_last(uint64_t from, size_t max_bytes, int64_t t)
     assert_int_equal(last, t >= 0 ? (uint64_t)t : 99);
 }
 
-TEST(opening_tells_the_last_line_that_is_left)
+TEST(opening_returns_the_last_remaining_line)
 {
     check_last(4, 0, -1); /* no file */
     sfp__line_log *e = open_events(0, 0, 0);
     write_range(e, 0, 6);
     MUST(sfp__line_log_sync(e, NULL));
     sfp__line_log_close(e);
-    check_last(9, 0, 5); /* shorter than who asks believes */
+    check_last(9, 0, 5); /* the log ends before the timestamp of the checkpoint */
     check_last(4, 0, 3);
-    assert_int_equal(truncate(name(0), (off_t)strlen(text_of(0)) - 5), 0); /* torn */
+    assert_int_equal(truncate(name(0), (off_t)strlen(text_of(0)) - 5), 0); /* a torn last line */
     check_last(4, 0, 2);
     check_last(0, 0, -1);
-    write_file(0, 6, 700, 3); /* two lines a file, or less */
+    write_file(0, 6, 700, 3); /* at most two lines per file */
     assert_true(strlen(text_of(1)) > 0);
     check_last(6, 700, 5);
-    assert_int_equal(unlink(name(0)), 0); /* the one before is looked at */
+    assert_int_equal(unlink(name(0)), 0); /* the previous file is read */
     check_last(6, 700, strstr(text_of(1), "{\"t\":4,") ? 4 : 3);
 }
 
-TEST(a_line_has_what_the_specification_says)
+TEST(a_line_has_the_documented_fields)
 {
     OWNED_PTR(sfp__line_log_close) sfp__line_log *e = open_events(0, 0, 0);
     write_range(e, 5, 6);
@@ -125,7 +125,7 @@ TEST(without_scores_similarity_is_null)
     assert_int_equal(json_array_size(json_object_get(line, "replay")), 0);
 }
 
-TEST(who_chooses_nothing_learns_from_all)
+TEST(without_a_selector_the_coreset_is_the_batch)
 {
     static const uint64_t ids[2] = {7, 8};
     sfp__line_log *e = open_events(0, 0, 0);
@@ -141,7 +141,7 @@ TEST(a_resumed_run_writes_the_same_file)
     write_file(0, 30, 0, 0);
     const char *whole = text_of(0);
     for (uint64_t from = 1; from <= 30; from += 7) {
-        append_text("events.jsonl", "{\"t\":30,\"task\":1,\"off"); /* torn by a kill */
+        append_text("events.jsonl", "{\"t\":30,\"task\":1,\"off"); /* torn when the process was killed */
         write_file(from, 30, 0, 0);
         assert_string_equal(text_of(0), whole);
     }
@@ -149,7 +149,7 @@ TEST(a_resumed_run_writes_the_same_file)
     assert_string_equal(text_of(0), "");
 }
 
-TEST(a_resumed_run_takes_rotated_files_back)
+TEST(a_resumed_run_continues_rotated_files)
 {
     enum { LARGEST = 2000 };
     const char *whole[4];
@@ -160,7 +160,7 @@ TEST(a_resumed_run_takes_rotated_files_back)
             assert_true(strlen(whole[i]) <= LARGEST);
             assert_int_equal(*whole[i] != '\0', i <= keep);
         }
-        /* from 16 on is in two files; what rotation has dropped for good stays away */
+        /* lines from 16 on are in two files; files that rotation deleted are not recreated */
         write_file(keep ? 16 : 22, 23, LARGEST, keep);
         for (int i = 0; i < 3; i++)
             assert_string_equal(text_of(i), whole[i]);
@@ -169,17 +169,17 @@ TEST(a_resumed_run_takes_rotated_files_back)
     }
 }
 
-TEST(a_rotation_cut_short_is_mended)
+TEST(an_interrupted_rotation_is_completed)
 {
     write_file(0, 6, 1 << 20, 2);
-    move("events.jsonl", "events.jsonl.1"); /* killed after the rename, before the new file */
+    move("events.jsonl", "events.jsonl.1"); /* killed between the rename and the creation of the new file */
     write_file(4, 5, 1 << 20, 2);
     HOLDS(text_of(0), "{\"t\":0,", "\n{\"t\":4,");
     assert_null(strstr(text_of(0), "{\"t\":5,"));
     assert_true(access(name(1), F_OK) != 0);
 }
 
-TEST(a_file_that_is_no_log_is_refused)
+TEST(a_file_that_is_not_a_log_is_refused)
 {
     static const char *const bad[] = {
         "hello\n", "{\"t\":}\n", "{\"t\":1\n", "{\"t\":-1,}\n", "{\"t\":99999999999999999999999,}\n", "\n"};
@@ -196,14 +196,14 @@ TEST(a_file_that_is_no_log_is_refused)
     assert_int_not_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_OK);
     assert_int_not_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_OK);
     assert_int_equal(rmdir(name(0)), 0);
-    assert_int_equal(mkfifo(name(0), 0666), 0); /* must not wait for a writer */
+    assert_int_equal(mkfifo(name(0), 0666), 0); /* opening it must not wait for a writer */
     assert_int_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EINVAL);
-    assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_folder", SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_ENOTFOUND);
+    assert_int_equal(sfp__line_log_open("/tmp/sfp_no_such_directory", SFP__RUN_EVENTS, "t", 0, 0, 0, &e, &err), SFP_ENOTFOUND);
     assert_int_equal(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 0, 0, -1, &e, &err), SFP_EINVAL);
     assert_null(e);
 }
 
-TEST(a_full_disk_is_told_and_leaves_whole_lines)
+TEST(a_full_disk_is_reported_and_leaves_whole_lines)
 {
     struct rlimit old, tight = {3000, 3000};
     sfp__line_log *e = open_events(0, 0, 0);
@@ -214,12 +214,12 @@ TEST(a_full_disk_is_told_and_leaves_whole_lines)
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
     for (uint64_t t = 3; t < 20; t++)
-        MUST(write_one(e, t, &err)); /* only gathered */
+        MUST(write_one(e, t, &err)); /* only buffered */
     assert_int_equal(sfp__line_log_flush(e, &err), SFP_EIO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_non_null(strstr(err.message, "cannot write: File too large"));
     assert_int_equal(strlen(text_of(0)), before);
-    MUST(sfp__line_log_flush(e, &err)); /* space again: nothing was lost */
+    MUST(sfp__line_log_flush(e, &err)); /* there is space again: no line was lost */
     sfp__line_log_close(e);
     int lines = 0;
     for (const char *p = text_of(0); *p; p++)
@@ -228,7 +228,7 @@ TEST(a_full_disk_is_told_and_leaves_whole_lines)
     assert_non_null(strstr(text_of(0), "\n{\"t\":19,"));
 }
 
-TEST(long_runs_are_written_without_a_flush_and_without_memory)
+TEST(long_runs_need_neither_flush_nor_allocation)
 {
     sfp__line_log *e = open_events(0, 100000, 2);
     for (uint64_t t = 0; t < 1000; t++)
@@ -244,7 +244,7 @@ TEST(long_runs_are_written_without_a_flush_and_without_memory)
     assert_true(stat(name(3), &st) != 0);
 }
 
-TEST(no_memory_is_told)
+TEST(missing_memory_is_reported)
 {
     OWNED_PTR(sfp__line_log_close) sfp__line_log *e = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 0, 0, 0, &e, alloc_err), !e) > 0);

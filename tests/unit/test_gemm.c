@@ -1,4 +1,4 @@
-/* Matrix products: the packed and the plain ones against sums in double, alone and on many lanes at once. */
+/* Matrix products: packed and plain ones against sums in double, on one lane and on many at once. */
 #include "compute/gemm.h"
 
 #include "compute/kernels.h"
@@ -40,7 +40,7 @@ static void run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, con
     sfp__gemm_leave(token);
 }
 
-/* Row r of y (dense) against x W^T + bias in double; the error is measured by what was summed up. */
+/* Checks row r of y (dense) against x W^T + bias in double. The error is relative to the sum of absolute values. */
 static void check_row(const sfp__gemm_weight_desc *d, int m, int r, const float *x, const float *y, double tolerance)
 {
     for (int j = 0; j < d->n; j++) {
@@ -86,7 +86,8 @@ TEST(packed_products_equal_sums_in_double)
                 for (size_t i = count; i < count + 16; i++)
                     assert_true(y[i] == canary);
                 float *dense = from_panels(y, m, n, panel);
-                for (int i = 0; i<m; i += m> 7 ? 97 : 1) /* all rows are many sums: the first, the last, one between */
+                /* checking every row is too slow: the first, the last and some between */
+                for (int i = 0; i<m; i += m> 7 ? 97 : 1)
                     check_row(&d, m, i, x, dense, 1e-6);
                 check_row(&d, m, m - 1, x, dense, 1e-6);
             }
@@ -95,8 +96,8 @@ TEST(packed_products_equal_sums_in_double)
     sfp__gemm_op_free(NULL);
 }
 
-/* Rows of ones, twos, ...: every row is checked without a sum a cell. */
-TEST(every_row_goes_to_its_place)
+/* Rows of ones, twos, ...: every row is checked without a sum per element. */
+TEST(every_row_is_written_to_its_place)
 {
     enum { M = 197, N = 2304, K = 768 };
     sfp__rng rng = sfp__rng_init(2, 0);
@@ -106,7 +107,7 @@ TEST(every_row_goes_to_its_place)
     OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(packed, M, 1);
     for (int r = 0; r < M; r++)
         for (int i = 0; i < K; i++)
-            x[r * K + i] = i == r ? (float)(r + 1) : 0; /* row r picks column r of W */
+            x[r * K + i] = i == r ? (float)(r + 1) : 0; /* row r selects column r of W */
     run(op, 0, packed, x, y);
     int panel = sfp__gemm_panel(packed);
     for (int r = 0; r < M; r++)
@@ -126,7 +127,8 @@ TEST(an_op_runs_any_weight_of_its_sizes_and_keeps_none)
                           db = {.n = N, .k = K, .w = b, .transposed = true, .bias = bias};
     OWNED_PTR(sfp__gemm_weight_free) sfp__gemm_weight *wa = pack(&da), *wb = pack(&db);
     float *ka = copied(a, N * K), *kb = copied(b, N * K), *kept = copied(bias, N);
-    memset(a, 0, N * K * sizeof *a), memset(b, 0, N * K * sizeof *b), memset(bias, 0, N * sizeof *bias); /* packed is a copy */
+    /* the packed weight is a copy */
+    memset(a, 0, N * K * sizeof *a), memset(b, 0, N * K * sizeof *b), memset(bias, 0, N * sizeof *bias);
     da.w = ka, da.bias = kept, db.w = kb, db.bias = kept;
     OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = prepare(wa, M, 1);
     float y[M * N];
@@ -204,7 +206,7 @@ TEST(plain_products_in_all_transpositions)
         float *c = normals(&rng, (size_t)(m * ldc), 1), *before = copied(c, (size_t)(m * ldc));
         for (int r = 0; beta == 0 && r < m; r++)
             for (int j = 0; j < n; j++)
-                c[r * ldc + j] = NAN; /* with beta 0 what was there must not matter */
+                c[r * ldc + j] = NAN; /* with beta 0 the old contents must not matter */
         int token = sfp__gemm_enter();
         sfp__gemm_plain(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
         sfp__gemm_leave(token);
@@ -240,7 +242,7 @@ TEST(a_panel_divides_is_aligned_and_fits)
         assert_true(w == n || (size_t)w * (size_t)k * sizeof(float) <= bytes);
         assert_true(w == n || w % 8 == 0);
         if ((size_t)n * (size_t)k * sizeof(float) <= bytes)
-            assert_int_equal(w, n); /* no reason to cut */
+            assert_int_equal(w, n); /* no need to split */
         smaller += w < n;
     }
     assert_true(smaller > 1000);

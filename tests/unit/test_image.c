@@ -1,4 +1,4 @@
-/* Decoding: every kind of image becomes the RGB it shows; what is refused is named. */
+/* Decoding: every image format becomes the RGB that it shows; errors name their cause. */
 #include "io/image/image.h"
 
 #include "test.h"
@@ -74,7 +74,7 @@ TEST(adobe_cmyk_jpegs_become_rgb)
     }
 }
 
-/* rows of a PNG type and depth, and the RGB they show */
+/* Checks rows of a PNG colour type and depth against the RGB that they show. */
 static void check_png(uint8_t type, uint8_t depth, int channels, uint8_t interlace)
 {
     struct spng_plte palette = {.n_entries = 1u << (depth < 8 ? depth : 8)};
@@ -157,7 +157,7 @@ TEST(animated_webp_is_refused_by_name)
                     "x.webp: WebP is animated, expected a still image");
 }
 
-/* Where pixel (x, y) of the stored image goes. */
+/* Checks that pixel (x, y) of the stored image is at its rotated place. */
 static void check_turned(sfp__image im, const uint8_t *rgb, int orientation)
 {
     bool swapped = orientation >= 5;
@@ -172,7 +172,7 @@ static void check_turned(sfp__image im, const uint8_t *rgb, int orientation)
     }
 }
 
-TEST(orientation_is_followed_when_asked)
+TEST(orientation_is_applied_on_request)
 {
     sfp__image_options opt = sfp__image_options_defaults();
     opt.exif_orientation = true;
@@ -225,7 +225,7 @@ static void check_refused(const void *bytes, size_t size, const sfp__image_optio
     assert_true(im.width == 7 && !im.rgb);
 }
 
-TEST(limits_hold_before_memory_is_taken)
+TEST(limits_are_checked_before_allocation)
 {
     blob files[3] = {make_jpeg(W, H, false), make_png(W, H), make_webp(W, H, true, false)};
     for (int i = 0; i < 3; i++) {
@@ -238,12 +238,12 @@ TEST(limits_hold_before_memory_is_taken)
         opt.max_bytes = files[i].size - 1;
         check_refused(files[i].bytes, files[i].size, &opt, SFP_ELIMIT, "bytes, expected at most");
     }
-    /* a PNG of a few bytes that says it has 2^31-1 by 2^31-1 pixels */
+    /* a PNG of a few bytes that claims 2^31-1 by 2^31-1 pixels */
     blob png = make_png(1, 1);
     memcpy(png.bytes + 16, "\x7f\xff\xff\xff\x7f\xff\xff\xff", 8);
     sfp__image im;
     sfp_status status = sfp__image_decode("x", png.bytes, png.size, NULL, &im, NULL);
-    assert_true(status == SFP_ELIMIT || status == SFP_EFORMAT); /* the checksum is wrong too */
+    assert_true(status == SFP_ELIMIT || status == SFP_EFORMAT); /* the checksum is wrong, too */
 }
 
 TEST(other_files_are_refused)

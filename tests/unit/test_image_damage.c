@@ -1,4 +1,4 @@
-/* Damaged images and failing allocations: an error with a message, never a crash, never a leak. */
+/* Damaged images and failing allocations: an error with a message, never a crash or a leak. */
 #include "io/image/image.h"
 #include "test.h"
 #include "test_image_encode.h"
@@ -42,7 +42,7 @@ static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *why)
     sfp__image im = {0};
     sfp__image_options opt = sfp__image_options_defaults();
     opt.exif_orientation = true;
-    opt.max_pixels = 1 << 20; /* a flipped bit in a size must not cost seconds */
+    opt.max_pixels = 1 << 20; /* a flipped bit in a size must not take seconds */
     *why = (sfp_error){0};
     sfp_status status = sfp__image_decode("x", bytes, size, &opt, &im, why);
     if (status == SFP_OK)
@@ -58,7 +58,7 @@ TEST(truncated_images_are_errors)
     for (int i = 0; i < KINDS; i++) {
         blob f = kinds[i].file;
         MUST(decode(f.bytes, f.size, &err));
-        /* the end of a PNG (IEND) and of an extended WebP (EXIF) holds no image */
+        /* the end of a PNG (IEND) and of an extended WebP (EXIF) contains no image data */
         size_t needed = f.size;
         if (strcmp(kinds[i].name, "PNG") == 0)
             needed -= 16;
@@ -73,7 +73,7 @@ TEST(truncated_images_are_errors)
     }
 }
 
-TEST(truncation_is_called_so)
+TEST(truncation_is_reported_as_such)
 {
     for (int i = 0; i < KINDS; i++) {
         blob part = blob_of(kinds[i].file.bytes, kinds[i].file.size * 2 / 3);
@@ -84,7 +84,7 @@ TEST(truncation_is_called_so)
     }
 }
 
-/* The first scan of a JPEG: from its marker to the next one. */
+/* Finds the first scan of a JPEG: from its marker to the next one. */
 static void find_scan(blob b, size_t *start, size_t *end)
 {
     size_t i = 0;
@@ -102,7 +102,7 @@ TEST(a_jpeg_that_ends_in_the_middle_of_its_data_is_truncated)
     blob b = make_jpeg(W, H, false);
     size_t start, end;
     find_scan(b, &start, &end);
-    memcpy(b.bytes + (start + end) / 2, "\xff\xd9", 2); /* an end marker put there by a repair tool */
+    memcpy(b.bytes + (start + end) / 2, "\xff\xd9", 2); /* an end marker written by a repair tool */
     REFUSED(decode(b.bytes, b.size, &err), SFP_EFORMAT, "x: JPEG is truncated: coded data end early");
 }
 

@@ -1,4 +1,4 @@
-/* Images for the image tests, encoded here by the libraries' own encoders. */
+/* Images for the image tests, encoded by the encoders of the libraries. */
 #ifndef TEST_IMAGE_ENCODE_H
 #define TEST_IMAGE_ENCODE_H
 
@@ -9,7 +9,7 @@
 #include "test.h"
 
 typedef struct blob {
-    uint8_t *bytes; /* malloc'ed to the byte */
+    uint8_t *bytes; /* allocated with its exact size */
     size_t size;
 } blob;
 
@@ -21,7 +21,7 @@ static inline blob blob_of(const void *bytes, size_t size)
     return b;
 }
 
-/* A smooth image, so that lossy formats keep it nearly. */
+/* A smooth image, which lossy formats reproduce closely. */
 static inline uint8_t sample(int x, int y, int c, int width, int height)
 {
     int v = c == 0 ? x * 255 / width : c == 1 ? y * 255 / height : c == 2 ? 255 - (x + y) * 255 / (width + height) : 40 + x % 7;
@@ -40,7 +40,7 @@ static inline uint8_t *make_samples(int width, int height, int channels)
     return p;
 }
 
-/* An EXIF block with one entry, in either byte order. */
+/* Returns an EXIF block with one entry, in either byte order. */
 static inline blob make_exif(int orientation, bool big_endian, bool prefix)
 {
     uint8_t b[32] = {'E', 'x', 'i', 'f', 0, 0}, *t = b + 6;
@@ -87,7 +87,7 @@ static inline blob encode_jpeg(const uint8_t *samples, int width, int height, jp
     jpeg_finish_compress(&c);
     jpeg_destroy_compress(&c);
     blob b = blob_of(out, size);
-    free(out); /* the library made it */
+    free(out); /* allocated by libjpeg */
     return b;
 }
 
@@ -105,7 +105,7 @@ typedef struct png_how {
     blob exif;
 } png_how;
 
-/* rows as the file holds them (packed, 16-bit big-endian) */
+/* Encodes rows as they are stored in the file (packed, 16-bit big-endian). */
 static inline blob encode_png(const void *rows, size_t size, int width, int height, png_how how)
 {
     spng_ctx *c = spng_ctx_new(SPNG_CTX_ENCODER);
@@ -162,7 +162,7 @@ static inline void put32(uint8_t *p, size_t v)
         p[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* The one image chunk of `still` in the extended container, with flags and an EXIF chunk. */
+/* Puts the image chunk of `still` into the extended container, with flags and an EXIF chunk. */
 static inline blob extend_webp(blob still, int width, int height, uint8_t flags, blob exif)
 {
     size_t image = still.size - 12, padded = exif.size + (exif.size & 1), size = 12 + 18 + image + 8 + padded;

@@ -1,4 +1,4 @@
-/* A live source's images on their way: order, batches, what a full queue does, what came without a label; counts add up. */
+/* The inbox of a live source: order, batches, full queues, unlabelled images; the counts add up. */
 #include "base/monotonic.h"
 #include "run/inbox.h"
 
@@ -9,14 +9,14 @@
 
 enum { S = 4, BATCH = 5 };
 
-/* A source that gives what it is told: labels of `script`, 'u' an image without one, 'l' a label alone, '!' a broken image,
- * '?' one that is lost, 'e' an error. */
+/* A source that follows `script`, one character per call: '0' to '2' an image with this label, 'u' an unlabelled image, 'l'
+ * only a label (of image p0), '!' a broken image, '?' a skipped image, 'e' an error. */
 typedef struct scripted {
     sfp_source base;
     sfp__source_live live;
     const char *script;
     int next;
-    atomic_int allowed; /* so many characters */
+    atomic_int allowed; /* number of characters that may be delivered */
     char name[16];
 } scripted;
 
@@ -106,7 +106,7 @@ static sfp__inbox_output take(sfp__inbox *b)
     return d;
 }
 
-/* The numbers of the images of a list; frees it. */
+/* Writes the positions of the images of a list to `out` (NULL: only counts them) and frees the list. */
 static int drain(sfp__arrival_list *l, int *out)
 {
     int n = 0;
@@ -125,7 +125,7 @@ static void settle(sfp__inbox *b, uint64_t id)
     assert_int_equal(sfp__inbox_get_stats(b).next_id, id);
 }
 
-TEST(batches_come_in_order_and_the_last_is_short)
+TEST(batches_are_delivered_in_order_and_the_last_is_short)
 {
     scripted *s = make_source("0120120120120", 100);
     sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
@@ -168,7 +168,7 @@ static void check_json(const sfp__ledger *l, const char *expected)
     json_decref(j);
 }
 
-/* As a checkpoint left it: id, identity, mark and time of change of each. */
+/* Returns a ledger as read from a checkpoint: id, file key, labelled key and change time per waiting image. */
 static sfp__ledger *make_ledger(int capacity, const char *waiting)
 {
     sfp__ledger *l = NULL;
@@ -177,7 +177,7 @@ static sfp__ledger *make_ledger(int capacity, const char *waiting)
     return keep_ledger(l);
 }
 
-TEST(what_waited_before_a_break_keeps_its_number)
+TEST(images_that_waited_before_a_resume_keep_their_id)
 {
     static const uint64_t want[] = {100, 7, 101, 3, 102};
     sfp__ledger *ledger = make_ledger(10, "[7,2,0,0,3,4,0,0,5,9,0,0]");
@@ -201,7 +201,7 @@ static sfp__arrival *image(const char *name, uint64_t identity, uint64_t id)
     return a;
 }
 
-TEST(what_waited_is_read_back_or_refused)
+TEST(waiting_images_are_read_back_or_refused)
 {
     static const char *const wrong[] = {"{}", "[1,2,3]", "[1,2,3,\"4\"]", "[8,2,3,4]", "[-1,2,3,4]", "null"};
     sfp__ledger *l = NULL;
@@ -214,7 +214,7 @@ TEST(what_waited_is_read_back_or_refused)
     check_json(l, "{\"next_id\":8,\"predicted\":8,\"waiting\":[3,2,9,0,4,-1,5,-6],\"marks\":[],\"until\":0}");
 }
 
-TEST(waiting_ends_once_and_the_oldest_gives_way)
+TEST(waiting_ends_once_and_the_oldest_expires)
 {
     uint64_t id = 0;
     sfp__ledger *l = make_ledger(3, "[4,40,5,-6,3,30,9,0]");
@@ -225,18 +225,18 @@ TEST(waiting_ends_once_and_the_oldest_gives_way)
     sfp__arrival *again = image("again", 40, 4), *fresh = image("fresh", 50, 8), *more = image("more", 60, 9);
     assert_int_equal(sfp__ledger_meet(l, fresh), SFP_ARRIVAL_NEW);
     assert_int_equal(sfp__ledger_meet(l, again), SFP_ARRIVAL_ABSENT);
-    assert_int_equal(sfp__ledger_meet(l, again), SFP_ARRIVAL_ENDED); /* a second time: there is one of it already */
+    assert_int_equal(sfp__ledger_meet(l, again), SFP_ARRIVAL_ENDED); /* the second time: the image is in the queue already */
     assert_int_equal(sfp__ledger_wait(l, again), 0);
     assert_int_equal(sfp__ledger_wait(l, fresh), 0);
     assert_int_equal(sfp__ledger_waiting(l), 3);
-    assert_int_equal(sfp__ledger_wait(l, more), 1); /* 3, which did not come again */
+    assert_int_equal(sfp__ledger_wait(l, more), 1); /* entry 3 expires, because its image did not arrive again */
     assert_int_equal(sfp__ledger_waiting(l), 3);
-    assert_false(sfp__ledger_id(l, 50, &id)); /* only what waited before the break has its number from there */
+    assert_false(sfp__ledger_id(l, 50, &id)); /* only images restored from the checkpoint keep an earlier id */
     assert_null(sfp__ledger_label(l, "nobody"));
     sfp__arrival *labelled = sfp__ledger_label(l, "again");
     assert_ptr_equal(labelled, again);
     assert_null(sfp__ledger_label(l, "again"));
-    assert_int_equal(sfp__ledger_waiting(l), 3); /* until it is learned from */
+    assert_int_equal(sfp__ledger_waiting(l), 3); /* until it is trained on */
     assert_true(sfp__ledger_end_waiting(l, labelled));
     sfp__ledger_finish(l, labelled);
     sfp__arrival *moved = image("class/fresh", 50, 10);
@@ -246,13 +246,13 @@ TEST(waiting_ends_once_and_the_oldest_gives_way)
     sfp__ledger_finish(l, moved);
     check_json(l, "{\"next_id\":9,\"predicted\":8,\"waiting\":[9,60,109,0],"
                   "\"marks\":[9,0,104,0,108,0,110,0],\"until\":0}");
-    l = make_ledger(0, "[]"); /* nothing may wait */
+    l = make_ledger(0, "[]"); /* capacity 0: no image may wait */
     assert_int_equal(sfp__ledger_wait(l, image("at once", 1, 8)), 1);
     assert_int_equal(sfp__ledger_waiting(l), 0);
 }
 
-/* While the learner is busy 30 images come: 6 batches. Which of them wait? */
-TEST(a_full_queue_does_what_its_policy_says)
+/* 30 images, 6 batches, arrive while the learner is busy. Checks which of them remain. */
+TEST(a_full_queue_follows_its_policy)
 {
     static const struct {
         int queue;
@@ -291,10 +291,10 @@ TEST(a_full_queue_does_what_its_policy_says)
     }
 }
 
-TEST(a_source_is_held_back_and_nothing_is_lost)
+TEST(a_blocked_source_loses_nothing)
 {
     sfp__inbox *b = make(make_source("000000000000000000000000000000", 30), 1, SFP_QUEUE_BLOCK, 0);
-    settle(b, 110); /* one waits, one more is complete and held back */
+    settle(b, 110); /* one batch waits, and a second one is complete and held back */
     (void)usleep(20000);
     assert_int_equal(sfp__inbox_get_stats(b).next_id, 110);
     int got = 0;
@@ -314,7 +314,7 @@ static void *allow_later(void *source)
     return NULL;
 }
 
-TEST(a_batch_complete_while_the_learner_waits_is_taken)
+TEST(a_batch_completed_while_the_learner_waits_is_delivered)
 {
     scripted *s = make_source("00000", 3);
     sfp__inbox *b = make(s, 0, SFP_QUEUE_DROP_OLDEST, 0); /* no place in the queue */
@@ -340,7 +340,7 @@ TEST(a_pause_ends_the_wait_for_a_full_batch)
     assert_int_equal(drain(&d.batch, NULL), 5);
 }
 
-TEST(what_has_no_label_goes_beside_and_joins_with_one)
+TEST(unlabelled_images_are_separate_and_join_with_their_label)
 {
     sfp__inbox *b = make(make_source("u0uul0", 100), 2, SFP_QUEUE_BLOCK, 0);
     sfp__ledger *l = make_ledger(10, "[]");
@@ -368,24 +368,24 @@ TEST(what_has_no_label_goes_beside_and_joins_with_one)
     assert_int_equal(unlabelled, 3);
     assert_int_equal(labels, 1);
     assert_int_equal(got, 3);
-    assert_int_equal(sfp__ledger_waiting(l), 3); /* the one with a label was not taken out */
+    assert_int_equal(sfp__ledger_waiting(l), 3); /* the labelled image stays in the ledger until it is trained on */
 }
 
-TEST(too_many_without_a_label_expire_where_nothing_is_held_back)
+TEST(surplus_unlabelled_images_expire_unless_the_source_is_blocked)
 {
     sfp__inbox *b = make(make_source("uuuuuuuuuu", 100), 0, SFP_QUEUE_DROP_OLDEST, 0);
     settle(b, 110);
-    int discarded[16], others[16];
+    int discarded[16], unlabelled[16];
     (void)usleep(2000);
     sfp__inbox_output d = take(b);
     assert_int_equal(d.discarded.first->fate, SFP_DISCARD_EXPIRED);
     assert_int_equal(drain(&d.discarded, discarded), 6);
-    assert_int_equal(discarded[0], 0); /* the oldest go */
-    assert_int_equal(drain(&d.unlabelled, others), 4);
-    assert_int_equal(others[0], 6);
+    assert_int_equal(discarded[0], 0); /* the oldest expire */
+    assert_int_equal(drain(&d.unlabelled, unlabelled), 4);
+    assert_int_equal(unlabelled[0], 6);
 }
 
-TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
+TEST(broken_images_are_skipped_and_three_consecutive_errors_end_the_stream)
 {
     sfp__inbox *b = make(make_source("0!0e0???0eee0000", 100), 2, SFP_QUEUE_BLOCK, 0);
     int got = 0, skipped = 0;
@@ -398,7 +398,7 @@ TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
         end = d.end;
     }
     assert_int_equal(got, 4);
-    assert_int_equal(skipped, 4); /* images that were lost are images, and no broken stream */
+    assert_int_equal(skipped, 4); /* skipped images are counted and are not stream errors */
     sfp__inbox_stats stats = sfp__inbox_get_stats(b);
     assert_int_equal(stats.next_id, 108);
     assert_int_equal(stats.status, SFP_EFORMAT);
@@ -406,7 +406,7 @@ TEST(broken_images_are_gone_and_three_errors_in_a_row_end_it)
     assert_string_equal(stats.last_error, "scripted error");
 }
 
-TEST(an_error_before_the_end_is_how_it_ended)
+TEST(an_error_before_the_end_is_the_final_status)
 {
     scripted *s = make_source("00e", 100);
     sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
@@ -418,23 +418,23 @@ TEST(an_error_before_the_end_is_how_it_ended)
     }
     assert_int_equal(got, 2);
     assert_int_equal(sfp__inbox_get_stats(b).status, SFP_EFORMAT);
-    assert_int_equal(atomic_load(&s->live.warning_count), 0); /* nothing went on */
+    assert_int_equal(atomic_load(&s->live.warning_count), 0); /* the stream did not continue */
 }
 
-/* A stream of nothing but broken images: they are told before it ends, and do not pile up. */
+/* Set by SIGALRM if a call takes too long. */
 static volatile sig_atomic_t late;
 
-static void note_late(int signal)
+static void set_late(int signal)
 {
     late = signal;
 }
 
-TEST(an_error_that_passes_is_remarked_upon_at_once)
+TEST(a_transient_error_causes_a_warning_at_once)
 {
-    scripted *s = make_source("0e0000", 3); /* a batch is far from full */
+    scripted *s = make_source("0e0000", 3); /* the batch stays incomplete */
     sfp__inbox *b = make(s, 2, SFP_QUEUE_BLOCK, 0);
     sfp__inbox_output d;
-    (void)signal(SIGALRM, note_late);
+    (void)signal(SIGALRM, set_late);
     (void)alarm(20);
     sfp__inbox_take(b, &late, INFINITY, &d);
     (void)alarm(0);
@@ -444,16 +444,16 @@ TEST(an_error_that_passes_is_remarked_upon_at_once)
     assert_int_equal(atomic_load(&s->live.warning_count), 1);
     assert_string_equal(s->live.warnings[0], "scripted error; the stream goes on");
     atomic_store(&s->allowed, 100);
-    d = take(b); /* and does not come back for it again */
+    d = take(b); /* the warning does not end this wait again */
     assert_int_equal(drain(&d.batch, NULL), BATCH);
 }
 
-TEST(many_that_are_gone_are_delivered_while_the_source_goes_on)
+TEST(many_discarded_images_are_delivered_while_the_source_continues)
 {
     enum { MANY = 1500 };
     static char script[MANY + 2];
     memset(script, '!', MANY);
-    script[MANY] = '0'; /* is never allowed: the source waits */
+    script[MANY] = '0'; /* never allowed: the source waits */
     sfp__inbox *b = make(make_source(script, MANY), 2, SFP_QUEUE_BLOCK, 0);
     sfp__inbox_output d = take(b);
     assert_false(d.end);
@@ -461,7 +461,7 @@ TEST(many_that_are_gone_are_delivered_while_the_source_goes_on)
     assert_true(drain(&d.discarded, NULL) >= 1024);
 }
 
-TEST(it_is_freed_while_the_source_waits_or_is_held_back)
+TEST(it_can_be_freed_while_the_source_waits_or_is_blocked)
 {
     for (int held = 0; held < 2; held++) {
         scripted *s = make_source("000000000000000000000000000000", held ? 30 : 2);
@@ -469,7 +469,7 @@ TEST(it_is_freed_while_the_source_waits_or_is_held_back)
         settle(b, held ? 105 : 102);
         volatile sig_atomic_t stop = 1;
         sfp__inbox_output d;
-        sfp__inbox_take(b, &stop, INFINITY, &d); /* comes back with nothing */
+        sfp__inbox_take(b, &stop, INFINITY, &d); /* returns without images */
         assert_int_equal(d.batch.count, 0);
         sfp__inbox_free(b);
         assert_null(s->live.stop);

@@ -1,5 +1,6 @@
-/* Kernels: every table this CPU can run against the plain-C one, and the plain-C backwards against central differences of
- * the formulas in double. Sizes are ragged on purpose: no multiple of a vector, one row, one key, whole and partial tiles. */
+/* Kernels: every kernel table that this CPU can run against the plain-C table, and the plain-C backward passes against central
+ * differences of the formulas in double. Sizes are deliberately irregular: not multiples of a vector, one row, one key, whole
+ * and partial tiles. */
 #include "compute/kernels.h"
 
 #include "numeric.h"
@@ -7,7 +8,7 @@
 #include "vit_oracle.h"
 
 static const sfp__kernels *const ref = &sfp__kernels_ref;
-static const sfp__kernels *fast[3]; /* NULL at the end */
+static const sfp__kernels *fast[3]; /* ends with NULL */
 static size_t fast_count;
 
 static const float canary = 12345.75f;
@@ -53,7 +54,7 @@ TEST(norm_forward_agrees)
                 (void)snprintf(sizes, sizeof sizes, "(%d, %d)", m, d);
                 float *x = normals(&rng, n, 2), *gamma = normals(&rng, (size_t)d, 1), *beta = normals(&rng, (size_t)d, 1);
                 for (size_t i = 0; offset && i < n; i++)
-                    x[i] += 50; /* a mean far from 0 must not eat the variance */
+                    x[i] += 50; /* a mean far from 0 must not cancel the variance */
                 float *y = floats(n), *stats = floats(2 * (size_t)m), *wy = floats(n), *wstats = floats(2 * (size_t)m);
                 ref->norm_fwd(m, d, x, gamma, beta, 1e-3f, wy, wstats);
                 for (size_t k = 0; k < fast_count; k++) {
@@ -79,7 +80,7 @@ TEST(sum_and_norm_agree_in_place_and_without_norm)
             float *xo = floats(n), *y = floats(n), *stats = floats(rows), *wxo = floats(n), *wy = floats(n),
                   *wstats = floats(rows);
             ref->add_norm_fwd(m, d, x, res, w, gamma, beta, 1e-6f, wxo, wy, wstats);
-            for (size_t i = 0; i < n; i++) /* the layout itself */
+            for (size_t i = 0; i < n; i++) /* checks the layout */
                 assert_true(wxo[i] == x[i] + dense[i]);
             for (size_t k = 0; k < fast_count; k++) {
                 const char *isa = fast[k]->isa;
@@ -106,7 +107,7 @@ TEST(norm_backward_agrees_with_and_without_weights)
             KEPT_IN_BLOCK;
             int m = norm_rows[r], d = norm_sizes[s].d, w = norm_sizes[s].w;
             if (d == 1)
-                continue; /* the exact gradient is 0: nothing but rounding to compare */
+                continue; /* the exact gradient is 0: only rounding errors would be compared */
             size_t n = (size_t)m * (size_t)d, D = (size_t)d;
             char sizes[64];
             (void)snprintf(sizes, sizeof sizes, "(%d, %d) panels of %d", m, d, w);
@@ -188,7 +189,7 @@ static double quick_gelu_slope(double x)
     return s + 1.702 * x * s * (1 - s);
 }
 
-/* The activations of a table, with the formulas they must follow. */
+/* The activations of a table and the formulas that they must follow. */
 typedef void activation_fn(int m, int n, float *h, int w, bool save, float *y);
 
 static activation_fn *activation_of(const sfp__kernels *k, int which)
@@ -215,7 +216,7 @@ static void check_activation(int which, int m, int n, int w, sfp__rng *rng)
     activation_of(ref, which)(m, n, wh, w, true, wy);
     ref->gelu_bwd(m, n, dy, wh, w, wdh);
     for (int r = 0; r < m; r++)
-        for (int c = 0; c < n; c++) { /* the layouts: y and dh dense, the derivative where h was */
+        for (int c = 0; c < n; c++) { /* layouts: y and dh are dense, the derivative replaces h */
             size_t at = (size_t)r * (size_t)n + (size_t)c, panel = panel_at(m, w, r, c);
             double x = (double)dense[at];
             assert_true(fabs((double)wy[at] - activations[which].value(x)) < 1e-6 * (1 + fabs(x)));
@@ -277,14 +278,14 @@ TEST(gelus_are_as_accurate_as_a_float_from_minus_10_to_10)
 
 /* -------------------------------------------------------------- attention */
 
-/* One head's data with row strides wider than the rows; the outputs of one table. */
+/* Data of one head, with row strides larger than the rows; the outputs of one table. */
 typedef struct head {
     sfp__attn a;
     float *q, *k, *v, *pk, *pv, *dout;
 } head;
 
 typedef struct result {
-    size_t nq, nk, np; /* floats, strides included */
+    size_t nq, nk, np; /* number of floats, strides included */
     float *out, *prob0, *dq, *dk, *dv, *dpk, *dpv;
 } result;
 
@@ -314,7 +315,7 @@ static head make_head(sfp__rng *rng, int nq, int nk, int np, int d, double sd)
 
 typedef enum wish { WANT_ALL, WANT_PREFIX, WANT_TOKENS } wish;
 
-/* Forward and backward by one table, outputs filled with a canary before. */
+/* Runs forward and backward with one table. The outputs are filled with a canary before. */
 static result attend(const sfp__kernels *t, const head *h, wish want)
 {
     sfp__attn a = h->a;
@@ -323,7 +324,7 @@ static result attend(const sfp__kernels *t, const head *h, wish want)
     void *aligned = NULL;
     assert_int_equal(posix_memalign(&aligned, 64, scratch * sizeof(float)), 0);
     for (size_t i = 0; i < scratch; i++)
-        ((float *)aligned)[i] = NAN; /* nothing may be read before it is written */
+        ((float *)aligned)[i] = NAN; /* no element may be read before it is written */
     a.scratch = aligned;
     a.out = r.out = filled((size_t)(a.nq * a.ldo), canary);
     a.prob0 = r.prob0 = filled((size_t)a.nk, canary);
@@ -339,7 +340,7 @@ static result attend(const sfp__kernels *t, const head *h, wish want)
     return r;
 }
 
-/* Rows near; what lies between them untouched. */
+/* Checks that rows are close and the gaps between them are untouched. */
 static void check_rows(const char *what, const float *got, const float *want, int rows, int d, int ld, double tolerance)
 {
     float *g = floats((size_t)(rows * d)), *w = floats((size_t)(rows * d));
@@ -387,7 +388,7 @@ TEST(attention_agrees_forward_and_backward)
         KEPT_IN_BLOCK;
         int d = ds[i % COUNT(ds)], nq = nqs[i / COUNT(ds) % COUNT(nqs)], np = nps[i / COUNT(ds) / COUNT(nqs) % COUNT(nps)];
         int nk = nks[i / COUNT(ds) / COUNT(nqs) / COUNT(nps)];
-        nk += np + nk == 1; /* a single key has no gradient but rounding */
+        nk += np + nk == 1; /* with a single key the gradient is only rounding error */
         char sizes[64];
         (void)snprintf(sizes, sizeof sizes, "d %d, nq %d, np %d, nk %d", d, nq, np, nk);
         head h = make_head(&rng, nq, nk, np, d, 1);
@@ -397,7 +398,7 @@ TEST(attention_agrees_forward_and_backward)
     }
 }
 
-/* The plain-C attention in its three ways of asking, and against loops in double with a step. */
+/* The plain-C attention in its three modes, against loops in double and central differences. */
 static double attention_loss(const sfp__attn *a, const double *q, const double *k, const double *v)
 {
     double loss = 0; /* k, v: prefix rows first, dense */
@@ -471,7 +472,7 @@ TEST(huge_scores_stay_finite_and_within_the_values)
     static const int nqs[] = {1, 30};
     for (size_t s = 0; s < COUNT(nqs); s++) {
         KEPT_IN_BLOCK;
-        head h = make_head(&rng, nqs[s], 50, 4, 16, 70); /* q.k of about +-2e4, times scale: +-5e3 */
+        head h = make_head(&rng, nqs[s], 50, 4, 16, 70); /* q.k of about +-2e4, after scaling +-5e3 */
         for (size_t k = 0; k <= fast_count; k++) {
             result r = attend(tables[k], &h, WANT_ALL);
             const sfp__attn *a = &h.a;
@@ -503,7 +504,7 @@ TEST(huge_scores_stay_finite_and_within_the_values)
 
 /* ------------------------------------------------------ NaN is never hidden */
 
-/* A NaN with a payload: exponent tricks in a fast exp must not turn it into a number. */
+/* Returns a NaN with a payload: exponent tricks in a fast exp must not turn it into a number. */
 static float nan_with(uint32_t payload)
 {
     uint32_t bits = 0x7fc00000u | payload;
@@ -525,7 +526,7 @@ static void check_nan_kept(const char *what, const float *got, const float *want
     assert_true(seen > 0 || !must);
 }
 
-TEST(a_nan_in_norm_or_gelu_comes_out)
+TEST(a_nan_in_norm_or_gelu_is_propagated)
 {
     enum { M = 3, D = 44 };
     sfp__rng rng = sfp__rng_init(9, 0);
@@ -555,7 +556,7 @@ TEST(a_nan_in_norm_or_gelu_comes_out)
         }
 }
 
-TEST(a_nan_in_attention_comes_out)
+TEST(a_nan_in_attention_is_propagated)
 {
     sfp__rng rng = sfp__rng_init(10, 0);
     static const int nqs[] = {1, 3, 25};
@@ -584,7 +585,7 @@ TEST(a_nan_in_attention_comes_out)
             }
 }
 
-static void find_fast_ones(void)
+static void find_fast_tables(void)
 {
     static const char *const names[] = {"generic", "avx2", "avx512"};
     for (size_t i = 0; i < COUNT(names); i++)
@@ -592,4 +593,4 @@ static void find_fast_ones(void)
             fast[fast_count++] = sfp__kernels_named(names[i]);
 }
 
-AROUND_ALL(find_fast_ones, NULL)
+AROUND_ALL(find_fast_tables, NULL)

@@ -1,4 +1,4 @@
-/* Memory: alignment, overflow, and the two things tests rely on: counting and failing. */
+/* Memory: alignment, overflow, and two facilities for tests: counting allocations and making them fail. */
 #include "test.h"
 
 TEST(blocks_are_aligned_and_whole)
@@ -14,21 +14,21 @@ TEST(blocks_are_aligned_and_whole)
     sfp__free(NULL);
 }
 
-TEST(nothing_and_too_much_give_null)
+TEST(sizes_zero_and_too_large_give_null)
 {
-    volatile size_t none = 0, huge = SIZE_MAX; /* volatile: the compiler warns of constants */
+    volatile size_t none = 0, huge = SIZE_MAX; /* volatile: the compiler would warn about constants */
     assert_null(sfp__malloc(none));
     assert_null(sfp__malloc(huge));
     assert_null(sfp__malloc(huge - SFP_ALIGN));
     assert_null(sfp__malloc((size_t)PTRDIFF_MAX));
-    assert_null(sfp__calloc(huge / 2, 3)); /* wraps to a small number */
+    assert_null(sfp__calloc(huge / 2, 3)); /* the product wraps around to a small number */
     assert_null(sfp__calloc((size_t)1 << 33, (size_t)1 << 33));
     assert_null(sfp__calloc(none, 8));
 }
 
 TEST(calloc_clears)
 {
-    for (int round = 0; round < 4; round++) { /* later rounds get used memory back */
+    for (int round = 0; round < 4; round++) { /* later rounds reuse freed memory */
         unsigned char *p = sfp__calloc(77, 13);
         assert_non_null(p);
         for (size_t i = 0; i < 77 * 13; i++)
@@ -38,7 +38,7 @@ TEST(calloc_clears)
     }
 }
 
-TEST(realloc_keeps_what_fits)
+TEST(realloc_keeps_the_common_part)
 {
     static const unsigned char ten[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     unsigned char *p = sfp__realloc(NULL, 0, 10);
@@ -54,11 +54,11 @@ TEST(realloc_keeps_what_fits)
     sfp__mem_fail_at(0);
     assert_null(sfp__realloc(p, 4, 1000));
     sfp__mem_fail_at(-1);
-    assert_memory_equal(p, ten, 4); /* a failed one leaves the old block alone */
+    assert_memory_equal(p, ten, 4); /* a failed realloc does not change the old block */
     sfp__free(p);
 }
 
-TEST(a_growing_array_keeps_what_is_used)
+TEST(a_growing_array_keeps_its_elements)
 {
     int *array = NULL;
     size_t capacity = 0;
@@ -71,11 +71,11 @@ TEST(a_growing_array_keeps_what_is_used)
     }
     for (int i = 0; i < 1000; i++)
         assert_int_equal(array[i], i);
-    assert_true(sfp__mem_count() - before < 10); /* it doubles */
+    assert_true(sfp__mem_count() - before < 10); /* the capacity doubles */
     assert_true(sfp__grow(&array, sizeof *array, 1000, 100000, &capacity));
     assert_int_equal(capacity, 100000);
     int *same = array;
-    assert_false(sfp__grow(&array, sizeof *array, 1000, SIZE_MAX / 2, &capacity)); /* its bytes do not fit a size_t */
+    assert_false(sfp__grow(&array, sizeof *array, 1000, SIZE_MAX / 2, &capacity)); /* the size in bytes overflows size_t */
     sfp__mem_fail_at(0);
     assert_false(sfp__grow(&array, sizeof *array, 1000, 100001, &capacity));
     sfp__mem_fail_at(-1);
@@ -85,14 +85,14 @@ TEST(a_growing_array_keeps_what_is_used)
     sfp__free(array);
 }
 
-TEST(strdup_copies_the_end_too)
+TEST(strdup_copies_the_terminator)
 {
     OWNED char *s = sfp__strdup("blocks.0"), *empty = sfp__strdup("");
     assert_string_equal(s, "blocks.0");
     assert_string_equal(empty, "");
 }
 
-TEST(overflow_is_told)
+TEST(overflow_is_detected)
 {
     size_t out = 0;
     assert_true(sfp__mul_size(1u << 16, 1u << 16, &out));

@@ -6,7 +6,7 @@
 #include "temp_directory.h"
 #include "test.h"
 
-/* version.0 file with this header and data_size bytes, allocated to the byte */
+/* Returns a file of version `version`.0 with this header and data_size bytes, allocated with its exact size. */
 static uint8_t *make(int version, const char *header, size_t data_size, size_t *size)
 {
     size_t n = strlen(header), start = version == 1 ? 10 : 12;
@@ -31,7 +31,7 @@ static void check_refused(int version, const char *header, size_t data_size, sfp
     assert_null(npy);
 }
 
-static void check_taken(int version, const char *header, size_t data_size, sfp__dtype dtype, int ndim, const int64_t *shape)
+static void check_accepted(int version, const char *header, size_t data_size, sfp__dtype dtype, int ndim, const int64_t *shape)
 {
     size_t size;
     uint8_t *bytes = make(version, header, data_size, &size);
@@ -49,18 +49,19 @@ static void check_taken(int version, const char *header, size_t data_size, sfp__
 
 #define NPY(descr, shape) "{'descr': '" descr "', 'fortran_order': False, 'shape': " shape ", }"
 
-TEST(headers_as_numpy_writes_them_are_taken)
+TEST(headers_written_by_numpy_are_accepted)
 {
     for (int version = 1; version <= 3; version++) {
-        check_taken(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, SFP_DTYPE_F32, 2,
-                    (int64_t[]){2, 3});
-        check_taken(version, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", 16, SFP_DTYPE_I64, 1, (int64_t[]){2});
-        check_taken(version, NPY("<f8", "()"), 8, SFP_DTYPE_F64, 0, NULL);
-        check_taken(version, NPY("|u1", "(0, 5)"), 0, SFP_DTYPE_U8, 2, (int64_t[]){0, 5});
-        check_taken(version, "{\"shape\":(1L,2L),\"fortran_order\":False,\"descr\":\"<f2\"}", 4, SFP_DTYPE_F16, 2,
-                    (int64_t[]){1, 2});
-        check_taken(version, "{'descr': '<i4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1)}", 4, SFP_DTYPE_I32, 8,
-                    (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1});
+        check_accepted(version, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", 24, SFP_DTYPE_F32, 2,
+                       (int64_t[]){2, 3});
+        check_accepted(version, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n", 16, SFP_DTYPE_I64, 1,
+                       (int64_t[]){2});
+        check_accepted(version, NPY("<f8", "()"), 8, SFP_DTYPE_F64, 0, NULL);
+        check_accepted(version, NPY("|u1", "(0, 5)"), 0, SFP_DTYPE_U8, 2, (int64_t[]){0, 5});
+        check_accepted(version, "{\"shape\":(1L,2L),\"fortran_order\":False,\"descr\":\"<f2\"}", 4, SFP_DTYPE_F16, 2,
+                       (int64_t[]){1, 2});
+        check_accepted(version, "{'descr': '<i4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1)}", 4, SFP_DTYPE_I32, 8,
+                       (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1});
     }
 }
 
@@ -78,7 +79,7 @@ static const struct {
     {1, NPY("|b1", "(1,)"), 1, SFP_EUNSUPPORTED, "npy type is '|b1', expected <f8"},
     {1, NPY("|O", "(1,)"), 1, SFP_EUNSUPPORTED, "npy type is '|O'"},
     {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy holds records"},
-    /* headers that are no such dict */
+    /* headers that are not such a dict */
     {1, "", 0, SFP_EFORMAT, "expected '{', found ''"},
     {1, "__import__('os')", 0, SFP_EFORMAT, "expected '{', found '__import__"},
     {1, "{'descr': '<f4', 'fortran_order': False, }", 0, SFP_EFORMAT, "npy header lacks 'shape'"},
@@ -116,7 +117,7 @@ static const struct {
     {0, "{}", 0, SFP_EUNSUPPORTED, "npy version is 0.0"},
 };
 
-TEST(everything_else_is_refused_by_name)
+TEST(all_other_headers_are_refused_by_name)
 {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_refused(bad[i].version, bad[i].header, bad[i].data_size, bad[i].status, bad[i].message);
@@ -146,7 +147,7 @@ TEST(every_truncation_is_refused)
 
 AROUND_ONE_FILE("x.npy")
 
-TEST(what_is_written_is_read_back)
+TEST(written_arrays_are_read_back)
 {
     double data[24];
     for (int i = 0; i < 24; i++)
@@ -163,7 +164,7 @@ TEST(what_is_written_is_read_back)
             assert_int_equal(got->dtype, types[i]);
             MUST(sfp__tensor_expect(path, got, t.shape, ndim, &err));
             assert_memory_equal(got->data, data, t.bytes);
-            assert_int_equal((uintptr_t)got->data % 64, 0); /* as NumPy aligns it */
+            assert_int_equal((uintptr_t)got->data % 64, 0); /* aligned as NumPy does */
             assert_string_equal(got->name, "array");
         }
     }
@@ -178,7 +179,7 @@ TEST(types_that_npy_lacks_are_refused_when_writing)
     REFUSED(sfp__npy_write(path, &t, &err), SFP_EINVAL, "2 bytes do not fit the shape");
 }
 
-TEST(paths_that_are_no_files_fail_cleanly)
+TEST(paths_that_are_not_files_fail_cleanly)
 {
     sfp__tensor_file *npy = NULL;
     REFUSED(sfp__npy_open(directory, &npy, &err), SFP_EINVAL, "is a directory");

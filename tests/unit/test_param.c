@@ -1,4 +1,4 @@
-/* Learnable tensors and Adam, against PyTorch's formula written out for one number in double. */
+/* Learnable tensors and Adam, against PyTorch's formula for a single number in double. */
 #include "compute/param.h"
 
 #include "numeric.h"
@@ -27,7 +27,7 @@ static void init(sfp__param *p, int rows, int width)
 
 enum { ROWS = 5, WIDTH = 7 };
 
-TEST(adam_is_pytorchs)
+TEST(adam_equals_pytorchs)
 {
     OWNED_BY(sfp__param_done) sfp__param p = {0};
     sfp__rng rng = sfp__rng_init(1, 0);
@@ -38,18 +38,18 @@ TEST(adam_is_pytorchs)
         want[i].x = (double)(p.data[i] = (float)sfp__rng_normal(&rng));
     for (int t = 0; t < 200; t++) {
         for (int i = 0; i < ROWS * WIDTH; i++) {
-            /* sizes from 1e-9 (where eps shows) to 1e3, with signs that change */
+            /* magnitudes from 1e-9 (where eps matters) to 1e3, with alternating signs */
             p.grad[i] = (float)(pow(10, i % 13 - 9) * sfp__rng_normal(&rng));
             scalar_step(&want[i], (double)p.grad[i], 1e-3, 0.9, 0.999, 1e-8);
         }
         sfp__adam_step(&a, &p);
-        for (int i = 0; i < ROWS * WIDTH; i++) /* a step moves by at most about lr: 1e-3 */
+        for (int i = 0; i < ROWS * WIDTH; i++) /* a step changes a value by at most about lr, 1e-3 */
             if (!(fabs((double)p.data[i] - want[i].x) <= 2e-7 * (1 + fabs(want[i].x)) * (t + 1)))
                 fail_msg("step %d, element %d: %.9g, expected %.9g", t + 1, i, (double)p.data[i], want[i].x);
     }
 }
 
-TEST(the_first_step_moves_by_lr_whatever_the_gradient)
+TEST(the_first_step_is_lr_for_every_gradient)
 {
     OWNED_BY(sfp__param_done) sfp__param p = {0};
     sfp__adam a = {.lr = 0.25f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
@@ -59,7 +59,7 @@ TEST(the_first_step_moves_by_lr_whatever_the_gradient)
     assert_true(fabsf(p.data[0] + 0.25f) < 1e-5f && fabsf(p.data[1] - 0.25f) < 1e-6f && p.data[2] == 0);
 }
 
-/* Rows that begin later begin like the first ones did: same gradients, same way. */
+/* Rows that start later behave like the first ones: the same gradients give the same values. */
 TEST(each_row_counts_its_own_steps)
 {
     OWNED_BY(sfp__param_done) sfp__param p = {0};
@@ -73,7 +73,7 @@ TEST(each_row_counts_its_own_steps)
     init(&p, 3, WIDTH);
     p.lo = 0, p.hi = 1;
     for (int t = 0; t < STEPS + LATER; t++) {
-        if (t == LATER) { /* row 0 goes on or freezes, row 1 begins */
+        if (t == LATER) { /* row 0 continues or freezes, row 1 starts */
             p.hi = 2;
             p.lo = 1;
         }
@@ -120,11 +120,11 @@ TEST(reset_forgets_moments_and_steps_of_its_rows_alone)
     }
 }
 
-TEST(growing_keeps_what_is_there)
+TEST(growing_keeps_existing_rows)
 {
     OWNED_BY(sfp__param_done) sfp__param p = {0};
     sfp__adam a = sfp__adam_defaults();
-    init(&p, 0, WIDTH); /* rows that come later */
+    init(&p, 0, WIDTH); /* rows are added later */
     assert_int_equal(p.rows, 0);
     for (int rows = 1; rows <= 70; rows += 3) {
         int before = p.rows;

@@ -8,7 +8,7 @@
 #include "temp_directory.h"
 #include "test.h"
 
-/* As Python's repr() shows it, to a depth of 6. */
+/* Appends the value as Python's repr() shows it, to a depth of 6. */
 static void show(const sfp__pickle *p, sfp__pickle_value v, int depth, sfp__text *out)
 {
     sfp__pickle_type type = sfp__pickle_type_of(p, v);
@@ -41,7 +41,7 @@ static void show(const sfp__pickle *p, sfp__pickle_value v, int depth, sfp__text
     sfp__text_put(out, list ? "]" : tuple ? n == 1 ? ",)" : ")" : "}");
 }
 
-/* to the byte, so that a sanitizer sees a read beyond */
+/* Parses a copy of exact size, so that a sanitizer detects a read beyond it. */
 static sfp_status parse(const char *bytes, size_t size, const sfp__pickle_limits *limits, sfp__pickle **out, sfp_error *why)
 {
     char *copy = kept_malloc(size ? size : 1);
@@ -49,7 +49,7 @@ static sfp_status parse(const char *bytes, size_t size, const sfp__pickle_limits
     return sfp__pickle_parse("x.pkl", copy, size, limits, out, why);
 }
 
-static void check_taken(const char *bytes, size_t size, const char *expected)
+static void check_accepted(const char *bytes, size_t size, const char *expected)
 {
     OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
     OWNED_BY(sfp__text_done) sfp__text text = {0};
@@ -59,7 +59,7 @@ static void check_taken(const char *bytes, size_t size, const char *expected)
     assert_false(text.failed);
     assert_string_equal(text.s, expected);
 }
-#define TAKEN(literal, expected) check_taken(literal, sizeof(literal) - 1, expected)
+#define ACCEPTED(literal, expected) check_accepted(literal, sizeof(literal) - 1, expected)
 
 static void check_refused(const char *bytes, size_t size, const sfp__pickle_limits *limits, sfp_status status,
                           const char *message)
@@ -71,7 +71,7 @@ static void check_refused(const char *bytes, size_t size, const sfp__pickle_limi
 }
 #define BAD(literal, status, message) check_refused(literal, sizeof(literal) - 1, NULL, status, message)
 
-/* What pickle.dumps of Python 3 makes of one object, protocols 0 to 5. */
+/* Output of pickle.dumps of Python 3 for one object, protocols 0 to 5. */
 #define DUMPED                                                                                                       \
     "{'nc': [[[0, 1, 300, 70000, -5], [2]], ()], 'x': (1.5, None, True, False), '\xc3\xa9': ['a', 'a'], 7: {'big': " \
     "1099511627776}}"
@@ -102,36 +102,37 @@ static const struct {
     DUMP("\200\5" PROTOCOL_4_AND_5),
 };
 
-TEST(every_protocol_gives_the_same_values)
+TEST(all_protocols_give_the_same_values)
 {
     for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++)
-        check_taken(dumps[i].bytes, dumps[i].size, DUMPED);
+        check_accepted(dumps[i].bytes, dumps[i].size, DUMPED);
 }
 
-TEST(what_python_2_wrote_is_taken)
+TEST(pickles_of_python_2_are_accepted)
 {
-    /* protocol 0: str, unicode, long, dict and list by MARK, memo by lines */
-    TAKEN("(dp0\nS'nc'\np1\n(lp2\n(lp3\nI0\naI12\naL5L\naasS'a\\'b\\\\\\x41\\n'\np4\nVd\\u00e9\\U0001f600\np5\nsS\"q\"\nI01\nsF1."
-          "5\nNs.",
-          "{'nc': [[0, 12, 5]], 'a'b\\A\n': 'd\xc3\xa9\xf0\x9f\x98\x80', 'q': True, 1.5: None}");
-    /* the same written on Windows in text mode */
-    TAKEN("(lp0\r\nI7\r\naS'x'\r\na.", "[7, 'x']");
+    /* protocol 0: str, unicode, long; dict and list by MARK; memo by lines */
+    ACCEPTED(
+        "(dp0\nS'nc'\np1\n(lp2\n(lp3\nI0\naI12\naL5L\naasS'a\\'b\\\\\\x41\\n'\np4\nVd\\u00e9\\U0001f600\np5\nsS\"q\"\nI01\nsF1."
+        "5\nNs.",
+        "{'nc': [[0, 12, 5]], 'a'b\\A\n': 'd\xc3\xa9\xf0\x9f\x98\x80', 'q': True, 1.5: None}");
+    /* the same, written on Windows in text mode */
+    ACCEPTED("(lp0\r\nI7\r\naS'x'\r\na.", "[7, 'x']");
     /* protocol 2 */
-    TAKEN("\x80\x02}q\x00U\x02ncq\x01]q\x02(K\x01M,\x01J\x70\x11\x01\x00J\xff\xff\xff\xff\x8a\x01\005es.",
-          "{'nc': [1, 300, 70000, -1, 5]}");
-    TAKEN("(T\x03\x00\x00\000abcX\x02\x00\x00\x00\xc3\xa9t.", "('abc', '\xc3\xa9')");
+    ACCEPTED("\x80\x02}q\x00U\x02ncq\x01]q\x02(K\x01M,\x01J\x70\x11\x01\x00J\xff\xff\xff\xff\x8a\x01\005es.",
+             "{'nc': [1, 300, 70000, -1, 5]}");
+    ACCEPTED("(T\x03\x00\x00\000abcX\x02\x00\x00\x00\xc3\xa9t.", "('abc', '\xc3\xa9')");
 }
 
 TEST(integers_keep_their_value)
 {
-    TAKEN("]\x8a\000a\x8a\x01\200a\x8a\x08\xff\xff\xff\xff\xff\xff\xff\177a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\200a.",
-          "[0, -128, 9223372036854775807, -9223372036854775808]");
-    TAKEN("]\x8a\x08\xff\xff\xff\xff\xff\xff\xff\077a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\100a\x8a\x08\x00\x00\x00\x00\x00\x00"
-          "\x00\300a.",
-          "[4611686018427387903, 4611686018427387904, -4611686018427387904]");
-    TAKEN("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\xff.", "-1");
-    TAKEN("\x8b\x02\x00\x00\x00\x34\x12.", "4660");
-    TAKEN("I-12\n.", "-12");
+    ACCEPTED("]\x8a\000a\x8a\x01\200a\x8a\x08\xff\xff\xff\xff\xff\xff\xff\177a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\200a.",
+             "[0, -128, 9223372036854775807, -9223372036854775808]");
+    ACCEPTED("]\x8a\x08\xff\xff\xff\xff\xff\xff\xff\077a\x8a\x08\x00\x00\x00\x00\x00\x00\x00\100a\x8a\x08\x00\x00\x00\x00\x00\x00"
+             "\x00\300a.",
+             "[4611686018427387903, 4611686018427387904, -4611686018427387904]");
+    ACCEPTED("\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\xff.", "-1");
+    ACCEPTED("\x8b\x02\x00\x00\x00\x34\x12.", "4660");
+    ACCEPTED("I-12\n.", "-12");
     BAD("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x80\x00.", SFP_ELIMIT, "LONG1: the number does not fit 64 bits");
     BAD("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.", SFP_ELIMIT, "64 bits");
     BAD("I9223372036854775808\n.", SFP_ELIMIT, "INT: the number does not fit 64 bits");
@@ -161,10 +162,10 @@ TEST(opcodes_that_make_objects_are_refused_by_name)
     BAD("\x80\x06N.", SFP_EUNSUPPORTED, "protocol is 6, expected 0 to 5");
 }
 
-TEST(what_is_no_pickle_is_refused_with_its_place)
+TEST(malformed_pickles_are_refused_with_their_place)
 {
     BAD("", SFP_EFORMAT, "is empty");
-    BAD("\x89PNG", SFP_EUNSUPPORTED, "byte 1: PERSID"); /* NEWFALSE before it is fine */
+    BAD("\x89PNG", SFP_EUNSUPPORTED, "byte 1: PERSID"); /* NEWFALSE before it is valid */
     BAD("\xff", SFP_EFORMAT, "byte 0: opcode 0xff is not known");
     BAD("N", SFP_EFORMAT, "ends without STOP, after 1 bytes");
     BAD(".", SFP_EFORMAT, "STOP: expected one value on the stack, found 0");
@@ -197,15 +198,15 @@ TEST(what_is_no_pickle_is_refused_with_its_place)
 
 TEST(stack_and_memo_work_as_in_python)
 {
-    TAKEN("NI5\n0.", "None");
-    TAKEN("](N1.", "[]");
-    TAKEN("K\x07(0.", "7"); /* POP takes a mark */
-    TAKEN("K\0072\x86.", "(7, 7)");
-    TAKEN("]q\x03K\001ah\x03\x86.", "([1], [1])");  /* shared */
-    TAKEN("]\x94K\x01\224ah\x01\x86.", "([1], 1)"); /* MEMOIZE counts */
-    TAKEN("]p1\ng1\na.", "[[[[[[...]]]]]]");        /* a list that holds itself */
-    TAKEN("}K\x01NsK\x01K\x02s.", "{1: None, 1: 2}");
-    TAKEN(")\x85.", "((),)");
+    ACCEPTED("NI5\n0.", "None");
+    ACCEPTED("](N1.", "[]");
+    ACCEPTED("K\x07(0.", "7"); /* POP removes a mark */
+    ACCEPTED("K\0072\x86.", "(7, 7)");
+    ACCEPTED("]q\x03K\001ah\x03\x86.", "([1], [1])");  /* shared */
+    ACCEPTED("]\x94K\x01\224ah\x01\x86.", "([1], 1)"); /* MEMOIZE numbers its values */
+    ACCEPTED("]p1\ng1\na.", "[[[[[[...]]]]]]");        /* a list that contains itself */
+    ACCEPTED("}K\x01NsK\x01K\x02s.", "{1: None, 1: 2}");
+    ACCEPTED(")\x85.", "((),)");
 }
 
 TEST(limits_hold)
@@ -215,7 +216,7 @@ TEST(limits_hold)
     memset(deep, '(', sizeof deep);
     check_refused(deep, sizeof deep, NULL, SFP_ELIMIT, "byte 64: MARK: nested deeper than 64");
     memset(deep, 0, sizeof deep);
-    memset(deep, ']', 100); /* [[[...]]] closed from within */
+    memset(deep, ']', 100); /* [[[...]]], closed from the inside */
     memset(deep + 100, 'a', 99);
     deep[199] = '.';
     check_refused(deep, 200, NULL, SFP_ELIMIT, "APPEND: nested deeper than 64");
@@ -238,12 +239,12 @@ TEST(values_are_found_by_key)
     MUST(parse(bytes, sizeof bytes - 1, NULL, &p, NULL));
     sfp__pickle_value root = p->root;
     assert_int_equal(sfp__pickle_count(p, root), 4);
-    assert_true(sfp__pickle_get(p, root, "a", &v) && sfp__pickle_int(p, v) == 4); /* the last one counts */
+    assert_true(sfp__pickle_get(p, root, "a", &v) && sfp__pickle_int(p, v) == 4); /* the last value of a key counts */
     assert_true(sfp__pickle_get(p, root, "b", &v) && sfp__pickle_int(p, v) == 2);
     assert_true(sfp__pickle_get_int(p, root, 7, &v) && sfp__pickle_int(p, v) == 3);
     assert_false(sfp__pickle_get(p, root, "c", &v));
     assert_false(sfp__pickle_get_int(p, root, 1, &v));
-    assert_false(sfp__pickle_get(p, v, "c", &v)); /* no dict */
+    assert_false(sfp__pickle_get(p, v, "c", &v)); /* not a dict */
     assert_null(sfp__pickle_text(p, root, NULL));
     assert_int_equal(sfp__pickle_int(p, root), 0);
 }
@@ -282,7 +283,7 @@ TEST(a_million_integers_take_eight_bytes_each)
     OWNED_PTR(sfp__pickle_free) sfp__pickle *p = NULL;
     unsigned long before = sfp__mem_count();
     MUST(sfp__pickle_parse("x.pkl", bytes, (size_t)(at - bytes), NULL, &p, NULL));
-    assert_true(sfp__mem_count() - before < 64); /* one block a doubling, not one an integer */
+    assert_true(sfp__mem_count() - before < 64); /* one allocation per doubling, not per integer */
     assert_int_equal(sfp__pickle_count(p, p->root), N);
     assert_int_equal(sfp__pickle_int(p, sfp__pickle_item(p, p->root, 65537)), 1);
 }

@@ -1,4 +1,4 @@
-/* The pool: each piece once, on a worker that does one thing at a time, again and again, for any caller. */
+/* The thread pool: each piece runs once, on a worker that runs one piece at a time; the pool is reusable and may be shared. */
 #include "base/thread_pool.h"
 
 #include <pthread.h>
@@ -9,20 +9,20 @@
 #include "failing_alloc.h"
 #include "test.h"
 
-enum { MOST_PIECES = 5000, MOST_THREADS = 16 };
+enum { MAX_PIECES = 5000, MAX_THREADS = 16 };
 
-/* What a run did; asserts are left to the caller, since a failing one must not leave from a worker. */
+/* What happened in a run. The caller checks it, because a failing assert must not jump out of a worker. */
 typedef struct record {
     int threads;
-    atomic_int done[MOST_PIECES], inside[MOST_THREADS];
+    atomic_int done[MAX_PIECES], inside[MAX_THREADS];
     atomic_int outside, crowded;
-    bool dawdle; /* give others the chance to take a piece */
+    bool dawdle; /* yields inside each piece, so that other threads get pieces */
 } record;
 
-static void note(void *ctx, int piece, int worker)
+static void record_piece(void *ctx, int piece, int worker)
 {
     record *r = ctx;
-    if (piece < 0 || piece >= MOST_PIECES || worker < 0 || worker >= r->threads) {
+    if (piece < 0 || piece >= MAX_PIECES || worker < 0 || worker >= r->threads) {
         atomic_fetch_add(&r->outside, 1);
         return;
     }
@@ -38,7 +38,7 @@ static void check_record(record *r, int pieces)
 {
     assert_int_equal(atomic_load(&r->outside), 0);
     assert_int_equal(atomic_load(&r->crowded), 0);
-    for (int i = 0; i < MOST_PIECES; i++)
+    for (int i = 0; i < MAX_PIECES; i++)
         if (atomic_load(&r->done[i]) != (i < pieces))
             fail_msg("%d threads, %d pieces: piece %d ran %d times", r->threads, pieces, i, atomic_load(&r->done[i]));
 }
@@ -52,7 +52,7 @@ static sfp__thread_pool *make(int threads)
 
 TEST(every_piece_runs_once_on_a_worker_in_range)
 {
-    static const int threads[] = {1, 2, 3, 8}, pieces[] = {0, -3, 1, 2, 3, 7, 8, 9, 100, MOST_PIECES};
+    static const int threads[] = {1, 2, 3, 8}, pieces[] = {0, -3, 1, 2, 3, 7, 8, 9, 100, MAX_PIECES};
     record *r = kept_malloc(sizeof *r);
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
         OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(threads[t]);
@@ -62,13 +62,13 @@ TEST(every_piece_runs_once_on_a_worker_in_range)
                 memset(r, 0, sizeof *r);
                 r->threads = threads[t];
                 r->dawdle = dawdle;
-                sfp__thread_pool_run(p, pieces[n], note, r);
+                sfp__thread_pool_run(p, pieces[n], record_piece, r);
                 check_record(r, pieces[n]);
             }
     }
 }
 
-/* Plain additions: a thread sanitizer sees a run that returns before its pieces ended. */
+/* Plain additions: the thread sanitizer detects a run that returns before all its pieces ended. */
 typedef struct sums {
     long piece[64];
 } sums;
@@ -86,7 +86,7 @@ TEST(a_pool_is_reused_ten_thousand_times)
     sums s = {0};
     long want[64] = {0};
     for (int i = 0; i < ROUNDS; i++) {
-        int pieces = 1 + i % 7; /* one piece takes the short way: both kinds follow each other */
+        int pieces = 1 + i % 7; /* a single piece runs on the caller without the workers: both paths alternate */
         sfp__thread_pool_run(p, pieces, add, &s);
         for (int k = 0; k < pieces; k++)
             want[k] += k + 1;
@@ -94,7 +94,7 @@ TEST(a_pool_is_reused_ten_thousand_times)
     assert_memory_equal(s.piece, want, sizeof want);
 }
 
-/* As many pieces as threads, each waiting for all others to have begun: ends only when every thread takes one. */
+/* As many pieces as threads, and each waits until all others have started: the run ends only if every thread runs one. */
 typedef struct meeting {
     int expected;
     atomic_int arrived, missed;
@@ -158,7 +158,7 @@ TEST(callers_that_share_a_pool_wait_for_each_other)
             assert_int_equal(c[i].s.piece[k], (k + 1) * (ROUNDS - ROUNDS / 5 * k));
 }
 
-TEST(no_number_means_the_cpus_of_the_process)
+TEST(zero_threads_means_the_cpus_of_the_process)
 {
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
@@ -177,7 +177,7 @@ TEST(too_many_threads_are_refused)
     sfp__thread_pool_free(NULL);
 }
 
-TEST(a_pool_without_memory_fails_cleanly)
+TEST(without_memory_no_pool_is_created)
 {
     sfp__thread_pool *p = NULL;
     assert_in_range(FAIL_EACH_ALLOCATION(sfp__thread_pool_create(3, &p, alloc_err), !p), 1, 99);

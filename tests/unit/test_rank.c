@@ -4,7 +4,7 @@
 
 #include "test.h"
 
-TEST(the_corners_of_the_order)
+TEST(nan_infinity_and_ties_have_their_places)
 {
     const float score[] = {NAN, 0.0f, -INFINITY, -0.0f, INFINITY, -NAN, 1e-45f, 2, 2};
     const int want[] = {4, 7, 8, 6, 1, 3, 2, 0, 5};
@@ -14,7 +14,7 @@ TEST(the_corners_of_the_order)
         assert_int_equal(order[i], want[i]);
 }
 
-/* Every length up to 70, few different values: each position must come before all later ones. */
+/* All lengths up to 70 with few different values: each position must precede all later ones. */
 TEST(random_scores_are_in_order)
 {
     sfp__rng rng = sfp__rng_init(11, 0);
@@ -32,7 +32,7 @@ TEST(random_scores_are_in_order)
                 int tie = a == b || (isnan(a) && isnan(b));
                 assert_true(tie ? order[i] < order[i + 1] : isnan(b) || a > b);
             }
-            long sum = 0; /* with the order strict, n different indices in [0, n) */
+            long sum = 0; /* the order is strict and the sum is right: n different indices in [0, n) */
             for (int i = 0; i < n; i++) {
                 assert_in_range(order[i], 0, n - 1);
                 sum += order[i];

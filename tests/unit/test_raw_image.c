@@ -1,4 +1,4 @@
-/* From a source's image to the network's input. */
+/* From an image of a source to the input of the network. */
 #include "stream/source.h"
 
 #include "stream/tasks.h"
@@ -30,7 +30,7 @@ TEST(a_box_is_cut_and_clipped)
 {
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     for (int y = 2; y < H; y++)
-        memset(grey + y * W + 4, 200, 2); /* the lower right 2 x 2 */
+        memset(grey + y * W + 4, 200, 2); /* the lower right 2 x 2 pixels */
     sfp__raw_image p = {.kind = SFP_RAW_IMAGE_GREY, .width = W, .height = H, .bytes = grey, .size = sizeof grey, .has_box = true};
     p.box[0] = 4;
     p.box[1] = 2;
@@ -55,7 +55,7 @@ TEST(a_wrong_number_of_bytes_is_refused)
     assert_non_null(strstr(err.message, "noise"));
 }
 
-/* Reading and fitting image i fails, and the message is WHERE and then `what`. */
+/* Checks that reading and fitting image i fails with the message WHERE followed by `what`. */
 static void check_unfit(const sfp_source *s, int64_t i, const char *where, const char *what)
 {
     uint8_t out[3 * 2 * 2];
@@ -65,14 +65,14 @@ static void check_unfit(const sfp_source *s, int64_t i, const char *where, const
     assert_string_equal(err.message, expected);
 }
 
-/* Image 0 of s is empty, image 1 is none: both are called alike. */
+/* Checks that the errors of image 0 (empty) and image 1 (not an image) name their places alike. */
 static void check_both(const sfp_source *s, const char *first, const char *second)
 {
     check_unfit(s, 0, first, "is empty");
     check_unfit(s, 1, second, "is no JPEG, PNG or WebP image");
 }
 
-TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
+TEST(undecodable_and_unreadable_images_are_named_alike)
 {
     put_text("d/cat/1.jpg", "");
     put_text("d/cat/2.jpg", "text");
@@ -94,7 +94,7 @@ TEST(what_cannot_be_decoded_is_called_as_what_cannot_be_read)
                kept_print("%s:2: %s", list, second));
 }
 
-TEST(a_place_is_a_name_where_there_are_no_files)
+TEST(the_place_is_the_image_name_if_there_are_no_files)
 {
     const replica_options opt = {.each = 2, .size = 48, .seed = 1};
     char where[200], name[200], expected[400];
@@ -102,7 +102,7 @@ TEST(a_place_is_a_name_where_there_are_no_files)
     sfp_source *s = open_source(&sfp__source_tar, "t");
     (void)snprintf(expected, sizeof expected, ".tar: %s", sfp__source_name(s, 3, name, sizeof name));
     (void)sfp__source_display_name(s, 3, where, sizeof where);
-    assert_int_equal(strncmp(where, s->path, strlen(s->path)), 0); /* the shard, in the folder */
+    assert_int_equal(strncmp(where, s->path, strlen(s->path)), 0); /* the shard, in the directory */
     assert_string_equal(where + strlen(where) - strlen(expected), expected);
     (void)replica_make("idx", in_directory("i"), opt, NULL);
     s = open_source(&sfp__source_idx, "i");

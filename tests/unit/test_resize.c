@@ -5,14 +5,14 @@
 #include "failing_alloc.h"
 #include "test.h"
 
-static sfp__rng rng; /* of seed 0 */
+static sfp__rng rng; /* seed 0 */
 
 static int between(int low, int high)
 {
     return low + (int)(sfp__rng_u32(&rng) % (uint32_t)(high - low + 1));
 }
 
-/* Bytes allocated to the exact size, so that a sanitizer sees a read beyond them. */
+/* Returns an image allocated with its exact size, so that a sanitizer detects a read beyond it. */
 static sfp__image make(int width, int height, bool hard)
 {
     sfp__image im = {width, height, kept_malloc((size_t)width * (size_t)height * 3)};
@@ -29,7 +29,7 @@ static double filter_value(sfp__filter filter, double x)
     return x < 1 ? 1.5 * x * x * x - 2.5 * x * x + 1 : x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2 : 0;
 }
 
-/* One output sample of a line of n samples, `step` apart: every input weighted, no window. */
+/* Returns one output sample of a line of n samples that are `step` apart. All inputs are weighted, without a window. */
 static double oracle_sample(const double *line, size_t step, int n, int out, int i, sfp__filter filter)
 {
     double scale = (double)n / out, wide = scale > 1 ? scale : 1, centre = (i + 0.5) * scale, sum = 0, weight = 0;
@@ -41,7 +41,7 @@ static double oracle_sample(const double *line, size_t step, int n, int out, int
     return fmin(fmax(sum / weight, 0), 255);
 }
 
-/* Nothing is rounded, but the image between the passes is clipped, as Pillow's is. */
+/* Without rounding; the intermediate image is clipped, as in Pillow. */
 static double *oracle(const sfp__image *im, int width, int height, sfp__filter filter)
 {
     size_t in_row = (size_t)im->width * 3, row = (size_t)width * 3;
@@ -75,7 +75,7 @@ static void check_against_oracle(int w, int h, int width, int height, sfp__filte
     MUST(sfp__image_resize(&im, width, height, filter, &plain, NULL));
     sfp__resize_plain_only(false);
     assert_true(fast.width == width && fast.height == height);
-    /* half a step in each pass; the first half weighs as much as the absolute weights of the second pass sum to */
+    /* half a step per pass; the error of the first pass is multiplied by the sum of absolute weights of the second */
     double tolerance = filter == SFP_FILTER_BICUBIC ? 1.21 : 1.01;
     size_t n = (size_t)width * (size_t)height * 3;
     assert_memory_equal(fast.rgb, plain.rgb, n);
@@ -108,7 +108,7 @@ TEST(extreme_sizes_agree_with_the_oracle)
     }
 }
 
-TEST(an_even_image_stays_even)
+TEST(a_uniform_image_stays_uniform)
 {
     for (int i = 0; i < 60; i++) {
         int size[4];
@@ -141,7 +141,7 @@ TEST(squash_is_a_bilinear_resize)
     assert_memory_equal(a.rgb, b.rgb, 32 * 32 * 3);
 }
 
-/* The way docs/method.md, section 6 says it, step by step. */
+/* Follows docs/method.md, section 6 step by step. */
 static void check_crop(int w, int h, int size)
 {
     int target = (int)lround(size * 256.0 / 224.0);
@@ -178,7 +178,7 @@ TEST(crop_of_the_right_short_side_resizes_nothing)
 
 TEST(crop_of_a_thread_thin_image_needs_little_memory)
 {
-    /* as a whole the resized image would have 256 x 16,776,960 pixels */
+    /* the whole resized image would have 256 x 16,776,960 pixels */
     sfp__image im = make(1, 65535, false);
     OWNED_BY(sfp__image_done) sfp__image out = {0};
     MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));

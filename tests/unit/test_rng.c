@@ -1,10 +1,10 @@
-/* Random numbers: Philox's published vectors, and that what is made of them is uniform, normal and repeatable. The draws
- * are seeded, so the statistical bounds (chance 1e-6 and less for a right generator) hold or fail for good. */
+/* Random numbers: the published test vectors of Philox, and that derived numbers are uniform, normal and reproducible. Draws
+ * are seeded, so a statistical check always passes or always fails; a correct generator fails with probability at most 1e-6. */
 #include "base/rng.h"
 
 #include "test.h"
 
-/* kat_vectors of Random123: philox4x32, 10 rounds */
+/* kat_vectors of Random123 for philox4x32 with 10 rounds. */
 TEST(philox_gives_the_published_vectors)
 {
     static const struct {
@@ -77,7 +77,7 @@ TEST(seeds_and_streams_differ)
     assert_int_equal(equal, 0);
 }
 
-/* Chi-square of counts against equal shares, as a deviation in standard normals (Wilson-Hilferty). */
+/* Returns the chi-square statistic of counts against equal shares, as a standard normal deviation (Wilson-Hilferty). */
 static double chi_square_z(const long *count, int cells, double draws)
 {
     double chi = 0, want = draws / cells, f = cells - 1;
@@ -104,7 +104,7 @@ TEST(below_is_uniform)
     }
 }
 
-/* Without rejection every third value of [0, 3 * 2^30) would come twice as often. */
+/* Without rejection, every third value of [0, 3 * 2^30) would have twice the probability. */
 TEST(below_has_no_bias_for_large_ranges)
 {
     enum { DRAWS = 300000 };
@@ -130,7 +130,7 @@ TEST(doubles_fill_zero_to_one)
         double u = sfp__rng_double(&r);
         assert_true(u >= 0 && u < 1);
         count[(int)(u * CELLS)]++;
-        double bits = ldexp(u, 53); /* 53 bits, the last ones random too */
+        double bits = ldexp(u, 53); /* 53 bits, and the lowest ones are random, too */
         assert_true(bits == floor(bits));
         low[(uint64_t)bits % CELLS]++;
     }
@@ -138,7 +138,7 @@ TEST(doubles_fill_zero_to_one)
     assert_true(fabs(chi_square_z(low, CELLS, DRAWS)) < 5);
 }
 
-TEST(normals_have_the_moments_and_the_shape)
+TEST(normals_have_the_right_moments_and_shape)
 {
     enum { DRAWS = 400000, CELLS = 64 };
     sfp__rng r = sfp__rng_init(14, 0);

@@ -1,5 +1,5 @@
-/* A run stopped after every few timestamps and resumed ends with the bytes of one that was left alone, for every method, clock
- * and kind of stream; and the counts add up in odd corners. (Threads: sfp__thread_pool_create is in run_world.h.) */
+/* A run that is stopped after every few timestamps and resumed ends in the bytes of an uninterrupted run, for every method,
+ * clock and kind of stream; and the counts add up in corner cases. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "io/tensor/safetensors.h"
 #include "model/vit.h"
 
@@ -8,7 +8,7 @@
 
 AROUND_ALL(make_world, end_world)
 
-static void stopped_is_as_left_alone(sfp__run_options o, int every)
+static void check_stopped_equals_uninterrupted(sfp__run_options o, int every)
 {
     static int number;
     const char *whole = kept_print("whole%d", ++number), *cut = kept_print("cut%d", number);
@@ -26,13 +26,13 @@ static void stopped_is_as_left_alone(sfp__run_options o, int every)
 
 TEST(plain_run)
 {
-    stopped_is_as_left_alone(options("synthetic:130", "5"), 1);
-    stopped_is_as_left_alone(options("synthetic:130", "3,3,4"), 4);
+    check_stopped_equals_uninterrupted(options("synthetic:130", "5"), 1);
+    check_stopped_equals_uninterrupted(options("synthetic:130", "3,3,4"), 4);
 }
 
-TEST(run_without_boundaries)
+TEST(task_free_run)
 {
-    stopped_is_as_left_alone(options("synthetic:130", "free"), 3);
+    check_stopped_equals_uninterrupted(options("synthetic:130", "free"), 3);
 }
 
 TEST(closed_form_heads)
@@ -40,7 +40,7 @@ TEST(closed_form_heads)
     for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
         sfp__run_options o = options("synthetic:130", "5");
         o.method = *method;
-        stopped_is_as_left_alone(o, 2);
+        check_stopped_equals_uninterrupted(o, 2);
     }
 }
 
@@ -50,12 +50,12 @@ TEST(virtual_clock_with_a_queue)
         sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
         o.queue = 2;
         o.policy = (sfp__queue_policy)policy;
-        stopped_is_as_left_alone(o, 3);
+        check_stopped_equals_uninterrupted(o, 3);
     }
 }
 
-/* What follows from the load (whose queries feed the heads; how much is trained on) is as it was when it was stopped. */
-TEST(what_follows_the_load_goes_on)
+/* Decisions that depend on the load (which pass feeds the heads, how many samples are trained on) are restored, too. */
+TEST(decisions_by_load_are_resumed)
 {
     for (int controller = 0; controller < 2; controller++) {
         sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
@@ -63,43 +63,43 @@ TEST(what_follows_the_load_goes_on)
         o.controller = controller;
         o.learner.head = controller ? SFP_HEAD_LINEAR : SFP_HEAD_MIX;
         o.learner.fp.attune_residual = true;
-        stopped_is_as_left_alone(o, 3);
+        check_stopped_equals_uninterrupted(o, 3);
     }
 }
 
 TEST(paper_clock_with_costs)
 {
-    /* C_S 7.3: gaps larger than what is decoded ahead */
+    /* C_S 7.3: gaps larger than the prefetch depth */
     sfp__run_options o = clocked("synthetic:300", "3", SFP_CLOCK_PAPER, 400);
-    stopped_is_as_left_alone(o, 1);
+    check_stopped_equals_uninterrupted(o, 1);
 }
 
 TEST(triage_pools_across_tasks)
 {
     sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 300);
     o.triage = true;
-    stopped_is_as_left_alone(o, 2);
+    check_stopped_equals_uninterrupted(o, 2);
     o.method = "ncm";
-    stopped_is_as_left_alone(o, 1);
+    check_stopped_equals_uninterrupted(o, 1);
 }
 
-TEST(the_controller_goes_on_as_it_was)
+TEST(the_controller_is_resumed)
 {
     sfp__run_options o = clocked("synthetic:250", "2", SFP_CLOCK_VIRTUAL, 100);
     o.queue = 3;
     o.learner.steps = 2;
-    o.learner.head = SFP_HEAD_MIX; /* feed auto asks whether there is slack */
+    o.learner.head = SFP_HEAD_MIX; /* with feed auto the head depends on slack */
     o.controller = true;
-    stopped_is_as_left_alone(o, 1);
+    check_stopped_equals_uninterrupted(o, 1);
     sfp_result with = run_once(&o, "controlled", 0, NULL);
     o.controller = false;
     sfp_result without = run_once(&o, "uncontrolled", 0, NULL);
     assert_true(with.samples.trained < without.samples.trained);
 }
 
-TEST(evaluations_are_noted_and_survive_a_stop)
+TEST(evaluations_are_recorded_and_survive_a_stop)
 {
-    sfp__run_options o = options("synthetic:130", "2"); /* 7 batches of 10 a task, the last of 5 */
+    sfp__run_options o = options("synthetic:130", "2"); /* 7 batches of 10 per task, the last of 5 */
     o.eval_every = 3;
     sfp_result want = run_once(&o, "evaluated", 0, NULL), r;
     const struct {
@@ -141,7 +141,7 @@ static void put_idx(const char *part, int count, int shade)
     put_bytes(kept_print("idx/%s-labels-idx1-ubyte", part), labels, 8 + (size_t)count);
 }
 
-/* A test part is known by being one, not by its size. */
+/* A test part is recognised as such, not by its size. */
 TEST(a_test_part_as_large_as_the_training_part_is_used)
 {
     put_idx("train", 12, 10);
@@ -156,7 +156,7 @@ TEST(a_test_part_as_large_as_the_training_part_is_used)
     assert_int_equal(tested, 6);
 }
 
-TEST(evaluation_in_between_changes_nothing)
+TEST(intermediate_evaluations_change_nothing)
 {
     sfp__run_options o = options("synthetic:130", "2");
     sfp_result a = run_once(&o, "between_off", 0, NULL);
@@ -168,43 +168,43 @@ TEST(evaluation_in_between_changes_nothing)
 
 TEST(paper_clock_measures_a_first_task_of_few_batches)
 {
-    sfp__run_options o = options("synthetic:100", "5"); /* 2 batches a task */
+    sfp__run_options o = options("synthetic:100", "5"); /* 2 batches per task */
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 1e9;
     sfp_result r = run_once(&o, "paper_few", 0, NULL);
-    assert_true(r.cs > 1); /* 0 when nothing was measured */
+    assert_true(r.cs > 1); /* 0 if nothing was measured */
     assert_int_equal(r.samples.dropped, 50);
 }
 
-TEST(a_new_run_in_an_old_folder_forgets_its_checkpoint)
+TEST(a_new_run_in_an_old_directory_removes_its_checkpoint)
 {
-    char said[SFP_ERROR_MAX];
+    char last_message[SFP_ERROR_MAX];
     sfp__run_options o = options("synthetic:60", "2");
     (void)run_once(&o, "again", 0, NULL);
     assert_true(file_exists("again/checkpoint"));
-    assert_false(run_once(&o, "again", 2, NULL).finished); /* begun anew, and stopped */
+    assert_false(run_once(&o, "again", 2, NULL).finished); /* restarted and stopped */
     assert_false(file_exists("again/checkpoint.old"));
     o.resume = true;
-    assert_true(run_once(&o, "again", 0, said).finished);
-    assert_string_equal(said, "going on from the last checkpoint");
-    (void)run_once(&o, "again", 0, said);
-    assert_string_equal(said, "this run has ended already: nothing to do");
+    assert_true(run_once(&o, "again", 0, last_message).finished);
+    assert_string_equal(last_message, "going on from the last checkpoint");
+    (void)run_once(&o, "again", 0, last_message);
+    assert_string_equal(last_message, "this run has ended already: nothing to do");
 }
 
-TEST(broken_images_are_counted_once_however_often_it_is_resumed)
+TEST(broken_images_are_counted_once_after_any_number_of_resumes)
 {
-    char said[SFP_ERROR_MAX];
+    char last_message[SFP_ERROR_MAX];
     put_images("images", 2, true);
     const char *data = kept_print("folder:%s", in_directory("images"));
     sfp__run_options o = options(data, "2");
     o.learner.batch = 5;
     o.learner.keep_compressed = true;
-    stopped_is_as_left_alone(o, 1);
-    sfp_result r = run_once(&o, "broken", 0, said);
+    check_stopped_equals_uninterrupted(o, 1);
+    sfp_result r = run_once(&o, "broken", 0, last_message);
     assert_int_equal(r.samples.offered, 24);
     assert_int_equal(r.samples.skipped, 6);
     assert_int_equal(r.samples.dropped, 0);
-    assert_non_null(strstr(said, "6 images could not be read and were left out; the first: "));
+    assert_non_null(strstr(last_message, "6 images could not be read and were left out; the first: "));
     assert_true(r.average_accuracy != r.average_accuracy); /* no test set */
 }
 
@@ -235,34 +235,34 @@ TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
     assert_false(file_exists("early/checkpoint"));
 }
 
-/* Says as `listen` does, and whether the word was among what was said. */
-typedef struct ears {
+/* Hooks that stop a run at once, if requested, and search its messages for a word. */
+typedef struct word_search {
     volatile sig_atomic_t stop;
     const char *word;
-    bool heard;
-} ears;
+    bool found;
+} word_search;
 
-static void hear(void *ctx, const char *message)
+static void search_message(void *ctx, const char *message)
 {
-    ears *e = ctx;
-    e->heard |= strstr(message, e->word) != NULL;
+    word_search *e = ctx;
+    e->found |= strstr(message, e->word) != NULL;
 }
 
-static bool says(sfp__run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
+static bool run_reports(sfp__run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
 {
-    ears e = {.stop = stopped, .word = word};
-    const sfp__run_hooks hooks = {.ctx = &e, .info = hear, .stop = &e.stop};
+    word_search e = {.stop = stopped, .word = word};
+    const sfp__run_hooks hooks = {.ctx = &e, .info = search_message, .stop = &e.stop};
     *r = run_with(o, name, &hooks);
-    return e.heard;
+    return e.found;
 }
 
-TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
+TEST(stopping_during_clock_calibration_keeps_the_earlier_run)
 {
     sfp__run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "measured", 0, NULL);
     o.clock = SFP_CLOCK_PAPER;
     o.rate = 100;
-    assert_false(says(&o, "measured", "batches are kept", true, &r));
+    assert_false(run_reports(&o, "measured", "batches are kept", true, &r));
     assert_false(r.finished);
     assert_int_equal(r.samples.offered, 0);
     for (const char *const *name = STRINGS("checkpoint", "result.json", "report.html", "events.jsonl", "state.safetensors");
@@ -270,27 +270,27 @@ TEST(stopping_while_the_clock_is_measured_leaves_the_run_before)
         assert_true(file_exists(kept_print("measured/%s", *name)));
     o = options("synthetic:60", "2");
     o.resume = true;
-    assert_true(says(&o, "measured", "has ended already", false, &r));
+    assert_true(run_reports(&o, "measured", "has ended already", false, &r));
 }
 
-TEST(a_finished_run_without_its_checkpoint_is_left_alone)
+TEST(a_finished_run_without_checkpoint_is_not_changed)
 {
     sfp__run_options o = options("synthetic:60", "2");
     sfp_result want = run_once(&o, "bare", 0, NULL), r;
     assert_int_equal(remove(in_directory("bare/checkpoint")), 0);
     (void)remove(in_directory("bare/checkpoint.old"));
     o.resume = true;
-    assert_true(says(&o, "bare", "has ended already", false, &r));
+    assert_true(run_reports(&o, "bare", "has ended already", false, &r));
     assert_true(r.finished);
     same_result(&want, &r);
     assert_true(file_exists("bare/state-task-1.safetensors"));
-    o = options("synthetic:0", NULL); /* which never ends, so it cannot have ended */
+    o = options("synthetic:0", NULL); /* a live stream, which cannot have ended */
     o.resume = true;
     o.out = in_directory("bare");
     refused(o, "bare: holds a result, but no checkpoint to go on from");
 }
 
-TEST(what_is_not_a_runs_stays)
+TEST(files_of_other_programs_are_kept)
 {
     static const char *const theirs[] = {"{\"score\": 7}\n", "[]", "", "not JSON"};
     sfp__run_options o = options("synthetic:60", "2");
@@ -303,32 +303,32 @@ TEST(what_is_not_a_runs_stays)
             refused(o, "it is not the result of a run: give another --out");
             assert_true(file_exists("theirs/report.html"));
         }
-    sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* one that is a run's is replaced */
+    sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* the result of another run is replaced */
     o.resume = false;
-    assert_true(says(&o, "theirs_too", "replaces the finished run", false, &r));
+    assert_true(run_reports(&o, "theirs_too", "replaces the finished run", false, &r));
 }
 
-TEST(events_that_a_checkpoint_counts_and_are_missing_are_told)
+TEST(missing_events_before_the_checkpoint_are_reported)
 {
     sfp__run_options o = options("synthetic:130", "2");
     sfp_result r;
     assert_false(run_once(&o, "short_log", 4, NULL).finished);
     o.resume = true;
-    assert_false(says(&o, "short_log", "missing", true, &r)); /* whole */
+    assert_false(run_reports(&o, "short_log", "missing", true, &r)); /* complete */
     const char *events = in_directory("short_log/events.jsonl"), *text = file_text(events), *third = text;
     for (int i = 0; i < 2; i++)
         third = strchr(third, '\n') + 1;
     assert_int_equal(truncate(events, third - text), 0);
-    assert_true(says(&o, "short_log", "events.jsonl: the last 2 timestamps before the checkpoint are missing", false, &r));
+    assert_true(run_reports(&o, "short_log", "events.jsonl: the last 2 timestamps before the checkpoint are missing", false, &r));
     assert_true(r.finished);
 }
 
-/* An evaluation notes what it found: one more of them is one more allocation. */
+/* An evaluation allocates memory for its result: each further evaluation is one more allocation. */
 TEST(the_same_state_is_not_evaluated_twice)
 {
     unsigned long count[2];
     for (int every = 0; every < 2; every++) {
-        sfp__run_options o = options("synthetic:60", "2"); /* 3 batches a task */
+        sfp__run_options o = options("synthetic:60", "2"); /* 3 batches per task */
         o.eval_every = every ? 3 : 0;
         unsigned long before = sfp__mem_count();
         sfp_result r = run_once(&o, every ? "evaluated_every" : "evaluated_once", 0, NULL);
@@ -338,31 +338,31 @@ TEST(the_same_state_is_not_evaluated_twice)
     assert_int_equal(count[0], count[1]);
 }
 
-typedef struct begin {
+typedef struct start {
     volatile sig_atomic_t stop;
-    uint64_t from, offered; /* of the first line of progress */
-} begin;
+    uint64_t from, offered; /* of the first progress line */
+} start;
 
-static void note_first(void *ctx, const sfp__run_progress *p)
+static void record_first(void *ctx, const sfp__run_progress *p)
 {
-    begin *b = ctx;
+    start *b = ctx;
     if (b->offered == 0)
-        *b = (begin){.from = p->from, .offered = p->offered};
+        *b = (start){.from = p->from, .offered = p->offered};
 }
 
-TEST(progress_tells_where_this_process_began)
+TEST(progress_reports_where_this_process_started)
 {
     sfp__run_options o = options("synthetic:130", "2");
     (void)run_once(&o, "from", 3, NULL);
     o.resume = true;
-    begin b = {0};
-    const sfp__run_hooks hooks = {.ctx = &b, .progress = note_first, .stop = &b.stop};
+    start b = {0};
+    const sfp__run_hooks hooks = {.ctx = &b, .progress = record_first, .stop = &b.stop};
     (void)run_with(&o, "from", &hooks);
     assert_int_equal(b.from, 30);
     assert_int_equal(b.offered, 40);
 }
 
-TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
+TEST(a_run_is_not_resumed_with_renamed_classes)
 {
     put_images("shapes", 3, false);
     const char *data = kept_print("folder:%s", in_directory("shapes"));
@@ -379,7 +379,7 @@ TEST(a_stopped_run_does_not_go_on_with_classes_of_other_names)
     }
 }
 
-/* Such are those that others wrote. */
+/* Such states are written by other programs. */
 TEST(a_state_without_names_gets_those_of_the_stream)
 {
     const char *state = in_directory("unnamed.safetensors");
@@ -401,7 +401,7 @@ TEST(a_state_without_names_gets_those_of_the_stream)
         assert_non_null(strstr(names, r.class_names[c]));
 }
 
-TEST(what_cannot_be_run_is_said)
+TEST(impossible_runs_are_refused)
 {
     put_text("bad", "0.5\nfast\n");
     put_text("empty", "# nothing\n");

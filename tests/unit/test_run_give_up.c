@@ -1,5 +1,4 @@
-/* An evaluation that a stop finds is given up; the run that goes on does it again, and ends in the bytes of one that was left
- * alone. */
+/* A stop cancels an evaluation. The resumed run repeats it and ends in the bytes of an uninterrupted run. */
 #include "model/vit.h"
 
 #include "run_world.h"
@@ -7,23 +6,23 @@
 
 AROUND_ALL(make_world, end_world)
 
-/* Lets `lets` evaluations pass and stops in the next: before its first image, after some, or after the last. */
+/* Lets `evaluations_before` evaluations pass and stops in the next: before its first image, after some, or after the last. */
 typedef struct watch {
     volatile sig_atomic_t stop;
-    int lets;
+    int evaluations_before;
     enum { BEFORE, AFTER_SOME, AFTER_LAST, WAYS } when;
-    int begun;
-    uint64_t images; /* answered since the stop */
+    int started;
+    uint64_t images; /* evaluated after the stop */
 } watch;
 
 static void stop_in_one(void *ctx, int task, uint64_t done, uint64_t total)
 {
     watch *w = ctx;
     assert_true(task >= 0 && done <= total);
-    w->begun += done == 0;
+    w->started += done == 0;
     if (w->stop)
         w->images++;
-    if (w->begun > w->lets && (w->when == BEFORE || (done > 0 && w->when == AFTER_SOME) || done == total))
+    if (w->started > w->evaluations_before && (w->when == BEFORE || (done > 0 && w->when == AFTER_SOME) || done == total))
         w->stop = 1;
 }
 
@@ -55,7 +54,7 @@ static void same_evaluations(const sfp_result *a, const sfp_result *b)
         assert_true(same_number(a->heads[i], b->heads[i]));
 }
 
-/* What a run leaves that was stopped in its first evaluation. */
+/* Checks the result of a run that was stopped in its first evaluation. */
 static void has_no_numbers(const sfp_result *r)
 {
     assert_int_equal(r->tasks_done, 0);
@@ -66,34 +65,34 @@ static void has_no_numbers(const sfp_result *r)
         assert_int_equal(r->confusion[i], 0);
 }
 
-/* Stopped again and again: every process ends the evaluation that the last gave up, and is stopped in the next. */
+/* Stops a run repeatedly: every process completes the evaluation that the previous one cancelled, and is stopped in the next. */
 static void check(sfp__run_options o, const char *name)
 {
     const char *whole = kept_print("%s_whole", name), *parts = kept_print("%s_parts", name);
     int processes = 0;
-    sfp_result left_alone = run_once(&o, whole, 0, NULL);
-    assert_true(left_alone.finished && left_alone.evaluation_count > 1);
+    sfp_result uninterrupted = run_once(&o, whole, 0, NULL);
+    assert_true(uninterrupted.finished && uninterrupted.evaluation_count > 1);
     for (bool finished = false; !finished; processes++) {
-        watch w = {.lets = processes > 0, .when = processes % WAYS};
+        watch w = {.evaluations_before = processes > 0, .when = processes % WAYS};
         sfp_result r = run_watched(&o, parts, &w);
         finished = r.finished;
         assert_true(finished || w.stop);
         assert_int_equal(w.images, 0);
         uint64_t seen = o.method ? r.samples.trained : r.samples.scored;
-        assert_int_equal(r.samples.offered, seen + r.samples.dropped + r.samples.skipped); /* also of one that was stopped */
+        assert_int_equal(r.samples.offered, seen + r.samples.dropped + r.samples.skipped); /* holds also for a stopped run */
         assert_true(seen > 0);
         if (processes == 0)
             has_no_numbers(&r);
         if (finished) {
-            same_result(&left_alone, &r);
-            same_evaluations(&left_alone, &r);
+            same_result(&uninterrupted, &r);
+            same_evaluations(&uninterrupted, &r);
         }
         o.resume = true;
         assert_true(processes < 100);
     }
-    assert_true(processes > left_alone.evaluation_count / 2);
+    assert_true(processes > uninterrupted.evaluation_count / 2);
     same_state(whole, parts);
-    for (int t = 1; t <= left_alone.tasks; t++)
+    for (int t = 1; t <= uninterrupted.tasks; t++)
         same_file(kept_print("%s/state-task-%d.safetensors", whole, t), kept_print("%s/state-task-%d.safetensors", parts, t));
 }
 
@@ -117,7 +116,7 @@ TEST(between_timestamps)
     check(o, "between_head");
 }
 
-/* The clock has given the first batch of the next task by then. */
+/* The clock has delivered the first batch of the next task by then. */
 TEST(on_a_clock)
 {
     sfp__run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
@@ -129,11 +128,11 @@ TEST(on_a_clock)
     o.clock = SFP_CLOCK_PAPER;
     check(o, "paper");
     o = clocked("synthetic:300", "5", SFP_CLOCK_VIRTUAL, 200);
-    o.triage = true; /* pools batches of two tasks */
+    o.triage = true; /* triage mixes batches of two tasks */
     check(o, "triage");
 }
 
-/* The batch that is at hand then is read again: what is broken in it is counted once. */
+/* The current batch is read again: its broken images are counted once. */
 TEST(with_images_that_cannot_be_read)
 {
     put_images("broken", 4, true);
@@ -143,8 +142,8 @@ TEST(with_images_that_cannot_be_read)
     check(o, "broken_images");
 }
 
-/* An evaluation that was not given up is not done again: it would be noted at another place. */
-TEST(what_was_evaluated_is_remembered)
+/* An evaluation that was completed is not repeated: it would be recorded at another position. */
+TEST(a_completed_evaluation_is_not_repeated)
 {
     sfp__run_options o = clocked("synthetic:200", "3", SFP_CLOCK_VIRTUAL, 80);
     o.eval_every = 1;

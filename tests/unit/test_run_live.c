@@ -1,4 +1,4 @@
-/* Runs on live streams: they learn from what comes, end when told to, go on where they were, and every image is counted once.
+/* Runs on live streams: they learn from arriving images, end when stopped, resume where they were, and count every image once.
  * Also the real clock under overload. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "model/vit.h"
 
@@ -11,11 +11,11 @@ AROUND_ALL(make_world, end_world)
 
 /* --------------------------------------------------------------------- synthetic:0 */
 
-TEST(a_stream_without_end_goes_on_as_if_never_stopped)
+TEST(an_endless_stream_resumes_as_if_never_stopped)
 {
     static const char *const methods[] = {NULL, "ncm", "slda"};
     for (int m = 0; m < 3; m++) {
-        char said[SFP_ERROR_MAX];
+        char last_message[SFP_ERROR_MAX];
         const char *whole = kept_print("endless%d", m), *cut = kept_print("endless_cut%d", m);
         sfp__run_options o = options("synthetic:0", m ? NULL : "free");
         o.method = methods[m];
@@ -24,11 +24,11 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
         assert_int_equal(want.samples.offered, 120);
         assert_int_equal(want.classes, 10);
         assert_true(want.coverage == 1);
-        assert_true(want.average_accuracy >= 0); /* its own test set */
+        assert_true(want.average_accuracy >= 0); /* it has its own test set */
         assert_int_equal(run_once(&o, cut, 5, NULL).samples.offered, 50);
         o.resume = true;
-        sfp_result r = run_once(&o, cut, 7, said);
-        assert_string_equal(said, "going on from the last checkpoint");
+        sfp_result r = run_once(&o, cut, 7, last_message);
+        assert_string_equal(last_message, "going on from the last checkpoint");
         assert_int_equal(r.samples.offered, 120);
         assert_int_equal(r.classes, 10);
         for (int c = 0; c < 10; c++)
@@ -38,7 +38,7 @@ TEST(a_stream_without_end_goes_on_as_if_never_stopped)
     }
 }
 
-/* ------------------------------------------------------------------ a watched folder */
+/* ------------------------------------------------------------------ a watched directory */
 
 static sfp__run_options watch(const char *name)
 {
@@ -73,7 +73,7 @@ static void check_labels(sfp_result r, uint64_t unlabelled, uint64_t late, uint6
     assert_int_equal(late + expired + waiting, unlabelled);
 }
 
-TEST(a_folder_is_learned_from_and_only_what_is_new_later)
+TEST(a_resumed_run_learns_only_from_new_files_of_a_directory)
 {
     for (int i = 0; i < 12; i++)
         put_image(kept_print("in/c%d/%d.png", i % 2, i), 100 * (i % 2) + i);
@@ -84,8 +84,8 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
     check_samples(&r, 15, 12, 3, 0);
     assert_int_equal(r.classes, 2);
     check_labels(r, 0, 0, 0, 0);
-    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 */
-    put_image("in/a/new.png", 50); /* sorts before the classes that are known: numbers must not change */
+    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 samples */
+    put_image("in/a/new.png", 50); /* sorts before the known classes, whose labels must not change */
     put_image("in/c1/12.png", 112);
     o.resume = true;
     r = run_once(&o, "folder", 0, NULL);
@@ -94,11 +94,11 @@ TEST(a_folder_is_learned_from_and_only_what_is_new_later)
     assert_string_equal(r.class_names[0], "c0");
     assert_string_equal(r.class_names[2], "a");
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
-    assert_int_equal(run_once(&o, "folder", 0, NULL).samples.offered, 17); /* nothing is new */
+    assert_int_equal(run_once(&o, "folder", 0, NULL).samples.offered, 17); /* no new image */
     assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
 }
 
-/* What is put into the folder when so many timestamps are done. */
+/* An action after each timestamp, such as new files in the directory. */
 typedef struct script {
     volatile sig_atomic_t stop;
     int done;
@@ -127,7 +127,7 @@ static void put_five(const char *class, int from)
 
 static void label_later(int done)
 {
-    if (done == 1) { /* two without a label, one of which gets one by a list, one by moving it */
+    if (done == 1) { /* three unlabelled images; later one is labelled by a list and one by moving it */
         put_image("late/u1.png", 201);
         put_image("late/u2.png", 202);
         put_image("late/u3.png", 203);
@@ -142,25 +142,25 @@ static void label_later(int done)
     }
 }
 
-TEST(labels_that_come_late_are_learned_from)
+TEST(late_labels_are_learned_from)
 {
     put_five("cat", 0);
     sfp__run_options o = watch("late");
     sfp_result r = run_script(&o, "late_out", label_later);
     check_labels(r, 3, 2, 0, 1);
     assert_int_equal(r.samples.scored, r.samples.offered);
-    assert_true(r.samples.offered == 12 || r.samples.offered == 17); /* .end may come before the dogs are looked at */
+    assert_true(r.samples.offered == 12 || r.samples.offered == 17); /* .end may be found before the dogs */
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"class\":\"cat\""), 3);
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"name\":\"u3.png\""), 1);
-    o.resume = true; /* the one that waited comes again, and is counted once */
+    o.resume = true; /* the waiting image is delivered again and counted once */
     check_labels(run_once(&o, "late_out", 0, NULL), 3, 2, 0, 1);
     assert_int_equal(lines_of("late_out/predictions.jsonl", ""), 3);
     o.resume = false;
     o.pending = 0;
-    check_labels(run_once(&o, "late_none", 0, NULL), 1, 0, 1, 0); /* all that is there now; nothing may wait */
+    check_labels(run_once(&o, "late_none", 0, NULL), 1, 0, 1, 0); /* all images of the directory; none may wait */
 }
 
-/* One line of predictions each, id and name as given; and no others. */
+/* Checks that the file has one line per prediction, with these ids and names, and no other lines. */
 static void check_predictions(const char *name, int n, const char *const *begin, const char *const *image)
 {
     assert_int_equal(lines_of(name, ""), n);
@@ -170,7 +170,7 @@ static void check_predictions(const char *name, int n, const char *const *begin,
     }
 }
 
-TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
+TEST(a_waiting_image_is_predicted_once_after_any_number_of_resumes)
 {
     static const char *const begin[] = {"{\"id\":5,", "{\"id\":6,", "{\"id\":7,", "{\"id\":8,", "{\"id\":9,", "{\"id\":10,"};
     static const char *const image[] = {"u1", "u2", "u3", "u4", "u5", "u6"};
@@ -180,7 +180,7 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
     sfp__run_options o = watch("again");
     check_labels(run_once(&o, "again_out", 0, NULL), 5, 0, 0, 5);
     check_predictions("again_out/predictions.jsonl", 5, begin, image);
-    /* as if killed after the checkpoint; then three get their label, each in another way, one goes away, one is new */
+    /* as if killed after the checkpoint; then three images get their label in different ways, one is removed, one is new */
     append_text("again_out/predictions.jsonl", "{\"id\":10,\"t\":1,\"name\":\"lost.png\"}\n{\"id\":1");
     move("again/u2.png", "again/cat/moved.png");
     put_text("again/labels.csv", "u3.png,cat\n");
@@ -188,19 +188,19 @@ TEST(what_waits_is_predicted_once_however_often_a_run_goes_on)
     assert_int_equal(unlink(in_directory("again/u5.png")), 0);
     put_image("again/u6.png", 230);
     o.resume = true;
-    for (int times = 0; times < 2; times++) { /* the second finds nothing new */
+    for (int times = 0; times < 2; times++) { /* the second run finds no new image */
         sfp_result r = run_once(&o, "again_out", 0, NULL);
         check_labels(r, 6, 3, 0, 3);
         assert_int_equal(r.samples.offered, 8);
         check_predictions("again_out/predictions.jsonl", 6, begin, image);
-        assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[8,6,7]"), 1); /* known by the numbers they had */
+        assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[8,6,7]"), 1); /* recognised: they keep their ids */
     }
-    o.pending = 1; /* the two oldest of three are given up, one of which comes again */
+    o.pending = 1; /* the two oldest of three expire, one of which is delivered again */
     for (int times = 0; times < 2; times++) {
         check_labels(run_once(&o, "again_out", 0, NULL), 6, 3, 2, 1);
         check_predictions("again_out/predictions.jsonl", 6, begin, image);
     }
-    put_image("again/a.png", 240); /* comes before the one that waits, which has to go */
+    put_image("again/a.png", 240); /* delivered before the waiting image, which must expire */
     check_labels(run_once(&o, "again_out", 0, NULL), 7, 3, 3, 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", "{\"id\":11,"), 1);
     assert_int_equal(lines_of("again_out/predictions.jsonl", ""), 7);
@@ -226,19 +226,19 @@ TEST(a_short_batch_is_learned_after_a_pause)
 
 TEST(the_test_set_is_matched_by_name)
 {
-    char said[SFP_ERROR_MAX];
+    char last_message[SFP_ERROR_MAX];
     for (int i = 0; i < 6; i++) {
         put_image(kept_print("in2/zebra/%d.png", i), 10 + i);
         put_image(kept_print("test2/zebra/%d.png", i), 12 + i);
-        put_image(kept_print("test2/ant/%d.png", i), 12 + i); /* never comes */
+        put_image(kept_print("test2/ant/%d.png", i), 12 + i); /* never arrives */
     }
     put_text("in2/.end", "");
     sfp__run_options o = watch("in2");
     o.test = kept_print("folder:%s", in_directory("test2"));
     o.eval_limit = 0;
     o.eval_every = 1;
-    sfp_result r = run_once(&o, "by_name", 0, said);
-    assert_non_null(strstr(said, "1 of the 2 classes of the test set did not come yet"));
+    sfp_result r = run_once(&o, "by_name", 0, last_message);
+    assert_non_null(strstr(last_message, "1 of the 2 classes of the test set did not come yet"));
     assert_true(r.average_accuracy == 0.5); /* all zebras, no ant */
     assert_int_equal(r.classes, 1);
     assert_int_equal(r.confusion[0], 6);
@@ -247,14 +247,14 @@ TEST(the_test_set_is_matched_by_name)
 
 /* --------------------------------------------------------------------- the real clock */
 
-/* Slow enough for the images to be drawn in time. */
+/* Slow enough for the images to be rendered in time. */
 static void slow(sfp__run_options *o)
 {
     o->learner.batch = 20;
     o->learner.steps = 24;
 }
 
-/* Seconds a timestamp takes here. */
+/* Returns the processing time of a timestamp, in seconds. */
 static double measure(void)
 {
     sfp__run_options o = options("synthetic:300", NULL);
@@ -274,20 +274,21 @@ static void overload(const char *data, double cost, bool triage, bool controller
     o.queue = 2;
     o.triage = triage;
     o.controller = controller;
-    const char *out = kept_print("overload_%d%d%d", live, triage, controller); /* a live stream's folder is not written over */
+    /* the directory of a live stream is not overwritten */
+    const char *out = kept_print("overload_%d%d%d", live, triage, controller);
     o.data = live ? data : kept_print("synthetic:%d", (int)(o.rate * seconds));
     sfp_result r = run_once(&o, out, live ? (int)(seconds / cost / 2) + 3 : 0, NULL);
     assert_true(r.finished);
     assert_int_equal(r.samples.scored + r.samples.dropped + r.samples.skipped,
-                     r.samples.offered); /* every sample is scored, or dropped */
+                     r.samples.offered); /* every sample is scored or dropped */
     assert_int_equal(r.samples.skipped, 0);
     if (!live)
         assert_int_equal(r.samples.offered, (int)(o.rate * seconds));
-    /* the machine may have become faster since the cost was measured: the load is that of this run */
+    /* the machine may have become faster since the measurement: the load is that of this run */
     double load = (r.seconds.select + r.seconds.train + r.seconds.buffer) / (double)r.samples.scored * o.rate;
     if (!triage && !controller && load > 1.5)
         assert_true(r.samples.dropped > 0);
-    /* what waits is at most the queue, and the batch at hand has to be finished: far from what piles up at 3x */
+    /* at most the queue waits, and the current batch must be finished: far less than accumulates at 3 times the load */
     double bound = (o.queue + 1 + (triage ? 16 : 0)) * 4 * cost + 0.4;
     if (!(r.lag.max < bound))
         fail_msg("%s: largest lag %.3f s at %.4f s a batch, expected less than %.3f", data, r.lag.max, cost, bound);
@@ -305,7 +306,7 @@ TEST(lag_is_bounded_and_counts_add_up_at_three_times_the_load)
     }
 }
 
-TEST(what_a_live_stream_cannot_have_is_refused)
+TEST(options_that_a_live_stream_cannot_have_are_refused)
 {
     refused(options("synthetic:0", "5"), "tasks is '5', expected free: synthetic:0 is a live stream and has no tasks");
     sfp__run_options o = options("synthetic:0", NULL);

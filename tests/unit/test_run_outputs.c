@@ -1,5 +1,5 @@
-/* What a run leaves behind: the same numbers everywhere, a line of events a timestamp whoever learned, and the images of its
- * report. */
+/* The output of a run: the same numbers in every file, one line of events per timestamp for every method, and the images of
+ * the report. */
 #include "model/vit.h"
 #include "results/registry.h"
 
@@ -12,14 +12,14 @@
 
 AROUND_ALL(make_world, end_world)
 
-static char *text_in(const char *folder_name, const char *name)
+static char *text_in(const char *run_name, const char *name)
 {
-    return file_text(in_directory(kept_print("%s/%s", folder_name, name)));
+    return file_text(in_directory(kept_print("%s/%s", run_name, name)));
 }
 
 /* ------------------------------------------------------------------- numbers */
 
-TEST(every_file_tells_the_same_numbers)
+TEST(every_file_has_the_same_numbers)
 {
     sfp__run_options o = options("synthetic:60", "2");
     sfp_result r = run_once(&o, "numbers", 0, NULL);
@@ -33,7 +33,7 @@ TEST(every_file_tells_the_same_numbers)
     assert_string_equal(result_text(&r), registered);
 }
 
-TEST(lag_is_not_a_number_where_nothing_can_be_late)
+TEST(lag_is_null_where_nothing_can_be_late)
 {
     const sfp__clock_kind clocks[] = {SFP_CLOCK_OFF, SFP_CLOCK_PAPER, SFP_CLOCK_VIRTUAL};
     for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++) {
@@ -51,7 +51,7 @@ TEST(lag_is_not_a_number_where_nothing_can_be_late)
 
 KEEP_BY(keep_json, json_t, json_decref)
 
-/* The lines of a log without their times. */
+/* Returns the lines of a log without their times. */
 static json_t *events_of(const char *name)
 {
     char *text = text_in(name, "events.jsonl");
@@ -66,7 +66,7 @@ static json_t *events_of(const char *name)
     return keep_json(list);
 }
 
-/* The samples of a timestamp in order, all of them learned from by whoever chooses nothing. */
+/* Checks that a line has the samples of timestamp t in order, all of them in the coreset, as for methods without a selector. */
 static void check_head_line(const json_t *line, size_t t, int task)
 {
     static const char *const empty[] = {"replay", "loss", "retained", "replaced"};
@@ -82,7 +82,7 @@ static void check_head_line(const json_t *line, size_t t, int task)
         assert_true(json_is_array(json_object_get(line, empty[i])) && json_array_size(json_object_get(line, empty[i])) == 0);
 }
 
-TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
+TEST(heads_write_one_line_per_timestamp_after_any_number_of_stops)
 {
     for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
         const char *whole = kept_print("whole_%s", *method), *cut = kept_print("cut_%s", *method);
@@ -90,7 +90,7 @@ TEST(heads_leave_a_line_a_timestamp_however_often_they_are_stopped)
         o.method = *method;
         (void)run_once(&o, whole, 0, NULL);
         o.resume = true;
-        while (!run_once(&o, cut, 5, NULL).finished) /* as one that was killed leaves them: beyond the checkpoint, and torn */
+        while (!run_once(&o, cut, 5, NULL).finished) /* as after a kill: lines beyond the checkpoint, and a torn one */
             append_text(kept_print("%s/events.jsonl", cut), "{\"t\":10,\"task\":1,\"offered\":[3]}\n{\"t\":11,\"ta");
         json_t *want = events_of(whole), *got = events_of(cut);
         assert_int_equal(json_array_size(want), 12);
@@ -119,19 +119,19 @@ static void check_heading(const char *page, const char *title, size_t all, size_
     assert_int_equal(count, shown);
 }
 
-/* Both sides are there however large the batch, and how many they were is what the events say. */
-static void check_sides(sfp__run_options *o, const char *name, size_t took, size_t left)
+/* Checks that both sides are shown for a batch of any size, with the counts of the events. */
+static void check_sides(sfp__run_options *o, const char *name, size_t shown_coreset, size_t shown_rest)
 {
     (void)run_once(o, name, 0, NULL);
     json_t *events = events_of(name);
     char *page = text_in(name, "report.html");
     size_t offered = last_count(events, "offered"), coreset = last_count(events, "coreset");
-    assert_true(offered >= took + left);
-    check_heading(page, "Taken", coreset, took);
-    check_heading(page, "Left", offered - coreset, left);
+    assert_true(offered >= shown_coreset + shown_rest);
+    check_heading(page, "Taken", coreset, shown_coreset);
+    check_heading(page, "Left", offered - coreset, shown_rest);
 }
 
-TEST(a_report_shows_what_was_taken_and_what_was_left)
+TEST(a_report_shows_the_coreset_and_the_rest)
 {
     sfp__run_options o = options("synthetic:100", "1");
     check_sides(&o, "small", 5, 5);
@@ -146,7 +146,7 @@ TEST(a_report_shows_what_was_taken_and_what_was_left)
     check_sides(&o, "triage", 5, 35);
 }
 
-TEST(images_kept_compressed_are_shown)
+TEST(compressed_buffered_images_are_shown)
 {
     put_images("kept", 2, false);
     const char *data = kept_print("folder:%s", in_directory("kept"));
@@ -160,11 +160,11 @@ TEST(images_kept_compressed_are_shown)
     assert_non_null(a);
     assert_non_null(b);
     assert_int_equal(strcspn(a, ")"), strcspn(b, ")"));
-    assert_memory_equal(a, b, strcspn(b, ")")); /* the same images: here the same pixels too */
+    assert_memory_equal(a, b, strcspn(b, ")")); /* the same images, and here the same pixels */
     HOLDS(one, "20 images; oldest first");
 }
 
-TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
+TEST(a_run_resumed_at_its_end_explains_the_missing_coreset)
 {
     sfp__run_options o = options("synthetic:60", "1");
     assert_false(run_once(&o, "at_the_end", 6, NULL).finished);
@@ -173,7 +173,7 @@ TEST(a_run_resumed_at_its_end_says_why_no_coreset_is_shown)
     char *page = text_in("at_the_end", "report.html");
     HOLDS(page, "Coreset of the last timestamp", "No batch was trained on since the run was last started or resumed");
     o = options("synthetic:60", "1");
-    o.method = "ncm"; /* which has none */
+    o.method = "ncm"; /* has no coreset */
     (void)run_once(&o, "no_coreset", 0, NULL);
     page = text_in("no_coreset", "report.html");
     LACKS(page, "Coreset of the last timestamp");

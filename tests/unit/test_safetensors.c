@@ -1,4 +1,4 @@
-/* The reader: what it takes, and that it refuses every other thing with its name. */
+/* The reader: which files it accepts, and that it refuses all others with a message that names the fault. */
 #include "io/tensor/safetensors.h"
 
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 AROUND_ONE_FILE("f")
 
-/* A file in memory, allocated to the byte so that a sanitizer sees a read beyond it. */
+/* Returns a file in memory, allocated with its exact size, so that a sanitizer detects a read beyond it. */
 static void *make(const char *json, size_t json_size, size_t data_size, size_t *size)
 {
     uint64_t length = json_size;
@@ -105,13 +105,13 @@ static const struct {
     {"{\"__metadata__\":3}", 0, SFP_EFORMAT, "w.safetensors: __metadata__ is an integer, expected an object of strings"},
     {"{\"__metadata__\":{\"a\":{}}}", 0, SFP_EFORMAT, "__metadata__ 'a' is an object, expected a string"},
     {"{\"__metadata__\":{\"a\":null}}", 0, SFP_EFORMAT, "__metadata__ 'a' is null, expected a string"},
-    /* types that are unknown, by name */
+    /* unknown types, by name */
     {ONE("\"F8_E4M3\"", "[1]", "[0,1]"), 1, SFP_EUNSUPPORTED, "w.safetensors: tensor 'a' has dtype 'F8_E4M3', expected F64"},
     {ONE("\"BOOL\"", "[1]", "[0,1]"), 1, SFP_EUNSUPPORTED, "dtype 'BOOL'"},
     {ONE("\"f32\"", "[1]", "[0,4]"), 4, SFP_EUNSUPPORTED, "dtype 'f32'"},
     {ONE("4", "[1]", "[0,4]"), 4, SFP_EFORMAT, "tensor 'a' has a dtype that is an integer, expected a string"},
     {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, SFP_EFORMAT, "has a dtype that is missing"},
-    /* shapes that make no sense */
+    /* invalid shapes */
     {ONE("\"F32\"", "3", "[0,4]"), 4, SFP_EFORMAT, "has a shape that is an integer, expected an array"},
     {ONE("\"F32\"", "[-1]", "[0,4]"), 4, SFP_EFORMAT, "has -1 as dimension 0, expected 0 or more"},
     {ONE("\"F32\"", "[1,1.0]", "[0,4]"), 4, SFP_EFORMAT, "has a real as dimension 1, expected an integer"},
@@ -121,7 +121,7 @@ static const struct {
     {ONE("\"F32\"", "[4611686018427387904]", "[0,0]"), 0, SFP_ELIMIT, "has shape (4611686018427387904,): too large"},
     {ONE("\"U8\"", "[4294967296,4294967296]", "[0,0]"), 0, SFP_ELIMIT, "too large"},
     {ONE("\"U8\"", "[99999999999999999999]", "[0,0]"), 0, SFP_EFORMAT, "too big"},
-    /* offsets that do not fit */
+    /* invalid offsets */
     {ONE("\"F32\"", "[2,3]", "[0,16]"), 16, SFP_EFORMAT,
      "w.safetensors: tensor 'a' has data_offsets [0, 16], expected 24 bytes for F32 (2, 3)"},
     {ONE("\"F32\"", "[1]", "[4,0]"), 4, SFP_EFORMAT, "has data_offsets [4, 0], expected 0 <= begin <= end"},
@@ -133,7 +133,7 @@ static const struct {
     {ONE("\"F32\"", "[1]", "{}"), 4, SFP_EFORMAT, "data_offsets that are an object"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, SFP_EFORMAT, "data_offsets that are missing"},
     {"{\"a\":[]}", 0, SFP_EFORMAT, "tensor 'a' is an array, expected an object"},
-    /* tensors must cover the data once */
+    /* tensors must cover the data exactly once */
     {TWO("[0,4]", "[2,6]"), 6, SFP_EFORMAT, "tensor 'b' has data_offsets [2, 6] and overlaps tensor 'a', which ends at 4"},
     {TWO("[0,4]", "[0,4]"), 4, SFP_EFORMAT, "overlaps tensor 'a'"},
     {TWO("[0,4]", "[5,9]"), 9, SFP_EFORMAT, "tensor 'b' has data_offsets [5, 9], expected to begin at 4"},
@@ -143,7 +143,7 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]}}",
      8, SFP_EFORMAT, "tensor 'b' has data_offsets [4, 4] and overlaps tensor 'a'"},
-    /* headers that are no JSON object */
+    /* headers that are not a JSON object */
     {"[]", 0, SFP_EFORMAT, "does not begin with '{'"},
     {" {}", 0, SFP_EFORMAT, "does not begin with '{'"},
     {"", 0, SFP_EFORMAT, "does not begin with '{'"},
@@ -157,7 +157,7 @@ static const struct {
     {"{\"a\":{\"dtype\":\"\\u0007\",\"shape\":[],\"data_offsets\":[0,0]}}", 0, SFP_EUNSUPPORTED, "dtype '\\x07'"},
 };
 
-TEST(every_other_thing_is_refused_by_name)
+TEST(malformed_headers_are_refused_by_name)
 {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_refused(bad[i].json, bad[i].data_size, bad[i].status, bad[i].message);
@@ -173,7 +173,7 @@ TEST(deep_nesting_is_refused)
     check_refused(json, 0, SFP_EFORMAT, "depth");
 }
 
-TEST(header_lengths_that_lie_are_refused)
+TEST(wrong_header_lengths_are_refused)
 {
     sfp__tensor_file *st;
     uint8_t bytes[10] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
@@ -204,7 +204,7 @@ TEST(every_truncation_is_refused)
     }
 }
 
-TEST(paths_that_are_no_files_fail_cleanly)
+TEST(paths_that_are_not_files_fail_cleanly)
 {
     sfp__tensor_file *st = NULL;
     REFUSED(sfp__safetensors_open(directory, &st, &err), SFP_EINVAL, "is a directory, expected a file");

@@ -1,4 +1,4 @@
-/* The writer: round trips, and that a failed write leaves everything as it was. */
+/* The writer: round trips, and that a failed write changes nothing. */
 #include "io/tensor/safetensors.h"
 
 #include <dirent.h>
@@ -29,7 +29,7 @@ static sfp__tensor bytes_tensor(const char *name, int64_t n, const void *data)
         .name = name, .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {n}, .count = (size_t)n, .bytes = (size_t)n, .data = data};
 }
 
-TEST(what_is_written_is_read_back)
+TEST(written_tensors_are_read_back)
 {
     float f[6] = {1, 2, 3, 4, 5, 6};
     int64_t scalar = -7;
@@ -58,7 +58,7 @@ TEST(what_is_written_is_read_back)
     assert_int_equal(st->meta_count, 3);
     for (size_t i = 0; i < 3; i++)
         assert_string_equal(sfp__tensor_file_meta(st, meta[i].key), meta[i].value);
-    /* the padded header puts the first tensor at a multiple of 8, and pages dropped come back */
+    /* the padded header aligns the first tensor to 8 bytes, and dropped pages are read again */
     const sfp__tensor *w = &st->tensors[0];
     assert_int_equal((uintptr_t)w->data % 8, 0);
     sfp__tensor_file_release(st);
@@ -161,7 +161,7 @@ TEST(a_full_disk_leaves_the_old_file_and_nothing_else)
     check_old_file(43);
 }
 
-TEST(devices_directories_and_missing_folders_are_refused)
+TEST(devices_and_directories_and_missing_parents_are_refused)
 {
     struct stat before, after;
     assert_int_equal(stat("/dev/full", &before), 0);
@@ -172,14 +172,14 @@ TEST(devices_directories_and_missing_folders_are_refused)
     REFUSED(sfp__safetensors_write("/tmp/sfp_no_such_folder/w", NULL, 0, NULL, 0, &err), SFP_ENOTFOUND, "cannot create");
 }
 
-TEST(a_left_over_of_a_killed_process_is_no_obstacle)
+TEST(a_leftover_of_a_killed_process_does_not_matter)
 {
     uint8_t data[4] = {9};
     sfp__tensor t = bytes_tensor("a", 4, data);
     const char *left = kept_print("%s.tmp.%ld", path, (long)getpid());
     fclose(fopen(left, "w"));
     MUST(sfp__safetensors_write(path, &t, 1, NULL, 0, NULL));
-    assert_int_equal(unlink(left), 0); /* it was somebody's: still there */
+    assert_int_equal(unlink(left), 0); /* it belonged to another process: still there */
     check_old_file(9);
 }
 

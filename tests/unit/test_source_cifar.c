@@ -12,13 +12,13 @@ AROUND_EACH(make_directory, remove_directory)
 static const sfp__source_kind *const kind = &sfp__source_cifar;
 enum { PIXELS = 1024, BYTES = 3072 };
 
-/* pixel p, channel c of image i */
+/* The value of pixel p, channel c of image i. */
 static uint8_t colour(int i, int p, int c)
 {
     return (uint8_t)(i * 31 + p * 7 + c * 85 + p / 32);
 }
 
-/* `header` label bytes (the last one counts), then planes */
+/* Writes a binary batch. A record has `header` label bytes (the last one is the label), then the colour planes. */
 static void put_binary(const char *name, int header, const char *labels, int first)
 {
     size_t n = strlen(labels), record = (size_t)header + BYTES;
@@ -117,7 +117,7 @@ TEST(png_rows_with_json_labels)
     assert_string_equal(label_text(s, 1), "truck");
     pthread_t thread[3];
     loader l[3];
-    for (int t = 0; t < 3; t++) { /* the batches are decoded by whoever comes first */
+    for (int t = 0; t < 3; t++) { /* the first thread that needs a batch decodes it */
         l[t] = (loader){s, 0};
         assert_int_equal(pthread_create(&thread[t], NULL, load_all, &l[t]), 0);
     }
@@ -133,7 +133,7 @@ TEST(png_rows_with_json_labels)
     assert_string_equal(label_text(s, 0), "deer");
 }
 
-TEST(damage_is_told)
+TEST(damage_is_reported)
 {
     check_refused(kind, "none", SFP_ENOTFOUND, "none", "cannot open");
     put_text("e/readme", "x");

@@ -1,4 +1,4 @@
-/* CLEAR-10 and CLEAR-100: counts, buckets, order, tasks; what is wrong with the lists. */
+/* CLEAR-10 and CLEAR-100: counts, buckets, order, tasks; errors in their lists. */
 #include "source_files.h"
 #include "test.h"
 #include "tools/replica.h"
@@ -15,7 +15,7 @@ static void make_replica(const char *name, int each)
     (void)replica_make(name, in_directory("c"), (replica_options){.each = each, .size = 16, .seed = 1}, NULL);
 }
 
-TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
+TEST(clear10_excludes_bucket_0_and_has_five_tasks)
 {
     make_replica("clear10", 2);
     for (int test = 0; test < 2; test++) {
@@ -27,7 +27,7 @@ TEST(clear10_leaves_bucket_0_out_and_has_five_tasks)
         assert_non_null(strstr(s->warning, "bucket 0"));
         for (int64_t i = 0; i < s->count; i++) {
             sfp_record r = record_of(s, i);
-            assert_int_equal(r.label, i / 20); /* class by class, then by bucket */
+            assert_int_equal(r.label, i / 20); /* ordered by class, then by bucket */
             assert_true(r.time == (double)(i / 2 % 10 + 1));
             assert_int_equal(r.task, r.label < 3 ? 0 : 1 + (r.label - 3) / 2);
             char name[128];
@@ -70,10 +70,10 @@ TEST(a_bucket_is_shuffled_by_the_seed)
             int number = x[strlen(x) - 5] - '0';
             unsorted += number != k;
             seen |= 1 << number;
-            (void)sfp__source_name(test, i + k, y, sizeof y); /* test: as listed */
+            (void)sfp__source_name(test, i + k, y, sizeof y); /* the test part keeps the order of its list */
             assert_int_equal(y[strlen(y) - 5] - '0', k);
         }
-        assert_int_equal(seen, 31); /* all five, of this bucket */
+        assert_int_equal(seen, 31); /* all five images of this bucket */
     }
     assert_true(differ > 200 && unsorted > 200);
 }
@@ -96,7 +96,7 @@ TEST(an_order_shuffles_classes)
 #define META "c/train/labeled_metadata.json"
 #define NAMES "c/train/class_names.txt"
 
-TEST(buckets_go_by_number_and_names_may_be_above)
+TEST(buckets_are_sorted_by_number_and_names_may_be_one_level_up)
 {
     PUT_TEXTS({"c/class_names.txt", "\xef\xbb\xbf"
                                     "cat\r\ndog\r\n"},

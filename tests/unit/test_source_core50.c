@@ -1,4 +1,4 @@
-/* CORe50: by its pickles and by its folders; what is wrong with them. */
+/* CORe50: read by its pickles and by its directories; errors in them. */
 #include "source_files.h"
 #include "test.h"
 #include "tools/replica.h"
@@ -24,7 +24,7 @@ static void remove_pickles(void)
     assert_int_equal(remove(in_directory("c/labels.pkl")), 0);
 }
 
-/* Counts, tasks of 10 and 8 x 5 classes, names as the folders, sessions apart. */
+/* Checks counts, tasks of 10 and 8 x 5 classes, class names equal to directory names, and that sessions are not mixed. */
 static void check_layout(const sfp_source *s, const sfp_source *t)
 {
     int32_t task_of[50];
@@ -61,7 +61,7 @@ static void check_layout(const sfp_source *s, const sfp_source *t)
     }
 }
 
-TEST(runs_are_as_the_pickles_say)
+TEST(runs_follow_the_pickles)
 {
     make_replica();
     char first[10][16];
@@ -69,7 +69,7 @@ TEST(runs_are_as_the_pickles_say)
         sfp_source *s = open_with(false, run), *t = open_with(true, run);
         check_layout(s, t);
         assert_null(s->warning);
-        for (int c = 0; c < 50; c++) /* classes count up along the tasks */
+        for (int c = 0; c < 50; c++) /* classes are numbered in the order of the tasks */
             assert_true(c == 0 || record_of(s, 0).label < 10);
         (void)snprintf(first[run], sizeof first[run], "%s", s->class_names[0]);
         sfp__raw_image p = {0};
@@ -87,7 +87,7 @@ TEST(runs_are_as_the_pickles_say)
     assert_int_equal(kind->open(in_directory("c"), &(sfp__source_options){.order = -1}, &s, &err), SFP_EINVAL);
 }
 
-TEST(folders_alone_say_everything)
+TEST(directories_alone_define_the_runs)
 {
     make_replica();
     remove_pickles();
@@ -106,14 +106,14 @@ TEST(folders_alone_say_everything)
     assert_string_equal(s->class_names[49], "o50");
     assert_true(strstr(sfp__source_name(s, 0, name, sizeof name), "/o1/") == NULL ||
                 strstr(sfp__source_name(s, 8, name, sizeof name), "/o2/") == NULL);
-    assert_int_equal(rename(in_directory("c/core50_128x128"), in_directory("d")), 0); /* the folder of images itself */
+    assert_int_equal(rename(in_directory("c/core50_128x128"), in_directory("d")), 0); /* the directory of images itself */
     s = open_source(kind, "d");
     assert_int_equal(s->count, 400);
     check_bounds(s);
 }
 
 #define PATHS "(lp0\nS's1/o7/a.png'\naS's3/o7/b.png'\naS's1/o2/c.png'\na."
-/* One run of two batches and a test set, of one item each (opcodes). */
+/* Opcodes of one run with two batches and a test set of one item each. */
 #define RUN(first, second, test) "(dS'nc'\n(l(l(l" first "\naa(l" second "\naa(l" test "\naaas."
 #define LUP RUN("I0", "I2", "I1")
 #define LABELS RUN("I5", "I3", "I5")
@@ -123,7 +123,7 @@ static void put_pickles(const char *paths, const char *lup, const char *labels)
     PUT_TEXTS({"c/paths.pkl", paths}, {"c/LUP.pkl", lup}, {"c/labels.pkl", labels});
 }
 
-TEST(labels_count_along_the_tasks_and_are_named_by_their_object)
+TEST(labels_are_numbered_by_task_and_named_by_object)
 {
     put_pickles(PATHS, LUP, LABELS);
     sfp_source *s = open_with(false, 0), *t = open_with(true, 0);
@@ -134,7 +134,7 @@ TEST(labels_count_along_the_tasks_and_are_named_by_their_object)
     assert_int_equal(t->count, 1);
     check_record(t, 0, 0, 0);
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s1/o7/a.png", "");
-    /* two objects under one label: called by numbers */
+    /* two objects share a label: classes are named by numbers */
     put_pickles("(lS's1/o7/a.png'\naS's3/o8/b.png'\naS's1/o2/c.png'\na.", LUP, LABELS);
     s = open_with(false, 0);
     CHECK_CLASSES(s, "5", "3");
@@ -171,7 +171,7 @@ TEST(broken_pickles_are_refused_with_their_file)
     }
 }
 
-TEST(folders_without_images_are_refused)
+TEST(directories_without_images_are_refused)
 {
     check_refused(kind, "nothing", SFP_ENOTFOUND, "nothing", "cannot open");
     put_text("c/s1/readme.txt", "x");

@@ -1,4 +1,4 @@
-/* A watched folder: what is there, what comes, what is passed over, how it ends. */
+/* A watched directory: existing files, new files, skipped files, and how the stream ends. */
 #include "source_files.h"
 #include "test.h"
 
@@ -13,17 +13,17 @@ static sfp_source *open_dir(const char *name)
     return open_source(&sfp__source_dir, name);
 }
 
-static int remarks(const sfp_source *s)
+static int warnings_of(const sfp_source *s)
 {
     return atomic_load(&s->live->warning_count);
 }
 
-static void check_dir_lost(sfp_source *s, const char *name, sfp_status status, const char *why)
+static void check_dir_skipped(sfp_source *s, const char *name, sfp_status status, const char *why)
 {
-    assert_true(check_lost(s, name, status, why).labelled_key != 0);
+    assert_true(check_skipped(s, name, status, why).labelled_key != 0);
 }
 
-TEST(what_is_there_comes_first_in_natural_order)
+TEST(existing_files_are_delivered_first_in_natural_order)
 {
     PUT_TEXTS({"w/dog/10.jpg", "d10"}, {"w/dog/9.jpg", "d9"}, {"w/cat/1.png", "c1"}, {"w/loose.jpg", "l"},
               {"w/dog/notes.txt", "no image"}, {"w/dog/.hidden.jpg", "not yet"}, {"w/.secret/x.jpg", "no"}, {"w/.end", ""});
@@ -35,7 +35,7 @@ TEST(what_is_there_comes_first_in_natural_order)
     check_end(s);
 }
 
-TEST(files_come_when_closed_or_moved_in)
+TEST(files_are_delivered_when_closed_or_moved_in)
 {
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
@@ -44,7 +44,7 @@ TEST(files_come_when_closed_or_moved_in)
     put_text("w/cat/.tmp3", "c3");
     move("w/cat/.tmp3", "w/cat/3.jpg");
     put_text("w/4.jpg", "l4");
-    put_text("w/cat/2.jpg", "again"); /* written anew: a new image; what it was before is gone */
+    put_text("w/cat/2.jpg", "again"); /* rewritten: a new image; the old contents are not delivered */
     put_text("w/.end", "");
     put_text("w/cat/5.jpg", "too late");
     CHECK_NEXT(s, {"cat", "again"}, {"cat", "c3"}, {"-", "l4"});
@@ -66,18 +66,18 @@ TEST(a_file_being_written_waits_until_it_is_closed)
     check_next(s, "cat", "first");
 }
 
-/* Whether the kernel says here that a file is open for writing. */
+/* Returns whether the kernel reports that a file is open for writing. */
 static bool has_leases(void)
 {
     put_text("probe", "x");
     int writer = open(in_directory("probe"), O_WRONLY), reader = open(in_directory("probe"), O_RDONLY);
-    bool told = fcntl(reader, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
+    bool reported = fcntl(reader, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
     (void)close(writer);
     (void)close(reader);
-    return told;
+    return reported;
 }
 
-TEST(so_does_one_that_is_there_at_the_beginning)
+TEST(an_existing_file_being_written_waits_until_it_is_closed)
 {
     if (!has_leases())
         skip();
@@ -87,7 +87,7 @@ TEST(so_does_one_that_is_there_at_the_beginning)
     assert_int_equal(write(writer, "in p", 4), 4);
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
-    check_next(s, "cat", "in p"); /* nobody waits for ever for what does not change */
+    check_next(s, "cat", "in p"); /* a file that does not change is delivered after a while, although it is still open */
     check_end(s);
     assert_int_equal(remove(in_directory("w/.end")), 0);
     s = open_dir("w");
@@ -112,7 +112,7 @@ static void *write_slowly(void *ctx)
     return NULL;
 }
 
-TEST(one_that_is_never_done_is_told_as_lost_at_the_end)
+TEST(a_file_still_being_written_at_the_end_is_skipped)
 {
     if (!has_leases())
         skip();
@@ -123,120 +123,121 @@ TEST(one_that_is_never_done_is_told_as_lost_at_the_end)
     assert_int_equal(pthread_create(&thread, NULL, write_slowly, &w), 0);
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
-    check_dir_lost(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: was still being written when the stream ended");
+    check_dir_skipped(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: was still being written when the stream ended");
     check_end(s);
     atomic_store(&w.stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(close(w.fd), 0);
 }
 
-TEST(what_changes_while_it_waits_comes_once_as_it_is_then)
+TEST(a_file_that_changes_while_it_waits_is_delivered_once)
 {
     const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
     PUT_TEXTS({"w/cat/1.jpg", "c1"}, {"w/cat/2.jpg", ""}, {"w/cat/3.jpg", "c3"});
     sfp_source *s = open_dir("w");
-    put_text("w/cat/2.jpg", "c2");                                                   /* an event follows */
-    assert_int_equal(utimensat(AT_FDCWD, in_directory("w/cat/3.jpg"), times, 0), 0); /* none does */
+    put_text("w/cat/2.jpg", "c2");                                                   /* causes an event */
+    assert_int_equal(utimensat(AT_FDCWD, in_directory("w/cat/3.jpg"), times, 0), 0); /* causes no event */
     put_text("w/.end", "");
     CHECK_NEXT(s, {"cat", "c1"}, {"cat", "c2"}, {"cat", "c3"});
     check_end(s);
 }
 
-TEST(later_folders_are_watched)
+TEST(later_directories_are_watched)
 {
     put_text("w/classes.txt", "zebra\ncat\n");
     put_text("w/dog/1.jpg", "d1");
     sfp_source *s = open_dir("w");
-    CHECK_CLASSES(s, "zebra", "cat", "dog"); /* the list, then what else is there */
+    CHECK_CLASSES(s, "zebra", "cat", "dog"); /* classes of the list, then those of other directories */
     check_next(s, "dog", "d1");
-    put_text("w/zebra/1.jpg", "z1"); /* the image may be there before the folder is watched */
+    put_text("w/zebra/1.jpg", "z1"); /* the image may exist before its directory is watched */
     check_next(s, "zebra", "z1");
     put_text("w/zebra/2.jpg", "z2");
     check_next(s, "zebra", "z2");
     char **names = s->class_names;
-    put_text("w/new/1.jpg", "n1"); /* a class that nobody knew of */
+    put_text("w/new/1.jpg", "n1"); /* a class that was unknown */
     check_next(s, "new", "n1");
     assert_int_equal(s->classes, 4);
-    move("w/new", "w/cat"); /* the same folder under another name */
+    move("w/new", "w/cat"); /* the same directory under another name */
     check_next(s, "cat", "n1");
     put_text("w/cat/2.jpg", "c2");
     check_next(s, "cat", "c2");
-    put_text(".ready/3.jpg", "c3"); /* a folder moved in with what it holds */
+    put_text(".ready/3.jpg", "c3"); /* a directory that is moved in with its files */
     assert_int_equal(remove(in_directory("w/dog/1.jpg")), 0);
     assert_int_equal(rmdir(in_directory("w/dog")), 0);
     move(".ready", "w/dog");
     check_next(s, "dog", "c3");
     assert_int_equal(s->classes, 4);
-    assert_ptr_equal(s->class_names, names); /* others may read it meanwhile */
+    assert_ptr_equal(s->class_names, names); /* other threads may read it meanwhile */
     put_text("w/.end", "");
     check_end(s);
 }
 
 enum { NOBODY = 65534 };
 
-/* Root may read everything: as somebody else then, who owns the folder. */
-static void make_folder_as_nobody(void)
+/* Root may read everything: the test runs as another user, who owns the directory. */
+static void make_directory_as_nobody(void)
 {
     make_directory();
     assert_true(geteuid() != 0 || (chown(directory, NOBODY, NOBODY) == 0 && seteuid(NOBODY) == 0));
 }
 
-static void remove_folder_as_ourselves(void)
+static void remove_directory_as_ourselves(void)
 {
     assert_int_equal(seteuid(getuid()), 0);
     remove_directory();
 }
 
-TEST_AROUND(a_folder_that_cannot_be_watched_is_remarked_upon_and_others_go_on, make_folder_as_nobody, remove_folder_as_ourselves)
+TEST_AROUND(a_directory_that_cannot_be_watched_causes_a_warning_and_others_continue, make_directory_as_nobody,
+            remove_directory_as_ourselves)
 {
     put_text("w/cat/1.jpg", "c1");
     put_text("w/dog/1.jpg", "d1");
     sfp_source *s = open_dir("w");
     CHECK_NEXT(s, {"cat", "c1"}, {"dog", "d1"});
     assert_int_equal(mkdir(in_directory("w/secret"), 0), 0);
-    assert_int_equal(mkdir(in_directory("w/unreachable"), 0400), 0); /* what is in it could be listed, but not read */
+    assert_int_equal(mkdir(in_directory("w/unreachable"), 0400), 0); /* its files can be listed, but not read */
     put_text("w/cat/2.jpg", "c2");
     put_text("w/dog/2.jpg", "d2");
     CHECK_NEXT(s, {"cat", "c2"}, {"dog", "d2"});
-    assert_int_equal(remarks(s), 2);
+    assert_int_equal(warnings_of(s), 2);
     assert_non_null(
         strstr(s->live->warnings[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
     assert_non_null(strstr(s->live->warnings[1], "w/unreachable: cannot watch the folder"));
-    const sfp_source *other = open_dir("w"); /* so it is when they are there at the beginning */
-    assert_int_equal(remarks(other), 2);
+    const sfp_source *other = open_dir("w"); /* the same for directories that exist when the source is opened */
+    assert_int_equal(warnings_of(other), 2);
     assert_int_equal(other->classes, 2);
-    assert_int_equal(chmod(in_directory("w/secret"), 0755), 0); /* until they can be read */
+    assert_int_equal(chmod(in_directory("w/secret"), 0755), 0); /* from now on they can be read */
     put_text("w/secret/1.jpg", "s1");
     check_next(s, "secret", "s1");
-    assert_int_equal(remarks(s), 2);
+    assert_int_equal(warnings_of(s), 2);
 }
 
-TEST(a_second_name_of_a_watched_folder_is_passed_over)
+TEST(a_second_name_of_a_watched_directory_is_ignored)
 {
     PUT_TEXTS({"w/cat/1.jpg", "c1"}, {"w/2.jpg", "l2"}, {"far/3.jpg", "f3"}, {"farther/7.jpg", "f7"});
     assert_int_equal(symlink(".", in_directory("w/loop")), 0);
-    assert_int_equal(symlink("cat", in_directory("w/a")), 0); /* although it comes before cat by name */
+    assert_int_equal(symlink("cat", in_directory("w/a")), 0); /* although it precedes cat by name */
     assert_int_equal(symlink("../far", in_directory("w/far")), 0);
     sfp_source *s = open_dir("w");
-    CHECK_CLASSES(s, "cat", "far"); /* the last is there once */
-    assert_int_equal(remarks(s), 2);
+    CHECK_CLASSES(s, "cat", "far"); /* the last directory is listed once */
+    assert_int_equal(warnings_of(s), 2);
     HOLDS(s->live->warnings[0], "w/a: is passed over, as it is ", "w/cat under another name");
     assert_non_null(strstr(s->live->warnings[1], "w/loop: is passed over"));
     CHECK_NEXT(s, {"-", "l2"}, {"cat", "c1"}, {"far", "f3"});
     put_text("w/cat/4.jpg", "c4");
     put_text("w/5.jpg", "l5");
     CHECK_NEXT(s, {"cat", "c4"}, {"-", "l5"});
-    put_text("w/new/6.jpg", "n6"); /* the one at the top is watched as it was */
+    put_text("w/new/6.jpg", "n6"); /* the directory at the top is still watched */
     check_next(s, "new", "n6");
     assert_int_equal(symlink("../farther", in_directory("w/later")), 0);
     check_next(s, "later", "f7");
-    move("w/cat", "w/lynx"); /* what is there under no other name was renamed */
+    move("w/cat", "w/lynx"); /* a directory that has no other name was renamed */
     CHECK_NEXT(s, {"lynx", "c1"}, {"lynx", "c4"});
     put_text("w/.end", "");
     check_end(s);
 }
 
-TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
+TEST(a_directory_that_cannot_name_a_class_causes_a_warning)
 {
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
@@ -244,27 +245,27 @@ TEST(a_folder_that_cannot_name_a_class_is_remarked_upon)
     put_text("w/\xff\xfe/1.jpg", "x1");
     put_text("w/\xff\xfe/2.jpg", "x2");
     CHECK_NEXT(s, {"-", "x1"}, {"-", "x2"});
-    assert_int_equal(remarks(s), 1);
+    assert_int_equal(warnings_of(s), 1);
     assert_non_null(strstr(s->live->warnings[0], "images are not labelled: the name '\\xff\\xfe' is not UTF-8"));
-    s = open_dir("w"); /* there at the beginning: the same */
+    s = open_dir("w"); /* the same if it exists when the source is opened */
     assert_int_equal(s->classes, 1);
     CHECK_NEXT(s, {"cat", "c1"}, {"-", "x1"});
-    assert_int_equal(remarks(s), 1);
+    assert_int_equal(warnings_of(s), 1);
 }
 
-TEST(what_cannot_be_read_is_told_as_lost)
+TEST(an_unreadable_file_is_skipped)
 {
     PUT_TEXTS({"w/cat/1.jpg", ""}, {"w/cat/2.jpg", "gone soon"}, {"w/cat/3.jpg", "good"}, {"w/.end", ""});
     sfp_source *s = open_dir("w");
     assert_int_equal(remove(in_directory("w/cat/2.jpg")), 0);
-    check_dir_lost(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
-    check_dir_lost(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
+    check_dir_skipped(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
+    check_dir_skipped(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
     assert_false(s->live->lost);
     check_end(s);
 }
 
-TEST(it_ends_when_the_folder_goes_away)
+TEST(the_stream_ends_when_the_directory_is_removed)
 {
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
@@ -273,7 +274,7 @@ TEST(it_ends_when_the_folder_goes_away)
     check_end(s);
 }
 
-/* The next thing is the label of this image. */
+/* Checks that the source delivers a label for this image. */
 static void check_label(sfp_source *s, const char *name, const char *label)
 {
     sfp_record r = {0};
@@ -295,12 +296,12 @@ static sfp__origin origin_of(const sfp_source *s)
     return o;
 }
 
-TEST(labels_of_a_list_come_before_and_after_their_images)
+TEST(labels_of_a_list_may_precede_or_follow_their_images)
 {
     PUT_TEXTS({"w/labels.csv", "\xef\xbb\xbfname,label\nearly.jpg,cat\n, \nno comma\nlater.jpg,cat\n"}, {"w/1.jpg", "1"},
               {"w/early.jpg", "e"});
     sfp_source *s = open_dir("w");
-    assert_int_equal(remarks(s), 1);
+    assert_int_equal(warnings_of(s), 1);
     assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
     CHECK_NEXT(s, {"-", "1"}, {"cat", "e"});
     put_text("w/later.jpg", "l");
@@ -313,9 +314,9 @@ TEST(labels_of_a_list_come_before_and_after_their_images)
     check_label(s, "x,y.jpg", "cat");
     assert_true(fputs(".jpg,a dog\n", f) >= 0);
     assert_int_equal(fclose(f), 0);
-    check_label(s, "half.jpg", "a dog"); /* when its line is whole */
+    check_label(s, "half.jpg", "a dog"); /* delivered when its line is complete */
     assert_int_equal(remove(in_directory("w/labels.csv")), 0);
-    put_text("w/labels.csv", "1.jpg,cat\n"); /* another file: from its beginning */
+    put_text("w/labels.csv", "1.jpg,cat\n"); /* another file: read from its beginning */
     check_label(s, "1.jpg", "cat");
     put_text("w/.end", "");
     check_end(s);
@@ -325,19 +326,19 @@ TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
 {
     PUT_TEXTS({"w/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/labels.csv", "1.jpg,cat"});
     sfp_source *s = open_dir("w");
-    check_next(s, "-", "1"); /* its line may go on */
+    check_next(s, "-", "1"); /* its line may be incomplete */
     append_text("w/labels.csv", "fish\n2.jpg,dog");
     check_next(s, "-", "2");
     check_label(s, "1.jpg", "catfish");
     put_text("w/.end", "");
     check_label(s, "2.jpg", "dog");
     check_end(s);
-    assert_int_equal(remarks(s), 0);
-    put_text("w/labels.csv", "1.jpg,cat\n2.jpg"); /* the beginning of a line is none */
+    assert_int_equal(warnings_of(s), 0);
+    put_text("w/labels.csv", "1.jpg,cat\n2.jpg"); /* an incomplete line is ignored */
     s = open_dir("w");
     CHECK_NEXT(s, {"cat", "1"}, {"-", "2"});
     check_end(s);
-    assert_int_equal(remarks(s), 1);
+    assert_int_equal(warnings_of(s), 1);
     assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
 }
 
@@ -358,13 +359,13 @@ TEST(labels_and_names_may_be_quoted)
     check_label(s, "say \"a\".jpg", "a \"b\", c");
     check_label(s, "x,y.jpg", "cat, big");
     check_label(s, "x,y.jpg", "cat");
-    check_label(s, "12\".jpg", "cat"); /* inside, it is a letter as any other */
+    check_label(s, "12\".jpg", "cat"); /* a quote inside a field is an ordinary character */
     check_label(s, "3.jpg", "12\"");
     check_label(s, " .jpg", "dog");
-    assert_int_equal(remarks(s), 0);
+    assert_int_equal(warnings_of(s), 0);
 }
 
-TEST(a_wrongly_quoted_label_is_passed_over_and_told)
+TEST(a_wrongly_quoted_label_is_skipped_and_reported)
 {
     static const char *const wrong[] = {
         "\"1.jpg,cat",
@@ -387,7 +388,7 @@ TEST(a_wrongly_quoted_label_is_passed_over_and_told)
         put_text("w/labels.csv", wrong[i]);
         append_text("w/labels.csv", "\n2.jpg,dog\n");
         sfp_source *s = open_dir("w");
-        assert_int_equal(remarks(s), 1);
+        assert_int_equal(warnings_of(s), 1);
         assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
         CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
         check_end(s);
@@ -410,7 +411,7 @@ TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
     assert_true(origin_of(s).labelled_key != first.labelled_key);
     assert_int_equal(link(in_directory("w/2.jpg"), in_directory("w/cat/2.jpg")), 0);
     check_next(s, "cat", "2");
-    sfp__origin linked = origin_of(s); /* its time of change is another then */
+    sfp__origin linked = origin_of(s); /* linking changes the file's change time */
     assert_true(linked.identity == second.identity);
     put_text("w/3.jpg", "3");
     check_next(s, "-", "3");
@@ -420,28 +421,28 @@ TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
     assert_true(origin_of(s).identity == third.identity);
 }
 
-TEST(what_was_done_with_is_left_out_after_a_break)
+TEST(processed_files_are_excluded_after_a_resume)
 {
-    uint64_t marks[2];
+    uint64_t keys[2];
     PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "2"}, {"w/3.jpg", "3"});
     sfp_source *s = open_dir("w");
     assert_true(s->ops->labelled_keys >= 1000 && s->ops->pause > 0);
     check_next(s, "-", "3");
-    marks[0] = origin_of(s).labelled_key;
+    keys[0] = origin_of(s).labelled_key;
     check_next(s, "cat", "1");
-    marks[1] = origin_of(s).labelled_key;
+    keys[1] = origin_of(s).labelled_key;
     put_text("w/cat/4.jpg", "4");
     s = open_dir("w");
-    MUST(sfp__source_set_resume_filter(s, &(sfp__resume_filter){.n = 2, .labelled_keys = marks, .until = INT64_MIN}, NULL));
+    MUST(sfp__source_set_resume_filter(s, &(sfp__resume_filter){.n = 2, .labelled_keys = keys, .until = INT64_MIN}, NULL));
     check_next(s, "cat", "2");
     uint64_t waiting = origin_of(s).labelled_key;
     check_next(s, "cat", "4");
     int64_t changed = origin_of(s).changed;
-    (void)usleep(20000);                /* a file system's clock may be slow */
-    put_text("w/cat/1.jpg", "another"); /* what is written anew is new */
+    (void)usleep(20000);                /* the clock of the file system may be coarse */
+    put_text("w/cat/1.jpg", "another"); /* a rewritten file is a new image */
     check_next(s, "cat", "another");
     s = open_dir("w");
-    /* and what did not change since then, but for one that waits */
+    /* excludes files that did not change since then, except one that waits for its label */
     MUST(sfp__source_set_resume_filter(s, &(sfp__resume_filter){.until = changed, .waiting = 1, .waiting_keys = &waiting}, NULL));
     CHECK_NEXT(s, {"cat", "another"}, {"cat", "2"});
     put_text("w/.end", "");
@@ -478,7 +479,7 @@ static void *write_many(void *unused)
     return unused;
 }
 
-TEST(no_file_is_missed_and_none_comes_twice)
+TEST(every_file_is_delivered_exactly_once)
 {
     pthread_t thread;
     int seen[300] = {0};
@@ -492,7 +493,7 @@ TEST(no_file_is_missed_and_none_comes_twice)
         sfp_status status = sfp__source_next(s, &r, &p, &end, NULL);
         if (end)
             break;
-        if (status != SFP_OK) { /* made in a folder just found, and empty still */
+        if (status != SFP_OK) { /* created in a directory just found, and still empty */
             assert_true(s->live->lost);
             continue;
         }
@@ -506,11 +507,13 @@ TEST(no_file_is_missed_and_none_comes_twice)
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
     for (int i = 0; i < 300;
-         i++) /* without leases, a file caught between creation and writing in a folder just found comes twice */
+         /* without leases, a file in a directory just found may be delivered twice, if it is found between creation and
+          * writing */
+         i++)
         assert_true(leases || i % 7 == 0 ? seen[i] == 1 : seen[i] >= 1);
 }
 
-TEST(what_is_no_folder_is_refused)
+TEST(a_path_that_is_not_a_directory_is_refused)
 {
     put_text("file", "x");
     put_text("w/classes.txt", "a\na\n");

@@ -1,4 +1,4 @@
-/* Folders of classes: layouts, order, links, and what is no image. */
+/* Directories of classes: layouts, order, links, and files that are not images. */
 #include "source_files.h"
 #include "test.h"
 
@@ -8,7 +8,7 @@ AROUND_EACH(make_directory, remove_directory)
 
 static const sfp__source_kind *const kind = &sfp__source_folder;
 
-TEST(folders_are_classes)
+TEST(directories_are_classes)
 {
     PUT_TEXTS({"d/dog/b.jpg", "D"}, {"d/cat/img10.png", "C10"}, {"d/cat/img9.PNG", "C9"}, {"d/cat/more/deep/x.webp", "CX"},
               {"d/10/a.jpeg", "T"}, {"d/9/a.jpg", "N"});
@@ -28,7 +28,7 @@ TEST(folders_are_classes)
     check_bounds(s);
 }
 
-TEST(folders_of_folders_are_domains)
+TEST(directories_of_directories_are_domains)
 {
     PUT_TEXTS({"d/sketch/dog/1.jpg", "a"}, {"d/photo/dog/1.jpg", "b"}, {"d/photo/cat/2.jpg", "c"},
               {"d/photo/readme.txt", "not an image"});
@@ -40,7 +40,7 @@ TEST(folders_of_folders_are_domains)
     assert_string_equal(s->warning, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
 }
 
-TEST(images_on_both_levels_follow_the_more)
+TEST(images_on_both_levels_follow_the_majority)
 {
     PUT_TEXTS({"d/sketch/dog/1.jpg", "a"}, {"d/photo/dog/1.jpg", "b"}, {"d/photo/cat/2.jpg", "c"}, {"d/photo/preview10.jpg", "x"},
               {"d/photo/preview9.jpg", "x"});
@@ -51,7 +51,7 @@ TEST(images_on_both_levels_follow_the_more)
     check_bytes(s, 2, "a", 1);
     assert_int_equal(s->skipped, 2);
     assert_string_equal(s->warning, "left out: 2 images outside a class folder, the first: photo/preview9.jpg");
-    put_text("d/photo/3.jpg", "x"); /* as many: photo is a class, and what is below it belongs to it */
+    put_text("d/photo/3.jpg", "x"); /* as many images: photo is a class, and the images below it belong to it */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 0);
     assert_int_equal(s->count, 6);
@@ -59,7 +59,7 @@ TEST(images_on_both_levels_follow_the_more)
     assert_null(s->warning);
 }
 
-TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
+TEST(a_directory_name_common_to_all_classes_is_ignored)
 {
     PUT_TEXTS({"d/n01/images/1.JPEG", "1"}, {"d/n01/n01_boxes.txt", "boxes"}, {"d/n02/images/1.JPEG", "2"},
               {"d/n02/images/2.JPEG", "3"});
@@ -70,17 +70,17 @@ TEST(a_folder_of_one_name_in_every_class_tells_nothing_apart)
     CHECK_FIRST_LABELS(s, "n01", "n02");
     assert_non_null(
         strstr(s->warning, "every folder has its images in 'images': the folders above are the classes; left out: 1 files"));
-    put_text("d/n02/image/3.JPEG", "3"); /* but where names differ they are classes */
+    put_text("d/n02/image/3.JPEG", "3"); /* where the names differ, they are classes */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 2);
     assert_int_equal(s->classes, 2);
-    put_text("e/photo/apple/1.jpg", "1"); /* one folder in one: nothing to tell by */
+    put_text("e/photo/apple/1.jpg", "1"); /* a single directory in a single one: no ambiguity */
     s = open_source(kind, "e");
     assert_string_equal(label_text(s, 0), "photo/apple");
     assert_null(s->warning);
 }
 
-TEST(parts_taken_as_domains_are_told)
+TEST(parts_taken_as_domains_cause_a_warning)
 {
     PUT_TEXTS({"d/Train/cat/1.jpg", "1"}, {"d/Train/dog/1.jpg", "2"}, {"d/val/cat/1.jpg", "3"});
     sfp_source *s = open_source(kind, "d/");
@@ -91,15 +91,15 @@ TEST(parts_taken_as_domains_are_told)
     assert_null(open_source(kind, "d")->warning);
 }
 
-TEST(what_is_no_file_or_empty_is_counted)
+TEST(other_files_and_empty_directories_are_counted)
 {
     put_text("d/a/1.jpg", "1");
     put_text("d/b/notes/x.txt", "no image");
     assert_int_equal(mkdir(in_directory("d/c"), 0777), 0);
-    assert_int_equal(mkdir(in_directory("d/a/inside"), 0777), 0); /* of no class by itself */
+    assert_int_equal(mkdir(in_directory("d/a/inside"), 0777), 0); /* not a class of its own */
     assert_int_equal(symlink("nowhere.png", in_directory("d/a/broken.png")), 0);
     assert_int_equal(mkfifo(in_directory("d/a/fifo.jpg"), 0666), 0);
-    assert_int_equal(mkfifo(in_directory("d/a/fifo"), 0666), 0); /* no image's name */
+    assert_int_equal(mkfifo(in_directory("d/a/fifo"), 0666), 0); /* not the name of an image */
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     assert_int_equal(s->classes, 1);
@@ -110,7 +110,7 @@ TEST(what_is_no_file_or_empty_is_counted)
     put_text("e/photo/cat/1.jpg", "1");
     put_text("e/sketch/dog/1.jpg", "1");
     assert_int_equal(mkdir(in_directory("e/sketch/cat"), 0777), 0);
-    assert_int_equal(symlink("/nowhere/horse", in_directory("e/sketch/horse")), 0); /* which may have been a class */
+    assert_int_equal(symlink("/nowhere/horse", in_directory("e/sketch/horse")), 0); /* may have been a class */
     s = open_source(kind, "e");
     assert_string_equal(s->warning, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
                                     "left out: 1 folders without images, the first: sketch/cat/");
@@ -129,10 +129,10 @@ TEST(links_are_followed_but_not_in_circles)
     assert_int_equal(s->count, 3);
     check_bytes(s, 0, "1", 1);
     check_bytes(s, 1, "1", 1); /* the link to a file */
-    check_bytes(s, 2, "2", 1); /* behind the link to a folder */
+    check_bytes(s, 2, "2", 1); /* through the link to a directory */
 }
 
-TEST(what_is_missing_is_named)
+TEST(missing_and_unusable_paths_are_named)
 {
     static const struct {
         const char *name, *file;

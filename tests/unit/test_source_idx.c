@@ -1,4 +1,4 @@
-/* IDX files, gzipped or not: what is taken, and headers that lie. */
+/* IDX files, gzipped or not: which files are read, and inconsistent headers. */
 #include "source_files.h"
 #include "test.h"
 
@@ -19,7 +19,7 @@ static void put_be(bytes *to, uint32_t v)
         to->b[to->n++] = (uint8_t)(v >> (8 * i));
 }
 
-/* count images of 2 x 3 whose pixels count on */
+/* Returns `count` images of 2 x 3 pixels with consecutive values. */
 static bytes make_images(uint32_t count)
 {
     bytes x = {{0, 0, 8, 3}, 4};
@@ -45,7 +45,7 @@ static void put(const char *name, bytes x)
     put_bytes(name, x.b, x.n);
 }
 
-/* The training part of a folder. */
+/* Writes the training part of a dataset. */
 static void put_part(const char *name, const char *digits)
 {
     put(kept_print("%s/train-images-idx3-ubyte", name), make_images((uint32_t)strlen(digits)));
@@ -75,13 +75,13 @@ static void check_pixels(const sfp_source *s, int64_t i, uint8_t first)
         assert_int_equal(p.bytes[k], first + k);
 }
 
-TEST(a_folder_has_a_training_and_a_test_part)
+TEST(a_directory_has_a_training_and_a_test_part)
 {
     put_part("d", "1731");
     put_gz("d/t10k-images.idx3-ubyte.gz", make_images(2), 0);
     put_gz("d/t10k-labels.idx1-ubyte.gz", make_labels("73"), 0);
     sfp_source *s = open_source(kind, "d");
-    assert_int_equal(s->classes, 3); /* those that occur */
+    assert_int_equal(s->classes, 3); /* only those that occur */
     assert_false(s->keeps_order);
     CHECK_LABELS(s, "1", "7", "3", "1");
     for (int i = 0; i < 4; i++)
@@ -99,7 +99,7 @@ TEST(a_folder_has_a_training_and_a_test_part)
 TEST(a_file_finds_its_labels)
 {
     put_gz("my-train-images.idx3-ubyte.gz", make_images(1), 0);
-    put("my-train-labels.idx1-ubyte", make_labels("2")); /* one packed, one not */
+    put("my-train-labels.idx1-ubyte", make_labels("2")); /* one compressed, one not */
     assert_int_equal(open_source(kind, "my-train-images.idx3-ubyte.gz")->count, 1);
     put("my-t10k-images.idx3-ubyte.gz", make_images(2));
     put("my-t10k-labels.idx1-ubyte.gz", make_labels("22"));
@@ -118,7 +118,7 @@ TEST(known_classes_have_names_and_bounds)
     CHECK_LABELS(s, "T-shirt/top", "Ankle boot");
     put_part("FashionMNIST/raw", "1");
     CHECK_LABELS(open_source(kind, "FashionMNIST/raw//"), "Trouser");
-    put_part("Fashion/mnist", "09"); /* the folder's own name alone counts */
+    put_part("Fashion/mnist", "09"); /* only the name of the directory itself counts */
     s = open_source(kind, "Fashion/mnist");
     assert_int_equal(s->classes, 2);
     assert_string_equal(label_text(s, 1), "9");
@@ -133,10 +133,10 @@ TEST(known_classes_have_names_and_bounds)
     check_refused(kind, "Fashion", SFP_EFORMAT, "classes.txt:2: ", "twice");
 }
 
-TEST(damage_is_told)
+TEST(damage_is_reported)
 {
     const char *images = "d/train-images-idx3-ubyte";
-    check_refused(kind, "d", SFP_ENOTFOUND, "/d", "cannot open"); /* not there at all: neither folder nor file */
+    check_refused(kind, "d", SFP_ENOTFOUND, "/d", "cannot open"); /* does not exist, neither as directory nor as file */
     put("d/train-labels-idx1-ubyte", make_labels("01"));
     check_refused(kind, "d", SFP_ENOTFOUND, "has no train-images-idx3-ubyte", ".gz");
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "has no t10k-images", "");
@@ -152,7 +152,7 @@ TEST(damage_is_told)
                                : "that its header says");
     }
     static const struct {
-        size_t at, n; /* what is written where */
+        size_t at, n; /* bytes written at this offset */
         const char *bytes;
         sfp_status status;
         const char *message;
@@ -163,7 +163,7 @@ TEST(damage_is_told)
         {4, 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", SFP_EFORMAT, "dimension 0 is 4294967295"},
         {4, 12, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", SFP_ELIMIT, "more than"}, /* 84 million images of 16384 x 16384 */
         {8, 4, "\0\0\0\0", SFP_EFORMAT, "dimension 1 is 0"},
-        {4, 4, "\0\x10\0\0", SFP_EFORMAT, "ends after 12 of"}, /* says a million, has two */
+        {4, 4, "\0\x10\0\0", SFP_EFORMAT, "ends after 12 of"}, /* the header promises a million images, the file has two */
     };
     assert_int_equal(good.n, 28);
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
@@ -177,7 +177,7 @@ TEST(damage_is_told)
     check_refused(kind, "d", SFP_EFORMAT, "train-labels", "has 2 labels, expected 3");
 }
 
-TEST(a_cut_gzip_is_told)
+TEST(a_truncated_gzip_is_reported)
 {
     put("d/train-labels-idx1-ubyte", make_labels("01"));
     for (size_t cut = 1; cut < 30; cut++) {

@@ -51,7 +51,7 @@ TEST(four_columns_and_a_header_in_any_order)
 TEST(names_need_no_ending_when_none_has_one)
 {
     assert_int_equal(open_text("one,x\ntwo,y\nthree.jpg,x\n")->count, 3);
-    assert_int_equal(open_text("path,label\none,x\ntwo.jpg,y\n")->count, 2); /* the heading is clear */
+    assert_int_equal(open_text("path,label\none,x\ntwo.jpg,y\n")->count, 2); /* the header is unambiguous */
 }
 
 TEST(quoted_fields_may_hold_anything)
@@ -63,7 +63,7 @@ TEST(quoted_fields_may_hold_anything)
     check_name(s, 1, "two\\x0alines.jpg");
     assert_string_equal(label_text(s, 1), "x");
     assert_string_equal(label_text(s, 2), "-");
-    check_not_loaded(s, 3, SFP_ENOTFOUND, "m.csv:5: ", "d.jpg: cannot open"); /* the quoted newline counts */
+    check_not_loaded(s, 3, SFP_ENOTFOUND, "m.csv:5: ", "d.jpg: cannot open"); /* the quoted newline counts as a line */
 }
 
 TEST(json_lines_are_the_same)
@@ -131,7 +131,7 @@ TEST(a_line_without_end_is_refused)
     refused(text, SFP_ELIMIT, "m.csv:1: ", "4990 bytes");
 }
 
-/* A record of many a, with `what` around byte 65,536: its character `at` stands there. */
+/* Checks a record whose field consists of 'a' and has character `at` of `what` at byte 65,536. */
 static void refused_around_the_limit(const char *what, size_t at, bool quoted, const char *message)
 {
     enum { LIMIT = 65536, SIZE = LIMIT + 300000 };
@@ -152,7 +152,7 @@ TEST(a_record_that_steps_over_the_limit_is_refused)
         refused_around_the_limit("\"\"\"\"", at, true, "within 65536");
         refused_around_the_limit("\",\"", at + 1, true, at == 0 ? "longer than 65536" : "65536");
     }
-    refused_around_the_limit("\"    ,", 2, true, "longer than 65536"); /* blanks behind a quoted field */
+    refused_around_the_limit("\"    ,", 2, true, "longer than 65536"); /* blanks after a quoted field */
     refused_around_the_limit("\"\"\"", 3, true, "behind a quoted field");
 }
 
@@ -162,7 +162,8 @@ TEST(every_allocation_may_fail)
     (void)open_tortured(kind, in_directory("m.csv"), false, 8);
 }
 
-/* A sanitised build on a busy machine is far slower: the bound is for a stray stat() a line or a quadratic step. */
+/* The bound is generous, because a sanitised build on a busy machine is far slower. It detects a stat() per line or quadratic
+ * time. */
 TEST(a_hundred_thousand_lines_open_at_once)
 {
     sfp__text t = {0};

@@ -1,4 +1,4 @@
-/* Stream-51: counts, crops, order, tasks, and what is wrong with a list. */
+/* Stream-51: counts, crops, order, tasks, and errors in its lists. */
 #include "io/image/image.h"
 #include "source_files.h"
 #include "test.h"
@@ -77,7 +77,7 @@ TEST(videos_are_shuffled_and_frames_are_not)
         swapped += i % 6 == 0 && strstr(first, "_0001_") != NULL;
         different += strcmp(first, sfp__source_name(b, i, name, sizeof name)) != 0;
     }
-    assert_in_range(swapped, 10, 41); /* of 51: half of them */
+    assert_in_range(swapped, 10, 41); /* about half of 51 */
     assert_true(different > 10);
 }
 
@@ -90,7 +90,7 @@ TEST(an_order_shuffles_classes_and_cuts_tasks_along_it)
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r = record_of(s, i);
         int64_t place = i / 2;
-        assert_int_equal(seen[r.label], i % 2 == 1); /* both videos in a row */
+        assert_int_equal(seen[r.label], i % 2 == 1); /* both videos are consecutive */
         seen[r.label] = true;
         assert_int_equal(r.task, place < 11 ? 0 : 1 + (place - 11) / 10);
         task_of[r.label] = r.task;
@@ -113,7 +113,7 @@ static void check_box(const sfp_source *s, int64_t i, int left, int top, int rig
     assert_int_equal(p.box[3], bottom);
 }
 
-/* The expected numbers are those of the data set's own Python code. */
+/* The expected numbers are those of the dataset's own Python code. */
 TEST(boxes_grow_truncate_and_clip)
 {
     put_text("s/a.jpg", "x");
@@ -121,7 +121,7 @@ TEST(boxes_grow_truncate_and_clip)
                         " [1, [200, 100], [61, 20, 81, 40], \"a.jpg\"]," /* 41 x 41: centre (40.5, 60.5) -> (40, 60), +- 22.55 */
                         " [2, [200, 100], [200, 0, 100, 0], \"a.jpg\"]," /* clipped on all sides */
                         " [3, [200, 100], [33.7, 10.2, 50, 20.9], \"a.jpg\"]," /* fractions */
-                        " [4, [200, 100], [30, 30, 50, 20], \"a.jpg\"],"       /* no width: left out */
+                        " [4, [200, 100], [30, 30, 50, 20], \"a.jpg\"],"       /* no width: excluded */
                         " [77, [200, 100], [30, 20, 50, 20], \"a.jpg\"]]");
     sfp_source *s = open_with(true, 0, 0);
     assert_int_equal(s->count, 4);
@@ -131,7 +131,7 @@ TEST(boxes_grow_truncate_and_clip)
     check_box(s, 3, 8, 18, 33, 51);
     assert_int_equal(s->skipped, 1);
     assert_non_null(strstr(s->warning, "1 images of novelty classes, 1 with an empty box"));
-    assert_string_equal(s->class_names[4], "4"); /* no training list to name them */
+    assert_string_equal(s->class_names[4], "4"); /* there is no training list with their names */
 }
 
 TEST(a_video_begins_at_frame_0_or_where_clip_or_video_change)

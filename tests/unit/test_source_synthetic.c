@@ -1,4 +1,4 @@
-/* Rendered images: the same everywhere and always, balanced, drifting, learnable, cheap. */
+/* Synthetic images: reproducible on every machine, balanced, drifting, learnable, and fast to render. */
 #include "source_files.h"
 #include "stream/sources/render.h"
 #include "test.h"
@@ -23,7 +23,7 @@ static sfp__raw_image image_of(const sfp_source *s, int64_t i)
     return p;
 }
 
-/* Mean absolute difference of two images. */
+/* Returns the mean absolute difference of two images. */
 static double distance(const sfp_source *a, int64_t i, const sfp_source *b, int64_t j)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = image_of(a, i);
@@ -85,7 +85,7 @@ TEST(the_test_set_is_of_the_same_world_with_other_images)
     assert_true(nearest > 1); /* none is a copy */
 }
 
-/* Mean colour of a stretch of the stream. */
+/* Computes the mean colour of a section of the stream. */
 static void mean_colour(const sfp_source *s, int64_t first, double out[3])
 {
     out[0] = out[1] = out[2] = 0;
@@ -110,8 +110,8 @@ TEST(the_world_drifts_slowly)
     assert_true(far > 1.5 * near);
 }
 
-/* Outlines alone tell classes apart: nearest class mean of edge maps in object coordinates is far too simple for the posed
- * images, yet must be above chance; and must be far from perfect, or the set would be trivial. */
+/* The outlines alone distinguish classes: a nearest class mean of edge maps in object coordinates is too simple for the posed
+ * images, but must be above chance. It must also be far from perfect, or the dataset would be trivial. */
 TEST(classes_are_neither_hidden_nor_trivial)
 {
     enum { SIDE = 16, N = 1500, T = 300 };
@@ -162,7 +162,7 @@ TEST(classes_are_neither_hidden_nor_trivial)
     assert_true(accuracy > 0.15 && accuracy < 0.8);
 }
 
-TEST(without_end_it_is_live_and_still_indexed)
+TEST(without_an_end_it_is_live_and_still_indexed)
 {
     static atomic_bool stop;
     sfp_source *s = open_synthetic("0", 2, false), *finite = open_synthetic("50", 2, false), *t = open_synthetic("0", 2, true);
@@ -232,7 +232,7 @@ TEST(any_size_is_drawn_within_its_bytes)
 {
     for (int size = 1; size < 70; size += 17) {
         sfp__scene scene;
-        uint8_t *rgb = kept_malloc((size_t)(size * size * 3)); /* to the byte */
+        uint8_t *rgb = kept_malloc((size_t)(size * size * 3)); /* allocated with its exact size */
         assert_non_null(rgb);
         for (int shape = 0; shape < SFP_SHAPES; shape++) {
             sfp__scene_make(shape, shape, 1, 1e9, 2, (uint64_t)shape, &scene);
@@ -241,7 +241,7 @@ TEST(any_size_is_drawn_within_its_bytes)
     }
 }
 
-TEST(numbers_that_are_none_are_refused)
+TEST(malformed_numbers_are_refused)
 {
     for (const char *const *bad = STRINGS("x", "-1", "10x", "99999999999999999999", " 5", "1e3"); *bad; bad++) {
         sfp_source *s = NULL;

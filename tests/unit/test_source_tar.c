@@ -1,4 +1,4 @@
-/* WebDataset shards and the same from a pipe: grouping, labels, places, damage. */
+/* WebDataset shards, and the same data from a pipe: grouping, labels, places, damage. */
 #include "base/monotonic.h"
 #include "source_files.h"
 #include "test.h"
@@ -18,7 +18,7 @@ typedef struct tar {
     size_t n;
 } tar;
 
-static tar now; /* being written */
+static tar now; /* the archive being written */
 
 static void tar_header(const char *name, size_t size, char type)
 {
@@ -59,7 +59,7 @@ static void tar_end(const char *name)
         put_bytes(name, now.b, now.n);
 }
 
-/* A whole tar of these files: rows {name, text}. */
+/* Writes a complete tar of these files: rows {name, text}. */
 #define TAR(name, ...)                                               \
     do {                                                             \
         const char *const rows_[][2] = {__VA_ARGS__};                \
@@ -146,7 +146,7 @@ TEST(shards_follow_each_other)
     }
     three_samples("e/s-099.tar");
     three_samples("e/s-100.tar");
-    assert_int_equal(open_source(kind, "e/s-{099..100}.tar")->count, 6); /* zeros are kept */
+    assert_int_equal(open_source(kind, "e/s-{099..100}.tar")->count, 6); /* leading zeros are kept */
     check_refused(kind, "e/s-{099..101}.tar", SFP_ENOTFOUND, "s-101.tar", "cannot open");
     static const char *const bad[] = {"e/s-{9..8}.tar", "e/s-{a..b}.tar",         "e/s-{1..2.tar",
                                       "e/s-{1.2}.tar",  "e/s-{0..999999999}.tar", "e/{}"};
@@ -154,7 +154,7 @@ TEST(shards_follow_each_other)
         check_refused(kind, bad[i], SFP_EINVAL, "is not a range", "{000..003}");
 }
 
-TEST(a_folder_has_a_training_and_a_test_part)
+TEST(a_directory_has_a_training_and_a_test_part)
 {
     three_samples("d/train-0.tar");
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "no val*.tar", "");
@@ -188,7 +188,7 @@ TEST(long_and_foreign_names_are_read)
     check_name(s, 1, "pax/\\xc3\\xa9\\xc3\\xa9.jpg");
 }
 
-TEST(a_cut_tar_is_told_wherever_it_ends)
+TEST(a_truncated_tar_is_reported_wherever_it_ends)
 {
     three_samples("t.tar");
     size_t whole = now.n;
@@ -201,7 +201,7 @@ TEST(a_cut_tar_is_told_wherever_it_ends)
     put_bytes("t.tar", now.b, 512 + 5);
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 517: ", "runcated");
     now.n = 0;
-    tar_header("big.jpg", 20 << 20, '0'); /* larger than any buffer: not all of it is read */
+    tar_header("big.jpg", 20 << 20, '0'); /* larger than any buffer: only part of it is read */
     memset(now.b + 512, 'x', sizeof now.b - 512);
     put_bytes("t.tar", now.b, sizeof now.b);
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: ", "byte 131072");
@@ -212,11 +212,11 @@ TEST(a_cut_tar_is_told_wherever_it_ends)
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 1", "runcated");
 }
 
-TEST(damage_is_told)
+TEST(damage_is_reported)
 {
     static const struct {
         struct {
-            const char *name, *text; /* NULL: says that it is huge */
+            const char *name, *text; /* NULL: the header claims a huge size */
         } entry[2];
         sfp_status status;
         const char *place, *what;
@@ -244,7 +244,7 @@ TEST(damage_is_told)
         check_refused(kind, "b.tar", bad[i].status, kept_print("b.tar%s", bad[i].place), bad[i].what);
     }
     three_samples("t.tar");
-    now.b[0] ^= 1; /* the checksum no longer holds */
+    now.b[0] ^= 1; /* the checksum is wrong now */
     put_bytes("t.tar", now.b, now.n);
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 0", "");
     three_samples("s.tar");
@@ -263,7 +263,7 @@ static size_t pack(uint8_t *packed, size_t capacity)
     return capacity - z.avail_out;
 }
 
-TEST(a_packed_tar_is_refused)
+TEST(a_compressed_tar_is_refused)
 {
     static uint8_t packed[65536];
     three_samples(NULL);
@@ -301,7 +301,7 @@ static sfp_source *open_stream(const char *name, const char *classes)
     return open_fd(fileno(f), *classes ? in_directory(classes) : "");
 }
 
-/* The stream is broken and stays so: it does not become an end. */
+/* Checks that the stream fails, and that it fails again instead of ending. */
 static void check_broken(sfp_source *s, const char *message)
 {
     sfp_record r;
@@ -313,7 +313,7 @@ static void check_broken(sfp_source *s, const char *message)
     }
 }
 
-TEST(a_stream_gives_the_same_samples)
+TEST(a_stream_delivers_the_same_samples)
 {
     static uint8_t packed[65536];
     three_samples("t.tar");
@@ -334,7 +334,7 @@ TEST(a_stream_gives_the_same_samples)
     }
 }
 
-TEST(a_broken_stream_gives_what_it_has_and_then_an_error)
+TEST(a_broken_stream_delivers_its_samples_and_then_fails)
 {
     three_samples(NULL);
     put_bytes("t.tar", now.b, 4 * 512 + 3 * 512 + 2);
@@ -357,7 +357,7 @@ TEST(a_stream_may_be_several_archives)
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: goes on at byte 3072, behind its end mark", "stdin");
 }
 
-/* `now` packed, behind the *n bytes that are there. */
+/* Compresses `now` and appends it to the *n bytes of `packed`. */
 static void pack_behind(int filter, uint8_t *packed, size_t capacity, size_t *n)
 {
     size_t used = 0;
@@ -395,13 +395,13 @@ static void *write_pieces(void *context)
         if (write(p->fd, p->bytes + at, m) != (ssize_t)m)
             break;
         if (p->piece < 100)
-            (void)usleep(20); /* so that they do not come together */
+            (void)usleep(20); /* so that the pieces do not arrive together */
     }
     close(p->fd);
     return NULL;
 }
 
-/* What comes of a stream of these pieces: a.jpg, b.jpg if it is in it, and then the end or this failure. */
+/* Checks the stream of these pieces: a.jpg, b.jpg if expected, then the end or this failure. */
 static void check_pieces(const uint8_t *bytes, size_t n, size_t piece, bool b, const char *failure)
 {
     int pipes[2];
@@ -421,7 +421,7 @@ static void check_pieces(const uint8_t *bytes, size_t n, size_t piece, bool b, c
     close(pipes[0]);
 }
 
-TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
+TEST(data_after_a_compressed_archive_is_compressed_alike_or_reported)
 {
     static const struct {
         int filter;
@@ -432,7 +432,8 @@ TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
     for (int k = 0; k < 8; k++) {
         const size_t piece = k % 2 ? 7 : sizeof packed;
         const int filter = packer[k / 2].filter;
-        const bool quiet = k < 4; /* the library itself tells of what follows the others, though nothing then comes of a block */
+        /* for the other filters the library itself reports the data that follows, although it delivers none */
+        const bool quiet = k < 4;
         const char *failure;
         size_t one = 0, two, more;
         one_sample("a.jpg", "a.cls", "x");
@@ -448,7 +449,7 @@ TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
         pack_behind(filter == ARCHIVE_FILTER_GZIP ? ARCHIVE_FILTER_ZSTD : ARCHIVE_FILTER_GZIP, packed, sizeof packed, &more);
         failure = kept_print("stdin: what follows byte %zu is not %s", two, packer[k / 2].name);
         check_pieces(packed, more, piece, true, failure);
-        memset(packed + two, 0, 1000); /* as tapes are filled up */
+        memset(packed + two, 0, 1000); /* zero padding, as on tapes */
         check_pieces(packed, two + 5, piece, true, "");
         check_pieces(packed, two + 1000, piece, true, "");
         packed[two + 999] = 1;
@@ -461,7 +462,7 @@ TEST(what_follows_a_packed_archive_is_packed_alike_or_told)
     }
 }
 
-TEST(a_stream_without_an_end_mark_is_cut)
+TEST(a_stream_without_an_end_mark_is_truncated)
 {
     now.n = 0;
     tar_file("a.jpg", "a");
@@ -470,11 +471,11 @@ TEST(a_stream_without_an_end_mark_is_cut)
     put_bytes("t.tar", now.b, now.n);
     sfp_source *s = open_stream("t.tar", "");
     check_next(s, "x", "a");
-    check_next(s, "-", "b"); /* what came whole is given */
+    check_next(s, "-", "b"); /* a complete sample is delivered */
     check_broken(s, "stdin: ends without an end mark");
 }
 
-TEST(what_is_left_out_is_told)
+TEST(excluded_files_cause_a_warning)
 {
     TAR("d/train-0.tar", {"1.depth.png", "depth"}, {"1.jpg", "colour"}, {"1.seg.png", "regions"}, {"1.cls", "x"});
     PUT_TEXTS({"d/more.tar", "anything"}, {"d/train-1.tar.gz", "anything"}, {"d/train-0.tar.idx", "anything"});
@@ -485,18 +486,18 @@ TEST(what_is_left_out_is_told)
           "left out: 1 packed tar files");
 }
 
-TEST(a_stream_loses_a_sample_and_goes_on)
+TEST(a_stream_skips_a_bad_sample_and_continues)
 {
     put_text("names.txt", "x\ny\n");
     TAR("t.tar", {"a.jpg", ""}, {"a.cls", "x"}, {"b.jpg", "b"}, {"c.jpg", "c"}, {"c.json", "{"}, {"d.jpg", "d"},
         {"d.cls", "nobody"}, {"e.jpg", ""}, {"f.jpg", "f"}, {"f.cls", "y"});
     sfp_source *s = open_stream("t.tar", "names.txt");
-    (void)check_lost(s, "a", SFP_EFORMAT, "stdin: a.jpg: is empty");
+    (void)check_skipped(s, "a", SFP_EFORMAT, "stdin: a.jpg: is empty");
     check_next(s, "-", "b");
     assert_false(s->live->lost);
-    (void)check_lost(s, "c", SFP_EFORMAT, "stdin: c.json: line 1: ");
-    (void)check_lost(s, "d", SFP_EFORMAT, "stdin: d.jpg: label 'nobody' is not in ");
-    (void)check_lost(s, "e", SFP_EFORMAT, "stdin: e.jpg: is empty");
+    (void)check_skipped(s, "c", SFP_EFORMAT, "stdin: c.json: line 1: ");
+    (void)check_skipped(s, "d", SFP_EFORMAT, "stdin: d.jpg: label 'nobody' is not in ");
+    (void)check_skipped(s, "e", SFP_EFORMAT, "stdin: e.jpg: is empty");
     check_next(s, "y", "f");
     check_end(s);
 }
@@ -517,7 +518,7 @@ static void *wait_next(void *context)
     return NULL;
 }
 
-TEST(a_stream_comes_sample_by_sample_and_can_be_stopped)
+TEST(a_stream_is_delivered_sample_by_sample_and_can_be_stopped)
 {
     static atomic_bool stop;
     int pipes[2];
@@ -529,7 +530,7 @@ TEST(a_stream_comes_sample_by_sample_and_can_be_stopped)
     tar_file("1.jpg", "one");
     tar_file("1.cls", "x");
     assert_int_equal(write(pipes[1], now.b, now.n), now.n);
-    check_next(s, "x", "one"); /* though nothing follows yet */
+    check_next(s, "x", "one"); /* although no data follows yet */
     waiter w = {.s = s};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wait_next, &w), 0);
@@ -554,7 +555,7 @@ TEST(the_shared_shards_are_read)
     sfp_source *s = open_as(kind, path, (sfp__source_options){.test = true});
     assert_int_equal(s->classes, 200);
     assert_string_equal(s->class_names[0], "goldfish, Carassius auratus");
-    for (int64_t i = 0; i < s->count; i += 101) { /* every image begins as a JPEG does */
+    for (int64_t i = 0; i < s->count; i += 101) { /* every image starts as a JPEG does */
         sfp__raw_image p = {0};
         MUST(sfp__source_load(s, i, &p, &err));
         assert_true(p.size > 4);

@@ -1,5 +1,5 @@
-/* A saved state measured on a data set gives the very numbers of the run that saved it, whatever it is made of; classes are
- * matched by name, and what the state does not know is counted, not guessed. */
+/* A saved state, evaluated on a dataset, gives exactly the numbers of the run that saved it, for every kind of state. Classes
+ * are matched by name, and samples of unknown classes are counted, not guessed. */
 #include "base/thread_pool.h"
 #include "model/vit.h"
 #include "run/run.h"
@@ -21,13 +21,13 @@ static sfp__run_options run_options(const char *tasks)
     return o;
 }
 
-static sfp__state_eval_options exam_options(const char *state, const char *tasks)
+static sfp__state_eval_options eval_options(const char *state, const char *tasks)
 {
     return (sfp__state_eval_options){
         .vit = vit, .pool = threads, .state = state, .data = "synthetic:200", .tasks = tasks, .limit = 9};
 }
 
-static sfp__state_eval examine(const sfp__state_eval_options *o)
+static sfp__state_eval evaluate_state(const sfp__state_eval_options *o)
 {
     sfp__state_eval e;
     if (sfp__state_eval_run(o, &e, &err))
@@ -35,7 +35,7 @@ static sfp__state_eval examine(const sfp__state_eval_options *o)
     return e;
 }
 
-/* Row `row` of the run's matrix, and with `last` all the run says of its last evaluation. */
+/* Checks row `row` of the run's matrix and, with `last`, all numbers of the run's last evaluation. */
 static void assert_same_numbers(const sfp_result *r, int row, const sfp__state_eval *e, bool last)
 {
     assert_int_equal(e->tasks, r->tasks);
@@ -62,8 +62,8 @@ static void check_run(sfp__run_options o, const char *name)
     for (int t = 0; t < r.tasks; t++) {
         char path[4700];
         (void)snprintf(path, sizeof path, "%s/state-task-%d.safetensors", o.out, t + 1);
-        sfp__state_eval_options eo = exam_options(path, o.tasks);
-        OWNED_BY(sfp__state_eval_done) sfp__state_eval e = examine(&eo);
+        sfp__state_eval_options eo = eval_options(path, o.tasks);
+        OWNED_BY(sfp__state_eval_done) sfp__state_eval e = evaluate_state(&eo);
         assert_same_numbers(&r, t, &e, t + 1 == r.tasks);
         uint64_t asked = 0;
         for (int k = 0; k < e.tasks; k++)
@@ -86,17 +86,17 @@ TEST(a_state_gives_the_numbers_of_its_run)
     o.learner.resize = SFP_RESIZE_CROP;
     check_run(o, "one");
     o = run_options("5");
-    o.order = 7; /* labels in an order that the data set does not have */
+    o.order = 7; /* labels in an order that the dataset does not have */
     check_run(o, "order");
     for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
         o = run_options("5");
-        o.learner.batch = 7; /* the last bit depends on how images are cut */
+        o.learner.batch = 7; /* the last bit depends on the batch size */
         o.method = *method;
         check_run(o, *method);
     }
 }
 
-TEST(what_the_state_does_not_know_is_counted)
+TEST(samples_of_unknown_classes_are_counted)
 {
     sfp__run_options o = run_options("free");
     static const char *const names[] = {"cat", "dog", "emu"};
@@ -109,10 +109,10 @@ TEST(what_the_state_does_not_know_is_counted)
     put_text("all/cat/9.png", "no image");
     o.data = kept_print("folder:%s", in_directory("two"));
     (void)run_once(&o, "beasts", 0, NULL);
-    sfp__state_eval_options eo = exam_options(in_directory("beasts/state.safetensors"), NULL);
+    sfp__state_eval_options eo = eval_options(in_directory("beasts/state.safetensors"), NULL);
     eo.data = kept_print("folder:%s", in_directory("all"));
     eo.limit = 0;
-    sfp__state_eval e = examine(&eo);
+    sfp__state_eval e = evaluate_state(&eo);
     assert_int_equal(e.tasks, 1);
     assert_int_equal(e.classes, 2);
     assert_int_equal(e.images, 8);
@@ -124,13 +124,13 @@ TEST(what_the_state_does_not_know_is_counted)
     assert_int_equal(e.correct, right);
     assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
     sfp__state_eval_done(&e);
-    eo.data = "synthetic:200"; /* none of its classes */
+    eo.data = "synthetic:200"; /* none of its classes is known */
     REFUSED(sfp__state_eval_run(&eo, &e, &err), SFP_EINVAL, "synthetic:200: no image of a class that ");
     eo.data = "nothing:here";
     assert_int_not_equal(sfp__state_eval_run(&eo, &e, &err), SFP_OK);
 }
 
-TEST(a_source_through_a_list_has_its_numbers)
+TEST(a_class_filter_renumbers_the_labels)
 {
     const sfp__source_options so = {.seed = 5};
     const char *const names[] = {"star", NULL, "disc"}, *const twice[] = {"star", "star"}, *const number[] = {NULL, "0"};
@@ -166,13 +166,13 @@ TEST(a_source_through_a_list_has_its_numbers)
     sfp__source_close(&k->base);
 }
 
-TEST(every_failing_allocation_is_told)
+TEST(every_failing_allocation_is_reported)
 {
     sfp__run_options o = run_options("2");
     o.data = "synthetic:40";
     o.method = "ncm";
     (void)run_once(&o, "small", 0, NULL);
-    sfp__state_eval_options eo = exam_options(in_directory("small/state.safetensors"), "2");
+    sfp__state_eval_options eo = eval_options(in_directory("small/state.safetensors"), "2");
     eo.limit = 2;
     int failures = 0;
     for (long k = 0, done = 0; !done; k += 1 + k / 8) {
@@ -182,7 +182,8 @@ TEST(every_failing_allocation_is_told)
         sfp__mem_fail_at(-1);
         done = s == SFP_OK;
         failures += !done;
-        assert_true(done || s == SFP_ENOMEM || s == SFP_EFORMAT); /* an image that finds no memory is one that cannot be read */
+        /* an image that cannot be loaded for lack of memory counts as unreadable */
+        assert_true(done || s == SFP_ENOMEM || s == SFP_EFORMAT);
         if (done)
             sfp__state_eval_done(&e);
     }

@@ -1,4 +1,4 @@
-/* Tasks: cuts by number, sizes, domain, time and as given; orders; the test set cut the same way. */
+/* Tasks: splits by number, sizes, domain, time and by the dataset; orders; the test set split in the same way. */
 #include "stream/tasks.h"
 
 #include "source_files.h"
@@ -28,7 +28,7 @@ static const sfp__source_ops list_ops = {.record = list_record, .name = list_nam
 static const sfp__source_kind list_kind = {.name = "list"};
 static char path_text[] = "here";
 
-/* Names are "a", "b", ... ; domains "X", "Y", ... */
+/* Class names are "a", "b", ...; domains are "X", "Y", ... */
 static char *letters[26], *capitals[26], letter_text[26][2], capital_text[26][2];
 
 static list_source make(const sfp_record *r, int64_t count, int classes, int domains)
@@ -50,7 +50,7 @@ static list_source make(const sfp_record *r, int64_t count, int classes, int dom
                          .r = r};
 }
 
-/* n records, label i % classes, domain i % 3, time 2000 + i % 4 */
+/* Returns n records with label i % classes, domain i % 3 and time 2000 + i % 4. */
 static sfp_record *make_records(int n, int classes)
 {
     sfp_record *r = kept_calloc((size_t)n, sizeof *r);
@@ -61,8 +61,8 @@ static sfp_record *make_records(int n, int classes)
 
 KEEP_BY(keep_tasks, sfp__tasks, sfp__tasks_done)
 
-/* They go when the test ends. */
-static sfp__tasks cut(const list_source *s, const char *spec, int order, uint64_t seed)
+/* Returns tasks that are freed when the test ends. */
+static sfp__tasks split(const list_source *s, const char *spec, int order, uint64_t seed)
 {
     sfp__tasks *t = kept_calloc(1, sizeof *t);
     if (sfp__tasks_create(&s->base, spec, order, seed, NULL, t, &err) != SFP_OK)
@@ -79,7 +79,7 @@ static void refused(const list_source *s, const char *spec, const char *a, const
     assert_null(t.task);
 }
 
-/* There are these tasks. */
+/* Checks the names of the tasks. */
 #define CHECK_TASKS(t, ...) check_tasks(&(t), STRINGS(__VA_ARGS__))
 
 static void check_tasks(const sfp__tasks *t, const char *const *names)
@@ -90,7 +90,8 @@ static void check_tasks(const sfp__tasks *t, const char *const *names)
     }
 }
 
-/* Whatever the cut: labels are a permutation, each labelled sample is in one task, classes of a task are those of its samples. */
+/* Checks what holds for every split: labels are a permutation, each labelled sample is in one task, and the classes of a task
+ * are those of its samples. */
 static void check_whole(const list_source *s, const sfp__tasks *t, int64_t expected)
 {
     int64_t sum = 0;
@@ -119,11 +120,11 @@ static void check_whole(const list_source *s, const sfp__tasks *t, int64_t expec
     assert_int_equal(sum, expected);
 }
 
-TEST(a_number_cuts_evenly_and_larger_ones_come_first)
+TEST(a_number_splits_evenly_with_larger_tasks_first)
 {
     list_source s = make(make_records(100, 10), 100, 10, 3);
     for (int j = 1; j <= 10; j++) {
-        sfp__tasks t = cut(&s, kept_print("%d", j), 0, 1);
+        sfp__tasks t = split(&s, kept_print("%d", j), 0, 1);
         assert_int_equal(t.count, j);
         assert_false(t.free);
         check_whole(&s, &t, 100);
@@ -134,16 +135,16 @@ TEST(a_number_cuts_evenly_and_larger_ones_come_first)
                 assert_int_equal(t.task[i].class_of[k], next++); /* ascending ranges */
         }
     }
-    sfp__tasks t = cut(&s, "3", 0, 1);
+    sfp__tasks t = split(&s, "3", 0, 1);
     CHECK_TASKS(t, "classes 0-3", "classes 4-6", "classes 7-9");
     refused(&s, "11", "more than the 10 classes", "list:here");
     refused(&s, "0", "expected a number of tasks", "");
 }
 
-TEST(sizes_cut_as_they_say)
+TEST(sizes_define_the_tasks)
 {
     list_source s = make(make_records(70, 7), 70, 7, 3);
-    sfp__tasks t = cut(&s, "3,1,3", 0, 1);
+    sfp__tasks t = split(&s, "3,1,3", 0, 1);
     check_whole(&s, &t, 70);
     CHECK_TASKS(t, "classes 0-2", "class 3", "classes 4-6");
     assert_int_equal(t.task[0].count, 30);
@@ -160,10 +161,10 @@ TEST(sizes_cut_as_they_say)
 TEST(the_order_of_classes_is_drawn_from_its_seed)
 {
     list_source s = make(make_records(100, 10), 100, 10, 3);
-    sfp__tasks natural = cut(&s, "5", 0, 1), a = cut(&s, "5", 7, 1), b = cut(&s, "5", 7, 2), c = cut(&s, "5", 8, 1);
+    sfp__tasks natural = split(&s, "5", 0, 1), a = split(&s, "5", 7, 1), b = split(&s, "5", 7, 2), c = split(&s, "5", 8, 1);
     for (int k = 0; k < 10; k++)
         assert_int_equal(natural.label_of[k], k);
-    assert_memory_equal(a.label_of, b.label_of, 10 * sizeof *a.label_of); /* --seed does not matter */
+    assert_memory_equal(a.label_of, b.label_of, 10 * sizeof *a.label_of); /* --seed has no influence */
     assert_memory_not_equal(a.label_of, natural.label_of, 10 * sizeof *a.label_of);
     assert_memory_not_equal(a.label_of, c.label_of, 10 * sizeof *a.label_of);
     check_whole(&s, &a, 100);
@@ -171,10 +172,10 @@ TEST(the_order_of_classes_is_drawn_from_its_seed)
         assert_int_equal(a.task[i].class_of[0], 2 * i);
 }
 
-TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
+TEST(samples_are_shuffled_by_the_seed_unless_the_source_keeps_its_order)
 {
     list_source s = make(make_records(1000, 10), 1000, 10, 3);
-    sfp__tasks a = cut(&s, "2", 0, 1), b = cut(&s, "2", 0, 1), c = cut(&s, "2", 0, 2);
+    sfp__tasks a = split(&s, "2", 0, 1), b = split(&s, "2", 0, 1), c = split(&s, "2", 0, 2);
     for (int t = 0; t < 2; t++) {
         size_t bytes = 500 * sizeof *a.task[t].sample;
         assert_int_equal(a.task[t].count, 500);
@@ -182,33 +183,33 @@ TEST(samples_are_shuffled_by_the_seed_unless_their_order_means_something)
         assert_memory_not_equal(a.task[t].sample, c.task[t].sample, bytes);
     }
     check_whole(&s, &a, 1000);
-    int64_t early = 0; /* a shuffle, not a rotation: half of the first half comes from the first half */
+    int64_t early = 0; /* a shuffle, not a rotation: half of the first half is from the first half */
     for (int i = 0; i < 250; i++)
         early += a.task[0].sample[i] < 500;
     assert_true(early > 80 && early < 170);
     s.base.keeps_order = true;
-    a = cut(&s, "2", 0, 1);
+    a = split(&s, "2", 0, 1);
     for (int i = 1; i < 500; i++)
         assert_true(a.task[1].sample[i - 1] < a.task[1].sample[i]);
-    a = cut(&s, "free", 0, 1);
+    a = split(&s, "free", 0, 1);
     assert_true(a.free);
     assert_int_equal(a.count, 1);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(a.task[0].sample[i], i);
-    assert_true(cut(&s, NULL, 0, 1).free); /* gives no tasks itself: free */
+    assert_true(split(&s, NULL, 0, 1).free); /* the source has no tasks: task-free */
 }
 
-TEST(domains_come_in_the_order_given)
+TEST(domains_follow_the_given_order)
 {
     sfp_record *r = make_records(90, 6);
     list_source s = make(r, 90, 6, 3);
-    sfp__tasks t = cut(&s, "domain", 0, 1);
+    sfp__tasks t = split(&s, "domain", 0, 1);
     check_whole(&s, &t, 90);
     CHECK_TASKS(t, "A", "B", "C");
     assert_int_equal(t.task[0].count, 30);
     assert_int_equal(t.task[0].classes, 2); /* labels 0 and 3 */
     assert_int_equal(t.task[0].class_of[1], 3);
-    t = cut(&s, "domain:C,A", 0, 1);
+    t = split(&s, "domain:C,A", 0, 1);
     CHECK_TASKS(t, "C", "A");
     for (int i = 0; i < 30; i++)
         assert_int_equal(t.task[0].sample[i] % 3, 2);
@@ -223,7 +224,7 @@ TEST(domains_come_in_the_order_given)
     refused(&s, "domain", "has no domains", "list:here");
 }
 
-TEST(times_ascend)
+TEST(tasks_by_time_ascend)
 {
     sfp_record r[] = {{0, -1, -1, 2005}, {1, -1, -1, 1999.5}, {0, -1, -1, 2005}, {-1, -1, -1, NAN}, {1, -1, -1, -3}};
     list_source s = make(r, 5, 2, 0);
@@ -241,27 +242,27 @@ TEST(times_ascend)
     refused(&s, "time", "tasks 'time'", "has no times");
 }
 
-TEST(tasks_of_the_data_set_itself)
+TEST(the_datasets_own_tasks_are_used)
 {
     sfp_record r[] = {{0, -1, 20, NAN}, {1, -1, 3, NAN}, {2, -1, 20, NAN}, {-1, -1, 7, NAN}, {3, -1, 3, NAN}, {1, -1, 20, NAN}};
     list_source s = make(r, 6, 4, 0);
     s.base.keeps_order = true;
-    sfp__tasks t = cut(&s, NULL, 0, 1);
+    sfp__tasks t = split(&s, NULL, 0, 1);
     check_whole(&s, &t, 5);
     CHECK_TASKS(t, "task 3", "task 20");
     assert_int_equal(t.task[0].classes, 2);
-    assert_int_equal(t.task[0].class_of[0], 0); /* labels by the task where a class is first seen */
+    assert_int_equal(t.task[0].class_of[0], 0); /* labels are numbered by the first task of their class */
     assert_int_equal(t.task[0].class_of[1], 1);
     assert_int_equal(t.source_label[0], 1);
     assert_int_equal(t.source_label[1], 3);
     assert_int_equal(t.task[1].sample[0], 0);
     assert_int_equal(t.task[1].sample[2], 5);
-    assert_int_equal(cut(&s, "free", 0, 1).count, 1); /* unless something else is asked for */
+    assert_int_equal(split(&s, "free", 0, 1).count, 1); /* unless another split is requested */
     r[4].task = -1;
     refused(&s, NULL, "image-4", "has no task");
 }
 
-TEST(what_cannot_be_cut_is_told)
+TEST(an_impossible_split_is_reported)
 {
     sfp_record r[] = {{-1, -1, -1, NAN}, {-1, -1, -1, NAN}};
     list_source s = make(r, 2, 2, 0);
@@ -276,8 +277,8 @@ TEST(what_cannot_be_cut_is_told)
 
 /* ------------------------------------------------------------------ the test set */
 
-static sfp__tasks cut_test(const list_source *test, const list_source *train, const sfp__tasks *like, const char *spec,
-                           int64_t limit)
+static sfp__tasks split_test(const list_source *test, const list_source *train, const sfp__tasks *like, const char *spec,
+                             int64_t limit)
 {
     sfp__tasks *t = kept_calloc(1, sizeof *t);
     if (sfp__tasks_create_test(&test->base, &train->base, like, spec, limit, t, &err) != SFP_OK)
@@ -285,11 +286,11 @@ static sfp__tasks cut_test(const list_source *test, const list_source *train, co
     return *keep_tasks(t);
 }
 
-TEST(the_test_set_is_cut_like_the_training_set)
+TEST(the_test_set_is_split_like_the_training_set)
 {
     sfp_record *r = make_records(120, 12), *q = make_records(60, 12);
     list_source train = make(r, 120, 12, 3), test = make(q, 60, 12, 3);
-    /* the same names in another order, and one that does not occur: numbers differ, names count */
+    /* the same names in another order, and one that does not occur: labels are matched by name, not by number */
     char *turned[13], *domains[3] = {capitals[2], capitals[0], capitals[1]}, extra[] = "unused";
     for (int k = 0; k < 12; k++)
         turned[k] = letters[11 - k];
@@ -304,7 +305,7 @@ TEST(the_test_set_is_cut_like_the_training_set)
     static const char *const specs[] = {"5", "4,4,4", "domain:B,C,A", "time", "free", NULL};
     for (int order = 0; order < 3; order++) {
         for (int k = 0; k < 6; k++) {
-            sfp__tasks a = cut(&train, specs[k], order, 1), b = cut_test(&test, &train, &a, specs[k], 0);
+            sfp__tasks a = split(&train, specs[k], order, 1), b = split_test(&test, &train, &a, specs[k], 0);
             assert_int_equal(a.count, b.count);
             assert_int_equal(a.classes, b.classes);
             assert_int_equal(a.free, b.free);
@@ -322,12 +323,12 @@ TEST(the_test_set_is_cut_like_the_training_set)
             for (int c = 0; c < 12; c++)
                 assert_string_equal(test.base.class_names[b.source_label[c]], train.base.class_names[a.source_label[c]]);
             assert_int_equal(b.label_of[12], -1);
-            b = cut_test(&test, &train, &a, specs[k], 5);
+            b = split_test(&test, &train, &a, specs[k], 5);
             for (int t = 0; t < b.count; t++) {
                 assert_true(b.task[t].count <= 5 && b.task[t].count > 0);
                 if (specs[k] && strcmp(specs[k], "free") == 0) {
                     for (int i = 0; i < 5; i++)
-                        assert_int_equal(b.task[t].sample[i], 12 * i); /* evenly spread */
+                        assert_int_equal(b.task[t].sample[i], 12 * i); /* evenly spaced */
                 }
             }
         }
@@ -338,7 +339,7 @@ TEST(classes_that_training_does_not_have_are_named)
 {
     sfp_record *r = make_records(30, 5), *q = make_records(30, 6);
     list_source train = make(r, 30, 5, 3), test = make(q, 30, 6, 3);
-    sfp__tasks a = cut(&train, "5", 0, 1), b = {0};
+    sfp__tasks a = split(&train, "5", 0, 1), b = {0};
     REFUSED_EXACTLY(sfp__tasks_create_test(&test.base, &train.base, &a, "5", 0, &b, &err), SFP_EINVAL,
                     "list:here: class 'f' is not in the training set list:here");
     for (int i = 0; i < 30; i++)
@@ -348,17 +349,17 @@ TEST(classes_that_training_does_not_have_are_named)
     assert_null(b.task);
 }
 
-TEST(a_test_set_without_tasks_goes_by_class)
+TEST(a_test_set_without_tasks_is_split_by_class)
 {
     sfp_record r[] = {{0, -1, 0, NAN}, {1, -1, 0, NAN}, {1, -1, 1, NAN}, {2, -1, 1, NAN}};
     sfp_record q[] = {{0, -1, -1, NAN}, {1, -1, -1, NAN}, {2, -1, -1, NAN}, {2, -1, -1, NAN}};
     list_source train = make(r, 4, 3, 0), test = make(q, 4, 3, 0);
-    sfp__tasks a = cut(&train, NULL, 0, 1), b = cut_test(&test, &train, &a, NULL, 0);
+    sfp__tasks a = split(&train, NULL, 0, 1), b = split_test(&test, &train, &a, NULL, 0);
     assert_int_equal(b.task[0].count, 2); /* 0 and 1 */
     assert_int_equal(b.task[1].count, 3); /* 1 and both 2 */
     for (int i = 0; i < 4; i++)
-        q[i].task = i / 2; /* with tasks of its own it goes by them */
-    b = cut_test(&test, &train, &a, NULL, 0);
+        q[i].task = i / 2; /* a test set with its own tasks is split by them */
+    b = split_test(&test, &train, &a, NULL, 0);
     assert_true(b.task[0].count == 2 && b.task[1].count == 2);
 }
 
@@ -370,7 +371,7 @@ TEST(every_allocation_may_fail)
     list_source s = make(r, 30, 5, 3);
     static const char *const specs[] = {"3", "domain:A,B", "time", "free", NULL};
     for (int k = 0; k < 5; k++) {
-        sfp__tasks like = cut(&s, specs[k], 3, 1);
+        sfp__tasks like = split(&s, specs[k], 3, 1);
         for (int test = 0; test < 2; test++) {
             OWNED_BY(sfp__tasks_done) sfp__tasks t = {0};
             long failures =

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-static sfp__rng rng; /* of seed 0 */
+static sfp__rng rng; /* seed 0 */
 
 static float float_of(uint32_t bits)
 {
@@ -21,7 +21,7 @@ static uint32_t bits_of(float f)
     return bits;
 }
 
-/* x rounded (nearest, ties to even) to `bits` of precision with the smallest quantum 2^low; infinite above `limit` */
+/* Returns x rounded (to nearest, ties to even) to `bits` of precision with the smallest quantum 2^low; infinite above `limit`. */
 static double rounded(double x, int bits, int low, double limit)
 {
     int exponent;
@@ -33,7 +33,7 @@ static double rounded(double x, int bits, int low, double limit)
     return fabs(y) > limit ? copysign(INFINITY, x) : y;
 }
 
-TEST(every_half_survives_the_way_to_float_and_back)
+TEST(every_half_survives_a_round_trip_through_float)
 {
     for (uint32_t h = 0; h < 0x10000; h++) {
         float f = sfp__f16_to_f32((uint16_t)h);
@@ -51,7 +51,7 @@ TEST(every_half_survives_the_way_to_float_and_back)
     assert_true(sfp__f16_to_f32(0xfc00) == -INFINITY);
 }
 
-TEST(every_bfloat_survives_the_way_to_float_and_back)
+TEST(every_bfloat_survives_a_round_trip_through_float)
 {
     for (uint32_t h = 0; h < 0x10000; h++) {
         float f = sfp__bf16_to_f32((uint16_t)h);
@@ -60,7 +60,7 @@ TEST(every_bfloat_survives_the_way_to_float_and_back)
         else
             assert_int_equal(sfp__f32_to_bf16(f), h);
     }
-    /* a NaN whose payload lies in the lower half must not become infinity */
+    /* a NaN whose payload is in the lower half must not become infinity */
     assert_true(isnan(sfp__bf16_to_f32(sfp__f32_to_bf16(float_of(0x7f800001)))));
 }
 
@@ -76,13 +76,13 @@ TEST(floats_are_rounded_to_the_nearest_even)
 {
     for (int i = 0; i < 2000000; i++) {
         uint32_t bits = sfp__rng_u32(&rng);
-        if (i % 2) /* near the range of a half */
+        if (i % 2) /* in the range of a half */
             bits = (bits & 0x807fffff) | (0x66 + sfp__rng_u32(&rng) % 44) << 23;
         float f = float_of(bits);
         if (!isnan(f))
             check_rounding(f);
     }
-    /* all midpoints between halves and their neighbours */
+    /* all midpoints between halves, and their neighbours */
     for (uint32_t h = 0; h < 0x7c00; h++) {
         float low = sfp__f16_to_f32((uint16_t)h), high = h == 0x7bff ? 65536.0f : sfp__f16_to_f32((uint16_t)(h + 1));
         float middle = (low + high) / 2;
@@ -162,7 +162,7 @@ TEST(shapes_are_written_as_python_does)
     assert_string_equal(sfp__shape_text(shape, 2, tiny, sizeof tiny), "(2304");
 }
 
-TEST(shape_products_that_overflow_are_told)
+TEST(overflow_of_a_shape_product_is_detected)
 {
     size_t count = 9, bytes = 9;
     assert_true(sfp__shape_count((int64_t[]){2, 3}, 2, SFP_DTYPE_F32, &count, &bytes));
@@ -192,7 +192,7 @@ TEST(names_of_files_are_made_printable)
     assert_string_equal(sfp__printable("1234567", tiny, sizeof tiny), "1234567");
     assert_string_equal(sfp__printable("12345678", tiny, sizeof tiny), "1234...");
     assert_string_equal(sfp__printable("12\n\n", tiny, sizeof tiny), "12...");
-    for (size_t n = 1; n < 12; n++) { /* any capacity: terminated, never beyond it */
+    for (size_t n = 1; n < 12; n++) { /* for any capacity: terminated, and nothing is written beyond it */
         char *exact = kept_malloc(n);
         assert_true(strlen(sfp__printable("ab\x01\x02\x03yz", exact, n)) < n);
     }

@@ -1,4 +1,4 @@
-/* Files of weights in all formats, made by hand: what is in them comes out, and everything wrong is refused by name. */
+/* Weight files of all formats, built byte by byte: their tensors are read, and every fault is refused by name. */
 #include "io/tensor/tensor_file.h"
 
 #include "failing_alloc.h"
@@ -14,8 +14,8 @@ typedef struct view {
     int64_t shape[3], stride[3];
 } view;
 
-/* The bytes of `program`, in which %t stands for a text, %i for an integer (int64_t), %s for bytes as they are and %v for a
- * tensor (const view *). */
+/* Appends the bytes of `program`, in which %t stands for a text, %i for an integer (int64_t), %s for literal bytes and %v for
+ * a tensor (const view *). */
 static void add(made *m, const char *program, ...)
 {
     va_list ap;
@@ -78,7 +78,7 @@ static made one_tensor(const view *v)
     return m;
 }
 
-/* A PyTorch file around a program and one storage. */
+/* Returns a PyTorch file with a program and one storage. */
 static zip_made torch_file(const made *program, const void *storage, size_t size, bool deflated)
 {
     zip_made z = {0};
@@ -99,7 +99,7 @@ static zip_made zip_of(const char *name, const void *data, size_t size, bool def
 
 /* ------------------------------------------------------------------- checks */
 
-/* to the byte, so that a sanitizer sees a read beyond */
+/* Opens a copy of exact size, so that a sanitizer detects a read beyond it. */
 static sfp_status open_copy(made file, sfp__tensor_file **f)
 {
     void *copy = kept_malloc(file.size ? file.size : 1);
@@ -153,7 +153,7 @@ static void check_good(const sfp__tensor_file *f)
     assert_int_equal(f->meta_count, 0);
 }
 
-TEST(a_pytorch_file_gives_the_tensors_of_its_dicts)
+TEST(a_pytorch_file_has_the_tensors_of_its_dicts)
 {
     made program = good_program();
     for (int deflated = 0; deflated < 2; deflated++) {
@@ -177,7 +177,7 @@ static made old_file(const made *program, const char *key, uint64_t elements)
     return m;
 }
 
-TEST(a_file_from_before_the_zip_gives_the_same)
+TEST(an_old_pytorch_file_without_zip_has_the_same_tensors)
 {
     made program = good_program(), m = old_file(&program, "0", 6);
     sfp__tensor_file *f = NULL;
@@ -196,7 +196,7 @@ TEST(a_file_from_before_the_zip_gives_the_same)
     check_refused(m, SFP_EFORMAT, "but only 24 bytes follow");
 }
 
-TEST(tensors_must_lie_in_their_storage)
+TEST(tensors_must_be_inside_their_storage)
 {
     refuse_view((view){"FloatStorage", "0", 6, 1, 2, {2, 3}, {3, 1}}, 24,
                 "is (2, 3) at element 1, but its storage '0' has 6 elements");
@@ -219,7 +219,7 @@ TEST(tensors_must_lie_in_their_storage)
 #define PROGRAM(literal) \
     ((made){.bytes = memcpy(kept_malloc(sizeof(literal)), literal, sizeof(literal)), .size = sizeof(literal) - 1})
 
-TEST(what_is_no_tensor_is_refused_by_name)
+TEST(malformed_tensors_are_refused_by_name)
 {
     refuse_program(PROGRAM("cos\nsystem\n(S'true'\ntR."), 8, SFP_EUNSUPPORTED, "byte 0: GLOBAL: 'os.system' is not allowed");
     refuse_program(PROGRAM("\x80\x04\x8c\x02os\x8c\x06system\x93."), 8, SFP_EUNSUPPORTED,
@@ -246,7 +246,7 @@ TEST(sharing_and_names_are_bounded)
 {
     made m = {0};
     add(&m, "\200\2}(");
-    for (int i = 0; i < 60; i++) /* 60 tensors of one storage of 64 KB: more than twice the file and some slack */
+    for (int i = 0; i < 60; i++) /* 60 tensors of one storage of 64 KB: more than twice the file size plus the allowance */
         add(&m, "%t%v", kept_print("%d", i), &(view){"FloatStorage", "0", 16384, 0, 1, {16384}, {1}});
     add(&m, "u.");
     check_refused(torch_file(&m, kept_calloc(65536, 1), 65536, false).file, SFP_ELIMIT, "more than twice as large as the file");
@@ -293,13 +293,13 @@ TEST(a_damaged_archive_is_refused)
     change(&z, 60, 0xff, SFP_EFORMAT, "CRC");
 }
 
-/* An archive of one member whose sizes and places stand in the 64-bit fields, as in files above 4 GB. */
+/* Returns an archive of one member whose sizes and offset are in the 64-bit fields, as in files above 4 GB. */
 static made wide_archive(const char *name, const void *data, size_t size, size_t extra)
 {
     zip_made z = {0};
     zip_add(&z, name, data, size, false);
-    memset(z.directory.bytes + 20, 0xff, 8); /* packed, size */
-    memset(z.directory.bytes + 42, 0xff, 4); /* place */
+    memset(z.directory.bytes + 20, 0xff, 8); /* packed size, size */
+    memset(z.directory.bytes + 42, 0xff, 4); /* offset */
     z.directory.bytes[30] = (uint8_t)(4 + extra);
     PUT_NUMBERS(&z.directory, {1, 2}, {extra, 2}, {size, 8}, {size, 8}, {0, extra - 16});
     made m = z.file;
@@ -324,7 +324,7 @@ TEST(numbers_of_64_bits_are_read_and_checked)
     size_t locator = m.size - 22 - 20;
     m.bytes[locator + 8]++;
     check_refused(m, SFP_EFORMAT, "64-bit directory is at byte");
-    m = wide_archive("net/data.pkl", "}.", 2, 17); /* no space for the place */
+    m = wide_archive("net/data.pkl", "}.", 2, 17); /* no space for the offset */
     check_refused(m, SFP_EFORMAT, "has sizes that are damaged");
 }
 
@@ -334,12 +334,12 @@ TEST(a_small_archive_must_not_unpack_to_a_large_one)
     uint8_t *zeros = kept_calloc(SIZE, 1);
     zip_made z = zip_of("a.npy", zeros, SIZE, true);
     check_refused(z.file, SFP_ELIMIT, "unpack to more than");
-    z = zip_of("a.npy", zeros, 4096, true); /* tells half of what it unpacks to */
+    z = zip_of("a.npy", zeros, 4096, true); /* claims half of the size that it unpacks to */
     size_t entry = z.file.size - 22 - z.directory.size;
     change(&z, entry + 25, 8, SFP_EFORMAT, "expected 2048");
 }
 
-TEST(an_npz_gives_its_arrays_by_name)
+TEST(an_npz_has_its_arrays_by_name)
 {
     static const char npy[] = "\x93NUMPY\x01\x00\x40\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}";
     made m = {0};

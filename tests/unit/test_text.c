@@ -1,4 +1,4 @@
-/* Text in and out: UTF-8, growing strings, JSON written and read, lines, fields of CSV. */
+/* Text input and output: UTF-8, growing strings, JSON written and read, lines, CSV fields. */
 #include "io/json_read.h"
 #include "io/json_write.h"
 #include "io/lines.h"
@@ -8,7 +8,7 @@
 
 AROUND_ALL(make_directory, remove_directory)
 
-TEST(a_step_takes_a_character_or_a_bad_byte)
+TEST(a_step_consumes_a_character_or_a_bad_byte)
 {
     static const struct {
         const char *s;
@@ -35,7 +35,7 @@ TEST(a_step_takes_a_character_or_a_bad_byte)
     assert_false(sfp__utf8_valid("a\x80"));
 }
 
-TEST(printing_grows_the_text_as_far_as_it_must)
+TEST(printing_grows_the_text_as_needed)
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     char long_word[1001];
@@ -76,7 +76,7 @@ TEST(json_is_laid_out_as_its_forms_say)
     }
 }
 
-TEST(members_of_json_are_needed_by_type_and_range)
+TEST(required_json_members_are_checked_for_type_and_range)
 {
     static const char text[] = "{\"n\": 3, \"minus\": -1, \"x\": 0.5, \"none\": null, \"s\": \"four\", \"list\": [1, 2]}";
     const sfp__json_in in = {"label", &err};
@@ -141,7 +141,7 @@ TEST(a_line_with_a_zero_byte_or_without_end_is_refused)
     }
 }
 
-TEST(fields_are_cut_at_commas_outside_of_quotes)
+TEST(fields_end_at_commas_outside_quotes)
 {
     char text[] = "a b,\"c,\"\"d\"\"\",,e", *at = text, *field;
     static const char *const wanted[] = {"a b", "c,\"d\"", "", "e"};

@@ -1,4 +1,4 @@
-/* Text of others on a terminal: it steers nothing and keeps its columns; the line that tells how far something is. */
+/* Foreign text on a terminal: control characters are replaced and columns stay aligned. Also the progress line. */
 #include "cli/commands/run.h"
 #include "cli/ui.h"
 
@@ -43,10 +43,10 @@ static void put_cell(const char *given, int width, const char *want)
 TEST(control_characters_do_not_reach_a_terminal)
 {
     put_text("a\x1b[2J\n\x7f", "a?[2J??");
-    put_text("\xc2\23331m\xc2\x80\xc2\x9f\xc2\xa0", "?31m??\xc2\xa0"); /* U+009B is a whole ESC [ */
+    put_text("\xc2\23331m\xc2\x80\xc2\x9f\xc2\xa0", "?31m??\xc2\xa0"); /* U+009B is equivalent to ESC [ */
     put_text("\23331m", "?31m");
     put_text("K\xc3\xa4se \xe4\xb8\xad\xf0\x9f\x98\x80", "K\xc3\xa4se \xe4\xb8\xad\xf0\x9f\x98\x80");
-    put_text("\xc3", "?"); /* cut */
+    put_text("\xc3", "?"); /* truncated */
     put_text("\xf0\x9f\x98", "???");
     put_text("\xff\xc0\xaf", "???");
 }
@@ -78,7 +78,7 @@ TEST(the_line_of_a_run)
         .task = 1, .tasks = 3, .task_name = "photo", .offered = 50, .total = 200, .rate = 12.34, .seconds = 30};
     p.lag = p.loss = p.accuracy = NAN;
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 1:30");
-    p.from = 40; /* of the 30 seconds none is of those before */
+    p.from = 40; /* the first 40 samples belong to an earlier process: this one processed 10 in 30 s */
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 7:30");
     p.from = 50;
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 0:00");
@@ -100,7 +100,7 @@ TEST(the_line_of_a_run)
             "  50/50  12.3/s  ETA 0:00");
 }
 
-TEST(a_narrow_terminal_shows_what_matters_most)
+TEST(a_narrow_terminal_shows_the_most_important_fields)
 {
     sfp__run_progress p = {.task = 1, .tasks = 10, .task_name = "photo", .offered = 12345, .total = 60000, .seconds = 60};
     p.rate = 123.4;
@@ -116,7 +116,7 @@ TEST(a_narrow_terminal_shows_what_matters_most)
     check_columns(&p, 40, "task 2 of 10  12345/60000");
     check_columns(&p, 12, "task 2 of 10");
     check_columns(&p, 11, "");
-    p.task_name = "\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad"; /* two columns each */
+    p.task_name = "\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad"; /* two columns per character */
     check_columns(&p, 59, "task 2 of 10  12345/60000  accuracy 0.250  ETA 3:51");
     check_columns(&p, 60, "task 2 of 10 (\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad)  12345/60000  accuracy 0.250  ETA 3:51");
 }
@@ -152,12 +152,12 @@ static void resize(const terminal *t, int columns)
     assert_int_equal(ioctl(t->master, TIOCSWINSZ, &w), 0);
 }
 
-/* What was written there since the last time. */
+/* Checks the text that was written to the terminal since the last call. */
 static void shown(const terminal *t, const char *want)
 {
     size_t n = 0;
     struct pollfd wait = {.fd = t->master, .events = POLLIN};
-    while (n < strlen(want) && poll(&wait, 1, 10000) == 1) { /* the kernel hands it on piece by piece */
+    while (n < strlen(want) && poll(&wait, 1, 10000) == 1) { /* the kernel delivers it in pieces */
         ssize_t got = read(t->master, text + n, sizeof text - 1 - n);
         assert_true(got > 0);
         n += (size_t)got;
@@ -182,12 +182,12 @@ TEST(the_line_is_rewritten_and_follows_the_width)
     resize(&t, 80);
     show();
     shown(&t, "\r\033[Kfirst  least  last");
-    resize(&t, 18); /* one column too few: the last one stays free */
+    resize(&t, 18); /* one column too few: the last column stays free */
     show();
     shown(&t, "\r\033[Kfirst  last");
     sfp__info("heard");
     shown(&t, "\r\033[Kstreamfp: heard\r\n");
-    resize(&t, 0); /* it does not say */
+    resize(&t, 0); /* the terminal does not report its width */
     assert_int_equal(setenv("COLUMNS", "8", 1), 0);
     show();
     shown(&t, "\r\033[Kfirst");
@@ -198,7 +198,7 @@ TEST(the_line_is_rewritten_and_follows_the_width)
     close_terminal(&t);
 }
 
-TEST(a_terminal_that_cannot_gets_plain_lines)
+TEST(a_dumb_terminal_gets_plain_lines)
 {
     terminal t = open_terminal();
     resize(&t, 10);

@@ -1,6 +1,6 @@
-/* The ViT against its oracle (vit_oracle.h): a forward in double, written as direct loops over the formulas
- * (docs/method.md, section 1). The engine's outputs must equal the oracle's; its gradients must equal central differences of the
- * oracle along random directions, tensor by tensor. */
+/* The ViT against its oracle (vit_oracle.h): a forward pass in double, written as direct loops over the formulas
+ * (docs/method.md, section 1). The engine's outputs must equal the oracle's. Its gradients must equal central differences of
+ * the oracle along random directions, tensor by tensor. */
 #include "model/vit.h"
 
 #include "test.h"
@@ -9,19 +9,19 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-enum { B = 3, MOST_TENSORS = 10 + 12 * 8, MOST_DEPTH = 4, MOST_ROWS = 5 };
+enum { B = 3, MAX_TENSORS = 10 + 12 * 8, MAX_DEPTH = 4, MAX_ROWS = 5 };
 
 /* ----------------------------------------------------------------- oracle */
 
 /* A batch of B images. */
 typedef struct oracle {
     vit_oracle vit;
-    int rows[MOST_DEPTH];
-    const double *pk[MOST_DEPTH], *pv[MOST_DEPTH]; /* (B, rows, D) */
+    int rows[MAX_DEPTH];
+    const double *pk[MAX_DEPTH], *pv[MAX_DEPTH];   /* (B, rows, D) */
     const double *x;                               /* (B, 3, S, S) */
-    int sample;                                    /* of the pass under way */
-    /* outputs, NULL: not wanted */
-    double *feature, *embed, *tokens[MOST_DEPTH], *class_attention, *normed;
+    int sample;                                    /* sample of the current pass */
+    /* outputs; NULL: not computed */
+    double *feature, *embed, *tokens[MAX_DEPTH], *class_attention, *normed;
 } oracle;
 
 static int prefix_of(void *ctx, int l, const double *tokens, const double **k, const double **v)
@@ -60,7 +60,7 @@ static void oracle_sample(oracle *o, int sample)
 
 /* ------------------------------------------------------------------- cases */
 
-/* A tensor the loss depends on: its value in double (what the oracle reads) and the engine's gradient. */
+/* A tensor that the loss depends on: its value in double, which the oracle reads, and the engine's gradient. */
 typedef struct tensor {
     char name[64];
     size_t count;
@@ -71,8 +71,8 @@ typedef struct tensor {
 typedef struct shape {
     const char *name;
     int S, P, D, H, F, depth;
-    int rows[MOST_DEPTH];
-    bool all_directions; /* each tensor by itself; else all of a kind at once (large models) */
+    int rows[MAX_DEPTH];
+    bool all_directions; /* each tensor separately; else all tensors of a kind at once (large models) */
     bool clip;           /* QuickGELU, a norm before the blocks, no patch bias */
 } shape;
 
@@ -92,19 +92,19 @@ typedef struct fixture {
     sfp__vit_config config;
     sfp__vit *vit;
     sfp__thread_pool *pool;
-    float *x, *pk[MOST_DEPTH], *pv[MOST_DEPTH],
-        *direction; /* direction (B, T, D): of the loss; (B, D) of it when it sees features */
+    float *x, *pk[MAX_DEPTH], *pv[MAX_DEPTH],
+        *direction; /* (B, T, D) direction of the loss; (B, D) if the loss depends on features only */
     oracle o;
-    tensor tensors[MOST_TENSORS];
+    tensor tensors[MAX_TENSORS];
     int count, weights; /* tensors [0, weights) are weights */
-    bool bent;          /* the loss: linear, or not */
+    bool nonlinear;     /* whether the loss is nonlinear */
     sfp__vit_weights grad;
-    sfp__vit_prompt prompts[MOST_DEPTH];
+    sfp__vit_prompt prompts[MAX_DEPTH];
 } fixture;
 
 static tensor *add_tensor(fixture *f, const char *name, const float *value, size_t count, float *grad)
 {
-    assert_true(f->count < MOST_TENSORS);
+    assert_true(f->count < MAX_TENSORS);
     tensor *t = &f->tensors[f->count++];
     (void)snprintf(t->name, sizeof t->name, "%s", name);
     t->count = count;
@@ -119,7 +119,7 @@ static fixture set_up(const shape *s, uint64_t seed)
                                       .pre_norm = s->clip, .no_patch_bias = s->clip)},
             *f = &made;
     const sfp__vit_config *c = &f->config;
-    /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
+    /* weights of about 1/sqrt(D): attention is neither uniform nor one-hot, so every part matters */
     float scale = s->D < 100 ? 0.25f : 0.05f;
     MUST(sfp__vit_random(c, seed, scale, &f->vit, &err));
     MUST(sfp__thread_pool_create(2, &f->pool, &err));
@@ -174,7 +174,7 @@ static void tear_down(fixture *f)
     sfp__thread_pool_free(f->pool);
 }
 
-/* The loss of a sample's feature (or of one of its tokens): r.f, or sin(r.f) + |f|^2 / 2; gradient where wanted. */
+/* Returns the loss of a sample's feature (or of one of its tokens): r.f, or sin(r.f) + |f|^2 / 2. grad: NULL or its gradient. */
 static double loss_of(const fixture *f, const double *feature, int sample, double *grad)
 {
     int D = f->config.dim;
@@ -185,8 +185,8 @@ static double loss_of(const fixture *f, const double *feature, int sample, doubl
         norm += feature[i] * feature[i] / 2;
     }
     for (int i = 0; grad && i < D; i++)
-        grad[i] = f->bent ? cos(s) * (double)r[i] + feature[i] : (double)r[i];
-    return f->bent ? sin(s) + norm : s;
+        grad[i] = f->nonlinear ? cos(s) * (double)r[i] + feature[i] : (double)r[i];
+    return f->nonlinear ? sin(s) + norm : s;
 }
 
 static double oracle_loss(fixture *f)
@@ -232,7 +232,7 @@ static const tensor *find(const fixture *f, const char *name)
     return NULL;
 }
 
-/* A pass over the fixture's batch with all prefixes; with a backward mode, all its gradients. */
+/* Returns a pass over the fixture's batch with all prefixes and, with a backward mode, all gradients. */
 static sfp__vit_pass make_pass(fixture *f, int mode)
 {
     sfp__vit_pass p = {.b = B, .x = f->x, .prompts = f->prompts, .head = mode ? head : NULL, .head_ctx = f};
@@ -255,9 +255,9 @@ static sfp__vit_pass make_pass(fixture *f, int mode)
     return p;
 }
 
-static void run(fixture *f, const sfp__vit_pass *pass, int mode, bool all_tokens, int unit)
+static void run(fixture *f, const sfp__vit_pass *pass, int mode, bool all_tokens, int microbatch)
 {
-    sfp__vit_plan_options opt = {.mode = mode, .prefix_rows = MOST_ROWS, .microbatch_size = unit, .all_tokens = all_tokens};
+    sfp__vit_plan_options opt = {.mode = mode, .prefix_rows = MAX_ROWS, .microbatch_size = microbatch, .all_tokens = all_tokens};
     opt.token_head = pass->token_head || pass->normed;
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     MUST(sfp__vit_plan_create(f->vit, f->pool, &opt, &plan, &err));
@@ -283,12 +283,12 @@ TEST(outputs_equal_the_oracle)
             for (int all = 0; all < 2; all++) {
                 const shape *s = &shapes[i];
                 if (!s->all_directions && mode != all)
-                    continue; /* the large ones in two of the four ways */
+                    continue; /* large models in two of the four modes */
                 OWNED_BY(tear_down) fixture f = set_up(s, 100 + i);
                 int side = s->S / s->P, L = side * side, T = L + 1, D = s->D;
                 size_t nf = (size_t)(B * D), ne = (size_t)(B * L * D), nt = (size_t)(B * T * D), na = (size_t)(B * s->H * T);
                 sfp__vit_pass p = make_pass(&f, mode ? SFP_VIT_GRAD_PREFIX : SFP_VIT_FORWARD);
-                float *tokens[MOST_DEPTH] = {0};
+                float *tokens[MAX_DEPTH] = {0};
                 p.tokens = tokens;
                 p.feature = floats(nf);
                 p.embed = floats(ne);
@@ -309,14 +309,14 @@ TEST(outputs_equal_the_oracle)
             }
 }
 
-/* grad . direction against the oracle's central difference along it, for tensors [from, to). */
+/* Checks grad . direction against the oracle's central difference along it, for tensors [from, to). */
 static void check_direction(fixture *f, const shape *s, int from, int to, sfp__rng *rng)
 {
     if (RACES_ONLY)
         return;
     const double h = 1e-5;
     double got = 0, loss[2], size = 0;
-    double *kept[MOST_TENSORS] = {0}, *direction[MOST_TENSORS] = {0};
+    double *kept[MAX_TENSORS] = {0}, *direction[MAX_TENSORS] = {0};
     for (int i = from; i < to; i++) {
         tensor *t = &f->tensors[i];
         direction[i] = doubles(t->count);
@@ -339,10 +339,11 @@ static void check_direction(fixture *f, const shape *s, int from, int to, sfp__r
     for (int i = from; i < to; i++) {
         memcpy(f->tensors[i].value, kept[i], f->tensors[i].count * sizeof(double));
     }
-    /* size: how large the product is expected to be for a random direction */
+    /* size: expected magnitude of the product for a random direction */
     if (!(fabs(got - want) <= 1e-4 * sqrt(size) + 1e-8))
         fail_msg("%s (%s loss): along %s%s the gradient gives %.9g, the central difference %.9g (size %.3g)", s->name,
-                 f->bent ? "bent" : "linear", f->tensors[from].name, to > from + 1 ? " and more" : "", got, want, sqrt(size));
+                 f->nonlinear ? "nonlinear" : "linear", f->tensors[from].name, to > from + 1 ? " and more" : "", got, want,
+                 sqrt(size));
 }
 
 static void check_gradients(fixture *f, const shape *s, int from, int to, sfp__rng *rng)
@@ -358,11 +359,11 @@ static void check_gradients(fixture *f, const shape *s, int from, int to, sfp__r
 TEST(gradients_equal_central_differences_of_the_oracle)
 {
     for (size_t i = 0; i < COUNT(shapes); i++)
-        for (int bent = 0; bent < 2; bent++) {
+        for (int nonlinear = 0; nonlinear < 2; nonlinear++) {
             const shape *s = &shapes[i];
             OWNED_BY(tear_down) fixture f = set_up(s, 200 + i);
             sfp__rng rng = sfp__rng_init(200 + i, 2);
-            f.bent = bent;
+            f.nonlinear = nonlinear;
             int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
             sfp__vit_pass p = make_pass(&f, mode);
             run(&f, &p, mode, false, 0);
@@ -373,13 +374,13 @@ TEST(gradients_equal_central_differences_of_the_oracle)
         }
 }
 
-TEST(a_loss_over_all_tokens_has_the_oracles_gradients)
+TEST(gradients_of_a_loss_over_all_tokens_equal_the_oracles)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
         OWNED_BY(tear_down) fixture f = set_up(s, 250 + i);
         sfp__rng rng = sfp__rng_init(250 + i, 2);
-        f.bent = true;
+        f.nonlinear = true;
         int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
         size_t nt = (size_t)(B * f.vit->tokens * s->D), nf = (size_t)(B * s->D);
         sfp__vit_pass p = make_pass(&f, mode);
@@ -396,14 +397,14 @@ TEST(a_loss_over_all_tokens_has_the_oracles_gradients)
     }
 }
 
-/* The learner's path: prefixes alone, of all layers and of some; it must equal what the full backward gives. */
-TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
+/* The learner's case: gradients of prefixes only, in all layers or in some. They must equal those of the full backward pass. */
+TEST(prefix_gradients_do_not_depend_on_other_requested_gradients)
 {
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const shape *s = &shapes[i];
         OWNED_BY(tear_down) fixture f = set_up(s, 300 + i);
         sfp__rng rng = sfp__rng_init(300 + i, 2);
-        f.bent = true;
+        f.nonlinear = true;
         sfp__vit_pass p = make_pass(&f, SFP_VIT_GRAD_PREFIX);
         run(&f, &p, SFP_VIT_GRAD_PREFIX, false, 0);
         if (f.count > f.weights + 1)
@@ -414,7 +415,7 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
                 if (n == 0)
                     continue;
                 sfp__vit_pass one = p;
-                sfp__vit_prompt alone[MOST_DEPTH];
+                sfp__vit_prompt alone[MAX_DEPTH];
                 for (int l = 0; l < s->depth; l++)
                     alone[l] = (sfp__vit_prompt){.rows = p.prompts[l].rows, .k = p.prompts[l].k, .v = p.prompts[l].v};
                 alone[only].grad_k = filled(n, NAN);
@@ -427,12 +428,12 @@ TEST(prefix_gradients_do_not_depend_on_what_else_is_asked_for)
     }
 }
 
-TEST(all_tokens_or_class_only_give_the_same)
+TEST(all_tokens_and_class_only_give_the_same)
 {
     int mode = SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         OWNED_BY(tear_down) fixture a = set_up(&shapes[i], 400 + i), b = set_up(&shapes[i], 400 + i);
-        a.bent = b.bent = true;
+        a.nonlinear = b.nonlinear = true;
         sfp__vit_pass pa = make_pass(&a, mode), pb = make_pass(&b, mode);
         size_t nf = (size_t)(B * shapes[i].D);
         pa.feature = floats(nf), pb.feature = floats(nf);
@@ -447,12 +448,12 @@ TEST(all_tokens_or_class_only_give_the_same)
     }
 }
 
-TEST(weight_gradients_are_added_to_what_is_there)
+TEST(weight_gradients_are_accumulated)
 {
     OWNED_BY(tear_down) fixture f = set_up(&shapes[2], 500);
     sfp__vit_pass p = make_pass(&f, SFP_VIT_GRAD_WEIGHTS);
     run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);
-    float *once[MOST_TENSORS];
+    float *once[MAX_TENSORS];
     for (int t = 0; t < f.weights; t++)
         once[t] = copied(f.tensors[t].grad, f.tensors[t].count);
     run(&f, &p, SFP_VIT_GRAD_WEIGHTS, false, 1);

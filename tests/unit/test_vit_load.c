@@ -1,4 +1,4 @@
-/* Loading a checkpoint: files written here with the weights of a random vit, right ones and every wrong kind. */
+/* Loading a backbone: valid files with the weights of a random ViT, and invalid files of every kind. */
 #include "compute/pixels.h"
 #include "model/vit.h"
 
@@ -12,7 +12,7 @@
 #include "test.h"
 #include "vit_make.h"
 
-enum { MOST = 64, CLASSES = 5 };
+enum { MAX_TENSORS = 64, CLASSES = 5 };
 
 static char weights[96], config[96], config_of_stem[96];
 
@@ -20,11 +20,11 @@ static const sfp__vit_config sizes = VIT(12, 4, 24, 2, 3, 40, 0, 1, .classes = C
 
 /* ----------------------------------------------------------- making a file */
 
-/* A checkpoint about to be written: tests change it first. */
+/* A weight file about to be written, which tests modify first. */
 typedef struct checkpoint {
-    sfp__vit *vit; /* where the weights come from */
-    sfp__tensor tensors[MOST];
-    char names[MOST][80];
+    sfp__vit *vit; /* owner of the weights */
+    sfp__tensor tensors[MAX_TENSORS];
+    char names[MAX_TENSORS][80];
     size_t count;
 } checkpoint;
 
@@ -36,7 +36,7 @@ DEFINE_OWNED_PTR(checkpoint, done)
 
 static void add(checkpoint *p, const char *name, const float *data, int ndim, const int64_t *shape)
 {
-    assert_true(p->count < MOST);
+    assert_true(p->count < MAX_TENSORS);
     (void)snprintf(p->names[p->count], sizeof *p->names, "%s", name);
     sfp__tensor *t = &p->tensors[p->count];
     *t = (sfp__tensor){.name = p->names[p->count], .dtype = SFP_DTYPE_F32, .ndim = ndim, .data = data};
@@ -87,7 +87,7 @@ static void drop(checkpoint *p, const char *name)
     }
 }
 
-/* Another shape for a tensor, filled with 0.5. */
+/* Gives a tensor another shape, filled with 0.5. */
 static void reshape(checkpoint *p, const char *name, int ndim, const int64_t *shape)
 {
     size_t i = place(p, name);
@@ -161,7 +161,7 @@ static sfp__vit *load_with_three_heads(const checkpoint *p)
     return load();
 }
 
-/* Loading must fail with this status; the message names the file and each text (NULL at the end). */
+/* Checks that loading fails with this status. The message must contain the file name and each text (the list ends with NULL). */
 static void check_refused(sfp_status status, ...)
 {
     sfp__vit *v = NULL;
@@ -178,7 +178,7 @@ static void check_refused(sfp_status status, ...)
     va_end(ap);
 }
 
-/* ------------------------------------------------------------ right files */
+/* ------------------------------------------------------------ valid files */
 
 static void features_of(sfp__vit *v, float *feature)
 {
@@ -193,7 +193,7 @@ static void features_of(sfp__vit *v, float *feature)
     MUST(sfp__vit_run(plan, &pass, &err));
 }
 
-/* Both compute the same: to the bit, or to a relative error. */
+/* Checks that both compute the same features: bit by bit (error 0) or within a relative error. */
 static void check_features(sfp__vit *v, sfp__vit *like, double error)
 {
     float got[2 * 24], want[2 * 24];
@@ -235,7 +235,7 @@ TEST(a_written_vit_loads_and_computes_the_same)
     check_features(v, p->vit, 0);
 }
 
-TEST(other_number_types_convert)
+TEST(other_number_types_are_converted)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
     const sfp__vit_weights *from = &p->vit->weights;
@@ -252,7 +252,7 @@ TEST(other_number_types_convert)
     check_features(v, p->vit, 0.05);
 }
 
-TEST(the_stems_config_goes_before_config_json)
+TEST(the_config_named_like_the_file_precedes_config_json)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
     write_file(p);
@@ -265,7 +265,7 @@ TEST(the_stems_config_goes_before_config_json)
     assert_int_equal(v->config.heads, 4);
 }
 
-TEST(without_a_config_heads_are_64_wide_and_pixels_imagenets)
+TEST(without_a_config_heads_are_64_wide_and_normalisation_is_imagenets)
 {
     sfp__vit_config c = sizes;
     c.dim = 128, c.heads = 2, c.depth = 1;
@@ -276,7 +276,7 @@ TEST(without_a_config_heads_are_64_wide_and_pixels_imagenets)
     assert_true(v->config.ln_eps == 1e-6f);
     assert_true(v->config.mean[0] == 0.485f && v->config.std[2] == 0.225f);
     assert_null(v->config.class_names);
-    c.dim = 72; /* no multiple of 64 */
+    c.dim = 72; /* not a multiple of 64 */
     OWNED_PTR(done) checkpoint *odd = begin(&c);
     write_file(odd);
     check_refused(SFP_EINVAL, weights, "width 72", "num_heads", "config.json", NULL);
@@ -286,7 +286,7 @@ TEST(without_a_config_heads_are_64_wide_and_pixels_imagenets)
     check_refused(SFP_EFORMAT, config, "num_heads", NULL);
 }
 
-TEST(names_of_another_number_of_classes_are_left_out)
+TEST(class_names_of_a_wrong_number_are_ignored)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
     write_file(p);
@@ -399,7 +399,7 @@ TEST(clips_names_shapes_and_switches_are_known)
     check_refused(SFP_ENOTFOUND, weights, "visual.transformer.resblocks.1.ln_2.bias", NULL);
 }
 
-TEST(the_teacher_is_taken_and_not_the_student)
+TEST(the_teacher_is_loaded_and_not_the_student)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
     for (size_t i = 0; i < p->count; i++) {
@@ -415,7 +415,7 @@ TEST(the_teacher_is_taken_and_not_the_student)
     assert_non_null(strstr(v->recognised, "1 more ViT in the file not taken"));
 }
 
-TEST(what_is_saved_loads_as_the_same_network)
+TEST(a_saved_network_loads_as_the_same_network)
 {
     const sfp__vit_config *const all[] = {&sizes, &clip_sizes};
     for (size_t i = 0; i < 2; i++) {
@@ -432,7 +432,7 @@ TEST(what_is_saved_loads_as_the_same_network)
     }
 }
 
-TEST(numbers_that_do_not_fit_16_bits_are_not_saved)
+TEST(numbers_that_do_not_fit_16_bits_are_refused_when_saving)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     MUST(sfp__vit_random(&sizes, 9, 1e5f, &v, &err));
@@ -455,7 +455,7 @@ TEST(another_input_size_resizes_the_positions)
         assert_int_equal(v->tokens, 1 + sides[i] * sides[i]);
         const float *pos = v->weights.pos;
         check_same("class token", pos, grid, 24 * sizeof *pos);
-        if (sides[i] == 9) /* the centre of every third cell is the centre of an old one */
+        if (sides[i] == 9) /* the centre of every third cell is the centre of an old cell */
             for (int r = 0; r < 3; r++)
                 for (int c = 0; c < 3; c++)
                     check_near("cell", pos + 24 * (1 + (3 * r + 1) * 9 + 3 * c + 1), grid + 24 * (1 + 3 * r + c), 24, 1e-6);
@@ -467,7 +467,7 @@ TEST(another_input_size_resizes_the_positions)
             "img-size is 13, expected a multiple of 4");
 }
 
-/* ------------------------------------------------------------ wrong files */
+/* ------------------------------------------------------------ invalid files */
 
 TEST(every_missing_tensor_is_named)
 {
@@ -475,8 +475,8 @@ TEST(every_missing_tensor_is_named)
     write_text(config, three_heads);
     for (size_t i = 0; i < p->count; i++) {
         if (strcmp(p->names[i], "head.weight") == 0)
-            continue; /* without it there is no head, and head.bias is not looked at */
-        sfp__tensor rest[MOST];
+            continue; /* without it there is no head, and head.bias is not read */
+        sfp__tensor rest[MAX_TENSORS];
         size_t n = 0;
         for (size_t k = 0; k < p->count; k++)
             if (k != i)
@@ -543,7 +543,7 @@ TEST(numbers_must_be_finite)
         write_file(p);
         check_refused(SFP_EFORMAT, weights, wrong[i].name, wrong[i].what, wrong[i].where, NULL);
     }
-    OWNED_PTR(done) checkpoint *p = begin(&sizes); /* fits a double, not a float */
+    OWNED_PTR(done) checkpoint *p = begin(&sizes); /* fits a double, but not a float */
     convert(p, "norm.bias", SFP_DTYPE_F64);
     memcpy((char *)(uintptr_t)p->tensors[place(p, "norm.bias")].data + 8 * 5, &(double){1e300}, 8);
     write_file(p);
@@ -583,7 +583,7 @@ TEST(a_missing_file_is_named)
 TEST(loading_without_memory_fails_cleanly)
 {
     OWNED_PTR(done) checkpoint *p = begin(&sizes);
-    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* needs memory of its own */
+    convert(p, "blocks.0.attn.qkv.weight", SFP_DTYPE_F16); /* the conversion allocates memory */
     write_file(p);
     write_text(config, "{\"num_heads\": 3, \"class_names\": [\"a\", \"b\", \"c\", \"d\", \"e\"]}");
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;

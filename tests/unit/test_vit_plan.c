@@ -1,5 +1,5 @@
-/* Plans: results that do not depend on threads or batch, memory that is bounded and made once, errors by name, every
- * allocation failing in turn, two plans on one vit. */
+/* Plans: results do not depend on threads or batch; memory is bounded and allocated once; errors name their cause; every
+ * allocation may fail; two plans may share a ViT. */
 #include "model/vit_internal.h"
 
 #include <malloc.h>
@@ -11,14 +11,14 @@
 #include "test.h"
 #include "vit_make.h"
 
-enum { ROWS = 3, MOST_B = 21 };
+enum { ROWS = 3, MAX_B = 21 };
 
 static const sfp__vit_config small = VIT_EPS(1e-5f, 20, 4, 24, 3, 3, 50, 0, 1);
 
 /* ------------------------------------------------- counting malloc itself */
 
-/* Everything in src/ is linked into this program, libraries are not: a call of the allocator that returns into the
- * program's own text comes from our code, whatever function it used. Sanitizers bring their own allocator. */
+/* All of src/ is linked into this program, libraries are not. An allocator call that returns into the program's own text is
+ * from our code, through any function. Sanitizers have their own allocators. */
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define COUNTS_MALLOC 1
 
@@ -58,10 +58,10 @@ PUBLIC void *aligned_alloc(size_t align, size_t n)
 
 /* ------------------------------------------------------------------ set-up */
 
-/* A batch with prefixes in layers 0 and 2, its outputs, and what a pass needs. */
+/* A batch with prefixes in layers 0 and 2, its outputs and the arguments of a pass. */
 typedef struct batch {
     int b;
-    size_t pixels, D, piece; /* a sample's: pixels, features, prefix floats */
+    size_t pixels, D, piece; /* per sample: pixels, features, prefix floats */
     float *x, *pk[3], *pv[3], *feature, *gk[3], *gv[3];
     float *direction; /* (b, D) */
     sfp__vit_prompt prompts[3];
@@ -89,7 +89,7 @@ static batch make_batch(const sfp__vit_config *c, int b)
     return t;
 }
 
-/* Samples [first, first + n) of a batch, with gradients to the prefixes unless forward only. */
+/* Returns a pass over samples [first, first + n) of a batch, with gradients of the prefixes unless the mode is forward only. */
 static sfp__vit_pass pass_of(batch *t, const sfp__vit_config *c, int mode, int first, int n)
 {
     size_t at = (size_t)first;
@@ -140,7 +140,7 @@ static void run(sfp__vit_plan *plan, const sfp__vit_pass *pass)
     MUST(sfp__vit_run(plan, pass, &err));
 }
 
-/* Equal gradients of two batches, to the byte or within a tolerance of their largest value. */
+/* Checks that the gradients of two batches are equal, byte by byte or within a tolerance of their largest value. */
 static void compare(const batch *a, const batch *b, double tolerance)
 {
     size_t n = (size_t)a->b;
@@ -169,13 +169,13 @@ TEST(any_number_of_threads_gives_the_same_bytes)
 {
     static const int threads[] = {1, 2, 3, 5};
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
-    batch want = make_batch(&small, MOST_B);
+    batch want = make_batch(&small, MAX_B);
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
         OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(threads[i]);
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
-        for (int round = 0; round < 3; round++) { /* who takes which piece differs from run to run */
-            batch got = make_batch(&small, MOST_B);
-            sfp__vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+        for (int round = 0; round < 3; round++) { /* the assignment of pieces to threads differs from run to run */
+            batch got = make_batch(&small, MAX_B);
+            sfp__vit_pass p = pass_of(&got, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
             run(plan, &p);
             if (i == 0 && round == 0) {
                 want = got;
@@ -191,30 +191,30 @@ TEST(a_batch_equals_its_samples_one_by_one)
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_prefix_plan(v, pool);
-    batch whole = make_batch(&small, MOST_B), parts = make_batch(&small, MOST_B);
-    sfp__vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+    batch whole = make_batch(&small, MAX_B), parts = make_batch(&small, MAX_B);
+    sfp__vit_pass p = pass_of(&whole, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
     run(plan, &p);
-    for (int i = 0; i < MOST_B; i++) {
-        batch one = parts; /* the loss counts samples of the pass */
+    for (int i = 0; i < MAX_B; i++) {
+        batch one = parts; /* the loss numbers the samples of its pass */
         one.direction = parts.direction + (size_t)i * parts.D;
         p = pass_of(&parts, &small, SFP_VIT_GRAD_PREFIX, i, 1);
         p.head_ctx = &one;
         run(plan, &p);
     }
-    compare(&parts, &whole, 4e-6); /* a BLAS sums in another order for another number of rows */
+    compare(&parts, &whole, 4e-6); /* a BLAS may sum in another order for another number of rows */
 }
 
 TEST(the_size_of_micro_batches_does_not_matter)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
-    batch want = make_batch(&small, MOST_B);
+    batch want = make_batch(&small, MAX_B);
     for (int unit = 0; unit < 5; unit++) {
         OWNED_PTR(sfp__vit_plan_free)
         sfp__vit_plan *plan = make_plan(
             v, pool, (sfp__vit_plan_options){.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = ROWS, .microbatch_size = unit});
-        batch got = make_batch(&small, MOST_B);
-        sfp__vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+        batch got = make_batch(&small, MAX_B);
+        sfp__vit_pass p = pass_of(unit ? &got : &want, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
         run(plan, &p);
         if (unit)
             compare(&got, &want, 4e-6);
@@ -240,7 +240,7 @@ TEST(weight_gradients_repeat_with_the_same_threads)
 {
     static const int threads[] = {1, 2, 3};
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
-    batch t = make_batch(&small, MOST_B);
+    batch t = make_batch(&small, MAX_B);
     float *serial = NULL;
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
         OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(threads[i]);
@@ -251,7 +251,7 @@ TEST(weight_gradients_repeat_with_the_same_threads)
         for (int round = 0; round < 4; round++) {
             sfp__vit_weights g;
             MUST(sfp__vit_weights_create(&small, &g, &err));
-            sfp__vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, MOST_B);
+            sfp__vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, MAX_B);
             p.grad_w = &g;
             run(plan, &p);
             float *got = all_weights(&small, &g, &n);
@@ -274,19 +274,19 @@ TEST(a_run_after_the_first_allocates_nothing)
     static const int modes[] = {SFP_VIT_FORWARD, SFP_VIT_GRAD_PREFIX, SFP_VIT_GRAD_PREFIX | SFP_VIT_GRAD_WEIGHTS};
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&small);
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);
-    batch t = make_batch(&small, MOST_B);
+    batch t = make_batch(&small, MAX_B);
     sfp__vit_weights g;
     MUST(sfp__vit_weights_create(&small, &g, &err));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         OWNED_PTR(sfp__vit_plan_free)
         sfp__vit_plan *plan = make_plan(v, pool, (sfp__vit_plan_options){.mode = modes[i], .prefix_rows = ROWS});
-        sfp__vit_pass p = pass_of(&t, &small, modes[i], 0, MOST_B);
+        sfp__vit_pass p = pass_of(&t, &small, modes[i], 0, MAX_B);
         p.grad_w = modes[i] & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
         run(plan, &p);
         unsigned long before = sfp__mem_count();
 #ifdef COUNTS_MALLOC
         unsigned long calls = atomic_load(&own_calls);
-        assert_true(calls > 0); /* the counter works: the set-up did allocate */
+        assert_true(calls > 0); /* the counter works: the set-up allocated memory */
 #endif
         for (int round = 0; round < 5; round++)
             run(plan, &p);
@@ -316,10 +316,10 @@ TEST(a_plans_memory_does_not_depend_on_the_batch)
                   *forward = make_plan(v, two, (sfp__vit_plan_options){0});
     size_t bytes = bytes_of(plan);
     assert_in_range(bytes, 2 * bytes_of(single) - 4096,
-                    2 * bytes_of(single) + 4096); /* a block may be a little longer than asked */
+                    2 * bytes_of(single) + 4096); /* a block may be slightly longer than requested */
     assert_true(bytes_of(forward) < bytes);
-    batch t = make_batch(&small, MOST_B);
-    static const int sizes[] = {1, MOST_B, 0, 5};
+    batch t = make_batch(&small, MAX_B);
+    static const int sizes[] = {1, MAX_B, 0, 5};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         sfp__vit_pass p = pass_of(&t, &small, SFP_VIT_GRAD_PREFIX, 0, sizes[i]);
         run(plan, &p);
@@ -367,7 +367,7 @@ TEST(wrong_passes_are_refused_by_name)
     p.b = -1;
     REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "batch of -1");
     for (size_t i = 0; i < (size_t)t.b * t.D; i++)
-        assert_true(!!isnan(t.feature[i])); /* outputs are untouched on failure */
+        assert_true(!!isnan(t.feature[i])); /* outputs are not changed on failure */
     run(plan, &good);
     sfp__vit_plan *none = NULL;
     const sfp__vit_plan_options many = {.prefix_rows = 5000};
@@ -376,7 +376,7 @@ TEST(wrong_passes_are_refused_by_name)
     sfp__vit_weights_done(&small, &g);
 }
 
-TEST(wrong_sizes_make_no_vit)
+TEST(invalid_sizes_are_refused)
 {
     enum { WRONG = 6 };
     static const char *const messages[WRONG] = {"image size 20 is not a multiple of patch size 6",
@@ -402,9 +402,10 @@ TEST(wrong_sizes_make_no_vit)
     }
 }
 
-/* ----------------------------------------------------------------- torture */
+/* ------------------------------------------------------------- failing allocations */
 
-/* All that allocates on the way to a result; frees everything. `retry`: after a failed run, run again without failing. */
+/* Does everything that allocates on the way to a result, and frees it. After a failed run, the plan runs again without
+ * failures; *ran_again reports that. */
 static sfp_status everything(sfp__thread_pool *pool, int mode, bool all_tokens, batch *t, bool *ran_again, sfp_error *why)
 {
     sfp__vit *v = NULL;
@@ -423,7 +424,7 @@ static sfp_status everything(sfp__thread_pool *pool, int mode, bool all_tokens, 
         sfp__vit_pass p = pass_of(t, &small, SFP_VIT_GRAD_PREFIX, 0, t->b);
         p.grad_w = mode & SFP_VIT_GRAD_WEIGHTS ? &g : NULL;
         s = sfp__vit_run(plan, &p, why);
-        if (s) { /* nothing is broken: with memory the same plan works */
+        if (s) { /* the plan is still usable: with memory it works */
             sfp__mem_fail_at(-1);
             run(plan, &p);
             *ran_again = true;
@@ -447,10 +448,10 @@ TEST(every_allocation_may_fail)
         assert_true(failures >= 50); /* weights, packing, plan, products */
         compare(&t, &want, 0);
     }
-    assert_true(again); /* some of them failed in the run itself */
+    assert_true(again); /* some allocations failed in the run itself */
 }
 
-/* ------------------------------------------------------- plans at the same time */
+/* ------------------------------------------------------- concurrent plans */
 
 typedef struct user {
     sfp__vit *v;
@@ -491,7 +492,7 @@ TEST(plans_of_one_vit_run_at_the_same_time)
         for (int round = 0; round < 3; round++) {
             sfp__vit_config c = small;
             c.depth = depth;
-            OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&c); /* fresh: packing on demand happens at the same time too */
+            OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&c); /* a new ViT, so that packing on demand is concurrent, too */
             pthread_barrier_t begin;
             assert_int_equal(pthread_barrier_init(&begin, NULL, USERS), 0);
             user u[USERS];
@@ -515,7 +516,7 @@ TEST(plans_of_one_vit_run_at_the_same_time)
 
 /* ------------------------------------------------------------------- FLOPs */
 
-/* D 8, H 2, F 12, two blocks, 2 x 2 patches of 4 x 4: L 4, T 5. Two operations a multiply-add. */
+/* D 8, H 2, F 12, two blocks, 2 x 2 patches of 4 x 4: L 4, T 5. A multiply-add counts as two operations. */
 TEST(operations_are_counted_exactly)
 {
     const sfp__vit_config c = VIT_EPS(1e-5f, 8, 4, 8, 2, 2, 12, 0, 1);
@@ -528,9 +529,9 @@ TEST(operations_are_counted_exactly)
     const double prefix0 = 2 * 2 * 5 * 2 * 8;
     /* backward of the last block: mlp, proj, attention (scores again, dP, dq, dk, dv), k and v, q */
     const double back1 = 2 * (2 * 12 * 8) + 2 * 8 * 8 + 5 * (2 * 1 * 5 * 8) + 2 * 5 * 8 * 16 + 2 * 8 * 8;
-    /* of block 0, the lowest with a prefix: mlp, proj, scores again and dP over 7 keys, dk and dv of 2 rows */
+    /* backward of block 0, the lowest with a prefix: mlp, proj, scores again and dP over 7 keys, dk and dv of 2 rows */
     const double back0 = 2 * (2 * 5 * 12 * 8) + 2 * 5 * 8 * 8 + 2 * (2 * 5 * 7 * 8) + 2 * (2 * 5 * 2 * 8);
-    assert_true(patch + block0 + class1 == 10432); /* the sums above, by hand */
+    assert_true(patch + block0 + class1 == 10432); /* the sum, computed on paper */
     assert_true(patch + block0 + class1 + prefix0 + back1 + back0 == 17072);
     OWNED_PTR(sfp__vit_free) sfp__vit *v = make_vit(&c);
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = make_pool(2);

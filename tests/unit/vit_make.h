@@ -1,10 +1,11 @@
-/* Sizes of small vits. Golden numbers depend on them, and on the seeds that they are drawn with. */
+/* Sizes of small ViTs. Golden numbers depend on these sizes and on the seeds of the weights. */
 #ifndef SFP_TESTS_VIT_MAKE_H
 #define SFP_TESTS_VIT_MAKE_H
 
 #include "model/vit.h"
 
-/* Side and patch in pixels, width, blocks, heads, hidden width; mean and deviation of all channels; other members. */
+/* Arguments: side and patch in pixels, width, blocks, heads, hidden width; mean and standard deviation of all channels; other
+ * members. */
 #define VIT(...) VIT_EPS(1e-6f, __VA_ARGS__)
 #define VIT_EPS(eps, S, patch, D, blocks, H, width, mean_, std_, ...)                                                          \
     {                                                                                                                          \

@@ -1,7 +1,7 @@
-/* The ViT once more, in double, as direct loops over the formulas (docs/method.md, section 1): the oracle of test_vit_gradient.c
- * and, with the learner's mathematics around it, of test_trainer_oracle.h. Include after <cmocka.h>.
+/* A second implementation of the ViT in double, as direct loops over the formulas (docs/method.md, section 1). It is the
+ * oracle of test_vit_gradient.c and, extended by the learner's formulas, of test_trainer_oracle.h. Include after <cmocka.h>.
  *
- * It shares nothing with the engine but the values of weights. */
+ * It shares only the values of the weights with the engine. */
 #ifndef SFP_TESTS_VIT_ORACLE_H
 #define SFP_TESTS_VIT_ORACLE_H
 
@@ -10,7 +10,8 @@
 #include "numeric.h"
 #include "test.h"
 
-/* The oracle runs on one thread, and slowly where every access is watched: a build that looks for races asks the engine alone. */
+/* The oracle runs on one thread and is slow if every access is instrumented: a build with the thread sanitizer runs only the
+ * engine. */
 #ifdef __SANITIZE_THREAD__
 enum { RACES_ONLY = 1 };
 #else
@@ -26,16 +27,17 @@ typedef struct vit_oracle_block {
 
 typedef struct vit_oracle {
     sfp__vit_config c;
-    SFP_VIT_GLOBAL_LIST(FIELD) /* patch_b is not read with no_patch_bias, */
-    SFP_VIT_PRE_LIST(FIELD)    /* these not without pre_norm */
+    SFP_VIT_GLOBAL_LIST(FIELD) /* patch_b is not read with no_patch_bias */
+    SFP_VIT_PRE_LIST(FIELD)    /* not read without pre_norm */
 #undef FIELD
     vit_oracle_block blocks[VIT_ORACLE_DEPTH];
 } vit_oracle;
 
-/* One image. Outputs that are NULL are not wanted. */
+/* A pass over one image. Outputs that are NULL are not computed. */
 typedef struct vit_oracle_pass {
     const double *x; /* (3, S, S) */
-    /* Before layer l, with the tokens (T, D) that enter it: the rows of its prefix, k and v (rows, D). NULL: no prefixes. */
+    /* Called before layer l with its input tokens (T, D). Returns the number of prefix rows and sets k and v (rows, D). NULL:
+     * no prefixes. */
     int (*prefix)(void *ctx, int l, const double *tokens, const double **k, const double **v);
     void *ctx;
     double *feature;                  /* (D) */
@@ -58,7 +60,7 @@ static UNUSED double *to_doubles(const float *x, size_t n)
     return p;
 }
 
-/* Elements of a tensor of the weight lists. */
+/* Number of elements of a tensor in the weight lists. */
 static UNUSED size_t oracle_product(int ndim, const int *dims)
 {
     size_t n = 1;
@@ -94,7 +96,8 @@ static UNUSED void oracle_linear(int n, int k, const double *w, const double *b,
     }
 }
 
-/* out (T, D) from qkv (T, 3, D) behind a prefix pk, pv (P, D). class_row (H, T) when not NULL: what the class token looks at. */
+/* Computes out (T, D) from qkv (T, 3, D) with a prefix pk, pv (P, D). class_row (H, T): attention of the class token; NULL:
+ * not wanted. */
 static UNUSED void oracle_attention(const sfp__vit_config *config, int T, const double *qkv, int P, const double *pk,
                                     const double *pv, double *out, double *class_row)
 {
@@ -123,7 +126,7 @@ static UNUSED void oracle_attention(const sfp__vit_config *config, int T, const 
         }
 }
 
-/* x (T, D): the class token and the patch embeddings, with their positions. */
+/* Computes x (T, D): the class token and the patch embeddings, with positions added. */
 static UNUSED void oracle_embed(const vit_oracle *o, const vit_oracle_pass *pass, double *x)
 {
     int S = o->c.img_size, P = o->c.patch_size, side = S / P, D = o->c.dim;

@@ -1,4 +1,4 @@
-/* Zip archives and pickles of tensors made by hand, for tests of their readers. */
+/* Builds zip archives and pickles of tensors byte by byte, for tests of their readers. */
 #ifndef SFP_TESTS_ZIP_MAKE_H
 #define SFP_TESTS_ZIP_MAKE_H
 
@@ -10,7 +10,7 @@
 
 #include "kept.h"
 
-/* Bytes that grow. */
+/* A growing array of bytes. */
 typedef struct made {
     uint8_t *bytes;
     size_t size, capacity;
@@ -33,7 +33,7 @@ static inline void put_number(made *m, uint64_t v, size_t n)
         put(m, &(uint8_t){(uint8_t)v}, 1);
 }
 
-/* Pairs: a number, its bytes. */
+/* Appends pairs {number, its size in bytes}, little-endian. */
 #define PUT_NUMBERS(m, ...) \
     put_numbers(m, sizeof((uint64_t[][2]){__VA_ARGS__}) / sizeof(uint64_t[2]), (const uint64_t[][2]){__VA_ARGS__})
 static inline void put_numbers(made *m, size_t count, const uint64_t (*list)[2])
@@ -42,7 +42,7 @@ static inline void put_numbers(made *m, size_t count, const uint64_t (*list)[2])
         put_number(m, list[i][0], list[i][1]);
 }
 
-/* An archive: members, then the directory. */
+/* An archive under construction: its members, then its directory. */
 typedef struct zip_made {
     made file, directory;
     unsigned count;
@@ -69,7 +69,7 @@ static inline void zip_add(zip_made *z, const char *name, const void *data, size
     }
     size_t at = z->file.size, length = strlen(name);
     uLong crc = crc32_z(crc32_z(0, NULL, 0), data, size);
-    for (int entry = 0; entry < 2; entry++) { /* the member's own header, then the directory's entry: nearly the same */
+    for (int entry = 0; entry < 2; entry++) { /* the member's header, then the directory's entry, which is nearly the same */
         made *m = entry ? &z->directory : &z->file;
         put(m, entry ? "PK\1\2" : "PK\3\4", 4);
         put_number(m, 20, entry ? 2 : 0);
@@ -81,7 +81,7 @@ static inline void zip_add(zip_made *z, const char *name, const void *data, size
     z->count++;
 }
 
-/* The directory goes to the end; the whole is z->file. */
+/* Appends the directory. The complete archive is z->file. */
 static inline void zip_end(zip_made *z)
 {
     size_t at = z->file.size;
