@@ -235,7 +235,7 @@ TEST(a_reader_creates_nothing)
 {
     struct stat st;
     refused_by(sfp__registry_open_readonly, SFP_ENOTFOUND, "runs.db: the registry does not exist yet");
-    assert_false(is_there("a"));
+    assert_false(file_exists("a"));
     sfp__registry_close(open_registry());
     assert_int_equal(unlink(db), 0);
     put_text("a/b/runs.db", ""); /* as after a writer has created it */
@@ -310,7 +310,7 @@ TEST(layout_1_is_read_and_upgraded)
     r = open_registry();
     check_layout_1(r, &result, 2);
     (void)snprintf(result.started, sizeof result.started, "2030");
-    assert_true(put(r, folder, &result) == 8); /* new runs continue the numbers */
+    assert_true(put(r, directory, &result) == 8); /* new runs continue the numbers */
     (void)snprintf(result.started, sizeof result.started, "2025-01-02T03:04:05Z");
     sfp__registry_close(r);
     r = open_registry();
