@@ -407,7 +407,7 @@ SFP_API const char *sfp_source_warning(const sfp_source *s); /* files that were 
 SFP_API sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, sfp_image *image, sfp_error *err);
 SFP_API void sfp_source_release(const sfp_source *s, sfp_image *image);
 
-/* A source of your own. It fills either the three indexed members (count >= 0, record, load) or the live one (next). Strings and
+/* A source of your own. It fills either the indexed members (count >= 0, record, load) or the live one (next). Strings and
  * arrays must stay valid until close. The library calls record and load from several threads, next from one. Callbacks report
  * failures with sfp_error_set. */
 typedef struct sfp_live_item {
@@ -423,15 +423,19 @@ typedef struct sfp_source_definition {
     void *ctx;        /* passed to every callback */
     /* indexed */
     int64_t count;
-    int32_t classes;
-    int32_t keeps_order;            /* 1: the order of the images means something and is not shuffled within a task */
-    const char *const *class_names; /* (classes) */
+    int32_t classes, domains;
+    const char *const *class_names;  /* (classes) all different */
+    const char *const *domain_names; /* (domains) all different */
+    int32_t keeps_order;             /* 1: the order of the images means something and is not shuffled within a task */
+    /* The record has no label, domain, task and time before the call. */
     sfp_status (*record)(void *ctx, int64_t i, sfp_record *record, sfp_error *err);
-    /* The pixels that image points to must stay valid until release. */
+    /* The pixels that image points to must stay valid until release, which is called if load succeeds. An image that cannot be
+     * loaded is skipped and counted. */
     sfp_status (*load)(void *ctx, int64_t i, sfp_image *image, sfp_error *err);
     void (*release)(void *ctx, sfp_image *image); /* NULL: nothing to release */
-    /* live: waits for the next image at most 100 ms; *got 0: none has arrived yet; *end 1: the stream has ended. What item points
-     * to must stay valid until the next call. */
+    /* live: waits for the next image at most 100 ms. *got 1: the item is filled; *end 1: no other item follows. Both are 0 before
+     * the call. What item points to must stay valid until the next call. A failure ends the source; an image that cannot be
+     * decoded is skipped and counted. */
     sfp_status (*next)(void *ctx, sfp_live_item *item, int *got, int *end, sfp_error *err);
     void (*close)(void *ctx); /* NULL: nothing to close */
 } sfp_source_definition;
@@ -566,8 +570,9 @@ SFP_API const char *sfp_evaluation_first_error(const sfp_evaluation *v);
 /* --------------------------------------------------------------------- 10 Selectors and buffer methods of your own
  *
  * Register them before learners are created; afterwards their names are values of the settings "select" and "buffer". A definition
- * is copied; its strings and ctx must stay valid until the program ends. Callbacks of one learner run on the thread that offers; those of
- * different learners may run at the same time. */
+ * is copied; its strings and ctx must stay valid until the program ends. Callbacks of one learner run on the thread that offers;
+ * those of different learners may run at the same time. The library checks what a callback returns. If a callback fails or breaks
+ * the rules below, the timestamp fails with a message that names the selector or buffer method. */
 
 /* What a selector or a buffer method needs; the library computes nothing else. */
 #define SFP_NEEDS_SCORE 1u    /* the similarity of each sample to the fingerprints */
@@ -597,12 +602,12 @@ typedef struct sfp_selection {
 
 typedef struct sfp_selector_definition {
     size_t size;         /* sizeof(sfp_selector_definition) */
-    const char *name;    /* lower-case letters, digits and '-' */
-    const char *summary; /* one line for --help */
+    const char *name;    /* 1 to 31 lower-case letters, digits and '-' */
+    const char *summary; /* one line for --help; NULL: none */
     unsigned needs;      /* SFP_NEEDS_... */
     void *ctx;
-    /* Writes up to b different indices in order of choice, their number, and their weights (1 before the call). Not called if the
-     * whole batch is to be trained on. */
+    /* Writes 1 to b different indices in order of choice, their number, and their weights: finite, at least 0, and 1 before the
+     * call. At most the first `coreset` indices are trained on. Not called if the whole batch is to be trained on. */
     sfp_status (*select)(void *ctx, const sfp_selection *batch, int32_t *chosen, float *weights, int32_t *count, sfp_error *err);
 } sfp_selector_definition;
 #define SFP_SELECTOR_DEFINITION_INIT SFP_INIT(sfp_selector_definition)
@@ -628,17 +633,18 @@ typedef struct sfp_buffer_view {
 
 typedef struct sfp_buffer_definition {
     size_t size; /* sizeof(sfp_buffer_definition) */
-    const char *name, *summary;
-    unsigned needs; /* SFP_NEEDS_SCORE or 0 */
+    const char *name, *summary; /* as those of a selector */
+    unsigned needs;             /* SFP_NEEDS_SCORE or 0 */
     void *ctx;
     size_t state_bytes; /* memory of the method in each learner, zero at first, saved in checkpoints; at most 1 MiB */
-    /* Called for the samples that find no free slot. Writes pairs: sample[i] goes into slot[i]; at most min(b, m) pairs, all samples
-     * and all slots different. */
+    /* Called for the samples that find no free slot: the library fills free slots itself. Writes pairs: sample[i] goes into slot[i];
+     * at most min(b, m) pairs, all samples and all slots different. If it fails, the library restores the state. */
     sfp_status (*replace)(void *ctx, void *state, const sfp_buffer_view *view, int32_t *sample, int32_t *slot, int32_t *count,
                           sfp_error *err);
 } sfp_buffer_definition;
 #define SFP_BUFFER_DEFINITION_INIT SFP_INIT(sfp_buffer_definition)
 
+/* As sfp_register_selector. */
 SFP_API sfp_status sfp_register_buffer(const sfp_buffer_definition *definition, sfp_error *err);
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 #include "io/image/image.h"
 #include "learner/learner.h"
 #include "learner/predictor.h"
+#include "stream/source.h"
 #include "streamfp.h"
 
 enum { SFP__API_SIDE_MAX = 65280 };
@@ -22,6 +23,10 @@ DEFINE_OWNED_PTR(sfp_engine, sfp_engine_close)
  * members that this version does not have are ignored. SFP_EINVAL: the size is 0. `name` is that of the type. */
 sfp_status sfp__api_options(const void *given, void *out, size_t size, const char *name, sfp_error *err);
 
+/* A callback of the program, which `where` names, returned `status` and perhaps a message in *why: fills *err, and returns the
+ * status or, if it is not one of SFP_STATUS_LIST, SFP_EINVAL. */
+sfp_status sfp__api_callback_failed(sfp_status status, sfp_error *why, const char *where, sfp_error *err);
+
 /* ------------------------------------------------------------------- image.c */
 
 /* `label` names the image in messages; a file is named by its path. */
@@ -29,6 +34,8 @@ sfp_status sfp__api_fit(const sfp_image *image, const char *label, int size, sfp
 /* Images `step` bytes apart to rgb (count, size, size, 3) on all threads; errors (count). */
 void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, int size, sfp__resize how,
                       uint8_t *rgb, sfp_error *errors);
+/* A copy of the image as sources keep images: encoded bytes as they are, pixels as RGB or grey without gaps. */
+sfp_status sfp__api_raw_image(const sfp_image *image, const char *label, sfp__raw_image *out, sfp_error *err);
 /* Are the bytes of the file all of the image, so that a buffer may keep them? */
 bool sfp__api_keeps_encoded(const sfp_image *image);
 

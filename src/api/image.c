@@ -3,6 +3,7 @@
 
 #include "base/c_locale.h"
 #include "base/mem.h"
+#include "stream/source_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,61 @@ sfp_status sfp__api_fit(const sfp_image *im, const char *label, int size, sfp__r
         TRY(sfp__image_cut(&whole, label, im->box, err));
     TRY(sfp__image_fit(&whole, size, how, &fit, err));
     memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
+    return SFP_OK;
+}
+
+/* The bytes of an encoded image or of a file, as they are. */
+static sfp_status copy_file(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
+{
+    sfp__raw_image p = {.kind = SFP_RAW_IMAGE_ENCODED, .size = im->bytes};
+    if (im->format == SFP_IMAGE_FILE) {
+        TRY(sfp__raw_image_read(im->data, &p, err));
+    } else if (im->bytes > SFP_RAW_IMAGE_BYTES_MAX) {
+        return sfp__fail(err, SFP_ELIMIT, "%s: image has %zu bytes, expected at most %zu", label, im->bytes,
+                         SFP_RAW_IMAGE_BYTES_MAX);
+    } else if (im->bytes > 0) {
+        TRY(sfp__check_memory((p.bytes = sfp__malloc(im->bytes)), err));
+        memcpy(p.bytes, im->data, im->bytes);
+    }
+    if (p.size == 0) {
+        sfp__raw_image_done(&p);
+        return sfp__fail(err, SFP_EFORMAT, "%s: image has 0 bytes, expected a JPEG, PNG or WebP file", label);
+    }
+    *out = p;
+    return SFP_OK;
+}
+
+/* Grey pixels without gaps between the rows. */
+static sfp_status copy_grey(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
+{
+    size_t width = (size_t)im->width, height = (size_t)im->height;
+    int64_t stride = im->stride ? im->stride : im->width;
+    sfp__image space = {0}; /* three times as many bytes as needed, within the limits of all images */
+    TRY(sfp__image_alloc(label, im->width, im->height, sfp__image_options_defaults().max_pixels, &space, err));
+    for (int y = 0; y < im->height; y++)
+        memcpy(space.rgb + (size_t)y * width, (const uint8_t *)im->data + y * stride, width);
+    *out = (sfp__raw_image){
+        .kind = SFP_RAW_IMAGE_GREY, .width = im->width, .height = im->height, .bytes = space.rgb, .size = width * height};
+    return SFP_OK;
+}
+
+sfp_status sfp__api_raw_image(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
+{
+    sfp__raw_image p = {0};
+    TRY(check(im, label, err));
+    if (!has_pixels(im) && !(im->flags & SFP_IMAGE_EXIF)) {
+        TRY(copy_file(im, label, &p, err));
+    } else if (im->format == SFP_IMAGE_GREY) {
+        TRY(copy_grey(im, label, &p, err));
+    } else {
+        sfp__image rgb = {0};
+        TRY(to_rgb(im, label, &rgb, err));
+        p = (sfp__raw_image){.kind = SFP_RAW_IMAGE_RGB, .width = rgb.width, .height = rgb.height, .bytes = rgb.rgb};
+        p.size = 3 * (size_t)rgb.width * (size_t)rgb.height;
+    }
+    p.has_box = has_box(im);
+    memcpy(p.box, im->box, sizeof p.box);
+    *out = p;
     return SFP_OK;
 }
 

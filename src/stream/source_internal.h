@@ -1,7 +1,7 @@
-/* What the files of this folder share; besides them only tests include it.
+/* Functions that the files of this directory share. Besides them only src/api and tests include this header.
  *
- * Everything here treats its input as hostile: names, lines, counts and sizes
- * have limits, and a message never repeats raw bytes of a file. */
+ * Everything here treats its input as hostile: names, lines, counts and sizes have limits, and a message never repeats raw bytes
+ * of a file. */
 #ifndef SFP_STREAM_SOURCE_INTERNAL_H
 #define SFP_STREAM_SOURCE_INTERNAL_H
 

@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 
-#include "stream/source.h"
+#include "streamfp.h"
 
 #include <limits.h>
 #include <string.h>
@@ -27,12 +27,14 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
     sfp__out_printf(&o, "kinds of sources, for --data KIND:PATH\n");
     sfp__json_array(j, "kinds");
-    for (const sfp__source_kind *const *k = sfp__source_kinds; *k; k++) {
-        sfp__out_printf(&o, "  %-9s  %s\n", (*k)->name, (*k)->summary);
+    const char *name, *summary;
+    int live;
+    for (int i = 0; sfp_source_kind(i, &name, &summary, &live); i++) {
+        sfp__out_printf(&o, "  %-9s  %s\n", name, summary);
         sfp__json_object(j, NULL);
-        sfp__json_string(j, "name", (*k)->name);
-        sfp__json_string(j, "summary", (*k)->summary);
-        sfp__json_bool(j, "live", (*k)->live);
+        sfp__json_string(j, "name", name);
+        sfp__json_string(j, "summary", summary);
+        sfp__json_bool(j, "live", live);
         sfp__json_end(j);
     }
     sfp__json_end(j);
