@@ -4,6 +4,8 @@
  * during a stream. Invariants: 0 <= filled <= slots and filled <= n_seen. */
 #include "buffer/buffer.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 const sfp__buffer_method *const sfp__buffer_methods[] = {
@@ -11,12 +13,44 @@ const sfp__buffer_method *const sfp__buffer_methods[] = {
     &sfp__buffer_camel,    &sfp__buffer_gss,  &sfp__buffer_ssd, NULL,
 };
 
+enum { BUILT_IN = sizeof sfp__buffer_methods / sizeof *sfp__buffer_methods - 1, REGISTERED_MAX = 256 };
+
+/* An entry is written before it is counted and never changes, so that reading needs no lock. */
+static const sfp__buffer_method *registered[REGISTERED_MAX];
+static atomic_int registered_count;
+static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
+
+const sfp__buffer_method *sfp__buffer_method_at(int i)
+{
+    if (i < BUILT_IN)
+        return i < 0 ? NULL : sfp__buffer_methods[i];
+    return i - BUILT_IN < atomic_load(&registered_count) ? registered[i - BUILT_IN] : NULL;
+}
+
 const sfp__buffer_method *sfp__buffer_method_find(const char *name)
 {
-    for (const sfp__buffer_method *const *m = sfp__buffer_methods; *m; m++)
-        if (name && strcmp((*m)->name, name) == 0)
-            return *m;
+    const sfp__buffer_method *m;
+    for (int i = 0; name && (m = sfp__buffer_method_at(i)); i++)
+        if (strcmp(m->name, name) == 0)
+            return m;
     return NULL;
+}
+
+sfp_status sfp__buffer_method_register(const sfp__buffer_method *m, sfp_error *err)
+{
+    pthread_mutex_lock(&registering);
+    int n = atomic_load(&registered_count);
+    bool in_use = sfp__buffer_method_find(m->name), full = n == REGISTERED_MAX;
+    if (!in_use && !full) {
+        registered[n] = m;
+        atomic_store(&registered_count, n + 1);
+    }
+    pthread_mutex_unlock(&registering);
+    if (in_use)
+        return sfp__fail(err, SFP_EINVAL, "buffer method '%s': name is in use, expected a new one", m->name);
+    return full ? sfp__fail(err, SFP_ELIMIT, "buffer method '%s': %d methods are registered, expected at most %d", m->name, n,
+                            REGISTERED_MAX)
+                : SFP_OK;
 }
 
 sfp__buffer_options sfp__buffer_options_defaults(void)

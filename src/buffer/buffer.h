@@ -93,9 +93,10 @@ typedef struct sfp__buffer_method {
     /* Returns the size of the state that counts towards the budget, in addition to the slots; NULL: 0. */
     size_t (*bytes)(const sfp__buffer_options *opt, int max_batch);
     sfp__state_tensors_fn state_tensors; /* the tensors that a checkpoint contains */
+    const void *ctx;                     /* of a registered method, whose functions read it; NULL: built-in */
 } sfp__buffer_method;
 
-/* Any code may read these members; only the code in this directory writes them. */
+/* Any code may read these members; only the code in this directory and buffer methods write them. */
 struct sfp__buffer {
     sfp__buffer_options opt; /* the options in effect: slots is 0 with "none" */
     const sfp__buffer_method *method;
@@ -116,9 +117,13 @@ struct sfp__buffer {
     int *retained, *replaced;          /* (max_batch) the arrays of the last sfp__buffer_change */
 };
 
-/* Returns the method with this name; NULL: unknown. The list ends with NULL. */
-const sfp__buffer_method *sfp__buffer_method_find(const char *name);
-extern const sfp__buffer_method *const sfp__buffer_methods[];
+extern const sfp__buffer_method *const sfp__buffer_methods[]; /* the built-in methods; ends with NULL */
+/* Method i, from 0: the built-in ones, then the registered ones in order of registration; NULL after the last one. */
+const sfp__buffer_method *sfp__buffer_method_at(int i);
+const sfp__buffer_method *sfp__buffer_method_find(const char *name); /* NULL: unknown */
+/* Adds a method for the rest of the process; *m must stay valid. SFP_EINVAL: its name is in use. Thread-safe, also with the two
+ * functions above. */
+sfp_status sfp__buffer_method_register(const sfp__buffer_method *m, sfp_error *err);
 
 /* Fails if the slots do not fit the budget or the method is unknown. max_batch is the largest batch size. All memory including
  * scratch is allocated here, except the scratch memory of a method, which may grow during its first updates. */

@@ -52,17 +52,19 @@ static int word_of(const char *words, const char *value)
 
 const char *sfp__selector_name(int i)
 {
-    return sfp__selectors[i] ? sfp__selectors[i]->name : NULL;
+    const sfp__selector *s = sfp__selector_at(i);
+    return s ? s->name : NULL;
 }
 
 const char *sfp__buffer_method_name(int i)
 {
-    return sfp__buffer_methods[i] ? sfp__buffer_methods[i]->name : NULL;
+    const sfp__buffer_method *m = sfp__buffer_method_at(i);
+    return m ? m->name : NULL;
 }
 
 static sfp_status set_name(const sfp__setting *s, const char *value, const char *(*name)(int i), const char **to, sfp_error *err)
 {
-    char known[256] = "one of:";
+    char known[512] = "one of:";
     for (int i = 0; name(i); i++) {
         if (strcmp(name(i), value) == 0) {
             *to = name(i);

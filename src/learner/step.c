@@ -149,8 +149,11 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
                                             .taps = l->method_inputs.taps};
     sfp__select_batch batch = l->batch.selected;
     batch.gradients = &gradients;
-    const sfp__select_env env = {
-        .rng = &l->select_rng, .arena = &l->select_arena, .threads = l->threads, .state = l->select_state};
+    const sfp__select_env env = {.rng = &l->select_rng,
+                                 .arena = &l->select_arena,
+                                 .threads = l->threads,
+                                 .state = l->select_state,
+                                 .ctx = l->selector->ctx};
     TRY(l->selector->pick(&batch, &coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
     if (r->coreset_count > most) /* a selector that takes all, whatever sigma is */
         r->coreset_count = most;

@@ -3,6 +3,8 @@
 #include "select/select_internal.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 const sfp__selector *const sfp__selectors[] = {
@@ -10,12 +12,44 @@ const sfp__selector *const sfp__selectors[] = {
     &sfp__selector_craig,    &sfp__selector_gradmatch, &sfp__selector_freesel, &sfp__selector_learnloss, NULL,
 };
 
+enum { BUILT_IN = sizeof sfp__selectors / sizeof *sfp__selectors - 1, REGISTERED_MAX = 256 };
+
+/* An entry is written before it is counted and never changes, so that reading needs no lock. */
+static const sfp__selector *registered[REGISTERED_MAX];
+static atomic_int registered_count;
+static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
+
+const sfp__selector *sfp__selector_at(int i)
+{
+    if (i < BUILT_IN)
+        return i < 0 ? NULL : sfp__selectors[i];
+    return i - BUILT_IN < atomic_load(&registered_count) ? registered[i - BUILT_IN] : NULL;
+}
+
 const sfp__selector *sfp__selector_find(const char *name)
 {
-    for (const sfp__selector *const *s = sfp__selectors; *s; s++)
-        if (name && strcmp((*s)->name, name) == 0)
-            return *s;
+    const sfp__selector *s;
+    for (int i = 0; name && (s = sfp__selector_at(i)); i++)
+        if (strcmp(s->name, name) == 0)
+            return s;
     return NULL;
+}
+
+sfp_status sfp__selector_register(const sfp__selector *s, sfp_error *err)
+{
+    pthread_mutex_lock(&registering);
+    int n = atomic_load(&registered_count);
+    bool in_use = sfp__selector_find(s->name), full = n == REGISTERED_MAX;
+    if (!in_use && !full) {
+        registered[n] = s;
+        atomic_store(&registered_count, n + 1);
+    }
+    pthread_mutex_unlock(&registering);
+    if (in_use)
+        return sfp__fail(err, SFP_EINVAL, "selector '%s': name is in use, expected a new one", s->name);
+    return full ? sfp__fail(err, SFP_ELIMIT, "selector '%s': %d selectors are registered, expected at most %d", s->name, n,
+                            REGISTERED_MAX)
+                : SFP_OK;
 }
 
 sfp__select_options sfp__select_options_defaults(void)

@@ -114,6 +114,7 @@ typedef struct sfp__select_env {
     sfp__arena *arena;         /* scratch memory: `pick` may reset it, and may not keep anything in it */
     sfp__thread_pool *threads; /* NULL: use only the calling thread */
     void *state;               /* created by `open` */
+    const void *ctx;           /* that of the selector */
     /* Reports progress, on the calling thread: `done` of `total` (0: unknown) units, for example "picks". NULL: no progress
      * callback. */
     void (*on_progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
@@ -137,11 +138,16 @@ typedef struct sfp__selector {
      * before it. */
     void (*learn)(void *state, const sfp__select_batch *batch, int n, const int *index, const float *loss);
     sfp__state_tensors_fn state_tensors; /* the tensors that a checkpoint contains */
+    const void *ctx;                     /* of a registered selector; `pick` finds it in its env. NULL: built-in */
 } sfp__selector;
 
-/* Returns the selector with this name; NULL: unknown. The list ends with NULL. */
-const sfp__selector *sfp__selector_find(const char *name);
-extern const sfp__selector *const sfp__selectors[];
+extern const sfp__selector *const sfp__selectors[]; /* the built-in selectors; ends with NULL */
+/* Selector i, from 0: the built-in ones, then the registered ones in order of registration; NULL after the last one. */
+const sfp__selector *sfp__selector_at(int i);
+const sfp__selector *sfp__selector_find(const char *name); /* NULL: unknown */
+/* Adds a selector for the rest of the process; *s must stay valid. SFP_EINVAL: its name is in use. Thread-safe, also with the
+ * two functions above. */
+sfp_status sfp__selector_register(const sfp__selector *s, sfp_error *err);
 
 /* Returns c = floor(sigma*b + 1e-9), limited to [1, b]; 0 if b is 0. */
 int sfp__coreset_size(int b, double sigma);
