@@ -1,15 +1,15 @@
-# The front door. CMake and Ninja do the work; see CMakePresets.json for the builds.
+# Short commands for the CMake builds of CMakePresets.json.
 #
-#   make              set-up when something is missing, then build/release/streamfp and nothing else
-#   make demo         a stream of Fashion-MNIST at 3,000 images per second (installs Debian's dataset-fashion-mnist)
-#   make check        what CI runs: builds and runs all tests, also with sanitizers: minutes
-#   make tidy         clang-tidy over the sources, with the checks of .clang-tidy; part of make check
-#   make check-long   the tests with SFP_LONG=1 (larger matrices, more kills), every selector with every buffer under asan, then
-#                     SFP_FUZZ_SECONDS (300) a fuzz target
-#   make install      DESTDIR= PREFIX=/usr/local
-#   make uninstall    with the same DESTDIR and PREFIX; leaves nothing
-#   make format       clang-format over the sources
-#   make clean
+#   make              installs missing packages, then builds only build/release/streamfp
+#   make demo         learns from a stream of Fashion-MNIST at 3,000 images per second (installs Debian's dataset-fashion-mnist)
+#   make check        builds and runs all tests, also with sanitizers, as CI does; takes several minutes
+#   make tidy         runs clang-tidy over the sources, with the checks of .clang-tidy; part of make check
+#   make check-long   runs the tests with SFP_LONG=1 (larger matrices, more kills), every selector with every buffer under asan,
+#                     then each fuzz target for SFP_FUZZ_SECONDS (default 300)
+#   make install      installs into DESTDIR and PREFIX (default /usr/local)
+#   make uninstall    removes all installed files; use the same DESTDIR and PREFIX
+#   make format       formats the sources with clang-format
+#   make clean        removes build/
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,7 +33,7 @@ setup:
 setup-check setup-fuzz: setup-%:
 	@scripts/setup $*
 
-# one build without its tests, as `make asan`; with them: `make asan-tests`
+# `make asan` builds one preset without its tests, `make asan-tests` with them
 $(presets): setup
 	@[ -f build/$@/build.ninja ] || cmake --preset $@
 	@cmake --build build/$@ -j $(JOBS) --target streamfp
@@ -57,8 +57,8 @@ tidy: setup-check
 	@[ -f build/release/build.ninja ] || cmake --preset release
 	@scripts/tidy build/release $(JOBS)
 
-# a warning is an error in these builds but release, where another compiler may have one that is new; release's tests come last, so
-# that their closing line ends the output
+# Warnings are errors in these builds except release, because another compiler may have new warnings. The tests of release run last,
+# so that their summary is at the end of the output.
 check: check-rules cblas-tests asan-tests tsan-tests release-tests tidy
 	ctest --test-dir build/cblas -L numeric -j $(JOBS)
 	ctest --test-dir build/asan -j $(JOBS)
@@ -68,7 +68,7 @@ check: check-rules cblas-tests asan-tests tsan-tests release-tests tidy
 check-long: release-tests asan-tests fuzz-tests
 	@scripts/setup demo
 	SFP_LONG=1 ctest --test-dir build/release -j $(JOBS)
-	bench/combinations --streamfp build/asan/streamfp --stamps 5 --runs-only
+	bench/combinations --streamfp build/asan/streamfp --timestamps 5 --runs-only
 	scripts/fuzz build/fuzz $(SFP_FUZZ_SECONDS)
 
 install: release

@@ -1,4 +1,4 @@
-/* What the fuzz targets share. */
+/* Helpers of the fuzz targets. */
 #ifndef SFP_TESTS_FUZZ_H
 #define SFP_TESTS_FUZZ_H
 
@@ -13,17 +13,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* A condition that holds whatever the input: abort() is what libFuzzer and ctest both notice. */
+/* Checks a condition that holds for every input. libFuzzer and ctest both detect abort(). */
 #define REQUIRE(condition) ((condition) ? (void)0 : abort())
 
-/* Was the input taken? If not, the error says what happened. */
-static inline bool taken(sfp_status status, const sfp_error *err)
+/* Returns whether the input was accepted. If not, the error must have a message. */
+static inline bool accepted(sfp_status status, const sfp_error *err)
 {
     REQUIRE(status == SFP_OK || (err->status == status && err->message[0] != '\0'));
     return status == SFP_OK;
 }
 
-/* Reads every byte, so that a pointer beyond the input is seen. */
+/* Reads every byte, so that a pointer beyond the input is detected. */
 static inline void touch(const void *data, size_t size)
 {
     static volatile unsigned sink;
@@ -31,7 +31,7 @@ static inline void touch(const void *data, size_t size)
         sink += ((const uint8_t *)data)[i];
 }
 
-/* The descriptor of a file in memory with these bytes, to be closed; `path` is its name. */
+/* Returns the descriptor of a file in memory with these bytes, which the caller closes; `path` is its name. */
 static inline int file_of(const uint8_t *bytes, size_t size, char path[32])
 {
     int fd = memfd_create("fuzz", MFD_CLOEXEC);

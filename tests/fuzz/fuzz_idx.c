@@ -1,4 +1,4 @@
-/* Any bytes as an IDX file, packed or not: refused with a message, or as many bytes as its sizes say. */
+/* Arbitrary bytes as an IDX file, compressed or not: refused with a message, or the data has the size that its header gives. */
 #include "base/mem.h"
 #include "fuzz.h"
 #include "stream/source_internal.h"
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         int64_t dims[3] = {1, 1, 1};
         uint8_t *body = NULL;
         sfp_error err = {0};
-        if (taken(sfp__idx_read(path, ndim, dims, &body, &err), &err))
+        if (accepted(sfp__idx_read(path, ndim, dims, &body, &err), &err))
             touch(body, (size_t)(dims[0] * dims[1] * dims[2]));
         else
             REQUIRE(body == NULL);

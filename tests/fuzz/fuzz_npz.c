@@ -1,4 +1,4 @@
-/* Any bytes as an archive, and, so that checksums do not stop every change, as the arrays in one. */
+/* Arbitrary bytes as an archive and as the arrays of an archive. The latter avoids that checksums reject every mutation. */
 #include "fuzz_tensor_file.h"
 
 #include "../unit/zip_make.h"

@@ -1,8 +1,8 @@
-/* Any bytes as a pickle: refused with a message, or a tree whose every value can be asked for. */
+/* Arbitrary bytes as a pickle: refused with a message, or a tree in which every value is accessible. */
 #include "fuzz.h"
 #include "io/tensor/pickle.h"
 
-static unsigned budget; /* shared values are reached by many ways: so many visits are enough */
+static unsigned budget; /* remaining visits: shared values are reached on many paths, which would take too long */
 
 static void walk(const sfp__pickle *p, sfp__pickle_value v, int depth)
 {
@@ -30,7 +30,7 @@ static void read_pickle(const uint8_t *bytes, size_t size, const sfp__pickle_lim
 {
     sfp__pickle *p = NULL;
     sfp_error err = {0};
-    bool parsed = taken(sfp__pickle_parse("fuzz", bytes, size, limits, &p, &err), &err);
+    bool parsed = accepted(sfp__pickle_parse("fuzz", bytes, size, limits, &p, &err), &err);
     REQUIRE(parsed ? p->used <= size : p == NULL);
     if (!parsed)
         return;
@@ -39,7 +39,7 @@ static void read_pickle(const uint8_t *bytes, size_t size, const sfp__pickle_lim
     sfp__pickle_free(p);
 }
 
-/* As data alone, and with objects of any name. */
+/* Parses the input as plain data, and with objects of any name. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static const char *const all[] = {"*", NULL};

@@ -1,4 +1,5 @@
-/* Any bytes as a PyTorch file, and, so that checksums do not stop every change, as the pickle of one with two storages. */
+/* Arbitrary bytes as a PyTorch file and as the pickle of a file with two storages. The latter avoids that checksums reject
+ * every mutation. */
 #include "fuzz_tensor_file.h"
 
 #include "../unit/zip_make.h"

@@ -1,4 +1,4 @@
-/* Any bytes as a WebDataset shard, from a file and as a stream: refused with a message, or every image can be read. */
+/* Arbitrary bytes as a WebDataset shard, from a file and as a stream: refused with a message, or every image can be read. */
 #include "fuzz.h"
 #include "stream/source_internal.h"
 
@@ -14,7 +14,7 @@ static void read_indexed(const char *path)
     sfp_source *s = NULL;
     sfp_error err = {0};
     sfp__source_options opt = {0};
-    if (!taken(sfp__source_tar.open(path, &opt, &s, &err), &err))
+    if (!accepted(sfp__source_tar.open(path, &opt, &s, &err), &err))
         return;
     REQUIRE(s->count > 0);
     for (int64_t i = 0; i < s->count; i++) {
@@ -23,7 +23,7 @@ static void read_indexed(const char *path)
         char name[64];
         REQUIRE(sfp__source_record(s, i, &r, &err) == SFP_OK && sfp__source_name(s, i, name, sizeof name) == name);
         check_label(s, &r);
-        if (taken(sfp__source_load(s, i, &p, &err), &err))
+        if (accepted(sfp__source_load(s, i, &p, &err), &err))
             touch(p.bytes, p.size);
         sfp__raw_image_done(&p);
     }
@@ -38,7 +38,7 @@ static void read_stream(int fd)
     for (bool end = false; !end;) {
         sfp_record r;
         sfp__raw_image p = {0};
-        if (!taken(sfp__source_next(s, &r, &p, &end, &err), &err))
+        if (!accepted(sfp__source_next(s, &r, &p, &end, &err), &err))
             break;
         if (!end) {
             check_label(s, &r);

@@ -1,11 +1,11 @@
-/* Whatever a file of weights holds: refused with a message, or every tensor can be read and converted. */
+/* Arbitrary weight files: refused with a message, or every tensor can be read and converted. */
 #ifndef SFP_TESTS_FUZZ_TENSOR_FILE_H
 #define SFP_TESTS_FUZZ_TENSOR_FILE_H
 
 #include "fuzz.h"
 #include "io/tensor/tensor_file.h"
 
-/* The bytes of all tensors. */
+/* Returns the total size of all tensors in bytes. */
 static inline size_t check_tensors(const sfp__tensor_file *f)
 {
     size_t total = 0;
@@ -27,7 +27,7 @@ static inline void read_tensors(const uint8_t *bytes, size_t size)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     sfp_error err = {0};
-    if (taken(sfp__tensor_file_open_memory("fuzz", bytes, size, &f, &err), &err))
+    if (accepted(sfp__tensor_file_open_memory("fuzz", bytes, size, &f, &err), &err))
         (void)check_tensors(f);
     else
         REQUIRE(f == NULL);

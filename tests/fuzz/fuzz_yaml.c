@@ -1,11 +1,11 @@
-/* Any bytes as the file of `run --config`: refused with a message that names the file, or every value that it set is one that
- * its option takes. */
+/* Arbitrary bytes as the file of `run --config`: refused with a message that names the file, or every value is valid for its
+ * option. */
 #include "cli/command.h"
 #include "fuzz.h"
 
 #include <string.h>
 
-/* What a value was read as follows from its text, whatever way it came. */
+/* Checks that a value agrees with its text. */
 static void check(const sfp__args *args, const sfp__opt *o, const sfp__value *v)
 {
     sfp__args again;
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     char path[32];
     int fd = file_of(bytes, size, path);
     REQUIRE(sfp__args_init(&args, run->name, run->opts, run->opt_count, &err) == SFP_OK);
-    if (!taken(sfp__yaml_config(path, &args, &err), &err))
+    if (!accepted(sfp__yaml_config(path, &args, &err), &err))
         REQUIRE(strncmp(err.message, path, strlen(path)) == 0);
     for (size_t i = 0; i < args.count; i++)
         if (args.values[i].rank == SFP_RANK_FILE)

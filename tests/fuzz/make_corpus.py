@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the hand-made seeds of the fuzz targets to tests/fuzz/corpus/.
+"""Writes the constructed seeds of the fuzz targets to tests/fuzz/corpus/.
 
-Needs Pillow for the images. Files named found-* come from fuzzing and are
-kept as they are.
+Needs Pillow for the images. Files named found-* were found by fuzzing and are
+not changed.
 """
 import gzip
 import io
@@ -189,7 +189,7 @@ def make_csv():
     put("csv", "lines.jsonl", b'{"path": "a.jpg", "label": "cat", "task": 1, "time": 2.5}\n\n{"path": "b.jpg", "label": 3, "domain": "d"}')
     put("csv", "broken.jsonl", b'{"path": "a.jpg"}\n{"path"\n')
     put("csv", "types.jsonl", b'{"path": ["a"], "label": {}}\n')
-    # around the longest record; libFuzzer makes inputs as long as the longest seed
+    # lengths near the longest record; libFuzzer generates inputs up to the length of the longest seed
     put("csv", "long-comma", b"a" * 65536 + b"," + b"b" * 900)
     put("csv", "long-quotes", b'"' + b"a" * 65534 + b'""' + b"b" * 900)
     put("csv", "long-blanks", b'"' + b"a" * 65533 + b'"' + b" " * 9 + b"," + b"b" * 900)
@@ -258,7 +258,7 @@ def torch_text(s):
 
 
 def torch_tensor(shape, stride, elements, key=b"0", kind=b"FloatStorage", offset=0):
-    """What torch.save writes for one tensor, without torch."""
+    """Returns the output of torch.save for one tensor, without torch."""
     def tuple_of(numbers):
         return b"(" + b"".join(b"K" + bytes([n]) for n in numbers) + b"t"
     return (b"ctorch._utils\n_rebuild_tensor_v2\n((" + torch_text(b"storage") + b"ctorch\n" + kind + b"\n" + torch_text(key) + torch_text(b"cpu") +
@@ -321,7 +321,7 @@ def make_matrix():
         "quote-left-open": b'1,"2\n3,4\n',
         "quote-at-the-end": b'1,"',
         "quoted-blanks": b'"1" "2"\n3 "4"5\n',
-        "spaces": b"1\v\n2\f3\n",  # strtof passes over both, and over the end of a line
+        "spaces": b"1\v\n2\f3\n",  # strtof skips both, and the end of a line
         "not-finite": b"nan,inf\n-inf,1e999\n1e-999,-0\n",
         "hexadecimal": b"0x1p3,1e+2,.5,+7.\n",
         "heading": b"a,b\n1,2\n",

@@ -1,4 +1,4 @@
-/* Runs a fuzz target over every file of the folders given: what libFuzzer does with -runs=0, for builds without it. */
+/* Runs a fuzz target over every file of the given directories, as libFuzzer does with -runs=0, for builds without libFuzzer. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ static int run_file(const char *path)
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return 0;
     size_t size = (size_t)st.st_size;
-    uint8_t *bytes = malloc(size ? size : 1); /* to the byte: a read beyond it is seen */
+    uint8_t *bytes = malloc(size ? size : 1); /* exact size: a read beyond it is detected */
     FILE *f = fopen(path, "rb");
     if (!bytes || !f || fread(bytes, 1, size, f) != size) {
         (void)fprintf(stderr, "%s: cannot read\n", path);
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         DIR *dir = opendir(argv[i]);
         if (!dir) {
-            (void)fprintf(stderr, "%s: cannot open the folder\n", argv[i]);
+            (void)fprintf(stderr, "%s: cannot open the directory\n", argv[i]);
             return 1;
         }
         for (struct dirent *entry; (entry = readdir(dir));) {

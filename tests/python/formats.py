@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Weights of every layout and file format against PyTorch, and pickles that mean harm.
+"""Weights of every layout and file format against PyTorch, and malicious pickles.
 
     formats.py path/to/streamfp
 
 Small random ViTs are written with the names of timm, DeiT, DINO, iBOT, MoCo v3,
 CLIP (also as TorchScript), Hugging Face and JAX, as safetensors, .pth, .bin and
-.npz; `streamfp predict --features` must agree with a forward written here to
-1e-5 of the largest feature, and so must what `streamfp convert` makes of them.
-DeiT-Tiny is taken from the folder STREAMFP_SHARED (else ../shared beside the
-repository) when it is there. Exits 77 when torch, NumPy or Pillow is missing.
+.npz. `streamfp predict --features` must agree with the forward pass of this
+script to 1e-5 of the largest feature, also for the output of `streamfp convert`.
+DeiT-Tiny is read from the directory STREAMFP_SHARED (else ../shared next to the
+repository) if it exists. Exits with 77 if torch, NumPy or Pillow is missing.
 """
 import argparse
 import collections
@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("STREAMFP_SHARED", ROOT.parent / "shared"))
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 TOLERANCE = 1e-5
-LIMIT = 512  # MB of address space in which a harmful file must be refused
+LIMIT = 512  # MB of address space within which a malicious file must be refused
 
 torch.set_num_threads(1)
 failures = 0
@@ -81,7 +81,7 @@ def random_weights(seed, pre_norm=False):
 
 
 def features(w, pixels, heads=H, eps=1e-6, quick=False, mean_std=IMAGENET):
-    """The class token after the final norm, in double."""
+    """Returns the class token after the final norm, in double."""
     w = {k: v.double() for k, v in w.items()}
     mean, std = (torch.tensor(v, dtype=torch.float64).view(1, 3, 1, 1) for v in mean_std)
     x = (torch.from_numpy(pixels).permute(0, 3, 1, 2).double() / 255 - mean) / std
@@ -112,7 +112,7 @@ def features(w, pixels, heads=H, eps=1e-6, quick=False, mean_std=IMAGENET):
 
 
 def renamed(w, table, block, prefix=""):
-    """By (timm, other) pairs; `block` is the other name of "blocks."."""
+    """Renames by (timm, other) pairs; `block` is the other name of "blocks."."""
     out = collections.OrderedDict()
     for name, t in w.items():
         parts = name.split(".")
@@ -129,7 +129,7 @@ def renamed(w, table, block, prefix=""):
 
 
 def split_qkv(w, names):
-    """attn.qkv.* in three, `names` with %s for q, k, v's own words."""
+    """Splits attn.qkv.* into three tensors; `names` has %s for the words for q, k and v."""
     out = collections.OrderedDict()
     for name, t in w.items():
         if ".attn.qkv." in name:
@@ -157,7 +157,7 @@ def clip_names(w):
 
 
 def clip_whole(w):
-    """Both towers, as OpenAI's state dict."""
+    """Returns both towers with the names of OpenAI's state dict."""
     out = collections.OrderedDict(positional_embedding=torch.randn(7, 24), text_projection=torch.randn(24, 16), logit_scale=torch.tensor(2.0))
     out.update(with_prefix(clip_names(w), "visual."))
     out["transformer.resblocks.0.ln_1.weight"] = torch.randn(24)
@@ -218,7 +218,7 @@ def jax_names(w):
 
 
 def training_extras(epoch=7):
-    """What training scripts leave beside the weights."""
+    """Adds the other values that training scripts save with the weights."""
     m = torch.nn.Linear(3, 3)
     o = torch.optim.AdamW(m.parameters())
     m(torch.randn(2, 3)).sum().backward()
@@ -301,7 +301,7 @@ def compare(name, got, want, tolerance=TOLERANCE):
 
 
 def check_file(tool, name, path, images, want, recognised=None, *more):
-    """Features of a file; with `recognised` also what inspect says of it, and the features of what convert makes of it."""
+    """Checks the features of a file; with `recognised` also the output of inspect and the features of the converted file."""
     try:
         got = our_features(tool, path, images, *more)
         compare(name, got, want)
@@ -309,7 +309,7 @@ def check_file(tool, name, path, images, want, recognised=None, *more):
             return
         said = json.loads(run(tool, "inspect", "--brief", "--json", path))["recognised"]
         if recognised not in said:
-            fail(f"{name}: inspect says '{said}', expected '{recognised}' in it")
+            fail(f"{name}: the output of inspect is '{said}', expected it to contain '{recognised}'")
         out = Path(str(path) + ".converted.safetensors")
         run(tool, "convert", path, out, *more)
         compare(name + ", converted", our_features(tool, out, images), got, 0)
@@ -373,7 +373,7 @@ def test_layouts(tool, folder):
 
 
 def test_hugging_face(tool, folder):
-    """Heads, eps, activation, mean and std from the two files that lie beside such weights."""
+    """Checks that heads, eps, activation, mean and std are read from the two files next to such weights."""
     folder = folder / "hf"
     folder.mkdir()
     images, pixels = make_images(folder, 2, S, 2)
@@ -496,7 +496,7 @@ def read_safetensors(path):
 def test_deit_tiny(tool, folder):
     file = SHARED / "data" / "deit_tiny_patch16_224.safetensors"
     if not file.exists():
-        print("skip: no DeiT-Tiny in the shared folder")
+        print("skip: no DeiT-Tiny in the shared directory")
         return
     w = read_safetensors(file)
     images, pixels = make_images(folder, 1, 224, 8)
@@ -509,7 +509,7 @@ def test_deit_tiny(tool, folder):
         path.unlink()
 
 
-# ------------------------------------------------------------------- harm
+# -------------------------------------------------------- malicious files
 
 
 class System:
@@ -523,7 +523,7 @@ class Evaluated:
 
 
 def torch_zip(path, program, storages=None, deflated=False, crc=None, member="archive/data.pkl"):
-    """A file as torch.save writes it, from a pickle by hand."""
+    """Returns a file as torch.save writes it, with a given pickle."""
     how = zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
     with zipfile.ZipFile(path, "w", how) as z:
         z.writestr(member, program)
@@ -536,7 +536,7 @@ def torch_zip(path, program, storages=None, deflated=False, crc=None, member="ar
 
 
 def tensor_program(shape, stride, numel, key="0", offset=0, kind="FloatStorage", name="w", repeat=1):
-    """A pickle of {name: tensor}, by hand: nothing checks it on the way out."""
+    """Returns a pickle of {name: tensor}, assembled from opcodes without any checks."""
     def number(n):
         return b"\x8a\x08" + struct.pack("<q", n)
 
@@ -553,7 +553,7 @@ def nested(depth):
 
 
 def dict_bomb(levels, wide):
-    """Each dict holds the one before it `wide` times: wide**levels ways to the bottom."""
+    """Each dict contains the previous one `wide` times: there are wide**levels paths to the innermost dict."""
     out = b"\x80\x02}q\x00"
     for level in range(levels):
         out += b"0}("
@@ -575,7 +575,7 @@ def deflate_bomb(path):
 
 
 def limited(tool, *args):
-    """The command with its address space cut to LIMIT, where the build bears that (a sanitiser does not)."""
+    """Returns the command with its address space limited to LIMIT, if the build allows that (sanitizers do not)."""
     return ["sh", "-c", f'ulimit -v {LIMIT << 10} && exec "$0" "$@"', tool, *map(str, args)]
 
 
@@ -590,7 +590,7 @@ def check_refused(tool, name, path, text, command):
     if seconds > 10:
         fail(f"{name}: took {seconds:.1f} s")
     if (path.parent / "harm-was-done").exists():
-        fail(f"{name}: the pickle was run")
+        fail(f"{name}: the pickle was executed")
         (path.parent / "harm-was-done").unlink()
 
 
@@ -663,7 +663,7 @@ def main():
         harm, bounds = test_harm(tool, folder)
         for test in (test_layouts, test_hugging_face, test_torchscript, test_numbers_and_sizes, test_deit_tiny):
             test(tool, folder)
-    print(f"{checks} checks, {failures} failed; largest relative error {worst:.2g}; {harm} harmful files refused{bounds}")
+    print(f"{checks} checks, {failures} failed; largest relative error {worst:.2g}; {harm} malicious files refused{bounds}")
     sys.exit(1 if failures else 0)
 
 

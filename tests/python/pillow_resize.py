@@ -3,10 +3,10 @@
 
     pillow_resize.py path/to/resize_tool
 
-Resizing must agree in every byte; so must decoding, except CMYK and WebP,
-which may differ by 2 of 255. Real images are taken from the folder
-STREAMFP_SHARED (else ../shared beside the repository) when it is there.
-Exits 77 when Pillow is missing.
+Resizing must agree in every byte. So must decoding, except for CMYK and WebP,
+which may differ by 2 of 255. Photographs are read from the directory
+STREAMFP_SHARED (else ../shared next to the repository) if it exists.
+Exits with 77 if Pillow is missing.
 """
 import io
 import os
@@ -25,7 +25,7 @@ except ImportError as e:
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("STREAMFP_SHARED", ROOT.parent / "shared"))
-BILINEAR, BICUBIC = 2, 3  # names moved between Pillow versions, numbers did not
+BILINEAR, BICUBIC = 2, 3  # the names differ between Pillow versions, the numbers do not
 
 failures = 0
 checks = 0
@@ -59,7 +59,7 @@ def check(name, tool, path, what, want, tolerance=0):
 
 
 def pillow_crop(im, size):
-    """Short side to round(size*256/224), long side cut to an integer, centre at floored offsets."""
+    """Resizes the short side to round(size*256/224), truncates the long side to an integer, and crops at floored offsets."""
     target = round(size * 256 / 224)
     w, h = im.size
     if w <= h:

@@ -3,8 +3,8 @@
 
     pretrain_step.py path/to/pretrain_step
 
-The tool writes what went in and what came out; the same step is done here with autograd and torch.optim.AdamW. Every tensor
-must agree to a relative Euclidean error of 1e-3. Exits 77 when torch is missing.
+The tool writes its inputs and outputs; this script does the same step with autograd and torch.optim.AdamW. The relative Euclidean
+error of every tensor must be at most 1e-3. Exits with 77 if torch is missing.
 """
 import json
 import struct
@@ -40,7 +40,7 @@ def read(path):
 
 
 def vit(w, x):
-    """All tokens after the final norm."""
+    """Returns all tokens after the final norm."""
     t = F.conv2d(x, w["patch_embed.proj.weight"], w["patch_embed.proj.bias"], stride=PATCH).flatten(2).transpose(1, 2)
     t = torch.cat([w["cls_token"].expand(len(x), -1, -1), t], 1) + w["pos_embed"]
     for i in range(DEPTH):
@@ -55,7 +55,7 @@ def vit(w, x):
 
 
 def layers_of(flat):
-    """The loss's own layers: W and b of each, padded to 16 floats (pretrain/loss.c)."""
+    """Returns the layers of the loss: W and b of each, padded to 16 floats (pretrain/loss.c)."""
     out, at = [], 0
     for n in (CLASSES, TEACHER_CLASSES, TEACHER_DIM, TEACHER_DIM):
         w = flat[at : at + n * DIM].reshape(n, DIM)
@@ -113,7 +113,7 @@ def main():
     for name, t in w.items():
         compare(f"gradient of {name}", d[f"grad.{name}"], t.grad)
     compare("norm of the gradient", d["numbers"][1], torch.nn.utils.clip_grad_norm_(list(w.values()), CLIP))
-    # in the block of layers only matrices decay: their place as a mask
+    # in the block of layers only matrices have weight decay: a mask of their elements
     decays = torch.zeros_like(w["layers"])
     for m, _ in layers_of(decays):
         m.fill_(1)
@@ -124,7 +124,8 @@ def main():
     with torch.no_grad():
         w["layers"] -= LR * DECAY * decays * before["layers"]
     for name, t in w.items():
-        # Adam's first step is the gradient's sign: where that is rounding alone (the bias of keys has none by nature) it may turn
+        # Adam's first step depends on the gradient's sign only. Where the gradient is only rounding error (that of the bias of
+        # keys is exactly 0), the sign is arbitrary, so these elements are not compared.
         clear = t.grad.abs() > 1e-4 * t.grad.abs().max()
         after, average, want = d[f"after.{name}"][clear], d[f"average.{name}"][clear], t.detach()[clear]
         compare(f"{name} after the step", after, want)

@@ -3,18 +3,18 @@
 
     run_against_torch.py path/to/streamfp [--deit] [--timestamps N] [--keep DIR]
 
-The same image files go through both: decoded and squashed by Pillow and
-learned from by reference/streamfp_ref.py on one side, `streamfp run
---init-state --select streamfp --buffer none` on the other, from the same
-state. Of every timestamp, as events.jsonl has it:
+Both learn from the same image files, starting from the same state: on one
+side Pillow decodes and squashes them and reference/streamfp_ref.py learns, on
+the other side `streamfp run --init-state --select streamfp --buffer none`.
+Compared at every timestamp, by events.jsonl:
 
-  coreset   the same samples at the same places; where two places differ, the
+  coreset   the same samples in the same order; where the order differs, the
             scores of the samples differ by less than 1e-5 of the larger one
-  loss      within 1e-3, relative
+  loss      relative error at most 1e-3
 
 The backbone is a small random one; with --deit, or SFP_LONG=1, DeiT-Tiny.
-Images, reference and DeiT-Tiny are looked for in the folder STREAMFP_SHARED,
-else ../shared beside the repository. Exits 77 without them or without torch.
+Images, reference and DeiT-Tiny are read from the directory STREAMFP_SHARED,
+else ../shared next to the repository. Exits with 77 without them or torch.
 """
 import argparse
 import json
@@ -31,7 +31,7 @@ IMAGES = SHARED / "data" / "pacs" / "train"
 DEIT = SHARED / "data" / "deit_tiny_patch16_224.safetensors"
 BATCH, SIGMA = 20, 0.5
 SCORE_TOLERANCE, LOSS_TOLERANCE = 1e-5, 1e-3
-BILINEAR = 2  # the name moved between Pillow versions, the number did not
+BILINEAR = 2  # the name differs between Pillow versions, the number does not
 
 
 def skip(why):
@@ -54,7 +54,7 @@ import streamfp_ref as ref  # noqa: E402
 
 
 def images(count):
-    """`count` (path, class) pairs, domain after domain mixed: every k-th file of all, classes in turn."""
+    """Returns `count` (path, class) pairs of all domains: every k-th file, with alternating classes."""
     by_class = {}
     for path in sorted(IMAGES.glob("*/*/*")):
         by_class.setdefault(path.parent.name, []).append(path)
@@ -66,7 +66,7 @@ def images(count):
 
 
 class Pixels:
-    """Inputs of the backbone from files, by Pillow."""
+    """Returns the backbone's inputs, computed by Pillow from files."""
 
     def __init__(self, files, size, mean, std):
         self.files, self.size = files, size
@@ -83,7 +83,7 @@ class Pixels:
 
 
 def backbone(folder, deit):
-    """(file, Vit, size, mean, std)"""
+    """Returns (file, Vit, size, mean, std)."""
     if deit:
         if not DEIT.exists():
             skip(f"no {DEIT}")
@@ -111,13 +111,13 @@ def run(streamfp, folder, weights, files, pool):
 
 
 class Worst:
-    """The largest of a series, and when."""
+    """The maximum of a series and its timestamp."""
 
     def __init__(self):
         self.value, self.t = 0.0, -1
 
     def see(self, value, t):
-        if not value <= self.value:  # NaN is the worst of all
+        if not value <= self.value:  # NaN counts as the maximum
             self.value, self.t = value, t
 
     def __str__(self):
@@ -146,7 +146,7 @@ def compare(events, fp, pixels, labels, timestamps):
                 swap_worst.see(gap, t)
                 if not gap < SCORE_TOLERANCE:
                     failures.append(f"timestamp {t}: took sample {a}, the reference {b}; their scores differ by {gap:.2e}")
-        # a tie may fall either way: both sides then learn from the same samples
+        # a tie may be resolved either way; then both sides learn from the same samples
         loss = learner.step(x[ours], y[ours], masked=True)
         off = abs(event["loss"][0] - loss) / abs(loss)
         loss_worst.see(off, t)
@@ -158,7 +158,7 @@ def compare(events, fp, pixels, labels, timestamps):
 
 
 def updates_apart(folder, fp, start):
-    """How far what was learned is apart, relative, the worst tensor."""
+    """Returns the relative difference of the learned states, for the worst tensor."""
     got, worst = ref.load_safetensors(folder / "run" / "state.safetensors")[0], (0.0, "")
     for name, t in fp.p.items():
         want = t.detach() - start[name]

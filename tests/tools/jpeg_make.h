@@ -1,4 +1,4 @@
-/* An image as a JPEG file, for tests: the program itself writes none. libjpeg ends the program when it fails. */
+/* Encodes an image as a JPEG file, for tests: the program itself writes none. On failure libjpeg exits the process. */
 #ifndef SFP_TOOLS_JPEG_MAKE_H
 #define SFP_TOOLS_JPEG_MAKE_H
 

@@ -1,21 +1,21 @@
-/* Makes the files that tests of the program need; nothing binary lies in the repository.
+/* Creates the files that tests of the program need, so that the repository contains no binary files.
  *
  *     mkfile vit OUT.safetensors SEED CLASSES [drop=NAME] [reshape=NAME] [rename=NAME]
- *         a tiny ViT (S 32, P 8, D 64, depth 2, H 1) with seeded weights; CLASSES 0: no head. One tensor can be left out,
- *         get its first dimension halved (its bytes with it), or lose its name
+ *         a tiny ViT (S 32, P 8, D 64, depth 2, H 1) with seeded weights; CLASSES 0: no head. One tensor can be omitted,
+ *         have its first dimension (and its data) halved, or be renamed
  *     mkfile image OUT.png WIDTH HEIGHT SEED
  *     mkfile jpeg OUT.jpg WIDTH HEIGHT SEED
  *     mkfile golden DIR SEED
- *         a golden case of that ViT, its numbers by this build: shows the plumbing of `streamfp-verify`, not the mathematics
+ *         a golden case of that ViT, computed by this build: it tests how `streamfp-verify` works, not the mathematics
  *     mkfile raw OUT HEADER BYTES
- *         a safetensors file with this very header and BYTES zero bytes of data
+ *         a safetensors file with exactly this header and BYTES zero bytes of data
  *     mkfile length OUT NUMBER
- *         eight bytes that claim a header of NUMBER bytes, and nothing more
+ *         only the eight bytes of the header length, which is NUMBER
  *     mkfile flip IN OUT OFFSET
- *         a copy with all bits of one byte turned (a negative OFFSET counts from the end)
+ *         a copy with all bits of one byte inverted (a negative OFFSET counts from the end)
  *     mkfile nan IN OUT NAME
- *         a copy of a safetensors file whose tensor NAME begins with a NaN, and whose checksum, where it has one, has another
- *         key: it is as a program writes it that knows of none */
+ *         a copy of a safetensors file in which the first element of tensor NAME is NaN. The key of the checksum, if any, is
+ *         renamed, so that the file looks as if it never had a checksum */
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "io/file.h"
@@ -80,7 +80,7 @@ static sfp_status add_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err
     return SFP_OK;
 }
 
-/* Applies drop=, reshape= and rename=. */
+/* Applies drop=, reshape= or rename= to the list. */
 static sfp_status change(tensor_list *l, const char *what, sfp_error *err)
 {
     const char *name = strchr(what, '=');
@@ -291,7 +291,7 @@ static sfp_status make_flip(char **argv, sfp_error *err)
     return sfp__file_write(argv[3], bytes, n, err);
 }
 
-/* In the header, whose length comes first; the key is as long as the one it replaces. */
+/* Renames the key of the checksum in the header, which follows its length. The new key has the same length. */
 static void hide_checksum(uint8_t *bytes)
 {
     static const char key[] = "\"" SFP_CHECKSUM_KEY "\":";
@@ -323,7 +323,7 @@ int main(int argc, char **argv)
 {
     static const struct {
         const char *what;
-        int min, max; /* of argc */
+        int min, max; /* limits of argc */
         sfp_status (*make)(char **argv, sfp_error *err);
     } kinds[] = {
         {"vit", 5, 99, make_vit}, {"image", 6, 6, make_image},   {"jpeg", 6, 6, make_image}, {"golden", 4, 4, make_golden},

@@ -1,11 +1,11 @@
-/* Makes golden cases wrong, one tensor at a time: what shows that `streamfp-verify` can fail.
+/* Falsifies golden cases, one tensor at a time, to show that `streamfp-verify` can fail.
  *
  *     perturb list DIR
- *         the names of the tensors in DIR/expect.safetensors
+ *         prints the names of the tensors in DIR/expect.safetensors
  *     perturb one DIR NAME OUT.safetensors
- *         a copy of it in which NAME is wrong by 10 times its tolerance, as relative Euclidean error. States after steps
- *         (stepN.*) are wrong by that much of their update, which is from state0, or from state_boundary for step10; of
- *         indices one is changed */
+ *         writes a copy in which the relative Euclidean error of NAME is 10 times its tolerance. For states after steps
+ *         (stepN.*) the error is relative to their update from state0, or from state_boundary for step10. In a list of
+ *         indices, one is changed */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "io/tensor/safetensors.h"
@@ -30,7 +30,7 @@ static double tolerance_of(const char *name)
     return strncmp(name, "grad_", 5) == 0 ? SFP_VERIFY_GRADIENT : SFP_VERIFY_VALUE;
 }
 
-/* What the error is relative to: the values, or for stepN.X the update of X. */
+/* Computes the length that the error is relative to: that of the values or, for stepN.X, that of the update of X. */
 static sfp_status reference_length(const char *dir, const sfp__tensor *t, const float *value, double *length, sfp_error *err)
 {
     OWNED float *from = NULL;
@@ -60,7 +60,7 @@ static sfp_status perturb_floats(const char *dir, const sfp__tensor *t, void *da
     TRY(sfp__tensor_to_f32("expect.safetensors", t, value, err));
     TRY(reference_length(dir, t, value, &length, err));
     if (!(length > 0))
-        return sfp__fail(err, SFP_EINVAL, "%s: is all 0 (or did not move)", t->name);
+        return sfp__fail(err, SFP_EINVAL, "%s: tensor is all 0 (or has no update)", t->name);
     sfp__rng rng = sfp__rng_init(1, 0);
     double each = 10 * tolerance_of(t->name) * length / sqrt((double)t->count);
     for (size_t i = 0; i < t->count; i++) {
@@ -77,7 +77,7 @@ static sfp_status one(const char *dir, const char *name, const char *out, sfp_er
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     OWNED void *data = NULL;
-    const sfp__tensor *found, *scores; /* as many scores as there are samples */
+    const sfp__tensor *found, *scores; /* as many scores as samples */
     TRY(open_file(dir, "expect.safetensors", &st, err));
     TRY(sfp__tensor_file_need(st, name, &found, err));
     sfp__tensor *t = &st->tensors[found - st->tensors];

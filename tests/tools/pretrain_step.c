@@ -1,9 +1,9 @@
-/* One full step of pretraining, laid open: everything that goes in and comes out, as safetensors.
+/* Does one full step of pretraining and writes all its inputs and outputs as safetensors.
  *
  *   pretrain_step OUT.safetensors
  *
- * Small images and a small random teacher of another width; the batch is mixed, so every term of the loss is at work.
- * tests/python/pretrain_step.py does the same step with PyTorch and compares. */
+ * Images are small, and the teacher is a small random ViT of another width. The batch uses mixup, so every term of the loss
+ * contributes. tests/python/pretrain_step.py does the same step with PyTorch and compares. */
 #include "base/mem.h"
 #include "io/tensor/safetensors.h"
 #include "model/vit.h"
@@ -14,17 +14,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIZE = 32, PATCH = 8, BATCH = 8, IMAGES = 24, UNIT = 2, MOST = 400 };
+enum { SIZE = 32, PATCH = 8, BATCH = 8, IMAGES = 24, MICROBATCH = 2, MAX_TENSORS = 400 };
 
 #define OF_HALF .channels = 3, .ln_eps = 1e-6f, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}
 static const sfp__vit_config student = {
     .img_size = SIZE, .patch_size = PATCH, .dim = 48, .depth = 3, .heads = 3, .hidden = 96, OF_HALF};
-static const sfp__vit_config taught = {
+static const sfp__vit_config teacher_config = {
     .img_size = 40, .patch_size = 8, .dim = 32, .depth = 2, .heads = 2, .hidden = 64, .classes = 7, OF_HALF};
 
 typedef struct dump {
-    sfp__tensor t[MOST];
-    char name[MOST][80];
+    sfp__tensor t[MAX_TENSORS];
+    char name[MAX_TENSORS][80];
     size_t count;
     const char *prefix;
 } dump;
@@ -60,8 +60,8 @@ static void add_state(dump *d, const char *prefix, sfp__vit_weights *w, const fl
 static sfp_status make_teacher(const char *path, sfp_error *err)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    TRY(sfp__vit_random(&taught, 2, 0.2f, &v, err));
-    return sfp__vit_save(&taught, &v->weights, SFP_DTYPE_F32, NULL, 0, path, err);
+    TRY(sfp__vit_random(&teacher_config, 2, 0.2f, &v, err));
+    return sfp__vit_save(&teacher_config, &v->weights, SFP_DTYPE_F32, NULL, 0, path, err);
 }
 
 static void teacher_done(sfp__teacher *t)
@@ -90,14 +90,14 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
                                      .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.8},
                                      .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
     const sfp__vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
-    const sfp__vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = UNIT};
+    const sfp__vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = MICROBATCH};
     TRY(sfp__thread_pool_create(2, &pool, err));
     TRY(make_teacher(weights, err));
     TRY(sfp__image_set_load("synthetic:24", &po, pool, NULL, &p, err));
     TRY(sfp__teacher_open(&o, &p, pool, NULL, &t, err));
     TRY(sfp__vit_random(&student, 1, 0.02f, &v, err));
     TRY(sfp__vit_plan_create(v, pool, &plo, &plan, err));
-    TRY(sfp__loss_create(&o.loss, &student, &p, &t, 2, UNIT, &loss, err));
+    TRY(sfp__loss_create(&o.loss, &student, &p, &t, 2, MICROBATCH, &loss, err));
     TRY(sfp__pretrain_state_init(&st, &student, sfp__loss_count(loss), err));
     TRY(sfp__vit_flat_init(&student, 1, &st.weights, err));
     TRY(sfp__view_loader_create(&p, &o, &seen, 2, 1, &feed, err));
@@ -119,7 +119,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     double norm = sfp__adamw_update(pool, &st.adam, &a);
     add_state(&d, "after.", &st.weights, layers, layer_count);
     add_state(&d, "average.", &st.average, st.adam.ema + st.vit_count, layer_count);
-    /* what the loss compared with, for the image itself and its mate */
+    /* targets of the loss, for the image itself and for its mixup partner */
     float target[BATCH][17 * 32] = {0}, cls[BATCH][32], numbers[6] = {m->part, (float)norm};
     int64_t label[BATCH];
     for (int i = 0; i < BATCH; i++) {

@@ -1,7 +1,6 @@
-/* One function a layout, each a list of the files that are in it. Every image
- * shows the shape of its class (label % 10), with other colours for every ten
- * classes more; the world drifts from image to image as in the synthetic
- * source. What goes wrong ends the program. */
+/* One function per layout, which lists the files of the layout. Every image shows the shape of its class (label % 10), with
+ * other colours for each further ten classes. The world drifts from image to image as in the synthetic source. Any error ends
+ * the program. */
 #include "tools/replica.h"
 
 #include "base/mem.h"
@@ -21,14 +20,14 @@
 #define NAME_CAPACITY 256
 #define PATH_CAPACITY 4096
 #define QUALITY 90
-#define WORLD_STEP 37.0 /* how far the world drifts from one image of a class to the next */
+#define WORLD_STEP 37.0 /* drift of the world from one image of a class to the next */
 
 /* A replica being written. */
 typedef struct maker {
     const char *root;
     replica_options opt;
     uint64_t files;
-    sfp__image im; /* the image at hand */
+    sfp__image im; /* the current image */
 } maker;
 
 /* ---------------------------------------------------------------------- files */
@@ -41,7 +40,7 @@ static void must(bool fine, const char *what)
     exit(1);
 }
 
-/* Writes ROOT/name, which is new, with the folders on the way. */
+/* Writes ROOT/name, which must not exist, and creates its parent directories. */
 static void put_file(maker *m, const char *name, const void *bytes, size_t size)
 {
     char path[PATH_CAPACITY];
@@ -53,7 +52,7 @@ static void put_file(maker *m, const char *name, const void *bytes, size_t size)
     m->files++;
 }
 
-/* The same of a text, which is emptied. */
+/* Writes a text and empties it. */
 static void put_text_file(maker *m, const char *name, sfp__text *t)
 {
     must(!t->failed, "no memory");
@@ -62,7 +61,7 @@ static void put_text_file(maker *m, const char *name, sfp__text *t)
     *t = (sfp__text){0};
 }
 
-/* The image at hand as its name says: JPEG or PNG. */
+/* Writes the current image as JPEG or PNG, depending on the name. */
 static void put_image(maker *m, const char *name)
 {
     sfp__text t = {0};
@@ -74,7 +73,7 @@ static void put_image(maker *m, const char *name)
     put_text_file(m, name, &t);
 }
 
-/* Pickles of protocol 2, as Python 2 wrote them. */
+/* Pickles of protocol 2, as written by Python 2. */
 static void put_pickle_int(sfp__text *t, int v)
 {
     char b[5] = {v < 256 ? 'K' : v < 65536 ? 'M' : 'J', (char)v, (char)(v >> 8), (char)(v >> 16), (char)(v >> 24)};
@@ -91,7 +90,7 @@ static void put_pickle_string(sfp__text *t, const char *s)
 
 /* ------------------------------------------------------------------- images */
 
-/* Draws image number `index` of a class into m->im: the middle (height rows) of a square one. */
+/* Draws image number `index` of a class into m->im: the middle `height` rows of a square image. */
 static void draw(maker *m, int label, uint64_t index, double time, int width, int height, sfp__scene *scene)
 {
     size_t square = (size_t)width * (size_t)width * 3, skip = (size_t)(width - height) / 2 * (size_t)width * 3;
@@ -113,7 +112,7 @@ static void draw_square(maker *m, int label, uint64_t index, double time)
     draw(m, label, index, time, m->opt.size, m->opt.size, NULL);
 }
 
-/* The class of a larger set: "star", "star-2". */
+/* Returns the name of a class of a larger dataset: "star", "star-2". */
 static const char *class_name(int label, char buf[NAME_CAPACITY])
 {
     if (label < SFP_SHAPES)
@@ -128,7 +127,7 @@ static const char *class_name(int label, char buf[NAME_CAPACITY])
 
 enum { STREAM51_CLASSES = 51, STREAM51_NOVEL = 3, STREAM51_VIDEOS = 2 };
 
-/* "[w, h], [x2, x1, y2, y1], path]" of the image at hand */
+/* Appends "[w, h], [x2, x1, y2, y1], path]" of the current image. */
 static void put_row_end(const maker *m, const sfp__scene *s, const char *name, sfp__text *rows)
 {
     float half = (float)m->im.width / 2, x = (s->x + 1) * half, y = (s->y + 1) * half - (float)(m->im.width - m->im.height) / 2;
@@ -150,7 +149,8 @@ static void make_stream51(maker *m)
     for (int c = 0; c < STREAM51_CLASSES + STREAM51_NOVEL; c++) {
         for (int v = 0; v < STREAM51_VIDEOS && c < STREAM51_CLASSES; v++) {
             for (int f = 0; f < m->opt.each; f++) {
-                draw(m, c, (uint64_t)v << 16, WORLD_STEP * (20 * v + f), width, height, &scene); /* one object, a moving world */
+                /* one object in a moving world */
+                draw(m, c, (uint64_t)v << 16, WORLD_STEP * (20 * v + f), width, height, &scene);
                 (void)snprintf(name, sizeof name, "train/%s/%s_%04d_%03d/%06d.jpg", CLASS_NAME(c), CLASS_NAME(c), v, 0, f);
                 put_image(m, name);
                 sfp__text_printf(&train, "%s[%d, 0, %d, %d, ", train.length ? ", " : "[", c, v, f);
@@ -178,13 +178,13 @@ static bool core50_test_session(int s)
     return s == 3 || s == 7 || s == 10;
 }
 
-/* Images are counted session by session, object by object (both from 1). */
+/* Images are numbered by session and object (both from 1). */
 static int core50_index(const maker *m, int session, int object, int frame)
 {
     return ((session - 1) * CORE50_OBJECTS + object - 1) * m->opt.each + frame;
 }
 
-/* One batch of one run, as indices or as labels: the objects at places [first, last) of its order. */
+/* Appends one batch of one run, as indices or as labels: the objects at positions [first, last) of its order. */
 static void put_core50_batch(const maker *m, sfp__text *t, const int64_t *order, int first, int last, bool test, bool labels)
 {
     sfp__text_put(t, "](");
@@ -196,7 +196,8 @@ static void put_core50_batch(const maker *m, sfp__text *t, const int64_t *order,
     sfp__text_put(t, "e");
 }
 
-/* {"nc": [run, ...]}, a run a list of batches, the last the test set. Run 0 has the objects in their own order. */
+/* Writes {"nc": [run, ...]}. A run is a list of batches, and the last one is the test set. Run 0 has the objects in their own
+ * order. */
 static void put_core50_runs(maker *m, const char *name, bool labels)
 {
     sfp__text t = {0};
@@ -244,7 +245,7 @@ static void make_core50(maker *m)
 
 /* ---------------------------------------------------------------------- clear */
 
-/* The images of a class in a bucket, and the list that names them. */
+/* Writes the images of a class in a bucket, and the list that names them. */
 static void make_clear_list(maker *m, const char *part, int bucket, int label)
 {
     char name[NAME_CAPACITY];
@@ -263,7 +264,7 @@ static void make_clear_list(maker *m, const char *part, int bucket, int label)
     put_text_file(m, name, &list);
 }
 
-/* One part with all its buckets. */
+/* Writes one part with all its buckets. */
 static void make_clear_part(maker *m, const char *part, int classes, int first_bucket)
 {
     char name[NAME_CAPACITY];
@@ -301,9 +302,9 @@ static void make_clear100(maker *m)
     make_clear_part(m, "test", 100, 1);
 }
 
-/* --------------------------------------------------------- folders, manifests */
+/* --------------------------------------------------------- directories, manifests */
 
-/* A folder a class, below `domain` ("" or "NAME/"). */
+/* Writes one directory per class, below `domain` ("" or "NAME/"). */
 static void make_classes(maker *m, const char *domain, int first, double time)
 {
     char name[NAME_CAPACITY];
@@ -316,7 +317,7 @@ static void make_classes(maker *m, const char *domain, int first, double time)
     }
 }
 
-static void make_directory(maker *m)
+static void make_folder(maker *m)
 {
     make_classes(m, "", 0, 0);
 }
@@ -328,7 +329,7 @@ static void make_domain(maker *m)
         make_classes(m, domains[d], d * 1000, 1500.0 * d);
 }
 
-/* Two tasks: the first five classes, the last five; time counts up. */
+/* Two tasks: the first five classes, the last five; times ascend. */
 static void make_manifest(maker *m)
 {
     char name[NAME_CAPACITY];
@@ -421,7 +422,7 @@ static void make_cifar(maker *m)
     put_names(m, "batches.meta.txt");
 }
 
-/* An entry of a ustar file. */
+/* Appends an entry to a ustar file. */
 static void put_tar(struct archive *a, const char *name, const char *bytes, size_t size)
 {
     struct archive_entry *e = archive_entry_new();
@@ -474,19 +475,20 @@ static void make_tar(maker *m)
 /* --------------------------------------------------------------------- public */
 
 static const struct {
-    const char *name, *data; /* how it is opened: KIND, ':' and what follows the path */
+    const char *name, *data; /* how it is opened: KIND, ':' and the text after the path */
     void (*make)(maker *m);
 } kinds[] = {
-    {"stream51", "stream51:", make_stream51},              /* 51 classes, two videos each, boxes, novelty classes in the test */
+    /* 51 classes, two videos each, boxes, novelty classes in the test part */
+    {"stream51", "stream51:", make_stream51},
     {"core50", "core50:", make_core50},                    /* 50 objects, 11 sessions, with its three pickles */
     {"clear10", "clear10:", make_clear10},                 /* 11 classes, buckets 0 to 10 */
     {"clear100", "clear100:", make_clear100},              /* 100 classes, buckets 1 to 10 */
-    {"folder", "folder:", make_directory},                 /* a folder a class */
-    {"domain", "folder:", make_domain},                    /* domain/class folders */
+    {"folder", "folder:", make_folder},                    /* one directory per class */
+    {"domain", "folder:", make_domain},                    /* directories domain/class */
     {"manifest", "manifest:/manifest.csv", make_manifest}, /* a CSV with tasks and times */
-    {"idx", "idx:", make_idx},                             /* MNIST files, not packed */
+    {"idx", "idx:", make_idx},                             /* uncompressed MNIST files */
     {"cifar", "cifar:", make_cifar},                       /* CIFAR-10 binary files */
-    {"tar", "tar:", make_tar},                             /* two WebDataset shards with numbers for classes */
+    {"tar", "tar:", make_tar},                             /* two WebDataset shards with numeric classes */
 };
 
 uint64_t replica_make(const char *kind, const char *path, replica_options opt, const char **data)

@@ -1,4 +1,5 @@
-/* replica KIND DIR [--each N] [--size PIXELS] [--seed N] [--json]: a miniature of a data set (replica.h), and how to open it. */
+/* replica KIND DIR [--each N] [--size PIXELS] [--seed N] [--json]: creates a miniature of a dataset (replica.h) and prints how
+ * to open it. */
 #include "tools/replica.h"
 
 #include <getopt.h>
@@ -38,7 +39,7 @@ int main(int argc, char **argv)
     }
     const char *kind = argv[optind], *dir = argv[optind + 1];
     uint64_t files = replica_make(kind, dir, opt, &data);
-    int source = (int)strcspn(data, ":") + 1; /* KIND:, the path, what follows it */
+    int source = (int)strcspn(data, ":") + 1; /* KIND:, the path, and the text after it */
     (void)printf(json ? "{\"layout\":\"%s\",\"files\":%" PRIu64 ",\"data\":\"%.*s%s%s\"}\n"
                       : "%s: %" PRIu64 " files; use --data %.*s%s%s\n",
                  kind, files, source, data, dir, data + source);

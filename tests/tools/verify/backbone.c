@@ -1,8 +1,8 @@
 /* The backbone's part of a golden case:
  *
- *   query            feature of x in the unprompted backbone              (b, D)
+ *   query            class token of x in the query pass (no prefixes)     (b, D)
  *   embed            patch embeddings, no class token, no position        (b, L, D)
- *   logits           classifier on the feature with prefix_k_l, prefix_v_l given          (b, classes)
+ *   logits           linear head on the feature with prefix_k_l, prefix_v_l (b, classes)
  *   grad_prefix_*_l  gradient of the mean cross-entropy to these prefixes (b, rows, D) */
 #include "verify.h"
 
@@ -18,10 +18,10 @@ typedef struct backbone_case {
     sfp__golden *g;
     sfp__vit_plan *query_plan, *prefix_plan;
     float *linear_w, *linear_b;                                       /* (classes, D), (classes) */
-    void *block;                                                      /* of the three below */
+    void *block;                                                      /* owns the three arrays below */
     float *embed, *logits;                                            /* (b, L, D), (b, classes) */
     float *feature;                                                   /* (b, D), with prefixes */
-    int rows[SFP_VIT_MAX_DEPTH];                                      /* of layer l's prefix; 0: none */
+    int rows[SFP_VIT_MAX_DEPTH];                                      /* of the prefix of layer l; 0: none */
     float *prefix_k[SFP_VIT_MAX_DEPTH], *prefix_v[SFP_VIT_MAX_DEPTH]; /* (b, rows, D) */
     float *grad_k[SFP_VIT_MAX_DEPTH], *grad_v[SFP_VIT_MAX_DEPTH];     /* (b, rows, D) */
 } backbone_case;

@@ -1,4 +1,4 @@
-/* buffer.json: buffer updates with their random numbers given (docs/method.md, section 7), each with one right answer. */
+/* buffer.json: buffer updates with given random numbers (docs/method.md, section 7). Each has exactly one right result. */
 #include "verify.h"
 
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A list of `n` numbers; false when it is none. */
+/* Reads a list of `n` numbers; false if there is none. */
 static bool doubles(json_t *from, const char *key, size_t n, double *out)
 {
     json_t *list = json_object_get(from, key);
@@ -33,7 +33,7 @@ static bool same_list(json_t *from, const char *key, const int *found, int n)
     return same;
 }
 
-/* One update: all four answers are the expected ones. */
+/* Checks one update: all four results must be the expected ones. */
 static sfp_status check_update(sfp__verify *r, const char *path, size_t index, json_t *c, sfp_error *err)
 {
     enum { MOST = 1 << 20 };

@@ -1,6 +1,6 @@
-/* The learner's part of a golden case: prefixes, similarity, coreset, both losses and every gradient, the state after 1 and 5
- * steps, and after a task boundary after 10. Updates are compared as differences from the state they began with: that is
- * what an optimiser gets wrong. */
+/* The learner's part of a golden case: prefixes, scores, coreset, both losses and every gradient; the state after 1 and 5
+ * steps and, after a task boundary, after 10. Updates are compared as differences from the state before them, because
+ * optimiser errors show up there. */
 #include "verify.h"
 
 #include "base/mem.h"
@@ -21,14 +21,14 @@ typedef struct learner_case {
     int b, mem, D, lo, hi, tasks, task, each, mask_rows;
     float *mem_x; /* (mem, 3, S, S) */
     int64_t *mem_y;
-    void *block;                      /* of all below */
+    void *block;                      /* owns all arrays below */
     float *mean_embed, *score, *unit; /* (b, D) (b) (D) */
     const float **xs;                 /* (b + mem) */
     int32_t *label;
     float *weight, *query, *known; /* (b + mem), (b + mem, D) in the order of a step, the same in the order x, mem_x */
     bool *masked;
     uint8_t *allowed; /* (classes) */
-    int *work;        /* (6 * b): order, selector's scratch, picks */
+    int *work;        /* (6 * b): order, scratch of the selector, coreset */
     float losses[10];
     int steps;
 } learner_case;
@@ -85,7 +85,7 @@ static sfp_status options_from(learner_case *c, sfp__trainer_options *o, sfp_err
     return SFP_OK;
 }
 
-/* All learnable values from a state file, spans of `task`, Adam from the start. */
+/* Loads all learnable values from a state file, with the component range of `task` and a fresh Adam. */
 static sfp_status load_state(learner_case *c, const sfp__tensor_file *st, int task, sfp_error *err)
 {
     int count;
@@ -145,7 +145,7 @@ static size_t pixels(const learner_case *c)
     return 3 * side * side;
 }
 
-/* Sample i of x (from >= 0) or of mem_x goes to place `at` of a step. */
+/* Puts sample i of x, or of mem_x, at place `at` of a step. */
 static void place(learner_case *c, int at, int i, bool mem, float weight, bool masked)
 {
     c->xs[at] = (mem ? c->mem_x : c->g->x) + (size_t)i * pixels(c);
@@ -169,7 +169,8 @@ static sfp__train_batch batch_of(learner_case *c, int n, int queries, int terms)
                               .terms = terms};
 }
 
-/* Similarity of x and the coreset of half of it (paper mode, as the reference's cases); returns how many were picked. */
+/* Computes the scores of x and a coreset of half of it (paper mode, as in the reference's cases). Returns the size of the
+ * coreset. */
 static int pick(learner_case *c, int *picked)
 {
     const sfp__select_options half = {.sigma = 0.5, .mode = SFP_CORESET_PAPER};
@@ -254,7 +255,7 @@ static sfp_status check_gradients(learner_case *c, const char *tag, int n, int t
     return SFP_OK;
 }
 
-/* The values as they are, minus those of `from`, against the expected ones minus the same. */
+/* Compares the change of the values since `from` with the expected change. */
 static sfp_status check_update(learner_case *c, int step, const sfp__tensor_file *from, sfp_error *err)
 {
     int count;
@@ -278,7 +279,7 @@ static sfp_status check_update(learner_case *c, int step, const sfp__tensor_file
     return SFP_OK;
 }
 
-/* Five timestamps on the same batch and the same replay, as the reference makes them. */
+/* Five timestamps on the same batch and the same replayed samples, as in the reference. */
 static sfp_status five_steps(learner_case *c, const sfp__tensor_file *from, sfp_error *err)
 {
     int first = c->steps;
@@ -302,7 +303,7 @@ static sfp_status check_logits(learner_case *c, const char *name, sfp_error *err
 {
     for (int i = 0; i < c->b; i++)
         place(c, i, i, false, 1.0f / (float)c->b, false);
-    sfp__train_batch batch = batch_of(c, c->b, c->b, 1); /* queries computed by the pass itself */
+    sfp__train_batch batch = batch_of(c, c->b, c->b, 1); /* the pass itself computes the queries */
     sfp__train_result result = {0};
     TRY(sfp__trainer_gradients(c->trainer, &batch, &result, err));
     return sfp__verify_compare(c->r, c->g, name, result.logits, (int64_t[]){c->b, c->g->classes}, 2, SFP_VERIFY_VALUE, err);

@@ -1,12 +1,12 @@
 /* streamfp-verify [--threads N] [--json] DIR|FILE...: recomputes golden cases and compares.
  *
- * One line a tensor: name, relative error, tolerance, ok or FAIL; tensors that are not checked are named. Of a folder that holds
- * cases all are recomputed, in one line each and a line for each tensor that fails. The exit code is 0 when all hold.
+ * Prints one line per tensor: name, relative error, tolerance, ok or FAIL. Tensors that are not checked are listed. Given a directory
+ * of cases, it prints one line per case and one line per failed tensor. The exit status is 0 if all hold.
  *
- * A case is a folder: config.json names the backbone's file, batch.safetensors holds the samples, state0.safetensors the
- * learnable state, expect.safetensors what must come out. A file is a list of buffer updates.
+ * A case is a directory: config.json names the backbone's file, batch.safetensors has the samples, state0.safetensors the
+ * learnable state, expect.safetensors the expected results. A file is a list of buffer updates.
  *
- * Error of a tensor: |found - expected| / |expected|, Euclidean over all elements; a NaN anywhere fails. Tolerances are those
+ * The error of a tensor is |found - expected| / |expected|, Euclidean over all elements; any NaN fails. Tolerances are those
  * of the reference: 1e-3 for gradients, 1e-2 for updates, indices exact, 1e-4 for the rest. */
 #include "verify.h"
 #include "cli/command.h"
@@ -70,7 +70,7 @@ sfp_status sfp__verify_labels(const sfp__tensor_file *st, const char *name, int 
     return SFP_OK;
 }
 
-/* One number of config.json against what the backbone was loaded with. */
+/* Checks that a number of config.json equals that of the loaded backbone. */
 static sfp_status same_number(const char *file, json_t *config, const char *key, double found, sfp_error *err)
 {
     json_t *value = json_object_get(config, key);
@@ -155,10 +155,10 @@ double sfp__verify_error(const float *found, const float *expected, size_t n)
     }
     if (difference == 0 && !isnan(size))
         return 0;
-    return sqrt(difference / size); /* infinite when zeros were expected */
+    return sqrt(difference / size); /* infinite if zeros were expected */
 }
 
-/* Colour only on a terminal and without NO_COLOR. */
+/* Returns whether to print colours: only on a terminal and without NO_COLOR. */
 static bool colored(void)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -204,13 +204,13 @@ sfp_status sfp__verify_compare(sfp__verify *r, sfp__golden *g, const char *name,
     return SFP_OK;
 }
 
-/* Length of the part of a name that stands for its family: "grad_masked" of "grad_masked.last.bias". */
+/* Length of the part of a name that identifies its family: "grad_masked" of "grad_masked.last.bias". */
 static size_t family(const char *name)
 {
     return strcspn(name, ".");
 }
 
-/* What expect.safetensors holds beyond the backbone's parts: named, a family at a time, so that nobody takes it for checked. */
+/* Lists the tensors of expect.safetensors that were not checked, one entry per family. */
 static void list_unchecked(sfp__verify *r, const sfp__golden *g)
 {
     size_t total = g->expect->count, column = 0;
@@ -221,15 +221,15 @@ static void list_unchecked(sfp__verify *r, const sfp__golden *g)
             continue;
         sfp__json_string(&r->out, NULL, name);
         size_t n = family(name), members = 0;
-        bool earlier = false;
+        bool listed_before = false;
         for (size_t k = 0; k < total; k++) {
             const char *other = g->expect->tensors[k].name;
             if (g->checked[k] || family(other) != n || memcmp(other, name, n) != 0)
                 continue;
-            earlier = earlier || k < i;
+            listed_before = listed_before || k < i;
             members++;
         }
-        if (earlier || r->brief || r->json)
+        if (listed_before || r->brief || r->json)
             continue;
         char text[160];
         if (members > 1)
@@ -249,7 +249,8 @@ static void list_unchecked(sfp__verify *r, const sfp__golden *g)
         (void)fputc('\n', stdout);
 }
 
-/* The tensors of a case, each a line: of a folder once it was read, of a file as it is read. */
+/* Checks the tensors of a case and prints one line per tensor. g: a case directory that was read; NULL: path is a list of
+ * buffer updates. */
 static sfp_status verify_tensors(sfp__verify *r, const char *path, sfp__golden *g, sfp_error *err)
 {
     if (!r->json && !r->brief) {
@@ -264,7 +265,7 @@ static sfp_status verify_tensors(sfp__verify *r, const char *path, sfp__golden *
     return s;
 }
 
-static sfp_status verify_folder(sfp__verify *r, const char *dir, sfp_error *err)
+static sfp_status verify_directory(sfp__verify *r, const char *dir, sfp_error *err)
 {
     OWNED_BY(golden_done) sfp__golden g = {.dir = dir};
     TRY(read_case(&g, err));
@@ -273,14 +274,14 @@ static sfp_status verify_folder(sfp__verify *r, const char *dir, sfp_error *err)
     return SFP_OK;
 }
 
-/* Prints the case; *ok tells whether all tensors held. */
+/* Checks and prints a case. *ok: whether all tensors hold. */
 static sfp_status verify_case(sfp__verify *r, const char *path, bool *ok, sfp_error *err)
 {
     struct stat st;
     r->tensors = r->failures = 0;
     if (stat(path, &st) != 0)
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
-    TRY(S_ISDIR(st.st_mode) ? verify_folder(r, path, err) : verify_tensors(r, path, NULL, err));
+    TRY(S_ISDIR(st.st_mode) ? verify_directory(r, path, err) : verify_tensors(r, path, NULL, err));
     *ok = r->failures == 0 && r->tensors > 0;
     if (!r->json) {
         sfp__put_text(stdout, r->brief ? path : " ", 0);
@@ -289,7 +290,7 @@ static sfp_status verify_case(sfp__verify *r, const char *path, bool *ok, sfp_er
     return SFP_OK;
 }
 
-/* One case with all that is said of it; true when all of it held. */
+/* Checks one case, with its JSON and error output. Returns whether all tensors hold. */
 static bool verify_one(sfp__verify *r, const char *path)
 {
     bool ok = false;
@@ -305,7 +306,7 @@ static bool verify_one(sfp__verify *r, const char *path)
     return ok;
 }
 
-/* A folder with a config.json, or a list of buffer updates by its usual name. */
+/* Returns whether path is a case: a directory with a config.json, or a file named buffer.json. */
 static bool is_case(const char *path)
 {
     char config[PATH_MAX];
@@ -317,7 +318,7 @@ static bool is_case(const char *path)
     return sfp__path_print(config, sizeof config, &unused, "%s/config.json", path) == SFP_OK && stat(config, &st) == 0;
 }
 
-/* The cases in a folder, by name; nothing below it. */
+/* Lists the cases of a directory, sorted by name, without its subdirectories. */
 static sfp_status list_cases(const char *directory, sfp__strings *cases, sfp_error *err)
 {
     struct dirent **entries = NULL;
@@ -337,7 +338,7 @@ static sfp_status list_cases(const char *directory, sfp__strings *cases, sfp_err
     return s;
 }
 
-/* A case, or all those in a folder that is none itself. */
+/* Checks a case, or all cases of a directory that is not a case itself. */
 static bool verify_operand(sfp__verify *r, const char *path)
 {
     OWNED_BY(sfp__strings_done) sfp__strings cases = {0};

@@ -1,4 +1,5 @@
-/* Golden cases: what the parts of `streamfp-verify` share. verify.c runs them; backbone.c, learner.c and buffer.c recompute. */
+/* Shared declarations of `streamfp-verify`, which recomputes golden cases. verify.c runs them; backbone.c, learner.c and
+ * buffer.c recompute. */
 #ifndef SFP_TOOLS_VERIFY_H
 #define SFP_TOOLS_VERIFY_H
 
@@ -18,9 +19,9 @@
 typedef struct sfp__verify {
     sfp__thread_pool *pool;
     bool json;
-    bool brief; /* of a case: one line, and those of the tensors that fail */
+    bool brief; /* one line per case, and one per failed tensor */
     sfp__json out;
-    int tensors, failures; /* of the case at hand */
+    int tensors, failures; /* of the current case */
 } sfp__verify;
 
 typedef struct sfp__golden {
@@ -35,18 +36,18 @@ typedef struct sfp__golden {
     bool *checked; /* (tensors of expect): compared, or an input */
 } sfp__golden;
 
-/* One line: name, error, tolerance, ok or FAIL. */
+/* Prints one line: name, error, tolerance, ok or FAIL. */
 void sfp__verify_line(sfp__verify *r, const char *name, double error, double tolerance);
-/* |found - expected| / |expected|, Euclidean; NaN when either side holds one. */
+/* Returns |found - expected| / |expected|, Euclidean; NaN if either side contains one. */
 double sfp__verify_error(const float *found, const float *expected, size_t n);
-/* Compares with a tensor of the expect file, which must have that shape. */
+/* Compares with a tensor of the expect file, which must have this shape. */
 sfp_status sfp__verify_compare(sfp__verify *r, sfp__golden *g, const char *name, const float *found, const int64_t *shape,
                                int ndim, double tolerance, sfp_error *err);
 void sfp__verify_mark(sfp__golden *g, const char *name);
 
-/* DIR/NAME opened. */
+/* Opens DIR/NAME. */
 sfp_status sfp__verify_open(const sfp__golden *g, const char *name, sfp__tensor_file **out, sfp_error *err);
-/* Tensors of exactly this shape; *out is newly allocated. */
+/* Reads tensors of exactly this shape; *out is allocated. */
 sfp_status sfp__verify_floats(const sfp__tensor_file *st, const char *name, const int64_t *shape, int ndim, float **out,
                               sfp_error *err);
 sfp_status sfp__verify_labels(const sfp__tensor_file *st, const char *name, int n, int classes, int64_t **out, sfp_error *err);
