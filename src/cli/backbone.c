@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* side 0: the file's own. */
+/* Opens the backbone for images of side `side`; 0: the size in the file. */
 static sfp_status open_at(const sfp__args *a, int side, sfp__vit **out, sfp_error *err)
 {
     const sfp__vit_options o = {.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32,
@@ -18,8 +18,8 @@ static sfp_status open_at(const sfp__args *a, int side, sfp__vit **out, sfp_erro
     const char *file = sfp__args_string(a, "backbone");
     if (strcmp(file, SFP_VIT_BUILTIN) != 0 || sfp__vit_has_builtin())
         return sfp__vit_load(file, &o, out, err);
-    sfp__info("backbone: this program was built without models/builtin.safetensors, so a seeded random ViT stands in (nothing is "
-              "pretrained); give --backbone FILE for a real one");
+    sfp__warn("this program was built without models/builtin.safetensors; a seeded random ViT is used instead, so nothing is "
+              "pretrained (use --backbone FILE for a pretrained one)");
     const sfp__vit_config c = {.img_size = 32,
                                .patch_size = 8,
                                .channels = 3,
@@ -56,7 +56,7 @@ sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vi
     }
     if (side && side != v->config.img_size && can_have(v, side)) {
         TRY(open_at(a, side, &resized, err));
-        sfp__info("input size %d, at which %s was learned; the backbone's own is %d", side, path, v->config.img_size);
+        sfp__info("input size is %d, at which %s was learned; that of the backbone is %d", side, path, v->config.img_size);
     }
     *out = resized ? TAKE(resized) : TAKE(v);
     return SFP_OK;
@@ -67,8 +67,10 @@ sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vi
 static void print_message(void *ctx, sfp_log_level level, const char *message)
 {
     (void)ctx;
-    (void)level;
-    sfp__info("%s", message);
+    if (level == SFP_LOG_WARNING)
+        sfp__warn("%s", message);
+    else
+        sfp__info("%s", message);
 }
 
 static sfp_status open_engine(const sfp__args *a, int side, sfp_engine **out, sfp_error *err)
@@ -96,7 +98,8 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
     /* a size that the backbone cannot have is that of another backbone: opening the state reports it */
     if (side && side != sfp_engine_image_size(own) && open_engine(a, side, &resized, NULL) == SFP_OK &&
         sfp_engine_image_size(resized) == side) {
-        sfp__info("input size is %d, at which %s was learned; that of the backbone is %d", side, state, sfp_engine_image_size(own));
+        sfp__info("input size is %d, at which %s was learned; that of the backbone is %d", side, state,
+                  sfp_engine_image_size(own));
         sfp_engine_close(own);
         *out = resized;
         return SFP_OK;

@@ -209,12 +209,14 @@ int sfp__command_main(int argc, char **argv)
     else
         code = unknown_command(name);
 
-    /* a full disk shows only now */
+    /* a full disk may be detected only now */
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        sfp__info("cannot write to standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+        sfp_error err = {0};
+        (void)sfp__fail(&err, SFP_EIO, "cannot write to standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+        int failed = sfp__print_error(&err);
         if (code == SFP_EXIT_OK)
-            code = SFP_EXIT_FAILED;
+            code = failed;
     }
     return code;
 }

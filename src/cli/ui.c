@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -16,11 +17,12 @@
 #include <unistd.h>
 
 #define FIRST_AFTER 1.0  /* seconds before a progress line appears on a terminal */
-#define REDRAW_EVERY 0.2 /* ... and between two states of it */
-#define PLAIN_EVERY 30.0 /* seconds between plain lines elsewhere */
+#define REDRAW_EVERY 0.2 /* seconds between two states of the line */
+#define PLAIN_EVERY 30.0 /* seconds between lines elsewhere */
 
-/* Bytes of the character at s; shown: it is UTF-8 and does not steer a terminal, as U+0080 to U+009F do too. */
-static int character(const char *s, bool *shown)
+/* Returns the number of bytes of the character at s. *shown: it is UTF-8 and not a control character (U+0080 to U+009F are also
+ * control characters). */
+static int character_bytes(const char *s, bool *shown)
 {
     uint32_t c;
     int n = sfp__utf8_next(s, &c);
@@ -32,17 +34,17 @@ int sfp__text_width(const char *text)
 {
     int n = 0;
     bool shown;
-    for (; *text; text += character(text, &shown))
+    for (; *text; text += character_bytes(text, &shown))
         n++;
     return n;
 }
 
-/* Characters [from, to) of a text. */
+/* Prints characters [from, to) of a text. */
 static void put_characters(FILE *out, const char *text, int from, int to)
 {
     bool shown;
     for (int at = 0, n; *text && at < to; at++, text += n) {
-        n = character(text, &shown);
+        n = character_bytes(text, &shown);
         if (at >= from)
             (void)fprintf(out, "%.*s", shown ? n : 1, shown ? text : "?");
     }
@@ -80,60 +82,74 @@ void sfp__cell_text(const char *text, int width, char *buf, size_t size)
     buf[size - 1] = '\0';
 }
 
-/* Messages name files and tensors, so they are text from a file too. */
-static void put_message(const char *fmt, va_list ap)
+/* Messages contain names of files and tensors, so they are untrusted text too. */
+static void put_line(const char *prefix, const char *text)
+{
+    sfp__status_line_wipe();
+    (void)fputs(prefix, stderr);
+    sfp__put_text(stderr, text, 0);
+    (void)fputc('\n', stderr);
+}
+
+static void put_message(const char *prefix, const char *fmt, va_list ap)
 {
     char text[2 * SFP_ERROR_MAX];
     (void)vsnprintf(text, sizeof text, fmt, ap);
-    sfp__put_text(stderr, text, 0);
-    (void)fputc('\n', stderr);
+    put_line(prefix, text);
 }
 
 void sfp__info(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    sfp__status_line_wipe();
-    (void)fputs("streamfp: ", stderr);
-    put_message(fmt, ap);
+    put_message("streamfp: ", fmt, ap);
+    va_end(ap);
+}
+
+void sfp__warn(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    put_message("streamfp: warning: ", fmt, ap);
     va_end(ap);
 }
 
 int sfp__print_error(const sfp_error *err)
 {
-    sfp__info("%s", err->message[0] ? err->message : sfp_status_text(err->status));
+    put_line("streamfp: ", err->message[0] ? err->message : sfp_status_text(err->status));
     return SFP_EXIT_FAILED;
 }
 
 int sfp__usage_error(const char *command, const char *fmt, ...)
 {
     va_list ap;
+    char prefix[64];
     va_start(ap, fmt);
-    sfp__status_line_wipe();
-    (void)fprintf(stderr, "streamfp%s%s: ", command ? " " : "", command ? command : "");
-    put_message(fmt, ap);
+    (void)snprintf(prefix, sizeof prefix, "streamfp%s%.40s: ", command ? " " : "", command ? command : "");
+    put_message(prefix, fmt, ap);
     (void)fprintf(stderr, "Try 'streamfp%s%s --help'.\n", command ? " " : "", command ? command : "");
     va_end(ap);
     return SFP_EXIT_USAGE;
 }
 
-void sfp__progress_init(sfp__progress *p, const char *what, uint64_t total)
+void sfp__progress_init(sfp__progress *p, const char *unit, uint64_t total)
 {
     memset(p, 0, sizeof *p);
-    p->what = what;
+    p->unit = unit;
     p->total = total;
     p->begin = sfp__monotonic_seconds();
     p->last = p->begin;
     p->terminal = sfp__status_line_rewrites();
 }
 
-static void eta_text(double seconds, char *buf, size_t size)
+const char *sfp__eta_text(double seconds, char buf[SFP_ETA_MAX])
 {
-    long s = seconds > 0 && seconds < 1e8 ? (long)(seconds + 0.5) : 0;
+    long s = seconds > 0 ? (long)(fmin(seconds, 1e8) + 0.5) : 0;
     if (s >= 3600)
-        (void)snprintf(buf, size, "%ldh%02ldm", s / 3600, s / 60 % 60);
+        (void)snprintf(buf, SFP_ETA_MAX, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
     else
-        (void)snprintf(buf, size, "%ldm%02lds", s / 60, s % 60);
+        (void)snprintf(buf, SFP_ETA_MAX, "%ld:%02ld", s / 60, s % 60);
+    return buf;
 }
 
 void sfp__progress_update(sfp__progress *p, uint64_t done)
@@ -144,18 +160,16 @@ void sfp__progress_update(sfp__progress *p, uint64_t done)
         return;
     p->last = now;
     p->shown = true;
-    char eta[32] = "";
+    char eta[SFP_ETA_MAX];
     double rate = (double)done / past;
-    if (p->total > done)
-        eta_text((double)(p->total - done) / rate, eta, sizeof eta);
     sfp__status_line l = {0};
-    sfp__status_line_add(&l, 3, "%s%llu", p->terminal ? "" : "streamfp: ", (unsigned long long)done);
+    sfp__status_line_add(&l, 3, "%llu", (unsigned long long)done);
     if (p->total)
-        sfp__status_line_add(&l, 3, " of %llu", (unsigned long long)p->total);
-    sfp__status_line_add(&l, 2, " %s", p->what);
-    sfp__status_line_add(&l, 0, ", %.1f/s", rate);
-    if (*eta)
-        sfp__status_line_add(&l, 1, ", left %s", eta);
+        sfp__status_line_add(&l, 3, "/%llu", (unsigned long long)p->total);
+    sfp__status_line_add(&l, 2, " %s", p->unit);
+    sfp__status_line_add(&l, 0, "  rate %.1f/s", rate);
+    if (p->total > done)
+        sfp__status_line_add(&l, 1, "  ETA %s", sfp__eta_text((double)(p->total - done) / rate, eta));
     sfp__status_line_show(&l);
 }
 
@@ -165,9 +179,9 @@ void sfp__progress_done(sfp__progress *p)
     sfp__status_line_wipe();
 }
 
-/* ----------------------------------------------------------- the line of progress */
+/* ------------------------------------------------------------------- status line */
 
-/* Not 0: there is one to wipe. For signal handlers, which may set it to 0. */
+/* Not 0: the terminal shows a status line. The signal handler also reads it and sets it to 0. */
 static volatile sig_atomic_t line_open;
 
 void sfp__status_line_add(sfp__status_line *l, int priority, const char *fmt, ...)
@@ -181,7 +195,7 @@ void sfp__status_line_add(sfp__status_line *l, int priority, const char *fmt, ..
     va_end(ap);
 }
 
-/* Columns that a text may take: a character beyond U+1000, as of a name in Chinese, is counted as if it took two. */
+/* An upper bound of the columns that a text needs: a character from U+1000 on, such as a Chinese one, counts as two. */
 static int columns_of(const char *text)
 {
     int n = sfp__text_width(text);
@@ -230,11 +244,11 @@ void sfp__status_line_show(const sfp__status_line *l)
 {
     char text[SFP_STATUS_LINE_PARTS * SFP_STATUS_LINE_PART], out[sizeof text + sizeof SFP_STATUS_LINE_WIPE];
     bool rewrites = sfp__status_line_rewrites();
-    /* the last column stays free: a terminal may go to the next row when it is written to */
+    /* the last column stays empty, because some terminals start a new row after writing to it */
     sfp__status_line_fit(l, rewrites ? sfp__status_line_columns() - 1 : INT_MAX, text, sizeof text);
     (void)snprintf(out, sizeof out, "%s%s%s", rewrites ? SFP_STATUS_LINE_WIPE : "", text, rewrites ? "" : "\n");
-    line_open = rewrites;                      /* a signal may come on either side of the writing, */
-    (void)fwrite(out, 1, strlen(out), stderr); /* which is at once: it must not find half of it */
+    line_open = rewrites; /* a signal may arrive before or after the write; one call writes the whole line, */
+    (void)fwrite(out, 1, strlen(out), stderr); /* so that the handler never sees a part of it */
     line_open = rewrites;
 }
 
@@ -249,11 +263,10 @@ void sfp__status_line_wipe(void)
 
 static volatile sig_atomic_t stop;
 
-/* What it does may take seconds: who pressed Ctrl-C must see at once that it was heard. */
-static void tell_stop(void)
+/* Stopping may take seconds, so the user must see immediately that Ctrl-C has an effect. */
+static void print_stopping(void)
 {
-    static const char text[] =
-        SFP_STATUS_LINE_WIPE "streamfp: stopping after this step and a checkpoint; once more leaves at once\n";
+    static const char text[] = SFP_STATUS_LINE_WIPE "streamfp: stopping after a checkpoint; press Ctrl-C again to exit immediately\n";
     size_t skip = line_open ? 0 : sizeof SFP_STATUS_LINE_WIPE - 1;
     int before = errno;
     ssize_t unused = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);
@@ -265,14 +278,14 @@ static void tell_stop(void)
 static void on_signal(int number)
 {
     if (stop)
-        _exit(128 + number); /* the last checkpoint is whole */
+        _exit(128 + number); /* the last checkpoint is complete */
     stop = 1;
-    tell_stop();
+    print_stopping();
 }
 
 const volatile sig_atomic_t *sfp__stop_on_signals(void)
 {
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* a file half read is no broken image */
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* so that no read of an image fails */
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     return &stop;

@@ -1,4 +1,4 @@
-/* Talk: everything a command says on standard error, and how. Data goes to standard output and is not said here. */
+/* Messages and progress on standard error. Standard output is for data only. */
 #ifndef SFP_CLI_UI_H
 #define SFP_CLI_UI_H
 
@@ -9,38 +9,47 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* "streamfp: ..." on standard error; a progress line in the way is wiped first. */
+/* Every message is one line. All functions erase the status line first and print control characters as '?'.
+ *
+ * "streamfp: " and a note, which reports a normal event. */
 void sfp__info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Says err's message; returns SFP_EXIT_FAILED, so that `return sfp__print_error(&err);` ends a command. */
+/* "streamfp: warning: FACT; CONSEQUENCE": data was skipped, excluded or changed. */
+void sfp__warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* "streamfp: " and the message of err. Returns SFP_EXIT_FAILED, so that a command can end with `return
+ * sfp__print_error(&err);`. */
 int sfp__print_error(const sfp_error *err);
-/* Says what is wrong with the command line and where help is; returns SFP_EXIT_USAGE. */
+/* "streamfp COMMAND: ..." for a wrong command line, and a line that points to --help. Returns SFP_EXIT_USAGE. */
 int sfp__usage_error(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text that came from a file: control characters and bytes that are no UTF-8 become '?', so that it cannot steer a terminal;
- * padded to `width` columns. */
+/* Prints untrusted text, padded to `width` columns. Control characters and bytes that are not UTF-8 become '?', so that the text
+ * cannot control the terminal. */
 void sfp__put_text(FILE *to, const char *text, int width);
-/* The same in exactly `width` columns: of a longer one beginning and end are shown. */
+/* Like sfp__put_text, in exactly `width` columns: the middle of a longer text is replaced by "...". */
 void sfp__put_cell(FILE *to, const char *text, int width);
-/* The same into `buf`, without padding. */
+/* Like sfp__put_cell, but writes to `buf` and does not pad. */
 void sfp__cell_text(const char *text, int width, char *buf, size_t size);
-/* Characters, not bytes. */
+/* The number of characters, not of bytes. */
 int sfp__text_width(const char *text);
 
-/* Progress: a line (line.h) that a terminal shows first after a second; elsewhere now and then. */
+/* The progress of a command: "DONE/TOTAL UNIT  rate R/s  ETA 1:05" in the status line. A terminal shows it after one second;
+ * elsewhere a line is printed every 30 seconds. */
 typedef struct sfp__progress {
-    const char *what; /* "images" */
-    uint64_t total;   /* 0: not known */
+    const char *unit; /* "images" */
+    uint64_t total;   /* 0: unknown */
     double begin, last;
     bool terminal, shown;
 } sfp__progress;
 
-void sfp__progress_init(sfp__progress *p, const char *what, uint64_t total);
+void sfp__progress_init(sfp__progress *p, const char *unit, uint64_t total);
 void sfp__progress_update(sfp__progress *p, uint64_t done);
 void sfp__progress_done(sfp__progress *p);
+/* Writes the time left as "1:05" or, from one hour on, "2:01:05". Returns buf. */
+enum { SFP_ETA_MAX = 24 };
+const char *sfp__eta_text(double seconds, char buf[SFP_ETA_MAX]);
 
-/* The line on standard error that tells how far something is. On a terminal it is rewritten in place and never wider than that:
- * what would make it wrap is left out, the least important first. Elsewhere, and on a terminal that cannot, it is a plain line
- * like any other. There is one at a time. */
+/* The status line shows progress on standard error. A terminal rewrites it in place. It is never wider than the terminal: parts
+ * that do not fit are omitted, those with the lowest priority first. Elsewhere, and on a terminal that cannot rewrite lines, each
+ * state is printed as a normal line. There is only one status line. */
 enum { SFP_STATUS_LINE_PARTS = 16, SFP_STATUS_LINE_PART = 128 };
 
 typedef struct sfp__status_line {
@@ -51,25 +60,24 @@ typedef struct sfp__status_line {
     int count;
 } sfp__status_line;
 
-/* Adds a part, with the blanks before it; more than SFP_STATUS_LINE_PARTS are left out. */
+/* Adds a part; its text includes the blanks before it. Parts after the first SFP_STATUS_LINE_PARTS are ignored. */
 void sfp__status_line_add(sfp__status_line *l, int priority, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* The parts of most worth that take `columns` together, in their order; never one that is worth less than one left out. */
+/* Writes the parts that fit into `columns`, in their order. A part is omitted if one with a higher priority is omitted. */
 void sfp__status_line_fit(const sfp__status_line *l, int columns, char *buf, size_t size);
 
-/* Is standard error a terminal that rewrites lines? */
+/* true: standard error is a terminal that can rewrite lines. */
 bool sfp__status_line_rewrites(void);
-/* As the terminal is now; where it does not say, COLUMNS, else 80. */
+/* The current width of the terminal; if it is unknown, COLUMNS from the environment, else 80. */
 int sfp__status_line_columns(void);
 
-/* Instead of the line that is there. */
+/* Replaces the status line. */
 void sfp__status_line_show(const sfp__status_line *l);
-/* Before anything else is written there. */
+/* Erases the status line; call it before other output to standard error. */
 void sfp__status_line_wipe(void);
 #define SFP_STATUS_LINE_WIPE "\r\033[K"
 
-/* Ctrl-C for commands that work for hours: the first asks to finish the step and write a checkpoint, and says so; the second
- * leaves at once. */
-/* From now on SIGINT and SIGTERM set what is returned. */
+/* Handles Ctrl-C for commands that run for hours. The first SIGINT or SIGTERM sets the returned flag, so that the command
+ * completes its current timestamp or step and writes a checkpoint; a message reports it. The second exits immediately. */
 const volatile sig_atomic_t *sfp__stop_on_signals(void);
 
 #endif

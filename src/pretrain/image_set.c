@@ -1,3 +1,4 @@
+/* Loads the images of a dataset into memory, in parallel. */
 #include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
@@ -14,13 +15,14 @@ enum { GRAIN = 256 };
 typedef struct loading {
     const sfp_source *source;
     sfp__image_set *to;
-    int64_t of;       /* images of the source, of which to->count are taken */
-    int64_t first, n; /* the pieces at hand */
+    int64_t of;       /* images of the source, of which to->count are loaded */
+    int64_t first, n; /* the images that the thread pool loads now */
     bool *broken;     /* (count) */
     pthread_mutex_t lock;
 } loading;
 
-static int64_t taken_at(const loading *l, int64_t i)
+/* The index in the source of image i of the set. */
+static int64_t source_index(const loading *l, int64_t i)
 {
     return (int64_t)((double)i * (double)l->of / (double)l->to->count);
 }
@@ -34,9 +36,9 @@ static void load_one(void *ctx, int piece, int worker)
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     sfp_error err = {0};
     sfp_record record;
-    sfp_status s = sfp__source_record(l->source, taken_at(l, i), &record, &err);
+    sfp_status s = sfp__source_record(l->source, source_index(l, i), &record, &err);
     if (!s)
-        s = sfp__raw_image_read_fit(l->source, taken_at(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, NULL,
+        s = sfp__raw_image_read_fit(l->source, source_index(l, i), p->size, SFP_RESIZE_SQUASH, p->rgb + (size_t)i * bytes, NULL,
                                     &err);
     p->label[i] = s ? -1 : record.label;
     l->broken[i] = s != SFP_OK;
@@ -48,8 +50,8 @@ static void load_one(void *ctx, int piece, int worker)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Broken images go, the others move up. */
-static void drop_broken(sfp__image_set *p, const bool *broken)
+/* Removes the images that could not be read. */
+static void remove_broken(sfp__image_set *p, const bool *broken)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
     int64_t kept = 0;
@@ -74,7 +76,7 @@ static sfp_status copy_names(const sfp_source *source, sfp__image_set *p, sfp_er
     return SFP_OK;
 }
 
-/* Labels of another set's classes, by name. */
+/* Replaces the labels by those of another set, matched by class name. */
 static sfp_status relabel(sfp__image_set *p, const sfp__image_set *like, sfp_error *err)
 {
     OWNED int32_t *to = NULL;
@@ -112,11 +114,11 @@ static sfp_status open_source(const char *spec, const sfp__image_set_options *op
 {
     const sfp__source_options so = {.test = opt->test};
     TRY(sfp__source_open(spec, &so, out, err));
-    if (opt->or_nothing && !(*out)->test_part)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: has no test part", spec);
+    if (opt->required && !(*out)->test_part)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: the dataset has no test part", spec);
     if ((*out)->kind->live || (*out)->count < 1)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %s, expected a data set on disk", spec,
-                         (*out)->kind->live ? "no end" : "no images");
+        return sfp__fail(err, SFP_EINVAL, "%s: %s, expected a dataset with images", spec,
+                         (*out)->kind->live ? "the source is live" : "the source has no images");
     return SFP_OK;
 }
 
@@ -149,9 +151,9 @@ static sfp_status load(const char *spec, const sfp__image_set_options *opt, sfp_
     TRY(allocate_images(spec, source, opt->limit, l, err));
     TRY(copy_names(source, p, err));
     TRY(read_all(l, pool, hooks, err));
-    drop_broken(p, l->broken);
+    remove_broken(p, l->broken);
     if (p->count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: no image could be read; the first: %s", spec, p->first_error);
+        return sfp__fail(err, SFP_EFORMAT, "%s: no image could be read (first: %s)", spec, p->first_error);
     return opt->like ? relabel(p, opt->like, err) : SFP_OK;
 }
 
@@ -173,13 +175,13 @@ sfp_status sfp__image_set_hold_out(sfp__image_set *from, int nth, sfp__image_set
 {
     size_t bytes = 3 * (size_t)from->size * (size_t)from->size;
     OWNED_BY(sfp__image_set_done) sfp__image_set p = {.size = from->size};
-    int64_t taken = from->count / nth, kept = 0;
-    TRY(sfp__alloc(&p.rgb, (size_t)taken, bytes, err));
-    TRY(sfp__alloc(&p.label, (size_t)taken, sizeof *p.label, err));
+    int64_t moved = from->count / nth, kept = 0;
+    TRY(sfp__alloc(&p.rgb, (size_t)moved, bytes, err));
+    TRY(sfp__alloc(&p.label, (size_t)moved, sizeof *p.label, err));
     for (int64_t i = 0; i < from->count; i++) {
-        bool take = i % nth == nth - 1;
-        uint8_t *to = take ? p.rgb + (size_t)p.count * bytes : from->rgb + (size_t)kept * bytes;
-        if (take)
+        bool move = i % nth == nth - 1;
+        uint8_t *to = move ? p.rgb + (size_t)p.count * bytes : from->rgb + (size_t)kept * bytes;
+        if (move)
             p.label[p.count++] = from->label[i];
         else
             from->label[kept++] = from->label[i];

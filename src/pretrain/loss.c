@@ -1,3 +1,5 @@
+/* The loss of pretraining and its layers: values and gradients, one lane per thread. The terms are described in
+ * pretrain_internal.h. */
 #include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
@@ -8,23 +10,23 @@
 #include <string.h>
 
 typedef struct lane {
-    float *grad; /* (count) of the parameters */
+    float *grad; /* (count) gradients of the parameters */
     double sum[SFP_TERMS];
     float *cls;    /* (n, D) class tokens */
     float *dcls;   /* (n, D) */
     float *patch;  /* (n*L, D) patch tokens */
     float *dpatch; /* (n*L, D) */
-    float *pred;   /* (n*L, Dt) what a layer gives; then its gradient */
+    float *pred;   /* (n*L, Dt) output of a layer, then its gradient */
     float *target; /* (n, 1 + L, Dt) */
     float *tcls;   /* (n, Dt) the teacher's class token, not standardised */
-    float *logits; /* (n, most classes) */
+    float *logits; /* (n, max(student classes, teacher classes)) */
     float *tlogits;
-    float *block; /* of all these */
+    float *block; /* the memory of all arrays above */
 } lane;
 
-/* y = W x + b; offsets into the block of parameters. */
+/* y = W x + b. w and b are offsets into the parameters. */
 typedef struct layer {
-    int out; /* 0: the layer is not in use */
+    int out; /* 0: the layer is not used */
     size_t w, b;
 } layer;
 
@@ -37,7 +39,7 @@ struct sfp__loss {
     size_t count;
     int lanes;
     lane *lane;
-    /* of the pass at hand */
+    /* the current pass */
     const sfp__view_batch *batch;
     int b;
     const float *params;
@@ -62,9 +64,9 @@ static layer add_layer(sfp__loss *l, int out)
 static sfp_status lane_init(const sfp__loss *l, size_t n, lane *a, sfp_error *err)
 {
     size_t D = (size_t)l->D, L = (size_t)l->L, Dt = (size_t)l->Dt;
-    size_t most = (size_t)(l->label.out > l->logits.out ? l->label.out : l->logits.out);
-    const size_t count[] = {l->count,         n * D,  n * D,    n * L * D, n * L * D, n * L * Dt,
-                            n * (1 + L) * Dt, n * Dt, n * most, n * most};
+    size_t max_classes = (size_t)(l->label.out > l->logits.out ? l->label.out : l->logits.out);
+    const size_t count[] = {l->count,         n * D,  n * D,           n * L * D,      n * L * D, n * L * Dt,
+                            n * (1 + L) * Dt, n * Dt, n * max_classes, n * max_classes};
     float **const to[] = {&a->grad, &a->cls,    &a->dcls, &a->patch,  &a->dpatch,
                           &a->pred, &a->target, &a->tcls, &a->logits, &a->tlogits};
     enum { ARRAYS = sizeof to / sizeof *to };
@@ -78,7 +80,7 @@ static sfp_status lane_init(const sfp__loss *l, size_t n, lane *a, sfp_error *er
 }
 
 sfp_status sfp__loss_create(const sfp__loss_options *o, const sfp__vit_config *student, const sfp__image_set *images,
-                            const sfp__teacher *teacher, int lanes, int most_samples, sfp__loss **out, sfp_error *err)
+                            const sfp__teacher *teacher, int lanes, int max_samples, sfp__loss **out, sfp_error *err)
 {
     OWNED_PTR(sfp__loss_free) sfp__loss *l = NULL;
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
@@ -101,11 +103,11 @@ sfp_status sfp__loss_create(const sfp__loss_options *o, const sfp__vit_config *s
     if (w[SFP_TERM_PATCH] > 0)
         l->to_patch = add_layer(l, l->Dt);
     if (!(w[SFP_TERM_LABEL] + w[SFP_TERM_CLASS] + w[SFP_TERM_PATCH] + w[SFP_TERM_LOGITS] > 0))
-        return sfp__fail(err, SFP_EINVAL, "nothing to learn from: no teacher and no labels, or all weights of the loss are 0");
+        return sfp__fail(err, SFP_EINVAL, "the loss has no term: expected labels or a teacher, and a weight of the loss above 0");
     TRY(sfp__alloc(&l->lane, (size_t)lanes, sizeof *l->lane, err));
     l->lanes = lanes;
     for (int i = 0; i < lanes; i++)
-        TRY(lane_init(l, (size_t)most_samples, &l->lane[i], err));
+        TRY(lane_init(l, (size_t)max_samples, &l->lane[i], err));
     *out = TAKE(l);
     return SFP_OK;
 }
@@ -145,14 +147,14 @@ void sfp__loss_decays(const sfp__loss *l, uint8_t *decays)
         memset(decays + layers[i]->w, 1, (size_t)layers[i]->out * (size_t)l->D);
 }
 
-static bool in_use(const sfp__loss *l, int term)
+static bool is_used(const sfp__loss *l, int term)
 {
     return l->opt.weight[term] > 0;
 }
 
 bool sfp__loss_all_tokens(const sfp__loss *l)
 {
-    return in_use(l, SFP_TERM_PATCH);
+    return is_used(l, SFP_TERM_PATCH);
 }
 
 const float *sfp__loss_label_head(const sfp__loss *l, const float *params, const float **bias)
@@ -169,7 +171,7 @@ static void layer_fwd(const sfp__loss *l, const layer *a, int m, const float *x,
     sfp__gemm_plain(false, true, m, a->out, l->D, x, l->D, l->params + a->w, l->D, 1.0f, y, a->out);
 }
 
-/* dx (m, D) = dy W + beta dx; the layer's gradients to the lane. */
+/* dx (m, D) = dy W + beta dx. Adds the gradients of the layer to those of the lane. */
 static void layer_bwd(const sfp__loss *l, lane *n, const layer *a, int m, const float *x, const float *dy, float beta, float *dx)
 {
     sfp__gemm_plain(true, false, a->out, l->D, m, dy, a->out, x, l->D, 1.0f, n->grad + a->w, l->D);
@@ -181,7 +183,7 @@ static void layer_bwd(const sfp__loss *l, lane *n, const layer *a, int m, const 
 
 /* ------------------------------------------------------------------- terms */
 
-/* Softmax of z / temperature in place; returns log of the sum and the maximum that was taken off. */
+/* Replaces z by softmax(z / temperature). Returns log(sum exp(z / temperature - *top)), where *top is the maximum. */
 static double softmax(int n, float *z, double temperature, double *top)
 {
     double max = -INFINITY, sum = 0;
@@ -195,20 +197,20 @@ static double softmax(int n, float *z, double temperature, double *top)
     return log(sum);
 }
 
-/* Adds `part` of an image's smoothed label to t (classes) and returns how much that was. */
-static double add_label(const sfp__loss *l, int64_t image, double part, float *t)
+/* Adds `share` times the smoothed label of an image to t (classes). Returns the added mass; 0: the image has no label. */
+static double add_label(const sfp__loss *l, int64_t image, double share, float *t)
 {
     int32_t label = l->images->label[image];
     int C = l->label.out;
-    if (label < 0 || part <= 0)
+    if (label < 0 || share <= 0)
         return 0;
     for (int k = 0; k < C; k++)
-        t[k] += (float)(part * l->opt.smoothing / C);
-    t[label] += (float)(part * (1 - l->opt.smoothing));
-    return part;
+        t[k] += (float)(share * l->opt.smoothing / C);
+    t[label] += (float)(share * (1 - l->opt.smoothing));
+    return share;
 }
 
-/* Cross-entropy against t, whose sum is `mass`: leaves the gradient in z. */
+/* Returns the cross-entropy with t, whose sum is `mass`; replaces z by `scale` times the gradient. */
 static double cross_entropy(int n, float *z, const float *t, double mass, double temperature, double scale)
 {
     double linear = 0, top, sum;
@@ -228,44 +230,45 @@ static void label_term(const sfp__loss *l, lane *a, int first, int n)
     for (int i = 0; i < n; i++) {
         float *z = a->logits + (size_t)i * (size_t)C, *t = a->tlogits;
         memset(t, 0, (size_t)C * sizeof *t);
-        double mass = add_label(l, m->image[first + i], (double)m->part, t) +
-                      add_label(l, m->image[l->b - 1 - first - i], 1 - (double)m->part, t);
+        double mass = add_label(l, m->image[first + i], (double)m->share, t) +
+                      add_label(l, m->image[l->b - 1 - first - i], 1 - (double)m->share, t);
         a->sum[SFP_TERM_LABEL] += cross_entropy(C, z, t, mass, 1, l->opt.weight[SFP_TERM_LABEL] / l->b);
     }
     layer_bwd(l, a, &l->label, n, a->cls, a->logits, 1.0f, a->dcls);
 }
 
-/* The teacher's logits of a mixed sample are those of the mixed class token: its head is linear. */
+/* The teacher's head is linear, so its logits of a mixed sample are those of the mixed class token. */
 static void logits_term(const sfp__loss *l, lane *a, int first, int n)
 {
     const sfp__view_batch *m = l->batch;
-    double heat = l->opt.temperature;
+    double temperature = l->opt.temperature;
     int C = l->logits.out, Dt = l->Dt;
     for (int i = 0; i < n; i++) {
         float *own = a->tcls + (size_t)i * (size_t)Dt, *mate = a->pred;
         int k = l->b - 1 - first - i;
         sfp__teacher_class(l->teacher, m->view[first + i], m->image[first + i], own);
-        if (m->part >= 1)
+        if (m->share >= 1)
             continue;
         sfp__teacher_class(l->teacher, m->view[k], m->image[k], mate);
         for (int c = 0; c < Dt; c++)
-            own[c] = m->part * own[c] + (1 - m->part) * mate[c];
+            own[c] = m->share * own[c] + (1 - m->share) * mate[c];
     }
-    (void)sfp__vit_head(l->teacher->vit, n, a->tcls, a->tlogits, NULL); /* it has a head, or the term were off */
+    (void)sfp__vit_head(l->teacher->vit, n, a->tcls, a->tlogits,
+                        NULL); /* the teacher has a head, else the weight of this term is 0 */
     layer_fwd(l, &l->logits, n, a->cls, a->logits);
     for (int i = 0; i < n; i++) {
         float *z = a->logits + (size_t)i * (size_t)C, *t = a->tlogits + (size_t)i * (size_t)C;
         double top, entropy = 0;
-        (void)softmax(C, t, heat, &top);
+        (void)softmax(C, t, temperature, &top);
         for (int k = 0; k < C; k++)
             entropy -= t[k] > 0 ? (double)t[k] * log((double)t[k]) : 0;
-        double value = cross_entropy(C, z, t, 1, heat, heat * l->opt.weight[SFP_TERM_LOGITS] / l->b) - entropy;
-        a->sum[SFP_TERM_LOGITS] += heat * heat * value;
+        double value = cross_entropy(C, z, t, 1, temperature, temperature * l->opt.weight[SFP_TERM_LOGITS] / l->b) - entropy;
+        a->sum[SFP_TERM_LOGITS] += temperature * temperature * value;
     }
     layer_bwd(l, a, &l->logits, n, a->cls, a->logits, 1.0f, a->dcls);
 }
 
-/* Smooth L1 (quadratic below 1) of x against t, n numbers: its sum; the gradient times scale replaces x. */
+/* Returns the sum of smooth L1 (quadratic below 1) of x - t over n numbers; replaces x by `scale` times the gradient. */
 static double smooth_l1(size_t n, float *x, const float *t, float scale)
 {
     float sum = 0;
@@ -277,7 +280,7 @@ static double smooth_l1(size_t n, float *x, const float *t, float scale)
     return (double)sum;
 }
 
-/* 1 - cos(x, t), n numbers; the gradient times scale replaces x. */
+/* Returns 1 - cos(x, t) of n numbers; replaces x by `scale` times the gradient. */
 static double cosine_distance(int n, float *x, const float *t, double scale)
 {
     double xx = (double)sfp__dot(n, x, x), tt = (double)sfp__dot(n, t, t), xt = (double)sfp__dot(n, x, t);
@@ -343,9 +346,9 @@ static void make_targets(const sfp__loss *l, lane *a, int first, int n)
     for (int i = 0; i < n; i++) {
         float *t = a->target + (size_t)i * floats;
         int k = l->b - 1 - first - i;
-        sfp__teacher_add(l->teacher, m->view[first + i], m->image[first + i], m->mirrored[first + i], m->part, t);
-        if (m->part < 1)
-            sfp__teacher_add(l->teacher, m->view[k], m->image[k], m->mirrored[k], 1 - m->part, t);
+        sfp__teacher_add(l->teacher, m->view[first + i], m->image[first + i], m->mirrored[first + i], m->share, t);
+        if (m->share < 1)
+            sfp__teacher_add(l->teacher, m->view[k], m->image[k], m->mirrored[k], 1 - m->share, t);
     }
 }
 
@@ -360,15 +363,15 @@ void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float 
         memcpy(a->cls + i * D, tokens + i * T * D, D * sizeof *tokens);
         memcpy(a->patch + i * (T - 1) * D, tokens + (i * T + 1) * D, (T - 1) * D * sizeof *tokens);
     }
-    if (in_use(l, SFP_TERM_LABEL))
+    if (is_used(l, SFP_TERM_LABEL))
         label_term(l, a, first, n);
-    if (in_use(l, SFP_TERM_LOGITS))
+    if (is_used(l, SFP_TERM_LOGITS))
         logits_term(l, a, first, n);
-    if (in_use(l, SFP_TERM_CLASS) || in_use(l, SFP_TERM_PATCH))
+    if (is_used(l, SFP_TERM_CLASS) || is_used(l, SFP_TERM_PATCH))
         make_targets(l, a, first, n);
-    if (in_use(l, SFP_TERM_CLASS))
+    if (is_used(l, SFP_TERM_CLASS))
         class_term(l, a, n);
-    if (in_use(l, SFP_TERM_PATCH))
+    if (is_used(l, SFP_TERM_PATCH))
         patch_term(l, a, n, grad);
     for (size_t i = 0; i < (size_t)n; i++)
         memcpy(grad + i * T * D, a->dcls + i * D, D * sizeof *grad);
@@ -377,7 +380,7 @@ void sfp__loss_tokens(void *loss, int lane_index, int first, int n, const float 
 void sfp__loss_end(const sfp__loss *l, double value[SFP_TERMS], float *grad)
 {
     for (int t = 0; t < SFP_TERMS; t++) {
-        value[t] = in_use(l, t) ? 0 : NAN;
+        value[t] = is_used(l, t) ? 0 : NAN;
         for (int i = 0; i < l->lanes; i++)
             value[t] += l->lane[i].sum[t] / l->b;
     }

@@ -1,3 +1,4 @@
+/* The output directory of a pretraining run: log.jsonl, report.html, config.json, and the files of an earlier run. */
 #include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
@@ -21,7 +22,7 @@
 
 /* ----------------------------------------------------------------------- log */
 
-/* The numbers of a point by name, in the order of a line; the parts of the loss are named by sfp__pretrain_term_name. */
+/* The numbers of a log point in the order of a line. key NULL: a term of the loss, which sfp__pretrain_term_name names. */
 typedef struct number {
     const char *key;
     size_t offset;
@@ -40,7 +41,7 @@ static const number numbers[] = {{"epoch", offsetof(sfp__log_point, epoch)},
                                  {"ncm", offsetof(sfp__log_point, ncm)},
                                  {"knn", offsetof(sfp__log_point, knn)}};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
-_Static_assert(SFP_TERMS == 4, "the parts of the loss in the table of numbers");
+_Static_assert(SFP_TERMS == 4, "the terms of the loss in the table of numbers");
 
 static const char *key_of(const number *n)
 {
@@ -64,15 +65,15 @@ static void put_point(sfp__text *t, const sfp__log_point *p)
     sfp__json_end_all(&j);
 }
 
-static sfp_status keep(sfp__log *l, const sfp__log_point *p, sfp_error *err)
+static sfp_status append_point(sfp__log *l, const sfp__log_point *p, sfp_error *err)
 {
     TRY(sfp__check_memory(sfp__grow(&l->point, sizeof *l->point, l->count, l->count + 1, &l->capacity), err));
     l->point[l->count++] = *p;
     return SFP_OK;
 }
 
-/* A line that is none (the last one of a killed training may be cut) ends what is kept. Anybody may have written the file: what
- * no training comes to is no number. */
+/* Parses a line; false: it is invalid, such as an incomplete last line of a killed run. The file is untrusted, so implausibly
+ * large numbers become NAN. */
 static bool read_point(const char *line, size_t n, sfp__log_point *out)
 {
     OWNED_PTR(json_decref) json_t *o = json_loadb(line, n, 0, NULL);
@@ -88,36 +89,37 @@ static bool read_point(const char *line, size_t n, sfp__log_point *out)
     return true;
 }
 
-static sfp_status read_points(const char *path, uint64_t upto, sfp__log *l, sfp_error *err)
+/* Reads the points up to last_step, or up to the first invalid line. */
+static sfp_status read_points(const char *path, uint64_t last_step, sfp__log *l, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
     sfp_status s = sfp__file_read(path, LOG_BYTES_MAX, &bytes, &size, err);
     if (s == SFP_ENOTFOUND || s == SFP_EFORMAT)
-        return SFP_OK; /* none, or empty: it begins here */
+        return SFP_OK; /* the file is missing or empty */
     TRY(s);
     for (size_t at = 0; at < size;) {
         const char *line = (const char *)bytes + at, *end = memchr(line, '\n', size - at);
         sfp__log_point p;
-        if (!end || !read_point(line, (size_t)(end - line), &p) || p.step > upto)
+        if (!end || !read_point(line, (size_t)(end - line), &p) || p.step > last_step)
             break;
-        TRY(keep(l, &p, err));
+        TRY(append_point(l, &p, err));
         at += (size_t)(end - line) + 1;
     }
     return SFP_OK;
 }
 
-sfp_status sfp__log_open(const char *path, uint64_t upto, sfp__log *out, sfp_error *err)
+sfp_status sfp__log_open(const char *path, uint64_t last_step, sfp__log *out, sfp_error *err)
 {
     OWNED_BY(sfp__log_close) sfp__log l = {.path = sfp__strdup(path)};
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     TRY(sfp__check_memory(l.path, err));
-    if (upto)
-        TRY(read_points(path, upto, &l, err));
+    if (last_step)
+        TRY(read_points(path, last_step, &l, err));
     for (size_t i = 0; i < l.count; i++)
         put_point(&t, &l.point[i]);
     TRY(sfp__check_memory(!t.failed, err));
-    TRY(sfp__file_write(path, t.s, t.length, err)); /* in one go: a kill leaves the old lines or the new */
+    TRY(sfp__file_write(path, t.s, t.length, err)); /* atomically: a killed run has the old lines or the new ones */
     if (!(l.file = fopen(path, "ae")))
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
     *out = TAKE(l);
@@ -127,7 +129,7 @@ sfp_status sfp__log_open(const char *path, uint64_t upto, sfp__log *out, sfp_err
 sfp_status sfp__log_add(sfp__log *l, const sfp__log_point *p, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
-    TRY(keep(l, p, err));
+    TRY(append_point(l, p, err));
     put_point(&t, p);
     TRY(sfp__check_memory(!t.failed, err));
     if (fwrite(t.s, 1, t.length, l->file) != t.length || fflush(l->file) != 0)
@@ -146,7 +148,7 @@ void sfp__log_close(sfp__log *l)
 
 /* -------------------------------------------------------------------- report */
 
-/* The points of one number, those that are there. */
+/* Collects the finite values of one number over epochs that do not decrease. */
 static sfp__series series_of(const sfp__log *log, size_t offset, double *x, double *y)
 {
     sfp__series s = {.x = x, .y = y};
@@ -168,7 +170,7 @@ sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error
         bool fraction;
         number of[SFP_PLOT_SERIES];
     } plots[] = {
-        {"score on images kept apart", true, {{"ncm", offsetof(sfp__log_point, ncm)}, {"knn", offsetof(sfp__log_point, knn)}}},
+        {"probe accuracy on test images", true, {{"ncm", offsetof(sfp__log_point, ncm)}, {"knn", offsetof(sfp__log_point, knn)}}},
         {"loss, class probabilities and labels", false, {{"logits", LOSS(SFP_TERM_LOGITS)}, {"label", LOSS(SFP_TERM_LABEL)}}},
         {"loss, tokens", false, {{"class", LOSS(SFP_TERM_CLASS)}, {"patch", LOSS(SFP_TERM_PATCH)}}},
         {"learning rate", false, {{"lr", offsetof(sfp__log_point, lr)}}},
@@ -276,9 +278,9 @@ sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_opti
     return t.failed ? sfp__fail_nomem(err) : sfp__file_write(path, t.s, t.length, err);
 }
 
-/* ------------------------------------------------------ what an earlier one left */
+/* --------------------------------------------------------- files of an earlier run */
 
-/* config.json's "pretraining"; NULL: there is none. json_decref. */
+/* Returns the object "pretraining" of config.json, which the caller releases with json_decref; NULL: there is none. */
 static json_t *read_pretraining(const char *out)
 {
     char path[PATH_MAX];
@@ -288,7 +290,7 @@ static json_t *read_pretraining(const char *out)
     return json_incref(json_object_get(root, "pretraining"));
 }
 
-/* The step of the checkpoint; -1: it cannot be read. */
+/* Returns the step of the checkpoint; -1: it cannot be read. */
 static int64_t checkpoint_step(const char *out)
 {
     char path[PATH_MAX];
@@ -300,7 +302,8 @@ static int64_t checkpoint_step(const char *out)
     return text ? strtoll(text, NULL, 10) : -1;
 }
 
-/* A finished one may have been given more epochs and stopped there: then its config is of an earlier step than its checkpoint. */
+/* Compares the steps, because a finished run may have been resumed with more epochs and interrupted: its config.json then still
+ * has an earlier step than its checkpoint. */
 static bool is_finished(const char *out)
 {
     OWNED_PTR(json_decref) json_t *p = read_pretraining(out);
@@ -316,13 +319,14 @@ static bool has_checkpoint(const char *out)
 
 sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
-    if (strlen(o->output.dir) > PATH_MAX - 64) /* the longest name of a file in it */
-        return sfp__fail(err, SFP_EINVAL, "%.60s...: is %zu bytes long, expected at most %d", o->output.dir,
+    if (strlen(o->output.dir) > PATH_MAX - 64) /* 64: space for the longest name of a file in it */
+        return sfp__fail(err, SFP_EINVAL, "%.60s...: path has %zu bytes, expected at most %d", o->output.dir,
                          strlen(o->output.dir), PATH_MAX - 64);
     TRY(sfp__directory_create(o->output.dir, made, err));
     TRY(sfp__directory_lock(o->output.dir, lock, err));
     if (!o->output.resume && has_checkpoint(o->output.dir) && !is_finished(o->output.dir))
-        return sfp__fail(err, SFP_EINVAL, "%s: holds a training that was not finished; give --resume to go on, or another --out",
+        return sfp__fail(err, SFP_EINVAL,
+                         "%s: directory contains an unfinished run; use --resume to continue it, or choose another --out",
                          o->output.dir);
     return SFP_OK;
 }
@@ -336,8 +340,8 @@ sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const s
     char text[PATH_MAX + 64];
     OWNED_PTR(json_decref) json_t *p = read_pretraining(o->output.dir);
     if (!p && !has_checkpoint(o->output.dir))
-        return SFP_OK; /* whatever is there is no training's */
-    (void)snprintf(text, sizeof text, "%s: replaces the training in it", o->output.dir);
+        return SFP_OK; /* the directory contains no run */
+    (void)snprintf(text, sizeof text, "%s: the finished run in this directory is replaced", o->output.dir);
     sfp__pretrain_info(hooks, text);
     return sfp__directory_remove_files(o->output.dir, sizeof names / sizeof *names, names, sizeof keep / sizeof *keep, keep, err);
 }

@@ -1,4 +1,4 @@
-/* The training itself: what is made once, the steps, and what is written meanwhile. */
+/* A pretraining run: preparation, the training loop with its log, probes and checkpoints, and the final model. */
 #include "pretrain/pretrain.h"
 
 #include "base/mem.h"
@@ -14,21 +14,24 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HELD_OUT = 20, UNIT = 8 };
-#define LOG_SECONDS 10.0
-#define LEAST_LR 0.01 /* of the largest, at the end */
+enum {
+    HOLD_OUT_NTH = 20, /* without a test part, every 20th image is held out for probes */
+    MICROBATCH_SIZE = 8
+};
+#define LOG_SECONDS 10.0 /* between points of the log */
+#define FINAL_LR 0.01    /* learning rate at the end, relative to --lr */
 
 typedef struct training {
     const sfp__pretrain_options *o;
     const sfp__pretrain_hooks *hooks;
     sfp__thread_pool *pool;
-    /* what is learned from */
-    sfp__image_set images, held;
+    /* data */
+    sfp__image_set images, test_images;
     sfp__teacher teacher;
-    bool taught;
-    sfp__view_loader *feed;
+    bool has_teacher;
+    sfp__view_loader *loader;
     uint64_t epoch_steps;
-    /* what learns */
+    /* model */
     sfp__vit *student;
     sfp__vit_plan *plan;
     sfp__loss *loss;
@@ -37,18 +40,20 @@ typedef struct training {
     struct {
         double sum[SFP_TERMS], seconds;
         uint64_t steps;
-    } since;          /* the last point of the log */
-    sfp__probe score; /* the last one */
-    /* what is written */
+    } interval;       /* sums since the last point of the log */
+    sfp__probe probe; /* the last probe */
+    /* output */
     int lock; /* on OUT */
-    int made; /* folders, for OUT */
+    int made; /* number of directories that were created for OUT */
     sfp__log log;
-    char path[PATH_MAX];       /* OUT/..., of the file being handled */
-    bool whole;                /* the checkpoint in OUT is good: worth keeping when the next one replaces it */
-    double score_at, saved_at; /* state.seconds */
+    char path[PATH_MAX];        /* the last result of path_of */
+    bool checkpoint_valid;      /* OUT has a valid checkpoint, which becomes the backup when the next one is written */
+    double probed_at, saved_at; /* state.seconds at the last probe and the last checkpoint */
     uint64_t saved_step;
-    double began, from; /* this call's training: when, and how much of the plan was done */
+    double start_time, start_fraction; /* of the training loop: start time, and the fraction of the run that was completed then */
 } training;
+
+/* Returns OUT/name; it is valid until the next call. */
 
 static const char *path_of(training *t, const char *name)
 {
@@ -58,35 +63,35 @@ static const char *path_of(training *t, const char *name)
 
 /* ------------------------------------------------------------- preparation */
 
-static void say_skipped(const training *t, const char *spec, const sfp__image_set *p)
+static void warn_skipped(const training *t, const char *spec, const sfp__image_set *p)
 {
     char text[700];
     if (!p->skipped)
         return;
-    (void)snprintf(text, sizeof text, "%.200s: %llu images could not be read and were left out; the first: %.300s", spec,
-                   (unsigned long long)p->skipped, p->first_error);
-    sfp__pretrain_info(t->hooks, text);
+    (void)snprintf(text, sizeof text, "%.200s: %llu image%s could not be read and %s skipped (first: %.300s)", spec,
+                   (unsigned long long)p->skipped, p->skipped == 1 ? "" : "s", p->skipped == 1 ? "was" : "were", p->first_error);
+    sfp__pretrain_warn(t->hooks, text);
 }
 
-/* The images to learn from, and those to score on. */
+/* Loads the training images and the test images of the probes. */
 static sfp_status load_images(training *t, sfp_error *err)
 {
     const sfp__pretrain_options *o = t->o;
     sfp__image_set_options po = {.size = o->data.size ? o->data.size : o->student.img_size};
     TRY(sfp__image_set_load(o->data.train, &po, t->pool, t->hooks, &t->images, err));
-    say_skipped(t, o->data.train, &t->images);
+    warn_skipped(t, o->data.train, &t->images);
     po.like = &t->images;
-    po.limit = o->output.max_scored_images;
+    po.limit = o->output.max_probe_images;
     po.test = !o->data.test || strcmp(o->data.test, o->data.train) == 0;
-    po.or_nothing = !o->data.test;
+    po.required = !o->data.test;
     sfp_error why = {0};
-    sfp_status s = sfp__image_set_load(o->data.test ? o->data.test : o->data.train, &po, t->pool, NULL, &t->held, &why);
+    sfp_status s = sfp__image_set_load(o->data.test ? o->data.test : o->data.train, &po, t->pool, NULL, &t->test_images, &why);
     if (!s)
-        say_skipped(t, o->data.test ? o->data.test : "test part", &t->held);
-    if (s && !o->data.test && s != SFP_ENOMEM) /* no test part, or one that is of no use */
-        return sfp__image_set_hold_out(&t->images, HELD_OUT, &t->held, err);
+        warn_skipped(t, o->data.test ? o->data.test : "test part", &t->test_images);
+    if (s && !o->data.test && s != SFP_ENOMEM) /* no test part, or an unusable one */
+        return sfp__image_set_hold_out(&t->images, HOLD_OUT_NTH, &t->test_images, err);
     if (s && strcmp(why.key, "data") == 0)
-        sfp__fail_rename(&why, "test", "test"); /* the source is wrong, but it is not that of --data */
+        sfp__fail_rename(&why, "test", "test"); /* the error is about the source of --test */
     if (s && err)
         *err = why;
     return s;
@@ -98,23 +103,23 @@ static sfp_status open_teacher(training *t, sfp_error *err)
     if (!o->teacher.weights)
         return SFP_OK;
     TRY(sfp__teacher_open(o, &t->images, t->pool, t->hooks, &t->teacher, err));
-    t->taught = true;
+    t->has_teacher = true;
     return SFP_OK;
 }
 
-/* Everything that decides what a step does; the length of the plan may change. */
+/* Hashes everything that affects the steps. The length of the run is excluded, because it may change on resuming. */
 static uint64_t key_of(const training *t)
 {
     uint64_t h = sfp__hash(sfp__image_set_hash(&t->images), &t->o->plan.seed, sizeof t->o->plan.seed);
     for (const sfp__opt *row = sfp__pretrain_rows; row < sfp__pretrain_rows + SFP_PRETRAIN_ROWS; row++)
-        if (sfp__pretrain_decides(row))
+        if (sfp__pretrain_affects_steps(row))
             h = sfp__hash(h, (const char *)t->o + row->offset, row->size);
     h = sfp__hash(h, t->images.label, (size_t)t->images.count * sizeof *t->images.label);
-    return t->taught ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
+    return t->has_teacher ? sfp__hash(h, t->teacher.mean, 2 * (size_t)t->teacher.dim * sizeof(float)) : h;
 }
 
-/* Weights of a file with the student's sizes. */
-static sfp_status start_from(training *t, const sfp__vit_config *c, sfp_error *err)
+/* Loads the initial weights from a file, which must have the student's sizes. */
+static sfp_status load_initial_weights(training *t, const sfp__vit_config *c, sfp_error *err)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     const sfp__vit_options opt = {.img_size = c->img_size};
@@ -124,14 +129,14 @@ static sfp_status start_from(training *t, const sfp__vit_config *c, sfp_error *e
     if (f->patch_size != c->patch_size || f->dim != c->dim || f->depth != c->depth || f->heads != c->heads ||
         f->hidden != c->hidden || clip)
         return sfp__fail(err, SFP_EINVAL,
-                         "%s: is a ViT of patch %d, width %d, %d blocks, %d heads, hidden %d%s, expected %d, %d, %d, %d, %d",
+                         "%s: ViT has patch %d, width %d, %d blocks, %d heads, hidden %d%s, expected %d, %d, %d, %d, %d",
                          t->o->student.init, f->patch_size, f->dim, f->depth, f->heads, f->hidden,
-                         clip ? " with CLIP's changes" : "", c->patch_size, c->dim, c->depth, c->heads, c->hidden);
+                         clip ? " and CLIP's changes" : "", c->patch_size, c->dim, c->depth, c->heads, c->hidden);
     sfp__vit_weights_copy(c, &t->state.weights, &v->weights);
     return SFP_OK;
 }
 
-static sfp_status make_student(training *t, sfp_error *err)
+static sfp_status create_student(training *t, sfp_error *err)
 {
     const sfp__pretrain_options *o = t->o;
     sfp__vit_config c = {.img_size = o->student.img_size,
@@ -144,16 +149,16 @@ static sfp_status make_student(training *t, sfp_error *err)
                          .ln_eps = 1e-6f};
     memcpy(c.mean, sfp__imagenet_mean, sizeof c.mean);
     memcpy(c.std, sfp__imagenet_std, sizeof c.std);
-    sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .microbatch_size = UNIT};
+    sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS, .microbatch_size = MICROBATCH_SIZE};
     TRY(sfp__vit_random(&c, o->plan.seed, 0.02f, &t->student, err));
-    TRY(sfp__loss_create(&o->loss, &c, &t->images, t->taught ? &t->teacher : NULL, sfp__thread_pool_size(t->pool), UNIT, &t->loss,
-                         err));
+    TRY(sfp__loss_create(&o->loss, &c, &t->images, t->has_teacher ? &t->teacher : NULL, sfp__thread_pool_size(t->pool),
+                         MICROBATCH_SIZE, &t->loss, err));
     po.token_head = sfp__loss_all_tokens(t->loss);
     TRY(sfp__vit_plan_create(t->student, t->pool, &po, &t->plan, err));
     TRY(sfp__vit_plan_prepare(t->plan, o->plan.batch, err));
     TRY(sfp__pretrain_state_init(&t->state, &c, sfp__loss_count(t->loss), err));
     t->state.key = key_of(t);
-    TRY(o->student.init ? start_from(t, &c, err) : sfp__vit_flat_init(&c, o->plan.seed, &t->state.weights, err));
+    TRY(o->student.init ? load_initial_weights(t, &c, err) : sfp__vit_flat_init(&c, o->plan.seed, &t->state.weights, err));
     sfp__loss_init(t->loss, o->plan.seed, t->state.adam.x + t->state.vit_count);
     sfp__loss_decays(t->loss, t->state.decays + t->state.vit_count);
     memcpy(t->state.adam.ema, t->state.adam.x, t->state.adam.count * sizeof(float));
@@ -166,7 +171,7 @@ static sfp_status load_state(void *ctx, const char *path, sfp_error *err)
     return sfp__pretrain_state_load(&t->state, t->o, path, err);
 }
 
-/* The last checkpoint, or the one before it when that is damaged. */
+/* Loads the last checkpoint or, if it is damaged, the one before it. */
 static sfp_status resume(training *t, bool *found, sfp_error *err)
 {
     bool used_old = false;
@@ -174,9 +179,9 @@ static sfp_status resume(training *t, bool *found, sfp_error *err)
     (void)snprintf(old, sizeof old, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD));
     sfp_status s = sfp__file_read_or_backup(path_of(t, SFP__PRETRAIN_CHECKPOINT), old, load_state, t, &used_old, err);
     *found = s == SFP_OK;
-    t->whole = *found && !used_old;
+    t->checkpoint_valid = *found && !used_old;
     if (*found && used_old)
-        sfp__pretrain_info(t->hooks, "the last checkpoint is damaged: going on from the one before");
+        sfp__pretrain_warn(t->hooks, "the last checkpoint is damaged; the run resumes from the one before");
     return s == SFP_ENOTFOUND ? SFP_OK : s;
 }
 
@@ -187,10 +192,10 @@ static sfp_status prepare(training *t, sfp_error *err)
     TRY(sfp__pretrain_take_directory(o, &t->lock, &t->made, err));
     TRY(load_images(t, err));
     if (t->images.count < o->plan.batch)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %lld images to learn from, expected at least a batch of %d", o->data.train,
-                         (long long)t->images.count, o->plan.batch);
+        return sfp__fail(err, SFP_EINVAL, "%s: number of training images is %lld, expected at least one batch of %d",
+                         o->data.train, (long long)t->images.count, o->plan.batch);
     TRY(open_teacher(t, err));
-    TRY(make_student(t, err));
+    TRY(create_student(t, err));
     if (o->output.resume)
         TRY(resume(t, &found, err));
     TRY(sfp__vit_set_weights(t->student, &t->state.weights, err));
@@ -198,8 +203,8 @@ static sfp_status prepare(training *t, sfp_error *err)
         TRY(sfp__pretrain_clear_directory(o, t->hooks, err));
     TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
     t->epoch_steps = sfp__view_loader_epoch_steps(&t->images, o->plan.batch);
-    return sfp__view_loader_create(&t->images, o, &t->state.config, t->taught ? o->teacher.views : 0, t->state.step, &t->feed,
-                                   err);
+    return sfp__view_loader_create(&t->images, o, &t->state.config, t->has_teacher ? o->teacher.views : 0, t->state.step,
+                                   &t->loader, err);
 }
 
 /* ------------------------------------------------------------------- steps */
@@ -209,34 +214,34 @@ static uint64_t total_steps(const training *t)
     return t->epoch_steps * (uint64_t)t->o->plan.epochs;
 }
 
-/* How much of the plan is done, 0..1. */
+/* The completed fraction of the run, 0..1. */
 static double fraction(const training *t)
 {
     double f = t->o->plan.seconds > 0 ? t->state.seconds / t->o->plan.seconds : (double)t->state.step / (double)total_steps(t);
     return f < 1 ? f : 1;
 }
 
-static bool ended(const training *t)
+static bool has_ended(const training *t)
 {
     return t->o->plan.seconds > 0 ? t->state.seconds >= t->o->plan.seconds : t->state.step >= total_steps(t);
 }
 
-/* Linear warm-up, then half a cosine. */
-static double rate_at(const sfp__pretrain_options *o, double f)
+/* The learning rate at fraction f of the run: linear warm-up, then half a cosine. */
+static double learning_rate(const sfp__pretrain_options *o, double f)
 {
     if (f < o->adam.warmup)
         return o->adam.lr * (0.02 + 0.98 * f / o->adam.warmup);
     double x = (f - o->adam.warmup) / (1 - o->adam.warmup);
-    return o->adam.lr * (LEAST_LR + (1 - LEAST_LR) * 0.5 * (1 + cos(x * 3.14159265358979323846)));
+    return o->adam.lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + cos(x * 3.14159265358979323846)));
 }
 
-static sfp_status step(training *t, sfp_error *err)
+static sfp_status train_step(training *t, sfp_error *err)
 {
     sfp__pretrain_state *st = &t->state;
     const sfp__pretrain_options *o = t->o;
     const sfp__view_batch *batch = NULL;
     double value[SFP_TERMS], begin = sfp__monotonic_seconds();
-    TRY(sfp__view_loader_take(t->feed, &batch, err));
+    TRY(sfp__view_loader_take(t->loader, &batch, err));
     memset(st->adam.g, 0, st->vit_count * sizeof(float));
     sfp__loss_begin(t->loss, batch, o->plan.batch, st->adam.x + st->vit_count);
     const sfp__vit_pass pass = {
@@ -244,7 +249,7 @@ static sfp_status step(training *t, sfp_error *err)
     TRY(sfp__vit_run(t->plan, &pass, err));
     sfp__loss_end(t->loss, value, st->adam.g + st->vit_count);
     double n = (double)st->step;
-    t->lr = rate_at(o, fraction(t));
+    t->lr = learning_rate(o, fraction(t));
     const sfp__adamw_step a = {.t = st->step + 1,
                                .lr = t->lr,
                                .weight_decay = o->adam.weight_decay,
@@ -255,52 +260,52 @@ static sfp_status step(training *t, sfp_error *err)
                                .ema = fmin(o->adam.ema, (1 + n) / (10 + n))};
     t->grad_norm = sfp__adamw_update(t->pool, &st->adam, &a);
     if (!isfinite(t->grad_norm))
-        return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; a smaller --lr may help",
+        return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; use a smaller --lr",
                          (unsigned long long)st->step);
     TRY(sfp__vit_set_weights(t->student, &st->weights, err));
     for (int i = 0; i < SFP_TERMS; i++)
-        t->since.sum[i] += value[i];
+        t->interval.sum[i] += value[i];
     double took = sfp__monotonic_seconds() - begin, usual = st->step ? st->seconds / (double)st->step : took;
     if (st->step >= 10 && took > 20 * usual)
-        took = usual; /* the process or the machine stood still: no time of training */
+        took = usual; /* the process or the machine was suspended: that is not time spent in training */
     st->step++;
     st->seconds += took;
-    t->since.steps++;
-    t->since.seconds += took;
+    t->interval.steps++;
+    t->interval.seconds += took;
     return SFP_OK;
 }
 
-/* ---------------------------------------------------------------- meanwhile */
+/* ---------------------------------------------------- progress, log, checkpoint */
 
 static double images_per_second(const training *t)
 {
-    return t->since.seconds > 0 ? (double)t->since.steps * t->o->plan.batch / t->since.seconds : NAN;
+    return t->interval.seconds > 0 ? (double)t->interval.steps * t->o->plan.batch / t->interval.seconds : NAN;
 }
 
-/* Since the last point; NAN: there was no step. */
+/* Means since the last point of the log; NAN: no step since then. */
 static void mean_losses(const training *t, double loss[SFP_TERMS])
 {
     for (int i = 0; i < SFP_TERMS; i++)
-        loss[i] = t->since.steps ? t->since.sum[i] / (double)t->since.steps : NAN;
+        loss[i] = t->interval.steps ? t->interval.sum[i] / (double)t->interval.steps : NAN;
 }
 
-static void tell(const training *t)
+static void report_progress(const training *t)
 {
     sfp__pretrain_progress p = {.phase = "train",
                                 .done = t->state.step,
                                 .total = t->o->plan.seconds > 0 ? 0 : total_steps(t),
                                 .fraction = fraction(t),
-                                .from = t->from,
-                                .seconds = sfp__monotonic_seconds() - t->began,
-                                .ncm = t->score.ncm,
-                                .knn = t->score.knn,
+                                .start_fraction = t->start_fraction,
+                                .seconds = sfp__monotonic_seconds() - t->start_time,
+                                .ncm = t->probe.ncm,
+                                .knn = t->probe.knn,
                                 .epoch = (double)t->state.step / (double)t->epoch_steps,
                                 .images_per_second = images_per_second(t)};
     mean_losses(t, p.loss);
     sfp__pretrain_report_progress(t->hooks, &p);
 }
 
-static sfp__log_point point_of(const training *t, const sfp__probe *score)
+static sfp__log_point make_log_point(const training *t, const sfp__probe *probe)
 {
     sfp__log_point p = {.step = t->state.step,
                         .epoch = (double)t->state.step / (double)t->epoch_steps,
@@ -308,72 +313,73 @@ static sfp__log_point point_of(const training *t, const sfp__probe *score)
                         .lr = t->lr,
                         .grad_norm = t->grad_norm,
                         .images_per_second = images_per_second(t),
-                        .ncm = score ? score->ncm : NAN,
-                        .knn = score ? score->knn : NAN};
+                        .ncm = probe ? probe->ncm : NAN,
+                        .knn = probe ? probe->knn : NAN};
     mean_losses(t, p.loss);
     return p;
 }
 
-static sfp_status record_probe(training *t, const sfp__probe *score, sfp_error *err)
+/* Adds a point to the log and restarts the sums. probe NULL: no probe. */
+static sfp_status add_log_point(training *t, const sfp__probe *probe, sfp_error *err)
 {
-    sfp__log_point p = point_of(t, score);
+    sfp__log_point p = make_log_point(t, probe);
     sfp_status s = sfp__log_add(&t->log, &p, err);
-    memset(&t->since, 0, sizeof t->since);
+    memset(&t->interval, 0, sizeof t->interval);
     return s;
 }
 
-/* The averaged weights, in a vit of their own for as long as it takes. */
-static sfp_status score_now(training *t, sfp_error *err)
+/* Probes the averaged weights, which need a temporary ViT. */
+static sfp_status run_probe(training *t, sfp_error *err)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    t->score_at = t->state.seconds;
+    t->probed_at = t->state.seconds;
     TRY(sfp__vit_random(&t->state.config, 0, 0.02f, &v, err));
     TRY(sfp__vit_set_weights(v, &t->state.average, err));
-    return sfp__probe_run(v, t->pool, &t->images, &t->held, t->o->output.max_scored_images, &t->score, err);
+    return sfp__probe_run(v, t->pool, &t->images, &t->test_images, t->o->output.max_probe_images, &t->probe, err);
 }
 
-static sfp_status save(training *t, sfp_error *err)
+static sfp_status save_checkpoint(training *t, sfp_error *err)
 {
     t->saved_at = t->state.seconds;
     t->saved_step = t->state.step;
     char last[PATH_MAX];
     (void)snprintf(last, sizeof last, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT));
-    if (t->whole)
+    if (t->checkpoint_valid)
         TRY(sfp__file_backup(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err));
-    t->whole = false; /* while it is written */
+    t->checkpoint_valid = false; /* until it is completely written */
     TRY(sfp__pretrain_state_save(&t->state, t->o, last, err));
-    t->whole = true;
+    t->checkpoint_valid = true;
     return SFP_OK;
 }
 
 static sfp_status train(training *t, sfp_error *err)
 {
-    t->began = sfp__monotonic_seconds();
-    t->from = fraction(t);
-    t->saved_at = t->score_at = t->state.seconds;
+    t->start_time = sfp__monotonic_seconds();
+    t->start_fraction = fraction(t);
+    t->saved_at = t->probed_at = t->state.seconds;
     t->saved_step = t->state.step;
-    t->score = (sfp__probe){.ncm = NAN, .knn = NAN};
-    if (ended(t))
-        sfp__pretrain_info(t->hooks, "this training has ended already: nothing is left to train");
-    while (!ended(t) && !sfp__pretrain_stopped(t->hooks)) {
-        TRY(step(t, err));
-        tell(t);
-        bool score = t->o->output.score_seconds > 0 && t->state.seconds - t->score_at >= t->o->output.score_seconds;
-        if (score)
-            TRY(score_now(t, err));
-        if (score || t->since.seconds >= LOG_SECONDS)
-            TRY(record_probe(t, score ? &t->score : NULL, err));
-        if (score)
+    t->probe = (sfp__probe){.ncm = NAN, .knn = NAN};
+    if (has_ended(t))
+        sfp__pretrain_info(t->hooks, "this run has already ended: nothing to do");
+    while (!has_ended(t) && !sfp__pretrain_stopped(t->hooks)) {
+        TRY(train_step(t, err));
+        report_progress(t);
+        bool probe = t->o->output.probe_seconds > 0 && t->state.seconds - t->probed_at >= t->o->output.probe_seconds;
+        if (probe)
+            TRY(run_probe(t, err));
+        if (probe || t->interval.seconds >= LOG_SECONDS)
+            TRY(add_log_point(t, probe ? &t->probe : NULL, err));
+        if (probe)
             TRY(sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err));
         if (t->state.seconds - t->saved_at >= t->o->output.checkpoint_seconds)
-            TRY(save(t, err));
+            TRY(save_checkpoint(t, err));
     }
-    return t->state.step > t->saved_step ? save(t, err) : SFP_OK;
+    return t->state.step > t->saved_step ? save_checkpoint(t, err) : SFP_OK;
 }
 
-/* ------------------------------------------------------------------- the end */
+/* ------------------------------------------------------------------- end */
 
-/* The average, with the label head where there is one; *c becomes its config. */
+/* Writes the averaged weights, with the label head if there is one; sets *c to the configuration of the model. */
 static sfp_status write_model(training *t, sfp__vit_config *c, sfp_error *err)
 {
     sfp__vit_weights w = t->state.average;
@@ -394,7 +400,7 @@ static sfp_status write_model(training *t, sfp__vit_config *c, sfp_error *err)
 
 static sfp_status finish(training *t, sfp__pretrain_result *r, sfp_error *err)
 {
-    *r = (sfp__pretrain_result){.finished = ended(t),
+    *r = (sfp__pretrain_result){.finished = has_ended(t),
                                 .steps = t->state.step,
                                 .images = (uint64_t)t->images.count,
                                 .seconds = t->state.seconds,
@@ -403,13 +409,13 @@ static sfp_status finish(training *t, sfp__pretrain_result *r, sfp_error *err)
     r->images_per_second = (double)t->state.step * t->o->plan.batch / t->state.seconds;
     for (int i = 0; i < SFP_TERMS; i++)
         r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
-    TRY(score_now(t, err));
-    if (t->since.steps) {
+    TRY(run_probe(t, err));
+    if (t->interval.steps) {
         mean_losses(t, r->loss);
-        TRY(record_probe(t, &t->score, err));
+        TRY(add_log_point(t, &t->probe, err));
     }
-    r->ncm = t->score.ncm;
-    r->knn = t->score.knn;
+    r->ncm = t->probe.ncm;
+    r->knn = t->probe.knn;
     sfp__vit_config c;
     TRY(write_model(t, &c, err));
     TRY(sfp__pretrain_write_config(path_of(t, SFP__PRETRAIN_CONFIG), t->o, &c, r, err));
@@ -420,17 +426,17 @@ static void training_free(training *t)
 {
     if (!t)
         return;
-    sfp__view_loader_free(t->feed);
+    sfp__view_loader_free(t->loader);
     sfp__log_close(&t->log);
     sfp__loss_free(t->loss);
     sfp__vit_plan_free(t->plan);
     sfp__vit_free(t->student);
-    if (t->taught)
+    if (t->has_teacher)
         sfp__teacher_done(&t->teacher);
     sfp__pretrain_state_done(&t->state);
     sfp__image_set_done(&t->images);
-    sfp__image_set_done(&t->held);
-    sfp__directory_remove_created(t->o->output.dir, t->made); /* only empty ones go */
+    sfp__image_set_done(&t->test_images);
+    sfp__directory_remove_created(t->o->output.dir, t->made); /* removes only empty directories */
     sfp__directory_unlock(t->lock);
     sfp__free(t);
 }

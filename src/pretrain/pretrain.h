@@ -1,8 +1,9 @@
-/* Pretraining: a ViT learns all its weights from images on disk - from their labels, from a teacher backbone, or both.
+/* Pretraining: a ViT, the student, learns all its weights from images on disk: from their labels, from a teacher backbone, or
+ * from both.
  *
- * What a step sees depends on (seed, step) alone, and sums have a fixed order for a given number of threads; everything
- * else that a step reads is in the checkpoint. So a training by epochs that was interrupted ends in the same bytes; one by
- * seconds follows the clock, which never runs twice the same. */
+ * The images of a step depend only on (seed, step), and sums have a fixed order for a given number of threads. Everything else
+ * that a step reads is in the checkpoint. So an interrupted and resumed run of a given number of epochs writes the same bytes as
+ * an uninterrupted one. A run of a given number of seconds depends on the clock and cannot be reproduced. */
 #ifndef SFP_PRETRAIN_PRETRAIN_H
 #define SFP_PRETRAIN_PRETRAIN_H
 
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The parts of the loss, in this order everywhere. */
+/* The terms of the loss. */
 typedef enum sfp__pretrain_term { SFP_TERM_LABEL, SFP_TERM_CLASS, SFP_TERM_PATCH, SFP_TERM_LOGITS, SFP_TERMS } sfp__pretrain_term;
 const char *sfp__pretrain_term_name(int term);
 
@@ -26,27 +27,28 @@ typedef struct sfp__loss_options {
 typedef struct sfp__pretrain_options {
     struct {
         const char *train; /* KIND:PATH */
-        const char *test;  /* KIND:PATH; NULL: the data set's own test part, else every 20th image */
-        int size;          /* side of the images that views are cut from; 0: the student's */
+        const char *test;  /* KIND:PATH; NULL: the test part of the dataset; if it has none, every 20th image is held out */
+        int size;          /* side of the images that views are cropped from; 0: the student's */
     } data;
     struct {
         int img_size, patch_size, dim, depth, heads, hidden;
-        const char *init; /* weights to start from (positions are resized), or NULL: random ones */
+        const char *init; /* file of initial weights (position embeddings are resized); NULL: random weights */
     } student;
     struct {
-        const char *weights; /* file, or NULL: no teacher */
-        const char *cache;   /* file of its outputs; NULL: OUT/teacher.cache */
-        int grid;            /* patch tokens kept along a side, a multiple of the student's; 0: the student's */
+        const char *weights; /* file; NULL: no teacher */
+        const char *cache;   /* file with the teacher's outputs; NULL: OUT/teacher.cache */
+        int grid;            /* patch tokens per side in the cache, a multiple of the student's; 0: the student's */
         int views;           /* fixed views per image */
     } teacher;
     struct {
-        double crop_least, jitter;
-        double mixup; /* Beta(mixup, mixup) gives the first image's part; 0: no mixing */
+        double min_crop; /* minimum fraction of the image's area */
+        double jitter;
+        double mixup; /* the share of the first image is drawn from Beta(mixup, mixup); 0: no mixing */
     } view;
     sfp__loss_options loss;
     struct {
         int batch, epochs;
-        double seconds; /* > 0: the schedule follows the seconds spent in training instead of epochs */
+        double seconds; /* > 0: the run has this many seconds of training instead of `epochs` */
         uint64_t seed;
     } plan;
     struct {
@@ -54,39 +56,45 @@ typedef struct sfp__pretrain_options {
     } adam;
     struct {
         const char *dir;
-        const char *command; /* how it was called, for the config beside the model; NULL: not told */
-        bool half;           /* the model's file is F16 */
+        const char *command; /* the command line, recorded in config.json; NULL: unknown */
+        bool half;           /* model.safetensors is F16, else F32 */
         bool resume;
         double checkpoint_seconds; /* between checkpoints */
-        double score_seconds;      /* between scores; 0: at the end only */
-        int max_scored_images;     /* max images scored */
+        double probe_seconds;      /* between probes; 0: only at the end */
+        int max_probe_images;      /* maximum number of images of each set in a probe */
     } output;
 } sfp__pretrain_options;
 
 typedef struct sfp__pretrain_progress {
-    const char *phase;    /* "images", "teacher", "train" */
-    uint64_t done, total; /* of the phase; training by epochs: steps */
-    double fraction;      /* of the phase, 0..1 */
-    double from;          /* fraction at which this call began: what an earlier one left */
-    double seconds;       /* in this phase, of this call */
+    const char *phase;     /* "images", "teacher", "train" */
+    uint64_t done, total;  /* images, cache entries or, in "train", steps; total 0: the run ends by time */
+    double fraction;       /* completed fraction of the phase, 0..1 */
+    double start_fraction; /* fraction that was completed when this call started */
+    double seconds;        /* of this call in the phase */
     double epoch;
     double images_per_second;
-    double loss[SFP_TERMS]; /* NAN: not in use */
-    double ncm, knn;        /* the last score; NAN: none yet */
+    double loss[SFP_TERMS]; /* NAN: the term is not used */
+    double ncm, knn;        /* the last probe; NAN: none yet */
 } sfp__pretrain_progress;
 
 typedef struct sfp__pretrain_hooks {
     void *ctx;
     void (*progress)(void *ctx, const sfp__pretrain_progress *p);
-    void (*info)(void *ctx, const char *message);
+    void (*info)(void *ctx, const char *message); /* notes: normal events */
+    void (*warn)(void *ctx, const char *message); /* data was skipped, or a file was damaged or replaced */
     const volatile sig_atomic_t *stop;
 } sfp__pretrain_hooks;
 
-/* Of hooks that may be NULL, in whole or in part. */
+/* The hooks, and each of their members, may be NULL. */
 static inline void sfp__pretrain_info(const sfp__pretrain_hooks *h, const char *text)
 {
     if (h && h->info)
         h->info(h->ctx, text);
+}
+static inline void sfp__pretrain_warn(const sfp__pretrain_hooks *h, const char *text)
+{
+    if (h && h->warn)
+        h->warn(h->ctx, text);
 }
 static inline void sfp__pretrain_report_progress(const sfp__pretrain_hooks *h, const sfp__pretrain_progress *p)
 {
@@ -103,7 +111,7 @@ typedef struct sfp__pretrain_result {
     uint64_t steps, images;
     double seconds, images_per_second, epochs;
     double loss[SFP_TERMS];
-    double ncm, knn; /* of the written model; NAN without labels */
+    double ncm, knn; /* probe of the written model; NAN: no labels */
     size_t parameters;
 } sfp__pretrain_result;
 
@@ -112,26 +120,27 @@ sfp_status sfp__pretrain(const sfp__pretrain_options *o, sfp__thread_pool *pool,
 
 /* -------------------------------------------------------------------- settings
  *
- * The options of a training: the table of `streamfp pretrain`, what a checkpoint notes of them, and which of them is another one
- * when a training cannot go on. */
+ * The option table of `streamfp pretrain`, the options that a checkpoint records, and the comparison of both when a run
+ * resumes. */
 
 enum { SFP_PRETRAIN_ROWS = 41 };
 extern const sfp__opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS];
 
-/* A number (the seed apart) that decides what a step does: a training cannot go on with another one. */
-bool sfp__pretrain_decides(const sfp__opt *row);
+/* true: a numeric option (other than the seed) that affects the steps. A run can resume only with the same value. */
+bool sfp__pretrain_affects_steps(const sfp__opt *row);
 
 enum { SFP_PRETRAIN_SAVED_OPTIONS_MAX = SFP_PRETRAIN_ROWS };
 
 typedef struct sfp__saved_option {
     char key[32];     /* "option.NAME" */
-    const char *text; /* the value: the option's own text ("": none), or NULL: */
+    const char *text; /* the value of a text option, "": not set; NULL: the value is in `number` */
     char number[32];
 } sfp__saved_option;
 
-/* The options that decide what a step does; returns how many. `o` must outlive them. */
+/* Lists the options that affect the steps; returns their number. `o` must outlive them. */
 size_t sfp__pretrain_saved_options(const sfp__pretrain_options *o, sfp__saved_option *out);
-/* SFP_EINVAL: a checkpoint of another training; with its first note that is not as now, and both values. */
+/* Always fails with SFP_EINVAL: the checkpoint f belongs to a run with other options or data. The message names the first option
+ * that differs, with both values. */
 sfp_status sfp__pretrain_check_saved_options(const sfp__tensor_file *f, const sfp__pretrain_options *o, sfp_error *err);
 
 #endif

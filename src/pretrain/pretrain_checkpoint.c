@@ -1,3 +1,4 @@
+/* The state of a pretraining run, its checkpoint file, and AdamW. */
 #include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static sfp_status note_decay(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status set_decay(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     sfp__pretrain_state *s = ctx;
@@ -38,7 +39,7 @@ sfp_status sfp__pretrain_state_init(sfp__pretrain_state *out, const sfp__vit_con
     TRY(sfp__vit_flat_view(c, a->x, &s.weights, err));
     TRY(sfp__vit_flat_view(c, a->g, &s.grads, err));
     TRY(sfp__vit_flat_view(c, a->ema, &s.average, err));
-    (void)sfp__vit_each_weight(c, &s.weights, note_decay, &s, NULL);
+    (void)sfp__vit_each_weight(c, &s.weights, set_decay, &s, NULL);
     *out = TAKE(s);
     return SFP_OK;
 }
@@ -52,7 +53,7 @@ void sfp__pretrain_state_done(sfp__pretrain_state *s)
     *s = (sfp__pretrain_state){0};
 }
 
-static sfp__tensor block(const char *name, size_t count, const float *data)
+static sfp__tensor flat_tensor(const char *name, size_t count, const float *data)
 {
     return (sfp__tensor){.name = name,
                          .dtype = SFP_DTYPE_F32,
@@ -67,9 +68,9 @@ sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pre
                                     sfp_error *err)
 {
     const sfp__adamw *a = &s->adam;
-    const sfp__tensor tensors[] = {block("weights", a->count, a->x), block("moment1", a->count, a->m),
-                                   block("moment2", a->count, a->v), block("average", a->count, a->ema)};
-    sfp__saved_option notes[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
+    const sfp__tensor tensors[] = {flat_tensor("weights", a->count, a->x), flat_tensor("moment1", a->count, a->m),
+                                   flat_tensor("moment2", a->count, a->v), flat_tensor("average", a->count, a->ema)};
+    sfp__saved_option saved[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
     char step[24], seconds[40], key[24], sum[SFP_CHECKSUM_MAX];
     (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
     (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
@@ -77,16 +78,18 @@ sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pre
     sfp__safetensors_sum(NULL, sizeof tensors / sizeof *tensors, tensors, sum);
     sfp__meta meta[5 + SFP_PRETRAIN_SAVED_OPTIONS_MAX] = {
         {"kind", SFP_PRETRAIN_KIND}, {"step", step}, {"seconds", seconds}, {"key", key}, {SFP_CHECKSUM_KEY, sum}};
-    size_t n = sfp__pretrain_saved_options(o, notes);
+    size_t n = sfp__pretrain_saved_options(o, saved);
     for (size_t i = 0; i < n; i++)
-        meta[5 + i] = (sfp__meta){notes[i].key, notes[i].text ? notes[i].text : notes[i].number};
+        meta[5 + i] = (sfp__meta){saved[i].key, saved[i].text ? saved[i].text : saved[i].number};
     return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, 5 + n, err);
 }
 
 static sfp_status need_meta(const sfp__tensor_file *f, const char *key, const char **out, sfp_error *err)
 {
     *out = sfp__tensor_file_meta(f, key);
-    return *out ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no '%s', expected a checkpoint of pretraining", f->path, key);
+    return *out
+               ? SFP_OK
+               : sfp__fail(err, SFP_EFORMAT, "%s: metadata key '%s' is missing, expected a checkpoint of pretrain", f->path, key);
 }
 
 static sfp_status read_blocks(const sfp__tensor_file *f, sfp__pretrain_state *s, sfp_error *err)
@@ -100,7 +103,7 @@ static sfp_status read_blocks(const sfp__tensor_file *f, sfp__pretrain_state *s,
     const char *path = f->path, *sum;
     const sfp__tensor *t[BLOCKS] = {0};
     TRY(need_meta(f, SFP_CHECKSUM_KEY, &sum, err));
-    for (int i = 0; i < BLOCKS; i++) { /* all are looked at before the first is changed */
+    for (int i = 0; i < BLOCKS; i++) { /* checks all tensors before the state is changed */
         TRY(sfp__tensor_file_need(f, list[i].name, &t[i], err));
         TRY(sfp__tensor_expect(path, t[i], shape, 1, err));
     }
@@ -123,7 +126,7 @@ sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_
     uint64_t steps = strtoull(step, NULL, 10);
     double spent = strtod(seconds, NULL);
     if (steps > INT64_MAX || !isfinite(spent) || spent < 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is of step %s after %s seconds, expected numbers of a training", path,
+        return sfp__fail(err, SFP_EFORMAT, "%s: checkpoint has step %s and seconds %s, expected finite numbers from 0", path,
                          sfp__printable(step, (char[32]){0}, 32), sfp__printable(seconds, (char[48]){0}, 48));
     TRY(read_blocks(f, s, err));
     s->step = steps;
@@ -133,12 +136,12 @@ sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_
 
 /* ----------------------------------------------------------------------- AdamW */
 
-enum { GRAIN = 1 << 16, MOST_PIECES = 4096 };
+enum { GRAIN = 1 << 16, MAX_PIECES = 4096 };
 
 typedef struct work {
     const sfp__adamw *a;
     size_t grain;
-    double sums[MOST_PIECES];
+    double sums[MAX_PIECES];
     float scale, size, root, keep, beta1, beta2, eps, ema;
 } work;
 
@@ -184,7 +187,7 @@ static void step_piece(void *ctx, int piece, int worker)
 double sfp__adamw_update(sfp__thread_pool *pool, const sfp__adamw *a, const sfp__adamw_step *s)
 {
     work w = {.a = a, .grain = GRAIN};
-    while (a->count > w.grain * MOST_PIECES)
+    while (a->count > w.grain * MAX_PIECES)
         w.grain *= 2;
     int pieces = (int)((a->count + w.grain - 1) / w.grain);
     sfp__thread_pool_run(pool, pieces, sum_piece, &w);

@@ -1,4 +1,4 @@
-/* What the files of pretrain share. */
+/* Types and functions that the files of pretrain share. */
 #ifndef SFP_PRETRAIN_PRETRAIN_INTERNAL_H
 #define SFP_PRETRAIN_PRETRAIN_INTERNAL_H
 
@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------------- image set
  *
- * All images of a data set in memory, small enough for the student: decoded once, read at every step. */
+ * All images of a dataset in memory. They are decoded and resized once and read at every step. */
 
 typedef struct sfp__image_set {
     int size; /* S */
@@ -23,16 +23,17 @@ typedef struct sfp__image_set {
     int32_t *label; /* (count); -1: none */
     int classes;
     char **class_names; /* (classes) */
-    uint64_t skipped;   /* broken ones */
+    uint64_t skipped;   /* images that could not be read */
     char first_error[256];
 } sfp__image_set;
 
 typedef struct sfp__image_set_options {
-    bool test;       /* the data set's own test part, where it has one */
-    bool or_nothing; /* with test: SFP_ENOTFOUND where it has none */
+    bool test;     /* read the test part, if the dataset has one */
+    bool required; /* with `test`: fail with SFP_ENOTFOUND if the dataset has no test part */
     int size;
-    int64_t limit;              /* at most so many, evenly spread; 0: all */
-    const sfp__image_set *like; /* labels by this set's class names (unknown classes: -1); NULL: the source's own */
+    int64_t limit; /* maximum number of images, evenly spread; 0: all */
+    const sfp__image_set
+        *like; /* use the labels of this set, matched by class name (other classes: -1); NULL: those of the source */
 } sfp__image_set_options;
 
 sfp_status sfp__image_set_load(const char *spec, const sfp__image_set_options *opt, sfp__thread_pool *pool,
@@ -46,157 +47,160 @@ static inline const uint8_t *sfp__image_set_at(const sfp__image_set *p, int64_t 
     return p->rgb + (size_t)i * 3 * (size_t)p->size * (size_t)p->size;
 }
 
-/* A number that changes with any pixel or the count. */
+/* A hash of all pixels. */
 uint64_t sfp__image_set_hash(const sfp__image_set *p);
 
 /* ----------------------------------------------------------------------- views
  *
- * Views: what an image looks like when it is learned from, and batches of them.
+ * A view is a crop of an image, possibly flipped, with changed colours; a step trains on a batch of views.
  *
- * A view's crop and flip follow from (seed, image, view) and nothing else, so a teacher can see the same ones and its
- * outputs can be kept. Colours change at every step; the teacher does not see that.
+ * The crop and the flip of a view depend only on (seed, image, view). So the teacher can process the same views, and its outputs
+ * can be cached. Colours change at every step; the teacher sees the original ones.
  *
- * Batches say which views a step learns from; a thread of their own makes them ahead so that the learner never waits. Batch k
- * depends on (seed, k) alone. Epoch e shows every image once, in an order of its own; with fixed views image i shows view
- * (e + i) mod V, so all views come up equally often and a batch mixes them; half of them are shown mirrored, which the teacher's
- * outputs follow. A batch that does not fill is left out: an epoch has floor(count / b) steps. */
+ * A background thread prefetches the batches, so that the training loop does not wait. Batch k depends only on (seed, k). Epoch e
+ * uses every image once, in a random order. With V fixed views, image i has view (e + i) mod V, so that all views are equally
+ * frequent and each batch mixes them. Half of the views are mirrored, and the teacher's outputs with them. An incomplete last
+ * batch is dropped: an epoch has floor(count / b) steps. */
 
 typedef struct sfp__view {
     int left, top, width, height;
     bool flip;
 } sfp__view;
 
-/* Sequences of one seed, independent as long as a < 2^34 and b < 2^22; after 4 million steps two may be the same, no more. */
+/* Random sequences of one seed. They are different for different (purpose, a, b) with a < 2^34 and b < 2^22. A run of more than
+ * 4 million steps (b) may use a sequence twice, which is harmless. */
 enum { SFP_DRAW_VIEW = 1, SFP_DRAW_ORDER, SFP_DRAW_COLOUR, SFP_DRAW_MIX, SFP_DRAW_WEIGHTS };
-sfp__rng sfp__draw(uint64_t seed, int what, uint64_t a, uint64_t b);
+sfp__rng sfp__draw(uint64_t seed, int purpose, uint64_t a, uint64_t b);
 
-/* Of an image of size x size: `least` .. 1 of its area, sides 3:4 to 4:3. */
-sfp__view sfp__view_draw(uint64_t seed, uint64_t image, uint64_t view, int size, double least);
+/* Draws a view of an image of size x size: min_area .. 1 of its area, with an aspect ratio of 3:4 to 4:3. */
+sfp__view sfp__view_draw(uint64_t seed, uint64_t image, uint64_t view, int size, double min_area);
 
-/* rgb (size, size, 3) cropped, flipped and brought to out (to, to, 3). */
+/* Crops rgb (size, size, 3), resizes it to out (to, to, 3) and flips it. */
 sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp__view *v, int to, uint8_t *out, sfp_error *err);
 
-/* n images of a set as a vit takes them, x (n, 3, S, S): each by its view (NULL: all of it), brought to the vit's size and
+/* Writes n images of a set as the input of a ViT, x (n, 3, S, S): cropped to their views (NULL: whole images), resized and
  * normalised. */
 sfp_status sfp__inputs_make(const sfp__image_set *p, int n, const int64_t *image, const sfp__view *view, const sfp__vit_config *c,
                             sfp__thread_pool *pool, float *x, sfp_error *err);
 
-/* Brightness, contrast and saturation, each by a factor in 1 +- strength, in place. */
+/* Changes brightness, contrast and saturation in place, each by a random factor in 1 +- strength. */
 void sfp__view_colour(sfp__rng *r, double strength, int size, uint8_t *rgb);
 
-/* Sample i is `part` of image[i] and 1 - part of image[mate(i)], mate(i) = b - 1 - i. */
+/* Sample i is share * image[i] + (1 - share) * image[mate(i)] with mate(i) = b - 1 - i. */
 typedef struct sfp__view_batch {
     uint64_t step;
-    float part;        /* 1: not mixed */
+    float share;       /* 1: not mixed */
     float *x;          /* (b, 3, S, S) */
     int64_t *image;    /* (b) */
     int *view;         /* (b) */
-    bool *mirrored;    /* (b) against the fixed view */
-    sfp_status status; /* of making it */
+    bool *mirrored;    /* (b) relative to the fixed view */
+    sfp_status status; /* whether the batch could be made; if not, err has the reason */
     sfp_error err;
 } sfp__view_batch;
 
 typedef struct sfp__view_loader sfp__view_loader;
 
 uint64_t sfp__view_loader_epoch_steps(const sfp__image_set *p, int batch);
-/* o: its plan and views; c: the student; fixed_views: per image, 0: a new one every epoch. */
+/* Uses o->plan and o->view; c is the student's. fixed_views: number per image; 0: every epoch has new views. */
 sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_options *o, const sfp__vit_config *c,
                                    int fixed_views, uint64_t first_step, sfp__view_loader **out, sfp_error *err);
 void sfp__view_loader_free(sfp__view_loader *f);
 DEFINE_OWNED_PTR(sfp__view_loader, sfp__view_loader_free)
-/* The batch of the next step; it is valid until the next take. */
+/* Returns the batch of the next step; it is valid until the next call. */
 sfp_status sfp__view_loader_take(sfp__view_loader *f, const sfp__view_batch **out, sfp_error *err);
 
 /* --------------------------------------------------------------------- teacher
  *
- * A teacher's outputs for fixed views, computed once and kept in a file.
+ * The teacher's outputs for fixed views are computed once and cached in a file.
  *
- * An entry is what the student is asked to reproduce: the teacher's class token and its patch tokens, both after the final
- * norm, the latter averaged from its grid to the student's (or a finer one, averaged on when read); F16. The file names what it
- * depends on (teacher, images, views, sizes): one made for anything else is made again, but not while another process reads it.
- * It is filled in order and can be gone on with. */
+ * An entry contains the student's targets as F16: the teacher's class token and its patch tokens, both after the final norm. The
+ * patch tokens are averaged from the teacher's grid to the student's, or to a finer one that is averaged again on reading. The
+ * file identifies everything that it depends on (teacher, images, views, sizes). A file for anything else is replaced, but not
+ * while another process reads it. Entries are written in order, so that an incomplete file can be continued. */
 
 typedef struct sfp__teacher {
     sfp__vit *vit;
     int dim;     /* Dt */
-    int classes; /* of its head; 0: none */
-    int side;    /* patches along the student's side: L = side^2 */
-    int grid;    /* of the entries: a multiple of side */
+    int classes; /* of its head; 0: no head */
+    int side;    /* patches per side of the student: L = side^2 */
+    int grid;    /* patch tokens per side of an entry, a multiple of `side` */
     int views;
     int64_t images;
     sfp__map map;
-    int lock;                /* on the cache, as long as it is read; -1: none */
+    int lock;                /* file descriptor that locks the cache while it is read; -1: none */
     const uint16_t *entries; /* (views, images, 1 + grid^2, Dt), F16 */
-    float *mean, *scale;     /* (2, Dt) of class token and patch tokens: standardised = (x - mean) * scale */
+    float *mean, *scale;     /* (2, Dt) for class tokens and patch tokens: standardised = (x - mean) * scale */
 } sfp__teacher;
 
-/* o: its teacher, views, seed, and the student's size. */
+/* Loads the teacher and fills the cache if needed. Uses the teacher, view, seed and student size of o. */
 sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_set *p, sfp__thread_pool *pool,
                              const sfp__pretrain_hooks *hooks, sfp__teacher *out, sfp_error *err);
 void sfp__teacher_done(sfp__teacher *t);
 
-/* Adds f times the standardised outputs for a view of an image: (1 + L, Dt). Mirrored: what the teacher would say of the
- * mirrored view, very nearly - the same class token, the patch tokens of a row the other way round. */
+/* Adds f times the standardised outputs for a view of an image to out (1 + L, Dt). mirrored: uses the same class token and
+ * reverses the patch tokens of each row; this approximates the teacher's outputs for the mirrored view. */
 void sfp__teacher_add(const sfp__teacher *t, int view, int64_t image, bool mirrored, float f, float *out);
-/* The class token as the teacher gives it (Dt), for its head. */
+/* Writes the class token (Dt), not standardised, as the input of the teacher's head. */
 void sfp__teacher_class(const sfp__teacher *t, int view, int64_t image, float *out);
 
 /* ------------------------------------------------------------------------ loss
  *
- * The loss over a student's tokens, and the small layers that exist only for it: a linear head for labels, one for the
- * teacher's logits, and projections to the teacher's width.
+ * The loss of the student's tokens, and the small layers that only the loss uses: a linear head for labels, one for the teacher's
+ * logits, and projections to the teacher's width.
  *
  * Terms, each a mean over the batch times its weight:
- *   label   cross-entropy with smoothed, mixed labels (images without a label count 0)
- *   class   the class token against the teacher's, standardised: 1 - cosine, as the norm that ends a ViT fixes the length
- *   patch   the patch tokens against the teacher's, standardised: smooth L1, mean over channels and patches
+ *   label   cross-entropy with smoothed, mixed labels (images without a label contribute 0)
+ *   class   distance of the class token to the teacher's standardised one: 1 - cosine, because the final norm fixes the length
+ *   patch   distance of the patch tokens to the teacher's standardised ones: smooth L1, mean over channels and patches
  *   logits  temperature^2 KL(teacher || student) over the teacher's classes
  *
- * Used as the token head of a pass (model/vit.h): gradients of the layers are summed by lane. */
+ * The loss is the token head of a pass (model/vit.h); each lane sums its own gradients of the layers. */
 
 typedef struct sfp__loss sfp__loss;
 
-/* teacher may be NULL; terms that need what is not there get weight 0. lanes: of the passes. */
+/* teacher may be NULL. Terms without a teacher, teacher head or labels have weight 0. lanes: number of lanes of the passes;
+ * max_samples: maximum number of samples per call of sfp__loss_tokens. */
 sfp_status sfp__loss_create(const sfp__loss_options *o, const sfp__vit_config *student, const sfp__image_set *images,
-                            const sfp__teacher *teacher, int lanes, int most_samples, sfp__loss **out, sfp_error *err);
+                            const sfp__teacher *teacher, int lanes, int max_samples, sfp__loss **out, sfp_error *err);
 void sfp__loss_free(sfp__loss *l);
 DEFINE_OWNED_PTR(sfp__loss, sfp__loss_free)
 
-size_t sfp__loss_count(const sfp__loss *l); /* floats of parameters */
+size_t sfp__loss_count(const sfp__loss *l); /* number of floats in the parameters */
 void sfp__loss_init(const sfp__loss *l, uint64_t seed, float *params);
-/* 1 for each float that weight decay applies to. */
+/* Sets decays (count) to 1 for each parameter that weight decay applies to, else to 0. */
 void sfp__loss_decays(const sfp__loss *l, uint8_t *decays);
-/* Whether it sees all tokens (n, T, D); else class tokens alone (n, 1, D), and the last block need compute no others. */
+/* true: the loss needs all tokens (n, T, D). false: it needs only class tokens (n, 1, D), and the last block can omit the
+ * others. */
 bool sfp__loss_all_tokens(const sfp__loss *l);
-/* The label head's W (classes, D) and b (classes) in the parameters; NULL without one. */
+/* Returns W (classes, D) and b (classes) of the label head, which are in params; NULL: the loss has no label head. */
 const float *sfp__loss_label_head(const sfp__loss *l, const float *params, const float **bias);
 
-/* Before a pass: the batch and the parameters; clears the sums. */
+/* Call before a pass: sets the batch and the parameters, and clears the sums. */
 void sfp__loss_begin(sfp__loss *l, const sfp__view_batch *batch, int b, const float *params);
-/* The token head. */
+/* The token head of the pass. */
 void sfp__loss_tokens(void *loss, int lane, int first, int n, const float *tokens, float *grad);
-/* After it: the terms' values, and the gradients of the parameters (overwritten). */
+/* Call after the pass: writes the values of the terms and the gradients of the parameters. */
 void sfp__loss_end(const sfp__loss *l, double value[SFP_TERMS], float *grad);
 
-/* ----------------------------------------------------------------------- score
+/* ----------------------------------------------------------------------- probe
  *
- * How good features are, cheaply: nearest class mean and k nearest neighbours, both from images that were trained on to
- * images that were not. */
+ * A probe measures the quality of features at low cost: the accuracy of nearest class mean and of k nearest neighbours. Both use
+ * labelled training images to predict the labels of test images. */
 
 typedef struct sfp__probe {
-    double ncm, knn; /* fractions; NAN without labels */
-    int scored;      /* images */
+    double ncm, knn; /* accuracies, 0..1; NAN: no labels */
+    int tested;      /* number of labelled test images */
 } sfp__probe;
 
-/* At most `most` images of each set, evenly spread. Class means in Euclidean distance; 10 neighbours by cosine, each vote
- * weighted by it. */
-sfp_status sfp__probe_run(sfp__vit *v, sfp__thread_pool *pool, const sfp__image_set *known, const sfp__image_set *held, int most,
-                          sfp__probe *out, sfp_error *err);
+/* Uses at most max_images of each set, evenly spread. ncm: Euclidean distance to class means. knn: votes of the 10 neighbours
+ * with the highest cosine, each weighted by exp(10 cosine). */
+sfp_status sfp__probe_run(sfp__vit *v, sfp__thread_pool *pool, const sfp__image_set *train, const sfp__image_set *test,
+                          int max_images, sfp__probe *out, sfp_error *err);
 
 /* ---------------------------------------------------------------------- output
  *
- * What a training leaves in its folder beside the model, and what an earlier one left: the course of it (log.jsonl, one line of
- * JSON a point, and report.html, the same as curves), config.json, and the folder itself. */
+ * The files of a run in its output directory other than the model: log.jsonl (one JSON object per line and point), report.html
+ * (the log as curves) and config.json. Also the check and the removal of the files of an earlier run. */
 
 #define SFP__PRETRAIN_CHECKPOINT "checkpoint.safetensors"
 #define SFP__PRETRAIN_CHECKPOINT_OLD SFP__PRETRAIN_CHECKPOINT ".old"
@@ -208,8 +212,8 @@ sfp_status sfp__probe_run(sfp__vit *v, sfp__thread_pool *pool, const sfp__image_
 typedef struct sfp__log_point {
     uint64_t step;
     double epoch, seconds, lr, grad_norm, images_per_second;
-    double loss[SFP_TERMS]; /* means since the point before; NAN: not in use */
-    double ncm, knn;        /* NAN: not scored here */
+    double loss[SFP_TERMS]; /* means since the previous point; NAN: the term is not used */
+    double ncm, knn;        /* NAN: no probe at this point */
 } sfp__log_point;
 
 typedef struct sfp__log {
@@ -219,31 +223,32 @@ typedef struct sfp__log {
     size_t count, capacity;
 } sfp__log;
 
-/* Begins the file, or with `upto` > 0 keeps its points up to that step and goes on after them. */
-sfp_status sfp__log_open(const char *path, uint64_t upto, sfp__log *out, sfp_error *err);
+/* Opens the log for appending. last_step 0: starts an empty log. Otherwise keeps the points up to that step and removes the
+ * rest. */
+sfp_status sfp__log_open(const char *path, uint64_t last_step, sfp__log *out, sfp_error *err);
 sfp_status sfp__log_add(sfp__log *l, const sfp__log_point *p, sfp_error *err);
 void sfp__log_close(sfp__log *l);
-/* Its curves. */
+/* Writes report.html with the curves of the log. */
 sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error *err);
 
-/* config.json: what reads the model needs, and how it came to be. result may be of an unfinished training. */
+/* Writes config.json: the configuration of the model, and how it was trained. The run may be unfinished. */
 sfp_status sfp__pretrain_write_config(const char *path, const sfp__pretrain_options *o, const sfp__vit_config *c,
                                       const sfp__pretrain_result *r, sfp_error *err);
 
-/* OUT, made where it is missing, is ours alone from here on (*made, *lock: io/directory.h). Without --resume one that holds a
- * training that was not finished is refused. */
+/* Creates OUT if it is missing, and locks it (*made and *lock: io/directory.h). Without --resume, fails if OUT contains an
+ * unfinished run. */
 sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err);
-/* A training that begins, when nothing is left that could be wrong: removes the files of the one that was there, and says so. The
- * teacher's outputs stay: they may be of use again. */
+/* Removes the files of an earlier run from OUT and reports it. Call it after every other check of a new run. The teacher's
+ * outputs are kept, because they may be reusable. */
 sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const sfp__pretrain_hooks *hooks, sfp_error *err);
 
 /* ----------------------------------------------------------------------- state
  *
- * What a training carries from step to step, and its checkpoint: everything the next step reads, so that going on from a
- * file ends in the same bytes as never having stopped. */
+ * The state of a run between steps, and its checkpoint. The checkpoint contains everything that the next step reads, so that a
+ * resumed run writes the same bytes as an uninterrupted one. */
 
-/* AdamW (decoupled weight decay) with clipping by norm and an average of the weights, on flat blocks. Cut into fixed pieces: the
- * result does not depend on threads. */
+/* AdamW (decoupled weight decay) with clipping by norm and a moving average of the weights, on flat blocks. The work is split
+ * into fixed pieces, so that the result does not depend on the number of threads. */
 typedef struct sfp__adamw {
     size_t count;
     float *x, *g, *m, *v, *ema; /* (count) */
@@ -253,34 +258,34 @@ typedef struct sfp__adamw {
 typedef struct sfp__adamw_step {
     uint64_t t; /* 1, 2, ... */
     double lr, weight_decay, beta1, beta2, eps;
-    double clip; /* the most the gradient's norm may be; 0: any */
-    double ema;  /* what the average keeps */
+    double clip; /* maximum norm of the gradient; 0: no clipping */
+    double ema;  /* decay of the average: ema <- ema * average + (1 - ema) * weights */
 } sfp__adamw_step;
 
-/* One step; returns the gradient's norm before clipping. A gradient that is not finite changes nothing. */
+/* Performs one step. Returns the norm of the gradient before clipping; if it is not finite, nothing is changed. */
 double sfp__adamw_update(sfp__thread_pool *pool, const sfp__adamw *a, const sfp__adamw_step *s);
 
-#define SFP_PRETRAIN_KIND "streamfp pretrain checkpoint" /* "kind" in the metadata of one */
+#define SFP_PRETRAIN_KIND "streamfp pretrain checkpoint" /* "kind" in the metadata of a checkpoint */
 
 typedef struct sfp__pretrain_state {
     sfp__vit_config config;
-    size_t vit_count;                         /* floats of the vit; the loss's own follow */
+    size_t vit_count;                         /* floats of the ViT; the parameters of the loss follow them */
     sfp__adamw adam;                          /* x, g, m, v, ema: (count) each */
     uint8_t *decays;                          /* (count) */
     void *block;                              /* of all these */
     sfp__vit_weights weights, grads, average; /* views of x, g, ema */
     uint64_t step;
-    double seconds; /* in training */
-    uint64_t key;   /* of the options that decide what a step does */
+    double seconds; /* spent in training */
+    uint64_t key;   /* hash of the options and data that affect the steps */
 } sfp__pretrain_state;
 
 sfp_status sfp__pretrain_state_init(sfp__pretrain_state *out, const sfp__vit_config *c, size_t loss_count, sfp_error *err);
 void sfp__pretrain_state_done(sfp__pretrain_state *s);
 
-/* With the options that it was made with. */
+/* Writes a checkpoint, which also records the options. */
 sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path,
                                     sfp_error *err);
-/* SFP_ENOTFOUND: there is none. SFP_EINVAL: it is of another training. */
+/* SFP_ENOTFOUND: there is no checkpoint. SFP_EINVAL: it belongs to a run with other options or data. */
 sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path, sfp_error *err);
 
 #endif

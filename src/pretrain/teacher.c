@@ -1,3 +1,4 @@
+/* The teacher and the cache file of its outputs. */
 #include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
@@ -18,33 +19,33 @@
 
 enum { CHUNK = 64, STAT_ENTRIES = 4096 };
 
-/* The file: one block that says what it is and how far it got, then the entries. */
+/* The file has a header block and then the entries. */
 #define HEADER_BYTES 4096
 #define MAGIC "streamfp teacher"
-#define SAVE_SECONDS 2 /* of entries a power cut may cost */
+#define SAVE_SECONDS 2 /* between updates of the header: a power failure loses at most the entries of this time */
 
 typedef struct header {
-    char magic[16]; /* MAGIC without its end */
-    uint64_t key;   /* of everything the entries depend on */
-    uint64_t total; /* entries wanted: view after view, so a cache of fewer views is the beginning of one of more */
+    char magic[16]; /* MAGIC without its terminator */
+    uint64_t key;   /* hash of everything that the entries depend on */
+    uint64_t total; /* number of entries, one view after the other, so that a cache can be extended by more views */
     uint64_t entry_bytes;
-    uint64_t done;   /* the first so many are there */
-    uint64_t config; /* of what a config beside the weights may say */
+    uint64_t done;   /* number of complete entries */
+    uint64_t config; /* hash of the values that a config.json next to the weights can set */
 } header;
 
-typedef struct making {
+typedef struct cache_job {
     const sfp__pretrain_options *o;
     const char *cache;
     const sfp__image_set *images;
     sfp__teacher *t;
-    int size;         /* of the teacher's input */
-    int grid, tokens; /* patches along the teacher's side; its T */
-    float *pool_w;    /* (entry grid, grid) weights of averaging along one axis */
+    int size;         /* side of the teacher's input */
+    int grid, tokens; /* patches per side of the teacher; its T */
+    float *pool_w;    /* (entry grid, grid) weights for averaging along one axis */
     float *x;         /* (CHUNK, 3, size, size) */
     float *normed;    /* (CHUNK, T, Dt) */
     uint16_t *entry;  /* (CHUNK, 1 + entry grid^2, Dt) */
-    uint64_t first;   /* the entries at hand */
-} making;
+    uint64_t first;   /* first entry of the current chunk */
+} cache_job;
 
 static size_t entry_floats(const sfp__teacher *t)
 {
@@ -74,11 +75,14 @@ static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
 
 static sfp_status key_of(const sfp__pretrain_options *o, const sfp__image_set *p, uint64_t *out, sfp_error *err)
 {
-    const uint64_t numbers[] = {1 /* how entries are made */, sfp__image_set_hash(p),
-                                (uint64_t)p->count,           (uint64_t)p->size,
-                                (uint64_t)grid_of(o),         o->plan.seed};
+    const uint64_t numbers[] = {1 /* version of the entries */,
+                                sfp__image_set_hash(p),
+                                (uint64_t)p->count,
+                                (uint64_t)p->size,
+                                (uint64_t)grid_of(o),
+                                o->plan.seed};
     uint64_t h = sfp__hash(SFP_HASH_START, numbers, sizeof numbers);
-    h = sfp__hash(h, &o->view.crop_least, sizeof o->view.crop_least);
+    h = sfp__hash(h, &o->view.min_crop, sizeof o->view.min_crop);
     TRY(weights_hash(o->teacher.weights, &h, err));
     *out = h;
     return SFP_OK;
@@ -93,7 +97,7 @@ static uint64_t config_hash(const sfp__vit_config *c)
     return sfp__hash(h, c->std, sizeof c->std) | 1;
 }
 
-/* Rows of weights that average `grid` cells into `side`, by the length they share. */
+/* Writes weights (side, grid) that average `grid` cells to `side` cells in proportion to the overlap. */
 static void average_weights(int side, int grid, float *w)
 {
     for (int i = 0; i < side; i++)
@@ -104,11 +108,11 @@ static void average_weights(int side, int grid, float *w)
         }
 }
 
-/* One teacher output (T, Dt) to an entry. */
+/* Converts one teacher output (T, Dt) to an entry. */
 static void make_entry(void *ctx, int piece, int worker)
 {
     (void)worker;
-    making *m = ctx;
+    cache_job *m = ctx;
     int D = m->t->dim, side = m->t->grid, grid = m->grid;
     const float *tokens = m->normed + (size_t)piece * (size_t)m->tokens * (size_t)D;
     uint16_t *out = m->entry + (size_t)piece * entry_floats(m->t);
@@ -148,7 +152,7 @@ static sfp_status sync_cache(int fd, const char *path, sfp_error *err)
     return fdatasync(fd) == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
 }
 
-/* What is in an open cache: `other` when it was made for something else, h->done when it is the one wanted. */
+/* Reads the header of an open cache. *other: the cache is for other inputs. Else sets h->done to its number of entries. */
 static sfp_status read_header(int fd, const char *path, header *h, bool *other, sfp_error *err)
 {
     header old = {0};
@@ -156,27 +160,27 @@ static sfp_status read_header(int fd, const char *path, header *h, bool *other, 
     if (fstat(fd, &st) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
     if (!S_ISREG(st.st_mode))
-        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+        return sfp__fail(err, SFP_EINVAL, "%s: not a regular file", path);
     bool ours = pread(fd, &old, sizeof old, 0) == (ssize_t)sizeof old && memcmp(old.magic, h->magic, sizeof old.magic) == 0;
     if (st.st_size > 0 && !ours)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is no file of teacher outputs; it is left alone", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a cache of teacher outputs; the file is not changed", path);
     bool same = ours && old.key == h->key && old.config == h->config && old.entry_bytes == h->entry_bytes &&
                 st.st_size >= HEADER_BYTES && ((uint64_t)st.st_size - HEADER_BYTES) / h->entry_bytes >= old.done;
-    h->done = same ? old.done : 0; /* more views than before: they follow */
+    h->done = same ? old.done : 0; /* may be less than h->total if there are more views now */
     *other = ours && !same;
     return SFP_OK;
 }
 
-/* Trainings that read a cache share it, one that writes has it alone. A file system without locks lets everybody through. */
+/* Readers share the lock of a cache; a writer has it exclusively. On a file system without locks, every call succeeds. */
 static sfp_status lock_cache(int fd, const char *path, int how, sfp_error *err)
 {
     if (flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        return sfp__fail(err, SFP_EINVAL, "%s: another training %s; give another --teacher-cache, or wait", path,
-                         how == LOCK_EX ? "reads it, and it is not the one wanted here" : "is writing it");
+        return sfp__fail(err, SFP_EINVAL, "%s: another run %s; choose another --teacher-cache, or wait", path,
+                         how == LOCK_EX ? "reads the file, which must be changed for this run" : "writes the file");
     return SFP_OK;
 }
 
-/* Opens the cache, whole, to go on with it, or begun anew. */
+/* Opens the cache: complete, incomplete, or restarted if it is for other inputs. */
 static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     bool other = false;
@@ -192,8 +196,8 @@ static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp__p
     TRY(read_header(f, cache, h, &other, err));
     if (other) {
         char text[600];
-        (void)snprintf(text, sizeof text, "%.400s: was made for another teacher, data or views; made again", cache);
-        sfp__pretrain_info(hooks, text);
+        (void)snprintf(text, sizeof text, "%.400s: the cache is for another teacher, data or views; it is replaced", cache);
+        sfp__pretrain_warn(hooks, text);
     }
     char block[HEADER_BYTES] = {0};
     memcpy(block, h, sizeof *h);
@@ -201,14 +205,14 @@ static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp__p
     return sync_cache(f, cache, err); /* before old entries are overwritten */
 }
 
-static sfp_status run_chunk(making *m, sfp__vit_plan *plan, sfp__thread_pool *pool, int n, sfp_error *err)
+static sfp_status run_chunk(cache_job *m, sfp__vit_plan *plan, sfp__thread_pool *pool, int n, sfp_error *err)
 {
     int64_t image[CHUNK];
     sfp__view view[CHUNK];
     for (int i = 0; i < n; i++) {
         uint64_t entry = m->first + (uint64_t)i, count = (uint64_t)m->images->count;
         image[i] = (int64_t)(entry % count);
-        view[i] = sfp__view_draw(m->o->plan.seed, entry % count, entry / count, m->images->size, m->o->view.crop_least);
+        view[i] = sfp__view_draw(m->o->plan.seed, entry % count, entry / count, m->images->size, m->o->view.min_crop);
     }
     TRY(sfp__inputs_make(m->images, n, image, view, &m->t->vit->config, pool, m->x, err));
     const sfp__vit_pass pass = {.b = n, .x = m->x, .normed = m->normed};
@@ -217,14 +221,14 @@ static sfp_status run_chunk(making *m, sfp__vit_plan *plan, sfp__thread_pool *po
     return SFP_OK;
 }
 
-/* Says how far the file got, when its entries are where no power cut takes them away. */
-static sfp_status note_done(int fd, const char *path, const header *h, sfp_error *err)
+/* Writes the number of complete entries, after the entries themselves are on disk. */
+static sfp_status write_progress(int fd, const char *path, const header *h, sfp_error *err)
 {
     TRY(sync_cache(fd, path, err));
     return write_at(fd, path, h, sizeof *h, 0, err);
 }
 
-static sfp_status fill_cache(making *m, header *h, int fd, sfp__vit_plan *plan, sfp__thread_pool *pool,
+static sfp_status fill_cache(cache_job *m, header *h, int fd, sfp__vit_plan *plan, sfp__thread_pool *pool,
                              const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     double begin = sfp__monotonic_seconds(), saved_at = begin;
@@ -232,8 +236,8 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp__vit_plan *plan, 
     uint64_t start = h->done;
     while (h->done < h->total) {
         if (sfp__pretrain_stopped(hooks)) {
-            TRY(note_done(fd, path, h, err));
-            return sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; the same command goes on", path,
+            TRY(write_progress(fd, path, h, err));
+            return sfp__fail(err, SFP_EINVAL, "%s: stopped after %llu of %llu entries; run the same command to continue", path,
                              (unsigned long long)h->done, (unsigned long long)h->total);
         }
         int n = h->total - h->done < CHUNK ? (int)(h->total - h->done) : CHUNK;
@@ -242,7 +246,7 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp__vit_plan *plan, 
         TRY(write_at(fd, path, m->entry, (size_t)n * h->entry_bytes, (off_t)(HEADER_BYTES + h->done * h->entry_bytes), err));
         h->done += (uint64_t)n;
         if (h->done == h->total || sfp__monotonic_seconds() - saved_at > SAVE_SECONDS) {
-            TRY(note_done(fd, path, h, err));
+            TRY(write_progress(fd, path, h, err));
             saved_at = sfp__monotonic_seconds();
         }
         double now = sfp__monotonic_seconds() - begin;
@@ -250,7 +254,7 @@ static sfp_status fill_cache(making *m, header *h, int fd, sfp__vit_plan *plan, 
                                                                        .done = h->done,
                                                                        .total = h->total,
                                                                        .fraction = (double)h->done / (double)h->total,
-                                                                       .from = (double)start / (double)h->total,
+                                                                       .start_fraction = (double)start / (double)h->total,
                                                                        .images_per_second = (double)(h->done - start) / now,
                                                                        .seconds = now});
     }
@@ -263,7 +267,8 @@ static sfp_status make_cache(const sfp__pretrain_options *o, const char *cache, 
                              sfp__thread_pool *pool, const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     const sfp__vit_config *c = &t->vit->config;
-    making m = {.o = o, .images = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
+    cache_job m = {
+        .o = o, .images = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
     header h = {.magic = MAGIC,
                 .total = (uint64_t)o->teacher.views * (uint64_t)p->count,
                 .entry_bytes = entry_floats(t) * sizeof(uint16_t),
@@ -291,8 +296,8 @@ static const uint16_t *entry_at(const sfp__teacher *t, int view, int64_t image)
     return t->entries + ((size_t)view * (size_t)t->images + (size_t)image) * entry_floats(t);
 }
 
-/* Mean and deviation of each channel, of class tokens and of patch tokens, over entries evenly spread. */
-static sfp_status measure(sfp__teacher *t, sfp_error *err)
+/* Computes the mean and the deviation of each channel of class tokens and of patch tokens over evenly spread entries. */
+static sfp_status compute_statistics(sfp__teacher *t, sfp_error *err)
 {
     size_t D = (size_t)t->dim;
     OWNED double *sum = NULL;
@@ -326,11 +331,11 @@ sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_se
     OWNED_BY(sfp__teacher_done)
     sfp__teacher t = {.views = o->teacher.views, .images = p->count, .side = side_of(o), .grid = grid_of(o), .lock = -1};
     if (t.grid < 1 || t.grid > 255 || t.grid % side_of(o) != 0)
-        return sfp__fail(err, SFP_EINVAL, "%d x %d teacher tokens are kept, expected a multiple of the student's %d x %d", t.grid,
-                         t.grid, side_of(o), side_of(o));
-    char in_folder[PATH_MAX];
-    (void)snprintf(in_folder, sizeof in_folder, "%s/teacher.cache", o->output.dir);
-    const char *cache = o->teacher.cache ? o->teacher.cache : in_folder;
+        return sfp__fail(err, SFP_EINVAL, "--teacher-grid is %d, expected a multiple of %d, the student's patch tokens per side",
+                         t.grid, side_of(o));
+    char in_out[PATH_MAX];
+    (void)snprintf(in_out, sizeof in_out, "%s/teacher.cache", o->output.dir);
+    const char *cache = o->teacher.cache ? o->teacher.cache : in_out;
     TRY(sfp__vit_load(o->teacher.weights, NULL, &t.vit, err));
     t.dim = t.vit->config.dim;
     t.classes = t.vit->config.classes;
@@ -338,9 +343,9 @@ sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_se
     TRY(sfp__map_open(cache, &t.map, err));
     size_t want = HEADER_BYTES + (size_t)t.views * (size_t)t.images * entry_floats(&t) * sizeof(uint16_t);
     if (t.map.size < want)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected %zu", cache, t.map.size, want);
+        return sfp__fail(err, SFP_EFORMAT, "%s: size is %zu bytes, expected %zu", cache, t.map.size, want);
     t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
-    TRY(measure(&t, err));
+    TRY(compute_statistics(&t, err));
     *out = t;
     t = (sfp__teacher){.lock = -1};
     return SFP_OK;
@@ -350,7 +355,7 @@ void sfp__teacher_done(sfp__teacher *t)
 {
     if (t->map.bytes)
         sfp__map_close(&t->map);
-    if (t->vit && t->lock >= 0) /* without a teacher there is no cache */
+    if (t->vit && t->lock >= 0) /* without a teacher, there is no cache and lock is not set */
         (void)close(t->lock);
     sfp__vit_free(t->vit);
     sfp__free(t->mean);

@@ -1,3 +1,4 @@
+/* Views of images, and the background thread that prefetches batches of them. */
 #include "pretrain/pretrain_internal.h"
 
 #include "base/mem.h"
@@ -11,27 +12,27 @@
 
 /* ---------------------------------------------------------------------- views */
 
-sfp__rng sfp__draw(uint64_t seed, int what, uint64_t a, uint64_t b)
+sfp__rng sfp__draw(uint64_t seed, int purpose, uint64_t a, uint64_t b)
 {
-    return sfp__rng_init(seed, ((uint64_t)what << 56) ^ (b << 34) ^ a);
+    return sfp__rng_init(seed, ((uint64_t)purpose << 56) ^ (b << 34) ^ a);
 }
 
-static double between(sfp__rng *r, double low, double high)
+static double uniform(sfp__rng *r, double low, double high)
 {
     return low + (high - low) * sfp__rng_double(r);
 }
 
-static int side_of(double length, int size)
+static int clamp_side(double length, int size)
 {
     int n = (int)lround(length);
     return n < 1 ? 1 : n > size ? size : n;
 }
 
-sfp__view sfp__view_draw(uint64_t seed, uint64_t image, uint64_t view, int size, double least)
+sfp__view sfp__view_draw(uint64_t seed, uint64_t image, uint64_t view, int size, double min_area)
 {
     sfp__rng r = sfp__draw(seed, SFP_DRAW_VIEW, image, view);
-    double area = between(&r, least, 1), ratio = exp(between(&r, -log(4.0 / 3), log(4.0 / 3))), side = sqrt(area) * size;
-    sfp__view v = {.width = side_of(side * sqrt(ratio), size), .height = side_of(side / sqrt(ratio), size)};
+    double area = uniform(&r, min_area, 1), ratio = exp(uniform(&r, -log(4.0 / 3), log(4.0 / 3))), side = sqrt(area) * size;
+    sfp__view v = {.width = clamp_side(side * sqrt(ratio), size), .height = clamp_side(side / sqrt(ratio), size)};
     v.left = (int)sfp__rng_below(&r, (uint32_t)(size - v.width + 1));
     v.top = (int)sfp__rng_below(&r, (uint32_t)(size - v.height + 1));
     v.flip = sfp__rng_u32(&r) & 1;
@@ -55,7 +56,7 @@ sfp_status sfp__view_render(const uint8_t *rgb, int size, const sfp__view *v, in
 {
     union {
         const uint8_t *in;
-        uint8_t *image; /* only read: crop and resize take an image as it is kept */
+        uint8_t *image; /* not written to: sfp__image has no const pixels */
     } pixels = {.in = rgb};
     const sfp__image whole = {.width = size, .height = size, .rgb = pixels.image};
     OWNED_BY(sfp__image_done) sfp__image part = {0}, fit = {0};
@@ -73,7 +74,7 @@ typedef struct inputs {
     const sfp__view *view;
     const sfp__vit_config *c;
     float *x;
-    atomic_int status; /* of the last that failed */
+    atomic_int status; /* of the last failure */
 } inputs;
 
 static sfp_status make_input(const inputs *in, int i)
@@ -108,7 +109,7 @@ sfp_status sfp__inputs_make(const sfp__image_set *p, int n, const int64_t *image
     inputs in = {.p = p, .image = image, .view = view, .c = c, .x = x};
     sfp__thread_pool_run(pool, n, make_one, &in);
     sfp_status s = (sfp_status)atomic_load(&in.status);
-    return s ? sfp__fail(err, s, "cannot make a view of %d x %d pixels", c->img_size, c->img_size) : SFP_OK;
+    return s ? sfp__fail(err, s, "cannot create a view of %d x %d pixels", c->img_size, c->img_size) : SFP_OK;
 }
 
 static uint8_t to_byte(float x)
@@ -119,8 +120,8 @@ static uint8_t to_byte(float x)
 void sfp__view_colour(sfp__rng *r, double strength, int size, uint8_t *rgb)
 {
     size_t n = (size_t)size * (size_t)size;
-    float bright = (float)between(r, 1 - strength, 1 + strength), contrast = (float)between(r, 1 - strength, 1 + strength),
-          saturation = (float)between(r, 1 - strength, 1 + strength);
+    float bright = (float)uniform(r, 1 - strength, 1 + strength), contrast = (float)uniform(r, 1 - strength, 1 + strength),
+          saturation = (float)uniform(r, 1 - strength, 1 + strength);
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += 0.299 * rgb[3 * i] + 0.587 * rgb[3 * i + 1] + 0.114 * rgb[3 * i + 2];
@@ -137,7 +138,7 @@ void sfp__view_colour(sfp__rng *r, double strength, int size, uint8_t *rgb)
 
 /* -------------------------------------------------------------------- batches */
 
-enum { DEPTH = 3 }; /* one slot is in the learner's hands */
+enum { DEPTH = 3 }; /* batches in the ring, of which the training loop uses one */
 
 struct sfp__view_loader {
     const sfp__image_set *images;
@@ -146,14 +147,14 @@ struct sfp__view_loader {
     int fixed_views;
     uint64_t epoch_steps;
     sfp__view_batch ring[DEPTH];
-    int64_t *order; /* (count) of `order_epoch` */
+    int64_t *order; /* (count) image order of `order_epoch` */
     uint64_t order_epoch;
     bool ordered;
-    uint8_t *rgb; /* (S, S, 3) the view at hand */
+    uint8_t *rgb; /* (S, S, 3) the current view */
     float *plain; /* (b, 3, S, S) before mixing */
-    void *block;  /* of these */
-    sfp__prefetcher *ahead;
-    int64_t next; /* step to be taken */
+    void *block;  /* the memory of the arrays above and of the ring */
+    sfp__prefetcher *prefetcher;
+    int64_t next; /* the step that sfp__view_loader_take returns next */
 };
 
 uint64_t sfp__view_loader_epoch_steps(const sfp__image_set *p, int batch)
@@ -178,7 +179,7 @@ static void order_epoch(sfp__view_loader *f, uint64_t epoch)
     f->ordered = true;
 }
 
-/* Gamma(a), a > 0 (Marsaglia and Tsang). */
+/* Draws from Gamma(a), a > 0, by the method of Marsaglia and Tsang. */
 static double draw_gamma(sfp__rng *r, double a)
 {
     if (a < 1)
@@ -191,13 +192,14 @@ static double draw_gamma(sfp__rng *r, double a)
     }
 }
 
-static float draw_part(const sfp__pretrain_options *o, uint64_t step)
+static float draw_share(const sfp__pretrain_options *o, uint64_t step)
 {
     if (!(o->view.mixup > 0))
         return 1;
     sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_MIX, step, 0);
-    double a = draw_gamma(&r, o->view.mixup), b = draw_gamma(&r, o->view.mixup), part = a + b > 0 ? a / (a + b) : 1;
-    return (float)fmax(part, 1 - part); /* the first image is the larger part: its mate sees the same of it */
+    double a = draw_gamma(&r, o->view.mixup), b = draw_gamma(&r, o->view.mixup), share = a + b > 0 ? a / (a + b) : 1;
+    return (float)fmax(share,
+                       1 - share); /* share >= 0.5: the pair (i, mate) gives the same two mixtures for share and 1 - share */
 }
 
 static sfp_status make_sample(sfp__view_loader *f, sfp__view_batch *m, int i, float *x)
@@ -207,7 +209,7 @@ static sfp_status make_sample(sfp__view_loader *f, sfp__view_batch *m, int i, fl
     uint64_t epoch = m->step / f->epoch_steps, at = m->step % f->epoch_steps * (uint64_t)o->plan.batch + (uint64_t)i;
     int64_t image = f->order[at];
     uint64_t view = f->fixed_views > 0 ? (epoch + (uint64_t)image) % (uint64_t)f->fixed_views : epoch;
-    sfp__view v = sfp__view_draw(o->plan.seed, (uint64_t)image, view, p->size, o->view.crop_least);
+    sfp__view v = sfp__view_draw(o->plan.seed, (uint64_t)image, view, p->size, o->view.min_crop);
     sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
     m->image[i] = image;
     m->view[i] = f->fixed_views > 0 ? (int)view : 0;
@@ -220,7 +222,7 @@ static sfp_status make_sample(sfp__view_loader *f, sfp__view_batch *m, int i, fl
     return SFP_OK;
 }
 
-/* m->x from f->plain */
+/* Writes m->x from f->plain. */
 static void mix(const sfp__view_loader *f, sfp__view_batch *m)
 {
     int b = f->o->plan.batch;
@@ -229,20 +231,20 @@ static void mix(const sfp__view_loader *f, sfp__view_batch *m)
         const float *own = f->plain + (size_t)i * pixels, *mate = f->plain + (size_t)(b - 1 - i) * pixels;
         float *out = m->x + (size_t)i * pixels;
         for (size_t k = 0; k < pixels; k++)
-            out[k] = m->part * own[k] + (1 - m->part) * mate[k];
+            out[k] = m->share * own[k] + (1 - m->share) * mate[k];
     }
 }
 
-static void make(void *ctx, int64_t step)
+static void make_batch(void *ctx, int64_t step)
 {
     sfp__view_loader *f = ctx;
     sfp__view_batch *m = &f->ring[step % DEPTH];
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size;
     m->step = (uint64_t)step;
-    m->part = draw_part(f->o, m->step);
+    m->share = draw_share(f->o, m->step);
     m->status = SFP_OK;
     order_epoch(f, m->step / f->epoch_steps);
-    bool mixed = m->part < 1;
+    bool mixed = m->share < 1;
     for (int i = 0; i < f->o->plan.batch && !m->status; i++)
         m->status = make_sample(f, m, i, (mixed ? f->plain : m->x) + (size_t)i * pixels);
     if (mixed && !m->status)
@@ -269,9 +271,9 @@ sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_
         memcpy(list + 3 + 4 * i, slot, sizeof slot);
     }
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
-    const sfp__prefetcher_options ahead = {
-        .what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make, .ctx = f};
-    TRY(sfp__prefetcher_create(&ahead, &f->ahead, err));
+    const sfp__prefetcher_options prefetcher = {
+        .what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make_batch, .ctx = f};
+    TRY(sfp__prefetcher_create(&prefetcher, &f->prefetcher, err));
     *out = TAKE(f);
     return SFP_OK;
 }
@@ -280,16 +282,16 @@ void sfp__view_loader_free(sfp__view_loader *f)
 {
     if (!f)
         return;
-    sfp__prefetcher_free(f->ahead);
+    sfp__prefetcher_free(f->prefetcher);
     sfp__free(f->block);
     sfp__free(f);
 }
 
 sfp_status sfp__view_loader_take(sfp__view_loader *f, const sfp__view_batch **out, sfp_error *err)
 {
-    double wait_seconds = 0; /* part of the step's own time */
-    sfp__prefetcher_release(f->ahead, f->next);
-    TRY(sfp__prefetcher_take(f->ahead, f->next, &wait_seconds, err));
+    double wait_seconds = 0; /* not used: the wait is part of the time of the step */
+    sfp__prefetcher_release(f->prefetcher, f->next);
+    TRY(sfp__prefetcher_take(f->prefetcher, f->next, &wait_seconds, err));
     const sfp__view_batch *m = &f->ring[f->next++ % DEPTH];
     if (m->status) {
         if (err)

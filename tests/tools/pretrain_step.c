@@ -87,7 +87,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     const sfp__pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 2},
                                      .student = {.img_size = SIZE, .patch_size = PATCH},
                                      .plan = {.batch = BATCH, .seed = 1},
-                                     .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.8},
+                                     .view = {.min_crop = 0.5, .jitter = 0.3, .mixup = 0.8},
                                      .loss = {.weight = {0.5, 2, 3, 0.7}, .smoothing = 0.1, .temperature = 2}};
     const sfp__vit_config seen = {.img_size = SIZE, .mean = {0.5f, 0.5f, 0.5f}, .std = {0.25f, 0.25f, 0.25f}};
     const sfp__vit_plan_options plo = {.mode = SFP_VIT_GRAD_WEIGHTS, .token_head = true, .microbatch_size = MICROBATCH};
@@ -120,7 +120,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     add_state(&d, "after.", &st.weights, layers, layer_count);
     add_state(&d, "average.", &st.average, st.adam.ema + st.vit_count, layer_count);
     /* targets of the loss, for the image itself and for its mixup partner */
-    float target[BATCH][17 * 32] = {0}, cls[BATCH][32], numbers[6] = {m->part, (float)norm};
+    float target[BATCH][17 * 32] = {0}, cls[BATCH][32], numbers[6] = {m->share, (float)norm};
     int64_t label[BATCH];
     for (int i = 0; i < BATCH; i++) {
         sfp__teacher_add(&t, m->view[i], m->image[i], m->mirrored[i], 1, target[i]);

@@ -1,4 +1,4 @@
-/* The pieces of pretraining: views, batches, AdamW, flat weights, checkpoints, the log, the teacher's cache. */
+/* The modules of pretraining: views, batches, AdamW, flat weights, checkpoints, the log, the teacher's cache and probes. */
 #include "pretrain/pretrain_internal.h"
 
 #include "io/file.h"
@@ -37,7 +37,7 @@ static void write_text(const char *path, const char *text)
 
 /* ------------------------------------------------------------------- views */
 
-TEST(views_lie_inside_and_depend_on_seed_image_and_view_alone)
+TEST(views_lie_inside_and_depend_only_on_seed_image_and_view)
 {
     int differ = 0, flips = 0;
     for (uint64_t i = 0; i < 500; i++) {
@@ -67,7 +67,7 @@ TEST(a_whole_view_is_the_image_and_its_flip_the_mirror)
             assert_memory_equal(out + 3 * (y * SIZE + x), p.rgb + 3 * (y * SIZE + SIZE - 1 - x), 3);
 }
 
-TEST(no_strength_leaves_colours_alone)
+TEST(jitter_of_strength_0_keeps_the_colours)
 {
     OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
     uint8_t out[3 * SIZE * SIZE];
@@ -82,10 +82,10 @@ TEST(no_strength_leaves_colours_alone)
 
 /* ----------------------------------------------------------------- batches */
 
-TEST(epochs_show_every_image_once_and_batches_depend_on_the_step_alone)
+TEST(epochs_use_every_image_once_and_batches_depend_only_on_the_step)
 {
     OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
-    const sfp__pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.crop_least = 0.5, .jitter = 0.3, .mixup = 0.4}};
+    const sfp__pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.min_crop = 0.5, .jitter = 0.3, .mixup = 0.4}};
     const sfp__vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
     OWNED_PTR(sfp__view_loader_free) sfp__view_loader *a = NULL, *b = NULL;
     size_t floats_of = 4 * 3 * SIZE * SIZE;
@@ -97,7 +97,7 @@ TEST(epochs_show_every_image_once_and_batches_depend_on_the_step_alone)
         const sfp__view_batch *m = NULL, *n = NULL;
         MUST(sfp__view_loader_take(a, &m, &err));
         assert_int_equal(m->step, step);
-        assert_true(m->part >= 0.5f && m->part <= 1);
+        assert_true(m->share >= 0.5f && m->share <= 1);
         for (int i = 0; step < 9 && i < 4; i++)
             seen[m->image[i]]++;
         if (step < 12)
@@ -117,7 +117,7 @@ TEST(epochs_show_every_image_once_and_batches_depend_on_the_step_alone)
 
 /* ------------------------------------------------------------------- AdamW */
 
-/* The formulas once more, one number at a time, in double. */
+/* Compares AdamW with its formulas, evaluated in double for one number at a time. */
 TEST(adamw_equals_the_formulas)
 {
     enum { N = 1000 };
@@ -174,7 +174,7 @@ static float *features_of(sfp__vit *v, const float *x)
     return f;
 }
 
-/* Plans made before a change must see it: everything packed follows. */
+/* New weights must also reach the packed copies of plans that were created before. */
 TEST(new_weights_reach_every_packed_copy)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *a = NULL, *b = NULL;
@@ -184,8 +184,8 @@ TEST(new_weights_reach_every_packed_copy)
     const sfp__vit_plan_options po = {.mode = SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT, .token_head = true};
     MUST(sfp__vit_random(&small, 1, 0.2f, &a, &err));
     MUST(sfp__vit_random(&small, 2, 0.2f, &b, &err));
-    MUST(sfp__vit_plan_create(a, pool, &po, &plan, &err)); /* packs all there is */
-    float *other = features_of(a, x);                      /* and the class-only copies */
+    MUST(sfp__vit_plan_create(a, pool, &po, &plan, &err)); /* packs all weights */
+    float *other = features_of(a, x);                      /* packs the copies for class tokens */
     MUST(sfp__vit_set_weights(a, &b->weights, &err));
     float *want = features_of(b, x), *got = features_of(a, x);
     check_same("features after the change", got, want, 4 * 16 * sizeof *got);
@@ -205,8 +205,8 @@ static void lane_head(void *ctx, int lane, int first, int n, const float *tokens
     plain_head(ctx, first, n, tokens, grad);
 }
 
-/* A loss that asks for its lane sees class tokens alone in a plan that computes no others. */
-TEST(both_kinds_of_head_give_the_same_gradients)
+/* In a plan that computes only class tokens, a token head receives class tokens. */
+TEST(both_kinds_of_head_compute_the_same_gradients)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     sfp__rng r = sfp__rng_init(6, 0);
@@ -227,7 +227,7 @@ TEST(both_kinds_of_head_give_the_same_gradients)
     assert_true(dot(g[0], g[0], n) > 0);
 }
 
-TEST(decay_spares_norms_biases_positions_and_the_class_token)
+TEST(weight_decay_excludes_norms_biases_positions_and_the_class_token)
 {
     OWNED_BY(sfp__pretrain_state_done) sfp__pretrain_state s = {0};
     MUST(sfp__pretrain_state_init(&s, &small, 32, &err));
@@ -243,7 +243,7 @@ TEST(decay_spares_norms_biases_positions_and_the_class_token)
 
 /* ------------------------------------------------------------- checkpoint, log */
 
-TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
+TEST(a_checkpoint_restores_everything_and_belongs_to_one_run)
 {
     sfp__pretrain_state a, b;
     const char *path = "pretrain-test.safetensors";
@@ -270,11 +270,11 @@ TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
     check_same("second moments", b.adam.v, a.adam.v, bytes);
     check_same("average", b.adam.ema, a.adam.ema, bytes);
     b.key = 78;
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "other images, labels or teacher's weights");
+    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "the images, labels or teacher's weights have changed");
     o.teacher.weights = "t";
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "was made without teacher, now it is t");
+    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "--teacher is t, expected none as in");
     o.adam.lr = 0.2;
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "was made with lr 0.1, now it is 0.2");
+    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EINVAL, "--lr is 0.2, expected 0.1 as in");
     b.key = 77;
     flip_last_byte(path);
     b.adam.x[3] = -1;
@@ -285,15 +285,15 @@ TEST(a_checkpoint_brings_everything_back_and_is_of_its_training_alone)
     MUST(sfp__pretrain_state_init(&b, &small, 64, &err));
     b.key = 77;
     assert_int_equal(sfp__pretrain_state_load(&b, &o, path, &err), SFP_ESHAPE);
-    a.seconds = NAN; /* a training by the clock would never end */
+    a.seconds = NAN; /* a run with --seconds would never end */
     MUST(sfp__pretrain_state_save(&a, &o, path, &err));
-    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EFORMAT, "after nan seconds");
+    REFUSED(sfp__pretrain_state_load(&b, &o, path, &err), SFP_EFORMAT, "seconds nan");
     (void)unlink(path);
     sfp__pretrain_state_done(&a);
     sfp__pretrain_state_done(&b);
 }
 
-TEST(a_log_goes_on_after_the_step_of_the_checkpoint)
+TEST(a_log_continues_after_the_step_of_the_checkpoint)
 {
     const char *path = "pretrain-test.jsonl";
     sfp__log l;
@@ -302,7 +302,7 @@ TEST(a_log_goes_on_after_the_step_of_the_checkpoint)
         sfp__log_point p = {.step = step, .epoch = 0.5, .seconds = 1, .loss = {1, NAN, NAN, 2}, .ncm = NAN, .knn = NAN};
         MUST(sfp__log_add(&l, &p, &err));
     }
-    (void)fputs("{\"step\": 55, \"epo", l.file); /* a line that a kill cut */
+    (void)fputs("{\"step\": 55, \"epo", l.file); /* an incomplete line of a killed run */
     sfp__log_close(&l);
     MUST(sfp__log_open(path, 30, &l, &err));
     assert_int_equal(l.count, 3);
@@ -315,20 +315,20 @@ TEST(a_log_goes_on_after_the_step_of_the_checkpoint)
     (void)unlink(path);
 }
 
-TEST(whatever_is_in_a_log_the_report_ends)
+TEST(extreme_numbers_in_a_log_do_not_hang_the_report)
 {
-    static const char *const most[] = {"1e-320", "4.9e-324", "1e308", "-1e308", "\"x\"", "12"};
-    for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+    static const char *const extremes[] = {"1e-320", "4.9e-324", "1e308", "-1e308", "\"x\"", "12"};
+    for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++) {
         sfp__log log;
         uint8_t *bytes = NULL;
         size_t size = 0;
-        write_text("pretrain-test.jsonl",
-                   kept_print("{\"step\": 1, \"epoch\": %s, \"seconds\": %s, \"lr\": %s}\n", most[i], most[i], most[i]));
+        write_text("pretrain-test.jsonl", kept_print("{\"step\": 1, \"epoch\": %s, \"seconds\": %s, \"lr\": %s}\n", extremes[i],
+                                                     extremes[i], extremes[i]));
         if (sfp__log_open("pretrain-test.jsonl", 1, &log, &err) || sfp__pretrain_report("pretrain-test.html", &log, &err) ||
             sfp__file_read("pretrain-test.html", 1 << 20, &bytes, &size, &err))
-            fail_msg("%s: %s", most[i], err.message);
+            fail_msg("%s: %s", extremes[i], err.message);
         assert_int_equal(log.count, 1);
-        assert_int_equal(memmem(bytes, size, "<svg", 4) != NULL, strcmp(most[i], "12") == 0);
+        assert_int_equal(memmem(bytes, size, "<svg", 4) != NULL, strcmp(extremes[i], "12") == 0);
         sfp__free(bytes);
         sfp__log_close(&log);
     }
@@ -338,17 +338,17 @@ TEST(whatever_is_in_a_log_the_report_ends)
 
 /* ----------------------------------------------------------------- images */
 
-TEST(a_test_part_is_taken_where_there_is_one)
+TEST(a_test_part_is_used_if_there_is_one)
 {
     sfp__image_set p = {0};
-    sfp__image_set_options o = {.size = SIZE, .test = true, .or_nothing = true, .limit = 7};
+    sfp__image_set_options o = {.size = SIZE, .test = true, .required = true, .limit = 7};
     MUST(sfp__image_set_load("synthetic:40", &o, pool, NULL, &p, &err));
     assert_int_equal(p.count, 7);
     sfp__image_set_done(&p);
     write_text("pretrain-test.csv", "nowhere.png,a\n");
     REFUSED(sfp__image_set_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_ENOTFOUND,
-            "has no test part"); /* and no image was looked at */
-    o.or_nothing = false;
+            "has no test part"); /* reported before any image is read */
+    o.required = false;
     REFUSED(sfp__image_set_load("manifest:pretrain-test.csv", &o, pool, NULL, &p, &err), SFP_EFORMAT, "no image could be read");
     assert_null(p.rgb);
     (void)unlink("pretrain-test.csv");
@@ -364,24 +364,24 @@ static void write_teacher(const char *path, uint64_t seed)
         fail_msg("%s", err.message);
 }
 
-static void count_say(void *ctx, const char *message)
+static void count_message(void *ctx, const char *message)
 {
     (void)message;
     ++*(int *)ctx;
 }
 
-TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
+TEST(teacher_outputs_are_cached_extended_and_replaced)
 {
     const char *weights = "pretrain-test-teacher.safetensors", *config = "pretrain-test-teacher.json",
                *cache = "pretrain-test.cache";
     OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
     sfp__teacher t;
-    int said = 0;
-    const sfp__pretrain_hooks hooks = {.ctx = &said, .info = count_say};
+    int warnings = 0;
+    const sfp__pretrain_hooks hooks = {.ctx = &warnings, .warn = count_message};
     sfp__pretrain_options o = {.teacher = {.weights = weights, .cache = cache, .views = 1},
                                .student = {.img_size = 2, .patch_size = 1},
                                .plan.seed = 1,
-                               .view.crop_least = 0.5};
+                               .view.min_crop = 0.5};
     (void)unlink(cache);
     write_teacher(weights, 1);
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
@@ -390,7 +390,7 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     size_t one = (size_t)IMAGES * 5 * 16;
     uint16_t *first = kept_malloc(one * sizeof *first);
     memcpy(first, t.entries, one * sizeof *first);
-    /* standardised: mean 0, deviation 1 over all entries */
+    /* standardised outputs have mean 0 and deviation 1 over all entries */
     double sum = 0, squares = 0;
     for (int i = 0; i < IMAGES; i++) {
         float out[5 * 16] = {0};
@@ -402,33 +402,33 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     }
     assert_true(fabs(sum / (IMAGES * 64)) < 1e-3 && fabs(squares / (IMAGES * 64) - 1) < 0.02);
     sfp__teacher_done(&t);
-    o.teacher.views = 2; /* the first view stays, the second follows */
+    o.teacher.views = 2; /* extends the cache by a second view */
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_memory_equal(t.entries, first, one * sizeof *first);
     assert_memory_not_equal(t.entries + one, first, one * sizeof *first);
-    assert_int_equal(said, 0);
+    assert_int_equal(warnings, 0);
     float fine[5 * 16] = {0}, coarse[2 * 16] = {0};
     sfp__teacher_add(&t, 1, 7, true, 0.5f, fine);
     sfp__teacher_done(&t);
-    o.student.img_size = 1; /* a smaller student on the same file sees the averages */
+    o.student.img_size = 1; /* a smaller student reads averages from the same file */
     o.teacher.grid = 2;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
-    assert_int_equal(said, 0);
+    assert_int_equal(warnings, 0);
     sfp__teacher_add(&t, 1, 7, true, 0.5f, coarse);
     for (int k = 0; k < 16; k++) {
         assert_true(fabsf(coarse[k] - fine[k]) < 1e-5f);
         float mean = (fine[16 + k] + fine[32 + k] + fine[48 + k] + fine[64 + k]) / 4;
         assert_true(fabsf(coarse[16 + k] - mean) < 1e-5f);
     }
-    /* while somebody reads: others may read it too, nobody makes it anew */
+    /* while a run reads the cache, others can read it but not replace it */
     sfp__teacher other;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err));
     sfp__teacher_done(&other);
     o.plan.seed = 2;
-    REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err), SFP_EINVAL, "another training reads it");
+    REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err), SFP_EINVAL, "another run reads the file");
     assert_memory_equal(t.entries, first, one * sizeof *first);
     o.plan.seed = 1;
-    assert_int_equal(said, 0);
+    assert_int_equal(warnings, 0);
     sfp__teacher_done(&t);
     o.student.img_size = 2;
     o.teacher.grid = 3;
@@ -437,44 +437,44 @@ TEST(teacher_outputs_are_kept_extended_and_made_again_when_they_must)
     write_teacher(weights, 2); /* another teacher */
     o.teacher.views = 1;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
-    assert_int_equal(said, 1);
+    assert_int_equal(warnings, 1);
     assert_memory_not_equal(t.entries, first, one * sizeof *first);
     memcpy(first, t.entries, one * sizeof *first);
     sfp__teacher_done(&t);
-    write_text(config, "{\"num_heads\": 2, \"mean\": [0, 0, 0]}"); /* the same weights see other pixels */
+    write_text(config, "{\"num_heads\": 2, \"mean\": [0, 0, 0]}"); /* the same weights with other pixel means */
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
-    assert_int_equal(said, 2);
+    assert_int_equal(warnings, 2);
     assert_memory_not_equal(t.entries, first, one * sizeof *first);
     sfp__teacher_done(&t);
     (void)unlink(config);
-    write_text(cache, "something of somebody");
-    REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EFORMAT, "left alone");
+    write_text(cache, "an unrelated file");
+    REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err), SFP_EFORMAT, "not changed");
     (void)unlink(cache);
     (void)unlink(weights);
 }
 
-/* -------------------------------------------------------------------- score */
+/* -------------------------------------------------------------------- probe */
 
-TEST(features_that_tell_classes_apart_score_full)
+TEST(a_probe_of_separable_features_is_perfect)
 {
     OWNED_BY(sfp__image_set_done) sfp__image_set known = noise_images(), held = noise_images();
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    sfp__probe score;
+    sfp__probe probe;
     size_t bytes = 3 * SIZE * SIZE;
-    for (int i = 0; i < IMAGES; i++) { /* one colour a class */
+    for (int i = 0; i < IMAGES; i++) { /* one colour per class */
         memset(known.rgb + (size_t)i * bytes, 60 + 70 * (i % 3), bytes);
         memset(held.rgb + (size_t)i * bytes, 62 + 70 * (i % 3), bytes);
     }
     MUST(sfp__vit_random(&small, 1, 0.2f, &v, &err));
-    MUST(sfp__probe_run(v, pool, &known, &held, 30, &score, &err));
-    assert_true(score.ncm == 1 && score.knn == 1 && score.scored == 30);
+    MUST(sfp__probe_run(v, pool, &known, &held, 30, &probe, &err));
+    assert_true(probe.ncm == 1 && probe.knn == 1 && probe.tested == 30);
     for (int i = 0; i < IMAGES; i++)
         held.label[i] = -1;
-    MUST(sfp__probe_run(v, pool, &known, &held, 30, &score, &err));
-    assert_true(isnan(score.ncm) && isnan(score.knn));
+    MUST(sfp__probe_run(v, pool, &known, &held, 30, &probe, &err));
+    assert_true(isnan(probe.ncm) && isnan(probe.knn));
 }
 
-TEST(held_out_images_leave_the_others_in_order)
+TEST(holding_out_images_keeps_the_order_of_the_others)
 {
     OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images(), held = {0};
     for (int i = 0; i < IMAGES; i++) {
@@ -493,7 +493,7 @@ TEST(held_out_images_leave_the_others_in_order)
 
 /* ------------------------------------------------------------------ builtin */
 
-TEST(the_backbone_in_the_box_loads_or_says_that_there_is_none)
+TEST(the_builtin_backbone_loads_or_is_reported_as_missing)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     sfp_status s = sfp__vit_load(SFP_VIT_BUILTIN, NULL, &v, &err);

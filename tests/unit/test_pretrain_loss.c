@@ -1,5 +1,5 @@
-/* The loss of pretraining: its gradients to tokens and to its own layers against central differences of its value, for
- * every term alone and all together, mixed and not, with the teacher's width and another one. */
+/* Compares the gradients of the pretraining loss with central differences: the gradients of tokens and of its layers, for each
+ * term alone and for all terms, with and without mixing, with the teacher's width and another one. */
 #include "pretrain/pretrain_internal.h"
 
 #include "io/tensor/tensor.h"
@@ -8,7 +8,7 @@
 #include "test.h"
 #include "vit_make.h"
 
-enum { BATCH = 5, UNIT = 2, LANES = 2, SIDE = 3, PATCHES = SIDE * SIDE, TOKENS = 1 + PATCHES };
+enum { BATCH = 5, MICROBATCH = 2, LANES = 2, SIDE = 3, PATCHES = SIDE * SIDE, TOKENS = 1 + PATCHES };
 enum { DIM = 12, CLASSES = 4, IMAGES = 7, VIEWS = 2 };
 
 typedef struct world {
@@ -20,10 +20,10 @@ typedef struct world {
     uint16_t *entries;
     float *tokens, *params, *grad_tokens, *grad_params;
     size_t token_count, param_count;
-    int rows; /* tokens a sample that the loss sees */
+    int rows; /* tokens per sample that the loss uses */
 } world;
 
-static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, float part)
+static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, float share)
 {
     static int32_t label[IMAGES] = {0, 1, 2, 3, -1, 1, 0};
     static int64_t image[BATCH] = {6, 4, 1, 2, 3};
@@ -31,7 +31,7 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
     static bool mirrored[BATCH] = {true, false, false, true, false};
     sfp__rng rng = sfp__rng_init(7, 0);
     *w = (world){.images = {.count = IMAGES, .label = label, .classes = CLASSES},
-                 .batch = {.part = part, .image = image, .view = view, .mirrored = mirrored},
+                 .batch = {.share = share, .image = image, .view = view, .mirrored = mirrored},
                  .opt = {.smoothing = 0.1, .temperature = 2}};
     memcpy(w->opt.weight, weight, sizeof w->opt.weight);
     size_t n = (size_t)(VIEWS * IMAGES * TOKENS * teacher_dim);
@@ -50,7 +50,7 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
                                 .scale = filled(2 * (size_t)teacher_dim, 0.7f)};
     const sfp__vit_config sc = {.img_size = SIDE * 4, .patch_size = 4, .dim = DIM};
     if (sfp__vit_random(&tc, 3, 0.5f, &w->teacher.vit, &err) ||
-        sfp__loss_create(&w->opt, &sc, &w->images, &w->teacher, LANES, UNIT, &w->loss, &err))
+        sfp__loss_create(&w->opt, &sc, &w->images, &w->teacher, LANES, MICROBATCH, &w->loss, &err))
         fail_msg("%s", err.message);
     w->rows = weight[SFP_TERM_PATCH] > 0 ? TOKENS : 1;
     assert_int_equal(sfp__loss_all_tokens(w->loss), w->rows == TOKENS);
@@ -68,13 +68,13 @@ static void tear_down(world *w)
     sfp__vit_free(w->teacher.vit);
 }
 
-/* As a pass does it: units in turn on the lanes. */
+/* Calls the loss as a pass does: microbatches alternate between the lanes. */
 static double evaluate(world *w, const float *tokens, const float *params, float *grad_tokens, float *grad_params)
 {
     double value[SFP_TERMS], sum = 0;
     sfp__loss_begin(w->loss, &w->batch, BATCH, params);
-    for (int first = 0, unit = 0; first < BATCH; first += UNIT, unit++) {
-        int n = BATCH - first < UNIT ? BATCH - first : UNIT;
+    for (int first = 0, unit = 0; first < BATCH; first += MICROBATCH, unit++) {
+        int n = BATCH - first < MICROBATCH ? BATCH - first : MICROBATCH;
         sfp__loss_tokens(w->loss, unit % LANES, first, n, tokens + (size_t)(first * w->rows * DIM),
                          grad_tokens + (size_t)(first * w->rows * DIM));
     }
@@ -125,7 +125,7 @@ TEST(gradients_equal_central_differences)
             }
 }
 
-TEST(a_student_that_equals_the_teacher_has_no_loss)
+TEST(a_student_equal_to_the_teacher_has_loss_0)
 {
     OWNED_BY(tear_down) world w = {0};
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
@@ -139,7 +139,7 @@ TEST(a_student_that_equals_the_teacher_has_no_loss)
         assert_true(fabsf(w.grad_tokens[i]) < 1e-6f);
 }
 
-TEST(mirrored_targets_are_the_rows_the_other_way_round)
+TEST(mirrored_targets_reverse_each_row)
 {
     OWNED_BY(tear_down) world w = {0};
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
@@ -152,12 +152,12 @@ TEST(mirrored_targets_are_the_rows_the_other_way_round)
             assert_memory_equal(plain[1 + y * SIDE + x], mirrored[1 + y * SIDE + SIDE - 1 - x], sizeof plain[0]);
 }
 
-TEST(nothing_to_learn_from_is_refused)
+TEST(a_loss_without_terms_is_refused)
 {
     sfp__loss *l = NULL;
     const sfp__vit_config c = {.img_size = 8, .patch_size = 4, .dim = DIM};
     const sfp__image_set p = {.classes = 1};
     const sfp__loss_options o = {.weight = {1, 1, 1, 1}};
-    REFUSED(sfp__loss_create(&o, &c, &p, NULL, 1, 1, &l, &err), SFP_EINVAL, "nothing to learn from");
+    REFUSED(sfp__loss_create(&o, &c, &p, NULL, 1, 1, &l, &err), SFP_EINVAL, "the loss has no term");
     assert_null(l);
 }

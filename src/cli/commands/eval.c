@@ -177,7 +177,7 @@ static void print(const sfp__state_eval *e, const char *state, const char *data,
 static void say_left_out(const sfp__state_eval *e)
 {
     if (e->unknown_count)
-        sfp__info("%llu image%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_images,
+        sfp__warn("%llu image%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_images,
                   plural(e->unknown_images), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_images));
     for (int i = 0; i < e->unknown_count && i < UNKNOWN_SHOWN; i++) {
         (void)fprintf(stderr, "  ");
@@ -187,10 +187,10 @@ static void say_left_out(const sfp__state_eval *e)
     if (e->unknown_count > UNKNOWN_SHOWN)
         (void)fprintf(stderr, "  and %d more\n", e->unknown_count - UNKNOWN_SHOWN);
     if (e->unlabelled)
-        sfp__info("%llu image%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
+        sfp__warn("%llu image%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
                   was(e->unlabelled));
     if (e->skipped)
-        sfp__info("%llu image%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
+        sfp__warn("%llu image%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
                   plural(e->skipped), was(e->skipped), e->first_error);
 }
 

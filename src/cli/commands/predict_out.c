@@ -24,9 +24,9 @@ void sfp__predict_print_failed(const sfp__predict *p, int i)
 {
     const char *features = sfp__args_string(p->args, "features"), *message = sfp_predictor_image_error(p->predictor, i);
     if (features)
-        sfp__info("%s (row %zu of %s)", message, p->first + (size_t)i, features);
+        sfp__warn("%s (row %zu of %s)", message, p->first + (size_t)i, features);
     else
-        sfp__info("%s", message);
+        sfp__warn("%s", message);
 }
 
 /* Columns are separated by tabs, since names contain commas, colons and blanks. */
@@ -110,7 +110,7 @@ void sfp__predict_print_totals(sfp__predict *p)
     sfp__json_real(json, "seconds", p->seconds);
     sfp__json_real(json, "images_per_second", rate);
     if (p->failed)
-        sfp__info("%zu of %zu images could not be decoded", p->failed, p->failed + p->answered);
+        sfp__warn("%zu of %zu images could not be decoded", p->failed, p->failed + p->answered);
 }
 
 /* ---------------------------------------------------------------------- features */

@@ -1,4 +1,4 @@
-/* streamfp pretrain: train a ViT on images, from their labels, from a teacher backbone, or both. */
+/* streamfp pretrain: trains a ViT on images, from their labels, from a teacher backbone, or from both. */
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/ui.h"
@@ -11,19 +11,24 @@
 #include <math.h>
 #include <string.h>
 
-#define NEEDS_TEACHER "it is about what a teacher says (give --teacher FILE|builtin)"
+#define NEEDS_TEACHER "it applies to a teacher (use --teacher FILE|builtin)"
 
-typedef struct talk {
-    double last;
+typedef struct shown_progress {
+    double last; /* p->seconds when the status line was last shown */
     const char *phase;
-} talk;
+} shown_progress;
 
-/* What goes last from a terminal that is too narrow. */
-enum { WORTH_SCORE, WORTH_LOSS, WORTH_RATE, WORTH_EPOCH, WORTH_ETA, WORTH_PLACE };
+/* Priorities in the status line, lowest first. */
+enum { PRIORITY_PROBE, PRIORITY_LOSS, PRIORITY_RATE, PRIORITY_EPOCH, PRIORITY_ETA, PRIORITY_DONE };
+
+static const char *unit_of(const char *phase)
+{
+    return strcmp(phase, "train") == 0 ? "steps" : strcmp(phase, "teacher") == 0 ? "teacher outputs" : "images";
+}
 
 static void on_progress(void *ctx, const sfp__pretrain_progress *p)
 {
-    talk *t = ctx;
+    shown_progress *t = ctx;
     sfp__status_line l = {0};
     double every = sfp__status_line_rewrites() ? 0.5 : 10;
     bool fresh = t->phase != p->phase;
@@ -31,29 +36,39 @@ static void on_progress(void *ctx, const sfp__pretrain_progress *p)
         return;
     t->phase = p->phase;
     t->last = p->seconds;
-    double eta = p->fraction > p->from ? fmin(p->seconds * (1 - p->fraction) / (p->fraction - p->from), 1e8) : 0;
-    sfp__status_line_add(&l, WORTH_PLACE, "%s %5.1f %%", p->phase, 100 * p->fraction);
+    char eta_text[SFP_ETA_MAX];
+    double eta = p->fraction > p->start_fraction ? p->seconds * (1 - p->fraction) / (p->fraction - p->start_fraction) : 0;
+    sfp__status_line_add(&l, PRIORITY_DONE, "%llu", (unsigned long long)p->done);
+    if (p->total)
+        sfp__status_line_add(&l, PRIORITY_DONE, "/%llu", (unsigned long long)p->total);
+    sfp__status_line_add(&l, PRIORITY_DONE, " %s", unit_of(p->phase));
     if (strcmp(p->phase, "train") == 0) {
-        sfp__status_line_add(&l, WORTH_EPOCH, "  epoch %.2f", p->epoch);
+        sfp__status_line_add(&l, PRIORITY_EPOCH, "  epoch %.2f", p->epoch);
         for (int i = 0; i < SFP_TERMS; i++)
             if (isfinite(p->loss[i]))
-                sfp__status_line_add(&l, WORTH_LOSS, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
+                sfp__status_line_add(&l, PRIORITY_LOSS, "  %s %.4f", sfp__pretrain_term_name(i), p->loss[i]);
         if (isfinite(p->ncm))
-            sfp__status_line_add(&l, WORTH_SCORE, "  ncm %.3f knn %.3f", p->ncm, p->knn);
+            sfp__status_line_add(&l, PRIORITY_PROBE, "  ncm %.3f  knn %.3f", p->ncm, p->knn);
     }
     if (p->images_per_second > 0)
-        sfp__status_line_add(&l, WORTH_RATE, "  %.1f img/s", p->images_per_second);
-    sfp__status_line_add(&l, WORTH_ETA, "  ETA %d:%02d", (int)eta / 60, (int)eta % 60);
+        sfp__status_line_add(&l, PRIORITY_RATE, "  rate %.1f/s", p->images_per_second);
+    sfp__status_line_add(&l, PRIORITY_ETA, "  ETA %s", sfp__eta_text(eta, eta_text));
     sfp__status_line_show(&l);
 }
 
-static void on_say(void *ctx, const char *message)
+static void on_info(void *ctx, const char *message)
 {
     (void)ctx;
     sfp__info("%s", message);
 }
 
-/* The options as given: what makes the same model again. */
+static void on_warning(void *ctx, const char *message)
+{
+    (void)ctx;
+    sfp__warn("%s", message);
+}
+
+/* Writes the command line with the options that were set, which creates the same model again. */
 static void put_command(const sfp__args *a, sfp__text *t)
 {
     sfp__text_put(t, "streamfp pretrain");
@@ -64,13 +79,13 @@ static void put_command(const sfp__args *a, sfp__text *t)
     }
 }
 
-static const sfp__no_effect_rule idle[] = {
-    {"epochs", "seconds!=0", "seconds", "the training ends when the seconds are over; give one of the two"},
+static const sfp__no_effect_rule no_effect_rules[] = {
+    {"epochs", "seconds!=0", "seconds", "the length of the run is --seconds; use one of the two"},
     {"teacher-cache teacher-grid", "!teacher", "no teacher", NEEDS_TEACHER},
-    {"views", "!teacher", "no teacher", "every epoch has new views; " NEEDS_TEACHER},
+    {"views", "!teacher", "no teacher", "every epoch has new views without a teacher (use --teacher FILE|builtin)"},
     {"weight-class weight-patch weight-logits temperature", "!teacher", "no teacher", NEEDS_TEACHER},
-    {"temperature", "weight-logits=0", "weight-logits 0", "only logits are divided by it"},
-    {"smoothing", "weight-label=0", "weight-label 0", "the labels are not learned from"},
+    {"temperature", "weight-logits=0", "weight-logits 0", "the temperature applies only to logits"},
+    {"smoothing", "weight-label=0", "weight-label 0", "the loss does not use labels"},
 };
 
 static sfp_status read_options(const sfp__args *a, sfp__pretrain_options *o, sfp_error *err)
@@ -79,19 +94,21 @@ static sfp_status read_options(const sfp__args *a, sfp__pretrain_options *o, sfp
     sfp__args_store(a, o);
     if (!o->data.train || !o->output.dir)
         return sfp__fail_usage(err, "--%s is missing", o->data.train ? "out DIR" : "data KIND:PATH");
-    TRY(sfp__args_check_no_effect(a, SFP_LIST(idle), 0, NULL, err));
+    TRY(sfp__args_check_no_effect(a, SFP_LIST(no_effect_rules), 0, NULL, err));
     if (!o->student.heads)
         o->student.heads = o->student.dim >= 64 ? o->student.dim / 64 : 1;
     if (!o->student.hidden)
         o->student.hidden = 4 * o->student.dim;
     if (o->student.img_size % o->student.patch_size != 0)
-        return sfp__fail_usage(err, "--img-size %d is not a multiple of --patch %d", o->student.img_size, o->student.patch_size);
+        return sfp__fail_usage(err, "--img-size is %d, expected a multiple of --patch %d", o->student.img_size,
+                               o->student.patch_size);
     if (o->student.dim % o->student.heads != 0)
-        return sfp__fail_usage(err, "--dim %d is not a multiple of %d heads", o->student.dim, o->student.heads);
+        return sfp__fail_usage(err, "--dim is %d, expected a multiple of %d, the number of heads", o->student.dim,
+                               o->student.heads);
     return SFP_OK;
 }
 
-static void print(const sfp__pretrain_result *r, const char *out, bool json)
+static void print_result(const sfp__pretrain_result *r, const char *out, bool json)
 {
     sfp__out o;
     sfp__json *j = &o.json;
@@ -128,8 +145,9 @@ static sfp_status run(const sfp__args *a, sfp_error *err)
     OWNED_BY(sfp__text_done) sfp__text command = {0};
     sfp__pretrain_options o;
     sfp__pretrain_result r = {0};
-    talk t = {0};
-    const sfp__pretrain_hooks hooks = {.ctx = &t, .progress = on_progress, .info = on_say, .stop = sfp__stop_on_signals()};
+    shown_progress t = {0};
+    const sfp__pretrain_hooks hooks = {
+        .ctx = &t, .progress = on_progress, .info = on_info, .warn = on_warning, .stop = sfp__stop_on_signals()};
     TRY(read_options(a, &o, err));
     put_command(a, &command);
     o.output.command = command.failed ? NULL : command.s;
@@ -138,23 +156,20 @@ static sfp_status run(const sfp__args *a, sfp_error *err)
     sfp__status_line_wipe();
     TRY(s);
     if (!r.finished)
-        sfp__info("stopped; go on with --resume --out %s", o.output.dir);
-    print(&r, o.output.dir, sfp__args_flag(a, "json"));
+        sfp__info("stopped; continue with --resume --out %s", o.output.dir);
+    print_result(&r, o.output.dir, sfp__args_flag(a, "json"));
     return r.finished ? SFP_OK : sfp__fail_quietly(err);
 }
 
 const sfp__command sfp__cmd_pretrain = {
     .name = "pretrain",
     .summary = "train a backbone on images, from labels or from a teacher",
-    .text = "Trains all weights of a ViT with AdamW on flips, crops and colour changes of labelled or unlabelled images. With "
-            "--teacher it "
-            "learns to reproduce that backbone's class token, patch tokens and class probabilities; what the teacher says of a "
-            "fixed number "
-            "of views per image is computed once and kept in a file. The model that is written is an average of the weights over "
-            "time.\n\n"
-            "Ctrl-C finishes the step and writes a checkpoint; --resume goes on from it, and a training by --epochs ends in the "
-            "same bytes as "
-            "one that was never interrupted. The exit code is 0 when the training ended.",
+    .text = "Trains all weights of a ViT with AdamW on crops of labelled or unlabelled images, with random flips and colours. "
+            "With --teacher, the ViT learns to reproduce the class token, patch tokens and class probabilities of that backbone. "
+            "The teacher's outputs for a fixed number of views per image are computed once and cached in a file. The written "
+            "model is a moving average of the weights.\n\n"
+            "Ctrl-C completes the current step and writes a checkpoint, from which --resume continues. With --epochs, a resumed "
+            "run writes the same bytes as an uninterrupted one. The exit status is 0 if the run has ended.",
     .examples = "  streamfp pretrain --data folder:photos --out mine\n"
                 "  streamfp pretrain --data tar:tiny-imagenet --teacher deit_tiny.safetensors --seconds 3600 --out small\n"
                 "  streamfp pretrain --data folder:photos --out mine --resume\n",

@@ -170,7 +170,7 @@ static const char *missing(const sfp__args *args, method m)
 static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
 {
     sfp__progress *p = ctx;
-    p->what = what;
+    p->unit = what;
     p->total = total;
     sfp__progress_update(p, done);
 }
