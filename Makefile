@@ -8,6 +8,7 @@
 #                     then each fuzz target for SFP_FUZZ_SECONDS (default 300)
 #   make install      installs into DESTDIR and PREFIX (default /usr/local)
 #   make uninstall    removes all installed files; use the same DESTDIR and PREFIX
+#   make abi          records the binary interface of the library in tests/api/libstreamfp.abi, after an intended change
 #   make format       formats the sources with clang-format
 #   make clean        removes build/
 
@@ -24,7 +25,7 @@ export CTEST_OUTPUT_ON_FAILURE := 1
 
 presets := release dev cblas asan tsan fuzz
 tested := $(presets:%=%-tests)
-.PHONY: $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall format clean
+.PHONY: $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall abi format clean
 .NOTPARALLEL:
 
 setup:
@@ -77,6 +78,10 @@ install: release
 
 uninstall:
 	@scripts/install --uninstall build/release "$(DESTDIR)" "$(PREFIX)"
+
+abi: release
+	@cmake --build build/release -j $(JOBS) --target libstreamfp
+	@tests/api/abi --update . build/release/src/libstreamfp.so
 
 format:
 	clang-format -i $$(find src include tests examples bench -name '*.[ch]' -o -name '*.inc' 2>/dev/null)
