@@ -6,15 +6,32 @@
 enum { PLAIN, COMMA, LOCALES };
 static const char *const locale_names[LOCALES] = {"C", "de_DE.UTF-8"}; /* the second writes 0,5 and groups thousands by points */
 
-/* Makes the locale in the test's folder, as none need be installed. */
+static bool has_locale;
+
+/* One directory for all tests of the file: making the locale in it takes seconds. None need be installed. */
 static void make_locale(void)
 {
-    const char *command = kept_print("localedef -i de_DE -f UTF-8 %s/%s >/dev/null 2>&1", directory, locale_names[COMMA]);
-    if (system(command) != 0) { /* NOLINT(cert-env33-c): paths of our own making */
-        print_message("[   NOTE   ] localedef cannot make %s: package locales\n", locale_names[COMMA]);
-        skip();
-    }
+    make_directory();
+    has_locale = system(kept_print("localedef -i de_DE -f UTF-8 %s/%s >/dev/null 2>&1", directory, locale_names[COMMA])) ==
+                 0; /* NOLINT(cert-env33-c) */
     assert_int_equal(setenv("LOCPATH", directory, 1), 0);
+}
+
+static void remove_locale(void)
+{
+    (void)setlocale(LC_ALL, "C");
+    (void)unsetenv("LOCPATH");
+    remove_directory();
+}
+
+AROUND_ALL(make_locale, remove_locale)
+
+static void need_locale(void)
+{
+    if (has_locale)
+        return;
+    print_message("[   NOTE   ] localedef cannot make %s: package locales\n", locale_names[COMMA]);
+    skip();
 }
 
 static void use_locale(int i)
@@ -32,22 +49,15 @@ static void check_locale(int i)
     assert_true(uselocale((locale_t)0) == LC_GLOBAL_LOCALE);
 }
 
-static void leave_locale(void)
-{
-    (void)setlocale(LC_ALL, "C");
-    (void)unsetenv("LOCPATH");
-    remove_directory();
-}
-
 /* A learner with fractions among its settings. */
 static sfp_learner *fraction_learner(sfp_engine *e, const char *sigma)
 {
     return learner_of(e, SETTINGS("buffer-size", "6", "lr", "0.00125", "sigma", sigma));
 }
 
-TEST_AROUND(a_setting_has_a_decimal_point_in_every_locale, make_directory, leave_locale)
+TEST(a_setting_has_a_decimal_point_in_every_locale)
 {
-    make_locale();
+    need_locale();
     for (int i = 0; i < LOCALES; i++) {
         KEPT_IN_BLOCK;
         use_locale(i);
@@ -58,11 +68,11 @@ TEST_AROUND(a_setting_has_a_decimal_point_in_every_locale, make_directory, leave
     }
 }
 
-TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_directory, leave_locale)
+TEST(states_and_checkpoints_do_not_depend_on_the_locale)
 {
     const char *checkpoint[LOCALES] = {in_directory("checkpoint-plain"), in_directory("checkpoint-comma")};
     const char *state[LOCALES] = {in_directory("state-plain"), in_directory("state-comma")};
-    make_locale();
+    need_locale();
     for (int i = 0; i < LOCALES; i++) {
         KEPT_IN_BLOCK;
         use_locale(i);
@@ -91,10 +101,10 @@ TEST_AROUND(states_and_checkpoints_do_not_depend_on_the_locale, make_directory, 
     }
 }
 
-TEST_AROUND(a_backbone_is_read_in_every_locale, make_directory, leave_locale)
+TEST(a_backbone_is_read_in_every_locale)
 {
     const char *state[LOCALES] = {in_directory("state-plain"), in_directory("state-comma")};
-    make_locale();
+    need_locale();
     for (int i = 0; i < LOCALES; i++) {
         KEPT_IN_BLOCK;
         use_locale(i);
