@@ -64,22 +64,13 @@ sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vi
 
 /* ----------------------------------------------------------------------------- engine */
 
-static void print_message(void *ctx, sfp_log_level level, const char *message)
-{
-    (void)ctx;
-    if (level == SFP_LOG_WARNING)
-        sfp__warn("%s", message);
-    else
-        sfp__info("%s", message);
-}
-
 static sfp_status open_engine(const sfp__args *a, int side, sfp_engine **out, sfp_error *err)
 {
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     o.threads = (int32_t)sfp__args_int(a, "threads");
     o.image_size = side;
     o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
-    o.log = print_message;
+    o.log = sfp__print_log;
     return sfp_engine_open(sfp__args_string(a, "backbone"), &o, out, err);
 }
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -112,6 +113,15 @@ void sfp__warn(const char *fmt, ...)
     va_start(ap, fmt);
     put_message("streamfp: warning: ", fmt, ap);
     va_end(ap);
+}
+
+void sfp__print_log(void *ctx, sfp_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == SFP_LOG_WARNING)
+        sfp__warn("%s", message);
+    else
+        sfp__info("%s", message);
 }
 
 int sfp__print_error(const sfp_error *err)
@@ -261,7 +271,8 @@ void sfp__status_line_wipe(void)
 
 /* --------------------------------------------------------------------- stopping */
 
-static volatile sig_atomic_t stop;
+static atomic_int stop;
+static _Atomic(sfp_run *) stopped_run; /* NULL: none */
 
 /* Stopping may take seconds, so the user must see immediately that Ctrl-C has an effect. */
 static void print_stopping(void)
@@ -277,15 +288,24 @@ static void print_stopping(void)
 
 static void on_signal(int number)
 {
-    if (stop)
-        _exit(128 + number); /* the last checkpoint is complete */
-    stop = 1;
+    if (atomic_exchange(&stop, 1))
+        _exit(128 + number); /* the last checkpoint is intact */
+    sfp_run *run = atomic_load(&stopped_run);
+    if (run)
+        sfp_run_cancel(run);
     print_stopping();
 }
 
-const volatile sig_atomic_t *sfp__stop_on_signals(void)
+void sfp__cancel_on_signals(sfp_run *run)
 {
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* so that no read of an image fails */
+    atomic_store(&stopped_run, run);
+    if (run && atomic_load(&stop))
+        sfp_run_cancel(run);
+}
+
+const atomic_int *sfp__stop_on_signals(void)
+{
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* a read that restarts loses nothing */
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     return &stop;

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +15,8 @@
 void sfp__info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* "streamfp: warning: FACT; CONSEQUENCE": data was skipped, excluded or changed. */
 void sfp__warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The sfp_log_fn of the commands: sfp__info or sfp__warn. */
+void sfp__print_log(void *ctx, sfp_log_level level, const char *message);
 /* "streamfp: " and the message of err. Returns SFP_EXIT_FAILED, so that a command can end with `return
  * sfp__print_error(&err);`. */
 int sfp__print_error(const sfp_error *err);
@@ -78,6 +80,8 @@ void sfp__status_line_wipe(void);
 
 /* Handles Ctrl-C for commands that run for hours. The first SIGINT or SIGTERM sets the returned flag, so that the command
  * completes its current timestamp or step and writes a checkpoint; a message reports it. The second exits immediately. */
-const volatile sig_atomic_t *sfp__stop_on_signals(void);
+const atomic_int *sfp__stop_on_signals(void);
+/* The first signal also cancels this run, at once if it has already arrived. Call it with NULL before the run is closed. */
+void sfp__cancel_on_signals(sfp_run *run);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/thread_pool.h"
 #include "io/tensor/safetensors.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -82,7 +82,7 @@ typedef struct sfp__pretrain_hooks {
     void (*progress)(void *ctx, const sfp__pretrain_progress *p);
     void (*info)(void *ctx, const char *message); /* notes: normal events */
     void (*warn)(void *ctx, const char *message); /* data was skipped, or a file was damaged or replaced */
-    const volatile sig_atomic_t *stop;
+    const atomic_int *stop;
 } sfp__pretrain_hooks;
 
 /* The hooks, and each of their members, may be NULL. */
@@ -103,7 +103,7 @@ static inline void sfp__pretrain_report_progress(const sfp__pretrain_hooks *h, c
 }
 static inline bool sfp__pretrain_stopped(const sfp__pretrain_hooks *h)
 {
-    return h && h->stop && *h->stop;
+    return h && h->stop && atomic_load(h->stop);
 }
 
 typedef struct sfp__pretrain_result {

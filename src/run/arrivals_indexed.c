@@ -1,6 +1,7 @@
 /* Arrivals of an indexed stream. The clock says which batches are next; threads of their own read ahead what is learned from and,
  * of a free stream, what has no label and is predicted in its turn: all that lie before the last image of a batch come before it.
  */
+#include "base/monotonic.h"
 #include "base/rank.h"
 #include "results/result.h"
 #include "run/run_internal.h"
@@ -86,7 +87,8 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
 {
     indexed *a = (indexed *)base;
     const sfp__plan *p = base->plan;
-    a->clock.batches = p->batches.count; /* the paper's clock may keep fewer than there were */
+    a->clock.batches = p->batches.count; /* clock paper keeps some of the batches */
+    a->clock.began = sfp__monotonic_seconds() - a->clock.now; /* clock real: no time has passed since the run was opened */
     sfp__batch_loader_options fo = {.size = p->size,
                                     .resize = p->opt->learner.resize,
                                     .keep_encoded = p->opt->learner.keep_compressed,

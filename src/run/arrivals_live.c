@@ -88,7 +88,7 @@ static void take_inbox(live *a, double until)
     a->last = a->in.end && a->in.unlabelled.count == 0; /* a label among the others may bring an image back */
     for (int n = atomic_load(&p->source->live->warning_count); a->warnings_reported < n;
          a->warnings_reported++) /* each once, as soon as there is one */
-        sfp__plan_info(p, "%s", p->source->live->warnings[a->warnings_reported]);
+        sfp__plan_warn(p, "%s", p->source->live->warnings[a->warnings_reported]);
     take_gone(a);
 }
 

@@ -116,7 +116,7 @@ static void take_in(sfp__clock *c, bool idle)
 
 static bool stopped(const sfp__clock *c)
 {
-    return c->opt.kind == SFP_CLOCK_REAL && c->opt.stop && *c->opt.stop;
+    return c->opt.kind == SFP_CLOCK_REAL && c->opt.stop && atomic_load(c->opt.stop);
 }
 
 static void wait_until(sfp__clock *c, double at)

@@ -18,7 +18,7 @@
 #include "base/error.h"
 
 #include <jansson.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -59,7 +59,7 @@ typedef struct sfp__clock_options {
     sfp__queue_policy policy;
     bool pool;                         /* triage: everything that waits is taken at once (the queue is then not a limit) */
     int pool_most;                     /* triage: most batches taken at once; older ones are dropped */
-    const volatile sig_atomic_t *stop; /* REAL: not 0 ends the waiting for a batch; NULL: nobody stops it */
+    const atomic_int *stop; /* REAL: not 0 ends the waiting for a batch; NULL: it is never stopped */
 } sfp__clock_options;
 
 /* A batch in the queue. */

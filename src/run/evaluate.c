@@ -129,7 +129,7 @@ static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int clas
     stretch part = {0};
     for (int64_t i = 0; i < task->count; i++) {
         sfp_record record;
-        if (e->stop && *e->stop)
+        if (e->stop && atomic_load(e->stop))
             return SFP__STOPPED;
         TRY(sfp__source_record(e->test, task->sample[i], &record, err));
         int64_t k = e->at[t] + i;

@@ -9,7 +9,7 @@
 #include "stream/source.h"
 #include "stream/tasks.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #define SFP_EVALUATOR_MEMORY ((size_t)1 << 30)
 /* No failure: the run was stopped within an evaluation. TRY carries it out of the loop (run.c); nothing was noted. */
@@ -26,7 +26,7 @@ typedef struct sfp__evaluator {
     /* the caller's to set */
     sfp__evaluator_fn on_progress; /* NULL: no callback */
     void *progress_ctx;
-    const volatile sig_atomic_t *stop; /* not 0 ends a run between two batches; NULL: never */
+    const atomic_int *stop; /* not 0 ends a run between two batches; NULL: never */
     /* what is kept of the images */
     size_t bytes;       /* of an image */
     void *block;        /* of the arrays below, but for at and confusion */

@@ -273,7 +273,12 @@ static sfp__lag lag_of(const sfp__arrival_list *list, int batch)
     return lag;
 }
 
-void sfp__inbox_take(sfp__inbox *b, const volatile sig_atomic_t *stop, double until, sfp__inbox_output *out)
+static bool is_set(const atomic_int *stop)
+{
+    return stop && atomic_load(stop);
+}
+
+void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out)
 {
     double begin = sfp__monotonic_seconds();
     int n;
@@ -281,12 +286,12 @@ void sfp__inbox_take(sfp__inbox *b, const volatile sig_atomic_t *stop, double un
     pthread_mutex_lock(&b->lock);
     b->idle = true;
     pthread_cond_broadcast(&b->changed); /* there is space for one more */
-    while (!(n = ready(b)) && b->unlabelled.count == 0 && b->discarded.count < DISCARDED_MAX && !b->ended && !(stop && *stop) &&
+    while (!(n = ready(b)) && b->unlabelled.count == 0 && b->discarded.count < DISCARDED_MAX && !b->ended && !is_set(stop) &&
            atomic_load(&b->source->live->warning_count) == b->warning_count && sfp__monotonic_seconds() < until)
         wait_a_little(b, look);
     b->idle = false;
     b->warning_count = atomic_load(&b->source->live->warning_count);
-    if (stop && *stop)
+    if (is_set(stop))
         n = 0;
     move_first(&b->labelled, n, &out->batch);
     out->lag = lag_of(&out->batch, b->opt.batch);

@@ -13,7 +13,7 @@
 #include "run/clock.h"
 #include "run/ledger.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 typedef struct sfp__inbox_options {
     int size; /* S */
@@ -47,7 +47,7 @@ typedef struct sfp__inbox_output {
 /* Waits for a batch or others, for a remark of the source, or for many that are gone; a last batch may be short, also one after
  * the source's pause. With *stop set (looked at ten times a second), or when sfp__monotonic_seconds() is `until`, it comes back,
  * perhaps with nothing. The lists are the caller's. */
-void sfp__inbox_take(sfp__inbox *b, const volatile sig_atomic_t *stop, double until, sfp__inbox_output *out);
+void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out);
 /* An image without a label that has one now: joins the labelled ones as if it came now. */
 void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a);
 

@@ -32,7 +32,7 @@ sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timest
     TRY(sfp__line_log_open(out, SFP__RUN_EVENTS, "t", (uint64_t)timestamps, LOG_BYTES, LOGS, &j->events, err));
     uint64_t next = timestamps && sfp__line_log_last(j->events, &last) ? last + 1 : 0;
     if (next < (uint64_t)timestamps)
-        sfp__plan_info(p, "%s/%s: the last %llu timestamps before the checkpoint are missing", out, SFP__RUN_EVENTS,
+        sfp__plan_warn(p, "%s/%s: the last %llu timestamps before the checkpoint are missing", out, SFP__RUN_EVENTS,
                        (unsigned long long)((uint64_t)timestamps - next));
     if (!a->kind->predicts(a, &from))
         return SFP_OK;
@@ -146,35 +146,38 @@ static double accuracy_so_far(const sfp__position *at)
     return at->prequential_total ? (double)at->prequential_correct / (double)at->prequential_total : NAN;
 }
 
-static void tell(const sfp__run_context *run, const sfp__timestamp_details *t)
+void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t, uint64_t done, uint64_t total)
 {
     const sfp__plan *p = &run->plan;
     const sfp__position *at = &run->at;
-    if (!p->hooks->progress)
+    if (!p->hooks->progress || (!t && total == 0))
         return;
-    const sfp__run_progress progress = {.task = at->task,
-                                        .tasks = p->tasks.count,
-                                        .task_name = p->tasks.task[at->task].name,
-                                        .from = (uint64_t)run->journal.from,
-                                        .offered = (uint64_t)at->arrived,
-                                        .total = p->live ? 0 : (uint64_t)p->batches.samples,
-                                        .rate = t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
-                                        .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
-                                        .loss = t->loss ? t->loss[t->steps - 1] : NAN,
-                                        .accuracy = accuracy_so_far(at),
-                                        .seconds = sfp__monotonic_seconds() - run->journal.began};
+    const sfp_run_progress progress = {.size = sizeof progress,
+                                       .task = at->task,
+                                       .tasks = p->tasks.count,
+                                       .task_name = p->tasks.task[at->task].name,
+                                       .offered_before = (uint64_t)run->journal.from,
+                                       .offered = (uint64_t)at->arrived,
+                                       .total = p->live ? 0 : (uint64_t)p->batches.samples,
+                                       .rate = t && t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
+                                       .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
+                                       .loss = t && t->loss ? t->loss[t->steps - 1] : NAN,
+                                       .accuracy = accuracy_so_far(at),
+                                       .seconds = sfp__monotonic_seconds() - run->journal.began,
+                                       .evaluated = done,
+                                       .to_evaluate = total};
     p->hooks->progress(p->hooks->ctx, &progress);
 }
 
 /* A point of a curve; one over a stream whose end is not known is thinned out when it has too many. */
-static sfp_status draw(const sfp__run_context *run, sfp__curve *c, double y, sfp_error *err)
+static sfp_status draw(const sfp__run *run, sfp__curve *c, double y, sfp_error *err)
 {
     if (run->plan.live && c->count >= CURVE_MAX)
         sfp__curve_thin(c);
     return sfp__curve_add(c, (double)run->at.arrived, y, err);
 }
 
-static sfp_status draw_all(const sfp__run_context *run, int n, const sfp__timestamp_details *t, sfp_error *err)
+static sfp_status draw_all(const sfp__run *run, int n, const sfp__timestamp_details *t, sfp_error *err)
 {
     sfp__curve *curve = run->journal.r->curve;
     const sfp__lag *lag = run->arrivals->lag;
@@ -235,7 +238,7 @@ static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, co
     }
 }
 
-sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err)
+sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err)
 {
     sfp__journal *j = &run->journal;
     const sfp__plan *p = &run->plan;
@@ -255,7 +258,7 @@ sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, con
             line.task = run->at.task; /* which a head does not know */
         TRY(sfp__journal_event(j->events, &line, p->opt->learner.replay ? p->opt->learner.replay : 1, j->ids, err));
     }
-    tell(run, t);
+    sfp__journal_progress(run, t, 0, 0);
     return SFP_OK;
 }
 
@@ -269,7 +272,7 @@ void sfp__journal_times(sfp__journal *j, sfp__arrivals *a)
     j->r->seconds.total = j->earlier.total + sfp__monotonic_seconds() - j->began;
 }
 
-void sfp__journal_finish(sfp__run_context *run)
+void sfp__journal_finish(sfp__run *run)
 {
     sfp_result *r = run->journal.r;
     const sfp__plan *p = &run->plan;
@@ -316,7 +319,7 @@ static void batch_thumbs(const sfp__journal *j, int size, sfp__thumb *out /* (SF
                               .in_coreset = j->shown.chosen[i]};
 }
 
-static void buffer_thumbs(const sfp__run_context *run, sfp__buffer *buffer, int n, sfp__thumb *out)
+static void buffer_thumbs(const sfp__run *run, sfp__buffer *buffer, int n, sfp__thumb *out)
 {
     int size = run->plan.size;
     size_t bytes = 3 * (size_t)size * (size_t)size;
@@ -335,7 +338,7 @@ static void buffer_thumbs(const sfp__run_context *run, sfp__buffer *buffer, int 
     }
 }
 
-sfp_status sfp__journal_report(const sfp__run_context *run, const char *path, sfp_error *err)
+sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error *err)
 {
     const sfp__journal *j = &run->journal;
     sfp__buffer *buffer = sfp__learner_buffer(run->learner);

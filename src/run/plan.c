@@ -1,4 +1,4 @@
-/* What a run is to do: its sources, tasks, batches and test set; what a timestamp costs. */
+/* The plan of a run: its sources, tasks, batches and test set, and the processing times of its clock. */
 #include "base/mem.h"
 #include "base/text.h"
 #include "io/file.h"
@@ -14,22 +14,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CURVE_POINTS = 2000, WARM_UP = 3 }; /* WARM_UP: batches before the first that is measured */
+enum { CURVE_POINTS = 2000, WARM_UP = 3 }; /* WARM_UP: batches before the first one that is measured */
+
+static void log_message(const sfp__plan *p, sfp_log_level level, const char *fmt, va_list args)
+{
+    char text[2 * PATH_MAX];
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    if (p->hooks->log)
+        p->hooks->log(p->hooks->ctx, level, text);
+}
 
 void sfp__plan_info(const sfp__plan *p, const char *fmt, ...)
 {
-    char text[2 * PATH_MAX];
     va_list args;
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
+    log_message(p, SFP_LOG_INFO, fmt, args);
     va_end(args);
-    if (p->hooks->info)
-        p->hooks->info(p->hooks->ctx, text);
+}
+
+void sfp__plan_warn(const sfp__plan *p, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    log_message(p, SFP_LOG_WARNING, fmt, args);
+    va_end(args);
 }
 
 bool sfp__plan_stopped(const sfp__plan *p)
 {
-    return p->hooks->stop && *p->hooks->stop;
+    return p->hooks->stop && atomic_load(p->hooks->stop);
 }
 
 sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_t size, sfp_error *err)
@@ -54,7 +67,9 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
     const sfp__source_options so = {.seed = o->learner.seed, .order = o->order};
-    TRY(sfp__source_open(o->data, &so, &p->source, err));
+    if (!p->source)
+        TRY(sfp__source_open(o->data, &so, &p->source, err));
+    p->data = o->source ? o->source->path : o->data;
     p->live = p->source->kind->live;
     p->size = o->vit->config.img_size;
     p->dim = o->vit->config.dim;
@@ -63,28 +78,35 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
                : p->live                     ? SFP_CLOCK_REAL
                                              : SFP_CLOCK_VIRTUAL;
     if (p->source->warning)
-        sfp__plan_info(p, "%s", p->source->warning);
+        sfp__plan_warn(p, "%s", p->source->warning);
     return SFP_OK;
 }
 
-/* --test, else the data set's own test part where it has one. */
+static sfp_status check_test(const sfp__plan *p, const char *name, sfp_error *err)
+{
+    return p->test->kind->live
+               ? sfp__fail_key(err, "test", SFP_EINVAL, "test %s: a live source cannot be a test set, expected a dataset", name)
+               : SFP_OK;
+}
+
+/* Opens --test, else the test part of the dataset if it has one. */
 static sfp_status open_test(sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
     const sfp__source_options so = {
-        .seed = o->learner.seed, .order = o->order, .test = !o->test || strcmp(o->test, o->data) == 0};
-    sfp_error none;
+        .seed = o->learner.seed, .order = o->order, .test = !o->test || (o->data && strcmp(o->test, o->data) == 0)};
+    sfp_error unused;
+    if (p->test)
+        return check_test(p, p->test->path, err);
     if (o->test) {
         sfp_status status = sfp__source_open(o->test, &so, &p->test, err);
-        if (!status && p->test->kind->live)
-            status = sfp__fail_key(err, "test", SFP_EINVAL, "test '%s': a test set has an end, expected no live source", o->test);
-        else if (status && err && strcmp(err->key, "data") == 0)
-            sfp__fail_rename(err, "test", "test"); /* the source is wrong, but it is not that of --data */
-        return status;
+        if (status && err && strcmp(err->key, "data") == 0)
+            sfp__fail_rename(err, "test", "test"); /* a source names itself "data" in messages */
+        return status ? status : check_test(p, o->test, err);
     }
-    if (p->live && !p->source->ops->on_demand)
-        return SFP_OK; /* a second reader would take images from the first */
-    if (sfp__source_open(o->data, &so, &p->test, &none) == SFP_OK && !p->test->test_part) {
+    if (o->source || (p->live && !p->source->ops->on_demand))
+        return SFP_OK; /* a second reader of a live source would take images from the first */
+    if (sfp__source_open(o->data, &so, &p->test, &unused) == SFP_OK && !p->test->test_part) {
         sfp__source_close(p->test);
         p->test = NULL;
     }
@@ -95,7 +117,7 @@ sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err)
 {
     if (!p->live && !p->source_digest)
         TRY(sfp__source_digest(p->source, &p->source_digest, err));
-    if (!p->live && p->test && !p->test_digest) /* a live run may go on with another */
+    if (!p->live && p->test && !p->test_digest) /* a live run may resume with another test set */
         TRY(sfp__source_digest(p->test, &p->test_digest, err));
     return SFP_OK;
 }
@@ -107,26 +129,29 @@ static sfp_status refuse_live(const sfp__plan *p, sfp_error *err)
     const sfp__run_options *o = p->opt;
     if (o->tasks && strcmp(o->tasks, "free") != 0)
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is '%s', expected free: %s is a live stream and has no tasks",
-                             o->tasks, o->data);
+                             o->tasks, p->data);
     if (p->clock == SFP_CLOCK_PAPER || p->clock == SFP_CLOCK_VIRTUAL)
         return sfp__fail_key(err, "clock", SFP_EINVAL,
-                             "clock %s needs a stream that is known beforehand, expected real or off: %s is live",
-                             sfp__clock_name(p->clock), o->data);
+                             "clock is %s, expected real or off: %s is a live stream, whose length is unknown",
+                             sfp__clock_name(p->clock), p->data);
     if (o->costs)
         return sfp__fail_key(err, "costs", SFP_EINVAL,
-                             "costs is '%s', expected none: %s is a live stream, which costs what it costs", o->costs, o->data);
+                             "costs %s: not allowed with live source %s, where processing time is measured; remove --costs",
+                             o->costs, p->data);
     if (o->rate > 0 && !p->source->ops->on_demand)
-        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected none: %s: these images come at their own rate",
-                             o->rate, o->data);
+        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g, expected max: the images of %s have their own arrival rate",
+                             o->rate, p->data);
     if (p->clock == SFP_CLOCK_REAL && p->source->ops->on_demand && !(o->rate > 0))
-        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock real: this clock needs a rate (--rate samples/s) on %s", o->data);
+        return sfp__fail_key(err, "clock", SFP_EINVAL,
+                             "clock real: this clock needs an arrival rate with %s; use --rate LAMBDA (samples per second)",
+                             p->data);
     if (o->pending < 0 || o->pending > 1000000)
-        return sfp__fail(err, SFP_EINVAL, "%d images may wait for a label, expected 0 to 1000000", o->pending);
+        return sfp__fail(err, SFP_EINVAL, "the label queue has a capacity of %d images, expected 0 to 1000000", o->pending);
     return SFP_OK;
 }
 
-/* One task; the classes of the test set get labels when they appear in the stream. */
-static sfp_status cut_live(sfp__plan *p, sfp_error *err)
+/* A live stream is one task. The classes of the test set get labels when they appear in the stream. */
+static sfp_status split_live(sfp__plan *p, sfp_error *err)
 {
     OWNED_BY(sfp__tasks_done) sfp__tasks like = {0};
     TRY(refuse_live(p, err));
@@ -143,7 +168,7 @@ static sfp_status cut_live(sfp__plan *p, sfp_error *err)
 
 /* ----------------------------------------------------------- an indexed stream */
 
-/* Those that the stream has: a cut by domain may leave some out. */
+/* Counts the classes in the stream: with tasks by domain, some classes of the dataset may not be in it. */
 static sfp_status count_classes(sfp__plan *p, sfp_error *err)
 {
     OWNED uint8_t *has = NULL;
@@ -157,8 +182,8 @@ static sfp_status count_classes(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
-/* Says what becomes of the `count` images without a label, and finds them where they are to be predicted: in a data set no label
- * comes later, so each is predicted when its turn comes, which it has in a free stream that keeps its order, and dropped. */
+/* Reports what happens to the `count` unlabelled images and lists those that will be predicted. In a dataset no label arrives later.
+ * In a task-free stream that keeps its order each image is predicted in its turn; otherwise it is excluded. */
 static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
 {
     bool predicted = p->tasks.free && p->source->keeps_order;
@@ -166,10 +191,12 @@ static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
     OWNED int64_t *order = NULL;
     if (count == 0)
         return SFP_OK;
-    sfp__plan_info(p, "%llu image%s no label and %s %s", (unsigned long long)count, count == 1 ? " has" : "s have",
-                   count == 1 ? "is" : "are", predicted ? "predicted, not learned from" : "left out");
-    if (!predicted)
+    const char *have = count == 1 ? "image has" : "images have", *are = count == 1 ? "is" : "are";
+    if (!predicted) {
+        sfp__plan_warn(p, "%llu %s no label and %s excluded", (unsigned long long)count, have, are);
         return SFP_OK;
+    }
+    sfp__plan_info(p, "%llu %s no label and %s predicted, not trained on", (unsigned long long)count, have, are);
     TRY(sfp__alloc(&order, (size_t)count, sizeof *order, err));
     for (int64_t i = 0; i < p->source->count; i++) {
         sfp_record record;
@@ -180,7 +207,7 @@ static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
     return sfp__batches_single(TAKE(order), n, &p->unlabelled, err);
 }
 
-static sfp_status cut_indexed(sfp__plan *p, sfp_error *err)
+static sfp_status split_indexed(sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
     uint64_t unlabelled = 0;
@@ -191,20 +218,20 @@ static sfp_status cut_indexed(sfp__plan *p, sfp_error *err)
         TRY(sfp__tasks_create_test(p->test, p->source, &p->tasks, o->tasks, o->eval_limit, &p->test_tasks, err));
     TRY(sfp__batches_create(&p->tasks, o->learner.batch, o->drop_short, &p->batches, err));
     if (p->batches.count == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: no labelled images", o->data);
+        return sfp__fail(err, SFP_EINVAL, "%s: the stream has no labelled images", p->data);
     return count_classes(p, err);
 }
 
 sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err)
 {
-    TRY(p->live ? cut_live(p, err) : cut_indexed(p, err));
+    TRY(p->live ? split_live(p, err) : split_indexed(p, err));
     p->curve_every = p->batches.count / CURVE_POINTS + 1;
     return SFP_OK;
 }
 
 sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err)
 {
-    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read; the first: %s", p->opt->data,
+    return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read (first: %s)", p->data,
                      (unsigned long long)count, first);
 }
 
@@ -219,7 +246,7 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
     return sfp__plan_stopped(p) ? SFP_OK : sfp__plan_none_readable(p, (uint64_t)count, first.message, err);
 }
 
-/* ------------------------------------------------------------------ what learns */
+/* ------------------------------------------------------------------- the learner */
 
 static sfp__learner_options learner_options(const sfp__plan *p)
 {
@@ -245,14 +272,14 @@ sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_er
     return SFP_OK;
 }
 
-/* ----------------------------------------------------------------------- costs */
+/* ------------------------------------------------------------- processing times */
 
-/* Of a file: seconds, one a line; empty lines and remarks are left out. */
+/* Reads --costs: one number of seconds per line. Empty lines and lines that begin with # are ignored. */
 static sfp_status read_costs(sfp__plan *p, sfp_error *err)
 {
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     size_t capacity = 0;
-    TRY(sfp__lines_open(p->opt->costs, "seconds, one a line", &lines, err));
+    TRY(sfp__lines_open(p->opt->costs, "seconds, one number per line", &lines, err));
     for (char *line;;) {
         char *end, shown[SFP_NAME_MAX];
         TRY(sfp__lines_next(&lines, &line, err));
@@ -262,14 +289,15 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
             continue;
         double seconds = strtod(line, &end);
         if (end == line || *end || !isfinite(seconds) || seconds < 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: is '%s', expected seconds from 0", lines.path,
-                             (unsigned long long)lines.number, sfp__printable(line, shown, sizeof shown));
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: processing time is '%s', expected a number of seconds from 0",
+                             lines.path, (unsigned long long)lines.number, sfp__printable(line, shown, sizeof shown));
         TRY(sfp__check_memory(sfp__grow(&p->costs, sizeof *p->costs, (size_t)p->cost_count, (size_t)p->cost_count + 1, &capacity),
                               err));
         p->costs[p->cost_count++] = seconds;
     }
     if (p->cost_count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: no costs, expected seconds, one a line", lines.path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the file has no processing times, expected seconds, one number per line",
+                         lines.path);
     return SFP_OK;
 }
 
@@ -278,18 +306,19 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
     if (p->opt->costs)
         TRY(read_costs(p, err));
     if (!p->live && p->clock != SFP_CLOCK_OFF && !(p->opt->rate > 0))
-        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)",
+        return sfp__fail_key(err, "clock", SFP_EINVAL,
+                             "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
                              sfp__clock_name(p->clock));
     return SFP_OK;
 }
 
 void sfp__learner_update_slack(sfp__learner *l, double time, double spent)
 {
-    if (isfinite(time)) /* half the time that a batch gives must be left over */
+    if (isfinite(time)) /* half of the time in which the batch arrived must be left */
         sfp__learner_set_slack(l, spent < 0.5 * time);
 }
 
-/* The mean cost of the batches [WARM_UP, count), or of all when there are no more. */
+/* Measures the mean processing time of the batches [WARM_UP, count); of all batches if count <= WARM_UP. */
 static sfp_status calibrate(const sfp__plan *p, sfp__learner *copy, sfp__batch_loader *feed, int64_t count, double *cost,
                             sfp_error *err)
 {
@@ -314,8 +343,8 @@ static sfp_status calibrate(const sfp__plan *p, sfp__learner *copy, sfp__batch_l
     return SFP_OK;
 }
 
-/* Cost of a batch: the mean of those given, or of --calibrate batches of the first task on a copy of the learner that is thrown
- * away. */
+/* The processing time of a batch: the mean of --costs, or measured on --calibrate batches of the first task with a copy of the learner,
+ * which is discarded. */
 static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
 {
     const sfp__batches *b = &p->batches;
@@ -337,7 +366,7 @@ static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
         count++;
     TRY(sfp__plan_make_learner(p, &copy, err));
     const sfp__task *task = &p->tasks.task[b->task[0]];
-    if (!p->tasks.free) /* without a buffer the loss is over the classes of the task alone */
+    if (!p->tasks.free) /* without a buffer the loss is over the classes of the task only */
         TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
     return calibrate(p, copy, feed, count, cost, err);
 }
@@ -349,11 +378,11 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err)
     double cost = 0;
     *cs = NAN;
     TRY(measure_cost(p, &cost, err));
-    if (sfp__plan_stopped(p)) /* then too little was measured */
+    if (sfp__plan_stopped(p)) /* the measurement is incomplete */
         return SFP_OK;
     *cs = sfp__clock_cs(cost, all, b->samples + p->unlabelled.count, p->opt->rate);
     sfp__batches_keep(b, *cs);
-    sfp__plan_info(p, "clock paper: %.4f s a batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
+    sfp__plan_info(p, "clock paper: %.4f s per batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
                    (long long)all);
     return SFP_OK;
 }

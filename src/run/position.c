@@ -20,7 +20,7 @@ static json_t *trained_json(const sfp__classes *c)
     return list;
 }
 
-static bool fill(const sfp__run_context *run, const char *result, json_t *root)
+static bool fill(const sfp__run *run, const char *result, json_t *root)
 {
     const sfp__plan *p = &run->plan;
     const sfp__position *at = &run->at;
@@ -39,7 +39,7 @@ static bool fill(const sfp__run_context *run, const char *result, json_t *root)
             put(root, "evaluated", json_pack("[I,i]", (json_int_t)at->evaluated.timestamps, at->evaluated.task)));
 }
 
-sfp_status sfp__position_text(sfp__run_context *run, char **out, sfp_error *err)
+sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err)
 {
     OWNED char *result = NULL;
     TRY(sfp__plan_digest_sources(&run->plan, err));
@@ -51,7 +51,7 @@ sfp_status sfp__position_text(sfp__run_context *run, char **out, sfp_error *err)
 }
 
 /* The classes that were trained on; a live stream's are as many as there were. */
-static bool read_trained(sfp__run_context *run, const json_t *trained)
+static bool read_trained(sfp__run *run, const json_t *trained)
 {
     sfp__classes *c = &run->classes;
     size_t n = json_array_size(trained);
@@ -63,7 +63,7 @@ static bool read_trained(sfp__run_context *run, const json_t *trained)
     return true;
 }
 
-bool sfp__position_read(sfp__run_context *run, json_t *root)
+bool sfp__position_read(sfp__run *run, json_t *root)
 {
     sfp__plan *p = &run->plan;
     const sfp__arrivals *a = run->arrivals;

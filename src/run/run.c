@@ -1,5 +1,5 @@
-/* The order of things in a run, and its loop. Learning is timed by the learner itself; decoding runs ahead on threads of its own;
- * evaluation stops the clock. */
+/* The order of events in a run: open, steps, end. The learner measures its own time; decoding runs on background threads; evaluation
+ * stops the clock. */
 #include "run/run.h"
 
 #include "base/mem.h"
@@ -7,17 +7,17 @@
 #include "compute/gemm.h"
 #include "compute/kernels.h"
 #include "io/directory.h"
+#include "learner/state/state.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum { CHECKPOINT_PART = 50 }; /* the time between checkpoints is at least so many times what one takes */
-_Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_MEMBERS, "a result has the accuracy of every expert of a mixed head");
+enum { CHECKPOINT_RATIO = 50 }; /* minimum time between checkpoints, as a multiple of the time that one takes */
+_Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_MEMBERS, "a result has the accuracy of every member of a mixture head");
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool)
 {
@@ -30,11 +30,11 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .checkpoint_seconds = 2};
 }
 
-/* The folder is made ready when there is something to write: what is broken from the start changes nothing. */
-static sfp_status begin(sfp__run_context *run, sfp_error *err)
+/* Prepares the directory when there is something to write. A run that fails before that changes no file. */
+static sfp_status begin(sfp__run *run, sfp_error *err)
 {
     if (!run->begun && run->plan.opt->out) {
-        TRY(sfp__files_clear(&run->plan, run->resumed, err));
+        TRY(sfp__files_clear(run, err));
         TRY(sfp__journal_open(&run->journal, &run->plan, run->at.timestamps, run->arrivals, err));
     }
     run->begun = true;
@@ -43,14 +43,14 @@ static sfp_status begin(sfp__run_context *run, sfp_error *err)
 
 /* ----------------------------------------------------------------- evaluation */
 
-/* What each head of a mixed one would have said alone. */
-static sfp_status record_heads(sfp__run_context *run, int row, sfp_error *err)
+/* Records the accuracy of each member of a mixture head. */
+static sfp_status record_members(sfp__run *run, int row, sfp_error *err)
 {
     sfp_result *r = run->journal.r;
     for (int h = 0; h < SFP_RESULT_HEADS; h++)
         for (int j = 0; j <= row; j++) {
             double member_accuracy = run->evaluator->member_accuracy[h * run->plan.test_tasks.count + j];
-            if (isnan(member_accuracy)) /* not mixed, or no image of this task could be read */
+            if (isnan(member_accuracy)) /* not a mixture, or no image of this task could be read */
                 continue;
             double *a = sfp__result_head(r, h);
             TRY(sfp__check_memory(a, err));
@@ -59,15 +59,13 @@ static sfp_status record_heads(sfp__run_context *run, int row, sfp_error *err)
     return SFP_OK;
 }
 
-static void tell_evaluation(void *ctx, uint64_t done)
+static void report_evaluation(void *ctx, uint64_t done)
 {
-    const sfp__run_context *run = ctx;
-    const sfp__run_hooks *hooks = run->plan.hooks;
-    if (hooks->evaluating)
-        hooks->evaluating(hooks->ctx, run->at.task, done, sfp__evaluator_images(run->evaluator, run->at.task));
+    const sfp__run *run = ctx;
+    sfp__journal_progress(run, NULL, done, sfp__evaluator_images(run->evaluator, run->at.task));
 }
 
-static sfp_status ask_and_note(sfp__run_context *run, sfp_error *err)
+static sfp_status evaluate_and_record(sfp__run *run, sfp_error *err)
 {
     sfp_result *r = run->journal.r;
     int row = run->at.task;
@@ -75,30 +73,30 @@ static sfp_status ask_and_note(sfp__run_context *run, sfp_error *err)
     if (run->plan.live)
         TRY(sfp__classes_match(&run->classes, &run->plan, err));
     TRY(sfp__evaluator_run(run->evaluator, run->predictor, row, accuracy, r->classes, r->confusion, err));
-    TRY(record_heads(run, row, err));
+    TRY(record_members(run, row, err));
     TRY(sfp__result_evaluated(r, (uint64_t)run->at.arrived, row, accuracy, err));
     run->at.evaluated.timestamps = run->at.timestamps;
     run->at.evaluated.task = row;
     return SFP_OK;
 }
 
-/* SFP__STOPPED: the run was, and nothing is noted. */
-static sfp_status evaluate(sfp__run_context *run, sfp_error *err)
+/* SFP__STOPPED: the run was stopped, and nothing is recorded. */
+static sfp_status evaluate(sfp__run *run, sfp_error *err)
 {
     if (!run->evaluator)
         return SFP_OK;
     double from = sfp__monotonic_seconds();
-    tell_evaluation(run, 0);
-    sfp_status status = ask_and_note(run, err);
+    report_evaluation(run, 0);
+    sfp_status status = evaluate_and_record(run, err);
     double took = sfp__monotonic_seconds() - from;
     run->journal.r->seconds.evaluate += took;
     if (run->arrivals->clock)
-        run->arrivals->clock->began += took; /* the real one: what arrives meanwhile is not lost to a test */
+        run->arrivals->clock->began += took; /* clock real: nothing is dropped because of an evaluation */
     return status;
 }
 
-/* After a timestamp; stays due when it is stopped. */
-static sfp_status evaluate_if_due(sfp__run_context *run, sfp_error *err)
+/* Called after a timestamp. An evaluation that is cancelled stays due. */
+static sfp_status evaluate_if_due(sfp__run *run, sfp_error *err)
 {
     if (run->at.evaluation_due)
         TRY(evaluate(run, err));
@@ -108,44 +106,45 @@ static sfp_status evaluate_if_due(sfp__run_context *run, sfp_error *err)
 
 /* --------------------------------------------------------------------- saving */
 
-/* Images come when they come: training seconds may be few and far between. */
-static bool takes_its_time(const sfp__plan *p)
+/* Does the stream have its own pace, so that seconds of training say little about when a checkpoint is due? */
+static bool uses_wall_time(const sfp__plan *p)
 {
     return p->live || p->clock == SFP_CLOCK_REAL;
 }
 
-/* When a live stream, which may rest for long, is to be saved meanwhile. */
-static double save_at(const sfp__run_context *run)
+/* The time at which a checkpoint is due, even if the stream delivers nothing until then. */
+static double checkpoint_time(const sfp__run *run)
 {
     const sfp__pace *pace = &run->pace;
     const sfp__run_options *o = run->plan.opt;
     return pace->unsaved && run->begun && o->out
-               ? pace->saved_at + fmax(o->checkpoint_seconds, CHECKPOINT_PART * pace->save_seconds)
+               ? pace->saved_at + fmax(o->checkpoint_seconds, CHECKPOINT_RATIO * pace->save_seconds)
                : INFINITY;
 }
 
-static sfp_status save_if_due(sfp__run_context *run, sfp_error *err)
+static sfp_status checkpoint_if_due(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__pace *pace = &run->pace;
-    double train_seconds = takes_its_time(p) ? sfp__monotonic_seconds() - pace->saved_at : pace->train_seconds;
-    bool something = run->begun && (p->live || run->at.timestamps > 0); /* to go on from */
+    double train_seconds = uses_wall_time(p) ? sfp__monotonic_seconds() - pace->saved_at : pace->train_seconds;
+    bool something = run->begun && (p->live || run->at.timestamps > 0); /* to resume */
     if (!p->opt->out || !pace->unsaved || !something || train_seconds < p->opt->checkpoint_seconds)
         return SFP_OK;
-    if (train_seconds >= CHECKPOINT_PART * pace->save_seconds) {
+    if (train_seconds >= CHECKPOINT_RATIO * pace->save_seconds) {
         sfp__journal_times(&run->journal, run->arrivals);
         return sfp__files_checkpoint(run, err);
     }
     if (!pace->reported)
-        sfp__plan_info(p, "a checkpoint takes %.2g s: one is written every %.0f s%s, to cost no more than 2 %%",
-                       pace->save_seconds, CHECKPOINT_PART * pace->save_seconds, takes_its_time(p) ? "" : " of training");
+        sfp__plan_info(
+            p, "a checkpoint takes %.2g s: one is written every %.0f s%s, so that checkpoints take at most 2 %% of the time",
+            pace->save_seconds, CHECKPOINT_RATIO * pace->save_seconds, uses_wall_time(p) ? "" : " of training");
     pace->reported = true;
     return SFP_OK;
 }
 
 /* ---------------------------------------------------------------------- tasks */
 
-static sfp_status set_classes(sfp__run_context *run, sfp_error *err)
+static sfp_status set_classes(sfp__run *run, sfp_error *err)
 {
     const sfp__task *task = &run->plan.tasks.task[run->at.task];
     if (run->plan.tasks.free)
@@ -153,13 +152,13 @@ static sfp_status set_classes(sfp__run_context *run, sfp_error *err)
     return sfp__learner_set_classes(run->learner, task->classes, task->class_of, err);
 }
 
-/* The task at hand has ended: evaluation, state. */
-static sfp_status end_task(sfp__run_context *run, sfp_error *err)
+/* Ends the current task: evaluates and saves the state. */
+static sfp_status end_task(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
     if (at->evaluated.timestamps != at->timestamps ||
-        at->evaluated.task != at->task) /* --eval-every fell on its last timestamp */
+        at->evaluated.task != at->task) /* else eval-every was due at the last timestamp of the task */
         TRY(evaluate(run, err));
     run->journal.r->tasks_done = at->task + 1;
     sfp__result_summarise(run->journal.r);
@@ -172,8 +171,8 @@ static sfp_status end_task(sfp__run_context *run, sfp_error *err)
     return SFP_OK;
 }
 
-/* Ends the tasks before `task`. All of them has arrived then, also what the clock dropped. */
-static sfp_status reach_task(sfp__run_context *run, int task, sfp_error *err)
+/* Ends the tasks before `task`. All their samples have arrived by then, including those that the clock dropped. */
+static sfp_status reach_task(sfp__run *run, int task, sfp_error *err)
 {
     const sfp__tasks *tasks = &run->plan.tasks;
     while (run->at.task < task && run->journal.r->tasks_done < tasks->count) {
@@ -192,8 +191,8 @@ static sfp_status reach_task(sfp__run_context *run, int task, sfp_error *err)
 
 /* ------------------------------------------------------------------- one delivery */
 
-/* Predicts what came without a label; *seconds: what that took. */
-static sfp_status answer(sfp__run_context *run, const sfp__delivery *d, double *seconds, sfp_error *err)
+/* Predicts the unlabelled images of a delivery; *seconds: the processing time. */
+static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds, sfp_error *err)
 {
     const uint8_t *rgb[SFP__GROUP];
     bool has_query[SFP__GROUP] = {false};
@@ -210,10 +209,10 @@ static sfp_status answer(sfp__run_context *run, const sfp__delivery *d, double *
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability, err);
 }
 
-/* The controller (ours): what a batch may cost is the time in which it arrives, less what the images without a label that came
- * with it took; how many samples that buys follows from what they cost lately. Given costs are taken whole: they do not say what
- * part scoring has. */
-static void control(sfp__run_context *run, double time, const sfp__timestamp_details *t, double cost)
+/* The controller, which is not part of the paper. A batch may take the time in which it arrives, less the time spent on unlabelled
+ * images that arrived with it. The number of samples that fit follows from the last processing time. Times from --costs count as a
+ * whole: they do not say how much of them is scoring. */
+static void control(sfp__run *run, double time, const sfp__timestamp_details *t, double cost)
 {
     const sfp__learner_options *o = &run->plan.opt->learner;
     int trained = 0;
@@ -222,10 +221,10 @@ static void control(sfp__run_context *run, double time, const sfp__timestamp_det
     if (trained == 0)
         return;
     double fixed = run->plan.cost_count ? 0 : t->seconds.select + t->seconds.buffer, each = (cost - fixed) / trained;
-    double budget = time - fixed - 0.5 * run->arrivals->lag->last; /* a part of the lag is worked off with every batch */
+    double budget = time - fixed - 0.5 * run->arrivals->lag->last; /* each batch makes up for a part of the lag */
     int replayed = sfp__learner_buffer(run->learner) ? o->replay : 0;
-    int full = sfp__coreset_size(o->batch, o->coreset.sigma), most = (full + replayed) * o->steps;
-    int samples = each > 0 && budget / each < most ? (int)fmax(budget / each, 0) : most;
+    int full = sfp__coreset_size(o->batch, o->coreset.sigma), max_samples = (full + replayed) * o->steps;
+    int samples = each > 0 && budget / each < max_samples ? (int)fmax(budget / each, 0) : max_samples;
     samples = samples < 2 ? 2 : samples;
     int replay = samples / 2 < replayed ? samples / 2 : replayed, coreset = samples - replay;
     int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
@@ -233,8 +232,8 @@ static void control(sfp__run_context *run, double time, const sfp__timestamp_det
                             steps < o->steps ? steps : o->steps);
 }
 
-/* One timestamp; *seconds: what the clock is to count for it. */
-static sfp_status learn(sfp__run_context *run, const sfp__delivery *d, double *seconds, sfp_error *err)
+/* Trains on the samples of a delivery: one timestamp. *seconds: the processing time for the clock. */
+static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
@@ -257,61 +256,9 @@ static sfp_status learn(sfp__run_context *run, const sfp__delivery *d, double *s
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------------------ run */
+/* ----------------------------------------------------------------------- opening */
 
-/* Until the stream ends or the run is stopped. */
-static sfp_status loop(sfp__run_context *run, sfp_error *err)
-{
-    sfp__arrivals *arrivals = run->arrivals;
-    sfp__delivery d = {0};
-    TRY(arrivals->kind->start(arrivals, err));
-    TRY(evaluate_if_due(run, err)); /* of a run that was stopped within it */
-    while (d.more || !sfp__plan_stopped(&run->plan)) {
-        double seconds = 0;
-        TRY(sfp__arrivals_next(arrivals, save_at(run), &d, err));
-        if (d.end)
-            break;
-        if (d.count || d.predict_count)
-            TRY(begin(run, err));
-        TRY(reach_task(run, d.task, err));
-        TRY(answer(run, &d, &seconds, err));
-        TRY(learn(run, &d, &seconds, err));
-        sfp__arrivals_commit(arrivals, seconds);
-        run->pace.unsaved |= d.changed;
-        if (d.more)
-            continue;
-        TRY(evaluate_if_due(run, err));
-        TRY(save_if_due(run, err));
-    }
-    return SFP_OK;
-}
-
-/* The stream has ended, or was stopped, which is how a live one ends. */
-static sfp_status end_stream(sfp__run_context *run, sfp_error *err)
-{
-    const sfp__plan *p = &run->plan;
-    sfp_result *r = run->journal.r;
-    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    uint64_t unreadable = r->samples.skipped - stats.unread; /* of those that the clock kept */
-    bool stopped = sfp__plan_stopped(p);
-    if (!p->live && stopped)
-        return SFP__STOPPED;
-    if (run->at.timestamps == 0 && unreadable > 0 && !(p->live && r->labels.unlabelled))
-        return sfp__plan_none_readable(p, unreadable, stats.first_error, err);
-    if (!p->live)
-        return reach_task(run, p->tasks.count, err);
-    if (stats.status) { /* what an earlier process evaluated is not what is there now */
-        r->tasks_done = 0;
-        r->average_accuracy = r->forgetting = r->backward_transfer = NAN;
-        return run->begun ? SFP__STOPPED : sfp__fail(err, stats.status, "%s", stats.last_error);
-    }
-    if (!run->begun && !run->resumed && !stopped)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ended before an image came", p->opt->data);
-    TRY(begin(run, err));
-    return end_task(run, err);
-}
-
-static sfp_status start_result(sfp__run_context *run, sfp_error *err)
+static sfp_status start_result(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp_result *r = run->journal.r;
@@ -332,53 +279,75 @@ static sfp_status start_result(sfp__run_context *run, sfp_error *err)
     return sfp__settings_record(p->opt->given, r, err);
 }
 
-static sfp_status load_init_state(sfp__run_context *run, sfp_error *err)
+/* Finds the state file of --init-state and refuses files of other kinds before anything is read from the stream. A run that resumes may
+ * not need the file any more. */
+static sfp_status find_init_state(sfp__run *run, sfp_error *err)
+{
+    const sfp__run_options *o = run->plan.opt;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    sfp__state_pool pool;
+    if (!o->init_state)
+        return SFP_OK;
+    TRY(sfp__state_path(o->init_state, run->init_state, sizeof run->init_state, err));
+    if (o->resume)
+        return SFP_OK;
+    TRY(sfp__safetensors_open(run->init_state, &st, err));
+    const char *format = sfp__tensor_file_meta(st, "format");
+    if (format ? strcmp(format, SFP_STATE_FORMAT) == 0
+               : sfp__state_pool_read(st, &pool) && sfp__tensor_file_find(st, "last.weight"))
+        return SFP_OK;
+    bool checkpoint = format && strcmp(format, SFP_CHECKPOINT_FORMAT) == 0;
+    return sfp__fail(err, SFP_EFORMAT, "%s: %s, expected a state.safetensors or a run directory", run->init_state,
+                     checkpoint ? "not a state file but a checkpoint" : "not a state file");
+}
+
+static sfp_status load_init_state(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     sfp__learner *l = run->learner;
-    TRY(sfp__learner_load(l, p->opt->init_state, err));
-    if (!p->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen: there is no way back */
-        return sfp__fail(err, SFP_EINVAL, "%s: is of task %d of %d, expected one of the first, with which a run begins",
-                         p->opt->init_state, sfp__learner_task(l) + 1, p->tasks.count);
-    return sfp__classes_take_names(&run->classes, p, err);
+    TRY(sfp__learner_load(l, run->init_state, err));
+    if (!p->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen for good */
+        return sfp__fail(err, SFP_EINVAL, "%s: the state is of task %d of %d, expected one of the first task", run->init_state,
+                         sfp__learner_task(l) + 1, p->tasks.count);
+    return sfp__classes_check_state(&run->classes, p, run->init_state, err);
 }
 
-static sfp_status make_evaluator(sfp__run_context *run, sfp_error *err)
+static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     if (!p->test)
         return SFP_OK;
     TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, p->dim, SFP_EVALUATOR_MEMORY,
                               &run->evaluator, err));
-    run->evaluator->on_progress = tell_evaluation;
+    run->evaluator->on_progress = report_evaluation;
     run->evaluator->progress_ctx = run;
-    run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* a live one ends by being stopped, and is judged then */
+    run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* a live stream ends by being stopped and is evaluated then */
     return SFP_OK;
 }
 
-static sfp_status prepare(sfp__run_context *run, sfp_error *err)
+static sfp_status prepare(sfp__run *run, sfp_error *err)
 {
     sfp__plan *p = &run->plan;
     const sfp__run_options *o = p->opt;
     sfp_result *r = run->journal.r;
     TRY(sfp__plan_open_source(p, err));
     if (o->resume)
-        TRY(sfp__files_may_resume(p, err));
+        TRY(sfp__files_check_resume(p, err));
     TRY(sfp__plan_split_tasks(p, err));
-    if (!o->resume) /* whoever goes on gives what was given then, idle or not */
+    if (!o->resume) /* a run that resumes must repeat its settings, with or without effect */
         TRY(sfp__run_check_no_effect(o, &(sfp__run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
     TRY(start_result(run, err));
     TRY(sfp__plan_make_learner(p, &run->learner, err));
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
-    sfp__predictor_on_demand(run->predictor); /* one thread offers and asks in turn */
+    sfp__predictor_on_demand(run->predictor); /* one thread offers and predicts in turn */
     TRY(sfp__classes_init(&run->classes, p->tasks.classes, run->learner, r, err));
-    if (o->init_state && !o->method)
+    if (run->init_state[0] && !o->method)
         TRY(load_init_state(run, err));
     TRY(set_classes(run, err));
     TRY(sfp__journal_init(&run->journal, p, err));
     TRY(sfp__alloc(&run->query, SFP__GROUP * (size_t)p->dim, sizeof *run->query, err));
     if (p->live)
-        TRY(sfp__classes_take(&run->classes, p, err));
+        TRY(sfp__classes_restore(&run->classes, p, err));
     TRY(sfp__plan_clock(p, err));
     r->lambda = o->rate > 0 ? o->rate : NAN;
     TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
@@ -386,103 +355,221 @@ static sfp_status prepare(sfp__run_context *run, sfp_error *err)
     return make_evaluator(run, err);
 }
 
-/* Nothing was begun until this returns: what is in the folder stays. *ready false: there is nothing to do. */
-static sfp_status find_start(sfp__run_context *run, bool *ready, sfp_error *err)
+/* Finds the place in the stream to start from. Changes nothing in the directory. */
+static sfp_status find_start(sfp__run *run, sfp_error *err)
 {
     sfp__plan *p = &run->plan;
     bool finished = false;
-    *ready = false;
     if (p->opt->resume)
         TRY(sfp__files_resume(run, &finished, err));
-    if (finished && !p->live)
+    run->ended_before = finished && !p->live;
+    if (run->ended_before)
         return SFP_OK;
     if (run->resumed)
         TRY(set_classes(run, err));
     run->journal.r->finished = false;
-    if (!p->test && !p->live) /* a live one is judged by what comes */
-        sfp__plan_info(p, "no test set: accuracy is not measured; give --test KIND:PATH");
-    if (!p->live && !run->resumed)
-        TRY(sfp__plan_find_readable(p, run->journal.shown.rgb, err));
+    if (!p->test && !p->live) /* a live stream has a prequential accuracy */
+        sfp__plan_info(p, "no test set: accuracy is not measured; use --test KIND:PATH");
+    return p->live || run->resumed ? SFP_OK : sfp__plan_find_readable(p, run->journal.shown.rgb, err);
+}
+
+static sfp_status open_run(sfp__run *run, sfp_error *err)
+{
+    TRY(find_init_state(run, err));
+    if (run->plan.opt->out)
+        TRY(sfp__files_lock(run, err));
+    TRY(prepare(run, err));
+    return find_start(run, err);
+}
+
+sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp__run **out,
+                         sfp_error *err)
+{
+    double now = sfp__monotonic_seconds();
+    OWNED_PTR(sfp__run_close) sfp__run *run = sfp__calloc(1, sizeof *run);
+    memset(result, 0, sizeof *result);
+    if (!run) {
+        sfp__source_close(opt->source);
+        sfp__source_close(opt->test_source);
+        return sfp__fail_nomem(err);
+    }
+    run->plan = (sfp__plan){.opt = opt, .hooks = hooks, .source = opt->source, .test = opt->test_source};
+    run->at = (sfp__position){.evaluated.timestamps = -1, .cs = NAN};
+    run->journal = (sfp__journal){.r = result, .began = now};
+    run->pace.saved_at = now;
+    run->lock = -1;
+    TRY(open_run(run, err));
+    *out = TAKE(run);
+    return SFP_OK;
+}
+
+void sfp__run_close(sfp__run *run)
+{
+    if (!run)
+        return;
+    const char *out = run->plan.opt->out;
+    sfp__journal_done(&run->journal);
+    sfp__arrivals_free(run->arrivals);
+    sfp__evaluator_free(run->evaluator);
+    sfp__classes_done(&run->classes);
+    sfp__predictor_free(run->predictor);
+    sfp__learner_free(run->learner);
+    sfp__plan_done(&run->plan);
+    sfp__free(run->query);
+    sfp__directory_unlock(run->lock);
+    if (out)
+        sfp__directory_remove_created(out, run->created); /* removes only empty directories */
+    sfp__free(run);
+}
+
+/* ------------------------------------------------------------------------- steps */
+
+/* What precedes the first delivery. *ready false: there is nothing to do. */
+static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
+{
+    sfp__plan *p = &run->plan;
+    *ready = false;
+    if (run->ended_before)
+        return SFP_OK;
     if (p->clock == SFP_CLOCK_PAPER && !run->resumed) {
         TRY(sfp__plan_keep_batches(p, &run->at.cs, err));
         run->journal.r->cs = run->at.cs;
     }
     *ready = run->resumed || !sfp__plan_stopped(p);
-    return SFP_OK;
+    if (!*ready)
+        return SFP_OK;
+    if (!p->live) /* a live run begins when an image arrives */
+        TRY(begin(run, err));
+    run->journal.from = run->at.arrived;
+    return run->arrivals->kind->start(run->arrivals, err);
 }
 
-static void say_skipped(const sfp__run_context *run)
+/* Processes one delivery. *end: there is none, or the run is stopped. */
+static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
+{
+    sfp__arrivals *arrivals = run->arrivals;
+    sfp__delivery d = {0};
+    double seconds = 0;
+    *end = !run->more_follows && sfp__plan_stopped(&run->plan);
+    if (*end)
+        return SFP_OK;
+    TRY(sfp__arrivals_next(arrivals, checkpoint_time(run), &d, err));
+    *end = d.end;
+    if (d.end)
+        return SFP_OK;
+    if (d.count || d.predict_count)
+        TRY(begin(run, err));
+    TRY(reach_task(run, d.task, err));
+    TRY(predict(run, &d, &seconds, err));
+    TRY(train(run, &d, &seconds, err));
+    sfp__arrivals_commit(arrivals, seconds);
+    run->pace.unsaved |= d.changed;
+    run->more_follows = d.more;
+    if (d.more)
+        return SFP_OK;
+    TRY(evaluate_if_due(run, err));
+    return checkpoint_if_due(run, err);
+}
+
+/* The stream has ended or was stopped. A live stream ends by being stopped. SFP__STOPPED: the run is not finished. */
+static sfp_status end_stream(sfp__run *run, sfp_error *err)
+{
+    const sfp__plan *p = &run->plan;
+    sfp_result *r = run->journal.r;
+    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
+    uint64_t unreadable = r->samples.skipped - stats.unread; /* of the images that the clock kept */
+    bool stopped = sfp__plan_stopped(p);
+    if (!p->live && stopped)
+        return SFP__STOPPED;
+    if (run->at.timestamps == 0 && unreadable > 0 && !(p->live && r->labels.unlabelled))
+        return sfp__plan_none_readable(p, unreadable, stats.first_error, err);
+    if (!p->live)
+        return reach_task(run, p->tasks.count, err);
+    if (stats.status) { /* an evaluation of an earlier process does not describe the present state */
+        r->tasks_done = 0;
+        r->average_accuracy = r->forgetting = r->backward_transfer = NAN;
+        return run->begun ? SFP__STOPPED : sfp__fail(err, stats.status, "%s", stats.last_error);
+    }
+    if (!run->begun && !run->resumed && !stopped)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the stream ended before an image arrived", p->data);
+    TRY(begin(run, err));
+    return end_task(run, err);
+}
+
+static void warn_skipped(const sfp__run *run)
 {
     uint64_t skipped = run->journal.r->samples.skipped, tests = run->evaluator ? run->evaluator->skipped : 0;
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     const char *first = stats.first_error[0] ? stats.first_error : stats.first_unread;
     if (skipped)
-        sfp__plan_info(&run->plan, "%llu image%s could not be read and %s left out%s%s", (unsigned long long)skipped,
-                       skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? "; the first: " : "", first);
+        sfp__plan_warn(&run->plan, "%llu image%s could not be read and %s skipped%s%s%s", (unsigned long long)skipped,
+                       skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? " (first: " : "", first,
+                       *first ? ")" : "");
     if (tests)
-        sfp__plan_info(&run->plan, "%llu test image%s could not be read and %s left out; the first: %s",
-                       (unsigned long long)tests, tests == 1 ? "" : "s", tests == 1 ? "was" : "were",
-                       run->evaluator->first_error);
+        sfp__plan_warn(&run->plan, "%llu test image%s could not be read and %s skipped (first: %s)", (unsigned long long)tests,
+                       tests == 1 ? "" : "s", tests == 1 ? "was" : "were", run->evaluator->first_error);
 }
 
-/* A live stream broke off: what was learned is there to go on from. */
-static sfp_status break_off(const sfp__run_context *run, sfp_error *err)
+/* The source of a live stream failed. The learned state is saved, and resume continues it. */
+static sfp_status fail_source(const sfp__run *run, sfp_error *err)
 {
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     uint64_t n = sfp__learner_get_counts(run->learner).offered;
     if (run->plan.opt->out)
-        sfp__plan_info(&run->plan,
-                       "the stream broke off; what was learned from %llu image%s is kept: go on with --resume --out %s",
+        sfp__plan_info(&run->plan, "the source failed after %llu image%s; the learned state is kept: use --resume --out %s",
                        (unsigned long long)n, n == 1 ? "" : "s", run->plan.opt->out);
     return sfp__fail(err, stats.status, "%s", stats.last_error);
 }
 
-static sfp_status run_all(sfp__run_context *run, sfp_error *err)
+/* Ends a run after its last delivery; `status` is SFP_OK, or SFP__STOPPED if an evaluation was cancelled. */
+static sfp_status end_run(sfp__run *run, sfp_status status, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
-    bool ready;
-    if (p->opt->out)
-        TRY(sfp__files_take(p, &run->lock, err));
-    TRY(prepare(run, err));
-    TRY(find_start(run, &ready, err));
-    if (!ready)
-        return SFP_OK;
-    if (!p->live) /* which begins when something comes */
-        TRY(begin(run, err));
-    run->journal.from = run->at.arrived;
-    sfp_status status = loop(run, err);
     if (!status)
         status = end_stream(run, err);
     if (status && status != SFP__STOPPED)
         return status;
     run->journal.r->finished = status == SFP_OK;
     sfp__journal_finish(run);
-    if (status && !p->live) /* before the first timestamp there is nothing to go on from */
-        return p->opt->out && run->at.timestamps > 0 ? sfp__files_leave(run, err) : SFP_OK;
-    say_skipped(run);
+    if (status && !p->live) /* before the first timestamp there is nothing to resume */
+        return p->opt->out && run->at.timestamps > 0 ? sfp__files_save_stopped(run, err) : SFP_OK;
+    warn_skipped(run);
     if (p->opt->out)
-        TRY(sfp__files_outputs(run, err));
-    return status ? break_off(run, err) : SFP_OK;
+        TRY(sfp__files_save_outputs(run, err));
+    return status ? fail_source(run, err) : SFP_OK;
 }
 
-sfp_status sfp__run(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp_error *err)
+static sfp_status step(sfp__run *run, sfp_error *err)
 {
-    double now = sfp__monotonic_seconds();
-    sfp__run_context run = {.plan = {.opt = opt, .hooks = hooks},
-                            .at = {.evaluated.timestamps = -1, .cs = NAN},
-                            .journal = {.r = result, .began = now},
-                            .pace.saved_at = now,
-                            .lock = -1};
-    memset(result, 0, sizeof *result);
-    sfp_status status = run_all(&run, err);
-    sfp__journal_done(&run.journal);
-    sfp__arrivals_free(run.arrivals);
-    sfp__evaluator_free(run.evaluator);
-    sfp__classes_done(&run.classes);
-    sfp__predictor_free(run.predictor);
-    sfp__learner_free(run.learner);
-    sfp__plan_done(&run.plan);
-    sfp__free(run.query);
-    sfp__directory_unlock(run.lock);
-    return status;
+    bool ready = true, end = false;
+    sfp_status status = SFP_OK;
+    if (run->phase == SFP__RUN_OPENED) {
+        TRY(start(run, &ready, err));
+        run->phase = ready ? SFP__RUN_STARTED : SFP__RUN_ENDED;
+        if (ready)
+            status = evaluate_if_due(run, err); /* of a run that was stopped in it */
+    }
+    if (!ready)
+        return SFP_OK;
+    if (!status)
+        status = process_delivery(run, &end, err);
+    if (!status && !end)
+        return SFP_OK;
+    run->phase = SFP__RUN_ENDED;
+    return !status || status == SFP__STOPPED ? end_run(run, status, err) : status;
+}
+
+sfp_status sfp__run_step(sfp__run *run, bool *more, sfp_error *err)
+{
+    if (run->phase == SFP__RUN_FAILED)
+        return sfp__fail(err, SFP_EINVAL, "the run has failed, expected no further step");
+    if (run->phase != SFP__RUN_ENDED) {
+        sfp_status status = step(run, err);
+        if (status) {
+            run->phase = SFP__RUN_FAILED;
+            return status;
+        }
+    }
+    *more = run->phase != SFP__RUN_ENDED;
+    return SFP_OK;
 }

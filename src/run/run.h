@@ -1,77 +1,89 @@
-/* From files to a finished run: stream, clock, learner, evaluation, outputs.
+/* A run: stream, clock, learner, evaluation and output files, as an object that advances one delivery at a time.
  *
- * A live stream (a watched folder, standard input, synthetic:0) has no tasks; its classes appear. It ends when its source does, or
- * when it is stopped, and both are a normal end. When its source fails, so does the run: what was learned is kept, not finished,
- * to go on from; when nothing came, folder and registry are as they were. Images without a label are predicted
- * (DIR/predictions.jsonl, a line each) and wait for one in a bounded set. --resume goes on with the learner as it was, also after
- * an end: a watched folder gives what was not learned from, dropped or given up yet (the last 65,536 files are known one by one,
- * older ones by the time they changed); images that waited come again, keep their id and are not predicted again. Standard input
- * cannot give them again: they are given up. */
+ *     sfp__run_open(&options, &hooks, &result, &run, err);    checks everything; changes nothing in the directory
+ *     do
+ *         sfp__run_step(run, &more, err);                     at most one timestamp
+ *     while (more);
+ *     sfp__run_close(run);
+ *
+ * A live stream (a watched directory, standard input, synthetic:0) has no tasks; its classes are added when they first appear. It
+ * ends when its source ends or when the run is stopped; both are a normal end. If its source fails, the run fails: the learned state
+ * is kept as that of an unfinished run, which resume continues. If no data had arrived, directory and registry are unchanged.
+ *
+ * An unlabelled image is predicted (one line of DIR/predictions.jsonl) and waits for its label in the label queue, which has a
+ * capacity. A run that resumes continues with the learner as it was, also after a normal end. A watched directory then delivers only
+ * images that were not trained on, dropped or expired: the last 65,536 files are known one by one, older ones by their time of change.
+ * Images of the label queue are delivered again, keep their id and are not predicted again. Standard input cannot deliver them again:
+ * they expire. */
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
 
+#include "base/mem.h"
 #include "base/settings.h"
 #include "learner/learner.h"
 #include "results/result.h"
 #include "run/clock.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 typedef struct sfp__run_options {
     sfp__vit *vit;
     sfp__thread_pool *pool;
-    const char *data, *test; /* KIND:PATH; test NULL: the data set's own test part where it has one, else none */
-    const char *tasks;       /* NULL: the data set's own, else free; live streams: free */
+    const char *data, *test;          /* KIND:PATH; test NULL: the test part of the dataset; none if it has no such part */
+    sfp_source *source, *test_source; /* used instead of `data` and `test`; the run owns them from sfp__run_open on. NULL: none */
+    const char *tasks;                /* NULL: the tasks of the dataset, else free; live streams: free */
     int order;
     const char *method; /* NULL: the learner; ncm, slda, ranpac */
     sfp__learner_options learner;
-    bool drop_short; /* a short last batch of a task is left out */
+    bool drop_short; /* a short last batch of a task is excluded */
     sfp__clock_kind clock;
     double rate;       /* lambda; 0: none */
-    int calibrate;     /* paper: batches measured after 3 */
-    const char *costs; /* file of seconds a timestamp, one a line, used in turn; NULL: measured */
+    int calibrate;     /* clock paper: batches that are measured, after 3 for warm-up */
+    const char *costs; /* file of processing times, one number of seconds per line, used in turn; NULL: measured */
     int queue;
     sfp__queue_policy policy;
     bool triage, controller;
-    int pending;            /* live: images that wait for their label at most */
+    int pending;            /* live streams: capacity of the label queue */
     int eval_every;         /* timestamps between evaluations; 0: after each task */
-    int64_t eval_limit;     /* test samples a task; 0: all */
-    const char *out;        /* directory; NULL: no files */
-    const char *init_state; /* state.safetensors to begin with; NULL: fresh */
+    int64_t eval_limit;     /* test samples per task; 0: all */
+    const char *out;        /* directory, created if it is missing; NULL: no files */
+    const char *init_state; /* state file or run directory to start from; NULL: none */
     bool resume;
-    const sfp__args *given;    /* the settings as they were given: noted in the result, compared when a run goes on; NULL: none */
-    double checkpoint_seconds; /* of training between checkpoints; live, and on the real clock: on the wall */
+    const sfp__args *given;    /* the settings: recorded in the result, and compared when a run resumes; NULL: none */
+    double checkpoint_seconds; /* seconds of training between checkpoints; with clock real and on live streams, of wall time */
 } sfp__run_options;
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool);
 
-typedef struct sfp__run_progress {
-    int task, tasks;
-    const char *task_name;
-    uint64_t from, offered, total;             /* samples: before this call, so far, in all (0: not known) */
-    double rate, lag, loss, accuracy, seconds; /* samples/s; NAN: not known */
-} sfp__run_progress;
-
-/* What the stream turned out to be. */
+/* Known about the stream once its source is open. */
 typedef struct sfp__run_stream {
-    bool live, tasks; /* has no end that is known; has boundaries that are */
+    bool live;  /* its length is unknown */
+    bool tasks; /* it has tasks with known boundaries */
 } sfp__run_stream;
 
 typedef struct sfp__run_hooks {
     void *ctx;
-    void (*progress)(void *ctx, const sfp__run_progress *p);
-    /* An evaluation after task `task` (from 0) goes on: `done` of `total` images. */
-    void (*evaluating)(void *ctx, int task, uint64_t done, uint64_t total);
-    void (*info)(void *ctx, const char *message); /* notes and warnings */
-    const volatile sig_atomic_t *stop;            /* not 0: finish the step, give up an evaluation, write a checkpoint, return */
+    void (*progress)(void *ctx, const sfp_run_progress *p); /* after each timestamp and during evaluations; NULL: no callback */
+    sfp_log_fn log;                                         /* NULL: no callback */
+    const atomic_int *stop; /* not 0: complete the timestamp, cancel an evaluation, write a checkpoint and end; NULL: never */
 } sfp__run_hooks;
 
-/* Refuses (SFP_EINVAL) settings that were given and would mean nothing; what hangs on the stream passes while it is not open
- * (NULL). A run that does not go on asks for itself once it is. */
+/* SFP_EINVAL: a setting was given that has no effect beside the others. Rules that depend on the stream are skipped while `stream` is
+ * NULL. sfp__run_open checks again when the source is open, unless the run resumes. */
 sfp_status sfp__run_check_no_effect(const sfp__run_options *opt, const sfp__run_stream *stream, sfp_error *err);
 
-/* result is initialised here; the caller ends it with sfp__result_done also after a failure (when result->tasks > 0).
- * result->finished tells whether the stream ended or it was stopped. */
-sfp_status sfp__run(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp_error *err);
+typedef struct sfp__run sfp__run;
+
+/* Options, hooks and result must outlive the run. *result is initialised here, also on failure; the caller ends it with
+ * sfp__result_done after the run is closed. */
+sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp__run **out,
+                         sfp_error *err);
+/* Processes the next delivery. *more false: the run has ended, and result->finished is false if it was stopped. After a failure only
+ * sfp__run_close may follow. */
+sfp_status sfp__run_step(sfp__run *run, bool *more, sfp_error *err);
+/* A run that has not ended leaves its directory as a killed process would: resume continues from the last checkpoint. Directories that
+ * sfp__run_open created and that are still empty are removed. */
+void sfp__run_close(sfp__run *run);
+DEFINE_OWNED_PTR(sfp__run, sfp__run_close)
 
 #endif

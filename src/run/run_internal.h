@@ -1,14 +1,14 @@
-/* What a run is made of. Each part is changed by one file:
+/* The parts of a run. Each part is changed by one file:
  *
- *   plan       plan.c       what is to be run: options, sources, tasks, batches. Made before anything begins, constant then
- *   position   run.c        where it stands: what a checkpoint holds beside the learner and the parts below
- *   classes    classes.c    the classes of the stream: a live one's appear, and are matched by name
- *   arrivals   arrivals_*.c how data comes, and how time passes (arrivals.h)
- *   journal    journal.c    what is noted: the result, events, predictions, images for the report
- *   pace       run.c        when the next checkpoint is due
+ *   plan       plan.c         options, sources, tasks and batches; made before the first step, constant afterwards
+ *   position   run.c          the place in the stream: saved in checkpoints beside the learner and the parts below
+ *   classes    classes.c      the classes of the stream; those of a live stream are added by name as they appear
+ *   arrivals   arrivals_*.c   how samples are delivered and how time passes (arrivals.h)
+ *   journal    journal.c      the record of the run: result, events, predictions, images for the report
+ *   pace       run.c          when the next checkpoint is due
  *
- * All live as long as sfp__run. run.c sees them together, and so do those that write down where all of them stand: journal.c (of a
- * timestamp), position.c (for a checkpoint) and files.c (what is found in the folder, and what is left in it). */
+ * All of them live as long as the run. run.c uses them together, and so do the files that write all of them down: journal.c (a
+ * timestamp), position.c (a checkpoint) and run_directory.c (the files in the directory). */
 #ifndef SFP_RUN_RUN_INTERNAL_H
 #define SFP_RUN_RUN_INTERNAL_H
 
@@ -20,125 +20,135 @@
 #include "stream/source_internal.h"
 
 #include <jansson.h>
+#include <limits.h>
 
 enum {
-    SFP__RUN_SHOWN = 40,
-    SFP__RUN_PREFETCH = 4,
-    SFP__RUN_TRIAGE_BATCHES = 16
-}; /* images shown, batches decoded ahead, batches pooled */
+    SFP__RUN_SHOWN = 40,         /* images in the report */
+    SFP__RUN_PREFETCH = 4,       /* batches decoded before they are needed */
+    SFP__RUN_TRIAGE_BATCHES = 16 /* triage: maximum number of batches in one timestamp */
+};
 
 #define SFP__RUN_EVENTS "events.jsonl"
 #define SFP__RUN_PREDICTIONS "predictions.jsonl"
 
-/* Constant once the stream begins, but for the marks. */
+/* Constant once the stream begins, except for the digests. */
 struct sfp__plan {
     const sfp__run_options *opt;
     const sfp__run_hooks *hooks;
+    const char *data; /* name of the stream for messages */
     bool live;
     sfp__clock_kind clock;               /* never DEFAULT */
     int size, dim;                       /* S, D */
     sfp_source *source, *test;           /* test NULL: none */
-    uint64_t source_digest, test_digest; /* of indexed ones, once a checkpoint asked for it */
+    uint64_t source_digest, test_digest; /* of indexed sources; 0: not computed yet */
     sfp__tasks tasks, test_tasks;
-    sfp__batches batches;    /* of an indexed stream; the paper's clock keeps some of them */
-    sfp__batches unlabelled; /* the images of a free stream that have no label, each a batch: they are predicted in their turn */
-    int64_t curve_every;     /* timestamps from point to point of a curve */
-    int stream_classes;      /* those that an indexed stream has */
-    double *costs;           /* (cost_count) seconds a timestamp, in turn */
-    int64_t cost_count;      /* 0: measured */
+    sfp__batches batches;    /* of an indexed stream; clock paper keeps some of them */
+    sfp__batches unlabelled; /* the unlabelled images of a task-free stream, one per batch: they are predicted in turn */
+    int64_t curve_every;     /* timestamps between two points of a curve */
+    int stream_classes;      /* number of classes in an indexed stream */
+    double *costs;           /* (cost_count) processing times in seconds, used in turn */
+    int64_t cost_count;      /* 0: processing times are measured */
 };
 
-/* What a checkpoint holds, beside the learner, arrivals, classes and result. */
+/* Saved in checkpoints beside the learner, the arrivals, the classes and the result. */
 typedef struct sfp__position {
     int64_t timestamps; /* timestamps so far */
-    int task;           /* the task at hand */
-    int64_t arrived;    /* samples of the stream up to the last batch learned from */
+    int task;           /* the current task */
+    int64_t arrived;    /* samples of the stream up to the last batch that was processed */
     uint64_t prequential_total, prequential_correct;
     struct {
         int64_t timestamps;
         int task;
-    } evaluated;         /* last: the same state is not asked twice; stamps -1: none */
-    bool evaluation_due; /* the one after the last timestamp */
-    double cs;           /* NAN: the paper's clock keeps all batches, or another clock runs */
+    } evaluated;         /* place of the last evaluation, so that none is done twice; timestamps -1: none */
+    bool evaluation_due; /* after the last timestamp */
+    double cs;           /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
 } sfp__position;
 
 struct sfp__classes {
     sfp__learner *learner;
     sfp_result *r;
-    int count;         /* of the data set; a live one's appear */
-    uint8_t *trained;  /* (count, at least) 1: learned from */
-    int capacity;      /* of trained */
-    sfp__names names;  /* live */
-    int32_t *label_of; /* live: (label_capacity) stream label of a source's, -1: not seen yet */
+    int count;         /* classes of the dataset; of a live stream, so far */
+    uint8_t *trained;  /* (capacity) 1: the class was trained on */
+    int capacity;      /* at least count */
+    sfp__names names;  /* live streams */
+    int32_t *label_of; /* live streams: (label_capacity) label in the stream for a label of the source; -1: not seen yet */
     int label_capacity;
-    int unseen; /* live: classes of the test set, as told last; -1: not yet */
+    int unseen; /* live streams: classes of the test set that have not appeared, as last reported; -1: never reported */
 };
 
 typedef struct sfp__journal {
     sfp_result *r;
-    sfp__line_log *events, *predictions; /* NULL: no folder, or nothing to write */
-    uint64_t *ids;                       /* (samples of a timestamp, at most) */
-    double began;
-    int64_t from; /* arrived when this process began */
+    sfp__line_log *events, *predictions; /* NULL: no directory, or nothing to write */
+    uint64_t *ids;                       /* (maximum number of samples in a timestamp) */
+    double began;                        /* sfp__monotonic_seconds() when the run was opened */
+    int64_t from;                        /* samples that earlier processes had processed */
     struct {
         double decode, wait_seconds, total;
-    } earlier; /* seconds of the processes before this one */
+    } earlier; /* seconds of earlier processes */
     struct {
-        bool *taken;    /* (samples of a timestamp, at most) */
-        int took, left; /* so many in all */
+        bool *taken;    /* (maximum number of samples in a timestamp) 1: in the coreset */
+        int took, left; /* samples inside and outside the coreset */
         int count;
         uint8_t *rgb; /* (SFP__RUN_SHOWN, S, S, 3) */
         int32_t label[SFP__RUN_SHOWN];
         bool chosen[SFP__RUN_SHOWN];
-    } shown; /* the last batch, for the report: some of what the coreset took and left */
+    } shown; /* images of the last batch for the report, inside and outside the coreset */
 } sfp__journal;
 
 typedef struct sfp__pace {
-    double train_seconds; /* training seconds since the last checkpoint */
-    double saved_at;      /* when that was */
-    double save_seconds;  /* what it took */
-    bool reported;        /* that they are written less often */
-    bool unsaved;         /* something came since */
+    double train_seconds; /* seconds of training since the last checkpoint */
+    double saved_at;      /* sfp__monotonic_seconds() of the last checkpoint */
+    double save_seconds;  /* seconds that it took */
+    bool reported;        /* the user was told that checkpoints are written less often */
+    bool unsaved;         /* data has arrived since */
 } sfp__pace;
 
-typedef struct sfp__run_context {
+typedef enum sfp__run_phase { SFP__RUN_OPENED, SFP__RUN_STARTED, SFP__RUN_ENDED, SFP__RUN_FAILED } sfp__run_phase;
+
+struct sfp__run {
+    sfp__run_phase phase;
+    bool ended_before; /* an indexed run that had ended in an earlier process: nothing to do */
+    bool more_follows; /* the last delivery was part of a group: the run is not stopped before the group is complete */
     sfp__plan plan;
     sfp__position at;
     sfp__learner *learner;
-    sfp__predictor *predictor; /* asks the learner on demand */
+    sfp__predictor *predictor; /* reads the learner on demand */
     sfp__classes classes;
     sfp__arrivals *arrivals;
     sfp__evaluator *evaluator; /* NULL: no test set */
-    float *query;              /* (SFP__GROUP, D) of images that are predicted */
+    float *query;              /* (SFP__GROUP, D) queries of images that are predicted */
     sfp__journal journal;
     sfp__pace pace;
-    int lock;            /* on the folder */
-    bool resumed, begun; /* from a checkpoint; the folder is ready */
-} sfp__run_context;
+    char init_state[PATH_MAX]; /* state file to start from; "": none */
+    int created;               /* directories that were created for `out` */
+    int lock;                  /* on the directory */
+    bool resumed, begun;       /* continued from a checkpoint; the directory is ready for files */
+};
 
 /* ---------------------------------------------------------------------- plan.c */
 
 void sfp__plan_info(const sfp__plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sfp__plan_warn(const sfp__plan *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool sfp__plan_stopped(const sfp__plan *p);
-/* DIR/NAME into buf. */
+/* Writes DIR/NAME to buf. */
 sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_t size, sfp_error *err);
 sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err);
-/* Tasks, batches, test set; refuses what the stream cannot have. */
+/* Makes tasks, batches and test set; refuses settings that the stream cannot have. */
 sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err);
 sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_error *err);
-/* Given costs, and a rate where the clock needs one. */
+/* Reads --costs and checks that the clock has the arrival rate that it needs. */
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);
-/* There is an image that can be read: a stream without one must not cost the folder what is in it. rgb: (S, S, 3) scratch. */
+/* Fails if no image of the stream can be read: such a stream must not replace the files in the directory. rgb: (S, S, 3) scratch. */
 sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *err);
-/* "none of the images could be read" */
+/* Fails with "none of the images could be read". */
 sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err);
-/* The paper's clock: keeps the batches that C_S, which is measured, leaves time for; *cs NAN: it was stopped meanwhile. */
+/* Clock paper: measures C_S and keeps the batches that it leaves time for. *cs NAN: the run was stopped meanwhile. */
 sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
-/* The lists of images: position and order of a stream are nothing without them. */
+/* Computes the digests of the image lists, without which a position in the stream has no meaning. */
 sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
 
-/* A batch that arrives in `time` took so long: is there time to spare? time NAN: there is no rate. */
+/* Tells the learner whether it has spare time: a batch that arrives in `time` took `spent` seconds. time NAN: no arrival rate. */
 void sfp__learner_update_slack(sfp__learner *l, double time, double spent);
 
 /* ------------------------------------------------------------------- classes.c */
@@ -146,70 +156,70 @@ void sfp__learner_update_slack(sfp__learner *l, double time, double spent);
 sfp_status sfp__classes_init(sfp__classes *c, int count, sfp__learner *learner, sfp_result *r, sfp_error *err);
 void sfp__classes_done(sfp__classes *c);
 bool sfp__classes_reserve(sfp__classes *c, int count); /* in `trained`; false: no memory */
-/* A state was loaded to begin with: refuses one whose classes have other names than the stream's; those without one get it. */
-sfp_status sfp__classes_take_names(const sfp__classes *c, const sfp__plan *p, sfp_error *err);
-/* The same for a result to go on from, of the file `path`. */
-sfp_status sfp__classes_same_names(const sfp__classes *c, const char *path, const sfp_result *then, sfp_error *err);
-/* A live stream: the classes that a state or a result brought. */
-sfp_status sfp__classes_take(sfp__classes *c, const sfp__plan *p, sfp_error *err);
-/* Gives the test set of a live stream the labels that its classes have there by now. */
+/* After the state `path` was loaded: refuses it if its classes have other names than those of the stream; names the nameless. */
+sfp_status sfp__classes_check_state(const sfp__classes *c, const sfp__plan *p, const char *path, sfp_error *err);
+/* Refuses the result in the file `path` if its classes have other names than those of the stream. */
+sfp_status sfp__classes_check_result(const sfp__classes *c, const char *path, const sfp_result *then, sfp_error *err);
+/* Live streams: adds the classes of a loaded state or result. */
+sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *err);
+/* Live streams: gives the test set the labels that its classes have in the stream by now. */
 sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *err);
 
 /* ------------------------------------------------------------------- journal.c */
 
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err);
-/* DIR/events.jsonl up to the timestamp at hand; says so when lines that the checkpoint counts are not there. And, where there is
- * something to predict, DIR/predictions.jsonl. */
+/* Opens DIR/events.jsonl and cuts it after the current timestamp; warns if lines are missing that the checkpoint counts. Opens
+ * DIR/predictions.jsonl if images will be predicted. */
 sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timestamps, sfp__arrivals *a, sfp_error *err);
-/* What is counted in a checkpoint is on the disk before it. */
+/* Writes all lines to disk, which must happen before the checkpoint that counts them. */
 sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err);
 void sfp__journal_done(sfp__journal *j);
-/* Notes a timestamp, before it is counted. */
-sfp_status sfp__journal_write(sfp__run_context *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err);
-/* A line of events. ids: (t->offered). replay: the learner's options.replay, the row length of t->replay. A head on its own
- * chooses nothing: with t->coreset NULL the line says that it learned from the first coreset_count, all of them. */
+/* Records a timestamp, before it is counted. */
+sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err);
+/* Writes one line of events. ids: (t->offered). replay: the learner's options.replay, the row length of t->replay. With t->coreset NULL
+ * (a closed-form head alone) the line names the first coreset_count samples as the coreset. */
 sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *t, int replay, const uint64_t *ids,
                               sfp_error *err);
-/* Lines of predictions, which people wait for. */
+/* Writes lines of predictions, which reach the file at once. */
 sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
                                 const float *probability, sfp_error *err);
-/* Brings the result's decode, waited and total seconds up to now. */
+/* Reports progress. t: the last timestamp; NULL: during an evaluation, of which `done` of `total` images are answered. */
+void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t, uint64_t done, uint64_t total);
+/* Updates the result's decode, wait and total seconds. */
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a);
-/* All numbers of the result. */
-void sfp__journal_finish(sfp__run_context *run);
-sfp_status sfp__journal_report(const sfp__run_context *run, const char *path, sfp_error *err);
+/* Updates all numbers of the result. */
+void sfp__journal_finish(sfp__run *run);
+sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error *err);
 
 /* ------------------------------------------------------------------ position.c */
 
-sfp_status sfp__position_text(sfp__run_context *run, char **out, sfp_error *err); /* *out is jansson's: free */
-/* Where it stands, without the result; false: it does not fit this stream. */
-bool sfp__position_read(sfp__run_context *run, json_t *root);
+sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err); /* free *out with free(): jansson allocates it */
+/* Restores everything but the result; false: the position does not fit this stream. */
+bool sfp__position_read(sfp__run *run, json_t *root);
 
-/* --------------------------------------------------------------------- files.c */
+/* ------------------------------------------------------------- run_directory.c */
 
-/* Before anything else: the folder is ours alone from here on. Without --resume one that holds something to go on from is
- * refused. */
-sfp_status sfp__files_take(const sfp__plan *p, int *lock, sfp_error *err);
-/* A run that begins (resumed false), when nothing is left that could be wrong: removes the files of the run that was there, and
- * says so. And what a process that was killed had begun to write; the folder is ours alone, so nobody is at it. */
-sfp_status sfp__files_clear(const sfp__plan *p, bool resumed, sfp_error *err);
-/* With the numbers of the result as they stand: all files of a run that ends tell the same. */
-sfp_status sfp__files_checkpoint(sfp__run_context *run, sfp_error *err);
-/* Before anything is made or measured: is what is there to go on from of this method, and of these options? Nothing there, or
- * damaged: sfp__files_resume will tell. */
-sfp_status sfp__files_may_resume(const sfp__plan *p, sfp_error *err);
-/* run->resumed: there was a checkpoint; *finished: and the run had ended. */
-sfp_status sfp__files_resume(sfp__run_context *run, bool *finished, sfp_error *err);
-/* Checkpoint and registry: all that a run leaves that was stopped. */
-sfp_status sfp__files_leave(sfp__run_context *run, sfp_error *err);
-/* And result.json, state, report. */
-sfp_status sfp__files_outputs(sfp__run_context *run, sfp_error *err);
+/* Creates and locks the directory. Without --resume, one with an unfinished run is refused. */
+sfp_status sfp__files_lock(sfp__run *run, sfp_error *err);
+/* Called when nothing can be wrong any more. Removes the files of an earlier run, with a message (unless `resumed`), and the
+ * unfinished files of a killed process. */
+sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err);
+/* Writes a checkpoint with the numbers of the result as they are, so that all files of a run that ends agree. */
+sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err);
+/* Refuses a checkpoint of another method or other settings. One that is missing or damaged is left to sfp__files_resume. */
+sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err);
+/* Continues from the checkpoint: run->resumed says whether there was one, *finished whether its run had ended. */
+sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err);
+/* Writes the checkpoint and the registry entry: everything that a stopped run leaves. */
+sfp_status sfp__files_save_stopped(sfp__run *run, sfp_error *err);
+/* Writes state, report and result.json as well. */
+sfp_status sfp__files_save_outputs(sfp__run *run, sfp_error *err);
 
-/* -------------------------------------------------------------------- settings.c */
+/* ----------------------------------------------------------------- settings.c */
 
-/* `a` NULL: nothing to note, and nothing to compare. */
+/* `a` NULL: there is nothing to record or to compare. */
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err);
-/* Refuses (SFP_EINVAL) a run that is to go on when the settings noted in it are not those of now: "was made with ..." */
+/* SFP_EINVAL: the settings recorded in `then` differ from those of `a`, so that the run cannot resume. */
 sfp_status sfp__settings_same(const sfp__args *a, const sfp_result *then, bool live, sfp_error *err);
 
 #endif

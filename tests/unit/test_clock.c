@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "run/clock.h"
 
+#include <signal.h>
 #include <time.h>
 
 #include "test.h"
@@ -330,7 +331,7 @@ TEST(each_batch_of_a_pool_has_its_own_lag)
     assert_true(fabs(c.lag.sum - 4.5) < 1e-9 && fabs(c.lag.last - 2.5) < 1e-9 && fabs(c.lag.max - 2.5) < 1e-9);
 }
 
-static volatile sig_atomic_t stop;
+static atomic_int stop;
 
 static void set_stop(int number)
 {

@@ -3,6 +3,7 @@
 #include "run/inbox.h"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include "source_files.h"
 #include "test.h"
@@ -422,7 +423,7 @@ TEST(an_error_before_the_end_is_the_final_status)
 }
 
 /* Set by SIGALRM if a call takes too long. */
-static volatile sig_atomic_t late;
+static atomic_int late;
 
 static void set_late(int signal)
 {
@@ -467,7 +468,7 @@ TEST(it_can_be_freed_while_the_source_waits_or_is_blocked)
         scripted *s = make_source("000000000000000000000000000000", held ? 30 : 2);
         sfp__inbox *b = make_unkept(s, 0, SFP_QUEUE_BLOCK, 0, NULL);
         settle(b, held ? 105 : 102);
-        volatile sig_atomic_t stop = 1;
+        atomic_int stop = 1;
         sfp__inbox_output d;
         sfp__inbox_take(b, &stop, INFINITY, &d); /* returns without images */
         assert_int_equal(d.batch.count, 0);

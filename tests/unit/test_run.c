@@ -186,9 +186,9 @@ TEST(a_new_run_in_an_old_directory_removes_its_checkpoint)
     assert_false(file_exists("again/checkpoint.old"));
     o.resume = true;
     assert_true(run_once(&o, "again", 0, last_message).finished);
-    assert_string_equal(last_message, "going on from the last checkpoint");
+    assert_non_null(strstr(last_message, "from its last checkpoint (timestamp "));
     (void)run_once(&o, "again", 0, last_message);
-    assert_string_equal(last_message, "this run has ended already: nothing to do");
+    assert_string_equal(last_message, "this run has already ended: nothing to do");
 }
 
 TEST(broken_images_are_counted_once_after_any_number_of_resumes)
@@ -204,7 +204,7 @@ TEST(broken_images_are_counted_once_after_any_number_of_resumes)
     assert_int_equal(r.samples.offered, 24);
     assert_int_equal(r.samples.skipped, 6);
     assert_int_equal(r.samples.dropped, 0);
-    assert_non_null(strstr(last_message, "6 images could not be read and were left out; the first: "));
+    assert_non_null(strstr(last_message, "6 images could not be read and were skipped (first: "));
     assert_true(r.average_accuracy != r.average_accuracy); /* no test set */
 }
 
@@ -228,7 +228,7 @@ TEST(one_class_and_a_batch_larger_than_the_data)
 
 TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
 {
-    volatile sig_atomic_t stop = 1;
+    atomic_int stop = 1;
     sfp__run_hooks hooks = {.stop = &stop};
     sfp__run_options o = options("synthetic:60", "2");
     assert_false(run_with(&o, "early", &hooks).finished);
@@ -237,13 +237,14 @@ TEST(stopping_before_the_first_timestamp_leaves_no_checkpoint)
 
 /* Hooks that stop a run at once, if requested, and search its messages for a word. */
 typedef struct word_search {
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     const char *word;
     bool found;
 } word_search;
 
-static void search_message(void *ctx, const char *message)
+static void search_message(void *ctx, sfp_log_level level, const char *message)
 {
+    (void)level;
     word_search *e = ctx;
     e->found |= strstr(message, e->word) != NULL;
 }
@@ -251,7 +252,7 @@ static void search_message(void *ctx, const char *message)
 static bool run_reports(sfp__run_options *o, const char *name, const char *word, bool stopped, sfp_result *r)
 {
     word_search e = {.stop = stopped, .word = word};
-    const sfp__run_hooks hooks = {.ctx = &e, .info = search_message, .stop = &e.stop};
+    const sfp__run_hooks hooks = {.ctx = &e, .log = search_message, .stop = &e.stop};
     *r = run_with(o, name, &hooks);
     return e.found;
 }
@@ -270,7 +271,7 @@ TEST(stopping_during_clock_calibration_keeps_the_earlier_run)
         assert_true(file_exists(kept_print("measured/%s", *name)));
     o = options("synthetic:60", "2");
     o.resume = true;
-    assert_true(run_reports(&o, "measured", "has ended already", false, &r));
+    assert_true(run_reports(&o, "measured", "has already ended", false, &r));
 }
 
 TEST(a_finished_run_without_checkpoint_is_not_changed)
@@ -280,14 +281,14 @@ TEST(a_finished_run_without_checkpoint_is_not_changed)
     assert_int_equal(remove(in_directory("bare/checkpoint")), 0);
     (void)remove(in_directory("bare/checkpoint.old"));
     o.resume = true;
-    assert_true(run_reports(&o, "bare", "has ended already", false, &r));
+    assert_true(run_reports(&o, "bare", "has already ended", false, &r));
     assert_true(r.finished);
     same_result(&want, &r);
     assert_true(file_exists("bare/state-task-1.safetensors"));
     o = options("synthetic:0", NULL); /* a live stream, which cannot have ended */
     o.resume = true;
     o.out = in_directory("bare");
-    refused(o, "bare: holds a result, but no checkpoint to go on from");
+    refused(o, "bare: directory contains a result but no checkpoint to resume from");
 }
 
 TEST(files_of_other_programs_are_kept)
@@ -300,12 +301,12 @@ TEST(files_of_other_programs_are_kept)
         for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
             put_text("theirs/result.json", theirs[i]);
             o.resume = resume;
-            refused(o, "it is not the result of a run: give another --out");
+            refused(o, "it is not the result of a run: choose another --out");
             assert_true(file_exists("theirs/report.html"));
         }
     sfp_result r = run_once(&o, "theirs_too", 0, NULL); /* the result of another run is replaced */
     o.resume = false;
-    assert_true(run_reports(&o, "theirs_too", "replaces the finished run", false, &r));
+    assert_true(run_reports(&o, "theirs_too", "the finished run in this directory is replaced", false, &r));
 }
 
 TEST(missing_events_before_the_checkpoint_are_reported)
@@ -339,15 +340,15 @@ TEST(the_same_state_is_not_evaluated_twice)
 }
 
 typedef struct start {
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     uint64_t from, offered; /* of the first progress line */
 } start;
 
-static void record_first(void *ctx, const sfp__run_progress *p)
+static void record_first(void *ctx, const sfp_run_progress *p)
 {
     start *b = ctx;
-    if (b->offered == 0)
-        *b = (start){.from = p->from, .offered = p->offered};
+    if (b->offered == 0 && !p->to_evaluate)
+        *b = (start){.from = p->offered_before, .offered = p->offered};
 }
 
 TEST(progress_reports_where_this_process_started)
@@ -373,7 +374,7 @@ TEST(a_run_is_not_resumed_with_renamed_classes)
         assert_false(run_once(&o, i ? "renamed_head" : "renamed", 2, NULL).finished);
         o.resume = true;
         move("shapes/c2", "shapes/a");
-        refused(o, "checkpoint: class 0 is 'c0' there and 'a' in the stream");
+        refused(o, "checkpoint: class 0 is 'c0' in this file and 'a' in the stream");
         move("shapes/a", "shapes/c2");
         assert_true(run_once(&o, i ? "renamed_head" : "renamed", 0, NULL).finished);
     }
@@ -407,12 +408,12 @@ TEST(impossible_runs_are_refused)
     put_text("empty", "# nothing\n");
     sfp__run_options o = options("synthetic:60", "2");
     o.costs = in_directory("bad");
-    refused(o, "bad:2: is 'fast', expected seconds from 0");
+    refused(o, "bad:2: processing time is 'fast', expected a number of seconds from 0");
     o.costs = in_directory("empty");
-    refused(o, "empty: no costs, expected seconds, one a line");
+    refused(o, "empty: the file has no processing times, expected seconds, one number per line");
     o = options("synthetic:60", "2");
     o.clock = SFP_CLOCK_VIRTUAL;
-    refused(o, "this clock needs a rate");
+    refused(o, "this clock needs an arrival rate");
     o = options("synthetic:60", "2");
     o.resume = true;
     refused(o, "--resume needs the directory of the run");

@@ -8,17 +8,20 @@ AROUND_ALL(make_world, end_world)
 
 /* Lets `evaluations_before` evaluations pass and stops in the next: before its first image, after some, or after the last. */
 typedef struct watch {
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     int evaluations_before;
     enum { BEFORE, AFTER_SOME, AFTER_LAST, WAYS } when;
     int started;
     uint64_t images; /* evaluated after the stop */
 } watch;
 
-static void stop_in_one(void *ctx, int task, uint64_t done, uint64_t total)
+static void stop_in_one(void *ctx, const sfp_run_progress *p)
 {
     watch *w = ctx;
-    assert_true(task >= 0 && done <= total);
+    uint64_t done = p->evaluated, total = p->to_evaluate;
+    if (!total)
+        return;
+    assert_true(p->task >= 0 && done <= total);
     w->started += done == 0;
     if (w->stop)
         w->images++;
@@ -28,7 +31,7 @@ static void stop_in_one(void *ctx, int task, uint64_t done, uint64_t total)
 
 static sfp_result run_watched(sfp__run_options *o, const char *name, watch *w)
 {
-    const sfp__run_hooks hooks = {.ctx = w, .evaluating = stop_in_one, .stop = &w->stop};
+    const sfp__run_hooks hooks = {.ctx = w, .progress = stop_in_one, .stop = &w->stop};
     return run_with(o, name, &hooks);
 }
 

@@ -58,7 +58,7 @@ TEST(cells_are_cut_between_characters)
     put_cell("\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b\xc2\x9b", 5, "?...?");
 }
 
-static void check_columns(const sfp__run_progress *p, int columns, const char *want)
+static void check_columns(const sfp_run_progress *p, int columns, const char *want)
 {
     sfp__status_line l;
     sfp__run_progress_line(p, &l);
@@ -67,23 +67,23 @@ static void check_columns(const sfp__run_progress *p, int columns, const char *w
     assert_true(sfp__text_width(text) <= columns);
 }
 
-static void check_line(const sfp__run_progress *p, const char *want)
+static void check_line(const sfp_run_progress *p, const char *want)
 {
     check_columns(p, INT_MAX, want);
 }
 
 TEST(the_line_of_a_run)
 {
-    sfp__run_progress p = {
+    sfp_run_progress p = {
         .task = 1, .tasks = 3, .task_name = "photo", .offered = 50, .total = 200, .rate = 12.34, .seconds = 30};
     p.lag = p.loss = p.accuracy = NAN;
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 1:30");
-    p.from = 40; /* the first 40 samples belong to an earlier process: this one processed 10 in 30 s */
+    p.offered_before = 40; /* the first 40 samples belong to an earlier process: this one processed 10 in 30 s */
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 7:30");
-    p.from = 50;
+    p.offered_before = 50;
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 0:00");
     p.task_name = "task 7";
-    p.from = p.total = 0;
+    p.offered_before = p.total = 0;
     p.lag = 0.5;
     p.loss = 1;
     p.accuracy = 0.25;
@@ -102,7 +102,7 @@ TEST(the_line_of_a_run)
 
 TEST(a_narrow_terminal_shows_the_most_important_fields)
 {
-    sfp__run_progress p = {.task = 1, .tasks = 10, .task_name = "photo", .offered = 12345, .total = 60000, .seconds = 60};
+    sfp_run_progress p = {.task = 1, .tasks = 10, .task_name = "photo", .offered = 12345, .total = 60000, .seconds = 60};
     p.rate = 123.4;
     p.lag = 0.5;
     p.loss = 1;

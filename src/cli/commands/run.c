@@ -3,7 +3,6 @@
 #include "cli/backbone.h"
 
 #include "cli/command.h"
-#include "cli/commands/inspect_saved.h"
 #include "cli/commands/run.h"
 #include "cli/ui.h"
 
@@ -12,7 +11,6 @@
 #include "io/directory.h"
 #include "learner/settings.h"
 #include "learner/settings_list.h"
-#include "learner/state/state.h"
 #include "run/run.h"
 
 #include <limits.h>
@@ -129,87 +127,83 @@ static const sfp__opt options[] = {
 
 enum { NAME_WIDTH = 24 };
 
-/* What goes last from a terminal that is too narrow. */
-enum { WORTH_LOSS, WORTH_LAG, WORTH_RATE, WORTH_NAME, WORTH_ETA, WORTH_ACCURACY, WORTH_PLACE, WORTH_TASK };
+/* Parts of the status line with a low priority are omitted first if the terminal is too narrow. */
+enum {
+    PRIORITY_LOSS,
+    PRIORITY_LAG,
+    PRIORITY_RATE,
+    PRIORITY_NAME,
+    PRIORITY_ETA,
+    PRIORITY_ACCURACY,
+    PRIORITY_COUNT,
+    PRIORITY_TASK
+};
 
-/* Seconds to go at the pace of this process: p->seconds are its own. */
-static long left(const sfp__run_progress *p)
+/* Remaining seconds at the speed of this process. */
+static long seconds_left(const sfp_run_progress *p)
 {
-    if (p->offered <= p->from || p->offered >= p->total)
+    if (p->offered <= p->offered_before || p->offered >= p->total)
         return 0;
-    return (long)fmin(p->seconds * (double)(p->total - p->offered) / (double)(p->offered - p->from), 1e8);
+    return (long)fmin(p->seconds * (double)(p->total - p->offered) / (double)(p->offered - p->offered_before), 1e8);
 }
 
-/* A name may come from a folder of somebody else's. */
-static void add_task(sfp__status_line *l, const sfp__run_progress *p)
+static void add_task(sfp__status_line *l, const sfp_run_progress *p)
 {
     char name[SFP_STATUS_LINE_PART];
-    sfp__status_line_add(l, WORTH_TASK, "task %d of %d", p->task + 1, p->tasks);
+    sfp__status_line_add(l, PRIORITY_TASK, "task %d of %d", p->task + 1, p->tasks);
     if (strncmp(p->task_name, "task ", 5) == 0)
-        return; /* a number of the data set's own, maybe from 0, beside ours would only confuse */
-    sfp__cell_text(p->task_name, NAME_WIDTH, name, sizeof name);
-    sfp__status_line_add(l, WORTH_NAME, " (%s)", name);
+        return; /* the dataset has its own numbers, perhaps from 0; two numbers would confuse */
+    sfp__cell_text(p->task_name, NAME_WIDTH, name, sizeof name); /* a directory may have any name */
+    sfp__status_line_add(l, PRIORITY_NAME, " (%s)", name);
 }
 
-void sfp__run_progress_line(const sfp__run_progress *p, sfp__status_line *l)
+static void add_evaluation(sfp__status_line *l, const sfp_run_progress *p)
 {
-    *l = (sfp__status_line){0};
+    sfp__status_line_add(l, PRIORITY_TASK, "evaluating after task %d", p->task + 1);
+    sfp__status_line_add(l, PRIORITY_COUNT, ": %llu/%llu", (unsigned long long)p->evaluated, (unsigned long long)p->to_evaluate);
+}
+
+static void add_stream(sfp__status_line *l, const sfp_run_progress *p)
+{
     if (p->total) {
         add_task(l, p);
-        sfp__status_line_add(l, WORTH_PLACE, "  %llu/%llu", (unsigned long long)p->offered, (unsigned long long)p->total);
-    } else { /* a live stream: nobody knows how much is to come */
-        sfp__status_line_add(l, WORTH_PLACE, "%llu samples", (unsigned long long)p->offered);
+        sfp__status_line_add(l, PRIORITY_COUNT, "  %llu/%llu", (unsigned long long)p->offered, (unsigned long long)p->total);
+    } else { /* a live stream, whose length is unknown */
+        sfp__status_line_add(l, PRIORITY_COUNT, "%llu samples", (unsigned long long)p->offered);
     }
-    sfp__status_line_add(l, WORTH_RATE, "  %.1f/s", p->rate);
+    sfp__status_line_add(l, PRIORITY_RATE, "  %.1f/s", p->rate);
     if (isfinite(p->lag))
-        sfp__status_line_add(l, WORTH_LAG, "  lag %.2f s", p->lag);
+        sfp__status_line_add(l, PRIORITY_LAG, "  lag %.2f s", p->lag);
     if (isfinite(p->loss))
-        sfp__status_line_add(l, WORTH_LOSS, "  loss %.3f", p->loss);
+        sfp__status_line_add(l, PRIORITY_LOSS, "  loss %.3f", p->loss);
     if (isfinite(p->accuracy))
-        sfp__status_line_add(l, WORTH_ACCURACY, "  accuracy %.3f", p->accuracy);
+        sfp__status_line_add(l, PRIORITY_ACCURACY, "  accuracy %.3f", p->accuracy);
     if (p->total)
-        sfp__status_line_add(l, WORTH_ETA, "  ETA %ld:%02ld", left(p) / 60, left(p) % 60);
+        sfp__status_line_add(l, PRIORITY_ETA, "  ETA %ld:%02ld", seconds_left(p) / 60, seconds_left(p) % 60);
 }
 
-/* ----------------------------------------------------------------- when it is shown */
-
-typedef struct talk {
-    double last; /* sfp__monotonic_seconds of the last line */
-} talk;
-
-static bool is_due(talk *t)
+void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l)
 {
-    double now = sfp__monotonic_seconds(), every = sfp__status_line_rewrites() ? 0.2 : 10;
-    bool due = now - t->last >= every;
-    if (due)
-        t->last = now;
-    return due;
+    *l = (sfp__status_line){0};
+    if (p->to_evaluate)
+        add_evaluation(l, p);
+    else
+        add_stream(l, p);
 }
 
-static void on_progress(void *ctx, const sfp__run_progress *p)
+static void on_progress(void *ctx, const sfp_run_progress *p)
 {
+    double *shown_at = ctx, now = sfp__monotonic_seconds();
+    bool rewrites = sfp__status_line_rewrites();
+    bool begins = rewrites && p->to_evaluate && p->evaluated == 0; /* the first images may take seconds */
+    bool due = now - *shown_at >= (rewrites ? 0.2 : 10);
     sfp__status_line l;
-    if (!is_due(ctx))
+    if (due)
+        *shown_at = now;
+    if (!due && !begins)
         return;
     sfp__run_progress_line(p, &l);
     sfp__status_line_show(&l);
-}
-
-static void on_evaluating(void *ctx, int task, uint64_t done, uint64_t total)
-{
-    bool begins = done == 0 && sfp__status_line_rewrites(); /* seconds may pass before the first images are answered */
-    sfp__status_line l = {0};
-    if (!is_due(ctx) && !begins)
-        return;
-    sfp__status_line_add(&l, WORTH_TASK, "evaluating after task %d", task + 1);
-    sfp__status_line_add(&l, WORTH_PLACE, ": %llu/%llu", (unsigned long long)done, (unsigned long long)total);
-    sfp__status_line_show(&l);
-}
-
-static void on_say(void *ctx, const char *message)
-{
-    (void)ctx;
-    sfp__info("%s", message);
 }
 
 /* ----------------------------------------------------------------- the result */
@@ -297,13 +291,6 @@ static sfp_status fresh_dir(char *buf, size_t size, int *made, sfp_error *err)
     return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
 }
 
-/* --out, made where it is missing, or a fresh one in buf. */
-static sfp_status make_out(const char *given, char *buf, size_t size, const char **out, int *made, sfp_error *err)
-{
-    *out = given ? given : buf;
-    return given ? sfp__directory_create(given, made, err) : fresh_dir(buf, size, made, err);
-}
-
 static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
 {
     OWNED char *text = NULL;
@@ -320,44 +307,34 @@ static sfp_status print_result(const sfp_result *r, const char *out, bool json, 
     return SFP_OK;
 }
 
-/* The file of --init-state; whether it fits this run is told later. A run that goes on may need it no more. */
-static sfp_status find_state(const char *given, bool resume, char *path, size_t size, sfp_error *err)
+static sfp_status run_all(const sfp__run_options *o, const sfp__run_hooks *hooks, sfp_result *result, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    OWNED_BY(sfp__inspect_saved_done) sfp__inspect_saved saved = {0};
-    TRY(sfp__state_path(given, path, size, err));
-    if (resume)
-        return SFP_OK;
-    TRY(sfp__safetensors_open(path, &st, err));
-    sfp__inspect_saved_init(st, &saved);
-    if (!saved.kind)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is no state, expected the state.safetensors of a run, or its folder", path);
-    if (strcmp(saved.kind, "state") != 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is %s and no state, expected the state.safetensors of a run, or its folder", path,
-                         saved.what);
+    OWNED_PTR(sfp__run_close) sfp__run *r = NULL;
+    TRY(sfp__run_open(o, hooks, result, &r, err));
+    for (bool more = true; more;)
+        TRY(sfp__run_step(r, &more, err));
     return SFP_OK;
 }
 
 static sfp_status learn(sfp__args *a, const sfp__run_options *given, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result result = {0};
-    char dir[PATH_MAX], state[PATH_MAX];
-    int made = 0;
-    sfp__run_options own = *given, *o = &own; /* its paths are found here */
-    talk t = {.last = sfp__monotonic_seconds()};
+    char fresh[PATH_MAX];
+    int created = 0;
+    sfp__run_options o = *given;
+    double shown_at = sfp__monotonic_seconds();
     const sfp__run_hooks hooks = {
-        .ctx = &t, .progress = on_progress, .evaluating = on_evaluating, .info = on_say, .stop = sfp__stop_on_signals()};
-    if (o->init_state) {
-        TRY(find_state(o->init_state, o->resume, state, sizeof state, err));
-        o->init_state = state;
+        .ctx = &shown_at, .progress = on_progress, .log = sfp__print_log, .stop = sfp__stop_on_signals()};
+    o.out = sfp__args_string(a, "out");
+    if (!o.out) {
+        TRY(fresh_dir(fresh, sizeof fresh, &created, err));
+        o.out = fresh;
     }
-    TRY(make_out(sfp__args_string(a, "out"), dir, sizeof dir, &o->out, &made, err));
-    sfp_status s = sfp__run(o, &hooks, &result, err);
+    sfp_status s = run_all(&o, &hooks, &result, err);
     sfp__status_line_wipe();
     if (!s)
-        s = print_result(&result, o->out, sfp__args_flag(a, "json"), err);
-    if (s || (!result.finished && result.samples.offered == 0)) /* failed or stopped before there was anything to keep? */
-        sfp__directory_remove_created(o->out, made);            /* only empty ones go */
+        s = print_result(&result, o.out, sfp__args_flag(a, "json"), err);
+    sfp__directory_remove_created(o.out, created); /* only empty ones go */
     return s || result.finished ? s : sfp__fail_quietly(err);
 }
 

@@ -12,6 +12,6 @@ sfp_status sfp__run_preset(sfp__args *a, sfp_error *err);
 sfp_status sfp__run_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err);
 
 /* The line that tells how far a run is. */
-void sfp__run_progress_line(const sfp__run_progress *p, sfp__status_line *l);
+void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l);
 
 #endif

@@ -24,7 +24,7 @@ ls done
 echo "its own state to begin with stays until it is written anew:"
 learner=(run --img-size 32 --threads 1 --eval-limit 1 --data synthetic:40 --tasks 1)
 streamfp "${learner[@]}" --out own >/dev/null 2>&1
-streamfp "${learner[@]}" --out own --init-state ./own/../own/state.safetensors 2>&1 >/dev/null | grep replaces
+streamfp "${learner[@]}" --out own --init-state ./own/../own/state.safetensors 2>&1 >/dev/null | grep replaced
 
 echo "no run's:"
 mkdir other && echo theirs >other/report.html

@@ -15,6 +15,6 @@ sed 's,<tr,\n&,g; s,</tr>,\n,g' a/report.html | grep -E '<td>(img-size|test|rate
 grep -c 'not known' a/report.html
 echo "--- result.json"
 sed -n '/"defaults"/,/}/p' a/result.json | grep -E '"(img-size|rate|clock|triage|sigma|eval-limit)":'
-streamfp run "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'ended already'
+streamfp run "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
 echo "--- one column: .50 is 0.5"
 streamfp runs compare a b | sed -n '1,3p'
