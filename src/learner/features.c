@@ -9,14 +9,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = 16 }; /* samples whose tokens are in memory at a time */
+enum { CHUNK = 16 }; /* maximum number of samples whose tokens are in memory */
 
 static bool wants(const sfp__method_inputs *k, unsigned needs)
 {
     return k->needs & needs;
 }
 
-/* -------------------------------------------------------------- making, freeing */
+/* -------------------------------------------------------------- create, free */
 
 static sfp_status make_plan(const sfp__method_inputs *k, sfp__thread_pool *threads, const sfp__vit_plan_options *o,
                             sfp__vit_plan **out, sfp_error *err)
@@ -34,26 +34,28 @@ sfp_status sfp__method_inputs_init(sfp__method_inputs *k, sfp__vit *vit, sfp__th
         return SFP_OK;
     bool attention = wants(k, SFP_NEED_ATTENTION), taps = wants(k, SFP_NEED_TAPS);
     if (attention && c->depth < 2)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "tokens of the second-last block are wanted of a backbone with %d", c->depth);
-    const sfp__vit_plan_options plain = {.mode = SFP_VIT_FORWARD};
-    const sfp__vit_plan_options prompted = {
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "backbone depth is %d, expected at least 2: tokens of the second-last block are needed", c->depth);
+    const sfp__vit_plan_options query_plan = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_plan_options prompted_plan = {
         .mode = SFP_VIT_FORWARD, .prefix_rows = sfp__fp_prefix_rows(&fp->opt), .queries = !fp->opt.query_one, .all_tokens = taps};
     if (wants(k, SFP_NEED_QUERY | SFP_NEED_ATTENTION))
-        TRY(make_plan(k, threads, &plain, &k->plain, err));
+        TRY(make_plan(k, threads, &query_plan, &k->query_plan, err));
     if (wants(k, SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_TAPS))
-        TRY(make_plan(k, threads, &prompted, &k->prompted, err));
+        TRY(make_plan(k, threads, &prompted_plan, &k->prompted_plan, err));
     size_t b = (size_t)max_batch, D = (size_t)c->dim, T = (size_t)vit->tokens, H = (size_t)c->heads;
-    size_t some = attention ? 1 : 0, tokens = taps ? SFP_TAPS : some; /* what is not asked for takes no space */
-    const sfp__want list[] = {{&k->features, k->prompted ? b * D : 0, sizeof *k->features},
+    size_t with_attention = attention ? 1 : 0,
+           tokens = taps ? SFP_TAPS : with_attention; /* arrays that are not needed have size 0 */
+    const sfp__want list[] = {{&k->features, k->prompted_plan ? b * D : 0, sizeof *k->features},
                               {&k->taps, taps ? b * SFP_TAPS * D : 0, sizeof *k->taps},
                               {&k->tokens, tokens * CHUNK * T * D, sizeof *k->tokens},
-                              {&k->pooled, some * b * D, sizeof *k->pooled},
-                              {&k->attention, some * CHUNK * H * T, sizeof *k->attention},
-                              {&k->stats, some * 2 * T, sizeof *k->stats},
-                              {&k->mass, some * T, sizeof *k->mass},
-                              {&k->order, some * T, sizeof *k->order}};
+                              {&k->pooled, with_attention * b * D, sizeof *k->pooled},
+                              {&k->attention, with_attention * CHUNK * H * T, sizeof *k->attention},
+                              {&k->stats, with_attention * 2 * T, sizeof *k->stats},
+                              {&k->mass, with_attention * T, sizeof *k->mass},
+                              {&k->order, with_attention * T, sizeof *k->order}};
     TRY(sfp__block(&k->block, SFP_LIST(list), err));
-    k->features = k->prompted ? k->features : NULL;
+    k->features = k->prompted_plan ? k->features : NULL;
     k->taps = taps ? k->taps : NULL;
     k->pooled = attention ? k->pooled : NULL;
     return SFP_OK;
@@ -61,16 +63,16 @@ sfp_status sfp__method_inputs_init(sfp__method_inputs *k, sfp__vit *vit, sfp__th
 
 void sfp__method_inputs_done(sfp__method_inputs *k)
 {
-    sfp__vit_plan_free(k->plain);
-    sfp__vit_plan_free(k->prompted);
+    sfp__vit_plan_free(k->query_plan);
+    sfp__vit_plan_free(k->prompted_plan);
     sfp__free(k->block);
     sfp__free(k->class_block);
     *k = (sfp__method_inputs){0};
 }
 
-/* ------------------------------------------------------------------ unprompted */
+/* ------------------------------------------------------------------ query pass */
 
-/* freesel's features of samples [first, first + n) from the taps of their pass. */
+/* Computes freesel's features of samples [first, first + n) from the tokens and the attention of their pass. */
 static void pool_tokens(sfp__method_inputs *k, int first, int n)
 {
     const sfp__vit_config *c = &k->vit->config;
@@ -84,7 +86,7 @@ static void pool_tokens(sfp__method_inputs *k, int first, int n)
     }
 }
 
-static sfp_status look_plain(sfp__method_inputs *k, int n, const float *const *x, float *query, sfp_error *err)
+static sfp_status run_query_pass(sfp__method_inputs *k, int n, const float *const *x, float *query, sfp_error *err)
 {
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     for (int first = 0; first < n; first += CHUNK) {
@@ -95,30 +97,31 @@ static sfp_status look_plain(sfp__method_inputs *k, int n, const float *const *x
             pass.tokens = tokens;
             pass.class_attention = k->attention;
         }
-        TRY(sfp__vit_run(k->plain, &pass, err));
+        TRY(sfp__vit_run(k->query_plan, &pass, err));
         if (wants(k, SFP_NEED_ATTENTION))
             pool_tokens(k, first, count);
     }
     return SFP_OK;
 }
 
-/* -------------------------------------------------------------------- prompted */
+/* -------------------------------------------------------------------- prompted pass */
 
-/* The block after which quarter q of all blocks is done. */
-static int quarter(int depth, int q)
+/* Returns the index of the last block of quarter q. */
+static int last_block_of_quarter(int depth, int q)
 {
     int blocks = (depth * (q + 1) + SFP_TAPS - 1) / SFP_TAPS;
     return blocks - 1;
 }
 
-static void mean_tokens(sfp__method_inputs *k, int first, int n)
+static void compute_token_means(sfp__method_inputs *k, int first, int n)
 {
     size_t T = (size_t)k->vit->tokens, D = (size_t)k->D;
     int depth = k->vit->config.depth;
     for (int i = 0; i < n; i++)
         for (int q = 0; q < SFP_TAPS; q++) {
-            int from = q; /* of few blocks several quarters end with the same one, whose tokens the first of them holds */
-            while (from > 0 && quarter(depth, from - 1) == quarter(depth, q))
+            /* if there are few blocks, several quarters end with the same block; the first of them has its tokens */
+            int from = q;
+            while (from > 0 && last_block_of_quarter(depth, from - 1) == last_block_of_quarter(depth, q))
                 from--;
             const float *tokens = k->tokens + ((size_t)from * CHUNK + (size_t)i) * T * D;
             float *to = k->taps + ((size_t)(first + i) * SFP_TAPS + (size_t)q) * D;
@@ -145,12 +148,12 @@ sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float
             pass.queries = unknown <= first ? 0 : unknown - first < count ? unknown - first : count;
         }
         for (int q = SFP_TAPS - 1; q >= 0 && wants(k, SFP_NEED_TAPS); q--)
-            tokens[quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
+            tokens[last_block_of_quarter(depth, q)] = k->tokens + (size_t)q * token_floats;
         const sfp__fp_samples samples = {.replayed = replayed ? replayed + first : NULL};
         sfp__fp_attach(k->fp, &pass, &samples);
-        TRY(sfp__vit_run(k->prompted, &pass, err));
+        TRY(sfp__vit_run(k->prompted_plan, &pass, err));
         if (wants(k, SFP_NEED_TAPS))
-            mean_tokens(k, first, count);
+            compute_token_means(k, first, count);
     }
     return SFP_OK;
 }
@@ -172,7 +175,7 @@ static sfp_status reserve_classes(sfp__method_inputs *k, int classes, sfp_error 
 void sfp__logits(int n, int classes, int dim, const float *feature, const float *w, const float *bias, float *out)
 {
     if (classes == 0)
-        return; /* a free stream has none before its first batch */
+        return; /* a task-free stream has no classes before its first batch */
     for (int i = 0; i < n; i++)
         memcpy(out + (size_t)i * (size_t)classes, bias, (size_t)classes * sizeof *out);
     int token = sfp__gemm_enter();
@@ -228,9 +231,9 @@ static sfp_status classify(sfp__method_inputs *k, int n, const uint8_t *allowed,
 sfp_status sfp__method_inputs_compute(sfp__method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
                                       sfp_error *err)
 {
-    if (k->plain)
-        TRY(look_plain(k, n, x, query, err));
-    if (k->prompted) /* the unprompted pass has left the queries already */
-        TRY(sfp__method_inputs_features(k, n, x, k->plain ? 0 : n, NULL, query, err));
+    if (k->query_plan)
+        TRY(run_query_pass(k, n, x, query, err));
+    if (k->prompted_plan) /* the query pass has already computed the queries */
+        TRY(sfp__method_inputs_features(k, n, x, k->query_plan ? 0 : n, NULL, query, err));
     return wants(k, SFP_NEED_LOGITS | SFP_NEED_PROBS) ? classify(k, n, allowed, err) : SFP_OK;
 }

@@ -1,8 +1,8 @@
-/* What selectors and buffer methods ask for (select/select.h), computed from the backbone: they declare, this looks.
+/* Computes the inputs that selectors and buffer methods declare (select/select.h), with at most two passes through the backbone.
  *
- * Two passes at most, each a few samples at a time so that tokens take little memory: the unprompted one for queries and
- * freesel's pooled tokens, the prompted one for features, logits, probabilities and token means. Either leaves the queries, which
- * the step then need not compute. */
+ * Each pass processes a few samples at a time, so that tokens need little memory. The query pass computes queries and freesel's
+ * pooled tokens; the prompted pass computes features, logits, probabilities and token means. Both also produce the queries, so a
+ * training step does not compute them again. */
 #ifndef SFP_LEARNER_FEATURES_H
 #define SFP_LEARNER_FEATURES_H
 
@@ -16,20 +16,20 @@ typedef struct sfp__method_inputs {
     sfp__vit *vit;
     sfp__fp *fp;
     int max_batch, D;
-    sfp__vit_plan *plain, *prompted; /* NULL where not needed */
-    float *features;                 /* (max_batch, D) */
+    sfp__vit_plan *query_plan, *prompted_plan; /* query pass and prompted pass; NULL: not needed */
+    float *features;                           /* (max_batch, D) */
     int class_capacity;
     float *logits, *probs;     /* (max_batch, C) */
     float *pooled;             /* (max_batch, D) */
     float *taps;               /* (max_batch, SFP_TAPS, D) */
-    float *tokens;             /* (CHUNK, T, D) for each tap; what is not asked for is NULL */
+    float *tokens;             /* (CHUNK, T, D) per tap; arrays that are not needed are NULL */
     float *attention;          /* (CHUNK, H, T) */
     float *stats, *mass;       /* (T, 2) (T) */
     int *order;                /* (T) */
-    void *block, *class_block; /* what lies above; of logits and probs */
+    void *block, *class_block; /* memory of the arrays above; memory of logits and probs */
 } sfp__method_inputs;
 
-/* Bits that a look serves; one with none of them costs nothing. */
+/* The needs that this module computes. Without any of them it allocates nothing. */
 #define SFP_METHOD_INPUT_NEEDS \
     (SFP_NEED_FEATURES | SFP_NEED_LOGITS | SFP_NEED_PROBS | SFP_NEED_ATTENTION | SFP_NEED_QUERY | SFP_NEED_TAPS)
 
@@ -37,23 +37,24 @@ sfp_status sfp__method_inputs_init(sfp__method_inputs *k, sfp__vit *vit, sfp__th
                                    int max_batch, sfp_error *err);
 void sfp__method_inputs_done(sfp__method_inputs *k);
 
-/* Samples x (n) into the arrays above, their queries to query (n, D). Probabilities are the softmax over the classes in `allowed`
- * (NULL: all), as the loss would see them. Allocates only when there are more classes than ever before. */
+/* Computes the inputs of the samples x (n) into the arrays above, and their queries into query (n, D). Probabilities are the
+ * softmax over the classes in `allowed` (NULL: all), as in the loss. Allocates memory only if there are more classes than
+ * before. */
 sfp_status sfp__method_inputs_compute(sfp__method_inputs *k, int n, const float *const *x, const uint8_t *allowed, float *query,
                                       sfp_error *err);
 
-/* The prompted pass alone, which must have been asked for (features are), of n <= max_batch samples whose first `unknown` queries
- * are computed and the others given; rehearsed (n) or NULL as in sfp__train_batch. */
+/* Computes only the prompted pass, for n <= max_batch samples; `needs` must include features. The first `unknown` queries are
+ * computed, the others are given. replayed: (n) or NULL, as in sfp__train_batch. */
 sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float *const *x, int unknown, const bool *replayed,
                                        float *query, sfp_error *err);
 
-/* -------------------------------------------------------------- the classifier */
+/* -------------------------------------------------------------- the linear head */
 
-/* out (n, classes) = feature (n, D) w^T + bias. */
+/* Computes out (n, classes) = feature (n, D) w^T + bias. */
 void sfp__logits(int n, int classes, int dim, const float *feature, const float *w, const float *bias, float *out);
-/* Log-softmax over the classes seen of one row, -INFINITY for others; z and out may be the same. */
+/* Computes the log-softmax of one row over the classes seen; the other classes are -INFINITY. z and out may be the same. */
 void sfp__log_softmax(int classes, const uint8_t *seen, const float *z, float *out);
-/* The best class seen; -1: none was. */
+/* Returns the class with the highest score among those seen; -1: none was seen. */
 int32_t sfp__best_class(int classes, const uint8_t *seen, const float *score);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a learner is made of: options, capacity, classes, tasks. What it does with a batch is in step.c. */
+/* Creation of a learner, its options, classes and tasks. step.c processes batches. */
 #include "learner/learner.h"
 
 #include "base/mem.h"
@@ -28,30 +28,32 @@ sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit)
     return o;
 }
 
-/* ------------------------------------------------------------ making, freeing */
+/* ------------------------------------------------------------ create, free */
 
-static sfp_status check(const sfp__learner_options *o, sfp_error *err)
+static sfp_status check_options(const sfp__learner_options *o, sfp_error *err)
 {
     const struct {
-        const char *what;
+        const char *key;
         long value, min, max;
     } list[] = {{"batch", o->batch, 1, 100000}, {"steps", o->steps, 1, 1000}, {"replay", o->replay, 0, 100000}};
     for (size_t i = 0; i < (o->method ? 1 : sizeof list / sizeof *list); i++)
         if (list[i].value < list[i].min || list[i].value > list[i].max)
-            return sfp__fail_key(err, list[i].what, SFP_EINVAL, "%s is %ld, expected %ld to %ld", list[i].what, list[i].value,
+            return sfp__fail_key(err, list[i].key, SFP_EINVAL, "%s is %ld, expected %ld to %ld", list[i].key, list[i].value,
                                  list[i].min, list[i].max);
     if (o->method)
         return SFP_OK;
     if (o->head == SFP_HEAD_MIX && o->fp.query_one)
-        return sfp__fail_key(err, "head", SFP_EINVAL, "head mix learns from queries, which query one does not compute");
+        return sfp__fail_key(
+            err, "head", SFP_EINVAL,
+            "head is mix, expected linear with query one: mix learns from queries, which query one does not compute");
     if (!(o->coreset.sigma > 0))
-        return sfp__fail_key(err, "sigma", SFP_EINVAL, "sigma is %g, expected more than 0", o->coreset.sigma);
+        return sfp__fail_key(err, "sigma", SFP_EINVAL, "sigma is %g, expected a number above 0", o->coreset.sigma);
     if (!(o->adam.lr >= 0) || !isfinite(o->adam.lr))
-        return sfp__fail_key(err, "lr", SFP_EINVAL, "lr is %g, expected a number from 0", (double)o->adam.lr);
+        return sfp__fail_key(err, "lr", SFP_EINVAL, "lr is %g, expected 0 or a finite number above 0", (double)o->adam.lr);
     return SFP_OK;
 }
 
-/* What every batch needs. */
+/* Allocates the arrays that every batch needs. */
 static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, D = (size_t)l->D;
@@ -61,11 +63,11 @@ static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
         {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.image_size, b, sizeof *l->batch.image_size}};
     TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
-    memset(l->batch.query, 0, b * D * sizeof *l->batch.query); /* slots take over what is there, also where has_query is false */
+    memset(l->batch.query, 0, b * D * sizeof *l->batch.query); /* slots copy the query even if has_query is false */
     return SFP_OK;
 }
 
-/* What fingerprints need besides: scores, a coreset, steps. */
+/* Allocates the arrays that fingerprints need in addition: scores, coreset, steps. */
 static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, n = (size_t)l->capacity, D = (size_t)l->D, k = (size_t)l->opt.steps;
@@ -150,7 +152,7 @@ sfp_status sfp__learner_add_classes(sfp__learner *l, int classes, sfp_error *err
     return SFP_OK;
 }
 
-static sfp_status make_method(sfp__learner *l, sfp_error *err)
+static sfp_status init_method(sfp__learner *l, sfp_error *err)
 {
     const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
     TRY(sfp__learner_make_heads(l, l->heads, err));
@@ -162,18 +164,18 @@ static sfp_status make_method(sfp__learner *l, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status make_fingerprints(sfp__learner *l, sfp_error *err)
+static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
 {
     sfp__learner_options *o = &l->opt;
     if (!(l->selector = sfp__selector_find(o->select)))
-        return sfp__fail(err, SFP_EINVAL, "there is no selector '%s'", o->select);
+        return sfp__fail(err, SFP_EINVAL, "selector '%s' is unknown", o->select);
     int c = sfp__coreset_size(o->batch, o->coreset.sigma);
     if (o->coreset.sigma >= 1 || strcmp(o->select, "none") == 0)
         c = o->batch;
-    if (o->coreset_most > 0 && c > o->coreset_most)
-        c = o->coreset_most;
-    l->most = c + o->replay;
-    l->capacity = l->most > o->batch ? l->most : o->batch;
+    if (o->coreset_max > 0 && c > o->coreset_max)
+        c = o->coreset_max;
+    l->max_step_samples = c + o->replay;
+    l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
     o->fp.seed = o->seed;
     sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
@@ -200,7 +202,7 @@ sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const s
                                sfp_error *err)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
-    TRY(check(opt, err));
+    TRY(check_options(opt, err));
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->opt = *opt;
     l->vit = vit;
@@ -215,7 +217,7 @@ sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const s
     sfp__snapshots_init(&l->snapshots);
     pthread_mutex_init(&l->head_lock, NULL);
     l->classes.names_version = 1;
-    TRY(opt->method ? make_method(l, err) : make_fingerprints(l, err));
+    TRY(opt->method ? init_method(l, err) : init_fingerprints(l, err));
     *out = TAKE(l);
     return SFP_OK;
 }
@@ -293,7 +295,7 @@ int sfp__learner_label_end(const sfp__learner *l)
     return known ? sfp__learner_classes(l) : SFP_LEARNER_MAX_CLASSES;
 }
 
-static sfp_status put_name(sfp__learner *l, int label, const char *name, sfp_error *err)
+static sfp_status set_name(sfp__learner *l, int label, const char *name, sfp_error *err)
 {
     OWNED char *copy = name ? sfp__strdup(name) : NULL;
     TRY(sfp__check_memory(copy || !name, err));
@@ -307,10 +309,9 @@ static sfp_status put_name(sfp__learner *l, int label, const char *name, sfp_err
 sfp_status sfp__learner_name_class(sfp__learner *l, int label, const char *name, sfp_error *err)
 {
     if (label < 0 || label >= sfp__learner_label_end(l))
-        return sfp__fail(err, SFP_EINVAL, "class %d: label is out of range, expected 0 to %d", label,
-                         sfp__learner_label_end(l) - 1);
+        return sfp__fail(err, SFP_EINVAL, "class label is %d, expected 0 to %d", label, sfp__learner_label_end(l) - 1);
     pthread_mutex_lock(&l->head_lock);
-    sfp_status status = put_name(l, label, name, err);
+    sfp_status status = set_name(l, label, name, err);
     pthread_mutex_unlock(&l->head_lock);
     return status ? status : sfp__learner_publish(l, err);
 }
@@ -320,7 +321,7 @@ sfp_status sfp__learner_set_classes(sfp__learner *l, int n, const int32_t *label
     int classes = sfp__learner_classes(l);
     for (int i = 0; i < n; i++)
         if (labels[i] < 0 || labels[i] >= classes)
-            return sfp__fail(err, SFP_EINVAL, "class %d of the task, expected 0 to %d", labels[i], classes - 1);
+            return sfp__fail(err, SFP_EINVAL, "class label of the task is %d, expected 0 to %d", labels[i], classes - 1);
     memset(l->classes.allowed, 0, (size_t)l->classes.capacity);
     for (int i = 0; i < n; i++)
         l->classes.allowed[labels[i]] = 1;

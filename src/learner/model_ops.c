@@ -1,8 +1,9 @@
-/* What selectors and buffer methods ask for while they decide: gradients of the learnable parameters (select/select.h) and
- * features (buffer/model_ops.h) of samples they name, or of images. The parameters stay as they are.
+/* Model callbacks: gradients of the learnable parameters (select/select.h) and features (buffer/model_ops.h) of given samples or
+ * images, for selectors and buffer methods. The parameters do not change.
  *
- * Any number of samples, some at a time: as many as a step takes, of which at most SFP_MODEL_OPS_SLOTS are images of slots, so
- * that memory does not grow with the question. Queries that are known are used, others computed in the same pass and kept. */
+ * The number of samples of a call is not limited. They are processed in passes of the size of a step, with at most
+ * SFP_MODEL_OPS_SLOTS images of slots, so memory does not grow with the number of samples. Known queries are used; others are
+ * computed in the same pass and stored. */
 #include "learner/learner_internal.h"
 
 #include "base/mem.h"
@@ -11,39 +12,39 @@
 
 #include <string.h>
 
-/* The samples of one question. */
-typedef struct asked {
+/* The samples of one call: either indices or images. */
+typedef struct call_samples {
     int n;
-    const int *sample;            /* (n) i < b: of the batch, b + s: slot s; or NULL and */
-    const sfp__image_list *image; /* these n */
-} asked;
+    const int *sample;            /* (n) i < b: sample of the batch, b + s: slot s; NULL: images */
+    const sfp__image_list *image; /* the n images, if `sample` is NULL */
+} call_samples;
 
 static int batch_size(const sfp__learner *l)
 {
     return l->batch.selected.b;
 }
 
-static sfp_status check(const char *what, int n, const int *sample, int most, sfp_error *err)
+static sfp_status check_samples(const char *what, int n, const int *sample, int max_samples, sfp_error *err)
 {
     if (n < 1)
-        return sfp__fail(err, SFP_EINVAL, "%s of %d samples, expected at least 1", what, n);
+        return sfp__fail(err, SFP_EINVAL, "%s: number of samples is %d, expected at least 1", what, n);
     for (int i = 0; i < n && sample; i++)
-        if (sample[i] < 0 || sample[i] >= most)
-            return sfp__fail(err, SFP_EINVAL, "%s of sample %d, expected 0 to %d", what, sample[i], most - 1);
+        if (sample[i] < 0 || sample[i] >= max_samples)
+            return sfp__fail(err, SFP_EINVAL, "%s: sample is %d, expected 0 to %d", what, sample[i], max_samples - 1);
     return SFP_OK;
 }
 
-static sfp__item item_of(const sfp__learner *l, const asked *a, int row)
+static sfp__item item_of(const sfp__learner *l, const call_samples *a, int row)
 {
     int b = batch_size(l), k = a->sample ? a->sample[row] : -1;
     return (sfp__item){.index = k < b ? k : k - b, .replay = k >= b, .row = row};
 }
 
-/* How many of the samples from `first` on go into one pass of at most `most`. */
-static int count_of(const sfp__learner *l, const asked *a, int first, int most)
+/* Returns how many of the samples from `first` on are processed in one pass of at most `max_samples`. */
+static int count_for_pass(const sfp__learner *l, const call_samples *a, int first, int max_samples)
 {
     int n = 0;
-    for (int slots = 0; n < most && first + n < a->n; n++) {
+    for (int slots = 0; n < max_samples && first + n < a->n; n++) {
         slots += item_of(l, a, first + n).replay;
         if (slots > SFP_MODEL_OPS_SLOTS)
             break;
@@ -51,7 +52,7 @@ static int count_of(const sfp__learner *l, const asked *a, int first, int most)
     return n;
 }
 
-/* An image as sample `at` of the pass; it can be of any task. */
+/* Copies an image into sample `at` of the pass; it may belong to any task. */
 static void fill_image(sfp__learner *l, const sfp__image_list *p, int at)
 {
     int row = l->step.items[at].row;
@@ -63,13 +64,13 @@ static void fill_image(sfp__learner *l, const sfp__image_list *p, int at)
         memcpy(l->step.query + (size_t)at * (size_t)l->D, p->query[row], (size_t)l->D * sizeof *l->step.query);
 }
 
-static bool query_known(const sfp__learner *l, const asked *a, const sfp__item *item)
+static bool query_known(const sfp__learner *l, const call_samples *a, const sfp__item *item)
 {
     return sfp__learner_query_known(l, item) || (item->index < 0 && a->image && a->image->query && a->image->known[item->row]);
 }
 
-/* The first `unknown` queries of a pass to where its samples come from. */
-static void keep_queries(sfp__learner *l, const asked *a, int unknown)
+/* Stores the first `unknown` queries of a pass with the samples or images they belong to. */
+static void keep_queries(sfp__learner *l, const call_samples *a, int unknown)
 {
     sfp__learner_keep_queries(l, unknown);
     for (int i = 0; i < unknown && a->image && a->image->query; i++) {
@@ -79,8 +80,9 @@ static void keep_queries(sfp__learner *l, const asked *a, int unknown)
     }
 }
 
-/* Samples [first, first + n) into the arrays of a step, those with unknown queries first; how many of these to *unknown. */
-static sfp_status fill(sfp__learner *l, const asked *a, int first, int n, int *unknown, sfp_error *err)
+/* Copies samples [first, first + n) into the arrays of a step, those with unknown queries first. Writes the number of these to
+ * *unknown. */
+static sfp_status fill(sfp__learner *l, const call_samples *a, int first, int n, int *unknown, sfp_error *err)
 {
     int at = 0, slots = 0;
     for (int known = 0; known < 2; known++) {
@@ -112,8 +114,8 @@ size_t sfp__learner_gradient_length(const sfp__learner *l)
     return n;
 }
 
-/* The gradients of rows that learn to `out`, or added to it. */
-static void collect(const sfp__learner *l, bool add, float *out)
+/* Copies the gradients of the trained rows to `out`, or adds them to it. */
+static void copy_gradients(const sfp__learner *l, bool add, float *out)
 {
     int count = 0;
     sfp__param **params = sfp__fp_params(l->fp, &count);
@@ -129,21 +131,21 @@ static void collect(const sfp__learner *l, bool add, float *out)
     }
 }
 
-/* Rows (n, D) of a pass to the samples they belong to. */
-static void place(const sfp__learner *l, int n, const float *rows, float *out)
+/* Copies the rows (n, D) of a pass to the positions of their samples in `out`. */
+static void scatter_rows(const sfp__learner *l, int n, const float *rows, float *out)
 {
     size_t D = (size_t)l->D;
     for (int i = 0; i < n; i++)
         memcpy(out + (size_t)l->step.items[i].row * D, rows + (size_t)i * D, D * sizeof *out);
 }
 
-/* A pass over some samples of a question from `first` on, whose losses are means over groups of `size`; how many to *n.
- * in_order: not those with unknown queries first. */
-static sfp_status pass_over(sfp__learner *l, const asked *a, int first, int size, bool in_order, int *n,
-                            sfp__train_result *result, sfp_error *err)
+/* Runs a pass over the samples of a call from `first` on, and writes their number to *n. The losses are means over groups of
+ * `size`. in_order: keeps the order of the samples instead of placing those with unknown queries first. */
+static sfp_status run_pass(sfp__learner *l, const call_samples *a, int first, int size, bool in_order, int *n,
+                           sfp__train_result *result, sfp_error *err)
 {
     int unknown = 0;
-    *n = count_of(l, a, first, l->capacity);
+    *n = count_for_pass(l, a, first, l->capacity);
     TRY(fill(l, a, first, *n, &unknown, err));
     if (in_order && unknown > 0) {
         TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, err));
@@ -151,8 +153,8 @@ static sfp_status pass_over(sfp__learner *l, const asked *a, int first, int size
         TRY(fill(l, a, first, *n, &unknown, err));
     }
     for (int i = 0; i < *n; i++) {
-        int left = a->n - l->step.items[i].row / size * size; /* the last group may be smaller */
-        l->step.weight[i] = 1.0f / (float)(left < size ? left : size);
+        int remaining = a->n - l->step.items[i].row / size * size; /* the last group may be smaller */
+        l->step.weight[i] = 1.0f / (float)(remaining < size ? remaining : size);
     }
     l->model_batch = sfp__learner_batch(l, *n, unknown);
     TRY(sfp__trainer_pass(l->trainer, &l->model_batch, result, err));
@@ -160,35 +162,36 @@ static sfp_status pass_over(sfp__learner *l, const asked *a, int first, int size
     return SFP_OK;
 }
 
-/* terms: how often the ortho penalty is part of the loss. feature (n, D): what the pass saw, or NULL. */
-static sfp_status gradient_of(sfp__learner *l, const asked *a, int terms, float *out, float *feature, sfp_error *err)
+/* Computes the gradient of the mean loss. terms: how often the ortho penalty is part of the loss. feature (n, D): receives the
+ * features, or NULL. */
+static sfp_status compute_gradient(sfp__learner *l, const call_samples *a, int terms, float *out, float *feature, sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
         sfp__train_result result;
         double loss;
-        TRY(pass_over(l, a, first, a->n, false, &n, &result, err));
+        TRY(run_pass(l, a, first, a->n, false, &n, &result, err));
         TRY(sfp__trainer_collect(l->trainer, 0, n, first == 0 ? terms : 0, &loss, err));
-        collect(l, first > 0, out);
+        copy_gradients(l, first > 0, out);
         if (feature)
-            place(l, n, result.feature, feature);
+            scatter_rows(l, n, result.feature, feature);
     }
     return SFP_OK;
 }
 
-/* Samples that are known by their numbers: a group is in a row, be it cut by the end of a pass. */
-static sfp_status gradient_each_of(sfp__learner *l, const asked *a, int size, float *scratch, sfp__gradient_fn take, void *user,
-                                   sfp_error *err)
+/* Computes the gradient of each group of samples. The samples of a group are consecutive, but a pass may end within a group. */
+static sfp_status compute_group_gradients(sfp__learner *l, const call_samples *a, int size, float *scratch, sfp__gradient_fn take,
+                                          void *user, sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
         sfp__train_result result;
-        TRY(pass_over(l, a, first, size, size > 1, &n, &result, err));
-        for (int i = 0, some; i < n; i += some) {
+        TRY(run_pass(l, a, first, size, size > 1, &n, &result, err));
+        for (int i = 0, count; i < n; i += count) {
             double loss;
-            int row = l->step.items[i].row, of_group = row % size;
-            some = n - i < size - of_group ? n - i : size - of_group;
-            TRY(sfp__trainer_collect(l->trainer, i, some, 0, &loss, err));
-            collect(l, of_group > 0, scratch);
-            if (of_group + some == size || row + some == a->n)
+            int row = l->step.items[i].row, group_offset = row % size;
+            count = n - i < size - group_offset ? n - i : size - group_offset;
+            TRY(sfp__trainer_collect(l->trainer, i, count, 0, &loss, err));
+            copy_gradients(l, group_offset > 0, scratch);
+            if (group_offset + count == size || row + count == a->n)
                 take(user, row / size, scratch);
         }
     }
@@ -198,9 +201,9 @@ static sfp_status gradient_each_of(sfp__learner *l, const asked *a, int size, fl
 sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *out, sfp_error *err)
 {
     sfp__learner *l = learner;
-    TRY(check("a gradient", n, index, batch_size(l), err));
-    sfp_status status = gradient_of(l, &(asked){.n = n, .sample = index}, 1, out, NULL, err);
-    for (int i = 0; i < batch_size(l); i++) /* as selection left them */
+    TRY(check_samples("gradient", n, index, batch_size(l), err));
+    sfp_status status = compute_gradient(l, &(call_samples){.n = n, .sample = index}, 1, out, NULL, err);
+    for (int i = 0; i < batch_size(l); i++) /* restores the inputs of the selection */
         l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
     return status;
 }
@@ -208,36 +211,36 @@ sfp_status sfp__learner_gradient(void *learner, int n, const int *index, float *
 static sfp_status gradient(void *learner, int n, const int *sample, float *out, sfp_error *err)
 {
     sfp__learner *l = learner;
-    TRY(check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err));
-    return gradient_of(l, &(asked){.n = n, .sample = sample}, 0, out, NULL, err);
+    TRY(check_samples("gradient", n, sample, batch_size(l) + l->buffer->filled, err));
+    return compute_gradient(l, &(call_samples){.n = n, .sample = sample}, 0, out, NULL, err);
 }
 
 static sfp_status gradient_each(void *learner, int n, const int *sample, int size, float *scratch, sfp__gradient_fn take,
                                 void *user, sfp_error *err)
 {
     sfp__learner *l = learner;
-    TRY(check("a gradient", n < size ? n : size, NULL, 0, err));
-    TRY(check("a gradient", n, sample, batch_size(l) + l->buffer->filled, err));
-    return gradient_each_of(l, &(asked){.n = n, .sample = sample}, size, scratch, take, user, err);
+    TRY(check_samples("gradient", n < size ? n : size, NULL, 0, err));
+    TRY(check_samples("gradient", n, sample, batch_size(l) + l->buffer->filled, err));
+    return compute_group_gradients(l, &(call_samples){.n = n, .sample = sample}, size, scratch, take, user, err);
 }
 
 static sfp_status gradient_at(void *learner, const sfp__image_list *p, float *out, float *feature, sfp_error *err)
 {
-    TRY(check("a gradient", p->n, NULL, 0, err));
-    return gradient_of(learner, &(asked){.n = p->n, .image = p}, 0, out, feature, err);
+    TRY(check_samples("gradient", p->n, NULL, 0, err));
+    return compute_gradient(learner, &(call_samples){.n = p->n, .image = p}, 0, out, feature, err);
 }
 
 /* ----------------------------------------------------------------- features */
 
-static sfp_status features_of(sfp__learner *l, const asked *a, float *out, sfp_error *err)
+static sfp_status compute_features(sfp__learner *l, const call_samples *a, float *out, sfp_error *err)
 {
     for (int first = 0, n; first < a->n; first += n) {
         int unknown = 0;
-        n = count_of(l, a, first, l->model_inputs.max_batch);
+        n = count_for_pass(l, a, first, l->model_inputs.max_batch);
         TRY(fill(l, a, first, n, &unknown, err));
         TRY(sfp__method_inputs_features(&l->model_inputs, n, l->step.xs, unknown, l->step.replayed, l->step.query, err));
         keep_queries(l, a, unknown);
-        place(l, n, l->model_inputs.features, out);
+        scatter_rows(l, n, l->model_inputs.features, out);
     }
     return SFP_OK;
 }
@@ -245,57 +248,57 @@ static sfp_status features_of(sfp__learner *l, const asked *a, float *out, sfp_e
 static sfp_status features(void *learner, int n, const int *sample, float *out, sfp_error *err)
 {
     sfp__learner *l = learner;
-    TRY(check("features", n, sample, batch_size(l) + l->buffer->filled, err));
-    return features_of(l, &(asked){.n = n, .sample = sample}, out, err);
+    TRY(check_samples("features", n, sample, batch_size(l) + l->buffer->filled, err));
+    return compute_features(l, &(call_samples){.n = n, .sample = sample}, out, err);
 }
 
-/* ------------------------------------------------------------------ to pixels */
+/* ------------------------------------------------------------------ pixels */
 
-/* The part of buffer/model_ops.h that ends at pixels: gradients of the loss and of features to the images a buffer method has
- * made, and what a slot keeps to be scored.
+/* The callbacks for pixels: gradients of the loss and of features with respect to images that a buffer method has created, and
+ * the mean embeddings that slots are scored with.
  *
- * Along v the parameters are moved in place and put back from a copy: theta + h*v - h*v is not theta in floating point. Rows that
- * do not learn stay where they are, so that what the fingerprints keep of them (attunement's maps) is not computed again. The
- * others move once a question, however many images it has, which go through some at a time.
+ * To evaluate at theta + h*v the parameters are changed in place and restored from a copy, because theta + h*v - h*v is not theta
+ * in floating point. Rows that are not trained stay unchanged, so cached results for them (the maps of attunement) are not
+ * recomputed. The parameters are changed once per call, for all passes of the call.
  *
- * Queries are constants (docs/method.md, section 2), also where they belong to the image that is differentiated: the reading of
- * every such system, whose query pass runs without a graph. With `query one` they are tokens that move with the parameters: at
- * theta + h*v the ones of there are held. */
+ * Queries are constants (docs/method.md, section 2), even if they belong to the image that is differentiated. This is the
+ * convention of all such systems, whose query pass runs without a graph. With `query one` the queries are tokens that depend on
+ * the parameters; those at theta + h*v are used as constants. */
 
-/* The values that learn, one parameter after another, into `kept`; then they become kept + h*v. */
-static void move_along(sfp__learner *l, const float *v, float h, float *kept)
+/* Copies the trained values, one parameter after another, to `saved`, and changes them to saved + h*v. */
+static void move_parameters(sfp__learner *l, const float *v, float h, float *saved)
 {
     int count = 0;
     sfp__param **params = sfp__fp_params(l->fp, &count);
     for (int i = 0; i < count; i++) {
         size_t n = (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
         float *at = params[i]->data + (size_t)params[i]->lo * params[i]->width;
-        memcpy(kept, at, n * sizeof *at);
+        memcpy(saved, at, n * sizeof *at);
         for (size_t k = 0; k < n; k++)
             at[k] += h * v[k];
-        kept += n;
+        saved += n;
         v += n;
     }
     sfp__fp_moved(l->fp);
 }
 
-static void put_back(sfp__learner *l, const float *kept)
+static void restore_parameters(sfp__learner *l, const float *saved)
 {
     int count = 0;
     sfp__param **params = sfp__fp_params(l->fp, &count);
     for (int i = 0; i < count; i++) {
         size_t n = (size_t)(params[i]->hi - params[i]->lo) * params[i]->width;
-        memcpy(params[i]->data + (size_t)params[i]->lo * params[i]->width, kept, n * sizeof *kept);
-        kept += n;
+        memcpy(params[i]->data + (size_t)params[i]->lo * params[i]->width, saved, n * sizeof *saved);
+        saved += n;
     }
     sfp__fp_moved(l->fp);
 }
 
-/* Images in a pass, whose gradients lie in ask_x. */
-static int pass_size(const sfp__learner *l, int left)
+/* Returns the number of images in the next pass, whose gradients must fit in model_x. */
+static int pass_size(const sfp__learner *l, int remaining)
 {
-    int most = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
-    return left < most ? left : most;
+    int max_samples = l->capacity < SFP_MODEL_OPS_SLOTS ? l->capacity : SFP_MODEL_OPS_SLOTS;
+    return remaining < max_samples ? remaining : max_samples;
 }
 
 static bool all_known(const sfp__image_list *p)
@@ -306,8 +309,8 @@ static bool all_known(const sfp__image_list *p)
     return p->query;
 }
 
-/* Images [first, first + n) as samples of a step that all count the same, of whatever task. */
-static sfp__train_batch samples(sfp__learner *l, const sfp__image_list *p, int first, int n)
+/* Returns images [first, first + n) as samples of a step with equal weights, of any task. */
+static sfp__train_batch make_batch(sfp__learner *l, const sfp__image_list *p, int first, int n)
 {
     bool known = all_known(p);
     for (int i = 0; i < n; i++) {
@@ -326,16 +329,16 @@ static sfp__train_batch samples(sfp__learner *l, const sfp__image_list *p, int f
 
 static sfp_status check_count(int n, sfp_error *err)
 {
-    return n < 1 ? sfp__fail(err, SFP_EINVAL, "a question about %d images, expected at least 1", n) : SFP_OK;
+    return n < 1 ? sfp__fail(err, SFP_EINVAL, "number of images is %d, expected at least 1", n) : SFP_OK;
 }
 
-/* dx += scale * the gradients at the parameters as they are. dfeature NULL: of the loss. */
+/* Adds scale * the pixel gradients at the current parameters to dx. dfeature NULL: the gradients of the loss. */
 static sfp_status add_gradients(sfp__learner *l, const sfp__image_list *p, const float *dfeature, float scale, float *const *dx,
                                 sfp_error *err)
 {
     for (int first = 0, n; first < p->n; first += n) {
         n = pass_size(l, p->n - first);
-        const sfp__train_batch batch = samples(l, p, first, n);
+        const sfp__train_batch batch = make_batch(l, p, first, n);
         const float *of = dfeature ? dfeature + (size_t)first * (size_t)l->D : NULL;
         TRY(of ? sfp__trainer_feature_pixels(l->trainer, &batch, of, l->model_x, err)
                : sfp__trainer_pixels(l->trainer, &batch, l->model_x, err));
@@ -350,16 +353,16 @@ static sfp_status loss_pixels(void *learner, const sfp__image_list *p, const flo
 {
     sfp__learner *l = learner;
     TRY(check_count(p->n, err));
-    float *kept = NULL;
+    float *saved = NULL;
     if (v) {
         size_t count = sfp__learner_gradient_length(l);
         sfp__arena_reset(&l->pixels_arena);
-        TRY(sfp__check_memory((kept = sfp__arena_take(&l->pixels_arena, count, sizeof *kept)), err));
-        move_along(l, v, h, kept);
+        TRY(sfp__check_memory((saved = sfp__arena_take(&l->pixels_arena, count, sizeof *saved)), err));
+        move_parameters(l, v, h, saved);
     }
     sfp_status status = add_gradients(l, p, NULL, scale, dx, err);
     if (v)
-        put_back(l, kept);
+        restore_parameters(l, saved);
     return status;
 }
 
@@ -373,9 +376,9 @@ static sfp_status embed_at(void *learner, int n, const float *const *x, float *o
 {
     sfp__learner *l = learner;
     TRY(check_count(n, err));
-    for (int first = 0, some; first < n; first += some) {
-        some = pass_size(l, n - first);
-        TRY(sfp__trainer_embed(l->trainer, some, x + first, out + (size_t)first * (size_t)l->D, err));
+    for (int first = 0, count; first < n; first += count) {
+        count = pass_size(l, n - first);
+        TRY(sfp__trainer_embed(l->trainer, count, x + first, out + (size_t)first * (size_t)l->D, err));
     }
     return SFP_OK;
 }
@@ -428,8 +431,8 @@ const sfp__model_ops *sfp__learner_model_ops(sfp__learner *l)
 
 /* -------------------------------------------------------- samples of a pass */
 
-/* Where the samples of a step are: images and queries of the batch are the learner's, those of slots the buffer's. A query is
- * computed once in the life of a sample, by whichever pass needs it first. */
+/* The images and queries of the batch belong to the learner, those of slots to the buffer. The query of a sample is computed only
+ * once, by the first pass that needs it. */
 
 sfp_status sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out, sfp_error *err)
 {

@@ -9,39 +9,39 @@
 #include <string.h>
 
 struct sfp__predictor {
-    /* where answers come from */
-    sfp__learner *learner;          /* outlives it; or */
-    sfp__inference_state *restored; /* a saved state, its own */
-    sfp__head *head;                /* of a method; else NULL */
+    /* Source of predictions: a learner or a saved state. */
+    sfp__learner *learner;       /* NULL: a saved state */
+    sfp__inference_state *state; /* owned by the predictor; NULL: a learner */
+    sfp__head *head;             /* closed-form head of a method; else NULL */
     const sfp__learner_options *opt;
-    bool on_demand;                /* not among the learner's predictors: asks for a copy itself */
-    const sfp__snapshot *snapshot; /* of the run under way, or as refresh found it; NULL: none */
-    sfp__snapshot *held;           /* the same, as long as it is one of the learner's that must not change */
-    sfp__snapshot of_method;       /* facts of a closed-form head alone; the head itself is the learner's */
-    /* workspace, from its creation to its end; pieces of at most `max` images */
+    bool on_demand;                /* not counted in snapshots.predictors: publishes snapshots itself */
+    const sfp__snapshot *snapshot; /* snapshot of the current run or of the last refresh; NULL: none */
+    sfp__snapshot *held;           /* the same snapshot, if it belongs to the learner and must be released */
+    sfp__snapshot method_snapshot; /* classes and names of a closed-form head; the head belongs to the learner */
+    /* Workspace; a pass has at most `max_batch` images. */
     sfp__thread_pool *threads;
     bool own_pool;
-    int max, D, S, pool, rows; /* rows of a layer's prefix keys */
+    int max_batch, D, S, pool, rows; /* components; rows of the prefix keys of a layer */
     size_t pixels;
     sfp__vit_plan *plan;
-    void *block;                      /* what follows */
-    float *x;                         /* (max, 3, S, S) */
-    const float **xs;                 /* (max) */
-    const uint8_t **rgb;              /* (max) in the order of the pass */
-    int *order;                       /* (max): unknown queries first */
-    float *query, *feature;           /* (max, D) */
-    float *alpha, *norm, *square;     /* (max, pool) x2, (max, D) */
-    float *prefix[SFP_FP_MAX_LAYERS]; /* (max, 2*rows*D) */
-    /* ... that grows with the classes or with what is asked */
+    void *block;                      /* memory of the following arrays */
+    float *x;                         /* (max_batch, 3, S, S) */
+    const float **xs;                 /* (max_batch) */
+    const uint8_t **rgb;              /* (max_batch) in the order of the pass */
+    int *order;                       /* (max_batch) order of the pass: images with unknown queries first */
+    float *query, *feature;           /* (max_batch, D) */
+    float *alpha, *norm, *square;     /* (max_batch, pool) twice, (max_batch, D) */
+    float *prefix[SFP_FP_MAX_LAYERS]; /* (max_batch, 2*rows*D) */
+    /* Workspace that grows with the classes or the number of images. */
     size_t class_capacity, work_capacity, member_capacity, logp_capacity;
     void *class_block;
-    float *logits, *member[SFP_HEAD_MEMBERS]; /* (max, class_capacity) */
+    float *logits, *member[SFP_HEAD_MEMBERS]; /* (max_batch, class_capacity) */
     double *work;
-    int32_t *member_labels; /* (SFP_HEAD_MEMBERS, alone_capacity): each expert's own answer to the images of the last run */
+    int32_t *member_labels; /* (SFP_HEAD_MEMBERS, member_capacity) predictions of each member for the images of the last run */
     bool member_known;
-    float *logp; /* (rows, classes) of sfp__predictor_ask and sfp__predictor_answer */
+    float *logp; /* (rows, classes) result of sfp__predictor_predict and sfp__predictor_answer */
     size_t all_query_capacity, all_known_capacity;
-    float *all_query; /* (n, D) of compute_queries */
+    float *all_query; /* (n, D) result of compute_queries */
     bool *all_known;  /* (n) */
 };
 
@@ -63,30 +63,35 @@ static sfp_status publish(sfp__learner *l, sfp_error *err)
 
 sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err)
 {
-    if (l->opt.method) /* nothing is copied */
+    if (l->opt.method) /* a closed-form head is not copied */
         return SFP_OK;
     pthread_mutex_lock(&l->snapshots.lock);
-    bool looked_at = l->snapshots.predictors > 0;
+    bool has_predictors = l->snapshots.predictors > 0;
     pthread_mutex_unlock(&l->snapshots.lock);
     l->snapshots.stale = true;
-    return looked_at ? publish(l, err) : SFP_OK;
+    return has_predictors ? publish(l, err) : SFP_OK;
 }
 
-/* Workspace and plan for `max_batch` images; p->opt, p->head, D and S are set. */
-static sfp_status make(sfp__predictor *p, sfp__vit *vit, const sfp__fp_options *o, int max_batch, sfp_error *err)
+/* Allocates the workspace and the plan for `max_batch` images. p->opt, p->head, D and S must be set. */
+static sfp_status init_workspace(sfp__predictor *p, sfp__vit *vit, const sfp__fp_options *o, int max_batch, sfp_error *err)
 {
     if (max_batch < 1 || max_batch > 100000)
-        return sfp__fail(err, SFP_EINVAL, "batches of %d images, expected 1 to 100000", max_batch);
+        return sfp__fail(err, SFP_EINVAL, "predictor: batch size is %d, expected 1 to 100000", max_batch);
     bool prompted = !p->head;
-    p->max = max_batch;
+    p->max_batch = max_batch;
     p->pool = o->pool;
     p->rows = prompted ? sfp__fp_prefix_rows(o) : 0;
     p->pixels = 3 * (size_t)p->S * (size_t)p->S;
-    size_t n = (size_t)max_batch, D = (size_t)p->D, some = prompted ? n : 0, pool = some * (size_t)o->pool;
-    sfp__want list[9 + SFP_FP_MAX_LAYERS] = {
-        {&p->x, n * p->pixels, sizeof *p->x}, {&p->xs, n, sizeof *p->xs},           {&p->rgb, n, sizeof *p->rgb},
-        {&p->order, n, sizeof *p->order},     {&p->query, n * D, sizeof *p->query}, {&p->feature, some * D, sizeof *p->feature},
-        {&p->alpha, pool, sizeof *p->alpha},  {&p->norm, pool, sizeof *p->norm},    {&p->square, some * D, sizeof *p->square}};
+    size_t n = (size_t)max_batch, D = (size_t)p->D, prompted_rows = prompted ? n : 0, pool = prompted_rows * (size_t)o->pool;
+    sfp__want list[9 + SFP_FP_MAX_LAYERS] = {{&p->x, n * p->pixels, sizeof *p->x},
+                                             {&p->xs, n, sizeof *p->xs},
+                                             {&p->rgb, n, sizeof *p->rgb},
+                                             {&p->order, n, sizeof *p->order},
+                                             {&p->query, n * D, sizeof *p->query},
+                                             {&p->feature, prompted_rows * D, sizeof *p->feature},
+                                             {&p->alpha, pool, sizeof *p->alpha},
+                                             {&p->norm, pool, sizeof *p->norm},
+                                             {&p->square, prompted_rows * D, sizeof *p->square}};
     size_t count = 9;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
         list[count++] = (sfp__want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
@@ -102,14 +107,14 @@ int sfp__predictor_batch(const sfp__predictor *p)
     return batch < SFP_PREDICT_BATCH_MIN ? SFP_PREDICT_BATCH_MIN : batch > SFP_PREDICT_BATCH_MAX ? SFP_PREDICT_BATCH_MAX : batch;
 }
 
-/* A method's pieces are no larger than its batches. */
-static int pieces(const sfp__predictor *p, int max_batch)
+/* Returns the number of images per pass. With a closed-form head it is at most its batch size. */
+static int pass_size(const sfp__predictor *p, int max_batch)
 {
-    int cut = sfp__predictor_batch(p);
-    return max_batch ? max_batch : p->head && p->opt->batch < cut ? p->opt->batch : cut;
+    int default_size = sfp__predictor_batch(p);
+    return max_batch ? max_batch : p->head && p->opt->batch < default_size ? p->opt->batch : default_size;
 }
 
-static sfp_status begin(sfp__vit *vit, sfp__thread_pool *threads, sfp__predictor **out, sfp_error *err)
+static sfp_status alloc_predictor(sfp__vit *vit, sfp__thread_pool *threads, sfp__predictor **out, sfp_error *err)
 {
     sfp__predictor *p = NULL;
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
@@ -124,10 +129,10 @@ static sfp_status begin(sfp__vit *vit, sfp__thread_pool *threads, sfp__predictor
 sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int max_batch, sfp__predictor **out, sfp_error *err)
 {
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
-    TRY(begin(l->vit, threads, &p, err));
+    TRY(alloc_predictor(l->vit, threads, &p, err));
     p->opt = &l->opt;
     p->head = l->opt.method ? l->heads[0] : NULL;
-    TRY(make(p, l->vit, &l->opt.fp, pieces(p, max_batch), err));
+    TRY(init_workspace(p, l->vit, &l->opt.fp, pass_size(p, max_batch), err));
     p->on_demand = l->opt.method;
     p->learner = l;
     if (!p->on_demand) {
@@ -145,11 +150,11 @@ sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const c
                                sfp_error *err)
 {
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
-    TRY(begin(vit, threads, &p, err));
-    TRY(sfp__inference_state_load(vit, threads, path, &p->restored, err));
-    p->opt = &p->restored->opt;
-    p->head = p->restored->method ? p->restored->heads[0] : NULL;
-    TRY(make(p, vit, &p->opt->fp, pieces(p, max_batch), err));
+    TRY(alloc_predictor(vit, threads, &p, err));
+    TRY(sfp__inference_state_load(vit, threads, path, &p->state, err));
+    p->opt = &p->state->opt;
+    p->head = p->state->method ? p->state->heads[0] : NULL;
+    TRY(init_workspace(p, vit, &p->opt->fp, pass_size(p, max_batch), err));
     *out = TAKE(p);
     return SFP_OK;
 }
@@ -173,9 +178,9 @@ void sfp__predictor_free(sfp__predictor *p)
     sfp__free(p->logp);
     sfp__free(p->all_query);
     sfp__free(p->all_known);
-    sfp__free(p->of_method.seen);
-    sfp__free(p->of_method.names);
-    sfp__inference_state_free(p->restored);
+    sfp__free(p->method_snapshot.seen);
+    sfp__free(p->method_snapshot.names);
+    sfp__inference_state_free(p->state);
     if (p->own_pool)
         sfp__thread_pool_free(p->threads);
     sfp__free(p);
@@ -198,21 +203,21 @@ void sfp__predictor_own_pool(sfp__predictor *p)
 
 int sfp__predictor_classes(const sfp__predictor *p)
 {
-    return p->restored ? p->restored->snapshot.classes : sfp__learner_classes(p->learner);
+    return p->state ? p->state->snapshot.classes : sfp__learner_classes(p->learner);
 }
 
 const char *sfp__predictor_class_name(const sfp__predictor *p, int label)
 {
-    if (!p->restored)
+    if (!p->state)
         return sfp__learner_class_name(p->learner, label);
-    return label >= 0 && label < p->restored->names.count ? p->restored->names.name[label] : NULL;
+    return label >= 0 && label < p->state->names.count ? p->state->names.name[label] : NULL;
 }
 
 bool sfp__predictor_seen(const sfp__predictor *p, int label)
 {
-    if (!p->restored)
+    if (!p->state)
         return sfp__learner_seen(p->learner, label);
-    return label >= 0 && label < p->restored->snapshot.classes && p->restored->snapshot.seen[label];
+    return label >= 0 && label < p->state->snapshot.classes && p->state->snapshot.seen[label];
 }
 
 int sfp__predictor_image_size(const sfp__predictor *p)
@@ -254,11 +259,11 @@ static void normalise_piece(void *ctx, int i, int worker)
     sfp__pixels_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
 }
 
-/* Space for the classes and the heads of the snapshot. */
+/* Reserves memory for the classes and heads of the snapshot. */
 static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
 {
     const sfp__snapshot *s = p->snapshot;
-    size_t work = 0, n = (size_t)p->max * (size_t)s->classes;
+    size_t work = 0, n = (size_t)p->max_batch * (size_t)s->classes;
     for (int e = 1; s->mixed && e < SFP_HEAD_MEMBERS; e++) {
         size_t need = sfp__head_scorer_work(s->heads[e]);
         work = need > work ? need : work;
@@ -277,15 +282,16 @@ static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
     return sfp__grow(&p->work, sizeof *p->work, 0, work, &p->work_capacity) ? SFP_OK : sfp__fail_nomem(err);
 }
 
-/* Log-probabilities of row i of the pass, image `to` of the run, over the classes seen; returns the best class. */
-static int32_t answer_row(sfp__predictor *p, int i, int to, float *out)
+/* Writes the log-probabilities over the classes seen for row i of the pass, which is image `to` of the run. Returns the best
+ * class. */
+static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
 {
     const sfp__snapshot *s = p->snapshot;
     int C = s->classes;
     const float *z = p->logits + (size_t)i * (size_t)C;
     if (!p->head)
         sfp__log_softmax(C, s->seen, z, out);
-    else if (C > 0 && out != z) /* they are log-probabilities already */
+    else if (C > 0 && out != z) /* the scores of a head are log-probabilities */
         memcpy(out, z, (size_t)C * sizeof *out);
     if (s->mixed) {
         const float *members[SFP_HEAD_MEMBERS] = {out};
@@ -303,16 +309,16 @@ static int32_t answer_row(sfp__predictor *p, int i, int to, float *out)
     return sfp__best_class(C, s->seen, out);
 }
 
-/* Images in the order of the pass, those without a known query first; returns how many of these. */
+/* Arranges the images in the order of the pass, those with unknown queries first. Returns the number of these. */
 static int order_images(sfp__predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
 {
     int unknown = 0, at = 0;
     size_t D = (size_t)p->D;
-    for (int want = 0; want < 2; want++) {
+    for (int known = 0; known < 2; known++) {
         for (int i = 0; i < n; i++)
-            if ((has_query && has_query[i]) == (want == 1))
+            if ((has_query && has_query[i]) == (known == 1))
                 p->order[at++] = i;
-        unknown = want == 0 ? at : unknown;
+        unknown = known == 0 ? at : unknown;
     }
     for (int i = 0; i < n; i++) {
         p->rgb[i] = rgb[p->order[i]];
@@ -323,7 +329,7 @@ static int order_images(sfp__predictor *p, int n, const uint8_t *const *rgb, con
     return unknown;
 }
 
-/* The prompted pass and the linear head's logits. */
+/* Runs the prompted pass and computes the logits of the linear head. */
 static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error *err)
 {
     const sfp__snapshot *s = p->snapshot;
@@ -352,7 +358,7 @@ static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error 
     return SFP_OK;
 }
 
-/* A closed-form head alone: the queries that are missing, and its log-probabilities as logits. */
+/* Runs a closed-form head: computes missing queries, then its log-probabilities as logits. */
 static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err)
 {
     sfp_status status = SFP_OK;
@@ -366,8 +372,8 @@ static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err
     return status;
 }
 
-/* At most max images, the run's from `first` on. */
-static sfp_status run_part(sfp__predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
+/* Predicts at most max_batch images: those of the run from `first` on. */
+static sfp_status run_pass(sfp__predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                            int32_t *label, float *logp, int ld, sfp_error *err)
 {
     bool has_queries = p->head || !p->opt->fp.query_one;
@@ -377,7 +383,7 @@ static sfp_status run_part(sfp__predictor *p, int first, int n, const uint8_t *c
     for (int i = 0; i < n; i++) {
         int to = p->order[i];
         label[to] =
-            answer_row(p, i, first + to, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
+            predict_row(p, i, first + to, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
         if (query && has_query && !has_query[to] && has_queries) {
             memcpy(query + (size_t)to * D, p->query + (size_t)i * D, D * sizeof *query);
             has_query[to] = true;
@@ -404,13 +410,13 @@ const int32_t *sfp__predictor_member_labels(const sfp__predictor *p, int e)
 
 /* ------------------------------------------------------------------- snapshots */
 
-/* What a closed-form head alone has learned by now, but for the head itself: called with the head locked. */
+/* Copies the classes and names of a closed-form head. The head must be locked. */
 static sfp_status copy_head_facts(sfp__predictor *p, sfp_error *err)
 {
     const sfp__learner *l = p->learner;
-    sfp__snapshot *to = &p->of_method;
+    sfp__snapshot *to = &p->method_snapshot;
     int classes = l->classes.learned;
-    p->head = l->heads[0]; /* a resume brings another */
+    p->head = l->heads[0]; /* a resume replaces the head */
     TRY(sfp__check_memory(sfp__grow(&to->seen, 1, 0, (size_t)classes, &to->seen_capacity), err));
     TRY(sfp__snapshot_copy_names(to, l->classes.capacity, l->classes.names, l->classes.names_version, err));
     if (classes > 0)
@@ -430,7 +436,7 @@ static void release_snapshot(sfp__predictor *p)
 sfp_status sfp__predictor_refresh(sfp__predictor *p, sfp_error *err)
 {
     sfp__learner *l = p->learner;
-    sfp__snapshot *newest = p->restored ? &p->restored->snapshot : &p->of_method;
+    sfp__snapshot *newest = p->state ? &p->state->snapshot : &p->method_snapshot;
     if (l && p->head) {
         pthread_mutex_lock(&l->head_lock);
         sfp_status status = copy_head_facts(p, err);
@@ -455,19 +461,19 @@ const sfp__snapshot *sfp__predictor_snapshot(const sfp__predictor *p)
 
 /* ---------------------------------------------------------------------- a run */
 
-static sfp_status run_parts(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                            float *logp, int ld, sfp_error *err)
+static sfp_status run_passes(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
+                             float *logp, int ld, sfp_error *err)
 {
-    for (int i = 0; i < n; i += p->max) {
-        int part = n - i < p->max ? n - i : p->max;
+    for (int i = 0; i < n; i += p->max_batch) {
+        int part = n - i < p->max_batch ? n - i : p->max_batch;
         size_t at = (size_t)i * (size_t)p->D;
-        TRY(run_part(p, i, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
+        TRY(run_pass(p, i, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
                      logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err));
     }
     return SFP_OK;
 }
 
-/* Memory for the classes of the snapshot and for n images. */
+/* Reserves memory for the classes of the snapshot and for n images. */
 static sfp_status reserve(sfp__predictor *p, int n, sfp_error *err)
 {
     p->member_known = false;
@@ -486,8 +492,9 @@ static sfp_status run_once(sfp__predictor *p, int n, const uint8_t *const *rgb, 
         *answer = (sfp__prediction){.t = p->snapshot->t, .classes = p->snapshot->classes};
     TRY(reserve(p, n, err));
     if (logp && ld < p->snapshot->classes)
-        return sfp__fail(err, SFP_ELIMIT, "rows have space for %d classes, expected at least %d", ld, p->snapshot->classes);
-    return run_parts(p, n, rgb, query, has_query, label, logp, ld, err);
+        return sfp__fail(err, SFP_ELIMIT, "predictor: row stride is %d, expected at least %d: the number of classes", ld,
+                         p->snapshot->classes);
+    return run_passes(p, n, rgb, query, has_query, label, logp, ld, err);
 }
 
 sfp_status sfp__predictor_run_known(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
@@ -504,15 +511,15 @@ static sfp_status reserve_scores(sfp__predictor *p, int rows, sfp_error *err)
     return sfp__check_memory(sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity), err);
 }
 
-/* The queries of n images, computed while the learner may change the head. */
+/* Computes the queries of n images. The learner may change the head at the same time. */
 static sfp_status compute_queries(sfp__predictor *p, int n, const uint8_t *const *rgb, sfp_error *err)
 {
     size_t D = (size_t)p->D;
     TRY(sfp__check_memory(sfp__grow(&p->all_query, sizeof *p->all_query, 0, (size_t)n * D, &p->all_query_capacity) &&
                               sfp__grow(&p->all_known, sizeof *p->all_known, 0, (size_t)n, &p->all_known_capacity),
                           err));
-    for (int i = 0; i < n; i += p->max) {
-        int part = n - i < p->max ? n - i : p->max;
+    for (int i = 0; i < n; i += p->max_batch) {
+        int part = n - i < p->max_batch ? n - i : p->max_batch;
         (void)order_images(p, part, rgb + i, NULL, NULL);
         sfp__thread_pool_run(p->threads, part, normalise_piece, p);
         const sfp__vit_pass pass = {.b = part, .xs = p->xs, .feature = p->all_query + (size_t)i * D};
@@ -525,16 +532,16 @@ static sfp_status compute_queries(sfp__predictor *p, int n, const uint8_t *const
 static sfp_status run_locked(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, sfp_error *err)
 {
     TRY(copy_head_facts(p, err));
-    p->snapshot = &p->of_method;
+    p->snapshot = &p->method_snapshot;
     TRY(reserve(p, n, err));
     TRY(reserve_scores(p, rows, err));
-    return run_parts(p, n, rgb, p->all_query, p->all_known, label, p->logp, p->snapshot->classes, err);
+    return run_passes(p, n, rgb, p->all_query, p->all_known, label, p->logp, p->snapshot->classes, err);
 }
 
 sfp_status sfp__predictor_answer(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, float **logp,
                                  sfp_error *err)
 {
-    if (p->learner && p->head) { /* the head is read under its lock, all images at once; the passes are done before */
+    if (p->learner && p->head) { /* all passes are done before the head is locked; the head then scores all images at once */
         TRY(compute_queries(p, n, rgb, err));
         pthread_mutex_lock(&p->learner->head_lock);
         sfp_status status = run_locked(p, n, rows, rgb, label, err);
@@ -544,14 +551,14 @@ sfp_status sfp__predictor_answer(sfp__predictor *p, int n, int rows, const uint8
         TRY(sfp__predictor_refresh(p, err));
         TRY(reserve(p, n, err));
         TRY(reserve_scores(p, rows, err));
-        TRY(run_parts(p, n, rgb, NULL, NULL, label, p->logp, p->snapshot->classes, err));
+        TRY(run_passes(p, n, rgb, NULL, NULL, label, p->logp, p->snapshot->classes, err));
     }
     *logp = p->logp;
     return SFP_OK;
 }
 
-sfp_status sfp__predictor_ask(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
-                              float *probability, sfp_error *err)
+sfp_status sfp__predictor_predict(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
+                                  int32_t *label, float *probability, sfp_error *err)
 {
     int classes = sfp__predictor_classes(p);
     size_t need = (size_t)n * (size_t)(classes ? classes : 1);

@@ -13,14 +13,14 @@ void sfp__snapshots_init(sfp__snapshots *s)
 void sfp__snapshots_done(sfp__snapshots *s)
 {
     while (s->all) {
-        sfp__snapshot *one = s->all;
-        s->all = one->next;
+        sfp__snapshot *snapshot = s->all;
+        s->all = snapshot->next;
         for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
-            sfp__head_scorer_free(one->heads[i]);
-        sfp__free(one->block);
-        sfp__free(one->seen);
-        sfp__free(one->names);
-        sfp__free(one);
+            sfp__head_scorer_free(snapshot->heads[i]);
+        sfp__free(snapshot->block);
+        sfp__free(snapshot->seen);
+        sfp__free(snapshot->names);
+        sfp__free(snapshot);
     }
     pthread_mutex_destroy(&s->lock);
 }
@@ -44,25 +44,26 @@ void sfp__snapshots_release(sfp__snapshots *s, sfp__snapshot *held)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* One that nobody holds and that is not the current one. Only the publisher takes such, so it stays free without the lock. */
-static sfp__snapshot *free_one(sfp__snapshots *s, sfp_error *err)
+/* Returns a snapshot that has no holders and is not the current one, or a new one. Only the publishing thread uses such
+ * snapshots, so it stays free without the lock. */
+static sfp__snapshot *unused_snapshot(sfp__snapshots *s, sfp_error *err)
 {
     pthread_mutex_lock(&s->lock);
-    sfp__snapshot *one = s->all;
-    while (one && (one == s->current || one->holders > 0))
-        one = one->next;
+    sfp__snapshot *snapshot = s->all;
+    while (snapshot && (snapshot == s->current || snapshot->holders > 0))
+        snapshot = snapshot->next;
     pthread_mutex_unlock(&s->lock);
-    if (one)
-        return one;
-    if (!(one = sfp__calloc(1, sizeof *one))) {
+    if (snapshot)
+        return snapshot;
+    if (!(snapshot = sfp__calloc(1, sizeof *snapshot))) {
         (void)sfp__fail_nomem(err);
         return NULL;
     }
     pthread_mutex_lock(&s->lock);
-    one->next = s->all;
-    s->all = one;
+    snapshot->next = s->all;
+    s->all = snapshot;
     pthread_mutex_unlock(&s->lock);
-    return one;
+    return snapshot;
 }
 
 static const float *append(float **at, const float *from, size_t n)
@@ -133,12 +134,12 @@ static sfp_status fill(sfp__snapshot *to, const sfp__snapshot_source *from, sfp_
 
 sfp_status sfp__snapshots_publish(sfp__snapshots *s, const sfp__snapshot_source *from, sfp_error *err)
 {
-    sfp__snapshot *one = free_one(s, err);
-    if (!one)
+    sfp__snapshot *snapshot = unused_snapshot(s, err);
+    if (!snapshot)
         return SFP_ENOMEM;
-    TRY(fill(one, from, err));
+    TRY(fill(snapshot, from, err));
     pthread_mutex_lock(&s->lock);
-    s->current = one;
+    s->current = snapshot;
     pthread_mutex_unlock(&s->lock);
     s->stale = false;
     return SFP_OK;

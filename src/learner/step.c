@@ -1,5 +1,5 @@
-/* One timestamp, step by step. Nothing here knows how a selector or a buffer
- * method decides: it computes what they declare to need and hands it over. */
+/* The processing of one timestamp. This file does not know how a selector or a buffer method decides: it computes the inputs that
+ * they declare and passes them on. */
 #include "learner/learner.h"
 
 #include "base/monotonic.h"
@@ -22,11 +22,11 @@ static void normalise_piece(void *ctx, int i, int worker)
     sfp__pixels_normalise(j->samples[i].rgb, j->l->S, j->l->opt.mean, j->l->opt.std, j->l->batch.x + (size_t)i * j->l->pixels);
 }
 
-static sfp_status take_batch(sfp__learner *l, int b, const sfp__sample *samples, bool *new_class, sfp_error *err)
+static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples, bool *new_class, sfp_error *err)
 {
     int classes = sfp__learner_classes(l), highest = -1;
     if (b < 1 || b > l->opt.batch)
-        return sfp__fail(err, SFP_EINVAL, "a batch of %d samples, expected 1 to %d", b, l->opt.batch);
+        return sfp__fail(err, SFP_EINVAL, "batch size is %d, expected 1 to %d", b, l->opt.batch);
     int most = sfp__learner_label_end(l);
     for (int i = 0; i < b; i++) {
         int y = samples[i].label;
@@ -55,7 +55,7 @@ static sfp_status take_batch(sfp__learner *l, int b, const sfp__sample *samples,
     return SFP_OK;
 }
 
-static void score(const sfp__learner *l, int b, float *out)
+static void compute_scores(const sfp__learner *l, int b, float *out)
 {
     sfp__fp_mean_unit(l->fp, l->batch.fingerprint);
     for (int i = 0; i < b; i++)
@@ -65,7 +65,7 @@ static void score(const sfp__learner *l, int b, float *out)
 /* --------------------------------------------------------------------- drift */
 
 static const double DRIFT_SLACK = 0.5, DRIFT_LIMIT = 20;
-static const double DRIFT_WARM_UP = 30; /* values before anything can fire */
+static const double DRIFT_WARM_UP = 30; /* number of values before the detector can fire */
 
 bool sfp__drift_next(sfp__drift_detector *d, double value)
 {
@@ -92,30 +92,31 @@ bool sfp__drift_next(sfp__drift_detector *d, double value)
 
 /* ------------------------------------------------------------------- selection */
 
-/* What the selector asked for beside scores. Queries come with it, and the step need not compute them. */
+/* Computes the inputs of the selector other than scores. This also computes queries, so a step does not compute them again. */
 static sfp_status compute_method_inputs(sfp__learner *l, int b, sfp_error *err)
 {
     if (!l->method_inputs.needs)
         return SFP_OK;
     TRY(sfp__method_inputs_compute(&l->method_inputs, b, l->step.xs, sfp__learner_masked(l) ? l->classes.allowed : NULL,
                                    l->batch.query, err));
-    if (l->method_inputs.plain || !l->opt.fp.query_one)
+    if (l->method_inputs.query_plan || !l->opt.fp.query_one)
         memset(l->batch.has_query, true, (size_t)b * sizeof *l->batch.has_query);
     return SFP_OK;
 }
 
-/* The first span is for those that come first; a state may bring some. */
-static bool knows_a_class(const sfp__learner *l)
+/* The first components belong to the first classes, so they are not activated again for them. A loaded state may already have
+ * classes. */
+static bool has_seen_a_class(const sfp__learner *l)
 {
     return memchr(l->classes.seen, 1, (size_t)sfp__learner_classes(l)) != NULL;
 }
 
-/* Scores, drift, coreset. */
+/* Scores the batch, detects drift and chooses the coreset. */
 static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__timestamp_details *r, sfp_error *err)
 {
     TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
-    score(l, b, l->batch.score);
-    bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && knows_a_class(l);
+    compute_scores(l, b, l->batch.score);
+    bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && has_seen_a_class(l);
     if (l->opt.drift == SFP_DRIFT_PH) {
         double mean = 0;
         for (int i = 0; i < b; i++)
@@ -125,14 +126,14 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
     if (!sfp__learner_known_tasks(l) && grow) {
         int open = l->fp->active_end;
         TRY(sfp__fp_activate_components(l->fp, err));
-        r->grew = l->fp->active_end > open; /* a full pool learns as a whole, but opens nothing */
-        score(l, b, l->batch.score);
+        r->grew = l->fp->active_end > open; /* if the pool is full, all components become trainable and none is activated */
+        compute_scores(l, b, l->batch.score);
     }
     sfp__select_options coreset = l->opt.coreset;
-    int most = l->most - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
+    int most = l->max_step_samples - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
     if (l->limits.coreset > 0 && l->limits.coreset < most)
         most = l->limits.coreset;
-    if (c > most) /* the same window, narrower */
+    if (c > most) /* the same window with fewer samples */
         coreset.sigma = (double)most / b;
     TRY(compute_method_inputs(l, b, err));
     const sfp__gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
@@ -155,14 +156,14 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
                                  .state = l->select_state,
                                  .ctx = l->selector->ctx};
     TRY(l->selector->pick(&batch, &coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
-    if (r->coreset_count > most) /* a selector that takes all, whatever sigma is */
+    if (r->coreset_count > most) /* a selector may choose the whole batch regardless of sigma */
         r->coreset_count = most;
     r->similarity = l->batch.score;
     r->coreset = l->batch.coreset;
     return SFP_OK;
 }
 
-/* Puts the samples of a step in order, unknown queries first; returns how many of these. */
+/* Orders the samples of a step, those with unknown queries first. Returns the number of these. */
 static int order_items(sfp__learner *l, int c, const int *slots, int r)
 {
     int n = 0, unknown = 0;
@@ -184,9 +185,9 @@ static sfp_status fill_step(sfp__learner *l, int c, const int *slots, int r, sfp
         weight_sum += l->batch.select_weight[i];
     for (int i = 0; i < c + r; i++) {
         const sfp__item *item = &l->step.items[i];
-        const int *among = item->replay ? slots : l->batch.coreset;
+        const int *indices = item->replay ? slots : l->batch.coreset;
         int k = 0;
-        while (among[k] != item->index)
+        while (indices[k] != item->index)
             k++;
         TRY(sfp__learner_fill_item(l, i, l->step.rx + (size_t)(item->replay ? k : 0) * l->pixels, err));
         if (item->replay)
@@ -197,10 +198,10 @@ static sfp_status fill_step(sfp__learner *l, int c, const int *slots, int r, sfp
     return SFP_OK;
 }
 
-/* ---------------------------------------------------------------- mixed heads */
+/* ------------------------------------------------------------------ head mix */
 
-/* Queries of the samples that the coreset left out. */
-static sfp_status missing_queries(sfp__learner *l, int b, sfp_error *err)
+/* Computes the queries of the samples outside the coreset. */
+static sfp_status compute_missing_queries(sfp__learner *l, int b, sfp_error *err)
 {
     int n = 0;
     for (int i = 0; i < b; i++)
@@ -218,23 +219,24 @@ static sfp_status missing_queries(sfp__learner *l, int b, sfp_error *err)
     return SFP_OK;
 }
 
-static void count_answer(const sfp__learner *l, int classes, const float *score, int32_t truth, sfp__timestamp_details *r)
+static void count_prediction(const sfp__learner *l, int classes, const float *compute_scores, int32_t true_label,
+                             sfp__timestamp_details *r)
 {
     r->prequential_total++;
-    r->prequential_correct += sfp__best_class(classes, l->classes.seen, score) == truth;
+    r->prequential_correct += sfp__best_class(classes, l->classes.seen, compute_scores) == true_label;
 }
 
-/* Test, then train: the answers of before the step to the coreset's samples, by the linear head. */
-static void judge(const sfp__learner *l, int n, const float *logits, sfp__timestamp_details *r)
+/* Test-then-train: counts the predictions of the linear head for the coreset, made before the step. */
+static void count_linear_predictions(const sfp__learner *l, int n, const float *logits, sfp__timestamp_details *r)
 {
     int classes = sfp__learner_classes(l);
     for (int i = 0; i < n; i++)
         if (!l->step.items[i].replay)
-            count_answer(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i], r);
+            count_prediction(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i], r);
 }
 
-/* The same by the mixed heads, from the experts' log-probabilities of c samples. */
-static void judge_mixed(const sfp__learner *l, int c, sfp__timestamp_details *r)
+/* Counts the predictions of head mix for c samples, from the log-probabilities of the members. */
+static void count_mixed_predictions(const sfp__learner *l, int c, sfp__timestamp_details *r)
 {
     int classes = sfp__learner_classes(l);
     for (int i = 0; i < c; i++) {
@@ -242,12 +244,13 @@ static void judge_mixed(const sfp__learner *l, int c, sfp__timestamp_details *r)
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             row[e] = l->step.member[e] + (size_t)i * (size_t)classes;
         sfp__mix_combine(&l->mix, 1, classes, row, l->step.mixed);
-        count_answer(l, classes, l->step.mixed, l->step.label[i], r);
+        count_prediction(l, classes, l->step.mixed, l->step.label[i], r);
     }
 }
 
-/* Of the n samples of a step only those of the coreset, in front: labels, queries, the linear head's log-probabilities. */
-static int keep_coreset(sfp__learner *l, int n, const float *logits)
+/* Moves the labels and queries of the coreset to the front of the arrays of a step with n samples, and writes the
+ * log-probabilities of the linear head. Returns the size of the coreset. */
+static int gather_coreset(sfp__learner *l, int n, const float *logits)
 {
     size_t classes = (size_t)sfp__learner_classes(l), D = (size_t)l->D;
     int c = 0;
@@ -261,17 +264,17 @@ static int keep_coreset(sfp__learner *l, int n, const float *logits)
     return c;
 }
 
-/* Test, then train: the experts are judged on the coreset's samples among the `step` of a step, with the logits of before the
- * first step, then learn from every query at hand. */
-static sfp_status feed_heads(sfp__learner *l, int b, int step, const float *logits, sfp__timestamp_details *r, sfp_error *err)
+/* Test-then-train for head mix. The mixture observes how well the members predict the coreset (`step` is the number of samples of
+ * the step, `logits` are those before the first step). Then the closed-form members learn from all known queries. */
+static sfp_status update_members(sfp__learner *l, int b, int step, const float *logits, sfp__timestamp_details *r, sfp_error *err)
 {
-    int classes = sfp__learner_classes(l), c = keep_coreset(l, step, logits), n = 0;
+    int classes = sfp__learner_classes(l), c = gather_coreset(l, step, logits), n = 0;
     for (int e = 1; e < SFP_HEAD_MEMBERS; e++)
         TRY(sfp__head_scores(l->heads[e], c, l->step.query, classes, l->step.member[e], err));
-    judge_mixed(l, c, r);
+    count_mixed_predictions(l, c, r);
     sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.member, l->step.label);
     if (l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->limits.no_slack))
-        TRY(missing_queries(l, b, err));
+        TRY(compute_missing_queries(l, b, err));
     for (int i = 0; i < b; i++) {
         if (!l->batch.has_query[i])
             continue;
@@ -283,7 +286,7 @@ static sfp_status feed_heads(sfp__learner *l, int b, int step, const float *logi
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------------- the steps */
+/* ------------------------------------------------------------------- training */
 
 static float cross_entropy(const sfp__learner *l, int classes, const float *z, int label)
 {
@@ -297,7 +300,7 @@ static float cross_entropy(const sfp__learner *l, int classes, const float *z, i
     return (float)(log(sum) + (double)max - (double)z[label]);
 }
 
-/* A selector that learns sees the losses of the coreset before the step. */
+/* Passes the losses of the coreset before the step to a selector that learns. */
 static void teach_selector(sfp__learner *l, int n, int c, const float *logits)
 {
     if (!l->selector->learn)
@@ -337,11 +340,11 @@ static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_e
         r->seconds.backward += result.backward_seconds;
         r->seconds.update += result.update_seconds;
         if (k == 0 && l->opt.head == SFP_HEAD_LINEAR)
-            judge(l, c + drawn, result.logits, r);
+            count_linear_predictions(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
-            double begin = sfp__monotonic_seconds();
-            TRY(feed_heads(l, b, c + drawn, result.logits, r, err));
-            r->seconds.head = sfp__monotonic_seconds() - begin;
+            double start = sfp__monotonic_seconds();
+            TRY(update_members(l, b, c + drawn, result.logits, r, err));
+            r->seconds.head = sfp__monotonic_seconds() - start;
         }
     }
     return SFP_OK;
@@ -351,8 +354,8 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
 {
     if (!l->buffer)
         return SFP_OK;
-    TRY(sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? missing_queries(l, b, err) : SFP_OK);
-    score(l, b, l->batch.score_after);
+    TRY(sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? compute_missing_queries(l, b, err) : SFP_OK);
+    compute_scores(l, b, l->batch.score_after);
     const sfp__buffer_batch batch = {.b = b,
                                      .now = l->counts.timestamps,
                                      .label = l->batch.label,
@@ -369,14 +372,14 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
 
-/* The second half of a timestamp of a closed-form head alone, called with the head locked: test, which is not part of the
- * processing time, then train. */
+/* The second half of a timestamp of a closed-form head, called with the head locked: first predict, which is not part of the
+ * processing time, then learn. */
 static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int classes = sfp__learner_classes(l);
     TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.member[0], err));
     for (int i = 0; i < b; i++)
-        count_answer(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], r);
+        count_prediction(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], r);
     double tested = sfp__monotonic_seconds();
     TRY(sfp__head_update(l->heads[0], b, l->batch.query, l->batch.label, err));
     for (int i = 0; i < b; i++)
@@ -389,21 +392,21 @@ static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_de
     return SFP_OK;
 }
 
-/* A closed-form head alone: queries of the whole batch in one pass, then the head. Predictors of other threads read the head and
- * the classes under the lock, so a pass never makes them wait. */
+/* Processes a timestamp of a closed-form head: one query pass over the batch, then the head. Predictors on other threads read the
+ * head and the classes under the lock, which is not held during the pass. */
 static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report,
                                   sfp_error *err)
 {
     sfp__timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
     bool new_class;
-    double begin = sfp__monotonic_seconds();
+    double start = sfp__monotonic_seconds();
     pthread_mutex_lock(&l->head_lock);
-    sfp_status status = take_batch(l, b, samples, &new_class, err);
+    sfp_status status = load_batch(l, b, samples, &new_class, err);
     pthread_mutex_unlock(&l->head_lock);
     TRY(status);
     const sfp__vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query};
     TRY(sfp__vit_run(l->plan, &pass, err));
-    r.seconds.query = sfp__monotonic_seconds() - begin;
+    r.seconds.query = sfp__monotonic_seconds() - start;
     pthread_mutex_lock(&l->head_lock);
     status = test_and_update_head(l, b, &r, err);
     pthread_mutex_unlock(&l->head_lock);
@@ -422,12 +425,13 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     if (l->limits.steps > 0 && l->limits.steps < r.steps)
         r.steps = l->limits.steps;
     bool new_class = false;
-    double begin = sfp__monotonic_seconds();
-    TRY(take_batch(l, b, samples, &new_class, err));
+    double start = sfp__monotonic_seconds();
+    TRY(load_batch(l, b, samples, &new_class, err));
     TRY(select_coreset(l, b, new_class, &r, err));
     double selected = sfp__monotonic_seconds();
     TRY(train(l, b, &r, err));
-    for (int i = 0; i < b; i++) /* only now: answers of before the step cannot name a class that is new in it */
+    /* after training, because predictions made before the step cannot include a class that is new in this batch */
+    for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
     double trained = sfp__monotonic_seconds();
     TRY(update_buffer(l, b, &r, err));
@@ -438,10 +442,10 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     r.replay = l->step.replay;
     r.replay_count = l->step.replay_count;
     r.loss = l->step.loss;
-    r.seconds.select = selected - begin;
+    r.seconds.select = selected - start;
     r.seconds.buffer = buffered - trained;
     sfp_status published = sfp__learner_publish(l, err);
-    r.seconds.total = sfp__monotonic_seconds() - begin;
+    r.seconds.total = sfp__monotonic_seconds() - start;
     if (report)
         *report = r;
     return published;

@@ -1,9 +1,7 @@
-/* One step, in order: attuned pool; a pass over coreset and replay together
- * (each micro-batch: query where unknown, prefixes, forward, loss, backward);
- * gradients of pool, gate and classifier; Adam.
+/* The training step. Its order: attune the pool; run one pass over coreset and replay together (per micro-batch: unknown queries,
+ * prefixes, forward, loss, backward); compute the gradients of pool, gate and linear head; Adam.
  *
- * The two mean losses are one sum with a weight a sample, so one pass serves
- * both. */
+ * The two mean losses are one sum with a weight per sample, so one pass computes both. */
 #include "learner/trainer.h"
 
 #include "base/mem.h"
@@ -21,14 +19,14 @@ struct sfp__trainer {
     sfp__fp *fp;
     int D;
     sfp__vit_plan *backward, *forward;
-    sfp__vit_plan *pixels; /* NULL: not prepared */
+    sfp__vit_plan *pixels; /* NULL: sfp__trainer_prepare_pixels was not called */
     float *feature;        /* (max_batch, D) */
-    int classes;           /* space for this many below */
+    int classes;           /* capacity of the arrays below */
     float *logits;         /* (max_batch, classes) */
-    float *residual;       /* (max_batch, classes): gradient of the loss to the logits */
+    float *residual;       /* (max_batch, classes) gradient of the loss with respect to the logits */
     double *loss;          /* (max_batch) */
     const sfp__train_batch *batch;
-    const float *dfeature; /* (n, D) of a pass to pixels without a loss */
+    const float *dfeature; /* (n, D) gradient of the features, for a pass to pixels without a loss */
 };
 
 static sfp_status reserve_classes(sfp__trainer *t, int classes, sfp_error *err)
@@ -102,8 +100,8 @@ sfp_status sfp__trainer_add_classes(sfp__trainer *t, int classes, sfp_error *err
     return sfp__fp_add_classes(t->fp, classes, err);
 }
 
-/* Cross-entropy of samples [first, first + n): their losses, residuals and the gradient of their features. */
-static void head(void *ctx, int first, int n, const float *feature, float *grad)
+/* Computes the cross-entropy of samples [first, first + n): losses, residuals and the gradient of the features. */
+static void run_linear_head(void *ctx, int first, int n, const float *feature, float *grad)
 {
     sfp__trainer *t = ctx;
     const sfp__train_batch *b = t->batch;
@@ -137,12 +135,12 @@ static sfp_status check_labels(const sfp__trainer *t, const sfp__train_batch *b,
 {
     int C = t->fp->linear_w.rows;
     if (b->n < 1 || b->n > t->opt.max_batch)
-        return sfp__fail(err, SFP_EINVAL, "a step on %d samples, expected 1 to %d", b->n, t->opt.max_batch);
+        return sfp__fail(err, SFP_EINVAL, "step: number of samples is %d, expected 1 to %d", b->n, t->opt.max_batch);
     for (int i = 0; i < b->n; i++) {
         if (b->label[i] < 0 || b->label[i] >= C)
             return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, expected 0 to %d", i, b->label[i], C - 1);
         if (b->masked && b->masked[i] && !b->allowed[b->label[i]])
-            return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, which is not of the current task", i,
+            return sfp__fail(err, SFP_EINVAL, "sample %d of the step has label %d, expected a class of the current task", i,
                              b->label[i]);
     }
     return SFP_OK;
@@ -155,7 +153,7 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
     TRY(sfp__fp_prepare(t->fp, err));
     double attuned = sfp__monotonic_seconds();
     t->batch = b;
-    sfp__vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = head, .head_ctx = t};
+    sfp__vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = run_linear_head, .head_ctx = t};
     if (!t->opt.fp.query_one) {
         pass.query = b->query;
         pass.queries = b->queries;
@@ -192,7 +190,8 @@ sfp_status sfp__trainer_collect(sfp__trainer *t, int first, int n, int terms, do
         *loss += t->loss[i];
     }
     if (!isfinite(*loss))
-        return sfp__fail(err, SFP_EINVAL, "the loss is %g: the images, the weights or the learning rate are not sane", *loss);
+        return sfp__fail(err, SFP_EINVAL,
+                         "loss is %g, expected a finite number; check the images, the weights and the learning rate", *loss);
     return SFP_OK;
 }
 
@@ -214,7 +213,7 @@ sfp_status sfp__trainer_step(sfp__trainer *t, const sfp__train_batch *batch, sfp
     return SFP_OK;
 }
 
-/* --------------------------------------------------------------- to the pixels */
+/* --------------------------------------------------------------- pixel gradients */
 
 sfp_status sfp__trainer_prepare_pixels(sfp__trainer *t, sfp_error *err)
 {
@@ -246,10 +245,10 @@ static sfp_status run_to_pixels(sfp__trainer *t, const sfp__train_batch *b, sfp_
 sfp_status sfp__trainer_pixels(sfp__trainer *t, const sfp__train_batch *batch, float *dx, sfp_error *err)
 {
     TRY(check_labels(t, batch, err));
-    return run_to_pixels(t, batch, head, dx, err);
+    return run_to_pixels(t, batch, run_linear_head, dx, err);
 }
 
-static void given_head(void *ctx, int first, int n, const float *feature, float *grad)
+static void copy_dfeature(void *ctx, int first, int n, const float *feature, float *grad)
 {
     const sfp__trainer *t = ctx;
     (void)feature;
@@ -260,9 +259,10 @@ sfp_status sfp__trainer_feature_pixels(sfp__trainer *t, const sfp__train_batch *
                                        sfp_error *err)
 {
     if (batch->n < 1 || batch->n > t->opt.max_batch)
-        return sfp__fail(err, SFP_EINVAL, "gradients to the pixels of %d samples, expected 1 to %d", batch->n, t->opt.max_batch);
+        return sfp__fail(err, SFP_EINVAL, "pixel gradients: number of samples is %d, expected 1 to %d", batch->n,
+                         t->opt.max_batch);
     t->dfeature = dfeature;
-    return run_to_pixels(t, batch, given_head, dx, err);
+    return run_to_pixels(t, batch, copy_dfeature, dx, err);
 }
 
 sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err)

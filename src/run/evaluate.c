@@ -90,8 +90,8 @@ static sfp_status ask(sfp__evaluator *e, sfp__predictor *p, stretch *part, tally
     int n = part->count;
     if (n == 0)
         return SFP_OK;
-    TRY(sfp__predictor_ask(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first, label,
-                           NULL, err));
+    TRY(sfp__predictor_predict(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first,
+                               label, NULL, err));
     for (int h = 0; h < SFP_HEAD_MEMBERS; h++) {
         const int32_t *said = sfp__predictor_member_labels(p, h);
         sum->mixed = said != NULL;

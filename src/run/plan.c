@@ -255,7 +255,7 @@ static sfp__learner_options learner_options(const sfp__plan *p)
     lo.fp.classes = p->tasks.free && !p->opt->method ? 0 : p->tasks.classes;
     lo.method = p->opt->method;
     if (p->opt->triage) {
-        lo.coreset_most = sfp__coreset_size(lo.batch, lo.coreset.sigma);
+        lo.coreset_max = sfp__coreset_size(lo.batch, lo.coreset.sigma);
         lo.batch *= SFP__RUN_TRIAGE_BATCHES;
     }
     return lo;

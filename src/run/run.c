@@ -204,7 +204,7 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
     for (int i = 0; i < n; i++)
         rgb[i] = d->predict[i].rgb;
     double from = sfp__monotonic_seconds();
-    TRY(sfp__predictor_ask(run->predictor, n, rgb, run->query, has_query, label, probability, err));
+    TRY(sfp__predictor_predict(run->predictor, n, rgb, run->query, has_query, label, probability, err));
     *seconds = run->plan.cost_count ? 0 : sfp__monotonic_seconds() - from;
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability, err);
 }

@@ -150,8 +150,8 @@ TEST(one_of_an_earlier_version_is_refused)
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "here", &err)); /* a good one before it */
     put_bytes("c", b.p, b.n);
     static const char wanted[] =
-        "/c: written by an earlier version: start again without --resume in another --out, or finish it with "
-        "that version";
+        "/c: written by an earlier version; start again without --resume in another --out, or finish the run "
+        "with that version";
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
     const uint8_t seen[8] = {1};
     const sfp__tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
@@ -267,34 +267,34 @@ TEST(other_settings_are_told_by_name)
         const char *words;
         sfp__learner_options o;
     } list[] = {
-        {"batch 6, now it is 5", SMALL(x.batch = 5)},
-        {"steps 1, now it is 2", SMALL(x.steps = 2)},
-        {"replay 4, now it is 3", SMALL(x.replay = 3)},
-        {"sigma 0.5, now it is 0.25", SMALL(x.coreset.sigma = 0.25)},
-        {"coreset exact, now it is paper", SMALL(x.coreset.mode = SFP_CORESET_PAPER)},
-        {"select streamfp, now it is random", SMALL(x.select = "random")},
-        {"coreset-most 0, now it is 2", SMALL(x.coreset_most = 2)},
-        {"buffer streamfp, now it is er", SMALL(x.buffer.method = "er")},
-        {"buffer streamfp, now it is none", SMALL(x.buffer.method = "none")},
-        {"buffer-size 10, now it is 9", SMALL(x.buffer.slots = 9)},
-        {"drop-rule alg2, now it is eq8", SMALL(x.buffer.drop = SFP_DROP_EQ8)},
-        {"nu at-least-one, now it is reservoir", SMALL(x.buffer.nu = SFP_NU_RESERVOIR)},
-        {"keep-compressed off, now it is on", SMALL(x.keep_compressed = true)},
-        {"seed 11, now it is 12", SMALL(x.seed = 12)},
-        {"pool 7, now it is 8", SMALL(x.fp.pool = 8)},
-        {"pool-kind coda, now it is l2p", SMALL(x.fp.kind = SFP_FP_L2P)},
-        {"prompt-length 4, now it is 2", SMALL(x.fp.length = 2)},
-        {"prompt-layers 0-1, now it is 0-2", SMALL(x.fp.last_layer = 2)},
-        {"tasks 3, now it is free", SMALL(x.fp.tasks = 0)},
-        {"attune on, now it is off", SMALL(x.fp.attune = false)},
-        {"attune-residual off, now it is on", SMALL(x.fp.attune_residual = true)},
-        {"attune-topk 3, now it is 1", SMALL(x.fp.attune_topk = 1)},
-        {"prefix projected, now it is raw", SMALL(x.fp.prefix = SFP_PREFIX_RAW)},
-        {"query two, now it is one", SMALL(x.fp.query_one = true)},
-        {"lr 0.00100000005, now it is 0.5", SMALL(x.adam.lr = 0.5f)},
-        {"classes 6, now it is 7", SMALL(x.fp.classes = 7)},
-        {"mean 0.5,0.5,0.5, now it is 0.5,0,0.5", SMALL(x.mean[1] = 0)},
-        {"ortho-mu 0, now it is 1", SMALL(x.fp.ortho_mu = 1)},
+        {"batch is 6, expected 5, the current setting", SMALL(x.batch = 5)},
+        {"steps is 1, expected 2, the current setting", SMALL(x.steps = 2)},
+        {"replay is 4, expected 3, the current setting", SMALL(x.replay = 3)},
+        {"sigma is 0.5, expected 0.25, the current setting", SMALL(x.coreset.sigma = 0.25)},
+        {"coreset is exact, expected paper, the current setting", SMALL(x.coreset.mode = SFP_CORESET_PAPER)},
+        {"select is streamfp, expected random, the current setting", SMALL(x.select = "random")},
+        {"coreset-most is 0, expected 2, the current setting", SMALL(x.coreset_max = 2)},
+        {"buffer is streamfp, expected er, the current setting", SMALL(x.buffer.method = "er")},
+        {"buffer is streamfp, expected none, the current setting", SMALL(x.buffer.method = "none")},
+        {"buffer-size is 10, expected 9, the current setting", SMALL(x.buffer.slots = 9)},
+        {"drop-rule is alg2, expected eq8, the current setting", SMALL(x.buffer.drop = SFP_DROP_EQ8)},
+        {"nu is at-least-one, expected reservoir, the current setting", SMALL(x.buffer.nu = SFP_NU_RESERVOIR)},
+        {"keep-compressed is off, expected on, the current setting", SMALL(x.keep_compressed = true)},
+        {"seed is 11, expected 12, the current setting", SMALL(x.seed = 12)},
+        {"pool is 7, expected 8, the current setting", SMALL(x.fp.pool = 8)},
+        {"pool-kind is coda, expected l2p, the current setting", SMALL(x.fp.kind = SFP_FP_L2P)},
+        {"prompt-length is 4, expected 2, the current setting", SMALL(x.fp.length = 2)},
+        {"prompt-layers is 0-1, expected 0-2, the current setting", SMALL(x.fp.last_layer = 2)},
+        {"tasks is 3, expected free, the current setting", SMALL(x.fp.tasks = 0)},
+        {"attune is on, expected off, the current setting", SMALL(x.fp.attune = false)},
+        {"attune-residual is off, expected on, the current setting", SMALL(x.fp.attune_residual = true)},
+        {"attune-topk is 3, expected 1, the current setting", SMALL(x.fp.attune_topk = 1)},
+        {"prefix is projected, expected raw, the current setting", SMALL(x.fp.prefix = SFP_PREFIX_RAW)},
+        {"query is two, expected one, the current setting", SMALL(x.fp.query_one = true)},
+        {"lr is 0.00100000005, expected 0.5, the current setting", SMALL(x.adam.lr = 0.5f)},
+        {"classes is 6, expected 7, the current setting", SMALL(x.fp.classes = 7)},
+        {"mean is 0.5,0.5,0.5, expected 0.5,0,0.5, the current setting", SMALL(x.mean[1] = 0)},
+        {"ortho-mu is 0, expected 1, the current setting", SMALL(x.fp.ortho_mu = 1)},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&list[i].o);

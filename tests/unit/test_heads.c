@@ -281,7 +281,7 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         both_scores(b, s, classes, &y, &frozen_y);
         check_same("scores of what was loaded to answer", y, x, 20 * (size_t)classes * sizeof *x);
         check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
-        REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded to answer");
+        REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded only for prediction");
         state again = save_for(b, true); /* it can be saved again */
         check_same_state(&saved, &again);
     }
@@ -801,7 +801,7 @@ TEST(another_seed_is_another_projection)
     check_same("scores", x, y, 20 * RK * sizeof *x);
     opt.ranpac_width = 25;
     MUST(sfp__head_create("ranpac", &opt, &wider, NULL));
-    REFUSED(read_head(wider, &saved, "file", false, &err), SFP_ESHAPE, "width 24, expected 25");
+    REFUSED(read_head(wider, &saved, "file", false, &err), SFP_ESHAPE, "width of the projection is 24, expected 25");
 }
 
 TEST(a_step_allocates_nothing)

@@ -141,7 +141,7 @@ TEST(a_head_alone_answers_too)
         assert_same_answers(&a, &again);
         sfp__learner_options o = small_options();
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
-        REFUSED(sfp__learner_load(l, in_directory("s"), &err), SFP_EINVAL, "is the state of method ");
+        REFUSED(sfp__learner_load(l, in_directory("s"), &err), SFP_EINVAL, "method of the state is ");
     }
 }
 
@@ -207,28 +207,28 @@ TEST(what_does_not_fit_is_told)
         const char *key, *value, *words;
         sfp_status status;
     } list[] = {{"format", NULL, "format is '', expected 'streamfp-state'", SFP_EFORMAT},
-                {"version", "2", "is version 2 of streamfp-state, this program knows version 1", SFP_EUNSUPPORTED},
+                {"version", "2", "version of streamfp-state is 2, expected 1", SFP_EUNSUPPORTED},
                 {"pool", NULL, "metadata 'pool' is missing", SFP_EFORMAT},
                 {"pool", "8", "tensor 'prompt.e_p_0' is (7, 4, 32), expected (8, 4, 32)", SFP_ESHAPE},
                 {"pool-kind", "l3p", "metadata: pool-kind is 'l3p', expected coda|l2p|dualprompt", SFP_EINVAL},
-                {"pool-kind", "l2p", "expected none of that name with these settings", SFP_ESHAPE},
+                {"pool-kind", "l2p", "expected no tensor of that name with these settings", SFP_ESHAPE},
                 {"pool-kind", "dualprompt", "is missing", SFP_ENOTFOUND},
                 {"pool", "70000", "metadata: pool is '70000', expected a whole number from 1 to 65536", SFP_EINVAL},
                 {"prompt-length", "\033[2J", "metadata: prompt-length is '\\x1b[2J'", SFP_EINVAL},
                 {"prompt-layers", "0-9", "prompt-layers 0-9", SFP_EINVAL},
                 {"prompt-layers", "0-2", "tensor 'prompt.e_p_2' is missing", SFP_ENOTFOUND},
-                {"prompt-layers", "0-0", "expected none of that name with these settings", SFP_ESHAPE},
+                {"prompt-layers", "0-0", "expected no tensor of that name with these settings", SFP_ESHAPE},
                 {"attune", "off", "tensor 'prompt.attune.gate.", SFP_ESHAPE},
                 {"query", "three", "metadata: query is 'three', expected two|one", SFP_EINVAL},
                 {"mean", "1,2", "metadata 'mean' is '1,2', expected three numbers", SFP_EFORMAT},
                 {"std", "1,0,1", "metadata 'std' is '1,0,1', expected three numbers above 0", SFP_EFORMAT},
                 {"open", "8", "metadata 'open' is '8', expected a number from 1 to 7", SFP_EFORMAT},
-                {"seen", "[6]", "metadata 'seen': entry 0 is no class from 0 to 5", SFP_EFORMAT},
-                {"class_names", "[", "metadata 'class_names' is no JSON list", SFP_EFORMAT},
+                {"seen", "[6]", "metadata 'seen': entry 0 is not a class, expected 0 to 5", SFP_EFORMAT},
+                {"class_names", "[", "metadata 'class_names' is not a JSON list", SFP_EFORMAT},
                 {"timestamps", "-1", "metadata 'timestamps' is '-1'", SFP_EFORMAT},
                 {"backbone", "00000000",
-                 "was learned on backbone 'random' (img 32, patch 8, width 32, depth 5, heads 4, hidden 64; checksum 00000000), "
-                 "this one is 'random' (img 32,",
+                 "backbone is 'random' (img 32, patch 8, width 32, depth 5, heads 4, hidden 64; checksum 00000000), "
+                 "expected 'random' (img 32,",
                  SFP_EINVAL}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         save_changed(NULL, NULL, list[i].key, list[i].value);
@@ -337,11 +337,11 @@ TEST(another_backbone_is_refused_by_name)
     OWNED_PTR(sfp__vit_free) sfp__vit *other = NULL, *shallow = NULL;
     MUST(sfp__vit_random(&config, 4, 0.1f, &other, &err));
     save_learner(SFP_HEAD_MIX);
-    refused(other, "s", SFP_EINVAL, "was learned on backbone 'random'");
+    refused(other, "s", SFP_EINVAL, "backbone is 'random'");
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     MUST(sfp__learner_create(other, threads, &o, &l, &err));
-    REFUSED(sfp__learner_load(l, in_directory("s"), &err), SFP_EINVAL, "was learned on backbone 'random'");
+    REFUSED(sfp__learner_load(l, in_directory("s"), &err), SFP_EINVAL, "backbone is 'random'");
     save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
     MUST(sfp__learner_load(l, in_directory("t"), &err));
     config.depth = 4;

@@ -383,8 +383,8 @@ TEST(bad_batches_change_nothing)
         expect_refused(l, 8, b.sample, "label");
         b.sample[5].label = right;
     }
-    expect_refused(l, 0, b.sample, "batch of 0");
-    expect_refused(l, 9, b.sample, "batch of 9");
+    expect_refused(l, 0, b.sample, "batch size is 0");
+    expect_refused(l, 9, b.sample, "batch size is 9");
     (void)offer(l, 0, 4, 1);
 }
 
@@ -403,7 +403,7 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
                 p[k]->data[2] = NAN;
         sfp__fp_changed(l->fp);
         batch b = make_batch(8, 8, 0, 4, 1);
-        expect_refused(l, 8, b.sample, "the loss is");
+        expect_refused(l, 8, b.sample, "loss is");
     }
     o.adam.lr = 3e38f; /* the first step is finite, what it leads to is not */
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
@@ -490,7 +490,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     o.buffer.method = "none";
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     batch b = make_batch(8, 8, 1, 3, 0);
-    expect_refused(l, 8, b.sample, "not of the current task"); /* which are the task's was not said */
+    expect_refused(l, 8, b.sample, "expected a class of the current task"); /* which are the task's was not said */
     const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
     assert_int_equal(sfp__learner_set_classes(l, 2, wrong, &err), SFP_EINVAL);
     MUST(sfp__learner_set_classes(l, 2, classes, &err));

@@ -79,15 +79,15 @@ TEST(known_queries_change_no_answer)
         static float query[N * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
-        MUST(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL));
+        MUST(sfp__predictor_predict(p, N, rgb, query, has, first, NULL, NULL));
         for (int i = 0; i < N; i++)
             assert_int_equal(first[i], -1); /* no class was seen */
         offer(l, 0, BATCH);
         offer(l, BATCH, BATCH);
-        MUST(sfp__predictor_ask(p, N, rgb, query, has, first, NULL, NULL));
+        MUST(sfp__predictor_predict(p, N, rgb, query, has, first, NULL, NULL));
         for (int i = 0; i < N; i++)
             has[i] = i % 4 == 1; /* gaps: runs of unknown ones between known ones */
-        MUST(sfp__predictor_ask(p, N, rgb, query, has, again, NULL, NULL));
+        MUST(sfp__predictor_predict(p, N, rgb, query, has, again, NULL, NULL));
         for (int i = 0; i < N; i++) {
             assert_true(has[i]);
             assert_int_equal(first[i], again[i]);
@@ -114,8 +114,8 @@ TEST(a_resumed_head_goes_on_alike)
         assert_int_equal(sfp__learner_get_counts(b).trained, BATCH);
         offer(a, BATCH, 3);
         offer(b, BATCH, 3);
-        MUST(sfp__predictor_ask(of_a, N, rgb, query, has, one, NULL, NULL));
-        MUST(sfp__predictor_ask(of_b, N, rgb, query, has, two, NULL, NULL));
+        MUST(sfp__predictor_predict(of_a, N, rgb, query, has, one, NULL, NULL));
+        MUST(sfp__predictor_predict(of_b, N, rgb, query, has, two, NULL, NULL));
         assert_memory_equal(one, two, sizeof one);
     }
 }
@@ -150,13 +150,13 @@ TEST(what_does_not_fit_is_refused)
     sfp__timestamp_details t;
     OWNED char *position = NULL;
     bool used_old;
-    REFUSED_EXACTLY(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "a batch of 6 samples, expected 1 to 5");
+    REFUSED_EXACTLY(sfp__learner_offer(l, BATCH + 1, samples, &t, &err), SFP_EINVAL, "batch size is 6, expected 1 to 5");
     sfp__sample odd = samples[7];
     odd.label = CLASSES;
     REFUSED_EXACTLY(sfp__learner_offer(l, 1, &odd, &t, &err), SFP_EINVAL, "sample 7 has label 3, expected 0 to 2");
     const char *path = in_directory("nowhere");
     assert_int_equal(sfp__learner_resume(l, path, &position, &used_old, &err), SFP_ENOTFOUND);
-    REFUSED(sfp__learner_load(l, path, &err), SFP_EINVAL, "cannot be gone on from by method ncm");
+    REFUSED(sfp__learner_load(l, path, &err), SFP_EINVAL, "method ncm cannot start from a state");
     put_text("torn", "half a file");
     assert_int_equal(sfp__learner_resume(l, in_directory("torn"), &position, &used_old, &err), SFP_EFORMAT);
 }

@@ -136,7 +136,7 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
     t = (sfp__tensor){
         .name = "last.weight", .dtype = SFP_DTYPE_F32, .ndim = 2, .shape = {7, 32}, .count = 224, .bytes = 896, .data = values};
     save_changed("last.weight", &t, NULL, NULL);
-    refused(b, SFP_EINVAL, "has 7 classes, expected 6");
+    refused(b, SFP_EINVAL, "number of classes is 7, expected 6");
     const struct {
         const char *key, *value, *words;
         sfp_status status;
@@ -147,17 +147,17 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
                 {"start", "-1", "metadata 'start' is '-1'", SFP_EFORMAT},
                 {"start", "0", "4 components learning, expected at most 2", SFP_EFORMAT},
                 {"seen", "[6]", "metadata 'seen'", SFP_EFORMAT},
-                {"seen", "{}", "metadata 'seen' is no JSON list", SFP_EFORMAT},
+                {"seen", "{}", "metadata 'seen' is not a JSON list", SFP_EFORMAT},
                 {"class_names", "[1]", "metadata 'class_names'", SFP_EFORMAT},
-                {"class_names", "[", "metadata 'class_names' is no JSON list", SFP_EFORMAT},
+                {"class_names", "[", "metadata 'class_names' is not a JSON list", SFP_EFORMAT},
                 {"class_names", "[null,null,null,null,null,null,\"x\"]", "has 7 names, expected at most 6", SFP_EFORMAT},
-                {"version", "2", "is version 2 of streamfp-state, this program knows version 1", SFP_EUNSUPPORTED},
+                {"version", "2", "version of streamfp-state is 2, expected 1", SFP_EUNSUPPORTED},
                 {"format", "other", "format is 'other', expected 'streamfp-state'", SFP_EFORMAT},
-                {"attune-residual", "on", "was made with attune-residual on, now it is off", SFP_EINVAL},
-                {"attune-topk", "2", "was made with attune-topk 2, now it is 3", SFP_EINVAL},
-                {"prefix", "raw", "was made with prefix raw, now it is projected", SFP_EINVAL},
-                {"query", "one", "was made with query one, now it is two", SFP_EINVAL},
-                {"tasks", "free", "was made with tasks free, now it is 3", SFP_EINVAL}};
+                {"attune-residual", "on", "attune-residual is on, expected off, the current setting", SFP_EINVAL},
+                {"attune-topk", "2", "attune-topk is 2, expected 3, the current setting", SFP_EINVAL},
+                {"prefix", "raw", "prefix is raw, expected projected, the current setting", SFP_EINVAL},
+                {"query", "one", "query is one, expected two, the current setting", SFP_EINVAL},
+                {"tasks", "free", "tasks is free, expected 3, the current setting", SFP_EINVAL}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         save_changed(NULL, NULL, list[i].key, list[i].value);
         refused(b, list[i].status, list[i].words);
@@ -204,11 +204,11 @@ TEST(other_shapes_are_told_by_the_names_of_options)
     const struct {
         const char *words;
         sfp__learner_options o;
-    } list[] = {{"was made with pool 7, now it is 9", SMALL(x.fp.pool = 9)},
-                {"was made with prompt-length 4, now it is 6", SMALL(x.fp.length = 6)},
-                {"was made with prompt-layers 0-1, now it is 0-0", SMALL(x.fp.last_layer = 0)},
-                {"has 6 classes, expected 8, as many as the stream has", SMALL(x.fp.classes = 8)},
-                {"was made with tasks 3, now it is 2", SMALL(x.fp.tasks = 2)}};
+    } list[] = {{"pool is 7, expected 9, the current setting", SMALL(x.fp.pool = 9)},
+                {"prompt-length is 4, expected 6, the current setting", SMALL(x.fp.length = 6)},
+                {"prompt-layers is 0-1, expected 0-0, the current setting", SMALL(x.fp.last_layer = 0)},
+                {"number of classes is 6, expected 8 as in the stream", SMALL(x.fp.classes = 8)},
+                {"tasks is 3, expected 2, the current setting", SMALL(x.fp.tasks = 2)}};
     for (int bare = 0; bare < 2; bare++) {
         if (bare)
             save_bare();
@@ -269,7 +269,7 @@ TEST(a_free_stream_keeps_the_classes_it_has)
     feed(a, 0, 2, 0);
     feed(b, 0, 8, 0);
     MUST(sfp__learner_save(a, in_directory("t"), &err));
-    refused(b, SFP_EINVAL, "has 3 classes, expected at least 5");
+    refused(b, SFP_EINVAL, "number of classes is 3, expected at least 5");
 }
 
 /* ------------------------------------------------------------------------ memory */

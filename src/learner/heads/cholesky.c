@@ -1,12 +1,11 @@
-/* Blocked left-looking Cholesky and triangular solves.
+/* Blocked left-looking Cholesky factorisation and triangular solves.
  *
- * Left-looking, because a block is then finished by one long product, and
- * because sfp__gemm_plain has no minus sign: beta = -1 leaves the negated block
- * T = sum - A, and the sign goes into the small inverse it is multiplied with
- * next. No workspace is needed.
+ * Left-looking, because a block is then finished by one long product, and because sfp__gemm_plain has no minus sign: beta = -1
+ * produces the negated block T = sum - A, and the small inverse that it is multiplied with next includes the sign. No workspace
+ * is needed.
  *
- * Diagonal blocks are factored and inverted in double and applied as products:
- * substitution inside a block would be as slow as everything else together. */
+ * Diagonal blocks are factored and inverted in double and applied as products: substitution inside a block would be as slow as
+ * all other operations together. */
 #include "learner/heads/cholesky.h"
 
 #include "compute/gemm.h"
@@ -37,7 +36,8 @@ static int min(int a, int b)
     return a < b ? a : b;
 }
 
-/* inv (nb, NB) = sign * (the lower triangle of l)^-1, zero above. Rows are combined, so that the inner loop runs along one. */
+/* Computes inv (nb, NB) = sign * (lower triangle of l)^-1, zero above the diagonal. It combines rows, so that the inner loop runs
+ * along a row. */
 static void invert(int nb, const float *l, int ldl, float sign, float *inv)
 {
     block b;
@@ -57,7 +57,7 @@ static void invert(int nb, const float *l, int ldl, float sign, float *inv)
     }
 }
 
-/* X (rows, nb) <- X inv^T, or X inv. */
+/* Computes X (rows, nb) <- X inv^T, or X inv. */
 static void apply(int rows, int nb, const float *inv, bool transposed, float *x, int ldx)
 {
     float piece[NB * NB];
@@ -69,8 +69,8 @@ static void apply(int rows, int nb, const float *inv, bool transposed, float *x,
     }
 }
 
-/* The diagonal block a (nb, nb), holding sign * A, becomes L with zeros above. `diagonal` is A's before any subtraction: a
- * pivot of a few units in its last place is rounding noise. */
+/* Replaces the diagonal block a (nb, nb), which contains sign * A, by L with zeros above the diagonal. `diagonal` is that of A
+ * before any subtraction: a pivot of a few units in its last place is rounding noise. */
 static bool factor_block(int nb, float *a, int lda, float sign, const float *diagonal)
 {
     block b;
@@ -163,7 +163,7 @@ bool sfp__cholesky_f64(int n, double *a)
     for (size_t i = 0; i < ld; i++) {
         double *row = a + i * ld, before = row[i];
         size_t k = 0;
-        for (; k + 4 <= i; k += 4) { /* four rows a pass over `row`: it stays in registers longer */
+        for (; k + 4 <= i; k += 4) { /* four rows per pass over `row`, so that its values stay in registers longer */
             const double *u0 = a + k * ld, *u1 = u0 + ld, *u2 = u1 + ld, *u3 = u2 + ld;
             double f0 = u0[i], f1 = u1[i], f2 = u2[i], f3 = u3[i];
             for (size_t j = i; j < ld; j++)

@@ -1,4 +1,4 @@
-/* The table of heads, and what they share (head_kind.h). */
+/* The table of kinds of heads, and the code that all kinds have in common (head_kind.h). */
 #include "learner/heads/head.h"
 
 #include "base/mem.h"
@@ -65,7 +65,7 @@ static sfp_status reserve_labels(sfp__head *h, int labels, sfp_error *err)
     return SFP_OK;
 }
 
-/* The row of a label for which there is space. */
+/* Returns the row of a label; adds one if needed. The memory must be reserved. */
 static int row_of(sfp__head *h, int label)
 {
     if (h->row_of[label] < 0) {
@@ -75,26 +75,26 @@ static int row_of(sfp__head *h, int label)
     return h->row_of[label];
 }
 
-/* Space for every class of a batch, before anything is learned: then nothing can fail half way. */
+/* Reserves memory for every class of a batch before anything is learned, so that learning cannot fail midway. */
 static sfp_status reserve(sfp__head *h, int n, const int32_t *label, sfp_error *err)
 {
-    int highest = -1, fresh = 0;
+    int highest = -1, new_head = 0;
     for (int i = 0; i < n; i++) {
         if (label[i] < 0 || label[i] >= SFP_HEAD_LABEL_MAX)
-            return sfp__fail(err, SFP_EINVAL, "head %s: label %d of sample %d, expected 0 to %d", h->kind->name, label[i], i,
+            return sfp__fail(err, SFP_EINVAL, "head %s: label of sample %d is %d, expected 0 to %d", h->kind->name, i, label[i],
                              SFP_HEAD_LABEL_MAX - 1);
         highest = label[i] > highest ? label[i] : highest;
     }
     TRY(reserve_labels(h, highest + 1, err));
-    for (int i = 0; i < n; i++) /* -2: counted */
+    for (int i = 0; i < n; i++) /* -2: already counted */
         if (h->row_of[label[i]] == -1) {
             h->row_of[label[i]] = -2;
-            fresh++;
+            new_head++;
         }
     for (int i = 0; i < n; i++)
         if (h->row_of[label[i]] == -2)
             h->row_of[label[i]] = -1;
-    return reserve_rows(h, h->rows + fresh, err);
+    return reserve_rows(h, h->rows + new_head, err);
 }
 
 static sfp_status check_queries(const sfp__head *h, int n, const float *query, sfp_error *err)
@@ -108,7 +108,7 @@ static sfp_status check_queries(const sfp__head *h, int n, const float *query, s
     return SFP_OK;
 }
 
-/* ---------------------------------------------------------------- life, use */
+/* ---------------------------------------------------------------- create, use */
 
 sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp__head **out, sfp_error *err)
 {
@@ -122,7 +122,8 @@ sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp_
                          sfp__printable(kind, name, sizeof name));
     if (opt->dim < 1 || opt->classes < 0 || opt->classes > SFP_HEAD_LABEL_MAX || opt->ranpac_width < 1 ||
         opt->ranpac_width > 1 << 15 || !(opt->slda_shrink >= 0 && opt->slda_shrink <= 1))
-        return sfp__fail(err, SFP_EINVAL, "head %s: dim %d, classes %d, width %d, shrinkage %g are out of range", k->name,
+        return sfp__fail(err, SFP_EINVAL,
+                         "head %s: dim is %d, classes is %d, width is %d and shrinkage is %g, expected values in range", k->name,
                          opt->dim, opt->classes, opt->ranpac_width, (double)opt->slda_shrink);
     OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
     TRY(sfp__alloc(&h, 1, k->size, err));
@@ -160,7 +161,9 @@ const char *sfp__head_name(int i)
 sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, sfp_error *err)
 {
     if (h->inference_only)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "head %s was loaded to answer: what learning needs was not saved", h->kind->name);
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "head %s: loaded only for prediction, expected a head with its sums; they were not saved",
+                         h->kind->name);
     TRY(check_queries(h, n, query, err));
     TRY(reserve(h, n, label, err));
     int token = sfp__gemm_enter();
@@ -184,7 +187,7 @@ sfp_status sfp__head_refresh(sfp__head *h, sfp_error *err)
     return s;
 }
 
-/* A probability that underflows stays a number: only classes never seen are -INFINITY. */
+/* A probability that underflows is still a finite logarithm: only classes never seen are -INFINITY. */
 void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, int classes, float *out)
 {
     double top = -INFINITY, sum = 0;
@@ -228,7 +231,7 @@ static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *e
     const sfp__tensor *t = NULL;
     TRY(sfp__visit_find(v, "labels", SFP_DTYPE_I64, &t, err));
     if (t->ndim != 1 || t->count > SFP_HEAD_LABEL_MAX)
-        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.labels' is no list of classes", v->file, v->prefix);
+        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.labels' is not a list of classes", v->file, v->prefix);
     const int64_t rows = (int64_t)t->count;
     TRY(reserve_rows(h, (int)rows, err));
     TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
@@ -240,7 +243,7 @@ static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *e
                              (long long)r, (long long)label, (long long)h->count[r]);
         TRY(reserve_labels(h, (int)label + 1, err));
         if (row_of(h, (int)label) != (int)r)
-            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': label %lld is there twice", v->file, v->prefix, (long long)label);
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': label %lld occurs twice", v->file, v->prefix, (long long)label);
         h->n += h->count[r];
     }
     return SFP_OK;
@@ -263,16 +266,16 @@ static sfp_status write_head(sfp__head *h, const sfp__visitor *v, sfp_error *err
 
 sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
-    OWNED_PTR(sfp__head_free) sfp__head *fresh = NULL; /* a failed read leaves h as it was */
+    OWNED_PTR(sfp__head_free) sfp__head *new_head = NULL; /* if reading fails, h is unchanged */
     sfp__visitor reads = *v;
     reads.finite = true;
     if (v->put)
         return write_head(h, v, err);
-    TRY(sfp__head_create(h->kind->name, &h->opt, &fresh, err));
-    TRY(read_classes(fresh, &reads, err));
-    TRY(visit_kind(fresh, &reads, err));
-    fresh->inference_only = v->inference_only;
-    char *a = (char *)h, *b = (char *)fresh;
+    TRY(sfp__head_create(h->kind->name, &h->opt, &new_head, err));
+    TRY(read_classes(new_head, &reads, err));
+    TRY(visit_kind(new_head, &reads, err));
+    new_head->inference_only = v->inference_only;
+    char *a = (char *)h, *b = (char *)new_head;
     for (size_t i = 0; i < h->kind->size; i++) {
         char c = a[i];
         a[i] = b[i];

@@ -1,12 +1,11 @@
-/* Closed-form heads on the frozen features (docs/method.md, section 13): they learn from
- * queries that are computed anyway, one sample at a time, without gradients.
+/* Closed-form heads on the frozen features (docs/method.md, section 13). They learn from queries that are computed anyway, one
+ * sample at a time, without gradients.
  *
  *     update(q, label) -> scores(q) -> visit
  *
- * A head gives log-probabilities over the classes seen (-INFINITY for others; 0
- * for a single class), so that `mix` can add them. Class rows appear on first sight. To add a head:
- * write head_NAME.c with its `const sfp__head_kind`, and add a row to the table
- * in head.c. */
+ * A head computes log-probabilities over the classes seen (-INFINITY for others; 0 for a single class), so that `mix` can add
+ * them. A class is added with its first sample. To add a head, write head_NAME.c with its `const sfp__head_kind`, and add a row
+ * to the table in head.c. */
 #ifndef SFP_LEARNER_HEAD_H
 #define SFP_LEARNER_HEAD_H
 
@@ -19,11 +18,11 @@ typedef struct sfp__head sfp__head;
 
 typedef struct sfp__head_options {
     int dim;           /* D of queries and features */
-    int classes;       /* rows to begin with space for; grows */
-    uint64_t seed;     /* of ranpac's projection */
+    int classes;       /* initial capacity in classes; grows if needed */
+    uint64_t seed;     /* seed of ranpac's projection */
     int ranpac_width;  /* 4000 */
     float slda_shrink; /* 1e-4 */
-    float mix_rate;    /* learning rate of mix's exponential weights */
+    float mix_rate;    /* learning rate of the exponential weights of mix */
 } sfp__head_options;
 
 sfp__head_options sfp__head_options_defaults(int dim, int classes);
@@ -33,58 +32,59 @@ sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp_
 void sfp__head_free(sfp__head *h);
 DEFINE_OWNED_PTR(sfp__head, sfp__head_free)
 const char *sfp__head_kind_name(const sfp__head *h);
-/* Names of the kinds, from 0 until NULL. */
+/* Returns the name of kind i; NULL: i is past the last one. */
 const char *sfp__head_name(int i);
 
-/* n samples; query (n, D), label (n) >= 0. All are learned from or, on failure (a query that is not finite, a label out of range,
- * no memory for new classes), none. No kind learns from the prompted feature: it moves as the fingerprints learn, sums over it
- * would be stale. */
+/* Learns from n samples; query (n, D), label (n) >= 0. On failure (a query that is not finite, a label out of range, no memory
+ * for new classes) it learns from none of them. No kind learns from the prompted feature: that feature changes while the
+ * fingerprints are trained, so sums over it would be outdated. */
 sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, sfp_error *err);
-/* Does the solving that updates put off (ranpac's ridge, slda's inverse); scores calls it when needed. */
+/* Solves the equations that updates defer (ranpac's ridge, slda's inverse); sfp__head_scores calls it if needed. */
 sfp_status sfp__head_refresh(sfp__head *h, sfp_error *err);
-/* log-probabilities (n, classes); labels seen that are not below `classes` are left out. */
+/* Computes the log-probabilities (n, classes); labels seen that are not below `classes` are excluded. */
 sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, int classes, float *out, sfp_error *err);
 
-/* State as tensors. A head that was read goes on to the same bytes as the one that was written; a read that fails leaves it as it
- * was. v->answers: for scores alone, what refresh has solved instead of the sums it was solved from (ranpac: a matrix of classes,
- * not of M x M); a head read so gives the bytes of the written one and learns nothing more: update fails with SFP_EUNSUPPORTED.
- */
+/* Writes or reads the state as tensors. A head that was read continues with the same bytes as the head that was written. If
+ * reading fails, the head is unchanged. With v->inference_only only the data for scores is visited: the solution of refresh
+ * instead of the sums (ranpac: a matrix per class instead of M x M). A head that was read this way computes the same bytes as the
+ * written one, but cannot learn: update fails with SFP_EUNSUPPORTED. */
 sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err);
 
 /* ------------------------------------------------------------------- scorer
  *
- * An immutable copy of what a head's scores need, so that other threads can score while the head goes on learning. */
+ * An immutable copy of the data that the scores of a head need, so that other threads can score while the head learns. */
 
 typedef struct sfp__head_scorer sfp__head_scorer;
 
-/* The head as it is; *scorer is written over when it is not NULL (its memory is used again), else made. */
+/* Copies the current head to *scorer. If *scorer is not NULL, its memory is reused; otherwise a scorer is created. */
 sfp_status sfp__head_freeze(sfp__head *h, sfp__head_scorer **scorer, sfp_error *err);
 void sfp__head_scorer_free(sfp__head_scorer *s);
 
-/* Doubles of work that scores needs for one sample. */
+/* Returns the number of doubles that `work` of sfp__head_scorer_scores needs. */
 size_t sfp__head_scorer_work(const sfp__head_scorer *s);
 
-/* The same log-probabilities (n, classes) as sfp__head_scores of the frozen head. */
+/* Computes the same log-probabilities (n, classes) as sfp__head_scores of the copied head. */
 void sfp__head_scorer_scores(const sfp__head_scorer *s, int n, const float *query, int classes, double *work, float *out);
 
 /* ---------------------------------------------------------------------- mix */
 
-/* Log-probabilities of several experts added with weights that follow each one's prequential loss: exponential weights, so
- * that the answer is never much worse than the best expert's. Expert 0 is the learned linear head. */
+/* Adds the log-probabilities of several members with exponential weights that follow the prequential loss of each member, so that
+ * the result is never much worse than the best member. Member 0 is the linear head. */
 enum { SFP_HEAD_MEMBERS = 3 }; /* linear, slda, ranpac */
 
-typedef struct sfp__mix { /* plain data; loss and count are the state to save */
+typedef struct sfp__mix { /* plain data; loss and count are saved */
     double rate;
-    double loss[SFP_HEAD_MEMBERS]; /* accumulated, discounted */
-    double count;                  /* samples, discounted */
+    double loss[SFP_HEAD_MEMBERS]; /* accumulated and discounted */
+    double count;                  /* number of samples, discounted */
 } sfp__mix;
 
-/* Weights (SFP_HEAD_MEMBERS), sum 1. */
+/* Writes the weights (SFP_HEAD_MEMBERS), whose sum is 1. */
 void sfp__mix_weights(const sfp__mix *m, double *weight);
-/* logp[e] (n, classes) per expert, before these labels were learned from: test-then-train. */
+/* Updates the losses from logp[e] (n, classes) per member e, computed before the members learned from these labels
+ * (test-then-train). */
 void sfp__mix_observe(sfp__mix *m, int n, int classes, const float *const *logp, const int32_t *label);
-/* out (n, classes) = log of the weighted mixture, normalised over the classes any expert gives a finite score; -INFINITY for
- * the others. head_mix.c says what is mixed and why. */
+/* Writes out (n, classes): the log of the weighted mixture, normalised over the classes for which any member has a finite score;
+ * -INFINITY for the others. head_mix.c explains the mixture. */
 void sfp__mix_combine(const sfp__mix *m, int n, int classes, const float *const *logp, float *out);
 
 #endif

@@ -1,23 +1,21 @@
-/* Nearest class mean of the queries, Euclidean.
+/* Nearest class mean of the queries, with the Euclidean distance.
  *
- * log p(c|q) = log softmax(-|q - mu_c|^2 / (2 tau)): the posterior of Gaussians
- * with one variance tau in every direction, tau estimated online as the mean
- * squared distance of a sample to its class mean, a dimension (divided by the
- * n - classes degrees of freedom). While every class has one sample there is no
- * such distance: the variance around the mean of all stands in, and 1 when that
- * is zero too. tau is one number for all classes, so the best class is always
- * the nearest mean.
+ * log p(c|q) = log softmax(-|q - mu_c|^2 / (2 tau)) is the posterior of Gaussians with the same variance tau in every direction.
+ * tau is estimated online as the mean squared distance of a sample to its class mean, per dimension (divided by the n - classes
+ * degrees of freedom). While every class has only one sample, this distance is undefined. The variance around the mean of all
+ * samples is used instead, or 1 if that is zero too. tau is the same for all classes, so the best class is always that of the
+ * nearest mean.
  *
- * Costs: D operations a sample to learn, classes * D to score; nothing to solve.
- * Sums are in double, one sample after the other: cuts in batches leave no trace. */
+ * Cost: D operations per sample to learn, classes * D to score; no equations to solve. Sums are in double, one sample after
+ * another, so that the result does not depend on the division into batches. */
 #include "base/mem.h"
 #include "learner/heads/head_kind.h"
 
 typedef struct ncm {
     sfp__head base;
     double *mean;      /* (capacity, D) */
-    double *grand;     /* (D): mean of all */
-    double scatter[2]; /* squared distances to the class means, to the mean of all */
+    double *grand;     /* (D) mean of all samples */
+    double scatter[2]; /* sums of squared distances to the class means and to the mean of all samples */
 } ncm;
 
 static sfp_status ncm_init(sfp__head *h, sfp_error *err)
@@ -41,8 +39,8 @@ static sfp_status ncm_grow(sfp__head *h, int capacity, sfp_error *err)
     return sfp__head_extend(&m->mean, row, (size_t)h->capacity, (size_t)capacity) ? SFP_OK : sfp__fail_nomem(err);
 }
 
-/* Welford's step: the mean of count + 1 samples, and what the sum of squared distances grows by. */
-static double step(int d, const float *q, int64_t count, double *mean)
+/* Welford's step: updates the mean with a further sample and returns the increase of the sum of squared distances. */
+static double welford_step(int d, const float *q, int64_t count, double *mean)
 {
     double sum = 0, weight = 1 / (double)(count + 1);
     for (int i = 0; i < d; i++) {
@@ -57,8 +55,8 @@ static void ncm_learn(sfp__head *h, const float *q, int row)
 {
     ncm *m = (ncm *)h;
     int d = h->opt.dim;
-    m->scatter[0] += step(d, q, h->count[row], m->mean + (size_t)row * (size_t)d);
-    m->scatter[1] += step(d, q, h->n, m->grand);
+    m->scatter[0] += welford_step(d, q, h->count[row], m->mean + (size_t)row * (size_t)d);
+    m->scatter[1] += welford_step(d, q, h->n, m->grand);
 }
 
 static sfp_status ncm_refresh(sfp__head *h, sfp_error *err)
@@ -73,7 +71,7 @@ static double variance(const ncm *m)
     const sfp__head *h = &m->base;
     double within = h->n > h->rows ? m->scatter[0] / ((double)(h->n - h->rows) * h->opt.dim) : 0;
     double total = m->scatter[1] / ((double)h->n * h->opt.dim);
-    if (within > 1e-30) /* below, a division would only blow up rounding */
+    if (within > 1e-30) /* a division by a smaller value would only amplify rounding errors */
         return within;
     return total > 1e-30 ? total : 1;
 }
@@ -95,7 +93,7 @@ static void ncm_score(sfp__head *h, int n, const float *q, double *out)
         }
 }
 
-/* -|q - mu|^2 / (2 tau) without the part that all classes share, around the mean of all. */
+/* Computes -|q - mu|^2 / (2 tau) without the part that all classes share, relative to the mean of all samples. */
 static void ncm_linear_map(const sfp__head *h, sfp__head_linear_map *f)
 {
     const ncm *m = (const ncm *)h;

@@ -1,45 +1,39 @@
-/* RanPAC (McDonnell et al., NeurIPS 2023): ridge regression from a random ReLU
- * projection of the query to the one-hot label, solved online and exactly.
+/* RanPAC (McDonnell et al., NeurIPS 2023): ridge regression from a random ReLU projection of the query to the one-hot label,
+ * solved online and exactly.
  *
  *     phi = relu(q R), R (D, M) normal;  W = (Phi^T Phi + lambda I)^-1 Phi^T Y
  *
- * A factorisation of the (M, M) system costs M^3/3 (21 GFLOP at M = 4000), so it
- * is not done for every batch. Samples are kept in two parts:
+ * A factorisation of the (M, M) system costs M^3/3 (21 GFLOP at M = 4000), so it is not computed for every batch. Samples are
+ * stored in two parts:
  *
- *     base    folded into G = sum phi^T phi and C = sum phi^T y, with a factor
- *             G + lambda I = L L^T; empty (L = sqrt(lambda) I) in the beginning
- *     recent  p samples kept as queries, which correct the base's answer:
+ *     base    Samples folded into G = sum phi^T phi and C = sum phi^T y, with a factor G + lambda I = L L^T; initially empty (L =
+ *             sqrt(lambda) I).
+ *     recent  p samples stored as queries, which correct the solution of the base:
  *
  *     Z = Phi_recent L^-T                      (p, M)
- *     I + Z Z^T = F F^T                        (p, p), grows by rows as samples come
+ *     I + Z Z^T = F F^T                        (p, p), grows by rows with each sample
  *     U = C L^-T                               (classes, M)
  *     W = (U + (Y_recent^T - U Z^T) (I + Z Z^T)^-1 Z) L^-1
  *
- * That is Woodbury's identity in residual form: always the exact ridge solution
- * of all samples. With an empty base it is the dual (kernel) form, so the first
- * M/2 samples never see an (M, M) matrix. When `recent` is full it is folded and
- * the factor is made anew, once every M/4 samples.
+ * This is Woodbury's identity in residual form, always the exact ridge solution of all samples. With an empty base it is the dual
+ * (kernel) form, so the first M/2 samples need no (M, M) matrix. When `recent` is full, it is folded into the base and the factor
+ * is recomputed, once every M/4 samples.
  *
- * lambda: every tenth sample enters a reservoir of 128 (uniform over the stream,
- * so that under drift old classes have their say). When the number of samples has
- * doubled, a ridge is fitted without the reservoir for powers of ten around
- * s = mean |phi|^2 (s 1e-6 .. s 1e3, for usual features about 1e-1 .. 1e8) and
- * the least squared error on it decides; all of them while that is cheap, else
- * downhill from the last choice. The answer then learns from the reservoir too: nothing
- * is lost. Before the first choice (40 samples) lambda is about s/100. A lambda
- * that a float factor cannot resolve is raised tenfold.
- * Log-probabilities: softmax(scale * W phi), since regression outputs are near 0
- * and 1; `scale` is fitted on the same held-out predictions.
+ * Choice of lambda: every tenth sample enters a reservoir of 128 held-out samples (uniform over the stream, so that old classes
+ * stay represented under drift). Whenever the number of samples has doubled, ridges are fitted without the reservoir for powers
+ * of ten around s = mean |phi|^2 (s 1e-6 .. s 1e3, for usual features about 1e-1 .. 1e8). The lambda with the smallest squared
+ * error on the reservoir is chosen: among all powers while that is cheap, else downhill from the last choice. The final solution
+ * also uses the reservoir, so no sample is lost. Before the first choice (40 samples) lambda is about s/100. A lambda that is too
+ * small for a float factorisation is multiplied by ten. Log-probabilities are softmax(scale * W phi), because regression outputs
+ * are close to 0 and 1; `scale` is fitted on the same held-out predictions.
  *
- * Costs at M = 4000: 2 D M FLOP to project a sample; M^2 FLOP a sample (forward
- * substitution) and M^2 a class to refresh; every 1000 samples a fold and a factor
- * (16 + 21 GFLOP); a choice of lambda 3 to 10 factors, at doublings. Memory:
- * G, L 64 MB each, Z 32 MB, F 16 MB, reserved at once but touched only when used.
+ * Cost at M = 4000: 2 D M FLOP to project a sample; M^2 FLOP per sample (forward substitution) and M^2 per class to refresh;
+ * every 1000 samples a fold and a factorisation (16 + 21 GFLOP); 3 to 10 factorisations for a choice of lambda, at doublings.
+ * Memory: G and L 64 MB each, Z 32 MB, F 16 MB, reserved at once but touched only when used.
  *
- * This file holds what is learned, head_ranpac_solve.c what is derived from it.
- * The derived part is computed in fixed pieces of GRAIN rows, so that it is a
- * function of the saved part: it does not matter when it was refreshed. Only
- * lambda and scale depend on when scores were asked for; they are saved. */
+ * This file has the learned part; head_ranpac_solve.c computes the derived part. The derived part is computed in fixed groups of
+ * GRAIN rows, so that it is a function of the saved part, regardless of when it was refreshed. Only lambda and scale depend on
+ * when scores were needed; they are saved. */
 #include "learner/heads/head_ranpac.h"
 
 #include "base/mem.h"
@@ -50,15 +44,15 @@
 #include <string.h>
 
 enum { GRAIN = SFP_RANPAC_GRAIN, HELD = SFP_RANPAC_HELD, HELD_EVERY = 10, FIRST_CHOICE = 40 };
-enum { STREAM_PROJECT = 1, STREAM_HELD = 2 }; /* of the generator */
-enum { BLOCK = 512 };                         /* rows of G in a product: leaving out what is above costs half */
+enum { STREAM_PROJECT = 1, STREAM_HELD = 2 }; /* streams of the random generator */
+enum { BLOCK = 512 };                         /* rows of G per product; omitting the blocks above the diagonal halves the cost */
 
 static int round_up(int n)
 {
     return (n + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* The projection of the seed, in place of the one before. */
+/* Draws the projection for the seed, and releases the previous one. */
 static sfp_status draw_projection(sfp__ranpac *m, sfp_error *err)
 {
     sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_PROJECT);
@@ -99,7 +93,7 @@ static void ranpac_done(sfp__head *h)
 {
     sfp__ranpac *m = (sfp__ranpac *)h;
     void *blocks[] = {m->query, m->row,   m->slot, m->gram,   m->target, m->factor, m->start,
-                      m->z,     m->small, m->dual, m->weight, m->piece,  m->scored, m->plain};
+                      m->z,     m->small, m->dual, m->weight, m->piece,  m->scored, m->contiguous};
     sfp__projection_release(m->project);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
@@ -131,14 +125,14 @@ void sfp__ranpac_project(const sfp__ranpac *m, int n, const float *q, float *phi
 int sfp__ranpac_project_recent(sfp__ranpac *m, bool held, float *phi)
 {
     size_t d = (size_t)m->base.opt.dim;
-    int n = 0, waiting = 0;
+    int n = 0, gathered = 0;
     for (int i = 0; i < m->recent; i++) {
         if ((m->slot[i] >= 0) == held)
-            memcpy(m->piece + (size_t)waiting++ * d, m->query + (size_t)i * d, d * sizeof *m->piece);
-        if (waiting == GRAIN || (waiting > 0 && i + 1 == m->recent)) {
-            sfp__ranpac_project(m, waiting, m->piece, phi + (size_t)n * (size_t)m->width);
-            n += waiting;
-            waiting = 0;
+            memcpy(m->piece + (size_t)gathered++ * d, m->query + (size_t)i * d, d * sizeof *m->piece);
+        if (gathered == GRAIN || (gathered > 0 && i + 1 == m->recent)) {
+            sfp__ranpac_project(m, gathered, m->piece, phi + (size_t)n * (size_t)m->width);
+            n += gathered;
+            gathered = 0;
         }
     }
     return n;
@@ -175,7 +169,8 @@ void sfp__ranpac_fold(sfp__ranpac *m)
     m->factored = false;
 }
 
-/* Where sample number n of the stream goes in the reservoir; -1: nowhere. By number, so that no generator has to be saved. */
+/* Returns the position of sample number n of the stream in the reservoir; -1: none. It is a function of n, so that no generator
+ * has to be saved. */
 static int64_t held_slot(const sfp__ranpac *m, int64_t n)
 {
     if (n % HELD_EVERY != HELD_EVERY - 1)
@@ -197,7 +192,7 @@ static void ranpac_learn(sfp__head *h, const float *q, int row)
     int64_t slot = held_slot(m, h->n);
     for (int i = 0; slot >= 0 && i < m->recent; i++)
         if (m->slot[i] == slot)
-            m->slot[i] = -1; /* an ordinary sample now: the next fold takes it */
+            m->slot[i] = -1; /* an ordinary sample from now on: the next fold includes it */
     memcpy(m->query + (size_t)m->recent * (size_t)h->opt.dim, q, (size_t)h->opt.dim * sizeof *q);
     m->row[m->recent] = row;
     m->slot[m->recent++] = slot;
@@ -235,7 +230,7 @@ static void ranpac_linear_map(const sfp__head *h, sfp__head_linear_map *f)
 
 /* --------------------------------------------------------------- save, load */
 
-/* What no stream could have led to: a file made by hand. */
+/* Returns false for values that no stream can produce: the file was edited or damaged. */
 static bool plausible(const sfp__ranpac *m)
 {
     size_t values = (size_t)m->recent * (size_t)m->base.opt.dim;
@@ -253,13 +248,13 @@ static sfp_status visit_setup(sfp__ranpac *m, const sfp__visitor *v, sfp_error *
     const int64_t two = 2;
     TRY(sfp__visit(v, "setup", SFP_DTYPE_I64, 1, &two, m->setup, err));
     if (m->setup[SFP_RANPAC_WIDTH] != m->width)
-        return sfp__fail(err, SFP_ESHAPE, "%s: '%s' has a projection of width %lld, expected %d", v->file, v->prefix,
+        return sfp__fail(err, SFP_ESHAPE, "%s: '%s': width of the projection is %lld, expected %d", v->file, v->prefix,
                          (long long)m->setup[SFP_RANPAC_WIDTH], m->width);
     return SFP_OK;
 }
 
-/* The projection that belongs to the loaded setup. */
-static sfp_status take_seed(sfp__ranpac *m, sfp_error *err)
+/* Draws the projection of the loaded setup, if its seed differs. */
+static sfp_status use_saved_seed(sfp__ranpac *m, sfp_error *err)
 {
     if (m->setup[SFP_RANPAC_SEED] == (int64_t)m->base.opt.seed)
         return SFP_OK;
@@ -267,14 +262,14 @@ static sfp_status take_seed(sfp__ranpac *m, sfp_error *err)
     return draw_projection(m, err);
 }
 
-/* How many samples the file has that are not folded into its base. */
+/* Reads the number of samples in the file that are not folded into its base. */
 static sfp_status read_recent(sfp__ranpac *m, const sfp__visitor *v, sfp_error *err)
 {
     const sfp__tensor *t = NULL;
     TRY(sfp__visit_find(v, "row", SFP_DTYPE_I64, &t, err));
     if (t->count > (size_t)m->cap)
-        return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has %zu recent samples, expected at most %d", v->file, v->prefix, t->count,
-                         m->cap);
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': number of recent samples is %zu, expected at most %d", v->file, v->prefix,
+                         t->count, m->cap);
     m->recent = (int)t->count;
     return SFP_OK;
 }
@@ -298,18 +293,18 @@ static sfp_status ranpac_visit(sfp__head *h, const sfp__visitor *v, sfp_error *e
     if (v->put)
         return SFP_OK;
     if (!plausible(m))
-        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters, classes and samples do not fit together", v->file, v->prefix);
-    return take_seed(m, err);
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters, classes and samples are inconsistent", v->file, v->prefix);
+    return use_saved_seed(m, err);
 }
 
-/* m->plain for the rows there are. */
-static sfp_status make_plain(sfp__ranpac *m, sfp_error *err)
+/* Allocates m->contiguous for the current rows. */
+static sfp_status alloc_contiguous(sfp__ranpac *m, sfp_error *err)
 {
     size_t floats = (size_t)m->width * (size_t)(m->base.rows > 0 ? m->base.rows : 1);
-    float *plain = sfp__malloc(floats * sizeof *plain);
-    TRY(sfp__check_memory(plain, err));
-    sfp__free(m->plain);
-    m->plain = plain;
+    float *contiguous = sfp__malloc(floats * sizeof *contiguous);
+    TRY(sfp__check_memory(contiguous, err));
+    sfp__free(m->contiguous);
+    m->contiguous = contiguous;
     return SFP_OK;
 }
 
@@ -318,18 +313,18 @@ static sfp_status ranpac_visit_inference(sfp__head *h, const sfp__visitor *v, sf
     sfp__ranpac *m = (sfp__ranpac *)h;
     const int64_t two = 2, shape[] = {h->rows, m->width};
     size_t width = (size_t)m->width, side = (size_t)m->side, rows = (size_t)h->rows;
-    TRY(make_plain(m, err));
+    TRY(alloc_contiguous(m, err));
     for (size_t r = 0; v->put && r < rows; r++)
-        memcpy(m->plain + r * width, m->weight + r * side, width * sizeof *m->plain);
+        memcpy(m->contiguous + r * width, m->weight + r * side, width * sizeof *m->contiguous);
     TRY(visit_setup(m, v, err));
     TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &two, m->strength, err));
-    TRY(sfp__visit(v, "weight", SFP_DTYPE_F32, 2, shape, m->plain, err));
+    TRY(sfp__visit(v, "weight", SFP_DTYPE_F32, 2, shape, m->contiguous, err));
     if (v->put)
         return SFP_OK;
     for (size_t r = 0; r < rows; r++)
-        memcpy(m->weight + r * side, m->plain + r * width, width * sizeof *m->weight);
+        memcpy(m->weight + r * side, m->contiguous + r * width, width * sizeof *m->weight);
     m->solved = h->n;
-    return take_seed(m, err);
+    return use_saved_seed(m, err);
 }
 
 const sfp__head_kind sfp__head_ranpac = {

@@ -1,8 +1,7 @@
-/* RanPAC's answer from its sums (the formulas stand in head_ranpac.c): the
- * choice of lambda on held-out samples, the factors, the weights.
+/* The derived part of RanPAC (head_ranpac.c has the formulas): the choice of lambda on held-out samples, the factors, the
+ * weights.
  *
- * Everything here works in memory reserved when the head was made; only the
- * numbers can fail, and then lambda is raised. */
+ * All functions work in memory that was reserved when the head was created. Only the numerics can fail; lambda is then raised. */
 #include "compute/gemm.h"
 #include "learner/heads/cholesky.h"
 #include "learner/heads/head_ranpac.h"
@@ -12,23 +11,23 @@
 
 enum { GRAIN = SFP_RANPAC_GRAIN };
 enum { DECADES_BELOW = 6, DECADES_ABOVE = 3, DECADES = DECADES_BELOW + 1 + DECADES_ABOVE };
-enum { WHOLE_GRID = 512 }; /* unknowns up to which every lambda is tried */
+enum { WHOLE_GRID = 512 }; /* largest number of unknowns for which every lambda is tried */
 
 /* ------------------------------------------------------- lambda, held-out error */
 
-/* A ridge fitted without the held-out samples, in `a` unknowns: (A + lambda I) X^T = B^T, tested on T. While the base is
- * empty A = Phi Phi^T over samples and T holds their products with the held-out ones; else A = G and T = Phi_held. */
+/* A ridge regression fitted without the held-out samples, with `a` unknowns: (A + lambda I) X^T = B^T, tested on T. While the
+ * base is empty, A = Phi Phi^T over samples and T has their products with the held-out samples; else A = G and T = Phi_held. */
 typedef struct trial {
     sfp__ranpac *m;
     int a;
-    const float *gram; /* (a, a): A, lower triangle */
-    const float *b;    /* (classes, M): B; NULL: one-hot, the samples not held out */
-    const float *test; /* (held, a): T */
+    const float *gram; /* (a, a) A, lower triangle */
+    const float *b;    /* (classes, M) B; NULL: one-hot labels of the samples that are not held out */
+    const float *test; /* (held, a) T */
     int held;
     float *work;           /* (a, a) */
     double middle;         /* lambda of index DECADES_BELOW */
     double error[DECADES]; /* NAN: not tried */
-    int last;              /* the index whose predictions lie in m->dual */
+    int last;              /* index of the lambda whose predictions are in m->dual */
 } trial;
 
 static double lambda_of(const trial *t, int index)
@@ -36,7 +35,7 @@ static double lambda_of(const trial *t, int index)
     return t->middle * pow(10, index - DECADES_BELOW);
 }
 
-static void right_side(const trial *t)
+static void fill_right_side(const trial *t)
 {
     sfp__ranpac *m = t->m;
     for (int r = 0; r < m->base.rows; r++) {
@@ -51,7 +50,8 @@ static void right_side(const trial *t)
     }
 }
 
-/* Predictions for the held-out samples to m->dual (classes, held); the squared error, INFINITY when lambda is too small. */
+/* Writes the predictions for the held-out samples to m->dual (classes, held). Returns the squared error; INFINITY: lambda is too
+ * small. */
 static double fit(const trial *t, double lambda)
 {
     sfp__ranpac *m = t->m;
@@ -62,7 +62,7 @@ static double fit(const trial *t, double lambda)
     }
     if (!sfp__cholesky(a, t->work, a))
         return INFINITY;
-    right_side(t);
+    fill_right_side(t);
     sfp__cholesky_forward(rows, a, t->work, a, m->weight, m->side);
     sfp__cholesky_backward(rows, a, t->work, a, m->weight, m->side);
     sfp__gemm_plain(false, true, rows, t->held, a, m->weight, m->side, t->test, a, 0.0f, m->dual, m->cap);
@@ -79,7 +79,7 @@ static double fit(const trial *t, double lambda)
     return isfinite(error) ? error : INFINITY;
 }
 
-static double attempt(trial *t, int index)
+static double error_at(trial *t, int index)
 {
     if (isnan(t->error[index])) {
         t->error[index] = fit(t, lambda_of(t, index));
@@ -88,36 +88,36 @@ static double attempt(trial *t, int index)
     return t->error[index];
 }
 
-/* The index of the least error: of all, or the next minimum downhill from `from`. */
-static int search(trial *t, int from)
+/* Returns the index with the smallest error: of all, or the nearest minimum downhill from `from`. */
+static int find_best_lambda(trial *t, int from)
 {
     int best = from;
     if (t->a <= WHOLE_GRID) {
         for (int i = 0; i < DECADES; i++)
-            best = attempt(t, i) < attempt(t, best) ? i : best;
+            best = error_at(t, i) < error_at(t, best) ? i : best;
         return best;
     }
-    while (best + 1 < DECADES && isinf(attempt(t, best))) /* a factor that a float cannot hold */
+    while (best + 1 < DECADES && isinf(error_at(t, best))) /* the factorisation fails in float */
         best++;
-    while (best + 1 < DECADES && attempt(t, best + 1) < attempt(t, best))
+    while (best + 1 < DECADES && error_at(t, best + 1) < error_at(t, best))
         best++;
     if (best == from)
-        while (best > 0 && attempt(t, best - 1) < attempt(t, best))
+        while (best > 0 && error_at(t, best - 1) < error_at(t, best))
             best--;
     return best;
 }
 
 /* ------------------------------------------------------ scale of the outputs */
 
-/* Cross-entropy of softmax(scale * predictions) on the held-out samples. A prior as strong as a few samples keeps the scale
- * sane when there are few, or all are right. */
+/* Computes the cross-entropy of softmax(scale * predictions) on the held-out samples. A prior with the strength of a few samples
+ * keeps the scale moderate if there are few samples or all predictions are correct. */
 static double scale_loss(const sfp__ranpac *m, double scale)
 {
     double loss = 2 * log(scale / 10) * log(scale / 10);
     for (int i = 0, k = 0; i < m->recent; i++) {
         if (m->slot[i] < 0)
             continue;
-        const float *y = m->dual + k++; /* of class r: y[r * cap] */
+        const float *y = m->dual + k++; /* the prediction of class r is y[r * cap] */
         double top = -INFINITY, sum = 0;
         for (int r = 0; r < m->base.rows; r++)
             top = fmax(top, (double)y[(size_t)r * (size_t)m->cap]);
@@ -141,7 +141,7 @@ static double best_scale(const sfp__ranpac *m)
     return choice;
 }
 
-/* The power of ten nearest to x; 1 when there is none (features that are all zero). */
+/* Returns the power of ten nearest to x; 1 if x is zero or not finite (for example if all features are zero). */
 static double decade(double x)
 {
     return x > 1e-30 && isfinite(x) ? pow(10, round(log10(x))) : 1;
@@ -161,7 +161,7 @@ static void choose_lambda(sfp__ranpac *m)
         t.test = m->z;
         t.work = m->factor;
         samples = (double)m->counter[SFP_RANPAC_FOLDED];
-    } else { /* the (M, M) matrices are not in use yet */
+    } else { /* uses the memory of the (M, M) matrices, which are not in use yet */
         t.a = sfp__ranpac_project_recent(m, false, m->z);
         float *held = m->z + (size_t)t.a * (size_t)w;
         t.held = sfp__ranpac_project_recent(m, true, held);
@@ -188,7 +188,7 @@ static void choose_lambda(sfp__ranpac *m)
     int from = DECADES_BELOW - 2;
     if (m->strength[SFP_RANPAC_LAMBDA] > 0)
         from = (int)fmin(fmax(round(log10(m->strength[SFP_RANPAC_LAMBDA] / t.middle)) + DECADES_BELOW, 0), DECADES - 1);
-    int best = search(&t, from);
+    int best = find_best_lambda(&t, from);
     m->strength[SFP_RANPAC_LAMBDA] = lambda_of(&t, best);
     if (isinf(t.error[best]))
         return;
@@ -197,7 +197,7 @@ static void choose_lambda(sfp__ranpac *m)
     m->strength[SFP_RANPAC_SCALE] = best_scale(m);
 }
 
-/* Before there are held-out samples: a hundredth of the mean |phi|^2 of the first ones. */
+/* Sets lambda before there are held-out samples: a hundredth of the mean |phi|^2 of the first samples. */
 static void guess_lambda(sfp__ranpac *m)
 {
     int n = m->recent < GRAIN ? m->recent : GRAIN;
@@ -218,7 +218,7 @@ static void scale_rows(size_t count, float by, float *x)
         x[i] *= by;
 }
 
-/* L of the base and U; the base may be empty. */
+/* Computes L of the base and U. The base may be empty. */
 static bool factor_base(sfp__ranpac *m)
 {
     int w = m->width, rows = m->base.rows;
@@ -233,18 +233,18 @@ static bool factor_base(sfp__ranpac *m)
                 return false;
         }
         m->factored = true;
-        m->with_rows = 0;
+        m->start_rows = 0;
         m->done = 0;
     }
-    if (sfp__ranpac_has_base(m) && m->with_rows != rows) { /* all rows at once, so that their number alone decides the bytes */
+    if (sfp__ranpac_has_base(m) && m->start_rows != rows) { /* all rows at once, so that the bytes depend only on their number */
         memcpy(m->start, m->target, (size_t)rows * width * sizeof *m->start);
         sfp__cholesky_forward(rows, w, m->factor, w, m->start, w);
-        m->with_rows = rows;
+        m->start_rows = rows;
     }
     return true;
 }
 
-/* Z and F: whole grains are kept, the rest is done again when it has grown. */
+/* Computes Z and F. Complete grains are kept; an incomplete one is recomputed when it has grown. */
 static bool factor_recent(sfp__ranpac *m)
 {
     int w = m->width, d = m->base.opt.dim;
@@ -307,7 +307,7 @@ sfp_status sfp__ranpac_solve(sfp__ranpac *m, sfp_error *err)
         m->factored = false;
         m->done = 0;
         if (m->strength[SFP_RANPAC_LAMBDA] > 1e36)
-            return sfp__fail(err, SFP_EINVAL, "head ranpac: no ridge makes the system of %lld samples solvable",
+            return sfp__fail(err, SFP_EINVAL, "head ranpac: the system of %lld samples is singular for every lambda",
                              (long long)m->base.n);
     }
     solve_weights(m);

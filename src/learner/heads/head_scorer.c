@@ -1,10 +1,9 @@
-/* Every kind scores by a linear map of the query, or of its random projection:
+/* The scores of every kind are a linear map of the query or of its random projection:
  *
  *     raw_r = bias_r + sum_i weight_ir f_i,   f = q - centre, or relu(q R)
  *
- * so one copy of centre, weight and bias serves them all. R never changes, so
- * it is held, not copied: a resume replaces the head while predictors still
- * read the scorers of the previous one. */
+ * so one copy of centre, weight and bias represents any kind. R never changes, so it is shared, not copied. It has a count of
+ * holders because a resume replaces the head while predictors still read the scorers of the previous one. */
 #include "learner/heads/head.h"
 
 #include "base/mem.h"
@@ -18,7 +17,7 @@ struct sfp__head_scorer {
     double *weight, *bias, *centre; /* (width, rows) (rows) (D) */
     int64_t *label;                 /* (rows) */
     size_t weight_capacity, row_capacity;
-    sfp__projection *project; /* form.project while rows > 0 */
+    sfp__projection *project; /* linear_map.project, held while rows > 0 */
 };
 
 sfp__projection *sfp__projection_hold(sfp__projection *p)
@@ -76,7 +75,7 @@ sfp_status sfp__head_freeze(sfp__head *h, sfp__head_scorer **scorer, sfp_error *
     if (status || h->rows == 0)
         return status;
     s->linear_map.rows = h->rows;
-    h->kind->linear_map(h, &s->linear_map); /* width and R */
+    h->kind->linear_map(h, &s->linear_map); /* sets width and R */
     status = reserve(s, (size_t)h->rows, (size_t)s->linear_map.width * (size_t)h->rows, (size_t)h->opt.dim, err);
     if (status) {
         s->linear_map.rows = 0;
@@ -100,7 +99,7 @@ size_t sfp__head_scorer_work(const sfp__head_scorer *s)
     return (size_t)s->linear_map.width + (size_t)s->linear_map.rows;
 }
 
-static void features(const sfp__head_linear_map *f, const float *q, double *out)
+static void compute_features(const sfp__head_linear_map *f, const float *q, double *out)
 {
     if (!f->project) {
         for (int i = 0; i < f->dim; i++)
@@ -126,7 +125,7 @@ void sfp__head_scorer_scores(const sfp__head_scorer *s, int n, const float *quer
             out[c] = -INFINITY;
         if (f->rows == 0)
             continue;
-        features(f, query, x);
+        compute_features(f, query, x);
         memcpy(raw, s->bias, (size_t)f->rows * sizeof *raw);
         for (int k = 0; k < f->width; k++) {
             const double *w = s->weight + (size_t)k * (size_t)f->rows;

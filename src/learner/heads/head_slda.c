@@ -3,20 +3,17 @@
  * With t samples seen, x of class y:
  *     Sigma <- (t Sigma + t/(t+1) d d^T) / (t+1),  d = x - mu_y
  *     mu_y  <- mu_y + d / (count_y + 1)
- * kept as the sum S = t Sigma, which the recursion only adds to. The first
- * sample of a class has no mean to differ from: d = 0 (the authors' code takes
- * mu = 0 there, which adds x x^T, a direction between classes, not within).
+ * Sigma is stored as the sum S = t Sigma, to which the recursion only adds. The first sample of a class has no mean to differ
+ * from, so d = 0. (The authors' code uses mu = 0, which adds x x^T, a direction between classes, not within a class.)
  *
  *     Lambda = ((1-e) Sigma + e I)^-1, W_c = Lambda mu_c, b_c = -mu_c . Lambda mu_c / 2
- * scores W x + b. Here x and mu are taken relative to the mean of all samples:
- * the scores of all classes change by the same amount, and large features do
- * not cancel. The log-probabilities are those of Gaussians with this covariance
- * and equal priors.
+ * The scores are W x + b. Here x and mu are relative to the mean of all samples. This changes the scores of all classes by the
+ * same amount, and large features do not cancel. The log-probabilities are those of Gaussians with this covariance and equal
+ * priors.
  *
- * All in double, because e = 1e-4 may lie six and more decades below Sigma's
- * largest eigenvalue. Costs: D^2 operations a sample to learn; D^3/3 + 2 D^2
- * classes to solve, put off until scores are asked for; D classes to score.
- * Memory: two (D, D) of double. */
+ * All numbers are double, because e = 1e-4 may be six or more decades below the largest eigenvalue of Sigma. Cost: D^2 operations
+ * per sample to learn; D^3/3 + 2 D^2 classes to solve, deferred until scores are needed; D classes to score. Memory: two (D, D)
+ * matrices of double. */
 #include "base/mem.h"
 #include "learner/heads/cholesky.h"
 #include "learner/heads/head_kind.h"
@@ -26,14 +23,14 @@
 typedef struct slda {
     sfp__head base;
     double *mean;    /* (capacity, D) */
-    double *scatter; /* (D, D): S, upper triangle */
-    /* derived by refresh, from `solved` samples */
+    double *scatter; /* (D, D) S, upper triangle */
+    /* Derived by refresh from `solved` samples. */
     int64_t solved;
     double *factor; /* (D, D) */
     double *grand;  /* (D) */
-    double *weight; /* (D, rows), in space for (capacity, D) */
+    double *weight; /* (D, rows) memory for (capacity, D) */
     double *bias;   /* (capacity) */
-    double *x;      /* (D): one sample's difference */
+    double *x;      /* (D) difference of one sample from its class mean */
 } slda;
 
 static sfp_status slda_init(sfp__head *h, sfp_error *err)
@@ -87,8 +84,8 @@ static void slda_learn(sfp__head *h, const float *q, int row)
     }
 }
 
-/* factor = (1-e) Sigma + e I, factored. Rounding can only make it singular when features are so large that e vanishes beside
- * them (or e is 0): then the smallest multiple of their mean variance that helps is added. */
+/* Factors (1-e) Sigma + e I. Rounding can make it singular only if e is 0 or negligible compared with the features. Then the
+ * smallest sufficient multiple of their mean variance is added. */
 static void factor(slda *m)
 {
     size_t d = (size_t)m->base.opt.dim;
@@ -107,7 +104,7 @@ static void factor(slda *m)
             return;
     }
     memset(m->factor, 0,
-           d * d * sizeof *m->factor); /* no covariance at all (a forged state): the identity, so that no NaN is born */
+           d * d * sizeof *m->factor); /* not a covariance (a forged state): use the identity, so that no NaN results */
     for (size_t i = 0; i < d; i++)
         m->factor[i * d + i] = 1;
 }

@@ -1,7 +1,8 @@
-/* Checkpoints (state.h: the format): one list of parts, which is written, checked and read.
+/* Checkpoints (state.h has the format): one list of tensors that is written, checked and read.
  *
- * A file's checksum comes first, on the bytes as they lie, so that a damaged one is never parsed; what passes is still taken as
- * hostile: every size, label and count is checked before the first value is changed, and after that nothing can fail. */
+ * The checksum of a file is verified first, on the raw bytes, so that a damaged file is never parsed. A file that passes may
+ * still be malicious: every size, label and count is checked before the first value is changed, and after that nothing can
+ * fail. */
 #include "learner/state/state.h"
 
 #include "base/mem.h"
@@ -10,12 +11,12 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* A visit of the learner by `v`. */
+/* A visit of the learner by visitor `v`. */
 typedef struct visit {
     sfp__learner *l;
     sfp__visitor v;
-    bool commits;        /* it reads and puts in what was checked before */
-    int classes, filled; /* of the file, or when it is written of the learner */
+    bool commits;        /* it reads values that were checked before, and changes the learner */
+    int classes, filled; /* those of the file, or of the learner when writing */
     int64_t buffer_seen, image_bytes;
 } visit;
 
@@ -53,7 +54,7 @@ static sfp_status visit_rng(visit *f, const char *name, sfp__rng *r, sfp_error *
     for (int k = 0; k < 4; k++)
         fine = fine && n[3 + k] >= 0 && n[3 + k] <= UINT32_MAX;
     if (!fine)
-        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is no state of a generator", f->v.file, name);
+        return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is not a state of a random generator", f->v.file, name);
     if (f->commits)
         *r = (sfp__rng){.key = (uint64_t)n[0],
                         .stream = (uint64_t)n[1],
@@ -88,7 +89,7 @@ static sfp_status visit_mix(visit *f, sfp_error *err)
 
 /* ---------------------------------------------------------------- parameters */
 
-/* Values and Adam's moments; the classifier has the file's rows. */
+/* Visits values and moments of Adam; the linear head has as many rows as in the file. */
 static sfp_status visit_param(visit *f, sfp__param *p, sfp_error *err)
 {
     const struct {
@@ -143,31 +144,31 @@ static int64_t number_at(const sfp__tensor *t, int i)
     return size == sizeof wide ? wide : narrow;
 }
 
-/* What a file says of its slots, before any is changed. */
-static sfp_status look_at_slots(visit *f, sfp_error *err)
+/* Checks the slots of a file before any slot is changed. */
+static sfp_status check_slots(visit *f, sfp_error *err)
 {
     const sfp__learner *l = f->l;
     const sfp__tensor *label = NULL, *size = NULL, *has = NULL;
     int slots = l->buffer ? l->buffer->opt.slots : 0;
-    size_t most = l->buffer ? l->buffer->opt.image_bytes : 0;
+    size_t max_bytes = l->buffer ? l->buffer->opt.image_bytes : 0;
     TRY(sfp__visit_find(&f->v, "buffer.label", SFP_DTYPE_I32, &label, err));
     TRY(sfp__visit_find(&f->v, "buffer.image_size", SFP_DTYPE_I64, &size, err));
     TRY(sfp__visit_find(&f->v, "buffer.has_query", SFP_DTYPE_U8, &has, err));
     if (label->ndim != 1 || label->shape[0] > slots || label->shape[0] > f->buffer_seen || size->count != label->count ||
         has->count != label->count)
-        return sfp__fail(err, SFP_EFORMAT, "%s: %lld slots are filled from %lld samples, expected at most %d slots", f->v.file,
-                         (long long)label->count, (long long)f->buffer_seen, slots);
+        return sfp__fail(err, SFP_EFORMAT, "%s: number of filled slots is %lld after %lld samples, expected at most %d slots",
+                         f->v.file, (long long)label->count, (long long)f->buffer_seen, slots);
     f->filled = (int)label->shape[0];
     for (int i = 0; i < f->filled; i++) {
         int64_t bytes = number_at(size, i), y = number_at(label, i);
-        if (bytes < 0 || (uint64_t)bytes > most || y < 0 || y >= f->classes || ((const uint8_t *)has->data)[i] > 1)
+        if (bytes < 0 || (uint64_t)bytes > max_bytes || y < 0 || y >= f->classes || ((const uint8_t *)has->data)[i] > 1)
             return sfp__fail(err, SFP_EFORMAT,
                              "%s: slot %d has an image of %lld bytes and label %lld, expected at most %zu and a label below %d",
-                             f->v.file, i, (long long)bytes, (long long)y, most, f->classes);
-        if (!l->opt.keep_compressed && (uint64_t)bytes != most)
+                             f->v.file, i, (long long)bytes, (long long)y, max_bytes, f->classes);
+        if (!l->opt.keep_compressed && (uint64_t)bytes != max_bytes)
             return sfp__fail(err, SFP_EFORMAT, "%s: slot %d has an image of %lld bytes, expected %zu", f->v.file, i,
-                             (long long)bytes, most);
-        f->image_bytes += bytes; /* both factors are small: at most slots * image_bytes, which fits memory */
+                             (long long)bytes, max_bytes);
+        f->image_bytes += bytes; /* no overflow: at most slots * image_bytes, which fits in memory */
     }
     return SFP_OK;
 }
@@ -177,7 +178,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
     sfp__learner *l = f->l;
     f->image_bytes = 0;
     if (!f->v.put) {
-        TRY(look_at_slots(f, err));
+        TRY(check_slots(f, err));
     } else {
         f->filled = l->buffer ? l->buffer->filled : 0;
         for (int i = 0; i < f->filled; i++)
@@ -203,7 +204,7 @@ static sfp_status visit_buffer(visit *f, sfp_error *err)
         TRY(sfp__visit_pieces(&f->v, list[i].name, list[i].dtype, list[i].ndim, list[i].shape, &pieces, err));
     }
     if (f->commits && l->buffer)
-        TRY(sfp__buffer_restore(l->buffer, f->filled, (uint64_t)f->buffer_seen, err)); /* all it asks for was checked */
+        TRY(sfp__buffer_restore(l->buffer, f->filled, (uint64_t)f->buffer_seen, err)); /* cannot fail: the values were checked */
     if (!l->buffer)
         return SFP_OK;
     char prefix[40];
@@ -277,7 +278,7 @@ sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char
     TRY(visit_heads(l->heads, &f.v, err));
     sfp__metadata_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
     sfp__metadata_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
-    if (l->opt.method) /* fingerprints have theirs among the settings */
+    if (l->opt.method) /* with fingerprints the settings include the backbone */
         sfp__metadata_put_backbone(&meta, l->vit);
     sfp__metadata_put_common(&meta, l);
     sfp__metadata_put(&meta, "position", position ? position : "");
@@ -288,7 +289,7 @@ sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char
 
 /* ------------------------------------------------------------------- reading */
 
-/* A method's of version 2, which had another checksum. */
+/* Returns whether this is a checkpoint of a method of version 2, which had another checksum. */
 static bool is_earlier(const char *path)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
@@ -296,8 +297,8 @@ static bool is_earlier(const char *path)
            sfp__tensor_file_meta(st, "position");
 }
 
-/* A whole checkpoint of this version; *bytes must outlive *st. */
-static sfp_status open_whole(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err)
+/* Opens an undamaged checkpoint of this version; *bytes must outlive *st. */
+static sfp_status open_undamaged(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err)
 {
     size_t size = 0;
     sfp_status status = sfp__backed_file_read(path, bytes, &size, err);
@@ -312,7 +313,7 @@ sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, cha
 {
     OWNED uint8_t *bytes = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    TRY(open_whole(path, &bytes, &st, err));
+    TRY(open_undamaged(path, &bytes, &st, err));
     const char *made_by = sfp__tensor_file_meta(st, "method"), *text = sfp__tensor_file_meta(st, "position");
     if (!text)
         return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
@@ -323,15 +324,15 @@ sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, cha
 
 static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
 {
-    const char *then = sfp__tensor_file_meta(st, "method"), *now = l->opt.method;
+    const char *saved = sfp__tensor_file_meta(st, "method"), *now = l->opt.method;
     char shown[SFP_NAME_MAX];
-    if (strcmp(then ? then : "", now ? now : "") != 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: was made by method %s, now it is %s", st->path,
-                         then ? sfp__printable(then, shown, sizeof shown) : "none", now ? now : "none");
+    if (strcmp(saved ? saved : "", now ? now : "") != 0)
+        return sfp__fail(err, SFP_EINVAL, "%s: method is %s, expected %s, the current setting", st->path,
+                         saved ? sfp__printable(saved, shown, sizeof shown) : "none", now ? now : "none");
     return now ? sfp__metadata_check_backbone(st, l->vit, err) : SFP_OK;
 }
 
-static sfp_status read_span(const sfp__learner *l, const sfp__tensor_file *st, sfp__saved_components *out, sfp_error *err)
+static sfp_status read_components(const sfp__learner *l, const sfp__tensor_file *st, sfp__saved_components *out, sfp_error *err)
 {
     const sfp__fp_options *o = &l->opt.fp;
     long long task = 0, frozen_end = 0, active_end = 0;
@@ -350,27 +351,27 @@ static void free_heads(sfp__head *(*heads)[SFP_HEAD_MEMBERS])
         sfp__head_free((*heads)[i]);
 }
 
-/* Checks all of it, then puts it in. */
-static sfp_status take(sfp__learner *l, sfp__tensor_file *st, char **position, sfp_error *err)
+/* Checks the whole file, then changes the learner. */
+static sfp_status read_and_commit(sfp__learner *l, sfp__tensor_file *st, char **position, sfp_error *err)
 {
     OWNED_BY(free_heads) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     OWNED char *text = NULL;
-    sfp__saved_components span = {0};
+    sfp__saved_components components = {0};
     visit f = {.l = l, .v = sfp__visit_reading(st, true)};
     const sfp__visitor reading = sfp__visit_reading(st, false);
     TRY(sfp__metadata_classes(l, st, 0, &f.classes, err));
     TRY(visit_learner(&f, err));
-    TRY(read_span(l, st, &span, err));
+    TRY(read_components(l, st, &components, err));
     TRY(sfp__metadata_names_read(st, sfp__learner_label_end(l), &names, err));
     TRY(sfp__learner_make_heads(l, heads, err));
     TRY(visit_heads(heads, &reading, err));
     const char *where = sfp__tensor_file_meta(st, "position");
     TRY(sfp__check_memory((text = sfp__strdup(where ? where : "")), err));
-    TRY(sfp__metadata_prepare(l, reading.file, &span, f.classes, names.count, err));
+    TRY(sfp__metadata_prepare(l, reading.file, &components, f.classes, names.count, err));
     f.v = reading;
     f.commits = true;
-    TRY(visit_learner(&f, err)); /* it was checked: nothing fails from here on */
+    TRY(visit_learner(&f, err)); /* cannot fail from here on: the values were checked */
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
         sfp__head *before = l->heads[i];
         l->heads[i] = heads[i];
@@ -387,18 +388,19 @@ typedef struct loading {
     char *position;
 } loading;
 
-/* SFP_EFORMAT, SFP_EIO: damaged; others (other settings, another version, no memory): not the file's fault. */
+/* Loads a checkpoint. SFP_EFORMAT and SFP_EIO mean that the file is damaged; other errors (other settings, another version, no
+ * memory) do not. */
 static sfp_status load(void *ctx, const char *path, sfp_error *err)
 {
     loading *to = ctx;
     OWNED uint8_t *bytes = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    TRY(open_whole(path, &bytes, &st, err));
+    TRY(open_undamaged(path, &bytes, &st, err));
     TRY(check_method(to->l, st, err));
     TRY(sfp__metadata_check_settings(to->l, st, true, err));
-    /* the settings are the same, so whatever does not fit now is the file's fault */
+    /* the settings are equal, so any mismatch from here on means that the file is damaged */
     pthread_mutex_lock(&to->l->head_lock);
-    sfp_status status = take(to->l, st, &to->position, err);
+    sfp_status status = read_and_commit(to->l, st, &to->position, err);
     pthread_mutex_unlock(&to->l->head_lock);
     if (status && status != SFP_ENOMEM)
         return err->status = SFP_EFORMAT;

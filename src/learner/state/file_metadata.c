@@ -15,7 +15,7 @@
 
 /* ------------------------------------------------------------------ writing */
 
-static char *copied(sfp__file_metadata *m, const char *text)
+static char *copy_text(sfp__file_metadata *m, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = sfp__arena_take(&m->arena, size, 1);
@@ -24,7 +24,7 @@ static char *copied(sfp__file_metadata *m, const char *text)
 
 void sfp__metadata_put(sfp__file_metadata *m, const char *key, const char *value)
 {
-    const sfp__meta entry = {copied(m, key), copied(m, value)};
+    const sfp__meta entry = {copy_text(m, key), copy_text(m, value)};
     m->failed =
         m->failed || !entry.key || !entry.value || !sfp__grow(&m->list, sizeof *m->list, m->count, m->count + 1, &m->capacity);
     if (!m->failed)
@@ -45,7 +45,7 @@ void sfp__metadata_done(sfp__file_metadata *m)
     *m = (sfp__file_metadata){0};
 }
 
-/* Names come from folders of any encoding; a file's metadata is UTF-8. */
+/* Names come from directories in any encoding; metadata is UTF-8. */
 static void put_name(sfp__text *t, const char *name)
 {
     char shown[SFP_NAME_MAX];
@@ -89,7 +89,7 @@ void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l)
 
 /* ----------------------------------------------------------------- settings */
 
-/* One that is no setting, or not in its words. */
+/* Adds a value that is not a setting, or that is saved in another format. */
 #define PUT(k, n_, ...)                                                 \
     {                                                                   \
         out[n].kind = SFP_SAVED_##k;                                    \
@@ -98,7 +98,7 @@ void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l)
         n++;                                                            \
     }
 
-/* Settings by their keys, which blanks cut; returns how many. */
+/* Adds the settings with the given keys, separated by blanks. Returns their number. */
 static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learner_options *o, sfp__saved_setting *out)
 {
     int n = 0;
@@ -114,8 +114,8 @@ static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learn
     return n;
 }
 
-/* Those of SFP_SAVED_INFERENCE: how images become input, head, batch, seed. */
-static int answer_settings(const sfp__learner_options *o, sfp__saved_setting *out)
+/* Adds the settings of SFP_SAVED_INFERENCE: preprocessing of images, head, batch, seed. */
+static int list_inference_settings(const sfp__learner_options *o, sfp__saved_setting *out)
 {
     int n = put_settings(SFP_SAVED_INFERENCE, "seed batch head resize", o, out);
     PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
@@ -123,7 +123,7 @@ static int answer_settings(const sfp__learner_options *o, sfp__saved_setting *ou
     return n;
 }
 
-/* Tells backbones of the same sizes apart: the small tensors that every training moves. */
+/* Computes a checksum that distinguishes backbones of the same sizes, from the small tensors that every training changes. */
 static unsigned long backbone_sum(const sfp__vit *vit)
 {
     const sfp__vit_config *c = &vit->config;
@@ -142,12 +142,12 @@ static unsigned long backbone_sum(const sfp__vit *vit)
                               w->blocks[b].qkv_w};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             if (all[i])
-                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* of qkv the first row */
+                sum = crc32_z(sum, (const unsigned char *)all[i], D); /* only the first row of qkv */
     }
     return sum;
 }
 
-/* `o` as in force on `vit`; `buffer`: there is one. */
+/* Lists all settings. `o` are the options in effect on `vit`; `buffer`: there is a buffer. */
 static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, bool buffer, sfp__saved_setting *out)
 {
     const sfp__vit_config *c = &vit->config;
@@ -164,7 +164,7 @@ static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, boo
     PUT(RUN, "backbone", "%08lx", backbone_sum(vit))
     n += put_settings(SFP_SAVED_RUN, "steps replay select sigma coreset", o, out + n);
     n += put_settings(SFP_SAVED_RUN, strcmp(o->select, "learnloss") == 0 ? "learnloss-order" : "", o, out + n);
-    PUT(RUN, "coreset-most", "%d", o->coreset_most)
+    PUT(RUN, "coreset-most", "%d", o->coreset_max)
     n += put_settings(SFP_SAVED_RUN, "weighted buffer", o, out + n);
     n += put_settings(SFP_SAVED_RUN, buffer ? "buffer-size drop-rule nu" : "", o, out + n);
     if (buffer)
@@ -174,17 +174,17 @@ static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, boo
     n += put_settings(SFP_SAVED_RUN, "ortho-mu classes", o, out + n);
     n += put_settings(SFP_SAVED_RUN, free_stream ? "span drift" : "", o, out + n);
     n += put_settings(SFP_SAVED_RUN, o->head == SFP_HEAD_MIX ? "head-feed" : "", o, out + n);
-    return n + answer_settings(o, out + n);
+    return n + list_inference_settings(o, out + n);
 }
 #undef PUT
 
-/* The settings that bear on what it computes; returns how many. */
-static int settings_of(const sfp__learner *l, sfp__saved_setting *out)
+/* Lists the settings that affect the results of a learner. Returns their number. */
+static int list_learner_settings(const sfp__learner *l, sfp__saved_setting *out)
 {
-    return l->opt.method ? answer_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
+    return l->opt.method ? list_inference_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
 }
 
-/* A checkpoint's settings stand apart from what it holds; a state's are plain, for people who look into the file. */
+/* In a checkpoint the keys of settings have a prefix; in a state they have none, for people who read the file. */
 static void setting_key(const sfp__saved_setting *s, bool run, char *key, size_t size)
 {
     (void)snprintf(key, size, "%s%s", run ? "setting." : "", s->name);
@@ -193,7 +193,7 @@ static void setting_key(const sfp__saved_setting *s, bool run, char *key, size_t
 void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bool run)
 {
     sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
-    int n = settings_of(l, list);
+    int n = list_learner_settings(l, list);
     for (int i = 0; i < n; i++) {
         char key[64];
         setting_key(&list[i], run, key, sizeof key);
@@ -205,7 +205,7 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
 sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err)
 {
     sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
-    int n = settings_of(l, list);
+    int n = list_learner_settings(l, list);
     for (int i = 0; i < n; i++) {
         char key[64], shown[SFP_NAME_MAX];
         setting_key(&list[i], run, key, sizeof key);
@@ -215,7 +215,7 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
         if (!found && run)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
         if (found && strcmp(found, list[i].value) != 0)
-            return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %s, now it is %s", st->path, list[i].name,
+            return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s, the current setting", st->path, list[i].name,
                              sfp__printable(found, shown, sizeof shown), list[i].value);
     }
     return SFP_OK;
@@ -223,12 +223,12 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
 
 /* ------------------------------------------------------------------ reading */
 
-sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool wanted, sfp_error *err)
+sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool required, sfp_error *err)
 {
     const char *path = st->path, *found = sfp__tensor_file_meta(st, "format");
     char shown[SFP_NAME_MAX];
     long long v = 0;
-    if (!found && !wanted)
+    if (!found && !required)
         return SFP_OK;
     if (!found || strcmp(found, format) != 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: format is '%s', expected '%s'", path,
@@ -237,8 +237,7 @@ sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *fo
     if (v < version)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: " SFP_SAVED_EARLIER, path);
     if (v > version)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: is version %lld of %s, this program knows version %d", path, v, format,
-                         version);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: version of %s is %lld, expected %d", path, format, v, version);
     return SFP_OK;
 }
 
@@ -258,7 +257,7 @@ sfp_status sfp__metadata_int(const sfp__tensor_file *st, const char *key, long l
     return SFP_OK;
 }
 
-sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int most, sfp__saved_names *out, sfp_error *err)
+sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int max_names, sfp__saved_names *out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, "class_names"), *path = st->path;
     json_error_t where;
@@ -269,15 +268,16 @@ sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int most, sfp__s
     if (!text)
         return SFP_OK;
     if (!json_is_array(list))
-        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' is no JSON list", path);
-    if (n > (size_t)most)
-        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, most);
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' is not a JSON list", path);
+    if (n > (size_t)max_names)
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names' has %zu names, expected at most %d", path, n, max_names);
     TRY(sfp__alloc(&names.name, n, sizeof *names.name, err));
     names.count = (int)n;
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_string(v) && !json_is_null(v))
-            return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': class %zu is neither a string nor null", path, i);
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'class_names': entry %zu is not a string, expected a string or null",
+                             path, i);
         if (json_is_string(v) && !(names.name[i] = sfp__strdup(json_string_value(v))))
             return sfp__fail_nomem(err);
     }
@@ -301,28 +301,28 @@ void sfp__metadata_names_commit(sfp__saved_names *n, sfp__learner *l)
         l->classes.names[i] = i < n->count ? n->name[i] : NULL;
     }
     if (n->given)
-        n->count = 0; /* they are the learner's now */
+        n->count = 0; /* the names belong to the learner now */
 }
 
-sfp_status sfp__metadata_classes(sfp__learner *l, const sfp__tensor_file *st, int least, int *out, sfp_error *err)
+sfp_status sfp__metadata_classes(sfp__learner *l, const sfp__tensor_file *st, int min_classes, int *out, sfp_error *err)
 {
     const sfp__tensor *t = NULL;
     const sfp__param *p = l->fp ? &l->fp->linear_w : NULL;
     const int64_t now = sfp__learner_classes(l);
     TRY(sfp__tensor_file_need(st, p ? p->name : "seen", &t, err));
     bool grows = sfp__learner_label_end(l) != now, rows = p ? t->ndim == 2 && t->shape[1] == p->shape[1] : t->ndim == 1;
-    int64_t low = grows ? least : now, high = grows ? SFP_LEARNER_MAX_CLASSES : now;
+    int64_t low = grows ? min_classes : now, high = grows ? SFP_LEARNER_MAX_CLASSES : now;
     if (!rows || t->shape[0] > SFP_LEARNER_MAX_CLASSES)
         TRY(sfp__tensor_expect(st->path, t, p ? p->shape : &now, p ? p->ndim : 1, err));
     if (t->shape[0] < low || t->shape[0] > high)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %lld classes, expected %s%lld, as many as the stream has", st->path,
+        return sfp__fail(err, SFP_EINVAL, "%s: number of classes is %lld, expected %s%lld as in the stream", st->path,
                          (long long)t->shape[0], grows ? "at least " : "", (long long)low);
     *out = (int)t->shape[0];
     return SFP_OK;
 }
 
-sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__saved_components *span, int classes, int names,
-                                 sfp_error *err)
+sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__saved_components *components, int classes,
+                                 int names, sfp_error *err)
 {
     if (!l->fp) {
         TRY(sfp__learner_reserve_classes(l, names, err));
@@ -330,24 +330,25 @@ sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__s
     }
     const sfp__saved_components before = {l->fp->task, l->fp->frozen_end, l->fp->active_end};
     const sfp__rng rng = l->fp->rng;
-    sfp_status s = sfp__fp_restore(l->fp, span->task, span->frozen_end, span->active_end, err);
+    sfp_status s = sfp__fp_restore(l->fp, components->task, components->frozen_end, components->active_end, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", path);
     s = sfp__learner_reserve_classes(l, names, err);
     if (!s)
         s = sfp__learner_add_classes(l, classes, err);
     if (s)
-        (void)sfp__fp_restore(l->fp, before.task, before.frozen_end, before.active_end, NULL); /* it was so: it fits */
+        /* cannot fail: these were the previous values */
+        (void)sfp__fp_restore(l->fp, before.task, before.frozen_end, before.active_end, NULL);
     l->fp->rng = rng;
     return s;
 }
 
 /* ----------------------------------------------------------------- backbone */
 
-/* Which backbone a file belongs to. Prompts and heads mean nothing on another
- * one of the same sizes, and nothing would look wrong but the accuracy. */
+/* The identity of the backbone that a file belongs to. With another backbone of the same sizes, prompts and heads are
+ * meaningless, and only the accuracy would reveal it. */
 
-/* The file's own name: a folder may move. */
+/* Returns the name of the file without its directory, which may be renamed. */
 static const char *file_name(const sfp__vit *vit)
 {
     const char *path = sfp__vit_path(vit), *slash = path ? strrchr(path, '/') : NULL;
@@ -399,11 +400,10 @@ sfp_status sfp__metadata_check_backbone(const sfp__tensor_file *st, const sfp__v
     if (side && side != vit->config.img_size) {
         (void)snprintf(other, sizeof other, "img %d%s", side, strchr(id.sizes, ','));
         if (strcmp(other, sizes) == 0)
-            return sfp__fail(err, SFP_EINVAL,
-                             "%s: was learned at an input size of %d, this backbone is at %d (img-size %d brings it there)",
+            return sfp__fail(err, SFP_EINVAL, "%s: input size is %d, expected %d, the size of this backbone; set img-size to %d",
                              st->path, side, vit->config.img_size, side);
     }
-    return sfp__fail(err, SFP_EINVAL, "%s: was learned on backbone '%s' (%s; checksum %s), this one is '%s' (%s; checksum %s)",
+    return sfp__fail(err, SFP_EINVAL, "%s: backbone is '%s' (%s; checksum %s), expected '%s' (%s; checksum %s), the current one",
                      st->path, sfp__printable(file ? file : "?", was[0], sizeof was[0]),
                      sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]),
                      sfp__printable(sum ? sum : "?", was[2], sizeof was[2]), id.file, id.sizes, id.sum);

@@ -23,18 +23,18 @@ typedef struct reading {
 
 /* ------------------------------------------------------------------ settings */
 
-static sfp_status read_setting(const reading *f, const char *key, bool wanted, sfp_error *err)
+static sfp_status read_setting(const reading *f, const char *key, bool required, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(f->st, key);
     char value[SFP_NAME_MAX];
     if (!text)
-        return wanted ? sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", f->path, key) : SFP_OK;
+        return required ? sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", f->path, key) : SFP_OK;
     sfp_status s = sfp__settings_apply(&f->r->opt, &f->vit->config, key, sfp__printable(text, value, sizeof value), err);
     return s ? sfp__fail_prefix(err, s, "%s: metadata", f->path) : SFP_OK;
 }
 
-/* "0.5,0.5,0.5", each above `least`. */
-static sfp_status read_three(const reading *f, const char *key, double least, float *out, sfp_error *err)
+/* Reads three numbers such as "0.5,0.5,0.5", each above `min`. */
+static sfp_status read_three(const reading *f, const char *key, double min, float *out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(f->st, key);
     char shown[SFP_NAME_MAX];
@@ -44,10 +44,10 @@ static sfp_status read_three(const reading *f, const char *key, double least, fl
         return SFP_OK;
     bool fine = sscanf(text, "%f,%f,%f%n", &v[0], &v[1], &v[2], &used) == 3 && text[used] == '\0';
     for (int i = 0; fine && i < 3; i++)
-        fine = isfinite(v[i]) && (double)v[i] > least;
+        fine = isfinite(v[i]) && (double)v[i] > min;
     if (!fine)
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is '%s', expected three numbers above %g", f->path, key,
-                         sfp__printable(text, shown, sizeof shown), least);
+                         sfp__printable(text, shown, sizeof shown), min);
     memcpy(out, v, sizeof v);
     return SFP_OK;
 }
@@ -56,15 +56,15 @@ static sfp_status read_settings(reading *f, sfp_error *err)
 {
     static const struct {
         const char *key;
-        bool of_fingerprints, wanted;
+        bool fingerprints_only, required;
     } list[] = {
         {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
         {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
         {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
         {"seed", false, false}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (!(list[i].of_fingerprints && f->r->method))
-            TRY(read_setting(f, list[i].key, list[i].wanted, err));
+        if (!(list[i].fingerprints_only && f->r->method))
+            TRY(read_setting(f, list[i].key, list[i].required, err));
     TRY(read_three(f, "mean", -1e6, f->r->opt.mean, err));
     return read_three(f, "std", 0, f->r->opt.std, err);
 }
@@ -110,7 +110,8 @@ static sfp_status load_mix(const reading *f, sfp_error *err)
 
 /* -------------------------------------------------------------- fingerprints */
 
-/* How many rows the classifier has; that the pool is in the file as the metadata says comes before memory is taken for it. */
+/* Reads the number of rows of the linear head. Checks that the pool in the file has the sizes of the metadata before memory is
+ * allocated for it. */
 static sfp_status check_sizes(reading *f, sfp_error *err)
 {
     const sfp__fp_options *o = &f->r->opt.fp;
@@ -132,12 +133,12 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
     long long frozen_end = 0, active_end = 0;
     float *values = NULL;
     TRY(check_sizes(f, err));
-    r->opt.fp.tasks = 0; /* tasks bear on learning; free, any span of components fits */
+    r->opt.fp.tasks = 0; /* tasks affect only training; without tasks any range of components is valid */
     r->opt.fp.span = 1;
     r->opt.fp.classes = f->classes;
-    sfp_status made = sfp__fp_create(f->vit, f->threads, &r->opt.fp, 1, &r->fp, err);
-    if (made)
-        return sfp__fail_prefix(err, made, "%s", f->path);
+    sfp_status status = sfp__fp_create(f->vit, f->threads, &r->opt.fp, 1, &r->fp, err);
+    if (status)
+        return sfp__fail_prefix(err, status, "%s", f->path);
     r->opt.fp = r->fp->opt;
     TRY(sfp__state_values(r->fp, f->st, f->classes, &values, err));
     sfp__state_put_values(r->fp, values);
@@ -160,7 +161,7 @@ static sfp_status load_method(reading *f, const char *method, sfp_error *err)
     return load_head(f, method, &f->r->heads[0], err);
 }
 
-/* ---------------------------------------------------------------------- whole */
+/* ---------------------------------------------------------------------- a whole file */
 
 static sfp_status read_state(reading *f, sfp_error *err)
 {
@@ -213,9 +214,10 @@ void sfp__inference_state_free(sfp__inference_state *r)
     sfp__free(r);
 }
 
-/* ------------------------------------------------------ the parts of a state file
+/* ------------------------------------------------------- the contents of a state file
  *
- * Read and checked; whoever asks for them decides where they go: into a learner (state.c), or into what only answers. */
+ * These functions read and check the contents of a state file. The caller stores them in a learner (state.c) or in an
+ * sfp__inference_state. */
 
 sfp_status sfp__state_path(const char *given, char *buf, size_t size, sfp_error *err)
 {
@@ -233,7 +235,7 @@ sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
     return SFP_OK;
 }
 
-/* The layer of "prompt.e_p_N", or of "prompt.g_p_N", which all samples share; -1: another name. */
+/* Returns the layer of "prompt.e_p_N", or of "prompt.g_p_N", which all samples share; -1: another name. */
 static int pool_layer(const char *name, bool *shared)
 {
     char *end = NULL;
@@ -272,24 +274,24 @@ sfp_status sfp__state_check_pool(sfp__fp *fp, const sfp__tensor_file *st, sfp_er
     const char *path = st->path;
     sfp__state_pool p;
     if (!sfp__state_pool_read(st, &p))
-        return SFP_OK; /* the first tensor that is missing will be told */
+        return SFP_OK; /* the first missing tensor is reported later */
     const struct {
         const char *name;
         int64_t was, now;
-    } list[] = {{"a backbone of width", p.width, fp->linear_w.shape[1]},
+    } list[] = {{"width of the backbone", p.width, fp->linear_w.shape[1]},
                 {"pool", p.pool, o->pool},
                 {"prompt-length", p.length, o->length}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i].was != list[i].now)
-            return sfp__fail(err, SFP_EINVAL, "%s: was made with %s %lld, now it is %lld", path, list[i].name,
+            return sfp__fail(err, SFP_EINVAL, "%s: %s is %lld, expected %lld, the current setting", path, list[i].name,
                              (long long)list[i].was, (long long)list[i].now);
     if (p.first_layer != o->first_layer || p.last_layer != o->last_layer)
-        return sfp__fail(err, SFP_EINVAL, "%s: was made with prompt-layers %d-%d, now it is %d-%d", path, p.first_layer,
+        return sfp__fail(err, SFP_EINVAL, "%s: prompt-layers is %d-%d, expected %d-%d, the current setting", path, p.first_layer,
                          p.last_layer, o->first_layer, o->last_layer);
     return SFP_OK;
 }
 
-/* The shape a parameter has in the file: as here, but for the rows of the classifier. */
+/* Returns the size of a parameter in the file and writes its shape: as in fp, except for the rows of the linear head. */
 static size_t file_shape(sfp__fp *fp, int classes, const sfp__param *p, int64_t *shape)
 {
     bool by_class = p == &fp->linear_w || p == &fp->linear_b;
@@ -298,7 +300,7 @@ static size_t file_shape(sfp__fp *fp, int classes, const sfp__param *p, int64_t 
     return (size_t)shape[0] * p->width;
 }
 
-/* A tensor that these fingerprints have no use for means that the file is of another kind of learner. */
+/* Checks that the file has no tensor that these fingerprints do not have; such a tensor belongs to another kind of learner. */
 static sfp_status check_known(const sfp__tensor_file *st, sfp__param **params, int count, sfp_error *err)
 {
     for (size_t k = 0; k < st->count; k++) {
@@ -308,8 +310,9 @@ static sfp_status check_known(const sfp__tensor_file *st, sfp__param **params, i
             known = strcmp(params[i]->name, t->name) == 0;
         char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];
         if (!known)
-            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected none of that name with these settings", st->path,
-                             sfp__printable(t->name, name, sizeof name), sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
+            return sfp__fail(err, SFP_ESHAPE, "%s: tensor '%s' is %s, expected no tensor of that name with these settings",
+                             st->path, sfp__printable(t->name, name, sizeof name),
+                             sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
     }
     return SFP_OK;
 }
@@ -334,7 +337,7 @@ sfp_status sfp__state_values(sfp__fp *fp, const sfp__tensor_file *st, int classe
     sfp__param **params = sfp__fp_params(fp, &count);
     int64_t shape[3];
     size_t total = 0, at = 0, n = 0;
-    for (int i = 0; i < count; i++) { /* sizes first: a forged one takes no memory */
+    for (int i = 0; i < count; i++) { /* checks sizes first, so that a forged size allocates no memory */
         const sfp__tensor *t = NULL;
         total += file_shape(fp, classes, params[i], shape);
         TRY(sfp__tensor_file_need(st, params[i]->name, &t, err));
@@ -379,7 +382,7 @@ sfp_status sfp__state_components(const sfp__fp_options *o, const sfp__tensor_fil
     return SFP_OK;
 }
 
-sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool otherwise, uint8_t **out, sfp_error *err)
+sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default_value, uint8_t **out, sfp_error *err)
 {
     const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
     OWNED uint8_t *seen = NULL;
@@ -388,14 +391,15 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool otherwi
     if (classes > 0)
         TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
     if (!text && seen)
-        memset(seen, otherwise, (size_t)classes);
+        memset(seen, default_value, (size_t)classes);
     if (text && !json_is_array(list))
-        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is no JSON list", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is not a JSON list", path);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
         long long label = json_is_integer(v) ? json_integer_value(v) : -1;
         if (!seen || label < 0 || label >= classes)
-            return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is no class from 0 to %d", path, i, classes - 1);
+            return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen': entry %zu is not a class, expected 0 to %d", path, i,
+                             classes - 1);
         seen[label] = 1;
     }
     *out = TAKE(seen);

@@ -1,5 +1,4 @@
-/* Writing state files, and reading them into a learner (state.h says what they
- * hold). */
+/* Writes state files, and reads them into a learner (state.h describes their contents). */
 #include "learner/state/state.h"
 
 #include "base/mem.h"
@@ -11,26 +10,25 @@
 
 /* ------------------------------------------------------------------ checksum */
 
-/* The checksum of a state: of a text that has a line for each entry of the
- * metadata and for each tensor, with its type, shape and the checksum of its
- * bytes. The lines are in order of name, so that another program may write the
- * same state with its parts in another order. */
+/* The checksum of a state is that of a text with one line per metadata entry and one line per tensor, which has its type, its
+ * shape and the checksum of its bytes. The lines are sorted by name, so that another program may write the same state in another
+ * order. */
 
-typedef struct part {
+typedef struct content {
     const char *name;
-    const char *value;         /* an entry's */
-    const sfp__tensor *tensor; /* NULL: an entry of the metadata */
-} part;
+    const char *value;         /* value of a metadata entry; NULL: a tensor */
+    const sfp__tensor *tensor; /* NULL: a metadata entry */
+} content;
 
-static int compare_parts(const void *pa, const void *pb)
+static int compare_contents(const void *pa, const void *pb)
 {
-    const part *a = pa, *b = pb;
+    const content *a = pa, *b = pb;
     if (!a->tensor != !b->tensor)
         return a->tensor ? 1 : -1;
     return strcmp(a->name, b->name);
 }
 
-static void put_part(sfp__text *to, const part *p)
+static void put_content(sfp__text *to, const content *p)
 {
     char shape[SFP_SHAPE_MAX], sum[SFP_CHECKSUM_MAX];
     sfp__text_json(to, p->name);
@@ -45,22 +43,22 @@ static void put_part(sfp__text *to, const part *p)
     sfp__text_put(to, "\n");
 }
 
-/* Of everything but the checksum itself. */
-static sfp_status sum_of(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
-                         char out[SFP_CHECKSUM_MAX], sfp_error *err)
+/* Computes the checksum of everything except the checksum itself. */
+static sfp_status compute_checksum(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
+                                   char out[SFP_CHECKSUM_MAX], sfp_error *err)
 {
-    OWNED part *list = NULL;
+    OWNED content *list = NULL;
     OWNED_BY(sfp__text_done) sfp__text text = {0};
     size_t n = 0;
     TRY(sfp__alloc(&list, count + meta_count, sizeof *list, err));
     for (size_t i = 0; i < meta_count; i++)
         if (strcmp(meta[i].key, SFP_CHECKSUM_KEY) != 0)
-            list[n++] = (part){meta[i].key, meta[i].value, NULL};
+            list[n++] = (content){meta[i].key, meta[i].value, NULL};
     for (size_t i = 0; i < count; i++)
-        list[n++] = (part){tensors[i].name, NULL, &tensors[i]};
-    qsort(list, n, sizeof *list, compare_parts);
+        list[n++] = (content){tensors[i].name, NULL, &tensors[i]};
+    qsort(list, n, sizeof *list, compare_contents);
     for (size_t i = 0; i < n; i++)
-        put_part(&text, &list[i]);
+        put_content(&text, &list[i]);
     TRY(sfp__check_memory(!text.failed, err));
     sfp__safetensors_sum(text.s, 0, NULL, out);
     return SFP_OK;
@@ -71,16 +69,16 @@ sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err)
     const char *format = sfp__tensor_file_meta(st, "format"), *version = sfp__tensor_file_meta(st, "version");
     char now[16], sum[SFP_CHECKSUM_MAX];
     (void)snprintf(now, sizeof now, "%d", SFP_STATE_VERSION);
-    bool ours = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
-    if (!ours || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may sum in another way */
+    bool is_state = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
+    if (!is_state || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may compute the checksum differently */
         return SFP_OK;
-    TRY(sum_of(st->count, st->tensors, st->meta_count, st->meta, sum, err));
+    TRY(compute_checksum(st->count, st->tensors, st->meta_count, st->meta, sum, err));
     return sfp__safetensors_expect_sum(st, sum, err);
 }
 
 /* -------------------------------------------------------------------- saving */
 
-/* The labels of the classes seen, as a JSON list. */
+/* Puts the labels of the classes seen as a JSON list. */
 static void put_seen(sfp__file_metadata *m, int classes, const uint8_t *seen)
 {
     sfp__text t = {0};
@@ -99,8 +97,8 @@ static void put_seen(sfp__file_metadata *m, int classes, const uint8_t *seen)
     sfp__text_done(&t);
 }
 
-/* What every state has. */
-static void put_head_of_file(sfp__file_metadata *m, int classes, const uint8_t *seen, const sfp__vit *vit)
+/* Puts the metadata that every state has. */
+static void put_common(sfp__file_metadata *m, int classes, const uint8_t *seen, const sfp__vit *vit)
 {
     sfp__metadata_put(m, "format", SFP_STATE_FORMAT);
     sfp__metadata_put_int(m, "version", SFP_STATE_VERSION);
@@ -109,17 +107,17 @@ static void put_head_of_file(sfp__file_metadata *m, int classes, const uint8_t *
     sfp__metadata_put_backbone(m, vit);
 }
 
-/* The checksum comes last into the metadata. */
+/* Writes a state. The checksum is the last metadata entry. */
 static sfp_status write_state(const char *path, const sfp__tensor_list *tensors, sfp__file_metadata *meta, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX] = "";
-    TRY(meta->failed ? SFP_OK : sum_of(tensors->count, tensors->list, meta->count, meta->list, sum, err));
+    TRY(meta->failed ? SFP_OK : compute_checksum(tensors->count, tensors->list, meta->count, meta->list, sum, err));
     sfp__metadata_put(meta, SFP_CHECKSUM_KEY, sum);
     TRY(sfp__check_memory(!meta->failed, err));
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
 
-/* What answering needs: of a mix its weights and heads, of a method its head. */
+/* Visits the data of the heads that prediction needs: weights and members of head mix, or the head of a method. */
 static sfp_status visit_heads(sfp__learner *l, const sfp__visitor *with, sfp_error *err)
 {
     double mix[SFP_STATE_MIX] = {l->mix.count};
@@ -141,18 +139,18 @@ static sfp_status visit_heads(sfp__learner *l, const sfp__visitor *with, sfp_err
 
 sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
 {
-    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list parts = {0};
+    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list tensors = {0};
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
-    const sfp__visitor v = sfp__visit_writing(&parts);
+    const sfp__visitor v = sfp__visit_writing(&tensors);
     int count = 0;
     sfp__param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
-    TRY(visit_heads(l, &v, err)); /* the wider types first: then each tensor is aligned */
+    TRY(visit_heads(l, &v, err)); /* wider types first, so that each tensor is aligned */
     for (int i = 0; i < count; i++)
         TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
-    put_head_of_file(&meta, sfp__learner_classes(l), l->classes.seen, l->vit);
+    put_common(&meta, sfp__learner_classes(l), l->classes.seen, l->vit);
     sfp__metadata_put_common(&meta, l);
     sfp__metadata_put_settings(&meta, l, false);
-    return write_state(path, &parts, &meta, err);
+    return write_state(path, &tensors, &meta, err);
 }
 
 /* ------------------------------------------------------------------- loading */
@@ -164,7 +162,7 @@ static sfp_status check_kind(const sfp__learner *l, const sfp__tensor_file *st, 
     TRY(sfp__metadata_check_format(st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err));
     TRY(sfp__state_check_sum(st, err));
     if (method)
-        return sfp__fail(err, SFP_EINVAL, "%s: is the state of method %s, expected one of fingerprints", st->path,
+        return sfp__fail(err, SFP_EINVAL, "%s: method of the state is %s, expected none: a state of fingerprints", st->path,
                          sfp__printable(method, name, sizeof name));
     return sfp__metadata_check_backbone(st, l->vit, err);
 }
@@ -173,23 +171,23 @@ sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
-    OWNED float *values = NULL; /* all tensors, in the order of sfp__fp_params */
+    OWNED float *values = NULL; /* all parameters in the order of sfp__fp_params */
     OWNED uint8_t *seen = NULL;
-    sfp__saved_components span = {0};
+    sfp__saved_components components = {0};
     int classes = 0;
     if (l->opt.method)
-        return sfp__fail(err, SFP_EINVAL, "%s: cannot be gone on from by method %s", path, l->opt.method);
+        return sfp__fail(err, SFP_EINVAL, "%s: method %s cannot start from a state, expected fingerprints", path, l->opt.method);
     TRY(sfp__safetensors_open(path, &st, err));
     TRY(check_kind(l, st, err));
     TRY(sfp__metadata_check_settings(l, st, false, err));
     TRY(sfp__state_check_pool(l->fp, st, err));
     TRY(sfp__metadata_classes(l, st, sfp__learner_classes(l), &classes, err));
     TRY(sfp__state_values(l->fp, st, classes, &values, err));
-    TRY(sfp__state_components(&l->fp->opt, st, &span, err));
+    TRY(sfp__state_components(&l->fp->opt, st, &components, err));
     TRY(sfp__state_seen(st, classes, false, &seen, err));
     TRY(sfp__metadata_names_read(st, l->opt.fp.tasks > 0 ? classes : SFP_LEARNER_MAX_CLASSES, &names, err));
-    TRY(sfp__metadata_prepare(l, path, &span, classes, names.count, err));
-    sfp__state_put_values(l->fp, values); /* from here on nothing fails */
+    TRY(sfp__metadata_prepare(l, path, &components, classes, names.count, err));
+    sfp__state_put_values(l->fp, values); /* cannot fail from here on */
     memset(l->classes.seen, 0, (size_t)l->classes.capacity);
     if (classes > 0)
         memcpy(l->classes.seen, seen, (size_t)classes);

@@ -5,24 +5,24 @@
 #include <math.h>
 #include <stdio.h>
 
-static sfp_status put_part(void *ctx, const sfp__tensor *t, sfp_error *err)
+static sfp_status put_tensor(void *ctx, const sfp__tensor *t, sfp_error *err)
 {
     return sfp__tensor_list_add(ctx, t, NULL, err);
 }
 
-static const sfp__tensor *find_part(void *ctx, const char *name)
+static const sfp__tensor *find_tensor(void *ctx, const char *name)
 {
     return sfp__tensor_file_find(ctx, name);
 }
 
-sfp__visitor sfp__visit_writing(sfp__tensor_list *parts)
+sfp__visitor sfp__visit_writing(sfp__tensor_list *tensors)
 {
-    return (sfp__visitor){.ctx = parts, .put = put_part};
+    return (sfp__visitor){.ctx = tensors, .put = put_tensor};
 }
 
-sfp__visitor sfp__visit_reading(sfp__tensor_file *file, bool checks)
+sfp__visitor sfp__visit_reading(sfp__tensor_file *file, bool check_only)
 {
-    return (sfp__visitor){.ctx = file, .find = find_part, .file = file->path, .checks = checks};
+    return (sfp__visitor){.ctx = file, .find = find_tensor, .file = file->path, .check_only = check_only};
 }
 
 static void full_name(const sfp__visitor *v, const char *name, char out[SFP_NAME_MAX])
@@ -59,8 +59,8 @@ static sfp_status check_finite(const sfp__visitor *v, const sfp__tensor *t, sfp_
     return SFP_OK;
 }
 
-/* The tensor of a part that is read, once it is what it should be. */
-static sfp_status look_at(const sfp__visitor *v, const sfp__tensor *want, const sfp__tensor **out, sfp_error *err)
+/* Finds the tensor to read and checks its type, shape and values. */
+static sfp_status find_and_check(const sfp__visitor *v, const sfp__tensor *want, const sfp__tensor **out, sfp_error *err)
 {
     TRY(sfp__visit_find(&(sfp__visitor){.ctx = v->ctx, .find = v->find, .file = v->file}, want->name, want->dtype, out, err));
     TRY(sfp__tensor_expect(v->file, *out, want->shape, want->ndim, err));
@@ -87,8 +87,8 @@ sfp_status sfp__visit(const sfp__visitor *v, const char *name, sfp__dtype dtype,
     TRY(describe(v, name, full, dtype, ndim, shape, data, &t, err));
     if (v->put)
         return v->put(v->ctx, &t, err);
-    TRY(look_at(v, &t, &found, err));
-    if (!v->checks && found->bytes > 0)
+    TRY(find_and_check(v, &t, &found, err));
+    if (!v->check_only && found->bytes > 0)
         memcpy(data, found->data, found->bytes);
     return SFP_OK;
 }
@@ -96,12 +96,12 @@ sfp_status sfp__visit(const sfp__visitor *v, const char *name, sfp__dtype dtype,
 sfp_status sfp__visit_values(const sfp__visitor *v, const char *name, sfp__dtype dtype, int64_t count, void *data, sfp_error *err)
 {
     sfp__visitor reading = *v;
-    reading.checks = false; /* into the caller's own */
+    reading.check_only = false; /* the values go to the caller's copy, not into the object */
     if (!v->put)
         return sfp__visit(&reading, name, dtype, 1, &count, data, err);
     size_t bytes = (size_t)count * sfp__dtype_size(dtype);
-    sfp__tensor_list *parts = v->ctx;
-    void *copy = sfp__arena_take(&parts->arena, bytes, 1);
+    sfp__tensor_list *tensors = v->ctx;
+    void *copy = sfp__arena_take(&tensors->arena, bytes, 1);
     TRY(sfp__check_memory(copy, err));
     memcpy(copy, data, bytes);
     return sfp__visit(v, name, dtype, 1, &count, copy, err);
@@ -117,9 +117,9 @@ sfp_status sfp__visit_pieces(const sfp__visitor *v, const char *name, sfp__dtype
     TRY(describe(v, name, full, dtype, ndim, shape, pieces->n > 0 ? pieces->at(pieces->ctx, 0, &bytes) : NULL, &t, err));
     if (v->put)
         return sfp__tensor_list_add(v->ctx, &t, pieces, err);
-    TRY(look_at(v, &t, &found, err));
+    TRY(find_and_check(v, &t, &found, err));
     const char *from = found->data;
-    for (int i = 0; i < pieces->n && !v->checks; i++, from += bytes) {
+    for (int i = 0; i < pieces->n && !v->check_only; i++, from += bytes) {
         void *to = pieces->at(pieces->ctx, i, &bytes);
         memcpy(to, from, bytes);
     }
