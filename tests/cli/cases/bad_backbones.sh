@@ -1,4 +1,4 @@
-# what predict says about weights that are no whole ViT: file, tensor, found, expected
+# error messages of predict for incomplete weights: file, tensor, found, expected
 mkfile image a.png 40 40 1
 try() {
     streamfp predict --backbone "$1" a.png

@@ -1,4 +1,4 @@
-# any byte of the header turned over: a message and exit 1, or a file that still reads; never a crash
+# a flipped byte of the header causes a message and exit status 1, or the file is still valid; never a crash
 mkfile vit good.safetensors 1 10
 size=$(od -An -tu8 -N8 good.safetensors | tr -d ' ')
 for ((offset = 0; offset < size + 8; offset += 37)); do

@@ -1,4 +1,4 @@
-# every one must fail with a message that names the file and what is wrong, and exit 1
+# each file must fail with a message that names the file and the fault, and with exit status 1
 mkfile vit good.safetensors 1 10
 try() {
     streamfp inspect "$1"

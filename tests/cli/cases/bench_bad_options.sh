@@ -1,4 +1,4 @@
-# what would not be measured is refused before anything is made
+# options without effect are refused before anything is created
 try() {
     streamfp bench --size tiny "$@"
     echo "exit $?" >&2

@@ -1,4 +1,4 @@
-# from wherever they are called, and before they look for anything
+# help works in every directory, and before the scripts search for any file
 bench=$(dirname "$0")/../../../bench
 for name in pacs triage compare_torch select; do
     for option in --help -h; do

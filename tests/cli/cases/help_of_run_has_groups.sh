@@ -1,4 +1,4 @@
-# headings, the names that options take, and how a switch is turned off
+# headings, the names that options accept, and how to turn off a switch
 streamfp run --help | grep '^[A-Z][A-Za-z ]*:$'
 streamfp run --help | grep -A 1 -e '--select NAME' -e '--method NAME' -e '--attune \[on' -e '--triage'
 streamfp run --help | grep 'turn it off'

@@ -1,4 +1,4 @@
-# the folder of a run stands for its state; options that would do nothing are refused
+# a run directory stands for its state; options without effect are refused
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkfile image a.png 20 20 1

@@ -1,4 +1,4 @@
-# what a run left is told by what it holds: fingerprints, tasks, classes; and an input size that a backbone cannot have is refused
+# states and checkpoints are recognised: fingerprints, tasks, classes; an impossible input size is refused
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p p/cat p/dog
@@ -20,7 +20,7 @@ for of in learner head; do
     streamfp inspect --brief $of.safetensors | sed -n '/^recognised/,/^learned/p'
     streamfp inspect --brief --json $of.safetensors | grep -oE '"saved":.*"backbone_file'
 done
-# without settings, as other programs write it; with settings that are not true: nothing worse than a word less
+# files without settings, as other programs write them, or with wrong settings: only fewer words are printed
 mkfile raw bare.safetensors '{"prompt.e_p_1":{"dtype":"F32","shape":[3,2,4],"data_offsets":[0,96]},"last.weight":{"dtype":"F32","shape":[5,4],"data_offsets":[96,176]}}' 176
 streamfp inspect --brief bare.safetensors
 mkfile raw odd.safetensors '{"prompt.e_p_99999999999":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"__metadata__":{"format":"streamfp-state","version":"\u001b[2J","classes":"-7","seen":"{","class_names":"[3]","open":"x","timestamps":"99999999999999999999","backbone-sizes":"img"}}' 4

@@ -1,4 +1,4 @@
-# of names that are too long, beginning and end are shown, and columns stay where they are
+# for long names the beginning and the end are shown, and columns stay aligned
 export STREAMFP_REGISTRY=$PWD/runs.db
 long=a-class-with-a-name-that-is-much-longer-than-any-column-can-be
 mkdir -p "in-a-folder-with-a-long-name/$long" in-a-folder-with-a-long-name/b

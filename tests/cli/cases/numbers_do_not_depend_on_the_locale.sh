@@ -1,4 +1,4 @@
-# where the user's locale writes 0,5, options are read and files are written with a point
+# in a locale with a decimal comma, options are read and files are written with a decimal point
 if ! localedef -i de_DE -f UTF-8 "$PWD/de_DE.UTF-8" >/dev/null 2>&1; then
     echo "skipped: localedef cannot make de_DE.UTF-8 (package locales)"
     exit 77
@@ -11,7 +11,7 @@ for name in plain comma; do
     locale=(env)
     if [ $name = comma ]; then locale=("${comma[@]}"); fi
     "${locale[@]}" streamfp run "${args[@]}" --sigma 0.5 --out $name >/dev/null 2>talk.txt || cat talk.txt
-    # what depends on neither the time nor the folder
+    # everything that depends neither on the time nor on the directory
     sed 's/,"seconds":{.*$//' $name/events.jsonl >$name/events
     tr -d ' ' <$name/result.json | grep -Ev '^"(started|seconds|samples_per_second|peak_rss_bytes|rate":\{)' >$name/result
 done

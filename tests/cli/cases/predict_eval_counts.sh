@@ -1,4 +1,4 @@
-# labels by this program's own answers: all right; then the last one changed: one wrong
+# labels equal to the program's predictions: all correct; after changing the last label: one wrong
 mkfile vit tiny.safetensors 1 10
 for i in 1 2 3 4; do
     mkfile image "$i.png" 60 50 "$i"

@@ -1,4 +1,4 @@
-# --json tells which file a row of the features is of, also of a backbone without classes, and why one is NaN
+# --json reports the file of each row of features, also for a backbone without classes, and why a row is NaN
 mkfile vit tiny.safetensors 1 0
 mkfile image a.png 50 40 3
 echo bad >b.jpg

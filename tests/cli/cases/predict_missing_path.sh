@@ -1,4 +1,4 @@
-# what is not there is named and left out like what cannot be decoded, alone, among others, in a list; --strict stops
+# a missing file is named and skipped like an undecodable one: alone, among others, in a list; --strict stops
 mkfile vit tiny.safetensors 1 3
 mkfile image a.png 50 40 3
 mkfile image b.png 50 40 4

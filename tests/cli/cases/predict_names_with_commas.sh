@@ -1,4 +1,4 @@
-# columns are separated by tabs, whatever is in names and paths
+# columns are separated by tabs, because names and paths may contain commas
 mkfile vit tiny.safetensors 1 3
 mkdir 'p, q: r'
 mkfile image 'p, q: r/a.png' 50 40 3

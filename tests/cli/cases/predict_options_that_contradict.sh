@@ -1,4 +1,4 @@
-# what is to be written is named as what it is: a photograph in its place stays
+# an output file needs the extension of its format, so that a photograph is not overwritten
 mkfile vit tiny.safetensors 1 3
 mkfile image a.png 50 40 3
 mkfile image b.png 50 40 4

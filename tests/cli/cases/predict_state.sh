@@ -1,4 +1,4 @@
-# the classes that a run learned, by name; the same count of right answers as eval has
+# predictions of a learned state, with class names; the same number of correct ones as with eval
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 10
 mkdir -p p/cat p/dog

@@ -10,5 +10,5 @@ mkfile vit teacher.safetensors 1 5
 try --teacher teacher.safetensors --weight-logits 0 --temperature 2
 try --teacher teacher.safetensors --weight-label 0 --smoothing 0.3
 ls
-# what says no more than the default is no mistake
+# an option with its default value is accepted
 try --epochs 1 --views 2 --weight-patch 1.0

@@ -1,4 +1,4 @@
-# Killed again and again, between steps or in the middle of anything: what comes out in the end is the same.
+# A training that is killed repeatedly, between steps or at any other time, gives the same result.
 mkfile vit teacher.safetensors 1 5
 options='--data synthetic:160 --teacher teacher.safetensors --views 2 --img-size 16 --patch 8 --dim 32 --depth 2 --heads 2 --batch 16 --epochs 30 --mixup 0.3
     --checkpoint-every 0.02 --score-every 0 --threads 2'
@@ -18,11 +18,11 @@ options='--data synthetic:160 --teacher teacher.safetensors --views 2 --img-size
     streamfp pretrain $options --out cut --resume --json 2>err | grep -oE '"finished":true,"steps":[0-9]+'
     cmp whole/model.safetensors cut/model.safetensors && echo same model
     cmp whole/teacher.cache cut/teacher.cache && echo same teacher outputs
-    # nothing is left to do: nothing changes
+    # resuming a finished training changes nothing
     before=$(sha256sum cut/model.safetensors)
     streamfp pretrain $options --out cut --resume --json 2>err | grep -oE '"finished":true,"steps":[0-9]+'
     [ "$before" = "$(sha256sum cut/model.safetensors)" ] && echo unchanged
-    # a stop that is asked for leaves a checkpoint, too
+    # a requested stop writes a checkpoint, too
     streamfp pretrain $options --epochs 100000 --out asked >out 2>err &
     while [ ! -e asked/checkpoint.safetensors ]; do sleep 0.05; done
     kill -TERM $!

@@ -1,4 +1,4 @@
-# "builtin" is a teacher like any other; its outputs are kept by what it holds
+# "builtin" is accepted as a teacher; its cached outputs are identified by its contents
 streamfp inspect --brief builtin >nothing 2>&1 || {
     echo "skipped: this build has no builtin backbone"
     exit 77

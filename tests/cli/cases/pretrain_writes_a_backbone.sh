@@ -8,7 +8,7 @@ c = json.load(open("o/config.json"))
 print(c["num_heads"], c["pretraining"]["finished"], c["pretraining"]["pictures"], len(c["class_names"]))
 print([json.loads(l)["step"] for l in open("o/log.jsonl")][-1])'
 grep -c '<svg' o/report.html
-# without labels and with another width a teacher alone is enough
+# a teacher alone is enough, without labels and with another width
 mkdir -p flat/all && for i in $(seq 24); do mkfile image "flat/all/$i.png" 20 20 "$i"; done
 long=$(printf './%.0s' $(seq 200))
 streamfp pretrain --data "folder:${long}flat" --teacher teacher.safetensors --img-size 16 --patch 8 --dim 24 --depth 1 --heads 2 --batch 8 --epochs 1 --dtype f32 \

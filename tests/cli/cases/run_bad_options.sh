@@ -1,4 +1,4 @@
-# each ends at once, says what is wrong, and leaves no folder behind
+# each command ends at once with a message, and creates no directory
 export STREAMFP_REGISTRY=$PWD/runs.db
 try() {
     streamfp run --threads 1 "$@" 2>&1 | grep -v 'stands in' >&2

@@ -1,5 +1,5 @@
-# synthetic images in the buffer: a small run with two optimisations, the same bytes again on other threads, what its checkpoint
-# has of them, and the memory that is counted
+# synthetic images in the buffer: a small run with two optimisations, the same bytes with other threads,
+# their tensors in the checkpoint, and the reported memory
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(--img-size 32 --data synthetic:140 --tasks 2 --batch 10 --buffer ssd --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --prompt-layers 0-1)
 streamfp run "${args[@]}" --threads 1 --out a --json >a.json 2>talk || cat talk

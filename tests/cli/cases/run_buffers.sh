@@ -1,5 +1,5 @@
-# buffer methods that ask the learner for features, queries and gradients: small runs, what they told of the buffer, and a resume
-# by another method that is refused
+# buffer methods that use features, queries and gradients of the learner: small runs, their reports on the buffer,
+# and resuming with another method, which is refused
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(--img-size 32 --data synthetic:40 --tasks 2 --batch 10 --buffer-size 8 --replay 4 --seed 4 --eval-limit 2 --threads 1 --prompt-layers 0-1)
 for method in aser camel gss; do

@@ -1,4 +1,4 @@
-# what the clocks drop is counted, evaluations stand where their task ended, and the served batches are those of the arithmetic
+# dropped samples are counted, evaluations are at the end of their task, and the processed batches are as computed on paper
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 run() { # OUT OPTIONS...
@@ -7,10 +7,10 @@ run() { # OUT OPTIONS...
     streamfp run --backbone tiny.safetensors --threads 1 --batch 4 --attune off --out "$out" "$@" 2>talk >/dev/null || cat talk
     grep 'clock paper' talk
 }
-number() { # OUT: what a reader asks of it
+number() { # OUT: prints the main numbers
     tr -d ' \n' <"$1/result.json" | grep -Eo '"samples":\{[^}]*\}|"coverage":[^,]*|"offered":[0-9]+,"task":[0-9]+'
 }
-served() { # OUT: the batches, by the first of their samples
+served() { # OUT: prints the batches by their first sample
     grep -Eo '"offered":\[[0-9]+' "$1/events.jsonl" | grep -Eo '[0-9]+' | while read -r id; do echo $((id / 4)); done | tr '\n' ' '
     echo
 }
@@ -41,5 +41,5 @@ for policy in drop-oldest drop-newest block; do
     served tie-$policy
     tr -d ' \n' <tie-$policy/result.json | grep -Eo '"lag":\{"mean":[0-9.]{5}'
 done
-# the paper's clock measures a learner that knows the classes of the task, as it must where nothing is replayed
+# the paper's clock measures a learner that knows the classes of the task, which is necessary without replay
 run measured --data synthetic:40 --tasks 2 --clock paper --rate 0.01 --buffer none --calibrate 1 | sed -E 's/[0-9.e-]+ s/T s/g; s/C_S [^,;]*/C_S N/'

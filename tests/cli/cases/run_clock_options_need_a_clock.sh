@@ -1,4 +1,4 @@
-# what the clock at hand, or another option, would make mean nothing is refused; what says no more than the default is not
+# options without effect because of the clock or another option are refused; default values are accepted
 try() {
     streamfp run --data synthetic:20 --threads 1 --out out "$@" 2>&1 | grep -v 'stands in' >&2
     echo "exit ${PIPESTATUS[0]}" >&2

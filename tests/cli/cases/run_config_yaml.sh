@@ -1,4 +1,4 @@
-# file < --set < its own option
+# precedence: file < --set < option
 export STREAMFP_REGISTRY=$PWD/runs.db
 printf '# a small run\nimg-size: 32\ndata: synthetic:60\ntasks: 2\nbatch: 5\nseed: 7\nsigma: 0.4\neval-limit: 2\nthreads: 1\n' >small.yaml
 value() { sed -n "/\"config\"/,/}/s/^  \"$1\": \"\(.*\)\".*/$1 \1/p" "$2/result.json"; }

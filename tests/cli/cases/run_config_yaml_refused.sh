@@ -1,4 +1,4 @@
-# what a file of options cannot say is refused with its line
+# invalid configuration files are refused with the line
 try() {
     printf '%b' "$1" >options.yaml
     streamfp run --config options.yaml --out nowhere/x 2>&1 >/dev/null | grep -v 'stands in' | head -n 1

@@ -1,4 +1,4 @@
-# Published layouts with something wrong in them: a clear error, or a skip that is counted and reported.
+# Published layouts with faults: a clear error, or images that are skipped, counted and reported.
 export STREAMFP_REGISTRY=$PWD/runs.db
 number=0
 try() { # WHAT DATA OPTIONS...

@@ -1,4 +1,4 @@
-# --init-state: a state or the folder of a run; one of another shape is told by the names of options
+# --init-state: a state or a run directory; if the shapes differ, the message names the options
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p p/cat p/dog q/cat q/dog q/emu
@@ -22,14 +22,14 @@ run --out o --init-state first --data folder:q
 run --out o --init-state p
 mkfile flip first/state.safetensors flipped.safetensors -20000
 run --out o --init-state flipped.safetensors | sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g'
-# in place: the folder's own state is read, and still there for --resume
+# in place: the state of the output directory is read, and still exists for --resume
 run --out first --init-state first
 run --out first --init-state ./first --resume
-# a state of a later task
+# the state of a later task
 run --out two --tasks 1,1
 run --out o --tasks 1,1 --init-state two
 run --out o --tasks 1,1 --init-state two/state-task-1.safetensors
-# class k of a state is label k of the stream: both have the same name for it, where both have one
+# class k of a state is label k of the stream: if both have a name for it, the names must be equal
 mkdir r && cp -r p/dog r/dog && cp -r q/emu r/emu
 run --out o --init-state first --data folder:r
 run --out three --tasks 1,1,1 --data folder:q

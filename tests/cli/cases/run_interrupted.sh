@@ -1,11 +1,11 @@
-# the first Ctrl-C finishes the step, writes a checkpoint and says how to go on
+# the first Ctrl-C completes the timestamp, writes a checkpoint and prints how to resume
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(run --img-size 32 --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1 --out out)
-told() { grep -Ev "^(task|evaluating) |: a checkpoint takes" stderr; } # without what a slow machine has time for
-set -m # a job of its own: otherwise a background process ignores SIGINT
+messages() { grep -Ev "^(task|evaluating) |: a checkpoint takes" stderr; } # without messages that only slow machines print
+set -m # a separate job: otherwise a background process ignores SIGINT
 streamfp "${args[@]}" >stdout 2>stderr &
 pid=$!
-for ((i = 0; i < 2000; i++)); do # begun: its events file is there
+for ((i = 0; i < 2000; i++)); do # the run has started when its events file exists
     if [ -e out/events.jsonl ]; then break; fi
     sleep 0.01
 done
@@ -14,16 +14,16 @@ kill -INT $pid
 wait $pid
 echo "exit $?"
 cat stdout
-told
+messages
 [ -s out/checkpoint ] || echo "no checkpoint"
 [ ! -e out/result.json ] || echo "a result already"
 streamfp runs | grep -o 'out .*'
 streamfp runs show 1 >/dev/null || echo "not shown"
-touch out/checkpoint.tmp.77 out/state-task-1.safetensors.tmp.77 out/mine.tmp.77 # the first two as a killed process leaves them
+touch out/checkpoint.tmp.77 out/state-task-1.safetensors.tmp.77 out/mine.tmp.77 # the first two are as a killed process leaves them
 streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 grep -c 'average accuracy' stdout
-told
+messages
 sed 's/^{"t":\([0-9]*\),.*/\1/' out/events.jsonl | tr '\n' ' '
 echo
 streamfp runs | grep -c .

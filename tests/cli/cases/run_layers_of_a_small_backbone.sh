@@ -1,4 +1,4 @@
-# a backbone of two blocks: the default number of prompted layers is cut, with a word; what the user asks for is refused
+# a backbone of two blocks: the default number of prompted layers is reduced with a message; an explicit number is refused
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 run() { streamfp run --backbone tiny.safetensors --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@" 2>&1 >/dev/null; echo "exit $?"; }

@@ -1,18 +1,18 @@
-# a watched folder until Ctrl-C, which is a normal end; then only what is new
+# a watched directory until Ctrl-C, which is a normal end; then only new files
 export STREAMFP_REGISTRY=$PWD/runs.db
-table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # how many were trained on depends on the moment
+table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # the number of trained samples depends on timing
 mkdir -p in/cat
 for i in 1 2 3 4 5; do mkfile image "in/cat/$i.png" 32 32 "$i"; done
 mkfile image in/who.png 32 32 9
 args=(run --data dir:in --batch 4 --threads 1 --out out)
-events() { # N: waits for so many timestamps, and until nothing waits to be written
+events() { # N: waits for N timestamps, and until all lines are written
     for ((i = 0; i < 1000; i++)); do
         if [ -e out/predictions.jsonl ] && [ "$(wc -l <out/predictions.jsonl)" -ge "$1" ]; then return; fi
         sleep 0.02
     done
     echo "nothing was predicted"
 }
-set -m # a job of its own: otherwise a background process ignores SIGINT
+set -m # a separate job: otherwise a background process ignores SIGINT
 streamfp "${args[@]}" >stdout 2>stderr &
 pid=$!
 events 1
@@ -24,7 +24,7 @@ done
 echo 'who.png,dog' >in/labels.csv
 mkfile image in/other.png 32 32 10
 events 2
-sleep 1.5 # a pause: the last ones are learned from, though they are no full batch
+sleep 1.5 # after a pause an incomplete batch is processed
 kill -INT $pid
 wait $pid
 echo "exit $?"
@@ -35,14 +35,14 @@ predicted() { sed 's/"t":[0-9]*,//; s/,"class":.*,"probability":.*//' out/predic
 predicted
 mkfile image in/dog/4.png 32 32 14
 touch in/.end
-# killed after its last checkpoint, it had written more; what still waits is not predicted again
+# the run wrote more before it was killed, after its last checkpoint; images in the label queue are not predicted again
 printf '{"id":10,"t":3,"name":"lost.png","class":"cat","probability":0.5}\n{"id":1' >>out/predictions.jsonl
 streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 grep -v 'stands in' stderr
 table
 predicted
-# nothing to learn from, and a file that is no image: what could be read was, and predicted
+# no labelled image, and a file that is not an image: the readable images were predicted
 mkdir -p one
 for i in 1 2 3; do mkfile image "one/$i.png" 32 32 "$i"; done
 : >one/empty.png

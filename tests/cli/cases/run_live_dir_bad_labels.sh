@@ -1,4 +1,4 @@
-# a line of labels.csv that is none is told once, whether it was there before or comes meanwhile
+# an invalid line of labels.csv is reported once, whether it existed before or is added later
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p in/cat in/dog
@@ -13,7 +13,7 @@ printf 'name,label\n1.png,cat\n\n' >in/labels.csv
 run good
 printf '2.png\n3.png,\n' >>in/labels.csv
 run bad
-# without a line end it is one when the stream ends; quotes are those of CSV
+# a last line without a line end counts when the stream ends; quotes are those of CSV
 late() { tr -d ' \n' <"$1/result.json" | grep -o '"late":[0-9]*'; }
 printf '"1.png","cat"\n2.png,dog' >in/labels.csv
 run unended

@@ -1,4 +1,4 @@
-# a live run goes on with another test set, or without one: its images are the stream's
+# a live run can be resumed with another test set or without one: its training images are the stream's
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkdir -p in/cat in/dog one/cat two/dog
 mkfile vit tiny.safetensors 1 0

@@ -1,6 +1,6 @@
-# a tar on standard input: classes appear; an image without a label is predicted, and learned from when its label comes
+# a tar on standard input: classes are added; an unlabelled image is predicted, and learned from when its label arrives
 export STREAMFP_REGISTRY=$PWD/runs.db
-table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # how many were trained on depends on the moment
+table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # the number of trained samples depends on timing
 mkdir in
 sample() { # KEY SEED [LABEL]
     mkfile image "in/$1.png" 32 32 "$2"
@@ -28,10 +28,10 @@ streamfp "${args[@]}" --resume <second.tar >stdout 2>stderr
 echo "exit $?"
 grep -v 'stands in' stderr
 table
-# a broken one: what came is kept, and it is told; the run is not finished, and can go on
+# a broken stream is reported: its state is kept, the run is not finished and can be resumed
 broken=(run --data stdin --batch 4 --threads 1 --out broken)
 finished() { streamfp runs | grep -c "$PWD/broken${1:-}\$"; }
-try() { # FILE OPTIONS...: what is said
+try() { # FILE OPTIONS...: prints the messages
     local from=$1
     shift
     streamfp "$@" <"$from" 2>&1 >stdout | grep -v 'stands in'
@@ -40,7 +40,7 @@ try() { # FILE OPTIONS...: what is said
 head -c 7000 second.tar >cut.tar
 try cut.tar "${broken[@]}"
 grep '"finished"' broken/result.json
-rm -f broken/checkpoint.old # there when it took its time
+rm -f broken/checkpoint.old # exists if the run was slow
 ls broken
 finished ' (not finished)'
 try cut.tar "${broken[@]}"
@@ -51,14 +51,14 @@ diff -r broken before
 finished ' (not finished)'
 try second.tar "${broken[@]}" --resume
 finished
-# cut where an entry ends: what came whole is learned from, and it is no end
+# truncated after an entry: complete samples are processed, but the stream has not ended
 head -c 4096 second.tar >short.tar
 try short.tar run --data stdin --method ncm --batch 4 --threads 1 --out short
 grep '"finished"' short/result.json
-# several, one after the other
+# several archives, one after the other
 cat first.tar second.tar | streamfp run --data stdin --batch 4 --threads 1 --out both 2>/dev/null | grep '^  samples  ' | sed 's/dropped.*/dropped/'
-# broken from the start: no folder is made, a finished run is not replaced, and the registry does not hear of it
-head -c 10240 /dev/zero >nothing.tar # whole, and without an entry
+# broken from the start: no directory is created, a finished run is not replaced, and nothing is registered
+head -c 10240 /dev/zero >nothing.tar # complete, but without entries
 for from in /dev/null in/a1.png nothing.tar; do try $from run --data stdin --threads 1 --out none/at/all; done
 rm nothing.tar
 mkfile vit tiny.safetensors 1 0
@@ -68,7 +68,7 @@ cp -r ended before
 try in/a1.png run --data stdin --threads 1 --out ended
 diff -r ended before
 streamfp runs | grep -c "$PWD"
-# what a live stream cannot have
+# options that a live stream cannot have
 for bad in '--tasks 5' '--clock virtual --rate 10' '--clock paper --rate 10' '--rate 10' '--costs nowhere' '--pending -1'; do
     # shellcheck disable=SC2086  # two words
     streamfp run --data stdin --threads 1 --out none $bad </dev/null 2>&1 | grep -v 'stands in'

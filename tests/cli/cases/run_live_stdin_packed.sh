@@ -1,4 +1,4 @@
-# what follows a packed tar is packed alike, or is told: what came before it is learned from
+# data after a compressed tar must be compressed alike, or is reported; earlier samples are processed
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir in

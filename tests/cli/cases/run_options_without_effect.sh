@@ -1,5 +1,5 @@
-# an option that the others make mean nothing is refused, whoever gave it; what says no more than the default, or comes from a
-# preset, is not
+# an option without effect is refused wherever it was set; default values and
+# values of a preset are accepted
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 run() { streamfp run --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@"; }
@@ -44,7 +44,7 @@ printf 'sigma: 0.5\ndrift: ph\ntasks: 2\n' >asks.yaml
 try --config asks.yaml
 mkdir live
 try --data dir:live --order 2
-replica manifest list --each 1 --size 32 >/dev/null # it gives tasks of its own
+replica manifest list --each 1 --size 32 >/dev/null # it has its own tasks
 try --data manifest:list/manifest.csv --drift ph
 ls
 echo "these run:"

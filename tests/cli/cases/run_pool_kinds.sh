@@ -1,4 +1,4 @@
-# other kinds of pool, on known tasks and on free streams: the same run leaves the same state, and eval of it gives the run's numbers
+# other kinds of pools, with tasks and task-free: a repeated run has the same state, and eval gives the numbers of the run
 export STREAMFP_REGISTRY=$PWD/runs.db
 run=(run --img-size 32 --data synthetic:60 --batch 10 --seed 4 --eval-limit 5 --threads 1)
 for kind in l2p dualprompt; do

@@ -1,14 +1,14 @@
-# report and result say which options differ from the defaults, those of the clock and the evaluation too
+# report and result list the options that differ from their defaults, also those of clock and evaluation
 export STREAMFP_REGISTRY=$PWD/runs.db
 run() { streamfp run --threads 1 "$@" >/dev/null 2>talk || cat talk; }
-said() { grep -oE '(Options that differ|All other options)[^.]*\.[^<>]*(</code>[^.]*\.)?' "$1/report.html" | sed 's/<[^>]*>//g'; }
+listed_options() { grep -oE '(Options that differ|All other options)[^.]*\.[^<>]*(</code>[^.]*\.)?' "$1/report.html" | sed 's/<[^>]*>//g'; }
 printf '%s\n' 0.05 0.31 >costs
 args=(--img-size 32 --data synthetic:60 --tasks 2 --batch 10 --eval-limit 5 --eval-every 3 --rate 400 --clock virtual --costs costs --triage)
 run "${args[@]}" --sigma .50 --out a
 run "${args[@]}" --sigma 0.5 --seed 3 --out b
 run --img-size 32 --data synthetic:60 --method ncm --out c
 run --data synthetic:20 --out d
-for dir in a c d; do said $dir; done
+for dir in a c d; do listed_options $dir; done
 echo "--- the table of options"
 sed 's,<tr,\n&,g; s,</tr>,\n,g' a/report.html | grep -E '<td>(img-size|test|rate|clock|costs|triage|method|eval-every|sigma|tasks)</td>' |
     sed 's,</td><td>, | ,g; s,<[^>]*>,,g'

@@ -1,4 +1,4 @@
-# a run does not go on when its classes have other names: every label would have shifted
+# a run is not resumed if its classes were renamed: every label would have shifted
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p rg/arrow rg/disc rg/triangle

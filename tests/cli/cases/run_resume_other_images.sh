@@ -1,4 +1,4 @@
-# a run goes on only with the images that it began with, training and test; where they lie does not matter
+# a run is resumed only with the same images, training and test; their location does not matter
 export STREAMFP_REGISTRY=$PWD/runs.db
 replica folder data --each 3 >/dev/null
 replica folder test --each 2 --seed 9 >/dev/null

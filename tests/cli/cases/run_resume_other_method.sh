@@ -1,4 +1,4 @@
-# A run that was made by another method is refused, and left as it is.
+# Resuming a run with another method is refused and changes nothing.
 export STREAMFP_REGISTRY=$PWD/runs.db
 run() { streamfp run --data synthetic:40 --tasks 2 --threads 1 --eval-limit 1 "$@" 2>&1 >/dev/null | grep -v 'stands in'; }
 run --out learner

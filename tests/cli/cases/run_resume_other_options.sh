@@ -1,4 +1,4 @@
-# a run goes on with the options it was made with, or says which one is another; what does not matter may change
+# a run is resumed with the same options, or the changed one is named; options that do not matter may change
 export STREAMFP_REGISTRY=$PWD/runs.db
 replica folder data --each 2 >/dev/null
 replica folder other --each 2 --seed 9 >/dev/null

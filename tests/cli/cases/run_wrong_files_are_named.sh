@@ -1,4 +1,4 @@
-# what is given in the place of another thing is told by what it is
+# the message for a file of the wrong kind names the kind
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir folder

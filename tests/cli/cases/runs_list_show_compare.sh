@@ -1,4 +1,4 @@
-# Runs by hand: result.json as `run` would write it, three seeds of one method and one of another.
+# Constructed runs: result.json as `run` would write it, three seeds of one method and one of another.
 export STREAMFP_REGISTRY=runs.db
 result() { # DIR STARTED SEED SELECT ACCURACY
     mkdir "$1"

@@ -1,4 +1,4 @@
-# two classes on a plane: three points together and one apart in each
+# two classes on a plane: in each, three close points and one apart
 cat >f.csv <<'CSV'
 x,y
 1,0

@@ -1,4 +1,4 @@
-# two cases in one object on one line; of the tensors the first and the last of each
+# two cases in one object on one line; the first and the last tensor of each
 need_shared
 streamfp-verify --json "$SHARED/golden/plain" "$SHARED/golden/buffer.json" >out
 echo "exit $?, lines $(wc -l <out)"

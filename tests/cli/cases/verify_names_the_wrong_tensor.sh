@@ -1,4 +1,4 @@
-# one number of one tensor is wrong: that tensor alone fails (tests/golden/perturb tries all of them)
+# one number of one tensor is wrong: only that tensor fails (tests/golden/perturb tests all tensors)
 need_shared
 mkdir real
 cp "$SHARED"/golden/plain/* real

@@ -17,8 +17,8 @@ try one.safetensors --state p p/cat/1.png
 mkfile nan run/state.safetensors nan.safetensors head.slda.bias
 try one.safetensors --state nan.safetensors p/cat/1.png
 mkfile flip run/state.safetensors flipped.safetensors -900
-try one.safetensors --state flipped.safetensors p/cat/1.png 2>said
-sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g' said >&2
+try one.safetensors --state flipped.safetensors p/cat/1.png 2>messages
+sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g' messages >&2
 head -c 2000 run/state.safetensors >cut.safetensors
 try one.safetensors --state cut.safetensors p/cat/1.png
 echo p/cat/1.png,emu >labels.csv

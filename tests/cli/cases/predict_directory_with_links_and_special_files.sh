@@ -1,4 +1,4 @@
-# a link to a folder above is no endless way; what is no file is told like any image that cannot be read
+# a link to a parent directory does not cause endless recursion; special files are reported like unreadable images
 mkfile vit tiny.safetensors 1 10
 mkdir -p p/a p/a-b
 for file in p/a/1.png p/a-b/2.png p/a.png; do mkfile image "$file" 50 40 3; done

@@ -12,7 +12,7 @@ mkfile image of/cat/1.png 20 20 1
 : >list.csv
 : >what.bin
 try describe images
-try describe digits # of a kind that a file in it tells
+try describe digits # the kind follows from a file in the directory
 try describe list.csv
 try describe what.bin
 try describe folder:nowhere
@@ -20,7 +20,7 @@ try describe synthetic:0
 try describe synthetic:abc
 try describe synthetic:20 --tasks 3,3
 try describe folder:of --tasks 0
-try describe manifest:list.csv # damaged is no wrong argument
+try describe manifest:list.csv # damaged data is not a usage error
 try describe folder:images
 try describe synthetic:20 --out x
 try describe folder:of --test

@@ -9,6 +9,6 @@ for code in 3 0; do
 done
 printf '#!/bin/sh\necho broken >x.tgz\n' >bin/npm
 PATH=$PWD/bin:$PATH streamfp data fetch cifar10 2>&1 | sed 's/fetch-[A-Za-z0-9]*/fetch-X/' >&2
-ls -A # nothing is left
+ls -A # no files are left
 : >file
 PATH=$PWD/bin:$PATH streamfp data fetch cifar10 --out file/x

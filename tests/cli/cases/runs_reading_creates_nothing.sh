@@ -1,4 +1,4 @@
-# neither the registry nor the folders it would lie in
+# neither the registry nor its parent directories
 export STREAMFP_REGISTRY=no/where/runs.db
 streamfp runs
 echo "exit $?"

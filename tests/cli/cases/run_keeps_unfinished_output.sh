@@ -1,7 +1,7 @@
-# --out: a run that can go on is refused, a finished one replaced with a word, one at a time writes, and only its own files go
+# --out: an unfinished run is refused, a finished one is replaced with a message, only one process may write, and other files are kept
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(run --img-size 32 --threads 1 --eval-limit 1 --method ncm)
-run() { # what is said, without the table
+run() { # prints the messages without the table
     streamfp "${args[@]}" "$@" 2>&1 >/dev/null | grep -Ev 'stands in|no test set|^task '
     echo "exit ${PIPESTATUS[0]}"
 }
@@ -31,7 +31,7 @@ mkdir other && echo theirs >other/report.html
 run --data synthetic:40 --tasks 2 --out other
 
 echo "unfinished:"
-set -m # a job of its own: otherwise a background process ignores SIGINT
+set -m # a separate job: otherwise a background process ignores SIGINT
 mkfile image p.png 32 32 1
 {
     echo p.png,a,0
@@ -39,7 +39,7 @@ mkfile image p.png 32 32 1
 } >list.csv
 streamfp run --img-size 32 --threads 1 --eval-limit 1 --data manifest:list.csv --out cut >/dev/null 2>&1 &
 pid=$!
-until [ -e cut/state-task-1.safetensors ]; do # something is learned
+until [ -e cut/state-task-1.safetensors ]; do # the first task is learned
     if ! kill -0 $pid; then break; fi
     sleep 0.01
 done
@@ -48,7 +48,7 @@ run --data synthetic:40 --out cut --resume
 kill -INT $pid
 wait $pid
 echo "exit $?"
-rm -f cut/checkpoint.old # there when it took its time
+rm -f cut/checkpoint.old # exists if the run was slow
 cp -r cut cut.before
 run --data synthetic:40 --out cut
 mv cut/checkpoint cut/checkpoint.old

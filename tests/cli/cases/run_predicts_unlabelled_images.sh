@@ -1,4 +1,4 @@
-# images of a data set without a label: on a free stream in its own order they are predicted when their turn comes, else left out
+# unlabelled images of a dataset: predicted in turn on a task-free stream that keeps its order, else excluded
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 for i in $(seq 20); do mkfile image p"$i".png 16 16 "$i"; done
@@ -22,23 +22,23 @@ run() { # OUT OPTIONS...
 run free --tasks free --attune off
 sed 's/,"class":.*//' free/predictions.jsonl
 grep -c '"class":"c[01]","probability":0\.' free/predictions.jsonl
-head -n 1 free/predictions.jsonl # nothing was learned yet
+head -n 1 free/predictions.jsonl # before any training
 run head --tasks free --method ncm --clock virtual --rate 100 --costs <(echo 0.001)
 cut -d, -f1-3 head/predictions.jsonl | cmp - <(cut -d, -f1-3 free/predictions.jsonl) && echo "the same, at the same moments"
 run tasks --tasks 2 --attune off
 [ -e tasks/predictions.jsonl ] || echo "no predictions"
-# the clock counts what the predictions take: the last batch, before which they are made, is later than learning alone makes it
+# the clock includes the time of predictions: the last batch, which follows them, is processed later than without them
 {
     echo path,label
     for i in 1 2; do echo "p$i.png,c$i"; done
-    for i in $(seq 3000); do echo "p3.png,"; done # far longer than a batch may be held up
+    for i in $(seq 3000); do echo "p3.png,"; done # far more than a batch may be delayed by
     for i in 4 5; do echo "p$i.png,c1"; done
 } >list.csv
 run clock --tasks free --batch 1 --clock virtual --rate 1000000 --queue 10 --attune off
 number() { tr -d ' \n' <clock/result.json | grep -Eo "\"$1\":[0-9.e-]+" | head -n 1 | cut -d: -f2; }
 awk -v lag="$(number max)" -v work="$(number select) $(number train) $(number buffer)" \
     'BEGIN { split(work, w); if (lag > w[1] + w[2] + w[3]) print "counted"; else print "not counted:", lag, work }'
-# they arrive as the others do: a batch that comes after many of them is not late, and none is dropped
+# they arrive like other images: a batch after many of them is not late, and none is dropped
 cat >list.csv <<END
 path,label
 p1.png,c1

@@ -1,4 +1,4 @@
-# the folders that --out lies in are made, and go again when nothing came of it
+# the parent directories of --out are created, and removed again if the run fails early
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 learner=(run --backbone tiny.safetensors --method ncm --threads 1)

@@ -1,4 +1,4 @@
-# a state that was learned at another input size: eval and predict bring the backbone there and say so, unless told otherwise
+# a state of another input size: eval and predict resize the backbone and report it, unless --img-size is given
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkfile vit other.safetensors 2 0
@@ -21,7 +21,7 @@ try eval --state run --backbone tiny.safetensors --data folder:p --img-size 40
 try eval --state run --backbone tiny.safetensors --data folder:p --img-size 30
 try predict --state run --backbone tiny.safetensors --img-size 30 p
 try eval --state run --backbone other.safetensors --data folder:p
-# an image that cannot be read is named
+# an unreadable image is named
 echo half >p/dog/9.png
 try eval --state run --backbone tiny.safetensors --img-size 48 --data folder:p
 rm p/*/?.png

@@ -1,4 +1,4 @@
-# A clock that was not given is the one that the rate and the stream imply: to name it makes no other run.
+# A clock that was not given follows from the rate and the stream: to give it explicitly makes no difference.
 result() { # DIR DATA MORE: further options of its config
     mkdir "$1"
     cat >"$1/result.json" <<END

@@ -1,4 +1,4 @@
-# a watched folder where little comes: what was learned is saved by the clock on the wall, so that a kill loses nothing of it
+# a watched directory with few new files: checkpoints are written by wall time, so that a kill loses nothing
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p in/cat in/dog
@@ -8,7 +8,7 @@ for i in 1 2; do
 done
 mkfile image in/who.png 16 16 9
 args=(run --backbone tiny.safetensors --data dir:in --method ncm --batch 4 --threads 1 --out out)
-until_there() { # COMMAND...: up to 30 s
+wait_until() { # COMMAND...: waits until it succeeds, at most 30 s
     for ((i = 0; i < 600; i++)); do
         if "$@"; then return; fi
         sleep 0.05
@@ -19,40 +19,40 @@ lines() { [ -e "out/$1" ] && [ "$(wc -l <"out/$1")" -ge "$2" ]; }
 differs() { ! cmp -s "$1" "$2"; }
 streamfp "${args[@]}" >stdout 2>stderr &
 pid=$!
-until_there [ -e out/checkpoint ]
-until_there lines predictions.jsonl 1
-# moved into the folder of its class, it is the same image
+wait_until [ -e out/checkpoint ]
+wait_until lines predictions.jsonl 1
+# an image that is moved into its class directory is the same image
 mkdir in/bird
 mv in/who.png in/bird/
 for i in 1 2 3; do mkfile image "in/bird/$i.png" 16 16 "2$i"; done
-until_there grep -qa bird out/checkpoint # the second
-{ kill -9 $pid && wait $pid; } 2>/dev/null # the shell tells of it, in either
+wait_until grep -qa bird out/checkpoint # in the second checkpoint
+{ kill -9 $pid && wait $pid; } 2>/dev/null # the shell may report the kill
 id=$(sed -E 's/\{"id":([0-9]+),.*/\1/' out/predictions.jsonl)
-grep -Eq "\"offered\":\[([0-9]+,)*${id}[],]" out/events.jsonl && echo "its id is its own"
+grep -Eq "\"offered\":\[([0-9]+,)*${id}[],]" out/events.jsonl && echo "the image keeps its id"
 rm -r in/cat in/bird
-# so does one that is labelled by a line, when it is killed before or after it was learned from
+# the same for an image that is labelled by a line, if the kill is before or after it was processed
 mkfile image in/her.png 16 16 8
 mkfile image in/it.png 16 16 7
 streamfp "${args[@]}" --resume >stdout 2>stderr &
 pid=$!
-until_there lines predictions.jsonl 3
-until_there grep -qa 'unlabelled[\\":]*3' out/checkpoint
+wait_until lines predictions.jsonl 3
+wait_until grep -qa 'unlabelled[\\":]*3' out/checkpoint
 cp out/checkpoint before
 echo her.png,dog >in/labels.csv
-until_there differs before out/checkpoint
+wait_until differs before out/checkpoint
 { kill -9 $pid && wait $pid; } 2>/dev/null
-# what still waits costs nothing
+# a run with waiting images uses almost no processor time while it is idle
 TIMEFORMAT=%U
 { time timeout -s INT 5 streamfp "${args[@]}" --resume >stdout 2>stderr; } 2>cpu
-awk '{ print($1 < 1.5 ? "rests" : "is busy: " $1) }' cpu
+awk '{ print($1 < 1.5 ? "idle" : "busy: " $1) }' cpu
 touch in/.end
 streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 cat stderr
 tr -d ' \n' <out/result.json | grep -Eo '"samples":\{[^}]*\}|"labels":\{[^}]*\}|"class_names":\[[^]]*\]'
 id=$(sed -nE 's/\{"id":([0-9]+),.*her.png.*/\1/p' out/predictions.jsonl)
-grep -Eq "\"offered\":\[([0-9]+,)*${id}[],]" out/events.jsonl && echo "its id is its own"
-# nothing to go on from, and it is told
+grep -Eq "\"offered\":\[([0-9]+,)*${id}[],]" out/events.jsonl && echo "the image keeps its id"
+# there is no checkpoint, which is reported
 rm -r out/checkpoint* out/result.json
 streamfp "${args[@]}" --resume >stdout 2>stderr
 cat stderr

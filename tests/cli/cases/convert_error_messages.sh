@@ -1,4 +1,4 @@
-# nothing is written when something is wrong
+# no file is written in case of an error
 mkfile vit tiny.safetensors 1 10
 try() {
     streamfp convert "$@"

@@ -1,4 +1,4 @@
-# --out: a training that can go on is refused, a finished one replaced with a word, and one at a time writes
+# --out: an unfinished training is refused, a finished one is replaced with a message, and only one process may write
 small=(pretrain --data synthetic:40 --img-size 16 --patch 8 --dim 32 --depth 1 --heads 2 --batch 8 --threads 1)
 train() {
     streamfp "${small[@]}" "$@" 2>&1 >/dev/null
@@ -15,7 +15,7 @@ train --epochs 1 --out done
 ls done
 
 cp done/checkpoint.safetensors first
-streamfp "${small[@]}" --epochs 100000 --checkpoint-every 0.02 --out done --resume >/dev/null 2>&1 & # more of a finished one
+streamfp "${small[@]}" --epochs 100000 --checkpoint-every 0.02 --out done --resume >/dev/null 2>&1 & # continues a finished training
 pid=$!
 for ((i = 0; i < 1000; i++)); do
     if ! cmp -s first done/checkpoint.safetensors; then break; fi
@@ -23,7 +23,7 @@ for ((i = 0; i < 1000; i++)); do
 done
 train --epochs 1 --out done
 train --epochs 1 --out done --resume
-{ kill -9 $pid && wait $pid; } 2>/dev/null # the shell tells of it, in either
+{ kill -9 $pid && wait $pid; } 2>/dev/null # the shell may report the kill
 rm -r done.before && cp -r done done.before
 train --epochs 1 --out done
 same done

@@ -1,4 +1,4 @@
-# another backbone, a file that is no state, a part of one, a byte turned or a NaN in it, data without a class that it knows, wrong words
+# another backbone, a file that is not a state, a truncated state, a flipped byte or a NaN, data without known classes, wrong words
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit one.safetensors 1 0
 mkfile vit two.safetensors 2 0
@@ -22,8 +22,8 @@ try --state nowhere --backbone one.safetensors --data folder:p
 head -c 100000 run/state.safetensors >cut.safetensors
 try --state cut.safetensors --backbone one.safetensors --data folder:p
 mkfile flip run/state.safetensors flipped.safetensors -100000
-try --state flipped.safetensors --backbone one.safetensors --data folder:p 2>said
-sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g' said >&2
+try --state flipped.safetensors --backbone one.safetensors --data folder:p 2>messages
+sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g' messages >&2
 for tensor in prompt.e_k_1 last.weight head.slda.weight head.ranpac.weight head.mix; do
     mkfile nan run/state.safetensors nan.safetensors $tensor
     try --state nan.safetensors --backbone one.safetensors --data folder:p

@@ -1,4 +1,4 @@
-# the checkpoint before the last is kept, and taken when the last is damaged; options that are others are named
+# the previous checkpoint is kept and used if the last one is damaged; changed options are named
 small=(pretrain --data synthetic:40 --img-size 16 --patch 8 --dim 32 --depth 1 --heads 2 --batch 8 --threads 1 --checkpoint-every 0 --score-every 0)
 train() {
     streamfp "${small[@]}" "$@" 2>&1 >/dev/null

@@ -24,7 +24,7 @@ printf '1,2\n3,four\n' >word.csv
 try --method kcenter --features word.csv --ratio 0.5
 printf '1,2\n3\n' >ragged.csv
 try --method kcenter --features ragged.csv --ratio 0.5
-cell() { # TEXT: a file that must be refused, whatever it might mean
+cell() { # TEXT: a file that must be refused as ambiguous
     printf '%b' "$1" >cell.csv
     try --method kcenter --features cell.csv --ratio 1
 }

@@ -1,4 +1,4 @@
-# a folder of golden cases: each of them, a line each
+# a directory of golden cases: one line per case
 need_shared
 mkdir golden
 cp -r "$SHARED/golden/plain" golden/b
