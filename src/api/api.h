@@ -6,6 +6,7 @@
 #include "io/image/image.h"
 #include "learner/learner.h"
 #include "learner/predictor.h"
+#include "run/run.h"
 #include "stream/source.h"
 #include "streamfp.h"
 
@@ -18,6 +19,7 @@ struct sfp_engine {
     sfp_engine_options opt;
 };
 DEFINE_OWNED_PTR(sfp_engine, sfp_engine_close)
+DEFINE_OWNED_PTR(sfp_settings, sfp_settings_free)
 
 /* Copies a struct of the caller that begins with its size into one of this version: members that the caller does not have are 0,
  * members that this version does not have are ignored. SFP_EINVAL: the size is 0. `name` is that of the type. */
@@ -49,5 +51,11 @@ const sfp_engine *sfp__api_engine(const sfp_learner *l);
 /* The options of a learner on this backbone; settings NULL: defaults. *label_queue (may be NULL): images that wait for a label. */
 sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *settings, sfp__learner_options *out,
                                     int *label_queue, sfp_error *err);
+
+/* The options of a run on this backbone; settings NULL: defaults. *args gets a copy of the settings with the values of the engine;
+ * it must outlive *out and is freed with sfp__args_done, also after a failure. own_source: the caller has a source for the stream.
+ * note (SFP_ERROR_MAX) becomes a message for the user, "": none. */
+sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *settings, bool own_source, sfp__args *args,
+                                sfp__run_options *out, char *note, sfp_error *err);
 
 #endif

@@ -1,65 +1,235 @@
-/* Settings (streamfp.h, part 4). */
+/* Settings (streamfp.h, part 4): values of the table in run/options.c. */
 #include "api/api.h"
 
 #include "base/c_locale.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "learner/settings.h"
+#include "run/options.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 
 struct sfp_settings {
-    sfp__strings pairs; /* key, value, key, value, ... */
+    sfp__args args;
 };
+
+/* ---------------------------------------------------------------------------------------------------------- information */
+
+enum { ROWS_MAX = 128 };
+static sfp_setting_info rows[ROWS_MAX];
+static int row_count;
+static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
+
+static bool is_among(const char *key, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (strcmp(*keys, key) == 0)
+            return true;
+    return false;
+}
+
+static sfp_setting_scope scope_of(const char *key)
+{
+    static const char *const engine[] = {"backbone", "img-size", "precision", "threads", NULL};
+    static const char *const learner[] = {"label-queue", "method", "preset", NULL};
+    if (is_among(key, engine))
+        return SFP_SCOPE_ENGINE;
+    return is_among(key, learner) || sfp__settings_find(key) ? SFP_SCOPE_LEARNER : SFP_SCOPE_RUN;
+}
+
+/* Numbers of the learner are text in the table: their type and range are in the learner's own. */
+static void describe_learner(const sfp__setting *s, sfp_setting_info *out)
+{
+    switch (s->type) {
+    case SFP_SETTING_INT:
+    case SFP_SETTING_SIZE:
+    case SFP_SETTING_CLASSES:
+    case SFP_SETTING_SEED:
+        out->type = SFP_TYPE_INT;
+        break;
+    case SFP_SETTING_REAL:
+    case SFP_SETTING_FLOAT:
+        out->type = SFP_TYPE_REAL;
+        break;
+    case SFP_SETTING_CHOICE:
+    case SFP_SETTING_FLAG:
+    case SFP_SETTING_FLIP:
+    case SFP_SETTING_SELECTOR:
+    case SFP_SETTING_BUFFER:
+    case SFP_SETTING_LAYERS:
+    case SFP_SETTING_TASKS:
+    case SFP_SETTING_NORM:
+        return;
+    }
+    out->min = s->min;
+    out->max = s->type == SFP_SETTING_SEED ? (double)UINT64_MAX : s->max;
+}
+
+static sfp_setting_info describe(const sfp__opt *o, const char *group)
+{
+    sfp_setting_info out = {.key = o->name,
+                            .alias = o->alias,
+                            .group = *group ? group : NULL,
+                            .type = SFP_TYPE_TEXT,
+                            .scope = scope_of(o->name),
+                            .values = o->type == SFP_OPT_FLAG ? "on|off" : o->arg,
+                            .default_value = o->default_value,
+                            .help = o->help,
+                            .name = o->word,
+                            .earlier_values = o->saved_values};
+    const sfp__setting *s = sfp__settings_find(o->name);
+    if (o->type == SFP_OPT_FLAG) {
+        out.type = SFP_TYPE_FLAG;
+    } else if (o->type == SFP_OPT_CHOICE) {
+        out.type = SFP_TYPE_CHOICE;
+    } else if (o->type == SFP_OPT_INT) {
+        out.type = SFP_TYPE_INT;
+        out.min = (double)o->int_min;
+        out.max = (double)o->int_max;
+    } else if (s) {
+        describe_learner(s, &out);
+    }
+    return out;
+}
+
+static void make_rows(void)
+{
+    const char *group = "";
+    for (size_t i = 0; i < sfp__run_table_count && row_count < ROWS_MAX; i++) {
+        if (sfp__run_table[i].type == SFP_OPT_GROUP)
+            group = sfp__run_table[i].help;
+        else
+            rows[row_count++] = describe(&sfp__run_table[i], group);
+    }
+}
 
 const sfp_setting_info *sfp_settings_info(int i)
 {
-    (void)i;
-    return NULL;
+    (void)pthread_once(&rows_once, make_rows);
+    return i >= 0 && i < row_count ? &rows[i] : NULL;
 }
+
+/* --------------------------------------------------------------------------------------------------------------- values */
 
 sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
 {
     IN_C_LOCALE;
-    return sfp__alloc(out, 1, sizeof **out, err);
+    OWNED_PTR(sfp_settings_free) sfp_settings *s = NULL;
+    if (!out)
+        return sfp__fail(err, SFP_EINVAL, "out must not be NULL");
+    TRY(sfp__alloc(&s, 1, sizeof *s, err));
+    TRY(sfp__args_init(&s->args, "run", sfp__run_table, sfp__run_table_count, err));
+    *out = TAKE(s);
+    return SFP_OK;
 }
 
 void sfp_settings_free(sfp_settings *s)
 {
     if (!s)
         return;
-    sfp__strings_done(&s->pairs);
+    sfp__args_done(&s->args);
     sfp__free(s);
 }
 
 sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err)
 {
     IN_C_LOCALE;
-    /* checked here, so that the message comes where the mistake is; kept as text, applied when the backbone is known */
-    sfp__learner_options scratch = {0};
-    const sfp__vit_config plain = {.std = {1, 1, 1}};
-    int at = s->pairs.count;
-    TRY(sfp__settings_apply(&scratch, &plain, key, value, err));
-    OWNED char *k = sfp__strdup(key);
-    OWNED char *v = sfp__strdup(value);
-    TRY(sfp__check_memory(k && v, err));
-    TRY(sfp__strings_resize(&s->pairs, at + 2, err));
-    s->pairs.s[at] = TAKE(k);
-    s->pairs.s[at + 1] = TAKE(v);
+    if (!s || !key || !value)
+        return sfp__fail(err, SFP_EINVAL, "settings, key and value must not be NULL");
+    const sfp__opt *o = sfp__args_find(&s->args, key);
+    if (o)
+        return sfp__run_set(&s->args, o->name, value, SFP_RANK_COMMAND_LINE, o->name, err);
+    sfp_status status = sfp__args_unknown(&s->args, "setting", "", key, err);
+    if (err)
+        (void)snprintf(err->key, sizeof err->key, "%.*s", SFP_KEY_MAX - 1, key);
+    return status;
+}
+
+const char *sfp_settings_get(const sfp_settings *s, const char *key)
+{
+    return s && key && sfp__args_find(&s->args, key) ? sfp__args_value(&s->args, key) : NULL;
+}
+
+/* ---------------------------------------------------------------------------------------------- on the way to an object */
+
+/* The value of a setting of the engine, as text. */
+static const char *engine_value(const sfp_engine *e, const char *key, char *buf, size_t size)
+{
+    if (strcmp(key, "backbone") == 0)
+        return e->backbone;
+    if (strcmp(key, "precision") == 0)
+        return e->opt.precision == SFP_PRECISION_BF16 ? "bf16" : "f32";
+    (void)snprintf(buf, size, "%d", strcmp(key, "threads") == 0 ? e->opt.threads : e->opt.image_size);
+    return buf;
+}
+
+/* Refuses settings of the engine that this engine was not opened with. */
+static sfp_status check_engine(const sfp_engine *e, const sfp__args *a, sfp_error *err)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const char *key = a->opts[i].name;
+        char buf[32];
+        if (a->opts[i].type == SFP_OPT_GROUP || scope_of(key) != SFP_SCOPE_ENGINE || a->values[i].rank <= SFP_RANK_DEFAULT)
+            continue;
+        const char *own = engine_value(e, key, buf, sizeof buf), *value = sfp__args_value(a, key);
+        if (strcmp(value, own) != 0 && !sfp__same_number(value, own))
+            return sfp__fail_key(err, key, SFP_EINVAL, "%s is '%s', expected '%s', with which the engine was opened", key, value,
+                                 own);
+    }
+    return SFP_OK;
+}
+
+/* Refuses settings that only a run has. */
+static sfp_status check_learner(const sfp__args *a, sfp_error *err)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const char *key = a->opts[i].name;
+        if (a->opts[i].type != SFP_OPT_GROUP && scope_of(key) == SFP_SCOPE_RUN && a->values[i].rank > SFP_RANK_DEFAULT)
+            return sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect on a learner: it is a setting of a run", key);
+    }
     return SFP_OK;
 }
 
 sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *settings, sfp__learner_options *out,
                                     int *label_queue, sfp_error *err)
 {
-    const sfp__vit_config *c = &e->vit->config;
+    OWNED_PTR(sfp_settings_free) sfp_settings *defaults = NULL;
     sfp__learner_options o = sfp__learner_options_defaults(e->vit);
-    for (int i = 0; i < sfp__settings_count; i++)
-        TRY(sfp__settings_apply(&o, c, sfp__settings[i].info.key, sfp__settings[i].info.default_value, err));
-    if (o.fp.last_layer >= c->depth)
-        o.fp.last_layer = c->depth - 1; /* the default "0-4" on a shallow backbone; what the caller sets is taken as it is */
-    for (int i = 0; settings && i < settings->pairs.count; i += 2)
-        TRY(sfp__settings_apply(&o, c, settings->pairs.s[i], settings->pairs.s[i + 1], err));
+    char note[SFP_ERROR_MAX];
+    if (!settings)
+        TRY(sfp_settings_create(&defaults, err));
+    const sfp__args *a = settings ? &settings->args : &defaults->args;
+    TRY(check_learner(a, err));
+    TRY(check_engine(e, a, err));
+    TRY(sfp__run_learner_options(a, &e->vit->config, true, &o, note, err));
+    for (int i = 0; sfp__args_string(a, "method") && sfp__head_name(i); i++)
+        if (strcmp(sfp__head_name(i), sfp__args_string(a, "method")) == 0)
+            o.method = sfp__head_name(i); /* which outlives the settings */
     if (label_queue)
-        *label_queue = 1000;
+        *label_queue = (int)sfp__args_int(a, "label-queue");
+    *out = o;
+    return SFP_OK;
+}
+
+sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *settings, bool own_source, sfp__args *args,
+                                sfp__run_options *out, char *note, sfp_error *err)
+{
+    OWNED_PTR(sfp_settings_free) sfp_settings *defaults = NULL;
+    sfp__run_options o = sfp__run_options_defaults(e->vit, e->pool);
+    *args = (sfp__args){0};
+    if (!settings)
+        TRY(sfp_settings_create(&defaults, err));
+    const sfp__args *a = settings ? &settings->args : &defaults->args;
+    TRY(check_engine(e, a, err));
+    TRY(sfp__args_copy(a, args, err));
+    for (int i = 0; sfp_settings_info(i); i++) {
+        const char *key = sfp_settings_info(i)->key;
+        char buf[32];
+        if (scope_of(key) == SFP_SCOPE_ENGINE && sfp__args_rank(a, key) <= SFP_RANK_DEFAULT)
+            TRY(sfp__args_set(args, key, engine_value(e, key, buf, sizeof buf), SFP_RANK_DEFAULT, key, err));
+    }
+    TRY(sfp__run_options_read(args, own_source, &o, note, err));
     *out = o;
     return SFP_OK;
 }

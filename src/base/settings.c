@@ -110,11 +110,13 @@ const sfp__opt *sfp__args_find(const sfp__args *a, const char *key)
     for (size_t i = 0; i < a->count; i++)
         if (a->opts[i].type != SFP_OPT_GROUP && sfp__same_key(a->opts[i].name, key))
             return &a->opts[i];
+    for (size_t i = 0; i < a->count; i++)
+        if (a->opts[i].alias && sfp__same_key(a->opts[i].alias, key))
+            return &a->opts[i];
     return NULL;
 }
 
-/* index of `text` among "one|two|three", or -1 */
-static int choice_index(const char *words, const char *text)
+int sfp__word_index(const char *words, const char *text)
 {
     size_t length = strlen(text);
     int index = 0;
@@ -126,6 +128,14 @@ static int choice_index(const char *words, const char *text)
             return -1;
         w += n + 1;
     }
+}
+
+const char *sfp__word_at(const char *words, int i, char *buf, size_t size)
+{
+    for (; i > 0 && *words; i--)
+        words += strcspn(words, "|") + 1;
+    (void)snprintf(buf, size, "%.*s", (int)strcspn(words, "|"), words);
+    return buf;
 }
 
 static bool flag_value(const char *text, bool *out)
@@ -154,6 +164,17 @@ static sfp_status known_word(const sfp__opt *o, const char *text, const char *or
     return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, all);
 }
 
+static sfp_status check_text(const sfp__opt *o, const char *text, const char *origin, sfp_error *err)
+{
+    sfp_error found = {0};
+    sfp_status status = o->check(o, text, &found);
+    if (status && *found.key)
+        sfp__fail_rename(&found, o->name, origin);
+    if (status && err)
+        *err = found;
+    return status;
+}
+
 static sfp_status convert(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
 {
     switch (o->type) {
@@ -175,7 +196,9 @@ static sfp_status convert(const sfp__opt *o, const char *text, const char *origi
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is %s, expected %g to %g", origin, text, o->real_min, o->real_max);
         break;
     case SFP_OPT_CHOICE:
-        v->choice = choice_index(o->arg, text);
+        v->choice = sfp__word_index(o->arg, text);
+        if (v->choice < 0 && o->saved_values)
+            v->choice = sfp__word_index(o->saved_values, text);
         if (v->choice < 0)
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
         break;
@@ -185,6 +208,8 @@ static sfp_status convert(const sfp__opt *o, const char *text, const char *origi
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is empty, expected %s", origin, o->arg);
         if (o->word)
             return known_word(o, text, origin, err);
+        if (o->check)
+            return check_text(o, text, origin, err);
         break;
     case SFP_OPT_GROUP:
         break;
@@ -196,9 +221,12 @@ static sfp_status assign(sfp__args *a, const sfp__opt *o, const char *text, sfp_
                          sfp_error *err)
 {
     sfp__value fresh = {.rank = rank}, *v = &a->values[o - a->opts];
+    char word[SFP_KEY_LENGTH_MAX + 1];
     TRY(convert(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
+    if (o->type == SFP_OPT_CHOICE && o->saved_values) /* an earlier word becomes that of today */
+        text = sfp__word_at(o->arg, fresh.choice, word, sizeof word);
     OWNED char *copy = sfp__strdup(text), *from = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
     TRY(sfp__check_memory(copy && (from || rank <= SFP_RANK_DEFAULT), err));
     fresh.text = TAKE(copy);
@@ -236,6 +264,40 @@ void sfp__args_done(sfp__args *a)
     sfp__free(a->values);
     sfp__free(a->operands);
     memset(a, 0, sizeof *a);
+}
+
+sfp_status sfp__args_copy(const sfp__args *a, sfp__args *to, sfp_error *err)
+{
+    OWNED_BY(sfp__args_done) sfp__args copy = {.command = a->command, .opts = a->opts, .count = a->count};
+    TRY(sfp__alloc(&copy.values, a->count, sizeof *copy.values, err));
+    for (size_t i = 0; i < a->count; i++) {
+        const sfp__value *v = &a->values[i];
+        copy.values[i] = *v;
+        copy.values[i].text = v->text ? sfp__strdup(v->text) : NULL;
+        copy.values[i].origin = v->origin ? sfp__strdup(v->origin) : NULL;
+        TRY(sfp__check_memory(!v->text == !copy.values[i].text && !v->origin == !copy.values[i].origin, err));
+    }
+    *to = TAKE(copy);
+    return SFP_OK;
+}
+
+sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const sfp__opt *o = &a->opts[i];
+        sfp__value *v = &a->values[i], before = *v;
+        if (v->rank != rank || o->type == SFP_OPT_GROUP)
+            continue;
+        *v = (sfp__value){.choice = o->type == SFP_OPT_CHOICE ? -1 : 0};
+        sfp_status status = o->default_value ? assign(a, o, o->default_value, SFP_RANK_DEFAULT, o->name, err) : SFP_OK;
+        if (status) {
+            *v = before;
+            return status;
+        }
+        sfp__free(before.text);
+        sfp__free(before.origin);
+    }
+    return SFP_OK;
 }
 
 /* The message for a name that is in no row. */
@@ -358,6 +420,17 @@ bool sfp__opt_is_switch(const sfp__opt *o)
 const char *sfp__opt_default(const sfp__opt *o)
 {
     return o->type == SFP_OPT_FLAG && !o->default_value ? "off" : o->default_value;
+}
+
+const char *sfp__opt_saved_name(const sfp__opt *o)
+{
+    return o->saved ? o->saved : o->name;
+}
+
+const char *sfp__opt_saved_value(const sfp__opt *o, const char *value, char *buf, size_t size)
+{
+    int i = o->saved_values && value ? sfp__word_index(o->arg, value) : -1;
+    return i < 0 ? value : sfp__word_at(o->saved_values, i, buf, size);
 }
 
 bool sfp__args_given(const sfp__args *a, const char *key)

@@ -48,6 +48,11 @@ typedef struct sfp__opt {
      * order. size 0: none. */
     size_t offset, size;
     sfp__opt_resume resume;
+    const char *alias;        /* an earlier name that is still accepted; NULL: none */
+    const char *saved;        /* its name in files, if that is an earlier one; NULL: `name` */
+    const char *saved_values; /* CHOICE: earlier words in the order of `arg`: files have them, and they are still accepted */
+    /* STRING: checks a text at once. Its message begins with the name of the option and has it as its key. NULL: any text. */
+    sfp_status (*check)(const struct sfp__opt *o, const char *text, sfp_error *err);
 } sfp__opt;
 
 /* Rows. Designated initialisers keep unused fields zero; more of them may follow the help text. */
@@ -75,6 +80,8 @@ typedef struct sfp__opt {
     {                                                                                               \
         .name = n, .type = SFP_OPT_CHOICE, .arg = words, .default_value = d, .help = h, __VA_ARGS__ \
     }
+/* An option that was renamed; files keep its earlier name. */
+#define SFP_RENAMED(earlier) .alias = (earlier), .saved = (earlier)
 #define SFP_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
 
 /* A heading; its name is that of no option. */
@@ -85,12 +92,12 @@ typedef struct sfp__opt {
 
 /* Rows that several commands share. */
 #define SFP_ROW_JSON SFP_ROW_FLAG("json", "Print one JSON object on one line, alone on standard output.", .resume = SFP_NOT_SAVED)
-#define SFP_ROW_THREADS                                                                                         \
-    SFP_ROW_INT("threads", "N", "0", 0, 1024, "Threads to compute with; 0: as many as the process may run on.", \
+#define SFP_ROW_THREADS                                                                                   \
+    SFP_ROW_INT("threads", "N", "0", 0, 1024, "Number of threads; 0: as many as the process may run on.", \
                 .resume = SFP_RESUME_ANY)
 #define SFP_ROW_IMG_SIZE                        \
     SFP_ROW_INT("img-size", "N", "0", 0, 65280, \
-                "Side of the backbone's input; its position embeddings are resized (bicubic). 0: as in its file.")
+                "Side of the input in pixels; position embeddings are resized (bicubic). 0: that of the backbone's file.")
 
 /* Who gave a value; a higher rank wins. */
 typedef enum sfp__opt_rank {
@@ -126,6 +133,10 @@ typedef struct sfp__args {
 /* All values at their defaults. */
 sfp_status sfp__args_init(sfp__args *a, const char *command, const sfp__opt *opts, size_t count, sfp_error *err);
 void sfp__args_done(sfp__args *a);
+/* A copy of the values, without operands; *to is written on success only. */
+sfp_status sfp__args_copy(const sfp__args *a, sfp__args *to, sfp_error *err);
+/* Values of this rank become the defaults. */
+sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err);
 
 enum { SFP_KEY_LENGTH_MAX = 64 }; /* longer words are never suggested */
 
@@ -152,6 +163,13 @@ void sfp__args_store(const sfp__args *a, void *options);
 bool sfp__opt_is_switch(const sfp__opt *o);
 /* The default as sfp__args_value would give it. */
 const char *sfp__opt_default(const sfp__opt *o);
+/* The name of the option in files, and the word there for one of its values, which is written to buf if it differs. */
+const char *sfp__opt_saved_name(const sfp__opt *o);
+const char *sfp__opt_saved_value(const sfp__opt *o, const char *value, char *buf, size_t size);
+/* Index of a text among words that | separates; -1: it is none of them. */
+int sfp__word_index(const char *words, const char *text);
+/* Word i of these, written to buf. */
+const char *sfp__word_at(const char *words, int i, char *buf, size_t size);
 /* Did the user give it - on the command line or in a file, no preset - and as something else than the default? */
 bool sfp__args_given(const sfp__args *a, const char *key);
 
@@ -175,7 +193,7 @@ typedef struct sfp__fact {
 sfp_status sfp__args_check_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
                                      const sfp__fact *fact, sfp_error *err);
 
-/* The row of a key; NULL: there is none. */
+/* The row of a key or of an alias; NULL: there is none. */
 const sfp__opt *sfp__args_find(const sfp__args *a, const char *key);
 /* SFP_EINVAL: no row has this name; "unknown WHAT 'DASHES NAME', did you mean ...". */
 sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err);

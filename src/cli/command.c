@@ -22,6 +22,12 @@ const sfp__command *sfp__command_find(const char *name)
     return NULL;
 }
 
+const sfp__opt *sfp__command_options(const sfp__command *c, size_t *count)
+{
+    *count = c->opt_count;
+    return c->options ? c->options(count) : c->opts;
+}
+
 sfp_status sfp__fail_quietly(sfp_error *err)
 {
     return sfp__fail(err, SFP_EIO, "%s", "");
@@ -182,7 +188,9 @@ static int run_command(const sfp__command *c, int argc, char **argv)
 {
     OWNED_BY(sfp__args_done) sfp__args args = {0};
     sfp_error err = {0};
-    if (sfp__args_init(&args, c->name, c->opts, c->opt_count, &err))
+    size_t count;
+    const sfp__opt *options = sfp__command_options(c, &count);
+    if (sfp__args_init(&args, c->name, options, count, &err))
         return sfp__print_error(&err);
     if (sfp__args_parse(&args, argc, argv, &err))
         return err.status == SFP_EINVAL ? sfp__usage_error(c->name, "%s", err.message) : sfp__print_error(&err);

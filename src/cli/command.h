@@ -46,6 +46,7 @@ typedef struct sfp__command {
     const char *examples; /* lines; NULL: none */
     const sfp__opt *opts;
     size_t opt_count;
+    const sfp__opt *(*options)(size_t *count); /* instead of both: a table that is built when it is needed; NULL: they hold */
     sfp__command_fn *run;   /* of a command with verbs: without any operand */
     const sfp__verb *verbs; /* (verb_count); NULL: none */
     size_t verb_count;
@@ -78,6 +79,8 @@ sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err);
 sfp_status sfp__yaml_config(const char *path, sfp__args *args, sfp_error *err);
 
 const sfp__command *sfp__command_find(const char *name);
+/* The options of a command, (*count). */
+const sfp__opt *sfp__command_options(const sfp__command *c, size_t *count);
 /* Parses argv (its [0] the program), runs; returns the exit code. */
 int sfp__command_main(int argc, char **argv);
 

@@ -83,10 +83,12 @@ static void option_rows(FILE *to, const sfp__command *c)
 {
     static const sfp__opt help = SFP_ROW_FLAG("help", "Print this text.");
     bool two_ways = false;
-    if (c->opt_count == 0 || c->opts[0].type != SFP_OPT_GROUP)
+    size_t count;
+    const sfp__opt *opts = sfp__command_options(c, &count);
+    if (count == 0 || opts[0].type != SFP_OPT_GROUP)
         (void)fputs("\nOptions:\n", to);
-    for (size_t i = 0; i < c->opt_count; i++) {
-        const sfp__opt *o = &c->opts[i];
+    for (size_t i = 0; i < count; i++) {
+        const sfp__opt *o = &opts[i];
         two_ways = two_ways || sfp__opt_is_switch(o);
         if (o->type == SFP_OPT_GROUP)
             (void)fprintf(to, "\n%s:\n", o->help);
@@ -102,7 +104,8 @@ static void option_rows(FILE *to, const sfp__command *c)
 
 static void usage_line(FILE *to, const sfp__command *c)
 {
-    (void)fprintf(to, "streamfp %s%s%s%s", c->name, c->opt_count ? " [OPTION...]" : "", c->operands ? " " : "",
+    bool options = c->opt_count || c->options;
+    (void)fprintf(to, "streamfp %s%s%s%s", c->name, options ? " [OPTION...]" : "", c->operands ? " " : "",
                   c->operands ? c->operands : "");
 }
 
@@ -208,8 +211,10 @@ static void print_man(FILE *to)
             roff(to, c->text);
             (void)fputc('\n', to);
         }
-        for (size_t k = 0; k < c->opt_count; k++)
-            roff_option(to, &c->opts[k]);
+        size_t count;
+        const sfp__opt *opts = sfp__command_options(c, &count);
+        for (size_t k = 0; k < count; k++)
+            roff_option(to, &opts[k]);
         if (c->examples) {
             (void)fputs(".PP\nExamples:\n.PP\n.nf\n", to);
             roff(to, c->examples);

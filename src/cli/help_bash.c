@@ -111,10 +111,12 @@ static bool is_option(const sfp__opt *o)
 
 static void put_keys(FILE *to, const sfp__command *c)
 {
+    size_t count;
+    const sfp__opt *opts = sfp__command_options(c, &count);
     const char *gap = "";
-    for (size_t k = 0; k < c->opt_count; k++)
-        if (is_option(&c->opts[k]) && c->opts[k].type != SFP_OPT_PAIR) {
-            (void)fprintf(to, "%s%s=", gap, c->opts[k].name);
+    for (size_t k = 0; k < count; k++)
+        if (is_option(&opts[k]) && opts[k].type != SFP_OPT_PAIR) {
+            (void)fprintf(to, "%s%s=", gap, opts[k].name);
             gap = " ";
         }
 }
@@ -145,24 +147,28 @@ static void put_option(FILE *to, const sfp__command *c, const sfp__opt *o)
 
 static void put_option_names(FILE *to, const sfp__command *c)
 {
+    size_t count;
+    const sfp__opt *opts = sfp__command_options(c, &count);
     (void)fprintf(to, "    %s:%s*) _streamfp_words '--help", c->name, c->operands ? "-" : "");
-    for (size_t k = 0; k < c->opt_count; k++)
-        if (is_option(&c->opts[k]))
-            (void)fprintf(to, " --%s", c->opts[k].name);
+    for (size_t k = 0; k < count; k++)
+        if (is_option(&opts[k]))
+            (void)fprintf(to, " --%s", opts[k].name);
     (void)fputs("' \"$cur\" ;;\n", to);
 }
 
 /* Only who types --no means them. */
 static void put_negated_names(FILE *to, const sfp__command *c)
 {
+    size_t count;
+    const sfp__opt *opts = sfp__command_options(c, &count);
     bool any = false;
-    for (size_t k = 0; k < c->opt_count; k++)
-        any = any || sfp__opt_is_switch(&c->opts[k]);
+    for (size_t k = 0; k < count; k++)
+        any = any || sfp__opt_is_switch(&opts[k]);
     if (!any)
         return;
     (void)fprintf(to, "    %s:--no*) _streamfp_words '", c->name);
-    for (size_t k = 0; k < c->opt_count; k++) {
-        const sfp__opt *o = &c->opts[k];
+    for (size_t k = 0; k < count; k++) {
+        const sfp__opt *o = &opts[k];
         if (is_option(o) && strncmp(o->name, "no", 2) == 0)
             (void)fprintf(to, "--%s ", o->name);
         if (sfp__opt_is_switch(o))
@@ -216,8 +222,10 @@ void sfp__help_bash(FILE *to)
         (void)fprintf(to, " %s", sfp__commands[i]->name);
     (void)fputs(options_begin, to);
     for (size_t i = 0; sfp__commands[i]; i++) {
-        for (size_t k = 0; k < sfp__commands[i]->opt_count; k++)
-            put_option(to, sfp__commands[i], &sfp__commands[i]->opts[k]);
+        size_t count;
+        const sfp__opt *opts = sfp__command_options(sfp__commands[i], &count);
+        for (size_t k = 0; k < count; k++)
+            put_option(to, sfp__commands[i], &opts[k]);
         put_verbs(to, sfp__commands[i]);
     }
     (void)fputs("    esac\n"

@@ -203,7 +203,8 @@ static sfp_status check(const sfp__vit_config *c, sfp__fp_options *o, sfp_error 
                              "pool is %d: %d tasks with a pool of %d components, and each task needs at least one", o->pool,
                              o->tasks, o->pool);
     if (o->span < 0 || o->span > o->pool)
-        return sfp__fail_key(err, "span", SFP_EINVAL, "span is %d, expected 1 to the pool's %d components", o->span, o->pool);
+        return sfp__fail_key(err, "grow-by", SFP_EINVAL, "grow-by is %d, expected 1 to the pool's %d components", o->span,
+                             o->pool);
     if (o->span == 0)
         o->span = o->pool >= 10 ? o->pool / 10 : 1;
     if (o->classes < 0 || o->classes > 1 << 20)

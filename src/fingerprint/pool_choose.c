@@ -155,9 +155,9 @@ static double backward(sfp__fp *f, int l, int first, int n, float *dprefix)
 static sfp_status check_l2p(sfp__fp_options *o, sfp_error *err)
 {
     if (o->query_one && o->first_layer == 0)
-        return sfp__fail_key(
-            err, "pool-kind", SFP_EINVAL,
-            "pool-kind l2p chooses by the query, and with query one that of layer 0 is the same for every image");
+        return sfp__fail_key(err, "query-pass", SFP_EINVAL,
+                             "query-pass is 'shared', expected separate with pool-kind l2p: in layer 0 the shared query is the "
+                             "same for every image");
     o->last_layer = o->first_layer;
     return SFP_OK;
 }
@@ -187,7 +187,7 @@ const sfp__pool_kind sfp__pool_l2p = {
  *   experts are not worn down to the present one.
  * - A key for each layer's expert, as in CODA-Prompt's release; the authors
  *   have one for all layers. The layers' keys see the same queries (but with
- *   --query one, where each layer has its own).
+ *   --query-pass shared, where each layer has its own).
  * - The term is a mean over samples and layers with weight 1; theirs has a
  *   coefficient, CODA-Prompt's release sums.
  * - General and expert prompts have one length (--prompt-length; the paper: 5

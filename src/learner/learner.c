@@ -43,9 +43,8 @@ static sfp_status check_options(const sfp__learner_options *o, sfp_error *err)
     if (o->method)
         return SFP_OK;
     if (o->head == SFP_HEAD_MIX && o->fp.query_one)
-        return sfp__fail_key(
-            err, "head", SFP_EINVAL,
-            "head is mix, expected linear with query one: mix learns from queries, which query one does not compute");
+        return sfp__fail_key(err, "query-pass", SFP_EINVAL,
+                             "query-pass is 'shared', expected separate with head mix, which learns from queries");
     if (!(o->coreset.sigma > 0))
         return sfp__fail_key(err, "sigma", SFP_EINVAL, "sigma is %g, expected a number above 0", o->coreset.sigma);
     if (!(o->adam.lr >= 0) || !isfinite(o->adam.lr))

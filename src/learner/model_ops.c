@@ -262,8 +262,8 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
  * recomputed. The parameters are changed once per call, for all passes of the call.
  *
  * Queries are constants (docs/method.md, section 2), even if they belong to the image that is differentiated. This is the
- * convention of all such systems, whose query pass runs without a graph. With `query one` the queries are tokens that depend on
- * the parameters; those at theta + h*v are used as constants. */
+ * convention of all such systems, whose query pass runs without a graph. With `query-pass shared` the queries are tokens that
+ * depend on the parameters; those at theta + h*v are used as constants. */
 
 /* Copies the trained values, one parameter after another, to `saved`, and changes them to saved + h*v. */
 static void move_parameters(sfp__learner *l, const float *v, float h, float *saved)

@@ -1,5 +1,6 @@
 #include "learner/settings.h"
 
+#include "base/settings.h"
 #include "learner/settings_list.h"
 
 #include <errno.h>
@@ -13,8 +14,13 @@
 #define AT(field) offsetof(sfp__learner_options, field)
 
 const sfp__setting sfp__settings[] = {
-#define ROW(type, key, values, default_value, help, place, least, most) \
-    {{key, values, default_value, help}, SFP_SETTING_##type, AT(place), least, most},
+#define ROW(type_, key, values, default_value, help, place, min_, max_, ...) \
+    {.info = {key, values, default_value, help},                             \
+     .type = SFP_SETTING_##type_,                                            \
+     .offset = AT(place),                                                    \
+     .min = min_,                                                            \
+     .max = max_,                                                            \
+     __VA_ARGS__},
     SFP_SETTINGS_LIST(ROW)
 #undef ROW
 };
@@ -30,24 +36,12 @@ static sfp_status number(const sfp__setting *s, const char *value, bool whole, d
     char *end, range[96];
     errno = 0;
     double x = strtod(value, &end);
-    (void)snprintf(range, sizeof range, "%s from %.15g to %.15g", whole ? "a whole number" : "a number", s->min, s->max);
+    (void)snprintf(range, sizeof range, "%s%s from %.15g to %.15g", s->type == SFP_SETTING_TASKS ? "free, or " : "",
+                   whole ? "a whole number" : "a number", s->min, s->max);
     if (end == value || *end || errno || !isfinite(x) || x < s->min || x > s->max || (whole && x != floor(x)) || value[0] == ' ')
         return bad(s, value, range, err);
     *out = x;
     return SFP_OK;
-}
-
-/* Index of `value` among "a|b|c"; -1: none. */
-static int word_of(const char *words, const char *value)
-{
-    size_t n = strlen(value);
-    for (int i = 0; *words; i++) {
-        size_t len = strcspn(words, "|");
-        if (len == n && memcmp(words, value, n) == 0)
-            return i;
-        words += len + (words[len] == '|');
-    }
-    return -1;
 }
 
 const char *sfp__selector_name(int i)
@@ -110,7 +104,9 @@ static sfp_status apply(const sfp__setting *s, sfp__learner_options *o, const sf
 {
     void *at = (char *)o + s->offset;
     double x = 0;
-    int word = word_of(s->info.values, value);
+    int word = sfp__word_index(s->info.values, value);
+    if (word < 0 && s->saved_values)
+        word = sfp__word_index(s->saved_values, value);
     switch (s->type) {
     case SFP_SETTING_INT:
     case SFP_SETTING_CLASSES:
@@ -165,29 +161,33 @@ _Static_assert(sizeof(sfp__coreset_mode) == sizeof(unsigned) && sizeof(sfp__drif
 const sfp__setting *sfp__settings_find(const char *key)
 {
     for (int i = 0; i < sfp__settings_count; i++)
-        if (strcmp(sfp__settings[i].info.key, key) == 0)
+        if (sfp__same_key(sfp__settings[i].info.key, key))
+            return &sfp__settings[i];
+    for (int i = 0; i < sfp__settings_count; i++)
+        if (sfp__settings[i].alias && sfp__same_key(sfp__settings[i].alias, key))
             return &sfp__settings[i];
     return NULL;
 }
 
-/* Word i of "a|b|c". */
-static const char *word_at(const char *words, unsigned i, char *buf, size_t size)
+const char *sfp__setting_shown(const sfp__setting *s, const char *saved, char *buf, size_t size)
 {
-    for (; i > 0 && *words; i--)
-        words += strcspn(words, "|") + 1;
-    (void)snprintf(buf, size, "%.*s", (int)strcspn(words, "|"), words);
+    int i = s->saved_values ? sfp__word_index(s->saved_values, saved) : -1;
+    if (i >= 0)
+        return sfp__word_at(s->info.values, i, buf, size);
+    (void)snprintf(buf, size, "%s", saved);
     return buf;
 }
 
-const char *sfp__setting_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size)
+const char *sfp__setting_saved_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size)
 {
     const void *at = (const char *)o + s->offset;
+    const char *words = s->saved_values ? s->saved_values : s->info.values;
     switch (s->type) {
     case SFP_SETTING_TASKS:
     case SFP_SETTING_INT:
     case SFP_SETTING_CLASSES:
         (void)snprintf(buf, size, "%d", *(const int *)at);
-        return s->type == SFP_SETTING_TASKS && *(const int *)at == 0 ? word_at("free", 0, buf, size) : buf;
+        return s->type == SFP_SETTING_TASKS && *(const int *)at == 0 ? sfp__word_at("free", 0, buf, size) : buf;
     case SFP_SETTING_SIZE:
         (void)snprintf(buf, size, "%zu", *(const size_t *)at);
         return buf;
@@ -208,14 +208,14 @@ const char *sfp__setting_text(const sfp__setting *s, const sfp__learner_options 
         (void)snprintf(buf, size, "%d-%d", o->fp.first_layer, o->fp.last_layer);
         return buf;
     case SFP_SETTING_CHOICE: {
-        unsigned i;
+        int i;
         memcpy(&i, at, sizeof i);
-        return word_at(s->info.values, i, buf, size);
+        return sfp__word_at(words, i, buf, size);
     }
     case SFP_SETTING_FLAG:
-        return word_at(s->info.values, !*(const bool *)at, buf, size);
+        return sfp__word_at(words, !*(const bool *)at, buf, size);
     case SFP_SETTING_FLIP:
-        return word_at(s->info.values, *(const bool *)at, buf, size);
+        return sfp__word_at(words, *(const bool *)at, buf, size);
     case SFP_SETTING_NORM:
         break;
     }
@@ -227,5 +227,19 @@ sfp_status sfp__settings_apply(sfp__learner_options *o, const sfp__vit_config *v
                                sfp_error *err)
 {
     const sfp__setting *s = sfp__settings_find(key);
-    return s ? apply(s, o, vit, value, err) : sfp__fail(err, SFP_EINVAL, "there is no setting '%.80s'", key);
+    if (!s)
+        return sfp__fail(err, SFP_EINVAL, "unknown setting '%.80s'", key);
+    sfp__setting as_asked = *s;
+    if (!sfp__same_key(s->info.key, key)) { /* a file's: its messages are in its own words */
+        as_asked.info.key = s->alias;
+        as_asked.info.values = s->saved_values ? s->saved_values : s->info.values;
+    }
+    return apply(&as_asked, o, vit, value, err);
+}
+
+sfp_status sfp__settings_check(const char *key, const char *value, sfp_error *err)
+{
+    sfp__learner_options scratch = {0};
+    const sfp__vit_config plain = {.std = {1, 1, 1}};
+    return sfp__settings_apply(&scratch, &plain, key, value, err);
 }

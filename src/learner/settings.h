@@ -1,6 +1,5 @@
-/* The learner's options by name: one table for the command line, configuration
- * files and the public interface. A row gives key, type, place, range, default
- * and help; to add an option, add a row to settings_list.h. */
+/* The learner's options by name: one table for the command line, configuration files and the public interface. To add an option,
+ * add a row to settings_list.h. */
 #ifndef SFP_LEARNER_SETTINGS_H
 #define SFP_LEARNER_SETTINGS_H
 
@@ -19,8 +18,8 @@ typedef enum sfp__setting_type {
     SFP_SETTING_BUFFER,  /* a buffer method */
     SFP_SETTING_LAYERS,  /* "0-4" */
     SFP_SETTING_TASKS,   /* a number, or "free" */
-    SFP_SETTING_CLASSES, /* a number that a program which reads a stream counts itself */
-    SFP_SETTING_NORM,    /* mean and std: checkpoint, none, imagenet, half */
+    SFP_SETTING_CLASSES, /* a number; a run counts the classes of its stream instead */
+    SFP_SETTING_NORM,    /* mean and std: backbone, none, imagenet, half */
 } sfp__setting_type;
 
 typedef struct sfp__setting_info {
@@ -32,6 +31,9 @@ typedef struct sfp__setting {
     sfp__setting_type type;
     size_t offset; /* into sfp__learner_options */
     double min, max;
+    const char *alias;        /* an earlier key that is still accepted; NULL: none */
+    const char *saved;        /* the key in files, if that is an earlier one; NULL: info.key */
+    const char *saved_values; /* earlier words in the order of info.values: files have them, and they are accepted; NULL: none */
 } sfp__setting;
 
 extern const sfp__setting sfp__settings[];
@@ -41,12 +43,16 @@ extern const int sfp__settings_count;
 const char *sfp__selector_name(int i);
 const char *sfp__buffer_method_name(int i);
 
-/* The setting of that name; NULL: there is none. */
+/* The setting of that key or alias; NULL: there is none. */
 const sfp__setting *sfp__settings_find(const char *key);
-/* The value in *o, as sfp__settings_apply takes it; nothing for SFP_SETTING_NORM. Returns buf. */
-const char *sfp__setting_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size);
-/* Puts one value into *o. */
+/* The value in *o as files store it, which sfp__settings_apply accepts; "" for SFP_SETTING_NORM. Returns buf. */
+const char *sfp__setting_saved_text(const sfp__setting *s, const sfp__learner_options *o, char *buf, size_t size);
+/* A text that a file stores, in the words of today; returns buf. */
+const char *sfp__setting_shown(const sfp__setting *s, const char *saved, char *buf, size_t size);
+/* Writes one value into *o. The key may be an alias; messages then have the earlier words. */
 sfp_status sfp__settings_apply(sfp__learner_options *o, const sfp__vit_config *vit, const char *key, const char *value,
                                sfp_error *err);
+/* Checks one value without a backbone. */
+sfp_status sfp__settings_check(const char *key, const char *value, sfp_error *err);
 
 #endif

@@ -72,20 +72,37 @@ static sfp_status unknown_kind(const char *spec, sfp_error *err)
                          sfp__printable(spec, name, sizeof name), list.failed ? "..." : list.s);
 }
 
+static bool is_name(const char *name, const char *spec, size_t n)
+{
+    return name && strlen(name) == n && memcmp(name, spec, n) == 0;
+}
+
+const sfp__source_kind *sfp__source_kind_find(const char *spec)
+{
+    size_t n = strcspn(spec, ":");
+    for (size_t i = 0; sfp__source_kinds[i]; i++)
+        if (is_name(sfp__source_kinds[i]->name, spec, n) || is_name(sfp__source_kinds[i]->alias, spec, n))
+            return sfp__source_kinds[i];
+    return NULL;
+}
+
+sfp_status sfp__source_check(const char *spec, sfp_error *err)
+{
+    const sfp__source_kind *kind = sfp__source_kind_find(spec);
+    size_t n = strcspn(spec, ":");
+    if (!kind)
+        return unknown_kind(spec, err);
+    if ((!spec[n] || !spec[n + 1]) && kind != &sfp__source_stdin && kind != &sfp__source_synthetic)
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no path, expected %s:PATH", spec, kind->name);
+    return SFP_OK;
+}
+
 sfp_status sfp__source_open(const char *spec, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     static const sfp__source_options defaults;
     size_t n = strcspn(spec, ":");
-    for (size_t i = 0; sfp__source_kinds[i]; i++) {
-        const sfp__source_kind *kind = sfp__source_kinds[i];
-        if (strlen(kind->name) != n || memcmp(kind->name, spec, n) != 0)
-            continue;
-        const char *path = spec[n] ? spec + n + 1 : "";
-        if (!*path && kind != &sfp__source_stdin && kind != &sfp__source_synthetic)
-            return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no path, expected %s:PATH", spec, kind->name);
-        return kind->open(path, opt ? opt : &defaults, out, err);
-    }
-    return unknown_kind(spec, err);
+    TRY(sfp__source_check(spec, err));
+    return sfp__source_kind_find(spec)->open(spec[n] ? spec + n + 1 : "", opt ? opt : &defaults, out, err);
 }
 
 void sfp__source_close(sfp_source *s)

@@ -60,6 +60,7 @@ typedef struct sfp__resume_filter {
 
 typedef struct sfp__source_kind {
     const char *name;    /* "folder" */
+    const char *alias;   /* an earlier name that is still accepted; NULL: none */
     const char *summary; /* one line */
     bool live;
     /* Opens PATH; reads all records of an indexed source, nothing of its images. On failure frees what it made. */
@@ -118,6 +119,10 @@ struct sfp_source {
 
 /* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
+/* Checks that the kind is known and that there is a path where the kind needs one; the key of the message is "data". */
+sfp_status sfp__source_check(const char *spec, sfp_error *err);
+/* The kind of KIND:PATH; NULL: it is unknown. */
+const sfp__source_kind *sfp__source_kind_find(const char *spec);
 void sfp__source_close(sfp_source *s);
 DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
 

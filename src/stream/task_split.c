@@ -158,6 +158,30 @@ bool sfp__gives_tasks(const sfp_source *s, const sfp_record *r)
     return false;
 }
 
+static bool is_domains(const char *spec)
+{
+    return strcmp(spec, "domain") == 0 || strncmp(spec, "domain:", 7) == 0;
+}
+
+/* SFP_OK for numbers only. */
+static sfp_status read_numbers(const char *spec, int **sizes, int *count, sfp_error *err)
+{
+    TRY(parse_numbers(spec, sizes, count, err));
+    if (*count == 0)
+        return sfp__fail_key(err, "tasks", SFP_EINVAL,
+                             "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
+    return SFP_OK;
+}
+
+sfp_status sfp__task_spec_check(const char *spec, sfp_error *err)
+{
+    OWNED int *sizes = NULL;
+    int count = 0;
+    if (strcmp(spec, "free") == 0 || strcmp(spec, "time") == 0 || is_domains(spec))
+        return SFP_OK;
+    return read_numbers(spec, &sizes, &count, err);
+}
+
 sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const char *spec, sfp__task_split *c, sfp_error *err)
 {
     OWNED int *sizes = NULL;
@@ -170,12 +194,9 @@ sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const 
     }
     if (strcmp(spec, "time") == 0)
         return cut_values(s, r, SFP_SPLIT_TIME, c, err);
-    if (strcmp(spec, "domain") == 0 || strncmp(spec, "domain:", 7) == 0)
+    if (is_domains(spec))
         return cut_domains(s, spec[6] ? spec + 7 : "", c, err);
-    TRY(parse_numbers(spec, &sizes, &count, err));
-    if (count == 0)
-        return sfp__fail_key(err, "tasks", SFP_EINVAL,
-                             "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
+    TRY(read_numbers(spec, &sizes, &count, err));
     return cut_classes(s, spec, sizes, count, c, err);
 }
 

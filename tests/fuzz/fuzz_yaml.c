@@ -27,7 +27,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     sfp_error err = {0};
     char path[32];
     int fd = file_of(bytes, size, path);
-    REQUIRE(sfp__args_init(&args, run->name, run->opts, run->opt_count, &err) == SFP_OK);
+    size_t count;
+    const sfp__opt *opts = sfp__command_options(run, &count);
+    REQUIRE(sfp__args_init(&args, run->name, opts, count, &err) == SFP_OK);
     if (!accepted(sfp__yaml_config(path, &args, &err), &err))
         REQUIRE(strncmp(err.message, path, strlen(path)) == 0);
     for (size_t i = 0; i < args.count; i++)

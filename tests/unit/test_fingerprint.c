@@ -280,7 +280,7 @@ TEST(sizes_that_cannot_be_are_refused)
     BAD(attune_topk, 0, "attune-topk is 0")
     BAD(attune_topk, 4, "attune-topk is 4")
     BAD(ortho_mu, NAN, "ortho-mu")
-    BAD(span, 9, "span is 9")
+    BAD(span, 9, "grow-by is 9")
 #undef BAD
 }
 

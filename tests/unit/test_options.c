@@ -291,17 +291,19 @@ TEST(every_command_has_a_sound_table)
     for (size_t i = 0; sfp__commands[i]; i++) {
         const sfp__command *c = sfp__commands[i];
         sfp__args a;
+        size_t count;
+        const sfp__opt *opts = sfp__command_options(c, &count);
         assert_non_null(c->summary);
         assert_non_null(c->run);
         assert_true(c->max_operands == 0 || c->operands);
-        MUST(sfp__args_init(&a, c->name, c->opts, c->opt_count, &err));
+        MUST(sfp__args_init(&a, c->name, opts, count, &err));
         sfp__args_done(&a);
-        for (size_t k = 0; k < c->opt_count; k++) {
-            const sfp__opt *o = &c->opts[k];
+        for (size_t k = 0; k < count; k++) {
+            const sfp__opt *o = &opts[k];
             assert_non_null(o->help);
             if (o->type == SFP_OPT_GROUP) {
-                assert_true(k + 1 < c->opt_count && c->opts[k + 1].type != SFP_OPT_GROUP); /* a heading of something */
-                assert_true(c->opts[0].type == SFP_OPT_GROUP);                             /* none stands above the first */
+                assert_true(k + 1 < count && opts[k + 1].type != SFP_OPT_GROUP); /* a heading of something */
+                assert_true(opts[0].type == SFP_OPT_GROUP);                      /* none stands above the first */
                 continue;
             }
             assert_true(o->name[0] && (!o->word || o->word(0)));
@@ -311,7 +313,7 @@ TEST(every_command_has_a_sound_table)
             assert_true(o->type != SFP_OPT_REAL || o->real_min < o->real_max);
             assert_true(strspn(o->name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(o->name));
             for (size_t m = 0; m < k; m++)
-                assert_string_not_equal(o->name, c->opts[m].name);
+                assert_string_not_equal(o->name, opts[m].name);
         }
     }
 }

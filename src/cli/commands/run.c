@@ -1,7 +1,7 @@
-/* streamfp run: learn from a stream. The learner's options come from the one list in learner/settings_list.h; those of the
- * stream, the clock and the outputs are added here. */
+/* streamfp run: learn from a stream. Its options are in run_settings.c. */
 #include "cli/backbone.h"
 
+#include "api/api.h"
 #include "cli/command.h"
 #include "cli/commands/run.h"
 #include "cli/ui.h"
@@ -9,119 +9,12 @@
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "io/directory.h"
-#include "learner/settings.h"
-#include "learner/settings_list.h"
 #include "run/run.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FASHION "/usr/share/datasets/fashion-mnist"
-
-/* How a setting's type looks on the command line; the learner checks the value itself. */
-#define ROW_INT(k, v, d, h) {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h},
-#define ROW_SIZE ROW_INT
-#define ROW_SEED ROW_INT
-#define ROW_REAL ROW_INT
-#define ROW_FLOAT ROW_INT
-#define ROW_LAYERS ROW_INT
-#define ROW_SELECTOR(k, v, d, h) \
-    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .word = sfp__selector_name},
-#define ROW_BUFFER(k, v, d, h) \
-    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .word = sfp__buffer_method_name},
-#define ROW_TASKS(k, v, d, h)                                                                                                   \
-    {.name = k,                                                                                                                 \
-     .type = SFP_OPT_STRING,                                                                                                    \
-     .arg = "J|SIZES|domain[:a,b]|time|free",                                                                                   \
-     .help =                                                                                                                    \
-         "How the stream is cut into tasks: J equal parts or SIZES (3,2,2) of the classes, by domain, by time, or not at all. " \
-         "Default: the data set's own tasks, else free; without --data 5."},
-#define ROW_CLASSES(k, v, d, h) /* the stream tells */
-#define ROW_CHOICE(k, v, d, h) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .default_value = d, .help = h},
-#define ROW_FLIP ROW_CHOICE
-#define ROW_NORM ROW_CHOICE
-#define ROW_FLAG(k, v, d, h) {.name = k, .type = SFP_OPT_FLAG, .default_value = d, .help = h},
-#define SETTING_ROW(type, key, values, default_value, help, place, least, most) ROW_##type(key, values, default_value, help)
-
-#define AT(member) SFP_AT(sfp__run_options, member)
-
-static const sfp__opt options[] = {
-    SFP_ROW_GROUP("Data"),
-    SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION,
-                   "The stream. Kinds: see 'streamfp data'. Without it Fashion-MNIST in 5 tasks.", AT(data)),
-    SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set; default: the data set's own, where it has one.", AT(test),
-                   .resume = SFP_RESUME_LIVE),
-    SFP_SETTINGS_STREAM(SETTING_ROW) SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX,
-                                                 "Order of the classes: 0 natural, else shuffled by this seed.", AT(order)),
-    SFP_SETTINGS_INPUT(SETTING_ROW) SFP_ROW_GROUP("Backbone"),
-    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
-                   "Pretrained ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the one in the box."),
-    SFP_ROW_IMG_SIZE,
-    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
-    SFP_ROW_GROUP("Clock"),
-    SFP_ROW_STRING("rate", "LAMBDA|max", "max", "Samples that arrive a second, whatever the learner does.",
-                   .resume = SFP_RESUME_LIVE),
-    SFP_ROW_CHOICE("clock", "paper|virtual|real|off", NULL,
-                   "What happens to data the learner has no time for; default: off without a rate; with one virtual, "
-                   "or real on a live stream. A live stream on clock real needs no rate: images come when they come.",
-                   .resume = SFP_RESUME_LIVE),
-    SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Clock paper: batches measured (after 3) on a discarded copy.", AT(calibrate)),
-    SFP_ROW_STRING("costs", "FILE", NULL,
-                   "Clock paper or virtual: seconds a timestamp, one a line, used in turn instead of measured ones: repeatable.",
-                   AT(costs)),
-    SFP_ROW_INT("queue", "N", "0", 0, 100000, "Clock virtual or real: batches that may wait while the learner is busy.",
-                AT(queue), .resume = SFP_RESUME_LIVE),
-    SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest", "What a full queue does.", AT(policy),
-                   .resume = SFP_RESUME_LIVE),
-    SFP_ROW_SWITCH("triage", "off",
-                   "Clock virtual or real: score everything that arrives (up to 16 batches a timestamp; older ones are dropped) "
-                   "and train on "
-                   "the best of all, instead of dropping batches unseen.",
-                   AT(triage)),
-    SFP_ROW_SWITCH("controller", "off",
-                   "Clock virtual or real: coreset, replay and steps follow the load, so that lag stays bounded.",
-                   AT(controller)),
-    SFP_ROW_INT("pending", "N", "1000", 0, 1000000, "Live streams: images that wait for their label at most; the oldest goes.",
-                AT(pending), .resume = SFP_RESUME_ANY),
-    SFP_ROW_GROUP("Learner"),
-    SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: as the paper ran it; best: the best settings known."),
-    SFP_SETTINGS_TRAIN(SETTING_ROW) SFP_ROW_STRING(
-        "init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run's folder.", AT(init_state)),
-    SFP_ROW_GROUP("Coreset"),
-    SFP_SETTINGS_SELECT(SETTING_ROW) SFP_ROW_GROUP("Buffer"),
-    SFP_SETTINGS_BUFFER(SETTING_ROW) SFP_ROW_GROUP("Fingerprints"),
-    SFP_SETTINGS_FINGERPRINT(SETTING_ROW) SFP_ROW_GROUP("Head"),
-    SFP_SETTINGS_HEAD(SETTING_ROW)
-        SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head on its own instead of select + train + buffer.",
-                       .word = sfp__head_name, AT(method)),
-    SFP_ROW_GROUP("Evaluation and output"),
-    SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task, or also every N timestamps.",
-                   .resume = SFP_RESUME_ANY),
-    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
-                "Test samples of each task at most (without tasks: of the whole test set); 0: all.", AT(eval_limit),
-                .resume = SFP_RESUME_LIVE),
-    SFP_ROW_STRING("out", "DIR", NULL,
-                   "Where results go: result.json, events.jsonl, state.safetensors, checkpoint, report.html; a "
-                   "finished run in it is replaced. Default: runs/N in this directory.",
-                   .resume = SFP_NOT_SAVED),
-    SFP_ROW_FLAG(
-        "resume",
-        "Go on from DIR/checkpoint; from the beginning when there is none; nothing to do when it has ended. The options must "
-        "be as they were, but for threads, eval-every, pending, and on live streams rate, clock, queue, queue-policy, test "
-        "and eval-limit.",
-        AT(resume), .resume = SFP_NOT_SAVED),
-    SFP_ROW_JSON,
-    SFP_ROW_GROUP("Program"),
-    SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line wins.", .resume = SFP_NOT_SAVED),
-    {.name = "set",
-     .type = SFP_OPT_PAIR,
-     .arg = "KEY=VALUE",
-     .help = "The same as --KEY VALUE; may be repeated.",
-     .resume = SFP_NOT_SAVED},
-    SFP_ROW_THREADS,
-};
 
 /* ------------------------------------------------------------------ progress */
 
@@ -340,16 +233,20 @@ static sfp_status learn(sfp__args *a, const sfp__run_options *given, sfp_error *
 
 static sfp_status run(const sfp__args *given, sfp_error *err)
 {
-    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
-    OWNED_PTR(sfp__vit_free) sfp__vit *vit = NULL;
+    OWNED_PTR(sfp_engine_close) sfp_engine *engine = NULL;
+    OWNED_PTR(sfp_settings_free) sfp_settings *settings = NULL;
+    OWNED_BY(sfp__args_done) sfp__args values = {0};
     sfp__args a = *given; /* its values may be added to */
     const char *config = sfp__args_string(&a, "config");
-    if ((config && sfp__yaml_config(config, &a, err)) || sfp__run_preset(&a, err))
+    char note[SFP_ERROR_MAX];
+    sfp__run_options o;
+    if (config && sfp__yaml_config(config, &a, err))
         return sfp__as_usage(err);
-    TRY(sfp__thread_pool_create((int)sfp__args_int(&a, "threads"), &pool, err));
-    TRY(sfp__backbone_open(&a, &vit, err));
-    sfp__run_options o = sfp__run_options_defaults(vit, pool);
-    TRY(sfp__run_settings(&a, &o, err));
+    TRY(sfp__run_settings(&a, &settings, err));
+    TRY(sfp__cli_engine_open(&a, NULL, &engine, err));
+    TRY(sfp__api_run_options(engine, settings, false, &values, &o, note, err));
+    if (*note)
+        sfp__info("%s", note);
     return learn(&a, &o, err);
 }
 
@@ -360,7 +257,7 @@ const sfp__command sfp__cmd_run = {
         "Learns from a stream of labelled images at the rate they arrive: scores each batch, trains on its coreset and on "
         "rehearsed "
         "samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
-        "A live stream (dir:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or "
+        "A live stream (watch:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or "
         "Ctrl-C. "
         "Images without a label are predicted at once (predictions.jsonl in --out), by what was learned until then, whatever "
         "the "
@@ -384,8 +281,8 @@ const sfp__command sfp__cmd_run = {
     .examples =
         "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
         "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
-        "  streamfp run --data dir:incoming --clock real --queue 2 --out runs/live --resume\n"
+        "  streamfp run --data watch:incoming --clock real --queue 2 --out runs/live --resume\n"
         "  streamfp run --config pacs.yaml --set seed=3 --out runs/pacs-3 --resume\n",
-    SFP_COMMAND_OPTIONS(options),
+    .options = sfp__run_cli_options,
     .run = run,
 };

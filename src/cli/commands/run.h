@@ -5,11 +5,12 @@
 #include "base/settings.h"
 #include "cli/ui.h"
 #include "run/run.h"
+#include "streamfp.h"
 
-/* Puts the values of --preset where nothing else was given. */
-sfp_status sfp__run_preset(sfp__args *a, sfp_error *err);
-/* All but `out`; `a` must outlive the run. SFP_EINVAL: what the user gave is wrong. */
-sfp_status sfp__run_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err);
+/* The options of the command: those of sfp_settings_info and a few of its own. */
+const sfp__opt *sfp__run_cli_options(size_t *count);
+/* The settings that were given on the command line or in a file. */
+sfp_status sfp__run_settings(const sfp__args *a, sfp_settings **out, sfp_error *err);
 
 /* The line that tells how far a run is. */
 void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l);

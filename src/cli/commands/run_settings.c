@@ -1,107 +1,107 @@
+/* The options of `streamfp run` are the settings of the library (sfp_settings_info) and a few that only a command has. Values are
+ * checked by the library when they are read, so that a message names the place of the mistake. */
 #include "cli/commands/run.h"
 
-#include "cli/ui.h"
+#include "streamfp.h"
 
-#include "learner/settings.h"
-
-#include <limits.h>
-#include <stdio.h>
+#include <assert.h>
 #include <string.h>
 
-sfp_status sfp__run_preset(sfp__args *a, sfp_error *err)
+/* ------------------------------------------------------------------------------------------------------------ the table */
+
+static sfp_status check_by_library(const sfp__opt *o, const char *text, sfp_error *err)
 {
-    static const struct {
-        int preset;
-        const char *key, *value;
-    } list[] = {{1, "coreset", "paper"},
-                {1, "normalise", "none"},
-                {1, "head", "linear"},
-                {2, "attune-residual", "on"},
-                {2, "head", "mix"}};
-    int which = sfp__args_choice(a, "preset");
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (list[i].preset == which)
-            TRY(sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err));
+    sfp_settings *scratch = NULL;
+    sfp_status status = sfp_settings_create(&scratch, err);
+    if (!status)
+        status = sfp_settings_set(scratch, o->name, text, err);
+    sfp_settings_free(scratch);
+    return status;
+}
+
+/* How a setting is read on the command line. A learner's number stays text: the library takes 1e6 for a whole number. */
+static sfp__opt to_option(const sfp_setting_info *s)
+{
+    sfp__opt o = {.name = s->key,
+                  .alias = s->alias,
+                  .type = SFP_OPT_STRING,
+                  .arg = s->values,
+                  .default_value = s->default_value,
+                  .help = s->help,
+                  .word = s->name,
+                  .check = check_by_library};
+    if (s->type == SFP_TYPE_FLAG) {
+        o.type = SFP_OPT_FLAG;
+    } else if (s->type == SFP_TYPE_CHOICE) {
+        o.type = SFP_OPT_CHOICE;
+        o.saved_values = s->earlier_values;
+    } else if (s->type == SFP_TYPE_INT && s->scope != SFP_SCOPE_LEARNER) {
+        o.type = SFP_OPT_INT;
+        o.int_min = (int64_t)s->min;
+        o.int_max = (int64_t)s->max;
     }
-    return SFP_OK;
+    return o;
 }
 
-/* ----------------------------------------------------------------- settings */
+#define PROGRAM_GROUP "Program"
+static const sfp__opt last_of_output = SFP_ROW_JSON;
+static const sfp__opt first_of_program[] = {
+    SFP_ROW_STRING("config", "FILE", NULL, "YAML file of these options; the command line has precedence."),
+    {.name = "set", .type = SFP_OPT_PAIR, .arg = "KEY=VALUE", .help = "The same as --KEY VALUE; may be repeated."}};
 
-/* Layers that the user named must be there; the default is as many of them as the backbone has (sfp__learner_options_defaults).
- */
-static sfp_status layer_settings(const sfp__args *a, const char *value, sfp__run_options *o, sfp_error *err)
+enum { OPTIONS_MAX = 160 };
+typedef struct table {
+    sfp__opt option[OPTIONS_MAX];
+    size_t count;
+} table;
+
+static void add(table *t, sfp__opt o)
 {
-    const sfp__vit_config *c = &o->vit->config;
-    sfp__fp_options *fp = &o->learner.fp;
-    int last = fp->last_layer; /* of the default, as it fits */
-    TRY(sfp__settings_apply(&o->learner, c, "prompt-layers", value, err));
-    if (sfp__args_rank(a, "prompt-layers") > SFP_RANK_PRESET && fp->last_layer >= c->depth)
-        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL,
-                             "prompt-layers is '%s', expected layers up to %d: this backbone has %d blocks", value, c->depth - 1,
-                             c->depth);
-    if (fp->last_layer >= c->depth) {
-        if (!o->method && fp->kind != SFP_FP_L2P)
-            sfp__info("prompt-layers: this backbone has %d blocks, so layers 0-%d get prefixes instead of %s", c->depth, last,
-                      value);
-        fp->last_layer = last;
+    assert(t->count < OPTIONS_MAX);
+    t->option[t->count++] = o;
+}
+
+static void begin_group(table *t, const char *name)
+{
+    bool program = strcmp(name, PROGRAM_GROUP) == 0;
+    if (program)
+        add(t, last_of_output);
+    add(t, (sfp__opt)SFP_ROW_GROUP(name));
+    for (size_t i = 0; program && i < sizeof first_of_program / sizeof *first_of_program; i++)
+        add(t, first_of_program[i]);
+}
+
+const sfp__opt *sfp__run_cli_options(size_t *count)
+{
+    static table t;
+    const sfp_setting_info *s;
+    const char *group = "";
+    const bool built = t.count > 0;
+    for (int i = 0; !built && (s = sfp_settings_info(i)); i++) {
+        if (!s->group) /* for learners only */
+            continue;
+        if (strcmp(s->group, group) != 0)
+            begin_group(&t, s->group);
+        group = s->group;
+        add(&t, to_option(s));
     }
-    if (fp->kind == SFP_FP_L2P && sfp__args_given(a, "prompt-layers") && fp->last_layer > fp->first_layer)
-        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL,
-                             "prompt-layers is '%s', expected one layer (%d-%d) with pool-kind l2p", value, fp->first_layer,
-                             fp->first_layer);
-    return SFP_OK;
+    *count = t.count;
+    return t.option;
 }
 
-static sfp_status learner_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err)
-{
-    for (int i = 0; i < sfp__settings_count; i++) {
-        const sfp__setting *s = &sfp__settings[i];
-        if (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES)
-            continue; /* the stream's matter */
-        const char *value = sfp__args_value(a, s->info.key);
-        if (value && s->type == SFP_SETTING_LAYERS)
-            TRY(layer_settings(a, value, o, err));
-        else if (value)
-            TRY(sfp__settings_apply(&o->learner, &o->vit->config, s->info.key, value, err));
-    }
-    return SFP_OK;
-}
+/* ----------------------------------------------------------------------------------------------------------- the values */
 
-static sfp_status clock_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err)
+sfp_status sfp__run_settings(const sfp__args *a, sfp_settings **out, sfp_error *err)
 {
-    const char *rate = sfp__args_string(a, "rate");
-    bool most = strcmp(rate, "max") == 0;
-    if (!most && (!sfp__parse_real(rate, &o->rate) || !(o->rate > 0)))
-        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is '%s', expected samples a second, or max", rate);
-    int clock = sfp__args_choice(a, "clock");
-    o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp__clock_kind)clock;
-    if (most && clock >= 0 && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
-        o->clock = SFP_CLOCK_OFF; /* --rate max = off */
-    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && !(o->rate > 0))
-        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)",
-                             sfp__args_text(a, "clock"));
-    return SFP_OK;
-}
-
-sfp_status sfp__run_settings(const sfp__args *a, sfp__run_options *o, sfp_error *err)
-{
-    const char *every = sfp__args_string(a, "eval-every");
-    int64_t n = 0;
-    sfp__args_store(a, o);
-    o->given = a;
-    o->tasks = sfp__args_string(a, "tasks");
-    if (!o->tasks && sfp__args_rank(a, "data") <= SFP_RANK_DEFAULT)
-        o->tasks = "5";
-    TRY(clock_settings(a, o, err));
-    if (strcmp(every, "task") != 0 && (!sfp__parse_int(every, &n) || n < 1 || n > INT_MAX))
-        return sfp__fail_key(err, "eval-every", SFP_EINVAL, "eval-every is '%s', expected task, or a number of timestamps",
-                             every);
-    o->eval_every = (int)n;
-    if (o->resume && !sfp__args_string(a, "out"))
-        return sfp__fail_key(err, "resume", SFP_EINVAL, "--resume needs the directory of the run (--out DIR)");
-    o->drop_short = sfp__args_choice(a, "preset") == 1;
-    TRY(learner_settings(a, o, err));
-    return o->resume ? SFP_OK
-                     : sfp__run_check_no_effect(o, NULL, err); /* whoever goes on gives what was given then, idle or not */
+    sfp_settings *s = NULL;
+    const sfp_setting_info *info;
+    sfp_status status = sfp_settings_create(&s, err);
+    for (int i = 0; !status && (info = sfp_settings_info(i)); i++)
+        if (info->group && sfp__args_rank(a, info->key) >= SFP_RANK_FILE)
+            status = sfp_settings_set(s, info->key, sfp__args_value(a, info->key), err);
+    if (status)
+        sfp_settings_free(s);
+    else
+        *out = s;
+    return status;
 }

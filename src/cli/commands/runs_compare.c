@@ -63,15 +63,10 @@ static bool passed_over(const char *key)
 
 static bool is_live(const char *data)
 {
-    size_t n = strcspn(data, ":");
-    const char *path = data[n] ? data + n + 1 : "";
-    bool endless = *path && path[strspn(path, "0")] == '\0', live = false; /* synthetic:0 */
-    for (size_t i = 0; sfp__source_kinds[i]; i++) {
-        const char *name = sfp__source_kinds[i]->name;
-        if (strlen(name) == n && memcmp(name, data, n) == 0)
-            live = sfp__source_kinds[i]->live || (endless && strcmp(name, "synthetic") == 0);
-    }
-    return live;
+    const sfp__source_kind *kind = sfp__source_kind_find(data);
+    const char *path = data + strcspn(data, ":");
+    bool endless = *path && path[1] && path[1 + strspn(path + 1, "0")] == '\0'; /* synthetic:0 */
+    return kind && (kind->live || (endless && strcmp(kind->name, "synthetic") == 0));
 }
 
 /* The one in force: without one the rate decides (clock.h), and without a rate only a live stream has another than off. */

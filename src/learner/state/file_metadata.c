@@ -108,8 +108,8 @@ static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learn
         keys += length + strspn(keys + length, " ");
         const sfp__setting *s = sfp__settings_find(key);
         out[n].kind = kind;
-        out[n].name = s->info.key;
-        (void)sfp__setting_text(s, o, out[n].value, sizeof out[n].value);
+        out[n].name = s->saved ? s->saved : s->info.key;
+        (void)sfp__setting_saved_text(s, o, out[n].value, sizeof out[n].value);
     }
     return n;
 }
@@ -202,6 +202,16 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
     }
 }
 
+/* Names the setting and both values in the words of today. */
+static sfp_status made_otherwise(const sfp__tensor_file *st, const sfp__saved_setting *now, const char *found, sfp_error *err)
+{
+    const sfp__setting *s = sfp__settings_find(now->name);
+    char then[SFP_NAME_MAX], value[sizeof now->value];
+    return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s, the current setting", st->path, s ? s->info.key : now->name,
+                     s ? sfp__setting_shown(s, found, then, sizeof then) : found,
+                     s ? sfp__setting_shown(s, now->value, value, sizeof value) : now->value);
+}
+
 sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err)
 {
     sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
@@ -215,8 +225,7 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
         if (!found && run)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
         if (found && strcmp(found, list[i].value) != 0)
-            return sfp__fail(err, SFP_EINVAL, "%s: %s is %s, expected %s, the current setting", st->path, list[i].name,
-                             sfp__printable(found, shown, sizeof shown), list[i].value);
+            return made_otherwise(st, &list[i], sfp__printable(found, shown, sizeof shown), err);
     }
     return SFP_OK;
 }

@@ -1,4 +1,4 @@
-/* dir:PATH - a folder that others put images into, watched (dir.h says what comes when, and how it ends).
+/* watch:PATH - a directory that others put images into, watched (dir.h says what comes when, and how it ends).
  *
  * PATH/CLASS/file is labelled by its folder, PATH/file is not labelled; what lies
  * deeper does not come. A folder whose name cannot be a class's (no UTF-8) is
@@ -220,8 +220,9 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
 }
 
 const sfp__source_kind sfp__source_dir = {
-    .name = "dir",
-    .summary = "a folder that is watched: images as they are put into it",
+    .name = "watch",
+    .alias = "dir",
+    .summary = "a watched directory: images as they are put into it",
     .live = true,
     .open = open_dir,
 };

@@ -1,4 +1,4 @@
-/* What dir:PATH is made of: the images that wait for their turn (dir_queue.c), the folders that are watched for more of them
+/* What watch:PATH is made of: the images that wait for their turn (dir_queue.c), the folders that are watched for more of them
  * (dir_watch.c), and the labels beside them (dir_labels.c).
  *
  * What is there already comes first, in natural order of its path; then every file as it is closed after writing, or moved in.

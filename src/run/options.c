@@ -1,0 +1,300 @@
+#include "run/options.h"
+
+#include "learner/settings.h"
+#include "learner/settings_list.h"
+#include "stream/source.h"
+#include "stream/tasks.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FASHION "/usr/share/datasets/fashion-mnist"
+
+/* ----------------------------------------------------------------------- checks of values that are kept as text */
+
+static sfp_status check_learner(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    return sfp__settings_check(o->name, text, err);
+}
+
+static sfp_status check_source(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    sfp_error found = {0};
+    sfp_status status = sfp__source_check(text, &found);
+    if (status) {
+        sfp__fail_rename(&found, o->name, o->name);
+        *err = found;
+    }
+    return status;
+}
+
+/* 0: max. */
+static bool parse_rate(const char *text, double *out)
+{
+    *out = 0;
+    return strcmp(text, "max") == 0 || (sfp__parse_real(text, out) && *out > 0);
+}
+
+static sfp_status check_rate(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    double rate;
+    if (parse_rate(text, &rate))
+        return SFP_OK;
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected samples per second (more than 0), or max", o->name,
+                         text);
+}
+
+/* 0: after each task. */
+static bool parse_eval_every(const char *text, int *out)
+{
+    int64_t n = 0;
+    bool fine = strcmp(text, "task") == 0 || (sfp__parse_int(text, &n) && n >= 1 && n <= INT_MAX);
+    *out = (int)n;
+    return fine;
+}
+
+static sfp_status check_eval_every(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    int n;
+    if (parse_eval_every(text, &n))
+        return SFP_OK;
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected task, or a number of timestamps", o->name, text);
+}
+
+/* Whether the stream has these classes and domains is checked when it is open. */
+static sfp_status check_tasks(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    (void)o;
+    return sfp__task_spec_check(text, err);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- the table */
+
+/* Numbers of the learner stay text: the learner checks them, and takes 1e6 for a whole number. */
+#define ROW_TEXT(k, v, d, h, ...) \
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .check = check_learner, __VA_ARGS__},
+#define ROW_INT ROW_TEXT
+#define ROW_SIZE ROW_TEXT
+#define ROW_SEED ROW_TEXT
+#define ROW_REAL ROW_TEXT
+#define ROW_FLOAT ROW_TEXT
+#define ROW_LAYERS ROW_TEXT
+#define ROW_SELECTOR(k, v, d, h, ...) \
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .word = sfp__selector_name, __VA_ARGS__},
+#define ROW_BUFFER(k, v, d, h, ...) \
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .word = sfp__buffer_method_name, __VA_ARGS__},
+#define ROW_TASKS(k, v, d, h, ...)                                                                                         \
+    {.name = k,                                                                                                            \
+     .type = SFP_OPT_STRING,                                                                                               \
+     .arg = "J|SIZES|domain[:a,b]|time|free",                                                                              \
+     .check = check_tasks,                                                                                                 \
+     .help = "How the stream is split into tasks: J groups of classes of equal size, groups of SIZES (3,2,2), by domain, " \
+             "by time, or not at all (free). Default: the tasks of the dataset, else free; without --data 5."},
+#define ROW_CLASSES(k, v, d, h, ...) /* for a learner without a stream: the last row */
+#define ROW_CHOICE(k, v, d, h, ...) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .default_value = d, .help = h, __VA_ARGS__},
+#define ROW_FLIP ROW_CHOICE
+#define ROW_NORM ROW_CHOICE
+#define ROW_FLAG(k, v, d, h, ...) {.name = k, .type = SFP_OPT_FLAG, .default_value = d, .help = h, __VA_ARGS__},
+#define SETTING_ROW(type, key, values, default_value, help, place, min, max, ...) \
+    ROW_##type(key, values, default_value, help, __VA_ARGS__)
+
+#define AT(member) SFP_AT(sfp__run_options, member)
+
+/* The order of the rows is that of "config" in result.json. */
+const sfp__opt sfp__run_table[] = {
+    SFP_ROW_GROUP("Data"),
+    SFP_ROW_STRING("data", "KIND:PATH", "idx:" FASHION,
+                   "The stream. 'streamfp data' lists the kinds of sources. Without it: Fashion-MNIST in 5 tasks.", AT(data),
+                   .check = check_source),
+    SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set. Default: the test part of the dataset, if it has one.", AT(test),
+                   .resume = SFP_RESUME_LIVE, .check = check_source),
+    SFP_SETTINGS_STREAM(SETTING_ROW)
+        SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX,
+                    "Order of the classes; 0: natural order, else the seed of a random order.", AT(order)),
+    SFP_SETTINGS_INPUT(SETTING_ROW) SFP_ROW_GROUP("Backbone"),
+    SFP_ROW_STRING(
+        "backbone", "FILE|builtin", "builtin",
+        "Pretrained ViT: a safetensors, PyTorch (.pth, .bin) or .npz file; builtin: the one that the program contains."),
+    SFP_ROW_IMG_SIZE,
+    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of matrix products; bf16 where the CPU supports it."),
+    SFP_ROW_GROUP("Clock"),
+    SFP_ROW_STRING("rate", "LAMBDA|max", "max",
+                   "Arrival rate in samples per second, whether or not the learner is ready; max: no sample waits or is dropped.",
+                   .resume = SFP_RESUME_LIVE, .check = check_rate),
+    SFP_ROW_CHOICE(
+        "clock", "paper|virtual|real|off", NULL,
+        "Model of time: decides what happens to samples that arrive while the learner is busy. Default: off without a "
+        "rate; with a rate virtual, or real on a live stream. On a live stream clock real needs no rate: images arrive "
+        "at their own rate.",
+        .resume = SFP_RESUME_LIVE),
+    SFP_ROW_INT("calibrate", "N", "20", 1, 100000,
+                "Clock paper: number of batches to measure, after 3 others, on a discarded copy of the learner.", AT(calibrate)),
+    SFP_ROW_STRING("costs", "FILE", NULL,
+                   "Clock paper or virtual: file of processing times in seconds, one per line, used in turn instead of measured "
+                   "times. This makes a run repeatable.",
+                   AT(costs)),
+    SFP_ROW_INT("queue", "N", "0", 0, 100000,
+                "Clock virtual or real: maximum number of batches that wait while the learner is busy.", AT(queue),
+                .resume = SFP_RESUME_LIVE),
+    SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest",
+                   "What a full queue does: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
+    SFP_ROW_SWITCH("triage", "off",
+                   "Clock virtual or real: score every arriving sample (up to 16 batches per timestamp; older ones are dropped) "
+                   "and train on the coreset of all, instead of dropping batches without scoring them.",
+                   AT(triage)),
+    SFP_ROW_SWITCH("controller", "off",
+                   "Clock virtual or real: adapt coreset, replay and steps to the load, so that the lag stays bounded.",
+                   AT(controller)),
+    SFP_ROW_INT("label-queue", "N", "1000", 0, 1000000,
+                "Live streams: maximum number of images that wait for their label; if it is exceeded, the oldest expires.",
+                AT(pending), .resume = SFP_RESUME_ANY, SFP_RENAMED("pending")),
+    SFP_ROW_GROUP("Learner"),
+    SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: the settings of the paper; best: the best known settings."),
+    SFP_SETTINGS_TRAIN(SETTING_ROW) SFP_ROW_STRING(
+        "init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run directory.", AT(init_state)),
+    SFP_ROW_GROUP("Coreset"),
+    SFP_SETTINGS_SELECT(SETTING_ROW) SFP_ROW_GROUP("Buffer"),
+    SFP_SETTINGS_BUFFER(SETTING_ROW) SFP_ROW_GROUP("Fingerprints"),
+    SFP_SETTINGS_FINGERPRINT(SETTING_ROW) SFP_ROW_GROUP("Head"),
+    SFP_SETTINGS_HEAD(SETTING_ROW)
+        SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head alone, without selection, training steps and buffer.",
+                       .word = sfp__head_name, AT(method)),
+    SFP_ROW_GROUP("Evaluation and output"),
+    SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task; N: also every N timestamps.",
+                   .resume = SFP_RESUME_ANY, .check = check_eval_every),
+    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
+                "Maximum number of test samples per task (without tasks: of the whole test set); 0: all.", AT(eval_limit),
+                .resume = SFP_RESUME_LIVE),
+    SFP_ROW_STRING("out", "DIR", NULL,
+                   "Directory for the results: result.json, events.jsonl, state.safetensors, checkpoint, report.html. A finished "
+                   "run in it is replaced. Default: runs/N in the current directory.",
+                   AT(out), .resume = SFP_NOT_SAVED),
+    SFP_ROW_FLAG(
+        "resume",
+        "Resume from DIR/checkpoint. If there is no checkpoint, the run starts from the beginning; a finished run is not "
+        "changed. The options must be as before, except threads, eval-every, label-queue and, on live streams, rate, "
+        "clock, queue, queue-policy, test and eval-limit.",
+        AT(resume), .resume = SFP_NOT_SAVED),
+    SFP_ROW_GROUP("Program"),
+    SFP_ROW_THREADS,
+    SFP_ROW_GROUP(""),
+#undef ROW_CLASSES
+#define ROW_CLASSES(k, v, d, h, ...) \
+    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .check = check_learner, .resume = SFP_NOT_SAVED},
+#undef ROW_TASKS
+#define ROW_TASKS(k, v, d, h, ...)
+    SFP_SETTINGS_STREAM(SETTING_ROW)};
+const size_t sfp__run_table_count = sizeof sfp__run_table / sizeof *sfp__run_table;
+
+/* ------------------------------------------------------------------------------------------------------------- presets */
+
+enum { PRESET_PAPER = 1, PRESET_BEST = 2 }; /* among the words of the row */
+
+static sfp_status set_preset(sfp__args *a, sfp_error *err)
+{
+    static const struct {
+        int preset;
+        const char *key, *value;
+    } list[] = {{PRESET_PAPER, "coreset-rounding", "paper"},
+                {PRESET_PAPER, "normalise", "none"},
+                {PRESET_PAPER, "head", "linear"},
+                {PRESET_BEST, "attune-residual", "on"},
+                {PRESET_BEST, "head", "mix"}};
+    int which = sfp__args_choice(a, "preset");
+    TRY(sfp__args_clear_rank(a, SFP_RANK_PRESET, err));
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (list[i].preset == which)
+            TRY(sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err));
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err)
+{
+    TRY(sfp__args_set(a, key, text, rank, origin, err));
+    return sfp__same_key(key, "preset") ? set_preset(a, err) : SFP_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------- the learner */
+
+/* Layers that were set must exist; the default is reduced to those that do (sfp__learner_options_defaults). */
+static sfp_status read_layers(const sfp__args *a, const sfp__vit_config *vit, sfp__learner_options *o, char *note, sfp_error *err)
+{
+    const char *value = sfp__args_value(a, "prompt-layers");
+    sfp__fp_options *fp = &o->fp;
+    int last = fp->last_layer; /* of the default, reduced */
+    TRY(sfp__settings_apply(o, vit, "prompt-layers", value, err));
+    if (sfp__args_rank(a, "prompt-layers") > SFP_RANK_PRESET && fp->last_layer >= vit->depth)
+        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL,
+                             "prompt-layers is '%s', expected layers up to %d: this backbone has %d blocks", value,
+                             vit->depth - 1, vit->depth);
+    if (fp->last_layer >= vit->depth) {
+        if (!sfp__args_string(a, "method") && fp->kind != SFP_FP_L2P)
+            (void)snprintf(note, SFP_ERROR_MAX,
+                           "prompt-layers: this backbone has %d blocks, so layers 0-%d get prefixes instead of %s", vit->depth,
+                           last, value);
+        fp->last_layer = last;
+    }
+    if (fp->kind == SFP_FP_L2P && sfp__args_given(a, "prompt-layers") && fp->last_layer > fp->first_layer)
+        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL,
+                             "prompt-layers is '%s', expected one layer (%d-%d) with pool-kind l2p", value, fp->first_layer,
+                             fp->first_layer);
+    return SFP_OK;
+}
+
+sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *vit, bool alone, sfp__learner_options *o,
+                                    char *note, sfp_error *err)
+{
+    *note = '\0';
+    for (int i = 0; i < sfp__settings_count; i++) {
+        const sfp__setting *s = &sfp__settings[i];
+        const char *value = sfp__args_value(a, s->info.key);
+        if (!alone && (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES))
+            continue; /* the stream has them */
+        if (!value && s->type == SFP_SETTING_TASKS)
+            value = s->info.default_value; /* which is that of a learner, not that of a run */
+        if (value && s->type == SFP_SETTING_LAYERS)
+            TRY(read_layers(a, vit, o, note, err));
+        else if (value)
+            TRY(sfp__settings_apply(o, vit, s->info.key, value, err));
+    }
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- the run */
+
+static sfp_status read_clock(const sfp__args *a, sfp__run_options *o, sfp_error *err)
+{
+    bool max = parse_rate(sfp__args_string(a, "rate"), &o->rate) && !(o->rate > 0);
+    int clock = sfp__args_choice(a, "clock");
+    o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp__clock_kind)clock;
+    if (max && clock >= 0 && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
+        o->clock = SFP_CLOCK_OFF; /* rate max is clock off */
+    if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && max)
+        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs a rate (--rate samples/s)",
+                             sfp__args_text(a, "clock"));
+    return SFP_OK;
+}
+
+sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_options *o, char *note, sfp_error *err)
+{
+    *note = '\0';
+    if (sfp__args_rank(a, "classes") > SFP_RANK_DEFAULT)
+        return sfp__fail_key(err, "classes", SFP_EINVAL, "classes has no effect on a run: its stream has a number of classes");
+    sfp__args_store(a, o);
+    o->given = a;
+    o->tasks = sfp__args_string(a, "tasks");
+    if (own_source && sfp__args_rank(a, "data") <= SFP_RANK_DEFAULT)
+        o->data = NULL;
+    else if (!o->tasks && sfp__args_rank(a, "data") <= SFP_RANK_DEFAULT)
+        o->tasks = "5";
+    TRY(read_clock(a, o, err));
+    (void)parse_eval_every(sfp__args_string(a, "eval-every"), &o->eval_every);
+    if (o->resume && !o->out)
+        return sfp__fail_key(err, "resume", SFP_EINVAL, "resume needs the directory of the run (--out DIR)");
+    o->drop_short = sfp__args_choice(a, "preset") == PRESET_PAPER;
+    TRY(sfp__run_learner_options(a, &o->vit->config, false, &o->learner, note, err));
+    /* a run that resumes was given the same settings before: they were checked then */
+    return o->resume ? SFP_OK : sfp__run_check_no_effect(o, NULL, err);
+}

@@ -1,0 +1,26 @@
+/* The settings of a run as one table, and the way from their values to the options of a run. */
+#ifndef SFP_RUN_OPTIONS_H
+#define SFP_RUN_OPTIONS_H
+
+#include "base/settings.h"
+#include "run/run.h"
+
+/* All settings, under headings in the order of `streamfp run --help`. Those after the heading "" are not in that list. */
+extern const sfp__opt sfp__run_table[];
+extern const size_t sfp__run_table_count;
+
+/* Sets one value; `origin` names it in messages. Setting "preset" also sets the values of the preset, where no other value was
+ * given, and clears those of the preset before. */
+sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);
+
+/* Writes the values of the table into *o, which has a backbone and threads; `a` must outlive it. own_source: the caller has a
+ * source, so that the settings data and tasks have no default. note (SFP_ERROR_MAX) becomes a message for the user, "": none.
+ * Fails with SFP_EINVAL and a key also if a setting has no effect beside the others. */
+sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_options *o, char *note, sfp_error *err);
+
+/* Writes the learner's settings to *o, which has the defaults for this backbone. A default of prompt-layers is reduced to the
+ * layers that the backbone has. The setting "tasks" is read for a learner alone. */
+sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *vit, bool alone, sfp__learner_options *o,
+                                    char *note, sfp_error *err);
+
+#endif
