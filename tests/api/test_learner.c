@@ -253,7 +253,7 @@ TEST(classes_have_names)
     assert_null(sfp_learner_class_name(l, 2));
     assert_null(sfp_learner_class_name(l, -1));
     assert_null(sfp_learner_class_name(l, 1 << 30));
-    REFUSED(sfp_learner_set_class_name(l, -1, "x", &err), SFP_EINVAL, "class -1");
+    REFUSED(sfp_learner_set_class_name(l, -1, "x", &err), SFP_EINVAL, "label is -1");
     REFUSED(sfp_learner_add_class(l, "", &cat, &err), SFP_EINVAL, "must not be empty");
     REFUSED(sfp_learner_add_class(l, NULL, &cat, &err), SFP_EINVAL, "must not be empty");
     REFUSED(sfp_learner_add_class(l, "x", NULL, &err), SFP_EINVAL, "must not be NULL");
