@@ -38,7 +38,7 @@ sfp_status sfp__backbone_open(const sfp__args *a, sfp__vit **out, sfp_error *err
     return open_at(a, (int)sfp__args_int(a, "img-size"), out, err);
 }
 
-/* A size that the backbone cannot have is another backbone's: the state's own check says so. */
+/* false: the backbone cannot have this size, so the state belongs to another backbone, which opening the state reports. */
 static bool can_have(const sfp__vit *v, int side)
 {
     return sfp__vit_path(v) && side % v->config.patch_size == 0;

@@ -1,17 +1,17 @@
-/* --backbone of the commands that run on one: a file, or "builtin". */
+/* Opens the backbone of --backbone: a file, or "builtin". */
 #ifndef SFP_CLI_BACKBONE_H
 #define SFP_CLI_BACKBONE_H
 
 #include "base/settings.h"
 #include "model/vit.h"
 
-/* By the options --backbone, --precision and --img-size. */
+/* Uses the options --backbone, --precision and --img-size. */
 sfp_status sfp__backbone_open(const sfp__args *a, sfp__vit **out, sfp_error *err);
-/* ... for answers from a state (FILE or DIR; NULL: none): without --img-size at the size at which it was learned, and it is said
- * when that is not the backbone's own. */
+/* Opens the backbone for a state (FILE or DIR; NULL: none). Without --img-size, uses the input size at which the state was
+ * learned, and prints a note if that is not the size of the backbone. */
 sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vit **out, sfp_error *err);
 
-/* The same as an engine of the public header, with the threads of --threads; state NULL: none. Messages are printed. */
+/* Like sfp__backbone_open_for, but opens an engine of the public header with --threads threads; its messages are printed. */
 sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engine **out, sfp_error *err);
 
 #endif

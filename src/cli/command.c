@@ -1,4 +1,4 @@
-/* The way from argv to a command: finds it, parses by its table, runs it, checks that its output arrived. */
+/* From argv to a command: finds the command, parses its options, runs it, and checks that its output was written. */
 #include "cli/command.h"
 
 #include "cli/help.h"
@@ -39,19 +39,19 @@ sfp_status sfp__as_usage(sfp_error *err)
     return err->status;
 }
 
-static int say_failed(const sfp__args *args, sfp_error *err)
+static int print_failure(const sfp__args *args, sfp_error *err)
 {
     bool value = (err->status == SFP_EINVAL || err->status == SFP_ELIMIT) && sfp__args_add_origin(args, err);
     bool usage = value || strcmp(err->key, SFP_USAGE) == 0;
-    if (err->status && !*err->message) /* said already */
+    if (err->status && !*err->message) /* printed already */
         return usage ? SFP_EXIT_USAGE : SFP_EXIT_FAILED;
     return usage ? sfp__usage_error(args->command, "%s", err->message) : sfp__print_error(err);
 }
 
 /* ------------------------------------------------------------ command line */
 
-/* One `--something`; *next is the argument after it (NULL: none), *used tells whether it was taken. */
-static sfp_status long_option(sfp__args *a, const char *arg, const char *next, bool *used, sfp_error *err)
+/* Parses one option; arg is its text after "--", next the following argument (NULL: none). Sets *used if `next` is its value. */
+static sfp_status parse_long_option(sfp__args *a, const char *arg, const char *next, bool *used, sfp_error *err)
 {
     char name[SFP_KEY_LENGTH_MAX + 1], origin[SFP_KEY_LENGTH_MAX + 3];
     const char *value = strchr(arg, '=');
@@ -101,10 +101,10 @@ sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err)
             a->help = true;
             return SFP_OK;
         } else if (arg[1] != '-') {
-            return sfp__fail(err, SFP_EINVAL, "unknown option '%s' (options begin with '--')", arg);
+            return sfp__fail(err, SFP_EINVAL, "unknown option '%s' (options start with '--')", arg);
         } else {
             bool used = false;
-            TRY(long_option(a, arg + 2, i + 1 < argc ? argv[i + 1] : NULL, &used, err));
+            TRY(parse_long_option(a, arg + 2, i + 1 < argc ? argv[i + 1] : NULL, &used, err));
             i += used;
         }
     }
@@ -113,7 +113,7 @@ sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err)
 
 /* ---------------------------------------------------------------- commands */
 
-static int unknown_command(const char *name)
+static int print_unknown_command(const char *name)
 {
     const char *names[sizeof sfp__commands / sizeof *sfp__commands] = {0};
     size_t count = 0;
@@ -125,22 +125,21 @@ static int unknown_command(const char *name)
     return sfp__usage_error(NULL, "unknown command '%s'", name);
 }
 
-/* "list, fetch nor describe" */
-static sfp_status unknown_verb(const sfp__command *c, const char *name, sfp_error *err)
+static sfp_status fail_unknown_verb(const sfp__command *c, const char *name, sfp_error *err)
 {
     const char *names[16];
     char all[256] = "";
     size_t used = 0, n = c->verb_count;
     for (size_t i = 0; i < n; i++) {
         names[i] = c->verbs[i].name;
-        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : i + 1 == n ? " nor " : ", ", names[i]);
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", names[i]);
     }
     const char *best = sfp__nearest(name, names, n);
-    return best ? sfp__fail_usage(err, "'%s' is neither %s, did you mean '%s'?", name, all, best)
-                : sfp__fail_usage(err, "'%s' is neither %s", name, all);
+    return best ? sfp__fail_usage(err, "first argument is '%s', expected %s; did you mean '%s'?", name, all, best)
+                : sfp__fail_usage(err, "first argument is '%s', expected %s", name, all);
 }
 
-/* Is the word in the list, which blanks cut? */
+/* true: the word is in the list, which is separated by blanks. */
 static bool is_listed(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -158,14 +157,14 @@ static sfp_status run_verb(const sfp__command *c, const sfp__args *a, sfp_error 
     for (size_t i = 0; name && i < c->verb_count; i++)
         v = strcmp(c->verbs[i].name, name) == 0 ? &c->verbs[i] : v;
     if (!v)
-        return name ? unknown_verb(c, name, err) : c->run(a, err);
+        return name ? fail_unknown_verb(c, name, err) : c->run(a, err);
     for (size_t i = 0; i < a->count; i++) {
         const char *option = a->opts[i].name;
         if (a->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(option, "json") != 0 && !is_listed(v->options, option))
-            return sfp__fail_usage(err, "%s takes no --%s", name, option);
+            return sfp__fail_usage(err, "--%s is not an option of %s", option, name);
     }
     if (n > 0 && !v->needs)
-        return sfp__fail_usage(err, "'%s' is one argument too many", a->operands[1]);
+        return sfp__fail_usage(err, "unexpected argument '%s'", a->operands[1]);
     if (n < v->min_operands || (v->max_operands != SFP_OPERANDS_ANY && n > v->max_operands))
         return sfp__fail_usage(err, "%s needs %s", name, v->needs);
     return v->run(a, err);
@@ -178,9 +177,9 @@ static sfp_status run_parsed(const sfp__command *c, const sfp__args *a, sfp_erro
         return SFP_OK;
     }
     if (a->operand_count < c->min_operands)
-        return sfp__fail_usage(err, "needs %s", c->operands);
+        return sfp__fail_usage(err, "argument is missing, expected %s", c->operands);
     if (c->max_operands != SFP_OPERANDS_ANY && a->operand_count > c->max_operands)
-        return sfp__fail_usage(err, "'%s' is one argument too many", a->operands[c->max_operands]);
+        return sfp__fail_usage(err, "unexpected argument '%s'", a->operands[c->max_operands]);
     return c->verbs ? run_verb(c, a, err) : c->run(a, err);
 }
 
@@ -194,7 +193,7 @@ static int run_command(const sfp__command *c, int argc, char **argv)
         return sfp__print_error(&err);
     if (sfp__args_parse(&args, argc, argv, &err))
         return err.status == SFP_EINVAL ? sfp__usage_error(c->name, "%s", err.message) : sfp__print_error(&err);
-    return run_parsed(c, &args, &err) ? say_failed(&args, &err) : SFP_EXIT_OK;
+    return run_parsed(c, &args, &err) ? print_failure(&args, &err) : SFP_EXIT_OK;
 }
 
 int sfp__command_main(int argc, char **argv)
@@ -213,9 +212,9 @@ int sfp__command_main(int argc, char **argv)
     else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         sfp__help_overview(stdout);
     else if (name[0] == '-')
-        code = sfp__usage_error(NULL, "unknown option '%s' (a command comes first)", name);
+        code = sfp__usage_error(NULL, "unknown option '%s' (the first argument is a command)", name);
     else
-        code = unknown_command(name);
+        code = print_unknown_command(name);
 
     /* a full disk may be detected only now */
     errno = 0;

@@ -35,7 +35,7 @@ sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *lab
 {
     size_t p = strlen(path) + 1, q = strlen(label) + 1;
     if (l->count >= SFP_LIST_MAX_FILES)
-        return sfp__fail(err, SFP_ELIMIT, "more than %d files", SFP_LIST_MAX_FILES);
+        return sfp__fail(err, SFP_ELIMIT, "number of files exceeds %d", SFP_LIST_MAX_FILES);
     TRY(sfp__check_memory(sfp__grow(&l->text, 1, l->used, l->used + p + q, &l->text_capacity) &&
                               sfp__grow(&l->entries, sizeof *l->entries, l->count, l->count + 1, &l->entry_capacity),
                           err));
@@ -46,32 +46,31 @@ sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *lab
     return SFP_OK;
 }
 
-/* ----------------------------------------------------------------- folders */
+/* -------------------------------------------------------------- directories */
 
-/* What a walk through one folder adds. */
-typedef struct found {
+typedef struct directory_walk {
     sfp__filelist *list;
-    const char *folder;
-} found;
+    const char *directory;
+} directory_walk;
 
-/* What is no file is added too, to be told of like any other image that cannot be read. */
-static sfp_status take(void *ctx, sfp__walk_kind kind, const char *below, int depth, sfp_error *err)
+/* Adds a file that has the name of an image, even if it is not a regular file, so that it is reported when it is read. */
+static sfp_status add_found(void *ctx, sfp__walk_kind kind, const char *below, int depth, sfp_error *err)
 {
-    const found *f = ctx;
+    const directory_walk *f = ctx;
     char path[PATH_MAX];
-    size_t length = strlen(f->folder);
+    size_t length = strlen(f->directory);
     (void)depth;
     if (kind == SFP_WALK_DIRECTORY || !sfp__image_name(below))
         return SFP_OK;
-    const char *slash = length > 0 && f->folder[length - 1] == '/' ? "" : "/";
-    int need = snprintf(path, sizeof path, "%s%s%s", f->folder, slash, below);
+    const char *slash = length > 0 && f->directory[length - 1] == '/' ? "" : "/";
+    int need = snprintf(path, sizeof path, "%s%s%s", f->directory, slash, below);
     if (need < 0 || (size_t)need >= sizeof path)
-        return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", f->folder, below);
+        return sfp__fail(err, SFP_ELIMIT, "%s/%s: the path is too long", f->directory, below);
     return sfp__filelist_add(f->list, path, "", err);
 }
 
-/* By the bytes of their names, folder by folder: '/' comes before all others. */
-static int by_path(const void *x, const void *y, void *text)
+/* Compares bytes; '/' is less than all other bytes, so that the files of a directory stay together. */
+static int compare_paths(const void *x, const void *y, void *text)
 {
     const unsigned char *a = (unsigned char *)text + *(const size_t *)x, *b = (unsigned char *)text + *(const size_t *)y;
     while (*a && *a == *b) {
@@ -82,13 +81,13 @@ static int by_path(const void *x, const void *y, void *text)
     return p - q;
 }
 
-static sfp_status add_folder(sfp__filelist *l, const char *folder, sfp_error *err)
+static sfp_status add_directory(sfp__filelist *l, const char *directory, sfp_error *err)
 {
     size_t before = l->count;
-    TRY(sfp__walk(folder, take, &(found){l, folder}, err));
+    TRY(sfp__walk(directory, add_found, &(directory_walk){l, directory}, err));
     if (l->count == before)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: no images in this folder, expected .jpg, .jpeg, .png or .webp", folder);
-    qsort_r(l->entries + before, l->count - before, sizeof *l->entries, by_path, l->text);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: directory contains no images, expected .jpg, .jpeg, .png or .webp", directory);
+    qsort_r(l->entries + before, l->count - before, sizeof *l->entries, compare_paths, l->text);
     return SFP_OK;
 }
 
@@ -104,7 +103,7 @@ sfp_status sfp__filelist_add_path(sfp__filelist *l, const char *path, sfp_error 
     if (stat(path, &st) != 0)
         return sfp__filelist_add(l, path, "", err);
     if (S_ISDIR(st.st_mode))
-        return add_folder(l, path, err);
+        return add_directory(l, path, err);
     if (has_suffix(path, ".csv") || has_suffix(path, ".txt"))
         return sfp__filelist_add_csv(l, path, err);
     return sfp__filelist_add(l, path, "", err);
@@ -129,7 +128,7 @@ static sfp_status add_line(sfp__filelist *l, const char *list, uint64_t number, 
     if (number == 1 && is_header(file, label))
         return SFP_OK;
     if (file[0] == '\0')
-        return sfp__fail(err, SFP_EFORMAT, "%s:%" PRIu64 ": no file name before the comma", list, number);
+        return sfp__fail(err, SFP_EFORMAT, "%s:%" PRIu64 ": file name before the comma is missing", list, number);
     const char *slash = strrchr(list, '/');
     if (file[0] == '/' || !slash)
         return sfp__filelist_add(l, file, label, err);
@@ -161,7 +160,7 @@ sfp_status sfp__filelist_add_csv(sfp__filelist *l, const char *path, sfp_error *
 
 sfp_status sfp__class_names_read(const char *path, sfp__strings *names, sfp_error *err)
 {
-    static const char expected[] = "one class name a line";
+    static const char expected[] = "one class name per line";
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     OWNED_BY(sfp__strings_done) sfp__strings list = {0};
     TRY(sfp__lines_open(path, expected, &lines, err));

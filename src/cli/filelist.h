@@ -1,6 +1,6 @@
-/* Lists of images: from arguments, folders (recursive, sorted by name) and CSV files.
+/* Lists of images from arguments, directories (searched recursively, sorted by name) and CSV files.
  *
- * Paths lie one after another in one block, so that a million of them cost their bytes and no more. */
+ * All paths are stored in one block, so that a list of a million paths needs little more memory than their bytes. */
 #ifndef SFP_CLI_FILELIST_H
 #define SFP_CLI_FILELIST_H
 
@@ -8,13 +8,13 @@
 
 #include <stddef.h>
 
-#define SFP_LIST_MAX_FILES 100000000 /* entries of a list */
+#define SFP_LIST_MAX_FILES 100000000 /* entries per list */
 #define SFP_LIST_MAX_NAMES 1000000   /* class names */
 
 typedef struct sfp__filelist {
     char *text; /* paths and labels, each terminated */
     size_t used, text_capacity;
-    size_t *entries; /* (count): offset of the path in text; the label follows it, empty when there is none */
+    size_t *entries; /* (count) offset of the path in text; the label follows the path, "": none */
     size_t count, entry_capacity;
 } sfp__filelist;
 
@@ -23,14 +23,14 @@ const char *sfp__filelist_label(const sfp__filelist *l, size_t i); /* "": none *
 void sfp__filelist_done(sfp__filelist *l);
 
 sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *label, sfp_error *err);
-/* A folder (all images in it and below), a .csv or .txt list, or a single image; so is whatever is not there, which is then
- * told as of any other image that cannot be read. */
+/* Adds a directory (all images in it, recursively), a .csv or .txt list, or a single image. A path that does not exist is added
+ * as an image, so that it is reported like any other image that cannot be read. */
 sfp_status sfp__filelist_add_path(sfp__filelist *l, const char *path, sfp_error *err);
-/* `file,label` lines, with or without that header, quoted or not; a line without a comma is a path alone. Relative paths are
- * relative to the list's folder. Blank lines and lines that begin with '#' are passed over. */
+/* Adds a list of lines `file,label`, with or without this header, quoted or not. A line without a comma is a path without a
+ * label. Relative paths are relative to the directory of the list. Blank lines and lines that start with '#' are ignored. */
 sfp_status sfp__filelist_add_csv(sfp__filelist *l, const char *path, sfp_error *err);
 
-/* Class names, one a line; `names` is empty before. */
+/* Reads class names, one per line; `names` must be empty. */
 sfp_status sfp__class_names_read(const char *path, sfp__strings *names, sfp_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Printers of the option tables for a terminal and for roff. Nothing here knows a particular command. */
+/* Prints the command and option tables as --help and as a manual page (roff). No code here depends on a particular command. */
 #include "cli/help.h"
 
 #include "cli/command.h"
@@ -11,15 +11,15 @@
 #define HELP_COLUMN 30
 #define HELP_MAX 1024
 
-static const char switches[] = "An option with [on|off] alone means on; --NAME off and --no-NAME turn it off.";
+static const char switches[] = "An option with [on|off] and no value means on; --NAME off and --no-NAME turn it off.";
 
-/* NULL: it takes none. */
+/* NULL: the option has no argument. */
 static const char *argument(const sfp__opt *o)
 {
     return sfp__opt_is_switch(o) ? "[on|off]" : o->type == SFP_OPT_FLAG ? NULL : o->arg;
 }
 
-/* The help text and the words that another part of the program lists; returns its length. */
+/* Writes the help text of an option and the names that it accepts; returns the length. */
 static size_t help_text(const sfp__opt *o, char *buf, size_t size)
 {
     size_t used = (size_t)snprintf(buf, size, "%s%s", o->help, o->word ? " One of " : "");
@@ -33,8 +33,8 @@ static size_t help_text(const sfp__opt *o, char *buf, size_t size)
 
 /* ---------------------------------------------------------------- terminal */
 
-/* Words of `text` from column `at` on, wrapped, continuation lines indented; blank lines split paragraphs. */
-static void wrapped(FILE *to, const char *text, int indent, int at)
+/* Prints text from column `at` on, wrapped to COLUMNS, with indented continuation lines. Blank lines separate paragraphs. */
+static void put_wrapped(FILE *to, const char *text, int indent, int at)
 {
     while (*text) {
         if (text[0] == '\n' && text[1] == '\n') {
@@ -64,7 +64,7 @@ static void wrapped(FILE *to, const char *text, int indent, int at)
     (void)fputc('\n', to);
 }
 
-static void option_row(FILE *to, const sfp__opt *o)
+static void put_option(FILE *to, const sfp__opt *o)
 {
     char text[HELP_MAX];
     const char *arg = argument(o);
@@ -76,33 +76,33 @@ static void option_row(FILE *to, const sfp__opt *o)
     size_t used = help_text(o, text, sizeof text);
     if (o->default_value && used < sizeof text)
         (void)snprintf(text + used, sizeof text - used, " [%s]", o->default_value);
-    wrapped(to, text, HELP_COLUMN, at);
+    put_wrapped(to, text, HELP_COLUMN, at);
 }
 
-static void option_rows(FILE *to, const sfp__command *c)
+static void put_options(FILE *to, const sfp__command *c)
 {
     static const sfp__opt help = SFP_ROW_FLAG("help", "Print this text.");
-    bool two_ways = false;
+    bool has_switch = false;
     size_t count;
     const sfp__opt *opts = sfp__command_options(c, &count);
     if (count == 0 || opts[0].type != SFP_OPT_GROUP)
         (void)fputs("\nOptions:\n", to);
     for (size_t i = 0; i < count; i++) {
         const sfp__opt *o = &opts[i];
-        two_ways = two_ways || sfp__opt_is_switch(o);
+        has_switch = has_switch || sfp__opt_is_switch(o);
         if (o->type == SFP_OPT_GROUP)
             (void)fprintf(to, "\n%s:\n", o->help);
         else
-            option_row(to, o);
+            put_option(to, o);
     }
-    option_row(to, &help);
-    if (two_ways) {
+    put_option(to, &help);
+    if (has_switch) {
         (void)fputc('\n', to);
-        wrapped(to, switches, 0, 0);
+        put_wrapped(to, switches, 0, 0);
     }
 }
 
-static void usage_line(FILE *to, const sfp__command *c)
+static void put_usage(FILE *to, const sfp__command *c)
 {
     bool options = c->opt_count || c->options;
     (void)fprintf(to, "streamfp %s%s%s%s", c->name, options ? " [OPTION...]" : "", c->operands ? " " : "",
@@ -116,7 +116,7 @@ void sfp__help_overview(FILE *to)
                 to);
     for (size_t i = 0; sfp__commands[i]; i++) {
         int at = fprintf(to, "  %s", sfp__commands[i]->name);
-        wrapped(to, sfp__commands[i]->summary, SUMMARY_COLUMN, at);
+        put_wrapped(to, sfp__commands[i]->summary, SUMMARY_COLUMN, at);
     }
     (void)fputs("\n'streamfp COMMAND --help' explains a command, 'streamfp --version' prints the version.\n", to);
 }
@@ -124,21 +124,21 @@ void sfp__help_overview(FILE *to)
 void sfp__help_command(FILE *to, const sfp__command *c)
 {
     (void)fputs("Usage: ", to);
-    usage_line(to, c);
+    put_usage(to, c);
     (void)fprintf(to, "\n\nstreamfp %s: %s\n", c->name, c->summary);
     if (c->text) {
         (void)fputc('\n', to);
-        wrapped(to, c->text, 0, 0);
+        put_wrapped(to, c->text, 0, 0);
     }
-    option_rows(to, c);
+    put_options(to, c);
     if (c->examples)
         (void)fprintf(to, "\nExamples:\n%s", c->examples);
 }
 
 /* -------------------------------------------------------------------- roff */
 
-/* Text with what roff would read as its own escaped: backslashes, hyphens (they must stay ASCII), leading dots and quotes. */
-static void roff(FILE *to, const char *text)
+/* Prints text with escaped roff syntax: backslashes, hyphens (which must stay ASCII), leading dots and leading quotes. */
+static void put_roff(FILE *to, const char *text)
 {
     bool line_start = true;
     for (; *text; text++) {
@@ -158,36 +158,36 @@ static void roff(FILE *to, const char *text)
     }
 }
 
-static void roff_option(FILE *to, const sfp__opt *o)
+static void put_roff_option(FILE *to, const sfp__opt *o)
 {
     char text[HELP_MAX];
     if (o->type == SFP_OPT_GROUP) {
         (void)fputs(".PP\n\\fB", to);
-        roff(to, o->help);
+        put_roff(to, o->help);
         (void)fputs("\\fR\n", to);
         return;
     }
     (void)fputs(".TP\n\\fB\\-\\-", to);
-    roff(to, o->name);
+    put_roff(to, o->name);
     (void)fputs("\\fR", to);
     if (argument(o)) {
         bool words = o->type == SFP_OPT_CHOICE || o->type == SFP_OPT_FLAG;
         (void)fputs(words ? " " : " \\fI", to);
-        roff(to, argument(o));
+        put_roff(to, argument(o));
         (void)fputs(words ? "" : "\\fR", to);
     }
     (void)fputc('\n', to);
     (void)help_text(o, text, sizeof text);
-    roff(to, text);
+    put_roff(to, text);
     if (o->default_value) {
         (void)fputs(" Default: ", to);
-        roff(to, o->default_value);
+        put_roff(to, o->default_value);
         (void)fputc('.', to);
     }
     (void)fputc('\n', to);
 }
 
-/* roff, section 1 */
+/* Prints the manual page, section 1. */
 static void print_man(FILE *to)
 {
     (void)fprintf(to, ".TH STREAMFP 1 \"\" \"streamfp %s\" \"User Commands\"\n", sfp_version());
@@ -195,39 +195,39 @@ static void print_man(FILE *to)
         ".SH NAME\nstreamfp \\- real\\-time stream learning for vision transformers\n"
         ".SH SYNOPSIS\n.B streamfp\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
         ".B streamfp \\-\\-version\n"
-        ".SH DESCRIPTION\nOne program with a command for each job. Data goes to standard output, talk to standard error.\n",
+        ".SH DESCRIPTION\nOne program with several commands. Data is written to standard output, messages to standard error.\n",
         to);
-    roff(to, switches);
+    put_roff(to, switches);
     (void)fputs("\n.SH COMMANDS\n", to);
     for (size_t i = 0; sfp__commands[i]; i++) {
         const sfp__command *c = sfp__commands[i];
         (void)fputs(".SS \"", to);
-        usage_line(to, c);
+        put_usage(to, c);
         (void)fputs("\"\n", to);
-        roff(to, c->summary);
+        put_roff(to, c->summary);
         (void)fputs(".\n", to);
         if (c->text) {
             (void)fputs(".PP\n", to);
-            roff(to, c->text);
+            put_roff(to, c->text);
             (void)fputc('\n', to);
         }
         size_t count;
         const sfp__opt *opts = sfp__command_options(c, &count);
         for (size_t k = 0; k < count; k++)
-            roff_option(to, &opts[k]);
+            put_roff_option(to, &opts[k]);
         if (c->examples) {
             (void)fputs(".PP\nExamples:\n.PP\n.nf\n", to);
-            roff(to, c->examples);
+            put_roff(to, c->examples);
             (void)fputs(".fi\n", to);
         }
     }
-    (void)fputs(".SH EXIT STATUS\n.TP\n0\nAll went well.\n.TP\n1\nThe job failed, or a part of it did.\n"
-                ".TP\n2\nThe command line is wrong.\n"
-                ".SH ENVIRONMENT\n.TP\nNO_COLOR\nWhen set and not empty, no colour is used.\n",
+    (void)fputs(".SH EXIT STATUS\n.TP\n0\nThe command succeeded.\n.TP\n1\nThe command failed, or a part of it failed.\n"
+                ".TP\n2\nThe command line is invalid.\n"
+                ".SH ENVIRONMENT\n.TP\nNO_COLOR\nIf set and not empty, no colour is used.\n",
                 to);
 }
 
-/* ----------------------------------------------------------------- the command */
+/* --------------------------------------------------------------------- command */
 
 static const sfp__opt help_options[] = {
     SFP_ROW_FLAG("man", "Print the manual page (roff)."),
@@ -239,7 +239,7 @@ static sfp_status run_help(const sfp__args *args, sfp_error *err)
     bool man = sfp__args_flag(args, "man"), completion = sfp__args_choice(args, "completion") >= 0;
     const sfp__command *c = args->operand_count ? sfp__command_find(args->operands[0]) : NULL;
     if (man + completion + args->operand_count > 1)
-        return sfp__fail_usage(err, "prints one thing, expected COMMAND, --man or --completion");
+        return sfp__fail_usage(err, "too many arguments, expected only one of COMMAND, --man and --completion");
     if (args->operand_count && !c) {
         (void)sfp__usage_error(NULL, "unknown command '%s'", args->operands[0]);
         return sfp__fail_usage(err, "%s", "");

@@ -1,4 +1,4 @@
-/* Help in three forms, all from the command and option tables. */
+/* Help texts, generated from the command and option tables. */
 #ifndef SFP_CLI_HELP_H
 #define SFP_CLI_HELP_H
 

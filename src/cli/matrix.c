@@ -13,8 +13,8 @@
 enum { ROWS_MAX = 1 << 28, COLUMNS_MAX = 1 << 24 };
 #define TEXT_MAX ((size_t)8 << 30)
 
-/* Does the name end like that of a file of arrays? */
-static bool is_tensors(const char *path, size_t n)
+/* true: the first n bytes of the path end in a suffix of an array or tensor file. */
+static bool has_array_suffix(const char *path, size_t n)
 {
     static const char *const ends[] = {".npy", ".npz", ".safetensors", ".pth", ".pt", ".bin"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
@@ -25,24 +25,25 @@ static bool is_tensors(const char *path, size_t n)
     return false;
 }
 
-/* FILE:NAME is cut at its last colon when FILE is one of arrays and the whole is not; NULL: no name. */
-static const char *name_in(const char *path)
+/* Returns NAME of FILE:NAME. NULL: no name, because FILE before the last colon does not have an array suffix, or the whole path
+ * has one. */
+static const char *tensor_name(const char *path)
 {
     const char *colon = strrchr(path, ':');
-    return colon && is_tensors(path, (size_t)(colon - path)) && !is_tensors(path, strlen(path)) ? colon + 1 : NULL;
+    return colon && has_array_suffix(path, (size_t)(colon - path)) && !has_array_suffix(path, strlen(path)) ? colon + 1 : NULL;
 }
 
 /* -------------------------------------------------------------------- tensors */
 
-static sfp_status from_tensor(const char *path, const sfp__tensor *t, sfp__table *out, sfp_error *err)
+static sfp_status convert_tensor(const char *path, const sfp__tensor *t, sfp__table *out, sfp_error *err)
 {
     char shape[SFP_SHAPE_MAX];
     int64_t rows = t->ndim > 0 ? t->shape[0] : 0, columns = t->ndim == 2 ? t->shape[1] : 1;
     if ((t->ndim == 1 || t->ndim == 2) && t->count == 0)
-        return sfp__fail(err, SFP_ESHAPE, "%s: the array is %s: it has no %s, expected at least one", path,
-                         sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), rows == 0 ? "rows" : "columns");
+        return sfp__fail(err, SFP_ESHAPE, "%s: array has shape %s, expected at least one %s", path,
+                         sfp__shape_text(t->shape, t->ndim, shape, sizeof shape), rows == 0 ? "row" : "column");
     if (t->ndim < 1 || t->ndim > 2 || rows > ROWS_MAX || columns > COLUMNS_MAX)
-        return sfp__fail(err, SFP_ESHAPE, "%s: the array is %s, expected (rows, columns) or (rows,)", path,
+        return sfp__fail(err, SFP_ESHAPE, "%s: array has shape %s, expected (rows, columns) or (rows,)", path,
                          sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
     OWNED float *x = NULL;
     TRY(sfp__alloc(&x, t->count, sizeof *x, err));
@@ -51,61 +52,62 @@ static sfp_status from_tensor(const char *path, const sfp__tensor *t, sfp__table
     return SFP_OK;
 }
 
-/* The tensor called `name`; with NULL the only one. */
-static sfp_status tensor_of(const char *path, const char *name, const sfp__tensor_file *f, const sfp__tensor **out,
-                            sfp_error *err)
+/* Finds the tensor `name`; NULL: the only tensor of the file. */
+static sfp_status find_tensor(const char *path, const char *name, const sfp__tensor_file *f, const sfp__tensor **out,
+                              sfp_error *err)
 {
     char shown[SFP_NAME_MAX];
     if (name && (*out = sfp__tensor_file_find(f, name)))
         return SFP_OK;
     if (name)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: has no tensor '%s'", path, sfp__printable(name, shown, sizeof shown));
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: file has no tensor '%s'", path, sfp__printable(name, shown, sizeof shown));
     if (f->count != 1)
-        return sfp__fail(err, SFP_EINVAL, "%s: has %zu tensors, expected one, or FILE:NAME", path, f->count);
+        return sfp__fail(err, SFP_EINVAL, "%s: file has %zu tensors, expected one; use FILE:NAME to choose a tensor", path,
+                         f->count);
     *out = &f->tensors[0];
     return SFP_OK;
 }
 
-/* The array of a .npy or of a file of tensors. */
-static sfp_status from_arrays(const char *path, sfp__table *out, sfp_error *err)
+/* Reads the array of a .npy file or of a tensor file. */
+static sfp_status load_array(const char *path, sfp__table *out, sfp_error *err)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     const sfp__tensor *t = NULL;
-    const char *name = name_in(path);
+    const char *name = tensor_name(path);
     size_t n = name ? (size_t)(name - path) - 1 : strlen(path);
     if (n >= 4 && memcmp(path + n - 4, ".npy", 4) == 0 && !name) {
         TRY(sfp__npy_open(path, &f, err));
-        return from_tensor(path, &f->tensors[0], out, err);
+        return convert_tensor(path, &f->tensors[0], out, err);
     }
     OWNED char *file = sfp__strdup(path);
     TRY(sfp__check_memory(file, err));
     file[n] = '\0';
     TRY(sfp__tensor_file_open(file, &f, err));
-    TRY(tensor_of(file, name, f, &t, err));
-    return from_tensor(file, t, out, err);
+    TRY(find_tensor(file, name, f, &t, err));
+    return convert_tensor(file, t, out, err);
 }
 
 /* ----------------------------------------------------------------------- text */
 
 typedef struct reader {
-    const char *path, *at; /* the rest, terminated */
+    const char *path, *at; /* at: the unread rest of the text */
     int line;
     float *x;
     size_t used, capacity;
     int rows, columns;
 } reader;
 
-/* What stands in a cell, without the blanks and quotes around it. */
+/* The contents of a cell, without surrounding blanks and quotes. */
 typedef struct cell {
     const char *at;
     size_t n;
 } cell;
 
-/* A line that was read: its cells and the first of them that is no number. */
+/* The counts of a line, and its first cell that is not a number. */
 typedef struct line {
     int cells, numbers, words; /* words: neither numbers nor empty */
-    int odd;                   /* from 1; 0: all are numbers */
-    cell odd_cell;
+    int bad;                   /* first cell that is not a number, from 1; 0: none */
+    cell bad_cell;
 } line;
 
 #define BLANKS " \t\r\v\f"
@@ -120,19 +122,19 @@ static cell trimmed(cell c)
     return c;
 }
 
-/* How long the cell is that begins here. In quotes nothing separates; quotes left open end with the line. */
+/* Returns the length of the cell that starts here. Separators in quotes do not count; an unclosed quote ends with the line. */
 static size_t cell_length(const char *at, const char *stops)
 {
     size_t n = 0;
-    while (at[n] == '"') { /* again: a doubled quote */
+    while (at[n] == '"') { /* a further round: a doubled quote */
         n += 1 + strcspn(at + n + 1, "\"\n");
         n += at[n] == '"';
     }
     return n + strcspn(at + n, stops);
 }
 
-/* The cell at r->at, which moves to what ended it. */
-static cell next_cell(reader *r, const char *stops)
+/* Reads the cell at r->at and advances r->at to its separator. */
+static cell read_cell(reader *r, const char *stops)
 {
     r->at += strspn(r->at, BLANKS);
     size_t n = cell_length(r->at, stops);
@@ -141,9 +143,9 @@ static cell next_cell(reader *r, const char *stops)
     return c.n >= 2 && c.at[0] == '"' && c.at[c.n - 1] == '"' ? trimmed((cell){c.at + 1, c.n - 2}) : c;
 }
 
-/* What ends a cell of the line at r->at: its commas or its semicolons, and blanks only where there is neither. Both: one of them
- * may be the decimal sign, and no reading is safe. */
-static sfp_status stops_of(const reader *r, const char **stops, sfp_error *err)
+/* Finds the characters that end a cell of the current line: commas, semicolons or, on a line with neither, blanks. A line with
+ * both is refused, because commas may then be decimal signs. */
+static sfp_status find_separators(const reader *r, const char **stops, sfp_error *err)
 {
     bool comma = false, semicolon = false;
     for (const char *at = r->at;; at++) {
@@ -155,61 +157,63 @@ static sfp_status stops_of(const reader *r, const char **stops, sfp_error *err)
         semicolon |= *at == ';';
     }
     if (comma && semicolon)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%d: has both commas and semicolons, expected one of them between numbers like 1.5",
-                         r->path, r->line);
+        return sfp__fail(err, SFP_EFORMAT,
+                         "%s:%d: line has commas and semicolons, expected one kind of separator and numbers like 1.5", r->path,
+                         r->line);
     *stops = comma ? ",\n" : semicolon ? ";\n" : BLANKS "\n";
     return SFP_OK;
 }
 
-static sfp_status keep(reader *r, float value, sfp_error *err)
+static sfp_status append_number(reader *r, float value, sfp_error *err)
 {
     TRY(sfp__check_memory(sfp__grow(&r->x, sizeof *r->x, r->used, r->used + 1, &r->capacity), err));
     r->x[r->used++] = value;
     return SFP_OK;
 }
 
-static sfp_status take(reader *r, line *l, cell c, sfp_error *err)
+static sfp_status read_number(reader *r, line *l, cell c, sfp_error *err)
 {
     char *end = NULL;
-    float value = c.n > 0 ? strtof(c.at, &end) : 0; /* a cell begins with no blank: strtof cannot pass the end of the line */
+    float value =
+        c.n > 0 ? strtof(c.at, &end) : 0; /* a cell does not start with a blank, so strtof cannot read beyond the line */
     if (++l->cells > COLUMNS_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s:%d: more than %d columns", r->path, r->line, COLUMNS_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s:%d: number of columns exceeds %d", r->path, r->line, COLUMNS_MAX);
     if (c.n > 0 && end == c.at + c.n) {
         l->numbers++;
-        return keep(r, value, err);
+        return append_number(r, value, err);
     }
     l->words += c.n > 0;
-    if (!l->odd) {
-        l->odd = l->cells;
-        l->odd_cell = c;
+    if (!l->bad) {
+        l->bad = l->cells;
+        l->bad_cell = c;
     }
     return SFP_OK;
 }
 
-/* Takes all cells up to the end of the line; none when it is blank. */
+/* Reads all cells up to the end of the line; a blank line has none. */
 static sfp_status read_line(reader *r, line *l, sfp_error *err)
 {
     const char *stops = NULL;
-    TRY(stops_of(r, &stops, err));
+    TRY(find_separators(r, &stops, err));
     r->at += strspn(r->at, BLANKS);
     for (bool more = *r->at && *r->at != '\n'; more;) {
-        TRY(take(r, l, next_cell(r, stops), err));
-        r->at += strspn(r->at, BLANKS); /* a run of them separates once, and not at the end of the line */
+        TRY(read_number(r, l, read_cell(r, stops), err));
+        r->at += strspn(r->at, BLANKS); /* several blanks are one separator, and none at the end of the line */
         more = *r->at && *r->at != '\n';
-        r->at += *r->at == ',' || *r->at == ';'; /* after it there is a cell, be it empty */
+        r->at += *r->at == ',' || *r->at == ';'; /* a cell, possibly empty, follows */
     }
     return SFP_OK;
 }
 
-static sfp_status refuse(const reader *r, const line *l, sfp_error *err)
+static sfp_status fail_bad_cell(const reader *r, const line *l, sfp_error *err)
 {
-    const char *why = r->line == 1 && l->numbers > 0 ? "; a heading has no number, a row nothing else" : "";
+    const char *why = r->line == 1 && l->numbers > 0 ? "; expected a header without numbers, or only numbers" : "";
     char word[24], shown[100];
-    if (l->odd_cell.n == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%d: cell %d is empty%s", r->path, r->line, l->odd, why);
-    (void)snprintf(word, sizeof word, "%.*s", l->odd_cell.n < 20 ? (int)l->odd_cell.n : 20, l->odd_cell.at);
-    return sfp__fail(err, SFP_EFORMAT, "%s:%d: '%s' is no number%s", r->path, r->line, sfp__printable(word, shown, sizeof shown),
-                     why);
+    if (l->bad_cell.n == 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s:%d: cell %d is empty%s", r->path, r->line, l->bad, why);
+    (void)snprintf(word, sizeof word, "%.*s", l->bad_cell.n < 20 ? (int)l->bad_cell.n : 20, l->bad_cell.at);
+    return sfp__fail(err, SFP_EFORMAT, "%s:%d: '%s' is not a number%s", r->path, r->line,
+                     sfp__printable(word, shown, sizeof shown), why);
 }
 
 static sfp_status read_rows(reader *r, sfp_error *err)
@@ -217,33 +221,33 @@ static sfp_status read_rows(reader *r, sfp_error *err)
     for (; *r->at; r->line++) {
         line l = {0};
         TRY(read_line(r, &l, err));
-        bool heading = r->line == 1 && l.numbers == 0 && l.words > 0;
-        if (l.odd && !heading)
-            return refuse(r, &l, err);
+        bool header = r->line == 1 && l.numbers == 0 && l.words > 0;
+        if (l.bad && !header)
+            return fail_bad_cell(r, &l, err);
         if (l.numbers > 0 && r->rows > 0 && l.numbers != r->columns)
             return sfp__fail(err, SFP_EFORMAT, "%s:%d: the row has %d numbers, expected %d", r->path, r->line, l.numbers,
                              r->columns);
         if (l.numbers > 0) {
             if (++r->rows > ROWS_MAX)
-                return sfp__fail(err, SFP_ELIMIT, "%s: more than %d rows", r->path, ROWS_MAX);
+                return sfp__fail(err, SFP_ELIMIT, "%s: number of rows exceeds %d", r->path, ROWS_MAX);
             r->columns = l.numbers;
         }
         r->at += *r->at == '\n';
     }
-    return r->rows > 0 ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: has no row of numbers", r->path);
+    return r->rows > 0 ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: file has no row of numbers", r->path);
 }
 
-static sfp_status from_text(const char *path, sfp__table *out, sfp_error *err)
+static sfp_status load_text(const char *path, sfp__table *out, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
     TRY(sfp__file_read(path, TEXT_MAX, &bytes, &size, err));
     OWNED char *text = sfp__realloc(bytes, size, size + 1);
     TRY(sfp__check_memory(text, err));
-    bytes = NULL; /* it is `text` now */
+    bytes = NULL; /* `text` owns the memory now */
     text[size] = '\0';
     if (memchr(text, '\0', size))
-        return sfp__fail(err, SFP_EFORMAT, "%s: is not text, and its name ends in no format of arrays", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a text file, and its suffix is not one of an array file", path);
     reader r = {.path = path, .at = text + sfp__text_mark(text, size), .line = 1};
     sfp_status s = read_rows(&r, err);
     if (s)
@@ -257,7 +261,7 @@ static sfp_status from_text(const char *path, sfp__table *out, sfp_error *err)
 
 sfp_status sfp__table_load(const char *path, sfp__table *out, sfp_error *err)
 {
-    return name_in(path) || is_tensors(path, strlen(path)) ? from_arrays(path, out, err) : from_text(path, out, err);
+    return tensor_name(path) || has_array_suffix(path, strlen(path)) ? load_array(path, out, err) : load_text(path, out, err);
 }
 
 void sfp__table_done(sfp__table *t)
@@ -272,11 +276,11 @@ sfp_status sfp__labels_load(const char *path, int *rows, int32_t **label, sfp_er
     OWNED int32_t *y = NULL;
     TRY(sfp__table_load(path, &t, err));
     if (t.columns != 1)
-        return sfp__fail(err, SFP_ESHAPE, "%s: has %d columns, expected labels, one a row", path, t.columns);
+        return sfp__fail(err, SFP_ESHAPE, "%s: number of columns is %d, expected one label per row", path, t.columns);
     TRY(sfp__alloc(&y, (size_t)t.rows, sizeof *y, err));
     for (int i = 0; i < t.rows; i++) {
         float v = t.x[i];
-        if (!(v >= 0 && v <= 1 << 24) || v != floorf(v)) /* whole numbers up to here are exact in a float */
+        if (!(v >= 0 && v <= 1 << 24) || v != floorf(v)) /* a float represents these whole numbers exactly */
             return sfp__fail(err, SFP_EFORMAT, "%s: label %d is %g, expected a whole number from 0 to %d", path, i, (double)v,
                              1 << 24);
         y[i] = (int32_t)v;

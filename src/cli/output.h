@@ -1,5 +1,6 @@
-/* What a command prints on standard output: as text for people or, with --json, as one object on one line. A command says all of
- * it once; each call below tells to which of the two it goes. `json` of a text takes calls too, and writes nothing. */
+/* Prints the results of a command on standard output: as text or, with --json, as one JSON object on one line. A command calls
+ * the functions for both forms; those for the other form do nothing. In text form, calls on `json` are allowed and print
+ * nothing. */
 #ifndef SFP_CLI_OUTPUT_H
 #define SFP_CLI_OUTPUT_H
 
@@ -7,21 +8,21 @@
 
 typedef struct sfp__out {
     bool text;
-    int width; /* columns of a row's label */
+    int width; /* columns of the label in a row */
     sfp__json json;
 } sfp__out;
 
 void sfp__out_begin(sfp__out *o, bool json, int width);
 void sfp__out_end(sfp__out *o);
 
-/* Text alone. */
+/* The following functions print only text. */
 void sfp__out_printf(const sfp__out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* "LABEL  VALUE" and the end of the line; what is in the value cannot steer a terminal. */
+/* Prints the line "LABEL  VALUE"; control characters in the value become '?'. */
 void sfp__out_row(const sfp__out *o, const char *label, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* As sfp__put_cell. */
+/* Like sfp__put_cell. */
 void sfp__out_cell(const sfp__out *o, const char *text, int width);
 
-/* A row of the text and a member of the object. */
+/* Prints a row of the text or a member of the JSON object. */
 void sfp__out_string(sfp__out *o, const char *key, const char *label, const char *value);
 
 #endif

@@ -14,7 +14,7 @@ static sfp_status not_yaml(const char *path, const yaml_parser_t *parser, sfp_er
                      parser->problem ? parser->problem : "not YAML");
 }
 
-/* The text of a scalar; NULL when it is none, or has a zero byte, behind which nothing would be read. */
+/* Returns the text of a scalar. NULL: not a scalar, or it contains a zero byte, which would truncate it. */
 static const char *scalar_text(const yaml_node_t *node)
 {
     if (!node || node->type != YAML_SCALAR_NODE || memchr(node->data.scalar.value, 0, node->data.scalar.length))
@@ -22,7 +22,7 @@ static const char *scalar_text(const yaml_node_t *node)
     return (const char *)node->data.scalar.value;
 }
 
-/* A scalar as it is; a list of scalars joined by commas. */
+/* Writes a scalar, or a list of scalars separated by commas. */
 static bool value_text(yaml_document_t *doc, const yaml_node_t *node, char *buf, size_t size)
 {
     const char *text = scalar_text(node);
@@ -42,18 +42,18 @@ static bool value_text(yaml_document_t *doc, const yaml_node_t *node, char *buf,
     return true;
 }
 
-/* The line of an earlier pair with that key; 0: none. */
+/* Returns the line of an earlier pair with this key; 0: none. */
 static size_t earlier_line(yaml_document_t *doc, const yaml_node_pair_t *first, const yaml_node_pair_t *pair, const char *name)
 {
     for (const yaml_node_pair_t *p = first; p < pair; p++) {
         const yaml_node_t *key = yaml_document_get_node(doc, p->key);
-        if (sfp__same_key(scalar_text(key), name)) /* those before were taken: they are scalars */
+        if (sfp__same_key(scalar_text(key), name)) /* earlier keys are scalars, because they were accepted */
             return key->start_mark.line + 1;
     }
     return 0;
 }
 
-static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yaml_node_t *root, sfp__args *args, sfp_error *err)
+static sfp_status apply_mapping(const char *path, yaml_document_t *doc, const yaml_node_t *root, sfp__args *args, sfp_error *err)
 {
     for (const yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
         const yaml_node_t *key = yaml_document_get_node(doc, p->key), *value = yaml_document_get_node(doc, p->value);
@@ -64,22 +64,22 @@ static sfp_status take_mapping(const char *path, yaml_document_t *doc, const yam
             return sfp__fail(err, SFP_EFORMAT, "%s:%zu: expected 'option: value'", path, line);
         size_t earlier = earlier_line(doc, root->data.mapping.pairs.start, p, name);
         if (earlier)
-            return sfp__fail(err, SFP_EINVAL, "%s:%zu: '%.200s' was given in line %zu already", path, line, name, earlier);
+            return sfp__fail(err, SFP_EINVAL, "%s:%zu: '%.200s' is already set in line %zu", path, line, name, earlier);
         if (!value_text(doc, value, text, sizeof text))
-            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: '%.200s' is neither a value nor a list of values", path, line, name);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: value of '%.200s' is neither a scalar nor a list of scalars", path, line,
+                             name);
         if (strcmp(name, "config") == 0)
-            return sfp__fail(err, SFP_EINVAL, "%s:%zu: a file of options cannot name another one", path, line);
+            return sfp__fail(err, SFP_EINVAL, "%s:%zu: 'config' is not allowed in a configuration file", path, line);
         (void)snprintf(origin, sizeof origin, "%s:%zu: %.200s", path, line, name);
         sfp_status s = sfp__args_set(args, name, text, SFP_RANK_FILE, origin, err);
         if (s)
-            return err->key[0] ? s
-                               : sfp__fail_prefix(err, s, "%s:%zu", path, line); /* a value's origin names the place already */
+            return err->key[0] ? s : sfp__fail_prefix(err, s, "%s:%zu", path, line); /* an error about a value names its origin */
     }
     return SFP_OK;
 }
 
-/* One document at most, as the file has it. */
-static sfp_status take_documents(const char *path, yaml_parser_t *parser, sfp__args *args, sfp_error *err)
+/* Applies the only document of the file. */
+static sfp_status apply_document(const char *path, yaml_parser_t *parser, sfp__args *args, sfp_error *err)
 {
     OWNED_BY(yaml_document_delete) yaml_document_t doc = {0}, more = {0};
     if (!yaml_parser_load(parser, &doc))
@@ -93,9 +93,9 @@ static sfp_status take_documents(const char *path, yaml_parser_t *parser, sfp__a
         return not_yaml(path, parser, err);
     const yaml_node_t *second = yaml_document_get_root_node(&more);
     if (second)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%zu: a second document begins here, expected one", path,
+        return sfp__fail(err, SFP_EFORMAT, "%s:%zu: a second document starts here, expected one document", path,
                          second->start_mark.line + 1);
-    return take_mapping(path, &doc, root, args, err);
+    return apply_mapping(path, &doc, root, args, err);
 }
 
 sfp_status sfp__yaml_config(const char *path, sfp__args *args, sfp_error *err)
@@ -105,7 +105,7 @@ sfp_status sfp__yaml_config(const char *path, sfp__args *args, sfp_error *err)
     TRY(sfp__file_open(path, &f, err));
     TRY(sfp__check_memory(yaml_parser_initialize(&parser), err));
     yaml_parser_set_input_file(&parser, f);
-    sfp_status s = take_documents(path, &parser, args, err);
+    sfp_status s = apply_document(path, &parser, args, err);
     yaml_parser_delete(&parser);
     return s;
 }

@@ -1,4 +1,4 @@
-/* What commands read and write as text: JSON out, lists of files, class names. */
+/* Texts that commands read and write: JSON, lists of files, class names. */
 #include "cli/filelist.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
@@ -28,7 +28,7 @@ static void end_json(sfp__json *j, FILE *f)
     assert_int_equal(fclose(f), 0);
 }
 
-TEST(json_is_what_a_parser_reads)
+TEST(written_json_is_parsed_by_a_json_parser)
 {
     sfp__json j;
     FILE *f = begin_json(&j);
@@ -60,7 +60,7 @@ TEST(json_is_what_a_parser_reads)
     assert_true(json_is_null(json_array_get(list, 3)));
 }
 
-TEST(json_of_a_broken_file_name_is_still_json)
+TEST(a_file_name_that_is_not_utf8_is_written_as_valid_json)
 {
     static const char *const names[] = {"\xff",         "a\xc3", "\xc0\xaf",        "\xed\xa0\x80", "\xf4\x90\x80\x80",
                                         "\xe2\x28\xa1", "\x80",  "\xf0\x9f\x98\x80"};
@@ -74,7 +74,7 @@ TEST(json_of_a_broken_file_name_is_still_json)
     }
 }
 
-TEST(ending_all_closes_what_is_open)
+TEST(ending_all_closes_open_arrays_and_objects)
 {
     sfp__json j;
     FILE *f = begin_json(&j);
@@ -106,7 +106,7 @@ static void expect_list(const char *content, size_t size, size_t count, const ch
 }
 #define LIST(content, count, files, labels) expect_list(content, sizeof(content) - 1, count, files, labels)
 
-TEST(lists_come_in_many_spellings)
+TEST(lists_are_read_with_and_without_header_quotes_and_labels)
 {
     LIST("file,label\na.png,1\n", 1, ((const char *[]){"a.png"}), ((const char *[]){"1"}));
     LIST("a.png,1\nb.png,2", 2, ((const char *[]){"a.png", "b.png"}), ((const char *[]){"1", "2"}));
@@ -116,14 +116,14 @@ TEST(lists_come_in_many_spellings)
     LIST("file,7\n", 1, ((const char *[]){"file"}), ((const char *[]){"7"})); /* a file of that name, not the header */
 }
 
-TEST(broken_lists_name_their_line)
+TEST(errors_in_lists_name_the_line)
 {
     static const struct {
         const char *content;
         size_t size;
         const char *part;
     } bad[] = {{"a.png,1\n\"b.png,2\n", 17, ":2: a quote is not closed"},
-               {"a.png,1\n,2\n", 11, ":2: no file name"},
+               {"a.png,1\n,2\n", 11, ":2: file name before the comma is missing"},
                {"a.png\0b,1\n", 10, ":1: found a zero byte"},
                {"", 0, ": the list is empty"},
                {"file,label\n\n", 12, ": the list is empty"}};
@@ -135,7 +135,7 @@ TEST(broken_lists_name_their_line)
     }
 }
 
-TEST(a_line_without_end_is_refused)
+TEST(a_very_long_line_is_refused)
 {
     char *line = kept_malloc(SFP_LINE_MAX + 10);
     memset(line, 'a', SFP_LINE_MAX + 10);
@@ -158,7 +158,7 @@ TEST(a_large_list_keeps_every_entry)
     assert_string_equal(sfp__filelist_label(&l, 8), "1");
 }
 
-TEST(names_are_lines)
+TEST(class_names_are_lines)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     put_bytes("list.csv", "tench\r\ngreat white shark\n\nlast", 30);
@@ -169,7 +169,7 @@ TEST(names_are_lines)
     assert_string_equal(names.s[3], "last");
 }
 
-TEST(every_failed_allocation_of_a_list_is_told)
+TEST(every_failed_allocation_of_a_list_is_reported)
 {
     put_bytes("list.csv", "a.png,1\nb.png,2\n", 16);
     const char *path = in_directory("list.csv");

@@ -1,6 +1,6 @@
-/* streamfp bench: how close the passes come to the machine's matrix-product
- * rate (docs/method.md, section 17). Passes and products take turns, so that a noisy
- * machine disturbs both alike; every number is the best of its rounds. */
+/* streamfp bench: compares the rate of the passes with the matrix-product rate of the machine (docs/method.md, section 17).
+ * Passes and products alternate, so that other load on the machine affects both equally. Every number is the best of its
+ * rounds. */
 #include "cli/commands/bench.h"
 
 #include "cli/command.h"
@@ -23,41 +23,42 @@
 enum { CLASSES = 51, TASKS = 5, WARM_UP = 1, PREFIX_ROWS = 4, PREFIX_LAYERS = 5 };
 
 static const sfp__opt options[] = {
-    SFP_ROW_CHOICE("size", "tiny|small|base", "base", "The model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, random weights."),
-    SFP_ROW_INT("batch", "B", "20", 1, 100000, "Samples in a batch."),
-    SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Rounds; the best of each measurement counts."),
+    SFP_ROW_CHOICE("size", "tiny|small|base", "base",
+                   "Model: ViT-Ti/16, ViT-S/16 or ViT-B/16 at 224 x 224, with random weights."),
+    SFP_ROW_INT("batch", "B", "20", 1, 100000, "Number of samples per batch."),
+    SFP_ROW_INT("rounds", "N", "5", 1, 1000, "Number of rounds; the best round of each measurement is printed."),
     SFP_ROW_FLAG("passes-only",
-                 "Only the two passes, without plain matrix products and timestamps: for memory and for comparisons with other "
-                 "programs."),
+                 "Measure only the two passes, without plain matrix products and timestamps: for memory use, and for comparisons "
+                 "with other programs."),
     SFP_ROW_FLAG("timestamp-only", "Measure only whole timestamps of the learner."),
-    SFP_ROW_STRING("select", "NAME", "streamfp", "The learner's selector.", .word = sfp__selector_name),
-    SFP_ROW_STRING("buffer", "NAME", "streamfp", "The learner's buffer method.", .word = sfp__buffer_method_name),
+    SFP_ROW_STRING("select", "NAME", "streamfp", "Selector of the learner.", .word = sfp__selector_name),
+    SFP_ROW_STRING("buffer", "NAME", "streamfp", "Buffer method of the learner.", .word = sfp__buffer_method_name),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
 
 /* ------------------------------------------------------------- whole timestamps */
 
-/* A learner in the middle of a stream: the buffer is full, long ago, and its queries are known, as they are after each slot's
- * first replay (docs/method.md, section 17). */
+/* The learner is in the state that it has in the middle of a stream: the buffer is full, and the queries of its slots are known,
+ * as they are after the first replay of each slot (docs/method.md, section 17). */
 enum { PART_SELECT = 1, PART_BUFFER = 6, PARTS };
 static const char *const part_names[PARTS] = {"query", "select", "attune", "forward", "backward", "update", "buffer"};
 
 typedef struct timestamps {
     int rounds, coreset, replay, slots;
     double total;       /* of the best round */
-    double mean;        /* over all rounds: what a method that works every few timestamps costs */
-    double part[PARTS]; /* of the same round */
+    double mean;        /* over all rounds; matters for methods that work only at some timestamps */
+    double part[PARTS]; /* of the best round */
     size_t rss;
 } timestamps;
 
-static void noise(uint8_t *to, size_t n, sfp__rng *rng)
+static void fill_noise(uint8_t *to, size_t n, sfp__rng *rng)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = (uint8_t)sfp__rng_u32(rng);
 }
 
-/* All classes are of the task: without a buffer only those compete. */
+/* Makes all classes those of the current task; without a buffer, only these are in the softmax. */
 static sfp_status set_classes(sfp__learner *l, sfp_error *err)
 {
     int32_t all[CLASSES];
@@ -66,7 +67,7 @@ static sfp_status set_classes(sfp__learner *l, sfp_error *err)
     return sfp__learner_set_classes(l, CLASSES, all, err);
 }
 
-/* Every slot filled, with a query; many samples seen before. */
+/* Fills every slot with a random image and query, as after many samples. */
 static sfp_status fill_buffer(sfp__learner *l, int dim, size_t bytes, sfp__rng *rng, sfp_error *err)
 {
     enum { SEEN = 10000 };
@@ -80,7 +81,7 @@ static sfp_status fill_buffer(sfp__learner *l, int dim, size_t bytes, sfp__rng *
         s->id = (uint64_t)i;
         s->image_size = bytes;
         s->has_query = true;
-        noise(s->image, bytes, rng);
+        fill_noise(s->image, bytes, rng);
         for (int k = 0; k < dim; k++) {
             s->query[k] = (float)sfp__rng_normal(rng);
             s->mean_embed[k] = (float)sfp__rng_normal(rng) / (float)dim;
@@ -120,7 +121,7 @@ static sfp_status run_rounds(sfp__learner *l, int b, int rounds, const sfp__vit_
     TRY(fill_buffer(l, c->dim, bytes, &rng, err));
     for (int i = 0; i < WARM_UP + rounds; i++) {
         sfp__timestamp_details t;
-        noise(rgb, n * bytes, &rng);
+        fill_noise(rgb, n * bytes, &rng);
         for (size_t k = 0; k < n; k++)
             samples[k] = (sfp__sample){.rgb = rgb + k * bytes, .label = (int32_t)(k % CLASSES), .id = 1000 * (uint64_t)i + k};
         TRY(sfp__learner_offer(l, b, samples, &t, err));
@@ -146,7 +147,7 @@ static sfp_status measure_timestamps(sfp__vit *vit, sfp__thread_pool *pool, int 
     return run_rounds(l, b, rounds, &vit->config, out, err);
 }
 
-/* ------------------------------------------------------------------- the passes */
+/* ----------------------------------------------------------------------- passes */
 
 typedef struct bench {
     const char *select, *buffer; /* of the timestamps */
@@ -160,12 +161,12 @@ typedef struct bench {
     sfp__vit_pass query, train;
     sfp__vit_prompt prompts[SFP_VIT_MAX_DEPTH];
     sfp__bench_gemm *gemm;
-    timestamps stamp; /* rounds 0: not measured */
+    timestamps timestamp; /* rounds 0: not measured */
     double forward_seconds, train_seconds, forward_flops, train_flops;
     size_t rss;
 } bench;
 
-/* Mean cross-entropy of a linear head: what a learner's loss costs. */
+/* Mean cross-entropy of a linear head, which takes as long as the loss of a learner. */
 static void loss(void *ctx, int first, int n, const float *feature, float *grad)
 {
     const bench *t = ctx;
@@ -189,7 +190,7 @@ static void loss(void *ctx, int first, int n, const float *feature, float *grad)
     }
 }
 
-static void normal(float *out, size_t n, uint64_t stream)
+static void fill_normal(float *out, size_t n, uint64_t stream)
 {
     sfp__rng rng = sfp__rng_init(1, stream);
     for (size_t i = 0; i < n; i++)
@@ -218,9 +219,9 @@ static sfp_status prepare(bench *t, sfp_error *err)
                                 prompted = {.mode = SFP_VIT_GRAD_PREFIX, .prefix_rows = PREFIX_ROWS};
     TRY(sfp__vit_random(&c, 0, 0.02f, &t->vit, err));
     TRY(sfp__block(&t->block, SFP_LIST(list), err));
-    normal(t->x, b * 3 * S * S, 1);
-    normal(t->head, CLASSES * D, 2);
-    normal(t->prefix, 2 * PREFIX_LAYERS * piece, 3);
+    fill_normal(t->x, b * 3 * S * S, 1);
+    fill_normal(t->head, CLASSES * D, 2);
+    fill_normal(t->prefix, 2 * PREFIX_LAYERS * piece, 3);
     TRY(sfp__vit_plan_create(t->vit, t->pool, &plain, &t->forward, err));
     TRY(sfp__vit_plan_create(t->vit, t->pool, &prompted, &t->backward, err));
     t->query = (sfp__vit_pass){.b = t->b, .x = t->x, .feature = t->feature};
@@ -235,7 +236,7 @@ static sfp_status prepare(bench *t, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status timed(sfp__vit_plan *plan, const sfp__vit_pass *pass, double *best, double *flops, sfp_error *err)
+static sfp_status run_timed(sfp__vit_plan *plan, const sfp__vit_pass *pass, double *best, double *flops, sfp_error *err)
 {
     double begin = sfp__monotonic_seconds();
     sfp_status s = sfp__vit_run(plan, pass, err);
@@ -246,19 +247,19 @@ static sfp_status timed(sfp__vit_plan *plan, const sfp__vit_pass *pass, double *
     return s;
 }
 
-static sfp_status measure(bench *t, bool passes_only, sfp_error *err)
+static sfp_status measure_passes(bench *t, bool passes_only, sfp_error *err)
 {
     double unused = 0;
-    TRY(timed(t->forward, &t->query, &unused, &t->forward_flops, err)); /* warm-up */
-    TRY(timed(t->backward, &t->train, &unused, &t->train_flops, err));
-    t->rss = peak_rss(); /* before the plain products' own buffers */
+    TRY(run_timed(t->forward, &t->query, &unused, &t->forward_flops, err)); /* warm-up */
+    TRY(run_timed(t->backward, &t->train, &unused, &t->train_flops, err));
+    t->rss = peak_rss(); /* before the buffers of the plain products are allocated */
     if (!passes_only)
         TRY(sfp__bench_gemm_create(t->b * t->vit->tokens, t->dim, 4 * t->dim, t->pool, &t->gemm, err));
     for (int i = 0; i < t->rounds; i++) {
         if (t->gemm)
             sfp__bench_gemm_round(t->gemm);
-        TRY(timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err));
-        TRY(timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err));
+        TRY(run_timed(t->forward, &t->query, &t->forward_seconds, &t->forward_flops, err));
+        TRY(run_timed(t->backward, &t->train, &t->train_seconds, &t->train_flops, err));
     }
     return SFP_OK;
 }
@@ -296,7 +297,7 @@ static void put_passes(sfp__out *o, const bench *t)
         return;
     put_rate(o, "forward", "forward", forward, t->forward_seconds, best);
     put_rate(o, "forward + prefix backward", "backward", train, t->train_seconds, best);
-    sfp__out_printf(o, "%-34s %8.2f GB\n\n", "peak memory of these", (double)t->rss * 1e-9);
+    sfp__out_printf(o, "%-34s %8.2f GB\n\n", "peak memory of the passes", (double)t->rss * 1e-9);
     sfp__json_real(&o->json, "forward_gflops", forward);
     sfp__json_real(&o->json, "backward_gflops", train);
     sfp__json_real(&o->json, "forward_seconds", t->forward_seconds);
@@ -306,7 +307,7 @@ static void put_passes(sfp__out *o, const bench *t)
 
 static void put_timestamp(sfp__out *o, const bench *t)
 {
-    const timestamps *s = &t->stamp;
+    const timestamps *s = &t->timestamp;
     sfp__json_string(&o->json, "select", t->select);
     sfp__json_string(&o->json, "buffer", t->buffer);
     sfp__json_real(&o->json, "timestamp_seconds", s->total);
@@ -326,7 +327,7 @@ static void put_timestamp(sfp__out *o, const bench *t)
                     (double)s->rss * 1e-9);
 }
 
-static void print(const bench *t, const char *size, const char *name, bool json)
+static void print_results(const bench *t, const char *size, const char *name, bool json)
 {
     int threads = sfp__thread_pool_size(t->pool);
     sfp__out o;
@@ -340,12 +341,13 @@ static void print(const bench *t, const char *size, const char *name, bool json)
     sfp__out_printf(&o, "ViT-%s/16, batch %d, %d thread%s, %s kernels, %s\n%s\n\n", name, t->b, threads, threads == 1 ? "" : "s",
                     sfp__kernels_get()->isa, sfp__gemm_backend(), sfp__cpu_name());
     put_passes(&o, t);
-    if (t->stamp.rounds)
+    if (t->timestamp.rounds)
         put_timestamp(&o, t);
     sfp__out_end(&o);
 }
 
-static const sfp__no_effect_rule idle[] = {{"select buffer", "passes-only=on", "passes-only", "it is of the timestamps"}};
+static const sfp__no_effect_rule no_effect_rules[] = {
+    {"select buffer", "passes-only=on", "passes-only", "only timestamps use it"}};
 
 static void bench_done(bench *t)
 {
@@ -374,26 +376,28 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
                .heads = sizes[size].heads,
                .rounds = (int)sfp__args_int(args, "rounds")};
     if (passes_only && timestamp_only)
-        return sfp__fail_usage(err, "--passes-only and --timestamp-only leave nothing to measure");
-    TRY(sfp__args_check_no_effect(args, SFP_LIST(idle), 0, NULL, err));
+        return sfp__fail_usage(err, "--passes-only and --timestamp-only exclude each other");
+    TRY(sfp__args_check_no_effect(args, SFP_LIST(no_effect_rules), 0, NULL, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &t.pool, err));
     TRY(prepare(&t, err));
     if (!timestamp_only)
-        TRY(measure(&t, passes_only, err));
+        TRY(measure_passes(&t, passes_only, err));
     if (!passes_only)
-        TRY(measure_timestamps(t.vit, t.pool, t.b, t.rounds, t.select, t.buffer, &t.stamp, err));
-    print(&t, sfp__args_text(args, "size"), sizes[size].name, sfp__args_flag(args, "json"));
+        TRY(measure_timestamps(t.vit, t.pool, t.b, t.rounds, t.select, t.buffer, &t.timestamp, err));
+    print_results(&t, sfp__args_text(args, "size"), sizes[size].name, sfp__args_flag(args, "json"));
     return SFP_OK;
 }
 
 const sfp__command sfp__cmd_bench = {
     .name = "bench",
-    .summary = "measure engine and learner against the machine's matrix-product rate",
+    .summary = "measure passes and learner against the matrix-product rate of the machine",
     .text =
-        "Runs the forward pass, and the forward pass with prefixes in the first five layers plus the backward pass to them, "
-        "and compares their rate with the best plain matrix product of the same run: the packed products of this program "
-        "and every tuned BLAS found on the machine. Operations are those executed. Then whole timestamps of the learner, split "
-        "into their parts: sigma 0.5, replay 10, a full buffer of 102 whose queries are known, pool 100 for 5 tasks.",
+        "Measures the forward pass, and the forward pass with prefixes in the first five layers together with the backward pass "
+        "to "
+        "them. Their rates are compared with the fastest plain matrix product of the same run: the packed products of this "
+        "program, and every tuned BLAS on the machine. Rates count executed operations. Then measures whole timestamps of the "
+        "learner and their parts, with sigma 0.5, replay 10, a full buffer of 102 slots with known queries, and a pool of 100 "
+        "components for 5 tasks.",
     .examples = "  streamfp bench --size tiny\n"
                 "  streamfp bench --size base --json\n",
     .run = run,

@@ -1,4 +1,4 @@
-/* The rate to beat: plain matrix products over a block's shapes. */
+/* The reference rate of bench: plain matrix products with the shapes of a ViT block. */
 #ifndef SFP_CLI_BENCH_H
 #define SFP_CLI_BENCH_H
 
@@ -7,14 +7,14 @@
 
 typedef struct sfp__bench_gemm sfp__bench_gemm;
 
-/* Shapes of a ViT block of width D and MLP width F at m rows: qkv, proj, fc1, fc2. */
+/* The shapes are those of a ViT block of width dim and MLP width `hidden` with m rows: qkv, proj, fc1, fc2. */
 sfp_status sfp__bench_gemm_create(int m, int dim, int hidden, sfp__thread_pool *pool, sfp__bench_gemm **out, sfp_error *err);
 void sfp__bench_gemm_free(sfp__bench_gemm *g);
 
-/* One round of every contender; each keeps its best time. */
+/* Measures every implementation once; each keeps its best time. */
 void sfp__bench_gemm_round(sfp__bench_gemm *g);
 
-/* GFLOP/s of the best round of the best contender, FLOP-weighted over the shapes, and its name. */
+/* Returns the GFLOP/s of the best rounds of the fastest implementation over all shapes, and its name. */
 double sfp__bench_gemm_best(const sfp__bench_gemm *g, const char **name);
 
 int sfp__bench_gemm_contenders(const sfp__bench_gemm *g);

@@ -1,7 +1,6 @@
-/* Contenders: our packed products (the backend of gemm.h), and any tuned BLAS
- * on the machine, loaded at run time so that the program does not depend on
- * it. All run the same way: m rows cut over the pool's threads, each thread
- * single-threaded inside. */
+/* The compared implementations ("contenders") are the packed products of this program (the backend of gemm.h) and any tuned BLAS
+ * on the machine, which is loaded at run time so that the program does not depend on it. All of them are called in the same way:
+ * the m rows are split among the threads of the pool, and each call is single-threaded. */
 #include "cli/commands/bench.h"
 
 #include "base/mem.h"
@@ -19,8 +18,8 @@ typedef void sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alph
 
 typedef struct contender {
     char name[64];
-    int rows;        /* packed: rows a call */
-    sgemm_fn *sgemm; /* BLAS; NULL: packed */
+    int rows;        /* packed: rows per call */
+    sgemm_fn *sgemm; /* NULL: packed */
     sfp__gemm_op *op[SHAPES], *tail[SHAPES];
     double best[SHAPES];
 } contender;
@@ -58,7 +57,7 @@ static void load_blas(sfp__bench_gemm *g)
     }
 }
 
-/* Packed products in calls of `rows` rows. */
+/* Adds packed products in calls of `rows` rows. */
 static sfp_status add_packed(sfp__bench_gemm *g, int rows, sfp_error *err)
 {
     contender *c = &g->list[g->contenders++];
@@ -127,7 +126,7 @@ void sfp__bench_gemm_free(sfp__bench_gemm *g)
     }
     sfp__free(g->x);
     sfp__free(g->y);
-    /* the BLAS libraries stay loaded: threads they made may still be theirs */
+    /* the BLAS libraries stay loaded, because threads that they created may still run */
     sfp__free(g);
 }
 

@@ -1,7 +1,7 @@
-/* streamfp convert: any weights that can be read, as safetensors with timm's names.
+/* streamfp convert: writes weights of any supported layout as safetensors with timm's names.
  *
- * What is written is what was loaded: names, joined q, k, v, resized positions and the config are settled once, so that the file
- * needs nothing beside it and opens without a copy. */
+ * The file contains the weights as they were loaded: renamed, with joined q, k and v, resized position embeddings and the config
+ * in its metadata. So it needs no other file and is opened without a copy. */
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -10,13 +10,14 @@
 #include <string.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_CHOICE("dtype", "f32|f16|bf16", "f32", "Type of the numbers written; 16 bits halve the file and round the weights."),
+    SFP_ROW_CHOICE("dtype", "f32|f16|bf16", "f32",
+                   "Data type of the written weights; the 16-bit types halve the file size and round the weights."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_JSON,
 };
 
-/* What is written is safetensors: a name that promises another format is a slip. */
-static bool names_other_format(const char *to)
+/* true: the name has the suffix of another format; convert writes only safetensors. */
+static bool has_other_suffix(const char *to)
 {
     static const char *const others[] = {".pth", ".pt", ".bin", ".npz", ".npy", ".onnx"};
     const char *dot = strrchr(to, '.');
@@ -34,8 +35,8 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     const sfp__vit_options opt = {.img_size = (int)sfp__args_int(args, "img-size")};
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
     sfp__out o;
-    if (names_other_format(to))
-        return sfp__fail_usage(err, "'%s' is to be written, and convert writes safetensors; expected NAME.safetensors", to);
+    if (has_other_suffix(to))
+        return sfp__fail_usage(err, "output file is '%s', expected NAME.safetensors", to);
     TRY(sfp__vit_load(from, &opt, &v, err));
     const sfp__meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", v->recognised}};
     TRY(sfp__vit_save(&v->config, &v->weights, dtype, meta, sizeof meta / sizeof *meta, to, err));
@@ -55,16 +56,15 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 
 const sfp__command sfp__cmd_convert = {
     .name = "convert",
-    .summary = "write weights of any known layout as safetensors with timm names",
+    .summary = "convert weights of any supported layout to safetensors with timm names",
     .operands = "IN OUT.safetensors",
     .min_operands = 2,
     .max_operands = 2,
     .text =
         "Reads a ViT from safetensors, PyTorch (.pth, .pt, .bin) or NumPy (.npz) with the names of timm, DeiT, DINO, iBOT, MoCo "
-        "v3, CLIP's "
-        "image tower, Hugging Face or Google's JAX code, and writes it as safetensors with timm names; heads, layer-norm eps, "
-        "activation, mean, std and class names go into its metadata. The features stay the same.\n\n"
-        "Pickles are read by a reader that runs nothing: a file that names anything but tensors is refused.",
+        "v3, CLIP's image encoder, Hugging Face or Google's JAX code, and writes it as safetensors with timm names. The metadata "
+        "contains the number of heads, layer-norm eps, activation, mean, std and class names. The features do not change.\n\n"
+        "No code in pickles is executed: a file that contains anything but tensors is refused.",
     .examples = "  streamfp convert dino_deitsmall16_pretrain.pth dino_small.safetensors\n"
                 "  streamfp convert ViT-B-16.pt clip_b16.safetensors --dtype f16\n"
                 "  streamfp convert deit_tiny.pth deit_tiny_96.safetensors --img-size 96\n",

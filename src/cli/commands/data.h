@@ -1,23 +1,23 @@
-/* The parts of `streamfp data`, one file a verb that needs more than a page. */
+/* The verbs of `streamfp data` that have their own files. */
 #ifndef SFP_CLI_DATA_H
 #define SFP_CLI_DATA_H
 
 #include "cli/command.h"
 #include "stream/source.h"
 
-/* A data set that a registry has. */
-typedef struct sfp__data_set {
+/* A dataset that a package registry provides. */
+typedef struct sfp__dataset {
     const char *name;
-    const char *kind; /* of its source */
-    const char *dir;  /* where it is, or is put */
-    const char *mark; /* a file in it that says it is there; without .gz */
-    const char *from; /* "Debian package dataset-fashion-mnist" */
+    const char *kind;        /* of its source */
+    const char *dir;         /* default directory */
+    const char *marker_file; /* a file without .gz; if it is in the directory, the dataset is installed */
+    const char *from;        /* "Debian package dataset-fashion-mnist" */
     const char *package;
-} sfp__data_set;
+} sfp__dataset;
 
-extern const sfp__data_set sfp__data_sets[]; /* ends with a NULL name */
-/* Is it there? dir NULL: where it usually is. */
-bool sfp__data_set_there(const sfp__data_set *d, const char *dir);
+extern const sfp__dataset sfp__datasets[]; /* ends with a NULL name */
+/* true: the dataset is in dir; NULL: in its default directory. */
+bool sfp__dataset_is_installed(const sfp__dataset *d, const char *dir);
 
 sfp__command_fn sfp__data_fetch, sfp__data_describe;
 

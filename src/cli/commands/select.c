@@ -1,7 +1,7 @@
-/* streamfp select: a coreset of any feature matrix, by the selectors that `run` uses (docs/method.md, sections 11 and 17).
+/* streamfp select: chooses a coreset of any feature matrix with the selectors of `run` (docs/method.md, sections 11 and 17).
  *
- * The files take the place of what a learner would compute: features are kcenter's logits, camel's and freesel's features, and
- * with labels and probabilities the last-layer gradients of craig and gradmatch. */
+ * The files replace the values that a learner would compute: the features are the logits of kcenter, the features of camel and
+ * freesel and, with labels and probabilities, determine the last-layer gradients of craig and gradmatch. */
 #include "cli/command.h"
 #include "cli/matrix.h"
 #include "cli/ui.h"
@@ -13,22 +13,22 @@
 #include <math.h>
 
 static const sfp__opt options[] = {
-    SFP_ROW_CHOICE("method", "random|kcenter|camel|craig|gradmatch|d2", NULL, "How to choose (needed)."),
-    SFP_ROW_STRING("features", "FILE", NULL, "Features, a row a sample (needed)."),
-    SFP_ROW_STRING("labels", "FILE", NULL, "Labels from 0; camel, craig and gradmatch need them, the others leave them aside."),
+    SFP_ROW_CHOICE("method", "random|kcenter|camel|craig|gradmatch|d2", NULL, "Selector (required)."),
+    SFP_ROW_STRING("features", "FILE", NULL, "Features, one row per sample (required)."),
+    SFP_ROW_STRING("labels", "FILE", NULL,
+                   "Labels from 0, one per sample; required by camel, craig and gradmatch, ignored by the others."),
     SFP_ROW_STRING("probs", "FILE", NULL,
-                   "Predicted probabilities, a row a sample; craig and gradmatch need them, the others leave them aside."),
-    SFP_ROW_REAL("ratio", "R", NULL, 1e-9, 1e9, "Which part of the samples is chosen (needed); 1 and more: all."),
-    SFP_ROW_CHOICE("distance", "cosine|euclidean", "cosine", "d2: the distance whose square weighs a sample."),
-    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX,
-                "Seed of the random numbers (of random, gradmatch and d2; the others draw none)."),
+                   "Predicted probabilities, one row per sample; required by craig and gradmatch, ignored by the others."),
+    SFP_ROW_REAL("ratio", "R", NULL, 1e-9, 1e9, "Fraction of the samples to choose (required). 1 or more: all."),
+    SFP_ROW_CHOICE("distance", "cosine|euclidean", "cosine", "d2: the distance whose square is the weight of a sample."),
+    SFP_ROW_INT("seed", "N", "0", 0, INT64_MAX, "Seed of the random numbers of random, gradmatch and d2; the others use none."),
     SFP_ROW_JSON,
     SFP_ROW_THREADS,
 };
 
-static const sfp__no_effect_rule idle[] = {{"distance", "method!=d2", "{method}", "it is of d2"}};
+static const sfp__no_effect_rule no_effect_rules[] = {{"distance", "method!=d2", "{method}", "only d2 uses it"}};
 
-/* In the order of --method's words. */
+/* In the order of the values of --method. */
 typedef enum method { RANDOM, KCENTER, CAMEL, CRAIG, GRADMATCH, D2 } method;
 static const char *const names[] = {"random", "kcenter", "camel", "craig", "gradmatch", "d2"};
 
@@ -37,7 +37,7 @@ typedef struct job {
     double ratio;
     sfp__table features, probs;
     int32_t *label;
-    int finite, *order; /* (rows): those that are finite ascending, then the others ascending */
+    int finite, *order; /* order (rows): the `finite` rows of finite numbers, then the others, both ascending */
     sfp__thread_pool *pool;
     sfp__arena arena;
     sfp__progress progress;
@@ -49,37 +49,37 @@ typedef struct job {
 
 /* ---------------------------------------------------------------------- input */
 
-static sfp_status same_rows(const job *j, const char *path, int rows, sfp_error *err)
+static sfp_status check_rows(const job *j, const char *path, int rows, sfp_error *err)
 {
     if (rows == j->features.rows)
         return SFP_OK;
-    return sfp__fail(err, SFP_ESHAPE, "%s: has %d rows, expected %d, as many as the features", path, rows, j->features.rows);
+    return sfp__fail(err, SFP_ESHAPE, "%s: number of rows is %d, expected %d as in the features", path, rows, j->features.rows);
 }
 
-/* A label is a column of the probabilities. */
+/* Checks that each label is a column of the probabilities. */
 static sfp_status check_labels(const job *j, const char *path, const char *probs, sfp_error *err)
 {
     for (int i = 0; i < j->features.rows; i++)
         if (j->label[i] >= j->probs.columns)
-            return sfp__fail(err, SFP_EFORMAT, "%s: label %d is %d, expected 0 to %d, a column of %s", path, i, j->label[i],
+            return sfp__fail(err, SFP_EFORMAT, "%s: label %d is %d, expected 0 to %d, the columns of %s", path, i, j->label[i],
                              j->probs.columns - 1, probs);
     return SFP_OK;
 }
 
-/* Logits by mistake would be taken without a word. Rows that are not finite are left to the selector. */
+/* Refuses logits, which are easily used by mistake. Rows that are not finite are accepted; they are chosen last. */
 static sfp_status check_probs(const sfp__table *p, const char *path, sfp_error *err)
 {
     for (int i = 0; i < p->rows; i++) {
         const float *row = p->x + (size_t)i * (size_t)p->columns;
-        double sum = 0, least = 0;
+        double sum = 0, min = 0;
         for (int c = 0; c < p->columns; c++) {
             sum += (double)row[c];
-            least = fmin(least, (double)row[c]);
+            min = fmin(min, (double)row[c]);
         }
-        if (isfinite(sum) && (fabs(sum - 1) > 0.01 || least < -1e-6))
+        if (isfinite(sum) && (fabs(sum - 1) > 0.01 || min < -1e-6))
             return sfp__fail(err, SFP_EFORMAT,
-                             "%s: row %d adds up to %.6g, its least is %.6g; expected probabilities, which add up to 1", path, i,
-                             sum, least);
+                             "%s: row %d has sum %.6g and minimum %.6g, expected probabilities with sum 1 and minimum 0", path, i,
+                             sum, min);
     }
     return SFP_OK;
 }
@@ -91,11 +91,11 @@ static sfp_status load(job *j, const sfp__args *args, sfp_error *err)
     TRY(sfp__table_load(sfp__args_string(args, "features"), &j->features, err));
     if (labels) {
         TRY(sfp__labels_load(labels, &rows, &j->label, err));
-        TRY(same_rows(j, labels, rows, err));
+        TRY(check_rows(j, labels, rows, err));
     }
     if (probs) {
         TRY(sfp__table_load(probs, &j->probs, err));
-        TRY(same_rows(j, probs, j->probs.rows, err));
+        TRY(check_rows(j, probs, j->probs.rows, err));
         TRY(check_probs(&j->probs, probs, err));
     }
     return labels && probs ? check_labels(j, labels, probs, err) : SFP_OK;
@@ -110,8 +110,8 @@ static bool finite_row(const sfp__table *t, int i)
     return true;
 }
 
-/* Rows with numbers that are not finite are a mistake more often than not: they are told. */
-static void tell_not_finite(const sfp__table *t, const char *path)
+/* Warns of rows with NaN or infinite values, which are often a mistake. */
+static void warn_not_finite(const sfp__table *t, const char *path)
 {
     int count = 0, first = 0;
     for (int i = t->rows - 1; i >= 0; i--)
@@ -120,23 +120,24 @@ static void tell_not_finite(const sfp__table *t, const char *path)
             first = i;
         }
     if (count == 1)
-        sfp__info("1 row of %s is not finite (row %d); it is chosen last", path, first);
+        sfp__warn("1 row of %s has NaN or infinite values (row %d); it is chosen last", path, first);
     else if (count > 1)
-        sfp__info("%d rows of %s are not finite (the first: row %d); they are chosen last", count, path, first);
+        sfp__warn("%d rows of %s have NaN or infinite values (first: row %d); they are chosen last", count, path, first);
 }
 
-static bool takes_probs(method m)
+static bool uses_probs(method m)
 {
     return m == CRAIG || m == GRADMATCH;
 }
 
-/* In all that the method looks at. */
+/* true: all numbers of sample i that the selector uses are finite. */
 static bool finite_sample(const job *j, int i)
 {
-    return finite_row(&j->features, i) && (!takes_probs(j->method) || finite_row(&j->probs, i));
+    return finite_row(&j->features, i) && (!uses_probs(j->method) || finite_row(&j->probs, i));
 }
 
-static sfp_status sort_out(job *j, const sfp__args *args, sfp_error *err)
+/* Fills j->order and j->finite. */
+static sfp_status order_rows(job *j, const sfp__args *args, sfp_error *err)
 {
     int n = 0, rows = j->features.rows;
     TRY(sfp__alloc(&j->order, (size_t)rows, sizeof *j->order, err));
@@ -147,14 +148,14 @@ static sfp_status sort_out(job *j, const sfp__args *args, sfp_error *err)
     for (int i = 0; i < rows && n < rows; i++)
         if (!finite_sample(j, i))
             j->order[n++] = i;
-    tell_not_finite(&j->features, sfp__args_string(args, "features"));
-    if (takes_probs(j->method))
-        tell_not_finite(&j->probs, sfp__args_string(args, "probs"));
+    warn_not_finite(&j->features, sfp__args_string(args, "features"));
+    if (uses_probs(j->method))
+        warn_not_finite(&j->probs, sfp__args_string(args, "probs"));
     return SFP_OK;
 }
 
-/* What a method cannot do without; NULL: nothing is missing. */
-static const char *missing(const sfp__args *args, method m)
+/* Returns a required option that is not set; NULL: none. */
+static const char *missing_option(const sfp__args *args, method m)
 {
     static const char *const always[] = {"method", "features", "ratio"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
@@ -162,21 +163,21 @@ static const char *missing(const sfp__args *args, method m)
             return always[i];
     if ((m == CAMEL || m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "labels"))
         return "labels";
-    return takes_probs(m) && !sfp__args_string(args, "probs") ? "probs" : NULL;
+    return uses_probs(m) && !sfp__args_string(args, "probs") ? "probs" : NULL;
 }
 
 /* ------------------------------------------------------------------- choosing */
 
-static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
+static void on_progress(void *ctx, const char *unit, uint64_t done, uint64_t total)
 {
     sfp__progress *p = ctx;
-    p->unit = what;
+    p->unit = unit;
     p->total = total;
     sfp__progress_update(p, done);
 }
 
-/* D^2 sampling is freesel on features as they are. */
-static sfp_status choose_by_numbers(job *j, bool euclidean, sfp_error *err)
+/* D^2 sampling is freesel on the given features. */
+static sfp_status choose_by_selector(job *j, bool euclidean, sfp_error *err)
 {
     const sfp__table *x = &j->features;
     const sfp__select_options opt = {.sigma = j->ratio, .euclidean = euclidean};
@@ -189,17 +190,17 @@ static sfp_status choose_by_numbers(job *j, bool euclidean, sfp_error *err)
     return s->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
 }
 
-/* Random, and all rows by any method, look at no number: c of the finite rows, in their own order when that is all of them,
- * then the others. */
-static sfp_status choose_blindly(job *j, int c, sfp_error *err)
+/* Chooses c rows at random, finite rows first; if all finite rows are chosen, they keep their order. Used by random, and by every
+ * method if all rows are chosen. */
+static sfp_status choose_randomly(job *j, int c, sfp_error *err)
 {
     const sfp__select_batch batch = {.b = j->finite};
-    const sfp__select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* half a row: exactly c, however it is rounded */
+    const sfp__select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* + 0.5: the size is c with any rounding */
     TRY(sfp__selector_find("random")->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err));
     for (int i = 0; i < j->count; i++)
         j->index[i] = j->order[j->index[i]];
     for (; j->count < c; j->count++) {
-        j->index[j->count] = j->order[j->count]; /* all finite ones are taken */
+        j->index[j->count] = j->order[j->count]; /* all finite rows are chosen at this point */
         j->weight[j->count] = 1;
     }
     return SFP_OK;
@@ -208,21 +209,21 @@ static sfp_status choose_blindly(job *j, int c, sfp_error *err)
 static sfp_status choose(job *j, bool euclidean, sfp_error *err)
 {
     int rows = j->features.rows, c = sfp__coreset_size(rows, j->ratio);
-    return j->method == RANDOM || c == rows ? choose_blindly(j, c, err) : choose_by_numbers(j, euclidean, err);
+    return j->method == RANDOM || c == rows ? choose_randomly(j, c, err) : choose_by_selector(j, euclidean, err);
 }
 
-static sfp_status work(job *j, const sfp__args *args, sfp_error *err)
+static sfp_status choose_coreset(job *j, const sfp__args *args, sfp_error *err)
 {
     sfp__rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
     TRY(load(j, args, err));
-    TRY(sort_out(j, args, err));
+    TRY(order_rows(j, args, err));
     TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &j->pool, err));
     size_t n = (size_t)j->features.rows;
     const sfp__want list[] = {{&j->index, n, sizeof *j->index}, {&j->weight, n, sizeof *j->weight}};
     TRY(sfp__block(&j->block, SFP_LIST(list), err));
     sfp__progress_init(&j->progress, "picks", 0);
-    j->env =
-        (sfp__select_env){.rng = &rng, .arena = &j->arena, .threads = j->pool, .on_progress = tell, .progress_ctx = &j->progress};
+    j->env = (sfp__select_env){
+        .rng = &rng, .arena = &j->arena, .threads = j->pool, .on_progress = on_progress, .progress_ctx = &j->progress};
     sfp_status s = choose(j, sfp__args_choice(args, "distance") == 1, err);
     sfp__progress_done(&j->progress);
     return s;
@@ -230,7 +231,7 @@ static sfp_status work(job *j, const sfp__args *args, sfp_error *err)
 
 /* --------------------------------------------------------------------- output */
 
-static void print(const job *j, bool json)
+static void print_coreset(const job *j, bool json)
 {
     if (!json) {
         for (int i = 0; i < j->count; i++)
@@ -263,13 +264,13 @@ static void job_done(job *j)
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(job_done) job j = {.method = (method)sfp__args_choice(args, "method")};
-    const char *lacks = missing(args, j.method), *name = sfp__args_text(args, "method");
-    if (lacks)
-        return sfp__fail_usage(err, "%s%sneeds --%s", name ? name : "", name ? " " : "", lacks);
-    TRY(sfp__args_check_no_effect(args, SFP_LIST(idle), 0, NULL, err));
+    const char *option = missing_option(args, j.method), *name = sfp__args_text(args, "method");
+    if (option)
+        return sfp__fail_usage(err, "--%s is missing%s%s", option, name ? ", expected with --method " : "", name ? name : "");
+    TRY(sfp__args_check_no_effect(args, SFP_LIST(no_effect_rules), 0, NULL, err));
     j.ratio = sfp__args_real(args, "ratio");
-    TRY(work(&j, args, err));
-    print(&j, sfp__args_flag(args, "json"));
+    TRY(choose_coreset(&j, args, err));
+    print_coreset(&j, sfp__args_flag(args, "json"));
     return SFP_OK;
 }
 
@@ -277,13 +278,14 @@ const sfp__command sfp__cmd_select = {
     .name = "select",
     .summary = "choose a coreset of a feature matrix",
     .text =
-        "Prints the chosen rows, counted from 0, in order of choice, each with its weight. kcenter: farthest first from row 0; "
-        "camel: covers each class, on features of unit length; craig: covers the last-layer gradients, weights are cluster "
-        "sizes; gradmatch: few weighted gradients that add up to all; d2: D^2 sampling, as freesel does it; random: "
-        "uniformly.\n\n"
-        "Files: .npy; .safetensors, .npz and .pth with one array, or FILE:NAME; anything else is text, a line a row: numbers "
-        "between commas, or semicolons, or blanks where a line has neither. A first line without any number is a heading. Rows "
-        "that are not finite are told, and chosen last, by index.",
+        "Prints the chosen rows, counted from 0, in the order of choice, each with its weight. kcenter: farthest-first traversal "
+        "from row 0. camel: covers each class, with features of unit length. craig: covers the last-layer gradients; the weights "
+        "are cluster sizes. gradmatch: few weighted gradients whose sum approximates that of all. d2: D^2 sampling, as in "
+        "freesel. "
+        "random: uniform.\n\n"
+        "Files: .npy; .safetensors, .npz or .pth with one array, or FILE:NAME to choose one. Any other file is text with one row "
+        "per line. Numbers are separated by commas, by semicolons or, on lines with neither, by blanks. A first line without "
+        "numbers is a header. Rows with NaN or infinite values are reported and chosen last, in index order.",
     .examples = "  streamfp select --method kcenter --features f.npy --ratio 0.1\n"
                 "  streamfp select --method gradmatch --features f.npy --labels y.npy --probs p.npy --ratio 0.1 --json\n"
                 "  streamfp select --method camel --features all.safetensors:features --labels y.csv --ratio 0.2 > chosen.tsv\n",

@@ -17,7 +17,7 @@ done
 streamfp inspect --brief --json learner/state.safetensors | grep -oE '"recognised".*"tensor_count'
 for of in learner head; do
     mkfile flip $of/state.safetensors $of.safetensors -900
-    streamfp inspect --brief $of.safetensors | sed -n '/^recognised/,/^learned/p'
+    streamfp inspect --brief $of.safetensors | sed -n '/^recognised/,/^backbone/p'
     streamfp inspect --brief --json $of.safetensors | grep -oE '"saved":.*"backbone_file'
 done
 # files without settings, as other programs write them, or with wrong settings: only fewer words are printed
