@@ -25,6 +25,7 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
     n.average_accuracy = n.forgetting = n.backward_transfer = n.prequential_accuracy = NAN;
     n.lambda = n.cs = n.coverage = n.samples_per_second = NAN;
     n.lag.mean = n.lag.max = n.lag.last = NAN;
+    (void)snprintf(n.version, sizeof n.version, "%s", sfp_version());
     *r = n;
     n = (sfp_result){0};
     return SFP_OK;

@@ -40,6 +40,7 @@ typedef struct sfp__evaluation {
 /* Every number and text below is also listed in the table of result_json.c; add new members there too. */
 struct sfp_result {
     /* the run */
+    char version[16]; /* of the program that wrote it */
     char started[32]; /* ISO 8601, UTC */
     bool finished;
     uint64_t seed;
@@ -148,5 +149,11 @@ void sfp__json_seed(struct sfp__json *j, const char *key, uint64_t seed);
 /* Writes result.json atomically, and reads it. Reading checks every value, because the file may be from an untrusted source. */
 sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err);
 sfp_status sfp__result_read(const char *path, sfp_result *out, sfp_error *err);
+
+/* A number by its key in result.json, with a dot between the keys of an inner object and its member: "samples.offered",
+ * "heads.linear.average_accuracy". A flag is 0 or 1. NAN: not measured, or there is no such number. */
+double sfp__result_number(const sfp_result *r, const char *key);
+/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. */
+const char *sfp__result_string(const sfp_result *r, const char *key);
 
 #endif

@@ -509,7 +509,7 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     sfp__json j = {.text = &t, .one_line = one_line};
     const char *group = NULL; /* the group that is open */
     sfp__json_object_as(&j, NULL, &lines);
-    sfp__json_string(&j, "version", sfp_version());
+    sfp__json_string(&j, "version", r->version);
     for (const field *f = fields; f < fields + FIELDS; f++) {
         if (group && (!f->group || strcmp(f->group, group) != 0)) {
             sfp__json_end(&j);
@@ -534,6 +534,9 @@ static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_re
     TRY(sfp__json_need_array(in, root, "task_names", 1, SFP_RESULT_TASKS_MAX, &tasks));
     TRY(sfp__json_need_array(in, root, "class_names", 0, SFP_RESULT_CLASSES_MAX, &classes));
     TRY(sfp__result_init(r, (int)json_array_size(tasks), (int)json_array_size(classes), in->err));
+    const char *version = json_string_value(json_object_get(root, "version"));
+    if (version && strlen(version) < sizeof r->version)
+        (void)snprintf(r->version, sizeof r->version, "%s", version);
     for (const field *f = fields; f < fields + FIELDS; f++) {
         const json_t *from = f->group ? json_object_get(root, f->group) : root;
         bool cells = f->get == get_confusion; /* its value may be under another key, confusion_cells */
@@ -546,6 +549,74 @@ static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_re
         TRY(get_field(in, f, from, r));
     }
     return SFP_OK;
+}
+
+/* The rest of `key` after "GROUP."; NULL: the key is not in this group. group NULL: the outermost object. */
+static const char *member_of(const char *key, const char *group)
+{
+    size_t n = group ? strlen(group) : 0;
+    if (!group)
+        return key;
+    return strncmp(key, group, n) == 0 && key[n] == '.' ? key + n + 1 : NULL;
+}
+
+static const field *find_field(const char *key)
+{
+    for (const field *f = fields; f < fields + FIELDS; f++) {
+        const char *name = member_of(key, f->group);
+        if (name && strcmp(name, f->key) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+/* "linear.average_accuracy" of the members of a mixture head. */
+static double head_number(const sfp_result *r, const char *key)
+{
+    for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
+        const double *a = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks;
+        const char *name = member_of(key, sfp__result_head_names[h]);
+        if (name && strcmp(name, "average_accuracy") == 0)
+            return sfp__average_accuracy(r->tasks, r->tasks_done, a);
+        if (name && strcmp(name, "forgetting") == 0)
+            return sfp__forgetting(r->tasks, r->tasks_done, a);
+    }
+    return NAN;
+}
+
+double sfp__result_number(const sfp_result *r, const char *key)
+{
+    const field *f = find_field(key);
+    const char *head = member_of(key, "heads");
+    if (head)
+        return head_number(r, head);
+    if (!f)
+        return NAN;
+    const void *at = (const char *)r + f->offset;
+    switch (f->kind) {
+    case FLAG:
+        return *(const bool *)at;
+    case SEED:
+    case COUNT:
+        return (double)*(const uint64_t *)at;
+    case WHOLE:
+        return *(const int *)at;
+    case REAL:
+        return *(const double *)at;
+    default:
+        return NAN;
+    }
+}
+
+const char *sfp__result_string(const sfp_result *r, const char *key)
+{
+    const field *f = find_field(key);
+    const char *option = member_of(key, "config");
+    if (option)
+        return sfp__result_value(r, option);
+    if (strcmp(key, "version") == 0)
+        return r->version;
+    return f && f->kind == TEXT ? (const char *)r + f->offset : NULL;
 }
 
 sfp_status sfp__result_parse(const char *label, const char *text, size_t size, sfp_result *out, sfp_error *err)

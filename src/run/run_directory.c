@@ -8,7 +8,7 @@
 #include "results/result.h"
 #include "run/run_internal.h"
 
-#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +152,7 @@ static sfp_status restore_result(sfp__run *run, const char *path, json_t *root, 
     sfp__journal *j = &run->journal;
     TRY(parse_result(path, root, &then, err));
     TRY(check_result(run, path, &then, err));
+    (void)snprintf(then.version, sizeof then.version, "%s", sfp_version());
     j->earlier.decode = then.seconds.decode;
     j->earlier.wait_seconds = then.seconds.wait_seconds;
     j->earlier.total = then.seconds.total;

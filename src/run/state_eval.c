@@ -13,6 +13,8 @@ typedef struct eval_context {
     const sfp__state_eval_options *opt;
     sfp__state_eval *e;
     sfp__predictor *predictor;
+    sfp_source *source; /* of the options, until data owns it */
+    const char *name;   /* of the data, for messages */
     sfp__class_filter *data;
     sfp__tasks tasks;
     sfp__evaluator *evaluator;
@@ -27,15 +29,19 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
     const sfp__source_options so = {.test = !o->train_part,
                                     .seed = o->seed ? *o->seed : sfp__predictor_options(s->predictor)->seed};
     OWNED const char **names = NULL;
-    sfp_source *inner = NULL;
+    OWNED_PTR(sfp__source_close) sfp_source *inner = TAKE(s->source);
     TRY(sfp__alloc(&names, (size_t)classes, sizeof *names, err));
-    TRY(sfp__source_open(o->data, &so, &inner, err));
+    if (!inner)
+        TRY(sfp__source_open(o->data, &so, &inner, err));
+    s->name = o->source ? o->source->path : o->data;
+    if (inner->live)
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data %s: a live source cannot be a test set, expected a dataset", s->name);
     for (int c = 0; c < classes; c++)
         names[c] = sfp__predictor_class_name(s->predictor, c);
     sfp_status status = sfp__class_filter_open(inner, classes, names, &s->data, err);
-    if (status)
-        sfp__source_close(inner);
-    return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", o->state) : status; /* the names are the state's */
+    if (!status)
+        (void)TAKE(inner);
+    return status == SFP_EFORMAT ? sfp__fail_prefix(err, status, "%s", o->state) : status; /* the names are those of the state */
 }
 
 static sfp_status add_unknown(sfp__state_eval *e, const char *name, uint64_t images, sfp_error *err)
@@ -50,9 +56,8 @@ static sfp_status add_unknown(sfp__state_eval *e, const char *name, uint64_t ima
     return SFP_OK;
 }
 
-/* Images of classes that the state has a row for but never saw go out of the tasks, after these were cut as the run cut them.
- */
-static sfp_status leave_out_unseen(eval_context *s, sfp_error *err)
+/* Removes images of classes that the state has not learned from the tasks, after the tasks were made as the run makes them. */
+static sfp_status exclude_unlearned(eval_context *s, sfp_error *err)
 {
     const sfp_source *source = &s->data->base;
     OWNED uint64_t *unseen = NULL;
@@ -76,7 +81,7 @@ static sfp_status leave_out_unseen(eval_context *s, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status cut_data(eval_context *s, sfp_error *err)
+static sfp_status split_data(eval_context *s, sfp_error *err)
 {
     const sfp_source *source = &s->data->base;
     const char *spec = s->opt->tasks ? s->opt->tasks : source->domains > 1 ? "domain" : NULL;
@@ -85,21 +90,21 @@ static sfp_status cut_data(eval_context *s, sfp_error *err)
         if (s->data->foreign[c])
             TRY(add_unknown(s->e, s->data->inner->class_names[c], s->data->foreign[c], err));
     if (source->count == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: no image of a class that %s knows", s->opt->data, s->opt->state);
+        return sfp__fail(err, SFP_EINVAL, "%s: there are no images of a class that %s has learned", s->name, s->opt->state);
     TRY(sfp__tasks_create(source, spec, 0, 0, NULL, &like, err));
     TRY(sfp__tasks_create_test(source, source, &like, spec, s->opt->limit, &s->tasks, err));
     for (int c = 0; c < source->classes; c++)
-        s->tasks.label_of[c] = c; /* the state's own labels, whatever order the cut gave them */
-    return leave_out_unseen(s, err);
+        s->tasks.label_of[c] = c; /* labels of the state, in place of those that the split assigned */
+    return exclude_unlearned(s, err);
 }
 
-/* --------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------ evaluation */
 
 static sfp_status allocate_arrays(eval_context *s, sfp_error *err)
 {
     sfp__state_eval *e = s->e;
     char *const *class_names = s->data->base.class_names;
-    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* one at least: there are images */
+    size_t tasks = (size_t)s->tasks.count, classes = (size_t)s->data->base.classes; /* at least one class: there are images */
     TRY(sfp__alloc(&e->task_names, tasks, sizeof *e->task_names, err));
     TRY(sfp__alloc(&e->accuracy, tasks, sizeof *e->accuracy, err));
     TRY(sfp__alloc(&e->answered, tasks, sizeof *e->answered, err));
@@ -115,7 +120,7 @@ static sfp_status allocate_arrays(eval_context *s, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status answer(eval_context *s, sfp_error *err)
+static sfp_status predict_all(eval_context *s, sfp_error *err)
 {
     const sfp__state_eval_options *o = s->opt;
     sfp__state_eval *e = s->e;
@@ -126,7 +131,7 @@ static sfp_status answer(eval_context *s, sfp_error *err)
     for (int t = 0; t < s->tasks.count; t++)
         total += (uint64_t)s->tasks.task[t].count;
     if (total == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: no image of a class that %s has seen", o->data, o->state);
+        return sfp__fail(err, SFP_EINVAL, "%s: there are no images of a class that %s has learned", s->name, o->state);
     if (o->begin)
         o->begin(o->ctx, total, s->data->inner->warning);
     s->evaluator->on_progress = o->progress;
@@ -161,12 +166,12 @@ static sfp_status evaluate(eval_context *s, sfp_error *err)
 {
     TRY(sfp__predictor_open(s->opt->vit, s->opt->pool, s->opt->state, 0, &s->predictor, err));
     TRY(open_data(s, err));
-    TRY(cut_data(s, err));
+    TRY(split_data(s, err));
     TRY(allocate_arrays(s, err));
-    TRY(answer(s, err));
+    TRY(predict_all(s, err));
     sum_up(s);
     if (s->e->images == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read; the first: %s", s->opt->data,
+        return sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be read (first: %s)", s->name,
                          (unsigned long long)s->e->skipped, s->e->first_error);
     return SFP_OK;
 }
@@ -174,12 +179,13 @@ static sfp_status evaluate(eval_context *s, sfp_error *err)
 sfp_status sfp__state_eval_run(const sfp__state_eval_options *opt, sfp__state_eval *out, sfp_error *err)
 {
     OWNED_BY(sfp__state_eval_done) sfp__state_eval e = {0};
-    eval_context s = {.opt = opt, .e = &e};
+    eval_context s = {.opt = opt, .e = &e, .source = opt->source};
     sfp_status status = evaluate(&s, err);
     sfp__evaluator_free(s.evaluator);
     sfp__tasks_done(&s.tasks);
     sfp__source_close(s.data ? &s.data->base : NULL);
     sfp__predictor_free(s.predictor);
+    sfp__source_close(s.source);
     TRY(status);
     *out = TAKE(e);
     return SFP_OK;

@@ -1,57 +1,63 @@
-/* streamfp eval: how well a saved state answers on a data set. */
+/* streamfp eval: the accuracy of a saved state on a dataset. */
 #include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 
-#include "base/mem.h"
-#include "base/thread_pool.h"
-#include "learner/state/state.h"
-#include "results/result.h"
-#include "run/state_eval.h"
-#include "stream/source.h"
+#include "streamfp.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
+#include <sys/stat.h>
 
 enum { PAIRS_SHOWN = 10, UNKNOWN_SHOWN = 10 };
 
 static const sfp__opt options[] = {
-    SFP_ROW_STRING("state", "FILE|DIR", NULL,
-                   "What was learned: a state.safetensors, or the folder of a run that has one. The backbone "
-                   "is brought to the input size of the run."),
-    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "The backbone it was learned on; another one is refused."),
-    SFP_ROW_STRING("data", "KIND:PATH", NULL, "Labelled images; of a data set with a test part, that part."),
-    SFP_ROW_CHOICE("part", "test|train", "test", "Which part of a data set that has both."),
+    SFP_ROW_STRING(
+        "state", "FILE|DIR", NULL,
+        "The saved state: a state.safetensors or a run directory. The backbone is resized to the input size of the run."),
+    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "The backbone of the run; another one is refused."),
+    SFP_ROW_STRING("data", "KIND:PATH", NULL, "Labelled images. Of a dataset with a test part, that part is used."),
+    SFP_ROW_CHOICE("part", "test|train", "test", "Which part of a dataset that has both."),
     SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
-                   "Accuracy for each of these too, cut as run cuts them: over the classes "
-                   "of the state. Default: the data set's domains or tasks, if any."),
-    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Images a task at most; 0: all."),
-    SFP_ROW_INT(
-        "seed", "N", NULL, 0, INT64_MAX,
-        "Of data that is drawn (synthetic; of stream51 and clear the order of the training part). Default: that of the run."),
+                   "Accuracy per task, too: tasks as in run, over the classes of the state. Default: the domains or tasks of the "
+                   "dataset, if any."),
+    SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Maximum number of images per task; 0: all."),
+    SFP_ROW_INT("seed", "N", NULL, 0, INT64_MAX,
+                "Seed of data that is drawn (synthetic; for stream51 and clear the order of the training part). Default: that of "
+                "the run."),
     SFP_ROW_IMG_SIZE,
-    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Of the matrix products; bf16 where the CPU has it."),
+    SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 if the CPU supports it."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
 };
 
-static double fraction(uint64_t part, uint64_t of)
+/* An evaluation with the numbers that several rows print. */
+typedef struct evaluation {
+    const sfp_evaluation *core;
+    const sfp_accuracy *tasks, *classes, *unknown;
+    int task_count, class_count, unknown_count;
+    uint64_t images, correct, skipped, unlabelled, unknown_images;
+} evaluation;
+
+static uint64_t count_of(const sfp_evaluation *v, const char *key)
 {
-    return of ? (double)part / (double)of : NAN;
+    return (uint64_t)sfp_evaluation_number(v, key);
 }
 
-/* Of class c: images, and how many were answered right. Needs the confusion matrix. */
-static uint64_t tested(const sfp__state_eval *e, int c, uint64_t *right)
+static evaluation read_evaluation(const sfp_evaluation *v)
 {
-    const uint64_t *row = e->confusion + (size_t)c * (size_t)e->classes;
-    uint64_t n = 0;
-    for (int k = 0; k < e->classes; k++)
-        n += row[k];
-    *right = row[c];
-    return n;
+    evaluation e = {.core = v,
+                    .images = count_of(v, "images"),
+                    .correct = count_of(v, "correct"),
+                    .skipped = count_of(v, "skipped"),
+                    .unlabelled = count_of(v, "unlabelled"),
+                    .unknown_images = count_of(v, "unknown")};
+    e.tasks = sfp_evaluation_tasks(v, &e.task_count);
+    e.classes = sfp_evaluation_classes(v, &e.class_count);
+    e.unknown = sfp_evaluation_unknown(v, &e.unknown_count);
+    return e;
 }
 
 /* --------------------------------------------------------------------- output */
@@ -66,97 +72,124 @@ static const char *was(uint64_t n)
     return n == 1 ? "was" : "were";
 }
 
-static void put_tasks(sfp__out *o, const sfp__state_eval *e)
+static void put_accuracy(sfp__out *o, const sfp_accuracy *a)
 {
-    bool shown = e->tasks > 1;
+    sfp__json_object(&o->json, NULL);
+    sfp__json_string(&o->json, "name", a->name);
+    sfp__json_exact(&o->json, "accuracy", a->accuracy);
+    sfp__json_uint(&o->json, "pictures", a->images);
+    sfp__json_end(&o->json);
+}
+
+static void put_tasks(sfp__out *o, const evaluation *e)
+{
+    bool shown = e->task_count > 1;
     if (shown)
-        sfp__out_printf(o, "  %-24s %8.4f   mean over tasks\ntasks\n", "average accuracy", e->average);
+        sfp__out_printf(o, "  %-24s %8.4f   mean over tasks\ntasks\n", "average accuracy",
+                        sfp_evaluation_number(e->core, "average_accuracy"));
     sfp__json_array(&o->json, "tasks");
-    for (int t = 0; t < e->tasks; t++) {
-        sfp__json_object(&o->json, NULL);
-        sfp__json_string(&o->json, "name", e->task_names[t]);
-        sfp__json_exact(&o->json, "accuracy", e->answered[t] ? e->accuracy[t] : NAN);
-        sfp__json_uint(&o->json, "pictures", e->answered[t]);
-        sfp__json_end(&o->json);
+    for (int t = 0; t < e->task_count; t++) {
+        const sfp_accuracy *a = &e->tasks[t];
+        put_accuracy(o, a);
         if (!shown)
             continue;
         sfp__out_printf(o, "  ");
-        sfp__out_cell(o, e->task_names[t], 24);
-        if (e->answered[t])
-            sfp__out_printf(o, " %8.4f   %llu image%s\n", e->accuracy[t], (unsigned long long)e->answered[t],
-                            plural(e->answered[t]));
+        sfp__out_cell(o, a->name, 24);
+        if (a->images)
+            sfp__out_printf(o, " %8.4f   %llu image%s\n", a->accuracy, (unsigned long long)a->images, plural(a->images));
         else
-            sfp__out_printf(o, "        -   none of a known class\n");
+            sfp__out_printf(o, "        -   no images of a known class\n");
     }
     sfp__json_end(&o->json);
 }
 
-static void put_classes(sfp__out *o, const sfp__state_eval *e)
+static void put_classes(sfp__out *o, const evaluation *e)
 {
-    if (e->confusion)
+    if (e->class_count)
         sfp__out_printf(o, "classes\n");
     sfp__json_array(&o->json, "per_class");
-    for (int c = 0; e->confusion && c < e->classes; c++) {
-        uint64_t right, n = tested(e, c, &right);
-        sfp__json_object(&o->json, NULL);
-        sfp__json_string(&o->json, "name", e->class_names[c]);
-        sfp__json_exact(&o->json, "accuracy", fraction(right, n));
-        sfp__json_uint(&o->json, "pictures", n);
-        sfp__json_end(&o->json);
-        if (n == 0)
+    for (int c = 0; c < e->class_count; c++) {
+        const sfp_accuracy *a = &e->classes[c];
+        put_accuracy(o, a);
+        if (a->images == 0)
             continue;
         sfp__out_printf(o, "  ");
-        sfp__out_cell(o, e->class_names[c], 24);
-        sfp__out_printf(o, " %8.4f   %llu of %llu\n", fraction(right, n), (unsigned long long)right, (unsigned long long)n);
+        sfp__out_cell(o, a->name, 24);
+        sfp__out_printf(o, " %8.4f   %llu of %llu\n", a->accuracy, (unsigned long long)a->correct, (unsigned long long)a->images);
     }
     sfp__json_end(&o->json);
 }
 
-static void put_confusion(sfp__out *o, const sfp__state_eval *e)
+typedef struct pair {
+    int truth, answer;
+    uint64_t count;
+} pair;
+
+/* Finds the most frequent wrong answers, most frequent first; ties stay in the order of truth and answer. Returns their number. */
+static int find_top_pairs(int classes, const uint64_t *confusion, pair *out /* (PAIRS_SHOWN) */)
 {
-    sfp__confusion_pair worst[PAIRS_SHOWN];
-    int pairs = sfp__top_confusions(e->classes, e->confusion, PAIRS_SHOWN, worst);
+    int found = 0;
+    for (int t = 0; t < classes; t++)
+        for (int a = 0; a < classes; a++) {
+            uint64_t count = confusion[(size_t)t * (size_t)classes + (size_t)a];
+            if (a == t || count == 0 || (found == PAIRS_SHOWN && count <= out[found - 1].count))
+                continue;
+            int at = found < PAIRS_SHOWN ? found++ : found - 1;
+            for (; at > 0 && out[at - 1].count < count; at--)
+                out[at] = out[at - 1];
+            out[at] = (pair){t, a, count};
+        }
+    return found;
+}
+
+static void put_confusion(sfp__out *o, const evaluation *e)
+{
+    const uint64_t *confusion = sfp_evaluation_confusion(e->core);
+    pair worst[PAIRS_SHOWN];
+    if (!confusion)
+        return;
+    int pairs = find_top_pairs(e->class_count, confusion, worst);
     if (pairs)
         sfp__out_printf(o, "most confused\n");
     for (int i = 0; i < pairs; i++) {
-        uint64_t right, n = tested(e, worst[i].truth, &right);
+        const sfp_accuracy *truth = &e->classes[worst[i].truth];
         sfp__out_printf(o, "  ");
-        sfp__out_cell(o, e->class_names[worst[i].truth], 24);
+        sfp__out_cell(o, truth->name, 24);
         sfp__out_printf(o, " as ");
-        sfp__out_cell(o, e->class_names[worst[i].answer], 24);
-        sfp__out_printf(o, " %llu of %llu\n", (unsigned long long)worst[i].count, (unsigned long long)n);
+        sfp__out_cell(o, e->classes[worst[i].answer].name, 24);
+        sfp__out_printf(o, " %llu of %llu\n", (unsigned long long)worst[i].count, (unsigned long long)truth->images);
     }
-    if (!e->confusion)
-        return;
     sfp__json_array(&o->json, "confusion");
-    for (int t = 0; t < e->classes; t++) {
+    for (int t = 0; t < e->class_count; t++) {
         sfp__json_array(&o->json, NULL);
-        for (int a = 0; a < e->classes; a++)
-            sfp__json_uint(&o->json, NULL, e->confusion[(size_t)t * (size_t)e->classes + (size_t)a]);
+        for (int a = 0; a < e->class_count; a++)
+            sfp__json_uint(&o->json, NULL, confusion[(size_t)t * (size_t)e->class_count + (size_t)a]);
         sfp__json_end(&o->json);
     }
     sfp__json_end(&o->json);
 }
 
-static void print(const sfp__state_eval *e, const char *state, const char *data, bool json)
+static void print(const evaluation *e, const char *state, const char *data, bool json)
 {
     sfp__out o;
-    double rate = e->seconds > 0 ? (double)e->images / e->seconds : 0;
-    double strict = fraction(e->correct, e->images + e->unknown_images);
+    double seconds = sfp_evaluation_number(e->core, "seconds"), accuracy = sfp_evaluation_number(e->core, "accuracy");
+    double rate = seconds > 0 ? (double)e->images / seconds : 0;
+    uint64_t all = e->images + e->unknown_images;
+    double strict = all ? (double)e->correct / (double)all : NAN;
     sfp__out_begin(&o, json, 0);
     sfp__json_string(&o.json, "state", state);
     sfp__json_string(&o.json, "data", data);
-    sfp__json_exact(&o.json, "accuracy", fraction(e->correct, e->images));
-    sfp__json_exact(&o.json, "average_accuracy", e->average);
+    sfp__json_exact(&o.json, "accuracy", accuracy);
+    sfp__json_exact(&o.json, "average_accuracy", sfp_evaluation_number(e->core, "average_accuracy"));
     sfp__json_exact(&o.json, "accuracy_unknown_as_wrong", strict);
     sfp__json_uint(&o.json, "pictures", e->images);
     sfp__json_uint(&o.json, "right", e->correct);
     sfp__json_uint(&o.json, "skipped", e->skipped);
     sfp__json_uint(&o.json, "unlabelled", e->unlabelled);
-    sfp__out_printf(&o, "  %-24s %8.4f   %llu of %llu image%s, %.1f images/s\n", "accuracy", fraction(e->correct, e->images),
+    sfp__out_printf(&o, "  %-24s %8.4f   %llu of %llu image%s, %.1f images/s\n", "accuracy", accuracy,
                     (unsigned long long)e->correct, (unsigned long long)e->images, plural(e->images), rate);
     if (e->unknown_count)
-        sfp__out_printf(&o, "  %-24s %8.4f   when the %llu image%s of unknown classes count%s as wrong\n", "", strict,
+        sfp__out_printf(&o, "  %-24s %8.4f   if the %llu image%s of unknown classes count%s as wrong\n", "", strict,
                         (unsigned long long)e->unknown_images, plural(e->unknown_images), e->unknown_images == 1 ? "s" : "");
     put_tasks(&o, e);
     put_classes(&o, e);
@@ -169,15 +202,15 @@ static void print(const sfp__state_eval *e, const char *state, const char *data,
         sfp__json_end(&o.json);
     }
     sfp__json_end(&o.json);
-    sfp__json_real(&o.json, "seconds", e->seconds);
-    sfp__json_real(&o.json, "pictures_per_second", e->seconds > 0 ? rate : NAN);
+    sfp__json_real(&o.json, "seconds", seconds);
+    sfp__json_real(&o.json, "pictures_per_second", seconds > 0 ? rate : NAN);
     sfp__out_end(&o);
 }
 
-static void say_left_out(const sfp__state_eval *e)
+static void warn_excluded(const evaluation *e)
 {
     if (e->unknown_count)
-        sfp__warn("%llu image%s of %d class%s that the state does not know %s left out:", (unsigned long long)e->unknown_images,
+        sfp__warn("%llu image%s of %d class%s that the state has not learned %s excluded:", (unsigned long long)e->unknown_images,
                   plural(e->unknown_images), e->unknown_count, e->unknown_count == 1 ? "" : "es", was(e->unknown_images));
     for (int i = 0; i < e->unknown_count && i < UNKNOWN_SHOWN; i++) {
         (void)fprintf(stderr, "  ");
@@ -187,88 +220,101 @@ static void say_left_out(const sfp__state_eval *e)
     if (e->unknown_count > UNKNOWN_SHOWN)
         (void)fprintf(stderr, "  and %d more\n", e->unknown_count - UNKNOWN_SHOWN);
     if (e->unlabelled)
-        sfp__warn("%llu image%s without a label %s left out", (unsigned long long)e->unlabelled, plural(e->unlabelled),
-                  was(e->unlabelled));
+        sfp__warn("%llu image%s no label and %s excluded", (unsigned long long)e->unlabelled,
+                  e->unlabelled == 1 ? " has" : "s have", e->unlabelled == 1 ? "is" : "are");
     if (e->skipped)
-        sfp__warn("%llu image%s could not be read and %s left out; the first: %s", (unsigned long long)e->skipped,
-                  plural(e->skipped), was(e->skipped), e->first_error);
+        sfp__warn("%llu image%s could not be read and %s skipped (first: %s)", (unsigned long long)e->skipped, plural(e->skipped),
+                  was(e->skipped), sfp_evaluation_first_error(e->core));
 }
 
 /* -------------------------------------------------------------------- command */
 
-static void on_begin(void *ctx, uint64_t images, const char *note)
+static void on_progress(void *ctx, uint64_t done, uint64_t total)
 {
-    if (note)
-        sfp__info("%s", note);
-    sfp__progress_init(ctx, "images", images);
+    if (done == 0)
+        sfp__progress_init(ctx, "images", total);
+    else
+        sfp__progress_update(ctx, done);
 }
 
-static void on_progress(void *ctx, uint64_t done)
-{
-    sfp__progress_update(ctx, done);
-}
+static const sfp__no_effect_rule no_effect[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
+                                                {"seed", "drawn=off", "data {data}", "nothing in it is drawn"}};
 
-static const sfp__no_effect_rule idle[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
-                                           {"seed", "drawn=off", "data {data}", "nothing of it is drawn"}};
-
-/* Of data that cannot be opened nothing is known: the evaluation tells. */
-static sfp_status check_idle(const sfp__args *a, sfp_error *err)
+/* Refuses --part and --seed if the dataset has no use for them. The evaluation reports data that cannot be opened. */
+static sfp_status check_no_effect(const sfp__args *a, sfp_error *err)
 {
     sfp__fact facts[] = {{"test-part", NULL}, {"drawn", NULL}};
     for (int seed = 0; seed < 2; seed++) {
-        const sfp__source_options o = {.test = !seed || sfp__args_choice(a, "part") == 0};
+        sfp_source_options o = SFP_SOURCE_OPTIONS_INIT;
         sfp_source *s = NULL;
-        sfp_error none;
-        if (!sfp__args_given(a, seed ? "seed" : "part") || sfp__source_open(sfp__args_string(a, "data"), &o, &s, &none))
+        o.test = !seed || sfp__args_choice(a, "part") == 0;
+        if (!sfp__args_given(a, seed ? "seed" : "part") || sfp_source_open(sfp__args_string(a, "data"), &o, &s, NULL))
             continue;
-        facts[seed].value = (seed ? s->seeded : s->test_part) ? "on" : "off";
-        sfp__source_close(s);
+        facts[seed].value = (seed ? sfp_source_is_seeded(s) : sfp_source_has_test_part(s)) ? "on" : "off";
+        sfp_source_close(s);
     }
-    return sfp__args_check_no_effect(a, SFP_LIST(idle), SFP_LIST(facts), err);
+    return sfp__args_check_no_effect(a, sizeof no_effect / sizeof *no_effect, no_effect, sizeof facts / sizeof *facts, facts,
+                                     err);
+}
+
+/* The state file: `given` itself, or state.safetensors in the run directory. */
+static sfp_status state_file(const char *given, char *buf, size_t size, sfp_error *err)
+{
+    struct stat st;
+    bool directory = stat(given, &st) == 0 && S_ISDIR(st.st_mode);
+    int n = snprintf(buf, size, "%s%s", given, directory ? "/state.safetensors" : "");
+    return n >= 0 && (size_t)n < size ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%.100s...: path is too long", given);
+}
+
+static sfp_status evaluate(const sfp__args *a, const char *state, sfp_engine *engine, sfp_error *err)
+{
+    sfp__progress progress = {0};
+    sfp_evaluation *v = NULL;
+    sfp_evaluation_options o = SFP_EVALUATION_OPTIONS_INIT;
+    o.state = state;
+    o.data = sfp__args_string(a, "data");
+    o.train_part = sfp__args_choice(a, "part") == 1;
+    o.tasks = sfp__args_string(a, "tasks");
+    o.limit = (uint64_t)sfp__args_int(a, "eval-limit");
+    o.has_seed = sfp__args_text(a, "seed") != NULL;
+    o.seed = o.has_seed ? (uint64_t)sfp__args_int(a, "seed") : 0;
+    o.progress = on_progress;
+    o.ctx = &progress;
+    sfp_status status = sfp_evaluate(engine, &o, &v, err);
+    sfp__progress_done(&progress);
+    if (status)
+        return status;
+    evaluation e = read_evaluation(v);
+    warn_excluded(&e);
+    print(&e, state, o.data, sfp__args_flag(a, "json"));
+    bool skipped = e.skipped > 0;
+    sfp_evaluation_free(v);
+    return skipped ? sfp__fail_quietly(err) : SFP_OK;
 }
 
 static sfp_status run(const sfp__args *a, sfp_error *err)
 {
-    OWNED_BY(sfp__state_eval_done) sfp__state_eval e = {0};
-    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
-    OWNED_PTR(sfp__vit_free) sfp__vit *vit = NULL;
+    sfp_engine *engine = NULL;
     char state[PATH_MAX];
-    sfp__progress progress = {0};
     if (!sfp__args_string(a, "state") || !sfp__args_string(a, "data"))
         return sfp__fail_usage(err, "needs --state FILE|DIR and --data KIND:PATH");
-    TRY(check_idle(a, err));
-    TRY(sfp__state_path(sfp__args_string(a, "state"), state, PATH_MAX, err));
-    TRY(sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, err));
-    TRY(sfp__backbone_open_for(a, state, &vit, err));
-    uint64_t seed = sfp__args_text(a, "seed") ? (uint64_t)sfp__args_int(a, "seed") : 0;
-    const sfp__state_eval_options o = {.vit = vit,
-                                       .pool = pool,
-                                       .state = state,
-                                       .data = sfp__args_string(a, "data"),
-                                       .train_part = sfp__args_choice(a, "part") == 1,
-                                       .tasks = sfp__args_string(a, "tasks"),
-                                       .limit = sfp__args_int(a, "eval-limit"),
-                                       .seed = sfp__args_text(a, "seed") ? &seed : NULL,
-                                       .progress = on_progress,
-                                       .begin = on_begin,
-                                       .ctx = &progress};
-    sfp_status s = sfp__state_eval_run(&o, &e, err);
-    sfp__progress_done(&progress);
-    TRY(s);
-    say_left_out(&e);
-    print(&e, state, o.data, sfp__args_flag(a, "json"));
-    return e.skipped ? sfp__fail_quietly(err) : SFP_OK;
+    TRY(check_no_effect(a, err));
+    TRY(state_file(sfp__args_string(a, "state"), state, sizeof state, err));
+    TRY(sfp__cli_engine_open(a, state, &engine, err));
+    sfp_status status = evaluate(a, state, engine, err);
+    sfp_engine_close(engine);
+    return status;
 }
 
 const sfp__command sfp__cmd_eval = {
     .name = "eval",
     .summary = "measure a saved state on labelled images",
     .text =
-        "Answers every image of a data set from what a run has saved, and counts: accuracy overall, for each task or domain "
+        "Predicts every image of a dataset with the saved state of a run and prints the accuracy: overall, per task or domain "
         "and "
-        "for each class, and which classes are taken for which. Classes are matched by name; images of classes that the state "
-        "does not know are named, counted and left out.\n\n"
-        "The exit code is 1 when images could not be read.",
+        "per class, and the pairs of classes that are confused most often. Classes are matched by name. Images of classes that "
+        "the state has not learned are reported, counted and excluded.\n\n"
+        "The exit status is 1 if images could not be read.",
     .examples = "  streamfp eval --state runs/3 --backbone deit_tiny.safetensors --data folder:pacs/test\n"
                 "  streamfp eval --state runs/3/state-task-2.safetensors --backbone deit_tiny.safetensors --data "
                 "folder:pacs/test --tasks 3,2,2\n",

@@ -1,0 +1,86 @@
+/* Results (streamfp.h, part 8). The public type sfp_result is the struct of results/result.h. */
+#include "api/api.h"
+
+#include "base/c_locale.h"
+#include "base/mem.h"
+#include "io/file.h"
+#include "results/result.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err)
+{
+    IN_C_LOCALE;
+    char file[PATH_MAX];
+    struct stat st;
+    OWNED sfp_result *r = NULL;
+    if (!path || !out)
+        return sfp__fail(err, SFP_EINVAL, "path and out must not be NULL");
+    bool directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    TRY(sfp__path_print(file, sizeof file, err, "%s%s", path, directory ? "/result.json" : ""));
+    TRY(sfp__alloc(&r, 1, sizeof *r, err));
+    TRY(sfp__result_read(file, r, err));
+    *out = TAKE(r);
+    return SFP_OK;
+}
+
+void sfp_result_free(sfp_result *r)
+{
+    sfp__result_done(r);
+    sfp__free(r);
+}
+
+double sfp_result_number(const sfp_result *r, const char *key)
+{
+    return r && key ? sfp__result_number(r, key) : NAN;
+}
+
+const char *sfp_result_string(const sfp_result *r, const char *key)
+{
+    return r && key ? sfp__result_string(r, key) : NULL;
+}
+
+int sfp_result_tasks(const sfp_result *r)
+{
+    return r->tasks;
+}
+
+int sfp_result_classes(const sfp_result *r)
+{
+    return r->classes;
+}
+
+const char *sfp_result_task_name(const sfp_result *r, int task)
+{
+    return task >= 0 && task < r->tasks ? r->task_names[task] : NULL;
+}
+
+const char *sfp_result_class_name(const sfp_result *r, int label)
+{
+    return label >= 0 && label < r->classes ? r->class_names[label] : NULL;
+}
+
+double sfp_result_accuracy(const sfp_result *r, const char *member, int after, int on)
+{
+    const double *a = r->accuracy;
+    size_t tasks = (size_t)r->tasks;
+    if (after < 0 || on < 0 || after >= r->tasks || on > after)
+        return NAN;
+    for (int h = 0; member && h < SFP_RESULT_HEADS; h++)
+        if (strcmp(member, sfp__result_head_names[h]) == 0)
+            a = r->heads ? r->heads + (size_t)h * tasks * tasks : NULL;
+    if (!a || (member && a == r->accuracy))
+        return NAN;
+    return a[(size_t)after * tasks + (size_t)on];
+}
+
+sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (!r || !out)
+        return sfp__fail(err, SFP_EINVAL, "result and out must not be NULL");
+    return sfp__result_text(r, one_line != 0, out, err);
+}
