@@ -1,5 +1,5 @@
-/* Batches for the buffer tests: samples whose every field follows from their id, so that a slot can be checked whole. Include
- * after <cmocka.h>. */
+/* Batches for the buffer tests. Every field of a sample is a function of its id, so that a slot can be checked completely.
+ * Include after <cmocka.h>. */
 #ifndef SFP_TESTS_BUFFER_BATCH_H
 #define SFP_TESTS_BUFFER_BATCH_H
 
@@ -8,7 +8,7 @@
 #include "test.h"
 
 typedef struct test_batch {
-    sfp__buffer_batch view; /* what the buffer gets */
+    sfp__buffer_batch view; /* passed to the buffer */
     int dim;
     int32_t *label;
     uint64_t *id;
@@ -33,7 +33,7 @@ static inline uint8_t test_pixel(uint64_t id, size_t k)
     return (uint8_t)(id * 31 + k * 7 + (id >> 8));
 }
 
-/* Eighths in [-1, 1]: sums of products are exact in any order, so that scores can be compared, ties too. */
+/* Returns eighths in [-1, 1]: sums of products are exact in any order, so that scores and ties can be compared. */
 static inline float test_value(uint64_t id, int k, int which)
 {
     uint64_t x = id * 2654435761u + (uint64_t)k * 40503u + (uint64_t)which * 977u;
@@ -50,7 +50,7 @@ static inline bool test_has_query(uint64_t id)
     return id % 3 != 0;
 }
 
-/* b samples with ids from `first` on; the score is <mean_embed, fingerprint>, as the learner's is. */
+/* Creates b samples with ids from `first` on. The score is <mean_embed, fingerprint>, as in the learner. */
 static inline test_batch batch_make(int b, int dim, size_t image_bytes, uint64_t first, uint64_t now)
 {
     test_batch t = {.dim = dim,
@@ -106,13 +106,14 @@ static inline sfp__buffer *buffer_make(const char *method, int slots, int dim, s
     return b;
 }
 
-/* The same place in the same sequence (the struct has padding: its bytes say nothing). */
+/* Returns whether both generators are at the same place of the same sequence. (The struct has padding, so its bytes cannot be
+ * compared.) */
 static inline bool same_rng(const sfp__rng *a, const sfp__rng *b)
 {
     return a->key == b->key && a->stream == b->stream && a->counter == b->counter && a->left == b->left;
 }
 
-/* Slot i holds exactly the sample of this id. */
+/* Checks that slot i holds exactly the sample with this id. */
 static inline void check_slot(sfp__buffer *b, int i, uint64_t id, uint64_t stored_at)
 {
     const sfp__slot *s = &b->slot[i];

@@ -1,5 +1,5 @@
-/* Somebody to ask (buffer/model_ops.h) for the buffer tests: features and gradients that follow from the id of a sample alone,
- * and a note of what was asked. Include after <cmocka.h>. */
+/* Model callbacks (buffer/model_ops.h) for the buffer tests: features and gradients that are functions of the id of a sample, and
+ * a record of the calls. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_BUFFER_ASK_H
 #define SFP_TESTS_BUFFER_ASK_H
 
@@ -9,35 +9,35 @@
 #include "failing_alloc.h"
 #include "test.h"
 
-enum { ASK_MOST = 4096 };
+enum { CALL_MAX = 4096 };
 
 typedef struct test_model_ops {
     sfp__model_ops model;
     sfp__buffer *b;
     const sfp__buffer_batch *batch;
-    void (*row)(uint64_t id, int n, float *out); /* features (D), or the gradient (params) of one sample */
+    void (*row)(uint64_t id, int n, float *out); /* computes features (D), or the gradient (params) of one sample */
     int calls;
-    int asked, who[ASK_MOST];              /* of the last call of features, all calls of gradient_each */
-    int counts[ASK_MOST], sizes[ASK_MOST]; /* n and size of the calls of gradient_each */
-    int fail_at;                           /* this call fails; -1: none */
+    int requested, samples[CALL_MAX];      /* samples of the last call of features, or of all calls of gradient_each */
+    int counts[CALL_MAX], sizes[CALL_MAX]; /* n and size of each call of gradient_each */
+    int fail_at;                           /* index of the call that fails; -1: none */
 } test_model_ops;
 
-static inline uint64_t ask_id(const test_model_ops *t, int who)
+static inline uint64_t ask_id(const test_model_ops *t, int samples)
 {
-    assert_in_range(who, 0, t->batch->b + t->b->filled - 1);
-    return who < t->batch->b ? t->batch->id[who] : t->b->slot[who - t->batch->b].id;
+    assert_in_range(samples, 0, t->batch->b + t->b->filled - 1);
+    return samples < t->batch->b ? t->batch->id[samples] : t->b->slot[samples - t->batch->b].id;
 }
 
 static inline sfp_status ask_features(void *ctx, int n, const int *sample, float *out, sfp_error *why)
 {
     test_model_ops *t = ctx;
     if (t->calls++ == t->fail_at)
-        return sfp__fail(why, SFP_EIO, "asked in vain");
+        return sfp__fail(why, SFP_EIO, "injected failure");
     for (int i = 0; i < n; i++) {
         t->row(ask_id(t, sample[i]), t->model.dim, out + (size_t)i * (size_t)t->model.dim);
-        t->who[i] = sample[i];
+        t->samples[i] = sample[i];
     }
-    t->asked = n;
+    t->requested = n;
     return SFP_OK;
 }
 
@@ -53,7 +53,7 @@ static inline void mean_row(const test_model_ops *t, int n, const int *sample, f
     }
 }
 
-/* One question, answered from the last group to the first: the order is nobody's to rely on. */
+/* Calls `take` from the last group to the first, because the order of groups is undefined. */
 static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp__gradient_fn take,
                                            void *user, sfp_error *why)
 {
@@ -64,13 +64,13 @@ static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, 
         take(user, i, scratch);
     }
     for (int i = 0; i < n; i++)
-        t->who[t->asked++] = sample[i];
+        t->samples[t->requested++] = sample[i];
     t->counts[t->calls] = n;
     t->sizes[t->calls] = size;
-    return t->calls++ == t->fail_at ? sfp__fail(why, SFP_EIO, "asked in vain") : SFP_OK;
+    return t->calls++ == t->fail_at ? sfp__fail(why, SFP_EIO, "injected failure") : SFP_OK;
 }
 
-/* One update of b with this batch. */
+/* Runs one update of b with this batch. */
 static inline sfp_status ask_update(sfp__buffer *b, test_batch *x, test_model_ops *t, sfp__rng *rng, sfp__buffer_change *c,
                                     sfp_error *why)
 {
@@ -79,16 +79,16 @@ static inline sfp_status ask_update(sfp__buffer *b, test_batch *x, test_model_op
     t->model.gradient_each = ask_gradient_each;
     t->b = b;
     t->batch = &x->view;
-    t->calls = t->asked = 0;
+    t->calls = t->requested = 0;
     x->view.model = &t->model;
     return sfp__buffer_update(b, &x->view, rng, c, why);
 }
 
-/* Who is in the slots, and all that an update may change. */
+/* The samples in the slots, and everything that an update may change. */
 typedef struct buffer_image {
     int filled;
     uint64_t seen;
-    uint64_t id[ASK_MOST];
+    uint64_t id[CALL_MAX];
 } buffer_image;
 
 static inline buffer_image image_of(sfp__buffer *b)
@@ -107,7 +107,7 @@ static inline void check_same_image(const buffer_image *p, sfp__buffer *b)
     assert_memory_equal(now.id, p->id, (size_t)p->filled * sizeof *p->id);
 }
 
-/* The slots are what they were, with what the change tells done to them; every retained sample and slot once. */
+/* Checks that only the slots in `change` have changed, as recorded there, and that every retained sample and slot occurs once. */
 static inline void check_change(const buffer_image *before, const test_batch *x, const sfp__buffer_change *c, sfp__buffer *b)
 {
     buffer_image want = *before;
@@ -127,7 +127,7 @@ static inline void check_change(const buffer_image *before, const test_batch *x,
     check_same_image(&want, b);
 }
 
-/* What fails changes nothing: neither slots nor the numbers to come. */
+/* Checks that a failed update changes neither the slots nor the random generator. */
 static inline void check_failed_update(sfp__buffer *b, test_batch *x, test_model_ops *t, sfp__rng *rng)
 {
     buffer_image before = image_of(b);
@@ -137,7 +137,7 @@ static inline void check_failed_update(sfp__buffer *b, test_batch *x, test_model
     assert_true(same_rng(rng, &same));
 }
 
-/* A new buffer such as `like` that has seen x. */
+/* Creates a buffer with the options of `like` and updates it with x. */
 static inline sfp__buffer *buffer_with(sfp__buffer *like, test_batch *x, test_model_ops *t)
 {
     sfp__buffer *b = NULL;
@@ -147,8 +147,8 @@ static inline sfp__buffer *buffer_with(sfp__buffer *like, test_batch *x, test_mo
     return b;
 }
 
-/* After x, each allocation of the update by y fails in turn: told, and nothing has changed; then it works. What an update has
- * once got it keeps for the next: only the first allocates, so each failure is that of a new buffer. */
+/* After x, each allocation of the update with y fails in turn: the update returns an error and nothing has changed; then it
+ * succeeds. An update keeps its memory for the next one, so every failure needs a new buffer. */
 static inline void check_failed_allocations(sfp__buffer *like, test_batch *x, test_batch *y, test_model_ops *t)
 {
     sfp__buffer *b = buffer_with(like, x, t);

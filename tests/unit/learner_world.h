@@ -1,4 +1,4 @@
-/* A tiny backbone, seeded images and a learner on them, for tests of what is saved. Include after <cmocka.h>. */
+/* A tiny backbone, seeded images and a learner on them, for tests of saved files. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_LEARNER_WORLD_H
 #define SFP_TESTS_LEARNER_WORLD_H
 
@@ -28,7 +28,7 @@ static sfp__vit *vit;
 static sfp__thread_pool *threads;
 static image *images; /* (SAMPLES) */
 
-/* Smooth, so that a PNG of it is smaller than its pixels; darker late in the stream, so that the scores drift. */
+/* The images are smooth, so that a PNG is smaller than the pixels, and darker late in the stream, so that the scores drift. */
 static void draw(int i, uint8_t *rgb)
 {
     sfp__rng rng = sfp__rng_init(77, (uint64_t)i);
@@ -81,7 +81,7 @@ static inline void encode_images(void)
     (void)unlink(in_directory("image"));
 }
 
-/* Small everywhere: three tasks of two classes, ten slots. */
+/* Small sizes: three tasks of two classes, ten slots. */
 static sfp__learner_options small_options(void)
 {
     sfp__learner_options o = sfp__learner_options_defaults(vit);
@@ -97,7 +97,7 @@ static sfp__learner_options small_options(void)
     return o;
 }
 
-/* Small options with a change. */
+/* Small options with one change. */
 #define SMALL(change)                             \
     ({                                            \
         sfp__learner_options x = small_options(); \
@@ -113,7 +113,7 @@ static sfp__learner *make_learner(const sfp__learner_options *o)
     return l;
 }
 
-/* The classes of the task, on known tasks. */
+/* Sets the classes of the task, with known tasks. */
 static void name_classes(sfp__learner *l, int task)
 {
     const int32_t labels[] = {2 * task, 2 * task + 1};
@@ -121,7 +121,7 @@ static void name_classes(sfp__learner *l, int task)
     MUST(sfp__learner_name_class(l, 2 * task, task == 1 ? "a \"name\" \xc3\xa9" : "cat", &err));
 }
 
-/* Timestamps [from, to). Known tasks: the next one begins at `each`, 2 * `each`, ... (0: never). */
+/* Offers timestamps [from, to). With known tasks the next one begins at `each`, 2 * `each`, ... (0: never). */
 static void feed(sfp__learner *l, int from, int to, int each)
 {
     bool known = sfp__learner_get_options(l)->fp.tasks > 0;
@@ -134,7 +134,7 @@ static void feed(sfp__learner *l, int from, int to, int each)
             name_classes(l, task);
         }
         sfp__sample samples[BATCH];
-        int b = t % 4 == 3 ? BATCH - 2 : BATCH; /* short batches too */
+        int b = t % 4 == 3 ? BATCH - 2 : BATCH; /* some batches are shorter */
         for (int i = 0; i < b; i++) {
             const image *p = &images[t * BATCH + i];
             samples[i] = (sfp__sample){.rgb = p->rgb,
@@ -169,7 +169,7 @@ static inline void assert_same_bytes(bytes a, bytes b, const char *what)
         fail_msg("%s: %zu and %zu bytes, different from byte %zu on", what, a.n, b.n, at);
 }
 
-/* "s" with one tensor (NULL: without it) or one entry of the metadata changed and without its checksum; goes to "t". */
+/* Writes "t": the file "s" with one tensor changed (NULL: removed) or one metadata entry changed, and without its checksum. */
 static inline void save_changed(const char *name, const sfp__tensor *tensor, const char *key, const char *value)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
@@ -191,7 +191,7 @@ static inline void save_changed(const char *name, const sfp__tensor *tensor, con
     MUST(sfp__safetensors_write(in_directory("t"), tensors, n, meta, m, &err));
 }
 
-/* All a learner is, as the bytes of a checkpoint. */
+/* Returns the complete state of a learner as the bytes of a checkpoint. */
 static inline bytes image_of(sfp__learner *l)
 {
     MUST(sfp__learner_checkpoint(l, in_directory("image"), "", &err));

@@ -1,5 +1,5 @@
-/* What the tests of selectors share: an environment, random batches, one pick. Everything a batch may hold is made, so that any
- * selector of the table can run on it. */
+/* Helpers of the selector tests: an environment, random batches, one pick. A batch has all inputs, so that every selector of the
+ * table can run on it. */
 #ifndef SFP_TESTS_SELECT_CASE_H
 #define SFP_TESTS_SELECT_CASE_H
 
@@ -17,7 +17,7 @@ typedef enum case_kind {
     CASE_NORMAL,
     CASE_GRID,
     CASE_TWINS
-} case_kind; /* grid: small whole numbers, many ties; twins: some rows equal */
+} case_kind; /* grid: small integers with many ties; twins: some rows are equal */
 
 static inline float *case_rows(sfp__rng *rng, int n, int width, case_kind kind)
 {
@@ -66,7 +66,7 @@ static inline select_case make_case(sfp__rng *rng, int b, int dim, int classes, 
     return c;
 }
 
-/* One pick into arrays of exactly b. */
+/* Runs one pick into arrays of exactly b elements. */
 static inline sfp_status case_try(const sfp__selector *s, const sfp__select_batch *batch, const sfp__select_options *opt,
                                   sfp__select_env env, int *out, float *weight, int *count, sfp_error *why)
 {
@@ -79,7 +79,7 @@ static inline sfp_status case_try(const sfp__selector *s, const sfp__select_batc
     return status;
 }
 
-/* The same by name; returns the count, -1 when there is none. */
+/* Runs one pick of the selector with this name. Returns the count, -1: the pick failed. */
 static inline int case_pick(const char *name, const sfp__select_batch *batch, double sigma, sfp__rng *rng, sfp__arena *arena,
                             sfp__thread_pool *pool, int *out, float *weight)
 {

@@ -1,5 +1,4 @@
-/* The buffer ssd, somebody it can ask whose every answer is a formula, and a stream of small images. Include after <cmocka.h>.
- */
+/* The buffer ssd with model callbacks that are formulas, and a stream of small images. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_SSD_WORLD_H
 #define SFP_TESTS_SSD_WORLD_H
 
@@ -9,23 +8,23 @@
 #include "numeric.h"
 #include "test.h"
 
-enum { S = 2, N = 3 * S * S, D = 3, P = 5, MOST_SLOTS = 40, MOST_B = 6, MOST_T = 80 };
+enum { S = 2, N = 3 * S * S, D = 3, P = 5, MAX_SLOTS = 40, MAX_B = 6, MAX_T = 80 };
 
 static const float mean[3] = {0.4f, 0.5f, 0.6f}, std_[3] = {0.2f, 0.25f, 0.3f};
 
 /* ------------------------------------------------------------------ the model */
 
 /* L(theta, x, y) = (1 + y/10) sum_a sin(theta_a z_a), z = W x / 3; feature_d = sin((Q x)_d / 3) + (d + 1) / 5; embedding Q x;
- * query 1 + cos((Q x)_d / 3), of which nothing else depends: those that are said to be known are looked at. */
+ * query 1 + cos((Q x)_d / 3). Nothing else depends on queries; those that are flagged as known are checked. */
 typedef struct model {
     double theta[P], w[P][N], q[D][N];
     sfp__buffer *b;
     const sfp__buffer_batch *batch;
-    int calls, fail_at;           /* the call of this number fails; negative: none */
-    bool poison;                  /* the first image of each call has a gradient that is no number */
-    bool any_query;               /* queries that are wrong are none of our business */
-    int queries, moves, embeds;   /* of images, that had to be computed; parameters moved; images embedded */
-    int has_features[MOST_SLOTS]; /* features of slots */
+    int calls, fail_at;          /* index of the call that fails; negative: none */
+    bool poison;                 /* the first image of each call has a gradient of NaN */
+    bool any_query;              /* wrong queries are not reported */
+    int queries, moves, embeds;  /* number of computed queries of images, of parameter moves, of embedded images */
+    int has_features[MAX_SLOTS]; /* number of times the features of each slot were computed */
 } model;
 
 static double inner(const double *a, const double *x)
@@ -129,7 +128,7 @@ static sfp_status features(void *ctx, int n, const int *sample, float *out, sfp_
     return called(ctx, n, why);
 }
 
-/* The queries that gradients to pixels are given are all known. */
+/* Checks that all queries passed to the pixel callbacks are known. */
 static void check_all_known(const model *m, const sfp__image_list *p)
 {
     for (int i = 0; i < p->n; i++)
@@ -195,9 +194,9 @@ typedef struct world {
     sfp__buffer *b;
     sfp__rng rng;
     int slots, t;
-    uint8_t image[MOST_T][MOST_B][N]; /* all batches so far */
-    int32_t label[MOST_T][MOST_B];
-    int size[MOST_T];
+    uint8_t image[MAX_T][MAX_B][N]; /* images of all batches so far */
+    int32_t label[MAX_T][MAX_B];
+    int size[MAX_T];
 } world;
 
 static sfp__buffer_options options(int slots)
@@ -238,7 +237,7 @@ static world *make_world(int slots, int classes, uint64_t seed)
                                 .feature_pixels = feature_pixels,
                                 .embed_at = embed_at};
     sfp__buffer_options o = options(slots);
-    MUST(sfp__buffer_create(&o, MOST_B, &w->b, &err));
+    MUST(sfp__buffer_create(&o, MAX_B, &w->b, &err));
     w->m.b = w->b;
     return w;
 }
@@ -249,7 +248,7 @@ static void free_world(world *w)
 }
 DEFINE_OWNED_PTR(world, free_world)
 
-/* Draws the next batch, b samples with labels of [lo, hi); it is in the world, not yet in the buffer. */
+/* Draws the next batch of b samples with labels in [lo, hi); it is in the world, not yet in the buffer. */
 static void draw_batch(world *w, int b, int lo, int hi)
 {
     sfp__rng rng = sfp__rng_init(300, (uint64_t)w->t);
@@ -261,7 +260,7 @@ static void draw_batch(world *w, int b, int lo, int hi)
     }
 }
 
-/* The queries of every other sample are known when it comes. */
+/* The queries of every other sample are known when the batch arrives. */
 static bool query_comes(int i)
 {
     return i % 2 == 0;
@@ -269,20 +268,20 @@ static bool query_comes(int i)
 
 static sfp_status try_batch(world *w, sfp__buffer_change *change, sfp_error *why)
 {
-    static const float embed[MOST_B * D];
-    const uint8_t *image[MOST_B];
-    size_t image_size[MOST_B];
-    uint64_t id[MOST_B];
-    float query[MOST_B * D];
-    bool has_query[MOST_B];
-    for (int i = 0; i < MOST_B; i++) {
+    static const float embed[MAX_B * D];
+    const uint8_t *image[MAX_B];
+    size_t image_size[MAX_B];
+    uint64_t id[MAX_B];
+    float query[MAX_B * D];
+    bool has_query[MAX_B];
+    for (int i = 0; i < MAX_B; i++) {
         float x[N];
         has_query[i] = query_comes(i);
         sfp__pixels_normalise(w->image[w->t][i], S, mean, std_, x);
         query_of(&w->m, x, query + i * D);
         image[i] = w->image[w->t][i];
         image_size[i] = N;
-        id[i] = (uint64_t)(w->t * MOST_B + i);
+        id[i] = (uint64_t)(w->t * MAX_B + i);
     }
     const sfp__buffer_batch batch = {.b = w->size[w->t],
                                      .now = (uint64_t)w->t,
@@ -310,11 +309,11 @@ static sfp__buffer_change offer(world *w, int b, int lo, int hi)
     return change;
 }
 
-/* Whole batches of these classes until there were t. */
+/* Updates the buffer with full batches of these classes until there were t. */
 static void offer_until(world *w, int t, int lo, int hi)
 {
     while (w->t < t)
-        (void)offer(w, MOST_B, lo, hi);
+        (void)offer(w, MAX_B, lo, hi);
 }
 
 static void *part_of(const world *w, const char *name, size_t *bytes)

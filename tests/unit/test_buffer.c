@@ -1,5 +1,5 @@
-/* The buffer as a whole: budget, slots, what an update copies, refusals, restoring, and that nothing is allocated once it is
- * made. How the draws are distributed: test_buffer_draw.c. */
+/* The buffer as a whole: budget, slots, the contents of updated slots, refused batches, restoring, and the absence of allocations
+ * after creation. test_buffer_draw.c tests the distribution of the draws. */
 #include "buffer/buffer.h"
 
 #include "buffer_batch.h"
@@ -20,7 +20,7 @@ TEST(defaults_are_those_of_the_paper)
     assert_true(sfp__buffer_method_find("er")->needs == 0);
 }
 
-/* What the budget counts, as the refusal of a budget of one byte says. */
+/* Returns the size that is compared with the budget, from the error message for a budget of one byte. */
 static size_t bytes_of(sfp__buffer_options opt, int max_batch)
 {
     sfp__buffer *b = NULL;
@@ -31,8 +31,9 @@ static size_t bytes_of(sfp__buffer_options opt, int max_batch)
     return bytes;
 }
 
-/* What takes exactly the budget fits; a byte less does not, and the message says how many slots would: that many then do. */
-TEST(the_budget_is_held_and_its_message_is_true)
+/* A buffer of exactly the budget is created; with one byte less it is refused, and the number of slots in the message then
+ * fits. */
+TEST(the_budget_is_enforced_and_its_message_is_true)
 {
     sfp__buffer_options opt = sfp__buffer_options_defaults();
     opt.slots = 10;
@@ -55,7 +56,7 @@ TEST(the_budget_is_held_and_its_message_is_true)
     MUST(sfp__buffer_create(&opt, 4, &fewer, &err));
 }
 
-TEST(options_that_make_no_sense_are_refused)
+TEST(invalid_options_are_refused)
 {
     sfp__buffer *b = NULL;
     sfp__buffer_options good = sfp__buffer_options_defaults();
@@ -101,12 +102,13 @@ TEST(samples_fill_free_slots_in_order)
         }
         for (int i = 0; i < 10; i++)
             check_slot(b, i, (uint64_t)(100 + i), (uint64_t)(i / 5));
-        assert_true(same_rng(&rng, &untouched)); /* nothing was left to draw for */
+        assert_true(same_rng(&rng, &untouched)); /* no draw was needed */
     }
 }
 
-/* sfp__buffer_update is sfp__buffer_decide with: n_left numbers for nu, then nu for the batch, then nu for the slots, and the
- * slots scored with what was just stored. Every slot holds the sample the plan says, and the generator is where it says. */
+/* sfp__buffer_update equals sfp__buffer_decide with n_left numbers for nu, then nu for the batch, then nu for the slots, where
+ * slots are scored after free ones are filled. Every slot holds the sample of the plan, and the generator has advanced
+ * accordingly. */
 TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
 {
     enum { MOST = 40 };
@@ -173,8 +175,8 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
     }
 }
 
-/* What er says it changed is what changed. */
-TEST(er_tells_what_it_did)
+/* The reported change of er is what changed. */
+TEST(er_reports_its_changes)
 {
     enum { M = 6, B = 9 };
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", M, 3, 5, B);
@@ -205,7 +207,7 @@ TEST(er_tells_what_it_did)
     assert_true(replacements > 10);
 }
 
-TEST(none_counts_and_keeps_nothing)
+TEST(none_counts_samples_and_stores_nothing)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("none", 50, 4, 100, 8);
     test_batch batch = batch_make(8, 4, 100, 0, 0);
@@ -217,7 +219,7 @@ TEST(none_counts_and_keeps_nothing)
     sfp__buffer_options tight = b->opt;
     OWNED_PTR(sfp__buffer_free) sfp__buffer *other = NULL;
     tight.slots = 50;
-    tight.budget = 1; /* of which it takes none */
+    tight.budget = 1; /* it uses no memory for slots */
     MUST(sfp__buffer_create(&tight, 8, &other, NULL));
     MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
     assert_int_equal(change.stored + change.nu, 0);
@@ -241,7 +243,7 @@ TEST(a_buffer_without_slots_works)
     }
 }
 
-/* Everything a refused batch must leave alone. */
+/* Everything that a refused batch must not change. */
 static void check_refused(sfp__buffer *b, const sfp__buffer_batch *batch, sfp_status want, const char *message)
 {
     sfp__rng rng = sfp__rng_init(1, 1), before = rng;
@@ -277,7 +279,7 @@ TEST(a_refused_batch_changes_nothing)
     BAD(fingerprint, NULL, "")
     BAD(label, NULL, "")
 #undef BAD
-    batch.image_size[7] = 21; /* the last, after others were good */
+    batch.image_size[7] = 21; /* the last sample, after valid ones */
     check_refused(b, &batch.view, SFP_ELIMIT,
                   "buffer 'streamfp': sample 7 of the batch (id 907) has an image of 21 bytes, expected at most 20");
     batch.image_size[7] = 20;
@@ -285,7 +287,7 @@ TEST(a_refused_batch_changes_nothing)
     check_refused(b, &batch.view, SFP_EINVAL, "buffer 'streamfp': sample 7 of the batch (id 907) has no image");
 }
 
-TEST(a_method_without_scores_takes_a_batch_without_them)
+TEST(a_method_without_scores_accepts_a_batch_without_them)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", 4, 4, 20, 8);
     test_batch batch = batch_make(4, 4, 20, 500, 3);
@@ -314,8 +316,8 @@ TEST(an_empty_batch_changes_nothing)
     assert_int_equal(b->seen, 0);
 }
 
-/* A buffer restored from another's slots goes on exactly as that one does. */
-TEST(a_restored_buffer_goes_on_the_same)
+/* A buffer restored from the slots of another continues exactly as that one. */
+TEST(a_restored_buffer_continues_identically)
 {
     static const char *const names[] = {"streamfp", "er"};
     for (int k = 0; k < 2; k++) {
@@ -356,7 +358,7 @@ TEST(a_restored_buffer_goes_on_the_same)
     }
 }
 
-TEST(a_checkpoint_that_cannot_be_is_refused)
+TEST(an_impossible_checkpoint_is_refused)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 5, 4, 20, 8);
     assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
@@ -371,7 +373,7 @@ TEST(a_checkpoint_that_cannot_be_is_refused)
     assert_int_equal(b->seen, 2);
 }
 
-/* <mean_embed, fingerprint> for every length around the width of the sums, against doubles. */
+/* Compares <mean_embed, fingerprint> with sums in double, for every length around the width of the partial sums. */
 TEST(slots_are_scored_by_their_mean_embedding)
 {
     for (int dim = 1; dim <= 70; dim++) {
@@ -387,12 +389,13 @@ TEST(slots_are_scored_by_their_mean_embedding)
                 want += (double)test_value((uint64_t)(40 + i), k, 1) * (double)batch.fingerprint[k];
             assert_true(fabs((double)score[i] - want) < 1e-5);
         }
-        assert_true(score[3] == 55); /* only what is filled */
+        assert_true(score[3] == 55); /* only filled slots are scored */
     }
 }
 
-/* Ten thousand updates of every size: the count is right, no slot too many, no byte more, no allocation. */
-TEST(ten_thousand_updates_hold_the_budget_and_allocate_nothing)
+/* After ten thousand updates of every size the counter is right, the number of slots and bytes is within the limits, and nothing
+ * was allocated. */
+TEST(ten_thousand_updates_keep_the_budget_and_allocate_nothing)
 {
     enum { M = 16, D = 20, BYTES = 60, B = 12, KINDS = 24 };
     test_batch batch[KINDS];
@@ -422,7 +425,7 @@ TEST(ten_thousand_updates_hold_the_budget_and_allocate_nothing)
     }
 }
 
-TEST(every_failed_allocation_is_told_and_leaks_nothing)
+TEST(every_failed_allocation_is_reported_and_leaks_nothing)
 {
     sfp__buffer_options opt = sfp__buffer_options_defaults();
     opt.dim = 8;

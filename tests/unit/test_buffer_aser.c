@@ -1,5 +1,5 @@
-/* KNN-Shapley values against their two definitions (weighted subsets, orders of arrival), and aser's update against brute force
- * over the sets it drew; the sets themselves by distribution. */
+/* Compares KNN-Shapley values with their two definitions (weighted subsets, orders of arrival), and aser's update with brute
+ * force over the sets it drew. The distribution of the sets is tested too. */
 #include "buffer/buffer.h"
 
 #include "buffer_model_ops.h"
@@ -8,7 +8,7 @@
 
 enum { MOST = 12 };
 
-/* v(S), S a set of positions by distance. */
+/* Returns v(S), where S is a set of positions by distance. */
 static double worth(unsigned set, int n, int k, const bool *same)
 {
     int taken = 0, right = 0;
@@ -26,7 +26,7 @@ static double factorial(int n)
     return n < 2 ? 1 : n * factorial(n - 1);
 }
 
-/* sum over sets without i of |S|! (n-|S|-1)! / n! (v(S + i) - v(S)) */
+/* Returns the sum over sets without i of |S|! (n-|S|-1)! / n! (v(S + i) - v(S)). */
 static void by_subsets(int n, int k, const bool *same, double *value)
 {
     for (int i = 0; i < n; i++) {
@@ -41,7 +41,7 @@ static void by_subsets(int n, int k, const bool *same, double *value)
     }
 }
 
-/* What each adds when it comes, over all orders that begin with those of `set`. */
+/* Sums the increase of v by each point over all orders that begin with the points of `set`. */
 static void arrive(unsigned set, int n, int k, const bool *same, double *gain)
 {
     for (int i = 0; i < n; i++) {
@@ -53,7 +53,7 @@ static void arrive(unsigned set, int n, int k, const bool *same, double *gain)
     }
 }
 
-TEST(values_are_those_of_the_definitions)
+TEST(values_equal_both_definitions)
 {
     sfp__rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 4000; round++) {
@@ -77,7 +77,7 @@ TEST(values_are_those_of_the_definitions)
 
 /* ------------------------------------------------------------------------ sums */
 
-/* Distances of small integers are exact, ties are real. */
+/* Distances of small integers are exact, so ties are real. */
 static void sum_by_definition(int k, int dim, const float *x, const int32_t *label, int n, int tests, const int *test,
                               double *sum)
 {
@@ -101,7 +101,7 @@ static void sum_by_definition(int k, int dim, const float *x, const int32_t *lab
             }
         if (!finite)
             continue;
-        for (int i = 0; i < players; i++) { /* insertion: stable, so ties go to the lower index */
+        for (int i = 0; i < players; i++) { /* insertion sort is stable, so the lower index precedes on ties */
             int at = done++;
             for (; at > 0 && far[order[at - 1]] > far[i]; at--)
                 order[at] = order[at - 1];
@@ -137,7 +137,7 @@ static void shapley_sum(int k, int dim, const float *x, const int32_t *label, in
     sfp__knn_shapley_sum(&g, sum);
 }
 
-TEST(sums_are_those_of_the_definition)
+TEST(sums_equal_the_definition)
 {
     sfp__rng rng = sfp__rng_init(2, 1);
     for (int round = 0; round < 2000; round++) {
@@ -176,7 +176,7 @@ static test_batch random_batch(sfp__rng *rng, int b, int dim, int classes, uint6
     return x;
 }
 
-/* What was asked for says which sets were drawn; these must be right, and so must what is made of them. */
+/* The samples that were requested show which sets were drawn. Checks these sets and the resulting update. */
 static void check_update(sfp__buffer *b, test_batch *x, int classes, sfp__rng *rng)
 {
     int m = b->opt.slots, dim = b->opt.dim, filled = b->filled, n = x->view.b;
@@ -207,40 +207,40 @@ static void check_update(sfp__buffer *b, test_batch *x, int classes, sfp__rng *r
         assert_int_equal(c.nu, 0);
         return;
     }
-    assert_int_equal(t.asked, competing + left + judges);
+    assert_int_equal(t.requested, competing + left + judges);
     double threshold = sfp__rng_double(&first) / classes;
     int slot[MOST * 4], last_label = -1;
     bool used[MOST * 4] = {false};
     float row[MOST * 4 * 3];
     int32_t label[MOST * 4];
-    for (int i = 0; i < t.asked; i++) {
-        int who = t.who[i], place = who >= n ? who - n : who < stored ? filled + who : -1;
+    for (int i = 0; i < t.requested; i++) {
+        int sample = t.samples[i], place = sample >= n ? sample - n : sample < stored ? filled + sample : -1;
         slot[i] = place;
         if (i >= competing && i < competing + left) {
-            assert_int_equal(who, stored + i - competing);
-            label[i] = x->label[who];
+            assert_int_equal(sample, stored + i - competing);
+            label[i] = x->label[sample];
             if ((double)label_count[label[i]] / m < threshold)
                 test[tests++] = i;
         } else {
-            assert_true(place >= 0 && !used[place]); /* nobody twice: what competes is outside the evaluation set */
+            assert_true(place >= 0 && !used[place]); /* no sample occurs twice: competing slots are outside the evaluation set */
             used[place] = true;
             label[i] = slot_label[place];
         }
         if (i >= competing + left) {
-            assert_true(label[i] > last_label); /* one a class, ascending */
+            assert_true(label[i] > last_label); /* one per class, ascending */
             last_label = label[i];
             test[tests++] = i;
         }
-        uint64_t id = place < 0 || who < n ? x->id[who] : before.id[place];
+        uint64_t id = place < 0 || sample < n ? x->id[sample] : before.id[place];
         small_integers(id, dim, row + i * dim);
     }
     int candidates = competing + left;
     if (candidates > 10)
-        return; /* brute force tries all sets */
+        return; /* brute force enumerates all sets, which is too slow for more */
     double sum[MOST];
     sum_by_definition(3, dim, row, label, candidates, tests, test, sum);
     bool stays[MOST] = {false};
-    for (int k = 0; k < competing; k++) { /* the largest sums, the lower index where equal */
+    for (int k = 0; k < competing; k++) { /* the largest sums win, the lower index on a tie */
         int best = -1;
         for (int i = 0; i < candidates; i++)
             if (!stays[i] && (best < 0 || sum[i] > sum[best] + 1e-9))
@@ -258,7 +258,7 @@ static void check_update(sfp__buffer *b, test_batch *x, int classes, sfp__rng *r
     assert_int_equal(c.nu, in);
 }
 
-TEST(the_largest_sums_stay)
+TEST(the_samples_with_the_largest_sums_are_kept)
 {
     sfp__rng rng = sfp__rng_init(3, 1);
     for (int round = 0; round < 400; round++) {
@@ -275,7 +275,8 @@ TEST(the_largest_sums_stay)
     }
 }
 
-/* A full buffer of 2 classes, 3 and 6 slots: every slot of a class is as likely to judge, the others to compete. */
+/* A full buffer of 2 classes with 3 and 6 slots: every slot of a class is equally likely to be in the evaluation set, and the
+ * others to compete. */
 TEST(sets_are_drawn_uniformly)
 {
     enum { M = 9, ROUNDS = 6000 };
@@ -292,18 +293,18 @@ TEST(sets_are_drawn_uniformly)
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
         MUST(ask_update(b, &fill, &t, &rng, NULL, NULL));
         MUST(ask_update(b, &x, &t, &rng, NULL, NULL));
-        assert_int_equal(t.asked, 3 + 1 + 2); /* floor(1.5 * 2) compete */
+        assert_int_equal(t.requested, 3 + 1 + 2); /* floor(1.5 * 2) compete */
         for (int i = 0; i < 3; i++)
-            competes[t.who[i] - 1]++;
-        judge[0][t.who[4] - 1]++;
-        judge[1][t.who[5] - 1]++;
+            competes[t.samples[i] - 1]++;
+        judge[0][t.samples[4] - 1]++;
+        judge[1][t.samples[5] - 1]++;
     }
     long by_class[2][6];
     int n[2] = {0};
     for (int i = 0; i < M; i++) {
         assert_int_equal(judge[i % 3 != 0][i], 0);
         by_class[i % 3 == 0][n[i % 3 == 0]++] = judge[i % 3 == 0][i];
-        /* not a judge, then 3 of the 7 others; of all 3 * ROUNDS places */
+        /* not in the evaluation set, then 3 of the 7 others; of all 3 * ROUNDS places */
         other[i] = (i % 3 == 0 ? 2.0 / 3 : 5.0 / 6) / 7;
     }
     for (int i = 0; i < 6; i++)
@@ -312,16 +313,16 @@ TEST(sets_are_drawn_uniformly)
         third[i] = 1.0 / 3;
     check_distribution("judges of class 0", 6, by_class[0], sixth);
     check_distribution("judges of class 1", 3, by_class[1], third);
-    check_distribution("who competes", M, competes, other);
+    check_distribution("competing slots", M, competes, other);
 }
 
-TEST(failures_change_nothing)
+TEST(failed_updates_change_nothing)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", 10, 3, 4, 8);
     sfp__rng rng = sfp__rng_init(5, 5);
     test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
     test_model_ops t = {.model = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
-    assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* nobody to ask */
+    assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* no model callbacks */
     MUST(ask_update(b, &x, &t, &rng, NULL, &err));
     check_failed_update(b, &y, &t, &rng);
     t.fail_at = -1;

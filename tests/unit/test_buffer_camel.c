@@ -1,16 +1,16 @@
-/* Camel's buffer keeps what the definition of camel keeps of buffer and batch together. */
+/* Camel's buffer keeps the coreset of buffer and batch together, by the definition of camel. */
 #include "buffer/buffer.h"
 
 #include "buffer_model_ops.h"
 #include "test.h"
 
-enum { MOST = 32, DIM = 4 };
+enum { MAX_POINTS = 32, DIM = 4 };
 
 typedef struct merged {
     int n;
-    uint64_t id[MOST];
-    int32_t label[MOST];
-    double x[MOST][DIM]; /* unit length */
+    uint64_t id[MAX_POINTS];
+    int32_t label[MAX_POINTS];
+    double x[MAX_POINTS][DIM]; /* unit length */
 } merged;
 
 static void merge_one(merged *m, uint64_t id, int32_t label, const float *query)
@@ -33,7 +33,7 @@ static double distance(const merged *m, int i, int j)
     return sqrt(s);
 }
 
-/* F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|), uncovered i counting 0 */
+/* Returns F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|); uncovered i count 0. */
 static double value(const merged *m, const bool *in, double most)
 {
     double sum = 0;
@@ -63,7 +63,7 @@ static void greedy(const merged *m, int count, bool *in)
             in[j] = true;
             double f = value(m, in, most);
             in[j] = false;
-            if (f > best + 1e-9) { /* the two of a class of two are equal: the lower index */
+            if (f > best + 1e-9) { /* the two samples of a class of two are equal: the lower index wins */
                 best = f;
                 pick = j;
             }
@@ -72,7 +72,7 @@ static void greedy(const merged *m, int count, bool *in)
     }
 }
 
-/* All queries known, normal numbers: no two sets are equal. */
+/* All queries are known and normally distributed, so no two sets have equal values. */
 static test_batch random_batch(sfp__rng *rng, int b, int classes, uint64_t first)
 {
     test_batch x = batch_make(b, DIM, 4, first, first);
@@ -85,7 +85,7 @@ static test_batch random_batch(sfp__rng *rng, int b, int classes, uint64_t first
     return x;
 }
 
-TEST(the_merged_set_is_reduced_by_the_definition)
+TEST(the_merged_set_is_reduced_as_defined)
 {
     sfp__rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 500; round++) {
@@ -97,7 +97,7 @@ TEST(the_merged_set_is_reduced_by_the_definition)
             test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), classes, next);
             next += (uint64_t)x.view.b;
             merged all = {0};
-            bool in[MOST];
+            bool in[MAX_POINTS];
             for (int i = 0; i < b->filled; i++)
                 merge_one(&all, b->slot[i].id, b->slot[i].label, b->slot[i].query);
             for (int i = 0; i < x.view.b; i++)
@@ -119,8 +119,8 @@ TEST(the_merged_set_is_reduced_by_the_definition)
     }
 }
 
-/* Of equal samples those that are there stay. */
-TEST(ties_go_to_who_is_there)
+/* Of equal samples those in the buffer are kept. */
+TEST(ties_keep_the_stored_sample)
 {
     sfp__rng rng = sfp__rng_init(2, 1);
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", 6, DIM, 4, 6);
@@ -134,7 +134,7 @@ TEST(ties_go_to_who_is_there)
     assert_int_equal(c.nu, 0);
 }
 
-TEST(queries_that_are_not_finite_leave_first)
+TEST(samples_with_queries_that_are_not_finite_are_replaced_first)
 {
     sfp__rng rng = sfp__rng_init(3, 1);
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", 6, DIM, 4, 6);
@@ -149,10 +149,10 @@ TEST(queries_that_are_not_finite_leave_first)
         uint64_t id = b->slot[i].id;
         bad += (id > 10 && id < 15) || id == 23;
     }
-    assert_int_equal(bad, 1); /* 2 + 3 are finite, of 6 */
+    assert_int_equal(bad, 1); /* 2 + 3 samples are finite, 6 slots are needed */
 }
 
-TEST(failures_change_nothing)
+TEST(failed_updates_change_nothing)
 {
     sfp__rng rng = sfp__rng_init(4, 1);
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", 6, DIM, 4, 6);

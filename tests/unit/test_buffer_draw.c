@@ -1,5 +1,5 @@
-/* What a buffer draws: nu, the samples that enter, the slots that go, the reservoir and the replay, against their exact
- * probabilities; and the plan of an update against a second, plain implementation of the reference. */
+/* Compares the draws of a buffer with their exact probabilities: nu, the new samples, the replaced slots, the reservoir and the
+ * replay. Compares the plan of an update with a second, simple implementation of the reference. */
 #include "buffer/buffer.h"
 
 #include "base/rank.h"
@@ -10,8 +10,8 @@
 
 /* ---------------------------------------------------------------- exact values */
 
-/* P[outcome] of every ordered draw of `count` of n by sequential weights; an outcome is its indices as digits to base n.
- * When no weight is left, the rest is equally likely. */
+/* Computes the probability of every ordered draw of `count` of n by sequential weights. An outcome is its indices as digits to
+ * base n. If no weight is left, the remaining indices are equally likely. */
 static void ordered_probabilities(int n, const double *weight, int count, unsigned taken, int prefix, double p, double *out)
 {
     if (count == 0) {
@@ -49,7 +49,7 @@ static int as_digits(int n, const int *index, int count)
     return digits;
 }
 
-/* Of each score's rank (NaN last, ties by index): the weight of entering, and of leaving by eq8. */
+/* Computes, from the rank of each score (NaN last, ties by index), the weight of being stored and of being replaced with eq8. */
 static int oracle_before(const float *s, int i, int j)
 {
     double a = isnan(s[i]) ? -INFINITY : (double)s[i], b = isnan(s[j]) ? -INFINITY : (double)s[j];
@@ -80,8 +80,8 @@ static double binomial(int n, int k, double p)
 
 /* ------------------------------------------------------------------------- nu */
 
-/* A full buffer at n_seen samples, offered b: nu is min(max(1, b/2), m, hits) of binomially many hits. */
-TEST(nu_has_its_exact_distribution)
+/* A full buffer after n_seen samples receives b: nu is min(max(1, b/2), m, hits), where hits is binomial. */
+TEST(nu_has_the_exact_distribution)
 {
     static const struct {
         int m, b;
@@ -100,7 +100,7 @@ TEST(nu_has_its_exact_distribution)
                 p[nu > m ? m : nu] += binomial(b, hits, (double)m / (double)cases[c].seen);
             }
             for (int i = 0; i < 16; i++)
-                p[i] = p[i] < 1e-15 ? 0 : p[i]; /* the case with p = 1 */
+                p[i] = p[i] < 1e-15 ? 0 : p[i]; /* the case p = 1 */
             test_batch batch = batch_make(b, 1, 1, 0, 0);
             sfp__rng rng = sfp__rng_init(100 + c, (uint64_t)rule);
             long count[16] = {0};
@@ -115,8 +115,9 @@ TEST(nu_has_its_exact_distribution)
     }
 }
 
-/* n_seen counts what the same batch just stored: 3 of 5 slots filled, 6 arrive, 2 are stored, 4 are left with 5/5. */
-TEST(nu_counts_what_was_just_stored)
+/* n_seen includes the samples that the same batch just stored: 3 of 5 slots are filled, 6 arrive, 2 are stored, 4 remain with
+ * 5/5. */
+TEST(nu_counts_samples_just_stored)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("streamfp", 5, 1, 1, 6);
     sfp__rng rng = sfp__rng_init(1, 1);
@@ -126,14 +127,14 @@ TEST(nu_counts_what_was_just_stored)
         MUST(sfp__buffer_restore(b, 3, 3, NULL));
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
         assert_int_equal(change.stored, 2);
-        assert_int_equal(change.nu, 3); /* half of b, not of what is left */
+        assert_int_equal(change.nu, 3); /* half of b, not of the remaining samples */
     }
 }
 
 /* ------------------------------------------------------------------ the two draws */
 
-/* m slots and b samples with given scores, as many seen as there are slots: every number hits, nu = b/2 each time. Tallies
- * the ordered draws of samples and of slots and how the first two of them go together. */
+/* m slots and b samples with given scores, and n_seen = m: every number hits, so nu = b/2. Counts the ordered draws of samples
+ * and of slots, and the joint outcomes of their first two. */
 static void check_draws(const char *what, sfp__drop_rule drop, int m, const float *slot_score, int b, const float *batch_score,
                         int draws, uint64_t seed)
 {
@@ -180,7 +181,7 @@ static void check_draws(const char *what, sfp__drop_rule drop, int m, const floa
     check_distribution(what, b * m, both, p_both);
 }
 
-TEST(both_draws_have_their_exact_distribution)
+TEST(both_draws_have_the_exact_distribution)
 {
     const float slots[] = {0.3f, -0.2f, 0.9f, 0.1f, 0.5f}, samples[] = {-1, 2, 0.5f, 7, 3, 1}, equal[] = {1, 1, 1, 1, 1};
     check_draws("one of 2, of 5 slots, alg2", SFP_DROP_ALG2, 5, slots, 2, samples, 30000, 1);
@@ -193,8 +194,8 @@ TEST(both_draws_have_their_exact_distribution)
     check_draws("equal scores go by index", SFP_DROP_ALG2, 5, equal, 4, equal, 60000, 8);
 }
 
-/* Weights as they come, zeros among them: zeros are drawn last, and then equally. */
-TEST(weighted_draws_have_their_exact_distribution)
+/* Arbitrary weights with zeros: zeros are drawn last, and then with equal probability. */
+TEST(weighted_draws_have_the_exact_distribution)
 {
     static const struct {
         int n, count;
@@ -223,8 +224,8 @@ TEST(weighted_draws_have_their_exact_distribution)
     }
 }
 
-/* Where the running weight equals u * total the next one is taken; nothing drawn comes twice, for the largest u below 1 too. */
-TEST(a_weighted_draw_at_the_edges_of_its_intervals)
+/* If the running weight equals u * total, the next index is drawn. No index is drawn twice, even for the largest u below 1. */
+TEST(weighted_draws_are_right_at_interval_edges)
 {
     static const struct {
         double u;
@@ -254,7 +255,7 @@ TEST(a_weighted_draw_at_the_edges_of_its_intervals)
     }
 }
 
-TEST(rank_probabilities_are_those_of_the_formula)
+TEST(rank_probabilities_equal_the_formula)
 {
     const float score[] = {0.1f, NAN, 0.7f, 0.1f}; /* ranks 2 4 1 3 */
     const double rank[] = {2, 4, 1, 3}, sum = 1 + 1.0 / 2 + 1.0 / 3 + 1.0 / 4;
@@ -265,7 +266,7 @@ TEST(rank_probabilities_are_those_of_the_formula)
         assert_true(fabs(pi[i] - (1 - 1 / rank[i] / sum)) < 1e-15);
     sfp__rank_probability(1, score, order, pi);
     assert_true(pi[0] == 0);
-    /* docs/method.md, section 7: the most similar of 102 goes with probability 19 % by alg2 */
+    /* docs/method.md, section 7: with alg2 the most similar of 102 slots is drawn with probability 19 % */
     float many[102];
     double wide[102];
     int capacity[102];
@@ -277,7 +278,7 @@ TEST(rank_probabilities_are_those_of_the_formula)
 
 /* ------------------------------------------------------------- reservoir, replay */
 
-/* Six samples in batches of any size through two slots: each of the 15 pairs is what is left equally often. */
+/* Six samples in batches of any size through two slots: each of the 15 pairs remains equally often. */
 TEST(the_reservoir_keeps_every_set_equally_often)
 {
     long count[36] = {0};
@@ -309,8 +310,8 @@ TEST(the_reservoir_keeps_every_set_equally_often)
     check_distribution("reservoir pairs", 36, count, p);
 }
 
-/* Forty samples, seven slots: each position of the stream is left in 7/40 of the runs. Counts of a draw without replacement
- * are not multinomial: their covariance shrinks the statistic by (n - m)/(n - 1). */
+/* Forty samples, seven slots: each position of the stream remains in 7/40 of the runs. Counts of a draw without replacement are
+ * not multinomial: their covariance shrinks the statistic by (n - m)/(n - 1). */
 TEST(the_reservoir_favours_no_position)
 {
     enum { N = 40, M = 7, RUNS = 20000 };
@@ -332,7 +333,7 @@ TEST(the_reservoir_favours_no_position)
         fail_msg("chi-square %.2f, p = %g", statistic, p);
 }
 
-/* After 2^40 samples a slot is hit once in 4e11; a count cut to 32 bits would begin again and hit every time. */
+/* After 2^40 samples a slot is replaced once in 4e11; a 32-bit counter would wrap around and replace one every time. */
 TEST(the_reservoir_counts_beyond_32_bits)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("er", 3, 1, 1, 50);
@@ -342,7 +343,7 @@ TEST(the_reservoir_counts_beyond_32_bits)
         sfp__buffer_change change;
         MUST(sfp__buffer_restore(b, 3, (uint64_t)1 << 40, NULL));
         MUST(sfp__buffer_update(b, &batch.view, &rng, &change, NULL));
-        assert_int_equal(change.nu, 0); /* chance of one in all runs: 3e-7 */
+        assert_int_equal(change.nu, 0); /* probability of one in all runs: 3e-7 */
         assert_int_equal(b->seen, ((uint64_t)1 << 40) + 50);
     }
 }
@@ -370,7 +371,7 @@ TEST(replay_draws_are_uniform_and_without_replacement)
     static double p_whole[3125];
     const double equal[] = {1, 1, 1, 1, 1};
     for (int k = 0; k < 60000; k++) {
-        assert_int_equal(sfp__buffer_draw(b, 20, &rng, slots), 5); /* no more than there are */
+        assert_int_equal(sfp__buffer_draw(b, 20, &rng, slots), 5); /* not more than the filled slots */
         whole[as_digits(5, slots, 5)]++;
     }
     ordered_probabilities(5, equal, 5, 0, 0, 1, p_whole);
@@ -383,7 +384,7 @@ TEST(replay_draws_are_uniform_and_without_replacement)
 
 enum { MOST = 64 };
 
-/* weighted_draw of the reference: cumulative sums, then searchsorted from the right. */
+/* The weighted draw of the reference: cumulative sums, then searchsorted from the right. */
 static void oracle_draw(int n, const double *weight, int count, const double *u, int *out)
 {
     double w[MOST], total = 0;
@@ -419,8 +420,8 @@ static void oracle_draw(int n, const double *weight, int count, const double *u,
     }
 }
 
-/* Integer scores make ties and equal scores; u takes round values too, which meet the edges of intervals. */
-TEST(the_plan_is_the_reference_s_on_random_cases)
+/* Integer scores produce ties; u is sometimes a round value, which is at the edge of an interval. */
+TEST(the_plan_equals_the_reference_on_random_cases)
 {
     sfp__rng rng = sfp__rng_init(77, 0);
     long replaced_in_all = 0;
@@ -474,5 +475,5 @@ TEST(the_plan_is_the_reference_s_on_random_cases)
                          retained[i], replaced[i], stored + want_in[i], want_out[i]);
         replaced_in_all += nu;
     }
-    assert_true(replaced_in_all > 50000); /* the cases are not all empty */
+    assert_true(replaced_in_all > 50000); /* the cases are not trivial */
 }

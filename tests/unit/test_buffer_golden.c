@@ -1,4 +1,4 @@
-/* The updates of golden/buffer.json: with the random numbers given, every index must be the reference's. */
+/* The updates of golden/buffer.json: with the given random numbers, every index must equal that of the reference. */
 #include "buffer/buffer.h"
 
 #include <jansson.h>
@@ -51,7 +51,7 @@ static void check_indices(int number, const json_t *c, const char *key, const in
                      (int)json_integer_value(json_array_get(want, (size_t)i)));
 }
 
-TEST(every_update_is_the_reference_s)
+TEST(every_update_equals_the_reference)
 {
     assert_int_equal(json_array_size(cases), 28);
     for (int k = 0; k < 28; k++) {

@@ -1,4 +1,4 @@
-/* gss: scores against brute force over the groups it drew, slots and replacements by their exact distribution. */
+/* gss: compares scores with brute force over the groups it drew, and slots and replacements with their exact distribution. */
 #include "buffer/buffer.h"
 
 #include "buffer_model_ops.h"
@@ -18,7 +18,7 @@ static double naive_cosine(int n, const float *a, const float *b)
     return aa == 0 || bb == 0 ? 0 : ab / sqrt(aa) / sqrt(bb);
 }
 
-TEST(a_score_is_the_largest_cosine)
+TEST(a_score_equals_the_largest_cosine)
 {
     sfp__rng rng = sfp__rng_init(1, 1);
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
@@ -42,7 +42,7 @@ TEST(a_score_is_the_largest_cosine)
     }
 }
 
-TEST(groups_are_as_many_whole_ones_as_there_are)
+TEST(all_complete_groups_are_used)
 {
     const struct {
         int filled, size, groups;
@@ -54,7 +54,7 @@ TEST(groups_are_as_many_whole_ones_as_there_are)
     }
 }
 
-TEST(weights_and_probabilities_are_the_formulas)
+TEST(weights_and_probabilities_equal_the_formulas)
 {
     double w[4];
     sfp__gss_weights(4, (const float[]){0.5f, -1, 0, NAN}, w);
@@ -70,7 +70,7 @@ TEST(weights_and_probabilities_are_the_formulas)
 
 /* ---------------------------------------------------------------------- update */
 
-/* Samples with ids from 100000 on pull the other way. */
+/* The gradients of samples with ids from 100000 on have the opposite direction. */
 static void slope(uint64_t id, int n, float *out)
 {
     sfp__rng rng = sfp__rng_init(id, 3);
@@ -92,31 +92,32 @@ static test_model_ops asker(void)
     return (test_model_ops){.model = {.dim = 3, .classes = 5, .params = PARAMS}, .row = slope, .fail_at = -1};
 }
 
-static void mean_slope(const test_model_ops *t, const uint64_t *slot_id, int n, const int *who, float *out)
+static void mean_slope(const test_model_ops *t, const uint64_t *slot_id, int n, const int *sample, float *out)
 {
     memset(out, 0, PARAMS * sizeof *out);
     for (int i = 0; i < n; i++) {
         float one[PARAMS];
-        slope(who[i] < t->batch->b ? t->batch->id[who[i]] : slot_id[who[i] - t->batch->b], PARAMS, one);
+        slope(sample[i] < t->batch->b ? t->batch->id[sample[i]] : slot_id[sample[i] - t->batch->b], PARAMS, one);
         for (int k = 0; k < PARAMS; k++)
             out[k] += one[k] / (float)n;
     }
 }
 
-/* The groups that were asked for first: whole, of different slots; returns the gradients (groups, PARAMS) and how many. */
+/* Checks the groups that were requested first: complete and of different slots. Returns their gradients (groups, PARAMS) and
+ * number. */
 static int check_groups(const test_model_ops *t, const buffer_image *before, float *group)
 {
     int size = sfp__gss_group_size(before->filled), groups = sfp__gss_groups(before->filled);
-    bool used[ASK_MOST] = {false};
+    bool used[CALL_MAX] = {false};
     assert_true(groups == 0 || (t->sizes[0] == size && t->counts[0] == groups * size));
     for (int i = 0; i < groups; i++) {
         for (int k = 0; k < size; k++) {
-            int slot = t->who[i * size + k] - t->batch->b;
+            int slot = t->samples[i * size + k] - t->batch->b;
             assert_in_range(slot, 0, before->filled - 1);
             assert_false(used[slot]);
             used[slot] = true;
         }
-        mean_slope(t, before->id, size, t->who + i * size, group + i * PARAMS);
+        mean_slope(t, before->id, size, t->samples + i * size, group + i * PARAMS);
     }
     return groups;
 }
@@ -177,11 +178,11 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
             }
         }
     }
-    assert_true(replaced > 50 && refused > 50); /* both happen, or nothing was tested */
+    assert_true(replaced > 50 && refused > 50); /* both occur, otherwise nothing was tested */
 }
 
-/* Four slots of given scores and two samples: 5 x 5 outcomes, each with its exact probability. One group holds all slots, so that
- * the samples' scores are the same every time. */
+/* Four slots with given scores and two samples: 5 x 5 outcomes, each with its exact probability. One group has all slots, so that
+ * the scores of the samples are always the same. */
 TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
 {
     enum { M = 4, B = 2, ROUNDS = 40000 };
@@ -226,8 +227,8 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
     check_distribution("replacements", (M + 1) * (M + 1), count, probability);
 }
 
-/* Scores come from checkpoints: any number. */
-TEST(any_scores_are_survived)
+/* Scores may be any number, because they are read from checkpoints. */
+TEST(any_saved_scores_are_handled)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", 5, 3, 4, 8);
     test_model_ops t = asker();
@@ -244,7 +245,7 @@ TEST(any_scores_are_survived)
     }
 }
 
-TEST(failures_change_nothing)
+TEST(failed_updates_change_nothing)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", 25, 3, 4, 25);
     test_model_ops t = asker();

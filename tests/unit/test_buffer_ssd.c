@@ -1,5 +1,5 @@
-/* The buffer ssd on a model small enough to write down: whole updates against the definition in double, failures, hostile
- * states; what slots hold, quotas, queries that are computed once. The same on a ViT: test_learner_ssd.c. */
+/* The buffer ssd on a model that is small enough for explicit formulas: whole updates against the definition in double, failures,
+ * malicious states, contents of slots, quotas, and queries that are computed once. test_learner_ssd.c tests it with a ViT. */
 #include "buffer/ssd.h"
 #include "compute/pixels.h"
 
@@ -13,11 +13,11 @@ typedef struct matching {
     const world *w;
     int32_t label;
     int n;
-    double x[MOST_SLOTS][N]; /* X_c */
-    int slot[MOST_SLOTS];
+    double x[MAX_SLOTS][N]; /* X_c */
+    int slot[MAX_SLOTS];
     double gr[P], r[D];
     int older;
-    double memory[MOST_SLOTS][D]; /* unit */
+    double memory[MAX_SLOTS][D]; /* unit */
 } matching;
 
 static void add_unit(const double *f, double share, double *to)
@@ -40,7 +40,7 @@ static bool in_window(const world *w, int32_t label, int *count)
     return n > 0;
 }
 
-/* Before the update with batch w->t, which has been drawn. */
+/* Computes the definition before the update with batch w->t, which has been drawn. */
 static matching matching_of(const world *w, int32_t label)
 {
     matching c = {.w = w, .label = label};
@@ -102,17 +102,17 @@ static double matching_loss(const matching *c)
     return loss;
 }
 
-/* The update with the batch that has been drawn moves the class's images by SGD along the numeric gradient of the loss; with
- * relations or not is checked to be as wanted. */
+/* The update with the drawn batch moves the images of the class by SGD along the numeric gradient of the loss. Also checks
+ * whether relations are part of the loss, as expected. */
 static void check_step(world *w, int32_t label, bool relations)
 {
     matching c = matching_of(w, label);
-    float before[2][MOST_SLOTS * N], *x = part_of(w, "pixels", NULL), *u = part_of(w, "momentum", NULL);
+    float before[2][MAX_SLOTS * N], *x = part_of(w, "pixels", NULL), *u = part_of(w, "momentum", NULL);
     memcpy(before[0], x, (size_t)(w->slots * N) * sizeof *x);
     memcpy(before[1], u, (size_t)(w->slots * N) * sizeof *u);
     assert_true(c.n > 0);
     assert_true(relations == (c.older > 0));
-    assert_true(c.older <= SFP_SSD_MEMORY); /* all of them are taken: no random number matters */
+    assert_true(c.older <= SFP_SSD_MEMORY); /* all of them are compared, so no random number matters */
     sfp__buffer_change change;
     MUST(try_batch(w, &change, &err));
     double largest = 0, error = 0, image = 0;
@@ -138,32 +138,32 @@ static void check_step(world *w, int32_t label, bool relations)
 TEST(an_optimisation_is_one_step_down_the_matching_loss)
 {
     for (uint64_t seed = 0; seed < 40; seed++) {
-        OWNED_PTR(free_world) world *w = make_world(21, 3, seed); /* 7 a class */
-        while (w->t < 5 + 6 * (int)(seed % 3))                    /* later ones have momentum */
-            (void)offer(w, MOST_B - w->t % 3, 0, 2);
-        draw_batch(w, MOST_B, 0, 2);
+        OWNED_PTR(free_world) world *w = make_world(21, 3, seed); /* 7 per class */
+        while (w->t < 5 + 6 * (int)(seed % 3))                    /* later optimisations have momentum */
+            (void)offer(w, MAX_B - w->t % 3, 0, 2);
+        draw_batch(w, MAX_B, 0, 2);
         check_step(w, w->label[w->t][0], false);
     }
 }
 
-TEST(older_classes_add_their_relations)
+TEST(older_classes_add_the_relation_term)
 {
     for (uint64_t seed = 0; seed < 40; seed++) {
         OWNED_PTR(free_world) world *w = make_world(21, 3, seed);
         offer_until(w, 12, 0, 1);
         offer_until(w, 29, 1, 3); /* class 0 leaves the window */
-        draw_batch(w, MOST_B, 1, 3);
+        draw_batch(w, MAX_B, 1, 3);
         check_step(w, w->label[w->t][0], true);
     }
 }
 
-/* The same batch again and again: each time the loss of a class in it falls, in the end by much. */
-TEST(optimising_lowers_the_matching_loss)
+/* With the same batch repeatedly, the loss of each class in it decreases every time, and considerably in total. */
+TEST(optimisation_lowers_the_matching_loss)
 {
     OWNED_PTR(free_world) world *w = make_world(8, 2, 3);
     double first = 0, last = 0;
-    for (int t = 0; t < MOST_T; t++) {
-        draw_batch(w, MOST_B, 0, 2);
+    for (int t = 0; t < MAX_T; t++) {
+        draw_batch(w, MAX_B, 0, 2);
         memcpy(w->image[w->t], w->image[0], sizeof w->image[0]);
         memcpy(w->label[w->t], w->label[0], sizeof w->label[0]);
         if (t > 6 && t % 6 == 0) {
@@ -182,7 +182,7 @@ TEST(optimising_lowers_the_matching_loss)
 
 /* ---------------------------------------------------------------------- slots */
 
-/* The query of a slot, where it is known, is that of its bytes. */
+/* The query of a slot, if known, is that of its bytes. */
 static void check_slot_query(const model *m, const sfp__slot *slot)
 {
     float x[N], query[D];
@@ -201,9 +201,9 @@ static int synthetic_of(const world *w, int32_t label)
     return n;
 }
 
-TEST(images_begin_as_samples_up_to_the_quota)
+TEST(synthetic_images_start_as_samples_up_to_the_quota)
 {
-    OWNED_PTR(free_world) world *w = make_world(10, 4, 1); /* 2 a class */
+    OWNED_PTR(free_world) world *w = make_world(10, 4, 1); /* 2 per class */
     offer_until(w, 5, 0, 4);
     const uint8_t *synthetic = part_of(w, "synthetic", NULL);
     const float *x = part_of(w, "pixels", NULL);
@@ -211,7 +211,7 @@ TEST(images_begin_as_samples_up_to_the_quota)
         assert_int_equal(synthetic_of(w, y), 2);
     for (int i = 0; i < 10; i++) {
         const sfp__slot *slot = &w->b->slot[i];
-        assert_memory_equal(slot->image, w->image[slot->id / MOST_B][slot->id % MOST_B], N);
+        assert_memory_equal(slot->image, w->image[slot->id / MAX_B][slot->id % MAX_B], N);
         float want[N] = {0};
         if (synthetic[i])
             sfp__pixels_normalise(slot->image, S, mean, std_, want);
@@ -219,26 +219,26 @@ TEST(images_begin_as_samples_up_to_the_quota)
     }
 }
 
-/* What changes is told, synthetic images are never replaced, and slots hold what pixels say. */
-TEST(slots_hold_the_images_and_changes_are_told)
+/* Changes are reported, synthetic images are never replaced, and the bytes of slots match their pixels. */
+TEST(slots_match_the_images_and_changes_are_reported)
 {
-    OWNED_PTR(free_world) world *w = make_world(13, 4, 5); /* 3 a class, one more slot */
+    OWNED_PTR(free_world) world *w = make_world(13, 4, 5); /* 3 per class and one more slot */
     const uint8_t *synthetic = part_of(w, "synthetic", NULL);
     const float *x = part_of(w, "pixels", NULL);
     bool replaced_any = false;
     for (int t = 0; t < 40; t++) {
-        uint8_t was[MOST_SLOTS];
-        uint64_t id[MOST_SLOTS];
+        uint8_t was[MAX_SLOTS];
+        uint64_t id[MAX_SLOTS];
         memcpy(was, synthetic, 13);
         for (int i = 0; i < 13; i++)
             id[i] = w->b->slot[i].id;
         int filled = w->b->filled;
-        sfp__buffer_change c = offer(w, MOST_B, 0, t < 20 ? 2 : 4);
-        assert_int_equal(c.stored, filled + MOST_B <= 13 ? MOST_B : 13 - filled);
+        sfp__buffer_change c = offer(w, MAX_B, 0, t < 20 ? 2 : 4);
+        assert_int_equal(c.stored, filled + MAX_B <= 13 ? MAX_B : 13 - filled);
         for (int i = 0; i < c.nu; i++) {
-            assert_in_range(c.retained[i], c.stored, MOST_B - 1);
+            assert_in_range(c.retained[i], c.stored, MAX_B - 1);
             assert_false(was[c.replaced[i]]);
-            assert_int_equal(w->b->slot[c.replaced[i]].id, t * MOST_B + c.retained[i]);
+            assert_int_equal(w->b->slot[c.replaced[i]].id, t * MAX_B + c.retained[i]);
             id[c.replaced[i]] = w->b->slot[c.replaced[i]].id;
             for (int k = 0; k < i; k++)
                 assert_int_not_equal(c.replaced[k], c.replaced[i]);
@@ -248,7 +248,7 @@ TEST(slots_hold_the_images_and_changes_are_told)
             const sfp__slot *slot = &w->b->slot[i];
             check_slot_query(&w->m, slot);
             if (i < filled)
-                assert_int_equal(slot->id, id[i]); /* nothing else was */
+                assert_int_equal(slot->id, id[i]); /* no other slot was changed */
             if (!synthetic[i])
                 continue;
             uint8_t rgb[N];
@@ -258,10 +258,10 @@ TEST(slots_hold_the_images_and_changes_are_told)
         }
     }
     assert_true(replaced_any);
-    assert_int_equal(w->b->seen, 40 * MOST_B);
+    assert_int_equal(w->b->seen, 40 * MAX_B);
 }
 
-/* Every pixel of slot i so near the border of the next byte, up or down in turn, that a step may cross it. */
+/* Moves every pixel of slot i so close to the border of the next byte, up or down in turn, that a step may cross it. */
 static void bring_to_the_border(world *w, int i)
 {
     float *x = (float *)part_of(w, "pixels", NULL) + i * N;
@@ -270,17 +270,18 @@ static void bring_to_the_border(world *w, int i)
         x[k] += (k % 2 ? 0.499f : -0.499f) / 255 / std_[k / (S * S)];
 }
 
-/* An image whose bytes stay keeps query and mean embedding, though its pixels move; one whose bytes change loses them. */
-TEST(only_bytes_that_change_cost_query_and_embedding)
+/* If the bytes of an image do not change, its query and mean embedding are kept although its pixels move; otherwise they are
+ * replaced. */
+TEST(only_changed_bytes_need_a_new_query_and_embedding)
 {
     int kept = 0, lost = 0;
     for (uint64_t seed = 0; seed < 10; seed++) {
         OWNED_PTR(free_world) world *w = make_world(21, 3, seed);
         const uint8_t *synthetic = part_of(w, "synthetic", NULL);
         const float *x = part_of(w, "pixels", NULL);
-        sfp__slot before[MOST_SLOTS];
-        uint8_t image[MOST_SLOTS][N];
-        float pixels_before[MOST_SLOTS][N], query[MOST_SLOTS][D];
+        sfp__slot before[MAX_SLOTS];
+        uint8_t image[MAX_SLOTS][N];
+        float pixels_before[MAX_SLOTS][N], query[MAX_SLOTS][D];
         offer_until(w, 17, 0, 3);
         for (int i = 0; i < w->b->filled; i++) {
             sfp__slot *slot = &w->b->slot[i];
@@ -290,13 +291,13 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
             sfp__pixels_normalise(slot->image, S, mean, std_, normalised);
             query_of(&w->m, normalised, slot->query);
             slot->has_query = true;
-            slot->mean_embed[0] = 7; /* not what embedding gives */
+            slot->mean_embed[0] = 7; /* differs from the embedding */
             before[i] = *slot;
             memcpy(image[i], slot->image, N);
             memcpy(query[i], slot->query, sizeof query[i]);
             memcpy(pixels_before[i], x + i * N, sizeof pixels_before[i]);
         }
-        (void)offer(w, MOST_B, 0, 3);
+        (void)offer(w, MAX_B, 0, 3);
         int changed = 0;
         for (int i = 0; i < w->b->filled; i++) {
             const sfp__slot *slot = &w->b->slot[i];
@@ -314,7 +315,7 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
             changed++;
             sfp__pixels_normalise(slot->image, S, mean, std_, normalised);
             MUST(embed_at(&w->m, 1, &one, embed, NULL));
-            w->m.embeds--; /* ours */
+            w->m.embeds--; /* computed by this test */
             assert_memory_equal(slot->mean_embed, embed, sizeof embed);
             assert_memory_equal(slot->query, zeros, sizeof zeros);
             assert_false(slot->has_query);
@@ -333,17 +334,17 @@ static bool in_batch(const world *w, int32_t label)
     return false;
 }
 
-/* In an optimisation: of a synthetic image one, of a real sample one in its life, unless it came with it or was there before.
- * The parameters move twice a class. */
+/* An optimisation computes one query per synthetic image, and one per real sample in its lifetime, unless it was known. The
+ * parameters move twice per class. */
 TEST(queries_are_computed_once)
 {
     OWNED_PTR(free_world) world *w = make_world(21, 3, 4);
-    bool known[MOST_T][MOST_B] = {{false}};
+    bool known[MAX_T][MAX_B] = {{false}};
     int late = 0;
     for (int t = 0; t < 60; t++) {
         int want = 0, classes = 0;
-        draw_batch(w, MOST_B, t < 20 ? 0 : 1, t < 20 ? 2 : 3);
-        for (int i = 0; i < MOST_B; i++)
+        draw_batch(w, MAX_B, t < 20 ? 0 : 1, t < 20 ? 2 : 3);
+        for (int i = 0; i < MAX_B; i++)
             known[t][i] = query_comes(i);
         for (int32_t y = 0; y < 3 && t % 6 == 5; y++) {
             if (!in_batch(w, y) || synthetic_of(w, y) == 0)
@@ -351,7 +352,7 @@ TEST(queries_are_computed_once)
             classes++;
             want += synthetic_of(w, y);
             for (int k = t < 15 ? 0 : t - 15; k <= t; k++)
-                for (int i = 0; i < MOST_B; i++)
+                for (int i = 0; i < MAX_B; i++)
                     if (w->label[k][i] == y && !known[k][i]) {
                         known[k][i] = true;
                         want++;
@@ -362,9 +363,9 @@ TEST(queries_are_computed_once)
         assert_int_equal(w->m.moves, 2 * classes);
         for (int i = 0; i < w->b->filled; i++) {
             const sfp__slot *slot = &w->b->slot[i];
-            if ((int)slot->id / MOST_B == t) { /* it has just come, with what is known by now */
-                assert_int_equal(slot->has_query, known[t][slot->id % MOST_B]);
-                late += slot->has_query && !query_comes((int)slot->id % MOST_B);
+            if ((int)slot->id / MAX_B == t) { /* it was just stored, with its query if that is known by now */
+                assert_int_equal(slot->has_query, known[t][slot->id % MAX_B]);
+                late += slot->has_query && !query_comes((int)slot->id % MAX_B);
             }
             check_slot_query(&w->m, slot);
         }
@@ -373,7 +374,7 @@ TEST(queries_are_computed_once)
     assert_true(late > 0);
 }
 
-TEST(more_classes_shrink_the_quota_and_free_the_surplus)
+TEST(more_classes_shrink_the_quota_and_release_the_surplus)
 {
     OWNED_PTR(free_world) world *w = make_world(12, 1, 2);
     for (int classes = 1; classes <= 14; classes++) {
@@ -381,19 +382,19 @@ TEST(more_classes_shrink_the_quota_and_free_the_surplus)
         for (int i = 0; i < 12; i++)
             memcpy(image[i], w->b->slot[i].image, N);
         w->model.classes = classes;
-        sfp__buffer_change c = offer(w, MOST_B, 0, classes);
+        sfp__buffer_change c = offer(w, MAX_B, 0, classes);
         int total = 0;
         for (int32_t y = 0; y < classes; y++) {
             assert_true(synthetic_of(w, y) <= 12 / classes);
             total += synthetic_of(w, y);
         }
         if (classes == 1)
-            assert_int_equal(total, MOST_B);
+            assert_int_equal(total, MAX_B);
         if (classes == 3)
             assert_int_equal(synthetic_of(w, 0), 4);
         if (classes > 12)
             assert_int_equal(total, 0);
-        for (int i = 0; i < 12 && w->t % 6 != 0; i++) { /* what was freed stays as it is, unless a sample took its place */
+        for (int i = 0; i < 12 && w->t % 6 != 0; i++) { /* released images stay unchanged unless a sample replaced them */
             bool taken = i >= w->b->filled - c.stored;
             for (int k = 0; k < c.nu; k++)
                 taken = taken || c.replaced[k] == i;
@@ -412,9 +413,9 @@ static const char *const part_names[PARTS] = {"synthetic",    "pixels",  "moment
 typedef struct copy {
     void *part[PARTS];
     size_t bytes[PARTS];
-    uint8_t image[MOST_SLOTS][N];
-    uint64_t id[MOST_SLOTS], seen;
-    float embed[MOST_SLOTS][D];
+    uint8_t image[MAX_SLOTS][N];
+    uint64_t id[MAX_SLOTS], seen;
+    float embed[MAX_SLOTS][D];
     sfp__rng rng;
 } copy;
 
@@ -434,7 +435,7 @@ static copy copy_of(const world *w)
     return c;
 }
 
-/* The window holds what it held, but for the row that a batch at hand writes over; queries may have become known. */
+/* The window is unchanged, except for the row of the current batch; more queries may be known. */
 static void check_window(const world *w, const copy *c)
 {
     enum { RECENT = 3, LABEL = 4, QUERY = 6, KNOWN = 7 };
@@ -443,8 +444,8 @@ static void check_window(const world *w, const copy *c)
         now[i] = part_of(w, part_names[i], NULL);
         was[i] = c->part[i];
     }
-    for (size_t k = 0; k < SFP_SSD_WINDOW * MOST_B; k++) {
-        if ((int)k / MOST_B == w->t % SFP_SSD_WINDOW)
+    for (size_t k = 0; k < SFP_SSD_WINDOW * MAX_B; k++) {
+        if ((int)k / MAX_B == w->t % SFP_SSD_WINDOW)
             continue;
         assert_memory_equal(now[RECENT] + k * N, was[RECENT] + k * N, N);
         assert_memory_equal(now[LABEL] + k * sizeof(int32_t), was[LABEL] + k * sizeof(int32_t), sizeof(int32_t));
@@ -475,7 +476,7 @@ TEST(a_failure_of_any_call_changes_nothing)
     OWNED_PTR(free_world) world *w = make_world(21, 3, 7);
     offer_until(w, 12, 0, 1);
     offer_until(w, 29, 1, 3);
-    draw_batch(w, MOST_B, 1, 3);
+    draw_batch(w, MAX_B, 1, 3);
     copy c = copy_of(w);
     sfp_status status;
     int k = 0;
@@ -491,13 +492,13 @@ TEST(a_failure_of_any_call_changes_nothing)
     w->m.fail_at = -1;
 }
 
-TEST(a_gradient_that_is_no_number_moves_nothing)
+TEST(a_nan_gradient_moves_nothing)
 {
     OWNED_PTR(free_world) world *w = make_world(21, 3, 7);
     offer_until(w, 5, 0, 2);
     copy c = copy_of(w);
     w->m.poison = true;
-    (void)offer(w, MOST_B, 0, 2);
+    (void)offer(w, MAX_B, 0, 2);
     const float *was = c.part[1], *x = part_of(w, "pixels", NULL), *u = part_of(w, "momentum", NULL);
     int moved = 0, stayed = 0;
     for (int i = 0; i < 21; i++) {
@@ -510,7 +511,7 @@ TEST(a_gradient_that_is_no_number_moves_nothing)
     assert_true(moved > 0 && stayed > 0);
 }
 
-TEST(images_that_are_not_pixels_are_refused)
+TEST(encoded_images_are_refused)
 {
     OWNED_PTR(free_world) world *w = make_world(4, 2, 1);
     const uint8_t bytes[N] = {0}, *image = bytes;
@@ -534,7 +535,7 @@ TEST(images_that_are_not_pixels_are_refused)
     assert_null(b);
 }
 
-TEST(any_state_from_a_file_is_survived)
+TEST(any_state_from_a_file_is_handled)
 {
     for (uint64_t seed = 0; seed < 60; seed++) {
         OWNED_PTR(free_world) world *w = make_world(9, 3, seed);
@@ -549,13 +550,13 @@ TEST(any_state_from_a_file_is_survived)
         }
         w->model.classes = 1 + (int)(seed % 4);
         for (int t = 0; t < 14; t++)
-            (void)offer(w, MOST_B, 0, 3);
+            (void)offer(w, MAX_B, 0, 3);
     }
 }
 
 /* --------------------------------------------------------------------- memory */
 
-TEST(nothing_is_allocated_once_warm)
+TEST(later_updates_allocate_nothing)
 {
     OWNED_PTR(free_world) world *w = make_world(21, 3, 7);
     offer_until(w, 12, 0, 3);
@@ -564,18 +565,18 @@ TEST(nothing_is_allocated_once_warm)
     assert_int_equal(sfp__mem_count(), before);
 }
 
-TEST(memory_is_counted_and_may_be_missing)
+TEST(memory_is_counted_and_failed_allocations_are_reported)
 {
     sfp__buffer_options o = options(10);
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL, *empty = NULL, *made = NULL;
     size_t kept = 10 * (1 + 2 * N * sizeof(float)) + 16 * 4 * (N + sizeof(int32_t) + D * sizeof(float) + 1);
     assert_int_equal(sfp__buffer_ssd.bytes(&o, 4), kept);
-    o.budget = kept; /* and no byte for slots */
+    o.budget = kept; /* no byte is left for slots */
     assert_int_equal(sfp__buffer_create(&o, 4, &b, &err), SFP_ELIMIT);
     assert_int_equal(sscanf(err.message, "buffer-bytes is %*d, expected at least %zu for", &o.budget), 1);
     o.budget--;
     REFUSED(sfp__buffer_create(&o, 4, &b, &err), SFP_ELIMIT,
-            "; at most 9 slots fit"); /* recent images are a part that does not shrink with them */
+            "; at most 9 slots fit"); /* the memory of recent images does not shrink with the number of slots */
     o.slots = 9;
     MUST(sfp__buffer_create(&o, 4, &b, NULL));
     o.budget = 16 * 4 * N;

@@ -1,5 +1,5 @@
-/* Checkpoints: going on from one gives the bytes of never having stopped; a damaged one is always told; the last good one
- * survives whatever happens to the writing of the next. */
+/* Checkpoints: a resumed learner has the same bytes as one that never stopped; a damaged checkpoint is always detected; the last
+ * valid one survives every failure to write the next. */
 #include "failing_alloc.h"
 #include "learner_world.h"
 #include "model/vit.h"
@@ -14,7 +14,7 @@
 AROUND_ALL(make_world, free_world)
 AROUND_EACH(make_directory, remove_directory)
 
-/* ------------------------------------------------------- the same as never stopping */
+/* ------------------------------------------------------- resuming */
 
 typedef struct scenario {
     const char *what;
@@ -34,7 +34,7 @@ static void same_as_never_stopping(const scenario *s)
 
     OWNED char *found = NULL;
     bool old = true;
-    feed(b, 0, 1, s->each); /* what it had learned is gone after resuming */
+    feed(b, 0, 1, s->each); /* resuming overwrites what it had learned */
     MUST(sfp__learner_resume(b, ckpt, &found, &old, &err));
     assert_false(old);
     assert_string_equal(found, position);
@@ -53,7 +53,7 @@ static void same_as_never_stopping(const scenario *s)
 
 #define KIND(k, ...) SMALL(x.fp.kind = k; x.fp.last_layer = 3; __VA_ARGS__)
 
-TEST(goes_on_as_if_never_stopped)
+TEST(a_resumed_learner_equals_one_that_never_stopped)
 {
     const scenario list[] = {
         {"the defaults", small_options(), 5, 12, 0},
@@ -78,14 +78,14 @@ TEST(goes_on_as_if_never_stopped)
         same_as_never_stopping(&list[i]);
 }
 
-TEST(goes_on_over_a_task_boundary_without_a_buffer)
+TEST(resuming_works_across_task_boundaries_without_a_buffer)
 {
     scenario s = {"no buffer", SMALL(x.buffer.method = "none"), 4, 12, 4};
-    for (; s.stop <= 9; s.stop++) /* right before a boundary (4, 8), right after it, in between */
+    for (; s.stop <= 9; s.stop++) /* just before a boundary (4, 8), just after it, and in between */
         same_as_never_stopping(&s);
 }
 
-TEST(goes_on_with_compressed_images)
+TEST(resuming_works_with_compressed_images)
 {
     encode_images();
     same_as_never_stopping(&(scenario){"compressed", SMALL(x.keep_compressed = true), 5, 12, 0});
@@ -93,7 +93,7 @@ TEST(goes_on_with_compressed_images)
 
 /* ----------------------------------------------------------------------- damage */
 
-/* A learner with a checkpoint "c" of its third timestamp. */
+/* Creates a learner with a checkpoint "c" of its third timestamp. */
 static sfp__learner *with_checkpoint(void)
 {
     const sfp__learner_options o = small_options();
@@ -111,13 +111,13 @@ static sfp_status resume(sfp__learner *l, bool *old)
     return s;
 }
 
-/* Bytes of the file changed in place. */
+/* Changes bytes of the file in place. */
 static void patch(int fd, const void *p, size_t n, size_t at)
 {
     assert_int_equal(pwrite(fd, p, n, (off_t)at), n);
 }
 
-TEST(every_flipped_byte_is_found)
+TEST(every_flipped_byte_is_detected)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes good = slurp(in_directory("c")), before = image_of(l);
@@ -137,8 +137,8 @@ TEST(every_flipped_byte_is_found)
     MUST(resume(l, NULL));
 }
 
-/* They are not damaged: the one before must not serve, and what to do is said. */
-TEST(one_of_an_earlier_version_is_refused)
+/* They are not damaged: the backup must not be used, and the message has a remedy. */
+TEST(a_checkpoint_of_an_earlier_version_is_refused)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes b = slurp(in_directory("c"));
@@ -147,7 +147,7 @@ TEST(one_of_an_earlier_version_is_refused)
     at[11] = '2';
     uint32_t sum = (uint32_t)crc32_z(0, b.p, b.n - sizeof sum);
     memcpy(b.p + b.n - sizeof sum, &sum, sizeof sum);
-    MUST(sfp__learner_checkpoint(l, in_directory("c"), "here", &err)); /* a good one before it */
+    MUST(sfp__learner_checkpoint(l, in_directory("c"), "here", &err)); /* a valid backup */
     put_bytes("c", b.p, b.n);
     static const char wanted[] =
         "/c: written by an earlier version; start again without --resume in another --out, or finish the run "
@@ -155,12 +155,12 @@ TEST(one_of_an_earlier_version_is_refused)
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
     const uint8_t seen[8] = {1};
     const sfp__tensor t = {.name = "seen", .dtype = SFP_DTYPE_U8, .ndim = 1, .shape = {8}, .count = 8, .bytes = 8, .data = seen};
-    const sfp__meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method's was */
+    const sfp__meta meta[] = {{"kind", "ncm"}, {"position", "{}"}}; /* as a method wrote it */
     MUST(sfp__safetensors_write(in_directory("c"), &t, 1, meta, 2, &err));
     REFUSED(resume(l, NULL), SFP_EUNSUPPORTED, wanted);
 }
 
-TEST(every_truncation_is_found)
+TEST(every_truncation_is_detected)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes good = slurp(in_directory("c"));
@@ -173,8 +173,8 @@ TEST(every_truncation_is_found)
     }
 }
 
-/* Any byte changed under a checksum that holds: values of images and weights pass, all else is refused; no crash, and all or
- * nothing. */
+/* Any byte is changed and the checksum recomputed: values of images and weights are accepted, everything else is refused. There
+ * is no crash, and either everything or nothing is loaded. */
 TEST(forged_contents_are_refused)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
@@ -195,14 +195,14 @@ TEST(forged_contents_are_refused)
         accepted += s == SFP_OK;
         refused += s != SFP_OK;
         if (s == SFP_OK)
-            MUST(resume(l, NULL)); /* the learner as it was */
+            MUST(resume(l, NULL)); /* restores the learner */
     }
     close(fd);
     assert_true(accepted > 100 && refused > (int)header / 2);
     assert_same_bytes(before, image_of(l), "a learner that forged files were offered to");
 }
 
-TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
+TEST(the_backup_is_used_if_the_last_is_damaged_or_missing)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     bytes third = slurp(in_directory("c"));
@@ -220,7 +220,7 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
     assert_true(used_old);
     assert_int_equal(sfp__learner_get_counts(l).timestamps, 3);
 
-    /* the damaged one does not push out the good one */
+    /* a damaged checkpoint does not replace the valid backup */
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "three", &err));
     assert_same_bytes(third, slurp(in_directory("c.old")), "PATH.old beside a damaged PATH");
     assert_same_bytes(third, slurp(in_directory("c")), "PATH");
@@ -241,14 +241,14 @@ TEST(the_one_before_serves_when_the_last_is_damaged_or_gone)
     assert_int_equal(resume(l, &used_old), SFP_ENOTFOUND);
 }
 
-TEST(leftovers_of_killed_writers_go)
+TEST(leftovers_of_killed_writers_are_removed)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     char own[64];
-    put_bytes("c.tmp.999999999", "x", 1); /* above the largest process number there is */
+    put_bytes("c.tmp.999999999", "x", 1); /* above the largest possible process id */
     (void)snprintf(own, sizeof own, "c.tmp.%ld", (long)getpid());
     put_bytes(own, "x", 1);
-    put_bytes("c.tmp.1", "x", 1); /* lives */
+    put_bytes("c.tmp.1", "x", 1); /* this process exists */
     put_bytes("c.tmp.note", "x", 1);
     put_bytes("c.old.tmp", "x", 1);
     MUST(resume(l, NULL));
@@ -260,7 +260,7 @@ TEST(leftovers_of_killed_writers_go)
 
 /* ---------------------------------------------------------------- other settings */
 
-TEST(other_settings_are_told_by_name)
+TEST(different_settings_are_reported_by_name)
 {
     sfp__learner_free(with_checkpoint());
     const struct {
@@ -311,11 +311,11 @@ static bool only_file_is(const char *name, bytes want)
     return same && count_files() == 1;
 }
 
-TEST(checkpoint_and_resume_survive_every_failing_allocation)
+TEST(checkpoint_and_resume_report_every_failed_allocation)
 {
     const sfp__learner_options o = FREE();
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o), *fresh = make_learner(&o);
-    feed(l, 0, TIMES, 0); /* more classes than a new learner has space for */
+    feed(l, 0, TIMES, 0); /* more classes than the capacity of a new learner */
     MUST(sfp__learner_name_class(l, 2, "two", &err));
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "x", &err));
     bytes good = slurp(in_directory("c")), empty = image_of(fresh);
@@ -336,7 +336,7 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
             assert_null(position);
             assert_same_bytes(empty, image_of(fresh), "a learner after a failed resume");
         } else {
-            assert_true(done || k < 3); /* looking for leftovers is done without, when there is no memory */
+            assert_true(done || k < 3); /* the search for leftovers is skipped if there is no memory */
         }
         if (s == SFP_OK && !done) {
             sfp__learner_free(fresh);
@@ -347,7 +347,7 @@ TEST(checkpoint_and_resume_survive_every_failing_allocation)
     assert_same_bytes(image_of(l), image_of(fresh), "the resumed learner");
 }
 
-TEST(a_full_disk_leaves_the_last_good_one)
+TEST(a_full_disk_keeps_the_last_valid_checkpoint)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     feed(l, 3, 4, 0);
@@ -372,7 +372,7 @@ TEST(a_full_disk_leaves_the_last_good_one)
     MUST(sfp__learner_checkpoint(l, in_directory("c"), "five", &err));
 }
 
-TEST(paths_that_cannot_be_written_are_told)
+TEST(unwritable_paths_are_reported)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = with_checkpoint();
     assert_int_equal(sfp__learner_checkpoint(l, in_directory("nowhere/c"), "", &err), SFP_ENOTFOUND);

@@ -1,5 +1,5 @@
-/* The fingerprint pool (docs/method.md, sections 2-4) against naive loops in double: starting values, spans, prefixes,
- * attunement, similarity. Gradients are in test_trainer_gradient.c. */
+/* The fingerprint pool (docs/method.md, sections 2-4) against simple loops in double: initial values, ranges of components,
+ * prefixes, attunement, similarity. test_trainer_gradient.c tests gradients. */
 #include "fingerprint/fingerprint.h"
 
 #include "learner/trainer.h"
@@ -63,7 +63,7 @@ static sfp__param *param(const fixture *f, const char *name)
     return NULL;
 }
 
-/* Training moves rows anywhere: here by as much as their length. */
+/* Training can move rows anywhere; here by about their length. */
 static void shake_learning_rows(fixture *f)
 {
     int count;
@@ -89,11 +89,11 @@ static double row_dot(const sfp__param *p, int i, int j)
     return dot(p->data + (size_t)i * p->width, p->data + (size_t)j * p->width, p->width);
 }
 
-/* ---------------------------------------------------------- starting values */
+/* ---------------------------------------------------------- initial values */
 
 TEST(new_components_are_orthogonal_to_all_trained_ones)
 {
-    sfp__fp_options o = options(30, 3, 4); /* 30 < 32: there is space for all */
+    sfp__fp_options o = options(30, 3, 4); /* 30 < 32: all components can be orthogonal */
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
     double worst = 0, not_orthogonal = 0;
     for (int task = 0; task < 3; task++) {
@@ -117,12 +117,12 @@ TEST(new_components_are_orthogonal_to_all_trained_ones)
         if (task < 2)
             next_task(&f);
     }
-    assert_true(not_orthogonal > 0.05); /* the trained ones are not orthogonal any more: the projection had work to do */
+    assert_true(not_orthogonal > 0.05); /* the trained components are no longer orthogonal, so the projection has an effect */
     assert_true(worst > 0);
 }
 
-/* The naive way: each row's draw from the generator, minus its part in the span of the rows before it (an orthonormal basis
- * of the stored values), unit length; where the span is everything, the draw itself, unit length. */
+/* The simple way: the draw of each row from the generator, minus its part in the span of the rows before it (an orthonormal basis
+ * of the stored values), scaled to unit length. If the span is the whole space, the draw itself, scaled to unit length. */
 static void check_start(const fixture *f, int start, int open, sfp__rng *rng)
 {
     int count;
@@ -161,11 +161,11 @@ static void check_start(const fixture *f, int start, int open, sfp__rng *rng)
     }
 }
 
-TEST(starts_are_the_draws_with_earlier_components_projected_out)
+TEST(initial_values_are_draws_orthogonal_to_earlier_components)
 {
     const struct {
         int D, pool, tasks, length;
-    } cases[] = {{32, 12, 3, 4}, {32, 11, 3, 2}, {16, 40, 2, 2}, {16, 50, 5, 4}}; /* the last two: more components than D */
+    } cases[] = {{32, 12, 3, 4}, {32, 11, 3, 2}, {16, 40, 2, 2}, {16, 50, 5, 4}}; /* the last two have more components than D */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sfp__fp_options o = options(cases[i].pool, cases[i].tasks, cases[i].length);
         OWNED_BY(tear_down) fixture f = set_up(cases[i].D, &o);
@@ -173,7 +173,7 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
         int each = o.pool / o.tasks;
         for (int task = 0; task < o.tasks; task++) {
             check_start(&f, task * each, (task + 1) * each, &rng);
-            /* gate and classifier come after the first task's components */
+            /* gate and linear head are drawn after the components of the first task */
             for (int k = 0; task == 0 && k < (3 + o.classes) * (cases[i].D + 1); k++)
                 (void)sfp__rng_double(&rng);
             shake_learning_rows(&f);
@@ -183,7 +183,7 @@ TEST(starts_are_the_draws_with_earlier_components_projected_out)
     }
 }
 
-TEST(gate_and_classifier_start_uniform)
+TEST(gate_and_linear_head_are_initialised_uniformly)
 {
     sfp__fp_options o = options(6, 1, 2);
     o.classes = 200;
@@ -205,7 +205,7 @@ TEST(gate_and_classifier_start_uniform)
     }
 }
 
-/* -------------------------------------------------------------------- spans */
+/* -------------------------------------------------------------------- ranges of components */
 
 TEST(a_remainder_stays_unused_and_zero)
 {
@@ -246,21 +246,21 @@ TEST(a_boundary_freezes_and_resets_adam)
     next_task(&f);
     for (int i = 0; i < count; i++) {
         const sfp__param *p = all[i];
-        int frozen = is_pool(p) ? 3 : p->rows; /* gate and classifier go on from where they are */
+        int frozen = is_pool(p) ? 3 : p->rows; /* gate and linear head continue from their values */
         check_same(p->name, p->data, kept[i], (size_t)frozen * p->width * sizeof(float));
         for (int r = 0; r < p->rows; r++)
             assert_int_equal(p->steps[r], 0);
         for (size_t k = 0; k < (size_t)p->rows * p->width; k++)
             assert_true(p->m[k] == 0 && p->v[k] == 0);
     }
-    sfp__fp_step(f.fp, &adam); /* gradients are still those of before: frozen rows do not read them */
+    sfp__fp_step(f.fp, &adam); /* the gradients are still the previous ones; frozen rows do not use them */
     for (int i = 0; i < count; i++) {
         if (is_pool(all[i]))
             check_same(all[i]->name, all[i]->data, kept[i], 3 * all[i]->width * sizeof(float));
     }
 }
 
-TEST(sizes_that_cannot_be_are_refused)
+TEST(invalid_sizes_are_refused)
 {
     sfp__fp_options good = options(6, 2, 2), bad;
     sfp__fp *fp = NULL;
@@ -284,7 +284,7 @@ TEST(sizes_that_cannot_be_are_refused)
 #undef BAD
 }
 
-TEST(free_streams_grow_by_spans_until_full_then_all_learn)
+TEST(task_free_streams_activate_ranges_until_full_then_train_all)
 {
     sfp__fp_options o = options(10, 0, 2);
     o.span = 4;
@@ -301,7 +301,7 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
             for (size_t j = 0; j < (size_t)all[k]->rows * all[k]->width; j++)
                 all[k]->grad[j] = 1;
         sfp__fp_step(f.fp, &adam);
-        /* the gate never begins anew; components count the steps in which they learned */
+        /* Adam of the gate is never reset; components count the steps in which they were trained */
         assert_int_equal(gate->steps[0], i + 1);
         assert_int_equal(p->steps[0], i < 2 ? 1 : i);
         assert_int_equal(p->steps[9], i < 2 ? 0 : i - 1);
@@ -312,7 +312,7 @@ TEST(free_streams_grow_by_spans_until_full_then_all_learn)
     }
 }
 
-TEST(new_classes_leave_the_others_alone)
+TEST(new_classes_do_not_change_the_others)
 {
     sfp__fp_options o = options(6, 0, 2);
     o.classes = 0;
@@ -333,7 +333,7 @@ TEST(new_classes_leave_the_others_alone)
     }
 }
 
-TEST(spans_that_do_not_fit_are_not_restored)
+TEST(invalid_component_ranges_are_not_restored)
 {
     sfp__fp_options o = options(6, 2, 2);
     OWNED_BY(tear_down) fixture f = set_up(32, &o);
@@ -379,7 +379,7 @@ TEST(attunement_equals_the_formula)
         for (int residual = 0; residual < 2; residual++)
             for (int topk = 1; topk <= 3; topk++) {
                 oracle o;
-                sfp__fp_options opt = options(57, 3, 2); /* 19 a task: chunks of 16 and 3, frozen and learning */
+                sfp__fp_options opt = options(57, 3, 2); /* 19 per task: chunks of 16 and 3, frozen and trained */
                 opt.attune = attune;
                 opt.attune_residual = residual;
                 opt.attune_topk = topk;
@@ -391,10 +391,10 @@ TEST(attunement_equals_the_formula)
                 check_pool(&f, &o, "values set from outside");
                 sfp__adam adam = {.lr = 0.3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
                 for (int task = 1; task < 3; task++) {
-                    random_step(&f, &adam); /* right before the boundary, and not prepared: what freezes are the new values */
+                    random_step(&f, &adam); /* just before the boundary and not prepared: the new values are frozen */
                     next_task(&f);
                     check_pool(&f, &o, "after a boundary");
-                    for (int k = 0; k < 2; k++) { /* the gate moves: frozen components change through it alone */
+                    for (int k = 0; k < 2; k++) { /* the gate changes: frozen components change only through it */
                         random_step(&f, &adam);
                         check_pool(&f, &o, "after a step");
                     }
@@ -402,7 +402,7 @@ TEST(attunement_equals_the_formula)
             }
 }
 
-/* A gate of zeros likes all maps the same: the lower indices are kept. */
+/* A gate of zeros weights all maps equally: the lower indices are kept. */
 TEST(ties_of_the_gate_keep_the_lower_index)
 {
     for (int topk = 1; topk <= 2; topk++) {
@@ -417,7 +417,7 @@ TEST(ties_of_the_gate_keep_the_lower_index)
         oracle_init(&o, f.vit, f.fp);
         check_pool(&f, &o, "all equal");
         for (int r = 0; r < 3; r++)
-            b->data[r] = r < topk ? 50 : -50; /* what a tie must amount to */
+            b->data[r] = r < topk ? 50 : -50; /* the expected result of a tie */
         float *tied = copied(f.fp->view.prefix[0], 4 * 2 * 32);
         sfp__fp_changed(f.fp);
         check_pool(&f, &o, "the first ones");
@@ -463,7 +463,7 @@ TEST(prefixes_equal_the_formula)
 
 /* --------------------------------------------------------------- similarity */
 
-/* The product of two means is the mean over all tokens and fingerprints of their cosines. */
+/* The product of two means is the mean of the cosines over all tokens and fingerprints. */
 TEST(similarity_is_the_mean_of_all_cosines)
 {
     enum { S = 32, D = 48, L = 16 };
@@ -507,7 +507,7 @@ TEST(similarity_is_the_mean_of_all_cosines)
             double got = dot(mean + i * D, unit, D);
             if (!(fabs(got - want) < 2e-7))
                 fail_msg("task %d, image %d: %.9g, expected %.9g", task, i, got, want);
-            assert_true(fabs(want) > 1e-5); /* there was something to get wrong */
+            assert_true(fabs(want) > 1e-5); /* the value is not trivially 0 */
         }
         shake_learning_rows(&f);
         if (task == 0)

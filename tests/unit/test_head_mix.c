@@ -1,4 +1,4 @@
-/* The mixture: its bound, its formula, and what must not break it. */
+/* The mixture head: its bound, its formula, and its robustness. */
 #include "learner/heads/head.h"
 
 #include "numeric.h"
@@ -6,7 +6,7 @@
 
 enum { C = 5, E = 3 };
 
-/* An expert that gives the label `skill` nats more than the others, on average. */
+/* A member whose log-probability of the label is `skill` nats higher on average. */
 static void opine(sfp__rng *rng, int label, double skill, double noise, double confidence, float *logp)
 {
     double z[C], sum = 0;
@@ -18,7 +18,7 @@ static void opine(sfp__rng *rng, int label, double skill, double noise, double c
         logp[c] = (float)(z[c] - log(sum));
 }
 
-/* At every sample: discounted loss of the mixture <= that of the best expert + log(E) / rate + rate / 2 * sum w loss^2. */
+/* At every sample: discounted loss of the mixture <= that of the best member + log(E) / rate + rate / 2 * sum w loss^2. */
 static void check_bound(double rate, const double skill[2][E], double confidence)
 {
     const double discount = exp2(-1.0 / 500);
@@ -46,7 +46,7 @@ static void check_bound(double rate, const double skill[2][E], double confidence
             mean += w[e] * l;
             best = fmin(best, m.loss[e]);
         }
-        assert_true(-(double)out[y] <= mean + 1e-4); /* never above the experts' mean loss */
+        assert_true(-(double)out[y] <= mean + 1e-4); /* never above the weighted mean loss of the members */
         mixed = discount * mixed - (double)out[y];
         slack = discount * slack + rate / 2 * squares;
         if (!(mixed <= best + log(E) / rate + slack + 1e-2))
@@ -54,12 +54,12 @@ static void check_bound(double rate, const double skill[2][E], double confidence
     }
     double w[E];
     sfp__mix_weights(&m, w);
-    for (int e = 0; e < E; e++) /* the second half's best has taken over; a small rate is slow to decide */
+    for (int e = 0; e < E; e++) /* the best member of the second half has the largest weight; a small rate decides slowly */
         if (skill[1][e] > 2)
             assert_true(w[e] > (rate > 0.1 ? 0.9 : 0.4));
 }
 
-TEST(the_mixture_is_never_much_worse_than_the_best_expert)
+TEST(the_mixture_is_never_much_worse_than_the_best_member)
 {
     const double steady[2][E] = {{1, 3, 2}, {1, 3, 2}}, drifting[2][E] = {{3, 1, 0}, {0, 1, 3}},
                  equal[2][E] = {{2, 2, 2}, {2, 2, 2}}, wrong[2][E] = {{-3, 0, 3}, {-3, 0, 3}};
@@ -72,7 +72,7 @@ TEST(the_mixture_is_never_much_worse_than_the_best_expert)
         }
 }
 
-TEST(equal_experts_together_are_better_than_each)
+TEST(members_of_equal_quality_are_better_together)
 {
     sfp__rng rng = sfp__rng_init(3, 0);
     sfp__mix m = {.rate = 0.05};
@@ -93,8 +93,8 @@ TEST(equal_experts_together_are_better_than_each)
         assert_true(right[E] > right[e]);
 }
 
-/* exp(sum w log p), normalised, with p = 0.9999 p + 0.0001 / classes. */
-TEST(the_mixture_is_the_weighted_geometric_mean)
+/* Computes exp(sum w log p), normalised, with p = 0.9999 p + 0.0001 / classes. */
+TEST(the_mixture_equals_the_weighted_geometric_mean)
 {
     sfp__rng rng = sfp__rng_init(1, 0);
     sfp__mix m = {.rate = 0.5};
@@ -122,7 +122,7 @@ TEST(the_mixture_is_the_weighted_geometric_mean)
         assert_true(fabs((double)out[c] - (want[c] - log(total))) < 1e-5);
 }
 
-TEST(classes_that_one_expert_has_never_seen_are_not_vetoed)
+TEST(a_member_cannot_veto_a_class_it_has_not_seen)
 {
     const float some[C] = {logf(0.5f), logf(0.5f), -INFINITY, -INFINITY, NAN}, all[C] = {-3, -3, logf(0.8f), -INFINITY, -3},
                 nothing[C] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
@@ -136,17 +136,17 @@ TEST(classes_that_one_expert_has_never_seen_are_not_vetoed)
     sfp__mix_observe(&m, 1, C, logp, label);
     double before = m.loss[0], count = m.count;
     assert_true(before > 0 && count == 1);
-    sfp__mix_observe(&m, 1, C, logp, label + 1); /* no expert knows class 3; the others are no classes */
+    sfp__mix_observe(&m, 1, C, logp, label + 1); /* no member knows class 3; the other labels are not classes */
     sfp__mix_observe(&m, 1, C, logp, label + 3);
     sfp__mix_observe(&m, 1, C, logp, label + 4);
     assert_true(m.loss[0] == before && m.count == count);
     m = (sfp__mix){.rate = 0.5};
     sfp__mix_observe(&m, 1, C, logp, label + 2);
-    assert_true(m.loss[0] > m.loss[2] && m.loss[2] > m.loss[1] && m.loss[0] < 20); /* wrong, ignorant, right */
+    assert_true(m.loss[0] > m.loss[2] && m.loss[2] > m.loss[1] && m.loss[0] < 20); /* wrong, ignorant and correct members */
     sfp__mix_combine(&m, 1, C, empty, out);
     for (int c = 0; c < C; c++)
         assert_true(out[c] == -INFINITY);
-    for (int i = 0; i < 20000; i++) /* the loss is bounded by its discount */
+    for (int i = 0; i < 20000; i++) /* the discount bounds the loss */
         sfp__mix_observe(&m, 1, C, logp, label + 2);
     double w[E];
     sfp__mix_weights(&m, w);

@@ -1,5 +1,5 @@
-/* The closed-form heads: each against its definition over the whole stream, in double, and what every one must pass. Long, because what
- * all heads must pass is asked of each with the definitions above it. */
+/* The closed-form heads: each against its definition over the whole stream in double, and the properties that every head must
+ * have. The file is long because these properties are tested for each head together with the definitions. */
 #include "learner/heads/head.h"
 #include "learner/heads/head_kind.h"
 
@@ -15,7 +15,7 @@ typedef struct stream {
     int32_t *label; /* (n) */
 } stream;
 
-/* Gaussian clusters around random means, at `offset` from the origin; label[k] is the label of cluster k. */
+/* Creates Gaussian clusters around random means, at `offset` from the origin; label[k] is the label of cluster k. */
 static stream make_stream(uint64_t seed, int n, int d, int clusters, const int32_t *label, double spread, double offset)
 {
     sfp__rng rng = sfp__rng_init(seed, 7);
@@ -53,7 +53,8 @@ static float *score(sfp__head *h, const stream *s, int n, int classes)
     return out;
 }
 
-/* Each row is a distribution over the labels of the stream's first n samples, and -INFINITY elsewhere; never NaN. */
+/* Checks that each row is a distribution over the labels of the first n samples of the stream, -INFINITY elsewhere and never
+ * NaN. */
 static void check_distributions(const float *logp, int rows, int classes, const int32_t *label, int n)
 {
     for (int r = 0; r < rows; r++) {
@@ -76,7 +77,7 @@ static void check_distributions(const float *logp, int rows, int classes, const 
 
 enum { STATE_MAX = 16 };
 
-/* The highest label seen + 1. */
+/* Returns the highest label seen + 1. */
 static int labels_of(const sfp__head *h)
 {
     int64_t n = 0;
@@ -148,7 +149,7 @@ static void check_saves_as(sfp__head *h, const state *want)
 
 /* --------------------------------------------------------- every head, by rows */
 
-/* Samples one by one, in one batch, in odd pieces, with scores asked for at the same moments: the same bytes. */
+/* Samples one by one, in one batch and in uneven parts, with scores computed at the same points, give the same bytes. */
 static void check_cuts(const char *kind, int width, const stream *s, int classes)
 {
     state first = {0};
@@ -174,14 +175,14 @@ static void check_cuts(const char *kind, int width, const stream *s, int classes
     }
 }
 
-/* A head saved after `at` samples and loaded into a new one goes on to the same bytes. */
+/* A head saved after `at` samples and loaded into a new one continues with the same bytes. */
 static void check_resume(const char *kind, int width, const stream *s, int at, int classes)
 {
     OWNED_PTR(sfp__head_free) sfp__head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
-    for (int i = 0; i < at; i += 20) { /* scores in between: what they derive must not be needed */
+    for (int i = 0; i < at; i += 20) { /* scores in between: their derived data must not be needed */
         learn(a, s, i, i + 20 < at ? i + 20 : at);
     }
-    learn(b, s, 0, s->n < 5 ? s->n : 5); /* is forgotten by the load */
+    learn(b, s, 0, s->n < 5 ? s->n : 5); /* is overwritten by loading */
     state saved = save(a);
     MUST(read_head(b, &saved, "file", false, &err));
     assert_int_equal(labels_of(a), labels_of(b));
@@ -197,7 +198,7 @@ static void check_resume(const char *kind, int width, const stream *s, int at, i
     check_saves_as(b, &same);
 }
 
-/* Every tensor missing, of another type, of another shape, or not finite: told by name, and the head stays as it was. */
+/* Each tensor missing, of another type or shape, or not finite is reported by name, and the head is unchanged. */
 static void check_bad_states(const char *kind, int width, const stream *s)
 {
     OWNED_PTR(sfp__head_free) sfp__head *h = make_head(kind, s->d, width);
@@ -213,13 +214,13 @@ static void check_bad_states(const char *kind, int width, const stream *s)
                 t->dtype = SFP_DTYPE_U8;
             if (how == 2)
                 t->shape[t->ndim++] = 1;
-            if (how == 3) { /* NaN, or a number that fits nothing */
+            if (how == 3) { /* NaN, or an invalid number */
                 if (t->bytes < 8)
                     continue;
                 memcpy(&word, t->data, 8);
                 memset((void *)(uintptr_t)t->data, 0xff, 8);
                 if (t->dtype == SFP_DTYPE_I64 && strstr(t->name, "setup"))
-                    memcpy((void *)(uintptr_t)t->data, &word, 8); /* any seed is a seed */
+                    memcpy((void *)(uintptr_t)t->data, &word, 8); /* any seed is valid */
                 if (t->dtype == SFP_DTYPE_I64 && strstr(t->name, "slot"))
                     memset((void *)(uintptr_t)t->data, 0x7f, 8);
             }
@@ -234,7 +235,7 @@ static void check_bad_states(const char *kind, int width, const stream *s)
         }
 }
 
-/* Scores of the head itself and of its frozen copy, (20, classes) each. */
+/* Computes the scores of the head and of its frozen copy, (20, classes) each. */
 static void both_scores(sfp__head *h, const stream *s, int classes, float **own, float **frozen)
 {
     sfp__head_scorer *scorer = NULL;
@@ -247,8 +248,8 @@ static void both_scores(sfp__head *h, const stream *s, int classes, float **own,
     sfp__head_scorer_free(scorer);
 }
 
-/* What is saved for answers alone answers to the same bytes, whatever the head was before, and learns no more; every tensor that
- * is missing or not finite is told by name, every allocation that fails is told, and the head stays as it was. */
+/* A head saved only for inference gives the same bytes, regardless of its earlier contents, and cannot learn. Each tensor that is
+ * missing or not finite is reported by name, each failed allocation is reported, and the head is unchanged. */
 static void check_answers(const char *kind, int width, const stream *s, int classes)
 {
     for (int learned = 0; learned <= s->n; learned += s->n) {
@@ -282,12 +283,12 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         check_same("scores of what was loaded to answer", y, x, 20 * (size_t)classes * sizeof *x);
         check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
         REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded only for prediction");
-        state again = save_for(b, true); /* it can be saved again */
+        state again = save_for(b, true); /* it can be saved again for inference */
         check_same_state(&saved, &again);
     }
 }
 
-/* Each allocation fails in turn: told, nothing lost, and the same call succeeds afterwards. */
+/* Each allocation fails in turn: it is reported, nothing is lost, and the same call then succeeds. */
 static void check_torture(const char *kind, int width, const stream *s, int classes)
 {
     sfp__head_options opt = sfp__head_options_defaults(s->d, 1);
@@ -308,7 +309,7 @@ static void check_torture(const char *kind, int width, const stream *s, int clas
     check_saves_as(h, &saved);
 }
 
-/* One sample, one class, constant and zero features, huge and tiny ones, labels that skip numbers, nothing at all. */
+/* One sample, one class, constant and zero features, huge and tiny ones, labels with gaps, no samples. */
 static void check_degenerate(const char *kind, int width)
 {
     print_message("%s of width %d\n", kind, width);
@@ -322,10 +323,10 @@ static void check_degenerate(const char *kind, int width)
     MUST(sfp__head_scores(nothing, 1, x, CLASSES, out, NULL));
     for (int c = 0; c < CLASSES; c++)
         assert_true(out[c] == -INFINITY);
-    state empty = save(nothing); /* can be saved and loaded too */
+    state empty = save(nothing); /* it can also be saved and loaded */
     MUST(read_head(nothing, &empty, "file", false, &err));
 
-    int32_t bad = -1; /* refused, named, nothing changed */
+    int32_t bad = -1; /* refused with its name; nothing changes */
     assert_int_equal(sfp__head_update(nothing, 1, x, &bad, &err), SFP_EINVAL);
     bad = INT32_MAX;
     assert_int_equal(sfp__head_update(nothing, 1, x, &bad, &err), SFP_EINVAL);
@@ -336,7 +337,7 @@ static void check_degenerate(const char *kind, int width)
     MUST(sfp__head_update(nothing, 0, NULL, NULL, &err));
     assert_int_equal(labels_of(nothing), 0);
 
-    const double scales[] = {0, 1e-20, 1e-3, 1, 1e5, 1e11}; /* of features; 0: all the same */
+    const double scales[] = {0, 1e-20, 1e-3, 1, 1e5, 1e11}; /* scales of features; 0: all are equal */
     for (int many = 0; many < 2; many++)
         for (size_t k = 0; k < sizeof scales / sizeof *scales; k++)
             for (int constant = 0; constant < 2; constant++) {
@@ -353,20 +354,20 @@ static void check_degenerate(const char *kind, int width)
                     if (!many)
                         assert_true(p[5] == 0);
                 }
-                float *few = score(h, &s, 10, 8); /* asked for fewer classes than there are */
+                float *few = score(h, &s, 10, 8); /* fewer classes are requested than seen */
                 for (int i = 0; i < 10 * 8; i++)
                     assert_true(!isnan(few[i]));
                 assert_int_equal(labels_of(h), many ? 41 : 6);
             }
 }
 
-/* A head and the stream that it is tried on. */
+/* A head and the stream that it is tested on. */
 typedef struct trial {
     const char *kind;
-    int width, n, d, clusters; /* the width is ranpac's */
+    int width, n, d, clusters; /* width is that of ranpac */
     double spread, offset;
-    int at[8]; /* where it is saved; 0 at the end */
-    int few;   /* samples of which less is known: nothing folded yet */
+    int at[8]; /* numbers of samples at which it is saved; ends with 0 */
+    int few;   /* a number of samples at which nothing is folded yet */
 } trial;
 
 static stream stream_of(const trial *t, uint64_t seed, const int32_t *label)
@@ -375,7 +376,7 @@ static stream stream_of(const trial *t, uint64_t seed, const int32_t *label)
     return make_stream(seed, t->n, t->d, t->clusters, label, t->spread, t->offset);
 }
 
-TEST(cuts_in_batches_leave_no_trace)
+TEST(division_into_batches_changes_nothing)
 {
     static const trial list[] = {{"ncm", 8, 200, 9, 4, 1.5, 3, {0}, 0},
                                  {"slda", 8, 250, 10, 5, 1.5, 3, {0}, 0},
@@ -387,7 +388,7 @@ TEST(cuts_in_batches_leave_no_trace)
     }
 }
 
-TEST(a_loaded_head_goes_on_to_the_same_bytes)
+TEST(a_loaded_head_continues_with_the_same_bytes)
 {
     static const int32_t label[] = {0, 12, 5, 33, 1, 2, 3, 4, 6, 7, 8, 9};
     static const trial list[] = {{"ncm", 8, 200, 9, 12, 1.5, 3, {20, 113}, 200},
@@ -406,7 +407,7 @@ TEST(a_loaded_head_goes_on_to_the_same_bytes)
     }
 }
 
-TEST(degenerate_streams_give_numbers)
+TEST(degenerate_streams_give_finite_scores)
 {
     check_degenerate("ncm", 8);
     check_degenerate("slda", 8);
@@ -414,7 +415,7 @@ TEST(degenerate_streams_give_numbers)
     check_degenerate("ranpac", 200); /* never folds */
 }
 
-TEST(each_failing_allocation_is_survived)
+TEST(each_failed_allocation_is_reported)
 {
     static const trial list[] = {
         {"ncm", 8, 60, 9, 20, 1, 0, {0}, 0}, {"slda", 8, 60, 10, 20, 1, 0, {0}, 0}, {"ranpac", 16, 90, 7, 20, 1, 0, {0}, 0}};
@@ -424,7 +425,7 @@ TEST(each_failing_allocation_is_survived)
     }
 }
 
-TEST(unknown_kinds_and_wrong_options_are_told)
+TEST(unknown_kinds_and_invalid_options_are_refused)
 {
     sfp__head *h = NULL;
     sfp__head_options opt = sfp__head_options_defaults(4, 2);
@@ -440,7 +441,7 @@ TEST(unknown_kinds_and_wrong_options_are_told)
 
 /* --------------------------------------------------------------- nearest class mean */
 
-/* Squared distance of sample i to the mean of class c, in double. */
+/* Returns the squared distance of sample i to the mean of class c, in double. */
 static double distance(const stream *s, int i, int c)
 {
     double sum = 0;
@@ -458,7 +459,7 @@ static double distance(const stream *s, int i, int c)
     return sum;
 }
 
-TEST(ncm_scores_are_those_of_the_class_means)
+TEST(ncm_scores_equal_those_of_the_class_means)
 {
     enum { N = 200, D = 9, K = 4 };
     stream s = make_stream(1, N, D, K, NULL, 1.5, 3);
@@ -491,7 +492,7 @@ TEST(ncm_scores_are_those_of_the_class_means)
 
 enum { LN = 250, LD = 10, LK = 5 };
 
-/* inv = a^-1 by Gauss-Jordan with pivoting. */
+/* Computes inv = a^-1 by Gauss-Jordan elimination with pivoting. */
 static void invert(double a[LD][LD], double inv[LD][LD])
 {
     for (int i = 0; i < LD; i++)
@@ -523,8 +524,8 @@ static void invert(double a[LD][LD], double inv[LD][LD])
     }
 }
 
-/* Log-probabilities (LN, LK) after the whole stream, exactly as Hayes & Kanan write it; the first sample of a class only sets
- * its mean. */
+/* Computes the log-probabilities (LN, LK) after the whole stream as Hayes & Kanan define them; the first sample of a class only
+ * sets its mean. */
 static float *definition(const stream *s, double shrink)
 {
     double sigma[LD][LD] = {{0}}, lambda[LD][LD], mean[LK][LD] = {{0}};
@@ -567,9 +568,9 @@ static float *definition(const stream *s, double shrink)
     return out;
 }
 
-TEST(slda_scores_are_those_of_the_recursion)
+TEST(slda_scores_equal_those_of_the_recursion)
 {
-    const double offsets[] = {0, 5, 100}; /* far from the origin the plain formula cancels; the head's does not */
+    const double offsets[] = {0, 5, 100}; /* far from the origin the simple formula cancels; that of the head does not */
     for (int k = 0; k < 3; k++) {
         stream s = make_stream((uint64_t)k, LN, LD, LK, NULL, 1.2, offsets[k]);
         OWNED_PTR(sfp__head_free) sfp__head *h = make_head("slda", LD, 8);
@@ -591,7 +592,7 @@ TEST(a_rank_deficient_covariance_is_shrunk)
     check_near("log-probabilities", got, want, (size_t)s.n * LK, 1e-5);
 }
 
-TEST(without_shrinkage_singular_is_still_a_number)
+TEST(a_singular_covariance_without_shrinkage_gives_finite_scores)
 {
     stream s = make_stream(6, 8, LD, 2, NULL, 1, 0);
     sfp__head_options opt = sfp__head_options_defaults(LD, 2);
@@ -607,7 +608,7 @@ TEST(without_shrinkage_singular_is_still_a_number)
 
 enum { RD = 7, RK = 4, SEED = 11 };
 
-/* phi (n, width) in double; the projection is the first stream of the seed, row by row. */
+/* Computes phi (n, width) in double; the projection is the first stream of the seed, row by row. */
 static double *projections(const stream *s, int n, int width)
 {
     sfp__rng rng = sfp__rng_init(SEED, 1);
@@ -623,7 +624,7 @@ static double *projections(const stream *s, int n, int width)
     return phi;
 }
 
-/* W (width, RK) = (Phi^T Phi + lambda I)^-1 Phi^T Y over the samples with use[i], by elimination. */
+/* Computes W (width, RK) = (Phi^T Phi + lambda I)^-1 Phi^T Y over the samples with use[i], by elimination. */
 static double *ridge(const stream *s, const double *phi, const bool *use, int n, int width, double lambda)
 {
     int w = width + RK;
@@ -667,8 +668,8 @@ static const void *tensor(state *s, const char *name)
     return find(s, full)->data;
 }
 
-/* Width 24 folds after 64 samples, then whenever 160 are not folded: the numbers of samples below lie on all sides of that. */
-TEST(ranpac_scores_are_those_of_the_ridge_solved_at_once)
+/* Width 24 folds after 64 samples, then whenever 160 are not folded; the numbers of samples below are around these limits. */
+TEST(ranpac_scores_equal_those_of_a_direct_ridge_solution)
 {
     const int counts[] = {1, 5, 31, 39, 40, 63, 64, 65, 100, 230, 400, 777};
     bool use[777];
@@ -698,8 +699,8 @@ TEST(ranpac_scores_are_those_of_the_ridge_solved_at_once)
     }
 }
 
-/* lambda has the least squared error on the held-out samples of a ridge fitted to all others; with the base empty, and with a
- * base. `neighbours`: only better than a tenth and ten times of it (the search goes downhill when there are many unknowns). */
+/* lambda has the smallest squared error on the held-out samples of a ridge fitted to all others, with an empty base and with a
+ * base. `neighbours`: only smaller than at a tenth and at ten times of it (with many unknowns the search goes downhill). */
 static void check_choice(int width, int n, double spread, bool neighbours)
 {
     stream s = make_stream((uint64_t)n, n, RD, RK, NULL, spread, 0.3);
@@ -762,10 +763,10 @@ TEST(lambda_is_chosen_again_when_the_stream_has_doubled)
 
 TEST(the_reservoir_is_uniform_over_the_stream)
 {
-    int n = 12000, late = 0; /* 1200 offered, 128 kept: half of them from the second half, +- 4 standard deviations */
+    int n = 12000, late = 0; /* 1200 candidates, 128 kept: half of them from the second half, +- 4 standard deviations */
     stream s = make_stream(1, n, RD, RK, NULL, 2, 0);
     for (int i = 0; i < n; i++)
-        s.x[i * RD] = (float)i; /* tells when it came */
+        s.x[i * RD] = (float)i; /* encodes its position in the stream */
     OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ranpac", RD, 4);
     learn(h, &s, 0, n);
     state now = save(h);
@@ -783,7 +784,7 @@ TEST(the_reservoir_is_uniform_over_the_stream)
     assert_in_range(late, 64 - 23, 64 + 23);
 }
 
-TEST(another_seed_is_another_projection)
+TEST(another_seed_gives_another_projection)
 {
     stream s = make_stream(1, 50, RD, RK, NULL, 2, 0);
     OWNED_PTR(sfp__head_free) sfp__head *a = make_head("ranpac", RD, 24), *b = NULL, *wider = NULL;

@@ -1,5 +1,5 @@
-/* States opened to answer: the bytes of the learner that saved them, settings from the file alone; what does not fit is told
- * by name. */
+/* States loaded for inference: predictions have the same bytes as those of the learner that saved them, settings are read from
+ * the file, and mismatches are reported by name. */
 #include "failing_alloc.h"
 #include "learner_world.h"
 #include "test.h"
@@ -44,7 +44,7 @@ static void assert_same_answers(const answers *x, const answers *y)
         assert_memory_equal(x->logp + i * CLASSES, y->logp + i * CLASSES, (size_t)x->about.classes * sizeof(float));
 }
 
-/* Of one learner: the answers of its own predictor and of what was saved. */
+/* The predictions of a learner's own predictor and of its saved state. */
 static void check_kind(const sfp__learner_options *o)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(o);
@@ -69,7 +69,7 @@ static void check_kind(const sfp__learner_options *o)
     assert_memory_equal(had->std, o->std, sizeof o->std);
 }
 
-TEST(answers_are_those_of_the_learner_that_saved)
+TEST(predictions_equal_those_of_the_learner_that_saved)
 {
     choose_images();
     const sfp__learner_options list[] = {
@@ -99,7 +99,7 @@ TEST(answers_are_those_of_the_learner_that_saved)
     check_kind(&o);
 }
 
-/* A closed-form head alone, which has seen two of three classes. */
+/* A closed-form head (method) that has seen two of three classes. */
 static sfp__learner *save_method(const char *kind)
 {
     sfp__learner_options o = small_options();
@@ -111,14 +111,14 @@ static sfp__learner *save_method(const char *kind)
     return l;
 }
 
-TEST(a_head_alone_answers_too)
+TEST(a_closed_form_head_predicts_too)
 {
     choose_images();
     static const char *const kinds[] = {"ncm", "slda", "ranpac"};
     for (int k = 0; k < 3; k++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k]);
         OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL, *learned = NULL;
-        MUST(sfp__predictor_open(vit, threads, in_directory("s"), 4, &p, &err)); /* 9 are cut in three */
+        MUST(sfp__predictor_open(vit, threads, in_directory("s"), 4, &p, &err)); /* 9 images are divided into three passes */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
         answers a = ask(p), want = ask(learned), again;
         assert_int_equal(a.about.t, 9);
@@ -135,7 +135,7 @@ TEST(a_head_alone_answers_too)
             assert_true(logp[2] == -INFINITY);
             assert_int_equal(label[i], logp[1] > logp[0] ? 1 : 0);
         }
-        has[2] = has[5] = false; /* known queries are used, others computed anew */
+        has[2] = has[5] = false; /* known queries are used, others are computed */
         again = a;
         MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, again.label, again.logp, CLASSES, NULL, &err));
         assert_same_answers(&a, &again);
@@ -145,7 +145,7 @@ TEST(a_head_alone_answers_too)
     }
 }
 
-/* ------------------------------------------------------------------------ what does not fit */
+/* ------------------------------------------------------------------------ mismatches */
 
 static void refused(sfp__vit *on, const char *file, sfp_status status, const char *words)
 {
@@ -174,7 +174,7 @@ static void save_kind(int kind)
         save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
 }
 
-TEST(every_tensor_is_needed_and_finite)
+TEST(every_tensor_is_required_and_finite)
 {
     save_learner(SFP_HEAD_MIX);
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
@@ -192,7 +192,7 @@ TEST(every_tensor_is_needed_and_finite)
         size_t size = sfp__dtype_size(t->dtype);
         sfp__tensor spoiled = *t;
         spoiled.data = memcpy(kept_malloc(t->bytes), t->data, t->bytes);
-        memset((char *)(uintptr_t)spoiled.data + t->bytes - size, 0xff, size); /* a NaN at the end */
+        memset((char *)(uintptr_t)spoiled.data + t->bytes - size, 0xff, size); /* a NaN as the last element */
         save_changed(t->name, &spoiled, NULL, NULL);
         (void)snprintf(words, sizeof words, "tensor '%s' has -nan as element %zu, expected a finite number", t->name,
                        t->count - 1);
@@ -200,7 +200,7 @@ TEST(every_tensor_is_needed_and_finite)
     }
 }
 
-TEST(what_does_not_fit_is_told)
+TEST(mismatches_are_reported)
 {
     save_learner(SFP_HEAD_LINEAR);
     const struct {
@@ -234,7 +234,7 @@ TEST(what_does_not_fit_is_told)
         save_changed(NULL, NULL, list[i].key, list[i].value);
         refused(vit, "t", list[i].status, list[i].words);
     }
-    bytes whole = slurp(in_directory("s")); /* cut anywhere */
+    bytes whole = slurp(in_directory("s")); /* truncated at many positions */
     for (size_t n = 1; n < whole.n; n += 1 + whole.n / 40) {
         put_bytes("t", whole.p, n);
         refused(vit, "t", SFP_EFORMAT, "");
@@ -242,7 +242,7 @@ TEST(what_does_not_fit_is_told)
     refused(vit, "none", SFP_ENOTFOUND, "");
 }
 
-/* "s" with tensors and metadata the other way round, as "t". */
+/* Writes "s" with tensors and metadata in reverse order as "t". */
 static void save_reversed(void)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
@@ -263,7 +263,7 @@ static void spill_damaged(const bytes *b)
     refused(vit, "t", SFP_EFORMAT, "is damaged: its checksum is ");
 }
 
-/* A byte of a tensor, all of them, what a tensor is called, a number of the metadata. */
+/* Changes a byte of a tensor, all bytes, the name of a tensor, or a number of the metadata. */
 static void refuse_every_damage(void)
 {
     static const char counted[] = "\"timestamps\":\"", named[] = ".bias\":";
@@ -283,7 +283,7 @@ static void refuse_every_damage(void)
     spill_damaged(&b);
 }
 
-TEST(a_damaged_one_is_refused)
+TEST(a_damaged_state_is_refused)
 {
     choose_images();
     for (int kind = 0; kind < 3; kind++) {
@@ -305,8 +305,8 @@ TEST(a_damaged_one_is_refused)
     }
 }
 
-/* Any byte turned, of a file whose checksum would not tell: it opens or is refused, and what opens answers. */
-TEST(turned_bytes_never_crash)
+/* Any byte is changed in a file without a checksum: it either loads or is refused, and a loaded state predicts. */
+TEST(changed_bytes_never_crash)
 {
     choose_images();
     for (int kind = 0; kind < 3; kind++) {
@@ -342,7 +342,7 @@ TEST(another_backbone_is_refused_by_name)
     OWNED_PTR(sfp__learner_free) sfp__learner *l = NULL;
     MUST(sfp__learner_create(other, threads, &o, &l, &err));
     REFUSED(sfp__learner_load(l, in_directory("s"), &err), SFP_EINVAL, "backbone is 'random'");
-    save_changed(NULL, NULL, "backbone", NULL); /* a file that does not tell is taken */
+    save_changed(NULL, NULL, "backbone", NULL); /* a file without this entry is accepted */
     MUST(sfp__learner_load(l, in_directory("t"), &err));
     config.depth = 4;
     MUST(sfp__vit_random(&config, 3, 0.1f, &shallow, &err));
@@ -350,7 +350,7 @@ TEST(another_backbone_is_refused_by_name)
     refused(shallow, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
 }
 
-TEST(every_failing_allocation_is_told)
+TEST(every_failed_allocation_is_reported)
 {
     save_learner(SFP_HEAD_MIX);
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;

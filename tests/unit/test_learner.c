@@ -1,5 +1,5 @@
-/* Timestamps of the learner (docs/method.md, sections 5-7 and 9): what must hold whatever the numbers are, and the numbers of one
- * timestamp done by hand. */
+/* Timestamps of the learner (docs/method.md, sections 5-7 and 9): properties that hold for all numbers, and the recomputation of
+ * single timestamps. */
 #include "learner/learner.h"
 
 #include "compute/pixels.h"
@@ -8,7 +8,7 @@
 #include "test.h"
 #include "test_learner_fixture.h"
 
-/* ------------------------------------------------------------------- spans */
+/* ------------------------------------------------------------------- components */
 
 TEST(frozen_components_are_bit_identical_after_training)
 {
@@ -48,7 +48,7 @@ TEST(frozen_components_are_bit_identical_after_training)
     assert_int_equal(l->fp->active_end, 12);
 }
 
-TEST(options_that_cannot_be_are_refused)
+TEST(invalid_options_are_refused)
 {
     model m = tiny_model(1);
     sfp__learner_options good = small_options(&m, 3, 6), bad;
@@ -100,7 +100,7 @@ TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
     sfp__learner_options all[4];
     for (int i = 0; i < 4; i++)
         all[i] = small_options(&m, 2, 6);
-    all[1].fp.tasks = 0; /* free */
+    all[1].fp.tasks = 0; /* task-free */
     all[1].fp.classes = 0;
     all[1].steps = 2;
     all[1].fp.prefix = SFP_PREFIX_RAW;
@@ -122,13 +122,13 @@ TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
     }
 }
 
-/* Warm: the buffer is full, and every size of a micro-batch has come once (the backbone prepares its products for one when it
- * first comes; which come depends on how many of the replayed images have their query). */
+/* After warm-up: the buffer is full, and every micro-batch size has occurred once. (The backbone prepares its products for a size
+ * at its first use; the sizes depend on how many replayed images have a known query.) */
 TEST(a_timestamp_allocates_nothing_after_warm_up)
 {
     enum { WARM = 8, COUNTED = 10 };
     for (int i = 0; i < 6; i++) {
-        bool watched = i % 2; /* without and with somebody who predicts */
+        bool watched = i % 2; /* without and with a predictor */
         OWNED_BY(free_model) model m = tiny_model(2);
         sfp__learner_options o = sfp__learner_options_defaults(m.vit);
         o.fp.kind = (sfp__fp_kind)(i / 2);
@@ -148,17 +148,17 @@ TEST(a_timestamp_allocates_nothing_after_warm_up)
     }
 }
 
-/* ------------------------------------------------------- a timestamp by hand */
+/* ------------------------------------------------------- a recomputed timestamp */
 
-/* Three timestamps of two steps each, done again on a trainer of its own from what the report says was drawn. */
-TEST(a_timestamp_is_what_the_report_says)
+/* Recomputes three timestamps of two steps each on a separate trainer, from the draws in the report. */
+TEST(a_timestamp_equals_its_report)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 5);
     o.steps = 2;
     o.coreset.sigma = 0.4; /* 3 of 8 */
     o.adam.lr = 0.01f;
-    o.fp.ortho_mu = 0.1f; /* counted once a loss term: the first timestamp has one, the others two */
+    o.fp.ortho_mu = 0.1f; /* counted once per loss term: the first timestamp has one, the others two */
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     OWNED_PTR(sfp__trainer_free) sfp__trainer *trainer = NULL;
     sfp__trainer_options to = {.fp = sfp__learner_get_options(l)->fp, .adam = o.adam, .max_batch = 16};
@@ -181,7 +181,7 @@ TEST(a_timestamp_is_what_the_report_says)
         int before = l->buffer->filled;
         sfp__timestamp_details r = {0};
         MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
-        /* similarity, and the middle of its ranking */
+        /* the scores and the middle of their ranking */
         float want[8];
         int rank[8] = {0};
         for (int i = 0; i < 8; i++)
@@ -218,7 +218,7 @@ TEST(a_timestamp_is_what_the_report_says)
             if (!(fabs(result.loss - r.loss[k]) <= 1e-4 * result.loss))
                 fail_msg("timestamp %d, step %d: loss %.7g, expected %.7g", (int)t, k, r.loss[k], result.loss);
         }
-        /* the buffer sees the fingerprints as they are after the steps */
+        /* the buffer update uses the fingerprints after the steps */
         float after[8], moved = 0;
         sfp__fp_mean_unit(fp, unit);
         for (int i = 0; i < 8; i++) {
@@ -227,7 +227,7 @@ TEST(a_timestamp_is_what_the_report_says)
         }
         check_near("similarity after the steps", l->batch.score_after, after, 8, 5e-3);
         assert_true(moved > 0.02f * fabsf(want[0]));
-        /* in order while there is space, then as drawn */
+        /* in order while there are free slots, then as drawn */
         for (int i = 0; i < r.buffer.stored + r.buffer.nu; i++) {
             int to_slot = i < r.buffer.stored ? before + i : r.buffer.replaced[i - r.buffer.stored];
             int from = i < r.buffer.stored ? i : r.buffer.retained[i - r.buffer.stored];
@@ -244,7 +244,7 @@ TEST(a_timestamp_is_what_the_report_says)
     }
     int count;
     sfp__param **a = sfp__fp_params(l->fp, &count), **b = sfp__fp_params(fp, &count);
-    for (int i = 0; i < count; i++) /* sums in another order, which Adam magnifies: a tenth of one step of ten */
+    for (int i = 0; i < count; i++) /* the order of sums differs, which Adam magnifies: a tenth of one of ten steps */
         check_near(a[i]->name, a[i]->data, b[i]->data, (size_t)a[i]->rows * a[i]->width, 2e-3);
     sfp__learner_counts counts = sfp__learner_get_counts(l);
     assert_int_equal(counts.timestamps, 5);
@@ -266,9 +266,9 @@ TEST(more_steps_learn_more)
 
 /* ------------------------------------------------------------------ queries */
 
-/* A slot's query: computed at its first replay (or when its sample was trained on), right, and never again: one that is
- * overwritten by hand stays so through later replays. */
-TEST(a_replayed_image_never_pays_its_query_twice)
+/* The query of a slot is computed at its first replay (or when its sample was trained on) and never again: a query that the test
+ * overwrites stays unchanged through later replays. */
+TEST(the_query_of_a_replayed_image_is_computed_once)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 4);
@@ -280,7 +280,7 @@ TEST(a_replayed_image_never_pays_its_query_twice)
     int known = 0, late = 0, again = 0;
     for (int i = 0; i < 16; i++)
         known += l->buffer->slot[i].has_query;
-    assert_int_equal(known, r.coreset_count); /* the coreset's are known when they are stored */
+    assert_int_equal(known, r.coreset_count); /* the queries of the coreset are known when its samples are stored */
     float *x = floats(3 * 8 * 8), q[16];
     const float *xs[1] = {x};
     for (uint64_t t = 1; t < 12; t++) {
@@ -300,7 +300,7 @@ TEST(a_replayed_image_never_pays_its_query_twice)
             int i = r.replay[k];
             const sfp__slot *slot = &l->buffer->slot[i];
             if (slot->id != id[i])
-                continue; /* replaced after it was replayed */
+                continue; /* replaced after its replay */
             assert_true(slot->has_query);
             if (had[i]) {
                 assert_true(slot->query[0] == marker[i]);
@@ -318,11 +318,11 @@ TEST(a_replayed_image_never_pays_its_query_twice)
                 slot->query[0] -= 0.25f;
         }
     }
-    assert_true(late > 3 && again > 10); /* both happened */
+    assert_true(late > 3 && again > 10); /* both occurred */
 }
 
-/* With no replay nothing may look at the slots' pixels: decisions and state are the same when these are garbage. */
-TEST(scoring_the_buffer_touches_no_pixels)
+/* Without replay nothing may read the pixels of slots: decisions and state are the same if they are garbage. */
+TEST(scoring_the_buffer_reads_no_pixels)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 4);
@@ -363,7 +363,7 @@ static void expect_refused(sfp__learner *l, int b, const sfp__sample *samples, c
         fail_msg("'%s' does not say '%s'", err.message, text);
     values after = take_values(l);
     assert_int_equal(before.n, after.n);
-    check_same("values", after.x, before.x, before.n * sizeof(float)); /* byte by byte: NaN too */
+    check_same("values", after.x, before.x, before.n * sizeof(float)); /* byte by byte, also for NaN */
     assert_int_equal(r.t, 99);
     assert_int_equal(l->buffer ? l->buffer->filled : 0, filled_slots);
     assert_int_equal(sfp__learner_get_counts(l).timestamps, counts.timestamps);
@@ -405,16 +405,16 @@ TEST(a_loss_that_is_not_finite_changes_nothing)
         batch b = make_batch(8, 8, 0, 4, 1);
         expect_refused(l, 8, b.sample, "loss is");
     }
-    o.adam.lr = 3e38f; /* the first step is finite, what it leads to is not */
+    o.adam.lr = 3e38f; /* the first step is finite, the next one is not */
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     (void)offer(l, 0, 4, 0);
     batch b = make_batch(8, 8, 0, 4, 1);
     expect_refused(l, 8, b.sample, "learning rate");
 }
 
-/* ------------------------------------------------------------- free streams */
+/* ------------------------------------------------------------- task-free streams */
 
-TEST(free_streams_open_components_on_new_classes)
+TEST(task_free_streams_activate_components_for_new_classes)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 0, 0);
@@ -425,17 +425,17 @@ TEST(free_streams_open_components_on_new_classes)
         int lo, hi, start, open, classes;
         bool grew;
     } steps[] = {
-        {0, 2, 0, 5, 2, false},                          /* the first batch has its components */
-        {0, 2, 0, 5, 2, false},                          /* nothing new */
-        {2, 6, 5, 10, 6, true},                          /* several new classes: once */
-        {0, 6, 5, 10, 6, false}, {6, 7, 0, 12, 7, true}, /* what is left; full: all learn */
+        {0, 2, 0, 5, 2, false},                          /* the first batch uses the first components */
+        {0, 2, 0, 5, 2, false},                          /* no new class */
+        {2, 6, 5, 10, 6, true},                          /* several new classes activate components once */
+        {0, 6, 5, 10, 6, false}, {6, 7, 0, 12, 7, true}, /* the remaining components; then the pool is full and all are trained */
         {0, 7, 0, 12, 7, false}, {7, 8, 0, 12, 8, false}, {8, 9, 0, 12, 9, false}, {1, 9, 0, 12, 9, false},
     };
     for (int i = 0; i < 9; i++) {
         int before = sfp__learner_classes(l);
         sfp__timestamp_details r = {0};
         batch b = make_batch(8, 8, steps[i].lo, steps[i].hi, (uint64_t)i);
-        for (int k = 0; k < 8; k++) /* all of them are there */
+        for (int k = 0; k < 8; k++) /* all of them are in the batch */
             b.sample[k].label = steps[i].lo + k % (steps[i].hi - steps[i].lo);
         MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
         assert_int_equal(r.grew, steps[i].grew);
@@ -446,7 +446,7 @@ TEST(free_streams_open_components_on_new_classes)
         assert_true(sfp__learner_seen(l, steps[i].hi - 1));
         assert_false(sfp__learner_seen(l, steps[i].classes));
     }
-    /* all components moved in the last two: also the first ones, which had been frozen */
+    /* all components moved in the last two timestamps, also the first ones, which had been frozen */
     values before = take_values(l);
     (void)offer(l, 0, 9, 50);
     values after = take_values(l);
@@ -455,14 +455,14 @@ TEST(free_streams_open_components_on_new_classes)
         assert_true(memcmp(before.x + (size_t)k * width, after.x + (size_t)k * width, width * sizeof(float)) != 0);
 }
 
-TEST(drift_switches_decide_what_opens_components)
+TEST(the_drift_option_decides_what_activates_components)
 {
     for (int kind = SFP_DRIFT_OFF; kind <= SFP_DRIFT_PH; kind++) {
         OWNED_BY(free_model) model m = tiny_model(1);
         sfp__learner_options o = small_options(&m, 0, 4);
         o.fp.span = 2;
         o.drift = (sfp__drift)kind;
-        o.adam.lr = 0; /* fingerprints stay: only the images can shift */
+        o.adam.lr = 0; /* the fingerprints are constant: only the images can drift */
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         int grew[2] = {0, 0};
         for (uint64_t t = 0; t < 90; t++) {
@@ -472,7 +472,7 @@ TEST(drift_switches_decide_what_opens_components)
                 b.rgb[k] = (uint8_t)(k % 3 == 2 ? 128 + b.rgb[k] / 4 : b.rgb[k] / 8);
             b.sample[0].label = t == 0 ? 0 : b.sample[0].label;
             for (int i = 0; t == 0 && i < 8; i++)
-                b.sample[i].label = i % 4; /* all classes at once: none is new later */
+                b.sample[i].label = i % 4; /* all classes at once, so that none is new later */
             MUST(sfp__learner_offer(l, 8, b.sample, &r, &err));
             grew[t >= 50] += r.grew;
         }
@@ -490,7 +490,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     o.buffer.method = "none";
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     batch b = make_batch(8, 8, 1, 3, 0);
-    expect_refused(l, 8, b.sample, "expected a class of the current task"); /* which are the task's was not said */
+    expect_refused(l, 8, b.sample, "expected a class of the current task"); /* the classes of the task were not set */
     const int32_t classes[] = {1, 2}, wrong[] = {1, 6};
     assert_int_equal(sfp__learner_set_classes(l, 2, wrong, &err), SFP_EINVAL);
     MUST(sfp__learner_set_classes(l, 2, classes, &err));
@@ -503,7 +503,7 @@ TEST(without_a_buffer_only_the_tasks_classes_compete)
     }
     for (int c = 0; c < 6; c++)
         assert_int_equal(memcmp(before + c * 16, w->data + c * 16, 16 * sizeof(float)) == 0, c != 1 && c != 2);
-    /* a free stream has no tasks: all rows */
+    /* a task-free stream has no tasks: all rows */
     sfp__learner_options open = o;
     open.fp.tasks = 0;
     OWNED_PTR(sfp__learner_free) sfp__learner *f = make_learner(&m, &open);
@@ -549,8 +549,8 @@ TEST(every_selector_and_buffer_runs)
         }
 }
 
-/* This selector's weights are equal: letting them into the loss changes nothing. */
-TEST(equal_weights_are_no_weights)
+/* The weights of this selector are equal: using them in the loss changes nothing. */
+TEST(equal_weights_change_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 2, 6);
@@ -560,7 +560,7 @@ TEST(equal_weights_are_no_weights)
     assert_true(same_values(&plain, &weighted));
 }
 
-TEST(images_kept_compressed_replay_the_same)
+TEST(compressed_images_replay_identically)
 {
     enum { S = 32 };
     OWNED_BY(free_model) model m = make_model(S, 8, 16, 3, 1);
@@ -575,7 +575,7 @@ TEST(images_kept_compressed_replay_the_same)
             sfp__text png[8] = {{0}};
             for (int i = 0; i < 8; i++) {
                 uint8_t *rgb = b.rgb + (size_t)(i * S * S * 3);
-                for (int k = 0; i % 4 && k < S * S * 3; k++) /* some are noise, which does not get smaller */
+                for (int k = 0; i % 4 && k < S * S * 3; k++) /* some images are noise, which compression does not shrink */
                     rgb[k] = rgb[k / (3 * S) * 3 * S + k % 3];
                 MUST(sfp__image_encode_png("an image", &(sfp__image){S, S, rgb}, &png[i], &err));
                 b.sample[i].encoded = (const uint8_t *)png[i].s;
@@ -593,7 +593,7 @@ TEST(images_kept_compressed_replay_the_same)
         assert_int_equal(compressed + raw, 20);
         assert_int_equal(compressed > 0, keep);
         v[keep] = take_values(l);
-        if (keep) { /* damaged bytes are an error that says where, and nothing is learned from them */
+        if (keep) { /* damaged bytes cause an error that names the place, and nothing is learned from them */
             for (int i = 0; i < l->buffer->filled; i++) {
                 sfp__slot *slot = &l->buffer->slot[i];
                 if (slot->image_size < S * S * 3)
@@ -612,7 +612,7 @@ TEST(classes_have_names)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 4);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    assert_int_equal(sfp__learner_classes(l), 4); /* not more rows than there are classes */
+    assert_int_equal(sfp__learner_classes(l), 4); /* naming does not add rows */
     MUST(sfp__learner_name_class(l, 2, "cat", &err));
     MUST(sfp__learner_name_class(l, 2, "dog", &err));
     assert_string_equal(sfp__learner_class_name(l, 2), "dog");
@@ -623,10 +623,11 @@ TEST(classes_have_names)
     assert_int_equal(sfp__learner_classes(l), 4);
 }
 
-/* ------------------------------------------------------------- test, then train: who is judged */
+/* ------------------------------------------------------------- prequential accuracy */
 
-/* Classes one after the other, one a batch: no head had a chance, so no weight moves; when a class comes again, they do. */
-TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
+/* Classes arrive one after another, one per batch: no member could know a class in advance, so no weight changes. When a class
+ * arrives again, the weights change. */
+TEST(a_new_class_changes_no_weight_of_the_mixture)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 0, 0);
@@ -646,7 +647,7 @@ TEST(a_new_class_moves_no_weight_of_the_mixed_heads)
         assert_true(l->mix.loss[e] > 0);
 }
 
-TEST(the_linear_head_cannot_name_a_class_before_it_came)
+TEST(the_linear_head_cannot_predict_a_class_before_it_arrives)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 2);
@@ -658,13 +659,13 @@ TEST(the_linear_head_cannot_name_a_class_before_it_came)
     assert_true(right > 0);
 }
 
-/* A slot whose query is not known comes first in a step; who is judged does not change by it. */
-TEST(rehearsed_samples_are_judged_by_nobody)
+/* A slot with an unknown query is first in a step; this does not change which samples are counted. */
+TEST(replayed_samples_are_not_counted_in_prequential_accuracy)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 4);
     o.head = SFP_HEAD_MIX;
-    o.select = "kcenter"; /* knows the queries of the whole batch */
+    o.select = "kcenter"; /* computes the queries of the whole batch */
     sfp__learner *l[2];
     sfp__timestamp_details t[2];
     for (int i = 0; i < 2; i++) {

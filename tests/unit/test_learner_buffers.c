@@ -1,5 +1,5 @@
-/* Every buffer method in a learner: what it asks for is what a step would see, queries are computed once, what is told is what
- * happened; the same on any number of threads and after a resume; nothing is allocated once warm. */
+/* Every buffer method in a learner: its model callbacks return what a step computes, queries are computed once, and the reported
+ * change is what happened. Results do not depend on threads or a resume, and later timestamps allocate nothing. */
 #include "learner/learner.h"
 
 #include "test.h"
@@ -22,7 +22,7 @@ static sfp__learner_options options_of(const model *m, const char *select, const
     return o;
 }
 
-/* The buffer as bytes: everything that a slot holds. */
+/* Returns the buffer as bytes: the complete contents of its slots. */
 typedef struct shot {
     int filled;
     uint64_t id[64], stored_at[64];
@@ -47,16 +47,16 @@ static shot shot_of(const sfp__learner *l)
     return s;
 }
 
-/* The stream turns to other classes in the end: gss replaces when gradients disagree. */
+/* The stream changes to other classes at the end: gss replaces samples if gradients disagree. */
 static int turn(uint64_t t)
 {
     return t < TIMES ? 0 : 3;
 }
 
-TEST(the_change_is_what_happened)
+TEST(the_reported_change_is_what_happened)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    for (int slots = 5; slots <= 40; slots += 35) /* fewer than a batch has, and more than fit at once */
+    for (int slots = 5; slots <= 40; slots += 35) /* fewer slots than a batch, and more than fit in one pass */
         for (int i = 0; i < METHODS; i++)
             for (int k = 0; k < SELECTORS; k++) {
                 sfp__learner_options o = options_of(&m, selectors[k], methods[i], slots);
@@ -100,7 +100,7 @@ TEST(threads_and_repetition_change_nothing)
     }
 }
 
-TEST(a_resumed_learner_keeps_the_same)
+TEST(a_resumed_learner_keeps_the_same_samples)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++) {
@@ -120,8 +120,8 @@ TEST(a_resumed_learner_keeps_the_same)
     }
 }
 
-/* gss' scores are part of a checkpoint: a file without them is refused, and they come back. */
-TEST(the_state_of_a_method_is_saved)
+/* The scores of gss are part of a checkpoint: a file without them is refused, and resuming restores them. */
+TEST(the_state_of_a_buffer_method_is_saved)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = options_of(&m, "streamfp", "gss", 20);
@@ -136,7 +136,7 @@ TEST(the_state_of_a_method_is_saved)
     assert_true(((float *)p.data)[19] != 0);
 }
 
-TEST(nothing_is_allocated_once_warm)
+TEST(later_timestamps_allocate_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int i = 0; i < METHODS; i++)
@@ -151,14 +151,14 @@ TEST(nothing_is_allocated_once_warm)
         }
 }
 
-/* ---------------------------------------------------------------- what is asked */
+/* ---------------------------------------------------------------- model callbacks */
 
-/* A learner whose buffer is full, some of its queries unknown, in the state in which an update would find it. */
+/* Creates a learner with a full buffer, some of whose queries are unknown, in the state before an update. */
 static sfp__learner *warm(const model *m, const char *buffer, bool query_one, sfp__fp_kind kind)
 {
     sfp__learner_options o = options_of(m, "streamfp", buffer, 40);
     o.fp.kind = kind;
-    o.replay = 1; /* and a batch of 12: questions about more samples than a step takes */
+    o.replay = 1; /* and a batch of 12: calls with more samples than a step has */
     o.fp.query_one = query_one;
     sfp__learner *l = make_learner(m, &o);
     offer_range(l, 0, TIMES);
@@ -170,16 +170,16 @@ static sfp__learner *warm(const model *m, const char *buffer, bool query_one, sf
     return l;
 }
 
-/* Input of a sample as asked for. */
-static void input_of(const sfp__learner *l, int who, float *out)
+/* Returns the input of a sample as it is numbered in model callbacks. */
+static void input_of(const sfp__learner *l, int samples, float *out)
 {
-    if (who < BATCH)
-        memcpy(out, l->batch.x + (size_t)who * l->pixels, l->pixels * sizeof *out);
+    if (samples < BATCH)
+        memcpy(out, l->batch.x + (size_t)samples * l->pixels, l->pixels * sizeof *out);
     else
-        MUST(sfp__learner_slot_input(l, &l->buffer->slot[who - BATCH], out, &err));
+        MUST(sfp__learner_slot_input(l, &l->buffer->slot[samples - BATCH], out, &err));
 }
 
-TEST(features_are_those_of_a_step)
+TEST(features_equal_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) { /* every kind of pool, and one pass instead of two */
@@ -188,23 +188,23 @@ TEST(features_are_those_of_a_step)
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "aser", one, kind);
         const sfp__model_ops *ask = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
-        int who[N];
+        int samples[N];
         size_t D = (size_t)l->D;
         float *got = floats(N * D), *at = floats(N * D), *x = floats(N * l->pixels), *gradient = floats(ask->params);
         const float *xs[N];
         const int32_t zeros[N] = {0};
         for (int i = 0; i < N; i++) {
-            who[i] = (i * 7 + 3) % N; /* a permutation: 7 and 52 have no common divisor */
-            input_of(l, who[i], x + (size_t)i * l->pixels);
+            samples[i] = (i * 7 + 3) % N; /* a permutation: 7 and 52 have no common divisor */
+            input_of(l, samples[i], x + (size_t)i * l->pixels);
             xs[i] = x + (size_t)i * l->pixels;
         }
         values before = take_values(l);
-        MUST(ask->features(ask->ctx, N, who, got, &err));
+        MUST(ask->features(ask->ctx, N, samples, got, &err));
         MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
         for (int i = 0; i < N; i++) {
             int32_t label = 0;
             float weight = 1, query[16];
-            bool replayed = who[i] >= BATCH;
+            bool replayed = samples[i] >= BATCH;
             if (replayed)
                 check_near("features of images", at + (size_t)i * D, got + (size_t)i * D, D, 1e-5);
             const sfp__train_batch b = {
@@ -214,14 +214,15 @@ TEST(features_are_those_of_a_step)
             check_near("features", got + (size_t)i * D, r.feature, D, 1e-5);
             if (one)
                 continue;
-            const float *kept = who[i] < BATCH ? l->batch.query + (size_t)who[i] * D : l->buffer->slot[who[i] - BATCH].query;
-            assert_true(who[i] < BATCH ? l->batch.has_query[who[i]] : l->buffer->slot[who[i] - BATCH].has_query);
+            const float *kept =
+                samples[i] < BATCH ? l->batch.query + (size_t)samples[i] * D : l->buffer->slot[samples[i] - BATCH].query;
+            assert_true(samples[i] < BATCH ? l->batch.has_query[samples[i]] : l->buffer->slot[samples[i] - BATCH].has_query);
             check_near("queries", kept, query, D, 1e-5);
         }
         check_values(l, &before);
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){N}, got, &err), SFP_EINVAL);
         assert_int_equal(ask->features(ask->ctx, 1, (const int[]){-1}, got, &err), SFP_EINVAL);
-        assert_int_equal(ask->features(ask->ctx, 0, who, got, &err), SFP_EINVAL);
+        assert_int_equal(ask->features(ask->ctx, 0, samples, got, &err), SFP_EINVAL);
     }
 }
 
@@ -238,8 +239,8 @@ static void see(void *user, int i, const float *gradient)
     e->times[i]++;
 }
 
-/* Full passes give what a pass for each group gives, with every kind of pool. */
-TEST(gradients_of_each_are_those_of_one)
+/* Full passes give the same gradients as one pass per group, with every kind of pool. */
+TEST(group_gradients_equal_single_gradients)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int turn = 0; turn < 4; turn++) {
@@ -247,30 +248,30 @@ TEST(gradients_of_each_are_those_of_one)
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp__fp_kind)turn);
         const sfp__model_ops *ask = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
-        int who[N], times[N] = {0};
+        int samples[N], times[N] = {0};
         each_seen e = {.params = ask->params, .all = floats(N * ask->params), .times = times};
         float *scratch = floats(ask->params), *want = floats(ask->params);
         for (int i = 0; i < N; i++)
-            who[i] = (i * 11 + 5) % N;
+            samples[i] = (i * 11 + 5) % N;
         values before = take_values(l);
-        for (int size = 1; size <= 21; size += 5) { /* first with unknown queries, last beyond a pass */
+        for (int size = 1; size <= 21; size += 5) { /* the first size with unknown queries, the last larger than a pass */
             memset(times, 0, sizeof times);
-            MUST(ask->gradient_each(ask->ctx, N, who, size, scratch, see, &e, &err));
+            MUST(ask->gradient_each(ask->ctx, N, samples, size, scratch, see, &e, &err));
             for (int i = 0; i * size < N; i++) {
                 assert_int_equal(times[i], 1);
-                MUST(ask->gradient(ask->ctx, N - i * size < size ? N - i * size : size, who + i * size, want, &err));
+                MUST(ask->gradient(ask->ctx, N - i * size < size ? N - i * size : size, samples + i * size, want, &err));
                 check_near("gradient of each", e.all + (size_t)i * e.params, want, e.params, 1e-4);
             }
             for (int i = 0; i < 40; i += 5)
-                l->buffer->slot[i].has_query = one_pass; /* groups with unknown queries, too */
+                l->buffer->slot[i].has_query = one_pass; /* also groups with unknown queries */
         }
         check_values(l, &before);
         assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, scratch, see, &e, &err), SFP_EINVAL);
-        assert_int_equal(ask->gradient_each(ask->ctx, 1, who, 0, scratch, see, &e, &err), SFP_EINVAL);
+        assert_int_equal(ask->gradient_each(ask->ctx, 1, samples, 0, scratch, see, &e, &err), SFP_EINVAL);
     }
 }
 
-/* The gradient of many is the mean of those of each, however it is cut; a known query is used as it is. */
+/* The gradient of many samples is the mean of their gradients, however they are divided into passes; a known query is used. */
 TEST(gradients_are_means)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
@@ -280,20 +281,20 @@ TEST(gradients_are_means)
     size_t P = ask->params;
     assert_int_equal(P, sfp__learner_gradient_length(l));
     float *all = floats(P), *one = floats(P), *at = floats(P), *mean = filled(P, 0), *x = floats(N * l->pixels);
-    int who[N];
+    int samples[N];
     int32_t label[N];
     const float *xs[N];
     values before = take_values(l);
     for (int i = 0; i < N; i++)
-        who[i] = (i * 11 + 5) % N;
-    MUST(ask->gradient(ask->ctx, N, who, all, &err));
+        samples[i] = (i * 11 + 5) % N;
+    MUST(ask->gradient(ask->ctx, N, samples, all, &err));
     for (int i = 0; i < N; i++) {
-        MUST(ask->gradient(ask->ctx, 1, &who[i], one, &err));
+        MUST(ask->gradient(ask->ctx, 1, &samples[i], one, &err));
         for (size_t k = 0; k < P; k++)
             mean[k] += one[k] / N;
-        input_of(l, who[i], x + (size_t)i * l->pixels);
+        input_of(l, samples[i], x + (size_t)i * l->pixels);
         xs[i] = x + (size_t)i * l->pixels;
-        label[i] = who[i] < BATCH ? l->batch.label[who[i]] : l->buffer->slot[who[i] - BATCH].label;
+        label[i] = samples[i] < BATCH ? l->batch.label[samples[i]] : l->buffer->slot[samples[i] - BATCH].label;
     }
     check_near("gradient", all, mean, P, 1e-4);
     MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = N, .x = xs, .label = label}, at, NULL, &err));
@@ -302,7 +303,7 @@ TEST(gradients_are_means)
     for (int i = 0; i < 40; i++)
         assert_true(l->buffer->slot[i].has_query);
     assert_int_equal(ask->gradient(ask->ctx, 1, (const int[]){N}, one, &err), SFP_EINVAL);
-    /* not computed again: a query that is wrong stays, and tells */
+    /* not computed again: a wrong query stays and changes the result */
     l->buffer->slot[2].query[0] += 5;
     MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, one, &err));
     l->buffer->slot[2].query[0] -= 5;
@@ -310,7 +311,7 @@ TEST(gradients_are_means)
     assert_memory_not_equal(one, at, P * sizeof *one);
 }
 
-/* camel asks for queries: all of a full buffer are known, with or without a second pass. */
+/* camel needs queries: all queries of a full buffer are known, with or without a second pass. */
 TEST(a_method_that_needs_queries_has_them)
 {
     OWNED_BY(free_model) model m = tiny_model(2);

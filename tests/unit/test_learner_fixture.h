@@ -1,5 +1,4 @@
-/* What the learner's tests share: a small vit, images of classes that can be told apart, a learner. Include after
- * <cmocka.h>. */
+/* Helpers of the learner tests: a small ViT, images of distinguishable classes, a learner. Include after <cmocka.h>. */
 #ifndef SFP_TESTS_LEARNER_FIXTURE_H
 #define SFP_TESTS_LEARNER_FIXTURE_H
 
@@ -66,7 +65,7 @@ static UNUSED sfp__learner *make_learner(const model *m, const sfp__learner_opti
     return l;
 }
 
-/* b images with labels of [lo, hi): a colour a class, stripes by the image, noise. The same t gives the same images. */
+/* Creates b images with labels in [lo, hi): one colour per class, stripes by image, noise. The same t gives the same images. */
 static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
 {
     batch x = {.b = b, .rgb = kept_malloc((size_t)(b * S * S * 3))};
@@ -84,7 +83,7 @@ static UNUSED batch make_batch(int S, int b, int lo, int hi, uint64_t t)
     return x;
 }
 
-/* One timestamp on make_batch(t). */
+/* Offers one timestamp with make_batch(t). */
 static UNUSED sfp__timestamp_details offer(sfp__learner *l, int lo, int hi, uint64_t t)
 {
     sfp__timestamp_details r = {0};
@@ -93,7 +92,7 @@ static UNUSED sfp__timestamp_details offer(sfp__learner *l, int lo, int hi, uint
     return r;
 }
 
-/* Timestamps [from, to) of classes 0 to 5. */
+/* Offers timestamps [from, to) of classes 0 to 5. */
 static UNUSED void offer_range(sfp__learner *l, uint64_t from, uint64_t to)
 {
     for (uint64_t t = from; t < to; t++)
@@ -108,7 +107,7 @@ static UNUSED void check_allocates_nothing(const char *who, sfp__learner *l, int
         fail_msg("%s: %lu allocations in timestamp %llu", who, sfp__mem_count() - before, (unsigned long long)t);
 }
 
-/* b resumes from a checkpoint of a, which is gone afterwards. */
+/* Resumes b from a checkpoint of a, and frees a. */
 static UNUSED sfp_status resume_from(sfp__learner *a, sfp__learner *b)
 {
     char path[64];
@@ -119,7 +118,7 @@ static UNUSED sfp_status resume_from(sfp__learner *a, sfp__learner *b)
     return status;
 }
 
-/* All values of the learnable state, one after the other. */
+/* Returns all values of the learnable state, concatenated. */
 typedef struct values {
     size_t n;
     float *x;
@@ -145,7 +144,7 @@ static UNUSED bool same_values(const values *a, const values *b)
     return a->n == b->n && memcmp(a->x, b->x, a->n * sizeof *a->x) == 0;
 }
 
-/* The learner's values are these, which are freed. */
+/* Checks that the values of the learner equal `v`, and frees v. */
 static UNUSED void check_values(sfp__learner *l, values *want)
 {
     values v = take_values(l);

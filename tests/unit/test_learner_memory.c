@@ -1,5 +1,5 @@
-/* Memory does not grow with the length of a stream: the resident size over thousands of timestamps on a very small model, with
- * somebody who predicts now and then. 2,000 timestamps; with SFP_LONG=1 (or STREAMFP_LONG=1) 20,000. */
+/* Memory does not grow with the length of a stream: checks the resident size over thousands of timestamps on a very small model,
+ * with occasional predictions. 2,000 timestamps; 20,000 with SFP_LONG=1 (or STREAMFP_LONG=1). */
 #include "learner/learner.h"
 
 #include "base/monotonic.h"
@@ -7,7 +7,7 @@
 #include "test.h"
 #include "test_learner_fixture.h"
 
-/* A sanitizer keeps freed memory for itself: its resident size says nothing. */
+/* A sanitizer retains freed memory, so its resident size is meaningless. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #else
@@ -25,7 +25,7 @@ static long resident(void)
     return found == 2 ? pages * sysconf(_SC_PAGESIZE) : 0;
 }
 
-TEST(resident_size_stays_over_a_long_stream)
+TEST(resident_size_is_constant_over_a_long_stream)
 {
     enum { WARM = 200, KINDS = 50 };
     uint64_t timestamps = SANITIZED ? 200 : long_tests() ? 20000 : 2000;
@@ -37,7 +37,7 @@ TEST(resident_size_stays_over_a_long_stream)
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
     MUST(sfp__predictor_create(l, m.pool, 2, &p, &err));
-    batch kinds[KINDS]; /* made before: the test itself allocates nothing either */
+    batch kinds[KINDS]; /* created in advance, so that the test itself allocates nothing */
     for (uint64_t i = 0; i < KINDS; i++)
         kinds[i] = make_batch(m.S, o.batch, 0, 10, i);
     long start = 0, most = 0;

@@ -1,4 +1,4 @@
-/* A closed-form head alone, as a learner. */
+/* A learner with a closed-form head (method). */
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "learner/predictor.h"
@@ -71,7 +71,7 @@ static void offer(sfp__learner *l, int from, int n)
     assert_true(t.prequential_correct >= 0 && t.prequential_correct <= n);
 }
 
-TEST(known_queries_change_no_answer)
+TEST(known_queries_change_no_prediction)
 {
     for (int m = 0; m < 3; m++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make(methods[m]);
@@ -86,7 +86,7 @@ TEST(known_queries_change_no_answer)
         offer(l, BATCH, BATCH);
         MUST(sfp__predictor_predict(p, N, rgb, query, has, first, NULL, NULL));
         for (int i = 0; i < N; i++)
-            has[i] = i % 4 == 1; /* gaps: runs of unknown ones between known ones */
+            has[i] = i % 4 == 1; /* gaps: unknown queries between known ones */
         MUST(sfp__predictor_predict(p, N, rgb, query, has, again, NULL, NULL));
         for (int i = 0; i < N; i++) {
             assert_true(has[i]);
@@ -96,7 +96,7 @@ TEST(known_queries_change_no_answer)
     }
 }
 
-TEST(a_resumed_head_goes_on_alike)
+TEST(a_resumed_head_continues_identically)
 {
     const char *path = in_directory("checkpoint");
     for (int m = 0; m < 3; m++) {
@@ -120,8 +120,8 @@ TEST(a_resumed_head_goes_on_alike)
     }
 }
 
-/* The last is damaged: the one before serves, and the damaged one never takes its place. */
-TEST(a_head_goes_on_from_the_checkpoint_before)
+/* If the last checkpoint is damaged, the one before is used, and the damaged one never replaces it. */
+TEST(a_head_resumes_from_the_backup_checkpoint)
 {
     const char *path = in_directory("two");
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make("slda"), *b = make("slda");
@@ -139,12 +139,12 @@ TEST(a_head_goes_on_from_the_checkpoint_before)
         MUST(sfp__learner_resume(b, path, &position, &used_old, NULL));
         assert_true(used_old);
         assert_string_equal(position, want[i]);
-        for (int k = 0; k < i; k++) /* one puts a whole file in its place, a second keeps that */
+        for (int k = 0; k < i; k++) /* the first checkpoint replaces the damaged file; the second keeps that as a backup */
             MUST(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
     }
 }
 
-TEST(what_does_not_fit_is_refused)
+TEST(mismatches_are_refused)
 {
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make("ncm");
     sfp__timestamp_details t;

@@ -1,4 +1,5 @@
-/* Predictions (predictor.h): the right numbers, from one consistent snapshot, whatever the learner does meanwhile. */
+/* Predictions (predictor.h): correct numbers from one consistent snapshot, regardless of what the learner does at the same
+ * time. */
 #include "learner/predictor.h"
 
 #include <pthread.h>
@@ -31,7 +32,7 @@ static const uint8_t **images_of(const batch *b)
 
 /* ------------------------------------------------------------------ numbers */
 
-/* log-probabilities (n, classes) from the state as it is, in double. */
+/* Computes the log-probabilities (n, classes) of the current state in double. */
 static double *by_hand(sfp__learner *l, int n, const uint8_t *const *rgb)
 {
     oracle o;
@@ -60,7 +61,7 @@ static double *by_hand(sfp__learner *l, int n, const uint8_t *const *rgb)
     return logp;
 }
 
-TEST(answers_equal_the_state_worked_out_by_hand)
+TEST(predictions_equal_an_independent_computation)
 {
     for (int kind = 0; kind < 4; kind++) {
         OWNED_BY(free_model) model m = tiny_model(2);
@@ -69,7 +70,7 @@ TEST(answers_equal_the_state_worked_out_by_hand)
         o.fp.prefix = kind == 3 ? SFP_PREFIX_RAW : SFP_PREFIX_PROJECTED;
         o.adam.lr = 0.02f;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are cut */
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4); /* requests of 10 are divided */
         for (uint64_t t = 0; t < 6; t++) {
             if (t == 3 && kind != 1)
                 MUST(sfp__learner_next_task(l, &err));
@@ -92,7 +93,7 @@ TEST(answers_equal_the_state_worked_out_by_hand)
                                  (double)logp[i * ld + c], w);
                     best = sfp__learner_seen(l, c) && (best < 0 || logp[i * ld + c] > logp[i * ld + best]) ? c : best;
                 }
-                assert_true(isnan(logp[i * ld + C])); /* beyond the classes nothing is written */
+                assert_true(isnan(logp[i * ld + C])); /* nothing is written beyond the classes */
                 assert_int_equal(label[i], best);
                 assert_true(sfp__learner_seen(l, label[i]));
             }
@@ -103,7 +104,7 @@ TEST(answers_equal_the_state_worked_out_by_hand)
     }
 }
 
-TEST(before_anything_was_learned_there_is_no_answer)
+TEST(an_untrained_learner_predicts_no_class)
 {
     for (int known = 0; known < 2; known++) {
         OWNED_BY(free_model) model m = tiny_model(1);
@@ -125,14 +126,14 @@ TEST(before_anything_was_learned_there_is_no_answer)
     }
 }
 
-TEST(only_classes_seen_are_answered)
+TEST(only_seen_classes_are_predicted)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 9);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     (void)offer(l, 2, 4, 0);
     (void)offer(l, 6, 7, 1);
-    for (int c = 0; c < 9; c++) /* the classifier is sure of what was never seen */
+    for (int c = 0; c < 9; c++) /* the linear head strongly predicts classes that were never seen */
         l->fp->linear_b.data[c] += sfp__learner_seen(l, c) ? 0 : 1000;
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 16);
     batch b = make_batch(S, 16, 0, 9, 5);
@@ -148,10 +149,10 @@ TEST(only_classes_seen_are_answered)
     }
     sfp__prediction answer = {0};
     assert_int_equal(sfp__predictor_run(p, 16, images_of(&b), label, logp, 8, &answer, &err), SFP_ELIMIT);
-    assert_int_equal(answer.classes, 9); /* how much space it takes */
+    assert_int_equal(answer.classes, 9); /* the required number of columns */
 }
 
-TEST(queries_that_are_known_are_used)
+TEST(known_queries_are_used)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = small_options(&m, 1, 4);
@@ -172,12 +173,12 @@ TEST(queries_that_are_known_are_used)
     }
     check_near("queries", query, fresh, IMAGES * D, 1e-5);
     for (int i = 0; i < IMAGES; i += 3)
-        has[i] = false; /* some are computed again, the others taken */
+        has[i] = false; /* some are computed again, the others are used */
     MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
     check_near("answers", logp[1], logp[0], IMAGES * 4, 1e-5);
     assert_memory_equal(label[0], label[1], sizeof label[0]);
     for (int i = 0; i < D; i++)
-        query[i] = -query[i] + (float)i; /* a wrong one makes a difference: it is not computed again */
+        query[i] = -query[i] + (float)i; /* a wrong query changes the result: it is not computed again */
     MUST(sfp__predictor_run_known(p, IMAGES, images_of(&b), query, has, label[1], logp[1], 4, NULL, &err));
     double moved = 0;
     for (int c = 0; c < 4; c++)
@@ -186,8 +187,8 @@ TEST(queries_that_are_known_are_used)
     check_near("the others", logp[1] + 4, logp[0] + 4, (IMAGES - 1) * 4, 1e-5);
 }
 
-/* The mixture answers the same whether its log-probabilities are asked for or not. */
-TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
+/* The mixture predicts the same labels whether or not log-probabilities are requested. */
+TEST(the_mixed_head_predicts_the_same_with_and_without_log_probabilities)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 5);
@@ -196,7 +197,7 @@ TEST(the_mixed_head_answers_the_same_with_and_without_capacity)
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 16);
     for (uint64_t t = 0; t < 5; t++) {
         (void)offer(l, 0, 5, t);
-        /* a linear head that is sure of one class and counts: without it the answer would be another */
+        /* a linear head that strongly predicts one class: without it the result would differ */
         l->fp->linear_b.data[t] += 40;
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             l->mix.loss[e] = e ? 500 : 0;
@@ -235,8 +236,9 @@ TEST(a_prediction_allocates_nothing_after_the_first)
     assert_int_equal(sfp__mem_count() - before, 0);
 }
 
-/* A predictor that asks in turn with the learner costs no copy unless it asks, and then sees the last timestamp. */
-TEST(on_demand_a_copy_is_made_when_asked_for)
+/* An on-demand predictor, which alternates with the learner, causes a snapshot only when it predicts, and then uses the last
+ * timestamp. */
+TEST(on_demand_predictors_publish_snapshots_when_they_predict)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 0, 0);
@@ -246,23 +248,23 @@ TEST(on_demand_a_copy_is_made_when_asked_for)
     int32_t label[4], again[4];
     sfp__prediction answer = {0};
     sfp__predictor_on_demand(lazy);
-    sfp__predictor_on_demand(lazy); /* once is enough */
+    sfp__predictor_on_demand(lazy); /* a second call changes nothing */
     for (uint64_t t = 0; t < 6; t++) {
         (void)offer(l, 0, 3, t);
-        assert_int_equal(l->snapshots.current->t, t >= 4 ? 4 : t & ~(uint64_t)1); /* as of the last question */
+        assert_int_equal(l->snapshots.current->t, t >= 4 ? 4 : t & ~(uint64_t)1); /* from the last prediction */
         if (t % 2 && t < 4) {
             MUST(sfp__predictor_run(lazy, 4, images_of(&b), label, NULL, 0, &answer, &err));
             assert_int_equal(answer.t, t + 1);
         }
     }
-    MUST(sfp__predictor_create(l, m.pool, 4, &eager, &err)); /* sees the present, whoever asked before */
+    MUST(sfp__predictor_create(l, m.pool, 4, &eager, &err)); /* sees the current state, regardless of earlier predictions */
     MUST(sfp__predictor_run(eager, 4, images_of(&b), again, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
     MUST(sfp__predictor_run(lazy, 4, images_of(&b), label, NULL, 0, &answer, &err));
     assert_int_equal(answer.t, 6);
     assert_memory_equal(label, again, sizeof label);
     (void)offer(l, 0, 3, 6);
-    assert_int_equal(l->snapshots.current->t, 7); /* somebody may ask at any moment */
+    assert_int_equal(l->snapshots.current->t, 7); /* there is a predictor that may run at any time */
     sfp__predictor_free(eager);
     (void)offer(l, 0, 3, 7);
     assert_int_equal(l->snapshots.current->t, 7);
@@ -285,7 +287,7 @@ typedef struct asker {
     sfp__predictor *p;
     const uint8_t **rgb; /* (IMAGES) */
     atomic_bool *stop;
-    atomic_int *answers; /* of all threads */
+    atomic_int *answers; /* number of predictions of all threads */
     uint64_t seed;
     record *records; /* (RECORDS) */
     int count;
@@ -311,7 +313,7 @@ static void *ask(void *ctx)
     return NULL;
 }
 
-/* The state after timestamp t, as the learner had it. */
+/* Returns the state of the learner after timestamp t. */
 typedef struct copy {
     values v;
     int start, open, classes;
@@ -327,7 +329,7 @@ static copy take_copy(sfp__learner *l)
     return c;
 }
 
-/* Another learner, made to be what the first was after timestamp t. */
+/* Sets another learner to the state of the first after timestamp t. */
 static void put_copy(sfp__learner *l, const copy *c, uint64_t t)
 {
     int count;
@@ -344,8 +346,8 @@ static void put_copy(sfp__learner *l, const copy *c, uint64_t t)
     MUST(sfp__learner_publish(l, &err));
 }
 
-/* Four threads ask while the learner learns, grows and meets new classes. Each answer must be, to the last bit, the one of the
- * state after the timestamp it names. */
+/* Four threads predict while the learner trains, grows and receives new classes. Each result must equal, to the last bit, that of
+ * the state after the timestamp it names. */
 static void check_snapshots(sfp__fp_kind kind, int times)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
@@ -378,7 +380,7 @@ static void check_snapshots(sfp__fp_kind kind, int times)
         int highest = 2 + (int)t / 5;
         (void)offer(l, 0, highest < 9 ? highest : 9, t);
         copies[t + 1] = take_copy(l);
-        /* every other state stays until somebody has asked it, also on a busy machine; the others pass at full speed */
+        /* every other state waits until a thread has used it, even on a busy machine; the others pass at full speed */
         int before = atomic_load(&asked);
         for (double begin = sfp__monotonic_seconds();
              t % 2 && atomic_load(&asked) < before + 2 * THREADS && sfp__monotonic_seconds() < begin + 20;)
@@ -399,7 +401,7 @@ static void check_snapshots(sfp__fp_kind kind, int times)
                 const record *r = &askers[i].records[k];
                 record want = {0};
                 sfp__prediction answer = {0};
-                assert_true(k == 0 || r->t >= askers[i].records[k - 1].t); /* time does not run backwards */
+                assert_true(k == 0 || r->t >= askers[i].records[k - 1].t); /* timestamps never decrease */
                 if (r->t != t)
                     continue;
                 assert_int_equal(r->classes, copies[t].classes);
@@ -416,7 +418,7 @@ static void check_snapshots(sfp__fp_kind kind, int times)
     int n = 0;
     for (int i = 0; i < THREADS; i++)
         n += askers[i].count;
-    assert_int_equal(n, answers); /* every answer was looked at */
+    assert_int_equal(n, answers); /* every prediction was checked */
     print_message("%d answers from %d of %d states\n", n, states, times + 1);
     assert_true(states >= times / 2);
     for (int i = 0; i < THREADS; i++)
@@ -426,7 +428,7 @@ static void check_snapshots(sfp__fp_kind kind, int times)
         sfp__thread_pool_free(pools[i]);
 }
 
-TEST(answers_come_from_one_consistent_snapshot)
+TEST(each_prediction_uses_one_consistent_snapshot)
 {
     check_snapshots(SFP_FP_CODA, TIMESTAMPS);
     check_snapshots(SFP_FP_L2P, 12);

@@ -1,5 +1,5 @@
-/* Every selector in a learner: it gets what it asked for, the steps are the same on any number of threads and after a resume,
- * nothing is allocated once warm, any buffer and head goes with it. */
+/* Every selector in a learner: it obtains the inputs that it declares, and works with any buffer and head. Results do not depend
+ * on threads or a resume, and later timestamps allocate nothing. */
 #include "learner/learner.h"
 
 #include "compute/kernels.h"
@@ -43,10 +43,10 @@ static void check_coreset(const sfp__timestamp_details *r, const char *select)
         assert_true(isfinite(r->loss[k]));
 }
 
-TEST(every_selector_goes_with_every_buffer_and_head)
+TEST(every_selector_works_with_every_buffer_and_head)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    int turn = 0; /* every pair once, with known tasks or without and either head in turn */
+    int turn = 0; /* every pair once, alternating known tasks and heads */
     for (const sfp__selector *const *s = sfp__selectors; *s; s++)
         for (int b = 0; sfp__buffer_methods[b]; b++, turn++) {
             sfp__learner_options o =
@@ -77,7 +77,7 @@ TEST(threads_and_repetition_change_nothing)
     }
 }
 
-TEST(nothing_is_allocated_once_warm)
+TEST(later_timestamps_allocate_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
@@ -88,7 +88,7 @@ TEST(nothing_is_allocated_once_warm)
     }
 }
 
-TEST(a_resumed_learner_chooses_the_same)
+TEST(a_resumed_learner_makes_the_same_picks)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
@@ -107,7 +107,7 @@ TEST(a_resumed_learner_chooses_the_same)
     }
 }
 
-/* A checkpoint that lacks the state of its selector is told; nothing changes. */
+/* A checkpoint without the state of its selector is refused, and nothing changes. */
 TEST(a_checkpoint_of_another_selector_is_refused)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
@@ -119,7 +119,7 @@ TEST(a_checkpoint_of_another_selector_is_refused)
     assert_int_equal(resume_from(a, b), SFP_EINVAL);
 }
 
-/* ----------------------------------------------------------- what a look computes */
+/* ----------------------------------------------------------- inputs of selectors */
 
 static void close_to(const char *what, size_t n, const float *got, const float *want, double limit)
 {
@@ -128,8 +128,8 @@ static void close_to(const char *what, size_t n, const float *got, const float *
             fail_msg("%s: number %zu is %g, expected %g", what, i, (double)got[i], (double)want[i]);
 }
 
-/* Features and logits of the prompted pass are those that a training step sees. */
-TEST(a_look_sees_what_a_step_sees)
+/* Features and logits of the prompted pass equal those of a training step. */
+TEST(features_and_logits_equal_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
@@ -162,8 +162,8 @@ TEST(a_look_sees_what_a_step_sees)
     }
 }
 
-/* Token means after each quarter, and freesel's features, from taps of a pass over everything at once. */
-TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
+/* Compares token means after each quarter and freesel's features with those of one pass over all samples. */
+TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
 {
     for (int depth = 2; depth <= 8; depth += 3) {
         OWNED_BY(free_model) model m = make_model(8, 4, 16, depth, 2);
@@ -195,7 +195,7 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
         OWNED_BY(sfp__method_inputs_done) sfp__method_inputs look = {0};
         MUST(sfp__method_inputs_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
-        for (int i = 0; i < BATCH; i++) /* the step has put them in its own order */
+        for (int i = 0; i < BATCH; i++) /* the step has reordered them */
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
         MUST(sfp__method_inputs_compute(&look, BATCH, l->step.xs, NULL, query, &err));
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *prompted = NULL;
@@ -219,8 +219,8 @@ TEST(token_means_and_pooled_tokens_are_those_of_a_pass)
     }
 }
 
-/* The gradient of several samples is the mean of theirs, and the one a step would take. */
-TEST(gradients_by_callback_are_those_of_a_step)
+/* The gradient of several samples is the mean of their gradients, and equals that of a step. */
+TEST(gradients_by_callback_equal_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
@@ -248,7 +248,7 @@ TEST(gradients_by_callback_are_those_of_a_step)
     assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
 }
 
-TEST(weights_enter_the_loss_only_when_asked)
+TEST(weights_enter_the_loss_only_if_enabled)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     double loss[2];

@@ -1,5 +1,5 @@
-/* The buffer ssd in a learner: that matching lowers its loss; whole runs: what slots hold, threads, resume, allocations. Its
- * gradients: test_model_ops_pixels.c. */
+/* The buffer ssd in a learner: matching lowers its loss; whole runs: contents of slots, threads, resume, allocations.
+ * test_model_ops_pixels.c tests its gradients. */
 #include "compute/pixels.h"
 #include "io/file.h"
 #include "learner/learner.h"
@@ -28,7 +28,7 @@ static void *part_of(const sfp__buffer *b, const char *name)
     return NULL;
 }
 
-/* |g(X_c) - g(R_c)|^2 of class y; R_c are the samples of the batch, in equal numbers of every one. */
+/* Returns |g(X_c) - g(R_c)|^2 of class y; R_c are the samples of the batch, each in equal number. */
 static double matching_loss(sfp__learner *l, const batch *real, int32_t y)
 {
     const sfp__model_ops *ask = sfp__learner_model_ops(l);
@@ -56,8 +56,8 @@ static double matching_loss(sfp__learner *l, const batch *real, int32_t y)
     return loss;
 }
 
-/* Parameters that stay and batches that come again: then every optimisation of the buffer lowers the loss. */
-TEST(optimising_lowers_the_matching_loss)
+/* With constant parameters and repeated batches every optimisation of the buffer lowers the loss. */
+TEST(optimisation_lowers_the_matching_loss)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = ssd_options(&m, 0, 2);
@@ -81,7 +81,7 @@ TEST(optimising_lowers_the_matching_loss)
     double first = 0, last = 0;
     for (int t = 3; t < 18 + 6 * 20; t++) {
         MUST(sfp__buffer_update(l->buffer, &offered, &l->buffer_rng, NULL, &err));
-        if (t < 18 || t % 6 != 5) /* from now on all of the window is this batch */
+        if (t < 18 || t % 6 != 5) /* from now on the whole window is this batch */
             continue;
         double loss = matching_loss(l, &x, label[0]);
         if (last > 0 && !(loss < last))
@@ -92,7 +92,7 @@ TEST(optimising_lowers_the_matching_loss)
     assert_true(last < 0.85 * first); /* 0.0192 -> 0.0149 */
 }
 
-/* Embeddings and queries of slots, as far as they are known, are those of the images in them. */
+/* Checks that the embeddings and the known queries of slots are those of their images. */
 static void check_slots(sfp__learner *l)
 {
     float *x = floats(l->pixels), *got = floats((size_t)l->D);
@@ -109,7 +109,7 @@ static void check_slots(sfp__learner *l)
     }
 }
 
-/* Synthetic images have left the bytes they began as, by more than rounding. */
+/* Returns whether synthetic images have moved from their initial bytes by more than rounding. */
 static void check_moved(const sfp__learner *l)
 {
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
@@ -125,7 +125,7 @@ static void check_moved(const sfp__learner *l)
     assert_true(furthest > 1e-5f);
 }
 
-/* What a slot had. */
+/* A copy of a slot. */
 typedef struct had {
     uint64_t id;
     bool has_query;
@@ -143,8 +143,8 @@ static had had_of(const sfp__learner *l, int i)
     return h;
 }
 
-/* Pixels of every other synthetic image to the border of the next byte, up and down in turn, where many steps would bring them:
- * the next one changes bytes. What of the others changes, if anything, is their pixels. */
+/* Moves the pixels of every other synthetic image to the border of the next byte, up and down in turn, as many steps would: the
+ * next step changes bytes. Of the other images only the pixels may change. */
 static void bring_to_the_border(const sfp__learner *l)
 {
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
@@ -159,7 +159,7 @@ static void bring_to_the_border(const sfp__learner *l)
     }
 }
 
-TEST(only_bytes_that_change_cost_query_and_embedding)
+TEST(only_changed_bytes_need_a_new_query_and_embedding)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = ssd_options(&m, 0, 6);
@@ -179,7 +179,7 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
             const sfp__slot *slot = &l->buffer->slot[i];
             size_t bytes = (size_t)l->D * sizeof(float);
             bool same = memcmp(slot->image, before[i].image, l->rgb_bytes) == 0, ours = synthetic[i] && slot->id == before[i].id;
-            if (ours && same) { /* a query may also have become known by the replay before */
+            if (ours && same) { /* a query may also have been computed by the replay before */
                 check_same("mean embedding", slot->mean_embed, before[i].embed, bytes);
                 if (before[i].has_query)
                     check_same("query", slot->query, before[i].query, bytes);
@@ -196,7 +196,7 @@ TEST(only_bytes_that_change_cost_query_and_embedding)
     assert_true(kept > 5 && lost > 5);
 }
 
-TEST(runs_with_any_selector_and_slots_stay_true)
+TEST(runs_with_any_selector_keep_slots_consistent)
 {
     const char *const selectors[] = {"streamfp", "none", "random", "craig", "learnloss"};
     OWNED_BY(free_model) model m = tiny_model(2);
@@ -209,7 +209,7 @@ TEST(runs_with_any_selector_and_slots_stay_true)
         o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (uint64_t t = 0; t < 30; t++) {
-            sfp__timestamp_details r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become old */
+            sfp__timestamp_details r = t < 8 ? offer(l, 0, 2, t) : offer(l, 2, 6, t); /* 0 and 1 become older classes */
             for (int k = 0; k < r.steps; k++)
                 assert_true(isfinite(r.loss[k]));
         }
@@ -239,13 +239,13 @@ TEST(threads_change_nothing)
     assert_memory_equal(image[0], image[1], bytes);
 }
 
-TEST(a_resumed_learner_goes_on_to_the_same_bytes)
+TEST(a_resumed_learner_continues_with_the_same_bytes)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     char path[2][64];
     for (int i = 0; i < 2; i++)
         (void)snprintf(path[i], sizeof path[i], "/tmp/sfp_test_ssd_%d_%d", (int)getpid(), i);
-    for (int at = 3; at <= 21; at += 9) { /* before the first optimisation, between two, and when classes are old */
+    for (int at = 3; at <= 21; at += 9) { /* before the first optimisation, between two, and with older classes */
         sfp__learner_options o = ssd_options(&m, 0, 0);
         sfp__learner *l[2] = {make_learner(&m, &o), make_learner(&m, &o)};
         for (int t = 0; t < 30; t++) {
@@ -276,13 +276,13 @@ TEST(a_resumed_learner_goes_on_to_the_same_bytes)
     }
 }
 
-TEST(nothing_is_allocated_once_warm)
+TEST(later_timestamps_allocate_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     sfp__learner_options o = ssd_options(&m, 2, 6);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     uint64_t t = 0;
-    for (; t < 24; t++) /* the first optimisation with older classes is behind */
+    for (; t < 24; t++) /* after the first optimisation with older classes */
         (void)offer(l, t < 4 ? 0 : 2, t < 4 ? 2 : 6, t);
     for (; t < 37; t++)
         check_allocates_nothing("ssd", l, 2, 6, t);

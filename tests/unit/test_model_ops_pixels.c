@@ -1,8 +1,8 @@
-/* Gradients to pixels, and the mixed derivative that the buffer ssd takes by them, against an oracle in double
+/* Compares pixel gradients, and the mixed derivative that the buffer ssd computes with them, with an oracle in double
  * (test_trainer_oracle.h).
  *
- * Queries are constants (docs/method.md, section 2), of the image that is differentiated too: the oracle holds them while
- * pixels move. */
+ * Queries are constants (docs/method.md, section 2), also those of the image that is differentiated: the oracle keeps them
+ * constant while pixels change. */
 #include "learner/learner.h"
 
 #include "buffer/ssd.h"
@@ -14,7 +14,7 @@
 
 enum { IMAGES = 3, CLASSES = 6 };
 
-/* ------------------------------------------------------------------ a fixture */
+/* ------------------------------------------------------------------ fixture */
 
 typedef struct kind {
     const char *name;
@@ -62,7 +62,7 @@ static scene *set_up(const kind *k)
     o.fp.prefix = k->prefix;
     o.fp.query_one = k->one;
     o.fp.kind = k->pool;
-    o.adam.lr = 0.02f; /* steps that move the values far enough to matter */
+    o.adam.lr = 0.02f; /* steps that change the values noticeably */
     f->l = make_learner(&f->m, &o);
     f->pixels = f->l->pixels;
     for (uint64_t t = 0; t < 3; t++)
@@ -82,7 +82,7 @@ static scene *set_up(const kind *k)
     f->o.label = f->label;
     f->o.weight = f->weight;
     f->o.replayed = f->replayed;
-    f->o.live = true; /* query one: the tokens that are held from now on */
+    f->o.live = true; /* query one: the tokens that are constant from now on */
     (void)oracle_loss(&f->o);
     f->o.live = false;
     return f;
@@ -95,7 +95,7 @@ static void tear_down(scene *f)
 }
 DEFINE_OWNED_PTR(scene, tear_down)
 
-/* The oracle's loss at the pixels in f->wide. */
+/* Returns the loss of the oracle at the pixels in f->wide. */
 static double loss_at(scene *f)
 {
     oracle *o = &f->o;
@@ -109,7 +109,7 @@ static double loss_at(scene *f)
     return oracle_head_loss(o);
 }
 
-/* All pixels by t * d, d (IMAGES, pixels). */
+/* Changes all pixels by t * d, d (IMAGES, pixels). */
 static void move_pixels(scene *f, const double *d, double t)
 {
     for (int i = 0; i < IMAGES; i++)
@@ -117,7 +117,7 @@ static void move_pixels(scene *f, const double *d, double t)
             f->wide[i][k] = (double)f->x[i][k] + t * d[(size_t)i * f->pixels + k];
 }
 
-/* The oracle's values that learn to theirs plus t * v, v as buffer/model_ops.h flattens it. */
+/* Sets the trained values of the oracle to their values plus t * v, where v is flattened as in buffer/model_ops.h. */
 static void move_values(scene *f, const float *v, double t)
 {
     int count;
@@ -134,7 +134,7 @@ static sfp__image_list images_of(const scene *f)
     return (sfp__image_list){.n = IMAGES, .x = f->x, .label = f->label};
 }
 
-/* The gradients of the loss to the pixels, dx (IMAGES, pixels). */
+/* Computes the pixel gradients of the loss, dx (IMAGES, pixels). */
 static sfp_status try_pixels(const scene *f, const sfp__image_list *p, const float *v, float h, float *dx)
 {
     float *to[IMAGES];
@@ -150,7 +150,7 @@ static void pixels_of(const scene *f, const float *v, float h, float *dx)
     MUST(try_pixels(f, &p, v, h, dx));
 }
 
-/* The same of <dfeature, feature>. */
+/* Computes the pixel gradients of <dfeature, feature>. */
 static void feature_pixels_of(const scene *f, const sfp__image_list *p, const float *dfeature, float *dx)
 {
     float *to[IMAGES];
@@ -181,11 +181,11 @@ static double along(const scene *f, const float *dx, const double *d)
     return sum;
 }
 
-/* ------------------------------------------------------------------ to pixels */
+/* ------------------------------------------------------------------ pixel gradients */
 
 enum { DIRECTIONS = 6 };
 
-/* dx against central differences of what the pixels make: the loss, or <dfeature, feature>. */
+/* Compares dx with central differences of the loss, or of <dfeature, feature>. */
 static void check_directions(scene *f, const float *dx, const float *dfeature)
 {
     double size = sqrt(dot(dx, dx, IMAGES * f->pixels) / (double)(IMAGES * f->pixels));
@@ -204,7 +204,7 @@ static void check_directions(scene *f, const float *dx, const float *dfeature)
     }
 }
 
-TEST(gradients_to_pixels_are_those_of_the_loss_and_of_the_features)
+TEST(pixel_gradients_equal_those_of_the_loss_and_of_the_features)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int features = 0; features < 2; features++) {
@@ -221,7 +221,7 @@ TEST(gradients_to_pixels_are_those_of_the_loss_and_of_the_features)
 
 /* ---------------------------------------------------------- the mixed derivative */
 
-/* (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h with |hv| = reach, as ssd.c takes it. */
+/* Computes (grad_x L(theta + hv) - grad_x L(theta - hv)) / 2h with |hv| = reach, as in ssd.c. */
 static void mixed(const scene *f, const float *v, double reach, float *dx)
 {
     size_t n = IMAGES * f->pixels;
@@ -233,7 +233,7 @@ static void mixed(const scene *f, const float *v, double reach, float *dx)
         dx[i] = (float)((double)(dx[i] - other[i]) / (2 * h));
 }
 
-/* d/dt d/dh L(x + td, theta + hv) by four losses in double. */
+/* Returns d/dt d/dh L(x + td, theta + hv) from four losses in double. */
 static double mixed_oracle(scene *f, const float *v, const double *d)
 {
     double sum = 0, h = 1e-3 / sqrt(dot(v, v, f->model->params)), t = 1e-3;
@@ -246,7 +246,7 @@ static double mixed_oracle(scene *f, const float *v, const double *d)
     return sum / (4 * h * t);
 }
 
-/* Error of the engine's mixed derivative over random directions, as a part of its size, for each reach. */
+/* Computes the relative error of the engine's mixed derivative over random directions, for each reach. */
 static void mixed_errors(scene *f, const float *v, int reaches, const double *reach, double *error)
 {
     double *d[DIRECTIONS], want[DIRECTIONS];
@@ -267,7 +267,7 @@ static void mixed_errors(scene *f, const float *v, int reaches, const double *re
     }
 }
 
-/* v = 2 (gs - gr), as matching has it: of the images against three others. */
+/* Computes v = 2 (gs - gr) as in gradient matching: the images against three others. */
 static float *matching_v(scene *f)
 {
     float *v = floats(f->model->params), *gr = floats(f->model->params), *other[IMAGES];
@@ -291,7 +291,8 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
     const double reach[] = {1e-5, 1e-4, 1e-3, SFP_SSD_REACH, 1e-1, 1, 10};
     enum { REACHES = sizeof reach / sizeof *reach, CHOSEN = 3 };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (kinds[i].one) /* its queries move with the parameters: the difference has a part that holding them has not */
+        /* its queries change with the parameters, so the difference has a part that constant queries do not have */
+        if (kinds[i].one)
             continue;
         OWNED_PTR(tear_down) scene *f = set_up(&kinds[i]);
         double error[REACHES];
@@ -307,8 +308,9 @@ TEST(the_mixed_derivative_is_right_and_its_step_well_chosen)
     }
 }
 
-/* |g(X) - gr|^2 along its own gradient, queries held, on the engine alone: the chain from pixels to the loss as a whole. */
-TEST(the_matching_loss_falls_along_its_gradient)
+/* |g(X) - gr|^2 along its gradient with constant queries, computed only by the engine: the chain from pixels to the loss as a
+ * whole. */
+TEST(the_matching_loss_decreases_along_its_gradient)
 {
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);
 
@@ -346,7 +348,7 @@ TEST(the_matching_loss_falls_along_its_gradient)
         fail_msg("the loss rises by %.6g along its gradient, whose length is %.6g", slope, length);
 }
 
-TEST(parameters_are_put_back_to_the_bit)
+TEST(parameters_are_restored_to_the_bit)
 {
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[2]);
 
@@ -355,11 +357,11 @@ TEST(parameters_are_put_back_to_the_bit)
     pixels_of(f, NULL, 0, dx);
     pixels_of(f, v, 0.37f, again);
     assert_memory_not_equal(dx, again, IMAGES * f->pixels * sizeof *dx);
-    float *first = copied(again, IMAGES * f->pixels); /* the pool was prepared at theta, and now is not */
+    float *first = copied(again, IMAGES * f->pixels); /* the pool was prepared at theta and is outdated now */
     pixels_of(f, v, 0.37f, again);
     check_same("gradient to pixels along v", again, first, IMAGES * f->pixels * sizeof *dx);
     pixels_of(f, NULL, 0, again);
-    check_same("gradient to pixels", again, dx, IMAGES * f->pixels * sizeof *dx); /* what is cached of the parameters too */
+    check_same("gradient to pixels", again, dx, IMAGES * f->pixels * sizeof *dx); /* also the values cached from the parameters */
     values after = take_values(f->l);
     assert_true(same_values(&before, &after));
     const int32_t wrong[IMAGES] = {0, 1, CLASSES};
@@ -373,7 +375,7 @@ TEST(parameters_are_put_back_to_the_bit)
 
 /* --------------------------------------------------------------------- queries */
 
-/* Queries of the images: some given. */
+/* Queries of the images, some of which are given. */
 typedef struct queries {
     float *all;
     float *at[IMAGES];
@@ -389,7 +391,7 @@ static queries queries_of(const scene *f)
     return q;
 }
 
-/* Those not known are computed and kept, those known are used as they are; with one pass nobody looks. */
+/* Unknown queries are computed and stored, known ones are used; with one pass queries are not used. */
 TEST(queries_of_images_are_computed_once)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -409,7 +411,7 @@ TEST(queries_of_images_are_computed_once)
         q.known[1] = true;
         memset(q.at[0], 0, D * sizeof *q.all);
         memset(q.at[2], 0, D * sizeof *q.all);
-        MUST(try_pixels(f, &p, NULL, 0, again)); /* not all known: computed, and forgotten */
+        MUST(try_pixels(f, &p, NULL, 0, again)); /* not all known: computed and not stored */
         check_near("pixels, unknown", again, dx[0], n, 1e-5);
         MUST(f->model->gradient_at(f->model->ctx, &p, again, NULL, &err));
         check_near("gradient", again, g, P, 1e-4);
@@ -422,7 +424,7 @@ TEST(queries_of_images_are_computed_once)
         feature_pixels_of(f, &p, dfeature, again);
         check_near("pixels of features", again, dx[1], n, 1e-5);
         q.known[0] = q.known[2] = true;
-        for (int k = 0; k < IMAGES; k++) /* queries that are wrong tell who uses them */
+        for (int k = 0; k < IMAGES; k++) /* wrong queries show which calls use them */
             for (size_t d = 0; d < D; d++)
                 q.at[k][d] = (float)(sfp__rng_normal(&f->rng) * 3);
         MUST(f->model->gradient_at(f->model->ctx, &p, again, NULL, &err));
@@ -434,8 +436,8 @@ TEST(queries_of_images_are_computed_once)
     }
 }
 
-/* More images than a pass takes: the mean of all, added to what is there. */
-TEST(many_images_are_one_question)
+/* More images than fit in a pass: the mean over all is added to dx. */
+TEST(many_images_are_processed_in_one_call)
 {
     enum { MANY = 2 * SFP_MODEL_OPS_SLOTS + 3 };
     OWNED_PTR(tear_down) scene *f = set_up(&kinds[0]);

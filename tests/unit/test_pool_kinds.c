@@ -1,13 +1,13 @@
-/* Pools that a sample chooses from (docs/method.md, section 13: l2p, dualprompt): what they hold, what a sample takes, what
- * learns when. Their gradients are in test_trainer_gradient.c, checkpoints and states in test_checkpoint.c and
- * test_inference_state.c. */
+/* Pools from which a sample chooses components (docs/method.md, section 13: l2p, dualprompt): their tensors, the chosen
+ * components, and which components are trained. Their gradients are in test_trainer_gradient.c, checkpoints and states in
+ * test_checkpoint.c and test_inference_state.c. */
 #include "compute/pixels.h"
 #include "compute/vec.h"
 #include "failing_alloc.h"
 #include "test.h"
 #include "test_learner_fixture.h"
 
-enum { D = 16, LP = 4, COMP = LP * D, PARTS = 5 }; /* of tiny_model and small_options */
+enum { D = 16, LP = 4, COMP = LP * D, PARTS = 5 }; /* sizes of tiny_model and small_options */
 
 static sfp__learner_options options(const model *m, sfp__fp_kind kind, int tasks)
 {
@@ -46,7 +46,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
         const char *const *name;
         int rows[6];
     } list[] = {{SFP_FP_L2P, 3, 4, l2p, {12, 12, 6, 6}},
-                {SFP_FP_L2P, 20, 4, l2p, {12, 12, 6, 6}}, /* tasks do not matter */
+                {SFP_FP_L2P, 20, 4, l2p, {12, 12, 6, 6}}, /* the number of tasks has no effect */
                 {SFP_FP_DUALPROMPT, 3, 6, dual, {1, 1, 3, 3, 6, 6}},
                 {SFP_FP_DUALPROMPT, 0, 6, dual, {1, 1, 12, 12, 0, 0}}};
     OWNED_BY(free_model) model m = tiny_model(1);
@@ -64,7 +64,7 @@ TEST(tensors_have_names_and_shapes_of_their_kind)
     }
 }
 
-TEST(what_a_kind_cannot_do_is_told)
+TEST(unsupported_options_of_a_kind_are_refused)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner *l = NULL;
@@ -75,7 +75,7 @@ TEST(what_a_kind_cannot_do_is_told)
     o = options(&m, SFP_FP_L2P, 3);
     o.fp.query_one = true;
     REFUSED(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL, "l2p chooses by the query");
-    o.fp.first_layer = 1; /* what enters the second layer has seen the image */
+    o.fp.first_layer = 1; /* the input of the second layer depends on the image */
     MUST(sfp__learner_create(m.vit, m.pool, &o, &l, &err));
     (void)offer(l, 0, 6, 0);
     sfp__learner_free(l);
@@ -83,7 +83,7 @@ TEST(what_a_kind_cannot_do_is_told)
     assert_int_equal(sfp__learner_create(m.vit, m.pool, &o, &l, &err), SFP_EINVAL);
 }
 
-TEST(making_one_survives_every_failing_allocation)
+TEST(creation_reports_every_failed_allocation)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
@@ -94,9 +94,9 @@ TEST(making_one_survives_every_failing_allocation)
     }
 }
 
-/* -------------------------------------------------------------- what is taken */
+/* -------------------------------------------------------------- chosen components */
 
-/* Components of [0, open) by falling cosine with q, ties by lower index: the first `n`. */
+/* Returns the first `n` components of [0, open) by descending cosine with q; the lower index precedes on ties. */
 static void nearest(const float *keys, int open, const float *q, int n, int *out)
 {
     bool taken[64] = {false};
@@ -114,7 +114,7 @@ static void nearest(const float *keys, int open, const float *q, int n, int *out
     }
 }
 
-/* The prefixes of an answer, of one layer, against the definition. */
+/* Compares the prefixes of a prediction in one layer with the definition. */
 static void check_answer(sfp__learner *l, int layer, const char *p_name, const char *k_name, int parts, sfp__rng *rng)
 {
     enum { N = 7 };
@@ -123,7 +123,7 @@ static void check_answer(sfp__learner *l, int layer, const char *p_name, const c
     const sfp__param *p = param(l, p_name), *k = k_name ? param(l, k_name) : NULL;
     float *q = normals(rng, N * D, 3), *alpha = floats((size_t)(N * ld)), *norm = floats((size_t)(N * ld)), *work = floats(N * D);
     float *e = filled((size_t)(N * PARTS * COMP), NAN);
-    for (int c = 0; k && c < D; c++) /* one of them is nearest to the last key */
+    for (int c = 0; k && c < D; c++) /* one query is nearest to the last key */
         q[3 * D + c] = k->data[(open - 1) * D + c] + 0.02f * q[3 * D + c];
     sfp__fp_compose(&l->fp->view, layer, N, q, ld, alpha, norm, work, e);
     for (int i = 0; i < N; i++) {
@@ -138,7 +138,7 @@ static void check_answer(sfp__learner *l, int layer, const char *p_name, const c
     }
 }
 
-TEST(an_answer_takes_the_nearest_keys)
+TEST(a_prediction_uses_the_nearest_keys)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__rng rng = sfp__rng_init(8, 8);
@@ -167,8 +167,8 @@ TEST(an_answer_takes_the_nearest_keys)
     }
 }
 
-/* A query that is no number still takes components that exist. */
-TEST(a_query_of_nan_takes_something)
+/* A query of NaN still chooses existing components. */
+TEST(a_query_of_nan_chooses_existing_components)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
@@ -184,8 +184,8 @@ TEST(a_query_of_nan_takes_something)
 
 /* ----------------------------------------------------------------- similarity */
 
-/* docs/method.md, section 4 over whatever components a kind has in use, of all layers, each counted once. */
-TEST(similarity_is_of_the_components_in_use)
+/* The score of docs/method.md, section 4 over the active components of a kind, of all layers, each counted once. */
+TEST(similarity_uses_the_active_components)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int kind = SFP_FP_L2P; kind <= SFP_FP_DUALPROMPT; kind++) {
@@ -215,14 +215,14 @@ TEST(similarity_is_of_the_components_in_use)
     }
 }
 
-/* ------------------------------------------------------------- what learns when */
+/* ------------------------------------------------------------- trained components */
 
 static bool same_row(const sfp__param *p, const float *before, int row)
 {
     return memcmp(p->data + (size_t)row * p->width, before + (size_t)row * p->width, p->width * sizeof(float)) == 0;
 }
 
-TEST(general_prompts_learn_always_experts_in_their_task)
+TEST(general_prompts_train_always_and_expert_prompts_in_their_task)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 3);
@@ -234,7 +234,7 @@ TEST(general_prompts_learn_always_experts_in_their_task)
             const sfp__param *p = param(l, names[i]);
             before[i] = copied(p->data, (size_t)p->rows * p->width);
         }
-        for (int t = 0; t < 4; t++) /* with rehearsal of earlier tasks */
+        for (int t = 0; t < 4; t++) /* with replay of earlier tasks */
             (void)offer(l, 2 * task, 2 * task + 2, (uint64_t)(10 * task + t));
         for (int i = 0; i < 4; i++) {
             const sfp__param *p = param(l, names[i]);
@@ -244,22 +244,22 @@ TEST(general_prompts_learn_always_experts_in_their_task)
         }
         if (task < 2)
             next_task(l);
-        for (int i = 0; i < 4; i++) /* Adam begins anew */
+        for (int i = 0; i < 4; i++) /* Adam is reset */
             assert_int_equal(param(l, names[i])->steps[i < 2 ? 0 : task], task < 2 ? 0 : 4);
     }
 }
 
-TEST(l2p_learns_as_a_whole)
+TEST(l2p_trains_all_components)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     for (int tasks = 0; tasks <= 3; tasks += 3) {
         sfp__learner_options o = options(&m, SFP_FP_L2P, tasks);
-        o.fp.pool = PARTS; /* then each is chosen */
+        o.fp.pool = PARTS; /* then every component is chosen */
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
         for (int task = 0; task < 3; task++) {
             const sfp__param *p = param(l, "prompt.e_p_0"), *k = param(l, "prompt.e_k_0");
             float *p0 = copied(p->data, (size_t)p->rows * p->width), *k0 = copied(k->data, (size_t)k->rows * k->width);
-            sfp__timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task); /* free: with new classes */
+            sfp__timestamp_details r = offer(l, 2 * task, 2 * task + 2, (uint64_t)task); /* task-free: with new classes */
             assert_false(r.grew);
             for (int i = 0; i < PARTS; i++)
                 assert_false(same_row(p, p0, i) || same_row(k, k0, i));
@@ -271,13 +271,14 @@ TEST(l2p_learns_as_a_whole)
     }
 }
 
-/* docs/method.md, section 9, an expert where coda opens a span; when all are open and more is asked for, all learn. */
-TEST(a_free_stream_opens_an_expert_at_a_time)
+/* docs/method.md, section 9: one expert prompt is activated where coda activates a range of components. If all are active, a
+ * further request trains all. */
+TEST(a_task_free_stream_activates_one_expert_prompt_at_a_time)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = options(&m, SFP_FP_DUALPROMPT, 0);
     o.fp.pool = 3;
-    o.fp.span = 2; /* does not matter */
+    o.fp.span = 2; /* has no effect */
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     static const struct {
         int lo, hi, start, open;
@@ -292,9 +293,8 @@ TEST(a_free_stream_opens_an_expert_at_a_time)
     }
 }
 
-/* The term of the keys does its work: the key of a task points where the task's queries do on the whole, which no direction can
- * do better than their mean. */
-TEST(keys_come_to_the_queries_of_their_task)
+/* The key term of the loss works: the key of a task has the mean direction of its queries, which is optimal. */
+TEST(keys_approach_the_queries_of_their_task)
 {
     enum { N = 24 };
     OWNED_BY(free_model) model m = tiny_model(1);
@@ -308,7 +308,7 @@ TEST(keys_come_to_the_queries_of_their_task)
         MUST(sfp__learner_set_classes(l, 2, classes, &err));
         for (int t = 0; t < 60; t++)
             (void)offer(l, 2 * task, 2 * task + 2, (uint64_t)(100 * task + t));
-        batch b = make_batch(l->S, N, 2 * task, 2 * task + 2, (uint64_t)(900 + task)); /* new ones */
+        batch b = make_batch(l->S, N, 2 * task, 2 * task + 2, (uint64_t)(900 + task)); /* new images */
         for (int i = 0; i < N; i++) {
             sfp__pixels_normalise(b.sample[i].rgb, l->S, l->opt.mean, l->opt.std, x + (size_t)i * l->pixels);
             xs[i] = x + (size_t)i * l->pixels;

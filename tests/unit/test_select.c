@@ -1,4 +1,4 @@
-/* Selectors: the size of a coreset, its window in the ranking, that random is uniform, and what holds for all of them. */
+/* Selectors: the size of a coreset, its window in the ranking, the uniformity of random, and the properties of every selector. */
 #include "select/select.h"
 
 #include "chi_square.h"
@@ -6,7 +6,7 @@
 #include "select_case.h"
 #include "test.h"
 
-/* One pick into arrays of exactly the promised sizes; returns the count, `out` is the caller's to free. */
+/* Runs one pick into arrays of exactly the documented sizes. Returns the count; the caller frees `out`. */
 static int pick(const char *name, int b, const float *score, double sigma, sfp__coreset_mode mode, sfp__rng *rng, int **out)
 {
     const sfp__selector *s = sfp__selector_find(name);
@@ -34,7 +34,7 @@ static void check_pick(const char *name, int b, const float *score, double sigma
         assert_int_equal(got[i], want[i]);
 }
 
-TEST(a_coreset_is_a_floor_of_sigma_b_and_at_least_one)
+TEST(coreset_size_is_floor_of_sigma_b_and_at_least_one)
 {
     static const struct {
         int b;
@@ -52,7 +52,8 @@ TEST(a_coreset_is_a_floor_of_sigma_b_and_at_least_one)
                      cases[i].c);
 }
 
-/* Odd and even b and c, both modes, against the definition: the element at rank r of the window has r elements before it. */
+/* Compares with the definition for odd and even b and c in both modes: the element at rank r of the window has r elements before
+ * it. */
 TEST(the_window_is_around_the_middle_for_every_b_and_c)
 {
     sfp__rng rng = sfp__rng_init(3, 0);
@@ -103,7 +104,7 @@ TEST(a_coreset_of_one_is_the_middle_in_both_modes)
     }
 }
 
-TEST(sigma_of_one_or_more_is_the_whole_batch_in_its_order)
+TEST(sigma_of_one_or_more_chooses_the_whole_batch_in_order)
 {
     const float score[] = {0.1f, 0.9f, 0.5f, 0.7f, 0.3f};
     const int all[] = {0, 1, 2, 3, 4};
@@ -119,7 +120,7 @@ TEST(sigma_of_one_or_more_is_the_whole_batch_in_its_order)
     check_pick("none", 5, NULL, 0.2, SFP_CORESET_EXACT, 5, all);
 }
 
-TEST(ties_go_by_index_and_nan_is_the_least_similar)
+TEST(ties_are_ordered_by_index_and_nan_is_last)
 {
     const float equal[] = {2, 2, 2, 2, 2, 2}, holes[] = {NAN, 1, NAN, -INFINITY, 2, NAN}, none[] = {NAN, NAN, NAN, NAN};
     check_pick("streamfp", 6, equal, 0.5, SFP_CORESET_EXACT, 3, (int[]){2, 3, 4});
@@ -128,7 +129,7 @@ TEST(ties_go_by_index_and_nan_is_the_least_similar)
     check_pick("streamfp", 4, none, 0.5, SFP_CORESET_EXACT, 2, (int[]){1, 2});
 }
 
-/* All ordered triples of five: 60 outcomes, equally likely; and the same seed gives the same picks. */
+/* All 60 ordered triples of five are equally likely, and the same seed gives the same picks. */
 TEST(random_is_uniform_and_repeatable)
 {
     sfp__rng rng = sfp__rng_init(21, 4);
@@ -140,7 +141,7 @@ TEST(random_is_uniform_and_repeatable)
     }
     for (int k = 0; k < 60000; k++) {
         int *out;
-        assert_int_equal(pick("random", 5, NULL, 0.6, SFP_CORESET_PAPER, &rng, &out), 3); /* the mode is streamfp's */
+        assert_int_equal(pick("random", 5, NULL, 0.6, SFP_CORESET_PAPER, &rng, &out), 3); /* the mode affects only streamfp */
         count[out[0] * 25 + out[1] * 5 + out[2]]++;
     }
     check_distribution("random triples", 125, count, p);
@@ -166,7 +167,7 @@ TEST(the_chi_square_tail_is_right)
                      known[i].p);
 }
 
-TEST(what_is_missing_is_named)
+TEST(missing_inputs_are_named)
 {
     static const struct {
         const char *name, *message;
@@ -193,9 +194,9 @@ TEST(what_is_missing_is_named)
     }
 }
 
-/* For every selector: whatever the numbers, c different indices in range; the same again; everything at sigma 1; rows that are
- * not finite only when the others are used up; nothing allocated once warm. */
-TEST(what_holds_for_every_selector)
+/* For every selector and any numbers: c different indices in range; repeated calls agree; sigma 1 chooses everything; rows that
+ * are not finite are chosen last; later calls allocate no memory. */
+TEST(every_selector_has_the_documented_properties)
 {
     sfp__rng rng = sfp__rng_init(31, 0);
     for (int round = 0; round < 60; round++) {
@@ -252,8 +253,8 @@ static sfp_status pick_half(const sfp__selector *s, const select_case *c, int *o
     return status;
 }
 
-/* Every allocation of every selector fails in turn: an error, and the outputs untouched. */
-TEST(no_memory_is_an_error)
+/* Every allocation of every selector fails in turn: the selector returns an error and the outputs are unchanged. */
+TEST(failed_allocations_return_an_error)
 {
     sfp__rng rng = sfp__rng_init(32, 0);
     select_case c = make_case(&rng, 12, 4, 3, CASE_NORMAL);

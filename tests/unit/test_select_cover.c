@@ -1,4 +1,4 @@
-/* kcenter and D^2 sampling against their definitions; freesel's feature. */
+/* Compares kcenter, D^2 sampling and freesel's feature with their definitions. */
 #include "select/cover.h"
 
 #include "compute/vec.h"
@@ -15,7 +15,8 @@ static double distance2(int dim, const float *a, const float *b)
     return s;
 }
 
-/* Farthest first, every distance anew: the definition. A tie on paper may be off by a rounding. */
+/* The definition of farthest-first traversal, which recomputes every distance. Distances that are equal in theory may differ by
+ * rounding. */
 static void brute_kcenter(int n, int dim, const float *x, int c, int *out)
 {
     out[0] = 0;
@@ -53,8 +54,8 @@ TEST(kcenter_is_farthest_first)
     }
 }
 
-/* Numbers whose squares do not fit a float, and points that differ in their last digits: the filter must not decide. */
-TEST(kcenter_does_not_trust_a_product)
+/* Numbers whose squares overflow a float, and points that differ only in their last digits: the filter must not decide. */
+TEST(kcenter_recomputes_inexact_products)
 {
     enum { N = 200, D = 5 };
     static float x[N * D];
@@ -71,7 +72,7 @@ TEST(kcenter_does_not_trust_a_product)
     }
 }
 
-/* Probability of drawing a, b, c in this order. */
+/* Returns the probability of drawing a, b, c in this order. */
 static double d2_probability(int n, int dim, const float *x, bool cosine, const int *order, int k)
 {
     double p = 1.0 / n;
@@ -123,8 +124,8 @@ TEST(d2_sampling_has_the_distribution_of_its_definition)
     }
 }
 
-/* After many lazy updates too a point equal to a chosen one has weight 0: it never comes before one that is not. */
-TEST(d2_sampling_takes_equal_points_last)
+/* A point that equals a chosen one has weight 0, also after many lazy updates: it is never drawn before one that does not. */
+TEST(d2_sampling_draws_equal_points_last)
 {
     enum { N = 400, KINDS = 150, D = 4 };
     sfp__rng rng = sfp__rng_init(4, 0);
@@ -149,7 +150,7 @@ TEST(d2_sampling_takes_equal_points_last)
     }
 }
 
-/* The definition, by the slowest way: the least t such that the tokens with attention >= t hold half the mass. */
+/* The definition, computed directly: the smallest t such that the tokens with attention >= t hold half of the attention. */
 TEST(freesel_pools_the_tokens_with_half_the_attention)
 {
     sfp__rng rng = sfp__rng_init(5, 0);
@@ -167,7 +168,7 @@ TEST(freesel_pools_the_tokens_with_half_the_attention)
         }
         bool in[32] = {false};
         int kept = 0;
-        while (sum < 0.5 * total * (1 - 1e-6)) { /* at exactly a half nothing more is needed */
+        while (sum < 0.5 * total * (1 - 1e-6)) { /* exactly half is sufficient */
             int best = 0;
             for (int t = 1; t < T; t++)
                 if (!in[t] && (best == 0 || mean[t] > mean[best] * (1 + 1e-6)))

@@ -1,5 +1,5 @@
-/* camel and craig against their definitions, by computing F anew for every candidate; the guarantee of the greedy algorithm; that
- * its two phases choose the same. */
+/* Compares camel and craig with their definitions, by recomputing F for every candidate. Also tests the guarantee of the greedy
+ * algorithm, and that both phases make the same picks. */
 #include "select/facility.h"
 
 #include "select_case.h"
@@ -11,7 +11,7 @@ enum { MOST = 40 };
 typedef struct world {
     int n;
     double d[MOST][MOST], furthest;
-    const int32_t *label; /* NULL: all cover each other */
+    const int32_t *label; /* NULL: all points cover each other */
 } world;
 
 static double value(const world *w, int k, const int *chosen)
@@ -27,9 +27,9 @@ static double value(const world *w, int k, const int *chosen)
     return sum;
 }
 
-static int near_ties; /* picks that only a rounding can justify */
+static int near_ties; /* number of picks that are the best only up to rounding */
 
-/* Every pick is the best next one, the lower index where two are equal. */
+/* Checks that every pick has the largest gain and, among equal gains, the lowest index. */
 static void check_greedy(const char *what, const world *w, int k, const int *chosen)
 {
     int with[MOST];
@@ -86,7 +86,7 @@ static void unit_rows(const select_case *c, float *out)
     }
 }
 
-TEST(camel_is_greedy_on_its_function)
+TEST(camel_maximises_its_function_greedily)
 {
     sfp__rng rng = sfp__rng_init(1, 0);
     OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
@@ -103,7 +103,7 @@ TEST(camel_is_greedy_on_its_function)
         int before = near_ties;
         if (n < b)
             check_greedy("camel", &w, n, out);
-        if (round % 3 == CASE_GRID) /* unit rows of parallel ones differ in their last digit: less than a unit of distance */
+        if (round % 3 == CASE_GRID) /* unit rows of parallel rows differ in the last digit: less than one unit of distance */
             near_ties = before;
         for (int i = 0; i < n; i++)
             assert_true(weight[i] == 1);
@@ -111,7 +111,7 @@ TEST(camel_is_greedy_on_its_function)
     assert_true(near_ties < 5);
 }
 
-/* Distances of last-layer gradients, written out. */
+/* Distances of last-layer gradients, computed from the full gradients. */
 static world gradients(const select_case *c)
 {
     int D = c->batch.dim, C = c->batch.classes, n = c->batch.b, width = C * (D + 1);
@@ -153,7 +153,7 @@ static void check_clusters(const world *w, int k, const int *chosen, const float
             fail_msg("weight of pick %d is %g, expected %d", chosen[j], (double)weight[j], size[j]);
 }
 
-TEST(craig_is_greedy_and_weighs_by_cluster)
+TEST(craig_is_greedy_with_cluster_sizes_as_weights)
 {
     sfp__rng rng = sfp__rng_init(2, 0);
     OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
@@ -194,7 +194,7 @@ static double best_of_all(const world *w, int k, int from, int depth, int *chose
     return best;
 }
 
-/* Nemhauser, Wolsey and Fisher 1978. */
+/* The bound of Nemhauser, Wolsey and Fisher 1978. */
 TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
 {
     sfp__rng rng = sfp__rng_init(3, 0);
@@ -214,7 +214,7 @@ TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
         }
     }
     print_message("worst of all cases: %.4f of the optimum\n", worst);
-    assert_true(worst < 1); /* it is a heuristic: the test sees where it misses */
+    assert_true(worst < 1); /* in some case greedy is not optimal, so the test can detect a difference */
 }
 
 /* ------------------------------------------------------------------- two phases */
@@ -226,7 +226,7 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
     sfp__metric m;
     int n = c->batch.b, *id = kept_malloc((size_t)n * sizeof *id), group[4] = {0, n / 3, n / 2, n};
     for (int i = 0; i < n; i++)
-        id[i] = (i * 7 + 3) % n; /* any order, when 7 does not divide n */
+        id[i] = (i * 7 + 3) % n; /* a permutation if 7 does not divide n */
     MUST(sfp__metric_init(&m, &env, n, c->batch.dim, c->features, classes, classes ? c->probs : NULL, NULL));
     m.precise = precise;
     if (classes)
@@ -235,7 +235,7 @@ static void greedy_of(const select_case *c, size_t pairs, bool precise, int clas
     MUST(sfp__facility_greedy(&f, count, out, NULL));
 }
 
-TEST(few_pairs_in_memory_choose_the_same)
+TEST(a_small_pair_limit_makes_the_same_picks)
 {
     enum { N = 700 };
     static int all[N], some[N];
@@ -254,8 +254,8 @@ TEST(few_pairs_in_memory_choose_the_same)
     }
 }
 
-/* In float the picks differ only where gains agree to some six digits. */
-TEST(float_distances_choose_almost_the_same)
+/* In float, picks may differ only if the gains agree to about six digits. */
+TEST(float_distances_make_nearly_the_same_picks)
 {
     enum { N = 600, COUNT = 60 };
     static int exact[COUNT], fast[COUNT];
@@ -275,9 +275,9 @@ TEST(float_distances_choose_almost_the_same)
     assert_true(differ < 6 * 2 * COUNT / 20);
 }
 
-/* A distance is scaled by the largest, so the picks stay when all points grow or shrink, also where a float cannot hold squares.
- */
-TEST(huge_and_tiny_points_choose_the_same)
+/* Distances are scaled by the largest, so scaling all points does not change the picks, even if squares overflow or underflow a
+ * float. */
+TEST(huge_and_tiny_points_make_the_same_picks)
 {
     enum { N = SFP_DISTANCE_PRECISE + 26, DIM = 3, COUNT = 20 };
     static const float scale[] = {1, 0x1p80f, 0x1p-80f};
@@ -296,7 +296,7 @@ TEST(huge_and_tiny_points_choose_the_same)
             x[i] = rows[i] * scale[k];
         MUST(sfp__metric_init(&m, &env, N, DIM, x, 0, NULL, NULL));
         assert_int_equal(m.precise, k > 0);
-        m.precise = true; /* for the first too: what is compared with */
+        m.precise = true; /* also for the first, which the others are compared with */
         const sfp__facility f = {
             .env = &env, .metric = &m, .groups = 1, .group = group, .id = id, .max_pairs = SFP_FACILITY_PAIRS};
         MUST(sfp__facility_greedy(&f, COUNT, chosen[k], NULL));

@@ -1,5 +1,5 @@
-/* gradmatch against its definition: gradients written out, the best non-negative weights found by trying every subset of positive
- * ones. */
+/* Compares gradmatch with its definition: full gradients, and the best non-negative weights found by trying every subset of
+ * positive weights. */
 #include "select/omp.h"
 
 #include "select_case.h"
@@ -51,7 +51,8 @@ static double objective(const world *w, int k, const int *chosen, const double *
     return dot(w->width, r, r) + 0.5 * dot(k, weight, weight);
 }
 
-/* The unconstrained ridge solution on the members of `mask`; elimination with pivoting. False: some weight is not positive. */
+/* Computes the unconstrained ridge solution on the members of `mask` by elimination with pivoting. Returns false if a weight is
+ * not positive. */
 static bool ridge_of(const world *w, const int *chosen, int k, unsigned mask, double *weight)
 {
     double a[PICKS][PICKS + 1];
@@ -68,7 +69,7 @@ static bool ridge_of(const world *w, const int *chosen, int k, unsigned mask, do
     }
     for (int i = 0; i < n; i++)
         for (int r = 0; r < n; r++) {
-            double f = r == i ? 0 : a[r][i] / a[i][i]; /* positive definite: the diagonal never vanishes */
+            double f = r == i ? 0 : a[r][i] / a[i][i]; /* positive definite: no diagonal element is 0 */
             for (int x = i; x <= n; x++)
                 a[r][x] -= f * a[i][x];
         }
@@ -94,7 +95,7 @@ static void best_weights(const world *w, int k, const int *chosen, double *weigh
     }
 }
 
-/* Checks picks one by one; returns how many the pursuit itself makes before nothing is positive. */
+/* Checks the picks one by one. Returns the number of picks before no correlation is positive. */
 static int check_pursuit(const world *w, int count, const int *chosen)
 {
     double weight[PICKS], r[WIDTH];
@@ -135,7 +136,7 @@ TEST(gradmatch_is_orthogonal_matching_pursuit)
             make_case(&rng, b, 1 + (int)sfp__rng_below(&rng, 5), 1 + (int)sfp__rng_below(&rng, 5), (case_kind)(round % 3));
         float weight[MOST];
         double want[PICKS];
-        for (int i = 0; i < b && round % 4 == 0; i++) { /* gradients of very different lengths: weights that go to 0 */
+        for (int i = 0; i < b && round % 4 == 0; i++) { /* gradients of very different lengths, so that some weights become 0 */
             float longer = expf(2 * (float)sfp__rng_normal(&rng));
             for (int x = 0; x < c.batch.dim; x++)
                 c.features[i * c.batch.dim + x] *= longer;
@@ -156,7 +157,7 @@ TEST(gradmatch_is_orthogonal_matching_pursuit)
         cut += real < k && real > 0;
     }
     print_message("%d pursuits ended early, %d weights are 0\n", cut, zeros);
-    assert_true(cut > 20 && zeros > 0); /* both happen: the cases are not all easy */
+    assert_true(cut > 20 && zeros > 0); /* both occur, so the cases are not all easy */
 }
 
 static void gram_of(void *ctx, int c, int n, const int *others, double *out)
@@ -166,7 +167,7 @@ static void gram_of(void *ctx, int c, int n, const int *others, double *out)
         out[t] = dot(w->width, w->g[c], w->g[others[t]]);
 }
 
-static int left; /* rounds in which a column was out of the factor */
+static int outside_rounds; /* number of rounds in which a column was not in the factor */
 
 static double correlate(void *ctx, const sfp__nnls *s, int n, const int *which, double *out)
 {
@@ -178,17 +179,17 @@ static double correlate(void *ctx, const sfp__nnls *s, int n, const int *which, 
     residual(w, s->known, all, s->w, r);
     for (int i = 0; i < n; i++)
         out[i] = dot(w->width, w->g[which[i]], r);
-    left += n;
+    outside_rounds += n;
     return 1e-12;
 }
 
-/* Columns and a target that have nothing to do with each other, so that many weights go to 0 and some come back: with every
- * column that joins the weights are the non-negative minimum over all so far. */
+/* Columns and an unrelated target, so that many weights become 0 and some become positive again. After every added column the
+ * weights must be the non-negative minimum over all columns so far. */
 TEST(the_fit_is_the_non_negative_minimum)
 {
     sfp__rng rng = sfp__rng_init(3, 0);
     OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
-    left = 0;
+    outside_rounds = 0;
     for (int round = 0; round < 3000; round++) {
         int k = 1 + (int)sfp__rng_below(&rng, PICKS), chosen[PICKS];
         world w = {.n = k, .width = 2 + (int)sfp__rng_below(&rng, 6)};
@@ -212,12 +213,13 @@ TEST(the_fit_is_the_non_negative_minimum)
                     fail_msg("round %d: weight %d of %d is %.12g, expected %.12g", round, i, n, fit.w[i], want[i]);
         }
     }
-    print_message("%d times a column was left out\n", left);
-    assert_true(left > 1000);
+    print_message("%d times a column was left out\n", outside_rounds);
+    assert_true(outside_rounds > 1000);
 }
 
-/* Both ways to the correlations; along a pursuit the objective never grows, a prefix is the shorter pursuit, weights are >= 0. */
-TEST(the_objective_never_grows)
+/* For both ways to compute correlations: the objective never increases, a prefix equals the shorter pursuit, and weights are >=
+ * 0. */
+TEST(the_objective_never_increases)
 {
     enum { N = 200, D = 12, C = 6, COUNT = 90 };
     sfp__rng rng = sfp__rng_init(2, 0);
@@ -274,6 +276,6 @@ TEST(the_objective_never_grows)
         for (int i = 0; i < COUNT && differ == 0; i++)
             assert_true(fabs(final[0][i] - final[1][i]) <= 1e-4 * fmax(1, final[0][i]));
         print_message("factored: %d of %d picks differ\n", differ, COUNT);
-        assert_true(differ == 0 || round == 3); /* equal samples tie: a float may choose either */
+        assert_true(differ == 0 || round == 3); /* equal samples tie, and rounding may choose either */
     }
 }

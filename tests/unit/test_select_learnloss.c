@@ -1,12 +1,12 @@
-/* The loss-prediction network: its loss by definition, its gradients by central differences, that it learns to rank, its state.
- */
+/* The loss-prediction network: its loss against the definition, its gradients against central differences, that it learns to
+ * rank, and its saved state. */
 #include "select/lossnet.h"
 #include "select/select.h"
 
 #include "select_case.h"
 #include "test.h"
 
-TEST(the_ranking_loss_is_its_definition)
+TEST(the_ranking_loss_equals_its_definition)
 {
     sfp__rng rng = sfp__rng_init(1, 0);
     for (int round = 0; round < 3000; round++) {
@@ -37,7 +37,7 @@ static double loss_of(const sfp__lossnet *net, int n, const float *taps, const f
     return sfp__lossnet_rank_loss(n, predicted, loss, grad);
 }
 
-TEST(gradients_are_central_differences)
+TEST(gradients_equal_central_differences)
 {
     enum { N = 9, D = 5 };
     sfp__rng rng = sfp__rng_init(2, 0);
@@ -60,7 +60,7 @@ TEST(gradients_are_central_differences)
             p->data[i] = was;
             double middle = loss_of(&net, N, taps, loss), slope = (above - below) / (2 * (double)step);
             checked++;
-            if (fabs(above + below - 2 * middle) > 1e-6) { /* piecewise linear: a bend inside the step */
+            if (fabs(above + below - 2 * middle) > 1e-6) { /* the function is piecewise linear: skip steps that contain a kink */
                 kinks++;
                 continue;
             }
@@ -72,8 +72,8 @@ TEST(gradients_are_central_differences)
     assert_true(checked > 500 && kinks < checked / 5);
 }
 
-/* The loss is a function of the token means: after some steps the order of the predictions is that of the losses. */
-TEST(it_learns_to_rank_and_takes_the_highest)
+/* If the loss is a function of the token means, the predictions have the order of the losses after some steps. */
+TEST(it_learns_to_rank_and_chooses_the_highest)
 {
     enum { B = 16, D = 6 };
     const sfp__selector *s = sfp__selector_find("learnloss");
@@ -106,7 +106,7 @@ TEST(it_learns_to_rank_and_takes_the_highest)
     print_message("the first pick is among the three highest in %d, the three lowest in %d of 100\n", right[0], right[1]);
     assert_true(right[0] > 80 && right[1] > 80);
 
-    /* samples that are not finite are learned from as little as chosen */
+    /* samples that are not finite are neither chosen nor learned from */
     float bad[B], before[SFP_LOSSNET_JOINED];
     sfp__state_tensor part;
     int parts = s->state_tensors(env.state, 0, &part);
@@ -120,7 +120,7 @@ TEST(it_learns_to_rank_and_takes_the_highest)
     s->close(env.state);
 }
 
-TEST(the_state_is_all_of_it)
+TEST(the_saved_state_is_complete)
 {
     enum { B = 10, D = 3 };
     const sfp__selector *s = sfp__selector_find("learnloss");

@@ -1,5 +1,5 @@
-/* The number of threads changes no pick and no weight: every selector on enough samples that all its pieces of work are cut, both
- * phases of the covers, both ways of the pursuit. Small, as it also runs where every access is checked for races. */
+/* The number of threads changes no pick and no weight. Tests every selector with enough samples to divide all its work, both
+ * phases of facility location and both ways of the pursuit. The test is small because it also runs with a race detector. */
 #include "select/facility.h"
 #include "select/omp.h"
 
@@ -20,9 +20,9 @@ static void free_pool(void)
 
 AROUND_ALL(make_pool, free_pool)
 
-TEST(every_selector_picks_the_same)
+TEST(threads_change_no_pick_of_any_selector)
 {
-    enum { B = 1300, DIM = 8 }; /* more than distances in double are taken for */
+    enum { B = 1300, DIM = 8 }; /* more samples than distances are computed in double for */
     static int out[2][B];
     static float weight[2][B];
     sfp__rng rng = sfp__rng_init(1, 0);
@@ -42,7 +42,7 @@ TEST(every_selector_picks_the_same)
     }
 }
 
-TEST(both_phases_and_both_ways_pick_the_same)
+TEST(threads_change_no_pick_of_phases_and_pursuits)
 {
     enum { N = 1100, DIM = 6, C = 3, COUNT = 40 };
     static int id[N];

@@ -1,5 +1,5 @@
-/* The arithmetic of the buffer ssd: relations and their gradient against the formula in double, the gap, the step, and pixels
- * between bytes and floats. */
+/* The arithmetic of the buffer ssd: relations and their gradient against the formula in double, the gap, the step, and the
+ * conversion between bytes and pixels. */
 #include "buffer/ssd.h"
 #include "compute/pixels.h"
 
@@ -21,7 +21,7 @@ static double length(const double *x, int D)
     return sqrt(sum);
 }
 
-/* Gap j of the formula: |s - m_j| - |r - m_j|. */
+/* Returns gap j of the formula: |s - m_j| - |r - m_j|. */
 static double gap(const relation *c, int j)
 {
     double s[MOST_D], r[MOST_D];
@@ -65,7 +65,7 @@ static void to_float(const double *from, int n, float *to)
         to[i] = (float)from[i];
 }
 
-/* Cases where a gap is so near 0 that a difference would step over the corner of | | are left out. */
+/* Skips cases where a gap is so close to 0 that a difference would cross the kink of the absolute value. */
 static bool has_corner(const relation *c)
 {
     for (int j = 0; j < c->count; j++)
@@ -74,7 +74,7 @@ static bool has_corner(const relation *c)
     return false;
 }
 
-TEST(relations_and_their_gradient_are_those_of_the_formula)
+TEST(relations_and_their_gradient_equal_the_formula)
 {
     sfp__rng rng = sfp__rng_init(1, 1);
     int checked = 0;
@@ -102,7 +102,7 @@ TEST(relations_and_their_gradient_are_those_of_the_formula)
             largest = fmax(largest, fabs(slope));
             error = fmax(error, fabs(slope - (double)got[k]));
         }
-        /* the gradient can vanish by chance: its size without that is count / |f| */
+        /* the gradient may be near 0 by chance; its typical size is count / |f| */
         double scale = fmax(largest, 0.01 * c.count / (length(c.feature, c.D) * c.n));
         if (!(error <= 1e-4 * scale))
             fail_msg("case %d: the gradient is off by %.3g, its largest number is %.3g", t, error, largest);
@@ -119,7 +119,7 @@ TEST(equal_means_have_no_relation_loss_and_no_gradient)
         assert_true(got[i] == 0);
 }
 
-TEST(features_of_length_zero_give_numbers)
+TEST(zero_features_give_finite_results)
 {
     const float feature[] = {0, 0}, real[] = {1, 0}, memory[] = {0, 0};
     float work[6], got[2];
@@ -127,7 +127,7 @@ TEST(features_of_length_zero_give_numbers)
     assert_true(isfinite(got[0]) && isfinite(got[1]));
 }
 
-TEST(the_gap_is_a_squared_distance_and_v_its_gradient)
+TEST(the_gap_is_a_squared_distance_with_gradient_v)
 {
     float gs[] = {1, -2, 3}, gr[] = {0.5f, 1, 3}, v[3];
     assert_true(sfp__ssd_gap(3, gs, gr, v) == 0.25 + 9);
@@ -144,12 +144,12 @@ TEST(a_step_has_momentum_and_stays_in_range)
     assert_true(un[0] == SFP_SSD_MOMENTUM * 2 + 1 && xn[0] == -SFP_SSD_RATE * un[0]);
     assert_true(un[1] == -1 && xn[1] == SFP_SSD_RATE);
     assert_true(xn[2] == -2 && xn[3] == 1.5f);
-    assert_true(xn[4] == -2); /* not a number: the least */
+    assert_true(xn[4] == -2); /* NaN becomes the minimum */
     sfp__ssd_step(4, -2, 1.5f, g, u, x, NULL, preview);
     assert_memory_equal(preview, xn, 4 * sizeof *xn);
 }
 
-TEST(bytes_come_back_from_pixels_and_pixels_round)
+TEST(bytes_survive_conversion_and_pixels_are_rounded)
 {
     enum { S = 10 };
     const float mean[][3] = {{0.485f, 0.456f, 0.406f}, {0, 0, 0}, {0.5f, 0.5f, 0.5f}};

@@ -1,4 +1,4 @@
-/* State files: what is saved is loaded, golden files load, what does not fit is told by name and changes nothing. */
+/* State files: a saved state can be loaded, golden files load, and mismatches are reported by name and change nothing. */
 #include "failing_alloc.h"
 #include "learner_world.h"
 #include "model/vit.h"
@@ -26,16 +26,16 @@ static void assert_same_values(sfp__learner *a, sfp__learner *b)
     assert_int_equal(a->fp->active_end, b->fp->active_end);
 }
 
-TEST(what_is_saved_is_loaded)
+TEST(a_saved_state_is_loaded)
 {
     for (int known = 0; known < 2; known++) {
         sfp__learner_options o = known ? small_options() : FREE();
         OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
-        feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* free: more classes than there was space for */
+        feed(a, 0, known ? 10 : TIMES, known ? 4 : 0); /* task-free: more classes than the initial capacity */
         feed(b, 0, 2, 0);
         if (!known) {
-            MUST(sfp__learner_name_class(a, 5, "five \xff", &err));    /* of a folder that is not UTF-8 */
-            MUST(sfp__learner_name_class(a, 30, "a later one", &err)); /* not seen yet: it has a name, no row */
+            MUST(sfp__learner_name_class(a, 5, "five \xff", &err));    /* name of a directory that is not UTF-8 */
+            MUST(sfp__learner_name_class(a, 30, "a later one", &err)); /* not seen yet: it has a name but no row */
             MUST(sfp__learner_name_class(a, 3, "x", &err));
             MUST(sfp__learner_name_class(a, 3, NULL, &err));
         }
@@ -56,7 +56,7 @@ TEST(what_is_saved_is_loaded)
         }
         int n;
         sfp__param **p = sfp__fp_params(b->fp, &n);
-        for (int i = 0; i < n; i++) /* Adam begins anew */
+        for (int i = 0; i < n; i++) /* Adam is reset */
             for (int r = 0; r < p[i]->rows; r++)
                 assert_int_equal(p[i]->steps[r], 0);
         MUST(sfp__learner_save(b, in_directory("t"), &err));
@@ -95,12 +95,12 @@ TEST(a_golden_state_loads)
                             (size_t)p[i]->rows * p[i]->width * sizeof(float));
     for (int i = 0; i < 6; i++)
         assert_false(sfp__learner_seen(l, i));
-    o.fp.attune = false; /* then the gate's tensors have no place */
+    o.fp.attune = false; /* then the tensors of the gate are not expected */
     MUST(sfp__learner_create(v, threads, &o, &without, &err));
     REFUSED(sfp__learner_load(without, path, &err), SFP_ESHAPE, "tensor 'prompt.attune.gate.");
 }
 
-/* ------------------------------------------------------------------------ what does not fit */
+/* ------------------------------------------------------------------------ mismatches */
 
 static void refused(sfp__learner *l, sfp_status status, const char *words)
 {
@@ -111,7 +111,7 @@ static void refused(sfp__learner *l, sfp_status status, const char *words)
     assert_same_bytes(before, image_of(l), "a learner after a refused state");
 }
 
-TEST(what_does_not_fit_is_told_and_changes_nothing)
+TEST(mismatches_are_reported_and_change_nothing)
 {
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
@@ -165,7 +165,7 @@ TEST(what_does_not_fit_is_told_and_changes_nothing)
     assert_int_equal(sfp__learner_load(b, in_directory("none"), &err), SFP_ENOTFOUND);
 }
 
-TEST(a_damaged_one_is_refused)
+TEST(a_damaged_state_is_refused)
 {
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
@@ -181,12 +181,12 @@ TEST(a_damaged_one_is_refused)
     int side = 7;
     REFUSED(sfp__state_img_size(in_directory("t"), &side, &err), SFP_EFORMAT, "is damaged");
     assert_int_equal(side, 7);
-    save_changed(NULL, NULL, NULL, NULL); /* no checksum: as it is */
+    save_changed(NULL, NULL, NULL, NULL); /* no checksum: accepted */
     MUST(sfp__learner_load(b, in_directory("t"), &err));
     assert_same_values(a, b);
 }
 
-/* "s" without a word of metadata but the task, as the reference writes states. */
+/* Writes "s" without metadata except the task, as the reference writes states. */
 static void save_bare(void)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
@@ -195,7 +195,7 @@ static void save_bare(void)
     MUST(sfp__safetensors_write(in_directory("t"), &st->tensors[0], st->count, &task, 1, &err));
 }
 
-TEST(other_shapes_are_told_by_the_names_of_options)
+TEST(different_shapes_are_reported_by_option_name)
 {
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
@@ -221,7 +221,7 @@ TEST(other_shapes_are_told_by_the_names_of_options)
     }
 }
 
-TEST(the_input_size_is_told_before_there_is_a_backbone)
+TEST(the_input_size_can_be_read_without_a_backbone)
 {
     sfp__learner_options o = small_options();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o);
@@ -248,7 +248,7 @@ TEST(the_input_size_is_told_before_there_is_a_backbone)
     assert_int_equal(side, 7);
 }
 
-TEST(a_class_new_to_a_loaded_state_opens_components)
+TEST(a_class_that_is_new_to_a_loaded_state_activates_components)
 {
     const sfp__learner_options o = FREE(x.fp.span = 2);
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o), *c = make_learner(&o);
@@ -262,7 +262,7 @@ TEST(a_class_new_to_a_loaded_state_opens_components)
     assert_int_equal(c->fp->active_end, 4);
 }
 
-TEST(a_free_stream_keeps_the_classes_it_has)
+TEST(a_task_free_stream_keeps_its_classes)
 {
     const sfp__learner_options o = FREE();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);
@@ -274,7 +274,7 @@ TEST(a_free_stream_keeps_the_classes_it_has)
 
 /* ------------------------------------------------------------------------ memory */
 
-TEST(save_and_load_survive_every_failing_allocation)
+TEST(save_and_load_report_every_failed_allocation)
 {
     const sfp__learner_options o = FREE();
     OWNED_PTR(sfp__learner_free) sfp__learner *a = make_learner(&o), *b = make_learner(&o);

@@ -1,13 +1,14 @@
-/* Gradients of the training step, every learnable tensor, against central differences (docs/method.md, sections 2, 3 and 6).
+/* Compares the gradients of the training step, for every learnable tensor, with central differences (docs/method.md, sections 2,
+ * 3 and 6).
  *
- * The differences are those of an oracle in double (test_trainer_oracle.h): float noise is then the engine's alone and the
- * tolerance can be tight. The oracle's loss must equal the engine's, and differences of the engine's own loss along each
- * gradient must give its length (as far as float can tell), so the two are tied together.
+ * The differences are those of an oracle in double (test_trainer_oracle.h), so only the engine has float noise and the tolerance
+ * can be tight. Two checks connect them: the loss of the oracle must equal that of the engine, and differences of the engine's
+ * loss along each gradient must give its length, as far as float permits.
  *
- * What is differentiated: queries are constants (docs/method.md, section 2). In the two-pass form they depend on no
- * parameter, so nothing has to be held. With `query one` the query of a layer is the class token that enters it, which
- * earlier layers' prefixes move: the right gradient is the one with these tokens held at their values, so the differences
- * hold them, and a test shows that differences which let them move are another number. */
+ * Queries are constants of the differentiation (docs/method.md, section 2). In the two-pass form they depend on no parameter.
+ * With `query one` the query of a layer is the class token that enters it, which the prefixes of earlier layers change. The right
+ * gradient treats these tokens as constants, and so do the differences; a test shows that differences with moving tokens give
+ * another result. */
 #include "learner/trainer.h"
 
 #include "test.h"
@@ -27,11 +28,11 @@ typedef struct shape {
     float mu;
     sfp__prefix_kind prefix;
     bool one;
-    int task;    /* boundaries crossed, with training before each */
-    int c, r;    /* samples of the coreset and of the replay */
-    bool masked; /* the coreset's loss sees the first classes only */
-    bool uneven; /* another weight for each sample */
-    int steps;   /* gradients are checked at each of this many */
+    int task;    /* number of task boundaries crossed, with training before each */
+    int c, r;    /* numbers of samples of the coreset and of the replay */
+    bool masked; /* the loss of the coreset uses only the first classes */
+    bool uneven; /* a different weight per sample */
+    int steps;   /* number of steps at which gradients are checked */
     sfp__fp_kind kind;
 } shape;
 
@@ -102,8 +103,8 @@ static fixture *set_up(const shape *s, uint64_t seed)
     t.fp.query_one = s->one;
     t.fp.classes = CLASSES;
     t.fp.seed = seed;
-    t.adam.lr = 0.02f; /* steps that move the values far enough to matter */
-    /* weights of about 1/sqrt(D) make every part matter: attention is neither flat nor one-hot */
+    t.adam.lr = 0.02f; /* steps that change the values noticeably */
+    /* with weights of about 1/sqrt(D) attention is neither uniform nor one-hot */
     ok(s, sfp__vit_random(&c, seed, 0.2f, &f->vit, &err), &err);
     ok(s, sfp__thread_pool_create(2, &f->pool, &err), &err);
     ok(s, sfp__trainer_create(f->vit, f->pool, &t, &f->trainer, &err), &err);
@@ -160,12 +161,12 @@ static void step(fixture *f)
 {
     sfp__train_result result = {0};
     ok(f->s, sfp__trainer_step(f->trainer, &f->batch, &result, &err), &err);
-    f->batch.queries = 0; /* they are known now */
+    f->batch.queries = 0; /* all queries are known now */
 }
 
 /* ------------------------------------------------------------- differences */
 
-/* Central difference of the oracle's loss when parameter i moves along d; queries held, or not. */
+/* Returns the central difference of the oracle's loss when parameter i moves along d, with constant or moving queries. */
 static double difference(oracle *o, int i, const double *d, double h, bool live)
 {
     double loss[2], *kept = doubles(o->count[i]), *held = NULL;
@@ -179,7 +180,7 @@ static double difference(oracle *o, int i, const double *d, double h, bool live)
     for (int side = 0; side < 2; side++) {
         for (size_t k = 0; k < o->count[i]; k++)
             o->value[i][k] = kept[k] + (side ? h : -h) * d[k];
-        if (i >= o->params - 2) { /* the classifier: features stay */
+        if (i >= o->params - 2) { /* the linear head: features are unchanged */
             loss[side] = oracle_head_loss(o);
         } else {
             loss[side] = oracle_loss(o);
@@ -199,7 +200,7 @@ static double length_of(const float *x, size_t n)
     return sqrt(dot(x, x, n));
 }
 
-static double worst; /* of all checks: error over what a float is allowed */
+static double worst; /* largest ratio of error to the float tolerance over all checks */
 
 static void check_param(fixture *f, int i)
 {
@@ -210,7 +211,7 @@ static void check_param(fixture *f, int i)
     size_t first = (size_t)p->lo * p->width, end = (size_t)p->hi * p->width, n = end - first;
     double length = length_of(p->grad, f->o.count[i]), *d = doubles(f->o.count[i]);
     bool gate = strncmp(p->name, "prompt.attune.gate", 18) == 0;
-    if ((length > 1e-9) == (gate && f->s->topk == 1)) /* the softmax of one is 1, whatever the gate says */
+    if ((length > 1e-9) == (gate && f->s->topk == 1)) /* the softmax of one element is 1, regardless of the gate */
         fail_msg("%s: %s: the gradient's length is %.3g", f->s->name, p->name, length);
     length = fmax(length, 1e-9);
     size_t largest = first;
@@ -237,7 +238,7 @@ static void check_param(fixture *f, int i)
     }
 }
 
-/* Frozen and unused rows have no gradient at all; the rows that learn all have one, but where no sample chose them. */
+/* Checks that frozen and unused rows have no gradient, and that all trained rows have one, unless no sample chose them. */
 static void check_rows(const fixture *f, const sfp__param *p)
 {
     for (int r = 0; r < p->rows; r++) {
@@ -250,7 +251,7 @@ static void check_rows(const fixture *f, const sfp__param *p)
     }
 }
 
-/* The engine's own loss, moved along the gradient: its slope is the gradient's length. */
+/* Checks that the slope of the engine's loss along the gradient equals the length of the gradient. */
 static void check_own_slope(fixture *f, int i)
 {
     int count;
@@ -275,7 +276,7 @@ static void check_own_slope(fixture *f, int i)
 
 /* ------------------------------------------------------------------- tests */
 
-/* Crosses the boundaries of the case, training before each. */
+/* Crosses the task boundaries of the case, with training before each. */
 static void reach_task(fixture *f)
 {
     for (int t = 0; t < f->s->task; t++) {
@@ -285,7 +286,7 @@ static void reach_task(fixture *f)
     }
 }
 
-/* Gradients at the values as they are, and the oracle at the same. */
+/* Computes the gradients at the current values, and sets the oracle to the same values. */
 static double take_gradients(fixture *f)
 {
     double got = gradients(f).loss;
@@ -304,7 +305,7 @@ TEST(gradients_equal_central_differences)
         OWNED_PTR(tear_down) fixture *f = set_up(&shapes[i], 700 + i);
 
         reach_task(f);
-        bool l2p = f->s->kind == SFP_FP_L2P; /* all learn */
+        bool l2p = f->s->kind == SFP_FP_L2P; /* all are trained */
         int each = f->s->kind == SFP_FP_DUALPROMPT ? 1 : l2p ? f->s->pool : f->s->pool / f->s->tasks;
         assert_int_equal(f->fp->frozen_end, l2p ? 0 : f->s->task * each);
         assert_int_equal(f->fp->active_end, l2p ? each : (f->s->task + 1) * each);
@@ -320,7 +321,7 @@ TEST(gradients_equal_central_differences)
                     check_rows(f, params[p]);
                 check_param(f, p);
             }
-            /* not where the loss jumps between kept gates, nor where its tokens would move */
+            /* not if the loss is discontinuous between kept gates, nor if the tokens move */
             for (int p = 0; p < count && f->s->topk == 3 && !f->s->one; p++)
                 check_own_slope(f, p);
             step(f);
@@ -329,8 +330,8 @@ TEST(gradients_equal_central_differences)
     print_message("worst error: %.2f of what is allowed\n", worst);
 }
 
-/* Masked samples say nothing about classes that do not compete; the others do. */
-TEST(classes_that_do_not_compete_get_no_gradient)
+/* Masked samples contribute no gradient to classes that do not compete; other samples do. */
+TEST(classes_that_do_not_compete_have_no_gradient)
 {
     OWNED_PTR(tear_down) fixture *f = set_up(&shapes[3], 40);
 
@@ -341,12 +342,12 @@ TEST(classes_that_do_not_compete_get_no_gradient)
         assert_int_equal(b->grad[c] != 0, c < CLASSES / 2);
         assert_int_equal(length_of(w->grad + (size_t)c * w->width, w->width) > 0, c < CLASSES / 2);
     }
-    f->label[1] = CLASSES - 1; /* not of the task: refused, not learned as minus infinity */
+    f->label[1] = CLASSES - 1; /* not a class of the task: refused, not trained with a probability of 0 */
     sfp__train_result result;
     assert_int_equal(sfp__trainer_gradients(f->trainer, &f->batch, &result, &err), SFP_EINVAL);
 }
 
-/* A gate that saw only the learning components would have another gradient. */
+/* A gate that used only the active components would have another gradient. */
 TEST(the_gate_learns_from_frozen_components_too)
 {
     OWNED_PTR(tear_down) fixture *f = set_up(&shapes[2], 41);
@@ -370,8 +371,8 @@ TEST(the_gate_learns_from_frozen_components_too)
         fail_msg("frozen components make no difference: %.9g and %.9g", learning_only, length);
 }
 
-/* The engine follows the differences with tokens held; letting them move gives another number, except for the last prompted
- * layer, behind which there is no token left to move. */
+/* The engine's gradient equals the differences with constant tokens. Moving tokens give another result, except for the last
+ * prompted layer, after which no token is used. */
 TEST(query_one_has_no_gradient_through_the_tokens)
 {
     OWNED_PTR(tear_down) fixture *f = set_up(&shapes[9], 42);
@@ -390,11 +391,11 @@ TEST(query_one_has_no_gradient_through_the_tokens)
     }
 }
 
-/* One sum with a weight a sample is the sum of two mean losses: gradients add. */
-TEST(the_two_losses_add)
+/* One sum with a weight per sample equals the sum of two mean losses: gradients add. */
+TEST(the_two_losses_are_added)
 {
     OWNED_PTR(tear_down) fixture *f = set_up(&shapes[5], 43);
-    /* with the penalty in each */
+    /* each with the penalty */
     int count, c = f->s->c, r = f->s->r;
     sfp__param **params = sfp__fp_params(f->fp, &count);
     sfp__train_result both = gradients(f);
@@ -426,7 +427,7 @@ TEST(the_two_losses_add)
     }
 }
 
-/* Values, loss and features of a step do not depend on which queries it computed itself, nor on the threads. */
+/* Values, loss and features of a step do not depend on which queries it computes, nor on the number of threads. */
 TEST(given_queries_and_threads_change_nothing)
 {
     for (int threads = 1; threads <= 3; threads += 2) {
@@ -443,7 +444,7 @@ TEST(given_queries_and_threads_change_nothing)
         sfp__param **pa = sfp__fp_params(a->fp, &count), **pb = sfp__fp_params(b->fp, &count);
         for (int i = 0; i < count; i++)
             check_same(pa[i]->name, pb[i]->grad, pa[i]->grad, a->o.count[i] * sizeof(float));
-        b->batch.queries = 2; /* of 5: the rest are given */
+        b->batch.queries = 2; /* of 5; the others are given */
         second = gradients(b);
         assert_true(fabs(first.loss - second.loss) <= 1e-6 * first.loss);
         for (int i = 0; i < count; i++)

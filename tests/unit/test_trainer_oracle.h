@@ -1,8 +1,8 @@
-/* The learner's mathematics once more, in double, as direct loops over the formulas (docs/method.md, sections 1-3, 6 and 13): the
- * oracle of test_trainer_gradient.c and test_fingerprint.c. Include after <cmocka.h>.
+/* A second implementation of the learner's mathematics in double, as direct loops over the formulas (docs/method.md, sections
+ * 1-3, 6 and 13): the oracle of test_trainer_gradient.c and test_fingerprint.c. Include after <cmocka.h>.
  *
- * It shares nothing with the engine but the values of weights and parameters. Every learnable tensor has its value here in
- * double, in the order of sfp__fp_params, to be moved by central differences. */
+ * It shares only the values of weights and parameters with the engine. It has a copy of every learnable tensor in double, in the
+ * order of sfp__fp_params, which central differences change. */
 #ifndef SFP_TESTS_TRAINER_ORACLE_H
 #define SFP_TESTS_TRAINER_ORACLE_H
 
@@ -17,12 +17,12 @@ typedef struct oracle {
     vit_oracle vit;
     sfp__fp_options fp;
     int layers, start, open, classes, params;
-    double *value[ORACLE_PARAMS]; /* as sfp__fp_params orders them */
+    double *value[ORACLE_PARAMS]; /* in the order of sfp__fp_params */
     size_t count[ORACLE_PARAMS];
-    int p[VIT_ORACLE_DEPTH], k[VIT_ORACLE_DEPTH], a[VIT_ORACLE_DEPTH], gate; /* which of them is what of a layer; -1: none */
-    bool shared[VIT_ORACLE_DEPTH];                                           /* one component, of all tasks */
-    double *frozen_gate_w, *frozen_gate_b; /* when set, components [0, start) are attuned with these instead */
-    /* the batch */
+    int p[VIT_ORACLE_DEPTH], k[VIT_ORACLE_DEPTH], a[VIT_ORACLE_DEPTH], gate; /* indices of the parameters of a layer; -1: none */
+    bool shared[VIT_ORACLE_DEPTH];                                           /* one component for all tasks */
+    double *frozen_gate_w, *frozen_gate_b; /* if set, components [0, start) are attuned with these instead */
+    /* The batch. */
     int n;
     const float *const *x;  /* (n) images */
     const int32_t *label;   /* (n) */
@@ -35,9 +35,9 @@ typedef struct oracle {
      * enter the prompted layers; `live` computes them anew and keeps them, else they stay as they are */
     double *query, *token;
     bool live;
-    /* out */
+    /* Results. */
     double *feature;                   /* (n, D) */
-    double *attuned[VIT_ORACLE_DEPTH]; /* (open, Lp, D) of the last loss */
+    double *attuned[VIT_ORACLE_DEPTH]; /* (open, Lp, D) from the last loss */
 } oracle;
 
 /* ------------------------------------------------------------- fingerprints */
@@ -62,19 +62,19 @@ static int oracle_open(const oracle *o, int l)
     return o->shared[l] ? 1 : o->open;
 }
 
-/* Components in a prefix. */
+/* Returns the number of components in a prefix. */
 static int oracle_parts(const oracle *o)
 {
     return o->fp.kind != SFP_FP_L2P ? 1 : o->fp.pool < ORACLE_PARTS ? o->fp.pool : ORACLE_PARTS;
 }
 
-/* docs/method.md, section 3 of one row p (D): out = sum_r g_r (W_Vr gelu(W_Kr p + b_Kr) + b_Vr) [+ p] */
+/* Computes docs/method.md, section 3 for one row p (D): out = sum_r g_r (W_Vr gelu(W_Kr p + b_Kr) + b_Vr) [+ p] */
 static UNUSED void oracle_attune_row(const oracle *o, const double *gate_w, const double *gate_b, const double *p, double *out)
 {
     int D = o->vit.c.dim, kept[3] = {0};
     double z[3], sum = 0, *h = doubles((size_t)D), *y = doubles((size_t)D);
     oracle_linear(3, D, gate_w, gate_b, p, z);
-    for (int r = 0; r < 3; r++) { /* kept: fewer than topk others come before it */
+    for (int r = 0; r < 3; r++) { /* kept if fewer than topk others precede it */
         int before = 0;
         for (int q = 0; q < 3; q++)
             before += z[q] > z[r] || (z[q] == z[r] && q < r);
@@ -111,7 +111,7 @@ static UNUSED void oracle_attune(oracle *o)
     }
 }
 
-/* alpha = cos(q * A, K) of one component */
+/* Returns alpha = cos(q * A, K) of one component. */
 static UNUSED double oracle_alpha(const oracle *o, int l, int k, const double *q)
 {
     int D = o->vit.c.dim;
@@ -125,7 +125,7 @@ static UNUSED double oracle_alpha(const oracle *o, int l, int k, const double *q
     return qk / fmax(sqrt(qq), 1e-12) / fmax(sqrt(kk), 1e-12);
 }
 
-/* cos(q, K) of one component */
+/* Returns cos(q, K) of one component. */
 static double oracle_cosine(const oracle *o, int l, int k, const double *q)
 {
     int D = o->vit.c.dim;
@@ -139,7 +139,7 @@ static double oracle_cosine(const oracle *o, int l, int k, const double *q)
     return qk / sqrt(qq * kk);
 }
 
-/* What sample i takes of layer number l: as many as a prefix has parts, those that fewer others come before. */
+/* Returns the components that sample i uses in prompted layer l: as many as a prefix has, those that fewer others precede. */
 static UNUSED void oracle_pick(const oracle *o, int l, int i, const double *q, int *pick)
 {
     int from = o->replayed && o->replayed[i] ? 0 : o->start;
@@ -156,7 +156,7 @@ static UNUSED void oracle_pick(const oracle *o, int l, int i, const double *q, i
     }
 }
 
-/* The paper's formula: the rows of E (rows, D) are projected as tokens are, the first half as keys. */
+/* The paper's formula: projects the rows of E (rows, D) like tokens, the first half as keys. */
 static void oracle_project(const oracle *o, int l, int rows, double *e)
 {
     int D = o->vit.c.dim;
@@ -169,7 +169,7 @@ static void oracle_project(const oracle *o, int l, int rows, double *e)
     }
 }
 
-/* The same for kinds that choose: keys of all parts, then their values. */
+/* The same for kinds that choose components: keys of all components, then their values. */
 static UNUSED void oracle_concatenate(const oracle *o, int l, int i, const double *q, double *e)
 {
     int half = o->fp.length / 2 * o->vit.c.dim, pick[ORACLE_PARTS], parts = oracle_parts(o);
@@ -180,7 +180,7 @@ static UNUSED void oracle_concatenate(const oracle *o, int l, int i, const doubl
     oracle_project(o, l, parts * o->fp.length, e);
 }
 
-/* E (Lp, D) of prompted layer number l from a query (D), as it enters attention. */
+/* Computes E (Lp, D) of prompted layer l from a query (D), as it enters attention. */
 static UNUSED void oracle_compose(const oracle *o, int l, const double *q, double *e)
 {
     int D = o->vit.c.dim, Lp = o->fp.length;
@@ -193,7 +193,7 @@ static UNUSED void oracle_compose(const oracle *o, int l, const double *q, doubl
     oracle_project(o, l, Lp, e);
 }
 
-/* mu * mean((T T^t - I)^2) of T (n, w) */
+/* Returns mu * mean((T T^t - I)^2) of T (n, w). */
 static double oracle_ortho(double mu, int n, int w, const double *t)
 {
     double sum = 0;
@@ -216,7 +216,7 @@ typedef struct oracle_image {
     double *prefix; /* (parts*Lp, D) */
 } oracle_image;
 
-/* Where the query of a sample in prompted layer number l is. */
+/* Returns the query of a sample in prompted layer l. */
 static double *oracle_query(const oracle *o, int l, int sample)
 {
     int D = o->vit.c.dim;
@@ -242,7 +242,8 @@ static UNUSED int oracle_prefix(void *ctx, int l, const double *tokens, const do
     return rows;
 }
 
-/* Feature (D) of image x, prompted or not; `sample` finds its queries. embed (L, D) when not NULL: the patch embeddings. */
+/* Computes the feature (D) of image x, prompted or not; `sample` is the index of its queries. embed (L, D), if not NULL: receives
+ * the patch embeddings. */
 static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bool prompted, double *feature, double *embed)
 {
     const sfp__vit_config *c = &o->vit.c;
@@ -255,7 +256,7 @@ static UNUSED void oracle_forward(oracle *o, const float *pixels, int sample, bo
 
 /* -------------------------------------------------------------------- loss */
 
-/* mean(1 - cos) of what the samples take, each with its weight. */
+/* Returns mean(1 - cos) of the components that the samples choose, each with its weight. */
 static double oracle_key_loss(const oracle *o)
 {
     int parts = oracle_parts(o), pick[ORACLE_PARTS], keyed = 0;
@@ -272,7 +273,7 @@ static double oracle_key_loss(const oracle *o)
     return loss;
 }
 
-/* Cross-entropy of the features as they are, each with its weight, and the penalty once a term. */
+/* Returns the cross-entropy of the current features, each with its weight, and the penalty once per term. */
 static UNUSED double oracle_head_loss(const oracle *o)
 {
     int D = o->vit.c.dim, C = o->classes;
@@ -302,9 +303,9 @@ static UNUSED double oracle_loss(oracle *o)
     return oracle_head_loss(o);
 }
 
-/* ----------------------------------------------------------- making, freeing */
+/* ----------------------------------------------------------- create, free */
 
-/* The parameters' values as the engine has them now. */
+/* Copies the current values of the parameters from the engine. */
 static UNUSED void oracle_take(oracle *o, sfp__fp *fp)
 {
     sfp__param **params = sfp__fp_params(fp, &o->params);
@@ -348,7 +349,7 @@ static UNUSED void oracle_init(oracle *o, const sfp__vit *vit, sfp__fp *fp)
     oracle_take(o, fp);
 }
 
-/* The batch's arrays stay the caller's; queries (two) are computed. */
+/* The arrays of the batch belong to the caller; queries (two passes) are computed. */
 static UNUSED void oracle_batch(oracle *o, int n, const float *const *x)
 {
     size_t floats_ = (size_t)n * (size_t)o->vit.c.dim;
