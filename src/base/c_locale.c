@@ -2,9 +2,9 @@
 
 #include <pthread.h>
 
-static locale_t c_locale; /* kept until the process ends */
+static locale_t c_locale; /* created once, never freed */
 
-static void make(void)
+static void create_c_locale(void)
 {
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
@@ -12,11 +12,11 @@ static void make(void)
 locale_t sfp__c_locale_enter(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, make);
+    (void)pthread_once(&once, create_c_locale);
     return uselocale(c_locale);
 }
 
-void sfp__c_locale_leave(const locale_t *before)
+void sfp__c_locale_leave(const locale_t *previous)
 {
-    (void)uselocale(*before);
+    (void)uselocale(*previous);
 }

@@ -28,7 +28,7 @@ const char *sfp_status_text(sfp_status status)
     return "unknown status";
 }
 
-static void put(sfp_error *err, sfp_status status, const char *fmt, va_list ap)
+static void set_error(sfp_error *err, sfp_status status, const char *fmt, va_list ap)
 {
     err->status = status;
     err->key[0] = '\0';
@@ -40,7 +40,7 @@ sfp_status sfp__fail(sfp_error *err, sfp_status status, const char *fmt, ...)
     if (err) {
         va_list ap;
         va_start(ap, fmt);
-        put(err, status, fmt, ap);
+        set_error(err, status, fmt, ap);
         va_end(ap);
     }
     return status;
@@ -51,7 +51,7 @@ sfp_status sfp__fail_key(sfp_error *err, const char *key, sfp_status status, con
     if (err) {
         va_list ap;
         va_start(ap, fmt);
-        put(err, status, fmt, ap);
+        set_error(err, status, fmt, ap);
         va_end(ap);
         (void)snprintf(err->key, sizeof err->key, "%s", key);
     }
@@ -64,11 +64,11 @@ sfp_status sfp__fail_errno(sfp_error *err, sfp_status status, const char *fmt, .
     if (err) {
         va_list ap;
         va_start(ap, fmt);
-        put(err, status, fmt, ap);
+        set_error(err, status, fmt, ap);
         va_end(ap);
         size_t used = strlen(err->message);
         char text[128];
-        /* the XSI strerror_r returns int, the GNU one a string: %m avoids both */
+        /* the XSI strerror_r returns an int, the GNU one a string: %m avoids both */
         errno = saved;
         (void)snprintf(text, sizeof text, ": %m");
         (void)snprintf(err->message + used, sizeof err->message - used, "%s", text);
@@ -78,23 +78,23 @@ sfp_status sfp__fail_errno(sfp_error *err, sfp_status status, const char *fmt, .
 
 void sfp__fail_rename(sfp_error *err, const char *key, const char *shown)
 {
-    const sfp_error before = *err;
-    size_t n = strlen(before.key);
-    if (n > 0 && strncmp(before.message, before.key, n) == 0)
-        (void)snprintf(err->message, sizeof err->message, "%s%s", shown, before.message + n);
+    const sfp_error previous = *err;
+    size_t n = strlen(previous.key);
+    if (n > 0 && strncmp(previous.message, previous.key, n) == 0)
+        (void)snprintf(err->message, sizeof err->message, "%s%s", shown, previous.message + n);
     (void)snprintf(err->key, sizeof err->key, "%s", key);
 }
 
 sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, ...)
 {
     if (err) {
-        const sfp_error before = *err;
+        const sfp_error previous = *err;
         va_list ap;
         va_start(ap, fmt);
-        put(err, status, fmt, ap);
+        set_error(err, status, fmt, ap);
         va_end(ap);
         size_t used = strlen(err->message);
-        (void)snprintf(err->message + used, sizeof err->message - used, ": %s", before.message);
+        (void)snprintf(err->message + used, sizeof err->message - used, ": %s", previous.message);
     }
     return status;
 }

@@ -53,9 +53,9 @@ void *sfp__calloc(size_t count, size_t size)
     return p;
 }
 
-static void give(void *to, void *p)
+static void store_pointer(void *to, void *p)
 {
-    memcpy(to, &p, sizeof p); /* a pointer of whatever type */
+    memcpy(to, &p, sizeof p); /* `to` may be the address of a pointer of any type */
 }
 
 sfp_status sfp__alloc(void *to, size_t count, size_t size, sfp_error *err)
@@ -63,11 +63,11 @@ sfp_status sfp__alloc(void *to, size_t count, size_t size, sfp_error *err)
     void *p = sfp__calloc(count ? count : 1, size);
     if (!p)
         return sfp__fail_nomem(err);
-    give(to, p);
+    store_pointer(to, p);
     return SFP_OK;
 }
 
-/* Bytes of an array, rounded up to the alignment; false: too many. */
+/* Computes the bytes of an array, rounded up to the alignment. Returns false on overflow. */
 static bool array_bytes(size_t count, size_t size, size_t *out)
 {
     if (!sfp__mul_size(count ? count : 1, size, out) || !sfp__add_size(*out, SFP_ALIGN - 1, out))
@@ -81,15 +81,15 @@ sfp_status sfp__block(void *to, size_t n, const sfp__want *list, sfp_error *err)
     size_t total = 0, bytes;
     for (size_t i = 0; i < n; i++)
         if (!array_bytes(list[i].count, list[i].size, &bytes) || !sfp__add_size(total, bytes, &total)) {
-            total = SIZE_MAX; /* which no allocation gives */
+            total = SIZE_MAX; /* makes the allocation fail */
             break;
         }
     char *p = sfp__malloc(total);
     if (!p)
         return sfp__fail_nomem(err);
-    give(to, p);
+    store_pointer(to, p);
     for (size_t i = 0; i < n; i++) {
-        give(list[i].to, p);
+        store_pointer(list[i].to, p);
         (void)array_bytes(list[i].count, list[i].size, &bytes);
         p += bytes;
     }
@@ -122,16 +122,16 @@ bool sfp__grow(void *array, size_t size, size_t used, size_t wanted, size_t *cap
 {
     if (wanted <= *capacity)
         return true;
-    size_t more = *capacity < 8 ? 16 : *capacity * 2, bytes; /* capacities are far below SIZE_MAX / 2: they were allocated */
+    size_t more = *capacity < 8 ? 16 : *capacity * 2, bytes; /* an allocated capacity is far below SIZE_MAX / 2 */
     if (more < wanted)
         more = wanted;
     void *p;
-    memcpy(&p, array, sizeof p); /* a pointer of whatever type */
+    memcpy(&p, array, sizeof p); /* `array` may be the address of a pointer of any type */
     if (!sfp__mul_size(more, size, &bytes))
         bytes = SIZE_MAX;
     if (!(p = sfp__realloc(p, used * size, bytes)))
         return false;
-    give(array, p);
+    store_pointer(array, p);
     *capacity = more;
     return true;
 }
@@ -195,7 +195,7 @@ sfp_status sfp__arena_list(sfp__arena *a, size_t n, const sfp__want *list, sfp_e
         void *p = sfp__arena_take(a, list[i].count, list[i].size);
         if (!p)
             return sfp__fail_nomem(err);
-        give(list[i].to, p);
+        store_pointer(list[i].to, p);
     }
     return SFP_OK;
 }
@@ -209,7 +209,7 @@ void sfp__arena_reset(sfp__arena *a)
     size_t capacity = a->total;
     sfp__arena_done(a);
     if (capacity)
-        (void)add_block(a, capacity); /* when this fails, the next take tries again */
+        (void)add_block(a, capacity); /* if this fails, the next sfp__arena_take tries again */
 }
 
 void sfp__arena_done(sfp__arena *a)

@@ -1,4 +1,4 @@
-/* Seconds of a clock that never goes back. */
+/* The time of a clock that never runs backwards, in seconds. */
 #ifndef SFP_BASE_MONOTONIC_H
 #define SFP_BASE_MONOTONIC_H
 

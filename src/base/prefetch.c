@@ -10,15 +10,15 @@ struct sfp__prefetcher {
     sfp__prefetcher_options opt;
     pthread_t thread;
     bool started;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
-    int64_t *made;  /* (depth) the thing that a slot holds; -1: none */
-    int64_t next;   /* the one being made, or to be made next */
-    int64_t lowest; /* those below are released */
+    int64_t *made;  /* (depth) the item that each slot holds; -1: none */
+    int64_t next;   /* the item being made, or the next one to make */
+    int64_t lowest; /* items below this one are released */
     bool stop;
 };
 
-static void *work(void *arg)
+static void *thread_main(void *arg)
 {
     sfp__prefetcher *a = arg;
     pthread_mutex_lock(&a->lock);
@@ -54,9 +54,9 @@ sfp_status sfp__prefetcher_create(const sfp__prefetcher_options *o, sfp__prefetc
     TRY(sfp__alloc(&a->made, (size_t)o->depth, sizeof *a->made, err));
     for (int i = 0; i < o->depth; i++)
         a->made[i] = -1;
-    a->started = pthread_create(&a->thread, NULL, work, a) == 0;
+    a->started = pthread_create(&a->thread, NULL, thread_main, a) == 0;
     if (!a->started)
-        return sfp__fail(err, SFP_ELIMIT, "cannot start the thread that makes each %s ahead", o->what);
+        return sfp__fail(err, SFP_ELIMIT, "cannot start the thread that prefetches each %s", o->item_name);
     *out = TAKE(a);
     return SFP_OK;
 }
@@ -77,19 +77,19 @@ void sfp__prefetcher_free(sfp__prefetcher *a)
     sfp__free(a);
 }
 
-sfp_status sfp__prefetcher_take(sfp__prefetcher *a, int64_t thing, double *wait_seconds, sfp_error *err)
+sfp_status sfp__prefetcher_take(sfp__prefetcher *a, int64_t item, double *wait_seconds, sfp_error *err)
 {
     pthread_mutex_lock(&a->lock);
-    if (thing < a->lowest || thing - a->lowest >= a->opt.depth || thing >= a->opt.end) {
+    if (item < a->lowest || item - a->lowest >= a->opt.depth || item >= a->opt.end) {
         int64_t lowest = a->lowest;
         pthread_mutex_unlock(&a->lock);
-        return sfp__fail(err, SFP_EINVAL, "%s %lld is not among the %d from %lld on", a->opt.what, (long long)thing, a->opt.depth,
-                         (long long)lowest);
+        return sfp__fail(err, SFP_EINVAL, "%s is %lld, expected one of the %d from %lld on", a->opt.item_name, (long long)item,
+                         a->opt.depth, (long long)lowest);
     }
-    const int64_t *made = &a->made[thing % a->opt.depth];
-    if (*made != thing) {
+    const int64_t *made = &a->made[item % a->opt.depth];
+    if (*made != item) {
         double begin = sfp__monotonic_seconds();
-        while (*made != thing)
+        while (*made != item)
             pthread_cond_wait(&a->changed, &a->lock);
         *wait_seconds += sfp__monotonic_seconds() - begin;
     }
@@ -97,11 +97,11 @@ sfp_status sfp__prefetcher_take(sfp__prefetcher *a, int64_t thing, double *wait_
     return SFP_OK;
 }
 
-void sfp__prefetcher_release(sfp__prefetcher *a, int64_t thing)
+void sfp__prefetcher_release(sfp__prefetcher *a, int64_t item)
 {
     pthread_mutex_lock(&a->lock);
-    if (thing > a->lowest) {
-        a->lowest = thing;
+    if (item > a->lowest) {
+        a->lowest = item;
         pthread_cond_broadcast(&a->changed);
     }
     pthread_mutex_unlock(&a->lock);

@@ -1,11 +1,11 @@
-/* Heapsort, because it needs no memory: the C library's qsort may allocate, and a step must not. It is not stable, but the
- * index breaks ties, so that no two elements are equal and stability has no meaning. */
+/* Heapsort, because it needs no memory: the C library's qsort may allocate, and a step must not. Heapsort is not stable, but this
+ * does not matter: the index breaks ties, so no two elements compare equal. */
 #include "base/rank.h"
 
 #include <math.h>
 #include <stdbool.h>
 
-/* Does i come after j? */
+/* Returns whether i ranks after j. */
 static bool after(const float *score, int i, int j)
 {
     float a = score[i], b = score[j];
@@ -16,7 +16,7 @@ static bool after(const float *score, int i, int j)
     return i > j; /* equal, or both NaN */
 }
 
-/* order[root] goes down to its place in the heap order[0..n), whose top is the last of all. */
+/* Moves order[root] down to its place in the heap order[0..n), whose top is the element that ranks last. */
 static void sift(int n, const float *score, int *order, int root)
 {
     int moving = order[root];

@@ -1,19 +1,19 @@
-/* Ranking by score, and places in what is sorted. */
+/* Ranking by score, binary search and a binary heap. */
 #ifndef SFP_BASE_RANK_H
 #define SFP_BASE_RANK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Positions 0..n-1 by score descending, ties by lower index, NaN last. One right answer, so the same on every machine;
- * no memory but `order`. */
+/* Writes the positions 0..n-1 to `order`, by descending score; ties by lower index, NaN last. The result is unique, so it is the
+ * same on every machine. Uses no other memory. */
 void sfp__rank_descending(int n, const float *score, int *order);
 
-/* The first of n ascending values that is not below `value`; n: there is none. */
+/* Returns the position of the first of n ascending values that is not below `value`; n: there is none. */
 int64_t sfp__lower_bound(const int64_t *at, int64_t n, int64_t value);
 
-/* A binary heap of indices whose order a callback gives; the first is on top. Keys live with the caller and may change: then
- * the index on top sinks, or the heap is made anew. */
+/* A binary heap of indices, ordered by a callback; the first index is on top. The keys are stored by the caller and may change:
+ * call sfp__heap_sink if the key of the top changed, else sfp__heap_make. */
 typedef struct sfp__heap {
     int n;
     int *at;                                       /* (n) */
@@ -49,7 +49,7 @@ static inline int sfp__heap_pop(sfp__heap *h)
     return top;
 }
 
-/* at[0..n) sorted so that none is `after` the next; no memory but `at`. */
+/* Sorts at[0..n) so that no element is `after` the next one. Uses no other memory. */
 static inline void sfp__heap_sort(int n, int *at, bool (*after)(const void *ctx, int i, int j), const void *ctx)
 {
     sfp__heap h = {.n = n, .at = at, .before = after, .ctx = ctx};

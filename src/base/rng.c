@@ -46,7 +46,7 @@ double sfp__rng_double(sfp__rng *r)
 
 uint32_t sfp__rng_below(sfp__rng *r, uint32_t n)
 {
-    uint32_t limit = (uint32_t)-n % n; /* 2^32 mod n: draws below it would be over-represented */
+    uint32_t limit = (uint32_t)-n % n; /* 2^32 mod n; rejecting low words below it makes all results equally likely */
     for (;;) {
         uint64_t product = (uint64_t)sfp__rng_u32(r) * n;
         if ((uint32_t)product >= limit)

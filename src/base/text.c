@@ -36,7 +36,7 @@ const char *sfp__printable(const char *s, char *buf, size_t size)
     return buf;
 }
 
-/* Makes space for n more bytes and the terminator. */
+/* Reserves memory for n more bytes and the terminator. */
 static bool reserve(sfp__text *t, size_t n)
 {
     size_t need;
@@ -132,7 +132,7 @@ int sfp__utf8_next(const char *s, uint32_t *code)
                                                : -1;
     uint32_t c = more <= 0 ? first : first & (0x3fu >> more);
     int i = 1;
-    for (; i <= more && ((unsigned char)s[i] & 0xc0) == 0x80; i++) /* the terminator stops here too */
+    for (; i <= more && ((unsigned char)s[i] & 0xc0) == 0x80; i++) /* the terminator ends this loop too */
         c = c << 6 | ((unsigned char)s[i] & 0x3fu);
     bool overlong = (more == 2 && c < 0x800) || (more == 3 && c < 0x10000);
     bool bad = i != more + 1 || overlong || c > 0x10ffff || (c >= 0xd800 && c < 0xe000);
@@ -148,7 +148,7 @@ bool sfp__utf8_valid(const char *s)
     return code != SFP_UTF8_BAD;
 }
 
-size_t sfp__text_mark(const char *s, size_t n)
+size_t sfp__text_bom_length(const char *s, size_t n)
 {
     return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }

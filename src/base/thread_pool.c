@@ -1,6 +1,5 @@
-/* Workers sleep on a condition variable between runs; within a run pieces are
- * taken from one atomic counter, so a worker that is slowed down by the
- * machine simply takes fewer. */
+/* Workers sleep on a condition variable between runs. Within a run they obtain pieces from one atomic counter, so a worker that
+ * the machine slows down simply does fewer pieces. */
 #include "base/thread_pool.h"
 
 #include "base/mem.h"
@@ -18,10 +17,10 @@ typedef struct worker {
 
 struct sfp__thread_pool {
     int threads;
-    worker *workers;          /* (threads); [0] is the caller and has no thread */
-    int started;              /* workers [1, started) run */
+    worker *workers;          /* (threads); [0] stands for the calling thread */
+    int started;              /* workers [1, started) have a thread */
     pthread_mutex_t run_lock; /* one run at a time */
-    pthread_mutex_t lock;     /* guards what follows */
+    pthread_mutex_t lock;     /* protects the members below */
     pthread_cond_t wake, idle;
     unsigned long round;
     int busy;
@@ -32,7 +31,7 @@ struct sfp__thread_pool {
     atomic_int next;
 };
 
-static void take(sfp__thread_pool *p, int index)
+static void run_pieces(sfp__thread_pool *p, int index)
 {
     for (;;) {
         int piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
@@ -42,7 +41,7 @@ static void take(sfp__thread_pool *p, int index)
     }
 }
 
-static void *work(void *arg)
+static void *worker_main(void *arg)
 {
     worker *w = arg;
     sfp__thread_pool *p = w->pool;
@@ -55,7 +54,7 @@ static void *work(void *arg)
             break;
         seen = p->round;
         pthread_mutex_unlock(&p->lock);
-        take(p, w->index);
+        run_pieces(p, w->index);
         pthread_mutex_lock(&p->lock);
         if (--p->busy == 0)
             pthread_cond_signal(&p->idle);
@@ -77,7 +76,7 @@ sfp_status sfp__thread_pool_create(int threads, sfp__thread_pool **out, sfp_erro
     if (threads < 1)
         threads = available_cpus();
     if (threads > 1024)
-        return sfp__fail(err, SFP_EINVAL, "%d threads: at most 1024", threads);
+        return sfp__fail(err, SFP_EINVAL, "threads is %d, expected at most 1024", threads);
     OWNED worker *workers = NULL;
     sfp__thread_pool *p = NULL;
     TRY(sfp__alloc(&workers, (size_t)threads, sizeof *workers, err));
@@ -92,7 +91,7 @@ sfp_status sfp__thread_pool_create(int threads, sfp__thread_pool **out, sfp_erro
     for (int i = 1; i < threads; i++) {
         worker *w = &p->workers[i];
         *w = (worker){.pool = p, .index = i};
-        if (pthread_create(&w->thread, NULL, work, w) != 0) {
+        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
             sfp__thread_pool_free(p);
             return sfp__fail(err, SFP_ELIMIT, "cannot start thread %d of %d", i + 1, threads);
         }
@@ -142,7 +141,7 @@ void sfp__thread_pool_run(sfp__thread_pool *p, int pieces, sfp__thread_pool_fn f
         pthread_cond_broadcast(&p->wake);
         pthread_mutex_unlock(&p->lock);
     }
-    take(p, 0);
+    run_pieces(p, 0);
     if (!alone) {
         pthread_mutex_lock(&p->lock);
         while (p->busy > 0)

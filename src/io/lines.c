@@ -25,7 +25,7 @@ void sfp__lines_done(sfp__lines *l)
 
 sfp_status sfp__lines_next(sfp__lines *l, char **line, sfp_error *err)
 {
-    size_t n = 0, mark;
+    size_t n = 0, bom_length;
     int c;
     const char *bad = NULL;
     while ((c = getc(l->f)) != EOF && c != '\n') {
@@ -48,8 +48,8 @@ sfp_status sfp__lines_next(sfp__lines *l, char **line, sfp_error *err)
     while (n > 0 && (l->line[n - 1] == '\r' || l->line[n - 1] == ' '))
         n--;
     l->line[n] = '\0';
-    mark = l->number == 1 ? sfp__text_mark(l->line, n) : 0;
-    *line = l->line + mark;
+    bom_length = l->number == 1 ? sfp__text_bom_length(l->line, n) : 0;
+    *line = l->line + bom_length;
     return SFP_OK;
 }
 
@@ -71,10 +71,10 @@ bool sfp__csv_field(char **at, char **field)
     char *in = *at, *stop = in + strcspn(in, ",");
     if (*in == '"') {
         size_t n = 0;
-        const char *behind = sfp__csv_quoted(in + 1, in + strlen(in), in + 1, &n);
-        if (!behind || (*behind != ',' && *behind != '\0'))
+        const char *after_quote = sfp__csv_quoted(in + 1, in + strlen(in), in + 1, &n);
+        if (!after_quote || (*after_quote != ',' && *after_quote != '\0'))
             return false;
-        stop = in + (behind - in);
+        stop = in + (after_quote - in);
         *field = in + 1;
         *at = *stop ? stop + 1 : NULL;
         in[1 + n] = '\0';

@@ -272,7 +272,7 @@ sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_
     }
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
     const sfp__prefetcher_options prefetcher = {
-        .what = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make_batch, .ctx = f};
+        .item_name = "batch", .first = f->next, .end = INT64_MAX, .depth = DEPTH, .make = make_batch, .ctx = f};
     TRY(sfp__prefetcher_create(&prefetcher, &f->prefetcher, err));
     *out = TAKE(f);
     return SFP_OK;

@@ -174,7 +174,7 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
     for (size_t i = 0; i < depth; i++)
         f->ring[i] = (slot){.rgb = rgb + i * most * f->bytes, .sample = sample + i * most, .kept = kept + i * most};
     const sfp__prefetcher_options ahead = {
-        .what = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
+        .item_name = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
     TRY(sfp__prefetcher_create(&ahead, &f->ahead, err));
     *out = TAKE(f);
     return SFP_OK;

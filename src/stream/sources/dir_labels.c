@@ -144,7 +144,7 @@ static sfp_status take_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__nam
                              size_t *used, sfp_error *err)
 {
     sfp_status status = SFP_OK;
-    char *at = bytes + (l->offset == 0 ? sfp__text_mark(bytes, n) : 0), *begin = at, *stop;
+    char *at = bytes + (l->offset == 0 ? sfp__text_bom_length(bytes, n) : 0), *begin = at, *stop;
     while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
         status = take_line(l, at, stop, l->offset == 0 && at == begin, classes, fn, ctx, err);
         at = stop + 1;

@@ -347,7 +347,7 @@ static sfp_status read_list(reader *r, const void *bytes, size_t size, sfp_error
     r->at = bytes;
     r->end = r->at + size;
     r->line = 1;
-    r->at += sfp__text_mark(r->at, size);
+    r->at += sfp__text_bom_length(r->at, size);
     const char *first = r->at;
     while (first < r->end && (*first == ' ' || *first == '\t' || *first == '\r' || *first == '\n'))
         first++;
