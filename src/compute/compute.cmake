@@ -1,4 +1,4 @@
-# Kernels: one source (kernels_simd.inc) compiled for each instruction set, chosen at run time.
+# Kernels: one source (kernels_simd.inc) is compiled for each instruction set; one is chosen at run time.
 set(SFP_COMPUTE
     compute/gemm.c
     compute/kernels.c
@@ -17,10 +17,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         "${simd_flags};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx2;-mfma;-mprefer-vector-width=512")
 endif()
 
-# Matrix products: one file a backend.
+# Matrix products: one file per backend.
 add_library(sfp_gemm INTERFACE)
 if(SFP_GEMM STREQUAL "onednn")
-    # By hand: Debian's dnnl-config.cmake asks for OpenCL, which a CPU build does not need.
+    # Without find_package: Debian's dnnl-config.cmake requires OpenCL, which a CPU build does not need.
     find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl_version.h REQUIRED)
     find_library(DNNL_LIBRARY dnnl REQUIRED)
     file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h major REGEX "define DNNL_VERSION_MAJOR")

@@ -1,11 +1,11 @@
-/* What all matrix-product backends share. */
+/* Functions that all matrix-product backends share. */
 #include "compute/gemm.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 
-/* Whatever OpenMP runtime the library below has loaded (none is fine): asked by name, so that this code neither needs
- * nor brings a second one. */
+/* The OpenMP runtime that the backend library has loaded, if any. Its functions are looked up by name, so that this code neither
+ * needs nor loads a second runtime. */
 static union {
     void *p;
     int (*f)(void);
@@ -27,10 +27,10 @@ int sfp__gemm_enter(void)
     pthread_once(&once, find_openmp);
     if (!max_threads.p || !set_threads.p)
         return 0;
-    int before = max_threads.f();
-    if (before != 1)
+    int previous = max_threads.f();
+    if (previous != 1)
         set_threads.f(1);
-    return before;
+    return previous;
 }
 
 void sfp__gemm_leave(int token)
@@ -43,10 +43,10 @@ int sfp__gemm_choose_panel(int n, int k, int align, size_t bytes)
 {
     if (align < 1)
         align = 1;
-    for (int parts = 1; parts <= n; parts++) {
-        int w = n / parts;
-        if (n % parts == 0 && w % align == 0 && (size_t)w * (size_t)k * sizeof(float) <= bytes)
-            return w % 8 == 0 || parts == 1 ? w : n; /* ragged panels would cost more than they save */
+    for (int panels = 1; panels <= n; panels++) {
+        int w = n / panels;
+        if (n % panels == 0 && w % align == 0 && (size_t)w * (size_t)k * sizeof(float) <= bytes)
+            return w % 8 == 0 || panels == 1 ? w : n; /* panels that are not a multiple of 8 would cost more than they save */
     }
     return n;
 }

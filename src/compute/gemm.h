@@ -1,18 +1,16 @@
-/* Matrix products: all calls to the library that does them, behind a handful
- * of functions. One file a backend (gemm_onednn2.c, gemm_onednn3.c,
- * gemm_cblas.c), chosen at configure time.
+/* Matrix products: all calls to the library that computes them, behind a few functions. There is one file per backend
+ * (gemm_onednn2.c, gemm_onednn3.c, gemm_cblas.c), chosen at configure time.
  *
- * Frozen weights are packed once into the layout the library prefers:
+ * Frozen weights are packed once into the layout that the library prefers:
  *
- *     weight (may fail) -> op for m rows (may fail) -> run (cannot)
+ *     weight (may fail) -> op for m rows (may fail) -> run (cannot fail)
  *
- * y = x W^T + bias with x (m, k) dense and y (m, n) in panels of
- * sfp__gemm_panel(weight) columns (kernels.h says how panels lie). A panelled
- * result lets a backend work on pieces of W that stay in the cache.
+ * y = x W^T + bias with x (m, k) dense and y (m, n) in panels of sfp__gemm_panel(weight) columns (kernels.h defines the layout of
+ * panels). A result in panels lets a backend work on pieces of W that fit the cache.
  *
- * Threads: the library below runs single-threaded; the pool above runs many
- * products at once, each on its own lane. Between sfp__gemm_enter and _leave
- * the calling thread's OpenMP team is one; the caller's setting is restored. */
+ * Threads: the library runs single-threaded; the thread pool of the caller runs many products at once, each on its own lane.
+ * Between sfp__gemm_enter and _leave the OpenMP team of the calling thread has one thread; _leave restores the caller's
+ * setting. */
 #ifndef SFP_COMPUTE_GEMM_H
 #define SFP_COMPUTE_GEMM_H
 
@@ -26,26 +24,26 @@ typedef struct sfp__gemm_op sfp__gemm_op;
 
 typedef struct sfp__gemm_weight_desc {
     int n, k;
-    const float *w; /* (n, k) row-major; with `transposed` (k, n): y = x w */
+    const float *w; /* (n, k) row-major; if `transposed` (k, n): y = x w */
     bool transposed;
     const float *bias; /* (n) or NULL; copied */
-    int align;         /* panels must be multiples of this (the head width), 0: any */
+    int align;         /* panels must be multiples of this (the head width); 0: any */
     sfp_precision precision;
 } sfp__gemm_weight_desc;
 
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *desc, sfp__gemm_weight **out, sfp_error *err);
-/* New numbers for a weight made from a description of the same sizes: packed in place. No run may read it meanwhile. */
+/* Packs new numbers into a weight, in place; the description must have the same sizes. No run may read the weight meanwhile. */
 sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *desc, sfp_error *err);
 void sfp__gemm_weight_free(sfp__gemm_weight *w);
 int sfp__gemm_panel(const sfp__gemm_weight *w);
 
-/* Ready to run m rows through any weight made with the same n, k, align, bias or not, precision. */
+/* Prepares products of m rows with any weight that has the same n, k, align, precision and presence of a bias. */
 sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, sfp__gemm_op **out, sfp_error *err);
 void sfp__gemm_op_free(sfp__gemm_op *op);
-/* lane < lanes; one run at a time a lane. */
+/* lane < lanes; a lane does one run at a time. */
 void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y);
 
-/* C (m, n) = A B + beta C, row-major, A (m, k) or with ta (k, m), B (k, n) or with tb (n, k). For products of two
+/* Computes C (m, n) = A B + beta C, row-major, with A (m, k), or (k, m) if ta, and B (k, n), or (n, k) if tb. For products of two
  * changing matrices. */
 void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                      float *c, int ldc);
@@ -53,11 +51,11 @@ void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int 
 int sfp__gemm_enter(void);
 void sfp__gemm_leave(int token);
 
-/* "oneDNN 2.6.3", "CBLAS (OpenBLAS 0.3.21)" */
+/* Returns the name for messages: "oneDNN 2.6.3", "CBLAS (OpenBLAS 0.3.21)". */
 const char *sfp__gemm_backend(void);
 
-/* For backends: the widest panel of n columns that is a multiple of `align`, divides n and keeps a (k, panel) piece of W
- * below `bytes`; n itself when there is none. */
+/* For backends: returns the widest panel of n columns that is a multiple of `align`, divides n and keeps a (k, panel) piece of W
+ * within `bytes`; n if there is none. */
 int sfp__gemm_choose_panel(int n, int k, int align, size_t bytes);
 
 #endif

@@ -1,5 +1,4 @@
-/* Matrix products by any CBLAS (OpenBLAS, BLIS, ...). Weights stay plain; the
- * library packs them in every call. */
+/* Matrix products by any CBLAS (OpenBLAS, BLIS, ...). Weights are not packed here; the library packs them in every call. */
 #include "compute/gemm.h"
 
 #include "base/mem.h"
@@ -9,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The few names needed, so that no BLAS's own header is. */
+/* Declared here, so that the header of a particular BLAS is not needed. */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
                  float beta, float *c, int ldc);
@@ -17,7 +16,7 @@ void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, co
 struct sfp__gemm_weight {
     int n, k;
     bool transposed;
-    float *w;    /* as given */
+    float *w;    /* unpacked copy, (n, k) or (k, n) */
     float *bias; /* (n) */
 };
 
@@ -25,8 +24,8 @@ struct sfp__gemm_op {
     int m;
 };
 
-/* A BLAS with threads of its own is told to use one; the names are OpenBLAS's and BLIS's. */
-static void single_thread(void)
+/* Makes a BLAS that has its own threads use only one; the function names are those of OpenBLAS and BLIS. */
+static void set_single_thread(void)
 {
     union {
         void *p;
@@ -41,7 +40,7 @@ static void single_thread(void)
 
 static char backend[160] = "CBLAS";
 
-static void name_backend(void)
+static void find_backend_name(void)
 {
     union {
         void *p;
@@ -56,16 +55,16 @@ static void name_backend(void)
 const char *sfp__gemm_backend(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, name_backend);
+    pthread_once(&once, find_backend_name);
     return backend;
 }
 
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
 {
     if (d->precision != SFP_PRECISION_F32)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products: a CBLAS has none; use --precision f32");
+        return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products are not available with CBLAS; use --precision f32");
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, single_thread);
+    pthread_once(&once, set_single_thread);
     sfp__gemm_weight *w = sfp__calloc(1, sizeof *w);
     size_t count = (size_t)d->n * (size_t)d->k;
     float *copy = sfp__malloc(count * sizeof *copy), *bias = sfp__calloc((size_t)d->n, sizeof *bias);

@@ -1,14 +1,12 @@
-/* Matrix products by oneDNN, 2.x and 3.x alike (gemm_onednn.h says what is not).
+/* Matrix products by oneDNN, for 2.x and 3.x (gemm_onednn.h declares the parts that differ).
  *
- * Two of its primitives can do y = x W^T + bias with packed weights:
- *  - matmul with blocked weights ("brg..." implementations): AVX-512;
- *  - a 1x1 convolution over m "pixels" with channels last ("jit_1x1..."):
- *    AVX2, where matmul would copy W into its own layout in every call. It
- *    works at the machine's rate as long as the piece of W at hand is below
- *    about 1.2 MB (measured on Zen 3: 195 against 140 GFLOP/s at 2.4 MB), so
- *    wide weights are cut into panels of output columns.
- * Where neither is there, matmul with plain weights. What was chosen is fixed
- * when a weight is packed; primitives are made for m rows in an op. */
+ * Two of its primitives can compute y = x W^T + bias with packed weights:
+ *     - matmul with blocked weights ("brg..." implementations), for AVX-512;
+ *     - a 1x1 convolution over m "pixels" with channels last ("jit_1x1..."), for AVX2, where matmul would copy W into its own
+ *       layout in every call. It runs at full speed while a piece of W is below about 1.2 MB (measured on Zen 3: 195 against
+ *       140 GFLOP/s at 2.4 MB), so wide weights are divided into panels of output columns.
+ * If neither is available, matmul with plain weights is used. The choice is made when a weight is packed; an op contains the
+ * primitive for m rows. */
 #include "compute/gemm_onednn.h"
 
 #include "base/mem.h"
@@ -25,10 +23,10 @@ struct sfp__gemm_weight {
     bool conv;
     int n, k, panel, pieces;
     sfp_precision precision;
-    dnnl_primitive_desc_t packing; /* of one panel; its destination is the packed layout */
-    size_t stride;                 /* bytes from panel to panel */
+    dnnl_primitive_desc_t packing; /* packs one panel; its destination is the packed layout */
+    size_t stride;                 /* bytes from one panel to the next */
     char *packed;                  /* (pieces, stride) */
-    float *bias;                   /* (n); zeros without a bias */
+    float *bias;                   /* (n); zero if there is no bias */
 };
 
 typedef struct lane {
@@ -47,22 +45,22 @@ struct sfp__gemm_op {
 static dnnl_engine_t engine;
 static dnnl_status_t engine_status;
 
-static void make_engine(void)
+static void create_engine(void)
 {
     engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
 }
 
-static sfp_status fail(sfp_error *err, dnnl_status_t s, const char *what)
+static sfp_status fail(sfp_error *err, dnnl_status_t s, const char *operation)
 {
     if (s == dnnl_out_of_memory)
-        return sfp__fail(err, SFP_ENOMEM, "oneDNN: %s: out of memory", what);
-    return sfp__fail(err, SFP_ELIBRARY, "oneDNN: %s failed with status %d", what, (int)s);
+        return sfp__fail(err, SFP_ENOMEM, "oneDNN: %s: out of memory", operation);
+    return sfp__fail(err, SFP_ELIBRARY, "oneDNN: %s failed with status %d", operation, (int)s);
 }
 
 static sfp_status need_engine(sfp_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_engine);
+    pthread_once(&once, create_engine);
     return engine_status == dnnl_success ? SFP_OK : fail(err, engine_status, "engine");
 }
 
@@ -77,7 +75,7 @@ const char *sfp__gemm_backend(void)
     return text;
 }
 
-/* --------------------------------------------------------- what is computed */
+/* ---------------------------------------------------------------- primitives */
 
 bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix)
 {
@@ -86,8 +84,8 @@ bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix)
            strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* m rows by one panel of n columns. */
-static sfp__onednn_product describe(bool conv, int m, int n, int k, sfp_precision precision)
+/* Describes the product of m rows and one panel of n columns. */
+static sfp__onednn_product describe_product(bool conv, int m, int n, int k, sfp_precision precision)
 {
     dnnl_data_type_t type = precision == SFP_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32;
     if (conv)
@@ -105,23 +103,23 @@ static sfp__onednn_product describe(bool conv, int m, int n, int k, sfp_precisio
 
 /* ------------------------------------------------------------------ weights */
 
-/* Decides form, panel and packed layout. */
-static sfp_status choose(sfp__gemm_weight *w, int align, bool transposed, sfp_error *err)
+/* Chooses the primitive, the panel width and the packed layout. */
+static sfp_status choose_layout(sfp__gemm_weight *w, int align, bool transposed, sfp_error *err)
 {
     enum { TYPICAL_ROWS = 256 };
     dnnl_primitive_desc_t pd = NULL;
-    sfp__onednn_product product = describe(false, TYPICAL_ROWS, w->n, w->k, w->precision);
+    sfp__onednn_product product = describe_product(false, TYPICAL_ROWS, w->n, w->k, w->precision);
     dnnl_status_t s = sfp__onednn_product_create(engine, &product, NULL, NULL, &pd);
     if (w->precision == SFP_PRECISION_BF16 && (s != dnnl_success || !sfp__cpu_detect().avx512)) {
         dnnl_primitive_desc_destroy(pd);
-        return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products: %s has none (AVX-512 needed); use --precision f32",
+        return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products need AVX-512, which %s does not have; use --precision f32",
                          sfp__cpu_name());
     }
     w->panel = w->n;
     if (w->precision == SFP_PRECISION_F32 && (s != dnnl_success || !sfp__onednn_named(pd, "brg"))) {
         int panel = sfp__gemm_choose_panel(w->n, w->k, align, PANEL_BYTES);
         dnnl_primitive_desc_t conv = NULL;
-        product = describe(true, TYPICAL_ROWS, panel, w->k, w->precision);
+        product = describe_product(true, TYPICAL_ROWS, panel, w->k, w->precision);
         if (sfp__onednn_product_create(engine, &product, NULL, NULL, &conv) == dnnl_success) {
             dnnl_primitive_desc_destroy(pd);
             pd = conv;
@@ -135,7 +133,7 @@ static sfp_status choose(sfp__gemm_weight *w, int align, bool transposed, sfp_er
     w->pieces = w->n / w->panel;
     w->stride = (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0)) + SFP_ALIGN - 1) /
                 SFP_ALIGN * SFP_ALIGN;
-    /* logical (n, k) for the convolution, (k, n) for matmul; the strides say where an element lies in the plain weights */
+    /* logical (n, k) for the convolution, (k, n) for matmul; the strides locate an element in the plain weights */
     dnnl_dim_t sn = transposed ? 1 : w->k, sk = transposed ? w->n : 1;
     if (w->conv)
         s = sfp__onednn_packing_create(engine, 4, (const dnnl_dims_t){w->panel, w->k, 1, 1}, (const dnnl_dims_t){sn, sk, 1, 1},
@@ -147,7 +145,7 @@ static sfp_status choose(sfp__gemm_weight *w, int align, bool transposed, sfp_er
     return s == dnnl_success ? SFP_OK : fail(err, s, "packed layout");
 }
 
-/* The plain weights, panel by panel, into their packed places. */
+/* Packs the plain weights, panel by panel. */
 static dnnl_status_t pack(sfp__gemm_weight *w, const float *from, bool transposed)
 {
     dnnl_stream_t stream = NULL;
@@ -193,7 +191,7 @@ sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_wei
     w->n = d->n;
     w->k = d->k;
     w->precision = d->precision;
-    status = choose(w, d->align, d->transposed, err);
+    status = choose_layout(w, d->align, d->transposed, err);
     if (status)
         goto done;
     size_t bytes = (size_t)w->pieces * w->stride;
@@ -288,9 +286,9 @@ sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, s
         goto done;
     op->lanes = lanes;
     s = dnnl_primitive_attr_create(&attr);
-    if (s == dnnl_success) /* lanes run at once: each brings its own scratch */
+    if (s == dnnl_success) /* lanes run concurrently: each has its own scratch memory */
         s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    sfp__onednn_product product = describe(like->conv, m, like->panel, like->k, like->precision);
+    sfp__onednn_product product = describe_product(like->conv, m, like->panel, like->k, like->precision);
     if (s == dnnl_success)
         s = sfp__onednn_product_create(engine, &product, like->packing, attr, &pd);
     if (s == dnnl_success)
@@ -334,7 +332,7 @@ static void to_bf16(size_t n, const float *x, uint16_t *y)
     for (size_t i = 0; i < n; i++) {
         uint32_t u;
         memcpy(&u, &x[i], sizeof u);
-        bool nan = (u & 0x7fffffffu) > 0x7f800000u; /* stays one: rounding could carry it into infinity */
+        bool nan = (u & 0x7fffffffu) > 0x7f800000u; /* a NaN must remain one: rounding could turn it into infinity */
         y[i] = (uint16_t)((nan ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u)) >> 16); /* nearest, ties to even */
     }
 }

@@ -1,9 +1,9 @@
-/* Descriptors of oneDNN 2.x: memory descriptors are structs, an operation is
- * described before an implementation of it is chosen. */
+/* Descriptors of oneDNN 2.x: memory descriptors are structs, and an operation is described before its implementation is
+ * chosen. */
 #include "compute/gemm_onednn.h"
 
-static dnnl_status_t first_named(dnnl_engine_t engine, const_dnnl_op_desc_t op, const char *impl,
-                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+static dnnl_status_t find_implementation(dnnl_engine_t engine, const_dnnl_op_desc_t op, const char *impl,
+                                         const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
     dnnl_primitive_desc_iterator_t it = NULL;
     dnnl_primitive_desc_t pd = NULL;
@@ -46,7 +46,7 @@ dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp__onednn
     s = p->conv ? dnnl_convolution_forward_desc_init(&op.conv, dnnl_forward_inference, dnnl_convolution_direct, x, w, b, y, one,
                                                      zero, zero)
                 : dnnl_matmul_desc_init(&op.matmul, x, w, b, y);
-    return s == dnnl_success ? first_named(engine, &op, p->impl, attr, out) : s;
+    return s == dnnl_success ? find_implementation(engine, &op, p->impl, attr, out) : s;
 }
 
 dnnl_status_t sfp__onednn_packing_create(dnnl_engine_t engine, int ndims, const dnnl_dims_t dims, const dnnl_dims_t strides,

@@ -1,9 +1,10 @@
-/* Descriptors of oneDNN 3.x: memory descriptors are handles, a primitive's
- * descriptor is made in one call and steps to its next implementation. */
+/* Descriptors of oneDNN 3.x: memory descriptors are handles, and the descriptor of a primitive is created in one call and can
+ * advance to its next implementation. */
 #include "compute/gemm_onednn.h"
 
-/* For AVX2 3.x offers its "brgconv_1x1" convolution before "jit_1x1", so the wanted one need not come first. */
-static dnnl_status_t step_to_named(dnnl_primitive_desc_t pd, const char *impl)
+/* Advances to the implementation with this prefix. It need not be the first: for AVX2, 3.x offers "brgconv_1x1" before
+ * "jit_1x1". */
+static dnnl_status_t find_implementation(dnnl_primitive_desc_t pd, const char *impl)
 {
     dnnl_status_t s = dnnl_success;
     while (s == dnnl_success && !sfp__onednn_named(pd, impl))
@@ -30,7 +31,7 @@ dnnl_status_t sfp__onednn_product_create(dnnl_engine_t engine, const sfp__onednn
                                                                  w, b, y, one, zero, zero, zero, attr)
                 : dnnl_matmul_primitive_desc_create(&pd, engine, x, w, b, y, attr);
     if (s == dnnl_success && p->impl)
-        s = step_to_named(pd, p->impl);
+        s = find_implementation(pd, p->impl);
     if (s == dnnl_success)
         *out = pd;
     else

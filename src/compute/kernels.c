@@ -1,4 +1,4 @@
-/* What this CPU is, and the choice of a kernel table: once, at first use. */
+/* CPU detection, and the choice of a kernel table, made once at first use. */
 #include "compute/kernels.h"
 
 #include <pthread.h>
@@ -65,9 +65,9 @@ static const sfp__kernels *chosen;
 
 static void choose(void)
 {
-    const char *wish = getenv("STREAMFP_ISA");
-    if (wish)
-        chosen = sfp__kernels_named(wish);
+    const char *requested = getenv("STREAMFP_ISA");
+    if (requested)
+        chosen = sfp__kernels_named(requested);
     static const char *const order[] = {"avx512", "avx2", "generic"};
     for (size_t i = 0; !chosen && i < sizeof order / sizeof *order; i++)
         chosen = sfp__kernels_named(order[i]);

@@ -1,4 +1,4 @@
-/* Kernels for AVX512: this file is compiled with its flags and reached only when the CPU has it. */
+/* Kernels for AVX-512: this file is compiled with its compiler flags and used only on CPUs that support it. */
 #define SFP_VL 16
 #define SFP_MR 12
 #define SFP_TABLE sfp__kernels_avx512

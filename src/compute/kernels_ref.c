@@ -1,11 +1,11 @@
-/* The plain-C kernels: each formula as it is written down, in double where it
- * is free. Slow on purpose; they are what the fast ones are tested against. */
+/* The plain-C kernels: each formula as written in the literature, with sums in double. They are slow; the fast kernels are tested
+ * against them. */
 #include "compute/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static size_t at(int m, int w, int r, int c)
+static size_t panel_index(int m, int w, int r, int c)
 {
     return (size_t)(c / w) * (size_t)m * (size_t)w + (size_t)r * (size_t)w + (size_t)(c % w);
 }
@@ -33,7 +33,7 @@ static void add_norm_fwd(int m, int d, const float *x, const float *res, int w, 
 {
     for (int r = 0; r < m; r++)
         for (int c = 0; c < d; c++)
-            xo[(size_t)r * (size_t)d + (size_t)c] = x[(size_t)r * (size_t)d + (size_t)c] + res[at(m, w, r, c)];
+            xo[(size_t)r * (size_t)d + (size_t)c] = x[(size_t)r * (size_t)d + (size_t)c] + res[panel_index(m, w, r, c)];
     if (y)
         norm_fwd(m, d, xo, gamma, beta, eps, y, stats);
 }
@@ -44,12 +44,12 @@ static void norm_bwd(int m, int d, const float *dy, int w, const float *x, const
     for (int r = 0; r < m; r++) {
         double mean = (double)stats[2 * r], rstd = (double)stats[2 * r + 1], m1 = 0, m2 = 0;
         for (int c = 0; c < d; c++) {
-            double g = (double)dy[at(m, w, r, c)], xhat = ((double)x[(size_t)r * (size_t)d + (size_t)c] - mean) * rstd;
+            double g = (double)dy[panel_index(m, w, r, c)], xhat = ((double)x[(size_t)r * (size_t)d + (size_t)c] - mean) * rstd;
             m1 += g * (double)gamma[c] / d;
             m2 += g * (double)gamma[c] * xhat / d;
         }
         for (int c = 0; c < d; c++) {
-            double g = (double)dy[at(m, w, r, c)], xhat = ((double)x[(size_t)r * (size_t)d + (size_t)c] - mean) * rstd;
+            double g = (double)dy[panel_index(m, w, r, c)], xhat = ((double)x[(size_t)r * (size_t)d + (size_t)c] - mean) * rstd;
             dx[(size_t)r * (size_t)d + (size_t)c] += (float)(rstd * (g * (double)gamma[c] - m1 - xhat * m2));
             if (dgamma) {
                 dgamma[c] += (float)(g * xhat);
@@ -63,11 +63,11 @@ static void gelu_fwd(int m, int n, float *h, int w, bool save, float *y)
 {
     for (int r = 0; r < m; r++)
         for (int c = 0; c < n; c++) {
-            double x = (double)h[at(m, w, r, c)];
+            double x = (double)h[panel_index(m, w, r, c)];
             double cdf = 0.5 * (1 + erf(x / sqrt(2.0)));
             y[(size_t)r * (size_t)n + (size_t)c] = (float)(x * cdf);
             if (save)
-                h[at(m, w, r, c)] = (float)(cdf + x * exp(-x * x / 2) / sqrt(2 * acos(-1.0)));
+                h[panel_index(m, w, r, c)] = (float)(cdf + x * exp(-x * x / 2) / sqrt(2 * acos(-1.0)));
         }
 }
 
@@ -75,10 +75,10 @@ static void quick_gelu_fwd(int m, int n, float *h, int w, bool save, float *y)
 {
     for (int r = 0; r < m; r++)
         for (int c = 0; c < n; c++) {
-            double x = (double)h[at(m, w, r, c)], s = 1 / (1 + exp(-1.702 * x));
+            double x = (double)h[panel_index(m, w, r, c)], s = 1 / (1 + exp(-1.702 * x));
             y[(size_t)r * (size_t)n + (size_t)c] = (float)(x * s);
             if (save)
-                h[at(m, w, r, c)] = (float)(s + 1.702 * x * s * (1 - s));
+                h[panel_index(m, w, r, c)] = (float)(s + 1.702 * x * s * (1 - s));
         }
 }
 
@@ -86,7 +86,7 @@ static void gelu_bwd(int m, int n, const float *dy, const float *derivative, int
 {
     for (int r = 0; r < m; r++)
         for (int c = 0; c < n; c++)
-            dh[(size_t)r * (size_t)n + (size_t)c] = dy[at(m, w, r, c)] * derivative[at(m, w, r, c)];
+            dh[(size_t)r * (size_t)n + (size_t)c] = dy[panel_index(m, w, r, c)] * derivative[panel_index(m, w, r, c)];
 }
 
 static size_t attn_scratch(int nq, int nk, int d)
@@ -100,8 +100,8 @@ static const float *row_of(const sfp__attn *a, const float *prefix, const float 
     return j < a->np ? prefix + (ptrdiff_t)j * a->ldp : tokens + (ptrdiff_t)(j - a->np) * a->ldkv;
 }
 
-/* Probabilities of query row i into p (np + nk). */
-static void probabilities(const sfp__attn *a, int i, float *p)
+/* Computes the probabilities of query row i into p (np + nk). */
+static void compute_probabilities(const sfp__attn *a, int i, float *p)
 {
     int n = a->np + a->nk;
     double max = -INFINITY, sum = 0;
@@ -122,7 +122,7 @@ static void attn_fwd(const sfp__attn *a)
 {
     float *p = a->scratch;
     for (int i = 0; i < a->nq; i++) {
-        probabilities(a, i, p);
+        compute_probabilities(a, i, p);
         for (int c = 0; c < a->d; c++) {
             double s = 0;
             for (int j = 0; j < a->np + a->nk; j++)
@@ -143,7 +143,7 @@ static void attn_bwd(const sfp__attn *a)
     for (int i = 0; i < a->nq; i++) {
         const float *q = a->q + (ptrdiff_t)i * a->ldq, *g = a->dout + (ptrdiff_t)i * a->lddo;
         double delta = 0;
-        probabilities(a, i, p);
+        compute_probabilities(a, i, p);
         for (int j = 0; j < n; j++) {
             double s = 0;
             for (int c = 0; c < d; c++)

@@ -15,7 +15,7 @@ static sfp_status resize(sfp__param *p, int capacity, sfp_error *err)
 {
     size_t floats = (size_t)capacity * p->width, old = (size_t)p->capacity * p->width * sizeof(float);
     sfp__param q = *p;
-    const sfp__want list[] = {{&q.data, floats, sizeof *q.data}, /* first: its address is the block's */
+    const sfp__want list[] = {{&q.data, floats, sizeof *q.data}, /* must be first: its address is that of the block */
                               {&q.grad, floats, sizeof *q.grad},
                               {&q.m, floats, sizeof *q.m},
                               {&q.v, floats, sizeof *q.v},

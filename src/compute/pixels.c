@@ -21,6 +21,6 @@ void sfp__pixels_to_bytes(const float *x, int size, const float mean[3], const f
     for (int ch = 0; ch < 3; ch++)
         for (size_t i = 0; i < n; i++) {
             float byte = (x[(size_t)ch * n + i] * std[ch] + mean[ch]) * 255.0f;
-            rgb[3 * i + (size_t)ch] = (uint8_t)(fminf(fmaxf(byte, 0), 255) + 0.5f); /* fmaxf takes the number of a NaN and 0 */
+            rgb[3 * i + (size_t)ch] = (uint8_t)(fminf(fmaxf(byte, 0), 255) + 0.5f); /* fmaxf(NaN, 0) is 0 */
         }
 }

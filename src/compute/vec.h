@@ -1,5 +1,4 @@
-/* Short vectors: plain C that the compiler vectorises without being allowed to
- * reorder a sum, because the partial sums are written out. */
+/* Short vectors: plain C that the compiler can vectorise without reordering a sum, because the partial sums are explicit. */
 #ifndef SFP_COMPUTE_VEC_H
 #define SFP_COMPUTE_VEC_H
 
