@@ -1,4 +1,4 @@
-/* A vit's weights: one by one, random making, packing. */
+/* The weights of a vit: visiting them, random initialisation, packing. */
 #include "model/vit.h"
 
 #include "base/rng.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any published ViT has; keeps every product of sizes in an int or a size_t. */
+/* Above the sizes of all published ViTs; they keep every product of sizes within an int or a size_t. */
 enum { MAX_DIM = 8192, MAX_HIDDEN = 65536, MAX_TOKENS = 65536, MAX_PATCH = 256 };
 
 enum { NAME_SIZE = 64 };
@@ -22,7 +22,7 @@ static const char *block_name(int block, const char *name, char buf[NAME_SIZE])
 
 /* ------------------------------------------------- all weights, one by one */
 
-/* Its sizes were checked, so their product fits. */
+/* The sizes were checked, so their product does not overflow. */
 static sfp_status visit(sfp__vit_weight_fn fn, void *ctx, const char *name, const int64_t *shape, int ndim, float **data,
                         sfp_error *err)
 {
@@ -54,13 +54,13 @@ sfp_status sfp__vit_each_weight(const sfp__vit_config *c, sfp__vit_weights *w, s
     return SFP_OK;
 }
 
-static sfp_status make_zero(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status allocate_zeroed(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)ctx;
     return sfp__alloc(w->data, w->count, sizeof **w->data, err);
 }
 
-static sfp_status free_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status free_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)ctx;
     (void)err;
@@ -73,7 +73,7 @@ sfp_status sfp__vit_weights_create(const sfp__vit_config *config, sfp__vit_weigh
 {
     sfp__vit_weights w = {0};
     TRY(sfp__alloc(&w.blocks, (size_t)config->depth, sizeof *w.blocks, err));
-    sfp_status status = sfp__vit_each_weight(config, &w, make_zero, NULL, err);
+    sfp_status status = sfp__vit_each_weight(config, &w, allocate_zeroed, NULL, err);
     if (status)
         sfp__vit_weights_done(config, &w);
     else
@@ -85,12 +85,12 @@ void sfp__vit_weights_done(const sfp__vit_config *config, sfp__vit_weights *w)
 {
     if (!w->blocks)
         return;
-    (void)sfp__vit_each_weight(config, w, free_one, NULL, NULL);
+    (void)sfp__vit_each_weight(config, w, free_weight, NULL, NULL);
     sfp__free(w->blocks);
     w->blocks = NULL;
 }
 
-static sfp_status list_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status list_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     const float ***at = ctx;
@@ -98,15 +98,15 @@ static sfp_status list_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
     return SFP_OK;
 }
 
-typedef struct combining {
-    const float **from; /* the arrays of the other set, in the same order */
-    bool add;           /* or copy */
-} combining;
+typedef struct combine_ctx {
+    const float **from; /* arrays of the other set of weights, in the same order */
+    bool add;           /* true: add, false: copy */
+} combine_ctx;
 
-static sfp_status combine_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status combine_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
-    combining *c = ctx;
+    combine_ctx *c = ctx;
     const float *from = *c->from++;
     float *to = *w->data;
     if (!c->add)
@@ -120,8 +120,8 @@ static void combine(const sfp__vit_config *config, sfp__vit_weights *to, const s
 {
     const float *list[16 + 12 * SFP_VIT_MAX_DEPTH], **at = list;
     sfp__vit_weights view = *from;
-    (void)sfp__vit_each_weight(config, &view, list_one, &at, NULL);
-    (void)sfp__vit_each_weight(config, to, combine_one, &(combining){list, add}, NULL);
+    (void)sfp__vit_each_weight(config, &view, list_weight, &at, NULL);
+    (void)sfp__vit_each_weight(config, to, combine_weight, &(combine_ctx){list, add}, NULL);
 }
 
 void sfp__vit_weights_add(const sfp__vit_config *config, sfp__vit_weights *to, const sfp__vit_weights *from)
@@ -134,7 +134,7 @@ void sfp__vit_weights_copy(const sfp__vit_config *config, sfp__vit_weights *to, 
     combine(config, to, from, false);
 }
 
-static sfp_status zero_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status clear_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)ctx;
     (void)err;
@@ -144,10 +144,10 @@ static sfp_status zero_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 
 void sfp__vit_weights_zero(const sfp__vit_config *config, sfp__vit_weights *w)
 {
-    (void)sfp__vit_each_weight(config, w, zero_one, NULL, NULL);
+    (void)sfp__vit_each_weight(config, w, clear_weight, NULL, NULL);
 }
 
-static sfp_status count_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status count_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
     if (strncmp(w->name, "head.", 5) != 0)
@@ -159,16 +159,16 @@ size_t sfp__vit_parameters(const sfp__vit *v)
 {
     size_t n = 0;
     sfp__vit_weights view = v->weights;
-    (void)sfp__vit_each_weight(&v->config, &view, count_one, &n, NULL);
+    (void)sfp__vit_each_weight(&v->config, &view, count_weight, &n, NULL);
     return n;
 }
 
-/* --------------------------------------------------------- making and freeing */
+/* -------------------------------------------------------- creating and freeing */
 
 sfp_status sfp__vit_check_config(const char *file, const sfp__vit_config *c, sfp_error *err)
 {
     struct {
-        const char *what;
+        const char *name;
         int value, min, max;
     } const limits[] = {{"width", c->dim, 1, MAX_DIM},
                         {"depth", c->depth, 1, SFP_VIT_MAX_DEPTH},
@@ -180,7 +180,7 @@ sfp_status sfp__vit_check_config(const char *file, const sfp__vit_config *c, sfp
                         {"image size", c->img_size, c->patch_size, MAX_PATCH * 256}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value < limits[i].min || limits[i].value > limits[i].max)
-            return sfp__fail(err, SFP_ESHAPE, "%s: %s is %d, expected %d to %d", file, limits[i].what, limits[i].value,
+            return sfp__fail(err, SFP_ESHAPE, "%s: %s is %d, expected %d to %d", file, limits[i].name, limits[i].value,
                              limits[i].min, limits[i].max);
     if (c->dim % c->heads != 0)
         return sfp__fail(err, SFP_ESHAPE, "%s: width %d is not a multiple of %d heads", file, c->dim, c->heads);
@@ -189,7 +189,7 @@ sfp_status sfp__vit_check_config(const char *file, const sfp__vit_config *c, sfp
                          c->patch_size);
     int side = c->img_size / c->patch_size;
     if (side > 255)
-        return sfp__fail(err, SFP_ESHAPE, "%s: %d x %d patches, expected at most 255 x 255", file, side, side);
+        return sfp__fail(err, SFP_ESHAPE, "%s: patches are %d x %d, expected at most 255 x 255", file, side, side);
     if (!(c->ln_eps > 0) || !(c->ln_eps < 1))
         return sfp__fail(err, SFP_EINVAL, "%s: layer-norm eps is %g, expected between 0 and 1", file, (double)c->ln_eps);
     for (int i = 0; i < 3; i++)
@@ -256,10 +256,10 @@ typedef struct random_ctx {
     float scale;
 } random_ctx;
 
-static sfp_status make_random(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status init_random(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     random_ctx *r = ctx;
-    TRY(make_zero(NULL, w, err));
+    TRY(allocate_zeroed(NULL, w, err));
     r->v->owned[r->v->owned_count++] = *w->data;
     const char *dot = strrchr(w->name, '.');
     bool norm = strstr(w->name, "norm") != NULL && dot && strcmp(dot, ".weight") == 0;
@@ -274,7 +274,7 @@ sfp_status sfp__vit_random(const sfp__vit_config *config, uint64_t seed, float s
     TRY(sfp__vit_check_config("random vit", config, err));
     TRY(sfp__vit_new(config, &v, err));
     random_ctx ctx = {.v = v, .rng = sfp__rng_init(seed, 0), .scale = scale};
-    TRY(sfp__vit_each_weight(&v->config, &v->weights, make_random, &ctx, err));
+    TRY(sfp__vit_each_weight(&v->config, &v->weights, init_random, &ctx, err));
     (void)snprintf(v->recognised, sizeof v->recognised, "seeded random weights");
     *out = TAKE(v);
     return SFP_OK;
@@ -282,13 +282,13 @@ sfp_status sfp__vit_random(const sfp__vit_config *config, uint64_t seed, float s
 
 /* ----------------------------------------------------------------- packing */
 
-static sfp_status pack_one(sfp__vit *v, sfp__gemm_weight **slot, int n, int k, const float *w, bool transposed, const float *bias,
-                           int align, sfp_error *err)
+static sfp_status pack_weight(sfp__vit *v, sfp__gemm_weight **slot, int n, int k, const float *w, bool transposed,
+                              const float *bias, int align, sfp_error *err)
 {
     if (*slot && !v->repacking)
         return SFP_OK;
     if (!*slot && v->repacking)
-        return SFP_OK; /* no plan asked for it */
+        return SFP_OK; /* no plan needs it */
     sfp__gemm_weight_desc d = {
         .n = n, .k = k, .w = w, .transposed = transposed, .bias = bias, .align = align, .precision = v->precision};
     return *slot ? sfp__gemm_weight_update(*slot, &d, err) : sfp__gemm_weight_create(&d, slot, err);
@@ -300,14 +300,14 @@ static sfp_status pack_forward(sfp__vit *v, int i, bool whole, sfp_error *err)
     sfp__vit_packed *p = &v->packed[i];
     int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
-        TRY(pack_one(v, &p->qkv, 3 * D, D, b->qkv_w, false, b->qkv_b, hd, err));
+        TRY(pack_weight(v, &p->qkv, 3 * D, D, b->qkv_w, false, b->qkv_b, hd, err));
     } else {
-        TRY(pack_one(v, &p->q, D, D, b->qkv_w, false, b->qkv_b, hd, err));
-        TRY(pack_one(v, &p->kv, 2 * D, D, b->qkv_w + (size_t)D * (size_t)D, false, b->qkv_b + D, hd, err));
+        TRY(pack_weight(v, &p->q, D, D, b->qkv_w, false, b->qkv_b, hd, err));
+        TRY(pack_weight(v, &p->kv, 2 * D, D, b->qkv_w + (size_t)D * (size_t)D, false, b->qkv_b + D, hd, err));
     }
-    TRY(pack_one(v, &p->proj, D, D, b->proj_w, false, b->proj_b, 0, err));
-    TRY(pack_one(v, &p->fc1, F, D, b->fc1_w, false, b->fc1_b, 0, err));
-    return pack_one(v, &p->fc2, D, F, b->fc2_w, false, b->fc2_b, 0, err);
+    TRY(pack_weight(v, &p->proj, D, D, b->proj_w, false, b->proj_b, 0, err));
+    TRY(pack_weight(v, &p->fc1, F, D, b->fc1_w, false, b->fc1_b, 0, err));
+    return pack_weight(v, &p->fc2, D, F, b->fc2_w, false, b->fc2_b, 0, err);
 }
 
 static sfp_status pack_backward(sfp__vit *v, int i, bool whole, sfp_error *err)
@@ -316,24 +316,25 @@ static sfp_status pack_backward(sfp__vit *v, int i, bool whole, sfp_error *err)
     sfp__vit_packed *p = &v->packed[i];
     int D = v->config.dim, F = v->config.hidden, hd = v->head_dim;
     if (whole) {
-        TRY(pack_one(v, &p->qkv_t, D, 3 * D, b->qkv_w, true, NULL, 0, err));
+        TRY(pack_weight(v, &p->qkv_t, D, 3 * D, b->qkv_w, true, NULL, 0, err));
     } else {
-        TRY(pack_one(v, &p->q_t, D, D, b->qkv_w, true, NULL, 0, err));
-        TRY(pack_one(v, &p->kv_t, D, 2 * D, b->qkv_w + (size_t)D * (size_t)D, true, NULL, 0, err));
+        TRY(pack_weight(v, &p->q_t, D, D, b->qkv_w, true, NULL, 0, err));
+        TRY(pack_weight(v, &p->kv_t, D, 2 * D, b->qkv_w + (size_t)D * (size_t)D, true, NULL, 0, err));
     }
-    TRY(pack_one(v, &p->proj_t, D, D, b->proj_w, true, NULL, hd, err));
-    TRY(pack_one(v, &p->fc1_t, D, F, b->fc1_w, true, NULL, 0, err));
-    return pack_one(v, &p->fc2_t, F, D, b->fc2_w, true, NULL, 0, err);
+    TRY(pack_weight(v, &p->proj_t, D, D, b->proj_w, true, NULL, hd, err));
+    TRY(pack_weight(v, &p->fc1_t, D, F, b->fc1_w, true, NULL, 0, err));
+    return pack_weight(v, &p->fc2_t, F, D, b->fc2_w, true, NULL, 0, err);
 }
 
-/* What a plan of this mode reads; the last block's q, k and v apart unless all tokens are computed. */
+/* Packs the weights that a plan of this mode reads. In the last block q is separate from k and v, unless all tokens are
+ * computed. */
 static sfp_status pack_all(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 {
     const sfp__vit_config *c = &v->config;
     int patch_in = c->channels * c->patch_size * c->patch_size;
-    TRY(pack_one(v, &v->patch, c->dim, patch_in, v->weights.patch_w, false, v->weights.patch_b, 0, err));
+    TRY(pack_weight(v, &v->patch, c->dim, patch_in, v->weights.patch_w, false, v->weights.patch_b, 0, err));
     if (mode & SFP_VIT_GRAD_INPUT)
-        TRY(pack_one(v, &v->patch_t, patch_in, c->dim, v->weights.patch_w, true, NULL, 0, err));
+        TRY(pack_weight(v, &v->patch_t, patch_in, c->dim, v->weights.patch_w, true, NULL, 0, err));
     for (int i = 0; i < c->depth; i++) {
         bool whole = all_tokens || i < c->depth - 1;
         TRY(pack_forward(v, i, whole, err));
@@ -348,12 +349,12 @@ sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
     pthread_mutex_lock(&v->lock);
     sfp_status status = pack_all(v, mode, all_tokens, err);
     if (v->file)
-        sfp__tensor_file_release(v->file); /* the packed copies are what passes read */
+        sfp__tensor_file_release(v->file); /* passes read only the packed copies */
     pthread_mutex_unlock(&v->lock);
     return status;
 }
 
-/* Of the last block both ways, whole and apart. */
+/* Updates all packed copies; those of the last block in both forms, joint and separate. */
 static sfp_status repack_all(sfp__vit *v, sfp_error *err)
 {
     TRY(pack_all(v, SFP_VIT_GRAD_INPUT, false, err));
@@ -371,13 +372,13 @@ sfp_status sfp__vit_repack(sfp__vit *v, sfp_error *err)
     return status;
 }
 
-/* ------------------------------------------------------------- small pieces */
+/* -------------------------------------------------------------------- head */
 
 sfp_status sfp__vit_head(const sfp__vit *v, int b, const float *feature, float *logits, sfp_error *err)
 {
     const sfp__vit_config *c = &v->config;
     if (c->classes == 0)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: no 'head.weight', so no class scores: only features",
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: tensor 'head.weight' is missing, so there are features but no class scores",
                          v->file ? v->file->path : "vit");
     for (int i = 0; i < b; i++)
         memcpy(logits + (size_t)i * (size_t)c->classes, v->weights.head_b, (size_t)c->classes * sizeof *logits);

@@ -1,14 +1,13 @@
-/* The backward of a micro-batch: from the gradient of its features down to the
- * prefixes, and on request to all weights and to the pixels.
+/* The backward pass of a micro-batch: from the gradient of its features to the prefixes, and on request to all weights and to the
+ * pixels.
  *
- * dx is the gradient of the residual stream at the point reached. Frozen
- * weights cost nothing: u->grad is NULL and only the products that carry dx
- * downwards are made; they end at the lowest block that has a prefix. */
+ * dx is the gradient of the residual stream at the current point. Frozen weights cost nothing: u->grad is NULL, and only the
+ * products that propagate dx are computed. They end at the lowest block that has a prefix. */
 #include "model/vit_internal.h"
 
 #include <string.h>
 
-/* dW (n, k) += dy^T x with dy (m, n), x (m, k); db (n) += column sums of dy, unless it is NULL. */
+/* dW (n, k) += dy^T x with dy (m, n), x (m, k); db (n) += column sums of dy, unless db is NULL. */
 static void weight_grad(const sfp__vit_microbatch *u, int m, int n, int k, const float *dy, const float *x, float *dw, float *db)
 {
     sfp__gemm_plain(true, false, n, k, m, dy, n, x, k, 1.0f, dw, k);
@@ -18,7 +17,7 @@ static void weight_grad(const sfp__vit_microbatch *u, int m, int n, int k, const
             db[c] += dy[(size_t)r * (size_t)n + (size_t)c];
 }
 
-/* norm(x) again, for weight gradients: cheaper than keeping it. */
+/* Recomputes norm(x) for weight gradients, which is cheaper than storing it. */
 static void renorm(int m, int d, const float *x, const float *stats, const float *gamma, const float *beta, float *y)
 {
     for (int r = 0; r < m; r++)
@@ -28,7 +27,7 @@ static void renorm(int m, int d, const float *x, const float *stats, const float
         }
 }
 
-/* The MLP half on m rows; dx (m, D) in and out. */
+/* The MLP half of a block on m rows; dx (m, D) is input and output. */
 static void mlp_backward(const sfp__vit_microbatch *u, int l, int m, float *dx, const sfp__gemm_op *fc2_t,
                          const sfp__gemm_op *fc1_t, float *y)
 {
@@ -48,11 +47,12 @@ static void mlp_backward(const sfp__vit_microbatch *u, int l, int m, float *dx, 
         renorm(m, D, s->xmid, s->st2, b->norm2_w, b->norm2_b, lane->a);
         weight_grad(u, m, F, D, lane->dh, lane->a, g->fc1_w, g->fc1_b);
     }
-    k->norm_bwd(m, D, y, sfp__gemm_panel(w->fc1_t), s->xmid, s->st2, b->norm2_w, dx, g ? g->norm2_w : NULL, g ? g->norm2_b : NULL);
+    k->norm_bwd(m, D, y, sfp__gemm_panel(w->fc1_t), s->xmid, s->st2, b->norm2_w, dx, g ? g->norm2_w : NULL,
+                g ? g->norm2_b : NULL);
 }
 
-/* Attention's own backward for all samples and heads: `dout` in panels of proj_t; token gradients only above the lowest
- * block (or when everything is wanted). */
+/* The backward pass of attention for all samples and heads; `dout` is in panels of proj_t. Token gradients are computed only
+ * above the lowest block, or if weight or input gradients are needed. */
 static void attend_backward(const sfp__vit_microbatch *u, int l, float *dout, bool tokens)
 {
     const sfp__vit *v = u->plan->v;
@@ -68,7 +68,7 @@ static void attend_backward(const sfp__vit_microbatch *u, int l, float *dout, bo
                 a.dk = a.dq + D;
                 a.dv = a.dk + D;
                 a.ldd = 3 * D;
-            } else if (tokens) { /* class query: its gradient replaces it; keys and values of all tokens */
+            } else if (tokens) { /* class query: its gradient replaces it; keys and values are those of all tokens */
                 a.dq = u->lane->xc + (size_t)i * (size_t)D + (size_t)(h * d);
                 a.dk = u->lane->dqkv + (size_t)i * (size_t)T * 2 * (size_t)D + (size_t)(h * d);
                 a.dv = a.dk + D;
@@ -109,10 +109,11 @@ static void block_backward(const sfp__vit_microbatch *u, int l)
         weight_grad(u, M, 3 * D, D, lane->dqkv, lane->a, g->qkv_w, g->qkv_b);
     }
     sfp__vit_product(u, u->ops->qkv_t, M, D, 3 * D, w->qkv_t, lane->dqkv, lane->y);
-    k->norm_bwd(M, D, lane->y, sfp__gemm_panel(w->qkv_t), s->xin, s->st1, b->norm1_w, lane->dx, g ? g->norm1_w : NULL, g ? g->norm1_b : NULL);
+    k->norm_bwd(M, D, lane->y, sfp__gemm_panel(w->qkv_t), s->xin, s->st1, b->norm1_w, lane->dx, g ? g->norm1_w : NULL,
+                g ? g->norm1_b : NULL);
 }
 
-/* The last block, class tokens only: dxc (n, D) in, dx (M, D) out. */
+/* The last block, for class tokens only: input dxc (n, D), output dx (M, D). */
 static void class_block_backward(const sfp__vit_microbatch *u, int l)
 {
     const sfp__vit *v = u->plan->v;
@@ -147,11 +148,12 @@ static void class_block_backward(const sfp__vit_microbatch *u, int l)
     memset(lane->dx, 0, (size_t)M * (size_t)D * sizeof(float));
     for (int i = 0; i < n; i++)
         memcpy(lane->dx + (size_t)i * (size_t)T * (size_t)D, lane->dxc + (size_t)i * (size_t)D, (size_t)D * sizeof(float));
-    u->plan->kernels->norm_bwd(M, D, lane->y, wk, s->xin, s->st1, b->norm1_w, lane->dx, g ? g->norm1_w : NULL, g ? g->norm1_b : NULL);
+    u->plan->kernels->norm_bwd(M, D, lane->y, wk, s->xin, s->st1, b->norm1_w, lane->dx, g ? g->norm1_w : NULL,
+                               g ? g->norm1_b : NULL);
 }
 
-/* Rows of patches (L, C*P*P), in panels, back to pixels (C, S, S). */
-static void place_patches(const sfp__vit_microbatch *u, int i, float *from, int w, float *x)
+/* Copies rows of patches (L, C*P*P), in panels, to pixels (C, S, S). */
+static void patches_to_pixels(const sfp__vit_microbatch *u, int i, float *from, int w, float *x)
 {
     const sfp__vit_config *c = &u->plan->v->config;
     int S = c->img_size, P = c->patch_size, side = S / P, L = u->plan->v->patches;
@@ -163,7 +165,7 @@ static void place_patches(const sfp__vit_microbatch *u, int i, float *from, int 
                         *sfp__vit_panel_at(from, u->n * L, w, i * L + t, (ch * P + y) * P + k);
 }
 
-/* The norm before the blocks: dx through it. */
+/* Propagates dx through the norm before the blocks. */
 static void pre_norm_backward(const sfp__vit_microbatch *u)
 {
     const sfp__vit *v = u->plan->v;
@@ -172,11 +174,11 @@ static void pre_norm_backward(const sfp__vit_microbatch *u)
     size_t bytes = (size_t)M * (size_t)D * sizeof(float);
     memcpy(lane->y, lane->dx, bytes);
     memset(lane->dx, 0, bytes);
-    u->plan->kernels->norm_bwd(M, D, lane->y, D, lane->xpre, lane->stpre, v->weights.pre_w, lane->dx, u->grad ? u->grad->pre_w : NULL,
-                               u->grad ? u->grad->pre_b : NULL);
+    u->plan->kernels->norm_bwd(M, D, lane->y, D, lane->xpre, lane->stpre, v->weights.pre_w, lane->dx,
+                               u->grad ? u->grad->pre_w : NULL, u->grad ? u->grad->pre_b : NULL);
 }
 
-/* Positions, class token, patch embedding, pixels. */
+/* Gradients of positions, class token, patch embedding and pixels. */
 static void embed_backward(const sfp__vit_microbatch *u)
 {
     const sfp__vit *v = u->plan->v;
@@ -201,10 +203,10 @@ static void embed_backward(const sfp__vit_microbatch *u)
     size_t pixels = (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
     sfp__vit_product(u, u->ops->patch_t, u->n * L, in, D, v->patch_t, dpatch, lane->patch);
     for (int i = 0; i < u->n; i++)
-        place_patches(u, i, lane->patch, sfp__gemm_panel(v->patch_t), u->pass->grad_x + (size_t)(u->first + i) * pixels);
+        patches_to_pixels(u, i, lane->patch, sfp__gemm_panel(v->patch_t), u->pass->grad_x + (size_t)(u->first + i) * pixels);
 }
 
-/* Block l and those below it, from dx down to where the backward ends. */
+/* Propagates dx through block l and the blocks below it, down to the lowest one that is needed. */
 static void blocks_backward(const sfp__vit_microbatch *u, int l)
 {
     for (; l >= u->lowest; l--)
@@ -242,7 +244,8 @@ void sfp__vit_backward(const sfp__vit_microbatch *u)
     if (all) {
         memset(lane->dx, 0, (size_t)u->n * (size_t)v->tokens * (size_t)D * sizeof(float));
         for (int i = 0; i < u->n; i++)
-            memcpy(lane->dx + (size_t)i * (size_t)v->tokens * (size_t)D, lane->dxc + (size_t)i * (size_t)D, (size_t)D * sizeof(float));
+            memcpy(lane->dx + (size_t)i * (size_t)v->tokens * (size_t)D, lane->dxc + (size_t)i * (size_t)D,
+                   (size_t)D * sizeof(float));
         blocks_backward(u, last);
     } else {
         class_block_backward(u, last);

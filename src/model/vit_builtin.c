@@ -3,7 +3,8 @@
 
 #ifdef SFP_BUILTIN_FILE
 
-/* The assembler reads the file: no generated source of 30 MB, and the loader maps it like any other page of the binary. */
+/* The assembler includes the file: this avoids a generated source of 30 MB, and the loader maps it like any other page of the
+ * binary. */
 __asm__(".pushsection .rodata.sfp_builtin, \"a\"\n"
         ".balign 64\n"
         ".local sfp_builtin_begin\n"
@@ -44,8 +45,8 @@ sfp_status sfp__vit_builtin_open(sfp__tensor_file **out, sfp_error *err)
 {
     (void)out;
     return sfp__fail(err, SFP_ENOTFOUND,
-                     "builtin: models/builtin.safetensors was not there when this was built, so the program carries no "
-                     "backbone; give a file");
+                     "builtin: this program has no built-in backbone, because models/builtin.safetensors was missing when it was "
+                     "built; choose a file");
 }
 
 const uint8_t *sfp__vit_builtin_bytes(size_t *size)

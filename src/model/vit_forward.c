@@ -1,13 +1,11 @@
-/* The forward of a micro-batch (docs/method.md, section 1).
+/* The forward pass of a micro-batch (docs/method.md, section 1).
  *
- * A residual add and the norm that follows it are one pass over the data, so
- * every block leaves `a` = norm1 of the next block's input. The last block
- * computes keys and values of all tokens but everything else for the class
- * token alone, as nothing else reaches the feature.
+ * A residual addition and the norm after it are one pass over the data, so every block ends with `a` = norm1 of the next block's
+ * input. The last block computes keys and values of all tokens but everything else only for the class token, because nothing else
+ * affects the feature.
  *
- * A prompted pass that needs its queries first runs the blocks twice; both
- * runs share the patch embedding and the first block's q, k and v, which no
- * prefix reaches. */
+ * A prompted pass that first needs its queries runs the blocks twice. Both runs share the patch embedding and the q, k and v of
+ * the first block, which do not depend on prefixes. */
 #include "base/monotonic.h"
 #include "compute/vec.h"
 #include "model/vit_internal.h"
@@ -15,18 +13,19 @@
 #include <math.h>
 #include <string.h>
 
-/* Pixels (C, S, S) of a sample to rows of patches (L, C*P*P). */
-static void cut_patches(const sfp__vit_config *c, const float *x, float *out)
+/* Copies the pixels (C, S, S) of a sample to rows of patches (L, C*P*P). */
+static void pixels_to_patches(const sfp__vit_config *c, const float *x, float *out)
 {
     int S = c->img_size, P = c->patch_size, side = S / P;
     for (int py = 0; py < side; py++)
         for (int px = 0; px < side; px++)
             for (int ch = 0; ch < c->channels; ch++)
                 for (int y = 0; y < P; y++, out += P)
-                    memcpy(out, x + ((size_t)ch * (size_t)S + (size_t)(py * P + y)) * (size_t)S + (size_t)(px * P), (size_t)P * sizeof *x);
+                    memcpy(out, x + ((size_t)ch * (size_t)S + (size_t)(py * P + y)) * (size_t)S + (size_t)(px * P),
+                           (size_t)P * sizeof *x);
 }
 
-/* Mean over tokens of the unit patch embeddings, from l->emb in panels of w. */
+/* Computes the mean over tokens of the unit patch embeddings, from l->emb in panels of w. */
 static void mean_embed(const sfp__vit_microbatch *u, int w)
 {
     int D = u->plan->v->config.dim, L = u->plan->v->patches, m = u->n * L;
@@ -53,16 +52,18 @@ static void activate(const sfp__vit_microbatch *u, int m, float *h, int w, bool 
     (c->quick_gelu ? u->plan->kernels->quick_gelu_fwd : u->plan->kernels->gelu_fwd)(m, c->hidden, h, w, save, y);
 }
 
-/* Patch embedding, class token, positions, and where there is one the norm after them: the first block's input. */
+/* Computes the input of the first block: patch embedding, class token, positions and, with pre_norm, the norm after them. */
 static void embed(const sfp__vit_microbatch *u)
 {
     const sfp__vit *v = u->plan->v;
     const sfp__vit_config *c = &v->config;
     sfp__vit_lane *l = u->lane;
-    int D = c->dim, L = v->patches, T = v->tokens, in = c->channels * c->patch_size * c->patch_size, w = sfp__gemm_panel(v->patch);
+    int D = c->dim, L = v->patches, T = v->tokens, in = c->channels * c->patch_size * c->patch_size,
+        w = sfp__gemm_panel(v->patch);
     size_t pixels = (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
     for (int i = 0; i < u->n; i++)
-        cut_patches(c, u->pass->x ? u->pass->x + (size_t)(u->first + i) * pixels : u->pass->xs[u->first + i], l->patch + (size_t)i * (size_t)L * (size_t)in);
+        pixels_to_patches(c, u->pass->x ? u->pass->x + (size_t)(u->first + i) * pixels : u->pass->xs[u->first + i],
+                          l->patch + (size_t)i * (size_t)L * (size_t)in);
     sfp__vit_product(u, u->ops->patch, u->n * L, D, in, v->patch, l->patch, l->emb);
     if (u->pass->mean_embed)
         mean_embed(u, w);
@@ -84,7 +85,8 @@ static void embed(const sfp__vit_microbatch *u)
         }
     }
     if (c->pre_norm)
-        u->plan->kernels->norm_fwd(u->n * T, D, l->xpre, v->weights.pre_w, v->weights.pre_b, c->ln_eps, l->saved[0].xin, l->stpre);
+        u->plan->kernels->norm_fwd(u->n * T, D, l->xpre, v->weights.pre_w, v->weights.pre_b, c->ln_eps, l->saved[0].xin,
+                                   l->stpre);
 }
 
 sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted)
@@ -123,8 +125,8 @@ sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, 
     return a;
 }
 
-/* Rows 0, T, 2T, ... of x (M, D). */
-static void class_rows(const sfp__vit_microbatch *u, const float *x, float *out)
+/* Copies rows 0, T, 2T, ... of x (M, D). */
+static void copy_class_rows(const sfp__vit_microbatch *u, const float *x, float *out)
 {
     size_t D = (size_t)u->plan->v->config.dim, T = (size_t)u->plan->v->tokens;
     for (size_t i = 0; i < (size_t)u->n; i++)
@@ -137,7 +139,7 @@ static void attend(const sfp__vit_microbatch *u, int l, bool prompted)
     int D = v->config.dim, T = v->tokens, H = v->config.heads;
     bool last = l == v->config.depth - 1;
     if (prompted && u->pass->compose_layer && sfp__vit_prompt_at(u->pass, l).rows) {
-        class_rows(u, u->lane->saved[l].xin, u->lane->xc);
+        copy_class_rows(u, u->lane->saved[l].xin, u->lane->xc);
         u->pass->compose_layer(u->pass->compose_ctx, l, u->first, u->n, u->lane->xc);
     }
     for (int i = 0; i < u->n; i++)
@@ -159,8 +161,8 @@ static void block_qkv(const sfp__vit_microbatch *u, int l)
     sfp__vit_product(u, u->ops->qkv, u->n * v->tokens, 3 * D, D, v->packed[l].qkv, u->lane->a, u->lane->saved[l].qkv);
 }
 
-/* A block from its q, k, v on; leaves norm1 of the next one's input in `a` (nothing after the last). */
-static void block(const sfp__vit_microbatch *u, int l, bool prompted)
+/* Runs a block after its q, k, v; `a` receives norm1 of the next block's input (unchanged after the last block). */
+static void run_block(const sfp__vit_microbatch *u, int l, bool prompted)
 {
     const sfp__vit *v = u->plan->v;
     const sfp__vit_config *c = &v->config;
@@ -179,14 +181,14 @@ static void block(const sfp__vit_microbatch *u, int l, bool prompted)
     sfp__vit_product(u, u->ops->fc2, M, D, F, w->fc2, s->g, lane->y);
     float *xout = last ? lane->xout : lane->saved[l + 1].xin;
     const sfp__vit_block_weights *next = last ? NULL : &v->weights.blocks[l + 1];
-    k->add_norm_fwd(M, D, s->xmid, lane->y, sfp__gemm_panel(w->fc2), next ? next->norm1_w : NULL, next ? next->norm1_b : NULL, c->ln_eps,
-                    xout, next ? lane->a : NULL, next ? lane->saved[l + 1].st1 : NULL);
+    k->add_norm_fwd(M, D, s->xmid, lane->y, sfp__gemm_panel(w->fc2), next ? next->norm1_w : NULL, next ? next->norm1_b : NULL,
+                    c->ln_eps, xout, next ? lane->a : NULL, next ? lane->saved[l + 1].st1 : NULL);
     if (prompted && u->pass->tokens && u->pass->tokens[l])
         memcpy(u->pass->tokens[l] + (size_t)u->first * (size_t)v->tokens * (size_t)D, xout, (size_t)M * (size_t)D * sizeof *xout);
 }
 
-/* The last block for the class tokens alone; leaves their output (n, D) in xout and their norm in feature. */
-static void class_block(const sfp__vit_microbatch *u, int l, bool prompted)
+/* Runs the last block for the class tokens only; xout receives their output (n, D), feature its norm. */
+static void run_class_block(const sfp__vit_microbatch *u, int l, bool prompted)
 {
     const sfp__vit *v = u->plan->v;
     const sfp__vit_config *c = &v->config;
@@ -198,12 +200,12 @@ static void class_block(const sfp__vit_microbatch *u, int l, bool prompted)
     int D = c->dim, F = c->hidden, n = u->n, M = n * v->tokens;
     bool backward = u->plan->opt.mode != SFP_VIT_FORWARD, keep = prompted && backward;
     sfp__vit_product(u, u->ops->kv, M, 2 * D, D, w->kv, lane->a, s->qkv);
-    class_rows(u, lane->a, lane->yc);
+    copy_class_rows(u, lane->a, lane->yc);
     sfp__vit_product(u, u->ops->q_c, n, D, D, w->q, lane->yc, lane->qc);
     attend(u, l, prompted);
     sfp__vit_product(u, u->ops->proj_c, n, D, D, w->proj, s->att, lane->yc);
-    class_rows(u, s->xin, lane->xc);
-    float *a = lane->feature; /* (n, D), free until the end */
+    copy_class_rows(u, s->xin, lane->xc);
+    float *a = lane->feature; /* (n, D), used as scratch until the end */
     float *xmid = backward ? s->xmid : lane->xc;
     k->add_norm_fwd(n, D, lane->xc, lane->yc, sfp__gemm_panel(w->proj), b->norm2_w, b->norm2_b, c->ln_eps, xmid, a, s->st2);
     sfp__vit_product(u, u->ops->fc1_c, n, F, D, w->fc1, a, s->h);
@@ -213,7 +215,7 @@ static void class_block(const sfp__vit_microbatch *u, int l, bool prompted)
                     lane->feature, lane->stf);
 }
 
-/* All blocks, from the first one's q, k, v on, to the feature. */
+/* Runs all blocks, after the q, k, v of the first one, up to the feature. */
 static void blocks(const sfp__vit_microbatch *u, bool prompted)
 {
     const sfp__vit *v = u->plan->v;
@@ -223,21 +225,21 @@ static void blocks(const sfp__vit_microbatch *u, bool prompted)
     for (int l = 0; l < last; l++) {
         if (l > 0)
             block_qkv(u, l);
-        block(u, l, prompted);
+        run_block(u, l, prompted);
     }
     if (!u->plan->opt.all_tokens) {
-        class_block(u, last, prompted);
+        run_class_block(u, last, prompted);
         return;
     }
     if (last > 0)
         block_qkv(u, last);
-    block(u, last, prompted);
+    run_block(u, last, prompted);
     if (u->plan->opt.token_head) {
-        u->plan->kernels->norm_fwd(u->n * v->tokens, c->dim, lane->xout, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature,
-                                   lane->stf);
+        u->plan->kernels->norm_fwd(u->n * v->tokens, c->dim, lane->xout, v->weights.norm_w, v->weights.norm_b, c->ln_eps,
+                                   lane->feature, lane->stf);
         return;
     }
-    class_rows(u, lane->xout, lane->xc);
+    copy_class_rows(u, lane->xout, lane->xc);
     u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
 }
 
@@ -270,7 +272,7 @@ void sfp__vit_forward(const sfp__vit_microbatch *u)
     if (pass->normed)
         memcpy(pass->normed + at * (size_t)v->tokens, lane->feature, bytes * (size_t)v->tokens);
     if (pass->feature && u->plan->opt.token_head)
-        class_rows(u, lane->feature, pass->feature + at);
+        copy_class_rows(u, lane->feature, pass->feature + at);
     else if (pass->feature)
         memcpy(pass->feature + at, lane->feature, bytes);
     lane->seconds.forward += sfp__monotonic_seconds() - begin;

@@ -1,5 +1,5 @@
-/* What the files of `model` share: a vit's weights and their packing; a plan's inside, with the prepared products, the workspace
- * of a lane and the micro-batch that runs on it. */
+/* Shared by the files of `model`: the weights of a vit and their packing; the contents of a plan: the prepared products, the
+ * workspace of a lane and the micro-batch that runs on it. */
 #ifndef SFP_MODEL_VIT_INTERNAL_H
 #define SFP_MODEL_VIT_INTERNAL_H
 
@@ -8,7 +8,7 @@
 #include "io/tensor/tensor_file.h"
 #include "model/vit.h"
 
-/* Elements of a weight; its sizes were checked, so the product fits. */
+/* The number of elements of a weight; its sizes were checked, so the product does not overflow. */
 static inline size_t sfp__vit_count(const int64_t *shape, int ndim)
 {
     size_t n = 1;
@@ -18,12 +18,12 @@ static inline size_t sfp__vit_count(const int64_t *shape, int ndim)
 }
 
 sfp_status sfp__vit_check_config(const char *file, const sfp__vit_config *c, sfp_error *err);
-/* A vit of these sizes without weights; class names are left out. */
+/* Creates a vit of these sizes without weights and class names. */
 sfp_status sfp__vit_new(const sfp__vit_config *c, sfp__vit **out, sfp_error *err);
-/* Packs what a plan with this mode needs and is not packed yet. */
+/* Packs the weights that a plan with this mode needs and that are not packed yet. */
 sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err);
 
-/* After a change of the weights: every packed copy follows them. No pass may run meanwhile. */
+/* Updates every packed copy after the weights have changed. No pass may run meanwhile. */
 sfp_status sfp__vit_repack(sfp__vit *v, sfp_error *err);
 
 /* ------------------------------------------------------------------- plans */
@@ -38,29 +38,29 @@ typedef struct sfp__vit_ops {
     bool ready;
 } sfp__vit_ops;
 
-/* What a block keeps for its backward. In forward mode all blocks share one. In the class-only last block xmid, h, st2,
- * att and g have n rows, and qkv holds keys and values only. */
+/* Arrays that a block stores for its backward pass. In forward mode all blocks share one set. In the class-only last block xmid,
+ * h, st2, att and g have n rows, and qkv contains only keys and values. */
 typedef struct sfp__vit_saved {
     float *xin;  /* (M, D) input of the block */
     float *st1;  /* (M, 2) */
     float *qkv;  /* (M, 3D) panels */
-    float *att;  /* (M, D) attention output; kept only for weight gradients */
-    float *xmid; /* (M, D) after attention's residual */
+    float *att;  /* (M, D) attention output; stored only for weight gradients */
+    float *xmid; /* (M, D) after the residual addition of attention */
     float *st2;  /* (M, 2) */
     float *h;    /* (M, F) panels: derivative of GELU */
-    float *g;    /* (M, F) GELU output; kept only for weight gradients */
+    float *g;    /* (M, F) GELU output; stored only for weight gradients */
 } sfp__vit_saved;
 
 typedef struct sfp__vit_lane {
     sfp__vit_saved saved[SFP_VIT_MAX_DEPTH];
     float *patch;   /* (n*L, C*P*P) */
     float *emb;     /* (n*L, D) panels; backward: dense */
-    float *xpre;    /* (M, D) tokens before the norm that comes before the blocks; pre_norm only */
+    float *xpre;    /* (M, D) tokens before the norm before the blocks; pre_norm only */
     float *stpre;   /* (M, 2) */
     float *xout;    /* (M, D) output of the last block; class-only: (n, D) */
     float *xc;      /* (n, D) class rows of the last block's input */
     float *qc;      /* (n, D) class query, panels; backward: its gradient, dense */
-    float *feature; /* (n, D); with a token head all normalised tokens (M, D) */
+    float *feature; /* (n, D); with a token head: all normalised tokens (M, D) */
     float *dfeature;
     float *stf;     /* (n, 2) or (M, 2) */
     float *a;       /* (M, D) dense input of a product */
@@ -71,10 +71,10 @@ typedef struct sfp__vit_lane {
     float *dqkv;    /* (M, 3D) dense */
     float *dg;      /* (M, F) panels */
     float *dh;      /* (M, F) dense */
-    float *scratch; /* attention */
+    float *scratch; /* scratch of the attention kernels */
     double flops;
     sfp__vit_seconds seconds;
-    sfp__vit_weights grad; /* lanes after the first accumulate here, mode GRAD_WEIGHTS */
+    sfp__vit_weights grad; /* accumulator of lanes after the first, mode GRAD_WEIGHTS */
 } sfp__vit_lane;
 
 struct sfp__vit_plan {
@@ -83,30 +83,30 @@ struct sfp__vit_plan {
     const sfp__kernels *kernels;
     sfp__vit_plan_options opt;
     int microbatch_size, lanes;
-    sfp__vit_ops *ops; /* (unit + 1), by samples */
+    sfp__vit_ops *ops; /* (microbatch_size + 1), by number of samples */
     sfp__vit_lane *lane;
     void **blocks; /* (lanes) workspace */
-    void *arrays;  /* the three above */
+    void *arrays;  /* memory of ops, lane and blocks */
     double flops;
     sfp__vit_seconds seconds;
 };
 
-/* Samples [first, first + n) on a lane. */
+/* Samples [first, first + n), processed on one lane. */
 typedef struct sfp__vit_microbatch {
     sfp__vit_plan *plan;
     const sfp__vit_pass *pass;
     sfp__vit_lane *lane;
     const sfp__vit_ops *ops;
-    sfp__vit_weights *grad; /* where weight gradients go, or NULL */
+    sfp__vit_weights *grad; /* output of weight gradients; NULL: none */
     int lane_index, first, n;
-    bool query; /* compute the samples' queries first */
-    int lowest; /* the lowest block the backward must reach */
+    bool query; /* compute the queries of the samples first */
+    int lowest; /* the lowest block that the backward pass must reach */
 } sfp__vit_microbatch;
 
 void sfp__vit_forward(const sfp__vit_microbatch *u);
 void sfp__vit_backward(const sfp__vit_microbatch *u);
 
-/* y = x w on the unit's lane, counted. */
+/* Computes y = x w on the micro-batch's lane and counts the operations. */
 static inline void sfp__vit_product(const sfp__vit_microbatch *u, const sfp__gemm_op *op, int m, int n, int k,
                                     const sfp__gemm_weight *w, const float *x, float *y)
 {
@@ -114,22 +114,23 @@ static inline void sfp__vit_product(const sfp__vit_microbatch *u, const sfp__gem
     u->lane->flops += 2.0 * m * n * k;
 }
 
-/* Column c of row r of a matrix in panels. */
+/* Returns the address of row r, column c of a matrix in panels. */
 static inline float *sfp__vit_panel_at(float *p, int m, int w, int r, int c)
 {
     return p + (size_t)(c / w) * (size_t)m * (size_t)w + (size_t)r * (size_t)w + (size_t)(c % w);
 }
 
-/* The attention of sample i (of the unit), head h, block l, with its prefix when prompted: all but the backward's fields. */
+/* Sets up the attention of sample i of the micro-batch, head h, block l, with its prefix if prompted; the members of the backward
+ * pass are not set. */
 sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, bool prompted);
 
-/* The prefix of layer l; none without prompts. */
+/* Returns the prefix of layer l; rows 0: no prompts. */
 static inline sfp__vit_prompt sfp__vit_prompt_at(const sfp__vit_pass *pass, int l)
 {
     return pass->prompts ? pass->prompts[l] : (sfp__vit_prompt){0};
 }
 
-/* Where sample i's prefix (or its gradient) of layer l begins. */
+/* Returns the offset of sample i's prefix (or its gradient) of layer l. */
 static inline size_t sfp__vit_prefix_at(const sfp__vit_microbatch *u, int l, int i)
 {
     const sfp__vit_pass *pass = u->pass;

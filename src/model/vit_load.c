@@ -1,5 +1,6 @@
-/* A vit from a file of weights: whose names it has (vit_names.c), sizes from the tensors' shapes, what no shape tells from a
- * config; then every weight, as it lies in the file where that is possible, else converted, joined, transposed or resized. */
+/* Loading a vit from a weights file: recognises the naming scheme (vit_names.c), takes sizes from the tensors' shapes and other
+ * values from a config. Then every weight is used in place if possible; otherwise it is converted, joined, transposed or
+ * resized. */
 #include "model/vit.h"
 
 #include "base/text.h"
@@ -19,15 +20,15 @@ typedef struct loading {
     const char *path;
     sfp__vit_names names;
     sfp__model_config config;
-    const char *config_from; /* NULL: none */
-    int side;                /* patches a side that the file's positions are for */
+    const char *config_from; /* NULL: no config */
+    int side;                /* patches per side of the file's position embeddings */
     sfp__vit *v;
-    bool *used; /* (tensors of the file) */
+    bool *used; /* (tensors of the file) whether the vit uses it */
 } loading;
 
 /* ------------------------------------------------------------------- sizes */
 
-/* A weight outside of blocks (block -1) or in one, as the file has it; NULL: it has not. */
+/* Finds a weight of a block, or outside of blocks (block -1), in the file; NULL: it is missing. */
 static const sfp__tensor *find(const loading *l, int block, const char *timm, int part, char name[SFP_VIT_NAME_MAX],
                                sfp__vit_order *order)
 {
@@ -49,7 +50,8 @@ static bool has(const loading *l, const char *timm)
     return find(l, -1, timm, 0, name, &order) != NULL;
 }
 
-/* A weight's sizes as timm has them, of `ndim` dimensions: axes put in order, and in loose layouts leading ones added. */
+/* Returns the sizes of a weight as in timm, with `ndim` dimensions: the axes are reordered and, in loose layouts, leading ones
+ * added. */
 static sfp_status need_shape(const loading *l, int block, const char *timm, int ndim, int64_t *shape, sfp_error *err)
 {
     const sfp__tensor *t;
@@ -74,29 +76,29 @@ static sfp_status need_shape(const loading *l, int block, const char *timm, int 
     return SFP_OK;
 }
 
-/* Tensors that change what a ViT computes: a model that has them would load and be wrong. */
-static sfp_status refuse_unknown_parts(const loading *l, sfp_error *err)
+/* Rejects tensors that change the function of a ViT: a model that has them would load and be wrong. */
+static sfp_status reject_variants(const loading *l, sfp_error *err)
 {
     static const struct {
-        const char *part, *what;
-    } parts[] = {{"dist_token", "a distilled DeiT with two class tokens"},
-                 {"distillation_token", "a distilled DeiT with two class tokens"},
-                 {"reg_token", "register tokens"},
-                 {"register_tokens", "register tokens"},
-                 {".ls1.", "layer scale"},
-                 {".ls2.", "layer scale"},
-                 {".gamma_1", "layer scale"},
-                 {"layer_scale", "layer scale"},
-                 {".q_norm.", "normalised queries"},
-                 {".k_norm.", "normalised keys"},
-                 {"relative_position", "relative positions"},
-                 {"fc_norm.", "pooled features"}};
+        const char *part, *meaning;
+    } variants[] = {{"dist_token", "a distilled DeiT with two class tokens"},
+                    {"distillation_token", "a distilled DeiT with two class tokens"},
+                    {"reg_token", "register tokens"},
+                    {"register_tokens", "register tokens"},
+                    {".ls1.", "layer scale"},
+                    {".ls2.", "layer scale"},
+                    {".gamma_1", "layer scale"},
+                    {"layer_scale", "layer scale"},
+                    {".q_norm.", "normalised queries"},
+                    {".k_norm.", "normalised keys"},
+                    {"relative_position", "relative positions"},
+                    {"fc_norm.", "pooled features"}};
     for (size_t i = 0; i < l->file->count; i++)
-        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
             const char *name = l->file->tensors[i].name;
-            if (strncmp(name, l->names.prefix, strlen(l->names.prefix)) == 0 && strstr(name, parts[k].part))
-                return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has '%s' (%s), expected a plain ViT", l->path,
-                                 sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), parts[k].what);
+            if (strncmp(name, l->names.prefix, strlen(l->names.prefix)) == 0 && strstr(name, variants[k].part))
+                return sfp__fail(err, SFP_EUNSUPPORTED, "%s: file has tensor '%s' (%s), expected a plain ViT", l->path,
+                                 sfp__printable(name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), variants[k].meaning);
         }
     return SFP_OK;
 }
@@ -112,13 +114,14 @@ static sfp_status read_heads(const loading *l, sfp__vit_config *c, sfp_error *er
     if (!c->heads && c->dim % 64 == 0)
         c->heads = c->dim / 64;
     if (!c->heads)
-        return sfp__fail(err, SFP_EINVAL,
-                         "%s: width %d does not tell the number of heads (D/64), expected num_heads in a config.json beside it",
-                         l->path, c->dim);
+        return sfp__fail(
+            err, SFP_EINVAL,
+            "%s: number of heads is unknown, width %d is not a multiple of 64; set num_heads in a config.json beside it", l->path,
+            c->dim);
     return SFP_OK;
 }
 
-/* The side of the input: that of the file's positions, or another one to which they are resized. */
+/* Determines the side of the input: that of the file's position embeddings, or another one, to which they are resized. */
 static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp__vit_config *c, sfp_error *err)
 {
     l->side = (int)lround(sqrt((double)(tokens - 1)));
@@ -132,7 +135,7 @@ static sfp_status read_side(loading *l, int64_t tokens, int wanted, sfp__vit_con
     return SFP_OK;
 }
 
-/* Sizes from the tensors' shapes, the rest from the config. */
+/* Reads sizes from the shapes of the tensors, other values from the config. */
 static sfp_status read_config(loading *l, int wanted_side, sfp__vit_config *c, sfp_error *err)
 {
     int64_t cls[3], patch[4], pos[3], fc1[2], head[2] = {0, 0};
@@ -140,8 +143,8 @@ static sfp_status read_config(loading *l, int wanted_side, sfp__vit_config *c, s
     TRY(need_shape(l, -1, "patch_embed.proj.weight", 4, patch, err));
     TRY(need_shape(l, -1, "pos_embed", 3, pos, err));
     TRY(need_shape(l, 0, "mlp.fc1.weight", 2, fc1, err));
-    TRY(refuse_unknown_parts(l, err));
-    if (has(l, "head.weight") && !has(l, "pre_logits/kernel")) /* a layer before the head: its scores are out of reach */
+    TRY(reject_variants(l, err));
+    if (has(l, "head.weight") && !has(l, "pre_logits/kernel")) /* if a layer precedes the head, class scores cannot be computed */
         TRY(need_shape(l, -1, "head.weight", 2, head, err));
     const sfp__model_config *beside = &l->config;
     *c = (sfp__vit_config){.channels = (int)patch[1], .dim = (int)cls[2], .hidden = (int)fc1[0], .patch_size = (int)patch[2]};
@@ -161,9 +164,9 @@ static sfp_status read_config(loading *l, int wanted_side, sfp__vit_config *c, s
 
 /* --------------------------------------------------------------- positions */
 
-/* Position embeddings for another input size: the grid of patches is an image of D channels, resized by cubic convolution with
- * a = -0.75, pixel centres at halves and the border repeated. That is torch's interpolate(mode="bicubic") as DeiT, DINO and CLIP
- * users call it; timm's own helper also smooths when it makes the grid smaller. */
+/* Position embeddings for another input size: the grid of patches is treated as an image of D channels. It is resized by cubic
+ * convolution with a = -0.75, pixel centres at halves and the border repeated. This is torch's interpolate(mode="bicubic"), as
+ * used with DeiT, DINO and CLIP; timm's own function also smooths when the grid becomes smaller. */
 static double near_tap(double x)
 {
     const double a = -0.75;
@@ -176,8 +179,8 @@ static double far_tap(double x)
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
 }
 
-/* The four source cells of target cell i and their weights. */
-static void taps(int from, int to, int i, int at[4], double weight[4])
+/* Computes the four source cells of target cell i and their weights. */
+static void find_taps(int from, int to, int i, int at[4], double weight[4])
 {
     double x = (i + 0.5) * from / to - 0.5, base = floor(x), t = x - base;
     const double w[4] = {far_tap(t + 1), near_tap(t), near_tap(1 - t), far_tap(2 - t)};
@@ -191,15 +194,15 @@ static void taps(int from, int to, int i, int at[4], double weight[4])
 static void resize_positions(int dim, int from, const float *x, int to, float *out)
 {
     size_t D = (size_t)dim;
-    memcpy(out, x, D * sizeof *out); /* the class token has no place */
+    memcpy(out, x, D * sizeof *out); /* the class token has no position in the grid */
     const float *grid = x + D;
     float *cell = out + D;
     for (int row = 0; row < to; row++)
         for (int column = 0; column < to; column++, cell += D) {
             int rows[4], columns[4];
             double wr[4], wc[4];
-            taps(from, to, row, rows, wr);
-            taps(from, to, column, columns, wc);
+            find_taps(from, to, row, rows, wr);
+            find_taps(from, to, column, columns, wc);
             for (size_t d = 0; d < D; d++) {
                 double sum = 0;
                 for (int r = 0; r < 4; r++)
@@ -212,7 +215,7 @@ static void resize_positions(int dim, int from, const float *x, int to, float *o
 
 /* ----------------------------------------------------------------- numbers */
 
-static sfp_status own(sfp__vit *v, size_t count, float **out, sfp_error *err)
+static sfp_status allocate_owned(sfp__vit *v, size_t count, float **out, sfp_error *err)
 {
     *out = sfp__malloc(count * sizeof **out);
     if (!*out)
@@ -221,7 +224,7 @@ static sfp_status own(sfp__vit *v, size_t count, float **out, sfp_error *err)
     return SFP_OK;
 }
 
-/* (rows, columns) to (columns, rows) */
+/* Transposes (rows, columns) to (columns, rows). */
 static void transpose(const float *from, size_t rows, size_t columns, float *to)
 {
     for (size_t r = 0; r < rows; r++)
@@ -229,21 +232,22 @@ static void transpose(const float *from, size_t rows, size_t columns, float *to)
             to[c * rows + r] = from[r * columns + c];
 }
 
-/* (D, H*W, C) to (D, C, H*W): what is left of (H, W, C, D) after the transpose. */
+/* Converts (D, H*W, C) to (D, C, H*W), after (H, W, C, D) was transposed to (D, H*W, C). */
 static void channels_first(const float *from, size_t dim, size_t pixels, size_t channels, float *to)
 {
     for (size_t d = 0; d < dim; d++)
         transpose(from + d * pixels * channels, pixels, channels, to + d * pixels * channels);
 }
 
-/* One part's numbers into `out`, axes as in timm; `rows` is the first of them. */
-static sfp_status take_part(const loading *l, const sfp__tensor *t, sfp__vit_order order, size_t rows, float *out, sfp_error *err)
+/* Reads the numbers of one part into `out`, with the axes of timm; `rows` is the size of the first axis. */
+static sfp_status read_part(const loading *l, const sfp__tensor *t, sfp__vit_order order, size_t rows, float *out, sfp_error *err)
 {
     if (order == SFP__VIT_SAME)
         return sfp__tensor_to_f32(l->path, t, out, err);
-    float *raw, *turned;
+    float *raw, *transposed;
     OWNED void *block = NULL;
-    const sfp__want list[] = {{&raw, t->count, sizeof *raw}, {&turned, order == SFP__VIT_HWIO ? t->count : 0, sizeof *turned}};
+    const sfp__want list[] = {{&raw, t->count, sizeof *raw},
+                              {&transposed, order == SFP__VIT_HWIO ? t->count : 0, sizeof *transposed}};
     TRY(sfp__block(&block, SFP_LIST(list), err));
     TRY(sfp__tensor_to_f32(l->path, t, raw, err));
     if (order != SFP__VIT_HWIO) {
@@ -251,8 +255,8 @@ static sfp_status take_part(const loading *l, const sfp__tensor *t, sfp__vit_ord
         return SFP_OK;
     }
     size_t channels = (size_t)t->shape[2];
-    transpose(raw, t->count / rows, rows, turned);
-    channels_first(turned, rows, t->count / rows / channels, channels, out);
+    transpose(raw, t->count / rows, rows, transposed);
+    channels_first(transposed, rows, t->count / rows / channels, channels, out);
     return SFP_OK;
 }
 
@@ -265,33 +269,33 @@ static sfp_status check_finite(const loading *l, const char *name, const float *
     return SFP_OK;
 }
 
-/* The tensor has the shape of the weight, or of a third of its rows (q, k, v apart). */
-static sfp_status expect(const loading *l, const sfp__tensor *t, sfp__vit_order order, int parts, const int64_t *shape, int ndim,
-                         sfp_error *err)
+/* Checks that the tensor has the shape of the weight, or of a third of its rows (q, k, v stored separately). */
+static sfp_status check_shape(const loading *l, const sfp__tensor *t, sfp__vit_order order, int parts, const int64_t *shape,
+                              int ndim, sfp_error *err)
 {
     int64_t want[SFP_MAX_DIMS];
     memcpy(want, shape, (size_t)ndim * sizeof *want);
     want[0] /= parts;
-    bool folded = l->names.layout->loose && t->count == sfp__vit_count(want, ndim);
+    bool matches = l->names.layout->loose && t->count == sfp__vit_count(want, ndim);
     if (order == SFP__VIT_INPUT_FIRST)
-        folded = folded && t->ndim >= 2 && t->shape[0] == want[1];
+        matches = matches && t->ndim >= 2 && t->shape[0] == want[1];
     else if (order == SFP__VIT_OUTPUT_LAST)
-        folded = folded && t->ndim >= 2 && t->shape[t->ndim - 1] == want[0];
+        matches = matches && t->ndim >= 2 && t->shape[t->ndim - 1] == want[0];
     else if (order == SFP__VIT_HWIO)
-        folded = folded && t->ndim == 4 && t->shape[2] == want[1] && t->shape[3] == want[0] && t->shape[0] == want[2];
+        matches = matches && t->ndim == 4 && t->shape[2] == want[1] && t->shape[3] == want[0] && t->shape[0] == want[2];
     else if (l->names.layout->loose && ndim > 1)
-        folded = folded && t->ndim >= 1 && t->shape[t->ndim - 1] == want[ndim - 1];
-    return folded ? SFP_OK : sfp__tensor_expect(l->path, t, want, ndim, err);
+        matches = matches && t->ndim >= 1 && t->shape[t->ndim - 1] == want[ndim - 1];
+    return matches ? SFP_OK : sfp__tensor_expect(l->path, t, want, ndim, err);
 }
 
-/* A weight as the file holds it: whole, or q, k and v apart. */
+/* A weight as stored in the file: as one tensor, or as separate q, k and v. */
 typedef struct stored {
     const sfp__tensor *part[3];
     int parts;
     sfp__vit_order order;
 } stored;
 
-/* By the block and the short name in its full one; every part has its share of the shape. */
+/* Finds the tensors of a weight by its full timm name, and checks the shape of every part. */
 static sfp_status find_stored(loading *l, const char *full, const int64_t *shape, int ndim, stored *out, sfp_error *err)
 {
     int block = -1;
@@ -307,35 +311,35 @@ static sfp_status find_stored(loading *l, const char *full, const int64_t *shape
         out->parts++;
     for (int i = 0; i < out->parts; i++) {
         TRY(need(l, block, timm, i, &out->part[i], &out->order, err));
-        TRY(expect(l, out->part[i], out->order, out->parts, shape, ndim, err));
+        TRY(check_shape(l, out->part[i], out->order, out->parts, shape, ndim, err));
         l->used[out->part[i] - &l->file->tensors[0]] = true;
     }
     return SFP_OK;
 }
 
-/* Its numbers: where they lie when nothing has to be done to them, else in a block of the vit's own. */
+/* Returns the numbers of a weight: in place if they need no conversion, else in a block owned by the vit. */
 static sfp_status read_stored(const loading *l, const stored *w, const int64_t *shape, int ndim, float **out, sfp_error *err)
 {
     size_t count = sfp__vit_count(shape, ndim), rows = (size_t)shape[0] / (size_t)w->parts, share = count / (size_t)w->parts;
     union {
         const void *in;
-        float *out; /* the mapping is read-only; frozen weights are only read */
+        float *out; /* the mapping is read-only; frozen weights are never written */
     } data = {.in = w->part[0]->data};
     bool in_place = w->parts == 1 && w->order == SFP__VIT_SAME && w->part[0]->dtype == SFP_DTYPE_F32 &&
                     (uintptr_t)data.in % sizeof(float) == 0;
     float *x = data.out;
     if (!in_place)
-        TRY(own(l->v, count, &x, err));
+        TRY(allocate_owned(l->v, count, &x, err));
     for (int i = 0; i < w->parts; i++) {
         if (!in_place)
-            TRY(take_part(l, w->part[i], w->order, rows, x + (size_t)i * share, err));
+            TRY(read_part(l, w->part[i], w->order, rows, x + (size_t)i * share, err));
         TRY(check_finite(l, w->part[i]->name, x + (size_t)i * share, share, err));
     }
     *out = x;
     return SFP_OK;
 }
 
-static sfp_status take_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status load_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     loading *l = ctx;
     const sfp__vit_config *c = &l->v->config;
@@ -351,14 +355,14 @@ static sfp_status take_weight(void *ctx, const sfp__vit_weight *w, sfp_error *er
     TRY(read_stored(l, &found, in_file, w->ndim, &x, err));
     if (resized) {
         const float *from = x;
-        TRY(own(l->v, w->count, &x, err));
+        TRY(allocate_owned(l->v, w->count, &x, err));
         resize_positions(c->dim, l->side, from, side, x);
     }
     *w->data = x;
     return SFP_OK;
 }
 
-static sfp_status take_names(sfp__vit *v, const sfp__model_config *beside, sfp_error *err)
+static sfp_status copy_class_names(sfp__vit *v, const sfp__model_config *beside, sfp_error *err)
 {
     if (!beside->class_names || beside->class_count != (size_t)v->config.classes || v->config.classes == 0)
         return SFP_OK;
@@ -369,9 +373,9 @@ static sfp_status take_names(sfp__vit *v, const sfp__model_config *beside, sfp_e
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------------- words */
+/* ------------------------------------------------------------- descriptions */
 
-/* What it was taken for, and why. */
+/* Describes the recognised layout and its evidence. */
 static void describe(const loading *l)
 {
     const sfp__vit_names *n = &l->names;
@@ -379,30 +383,30 @@ static void describe(const loading *l)
     char prefix[SFP_NAME_MAX];
     char *out = l->v->recognised;
     size_t capacity = sizeof l->v->recognised, at = 0;
-#define SAY(...) at += at < capacity ? (size_t)snprintf(out + at, capacity - at, __VA_ARGS__) : 0
-    SAY("%s (%s)", n->layout->name, n->layout->why);
+#define APPEND(...) at += at < capacity ? (size_t)snprintf(out + at, capacity - at, __VA_ARGS__) : 0
+    APPEND("%s (%s)", n->layout->name, n->layout->why);
     if (n->prefix[0])
-        SAY(", under '%s'", sfp__printable(n->prefix, prefix, sizeof prefix));
+        APPEND(", under '%s'", sfp__printable(n->prefix, prefix, sizeof prefix));
     if (n->family != n->layout->name && strcmp(n->family, "timm") != 0)
-        SAY(": %s", n->family);
+        APPEND(": %s", n->family);
     if (n->others)
-        SAY("; %d more ViT%s in the file not taken", n->others, n->others > 1 ? "s" : "");
+        APPEND("; %d more ViT%s in the file not used", n->others, n->others > 1 ? "s" : "");
     if (c->pre_norm)
-        SAY("; norm before the blocks%s", c->no_patch_bias ? ", no patch bias" : "");
+        APPEND("; norm before the blocks%s", c->no_patch_bias ? ", no patch bias" : "");
     if (c->quick_gelu)
-        SAY("; QuickGELU");
+        APPEND("; QuickGELU");
     if (l->side * c->patch_size != c->img_size)
-        SAY("; positions resized from %d x %d (bicubic)", l->side, l->side);
+        APPEND("; positions resized from %d x %d (bicubic)", l->side, l->side);
     if (l->config_from)
-        SAY("; heads, mean, std from %s", l->config_from);
+        APPEND("; heads, mean, std from %s", l->config_from);
     if (n->layout->note && !l->config.has_mean)
-        SAY("; note: %s", n->layout->note);
+        APPEND("; note: %s", n->layout->note);
     if (n->family_note && !l->config.heads)
-        SAY("; note: %s", n->family_note);
-#undef SAY
+        APPEND("; note: %s", n->family_note);
+#undef APPEND
 }
 
-/* The tensors that nothing of the vit reads: how many, and the first of them. */
+/* Describes the tensors that the vit does not use: their number and the first names. */
 static void describe_ignored(const loading *l)
 {
     size_t total = l->file->count, ignored = 0, at = 0, capacity = sizeof l->v->ignored;
@@ -423,7 +427,7 @@ static void describe_ignored(const loading *l)
 
 /* -------------------------------------------------------------------- load */
 
-/* The tensors and the config that belongs to them. */
+/* Opens the tensors and finds their config. */
 static sfp_status open_file(const char *path, sfp__tensor_file **file, loading *l, sfp_error *err)
 {
     bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
@@ -431,7 +435,7 @@ static sfp_status open_file(const char *path, sfp__tensor_file **file, loading *
     const char *inside = sfp__tensor_file_meta(*file, SFP_CONFIG_META);
     if (!builtin)
         return sfp__model_config_find(path, inside, &l->config, &l->config_from, err);
-    l->config_from = "its metadata"; /* nothing beside the program belongs to it */
+    l->config_from = "its metadata"; /* files beside the program do not belong to it */
     return inside ? sfp__model_config_parse(path, inside, strlen(inside), &l->config, err) : SFP_OK;
 }
 
@@ -455,8 +459,8 @@ sfp_status sfp__vit_load(const char *path, const sfp__vit_options *opt, sfp__vit
     TRY(sfp__vit_new(&config, &l.v, err));
     l.v->precision = opt ? opt->precision : SFP_PRECISION_F32;
     l.v->file = TAKE(file);
-    TRY(take_names(l.v, &l.config, err));
-    TRY(sfp__vit_each_weight(&l.v->config, &l.v->weights, take_weight, &l, err));
+    TRY(copy_class_names(l.v, &l.config, err));
+    TRY(sfp__vit_each_weight(&l.v->config, &l.v->weights, load_weight, &l, err));
     describe(&l);
     describe_ignored(&l);
     *out = TAKE(l.v);

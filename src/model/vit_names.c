@@ -1,10 +1,8 @@
-/* The names under which ViTs are published, one small table each.
+/* The naming schemes of published ViTs, one small table each.
  *
- * A file is recognised by one tensor that every file of its kind has; what
- * stands before that name ("module.base_encoder.", "teacher.backbone.",
- * "visual.") is the prefix of all others. Where a file holds several ViTs, the
- * one that its authors evaluate is taken: the teacher, the base encoder, the
- * model itself and not its running average. */
+ * A file is recognised by one tensor that every file of its kind contains. The text before its name ("module.base_encoder.",
+ * "teacher.backbone.", "visual.") is the prefix of all other names. If a file contains several ViTs, the one that its authors
+ * evaluate is used: the teacher, the base encoder, the model itself and not its running average. */
 #include "model/vit_names.h"
 
 #include "base/text.h"
@@ -96,25 +94,58 @@ static const sfp__vit_rename jax_block[] = {
     ROW("mlp.fc2.bias", "MlpBlock_3/Dense_1/bias"),
     END};
 
-/* Asked in this order: the mark of OpenAI's CLIP is the end of Hugging Face's. */
+/* Tried in this order, because the signature of OpenAI's CLIP is the end of Hugging Face's. */
 static const sfp__vit_layout layouts[] = {
-    {.name = "plain ViT, timm names", .why = "blocks.N.attn.qkv, patch_embed.proj, one class token", .mark = "patch_embed.proj.weight",
-     .blocks = "blocks.", .after = ".", .names = timm, .block_names = timm},
-    {.name = "Hugging Face ViT", .why = "embeddings.patch_embeddings.projection; query, key, value apart",
-     .mark = "embeddings.patch_embeddings.projection.weight", .blocks = "encoder.layer.", .after = ".", .names = hf_vit,
-     .block_names = hf_vit_block, .ln_eps = 1e-12f},
-    {.name = "Hugging Face CLIP, image tower", .why = "embeddings.class_embedding, pre_layrnorm; q_proj, k_proj, v_proj apart",
-     .mark = "embeddings.class_embedding", .blocks = "encoder.layers.", .after = ".", .names = hf_clip, .block_names = hf_clip_block,
-     .ln_eps = 1e-5f, .quick_gelu = true, .loose = true, .note = "CLIP was trained with mean 0.481 0.458 0.408, std 0.269 0.261 0.276"},
-    {.name = "CLIP image tower", .why = "class_embedding, ln_pre, transformer.resblocks.N", .mark = "class_embedding",
-     .blocks = "transformer.resblocks.", .after = ".", .names = clip, .block_names = clip_block, .ln_eps = 1e-5f, .quick_gelu = true,
-     .loose = true, .note = "CLIP was trained with mean 0.481 0.458 0.408, std 0.269 0.261 0.276"},
-    {.name = "ViT of Google's JAX code", .why = "Transformer/encoderblock_N, embedding/kernel", .mark = "embedding/kernel",
-     .blocks = "Transformer/encoderblock_", .after = "/", .names = jax, .block_names = jax_block, .loose = true,
+    {.name = "plain ViT, timm names",
+     .why = "blocks.N.attn.qkv, patch_embed.proj, one class token",
+     .signature = "patch_embed.proj.weight",
+     .blocks = "blocks.",
+     .after = ".",
+     .names = timm,
+     .block_names = timm},
+    {.name = "Hugging Face ViT",
+     .why = "embeddings.patch_embeddings.projection; separate query, key, value",
+     .signature = "embeddings.patch_embeddings.projection.weight",
+     .blocks = "encoder.layer.",
+     .after = ".",
+     .names = hf_vit,
+     .block_names = hf_vit_block,
+     .ln_eps = 1e-12f},
+    {.name = "Hugging Face CLIP, image tower",
+     .why = "embeddings.class_embedding, pre_layrnorm; separate q_proj, k_proj, v_proj",
+     .signature = "embeddings.class_embedding",
+     .blocks = "encoder.layers.",
+     .after = ".",
+     .names = hf_clip,
+     .block_names = hf_clip_block,
+     .ln_eps = 1e-5f,
+     .quick_gelu = true,
+     .loose = true,
+     .note = "CLIP was trained with mean 0.481 0.458 0.408, std 0.269 0.261 0.276"},
+    {.name = "CLIP image tower",
+     .why = "class_embedding, ln_pre, transformer.resblocks.N",
+     .signature = "class_embedding",
+     .blocks = "transformer.resblocks.",
+     .after = ".",
+     .names = clip,
+     .block_names = clip_block,
+     .ln_eps = 1e-5f,
+     .quick_gelu = true,
+     .loose = true,
+     .note = "CLIP was trained with mean 0.481 0.458 0.408, std 0.269 0.261 0.276"},
+    {.name = "ViT of Google's JAX code",
+     .why = "Transformer/encoderblock_N, embedding/kernel",
+     .signature = "embedding/kernel",
+     .blocks = "Transformer/encoderblock_",
+     .after = "/",
+     .names = jax,
+     .block_names = jax_block,
+     .loose = true,
      .note = "these were trained with mean 0.5, std 0.5"},
 };
 
-/* Who saves timm's names like that: by a word of the prefix and a tensor that the file has somewhere; the first that fits. */
+/* The origin of files with timm's names: recognised by a part of the prefix and a tensor that the file contains; the first match
+ * is used. */
 static const struct {
     const char *word, *tensor, *family, *note;
 } families[] = {
@@ -130,7 +161,7 @@ static const struct {
     {"", NULL, "timm", NULL},
 };
 
-/* Words of a prefix that make another ViT of the same file the better choice. */
+/* Parts of a prefix that make another ViT of the same file preferable. */
 static const char *const second_choice[] = {"momentum", "student", "ema"};
 
 static bool ends_with_name(const char *name, const char *end, size_t *prefix)
@@ -151,7 +182,7 @@ static bool file_has(const sfp__tensor_file *f, const char *end)
     return false;
 }
 
-/* The best prefix of a layout's mark, into *out; false: the mark is nowhere. */
+/* Finds the best prefix of a layout's signature; false: the file does not contain the signature. */
 static bool find_prefix(const sfp__tensor_file *f, const sfp__vit_layout *layout, sfp__vit_names *out)
 {
     bool found = false, second = true;
@@ -159,18 +190,18 @@ static bool find_prefix(const sfp__tensor_file *f, const sfp__vit_layout *layout
     for (size_t i = 0; i < f->count; i++) {
         const char *name = f->tensors[i].name;
         size_t n;
-        if (!ends_with_name(name, layout->mark, &n) || n >= sizeof out->prefix) /* a name that long is none of these */
+        if (!ends_with_name(name, layout->signature, &n) || n >= sizeof out->prefix) /* no known layout has such a long name */
             continue;
         char prefix[SFP_VIT_PREFIX_MAX];
         memcpy(prefix, name, n);
         prefix[n] = '\0';
-        bool poor = false;
+        bool is_second_choice = false;
         for (size_t k = 0; k < sizeof second_choice / sizeof *second_choice; k++)
-            poor = poor || strstr(prefix, second_choice[k]);
+            is_second_choice = is_second_choice || strstr(prefix, second_choice[k]);
         out->others++;
-        if (!found || (second && !poor)) {
+        if (!found || (second && !is_second_choice)) {
             memcpy(out->prefix, prefix, n + 1);
-            second = poor;
+            second = is_second_choice;
         }
         found = true;
     }
@@ -193,13 +224,16 @@ sfp_status sfp__vit_names_find(const sfp__tensor_file *f, sfp__vit_names *out, s
         *out = n;
         return SFP_OK;
     }
-    return sfp__fail(err, SFP_ENOTFOUND,
-                     "%s: no ViT: tensor 'patch_embed.proj.weight' is missing (timm, DeiT, DINO, iBOT, MoCo v3), and so are CLIP's "
-                     "'class_embedding', Hugging Face's 'embeddings.patch_embeddings.projection.weight' and JAX's 'embedding/kernel'",
+    return sfp__fail(
+        err, SFP_ENOTFOUND,
+        "%s: tensor 'patch_embed.proj.weight' is missing (timm, DeiT, DINO, iBOT, MoCo v3), and so are CLIP's "
+                     "'class_embedding', Hugging Face's 'embeddings.patch_embeddings.projection.weight' and JAX's "
+                     "'embedding/kernel'; expected the weights of a ViT",
                      f->path);
 }
 
-bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name, int part, char buf[SFP_VIT_NAME_MAX], sfp__vit_order *order)
+bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name, int part, char buf[SFP_VIT_NAME_MAX],
+                       sfp__vit_order *order)
 {
     const sfp__vit_rename *row = block < 0 ? n->layout->names : n->layout->block_names;
     while (row->timm && strcmp(row->timm, timm_name) != 0)
@@ -210,7 +244,7 @@ bool sfp__vit_names_of(const sfp__vit_names *n, int block, const char *timm_name
     int prefix = (int)strlen(n->prefix);
     if (strncmp(name, "../", 3) == 0) {
         name += 3;
-        prefix -= prefix > 0; /* its dot */
+        prefix -= prefix > 0; /* the dot at its end */
         while (prefix > 0 && n->prefix[prefix - 1] != '.')
             prefix--;
     }

@@ -1,34 +1,32 @@
-/* Plans: the workspace of each lane, the prepared products, and how a batch is
- * cut into micro-batches.
+/* Plans: the workspace of each lane, the prepared products, and the division of a batch into micro-batches.
  *
- * The cut depends on the sizes and the batch alone, never on the number of
- * threads, and a micro-batch runs from pixels to gradients on one lane: so
- * results do not depend on threads, memory does not depend on the batch, and a
- * pass has a single meeting point. */
+ * The division depends only on the sizes and the batch, never on the number of threads, and a micro-batch runs from pixels to
+ * gradients on one lane. Therefore results do not depend on threads, memory does not depend on the batch, and a pass synchronises
+ * only once. */
 #include "base/monotonic.h"
 #include "model/vit_internal.h"
 
 #include <string.h>
 
 enum {
-    MICROBATCH_ROWS = 400, /* token rows a micro-batch aims at: enough for the products, small enough for the caches */
-    MICROBATCH_PARTS = 8,  /* a batch is cut into about this many at least, so that lanes end together */
+    MICROBATCH_ROWS = 400, /* intended token rows per micro-batch: enough for the products, few enough for the caches */
+    MICROBATCH_PARTS = 8,  /* a batch is divided into about this many at least, so that lanes end together */
     MICROBATCH_MAX = 64
 };
 
 /* ---------------------------------------------------------------- workspace */
 
-/* One block a lane. In a forward plan all blocks share what they keep; the query pass must leave the first one's input for the
- * prompted one. */
-static sfp_status make_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **block, sfp_error *err)
+/* Allocates the workspace of a lane in one block. In a forward plan all blocks share their arrays, but the query pass must not
+ * overwrite the first block's input, which the prompted pass needs. */
+static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **block, sfp_error *err)
 {
     const sfp__vit_config *c = &p->v->config;
     size_t n = (size_t)p->microbatch_size, T = (size_t)p->v->tokens, L = (size_t)p->v->patches, M = n * T;
     size_t D = (size_t)c->dim, F = (size_t)c->hidden;
     size_t patch_in = (size_t)c->channels * (size_t)c->patch_size * (size_t)c->patch_size;
     bool backward = p->opt.mode != SFP_VIT_FORWARD, weights = p->opt.mode & SFP_VIT_GRAD_WEIGHTS;
-    int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* blocks that share with none */
-    size_t normed = p->opt.token_head ? M : n;                              /* rows of the final norm */
+    int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* number of blocks with arrays of their own */
+    size_t normed = p->opt.token_head ? M : n;                              /* number of rows of the final norm */
     sfp__want list[8 * SFP_VIT_MAX_DEPTH + 19];
     size_t count = 0;
 #define WANT(to, floats)               \
@@ -96,7 +94,7 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
                                 sfp_error *err)
 {
     if (opt->prefix_rows < 0 || opt->prefix_rows > 4096)
-        return sfp__fail(err, SFP_EINVAL, "%d prefix rows, expected 0 to 4096", opt->prefix_rows);
+        return sfp__fail(err, SFP_EINVAL, "prefix_rows is %d, expected 0 to 4096", opt->prefix_rows);
     if (opt->token_head && opt->queries)
         return sfp__fail(err, SFP_EINVAL, "a plan has a token head or computes queries, not both");
     bool all_tokens = opt->all_tokens || opt->token_head;
@@ -119,7 +117,7 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
     for (int i = 0; i < lanes; i++) {
         if (i > 0 && (opt->mode & SFP_VIT_GRAD_WEIGHTS))
             TRY(sfp__vit_weights_create(&v->config, &p->lane[i].grad, err));
-        TRY(make_lane(p, &p->lane[i], &p->blocks[i], err));
+        TRY(create_lane(p, &p->lane[i], &p->blocks[i], err));
     }
     *out = TAKE(p);
     return SFP_OK;
@@ -159,7 +157,7 @@ sfp__vit_seconds sfp__vit_plan_seconds(const sfp__vit_plan *p)
     return p->seconds;
 }
 
-/* The products for micro-batches of n samples, made when such a one first comes. */
+/* Prepares the products for micro-batches of n samples, when the first one of this size occurs. */
 static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
 {
     sfp__vit_ops *o = &p->ops[n];
@@ -172,7 +170,7 @@ static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
     const struct {
         bool wanted;
         sfp__gemm_op **op;
-        sfp__gemm_weight *const *like; /* looked at only when wanted: another plan may be packing the others right now */
+        sfp__gemm_weight *const *like; /* read only if wanted: another plan may be packing the others now */
         int m;
     } list[] = {
         {true, &o->patch, &p->v->patch, patches},
@@ -203,7 +201,7 @@ static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
     return SFP_OK;
 }
 
-/* Samples a micro-batch of a batch of b. */
+/* The number of samples per micro-batch for a batch of b. */
 static int microbatch_size_of(const sfp__vit_plan *p, int b)
 {
     int microbatch_size = (b + MICROBATCH_PARTS - 1) / MICROBATCH_PARTS;
@@ -223,31 +221,32 @@ static sfp_status check_pass(const sfp__vit_plan *p, const sfp__vit_pass *pass, 
 {
     const sfp__vit_config *c = &p->v->config;
     if (pass->b < 0 || pass->b > 1 << 24)
-        return sfp__fail(err, SFP_EINVAL, "batch of %d samples", pass->b);
+        return sfp__fail(err, SFP_EINVAL, "batch has %d samples, expected 0 to %d", pass->b, 1 << 24);
     for (int l = 0; l < c->depth; l++) {
         const sfp__vit_prompt prompt = sfp__vit_prompt_at(pass, l);
         int rows = prompt.rows;
         if (rows < 0 || rows > p->opt.prefix_rows)
-            return sfp__fail(err, SFP_EINVAL, "layer %d: %d prefix rows, the plan allows 0 to %d", l, rows, p->opt.prefix_rows);
+            return sfp__fail(err, SFP_EINVAL, "layer %d: number of prefix rows is %d, expected 0 to %d as in the plan", l, rows,
+                             p->opt.prefix_rows);
         if (rows && (!prompt.k || !prompt.v))
             return sfp__fail(err, SFP_EINVAL, "layer %d: prefix keys or values are missing", l);
         if (!prompt.grad_k != !prompt.grad_v)
-            return sfp__fail(err, SFP_EINVAL, "layer %d: gradients to prefix keys and values come together", l);
+            return sfp__fail(err, SFP_EINVAL, "layer %d: one of grad_k and grad_v is NULL, expected both or none", l);
         if (pass->tokens && pass->tokens[l] && l == c->depth - 1 && !p->opt.all_tokens)
             return sfp__fail(err, SFP_EINVAL, "tokens of the last block need a plan with all_tokens");
     }
     if (pass->normed && !p->opt.token_head)
         return sfp__fail(err, SFP_EINVAL, "tokens after the final norm need a plan with token_head");
     if (!pass->x && !pass->xs)
-        return sfp__fail(err, SFP_EINVAL, "a pass without input");
+        return sfp__fail(err, SFP_EINVAL, "pass has no input, expected x or xs");
     if (pass->query && (pass->queries < 0 || pass->queries > pass->b))
-        return sfp__fail(err, SFP_EINVAL, "%d queries to compute in a batch of %d", pass->queries, pass->b);
+        return sfp__fail(err, SFP_EINVAL, "number of queries is %d, expected 0 to %d, the batch size", pass->queries, pass->b);
     if (pass->query && pass->queries > 0 && !p->opt.queries)
-        return sfp__fail(err, SFP_EINVAL, "computing queries needs a plan with that option");
+        return sfp__fail(err, SFP_EINVAL, "computing queries needs a plan with the option queries");
     if (p->opt.mode != SFP_VIT_FORWARD && !pass->token_head && (p->opt.token_head || !pass->head) && !pass->embed_only)
         return sfp__fail(err, SFP_EINVAL, "a backward pass needs a loss");
     if ((pass->grad_w && !(p->opt.mode & SFP_VIT_GRAD_WEIGHTS)) || (pass->grad_x && !(p->opt.mode & SFP_VIT_GRAD_INPUT)))
-        return sfp__fail(err, SFP_EINVAL, "gradients to weights or input need a plan with that mode");
+        return sfp__fail(err, SFP_EINVAL, "gradients of weights or input need a plan with that mode");
     return SFP_OK;
 }
 
@@ -255,9 +254,9 @@ typedef struct run_ctx {
     sfp__vit_plan *plan;
     const sfp__vit_pass *pass;
     int microbatch_size;
-    int query_microbatches, microbatches; /* those that compute queries, all */
+    int query_microbatches, microbatches; /* number of micro-batches that compute queries; number of all */
     int lowest;
-    bool by_lane; /* pieces are lanes, not units: sums over samples keep their order */
+    bool by_lane; /* a piece is a lane and not a micro-batch: sums over samples keep their order */
 } run_ctx;
 
 static int queries_of(const sfp__vit_pass *pass)
@@ -265,12 +264,12 @@ static int queries_of(const sfp__vit_pass *pass)
     return pass->query ? pass->queries : 0;
 }
 
-static int parts(int n, int microbatch_size)
+static int count_microbatches(int n, int microbatch_size)
 {
     return (n + microbatch_size - 1) / microbatch_size;
 }
 
-static void run_unit(const run_ctx *r, int index, int lane)
+static void run_microbatch(const run_ctx *r, int index, int lane)
 {
     sfp__vit_plan *p = r->plan;
     bool query = index < r->query_microbatches;
@@ -301,11 +300,11 @@ static void run_piece(void *ctx, int piece, int worker)
 {
     const run_ctx *r = ctx;
     if (!r->by_lane) {
-        run_unit(r, piece, worker);
+        run_microbatch(r, piece, worker);
         return;
     }
     for (int i = piece; i < r->microbatches; i += r->plan->lanes)
-        run_unit(r, i, piece);
+        run_microbatch(r, i, piece);
 }
 
 sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *err)
@@ -316,8 +315,8 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
     run_ctx r = {.plan = p, .pass = pass};
     r.microbatch_size = microbatch_size_of(p, pass->b);
     int queries = queries_of(pass), rest = pass->b - queries;
-    r.query_microbatches = parts(queries, r.microbatch_size);
-    r.microbatches = r.query_microbatches + parts(rest, r.microbatch_size);
+    r.query_microbatches = count_microbatches(queries, r.microbatch_size);
+    r.microbatches = r.query_microbatches + count_microbatches(rest, r.microbatch_size);
     r.by_lane = pass->grad_w != NULL;
     bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
     while (!everything && r.lowest < p->v->config.depth && !sfp__vit_prompt_at(pass, r.lowest).grad_k)

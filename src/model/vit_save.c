@@ -1,5 +1,5 @@
-/* A vit as safetensors with timm's names. What shapes do not tell (heads, eps, activation, mean, std, class names) goes into the
- * metadata as the JSON that io/config.h reads, so that the file is whole by itself. */
+/* Saving a vit as safetensors with timm's names. Values that shapes do not determine (heads, eps, activation, mean, std, class
+ * names) are stored in the metadata as the JSON that io/config.h reads, so that the file is complete. */
 #include "io/json_write.h"
 #include "model/vit.h"
 
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TENSORS = 16 + 12 * SFP_VIT_MAX_DEPTH, NAME_CAPACITY = 64, CHUNK = 65536 };
+enum { MAX_TENSORS = 16 + 12 * SFP_VIT_MAX_DEPTH, NAME_CAPACITY = 64, CHUNK = 65536 };
 
 typedef struct saving {
-    sfp__tensor tensors[MOST_TENSORS]; /* data: the floats, whatever the dtype */
-    char names[MOST_TENSORS][NAME_CAPACITY];
+    sfp__tensor tensors[MAX_TENSORS]; /* data always points to floats; dtype is that of the file */
+    char names[MAX_TENSORS][NAME_CAPACITY];
     size_t count;
     sfp__dtype dtype;
     uint16_t half[CHUNK];
@@ -30,12 +30,12 @@ static sfp_status list_weight(void *ctx, const sfp__vit_weight *w, sfp_error *er
     (void)snprintf(s->names[s->count], NAME_CAPACITY, "%s", w->name);
     *t = (sfp__tensor){.name = s->names[s->count], .dtype = s->dtype, .ndim = w->ndim, .data = *w->data};
     memcpy(t->shape, w->shape, (size_t)w->ndim * sizeof *w->shape);
-    (void)sfp__shape_count(w->shape, w->ndim, s->dtype, &t->count, &t->bytes); /* they were allocated: it fits */
+    (void)sfp__shape_count(w->shape, w->ndim, s->dtype, &t->count, &t->bytes); /* cannot overflow: the weights are allocated */
     s->count++;
     return SFP_OK;
 }
 
-/* As few digits as give the same float. */
+/* Writes 6 digits if these yield the same float, else 9. */
 static void put_float(sfp__text *t, float x)
 {
     char text[32];
@@ -62,7 +62,7 @@ void sfp__vit_put_config(const sfp__vit_config *c, sfp__text *t)
     sfp__text_put(t, c->class_names && c->classes ? "]" : "");
 }
 
-/* A tensor's numbers in the wanted type, a piece at a time. */
+/* Writes the numbers of a tensor in the requested type, in chunks. */
 static sfp_status put_numbers(saving *s, const sfp__tensor *t, sfp__writer *w, sfp_error *err)
 {
     const float *x = t->data;
@@ -86,7 +86,7 @@ sfp_status sfp__vit_save(const sfp__vit_config *c, const sfp__vit_weights *weigh
                          size_t meta_count, const char *path, sfp_error *err)
 {
     if (dtype != SFP_DTYPE_F32 && dtype != SFP_DTYPE_F16 && dtype != SFP_DTYPE_BF16)
-        return sfp__fail(err, SFP_EINVAL, "%s: weights as %s, expected F32, F16 or BF16", path, sfp__dtype_name(dtype));
+        return sfp__fail(err, SFP_EINVAL, "%s: weight type is %s, expected F32, F16 or BF16", path, sfp__dtype_name(dtype));
     OWNED_BY(sfp__text_done) sfp__text config = {0}, header = {0};
     OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     OWNED saving *s = NULL;

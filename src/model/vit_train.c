@@ -1,22 +1,22 @@
-/* A vit that learns (vit.h): one block of weights, and what a training starts from. */
+/* The trainable vit (vit.h): its block of weights, and their initial values. */
 #include "base/rng.h"
 #include "model/vit_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LONGEST_WAVE 100.0 /* of positions, in patches over 2 pi */
+#define LONGEST_WAVE 100.0 /* longest wave of the position embeddings, in patches over 2 pi */
 #define POSITION_SIZE 0.5
 
-typedef struct placing {
-    float *block; /* NULL: only counted */
+typedef struct placement {
+    float *block; /* NULL: only count */
     size_t used;
-} placing;
+} placement;
 
-static sfp_status place(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status place_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
-    placing *p = ctx;
+    placement *p = ctx;
     if (p->block)
         *w->data = p->block + p->used;
     p->used += (w->count + 15) / 16 * 16;
@@ -27,8 +27,8 @@ size_t sfp__vit_flat_count(const sfp__vit_config *c)
 {
     sfp__vit_block_weights blocks[SFP_VIT_MAX_DEPTH] = {0};
     sfp__vit_weights none = {.blocks = blocks};
-    placing p = {0};
-    (void)sfp__vit_each_weight(c, &none, place, &p, NULL);
+    placement p = {0};
+    (void)sfp__vit_each_weight(c, &none, place_weight, &p, NULL);
     return p.used;
 }
 
@@ -36,8 +36,8 @@ sfp_status sfp__vit_flat_view(const sfp__vit_config *c, float *block, sfp__vit_w
 {
     sfp__vit_weights w = {0};
     TRY(sfp__alloc(&w.blocks, (size_t)c->depth, sizeof *w.blocks, err));
-    placing p = {.block = block};
-    (void)sfp__vit_each_weight(c, &w, place, &p, NULL);
+    placement p = {.block = block};
+    (void)sfp__vit_each_weight(c, &w, place_weight, &p, NULL);
     *out = w;
     return SFP_OK;
 }
@@ -48,13 +48,13 @@ void sfp__vit_flat_view_done(sfp__vit_weights *view)
     *view = (sfp__vit_weights){0};
 }
 
-typedef struct starting {
+typedef struct init_ctx {
     sfp__rng rng;
     const sfp__vit_config *c;
-} starting;
+} init_ctx;
 
-/* Sines and cosines of a patch's row and column: from the first step on tokens know where they are. */
-static void start_positions(const sfp__vit_config *c, float *pos)
+/* Sines and cosines of a patch's row and column: tokens contain their position from the first step on. */
+static void init_positions(const sfp__vit_config *c, float *pos)
 {
     int side = c->img_size / c->patch_size, D = c->dim, waves = D / 4;
     memset(pos, 0, (size_t)(1 + side * side) * (size_t)D * sizeof *pos);
@@ -77,21 +77,21 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static sfp_status start_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
+static sfp_status init_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 {
     (void)err;
-    starting *s = ctx;
+    init_ctx *s = ctx;
     const char *name = w->name;
     float *to = *w->data;
     size_t n = w->count;
     if (strcmp(name, "pos_embed") == 0) {
-        start_positions(s->c, to);
+        init_positions(s->c, to);
     } else if (strcmp(name, "cls_token") == 0) {
         for (size_t i = 0; i < n; i++)
             to[i] = (float)(0.02 * sfp__rng_normal(&s->rng));
     } else if (w->ndim == 1) {
         for (size_t i = 0; i < n; i++)
-            to[i] = ends_with(name, ".weight") ? 1.0f : 0.0f; /* norms; biases */
+            to[i] = ends_with(name, ".weight") ? 1.0f : 0.0f; /* 1 for norms, 0 for biases */
     } else {
         size_t in = n / (size_t)w->shape[0];
         double edge = sqrt(6 / ((double)in + (double)w->shape[0]));
@@ -108,14 +108,14 @@ static sfp_status start_one(void *ctx, const sfp__vit_weight *w, sfp_error *err)
 
 sfp_status sfp__vit_flat_init(const sfp__vit_config *c, uint64_t seed, sfp__vit_weights *view, sfp_error *err)
 {
-    starting s = {.rng = sfp__rng_init(seed, 0), .c = c};
-    return sfp__vit_each_weight(c, view, start_one, &s, err);
+    init_ctx s = {.rng = sfp__rng_init(seed, 0), .c = c};
+    return sfp__vit_each_weight(c, view, init_weight, &s, err);
 }
 
 sfp_status sfp__vit_set_weights(sfp__vit *v, const sfp__vit_weights *from, sfp_error *err)
 {
     if (v->file)
-        return sfp__fail(err, SFP_EINVAL, "%s: weights of a file do not change", sfp__vit_path(v));
+        return sfp__fail(err, SFP_EINVAL, "%s: weights loaded from a file cannot be changed", sfp__vit_path(v));
     sfp__vit_weights_copy(&v->config, &v->weights, from);
     return sfp__vit_repack(v, err);
 }
