@@ -1,5 +1,5 @@
-/* Rows are worked on in chunks of CHUNK components of one layer: the fixed
- * grain of the pool, and the rows of one matrix product. */
+/* Rows are processed in chunks of CHUNK components of one layer: a chunk is a piece of work of the thread pool and the rows of
+ * one matrix product. */
 #include "fingerprint/attune.h"
 
 #include "base/mem.h"
@@ -16,10 +16,10 @@ typedef struct worker {
     float *h, *g, *y; /* (CHUNK*Lp, D) each */
 } worker;
 
-/* How [0, open) is cut: first the frozen part, then the learning part. */
-typedef struct cut {
+/* The division of [0, active_end) into chunks: first the frozen components, then the active ones. */
+typedef struct chunking {
     int frozen_end, active_end, frozen_chunks, chunks;
-} cut;
+} chunking;
 
 struct sfp__attune {
     sfp__attune_options opt;
@@ -27,21 +27,21 @@ struct sfp__attune {
     sfp__thread_pool *threads;
     const sfp__kernels *kernels;
     sfp__gemm_weight *k[MAPS], *v[MAPS], *k_t[MAPS], *v_t[MAPS];
-    sfp__gemm_op *op_k[CHUNK + 1], *op_v[CHUNK + 1], *op_k_t[CHUNK + 1], *op_v_t[CHUNK + 1]; /* by components */
-    float *map;  /* (layers, pool, MAPS, Lp, D): outputs of the maps */
-    float *der;  /* (layers, learning, MAPS, Lp, D) panels a chunk: derivatives of GELU */
-    float *gate; /* (layers, pool, Lp, MAPS) */
-    float *part; /* (layers, chunks, MAPS*D + MAPS): partial sums of the gate's gradient */
-    int *valid;  /* (layers): maps of components [0, valid) are those of frozen values */
-    cut *cuts;   /* (layers) of the call under way */
-    int chunks;  /* a layer, at most */
+    sfp__gemm_op *op_k[CHUNK + 1], *op_v[CHUNK + 1], *op_k_t[CHUNK + 1], *op_v_t[CHUNK + 1]; /* by number of components */
+    float *map;          /* (layers, pool, MAPS, Lp, D): outputs of the maps */
+    float *der;          /* (layers, learning, MAPS, Lp, D) derivatives of GELU, in panels per chunk */
+    float *gate;         /* (layers, pool, Lp, MAPS) */
+    float *part;         /* (layers, chunks, MAPS*D + MAPS): partial sums of the gate's gradient */
+    int *valid;          /* (layers): maps of components [0, valid) belong to frozen values and need no update */
+    chunking *chunkings; /* (layers) division used by the current call */
+    int chunks;          /* maximum number of chunks per layer */
     worker *workers;
-    void *block, *scratch; /* of the arrays; of the workers' */
+    void *block, *scratch; /* memory of the arrays; of the workers */
 };
 
-/* ------------------------------------------------------------ making, freeing */
+/* -------------------------------------------------------- creating and freeing */
 
-static sfp_status make(sfp__attune *a, sfp__vit *vit, sfp_error *err)
+static sfp_status create_arrays(sfp__attune *a, sfp__vit *vit, sfp_error *err)
 {
     const sfp__vit_config *c = &vit->config;
     size_t D = (size_t)c->dim, rows = CHUNK * (size_t)a->opt.length;
@@ -60,13 +60,13 @@ static sfp_status make(sfp__attune *a, sfp__vit *vit, sfp_error *err)
     }
     size_t layers = (size_t)a->opt.layers, pool = (size_t)a->opt.pool, Lp = (size_t)a->opt.length;
     size_t threads = (size_t)sfp__thread_pool_size(a->threads);
-    a->chunks = (a->opt.pool + CHUNK - 1) / CHUNK + 1; /* one more: frozen and learning parts are cut apart */
+    a->chunks = (a->opt.pool + CHUNK - 1) / CHUNK + 1; /* one more, because frozen and active components are in separate chunks */
     const sfp__want list[] = {{&a->map, layers * pool * MAPS * Lp * D, sizeof(float)},
                               {&a->der, layers * (size_t)a->opt.learning * MAPS * Lp * D, sizeof(float)},
                               {&a->gate, layers * pool * Lp * MAPS, sizeof(float)},
                               {&a->part, layers * (size_t)a->chunks * (MAPS * D + MAPS), sizeof(float)},
                               {&a->valid, layers, sizeof *a->valid},
-                              {&a->cuts, layers, sizeof *a->cuts},
+                              {&a->chunkings, layers, sizeof *a->chunkings},
                               {&a->workers, threads, sizeof *a->workers}};
     TRY(sfp__block_cleared(&a->block, SFP_LIST(list), err));
     float *x;
@@ -82,8 +82,8 @@ sfp_status sfp__attune_create(sfp__vit *vit, sfp__thread_pool *threads, const sf
 {
     if (vit->config.depth < MAPS)
         return sfp__fail_key(err, "attune", SFP_EINVAL,
-                             "attune is on, which needs a backbone of %d blocks or more: this one has %d (attune off needs none)",
-                             MAPS, vit->config.depth);
+                             "attune is on, expected off with a backbone of %d blocks: attunement needs at least %d",
+                             vit->config.depth, MAPS);
     if (opt->topk < 1 || opt->topk > MAPS)
         return sfp__fail_key(err, "attune-topk", SFP_EINVAL, "attune-topk is %d, expected 1 to %d", opt->topk, MAPS);
     OWNED_PTR(sfp__attune_free) sfp__attune *a = NULL;
@@ -92,7 +92,7 @@ sfp_status sfp__attune_create(sfp__vit *vit, sfp__thread_pool *threads, const sf
     a->D = vit->config.dim;
     a->threads = threads;
     a->kernels = sfp__kernels_get();
-    TRY(make(a, vit, err));
+    TRY(create_arrays(a, vit, err));
     *out = TAKE(a);
     return SFP_OK;
 }
@@ -139,23 +139,23 @@ static sfp_status need_ops(sfp__attune *a, int comps, sfp_error *err)
 
 /* -------------------------------------------------------------------- chunks */
 
-/* Cuts every layer; returns the most chunks a layer has. */
-static int cut_layers(sfp__attune *a, const sfp__attune_layer *layer)
+/* Divides every layer into chunks; returns the maximum number of chunks per layer. */
+static int divide_layers(sfp__attune *a, const sfp__attune_layer *layer)
 {
-    int most = 0;
+    int max_chunks = 0;
     for (int l = 0; l < a->opt.layers; l++) {
         int frozen_end = layer[l].frozen_end, active_end = layer[l].active_end, frozen = (frozen_end + CHUNK - 1) / CHUNK;
-        a->cuts[l] = (cut){frozen_end, active_end, frozen, frozen + (active_end - frozen_end + CHUNK - 1) / CHUNK};
-        most = a->cuts[l].chunks > most ? a->cuts[l].chunks : most;
+        a->chunkings[l] = (chunking){frozen_end, active_end, frozen, frozen + (active_end - frozen_end + CHUNK - 1) / CHUNK};
+        max_chunks = a->chunkings[l].chunks > max_chunks ? a->chunkings[l].chunks : max_chunks;
     }
-    return most;
+    return max_chunks;
 }
 
-static void chunk_at(const cut *c, int i, int *first, int *n, bool *learns)
+static void chunk_at(const chunking *c, int i, int *first, int *n, bool *is_active)
 {
-    *learns = i >= c->frozen_chunks;
-    *first = *learns ? c->frozen_end + (i - c->frozen_chunks) * CHUNK : i * CHUNK;
-    int end = *learns ? c->active_end : c->frozen_end;
+    *is_active = i >= c->frozen_chunks;
+    *first = *is_active ? c->frozen_end + (i - c->frozen_chunks) * CHUNK : i * CHUNK;
+    int end = *is_active ? c->active_end : c->frozen_end;
     *n = end - *first < CHUNK ? end - *first : CHUNK;
 }
 
@@ -165,7 +165,7 @@ static float *map_at(const sfp__attune *a, int layer, int comp, int r)
     return a->map + (((size_t)layer * (size_t)a->opt.pool + (size_t)comp) * MAPS + (size_t)r) * Lp * (size_t)a->D;
 }
 
-/* Derivatives of map r of a learning chunk: n*Lp rows in panels, kept together. */
+/* Returns the derivatives of map r of an active chunk: n*Lp rows in panels, contiguous. */
 static float *der_at(const sfp__attune *a, int layer, int offset, int n, int r)
 {
     size_t comp = (size_t)a->opt.length * (size_t)a->D;
@@ -201,12 +201,13 @@ static void gate_row(const sfp__attune *a, const float *p, const float *w, const
 
 typedef struct job {
     sfp__attune *a;
-    int chunks; /* pieces a layer; some have fewer */
+    int chunks; /* maximum number of chunks per layer; some layers have fewer */
     const sfp__attune_layer *layer;
     const float *gate_w, *gate_b;
 } job;
 
-/* The maps of n components from `first` on of a layer; `offset` >= 0: learning, derivatives are kept. */
+/* Computes the maps of n components from `first` on of a layer. offset >= 0: the components are active, and derivatives are
+ * stored. */
 static void run_maps(const job *j, int layer, int first, int n, int offset, int lane)
 {
     sfp__attune *a = j->a;
@@ -232,14 +233,14 @@ static void forward_piece(void *ctx, int piece, int lane)
     const job *j = ctx;
     sfp__attune *a = j->a;
     int layer = piece / j->chunks, first, n, D = a->D, Lp = a->opt.length;
-    const cut *c = &a->cuts[layer];
-    bool learns;
+    const chunking *c = &a->chunkings[layer];
+    bool is_active;
     if (piece % j->chunks >= c->chunks)
         return;
-    chunk_at(c, piece % j->chunks, &first, &n, &learns);
+    chunk_at(c, piece % j->chunks, &first, &n, &is_active);
     int token = sfp__gemm_enter();
-    if (learns || first + n > a->valid[layer])
-        run_maps(j, layer, first, n, learns ? first - c->frozen_end : -1, lane);
+    if (is_active || first + n > a->valid[layer])
+        run_maps(j, layer, first, n, is_active ? first - c->frozen_end : -1, lane);
     sfp__gemm_leave(token);
     for (int k = first; k < first + n; k++)
         for (int i = 0; i < Lp; i++) {
@@ -258,7 +259,7 @@ static void forward_piece(void *ctx, int piece, int lane)
 sfp_status sfp__attune_fwd(sfp__attune *a, const sfp__attune_layer *layer, const sfp__param *gate_w, const sfp__param *gate_b,
                            sfp_error *err)
 {
-    job j = {.a = a, .chunks = cut_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
+    job j = {.a = a, .chunks = divide_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
     for (int l = 0; l < a->opt.layers; l++) {
         int frozen_end = layer[l].frozen_end, learning = layer[l].active_end - frozen_end;
         const int sizes[] = {CHUNK, frozen_end % CHUNK, learning % CHUNK};
@@ -274,7 +275,7 @@ sfp_status sfp__attune_fwd(sfp__attune *a, const sfp__attune_layer *layer, const
 
 /* ------------------------------------------------------------------ backward */
 
-/* Through the maps of a learning chunk: dp += K_r^T (gelu' * V_r^T (g_r dout)). */
+/* The gradient through the maps of an active chunk: dp += K_r^T (gelu' * V_r^T (g_r dout)). */
 static void maps_backward(const job *j, int layer, int first, int n, int lane)
 {
     sfp__attune *a = j->a;
@@ -288,8 +289,8 @@ static void maps_backward(const job *j, int layer, int first, int n, int lane)
             for (int c = 0; c < D; c++)
                 w->g[row * D + c] = dout[row * D + c] * g[row * MAPS + r];
         sfp__gemm_run(a->op_v_t[n], lane, a->v_t[r], w->g, w->h);
-        a->kernels->gelu_bwd(m, D, w->h, der_at(a, layer, first - a->cuts[layer].frozen_end, n, r), sfp__gemm_panel(a->v_t[r]),
-                             w->g);
+        a->kernels->gelu_bwd(m, D, w->h, der_at(a, layer, first - a->chunkings[layer].frozen_end, n, r),
+                             sfp__gemm_panel(a->v_t[r]), w->g);
         sfp__gemm_run(a->op_k_t[n], lane, a->k_t[r], w->g, w->y);
         int pw = sfp__gemm_panel(a->k_t[r]);
         for (int c0 = 0; c0 < D; c0 += pw)
@@ -306,13 +307,13 @@ static void backward_piece(void *ctx, int piece, int lane)
     const job *j = ctx;
     sfp__attune *a = j->a;
     int layer = piece / j->chunks, chunk = piece % j->chunks, first, n, D = a->D, Lp = a->opt.length;
-    bool learns;
-    if (chunk >= a->cuts[layer].chunks)
+    bool is_active;
+    if (chunk >= a->chunkings[layer].chunks)
         return;
-    chunk_at(&a->cuts[layer], chunk, &first, &n, &learns);
+    chunk_at(&a->chunkings[layer], chunk, &first, &n, &is_active);
     float *dw = a->part + ((size_t)layer * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * D + MAPS), *db = dw + MAPS * D;
     memset(dw, 0, (size_t)(MAPS * D + MAPS) * sizeof *dw);
-    if (learns) {
+    if (is_active) {
         int token = sfp__gemm_enter();
         maps_backward(j, layer, first, n, lane);
         sfp__gemm_leave(token);
@@ -330,7 +331,7 @@ static void backward_piece(void *ctx, int piece, int lane)
                 float dz = g[r] * (dg[r] - mean);
                 db[r] += dz;
                 sfp__axpy(D, dz, p, dw + r * D);
-                if (learns)
+                if (is_active)
                     sfp__axpy(D, dz, j->gate_w + r * D, j->layer[layer].dp + at);
             }
         }
@@ -338,10 +339,10 @@ static void backward_piece(void *ctx, int piece, int lane)
 
 void sfp__attune_bwd(sfp__attune *a, const sfp__attune_layer *layer, sfp__param *gate_w, sfp__param *gate_b)
 {
-    job j = {.a = a, .chunks = cut_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
+    job j = {.a = a, .chunks = divide_layers(a, layer), .layer = layer, .gate_w = gate_w->data, .gate_b = gate_b->data};
     sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, backward_piece, &j);
-    for (int l = 0; l < a->opt.layers; l++) /* in order: the same sum whatever the threads */
-        for (int chunk = 0; chunk < a->cuts[l].chunks; chunk++) {
+    for (int l = 0; l < a->opt.layers; l++) /* in a fixed order, so that the sum does not depend on threads */
+        for (int chunk = 0; chunk < a->chunkings[l].chunks; chunk++) {
             const float *part = a->part + ((size_t)l * (size_t)a->chunks + (size_t)chunk) * (size_t)(MAPS * a->D + MAPS);
             for (int i = 0; i < MAPS * a->D; i++)
                 gate_w->grad[i] += part[i];

@@ -1,9 +1,9 @@
-/* From components to prefixes and from their gradients back (docs/method.md, section 2):
- * what all kinds of pool share.
+/* From components to prefixes, and from the gradients of prefixes to those of components (docs/method.md, section 2), as far as
+ * all kinds of pool share it.
  *
  *     P -> attuned -> projected (raw prefixes) -> the kind -> prefix of a sample
  *
- * The last arrow, both ways, is the kind's own (pool_kind.h). */
+ * The last arrow, in both directions, depends on the kind (pool_kind.h). */
 #include "base/mem.h"
 #include "compute/gemm.h"
 #include "compute/vec.h"
@@ -59,14 +59,14 @@ sfp_status sfp__fp_buffers_create(sfp__fp *f, sfp_error *err)
     return sfp__attune_create(f->vit, f->threads, &a, &f->attune, err);
 }
 
-/* The pool that prefixes are made of before the raw projection. */
-static float *pool_of(const sfp__fp_layer *y)
+/* Returns the components from which prefixes are formed, before the raw projection. */
+static float *prefix_source(const sfp__fp_layer *y)
 {
     return y->attuned ? y->attuned : y->p.data;
 }
 
-/* out (n, Lp*D) (+)= in W^T (or in W, backwards), the first half of a component's rows by the key map, the rest by the
- * value map of layer l. */
+/* out (n, Lp*D) = in W^T (backwards: in W); the first half of a component's rows uses the key map of layer l, the second half the
+ * value map. */
 static void project(const sfp__fp *f, int l, int n, const float *in, bool backwards, float *out)
 {
     const float *w = f->vit->weights.blocks[f->layer[l].at].qkv_w;
@@ -95,7 +95,7 @@ static void prepare_layer(void *ctx, int l, int worker)
     f->kind->prepare(f, l);
     if (y->projected) {
         int token = sfp__gemm_enter();
-        project(f, l, sfp__fp_layer_active_end(f, l), pool_of(y), false, y->projected);
+        project(f, l, sfp__fp_layer_active_end(f, l), prefix_source(y), false, y->projected);
         sfp__gemm_leave(token);
     }
 }
@@ -137,7 +137,7 @@ sfp_status sfp__fp_prepare(sfp__fp *f, sfp_error *err)
         v->active_end[l] = sfp__fp_layer_active_end(f, l);
         v->ak[l] = y->ak;
         v->a2[l] = y->a2;
-        v->prefix[l] = y->projected ? y->projected : pool_of(y);
+        v->prefix[l] = y->projected ? y->projected : prefix_source(y);
         v->bias[l] = y->projected ? f->vit->weights.blocks[y->at].qkv_b + f->D : NULL;
     }
     f->prepared = true;
@@ -206,7 +206,7 @@ void sfp__fp_attach(sfp__fp *f, sfp__vit_pass *pass, const sfp__fp_samples *samp
 
 /* -------------------------------------------------------------------- backward */
 
-/* mu * mean((T T^t - I)^2) of T (n, w); with `grad` its gradient times `times` is added for rows [first, n). */
+/* Returns mu * mean((T T^t - I)^2) of T (n, w), and adds its gradient times `times` to `grad` for rows [first, n). */
 static double ortho(int n, int w, const float *t, float mu, float *gram, int first, double times, float *grad)
 {
     sfp__gemm_plain(false, true, n, n, w, t, w, t, w, 0, gram, n);
@@ -244,7 +244,7 @@ static void gradients_layer(void *ctx, int l, int worker)
             g->penalty += ortho(N, D, y->k.data, mu, g->gram, frozen_end, j->terms, y->k.grad);
         if (y->a.data)
             g->penalty += ortho(N, D, y->a.data, mu, g->gram, frozen_end, j->terms, y->a.grad);
-        g->penalty += ortho(N, comp, pool_of(y), mu, g->gram, 0, j->terms, g->prefix);
+        g->penalty += ortho(N, comp, prefix_source(y), mu, g->gram, 0, j->terms, g->prefix);
     }
     if (!f->opt.attune) {
         size_t at = (size_t)frozen_end * (size_t)comp, n = (size_t)(N - frozen_end) * (size_t)comp;
@@ -257,7 +257,8 @@ static void gradients_layer(void *ctx, int l, int worker)
 sfp_status sfp__fp_gradients(sfp__fp *f, int first, int n, int terms, double *loss, sfp_error *err)
 {
     if (first < 0 || n < 1 || n > f->max_batch - first)
-        return sfp__fail(err, SFP_EINVAL, "gradients of %d samples from %d on, expected 1 to %d in all", n, first, f->max_batch);
+        return sfp__fail(err, SFP_EINVAL, "gradients are for %d samples from %d on, expected 1 to %d samples in all", n, first,
+                         f->max_batch);
     layer_job j = {.f = f, .first = first, .n = n, .terms = terms};
     sfp__thread_pool_run(f->threads, f->layers, gradients_layer, &j);
     double penalty = 0, own = 0;

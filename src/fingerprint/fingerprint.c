@@ -1,4 +1,5 @@
-/* Pools, spans and values; composing and gradients are in compose.c, what kinds of pool do their own way in pool_*.c. */
+/* Fingerprint pools: creation, initial values, and the range of active components. Composing and gradients are in compose.c, the
+ * parts that depend on the kind of pool in pool_*.c. */
 #include "fingerprint/fingerprint.h"
 
 #include "base/mem.h"
@@ -20,8 +21,8 @@ sfp__fp_options sfp__fp_options_defaults(void)
 static const sfp__pool_kind *const kinds[] = {
     [SFP_FP_CODA] = &sfp__pool_coda, [SFP_FP_L2P] = &sfp__pool_l2p, [SFP_FP_DUALPROMPT] = &sfp__pool_dualprompt};
 
-/* Components put together in a prefix: no more than there are. */
-static int parts_of(const sfp__fp_options *o)
+/* The number of components that are concatenated to a prefix; at most the size of the pool. */
+static int count_parts(const sfp__fp_options *o)
 {
     int parts = kinds[o->kind]->parts;
     return parts < o->pool ? parts : o->pool;
@@ -29,7 +30,7 @@ static int parts_of(const sfp__fp_options *o)
 
 int sfp__fp_prefix_rows(const sfp__fp_options *o)
 {
-    return parts_of(o) * (o->length / 2);
+    return count_parts(o) * (o->length / 2);
 }
 
 int sfp__fp_pool_layer(const sfp__fp_options *o)
@@ -44,29 +45,29 @@ void sfp__fp_task_components(const sfp__fp_options *o, int task, int *frozen_end
     *active_end = *frozen_end + each;
 }
 
-static bool shared(const sfp__fp *f, int l)
+static bool is_shared(const sfp__fp *f, int l)
 {
     return l < f->kind->shared_layers;
 }
 
 int sfp__fp_layer_rows(const sfp__fp *f, int l)
 {
-    return shared(f, l) ? 1 : f->opt.pool;
+    return is_shared(f, l) ? 1 : f->opt.pool;
 }
 
 int sfp__fp_layer_frozen_end(const sfp__fp *f, int l)
 {
-    return shared(f, l) ? 0 : f->frozen_end;
+    return is_shared(f, l) ? 0 : f->frozen_end;
 }
 
 int sfp__fp_layer_active_end(const sfp__fp *f, int l)
 {
-    return shared(f, l) ? 1 : f->active_end;
+    return is_shared(f, l) ? 1 : f->active_end;
 }
 
-/* ------------------------------------------------------------ starting values */
+/* ------------------------------------------------------------- initial values */
 
-/* y -= (projection of y on the `count` orthonormal rows of basis) */
+/* Subtracts from y its projection on the `count` orthonormal rows of basis. */
 static void project_out(size_t n, const double *basis, int count, double *y)
 {
     for (int i = 0; i < count; i++) {
@@ -87,7 +88,8 @@ static double norm_of(size_t n, const double *y)
     return sqrt(s);
 }
 
-/* Adds y's direction to the basis unless the basis is full or y lies in its space. y ends as the unit remainder when so. */
+/* Adds the part of y that is orthogonal to the basis as a new unit row, which is also stored in y. Returns false if the basis is
+ * full or y lies in its space. */
 static bool extend_basis(size_t n, double *basis, int *count, double *y)
 {
     double before = norm_of(n, y);
@@ -104,9 +106,9 @@ static bool extend_basis(size_t n, double *basis, int *count, double *y)
     return true;
 }
 
-/* Rows [start, open) of p: normal draws with the space of all rows [0, k) projected out, unit length; the normalised draw
- * itself where that space is full. Rows from `active_end` on are 0. */
-static sfp_status start_rows(sfp__param *p, int frozen_end, int active_end, sfp__rng *rng, sfp_error *err)
+/* Initialises rows [frozen_end, active_end) of p: each is a normal draw, made orthogonal to all rows before it, with unit length.
+ * If those rows already span the space, it is the normalised draw itself. Rows from `active_end` on are 0. */
+static sfp_status init_rows(sfp__param *p, int frozen_end, int active_end, sfp__rng *rng, sfp_error *err)
 {
     size_t n = p->width, max = (size_t)active_end < n ? (size_t)active_end : n;
     double *basis, *y, *draw;
@@ -135,15 +137,15 @@ static sfp_status start_rows(sfp__param *p, int frozen_end, int active_end, sfp_
     return SFP_OK;
 }
 
-static void uniform_rows(sfp__param *p, int first, int end, int dim, sfp__rng *rng)
+static void init_rows_uniform(sfp__param *p, int first, int end, int dim, sfp__rng *rng)
 {
     double scale = 1 / sqrt((double)dim);
     for (size_t i = (size_t)first * p->width; i < (size_t)end * p->width; i++)
         p->data[i] = (float)((2 * sfp__rng_double(rng) - 1) * scale);
 }
 
-/* The tensors of layer number l that have a row a component; returns how many. */
-static int components_of(sfp__fp *f, int l, sfp__param *out[3])
+/* Returns the tensors of layer number l that have one row per component, and their number. */
+static int component_params(sfp__fp *f, int l, sfp__param *out[3])
 {
     sfp__param *all[] = {&f->layer[l].p, &f->layer[l].k, &f->layer[l].a};
     int n = 0;
@@ -153,14 +155,14 @@ static int components_of(sfp__fp *f, int l, sfp__param *out[3])
     return n;
 }
 
-/* Values of components [start, open); what all samples share starts once, with the first. */
-static sfp_status start_components(sfp__fp *f, int frozen_end, int active_end, sfp_error *err)
+/* Initialises components [frozen_end, active_end); shared components are initialised once, with the first ones. */
+static sfp_status init_components(sfp__fp *f, int frozen_end, int active_end, sfp_error *err)
 {
     for (int l = 0; l < f->layers; l++) {
         sfp__param *all[3];
-        int n = shared(f, l) && frozen_end > 0 ? 0 : components_of(f, l, all);
+        int n = is_shared(f, l) && frozen_end > 0 ? 0 : component_params(f, l, all);
         for (int i = 0; i < n; i++)
-            TRY(start_rows(all[i], frozen_end, shared(f, l) ? 1 : active_end, &f->rng, err));
+            TRY(init_rows(all[i], frozen_end, is_shared(f, l) ? 1 : active_end, &f->rng, err));
     }
     return SFP_OK;
 }
@@ -172,16 +174,16 @@ static void set_active(sfp__fp *f, int frozen_end, int active_end)
     f->active_end = active_end;
     for (int l = 0; l < f->layers; l++) {
         sfp__param *all[3];
-        for (int i = 0, n = components_of(f, l, all); i < n; i++) {
+        for (int i = 0, n = component_params(f, l, all); i < n; i++) {
             all[i]->lo = sfp__fp_layer_frozen_end(f, l);
             all[i]->hi = sfp__fp_layer_active_end(f, l);
         }
     }
 }
 
-/* ------------------------------------------------------------ making, freeing */
+/* -------------------------------------------------------- creating and freeing */
 
-static sfp_status check(const sfp__vit_config *c, sfp__fp_options *o, sfp_error *err)
+static sfp_status check_options(const sfp__vit_config *c, sfp__fp_options *o, sfp_error *err)
 {
     if ((unsigned)o->kind >= sizeof kinds / sizeof *kinds)
         return sfp__fail_key(err, "pool-kind", SFP_EINVAL, "pool-kind is number %d, expected 0 to %zu", (int)o->kind,
@@ -196,19 +198,18 @@ static sfp_status check(const sfp__vit_config *c, sfp__fp_options *o, sfp_error 
         return sfp__fail_key(err, "pool", SFP_EINVAL, "pool is %d, expected 1 to 65536", o->pool);
     if (o->first_layer < 0 || o->last_layer < o->first_layer || o->last_layer >= c->depth ||
         o->last_layer - o->first_layer >= SFP_FP_MAX_LAYERS)
-        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL, "prompt-layers %d-%d, expected at most %d layers within 0-%d",
+        return sfp__fail_key(err, "prompt-layers", SFP_EINVAL, "prompt-layers is %d-%d, expected at most %d layers within 0-%d",
                              o->first_layer, o->last_layer, SFP_FP_MAX_LAYERS, c->depth - 1);
     if (o->tasks < 0 || (o->tasks > o->pool && !kind->whole))
-        return sfp__fail_key(err, "pool", SFP_EINVAL,
-                             "pool is %d: %d tasks with a pool of %d components, and each task needs at least one", o->pool,
-                             o->tasks, o->pool);
+        return sfp__fail_key(err, "pool", SFP_EINVAL, "pool is %d, expected at least %d: one component for each of the %d tasks",
+                             o->pool, o->tasks, o->tasks);
     if (o->span < 0 || o->span > o->pool)
         return sfp__fail_key(err, "grow-by", SFP_EINVAL, "grow-by is %d, expected 1 to the pool's %d components", o->span,
                              o->pool);
     if (o->span == 0)
         o->span = o->pool >= 10 ? o->pool / 10 : 1;
     if (o->classes < 0 || o->classes > 1 << 20)
-        return sfp__fail(err, SFP_EINVAL, "%d classes, expected 0 to %d", o->classes, 1 << 20);
+        return sfp__fail(err, SFP_EINVAL, "number of classes is %d, expected 0 to %d", o->classes, 1 << 20);
     if (!(o->ortho_mu >= 0) || !isfinite(o->ortho_mu))
         return sfp__fail_key(err, "ortho-mu", SFP_EINVAL, "ortho-mu is %g, expected a number from 0", (double)o->ortho_mu);
     return SFP_OK;
@@ -221,7 +222,7 @@ static sfp_status add_param(sfp__fp *f, sfp__param *p, const char *name, int ndi
     return SFP_OK;
 }
 
-static sfp_status make_params(sfp__fp *f, sfp_error *err)
+static sfp_status create_params(sfp__fp *f, sfp_error *err)
 {
     const sfp__fp_options *o = &f->opt;
     for (int l = 0; l < f->layers; l++) {
@@ -234,11 +235,11 @@ static sfp_status make_params(sfp__fp *f, sfp_error *err)
             int ndim;
             int64_t shape[3];
         } list[] = {{true, &y->p, 'p', 3, {rows, o->length, f->D}},
-                    {!shared(f, l), &y->k, 'k', 2, {rows, f->D}},
+                    {!is_shared(f, l), &y->k, 'k', 2, {rows, f->D}},
                     {f->kind->attention, &y->a, 'a', 2, {rows, f->D}}};
         for (int i = 0; i < 3; i++) {
             char name[40];
-            (void)snprintf(name, sizeof name, "prompt.%c_%c_%d", shared(f, l) ? 'g' : 'e', list[i].c, y->at);
+            (void)snprintf(name, sizeof name, "prompt.%c_%c_%d", is_shared(f, l) ? 'g' : 'e', list[i].c, y->at);
             if (list[i].wanted)
                 TRY(add_param(f, list[i].p, name, list[i].ndim, list[i].shape, err));
         }
@@ -255,12 +256,12 @@ sfp_status sfp__fp_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__f
                           sfp_error *err)
 {
     sfp__fp_options o = *opt;
-    TRY(check(&vit->config, &o, err));
+    TRY(check_options(&vit->config, &o, err));
     OWNED_PTR(sfp__fp_free) sfp__fp *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
     f->opt = o;
     f->kind = kinds[o.kind];
-    f->parts = parts_of(&o);
+    f->parts = count_parts(&o);
     f->vit = vit;
     f->threads = threads;
     f->D = vit->config.dim;
@@ -268,18 +269,18 @@ sfp_status sfp__fp_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__f
     f->rng = sfp__rng_init(o.seed, 1);
     for (int l = o.first_layer; l <= o.last_layer; l++)
         f->layer[f->layers++].at = l;
-    TRY(make_params(f, err));
+    TRY(create_params(f, err));
     int frozen_end = 0, active_end = f->kind->whole ? o.pool : o.span;
     if (o.tasks)
         sfp__fp_task_components(&o, 0, &frozen_end, &active_end);
-    TRY(start_components(f, frozen_end, active_end, err));
+    TRY(init_components(f, frozen_end, active_end, err));
     set_active(f, frozen_end, active_end);
     if (o.attune) {
-        uniform_rows(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
-        uniform_rows(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
+        init_rows_uniform(&f->gate_w, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
+        init_rows_uniform(&f->gate_b, 0, SFP_ATTUNE_MAPS, f->D, &f->rng);
     }
-    uniform_rows(&f->linear_w, 0, o.classes, f->D, &f->rng);
-    uniform_rows(&f->linear_b, 0, o.classes, f->D, &f->rng);
+    init_rows_uniform(&f->linear_w, 0, o.classes, f->D, &f->rng);
+    init_rows_uniform(&f->linear_b, 0, o.classes, f->D, &f->rng);
     TRY(sfp__fp_buffers_create(f, err));
     *out = TAKE(f);
     return SFP_OK;
@@ -296,16 +297,16 @@ void sfp__fp_free(sfp__fp *f)
     sfp__free(f);
 }
 
-/* ---------------------------------------------------------------------- spans */
+/* ---------------------------------------------------------- active components */
 
 sfp_status sfp__fp_next_task(sfp__fp *f, sfp_error *err)
 {
     int frozen_end = 0, active_end = 0;
     if (f->task + 1 >= f->opt.tasks)
-        return sfp__fail(err, SFP_EINVAL, "task %d of %d: there is no further one", f->task + 2, f->opt.tasks);
+        return sfp__fail(err, SFP_EINVAL, "task is %d, expected at most %d", f->task + 2, f->opt.tasks);
     sfp__fp_task_components(&f->opt, f->task + 1, &frozen_end, &active_end);
     if (active_end > f->active_end)
-        TRY(start_components(f, frozen_end, active_end, err));
+        TRY(init_components(f, frozen_end, active_end, err));
     f->task++;
     set_active(f, frozen_end, active_end);
     for (int i = 0; i < f->param_count; i++)
@@ -320,10 +321,10 @@ sfp_status sfp__fp_activate_components(sfp__fp *f, sfp_error *err)
         return SFP_OK;
     }
     int active_end = f->active_end + f->opt.span < f->opt.pool ? f->active_end + f->opt.span : f->opt.pool;
-    TRY(start_components(f, f->active_end, active_end, err));
+    TRY(init_components(f, f->active_end, active_end, err));
     for (int l = f->kind->shared_layers; l < f->layers; l++) {
         sfp__param *all[3];
-        for (int i = 0, n = components_of(f, l, all); i < n; i++)
+        for (int i = 0, n = component_params(f, l, all); i < n; i++)
             sfp__param_reset_adam(all[i], f->active_end, active_end);
     }
     bool all_learn = active_end == f->opt.pool && f->kind->attention; /* else the last one would never be the nearest */
@@ -335,13 +336,14 @@ sfp_status sfp__fp_restore(sfp__fp *f, int task, int frozen_end, int active_end,
 {
     if (task < 0 || (f->opt.tasks && task >= f->opt.tasks) || frozen_end < 0 || active_end < frozen_end ||
         active_end > f->opt.pool)
-        return sfp__fail(err, SFP_EFORMAT, "task %d with components %d to %d learning does not fit a pool of %d for %d tasks",
+        return sfp__fail(err, SFP_EFORMAT, "task %d with active components %d to %d does not match a pool of %d for %d tasks",
                          task, frozen_end, active_end, f->opt.pool, f->opt.tasks);
     if (f->opt.attune && active_end - frozen_end > f->max_learning)
-        return sfp__fail(err, SFP_EFORMAT, "%d components learning, expected at most %d", active_end - frozen_end,
+        return sfp__fail(err, SFP_EFORMAT, "number of active components is %d, expected at most %d", active_end - frozen_end,
                          f->max_learning);
     if (f->kind->whole && (frozen_end != 0 || active_end != f->opt.pool))
-        return sfp__fail(err, SFP_EFORMAT, "components %d to %d learning, expected all %d", frozen_end, active_end, f->opt.pool);
+        return sfp__fail(err, SFP_EFORMAT, "active components are %d to %d, expected all %d", frozen_end, active_end,
+                         f->opt.pool);
     f->task = task;
     set_active(f, frozen_end, active_end);
     sfp__fp_changed(f);
@@ -360,8 +362,8 @@ sfp_status sfp__fp_add_classes(sfp__fp *f, int classes, sfp_error *err)
         f->linear_w.shape[0] = before;
         return status;
     }
-    uniform_rows(&f->linear_w, before, classes, f->D, &f->rng);
-    uniform_rows(&f->linear_b, before, classes, f->D, &f->rng);
+    init_rows_uniform(&f->linear_w, before, classes, f->D, &f->rng);
+    init_rows_uniform(&f->linear_b, before, classes, f->D, &f->rng);
     return SFP_OK;
 }
 

@@ -1,21 +1,19 @@
-/* CODA-Prompt (Smith et al. 2023, section 4.1; docs/method.md, section 2): a prefix is the
- * sum of all components in use, each weighted by how well the query, seen
- * through the component's attention, fits its key:
+/* CODA-Prompt (Smith et al. 2023, section 4.1; docs/method.md, section 2): a prefix is the sum of all components that are not
+ * unused. Each is weighted by the cosine of its key and the query, where the query is multiplied by the component's attention
+ * vector A:
  *
  *     E = sum_k alpha_k P'_k,  alpha_k = cos(q * A_k, K_k)
  *
- * Written as matrix products, since <q * A_k, K_k> = <q, A_k * K_k> and
- * |q * A_k|^2 = <q^2, A_k^2>. With Kh = K / |K|, u = |q * A| and d = the
- * gradient of alpha:
+ * This is computed by matrix products, since <q * A_k, K_k> = <q, A_k * K_k> and |q * A_k|^2 = <q^2, A_k^2>. With Kh = K / |K|, u
+ * = |q * A| and d = the gradient of alpha:
  *
  *     dK_k = (A_k * sum_b (d/u) q_b - Kh_k sum_b d alpha) / |K_k|
  *     dA_k = Kh_k * sum_b (d/u) q_b - A_k * sum_b (d alpha / u^2) q_b^2
  *
- * so the backward is matrix products too.
+ * so the backward pass consists of matrix products too.
  *
- * Cost a layer: 2 b N (2 D + Lp D) operations forward, about three times that
- * backward. Like the authors' code, but that frozen components are not passed
- * through detach: they have no gradient to begin with. */
+ * Cost per layer: 2 b N (2 D + Lp D) operations in the forward pass, about three times as many in the backward pass. The authors'
+ * code passes frozen components through detach; here they have no gradient. */
 #include "compute/gemm.h"
 #include "compute/vec.h"
 #include "fingerprint/pool_kind.h"
@@ -59,7 +57,7 @@ static void compose(const sfp__fp_view *v, int l, const sfp__composing *c)
     sfp__gemm_plain(false, false, n, comp, N, c->alpha, ld, v->prefix[l], comp, v->bias[l] ? 1 : 0, c->prefix, comp);
 }
 
-/* dK and dA of the learning components from the gradient of alpha of b samples from `first` on. */
+/* Adds dK and dA of the active components, from the gradient of alpha of b samples from `first` on. */
 static void cosine_backward(sfp__fp *f, int l, int first, int b, const float *dalpha, float *c, float *cq, float *eq)
 {
     const sfp__fp_layer *y = &f->layer[l];
@@ -99,7 +97,7 @@ static double backward(sfp__fp *f, int l, int first, int n, float *dprefix)
     const float *de = f->grad[l].e + (size_t)first * (size_t)comp;
     sfp__gemm_plain(false, true, n, N, comp, de, comp, f->view.prefix[l], comp, 0, dalpha, ld);
     cosine_backward(f, l, first, n, dalpha, c, cq, eq);
-    /* frozen components have no gradient of their own, but attunement's gate sees them */
+    /* frozen components have no gradient themselves, but the gate of the attunement depends on them */
     sfp__gemm_plain(true, false, N, comp, n, f->layer[l].alpha + (size_t)first * pool, ld, de, comp, 0, dprefix, comp);
     return 0;
 }
