@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* --------------------------------------------------------------------- parts */
+/* --------------------------------------------------------------- tensor list */
 
 sfp_status sfp__tensor_list_add(sfp__tensor_list *p, const sfp__tensor *t, const sfp__pieces *pieces, sfp_error *err)
 {
@@ -39,7 +39,7 @@ void sfp__tensor_list_done(sfp__tensor_list *p)
 
 /* ------------------------------------------------------------------- writing */
 
-static bool stamp(const char *path, sfp__backed_file *out)
+static bool identify(const char *path, sfp__backed_file *out)
 {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -49,26 +49,26 @@ static bool stamp(const char *path, sfp__backed_file *out)
     return true;
 }
 
-static bool same(const sfp__backed_file *a, const sfp__backed_file *b)
+static bool is_same_file(const sfp__backed_file *a, const sfp__backed_file *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size && a->seconds == b->seconds &&
            a->nanoseconds == b->nanoseconds;
 }
 
-/* PATH becomes PATH.old too, when it is whole. */
-static sfp_status keep_previous(const sfp__backed_file *k, const char *path, sfp_error *err)
+/* Links PATH as PATH.old, if PATH is undamaged. */
+static sfp_status back_up_previous(const sfp__backed_file *k, const char *path, sfp_error *err)
 {
     char old[PATH_MAX];
     sfp__backed_file now;
     OWNED uint8_t *bytes = NULL;
     size_t size;
     TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
-    if (!stamp(path, &now) || (!same(&now, k) && sfp__backed_file_read(path, &bytes, &size, NULL) != SFP_OK))
+    if (!identify(path, &now) || (!is_same_file(&now, k) && sfp__backed_file_read(path, &bytes, &size, NULL) != SFP_OK))
         return SFP_OK;
     return sfp__file_backup(path, old, err);
 }
 
-static sfp_status put(sfp__writer *w, unsigned long *sum, const void *bytes, size_t size, sfp_error *err)
+static sfp_status write_summed(sfp__writer *w, unsigned long *sum, const void *bytes, size_t size, sfp_error *err)
 {
     if (size == 0)
         return SFP_OK;
@@ -76,34 +76,34 @@ static sfp_status put(sfp__writer *w, unsigned long *sum, const void *bytes, siz
     return sfp__writer_put(w, bytes, size, err);
 }
 
-sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__tensor_list *parts, const sfp__meta *meta,
+sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__tensor_list *tensors, const sfp__meta *meta,
                                   size_t meta_count, sfp_error *err)
 {
-    static const uint8_t zero[4]; /* the checksum's own bytes are written by hand */
+    static const uint8_t zero[4]; /* placeholder: the checksum is written separately, below */
     const sfp__tensor last = {
         .name = "checksum", .dtype = SFP_DTYPE_I32, .ndim = 1, .shape = {1}, .count = 1, .bytes = sizeof zero, .data = zero};
     OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1};
     OWNED_BY(sfp__text_done) sfp__text header = {0};
     unsigned long sum = crc32_z(0, NULL, 0);
-    TRY(sfp__tensor_list_add(parts, &last, NULL, err));
-    TRY(sfp__safetensors_header(path, parts->list, parts->count, meta, meta_count, &header, err));
+    TRY(sfp__tensor_list_add(tensors, &last, NULL, err));
+    TRY(sfp__safetensors_header(path, tensors->list, tensors->count, meta, meta_count, &header, err));
     TRY(sfp__writer_open(path, &w, err));
-    TRY(put(&w, &sum, header.s, header.length, err));
-    for (size_t i = 0; i + 1 < parts->count; i++) {
-        const sfp__pieces *p = &parts->pieces[i];
+    TRY(write_summed(&w, &sum, header.s, header.length, err));
+    for (size_t i = 0; i + 1 < tensors->count; i++) {
+        const sfp__pieces *p = &tensors->pieces[i];
         size_t bytes;
         if (!p->at)
-            TRY(put(&w, &sum, parts->list[i].data, parts->list[i].bytes, err));
+            TRY(write_summed(&w, &sum, tensors->list[i].data, tensors->list[i].bytes, err));
         for (int j = 0; j < p->n; j++) {
             const void *data = p->at(p->ctx, j, &bytes);
-            TRY(put(&w, &sum, data, bytes, err));
+            TRY(write_summed(&w, &sum, data, bytes, err));
         }
     }
     const uint32_t written = (uint32_t)sum;
     TRY(sfp__writer_put(&w, &written, sizeof written, err));
-    TRY(keep_previous(k, path, err));
+    TRY(back_up_previous(k, path, err));
     TRY(sfp__writer_commit(&w, err));
-    if (!stamp(path, k))
+    if (!identify(path, k))
         *k = (sfp__backed_file){0};
     return SFP_OK;
 }
@@ -117,17 +117,17 @@ sfp_status sfp__backed_file_read(const char *path, uint8_t **bytes, size_t *size
     uint32_t expected;
     TRY(sfp__file_read(path, SIZE_MAX, &block, &n, err));
     if (n < 16)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, which is no checkpoint", path, n);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint, file has %zu bytes", path, n);
     memcpy(&expected, block + n - sizeof expected, sizeof expected);
     uint32_t found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), block, n - sizeof expected);
     if (found != expected)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %08x, expected %08x", path, found, expected);
+        return sfp__fail(err, SFP_EFORMAT, "%s: checksum is %08x, expected %08x; the file is damaged", path, found, expected);
     *bytes = TAKE(block);
     *size = n;
     return SFP_OK;
 }
 
-/* A process killed while writing leaves PATH.tmp.PID behind: those of processes that are no more are removed. */
+/* Removes the files PATH.tmp.PID that were left by writers which were killed, that is, whose process no longer exists. */
 static void remove_leftovers(const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -152,13 +152,13 @@ sfp_status sfp__backed_file_resume(sfp__backed_file *k, const char *path, sfp__f
                                    sfp_error *err)
 {
     char old[PATH_MAX];
-    bool fell_back = false;
+    bool from_backup = false;
     TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
     remove_leftovers(path);
-    TRY(sfp__file_read_or_backup(path, old, read, ctx, &fell_back, err));
-    if (!stamp(fell_back ? old : path, k))
+    TRY(sfp__file_read_or_backup(path, old, read, ctx, &from_backup, err));
+    if (!identify(from_backup ? old : path, k))
         *k = (sfp__backed_file){0};
     if (used_old)
-        *used_old = fell_back;
+        *used_old = from_backup;
     return SFP_OK;
 }

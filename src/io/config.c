@@ -1,9 +1,8 @@
-/* The JSON beside a weights file.
+/* The JSON configuration of a weights file.
  *
- * Three families write such files; the tables below say under which names each
- * value goes. A value that is absent or null stays unset; one that is there and
- * makes no sense is an error, since guessing heads or eps gives a model that
- * runs and is wrong. */
+ * Three families of programs write such files; the functions below list the key names of each value. A value that is absent or
+ * null remains unset. A value that makes no sense is an error: guessing heads or eps would yield a model that runs and is
+ * wrong. */
 #include "io/config.h"
 
 #include "base/mem.h"
@@ -20,17 +19,17 @@
 #define CLASSES_MAX 1000000
 #define PREPROCESSOR "preprocessor_config.json"
 
-/* The objects looked into, in this order: the file's own, CLIP's image tower, timm's. */
+/* The objects in which a key is searched, after the root object: CLIP's image tower and timm's two. */
 static const char *const sections[] = {"vision_config", "model_args", "pretrained_cfg"};
 #define SECTIONS (1 + sizeof sections / sizeof *sections)
 
 struct reader {
     const char *label;
-    const json_t *objects[SECTIONS]; /* NULL: not there */
+    const json_t *objects[SECTIONS]; /* NULL: absent */
     sfp_error *err;
 };
 
-/* The first of `names` (NULL at the end) that has a value; *name tells which. */
+/* Finds the first of `names` (terminated by NULL) that has a value; *name receives its name. */
 static const json_t *find(const struct reader *r, const char *const *names, const char **name)
 {
     for (size_t i = 0; i < SECTIONS; i++) {
@@ -48,7 +47,7 @@ static const json_t *find(const struct reader *r, const char *const *names, cons
 static sfp_status get_int(const struct reader *r, const json_t *v, const char *name, int max, int *out)
 {
     if (!json_is_integer(v))
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is no integer, expected one in 1..%d", r->label, name, max);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not an integer, expected one in 1..%d", r->label, name, max);
     json_int_t n = json_integer_value(v);
     if (n < 1 || n > max)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is %lld, expected an integer in 1..%d", r->label, name, (long long)n,
@@ -57,7 +56,7 @@ static sfp_status get_int(const struct reader *r, const json_t *v, const char *n
     return SFP_OK;
 }
 
-/* A side of a square: n, [n, n], or with its channels [3, n, n]. */
+/* Reads the side of a square: n, [n, n], or with channels [3, n, n]. */
 static sfp_status get_side(const struct reader *r, const json_t *v, const char *name, int max, int *out)
 {
     if (!json_is_array(v))
@@ -73,7 +72,7 @@ static sfp_status get_side(const struct reader *r, const json_t *v, const char *
 static sfp_status get_rgb(const struct reader *r, const json_t *v, const char *name, bool positive, float out[3])
 {
     if (json_array_size(v) != 3)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is no array of 3 numbers", r->label, name);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not an array of 3 numbers", r->label, name);
     float values[3];
     for (size_t i = 0; i < 3; i++) {
         const json_t *item = json_array_get(v, i);
@@ -128,7 +127,7 @@ static sfp_status read_activation(const struct reader *r, sfp__model_config *c)
         return SFP_OK;
     const char *text = json_string_value(v);
     if (!text)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is no string, expected \"gelu\" or \"quick_gelu\"", r->label, name);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is not a string, expected \"gelu\" or \"quick_gelu\"", r->label, name);
     if (strcmp(text, "gelu") != 0 && strcmp(text, "quick_gelu") != 0)
         return sfp__fail(r->err, SFP_EUNSUPPORTED, "%s: '%s' is '%s', expected gelu or quick_gelu", r->label, name,
                          sfp__printable(text, (char[64]){0}, 64));
@@ -151,13 +150,12 @@ static sfp_status put_name(const struct reader *r, const char *name, const json_
 {
     const char *text = json_string_value(v);
     if (!text)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has something else than a string as name of class %zu", r->label, name,
-                         i);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' has a name of class %zu that is not a string", r->label, name, i);
     c->class_names[i] = sfp__strdup(text);
     return c->class_names[i] ? SFP_OK : sfp__fail_nomem(r->err);
 }
 
-static sfp_status names_of_array(const struct reader *r, const char *name, const json_t *v, sfp__model_config *c)
+static sfp_status read_names_array(const struct reader *r, const char *name, const json_t *v, sfp__model_config *c)
 {
     TRY(alloc_names(r, name, json_array_size(v), c));
     for (size_t i = 0; i < c->class_count; i++)
@@ -165,8 +163,8 @@ static sfp_status names_of_array(const struct reader *r, const char *name, const
     return SFP_OK;
 }
 
-/* {"0": "cat", "1": "dog"}: with n keys, each distinct and below n, none is missing. */
-static sfp_status names_of_object(const struct reader *r, const char *name, json_t *v, sfp__model_config *c)
+/* {"0": "cat", "1": "dog"}: n keys that are distinct and below n are all of 0..n-1. */
+static sfp_status read_names_object(const struct reader *r, const char *name, json_t *v, sfp__model_config *c)
 {
     TRY(alloc_names(r, name, json_object_size(v), c));
     const char *key;
@@ -190,10 +188,10 @@ static sfp_status read_names(const struct reader *r, sfp__model_config *c)
     if (!v)
         return SFP_OK;
     if (json_is_array(v))
-        return json_array_size(v) > 0 ? names_of_array(r, name, v, c) : SFP_OK;
+        return json_array_size(v) > 0 ? read_names_array(r, name, v, c) : SFP_OK;
     if (json_is_object(v))
-        return json_object_size(v) > 0 ? names_of_object(r, name, (json_t *)(uintptr_t)v, c) : SFP_OK;
-    return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is neither an array nor an object of names", r->label, name);
+        return json_object_size(v) > 0 ? read_names_object(r, name, (json_t *)(uintptr_t)v, c) : SFP_OK;
+    return sfp__fail(r->err, SFP_EFORMAT, "%s: '%s' is neither an array nor an object, expected names", r->label, name);
 }
 
 /* ------------------------------------------------------------------ files */
@@ -202,11 +200,11 @@ static sfp_status read_root(const char *label, const json_t *root, sfp__model_co
 {
     struct reader r = {.label = label, .objects = {root}, .err = err};
     if (!json_is_object(root))
-        return sfp__fail(err, SFP_EFORMAT, "%s: is no JSON object", label);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a JSON object", label);
     for (size_t i = 1; i < SECTIONS; i++) {
         const json_t *section = json_object_get(root, sections[i - 1]);
         if (section && !json_is_null(section) && !json_is_object(section))
-            return sfp__fail(err, SFP_EFORMAT, "%s: '%s' is no object", label, sections[i - 1]);
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s' is not an object", label, sections[i - 1]);
         r.objects[i] = section;
     }
     TRY(read_sizes(&r, c));
@@ -215,7 +213,7 @@ static sfp_status read_root(const char *label, const json_t *root, sfp__model_co
     return read_names(&r, c);
 }
 
-static sfp_status take_root(const char *label, const json_t *root, sfp__model_config *out, sfp_error *err)
+static sfp_status read_config(const char *label, const json_t *root, sfp__model_config *out, sfp_error *err)
 {
     OWNED_BY(sfp__model_config_done) sfp__model_config c = {0};
     TRY(read_root(label, root, &c, err));
@@ -227,14 +225,14 @@ sfp_status sfp__model_config_parse(const char *label, const char *text, size_t s
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
     TRY(sfp__json_parse(label, text, size, &root, err));
-    return take_root(label, root, out, err);
+    return read_config(label, root, out, err);
 }
 
-/* A file that is not there is no error: *found tells. */
-static sfp_status read_if_there(const char *path, sfp__model_config *out, bool *found, sfp_error *err)
+/* Reads a configuration file. A missing file is not an error: *found receives whether it exists. */
+static sfp_status read_if_exists(const char *path, sfp__model_config *out, bool *found, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
-    sfp_error why; /* the caller's record stays as it is */
+    sfp_error why; /* *err must not change if the file is missing */
     sfp_status status = sfp__json_read(path, FILE_MAX, &root, &why);
     *found = status == SFP_OK;
     if (status == SFP_ENOTFOUND)
@@ -242,10 +240,11 @@ static sfp_status read_if_there(const char *path, sfp__model_config *out, bool *
     if (status != SFP_OK && err)
         *err = why;
     TRY(status);
-    return take_root(path, root, out, err);
+    return read_config(path, root, out, err);
 }
 
-/* mean and std where config.json, at `path` with its name from `dir` on, has none. */
+/* Reads mean and std from the preprocessor file if config.json does not have them. `path` is that of config.json, with the file
+ * name at offset `dir`. */
 static sfp_status add_preprocessor(char *path, size_t dir, sfp__model_config *c, const char **from, sfp_error *err)
 {
     OWNED_BY(sfp__model_config_done) sfp__model_config more = {0};
@@ -253,7 +252,7 @@ static sfp_status add_preprocessor(char *path, size_t dir, sfp__model_config *c,
     if (c->has_mean && c->has_std)
         return SFP_OK;
     memcpy(path + dir, PREPROCESSOR, sizeof PREPROCESSOR);
-    TRY(read_if_there(path, &more, &found, err));
+    TRY(read_if_exists(path, &more, &found, err));
     if (!found)
         return SFP_OK;
     if (!c->has_mean && more.has_mean)
@@ -278,7 +277,7 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
     bool found = false;
     const char *where = "the config beside it";
     (void)snprintf(path, capacity, "%.*s.json", (int)stem, weights_path);
-    TRY(read_if_there(path, &c, &found, err));
+    TRY(read_if_exists(path, &c, &found, err));
     if (!found && inside) {
         where = "the config in its metadata";
         TRY(sfp__model_config_parse(weights_path, inside, strlen(inside), &c, err));
@@ -286,7 +285,7 @@ sfp_status sfp__model_config_find(const char *weights_path, const char *inside, 
     }
     if (!found) {
         memcpy(path + dir, "config.json", sizeof "config.json");
-        TRY(read_if_there(path, &c, &found, err));
+        TRY(read_if_exists(path, &c, &found, err));
         if (found)
             TRY(add_preprocessor(path, dir, &c, &where, err));
     }

@@ -1,8 +1,8 @@
-/* The JSON beside a weights file: heads, mean, std, eps, activation, names.
+/* The JSON configuration of a weights file: heads, mean, std, eps, activation, class names.
  *
- * Understood keys: this project's and the golden files' (num_heads, img_size, patch_size, mean, std, ln_eps, ...), timm's
- * config.json (pretrained_cfg.mean/std, input_size) and Hugging Face's (num_attention_heads, layer_norm_eps, hidden_act,
- * image_mean/image_std, id2label). Absent keys stay at "unset" (0 / NULL / has_x false). */
+ * Recognised keys: those of this project and of the golden files (num_heads, img_size, patch_size, mean, std, ln_eps, ...), of
+ * timm's config.json (pretrained_cfg.mean/std, input_size) and of Hugging Face (num_attention_heads, layer_norm_eps, hidden_act,
+ * image_mean/image_std, id2label). Members without a value remain unset (0, NULL or has_x false). */
 #ifndef SFP_IO_CONFIG_H
 #define SFP_IO_CONFIG_H
 
@@ -11,26 +11,26 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Under this key a safetensors file carries such a JSON in its metadata. */
+/* The metadata key under which a safetensors file contains such a configuration. */
 #define SFP_CONFIG_META "streamfp.config"
 
 typedef struct sfp__model_config {
-    int heads;    /* 0: not given */
-    int img_size; /* 0: not given */
+    int heads;    /* 0: unset */
+    int img_size; /* 0: unset */
     int patch_size;
-    float ln_eps; /* 0: not given */
+    float ln_eps; /* 0: unset */
     bool has_mean, has_std;
     float mean[3], std[3];
-    char activation[16]; /* "" or "gelu", "quick_gelu" */
-    char **class_names;  /* NULL or class_count names */
+    char activation[16]; /* "gelu", "quick_gelu" or "": unset */
+    char **class_names;  /* (class_count); NULL: unset */
     size_t class_count;
 } sfp__model_config;
 
-/* Unknown keys are ignored; known ones of a wrong type or range fail with their name. */
+/* Unknown keys are ignored. A recognised key with a wrong type or range is an error that names the key. */
 sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp__model_config *out, sfp_error *err);
-/* The config of a weights file: STEM.json beside it; else `inside`, the text that the file itself carries (NULL: none); else
- * config.json beside it, where mean and std may also stand in Hugging Face's preprocessor_config.json. *from says which, in
- * words; NULL: there is none, which is no error. */
+/* Finds the configuration of a weights file: STEM.json beside it; else `inside`, the text in the weights file itself (NULL:
+ * none); else config.json beside it, which Hugging Face's preprocessor_config.json may complete with mean and std. *from
+ * describes the place for messages; NULL: no configuration was found, which is not an error. */
 sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp__model_config *out, const char **from,
                                   sfp_error *err);
 void sfp__model_config_done(sfp__model_config *c);

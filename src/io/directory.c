@@ -1,4 +1,5 @@
-/* The lock is on the folder itself (flock): nothing lies about, and the kernel lets go of it however a process ends. */
+/* The lock is on the directory itself (flock): there is no lock file that could be left behind, and the kernel releases the lock
+ * however a process ends. */
 #include "io/directory.h"
 
 #include "base/text.h"
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Length of the path without its last name; 0: there is nothing before it. */
+/* Returns the length of the path without its last name; 0: it has only one name. */
 static size_t parent_length(const char *path)
 {
     size_t n = strlen(path);
@@ -25,7 +26,7 @@ static size_t parent_length(const char *path)
     return n;
 }
 
-static void unmake(char *path, int made)
+static void remove_directories(char *path, int made)
 {
     for (size_t n = strlen(path); n > 0 && made > 0 && rmdir(path) == 0; made--) {
         n = parent_length(path);
@@ -33,15 +34,16 @@ static void unmake(char *path, int made)
     }
 }
 
-/* Asks for the parent only where it is missing: one on the way may exist and be out of our reach. Else errno says why. */
-static bool make(char *path, int *made)
+/* Creates a directory. Creates its parent only if that is missing: a parent may exist and yet be inaccessible. On failure returns
+ * false and sets errno. */
+static bool create_directory(char *path, int *made)
 {
     bool good = mkdir(path, 0777) == 0;
     size_t parent = parent_length(path);
     if (!good && errno == ENOENT && parent > 0) {
         char cut = path[parent];
         path[parent] = '\0';
-        good = make(path, made);
+        good = create_directory(path, made);
         path[parent] = cut;
         if (!good)
             return false;
@@ -49,7 +51,7 @@ static bool make(char *path, int *made)
         if (!good && errno != EEXIST) {
             int why = errno;
             path[parent] = '\0';
-            unmake(path, *made);
+            remove_directories(path, *made);
             errno = why;
             return false;
         }
@@ -63,8 +65,8 @@ sfp_status sfp__directory_create(const char *path, int *made, sfp_error *err)
     int n = 0;
     OWNED char *copy = sfp__strdup(path);
     TRY(sfp__check_memory(copy, err));
-    if (!make(copy, &n))
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot make the directory", path);
+    if (!create_directory(copy, &n))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot create the directory", path);
     *made = n;
     return SFP_OK;
 }
@@ -85,30 +87,30 @@ void sfp__directory_remove_created(const char *path, int made)
 {
     OWNED char *copy = made > 0 ? sfp__strdup(path) : NULL;
     if (copy)
-        unmake(copy, made);
+        remove_directories(copy, made);
 }
 
-static sfp_status open_folder(const char *path, int *fd, sfp_error *err)
+static sfp_status open_directory(const char *path, int *fd, sfp_error *err)
 {
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd >= 0)
         return SFP_OK;
     struct stat st;
     if (errno == ENOTDIR && stat(path, &st) == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: is a file, expected a folder", path);
-    return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder",
+        return sfp__fail(err, SFP_EINVAL, "%s: not a directory", path);
+    return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the directory",
                            path);
 }
 
 sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
-    TRY(open_folder(path, &fd, err));
-    bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    if (!ours && errno == EWOULDBLOCK)
-        return sfp__fail(err, SFP_EINVAL, "%s: another run is writing there", path);
-    *lock = ours ? fd : -1; /* some network file systems lock only what is open for writing, which a folder never is */
-    fd = ours ? -1 : fd;
+    TRY(open_directory(path, &fd, err));
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (!locked && errno == EWOULDBLOCK)
+        return sfp__fail(err, SFP_EINVAL, "%s: directory is in use by another run", path);
+    *lock = locked ? fd : -1; /* some network file systems lock only files open for writing, which a directory never is */
+    fd = locked ? -1 : fd;
     return SFP_OK;
 }
 
@@ -121,7 +123,7 @@ bool sfp__directory_has(const char *path, const char *name)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
     struct stat st;
-    return open_folder(path, &fd, NULL) == SFP_OK && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    return open_directory(path, &fd, NULL) == SFP_OK && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static bool matches(const char *name, const char *pattern)
@@ -158,9 +160,9 @@ sfp_status sfp__directory_remove_files(const char *path, size_t count, const cha
 {
     OWNED_PTR(close_dir) DIR *d = NULL;
     int fd = -1;
-    TRY(open_folder(path, &fd, err));
-    if (!(d = fdopendir(fd))) { /* owns fd */
-        (void)sfp__fail_errno(err, SFP_EIO, "%s: cannot read the folder", path);
+    TRY(open_directory(path, &fd, err));
+    if (!(d = fdopendir(fd))) { /* owns fd from here on */
+        (void)sfp__fail_errno(err, SFP_EIO, "%s: cannot read the directory", path);
         (void)close(fd);
         return SFP_EIO;
     }
@@ -175,31 +177,31 @@ sfp_status sfp__directory_remove_files(const char *path, size_t count, const cha
 
 /* ---------------------------------------------------------------------- walk */
 
-enum { DEPTH_MAX = 64, FOLDERS_MAX = 1000000 };
+enum { DEPTH_MAX = 64, DIRECTORIES_MAX = 1000000 };
 
-typedef struct folder_id {
+typedef struct directory_id {
     dev_t device;
     ino_t inode;
-} folder_id;
+} directory_id;
 
 typedef struct walk {
     const char *root;
     sfp__walk_fn fn;
     void *ctx;
-    sfp__text path; /* of the folder being read, below the root, "" or ending in '/' */
-    folder_id above[DEPTH_MAX];
-    int folders;
+    sfp__text path; /* of the directory being read, relative to the root: "" or ending in '/' */
+    directory_id ancestors[DEPTH_MAX];
+    int directories;
 } walk;
 
-static sfp_status walk_folder(walk *w, int fd, int depth, sfp_error *err);
+static sfp_status walk_directory(walk *w, int fd, int depth, sfp_error *err);
 
-/* Of the folder being read; errno says why. */
-static sfp_status fail_here(const walk *w, sfp_status status, const char *what, sfp_error *err)
+/* Fails with a message about the directory being read, and errno. */
+static sfp_status fail_here(const walk *w, sfp_status status, const char *problem, sfp_error *err)
 {
     char text[SFP_NAME_MAX * 2];
     if (w->path.length == 0)
-        return sfp__fail_errno(err, status, "%s: %s", w->root, what);
-    return sfp__fail_errno(err, status, "%s: %s: %s", w->root, sfp__printable(w->path.s, text, sizeof text), what);
+        return sfp__fail_errno(err, status, "%s: %s", w->root, problem);
+    return sfp__fail_errno(err, status, "%s: %s: %s", w->root, sfp__printable(w->path.s, text, sizeof text), problem);
 }
 
 static sfp__walk_kind kind_of(int fd, const struct dirent *e)
@@ -216,7 +218,7 @@ static sfp__walk_kind kind_of(int fd, const struct dirent *e)
     return S_ISDIR(st.st_mode) ? SFP_WALK_DIRECTORY : S_ISREG(st.st_mode) ? SFP_WALK_FILE : SFP_WALK_OTHER;
 }
 
-/* One name of the folder being read. */
+/* Visits one entry of the directory being read. */
 static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth, sfp_error *err)
 {
     size_t length = w->path.length;
@@ -226,8 +228,8 @@ static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth,
     sfp__text_put(&w->path, kind == SFP_WALK_DIRECTORY ? "/" : "");
     TRY(sfp__check_memory(!w->path.failed, err));
     if (kind == SFP_WALK_DIRECTORY) {
-        int below = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        status = below < 0 ? fail_here(w, SFP_EIO, "cannot open the folder", err) : walk_folder(w, below, depth + 1, err);
+        int child = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        status = child < 0 ? fail_here(w, SFP_EIO, "cannot open the directory", err) : walk_directory(w, child, depth + 1, err);
     } else {
         status = w->fn(w->ctx, kind, w->path.s, depth, err);
     }
@@ -236,10 +238,10 @@ static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth,
     return status;
 }
 
-static bool is_above(const walk *w, const struct stat *st, int depth)
+static bool is_ancestor(const walk *w, const struct stat *st, int depth)
 {
     for (int i = 0; i < depth; i++)
-        if (w->above[i].device == st->st_dev && w->above[i].inode == st->st_ino)
+        if (w->ancestors[i].device == st->st_dev && w->ancestors[i].inode == st->st_ino)
             return true;
     return false;
 }
@@ -252,25 +254,25 @@ static sfp_status walk_entries(walk *w, DIR *dir, int fd, int depth, sfp_error *
         if (e->d_name[0] != '.')
             status = walk_entry(w, fd, e, depth, err);
     if (status == SFP_OK && errno != 0)
-        return fail_here(w, SFP_EIO, "cannot read the folder", err);
+        return fail_here(w, SFP_EIO, "cannot read the directory", err);
     return status || depth == 0 ? status : w->fn(w->ctx, SFP_WALK_DIRECTORY, w->path.s, depth - 1, err);
 }
 
-/* Takes fd over. */
-static sfp_status walk_folder(walk *w, int fd, int depth, sfp_error *err)
+/* Owns fd, also after a failure. */
+static sfp_status walk_directory(walk *w, int fd, int depth, sfp_error *err)
 {
     struct stat st;
     sfp_status status = SFP_OK;
     DIR *dir = NULL;
     if (depth >= DEPTH_MAX) {
         errno = ELOOP;
-        status = fail_here(w, SFP_ELIMIT, "folders are nested too deep", err);
-    } else if (++w->folders > FOLDERS_MAX) {
-        status = sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders, counting each way to one", w->root, FOLDERS_MAX);
+        status = fail_here(w, SFP_ELIMIT, "directories are nested too deeply", err);
+    } else if (++w->directories > DIRECTORIES_MAX) {
+        status = sfp__fail(err, SFP_ELIMIT, "%s: more than %d directories, counted once per path", w->root, DIRECTORIES_MAX);
     } else if (fstat(fd, &st) != 0 || !(dir = fdopendir(fd))) {
-        status = fail_here(w, SFP_EIO, "cannot open the folder", err);
-    } else if (!is_above(w, &st, depth)) {
-        w->above[depth] = (folder_id){st.st_dev, st.st_ino};
+        status = fail_here(w, SFP_EIO, "cannot open the directory", err);
+    } else if (!is_ancestor(w, &st, depth)) {
+        w->ancestors[depth] = (directory_id){st.st_dev, st.st_ino};
         status = walk_entries(w, dir, fd, depth, err);
     }
     if (dir)
@@ -285,8 +287,8 @@ sfp_status sfp__walk(const char *root, sfp__walk_fn fn, void *ctx, sfp_error *er
     walk w = {.root = root, .fn = fn, .ctx = ctx};
     int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", root);
-    sfp_status status = walk_folder(&w, fd, 0, err);
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the directory", root);
+    sfp_status status = walk_directory(&w, fd, 0, err);
     sfp__text_done(&w.path);
     return status;
 }

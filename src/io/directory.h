@@ -1,4 +1,4 @@
-/* Folders: the one that a run writes into, with one writer at a time, and all that is below one. */
+/* Directories: creating and locking the output directory of a run, and walking a directory tree. */
 #ifndef SFP_IO_DIRECTORY_H
 #define SFP_IO_DIRECTORY_H
 
@@ -7,42 +7,43 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Makes the folder and those it lies in, where they are missing; *made: how many of them were. */
+/* Creates the directory and its missing parents; *made receives the number of directories created. */
 sfp_status sfp__directory_create(const char *path, int *made, sfp_error *err);
-/* Makes the folders that a file lies in, where they are missing. */
+/* Creates the missing parent directories of a file. */
 sfp_status sfp__directory_create_for(const char *file, sfp_error *err);
-/* Takes the last `made` folders of the path away again; one that is not empty stays, and those it lies in. */
+/* Removes the last `made` directories of the path; stops at one that is not empty. */
 void sfp__directory_remove_created(const char *path, int made);
 
-/* Takes the folder for this process until unlock, or until the process ends in whatever way. Another one has it: SFP_EINVAL.
- * *lock is -1, which unlock takes, where the file system has no locks for folders. */
+/* Locks the directory for this process, until unlock or until the process ends in any way. SFP_EINVAL: another process has locked
+ * it. If the file system cannot lock directories, *lock is -1, which unlock accepts. */
 sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err);
 void sfp__directory_unlock(int lock);
 
 bool sfp__directory_has(const char *path, const char *name);
 
-/* Removes the files of these names, in this order; a '#' in a name stands for any number. What is one of the `kept` files (NULL:
- * none) stays, by whatever path. */
+/* Removes the files with these names, in this order; a '#' in a name matches any decimal number. Files that are also one of the
+ * `kept` paths in `keep` (compared by inode; entries may be NULL) are not removed. */
 sfp_status sfp__directory_remove_files(const char *path, size_t count, const char *const *names, size_t kept,
                                        const char *const *keep, sfp_error *err);
 
-/* Everything below a folder, by one pass. Hidden names (.x) are passed over.
+/* Walks everything below a directory in one pass. Hidden names (.x) are skipped.
  *
- * Links are followed; one that leads back to a folder above is passed over, as what is there is told already. Folders may be 64
- * deep; links between folders can make endless ways without a circle, so ways are counted, up to a million. Files are not looked
- * at where the folder says what they are: a large tree takes no longer than reading its folders. */
+ * Symbolic links are followed; a link to a directory above it is skipped, because that directory is being walked already.
+ * Directories may be nested 64 deep. Links between directories can create very many paths without a cycle, so the walk counts a
+ * directory once per path, up to a million. A file is not examined if its directory entry contains its type: walking a large tree
+ * takes no longer than reading its directories. */
 typedef enum sfp__walk_kind {
     SFP_WALK_FILE,
-    SFP_WALK_OTHER,     /* no regular file: a FIFO, a device */
-    SFP_WALK_BROKEN,    /* a link into nowhere */
-    SFP_WALK_DIRECTORY, /* after all that is in it; its path ends with '/' */
+    SFP_WALK_OTHER,     /* not a regular file: a FIFO or a device */
+    SFP_WALK_BROKEN,    /* a link without a target */
+    SFP_WALK_DIRECTORY, /* reported after all of its entries; its path ends with '/' */
 } sfp__walk_kind;
 
-/* path: below the folder, "a/b.jpg"; depth: folders it lies in, 1. A failure ends the walk. */
+/* path: relative to the root, "a/b.jpg"; depth: the number of directories in it, here 1. A failure ends the walk. */
 typedef sfp_status (*sfp__walk_fn)(void *ctx, sfp__walk_kind kind, const char *path, int depth, sfp_error *err);
 
-/* In the order in which folders are read, which is none. A folder that cannot be read is an error. No such folder: SFP_ENOTFOUND.
- */
+/* Reports entries in the order in which directories are read, which is unspecified. A directory that cannot be read is an error.
+ * SFP_ENOTFOUND: the root does not exist. */
 sfp_status sfp__walk(const char *root, sfp__walk_fn fn, void *ctx, sfp_error *err);
 
 #endif

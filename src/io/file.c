@@ -1,8 +1,7 @@
 /* Reading and replacing files.
  *
- * Paths come from users: a directory, a FIFO or a device must be an error and
- * not a hang, so everything is opened with O_NONBLOCK and looked at first. A
- * writer never touches the old file until the new one is on the disk. */
+ * Paths are supplied by users: a directory, a FIFO or a device must cause an error and must not block, so every path is opened
+ * with O_NONBLOCK and examined first. A writer does not touch the old file until the new one is on the disk. */
 #include "io/file.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* pread() and write() take at most this in one call on Linux */
+/* the maximum that pread() and write() transfer in one call on Linux */
 #define IO_CHUNK ((size_t)1 << 30)
 
 sfp_status sfp__path_print(char *to, size_t size, sfp_error *err, const char *fmt, ...)
@@ -30,16 +29,16 @@ sfp_status sfp__path_print(char *to, size_t size, sfp_error *err, const char *fm
 static sfp_status check_regular(const char *path, const struct stat *st, sfp_error *err)
 {
     if (S_ISDIR(st->st_mode))
-        return sfp__fail(err, SFP_EINVAL, "%s: is a directory, expected a file", path);
+        return sfp__fail(err, SFP_EINVAL, "%s: path is a directory, expected a file", path);
     if (!S_ISREG(st->st_mode))
-        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+        return sfp__fail(err, SFP_EINVAL, "%s: not a regular file", path);
     return SFP_OK;
 }
 
 sfp_status sfp__fd_open(const char *path, int *out, size_t *size, sfp_error *err)
 {
     struct stat st;
-    /* O_NONBLOCK: opening a FIFO nobody writes to must not wait */
+    /* O_NONBLOCK: opening a FIFO without a writer must not block */
     OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
@@ -63,20 +62,20 @@ int64_t sfp__fd_read_at(int fd, void *bytes, size_t n, int64_t offset)
     return (int64_t)done;
 }
 
-/* One with something in it. */
-static sfp_status open_filled(const char *path, int *out, size_t *size, sfp_error *err)
+/* Opens a regular file that is not empty. */
+static sfp_status open_nonempty(const char *path, int *out, size_t *size, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
     TRY(sfp__fd_open(path, &fd, size, err));
     if (*size == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", path);
     *out = fd;
     fd = -1;
     return SFP_OK;
 }
 
-/* A pipe that a shell hands over, <(...), has its writer. */
-static bool is_handed_over(const char *path)
+/* Returns whether the path is a pipe passed by a shell, <(...): it has a writer, so opening it does not block. */
+static bool is_shell_pipe(const char *path)
 {
     struct stat st;
     bool named = strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/self/fd/", 14) == 0 || strcmp(path, "/dev/stdin") == 0;
@@ -87,23 +86,23 @@ sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
     size_t size = 0;
-    if (!is_handed_over(path))
+    if (!is_shell_pipe(path))
         TRY(sfp__fd_open(path, &fd, &size, err));
     else if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
     FILE *f = fdopen(fd, "r");
     if (!f)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    fd = -1; /* the stream's */
+    fd = -1; /* now owned by the stream */
     *out = f;
     return SFP_OK;
 }
 
 sfp_status sfp__map_open(const char *path, sfp__map *out, sfp_error *err)
 {
-    OWNED_BY(sfp__fd_close) int fd = -1; /* the mapping stays */
+    OWNED_BY(sfp__fd_close) int fd = -1; /* the mapping remains after close */
     size_t size = 0;
-    TRY(open_filled(path, &fd, &size, err));
+    TRY(open_nonempty(path, &fd, &size, err));
     void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot map %zu bytes", path, size);
@@ -123,22 +122,22 @@ sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, s
     OWNED_BY(sfp__fd_close) int fd = -1;
     OWNED uint8_t *block = NULL;
     size_t n = 0;
-    TRY(open_filled(path, &fd, &n, err));
+    TRY(open_nonempty(path, &fd, &n, err));
     if (n > max_bytes)
-        return sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", path, n, max_bytes);
+        return sfp__fail(err, SFP_ELIMIT, "%s: file has %zu bytes, expected at most %zu", path, n, max_bytes);
     block = sfp__malloc(n);
     TRY(sfp__check_memory(block, err));
     int64_t got = sfp__fd_read_at(fd, block, n, 0);
     if (got < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
     if ((size_t)got < n)
-        return sfp__fail(err, SFP_EIO, "%s: ends after %lld bytes, expected %zu", path, (long long)got, n);
+        return sfp__fail(err, SFP_EIO, "%s: file ends after %lld bytes, expected %zu", path, (long long)got, n);
     *bytes = TAKE(block);
     *size = n;
     return SFP_OK;
 }
 
-/* Creates a file of its own beside PATH. A left-over of a killed process with our number is stepped around. */
+/* Creates a new temporary file beside PATH. If a killed process with the same PID left one, another name is used. */
 static sfp_status open_tmp(const char *path, char *tmp, size_t capacity, int *out_fd, sfp_error *err)
 {
     for (int attempt = 0; attempt < 100; attempt++) {
@@ -159,7 +158,7 @@ static sfp_status open_tmp(const char *path, char *tmp, size_t capacity, int *ou
 
 sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err)
 {
-    /* a rename over a device or a directory is never what was meant */
+    /* a rename must not replace a device or a directory */
     struct stat st;
     if (stat(path, &st) == 0)
         TRY(check_regular(path, &st, err));
@@ -187,8 +186,8 @@ sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_e
     return SFP_OK;
 }
 
-/* Makes the rename itself durable. Directories that cannot be opened or synced (some network file systems) are let be:
- * the file is complete either way. */
+/* Makes the rename durable. A directory that cannot be opened or synced (some network file systems) is ignored: the file is
+ * complete in either case. */
 static sfp_status sync_directory(const char *path, char *scratch, sfp_error *err)
 {
     const char *slash = strrchr(path, '/');
@@ -215,7 +214,7 @@ sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err)
     w.fd = -1;
     if (close(fd) != 0 || rename(w.tmp, w.path) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", w.path);
-    OWNED char *scratch = TAKE(w.tmp); /* has space for any part of path */
+    OWNED char *scratch = TAKE(w.tmp); /* large enough for any part of path */
     return sync_directory(w.path, scratch, err);
 }
 
@@ -230,31 +229,31 @@ void sfp__writer_abort(sfp__writer *w)
     *w = (sfp__writer){.fd = -1};
 }
 
-/* A link aside that is renamed: KEPT is never missing once it was there. */
-static sfp_status keep_by_link(const char *path, const char *kept, const char *aside, sfp_error *err)
+/* Links PATH to a temporary name and renames that to BACKUP, so that an existing BACKUP is never missing. */
+static sfp_status back_up_by_link(const char *path, const char *backup, const char *temporary, sfp_error *err)
 {
-    (void)unlink(aside); /* of a process that was killed right here */
-    if (link(path, aside) == 0) {
-        int failed = rename(aside, kept), why = errno;
-        (void)unlink(aside); /* rename leaves it when KEPT is that file already */
+    (void)unlink(temporary); /* may exist if a process was killed at this point */
+    if (link(path, temporary) == 0) {
+        int failed = rename(temporary, backup), why = errno;
+        (void)unlink(temporary); /* rename does not remove it if BACKUP is already this file */
         errno = why;
-        return failed ? sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", kept) : SFP_OK;
+        return failed ? sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", backup) : SFP_OK;
     }
     bool no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
-    if (!no_links || rename(path, kept) != 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot keep as %s", path, kept);
+    if (!no_links || rename(path, backup) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot back up as %s", path, backup);
     return SFP_OK;
 }
 
-sfp_status sfp__file_backup(const char *path, const char *kept, sfp_error *err)
+sfp_status sfp__file_backup(const char *path, const char *backup, sfp_error *err)
 {
-    size_t capacity = strlen(kept) + sizeof ".tmp";
+    size_t capacity = strlen(backup) + sizeof ".tmp";
     if (access(path, F_OK) != 0)
         return SFP_OK;
-    OWNED char *aside = sfp__malloc(capacity);
-    TRY(sfp__check_memory(aside, err));
-    (void)snprintf(aside, capacity, "%s.tmp", kept);
-    return keep_by_link(path, kept, aside, err);
+    OWNED char *temporary = sfp__malloc(capacity);
+    TRY(sfp__check_memory(temporary, err));
+    (void)snprintf(temporary, capacity, "%s.tmp", backup);
+    return back_up_by_link(path, backup, temporary, err);
 }
 
 static bool is_damage(sfp_status s)
@@ -262,19 +261,19 @@ static bool is_damage(sfp_status s)
     return s == SFP_ENOTFOUND || s == SFP_EFORMAT || s == SFP_EIO || s == SFP_ELIMIT;
 }
 
-sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp__file_reader read, void *ctx, bool *used_kept,
+sfp_status sfp__file_read_or_backup(const char *path, const char *backup, sfp__file_reader read, void *ctx, bool *used_backup,
                                     sfp_error *err)
 {
     sfp_error first = {0}, second = {0};
     sfp_status why = read(ctx, path, &first), s;
-    *used_kept = is_damage(why);
-    if (!*used_kept)
+    *used_backup = is_damage(why);
+    if (!*used_backup)
         return why ? sfp__fail(err, why, "%s", first.message) : SFP_OK;
-    s = read(ctx, kept, &second);
+    s = read(ctx, backup, &second);
     if (s == SFP_OK)
         return SFP_OK;
     if (why == SFP_ENOTFOUND && s == SFP_ENOTFOUND)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: there is no checkpoint", path);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: checkpoint does not exist", path);
     if (s == SFP_ENOTFOUND)
         return sfp__fail(err, SFP_EFORMAT, "%s", first.message);
     if (!is_damage(s))

@@ -1,5 +1,4 @@
-/* Files as the readers and writers of this layer want them: regular, of a
- * known size, and replaced as a whole or not at all. */
+/* Files: opened only if they are regular, read with a known size, and replaced completely or not at all. */
 #ifndef SFP_IO_FILE_H
 #define SFP_IO_FILE_H
 
@@ -11,11 +10,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* A path by printf, in `to`, which has `size` bytes. */
+/* Formats a path into `to`, which has `size` bytes. */
 sfp_status sfp__path_print(char *to, size_t size, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* A regular file, perhaps empty, to be read piece by piece; a FIFO or a device is an error at once. No such file:
- * SFP_ENOTFOUND. */
+/* Opens a regular file, which may be empty, for reading piece by piece. A FIFO or a device is an error, unless it is a pipe
+ * passed by a shell, <(...). SFP_ENOTFOUND: no such file. */
 sfp_status sfp__file_open(const char *path, FILE **out, sfp_error *err);
 
 /* OWNED_PTR(sfp__file_close) FILE *f = NULL; OWNED_BY(sfp__fd_close) int fd = -1; */
@@ -31,9 +30,9 @@ static inline void sfp__fd_close(const int *fd)
         (void)close(*fd);
 }
 
-/* The same as a descriptor, with its size. */
+/* Opens a regular file as a descriptor, with its size. */
 sfp_status sfp__fd_open(const char *path, int *out, size_t *size, sfp_error *err);
-/* pread, as often as it takes: how many of the n bytes were there; -1 after an error, which errno tells. */
+/* Calls pread until n bytes are read or the file ends. Returns the number of bytes read; -1: error, with errno set. */
 int64_t sfp__fd_read_at(int fd, void *bytes, size_t n, int64_t offset);
 
 typedef struct sfp__map {
@@ -41,16 +40,16 @@ typedef struct sfp__map {
     size_t size;
 } sfp__map;
 
-/* Maps a regular file that is not empty. A file that somebody shortens later raises SIGBUS when read: use file_read for
- * files that others write. No such file: SFP_ENOTFOUND. */
+/* Maps a regular file that is not empty. If another process shortens the file later, reading the map raises SIGBUS: use
+ * sfp__file_read for files that others write. SFP_ENOTFOUND: no such file. */
 sfp_status sfp__map_open(const char *path, sfp__map *out, sfp_error *err);
 void sfp__map_close(sfp__map *m);
 
-/* Reads a whole regular file of 1..max_bytes bytes into a block of sfp__malloc. No such file: SFP_ENOTFOUND. */
+/* Reads a whole regular file of 1..max_bytes bytes into a block of sfp__malloc. SFP_ENOTFOUND: no such file. */
 sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);
 
-/* A file being replaced: bytes go to PATH.tmp.PID; commit makes them PATH (fsync, rename, fsync of the directory). Every
- * opened writer ends in one commit or abort; a commit that fails has aborted. `path` must outlive the writer. */
+/* Replaces a file: bytes are written to PATH.tmp.PID, which commit makes PATH (fsync, rename, fsync of the directory). Every
+ * opened writer must be committed or aborted; a commit that fails has aborted. `path` must outlive the writer. */
 typedef struct sfp__writer {
     const char *path;
     char *tmp; /* NULL: not open */
@@ -60,20 +59,20 @@ typedef struct sfp__writer {
 sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err);
 sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err);
 sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err);
-/* A writer that is not open: nothing. OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1}; */
+/* Does nothing if the writer is not open. OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1}; */
 void sfp__writer_abort(sfp__writer *w);
 
-/* Before PATH is replaced: it becomes KEPT too, in place of what was there. Where the file system has no links it is only KEPT
- * then. No file at PATH: nothing to keep. */
-sfp_status sfp__file_backup(const char *path, const char *kept, sfp_error *err);
+/* Backs up PATH before it is replaced: PATH is also linked as BACKUP and replaces a file of that name. If the file system has no
+ * hard links, PATH is renamed to BACKUP. Does nothing if PATH does not exist. */
+sfp_status sfp__file_backup(const char *path, const char *backup, sfp_error *err);
 
-/* The way back: PATH by `read`, or, when that is damaged or gone (SFP_EFORMAT, SFP_ELIMIT, SFP_EIO, SFP_ENOTFOUND), KEPT;
- * *used_kept tells. SFP_ENOTFOUND: there is neither. When both are damaged the message has both. */
+/* Reads PATH with `read`. If PATH is damaged or missing (SFP_EFORMAT, SFP_ELIMIT, SFP_EIO, SFP_ENOTFOUND), reads BACKUP and sets
+ * *used_backup. SFP_ENOTFOUND: neither exists. If both are damaged, the message names both. */
 typedef sfp_status (*sfp__file_reader)(void *ctx, const char *path, sfp_error *err);
-sfp_status sfp__file_read_or_backup(const char *path, const char *kept, sfp__file_reader read, void *ctx, bool *used_kept,
+sfp_status sfp__file_read_or_backup(const char *path, const char *backup, sfp__file_reader read, void *ctx, bool *used_backup,
                                     sfp_error *err);
 
-/* All of it: PATH becomes these bytes, or stays as it was. */
+/* Replaces PATH by these bytes; on failure PATH is unchanged. */
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err);
 
 #endif

@@ -43,7 +43,7 @@ sfp_status sfp__json_bad(const sfp__json_in *in, const char *key, const char *ex
     return sfp__fail(in->err, SFP_EFORMAT, "%s: '%s' is not %s", in->label, sfp__printable(key, name, sizeof name), expected);
 }
 
-/* Of any type. */
+/* Finds a member of any type. */
 static sfp_status need(const sfp__json_in *in, const json_t *from, const char *key, json_t **out)
 {
     *out = json_object_get(from, key);
@@ -52,11 +52,11 @@ static sfp_status need(const sfp__json_in *in, const json_t *from, const char *k
 
 sfp_status sfp__json_need(const sfp__json_in *in, const json_t *from, const char *key, json_type type, json_t **out)
 {
-    static const char *const words[] = {"an object", "an array", "a string", "a whole number"};
+    static const char *const expected[] = {"an object", "an array", "a string", "a whole number"};
     json_t *v = NULL;
     TRY(need(in, from, key, &v));
     if (json_typeof(v) != type)
-        return sfp__json_bad(in, key, words[type]);
+        return sfp__json_bad(in, key, expected[type]);
     *out = v;
     return SFP_OK;
 }

@@ -43,8 +43,8 @@ static void quote(sfp__json *j, const char *s)
 
 /* ------------------------------------------------------------------- nesting */
 
-/* What stands before a value: a comma, and in objects the key. */
-static void lead(sfp__json *j, const char *key)
+/* Writes the separator before a value and, in objects, the key. */
+static void begin_value(sfp__json *j, const char *key)
 {
     if (j->depth == 0)
         return;
@@ -61,7 +61,7 @@ static void lead(sfp__json *j, const char *key)
 
 static void begin(sfp__json *j, const char *key, bool array, const sfp__json_form *form)
 {
-    lead(j, key);
+    begin_value(j, key);
     assert(j->depth < SFP_JSON_DEPTH);
     j->level[j->depth].array = array;
     j->level[j->depth].any = false;
@@ -115,7 +115,7 @@ void sfp__json_end_all(sfp__json *j)
 
 void sfp__json_string(sfp__json *j, const char *key, const char *value)
 {
-    lead(j, key);
+    begin_value(j, key);
     if (value)
         quote(j, value);
     else
@@ -129,7 +129,7 @@ void sfp__json_printf(sfp__json *j, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    lead(j, key);
+    begin_value(j, key);
     put(j, text);
 }
 
@@ -148,7 +148,7 @@ void sfp__json_uint(sfp__json *j, const char *key, uint64_t value)
     sfp__json_printf(j, key, "%" PRIu64, value);
 }
 
-/* The fewest of `min` to `max` digits that read back as x, of a float or a double. */
+/* Writes x with the smallest number of digits in min..max that is read back as the same float or double. */
 static void put_number(sfp__json *j, double x, bool is_float, int min, int max)
 {
     char text[40] = "null";
@@ -162,25 +162,25 @@ static void put_number(sfp__json *j, double x, bool is_float, int min, int max)
 
 void sfp__json_exact(sfp__json *j, const char *key, double value)
 {
-    lead(j, key);
+    begin_value(j, key);
     put_number(j, value, false, 15, 17);
 }
 
 void sfp__json_exact_float(sfp__json *j, const char *key, float value)
 {
-    lead(j, key);
+    begin_value(j, key);
     put_number(j, (double)value, true, 6, 9);
 }
 
 void sfp__json_real(sfp__json *j, const char *key, double value)
 {
-    lead(j, key);
+    begin_value(j, key);
     put_number(j, value, false, 9, 9);
 }
 
 void sfp__json_float(sfp__json *j, const char *key, float value)
 {
-    lead(j, key);
+    begin_value(j, key);
     put_number(j, (double)value, true, 7, 7);
 }
 

@@ -1,5 +1,5 @@
-/* One writer of JSON, to a text in memory or as it comes to a file: a result of a million images is never held in memory. Commas,
- * quoting and nesting are its job.
+/* A JSON writer, to a text in memory or directly to a file: a result about a million images is never held in memory. It writes
+ * commas, quotes and brackets.
  *
  *     sfp__json j = {.text = &t};
  *     sfp__json_object(&j, NULL);               the root
@@ -18,17 +18,17 @@
 
 #define SFP_JSON_DEPTH 16
 
-/* What stands around the members of an object or array; NULL in place of one: {"", ",", ":", ""}, all on one line. */
+/* The separators between the members of an object or array. A NULL form means {"", ",", ":", ""}: all on one line. */
 typedef struct sfp__json_form {
-    const char *first, *between; /* before the first member, before the others */
+    const char *first, *between; /* before the first member, before each other member */
     const char *colon;
-    const char *last; /* before the bracket that closes */
+    const char *last; /* before the closing bracket */
 } sfp__json_form;
 
 typedef struct sfp__json {
-    sfp__text *text; /* where it goes: one of the two; neither: nothing is written */
+    sfp__text *text; /* the output: either text or file; neither: nothing is written */
     FILE *file;
-    bool one_line; /* forms are not looked at */
+    bool one_line; /* forms are ignored */
     int depth;
     struct {
         bool array, any;
@@ -36,9 +36,9 @@ typedef struct sfp__json {
     } level[SFP_JSON_DEPTH];
 } sfp__json;
 
-/* Opens the root object of what goes to a file. */
+/* Begins to write to a file and opens the root object. */
 void sfp__json_begin(sfp__json *j, FILE *to);
-/* Closes what is open, so that even a failed command prints a whole object, and ends the line. */
+/* Closes all open objects and arrays, so that even a failed command prints a complete object, and ends the line. */
 void sfp__json_end_all(sfp__json *j);
 
 /* `key` is NULL for the root and inside an array. */
@@ -46,23 +46,24 @@ void sfp__json_object(sfp__json *j, const char *key);
 void sfp__json_array(sfp__json *j, const char *key);
 void sfp__json_object_as(sfp__json *j, const char *key, const sfp__json_form *form);
 void sfp__json_array_as(sfp__json *j, const char *key, const sfp__json_form *form);
-void sfp__json_end(sfp__json *j); /* of the innermost object or array */
+void sfp__json_end(sfp__json *j); /* closes the innermost object or array */
 
 void sfp__json_string(sfp__json *j, const char *key, const char *value); /* NULL: null */
 void sfp__json_bool(sfp__json *j, const char *key, bool value);
 void sfp__json_int(sfp__json *j, const char *key, int64_t value);
 void sfp__json_uint(sfp__json *j, const char *key, uint64_t value);
 
-/* Numbers for programs: the shortest digits that read back as the same number. NaN and infinities are null here and below. */
+/* Numbers for programs: the shortest digits that are read back as the same number. In all functions below NaN and infinities
+ * become null. */
 void sfp__json_exact(sfp__json *j, const char *key, double value);
 void sfp__json_exact_float(sfp__json *j, const char *key, float value);
-/* Numbers for people: 9 and 7 digits (0.485, not 0.485000014). */
+/* Numbers for people: 9 or 7 digits (0.485, not 0.485000014). */
 void sfp__json_real(sfp__json *j, const char *key, double value);
 void sfp__json_float(sfp__json *j, const char *key, float value);
-/* A value as it is printed, of less than 64 bytes; it must be JSON. */
+/* A value formatted with printf, of less than 64 bytes; it must be valid JSON. */
 void sfp__json_printf(sfp__json *j, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* A string alone, with its quotes, for what is laid out by hand: bytes that are no UTF-8 become U+FFFD. */
+/* Appends a quoted JSON string to a text. Invalid UTF-8 bytes become U+FFFD. */
 void sfp__text_json(sfp__text *t, const char *s);
 
 #endif

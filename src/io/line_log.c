@@ -1,10 +1,10 @@
-/* The files behind a line log.
+/* The files of a line log.
  *
- * Every line begins with {"KEY":N, - which is all that a resumed run has to read to find the place from which lines are written
- * again. Files that were rotated away after the checkpoint come back first, so that a run that was killed and resumed leaves
- * the same set of files as one that was not.
+ * Every line begins with {"KEY":N, and a resumed run needs only this to find the place from which lines are written again. Files
+ * that were rotated after the checkpoint are renamed back first, so that a run that was killed and resumed leaves the same files
+ * as an uninterrupted one.
  *
- * A file always ends with a whole line: bytes of a write that failed half-way are cut off again. */
+ * A file always ends with a complete line: the bytes of a write that failed part-way are removed. */
 #include "io/line_log.h"
 
 #include "base/mem.h"
@@ -17,19 +17,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PENDING_MAX ((size_t)256 << 10) /* lines are handed over when they take more */
+#define PENDING_MAX ((size_t)256 << 10) /* maximum bytes of collected lines; more are flushed */
 
 struct sfp__line_log {
     void *paths;
-    char *path, *old, *older; /* old and older: space for PATH.N */
+    char *path, *old, *older; /* old and older: buffers for PATH.N */
     const char *key;
     int fd;
     int keep;
-    size_t size, max_bytes; /* of what is in the file */
-    sfp__text pending;      /* whole lines */
+    size_t size, max_bytes; /* bytes in the file; their maximum */
+    sfp__text pending;      /* complete lines that are not written yet */
     sfp__text line;
-    bool any;      /* a line was left by opening */
-    uint64_t last; /* number of the last of them */
+    bool any;      /* a line remained after opening */
+    uint64_t last; /* number of the last remaining line */
 };
 
 static const char *old_name(const sfp__line_log *e, int i, char *to)
@@ -47,20 +47,20 @@ static sfp_status open_file(const char *path, int flags, int *out, sfp_error *er
     if (fd < 0)
         return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return sfp__fail(err, SFP_EINVAL, "%s: is not a regular file", path);
+        return sfp__fail(err, SFP_EINVAL, "%s: not a regular file", path);
     *out = fd;
     fd = -1;
     return SFP_OK;
 }
 
-/* Where lines from `from` on begin (or a torn line, or the end), and the last line before them. */
+/* The place in a file at which lines numbered `from` or more begin, or an incomplete line, or the end of the file. */
 typedef struct place {
     size_t offset, size;
-    bool found;    /* a line from `from` on is there */
-    uint64_t last; /* number of the line that ends at offset, if offset > 0 */
+    bool found;    /* a line numbered `from` or more exists */
+    uint64_t last; /* number of the line that ends at offset; valid if offset > 0 */
 } place;
 
-/* A line is known by its first bytes and its last. */
+/* The parts of a line that are checked: its first bytes and its last one. */
 typedef struct line_scan {
     char head[32];
     size_t length;
@@ -83,7 +83,7 @@ static bool parse_head(const line_scan *l, const char *key, uint64_t *number)
     return i > first && i < n && l->head[i] == ',';
 }
 
-static sfp_status scan(const char *path, int fd, const char *key, uint64_t from, place *out, sfp_error *err)
+static sfp_status scan_file(const char *path, int fd, const char *key, uint64_t from, place *out, sfp_error *err)
 {
     char block[16384];
     line_scan line = {0};
@@ -107,7 +107,7 @@ static sfp_status scan(const char *path, int fd, const char *key, uint64_t from,
             uint64_t t;
             lines++;
             if (!parse_head(&line, key, &t))
-                return sfp__fail(err, SFP_EFORMAT, "%s:%zu: is not a line of a run, expected {\"%s\":N,...}", path, lines, key);
+                return sfp__fail(err, SFP_EFORMAT, "%s:%zu: not a line of a run, expected {\"%s\":N,...}", path, lines, key);
             if (t >= from) {
                 p.found = true;
                 *out = p;
@@ -122,7 +122,7 @@ static sfp_status scan(const char *path, int fd, const char *key, uint64_t from,
     return SFP_OK;
 }
 
-/* Looks into one file; one that is not there is empty. */
+/* Scans one file; a missing file counts as empty. */
 static sfp_status scan_path(const char *path, const char *key, uint64_t from, place *out, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
@@ -131,27 +131,27 @@ static sfp_status scan_path(const char *path, const char *key, uint64_t from, pl
     *out = (place){0};
     if (status == SFP_ENOTFOUND)
         return SFP_OK;
-    return status ? sfp__fail(err, status, "%s", why.message) : scan(path, fd, key, from, out, err);
+    return status ? sfp__fail(err, status, "%s", why.message) : scan_file(path, fd, key, from, out, err);
 }
 
-static sfp_status move(const char *from, const char *to, sfp_error *err)
+static sfp_status rename_if_exists(const char *from, const char *to, sfp_error *err)
 {
     if (rename(from, to) != 0 && errno != ENOENT)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot rename to %s", from, to);
     return SFP_OK;
 }
 
-/* .1 becomes the file, .2 becomes .1, ... */
+/* Renames .1 to the file itself, .2 to .1, ... */
 static sfp_status unrotate(sfp__line_log *e, sfp_error *err)
 {
     for (int i = 1;; i++) {
         if (access(old_name(e, i, e->old), F_OK) != 0)
             return SFP_OK;
-        TRY(move(e->old, old_name(e, i - 1, e->older), err));
+        TRY(rename_if_exists(e->old, old_name(e, i - 1, e->older), err));
     }
 }
 
-static sfp_status forget_all(sfp__line_log *e, sfp_error *err)
+static sfp_status remove_all_old(sfp__line_log *e, sfp_error *err)
 {
     for (int i = 1; i <= e->keep || access(old_name(e, i, e->old), F_OK) == 0; i++)
         if (unlink(old_name(e, i, e->old)) != 0 && errno != ENOENT)
@@ -159,22 +159,23 @@ static sfp_status forget_all(sfp__line_log *e, sfp_error *err)
     return SFP_OK;
 }
 
-/* Leaves the file, and the ones before it, with the lines before `from`; *keep_bytes: what stays of the file. */
+/* Finds the number of bytes of the file to keep, so that it and the rotated files contain only lines before `from`. Renames
+ * rotated files back if needed. */
 static sfp_status find_cut(sfp__line_log *e, uint64_t from, size_t *keep_bytes, sfp_error *err)
 {
-    place now, before = {0};
+    place current, previous = {0};
     if (from == 0) {
         *keep_bytes = 0;
-        return forget_all(e, err);
+        return remove_all_old(e, err);
     }
     for (;;) {
-        TRY(scan_path(e->path, e->key, from, &now, err));
-        if (now.offset == 0) /* nothing to keep here: does the one before have lines to cut too? */
-            TRY(scan_path(old_name(e, 1, e->old), e->key, from, &before, err));
-        if (now.offset > 0 || !before.found) {
-            *keep_bytes = now.offset;
-            e->any = now.offset > 0 || before.offset > 0;
-            e->last = now.offset > 0 ? now.last : before.last;
+        TRY(scan_path(e->path, e->key, from, &current, err));
+        if (current.offset == 0) /* no line remains here: must lines of the previous file be removed too? */
+            TRY(scan_path(old_name(e, 1, e->old), e->key, from, &previous, err));
+        if (current.offset > 0 || !previous.found) {
+            *keep_bytes = current.offset;
+            e->any = current.offset > 0 || previous.offset > 0;
+            e->last = current.offset > 0 ? current.last : previous.last;
             return SFP_OK;
         }
         TRY(unrotate(e, err));
@@ -184,20 +185,20 @@ static sfp_status find_cut(sfp__line_log *e, uint64_t from, size_t *keep_bytes, 
 sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
                               sfp__line_log **out, sfp_error *err)
 {
-    size_t capacity = strlen(dir) + strlen(name) + 64, stay = 0;
+    size_t capacity = strlen(dir) + strlen(name) + 64, keep_bytes = 0;
     OWNED_PTR(sfp__line_log_close) sfp__line_log *e = NULL;
     if (keep < 0 || keep > 1000)
-        return sfp__fail(err, SFP_EINVAL, "%d old logs to keep, expected 0 to 1000", keep);
+        return sfp__fail(err, SFP_EINVAL, "number of old logs is %d, expected 0 to 1000", keep);
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
     *e = (sfp__line_log){.fd = -1, .key = key, .keep = keep, .max_bytes = max_bytes};
     const sfp__want paths[] = {{&e->path, capacity, 1}, {&e->old, capacity, 1}, {&e->older, capacity, 1}};
     TRY(sfp__block(&e->paths, SFP_LIST(paths), err));
     (void)snprintf(e->path, capacity, "%s/%s", dir, name);
-    TRY(find_cut(e, from, &stay, err));
+    TRY(find_cut(e, from, &keep_bytes, err));
     TRY(open_file(e->path, O_RDWR | O_CREAT, &e->fd, err));
-    if (ftruncate(e->fd, (off_t)stay) != 0 || lseek(e->fd, 0, SEEK_END) < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot cut to %zu bytes", e->path, stay);
-    e->size = stay;
+    if (ftruncate(e->fd, (off_t)keep_bytes) != 0 || lseek(e->fd, 0, SEEK_END) < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot truncate to %zu bytes", e->path, keep_bytes);
+    e->size = keep_bytes;
     *out = TAKE(e);
     return SFP_OK;
 }
@@ -206,9 +207,9 @@ static sfp_status rotate(sfp__line_log *e, sfp_error *err)
 {
     int fd = -1;
     for (int i = e->keep; i >= 1; i--) /* the oldest is overwritten */
-        TRY(move(old_name(e, i - 1, e->old), old_name(e, i, e->older), err));
+        TRY(rename_if_exists(old_name(e, i - 1, e->old), old_name(e, i, e->older), err));
     TRY(open_file(e->path, O_RDWR | O_CREAT | O_TRUNC, &fd, err));
-    (void)fdatasync(e->fd); /* nobody asks for it later; a failure is found when the run is resumed */
+    (void)fdatasync(e->fd); /* later syncs do not reach this file; a failure is detected when the run is resumed */
     (void)close(e->fd);
     e->fd = fd;
     e->size = 0;
@@ -223,7 +224,7 @@ sfp_status sfp__line_log_flush(sfp__line_log *e, sfp_error *err)
             continue;
         if (n <= 0) {
             sfp_status status = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
-            if (ftruncate(e->fd, (off_t)e->size) == 0) /* back to the last whole line */
+            if (ftruncate(e->fd, (off_t)e->size) == 0) /* truncates to the last complete line */
                 (void)lseek(e->fd, (off_t)e->size, SEEK_SET);
             return status;
         }
@@ -237,7 +238,7 @@ sfp_status sfp__line_log_flush(sfp__line_log *e, sfp_error *err)
 sfp_status sfp__line_log_sync(sfp__line_log *e, sfp_error *err)
 {
     TRY(sfp__line_log_flush(e, err));
-    if (fdatasync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* some file systems have no such thing */
+    if (fdatasync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* some file systems do not support it */
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
     return SFP_OK;
 }
@@ -270,7 +271,7 @@ sfp_status sfp__line_log_add(sfp__line_log *e, sfp_error *err)
     }
     sfp__text_putn(&e->pending, e->line.s, e->line.length);
     if (e->pending.failed) {
-        e->pending.failed = false; /* the lines before this one are still there */
+        e->pending.failed = false; /* the earlier lines are intact */
         return sfp__fail_nomem(err);
     }
     return SFP_OK;

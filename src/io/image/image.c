@@ -1,5 +1,5 @@
-/* Images: which decoder by the first bytes (names lie), limits before any
- * allocation, crop, the orientation in EXIF and the PNG writer. */
+/* Images: the choice of a decoder by the first bytes (file names are unreliable), size limits before any allocation, cropping,
+ * the EXIF orientation and the PNG writer. */
 #include "io/image/image.h"
 
 #include "io/file.h"
@@ -26,7 +26,8 @@ sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, si
 {
     size_t pixels, bytes;
     if (width < 1 || height < 1 || width > INT_MAX || height > INT_MAX)
-        return sfp__fail(err, SFP_EFORMAT, "%s: image is %lld x %lld", label, (long long)width, (long long)height);
+        return sfp__fail(err, SFP_EFORMAT, "%s: image is %lld x %lld, expected at least 1 x 1", label, (long long)width,
+                         (long long)height);
     if (!sfp__mul_size((size_t)width, (size_t)height, &pixels) || !sfp__mul_size(pixels, 3, &bytes) || pixels > max_pixels)
         return sfp__fail(err, SFP_ELIMIT, "%s: image is %lld x %lld, expected at most %zu pixels", label, (long long)width,
                          (long long)height, max_pixels);
@@ -49,31 +50,32 @@ static sfp__decode_fn *find_decoder(const uint8_t *bytes, size_t size)
     return NULL;
 }
 
-/* Turns the image upright; fails only for lack of memory (*im is then as before). */
+/* Turns the image upright. Fails only if memory is exhausted; *im is then unchanged. */
 static sfp_status turn_upright(sfp__image *im, int orientation, sfp_error *err)
 {
     if (orientation < 2 || orientation > 8)
         return SFP_OK;
-    /* which way the source is read: x and y swapped, columns from the right, rows from the bottom */
+    /* how the source is read: x and y swapped, columns from the right, rows from the bottom */
     static const struct {
         bool swap, right, bottom;
-    } ways[9] = {
+    } orders[9] = {
         [2] = {0, 1, 0}, [3] = {0, 1, 1}, [4] = {0, 0, 1}, [5] = {1, 0, 0}, [6] = {1, 0, 1}, [7] = {1, 1, 1}, [8] = {1, 1, 0}};
     ptrdiff_t w = im->width, h = im->height;
-    ptrdiff_t column = ways[orientation].right ? -3 : 3, row = ways[orientation].bottom ? -3 * w : 3 * w;
+    ptrdiff_t column = orders[orientation].right ? -3 : 3, row = orders[orientation].bottom ? -3 * w : 3 * w;
     const uint8_t *start =
-        im->rgb + (ways[orientation].right ? 3 * (w - 1) : 0) + (ways[orientation].bottom ? 3 * w * (h - 1) : 0);
-    ptrdiff_t step_x = ways[orientation].swap ? row : column, step_y = ways[orientation].swap ? column : row;
+        im->rgb + (orders[orientation].right ? 3 * (w - 1) : 0) + (orders[orientation].bottom ? 3 * w * (h - 1) : 0);
+    ptrdiff_t step_x = orders[orientation].swap ? row : column, step_y = orders[orientation].swap ? column : row;
 
-    sfp__image turned = {0};
-    TRY(sfp__image_alloc("turned image", ways[orientation].swap ? h : w, ways[orientation].swap ? w : h, SIZE_MAX, &turned, err));
-    uint8_t *to = turned.rgb;
-    for (int y = 0; y < turned.height; y++) {
-        for (int x = 0; x < turned.width; x++, to += 3)
+    sfp__image upright = {0};
+    TRY(sfp__image_alloc("upright image", orders[orientation].swap ? h : w, orders[orientation].swap ? w : h, SIZE_MAX, &upright,
+                         err));
+    uint8_t *to = upright.rgb;
+    for (int y = 0; y < upright.height; y++) {
+        for (int x = 0; x < upright.width; x++, to += 3)
             memcpy(to, start + y * step_y + x * step_x, 3);
     }
     sfp__image_done(im);
-    *im = turned;
+    *im = upright;
     return SFP_OK;
 }
 
@@ -84,10 +86,10 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
     if (!opt)
         opt = &defaults;
     if (size > opt->max_bytes)
-        return sfp__fail(err, SFP_ELIMIT, "%s: has %zu bytes, expected at most %zu", label, size, opt->max_bytes);
+        return sfp__fail(err, SFP_ELIMIT, "%s: image has %zu bytes, expected at most %zu", label, size, opt->max_bytes);
     sfp__decode_fn *decode = find_decoder(bytes, size);
     if (!decode)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is no JPEG, PNG or WebP image", label);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a JPEG, PNG or WebP image", label);
     OWNED_BY(sfp__image_done) sfp__image im = {0};
     int orientation = 1;
     TRY(decode(label, bytes, size, opt, &im, &orientation, err));
@@ -107,12 +109,12 @@ sfp_status sfp__image_load(const char *path, const sfp__image_options *opt, sfp_
 
 bool sfp__image_name(const char *path)
 {
-    static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
+    static const char *const extensions[] = {".jpg", ".jpeg", ".png", ".webp"};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    if (!dot || dot == name) /* ".png" alone is a hidden file without an ending */
+    if (!dot || dot == name) /* a file named ".png" is hidden and has no extension */
         return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        if (strcasecmp(dot, endings[i]) == 0)
+    for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++) {
+        if (strcasecmp(dot, extensions[i]) == 0)
             return true;
     }
     return false;
@@ -121,7 +123,7 @@ bool sfp__image_name(const char *path)
 sfp_status sfp__image_crop(const sfp__image *im, int left, int top, int width, int height, sfp__image *out, sfp_error *err)
 {
     if (left < 0 || top < 0 || width < 1 || height < 1 || left > im->width - width || top > im->height - height)
-        return sfp__fail(err, SFP_EINVAL, "crop of %d x %d at (%d, %d) does not lie inside an image of %d x %d", width, height,
+        return sfp__fail(err, SFP_EINVAL, "crop is %d x %d at (%d, %d), expected one inside the image of %d x %d", width, height,
                          left, top, im->width, im->height);
     sfp__image cut = {0};
     TRY(sfp__image_alloc("crop", width, height, SIZE_MAX, &cut, err));
@@ -164,7 +166,7 @@ static int put_bytes(spng_ctx *ctx, void *to, void *bytes, size_t size)
 sfp_status sfp__image_encode_png(const char *label, const sfp__image *im, sfp__text *to, sfp_error *err)
 {
     if (im->width < 1 || im->height < 1 || !im->rgb)
-        return sfp__fail(err, SFP_EINVAL, "%s: image is %d x %d", label, im->width, im->height);
+        return sfp__fail(err, SFP_EINVAL, "%s: image is %d x %d, expected at least 1 x 1", label, im->width, im->height);
     struct spng_ihdr head = {
         .width = (uint32_t)im->width, .height = (uint32_t)im->height, .bit_depth = 8, .color_type = SPNG_COLOR_TYPE_TRUECOLOR};
     spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
@@ -190,8 +192,8 @@ sfp_status sfp__image_write_png(const char *path, const sfp__image *im, sfp_erro
 
 /* ---------------------------------------------------------------------- EXIF
  *
- * A TIFF file in a marker, of which one number is wanted. Broken blocks are
- * common in the wild and no reason to refuse an image: they mean 1. */
+ * An EXIF block is a TIFF file inside a JPEG marker; only one number of it is needed. Damaged blocks are common and are not a
+ * reason to reject an image: they count as orientation 1. */
 
 #define TAG_ORIENTATION 0x0112
 #define TYPE_SHORT 3
@@ -203,7 +205,7 @@ struct tiff {
     bool big_endian;
 };
 
-/* 0 outside: a count, an offset or a tag of 0 is never the one looked for */
+/* Reading outside of the block yields 0: a count, an offset or a tag of 0 is never the one searched for. */
 static unsigned get16(const struct tiff *t, size_t at)
 {
     if (t->size < 2 || at > t->size - 2)
@@ -244,8 +246,8 @@ int sfp__exif_orientation(const uint8_t *bytes, size_t size)
         if (get16(&t, at) != TAG_ORIENTATION)
             continue;
         unsigned value = get16(&t, at + 8);
-        bool sane = get16(&t, at + 2) == TYPE_SHORT && get32(&t, at + 4) == 1 && value >= 1 && value <= 8;
-        return sane ? (int)value : 1;
+        bool valid = get16(&t, at + 2) == TYPE_SHORT && get32(&t, at + 4) == 1 && value >= 1 && value <= 8;
+        return valid ? (int)value : 1;
     }
     return 1;
 }

@@ -1,10 +1,8 @@
-/* JPEG by libjpeg's interface.
+/* JPEG, by libjpeg's interface.
  *
- * libjpeg reports errors by a callback that must not return, hence longjmp.
- * Everything that has to survive the jump lives in one struct outside of the
- * function that calls setjmp. Of the warnings, those that mean missing data
- * are errors (a half grey image would be learnt as it is); the others, such
- * as stray bytes between markers, are let pass, as Pillow does. */
+ * libjpeg reports errors by a callback that must not return, hence longjmp. Everything that must survive the jump is in one
+ * struct, outside of the function that calls setjmp. Warnings that mean missing data are errors: otherwise a half grey image
+ * would be trained on. Other warnings, such as stray bytes between markers, are ignored, as by Pillow. */
 #include "io/image/image.h"
 
 #include "base/mem.h"
@@ -16,7 +14,7 @@
 
 #include <jerror.h>
 
-/* A progressive file of some kilobytes may ask for thousands of passes over a large image. */
+/* Maximum number of scans: a progressive file of some kilobytes may require thousands of passes over a large image. */
 #define SCANS_MAX 500
 
 struct reader {
@@ -29,11 +27,11 @@ struct reader {
     sfp_error *err;
     sfp_status status;
     sfp__image image;
-    uint8_t *row; /* (width, 4) of a CMYK image */
+    uint8_t *row; /* (width, 4), for a CMYK image */
     int orientation;
 };
 
-_Noreturn static void leave(struct reader *r, sfp_status status)
+_Noreturn static void abort_decoding(struct reader *r, sfp_status status)
 {
     r->status = status;
     longjmp(r->escape, 1);
@@ -45,7 +43,7 @@ _Noreturn static void on_error(j_common_ptr info)
     char text[JMSG_LENGTH_MAX];
     info->err->format_message(info, text);
     sfp_status status = info->err->msg_code == JERR_OUT_OF_MEMORY ? SFP_ENOMEM : SFP_EFORMAT;
-    leave(r, sfp__fail(r->err, status, "%s: JPEG: %s", r->label, text));
+    abort_decoding(r, sfp__fail(r->err, status, "%s: JPEG: %s", r->label, text));
 }
 
 static void on_message(j_common_ptr info, int level)
@@ -55,25 +53,25 @@ static void on_message(j_common_ptr info, int level)
     if (level >= 0) /* trace */
         return;
     if (code == JWRN_JPEG_EOF)
-        leave(r, sfp__fail(r->err, SFP_EFORMAT, "%s: JPEG is truncated: the file ends before the image does", r->label));
+        abort_decoding(r, sfp__fail(r->err, SFP_EFORMAT, "%s: JPEG is truncated: the file ends before the image does", r->label));
     if (code == JWRN_HIT_MARKER)
-        leave(r, sfp__fail(r->err, SFP_EFORMAT, "%s: JPEG is truncated: coded data end early", r->label));
+        abort_decoding(r, sfp__fail(r->err, SFP_EFORMAT, "%s: JPEG is truncated: the coded data ends early", r->label));
     info->err->num_warnings++;
 }
 
 static void on_output(j_common_ptr info)
 {
-    (void)info; /* the default prints */
+    (void)info; /* the default callback prints the message */
 }
 
 static void on_progress(j_common_ptr info)
 {
     struct reader *r = info->client_data;
     if (r->info.input_scan_number > SCANS_MAX)
-        leave(r, sfp__fail(r->err, SFP_ELIMIT, "%s: JPEG has more than %d scans", r->label, SCANS_MAX));
+        abort_decoding(r, sfp__fail(r->err, SFP_ELIMIT, "%s: JPEG has more than %d scans", r->label, SCANS_MAX));
 }
 
-/* Adobe's CMYK is stored inverted; Pillow takes all four-channel files so, and mixes black in with this rounding. */
+/* Adobe's CMYK is stored inverted. Pillow assumes this for all four-channel files, and mixes black in with this rounding. */
 static void cmyk_to_rgb(const uint8_t *cmyk, int width, uint8_t *rgb)
 {
     for (int x = 0; x < width; x++, cmyk += 4, rgb += 3) {
@@ -122,16 +120,16 @@ static void decode(struct reader *r, const uint8_t *bytes, size_t size)
     sfp_status status =
         sfp__image_alloc(r->label, r->info.image_width, r->info.image_height, r->opt->max_pixels, &r->image, r->err);
     if (status != SFP_OK)
-        leave(r, status);
+        abort_decoding(r, status);
     if (cmyk) {
         size_t need = (size_t)r->image.width * 4;
         r->row = sfp__malloc(need);
         if (!r->row)
-            leave(r, sfp__fail_nomem(r->err));
+            abort_decoding(r, sfp__fail_nomem(r->err));
     }
     (void)jpeg_start_decompress(&r->info);
     read_rows(r, cmyk);
-    (void)jpeg_finish_decompress(&r->info); /* reads on to the end marker: a missing one is a truncated file */
+    (void)jpeg_finish_decompress(&r->info); /* reads up to the end marker: if that is missing, the file is truncated */
 }
 
 static void decode_guarded(struct reader *r, const uint8_t *bytes, size_t size)

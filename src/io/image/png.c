@@ -1,5 +1,5 @@
-/* PNG by libspng: grey, palette and 16-bit become 8-bit RGB (the high byte),
- * transparency is dropped and gamma left alone, as Pillow's convert("RGB"). */
+/* PNG, by libspng: grey, palette and 16-bit images become 8-bit RGB (the high byte), transparency is dropped and gamma is
+ * ignored, as by Pillow's convert("RGB"). */
 #include "io/image/image.h"
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <spng.h>
 
-/* Text and colour profiles may unpack to anything; nobody here reads them. */
+/* Limit for text and colour profiles, which may unpack to any size and are not used here. */
 #define CHUNK_MAX ((size_t)16 << 20)
 
 static sfp_status fail_code(const char *label, int code, sfp_error *err)
@@ -20,7 +20,7 @@ static sfp_status fail_code(const char *label, int code, sfp_error *err)
 static int find_orientation(spng_ctx *ctx)
 {
     struct spng_exif exif;
-    (void)spng_decode_chunks(ctx); /* it may follow the image; damage there harms nothing */
+    (void)spng_decode_chunks(ctx); /* the chunk may follow the image; damage after the image does no harm */
     if (spng_get_exif(ctx, &exif) != 0)
         return 1;
     return sfp__exif_orientation((const uint8_t *)exif.data, exif.length);
@@ -41,12 +41,12 @@ static sfp_status decode(const char *label, spng_ctx *ctx, const uint8_t *bytes,
     if (code)
         return fail_code(label, code, err);
     TRY(sfp__image_alloc(label, head.width, head.height, opt->max_pixels, im, err));
-    size_t have = (size_t)im->width * (size_t)im->height * 3;
+    size_t bytes_needed = (size_t)im->width * (size_t)im->height * 3;
     code = spng_decoded_image_size(ctx, SPNG_FMT_RGB8, &expected);
-    if (!code && expected != have)
-        return sfp__fail(err, SFP_ELIBRARY, "%s: PNG of %zu bytes, expected %zu", label, expected, have);
+    if (!code && expected != bytes_needed)
+        return sfp__fail(err, SFP_ELIBRARY, "%s: PNG decodes to %zu bytes, expected %zu", label, expected, bytes_needed);
     if (!code)
-        code = spng_decode_image(ctx, im->rgb, have, SPNG_FMT_RGB8, 0);
+        code = spng_decode_image(ctx, im->rgb, bytes_needed, SPNG_FMT_RGB8, 0);
     return code ? fail_code(label, code, err) : SFP_OK;
 }
 

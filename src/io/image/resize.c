@@ -1,20 +1,18 @@
-/* Pillow's resize for 8-bit RGB, number for number.
+/* Pillow's resize for 8-bit RGB, with exactly equal results.
  *
- * Two passes, rows first: each output sample is a weighted sum of the input
- * samples under a filter that is widened by the shrink factor (antialiasing).
- * Weights are computed in double, normalised, and rounded to fixed point;
- * each pass rounds to 8 bits. Models were trained on images made so, and the
- * golden numbers too: a "better" resize would be a worse one here.
+ * There are two passes, first along rows. Each output sample is a weighted sum of the input samples under a filter that is
+ * widened by the shrink factor (antialiasing). Weights are computed in double, normalised, and rounded to fixed point; each pass
+ * rounds to 8 bits. Backbones and golden numbers were made with images resized in this way, so a "better" resize would be worse
+ * here.
  *
- * Weights of one output sample: taps samples of the input from `first` on.
+ * The weights of one output sample apply to `taps` input samples from `first` on:
  *     scale = in / out, support = filter support * max(scale, 1)
  *     weight(x) = filter((x - centre + 0.5) / max(scale, 1)), centre = (out index + 0.5) * scale
  *
- * Only a window of the output is made, and of the first pass only the rows
- * that the window needs: the centre crop does not pay for what it cuts off.
+ * Only a window of the output is computed, and the first pass computes only the rows that the window needs: a centre crop does
+ * not pay for the parts that it cuts off.
  *
- * The inner loops come in plain C and, for x86, in AVX2; both give the same
- * numbers, as they are sums of integers. */
+ * The inner loops exist in plain C and, for x86, in AVX2. Both yield the same numbers, because they are sums of integers. */
 #include "io/image/image.h"
 
 #include "base/mem.h"
@@ -27,18 +25,18 @@
 #include <immintrin.h>
 #endif
 
-#define PRECISION (32 - 8 - 2) /* 8 bits of sample, 2 of headroom for filters with negative lobes */
+#define PRECISION (32 - 8 - 2) /* 8 bits for the sample, 2 for filters with negative lobes */
 #define HALF (1 << (PRECISION - 1))
-#define LANES 32 /* bytes of a row that the vertical pass handles at once */
-#define ROWS 4   /* rows that the horizontal pass handles at once */
+#define LANES 32 /* bytes of a row that the vertical pass processes at once */
+#define ROWS 4   /* rows that the horizontal pass processes at once */
 
 /* The weights of outputs [0, count) of a window along one axis. */
 struct axis {
     int count;
-    int stride;       /* space for taps an output */
-    double *block;    /* owns all of it; the scratch of axis_fill */
+    int stride;       /* weights allocated per output */
+    double *block;    /* owns the memory of all arrays; its start is the scratch of axis_fill */
     int32_t *first;   /* (count) input index of the first tap */
-    int32_t *taps;    /* (count), 1 or more */
+    int32_t *taps;    /* (count) number of taps, at least 1 */
     int32_t *weights; /* (count, stride) */
 };
 
@@ -72,7 +70,7 @@ static void axis_done(struct axis *a)
     *a = (struct axis){0};
 }
 
-/* Weights of outputs [start, start + count) when `in` samples become `out`. */
+/* Computes the weights of outputs [start, start + count) for a resize from `in` to `out` samples. */
 static void axis_fill(struct axis *a, int in, int64_t out, int64_t start, sfp__filter filter, double support)
 {
     double (*f)(double) = filter == SFP_FILTER_BICUBIC ? bicubic : bilinear;
@@ -103,9 +101,9 @@ static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, 
     double support = (filter == SFP_FILTER_BICUBIC ? 2.0 : 1.0) * (scale > 1.0 ? scale : 1.0);
     double width = ceil(support) * 2 + 1;
     if (width > INT_MAX / 2)
-        return sfp__fail(err, SFP_ELIMIT, "resize of a side from %d to %lld is too extreme", in, (long long)out);
+        return sfp__fail(err, SFP_ELIMIT, "resize of a side from %d to %lld needs too many taps", in, (long long)out);
     int stride = (int)width;
-    /* `stride` doubles, then for each output its first, taps and weights */
+    /* memory: `stride` doubles, then first, taps and weights of each output */
     size_t cells, bytes = SIZE_MAX;
     bool fits = sfp__mul_size((size_t)count, (size_t)stride + 2, &cells) && sfp__add_size(cells, (size_t)stride * 2, &cells) &&
                 sfp__mul_size(cells, sizeof(int32_t), &bytes);
@@ -120,7 +118,7 @@ static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, 
 /* ------------------------------------------------------------------ kernels
  *
  * horizontal: src rows of `stride` bytes -> dst (rows, a->count, 3)
- * vertical:   src rows of `stride` bytes, of which `bytes` count, the first of them being row `row0` of the axis
+ * vertical:   src rows of `stride` bytes, of which `bytes` are used; the first of them is row `row0` of the axis
  *             -> dst (a->count, bytes) */
 
 static uint8_t clip8(int32_t sum)
@@ -153,7 +151,7 @@ static void horizontal_base(const struct axis *a, const uint8_t *src, size_t str
     }
 }
 
-/* Some columns of one output row; with n a constant the loops become vectors. */
+/* Computes n columns of one output row; for a constant n the compiler vectorises the loops. */
 static inline __attribute__((always_inline)) void columns(const uint8_t *src, size_t stride, const int32_t *w, int taps, int n,
                                                           uint8_t *dst)
 {
@@ -182,7 +180,7 @@ static void vertical_base(const struct axis *a, const uint8_t *src, size_t strid
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2")))
 
-/* Four bytes as lanes: one pixel and the red of the next, whose sum is thrown away. */
+/* Loads four bytes as lanes: one pixel and the red of the next one, whose sum is discarded. */
 AVX2 static inline __m128i load_pixel4(const uint8_t *p)
 {
     int32_t bytes;
@@ -190,7 +188,7 @@ AVX2 static inline __m128i load_pixel4(const uint8_t *p)
     return _mm_cvtepu8_epi32(_mm_cvtsi32_si128(bytes));
 }
 
-/* The same for the last tap, which may be a row's last pixel: no byte after it may be read. */
+/* Loads three bytes as lanes, for the last tap: it may be the last pixel of a row, and no byte after it may be read. */
 AVX2 static inline __m128i load_pixel3(const uint8_t *p)
 {
     int32_t bytes = p[0] | p[1] << 8 | p[2] << 16;
@@ -202,7 +200,7 @@ AVX2 static inline __m128i multiply_add(__m128i sum, __m128i pixel, __m128i weig
     return _mm_add_epi32(sum, _mm_mullo_epi32(pixel, weight));
 }
 
-/* Writes `n` bytes, 3 or 4: the fourth is overwritten by the pixel that follows. */
+/* Writes `n` bytes, 3 or 4; the next pixel overwrites the fourth. */
 AVX2 static inline void store_pixel(uint8_t *p, __m128i sum, size_t n)
 {
     __m128i v = _mm_srai_epi32(sum, PRECISION);
@@ -211,7 +209,7 @@ AVX2 static inline void store_pixel(uint8_t *p, __m128i sum, size_t n)
     memcpy(p, &bytes, n);
 }
 
-/* Rows go by fours, which share the weights; at the end the last row stands in for those that are not there. */
+/* Processes four rows at a time, which share the weights. At the end the last row is processed again in place of missing rows. */
 AVX2 static void horizontal_avx2(const struct axis *a, const uint8_t *src, size_t stride, int rows, uint8_t *dst)
 {
     size_t dst_stride = (size_t)a->count * 3;
@@ -250,7 +248,7 @@ AVX2 static inline __m256i load8(const uint8_t *p)
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 
-/* LANES bytes of one output row. */
+/* Computes LANES bytes of one output row. */
 AVX2 static inline void columns_avx2(const uint8_t *src, size_t stride, const int32_t *w, int taps, uint8_t *dst)
 {
     __m256i s0 = _mm256_set1_epi32(HALF), s1 = s0, s2 = s0, s3 = s0;
@@ -261,7 +259,7 @@ AVX2 static inline void columns_avx2(const uint8_t *src, size_t stride, const in
         s2 = _mm256_add_epi32(s2, _mm256_mullo_epi32(load8(src + 16), k));
         s3 = _mm256_add_epi32(s3, _mm256_mullo_epi32(load8(src + 24), k));
     }
-    /* packing works within halves of 16 bytes: the permutation puts the eight groups of four bytes in order */
+    /* packing works within halves of 16 bytes: the permutation restores the order of the eight groups of four bytes */
     __m256i low = _mm256_packs_epi32(_mm256_srai_epi32(s0, PRECISION), _mm256_srai_epi32(s1, PRECISION));
     __m256i high = _mm256_packs_epi32(_mm256_srai_epi32(s2, PRECISION), _mm256_srai_epi32(s3, PRECISION));
     __m256i all = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -276,7 +274,7 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
     }
     for (int i = 0; i < a->count; i++, dst += bytes) {
         const uint8_t *from = src + (size_t)(a->first[i] - row0) * stride;
-        size_t last = bytes - LANES; /* the rest is done together with some columns before it */
+        size_t last = bytes - LANES; /* the last block overlaps the one before it */
         for (size_t x = 0; x < last; x += LANES)
             columns_avx2(from + x, stride, weights_of(a, i), a->taps[i], dst + x);
         columns_avx2(from + last, stride, weights_of(a, i), a->taps[i], dst + last);
@@ -290,14 +288,14 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
 
 /* ------------------------------------------------------------------ images */
 
-/* The window (left, top, out->width, out->height) of the image resized to full_w x full_h; out is allocated. */
+/* Computes the window (left, top, out->width, out->height) of the image resized to full_w x full_h; out is allocated. */
 static sfp_status resize_into(const sfp__image *im, int64_t full_w, int64_t full_h, sfp__filter filter, int64_t left, int64_t top,
                               sfp__image *out, sfp_error *err)
 {
     OWNED_BY(axis_done) struct axis across = {0}, down = {0};
-    OWNED uint8_t *middle = NULL; /* the rows between the passes */
+    OWNED uint8_t *middle = NULL; /* the result of the horizontal pass */
     bool pass_x = full_w != im->width, pass_y = full_h != im->height;
-    int row0 = (int)top, rows = out->height; /* input rows needed; without a vertical pass top lies inside */
+    int row0 = (int)top, rows = out->height; /* input rows needed; without a vertical pass, top is inside the image */
     size_t stride = (size_t)im->width * 3, bytes = (size_t)out->width * 3;
 
     if (pass_y) {
@@ -332,17 +330,17 @@ static sfp_status resize_window(const sfp__image *im, int64_t full_w, int64_t fu
 {
     if (full_w == im->width && full_h == im->height)
         return sfp__image_crop(im, (int)left, (int)top, width, height, out, err);
-    OWNED_BY(sfp__image_done) sfp__image made = {0};
-    TRY(sfp__image_alloc("resized image", width, height, SIZE_MAX, &made, err));
-    TRY(resize_into(im, full_w, full_h, filter, left, top, &made, err));
-    *out = TAKE(made);
+    OWNED_BY(sfp__image_done) sfp__image resized = {0};
+    TRY(sfp__image_alloc("resized image", width, height, SIZE_MAX, &resized, err));
+    TRY(resize_into(im, full_w, full_h, filter, left, top, &resized, err));
+    *out = TAKE(resized);
     return SFP_OK;
 }
 
 static sfp_status check_source(const sfp__image *im, sfp_error *err)
 {
     if (im->width < 1 || im->height < 1 || !im->rgb)
-        return sfp__fail(err, SFP_EINVAL, "cannot resize an image of %d x %d", im->width, im->height);
+        return sfp__fail(err, SFP_EINVAL, "image to resize is %d x %d, expected at least 1 x 1", im->width, im->height);
     return SFP_OK;
 }
 
@@ -350,7 +348,7 @@ sfp_status sfp__image_resize(const sfp__image *im, int width, int height, sfp__f
 {
     TRY(check_source(im, err));
     if (width < 1 || height < 1)
-        return sfp__fail(err, SFP_EINVAL, "cannot resize to %d x %d", width, height);
+        return sfp__fail(err, SFP_EINVAL, "new image size is %d x %d, expected at least 1 x 1", width, height);
     return resize_window(im, width, height, filter, 0, 0, width, height, out, err);
 }
 
@@ -358,10 +356,10 @@ sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__
 {
     TRY(check_source(im, err));
     if (size < 1 || size > INT_MAX / 256)
-        return sfp__fail(err, SFP_EINVAL, "cannot fit an image to size %d", size);
+        return sfp__fail(err, SFP_EINVAL, "new image size is %d, expected 1 to %d", size, INT_MAX / 256);
     if (how == SFP_RESIZE_SQUASH)
         return resize_window(im, size, size, SFP_FILTER_BILINEAR, 0, 0, size, size, out, err);
-    /* 224 of 256 is the usual share; the long side is cut to an integer, as torchvision does */
+    /* 224 of 256 is the usual ratio; the long side is rounded down, as in torchvision */
     int64_t target = ((int64_t)size * 256 + 112) / 224;
     int64_t w = im->width, h = im->height, side = w < h ? w : h;
     int64_t full_w = w == side ? target : target * w / side, full_h = h == side ? target : target * h / side;

@@ -15,13 +15,13 @@ static sfp_status fail_code(const char *label, VP8StatusCode code, sfp_error *er
     case VP8_STATUS_OUT_OF_MEMORY:
         return sfp__fail(err, SFP_ENOMEM, "%s: WebP: out of memory", label);
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP uses a feature that its decoder lacks", label);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP uses a feature that the decoder does not support", label);
     default:
         return sfp__fail(err, SFP_EFORMAT, "%s: WebP is damaged (code %d)", label, (int)code);
     }
 }
 
-/* Walks the RIFF chunks to the one named EXIF. */
+/* Searches the RIFF chunks for the one named EXIF. */
 static int find_orientation(const uint8_t *bytes, size_t size)
 {
     size_t at = 12;
@@ -42,14 +42,14 @@ sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
-        return sfp__fail(err, SFP_ELIBRARY, "%s: the WebP library is of another version", label);
+        return sfp__fail(err, SFP_ELIBRARY, "%s: the WebP library has another version than its header", label);
     VP8StatusCode code = WebPGetFeatures(bytes, size, &config.input);
     if (code != VP8_STATUS_OK)
         return fail_code(label, code, err);
     if (config.input.has_animation)
         return sfp__fail(err, SFP_EUNSUPPORTED, "%s: WebP is animated, expected a still image", label);
     TRY(sfp__image_alloc(label, config.input.width, config.input.height, opt->max_pixels, out, err));
-    /* WebP is at most 16,383 a side: the stride fits an int */
+    /* a side of a WebP image is at most 16,383, so the stride fits an int */
     config.output.colorspace = MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA.rgba = out->rgb;

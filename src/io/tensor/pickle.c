@@ -1,7 +1,5 @@
-/* The tree of a pickle's values: how it is kept, and how it is asked.
- *
- * An integer is its own word; so a list of a million of them is a block of
- * eight million bytes. */
+/* The values of a pickle: storage and access. An integer is stored in the value itself, so that a list of a million integers
+ * needs eight million bytes. */
 #include "io/tensor/pickle.h"
 
 #include "io/file.h"

@@ -1,12 +1,10 @@
 /* The stack machine of a pickle.
  *
- * One table says of every opcode what it is called, what operand follows it and
- * what to do; what has no row is unknown. Opcodes that name or make objects ask
- * the allow-list. The machine does not recurse and runs nothing. Memory is
- * bounded by the input: every opcode pushes at most one value, and a memo number
- * must be below the number of bytes.
+ * One table has for every opcode its name, its operand and its function; an opcode without a row is unknown. Opcodes that name or
+ * create objects check the list of allowed names. The machine does not recurse and executes nothing. Memory is bounded by the
+ * input: every opcode pushes at most one value, and a memo index must be below the number of bytes.
  *
- * Long, because the machine and its values are one thing: cut in two they would share every structure. */
+ * The file is long because the machine and its values belong together: two files would share every structure. */
 #include "io/tensor/pickle.h"
 
 #include "base/text.h"
@@ -16,9 +14,9 @@
 #include <string.h>
 
 #define UNSET UINT64_MAX
-#define SMALL_MAX (INT64_MAX >> 1) /* largest integer that fits a value */
+#define SMALL_MAX (INT64_MAX >> 1) /* largest integer that is stored in a value */
 #define LINE_MAX_SHOWN 40
-#define GLOBAL_MAX 200 /* bytes of a name that could be on a list */
+#define GLOBAL_MAX 200 /* maximum bytes of an allowed name */
 
 typedef struct machine {
     sfp__pickle *p;
@@ -26,27 +24,27 @@ typedef struct machine {
     sfp_error *err;
     sfp__pickle_limits limits;
     const uint8_t *bytes, *at, *end;
-    size_t offset; /* of the opcode being done */
+    size_t offset; /* of the current opcode */
     sfp__pickle_value *stack;
     size_t depth, stack_capacity;
-    size_t *marks; /* (limits.depth) heights of the stack */
+    size_t *marks; /* (limits.depth) stack heights at the open marks */
     int mark_count;
     sfp__pickle_value *memo;
-    size_t memo_count, memo_capacity; /* entries set; capacity */
+    size_t memo_count, memo_capacity; /* number of entries set; capacity */
     size_t items;
 } machine;
 
 typedef enum operand {
     NO_OPERAND,
-    INT_1 = 1, /* so many bytes, little-endian */
+    INT_1 = 1, /* an integer of this many bytes, little-endian */
     INT_2 = 2,
     INT_4 = 4,
     INT_8 = 8,
-    DATA_1 = 16 + 1, /* a length of so many bytes, then the bytes */
+    DATA_1 = 16 + 1, /* a length of this many bytes, then the data */
     DATA_4 = 16 + 4,
     DATA_8 = 16 + 8,
-    LINE = 32, /* up to '\n' */
-    LINES_2,   /* two of them */
+    LINE = 32, /* text up to '\n' */
+    LINES_2,   /* two lines */
 } operand;
 
 typedef struct argument {
@@ -59,7 +57,7 @@ typedef struct opcode {
     const char *name;
     operand operand;
     sfp_status (*run)(machine *m, const struct opcode *op, const argument *a);
-    int variant; /* what tells apart the opcodes of one function */
+    int variant; /* distinguishes the opcodes that share a function */
 } opcode;
 
 #define ACTION(name) \
@@ -98,7 +96,7 @@ static sfp_status push(machine *m, sfp__pickle_value v)
     return SFP_OK;
 }
 
-/* Values above the last mark (or at all). */
+/* Returns the number of values above the last mark, or on the whole stack without one. */
 static size_t available(const machine *m)
 {
     return m->depth - (m->mark_count ? m->marks[m->mark_count - 1] : 0);
@@ -107,20 +105,20 @@ static size_t available(const machine *m)
 static sfp_status need(machine *m, size_t n)
 {
     if (available(m) < n)
-        return FAIL(m, SFP_EFORMAT, "needs %zu value%s on the stack, found %zu", n, n == 1 ? "" : "s", available(m));
+        return FAIL(m, SFP_EFORMAT, "expected %zu value%s on the stack, found %zu", n, n == 1 ? "" : "s", available(m));
     return SFP_OK;
 }
 
-/* Takes the last mark away; *first is where its values begin. */
-static sfp_status take_mark(machine *m, size_t *first)
+/* Removes the last mark; *first receives the stack position of its values. */
+static sfp_status pop_mark(machine *m, size_t *first)
 {
     if (m->mark_count == 0)
-        return FAIL(m, SFP_EFORMAT, "there is no MARK");
+        return FAIL(m, SFP_EFORMAT, "MARK is missing");
     *first = m->marks[--m->mark_count];
     return SFP_OK;
 }
 
-/* Puts n values from the stack into a container. */
+/* Appends n values from the stack to a container. */
 static sfp_status put_items(machine *m, sfp__pickle_value container, const size_t first, size_t n)
 {
     TRY(count_items(m, n));
@@ -143,7 +141,7 @@ static sfp_status put_items(machine *m, sfp__pickle_value container, const size_
 
 ACTION(unsupported)
 {
-    return FAIL(m, SFP_EUNSUPPORTED, "is not supported, expected lists, tuples, dicts, strings and numbers");
+    return FAIL(m, SFP_EUNSUPPORTED, "opcode is not supported, expected lists, tuples, dicts, strings and numbers");
 }
 
 ACTION(do_proto)
@@ -153,7 +151,7 @@ ACTION(do_proto)
     return SFP_OK;
 }
 
-/* A frame is only a hint to read ahead; it must lie in the file. */
+/* A frame is only a hint to read ahead; it must lie within the file. */
 ACTION(do_frame)
 {
     if (a->integer > (uint64_t)(m->end - m->at))
@@ -171,7 +169,7 @@ ACTION(do_mark)
 
 ACTION(do_pop)
 {
-    if (available(m) == 0 && m->mark_count > 0) { /* Python's POP takes a mark too */
+    if (available(m) == 0 && m->mark_count > 0) { /* like in Python, POP also removes a mark */
         m->mark_count--;
         return SFP_OK;
     }
@@ -182,7 +180,7 @@ ACTION(do_pop)
 
 ACTION(do_pop_mark)
 {
-    return take_mark(m, &m->depth);
+    return pop_mark(m, &m->depth);
 }
 
 ACTION(do_dup)
@@ -196,7 +194,7 @@ ACTION(do_constant)
     return push(m, 2 * (uint64_t)op->variant);
 }
 
-/* variant: the type */
+/* variant: the type of the container */
 ACTION(do_empty)
 {
     sfp__pickle_value v = 0;
@@ -204,7 +202,7 @@ ACTION(do_empty)
     return push(m, v);
 }
 
-/* A container of the values from `first` on, in their place. */
+/* Replaces the values from `first` on by a container that holds them. */
 static sfp_status collect(machine *m, sfp__pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
@@ -217,15 +215,15 @@ static sfp_status collect(machine *m, sfp__pickle_type type, size_t first)
     return push(m, v);
 }
 
-/* LIST, TUPLE, DICT: what lies above the mark. variant: the type */
+/* LIST, TUPLE, DICT: collects the values above the mark. variant: the type */
 ACTION(do_collect)
 {
     size_t first = 0;
-    TRY(take_mark(m, &first));
+    TRY(pop_mark(m, &first));
     return collect(m, (sfp__pickle_type)op->variant, first);
 }
 
-/* variant: how many */
+/* variant: the number of items */
 ACTION(do_tuple)
 {
     size_t n = (size_t)op->variant;
@@ -233,13 +231,13 @@ ACTION(do_tuple)
     return collect(m, SFP_PICKLE_TUPLE, m->depth - n);
 }
 
-/* Puts what is above `first` into the container below it. */
+/* Appends the values from `first` on to the container below them. */
 static sfp_status extend(machine *m, sfp__pickle_type type, size_t first)
 {
     size_t n = m->depth - first;
     size_t base = m->mark_count ? m->marks[m->mark_count - 1] : 0;
     if (first <= base)
-        return FAIL(m, SFP_EFORMAT, "there is no container on the stack");
+        return FAIL(m, SFP_EFORMAT, "container is missing on the stack");
     sfp__pickle_value c = m->stack[first - 1];
     sfp__pickle_type found = sfp__pickle_type_of(m->p, c);
     if (found != type)
@@ -264,7 +262,7 @@ ACTION(do_put_one)
 ACTION(do_put_many)
 {
     size_t first = 0;
-    TRY(take_mark(m, &first));
+    TRY(pop_mark(m, &first));
     return extend(m, (sfp__pickle_type)op->variant, first);
 }
 
@@ -280,7 +278,7 @@ static sfp_status push_int(machine *m, int64_t n)
     return push(m, v);
 }
 
-/* variant: 4 for a signed one */
+/* variant: 4 for a signed integer */
 ACTION(do_int)
 {
     return push_int(m, op->variant == 4 ? (int64_t)(int32_t)(uint32_t)a->integer : (int64_t)a->integer);
@@ -301,7 +299,7 @@ static sfp_status bad_number(machine *m, const char *text)
     return FAIL(m, SFP_EFORMAT, "expected a number, found '%s'", sfp__printable(text, shown, sizeof shown));
 }
 
-/* "12", "-3", Python 2's "3L"; INT has "00" and "01" for False and True. variant: 1 for LONG */
+/* "12", "-3", or Python 2's "3L". INT has "00" and "01" for False and True. variant: 1 for LONG */
 ACTION(do_int_line)
 {
     char text[64], *end;
@@ -321,7 +319,7 @@ ACTION(do_int_line)
     return push_int(m, n);
 }
 
-/* Two's complement, little-endian, any length: what fits 64 bits is taken. */
+/* Two's complement, little-endian, of any length; the number must fit 64 bits. */
 ACTION(do_long)
 {
     uint8_t sign = a->size && a->data[a->size - 1] & 0x80 ? 0xff : 0;
@@ -354,7 +352,7 @@ ACTION(do_float_line)
     return push_float(m, x);
 }
 
-/* The one big-endian operand. */
+/* The only big-endian operand. */
 ACTION(do_float)
 {
     uint64_t bits = __builtin_bswap64(a->integer);
@@ -365,7 +363,7 @@ ACTION(do_float)
 
 /* ------------------------------------------------------------------ strings */
 
-/* Text of n bytes; text NULL: the caller fills *storage and may then shorten it. */
+/* Pushes a text of n bytes. text NULL: the caller fills *storage and may then shorten the text. */
 static sfp_status push_text(machine *m, sfp__pickle_type type, const void *text, size_t n, char **storage)
 {
     sfp__pickle_value v = 0;
@@ -396,7 +394,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* n hexadecimal digits at s */
+/* Parses n hexadecimal digits at s. */
 static bool hex(const uint8_t *s, const uint8_t *end, int n, uint32_t *out)
 {
     uint32_t v = 0;
@@ -412,7 +410,7 @@ static bool hex(const uint8_t *s, const uint8_t *end, int n, uint32_t *out)
     return true;
 }
 
-/* Protocol 0's 'text' as repr() wrote it. Names need only the plain escapes. */
+/* Protocol 0's 'text', as written by repr(). Names need only the plain escapes. */
 ACTION(do_string_line)
 {
     static const char escapes[] = "\\\\''\"\"n\nt\tr\ra\ab\bf\fv\v";
@@ -437,7 +435,7 @@ ACTION(do_string_line)
         while (s < end && *e && (uint8_t)e[0] != *s)
             e += 2;
         if (s >= end || !*e)
-            return FAIL(m, SFP_EFORMAT, "the string has an escape that is not known");
+            return FAIL(m, SFP_EFORMAT, "the string has an unknown escape");
         out[n++] = e[1];
     }
     out[n] = '\0';
@@ -445,7 +443,7 @@ ACTION(do_string_line)
     return SFP_OK;
 }
 
-/* UTF-8 of a code point; at most 4 bytes */
+/* Encodes a code point as UTF-8; at most 4 bytes. */
 static size_t put_utf8(uint32_t c, char *out)
 {
     if (c < 0x80) {
@@ -459,7 +457,8 @@ static size_t put_utf8(uint32_t c, char *out)
     return (size_t)more + 1;
 }
 
-/* Protocol 0's unicode: Latin-1 with \uXXXX and \UXXXXXXXX. A byte becomes at most two, an escape of six at most three. */
+/* Protocol 0's unicode: Latin-1 with \uXXXX and \UXXXXXXXX. A byte becomes at most two bytes, an escape of six bytes at most
+ * three. */
 ACTION(do_unicode_line)
 {
     const uint8_t *s = a->data, *end = a->data + a->size;
@@ -470,7 +469,7 @@ ACTION(do_unicode_line)
         uint32_t code = *s;
         int digits = *s == '\\' && end - s > 1 ? (s[1] == 'u' ? 4 : s[1] == 'U' ? 8 : 0) : 0;
         if (digits && (!hex(s + 2, end, digits, &code) || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)))
-            return FAIL(m, SFP_EFORMAT, "the string has a \\u escape that is no character");
+            return FAIL(m, SFP_EFORMAT, "the string has a \\u escape that is not a character");
         s += digits ? 2 + digits : 1;
         n += put_utf8(code, out + n);
     }
@@ -485,8 +484,8 @@ static sfp_status memo_put(machine *m, uint64_t key)
 {
     size_t size = (size_t)(m->end - m->bytes);
     TRY(need(m, 1));
-    if (key >= size || key >= m->limits.memo) /* Python counts from 0 up, so no honest number is that large */
-        return FAIL(m, SFP_ELIMIT, "memo number is %llu, expected one below %zu", (unsigned long long)key,
+    if (key >= size || key >= m->limits.memo) /* Python numbers from 0 up, so no valid index is that large */
+        return FAIL(m, SFP_ELIMIT, "memo index is %llu, expected less than %zu", (unsigned long long)key,
                     size < m->limits.memo ? size : m->limits.memo);
     size_t had = m->memo_capacity;
     if (!sfp__grow(&m->memo, sizeof *m->memo, had, (size_t)key + 1, &m->memo_capacity))
@@ -501,11 +500,11 @@ static sfp_status memo_put(machine *m, uint64_t key)
 static sfp_status memo_get(machine *m, uint64_t key)
 {
     if (key >= m->memo_capacity || m->memo[key] == UNSET)
-        return FAIL(m, SFP_EFORMAT, "memo number %llu was never put", (unsigned long long)key);
+        return FAIL(m, SFP_EFORMAT, "memo index %llu was never set", (unsigned long long)key);
     return push(m, m->memo[key]);
 }
 
-/* variant: 1 to put, 0 to get */
+/* variant: 1: set, 0: get */
 ACTION(do_memo)
 {
     return op->variant ? memo_put(m, a->integer) : memo_get(m, a->integer);
@@ -522,7 +521,7 @@ ACTION(do_memo_line)
     return op->variant ? memo_put(m, key) : memo_get(m, key);
 }
 
-/* The next number, which is how many there are. */
+/* Sets the next memo index, which is the number of entries. */
 ACTION(do_memoize)
 {
     return memo_put(m, m->memo_count);
@@ -530,20 +529,19 @@ ACTION(do_memoize)
 
 /* ------------------------------------------------------------------ objects
  *
- * Nothing is ever called. A class or function becomes a node with its name, if
- * the reader's allow-list has that name; "calling" it becomes a node with the
- * name, the arguments and, later, the state, for the reader to make sense of.
- * Without a list all of it is refused. */
+ * Nothing is ever called. A class or function becomes a node with its name, if the list of allowed names contains it. A call
+ * becomes a node with the name, the arguments and, later, the state, which the user of the pickle interprets. Without a list all
+ * of these opcodes are errors. */
 
-/* Classes whose instances are filled by SETITEMS: as good as a dict. */
+/* Classes whose instances are filled by SETITEMS: they are treated as dicts. */
 static const char *const dicts[] = {"collections.OrderedDict", "collections.defaultdict"};
 
 ACTION(refuse)
 {
-    return FAIL(m, SFP_EUNSUPPORTED, "is not allowed: the pickle makes or calls Python objects, expected plain data only");
+    return FAIL(m, SFP_EUNSUPPORTED, "the pickle creates or calls Python objects, expected plain data only");
 }
 
-/* An entry that ends in '*' stands for all names that begin so. */
+/* An entry that ends in '*' allows all names with this prefix. */
 static bool allowed(const machine *m, const char *name)
 {
     for (const char *const *g = m->limits.globals; *g; g++) {
@@ -566,8 +564,7 @@ static sfp_status push_global(machine *m, const void *module, size_t module_size
     n += more;
     full[n] = '\0';
     if (module_size + 1 + name_size > capacity || strlen(full) != n || !allowed(m, full))
-        return FAIL(m, SFP_EUNSUPPORTED,
-                    "'%s' is not allowed: it is not among the names that weights need, and nothing of a pickle is run",
+        return FAIL(m, SFP_EUNSUPPORTED, "name is '%s', expected a name that weights need; pickles are never executed",
                     sfp__printable(full, shown, sizeof shown));
     sfp__pickle_value v = 0;
     char *text = sfp__pickle_new_text(m->p, n);
@@ -580,7 +577,7 @@ static sfp_status push_global(machine *m, const void *module, size_t module_size
     return push(m, v);
 }
 
-/* variant: 1 when module and name lie on the stack */
+/* variant: 1: module and name are on the stack */
 ACTION(do_global)
 {
     if (!m->limits.globals)
@@ -592,7 +589,7 @@ ACTION(do_global)
     const char *module = sfp__pickle_text(m->p, m->stack[m->depth - 2], &module_size);
     const char *name = sfp__pickle_text(m->p, m->stack[m->depth - 1], &name_size);
     if (!module || !name)
-        return FAIL(m, SFP_EFORMAT, "needs the texts of a module and a name");
+        return FAIL(m, SFP_EFORMAT, "expected the texts of a module and a name on the stack");
     m->depth -= 2;
     return push_global(m, module, module_size, name, name_size);
 }
@@ -605,7 +602,7 @@ static bool is_dict(const char *name)
     return false;
 }
 
-/* REDUCE and NEWOBJ: a name and its arguments. */
+/* REDUCE and NEWOBJ: create an object from a name and its arguments. */
 ACTION(do_object)
 {
     if (!m->limits.globals)
@@ -614,23 +611,23 @@ ACTION(do_object)
     sfp__pickle_value callee = m->stack[m->depth - 2], args = m->stack[m->depth - 1];
     const char *name = sfp__pickle_global(m->p, callee);
     if (!name)
-        return FAIL(m, SFP_EUNSUPPORTED, "calls %s, expected a class or function",
+        return FAIL(m, SFP_EUNSUPPORTED, "callee is %s, expected a class or function",
                     sfp__pickle_type_name(sfp__pickle_type_of(m->p, callee)));
     if (sfp__pickle_type_of(m->p, args) != SFP_PICKLE_TUPLE)
-        return FAIL(m, SFP_EFORMAT, "has %s as arguments of '%s', expected a tuple",
-                    sfp__pickle_type_name(sfp__pickle_type_of(m->p, args)), name);
+        return FAIL(m, SFP_EFORMAT, "arguments of '%s' are %s, expected a tuple", name,
+                    sfp__pickle_type_name(sfp__pickle_type_of(m->p, args)));
     if (!is_dict(name))
         return collect(m, SFP_PICKLE_OBJECT, m->depth - 2);
-    for (size_t i = 0; i < sfp__pickle_count(m->p, args);
-         i++) /* a defaultdict's function tells nothing, Python 2's pairs would */
+    /* the factory function of a defaultdict can be ignored; initial items, as Python 2 writes them, cannot */
+    for (size_t i = 0; i < sfp__pickle_count(m->p, args); i++)
         if (sfp__pickle_type_of(m->p, sfp__pickle_item(m->p, args, i)) >= SFP_PICKLE_LIST)
-            return FAIL(m, SFP_EUNSUPPORTED, "makes '%s' from %s, expected one that is filled afterwards", name,
+            return FAIL(m, SFP_EUNSUPPORTED, "'%s' is created from %s, expected one that is filled afterwards", name,
                         sfp__pickle_type_name(sfp__pickle_type_of(m->p, sfp__pickle_item(m->p, args, i))));
     m->depth -= 2;
     return collect(m, SFP_PICKLE_DICT, m->depth);
 }
 
-/* The state of the object below it. A dict's own attributes (torch's _metadata) are dropped. */
+/* BUILD: sets the state of the object below it. A dict's own attributes (torch's _metadata) are dropped. */
 ACTION(do_build)
 {
     if (!m->limits.globals)
@@ -639,14 +636,14 @@ ACTION(do_build)
     sfp__pickle_value object = m->stack[m->depth - 2];
     sfp__pickle_type type = sfp__pickle_type_of(m->p, object);
     if (type != SFP_PICKLE_DICT && type != SFP_PICKLE_OBJECT)
-        return FAIL(m, SFP_EFORMAT, "gives a state to %s, expected an object", sfp__pickle_type_name(type));
+        return FAIL(m, SFP_EFORMAT, "state is for %s, expected an object", sfp__pickle_type_name(type));
     if (type == SFP_PICKLE_OBJECT && sfp__pickle_count(m->p, object) == 2)
         TRY(put_items(m, object, m->depth - 1, 1));
     m->depth--;
     return SFP_OK;
 }
 
-/* What the file keeps outside of the pickle, by an identification of its own. */
+/* BINPERSID: refers to an object that the file stores outside of the pickle. */
 ACTION(do_persistent)
 {
     if (!m->limits.globals)
@@ -744,8 +741,8 @@ static const opcode opcodes[256] = {
     [0x84] = {"EXT4", NO_OPERAND, refuse, 0},
 };
 
-/* n bytes, little-endian */
-static bool take_int(machine *m, int n, uint64_t *out)
+/* Reads an integer of n bytes, little-endian. */
+static bool read_int(machine *m, int n, uint64_t *out)
 {
     uint64_t v = 0;
     if (m->end - m->at < n)
@@ -757,10 +754,10 @@ static bool take_int(machine *m, int n, uint64_t *out)
     return true;
 }
 
-static bool take_data(machine *m, int length_bytes, argument *out)
+static bool read_data(machine *m, int length_bytes, argument *out)
 {
     uint64_t n = 0;
-    if (!take_int(m, length_bytes, &n) || n > (uint64_t)(m->end - m->at))
+    if (!read_int(m, length_bytes, &n) || n > (uint64_t)(m->end - m->at))
         return false;
     out->data = m->at;
     out->size = (size_t)n;
@@ -768,7 +765,7 @@ static bool take_data(machine *m, int length_bytes, argument *out)
     return true;
 }
 
-static bool take_line(machine *m, const uint8_t **data, size_t *size)
+static bool read_line(machine *m, const uint8_t **data, size_t *size)
 {
     const uint8_t *stop = m->at < m->end ? memchr(m->at, '\n', (size_t)(m->end - m->at)) : NULL;
     if (!stop)
@@ -776,21 +773,21 @@ static bool take_line(machine *m, const uint8_t **data, size_t *size)
     *data = m->at;
     *size = (size_t)(stop - m->at);
     m->at = stop + 1;
-    if (*size && (*data)[*size - 1] == '\r') /* written in text mode */
+    if (*size && (*data)[*size - 1] == '\r') /* the file was written in text mode */
         --*size;
     return true;
 }
 
-static sfp_status take_operand(machine *m, operand kind, argument *out)
+static sfp_status read_operand(machine *m, operand kind, argument *out)
 {
     bool ok = true;
     if (kind >= LINE)
-        ok = take_line(m, &out->data, &out->size) && (kind == LINE || take_line(m, &out->second, &out->second_size));
+        ok = read_line(m, &out->data, &out->size) && (kind == LINE || read_line(m, &out->second, &out->second_size));
     else if (kind > INT_8)
-        ok = take_data(m, (int)kind - 16, out);
+        ok = read_data(m, (int)kind - 16, out);
     else if (kind != NO_OPERAND)
-        ok = take_int(m, (int)kind, &out->integer);
-    return ok ? SFP_OK : FAIL(m, SFP_EFORMAT, "the file ends within it");
+        ok = read_int(m, (int)kind, &out->integer);
+    return ok ? SFP_OK : FAIL(m, SFP_EFORMAT, "the file ends within the operand");
 }
 
 static sfp_status run(machine *m)
@@ -803,10 +800,11 @@ static sfp_status run(machine *m)
         code = *m->at++;
         const opcode *op = &opcodes[code];
         if (!op->run)
-            return sfp__fail(m->err, SFP_EFORMAT, "%s: pickle, byte %zu: opcode 0x%02x is not known: no pickle, or a damaged one",
-                             m->label, m->offset, code);
+            return sfp__fail(m->err, SFP_EFORMAT,
+                             "%s: pickle, byte %zu: opcode 0x%02x is unknown; the file is damaged or not a pickle", m->label,
+                             m->offset, code);
         argument a = {0};
-        TRY(take_operand(m, op->operand, &a));
+        TRY(read_operand(m, op->operand, &a));
         TRY(op->run(m, op, &a));
     }
     return SFP_OK;
@@ -827,10 +825,10 @@ sfp_status sfp__pickle_parse(const char *label, const void *bytes, size_t size, 
     machine m = {
         .label = label, .err = err, .bytes = bytes, .at = bytes, .limits = limits ? *limits : sfp__pickle_limits_defaults()};
     m.end = m.at + size;
-    if (m.limits.depth < 1 || m.limits.depth > 200) /* a level is kept in a byte */
-        return sfp__fail(err, SFP_EINVAL, "%s: limit of nesting is %d, expected 1..200", label, m.limits.depth);
+    if (m.limits.depth < 1 || m.limits.depth > 200) /* a level is stored in a byte */
+        return sfp__fail(err, SFP_EINVAL, "%s: nesting limit is %d, expected 1 to 200", label, m.limits.depth);
     if (size == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty, expected a pickle", label);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty, expected a pickle", label);
     if (size > m.limits.bytes)
         return sfp__fail(err, SFP_ELIMIT, "%s: pickle is %zu bytes, expected at most %zu", label, size, m.limits.bytes);
     TRY(sfp__alloc(&m.marks, (size_t)m.limits.depth, sizeof *m.marks, err));

@@ -1,14 +1,11 @@
-/* safetensors, read and written.
+/* Reading and writing safetensors.
  *
- * A checkpoint comes from anywhere, so its header is taken as hostile: nothing
- * of it is used before the length, the JSON, and each tensor's type, shape and
- * offsets have been checked, and the tensors together cover the data area
- * without gap or overlap (the rule of the format, which also means that no two
- * tensors share bytes and none hides some). Afterwards tensors are pointers
- * into the mapping: loading copies nothing.
+ * Files may be of any origin, so the header is not trusted. Nothing is used before the length, the JSON, and each tensor's type,
+ * shape and offsets are checked. The tensors together must cover the data area without gap or overlap: the format requires this,
+ * and it means that no two tensors share bytes and that no bytes are hidden. Afterwards tensors are pointers into the mapping:
+ * loading copies nothing.
  *
- * The writer checks everything before the first byte goes out, so that whatever
- * it writes its own reader takes. */
+ * The writer checks everything before it writes the first byte, so that the reader accepts every file that it writes. */
 #include "io/tensor/safetensors.h"
 
 #include "base/text.h"
@@ -21,7 +18,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#define HEADER_MAX 100000000u /* bytes, the limit of the reference implementation */
+#define HEADER_MAX 100000000u /* maximum bytes of a header, as in the reference implementation */
 
 typedef struct reader {
     sfp__tensor_file *f;
@@ -32,16 +29,16 @@ typedef struct reader {
 
 /* ------------------------------------------------------------------- reading */
 
-static const char *type_words(const json_t *v)
+static const char *type_name(const json_t *v)
 {
-    static const char *const words[] = {
+    static const char *const names[] = {
         [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string", [JSON_INTEGER] = "an integer",
         [JSON_REAL] = "a real",      [JSON_TRUE] = "true",      [JSON_FALSE] = "false",     [JSON_NULL] = "null",
     };
-    return v ? words[json_typeof(v)] : "missing";
+    return v ? names[json_typeof(v)] : "missing";
 }
 
-/* Fails about one tensor: "FILE: tensor 'NAME' " and the rest. */
+/* Fails with a message about one tensor: "FILE: tensor 'NAME' " and the rest. */
 #define FAIL_TENSOR(status, fmt, ...)                             \
     sfp__fail(r->err, status, "%s: tensor '%s' " fmt, r->f->path, \
               sfp__printable(t->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
@@ -51,7 +48,7 @@ static sfp_status parse_dtype(const reader *r, const json_t *info, sfp__tensor *
     const json_t *v = json_object_get(info, "dtype");
     const char *text = json_string_value(v);
     if (!text)
-        return FAIL_TENSOR(SFP_EFORMAT, "has a dtype that is %s, expected a string", type_words(v));
+        return FAIL_TENSOR(SFP_EFORMAT, "has a dtype that is %s, expected a string", type_name(v));
     for (int i = 0; i < SFP_DTYPE_COUNT; i++) {
         if (strcmp(text, sfp__dtype_name((sfp__dtype)i)) == 0) {
             t->dtype = (sfp__dtype)i;
@@ -67,14 +64,14 @@ static sfp_status parse_shape(const reader *r, const json_t *info, sfp__tensor *
 {
     const json_t *shape = json_object_get(info, "shape");
     if (!json_is_array(shape))
-        return FAIL_TENSOR(SFP_EFORMAT, "has a shape that is %s, expected an array", type_words(shape));
+        return FAIL_TENSOR(SFP_EFORMAT, "has a shape that is %s, expected an array", type_name(shape));
     size_t n = json_array_size(shape);
     if (n > SFP_MAX_DIMS)
         return FAIL_TENSOR(SFP_ELIMIT, "has %zu dimensions, expected at most %d", n, SFP_MAX_DIMS);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(shape, i);
         if (!json_is_integer(v))
-            return FAIL_TENSOR(SFP_EFORMAT, "has %s as dimension %zu, expected an integer", type_words(v), i);
+            return FAIL_TENSOR(SFP_EFORMAT, "has %s as dimension %zu, expected an integer", type_name(v), i);
         t->shape[i] = json_integer_value(v);
         if (t->shape[i] < 0)
             return FAIL_TENSOR(SFP_EFORMAT, "has %lld as dimension %zu, expected 0 or more", (long long)t->shape[i], i);
@@ -93,13 +90,12 @@ static sfp_status parse_offsets(const reader *r, const json_t *info, sfp__tensor
     const json_t *first = json_array_get(pair, 0), *last = json_array_get(pair, 1);
     if (json_array_size(pair) != 2 || !json_is_integer(first) || !json_is_integer(last))
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets that are %s, expected two integers",
-                           json_is_array(pair) ? "something else" : type_words(pair));
+                           json_is_array(pair) ? "something else" : type_name(pair));
     long long begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin)
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], expected 0 <= begin <= end", begin, end);
     if ((unsigned long long)end > r->size)
-        return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], but the file holds %zu bytes of data", begin, end,
-                           r->size);
+        return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], but the file has %zu bytes of data", begin, end, r->size);
     if ((size_t)(end - begin) != t->bytes) {
         char shown[SFP_SHAPE_MAX];
         return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%lld, %lld], expected %zu bytes for %s %s", begin, end, t->bytes,
@@ -113,7 +109,7 @@ static sfp_status parse_tensor(const reader *r, const char *name, const json_t *
 {
     *t = (sfp__tensor){.name = name};
     if (!json_is_object(info))
-        return FAIL_TENSOR(SFP_EFORMAT, "is %s, expected an object", type_words(info));
+        return FAIL_TENSOR(SFP_EFORMAT, "is %s, expected an object", type_name(info));
     TRY(parse_dtype(r, info, t));
     TRY(parse_shape(r, info, t));
     return parse_offsets(r, info, t);
@@ -123,7 +119,7 @@ static sfp_status parse_meta(const reader *r, json_t *meta)
 {
     if (!json_is_object(meta))
         return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ is %s, expected an object of strings", r->f->path,
-                         type_words(meta));
+                         type_name(meta));
     const char *key;
     json_t *value;
     TRY(sfp__alloc(&r->f->meta, json_object_size(meta), sizeof *r->f->meta, r->err));
@@ -132,7 +128,7 @@ static sfp_status parse_meta(const reader *r, json_t *meta)
         if (!json_is_string(value)) {
             char shown[SFP_NAME_MAX];
             return sfp__fail(r->err, SFP_EFORMAT, "%s: __metadata__ '%s' is %s, expected a string", r->f->path,
-                             sfp__printable(key, shown, sizeof shown), type_words(value));
+                             sfp__printable(key, shown, sizeof shown), type_name(value));
         }
         r->f->meta[r->f->meta_count++] = (sfp__meta){key, json_string_value(value)};
     }
@@ -145,31 +141,31 @@ static int compare_offset(const void *pa, const void *pb)
     if (a->data != b->data)
         return (const uint8_t *)a->data < (const uint8_t *)b->data ? -1 : 1;
     if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? -1 : 1; /* an empty tensor comes before the one that begins at its place */
+        return a->bytes < b->bytes ? -1 : 1; /* an empty tensor precedes the one that begins at the same offset */
     return strcmp(a->name, b->name);
 }
 
-/* Sorted by offset, each tensor must begin where the one before it ended. */
+/* Checks that the tensors, sorted by offset, each begin where the previous one ends. */
 static sfp_status check_cover(const reader *r)
 {
     size_t at = 0;
-    const char *before = NULL;
+    const char *previous = NULL;
     for (size_t i = 0; i < r->f->count; i++) {
         const sfp__tensor *t = &r->f->tensors[i];
         size_t begin = (size_t)((const uint8_t *)t->data - r->data);
         char shown[SFP_NAME_MAX];
         if (begin < at)
             return FAIL_TENSOR(SFP_EFORMAT, "has data_offsets [%zu, %zu] and overlaps tensor '%s', which ends at %zu", begin,
-                               begin + t->bytes, sfp__printable(before, shown, sizeof shown), at);
+                               begin + t->bytes, sfp__printable(previous, shown, sizeof shown), at);
         if (begin > at)
             return FAIL_TENSOR(SFP_EFORMAT,
-                               "has data_offsets [%zu, %zu], expected to begin at %zu: bytes between belong to no tensor", begin,
-                               begin + t->bytes, at);
+                               "has data_offsets [%zu, %zu], expected to begin at %zu: the bytes between belong to no tensor",
+                               begin, begin + t->bytes, at);
         at = begin + t->bytes;
-        before = t->name;
+        previous = t->name;
     }
     if (at != r->size)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: the tensors end at %zu, but the file holds %zu bytes of data", r->f->path, at,
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: the tensors end at %zu, but the file has %zu bytes of data", r->f->path, at,
                          r->size);
     return SFP_OK;
 }
@@ -196,18 +192,18 @@ static sfp_status parse(sfp__tensor_file *f, const uint8_t *bytes, size_t size, 
 {
     (void)zip;
     if (size < 8)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected a safetensors file of at least 8", f->path, size);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file has %zu bytes, expected a safetensors file of at least 8", f->path, size);
     uint64_t length;
     memcpy(&length, bytes, 8);
     if (length > HEADER_MAX)
-        return sfp__fail(err, SFP_EFORMAT, "%s: header length is %llu, expected at most %u (is it a safetensors file?)", f->path,
+        return sfp__fail(err, SFP_EFORMAT, "%s: header length is %llu, expected at most %u (not a safetensors file?)", f->path,
                          (unsigned long long)length, HEADER_MAX);
     if (length > size - 8)
         return sfp__fail(err, SFP_EFORMAT, "%s: header length is %llu, but only %zu bytes follow it", f->path,
                          (unsigned long long)length, size - 8);
     const char *text = (const char *)bytes + 8;
     if (length == 0 || text[0] != '{')
-        return sfp__fail(err, SFP_EFORMAT, "%s: the header does not begin with '{' (is it a safetensors file?)", f->path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the header does not begin with '{' (not a safetensors file?)", f->path);
 
     json_error_t where;
     f->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &where);
@@ -220,14 +216,14 @@ static sfp_status parse(sfp__tensor_file *f, const uint8_t *bytes, size_t size, 
     return parse_entries(&(reader){f, bytes + 8 + length, size - 8 - (size_t)length, err});
 }
 
-static bool is_no_archive(const uint8_t *bytes, size_t size, const sfp__zip *zip)
+static bool is_not_archive(const uint8_t *bytes, size_t size, const sfp__zip *zip)
 {
     (void)bytes;
     (void)size;
     return zip == NULL;
 }
 
-const sfp__tensor_format sfp__format_safetensors = {"safetensors", is_no_archive, parse};
+const sfp__tensor_format sfp__format_safetensors = {"safetensors", is_not_archive, parse};
 
 sfp_status sfp__safetensors_open(const char *path, sfp__tensor_file **out, sfp_error *err)
 {
@@ -267,18 +263,18 @@ sfp_status sfp__safetensors_expect_sum(const sfp__tensor_file *f, const char *su
     const char *expected = sfp__tensor_file_meta(f, SFP_CHECKSUM_KEY);
     if (!expected || strcmp(sum, expected) == 0)
         return SFP_OK;
-    return sfp__fail(err, SFP_EFORMAT, "%s: is damaged: its checksum is %s, expected %s", f->path, sum,
+    return sfp__fail(err, SFP_EFORMAT, "%s: checksum is %s, expected %s; the file is damaged", f->path, sum,
                      sfp__printable(expected, shown, sizeof shown));
 }
 
 /* ------------------------------------------------------------------- writing */
 
-static sfp_status check_text(const char *path, const char *what, const char *s, sfp_error *err)
+static sfp_status check_text(const char *path, const char *role, const char *s, sfp_error *err)
 {
     if (s && sfp__utf8_valid(s))
         return SFP_OK;
     char shown[SFP_NAME_MAX];
-    return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is not UTF-8", path, what,
+    return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is not UTF-8", path, role,
                      s ? sfp__printable(s, shown, sizeof shown) : "(null)");
 }
 
@@ -290,13 +286,13 @@ static sfp_status check_tensor(const char *path, const sfp__tensor *t, sfp_error
     if (strcmp(t->name, "__metadata__") == 0)
         return sfp__fail(err, SFP_EINVAL, "%s: a tensor cannot be named '__metadata__'", path);
     if ((int)t->dtype < 0 || t->dtype >= SFP_DTYPE_COUNT)
-        return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' is of unknown type %d", path, name, (int)t->dtype);
+        return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' has unknown type %d", path, name, (int)t->dtype);
     if (t->ndim < 0 || t->ndim > SFP_MAX_DIMS)
         return sfp__fail(err, SFP_ELIMIT, "%s: tensor '%s' has %d dimensions, expected at most %d", path, name, t->ndim,
                          SFP_MAX_DIMS);
     size_t count, bytes;
     if (!sfp__shape_count(t->shape, t->ndim, t->dtype, &count, &bytes) || bytes != t->bytes || (bytes > 0 && !t->data))
-        return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' is given %zu bytes%s, which do not fit %s %s", path, name, t->bytes,
+        return sfp__fail(err, SFP_EINVAL, "%s: tensor '%s' has %zu bytes%s, which do not match %s %s", path, name, t->bytes,
                          t->data ? "" : " (NULL)", sfp__dtype_name(t->dtype),
                          sfp__shape_text(t->shape, t->ndim, shape, sizeof shape));
     return SFP_OK;
@@ -308,14 +304,14 @@ static int compare_text(const void *pa, const void *pb)
     return strcmp(*a, *b);
 }
 
-/* Sorts `names`; the reader refuses a key that comes twice. */
-static sfp_status check_distinct(const char *path, const char *what, const char **names, size_t count, sfp_error *err)
+/* Sorts `names` and checks that they are distinct: the reader rejects duplicate keys. */
+static sfp_status check_distinct(const char *path, const char *role, const char **names, size_t count, sfp_error *err)
 {
     if (count > 1)
         qsort(names, count, sizeof *names, compare_text);
     for (size_t i = 1; i < count; i++) {
         if (strcmp(names[i - 1], names[i]) == 0)
-            return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is given twice", path, what,
+            return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is a duplicate", path, role,
                              sfp__printable(names[i], (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
     }
     return SFP_OK;
@@ -360,7 +356,7 @@ sfp_status sfp__safetensors_header(const char *path, const sfp__tensor *tensors,
     sfp__json j = {.text = out};
     size_t at = 0, end;
     TRY(check_all(path, tensors, count, meta, meta_count, err));
-    sfp__text_fill(out, '\0', 8); /* the length, when it is known */
+    sfp__text_fill(out, '\0', 8); /* placeholder for the header length */
     sfp__json_object(&j, NULL);
     if (meta_count > 0) {
         sfp__json_object(&j, "__metadata__");

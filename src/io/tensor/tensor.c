@@ -1,8 +1,7 @@
-/* Element types, shapes in words, conversions.
+/* Element types, shapes as text, conversions.
  *
- * The bytes of a tensor lie where its file put them, so they may be unaligned
- * for their type: every element is fetched by memcpy, which compilers turn
- * into a plain load. */
+ * The bytes of a tensor are used in the place where its file has them, so they may be unaligned for their type. Every element is
+ * read by memcpy, which compilers turn into a plain load. */
 #include "io/tensor/tensor.h"
 
 #include "base/mem.h"
@@ -11,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-endian numbers and are used as they lie");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files contain little-endian numbers and are used in place");
 
 const char *sfp__dtype_name(sfp__dtype t)
 {
@@ -48,7 +47,7 @@ const char *sfp__shape_text(const int64_t *shape, int ndim, char *buf, size_t si
     size_t at = 0;
     buf[0] = '\0';
     for (int i = 0; i < ndim && at < size; i++) {
-        /* a cut text stays terminated: snprintf tells what it wanted */
+        /* a shortened text is still terminated; snprintf returns the full length */
         int n = snprintf(buf + at, size - at, "%s%lld", i ? ", " : "(", (long long)shape[i]);
         at += n > 0 ? (size_t)n : 0;
     }
@@ -84,7 +83,7 @@ sfp_status sfp__tensor_expect(const char *file, const sfp__tensor *t, const int6
                      sfp__shape_text(shape, ndim, expected, sizeof expected));
 }
 
-/* One loop a type: `expr` gives the element as `v` of type `type`. */
+/* One loop per type: `expr` converts the element `v` of type `type`. */
 #define CONVERT(type, expr)                         \
     for (size_t i = 0; i < t->count; i++) {         \
         type v;                                     \

@@ -1,4 +1,4 @@
-/* A named tensor as it lies in a file: what every weight format gives and takes. */
+/* A named tensor as stored in a file, independent of the file format. */
 #ifndef SFP_IO_TENSOR_TENSOR_H
 #define SFP_IO_TENSOR_TENSOR_H
 
@@ -10,7 +10,7 @@
 
 #define SFP_MAX_DIMS 8
 
-/* enum, safetensors name, bytes an element, npy descriptor (NULL: none) */
+/* enum, safetensors name, bytes per element, npy descriptor (NULL: none) */
 #define SFP_DTYPE_LIST(X)    \
     X(F64, "F64", 8, "<f8")  \
     X(F32, "F32", 4, "<f4")  \
@@ -28,7 +28,7 @@ typedef enum sfp__dtype {
 } sfp__dtype;
 
 typedef struct sfp__tensor {
-    const char *name; /* owned by the file it came from */
+    const char *name; /* owned by the file that contains it */
     sfp__dtype dtype;
     int ndim;
     int64_t shape[SFP_MAX_DIMS];
@@ -40,20 +40,20 @@ typedef struct sfp__tensor {
 const char *sfp__dtype_name(sfp__dtype t);
 size_t sfp__dtype_size(sfp__dtype t);
 
-/* Capacity that any shape's text fits in. */
+/* Bytes that suffice for the text of any shape. */
 #define SFP_SHAPE_MAX 192
 
-/* "(2304, 768)", "(5,)", "()"; returns buf. */
+/* Formats a shape as "(2304, 768)", "(5,)" or "()"; returns buf. */
 const char *sfp__shape_text(const int64_t *shape, int ndim, char *buf, size_t size);
 
-/* Elements and bytes of a shape; false when a dimension is negative or a product does not fit. */
+/* Computes the number of elements and bytes of a shape; false: a dimension is negative or a product overflows. */
 bool sfp__shape_count(const int64_t *shape, int ndim, sfp__dtype dtype, size_t *count, size_t *bytes);
 
-/* Fails with SFP_ESHAPE and "FILE: tensor 'NAME' is (..), expected (..)". */
+/* Fails with SFP_ESHAPE and "FILE: tensor 'NAME' is (..), expected (..)" unless the tensor has this shape. */
 sfp_status sfp__tensor_expect(const char *file, const sfp__tensor *t, const int64_t *shape, int ndim, sfp_error *err);
 
-/* Converts all elements (any dtype) to float / int64; `out` holds t->count.
- * to_i64 takes integer dtypes only. */
+/* Converts all elements to float or int64; `out` holds t->count elements. to_f32 accepts any dtype, to_i64 only integer
+ * dtypes. */
 sfp_status sfp__tensor_to_f32(const char *file, const sfp__tensor *t, float *out, sfp_error *err);
 sfp_status sfp__tensor_to_i64(const char *file, const sfp__tensor *t, int64_t *out, sfp_error *err);
 

@@ -1,4 +1,4 @@
-/* One handle for all formats of weights: which one it is, the list of tensors, names found by bisection. */
+/* The common part of all weight formats: detecting the format, the list of tensors, and finding a tensor by binary search. */
 #include "io/tensor/formats.h"
 
 #include "base/text.h"
@@ -9,9 +9,10 @@
 #include <sys/mman.h>
 
 #define TENSORS_MAX ((size_t)100000)
-#define NAMES_MAX ((size_t)64 << 20) /* bytes of all names */
+#define NAMES_MAX ((size_t)64 << 20) /* maximum bytes of all names */
 
-/* Asked in this order. The last one takes whatever is no archive, so its messages are what a file that is nothing gets. */
+/* Tried in this order. The last one accepts everything that is not an archive, so a file of no known format is reported with its
+ * messages. */
 static const sfp__tensor_format *const formats[] = {&sfp__format_torch, &sfp__format_npz, &sfp__format_torch_old,
                                                     &sfp__format_npy, &sfp__format_safetensors};
 
@@ -29,7 +30,8 @@ sfp_status sfp__tensor_file_add(sfp__tensor_file *f, const sfp__tensor *t, sfp_e
 {
     f->name_bytes += strlen(t->name) + 1;
     if (f->count >= TENSORS_MAX || f->name_bytes > NAMES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %zu tensors or %zu MB of names", f->path, TENSORS_MAX, NAMES_MAX >> 20);
+        return sfp__fail(err, SFP_ELIMIT, "%s: file has more than %zu tensors or %zu MB of names", f->path, TENSORS_MAX,
+                         NAMES_MAX >> 20);
     TRY(sfp__check_memory(sfp__grow(&f->tensors, sizeof *f->tensors, f->count, f->count + 1, &f->capacity), err));
     char *name = sfp__strdup(t->name);
     TRY(sfp__check_memory(name, err));
@@ -55,7 +57,7 @@ static sfp_status index_names(sfp__tensor_file *f, sfp_error *err)
     qsort(f->by_name, f->count, sizeof *f->by_name, compare_name);
     for (size_t i = 1; i < f->count; i++)
         if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is there twice", f->path,
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s' is a duplicate", f->path,
                              sfp__printable(f->by_name[i]->name, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
     return SFP_OK;
 }
@@ -73,7 +75,7 @@ static sfp_status read_bytes(sfp__tensor_file *f, const sfp__tensor_format *form
             format = formats[i];
     if (!format)
         return sfp__fail(err, SFP_EUNSUPPORTED,
-                         "%s: a zip archive with neither PyTorch's data.pkl nor .npy files, expected one of them", f->path);
+                         "%s: zip archive has neither PyTorch's data.pkl nor .npy files, expected one of them", f->path);
     f->format = format->name;
     TRY(format->open(f, bytes, size, zip, err));
     return index_names(f, err);
@@ -121,7 +123,7 @@ void sfp__tensor_file_close(sfp__tensor_file *f)
     sfp__free(f);
 }
 
-/* ------------------------------------------------------------------- asking */
+/* ------------------------------------------------------------------- lookup */
 
 const sfp__tensor *sfp__tensor_file_find(const sfp__tensor_file *f, const char *name)
 {

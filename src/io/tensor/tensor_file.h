@@ -1,8 +1,8 @@
-/* Any file of weights as named tensors: safetensors, PyTorch (.pth, .pt, .bin), NumPy's .npy and .npz.
+/* A weights file of any format as named tensors: safetensors, PyTorch (.pth, .pt, .bin), NumPy's .npy and .npz.
  *
- * The format is told from the bytes, never from the name. Tensors lie in the mapped file wherever the format allows it, so
- * opening costs no copy of the model. Nested dicts of a PyTorch file become dotted names: {"model": {"norm.bias": t}} holds
- * 'model.norm.bias'; the one tensor of a .npy is called 'array'. */
+ * The format is detected from the bytes, never from the name. Tensors point into the mapped file where the format allows it, so
+ * opening does not copy the model. Nested dicts of a PyTorch file become dotted names: {"model": {"norm.bias": t}} contains
+ * 'model.norm.bias'. The only tensor of a .npy is named 'array'. */
 #ifndef SFP_IO_TENSOR_TENSOR_FILE_H
 #define SFP_IO_TENSOR_TENSOR_FILE_H
 
@@ -16,33 +16,33 @@ typedef struct sfp__meta {
 typedef struct sfp__tensor_file {
     char *path;
     const char *format;   /* "safetensors", "PyTorch", ... */
-    sfp__tensor *tensors; /* (count) in the order of the file; safetensors: of their offsets */
+    sfp__tensor *tensors; /* (count) in the order of the file; in safetensors by offset */
     size_t count;
-    sfp__meta *meta; /* (meta_count) strings that safetensors keep beside the tensors; other formats have none */
+    sfp__meta *meta; /* (meta_count) metadata of a safetensors file; other formats have none */
     size_t meta_count;
-    /* the file's own: */
-    sfp__map map;                /* empty when the bytes are the caller's */
+    /* private: */
+    sfp__map map;                /* empty: the bytes belong to the caller */
     const sfp__tensor **by_name; /* (count) */
-    void **blocks;               /* heap blocks that tensors and names lie in */
+    void **blocks;               /* heap blocks that contain tensors and names */
     size_t capacity, block_count, block_capacity, name_bytes;
-    struct json_t *header; /* of a safetensors file: has its names and metadata */
+    struct json_t *header; /* header of a safetensors file; owns its names and metadata */
 } sfp__tensor_file;
 
 sfp_status sfp__tensor_file_open(const char *path, sfp__tensor_file **out, sfp_error *err);
-/* The same checks on bytes in memory (which must outlive the handle); `label` stands for the file in messages. */
+/* Opens a file in memory, with the same checks. The bytes must outlive the handle; `label` names the file in messages. */
 sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, size_t size, sfp__tensor_file **out,
                                         sfp_error *err);
 void sfp__tensor_file_close(sfp__tensor_file *f);
 DEFINE_OWNED_PTR(sfp__tensor_file, sfp__tensor_file_close)
 
-const sfp__tensor *sfp__tensor_file_find(const sfp__tensor_file *f, const char *name); /* NULL: not there */
+const sfp__tensor *sfp__tensor_file_find(const sfp__tensor_file *f, const char *name); /* NULL: no such tensor */
 sfp_status sfp__tensor_file_need(const sfp__tensor_file *f, const char *name, const sfp__tensor **out, sfp_error *err);
-const char *sfp__tensor_file_meta(const sfp__tensor_file *f, const char *key); /* NULL: not there */
+const char *sfp__tensor_file_meta(const sfp__tensor_file *f, const char *key); /* NULL: no such key */
 
-/* Tells the kernel that the mapped pages are not needed for now (they come back when read). */
+/* Allows the kernel to release the mapped pages; they are loaded again when they are read. */
 void sfp__tensor_file_release(const sfp__tensor_file *f);
 
-/* NumPy's .npy, versions 1-3, C order, little-endian dtypes of tensor.h: this format and no other. */
+/* NumPy's .npy only: versions 1 to 3, C order, the little-endian dtypes of tensor.h. */
 sfp_status sfp__npy_open(const char *path, sfp__tensor_file **out, sfp_error *err);
 sfp_status sfp__npy_open_memory(const char *label, const void *bytes, size_t size, sfp__tensor_file **out, sfp_error *err);
 sfp_status sfp__npy_write(const char *path, const sfp__tensor *t, sfp_error *err);

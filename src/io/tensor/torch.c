@@ -1,21 +1,19 @@
-/* PyTorch's own files (torch.save, TorchScript).
+/* PyTorch files (torch.save, TorchScript).
  *
- * Since 1.6 a zip: NAME/data.pkl tells names, shapes and which storage each
- * tensor is a view of, NAME/data/KEY are the storages, stored and aligned, so
- * tensors are pointers into the mapped file. Before, one stream: a magic
- * number, protocol, system, the same pickle, the keys of the storages in order,
- * then each storage as its length and its numbers.
+ * Since version 1.6 they are zip archives. NAME/data.pkl contains the names, the shapes and the storage that each tensor is a
+ * view of. NAME/data/KEY are the storages, uncompressed and aligned, so tensors are pointers into the mapped file. Older files
+ * are one stream: a magic number, protocol, system information, the same pickle, the keys of the storages in order, then each
+ * storage as its length and its numbers.
  *
  * Tensors in the pickle:
  *
- *   _rebuild_tensor_v2(storage, offset, size, stride, ...)      a view of a storage
- *   _rebuild_parameter(tensor, ...)                             the same, to be trained
- *   _rebuild_from_type_v2(function, type, arguments, state)     the same, of a subclass
+ *     _rebuild_tensor_v2(storage, offset, size, stride, ...)      a view of a storage
+ *     _rebuild_parameter(tensor, ...)                             the same, trainable
+ *     _rebuild_from_type_v2(function, type, arguments, state)     the same, of a subclass
  *
- * They are looked for in dicts and in the modules of TorchScript, which are
- * dicts in disguise; everything else of a training checkpoint (arguments,
- * random states, schedules) is passed over. A pickle can lead in circles and
- * reach one dict by many ways, so depth and number of steps are limited. */
+ * They are searched in dicts and in TorchScript modules, whose state is a dict. All other contents of a training checkpoint
+ * (arguments, random states, schedules) are ignored. A pickle can contain cycles and can reach one dict by many paths, so the
+ * depth and the number of steps are limited. */
 #include "io/tensor/formats.h"
 
 #include "base/text.h"
@@ -28,7 +26,7 @@ enum { DEPTH_MAX = 24, KEY_MAX = 512 };
 #define STEPS_MAX ((size_t)2000000)
 #define SLACK ((size_t)1 << 20)
 
-/* One flat array of numbers that tensors are views of, named by a persistent value of the pickle. */
+/* One flat array of numbers that tensors are views of; a persistent value of the pickle identifies it. */
 typedef struct storage {
     sfp__pickle_value at; /* the persistent value */
     const char *key;      /* its name in the file */
@@ -38,11 +36,11 @@ typedef struct storage {
 } storage;
 
 typedef struct storages {
-    storage *list; /* (count), ascending by `at`; NULL bytes: not found yet */
+    storage *list; /* (count), ascending by `at`; bytes NULL: not located yet */
     size_t count;
 } storages;
 
-/* What a pickle of weights may name. */
+/* The names that a pickle of weights may contain. */
 static const char *const globals[] = {
     "collections.OrderedDict", "collections.defaultdict", "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2",
     "torch._utils._rebuild_parameter", "torch._tensor._rebuild_from_type_v2", "torch.nn.parameter.Parameter", "torch.Tensor",
@@ -50,7 +48,7 @@ static const char *const globals[] = {
     "torch.IntStorage", "torch.ShortStorage", "torch.CharStorage", "torch.ByteStorage", "torch.BoolStorage", "torch.Size",
     "torch.device", "torch.float32", "torch.float64", "torch.float16", "torch.bfloat16", "torch.int64", "torch.int32",
     "torch.uint8", "torch.bool",
-    /* what training scripts leave beside the weights; never looked into */
+    /* data that training scripts store beside the weights; never read */
     "argparse.Namespace", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "_codecs.encode",
     "pathlib.PosixPath", "builtins.int", "builtins.float", "builtins.list", "builtins.dict",
     /* TorchScript: the user's modules, and typed lists */
@@ -76,8 +74,8 @@ static const struct {
              {"torch.LongStorage", SFP_DTYPE_I64},      {"torch.IntStorage", SFP_DTYPE_I32},
              {"torch.ByteStorage", SFP_DTYPE_U8},       {"torch.BoolStorage", SFP_DTYPE_U8}};
 
-/* A persistent value is ('storage', type, key, where it was, elements), in old files also which part of another storage it is:
- * None since storages are no longer parts of others. */
+/* Reads a persistent value: ('storage', type, key, device, number of elements). In old files a sixth item is the view of another
+ * storage; it must be None, as it is since storages are no longer views. */
 static sfp_status read_storage(const char *path, const sfp__pickle *p, sfp__pickle_value v, storage *out, sfp_error *err)
 {
     sfp__pickle_value id = sfp__pickle_item(p, v, 0);
@@ -91,20 +89,21 @@ static sfp_status read_storage(const char *path, const sfp__pickle *p, sfp__pick
         if (sfp__pickle_type_of(p, sfp__pickle_item(p, id, 4)) == SFP_PICKLE_INT)
             count = sfp__pickle_int(p, sfp__pickle_item(p, id, 4));
         if (sfp__pickle_count(p, id) > 5 && sfp__pickle_type_of(p, sfp__pickle_item(p, id, 5)) != SFP_PICKLE_NONE)
-            return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is part of another one, expected whole storages", path);
+            return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is a view of another one, expected whole storages", path);
     }
     if (!kind || strcmp(kind, "storage") != 0 || !type || !key || key_size > KEY_MAX || strlen(key) != key_size || count < 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the pickle names something outside of it that is no storage of a tensor", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the pickle has a persistent value that is not a tensor storage", path);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(type, types[i].name) == 0) {
             *out = (storage){.at = v, .key = key, .dtype = types[i].dtype, .count = (size_t)count};
             return SFP_OK;
         }
-    return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage is of type '%s', expected floats, 64- or 32-bit integers or bytes",
-                     path, type);
+    return sfp__fail(err, SFP_EUNSUPPORTED, "%s: a storage has type '%s', expected floats, 64- or 32-bit integers or bytes", path,
+                     type);
 }
 
-/* Every storage that the pickle names, with its type and length; where the bytes are is the file's to know. */
+/* Finds every storage that the pickle refers to, with its type and length; the bytes are located later, depending on the file
+ * layout. */
 static sfp_status find_storages(const char *path, const sfp__pickle *p, storages *out, sfp_error *err)
 {
     size_t n = 0;
@@ -131,9 +130,9 @@ typedef struct walk {
     sfp__tensor_file *f;
     const sfp__pickle *p;
     const storages *storages;
-    size_t steps, left; /* steps done; bytes that tensors may still take */
-    size_t copies;      /* bytes that tensors may still be copied to */
-    sfp__text name;     /* of the value at hand */
+    size_t steps, left; /* number of steps done; bytes that further tensors may have */
+    size_t copies;      /* bytes that further copies of tensors may have */
+    sfp__text name;     /* dotted name of the current value */
     sfp_error *err;
 } walk;
 
@@ -141,7 +140,7 @@ typedef struct walk {
     sfp__fail(w->err, status, "%s: tensor '%s' " fmt, w->f->path, \
               sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX), __VA_ARGS__)
 
-/* A tuple of up to SFP_MAX_DIMS numbers that are not negative; their number, or -1. */
+/* Reads a tuple of at most SFP_MAX_DIMS numbers that are not negative. Returns their number; -1: not such a tuple. */
 static int read_numbers(const sfp__pickle *p, sfp__pickle_value v, int64_t out[SFP_MAX_DIMS])
 {
     size_t n = sfp__pickle_count(p, v);
@@ -165,7 +164,7 @@ static bool is_dense(const sfp__tensor *t, const int64_t *stride)
     return true;
 }
 
-/* The last element of the view lies in the storage; an empty view has none. */
+/* Returns whether the last element of the view is inside the storage; an empty view has none. */
 static bool lies_inside(const sfp__tensor *t, const int64_t *stride, size_t offset, size_t count)
 {
     size_t last = offset, step;
@@ -177,12 +176,12 @@ static bool lies_inside(const sfp__tensor *t, const int64_t *stride, size_t offs
     return last < count;
 }
 
-/* A view that is no plain piece of its storage (a transpose, say), copied in order. */
-static sfp_status gather(walk *w, sfp__tensor *t, const int64_t *stride, const uint8_t *from)
+/* Copies a view that is not contiguous in its storage, such as a transpose, in order. */
+static sfp_status copy_strided(walk *w, sfp__tensor *t, const int64_t *stride, const uint8_t *from)
 {
     size_t size = sfp__dtype_size(t->dtype);
     if (t->bytes > w->copies)
-        return FAIL_TENSOR(SFP_ELIMIT, "is strided, and the copies of such tensors would be larger than the file%s", "");
+        return FAIL_TENSOR(SFP_ELIMIT, "is strided; copies of such tensors would be larger than the file%s", "");
     w->copies -= t->bytes;
     uint8_t *out = sfp__malloc(t->bytes);
     if (!out)
@@ -200,7 +199,7 @@ static sfp_status gather(walk *w, sfp__tensor *t, const int64_t *stride, const u
     return sfp__tensor_file_own(w->f, out, w->err);
 }
 
-/* (storage, offset, size, stride, ...) */
+/* Adds a tensor from the arguments (storage, offset, size, stride, ...). */
 static sfp_status add_view(walk *w, sfp__pickle_value args)
 {
     const sfp__pickle *p = w->p;
@@ -215,7 +214,7 @@ static sfp_status add_view(walk *w, sfp__pickle_value args)
     t.dtype = s->dtype;
     t.ndim = read_numbers(p, sfp__pickle_item(p, args, 2), t.shape);
     if (t.ndim < 0 || read_numbers(p, sfp__pickle_item(p, args, 3), stride) != t.ndim || offset < 0)
-        return FAIL_TENSOR(SFP_EFORMAT, "has a size, stride or offset that is none, expected up to %d numbers of 0 or more",
+        return FAIL_TENSOR(SFP_EFORMAT, "has an invalid size, stride or offset, expected at most %d numbers of 0 or more",
                            SFP_MAX_DIMS);
     char shape[SFP_SHAPE_MAX];
     (void)sfp__shape_text(t.shape, t.ndim, shape, sizeof shape);
@@ -224,15 +223,15 @@ static sfp_status add_view(walk *w, sfp__pickle_value args)
         return FAIL_TENSOR(SFP_EFORMAT, "is %s at element %lld, but its storage '%s' has %zu elements", shape, (long long)offset,
                            sfp__printable(s->key, (char[64]){0}, 64), s->count);
     if (t.bytes > w->left)
-        return FAIL_TENSOR(SFP_ELIMIT, "and those before it are more than twice as large as the file%s", "");
+        return FAIL_TENSOR(SFP_ELIMIT, "and the tensors before it are more than twice as large as the file%s", "");
     w->left -= t.bytes;
     const uint8_t *from = s->bytes + (size_t)offset * sfp__dtype_size(t.dtype);
     t.data = from;
-    TRY(t.count == 0 || is_dense(&t, stride) ? SFP_OK : gather(w, &t, stride, from));
+    TRY(t.count == 0 || is_dense(&t, stride) ? SFP_OK : copy_strided(w, &t, stride, from));
     return sfp__tensor_file_add(w->f, &t, w->err);
 }
 
-/* The arguments of _rebuild_tensor(_v2) behind an object, whatever it is wrapped in; false: it is no tensor. */
+/* Finds the arguments of _rebuild_tensor(_v2) in an object, also inside wrappers; false: not a tensor. */
 static bool find_view(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_value *args)
 {
     for (int wrapped = 0; wrapped < 4 && sfp__pickle_type_of(p, v) == SFP_PICKLE_OBJECT; wrapped++) {
@@ -251,7 +250,7 @@ static bool find_view(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_val
     return false;
 }
 
-/* The dict to look into: one itself, or the state of a TorchScript module. */
+/* Finds the dict in a value: the value itself, or the state of a TorchScript module. */
 static bool find_dict(const sfp__pickle *p, sfp__pickle_value v, sfp__pickle_value *dict)
 {
     if (sfp__pickle_type_of(p, v) == SFP_PICKLE_OBJECT && sfp__pickle_count(p, v) == 3 &&
@@ -267,8 +266,9 @@ static sfp_status put_key(walk *w, sfp__pickle_value key, bool *usable)
     const char *text = sfp__pickle_text(w->p, key, &length);
     *usable = text || sfp__pickle_type_of(w->p, key) == SFP_PICKLE_INT;
     if (text && (length > KEY_MAX || strlen(text) != length))
-        return sfp__fail(w->err, SFP_ELIMIT, "%s: a name in the pickle is %zu bytes or has a NUL in it, expected at most %d",
-                         w->f->path, length, KEY_MAX);
+        return sfp__fail(w->err, SFP_ELIMIT,
+                         "%s: a name in the pickle has %zu bytes or contains a NUL, expected at most %d bytes", w->f->path,
+                         length, KEY_MAX);
     if (text)
         sfp__text_putn(&w->name, text, length);
     else
@@ -293,7 +293,7 @@ static sfp_status walk_value(walk *w, sfp__pickle_value v, int depth)
     if (!find_dict(w->p, v, &inner))
         return SFP_OK;
     if (depth == DEPTH_MAX)
-        return sfp__fail(w->err, SFP_ELIMIT, "%s: dicts are nested deeper than %d or in a circle, at '%s'", w->f->path, DEPTH_MAX,
+        return sfp__fail(w->err, SFP_ELIMIT, "%s: dicts are nested deeper than %d or in a cycle, at '%s'", w->f->path, DEPTH_MAX,
                          sfp__printable(w->name.s, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
     sfp__text_put(&w->name, ".");
     return w->name.failed ? sfp__fail_nomem(w->err) : walk_dict(w, inner, depth + 1);
@@ -305,8 +305,8 @@ static sfp_status walk_dict(walk *w, sfp__pickle_value dict, int depth)
     for (size_t i = 0; i < sfp__pickle_count(w->p, dict); i++) {
         bool usable = false;
         if (++w->steps > STEPS_MAX)
-            return sfp__fail(w->err, SFP_ELIMIT, "%s: the pickle's dicts have more than %zu entries, one inside another",
-                             w->f->path, STEPS_MAX);
+            return sfp__fail(w->err, SFP_ELIMIT, "%s: the nested dicts of the pickle have more than %zu entries", w->f->path,
+                             STEPS_MAX);
         TRY(put_key(w, sfp__pickle_key(w->p, dict, i), &usable));
         if (usable)
             TRY(walk_value(w, sfp__pickle_item(w->p, dict, i), depth));
@@ -315,7 +315,8 @@ static sfp_status walk_dict(walk *w, sfp__pickle_value dict, int depth)
     return SFP_OK;
 }
 
-/* All tensors of all dicts, into `f`. Together they may be twice `bytes` (what the storages hold): tied weights are few. */
+/* Adds all tensors of all dicts to `f`. Together they may have twice `bytes` (the size of the storages), because only a few
+ * weights are tied. */
 static sfp_status add_tensors(sfp__tensor_file *f, const sfp__pickle *p, const storages *s, size_t bytes, sfp_error *err)
 {
     walk w = {.f = f, .p = p, .storages = s, .err = err, .copies = bytes};
@@ -329,7 +330,7 @@ static sfp_status add_tensors(sfp__tensor_file *f, const sfp__pickle *p, const s
     } else if (find_dict(p, root, &inner)) {
         status = walk_dict(&w, inner, 0);
     } else {
-        status = sfp__fail(err, SFP_EFORMAT, "%s: the pickle holds %s, expected a dict of tensors", f->path,
+        status = sfp__fail(err, SFP_EFORMAT, "%s: the pickle contains %s, expected a dict of tensors", f->path,
                            sfp__pickle_type_name(sfp__pickle_type_of(p, root)));
     }
     sfp__text_done(&w.name);
@@ -338,7 +339,7 @@ static sfp_status add_tensors(sfp__tensor_file *f, const sfp__pickle *p, const s
 
 /* ----------------------------------------------------------------- zip files */
 
-/* Length of NAME/ when the member is NAME/data.pkl; 0: it is another one. */
+/* Returns the length of NAME/ if the member is NAME/data.pkl; 0: it is another one. */
 static size_t pickle_prefix(const char *name)
 {
     size_t n = strlen(name), end = strlen("/data.pkl");
@@ -365,21 +366,22 @@ static void storages_done(storages *s)
     sfp__free(s->list);
 }
 
-/* Where the bytes of each storage are: member by member, each checked once. `seen` (members) holds what was. */
-static sfp_status place_storages(sfp__tensor_file *f, const sfp__zip *zip, const char *folder, size_t length,
-                                 const uint8_t **seen, storages *s, size_t *total, sfp_error *err)
+/* Locates the bytes of each storage, member by member; each member is checked once. `seen` (members) holds the data of the
+ * checked ones. */
+static sfp_status locate_storages(sfp__tensor_file *f, const sfp__zip *zip, const char *directory, size_t length,
+                                  const uint8_t **seen, storages *s, size_t *total, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text name = {0};
     for (size_t i = 0; i < s->count; i++) {
         storage *one = &s->list[i];
         name.length = 0;
-        sfp__text_printf(&name, "%.*sdata/%s", (int)length, folder, one->key);
+        sfp__text_printf(&name, "%.*sdata/%s", (int)length, directory, one->key);
         TRY(sfp__check_memory(!name.failed, err));
         const sfp__zip_member *m = sfp__zip_find(zip, name.s);
         char shown[SFP_NAME_MAX];
         size_t wanted;
         if (!m)
-            return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' is missing in the zip archive", f->path,
+            return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' is missing from the zip archive", f->path,
                              sfp__printable(name.s, shown, sizeof shown));
         if (!sfp__mul_size(one->count, sfp__dtype_size(one->dtype), &wanted) || wanted > m->size)
             return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' has %zu bytes, expected %zu elements of %s", f->path,
@@ -397,15 +399,16 @@ static sfp_status place_storages(sfp__tensor_file *f, const sfp__zip *zip, const
     return SFP_OK;
 }
 
-/* Numbers are used as they lie; a file says so when they are the other way round. */
-static sfp_status check_order(const sfp__tensor_file *f, const sfp__zip *zip, const char *folder, size_t length, sfp_error *err)
+/* Checks the byte order, which the file records: numbers are used in place and must be little-endian. */
+static sfp_status check_order(const sfp__tensor_file *f, const sfp__zip *zip, const char *directory, size_t length,
+                              sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text name = {0};
-    sfp__text_printf(&name, "%.*sbyteorder", (int)length, folder);
+    sfp__text_printf(&name, "%.*sbyteorder", (int)length, directory);
     TRY(sfp__check_memory(!name.failed, err));
     const sfp__zip_member *m = sfp__zip_find(zip, name.s);
     if (m && !m->deflated && m->size == 3 && memcmp(m->data, "big", 3) == 0)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: was saved with big-endian numbers, expected little-endian", f->path);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: numbers are big-endian, expected little-endian", f->path);
     return SFP_OK;
 }
 
@@ -426,7 +429,7 @@ static sfp_status open_zip(sfp__tensor_file *f, const uint8_t *bytes, size_t siz
     TRY(sfp__pickle_parse(f->path, program, m->size, &limits, &p, err));
     TRY(find_storages(f->path, p, &all, err));
     TRY(sfp__alloc(&seen, zip->count, sizeof *seen, err));
-    TRY(place_storages(f, zip, m->name, prefix, seen, &all, &total, err));
+    TRY(locate_storages(f, zip, m->name, prefix, seen, &all, &total, err));
     return add_tensors(f, p, &all, total, err);
 }
 
@@ -434,7 +437,7 @@ const sfp__tensor_format sfp__format_torch = {"PyTorch", is_zip, open_zip};
 
 /* ----------------------------------------------------------------- old files */
 
-/* A pickle of the number 0x1950a86a20f9469cfc6c, by which torch.load knows its own. */
+/* A pickle of the number 0x1950a86a20f9469cfc6c, by which torch.load recognises its files. */
 static const uint8_t magic[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
 
 static bool is_old(const uint8_t *bytes, size_t size, const sfp__zip *zip)
@@ -442,7 +445,7 @@ static bool is_old(const uint8_t *bytes, size_t size, const sfp__zip *zip)
     return !zip && size >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
 }
 
-/* The next pickle of the stream. */
+/* Reads the next pickle of the stream. */
 static sfp_status next_pickle(const sfp__tensor_file *f, const uint8_t *bytes, size_t size, size_t *at, sfp__pickle **out,
                               sfp_error *err)
 {
@@ -459,10 +462,10 @@ static int compare_key(const void *pa, const void *pb)
     return strcmp((*a)->key, (*b)->key);
 }
 
-/* The storages in the order of `keys`, which is sorted: each its length in elements and its bytes. `sorted`: those of the
- * pickle by key, several for one that has several tensors. */
-static sfp_status place_old(const sfp__tensor_file *f, const uint8_t *bytes, size_t size, size_t at, const sfp__pickle *keys,
-                            storage **sorted, size_t count, sfp_error *err)
+/* Locates the storages, which are in the order of `keys`, which is sorted: each is its length in elements and its bytes. `sorted`
+ * has the storages of the pickle by key; a key that several tensors use occurs several times. */
+static sfp_status locate_old_storages(const sfp__tensor_file *f, const uint8_t *bytes, size_t size, size_t at,
+                                      const sfp__pickle *keys, storage **sorted, size_t count, sfp_error *err)
 {
     sfp__pickle_value list = keys->root;
     size_t next = 0;
@@ -481,7 +484,7 @@ static sfp_status place_old(const sfp__tensor_file *f, const uint8_t *bytes, siz
             elements = UINT64_MAX;
         }
         if (!sfp__mul_size((size_t)elements, element, &n) || n > size - at)
-            return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' is %llu elements of %s, but only %zu bytes follow", f->path,
+            return sfp__fail(err, SFP_EFORMAT, "%s: storage '%s' has %llu elements of %s, but only %zu bytes follow", f->path,
                              sfp__printable(key, shown, sizeof shown), (unsigned long long)elements,
                              sfp__dtype_name(sorted[next]->dtype), size - at);
         for (; next < count && strcmp(sorted[next]->key, key) == 0; next++) {
@@ -527,7 +530,7 @@ static sfp_status open_old(sfp__tensor_file *f, const uint8_t *bytes, size_t siz
     for (size_t i = 0; i < o.found.count; i++)
         o.sorted[i] = &o.found.list[i];
     qsort(o.sorted, o.found.count, sizeof *o.sorted, compare_key);
-    TRY(place_old(f, bytes, size, at, o.p[KEYS], o.sorted, o.found.count, err));
+    TRY(locate_old_storages(f, bytes, size, at, o.p[KEYS], o.sorted, o.found.count, err));
     return add_tensors(f, o.p[OBJECT], &o.found, size, err);
 }
 

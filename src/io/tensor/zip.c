@@ -1,7 +1,7 @@
 /* The zip reader (APPNOTE 6.3, with the 64-bit extension).
  *
- * The directory at the end is the truth; a member's own header must agree with
- * it in name and method. Every number is checked before it is used. */
+ * The directory at the end of the archive is authoritative; a member's own header must agree with it in name and method. Every
+ * number is checked before it is used. */
 #include "io/tensor/formats.h"
 
 #include "base/text.h"
@@ -21,11 +21,11 @@ enum {
     DEFLATED = 8
 };
 
-/* Weights hardly shrink: what unpacks to so much more is made to fill the memory. */
+/* Weights hardly compress: an archive that unpacks to more than this is an attempt to exhaust memory. */
 #define RATIO_MAX 20
 #define SLACK ((size_t)16 << 20)
 
-/* Where the directory is, as the end of the archive tells. */
+/* The location of the directory, from the end record of the archive. */
 typedef struct directory {
     uint64_t offset, size, count;
 } directory;
@@ -61,7 +61,7 @@ static sfp_status find_directory(const char *label, const uint8_t *bytes, size_t
            !(is_signature(bytes + size - back, "\x05\x06") && get(bytes + size - back + 20, 2) == back - END_SIZE))
         back++;
     if (back > size || back > END_SIZE + COMMENT_MAX)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the zip archive has no directory at its end: is the file complete?", label);
+        return sfp__fail(err, SFP_EFORMAT, "%s: the zip archive has no directory at its end; the file may be incomplete", label);
     const uint8_t *end = bytes + size - back;
     directory d = {.offset = get(end + 16, 4), .size = get(end + 12, 4), .count = get(end + 10, 2)};
     size_t before = size - back;
@@ -69,7 +69,7 @@ static sfp_status find_directory(const char *label, const uint8_t *bytes, size_t
         uint64_t at = get(end - LOCATOR_SIZE + 8, 8);
         if (before < LOCATOR_SIZE + END64_SIZE || at > before - LOCATOR_SIZE - END64_SIZE ||
             !is_signature(bytes + at, "\x06\x06"))
-            return sfp__fail(err, SFP_EFORMAT, "%s: the zip archive's 64-bit directory is at byte %llu, where none is", label,
+            return sfp__fail(err, SFP_EFORMAT, "%s: the 64-bit zip directory is missing at byte %llu", label,
                              (unsigned long long)at);
         d = (directory){.offset = get(bytes + at + 48, 8), .size = get(bytes + at + 40, 8), .count = get(bytes + at + 32, 8)};
     }
@@ -77,13 +77,13 @@ static sfp_status find_directory(const char *label, const uint8_t *bytes, size_t
         return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory is %llu bytes at %llu, but the archive has %zu before its end",
                          label, (unsigned long long)d.size, (unsigned long long)d.offset, before);
     if (d.count > d.size / ENTRY_SIZE)
-        return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory tells %llu members, which do not fit its %llu bytes", label,
+        return sfp__fail(err, SFP_EFORMAT, "%s: the zip directory lists %llu members, which do not fit its %llu bytes", label,
                          (unsigned long long)d.count, (unsigned long long)d.size);
     *out = d;
     return SFP_OK;
 }
 
-/* The numbers that did not fit 32 bits stand in an extra field, in this order. */
+/* Reads the numbers that did not fit 32 bits; they are in an extra field, in this order. */
 static bool read_wide(const uint8_t *extra, size_t length, uint64_t *size, uint64_t *packed, uint64_t *offset)
 {
     uint64_t *const wanted[] = {size, packed, offset};
@@ -108,8 +108,8 @@ static bool read_wide(const uint8_t *extra, size_t length, uint64_t *size, uint6
     return true;
 }
 
-/* Names are only compared, but one that climbs out of a folder is a trick on somebody. */
-static bool name_is_plain(const char *name, size_t length)
+/* Names are only compared, but a name that leaves the directory is a sign of an attack. */
+static bool is_relative_path(const char *name, size_t length)
 {
     if (length == 0 || strlen(name) != length || name[0] == '/' || strchr(name, '\\'))
         return false;
@@ -119,7 +119,7 @@ static bool name_is_plain(const char *name, size_t length)
     return true;
 }
 
-/* The member's own header: its data begins after it. */
+/* Finds the data of a member, which begins after the member's own header. */
 static sfp_status find_data(const sfp__zip *z, const uint8_t *bytes, uint64_t capacity, uint64_t offset, int method,
                             sfp__zip_member *m, sfp_error *err)
 {
@@ -132,13 +132,14 @@ static sfp_status find_data(const sfp__zip *z, const uint8_t *bytes, uint64_t ca
         return FAIL_MEMBER(SFP_EFORMAT, "has %zu bytes at %llu, which do not fit the file", m->packed,
                            (unsigned long long)offset);
     if (get(p + 26, 2) != length || memcmp(p + LOCAL_SIZE, m->name, length) != 0 || get(p + 8, 2) != (uint64_t)method)
-        return FAIL_MEMBER(SFP_EFORMAT, "has another name or method in its own header, at byte %llu, than in the directory",
+        return FAIL_MEMBER(SFP_EFORMAT, "has another name or method in its own header at byte %llu than in the directory",
                            (unsigned long long)offset);
     m->data = p + head;
     return SFP_OK;
 }
 
-/* One entry at p with `left` bytes of directory; *used: its length. `names` has space for its name. */
+/* Reads the directory entry at p, where `left` bytes of directory remain; *used receives its length. `names` has space for its
+ * name. */
 static sfp_status read_entry(const sfp__zip *z, const uint8_t *bytes, uint64_t capacity, const uint8_t *p, size_t left,
                              char *names, sfp__zip_member *m, size_t *used, sfp_error *err)
 {
@@ -149,16 +150,16 @@ static sfp_status read_entry(const sfp__zip *z, const uint8_t *bytes, uint64_t c
     memcpy(names, p + ENTRY_SIZE, length);
     names[length] = '\0';
     *m = (sfp__zip_member){.name = names, .crc = (uint32_t)get(p + 16, 4)};
-    if (!name_is_plain(names, length))
-        return FAIL_MEMBER(SFP_EFORMAT, "has a name that is no relative path%s", "");
+    if (!is_relative_path(names, length))
+        return FAIL_MEMBER(SFP_EFORMAT, "has a name that is not a relative path%s", "");
     int flags = (int)get(p + 8, 2), method = (int)get(p + 10, 2);
     uint64_t packed = get(p + 20, 4), size = get(p + 24, 4), offset = get(p + 42, 4);
     if (flags & 1)
         return FAIL_MEMBER(SFP_EUNSUPPORTED, "is encrypted%s", "");
     if (method != STORED && method != DEFLATED)
-        return FAIL_MEMBER(SFP_EUNSUPPORTED, "is packed by method %d, expected 0 (stored) or 8 (deflated)", method);
+        return FAIL_MEMBER(SFP_EUNSUPPORTED, "has compression method %d, expected 0 (stored) or 8 (deflated)", method);
     if (!read_wide(p + ENTRY_SIZE + length, extra, &size, &packed, &offset) || size > PTRDIFF_MAX || packed > PTRDIFF_MAX)
-        return FAIL_MEMBER(SFP_EFORMAT, "has sizes that are damaged%s", "");
+        return FAIL_MEMBER(SFP_EFORMAT, "has damaged sizes%s", "");
     if (method == STORED && packed != size)
         return FAIL_MEMBER(SFP_EFORMAT, "is stored in %llu bytes, expected its size of %llu", (unsigned long long)packed,
                            (unsigned long long)size);
@@ -175,13 +176,13 @@ static int compare_name(const void *pa, const void *pb)
     return strcmp((*a)->name, (*b)->name);
 }
 
-/* Members that share bytes or unpack to far more than the archive holds are there to fill the memory. */
+/* Rejects members that share bytes, or that unpack to far more than the archive contains: both would exhaust memory. */
 static sfp_status check_sizes(const sfp__zip *z, size_t capacity, sfp_error *err)
 {
     size_t packed = 0, size = 0, limit = capacity < SIZE_MAX / RATIO_MAX - SLACK ? capacity * RATIO_MAX + SLACK : SIZE_MAX;
     for (size_t i = 0; i < z->count; i++)
         if (!sfp__add_size(packed, z->members[i].packed, &packed) || packed > capacity)
-            return sfp__fail(err, SFP_EFORMAT, "%s: zip members hold more bytes than the file: they overlap", z->label);
+            return sfp__fail(err, SFP_EFORMAT, "%s: zip members have more bytes than the file: they overlap", z->label);
     for (size_t i = 0; i < z->count; i++)
         if (!sfp__add_size(size, z->members[i].size, &size) || size > limit)
             return sfp__fail(err, SFP_ELIMIT, "%s: %zu bytes of zip unpack to more than %zu, expected weights", z->label,
@@ -196,7 +197,7 @@ static sfp_status read_directory(sfp__zip *z, const uint8_t *bytes, size_t size,
     size_t left = (size_t)d.size, names = 0;
     TRY(sfp__alloc(&z->members, (size_t)d.count, sizeof *z->members, err));
     TRY(sfp__alloc(&z->by_name, (size_t)d.count, sizeof *z->by_name, err));
-    TRY(sfp__alloc(&z->names, left, 1, err)); /* an entry is longer than its name and a terminator */
+    TRY(sfp__alloc(&z->names, left, 1, err)); /* an entry is longer than its name with a terminator */
     for (const uint8_t *p = bytes + d.offset; z->count < d.count;) {
         sfp__zip_member *m = &z->members[z->count];
         size_t used = 0;
@@ -211,7 +212,7 @@ static sfp_status read_directory(sfp__zip *z, const uint8_t *bytes, size_t size,
     for (size_t i = 1; i < z->count; i++) {
         const sfp__zip_member *m = z->by_name[i];
         if (strcmp(z->by_name[i - 1]->name, m->name) == 0)
-            return FAIL_MEMBER(SFP_EFORMAT, "is there twice%s", "");
+            return FAIL_MEMBER(SFP_EFORMAT, "is a duplicate%s", "");
     }
     return check_sizes(z, size, err);
 }
@@ -253,15 +254,15 @@ static sfp_status unpack(const sfp__zip *z, const sfp__zip_member *m, uint8_t *o
         return sfp__fail_nomem(err);
     size_t in = 0, done = 0;
     int code = Z_OK;
-    while (code == Z_OK) { /* zlib counts in 32 bits: piece by piece */
-        size_t give = m->packed - in < UINT32_MAX ? m->packed - in : UINT32_MAX,
+    while (code == Z_OK) { /* zlib counts in 32 bits, so larger members are unpacked in pieces */
+        size_t feed = m->packed - in < UINT32_MAX ? m->packed - in : UINT32_MAX,
                capacity = m->size - done < UINT32_MAX ? m->size - done : UINT32_MAX;
         s.next_in = (z_const Bytef *)(uintptr_t)(m->data + in);
-        s.avail_in = (uInt)give;
+        s.avail_in = (uInt)feed;
         s.next_out = out + done;
         s.avail_out = (uInt)capacity;
         code = inflate(&s, Z_NO_FLUSH);
-        in += give - s.avail_in;
+        in += feed - s.avail_in;
         done += capacity - s.avail_out;
     }
     (void)inflateEnd(&s);
