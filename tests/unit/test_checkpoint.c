@@ -232,9 +232,9 @@ TEST(the_backup_is_used_if_the_last_is_damaged_or_missing)
     put_bytes("c", "short", 5);
     put_bytes("c.old", third.p, third.n - 1);
     used_old = false;
-    REFUSED(resume(l, &used_old), SFP_EFORMAT, "/c: has 5 bytes");
+    REFUSED(resume(l, &used_old), SFP_EFORMAT, "/c: not a checkpoint, file has 5 bytes");
     assert_false(used_old);
-    assert_non_null(strstr(err.message, "/c.old: is damaged"));
+    assert_non_null(strstr(err.message, "/c.old: checksum is "));
     (void)unlink(in_directory("c"));
     assert_int_equal(resume(l, &used_old), SFP_EFORMAT);
     (void)unlink(in_directory("c.old"));

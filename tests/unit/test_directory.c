@@ -35,7 +35,7 @@ static void check_taken(const char *path)
     assert_int_equal(sfp__directory_lock(path, &lock, &err), SFP_EINVAL);
     assert_int_equal(lock, UNTOUCHED);
     assert_memory_equal(err.message, path, strlen(path));
-    assert_string_equal(err.message + strlen(path), ": another run is writing there");
+    assert_string_equal(err.message + strlen(path), ": directory is in use by another run");
 }
 
 /* Root may do everything: runs `action` as another user. */
@@ -106,21 +106,21 @@ TEST(a_killed_process_releases_its_lock)
 TEST(a_path_that_is_not_a_directory_is_refused)
 {
     put_text("file", "x");
-    check_refused(in_directory("file"), SFP_EINVAL, "is a file, expected a folder");
-    check_refused(in_directory("file/below"), SFP_ENOTFOUND, "cannot open the folder");
-    check_refused(in_directory("nothing"), SFP_ENOTFOUND, "cannot open the folder");
+    check_refused(in_directory("file"), SFP_EINVAL, "not a directory");
+    check_refused(in_directory("file/below"), SFP_ENOTFOUND, "cannot open the directory");
+    check_refused(in_directory("nothing"), SFP_ENOTFOUND, "cannot open the directory");
     assert_int_equal(symlink("file", in_directory("to-file")), 0);
-    check_refused(in_directory("to-file"), SFP_EINVAL, "is a file, expected a folder");
+    check_refused(in_directory("to-file"), SFP_EINVAL, "not a directory");
     assert_int_equal(symlink("nothing", in_directory("to-nothing")), 0);
-    check_refused(in_directory("to-nothing"), SFP_ENOTFOUND, "cannot open the folder");
+    check_refused(in_directory("to-nothing"), SFP_ENOTFOUND, "cannot open the directory");
     assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0); /* opening it must not wait for a writer */
-    check_refused(in_directory("pipe"), SFP_EINVAL, "is a file, expected a folder");
+    check_refused(in_directory("pipe"), SFP_EINVAL, "not a directory");
     assert_true(sfp__directory_has(directory, "file"));
 }
 
 static void refuse_closed(void)
 {
-    check_refused(in_directory("closed"), SFP_EIO, "cannot open the folder");
+    check_refused(in_directory("closed"), SFP_EIO, "cannot open the directory");
 }
 
 TEST(an_unreadable_directory_is_refused)
@@ -270,7 +270,7 @@ TEST(the_directories_of_a_file_are_created)
     MUST(sfp__directory_create_for("file", &err)); /* in the current directory and at the root: nothing to create */
     MUST(sfp__directory_create_for("/file", &err));
     put_text("plain", "x");
-    REFUSED(sfp__directory_create_for(in_directory("plain/c/file"), &err), SFP_EIO, "plain/c: cannot make the directory");
+    REFUSED(sfp__directory_create_for(in_directory("plain/c/file"), &err), SFP_EIO, "plain/c: cannot create the directory");
     sfp__mem_fail_at(0);
     sfp_status s = sfp__directory_create_for(in_directory("c/file"), &err);
     sfp__mem_fail_at(-1);
@@ -289,6 +289,6 @@ TEST(a_failed_creation_leaves_nothing_behind)
         int made = UNTOUCHED;
         assert_int_equal(sfp__directory_create(bad[i], &made, &err), SFP_EIO);
         assert_int_equal(made, UNTOUCHED);
-        assert_non_null(strstr(err.message, "cannot make the directory"));
+        assert_non_null(strstr(err.message, "cannot create the directory"));
     }
 }

@@ -189,7 +189,7 @@ TEST(a_file_that_is_not_a_log_is_refused)
         append_text("events.jsonl", "{\"t\":0,\"x\":{}}\n");
         append_text("events.jsonl", bad[i]);
         REFUSED(sfp__line_log_open(directory, SFP__RUN_EVENTS, "t", 5, 0, 0, &e, &err), SFP_EFORMAT,
-                "events.jsonl:2: is not a line");
+                "events.jsonl:2: not a line");
     }
     (void)unlink(name(0));
     assert_int_equal(mkdir(name(0), 0777), 0);

@@ -225,7 +225,7 @@ TEST(a_remainder_stays_unused_and_zero)
         if (task < 2)
             next_task(&f);
     }
-    REFUSED_EXACTLY(sfp__fp_next_task(f.fp, &err), SFP_EINVAL, "task 4 of 3: there is no further one");
+    REFUSED_EXACTLY(sfp__fp_next_task(f.fp, &err), SFP_EINVAL, "task is 4, expected at most 3");
     assert_int_equal(f.fp->active_end, 9);
 }
 
@@ -270,12 +270,12 @@ TEST(invalid_sizes_are_refused)
     bad.field = value;                                                            \
     REFUSED(sfp__fp_create(f.vit, f.pool, &bad, B, &fp, &err), SFP_EINVAL, text); \
     assert_null(fp);
-    BAD(tasks, 7, "7 tasks with a pool of 6 components")
+    BAD(tasks, 7, "pool is 6, expected at least 7: one component for each of the 7 tasks")
     BAD(tasks, -1, "tasks")
     BAD(length, 3, "prompt-length is 3")
     BAD(length, 0, "prompt-length is 0")
     BAD(pool, 0, "pool is 0")
-    BAD(last_layer, 4, "prompt-layers 0-4")
+    BAD(last_layer, 4, "prompt-layers is 0-4")
     BAD(first_layer, -1, "prompt-layers")
     BAD(attune_topk, 0, "attune-topk is 0")
     BAD(attune_topk, 4, "attune-topk is 4")

@@ -248,9 +248,9 @@ TEST(limits_are_checked_before_allocation)
 
 TEST(other_files_are_refused)
 {
-    check_refused("GIF89a\1\0\1\0", 10, NULL, SFP_EFORMAT, "x: is no JPEG, PNG or WebP image");
-    check_refused("", 0, NULL, SFP_EFORMAT, "is no JPEG");
-    check_refused("\xff\xd8", 2, NULL, SFP_EFORMAT, "is no JPEG");
+    check_refused("GIF89a\1\0\1\0", 10, NULL, SFP_EFORMAT, "x: not a JPEG, PNG or WebP image");
+    check_refused("", 0, NULL, SFP_EFORMAT, "not a JPEG");
+    check_refused("\xff\xd8", 2, NULL, SFP_EFORMAT, "not a JPEG");
     check_refused("\xff\xd8\xff", 3, NULL, SFP_EFORMAT, "x: JPEG");
     check_refused("\x89PNG\r\n\x1a\n", 8, NULL, SFP_EFORMAT, "x: PNG");
     check_refused("RIFF\0\0\0\0WEBP", 12, NULL, SFP_EFORMAT, "x: WebP");
@@ -270,7 +270,7 @@ TEST(files_are_loaded_by_content_not_by_name)
     (void)unlink(path);
     assert_int_equal(sfp__image_load(path, NULL, &im, &err), SFP_ENOTFOUND);
     assert_int_equal(mkfifo(path, 0600), 0);
-    REFUSED(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL, "is not a regular file");
+    REFUSED(sfp__image_load(path, NULL, &im, &err), SFP_EINVAL, "not a regular file");
     assert_int_equal(sfp__image_load(directory, NULL, &im, &err), SFP_EINVAL);
 }
 

@@ -103,7 +103,7 @@ TEST(a_jpeg_that_ends_in_the_middle_of_its_data_is_truncated)
     size_t start, end;
     find_scan(b, &start, &end);
     memcpy(b.bytes + (start + end) / 2, "\xff\xd9", 2); /* an end marker written by a repair tool */
-    REFUSED(decode(b.bytes, b.size, &err), SFP_EFORMAT, "x: JPEG is truncated: coded data end early");
+    REFUSED(decode(b.bytes, b.size, &err), SFP_EFORMAT, "x: JPEG is truncated: the coded data ends early");
 }
 
 TEST(flipped_bits_never_crash)

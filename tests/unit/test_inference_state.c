@@ -215,7 +215,7 @@ TEST(mismatches_are_reported)
                 {"pool-kind", "dualprompt", "is missing", SFP_ENOTFOUND},
                 {"pool", "70000", "metadata: pool is '70000', expected a whole number from 1 to 65536", SFP_EINVAL},
                 {"prompt-length", "\033[2J", "metadata: prompt-length is '\\x1b[2J'", SFP_EINVAL},
-                {"prompt-layers", "0-9", "prompt-layers 0-9", SFP_EINVAL},
+                {"prompt-layers", "0-9", "prompt-layers is 0-9", SFP_EINVAL},
                 {"prompt-layers", "0-2", "tensor 'prompt.e_p_2' is missing", SFP_ENOTFOUND},
                 {"prompt-layers", "0-0", "expected no tensor of that name with these settings", SFP_ESHAPE},
                 {"attune", "off", "tensor 'prompt.attune.gate.", SFP_ESHAPE},
@@ -260,7 +260,7 @@ static void save_reversed(void)
 static void spill_damaged(const bytes *b)
 {
     put_bytes("t", b->p, b->n);
-    refused(vit, "t", SFP_EFORMAT, "is damaged: its checksum is ");
+    refused(vit, "t", SFP_EFORMAT, "checksum is ");
 }
 
 /* Changes a byte of a tensor, all bytes, the name of a tensor, or a number of the metadata. */

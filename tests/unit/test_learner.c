@@ -60,7 +60,7 @@ TEST(invalid_options_are_refused)
     assert_null(l);                                                            \
     if (!strstr(err.message, text))                                            \
         fail_msg("%s", err.message);
-    BAD(fp.tasks, 13, "13 tasks with a pool of 12 components")
+    BAD(fp.tasks, 13, "pool is 12, expected at least 13: one component for each of the 13 tasks")
     BAD(batch, 0, "batch is 0")
     BAD(steps, 0, "steps is 0")
     BAD(replay, -1, "replay is -1")

@@ -78,14 +78,14 @@ static const struct {
     {1, NPY(">f4", "(1,)"), 4, SFP_EUNSUPPORTED, "npy type '>f4' is big-endian"},
     {1, NPY("|b1", "(1,)"), 1, SFP_EUNSUPPORTED, "npy type is '|b1', expected <f8"},
     {1, NPY("|O", "(1,)"), 1, SFP_EUNSUPPORTED, "npy type is '|O'"},
-    {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy holds records"},
+    {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", 4, SFP_EUNSUPPORTED, "npy contains records"},
     /* headers that are not such a dict */
     {1, "", 0, SFP_EFORMAT, "expected '{', found ''"},
     {1, "__import__('os')", 0, SFP_EFORMAT, "expected '{', found '__import__"},
     {1, "{'descr': '<f4', 'fortran_order': False, }", 0, SFP_EFORMAT, "npy header lacks 'shape'"},
     {1, "{'descr': '<f4', 'shape': (1,), }", 0, SFP_EFORMAT, "npy header lacks 'fortran_order'"},
     {1, "{'fortran_order': False, 'shape': (1,), }", 0, SFP_EFORMAT, "npy header lacks 'descr'"},
-    {1, "{'descr': '<f4', 'descr': '<f4'}", 0, SFP_EFORMAT, "key 'descr' is given twice"},
+    {1, "{'descr': '<f4', 'descr': '<f4'}", 0, SFP_EFORMAT, "key 'descr' is duplicate"},
     {1, "{'descr': '<f4', 'x': 3}", 0, SFP_EFORMAT, "key 'x' is unknown"},
     {1, "{'descr': '<f4' 'shape': (1,)}", 0, SFP_EFORMAT, "expected ',' or '}'"},
     {1, "{'descr' '<f4'}", 0, SFP_EFORMAT, "expected ':'"},
@@ -106,8 +106,8 @@ static const struct {
      "expected the end of the header, found 'x'"},
     {1, "\x1b", 0, SFP_EFORMAT, "found '\\x1b'"},
     /* sizes that do not fit */
-    {1, NPY("<f4", "(2, 3)"), 23, SFP_EFORMAT, "x.npy: npy holds 23 bytes of data, expected 24 for F32 (2, 3)"},
-    {1, NPY("<f4", "(2, 3)"), 25, SFP_EFORMAT, "holds 25 bytes"},
+    {1, NPY("<f4", "(2, 3)"), 23, SFP_EFORMAT, "x.npy: npy contains 23 bytes of data, expected 24 for F32 (2, 3)"},
+    {1, NPY("<f4", "(2, 3)"), 25, SFP_EFORMAT, "contains 25 bytes"},
     {1, NPY("<f4", "(9223372036854775807,)"), 4, SFP_ELIMIT, "is too large"},
     {1, NPY("<f4", "(9223372036854775808,)"), 4, SFP_ELIMIT, "a dimension is too large"},
     {1, NPY("|u1", "(4294967296, 4294967296)"), 4, SFP_ELIMIT, "is too large"},
@@ -129,8 +129,8 @@ TEST(lengths_are_checked)
     uint8_t lies[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', 2, 0, 0xff, 0xff, 0xff, 0xff};
     REFUSED_EXACTLY(sfp__npy_open_memory("x", lies, 12, &npy, &err), SFP_EFORMAT,
                     "x: npy header length is 4294967295, but only 0 bytes follow it");
-    REFUSED_EXACTLY(sfp__npy_open_memory("x", lies, 11, &npy, &err), SFP_EFORMAT, "x: npy ends in its header");
-    REFUSED(sfp__npy_open_memory("x", "PK\3\4 a zip file", 16, &npy, &err), SFP_EFORMAT, "is not an npy file");
+    REFUSED_EXACTLY(sfp__npy_open_memory("x", lies, 11, &npy, &err), SFP_EFORMAT, "x: npy ends within its header");
+    REFUSED(sfp__npy_open_memory("x", "PK\3\4 a zip file", 16, &npy, &err), SFP_EFORMAT, "not an npy file");
 }
 
 TEST(every_truncation_is_refused)
@@ -174,9 +174,9 @@ TEST(types_that_npy_lacks_are_refused_when_writing)
 {
     uint16_t data[1] = {0};
     sfp__tensor t = {.name = "t", .dtype = SFP_DTYPE_BF16, .ndim = 1, .shape = {1}, .count = 1, .bytes = 2, .data = data};
-    REFUSED(sfp__npy_write(path, &t, &err), SFP_EUNSUPPORTED, "npy has no type for BF16");
+    REFUSED(sfp__npy_write(path, &t, &err), SFP_EUNSUPPORTED, "element type is BF16, which npy does not have");
     t.dtype = SFP_DTYPE_F32;
-    REFUSED(sfp__npy_write(path, &t, &err), SFP_EINVAL, "2 bytes do not fit the shape");
+    REFUSED(sfp__npy_write(path, &t, &err), SFP_EINVAL, "tensor has 2 bytes, which do not match its shape");
 }
 
 TEST(paths_that_are_not_files_fail_cleanly)

@@ -28,7 +28,7 @@ static void make(void *ctx, int64_t item)
 
 static sfp__prefetcher *begin(ring *r, int64_t first, int64_t end)
 {
-    const sfp__prefetcher_options o = {.what = "cup", .first = first, .end = end, .depth = DEPTH, .make = make, .ctx = r};
+    const sfp__prefetcher_options o = {.item_name = "cup", .first = first, .end = end, .depth = DEPTH, .make = make, .ctx = r};
     sfp__prefetcher *a = NULL;
     MUST(sfp__prefetcher_create(&o, &a, NULL));
     return a;
@@ -81,7 +81,7 @@ TEST(an_item_out_of_range_is_refused)
     double wait_seconds = 0;
     sfp__prefetcher *a = begin(&r, 0, 6);
     sfp__prefetcher_release(a, 2);
-    REFUSED_EXACTLY(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup 1 is not among the 3 from 2 on");
+    REFUSED_EXACTLY(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup is 1, expected one of the 3 from 2 on");
     assert_int_equal(sfp__prefetcher_take(a, 5, &wait_seconds, &err), SFP_EINVAL);
     sfp__prefetcher_release(a, 5);
     MUST(sfp__prefetcher_take(a, 5, &wait_seconds, &err));
@@ -93,7 +93,7 @@ TEST(an_item_out_of_range_is_refused)
 TEST(without_memory_no_prefetcher_is_created)
 {
     ring r = {0};
-    const sfp__prefetcher_options o = {.what = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
+    const sfp__prefetcher_options o = {.item_name = "cup", .end = 6, .depth = DEPTH, .make = make, .ctx = &r};
     sfp__prefetcher *a = NULL;
     assert_true(FAIL_EACH_ALLOCATION(sfp__prefetcher_create(&o, &a, alloc_err), !a) >= 2);
     sfp__prefetcher_free(a);

@@ -68,8 +68,8 @@ static void check_unfit(const sfp_source *s, int64_t i, const char *where, const
 /* Checks that the errors of image 0 (empty) and image 1 (not an image) name their places alike. */
 static void check_both(const sfp_source *s, const char *first, const char *second)
 {
-    check_unfit(s, 0, first, "is empty");
-    check_unfit(s, 1, second, "is no JPEG, PNG or WebP image");
+    check_unfit(s, 0, first, "file is empty");
+    check_unfit(s, 1, second, "not a JPEG, PNG or WebP image");
 }
 
 TEST(undecodable_and_unreadable_images_are_named_alike)

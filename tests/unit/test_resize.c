@@ -187,12 +187,14 @@ TEST(crop_of_a_thread_thin_image_needs_little_memory)
 TEST(impossible_sizes_are_refused)
 {
     sfp__image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
-    REFUSED_EXACTLY(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL, "cannot resize to 0 x 4");
+    REFUSED_EXACTLY(sfp__image_resize(&im, 0, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL,
+                    "new image size is 0 x 4, expected at least 1 x 1");
     REFUSED_EXACTLY(sfp__image_resize(&none, 4, 4, SFP_FILTER_BILINEAR, &out, &err), SFP_EINVAL,
-                    "cannot resize an image of 0 x 0");
-    REFUSED_EXACTLY(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL, "cannot fit an image to size 0");
+                    "image to resize is 0 x 0, expected at least 1 x 1");
+    REFUSED_EXACTLY(sfp__image_fit(&im, 0, SFP_RESIZE_CROP, &out, &err), SFP_EINVAL,
+                    "new image size is 0, expected 1 to 8388607");
     REFUSED_EXACTLY(sfp__image_crop(&im, 1, 0, 4, 4, &out, &err), SFP_EINVAL,
-                    "crop of 4 x 4 at (1, 0) does not lie inside an image of 4 x 4");
+                    "crop is 4 x 4 at (1, 0), expected one inside the image of 4 x 4");
     assert_int_equal(sfp__image_crop(&im, -1, 0, 2, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 0, 0, 0, 2, &out, &err), SFP_EINVAL);
     assert_int_equal(sfp__image_crop(&im, 2, 2, 2147483647, 2, &out, &err), SFP_EINVAL);

@@ -126,8 +126,8 @@ static const struct {
      "w.safetensors: tensor 'a' has data_offsets [0, 16], expected 24 bytes for F32 (2, 3)"},
     {ONE("\"F32\"", "[1]", "[4,0]"), 4, SFP_EFORMAT, "has data_offsets [4, 0], expected 0 <= begin <= end"},
     {ONE("\"F32\"", "[1]", "[-4,0]"), 4, SFP_EFORMAT, "has data_offsets [-4, 0], expected 0 <= begin <= end"},
-    {ONE("\"F32\"", "[2]", "[0,8]"), 7, SFP_EFORMAT, "has data_offsets [0, 8], but the file holds 7 bytes of data"},
-    {ONE("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, SFP_EFORMAT, "but the file holds 4 bytes"},
+    {ONE("\"F32\"", "[2]", "[0,8]"), 7, SFP_EFORMAT, "has data_offsets [0, 8], but the file has 7 bytes of data"},
+    {ONE("\"F32\"", "[1]", "[9223372036854775803,9223372036854775807]"), 4, SFP_EFORMAT, "but the file has 4 bytes"},
     {ONE("\"F32\"", "[1]", "[0,4.0]"), 4, SFP_EFORMAT, "has data_offsets that are something else, expected two integers"},
     {ONE("\"F32\"", "[1]", "[0,4,4]"), 4, SFP_EFORMAT, "expected two integers"},
     {ONE("\"F32\"", "[1]", "{}"), 4, SFP_EFORMAT, "data_offsets that are an object"},
@@ -138,8 +138,8 @@ static const struct {
     {TWO("[0,4]", "[0,4]"), 4, SFP_EFORMAT, "overlaps tensor 'a'"},
     {TWO("[0,4]", "[5,9]"), 9, SFP_EFORMAT, "tensor 'b' has data_offsets [5, 9], expected to begin at 4"},
     {TWO("[5,9]", "[1,5]"), 9, SFP_EFORMAT, "tensor 'b' has data_offsets [1, 5], expected to begin at 0"},
-    {TWO("[0,4]", "[4,8]"), 9, SFP_EFORMAT, "the tensors end at 8, but the file holds 9 bytes of data"},
-    {"{}", 1, SFP_EFORMAT, "the tensors end at 0, but the file holds 1 bytes"},
+    {TWO("[0,4]", "[4,8]"), 9, SFP_EFORMAT, "the tensors end at 8, but the file has 9 bytes of data"},
+    {"{}", 1, SFP_EFORMAT, "the tensors end at 0, but the file has 1 bytes"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]}}",
      8, SFP_EFORMAT, "tensor 'b' has data_offsets [4, 4] and overlaps tensor 'a'"},
@@ -210,7 +210,7 @@ TEST(paths_that_are_not_files_fail_cleanly)
     REFUSED(sfp__safetensors_open(directory, &st, &err), SFP_EINVAL, "is a directory, expected a file");
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_ENOTFOUND, "cannot open: No such file");
     assert_int_equal(mkfifo(path, 0600), 0);
-    REFUSED(sfp__safetensors_open(path, &st, &err), SFP_EINVAL, "is not a regular file");
+    REFUSED(sfp__safetensors_open(path, &st, &err), SFP_EINVAL, "not a regular file");
     assert_int_equal(unlink(path), 0);
     put_text("f", "");
     REFUSED(sfp__safetensors_open(path, &st, &err), SFP_EFORMAT, "is empty");

@@ -100,9 +100,9 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
 {
     uint8_t data[8] = {0};
     sfp__tensor twice[2] = {bytes_tensor("a", 2, data), bytes_tensor("a", 3, data)}, t = twice[0];
-    check_refused(twice, 2, NULL, 0, SFP_EINVAL, "tensor 'a' is given twice");
+    check_refused(twice, 2, NULL, 0, SFP_EINVAL, "tensor 'a' is a duplicate");
     t.bytes = 3;
-    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "tensor 'a' is given 3 bytes, which do not fit U8 (2,)");
+    check_refused(&t, 1, NULL, 0, SFP_EINVAL, "tensor 'a' has 3 bytes, which do not match U8 (2,)");
     t = twice[0];
     t.ndim = 9;
     check_refused(&t, 1, NULL, 0, SFP_ELIMIT, "has 9 dimensions");
@@ -116,12 +116,12 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
         {bytes_tensor("__metadata__", 2, data), "cannot be named '__metadata__'"},
         {bytes_tensor("\xff", 2, data), "tensor name '\\xff' is not UTF-8"},
         {bytes_tensor("a", 2, NULL), "(NULL)"},
-        {bytes_tensor("a", -1, data), "do not fit U8 (-1,)"},
+        {bytes_tensor("a", -1, data), "do not match U8 (-1,)"},
     };
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         check_refused(&named[i].t, 1, NULL, 0, SFP_EINVAL, named[i].message);
     sfp__meta meta[2] = {{"k", "1"}, {"k", "2"}};
-    check_refused(NULL, 0, meta, 2, SFP_EINVAL, "metadata key 'k' is given twice");
+    check_refused(NULL, 0, meta, 2, SFP_EINVAL, "metadata key 'k' is a duplicate");
     meta[0].value = "\xc3";
     check_refused(NULL, 0, meta, 1, SFP_EINVAL, "metadata value '\\xc3' is not UTF-8");
 }
@@ -165,7 +165,7 @@ TEST(devices_and_directories_and_missing_parents_are_refused)
 {
     struct stat before, after;
     assert_int_equal(stat("/dev/full", &before), 0);
-    REFUSED(sfp__safetensors_write("/dev/full", NULL, 0, NULL, 0, &err), SFP_EINVAL, "/dev/full: is not a regular file");
+    REFUSED(sfp__safetensors_write("/dev/full", NULL, 0, NULL, 0, &err), SFP_EINVAL, "/dev/full: not a regular file");
     assert_int_equal(stat("/dev/full", &after), 0);
     assert_true(S_ISCHR(after.st_mode) && before.st_rdev == after.st_rdev);
     REFUSED(sfp__safetensors_write(directory, NULL, 0, NULL, 0, &err), SFP_EINVAL, "is a directory");

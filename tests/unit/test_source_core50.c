@@ -147,7 +147,8 @@ TEST(broken_pickles_are_refused_with_their_file)
         sfp_status status;
         const char *a, *b;
     } bad[] = {
-        {"cos\nsystem\n(S'true'\ntR.", LUP, LABELS, SFP_EUNSUPPORTED, "c/paths.pkl: pickle, byte 0: GLOBAL", "not allowed"},
+        {"cos\nsystem\n(S'true'\ntR.", LUP, LABELS, SFP_EUNSUPPORTED, "c/paths.pkl: pickle, byte 0: GLOBAL",
+         "expected plain data only"},
         {PATHS, "(dS'nc'\n(lI1\n", LABELS, SFP_EFORMAT, "c/LUP.pkl", "ends without STOP"},
         {"N.", LUP, LABELS, SFP_EFORMAT, "c/paths.pkl", "is None, expected a list of paths"},
         {PATHS, "(l.", LABELS, SFP_EFORMAT, "c/LUP.pkl", "is a list, expected a dict of scenarios"},

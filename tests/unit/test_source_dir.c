@@ -258,7 +258,7 @@ TEST(an_unreadable_file_is_skipped)
     PUT_TEXTS({"w/cat/1.jpg", ""}, {"w/cat/2.jpg", "gone soon"}, {"w/cat/3.jpg", "good"}, {"w/.end", ""});
     sfp_source *s = open_dir("w");
     assert_int_equal(remove(in_directory("w/cat/2.jpg")), 0);
-    check_dir_skipped(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: is empty");
+    check_dir_skipped(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: file is empty");
     check_dir_skipped(s, "cat/2.jpg", SFP_ENOTFOUND, "cat/2.jpg: cannot open");
     check_next(s, "cat", "good");
     assert_false(s->live->lost);

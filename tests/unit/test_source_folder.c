@@ -149,7 +149,7 @@ TEST(missing_and_unusable_paths_are_named)
          "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/r/s/t/u/v/w/x/y/z/1/2/3/4/5/6/x.jpg",
          SFP_ELIMIT, "long", "nested too deep"},
     };
-    check_refused(kind, "nothing", SFP_ENOTFOUND, directory, "cannot open the folder");
+    check_refused(kind, "nothing", SFP_ENOTFOUND, directory, "cannot open the directory");
     assert_int_equal(mkdir(in_directory("empty"), 0777), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (bad[i].file)

@@ -145,7 +145,7 @@ TEST(mismatches_are_reported_and_change_nothing)
                 {"task", NULL, "metadata 'task' is missing", SFP_EFORMAT},
                 {"open", "8", "metadata 'open' is '8'", SFP_EFORMAT},
                 {"start", "-1", "metadata 'start' is '-1'", SFP_EFORMAT},
-                {"start", "0", "4 components learning, expected at most 2", SFP_EFORMAT},
+                {"start", "0", "number of active components is 4, expected at most 2", SFP_EFORMAT},
                 {"seen", "[6]", "metadata 'seen'", SFP_EFORMAT},
                 {"seen", "{}", "metadata 'seen' is not a JSON list", SFP_EFORMAT},
                 {"class_names", "[1]", "metadata 'class_names'", SFP_EFORMAT},
@@ -177,7 +177,7 @@ TEST(a_damaged_state_is_refused)
     size_t data = sizeof header + header;
     whole.p[(data + whole.n) / 2] ^= 1;
     put_bytes("t", whole.p, whole.n);
-    refused(b, SFP_EFORMAT, "is damaged: its checksum is ");
+    refused(b, SFP_EFORMAT, "checksum is ");
     int side = 7;
     REFUSED(sfp__state_img_size(in_directory("t"), &side, &err), SFP_EFORMAT, "is damaged");
     assert_int_equal(side, 7);

@@ -412,7 +412,7 @@ TEST(the_teacher_is_loaded_and_not_the_student)
     OWNED_PTR(sfp__vit_free) sfp__vit *v = load_with_three_heads(p);
     check_features(v, p->vit, 0);
     assert_non_null(strstr(v->recognised, "under 'teacher.backbone.'"));
-    assert_non_null(strstr(v->recognised, "1 more ViT in the file not taken"));
+    assert_non_null(strstr(v->recognised, "1 more ViT in the file not used"));
 }
 
 TEST(a_saved_network_loads_as_the_same_network)

@@ -342,15 +342,15 @@ TEST(wrong_passes_are_refused_by_name)
     sfp__vit_prompt wrong[3];
     p.prompts = memcpy(wrong, good.prompts, sizeof wrong);
     wrong[2].rows = ROWS + 1;
-    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: 4 prefix rows, the plan allows 0 to 3");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: number of prefix rows is 4, expected 0 to 3 as in the plan");
     wrong[2].rows = -1;
-    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: -1 prefix rows");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: number of prefix rows is -1");
     wrong[2].rows = ROWS;
     wrong[0].v = NULL;
     REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 0: prefix keys or values are missing");
     wrong[0].v = good.prompts[0].v;
     wrong[2].grad_k = NULL;
-    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: gradients to prefix keys and values come together");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "layer 2: one of grad_k and grad_v is NULL, expected both or none");
     p = good;
     p.head = NULL;
     REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "needs a loss");
@@ -365,7 +365,7 @@ TEST(wrong_passes_are_refused_by_name)
     REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "mode");
     p = good;
     p.b = -1;
-    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "batch of -1");
+    REFUSED(sfp__vit_run(plan, &p, &err), SFP_EINVAL, "batch has -1 samples");
     for (size_t i = 0; i < (size_t)t.b * t.D; i++)
         assert_true(!!isnan(t.feature[i])); /* outputs are not changed on failure */
     run(plan, &good);
