@@ -132,8 +132,10 @@ int sfp__word_index(const char *words, const char *text)
 
 const char *sfp__word_at(const char *words, int i, char *buf, size_t size)
 {
-    for (; i > 0 && *words; i--)
-        words += strcspn(words, "|") + 1;
+    for (; i > 0 && *words; i--) {
+        words += strcspn(words, "|");
+        words += *words == '|';
+    }
     (void)snprintf(buf, size, "%.*s", (int)strcspn(words, "|"), words);
     return buf;
 }

@@ -53,6 +53,7 @@ typedef struct sfp__opt {
     const char *saved_values; /* CHOICE: earlier words in the order of `arg`: files have them, and they are still accepted */
     /* STRING: checks a text at once. Its message begins with the name of the option and has it as its key. NULL: any text. */
     sfp_status (*check)(const struct sfp__opt *o, const char *text, sfp_error *err);
+    bool hidden; /* an earlier option that is still accepted, but not listed in help and completion */
 } sfp__opt;
 
 /* Rows. Designated initialisers keep unused fields zero; more of them may follow the help text. */
@@ -168,7 +169,7 @@ const char *sfp__opt_saved_name(const sfp__opt *o);
 const char *sfp__opt_saved_value(const sfp__opt *o, const char *value, char *buf, size_t size);
 /* Index of a text among words that | separates; -1: it is none of them. */
 int sfp__word_index(const char *words, const char *text);
-/* Word i of these, written to buf. */
+/* Word i of these, written to buf; "": there are fewer. */
 const char *sfp__word_at(const char *words, int i, char *buf, size_t size);
 /* Did the user give it - on the command line or in a file, no preset - and as something else than the default? */
 bool sfp__args_given(const sfp__args *a, const char *key);

@@ -92,7 +92,7 @@ static void put_options(FILE *to, const sfp__command *c)
         has_switch = has_switch || sfp__opt_is_switch(o);
         if (o->type == SFP_OPT_GROUP)
             (void)fprintf(to, "\n%s:\n", o->help);
-        else
+        else if (!o->hidden)
             put_option(to, o);
     }
     put_option(to, &help);
@@ -214,7 +214,8 @@ static void print_man(FILE *to)
         size_t count;
         const sfp__opt *opts = sfp__command_options(c, &count);
         for (size_t k = 0; k < count; k++)
-            put_roff_option(to, &opts[k]);
+            if (!opts[k].hidden)
+                put_roff_option(to, &opts[k]);
         if (c->examples) {
             (void)fputs(".PP\nExamples:\n.PP\n.nf\n", to);
             put_roff(to, c->examples);

@@ -108,7 +108,7 @@ static void put_argument(FILE *to, const char *arg)
 
 static bool is_option(const sfp__opt *o)
 {
-    return o->type != SFP_OPT_GROUP;
+    return o->type != SFP_OPT_GROUP && !o->hidden;
 }
 
 static void put_keys(FILE *to, const sfp__command *c)

@@ -42,12 +42,13 @@ static bool value_text(yaml_document_t *doc, const yaml_node_t *node, char *buf,
     return true;
 }
 
-/* Returns the line of an earlier pair with this key; 0: none. */
-static size_t earlier_line(yaml_document_t *doc, const yaml_node_pair_t *first, const yaml_node_pair_t *pair, const char *name)
+/* The line of an earlier pair with that option, which may have two names; 0: none. */
+static size_t earlier_line(yaml_document_t *doc, const yaml_node_pair_t *first, const yaml_node_pair_t *pair, const char *name,
+                           const sfp__args *args)
 {
     for (const yaml_node_pair_t *p = first; p < pair; p++) {
         const yaml_node_t *key = yaml_document_get_node(doc, p->key);
-        if (sfp__same_key(scalar_text(key), name)) /* earlier keys are scalars, because they were accepted */
+        if (sfp__args_find(args, scalar_text(key)) == sfp__args_find(args, name)) /* earlier keys were scalars and known */
             return key->start_mark.line + 1;
     }
     return 0;
@@ -62,7 +63,7 @@ static sfp_status apply_mapping(const char *path, yaml_document_t *doc, const ya
         char text[VALUE_MAX], origin[VALUE_MAX];
         if (!name || !value)
             return sfp__fail(err, SFP_EFORMAT, "%s:%zu: expected 'option: value'", path, line);
-        size_t earlier = earlier_line(doc, root->data.mapping.pairs.start, p, name);
+        size_t earlier = earlier_line(doc, root->data.mapping.pairs.start, p, name, args);
         if (earlier)
             return sfp__fail(err, SFP_EINVAL, "%s:%zu: '%.200s' is already set in line %zu", path, line, name, earlier);
         if (!value_text(doc, value, text, sizeof text))

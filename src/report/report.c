@@ -61,9 +61,9 @@ static void put_changed_options(sfp__text *t, const sfp_result *r)
         if (!differs_from_default(p))
             continue;
         sfp__text_put(t, n++ ? ", <code>" : " Options that differ from the defaults: <code>");
-        sfp__put_html(t, p->key);
+        sfp__put_html(t, sfp__result_option_name(p->key));
         sfp__text_put(t, " ");
-        sfp__put_html(t, *p->value ? p->value : "(empty)");
+        sfp__put_html(t, *p->value ? sfp__result_option_value(p->key, p->value) : "(empty)");
         sfp__text_put(t, "</code>");
     }
     sfp__text_put(t, n ? "." : unknown ? "" : " All other options have their default values.");
@@ -332,12 +332,12 @@ static void put_config(sfp__text *t, const sfp_result *r)
     for (int i = 0; i < r->config_count; i++) {
         const char *default_value = r->config[i].default_value;
         sfp__text_put(t, differs_from_default(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
-        sfp__put_html(t, r->config[i].key);
+        sfp__put_html(t, sfp__result_option_name(r->config[i].key));
         sfp__text_put(t, "</td><td>");
-        sfp__put_html(t, r->config[i].value);
+        sfp__put_html(t, sfp__result_option_value(r->config[i].key, r->config[i].value));
         sfp__text_put(t, "</td><td>");
         if (default_value && *default_value)
-            sfp__put_html(t, default_value);
+            sfp__put_html(t, sfp__result_option_value(r->config[i].key, default_value));
         else
             sfp__text_printf(t, "<span class=\"soft\">%s</span>", default_value ? "none" : "unknown");
         sfp__text_put(t, "</td></tr>");

@@ -123,6 +123,34 @@ const char *sfp__result_value(const sfp_result *r, const char *key)
     return p ? p->value : NULL;
 }
 
+/* Options and values that were renamed; result.json keeps their earlier names. */
+static const struct {
+    const char *saved, *name;
+} renamed_options[] = {{"pending", "label-queue"},
+                       {"keep", "buffer-format"},
+                       {"query", "query-pass"},
+                       {"coreset", "coreset-rounding"},
+                       {"span", "grow-by"}};
+static const struct {
+    const char *key, *saved, *value;
+} renamed_values[] = {{"query", "two", "separate"}, {"query", "one", "shared"}, {"normalise", "checkpoint", "backbone"}};
+
+const char *sfp__result_option_name(const char *key)
+{
+    for (size_t i = 0; i < sizeof renamed_options / sizeof *renamed_options; i++)
+        if (strcmp(renamed_options[i].saved, key) == 0)
+            return renamed_options[i].name;
+    return key;
+}
+
+const char *sfp__result_option_value(const char *key, const char *value)
+{
+    for (size_t i = 0; i < sizeof renamed_values / sizeof *renamed_values; i++)
+        if (strcmp(renamed_values[i].key, key) == 0 && strcmp(renamed_values[i].saved, value) == 0)
+            return renamed_values[i].value;
+    return value;
+}
+
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
     const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"),

@@ -99,6 +99,9 @@ sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value,
 /* Sets the default of an option that has a value, so that the report can list the options that differ from their defaults. */
 sfp_status sfp__result_default(sfp_result *r, const char *key, const char *default_value, sfp_error *err);
 const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no such option */
+/* The name of an option today, for a key of result.json, and the word of today for a value there. */
+const char *sfp__result_option_name(const char *key);
+const char *sfp__result_option_value(const char *key, const char *value);
 /* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */

@@ -14,7 +14,8 @@ static const sfp__opt options[] = {
         "tasks", "SPEC", NULL,
         "describe: split into tasks as in 'run': a number, sizes like 3,2,2, domain[:a,b,c], time or free. Default: the tasks "
         "of the dataset, else free."),
-    SFP_ROW_FLAG("test", "describe: the data set's own test part, where it has one."),
+    SFP_ROW_CHOICE("part", "train|test", "train", "describe: the part to describe, if the dataset has both."),
+    SFP_ROW_FLAG("test", "describe: the same as --part test.", .hidden = true),
     SFP_ROW_STRING("sheet", "FILE", NULL, "describe: write a contact sheet with some images of each class as PNG."),
     SFP_ROW_JSON,
 };
@@ -69,7 +70,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 static const sfp__verb verbs[] = {
     {.name = "list", .run = list},
     {"fetch", sfp__data_fetch, 1, 1, "one dataset: fashion-mnist or cifar10", "out"},
-    {"describe", sfp__data_describe, 1, 1, "one dataset, KIND:PATH", "tasks test sheet"},
+    {"describe", sfp__data_describe, 1, 1, "one dataset, KIND:PATH", "tasks part test sheet"},
 };
 
 const sfp__command sfp__cmd_data = {

@@ -255,7 +255,7 @@ static sfp_status describe(description *d, const char *tasks, sfp_error *err)
         return sfp__fail_key(err, "data", SFP_EINVAL,
                              "data '%s': the source is live or endless, expected a dataset of known length", d->spec);
     if (d->test && !d->source->test_part)
-        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': kind %s has no test part, expected no --test", d->spec,
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': kind %s has no test part, expected no --part test", d->spec,
                              d->source->kind->name);
     TRY(split_into_tasks(d, tasks, err)); /* also checks labels and domains, which counting relies on */
     TRY(count_records(d, err));
@@ -419,8 +419,9 @@ static void print_description(const description *d, bool json)
 sfp_status sfp__data_describe(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(description_done)
-    description d = {
-        .spec = args->operands[1], .test = sfp__args_flag(args, "test"), .sheet_path = sfp__args_string(args, "sheet")};
+    description d = {.spec = args->operands[1],
+                     .test = sfp__args_choice(args, "part") == 1 || sfp__args_flag(args, "test"),
+                     .sheet_path = sfp__args_string(args, "sheet")};
     sfp_status s = describe(&d, sfp__args_string(args, "tasks"), err);
     if (!s)
         print_description(&d, sfp__args_flag(args, "json"));

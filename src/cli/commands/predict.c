@@ -35,9 +35,9 @@ static const sfp__opt options[] = {
         "decoded is NaN and is reported; --json prints the row of every image."),
     SFP_ROW_CHOICE("resize", "squash|crop", "squash",
                    "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
-    SFP_ROW_CHOICE(
-        "normalise", "checkpoint|none|imagenet|half", "checkpoint",
-        "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5."),
+    SFP_ROW_CHOICE("normalise", "backbone|none|imagenet|half", "backbone",
+                   "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5.",
+                   .saved_values = "checkpoint|none|imagenet|half"),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_FLAG("exif", "Rotate images as their EXIF orientation says."),
     SFP_ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),

@@ -218,10 +218,10 @@ static void add_text(char *cell, const char *text)
 
 static void option_row(const groups *g, const char *key, void *ctx)
 {
-    char(*row)[CELL] = new_row(ctx, key);
+    char(*row)[CELL] = new_row(ctx, sfp__result_option_name(key));
     for (int k = 0; row && k < g->count; k++) {
         const char *value = value_of(&g->runs[g->first[k]].result, key);
-        add_text(row[k + 1], value && *value ? value : "-");
+        add_text(row[k + 1], value && *value ? sfp__result_option_value(key, value) : "-");
     }
 }
 

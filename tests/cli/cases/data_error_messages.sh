@@ -23,7 +23,7 @@ try describe folder:of --tasks 0
 try describe manifest:list.csv # damaged data is not a usage error
 try describe folder:images
 try describe synthetic:20 --out x
-try describe folder:of --test
+try describe folder:of --part test
 try describe synthetic:20 --sheet nowhere/x.png
 try fetch
 try fetch cifra10

@@ -18,10 +18,10 @@ try --data synthetic:60 --test synthetic:0
 mkfile vit tiny.safetensors 1 0
 try --data synthetic:60 --backbone tiny.safetensors --img-size 30
 try --data synthetic:60 --prompt-length 7
-try --data synthetic:60 --span 101
+try --data synthetic:60 --grow-by 101
 try --data synthetic:60 --pool 4 --tasks 5
 try --data synthetic:60 --buffer-bytes 10
-try --data synthetic:60 --head mix --query one
+try --data synthetic:60 --head mix --query-pass shared
 try --data synthetic:60 --pool-kind l2p --prompt-layers 1-3
 try --data synthetic:60 --method knn
 try --data synthetic:60 --rate fast

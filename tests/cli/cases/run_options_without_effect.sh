@@ -8,31 +8,31 @@ try() {
     [ "${PIPESTATUS[0]}" = 2 ] || echo "another exit: $*" >&2
 }
 try --tasks 5 --drift ph
-try --tasks 2,8 --span 5
+try --tasks 2,8 --grow-by 5
 try --drift off --pool-kind l2p
-try --span 5 --pool-kind dualprompt
+try --grow-by 5 --pool-kind dualprompt
 try --pool 50 --pool-kind dualprompt --tasks 2
 try --attune off --attune-topk 2
 try --no-attune --attune-residual
 try --head-feed batch
 try --sigma 0.2 --select none
-try --coreset paper --select random
+try --coreset-rounding paper --select random
 try --learnloss-order low
 try --weighted --select camel
-try --sigma 1 --coreset paper
+try --sigma 1 --coreset-rounding paper
 try --sigma 1 --select learnloss --learnloss-order low
 try --buffer none --buffer-size 10
-try --buffer none --keep compressed
+try --buffer none --buffer-format compressed
 try --buffer none --replay 5
 try --replay 0 --buffer er
 try --replay 0 --buffer-size 10
 try --buffer er --drop-rule eq8
 try --buffer gss --nu reservoir
-try --buffer ssd --keep compressed
+try --buffer ssd --buffer-format compressed
 try --clock off --rate 10
 try --rate 10 --triage --queue 3
 try --rate 10 --queue-policy drop-newest
-try --pending 10
+try --label-queue 10
 for option in '--select craig' '--sigma 0.2' '--buffer er' '--buffer-size 9' '--replay 3' '--steps 2' '--lr 1' '--pool 9' '--no-attune' \
     '--drift ph' '--head mix'; do
     read -ra words <<<"$option"
@@ -60,4 +60,4 @@ fine --select none --sigma 0.2 --rate 100 --triage
 fine --preset paper --select random --attune off --buffer none --replay 0
 fine --config asks.yaml --tasks free
 fine --select gradmatch --weighted --rate 1e6 --queue-policy block
-fine --tasks 2 --drift new-class --span 0 --pending 1000
+fine --tasks 2 --drift new-class --grow-by 0 --label-queue 1000

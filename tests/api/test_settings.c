@@ -1,0 +1,187 @@
+/* Settings (streamfp.h, part 4). */
+#include "world.h"
+
+static sfp_settings *defaults(void)
+{
+    sfp_settings *s = NULL;
+    MUST(sfp_settings_create(&s, &err));
+    return keep_settings(s);
+}
+
+static const sfp_setting_info *info_of(const char *key)
+{
+    const sfp_setting_info *info;
+    for (int i = 0; (info = sfp_settings_info(i)); i++)
+        if (strcmp(info->key, key) == 0)
+            return info;
+    fail_msg("no setting '%s'", key);
+    return NULL;
+}
+
+TEST(every_setting_is_described)
+{
+    const sfp_setting_info *info;
+    int count = 0;
+    for (; (info = sfp_settings_info(count)); count++) {
+        sfp_settings *s = defaults();
+        assert_true(info->key[0] && strspn(info->key, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(info->key));
+        assert_true(info->help[0] && info->help[strlen(info->help) - 1] == '.');
+        assert_true(info->values[0]);
+        assert_true(info->group || info->scope == SFP_SCOPE_LEARNER);
+        assert_in_range(info->type, SFP_TYPE_FLAG, SFP_TYPE_TEXT);
+        assert_in_range(info->scope, SFP_SCOPE_LEARNER, SFP_SCOPE_ENGINE);
+        if (info->type == SFP_TYPE_INT || info->type == SFP_TYPE_REAL)
+            assert_true(info->min < info->max);
+        if (info->default_value) { /* is accepted, also by the earlier name */
+            MUST(sfp_settings_set(s, info->key, info->default_value, &err));
+            assert_string_equal(sfp_settings_get(s, info->key), info->default_value);
+            if (info->alias)
+                MUST(sfp_settings_set(s, info->alias, info->default_value, &err));
+        }
+        for (int i = 0; info->name && info->name(i); i++)
+            MUST(sfp_settings_set(s, info->key, info->name(i), &err));
+    }
+    assert_true(count > 50);
+    assert_null(sfp_settings_info(count));
+    assert_null(sfp_settings_info(-1));
+}
+
+TEST(scopes_say_who_uses_a_setting)
+{
+    for (const char *const *key = STRINGS("sigma", "buffer", "tasks", "classes", "label-queue", "method", "preset", "seed"); *key;
+         key++)
+        assert_int_equal(info_of(*key)->scope, SFP_SCOPE_LEARNER);
+    for (const char *const *key = STRINGS("data", "test", "order", "rate", "clock", "out", "resume", "init-state", "triage");
+         *key; key++)
+        assert_int_equal(info_of(*key)->scope, SFP_SCOPE_RUN);
+    for (const char *const *key = STRINGS("backbone", "img-size", "precision", "threads"); *key; key++)
+        assert_int_equal(info_of(*key)->scope, SFP_SCOPE_ENGINE);
+}
+
+TEST(earlier_names_and_values_are_accepted)
+{
+    const char *const *list =
+        STRINGS("pending", "7", "label-queue", "7", "keep", "compressed", "buffer-format", "compressed", "coreset", "paper",
+                "coreset-rounding", "paper", "span", "3", "grow-by", "3", "query", "one", "query-pass", "shared", "query-pass",
+                "two", "query-pass", "separate", "normalise", "checkpoint", "normalise", "backbone", "data", "dir:in", "data",
+                "dir:in", "buffer_size", "5", "buffer-size", "5");
+    for (; list[0]; list += 4) {
+        sfp_settings *s = defaults();
+        MUST(sfp_settings_set(s, list[0], list[1], &err));
+        assert_string_equal(sfp_settings_get(s, list[2]), list[3]);
+        assert_string_equal(sfp_settings_get(s, list[0]), list[3]);
+    }
+    assert_string_equal(info_of("label-queue")->alias, "pending");
+    assert_string_equal(info_of("query-pass")->values, "separate|shared");
+}
+
+TEST(wrong_values_are_refused_at_once_and_change_nothing)
+{
+    static const struct {
+        const char *key, *value, *words;
+    } list[] = {
+        {"batch", "0", "batch is '0', expected a whole number from 1 to 100000"},
+        {"batch", "1.5", "batch is '1.5', expected a whole number"},
+        {"batch", "", "batch is empty"},
+        {"sigma", "half", "sigma is 'half', expected a number"},
+        {"sigma", "nan", "sigma is 'nan'"},
+        {"sigma", "0,5", "sigma is '0,5'"},
+        {"lr", "-1", "lr is '-1', expected a number from 0"},
+        {"seed", "-1", "seed is '-1', expected a whole number from 0 to 2^64 - 1"},
+        {"seed", "18446744073709551616", "seed is"},
+        {"buffer-bytes", "1e16", "buffer-bytes is"},
+        {"select", "best", "select is 'best', expected one of streamfp"},
+        {"buffer", "best", "buffer is 'best', expected one of streamfp"},
+        {"method", "knn", "method is 'knn', expected one of ncm, slda, ranpac"},
+        {"drop-rule", "alg3", "drop-rule is 'alg3', expected one of alg2|eq8"},
+        {"query-pass", "three", "query-pass is 'three', expected one of separate|shared"},
+        {"query", "three", "query-pass is 'three'"},
+        {"normalise", "some", "normalise is 'some', expected one of backbone|none"},
+        {"attune", "maybe", "attune is 'maybe', expected on or off"},
+        {"resume", "maybe", "resume is 'maybe', expected on or off"},
+        {"prompt-layers", "4", "prompt-layers is '4', expected two layers"},
+        {"prompt-layers", "4-0", "prompt-layers is '4-0', expected two layers"},
+        {"tasks", "many", "tasks 'many': expected a number"},
+        {"tasks", "3,0", "tasks '3,0': expected"},
+        {"rate", "fast", "rate is 'fast', expected samples per second"},
+        {"rate", "-1", "rate is '-1'"},
+        {"rate", "0", "rate is '0'"},
+        {"clock", "slow", "clock is 'slow', expected one of paper|virtual|real|off"},
+        {"eval-every", "0", "eval-every is '0', expected task, or a number of timestamps"},
+        {"eval-every", "often", "eval-every is 'often'"},
+        {"queue", "-1", "queue is -1, expected 0 to 100000"},
+        {"queue", "two", "queue is 'two', expected a whole number"},
+        {"label-queue", "1000001", "label-queue is 1000001, expected 0 to 1000000"},
+        {"threads", "1025", "threads is 1025, expected 0 to 1024"},
+        {"data", "nowhere", "data 'nowhere': expected KIND:PATH"},
+        {"data", "folder:", "data 'folder:': has no path"},
+        {"test", "camera:0", "test 'camera:0': expected KIND:PATH"},
+        {"classes", "-1", "classes is '-1', expected a whole number"},
+        {"preset", "worst", "preset is 'worst', expected one of default|paper|best"},
+    };
+    sfp_settings *s = defaults();
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const char *key = strcmp(list[i].key, "query") == 0 ? "query-pass" : list[i].key, *before = sfp_settings_get(s, key);
+        char *copy = kept_print("%s", before ? before : "");
+        REFUSED_AS(list[i].words, sfp_settings_set(s, list[i].key, list[i].value, &err), SFP_EINVAL, list[i].words);
+        assert_string_equal(err.key, key);
+        assert_string_equal(sfp_settings_get(s, key) ? sfp_settings_get(s, key) : "", copy);
+    }
+}
+
+TEST(unknown_keys_are_refused_with_a_suggestion)
+{
+    sfp_settings *s = defaults();
+    REFUSED(sfp_settings_set(s, "sigm", "1", &err), SFP_EINVAL, "unknown setting 'sigm', did you mean 'sigma'?");
+    assert_string_equal(err.key, "sigm");
+    REFUSED(sfp_settings_set(s, "json", "on", &err), SFP_EINVAL, "unknown setting 'json'");
+    REFUSED(sfp_settings_set(s, "", "1", &err), SFP_EINVAL, "unknown setting");
+    REFUSED(sfp_settings_set(s, NULL, "1", &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_settings_set(s, "sigma", NULL, &err), SFP_EINVAL, "must not be NULL");
+    assert_null(sfp_settings_get(s, "json"));
+    assert_null(sfp_settings_get(s, "test"));
+    assert_int_equal(sfp_settings_set(s, "sigma", "x", NULL), SFP_EINVAL);
+}
+
+TEST(a_preset_sets_what_was_not_set)
+{
+    sfp_settings *s = defaults();
+    MUST(sfp_settings_set(s, "head", "linear", &err));
+    MUST(sfp_settings_set(s, "preset", "best", &err));
+    assert_string_equal(sfp_settings_get(s, "attune-residual"), "on");
+    assert_string_equal(sfp_settings_get(s, "head"), "linear");
+    MUST(sfp_settings_set(s, "preset", "paper", &err));
+    assert_string_equal(sfp_settings_get(s, "attune-residual"), "off"); /* of the preset before */
+    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "paper");
+    assert_string_equal(sfp_settings_get(s, "normalise"), "none");
+    MUST(sfp_settings_set(s, "normalise", "half", &err));
+    MUST(sfp_settings_set(s, "preset", "default", &err));
+    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "exact");
+    assert_string_equal(sfp_settings_get(s, "normalise"), "half");
+}
+
+TEST(a_learner_has_the_settings_of_a_preset)
+{
+    sfp_engine *e = random_engine();
+    sfp_learner *l = NULL;
+    REFUSED(sfp_learner_create(e, SETTINGS("preset", "best", "query-pass", "shared"), &l, &err), SFP_EINVAL,
+            "query-pass is 'shared', expected separate with head mix");
+    assert_string_equal(err.key, "query-pass");
+}
+
+TEST(a_learner_refuses_settings_of_a_run)
+{
+    sfp_engine *e = random_engine();
+    sfp_learner *l = NULL;
+    REFUSED(sfp_learner_create(e, SETTINGS("rate", "10"), &l, &err), SFP_EINVAL,
+            "rate has no effect on a learner: it is a setting of a run");
+    assert_string_equal(err.key, "rate");
+    REFUSED(sfp_learner_create(e, SETTINGS("tasks", "3,2", "classes", "5"), &l, &err), SFP_EINVAL,
+            "tasks is '3,2', expected free, or a whole number from 1 to 65536");
+    REFUSED(sfp_learner_create(e, SETTINGS("threads", "3"), &l, &err), SFP_EINVAL,
+            "threads is '3', expected '1', with which the engine was opened");
+    REFUSED(sfp_learner_create(e, SETTINGS("prompt-layers", "0-6"), &l, &err), SFP_EINVAL,
+            "prompt-layers is '0-6', expected layers up to 5");
+    assert_null(l);
+    (void)learner_of(e, SETTINGS("threads", "1", "tasks", "2", "classes", "4", "buffer-bytes", "1e6", "buffer-size", "4"));
+}
