@@ -24,8 +24,8 @@
 /* Fills *err (if not NULL) and returns `status`. */
 sfp_status sfp__fail(sfp_error *err, sfp_status status, const char *fmt, ...) __attribute__((format(printf, 3, 4), cold));
 
-/* Like sfp__fail, for an error about the setting or field `key`; the message begins with its name. err->key receives the name, so
- * that a caller can add where the value was set. */
+/* Like sfp__fail, for an error about the setting or field `key`; the message begins with its name. The name is also stored in
+ * err->key, so that a caller can add where the value was set. */
 sfp_status sfp__fail_key(sfp_error *err, const char *key, sfp_status status, const char *fmt, ...)
     __attribute__((format(printf, 4, 5), cold));
 

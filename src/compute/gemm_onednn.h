@@ -1,7 +1,7 @@
-/* The interface between gemm_onednn.c, which does not depend on the version of oneDNN, and gemm_onednn2.c or gemm_onednn3.c,
- * which create the descriptors: the only part of its C interface that changed from 2.x to 3.x.
+/* The interface between gemm_onednn.c, which does not depend on the version of oneDNN, and gemm_onednn2.c or gemm_onednn3.c.
+ * These create the descriptors: the only part of oneDNN's C interface that changed from 2.x to 3.x.
  *
- * A memory descriptor is a struct in 2.x and a handle in 3.x, so none is passed through this interface: the packed layout is
+ * A memory descriptor is a struct in 2.x and a handle in 3.x, so none is passed through this interface. The packed layout is
  * obtained as the destination of the packing primitive. */
 #ifndef SFP_COMPUTE_GEMM_ONEDNN_H
 #define SFP_COMPUTE_GEMM_ONEDNN_H

@@ -162,8 +162,8 @@ void sfp__fp_moved(sfp__fp *f);
 /* Computes the attuned pool and the view from the current values; does nothing if they have not changed. */
 sfp_status sfp__fp_prepare(sfp__fp *f, sfp_error *err);
 
-/* Sets the prefixes of a pass, with compose as its callback, and their gradients if samples have weights. b <= max_batch. samples
- * NULL: no gradients, and all samples belong to the current task. */
+/* Sets the prefixes of a pass, with compose as its callback, and their gradients if samples have weights. b is at most max_batch.
+ * If samples is NULL, there are no gradients, and all samples belong to the current task. */
 void sfp__fp_attach(sfp__fp *f, sfp__vit_pass *pass, const sfp__fp_samples *samples);
 
 /* After a backward pass over samples with weights: adds the gradients of P, K, A and the gate for samples [first, first + n). It
@@ -174,8 +174,8 @@ sfp_status sfp__fp_gradients(sfp__fp *f, int first, int n, int terms, double *lo
 void sfp__fp_zero_grad(sfp__fp *f);
 void sfp__fp_step(sfp__fp *f, const sfp__adam *adam);
 
-/* Computes the mean over components of p / |p|, where p is the sum of the Lp rows of raw P, over all layers and all components
- * that are not unused: (D) (docs/method.md, section 4). */
+/* Computes the mean of p / |p| over all layers and their frozen and active components: (D) (docs/method.md, section 4). p is the
+ * sum of the Lp rows of a component of raw P. */
 void sfp__fp_mean_unit(const sfp__fp *f, float *out);
 
 #endif

@@ -136,13 +136,13 @@ static double backward(sfp__fp *f, int l, int first, int n, float *dprefix)
  *
  * Differences from the authors' code:
  * - The halves of a prompt are added to the keys and the values of the layer (--prefix), as in every kind here and in
- * CODA-Prompt's release of L2P. The authors prepend prompts to the tokens and classify by the mean of the resulting tokens. All
- * parts of this program read the class token.
+ *   CODA-Prompt's release of L2P. The authors prepend prompts to the tokens and classify by the mean of the resulting tokens. All
+ *   parts of this program read the class token.
  * - The term is a mean over samples and choices with weight 1. The authors use a mean over samples of sums over choices with a
- * coefficient; CODA-Prompt's release combines every sample with the choices of every other one (cos_sim[:, k_idx]). Keys have no
- * other term, so its scale hardly matters to Adam.
+ *   coefficient; CODA-Prompt's release combines every sample with the choices of every other one (cos_sim[:, k_idx]). Keys have
+ *   no other term, so its scale hardly matters to Adam.
  * - Prompts and keys start orthonormal (docs/method.md, section 2) instead of uniform in [0, 1): with keys that all have the same
- * direction, the choice would depend on noise.
+ *   direction, the choice would depend on noise.
  * - Prompts are not weighted by how often earlier tasks chose them (an option of the paper for known task boundaries).
  * - With --attune on (default) prompts are attuned like fingerprints; off is the published method. */
 static sfp_status check_l2p(sfp__fp_options *o, sfp_error *err)
@@ -171,13 +171,13 @@ const sfp__pool_kind sfp__pool_l2p = {
  * test sample.
  *
  * Differences from the authors' code:
- * - The authors have no rehearsal buffer. Here a replayed sample uses the nearest expert, as in a test: then the head is
- * trained with the prefixes that a test uses, and samples of earlier tasks keep their frozen experts.
+ * - The authors have no rehearsal buffer. Here a replayed sample uses the nearest expert, as in a test: then the head is trained
+ *   with the prefixes that a test uses, and samples of earlier tasks keep their frozen experts.
  * - Each layer's expert has its own key, as in CODA-Prompt's release; the authors have one key for all layers. The keys of all
- * layers receive the same queries (except with --query-pass shared, where each layer has its own).
+ *   layers receive the same queries (except with --query-pass shared, where each layer has its own).
  * - The term is a mean over samples and layers with weight 1; the authors' has a coefficient, CODA-Prompt's release sums.
  * - General and expert prompts have one length (--prompt-length; the paper: 5 and 20), start orthonormal (docs/method.md, section
- * 2) and not uniform, and are attuned like fingerprints unless --attune is off. */
+ *   2) and not uniform, and are attuned like fingerprints unless --attune is off. */
 enum { GENERAL_LAYERS = 2 };
 
 static sfp_status check_dualprompt(sfp__fp_options *o, sfp_error *err)

@@ -28,9 +28,9 @@ typedef struct sfp__model_config {
 
 /* Unknown keys are ignored. A recognised key with a wrong type or range is an error that names the key. */
 sfp_status sfp__model_config_parse(const char *label, const char *text, size_t size, sfp__model_config *out, sfp_error *err);
-/* Finds the configuration of a weights file: STEM.json beside it; else `inside`, the text in the weights file itself (NULL:
- * none); else config.json beside it, which Hugging Face's preprocessor_config.json may complete with mean and std. *from
- * describes the place for messages; NULL: no configuration was found, which is not an error. */
+/* Finds the configuration of a weights file. The first of these is used: STEM.json beside it; `inside`, the text in the weights
+ * file itself (NULL: none); config.json beside it. Hugging Face's preprocessor_config.json may add mean and std to the latter.
+ * *from describes the place for messages; NULL: no configuration was found, which is not an error. */
 sfp_status sfp__model_config_find(const char *weights_path, const char *inside, sfp__model_config *out, const char **from,
                                   sfp_error *err);
 void sfp__model_config_done(sfp__model_config *c);

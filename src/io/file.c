@@ -1,6 +1,6 @@
 /* Reading and replacing files.
  *
- * Paths are supplied by users: a directory, a FIFO or a device must cause an error and must not block, so every path is opened
+ * Paths are supplied by users: a directory, a FIFO or a device must cause an error and must not block. So every path is opened
  * with O_NONBLOCK and examined first. A writer does not touch the old file until the new one is on the disk. */
 #include "io/file.h"
 

@@ -10,10 +10,10 @@
 
 typedef struct sfp__line_log sfp__line_log;
 
-/* Opens DIR/NAME. Lines with a number of `from` or more, which a resumed run will write again, are removed first, also from
- * rotated files; so is an incomplete last line that a crash left. from 0: all lines are removed. `key` must be short and outlive
- * the log. A file that would exceed max_bytes (0: no limit) becomes NAME.1, the former NAME.1 becomes NAME.2, ... up to `keep`
- * old files. */
+/* Opens DIR/NAME. Lines numbered `from` or more are removed first, also from rotated files, because a resumed run writes them
+ * again. An incomplete last line, which a crash left, is removed too. If `from` is 0, all lines are removed. `key` must be short
+ * and outlive the log. A file that would exceed max_bytes (0: no limit) becomes NAME.1, the former NAME.1 becomes NAME.2, ... up
+ * to `keep` old files. */
 sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
                               sfp__line_log **out, sfp_error *err);
 /* Stores the number of the last line that remained after opening, in the file or in NAME.1; false: no line remained. */

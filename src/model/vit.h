@@ -284,10 +284,10 @@ size_t sfp__vit_flat_count(const sfp__vit_config *c);
 sfp_status sfp__vit_flat_view(const sfp__vit_config *c, float *block, sfp__vit_weights *out, sfp_error *err);
 void sfp__vit_flat_view_done(sfp__vit_weights *view);
 
-/* Initialises the weights for training. Weights of products are uniform by their fan (those at the end of a residual branch are
- * scaled down by the number of branches), norms are 1, biases 0, and the class token is normal with deviation 0.02.
- * Two choices help a short training: positions are sines and cosines of row and column, and keys start equal to queries, so that
- * tokens attend to similar and near tokens. */
+/* Initialises the weights for training. Weights of products are uniform by their fan; those at the end of a residual branch are
+ * scaled down by the number of branches. Norms are 1, biases 0, and the class token is normal with deviation 0.02.
+ * Two choices help a short training: positions are sines and cosines of row and column, and keys start equal to queries. So
+ * tokens attend to similar and near tokens from the beginning. */
 sfp_status sfp__vit_flat_init(const sfp__vit_config *c, uint64_t seed, sfp__vit_weights *view, sfp_error *err);
 
 /* Copies weights of the same sizes; `c` determines whether there is a head. */

@@ -6,8 +6,8 @@
  * values that record the name and the arguments of the call. Nothing is ever executed.
  *
  * A value is one machine word: an integer itself, or the index of a node. Memoised values are shared and not copied, so a value
- * can be reached by several paths, and a list can even contain itself: code that walks values without knowing their shape must
- * limit the depth. */
+ * can be reached by several paths. A list can even contain itself. Therefore code that walks values without knowing their shape
+ * must limit the depth. */
 #ifndef SFP_IO_TENSOR_PICKLE_H
 #define SFP_IO_TENSOR_PICKLE_H
 
