@@ -1,6 +1,5 @@
-/* A source seen through a list of classes: images of these alone, with their
- * numbers in the list. What a state learned and what a data set holds are
- * joined by the names of classes, whatever order either has them in. */
+/* A source restricted to a list of classes: it has only the images of these classes, with their numbers in the list. The classes
+ * of a state and of a dataset are matched by name, because their order may differ. */
 #include "stream/source_internal.h"
 #include "stream/tasks.h"
 
@@ -28,7 +27,7 @@ static const char *filter_name(const sfp_source *s, int64_t i, char *buf, size_t
     return sfp__source_name(f->inner, f->index[i], buf, size);
 }
 
-static const char *filter_where(const sfp_source *s, int64_t i, char *buf, size_t size)
+static const char *filter_display_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     const sfp__class_filter *f = (const sfp__class_filter *)s;
     return sfp__source_display_name(f->inner, f->index[i], buf, size);
@@ -47,11 +46,11 @@ static const sfp__source_ops filter_ops = {
     .record = filter_record,
     .load = filter_load,
     .name = filter_name,
-    .display_name = filter_where,
+    .display_name = filter_display_name,
     .close = filter_close,
 };
 
-/* The list as class_names, and where each class of the inner source is in it. */
+/* Sets class_names to the list, and label_of to the place of each class of the inner source in it. */
 static sfp_status match(sfp__class_filter *f, const sfp_source *inner, int classes, const char *const *names, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp__names table = {0};
@@ -62,7 +61,7 @@ static sfp_status match(sfp__class_filter *f, const sfp_source *inner, int class
         int32_t at = 0;
         TRY(sfp__names_add(&table, name, strlen(name), &at, err));
         if (at != c)
-            return sfp__fail(err, SFP_EFORMAT, "classes %d and %d are both called '%s'", at, c,
+            return sfp__fail(err, SFP_EFORMAT, "classes %d and %d have the same name '%s'", at, c,
                              sfp__printable(name, shown, sizeof shown));
     }
     for (int c = 0; c < inner->classes; c++)
@@ -79,7 +78,7 @@ static sfp_status copy_domains(sfp_source *s, const sfp_source *inner, sfp_error
     return SFP_OK;
 }
 
-static sfp_status pick(sfp__class_filter *f, const sfp_source *inner, sfp_error *err)
+static sfp_status list_images(sfp__class_filter *f, const sfp_source *inner, sfp_error *err)
 {
     f->base.count = 0;
     for (int64_t i = 0; i < inner->count; i++) {
@@ -99,7 +98,7 @@ sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *co
                                   sfp_error *err)
 {
     if (inner->kind->live || inner->count < 0)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s:%s: has no end, expected a data set", inner->kind->name, inner->path);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s:%s: live source, expected a dataset", inner->kind->name, inner->path);
     OWNED_PTR(sfp__source_close) sfp_source *s = NULL;
     TRY(sfp__source_create(sizeof(sfp__class_filter), inner->kind, &filter_ops, inner->path, &s, err));
     sfp__class_filter *f = (sfp__class_filter *)s;
@@ -108,9 +107,9 @@ sfp_status sfp__class_filter_open(sfp_source *inner, int classes, const char *co
     TRY(sfp__alloc(&f->foreign, (size_t)inner->classes, sizeof *f->foreign, err));
     TRY(match(f, inner, classes, names, err));
     TRY(copy_domains(s, inner, err));
-    TRY(pick(f, inner, err));
+    TRY(list_images(f, inner, err));
     s->keeps_order = inner->keeps_order;
-    f->inner = inner; /* only now: after a failure it stays the caller's */
+    f->inner = inner; /* last, because the caller keeps it on failure */
     *out = (sfp__class_filter *)TAKE(s);
     return SFP_OK;
 }

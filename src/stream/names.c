@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The slot of the name, or the free one where it belongs; slots > 0. */
+/* Returns the slot of the name, or the free slot for it; slots > 0. */
 static size_t find_slot(const sfp__names *t, const char *s, size_t n)
 {
     size_t at = (size_t)sfp__hash(SFP_HASH_START, s, n) & (t->slots - 1);
@@ -30,7 +30,7 @@ static void fill_slots(sfp__names *t)
         t->slot[find_slot(t, t->name[i], strlen(t->name[i]))] = i + 1;
 }
 
-/* Space for one more name, the table at most half full. */
+/* Reserves memory for one more name and keeps the table at most half full. */
 static bool grow_names(sfp__names *t)
 {
     size_t wanted = (size_t)t->count + 1, slots = t->slots ? 2 * t->slots : 32;
@@ -75,7 +75,7 @@ sfp_status sfp__names_add(sfp__names *t, const char *s, size_t n, int32_t *out, 
     TRY(sfp__check_memory(name, err));
     memcpy(name, s, n);
     name[n] = '\0';
-    if (!sfp__utf8_valid(name)) /* it goes to JSON files */
+    if (!sfp__utf8_valid(name)) /* names are written to JSON files */
         return sfp__fail(err, SFP_EFORMAT, "the name '%s' is not UTF-8", sfp__printable(name, text, sizeof text));
     t->slot[find_slot(t, s, n)] = t->count + 1;
     t->name[t->count] = TAKE(name);
@@ -142,7 +142,7 @@ sfp_status sfp__names_read(const char *path, sfp__names *out, sfp_error *err)
 {
     OWNED_BY(sfp__lines_done) sfp__lines l = {0};
     OWNED_BY(sfp__names_done) sfp__names names = {0};
-    TRY(sfp__lines_open(path, "one name a line", &l, err));
+    TRY(sfp__lines_open(path, "one name per line", &l, err));
     for (char *line;;) {
         int32_t id = 0;
         TRY(sfp__lines_next(&l, &line, err));
@@ -152,13 +152,14 @@ sfp_status sfp__names_read(const char *path, sfp__names *out, sfp_error *err)
         while (n > 0 && strchr(" \t\r", line[n - 1]))
             n--;
         if (n > 0 && sfp__names_find(&names, line, n) >= 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: this name comes twice", path, (unsigned long long)l.number);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: name is listed twice, expected different names", path,
+                             (unsigned long long)l.number);
         sfp_status status = n > 0 ? sfp__names_add(&names, line, n, &id, err) : SFP_OK;
         if (status)
             return sfp__fail_prefix(err, status, "%s:%llu", path, (unsigned long long)l.number);
     }
     if (l.number == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", path);
     *out = TAKE(names);
     return SFP_OK;
 }

@@ -1,4 +1,4 @@
-/* From a source's image to the network's input: decode, cut, resize. */
+/* Decodes, cuts and resizes an image of a source to the input of the backbone. */
 #include "stream/source.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@ static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image
         return sfp__image_decode(name, p->bytes, p->size, NULL, out, err);
     size_t pixels = (size_t)p->width * (size_t)p->height, want = p->kind == SFP_RAW_IMAGE_RGB ? 3 * pixels : pixels;
     if (p->width < 1 || p->height < 1 || p->size != want)
-        return sfp__fail(err, SFP_EFORMAT, "%s: %d x %d pixels in %zu bytes, expected %zu", name, p->width, p->height, p->size,
-                         want);
+        return sfp__fail(err, SFP_EFORMAT, "%s: image of %d x %d pixels has %zu bytes, expected %zu", name, p->width, p->height,
+                         p->size, want);
     uint8_t *rgb = sfp__malloc(3 * pixels);
     TRY(sfp__check_memory(rgb, err));
     for (size_t i = 0; i < 3 * pixels; i++)

@@ -1,4 +1,4 @@
-/* The table of sources, and how one is named on the command line. */
+/* The table of the kinds of sources, and opening a source by its name on the command line. */
 #include "stream/source_internal.h"
 
 #include "base/mem.h"
@@ -25,11 +25,11 @@ const sfp__source_kind *const sfp__source_kinds[] = {
     NULL,
 };
 
-/* The kind that a path without one is probably of; NULL: there is nothing at it. */
+/* Guesses the kind of a path without one; NULL: nothing is at the path. */
 static const char *likely_kind(const char *path)
 {
     static const struct {
-        const char *inside, *kind; /* a file that tells */
+        const char *inside, *kind; /* a file that only this kind has */
     } marks[] = {{"Stream-51_meta_train.json", "stream51"},
                  {"core50_128x128", "core50"},
                  {"train/labeled_metadata.json", "clear10"},
@@ -63,7 +63,7 @@ static sfp_status unknown_kind(const char *spec, sfp_error *err)
     char name[SFP_NAME_MAX];
     const char *kind = likely_kind(spec);
     if (kind)
-        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no kind, did you mean %s:%s?",
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': kind is missing, did you mean %s:%s?",
                              sfp__printable(spec, name, sizeof name), kind, name);
     OWNED_BY(sfp__text_done) sfp__text list = {0};
     for (size_t i = 0; sfp__source_kinds[i]; i++)
@@ -93,7 +93,7 @@ sfp_status sfp__source_check(const char *spec, sfp_error *err)
     if (!kind)
         return unknown_kind(spec, err);
     if ((!spec[n] || !spec[n + 1]) && kind != &sfp__source_stdin && kind != &sfp__source_synthetic)
-        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': has no path, expected %s:PATH", spec, kind->name);
+        return sfp__fail_key(err, "data", SFP_EINVAL, "data '%s': path is missing, expected %s:PATH", spec, kind->name);
     return SFP_OK;
 }
 
@@ -122,7 +122,8 @@ static sfp_status check_index(const sfp_source *s, int64_t i, sfp_error *err)
 {
     if (i >= 0 && (i < s->count || s->count < 0))
         return SFP_OK;
-    return sfp__fail(err, SFP_EINVAL, "%s: image %lld of %lld", s->path, (long long)i, (long long)s->count);
+    return sfp__fail(err, SFP_EINVAL, "%s: number of the image is %lld, expected 0 to %lld", s->path, (long long)i,
+                     (long long)s->count - 1);
 }
 
 sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err)
@@ -160,7 +161,7 @@ void sfp__source_warn_live(sfp_source *s, const char *fmt, ...)
     (void)vsnprintf(l->warnings[n], sizeof l->warnings[n], fmt, ap);
     va_end(ap);
     if (n == SFP_LIVE_WARNINGS_MAX - 1)
-        (void)snprintf(l->warnings[n], sizeof l->warnings[n], "%.400s; and more of the kind, which are not told", s->path);
+        (void)snprintf(l->warnings[n], sizeof l->warnings[n], "%.400s: further warnings are not shown", s->path);
     for (int i = 0; i < n; i++)
         if (strcmp(l->warnings[i], l->warnings[n]) == 0)
             return;

@@ -1,14 +1,11 @@
-/* Sources: where labelled images come from (docs/method.md, section 15). One file a
- * kind behind one small interface.
+/* Sources: readers that deliver images and labels (docs/method.md, section 15). Each kind has one file behind this interface.
  *
- * A data set on disk is indexed: its records (label, domain, task, time) are
- * all known when it is opened, and image i is loaded when asked for, from any
- * thread. A live source (a watched directory, standard input) only has a next
- * one. Sources know nothing of the learner, and do not decode: they give the
- * bytes of an image file, or pixels where the format has nothing else.
+ * An indexed source reads a dataset. Its records (label, domain, task, time) are known when it is opened, and image i is loaded
+ * on request, from any thread. A live source (a watched directory, standard input) only delivers a next image. Sources know
+ * nothing of the learner, and they do not decode: they return the bytes of an image file, or pixels if the format stores pixels.
  *
- * To add one: write sources/NAME.c with its `const sfp__source_ops` and
- * `const sfp__source_kind`, and add a row to the table in source.c. */
+ * To add a kind, write sources/NAME.c with its `const sfp__source_ops` and `const sfp__source_kind`, and add a row to the table
+ * in source.c. */
 #ifndef SFP_STREAM_SOURCE_H
 #define SFP_STREAM_SOURCE_H
 
@@ -19,43 +16,43 @@
 #include <stdint.h>
 
 typedef enum sfp__raw_image_kind {
-    SFP_RAW_IMAGE_ENCODED, /* a JPEG, PNG or WebP file's bytes */
+    SFP_RAW_IMAGE_ENCODED, /* the bytes of a JPEG, PNG or WebP file */
     SFP_RAW_IMAGE_RGB,     /* (height, width, 3) */
     SFP_RAW_IMAGE_GREY,    /* (height, width) */
 } sfp__raw_image_kind;
 
 typedef struct sfp__raw_image {
     sfp__raw_image_kind kind;
-    int width, height; /* of pixels; 0 for encoded ones */
-    uint8_t *bytes;    /* sfp__malloc'ed; freed by sfp__raw_image_done */
+    int width, height; /* in pixels; 0 if encoded */
+    uint8_t *bytes;    /* allocated by sfp__malloc, freed by sfp__raw_image_done; NULL: no image */
     size_t size;
-    bool has_box;   /* only this part of the image counts: cut after decoding, before resizing, clipped to the image */
+    bool has_box;   /* only the part in the box is used: cut after decoding and before resizing, clipped to the image */
     int32_t box[4]; /* left, top, right, bottom */
 } sfp__raw_image;
 
 void sfp__raw_image_done(sfp__raw_image *p);
 
 typedef struct sfp__source_options {
-    bool test;     /* the data set's own test part, where it has one (stream51, core50, clear10, clear100, cifar, idx) */
-    uint64_t seed; /* of what a source draws itself (synthetic; orders that are part of a published protocol) */
-    int order;     /* --order: 0 = natural order of classes; else the seed of the class order (core50: the run) */
+    bool test;     /* the test part of a dataset that has one (stream51, core50, clear10, clear100, cifar, idx, tar) */
+    uint64_t seed; /* of sources that draw their images (synthetic) or an order that a published protocol draws */
+    int order;     /* --order: 0: natural order of the classes; else the seed of the class order (core50: the run) */
 } sfp__source_options;
 
-/* Where an image of a live source comes from; goes with it by value. */
+/* The origin of an image of a live source; passed by value. */
 typedef struct sfp__origin {
-    uint64_t identity;     /* of the image, whatever its name and label: a label may come by moving it; 0: none */
-    uint64_t id;           /* its number, in the order in which images came for the first time; who takes it counts */
-    uint64_t labelled_key; /* of the image with its label: what was taken once is known by it; 0: none */
-    int64_t changed;       /* when it got there, in ns of the file system's clock; 0: not known */
+    uint64_t identity;     /* file key, which does not depend on name and label: a label may arrive by moving the file; 0: none */
+    uint64_t id;           /* number of the image, in the order of first arrival; set by the inbox */
+    uint64_t labelled_key; /* hash of the file key and the label, by which a processed image is recognised; 0: none */
+    int64_t changed;       /* time of the last change, in ns of the clock of the file system; 0: unknown */
 } sfp__origin;
 
-/* What a live source is not to give again after a break. */
+/* Images that a live source must not deliver again after a run was resumed. */
 typedef struct sfp__resume_filter {
     size_t n;
-    const uint64_t *labelled_keys; /* (n) of what is done with; the latest */
-    int64_t until;                 /* and all that did not change after this time, ... */
+    const uint64_t *labelled_keys; /* (n) of the images that were processed last */
+    int64_t until;                 /* excludes also all images that have not changed after this time, ... */
     size_t waiting;
-    const uint64_t *waiting_keys; /* (waiting) ... but these */
+    const uint64_t *waiting_keys; /* (waiting) ... except these, which wait for a label */
 } sfp__resume_filter;
 
 typedef struct sfp__source_kind {
@@ -63,61 +60,61 @@ typedef struct sfp__source_kind {
     const char *alias;   /* an earlier name that is still accepted; NULL: none */
     const char *summary; /* one line */
     bool live;
-    /* Opens PATH; reads all records of an indexed source, nothing of its images. On failure frees what it made. */
+    /* Opens PATH. An indexed source reads all records, but no image. On failure it frees everything that it has allocated. */
     sfp_status (*open)(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
 } sfp__source_kind;
 
-/* What a source can do; what it cannot is NULL or 0. Called by the functions below, which look at i before. */
+/* Operations of a source; those that it does not have are NULL or 0. The functions below call them and check i before. */
 typedef struct sfp__source_ops {
-    /* Indexed: both thread-safe. */
+    /* Indexed sources; both are thread-safe. */
     sfp_status (*record)(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
     sfp_status (*load)(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err);
-    /* A name for messages and reports: file name, "train-images[17]"; of a live source that of the image given last. */
+    /* The name of image i for messages and reports, such as a file name or "train-images[17]"; live: that of the last image. */
     const char *(*name)(const sfp_source *s, int64_t i, char *buf, size_t size);
-    /* As the messages of load call it: "ROOT/NAME", "SHARD: NAME". NULL: by its name. */
+    /* The name of image i in the messages of load, such as "ROOT/NAME" or "SHARD: NAME". NULL: the same as `name`. */
     const char *(*display_name)(const sfp_source *s, int64_t i, char *buf, size_t size);
-    /* Live. */
+    /* Live sources. */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err);
     const char *(*origin)(const sfp_source *s, sfp__origin *out);
     sfp_status (*set_resume_filter)(sfp_source *s, const sfp__resume_filter *what,
-                                    sfp_error *err); /* NULL: it cannot go back anyway */
-    size_t labelled_keys; /* of so many images that are done with the caller keeps the marks for leave_out */
-    double pause;         /* seconds without an arrival after which nobody waits for a batch to be full; 0: always wait */
-    bool on_demand;       /* images are made when asked for; they do not arrive by themselves */
-    /* Frees what the kind owns itself, also of a source that was not opened to its end; may be NULL. */
+                                    sfp_error *err); /* NULL: the source cannot deliver an image twice */
+    size_t labelled_keys; /* number of processed images whose labelled keys the caller keeps for set_resume_filter */
+    double pause;         /* seconds without an arrival after which an incomplete batch is processed; 0: wait until it is full */
+    bool on_demand;       /* images are generated on request; they do not arrive by themselves */
+    /* Frees the memory of the kind, also if opening failed half-way; may be NULL. */
     void (*close)(sfp_source *s);
 } sfp__source_ops;
 
 #define SFP_LIVE_WARNINGS_MAX 16
 
-/* What only a live source has. */
+/* Members of live sources only. */
 typedef struct sfp__source_live {
-    const atomic_bool *stop;                   /* set by the caller before the first next; NULL: never */
-    bool lost;                                 /* next failed, but for this image alone */
-    atomic_int warning_count;                  /* how many things were found meanwhile that a user should know; ... */
-    char warnings[SFP_LIVE_WARNINGS_MAX][512]; /* ... these, each written before it is counted */
+    const atomic_bool *stop;  /* set by the caller before the first call of next; NULL: the source is never stopped */
+    bool lost;                /* next failed for one image only */
+    atomic_int warning_count; /* number of warnings so far */
+    char warnings[SFP_LIVE_WARNINGS_MAX][512]; /* each is written before it is counted */
 } sfp__source_live;
 
-/* The common part; a kind's own struct begins with it. Filled by open, constant afterwards. */
+/* The common members; the struct of a kind begins with them. Filled by open, constant afterwards. */
 struct sfp_source {
     const sfp__source_kind *kind;
     const sfp__source_ops *ops;
-    sfp__source_live *live; /* NULL: it is indexed */
+    sfp__source_live *live; /* NULL: indexed source */
     char *path;
-    int64_t count; /* images; -1: not known or without end */
+    int64_t count; /* number of images; -1: live source */
     int classes;
-    char **class_names; /* (classes) in natural order (by number where names are numbers, else byte order; published order) */
+    /* (classes) in natural order: names that are numbers by number, else in byte order; or in the published order */
+    char **class_names;
     int domains;
     char **domain_names; /* (domains) */
-    bool keeps_order;    /* records come in an order that means something: not shuffled within a task (manifest, tar, clear,
-                            stream51, core50, live) */
-    const char *warning; /* what a user should know, e.g. skipped files, NULL: nothing; owned */
-    uint64_t skipped;    /* broken entries that were passed over when opening, told in note */
-    bool seeded;         /* options.seed has a say in its images or their order */
-    bool test_part;      /* opened with options.test, and it has a test part: these images are not those of the training part */
+    bool keeps_order;    /* the order of the records means something: they are not shuffled within a task */
+    const char *warning; /* warnings, such as skipped files; NULL: none; owned */
+    uint64_t skipped;    /* number of entries that were skipped when the source was opened; `warning` describes them */
+    bool seeded;         /* options.seed changes its images or their order */
+    bool test_part;      /* opened with options.test, and the dataset has a test part, which shares no image with the other */
 };
 
-/* "KIND:PATH", e.g. "folder:data/pacs/train"; "synthetic:2000". */
+/* spec is "KIND:PATH", such as "folder:data/pacs/train" or "synthetic:2000". */
 sfp_status sfp__source_open(const char *spec, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
 /* Checks that the kind is known and that there is a path where the kind needs one; the key of the message is "data". */
 sfp_status sfp__source_check(const char *spec, sfp_error *err);
@@ -126,41 +123,45 @@ const sfp__source_kind *sfp__source_kind_find(const char *spec);
 void sfp__source_close(sfp_source *s);
 DEFINE_OWNED_PTR(sfp_source, sfp__source_close)
 
-/* Of image i of an indexed source; thread-safe. */
+/* The record and the bytes of image i of an indexed source; thread-safe. */
 sfp_status sfp__source_record(const sfp_source *s, int64_t i, sfp_record *out, sfp_error *err);
 sfp_status sfp__source_load(const sfp_source *s, int64_t i, sfp__raw_image *out, sfp_error *err);
-/* A name for messages and reports; returns buf. */
+/* Writes a name for messages and reports to buf, which is returned. */
 const char *sfp__source_name(const sfp_source *s, int64_t i, char *buf, size_t size);
-/* Image i for a message, so that it is called the same whether its file or what is in it cannot be read; returns buf. */
+/* Writes the name of image i for messages to buf, which is returned. It is the same whether reading or decoding fails. */
 const char *sfp__source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size);
-/* Decodes, cuts and resizes to rgb (size, size, 3). `name` stands for the image in messages. */
+/* Decodes, cuts and resizes an image to rgb (size, size, 3). `name` is the name of the image in messages. */
 sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
-/* Image i of an indexed source, fitted; *kept gets the encoded bytes when not NULL and there are any (else bytes NULL). */
+/* Loads image i of an indexed source and fits it. If kept is not NULL, *kept gets the encoded bytes; its bytes are NULL if the
+ * image has none. */
 sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
                                    sfp_error *err);
-/* Of the list of an indexed source's images: their names (which do not tell where it lies), labels and order; never 0. */
+/* Writes a hash of the names, labels and order of the images of an indexed source, never 0. The names do not depend on where the
+ * dataset is. */
 sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err);
 
-/* Live: blocks until there is one. *end (then there is no image): it has ended, or *live->stop became true, which is looked at
- * at least every 100 ms. A record without an image (no bytes) is a label that came late, for the image of that name.
- * Classes may grow, class_names never moves. A failure with live->lost set is that of one image (origin tells which), and the
- * stream goes on behind it. */
+/* Delivers the next image of a live source and waits for it. *end: the stream has ended, or *live->stop has become true, which is
+ * checked at least every 100 ms; there is no image then. A record without an image (bytes is NULL) is the label of an earlier
+ * image with this name. The number of classes may grow, but class_names never moves. A failure with live->lost set concerns one
+ * image (see sfp__source_origin), and the stream continues. */
 static inline sfp_status sfp__source_next(sfp_source *s, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     return s->ops->next(s, record, out, end, err);
 }
-/* Of what next gave or lost last. Returns its name, as a label that comes later calls it; holds until the next call. */
+/* Writes the origin of the last image of next, delivered or lost. Returns its name, by which a later label refers to it; valid
+ * until the next call. */
 static inline const char *sfp__source_origin(const sfp_source *s, sfp__origin *out)
 {
     return s->ops->origin(s, out);
 }
-/* To go on after a break, before the first next: what was done with is not given again, nor what did not change after `until`
- * (the latest change of those whose marks were not kept). */
+/* Called before the first next of a resumed run. Images that were processed are not delivered again, nor images that have not
+ * changed after `until` (the last change of images whose keys were not kept). */
 static inline sfp_status sfp__source_set_resume_filter(sfp_source *s, const sfp__resume_filter *what, sfp_error *err)
 {
     return s->ops->set_resume_filter(s, what, err);
 }
-/* One remark more, by the thread that opens it or calls next; not one that was made already, nor more than there is space for. */
+/* Adds a warning, on the thread that opens the source or calls next. A warning that was already given and warnings beyond the
+ * limit are ignored. */
 void sfp__source_warn_live(sfp_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 extern const sfp__source_kind *const sfp__source_kinds[]; /* ends with NULL */

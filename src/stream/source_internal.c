@@ -1,3 +1,4 @@
+/* Functions that several kinds of sources share: orders, lists of entries, sources of files, paths. */
 #include "stream/source_internal.h"
 
 #include "base/mem.h"
@@ -12,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define NAMES_MAX (1 << 24)                       /* in a folder */
-#define CLASS_STREAM (UINT64_C(0x636c6173) << 32) /* shuffles of different purpose draw from different sequences of a seed */
+#define NAMES_MAX (1 << 24)                       /* names in one directory */
+#define CLASS_STREAM (UINT64_C(0x636c6173) << 32) /* shuffles for different purposes use different random sequences of a seed */
 
 /* ------------------------------------------------------------------- order */
 
@@ -22,7 +23,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Two runs of digits as numbers of any length; moves both behind their run. */
+/* Compares two runs of digits as numbers of any length and moves both pointers behind their run. */
 static int compare_runs(const char **a, const char **b)
 {
     const char *x = *a, *y = *b;
@@ -102,7 +103,7 @@ sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_erro
 sfp_status sfp__entries_add(sfp__entries *l, sfp__entry entry, const char *path, size_t n, sfp_error *err)
 {
     if (l->count >= SFP_RECORDS_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "more than %lld images", (long long)SFP_RECORDS_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "number of images exceeds %lld", (long long)SFP_RECORDS_MAX);
     TRY(sfp__check_memory(sfp__grow(&l->at, sizeof *l->at, (size_t)l->count, (size_t)l->count + 1, &l->capacity), err));
     if (path) {
         entry.text = l->text.length;
@@ -149,10 +150,10 @@ sfp_status sfp__source_warn(sfp_source *s, sfp_error *err, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    char *note;
-    TRY(sfp__text_new(&note, err, "%s%s%s", s->warning ? s->warning : "", s->warning ? "; " : "", text));
+    char *all;
+    TRY(sfp__text_new(&all, err, "%s%s%s", s->warning ? s->warning : "", s->warning ? "; " : "", text));
     sfp__free((void *)(uintptr_t)s->warning);
-    s->warning = note;
+    s->warning = all;
     return SFP_OK;
 }
 
@@ -196,7 +197,7 @@ sfp_status sfp__file_source_record(const sfp_source *s, int64_t i, sfp_record *o
     return SFP_OK;
 }
 
-/* The path of entry i to open. */
+/* Returns the path of entry i for opening it. */
 static sfp_status path_of(const sfp_source *base, int64_t i, char **out, sfp_error *err)
 {
     const sfp__file_source *s = (const sfp__file_source *)base;
@@ -215,7 +216,7 @@ const char *sfp__file_source_name(const sfp_source *s, int64_t i, char *buf, siz
     return sfp__printable(sfp__entries_path(&((const sfp__file_source *)s)->entries, i), buf, size);
 }
 
-/* The path as it is opened, byte for byte: that of a file that cannot be read is told so too. */
+/* The path byte for byte as it is opened, because messages of a failed open have it too. */
 const char *sfp__file_source_display_name(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     OWNED char *path = NULL;
@@ -257,7 +258,7 @@ static int compare_strings(const void *a, const void *b)
     return sfp__natural_compare(*(char *const *)a, *(char *const *)b);
 }
 
-static void close_folder(DIR **dir)
+static void close_directory(DIR **dir)
 {
     if (*dir)
         (void)closedir(*dir);
@@ -265,14 +266,14 @@ static void close_folder(DIR **dir)
 
 sfp_status sfp__directory_names(const char *path, sfp__strings *names, sfp_error *err)
 {
-    OWNED_BY(close_folder) DIR *dir = opendir(path);
+    OWNED_BY(close_directory) DIR *dir = opendir(path);
     if (!dir)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the folder", path);
+        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the directory", path);
     for (const struct dirent *entry; (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (names->count == NAMES_MAX)
-            return sfp__fail(err, SFP_ELIMIT, "%s: more than %d names in the folder", path, NAMES_MAX);
+            return sfp__fail(err, SFP_ELIMIT, "%s: directory has more than %d names", path, NAMES_MAX);
         TRY(sfp__strings_add(names, entry->d_name, err));
     }
     if (names->count)

@@ -1,4 +1,5 @@
-/* Which task a record belongs to: made from a specification (--tasks) and the training set alone, asked for the test set too. */
+/* Assigns records to tasks. The rule follows from a specification (--tasks) and the training set; the test set is split by the
+ * same rule. */
 #include "stream/source_internal.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ void sfp__task_split_done(sfp__task_split *c)
 
 /* ------------------------------------------------------------ specification */
 
-/* "3,2,2" or "5": positive numbers. *count is 0 when it is something else. */
+/* Parses "3,2,2" or "5": positive numbers. *count is 0 if spec is something else. */
 static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_error *err)
 {
     OWNED int *list = NULL;
@@ -30,7 +31,7 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
         long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
         if (!stop || v < 1 || v > SFP_CLASSES_MAX)
             return sfp__fail_key(err, "tasks", SFP_EINVAL,
-                                 "tasks '%.60s': expected a number of tasks, or numbers of classes like 3,2,2", spec);
+                                 "tasks is '%.60s', expected a number of tasks, or numbers of classes such as 3,2,2", spec);
         list[(*count)++] = (int)v;
         if (!*stop)
             break;
@@ -39,18 +40,21 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
     return SFP_OK;
 }
 
-/* One number: so many tasks, the first ones a class larger. Several: as they are. Makes *sizes the ends. */
-static sfp_status cut_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp__task_split *c, sfp_error *err)
+/* One number is the number of tasks, whose first ones have one class more if needed. Several numbers are the numbers of classes.
+ * Writes the end of each task. */
+static sfp_status split_by_classes(const sfp_source *s, const char *spec, int *sizes, int count, sfp__task_split *c,
+                                   sfp_error *err)
 {
     int *end, tasks = count == 1 ? sizes[0] : count;
     if (count == 1 && tasks > s->classes)
-        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks '%.60s': more than the %d classes of %s:%s", spec, s->classes,
-                             s->kind->name, s->path);
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is '%.60s', expected at most %d, the number of classes of %s:%s",
+                             spec, s->classes, s->kind->name, s->path);
     int64_t sum = 0;
     for (int t = 0; t < count && count > 1; t++)
         sum += sizes[t];
     if (count > 1 && sum != s->classes)
-        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks '%.60s': adds up to %lld classes, expected the %d of %s:%s", spec,
+        return sfp__fail_key(err, "tasks", SFP_EINVAL,
+                             "tasks is '%.60s' with sum %lld, expected sum %d, the number of classes of %s:%s", spec,
                              (long long)sum, s->classes, s->kind->name, s->path);
     TRY(sfp__alloc(&end, (size_t)tasks, sizeof *end, err));
     for (int t = 0, at = 0; t < tasks; t++) {
@@ -76,17 +80,17 @@ static sfp_status unknown_domain(const sfp_source *s, const char *name, size_t n
     OWNED_BY(sfp__text_done) sfp__text list = {0};
     for (int i = 0; i < s->domains && list.length < 300; i++)
         sfp__text_printf(&list, "%s%s", i ? ", " : "", sfp__printable(s->domain_names[i], text, sizeof text));
-    return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.*s' is not in %s:%s, expected some of %s",
+    return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks: domain '%.*s' is not in %s:%s, expected domains among %s",
                          (int)(n < 60 ? n : 60), name, s->kind->name, s->path, list.failed || !list.s ? "..." : list.s);
 }
 
-/* list: "a,b,c", or "" for all in their order. */
-static sfp_status cut_domains(const sfp_source *s, const char *list, sfp__task_split *c, sfp_error *err)
+/* list is "a,b,c", or "" for all domains in their order. */
+static sfp_status split_by_domains(const sfp_source *s, const char *list, sfp__task_split *c, sfp_error *err)
 {
     OWNED int32_t *domain = NULL;
     int tasks = 0;
     if (s->domains == 0)
-        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': %s:%s has no domains", s->kind->name, s->path);
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'domain', but %s:%s has no domains", s->kind->name, s->path);
     TRY(sfp__alloc(&domain, (size_t)s->domains, sizeof *domain, err));
     for (; !*list && tasks < s->domains; tasks++)
         domain[tasks] = tasks;
@@ -97,7 +101,7 @@ static sfp_status cut_domains(const sfp_source *s, const char *list, sfp__task_s
             return unknown_domain(s, at, n, err);
         for (int t = 0; t < tasks; t++)
             if (domain[t] == d)
-                return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'domain': domain '%.60s' comes twice", s->domain_names[d]);
+                return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks: domain '%.60s' is listed twice", s->domain_names[d]);
         domain[tasks++] = d;
         at = at[n] ? at + n + 1 : NULL;
     }
@@ -116,13 +120,13 @@ static double value_of(const sfp_record *r, sfp__task_split_kind kind)
     return kind == SFP_SPLIT_TIME ? r->time : r->task >= 0 ? (double)r->task : NAN;
 }
 
-/* One task a value of time or given task, of labelled images. */
-static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp__task_split_kind kind, sfp__task_split *c,
-                             sfp_error *err)
+/* Makes one task per value of time or given task of the labelled images. */
+static sfp_status split_by_values(const sfp_source *s, const sfp_record *r, sfp__task_split_kind kind, sfp__task_split *c,
+                                  sfp_error *err)
 {
     OWNED double *value = NULL;
     size_t n = 0, missing = 0, distinct = 0;
-    int64_t without = -1; /* the first that has none */
+    int64_t without = -1; /* the first image without a value */
     TRY(sfp__alloc(&value, (size_t)s->count, sizeof *value, err));
     for (int64_t i = 0; i < s->count; i++) {
         if (r[i].label < 0)
@@ -131,20 +135,21 @@ static sfp_status cut_values(const sfp_source *s, const sfp_record *r, sfp__task
         if (isnan(value[n++]) && missing++ == 0)
             without = i;
     }
-    if (missing == n && n > 0) /* the option is wrong, not the data; given tasks are those of some image */
-        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks 'time': %s:%s has no times", s->kind->name, s->path);
+    if (missing == n && n > 0) /* the option is wrong, not the dataset: with given tasks at least one image has one */
+        return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'time', but %s:%s has no times", s->kind->name, s->path);
     if (missing > 0)
-        return sfp__raw_image_blame(
-            s, without,
-            kind == SFP_SPLIT_TIME ? "has no time, expected one for --tasks time" : "has no task, but others have one", err);
+        return sfp__raw_image_blame(s, without,
+                                    kind == SFP_SPLIT_TIME ? "has no time, expected one for --tasks time"
+                                                           : "has no task, expected one because other images have one",
+                                    err);
     qsort(value, n, sizeof *value, compare_doubles);
     for (size_t i = 0; i < n; i++) {
         if (distinct == 0 || value[i] > value[distinct - 1])
             value[distinct++] = value[i];
     }
     if (distinct > TASKS_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s:%s: has %zu different %s, expected at most %d (use --tasks free)", s->kind->name,
-                         s->path, distinct, kind == SFP_SPLIT_TIME ? "times" : "tasks", TASKS_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s:%s: dataset has %zu different %s, expected at most %d; use --tasks free",
+                         s->kind->name, s->path, distinct, kind == SFP_SPLIT_TIME ? "times" : "tasks", TASKS_MAX);
     *c = (sfp__task_split){.kind = kind, .tasks = (int)distinct, .value = TAKE(value)};
     return SFP_OK;
 }
@@ -169,7 +174,7 @@ static sfp_status read_numbers(const char *spec, int **sizes, int *count, sfp_er
     TRY(parse_numbers(spec, sizes, count, err));
     if (*count == 0)
         return sfp__fail_key(err, "tasks", SFP_EINVAL,
-                             "tasks '%.60s': expected a number, sizes like 3,2,2, domain[:a,b], time or free", spec);
+                             "tasks is '%.60s', expected a number, sizes such as 3,2,2, domain[:a,b], time or free", spec);
     return SFP_OK;
 }
 
@@ -187,17 +192,17 @@ sfp_status sfp__task_split_make(const sfp_source *s, const sfp_record *r, const 
     OWNED int *sizes = NULL;
     int count = 0;
     if (!spec && sfp__gives_tasks(s, r))
-        return cut_values(s, r, SFP_SPLIT_GIVEN, c, err);
+        return split_by_values(s, r, SFP_SPLIT_GIVEN, c, err);
     if (!spec || strcmp(spec, "free") == 0) {
         *c = (sfp__task_split){.kind = SFP_SPLIT_FREE, .tasks = 1};
         return SFP_OK;
     }
     if (strcmp(spec, "time") == 0)
-        return cut_values(s, r, SFP_SPLIT_TIME, c, err);
+        return split_by_values(s, r, SFP_SPLIT_TIME, c, err);
     if (is_domains(spec))
-        return cut_domains(s, spec[6] ? spec + 7 : "", c, err);
+        return split_by_domains(s, spec[6] ? spec + 7 : "", c, err);
     TRY(read_numbers(spec, &sizes, &count, err));
-    return cut_classes(s, spec, sizes, count, c, err);
+    return split_by_classes(s, spec, sizes, count, c, err);
 }
 
 int sfp__task_split_task(const sfp__task_split *c, const sfp_record *r, int32_t stream_label, int32_t domain)

@@ -1,8 +1,8 @@
-/* Cutting a data set into tasks: which samples each has, in which order, and how classes are numbered.
+/* Splits a dataset into tasks: which samples each task has, in which order, and how classes are numbered.
  *
- * The test set is cut by the same cut (task_split.c) as the training set. So both go the same way: read all records, ask the cut
- * for each, count, fill. Where training tasks come from the data set and the test set does not give any, a test image belongs
- * to every task that has its class. */
+ * The test set is split by the same rule (task_split.c) as the training set, so that one function serves both: it assigns every
+ * record, first to count and then to fill. If the training tasks come from the dataset and the test set has none, a test image
+ * belongs to every task that has its class. */
 #include "stream/tasks.h"
 
 #include "base/mem.h"
@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TASK_STREAM (UINT64_C(0x7461736b) << 32) /* a sequence of its own of a seed (as CLASS_STREAM in source_internal.c) */
+#define TASK_STREAM \
+    (UINT64_C(0x7461736b) << 32) /* a separate sequence of random numbers of a seed (like CLASS_STREAM in source_internal.c) */
 
 static sfp_status read_records(const sfp_source *s, sfp_record **out, sfp_error *err)
 {
     if (s->count < 0 || !s->ops->record)
-        return sfp__fail(err, SFP_EINVAL, "%s:%s: has no end, so it cannot be cut into tasks", s->kind->name, s->path);
+        return sfp__fail(err, SFP_EINVAL, "%s:%s: a live source cannot be split into tasks, expected a dataset", s->kind->name,
+                         s->path);
     OWNED sfp_record *r = NULL;
     TRY(sfp__alloc(&r, (size_t)s->count, sizeof *r, err));
     for (int64_t i = 0; i < s->count; i++) {
@@ -39,7 +41,7 @@ static sfp_status make_labels(int source_classes, int classes, sfp__tasks *out, 
     return SFP_OK;
 }
 
-/* Stream labels: classes in their natural order, or shuffled. */
+/* Sets stream labels: classes in natural order, or shuffled. */
 static sfp_status order_classes(int classes, int order, sfp__tasks *out, sfp_error *err)
 {
     OWNED int64_t *at = NULL;
@@ -63,7 +65,7 @@ static int compare_ranked(const void *a, const void *b)
     return x->task != y->task ? (x->task < y->task ? -1 : 1) : (x->label > y->label) - (x->label < y->label);
 }
 
-/* With tasks that the data set gives, stream labels go by the first task of a class, so that tasks have ascending ranges. */
+/* If the dataset gives the tasks, stream labels are sorted by the first task of a class, so that tasks have ascending ranges. */
 static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const sfp__task_split *c, sfp__tasks *out,
                                 sfp_error *err)
 {
@@ -86,13 +88,12 @@ static sfp_status order_by_task(const sfp_source *s, const sfp_record *r, const 
 
 /* -------------------------------------------------------------------- tasks */
 
-/* What says which tasks an image belongs to. */
+/* Determines the tasks of an image. */
 typedef struct membership {
-    const sfp__task_split *cut;
-    const sfp__tasks
-        *like; /* the tasks of the training set; NULL: this is the training set, and like and domain_of are not asked */
-    const int32_t *domain_of; /* (test domains) of the training set */
-    bool by_class;            /* every task that has the class */
+    const sfp__task_split *split;
+    const sfp__tasks *like;   /* the tasks of the training set; NULL: this is the training set, which does not use domain_of */
+    const int32_t *domain_of; /* (test domains) number of the domain in the training set */
+    bool by_class;            /* an image belongs to every task that has its class */
 } membership;
 
 static int compare_labels(const void *a, const void *b)
@@ -106,18 +107,19 @@ static bool has_class(const sfp__task *t, int32_t label)
     return bsearch(&label, t->class_of, (size_t)t->classes, sizeof label, compare_labels) != NULL;
 }
 
-/* One walk over the images: appends each to the tasks it belongs to, or where they have no space for samples counts it. */
-static sfp_status walk(const sfp_source *s, const sfp_record *r, const membership *m, sfp__tasks *out, sfp_error *err)
+/* Appends each image to its tasks, or, while tasks have no sample arrays, only counts it. */
+static sfp_status assign_images(const sfp_source *s, const sfp_record *r, const membership *m, sfp__tasks *out, sfp_error *err)
 {
     for (int64_t i = 0; i < s->count; i++) {
         int32_t label = r[i].label >= 0 ? out->label_of[r[i].label] : -1, domain = r[i].domain;
         if (label < 0)
             continue;
-        if (!m->like && m->cut->kind == SFP_SPLIT_DOMAIN && domain < 0)
+        if (!m->like && m->split->kind == SFP_SPLIT_DOMAIN && domain < 0)
             return sfp__raw_image_blame(s, i, "has no domain, expected one for --tasks domain", err);
         if (m->like && domain >= 0)
             domain = m->domain_of[domain];
-        int from = m->by_class ? 0 : sfp__task_split_task(m->cut, &r[i], label, domain), to = m->by_class ? out->count : from + 1;
+        int from = m->by_class ? 0 : sfp__task_split_task(m->split, &r[i], label, domain),
+            to = m->by_class ? out->count : from + 1;
         for (int t = from; t >= 0 && t < to; t++) {
             sfp__task *task = &out->task[t];
             if (m->by_class && !has_class(&m->like->task[t], label))
@@ -130,7 +132,7 @@ static sfp_status walk(const sfp_source *s, const sfp_record *r, const membershi
     return SFP_OK;
 }
 
-/* class_of of every task, from its samples. */
+/* Sets class_of of every task from its samples. */
 static sfp_status list_classes(const sfp_record *r, sfp__tasks *out, sfp_error *err)
 {
     OWNED bool *seen = NULL;
@@ -151,25 +153,26 @@ static sfp_status list_classes(const sfp_record *r, sfp__tasks *out, sfp_error *
     return SFP_OK;
 }
 
-/* The tasks with their names and samples, in the order of the source; none is empty. */
+/* Creates the tasks with their names and samples, in the order of the source; none is empty. */
 static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const membership *m, sfp__tasks *out, sfp_error *err)
 {
-    TRY(sfp__alloc(&out->task, (size_t)m->cut->tasks, sizeof *out->task, err));
-    out->count = m->cut->tasks;
+    TRY(sfp__alloc(&out->task, (size_t)m->split->tasks, sizeof *out->task, err));
+    out->count = m->split->tasks;
     for (int t = 0; t < out->count; t++)
         TRY(sfp__check_memory(
-            (out->task[t].name = m->like ? sfp__strdup(m->like->task[t].name) : sfp__task_split_name(s, m->cut, t)), err));
-    TRY(walk(s, r, m, out, err)); /* counts */
+            (out->task[t].name = m->like ? sfp__strdup(m->like->task[t].name) : sfp__task_split_name(s, m->split, t)), err));
+    TRY(assign_images(s, r, m, out, err)); /* counts */
     for (int t = 0; t < out->count; t++) {
         TRY(sfp__alloc(&out->task[t].sample, (size_t)out->task[t].count, sizeof *out->task[t].sample, err));
         out->task[t].count = 0;
     }
-    TRY(walk(s, r, m, out, err));
+    TRY(assign_images(s, r, m, out, err));
     for (int t = 0; t < out->count; t++) {
         char name[SFP_NAME_MAX];
         if (out->task[t].count == 0)
             return sfp__fail(err, SFP_EINVAL,
-                             m->like ? "%s:%s: has no labelled images for task '%s'" : "%s:%s: task '%s' has no labelled images",
+                             m->like ? "%s:%s: test set has no labelled images for task '%s'"
+                                     : "%s:%s: task '%s' has no labelled images",
                              s->kind->name, s->path, sfp__printable(out->task[t].name, name, sizeof name));
     }
     return SFP_OK;
@@ -186,12 +189,12 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
     for (int64_t i = 0; i < s->count; i++)
         without += r[i].label < 0;
     if (without == (uint64_t)s->count)
-        return sfp__fail(err, SFP_EINVAL, "%s:%s: has no labelled images", s->kind->name, s->path);
+        return sfp__fail(err, SFP_EINVAL, "%s:%s: dataset has no labelled images", s->kind->name, s->path);
     TRY(sfp__task_split_make(s, r, spec, &c, err));
     TRY(order_classes(s->classes, order, &made, err));
     if (c.kind == SFP_SPLIT_GIVEN)
         TRY(order_by_task(s, r, &c, &made, err));
-    TRY(fill_tasks(s, r, &(membership){.cut = &c}, &made, err));
+    TRY(fill_tasks(s, r, &(membership){.split = &c}, &made, err));
     for (int t = 0; t < made.count && !s->keeps_order; t++)
         sfp__shuffle(made.task[t].sample, made.task[t].count, seed, TASK_STREAM + (uint64_t)t);
     TRY(list_classes(r, &made, err));
@@ -204,7 +207,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
 
 /* ----------------------------------------------------------------- test set */
 
-/* Numbers of the training set for those of the test set, by name; -1 where training has none. */
+/* Maps numbers of the test set to numbers of the training set by name; -1: not in the training set. */
 static sfp_status match_names(char **from, int count, char **to, int to_count, int32_t *map, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp__names table = {0};
@@ -216,7 +219,7 @@ static sfp_status match_names(char **from, int count, char **to, int to_count, i
     return SFP_OK;
 }
 
-/* Labels of the test set by class name. */
+/* Sets the labels of the test set by class name. */
 static sfp_status match_classes(const sfp_source *test, const sfp_source *train, const sfp_record *r, const sfp__tasks *like,
                                 sfp__tasks *out, sfp_error *err)
 {
@@ -239,7 +242,7 @@ static sfp_status match_classes(const sfp_source *test, const sfp_source *train,
     return SFP_OK;
 }
 
-/* At most `limit` samples, evenly spread. */
+/* Keeps at most `limit` samples, evenly spread. */
 static void thin_out(sfp__task *t, int64_t limit)
 {
     if (limit <= 0 || t->count <= limit)
@@ -257,7 +260,7 @@ sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *trai
     OWNED_BY(sfp__task_split_done) sfp__task_split c = {0};
     OWNED_BY(sfp__tasks_done) sfp__tasks made = {0};
     TRY(read_records(test, &r, err));
-    if (train->count >= 0 || (spec && strcmp(spec, "free") != 0)) /* else its stream is one task */
+    if (train->count >= 0 || (spec && strcmp(spec, "free") != 0)) /* else the stream is one task */
         TRY(read_records(train, &train_r, err));
     TRY(sfp__task_split_make(train, train_r, spec, &c, err));
     if (c.tasks != like->count)

@@ -403,7 +403,7 @@ TEST(broken_images_are_skipped_and_three_consecutive_errors_end_the_stream)
     sfp__inbox_stats stats = sfp__inbox_get_stats(b);
     assert_int_equal(stats.next_id, 108);
     assert_int_equal(stats.status, SFP_EFORMAT);
-    assert_non_null(strstr(stats.first_error, "p1: 4 x 4 pixels"));
+    assert_non_null(strstr(stats.first_error, "p1: image of 4 x 4 pixels"));
     assert_string_equal(stats.last_error, "scripted error");
 }
 

@@ -49,7 +49,7 @@ TEST(a_wrong_number_of_bytes_is_refused)
     uint8_t grey[W * H] = {0}, out[3 * 2 * 2];
     sfp__raw_image p = {.kind = SFP_RAW_IMAGE_RGB, .width = W, .height = H, .bytes = grey, .size = sizeof grey};
     REFUSED_EXACTLY(sfp__raw_image_fit(&p, "short", 2, SFP_RESIZE_SQUASH, out, &err), SFP_EFORMAT,
-                    "short: 6 x 4 pixels in 24 bytes, expected 72");
+                    "short: image of 6 x 4 pixels has 24 bytes, expected 72");
     p = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
     assert_int_not_equal(sfp__raw_image_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
     assert_non_null(strstr(err.message, "noise"));

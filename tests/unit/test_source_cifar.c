@@ -67,7 +67,7 @@ TEST(binary_batches_of_ten_classes)
     for (int i = 0; i < 4; i++)
         check_image(s, i, i);
     check_name(s, 3, "data_batch_2.bin[0]");
-    assert_string_equal(s->warning, "has data_batch_1 to 2 of the published 5");
+    assert_string_equal(s->warning, "data_batch_1 to 2 exist, expected the published 5");
     check_bounds(s);
     s = open_part(kind, "d", true);
     assert_int_equal(s->count, 2);
@@ -138,8 +138,8 @@ TEST(damage_is_reported)
     check_refused(kind, "none", SFP_ENOTFOUND, "none", "cannot open");
     put_text("e/readme", "x");
     check_refused(kind, "e", SFP_ENOTFOUND, "/e", "has no CIFAR files");
-    CHECK_REFUSALS(kind, "d", {"d/data_batch_1.bin", "short", SFP_EFORMAT, "data_batch_1.bin: has 5 bytes", "multiple of 3073"},
-                   {"d/data_batch_1.bin", "", SFP_EFORMAT, "data_batch_1.bin: has 0 bytes", "multiple of 3073"});
+    CHECK_REFUSALS(kind, "d", {"d/data_batch_1.bin", "short", SFP_EFORMAT, "data_batch_1.bin: file has 5 bytes", "multiple of 3073"},
+                   {"d/data_batch_1.bin", "", SFP_EFORMAT, "data_batch_1.bin: file has 0 bytes", "multiple of 3073"});
     put_binary("d/data_batch_1.bin", 1, "1:", 0);
     check_refused(kind, "d", SFP_EFORMAT, "data_batch_1.bin[1]: label is 10", "0..9");
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "test_batch.bin", "cannot open");
@@ -157,7 +157,7 @@ TEST(damage_is_reported)
     check_not_loaded(s, 1, SFP_EIO, "data_batch_1.bin", "ends before");
 
     put_rows("p/data_batch_1.png", 2, 0, 512);
-    check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png: is 512x2", "1024");
+    check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png: image is 512 x 2", "1024");
     put_rows("p/data_batch_1.png", 2, 0, 1024);
     check_refused(kind, "p", SFP_ENOTFOUND, "train_lables.json", "cannot open");
     CHECK_REFUSALS(kind, "p", {"p/train_lables.json", "[1]", SFP_EFORMAT, "has 1 labels, expected 2", ""},

@@ -109,7 +109,7 @@ TEST(buckets_are_sorted_by_number_and_names_may_be_one_level_up)
     check_bytes(s, 0, "9", 1);
     assert_true(record_of(s, 1).time == 10);
     assert_string_equal(label_text(s, 2), "dog");
-    assert_non_null(strstr(s->warning, "1 lists of a class in a bucket are not there"));
+    assert_non_null(strstr(s->warning, "1 lists of a class in a bucket do not exist"));
     check_not_loaded(s, 1, SFP_ENOTFOUND, "train/ten.jpg", "");
 }
 
@@ -124,14 +124,14 @@ TEST(broken_lists_are_refused_with_their_file)
                    {NAMES, "cat\n", SFP_ENOTFOUND, LIST, ""},
                    {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
                    {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}, \"x\": {}}", SFP_EFORMAT, LIST ": line 1, column", "duplicate"},
-                   {LIST, "[]", SFP_EFORMAT, LIST, "is an array, expected an object {id: {\"IMG_PATH\": path}}"},
+                   {LIST, "[]", SFP_EFORMAT, LIST, "file contains an array, expected an object {id: {\"IMG_PATH\": path}}"},
                    {LIST, "{\"x\": {}}", SFP_EFORMAT, LIST ": image 'x'", "IMG_PATH is nothing"},
                    {LIST, "{\"x\": {\"IMG_PATH\": 5}}", SFP_EFORMAT, "image 'x'", "IMG_PATH is an integer"},
                    {LIST, "{\"\\u001b\": {\"IMG_PATH\": \"\"}}", SFP_EFORMAT, "image '\\x1b'", "empty"},
                    {LIST, "{}", SFP_EFORMAT, META, "lists no images"},
-                   {META, "[]", SFP_EFORMAT, META, "is an array, expected an object {bucket"},
-                   {META, "{\"one\": {}}", SFP_EFORMAT, META, "bucket 'one' is no number"},
-                   {META, "{\"1\": {}, \"01\": {}}", SFP_EFORMAT, META, "bucket 1 comes twice"},
+                   {META, "[]", SFP_EFORMAT, META, "file contains an array, expected an object {bucket"},
+                   {META, "{\"one\": {}}", SFP_EFORMAT, META, "bucket 'one' is not a number"},
+                   {META, "{\"1\": {}, \"01\": {}}", SFP_EFORMAT, META, "bucket 1 is listed twice"},
                    {META, "{\"1\": 3}", SFP_EFORMAT, META, "bucket '1' is an integer"},
                    {META, "{\"1\": {\"cat\": null}}", SFP_EFORMAT, META, "bucket '1', class 'cat' is null"},
                    {META, "{\"1\": {\"cat\": \"a.json\"},}", SFP_EFORMAT, META, "line 1, column"});

@@ -83,7 +83,7 @@ TEST(runs_follow_the_pickles)
     assert_true(strcmp(first[3], first[6]) != 0 || strcmp(first[3], first[9]) != 0);
     sfp_source *s = NULL;
     REFUSED(kind->open(in_directory("c"), &(sfp__source_options){.order = 10}, &s, &err), SFP_EINVAL, "LUP.pkl");
-    assert_non_null(strstr(err.message, "has no run 10 (--order), expected 0 to 9"));
+    assert_non_null(strstr(err.message, "order is 10, expected 0 to 9"));
     assert_int_equal(kind->open(in_directory("c"), &(sfp__source_options){.order = -1}, &s, &err), SFP_EINVAL);
 }
 
@@ -99,7 +99,7 @@ TEST(directories_alone_define_the_runs)
     check_name(s, 7, "s11/o1/C_11_01_000.png");
     check_name(s, 8, "s1/o2/C_01_02_000.png");
     assert_string_equal(s->class_names[49], "o50");
-    assert_non_null(strstr(s->warning, "no pickles"));
+    assert_non_null(strstr(s->warning, "pickles are missing"));
     s = open_with(false, 4); /* an order shuffles the objects */
     t = open_with(true, 4);
     check_layout(s, t);
@@ -150,22 +150,22 @@ TEST(broken_pickles_are_refused_with_their_file)
         {"cos\nsystem\n(S'true'\ntR.", LUP, LABELS, SFP_EUNSUPPORTED, "c/paths.pkl: pickle, byte 0: GLOBAL",
          "expected plain data only"},
         {PATHS, "(dS'nc'\n(lI1\n", LABELS, SFP_EFORMAT, "c/LUP.pkl", "ends without STOP"},
-        {"N.", LUP, LABELS, SFP_EFORMAT, "c/paths.pkl", "is None, expected a list of paths"},
-        {PATHS, "(l.", LABELS, SFP_EFORMAT, "c/LUP.pkl", "is a list, expected a dict of scenarios"},
-        {PATHS, "(dS'ni'\n(ls.", LABELS, SFP_EFORMAT, "c/LUP.pkl", "has no scenario 'nc'"},
+        {"N.", LUP, LABELS, SFP_EFORMAT, "c/paths.pkl", "file contains None, expected a list of paths"},
+        {PATHS, "(l.", LABELS, SFP_EFORMAT, "c/LUP.pkl", "file contains a list, expected a dict of scenarios"},
+        {PATHS, "(dS'ni'\n(ls.", LABELS, SFP_EFORMAT, "c/LUP.pkl", "scenario 'nc'"},
         {PATHS, LUP, "(dS'nc'\n(l(l(lI5\naaas.", SFP_EFORMAT, "c/labels.pkl", "is a list of 1, expected a list of batches"},
         {PATHS, LUP, "(dS'nc'\n(l(l(lI5\naa(lI3\naaas.", SFP_EFORMAT, "c/labels.pkl", "has 2 batches, expected 3"},
         {PATHS, LUP, RUN("I5\naI5", "I3", "I5"), SFP_EFORMAT, "c/labels.pkl", "batch 0 is a list of 2, expected a list of 1"},
         {PATHS, RUN("I3", "I2", "I1"), LABELS, SFP_EFORMAT, "c/LUP.pkl: run 0, batch 0, item 0 is an integer 3", "below 3"},
         {PATHS, LUP, RUN("I-5", "I3", "I5"), SFP_EFORMAT, "c/labels.pkl: run 0, batch 0, item 0", "expected a class below"},
         {PATHS, LUP, RUN("S'cat'", "I3", "I5"), SFP_EFORMAT, "is a string", "expected a class below"},
-        {"(lI1\naI2\naI3\na.", LUP, LABELS, SFP_EFORMAT, "c/paths.pkl", "item 0 is no path"},
+        {"(lI1\naI2\naI3\na.", LUP, LABELS, SFP_EFORMAT, "c/paths.pkl", "item 0 is not a path"},
         {PATHS, LUP, RUN("I5", "I3", "I9"), SFP_EFORMAT, "label 9 is in the test set", "in no batch"},
         {"(lS's1/o7/a.png'\naS's3/o7/b.png'\naS's1/o7/c.png'\na.", LUP, LABELS, SFP_EFORMAT, "object o7 has two labels",
          "labels.pkl"},
     };
     put_text("c/LUP.pkl", LUP);
-    check_refused(kind, "c", SFP_ENOTFOUND, "c/labels.pkl", "is not there, expected paths.pkl, LUP.pkl and labels.pkl");
+    check_refused(kind, "c", SFP_ENOTFOUND, "c/labels.pkl", "file is missing, expected paths.pkl, LUP.pkl and labels.pkl");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_pickles(bad[i].paths, bad[i].lup, bad[i].labels);
         check_refused(kind, "c", bad[i].status, bad[i].a, bad[i].b);
@@ -178,9 +178,9 @@ TEST(directories_without_images_are_refused)
     put_text("c/s1/readme.txt", "x");
     put_text("c/other/o1/x.png", "x");
     assert_int_equal(remove(in_directory("c/s1/readme.txt")), 0);
-    check_refused(kind, "c", SFP_EFORMAT, "has no images of CORe50's training part", "sX/oY");
+    check_refused(kind, "c", SFP_EFORMAT, "training part of CORe50 has no images", "sX/oY");
     put_text("c/s3/o1/x.png", "x");
-    check_refused(kind, "c", SFP_EFORMAT, "has no images of CORe50's training part", "sX/oY");
+    check_refused(kind, "c", SFP_EFORMAT, "training part of CORe50 has no images", "sX/oY");
 }
 
 TEST(a_failed_allocation_leaves_nothing_behind)

@@ -123,7 +123,7 @@ TEST(a_file_still_being_written_at_the_end_is_skipped)
     assert_int_equal(pthread_create(&thread, NULL, write_slowly, &w), 0);
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
-    check_dir_skipped(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: was still being written when the stream ended");
+    check_dir_skipped(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: file was still open for writing when the stream ended");
     check_end(s);
     atomic_store(&w.stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -201,8 +201,8 @@ TEST_AROUND(a_directory_that_cannot_be_watched_causes_a_warning_and_others_conti
     CHECK_NEXT(s, {"cat", "c2"}, {"dog", "d2"});
     assert_int_equal(warnings_of(s), 2);
     assert_non_null(
-        strstr(s->live->warnings[0], "w/secret: cannot watch the folder: Permission denied; what is in it does not come"));
-    assert_non_null(strstr(s->live->warnings[1], "w/unreachable: cannot watch the folder"));
+        strstr(s->live->warnings[0], "w/secret: cannot watch the directory: Permission denied; its images are not delivered"));
+    assert_non_null(strstr(s->live->warnings[1], "w/unreachable: cannot watch the directory"));
     const sfp_source *other = open_dir("w"); /* the same for directories that exist when the source is opened */
     assert_int_equal(warnings_of(other), 2);
     assert_int_equal(other->classes, 2);
@@ -221,8 +221,8 @@ TEST(a_second_name_of_a_watched_directory_is_ignored)
     sfp_source *s = open_dir("w");
     CHECK_CLASSES(s, "cat", "far"); /* the last directory is listed once */
     assert_int_equal(warnings_of(s), 2);
-    HOLDS(s->live->warnings[0], "w/a: is passed over, as it is ", "w/cat under another name");
-    assert_non_null(strstr(s->live->warnings[1], "w/loop: is passed over"));
+    HOLDS(s->live->warnings[0], "w/a: ignored, because it is ", "w/cat under another name");
+    assert_non_null(strstr(s->live->warnings[1], "w/loop: ignored"));
     CHECK_NEXT(s, {"-", "l2"}, {"cat", "c1"}, {"far", "f3"});
     put_text("w/cat/4.jpg", "c4");
     put_text("w/5.jpg", "l5");
@@ -246,7 +246,7 @@ TEST(a_directory_that_cannot_name_a_class_causes_a_warning)
     put_text("w/\xff\xfe/2.jpg", "x2");
     CHECK_NEXT(s, {"-", "x1"}, {"-", "x2"});
     assert_int_equal(warnings_of(s), 1);
-    assert_non_null(strstr(s->live->warnings[0], "images are not labelled: the name '\\xff\\xfe' is not UTF-8"));
+    assert_non_null(strstr(s->live->warnings[0], "are not labelled: the name '\\xff\\xfe' is not UTF-8"));
     s = open_dir("w"); /* the same if it exists when the source is opened */
     assert_int_equal(s->classes, 1);
     CHECK_NEXT(s, {"cat", "c1"}, {"-", "x1"});
@@ -302,7 +302,7 @@ TEST(labels_of_a_list_may_precede_or_follow_their_images)
               {"w/early.jpg", "e"});
     sfp_source *s = open_dir("w");
     assert_int_equal(warnings_of(s), 1);
-    assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:3: is passed over, expected NAME,LABEL"));
+    assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:3: line was skipped, expected NAME,LABEL"));
     CHECK_NEXT(s, {"-", "1"}, {"cat", "e"});
     put_text("w/later.jpg", "l");
     check_next(s, "cat", "l");
@@ -339,7 +339,7 @@ TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
     CHECK_NEXT(s, {"cat", "1"}, {"-", "2"});
     check_end(s);
     assert_int_equal(warnings_of(s), 1);
-    assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:2: is passed over, expected NAME,LABEL"));
+    assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:2: line was skipped, expected NAME,LABEL"));
 }
 
 TEST(labels_and_names_may_be_quoted)
@@ -389,7 +389,7 @@ TEST(a_wrongly_quoted_label_is_skipped_and_reported)
         append_text("w/labels.csv", "\n2.jpg,dog\n");
         sfp_source *s = open_dir("w");
         assert_int_equal(warnings_of(s), 1);
-        assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:1: is passed over, expected NAME,LABEL"));
+        assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:1: line was skipped, expected NAME,LABEL"));
         CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
         check_end(s);
     }
@@ -517,8 +517,8 @@ TEST(a_path_that_is_not_a_directory_is_refused)
 {
     put_text("file", "x");
     put_text("w/classes.txt", "a\na\n");
-    check_refused(&sfp__source_dir, "nothing", SFP_ENOTFOUND, "nothing", "is no folder");
-    check_refused(&sfp__source_dir, "file", SFP_ENOTFOUND, "file", "is no folder");
+    check_refused(&sfp__source_dir, "nothing", SFP_ENOTFOUND, "nothing", "not a directory");
+    check_refused(&sfp__source_dir, "file", SFP_ENOTFOUND, "file", "not a directory");
     check_refused(&sfp__source_dir, "w", SFP_EFORMAT, "classes.txt:2", "twice");
 }
 

@@ -37,7 +37,7 @@ TEST(directories_of_directories_are_domains)
     assert_int_equal(s->domains, 2);
     CHECK_LABELS(s, "photo/cat", "photo/dog", "sketch/dog");
     assert_int_equal(s->skipped, 1);
-    assert_string_equal(s->warning, "left out: 1 files that are not JPEG, PNG or WebP, the first: photo/readme.txt");
+    assert_string_equal(s->warning, "excluded: 1 files that are not JPEG, PNG or WebP (first: photo/readme.txt)");
 }
 
 TEST(images_on_both_levels_follow_the_majority)
@@ -50,7 +50,7 @@ TEST(images_on_both_levels_follow_the_majority)
     assert_string_equal(label_text(s, 0), "photo/cat");
     check_bytes(s, 2, "a", 1);
     assert_int_equal(s->skipped, 2);
-    assert_string_equal(s->warning, "left out: 2 images outside a class folder, the first: photo/preview9.jpg");
+    assert_string_equal(s->warning, "excluded: 2 images outside a class directory (first: photo/preview9.jpg)");
     put_text("d/photo/3.jpg", "x"); /* as many images: photo is a class, and the images below it belong to it */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 0);
@@ -69,7 +69,7 @@ TEST(a_directory_name_common_to_all_classes_is_ignored)
     assert_int_equal(s->classes, 2);
     CHECK_FIRST_LABELS(s, "n01", "n02");
     assert_non_null(
-        strstr(s->warning, "every folder has its images in 'images': the folders above are the classes; left out: 1 files"));
+        strstr(s->warning, "every directory has its images in 'images': the directories above are the classes; excluded: 1 files"));
     put_text("d/n02/image/3.JPEG", "3"); /* where the names differ, they are classes */
     s = open_source(kind, "d");
     assert_int_equal(s->domains, 2);
@@ -104,16 +104,16 @@ TEST(other_files_and_empty_directories_are_counted)
     assert_int_equal(s->count, 1);
     assert_int_equal(s->classes, 1);
     assert_int_equal(s->skipped, 3);
-    assert_string_equal(s->warning, "left out: 1 files that are not JPEG, PNG or WebP, the first: b/notes/x.txt; "
-                                    "left out: 2 that are no regular files, or links into nowhere, the first: a/broken.png; "
-                                    "left out: 2 folders without images, the first: b/");
+    assert_string_equal(s->warning, "excluded: 1 files that are not JPEG, PNG or WebP (first: b/notes/x.txt); "
+                                    "excluded: 2 entries that are not regular files, or broken links (first: a/broken.png); "
+                                    "excluded: 2 directories without images (first: b/)");
     put_text("e/photo/cat/1.jpg", "1");
     put_text("e/sketch/dog/1.jpg", "1");
     assert_int_equal(mkdir(in_directory("e/sketch/cat"), 0777), 0);
     assert_int_equal(symlink("/nowhere/horse", in_directory("e/sketch/horse")), 0); /* may have been a class */
     s = open_source(kind, "e");
-    assert_string_equal(s->warning, "left out: 1 that are no regular files, or links into nowhere, the first: sketch/horse; "
-                                    "left out: 1 folders without images, the first: sketch/cat/");
+    assert_string_equal(s->warning, "excluded: 1 entries that are not regular files, or broken links (first: sketch/horse); "
+                                    "excluded: 1 directories without images (first: sketch/cat/)");
 }
 
 TEST(links_are_followed_but_not_in_circles)
@@ -141,7 +141,7 @@ TEST(missing_and_unusable_paths_are_named)
     } bad[] = {
         {"empty", NULL, SFP_EFORMAT, "empty", "has no images"},
         {"texts", "texts/a/x.txt", SFP_EFORMAT, "texts", "has no images"},
-        {"loose", "loose/x.jpg", SFP_EFORMAT, "loose", "no class folders"},
+        {"loose", "loose/x.jpg", SFP_EFORMAT, "loose", "no class directories"},
         {"file", "file", SFP_EIO, "file", "Not a directory"},
         {"bad", "bad/\xff\xfe/x.jpg", SFP_EFORMAT, "\\xff\\xfe", "UTF-8"},
         {"long",

@@ -105,7 +105,7 @@ TEST(a_file_finds_its_labels)
     put("my-t10k-labels.idx1-ubyte.gz", make_labels("22"));
     assert_int_equal(open_part(kind, "my-train-images.idx3-ubyte.gz", true)->count, 2);
     put("lonely-images", make_images(1));
-    check_refused(kind, "lonely-images", SFP_ENOTFOUND, "lonely-images: its labels are not there", "lonely-labels");
+    check_refused(kind, "lonely-images", SFP_ENOTFOUND, "lonely-images: file of labels is missing", "lonely-labels");
     put("x", make_images(1));
     check_refused(kind, "x", SFP_EINVAL, "x: ", "'images'");
 }
@@ -149,7 +149,7 @@ TEST(damage_is_reported)
                       n == 0   ? "is empty"
                       : n < 4  ? "IDX"
                       : n < 16 ? "header of 16"
-                               : "that its header says");
+                               : "bytes in its header");
     }
     static const struct {
         size_t at, n; /* bytes written at this offset */
@@ -157,11 +157,11 @@ TEST(damage_is_reported)
         sfp_status status;
         const char *message;
     } edits[] = {
-        {28, 1, "", SFP_EFORMAT, "goes on behind"},
+        {28, 1, "", SFP_EFORMAT, "continues after"},
         {2, 1, "\x0d", SFP_EUNSUPPORTED, "type 13"},
         {3, 1, "\x01", SFP_EUNSUPPORTED, "1 dimensions"},
         {4, 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", SFP_EFORMAT, "dimension 0 is 4294967295"},
-        {4, 12, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", SFP_ELIMIT, "more than"}, /* 84 million images of 16384 x 16384 */
+        {4, 12, "\x05\0\0\0\0\0\x40\0\0\0\x40\0", SFP_ELIMIT, "exceeds"}, /* 84 million images of 16384 x 16384 */
         {8, 4, "\0\0\0\0", SFP_EFORMAT, "dimension 1 is 0"},
         {4, 4, "\0\x10\0\0", SFP_EFORMAT, "ends after 12 of"}, /* the header promises a million images, the file has two */
     };

@@ -158,9 +158,9 @@ TEST(broken_lists_are_refused_with_file_and_row)
         const char *text, *message;
     } bad[] = {
         {"[[0,0,0,0,[9,9],[5,1,5,1],\"a\"]", "line 1, column"},
-        {"{}", "is an object, expected an array of rows"},
-        {"[]", "has no images"},
-        {"[5]", "row 0: it is an integer, expected an array"},
+        {"{}", "file contains an object, expected an array of rows"},
+        {"[]", "lists no images"},
+        {"[5]", "row 0: value is an integer, expected an array"},
         {"[[0,0,0,0,[9,9],[5,1,5,1]]]", "row 0 has 6 fields, expected 7"},
         {"[[51,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "row 0: class is 51, expected 0 to 50"},
         {"[[-1,0,0,0,[9,9],[5,1,5,1],\"a\"]]", "class is -1"},
@@ -171,7 +171,7 @@ TEST(broken_lists_are_refused_with_file_and_row)
         {"[[0,0,0,0,[9,9],[5,1,1e99,1],\"a\"]]", "box has 1e+99"},
         {"[[0,0,0,0,[9,9],[5,1,5,1],[]]]", "path is an array, expected a string"},
         {"[[0,0,0,0,[9,9],[5,1,5,1],\"\"]]", "path has 0 bytes"},
-        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "has no images"},
+        {"[[0,0,0,0,[9,9],[5,5,5,1],\"a\"]]", "lists no images"},
     };
     put_text("s/x", "");
     check_refused(kind, "s", SFP_ENOTFOUND, TRAIN, "");
@@ -182,7 +182,7 @@ TEST(broken_lists_are_refused_with_file_and_row)
     }
     put_text(TRAIN, "[[0,0,0,0,[9,9],[5,1,5,1],\"gone.jpg\"]]");
     sfp_source *s = open_with(false, 0, 0);
-    assert_string_equal(s->warning, "classes are called by their numbers: the paths do not name all 51 alike");
+    assert_string_equal(s->warning, "classes are named after their numbers: the paths do not name all 51 in the same way");
     check_not_loaded(s, 0, SFP_ENOTFOUND, "s/gone.jpg", "");
     put_text("s/gone.jpg", "");
     check_not_loaded(s, 0, SFP_EFORMAT, "s/gone.jpg", "empty");

@@ -151,7 +151,7 @@ TEST(shards_follow_each_other)
     static const char *const bad[] = {"e/s-{9..8}.tar", "e/s-{a..b}.tar",         "e/s-{1..2.tar",
                                       "e/s-{1.2}.tar",  "e/s-{0..999999999}.tar", "e/{}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check_refused(kind, bad[i], SFP_EINVAL, "is not a range", "{000..003}");
+        check_refused(kind, bad[i], SFP_EINVAL, "not a range", "{000..003}");
 }
 
 TEST(a_directory_has_a_training_and_a_test_part)
@@ -197,7 +197,7 @@ TEST(a_truncated_tar_is_reported_wherever_it_ends)
         check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: ", n >= 512 ? "byte" : "");
     }
     put_bytes("t.tar", now.b, 5 * 1024); /* between two entries */
-    check_refused(kind, "t.tar", SFP_EFORMAT, "ends at byte 5120", "it is cut");
+    check_refused(kind, "t.tar", SFP_EFORMAT, "ends at byte 5120", "it is incomplete");
     put_bytes("t.tar", now.b, 512 + 5);
     check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: at byte 517: ", "runcated");
     now.n = 0;
@@ -269,7 +269,7 @@ TEST(a_compressed_tar_is_refused)
     three_samples(NULL);
     size_t n = pack(packed, sizeof packed);
     put_bytes("t.tar", packed, n);
-    check_refused(kind, "t.tar", SFP_EUNSUPPORTED, "t.tar: is compressed (gzip)", "stdin");
+    check_refused(kind, "t.tar", SFP_EUNSUPPORTED, "t.tar: archive is compressed (gzip)", "stdin");
 }
 
 TEST(every_allocation_may_fail)
@@ -354,7 +354,7 @@ TEST(a_stream_may_be_several_archives)
     sfp_source *s = open_stream("t.tar", "");
     CHECK_NEXT(s, {"x", "a"}, {"y", "b"});
     check_end(s);
-    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: goes on at byte 3072, behind its end mark", "stdin");
+    check_refused(kind, "t.tar", SFP_EFORMAT, "t.tar: archive continues at byte 3072, after its end mark", "stdin");
 }
 
 /* Compresses `now` and appends it to the *n bytes of `packed`. */
@@ -447,7 +447,7 @@ TEST(data_after_a_compressed_archive_is_compressed_alike_or_reported)
             continue;
         more = two;
         pack_behind(filter == ARCHIVE_FILTER_GZIP ? ARCHIVE_FILTER_ZSTD : ARCHIVE_FILTER_GZIP, packed, sizeof packed, &more);
-        failure = kept_print("stdin: what follows byte %zu is not %s", two, packer[k / 2].name);
+        failure = kept_print("stdin: data after byte %zu is not %s", two, packer[k / 2].name);
         check_pieces(packed, more, piece, true, failure);
         memset(packed + two, 0, 1000); /* zero padding, as on tapes */
         check_pieces(packed, two + 5, piece, true, "");
@@ -457,7 +457,7 @@ TEST(data_after_a_compressed_archive_is_compressed_alike_or_reported)
         packed[two + 1] = 1;
         check_pieces(packed, two + 2, piece, true, failure);
         memcpy(packed + one, now.b, now.n); /* a plain tar */
-        failure = kept_print("stdin: what follows byte %zu is not %s", one, packer[k / 2].name);
+        failure = kept_print("stdin: data after byte %zu is not %s", one, packer[k / 2].name);
         check_pieces(packed, one + now.n, piece, false, failure);
     }
 }
@@ -472,7 +472,7 @@ TEST(a_stream_without_an_end_mark_is_truncated)
     sfp_source *s = open_stream("t.tar", "");
     check_next(s, "x", "a");
     check_next(s, "-", "b"); /* a complete sample is delivered */
-    check_broken(s, "stdin: ends without an end mark");
+    check_broken(s, "stdin: archive ends without an end mark");
 }
 
 TEST(excluded_files_cause_a_warning)
@@ -482,8 +482,8 @@ TEST(excluded_files_cause_a_warning)
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     check_bytes(s, 0, "colour", 6);
-    HOLDS(s->warning, "left out: 2 further images of a sample", "left out: 1 tar files called neither train, val nor test",
-          "left out: 1 packed tar files");
+    HOLDS(s->warning, "excluded: 2 further images of a sample", "excluded: 1 tar files that are named neither train, val nor test",
+          "excluded: 1 compressed tar files");
 }
 
 TEST(a_stream_skips_a_bad_sample_and_continues)
@@ -492,12 +492,12 @@ TEST(a_stream_skips_a_bad_sample_and_continues)
     TAR("t.tar", {"a.jpg", ""}, {"a.cls", "x"}, {"b.jpg", "b"}, {"c.jpg", "c"}, {"c.json", "{"}, {"d.jpg", "d"},
         {"d.cls", "nobody"}, {"e.jpg", ""}, {"f.jpg", "f"}, {"f.cls", "y"});
     sfp_source *s = open_stream("t.tar", "names.txt");
-    (void)check_skipped(s, "a", SFP_EFORMAT, "stdin: a.jpg: is empty");
+    (void)check_skipped(s, "a", SFP_EFORMAT, "stdin: a.jpg: image is empty");
     check_next(s, "-", "b");
     assert_false(s->live->lost);
     (void)check_skipped(s, "c", SFP_EFORMAT, "stdin: c.json: line 1: ");
     (void)check_skipped(s, "d", SFP_EFORMAT, "stdin: d.jpg: label 'nobody' is not in ");
-    (void)check_skipped(s, "e", SFP_EFORMAT, "stdin: e.jpg: is empty");
+    (void)check_skipped(s, "e", SFP_EFORMAT, "stdin: e.jpg: image is empty");
     check_next(s, "y", "f");
     check_end(s);
 }

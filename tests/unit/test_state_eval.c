@@ -138,10 +138,10 @@ TEST(a_class_filter_renumbers_the_labels)
     sfp__class_filter *k = NULL;
     MUST(sfp__source_open("synthetic:0", &so, &inner, NULL));
     REFUSED_EXACTLY(sfp__class_filter_open(inner, 3, names, &k, &err), SFP_EUNSUPPORTED,
-                    "synthetic:0: has no end, expected a data set");
+                    "synthetic:0: live source, expected a dataset");
     sfp__source_close(inner);
     MUST(sfp__source_open("synthetic:100", &so, &inner, NULL));
-    REFUSED_EXACTLY(sfp__class_filter_open(inner, 2, twice, &k, &err), SFP_EFORMAT, "classes 0 and 1 are both called 'star'");
+    REFUSED_EXACTLY(sfp__class_filter_open(inner, 2, twice, &k, &err), SFP_EFORMAT, "classes 0 and 1 have the same name 'star'");
     assert_int_equal(sfp__class_filter_open(inner, 2, number, &k, &err), SFP_EFORMAT);
     assert_true(FAIL_EACH_ALLOCATION(sfp__class_filter_open(inner, 3, names, &k, alloc_err), !k) > 0);
     assert_int_equal(k->base.classes, 3);

@@ -137,7 +137,7 @@ TEST(a_number_splits_evenly_with_larger_tasks_first)
     }
     sfp__tasks t = split(&s, "3", 0, 1);
     CHECK_TASKS(t, "classes 0-3", "classes 4-6", "classes 7-9");
-    refused(&s, "11", "more than the 10 classes", "list:here");
+    refused(&s, "11", "expected at most 10, the number of classes", "list:here");
     refused(&s, "0", "expected a number of tasks", "");
 }
 
@@ -149,7 +149,7 @@ TEST(sizes_define_the_tasks)
     CHECK_TASKS(t, "classes 0-2", "class 3", "classes 4-6");
     assert_int_equal(t.task[0].count, 30);
     assert_int_equal(t.task[1].count, 10);
-    refused(&s, "3,2,3", "adds up to 8 classes, expected the 7", "list:here");
+    refused(&s, "3,2,3", "with sum 8, expected sum 7", "list:here");
     refused(&s, "3,,4", "3,2,2", "3,,4");
     refused(&s, "3,4,", "3,2,2", "3,4,");
     refused(&s, "0,7", "3,2,2", "0,7");
@@ -214,7 +214,7 @@ TEST(domains_follow_the_given_order)
     for (int i = 0; i < 30; i++)
         assert_int_equal(t.task[0].sample[i] % 3, 2);
     refused(&s, "domain:A,Z", "domain 'Z' is not in list:here", "A, B, C");
-    refused(&s, "domain:A,B,A", "'A' comes twice", "");
+    refused(&s, "domain:A,B,A", "'A' is listed twice", "");
     refused(&s, "domain:A,", "domain ''", "");
     r[17].domain = -1;
     refused(&s, "domain", "image-17", "has no domain");
@@ -239,7 +239,7 @@ TEST(tasks_by_time_ascend)
     refused(&s, "time", "image-2", "has no time");
     for (int i = 0; i < 5; i++)
         r[i].time = NAN;
-    refused(&s, "time", "tasks 'time'", "has no times");
+    refused(&s, "time", "tasks is 'time'", "has no times");
 }
 
 TEST(the_datasets_own_tasks_are_used)
@@ -272,7 +272,7 @@ TEST(an_impossible_split_is_reported)
     r[0].label = 2; /* a label without a class */
     refused(&s, NULL, "image 0 has label 2", "at most 1");
     s.base.count = -1;
-    refused(&s, NULL, "has no end", "");
+    refused(&s, NULL, "a live source", "");
 }
 
 /* ------------------------------------------------------------------ the test set */

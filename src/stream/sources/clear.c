@@ -1,14 +1,12 @@
 /* clear10:PATH, clear100:PATH - CLEAR (Lin et al. 2021) as published.
  *
- *   train/, test/  class_names.txt         a name a line
+ *   train/, test/  class_names.txt         one name per line
  *                  labeled_metadata.json   {bucket: {class: file}}
  *                  file                    {id: {"IMG_PATH": path, ...}}
  *
- * Paths are below train/ or test/. Buckets are years in order; bucket 0 of
- * CLEAR-10 is for pretraining and left out. Training order: class by class (by
- * the class order), buckets ascending, images of a bucket shuffled by the seed.
- * Tasks: 11 classes as 3 + 2 x 4, 100 as 10 x 10; a record's time is its bucket,
- * so that tasks by time follow the years. */
+ * Paths are relative to train/ or test/. Buckets are years in order; bucket 0 of CLEAR-10 is for pretraining and is excluded.
+ * Training order: class by class (in class order), buckets ascending, images of a bucket shuffled by the seed. Tasks: 11 classes
+ * as 3 + 2 x 4, 100 classes as 10 x 10. The time of a record is its bucket, so that tasks by time follow the years. */
 #include "stream/source_internal.h"
 
 #include <stdio.h>
@@ -22,7 +20,7 @@
 typedef struct layout {
     const sfp__source_kind *kind;
     bool skip_first; /* bucket 0 */
-    int first, each; /* classes of the tasks */
+    int first, each; /* number of classes of the first task and of every other */
 } layout;
 
 typedef struct bucket {
@@ -38,7 +36,7 @@ typedef struct reader {
     sfp__names classes;
     bucket *buckets;
     size_t count;
-    uint64_t absent; /* classes that a bucket does not have */
+    uint64_t absent; /* lists of a class in a bucket that do not exist */
     sfp_error *err;
 } reader;
 
@@ -60,12 +58,12 @@ static sfp_status bucket_number(const reader *r, const char *name, int64_t *out)
 {
     size_t digits = strspn(name, "0123456789");
     if (digits == 0 || digits > 9 || name[digits])
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is no number", r->meta, SHOWN(name));
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket '%s' is not a number", r->meta, SHOWN(name));
     *out = strtol(name, NULL, 10);
     return SFP_OK;
 }
 
-/* Every class that a bucket lists must be known. */
+/* Checks that every class of a bucket is known. */
 static sfp_status check_bucket(const reader *r, const char *name, json_t *files)
 {
     const char *class;
@@ -88,11 +86,11 @@ static sfp_status check_bucket(const reader *r, const char *name, json_t *files)
 static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
 {
     if (!json_is_object(meta))
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: is %s, expected an object {bucket: {class: file}}", r->meta,
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: file contains %s, expected an object {bucket: {class: file}}", r->meta,
                          sfp__json_type_name(meta));
     size_t n = json_object_size(meta);
     if (n > BUCKETS_MAX)
-        return sfp__fail(r->err, SFP_ELIMIT, "%s: has %zu buckets, expected at most %d", r->meta, n, BUCKETS_MAX);
+        return sfp__fail(r->err, SFP_ELIMIT, "%s: file has %zu buckets, expected at most %d", r->meta, n, BUCKETS_MAX);
     TRY(sfp__alloc(&r->buckets, n, sizeof *r->buckets, r->err));
     const char *name;
     json_t *files;
@@ -107,19 +105,19 @@ static sfp_status find_buckets(reader *r, json_t *meta, bool skip_first)
     qsort(r->buckets, r->count, sizeof *r->buckets, compare_buckets);
     for (size_t i = 1; i < r->count; i++)
         if (r->buckets[i].number == r->buckets[i - 1].number)
-            return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket %lld comes twice", r->meta, (long long)r->buckets[i].number);
+            return sfp__fail(r->err, SFP_EFORMAT, "%s: bucket %lld is listed twice", r->meta, (long long)r->buckets[i].number);
     return SFP_OK;
 }
 
 /* -------------------------------------------------------------------- images */
 
-/* The images of one class in one bucket, in the order of their file. */
+/* Adds the images of one class in one bucket, in the order of their file. */
 static sfp_status add_file(reader *r, const char *path, json_t *list, sfp_record record)
 {
     const char *id;
     json_t *v;
     if (!json_is_object(list))
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: is %s, expected an object {id: {\"IMG_PATH\": path}}", path,
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: file contains %s, expected an object {id: {\"IMG_PATH\": path}}", path,
                          sfp__json_type_name(list));
     json_object_foreach(list, id, v)
     {
@@ -184,13 +182,13 @@ static sfp_status add_all(reader *r, const layout *l)
         }
     }
     if (r->s->entries.count == 0)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: lists no images", r->meta);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: file lists no images", r->meta);
     return SFP_OK;
 }
 
 /* --------------------------------------------------------------------- opening */
 
-/* Beside the images; older copies have it one folder up. */
+/* Reads the names from the directory of the images; older copies have the file in the directory above. */
 static sfp_status read_names(reader *r, const char *path)
 {
     OWNED char *file = NULL, *above = NULL;
@@ -206,18 +204,18 @@ static sfp_status read_names(reader *r, const char *path)
         }
     }
     if (status == SFP_OK && r->classes.count == 0)
-        status = sfp__fail(&why, SFP_EFORMAT, "%s: has no names", file);
+        status = sfp__fail(&why, SFP_EFORMAT, "%s: file has no names", file);
     if (status != SFP_OK && r->err)
         *r->err = why;
     return status;
 }
 
-static sfp_status make_notes(reader *r, bool left_out)
+static sfp_status add_warnings(reader *r, bool excluded)
 {
-    if (left_out)
-        TRY(sfp__source_warn(&r->s->base, r->err, "left out: bucket 0 (published protocol)"));
+    if (excluded)
+        TRY(sfp__source_warn(&r->s->base, r->err, "excluded: bucket 0 (published protocol)"));
     if (r->absent)
-        TRY(sfp__source_warn(&r->s->base, r->err, "%llu lists of a class in a bucket are not there",
+        TRY(sfp__source_warn(&r->s->base, r->err, "%llu lists of a class in a bucket do not exist",
                              (unsigned long long)r->absent));
     return SFP_OK;
 }
@@ -242,7 +240,7 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp__sourc
     TRY(read_names(&r, path));
     TRY(find_buckets(&r, meta, l->skip_first));
     TRY(add_all(&r, l));
-    TRY(make_notes(&r, r.count < json_object_size(meta)));
+    TRY(add_warnings(&r, r.count < json_object_size(meta)));
     r.s->base.keeps_order = true;
     r.s->base.seeded = !opt->test;
     r.s->base.test_part = opt->test;

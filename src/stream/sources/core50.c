@@ -5,13 +5,11 @@
  *   PATH/LUP.pkl      {scenario: runs: batches: indices into paths}; the last batch is the test set
  *   PATH/labels.pkl   the same with labels
  *
- * With the three pickles a run (the order) is as published: its batches are the
- * tasks, in their own order. A run has its own numbers for the objects; classes
- * here are counted in the order of tasks and called by their object's folder.
+ * With the three pickles a run (the order) is as published: its batches are the tasks, in their own order. A run has its own
+ * numbers for the objects. Classes are numbered here in the order of tasks and named after the directory of their object.
  *
- * Without them the folders say everything: sessions 3, 7 and 10 are the test
- * set, objects come in natural order (shuffled by an order that is not 0), 10 in
- * the first task and 5 in each other; within an object by session and frame. */
+ * Without them everything follows from the directories: sessions 3, 7 and 10 are the test set. Objects have their natural order
+ * (shuffled if the order is not 0), 10 in the first task and 5 in each other; within an object, by session and frame. */
 #include "io/tensor/pickle.h"
 #include "stream/source_internal.h"
 
@@ -28,7 +26,7 @@ enum { FIRST_TASK = 10, EACH_TASK = 5, NUMBER_MAX = 9999 };
 static const char *const pickle_names[3] = {"paths.pkl", "LUP.pkl", "labels.pkl"};
 enum { PATHS, LUP, LABELS };
 
-/* "o12" -> 12; -1: not such a name */
+/* Returns 12 for "o12"; -1: another form. */
 static int numbered(const char *s, size_t n, char letter)
 {
     int v = 0;
@@ -45,10 +43,10 @@ static int numbered(const char *s, size_t n, char letter)
 /* ------------------------------------------------------------------ by pickles */
 
 typedef struct tables {
-    char *file[3]; /* for messages */
+    char *file[3]; /* paths, for messages */
     sfp__pickle *pickle[3];
     sfp__pickle_value lup, labels; /* of the run: lists of batches */
-    size_t batches;                /* the test set is the last */
+    size_t batches;                /* number of batches; the last one is the test set */
     int run;
     sfp_error *err;
 } tables;
@@ -59,17 +57,17 @@ static bool is_list(const sfp__pickle *p, sfp__pickle_value v)
     return type == SFP_PICKLE_LIST || type == SFP_PICKLE_TUPLE;
 }
 
-/* Batches of the run: under the scenario, item `run` of a list or of a dict of numbers. */
+/* Finds the batches of the run: below the scenario, item `run` of a list or of a dict of numbers. */
 static sfp_status find_run(const tables *t, int which, sfp__pickle_value *out)
 {
     const sfp__pickle *p = t->pickle[which];
     const char *file = t->file[which];
     sfp__pickle_value root = p->root, runs, run;
     if (sfp__pickle_type_of(p, root) != SFP_PICKLE_DICT)
-        return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a dict of scenarios", file,
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: file contains %s, expected a dict of scenarios", file,
                          sfp__pickle_type_name(sfp__pickle_type_of(p, root)));
     if (!sfp__pickle_get(p, root, SCENARIO, &runs))
-        return sfp__fail(t->err, SFP_EFORMAT, "%s: has no scenario '" SCENARIO "'", file);
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: scenario '" SCENARIO "' is missing", file);
     size_t n = sfp__pickle_count(p, runs);
     bool found = sfp__pickle_get_int(p, runs, t->run, &run);
     if (is_list(p, runs) && t->run >= 0 && (size_t)t->run < n) {
@@ -77,9 +75,8 @@ static sfp_status find_run(const tables *t, int which, sfp__pickle_value *out)
         found = true;
     }
     if (!found)
-        return sfp__fail(t->err, SFP_EINVAL,
-                         "order is %d: %s: scenario '" SCENARIO "' has no run %d (--order), expected 0 to %zu", t->run, file,
-                         t->run, n ? n - 1 : 0);
+        return sfp__fail(t->err, SFP_EINVAL, "order is %d, expected 0 to %zu, the runs of scenario '" SCENARIO "' in %s", t->run,
+                         n ? n - 1 : 0, file);
     if (!is_list(p, run) || sfp__pickle_count(p, run) < 2)
         return sfp__fail(t->err, SFP_EFORMAT,
                          "%s: scenario '" SCENARIO "', run %d is %s of %zu, expected a list of batches, the last for test", file,
@@ -88,7 +85,7 @@ static sfp_status find_run(const tables *t, int which, sfp__pickle_value *out)
     return SFP_OK;
 }
 
-/* Image k of batch b: its path and its label. */
+/* Returns the path and the label of image k of batch b. */
 static sfp_status get_image(const tables *t, size_t b, size_t k, const char **path, size_t *length, int64_t *label)
 {
     sfp__pickle_value paths = t->pickle[PATHS]->root;
@@ -107,7 +104,7 @@ static sfp_status get_image(const tables *t, size_t b, size_t k, const char **pa
                          (long long)*label, SFP_CLASSES_MAX);
     *path = sfp__pickle_text(t->pickle[PATHS], sfp__pickle_item(t->pickle[PATHS], paths, (size_t)i), length);
     if (!*path || *length == 0 || *length > SFP_PATH_BYTES_MAX || memchr(*path, '\0', *length))
-        return sfp__fail(t->err, SFP_EFORMAT, "%s: item %lld is no path", t->file[PATHS], (long long)i);
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: item %lld is not a path", t->file[PATHS], (long long)i);
     return SFP_OK;
 }
 
@@ -115,7 +112,7 @@ static sfp_status check_batches(tables *t)
 {
     const sfp__pickle *p = t->pickle[LUP], *q = t->pickle[LABELS];
     if (!is_list(t->pickle[PATHS], t->pickle[PATHS]->root))
-        return sfp__fail(t->err, SFP_EFORMAT, "%s: is %s, expected a list of paths", t->file[PATHS],
+        return sfp__fail(t->err, SFP_EFORMAT, "%s: file contains %s, expected a list of paths", t->file[PATHS],
                          sfp__pickle_type_name(sfp__pickle_type_of(t->pickle[PATHS], t->pickle[PATHS]->root)));
     TRY(find_run(t, LUP, &t->lup));
     TRY(find_run(t, LABELS, &t->labels));
@@ -133,14 +130,14 @@ static sfp_status check_batches(tables *t)
     return SFP_OK;
 }
 
-/* What is known of a published label. */
+/* Facts about a published label. */
 typedef struct label_info {
-    int32_t task;   /* first batch that has it; the test set does not count; -1: none */
-    int32_t object; /* of its paths; 0: not seen, -1: several */
+    int32_t task;   /* first training batch that has it; -1: none */
+    int32_t object; /* object of its paths; 0: none yet, -1: several */
     int32_t class;
 } label_info;
 
-/* The object's number in "sX/oY/...". */
+/* Returns the number of the object in "sX/oY/..."; -1: none. */
 static int object_of(const char *path)
 {
     for (const char *s = path; *s;) {
@@ -153,7 +150,7 @@ static int object_of(const char *path)
     return -1;
 }
 
-static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
+static sfp_status collect_labels(const tables *t, label_info *info, int64_t *labels)
 {
     int64_t top = 0;
     for (size_t b = 0; b < t->batches; b++) {
@@ -174,7 +171,7 @@ static sfp_status survey(const tables *t, label_info *info, int64_t *labels)
     return SFP_OK;
 }
 
-/* Counts classes by task, then by label; names them. A label of the test set that no task has is an error. */
+/* Numbers and names the classes, sorted by task and label. A label of the test set that no task has is an error. */
 static sfp_status number_classes(sfp_source *s, const tables *t, label_info *info, int64_t labels, sfp__names *names)
 {
     bool by_object = true;
@@ -185,7 +182,7 @@ static sfp_status number_classes(sfp_source *s, const tables *t, label_info *inf
         by_object = by_object && info[i].object >= 0;
     }
     if (!by_object)
-        TRY(sfp__source_warn(s, t->err, "classes are called by their labels: %s has labels for more than one object",
+        TRY(sfp__source_warn(s, t->err, "classes are named after their labels: %s has labels for more than one object",
                              t->file[LABELS]));
     for (int32_t task = 0; (size_t)task + 1 < t->batches; task++) {
         for (int64_t i = 0; i < labels; i++) {
@@ -196,7 +193,7 @@ static sfp_status number_classes(sfp_source *s, const tables *t, label_info *inf
                               : snprintf(name, sizeof name, "%lld", (long long)i);
             int before = names->count;
             TRY(sfp__names_add(names, name, (size_t)n, &info[i].class, t->err));
-            if (names->count == before) /* one object under two labels */
+            if (names->count == before) /* one object has two labels */
                 return sfp__fail(t->err, SFP_EFORMAT, "%s: run %d: object %s has two labels", t->file[LABELS], t->run, name);
         }
     }
@@ -231,26 +228,26 @@ static sfp_status fill_by_pickles(sfp__file_source *s, tables *t, bool test, sfp
     TRY(sfp__alloc(&info, SFP_CLASSES_MAX, sizeof *info, t->err));
     for (int i = 0; i < SFP_CLASSES_MAX; i++)
         info[i].task = -1;
-    TRY(survey(t, info, &labels));
+    TRY(collect_labels(t, info, &labels));
     TRY(number_classes(&s->base, t, info, labels, names));
     return add_batches(s, t, info, test);
 }
 
-/* ------------------------------------------------------------------ by folders */
+/* ------------------------------------------------------------------ by directories */
 
-typedef struct folders {
+typedef struct directory_scan {
     sfp__file_source *s;
     bool test;
-    bool seen[NUMBER_MAX + 1]; /* objects of either part: both must agree on classes */
+    bool seen[NUMBER_MAX + 1]; /* objects of both parts, which must have the same classes */
     sfp_error *err;
-} folders;
+} directory_scan;
 
 static bool is_test_session(int session)
 {
     return session == 3 || session == 7 || session == 10;
 }
 
-static sfp_status add_files(folders *f, const char *path, int session, int object)
+static sfp_status add_files(directory_scan *f, const char *path, int session, int object)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     TRY(sfp__directory_names(path, &names, f->err));
@@ -263,14 +260,14 @@ static sfp_status add_files(folders *f, const char *path, int session, int objec
         if (is_test_session(session) != f->test)
             continue;
         int n = snprintf(relative, sizeof relative, "s%d/o%d/%s", session, object, names.s[i]);
-        e.record.label = object; /* its class follows when all are known */
+        e.record.label = object; /* replaced by its class when all objects are known */
         TRY(sfp__entries_add(&f->s->entries, e, relative, (size_t)n, f->err));
     }
     return SFP_OK;
 }
 
-/* The objects of a session; session 0: the sessions. */
-static sfp_status add_folders(folders *f, const char *path, int session)
+/* Adds the objects of a session; session 0: adds the sessions. */
+static sfp_status add_directories(directory_scan *f, const char *path, int session)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     TRY(sfp__directory_names(path, &names, f->err));
@@ -280,12 +277,12 @@ static sfp_status add_folders(folders *f, const char *path, int session)
         if (number < 1 || names.s[i][1] == '0')
             continue;
         TRY(sfp__path_make(path, names.s[i], &inner, f->err));
-        TRY(session ? add_files(f, inner, session, number) : add_folders(f, inner, number));
+        TRY(session ? add_files(f, inner, session, number) : add_directories(f, inner, number));
     }
     return SFP_OK;
 }
 
-/* By place of the object, session, frame. `label` holds the place here. */
+/* Compares by place of the object, session and frame. `label` contains the place here. */
 static int compare_entries(const void *a, const void *b, void *text)
 {
     const sfp__entry *x = a, *y = b;
@@ -296,14 +293,14 @@ static int compare_entries(const void *a, const void *b, void *text)
     return sfp__natural_compare((const char *)text + x->text, (const char *)text + y->text);
 }
 
-static sfp_status fill_by_folders(sfp__file_source *s, int order, bool test, sfp__names *names, sfp_error *err)
+static sfp_status fill_by_directories(sfp__file_source *s, int order, bool test, sfp__names *names, sfp_error *err)
 {
-    OWNED folders *f = NULL;
+    OWNED directory_scan *f = NULL;
     OWNED int64_t *class_at = NULL;
     int32_t class_of[NUMBER_MAX + 1] = {0}, place_of[NUMBER_MAX + 1] = {0}, number;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
-    *f = (folders){.s = s, .test = test, .err = err};
-    TRY(add_folders(f, s->root, 0));
+    *f = (directory_scan){.s = s, .test = test, .err = err};
+    TRY(add_directories(f, s->root, 0));
     for (int object = 1; object <= NUMBER_MAX; object++) {
         char name[16];
         if (!f->seen[object])
@@ -334,7 +331,7 @@ static bool exists(const char *path)
     return stat(path, &st) == 0;
 }
 
-/* All three pickles or none. */
+/* Finds all three pickles or none. */
 static sfp_status find_pickles(const char *path, tables *t, bool *found)
 {
     int have = 0, absent = 0;
@@ -346,8 +343,8 @@ static sfp_status find_pickles(const char *path, tables *t, bool *found)
             absent = i;
     }
     if (have > 0 && have < 3)
-        return sfp__fail(t->err, SFP_ENOTFOUND, "%s: is not there, expected paths.pkl, LUP.pkl and labels.pkl, or none of them",
-                         t->file[absent]);
+        return sfp__fail(t->err, SFP_ENOTFOUND,
+                         "%s: file is missing, expected paths.pkl, LUP.pkl and labels.pkl, or none of them", t->file[absent]);
     *found = have == 3;
     return SFP_OK;
 }
@@ -374,12 +371,12 @@ static sfp_status open_core50(const char *path, const sfp__source_options *opt, 
     if (pickles)
         TRY(fill_by_pickles(s, &t, opt->test, &names));
     else
-        TRY(fill_by_folders(s, opt->order, opt->test, &names, err));
+        TRY(fill_by_directories(s, opt->order, opt->test, &names, err));
     if (s->entries.count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has no images of CORe50's %s part, expected " IMAGES "/sX/oY/C_XX_YY_ZZZ.png",
-                         path, opt->test ? "test" : "training");
+        return sfp__fail(err, SFP_EFORMAT, "%s: %s part of CORe50 has no images, expected " IMAGES "/sX/oY/C_XX_YY_ZZZ.png", path,
+                         opt->test ? "test" : "training");
     if (!pickles)
-        TRY(sfp__source_warn(&s->base, err, "no pickles: tasks from the folder names"));
+        TRY(sfp__source_warn(&s->base, err, "pickles are missing: tasks follow from the directory names"));
     s->base.keeps_order = true;
     s->base.test_part = opt->test;
     *out = sfp__file_source_finish(TAKE(s), &names, NULL);

@@ -1,21 +1,16 @@
-/* watch:PATH - a directory that others put images into, watched (dir.h says what comes when, and how it ends).
+/* watch:PATH - a watched directory into which others put images (dir.h describes order and end of the stream).
  *
- * PATH/CLASS/file is labelled by its folder, PATH/file is not labelled; what lies
- * deeper does not come. A folder whose name cannot be a class's (no UTF-8) is
- * remarked upon, and its images are not labelled.
+ * PATH/CLASS/file has the label CLASS, PATH/file is unlabelled; deeper files are ignored. A directory whose name cannot be that
+ * of a class (not UTF-8) causes a warning, and its images are unlabelled.
  *
- * Classes: those named in PATH/classes.txt, a line each, in its order, then the
- * folders there at the beginning; a folder that appears later under another name
- * becomes a class with its first image.
+ * Classes are those in PATH/classes.txt, one per line, in its order, then the directories that exist at the beginning. A
+ * directory that appears later under another name becomes a class with its first image.
  *
- * A label may come after its image (or before it): a line NAME,LABEL in
- * PATH/labels.csv (dir.h) labels PATH/NAME; and an unlabelled image that
- * is moved or linked into the folder of a class comes again, with that label and
- * the same identity.
+ * A label may arrive after its image, or before it: a line NAME,LABEL in PATH/labels.csv (dir.h) labels PATH/NAME. An unlabelled
+ * image that is moved or linked into the directory of a class is delivered again, with that label and the same identity.
  *
- * A file that cannot be read when its turn comes (taken away again, empty, found
- * while it was being written and not done at the end) is told as lost: what
- * others do in the folder must not end a run. */
+ * A file that cannot be read when it is its turn (removed, empty, or still open for writing at the end) is reported as lost:
+ * changes that others make in the directory must not end a run. */
 #include "stream/sources/dir.h"
 
 enum { LABELLED_KEYS_KEPT = 1 << 16 };
@@ -24,12 +19,12 @@ typedef struct dir_source {
     sfp_source base;
     sfp__source_live live;
     sfp__dir_watch watch;
-    sfp__names classes; /* reserved: other threads read the list */
+    sfp__names classes; /* with reserved memory, because other threads read the list */
     sfp__dir_labels labels;
-    sfp__dir_item given; /* what came last */
+    sfp__dir_item last; /* the last item */
 } dir_source;
 
-/* -------------------------------------------------------------------- what comes */
+/* ------------------------------------------------------------------- delivering */
 
 static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_error *err)
 {
@@ -40,18 +35,19 @@ static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_err
     return SFP_OK;
 }
 
-/* What is new in labels.csv. The first line that is none is remarked upon. */
+/* Reads new lines of labels.csv and warns about the first one that is skipped. */
 static sfp_status read_labels(dir_source *s, sfp__dir_label_fn fn, sfp_error *err)
 {
     bool good = s->labels.skipped == 0;
     sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, fn, &s->watch.queue, err);
     if (good && s->labels.skipped)
-        sfp__source_warn_live(&s->base, "%.400s:%llu: is passed over, expected NAME,LABEL; so are others like it", s->labels.path,
-                              (unsigned long long)s->labels.first_skipped);
+        sfp__source_warn_live(&s->base, "%.400s:%llu: line was skipped, expected NAME,LABEL; further such lines are skipped too",
+                              s->labels.path, (unsigned long long)s->labels.first_skipped);
     return status;
 }
 
-/* The class of the file at `path`: its folder, or what labels.csv says; -1: none, also when its folder cannot name one. */
+/* Finds the class of the file at `path`: that of its directory, or its label in labels.csv; -1: none, also if the directory
+ * cannot name a class. */
 static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_error *err)
 {
     const char *slash = strchr(path, '/');
@@ -65,31 +61,31 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK)
-        sfp__source_warn_live(&s->base, "%.200s: a folder whose images are not labelled: %.200s", s->base.path, why.message);
+        sfp__source_warn_live(&s->base, "%.200s: images of a directory are not labelled: %.200s", s->base.path, why.message);
     s->base.classes = s->classes.count;
     return SFP_OK;
 }
 
-/* What is in s->given. */
+/* Reads the image of s->last. */
 static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *out, sfp_error *err)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     OWNED char *path = NULL;
-    TRY(sfp__path_make(s->base.path, s->given.path, &path, err));
-    if (s->given.unfinished)
-        return sfp__fail(err, SFP_EIO, "%s: was still being written when the stream ended", path);
+    TRY(sfp__path_make(s->base.path, s->last.path, &path, err));
+    if (s->last.unfinished)
+        return sfp__fail(err, SFP_EIO, "%s: file was still open for writing when the stream ended", path);
     TRY(sfp__raw_image_read(path, &p, err));
-    TRY(class_of(s, s->given.path, &record->label, err));
+    TRY(class_of(s, s->last.path, &record->label, err));
     *out = p;
     p.bytes = NULL;
     return SFP_OK;
 }
 
-static sfp_status give(dir_source *s, sfp_record *record, sfp__raw_image *out, sfp_error *err)
+static sfp_status deliver(dir_source *s, sfp_record *record, sfp__raw_image *out, sfp_error *err)
 {
     *record = sfp__record_none();
-    record->label = s->given.label;
-    if (s->given.label >= 0) {
+    record->label = s->last.label;
+    if (s->last.label >= 0) {
         *out = (sfp__raw_image){0};
         return SFP_OK;
     }
@@ -102,7 +98,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
 {
     dir_source *s = (dir_source *)base;
     s->live.lost = false;
-    for (bool over = false;;) { /* once more when it is: a last line of labels.csv counts only then */
+    for (bool over = false;;) { /* one more round at the end: only then the last line of labels.csv counts without its end */
         *end = s->live.stop && atomic_load(s->live.stop);
         if (*end)
             return SFP_OK;
@@ -114,9 +110,9 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
         bool some;
         TRY(sfp__dir_queue_take(&s->watch.queue, &item, &some, err));
         if (some) {
-            sfp__free(s->given.path);
-            s->given = item;
-            return give(s, record, out, err);
+            sfp__free(s->last.path);
+            s->last = item;
+            return deliver(s, record, out, err);
         }
         *end = over;
         if (*end)
@@ -130,8 +126,8 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
 static const char *origin(const sfp_source *base, sfp__origin *out)
 {
     const dir_source *s = (const dir_source *)base;
-    *out = s->given.origin;
-    return s->given.path;
+    *out = s->last.origin;
+    return s->last.path;
 }
 
 static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *what, sfp_error *err)
@@ -141,16 +137,16 @@ static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *
 
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    const sfp__dir_item *given = &((const dir_source *)s)->given;
-    (void)i; /* a stream has no numbers: the one given last */
-    return sfp__printable(given->path ? given->path : s->path, buf, size);
+    const sfp__dir_item *last = &((const dir_source *)s)->last;
+    (void)i; /* a live source has no numbers: the last item */
+    return sfp__printable(last->path ? last->path : s->path, buf, size);
 }
 
-static const char *where_of(const sfp_source *s, int64_t i, char *buf, size_t size)
+static const char *display_name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
-    const sfp__dir_item *given = &((const dir_source *)s)->given;
+    const sfp__dir_item *last = &((const dir_source *)s)->last;
     OWNED char *path = NULL;
-    if (!given->path || sfp__path_make(s->path, given->path, &path, NULL))
+    if (!last->path || sfp__path_make(s->path, last->path, &path, NULL))
         return name_of(s, i, buf, size);
     return sfp__printable(path, buf, size);
 }
@@ -161,16 +157,16 @@ static void close_dir(sfp_source *base)
 {
     dir_source *s = (dir_source *)base;
     sfp__dir_watch_done(&s->watch);
-    sfp__free(s->given.path);
+    sfp__free(s->last.path);
     sfp__dir_labels_done(&s->labels);
-    base->class_names = NULL; /* they are those of s->classes */
+    base->class_names = NULL; /* the list belongs to s->classes */
     base->classes = 0;
     sfp__names_done(&s->classes);
 }
 
 static const sfp__source_ops dir_ops = {
     .name = name_of,
-    .display_name = where_of,
+    .display_name = display_name_of,
     .next = next,
     .origin = origin,
     .set_resume_filter = set_resume_filter,
@@ -179,7 +175,7 @@ static const sfp__source_ops dir_ops = {
     .close = close_dir,
 };
 
-/* classes.txt, or else nothing; then the folders that are watched. */
+/* Reads classes.txt if it exists, then adds the watched directories. */
 static sfp_status find_classes(dir_source *s, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp__names found = {0};
@@ -210,11 +206,11 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
     base->live = &s->live;
     base->keeps_order = true;
     if (!sfp__path_is_dir(path))
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: is no folder, expected one to watch", path);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: not a directory, expected one to watch", path);
     TRY(sfp__dir_watch_open(&s->watch, base, err));
     TRY(find_classes(s, err));
     TRY(sfp__dir_labels_init(&s->labels, path, err));
-    TRY(read_labels(s, NULL, err)); /* nothing came yet that these would be late for */
+    TRY(read_labels(s, NULL, err)); /* these labels are not late: no image was delivered yet */
     *out = TAKE(base);
     return SFP_OK;
 }

@@ -1,117 +1,121 @@
-/* What watch:PATH is made of: the images that wait for their turn (dir_queue.c), the folders that are watched for more of them
- * (dir_watch.c), and the labels beside them (dir_labels.c).
+/* The parts of watch:PATH: the queue of images (dir_queue.c), the watched directories (dir_watch.c), and labels.csv
+ * (dir_labels.c).
  *
- * What is there already comes first, in natural order of its path; then every file as it is closed after writing, or moved in.
- * A file that is there but still open for writing waits until it is closed, or has not changed for two seconds; that takes
- * Linux's leases, which are for files of the same owner, or for root; elsewhere it may come twice, at first in part. Names that
- * are no image's (also .hidden ones, as programs write before they rename) are passed over. It ends when a file named .end
- * appears, or the folder goes away. What lies deeper is not looked at.
+ * The source first delivers the images that are there when it is opened, in natural order of their paths. Then it delivers each
+ * file when a writer closes it, or when it is moved into a watched directory. A file that is there but still open for writing
+ * waits until it is closed, or until it has not changed for two seconds. This needs the leases of Linux, which work for files of
+ * the same owner and for root; elsewhere such a file may be delivered twice, first incomplete. Names that are not those of images
+ * are ignored, also hidden ones (.NAME), which programs use before they rename a file. The stream ends when a file named .end
+ * appears or the directory is removed. Directories below those of the first level are ignored.
  *
- * A folder inside that cannot be watched, and one that is there under two names (a link), is remarked upon by the source, and the
- * others go on. Of two names one that is no link is taken. */
+ * A directory that cannot be watched, or that has two names (a link), causes a warning, and the others continue. Of two names,
+ * one that is not a link is used. */
 #ifndef SFP_STREAM_SOURCES_DIR_H
 #define SFP_STREAM_SOURCES_DIR_H
 
 #include "stream/source_internal.h"
 
-/* -------------------------------------------------------------- images that wait */
+/* -------------------------------------------------------------- queue of images */
 
-/* A file, or the label of one, waiting for its turn. */
+/* A file, or the label of one, in the queue. */
 typedef struct sfp__dir_item {
-    char *path;         /* below the folder; whoever has the item frees it */
-    int32_t label;      /* >= 0: a label alone */
-    sfp__origin origin; /* identity: of device, inode, time and size: the same after a move, or under a second name. mark: of
-                          identity and folder. changed: the ctime */
-    bool found;         /* by looking, not told of: may be being written */
-    uint64_t was;       /* found so and busy: its identity then, ... */
-    double since;       /* ... from when on */
-    bool unfinished;    /* the end came, and it was still being written */
+    char *path;    /* relative to the directory; freed by the owner of the item */
+    int32_t label; /* >= 0: a label without an image */
+    /* identity: hash of device, inode, time and size, which stays the same after a move and under a second name. labelled_key:
+     * hash of identity and directory. changed: the ctime. */
+    sfp__origin origin;
+    bool found;      /* by a scan, not by an event: a writer may still have it open */
+    uint64_t was;    /* found while open for writing: its identity then, ... */
+    double since;    /* ... and the time since which it has it */
+    bool unfinished; /* the stream ended while the file was still open for writing */
 } sfp__dir_item;
 
-/* First in, first out. */
+/* A queue: first in, first out. */
 typedef struct sfp__dir_list {
     sfp__dir_item *item; /* [first, last) */
     size_t first, last, capacity;
 } sfp__dir_list;
 
-/* Every item is in one of the two lists. What was found is remembered by its mark, so that looking through a folder again (a new
- * one, or after the kernel dropped events) finds nothing twice; the same marks serve to go on after a break. */
+/* Every item is in one of the two lists. The labelled keys of found files are remembered, so that another scan of a directory (a
+ * new one, or after the kernel has dropped events) finds no file twice. A resumed run uses the same keys. */
 typedef struct sfp__dir_queue {
-    const char *path;    /* of the folder; not owned */
-    double (*now)(void); /* seconds of a clock that never goes back */
-    sfp__dir_list ready; /* to be given, or looked at again */
-    sfp__dir_list busy;  /* were being written when their turn came: they wait for the next round */
-    double last_call;    /* nothing comes any more: until then the busy ones have a chance; 0: not yet */
-    uint64_t *seen; /* (seen_capacity, a power of two) marks by their hash; 0: free. Bounded: then all are forgotten at once */
+    const char *path;    /* of the directory; not owned */
+    double (*now)(void); /* seconds of a monotonic clock */
+    sfp__dir_list ready; /* to be delivered, or checked again */
+    sfp__dir_list busy;  /* were open for writing when it was their turn; they wait for the next round */
+    double last_call;    /* the stream has ended: busy items may still be completed until this time; 0: not ended */
+    uint64_t *seen; /* (seen_capacity, a power of two) hash table of labelled keys; 0: free. All are forgotten if it is full */
     size_t seen_count, seen_capacity;
 } sfp__dir_queue;
 
 void sfp__dir_queue_done(sfp__dir_queue *q);
-/* Behind all others; takes item.path over, but not on failure. */
+/* Appends an item. Takes ownership of item.path unless it fails. */
 sfp_status sfp__dir_queue_put(sfp__dir_queue *q, sfp__dir_item item, sfp_error *err);
-/* A file that a folder has (found: by looking through it) or that was closed: put if it is an image that was not found yet. */
+/* Offers a file that a scan has found (found) or that was closed. It is appended if it is an image that was not found before. */
 sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *folder, const char *name, bool found, sfp_error *err);
-/* The next one that is complete, or after the last call those that did not become so; *some is false when there is none now. */
+/* Takes the next complete item, or after last_call one that was not completed; *some is false if there is none now. */
 sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some, sfp_error *err);
-/* A new round: those that were being written have their turn again. For who could take none. ended: nothing comes any more. */
+/* Begins a new round, in which items that were open for writing are checked again. For callers that could take none. ended: the
+ * stream has ended. */
 void sfp__dir_queue_retry(sfp__dir_queue *q, bool ended);
-/* Natural order of paths, for what is there at the beginning. */
+/* Sorts the items by the natural order of their paths, for the images that are there at the beginning. */
 void sfp__dir_queue_sort(sfp__dir_queue *q);
 sfp_status sfp__dir_queue_set_resume_filter(sfp__dir_queue *q, const sfp__resume_filter *what, sfp_error *err);
 
-/* ------------------------------------------------------------- folders watched */
+/* ------------------------------------------------------------- watched directories */
 
 typedef struct sfp__watched_directory sfp__watched_directory;
 
-/* Watched by inotify. */
+/* Directories that are watched with inotify. */
 typedef struct sfp__dir_watch {
-    sfp_source *source;   /* who watches */
-    const char *path;     /* its own */
-    sfp__dir_queue queue; /* what was found */
+    sfp_source *source;   /* the source that watches */
+    const char *path;     /* path of the source */
+    sfp__dir_queue queue; /* images that were found */
     int fd;
     bool opened;
     sfp__watched_directory *folders;
     int folder_count;
     size_t folder_capacity;
-    bool ended; /* nothing comes behind what is in the queue */
+    bool ended; /* nothing follows after the items in the queue */
 } sfp__dir_watch;
 
-/* Watches the folder at the path of `source`. The queue then has what is there. Whatever follows, done ends it. */
+/* Watches the directory at the path of `source`; the queue then contains the images that are there. sfp__dir_watch_done must
+ * follow, also on failure. */
 sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, sfp_error *err);
 void sfp__dir_watch_done(sfp__dir_watch *w);
-bool sfp__dir_watch_over(const sfp__dir_watch *w); /* none is there now, and none will be */
-/* Waits a little for something to happen, and takes it in. For who could take none. */
+bool sfp__dir_watch_over(const sfp__dir_watch *w); /* true: the queue is empty, and nothing will follow */
+/* Waits a short time for events and handles them. For callers that could take no item. */
 sfp_status sfp__dir_watch_wait(sfp__dir_watch *w, sfp_error *err);
-/* Adds the names of the folders inside that are watched. */
+/* Adds the names of the watched directories below PATH. */
 sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_error *err);
 
 /* -------------------------------------------------------------------- labels.csv
  *
- * Lines NAME,LABEL, also appended while it is watched. NAME is an image's path below PATH and may have commas, LABEL may not
- * unless it is in quotes, as both may be ("" is a quote then; a line's end is never inside). A line counts when its end has been
- * written, or when the stream ends. A file that was replaced or shortened is read from its beginning. A last line for a name
- * wins. Lines that are none (no comma, empty, too long, no UTF-8, text behind quotes or none that closes them) are passed over
- * and counted; so is a first line "name,label" or "path,label", without counting. At most SFP_CLASSES_MAX images are
- * remembered; then they are forgotten all at once. */
+ * Lines NAME,LABEL, which may be appended while the file is watched. NAME is the path of an image below PATH and may contain
+ * commas; LABEL may not. Both may be quoted and then contain commas; "" is a quote inside quotes, and a line end is never inside.
+ * A line is read when its end has been written, or when the stream ends. If the file is replaced or becomes shorter, it is read
+ * again from the beginning. The last line for a name wins. Lines that are not NAME,LABEL (no comma, empty, too long, not UTF-8,
+ * text behind quotes, no closing quote) are skipped and counted; a first line "name,label" or "path,label" is skipped without
+ * being counted. At most SFP_CLASSES_MAX images are remembered; then all are forgotten at once. */
 typedef struct sfp__dir_labels {
-    char *path; /* NULL: there are none */
-    bool ended; /* set by who reads: nothing is appended any more, so that a last line needs no end */
+    char *path; /* NULL: no file */
+    bool ended; /* set by the reader: nothing is appended any more, so that the last line needs no end */
     uint64_t device, inode, offset;
     sfp__names images;
-    int32_t *label;                  /* (SFP_CLASSES_MAX) class of an image */
-    uint64_t line;                   /* read so far */
-    uint64_t skipped, first_skipped; /* lines, and which was the first; 0: none */
+    int32_t *label;                  /* (SFP_CLASSES_MAX) class of each image */
+    uint64_t line;                   /* number of lines that were read */
+    uint64_t skipped, first_skipped; /* number of skipped lines, and the first one; 0: none */
 } sfp__dir_labels;
 
-/* A label that was read; name ends with NUL. */
+/* Called for each label that was read; name is terminated by NUL. */
 typedef sfp_status (*sfp__dir_label_fn)(void *ctx, const char *name, int32_t label, sfp_error *err);
 
-/* Whatever follows, done ends it. */
+/* sfp__dir_labels_done must follow, also on failure. */
 sfp_status sfp__dir_labels_init(sfp__dir_labels *l, const char *dir, sfp_error *err);
 void sfp__dir_labels_done(sfp__dir_labels *l);
-/* Reads what is new; new labels are added to classes. fn may be NULL. Without the file: nothing. */
+/* Reads new lines; new labels are added to classes. fn may be NULL. A missing file is not an error. */
 sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__dir_label_fn fn, void *ctx, sfp_error *err);
-/* The class of an image; -1: none was given. */
+/* Returns the class of an image; -1: it has no label. */
 int32_t sfp__dir_labels_find(const sfp__dir_labels *l, const char *name);
 
 #endif

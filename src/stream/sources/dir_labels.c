@@ -1,3 +1,4 @@
+/* Reads labels.csv of a watched directory (dir.h). */
 #include "stream/sources/dir.h"
 
 #include <fcntl.h>
@@ -39,7 +40,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-static const char *behind_blanks(const char *at, const char *end)
+static const char *skip_blanks(const char *at, const char *end)
 {
     while (at < end && is_blank(*at))
         at++;
@@ -48,30 +49,31 @@ static const char *behind_blanks(const char *at, const char *end)
 
 static piece trimmed(const char *at, const char *end)
 {
-    at = behind_blanks(at, end);
+    at = skip_blanks(at, end);
     while (end > at && is_blank(end[-1]))
         end--;
     return (piece){at, (size_t)(end - at)};
 }
 
-/* The field in quotes that begins at *at, its quotes undone in place, and the blanks behind it; false: it does not end. */
-static bool take_quoted(char **at, char *end, piece *out)
+/* Reads the quoted field at *at, removes its quotes in place, and moves *at behind it and the following blanks; false: it does
+ * not end. */
+static bool read_quoted(char **at, char *end, piece *out)
 {
     char *text = *at + 1;
     const char *stop = sfp__csv_quoted(text, end, text, &out->n);
     if (!stop)
         return false;
     out->s = text;
-    *at += behind_blanks(stop, end) - *at;
+    *at += skip_blanks(stop, end) - *at;
     return true;
 }
 
-/* The comma between a name without quotes and its label: the first that a quote follows, or else the last. */
+/* Finds the comma between an unquoted name and its label: the first one that a quote follows, else the last. */
 static char *label_comma(char *at, char *end)
 {
     char *last = NULL;
     for (; (at = memchr(at, ',', (size_t)(end - at))); at++) {
-        const char *label = behind_blanks(at + 1, end);
+        const char *label = skip_blanks(at + 1, end);
         last = at;
         if (label < end && *label == '"')
             break;
@@ -79,13 +81,13 @@ static char *label_comma(char *at, char *end)
     return last;
 }
 
-/* NAME,LABEL; undoes quotes in place. False: the line is something else. */
+/* Splits NAME,LABEL and removes quotes in place. false: the line has another form. */
 static bool split(char *line, char *end, piece *name, piece *label)
 {
-    line += behind_blanks(line, end) - line;
+    line += skip_blanks(line, end) - line;
     bool quoted = line < end && *line == '"';
     char *comma = quoted ? line : label_comma(line, end);
-    if (!comma || (quoted && (!take_quoted(&comma, end, name) || comma == end || *comma != ',')))
+    if (!comma || (quoted && (!read_quoted(&comma, end, name) || comma == end || *comma != ',')))
         return false;
     if (!quoted)
         *name = trimmed(line, comma);
@@ -93,34 +95,34 @@ static bool split(char *line, char *end, piece *name, piece *label)
     if (label->n == 0 || *label->s != '"')
         return !quoted || !memchr(label->s, ',', label->n);
     char *at = comma + (label->s - comma);
-    return take_quoted(&at, end, label) && at == end;
+    return read_quoted(&at, end, label) && at == end;
 }
 
-static bool is_heading(piece name, piece label)
+static bool is_header(piece name, piece label)
 {
     return name.n == 4 && (memcmp(name.s, "name", 4) == 0 || memcmp(name.s, "path", 4) == 0) && label.n == 5 &&
            memcmp(label.s, "label", 5) == 0;
 }
 
-/* The line after those that were read. */
-static void pass_over(sfp__dir_labels *l)
+/* Counts the line after the ones that were read as skipped. */
+static void skip_line(sfp__dir_labels *l)
 {
     if (l->skipped++ == 0)
         l->first_skipped = l->line + 1;
 }
 
-/* A line that is none is no failure; only memory is. */
-static sfp_status take_line(sfp__dir_labels *l, char *line, char *end, bool first, sfp__names *classes, sfp__dir_label_fn fn,
+/* Reads one line. A malformed line is not an error; only missing memory is. */
+static sfp_status read_line(sfp__dir_labels *l, char *line, char *end, bool first, sfp__names *classes, sfp__dir_label_fn fn,
                             void *ctx, sfp_error *err)
 {
     piece name, label;
     if (trimmed(line, end).n == 0)
         return SFP_OK;
     if (!split(line, end, &name, &label) || name.n == 0) {
-        pass_over(l);
+        skip_line(l);
         return SFP_OK;
     }
-    if (first && is_heading(name, label))
+    if (first && is_header(name, label))
         return SFP_OK;
     int32_t class = -1, image = -1;
     sfp_error why;
@@ -132,30 +134,30 @@ static sfp_status take_line(sfp__dir_labels *l, char *line, char *end, bool firs
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK) {
-        pass_over(l);
+        skip_line(l);
         return SFP_OK;
     }
     l->label[image] = class;
     return fn ? fn(ctx, l->images.name[image], class, err) : SFP_OK;
 }
 
-/* The whole lines among n bytes; *used: how far they go. */
-static sfp_status take_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__names *classes, sfp__dir_label_fn fn, void *ctx,
+/* Reads the complete lines among n bytes; *used is their length. */
+static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__names *classes, sfp__dir_label_fn fn, void *ctx,
                              size_t *used, sfp_error *err)
 {
     sfp_status status = SFP_OK;
     char *at = bytes + (l->offset == 0 ? sfp__text_bom_length(bytes, n) : 0), *begin = at, *stop;
     while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
-        status = take_line(l, at, stop, l->offset == 0 && at == begin, classes, fn, ctx, err);
+        status = read_line(l, at, stop, l->offset == 0 && at == begin, classes, fn, ctx, err);
         at = stop + 1;
         l->line++;
     }
-    *used = at == begin ? 0 : (size_t)(at - bytes); /* a mark alone is no line yet */
-    if (*used == 0 && n == PIECE) {                 /* a line without end */
-        pass_over(l);
+    *used = at == begin ? 0 : (size_t)(at - bytes); /* a byte order mark alone is not a line yet */
+    if (*used == 0 && n == PIECE) {                 /* a line that is too long */
+        skip_line(l);
         *used = n;
     } else if (*used == 0 && l->ended) {
-        status = take_line(l, at, bytes + n, l->offset == 0, classes, fn, ctx, err);
+        status = read_line(l, at, bytes + n, l->offset == 0, classes, fn, ctx, err);
         l->line++;
         *used = n;
     }
@@ -177,15 +179,15 @@ sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__di
     OWNED char *bytes = NULL;
     TRY(sfp__alloc(&bytes, PIECE, 1, err));
     OWNED_BY(sfp__fd_close) int fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) /* taken away again, or not ours to read: what others do in the folder must not end a run */
+    if (fd < 0) /* removed or not readable: changes that others make in the directory must not end a run */
         return SFP_OK;
     for (;;) {
         size_t used = 0;
         int64_t n = sfp__fd_read_at(fd, bytes, PIECE, (int64_t)l->offset);
         if (n <= 0)
             return SFP_OK;
-        sfp_status status = take_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
-        l->offset += used; /* also after a failure: what was taken is not taken again */
+        sfp_status status = read_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
+        l->offset += used; /* also after a failure, so that no line is read twice */
         if (status || used == 0)
             return status;
     }

@@ -1,5 +1,5 @@
-/* The images of a watched folder that wait for their turn. What was only found may be in the making: it is looked at again when
- * its turn comes, and comes as it is then; the event of its writer finds nothing new. */
+/* The queue of images of a watched directory. A file that a scan has found may still be open for writing. It is checked again
+ * when it is its turn and delivered as it is then; the later event of its writer then finds nothing new. */
 #include "stream/sources/dir.h"
 
 #include "base/rng.h"
@@ -38,7 +38,7 @@ static void list_done(sfp__dir_list *l)
 sfp_status sfp__dir_queue_put(sfp__dir_queue *q, sfp__dir_item item, sfp_error *err)
 {
     if (q->ready.last == QUEUE_MAX && q->ready.first < q->ready.last)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d images wait", q->path, QUEUE_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d images are queued", q->path, QUEUE_MAX);
     return put(&q->ready, item) ? SFP_OK : sfp__fail_nomem(err);
 }
 
@@ -61,7 +61,7 @@ void sfp__dir_queue_done(sfp__dir_queue *q)
     *q = (sfp__dir_queue){0};
 }
 
-/* ------------------------------------------------------------------- what was seen */
+/* ------------------------------------------------------------------- keys of found files */
 
 static size_t slot_of(const sfp__dir_queue *q, uint64_t key)
 {
@@ -87,7 +87,7 @@ static sfp_status grow_seen(sfp__dir_queue *q, sfp_error *err)
     return SFP_OK;
 }
 
-/* mark is not 0. *fresh: it was not there yet. */
+/* Adds a key, which is not 0. *fresh: it was not there yet. */
 static sfp_status remember(sfp__dir_queue *q, uint64_t key, bool *fresh, sfp_error *err)
 {
     if (q->seen_count >= SEEN_MAX) {
@@ -103,7 +103,7 @@ static sfp_status remember(sfp__dir_queue *q, uint64_t key, bool *fresh, sfp_err
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------------------ looking */
+/* ----------------------------------------------------------------------- checking */
 
 static uint64_t identity_of(const struct stat *st)
 {
@@ -113,7 +113,7 @@ static uint64_t identity_of(const struct stat *st)
     return h ? h : 1;
 }
 
-/* Of what is at `path`: of its identity and the name of its folder. */
+/* Returns the hash of the identity and the name of the directory of `path`. */
 static uint64_t labelled_key_of(const char *path, uint64_t identity)
 {
     const char *slash = strchr(path, '/');
@@ -121,20 +121,22 @@ static uint64_t labelled_key_of(const char *path, uint64_t identity)
     return h ? h : 1;
 }
 
-/* Whether somebody has the file open for writing: the kernel grants a read lease only when nobody has. It grants none at all on a
- * file of another owner or on some file systems; false then, as nothing is known. (Network file systems may say true of any.) */
+/* Returns true if a process has the file open for writing: the kernel grants a read lease only if none has. On files of other
+ * owners and on some file systems it grants none; then nothing is known, and the result is false. (Network file systems may
+ * return true for any file.) */
 static bool is_being_written(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return false;
-    (void)fcntl(fd, F_SETSIG, SIGURG); /* for who opens it just now; SIGIO, which it would be else, ends a process */
+    (void)fcntl(fd, F_SETSIG, SIGURG); /* for a process that opens the file now; the default SIGIO would end this process */
     bool busy = fcntl(fd, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
-    (void)close(fd); /* and gives the lease back */
+    (void)close(fd); /* also releases the lease */
     return busy;
 }
 
-/* A busy file that has not changed for so long is taken as complete: its writer forgot to close it, or there is none. */
+/* Returns true if a file that is open for writing has not changed for STEADY_SECONDS: it is treated as complete, because its
+ * writer forgot to close it or does not exist. */
 static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct stat *st)
 {
     uint64_t identity = identity_of(st);
@@ -146,15 +148,15 @@ static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct
     return now - item->since >= STEADY_SECONDS;
 }
 
-typedef enum finding {
-    GONE, /* no file is there */
-    BUSY, /* is being written */
-    SEEN, /* was found before, as it is */
+typedef enum file_status {
+    GONE, /* the file does not exist */
+    BUSY, /* is open for writing */
+    SEEN, /* was found before and has not changed */
     FRESH,
-} finding;
+} file_status;
 
-/* FRESH: the item has the origin of the file as it is now. */
-static sfp_status identify(sfp__dir_queue *q, const struct stat *st, sfp__dir_item *item, finding *out, sfp_error *err)
+/* If FRESH, the item has the origin of the file as it is now. */
+static sfp_status identify(sfp__dir_queue *q, const struct stat *st, sfp__dir_item *item, file_status *out, sfp_error *err)
 {
     uint64_t identity = identity_of(st), key = labelled_key_of(item->path, identity);
     bool fresh = true;
@@ -169,9 +171,9 @@ static sfp_status identify(sfp__dir_queue *q, const struct stat *st, sfp__dir_it
     return SFP_OK;
 }
 
-/* Looks at the file. Only with `careful` it can be BUSY; the lease is asked for before the look that counts, and what a writer
- * does between both is told by an event. */
-static sfp_status look(sfp__dir_queue *q, bool careful, sfp__dir_item *item, finding *out, sfp_error *err)
+/* Checks the file. It can be BUSY only with `careful`. The lease is requested before the stat that counts; if a writer opens the
+ * file between both, an event follows. */
+static sfp_status check_file(sfp__dir_queue *q, bool careful, sfp__dir_item *item, file_status *out, sfp_error *err)
 {
     struct stat st;
     OWNED char *path = NULL;
@@ -191,13 +193,13 @@ static sfp_status look(sfp__dir_queue *q, bool careful, sfp__dir_item *item, fin
 
 sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *folder, const char *name, bool found, sfp_error *err)
 {
-    finding f = GONE;
+    file_status f = GONE;
     OWNED char *path = NULL;
     if (name[0] == '.' || !sfp__image_name(name))
         return SFP_OK;
     TRY(sfp__path_make(folder, name, &path, err));
     sfp__dir_item item = {.path = path, .label = -1, .found = found};
-    TRY(look(q, false, &item, &f, err));
+    TRY(check_file(q, false, &item, &f, err));
     if (f != FRESH)
         return SFP_OK;
     TRY(sfp__dir_queue_put(q, item, err));
@@ -212,14 +214,14 @@ sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some
     bool late = q->last_call > 0 && q->now() > q->last_call;
     for (*some = false; !*some && q->ready.first < q->ready.last; q->ready.first++) {
         sfp__dir_item item = q->ready.item[q->ready.first];
-        finding f = FRESH;
+        file_status f = FRESH;
         if (item.found)
-            TRY(look(q, true, &item, &f, err));
+            TRY(check_file(q, true, &item, &f, err));
         if (f == BUSY && !late) {
             TRY(sfp__check_memory(put(&q->busy, item), err));
         } else if (f == SEEN) {
             sfp__free(item.path);
-        } else { /* who reads it tells of what is gone, or never got done */
+        } else { /* the reader reports a file that is gone or was never completed */
             item.unfinished = f == BUSY;
             *out = item;
             *some = true;
@@ -237,7 +239,7 @@ void sfp__dir_queue_retry(sfp__dir_queue *q, bool ended)
         q->last_call = q->now() + LAST_CALL_SECONDS;
 }
 
-/* ----------------------------------------------------------- going on after a break */
+/* ----------------------------------------------------------------------- resuming */
 
 static int compare_keys(const void *a, const void *b)
 {

@@ -1,3 +1,4 @@
+/* Watches a directory and those below it with inotify, and puts their images into the queue (dir.h). */
 #include "stream/sources/dir.h"
 
 #include "base/monotonic.h"
@@ -14,17 +15,17 @@ enum { POLL_MS = 50 };
 
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
-#define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a folder may become readable */
+#define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a directory may become readable */
 
-/* A watched folder: the one at the top has name "". */
+/* A watched directory; that at the top has the name "". */
 struct sfp__watched_directory {
     int id;
     char *name;
 };
 
-/* ------------------------------------------------------------------ the folders */
+/* ------------------------------------------------------------------ directories */
 
-/* Offers what is in a folder; one that was taken away again has nothing. */
+/* Offers the files of a directory to the queue; one that was removed has none. */
 static sfp_status scan(sfp__dir_watch *w, const char *folder, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
@@ -41,7 +42,7 @@ static sfp_status scan(sfp__dir_watch *w, const char *folder, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp__watched_directory *find_folder(const sfp__dir_watch *w, int id)
+static sfp__watched_directory *find_directory(const sfp__dir_watch *w, int id)
 {
     for (int i = 0; i < w->folder_count; i++)
         if (w->folders[i].id == id)
@@ -49,29 +50,29 @@ static sfp__watched_directory *find_folder(const sfp__dir_watch *w, int id)
     return NULL;
 }
 
-static void drop_folder(sfp__dir_watch *w, sfp__watched_directory *f)
+static void remove_directory(sfp__dir_watch *w, sfp__watched_directory *f)
 {
     sfp__free(f->name);
     *f = w->folders[--w->folder_count];
 }
 
-static sfp_status reserve_folder(sfp__dir_watch *w, sfp_error *err)
+static sfp_status reserve_directory(sfp__dir_watch *w, sfp_error *err)
 {
     size_t n = (size_t)w->folder_count;
     if (n == SFP_CLASSES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d folders", w->path, SFP_CLASSES_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d directories", w->path, SFP_CLASSES_MAX);
     TRY(sfp__check_memory(sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_capacity), err));
     return SFP_OK;
 }
 
-/* Asks the kernel to tell about folder `name`, and of one that it tells about already nothing less; *id is negative when one
- * inside is gone already. */
+/* Watches directory `name`; events that are already watched stay. *id is negative if a directory below the top does not exist any
+ * more. */
 static sfp_status add_watch(const sfp__dir_watch *w, const char *name, int *id, sfp_error *err)
 {
     uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
     OWNED char *path = NULL;
     TRY(sfp__path_make(w->path, name, &path, err));
-    bool readable = faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) == 0; /* watching alone takes no X_OK */
+    bool readable = faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) == 0; /* inotify itself does not require X_OK */
     *id = readable ? inotify_add_watch(w->fd, path, mask) : -1;
     if (*id >= 0 || (*name && (errno == ENOENT || errno == ENOTDIR)))
         return SFP_OK;
@@ -79,10 +80,10 @@ static sfp_status add_watch(const sfp__dir_watch *w, const char *name, int *id, 
                            errno == ENOENT   ? SFP_ENOTFOUND
                            : errno == ENOSPC ? SFP_ELIMIT
                                              : SFP_EIO,
-                           "%s: cannot watch the folder", path);
+                           "%s: cannot watch the directory", path);
 }
 
-/* Whether folder `a`, watched under that name, is at `b` too: remarks upon it then. */
+/* Checks whether directory `a`, which is watched, is also at `b`, and then warns. */
 static sfp_status is_twice(const sfp__dir_watch *w, const char *a, const char *b, bool *out, sfp_error *err)
 {
     struct stat at_a, at_b;
@@ -91,21 +92,21 @@ static sfp_status is_twice(const sfp__dir_watch *w, const char *a, const char *b
     TRY(sfp__path_make(w->path, b, &path_b, err));
     *out = stat(path_a, &at_a) == 0 && stat(path_b, &at_b) == 0 && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
     if (*out)
-        sfp__source_warn_live(w->source, "%.200s: is passed over, as it is %.200s under another name", path_b, path_a);
+        sfp__source_warn_live(w->source, "%.200s: ignored, because it is %.200s under another name", path_b, path_a);
     return SFP_OK;
 }
 
-/* Watches folder `name` ("" for the one at the top), then takes what is in it: in this order nothing is missed. */
-static sfp_status watch_folder(sfp__dir_watch *w, const char *name, sfp_error *err)
+/* Watches directory `name` ("": the top), then scans it: in this order no file is missed. */
+static sfp_status watch_directory(sfp__dir_watch *w, const char *name, sfp_error *err)
 {
     int id = -1;
-    TRY(reserve_folder(w, err));
+    TRY(reserve_directory(w, err));
     TRY(add_watch(w, name, &id, err));
     if (id < 0)
         return SFP_OK;
-    sfp__watched_directory *f = find_folder(w, id);
+    sfp__watched_directory *f = find_directory(w, id);
     bool twice = false;
-    if (f && strcmp(f->name, name) == 0) /* both by looking and by an event, or it is back from elsewhere */
+    if (f && strcmp(f->name, name) == 0) /* found by a scan and by an event, or moved back */
         return scan(w, f->name, err);
     if (f)
         TRY(is_twice(w, f->name, name, &twice, err));
@@ -113,7 +114,7 @@ static sfp_status watch_folder(sfp__dir_watch *w, const char *name, sfp_error *e
         return SFP_OK;
     char *copy = sfp__strdup(name);
     TRY(sfp__check_memory(copy, err));
-    if (f) /* the same folder under a new name */
+    if (f) /* the same directory has a new name */
         sfp__free(f->name);
     else
         f = &w->folders[w->folder_count++];
@@ -121,30 +122,30 @@ static sfp_status watch_folder(sfp__dir_watch *w, const char *name, sfp_error *e
     return scan(w, copy, err);
 }
 
-/* What others put there must not end a run: one that cannot be watched is remarked upon. Too many at the beginning are an error.
- */
-static sfp_status try_folder(sfp__dir_watch *w, const char *name, sfp_error *err)
+/* Watches a directory. One that cannot be watched causes a warning, because changes by others must not end a run. Too many
+ * directories at the beginning are an error. */
+static sfp_status try_directory(sfp__dir_watch *w, const char *name, sfp_error *err)
 {
     sfp_error why = {0};
-    sfp_status status = watch_folder(w, name, &why);
+    sfp_status status = watch_directory(w, name, &why);
     if (status == SFP_EIO || (status == SFP_ELIMIT && w->opened)) {
-        sfp__source_warn_live(w->source, "%.400s; what is in it does not come", why.message);
+        sfp__source_warn_live(w->source, "%.400s; its images are not delivered", why.message);
         return SFP_OK;
     }
     return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
 }
 
-/* Tries `name` when it is a folder, and a link to one or not. */
+/* Watches `name` if it is a directory, and is a link or not as `links` says. */
 static sfp_status try_name(sfp__dir_watch *w, const char *name, bool links, sfp_error *err)
 {
     struct stat st;
     OWNED char *path = NULL;
     TRY(sfp__path_make(w->path, name, &path, err));
     bool wanted = name[0] != '.' && lstat(path, &st) == 0 && S_ISLNK(st.st_mode) == links && sfp__path_is_dir(path);
-    return wanted ? try_folder(w, name, err) : SFP_OK;
+    return wanted ? try_directory(w, name, err) : SFP_OK;
 }
 
-/* Watches every folder inside that is not watched yet; also finds .end. */
+/* Watches every directory below the top that is not watched yet; also finds .end. */
 static sfp_status watch_all(sfp__dir_watch *w, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
@@ -164,10 +165,11 @@ sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_
     for (int i = 0; i < w->folder_count && status != SFP_ENOMEM; i++)
         if (w->folders[i].name[0])
             status = sfp__names_add(names, w->folders[i].name, strlen(w->folders[i].name), &number, &why);
-    return status == SFP_ENOMEM ? sfp__fail(err, status, "%s: %s", w->path, why.message) : SFP_OK; /* others are no class */
+    return status == SFP_ENOMEM ? sfp__fail(err, status, "%s: %s", w->path, why.message)
+                                : SFP_OK; /* names that are not valid are not classes */
 }
 
-/* Looks at everything again: events were lost. */
+/* Scans everything again after events were lost. */
 static sfp_status rescan(sfp__dir_watch *w, sfp_error *err)
 {
     TRY(watch_all(w, err));
@@ -176,9 +178,9 @@ static sfp_status rescan(sfp__dir_watch *w, sfp_error *err)
     return SFP_OK;
 }
 
-/* ------------------------------------------------------------------- the events */
+/* ----------------------------------------------------------------------- events */
 
-/* A second name of a file: by a link, or a hard one. */
+/* Returns true if the file is a second name of another one: a symbolic or hard link. */
 static bool is_link(const sfp__dir_watch *w, const char *folder, const char *name)
 {
     struct stat st;
@@ -191,41 +193,43 @@ static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_e
 {
     if (e->mask & IN_Q_OVERFLOW)
         return rescan(w, err);
-    sfp__watched_directory *f = find_folder(w, e->wd);
+    sfp__watched_directory *f = find_directory(w, e->wd);
     if (!f)
         return SFP_OK;
     bool top = f->name[0] == '\0';
     if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
         w->ended |= top;
         if (e->mask & IN_IGNORED)
-            drop_folder(w, f);
+            remove_directory(w, f);
         return SFP_OK;
     }
     if (e->len == 0)
         return SFP_OK;
     if (e->mask & IN_ISDIR)
-        return top && e->name[0] != '.' ? try_folder(w, e->name, err) : SFP_OK;
+        return top && e->name[0] != '.' ? try_directory(w, e->name, err) : SFP_OK;
     if (e->mask & IN_ATTRIB)
         return SFP_OK;
     if (top && strcmp(e->name, END_NAME) == 0) {
         w->ended = true;
         return SFP_OK;
     }
-    const char *folder = f->name;                             /* which stays where it is, while the list may move */
-    if ((e->mask & IN_CREATE) && is_link(w, folder, e->name)) /* nobody writes to it and closes it */
+    const char *folder = f->name;                             /* does not move when the list grows */
+    if ((e->mask & IN_CREATE) && is_link(w, folder, e->name)) /* a link is never written and closed */
         TRY(sfp__dir_queue_offer(&w->queue, folder, e->name, true, err));
     if (top && (e->mask & (IN_CREATE | IN_MOVED_TO)))
         TRY(try_name(w, e->name, true, err));
     return e->mask & FILE_EVENTS ? sfp__dir_queue_offer(&w->queue, folder, e->name, false, err) : SFP_OK;
 }
 
-/* What the kernel has for us now; what comes behind .end is not looked at. What fails does so alone, and the first is told. */
+/* Handles the events that have arrived; those after .end are ignored. After a failure the others are still handled, and the first
+ * failure is reported. */
 static sfp_status read_events(sfp__dir_watch *w, sfp_error *err)
 {
     _Alignas(struct inotify_event) char buf[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
     ssize_t got = read(w->fd, buf, sizeof buf);
     if (got < 0)
-        return errno == EAGAIN || errno == EINTR ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
+        return errno == EAGAIN || errno == EINTR ? SFP_OK
+                                                 : sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the directory", w->path);
     sfp_status status = SFP_OK;
     for (const char *at = buf; at < buf + got && !w->ended;) {
         const struct inotify_event *e = (const void *)at;
@@ -241,7 +245,7 @@ sfp_status sfp__dir_watch_wait(sfp__dir_watch *w, sfp_error *err)
     struct pollfd wait = {.fd = w->fd, .events = POLLIN};
     int ready = poll(&wait, w->ended ? 0 : 1, POLL_MS);
     if (ready < 0 && errno != EINTR)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the folder", w->path);
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the directory", w->path);
     sfp__dir_queue_retry(&w->queue, w->ended);
     return ready > 0 ? read_events(w, err) : SFP_OK;
 }
@@ -258,8 +262,8 @@ sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, sfp_error 
     *w = (sfp__dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
     w->queue = (sfp__dir_queue){.path = w->path, .now = sfp__monotonic_seconds};
     if (w->fd < 0)
-        return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the folder", w->path);
-    TRY(watch_folder(w, "", err));
+        return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the directory", w->path);
+    TRY(watch_directory(w, "", err));
     TRY(watch_all(w, err));
     w->opened = true;
     sfp__dir_queue_sort(&w->queue);
@@ -268,7 +272,7 @@ sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, sfp_error 
 
 void sfp__dir_watch_done(sfp__dir_watch *w)
 {
-    if (!w->path) /* was never opened */
+    if (!w->path) /* never opened */
         return;
     if (w->fd >= 0)
         (void)close(w->fd);

@@ -1,15 +1,12 @@
-/* A folder a class: PATH/class/.../file, or PATH/domain/class/.../file.
+/* One directory per class: PATH/class/.../file, or PATH/domain/class/.../file.
  *
- * One pass over the tree (io/directory.h) lists every image; which of the two
- * layouts it is follows from the list. Images right inside a folder of the
- * first level speak for classes, deeper ones for domains, and the more have it
- * (as many: classes); so one stray image does not turn domains into classes.
- * With classes all that is below one belongs to it; with domains an image
- * beside the class folders is left out, and told in the note.
+ * One pass over the tree (io/directory.h) lists all images; the layout follows from the list. Images directly in a directory of
+ * the first level count for the layout of classes, deeper images for that of domains, and the majority decides (a tie: classes).
+ * So one stray image does not turn domains into classes. In the layout of classes, everything below a directory belongs to its
+ * class. In that of domains, an image beside the class directories is excluded, with a warning.
  *
- * Where all deeper ones lie in folders of one name, as in CLASS/images/file,
- * that name tells nothing apart: the first level are the classes, which the
- * note says too. */
+ * If all deeper images lie in directories of the same name, as in CLASS/images/file, that name does not distinguish classes: the
+ * first level are the classes, and a warning says so. */
 #include "io/directory.h"
 #include "stream/source_internal.h"
 
@@ -18,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What was left out, and the first of it by name. */
+/* Number of excluded files, and the first one by name. */
 typedef struct tally {
     uint64_t count;
     char first[SFP_NAME_MAX];
@@ -26,11 +23,11 @@ typedef struct tally {
 
 typedef struct scan {
     sfp__file_source *source;
-    int64_t flat;   /* images right inside a folder of the first level */
-    tally loose;    /* images beside the class folders */
-    tally foreign;  /* files that are no images */
-    tally odd;      /* no files, by the names of images */
-    tally empty[2]; /* folders of the first and second level without images */
+    int64_t flat;   /* images directly in a directory of the first level */
+    tally loose;    /* images beside the class directories */
+    tally foreign;  /* files that are not images */
+    tally odd;      /* entries that are not files but have names of images */
+    tally empty[2]; /* directories of the first and second level without images */
 } scan;
 
 static void count_one(tally *t, const char *path)
@@ -41,13 +38,13 @@ static void count_one(tally *t, const char *path)
         (void)snprintf(t->first, sizeof t->first, "%s", text);
 }
 
-/* Whether the image that was listed last is in the folder: what is in it comes right before the folder itself. */
+/* Returns true if the last listed image is in the directory. The contents of a directory are listed directly before it. */
 static bool has_last(const sfp__entries *l, const char *folder)
 {
     return l->count > 0 && strncmp(sfp__entries_path(l, l->count - 1), folder, strlen(folder)) == 0;
 }
 
-static sfp_status take(void *ctx, sfp__walk_kind kind, const char *path, int depth, sfp_error *err)
+static sfp_status add_path(void *ctx, sfp__walk_kind kind, const char *path, int depth, sfp_error *err)
 {
     scan *s = ctx;
     sfp__file_source *source = s->source;
@@ -58,7 +55,7 @@ static sfp_status take(void *ctx, sfp__walk_kind kind, const char *path, int dep
     }
     bool image = sfp__image_name(path), other = kind != SFP_WALK_FILE;
     if (other || !image || depth == 0) {
-        bool class = kind == SFP_WALK_BROKEN && depth < 2; /* it may have led to a class, or a domain */
+        bool class = kind == SFP_WALK_BROKEN && depth < 2; /* the link may have led to a class or a domain */
         if (!other || image || class)
             count_one(other ? &s->odd : image ? &s->loose : &s->foreign, path);
         return SFP_OK;
@@ -70,7 +67,7 @@ static sfp_status take(void *ctx, sfp__walk_kind kind, const char *path, int dep
 
 /* ------------------------------------------------------------------ the layout */
 
-/* The part of a path up to the next '/', and what follows it. */
+/* Returns the length of the part up to the next '/'; *rest is what follows it. */
 static size_t first_part(const char *path, const char **rest)
 {
     size_t n = strcspn(path, "/");
@@ -90,8 +87,9 @@ static bool same_part(const char *a, size_t n, const char *b, size_t m)
     return n == m && memcmp(a, b, n) == 0;
 }
 
-/* The one name of all folders of the second level that have images, when there are several of them; *n bytes. NULL: none. */
-static const char *inner_name(const sfp__entries *l, size_t *n)
+/* Returns the common name (*n bytes) of all directories of the second level that have images, if there are several; NULL: none.
+ */
+static const char *common_inner_name(const sfp__entries *l, size_t *n)
 {
     const char *first = NULL, *inner = NULL;
     size_t first_n = 0, inner_n = 0;
@@ -115,16 +113,16 @@ static const char *inner_name(const sfp__entries *l, size_t *n)
     return several ? inner : NULL;
 }
 
-static sfp_status note_inner(sfp__file_source *s, const char *inner, size_t n, sfp_error *err)
+static sfp_status warn_common_name(sfp__file_source *s, const char *inner, size_t n, sfp_error *err)
 {
     char name[SFP_NAME_MAX], text[SFP_NAME_MAX];
     (void)snprintf(name, sizeof name, "%.*s", (int)n, inner);
-    return sfp__source_warn(&s->base, err, "every folder has its images in '%s': the folders above are the classes",
+    return sfp__source_warn(&s->base, err, "every directory has its images in '%s': the directories above are the classes",
                             sfp__printable(name, text, sizeof text));
 }
 
-/* Images beside the class folders of a domain. */
-static void drop_flat(scan *found)
+/* Excludes images beside the class directories of a domain. */
+static void exclude_flat(scan *found)
 {
     sfp__entries *l = &found->source->entries;
     int64_t kept = 0;
@@ -142,13 +140,13 @@ static sfp_status choose_layout(scan *found, bool *domain_layout, sfp_error *err
     sfp__file_source *s = found->source;
     size_t n = 0;
     *domain_layout = s->entries.count - found->flat > found->flat;
-    const char *inner = *domain_layout ? inner_name(&s->entries, &n) : NULL;
+    const char *inner = *domain_layout ? common_inner_name(&s->entries, &n) : NULL;
     if (inner) {
         *domain_layout = false;
-        return note_inner(s, inner, n, err);
+        return warn_common_name(s, inner, n, err);
     }
     if (*domain_layout)
-        drop_flat(found);
+        exclude_flat(found);
     return SFP_OK;
 }
 
@@ -171,7 +169,7 @@ static sfp_status name_entries(sfp__file_source *s, bool domain_layout, sfp__nam
     return SFP_OK;
 }
 
-/* By domain, class, file. */
+/* Compares by domain, class and file. */
 static int compare_entries(const void *a, const void *b, void *text)
 {
     const sfp__entry *x = a, *y = b;
@@ -182,17 +180,17 @@ static int compare_entries(const void *a, const void *b, void *text)
     return sfp__natural_compare((const char *)text + x->text, (const char *)text + y->text);
 }
 
-/* ------------------------------------------------------------------- the notes */
+/* ------------------------------------------------------------------- warnings */
 
-static sfp_status note_left_out(sfp__file_source *s, const tally *t, const char *what, sfp_error *err)
+static sfp_status warn_excluded(sfp__file_source *s, const tally *t, const char *what, sfp_error *err)
 {
     return t->count
-               ? sfp__source_warn(&s->base, err, "left out: %llu %s, the first: %s", (unsigned long long)t->count, what, t->first)
+               ? sfp__source_warn(&s->base, err, "excluded: %llu %s (first: %s)", (unsigned long long)t->count, what, t->first)
                : SFP_OK;
 }
 
-/* Domains that are called like the parts of a data set are hardly meant as such. */
-static sfp_status note_parts(sfp__file_source *s, const sfp__names *domains, sfp_error *err)
+/* Warns about domains that have the names of parts of a dataset, which are probably not meant as domains. */
+static sfp_status warn_parts(sfp__file_source *s, const sfp__names *domains, sfp_error *err)
 {
     static const char *const parts[] = {"train", "test", "val", "valid", "validation"};
     const char *found[2];
@@ -207,12 +205,12 @@ static sfp_status note_parts(sfp__file_source *s, const sfp__names *domains, sfp
     while (root > 1 && s->base.path[root - 1] == '/')
         root--;
     return sfp__source_warn(&s->base, err,
-                            "'%s' and '%s' are taken as domains; parts of one data set are given by "
+                            "'%s' and '%s' are treated as domains; for parts of one dataset use "
                             "--data folder:%.*s/%s --test folder:%.*s/%s",
                             found[0], found[1], root, s->base.path, found[0], root, s->base.path, found[1]);
 }
 
-static sfp_status make_notes(scan *found, const sfp__names *domains, sfp_error *err)
+static sfp_status add_warnings(scan *found, const sfp__names *domains, sfp_error *err)
 {
     sfp__file_source *s = found->source;
     tally empty = found->empty[0];
@@ -221,11 +219,11 @@ static sfp_status make_notes(scan *found, const sfp__names *domains, sfp_error *
         empty.count += found->empty[1].count - 1;
     }
     s->base.skipped = found->loose.count + found->foreign.count + found->odd.count;
-    TRY(note_left_out(s, &found->loose, "images outside a class folder", err));
-    TRY(note_left_out(s, &found->foreign, "files that are not JPEG, PNG or WebP", err));
-    TRY(note_left_out(s, &found->odd, "that are no regular files, or links into nowhere", err));
-    TRY(note_left_out(s, &empty, "folders without images", err));
-    return note_parts(s, domains, err);
+    TRY(warn_excluded(s, &found->loose, "images outside a class directory", err));
+    TRY(warn_excluded(s, &found->foreign, "files that are not JPEG, PNG or WebP", err));
+    TRY(warn_excluded(s, &found->odd, "entries that are not regular files, or broken links", err));
+    TRY(warn_excluded(s, &empty, "directories without images", err));
+    return warn_parts(s, domains, err);
 }
 
 static sfp_status open_folder(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
@@ -236,21 +234,21 @@ static sfp_status open_folder(const char *path, const sfp__source_options *opt, 
     bool domain_layout = false;
     TRY(sfp__file_source_create(sizeof *s, &sfp__source_folder, &sfp__file_source_ops, path, path, &s, err));
     scan found = {.source = s};
-    TRY(sfp__walk(path, take, &found, err));
+    TRY(sfp__walk(path, add_path, &found, err));
     if (s->entries.count == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: %s, expected CLASS/*.jpg or DOMAIN/CLASS/*.jpg", path,
-                         found.loose.count ? "has images but no class folders" : "has no images");
+                         found.loose.count ? "directory has images but no class directories" : "directory has no images");
     TRY(choose_layout(&found, &domain_layout, err));
     TRY(name_entries(s, domain_layout, &classes, &domains, err));
     TRY(sfp__entries_sort_names(&s->entries, &classes, &domains, err));
     qsort_r(s->entries.at, (size_t)s->entries.count, sizeof *s->entries.at, compare_entries, s->entries.text.s);
-    TRY(make_notes(&found, &domains, err));
+    TRY(add_warnings(&found, &domains, err));
     *out = sfp__file_source_finish(TAKE(s), &classes, &domains);
     return SFP_OK;
 }
 
 const sfp__source_kind sfp__source_folder = {
     .name = "folder",
-    .summary = "images in CLASS/ or DOMAIN/CLASS/ folders",
+    .summary = "images in CLASS/ or DOMAIN/CLASS/ directories",
     .open = open_folder,
 };

@@ -1,10 +1,8 @@
-/* IDX files (MNIST, Fashion-MNIST), gzipped or not: grey images in one file,
- * their labels in another.
+/* IDX files (MNIST, Fashion-MNIST), gzipped or not: grey images in one file, their labels in another.
  *
- * PATH is their folder, then opt->test picks t10k-* instead of train-*; or the
- * file of images, whose labels are beside it. Everything is read into memory
- * when it is opened: the sets are small, and gzip knows no other way. A header
- * is not believed: memory grows with the bytes that are there. */
+ * PATH is their directory, where opt->test chooses t10k-* instead of train-*; or the file of images, with its labels beside it.
+ * Everything is read into memory when the source is opened, because the datasets are small and gzip allows no random access. A
+ * header is not trusted: memory grows with the bytes that are read. */
 #include "stream/source_internal.h"
 
 #include <stdio.h>
@@ -13,7 +11,7 @@
 #include <zlib.h>
 
 #define SIDE_MAX 16384
-#define BYTES_MAX ((size_t)8 << 30) /* of one file, unpacked */
+#define BYTES_MAX ((size_t)8 << 30) /* bytes of one file, unpacked */
 #define FIRST_CAPACITY ((size_t)1 << 20)
 
 typedef struct idx_source {
@@ -36,7 +34,7 @@ static sfp_status open_gz(const char *path, gzFile *out, sfp_error *err)
     size_t size = 0;
     TRY(sfp__fd_open(path, &fd, &size, err));
     if (size == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", path);
     TRY(sfp__check_memory((*out = gzdopen(fd, "rb")), err));
     fd = -1;
     return SFP_OK;
@@ -48,7 +46,7 @@ static void close_gz(gzFile *f)
         (void)gzclose_r(*f);
 }
 
-/* Up to n bytes; *got says how many there were. */
+/* Reads up to n bytes; *got is their number. */
 static sfp_status read_gz(const char *path, gzFile f, void *bytes, size_t n, size_t *got, sfp_error *err)
 {
     size_t done = 0;
@@ -58,7 +56,7 @@ static sfp_status read_gz(const char *path, gzFile f, void *bytes, size_t n, siz
         int code = Z_OK;
         if (have < 0) {
             const char *text = gzerror(f, &code);
-            return sfp__fail(err, code == Z_ERRNO ? SFP_EIO : SFP_EFORMAT, "%s: cannot read behind byte %zu: %s", path, done,
+            return sfp__fail(err, code == Z_ERRNO ? SFP_EIO : SFP_EFORMAT, "%s: cannot read after byte %zu: %s", path, done,
                              text);
         }
         done += (size_t)have;
@@ -69,19 +67,19 @@ static sfp_status read_gz(const char *path, gzFile f, void *bytes, size_t n, siz
     return SFP_OK;
 }
 
-/* The header's sizes: 0 0 8 NDIM, then NDIM big-endian numbers. */
+/* Reads the sizes in the header: 0 0 8 NDIM, then NDIM big-endian numbers. */
 static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dims, size_t *size, sfp_error *err)
 {
     uint8_t h[4 + 4 * 4];
     size_t n = 4 + 4 * (size_t)ndim, got = 0;
     TRY(read_gz(path, f, h, n, &got, err));
     if (got < 4 || h[0] != 0 || h[1] != 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is not an IDX file, expected bytes 0 0 8 %d", path, ndim);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not an IDX file, expected bytes 0 0 8 %d", path, ndim);
     if (h[2] != 8 || h[3] != ndim)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: has type %d and %d dimensions, expected type 8 (bytes) and %d", path, h[2],
-                         h[3], ndim);
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: array has type %d and %d dimensions, expected type 8 (bytes) and %d", path,
+                         h[2], h[3], ndim);
     if (got < n)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu bytes, expected a header of %zu", path, got, n);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file ends after %zu bytes, expected a header of %zu", path, got, n);
     *size = 1;
     for (int i = 0; i < ndim; i++) {
         const uint8_t *p = h + 4 + 4 * i;
@@ -90,7 +88,7 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
             return sfp__fail(err, SFP_EFORMAT, "%s: dimension %d is %lld, expected 1..%lld", path, i, (long long)dims[i],
                              i > 0 ? (long long)SIDE_MAX : (long long)SFP_RECORDS_MAX);
         if (!sfp__mul_size(*size, (size_t)dims[i], size) || *size > BYTES_MAX)
-            return sfp__fail(err, SFP_ELIMIT, "%s: says it has more than %zu bytes", path, BYTES_MAX);
+            return sfp__fail(err, SFP_ELIMIT, "%s: size in the header exceeds %zu bytes", path, BYTES_MAX);
     }
     return SFP_OK;
 }
@@ -108,13 +106,12 @@ static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **b
         block = grown;
         TRY(read_gz(path, f, block + have, capacity - have, &got, err));
         if (got < capacity - have)
-            return sfp__fail(err, SFP_EFORMAT, "%s: ends after %zu of the %zu bytes that its header says", path, have + got,
-                             size);
+            return sfp__fail(err, SFP_EFORMAT, "%s: file ends after %zu of the %zu bytes in its header", path, have + got, size);
         have = capacity;
     }
     TRY(read_gz(path, f, &extra, 1, &got, err));
     if (got > 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: goes on behind the %zu bytes that its header says", path, size);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file continues after the %zu bytes in its header", path, size);
     *bytes = TAKE(block);
     return SFP_OK;
 }
@@ -129,7 +126,7 @@ sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **by
     TRY(read_header(path, f, ndim, sizes, &size, err));
     TRY(read_body(path, f, size, &body, err));
     if (gzclose_r(TAKE(f)) == Z_BUF_ERROR)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ends before its checksum", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file ends before its checksum", path);
     memcpy(dims, sizes, (size_t)ndim * sizeof *dims);
     *bytes = TAKE(body);
     return SFP_OK;
@@ -137,8 +134,8 @@ sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **by
 
 /* ------------------------------------------------------------------- finding */
 
-/* DIR/PART-images-idx3-ubyte, with '.' for '-' before idx, with .gz; the first that is there. */
-static sfp_status find_in_folder(const char *dir, const char *part, const char *what, int ndim, char **out, sfp_error *err)
+/* Finds DIR/PART-images-idx3-ubyte, with '.' instead of '-' before idx, or with .gz; the first that exists. */
+static sfp_status find_in_directory(const char *dir, const char *part, const char *what, int ndim, char **out, sfp_error *err)
 {
     char name[64];
     for (int way = 0; way < 4; way++) {
@@ -150,11 +147,11 @@ static sfp_status find_in_folder(const char *dir, const char *part, const char *
             return SFP_OK;
         }
     }
-    return sfp__fail(err, SFP_ENOTFOUND, "%s: has no %s-%s-idx%d-ubyte or %s-%s-idx%d-ubyte.gz", dir, part, what, ndim, part,
-                     what, ndim);
+    return sfp__fail(err, SFP_ENOTFOUND, "%s: directory has no %s-%s-idx%d-ubyte or %s-%s-idx%d-ubyte.gz", dir, part, what, ndim,
+                     part, what, ndim);
 }
 
-/* A copy of `path` with the last `from` in its file name replaced; *out is NULL when it has none. */
+/* Returns a copy of `path` in which the last `from` of the file name is replaced; *out is NULL if there is none. */
 static sfp_status replaced(const char *path, const char *from, const char *to, char **out, sfp_error *err)
 {
     const char *slash = strrchr(path, '/'), *at = NULL;
@@ -166,7 +163,7 @@ static sfp_status replaced(const char *path, const char *from, const char *to, c
     return sfp__text_new(out, err, "%.*s%s%s", (int)(at - path), path, to, at + strlen(from));
 }
 
-/* `path` with .gz at its end, or without it. */
+/* Returns `path` with .gz added, or removed if it has it. */
 static sfp_status other_packing(const char *path, char **out, sfp_error *err)
 {
     size_t n = strlen(path);
@@ -174,13 +171,14 @@ static sfp_status other_packing(const char *path, char **out, sfp_error *err)
     return sfp__text_new(out, err, "%.*s%s", (int)(packed ? n - 3 : n), path, packed ? "" : ".gz");
 }
 
-/* The labels of a file of images; one of the two may be gzipped and the other not. */
+/* Finds the labels of a file of images; one of the two files may be gzipped and the other not. */
 static sfp_status find_labels(const char *images, char **out, sfp_error *err)
 {
     OWNED char *renamed = NULL, *path = NULL, *other = NULL;
     TRY(replaced(images, "images", "labels", &renamed, err));
     if (!renamed)
-        return sfp__fail(err, SFP_EINVAL, "%s: expected a name with 'images', beside it the one with 'labels'", images);
+        return sfp__fail(err, SFP_EINVAL,
+                         "%s: not a file of images, expected a name with 'images' and, beside it, one with 'labels'", images);
     TRY(replaced(renamed, "idx3", "idx1", &path, err));
     if (!path) /* a name without idx3 */
         path = TAKE(renamed);
@@ -190,7 +188,7 @@ static sfp_status find_labels(const char *images, char **out, sfp_error *err)
     else if (access(other, F_OK) == 0)
         *out = TAKE(other);
     else
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: its labels are not there, expected %s", images, path);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: file of labels is missing, expected %s", images, path);
     return SFP_OK;
 }
 
@@ -198,8 +196,8 @@ static sfp_status find_files(const char *path, bool test, char **images, char **
 {
     if (sfp__path_is_dir(path)) {
         const char *part = test ? "t10k" : "train";
-        TRY(find_in_folder(path, part, "images", 3, images, err));
-        return find_in_folder(path, part, "labels", 1, labels, err);
+        TRY(find_in_directory(path, part, "images", 3, images, err));
+        return find_in_directory(path, part, "labels", 1, labels, err);
     }
     if (access(path, F_OK) != 0)
         return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
@@ -247,7 +245,8 @@ static const char *name_idx(const sfp_source *base, int64_t i, char *buf, size_t
 
 static const sfp__source_ops idx_ops = {.record = record_idx, .load = load_idx, .name = name_idx, .close = close_idx};
 
-/* By the folder's own name, as many a path has such a word in it; torchvision keeps the files in FashionMNIST/raw. */
+/* Recognises Fashion-MNIST by the name of the directory itself, not of those above it; torchvision keeps the files in
+ * FashionMNIST/raw. */
 static bool is_fashion(const char *dir)
 {
     size_t n = strlen(dir);
@@ -266,7 +265,7 @@ static bool is_fashion(const char *dir)
     }
 }
 
-/* Names of the digits: those of Fashion-MNIST, a file classes.txt beside the images, else the digits that occur. */
+/* Names the classes: from a file classes.txt beside the images, else those of Fashion-MNIST, else the digits that occur. */
 static sfp_status name_classes(idx_source *s, const char *images, const char *labels, sfp_error *err)
 {
     OWNED_BY(sfp__names_done) sfp__names names = {0};
@@ -296,7 +295,7 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
     return SFP_OK;
 }
 
-/* "train-images" of ".../train-images-idx3-ubyte.gz" */
+/* Returns "train-images" for ".../train-images-idx3-ubyte.gz". */
 static char *short_name(const char *images)
 {
     const char *slash = strrchr(images, '/');
@@ -312,8 +311,8 @@ static sfp_status read_files(idx_source *s, const char *images, const char *labe
     TRY(sfp__idx_read(images, 3, size, &s->pixels, err));
     TRY(sfp__idx_read(labels, 1, &count, &s->digits, err));
     if (count != size[0])
-        return sfp__fail(err, SFP_EFORMAT, "%s: has %lld labels, expected %lld as %s has images", labels, (long long)count,
-                         (long long)size[0], images);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file has %lld labels, expected %lld, the number of images in %s", labels,
+                         (long long)count, (long long)size[0], images);
     s->base.count = count;
     s->height = size[1];
     s->width = size[2];

@@ -1,14 +1,12 @@
-/* A list of images: CSV, or JSONL when its first character is '{'.
+/* A list of images: JSONL if its first character is '{', else CSV.
  *
  *   path,label[,task[,time]]      {"path": "a.jpg", "label": "cat", "task": 0, "time": 2004}
  *
- * A CSV whose first record has a field "path" begins with a header, which may
- * name the columns in any order, also `domain`; other columns are ignored. One
- * that has another of these names and no image's is refused, and so is one
- * whose path is no image's name where that of the second is: a header too.
- * Labels are names, numbers too; an empty one (or null) is an image without
- * label. Paths are relative to the list. Only the list is read: a missing
- * image shows when it is loaded, with the line that names it. */
+ * A CSV file whose first record has a field "path" begins with a header. A header names the columns in any order, also `domain`;
+ * other columns are ignored. A first record without "path" is refused in two cases: it names another column and no image, or its
+ * path is not the name of an image while that of the second record is. Labels are names, also if they are numbers; an empty one
+ * (or null) is an unlabelled image. Paths are relative to the list. Only the list is read: a missing image is reported when it is
+ * loaded, with the line that names it. */
 #include "stream/source_internal.h"
 
 #include <stdio.h>
@@ -16,7 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define LINE_MAX_BYTES 65536 /* of a record; a quote that never ends is found here */
+#define LINE_MAX_BYTES 65536 /* bytes of a record; limits the search for a closing quote */
 #define FIELDS_MAX 64
 #define TASK_MAX 1000000
 
@@ -31,12 +29,12 @@ typedef struct field {
 typedef struct reader {
     const char *file; /* for messages */
     const char *at, *end;
-    uint64_t line;       /* of `at`, from 1 */
-    int column[COLUMNS]; /* field of a column; -1: none */
-    int fields;          /* in every record; 0: not known yet */
-    uint64_t doubted;    /* line of the first record, when its path is no image's name; 0: it is one */
+    uint64_t line;       /* line of `at`, from 1 */
+    int column[COLUMNS]; /* number of the field of a column; -1: none */
+    int fields;          /* number of fields per record; 0: not known yet */
+    uint64_t doubted;    /* line of the first record if its path is not the name of an image; 0: it is */
     field f[FIELDS_MAX];
-    char scratch[LINE_MAX_BYTES + FIELDS_MAX]; /* what fields point to, each with a NUL */
+    char scratch[LINE_MAX_BYTES + FIELDS_MAX]; /* text of the fields, each terminated by NUL */
     sfp__entries *entries;
     sfp__names classes, domains;
 } reader;
@@ -70,13 +68,13 @@ static sfp_status bad_value(const reader *r, uint64_t line, int column, const ch
                      sfp__printable(value, text, sizeof text), expected);
 }
 
-/* value[] may be empty or NULL where a column is not there. */
+/* value[] is empty or NULL for a missing column. */
 static sfp_status add_entry(reader *r, uint64_t line, const field value[COLUMNS], sfp_error *err)
 {
     sfp__entry e = {.record = sfp__record_none(), .place = line};
     sfp_status status = SFP_OK;
     if (value[PATH].n == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has no path, expected path,label[,task[,time]]", r->file,
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: path is missing, expected path,label[,task[,time]]", r->file,
                          (unsigned long long)line);
     if (value[PATH].n > SFP_PATH_BYTES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s:%llu: the path has %zu bytes, expected at most %d", r->file,
@@ -103,12 +101,12 @@ static sfp_status csv_fail(const reader *r, uint64_t line, const char *what, sfp
     return sfp__fail(err, SFP_EFORMAT, "%s:%llu: %s", r->file, (unsigned long long)line, what);
 }
 
-/* A quoted field behind its first quote; r->at ends on the ',' or line end that follows. */
+/* Reads a quoted field behind its first quote; r->at is then at the following ',' or end of line. */
 static sfp_status quoted_field(reader *r, char **to, const char *limit, sfp_error *err)
 {
     size_t n = 0;
     const char *stop = sfp__csv_quoted(r->at, limit, *to, &n);
-    if (stop == limit && limit < r->end && *limit == '"') /* half of a doubled one */
+    if (stop == limit && limit < r->end && *limit == '"') /* half of a doubled quote */
         stop = NULL;
     if (!stop && limit == r->end)
         return csv_fail(r, r->line, "a quoted field does not end, expected '\"'", err);
@@ -122,7 +120,7 @@ static sfp_status quoted_field(reader *r, char **to, const char *limit, sfp_erro
         r->at++;
     if (r->at < r->end && *r->at != ',' && *r->at != '\n')
         return csv_fail(r, r->line,
-                        "text behind a quoted field, expected ',' or the end of the line (a quote inside is written \"\")", err);
+                        "text follows a quoted field, expected ',' or the end of the line (a quote inside is written \"\")", err);
     return SFP_OK;
 }
 
@@ -131,10 +129,10 @@ static sfp_status plain_field(reader *r, char **to, const char *limit, sfp_error
     const char *from = r->at;
     while (r->at < r->end && *r->at != ',' && *r->at != '\n') {
         if (r->at >= limit)
-            return csv_fail(r, r->line, "is longer than 65536 bytes", err);
+            return csv_fail(r, r->line, "line is longer than 65536 bytes", err);
         if (*r->at == '"')
-            return csv_fail(r, r->line, "a quote inside a field that does not begin with one, expected \"...\" around the field",
-                            err);
+            return csv_fail(r, r->line,
+                            "a field that does not begin with a quote contains one, expected \"...\" around the field", err);
         r->at++;
     }
     const char *stop = r->at;
@@ -145,7 +143,7 @@ static sfp_status plain_field(reader *r, char **to, const char *limit, sfp_error
     return SFP_OK;
 }
 
-/* The next record to r->f; *n fields, 0 for a blank line. r->at ends behind it. */
+/* Reads the next record into r->f; *n fields, 0 for a blank line. r->at is then behind it. */
 static sfp_status csv_record(reader *r, int *n, sfp_error *err)
 {
     char *to = r->scratch;
@@ -156,7 +154,7 @@ static sfp_status csv_record(reader *r, int *n, sfp_error *err)
         while (r->at < limit && (*r->at == ' ' || *r->at == '\t'))
             r->at++;
         if (count == FIELDS_MAX)
-            return csv_fail(r, r->line, "has more than 64 fields", err);
+            return csv_fail(r, r->line, "line has more than 64 fields", err);
         field *f = &r->f[count++];
         bool quoted = r->at < limit && *r->at == '"';
         f->s = to;
@@ -173,8 +171,8 @@ static sfp_status csv_record(reader *r, int *n, sfp_error *err)
     }
 }
 
-/* The first record: a header (then the columns are set), or an image. One that names columns, but none 'path' and no image, is
- * a header whose images nobody would find. */
+/* Decides whether the first record is a header, which sets the columns, or an image. A record that names columns but neither
+ * 'path' nor an image is refused: it is a header without a path. */
 static sfp_status csv_first(reader *r, uint64_t line, int n, bool *header, sfp_error *err)
 {
     int column[COLUMNS], named = 0;
@@ -189,10 +187,11 @@ static sfp_status csv_first(reader *r, uint64_t line, int n, bool *header, sfp_e
     *header = column[PATH] >= 0 || (named > 0 && !sfp__image_name(r->f[0].s));
     for (int c = 0; c <= LABEL && *header; c++)
         if (column[c] < 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s and no column '%s', expected path,label[,task[,time]]",
-                             r->file, (unsigned long long)line, n, n == 1 ? "" : "s", column_name[c]);
+            return sfp__fail(err, SFP_EFORMAT,
+                             "%s:%llu: line has %d field%s and no column '%s', expected path,label[,task[,time]]", r->file,
+                             (unsigned long long)line, n, n == 1 ? "" : "s", column_name[c]);
     if (!*header && (n < 2 || n > 4))
-        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s, expected path,label[,task[,time]]", r->file,
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: line has %d field%s, expected path,label[,task[,time]]", r->file,
                          (unsigned long long)line, n, n == 1 ? "" : "s");
     if (*header)
         memcpy(r->column, column, sizeof column);
@@ -202,15 +201,15 @@ static sfp_status csv_first(reader *r, uint64_t line, int n, bool *header, sfp_e
     return SFP_OK;
 }
 
-/* The second record tells what the first was. */
+/* Checks the first record, whose path is not the name of an image, against the second one. */
 static sfp_status check_first(const reader *r, const char *second, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     if (!sfp__image_name(second))
         return SFP_OK;
-    return sfp__fail(err, SFP_EFORMAT, "%s:%llu: '%s' is no image's name, expected one, or path,label[,task[,time]] as heading",
-                     r->file, (unsigned long long)r->doubted,
-                     sfp__printable(sfp__entries_path(r->entries, 0), text, sizeof text));
+    return sfp__fail(err, SFP_EFORMAT,
+                     "%s:%llu: '%s' is not the name of an image, expected one, or the header path,label[,task[,time]]", r->file,
+                     (unsigned long long)r->doubted, sfp__printable(sfp__entries_path(r->entries, 0), text, sizeof text));
 }
 
 static sfp_status read_csv(reader *r, sfp_error *err)
@@ -230,7 +229,7 @@ static sfp_status read_csv(reader *r, sfp_error *err)
         if (header)
             continue;
         if (n != r->fields)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: has %d field%s, expected %d as in the first line", r->file,
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: line has %d field%s, expected %d as in the first line", r->file,
                              (unsigned long long)line, n, n == 1 ? "" : "s", r->fields);
         field value[COLUMNS] = {{0}};
         for (int c = 0; c < COLUMNS; c++) {
@@ -252,7 +251,7 @@ static const char *type_name(const json_t *j)
     return name[json_typeof(j)];
 }
 
-/* A value as text in `buf`, or the string itself. */
+/* Returns a value as text in `buf`, or the string itself. */
 static sfp_status json_field(const reader *r, const json_t *object, int column, char *buf, size_t size, field *out,
                              sfp_error *err)
 {
@@ -287,8 +286,8 @@ static sfp_status json_line(reader *r, size_t n, sfp_error *err)
     field value[COLUMNS] = {{0}};
     char buf[COLUMNS][32];
     if (!json_is_object(object))
-        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: is %s, expected an object {\"path\": ..., \"label\": ...}", r->file,
-                         (unsigned long long)r->line, type_name(object));
+        return sfp__fail(err, SFP_EFORMAT, "%s:%llu: line contains %s, expected an object {\"path\": ..., \"label\": ...}",
+                         r->file, (unsigned long long)r->line, type_name(object));
     for (int c = 0; c < COLUMNS; c++)
         TRY(json_field(r, object, c, buf[c], sizeof buf[c], &value[c], err));
     return add_entry(r, r->line, value, err);
@@ -301,8 +300,8 @@ static sfp_status read_jsonl(reader *r, sfp_error *err)
         const char *next = stop ? stop + 1 : r->end;
         size_t n = (size_t)((stop ? stop : r->end) - r->at);
         if (n > LINE_MAX_BYTES)
-            return sfp__fail(err, SFP_ELIMIT, "%s:%llu: has %zu bytes, expected at most %d", r->file, (unsigned long long)r->line,
-                             n, LINE_MAX_BYTES);
+            return sfp__fail(err, SFP_ELIMIT, "%s:%llu: line has %zu bytes, expected at most %d", r->file,
+                             (unsigned long long)r->line, n, LINE_MAX_BYTES);
         size_t blank = 0;
         while (blank < n && strchr(" \t\r", r->at[blank]) && r->at[blank])
             blank++;
@@ -326,7 +325,7 @@ static sfp_status load_line(const sfp_source *s, int64_t i, sfp__raw_image *out,
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s:%llu", s->path, line_of(s, i));
 }
 
-static const char *where_line(const sfp_source *s, int64_t i, char *buf, size_t size)
+static const char *display_line(const sfp_source *s, int64_t i, char *buf, size_t size)
 {
     int n = snprintf(buf, size, "%s:%llu: ", s->path, line_of(s, i));
     if (n >= 0 && (size_t)n < size)
@@ -338,7 +337,7 @@ static const sfp__source_ops manifest_ops = {
     .record = sfp__file_source_record,
     .load = load_line,
     .name = sfp__file_source_name,
-    .display_name = where_line,
+    .display_name = display_line,
     .close = sfp__file_source_close,
 };
 
@@ -353,7 +352,7 @@ static sfp_status read_list(reader *r, const void *bytes, size_t size, sfp_error
         first++;
     TRY(first < r->end && *first == '{' ? read_jsonl(r, err) : read_csv(r, err));
     if (r->entries->count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: lists no images, expected lines of path,label[,task[,time]]", r->file);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file lists no images, expected lines of path,label[,task[,time]]", r->file);
     return SFP_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Signed distances in place of polygons: the distance to an object's outline
- * gives coverage (antialiasing), bevel and shadow alike. */
+/* Renders with signed distances instead of polygons: the distance to the outline of an object gives antialiasing, bevel and
+ * shadow. */
 #include "stream/sources/render.h"
 
 #include "base/rng.h"
@@ -16,15 +16,14 @@ enum { DISC, SQUARE, TRIANGLE, STAR, CROSS, RING, STRIPES, CHECKER, CRESCENT, AR
 
 /* ------------------------------------------------------------------ distances
  *
- * To the outline of an object of radius about 1, negative inside. Most follow
- * Inigo Quilez, "2D distance functions". */
+ * Distances to the outline of an object of radius about 1, negative inside. Most follow Inigo Quilez, "2D distance functions". */
 
 static float clampf(float x, float low, float high)
 {
     return x < low ? low : x > high ? high : x;
 }
 
-/* as fmaxf and fminf, which a compiler that minds NaN calls as functions */
+/* like fmaxf and fminf, which are function calls in a compiler that respects NaN */
 static float maxf(float a, float b)
 {
     return a > b ? a : b;
@@ -115,7 +114,7 @@ static float distance(int shape, float x, float y)
 
 /* ---------------------------------------------------------------------- noise */
 
-/* A lattice of random values in -1..1, read between its points. */
+/* A lattice of random values from -1 to 1, interpolated between its points. */
 typedef struct lattice {
     float v[LATTICE * LATTICE];
 } lattice;
@@ -130,7 +129,7 @@ static void lattice_fill(lattice *l, uint64_t seed, uint32_t stream)
     }
 }
 
-/* x, y >= 0; wraps */
+/* Interpolates at x, y >= 0; the lattice repeats. */
 static float lattice_at(const lattice *l, float x, float y)
 {
     int ix = (int)x, iy = (int)y;
@@ -155,8 +154,8 @@ static void hsv(float h, float s, float v, float out[3])
     }
 }
 
-/* A slow wave of the world in -1..1: each k has its own period and phase. Two incommensurate waves, so that nothing comes
- * back as it was. */
+/* Returns a slow wave of the world, from -1 to 1; each k has its own period and phase. It is the sum of two waves with
+ * incommensurate periods, so that it never repeats. */
 static float drift(uint64_t world, uint32_t k, double time)
 {
     uint32_t key[2] = {(uint32_t)world, (uint32_t)(world >> 32)}, out[4];
@@ -229,14 +228,14 @@ void sfp__scene_make(int shape, int variant, uint64_t world, double time, uint64
 
 /* -------------------------------------------------------------------- drawing */
 
-/* What the loop over pixels needs again and again. */
+/* Values that the loop over pixels uses. */
 typedef struct view {
     const sfp__scene *s;
     lattice ground, mottle;
     float cosa, sina, inv_x, inv_y; /* image to object */
     float lx, ly;                   /* towards the light */
-    float gx, gy;                   /* of the gradient */
-    float edge;                     /* pixels in one unit of the object's distance */
+    float gx, gy;                   /* direction of the gradient */
+    float edge;                     /* pixels per unit of distance of the object */
 } view;
 
 static void background(const view *v, float x, float y, float out[3])
@@ -249,14 +248,14 @@ static void background(const view *v, float x, float y, float out[3])
         out[c] = mixf(s->bottom[c], s->top[c], t) * (1 + 1.6f * s->clutter * n);
 }
 
-/* How far (-0.5..0.5) position p is within a dark band; bands of width 1 take turns. |p| < 16. */
+/* Returns how far (-0.5 to 0.5) position p is within a dark band; bands of width 1 alternate. |p| < 16. */
 static float band(float p)
 {
     float t = p * 0.5f + 16;
     return fabsf(2 * (t - (float)(int)t) - 1) - 0.5f;
 }
 
-/* Share of the second colour, with edges one pixel wide. */
+/* Returns the share of the second colour; edges are one pixel wide. */
 static float pattern(const view *v, float px, float py)
 {
     float bands = v->s->pattern / 1.44f, sharp = v->edge / bands;
@@ -264,7 +263,7 @@ static float pattern(const view *v, float px, float py)
     if (v->s->shape == STRIPES)
         return a;
     float b = clampf(0.5f + band(py * bands) * sharp, 0, 1);
-    return a + b - 2 * a * b; /* either, not both */
+    return a + b - 2 * a * b; /* exclusive or */
 }
 
 static void surface(const view *v, float px, float py, float d, float x, float y, float out[3])
@@ -323,13 +322,13 @@ void sfp__scene_draw(const sfp__scene *s, int size, uint8_t *rgb)
     lattice_fill(&v.ground, s->grain, 0);
     lattice_fill(&v.mottle, s->grain, 1);
     v.inv_x = 1 / (s->radius * stretch);
-    v.inv_y = -stretch / s->radius; /* objects have y upwards */
+    v.inv_y = -stretch / s->radius; /* the y axis of objects points upwards */
     v.edge = s->radius * (float)size / 2;
     for (int row = 0; row < size; row++) {
         for (int column = 0; column < size; column++, rgb += 3) {
             float c[3];
             pixel(&v, (2 * (float)column + 1) / (float)size - 1, (2 * (float)row + 1) / (float)size - 1, c);
-            state ^= state << 13; /* xorshift: three bytes of noise a pixel */
+            state ^= state << 13; /* xorshift: three bytes of noise per pixel */
             state ^= state >> 7;
             state ^= state << 17;
             for (int k = 0; k < 3; k++) {

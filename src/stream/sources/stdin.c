@@ -1,18 +1,16 @@
-/* WebDataset samples from standard input as they come: a live source.
+/* WebDataset samples from standard input, as they arrive: a live source.
  *
- * The tar may be packed (gzip, bzip2, xz, zstd), and others may follow it. A sample is given as soon as it
- * has image and label. An image whose label does not follow is given without one;
- * when KEY.cls (.txt, .json) comes later, alone, it is given as the label of that
- * image. Classes are those of the list in stdin:FILE, then labels are
- * its numbers or names; without one each new label is a new class: `classes`
- * grows with next, and class_names never moves.
+ * The tar may be compressed (gzip, bzip2, xz, zstd), and others may follow it. A sample is delivered as soon as it has an image
+ * and a label. An image whose label does not follow is delivered without one; if KEY.cls (.txt, .json) arrives later, alone, it
+ * is delivered as the label of that image. Classes are those of the list in stdin:FILE, and labels are its numbers or names;
+ * without a list each new label is a new class: `classes` grows with next, and class_names never moves.
  *
- * What follows a packed tar is packed in the same way, or is zeros: anything else
- * is told, and what came before it is given. (Behind xz and zstd the library itself
- * fails, and what it had unpacked last is lost with it; zstd takes no zeros.)
+ * A compressed tar must be followed by data compressed in the same way, or by zeros. Anything else is an error after everything
+ * before it was delivered. (After xz and zstd the library itself fails and loses the data that it unpacked last; zstd accepts no
+ * zeros.)
  *
- * A sample whose image is empty or too large, or is followed by what cannot be a
- * label, is lost alone; where the archive itself is broken nothing can follow. */
+ * A sample whose image is empty or too large, or whose label is malformed, is lost alone; if the archive itself is damaged,
+ * nothing can follow. */
 #include "stream/sources/tar_sample.h"
 
 #include <errno.h>
@@ -21,7 +19,7 @@
 #include <unistd.h>
 
 #define POLL_MS 100
-#define END_MARK 512 /* bytes of 0; two such blocks as written, one as taken */
+#define END_MARK 512 /* bytes of 0; an archive ends with two such blocks, and one is accepted */
 
 typedef struct tar_stream {
     sfp_source base;
@@ -30,31 +28,31 @@ typedef struct tar_stream {
     struct archive *archive;
     sfp__tar_labels labels;
     sfp__tar_sample now;
-    char done_key[SFP_PATH_BYTES_MAX + 1];  /* the sample given last, ... */
-    char done_name[SFP_PATH_BYTES_MAX + 1]; /* ... and its image */
-    bool done_labelled;                     /* and what follows of it is passed over */
-    bool opened;                            /* only by the first next: it reads, and by then `stop` is set */
+    char last_key[SFP_PATH_BYTES_MAX + 1];  /* key of the last sample, ... */
+    char last_name[SFP_PATH_BYTES_MAX + 1]; /* ... and name of its image */
+    bool last_labelled;                     /* it had a label, so that further entries of it are skipped */
+    bool opened;                            /* opened by the first next, because opening reads, and `stop` is set by then */
     bool stopped, ended;
-    bool empty;                  /* the end came before the first byte */
-    int64_t taken;               /* bytes that came */
-    size_t zeros;                /* of them, those of 0 that came last */
-    bool cut;                    /* the end came where it cannot be */
-    bool broken;                 /* what follows the end could not be read */
-    int64_t packed;              /* bytes that could be unpacked, when something else follows them; 0: nothing does */
-    struct archive_entry *entry; /* read but not looked at yet */
+    bool empty;                  /* the input ended before the first byte */
+    int64_t bytes_read;          /* bytes that were read */
+    size_t zeros;                /* number of zero bytes at their end */
+    bool incomplete;             /* the input ended without an end mark */
+    bool broken;                 /* data after the end could not be read */
+    int64_t compressed_end;      /* end of the compressed data if something else follows it; 0: nothing does */
+    struct archive_entry *entry; /* read but not processed yet */
     uint8_t buffer[SFP_TAR_READ_BYTES];
 } tar_stream;
 
 static void count_bytes(tar_stream *s, size_t n)
 {
     size_t last = n;
-    s->taken += (int64_t)n;
+    s->bytes_read += (int64_t)n;
     while (last > 0 && s->buffer[last - 1] == 0)
         last--;
     s->zeros = last ? n - last : s->zeros + n;
 }
 
-/* libarchive's read, that looks at `stop` while it waits. */
+/* Read callback of libarchive, which checks `stop` while it waits. */
 static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
 {
     tar_stream *s = data;
@@ -75,40 +73,40 @@ static la_ssize_t read_stream(struct archive *a, void *data, const void **bytes)
         if (n < 0)
             archive_set_error(a, errno, "cannot read");
         count_bytes(s, n > 0 ? (size_t)n : 0);
-        s->empty = n == 0 && s->taken == 0;
+        s->empty = n == 0 && s->bytes_read == 0;
         return n;
     }
 }
 
 static sfp_status fail_reading(const tar_stream *s, sfp_error *err)
 {
-    return s->empty ? sfp__fail(err, SFP_EFORMAT, "%s: is empty, expected a tar", s->base.path)
+    return s->empty ? sfp__fail(err, SFP_EFORMAT, "%s: input is empty, expected a tar", s->base.path)
                     : sfp__tar_fail(s->archive, s->base.path, err);
 }
 
-/* The library stops where a packed stream does, and says nothing about what follows: it is read here. */
+/* Finds the end of the input. libarchive stops at the end of compressed data and ignores what follows; it is read here. */
 static void find_end(tar_stream *s)
 {
-    int64_t packed = archive_filter_bytes(s->archive, -1);
+    int64_t compressed_end = archive_filter_bytes(s->archive, -1);
     la_ssize_t n = 1;
     const void *bytes;
     if (archive_filter_code(s->archive, 0) == ARCHIVE_FILTER_NONE) {
-        s->cut = s->zeros < END_MARK;
+        s->incomplete = s->zeros < END_MARK;
     } else {
-        while (n > 0 && s->taken - packed <= (int64_t)s->zeros)
+        while (n > 0 && s->bytes_read - compressed_end <= (int64_t)s->zeros)
             n = read_stream(s->archive, s, &bytes);
-        s->packed = s->taken - packed > (int64_t)s->zeros ? packed : 0;
+        s->compressed_end = s->bytes_read - compressed_end > (int64_t)s->zeros ? compressed_end : 0;
     }
     s->ended = true;
     s->broken = n < 0;
 }
 
-static bool has_something(const sfp__tar_sample *s)
+static bool is_started(const sfp__tar_sample *s)
 {
     return s->has_image || s->label_kind != SFP_TAR_UNLABELLED;
 }
 
-/* Looks at one entry: *found when the sfp__tar_sample now has an image and a label. */
+/* Reads one entry; *found if the sample now has an image and a label. */
 static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bool *found, sfp_error *err)
 {
     if (!sfp__image_name(name)) {
@@ -126,11 +124,12 @@ static sfp_status stream_entry(tar_stream *s, const char *name, int64_t size, bo
     return SFP_OK;
 }
 
-/* Reads entries until a sample is whole: it has image and label, or one of them and another begins, or the stream ends. */
+/* Reads entries until a sample is complete: it has an image and a label, or one of them and another sample begins, or the stream
+ * ends. */
 static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
 {
     *found = false;
-    if (!s->opened) /* several shards may come one after the other: cat *.tar */
+    if (!s->opened) /* several shards may follow each other: cat *.tar */
         (void)archive_read_set_option(s->archive, "tar", "read_concatenated_archives", "1");
     if (!s->opened && archive_read_open(s->archive, s, NULL, read_stream, NULL) != ARCHIVE_OK)
         return fail_reading(s, err);
@@ -145,38 +144,39 @@ static sfp_status read_sample(tar_stream *s, bool *found, sfp_error *err)
                 find_end(s);
                 break;
             }
-            archive_clear_error(s->archive); /* of a warning: an error that is set later means that nothing can follow */
+            archive_clear_error(s->archive); /* of a warning: an error that is set later means that the archive is damaged */
         }
         const char *name = sfp__tar_entry_name(s->entry);
         size_t n = name ? sfp__tar_key_length(name) : 0;
-        bool passed = !name || (s->done_labelled && strlen(s->done_key) == n && memcmp(s->done_key, name, n) == 0);
-        if (!passed && (strlen(s->now.key) != n || memcmp(s->now.key, name, n) != 0)) {
-            if (has_something(&s->now))
-                break; /* the entry stays for the next sfp__tar_sample */
+        bool skipped = !name || (s->last_labelled && strlen(s->last_key) == n && memcmp(s->last_key, name, n) == 0);
+        if (!skipped && (strlen(s->now.key) != n || memcmp(s->now.key, name, n) != 0)) {
+            if (is_started(&s->now))
+                break; /* the entry stays for the next sample */
             sfp__tar_sample_clear(&s->now);
             memcpy(s->now.key, name, n);
             s->now.key[n] = '\0';
         }
-        sfp_status status = passed ? SFP_OK : stream_entry(s, name, archive_entry_size(s->entry), found, err);
+        sfp_status status = skipped ? SFP_OK : stream_entry(s, name, archive_entry_size(s->entry), found, err);
         s->entry = NULL;
         if (status != SFP_OK)
             return status;
     }
-    *found = has_something(&s->now);
+    *found = is_started(&s->now);
     return SFP_OK;
 }
 
-/* All that came was given. A stream that was cut, or goes on as something else, fails from then on: whoever goes on asking is
- * told again. */
+/* Ends the stream after everything was delivered. A stream that is incomplete, or continues with other data, fails now and in
+ * every later call. */
 static sfp_status end_stream(const tar_stream *s, bool *end, sfp_error *err)
 {
     if (s->broken)
         return fail_reading(s, err);
-    if (s->cut)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ends without an end mark, expected blocks of zeros: it is cut", s->base.path);
-    if (s->packed)
-        return sfp__fail(err, SFP_EFORMAT, "%s: what follows byte %lld is not %s, expected more of it, zeros or the end",
-                         s->base.path, (long long)s->packed, archive_filter_name(s->archive, 0));
+    if (s->incomplete)
+        return sfp__fail(err, SFP_EFORMAT, "%s: archive ends without an end mark, expected blocks of zeros; it is incomplete",
+                         s->base.path);
+    if (s->compressed_end)
+        return sfp__fail(err, SFP_EFORMAT, "%s: data after byte %lld is not %s, expected more of it, zeros or the end",
+                         s->base.path, (long long)s->compressed_end, archive_filter_name(s->archive, 0));
     *end = true;
     return SFP_OK;
 }
@@ -187,7 +187,7 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp__raw_ima
     bool found = false;
     char text[SFP_NAME_MAX];
     s->live.lost = *end = false;
-    if (s->ended && !has_something(&s->now))
+    if (s->ended && !is_started(&s->now))
         return end_stream(s, end, err);
     sfp_status status = read_sample(s, &found, err);
     if (s->stopped) {
@@ -201,19 +201,20 @@ static sfp_status next_stream(sfp_source *base, sfp_record *record, sfp__raw_ima
     int32_t label = -1;
     const char *name = sfp__printable(s->now.has_image ? s->now.name : s->now.key, text, sizeof text);
     if (status == SFP_OK && s->now.has_image && s->now.size == 0)
-        status = sfp__fail(err, SFP_EFORMAT, "%s: %s: is empty", base->path, name);
+        status = sfp__fail(err, SFP_EFORMAT, "%s: %s: image is empty", base->path, name);
     if (status == SFP_OK && (status = sfp__tar_class_of(&s->labels, s->now.label, &label, err)) != SFP_OK)
         status = sfp__fail_prefix(err, status, "%s: %s", base->path, name);
-    if (!s->labels.listed) /* the lists of names never move: see open */
+    if (!s->labels.listed) /* the list never moves: see sfp__tar_stream_open */
         base->classes = s->labels.names.count;
     s->live.lost = status != SFP_OK && status != SFP_ENOMEM && s->now.has_image && archive_errno(s->archive) == 0;
-    memcpy(s->done_key, s->now.key, sizeof s->done_key);
-    memcpy(s->done_name, s->now.name, sizeof s->done_name);
-    s->done_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
+    memcpy(s->last_key, s->now.key, sizeof s->last_key);
+    memcpy(s->last_name, s->now.name, sizeof s->last_name);
+    s->last_labelled = s->now.label_kind != SFP_TAR_UNLABELLED;
     if (status == SFP_OK) {
         *record = sfp__record_none();
         record->label = label;
-        *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* or none */
+        *out = (sfp__raw_image){
+            .kind = SFP_RAW_IMAGE_ENCODED, .bytes = s->now.bytes, .size = (size_t)s->now.size}; /* bytes are NULL for a label */
         s->now.bytes = NULL;
     }
     sfp__tar_sample_clear(&s->now);
@@ -226,34 +227,34 @@ static void close_stream(sfp_source *base)
     if (s->archive)
         (void)archive_read_free(s->archive);
     sfp__tar_sample_clear(&s->now);
-    base->class_names = NULL; /* they are those of labels */
+    base->class_names = NULL; /* the list belongs to s->labels */
     base->classes = 0;
     sfp__tar_labels_done(&s->labels);
 }
 
 static const char *name_stream(const sfp_source *base, int64_t i, char *buf, size_t size)
 {
-    (void)i; /* a stream has no numbers: the one given last */
-    return sfp__printable(((const tar_stream *)base)->done_key, buf, size);
+    (void)i; /* a live source has no numbers: the last sample */
+    return sfp__printable(((const tar_stream *)base)->last_key, buf, size);
 }
 
-static const char *where_stream(const sfp_source *base, int64_t i, char *buf, size_t size)
+static const char *display_stream(const sfp_source *base, int64_t i, char *buf, size_t size)
 {
     const tar_stream *s = (const tar_stream *)base;
     char name[SFP_NAME_MAX];
     (void)i;
-    (void)snprintf(buf, size, "%s: %s", base->path, sfp__printable(s->done_name, name, sizeof name));
+    (void)snprintf(buf, size, "%s: %s", base->path, sfp__printable(s->last_name, name, sizeof name));
     return buf;
 }
 
 static const char *origin_stream(const sfp_source *base, sfp__origin *out)
 {
     *out = (sfp__origin){0};
-    return ((const tar_stream *)base)->done_key;
+    return ((const tar_stream *)base)->last_key;
 }
 
 static const sfp__source_ops stdin_ops = {
-    .name = name_stream, .display_name = where_stream, .next = next_stream, .origin = origin_stream, .close = close_stream};
+    .name = name_stream, .display_name = display_stream, .next = next_stream, .origin = origin_stream, .close = close_stream};
 
 sfp_status sfp__tar_stream_open(int fd, const char *classes, sfp_source **out, sfp_error *err)
 {

@@ -3,15 +3,12 @@
  *   Stream-51_meta_train.json  rows [class, clip, video, frame, [w, h], [x2, x1, y2, y1], path]
  *   Stream-51_meta_test.json   rows [class, [w, h], [x2, x1, y2, y1], path]
  *
- * An image is cut to its object's box, grown 1.10 times around its centre, as
- * the data set's own loader does it: the centre and each side are truncated to
- * integers, then clipped to the image.
+ * An image is cut to the box of its object, enlarged 1.10 times around its centre, as the loader of the dataset does it: the
+ * centre and each side are truncated to integers, then clipped to the image.
  *
- * Training order: class by class (by the class order), within a class the videos
- * shuffled by the seed, the frames of a video as they come. A video begins at
- * frame 0, as in the data set's loader, or where clip or video change. Tasks: 11
- * classes, then tens. Test rows of classes from 51 on are for novelty detection:
- * left out and counted. */
+ * Training order: class by class (in class order), within a class the videos shuffled by the seed, the frames of a video in their
+ * order. A video begins at frame 0, as in the loader of the dataset, or where clip or video change. Tasks: 11 classes, then 10
+ * each. Test rows of classes from 51 on are for novelty detection: they are excluded and counted. */
 #include "stream/source_internal.h"
 
 #include <stdio.h>
@@ -21,9 +18,9 @@
 enum { CLASSES = 51, FIRST_TASK = 11, EACH_TASK = 10, TRAIN_FIELDS = 7, TEST_FIELDS = 4, SIDE_MAX = 1 << 20 };
 
 #define RATIO 1.10
-#define VIDEO_STREAM UINT64_C(0x766964656f000000) /* of the random numbers: one a class from here on */
+#define VIDEO_STREAM UINT64_C(0x766964656f000000) /* sequence of random numbers; one per class from here on */
 
-/* One row as it is wanted. */
+/* One row, checked and converted. */
 typedef struct row {
     int64_t label, clip, video, frame;
     int box[4]; /* left, top, right, bottom */
@@ -53,7 +50,7 @@ static sfp_status get_int(const reader *r, size_t i, const json_t *v, const char
     return SFP_OK;
 }
 
-/* n finite numbers */
+/* Reads n finite numbers. */
 static sfp_status get_numbers(const reader *r, size_t i, const json_t *v, const char *what, size_t n, double *out)
 {
     if (!json_is_array(v) || json_array_size(v) < n)
@@ -70,7 +67,7 @@ static sfp_status get_numbers(const reader *r, size_t i, const json_t *v, const 
     return SFP_OK;
 }
 
-/* Grown, truncated, clipped, in this order. */
+/* Enlarges, truncates and clips the box, in this order. */
 static void crop(const double b[4], const double size[2], int out[4])
 {
     double w = b[0] - b[1], h = b[2] - b[3];
@@ -102,7 +99,7 @@ static sfp_status get_row(const reader *r, size_t i, row *out)
     double size[2] = {0}, box[4] = {0};
     *out = (row){0};
     if (!json_is_array(v))
-        return row_error(r, i, "it", "an array", v);
+        return row_error(r, i, "value", "an array", v);
     if (json_array_size(v) != fields)
         return sfp__fail(r->err, SFP_EFORMAT, "%s: row %zu has %zu fields, expected %zu", r->file, i, json_array_size(v), fields);
     TRY(get_int(r, i, json_array_get(v, 0), "class", &out->label));
@@ -123,8 +120,8 @@ static sfp_status get_row(const reader *r, size_t i, row *out)
 
 /* ---------------------------------------------------------------------- names */
 
-/* Folder k of a path: where it begins, *n its bytes; NULL: there is none (the last part is the file). */
-static const char *folder_at(const char *path, int k, size_t *n)
+/* Returns directory k of a path, *n bytes long; NULL: none (the last part is the file). */
+static const char *directory_at(const char *path, int k, size_t *n)
 {
     for (;; k--) {
         const char *slash = strchr(path, '/');
@@ -138,7 +135,8 @@ static const char *folder_at(const char *path, int k, size_t *n)
     }
 }
 
-/* Are the classes told apart by folder k of their paths: one each, all different? Then *found, and names has them in order. */
+/* Checks whether directory k of the paths distinguishes the classes: one name per class, all different. If *found, names has them
+ * in order. */
 static sfp_status names_at(const json_t *rows, int k, sfp__names *names, bool *found, sfp_error *err)
 {
     const char *of[CLASSES] = {0};
@@ -147,7 +145,8 @@ static sfp_status names_at(const json_t *rows, int k, sfp__names *names, bool *f
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *v = json_array_get(rows, i);
         json_int_t label = json_integer_value(json_array_get(v, 0));
-        const char *path = json_string_value(json_array_get(v, TRAIN_FIELDS - 1)), *folder = path ? folder_at(path, k, &n) : NULL;
+        const char *path = json_string_value(json_array_get(v, TRAIN_FIELDS - 1)),
+                   *folder = path ? directory_at(path, k, &n) : NULL;
         if (!folder || n == 0 || n > SFP_CLASS_NAME_MAX || label < 0 || label >= CLASSES)
             return SFP_OK;
         if (of[label] && (length[label] != n || memcmp(of[label], folder, n) != 0))
@@ -166,8 +165,8 @@ static sfp_status names_at(const json_t *rows, int k, sfp__names *names, bool *f
     return SFP_OK;
 }
 
-/* The rows have numbers only; the training paths usually name the class. Both parts take their names from there, so that
- * they agree; without it classes are called by their numbers. */
+/* Names the classes. The rows have numbers only, but the training paths usually contain the name. Both parts use the training
+ * paths, so that they agree; without them classes are named after their numbers. */
 static sfp_status name_classes(sfp_source *s, const json_t *train, sfp__names *names, sfp_error *err)
 {
     for (int k = 0; train && k < 4; k++) {
@@ -178,7 +177,8 @@ static sfp_status name_classes(sfp_source *s, const json_t *train, sfp__names *n
         sfp__names_done(names);
     }
     if (train)
-        TRY(sfp__source_warn(s, err, "classes are called by their numbers: the paths do not name all %d alike", CLASSES));
+        TRY(sfp__source_warn(s, err, "classes are named after their numbers: the paths do not name all %d in the same way",
+                             CLASSES));
     for (int32_t i = 0, number; i < CLASSES; i++) {
         char text[16];
         TRY(sfp__names_add(names, text, (size_t)snprintf(text, sizeof text, "%d", i), &number, err));
@@ -188,7 +188,7 @@ static sfp_status name_classes(sfp_source *s, const json_t *train, sfp__names *n
 
 /* ---------------------------------------------------------------------- order */
 
-/* Where an entry belongs in the stream: class place, video's turn, place in the file. */
+/* The position of an entry in the stream: place of its class, turn of its video, place in the file. */
 typedef struct key {
     int32_t place;
     int64_t turn, entry;
@@ -204,7 +204,7 @@ static int compare_keys(const void *a, const void *b)
     return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
-/* The turn (count) of each video of a class. */
+/* Draws the turn (count) of each video of a class. */
 static sfp_status draw_turns(int64_t count, int label, uint64_t seed, int64_t **out, sfp_error *err)
 {
     OWNED int64_t *list = NULL, *turn = NULL;
@@ -225,8 +225,7 @@ static void free_turns(int64_t *(*turn)[CLASSES])
         sfp__free((*turn)[c]);
 }
 
-/* Entries from the order of the file into the order of the stream; `video` (entries.count) numbers each one's within its class.
- */
+/* Sorts the entries from file order into stream order; `video` (entries.count) is the number of the video within its class. */
 static sfp_status order_entries(sfp__file_source *s, const int32_t place[CLASSES], const int64_t *video,
                                 const int64_t videos[CLASSES], uint64_t seed, sfp_error *err)
 {
@@ -251,7 +250,7 @@ static sfp_status order_entries(sfp__file_source *s, const int32_t place[CLASSES
 
 /* -------------------------------------------------------------------- opening */
 
-/* A box in the two free words of an entry. */
+/* Stores the box in the two unused words of an entry. */
 static sfp__entry pack(const row *r, int32_t task)
 {
     sfp__entry e = {.record = sfp__record_none()};
@@ -308,12 +307,12 @@ static sfp_status read_rows(sfp__file_source *s, const reader *r, const int32_t 
             return sfp__fail_prefix(r->err, status, "%s", r->file);
     }
     if (s->entries.count == 0)
-        return sfp__fail(r->err, SFP_EFORMAT, "%s: has no images", r->file);
+        return sfp__fail(r->err, SFP_EFORMAT, "%s: file lists no images", r->file);
     if (!r->test)
         TRY(order_entries(s, place, video, videos, seed, r->err));
     s->base.skipped = empty;
     if (novel || empty)
-        TRY(sfp__source_warn(&s->base, r->err, "left out: %llu images of novelty classes, %llu with an empty box",
+        TRY(sfp__source_warn(&s->base, r->err, "excluded: %llu images of novelty classes, %llu with an empty box",
                              (unsigned long long)novel, (unsigned long long)empty));
     return SFP_OK;
 }
@@ -323,7 +322,7 @@ static sfp_status read_list(const char *path, json_t **out, sfp_error *err)
     OWNED_PTR(json_decref) json_t *list = NULL;
     TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
     if (!json_is_array(list))
-        return sfp__fail(err, SFP_EFORMAT, "%s: is %s, expected an array of rows", path, sfp__json_type_name(list));
+        return sfp__fail(err, SFP_EFORMAT, "%s: file contains %s, expected an array of rows", path, sfp__json_type_name(list));
     *out = TAKE(list);
     return SFP_OK;
 }
@@ -343,7 +342,7 @@ static sfp_status open_stream51(const char *path, const sfp__source_options *opt
         TRY(read_list(test_file, &test, err));
     sfp_error why = {0};
     sfp_status status = read_list(train_file, &train, &why);
-    if (status != SFP_OK && !(status == SFP_ENOTFOUND && opt->test)) /* the test part wants only its names */
+    if (status != SFP_OK && !(status == SFP_ENOTFOUND && opt->test)) /* the test part needs only its names */
         return sfp__fail(err, status, "%s", why.message);
     TRY(sfp__class_order(CLASSES, opt->order, &class_at, err));
     for (int i = 0; i < CLASSES; i++)

@@ -1,16 +1,14 @@
 /* synthetic:N - N images (64 x 64) of ten kinds of rendered objects, without a file.
  *
- * Image i depends on the seed and on i alone, so synthetic:1000 is the
- * beginning of synthetic:2000, and any thread may draw any image. The world
- * drifts with i (stream/sources/render.h), therefore the order is kept. Every ten
- * images have every class once.
+ * Image i depends only on the seed and on i, so that synthetic:1000 is the beginning of synthetic:2000, and any thread may draw
+ * any image. The world drifts with i (stream/sources/render.h), therefore the order is kept. Every ten images have every class
+ * once.
  *
- * The test set lives in the same world, at moments spread evenly over the same
- * time, with objects, places and noise drawn from another seed.
+ * The test set shows the same world, at times spread evenly over the same period, with objects, places and noise drawn from
+ * another seed.
  *
- * N = 0 has no end: it is live (only a next one, count -1), but record and load
- * take any index as well; its test set covers the first ENDLESS_SPAN images.
- * An image's mark is its number from 1 on: the last one says where to go on. */
+ * N = 0 is a live source (only next, count -1), but record and load accept any index as well. Its test set covers the first
+ * ENDLESS_SPAN images. The labelled key of an image is its number, from 1 on: the last one says where to continue. */
 #include "base/rng.h"
 #include "stream/source_internal.h"
 #include "stream/sources/render.h"
@@ -22,7 +20,7 @@
 
 enum { SIDE = 64, DEFAULT_COUNT = 2000, TEST_MIN = 100, ENDLESS_SPAN = 8000 };
 
-#define TEST_SEED UINT64_C(0x9e3779b97f4a7c15) /* any number: another key is another sequence */
+#define TEST_SEED UINT64_C(0x9e3779b97f4a7c15) /* any number: another key gives another sequence */
 
 static sfp_status open_synthetic(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
 
@@ -36,11 +34,11 @@ static const sfp__source_kind endless = {
 typedef struct synthetic {
     sfp_source base;
     sfp__source_live live; /* endless */
-    uint64_t world;        /* how it drifts */
-    uint64_t seed;         /* what is in an image */
-    double span;           /* test: images of the training stream that it covers; 0: this is the training stream */
+    uint64_t world;        /* seed of the drift */
+    uint64_t seed;         /* seed of the images */
+    double span;           /* test: number of images of the training stream that it covers; 0: this is the training stream */
     int64_t next;          /* endless */
-    char given[48];        /* name of the last one */
+    char last_name[48];    /* name of the last image */
 } synthetic;
 
 /* Each block of ten is a permutation of the classes. */
@@ -96,9 +94,9 @@ static sfp_status next(sfp_source *base, sfp_record *r, sfp__raw_image *out, boo
 
 static const char *origin(const sfp_source *base, sfp__origin *out)
 {
-    synthetic *s = (synthetic *)(uintptr_t)base; /* the name is a part of it that only this fills */
+    synthetic *s = (synthetic *)(uintptr_t)base; /* only this function writes the name */
     *out = (sfp__origin){.labelled_key = (uint64_t)s->next};
-    return name(base, s->next - 1, s->given, sizeof s->given);
+    return name(base, s->next - 1, s->last_name, sizeof s->last_name);
 }
 
 static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *what, sfp_error *err)
@@ -106,7 +104,8 @@ static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *
     synthetic *s = (synthetic *)base;
     for (size_t i = 0; i < what->n; i++) {
         if (what->labelled_keys[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
-            return sfp__fail(err, SFP_EFORMAT, "synthetic: has no image %llu", (unsigned long long)what->labelled_keys[i]);
+            return sfp__fail(err, SFP_EFORMAT, "synthetic: image %llu does not exist",
+                             (unsigned long long)what->labelled_keys[i]);
         if ((int64_t)what->labelled_keys[i] > s->next)
             s->next = (int64_t)what->labelled_keys[i];
     }

@@ -1,8 +1,7 @@
-/* WebDataset shards: a tar, a folder of them, or a range shard-{000..003}.tar.
+/* WebDataset shards: a tar, a directory of them, or a range shard-{000..003}.tar.
  *
- * One scan by libarchive notes where images lie; they are read from there when
- * asked for, so a compressed tar is refused. Where the bytes of an entry begin
- * is found from where the next header is: libarchive tells only that. A file
+ * One scan with libarchive finds the positions of the images, from which they are read on request; therefore a compressed tar is
+ * refused. libarchive reports only the positions of headers, so the position of an image is computed from the next header. A file
  * classes.txt beside the shards names the classes. */
 #include "base/rank.h"
 #include "stream/sources/tar_sample.h"
@@ -18,11 +17,11 @@
 #define SHARDS_MAX 100000
 
 typedef struct tar_source {
-    sfp__file_source files; /* entries: place = where the bytes begin, size */
+    sfp__file_source files; /* of an entry, place is the offset of its bytes */
     sfp__strings shards;
-    int64_t *first; /* (shards.count) its first image */
+    int64_t *first; /* (shards.count) first image of each shard */
     sfp__tar_labels labels;
-    uint64_t further; /* images of samples that have one already */
+    uint64_t further; /* number of further images of samples that already have one */
 } tar_source;
 
 static int shard_of(const tar_source *s, int64_t i)
@@ -33,7 +32,7 @@ static int shard_of(const tar_source *s, int64_t i)
 static sfp_status add_shard(tar_source *s, const char *path, sfp_error *err)
 {
     if (s->shards.count == SHARDS_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: more than %d shards", s->files.base.path, SHARDS_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s: number of shards exceeds %d", s->files.base.path, SHARDS_MAX);
     return sfp__strings_add(&s->shards, path, err);
 }
 
@@ -43,8 +42,8 @@ static bool begins_with(const char *path, const char *word)
     return strncmp(slash ? slash + 1 : path, word, strlen(word)) == 0;
 }
 
-/* When shards are called train-*, the others are another part: val-* or test-*. */
-static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
+/* Keeps the shards of one part: if some are named train-*, the test part is val-* or test-*. */
+static sfp_status keep_part(tar_source *s, bool test, sfp_error *err)
 {
     bool parts = false;
     int kept = 0, others = 0;
@@ -64,11 +63,12 @@ static sfp_status pick_part(tar_source *s, bool test, sfp_error *err)
     }
     s->shards.count = kept;
     if (others)
-        TRY(sfp__source_warn(&s->files.base, err, "left out: %d tar files called neither train, val nor test", others));
-    return kept ? SFP_OK : sfp__fail(err, SFP_ENOTFOUND, "%s: has train*.tar but no val*.tar or test*.tar", s->files.base.path);
+        TRY(sfp__source_warn(&s->files.base, err, "excluded: %d tar files that are named neither train, val nor test", others));
+    return kept ? SFP_OK
+                : sfp__fail(err, SFP_ENOTFOUND, "%s: directory has train*.tar but no val*.tar or test*.tar", s->files.base.path);
 }
 
-static bool is_packed(const char *name)
+static bool is_compressed(const char *name)
 {
     static const char *const endings[] = {".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"};
     size_t n = strlen(name);
@@ -78,28 +78,28 @@ static bool is_packed(const char *name)
     return false;
 }
 
-static sfp_status list_folder(tar_source *s, const char *path, bool test, sfp_error *err)
+static sfp_status list_directory(tar_source *s, const char *path, bool test, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
-    int packed = 0;
+    int compressed = 0;
     TRY(sfp__directory_names(path, &names, err));
     for (int i = 0; i < names.count; i++) {
         const char *name = names.s[i], *dot = strrchr(name, '.');
         OWNED char *shard = NULL;
-        packed += *name != '.' && is_packed(name);
+        compressed += *name != '.' && is_compressed(name);
         if (*name == '.' || !dot || strcasecmp(dot, ".tar") != 0)
             continue;
         TRY(sfp__path_make(path, name, &shard, err));
         TRY(add_shard(s, shard, err));
     }
-    if (packed)
-        TRY(sfp__source_warn(&s->files.base, err, "left out: %d packed tar files, expected plain ones", packed));
+    if (compressed)
+        TRY(sfp__source_warn(&s->files.base, err, "excluded: %d compressed tar files, expected plain ones", compressed));
     if (s->shards.count == 0)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: has no *.tar", path);
-    return pick_part(s, test, err);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: directory has no *.tar", path);
+    return keep_part(s, test, err);
 }
 
-/* shard-{008..012}.tar; the width of the first number is kept. */
+/* Adds the shards of a range such as shard-{008..012}.tar; the width of the first number is kept. */
 static sfp_status list_range(tar_source *s, const char *path, const char *open, sfp_error *err)
 {
     const char *close = strchr(open, '}');
@@ -107,7 +107,7 @@ static sfp_status list_range(tar_source *s, const char *path, const char *open, 
     int width = (int)strspn(open + 1, "0123456789"), length = 0;
     if (!close || width == 0 || width > 9 || sscanf(open, "{%9lu..%9lu}%n", &from, &to, &length) != 2 ||
         open + length != close + 1 || from > to || to - from >= SHARDS_MAX)
-        return sfp__fail(err, SFP_EINVAL, "%s: is not a range, expected {FIRST..LAST}, e.g. shard-{000..003}.tar", path);
+        return sfp__fail(err, SFP_EINVAL, "%s: not a range, expected {FIRST..LAST} such as shard-{000..003}.tar", path);
     for (unsigned long k = from; k <= to; k++) {
         OWNED char *shard = NULL;
         TRY(sfp__text_new(&shard, err, "%.*s%0*lu%s", (int)(open - path), path, width, k, close + 1));
@@ -120,7 +120,7 @@ static sfp_status list_shards(tar_source *s, const char *path, bool test, sfp_er
 {
     const char *open = strchr(path, '{');
     if (sfp__path_is_dir(path))
-        return list_folder(s, path, test, err);
+        return list_directory(s, path, test, err);
     if (open && access(path, F_OK) != 0)
         return list_range(s, path, open, err);
     return add_shard(s, path, err);
@@ -146,19 +146,20 @@ static sfp_status end_sample(tar_source *s, const char *file, sfp__tar_sample *n
     return status;
 }
 
-/* The image of the entry before this place: its bytes end where the next header begins, on a whole block. */
+/* Computes the position of the image of the previous entry: its bytes end where the next header begins, padded to whole blocks.
+ */
 static sfp_status place_image(const char *file, sfp__tar_sample *now, int64_t next_header, int64_t file_size, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     now->offset = next_header - (now->size + BLOCK - 1) / BLOCK * BLOCK;
     if (now->offset + now->size > file_size)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ends at byte %lld inside %s, expected %lld bytes from byte %lld", file,
+        return sfp__fail(err, SFP_EFORMAT, "%s: archive ends at byte %lld inside %s, expected %lld bytes from byte %lld", file,
                          (long long)file_size, sfp__printable(now->name, text, sizeof text), (long long)now->size,
                          (long long)now->offset);
     return SFP_OK;
 }
 
-/* Behind the end mark there is nothing: another archive there would be passed over without a word. */
+/* Checks that nothing follows the end mark: another archive there would be ignored silently. */
 static sfp_status check_rest(int fd, const char *file, int64_t at, sfp_error *err)
 {
     uint8_t block[16 * BLOCK];
@@ -166,15 +167,15 @@ static sfp_status check_rest(int fd, const char *file, int64_t at, sfp_error *er
     for (; (n = sfp__fd_read_at(fd, block, sizeof block, at)) > 0; at += n)
         for (int64_t i = 0; i < n; i++)
             if (block[i])
-                return sfp__fail(
-                    err, SFP_EFORMAT,
-                    "%s: goes on at byte %lld, behind its end mark, expected one archive: give several as files of a folder, "
-                    "or by 'cat' to stdin:",
-                    file, (long long)(at + i));
+                return sfp__fail(err, SFP_EFORMAT,
+                                 "%s: archive continues at byte %lld, after its end mark, expected one archive; use a directory "
+                                 "of tar files, or "
+                                 "'cat' and stdin:",
+                                 file, (long long)(at + i));
     return n < 0 ? sfp__fail_errno(err, SFP_EIO, "%s: cannot read", file) : SFP_OK;
 }
 
-/* A shard that is being scanned. */
+/* A shard during its scan. */
 typedef struct scan {
     tar_source *s;
     const char *file;
@@ -182,7 +183,7 @@ typedef struct scan {
     int64_t size;
     struct archive *a;
     sfp__tar_sample *now;
-    bool unplaced; /* the entry before was the image of `now`, which ends where the next header begins */
+    bool unplaced; /* the previous entry was the image of `now`, which ends where the next header begins */
 } scan;
 
 static void close_scan(scan *c)
@@ -192,7 +193,7 @@ static void close_scan(scan *c)
     sfp__fd_close(&c->fd);
 }
 
-/* The next header; *e is NULL behind the last. What is wrong with the archive here is told. */
+/* Reads the next header; *e is NULL after the last one. Reports errors of the archive. */
 static sfp_status next_header(scan *c, struct archive_entry **e, sfp_error *err)
 {
     int code = archive_read_next_header(c->a, e);
@@ -203,19 +204,21 @@ static sfp_status next_header(scan *c, struct archive_entry **e, sfp_error *err)
         TRY(place_image(c->file, c->now, here, c->size, err));
     c->unplaced = false;
     if (archive_filter_code(c->a, 0) != ARCHIVE_FILTER_NONE)
-        return sfp__fail(err, SFP_EUNSUPPORTED, "%s: is compressed (%s), expected a plain tar: unpack it, or use stdin:", c->file,
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "%s: archive is compressed (%s), expected a plain tar; unpack it, or use stdin:", c->file,
                          archive_filter_name(c->a, 0));
     if (code != ARCHIVE_EOF)
         return SFP_OK;
     *e = NULL;
     if (here + BLOCK > c->size)
-        return sfp__fail(err, SFP_EFORMAT, "%s: ends at byte %lld without an end mark, expected blocks of zeros: it is cut",
-                         c->file, (long long)c->size);
+        return sfp__fail(err, SFP_EFORMAT,
+                         "%s: archive ends at byte %lld without an end mark, expected blocks of zeros; it is incomplete", c->file,
+                         (long long)c->size);
     return check_rest(c->fd, c->file, here, err);
 }
 
-/* An image of the sample `now`; n bytes of its name are the key. KEY.jpg goes before KEY.depth.png, wherever it stands. */
-static void take_image(scan *c, const char *name, size_t n, int64_t size)
+/* Adds an image to the sample `now`; n bytes of its name are the key. KEY.jpg has priority over KEY.depth.png, in any order. */
+static void add_image(scan *c, const char *name, size_t n, int64_t size)
 {
     sfp__tar_sample *now = c->now;
     bool plain = !strchr(name + n + 1, '.');
@@ -248,7 +251,7 @@ static sfp_status scan_entries(scan *c, sfp_error *err)
             TRY(sfp__tar_read_label(c->a, c->file, name, size, c->now, err));
         } else {
             TRY(sfp__tar_check_image(c->file, name, size, err));
-            take_image(c, name, n, size);
+            add_image(c, name, n, size);
         }
     }
 }
@@ -259,7 +262,7 @@ static sfp_status scan_shard(tar_source *s, const char *file, sfp__tar_sample *n
     size_t size = 0;
     TRY(sfp__fd_open(file, &c.fd, &size, err));
     if (size == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", file);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", file);
     c.size = (int64_t)size;
     TRY(sfp__check_memory((c.a = sfp__tar_new_archive()), err));
     if (archive_read_open_fd(c.a, c.fd, SFP_TAR_READ_BYTES) != ARCHIVE_OK)
@@ -279,18 +282,18 @@ static sfp_status scan_shards(tar_source *s, sfp_error *err)
     }
     sfp_source *base = &s->files.base;
     if (s->files.entries.count == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: has no images, expected KEY.jpg and KEY.cls", base->path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: archive has no images, expected KEY.jpg and KEY.cls", base->path);
     if (base->skipped)
-        TRY(sfp__source_warn(base, err, "left out: %llu samples without an image", (unsigned long long)base->skipped));
+        TRY(sfp__source_warn(base, err, "excluded: %llu samples without an image", (unsigned long long)base->skipped));
     if (s->further)
-        TRY(sfp__source_warn(base, err, "left out: %llu further images of a sample (names alike up to the first '.')",
+        TRY(sfp__source_warn(base, err, "excluded: %llu further images of a sample (same name up to the first '.')",
                              (unsigned long long)s->further));
     return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- source */
 
-static const char *where_tar(const sfp_source *base, int64_t i, char *buf, size_t size)
+static const char *display_tar(const sfp_source *base, int64_t i, char *buf, size_t size)
 {
     const tar_source *s = (const tar_source *)base;
     char name[SFP_NAME_MAX];
@@ -305,9 +308,9 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp__raw_image *ou
     char where[512];
     const char *file = s->shards.s[shard_of(s, i)];
     const sfp__entry *e = &s->files.entries.at[i];
-    (void)where_tar(base, i, where, sizeof where);
+    (void)display_tar(base, i, where, sizeof where);
     if (e->size == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", where);
+        return sfp__fail(err, SFP_EFORMAT, "%s: image is empty", where);
     OWNED uint8_t *bytes = NULL;
     TRY(sfp__alloc(&bytes, e->size, 1, err));
     OWNED_BY(sfp__fd_close) int fd = open(file, O_RDONLY | O_CLOEXEC);
@@ -317,7 +320,7 @@ static sfp_status load_tar(const sfp_source *base, int64_t i, sfp__raw_image *ou
     if (got < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", where);
     if (got < (int64_t)e->size)
-        return sfp__fail(err, SFP_EIO, "%s: the file ends inside it", where);
+        return sfp__fail(err, SFP_EIO, "%s: file ends inside the image", where);
     *out = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .size = e->size, .bytes = TAKE(bytes)};
     return SFP_OK;
 }
@@ -335,7 +338,7 @@ static const sfp__source_ops tar_ops = {
     .record = sfp__file_source_record,
     .load = load_tar,
     .name = sfp__file_source_name,
-    .display_name = where_tar,
+    .display_name = display_tar,
     .close = close_tar,
 };
 
@@ -360,6 +363,6 @@ static sfp_status open_tar(const char *path, const sfp__source_options *opt, sfp
 
 const sfp__source_kind sfp__source_tar = {
     .name = "tar",
-    .summary = "WebDataset shards: a tar, a folder of them, a range {000..003}",
+    .summary = "WebDataset shards: a tar, a directory of them, a range {000..003}",
     .open = open_tar,
 };

@@ -1,3 +1,4 @@
+/* Reads entries, labels and lists of classes of WebDataset tars (tar_sample.h). */
 #include "stream/sources/tar_sample.h"
 
 #include <errno.h>
@@ -18,7 +19,6 @@ void sfp__tar_sample_clear(sfp__tar_sample *s)
     s->size = 0;
 }
 
-/* Bytes of `name` up to the first '.' of its last part. */
 size_t sfp__tar_key_length(const char *name)
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name, *dot = strchr(base, '.');
@@ -36,8 +36,8 @@ static int label_kind_of(const char *name)
     return SFP_TAR_UNLABELLED;
 }
 
-/* A label's text without the blanks around it; *n is 0 for none. */
-static sfp_status take_label(sfp__tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
+/* Stores the text of a label without the blanks around it; an empty one is none. */
+static sfp_status set_label(sfp__tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
 {
     char number[32] = "", text[SFP_NAME_MAX];
     OWNED_PTR(json_decref) json_t *json = NULL;
@@ -58,7 +58,7 @@ static sfp_status take_label(sfp__tar_sample *s, int kind, const char *bytes, si
             n = (size_t)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
             bytes = number;
         } else if (!json_is_object(v) && !json_is_null(v)) {
-            return sfp__fail(err, SFP_EFORMAT, "the label is neither a name nor a whole number");
+            return sfp__fail(err, SFP_EFORMAT, "label is neither a name nor a whole number");
         }
     }
     while (n > 0 && strchr(" \t\r\n", bytes[n - 1]))
@@ -66,9 +66,9 @@ static sfp_status take_label(sfp__tar_sample *s, int kind, const char *bytes, si
     for (; n > 0 && strchr(" \t\r\n", *bytes); n--)
         bytes++;
     if (n > SFP_CLASS_NAME_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "the label has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "label has %zu bytes, expected at most %d", n, SFP_CLASS_NAME_MAX);
     if (memchr(bytes, 0, n) || memchr(bytes, '\n', n))
-        return sfp__fail(err, SFP_EFORMAT, "the label is not one line of text");
+        return sfp__fail(err, SFP_EFORMAT, "label is not one line of text");
     if (n > 0) {
         memcpy(s->label, bytes, n);
         s->label[n] = '\0';
@@ -86,7 +86,7 @@ void sfp__tar_labels_done(sfp__tar_labels *t)
     *t = (sfp__tar_labels){0};
 }
 
-/* One line of a list: "12<tab>n02510455<tab>giant panda" is class 12 "giant panda"; without a tab the line is the name. */
+/* Adds one line of a list: "12<tab>n02510455<tab>giant panda" is class 12 "giant panda"; a line without a tab is the name. */
 static sfp_status add_listed(sfp__tar_labels *t, const char *line, size_t n, uint64_t number, sfp_error *err)
 {
     const char *tab = memchr(line, '\t', n), *last = line, *end = line + n;
@@ -99,18 +99,19 @@ static sfp_status add_listed(sfp__tar_labels *t, const char *line, size_t n, uin
         char *stop = NULL;
         long k = line[0] >= '0' && line[0] <= '9' ? strtol(line, &stop, 10) : -1;
         if (k != t->names.count || stop != tab)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: expected %d<tab>NAME", t->path, (unsigned long long)number,
-                             t->names.count);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: line has another form, expected %d<tab>NAME", t->path,
+                             (unsigned long long)number, t->names.count);
     }
     if (length > SFP_CLASS_NAME_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s:%llu: the name has %zu bytes, expected at most %d", t->path,
-                         (unsigned long long)number, length, SFP_CLASS_NAME_MAX);
+        return sfp__fail(err, SFP_ELIMIT, "%s:%llu: name has %zu bytes, expected at most %d", t->path, (unsigned long long)number,
+                         length, SFP_CLASS_NAME_MAX);
     memcpy(name, last, length);
     name[length] = '\0';
-    if (sfp__names_find(&t->names, name, length) >= 0) { /* ImageNet has two cranes */
+    if (sfp__names_find(&t->names, name, length) >= 0) { /* ImageNet has two classes named crane */
         size_t more = (size_t)snprintf(name + length, sizeof name - length, " (%d)", t->names.count);
         if (length + more >= sizeof name || sfp__names_find(&t->names, name, length + more) >= 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: this name comes twice", t->path, (unsigned long long)number);
+            return sfp__fail(err, SFP_EFORMAT, "%s:%llu: name is listed twice, expected different names", t->path,
+                             (unsigned long long)number);
         length += more;
     }
     sfp_status status = sfp__names_add(&t->names, name, length, &id, err);
@@ -120,7 +121,7 @@ static sfp_status add_listed(sfp__tar_labels *t, const char *line, size_t n, uin
 sfp_status sfp__tar_labels_read(sfp__tar_labels *t, bool wanted, sfp_error *err)
 {
     OWNED_BY(sfp__lines_done) sfp__lines l = {0};
-    sfp_status status = sfp__lines_open(t->path, "one name a line", &l, err);
+    sfp_status status = sfp__lines_open(t->path, "one name per line", &l, err);
     if (status)
         return status == SFP_ENOTFOUND && !wanted ? SFP_OK : status;
     for (char *line;;) {
@@ -131,12 +132,11 @@ sfp_status sfp__tar_labels_read(sfp__tar_labels *t, bool wanted, sfp_error *err)
             TRY(add_listed(t, line, strlen(line), l.number, err));
     }
     if (l.number == 0)
-        return sfp__fail(err, SFP_EFORMAT, "%s: is empty", t->path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", t->path);
     t->listed = t->names.count > 0;
     return SFP_OK;
 }
 
-/* The class of a label's text; -1 for an empty one. */
 sfp_status sfp__tar_class_of(sfp__tar_labels *t, const char *label, int32_t *out, sfp_error *err)
 {
     size_t n = strlen(label);
@@ -161,29 +161,26 @@ sfp_status sfp__tar_class_of(sfp__tar_labels *t, const char *label, int32_t *out
 
 /* ------------------------------------------------------------------ entries */
 
-/* The name of a regular file to look at; NULL for anything else. */
 const char *sfp__tar_entry_name(struct archive_entry *e)
 {
     const char *name = archive_entry_pathname(e);
     if (!name)
-        name = archive_entry_pathname_utf8(e); /* names beyond ASCII in the C locale */
+        name = archive_entry_pathname_utf8(e); /* for names beyond ASCII in the C locale */
     if (!name || archive_entry_filetype(e) != AE_IFREG || archive_entry_hardlink(e) || archive_entry_sparse_count(e) > 0)
         return NULL;
     return strlen(name) <= SFP_PATH_BYTES_MAX && (sfp__image_name(name) || label_kind_of(name) != SFP_TAR_UNLABELLED) ? name
                                                                                                                       : NULL;
 }
 
-/* What is wrong with the archive at this place. */
 sfp_status sfp__tar_fail(struct archive *a, const char *file, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     const char *why = archive_error_string(a);
-    int64_t at = archive_filter_bytes(a, 0); /* the header's position is lost by a fatal error */
+    int64_t at = archive_filter_bytes(a, 0); /* the position of the header is lost after a fatal error */
     return sfp__fail(err, archive_errno(a) == ENOMEM ? SFP_ENOMEM : SFP_EFORMAT, "%s: at byte %lld: %s", file,
-                     at > 0 ? (long long)at : 0LL, why ? sfp__printable(why, text, sizeof text) : "is not a tar file");
+                     at > 0 ? (long long)at : 0LL, why ? sfp__printable(why, text, sizeof text) : "not a tar file");
 }
 
-/* The bytes of the current entry, all of them. */
 sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *name, int64_t size, uint8_t *bytes,
                                sfp_error *err)
 {
@@ -193,8 +190,8 @@ sfp_status sfp__tar_read_entry(struct archive *a, const char *file, const char *
         if (n < 0)
             return sfp__tar_fail(a, file, err);
         if (n == 0)
-            return sfp__fail(err, SFP_EFORMAT, "%s: %s: ends after %lld of %lld bytes (the entry begins at byte %lld)", file,
-                             sfp__printable(name, text, sizeof text), (long long)done, (long long)size,
+            return sfp__fail(err, SFP_EFORMAT, "%s: %s: archive ends after %lld of %lld bytes (the entry begins at byte %lld)",
+                             file, sfp__printable(name, text, sizeof text), (long long)done, (long long)size,
                              (long long)archive_read_header_position(a));
         done += n;
     }
@@ -209,10 +206,10 @@ sfp_status sfp__tar_read_label(struct archive *a, const char *file, const char *
     if (kind >= s->label_kind || size <= 0)
         return SFP_OK;
     if (size > LABEL_BYTES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: %s: the label has %lld bytes, expected at most %d", file,
+        return sfp__fail(err, SFP_ELIMIT, "%s: %s: label has %lld bytes, expected at most %d", file,
                          sfp__printable(name, text, sizeof text), (long long)size, LABEL_BYTES_MAX);
     TRY(sfp__tar_read_entry(a, file, name, size, (uint8_t *)bytes, err));
-    sfp_status status = take_label(s, kind, bytes, (size_t)size, err);
+    sfp_status status = set_label(s, kind, bytes, (size_t)size, err);
     return status == SFP_OK ? SFP_OK : sfp__fail_prefix(err, status, "%s: %s", file, sfp__printable(name, text, sizeof text));
 }
 
@@ -220,7 +217,7 @@ sfp_status sfp__tar_check_image(const char *file, const char *name, int64_t size
 {
     char text[SFP_NAME_MAX];
     if (size < 0 || size > (int64_t)SFP_RAW_IMAGE_BYTES_MAX)
-        return sfp__fail(err, SFP_ELIMIT, "%s: %s: has %lld bytes, expected at most %zu", file,
+        return sfp__fail(err, SFP_ELIMIT, "%s: %s: image has %lld bytes, expected at most %zu", file,
                          sfp__printable(name, text, sizeof text), (long long)size, SFP_RAW_IMAGE_BYTES_MAX);
     return SFP_OK;
 }
@@ -232,7 +229,7 @@ struct archive *sfp__tar_new_archive(void)
         archive_read_free(a);
         a = NULL;
     }
-    if (a) { /* filters inside the library: those that start programs are left out */
+    if (a) { /* only filters inside the library; none that starts a program */
         (void)archive_read_support_filter_gzip(a);
         (void)archive_read_support_filter_bzip2(a);
         (void)archive_read_support_filter_xz(a);
