@@ -307,9 +307,9 @@ def check_file(tool, name, path, images, want, recognised=None, *more):
         compare(name, got, want)
         if not recognised:
             return
-        said = json.loads(run(tool, "inspect", "--brief", "--json", path))["recognised"]
-        if recognised not in said:
-            fail(f"{name}: the output of inspect is '{said}', expected it to contain '{recognised}'")
+        found = json.loads(run(tool, "inspect", "--brief", "--json", path))["recognised"]
+        if recognised not in found:
+            fail(f"{name}: the output of inspect is '{found}', expected it to contain '{recognised}'")
         out = Path(str(path) + ".converted.safetensors")
         run(tool, "convert", path, out, *more)
         compare(name + ", converted", our_features(tool, out, images), got, 0)
@@ -318,11 +318,11 @@ def check_file(tool, name, path, images, want, recognised=None, *more):
         fail(f"{name}: {e}")
 
 
-def make_images(folder, count, size, seed):
+def make_images(directory, count, size, seed):
     pixels = np.random.default_rng(seed).integers(0, 256, (count, size, size, 3), dtype=np.uint8)
     paths = []
     for i, p in enumerate(pixels):
-        paths.append(folder / f"{size}-{i}.png")
+        paths.append(directory / f"{size}-{i}.png")
         Image.fromarray(p).save(paths[-1])
     return paths, pixels
 
@@ -330,8 +330,8 @@ def make_images(folder, count, size, seed):
 # ------------------------------------------------------------------ tests
 
 
-def test_layouts(tool, folder):
-    images, pixels = make_images(folder, 3, S, 1)
+def test_layouts(tool, directory):
+    images, pixels = make_images(directory, 3, S, 1)
     w, other, clip = random_weights(1), random_weights(2), random_weights(3, pre_norm=True)
     plain, image = features(w, pixels), features(clip, pixels, eps=1e-5, quick=True)
     head = {"head.weight": torch.randn(5, D), "head.bias": torch.randn(5)}
@@ -355,45 +355,45 @@ def test_layouts(tool, folder):
     ]
     for name, obj, want, recognised in layouts:
         for ending, write in WRITERS.items():
-            path = folder / f"net.{ending}"
+            path = directory / f"net.{ending}"
             write(path, obj)
             check_file(tool, f"{name} .{ending}", path, images, want, recognised if ending == "pth" or name == "timm" else None)
             path.unlink()
-    np.savez(folder / "jax.npz", **jax_names(w))
-    check_file(tool, "JAX .npz", folder / "jax.npz", images, plain, "JAX")
-    write_pth(folder / "parameters.pth", {"model": as_parameters(w)})
-    check_file(tool, "parameters .pth", folder / "parameters.pth", images, plain, "timm names")
+    np.savez(directory / "jax.npz", **jax_names(w))
+    check_file(tool, "JAX .npz", directory / "jax.npz", images, plain, "JAX")
+    write_pth(directory / "parameters.pth", {"model": as_parameters(w)})
+    check_file(tool, "parameters .pth", directory / "parameters.pth", images, plain, "timm names")
     turned = {k: v.t().contiguous().t() if v.dim() == 2 else v for k, v in w.items()}
-    write_pth(folder / "strided.pth", turned)
-    check_file(tool, "strided .pth", folder / "strided.pth", images, plain, "timm names")
+    write_pth(directory / "strided.pth", turned)
+    check_file(tool, "strided .pth", directory / "strided.pth", images, plain, "timm names")
     big = torch.randn(3 * D + 5)
     views = dict(w, **{"blocks.0.attn.qkv.bias": big[5:]})
-    write_pth(folder / "views.pth", views)
-    check_file(tool, "views .pth", folder / "views.pth", images, features(views, pixels), "timm names")
+    write_pth(directory / "views.pth", views)
+    check_file(tool, "views .pth", directory / "views.pth", images, features(views, pixels), "timm names")
 
 
-def test_hugging_face(tool, folder):
+def test_hugging_face(tool, directory):
     """Checks that heads, eps, activation, mean and std are read from the two files next to such weights."""
-    folder = folder / "hf"
-    folder.mkdir()
-    images, pixels = make_images(folder, 2, S, 2)
+    directory = directory / "hf"
+    directory.mkdir()
+    images, pixels = make_images(directory, 2, S, 2)
     w = random_weights(4)
     mean_std = ([0.5, 0.4, 0.3], [0.5, 0.25, 0.3])
-    (folder / "config.json").write_text(json.dumps({"architectures": ["ViTForImageClassification"], "num_attention_heads": 4, "hidden_size": D,
+    (directory / "config.json").write_text(json.dumps({"architectures": ["ViTForImageClassification"], "num_attention_heads": 4, "hidden_size": D,
                                                     "layer_norm_eps": 1e-12, "hidden_act": "gelu", "image_size": S, "patch_size": P,
                                                     "id2label": {str(i): f"c{i}" for i in range(5)}}))
-    (folder / "preprocessor_config.json").write_text(json.dumps({"do_normalize": True, "image_mean": mean_std[0], "image_std": mean_std[1],
+    (directory / "preprocessor_config.json").write_text(json.dumps({"do_normalize": True, "image_mean": mean_std[0], "image_std": mean_std[1],
                                                                  "size": {"height": S, "width": S}, "resample": 2}))
     want = features(w, pixels, heads=4, eps=1e-12, mean_std=mean_std)
     for prefix in ("vit.", ""):
         for ending, write in (("bin", write_pth), ("safetensors", write_safetensors), ("npz", write_npz)):
-            path = folder / f"pytorch_model.{ending}"
+            path = directory / f"pytorch_model.{ending}"
             write(path, hf_vit_names(w, prefix))
             check_file(tool, f"Hugging Face ViT '{prefix}' .{ending}", path, images, want, "preprocessor_config.json")
             path.unlink()
 
 
-def test_torchscript(tool, folder):
+def test_torchscript(tool, directory):
     class Attention(torch.nn.Module):
         def __init__(self, w, b):
             super().__init__()
@@ -452,34 +452,34 @@ def test_torchscript(tool, folder):
         def forward(self, x):
             return self.visual(x)
 
-    images, pixels = make_images(folder, 2, S, 5)
+    images, pixels = make_images(directory, 2, S, 5)
     w = random_weights(5, pre_norm=True)
-    torch.jit.trace(Clip(clip_names(w)).eval(), torch.randn(1, 3, S, S)).save(str(folder / "script.pt"))
-    check_file(tool, "CLIP TorchScript", folder / "script.pt", images, features(w, pixels, eps=1e-5, quick=True), "CLIP image tower")
+    torch.jit.trace(Clip(clip_names(w)).eval(), torch.randn(1, 3, S, S)).save(str(directory / "script.pt"))
+    check_file(tool, "CLIP TorchScript", directory / "script.pt", images, features(w, pixels, eps=1e-5, quick=True), "CLIP image tower")
 
 
-def test_numbers_and_sizes(tool, folder):
-    images, pixels = make_images(folder, 2, S, 6)
+def test_numbers_and_sizes(tool, directory):
+    images, pixels = make_images(directory, 2, S, 6)
     w = random_weights(6)
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         rounded = {k: v.to(dtype) for k, v in w.items()}
         for write, ending in ((write_pth, "pth"), (write_safetensors, "safetensors"), (write_npz, "npz")):
             if dtype == torch.bfloat16 and ending == "npz":
                 continue
-            path = folder / f"rounded.{ending}"
+            path = directory / f"rounded.{ending}"
             write(path, rounded)
             check_file(tool, f"{dtype} .{ending}", path, images, features(rounded, pixels))
-    write_pth(folder / "w.pth", w)
+    write_pth(directory / "w.pth", w)
     for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
-        run(tool, "convert", folder / "w.pth", folder / "half.safetensors", "--dtype", name)
-        compare(f"convert --dtype {name}", our_features(tool, folder / "half.safetensors", images),
+        run(tool, "convert", directory / "w.pth", directory / "half.safetensors", "--dtype", name)
+        compare(f"convert --dtype {name}", our_features(tool, directory / "half.safetensors", images),
                 features({k: v.to(dtype) for k, v in w.items()}, pixels))
     for size in (48, 16, 80):
         grid = w["pos_embed"][:, 1:].reshape(1, S // P, S // P, D).permute(0, 3, 1, 2)
         grid = F.interpolate(grid, size=(size // P, size // P), mode="bicubic", align_corners=False)
         resized = dict(w, pos_embed=torch.cat([w["pos_embed"][:, :1], grid.permute(0, 2, 3, 1).reshape(1, -1, D)], 1))
-        pics, pix = make_images(folder, 2, size, 7)
-        check_file(tool, f"--img-size {size}", folder / "w.pth", pics, features(resized, pix), "timm names", "--img-size", size)
+        pics, pix = make_images(directory, 2, size, 7)
+        check_file(tool, f"--img-size {size}", directory / "w.pth", pics, features(resized, pix), "timm names", "--img-size", size)
 
 
 def read_safetensors(path):
@@ -493,17 +493,17 @@ def read_safetensors(path):
     return out
 
 
-def test_deit_tiny(tool, folder):
+def test_deit_tiny(tool, directory):
     file = SHARED / "data" / "deit_tiny_patch16_224.safetensors"
     if not file.exists():
         print("skip: no DeiT-Tiny in the shared directory")
         return
     w = read_safetensors(file)
-    images, pixels = make_images(folder, 1, 224, 8)
+    images, pixels = make_images(directory, 1, 224, 8)
     want = features(w, pixels, heads=3)
     compare("DeiT-Tiny as it is", our_features(tool, file, images), want)
     for ending, write in WRITERS.items():
-        path = folder / f"deit.{ending}"
+        path = directory / f"deit.{ending}"
         write(path, {"model": w})
         check_file(tool, f"DeiT-Tiny .{ending}", path, images, want, "timm names" if ending == "pth" else None)
         path.unlink()
@@ -594,14 +594,14 @@ def check_refused(tool, name, path, text, command):
         (path.parent / "harm-was-done").unlink()
 
 
-def test_harm(tool, folder):
-    folder = folder / "harm"
-    folder.mkdir()
+def test_harm(tool, directory):
+    directory = directory / "harm"
+    directory.mkdir()
     floats = np.arange(12, dtype=np.float32).tobytes()
     good = random_weights(9)
 
     def pth(name):
-        return folder / f"{name}.pth"
+        return directory / f"{name}.pth"
 
     cases = []
 
@@ -639,7 +639,7 @@ def test_harm(tool, folder):
     add("cut", "directory", lambda p: (write_pth(p, good), p.write_bytes(p.read_bytes()[:-100])))
     add("old-cut", "bytes follow", lambda p: (write_legacy(p, good), p.write_bytes(p.read_bytes()[:-100])))
     add("only-zip", "neither", lambda p: zipfile.ZipFile(p, "w").writestr("readme.txt", "hello"))
-    twice = folder / "twice.zip"
+    twice = directory / "twice.zip"
     with zipfile.ZipFile(twice, "w") as z:
         z.writestr("archive/data.pkl", b"N.")
         z.writestr("brchive/data.pkl", b"N.")
@@ -659,10 +659,10 @@ def test_harm(tool, folder):
 def main():
     tool = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as d:
-        folder = Path(d)
-        harm, bounds = test_harm(tool, folder)
+        directory = Path(d)
+        harm, bounds = test_harm(tool, directory)
         for test in (test_layouts, test_hugging_face, test_torchscript, test_numbers_and_sizes, test_deit_tiny):
-            test(tool, folder)
+            test(tool, directory)
     print(f"{checks} checks, {failures} failed; largest relative error {worst:.2g}; {harm} malicious files refused{bounds}")
     sys.exit(1 if failures else 0)
 

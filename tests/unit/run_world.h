@@ -20,7 +20,7 @@ static inline void make_world(void)
     make_directory();
     MUST(sfp__vit_random(&c, 1, 0.08f, &vit, &err));
     MUST(sfp__thread_pool_create(1, &threads, &err));
-    put_text("costs", "0.3\n0.05\n# a remark\n\n0.2\n");
+    put_text("costs", "0.3\n0.05\n# a comment\n\n0.2\n");
     assert_int_equal(setenv("STREAMFP_REGISTRY", in_directory("runs.db"), 1), 0);
 }
 

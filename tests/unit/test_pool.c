@@ -162,8 +162,8 @@ TEST(zero_threads_means_the_cpus_of_the_process)
 {
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-    for (int asked = -1; asked < 1; asked++) {
-        OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(asked);
+    for (int threads = -1; threads < 1; threads++) {
+        OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *p = make(threads);
         assert_int_equal(sfp__thread_pool_size(p), CPU_COUNT(&set));
     }
 }

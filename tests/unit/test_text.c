@@ -50,7 +50,7 @@ TEST(printing_grows_the_text_as_needed)
     assert_memory_equal(t.s + t.length - 3, "xx>", 3);
 }
 
-TEST(json_is_laid_out_as_its_forms_say)
+TEST(json_has_the_layout_of_its_forms)
 {
     static const sfp__json_form lines = {"\n  ", ",\n  ", ": ", "\n"}, spaced = {"", ", ", ":", ""};
     for (int one_line = 0; one_line < 2; one_line++) {

@@ -170,7 +170,7 @@ static void show(void)
 {
     sfp__status_line l = {0};
     sfp__status_line_add(&l, 2, "first");
-    sfp__status_line_add(&l, 0, "  least");
+    sfp__status_line_add(&l, 0, "  minor");
     sfp__status_line_add(&l, 1, "  last");
     sfp__status_line_show(&l);
 }
@@ -181,7 +181,7 @@ TEST(the_line_is_rewritten_and_follows_the_width)
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     resize(&t, 80);
     show();
-    shown(&t, "\r\033[Kfirst  least  last");
+    shown(&t, "\r\033[Kfirst  minor  last");
     resize(&t, 18); /* one column too few: the last column stays free */
     show();
     shown(&t, "\r\033[Kfirst  last");
@@ -204,10 +204,10 @@ TEST(a_dumb_terminal_gets_plain_lines)
     resize(&t, 10);
     assert_int_equal(setenv("TERM", "dumb", 1), 0);
     show();
-    shown(&t, "first  least  last\r\n");
+    shown(&t, "first  minor  last\r\n");
     assert_int_equal(unsetenv("TERM"), 0);
     show();
-    shown(&t, "first  least  last\r\n");
+    shown(&t, "first  minor  last\r\n");
     sfp__status_line_wipe();
     sfp__info("heard");
     shown(&t, "streamfp: heard\r\n");

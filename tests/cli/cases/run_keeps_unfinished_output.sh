@@ -21,12 +21,12 @@ same done
 run --data synthetic:40 --tasks 2 --out done
 ls done
 
-echo "its own state to begin with stays until it is written anew:"
+echo "the initial state of its own directory is kept until it is rewritten:"
 learner=(run --img-size 32 --threads 1 --eval-limit 1 --data synthetic:40 --tasks 1)
 streamfp "${learner[@]}" --out own >/dev/null 2>&1
 streamfp "${learner[@]}" --out own --init-state ./own/../own/state.safetensors 2>&1 >/dev/null | grep replaced
 
-echo "no run's:"
+echo "not the result of a run:"
 mkdir other && echo theirs >other/report.html
 run --data synthetic:40 --tasks 2 --out other
 
@@ -65,7 +65,7 @@ run --data dir:in --out live
 run --data synthetic:40 --out live
 same live
 
-echo "no folder:"
+echo "not a directory:"
 mkfile image a.png 8 8 1
 run --data synthetic:40 --out a.png
 run --data synthetic:40 --out a.png/x

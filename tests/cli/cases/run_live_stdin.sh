@@ -44,7 +44,7 @@ rm -f broken/checkpoint.old # exists if the run was slow
 ls broken
 finished ' (not finished)'
 try cut.tar "${broken[@]}"
-echo "nothing comes: nothing is changed"
+echo "no data: nothing is changed"
 cp -r broken before
 for from in /dev/null in/a1.png; do try $from "${broken[@]}" --resume; done
 diff -r broken before

@@ -38,7 +38,7 @@ for option in '--select craig' '--sigma 0.2' '--buffer er' '--buffer-size 9' '--
     read -ra words <<<"$option"
     try --method ncm "${words[@]}"
 done
-echo "who gave it:"
+echo "where it was set:"
 try --method ncm --set sigma=0.2
 printf 'sigma: 0.5\ndrift: ph\ntasks: 2\n' >asks.yaml
 try --config asks.yaml

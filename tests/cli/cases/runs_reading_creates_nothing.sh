@@ -9,7 +9,7 @@ echo "exit $?"
 streamfp runs compare nowhere 2
 echo "exit $?"
 ls
-echo "--- a file with nothing in it stays so"
+echo "--- an empty file stays empty"
 STREAMFP_REGISTRY=runs.db
 : >runs.db
 streamfp runs
