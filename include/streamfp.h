@@ -4,8 +4,8 @@
  * program `streamfp` does: `streamfp run`, `predict` and `eval` are written with nothing else.
  *
  *   1 Errors and messages     4 Settings      7 Sources                10 Selectors and buffer methods of your own
- *   2 Images                  5 Learner       8 Runs and their results
- *   3 Engine                  6 Predictor     9 Evaluation
+ *   2 Images                  5 Learner       8 Runs and their results  11 Coresets of a matrix
+ *   3 Engine                  6 Predictor     9 Evaluation              12 Conversion and pretraining of backbones
  *
  * Rules that hold for every function:
  *
@@ -648,6 +648,86 @@ typedef struct sfp_buffer_definition {
 
 /* As sfp_register_selector. */
 SFP_API sfp_status sfp_register_buffer(const sfp_buffer_definition *definition, sfp_error *err);
+
+/* ------------------------------------------------------------------------------------------- 11 Coresets of a matrix
+ *
+ * The selectors on any feature matrix, without a learner or an engine.
+ *
+ *     sfp_coreset_options o = SFP_CORESET_OPTIONS_INIT;
+ *     o.method = "kcenter", o.ratio = 0.1;
+ *     sfp_coreset(&o, rows, dim, features, NULL, 0, NULL, indices, NULL, &count, &err); */
+
+typedef struct sfp_coreset_options {
+    size_t size;        /* sizeof(sfp_coreset_options) */
+    const char *method; /* "random", "kcenter", "camel", "craig", "gradmatch" or "d2" */
+    double ratio;       /* share of the rows to choose, more than 0; 1 or more: all */
+    uint64_t seed;      /* of random, gradmatch and d2 */
+    int32_t euclidean;  /* d2: 1 for Euclidean distance, 0 for cosine distance */
+    int32_t threads;    /* 0: as many as the process may run on */
+    void (*progress)(void *ctx, const char *unit, uint64_t done, uint64_t total); /* total 0: unknown. NULL: none */
+    void *ctx;
+} sfp_coreset_options;
+#define SFP_CORESET_OPTIONS_INIT SFP_INIT(sfp_coreset_options)
+
+/* Chooses rows of features (rows, dim). camel, craig and gradmatch need labels (rows); craig and gradmatch also probs (rows,
+ * classes), the predicted probabilities; others ignore both. indices (rows): the chosen rows in order of choice, *count of them.
+ * weights (rows) may be NULL. Rows with NaN or infinite values are chosen last, in index order. */
+SFP_API sfp_status sfp_coreset(const sfp_coreset_options *options, int rows, int dim, const float *features, const int32_t *labels,
+                               int classes, const float *probs, int32_t *indices, float *weights, int *count, sfp_error *err);
+
+/* ---------------------------------------------------------------------- 12 Conversion and pretraining of backbones
+ *
+ * A backbone is trained by the settings of `streamfp pretrain`, which are another table than those of a run: "data", "out", "epochs",
+ * "teacher", ...
+ *
+ *     sfp_pretrain_settings_create(&settings, &err);
+ *     sfp_settings_set(settings, "data", "folder:photos", &err);
+ *     sfp_settings_set(settings, "out", "mine", &err);
+ *     sfp_pretrain(settings, NULL, NULL, &err);                  writes mine/model.safetensors */
+
+/* Writes the backbone as a safetensors file with timm names, at the input size of the engine. dtype is "f32", "f16" or "bf16"; NULL:
+ * "f32". */
+SFP_API sfp_status sfp_engine_save(const sfp_engine *e, const char *path, const char *dtype, sfp_error *err);
+
+/* Settings of a pretraining, for sfp_settings_set, _get and _free; and setting i of them, as sfp_settings_info. */
+SFP_API sfp_status sfp_pretrain_settings_create(sfp_settings **out, sfp_error *err);
+SFP_API const sfp_setting_info *sfp_pretrain_settings_info(int i);
+
+typedef struct sfp_pretrain_progress {
+    size_t size;          /* set by the library */
+    const char *phase;    /* "pictures" (reading images), "teacher" (computing its outputs) or "train" */
+    uint64_t done, total; /* of the phase; total 0: unknown */
+    double fraction;      /* of the phase, 0 to 1 */
+    double start_fraction; /* at which this process began */
+    double seconds, epoch, images_per_second;
+    double loss[4]; /* of labels, class token, patch tokens and logits; NaN: not used */
+    double ncm, knn; /* last probe: accuracy of nearest class mean and nearest neighbours; NaN: none yet */
+} sfp_pretrain_progress;
+
+typedef struct sfp_pretrain_options {
+    size_t size; /* sizeof(sfp_pretrain_options) */
+    void (*progress)(void *ctx, const sfp_pretrain_progress *progress); /* NULL: none */
+    sfp_log_fn log;                                                      /* NULL: no messages */
+    int (*cancelled)(void *ctx); /* asked after every step; 1: write a checkpoint and return. NULL: never */
+    void *ctx;                   /* of the callbacks */
+    const char *command;         /* recorded in the model's file; NULL: none */
+} sfp_pretrain_options;
+#define SFP_PRETRAIN_OPTIONS_INIT SFP_INIT(sfp_pretrain_options)
+
+typedef struct sfp_pretrain_result {
+    size_t size;      /* sizeof(sfp_pretrain_result) */
+    int32_t finished; /* 0: cancelled; the setting "resume" continues */
+    int32_t reserved;
+    uint64_t steps, images, parameters;
+    double seconds, images_per_second, epochs;
+    double loss[4];
+    double ncm, knn; /* probe of the written model; NaN: no labels */
+} sfp_pretrain_result;
+#define SFP_PRETRAIN_RESULT_INIT SFP_INIT(sfp_pretrain_result)
+
+/* Trains to the end or until it is cancelled. options and result may be NULL. */
+SFP_API sfp_status sfp_pretrain(const sfp_settings *settings, const sfp_pretrain_options *options, sfp_pretrain_result *result,
+                                sfp_error *err);
 
 #ifdef __cplusplus
 }

@@ -52,6 +52,9 @@ const sfp_engine *sfp__api_engine(const sfp_learner *l);
 sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *settings, sfp__learner_options *out,
                                     int *label_queue, sfp_error *err);
 
+/* The values of a pretraining; NULL: the settings are those of a run. */
+const sfp__args *sfp__api_pretrain_args(const sfp_settings *s);
+
 /* The options of a run on this backbone; settings NULL: defaults. *args gets a copy of the settings with the values of the engine;
  * it must outlive *out and is freed with sfp__args_done, also after a failure. own_source: the caller has a source for the stream.
  * note (SFP_ERROR_MAX) becomes a message for the user, "": none. */

@@ -4,6 +4,7 @@
 #include "base/c_locale.h"
 #include "base/mem.h"
 #include "learner/settings.h"
+#include "pretrain/pretrain.h"
 #include "run/options.h"
 
 #include <pthread.h>
@@ -17,9 +18,16 @@ struct sfp_settings {
 /* ---------------------------------------------------------------------------------------------------------- information */
 
 enum { ROWS_MAX = 128 };
-static sfp_setting_info rows[ROWS_MAX];
-static int row_count;
-static pthread_once_t rows_once = PTHREAD_ONCE_INIT;
+
+/* One table of settings: that of a run, or that of a pretraining. */
+typedef struct table {
+    const char *command; /* sfp__args.command of its values */
+    sfp_setting_info rows[ROWS_MAX];
+    int count;
+} table;
+
+static table run_table = {.command = "run"}, pretrain_table = {.command = "pretrain"};
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
 static bool is_among(const char *key, const char *const *keys)
 {
@@ -66,19 +74,19 @@ static void describe_learner(const sfp__setting *s, sfp_setting_info *out)
     out->max = s->type == SFP_SETTING_SEED ? (double)UINT64_MAX : s->max;
 }
 
-static sfp_setting_info describe(const sfp__opt *o, const char *group)
+static sfp_setting_info describe(const table *t, const sfp__opt *o, const char *group)
 {
     sfp_setting_info out = {.key = o->name,
                             .alias = o->alias,
                             .group = *group ? group : NULL,
                             .type = SFP_TYPE_TEXT,
-                            .scope = scope_of(o->name),
+                            .scope = t == &run_table ? scope_of(o->name) : SFP_SCOPE_RUN,
                             .values = o->type == SFP_OPT_FLAG ? "on|off" : o->arg,
                             .default_value = o->default_value,
                             .help = o->help,
                             .name = o->word,
                             .earlier_values = o->saved_values};
-    const sfp__setting *s = sfp__settings_find(o->name);
+    const sfp__setting *s = t == &run_table ? sfp__settings_find(o->name) : NULL;
     if (o->type == SFP_OPT_FLAG) {
         out.type = SFP_TYPE_FLAG;
     } else if (o->type == SFP_OPT_CHOICE) {
@@ -87,41 +95,72 @@ static sfp_setting_info describe(const sfp__opt *o, const char *group)
         out.type = SFP_TYPE_INT;
         out.min = (double)o->int_min;
         out.max = (double)o->int_max;
+    } else if (o->type == SFP_OPT_REAL) {
+        out.type = SFP_TYPE_REAL;
+        out.min = o->real_min;
+        out.max = o->real_max;
     } else if (s) {
         describe_learner(s, &out);
     }
     return out;
 }
 
-static void make_rows(void)
+static void fill_table(table *t, size_t count, const sfp__opt *rows)
 {
     const char *group = "";
-    for (size_t i = 0; i < sfp__run_table_count && row_count < ROWS_MAX; i++) {
-        if (sfp__run_table[i].type == SFP_OPT_GROUP)
-            group = sfp__run_table[i].help;
-        else
-            rows[row_count++] = describe(&sfp__run_table[i], group);
+    for (size_t i = 0; i < count && t->count < ROWS_MAX; i++) {
+        if (rows[i].type == SFP_OPT_GROUP)
+            group = rows[i].help;
+        else if (strcmp(rows[i].name, "json") != 0) /* an option of the command only */
+            t->rows[t->count++] = describe(t, &rows[i], group);
     }
+}
+
+static void fill_tables(void)
+{
+    fill_table(&run_table, sfp__run_table_count, sfp__run_table);
+    fill_table(&pretrain_table, SFP_PRETRAIN_ROWS, sfp__pretrain_rows);
+}
+
+static const sfp_setting_info *row_of(const table *t, int i)
+{
+    (void)pthread_once(&tables_once, fill_tables);
+    return i >= 0 && i < t->count ? &t->rows[i] : NULL;
 }
 
 const sfp_setting_info *sfp_settings_info(int i)
 {
-    (void)pthread_once(&rows_once, make_rows);
-    return i >= 0 && i < row_count ? &rows[i] : NULL;
+    return row_of(&run_table, i);
+}
+
+const sfp_setting_info *sfp_pretrain_settings_info(int i)
+{
+    return row_of(&pretrain_table, i);
 }
 
 /* --------------------------------------------------------------------------------------------------------------- values */
 
-sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
+static sfp_status create(const table *t, size_t count, const sfp__opt *rows, sfp_settings **out, sfp_error *err)
 {
-    IN_C_LOCALE;
     OWNED_PTR(sfp_settings_free) sfp_settings *s = NULL;
     if (!out)
         return sfp__fail(err, SFP_EINVAL, "out must not be NULL");
     TRY(sfp__alloc(&s, 1, sizeof *s, err));
-    TRY(sfp__args_init(&s->args, "run", sfp__run_table, sfp__run_table_count, err));
+    TRY(sfp__args_init(&s->args, t->command, rows, count, err));
     *out = TAKE(s);
     return SFP_OK;
+}
+
+sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
+{
+    IN_C_LOCALE;
+    return create(&run_table, sfp__run_table_count, sfp__run_table, out, err);
+}
+
+sfp_status sfp_pretrain_settings_create(sfp_settings **out, sfp_error *err)
+{
+    IN_C_LOCALE;
+    return create(&pretrain_table, SFP_PRETRAIN_ROWS, sfp__pretrain_rows, out, err);
 }
 
 void sfp_settings_free(sfp_settings *s)
@@ -138,12 +177,19 @@ sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value,
     if (!s || !key || !value)
         return sfp__fail(err, SFP_EINVAL, "settings, key and value must not be NULL");
     const sfp__opt *o = sfp__args_find(&s->args, key);
+    if (o && sfp__api_pretrain_args(s))
+        return sfp__args_set(&s->args, o->name, value, SFP_RANK_COMMAND_LINE, o->name, err);
     if (o)
         return sfp__run_set(&s->args, o->name, value, SFP_RANK_COMMAND_LINE, o->name, err);
     sfp_status status = sfp__args_unknown(&s->args, "setting", "", key, err);
     if (err)
         (void)snprintf(err->key, sizeof err->key, "%.*s", SFP_KEY_MAX - 1, key);
     return status;
+}
+
+const sfp__args *sfp__api_pretrain_args(const sfp_settings *s)
+{
+    return s->args.command == pretrain_table.command ? &s->args : NULL;
 }
 
 const char *sfp_settings_get(const sfp_settings *s, const char *key)
@@ -200,6 +246,8 @@ sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *set
     if (!settings)
         TRY(sfp_settings_create(&defaults, err));
     const sfp__args *a = settings ? &settings->args : &defaults->args;
+    if (settings && sfp__api_pretrain_args(settings))
+        return sfp__fail(err, SFP_EINVAL, "settings are those of a pretraining, expected those of sfp_settings_create");
     TRY(check_learner(a, err));
     TRY(check_engine(e, a, err));
     TRY(sfp__run_learner_options(a, &e->vit->config, true, &o, note, err));
@@ -221,6 +269,8 @@ sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *setting
     if (!settings)
         TRY(sfp_settings_create(&defaults, err));
     const sfp__args *a = settings ? &settings->args : &defaults->args;
+    if (settings && sfp__api_pretrain_args(settings))
+        return sfp__fail(err, SFP_EINVAL, "settings are those of a pretraining, expected those of sfp_settings_create");
     TRY(check_engine(e, a, err));
     TRY(sfp__args_copy(a, args, err));
     for (int i = 0; sfp_settings_info(i); i++) {

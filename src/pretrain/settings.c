@@ -1,6 +1,7 @@
 /* The options of `streamfp pretrain`, and their comparison with those that a checkpoint records. */
 #include "pretrain/pretrain.h"
 
+#include "base/mem.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -152,4 +153,38 @@ sfp_status sfp__pretrain_check_saved_options(const sfp__tensor_file *f, const sf
     }
     return sfp__fail(err, SFP_EINVAL, "%s: the %s have changed; restore them, or choose another --out", path,
                      reported ? "images, labels or teacher's weights" : "options or data");
+}
+
+/* ------------------------------------------------------------------- reading */
+
+#define NEEDS_TEACHER "it applies to a teacher (use --teacher FILE|builtin)"
+
+static const sfp__no_effect_rule no_effect_rules[] = {
+    {"epochs", "seconds!=0", "seconds", "the length of the run is --seconds; use one of the two"},
+    {"teacher-cache teacher-grid", "!teacher", "no teacher", NEEDS_TEACHER},
+    {"views", "!teacher", "no teacher", "every epoch has new views without a teacher (use --teacher FILE|builtin)"},
+    {"weight-class weight-patch weight-logits temperature", "!teacher", "no teacher", NEEDS_TEACHER},
+    {"temperature", "weight-logits=0", "weight-logits 0", "the temperature applies only to logits"},
+    {"smoothing", "weight-label=0", "weight-label 0", "the loss does not use labels"},
+};
+
+sfp_status sfp__pretrain_read_options(const sfp__args *a, sfp__pretrain_options *o, sfp_error *err)
+{
+    *o = (sfp__pretrain_options){.output.half = sfp__args_choice(a, "dtype") == 0};
+    sfp__args_store(a, o);
+    if (!o->data.train || !o->output.dir)
+        return sfp__fail_key(err, o->data.train ? "out" : "data", SFP_EINVAL, "%s is missing, expected %s",
+                             o->data.train ? "out" : "data", o->data.train ? "a directory" : "KIND:PATH");
+    TRY(sfp__args_check_no_effect(a, SFP_LIST(no_effect_rules), 0, NULL, err));
+    if (!o->student.heads)
+        o->student.heads = o->student.dim >= 64 ? o->student.dim / 64 : 1;
+    if (!o->student.hidden)
+        o->student.hidden = 4 * o->student.dim;
+    if (o->student.img_size % o->student.patch_size != 0)
+        return sfp__fail_key(err, "img-size", SFP_EINVAL, "img-size is %d, expected a multiple of %d, the patch size",
+                             o->student.img_size, o->student.patch_size);
+    if (o->student.dim % o->student.heads != 0)
+        return sfp__fail_key(err, "dim", SFP_EINVAL, "dim is %d, expected a multiple of %d, the number of heads", o->student.dim,
+                             o->student.heads);
+    return SFP_OK;
 }

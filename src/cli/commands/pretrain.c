@@ -7,15 +7,14 @@
 #include "base/text.h"
 #include "pretrain/pretrain.h"
 
-#include <limits.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
-
-#define NEEDS_TEACHER "it applies to a teacher (use --teacher FILE|builtin)"
 
 typedef struct shown_progress {
     double last; /* p->seconds when the status line was last shown */
     const char *phase;
+    const atomic_int *stop; /* set by signals */
 } shown_progress;
 
 /* Priorities in the status line, lowest first. */
@@ -26,7 +25,7 @@ static const char *unit_of(const char *phase)
     return strcmp(phase, "train") == 0 ? "steps" : strcmp(phase, "teacher") == 0 ? "teacher outputs" : "images";
 }
 
-static void on_progress(void *ctx, const sfp__pretrain_progress *p)
+static void on_progress(void *ctx, const sfp_pretrain_progress *p)
 {
     shown_progress *t = ctx;
     sfp__status_line l = {0};
@@ -56,16 +55,18 @@ static void on_progress(void *ctx, const sfp__pretrain_progress *p)
     sfp__status_line_show(&l);
 }
 
-static void on_info(void *ctx, const char *message)
+static void on_log(void *ctx, sfp_log_level level, const char *message)
 {
     (void)ctx;
-    sfp__info("%s", message);
+    if (level == SFP_LOG_WARNING)
+        sfp__warn("%s", message);
+    else
+        sfp__info("%s", message);
 }
 
-static void on_warning(void *ctx, const char *message)
+static int is_stopped(void *ctx)
 {
-    (void)ctx;
-    sfp__warn("%s", message);
+    return atomic_load(((const shown_progress *)ctx)->stop);
 }
 
 /* Writes the command line with the options that were set, which creates the same model again. */
@@ -79,36 +80,7 @@ static void put_command(const sfp__args *a, sfp__text *t)
     }
 }
 
-static const sfp__no_effect_rule no_effect_rules[] = {
-    {"epochs", "seconds!=0", "seconds", "the length of the run is --seconds; use one of the two"},
-    {"teacher-cache teacher-grid", "!teacher", "no teacher", NEEDS_TEACHER},
-    {"views", "!teacher", "no teacher", "every epoch has new views without a teacher (use --teacher FILE|builtin)"},
-    {"weight-class weight-patch weight-logits temperature", "!teacher", "no teacher", NEEDS_TEACHER},
-    {"temperature", "weight-logits=0", "weight-logits 0", "the temperature applies only to logits"},
-    {"smoothing", "weight-label=0", "weight-label 0", "the loss does not use labels"},
-};
-
-static sfp_status read_options(const sfp__args *a, sfp__pretrain_options *o, sfp_error *err)
-{
-    *o = (sfp__pretrain_options){.output.half = sfp__args_choice(a, "dtype") == 0};
-    sfp__args_store(a, o);
-    if (!o->data.train || !o->output.dir)
-        return sfp__fail_usage(err, "--%s is missing", o->data.train ? "out DIR" : "data KIND:PATH");
-    TRY(sfp__args_check_no_effect(a, SFP_LIST(no_effect_rules), 0, NULL, err));
-    if (!o->student.heads)
-        o->student.heads = o->student.dim >= 64 ? o->student.dim / 64 : 1;
-    if (!o->student.hidden)
-        o->student.hidden = 4 * o->student.dim;
-    if (o->student.img_size % o->student.patch_size != 0)
-        return sfp__fail_usage(err, "--img-size is %d, expected a multiple of --patch %d", o->student.img_size,
-                               o->student.patch_size);
-    if (o->student.dim % o->student.heads != 0)
-        return sfp__fail_usage(err, "--dim is %d, expected a multiple of %d, the number of heads", o->student.dim,
-                               o->student.heads);
-    return SFP_OK;
-}
-
-static void print_result(const sfp__pretrain_result *r, const char *out, bool json)
+static void print_result(const sfp_pretrain_result *r, const char *out, bool json)
 {
     sfp__out o;
     sfp__json *j = &o.json;
@@ -139,25 +111,44 @@ static void print_result(const sfp__pretrain_result *r, const char *out, bool js
     sfp__out_end(&o);
 }
 
+/* The values that were given, as settings of the library. */
+static sfp_status read_settings(const sfp__args *a, sfp_settings *s, sfp_error *err)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const char *name = a->opts[i].name;
+        if (a->values[i].rank > SFP_RANK_DEFAULT && strcmp(name, "json") != 0)
+            TRY(sfp_settings_set(s, name, sfp__args_value(a, name), err));
+    }
+    return SFP_OK;
+}
+
+static void free_settings(sfp_settings **s)
+{
+    sfp_settings_free(*s);
+}
+
 static sfp_status run(const sfp__args *a, sfp_error *err)
 {
-    OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
+    OWNED_BY(free_settings) sfp_settings *settings = NULL;
     OWNED_BY(sfp__text_done) sfp__text command = {0};
-    sfp__pretrain_options o;
-    sfp__pretrain_result r = {0};
-    shown_progress t = {0};
-    const sfp__pretrain_hooks hooks = {
-        .ctx = &t, .progress = on_progress, .info = on_info, .warn = on_warning, .stop = sfp__stop_on_signals()};
-    TRY(read_options(a, &o, err));
+    shown_progress t = {.stop = sfp__stop_on_signals()};
+    sfp_pretrain_options o = SFP_PRETRAIN_OPTIONS_INIT;
+    sfp_pretrain_result r = SFP_PRETRAIN_RESULT_INIT;
+    const char *out = sfp__args_string(a, "out");
+    TRY(sfp_pretrain_settings_create(&settings, err));
+    TRY(read_settings(a, settings, err));
     put_command(a, &command);
-    o.output.command = command.failed ? NULL : command.s;
-    TRY(sfp__thread_pool_create((int)sfp__args_int(a, "threads"), &pool, err));
-    sfp_status s = sfp__pretrain(&o, pool, &hooks, &r, err);
+    o.command = command.failed ? NULL : command.s;
+    o.progress = on_progress;
+    o.log = on_log;
+    o.cancelled = is_stopped;
+    o.ctx = &t;
+    sfp_status s = sfp_pretrain(settings, &o, &r, err);
     sfp__status_line_wipe();
     TRY(s);
     if (!r.finished)
-        sfp__info("stopped; continue with --resume --out %s", o.output.dir);
-    print_result(&r, o.output.dir, sfp__args_flag(a, "json"));
+        sfp__info("stopped; continue with --resume --out %s", out);
+    print_result(&r, out, sfp__args_flag(a, "json"));
     return r.finished ? SFP_OK : sfp__fail_quietly(err);
 }
 

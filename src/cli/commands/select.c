@@ -1,14 +1,11 @@
-/* streamfp select: chooses a coreset of any feature matrix with the selectors of `run` (docs/method.md, sections 11 and 17).
- *
- * The files replace the values that a learner would compute: the features are the logits of kcenter, the features of camel and
- * freesel and, with labels and probabilities, determine the last-layer gradients of craig and gradmatch. */
+/* streamfp select: chooses a coreset of any feature matrix with the selectors of `run` (sfp_coreset of the public header). */
 #include "cli/command.h"
 #include "cli/matrix.h"
 #include "cli/ui.h"
 #include "io/json_write.h"
 
 #include "base/mem.h"
-#include "select/select.h"
+#include "streamfp.h"
 
 #include <math.h>
 
@@ -30,21 +27,16 @@ static const sfp__no_effect_rule no_effect_rules[] = {{"distance", "method!=d2",
 
 /* In the order of the values of --method. */
 typedef enum method { RANDOM, KCENTER, CAMEL, CRAIG, GRADMATCH, D2 } method;
-static const char *const names[] = {"random", "kcenter", "camel", "craig", "gradmatch", "d2"};
 
 typedef struct job {
     method method;
-    double ratio;
     sfp__table features, probs;
     int32_t *label;
-    int finite, *order; /* order (rows): the `finite` rows of finite numbers, then the others, both ascending */
-    sfp__thread_pool *pool;
-    sfp__arena arena;
     sfp__progress progress;
-    sfp__select_env env;
-    void *block;
-    int count, *index;
-    float *weight;
+    void *block; /* of the arrays below */
+    int count;
+    int32_t *index; /* (rows) */
+    float *weight;  /* (rows) */
 } job;
 
 /* ---------------------------------------------------------------------- input */
@@ -130,30 +122,6 @@ static bool uses_probs(method m)
     return m == CRAIG || m == GRADMATCH;
 }
 
-/* true: all numbers of sample i that the selector uses are finite. */
-static bool finite_sample(const job *j, int i)
-{
-    return finite_row(&j->features, i) && (!uses_probs(j->method) || finite_row(&j->probs, i));
-}
-
-/* Fills j->order and j->finite. */
-static sfp_status order_rows(job *j, const sfp__args *args, sfp_error *err)
-{
-    int n = 0, rows = j->features.rows;
-    TRY(sfp__alloc(&j->order, (size_t)rows, sizeof *j->order, err));
-    for (int i = 0; i < rows; i++)
-        if (finite_sample(j, i))
-            j->order[n++] = i;
-    j->finite = n;
-    for (int i = 0; i < rows && n < rows; i++)
-        if (!finite_sample(j, i))
-            j->order[n++] = i;
-    warn_not_finite(&j->features, sfp__args_string(args, "features"));
-    if (uses_probs(j->method))
-        warn_not_finite(&j->probs, sfp__args_string(args, "probs"));
-    return SFP_OK;
-}
-
 /* Returns a required option that is not set; NULL: none. */
 static const char *missing_option(const sfp__args *args, method m)
 {
@@ -176,55 +144,26 @@ static void on_progress(void *ctx, const char *unit, uint64_t done, uint64_t tot
     sfp__progress_update(p, done);
 }
 
-/* D^2 sampling is freesel on the given features. */
-static sfp_status choose_by_selector(job *j, bool euclidean, sfp_error *err)
-{
-    const sfp__table *x = &j->features;
-    const sfp__select_options opt = {.sigma = j->ratio, .euclidean = euclidean};
-    sfp__select_batch batch = {
-        .b = x->rows, .label = j->label, .dim = x->columns, .features = x->x, .query = x->x, .pooled = x->x};
-    batch.classes = j->method == KCENTER ? x->columns : j->probs.columns;
-    batch.logits = x->x;
-    batch.probs = j->probs.x;
-    const sfp__selector *s = sfp__selector_find(j->method == D2 ? "freesel" : names[j->method]);
-    return s->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err);
-}
-
-/* Chooses c rows at random, finite rows first; if all finite rows are chosen, they keep their order. Used by random, and by every
- * method if all rows are chosen. */
-static sfp_status choose_randomly(job *j, int c, sfp_error *err)
-{
-    const sfp__select_batch batch = {.b = j->finite};
-    const sfp__select_options opt = {.sigma = (c + 0.5) / fmax(1, j->finite)}; /* + 0.5: the size is c with any rounding */
-    TRY(sfp__selector_find("random")->pick(&batch, &opt, &j->env, j->index, j->weight, &j->count, err));
-    for (int i = 0; i < j->count; i++)
-        j->index[i] = j->order[j->index[i]];
-    for (; j->count < c; j->count++) {
-        j->index[j->count] = j->order[j->count]; /* all finite rows are chosen at this point */
-        j->weight[j->count] = 1;
-    }
-    return SFP_OK;
-}
-
-static sfp_status choose(job *j, bool euclidean, sfp_error *err)
-{
-    int rows = j->features.rows, c = sfp__coreset_size(rows, j->ratio);
-    return j->method == RANDOM || c == rows ? choose_randomly(j, c, err) : choose_by_selector(j, euclidean, err);
-}
-
 static sfp_status choose_coreset(job *j, const sfp__args *args, sfp_error *err)
 {
-    sfp__rng rng = sfp__rng_init((uint64_t)sfp__args_int(args, "seed"), 2);
+    sfp_coreset_options o = SFP_CORESET_OPTIONS_INIT;
     TRY(load(j, args, err));
-    TRY(order_rows(j, args, err));
-    TRY(sfp__thread_pool_create((int)sfp__args_int(args, "threads"), &j->pool, err));
+    warn_not_finite(&j->features, sfp__args_string(args, "features"));
+    if (uses_probs(j->method))
+        warn_not_finite(&j->probs, sfp__args_string(args, "probs"));
     size_t n = (size_t)j->features.rows;
     const sfp__want list[] = {{&j->index, n, sizeof *j->index}, {&j->weight, n, sizeof *j->weight}};
     TRY(sfp__block(&j->block, SFP_LIST(list), err));
     sfp__progress_init(&j->progress, "picks", 0);
-    j->env = (sfp__select_env){
-        .rng = &rng, .arena = &j->arena, .threads = j->pool, .on_progress = on_progress, .progress_ctx = &j->progress};
-    sfp_status s = choose(j, sfp__args_choice(args, "distance") == 1, err);
+    o.method = sfp__args_text(args, "method");
+    o.ratio = sfp__args_real(args, "ratio");
+    o.seed = (uint64_t)sfp__args_int(args, "seed");
+    o.euclidean = sfp__args_choice(args, "distance") == 1;
+    o.threads = (int32_t)sfp__args_int(args, "threads");
+    o.progress = on_progress;
+    o.ctx = &j->progress;
+    sfp_status s = sfp_coreset(&o, j->features.rows, j->features.columns, j->features.x, j->label, j->probs.columns, j->probs.x,
+                               j->index, j->weight, &j->count, err);
     sfp__progress_done(&j->progress);
     return s;
 }
@@ -252,12 +191,9 @@ static void print_coreset(const job *j, bool json)
 
 static void job_done(job *j)
 {
-    sfp__arena_done(&j->arena);
-    sfp__thread_pool_free(j->pool);
     sfp__table_done(&j->features);
     sfp__table_done(&j->probs);
     sfp__free(j->label);
-    sfp__free(j->order);
     sfp__free(j->block);
 }
 
@@ -268,7 +204,6 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     if (option)
         return sfp__fail_usage(err, "--%s is missing%s%s", option, name ? ", expected with --method " : "", name ? name : "");
     TRY(sfp__args_check_no_effect(args, SFP_LIST(no_effect_rules), 0, NULL, err));
-    j.ratio = sfp__args_real(args, "ratio");
     TRY(choose_coreset(&j, args, err));
     print_coreset(&j, sfp__args_flag(args, "json"));
     return SFP_OK;
