@@ -96,7 +96,7 @@ TEST(states_and_checkpoints_do_not_depend_on_the_locale)
         MUST(sfp_predictor_open(e, state[PLAIN], &small_predictor, &p, &err));
         (void)keep_predictor(p);
         sfp_learner *other = fraction_learner(e, "0.25");
-        REFUSED(sfp_learner_resume(other, checkpoint[PLAIN], NULL, &err), SFP_EINVAL, "sigma 0.5, now it is 0.25");
+        REFUSED(sfp_learner_resume(other, checkpoint[PLAIN], NULL, &err), SFP_EINVAL, "sigma is 0.5, expected 0.25");
         check_locale(i);
     }
 }
