@@ -54,7 +54,7 @@ static const char options_begin[] = "' \"$cur\"\n"
 /* ------------------------------------------------------- words for an argument */
 
 /* Finds the next choice of a text like "FILE|builtin" and advances *text. Returns the length of *word without brackets; 0: there
- * is no further choice. */
+ * are no further choices. */
 static int next_choice(const char **text, const char **word)
 {
     *text += strspn(*text, "|[] .");

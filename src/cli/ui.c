@@ -103,7 +103,7 @@ void sfp__info(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    put_message("streamfp: ", fmt, ap);
+    put_message("", fmt, ap);
     va_end(ap);
 }
 
@@ -278,7 +278,7 @@ static _Atomic(sfp_run *) stopped_run; /* NULL: none */
 static void print_stopping(void)
 {
     static const char text[] =
-        SFP_STATUS_LINE_WIPE "streamfp: stopping after a checkpoint; press Ctrl-C again to exit immediately\n";
+        SFP_STATUS_LINE_WIPE "stopping after a checkpoint; press Ctrl-C again to exit immediately\n";
     size_t skip = line_open ? 0 : sizeof SFP_STATUS_LINE_WIPE - 1;
     int before = errno;
     ssize_t unused = write(STDERR_FILENO, text + skip, sizeof text - 1 - skip);

@@ -11,7 +11,7 @@
 
 /* Every message is one line. All functions erase the status line first and print control characters as '?'.
  *
- * "streamfp: " and a note, which reports a normal event. */
+ * Prints a note, which reports a normal event and has no prefix. */
 void sfp__info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* "streamfp: warning: FACT; CONSEQUENCE": data was skipped, excluded or changed. */
 void sfp__warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -198,8 +198,8 @@ static float draw_share(const sfp__pretrain_options *o, uint64_t step)
         return 1;
     sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_MIX, step, 0);
     double a = draw_gamma(&r, o->view.mixup), b = draw_gamma(&r, o->view.mixup), share = a + b > 0 ? a / (a + b) : 1;
-    return (float)fmax(share,
-                       1 - share); /* share >= 0.5: the pair (i, mate) gives the same two mixtures for share and 1 - share */
+    /* share and 1 - share give the same two mixtures for the pair (i, mate), so the larger one is used */
+    return (float)fmax(share, 1 - share);
 }
 
 static sfp_status make_sample(sfp__view_loader *f, sfp__view_batch *m, int i, float *x)

@@ -107,10 +107,10 @@ TEST(confusions_are_sorted_by_count)
     static const struct {
         int truth, answer, count;
     } want[] = {{2, 1, 7}, {1, 0, 5}, {0, 1, 2}, {1, 2, 2}, {2, 0, 1}};
-    for (int most = 1; most <= 6; most++) {
+    for (int max_pairs = 1; max_pairs <= 6; max_pairs++) {
         sfp__confusion_pair got[6];
-        int n = sfp__top_confusions(3, confusion, most, got);
-        assert_int_equal(n, most < 5 ? most : 5);
+        int n = sfp__top_confusions(3, confusion, max_pairs, got);
+        assert_int_equal(n, max_pairs < 5 ? max_pairs : 5);
         for (int i = 0; i < n; i++) {
             assert_int_equal(got[i].truth, want[i].truth);
             assert_int_equal(got[i].answer, want[i].answer);

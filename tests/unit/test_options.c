@@ -46,7 +46,7 @@ static sfp_status parse(int argc, const char **argv)
 }
 #define PARSE(...) parse((int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]){__VA_ARGS__})
 
-/* Values that an option does not take; the list ends with NULL. */
+/* Checks that an option refuses these values; the list ends with NULL. */
 static void all_bad(const char *name, const char *const *values)
 {
     for (; *values; values++)
@@ -55,7 +55,7 @@ static void all_bad(const char *name, const char *const *values)
 }
 #define ALL_BAD(name, ...) all_bad(name, (const char *const[]){__VA_ARGS__, NULL})
 
-TEST(defaults_come_from_the_table)
+TEST(defaults_are_those_of_the_table)
 {
     assert_int_equal(sfp__args_int(&args, "batch-size"), 20);
     assert_true(sfp__args_real(&args, "sigma") == 0.5);
@@ -87,7 +87,7 @@ TEST(operands_and_options_mix)
     assert_string_equal(args.operands[2], "--sigma");
 }
 
-TEST(a_flag_can_be_taken_back)
+TEST(a_flag_can_be_turned_off)
 {
     MUST(sfp__args_set(&args, "weighted", "true", SFP_RANK_FILE, "x.yaml:1: weighted", &err));
     assert_true(sfp__args_flag(&args, "weighted"));
@@ -107,7 +107,7 @@ TEST(numbers_are_strict)
     MUST(PARSE("--seed", "9223372036854775807"));
     assert_true(sfp__args_int(&args, "seed") == INT64_MAX);
     ALL_BAD("--sigma", "", "nan", "inf", "0x1p-1", "1e999", ".", "0.5.", " 0.5", "0,5");
-    MUST(PARSE("--sigma", "1e-400")); /* too small for a double is zero, not an error */
+    MUST(PARSE("--sigma", "1e-400")); /* a number too small for a double is 0, not an error */
 }
 
 TEST(ranges_hold_at_both_ends)
@@ -133,7 +133,7 @@ TEST(choices_are_whole_words)
     assert_int_equal(sfp__args_choice(&args, "clock"), 0);
 }
 
-TEST(what_is_wrong_is_told)
+TEST(errors_name_the_option_and_the_expected_values)
 {
     static const struct {
         const char *option, *value, *message;
@@ -141,7 +141,7 @@ TEST(what_is_wrong_is_told)
         {"--batch-size", "0", "--batch-size is 0, expected 1 to 1000"},
         {"--sigma", NULL, "--sigma needs R"},
         {"--sgima", "1", "unknown option '--sgima', did you mean '--sigma'?"},
-        {"--batch", "1", "unknown option '--batch', did you mean '--batch-size'?"}, /* a prefix is no abbreviation, but a hint */
+        {"--batch", "1", "unknown option '--batch', did you mean '--batch-size'?"}, /* prefixes are suggested, but not accepted */
         {"--qqqqqq", NULL, "unknown option '--qqqqqq'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -181,7 +181,7 @@ TEST(pairs_set_values_by_key)
                     "unknown key 'clok', did you mean 'clock'?");
 }
 
-TEST(words_of_another_table_are_checked)
+TEST(names_from_a_list_are_checked)
 {
     MUST(PARSE("--animal", "bee"));
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
@@ -189,34 +189,35 @@ TEST(words_of_another_table_are_checked)
     assert_string_equal(sfp__args_string(&args, "animal"), "bee");
 }
 
-TEST(a_heading_is_no_option)
+TEST(a_group_heading_is_not_an_option)
 {
     assert_int_equal(PARSE("--=x"), SFP_EINVAL);
     REFUSED_EXACTLY(sfp__args_set(&args, "", "x", SFP_RANK_FILE, "run.yaml:1: ", &err), SFP_EINVAL, "unknown key ''");
 }
 
-/* For what is checked later than it arrives. */
-TEST(a_message_can_name_who_gave_the_value)
+/* For values that are checked after parsing. */
+TEST(a_message_names_the_origin_of_the_value)
 {
     static const struct {
-        const char *key, *message, *told;
-        bool about; /* an option of the table */
-    } list[] = {{"clock", "clock is real, expected off", "--clock is real, expected off", true},
-                {"clock", "--clock has no effect with x: y", "--clock has no effect with x: y", true}, /* said already */
-                {"weighted", "weighted on, and nothing weighs", "x.yaml:2: weighted on, and nothing weighs", true},
-                {"seed", "seed is 0, expected more", "seed is 0, expected more", true}, /* a default: nobody gave it */
-                {"pool", "pool is 0, expected more", "pool is 0, expected more", false},
-                {"", "clock is a directory", "clock is a directory", false}};
+        const char *key, *message, *expected;
+        bool about; /* the key is an option of the table */
+    } list[] = {
+        {"clock", "clock is real, expected off", "--clock is real, expected off", true},
+        {"clock", "--clock has no effect with x: y", "--clock has no effect with x: y", true}, /* already names its origin */
+        {"weighted", "weighted on, and nothing weighs", "x.yaml:2: weighted on, and nothing weighs", true},
+        {"seed", "seed is 0, expected more", "seed is 0, expected more", true}, /* a default has no origin */
+        {"pool", "pool is 0, expected more", "pool is 0, expected more", false},
+        {"", "clock is a directory", "clock is a directory", false}};
     MUST(PARSE("--clock", "real"));
     MUST(sfp__args_set(&args, "weighted", "yes", SFP_RANK_FILE, "x.yaml:2: weighted", &err));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         (void)sfp__fail_key(&err, list[i].key, SFP_EINVAL, "%s", list[i].message);
         assert_int_equal(sfp__args_add_origin(&args, &err), list[i].about);
-        assert_string_equal(err.message, list[i].told);
+        assert_string_equal(err.message, list[i].expected);
         assert_string_equal(err.key, list[i].key);
     }
     (void)sfp__fail_key(&err, "clock", SFP_EINVAL, "clock is real");
-    (void)sfp__fail_prefix(&err, SFP_EINVAL, "a.safetensors"); /* then it is about the file */
+    (void)sfp__fail_prefix(&err, SFP_EINVAL, "a.safetensors"); /* the error is then about the file */
     assert_false(sfp__args_add_origin(&args, &err));
     assert_string_equal(err.message, "a.safetensors: clock is real");
 }
@@ -228,7 +229,7 @@ static void all_given(bool given)
         assert_int_equal(sfp__args_given(&args, keys[i]), given);
 }
 
-TEST(given_is_what_the_user_wants_otherwise)
+TEST(an_option_is_given_if_its_value_is_not_the_default)
 {
     all_given(false);
     MUST(sfp__args_set(&args, "batch_size", "020", SFP_RANK_FILE, "x.yaml:1: batch_size", &err));
@@ -242,15 +243,16 @@ TEST(given_is_what_the_user_wants_otherwise)
     assert_string_equal(sfp__args_value(&args, "weighted"), "on");
 }
 
-TEST(what_has_no_effect_is_refused)
+TEST(options_without_effect_are_refused)
 {
-    static const sfp__no_effect_rule rules[] = {{"drift sigma", "out", "out {out}", "a"},
-                                                {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
-                                                {"sigma", "planet!=mars", "no planet", "c"}, /* it is not known: neither */
-                                                {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
+    static const sfp__no_effect_rule rules[] = {
+        {"drift sigma", "out", "out {out}", "a"},
+        {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
+        {"sigma", "planet!=mars", "no planet", "c"}, /* the fact is unknown, so the rule does not apply */
+        {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
     static const sfp__fact facts[] = {{"clock", "real"}, {"planet", NULL}};
     const size_t n = sizeof rules / sizeof *rules;
-    MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err)); /* nothing was given */
+    MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err)); /* no option is set */
     MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
     REFUSED_EXACTLY(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
                     "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
@@ -265,11 +267,11 @@ TEST(what_has_no_effect_is_refused)
                     "--drift has no effect with out here: a");
 }
 
-TEST(numbers_are_the_same_however_they_are_written)
+TEST(numbers_are_compared_by_value)
 {
     assert_true(sfp__same_number("0.5", ".50") && sfp__same_number("1e3", "1000") && sfp__same_number("-0", "0"));
     assert_false(sfp__same_number("0.5", "0.51") || sfp__same_number("max", "max") || sfp__same_number("", ""));
-    assert_false(sfp__same_number("9007199254740993", "9007199254740992")); /* a double cannot tell */
+    assert_false(sfp__same_number("9007199254740993", "9007199254740992")); /* equal as doubles */
 }
 
 static sfp_status init_and_parse(sfp_error *why)
@@ -280,12 +282,12 @@ static sfp_status init_and_parse(sfp_error *why)
     return sfp__args_parse(&a, 4, (char **)(void *)argv, why);
 }
 
-TEST(every_failed_allocation_is_told)
+TEST(every_failed_allocation_is_reported)
 {
     assert_in_range(FAIL_EACH_ALLOCATION(init_and_parse(alloc_err), true), 1, 40);
 }
 
-/* What the parser cannot check of a table: doubles, defaults that do not parse, texts that the printers need. */
+/* Checks of the tables that the parser does not make: duplicate names, invalid defaults, missing texts. */
 TEST(every_command_has_a_sound_table)
 {
     for (size_t i = 0; sfp__commands[i]; i++) {
@@ -302,8 +304,8 @@ TEST(every_command_has_a_sound_table)
             const sfp__opt *o = &opts[k];
             assert_non_null(o->help);
             if (o->type == SFP_OPT_GROUP) {
-                assert_true(k + 1 < count && opts[k + 1].type != SFP_OPT_GROUP); /* a heading of something */
-                assert_true(opts[0].type == SFP_OPT_GROUP);                      /* none stands above the first */
+                assert_true(k + 1 < count && opts[k + 1].type != SFP_OPT_GROUP); /* a heading has options below it */
+                assert_true(opts[0].type == SFP_OPT_GROUP);                      /* no option is above the first heading */
                 continue;
             }
             assert_true(o->name[0] && (!o->word || o->word(0)));

@@ -180,11 +180,11 @@ static unsigned digit(char c)
 /* Decodes the n-th data: image of the page. */
 static sfp__image sprite(const char *text, int n)
 {
-    static const char mark[] = "data:image/png;base64,";
+    static const char prefix[] = "data:image/png;base64,";
     for (; n >= 0; n--) {
-        text = strstr(text, mark);
+        text = strstr(text, prefix);
         assert_non_null(text);
-        text += sizeof mark - 1;
+        text += sizeof prefix - 1;
     }
     size_t length = strcspn(text, ")"), size = 0;
     uint8_t *bytes = kept_malloc(length);

@@ -186,7 +186,7 @@ TEST(the_line_is_rewritten_and_follows_the_width)
     show();
     shown(&t, "\r\033[Kfirst  last");
     sfp__info("heard");
-    shown(&t, "\r\033[Kstreamfp: heard\r\n");
+    shown(&t, "\r\033[Kheard\r\n");
     resize(&t, 0); /* the terminal does not report its width */
     assert_int_equal(setenv("COLUMNS", "8", 1), 0);
     show();
@@ -210,6 +210,6 @@ TEST(a_dumb_terminal_gets_plain_lines)
     shown(&t, "first  minor  last\r\n");
     sfp__status_line_wipe();
     sfp__info("heard");
-    shown(&t, "streamfp: heard\r\n");
+    shown(&t, "heard\r\n");
     close_terminal(&t);
 }

@@ -166,7 +166,7 @@ typedef struct bench {
     size_t rss;
 } bench;
 
-/* Mean cross-entropy of a linear head, which takes as long as the loss of a learner. */
+/* Mean cross-entropy of a linear head, which has the cost of a learner's loss. */
 static void loss(void *ctx, int first, int n, const float *feature, float *grad)
 {
     const bench *t = ctx;
