@@ -4,14 +4,95 @@
 #include "base/c_locale.h"
 #include "base/mem.h"
 #include "run/run.h"
+#include "stream/source.h"
 
 struct sfp_run {
     sfp__run *core;
+    sfp__args args; /* the settings; opt points to its texts */
     sfp__run_options opt;
     sfp__run_hooks hooks;
+    void (*progress)(void *ctx, const sfp_run_progress *progress);
+    sfp_log_fn log;
+    void *progress_ctx, *log_ctx;
     sfp_result result;
     atomic_int stop;
 };
+DEFINE_OWNED_PTR(sfp_run, sfp_run_close)
+
+static void on_progress(void *ctx, const sfp_run_progress *p)
+{
+    const sfp_run *run = ctx;
+    run->progress(run->progress_ctx, p);
+}
+
+static void on_log(void *ctx, sfp_log_level level, const char *message)
+{
+    const sfp_run *run = ctx;
+    run->log(run->log_ctx, level, message);
+}
+
+/* Records the name of a caller's source as the value of a setting, which accepts only KIND:PATH from users. */
+static sfp_status record_source(sfp__args *a, const char *key, const sfp_source *s, sfp_error *err)
+{
+    sfp__value *v = &a->values[sfp__args_find(a, key) - a->opts];
+    char *name = sfp__strdup(s->path);
+    TRY(sfp__check_memory(name, err));
+    sfp__free(v->text);
+    v->text = name;
+    v->rank = SFP_RANK_COMMAND_LINE;
+    return SFP_OK;
+}
+
+static sfp_status read_options(sfp_run *run, const sfp_engine *e, const sfp_settings *settings, const sfp_run_options *o,
+                               sfp_error *err)
+{
+    char note[SFP_ERROR_MAX];
+    TRY(sfp__api_run_options(e, settings, o->source != NULL, &run->args, &run->opt, note, err));
+    if (o->source) {
+        TRY(record_source(&run->args, "data", o->source, err));
+        run->opt.data = NULL;
+    }
+    if (o->test) {
+        TRY(record_source(&run->args, "test", o->test, err));
+        run->opt.test = NULL;
+    }
+    if (*note && run->hooks.log)
+        on_log(run, SFP_LOG_INFO, note);
+    return SFP_OK;
+}
+
+/* Takes the sources of *o, which are NULL from then on. */
+static sfp_status open_run(sfp_engine *e, const sfp_settings *settings, sfp_run_options *o, sfp_run **out, sfp_error *err)
+{
+    OWNED_PTR(sfp_run_close) sfp_run *run = NULL;
+    if (!e || !out)
+        return sfp__fail(err, SFP_EINVAL, "engine and out must not be NULL");
+    TRY(sfp__alloc(&run, 1, sizeof *run, err));
+    run->progress = o->progress;
+    run->progress_ctx = o->ctx;
+    run->log = o->log ? o->log : e->opt.log;
+    run->log_ctx = o->log ? o->ctx : e->opt.log_ctx;
+    run->hooks = (sfp__run_hooks){
+        .ctx = run, .progress = run->progress ? on_progress : NULL, .log = run->log ? on_log : NULL, .stop = &run->stop};
+    TRY(read_options(run, e, settings, o, err));
+    run->opt.source = TAKE(o->source);
+    run->opt.test_source = TAKE(o->test);
+    TRY(sfp__run_open(&run->opt, &run->hooks, &run->result, &run->core, err));
+    *out = TAKE(run);
+    return SFP_OK;
+}
+
+sfp_status sfp_run_open(sfp_engine *e, const sfp_settings *settings, const sfp_run_options *options, sfp_run **out,
+                        sfp_error *err)
+{
+    IN_C_LOCALE;
+    sfp_run_options o;
+    TRY(sfp__api_options(options, &o, sizeof o, "sfp_run_options", err));
+    sfp_status status = open_run(e, settings, &o, out, err);
+    sfp__source_close(o.source);
+    sfp__source_close(o.test);
+    return status;
+}
 
 sfp_status sfp_run_step(sfp_run *run, int *more, sfp_error *err)
 {
@@ -52,5 +133,6 @@ void sfp_run_close(sfp_run *run)
         return;
     sfp__run_close(run->core);
     sfp__result_done(&run->result);
+    sfp__args_done(&run->args);
     sfp__free(run);
 }

@@ -1,20 +1,18 @@
-/* streamfp run: learn from a stream. Its options are in run_settings.c. */
-#include "cli/backbone.h"
-
-#include "api/api.h"
-#include "cli/command.h"
+/* streamfp run: learn from a stream. The options are in run_settings.c. */
 #include "cli/commands/run.h"
+#include "cli/backbone.h"
+#include "cli/command.h"
 #include "cli/ui.h"
 
-#include "base/mem.h"
-#include "base/monotonic.h"
-#include "io/directory.h"
-#include "run/run.h"
+#include "streamfp.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ------------------------------------------------------------------ progress */
 
@@ -86,198 +84,232 @@ void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l)
 
 static void on_progress(void *ctx, const sfp_run_progress *p)
 {
-    double *shown_at = ctx, now = sfp__monotonic_seconds();
+    double *shown_at = ctx; /* in seconds of this process */
     bool rewrites = sfp__status_line_rewrites();
     bool begins = rewrites && p->to_evaluate && p->evaluated == 0; /* the first images may take seconds */
-    bool due = now - *shown_at >= (rewrites ? 0.2 : 10);
+    bool due = p->seconds - *shown_at >= (rewrites ? 0.2 : 10);
     sfp__status_line l;
     if (due)
-        *shown_at = now;
+        *shown_at = p->seconds;
     if (!due && !begins)
         return;
     sfp__run_progress_line(p, &l);
     sfp__status_line_show(&l);
 }
 
+static void on_log(void *ctx, sfp_log_level level, const char *message)
+{
+    (void)ctx; /* that of on_progress */
+    sfp__print_log(NULL, level, message);
+}
+
 /* ----------------------------------------------------------------- the result */
 
-/* The table fits 80 columns. */
-static void print_number(const char *name, double x, const char *unit)
+/* Prints one row of the table, which fits 80 columns; no row if the number was not measured. */
+static void print_number(const sfp_result *r, const char *key, const char *name, const char *unit)
 {
+    double x = sfp_result_number(r, key);
     if (isfinite(x))
-        (void)printf("  %-24s %10.4f%s\n", name, sfp__no_minus_zero(x, 4), unit);
+        (void)printf("  %-24s %10.4f%s\n", name, fabs(x) < 0.5e-4 ? 0 : x, unit); /* never "-0.0000" */
 }
 
-/* Two counts of one thing. */
-static void print_counts(const char *name, uint64_t first, const char *is, uint64_t second, const char *of)
+static unsigned long long count_of(const sfp_result *r, const char *key)
 {
-    (void)printf("  %-24s %10llu %s, %llu %s\n", name, (unsigned long long)first, is, (unsigned long long)second, of);
+    return (unsigned long long)sfp_result_number(r, key);
 }
 
-enum { MATRIX_COLUMNS = 7 }; /* of a row of the screen */
+static void print_counts(const char *name, unsigned long long first, const char *is, unsigned long long second, const char *of)
+{
+    (void)printf("  %-24s %10llu %s, %llu %s\n", name, first, is, second, of);
+}
+
+enum { MATRIX_COLUMNS = 7, MATRIX_TASKS = 20 }; /* columns per row of the screen; maximum number of tasks */
 
 static void print_matrix(const sfp_result *r)
 {
-    if (!isfinite(r->average_accuracy) || r->tasks > 20)
+    int done = (int)sfp_result_number(r, "tasks_done");
+    if (!isfinite(sfp_result_number(r, "average_accuracy")) || sfp_result_tasks(r) > MATRIX_TASKS)
         return;
     (void)printf("accuracy after task (rows) on task (columns)\n");
-    for (int i = 0; i < r->tasks_done; i++) {
+    for (int i = 0; i < done; i++) {
         (void)printf("  ");
-        sfp__put_cell(stdout, r->task_names[i], 22);
+        sfp__put_cell(stdout, sfp_result_task_name(r, i), 22);
         for (int j = 0; j <= i; j++) {
             if (j > 0 && j % MATRIX_COLUMNS == 0)
                 (void)printf("\n%24s", "");
-            double x = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
+            double x = sfp_result_accuracy(r, NULL, i, j);
             (void)printf(isfinite(x) ? " %6.3f" : "      -", x);
         }
         (void)printf("\n");
     }
 }
 
+static void print_seconds(const sfp_result *r)
+{
+    (void)printf("  %-24s %10.2f s: select %.2f, train %.2f,\n", "time", sfp_result_number(r, "seconds.total"),
+                 sfp_result_number(r, "seconds.select"), sfp_result_number(r, "seconds.train"));
+    (void)printf("%41sbuffer %.2f, evaluate %.2f;\n", "", sfp_result_number(r, "seconds.buffer"),
+                 sfp_result_number(r, "seconds.evaluate"));
+    (void)printf("%41sprefetch %.2f, waited %.2f\n", "", sfp_result_number(r, "seconds.decode"),
+                 sfp_result_number(r, "seconds.waited"));
+}
+
 static void print_table(const sfp_result *r, const char *out)
 {
     print_matrix(r);
-    print_number("average accuracy", r->average_accuracy, "");
-    for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
-        char name[32];
-        (void)snprintf(name, sizeof name, "  %s alone", sfp__result_head_names[h]);
-        print_number(
-            name, sfp__average_accuracy(r->tasks, r->tasks_done, r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks), "");
+    print_number(r, "average_accuracy", "average accuracy", "");
+    print_number(r, "heads.linear.average_accuracy", "  linear alone", "");
+    print_number(r, "heads.slda.average_accuracy", "  slda alone", "");
+    print_number(r, "heads.ranpac.average_accuracy", "  ranpac alone", "");
+    print_number(r, "forgetting", "forgetting", "");
+    print_number(r, "backward_transfer", "backward transfer", "");
+    print_number(r, "prequential_accuracy", "prequential accuracy", "");
+    print_counts("samples", count_of(r, "samples.offered"), "offered", count_of(r, "samples.dropped"), "dropped");
+    print_counts("", count_of(r, "samples.trained"), "trained", count_of(r, "samples.replayed"), "replayed");
+    if (count_of(r, "labels.unlabelled")) {
+        print_counts("unlabelled", count_of(r, "labels.unlabelled"), "predicted", count_of(r, "labels.late"), "labelled late");
+        print_counts("", count_of(r, "labels.expired"), "expired", count_of(r, "labels.waiting"), "waiting");
     }
-    print_number("forgetting", r->forgetting, "");
-    print_number("backward transfer", r->backward_transfer, "");
-    print_number("prequential accuracy", r->prequential_accuracy, "");
-    print_counts("samples", r->samples.offered, "offered", r->samples.dropped, "dropped");
-    print_counts("", r->samples.trained, "trained", r->samples.replayed, "replayed");
-    if (r->labels.unlabelled) {
-        print_counts("without a label", r->labels.unlabelled, "predicted", r->labels.late, "labelled late");
-        print_counts("", r->labels.expired, "given up", r->labels.waiting, "waiting");
+    print_number(r, "coverage", "class coverage", "");
+    print_number(r, "cs", "C_S", "");
+    if (isfinite(sfp_result_number(r, "lambda")) && !isfinite(sfp_result_number(r, "cs"))) { /* a clock with lag */
+        print_number(r, "lag.mean", "lag, mean", " s");
+        print_number(r, "lag.max", "lag, largest", " s");
     }
-    print_number("class coverage", r->coverage, "");
-    print_number("C_S", r->cs, "");
-    if (isfinite(r->lambda) && !isfinite(r->cs)) { /* a clock that lets the learner fall behind */
-        print_number("lag, mean", r->lag.mean, " s");
-        print_number("lag, largest", r->lag.max, " s");
-    }
-    print_number("speed", r->samples_per_second, " samples/s");
-    (void)printf("  %-24s %10.2f s: select %.2f, train %.2f,\n", "time", r->seconds.total, r->seconds.select, r->seconds.train);
-    (void)printf("%41sbuffer %.2f, evaluate %.2f;\n", "", r->seconds.buffer, r->seconds.evaluate);
-    (void)printf("%41sdecode %.2f beside, waited for %.2f\n", "", r->seconds.decode, r->seconds.wait_seconds);
-    if (out)
-        (void)printf("  report: %s/report.html\n", out);
-}
-
-/* ------------------------------------------------------------------ preparing */
-
-/* runs/1, runs/2, ...: the first that is not there; *made: how many folders were made. */
-static sfp_status fresh_dir(char *buf, size_t size, int *made, sfp_error *err)
-{
-    int parent = 0, own = 0;
-    TRY(sfp__directory_create("runs", &parent, err));
-    for (int i = 1; i < 1000000; i++) {
-        (void)snprintf(buf, size, "runs/%d", i);
-        TRY(sfp__directory_create(buf, &own, err));
-        *made = parent + own;
-        if (own)
-            return SFP_OK;
-    }
-    return sfp__fail(err, SFP_ELIMIT, "runs: there are too many");
+    print_number(r, "samples_per_second", "speed", " samples/s");
+    print_seconds(r);
+    (void)printf("  report: %s/report.html\n", out);
 }
 
 static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
 {
-    OWNED char *text = NULL;
-    if (!r->finished && r->samples.offered == 0)
-        sfp__info("stopped before anything was learned");
-    else if (!r->finished)
-        sfp__info("stopped; go on with --resume --out %s", out);
+    bool finished = sfp_result_number(r, "finished") != 0;
+    char *text = NULL;
+    if (!finished && count_of(r, "samples.offered") == 0)
+        sfp__info("stopped before the first sample was processed");
+    else if (!finished)
+        sfp__info("stopped; continue with --resume --out %s", out);
     if (json) {
-        TRY(sfp__result_text(r, true, &text, err));
+        TRY(sfp_result_json(r, 1, &text, err));
         (void)puts(text);
-    } else if (r->finished) {
+        sfp_free(text);
+    } else if (finished) {
         print_table(r, out);
     }
     return SFP_OK;
 }
 
-static sfp_status run_all(const sfp__run_options *o, const sfp__run_hooks *hooks, sfp_result *result, sfp_error *err)
+/* -------------------------------------------------------------------- command */
+
+/* A new directory runs/1, runs/2, ...: the first number that is free. Nothing is left of it if the run leaves no files. */
+typedef struct fresh_directory {
+    char path[32]; /* "": none */
+    bool parent;   /* "runs" was created, too */
+} fresh_directory;
+
+static sfp_status create_fresh(fresh_directory *d, sfp_error *err)
 {
-    OWNED_PTR(sfp__run_close) sfp__run *r = NULL;
-    TRY(sfp__run_open(o, hooks, result, &r, err));
-    for (bool more = true; more;)
-        TRY(sfp__run_step(r, &more, err));
-    return SFP_OK;
+    d->parent = mkdir("runs", 0777) == 0;
+    if (!d->parent && errno != EEXIST)
+        return sfp__fail_errno(err, SFP_EIO, "runs: cannot create the directory");
+    for (int i = 1; i < 1000000; i++) {
+        (void)snprintf(d->path, sizeof d->path, "runs/%d", i);
+        if (mkdir(d->path, 0777) == 0)
+            return SFP_OK;
+        if (errno != EEXIST)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot create the directory", d->path);
+    }
+    return sfp__fail(err, SFP_ELIMIT, "runs: the directory has more than 999999 runs; use --out DIR");
 }
 
-static sfp_status learn(sfp__args *a, const sfp__run_options *given, sfp_error *err)
+/* Removes what create_fresh created, if it is empty. */
+static void remove_fresh(const fresh_directory *d)
 {
-    OWNED_BY(sfp__result_done) sfp_result result = {0};
-    char fresh[PATH_MAX];
-    int created = 0;
-    sfp__run_options o = *given;
-    double shown_at = sfp__monotonic_seconds();
-    const sfp__run_hooks hooks = {
-        .ctx = &shown_at, .progress = on_progress, .log = sfp__print_log, .stop = sfp__stop_on_signals()};
-    o.out = sfp__args_string(a, "out");
-    if (!o.out) {
-        TRY(fresh_dir(fresh, sizeof fresh, &created, err));
-        o.out = fresh;
+    if (d->path[0] && rmdir(d->path) == 0 && d->parent)
+        (void)rmdir("runs");
+}
+
+static sfp_status run_stream(sfp_engine *engine, const sfp_settings *settings, bool json, sfp_error *err)
+{
+    double shown_at = 0;
+    sfp_run *r = NULL;
+    sfp_run_options o = SFP_RUN_OPTIONS_INIT;
+    o.progress = on_progress;
+    o.log = on_log;
+    o.ctx = &shown_at;
+    (void)sfp__stop_on_signals();
+    sfp_status status = sfp_run_open(engine, settings, &o, &r, err);
+    if (!status) {
+        sfp__cancel_on_signals(r);
+        status = sfp_run_finish(r, err);
+        sfp__cancel_on_signals(NULL);
     }
-    sfp_status s = run_all(&o, &hooks, &result, err);
     sfp__status_line_wipe();
-    if (!s)
-        s = print_result(&result, o.out, sfp__args_flag(a, "json"), err);
-    sfp__directory_remove_created(o.out, created); /* only empty ones go */
-    return s || result.finished ? s : sfp__fail_quietly(err);
+    if (!status)
+        status = print_result(sfp_run_result(r), sfp_settings_get(settings, "out"), json, err);
+    if (!status && sfp_result_number(sfp_run_result(r), "finished") == 0)
+        status = sfp__fail_quietly(err);
+    sfp_run_close(r);
+    return status;
+}
+
+static sfp_status run_with(const sfp__args *a, sfp_settings *settings, sfp_error *err)
+{
+    fresh_directory fresh = {0};
+    sfp_engine *engine = NULL;
+    TRY(sfp__cli_engine_open(a, NULL, &engine, err));
+    sfp_status status = SFP_OK;
+    if (!sfp__args_string(a, "out") && !sfp__args_flag(a, "resume")) {
+        status = create_fresh(&fresh, err);
+        if (!status)
+            status = sfp_settings_set(settings, "out", fresh.path, err);
+    }
+    if (!status)
+        status = run_stream(engine, settings, sfp__args_flag(a, "json"), err);
+    remove_fresh(&fresh);
+    sfp_engine_close(engine);
+    return status;
 }
 
 static sfp_status run(const sfp__args *given, sfp_error *err)
 {
-    OWNED_PTR(sfp_engine_close) sfp_engine *engine = NULL;
-    OWNED_PTR(sfp_settings_free) sfp_settings *settings = NULL;
-    OWNED_BY(sfp__args_done) sfp__args values = {0};
-    sfp__args a = *given; /* its values may be added to */
+    sfp_settings *settings = NULL;
+    sfp__args a = *given; /* the values of --config are added to it */
     const char *config = sfp__args_string(&a, "config");
-    char note[SFP_ERROR_MAX];
-    sfp__run_options o;
     if (config && sfp__yaml_config(config, &a, err))
         return sfp__as_usage(err);
     TRY(sfp__run_settings(&a, &settings, err));
-    TRY(sfp__cli_engine_open(&a, NULL, &engine, err));
-    TRY(sfp__api_run_options(engine, settings, false, &values, &o, note, err));
-    if (*note)
-        sfp__info("%s", note);
-    return learn(&a, &o, err);
+    sfp_status status = run_with(&a, settings, err);
+    sfp_settings_free(settings);
+    return status;
 }
 
 const sfp__command sfp__cmd_run = {
     .name = "run",
     .summary = "learn from a stream",
-    .text =
-        "Learns from a stream of labelled images at the rate they arrive: scores each batch, trains on its coreset and on "
-        "rehearsed "
-        "samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
-        "A live stream (watch:PATH, stdin, synthetic:0) has no tasks and its classes appear; it is learned from until it ends or "
-        "Ctrl-C. "
-        "Images without a label are predicted at once (predictions.jsonl in --out), by what was learned until then, whatever "
-        "the "
-        "clock, and wait for one: moved or linked into the folder of a class, or named by a line NAME,LABEL of PATH/labels.csv; "
-        "on "
-        "standard input a .cls of the same key, alone. --resume goes on with what was learned; of a watched folder only what is "
-        "new is "
-        "taken. An image that still waits keeps its id there and is not predicted again; those of standard input cannot come "
-        "again "
-        "and are given up. A stream that breaks off is a failure: what was learned is kept, as not finished, and --resume goes "
-        "on; "
-        "when nothing came, nothing is changed. In a data set no label will come: a free stream in its own order (--tasks free) "
-        "predicts such images when their turn comes, others leave them out.\n\n"
-        "An option that the others make mean nothing is refused, unless it says no more than its default.\n\n"
-        "A checkpoint is written after every 2 seconds of training (on the real clock and on live streams: 2 seconds on the "
-        "wall, when "
-        "something came), or less often, to cost no more than 2 % of the time. Ctrl-C finishes the timestamp, or gives up an "
-        "evaluation that --resume then does again, and writes a checkpoint; a second one leaves at once. The exit code is 0 when "
-        "the "
-        "stream ended.",
+    .text = "Learns from a stream of labelled images at the rate at which they arrive: scores each batch, trains on its coreset "
+            "and on "
+            "replayed samples, updates the rehearsal buffer, and evaluates after each task.\n\n"
+            "A live stream (watch:PATH, stdin, synthetic:0) has no tasks; classes are added when they first appear. The run "
+            "continues "
+            "until the source ends or Ctrl-C is pressed. An unlabelled image is predicted on arrival with the current model, "
+            "regardless "
+            "of the clock (predictions.jsonl in --out). It then waits for its label: move or link the file into a class "
+            "directory, or "
+            "add a line NAME,LABEL to PATH/labels.csv; on standard input, send KEY.cls. --resume continues with the learned "
+            "model, and "
+            "a watched directory delivers only new files. Images still in the label queue keep their id and are not predicted "
+            "again; on "
+            "standard input they expire. If the source fails, the run fails; its state is kept, and --resume continues it. If no "
+            "data "
+            "had arrived, no file is changed. In a dataset no label arrives later: unlabelled images are predicted in turn on a "
+            "task-free stream that keeps its order, and excluded otherwise.\n\n"
+            "An option that has no effect beside the others is refused, unless its value is the default.\n\n"
+            "A checkpoint is written every 2 seconds of training; with --clock real and on live streams, every 2 seconds of wall "
+            "time "
+            "in which data arrived. The interval grows if checkpoints would take more than 2 % of the time. Ctrl-C completes the "
+            "current timestamp, or cancels an evaluation, which --resume repeats, and writes a checkpoint. A second Ctrl-C exits "
+            "immediately. The exit status is 0 if the stream ended; stopping a live stream ends it.",
     .examples =
         "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
         "  streamfp run --data synthetic:2000 --rate 100 --triage\n"

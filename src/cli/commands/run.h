@@ -1,10 +1,9 @@
-/* The parts of `streamfp run`: from its options to those of a run; what it looks like while it goes on. */
+/* The parts of `streamfp run`: its options and its status line. */
 #ifndef SFP_CLI_RUN_H
 #define SFP_CLI_RUN_H
 
 #include "base/settings.h"
 #include "cli/ui.h"
-#include "run/run.h"
 #include "streamfp.h"
 
 /* The options of the command: those of sfp_settings_info and a few of its own. */
@@ -12,7 +11,7 @@ const sfp__opt *sfp__run_cli_options(size_t *count);
 /* The settings that were given on the command line or in a file. */
 sfp_status sfp__run_settings(const sfp__args *a, sfp_settings **out, sfp_error *err);
 
-/* The line that tells how far a run is. */
+/* The status line of a run. */
 void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l);
 
 #endif

@@ -1,6 +1,6 @@
 # a tar on standard input: classes are added; an unlabelled image is predicted, and learned from when its label arrives
 export STREAMFP_REGISTRY=$PWD/runs.db
-table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /without a label/{p;n;p}' stdout; } # the number of trained samples depends on timing
+table() { sed -n '/^  samples  /s/dropped.*/dropped/p; /^  unlabelled /{p;n;p}' stdout; } # the number of trained samples depends on timing
 mkdir in
 sample() { # KEY SEED [LABEL]
     mkfile image "in/$1.png" 32 32 "$2"

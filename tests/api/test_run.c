@@ -1,0 +1,306 @@
+/* Runs (streamfp.h, part 8): a run ends in the same bytes whether it is stepped, cancelled and resumed, or closed early. */
+#include "run_world.h"
+
+#include <signal.h>
+
+AROUND_EACH(make_run_world, remove_directory)
+
+/* -------------------------------------------------------------------------------------------------------------- steps */
+
+TEST(steps_end_in_the_bytes_of_one_go)
+{
+    sfp_engine *e = random_engine();
+    run_all(e, run_settings("whole"));
+    sfp_run *run = open_run(e, run_settings("steps"), NULL);
+    int more = 1, steps = 0;
+    for (; more; steps++) {
+        assert_true(sfp_result_number(sfp_run_result(run), "finished") == 0);
+        MUST(sfp_run_step(run, &more, &err));
+    }
+    assert_true(steps >= 7); /* at most one timestamp each */
+    assert_true(sfp_result_number(sfp_run_result(run), "finished") == 1);
+    MUST(sfp_run_step(run, &more, &err)); /* after the end, a step does nothing */
+    assert_int_equal(more, 0);
+    sfp_run_close(run);
+    check_same_state("whole", "steps");
+    check_same_bytes(in_directory("whole/state-task-1.safetensors"), in_directory("steps/state-task-1.safetensors"));
+}
+
+TEST(a_run_without_directory_writes_no_files)
+{
+    sfp_run *run = open_run(random_engine(), SETTINGS("data", "synthetic:20", "tasks", "free"), NULL);
+    MUST(sfp_run_finish(run, &err));
+    assert_true(sfp_result_number(sfp_run_result(run), "samples.offered") == 20);
+    sfp_run_close(run);
+    assert_false(file_exists("runs.db"));
+    sfp_run_close(NULL);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- progress */
+
+typedef struct watcher {
+    sfp_run *run;
+    int timestamps, evaluations; /* calls so far */
+    int cancel_after;            /* timestamps; 0: never */
+    bool in_evaluation;          /* cancel in the next evaluation */
+    uint64_t offered;
+    int messages[2]; /* by level */
+    char last[256];
+} watcher;
+
+static void on_progress(void *ctx, const sfp_run_progress *p)
+{
+    watcher *w = ctx;
+    assert_int_equal(p->size, sizeof *p);
+    assert_true(p->task >= 0 && p->task < p->tasks && p->task_name && p->seconds >= 0);
+    assert_true(p->offered >= p->offered_before && (p->total == 0 || p->offered <= p->total));
+    if (p->to_evaluate) {
+        w->evaluations++;
+        assert_true(p->evaluated <= p->to_evaluate);
+        if (w->in_evaluation)
+            sfp_run_cancel(w->run);
+        return;
+    }
+    assert_true(p->evaluated == 0 && p->offered >= w->offered);
+    w->offered = p->offered;
+    if (++w->timestamps == w->cancel_after)
+        sfp_run_cancel(w->run);
+}
+
+static void on_log(void *ctx, sfp_log_level level, const char *message)
+{
+    watcher *w = ctx;
+    w->messages[level]++;
+    (void)snprintf(w->last, sizeof w->last, "%s", message);
+}
+
+/* Runs until it ends or is cancelled; 1: it has ended. */
+static bool run_watched(sfp_engine *e, const sfp_settings *s, watcher *w)
+{
+    sfp_run_options o = SFP_RUN_OPTIONS_INIT;
+    o.progress = on_progress;
+    o.log = on_log;
+    o.ctx = w;
+    w->run = open_run(e, s, &o);
+    MUST(sfp_run_finish(w->run, &err));
+    bool finished = sfp_result_number(sfp_run_result(w->run), "finished") != 0;
+    sfp_run_close(w->run);
+    return finished;
+}
+
+TEST(progress_is_reported_after_timestamps_and_in_evaluations)
+{
+    watcher w = {0};
+    assert_true(run_watched(random_engine(), run_settings("out"), &w));
+    assert_true(w.timestamps >= 5 && w.evaluations >= 4); /* two evaluations begin, and both answer images */
+}
+
+TEST(messages_go_to_the_engine_unless_the_run_has_a_callback)
+{
+    sfp_engine_options o = one_thread;
+    watcher engine = {0}, run = {0};
+    sfp_engine *e = NULL;
+    o.log = on_log;
+    o.log_ctx = &engine;
+    MUST(sfp_engine_open_random(1, &o, &e, &err));
+    (void)keep_engine(e);
+    const sfp_settings *s = SETTINGS("data", "synthetic:20", "tasks", "free", "out", in_directory("out"));
+    run_all(e, s);
+    run_all(e, s);
+    assert_non_null(strstr(engine.last, "the finished run in this directory is replaced"));
+    assert_int_equal(engine.messages[SFP_LOG_WARNING], 0);
+    int before = engine.messages[SFP_LOG_INFO];
+    (void)run_watched(e, s, &run);
+    assert_true(run.messages[SFP_LOG_INFO] > 0);
+    assert_int_equal(engine.messages[SFP_LOG_INFO], before);
+}
+
+/* ------------------------------------------------------------------------------------------------- cancel and resume */
+
+static sfp_settings *resumed(const char *out)
+{
+    sfp_settings *s = run_settings(out);
+    MUST(sfp_settings_set(s, "resume", "on", &err));
+    return s;
+}
+
+TEST(a_cancelled_run_resumes_to_the_same_bytes)
+{
+    sfp_engine *e = random_engine();
+    run_all(e, run_settings("whole"));
+    watcher w = {.cancel_after = 3};
+    assert_false(run_watched(e, run_settings("parts"), &w));
+    assert_int_equal(w.timestamps, 3);
+    w = (watcher){.in_evaluation = true};
+    assert_false(run_watched(e, resumed("parts"), &w));
+    assert_non_null(strstr(w.last, "resuming"));
+    assert_true(run_watched(e, resumed("parts"), &(watcher){0}));
+    check_same_state("whole", "parts");
+    w = (watcher){0}; /* a finished run is not changed */
+    assert_true(run_watched(e, resumed("parts"), &w));
+    assert_int_equal(w.timestamps, 0);
+    check_same_state("whole", "parts");
+}
+
+static sfp_run *signalled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    sfp_run_cancel(signalled);
+}
+
+static void raise_signal(void *ctx, const sfp_run_progress *p)
+{
+    (void)ctx;
+    (void)p;
+    assert_int_equal(raise(SIGUSR1), 0);
+}
+
+TEST(a_signal_handler_may_cancel)
+{
+    struct sigaction before;
+    const struct sigaction action = {.sa_handler = on_signal};
+    sfp_run_options o = SFP_RUN_OPTIONS_INIT;
+    o.progress = raise_signal;
+    assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
+    signalled = open_run(random_engine(), run_settings("out"), &o);
+    MUST(sfp_run_finish(signalled, &err));
+    assert_true(sfp_result_number(sfp_run_result(signalled), "finished") == 0);
+    assert_true(sfp_result_number(sfp_run_result(signalled), "samples.offered") > 0);
+    sfp_run_close(signalled);
+    assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
+}
+
+TEST(a_run_that_is_closed_early_can_be_resumed)
+{
+    sfp_engine *e = random_engine();
+    int more;
+    run_all(e, run_settings("whole"));
+    for (int with_checkpoint = 0; with_checkpoint < 2; with_checkpoint++) {
+        const char *out = with_checkpoint ? "checkpoint" : "none";
+        if (with_checkpoint)
+            (void)run_watched(e, run_settings(out), &(watcher){.cancel_after = 2});
+        sfp_run *run = open_run(e, with_checkpoint ? resumed(out) : run_settings(out), NULL);
+        for (int i = 0; i < 2; i++)
+            MUST(sfp_run_step(run, &more, &err));
+        sfp_run_close(run);
+        assert_true(run_watched(e, resumed(out), &(watcher){0}));
+        check_same_state("whole", out);
+    }
+}
+
+TEST(nothing_changes_before_the_first_sample)
+{
+    sfp_engine *e = random_engine();
+    sfp_run_close(open_run(e, run_settings("a/b/new"), NULL));
+    assert_false(file_exists("a")); /* the directories that it created are removed */
+    run_all(e, run_settings("done"));
+    size_t before, after;
+    const uint8_t *old = bytes_of(in_directory("done/result.json"), &before);
+    sfp_run *run = open_run(e, run_settings("done"), NULL);
+    sfp_run_cancel(run);
+    MUST(sfp_run_finish(run, &err));
+    sfp_run_close(run);
+    const uint8_t *new = bytes_of(in_directory("done/result.json"), &after);
+    assert_int_equal(before, after);
+    assert_memory_equal(old, new, before);
+}
+
+/* ------------------------------------------------------------------------------------------------------- own sources */
+
+static const char *const two_names[] = {"dark", "bright"};
+
+TEST(a_run_learns_from_sources_of_the_program)
+{
+    flat_dataset *stream = make_flat(60, two_names), *test = make_flat(20, two_names);
+    for (int resume = 0; resume < 2; resume++) {
+        sfp_run_options o = SFP_RUN_OPTIONS_INIT;
+        watcher w = {.cancel_after = resume ? 0 : 2};
+        o.source = source_of(stream, "camera");
+        o.test = source_of(test, "held-out");
+        o.progress = on_progress;
+        o.ctx = &w;
+        sfp_settings *s = SETTINGS("tasks", "free", "out", in_directory("own"), "resume", resume ? "on" : "off");
+        w.run = open_run(random_engine(), s, &o);
+        MUST(sfp_run_finish(w.run, &err));
+        const sfp_result *r = sfp_run_result(w.run);
+        assert_true(sfp_result_number(r, "finished") == resume);
+        assert_string_equal(sfp_result_string(r, "config.data"), "camera");
+        assert_string_equal(sfp_result_string(r, "config.test"), "held-out");
+        if (resume) {
+            assert_true(sfp_result_number(r, "samples.offered") == 60);
+            assert_true(sfp_result_number(r, "average_accuracy") >= 0.5);
+            assert_string_equal(sfp_result_class_name(r, 1), "bright");
+        }
+        sfp_run_close(w.run);
+        assert_int_equal(stream->closes, resume + 1);
+        assert_int_equal(test->closes, resume + 1);
+    }
+}
+
+static sfp_status live_next(void *ctx, sfp_live_item *item, int *got, int *end, sfp_error *why)
+{
+    static uint8_t rgb[3 * 8 * 8];
+    int *n = ctx;
+    (void)why;
+    *end = *n == 25;
+    *got = !*end;
+    if (*end)
+        return SFP_OK;
+    memset(rgb, *n % 2 ? 180 : 20, sizeof rgb);
+    *item = (sfp_live_item){.image = {.format = SFP_IMAGE_RGB, .width = 8, .height = 8, .data = rgb},
+                            .class_name = *n % 5 == 4 ? NULL : two_names[*n % 2]};
+    ++*n;
+    return SFP_OK;
+}
+
+TEST(a_run_learns_from_a_live_source_of_the_program)
+{
+    int n = 0;
+    sfp_source_definition d = SFP_SOURCE_DEFINITION_INIT;
+    sfp_run_options o = SFP_RUN_OPTIONS_INIT;
+    d.name = "feed";
+    d.ctx = &n;
+    d.count = -1;
+    d.next = live_next;
+    MUST(sfp_source_create(&d, &o.source, &err));
+    sfp_run *run = open_run(random_engine(), SETTINGS("out", in_directory("live")), &o);
+    MUST(sfp_run_finish(run, &err));
+    const sfp_result *r = sfp_run_result(run);
+    assert_true(sfp_result_number(r, "samples.offered") == 20);
+    assert_true(sfp_result_number(r, "labels.unlabelled") == 5);
+    assert_int_equal(sfp_result_classes(r), 2);
+    sfp_run_close(run);
+    assert_true(file_exists("live/predictions.jsonl"));
+}
+
+/* -------------------------------------------------------------------------------------------------------------- errors */
+
+TEST(a_run_that_cannot_start_is_refused_and_its_sources_are_closed)
+{
+    sfp_engine *e = random_engine();
+    flat_dataset *d = make_flat(20, two_names);
+    sfp_run *run = NULL;
+    sfp_run_options o = SFP_RUN_OPTIONS_INIT;
+    o.source = source_of(d, "camera");
+    REFUSED(sfp_run_open(NULL, NULL, &o, &run, &err), SFP_EINVAL, "must not be NULL");
+    assert_int_equal(d->closes, 1);
+    o.source = source_of(d, "camera");
+    REFUSED(sfp_run_open(e, SETTINGS("threads", "7"), &o, &run, &err), SFP_EINVAL, "threads is '7'");
+    assert_string_equal(err.key, "threads");
+    assert_int_equal(d->closes, 2);
+    o.source = source_of(d, "camera");
+    REFUSED(sfp_run_open(e, SETTINGS("tasks", "7"), &o, &run, &err), SFP_EINVAL, "tasks");
+    assert_int_equal(d->closes, 3);
+    o.source = NULL;
+    REFUSED(sfp_run_open(e, SETTINGS("data", "synthetic:20", "resume", "on"), &o, &run, &err), SFP_EINVAL, "resume");
+    REFUSED(sfp_run_open(e, SETTINGS("data", "folder:missing", "out", in_directory("new")), &o, &run, &err), SFP_ENOTFOUND,
+            "missing");
+    assert_false(file_exists("new"));
+    assert_null(run);
+    o.size = 0;
+    REFUSED(sfp_run_open(e, NULL, &o, &run, &err), SFP_EINVAL, "sfp_run_options");
+    REFUSED(sfp_run_step(NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_run_finish(NULL, &err), SFP_EINVAL, "must not be NULL");
+}
