@@ -126,7 +126,7 @@ sfp_status sfp__pretrain(const sfp__pretrain_options *o, sfp__thread_pool *pool,
 enum { SFP_PRETRAIN_ROWS = 41 };
 extern const sfp__opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS];
 
-/* The options of a training from the values of the table; all but output.command. SFP_EINVAL names the option. */
+/* Sets the options from the values of the table, except output.command. SFP_EINVAL: the error names the option. */
 sfp_status sfp__pretrain_read_options(const sfp__args *a, sfp__pretrain_options *o, sfp_error *err);
 
 /* true: a numeric option (other than the seed) that affects the steps. A run can resume only with the same value. */
