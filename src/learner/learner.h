@@ -96,8 +96,8 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
 /* Sets whether the learner has time to spare (feed auto). The initial value is true. */
 void sfp__learner_set_slack(sfp__learner *l, bool slack);
 
-/* Limits the work per timestamp from now on, within the options. A controller uses this to follow the load. 0: as the options
- * say. */
+/* Limits the work per timestamp from now on, within the options. A controller uses this to follow the load. 0: the value of the
+ * options. */
 void sfp__learner_set_limits(sfp__learner *l, int coreset, int replay, int steps);
 
 /* With known tasks: sets the classes (n labels) that compete in a loss without replay. Call it at the start and with each next

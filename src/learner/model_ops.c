@@ -24,13 +24,13 @@ static int batch_size(const sfp__learner *l)
     return l->batch.selected.b;
 }
 
-static sfp_status check_samples(const char *what, int n, const int *sample, int max_samples, sfp_error *err)
+static sfp_status check_samples(const char *subject, int n, const int *sample, int max_samples, sfp_error *err)
 {
     if (n < 1)
-        return sfp__fail(err, SFP_EINVAL, "%s: number of samples is %d, expected at least 1", what, n);
+        return sfp__fail(err, SFP_EINVAL, "%s: number of samples is %d, expected at least 1", subject, n);
     for (int i = 0; i < n && sample; i++)
         if (sample[i] < 0 || sample[i] >= max_samples)
-            return sfp__fail(err, SFP_EINVAL, "%s: sample is %d, expected 0 to %d", what, sample[i], max_samples - 1);
+            return sfp__fail(err, SFP_EINVAL, "%s: sample is %d, expected 0 to %d", subject, sample[i], max_samples - 1);
     return SFP_OK;
 }
 

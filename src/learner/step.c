@@ -27,12 +27,12 @@ static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples,
     int classes = sfp__learner_classes(l), highest = -1;
     if (b < 1 || b > l->opt.batch)
         return sfp__fail(err, SFP_EINVAL, "batch size is %d, expected 1 to %d", b, l->opt.batch);
-    int most = sfp__learner_label_end(l);
+    int label_end = sfp__learner_label_end(l);
     for (int i = 0; i < b; i++) {
         int y = samples[i].label;
-        if (y < 0 || y >= most)
+        if (y < 0 || y >= label_end)
             return sfp__fail(err, SFP_EINVAL, "sample %llu has label %d, expected 0 to %d", (unsigned long long)samples[i].id, y,
-                             most - 1);
+                             label_end - 1);
         highest = y > highest ? y : highest;
     }
     if (highest >= classes)
@@ -130,11 +130,11 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
         compute_scores(l, b, l->batch.score);
     }
     sfp__select_options coreset = l->opt.coreset;
-    int most = l->max_step_samples - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
-    if (l->limits.coreset > 0 && l->limits.coreset < most)
-        most = l->limits.coreset;
-    if (c > most) /* the same window with fewer samples */
-        coreset.sigma = (double)most / b;
+    int max_coreset = l->max_step_samples - l->opt.replay, c = sfp__coreset_size(b, coreset.sigma);
+    if (l->limits.coreset > 0 && l->limits.coreset < max_coreset)
+        max_coreset = l->limits.coreset;
+    if (c > max_coreset) /* the same window with fewer samples */
+        coreset.sigma = (double)max_coreset / b;
     TRY(compute_method_inputs(l, b, err));
     const sfp__gradients gradients = {sfp__learner_gradient_length(l), sfp__learner_gradient, l};
     l->batch.selected = (sfp__select_batch){.b = b,
@@ -156,8 +156,8 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
                                  .state = l->select_state,
                                  .ctx = l->selector->ctx};
     TRY(l->selector->pick(&batch, &coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
-    if (r->coreset_count > most) /* a selector may choose the whole batch regardless of sigma */
-        r->coreset_count = most;
+    if (r->coreset_count > max_coreset) /* a selector may choose the whole batch regardless of sigma */
+        r->coreset_count = max_coreset;
     r->similarity = l->batch.score;
     r->coreset = l->batch.coreset;
     return SFP_OK;

@@ -268,7 +268,7 @@ static void add_pick(pursuit *p, int i)
     sfp__nnls_add(&p->fit, p->use_gram ? p->start[i] : correlate_with_target(p, i));
 }
 
-static int most_correlated(const pursuit *p)
+static int find_largest_correlation(const pursuit *p)
 {
     int best = -1;
     for (int i = 0; i < p->n; i++)
@@ -292,7 +292,7 @@ sfp_status sfp__omp(const sfp__select_env *env, const sfp__metric *m, size_t max
         p.start[i] = correlate_with_target(&p, i);
     while (p.picked < count) {
         compute_correlations(&p);
-        int best = most_correlated(&p);
+        int best = find_largest_correlation(&p);
         if (best < 0)
             break;
         add_pick(&p, best);

@@ -212,8 +212,8 @@ int sfp__select_workers(const sfp__select_env *env)
     return env->threads ? sfp__thread_pool_size(env->threads) : 1;
 }
 
-void sfp__select_report_progress(const sfp__select_env *env, const char *what, int64_t done, int64_t total)
+void sfp__select_report_progress(const sfp__select_env *env, const char *unit, int64_t done, int64_t total)
 {
     if (env->on_progress)
-        env->on_progress(env->progress_ctx, what, (uint64_t)done, (uint64_t)total);
+        env->on_progress(env->progress_ctx, unit, (uint64_t)done, (uint64_t)total);
 }

@@ -117,7 +117,7 @@ typedef struct sfp__select_env {
     const void *ctx;           /* that of the selector */
     /* Reports progress, on the calling thread: `done` of `total` (0: unknown) units, for example "picks". NULL: no progress
      * callback. */
-    void (*on_progress)(void *ctx, const char *what, uint64_t done, uint64_t total);
+    void (*on_progress)(void *ctx, const char *unit, uint64_t done, uint64_t total);
     void *progress_ctx;
 } sfp__select_env;
 

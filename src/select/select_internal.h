@@ -44,6 +44,6 @@ void sfp__select_gather(const sfp__candidates *from, const sfp__matrix *m, float
 /* Calls fn for each piece, on the thread pool if there is one. */
 void sfp__select_each(const sfp__select_env *env, int pieces, sfp__thread_pool_fn fn, void *ctx);
 int sfp__select_workers(const sfp__select_env *env);
-void sfp__select_report_progress(const sfp__select_env *env, const char *what, int64_t done, int64_t total);
+void sfp__select_report_progress(const sfp__select_env *env, const char *unit, int64_t done, int64_t total);
 
 #endif

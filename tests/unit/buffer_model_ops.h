@@ -22,19 +22,19 @@ typedef struct test_model_ops {
     int fail_at;                           /* index of the call that fails; -1: none */
 } test_model_ops;
 
-static inline uint64_t ask_id(const test_model_ops *t, int samples)
+static inline uint64_t id_of_sample(const test_model_ops *t, int sample)
 {
-    assert_in_range(samples, 0, t->batch->b + t->b->filled - 1);
-    return samples < t->batch->b ? t->batch->id[samples] : t->b->slot[samples - t->batch->b].id;
+    assert_in_range(sample, 0, t->batch->b + t->b->filled - 1);
+    return sample < t->batch->b ? t->batch->id[sample] : t->b->slot[sample - t->batch->b].id;
 }
 
-static inline sfp_status ask_features(void *ctx, int n, const int *sample, float *out, sfp_error *why)
+static inline sfp_status record_features(void *ctx, int n, const int *sample, float *out, sfp_error *why)
 {
     test_model_ops *t = ctx;
     if (t->calls++ == t->fail_at)
         return sfp__fail(why, SFP_EIO, "injected failure");
     for (int i = 0; i < n; i++) {
-        t->row(ask_id(t, sample[i]), t->model.dim, out + (size_t)i * (size_t)t->model.dim);
+        t->row(id_of_sample(t, sample[i]), t->model.dim, out + (size_t)i * (size_t)t->model.dim);
         t->samples[i] = sample[i];
     }
     t->requested = n;
@@ -47,15 +47,15 @@ static inline void mean_row(const test_model_ops *t, int n, const int *sample, f
     float *one = test_array(params, sizeof *one);
     memset(out, 0, t->model.params * sizeof *out);
     for (int i = 0; i < n; i++) {
-        t->row(ask_id(t, sample[i]), params, one);
+        t->row(id_of_sample(t, sample[i]), params, one);
         for (int k = 0; k < params; k++)
             out[k] += one[k] / (float)n;
     }
 }
 
 /* Calls `take` from the last group to the first, because the order of groups is undefined. */
-static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch, sfp__gradient_fn take,
-                                           void *user, sfp_error *why)
+static inline sfp_status record_gradient_each(void *ctx, int n, const int *sample, int size, float *scratch,
+                                              sfp__gradient_fn take, void *user, sfp_error *why)
 {
     test_model_ops *t = ctx;
     int groups = (n + size - 1) / size;
@@ -71,12 +71,12 @@ static inline sfp_status ask_gradient_each(void *ctx, int n, const int *sample, 
 }
 
 /* Runs one update of b with this batch. */
-static inline sfp_status ask_update(sfp__buffer *b, test_batch *x, test_model_ops *t, sfp__rng *rng, sfp__buffer_change *c,
-                                    sfp_error *why)
+static inline sfp_status update_with_model(sfp__buffer *b, test_batch *x, test_model_ops *t, sfp__rng *rng, sfp__buffer_change *c,
+                                           sfp_error *why)
 {
     t->model.ctx = t;
-    t->model.features = ask_features;
-    t->model.gradient_each = ask_gradient_each;
+    t->model.features = record_features;
+    t->model.gradient_each = record_gradient_each;
     t->b = b;
     t->batch = &x->view;
     t->calls = t->requested = 0;
@@ -132,7 +132,7 @@ static inline void check_failed_update(sfp__buffer *b, test_batch *x, test_model
 {
     buffer_image before = image_of(b);
     sfp__rng same = *rng;
-    assert_int_equal(ask_update(b, x, t, rng, NULL, &err), SFP_EIO);
+    assert_int_equal(update_with_model(b, x, t, rng, NULL, &err), SFP_EIO);
     check_same_image(&before, b);
     assert_true(same_rng(rng, &same));
 }
@@ -143,7 +143,7 @@ static inline sfp__buffer *buffer_with(sfp__buffer *like, test_batch *x, test_mo
     sfp__buffer *b = NULL;
     sfp__rng rng = sfp__rng_init(8, 8);
     MUST(sfp__buffer_create(&like->opt, x->view.b, &b, NULL));
-    MUST(ask_update(b, x, t, &rng, NULL, NULL));
+    MUST(update_with_model(b, x, t, &rng, NULL, NULL));
     return b;
 }
 
@@ -154,7 +154,7 @@ static inline void check_failed_allocations(sfp__buffer *like, test_batch *x, te
     sfp__buffer *b = buffer_with(like, x, t);
     buffer_image before = image_of(b);
     sfp__rng rng = sfp__rng_init(9, 9), same = rng;
-    long failures = FAIL_EACH_ALLOCATION(ask_update(b, y, t, &rng, NULL, alloc_err), ({
+    long failures = FAIL_EACH_ALLOCATION(update_with_model(b, y, t, &rng, NULL, alloc_err), ({
                                              check_same_image(&before, b);
                                              sfp__buffer_free(b);
                                              b = buffer_with(like, x, t);

@@ -261,7 +261,7 @@ static void draw_batch(world *w, int b, int lo, int hi)
 }
 
 /* The queries of every other sample are known when the batch arrives. */
-static bool query_comes(int i)
+static bool query_is_known(int i)
 {
     return i % 2 == 0;
 }
@@ -276,7 +276,7 @@ static sfp_status try_batch(world *w, sfp__buffer_change *change, sfp_error *why
     bool has_query[MAX_B];
     for (int i = 0; i < MAX_B; i++) {
         float x[N];
-        has_query[i] = query_comes(i);
+        has_query[i] = query_is_known(i);
         sfp__pixels_normalise(w->image[w->t][i], S, mean, std_, x);
         query_of(&w->m, x, query + i * D);
         image[i] = w->image[w->t][i];

@@ -111,7 +111,7 @@ TEST(samples_fill_free_slots_in_order)
  * accordingly. */
 TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
 {
-    enum { MOST = 40 };
+    enum { MAX_BATCH = 40 };
     sfp__rng shape = sfp__rng_init(5, 5);
     for (int trial = 0; trial < 200; trial++) {
         int m = 1 + (int)sfp__rng_below(&shape, 30), dim = 1 + (int)sfp__rng_below(&shape, 40);
@@ -122,11 +122,11 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
         opt.drop = trial & 1 ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
         opt.nu = trial & 2 ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
         OWNED_PTR(sfp__buffer_free) sfp__buffer *b = NULL;
-        MUST(sfp__buffer_create(&opt, MOST, &b, NULL));
+        MUST(sfp__buffer_create(&opt, MAX_BATCH, &b, NULL));
         sfp__rng rng = sfp__rng_init((uint64_t)trial, 8);
         uint64_t held[30] = {0}, stored_at[30] = {0}, n_seen = 0;
         for (uint64_t now = 0; now < 12; now++) {
-            int n = (int)sfp__rng_below(&shape, MOST + 1);
+            int n = (int)sfp__rng_below(&shape, MAX_BATCH + 1);
             test_batch batch = batch_make(n, dim, 17, 1000 * (now + 1), now);
             int stored = n_seen < (uint64_t)m ? (m - (int)n_seen < n ? m - (int)n_seen : n) : 0, left = n - stored;
             float slots[30];
@@ -140,8 +140,8 @@ TEST(an_update_is_the_plan_with_random_numbers_in_the_documented_order)
                     s += (double)test_value(held[i], k, 1) * (double)batch.fingerprint[k];
                 slots[i] = (float)s;
             }
-            double u_nu[MOST], u_batch[MOST] = {0}, u_buffer[MOST] = {0}, dwork[MOST];
-            int iwork[MOST], retained[MOST], replaced[MOST];
+            double u_nu[MAX_BATCH], u_batch[MAX_BATCH] = {0}, u_buffer[MAX_BATCH] = {0}, dwork[MAX_BATCH];
+            int iwork[MAX_BATCH], retained[MAX_BATCH], replaced[MAX_BATCH];
             sfp__rng clone = rng;
             for (int i = 0; i < left; i++)
                 u_nu[i] = sfp__rng_double(&clone);

@@ -6,7 +6,7 @@
 #include "chi_square.h"
 #include "test.h"
 
-enum { MOST = 12 };
+enum { MAX_POINTS = 12 };
 
 /* Returns v(S), where S is a set of positions by distance. */
 static double worth(unsigned set, int n, int k, const bool *same)
@@ -58,8 +58,8 @@ TEST(values_equal_both_definitions)
     sfp__rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 4000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 9), k = 1 + (int)sfp__rng_below(&rng, 5);
-        bool same[MOST];
-        double got[MOST], want[MOST], gain[MOST] = {0}, sum = 0;
+        bool same[MAX_POINTS];
+        double got[MAX_POINTS], want[MAX_POINTS], gain[MAX_POINTS] = {0}, sum = 0;
         for (int i = 0; i < n; i++)
             same[i] = sfp__rng_below(&rng, 2);
         sfp__knn_shapley(n, k, same, got);
@@ -81,7 +81,7 @@ TEST(values_equal_both_definitions)
 static void sum_by_definition(int k, int dim, const float *x, const int32_t *label, int n, int tests, const int *test,
                               double *sum)
 {
-    int play[MOST], players = 0;
+    int play[MAX_POINTS], players = 0;
     for (int i = 0; i < n; i++) {
         bool finite = true;
         for (int d = 0; d < dim; d++)
@@ -91,9 +91,9 @@ static void sum_by_definition(int k, int dim, const float *x, const int32_t *lab
             play[players++] = i;
     }
     for (int t = 0; t < tests; t++) {
-        double far[MOST] = {0};
-        bool finite = true, same[MOST];
-        int order[MOST], done = 0;
+        double far[MAX_POINTS] = {0};
+        bool finite = true, same[MAX_POINTS];
+        int order[MAX_POINTS], done = 0;
         for (int i = 0; i < players; i++)
             for (int d = 0; d < dim; d++) {
                 finite = finite && isfinite(x[test[t] * dim + d]);
@@ -107,7 +107,7 @@ static void sum_by_definition(int k, int dim, const float *x, const int32_t *lab
                 order[at] = order[at - 1];
             order[at] = i;
         }
-        double value[MOST];
+        double value[MAX_POINTS];
         for (int i = 0; i < players; i++)
             same[i] = label[play[order[i]]] == label[test[t]];
         by_subsets(players, k, same, value);
@@ -118,10 +118,10 @@ static void sum_by_definition(int k, int dim, const float *x, const int32_t *lab
 
 static void shapley_sum(int k, int dim, const float *x, const int32_t *label, int n, int tests, const int *test, double *sum)
 {
-    int finite[MOST], order[MOST];
-    float near[MOST];
-    bool same[MOST];
-    double value[MOST];
+    int finite[MAX_POINTS], order[MAX_POINTS];
+    float near[MAX_POINTS];
+    bool same[MAX_POINTS];
+    double value[MAX_POINTS];
     const sfp__shapley_game g = {.k = k,
                                  .dim = dim,
                                  .x = x,
@@ -142,10 +142,10 @@ TEST(sums_equal_the_definition)
     sfp__rng rng = sfp__rng_init(2, 1);
     for (int round = 0; round < 2000; round++) {
         int n = 1 + (int)sfp__rng_below(&rng, 6), rows = n + (int)sfp__rng_below(&rng, 4), dim = 1 + (int)sfp__rng_below(&rng, 3);
-        int tests = 1 + (int)sfp__rng_below(&rng, 4), test[MOST];
-        float x[MOST * 3];
-        int32_t label[MOST];
-        double got[MOST], want[MOST];
+        int tests = 1 + (int)sfp__rng_below(&rng, 4), test[MAX_POINTS];
+        float x[MAX_POINTS * 3];
+        int32_t label[MAX_POINTS];
+        double got[MAX_POINTS], want[MAX_POINTS];
         for (int i = 0; i < rows * dim; i++)
             x[i] = sfp__rng_below(&rng, 40) ? (float)sfp__rng_below(&rng, 5) : round % 2 ? NAN : -INFINITY;
         for (int i = 0; i < rows; i++)
@@ -185,12 +185,12 @@ static void check_update(sfp__buffer *b, test_batch *x, int classes, sfp__rng *r
     buffer_image before = image_of(b);
     sfp__buffer_change c = {0};
     int stored = n < m - filled ? n : m - filled, left = n - stored, label_count[64] = {0}, present = 0;
-    int32_t slot_label[MOST * 4];
+    int32_t slot_label[MAX_POINTS * 4];
     for (int i = 0; i < filled; i++)
         slot_label[i] = b->slot[i].label;
     for (int i = 0; i < stored; i++)
         slot_label[filled + i] = x->label[i];
-    MUST(ask_update(b, x, &t, rng, &c, &err));
+    MUST(update_with_model(b, x, &t, rng, &c, &err));
     check_change(&before, x, &c, b);
     assert_int_equal(c.stored, stored);
     if (left == 0) {
@@ -201,18 +201,19 @@ static void check_update(sfp__buffer *b, test_batch *x, int classes, sfp__rng *r
     }
     for (int i = 0; i < m; i++)
         present += label_count[slot_label[i]]++ == 0;
-    int judges = present, competing = 3 * classes / 2 < m - judges ? 3 * classes / 2 : m - judges, tests = 0, test[MOST * 4];
+    int evaluating = present, competing = 3 * classes / 2 < m - evaluating ? 3 * classes / 2 : m - evaluating, tests = 0,
+        test[MAX_POINTS * 4];
     assert_int_equal(t.calls, competing > 0);
     if (competing == 0) { /* every slot is the only one of its class */
         assert_int_equal(c.nu, 0);
         return;
     }
-    assert_int_equal(t.requested, competing + left + judges);
+    assert_int_equal(t.requested, competing + left + evaluating);
     double threshold = sfp__rng_double(&first) / classes;
-    int slot[MOST * 4], last_label = -1;
-    bool used[MOST * 4] = {false};
-    float row[MOST * 4 * 3];
-    int32_t label[MOST * 4];
+    int slot[MAX_POINTS * 4], last_label = -1;
+    bool used[MAX_POINTS * 4] = {false};
+    float row[MAX_POINTS * 4 * 3];
+    int32_t label[MAX_POINTS * 4];
     for (int i = 0; i < t.requested; i++) {
         int sample = t.samples[i], place = sample >= n ? sample - n : sample < stored ? filled + sample : -1;
         slot[i] = place;
@@ -237,9 +238,9 @@ static void check_update(sfp__buffer *b, test_batch *x, int classes, sfp__rng *r
     int candidates = competing + left;
     if (candidates > 10)
         return; /* brute force enumerates all sets, which is too slow for more */
-    double sum[MOST];
+    double sum[MAX_POINTS];
     sum_by_definition(3, dim, row, label, candidates, tests, test, sum);
-    bool stays[MOST] = {false};
+    bool stays[MAX_POINTS] = {false};
     for (int k = 0; k < competing; k++) { /* the largest sums win, the lower index on a tie */
         int best = -1;
         for (int i = 0; i < candidates; i++)
@@ -262,13 +263,13 @@ TEST(the_samples_with_the_largest_sums_are_kept)
 {
     sfp__rng rng = sfp__rng_init(3, 1);
     for (int round = 0; round < 400; round++) {
-        int m = 1 + (int)sfp__rng_below(&rng, 9), most = 1 + (int)sfp__rng_below(&rng, 5),
+        int m = 1 + (int)sfp__rng_below(&rng, 9), max_batch = 1 + (int)sfp__rng_below(&rng, 5),
             classes = 1 + (int)sfp__rng_below(&rng, 5);
         int dim = 1 + (int)sfp__rng_below(&rng, 3);
-        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", m, dim, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", m, dim, 4, max_batch);
         uint64_t next = (uint64_t)round * 1000;
         for (int t = 0; t < 6; t++) {
-            test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), dim, classes, next);
+            test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)max_batch), dim, classes, next);
             next += (uint64_t)x.view.b;
             check_update(b, &x, classes, &rng);
         }
@@ -280,7 +281,7 @@ TEST(the_samples_with_the_largest_sums_are_kept)
 TEST(sets_are_drawn_uniformly)
 {
     enum { M = 9, ROUNDS = 6000 };
-    long judge[2][M] = {{0}}, competes[M] = {0};
+    long evaluation_count[2][M] = {{0}}, competes[M] = {0};
     double third[3], sixth[6], other[M];
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", M, 2, 4, M);
     test_batch fill = batch_make(M, 2, 4, 100, 0), x = batch_make(1, 2, 4, 5, 0);
@@ -291,19 +292,19 @@ TEST(sets_are_drawn_uniformly)
     sfp__rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < ROUNDS; round++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
-        MUST(ask_update(b, &fill, &t, &rng, NULL, NULL));
-        MUST(ask_update(b, &x, &t, &rng, NULL, NULL));
+        MUST(update_with_model(b, &fill, &t, &rng, NULL, NULL));
+        MUST(update_with_model(b, &x, &t, &rng, NULL, NULL));
         assert_int_equal(t.requested, 3 + 1 + 2); /* floor(1.5 * 2) compete */
         for (int i = 0; i < 3; i++)
             competes[t.samples[i] - 1]++;
-        judge[0][t.samples[4] - 1]++;
-        judge[1][t.samples[5] - 1]++;
+        evaluation_count[0][t.samples[4] - 1]++;
+        evaluation_count[1][t.samples[5] - 1]++;
     }
     long by_class[2][6];
     int n[2] = {0};
     for (int i = 0; i < M; i++) {
-        assert_int_equal(judge[i % 3 != 0][i], 0);
-        by_class[i % 3 == 0][n[i % 3 == 0]++] = judge[i % 3 == 0][i];
+        assert_int_equal(evaluation_count[i % 3 != 0][i], 0);
+        by_class[i % 3 == 0][n[i % 3 == 0]++] = evaluation_count[i % 3 == 0][i];
         /* not in the evaluation set, then 3 of the 7 others; of all 3 * ROUNDS places */
         other[i] = (i % 3 == 0 ? 2.0 / 3 : 5.0 / 6) / 7;
     }
@@ -311,8 +312,8 @@ TEST(sets_are_drawn_uniformly)
         sixth[i] = 1.0 / 6;
     for (int i = 0; i < 3; i++)
         third[i] = 1.0 / 3;
-    check_distribution("judges of class 0", 6, by_class[0], sixth);
-    check_distribution("judges of class 1", 3, by_class[1], third);
+    check_distribution("evaluation slots of class 0", 6, by_class[0], sixth);
+    check_distribution("evaluation slots of class 1", 3, by_class[1], third);
     check_distribution("competing slots", M, competes, other);
 }
 
@@ -323,7 +324,7 @@ TEST(failed_updates_change_nothing)
     test_batch x = random_batch(&rng, 8, 3, 4, 0), y = random_batch(&rng, 8, 3, 4, 50);
     test_model_ops t = {.model = {.dim = 3, .classes = 4}, .row = small_integers, .fail_at = 0};
     assert_int_equal(sfp__buffer_update(b, &x.view, &rng, NULL, &err), SFP_EINVAL); /* no model callbacks */
-    MUST(ask_update(b, &x, &t, &rng, NULL, &err));
+    MUST(update_with_model(b, &x, &t, &rng, NULL, &err));
     check_failed_update(b, &y, &t, &rng);
     t.fail_at = -1;
     check_failed_allocations(b, &x, &y, &t);

@@ -34,7 +34,7 @@ static double distance(const merged *m, int i, int j)
 }
 
 /* Returns F(S) = sum_i (d_max - min_{j in S, y_j = y_i} |x_i - x_j|); uncovered i count 0. */
-static double value(const merged *m, const bool *in, double most)
+static double value(const merged *m, const bool *in, double d_max)
 {
     double sum = 0;
     for (int i = 0; i < m->n; i++) {
@@ -42,17 +42,17 @@ static double value(const merged *m, const bool *in, double most)
         for (int j = 0; j < m->n; j++)
             if (in[j] && m->label[j] == m->label[i])
                 near = fmin(near, distance(m, i, j));
-        sum += isinf(near) ? 0 : most - near;
+        sum += isinf(near) ? 0 : d_max - near;
     }
     return sum;
 }
 
 static void greedy(const merged *m, int count, bool *in)
 {
-    double most = 0;
+    double d_max = 0;
     for (int i = 0; i < m->n; i++)
         for (int j = 0; j < i; j++)
-            most = fmax(most, distance(m, i, j));
+            d_max = fmax(d_max, distance(m, i, j));
     memset(in, 0, (size_t)m->n * sizeof *in);
     for (int k = 0; k < count; k++) {
         double best = -INFINITY;
@@ -61,7 +61,7 @@ static void greedy(const merged *m, int count, bool *in)
             if (in[j])
                 continue;
             in[j] = true;
-            double f = value(m, in, most);
+            double f = value(m, in, d_max);
             in[j] = false;
             if (f > best + 1e-9) { /* the two samples of a class of two are equal: the lower index wins */
                 best = f;
@@ -89,12 +89,12 @@ TEST(the_merged_set_is_reduced_as_defined)
 {
     sfp__rng rng = sfp__rng_init(1, 1);
     for (int round = 0; round < 500; round++) {
-        int m = 1 + (int)sfp__rng_below(&rng, 10), most = 1 + (int)sfp__rng_below(&rng, 12),
+        int m = 1 + (int)sfp__rng_below(&rng, 10), max_batch = 1 + (int)sfp__rng_below(&rng, 12),
             classes = 1 + (int)sfp__rng_below(&rng, 4);
-        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", m, DIM, 4, most);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("camel", m, DIM, 4, max_batch);
         uint64_t next = 1;
         for (int t = 0; t < 4; t++) {
-            test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)most), classes, next);
+            test_batch x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, (uint32_t)max_batch), classes, next);
             next += (uint64_t)x.view.b;
             merged all = {0};
             bool in[MAX_POINTS];

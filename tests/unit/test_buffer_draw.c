@@ -382,18 +382,18 @@ TEST(replay_draws_are_uniform_and_without_replacement)
 
 /* -------------------------------------------------- a second implementation */
 
-enum { MOST = 64 };
+enum { MAX_SIZE = 64 };
 
 /* The weighted draw of the reference: cumulative sums, then searchsorted from the right. */
 static void oracle_draw(int n, const double *weight, int count, const double *u, int *out)
 {
-    double w[MOST], total = 0;
+    double w[MAX_SIZE], total = 0;
     for (int i = 0; i < n; i++)
         total += w[i] = weight[i];
     for (int i = 0; i < n && total == 0; i++)
         w[i] = 1;
     for (int d = 0; d < count; d++) {
-        double cumulated[MOST];
+        double cumulated[MAX_SIZE];
         for (int i = 0; i < n; i++)
             cumulated[i] = (i ? cumulated[i - 1] : 0) + w[i];
         double target = u[d] * cumulated[n - 1];
@@ -426,12 +426,12 @@ TEST(the_plan_equals_the_reference_on_random_cases)
     sfp__rng rng = sfp__rng_init(77, 0);
     long replaced_in_all = 0;
     for (int k = 0; k < 20000; k++) {
-        int m = (int)sfp__rng_below(&rng, MOST), b = (int)sfp__rng_below(&rng, MOST), kind = k % 4;
-        uint64_t n_seen = sfp__rng_below(&rng, (uint32_t)(k % 3 ? 2 * MOST : 5000));
-        float batch[MOST], slots[MOST];
-        double u[3][MOST], dwork[MOST];
-        int iwork[MOST], retained[MOST], replaced[MOST];
-        for (int i = 0; i < MOST; i++) {
+        int m = (int)sfp__rng_below(&rng, MAX_SIZE), b = (int)sfp__rng_below(&rng, MAX_SIZE), kind = k % 4;
+        uint64_t n_seen = sfp__rng_below(&rng, (uint32_t)(k % 3 ? 2 * MAX_SIZE : 5000));
+        float batch[MAX_SIZE], slots[MAX_SIZE];
+        double u[3][MAX_SIZE], dwork[MAX_SIZE];
+        int iwork[MAX_SIZE], retained[MAX_SIZE], replaced[MAX_SIZE];
+        for (int i = 0; i < MAX_SIZE; i++) {
             batch[i] = kind == 0 ? (float)sfp__rng_normal(&rng) : (float)sfp__rng_below(&rng, kind == 1 ? 1 : 5);
             slots[i] = kind == 0 ? (float)sfp__rng_normal(&rng) : (float)sfp__rng_below(&rng, kind == 1 ? 1 : 5);
             if (kind == 3 && sfp__rng_below(&rng, 4) == 0)
@@ -442,7 +442,7 @@ TEST(the_plan_equals_the_reference_on_random_cases)
         sfp__drop_rule drop = sfp__rng_below(&rng, 2) ? SFP_DROP_ALG2 : SFP_DROP_EQ8;
         sfp__nu_rule rule = sfp__rng_below(&rng, 2) ? SFP_NU_AT_LEAST_ONE : SFP_NU_RESERVOIR;
 
-        int stored = n_seen >= (uint64_t)m ? 0 : m - (int)n_seen, nu = 0, want_in[MOST], want_out[MOST];
+        int stored = n_seen >= (uint64_t)m ? 0 : m - (int)n_seen, nu = 0, want_in[MAX_SIZE], want_out[MAX_SIZE];
         stored = stored > b ? b : stored;
         int left = b - stored, hits = 0;
         if (left > 0) {
@@ -454,7 +454,7 @@ TEST(the_plan_equals_the_reference_on_random_cases)
             nu = nu > left ? left : nu;
             nu = nu > m ? m : nu;
             nu = nu > hits ? hits : nu;
-            double pi[MOST];
+            double pi[MAX_SIZE];
             if (nu > 0) {
                 oracle_probability(left, batch + stored, pi);
                 oracle_draw(left, pi, nu, u[1], want_in);

@@ -59,11 +59,11 @@ TEST(every_update_equals_the_reference)
         int n_seen = whole(c, "n_seen"), m = whole(c, "m"), b = whole(c, "b");
         const char *rule = json_string_value(json_object_get(c, "drop_rule"));
         assert_true(strcmp(rule, "alg2") == 0 || strcmp(rule, "eq8") == 0);
-        size_t most = (size_t)(b > m ? b : m);
+        size_t size = (size_t)(b > m ? b : m);
         float *batch = scores(c, "S_batch"), *buffer = scores(c, "S_buffer");
         double *u_nu = numbers(c, "u_nu"), *u_batch = numbers(c, "u_batch"), *u_buffer = numbers(c, "u_buffer");
-        double *dwork = kept_malloc(most * sizeof *dwork);
-        int *iwork = kept_malloc(most * sizeof *iwork), *retained = kept_malloc((size_t)b * sizeof(int)),
+        double *dwork = kept_malloc(size * sizeof *dwork);
+        int *iwork = kept_malloc(size * sizeof *iwork), *retained = kept_malloc((size_t)b * sizeof(int)),
             *replaced = kept_malloc((size_t)b * sizeof(int));
         sfp__buffer_plan plan;
         sfp__buffer_decide((uint64_t)n_seen, m, b, batch, buffer, u_nu, u_batch, u_buffer,

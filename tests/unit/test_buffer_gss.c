@@ -87,7 +87,7 @@ static float *scores_of(sfp__buffer *b)
     return p.data;
 }
 
-static test_model_ops asker(void)
+static test_model_ops make_model_ops(void)
 {
     return (test_model_ops){.model = {.dim = 3, .classes = 5, .params = PARAMS}, .row = slope, .fail_at = -1};
 }
@@ -135,17 +135,17 @@ TEST(samples_are_stored_and_replaced_with_their_scores)
     int replaced = 0, refused = 0;
     sfp__rng rng = sfp__rng_init(2, 2);
     for (int round = 0; round < 60; round++) {
-        int m = round % 3 ? 1 + (int)sfp__rng_below(&rng, 40) : 1 + (int)sfp__rng_below(&rng, 4), most = 8;
-        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", m, 3, 4, most);
-        test_model_ops t = asker();
+        int m = round % 3 ? 1 + (int)sfp__rng_below(&rng, 40) : 1 + (int)sfp__rng_below(&rng, 4), max_batch = 8;
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", m, 3, 4, max_batch);
+        test_model_ops t = make_model_ops();
         float *score = scores_of(b), was[64];
         for (int at = 0; at < 16; at++) {
-            int n = 1 + (int)sfp__rng_below(&rng, (uint32_t)most);
+            int n = 1 + (int)sfp__rng_below(&rng, (uint32_t)max_batch);
             test_batch x = batch_make(n, 3, 4, (at % 3 ? 100000u : 0u) + (uint64_t)(round * 1000 + at * 10), 0);
             buffer_image before = image_of(b);
             memcpy(was, score, (size_t)m * sizeof *was);
             sfp__buffer_change c = {0};
-            MUST(ask_update(b, &x, &t, &rng, &c, NULL));
+            MUST(update_with_model(b, &x, &t, &rng, &c, NULL));
             check_change(&before, &x, &c, b);
             float group[SFP_GSS_GROUPS * PARAMS], g[PARAMS];
             int groups = check_groups(&t, &before, group);
@@ -189,15 +189,15 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
     static const float given[M] = {0.9f, -0.4f, 0.3f, -0.8f};
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", M, 3, 4, M);
     test_batch fill = batch_make(M, 3, 4, 1, 0), x = batch_make(B, 3, 4, 100001, 0);
-    test_model_ops t = asker();
+    test_model_ops t = make_model_ops();
     sfp__rng rng = sfp__rng_init(3, 3);
     long count[(M + 1) * (M + 1)] = {0};
     for (int round = 0; round < ROUNDS; round++) {
         MUST(sfp__buffer_restore(b, 0, 0, NULL));
-        MUST(ask_update(b, &fill, &t, &rng, NULL, NULL));
+        MUST(update_with_model(b, &fill, &t, &rng, NULL, NULL));
         memcpy(scores_of(b), given, sizeof given);
         sfp__buffer_change c = {0};
-        MUST(ask_update(b, &x, &t, &rng, &c, NULL));
+        MUST(update_with_model(b, &x, &t, &rng, &c, NULL));
         int to[B] = {M, M};
         for (int i = 0; i < c.nu; i++)
             to[c.retained[i]] = c.replaced[i];
@@ -231,7 +231,7 @@ TEST(slots_are_drawn_and_replaced_with_the_right_probabilities)
 TEST(any_saved_scores_are_handled)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", 5, 3, 4, 8);
-    test_model_ops t = asker();
+    test_model_ops t = make_model_ops();
     sfp__rng rng = sfp__rng_init(4, 4);
     for (int round = 0; round < 50; round++) {
         test_batch x = batch_make(6, 3, 4, (round ? 100000u : 0u) + (uint64_t)round * 10, 0);
@@ -240,7 +240,7 @@ TEST(any_saved_scores_are_handled)
             scores_of(b)[i] = odd[(round + i * i) % 5];
         buffer_image before = image_of(b);
         sfp__buffer_change c = {0};
-        MUST(ask_update(b, &x, &t, &rng, &c, NULL));
+        MUST(update_with_model(b, &x, &t, &rng, &c, NULL));
         check_change(&before, &x, &c, b);
     }
 }
@@ -248,10 +248,10 @@ TEST(any_saved_scores_are_handled)
 TEST(failed_updates_change_nothing)
 {
     OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("gss", 25, 3, 4, 25);
-    test_model_ops t = asker();
+    test_model_ops t = make_model_ops();
     sfp__rng rng = sfp__rng_init(5, 5);
     test_batch x = batch_make(25, 3, 4, 0, 0), y = batch_make(4, 3, 4, 100000, 0);
-    MUST(ask_update(b, &x, &t, &rng, NULL, &err));
+    MUST(update_with_model(b, &x, &t, &rng, NULL, &err));
     float was[25];
     memcpy(was, scores_of(b), sizeof was);
     for (t.fail_at = 0; t.fail_at < 2; t.fail_at++) { /* groups, samples */

@@ -345,7 +345,7 @@ TEST(queries_are_computed_once)
         int want = 0, classes = 0;
         draw_batch(w, MAX_B, t < 20 ? 0 : 1, t < 20 ? 2 : 3);
         for (int i = 0; i < MAX_B; i++)
-            known[t][i] = query_comes(i);
+            known[t][i] = query_is_known(i);
         for (int32_t y = 0; y < 3 && t % 6 == 5; y++) {
             if (!in_batch(w, y) || synthetic_of(w, y) == 0)
                 continue;
@@ -365,7 +365,7 @@ TEST(queries_are_computed_once)
             const sfp__slot *slot = &w->b->slot[i];
             if ((int)slot->id / MAX_B == t) { /* it was just stored, with its query if that is known by now */
                 assert_int_equal(slot->has_query, known[t][slot->id % MAX_B]);
-                late += slot->has_query && !query_comes((int)slot->id % MAX_B);
+                late += slot->has_query && !query_is_known((int)slot->id % MAX_B);
             }
             check_slot_query(&w->m, slot);
         }

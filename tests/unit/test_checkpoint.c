@@ -40,7 +40,7 @@ static void same_as_never_stopping(const scenario *s)
     assert_string_equal(found, position);
     bytes first = slurp(ckpt);
     MUST(sfp__learner_checkpoint(b, in_directory("d"), position, &err));
-    assert_same_bytes(first, slurp(in_directory("d")), "a checkpoint of what was resumed");
+    assert_same_bytes(first, slurp(in_directory("d")), "checkpoint of the resumed learner");
     feed(b, s->stop, s->times, s->each);
 
     MUST(sfp__learner_save(a, in_directory("a"), &err));
@@ -70,8 +70,8 @@ TEST(a_resumed_learner_equals_one_that_never_stopped)
         {"l2p", KIND(SFP_FP_L2P), 5, 12, 4},
         {"l2p, free", KIND(SFP_FP_L2P, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20, 0},
         {"dualprompt", KIND(SFP_FP_DUALPROMPT), 5, 12, 4},
-        {"dualprompt, free: new experts open", KIND(SFP_FP_DUALPROMPT, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20,
-         0},
+        {"dualprompt, task-free: new expert prompts are activated",
+         KIND(SFP_FP_DUALPROMPT, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20, 0},
         {"mixed heads", SMALL(x.head = SFP_HEAD_MIX), 3, 6, 2},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)

@@ -59,7 +59,7 @@ static sfp__param *param(const fixture *f, const char *name)
     for (int i = 0; i < count; i++)
         if (strcmp(all[i]->name, name) == 0)
             return all[i];
-    fail_msg("there is no %s", name);
+    fail_msg("parameter %s is missing", name);
     return NULL;
 }
 
@@ -307,7 +307,7 @@ TEST(task_free_streams_activate_ranges_until_full_then_train_all)
         assert_int_equal(p->steps[9], i < 2 ? 0 : i - 1);
         float *before = copied(p->data, (size_t)spans[i][1] * p->width);
         MUST(sfp__fp_activate_components(f.fp, &err));
-        check_same("what was open", p->data, before, (size_t)spans[i][1] * p->width * sizeof(float));
+        check_same("active components", p->data, before, (size_t)spans[i][1] * p->width * sizeof(float));
         assert_int_equal(sfp__fp_next_task(f.fp, &err), SFP_EINVAL); /* there are no known tasks */
     }
 }

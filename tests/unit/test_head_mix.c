@@ -50,7 +50,7 @@ static void check_bound(double rate, const double skill[2][E], double confidence
         mixed = discount * mixed - (double)out[y];
         slack = discount * slack + rate / 2 * squares;
         if (!(mixed <= best + log(E) / rate + slack + 1e-2))
-            fail_msg("sample %d: %g, best expert %g", t, mixed, best);
+            fail_msg("sample %d: loss is %g, best member has %g", t, mixed, best);
     }
     double w[E];
     sfp__mix_weights(&m, w);

@@ -280,7 +280,7 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         float *x, *y, *frozen_x, *frozen_y;
         both_scores(a, s, classes, &x, &frozen_x);
         both_scores(b, s, classes, &y, &frozen_y);
-        check_same("scores of what was loaded to answer", y, x, 20 * (size_t)classes * sizeof *x);
+        check_same("scores of a head loaded for inference", y, x, 20 * (size_t)classes * sizeof *x);
         check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
         REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded only for prediction");
         state again = save_for(b, true); /* it can be saved again for inference */
@@ -723,7 +723,7 @@ static void check_choice(int width, int n, double spread, bool neighbours)
         assert_true(use[i] || i % 10 == 9); /* every tenth */
     }
     assert_int_equal(held, n / 10 < 128 ? n / 10 : 128);
-    double *phi = projections(&s, n, width), chosen = INFINITY, least = INFINITY;
+    double *phi = projections(&s, n, width), chosen = INFINITY, min_error = INFINITY;
     for (int e = neighbours ? -1 : -5; e <= (neighbours ? 1 : 5); e++) {
         double *w = ridge(&s, phi, use, n, width, strength[0] * pow(10, e)), error = 0;
         for (int i = 0; i < n; i++)
@@ -731,10 +731,10 @@ static void check_choice(int width, int n, double spread, bool neighbours)
                 error += pow(predict(phi, w, width, i, c) - (s.label[i] == c), 2);
         if (e == 0)
             chosen = error;
-        least = fmin(least, error);
+        min_error = fmin(min_error, error);
     }
-    if (!(chosen <= least * 1.002))
-        fail_msg("width %d, n %d: lambda %g has held-out error %g, another has %g", width, n, strength[0], chosen, least);
+    if (!(chosen <= min_error * 1.002))
+        fail_msg("width %d, n %d: lambda %g has held-out error %g, another has %g", width, n, strength[0], chosen, min_error);
     assert_true(strength[1] > 3 && strength[1] < 81);
 }
 

@@ -12,26 +12,26 @@
 AROUND_ALL(make_world, free_world)
 AROUND_EACH(make_directory, remove_directory)
 
-enum { ASKED = 9, CLASSES = 40 };
+enum { IMAGES = 9, CLASSES = 40 };
 
-static const uint8_t *asked[ASKED];
+static const uint8_t *image_list[IMAGES];
 
 static void choose_images(void)
 {
-    for (int i = 0; i < ASKED; i++)
-        asked[i] = images[i * 13].rgb;
+    for (int i = 0; i < IMAGES; i++)
+        image_list[i] = images[i * 13].rgb;
 }
 
 typedef struct answers {
-    int32_t label[ASKED];
-    float logp[ASKED * CLASSES];
+    int32_t label[IMAGES];
+    float logp[IMAGES * CLASSES];
     sfp__prediction about;
 } answers;
 
-static answers ask(sfp__predictor *p)
+static answers predict(sfp__predictor *p)
 {
     answers a = {0};
-    MUST(sfp__predictor_run(p, ASKED, asked, a.label, a.logp, CLASSES, &a.about, &err));
+    MUST(sfp__predictor_run(p, IMAGES, image_list, a.label, a.logp, CLASSES, &a.about, &err));
     return a;
 }
 
@@ -40,7 +40,7 @@ static void assert_same_answers(const answers *x, const answers *y)
     assert_int_equal(x->about.classes, y->about.classes);
     assert_int_equal(x->about.t, y->about.t);
     assert_memory_equal(x->label, y->label, sizeof x->label);
-    for (int i = 0; i < ASKED; i++)
+    for (int i = 0; i < IMAGES; i++)
         assert_memory_equal(x->logp + i * CLASSES, y->logp + i * CLASSES, (size_t)x->about.classes * sizeof(float));
 }
 
@@ -54,7 +54,7 @@ static void check_kind(const sfp__learner_options *o)
     MUST(sfp__predictor_create(l, threads, 20, &own, &err));
     MUST(sfp__learner_save(l, in_directory("s"), &err));
     MUST(sfp__predictor_open(vit, threads, in_directory("s"), 0, &opened, &err));
-    answers x = ask(own), y = ask(opened);
+    answers x = predict(own), y = predict(opened);
     assert_same_answers(&x, &y);
     assert_int_equal(sfp__predictor_classes(opened), sfp__learner_classes(l));
     for (int c = -1; c <= sfp__learner_classes(l); c++) {
@@ -120,16 +120,16 @@ TEST(a_closed_form_head_predicts_too)
         OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL, *learned = NULL;
         MUST(sfp__predictor_open(vit, threads, in_directory("s"), 4, &p, &err)); /* 9 images are divided into three passes */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
-        answers a = ask(p), want = ask(learned), again;
+        answers a = predict(p), want = predict(learned), again;
         assert_int_equal(a.about.t, 9);
         assert_string_equal(sfp__predictor_class_name(p, 0), "cat");
         assert_null(sfp__predictor_class_name(p, 2));
         assert_same_answers(&a, &want);
-        float query[ASKED * 32];
-        bool has[ASKED] = {false};
-        int32_t label[ASKED];
-        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, label, NULL, 0, NULL, &err));
-        for (int i = 0; i < ASKED; i++) {
+        float query[IMAGES * 32];
+        bool has[IMAGES] = {false};
+        int32_t label[IMAGES];
+        MUST(sfp__predictor_run_known(p, IMAGES, image_list, query, has, label, NULL, 0, NULL, &err));
+        for (int i = 0; i < IMAGES; i++) {
             const float *logp = a.logp + i * CLASSES;
             assert_true(has[i]);
             assert_true(logp[2] == -INFINITY);
@@ -137,7 +137,7 @@ TEST(a_closed_form_head_predicts_too)
         }
         has[2] = has[5] = false; /* known queries are used, others are computed */
         again = a;
-        MUST(sfp__predictor_run_known(p, ASKED, asked, query, has, again.label, again.logp, CLASSES, NULL, &err));
+        MUST(sfp__predictor_run_known(p, IMAGES, image_list, query, has, again.label, again.logp, CLASSES, NULL, &err));
         assert_same_answers(&a, &again);
         sfp__learner_options o = small_options();
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&o);
@@ -291,7 +291,7 @@ TEST(a_damaged_state_is_refused)
         refuse_every_damage();
         OWNED_PTR(sfp__predictor_free) sfp__predictor *whole = NULL;
         MUST(sfp__predictor_open(vit, threads, in_directory("s"), 0, &whole, &err));
-        answers a = ask(whole);
+        answers a = predict(whole);
         for (int summed = 0; summed < 2; summed++) {
             if (summed)
                 save_reversed();
@@ -299,7 +299,7 @@ TEST(a_damaged_state_is_refused)
                 save_changed(NULL, NULL, NULL, NULL);
             OWNED_PTR(sfp__predictor_free) sfp__predictor *copy = NULL;
             MUST(sfp__predictor_open(vit, threads, in_directory("t"), 0, &copy, &err));
-            answers b = ask(copy);
+            answers b = predict(copy);
             assert_same_answers(&a, &b);
         }
     }
@@ -322,9 +322,9 @@ TEST(changed_bytes_never_crash)
             put_bytes("t", whole.p, whole.n);
             whole.p[at % whole.n] = before;
             if (sfp__predictor_open(vit, threads, in_directory("t"), 0, &p, NULL) == SFP_OK) {
-                int32_t label[ASKED];
-                MUST(sfp__predictor_run(p, ASKED, asked, label, NULL, 0, NULL, &err));
-                for (int k = 0; k < ASKED; k++)
+                int32_t label[IMAGES];
+                MUST(sfp__predictor_run(p, IMAGES, image_list, label, NULL, 0, NULL, &err));
+                for (int k = 0; k < IMAGES; k++)
                     assert_in_range(label[k] + 1, 0, sfp__predictor_classes(p));
             }
         }

@@ -20,7 +20,7 @@ TEST(frozen_components_are_bit_identical_after_training)
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
     int count;
     sfp__param **p = sfp__fp_params(l->fp, &count);
-    float *kept[MOST_PARAMS] = {NULL};
+    float *kept[MAX_PARAMS] = {NULL};
     for (int task = 0; task < 3; task++) {
         assert_int_equal(l->fp->frozen_end, 4 * task);
         assert_int_equal(l->fp->active_end, 4 * task + 4);
@@ -360,7 +360,7 @@ static void expect_refused(sfp__learner *l, int b, const sfp__sample *samples, c
     sfp__learner_counts counts = sfp__learner_get_counts(l);
     assert_true(sfp__learner_offer(l, b, samples, &r, &err) != SFP_OK);
     if (!strstr(err.message, text))
-        fail_msg("'%s' does not say '%s'", err.message, text);
+        fail_msg("message '%s' does not contain '%s'", err.message, text);
     values after = take_values(l);
     assert_int_equal(before.n, after.n);
     check_same("values", after.x, before.x, before.n * sizeof(float)); /* byte by byte, also for NaN */
@@ -455,7 +455,7 @@ TEST(task_free_streams_activate_components_for_new_classes)
         assert_true(memcmp(before.x + (size_t)k * width, after.x + (size_t)k * width, width * sizeof(float)) != 0);
 }
 
-TEST(the_drift_option_decides_what_activates_components)
+TEST(the_drift_option_selects_the_activating_event)
 {
     for (int kind = SFP_DRIFT_OFF; kind <= SFP_DRIFT_PH; kind++) {
         OWNED_BY(free_model) model m = tiny_model(1);

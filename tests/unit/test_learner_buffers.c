@@ -53,7 +53,7 @@ static int turn(uint64_t t)
     return t < TIMES ? 0 : 3;
 }
 
-TEST(the_reported_change_is_what_happened)
+TEST(the_reported_change_matches_the_slots)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int slots = 5; slots <= 40; slots += 35) /* fewer slots than a batch, and more than fit in one pass */
@@ -73,7 +73,7 @@ TEST(the_reported_change_is_what_happened)
                     assert_int_equal(now.filled, filled);
                     assert_int_equal(l->buffer->seen, (t + 1) * BATCH);
                     if (memcmp(now.id, id, (size_t)filled * sizeof *id) != 0)
-                        fail_msg("buffer '%s': the slots are not what was told", methods[i]);
+                        fail_msg("buffer '%s': the slots differ from the reported change", methods[i]);
                     replaced += r.buffer.nu;
                 }
                 assert_int_equal(filled, slots);
@@ -186,11 +186,11 @@ TEST(features_equal_those_of_a_step)
         bool one = turn == 3;
         sfp__fp_kind kind = one ? SFP_FP_CODA : (sfp__fp_kind)turn;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "aser", one, kind);
-        const sfp__model_ops *ask = sfp__learner_model_ops(l);
+        const sfp__model_ops *ops = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int samples[N];
         size_t D = (size_t)l->D;
-        float *got = floats(N * D), *at = floats(N * D), *x = floats(N * l->pixels), *gradient = floats(ask->params);
+        float *got = floats(N * D), *at = floats(N * D), *x = floats(N * l->pixels), *gradient = floats(ops->params);
         const float *xs[N];
         const int32_t zeros[N] = {0};
         for (int i = 0; i < N; i++) {
@@ -199,8 +199,8 @@ TEST(features_equal_those_of_a_step)
             xs[i] = x + (size_t)i * l->pixels;
         }
         values before = take_values(l);
-        MUST(ask->features(ask->ctx, N, samples, got, &err));
-        MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
+        MUST(ops->features(ops->ctx, N, samples, got, &err));
+        MUST(ops->gradient_at(ops->ctx, &(sfp__image_list){.n = N, .x = xs, .label = zeros}, gradient, at, &err));
         for (int i = 0; i < N; i++) {
             int32_t label = 0;
             float weight = 1, query[16];
@@ -220,9 +220,9 @@ TEST(features_equal_those_of_a_step)
             check_near("queries", kept, query, D, 1e-5);
         }
         check_values(l, &before);
-        assert_int_equal(ask->features(ask->ctx, 1, (const int[]){N}, got, &err), SFP_EINVAL);
-        assert_int_equal(ask->features(ask->ctx, 1, (const int[]){-1}, got, &err), SFP_EINVAL);
-        assert_int_equal(ask->features(ask->ctx, 0, samples, got, &err), SFP_EINVAL);
+        assert_int_equal(ops->features(ops->ctx, 1, (const int[]){N}, got, &err), SFP_EINVAL);
+        assert_int_equal(ops->features(ops->ctx, 1, (const int[]){-1}, got, &err), SFP_EINVAL);
+        assert_int_equal(ops->features(ops->ctx, 0, samples, got, &err), SFP_EINVAL);
     }
 }
 
@@ -246,28 +246,28 @@ TEST(group_gradients_equal_single_gradients)
     for (int turn = 0; turn < 4; turn++) {
         bool one_pass = turn == 3;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", one_pass, one_pass ? SFP_FP_CODA : (sfp__fp_kind)turn);
-        const sfp__model_ops *ask = sfp__learner_model_ops(l);
+        const sfp__model_ops *ops = sfp__learner_model_ops(l);
         enum { N = BATCH + 40 };
         int samples[N], times[N] = {0};
-        each_seen e = {.params = ask->params, .all = floats(N * ask->params), .times = times};
-        float *scratch = floats(ask->params), *want = floats(ask->params);
+        each_seen e = {.params = ops->params, .all = floats(N * ops->params), .times = times};
+        float *scratch = floats(ops->params), *want = floats(ops->params);
         for (int i = 0; i < N; i++)
             samples[i] = (i * 11 + 5) % N;
         values before = take_values(l);
         for (int size = 1; size <= 21; size += 5) { /* the first size with unknown queries, the last larger than a pass */
             memset(times, 0, sizeof times);
-            MUST(ask->gradient_each(ask->ctx, N, samples, size, scratch, see, &e, &err));
+            MUST(ops->gradient_each(ops->ctx, N, samples, size, scratch, see, &e, &err));
             for (int i = 0; i * size < N; i++) {
                 assert_int_equal(times[i], 1);
-                MUST(ask->gradient(ask->ctx, N - i * size < size ? N - i * size : size, samples + i * size, want, &err));
+                MUST(ops->gradient(ops->ctx, N - i * size < size ? N - i * size : size, samples + i * size, want, &err));
                 check_near("gradient of each", e.all + (size_t)i * e.params, want, e.params, 1e-4);
             }
             for (int i = 0; i < 40; i += 5)
                 l->buffer->slot[i].has_query = one_pass; /* also groups with unknown queries */
         }
         check_values(l, &before);
-        assert_int_equal(ask->gradient_each(ask->ctx, 1, (const int[]){N}, 1, scratch, see, &e, &err), SFP_EINVAL);
-        assert_int_equal(ask->gradient_each(ask->ctx, 1, samples, 0, scratch, see, &e, &err), SFP_EINVAL);
+        assert_int_equal(ops->gradient_each(ops->ctx, 1, (const int[]){N}, 1, scratch, see, &e, &err), SFP_EINVAL);
+        assert_int_equal(ops->gradient_each(ops->ctx, 1, samples, 0, scratch, see, &e, &err), SFP_EINVAL);
     }
 }
 
@@ -276,9 +276,9 @@ TEST(gradients_are_means)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = warm(&m, "gss", false, SFP_FP_CODA);
-    const sfp__model_ops *ask = sfp__learner_model_ops(l);
+    const sfp__model_ops *ops = sfp__learner_model_ops(l);
     enum { N = BATCH + 40 };
-    size_t P = ask->params;
+    size_t P = ops->params;
     assert_int_equal(P, sfp__learner_gradient_length(l));
     float *all = floats(P), *one = floats(P), *at = floats(P), *mean = filled(P, 0), *x = floats(N * l->pixels);
     int samples[N];
@@ -287,9 +287,9 @@ TEST(gradients_are_means)
     values before = take_values(l);
     for (int i = 0; i < N; i++)
         samples[i] = (i * 11 + 5) % N;
-    MUST(ask->gradient(ask->ctx, N, samples, all, &err));
+    MUST(ops->gradient(ops->ctx, N, samples, all, &err));
     for (int i = 0; i < N; i++) {
-        MUST(ask->gradient(ask->ctx, 1, &samples[i], one, &err));
+        MUST(ops->gradient(ops->ctx, 1, &samples[i], one, &err));
         for (size_t k = 0; k < P; k++)
             mean[k] += one[k] / N;
         input_of(l, samples[i], x + (size_t)i * l->pixels);
@@ -297,17 +297,17 @@ TEST(gradients_are_means)
         label[i] = samples[i] < BATCH ? l->batch.label[samples[i]] : l->buffer->slot[samples[i] - BATCH].label;
     }
     check_near("gradient", all, mean, P, 1e-4);
-    MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = N, .x = xs, .label = label}, at, NULL, &err));
+    MUST(ops->gradient_at(ops->ctx, &(sfp__image_list){.n = N, .x = xs, .label = label}, at, NULL, &err));
     check_near("gradient of images", at, all, P, 1e-4);
     check_values(l, &before);
     for (int i = 0; i < 40; i++)
         assert_true(l->buffer->slot[i].has_query);
-    assert_int_equal(ask->gradient(ask->ctx, 1, (const int[]){N}, one, &err), SFP_EINVAL);
+    assert_int_equal(ops->gradient(ops->ctx, 1, (const int[]){N}, one, &err), SFP_EINVAL);
     /* not computed again: a wrong query stays and changes the result */
     l->buffer->slot[2].query[0] += 5;
-    MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, one, &err));
+    MUST(ops->gradient(ops->ctx, 1, (const int[]){BATCH + 2}, one, &err));
     l->buffer->slot[2].query[0] -= 5;
-    MUST(ask->gradient(ask->ctx, 1, (const int[]){BATCH + 2}, at, &err));
+    MUST(ops->gradient(ops->ctx, 1, (const int[]){BATCH + 2}, at, &err));
     assert_memory_not_equal(one, at, P * sizeof *one);
 }
 

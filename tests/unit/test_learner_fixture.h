@@ -9,7 +9,7 @@
 #include "test.h"
 #include "vit_make.h"
 
-enum { MOST_BATCH = 64, MOST_PARAMS = 32 };
+enum { MAX_BATCH = 64, MAX_PARAMS = 32 };
 
 typedef struct model {
     sfp__vit *vit;
@@ -20,7 +20,7 @@ typedef struct model {
 typedef struct batch {
     int b;
     uint8_t *rgb; /* (b, S, S, 3) */
-    sfp__sample sample[MOST_BATCH];
+    sfp__sample sample[MAX_BATCH];
 } batch;
 
 static UNUSED model make_model(int S, int patch, int D, int depth, int threads)
@@ -99,12 +99,12 @@ static UNUSED void offer_range(sfp__learner *l, uint64_t from, uint64_t to)
         (void)offer(l, 0, 6, t);
 }
 
-static UNUSED void check_allocates_nothing(const char *who, sfp__learner *l, int lo, int hi, uint64_t t)
+static UNUSED void check_allocates_nothing(const char *name, sfp__learner *l, int lo, int hi, uint64_t t)
 {
     unsigned long before = sfp__mem_count();
     (void)offer(l, lo, hi, t);
     if (sfp__mem_count() != before)
-        fail_msg("%s: %lu allocations in timestamp %llu", who, sfp__mem_count() - before, (unsigned long long)t);
+        fail_msg("%s: %lu allocations in timestamp %llu", name, sfp__mem_count() - before, (unsigned long long)t);
 }
 
 /* Resumes b from a checkpoint of a, and frees a. */

@@ -40,7 +40,7 @@ TEST(resident_size_is_constant_over_a_long_stream)
     batch kinds[KINDS]; /* created in advance, so that the test itself allocates nothing */
     for (uint64_t i = 0; i < KINDS; i++)
         kinds[i] = make_batch(m.S, o.batch, 0, 10, i);
-    long start = 0, most = 0;
+    long start = 0, peak = 0;
     unsigned long allocations = 0;
     double begin = sfp__monotonic_seconds();
     for (uint64_t t = 0; t < WARM + timestamps; t++) {
@@ -53,16 +53,16 @@ TEST(resident_size_is_constant_over_a_long_stream)
             MUST(sfp__predictor_run(p, 2, rgb, label, NULL, 0, NULL, &err));
         }
         if (t == WARM) {
-            start = most = resident();
+            start = peak = resident();
             allocations = sfp__mem_count();
         }
         if (t > WARM && t % 100 == 0)
-            most = resident() > most ? resident() : most;
+            peak = resident() > peak ? resident() : peak;
     }
-    most = resident() > most ? resident() : most;
-    print_message("%d timestamps in %.1f s: resident %ld KiB, at most %ld KiB more later; %lu allocations\n", (int)timestamps,
-                  sfp__monotonic_seconds() - begin, start / 1024, (most - start) / 1024, sfp__mem_count() - allocations);
+    peak = resident() > peak ? resident() : peak;
+    print_message("%d timestamps in %.1f s: resident %ld KiB, at peak %ld KiB more later; %lu allocations\n", (int)timestamps,
+                  sfp__monotonic_seconds() - begin, start / 1024, (peak - start) / 1024, sfp__mem_count() - allocations);
     assert_true(start > 0);
     if (!SANITIZED)
-        assert_true(most - start < 1 << 20);
+        assert_true(peak - start < 1 << 20);
 }

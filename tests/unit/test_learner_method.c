@@ -55,7 +55,7 @@ static sfp__learner *make(const char *method)
     return l;
 }
 
-static sfp__predictor *ask_of(sfp__learner *l)
+static sfp__predictor *make_method_predictor(sfp__learner *l)
 {
     sfp__predictor *p = NULL;
     MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
@@ -75,7 +75,7 @@ TEST(known_queries_change_no_prediction)
 {
     for (int m = 0; m < 3; m++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *l = make(methods[m]);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = ask_of(l);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_method_predictor(l);
         static float query[N * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
@@ -101,7 +101,7 @@ TEST(a_resumed_head_continues_identically)
     const char *path = in_directory("checkpoint");
     for (int m = 0; m < 3; m++) {
         OWNED_PTR(sfp__learner_free) sfp__learner *a = make(methods[m]), *b = make(methods[m]);
-        OWNED_PTR(sfp__predictor_free) sfp__predictor *of_a = ask_of(a), *of_b = ask_of(b);
+        OWNED_PTR(sfp__predictor_free) sfp__predictor *of_a = make_method_predictor(a), *of_b = make_method_predictor(b);
         OWNED char *position = NULL;
         bool used_old;
         float query[N * D];

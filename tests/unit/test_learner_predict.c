@@ -24,7 +24,7 @@ static sfp__predictor *make_predictor(sfp__learner *l, sfp__thread_pool *pool, i
 
 static const uint8_t **images_of(const batch *b)
 {
-    static const uint8_t *rgb[MOST_BATCH];
+    static const uint8_t *rgb[MAX_BATCH];
     for (int i = 0; i < b->b; i++)
         rgb[i] = b->sample[i].rgb;
     return rgb;
@@ -36,7 +36,7 @@ static const uint8_t **images_of(const batch *b)
 static double *by_hand(sfp__learner *l, int n, const uint8_t *const *rgb)
 {
     oracle o;
-    const float *x[MOST_BATCH];
+    const float *x[MAX_BATCH];
     int C = sfp__learner_classes(l);
     double *logp = doubles((size_t)(n * C));
     for (int i = 0; i < n; i++) {
@@ -273,16 +273,16 @@ TEST(on_demand_predictors_publish_snapshots_when_they_predict)
 
 /* ---------------------------------------------------------------- snapshots */
 
-enum { THREADS = 4, TIMESTAMPS = 40, MOST_CLASSES = 12, RECORDS = 3000, MOST_ASKED = 3 };
+enum { THREADS = 4, TIMESTAMPS = 40, MAX_CLASSES = 12, RECORDS = 3000, MAX_IMAGES = 3 };
 
 typedef struct record {
     uint64_t t;
     int first, n, classes;
-    int32_t label[MOST_ASKED];
-    float logp[MOST_ASKED * MOST_CLASSES];
+    int32_t label[MAX_IMAGES];
+    float logp[MAX_IMAGES * MAX_CLASSES];
 } record;
 
-typedef struct asker {
+typedef struct client {
     pthread_t thread;
     sfp__predictor *p;
     const uint8_t **rgb; /* (IMAGES) */
@@ -293,18 +293,18 @@ typedef struct asker {
     int count;
     sfp_status status;
     sfp_error err;
-} asker;
+} client;
 
-static void *ask(void *ctx)
+static void *run_client(void *ctx)
 {
-    asker *a = ctx;
+    client *a = ctx;
     sfp__rng rng = sfp__rng_init(a->seed, 0);
     while (!atomic_load(a->stop) && !a->status) {
         record *r = &a->records[a->count < RECORDS ? a->count : RECORDS - 1];
-        *r = (record){.n = 1 + (int)sfp__rng_below(&rng, MOST_ASKED)};
+        *r = (record){.n = 1 + (int)sfp__rng_below(&rng, MAX_IMAGES)};
         r->first = (int)sfp__rng_below(&rng, (uint32_t)(IMAGES - r->n));
         sfp__prediction answer = {0};
-        a->status = sfp__predictor_run(a->p, r->n, a->rgb + r->first, r->label, r->logp, MOST_CLASSES, &answer, &a->err);
+        a->status = sfp__predictor_run(a->p, r->n, a->rgb + r->first, r->label, r->logp, MAX_CLASSES, &answer, &a->err);
         r->t = answer.t;
         r->classes = answer.classes;
         a->count += a->count < RECORDS;
@@ -317,13 +317,13 @@ static void *ask(void *ctx)
 typedef struct copy {
     values v;
     int start, open, classes;
-    uint8_t seen[MOST_CLASSES];
+    uint8_t seen[MAX_CLASSES];
 } copy;
 
 static copy take_copy(sfp__learner *l)
 {
     copy c = {.v = take_values(l), .start = l->fp->frozen_end, .open = l->fp->active_end, .classes = sfp__learner_classes(l)};
-    assert_true(c.classes <= MOST_CLASSES);
+    assert_true(c.classes <= MAX_CLASSES);
     for (int i = 0; i < c.classes; i++)
         c.seen[i] = sfp__learner_seen(l, i);
     return c;
@@ -360,52 +360,52 @@ static void check_snapshots(sfp__fp_kind kind, int times)
     const uint8_t *rgb[IMAGES];
     memcpy(rgb, images_of(&b), sizeof rgb);
     atomic_bool stop = false;
-    atomic_int asked = 0;
-    asker askers[THREADS] = {0};
+    atomic_int predicted = 0;
+    client clients[THREADS] = {0};
     sfp__thread_pool *pools[THREADS];
     copy copies[TIMESTAMPS + 1];
     for (int i = 0; i < THREADS; i++) {
         MUST(sfp__thread_pool_create(1, &pools[i], &err));
-        askers[i] = (asker){.p = make_predictor(l, pools[i], MOST_ASKED),
-                            .rgb = rgb,
-                            .stop = &stop,
-                            .answers = &asked,
-                            .seed = (uint64_t)i,
-                            .records = kept_calloc(RECORDS, sizeof(record))};
+        clients[i] = (client){.p = make_predictor(l, pools[i], MAX_IMAGES),
+                              .rgb = rgb,
+                              .stop = &stop,
+                              .answers = &predicted,
+                              .seed = (uint64_t)i,
+                              .records = kept_calloc(RECORDS, sizeof(record))};
     }
     copies[0] = take_copy(l);
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&askers[i].thread, NULL, ask, &askers[i]), 0);
+        assert_int_equal(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]), 0);
     for (uint64_t t = 0; t < (uint64_t)times; t++) {
         int highest = 2 + (int)t / 5;
         (void)offer(l, 0, highest < 9 ? highest : 9, t);
         copies[t + 1] = take_copy(l);
         /* every other state waits until a thread has used it, even on a busy machine; the others pass at full speed */
-        int before = atomic_load(&asked);
+        int before = atomic_load(&predicted);
         for (double begin = sfp__monotonic_seconds();
-             t % 2 && atomic_load(&asked) < before + 2 * THREADS && sfp__monotonic_seconds() < begin + 20;)
+             t % 2 && atomic_load(&predicted) < before + 2 * THREADS && sfp__monotonic_seconds() < begin + 20;)
             (void)sched_yield();
     }
     atomic_store(&stop, true);
     int answers = 0, states = 0, used[TIMESTAMPS + 1] = {0};
     for (int i = 0; i < THREADS; i++) {
-        assert_int_equal(pthread_join(askers[i].thread, NULL), 0);
-        if (askers[i].status != SFP_OK)
-            fail_msg("%s", askers[i].err.message);
+        assert_int_equal(pthread_join(clients[i].thread, NULL), 0);
+        if (clients[i].status != SFP_OK)
+            fail_msg("%s", clients[i].err.message);
     }
-    sfp__predictor *p = make_predictor(again, pools[0], MOST_ASKED);
+    sfp__predictor *p = make_predictor(again, pools[0], MAX_IMAGES);
     for (uint64_t t = 0; t <= (uint64_t)times; t++) {
         put_copy(again, &copies[t], t);
         for (int i = 0; i < THREADS; i++)
-            for (int k = 0; k < askers[i].count; k++) {
-                const record *r = &askers[i].records[k];
+            for (int k = 0; k < clients[i].count; k++) {
+                const record *r = &clients[i].records[k];
                 record want = {0};
                 sfp__prediction answer = {0};
-                assert_true(k == 0 || r->t >= askers[i].records[k - 1].t); /* timestamps never decrease */
+                assert_true(k == 0 || r->t >= clients[i].records[k - 1].t); /* timestamps never decrease */
                 if (r->t != t)
                     continue;
                 assert_int_equal(r->classes, copies[t].classes);
-                MUST(sfp__predictor_run(p, r->n, rgb + r->first, want.label, want.logp, MOST_CLASSES, &answer, &err));
+                MUST(sfp__predictor_run(p, r->n, rgb + r->first, want.label, want.logp, MAX_CLASSES, &answer, &err));
                 if (memcmp(want.logp, r->logp, sizeof want.logp) != 0 || memcmp(want.label, r->label, sizeof want.label) != 0)
                     fail_msg("thread %d, answer %d: not the one of t = %d", i, k, (int)t);
                 for (int q = 0; q < r->n; q++)
@@ -417,12 +417,12 @@ static void check_snapshots(sfp__fp_kind kind, int times)
     }
     int n = 0;
     for (int i = 0; i < THREADS; i++)
-        n += askers[i].count;
+        n += clients[i].count;
     assert_int_equal(n, answers); /* every prediction was checked */
     print_message("%d answers from %d of %d states\n", n, states, times + 1);
     assert_true(states >= times / 2);
     for (int i = 0; i < THREADS; i++)
-        sfp__predictor_free(askers[i].p);
+        sfp__predictor_free(clients[i].p);
     sfp__predictor_free(p);
     for (int i = 0; i < THREADS; i++)
         sfp__thread_pool_free(pools[i]);

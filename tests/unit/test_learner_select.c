@@ -192,12 +192,12 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
             sfp__freesel_pool(T, D, c->heads, normed, attention + i * c->heads * T, order, mass, want);
             close_to("pooled", (size_t)D, l->method_inputs.pooled + i * D, want, 1e-4);
         }
-        OWNED_BY(sfp__method_inputs_done) sfp__method_inputs look = {0};
-        MUST(sfp__method_inputs_init(&look, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
+        OWNED_BY(sfp__method_inputs_done) sfp__method_inputs inputs = {0};
+        MUST(sfp__method_inputs_init(&inputs, m.vit, m.pool, l->fp, SFP_NEED_TAPS, BATCH, &err));
         float *query = floats((size_t)(BATCH * D));
         for (int i = 0; i < BATCH; i++) /* the step has reordered them */
             l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
-        MUST(sfp__method_inputs_compute(&look, BATCH, l->step.xs, NULL, query, &err));
+        MUST(sfp__method_inputs_compute(&inputs, BATCH, l->step.xs, NULL, query, &err));
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *prompted = NULL;
         const sfp__vit_plan_options qo = {.all_tokens = true, .prefix_rows = o.fp.length / 2, .queries = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &qo, &prompted, &err));
@@ -214,7 +214,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
                         mean += (double)taps[block][(i * T + t) * D + k] / T;
                     want[k] = (float)mean;
                 }
-                close_to("token means", (size_t)D, look.taps + (i * SFP_TAPS + q) * D, want, 1e-4);
+                close_to("token means", (size_t)D, inputs.taps + (i * SFP_TAPS + q) * D, want, 1e-4);
             }
     }
 }

@@ -31,11 +31,11 @@ static void *part_of(const sfp__buffer *b, const char *name)
 /* Returns |g(X_c) - g(R_c)|^2 of class y; R_c are the samples of the batch, each in equal number. */
 static double matching_loss(sfp__learner *l, const batch *real, int32_t y)
 {
-    const sfp__model_ops *ask = sfp__learner_model_ops(l);
+    const sfp__model_ops *ops = sfp__learner_model_ops(l);
     const uint8_t *synthetic = part_of(l->buffer, "synthetic");
     float *pixels = part_of(l->buffer, "pixels"), *in = floats((size_t)real->b * l->pixels), *g[2];
-    const float *x[2][MOST_BATCH];
-    int32_t label[MOST_BATCH];
+    const float *x[2][MAX_BATCH];
+    int32_t label[MAX_BATCH];
     int n[2] = {0, 0};
     for (int i = 0; i < l->buffer->filled; i++)
         if (synthetic[i] && l->buffer->slot[i].label == y)
@@ -45,14 +45,14 @@ static double matching_loss(sfp__learner *l, const batch *real, int32_t y)
         if (real->sample[i].label == y)
             x[1][n[1]++] = in + (size_t)i * l->pixels;
     }
-    for (int i = 0; i < MOST_BATCH; i++)
+    for (int i = 0; i < MAX_BATCH; i++)
         label[i] = y;
     for (int i = 0; i < 2; i++) {
         assert_true(n[i] > 0);
-        g[i] = floats(ask->params);
-        MUST(ask->gradient_at(ask->ctx, &(sfp__image_list){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
+        g[i] = floats(ops->params);
+        MUST(ops->gradient_at(ops->ctx, &(sfp__image_list){.n = n[i], .x = x[i], .label = label}, g[i], NULL, &err));
     }
-    double loss = sfp__ssd_gap(ask->params, g[0], g[1], g[0]);
+    double loss = sfp__ssd_gap(ops->params, g[0], g[1], g[0]);
     return loss;
 }
 
@@ -66,10 +66,10 @@ TEST(optimisation_lowers_the_matching_loss)
     for (uint64_t t = 0; t < 3; t++)
         (void)offer(l, 0, 2, t);
     batch x = make_batch(l->S, l->opt.batch, 0, 2, 40);
-    const uint8_t *image[MOST_BATCH];
-    size_t size[MOST_BATCH];
-    int32_t label[MOST_BATCH];
-    uint64_t id[MOST_BATCH];
+    const uint8_t *image[MAX_BATCH];
+    size_t size[MAX_BATCH];
+    int32_t label[MAX_BATCH];
+    uint64_t id[MAX_BATCH];
     for (int i = 0; i < x.b; i++) {
         image[i] = x.sample[i].rgb;
         size[i] = l->rgb_bytes;

@@ -24,7 +24,7 @@ static sfp__param *param(sfp__learner *l, const char *name)
     for (int i = 0; i < count; i++)
         if (strcmp(p[i]->name, name) == 0)
             return p[i];
-    fail_msg("there is no %s", name);
+    fail_msg("parameter %s is missing", name);
     return NULL;
 }
 

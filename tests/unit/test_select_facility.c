@@ -5,12 +5,12 @@
 #include "select_case.h"
 #include "test.h"
 
-enum { MOST = 40 };
+enum { MAX_POINTS = 40 };
 
 /* All distances of a small case. */
 typedef struct world {
     int n;
-    double d[MOST][MOST], furthest;
+    double d[MAX_POINTS][MAX_POINTS], furthest;
     const int32_t *label; /* NULL: all points cover each other */
 } world;
 
@@ -32,7 +32,7 @@ static int near_ties; /* number of picks that are the best only up to rounding *
 /* Checks that every pick has the largest gain and, among equal gains, the lowest index. */
 static void check_greedy(const char *what, const world *w, int k, const int *chosen)
 {
-    int with[MOST];
+    int with[MAX_POINTS];
     memcpy(with, chosen, (size_t)k * sizeof *with);
     for (int step = 0; step < k; step++) {
         double best = -1, mine = 0, unit = w->n * w->furthest;
@@ -92,9 +92,9 @@ TEST(camel_maximises_its_function_greedily)
     OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     near_ties = 0;
     for (int round = 0; round < 3000; round++) {
-        int b = 2 + (int)sfp__rng_below(&rng, 18), dim = 1 + (int)sfp__rng_below(&rng, 5), out[MOST];
+        int b = 2 + (int)sfp__rng_below(&rng, 18), dim = 1 + (int)sfp__rng_below(&rng, 5), out[MAX_POINTS];
         select_case c = make_case(&rng, b, dim, 1 + (int)sfp__rng_below(&rng, 4), (case_kind)(round % 3));
-        float unit[MOST * 8], weight[MOST];
+        float unit[MAX_POINTS * 8], weight[MAX_POINTS];
         double sigma = sfp__rng_double(&rng);
         int n = case_pick("camel", &c.batch, sigma, NULL, &arena, NULL, out, weight);
         assert_int_equal(n, sfp__coreset_size(b, sigma));
@@ -136,7 +136,7 @@ static world gradients(const select_case *c)
 
 static void check_clusters(const world *w, int k, const int *chosen, const float *weight)
 {
-    int size[MOST] = {0};
+    int size[MAX_POINTS] = {0};
     bool unsure = false;
     for (int i = 0; i < w->n; i++) {
         int best = 0;
@@ -159,9 +159,9 @@ TEST(craig_is_greedy_with_cluster_sizes_as_weights)
     OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     near_ties = 0;
     for (int round = 0; round < 3000; round++) {
-        int b = 2 + (int)sfp__rng_below(&rng, 16), out[MOST];
+        int b = 2 + (int)sfp__rng_below(&rng, 16), out[MAX_POINTS];
         select_case c = make_case(&rng, b, 1 + (int)sfp__rng_below(&rng, 4), 1 + (int)sfp__rng_below(&rng, 4), CASE_NORMAL);
-        float weight[MOST], sum = 0;
+        float weight[MAX_POINTS], sum = 0;
         double sigma = sfp__rng_double(&rng);
         if (round % 3 == 1 && b > 3) { /* two equal samples */
             int D = c.batch.dim, C = c.batch.classes;
@@ -201,9 +201,9 @@ TEST(greedy_is_within_1_minus_1_over_e_of_the_optimum)
     OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     double worst = 1;
     for (int round = 0; round < 400; round++) {
-        int b = 4 + (int)sfp__rng_below(&rng, 8), out[MOST], scratch[MOST], k = 1 + (int)sfp__rng_below(&rng, 4);
+        int b = 4 + (int)sfp__rng_below(&rng, 8), out[MAX_POINTS], scratch[MAX_POINTS], k = 1 + (int)sfp__rng_below(&rng, 4);
         select_case c = make_case(&rng, b, 3, 3, CASE_NORMAL);
-        float unit[MOST * 8];
+        float unit[MAX_POINTS * 8];
         unit_rows(&c, unit);
         const world worlds[] = {gradients(&c), euclidean(&c, unit)};
         for (int i = 0; i < 2; i++) {

@@ -5,11 +5,11 @@
 #include "select_case.h"
 #include "test.h"
 
-enum { MOST = 12, PICKS = 7, WIDTH = 40 };
+enum { MAX_SAMPLES = 12, PICKS = 7, WIDTH = 40 };
 
 typedef struct world {
     int n, width;
-    double g[MOST][WIDTH], sum[WIDTH];
+    double g[MAX_SAMPLES][WIDTH], sum[WIDTH];
 } world;
 
 static world gradients(const select_case *c)
@@ -130,11 +130,11 @@ TEST(gradmatch_is_orthogonal_matching_pursuit)
     OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
     int cut = 0, zeros = 0;
     for (int round = 0; round < 4000; round++) {
-        int b = 2 + (int)sfp__rng_below(&rng, MOST - 2), out[MOST],
+        int b = 2 + (int)sfp__rng_below(&rng, MAX_SAMPLES - 2), out[MAX_SAMPLES],
             k = 1 + (int)sfp__rng_below(&rng, PICKS < b ? PICKS : (uint32_t)b - 1);
         select_case c =
             make_case(&rng, b, 1 + (int)sfp__rng_below(&rng, 5), 1 + (int)sfp__rng_below(&rng, 5), (case_kind)(round % 3));
-        float weight[MOST];
+        float weight[MAX_SAMPLES];
         double want[PICKS];
         for (int i = 0; i < b && round % 4 == 0; i++) { /* gradients of very different lengths, so that some weights become 0 */
             float longer = expf(2 * (float)sfp__rng_normal(&rng));
@@ -173,7 +173,7 @@ static double correlate(void *ctx, const sfp__nnls *s, int n, const int *which, 
 {
     const world *w = ctx;
     double r[WIDTH];
-    int all[MOST];
+    int all[MAX_SAMPLES];
     for (int i = 0; i < s->known; i++)
         all[i] = i;
     residual(w, s->known, all, s->w, r);
@@ -213,7 +213,7 @@ TEST(the_fit_is_the_non_negative_minimum)
                     fail_msg("round %d: weight %d of %d is %.12g, expected %.12g", round, i, n, fit.w[i], want[i]);
         }
     }
-    print_message("%d times a column was left out\n", outside_rounds);
+    print_message("a column was outside the factor in %d rounds\n", outside_rounds);
     assert_true(outside_rounds > 1000);
 }
 

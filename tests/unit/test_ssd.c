@@ -6,11 +6,11 @@
 #include "numeric.h"
 #include "test.h"
 
-enum { MOST_D = 12, MOST_N = 5, MOST_MEMORY = 10, CASES = 3000 };
+enum { MAX_D = 12, MAX_N = 5, MAX_MEMORY = 10, CASES = 3000 };
 
 typedef struct relation {
     int n, D, count;
-    double feature[MOST_N * MOST_D], real[MOST_D], memory[MOST_MEMORY * MOST_D];
+    double feature[MAX_N * MAX_D], real[MAX_D], memory[MAX_MEMORY * MAX_D];
 } relation;
 
 static double length(const double *x, int D)
@@ -24,7 +24,7 @@ static double length(const double *x, int D)
 /* Returns gap j of the formula: |s - m_j| - |r - m_j|. */
 static double gap(const relation *c, int j)
 {
-    double s[MOST_D], r[MOST_D];
+    double s[MAX_D], r[MAX_D];
     const double *m = c->memory + j * c->D;
     for (int k = 0; k < c->D; k++) {
         double unit = m[k] / length(m, c->D);
@@ -46,9 +46,9 @@ static double loss_of(const relation *c)
 
 static relation random_relation(sfp__rng *rng)
 {
-    relation c = {.n = 1 + (int)sfp__rng_below(rng, MOST_N),
-                  .D = 2 + (int)sfp__rng_below(rng, MOST_D - 1),
-                  .count = 1 + (int)sfp__rng_below(rng, MOST_MEMORY)};
+    relation c = {.n = 1 + (int)sfp__rng_below(rng, MAX_N),
+                  .D = 2 + (int)sfp__rng_below(rng, MAX_D - 1),
+                  .count = 1 + (int)sfp__rng_below(rng, MAX_MEMORY)};
     double sd = exp(2 * sfp__rng_normal(rng));
     for (int i = 0; i < c.n * c.D; i++)
         c.feature[i] = (double)(float)(sd * sfp__rng_normal(rng));
@@ -83,13 +83,13 @@ TEST(relations_and_their_gradient_equal_the_formula)
         if (has_corner(&c))
             continue;
         checked++;
-        float feature[MOST_N * MOST_D], real[MOST_D], memory[MOST_MEMORY * MOST_D], work[3 * MOST_D], got[MOST_N * MOST_D];
+        float feature[MAX_N * MAX_D], real[MAX_D], memory[MAX_MEMORY * MAX_D], work[3 * MAX_D], got[MAX_N * MAX_D];
         to_float(c.feature, c.n * c.D, feature);
         to_float(c.real, c.D, real);
         to_float(c.memory, c.count * c.D, memory);
         double loss = sfp__ssd_relation(c.n, c.D, feature, real, c.count, memory, work, got), want = loss_of(&c);
         if (!(fabs(loss - want) <= 2e-6 * c.count))
-            fail_msg("case %d: the relations differ by %.9g, the formula says %.9g", t, loss, want);
+            fail_msg("case %d: relation loss is %.9g, expected %.9g", t, loss, want);
         double largest = 0, error = 0;
         for (int k = 0; k < c.n * c.D; k++) {
             double x = c.feature[k], h = 1e-5 * length(c.feature + k / c.D * c.D, c.D), side[2];

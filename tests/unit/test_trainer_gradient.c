@@ -17,7 +17,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-enum { CLASSES = 6, MOST = 9 };
+enum { CLASSES = 6, MAX_SAMPLES = 9 };
 
 typedef struct shape {
     const char *name;
@@ -67,11 +67,11 @@ typedef struct fixture {
     sfp__trainer *trainer;
     sfp__fp *fp;
     oracle o;
-    float *image[MOST], *query;
-    const float *x[MOST];
-    int32_t label[MOST];
-    float weight[MOST];
-    bool masked[MOST], replayed[MOST];
+    float *image[MAX_SAMPLES], *query;
+    const float *x[MAX_SAMPLES];
+    int32_t label[MAX_SAMPLES];
+    float weight[MAX_SAMPLES];
+    bool masked[MAX_SAMPLES], replayed[MAX_SAMPLES];
     uint8_t allowed[CLASSES];
     sfp__train_batch batch;
     sfp__rng rng;
@@ -88,7 +88,7 @@ static fixture *set_up(const shape *s, uint64_t seed)
     fixture *f = kept_malloc(sizeof *f);
     *f = (fixture){.s = s, .rng = sfp__rng_init(seed, 1)};
     const sfp__vit_config c = VIT(s->S, 8, s->D, s->depth, s->H, 2 * s->D, 0, 1);
-    sfp__trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MOST};
+    sfp__trainer_options t = {.fp = sfp__fp_options_defaults(), .adam = sfp__adam_defaults(), .max_batch = MAX_SAMPLES};
     t.fp.kind = s->kind;
     t.fp.pool = s->pool;
     t.fp.tasks = s->tasks;
@@ -120,7 +120,7 @@ static fixture *set_up(const shape *s, uint64_t seed)
             f->weight[i] *= (float)(0.3 + sfp__rng_double(&f->rng));
     }
     memset(f->allowed, 1, CLASSES / 2);
-    f->query = filled((size_t)(MOST * s->D), NAN);
+    f->query = filled((size_t)(MAX_SAMPLES * s->D), NAN);
     f->batch = (sfp__train_batch){.n = n,
                                   .x = f->x,
                                   .label = f->label,
@@ -327,7 +327,7 @@ TEST(gradients_equal_central_differences)
             step(f);
         }
     }
-    print_message("worst error: %.2f of what is allowed\n", worst);
+    print_message("worst error: %.2f of the tolerance\n", worst);
 }
 
 /* Masked samples contribute no gradient to classes that do not compete; other samples do. */
@@ -434,7 +434,7 @@ TEST(given_queries_and_threads_change_nothing)
         OWNED_PTR(tear_down) fixture *a = set_up(&shapes[1], 44), *b = set_up(&shapes[1], 44);
         OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
         ok(b->s, sfp__thread_pool_create(threads, &pool, &err), &err);
-        sfp__trainer_options t = {.fp = b->fp->opt, .adam = sfp__adam_defaults(), .max_batch = MOST};
+        sfp__trainer_options t = {.fp = b->fp->opt, .adam = sfp__adam_defaults(), .max_batch = MAX_SAMPLES};
         sfp__trainer_free(b->trainer);
         ok(b->s, sfp__trainer_create(b->vit, pool, &t, &b->trainer, &err), &err);
         b->fp = sfp__trainer_fp(b->trainer);
@@ -465,7 +465,7 @@ TEST(bad_batches_are_refused)
         REFUSED(sfp__trainer_step(f->trainer, &f->batch, &result, &err), SFP_EINVAL, "sample 2");
         f->label[2] = right;
     }
-    f->batch.n = MOST + 1;
+    f->batch.n = MAX_SAMPLES + 1;
     assert_int_equal(sfp__trainer_step(f->trainer, &f->batch, &result, &err), SFP_EINVAL);
     f->batch.n = 0;
     assert_int_equal(sfp__trainer_step(f->trainer, &f->batch, &result, &err), SFP_EINVAL);

@@ -31,8 +31,8 @@ typedef struct oracle {
     const bool *replayed;   /* (n) or NULL */
     const uint8_t *allowed; /* (classes) */
     int terms;
-    /* queries are constants of the loss. Two: (n, D), the unprompted features. One: (layers, n, D), the class tokens that
-     * enter the prompted layers; `live` computes them anew and keeps them, else they stay as they are */
+    /* Queries are constants of the loss. Two passes: (n, D), the features of the query pass. One pass: (layers, n, D), the class
+     * tokens that enter the prompted layers; `live` recomputes and stores them, otherwise they are unchanged. */
     double *query, *token;
     bool live;
     /* Results. */

@@ -1,6 +1,6 @@
 /* The interface of the kinds of closed-form heads; only head*.c include this.
  *
- * head.c implements what all heads have in common: input checks, the table of classes, growth, log-softmax, saving and loading. A
+ * head.c implements the common part of all heads: input checks, the table of classes, growth, log-softmax, saving and loading. A
  * kind adds sums over samples and a function that computes scores from them. Classes have dense rows in order of their first
  * sample, so an unused label costs four bytes, not a row.
  *
