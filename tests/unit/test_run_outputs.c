@@ -127,8 +127,8 @@ static void check_sides(sfp__run_options *o, const char *name, size_t shown_core
     char *page = text_in(name, "report.html");
     size_t offered = last_count(events, "offered"), coreset = last_count(events, "coreset");
     assert_true(offered >= shown_coreset + shown_rest);
-    check_heading(page, "Taken", coreset, shown_coreset);
-    check_heading(page, "Left", offered - coreset, shown_rest);
+    check_heading(page, "Trained on", coreset, shown_coreset);
+    check_heading(page, "Not trained on", offered - coreset, shown_rest);
 }
 
 TEST(a_report_shows_the_coreset_and_the_rest)
