@@ -1,11 +1,11 @@
-/* How data comes to a run: a delivery at a time, in the order of the stream.
+/* How samples reach a run: one delivery at a time, in the order of the stream.
  *
- *     sfp__arrivals_next(a, until, &d, err);     what comes next; it waits for it
- *     ... predict, or learn ...
- *     sfp__arrivals_commit(a, seconds);          only now clock and ledger move: a run that ends before gets it again
+ *     sfp__arrivals_next(a, until, &d, err);     waits for the next delivery
+ *     ... predict or train ...
+ *     sfp__arrivals_commit(a, seconds);          advances clock and ledger: a run that ends earlier gets the delivery again
  *
- * Two kinds: an indexed stream is known beforehand (arrivals_indexed.c: feed and clock), a live one is not (arrivals_live.c:
- * inbox and ledger). */
+ * There are two kinds: indexed streams (arrivals_indexed.c: batch loader and clock) and live streams (arrivals_live.c: inbox and
+ * ledger). */
 #ifndef SFP_RUN_ARRIVALS_H
 #define SFP_RUN_ARRIVALS_H
 
@@ -15,20 +15,20 @@
 #include "run/clock.h"
 #include "run/inbox.h"
 
-enum { SFP__GROUP = 32 }; /* images predicted at once: where groups are cut decides the last bits */
+enum { SFP__GROUP = 32 }; /* images predicted at once; results depend on it in the last bits */
 
 typedef struct sfp__plan sfp__plan;
 typedef struct sfp__classes sfp__classes;
 typedef struct sfp_result sfp_result;
 
-/* Samples to learn from, or images to predict, or neither: something went, it is time to save, or none could be read. */
+/* Samples to train on, or images to predict. A delivery is empty if images were discarded or skipped, or if a checkpoint is due. */
 typedef struct sfp__delivery {
-    int task; /* the tasks before it have ended */
-    /* to learn from, in one timestamp */
+    int task; /* all earlier tasks have ended */
+    /* to train on, in one timestamp */
     int count;
     const sfp__sample *samples;
-    int64_t arrived; /* samples of the stream up to here; -1: nothing to learn from came */
-    double time;     /* in which they arrived, less what was spent on images that came with them; NAN: there is no rate */
+    int64_t arrived; /* samples of the stream up to here; -1: there are none to train on */
+    double time;     /* seconds in which they arrived, less the time spent on unlabelled images; NAN: no arrival rate */
     /* to predict */
     int predict_count;
     struct {
@@ -36,32 +36,32 @@ typedef struct sfp__delivery {
         const char *name;
         const uint8_t *rgb;
     } predict[SFP__GROUP];
-    bool changed; /* something came, or went, that a checkpoint has to know of */
-    bool more; /* the rest of what came together follows: until then nothing is evaluated or saved, and the run is not stopped */
-    bool end;  /* nothing comes any more, or it was stopped; the delivery is empty */
+    bool changed; /* a checkpoint must be written again */
+    bool more;    /* the rest of this group follows: until then nothing is evaluated or saved, and the run is not stopped */
+    bool end;     /* the stream has ended, or the run was stopped; the delivery is empty */
 } sfp__delivery;
 
 typedef struct sfp__arrivals_stats {
-    double decode, wait_seconds;      /* seconds decoding; seconds waited for it */
-    char first_error[SFP_ERROR_MAX];  /* why the first image to learn from was left out; "": none was */
-    char first_unread[SFP_ERROR_MAX]; /* the same of those to predict */
+    double decode, wait_seconds;      /* seconds of decoding; seconds spent waiting for it */
+    char first_error[SFP_ERROR_MAX];  /* why the first image to train on was skipped; "": none was */
+    char first_unread[SFP_ERROR_MAX]; /* why the first image to predict was skipped */
     uint64_t unread;                  /* images to predict that could not be read */
-    uint64_t waiting;                 /* images that wait for a label */
-    sfp_status status;                /* live: why the source ended early ... */
-    char last_error[SFP_ERROR_MAX];   /* ... in words */
+    uint64_t waiting;                 /* images in the label queue */
+    sfp_status status;                /* live: why the source failed */
+    char last_error[SFP_ERROR_MAX];   /* its message */
 } sfp__arrivals_stats;
 
 typedef struct sfp__arrivals sfp__arrivals;
 
 typedef struct sfp__arrivals_kind {
-    const char *name; /* of its part of a checkpoint */
-    /* Reading begins, where the position stands. */
+    const char *name; /* key of its part of a checkpoint */
+    /* Starts to read at the current position. */
     sfp_status (*start)(sfp__arrivals *a, sfp_error *err);
-    /* It may come back empty when sfp__monotonic_seconds() is `until`, or the run is stopped. What it gives holds until
+    /* May return an empty delivery when sfp__monotonic_seconds() reaches `until` or the run is stopped. The delivery is valid until
      * commit. */
     sfp_status (*next)(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err);
     void (*commit)(sfp__arrivals *a, double seconds);
-    /* Predictions are still to be written, and those from id *from on again. */
+    /* Will predictions be written? Those with ids from *from on are written again. */
     bool (*predicts)(const sfp__arrivals *a, uint64_t *from);
     sfp__arrivals_stats (*stats)(const sfp__arrivals *a);
     json_t *(*json)(const sfp__arrivals *a); /* NULL: no memory */
@@ -69,12 +69,12 @@ typedef struct sfp__arrivals_kind {
     void (*free)(sfp__arrivals *a);
 } sfp__arrivals_kind;
 
-/* The common part; a kind's own struct begins with it. */
+/* The common part, with which the struct of each kind begins. */
 struct sfp__arrivals {
     const sfp__arrivals_kind *kind;
     const sfp__plan *plan;
-    sfp_result *r;     /* what is skipped, and of a live stream all that comes and goes, is counted there by its arrivals */
-    sfp__lag *lag;     /* NULL: nothing can be late */
+    sfp_result *r;     /* counts skipped samples; on live streams, all samples and labels */
+    sfp__lag *lag;     /* NULL: the clock has no lag */
     sfp__clock *clock; /* NULL: a live stream */
 };
 
@@ -98,7 +98,7 @@ DEFINE_OWNED_PTR(sfp__arrivals, sfp__arrivals_free)
 sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrivals **out, sfp_error *err);
 sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err);
 
-/* classes.c: the stream's label of a live image; a class that is new gets the next one. */
+/* classes.c: the label of a live image in the stream; a new class gets the next label. */
 sfp_status sfp__classes_label(sfp__classes *c, const sfp__arrival *a, int32_t *out, sfp_error *err);
 
 #endif

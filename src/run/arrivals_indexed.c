@@ -1,6 +1,5 @@
-/* Arrivals of an indexed stream. The clock says which batches are next; threads of their own read ahead what is learned from and,
- * of a free stream, what has no label and is predicted in its turn: all that lie before the last image of a batch come before it.
- */
+/* Arrivals of an indexed stream. The clock decides which batches are next. Background threads prefetch the batches and, in a task-free
+ * stream, the unlabelled images, which are predicted in turn: those before the last image of a batch precede the batch. */
 #include "base/monotonic.h"
 #include "base/rank.h"
 #include "results/result.h"
@@ -12,29 +11,26 @@ enum { NAME_BYTES = 4096 };
 
 typedef struct indexed {
     sfp__arrivals base;
-    sfp__batch_loader *feed, *unlabelled;
+    sfp__batch_loader *loader, *unlabelled;
     sfp__clock clock;
-    int64_t *arrived;         /* (batches) as plan's, with the images without a label; NULL: these are not counted */
-    sfp__sample *pooled;      /* (batch * SFP__RUN_TRIAGE_BATCHES) triage: samples of several batches */
+    int64_t *arrived;         /* (batches) as in the plan, plus unlabelled images; NULL: there are none */
+    sfp__sample *candidates;  /* (batch * SFP__RUN_TRIAGE_BATCHES) triage: samples of several batches */
     char (*name)[NAME_BYTES]; /* (SFP__GROUP) */
-    /* of the images without a label */
-    int64_t next;    /* the first that was not predicted yet */
-    uint64_t unread; /* of those before next */
-    /* since the last batch */
-    double predicting; /* seconds */
-    /* what next gave, for commit */
+    int64_t next;             /* the first unlabelled image that was not predicted yet */
+    uint64_t unread;          /* unlabelled images before `next` that could not be read */
+    double predicting;        /* seconds of prediction since the last batch */
     struct {
         const int64_t *batch;
-        int batches;        /* to learn from */
-        int64_t skipped;    /* of their images, as not readable */
-        int64_t unlabelled; /* predicted, or not readable */
-        int unread;
-    } given;
+        int batches;        /* to train on */
+        int64_t skipped;    /* images of these batches that could not be read */
+        int64_t unlabelled; /* images that were predicted or could not be read */
+        int unread;         /* of these, images that could not be read */
+    } delivered;            /* by next, for commit */
 } indexed;
 
-/* ---------------------------------------------------------------------- making */
+/* -------------------------------------------------------------------- creating */
 
-/* Images without a label among the first `index` of the source. */
+/* The number of unlabelled images among the first `index` images of the source. */
 static int64_t unlabelled_before(const sfp__plan *p, int64_t index)
 {
     return sfp__lower_bound(p->unlabelled.order, p->unlabelled.count, index);
@@ -48,11 +44,11 @@ static int64_t last_image(const sfp__plan *p, int64_t batch)
 static void free_indexed(sfp__arrivals *base)
 {
     indexed *a = (indexed *)base;
-    sfp__batch_loader_free(a->feed);
+    sfp__batch_loader_free(a->loader);
     sfp__batch_loader_free(a->unlabelled);
     sfp__clock_done(&a->clock);
     sfp__free(a->arrived);
-    sfp__free(a->pooled);
+    sfp__free(a->candidates);
     sfp__free(a->name);
     sfp__free(a);
 }
@@ -68,7 +64,7 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
                                    .pool_most = SFP__RUN_TRIAGE_BATCHES,
                                    .stop = p->hooks->stop};
     bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
-    TRY(sfp__alloc(&a->pooled, (size_t)o->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->pooled, err));
+    TRY(sfp__alloc(&a->candidates, (size_t)o->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->candidates, err));
     if (p->unlabelled.count)
         TRY(sfp__alloc(&a->name, SFP__GROUP, sizeof *a->name, err));
     if (timed && p->unlabelled.count) {
@@ -81,19 +77,19 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
     return sfp__clock_init(&a->clock, &co, p->batches.count, a->arrived ? a->arrived : p->batches.arrived, err);
 }
 
-/* ------------------------------------------------------------------ what is next */
+/* ------------------------------------------------------------------- deliveries */
 
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
 {
     indexed *a = (indexed *)base;
     const sfp__plan *p = base->plan;
-    a->clock.batches = p->batches.count; /* clock paper keeps some of the batches */
+    a->clock.batches = p->batches.count;                      /* clock paper keeps some of the batches */
     a->clock.began = sfp__monotonic_seconds() - a->clock.now; /* clock real: no time has passed since the run was opened */
     sfp__batch_loader_options fo = {.size = p->size,
                                     .resize = p->opt->learner.resize,
                                     .keep_encoded = p->opt->learner.keep_compressed,
                                     .depth = SFP__RUN_PREFETCH + (p->opt->triage ? SFP__RUN_TRIAGE_BATCHES : 0)};
-    TRY(sfp__batch_loader_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->feed, err));
+    TRY(sfp__batch_loader_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->loader, err));
     if (a->next >= p->unlabelled.count)
         return SFP_OK;
     fo.keep_encoded = false;
@@ -101,7 +97,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     return sfp__batch_loader_create(p->source, &p->tasks, &p->unlabelled, &fo, a->next, &a->unlabelled, err);
 }
 
-/* Up to SFP__GROUP of those before `index`. */
+/* Takes up to SFP__GROUP unlabelled images before `index`. */
 static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, sfp_error *err)
 {
     const sfp__batches *u = &a->base.plan->unlabelled;
@@ -112,7 +108,7 @@ static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, s
         const sfp__sample *sample;
         int read, i = d->predict_count;
         TRY(sfp__batch_loader_take(a->unlabelled, k, &read, &sample, err));
-        a->given.unread += !read;
+        a->delivered.unread += !read;
         if (!read)
             continue;
         d->predict[i].id = sample->id;
@@ -120,36 +116,36 @@ static sfp_status take_unlabelled(indexed *a, int64_t index, sfp__delivery *d, s
         d->predict[i].name = sfp__source_name(s, u->order[k], a->name[i], sizeof a->name[i]);
         d->predict_count++;
     }
-    a->given.unlabelled = k - a->next;
+    a->delivered.unlabelled = k - a->next;
     return SFP_OK;
 }
 
-/* The first n of the clock's batches, together. */
+/* Takes the first n batches of the clock as one delivery. */
 static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__delivery *d, sfp_error *err)
 {
     const sfp__plan *p = a->base.plan;
     const sfp__batches *b = &p->batches;
     int64_t unlabelled = 0;
-    sfp__batch_loader_release(a->feed, batch[0]); /* what the clock left out need not be decoded */
+    sfp__batch_loader_release(a->loader, batch[0]); /* batches that the clock dropped need not be decoded */
     for (int i = 0; i < n; i++) {
         int64_t k = batch[i], before = k > 0 ? k - 1 : k;
         int m;
-        TRY(sfp__batch_loader_take(a->feed, k, &m, &d->samples, err));
+        TRY(sfp__batch_loader_take(a->loader, k, &m, &d->samples, err));
         if (n > 1)
-            memcpy(a->pooled + d->count, d->samples, (size_t)m * sizeof *a->pooled);
-        a->given.skipped += b->first[k + 1] - b->first[k] - m;
+            memcpy(a->candidates + d->count, d->samples, (size_t)m * sizeof *a->candidates);
+        a->delivered.skipped += b->first[k + 1] - b->first[k] - m;
         d->count += m;
         if (a->arrived)
             unlabelled += a->arrived[k] - b->arrived[k] - (k > 0 ? a->arrived[before] - b->arrived[before] : 0);
     }
     if (n > 1)
-        d->samples = a->pooled;
+        d->samples = a->candidates;
     d->arrived = b->arrived[batch[n - 1]];
     d->changed = true;
     if (p->clock != SFP_CLOCK_OFF)
         d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;
-    a->given.batch = batch;
-    a->given.batches = n;
+    a->delivered.batch = batch;
+    a->delivered.batches = n;
     return SFP_OK;
 }
 
@@ -162,7 +158,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     const int64_t *batch = sfp__clock_next(&a->clock, &count);
     *d = (sfp__delivery){.arrived = -1, .time = NAN, .task = p->tasks.count - 1};
     if (!batch && a->next < p->unlabelled.count && !sfp__plan_stopped(p))
-        return take_unlabelled(a, INT64_MAX, d, err); /* behind the last batch */
+        return take_unlabelled(a, INT64_MAX, d, err); /* after the last batch */
     d->end = !batch;
     if (d->end)
         return SFP_OK;
@@ -178,32 +174,32 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
 static void commit(sfp__arrivals *base, double seconds)
 {
     indexed *a = (indexed *)base;
-    int n = a->given.batches;
-    if (a->given.unlabelled) {
-        a->next += a->given.unlabelled;
+    int n = a->delivered.batches;
+    if (a->delivered.unlabelled) {
+        a->next += a->delivered.unlabelled;
         sfp__batch_loader_release(a->unlabelled, a->next);
-        a->unread += (uint64_t)a->given.unread;
-        base->r->samples.skipped += (uint64_t)a->given.unread;
-        base->r->labels.unlabelled += (uint64_t)(a->given.unlabelled - a->given.unread);
+        a->unread += (uint64_t)a->delivered.unread;
+        base->r->samples.skipped += (uint64_t)a->delivered.unread;
+        base->r->labels.unlabelled += (uint64_t)(a->delivered.unlabelled - a->delivered.unread);
         a->predicting += seconds;
     } else if (n) {
-        sfp__batch_loader_release(a->feed, a->given.batch[n - 1] + 1);
-        base->r->samples.skipped += (uint64_t)a->given.skipped;
+        sfp__batch_loader_release(a->loader, a->delivered.batch[n - 1] + 1);
+        base->r->samples.skipped += (uint64_t)a->delivered.skipped;
         a->predicting = 0;
     }
-    if (a->clock.delivered_count) /* behind the last batch nothing is late any more */
+    if (a->clock.delivered_count) /* after the last batch there is no lag */
         sfp__clock_advance(&a->clock, n, seconds);
-    memset(&a->given, 0, sizeof a->given);
+    memset(&a->delivered, 0, sizeof a->delivered);
 }
 
-/* ----------------------------------------------------------- numbers, checkpoints */
+/* ------------------------------------------------------ statistics, checkpoints */
 
 static bool predicts(const sfp__arrivals *base, uint64_t *from)
 {
     const indexed *a = (const indexed *)base;
     if (a->next >= base->plan->unlabelled.count)
         return false;
-    *from = a->next ? (uint64_t)base->plan->unlabelled.order[a->next] : 0; /* a run that begins keeps no line that is there */
+    *from = a->next ? (uint64_t)base->plan->unlabelled.order[a->next] : 0; /* a new run keeps no earlier line */
     return true;
 }
 
@@ -211,8 +207,8 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
 {
     const indexed *a = (const indexed *)base;
     sfp__arrivals_stats out = {.unread = a->unread};
-    if (a->feed) {
-        sfp__batch_loader_stats s = sfp__batch_loader_get_stats(a->feed);
+    if (a->loader) {
+        sfp__batch_loader_stats s = sfp__batch_loader_get_stats(a->loader);
         out.decode = s.decode;
         out.wait_seconds = s.wait_seconds;
         memcpy(out.first_error, s.first_error, sizeof out.first_error);

@@ -1,6 +1,6 @@
-/* Arrivals of a live stream (run.h): what came through the inbox, in the order that the ledger asks for (ledger.h). What came
- * together is delivered in parts: images without a label in groups, then the batch. Labels alone lie between these images as they
- * came, and bring images that wait back to the stream. */
+/* Arrivals of a live stream (run.h): the output of the inbox, in the order that the ledger requires (ledger.h). One output of the inbox
+ * becomes several deliveries: groups of unlabelled images, then the batch. Late labels are processed between the images in order of
+ * arrival; they move images from the label queue to the stream. */
 #include "results/result.h"
 #include "run/run_internal.h"
 
@@ -12,19 +12,19 @@ typedef struct live {
     sfp__ledger *ledger;
     sfp__inbox *inbox;
     sfp__lag lag;
-    int warnings_reported;   /* remarks of the source */
-    sfp__inbox_output in;    /* what came together, as far as it is not delivered */
-    bool busy;               /* and there is more of it */
-    bool last;               /* nothing comes behind it */
-    sfp__arrival_list group; /* delivered to be predicted */
-    sfp__sample *samples;    /* (batch * SFP__RUN_TRIAGE_BATCHES) delivered to be learned from, as in.batch */
+    int warnings_reported;   /* warnings of the source */
+    sfp__inbox_output in;    /* the part of the last output that is not delivered yet */
+    bool busy;               /* `in` is not delivered completely */
+    bool last;               /* `in` is the last output */
+    sfp__arrival_list group; /* delivered for prediction */
+    sfp__sample *samples;    /* (batch * SFP__RUN_TRIAGE_BATCHES) delivered for training; their images are in in.batch */
 } live;
 
 static void free_live(sfp__arrivals *base)
 {
     live *a = (live *)base;
     sfp__inbox_free(a->inbox);
-    sfp__ledger_free(a->ledger); /* behind the inbox, which asks it */
+    sfp__ledger_free(a->ledger); /* after the inbox, which uses it */
     sfp__arrival_list_done(&a->in.batch);
     sfp__arrival_list_done(&a->in.unlabelled);
     sfp__arrival_list_done(&a->in.discarded);
@@ -39,9 +39,9 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     const sfp__plan *p = base->plan;
     const sfp__run_options *o = p->opt;
     bool real = p->clock == SFP_CLOCK_REAL;
-    size_t again =
-        p->source->ops->set_resume_filter ? (size_t)o->pending : 0; /* a source that cannot go back does not give them again */
-    base->r->labels.expired += sfp__ledger_give_up(a->ledger, again);
+    size_t redelivered =
+        p->source->ops->set_resume_filter ? (size_t)o->pending : 0; /* other sources cannot deliver an image again */
+    base->r->labels.expired += sfp__ledger_expire(a->ledger, redelivered);
     TRY(sfp__ledger_set_resume_filter(a->ledger, p->source, err));
     base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     const sfp__inbox_options io = {.size = p->size,
@@ -58,9 +58,9 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     return sfp__inbox_create(p->source, &io, &a->inbox, err);
 }
 
-/* ------------------------------------------------------------------ what is next */
+/* ------------------------------------------------------------------- deliveries */
 
-static void take_gone(live *a)
+static void count_discarded(live *a)
 {
     sfp_result *r = a->base.r;
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
@@ -79,20 +79,20 @@ static void take_gone(live *a)
     }
 }
 
-/* What came in the meantime, or, perhaps, nothing. */
+/* Takes the next output of the inbox, which may be empty. */
 static void take_inbox(live *a, double until)
 {
     const sfp__plan *p = a->base.plan;
     sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
     a->busy = true;
-    a->last = a->in.end && a->in.unlabelled.count == 0; /* a label among the others may bring an image back */
+    a->last = a->in.end && a->in.unlabelled.count == 0; /* a late label may add an image */
     for (int n = atomic_load(&p->source->live->warning_count); a->warnings_reported < n;
-         a->warnings_reported++) /* each once, as soon as there is one */
+         a->warnings_reported++) /* each warning is reported once */
         sfp__plan_warn(p, "%s", p->source->live->warnings[a->warnings_reported]);
-    take_gone(a);
+    count_discarded(a);
 }
 
-/* A label that came late: its image, if it still waits, joins the stream. */
+/* A late label: its image, if it is still in the label queue, joins the stream. */
 static void take_label(live *a, sfp__arrival *label)
 {
     sfp__arrival *image = sfp__ledger_label(a->ledger, label->name);
@@ -104,7 +104,8 @@ static void take_label(live *a, sfp__arrival *label)
     sfp__arrival_free(label);
 }
 
-/* The next images that are to be predicted. A label is for one of those before it: these are predicted, and wait, first. */
+/* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and enter
+ * the label queue first. */
 static void take_group(live *a, sfp__delivery *d)
 {
     sfp_result *r = a->base.r;
@@ -166,7 +167,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
 
 static void commit(sfp__arrivals *base, double seconds)
 {
-    (void)seconds; /* time passes by itself */
+    (void)seconds; /* a live stream has no simulated time */
     live *a = (live *)base;
     sfp_result *r = base->r;
     bool predicted = a->group.count > 0;
@@ -179,7 +180,7 @@ static void commit(sfp__arrivals *base, double seconds)
         sfp__ledger_finish(a->ledger, i);
 }
 
-/* ----------------------------------------------------------- numbers, checkpoints */
+/* ------------------------------------------------------ statistics, checkpoints */
 
 static bool predicts(const sfp__arrivals *base, uint64_t *from)
 {

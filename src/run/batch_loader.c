@@ -31,7 +31,7 @@ sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__
             int n = (int)(end - i < b ? end - i : b);
             memcpy(r.order + at, task->sample + i, (size_t)n * sizeof *r.order);
             at += n;
-            r.most = n > r.most ? n : r.most;
+            r.max_batch_samples = n > r.max_batch_samples ? n : r.max_batch_samples;
             r.task[k] = t;
             r.arrived[k] = arrived + i + n;
             r.first[++k] = at;
@@ -44,7 +44,7 @@ sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__
 
 sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp__batches *out, sfp_error *err)
 {
-    OWNED_BY(sfp__batches_done) sfp__batches r = {.count = count, .order = order, .samples = count, .most = 1};
+    OWNED_BY(sfp__batches_done) sfp__batches r = {.count = count, .order = order, .samples = count, .max_batch_samples = 1};
     TRY(sfp__alloc(&r.first, (size_t)count + 1, sizeof *r.first, err));
     for (int64_t i = 0; i <= count; i++)
         r.first[i] = i;
@@ -59,7 +59,7 @@ void sfp__batches_keep(sfp__batches *b, double cs)
         for (n = 1; begin + n < b->count && b->task[begin + n] == b->task[begin];)
             n++;
         int64_t keep = sfp__clock_keep(n, cs);
-        for (int64_t i = 0; i < keep; i++) { /* moves down, never over what is still to be read */
+        for (int64_t i = 0; i < keep; i++) { /* moves batches down, never over one that is not moved yet */
             int64_t k = begin + sfp__clock_kept_at(i, n, keep), from = b->first[k], samples = b->first[k + 1] - from;
             memmove(b->order + at, b->order + from, (size_t)samples * sizeof *b->order);
             b->first[kept] = at;
@@ -85,9 +85,9 @@ void sfp__batches_done(sfp__batches *b)
 
 typedef struct slot {
     int count;
-    uint8_t *rgb;         /* (most, S, S, 3) */
-    sfp__sample *sample;  /* (most) */
-    sfp__raw_image *kept; /* (most) encoded originals */
+    uint8_t *rgb;         /* (max_batch_samples, S, S, 3) */
+    sfp__sample *sample;  /* (max_batch_samples) */
+    sfp__raw_image *kept; /* (max_batch_samples) encoded files */
 } slot;
 
 struct sfp__batch_loader {
@@ -96,9 +96,9 @@ struct sfp__batch_loader {
     const sfp__batches *batches;
     sfp__batch_loader_options opt;
     size_t bytes;
-    void *block; /* of what follows */
+    void *block; /* memory of the ring */
     slot *ring;  /* (depth) */
-    sfp__prefetcher *ahead;
+    sfp__prefetcher *prefetcher;
     pthread_mutex_t lock; /* guards the stats */
     sfp__batch_loader_stats stats;
 };
@@ -110,7 +110,7 @@ static void empty(slot *s)
     s->count = 0;
 }
 
-static void note_skip(sfp__batch_loader *f, const sfp_error *err)
+static void record_skip(sfp__batch_loader *f, const sfp_error *err)
 {
     pthread_mutex_lock(&f->lock);
     if (!f->stats.first_error[0])
@@ -137,7 +137,7 @@ static void fill(void *ctx, int64_t k)
             status = sfp__raw_image_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL,
                                              &err);
         if (status) {
-            note_skip(f, &err);
+            record_skip(f, &err);
             continue;
         }
         s->sample[s->count++] = (sfp__sample){.rgb = rgb,
@@ -155,7 +155,7 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
                                     const sfp__batch_loader_options *opt, int64_t start, sfp__batch_loader **out, sfp_error *err)
 {
     OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *f = NULL;
-    size_t most = (size_t)(batches->most ? batches->most : 1), depth = (size_t)opt->depth;
+    size_t max = (size_t)(batches->max_batch_samples ? batches->max_batch_samples : 1), depth = (size_t)opt->depth;
     uint8_t *rgb;
     sfp__sample *sample;
     sfp__raw_image *kept;
@@ -167,15 +167,15 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
     f->bytes = 3 * (size_t)opt->size * (size_t)opt->size;
     pthread_mutex_init(&f->lock, NULL);
     const sfp__want list[] = {{&f->ring, depth, sizeof *f->ring},
-                              {&rgb, depth * most, f->bytes},
-                              {&sample, depth * most, sizeof *sample},
-                              {&kept, depth * most, sizeof *kept}};
+                              {&rgb, depth * max, f->bytes},
+                              {&sample, depth * max, sizeof *sample},
+                              {&kept, depth * max, sizeof *kept}};
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
     for (size_t i = 0; i < depth; i++)
-        f->ring[i] = (slot){.rgb = rgb + i * most * f->bytes, .sample = sample + i * most, .kept = kept + i * most};
-    const sfp__prefetcher_options ahead = {
+        f->ring[i] = (slot){.rgb = rgb + i * max * f->bytes, .sample = sample + i * max, .kept = kept + i * max};
+    const sfp__prefetcher_options po = {
         .item_name = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
-    TRY(sfp__prefetcher_create(&ahead, &f->ahead, err));
+    TRY(sfp__prefetcher_create(&po, &f->prefetcher, err));
     *out = TAKE(f);
     return SFP_OK;
 }
@@ -184,7 +184,7 @@ void sfp__batch_loader_free(sfp__batch_loader *f)
 {
     if (!f)
         return;
-    sfp__prefetcher_free(f->ahead);
+    sfp__prefetcher_free(f->prefetcher);
     for (int i = 0; f->block && i < f->opt.depth; i++)
         empty(&f->ring[i]);
     sfp__free(f->block);
@@ -195,7 +195,7 @@ void sfp__batch_loader_free(sfp__batch_loader *f)
 sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, const sfp__sample **samples, sfp_error *err)
 {
     double wait_seconds = 0;
-    TRY(sfp__prefetcher_take(f->ahead, k, &wait_seconds, err));
+    TRY(sfp__prefetcher_take(f->prefetcher, k, &wait_seconds, err));
     pthread_mutex_lock(&f->lock);
     f->stats.wait_seconds += wait_seconds;
     pthread_mutex_unlock(&f->lock);
@@ -206,7 +206,7 @@ sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, c
 
 void sfp__batch_loader_release(sfp__batch_loader *f, int64_t k)
 {
-    sfp__prefetcher_release(f->ahead, k);
+    sfp__prefetcher_release(f->prefetcher, k);
 }
 
 sfp__batch_loader_stats sfp__batch_loader_get_stats(sfp__batch_loader *f)

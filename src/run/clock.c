@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-static const double look = 0.1; /* seconds between looks at stop */
+static const double poll_seconds = 0.1; /* between checks of stop */
 
 const char *sfp__clock_name(sfp__clock_kind kind)
 {
@@ -37,10 +37,10 @@ sfp_status sfp__clock_init(sfp__clock *c, const sfp__clock_options *opt, int64_t
 {
     bool timed = opt->kind == SFP_CLOCK_VIRTUAL || opt->kind == SFP_CLOCK_REAL;
     if (timed && (!(opt->lambda > 0) || !isfinite(opt->lambda)))
-        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g samples a second, expected more than 0", opt->lambda);
+        return sfp__fail_key(err, "rate", SFP_EINVAL, "rate is %g samples per second, expected more than 0", opt->lambda);
     int capacity = !timed ? 1 : opt->pool ? opt->pool_most : opt->queue + 1;
     if (capacity < 1 || capacity > 1 << 20)
-        return sfp__fail(err, SFP_EINVAL, "a queue of %d batches, expected 0 to %d", capacity - 1, (1 << 20) - 1);
+        return sfp__fail(err, SFP_EINVAL, "queue is %d, expected 0 to %d batches", capacity - 1, (1 << 20) - 1);
     *c = (sfp__clock){.opt = *opt,
                       .timed = timed,
                       .batches = batches,
@@ -64,7 +64,7 @@ void sfp__clock_done(sfp__clock *c)
     c->delivered = NULL;
 }
 
-/* When batch i is complete. */
+/* The time at which batch i is complete. */
 static double arrival(const sfp__clock *c, int64_t i)
 {
     return (double)c->arrived[i] / c->opt.lambda + c->blocked;
@@ -92,9 +92,9 @@ void sfp__lag_join(sfp__lag *l, const sfp__lag *more)
     l->served += more->served;
 }
 
-/* Takes in what has arrived up to now. `idle`: the learner is free, so one batch needs no place in the queue; a batch that is
- * complete just when it becomes free is left to that moment, within a nanosecond: rounding must not drop it. */
-static void take_in(sfp__clock *c, bool idle)
+/* Puts the batches that have arrived by now into the queue. idle: the learner is free, so one batch needs no place in the queue. A batch
+ * that is complete within a nanosecond of the moment when the learner becomes free is left to that moment: rounding must not drop it. */
+static void enqueue_arrived(sfp__clock *c, bool idle)
 {
     while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {
         int capacity = c->opt.pool ? c->opt.pool_most : c->opt.queue + (idle && c->waiting == 0);
@@ -102,7 +102,7 @@ static void take_in(sfp__clock *c, bool idle)
             c->held = true;
             return;
         }
-        if (c->held) { /* there is space again: what was held back arrives now, and all that follows as much later */
+        if (c->held) { /* there is space again: the blocked batch arrives now, and all later ones are delayed as much */
             c->blocked += c->now - arrival(c, c->next);
             c->held = false;
         }
@@ -125,20 +125,20 @@ static void wait_until(sfp__clock *c, double at)
         c->now = fmax(c->now, at);
         return;
     }
-    while (c->now < at && !stopped(c)) { /* in pieces: a signal that comes just before a sleep does not end it */
-        double wait = fmin(at - c->now, look);
+    while (c->now < at && !stopped(c)) { /* in pieces: a signal just before a sleep does not interrupt it */
+        double wait = fmin(at - c->now, poll_seconds);
         (void)nanosleep(&(struct timespec){.tv_nsec = (long)(wait * 1e9)}, NULL);
         c->now = sfp__monotonic_seconds() - c->began;
     }
 }
 
-/* The one that waits longest, in its own right: what is complete at this very moment finds its place free. */
+/* Delivers the oldest batch. Its place is free for a batch that is complete at this moment. */
 static int take_one(sfp__clock *c)
 {
     c->delivered[0] = c->queue[0].batch;
     sfp__lag_add(&c->lag, c->now - c->queue[0].arrived_at);
     pop(c, 1);
-    take_in(c, false);
+    enqueue_arrived(c, false);
     return 1;
 }
 
@@ -162,12 +162,12 @@ static int take(sfp__clock *c)
     if (c->opt.kind == SFP_CLOCK_REAL)
         c->now = sfp__monotonic_seconds() - c->began;
     if (c->waiting == 0 || c->opt.pool)
-        take_in(c, true);
+        enqueue_arrived(c, true);
     while (c->waiting == 0) {
         if (c->next >= c->batches || stopped(c))
             return 0;
         wait_until(c, arrival(c, c->next));
-        take_in(c, true);
+        enqueue_arrived(c, true);
     }
     return c->opt.pool ? take_all(c) : take_one(c);
 }
@@ -189,7 +189,7 @@ void sfp__clock_advance(sfp__clock *c, int n, double seconds)
         return;
     if (c->timed) {
         c->now = c->opt.kind == SFP_CLOCK_REAL ? sfp__monotonic_seconds() - c->began : c->now + c->spent;
-        take_in(c, false);
+        enqueue_arrived(c, false);
     }
     c->spent = 0;
 }
@@ -235,7 +235,7 @@ json_t *sfp__clock_json(const sfp__clock *c)
     for (int i = 0; i < c->delivered_count; i++)
         (void)json_array_append_new(delivered, json_integer(c->delivered[i]));
     if ((int)json_array_size(queue) != c->waiting || (int)json_array_size(delivered) != c->delivered_count) {
-        json_decref(queue); /* without all of them a batch would be passed over */
+        json_decref(queue); /* an incomplete list would lose a batch */
         json_decref(delivered);
         return NULL;
     }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CHUNK = SFP_PREDICT_BATCH_MAX }; /* the most asked at once */
+enum { CHUNK = SFP_PREDICT_BATCH_MAX }; /* maximum number of images per prediction */
 
 sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks, int size, sfp__resize resize, int dim,
                                  size_t memory, sfp__evaluator **out, sfp_error *err)
@@ -50,8 +50,8 @@ uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto)
     return (uint64_t)e->at[upto < e->tasks->count ? upto + 1 : e->tasks->count];
 }
 
-/* Image `k` of the whole test set, which is sample i of the source; NULL: broken. */
-static const uint8_t *image(sfp__evaluator *e, int64_t k, int64_t i, int place)
+/* Reads image `k` of the whole test set, which is image i of the source; NULL: it cannot be read. */
+static const uint8_t *read_image(sfp__evaluator *e, int64_t k, int64_t i, int place)
 {
     uint8_t *rgb = e->rgb + (e->all ? (size_t)k : (size_t)place) * e->bytes;
     sfp_error err = {0};
@@ -69,22 +69,22 @@ static const uint8_t *image(sfp__evaluator *e, int64_t k, int64_t i, int place)
     return rgb;
 }
 
-/* What was asked of a task so far. */
+/* Counts of one task. */
 typedef struct tally {
-    uint64_t answered, correct, member_correct[SFP_HEAD_MEMBERS]; /* alone: right answers of each expert of a mixed head */
+    uint64_t answered, correct, member_correct[SFP_HEAD_MEMBERS]; /* member_correct: of each member of a mixture head */
     bool mixed;
 } tally;
 
-/* Images that lie side by side, and so do their queries. */
+/* Consecutive images, whose queries are consecutive, too. */
 typedef struct stretch {
-    int64_t first; /* of the whole test set */
+    int64_t first; /* in the whole test set */
     int count;
-    const uint8_t *rgb[CHUNK]; /* NULL: its query is known, and all that is asked for */
+    const uint8_t *rgb[CHUNK]; /* NULL: the query is known and sufficient */
     int32_t truth[CHUNK];
 } stretch;
 
-static sfp_status ask(sfp__evaluator *e, sfp__predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
-                      sfp_error *err)
+static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, tally *sum, int classes, uint64_t *confusion,
+                          sfp_error *err)
 {
     int32_t label[CHUNK];
     int n = part->count;
@@ -93,14 +93,14 @@ static sfp_status ask(sfp__evaluator *e, sfp__predictor *p, stretch *part, tally
     TRY(sfp__predictor_predict(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first,
                                label, NULL, err));
     for (int h = 0; h < SFP_HEAD_MEMBERS; h++) {
-        const int32_t *said = sfp__predictor_member_labels(p, h);
-        sum->mixed = said != NULL;
-        for (int k = 0; said && k < n; k++)
-            sum->member_correct[h] += part->truth[k] >= 0 && said[k] == part->truth[k];
+        const int32_t *labels = sfp__predictor_member_labels(p, h);
+        sum->mixed = labels != NULL;
+        for (int k = 0; labels && k < n; k++)
+            sum->member_correct[h] += part->truth[k] >= 0 && labels[k] == part->truth[k];
     }
     for (int k = 0; k < n; k++) {
         int32_t truth = part->truth[k];
-        sum->correct += truth >= 0 && label[k] == truth; /* a class that the stream never had is never right */
+        sum->correct += truth >= 0 && label[k] == truth; /* truth < 0: a class that is not in the stream counts as wrong */
         if (confusion && label[k] >= 0 && label[k] < classes && truth >= 0 && truth < classes)
             confusion[(size_t)truth * (size_t)classes + (size_t)label[k]]++;
     }
@@ -112,7 +112,7 @@ static sfp_status ask(sfp__evaluator *e, sfp__predictor *p, stretch *part, tally
     return SFP_OK;
 }
 
-static void note_task(sfp__evaluator *e, int t, const tally *sum)
+static void record_task(sfp__evaluator *e, int t, const tally *sum)
 {
     e->answered[t] = sum->answered;
     e->accuracy[t] = sum->answered ? (double)sum->correct / (double)sum->answered : NAN;
@@ -134,21 +134,21 @@ static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int clas
         TRY(sfp__source_record(e->test, task->sample[i], &record, err));
         int64_t k = e->at[t] + i;
         bool known = sfp__predictor_needs_queries_only(p) && e->has_query[k];
-        const uint8_t *rgb = known ? NULL : image(e, k, task->sample[i], part.count);
+        const uint8_t *rgb = known ? NULL : read_image(e, k, task->sample[i], part.count);
         if (known || rgb) {
             part.first = part.count ? part.first : k;
             part.truth[part.count] = e->tasks->label_of[record.label];
             part.rgb[part.count++] = rgb;
         }
-        if ((!known && !rgb) || part.count == chunk) /* a broken image must not shift the queries */
-            TRY(ask(e, p, &part, &sum, classes, confusion, err));
+        if ((!known && !rgb) || part.count == chunk) /* an unreadable image ends the stretch, so that queries stay aligned */
+            TRY(predict(e, p, &part, &sum, classes, confusion, err));
     }
-    TRY(ask(e, p, &part, &sum, classes, confusion, err));
-    note_task(e, t, &sum);
+    TRY(predict(e, p, &part, &sum, classes, confusion, err));
+    record_task(e, t, &sum);
     return SFP_OK;
 }
 
-/* Zeros in e->confusion. */
+/* Clears e->confusion. */
 static sfp_status clear_confusion(sfp__evaluator *e, size_t n, sfp_error *err)
 {
     TRY(sfp__check_memory(sfp__grow(&e->confusion, sizeof *e->confusion, 0, n, &e->confusion_capacity), err));

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ERRORS_MAX = 3 };        /* that follow each other: a broken stream does not get better */
-enum { DISCARDED_MAX = 1024 };  /* with so many the taker is called although there is nothing to learn from */
-static const double look = 0.1; /* seconds between looks at stop */
+enum { ERRORS_MAX = 3 };                /* consecutive errors after which the source has failed */
+enum { DISCARDED_MAX = 1024 };          /* discarded images after which sfp__inbox_take returns although there is no batch */
+static const double poll_seconds = 0.1; /* between checks of stop */
 
 struct sfp__inbox {
     sfp_source *source;
@@ -21,8 +21,8 @@ struct sfp__inbox {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     atomic_bool stop;
-    bool idle, ended;  /* the learner waits; the source has ended */
-    int warning_count; /* of the source, when the taker came last */
+    bool idle, ended;  /* the learner waits in sfp__inbox_take; the source has ended */
+    int warning_count; /* warnings of the source at the last sfp__inbox_take */
     sfp__arrival_list labelled, unlabelled, discarded;
     double last_at; /* of the last arrival */
     double rate_at; /* of the last complete batch */
@@ -37,9 +37,9 @@ static void move_first(sfp__arrival_list *from, int n, sfp__arrival_list *to)
         sfp__arrival_list_put(to, sfp__arrival_list_take(from));
 }
 
-/* ------------------------------------------------- what the queues do (locked) */
+/* ---------------------------------------------------- the queues (lock is held) */
 
-static void let_go(sfp__inbox *b, sfp__arrival *a, sfp__discard_reason fate)
+static void discard(sfp__inbox *b, sfp__arrival *a, sfp__discard_reason fate)
 {
     sfp__free(a->rgb);
     a->rgb = NULL;
@@ -53,13 +53,13 @@ static int complete(const sfp__inbox *b)
     return b->labelled.count / b->opt.batch;
 }
 
-/* Batches that may be there now. */
+/* Maximum number of complete batches at present. */
 static int queue_limit(const sfp__inbox *b)
 {
     return b->opt.pool ? b->opt.pool : b->opt.queue + (b->idle ? 1 : 0);
 }
 
-static void wait_a_little(sfp__inbox *b, double seconds)
+static void wait_for_change(sfp__inbox *b, double seconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -69,36 +69,36 @@ static void wait_a_little(sfp__inbox *b, double seconds)
     (void)pthread_cond_timedwait(&b->changed, &b->lock, &until);
 }
 
-/* The last `batch` of the labelled go. */
+/* Discards the newest batch. */
 static void drop_newest(sfp__inbox *b)
 {
     sfp__arrival_list kept = {0};
     move_first(&b->labelled, b->labelled.count - b->opt.batch, &kept);
     for (sfp__arrival *a; (a = sfp__arrival_list_take(&b->labelled));)
-        let_go(b, a, SFP_DISCARD_DROPPED);
+        discard(b, a, SFP_DISCARD_DROPPED);
     b->labelled = kept;
 }
 
-/* A batch may just have become complete: when it is one too many the policy says which goes, or that the source has to wait. */
+/* Called when a batch may have become complete. If there are too many, the policy drops one or blocks the source. */
 static void drop_excess_batches(sfp__inbox *b, bool may_wait)
 {
     if (!b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK) {
         while (may_wait && complete(b) > queue_limit(b) && !atomic_load(&b->stop))
-            wait_a_little(b, look);
+            wait_for_change(b, poll_seconds);
         return;
     }
     while (complete(b) > queue_limit(b)) {
         if (b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && queue_limit(b) > 0)) {
             for (int i = 0; i < b->opt.batch; i++)
-                let_go(b, sfp__arrival_list_take(&b->labelled), SFP_DISCARD_DROPPED);
+                discard(b, sfp__arrival_list_take(&b->labelled), SFP_DISCARD_DROPPED);
         } else {
             drop_newest(b);
         }
     }
 }
 
-/* How fast batches become complete, averaged over the last few. */
-static void note_rate(sfp__inbox *b, double now)
+/* Updates the arrival rate, a moving average over the last batches. */
+static void update_rate(sfp__inbox *b, double now)
 {
     double took = now - b->rate_at, rate = b->opt.batch / (took > 1e-9 ? took : 1e-9);
     b->stats.rate = isnan(b->stats.rate) ? rate : 0.7 * b->stats.rate + 0.3 * rate;
@@ -112,22 +112,22 @@ static void put_labelled(sfp__inbox *b, sfp__arrival *a, bool may_wait)
     b->last_at = at;
     pthread_cond_broadcast(&b->changed);
     if (b->labelled.count % b->opt.batch == 0) {
-        note_rate(b, at);
+        update_rate(b, at);
         drop_excess_batches(b, may_wait);
     }
 }
 
-static void put_other(sfp__inbox *b, sfp__arrival *a)
+static void put_unlabelled(sfp__inbox *b, sfp__arrival *a)
 {
-    bool hold = !b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK;
-    while (hold && b->unlabelled.count >= b->opt.unlabelled && !atomic_load(&b->stop))
-        wait_a_little(b, look);
-    if (!hold && b->unlabelled.count >= b->opt.unlabelled) {
+    bool block = !b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK;
+    while (block && b->unlabelled.count >= b->opt.unlabelled && !atomic_load(&b->stop))
+        wait_for_change(b, poll_seconds);
+    if (!block && b->unlabelled.count >= b->opt.unlabelled) {
         sfp__arrival *oldest = sfp__arrival_list_take(&b->unlabelled);
         if (oldest->rgb)
-            let_go(b, oldest, SFP_DISCARD_EXPIRED);
+            discard(b, oldest, SFP_DISCARD_EXPIRED);
         else
-            sfp__arrival_free(oldest); /* a label that nobody looked at */
+            sfp__arrival_free(oldest); /* a late label */
     }
     sfp__arrival_list_put(&b->unlabelled, a);
     pthread_cond_broadcast(&b->changed);
@@ -135,14 +135,14 @@ static void put_other(sfp__inbox *b, sfp__arrival *a)
 
 /* ---------------------------------------------------------------- the reader */
 
-static void note_error(sfp__inbox *b, const sfp_error *err)
+static void record_error(sfp__inbox *b, const sfp_error *err)
 {
     if (!b->stats.first_error[0])
         memcpy(b->stats.first_error, err->message, sizeof b->stats.first_error);
     memcpy(b->stats.last_error, err->message, sizeof b->stats.last_error);
 }
 
-/* What next gave, decoded; an image that cannot be, or that the source lost, is gone from the beginning. Takes *p over. */
+/* Decodes the image that next delivered. One that cannot be decoded, or that the source lost, is discarded. Frees *p. */
 static sfp__arrival *make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw_image *p, double at, sfp_error *err)
 {
     sfp__origin origin = {0};
@@ -181,22 +181,22 @@ static void put(sfp__inbox *b, sfp__arrival *a)
     if (!known && (a->rgb || a->fate != SFP_DISCARD_NONE))
         a->origin.id = b->stats.next_id++;
     if (a->fate != SFP_DISCARD_NONE)
-        let_go(b, a, a->fate);
+        discard(b, a, a->fate);
     else if (a->rgb && a->label >= 0)
         put_labelled(b, a, true);
     else
-        put_other(b, a);
+        put_unlabelled(b, a);
 }
 
-/* Sleeps until the next image is due. One that was held back, or took long to make, puts off those that follow. */
-static void keep_pace(sfp__inbox *b, double *due)
+/* Sleeps until the next image is due. An image that was blocked or took long to make delays the following ones. */
+static void wait_until_due(sfp__inbox *b, double *due)
 {
     if (!(b->opt.arrival_rate > 0))
         return;
     double now = sfp__monotonic_seconds();
-    *due = fmax(*due + 1 / b->opt.arrival_rate, now - 1); /* a second is made up for, not more */
+    *due = fmax(*due + 1 / b->opt.arrival_rate, now - 1); /* at most one second is made up for */
     for (; now < *due && !atomic_load(&b->stop); now = sfp__monotonic_seconds()) {
-        double wait = fmin(*due - now, look);
+        double wait = fmin(*due - now, poll_seconds);
         struct timespec pause = {.tv_nsec = (long)(wait * 1e9)};
         (void)nanosleep(&pause, NULL);
     }
@@ -206,31 +206,31 @@ static void *work(void *arg)
 {
     sfp__inbox *b = arg;
     double due = sfp__monotonic_seconds();
-    sfp_status status = SFP_OK, failed = SFP_OK; /* failed: what the call before said */
+    sfp_status status = SFP_OK, failed = SFP_OK; /* failed: status of the previous call */
     for (int errors = 0; errors < ERRORS_MAX && status != SFP_ENOMEM && !atomic_load(&b->stop);) {
         sfp_record record = {.label = -1};
         sfp__raw_image p = {0};
         sfp_error err = {0};
         bool end = false;
         sfp__arrival *a = NULL;
-        keep_pace(b, &due);
+        wait_until_due(b, &due);
         status = sfp__source_next(b->source, &record, &p, &end, &err);
         double arrived = sfp__monotonic_seconds();
-        if (!status && end) { /* an error was its last word, unless we stopped it */
+        if (!status && end) { /* it failed if its last call failed, unless it was stopped */
             status = atomic_load(&b->stop) ? SFP_OK : failed;
             break;
         }
-        if (!status && errors) /* nobody else will tell of it */
-            sfp__source_warn_live(b->source, "%s; the stream goes on", b->stats.last_error);
+        if (!status && errors) /* errors that passed are only warnings */
+            sfp__source_warn_live(b->source, "%s; the stream continues", b->stats.last_error);
         if (status && b->source->live->lost)
-            status = SFP_OK; /* err says why */
+            status = SFP_OK; /* err has the reason */
         if (!status && !(a = make_arrival(b, &record, &p, arrived, &err)))
             status = SFP_ENOMEM;
         double decoded = sfp__monotonic_seconds();
         pthread_mutex_lock(&b->lock);
         b->stats.decode += decoded - arrived;
         if (status || a->fate != SFP_DISCARD_NONE)
-            note_error(b, &err);
+            record_error(b, &err);
         if (!status)
             put(b, a);
         pthread_mutex_unlock(&b->lock);
@@ -245,20 +245,20 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* ----------------------------------------------------------------- the taker */
+/* --------------------------------------------------------------------- taking */
 
-/* How many labelled images to take now; 0: not yet. */
+/* The number of labelled images that can be taken now; 0: none yet. */
 static int ready(const sfp__inbox *b)
 {
     int n = complete(b);
     bool paused = b->source->ops->pause > 0 && sfp__monotonic_seconds() - b->last_at >= b->source->ops->pause;
     if (n > 0)
         return b->opt.batch * (b->opt.pool ? n < b->opt.pool ? n : b->opt.pool : 1);
-    bool last = b->ended && b->unlabelled.count == 0; /* a label among the others may bring one more */
+    bool last = b->ended && b->unlabelled.count == 0; /* a late label may add an image */
     return last || paused ? b->labelled.count : 0;
 }
 
-/* Of batches that begin with the oldest, the last perhaps short. A batch is as late as its last image. */
+/* The lag of batches, oldest first; the last one may be short. The lag of a batch is that of its last image. */
 static sfp__lag lag_of(const sfp__arrival_list *list, int batch)
 {
     sfp__lag lag = {0};
@@ -285,10 +285,10 @@ void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__i
     *out = (sfp__inbox_output){0};
     pthread_mutex_lock(&b->lock);
     b->idle = true;
-    pthread_cond_broadcast(&b->changed); /* there is space for one more */
+    pthread_cond_broadcast(&b->changed); /* the queue has space for one more batch */
     while (!(n = ready(b)) && b->unlabelled.count == 0 && b->discarded.count < DISCARDED_MAX && !b->ended && !is_set(stop) &&
            atomic_load(&b->source->live->warning_count) == b->warning_count && sfp__monotonic_seconds() < until)
-        wait_a_little(b, look);
+        wait_for_change(b, poll_seconds);
     b->idle = false;
     b->warning_count = atomic_load(&b->source->live->warning_count);
     if (is_set(stop))
@@ -302,7 +302,7 @@ void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__i
     out->count = out->batch.count + out->unlabelled.count + out->discarded.count;
     out->end = b->ended && b->labelled.count == 0;
     b->stats.wait_seconds += sfp__monotonic_seconds() - begin;
-    pthread_cond_broadcast(&b->changed); /* a source that is held back */
+    pthread_cond_broadcast(&b->changed); /* wakes a blocked source */
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -310,7 +310,7 @@ void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a)
 {
     pthread_mutex_lock(&b->lock);
     a->at = sfp__monotonic_seconds();
-    b->idle = true; /* it is the learner who asks: it has time for a batch */
+    b->idle = true; /* the learner calls this, so it has time for a batch */
     put_labelled(b, a, false);
     b->idle = false;
     pthread_mutex_unlock(&b->lock);
@@ -324,7 +324,7 @@ sfp__inbox_stats sfp__inbox_get_stats(sfp__inbox *b)
     return s;
 }
 
-/* ------------------------------------------------------------ making, freeing */
+/* -------------------------------------------------------- creating and freeing */
 
 sfp_status sfp__inbox_create(sfp_source *s, const sfp__inbox_options *opt, sfp__inbox **out, sfp_error *err)
 {

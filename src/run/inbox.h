@@ -1,11 +1,10 @@
-/* Images of a live source on their way to the learner: a thread of its own takes them as they come, decodes them and puts them
- * into bounded queues.
+/* The inbox of a live source: a background thread reads images as they arrive, decodes them and puts them into bounded queues.
  *
- * Labelled ones make batches of b in the order of their arrival. A batch that is complete while the learner is busy waits among
- * `queue` others; what a full queue does is the policy's matter, as with the clock of an indexed stream (clock.h): dropped, or
- * the source is held back. Images without a label, and labels that came late, go beside them.
+ * Labelled images form batches of b in order of arrival. Batches that are complete while the learner is busy wait in a queue. If it is
+ * full, the policy decides, as for the clock of an indexed stream (clock.h): a batch is dropped, or the source is blocked. Unlabelled
+ * images and late labels have a queue of their own.
  *
- * Everything that came leaves by one way, so that counts add up: learned from (batch), without a label (others), or gone. */
+ * Every image leaves the inbox in one of three lists, so that counts add up: `batch` (to train on), `unlabelled` or `discarded`. */
 #ifndef SFP_RUN_INBOX_H
 #define SFP_RUN_INBOX_H
 
@@ -20,42 +19,42 @@ typedef struct sfp__inbox_options {
     sfp__resize resize;
     bool keep_encoded;
     int batch;
-    int queue; /* batches that may wait */
+    int queue; /* capacity, in batches */
     sfp__queue_policy policy;
-    int pool;            /* triage: most batches that wait and are taken at once, whatever queue is; 0: one at a time */
-    int unlabelled;      /* images without a label (and labels) that may wait to be looked at; more are held back, or expire */
-    double arrival_rate; /* samples a second that are asked for; 0: as they come */
-    uint64_t first_id;   /* number of the first image */
-    sfp__ledger *ledger; /* knows images that have a number already; NULL: there are none */
+    int pool;       /* triage: maximum number of batches that wait and are taken at once, in place of `queue`; 0: no triage */
+    int unlabelled; /* maximum number of unlabelled images and late labels that wait; then the source is blocked, or they expire */
+    double arrival_rate; /* samples per second that are requested from the source; 0: as they arrive */
+    uint64_t first_id;   /* id of the first image */
+    sfp__ledger *ledger; /* knows images that already have an id; NULL: none */
 } sfp__inbox_options;
 
 typedef struct sfp__inbox sfp__inbox;
 
-/* The source must outlive it and is its own from now on. */
+/* The source must outlive the inbox, which alone may use it from now on. */
 sfp_status sfp__inbox_create(sfp_source *s, const sfp__inbox_options *opt, sfp__inbox **out, sfp_error *err);
 void sfp__inbox_free(sfp__inbox *b);
 
 typedef struct sfp__inbox_output {
-    sfp__arrival_list batch;      /* labelled images to learn from; triage: of several batches */
-    sfp__lag lag;                 /* how long ago these batches were complete */
-    sfp__arrival_list unlabelled; /* without a label, and labels alone */
-    sfp__arrival_list discarded;  /* what will never be learned from */
-    int count;                    /* how many are in these lists */
-    bool end;                     /* nothing comes any more */
+    sfp__arrival_list batch;      /* labelled images to train on; with triage, of several batches */
+    sfp__lag lag;                 /* of these batches */
+    sfp__arrival_list unlabelled; /* unlabelled images and late labels */
+    sfp__arrival_list discarded;  /* images that are not trained on */
+    int count;                    /* length of the three lists */
+    bool end;                     /* the source has ended, and no batch is left */
 } sfp__inbox_output;
 
-/* Waits for a batch or others, for a remark of the source, or for many that are gone; a last batch may be short, also one after
- * the source's pause. With *stop set (looked at ten times a second), or when sfp__monotonic_seconds() is `until`, it comes back,
- * perhaps with nothing. The lists are the caller's. */
+/* Waits for a batch, unlabelled images, a warning of the source, or many discarded images. The last batch may be short, and so may one
+ * after a pause of the source. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or when
+ * sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
 void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out);
-/* An image without a label that has one now: joins the labelled ones as if it came now. */
+/* Adds an image of the label queue that has its label now to the labelled images, as if it arrived now. */
 void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a);
 
 typedef struct sfp__inbox_stats {
-    double decode, wait_seconds; /* seconds decoding; seconds the taker waited */
-    double rate;                 /* labelled images per second lately; NAN: not known yet */
+    double decode, wait_seconds; /* seconds of decoding; seconds that sfp__inbox_take waited */
+    double rate;                 /* recent arrival rate of labelled images per second; NAN: unknown */
     uint64_t next_id;
-    sfp_status status; /* why the source ended early */
+    sfp_status status; /* why the source failed */
     char first_error[SFP_ERROR_MAX], last_error[SFP_ERROR_MAX];
 } sfp__inbox_stats;
 sfp__inbox_stats sfp__inbox_get_stats(sfp__inbox *b);

@@ -1,6 +1,6 @@
-/* What a run notes: of every timestamp counts, curves, a line of DIR/events.jsonl (docs/method.md, section 17) and progress; the
- * lines of predictions; the numbers of the result; and for the report images, of the last timestamp some that the coreset took
- * and some that it left, and those of the buffer. */
+/* The record of a run. Every timestamp adds counts, points of curves, a line of DIR/events.jsonl (docs/method.md, section 17) and a
+ * progress report. The journal also writes predictions, computes the numbers of the result and keeps images for the report: some of the
+ * last timestamp, inside and outside the coreset, and those of the buffer. */
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "io/json_write.h"
@@ -12,16 +12,16 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { CURVE_MAX = 4000, LOGS = 8 }; /* points of a curve over a stream whose end is not known; rotated files of a log */
-#define LOG_BYTES ((size_t)64 << 20) /* before a log is rotated */
+enum { CURVE_MAX = 4000, LOGS = 8 }; /* maximum number of points in a curve of a live stream; rotated files of a log */
+#define LOG_BYTES ((size_t)64 << 20) /* size at which a log is rotated */
 
-/* ---------------------------------------------------------------- its files */
+/* --------------------------------------------------------------------- files */
 
 sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err)
 {
-    size_t most = (size_t)p->opt->learner.batch * SFP__RUN_TRIAGE_BATCHES;
-    TRY(sfp__alloc(&j->ids, most, sizeof *j->ids, err));
-    TRY(sfp__alloc(&j->shown.taken, most, sizeof *j->shown.taken, err));
+    size_t max_samples = (size_t)p->opt->learner.batch * SFP__RUN_TRIAGE_BATCHES;
+    TRY(sfp__alloc(&j->ids, max_samples, sizeof *j->ids, err));
+    TRY(sfp__alloc(&j->shown.taken, max_samples, sizeof *j->shown.taken, err));
     return sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err);
 }
 
@@ -134,14 +134,14 @@ sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *
         sfp__json_bool(&j, "grew", true);
     sfp__json_object(&j, "seconds");
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
-        sfp__json_printf(&j, seconds[i].key, "%.6f", seconds[i].x); /* a microsecond is more than a clock can tell here */
+        sfp__json_printf(&j, seconds[i].key, "%.6f", seconds[i].x); /* microseconds: clocks are not more exact */
     sfp__json_end_all(&j);
     return sfp__line_log_add(log, err);
 }
 
 /* --------------------------------------------------------------- a timestamp */
 
-static double accuracy_so_far(const sfp__position *at)
+static double prequential_accuracy(const sfp__position *at)
 {
     return at->prequential_total ? (double)at->prequential_correct / (double)at->prequential_total : NAN;
 }
@@ -162,30 +162,30 @@ void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t,
                                        .rate = t && t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
                                        .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
                                        .loss = t && t->loss ? t->loss[t->steps - 1] : NAN,
-                                       .accuracy = accuracy_so_far(at),
+                                       .accuracy = prequential_accuracy(at),
                                        .seconds = sfp__monotonic_seconds() - run->journal.began,
                                        .evaluated = done,
                                        .to_evaluate = total};
     p->hooks->progress(p->hooks->ctx, &progress);
 }
 
-/* A point of a curve; one over a stream whose end is not known is thinned out when it has too many. */
-static sfp_status draw(const sfp__run *run, sfp__curve *c, double y, sfp_error *err)
+/* Adds a point to a curve. A curve of a live stream with too many points loses every second one. */
+static sfp_status add_point(const sfp__run *run, sfp__curve *c, double y, sfp_error *err)
 {
     if (run->plan.live && c->count >= CURVE_MAX)
         sfp__curve_thin(c);
     return sfp__curve_add(c, (double)run->at.arrived, y, err);
 }
 
-static sfp_status draw_all(const sfp__run *run, int n, const sfp__timestamp_details *t, sfp_error *err)
+static sfp_status add_points(const sfp__run *run, int n, const sfp__timestamp_details *t, sfp_error *err)
 {
     sfp__curve *curve = run->journal.r->curve;
     const sfp__lag *lag = run->arrivals->lag;
-    TRY(draw(run, &curve[SFP_CURVE_PREQUENTIAL], accuracy_so_far(&run->at), err));
+    TRY(add_point(run, &curve[SFP_CURVE_PREQUENTIAL], prequential_accuracy(&run->at), err));
     if (t->loss)
-        TRY(draw(run, &curve[SFP_CURVE_LOSS], t->loss[t->steps - 1], err));
-    TRY(draw(run, &curve[SFP_CURVE_RATE], n / t->seconds.total, err));
-    return lag ? draw(run, &curve[SFP_CURVE_LAG], lag->last, err) : SFP_OK;
+        TRY(add_point(run, &curve[SFP_CURVE_LOSS], t->loss[t->steps - 1], err));
+    TRY(add_point(run, &curve[SFP_CURVE_RATE], n / t->seconds.total, err));
+    return lag ? add_point(run, &curve[SFP_CURVE_LAG], lag->last, err) : SFP_OK;
 }
 
 static void count_times(sfp_result *r, const sfp__timestamp_details *t)
@@ -196,15 +196,15 @@ static void count_times(sfp_result *r, const sfp__timestamp_details *t)
     r->seconds.buffer += t->seconds.buffer;
 }
 
-/* What was taken, or what was left; a batch may have far more than there is space for. */
+/* The samples inside or outside the coreset, of which the report shows at most max_shown. */
 typedef struct side {
-    int all, most, seen, shown;
+    int all, max_shown, seen, shown;
 } side;
 
-/* The next one of a side: is it one of the `most` that are shown? They are evenly spread. */
+/* Is the next sample of a side shown? The shown samples are evenly spread. */
 static bool is_shown(side *a)
 {
-    bool yes = a->shown < a->most && a->seen == (int)((int64_t)a->shown * a->all / a->most);
+    bool yes = a->shown < a->max_shown && a->seen == (int)((int64_t)a->shown * a->all / a->max_shown);
     a->seen++;
     a->shown += yes;
     return yes;
@@ -216,21 +216,21 @@ static int smaller(int a, int b)
 }
 
 /* Keeps images of a timestamp for the report. */
-static void show(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp__timestamp_details *t)
+static void keep_shown(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp__timestamp_details *t)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
-    side took = {.all = t->coreset_count}, left = {.all = d->count - t->coreset_count};
-    /* half each; what one does not need the other gets */
-    took.most = smaller(took.all, SFP__RUN_SHOWN - smaller(left.all, SFP__RUN_SHOWN / 2));
-    left.most = smaller(left.all, SFP__RUN_SHOWN - took.most);
+    side inside = {.all = t->coreset_count}, outside = {.all = d->count - t->coreset_count};
+    /* half of the images for each side; more if the other side has fewer */
+    inside.max_shown = smaller(inside.all, SFP__RUN_SHOWN - smaller(outside.all, SFP__RUN_SHOWN / 2));
+    outside.max_shown = smaller(outside.all, SFP__RUN_SHOWN - inside.max_shown);
     memset(j->shown.taken, 0, (size_t)d->count * sizeof *j->shown.taken);
     for (int i = 0; i < t->coreset_count; i++)
         j->shown.taken[t->coreset[i]] = true;
     j->shown.count = 0;
-    j->shown.took = took.all;
-    j->shown.left = left.all;
+    j->shown.took = inside.all;
+    j->shown.left = outside.all;
     for (int i = 0; i < d->count; i++) {
-        if (!is_shown(j->shown.taken[i] ? &took : &left))
+        if (!is_shown(j->shown.taken[i] ? &inside : &outside))
             continue;
         memcpy(j->shown.rgb + (size_t)j->shown.count * bytes, d->samples[i].rgb, bytes);
         j->shown.label[j->shown.count] = d->samples[i].label;
@@ -248,21 +248,21 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
     for (int i = 0; i < (learner ? t->coreset_count : d->count); i++)
         run->classes.trained[d->samples[learner ? t->coreset[i] : i].label] = 1;
     if (learner && p->opt->out)
-        show(j, p, d, t);
+        keep_shown(j, p, d, t);
     count_times(j->r, t);
     if (run->at.timestamps % p->curve_every == 0)
-        TRY(draw_all(run, d->count, t, err));
+        TRY(add_points(run, d->count, t, err));
     if (j->events) {
         sfp__timestamp_details line = *t;
         if (!learner)
-            line.task = run->at.task; /* which a head does not know */
+            line.task = run->at.task; /* a closed-form head has no tasks */
         TRY(sfp__journal_event(j->events, &line, p->opt->learner.replay ? p->opt->learner.replay : 1, j->ids, err));
     }
     sfp__journal_progress(run, t, 0, 0);
     return SFP_OK;
 }
 
-/* -------------------------------------------------------------------- the end */
+/* ----------------------------------------------------------------- the result */
 
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a)
 {
@@ -289,17 +289,17 @@ void sfp__journal_finish(sfp__run *run)
     if (p->live) {
         r->labels.waiting = stats.waiting;
         if (lag && !(p->opt->rate > 0) && r->seconds.total > 0)
-            r->lambda = (double)r->samples.offered / r->seconds.total; /* as it turned out */
+            r->lambda = (double)r->samples.offered / r->seconds.total; /* the measured arrival rate */
     } else {
         r->samples.offered = (uint64_t)(r->finished ? p->batches.samples : run->at.arrived) + stats.unread;
         r->samples.dropped = r->samples.offered - counts.offered - r->samples.skipped;
     }
     r->coverage = classes ? (double)trained / classes : NAN;
-    r->prequential_accuracy = accuracy_so_far(&run->at);
-    bool late = lag && lag->served;
-    r->lag.mean = late ? lag->sum / (double)lag->served : NAN;
-    r->lag.max = late ? lag->max : NAN;
-    r->lag.last = late ? lag->last : NAN;
+    r->prequential_accuracy = prequential_accuracy(&run->at);
+    bool has_lag = lag && lag->served;
+    r->lag.mean = has_lag ? lag->sum / (double)lag->served : NAN;
+    r->lag.max = has_lag ? lag->max : NAN;
+    r->lag.last = has_lag ? lag->last : NAN;
     double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
     r->samples_per_second = work > 0 ? (double)counts.offered / work : NAN;
     struct rusage u;

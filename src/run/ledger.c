@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { NUMBERS = 4, WAITING_MAX = 1000000 }; /* of an image in a checkpoint; images in it */
+enum { NUMBERS = 4, WAITING_MAX = 1000000 }; /* numbers per image in a checkpoint; maximum number of images in it */
 
-/* Images in an order. */
+/* Images in order of age. */
 typedef struct queue {
     sfp__arrival *oldest, *newest;
     size_t count;
@@ -15,20 +15,20 @@ typedef struct queue {
 
 struct sfp__ledger {
     size_t capacity, absent;
-    queue waiting;          /* for a label: first the absent by id, then the others as they came */
-    queue labelled;         /* the inbox's */
-    sfp__arrival **bucket;  /* (buckets) of all that wait or are over, by identity; one identity's by age */
+    queue waiting;          /* the label queue: first the absent images by id, then the others in order of arrival */
+    queue labelled;         /* owned by the inbox */
+    sfp__arrival **bucket;  /* (buckets) hash table by file key: WAITING, ABSENT and ENDED images, oldest first */
     size_t buckets;         /* a power of 2 */
-    pthread_mutex_t lock;   /* guards the buckets: the inbox looks ids up */
-    sfp__arrival *restored; /* (restored_count) what was absent at first: kept to the end */
+    pthread_mutex_t lock;   /* guards the buckets, which the thread of the inbox reads */
+    sfp__arrival *restored; /* (restored_count) images of the checkpoint; freed with the ledger */
     size_t restored_count;
     uint64_t next_id, predicted;
     struct {
         uint64_t *key;    /* (capacity) */
         int64_t *changed; /* (capacity) */
         size_t capacity, count, next;
-        int64_t until; /* the latest change of those that were overwritten */
-    } done;            /* with the last images: a ring */
+        int64_t until; /* latest time of change among overwritten entries */
+    } done;            /* labelled keys of processed images: a ring */
 };
 
 /* ---------------------------------------------------------------------- lists */
@@ -99,7 +99,7 @@ void sfp__ledger_free(sfp__ledger *l)
         return;
     for (sfp__arrival *a = l->waiting.oldest, *newer; a; a = newer) {
         newer = a->newer;
-        if (a->standing == SFP_ARRIVAL_WAITING) /* the absent are `restored` */
+        if (a->standing == SFP_ARRIVAL_WAITING) /* absent images are part of `restored` */
             sfp__arrival_free(a);
     }
     pthread_mutex_destroy(&l->lock);
@@ -110,7 +110,7 @@ void sfp__ledger_free(sfp__ledger *l)
     sfp__free(l);
 }
 
-/* --------------------------------------------------------- who waits, and where */
+/* -------------------------------------------------------------- the label queue */
 
 static sfp__arrival **bucket_of(const sfp__ledger *l, uint64_t identity)
 {
@@ -126,14 +126,14 @@ static void append(queue *q, sfp__arrival *a)
     q->count++;
 }
 
-static void take_out(queue *q, sfp__arrival *a)
+static void unlink_from(queue *q, sfp__arrival *a)
 {
     *(a->older ? &a->older->newer : &q->oldest) = a->newer;
     *(a->newer ? &a->newer->older : &q->newest) = a->older;
     q->count--;
 }
 
-/* The newest of all that wait. */
+/* Adds an image as the newest one in the queue. */
 static void enter(sfp__ledger *l, sfp__arrival *a, sfp__arrival_status standing)
 {
     sfp__arrival **place = bucket_of(l, a->origin.identity);
@@ -148,10 +148,10 @@ static void enter(sfp__ledger *l, sfp__arrival *a, sfp__arrival_status standing)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* It does not wait any more. What was absent stays known by its identity. */
+/* Removes an image from the queue. An absent one stays in the hash table as ENDED. */
 static void leave(sfp__ledger *l, sfp__arrival *a)
 {
-    take_out(&l->waiting, a);
+    unlink_from(&l->waiting, a);
     if (a->standing == SFP_ARRIVAL_ABSENT) {
         l->absent--;
         a->standing = SFP_ARRIVAL_ENDED;
@@ -166,7 +166,7 @@ static void leave(sfp__ledger *l, sfp__arrival *a)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The oldest image of this identity in this standing; NULL: none. */
+/* Finds the oldest image with this file key and status; NULL: none. */
 static sfp__arrival *find(const sfp__ledger *l, uint64_t identity, sfp__arrival_status standing)
 {
     sfp__arrival *a = identity ? *bucket_of(l, identity) : NULL;
@@ -187,9 +187,9 @@ bool sfp__ledger_id(sfp__ledger *l, uint64_t identity, uint64_t *id)
     return a != NULL;
 }
 
-/* ------------------------------------------------------------- what is done with */
+/* ------------------------------------------------------------- processed images */
 
-static void keep_mark(sfp__ledger *l, const sfp__arrival *a)
+static void record_key(sfp__ledger *l, const sfp__arrival *a)
 {
     if (!l->done.capacity || !a->origin.labelled_key)
         return;
@@ -206,11 +206,11 @@ void sfp__ledger_finish(sfp__ledger *l, sfp__arrival *a)
 {
     if ((a->rgb || a->fate != SFP_DISCARD_NONE) && a->origin.id >= l->next_id)
         l->next_id = a->origin.id + 1;
-    keep_mark(l, a);
+    record_key(l, a);
     sfp__arrival_free(a);
 }
 
-/* One that waits does so no more. */
+/* Removes an image from the queue and records its key. */
 static void end(sfp__ledger *l, sfp__arrival *a)
 {
     bool here = a->standing == SFP_ARRIVAL_WAITING;
@@ -218,10 +218,10 @@ static void end(sfp__ledger *l, sfp__arrival *a)
     if (here)
         sfp__ledger_finish(l, a);
     else
-        keep_mark(l, a);
+        record_key(l, a);
 }
 
-/* ------------------------------------------------------------------ its labels */
+/* ---------------------------------------------------------------------- labels */
 
 sfp__arrival_status sfp__ledger_meet(sfp__ledger *l, const sfp__arrival *a)
 {
@@ -234,11 +234,11 @@ sfp__arrival_status sfp__ledger_meet(sfp__ledger *l, const sfp__arrival *a)
 
 uint64_t sfp__ledger_wait(sfp__ledger *l, sfp__arrival *a)
 {
-    uint64_t given_up = 0;
+    uint64_t expired = 0;
     enter(l, a, SFP_ARRIVAL_WAITING);
-    for (; l->waiting.count > l->capacity; given_up++)
+    for (; l->waiting.count > l->capacity; expired++)
         end(l, l->waiting.oldest);
-    return given_up;
+    return expired;
 }
 
 sfp__arrival *sfp__ledger_label(sfp__ledger *l, const char *name)
@@ -257,7 +257,7 @@ sfp__arrival *sfp__ledger_label(sfp__ledger *l, const char *name)
 bool sfp__ledger_end_waiting(sfp__ledger *l, sfp__arrival *a)
 {
     if (a->standing == SFP_ARRIVAL_LABELLED) {
-        take_out(&l->labelled, a);
+        unlink_from(&l->labelled, a);
         return true;
     }
     sfp__arrival *same = find(l, a->origin.identity, SFP_ARRIVAL_WAITING);
@@ -305,7 +305,7 @@ json_t *sfp__ledger_json(const sfp__ledger *l)
         for (const sfp__arrival *a = queues[k]->oldest; a && all; a = a->newer)
             all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) &&
                   add(waiting, (json_int_t)a->origin.labelled_key) && add(waiting, a->origin.changed);
-    for (size_t i = 0; i < l->done.count && all; i++) { /* the oldest first */
+    for (size_t i = 0; i < l->done.count && all; i++) { /* oldest first */
         size_t at = (l->done.next + l->done.capacity - l->done.count + i) % l->done.capacity;
         all = add(keys, (json_int_t)l->done.key[at]) && add(keys, l->done.changed[at]);
     }
@@ -318,7 +318,7 @@ json_t *sfp__ledger_json(const sfp__ledger *l)
                      waiting, "marks", keys, "until", (json_int_t)l->done.until);
 }
 
-/* A list of whole numbers, `each` for one; *count: how many of these. */
+/* Is this a list of integers, `each` per entry? *count: the number of entries. */
 static bool whole_numbers(const json_t *list, size_t each, size_t max, size_t *count)
 {
     *count = json_array_size(list) / each;
@@ -377,12 +377,12 @@ bool sfp__ledger_read(sfp__ledger *l, json_t *j)
     return true;
 }
 
-uint64_t sfp__ledger_give_up(sfp__ledger *l, size_t max)
+uint64_t sfp__ledger_expire(sfp__ledger *l, size_t max)
 {
-    uint64_t given_up = 0;
-    for (; l->absent > max; given_up++)
+    uint64_t expired = 0;
+    for (; l->absent > max; expired++)
         end(l, l->waiting.oldest);
-    return given_up;
+    return expired;
 }
 
 sfp_status sfp__ledger_set_resume_filter(const sfp__ledger *l, sfp_source *s, sfp_error *err)

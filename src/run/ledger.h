@@ -1,17 +1,19 @@
-/* The ledger of a live stream: which of its images wait for a label, and which are done with.
+/* The ledger of a live stream: its label queue, and the labelled keys of the images that were processed.
  *
- * An image goes one way, in this order, and every step is one call of the thread that learns:
+ * An image passes through these steps in this order. Each step is one call of the thread that trains:
  *
- *   inbox            numbers it; one that the ledger knows from a checkpoint keeps its id (sfp__ledger_id)
- *   without a label  sfp__ledger_meet tells a new one from one that waited before a break. A new one is predicted, and only then
- *                    waits (sfp__ledger_wait): a label that comes behind it finds it. The oldest may have to go for it
- *   its label        comes alone: sfp__ledger_label hands the image out, to go to the learner through the inbox; or with the
- *                    image, under another name. Until it is learned from, a checkpoint holds it as one that waits with a label
- *   ... with it      sfp__ledger_end_waiting, before its id is used: the waiting of the same image is over
- *   done with        learned from, dropped, not readable, given up: sfp__ledger_finish, last of all. Its mark is kept, so that
- *                    --resume does not take it again. What has no such end yet comes again after a break
+ *   arrival          The inbox assigns an id. An image that the ledger knows from a checkpoint keeps its id (sfp__ledger_id).
+ *   unlabelled       sfp__ledger_meet tells a new image from one that was in the label queue of the checkpoint. A new image is
+ *                    predicted and then enters the queue (sfp__ledger_wait), so that a label which arrives later finds it. If the
+ *                    queue is full, the oldest image expires.
+ *   label alone      sfp__ledger_label removes the image from the queue; it reaches the learner through the inbox. Until it is
+ *                    trained on, a checkpoint holds it in the queue.
+ *   labelled image   The image arrives again with a label, under another name. sfp__ledger_end_waiting removes its earlier copy
+ *                    from the queue; it must be called before the id is used.
+ *   end              The image was trained on, dropped, skipped or has expired: sfp__ledger_finish records its labelled key, so
+ *                    that --resume does not deliver it again. An image without such an end is delivered again.
  *
- * Of the images that are done with the last `keys` are known one by one (a ring), older ones by the latest time of change. */
+ * A ring holds the last `keys` labelled keys. Older images are known by the latest time of change among them. */
 #ifndef SFP_RUN_LEDGER_H
 #define SFP_RUN_LEDGER_H
 
@@ -20,86 +22,86 @@
 
 #include <jansson.h>
 
-/* ------------------------------------------------------------------- an image */
+/* ------------------------------------------------------------------- an arrival */
 
 typedef enum sfp__discard_reason {
     SFP_DISCARD_NONE,
     SFP_DISCARD_DROPPED,
     SFP_DISCARD_SKIPPED,
     SFP_DISCARD_EXPIRED
-} sfp__discard_reason; /* of what is gone */
+} sfp__discard_reason;
 
-/* What the ledger says of an image. */
+/* The place of an image in the ledger. */
 typedef enum sfp__arrival_status {
-    SFP_ARRIVAL_NEW,      /* nothing */
-    SFP_ARRIVAL_ABSENT,   /* it waited when the checkpoint was written and did not come again yet: there are no pixels */
-    SFP_ARRIVAL_WAITING,  /* it waits for its label */
-    SFP_ARRIVAL_LABELLED, /* it has its label and is on its way to the learner */
-    SFP_ARRIVAL_ENDED,    /* it was absent, and came since or was given up */
+    SFP_ARRIVAL_NEW,      /* not in the ledger */
+    SFP_ARRIVAL_ABSENT,   /* in the label queue of the checkpoint and not delivered again yet: it has no pixels */
+    SFP_ARRIVAL_WAITING,  /* in the label queue */
+    SFP_ARRIVAL_LABELLED, /* has its label and is on its way to the learner */
+    SFP_ARRIVAL_ENDED,    /* was absent; it has arrived since, or has expired */
 } sfp__arrival_status;
 
 typedef struct sfp__arrival {
-    struct sfp__arrival *next; /* in a list */
+    struct sfp__arrival *next; /* in its list */
     char *name;
     sfp__origin origin;
-    double at;              /* sfp__monotonic_seconds() when it came */
-    int32_t label;          /* of the source; -1: none */
-    const char *class_name; /* of the label; the source's */
-    uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or gone */
-    sfp__raw_image kept;    /* the encoded original, where it is kept */
+    double at;              /* sfp__monotonic_seconds() of its arrival */
+    int32_t label;          /* in the source; -1: none */
+    const char *class_name; /* of the label; owned by the source */
+    uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or discarded */
+    sfp__raw_image kept;    /* the encoded file, if the buffer keeps it */
     sfp__discard_reason fate;
     sfp__arrival_status standing;
-    struct sfp__arrival *older, *newer, *same; /* the ledger's: neighbours in its order, the next of the same hash */
+    struct sfp__arrival *older, *newer, *same; /* in the ledger: neighbours in its order, next entry with the same hash */
 } sfp__arrival;
 
 void sfp__arrival_free(sfp__arrival *a);
 
-/* A list, oldest first. */
+/* A linked list, oldest first. */
 typedef struct sfp__arrival_list {
     sfp__arrival *first, *last;
     int count;
 } sfp__arrival_list;
 
 void sfp__arrival_list_put(sfp__arrival_list *l, sfp__arrival *a);
-sfp__arrival *sfp__arrival_list_take(sfp__arrival_list *l); /* the oldest; NULL: none */
+sfp__arrival *sfp__arrival_list_take(sfp__arrival_list *l); /* removes the oldest; NULL: the list is empty */
 void sfp__arrival_list_done(sfp__arrival_list *l);
 
 /* ----------------------------------------------------------------- the ledger */
 
 typedef struct sfp__ledger sfp__ledger;
 
-/* capacity: images that may wait for a label; marks: as sfp_source, 0: nothing is kept of what is done with. */
+/* capacity: of the label queue; keys: number of labelled keys to keep (sfp__source_ops), 0: none. */
 sfp_status sfp__ledger_create(int capacity, size_t keys, sfp__ledger **out, sfp_error *err);
 void sfp__ledger_free(sfp__ledger *l);
 DEFINE_OWNED_PTR(sfp__ledger, sfp__ledger_free)
 
-/* The id of the image with this identity that waited when the checkpoint was written; false: none did. Any thread may ask. */
+/* Finds the id of an image in the label queue of the checkpoint by its file key; false: there is none. Thread-safe. */
 bool sfp__ledger_id(sfp__ledger *l, uint64_t identity, uint64_t *id);
 
-/* Of an image without a label. NEW: predict it, then let it wait; ABSENT: it goes on waiting; OVER: it had its end since, finish
- * it. */
+/* Called for an unlabelled image. NEW: predict it and call sfp__ledger_wait; ABSENT: call sfp__ledger_wait; ENDED: call
+ * sfp__ledger_finish. */
 sfp__arrival_status sfp__ledger_meet(sfp__ledger *l, const sfp__arrival *a);
-/* Takes it over; returns how many were given up for it, the oldest first (with capacity 0: itself). */
+/* Adds an image to the label queue, which owns it. Returns how many images expire, the oldest first (capacity 0: this image). */
 uint64_t sfp__ledger_wait(sfp__ledger *l, sfp__arrival *a);
-/* The oldest of this name that waits, which is LABELLED from now on and the caller's; NULL: none does. */
+/* Removes the oldest image of this name from the queue; it is LABELLED from now on, and the caller owns it. NULL: none. */
 sfp__arrival *sfp__ledger_label(sfp__ledger *l, const char *name);
-/* Of an image with a label: true: it waited for it, and gets the id that it had then. */
+/* Called for a labelled image. true: it was in the label queue and gets the id that it had there. */
 bool sfp__ledger_end_waiting(sfp__ledger *l, sfp__arrival *a);
-/* Keeps its mark and frees it. */
+/* Records the labelled key and frees the image. */
 void sfp__ledger_finish(sfp__ledger *l, sfp__arrival *a);
-/* The line of this id is in the predictions. */
+/* The prediction with this id is written. */
 void sfp__ledger_predicted(sfp__ledger *l, uint64_t id);
 
-uint64_t sfp__ledger_waiting(const sfp__ledger *l);       /* how many wait, in whatever standing */
-uint64_t sfp__ledger_next_id(const sfp__ledger *l);       /* of images that come after a break */
-uint64_t sfp__ledger_predicted_end(const sfp__ledger *l); /* predictions have smaller ids */
+uint64_t sfp__ledger_waiting(const sfp__ledger *l);       /* images in the label queue, also LABELLED and ABSENT ones */
+uint64_t sfp__ledger_next_id(const sfp__ledger *l);       /* of images that arrive after a resume */
+uint64_t sfp__ledger_predicted_end(const sfp__ledger *l); /* all written predictions have smaller ids */
 
-/* For a checkpoint, and back (before anything else is put into it); false: it is none, or there is no memory. */
+/* Writes the ledger for a checkpoint and reads it into an empty ledger; false: it is malformed, or there is no memory. */
 json_t *sfp__ledger_json(const sfp__ledger *l);
 bool sfp__ledger_read(sfp__ledger *l, json_t *j);
-/* Of those that were read: the oldest go until no more than `max` are left; returns how many. */
-uint64_t sfp__ledger_give_up(sfp__ledger *l, size_t max);
-/* What is done with does not come again, and what waits does. */
+/* Expires the oldest ABSENT entries until at most `max` are left; returns how many expire. */
+uint64_t sfp__ledger_expire(sfp__ledger *l, size_t max);
+/* Tells the source to deliver images of the label queue again, and processed images not. */
 sfp_status sfp__ledger_set_resume_filter(const sfp__ledger *l, sfp_source *s, sfp_error *err);
 
 #endif

@@ -272,7 +272,8 @@ static sfp_status read_clock(const sfp__args *a, sfp__run_options *o, sfp_error 
     if (max && clock >= 0 && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
         o->clock = SFP_CLOCK_OFF; /* rate max is clock off */
     if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && max)
-        return sfp__fail_key(err, "clock", SFP_EINVAL, "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
+        return sfp__fail_key(err, "clock", SFP_EINVAL,
+                             "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
                              sfp__args_text(a, "clock"));
     return SFP_OK;
 }

@@ -1,12 +1,12 @@
-/* A run's position as the text of a checkpoint, and back: where in the stream it stands, and the result so far, so that one file
- * is all that is needed to go on. */
+/* The position of a run as text in a checkpoint: the place in the stream and the result so far. With it, one file is sufficient to
+ * resume. */
 #include "base/mem.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 
 #include <math.h>
 
-/* false: without it something would be passed over. */
+/* false: no memory, and the position would be incomplete. */
 static bool put(json_t *root, const char *key, json_t *value)
 {
     return json_object_set_new(root, key, value) == 0;
@@ -34,7 +34,7 @@ static bool fill(const sfp__run *run, const char *result, json_t *root)
            (p->live || put(root, "pictures", json_integer((json_int_t)(p->source_digest >> 1)))) &&
            (!p->test_digest || put(root, "test_pictures", json_integer((json_int_t)(p->test_digest >> 1)))) &&
            (isnan(at->cs) || put(root, "cs", json_real(at->cs))) &&
-           /* a live run may go on with another test set */
+           /* a live run may resume with another test set */
            (p->live || at->evaluated.timestamps < 0 ||
             put(root, "evaluated", json_pack("[I,i]", (json_int_t)at->evaluated.timestamps, at->evaluated.task)));
 }
@@ -50,7 +50,7 @@ sfp_status sfp__position_text(sfp__run *run, char **out, sfp_error *err)
     return *out ? SFP_OK : sfp__fail_nomem(err);
 }
 
-/* The classes that were trained on; a live stream's are as many as there were. */
+/* Reads which classes were trained on. A live stream has as many classes as the checkpoint. */
 static bool read_trained(sfp__run *run, const json_t *trained)
 {
     sfp__classes *c = &run->classes;
@@ -78,7 +78,7 @@ bool sfp__position_read(sfp__run *run, json_t *root)
         !sfp__json_whole(root, "right", 0, prequential_total, &prequential_correct) ||
         (cs != NULL) != (p->clock == SFP_CLOCK_PAPER) || !read_trained(run, json_object_get(root, "trained")))
         return false;
-    if (cs) { /* what was measured then holds, not what would be measured now */
+    if (cs) { /* the measured value is kept: a new measurement would differ */
         at.cs = json_number_value(cs);
         sfp__batches_keep(&p->batches, at.cs);
     }

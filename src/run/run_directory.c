@@ -168,8 +168,7 @@ static sfp_status check_config(const sfp__plan *p, const char *path, json_t *roo
     sfp_error unused;
     if (parse_result(path, root, &then, &unused) != SFP_OK)
         return SFP_OK;
-    sfp_status status = sfp__settings_same(p->opt->given, &then, p->live, err);
-    return status ? sfp__fail_prefix(err, status, "%s", path) : SFP_OK;
+    return sfp__settings_same(p->opt->given, path, &then, p->live, err);
 }
 
 /* The same for a run that has a result but no checkpoint. */
@@ -182,8 +181,9 @@ static sfp_status check_finished(const sfp__plan *p, sfp_error *err)
     if (p->live)
         return sfp__fail(err, SFP_EINVAL,
                          "%s: directory contains a result but no checkpoint to resume from; choose another --out", p->opt->out);
-    sfp_status status = sfp__settings_same(p->opt->given, &then, false, err);
-    return status ? sfp__fail_prefix(err, status, "%s/result.json", p->opt->out) : SFP_OK;
+    char path[PATH_MAX];
+    TRY(sfp__plan_path(p, "result.json", path, sizeof path, err));
+    return sfp__settings_same(p->opt->given, path, &then, false, err);
 }
 
 sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err)

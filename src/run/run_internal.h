@@ -219,7 +219,7 @@ sfp_status sfp__files_save_outputs(sfp__run *run, sfp_error *err);
 
 /* `a` NULL: there is nothing to record or to compare. */
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err);
-/* SFP_EINVAL: the settings recorded in `then` differ from those of `a`, so that the run cannot resume. */
-sfp_status sfp__settings_same(const sfp__args *a, const sfp_result *then, bool live, sfp_error *err);
+/* SFP_EINVAL: the settings recorded in `then`, from the file `path`, differ from those of `a`, so that the run cannot resume. */
+sfp_status sfp__settings_same(const sfp__args *a, const char *path, const sfp_result *then, bool live, sfp_error *err);
 
 #endif

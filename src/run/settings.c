@@ -1,5 +1,5 @@
-/* The settings as they were given: which of them mean nothing beside the others, what is noted of them in the result, and whether
- * a run that is to go on was made with the same. */
+/* The settings of a run: which of them have no effect beside the others, which are recorded in the result, and whether a run that
+ * resumes has the same ones. */
 #include "base/settings.h"
 #include "base/mem.h"
 #include "learner/settings_list.h"
@@ -9,56 +9,55 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---------------------------------------------------------------------- idle */
+/* ----------------------------------------------------------------- no effect */
 
-#define FALLS_BEHIND "it needs clock virtual or real (give --rate LAMBDA; on a live stream --clock real)"
+#define NEEDS_LAG "it needs clock virtual or real (use --rate LAMBDA; on a live stream --clock real)"
 #define KEY(type, key, values, default_value, help, place, min, max, ...) key " "
 #define OF_THE_LEARNER \
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
 #define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu"
 
-/* Facts: boundaries (of tasks, that are known), live (unknown until the stream is open), weighs (the selector), keeps (the
- * buffer). */
+/* Facts beside the settings: boundaries (the stream has known tasks), live (unknown until the stream is open), weighs (the selector has
+ * weights), keeps (what the buffer stores). */
 static const sfp__no_effect_rule rules[] = {
-    {"controller", "method", "method {method}", "a head on its own has no coreset, replay or steps to follow the load"},
-    {"triage", "method", "method {method}", "a head on its own learns from all it sees, there is nothing to choose"},
-    {"init-state", "method", "method {method}", "a head on its own starts from nothing"},
-    {OF_THE_LEARNER, "method", "method {method}", "a head on its own has no coreset, buffer, steps or fingerprints"},
-    {"drift grow-by", "boundaries=on", "tasks {tasks}", "it is for a stream without task boundaries (tasks free)"},
-    {"drift grow-by", "pool-kind=l2p", "pool-kind {pool-kind}", "all components learn from the beginning"},
-    {"grow-by", "pool-kind=dualprompt", "pool-kind {pool-kind}", "experts open one at a time"},
-    {"pool", "pool-kind=dualprompt&boundaries=on", "pool-kind {pool-kind}", "there is an expert a task"},
+    {"controller", "method", "method {method}", "a closed-form head alone has no coreset, replay or steps to adapt to the load"},
+    {"triage", "method", "method {method}", "a closed-form head alone trains on all samples"},
+    {"init-state", "method", "method {method}", "a closed-form head alone has no initial state"},
+    {OF_THE_LEARNER, "method", "method {method}", "a closed-form head alone has no coreset, buffer, steps or fingerprints"},
+    {"drift grow-by", "boundaries=on", "tasks {tasks}", "it needs a task-free stream (tasks free)"},
+    {"drift grow-by", "pool-kind=l2p", "pool-kind {pool-kind}", "all components are active from the start"},
+    {"grow-by", "pool-kind=dualprompt", "pool-kind {pool-kind}", "one expert is activated at a time"},
+    {"pool", "pool-kind=dualprompt&boundaries=on", "pool-kind {pool-kind}", "there is one expert per task"},
     {"attune-topk attune-residual", "attune=off", "attune {attune}", "nothing is attuned"},
-    {"head-feed", "head!=mix", "head {head}", "it is of head mix"},
-    /* triage and the controller take as many as sigma says */
+    {"head-feed", "head!=mix", "head {head}", "only head mix uses it"},
+    /* with triage and the controller, sigma is the size of the coreset */
     {"sigma", "select=none&triage=off&controller=off", "select {select}", "the whole batch is trained on"},
     {"coreset-rounding learnloss-order", "triage=off&controller=off&sigma>=1", "sigma {sigma}", "the whole batch is trained on"},
-    {"coreset-rounding", "select!=streamfp", "select {select}", "it is of select streamfp"},
-    {"learnloss-order", "select!=learnloss", "select {select}", "it is of select learnloss"},
-    {"weighted", "weighs=off", "select {select}", "it needs a selector that gives weights (craig, gradmatch)"},
+    {"coreset-rounding", "select!=streamfp", "select {select}", "only select streamfp uses it"},
+    {"learnloss-order", "select!=learnloss", "select {select}", "only select learnloss uses it"},
+    {"weighted", "weighs=off", "select {select}", "it needs a selector with weights (craig, gradmatch)"},
     {OF_THE_BUFFER, "keeps=nothing", "buffer {buffer}", "nothing is kept"},
-    {"replay", "keeps=nothing&replay!=0", "buffer {buffer}", "nothing is kept"}, /* 0 says the same */
-    {"buffer " OF_THE_BUFFER, "replay=0&controller=off&keeps!=nothing", "replay {replay}", "nothing is rehearsed"},
-    {"drop-rule nu", "buffer!=streamfp", "buffer {buffer}", "it is of buffer streamfp"},
-    {"buffer-format", "keeps=pixels", "buffer {buffer}", "it works on pixels"},
-    {"rate", "clock=off", "clock {clock}", "all is learned from, whenever it comes (rate max)"},
-    {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", FALLS_BEHIND},
-    {"costs", "clock=off|real", "clock {clock}",
-     "it needs clock virtual or paper (give --rate LAMBDA; a live stream takes none)"},
-    {"calibrate", "clock!=paper", "clock {clock}", "it needs clock paper (give --clock paper --rate LAMBDA)"},
-    {"calibrate", "costs", "costs {costs}", "what a batch costs is given, so nothing is measured"},
-    {"queue queue-policy", "triage=on", "triage {triage}", "what waits is pooled, not queued"},
+    {"replay", "keeps=nothing&replay!=0", "buffer {buffer}", "nothing is kept"}, /* replay 0 is consistent */
+    {"buffer " OF_THE_BUFFER, "replay=0&controller=off&keeps!=nothing", "replay {replay}", "nothing is replayed"},
+    {"drop-rule nu", "buffer!=streamfp", "buffer {buffer}", "only buffer streamfp uses it"},
+    {"buffer-format", "keeps=pixels", "buffer {buffer}", "this buffer method stores pixels"},
+    {"rate", "clock=off", "clock {clock}", "no sample is dropped, and there is no arrival rate (rate max)"},
+    {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},
+    {"costs", "clock=off|real", "clock {clock}", "it needs clock virtual or paper (use --rate LAMBDA; not on a live stream)"},
+    {"calibrate", "clock!=paper", "clock {clock}", "it needs clock paper (use --clock paper --rate LAMBDA)"},
+    {"calibrate", "costs", "costs {costs}", "processing times are given, so none is measured"},
+    {"queue queue-policy", "triage=on", "triage {triage}", "all waiting batches are processed at once"},
     {"queue-policy", "queue=0&queue-policy!=block", "queue {queue}",
-     "nothing waits, so what comes while the learner is busy is dropped"},
-    {"order", "live=on", "data {data}", "classes of a live stream are numbered as they come"},
-    {"label-queue", "live=off", "data {data}", "only images of a live stream wait for their label"},
+     "without a queue, batches that arrive while the learner is busy are dropped"},
+    {"order", "live=on", "data {data}", "classes of a live stream are numbered in order of appearance"},
+    {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
 };
 
 sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_stream *stream, sfp_error *err)
 {
     const sfp__buffer_method *buffer = sfp__buffer_method_find(o->learner.buffer.method);
     bool boundaries = stream ? stream->tasks : o->tasks && strcmp(o->tasks, "free") != 0;
-    /* as far as the options tell: a live stream's is real instead of virtual, which use the same */
+    /* before the stream is open, DEFAULT may still become real instead of virtual; both use the same settings */
     sfp__clock_kind clock = o->clock != SFP_CLOCK_DEFAULT ? o->clock : o->rate > 0 ? SFP_CLOCK_VIRTUAL : SFP_CLOCK_OFF;
     const sfp__fact facts[] = {
         {"clock", sfp__clock_name(clock)},
@@ -75,9 +74,9 @@ sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_st
     return o->given ? sfp__args_check_no_effect(o->given, SFP_LIST(rules), SFP_LIST(facts), err) : SFP_OK;
 }
 
-/* ------------------------------------------------------------ the result's config */
+/* ---------------------------------------------------------- settings in results */
 
-static bool is_noted(const sfp__opt *o)
+static bool is_recorded(const sfp__opt *o)
 {
     return o->type != SFP_OPT_GROUP && o->resume != SFP_NOT_SAVED;
 }
@@ -98,15 +97,15 @@ static sfp_status record(const sfp__opt *o, const char *value, sfp_result *r, sf
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err)
 {
     for (size_t i = 0; a && i < a->count; i++) {
-        const char *value = is_noted(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
+        const char *value = is_recorded(&a->opts[i]) ? sfp__args_value(a, a->opts[i].name) : NULL;
         if (value)
             TRY(record(&a->opts[i], value, r, err));
     }
     return SFP_OK;
 }
 
-/* Files may have been moved, or be named from another directory: [KIND:]PATH is the same when the file is, or when there is
- * nothing any more where it was. */
+/* Files may have been moved, or be named relative to another directory. [KIND:]PATH is the same if it is the same file, or if the file
+ * no longer exists at the old path. */
 static bool same_file(bool source, const char *was, const char *now)
 {
     const char *was_path = strchr(was, ':'), *now_path = strchr(now, ':');
@@ -144,21 +143,18 @@ static const char *recorded(const sfp__opt *o, const sfp_result *r, char *buf, s
     return word < 0 ? value : sfp__word_at(o->arg, word, buf, size);
 }
 
-sfp_status sfp__settings_same(const sfp__args *a, const sfp_result *then, bool live, sfp_error *err)
+sfp_status sfp__settings_same(const sfp__args *a, const char *path, const sfp_result *then, bool live, sfp_error *err)
 {
     for (size_t i = 0; a && i < a->count; i++) {
         const sfp__opt *o = &a->opts[i];
-        if (!is_noted(o) || o->resume == SFP_RESUME_ANY || (live && o->resume == SFP_RESUME_LIVE))
+        if (!is_recorded(o) || o->resume == SFP_RESUME_ANY || (live && o->resume == SFP_RESUME_LIVE))
             continue;
         char word[WORD_MAX];
         const char *was = recorded(o, then, word, sizeof word), *now = sfp__args_value(a, o->name);
         if (same_value(o, was, now))
             continue;
-        if (!was)
-            return sfp__fail(err, SFP_EINVAL, "was made without %s, now it is %s", o->name, now);
-        if (!now)
-            return sfp__fail(err, SFP_EINVAL, "was made with %s %s, now there is none", o->name, was);
-        return sfp__fail(err, SFP_EINVAL, "was made with %s %s, now it is %s", o->name, was, now);
+        return sfp__fail(err, SFP_EINVAL, "--%s is %s, expected %s as in %s; use that value, or choose another --out", o->name,
+                         now ? now : "not set", was ? was : "none", path);
     }
     return SFP_OK;
 }

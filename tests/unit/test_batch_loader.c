@@ -59,7 +59,7 @@ TEST(batches_never_cross_tasks_and_keep_a_short_last_one)
     begin(52, "2", 10); /* two tasks of 26 */
     static const int sizes[] = {10, 10, 6, 10, 10, 6};
     assert_int_equal(b.count, 6);
-    assert_int_equal(b.most, 10);
+    assert_int_equal(b.max_batch_samples, 10);
     for (int64_t k = 0, sum = 0; k < b.count; k++) {
         assert_int_equal(b.first[k + 1] - b.first[k], sizes[k]);
         assert_int_equal(b.task[k], k / 3);
@@ -79,7 +79,7 @@ TEST(short_last_batches_can_be_excluded_but_still_take_time)
         assert_int_equal(b.arrived[k], arrived[k]);
     begin_with(52, "2", 100, true); /* the only batch of a task is kept */
     assert_int_equal(b.count, 2);
-    assert_int_equal(b.most, 26);
+    assert_int_equal(b.max_batch_samples, 26);
 }
 
 TEST(batches_are_delivered_in_order_with_their_images)

@@ -443,7 +443,7 @@ TEST(a_transient_error_causes_a_warning_at_once)
     assert_int_equal(d.batch.count, 0);
     assert_false(d.end);
     assert_int_equal(atomic_load(&s->live.warning_count), 1);
-    assert_string_equal(s->live.warnings[0], "scripted error; the stream goes on");
+    assert_string_equal(s->live.warnings[0], "scripted error; the stream continues");
     atomic_store(&s->allowed, 100);
     d = take(b); /* the warning does not end this wait again */
     assert_int_equal(drain(&d.batch, NULL), BATCH);

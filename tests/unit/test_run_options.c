@@ -42,11 +42,11 @@ TEST(a_result_records_earlier_names_and_reads_them)
     assert_string_equal(sfp__result_value(&r, "keep"), "pixels");
     assert_null(sfp__result_value(&r, "query-pass"));
     assert_null(sfp__result_value(&r, "classes"));
-    MUST(sfp__settings_same(&a, &r, false, &err));
+    MUST(sfp__settings_same(&a, "run/checkpoint", &r, false, &err));
     MUST(sfp__args_set(&a, "data", "watch:in", SFP_RANK_COMMAND_LINE, "data", &err));
-    MUST(sfp__settings_same(&a, &r, false, &err));
+    MUST(sfp__settings_same(&a, "run/checkpoint", &r, false, &err));
     MUST(sfp__args_set(&a, "query-pass", "separate", SFP_RANK_COMMAND_LINE, "query-pass", &err));
-    REFUSED(sfp__settings_same(&a, &r, false, &err), SFP_EINVAL, "query-pass");
+    REFUSED(sfp__settings_same(&a, "run/checkpoint", &r, false, &err), SFP_EINVAL, "query-pass");
     HOLDS(err.message, "shared", "separate");
 }
 
