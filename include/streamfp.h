@@ -498,6 +498,7 @@ SFP_API void sfp_run_cancel(sfp_run *run);
 
 /* Valid until sfp_run_close; complete when the run has ended. */
 SFP_API const sfp_result *sfp_run_result(const sfp_run *run);
+/* A run that has not ended leaves its directory as a killed process would: the setting "resume" continues from the last checkpoint. */
 SFP_API void sfp_run_close(sfp_run *run);
 
 /* Results. docs/method.md, section 17, lists the fields of result.json. */
@@ -560,7 +561,7 @@ SFP_API void sfp_evaluation_free(sfp_evaluation *v);
 /* "accuracy", "average_accuracy" (mean over tasks), "images", "correct", "skipped" (unreadable), "unlabelled", "unknown" (images of
  * unknown classes), "seconds". NaN: there is no such number. */
 SFP_API double sfp_evaluation_number(const sfp_evaluation *v, const char *key);
-/* Rows (*count), valid until the evaluation is freed. */
+/* Rows (*count), valid until the evaluation is freed. With too many classes for a confusion matrix there are no rows of classes. */
 SFP_API const sfp_accuracy *sfp_evaluation_tasks(const sfp_evaluation *v, int *count);
 SFP_API const sfp_accuracy *sfp_evaluation_classes(const sfp_evaluation *v, int *count);
 SFP_API const sfp_accuracy *sfp_evaluation_unknown(const sfp_evaluation *v, int *count); /* correct is 0 */

@@ -21,7 +21,8 @@ typedef struct sfp__plan sfp__plan;
 typedef struct sfp__classes sfp__classes;
 typedef struct sfp_result sfp_result;
 
-/* Samples to train on, or images to predict. A delivery is empty if images were discarded or skipped, or if a checkpoint is due. */
+/* Samples to train on, or images to predict. A delivery is empty if images were discarded or skipped, or if a checkpoint is
+ * due. */
 typedef struct sfp__delivery {
     int task; /* all earlier tasks have ended */
     /* to train on, in one timestamp */
@@ -57,8 +58,8 @@ typedef struct sfp__arrivals_kind {
     const char *name; /* key of its part of a checkpoint */
     /* Starts to read at the current position. */
     sfp_status (*start)(sfp__arrivals *a, sfp_error *err);
-    /* May return an empty delivery when sfp__monotonic_seconds() reaches `until` or the run is stopped. The delivery is valid until
-     * commit. */
+    /* May return an empty delivery when sfp__monotonic_seconds() reaches `until` or the run is stopped. The delivery is valid
+     * until commit. */
     sfp_status (*next)(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err);
     void (*commit)(sfp__arrivals *a, double seconds);
     /* Will predictions be written? Those with ids from *from on are written again. */

@@ -1,5 +1,6 @@
-/* Arrivals of an indexed stream. The clock decides which batches are next. Background threads prefetch the batches and, in a task-free
- * stream, the unlabelled images, which are predicted in turn: those before the last image of a batch precede the batch. */
+/* Arrivals of an indexed stream. The clock decides which batches are next. Background threads prefetch the batches and, in a
+ * task-free stream, the unlabelled images, which are predicted in turn: those before the last image of a batch precede the
+ * batch. */
 #include "base/monotonic.h"
 #include "base/rank.h"
 #include "results/result.h"

@@ -1,6 +1,6 @@
-/* Arrivals of a live stream (run.h): the output of the inbox, in the order that the ledger requires (ledger.h). One output of the inbox
- * becomes several deliveries: groups of unlabelled images, then the batch. Late labels are processed between the images in order of
- * arrival; they move images from the label queue to the stream. */
+/* Arrivals of a live stream (run.h): the output of the inbox, in the order that the ledger requires (ledger.h). One output of the
+ * inbox becomes several deliveries: groups of unlabelled images, then the batch. Late labels are processed between the images in
+ * order of arrival; they move images from the label queue to the stream. */
 #include "results/result.h"
 #include "run/run_internal.h"
 
@@ -104,8 +104,8 @@ static void take_label(live *a, sfp__arrival *label)
     sfp__arrival_free(label);
 }
 
-/* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and enter
- * the label queue first. */
+/* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and
+ * enter the label queue first. */
 static void take_group(live *a, sfp__delivery *d)
 {
     sfp_result *r = a->base.r;

@@ -1,5 +1,5 @@
-/* Prefetches batches: a background thread loads and decodes them into a ring, so that training waits for files only if decoding is the
- * slower of the two. */
+/* Prefetches batches: a background thread loads and decodes them into a ring, so that training waits for files only if decoding
+ * is the slower of the two. */
 #ifndef SFP_RUN_BATCH_LOADER_H
 #define SFP_RUN_BATCH_LOADER_H
 
@@ -20,7 +20,8 @@ typedef struct sfp__batches {
     int max_batch_samples;
 } sfp__batches;
 
-/* Makes batches of b samples, each within one task. whole: a short last batch of a task is excluded, unless it is the only one. */
+/* Makes batches of b samples, each within one task. whole: a short last batch of a task is excluded, unless it is the only
+ * one. */
 sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__batches *out, sfp_error *err);
 /* Makes `count` batches of one image; takes ownership of order, also on failure. */
 sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp__batches *out, sfp_error *err);
@@ -43,8 +44,8 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
 void sfp__batch_loader_free(sfp__batch_loader *f);
 DEFINE_OWNED_PTR(sfp__batch_loader, sfp__batch_loader_free)
 
-/* Takes batch k, which must not be released yet. Its samples are valid until it is released; ids are indices in the source, labels those
- * of the stream (-1: none). Images that cannot be read are skipped. */
+/* Takes batch k, which must not be released yet. Its samples are valid until it is released; ids are indices in the source,
+ * labels those of the stream (-1: none). Images that cannot be read are skipped. */
 sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, const sfp__sample **samples, sfp_error *err);
 /* Releases all batches below k. */
 void sfp__batch_loader_release(sfp__batch_loader *f, int64_t k);

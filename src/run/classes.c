@@ -1,8 +1,9 @@
 /* The classes of a stream.
  *
- * Class k of a state or a checkpoint is label k of an indexed stream, because labels are numbers everywhere. If both have a name for
- * class k, the names must be equal; otherwise predictions would carry the names of other classes. A live stream numbers its classes by
- * name in order of appearance. Names match its classes with those of the source, the test set and an earlier process. */
+ * Class k of a state or a checkpoint is label k of an indexed stream, because labels are numbers everywhere. If both have a name
+ * for class k, the names must be equal; otherwise predictions would carry the names of other classes. A live stream numbers its
+ * classes by name in order of appearance. Names match its classes with those of the source, the test set and an earlier
+ * process. */
 #include "base/mem.h"
 #include "base/text.h"
 #include "results/result.h"
@@ -26,8 +27,8 @@ void sfp__classes_done(sfp__classes *c)
 
 /* ------------------------------------------------- the names of an indexed stream */
 
-/* Refuses class c of `path` if its name is not that of label c in the stream; `wanted` says what is expected. Names in a stream are
- * UTF-8 (sfp__names_add), and states and results hold them unchanged. */
+/* Refuses class c of `path` if its name is not that of label c in the stream; `wanted` says what is expected. Names in a stream
+ * are UTF-8 (sfp__names_add), and states and results hold them unchanged. */
 static sfp_status check_name(const char *path, int c, const char *then, const char *now, const char *wanted, sfp_error *err)
 {
     char a[SFP_NAME_MAX], b[SFP_NAME_MAX];

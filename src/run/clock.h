@@ -1,16 +1,16 @@
-/* The arrival clock (docs/method.md, section 8): samples arrive at lambda per second, whether or not the learner is ready. Samples for
- * which it has no time are dropped, delayed or, with triage, pooled.
+/* The arrival clock (docs/method.md, section 8): samples arrive at lambda per second, whether or not the learner is ready.
+ * Samples for which it has no time are dropped, delayed or, with triage, pooled.
  *
  *   off      every batch, without an arrival rate
  *   paper    a task keeps n_keep = max(1, floor(n / C_S)) of its n batches, at floor(i n / n_keep)
  *   virtual  processing times advance a simulated clock
  *   real     the wall clock
  *
- * virtual and real share one rule: while the learner is busy, arriving batches wait in a bounded queue. off and paper deliver each batch
- * in turn; the batches that paper excludes are removed beforehand (sfp__batches_keep).
+ * virtual and real share one rule: while the learner is busy, arriving batches wait in a bounded queue. off and paper deliver
+ * each batch in turn; the batches that paper excludes are removed beforehand (sfp__batches_keep).
  *
- * The caller takes the next batches, processes them and reports the processing time. Until then the clock does not advance: it delivers
- * the same batches again, also after a resume. */
+ * The caller takes the next batches, processes them and reports the processing time. Until then the clock does not advance: it
+ * delivers the same batches again, also after a resume. */
 #ifndef SFP_RUN_CLOCK_H
 #define SFP_RUN_CLOCK_H
 
@@ -90,8 +90,8 @@ void sfp__clock_done(sfp__clock *c);
 
 /* The batches to process now: one, or with triage all that wait. NULL: the stream has ended, or the run was stopped. */
 const int64_t *sfp__clock_next(sfp__clock *c, int *count);
-/* The first n batches of the delivery are processed (n 0: unlabelled images that arrived with them), which took `seconds`; REAL uses the
- * wall clock instead. Time advances when all of them are processed. */
+/* The first n batches of the delivery are processed (n 0: unlabelled images that arrived with them), which took `seconds`; REAL
+ * uses the wall clock instead. Time advances when all of them are processed. */
 void sfp__clock_advance(sfp__clock *c, int n, double seconds);
 /* The first batch that may still be delivered. */
 int64_t sfp__clock_first(const sfp__clock *c);

@@ -1,5 +1,5 @@
-/* Accuracy on the test sets. Images are decoded once if they fit into memory. Queries are computed once; a closed-form head alone then
- * needs no images. */
+/* Accuracy on the test sets. Images are decoded once if they fit into memory. Queries are computed once; a closed-form head alone
+ * then needs no images. */
 #ifndef SFP_RUN_EVALUATE_H
 #define SFP_RUN_EVALUATE_H
 
@@ -53,8 +53,9 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks
 void sfp__evaluator_free(sfp__evaluator *e);
 DEFINE_OWNED_PTR(sfp__evaluator, sfp__evaluator_free)
 
-/* Writes the accuracy on tasks [0, upto] to accuracy (tasks) and, if it is not NULL, the confusion matrix (classes, classes). Both are
- * unchanged on failure and if the evaluation is cancelled (SFP__STOPPED). Images that cannot be read are skipped and counted. */
+/* Writes the accuracy on tasks [0, upto] to accuracy (tasks) and, if it is not NULL, the confusion matrix (classes, classes).
+ * Both are unchanged on failure and if the evaluation is cancelled (SFP__STOPPED). Images that cannot be read are skipped and
+ * counted. */
 sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err);
 uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto); /* of tasks [0, upto], including unreadable ones */

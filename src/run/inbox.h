@@ -1,10 +1,11 @@
 /* The inbox of a live source: a background thread reads images as they arrive, decodes them and puts them into bounded queues.
  *
- * Labelled images form batches of b in order of arrival. Batches that are complete while the learner is busy wait in a queue. If it is
- * full, the policy decides, as for the clock of an indexed stream (clock.h): a batch is dropped, or the source is blocked. Unlabelled
- * images and late labels have a queue of their own.
+ * Labelled images form batches of b in order of arrival. Batches that are complete while the learner is busy wait in a queue. If
+ * it is full, the policy decides, as for the clock of an indexed stream (clock.h): a batch is dropped, or the source is blocked.
+ * Unlabelled images and late labels have a queue of their own.
  *
- * Every image leaves the inbox in one of three lists, so that counts add up: `batch` (to train on), `unlabelled` or `discarded`. */
+ * Every image leaves the inbox in one of three lists, so that counts add up: `batch` (to train on), `unlabelled` or
+ * `discarded`. */
 #ifndef SFP_RUN_INBOX_H
 #define SFP_RUN_INBOX_H
 
@@ -22,7 +23,7 @@ typedef struct sfp__inbox_options {
     int queue; /* capacity, in batches */
     sfp__queue_policy policy;
     int pool;       /* triage: maximum number of batches that wait and are taken at once, in place of `queue`; 0: no triage */
-    int unlabelled; /* maximum number of unlabelled images and late labels that wait; then the source is blocked, or they expire */
+    int unlabelled; /* maximum number of unlabelled images and late labels; then the source is blocked, or they expire */
     double arrival_rate; /* samples per second that are requested from the source; 0: as they arrive */
     uint64_t first_id;   /* id of the first image */
     sfp__ledger *ledger; /* knows images that already have an id; NULL: none */
@@ -43,9 +44,9 @@ typedef struct sfp__inbox_output {
     bool end;                     /* the source has ended, and no batch is left */
 } sfp__inbox_output;
 
-/* Waits for a batch, unlabelled images, a warning of the source, or many discarded images. The last batch may be short, and so may one
- * after a pause of the source. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or when
- * sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
+/* Waits for a batch, unlabelled images, a warning of the source, or many discarded images. The last batch may be short, and so
+ * may one after a pause of the source. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or
+ * when sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
 void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out);
 /* Adds an image of the label queue that has its label now to the labelled images, as if it arrived now. */
 void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a);

@@ -1,6 +1,6 @@
-/* The record of a run. Every timestamp adds counts, points of curves, a line of DIR/events.jsonl (docs/method.md, section 17) and a
- * progress report. The journal also writes predictions, computes the numbers of the result and keeps images for the report: some of the
- * last timestamp, inside and outside the coreset, and those of the buffer. */
+/* The record of a run. Every timestamp adds counts, points of curves, a line of DIR/events.jsonl (docs/method.md, section 17) and
+ * a progress report. The journal also writes predictions, computes the numbers of the result and keeps images for the report:
+ * some of the last timestamp, inside and outside the coreset, and those of the buffer. */
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "io/json_write.h"

@@ -182,8 +182,8 @@ static sfp_status count_classes(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
-/* Reports what happens to the `count` unlabelled images and lists those that will be predicted. In a dataset no label arrives later.
- * In a task-free stream that keeps its order each image is predicted in its turn; otherwise it is excluded. */
+/* Reports what happens to the `count` unlabelled images and lists those that will be predicted. In a dataset no label arrives
+ * later. In a task-free stream that keeps its order each image is predicted in its turn; otherwise it is excluded. */
 static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
 {
     bool predicted = p->tasks.free && p->source->keeps_order;
@@ -343,8 +343,8 @@ static sfp_status calibrate(const sfp__plan *p, sfp__learner *copy, sfp__batch_l
     return SFP_OK;
 }
 
-/* The processing time of a batch: the mean of --costs, or measured on --calibrate batches of the first task with a copy of the learner,
- * which is discarded. */
+/* The processing time of a batch: the mean of --costs, or measured on --calibrate batches of the first task with a copy of the
+ * learner, which is discarded. */
 static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
 {
     const sfp__batches *b = &p->batches;

@@ -1,5 +1,5 @@
-/* The position of a run as text in a checkpoint: the place in the stream and the result so far. With it, one file is sufficient to
- * resume. */
+/* The position of a run as text in a checkpoint: the place in the stream and the result so far. With it, one file is sufficient
+ * to resume. */
 #include "base/mem.h"
 #include "results/result.h"
 #include "run/run_internal.h"

@@ -1,5 +1,5 @@
-/* The order of events in a run: open, steps, end. The learner measures its own time; decoding runs on background threads; evaluation
- * stops the clock. */
+/* The order of events in a run: open, steps, end. The learner measures its own time; decoding runs on background threads;
+ * evaluation stops the clock. */
 #include "run/run.h"
 
 #include "base/mem.h"
@@ -209,9 +209,9 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability, err);
 }
 
-/* The controller, which is not part of the paper. A batch may take the time in which it arrives, less the time spent on unlabelled
- * images that arrived with it. The number of samples that fit follows from the last processing time. Times from --costs count as a
- * whole: they do not say how much of them is scoring. */
+/* The controller, which is not part of the paper. A batch may take the time in which it arrives, less the time spent on
+ * unlabelled images that arrived with it. The number of samples that fit follows from the last processing time. Times from
+ * --costs count as a whole: they do not say how much of them is scoring. */
 static void control(sfp__run *run, double time, const sfp__timestamp_details *t, double cost)
 {
     const sfp__learner_options *o = &run->plan.opt->learner;
@@ -279,8 +279,8 @@ static sfp_status start_result(sfp__run *run, sfp_error *err)
     return sfp__settings_record(p->opt->given, r, err);
 }
 
-/* Finds the state file of --init-state and refuses files of other kinds before anything is read from the stream. A run that resumes may
- * not need the file any more. */
+/* Finds the state file of --init-state and refuses files of other kinds before anything is read from the stream. A run that
+ * resumes may not need the file any more. */
 static sfp_status find_init_state(sfp__run *run, sfp_error *err)
 {
     const sfp__run_options *o = run->plan.opt;

@@ -7,14 +7,15 @@
  *     sfp__run_close(run);
  *
  * A live stream (a watched directory, standard input, synthetic:0) has no tasks; its classes are added when they first appear. It
- * ends when its source ends or when the run is stopped; both are a normal end. If its source fails, the run fails: the learned state
- * is kept as that of an unfinished run, which resume continues. If no data had arrived, directory and registry are unchanged.
+ * ends when its source ends or when the run is stopped; both are a normal end. If its source fails, the run fails: the learned
+ * state is kept as that of an unfinished run, which resume continues. If no data had arrived, directory and registry are
+ * unchanged.
  *
  * An unlabelled image is predicted (one line of DIR/predictions.jsonl) and waits for its label in the label queue, which has a
- * capacity. A run that resumes continues with the learner as it was, also after a normal end. A watched directory then delivers only
- * images that were not trained on, dropped or expired: the last 65,536 files are known one by one, older ones by their time of change.
- * Images of the label queue are delivered again, keep their id and are not predicted again. Standard input cannot deliver them again:
- * they expire. */
+ * capacity. A run that resumes continues with the learner as it was, also after a normal end. A watched directory then delivers
+ * only images that were not trained on, dropped or expired: the last 65,536 files are known one by one, older ones by their time
+ * of change. Images of the label queue are delivered again, keep their id and are not predicted again. Standard input cannot
+ * deliver them again: they expire. */
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
 
@@ -68,8 +69,8 @@ typedef struct sfp__run_hooks {
     const atomic_int *stop; /* not 0: complete the timestamp, cancel an evaluation, write a checkpoint and end; NULL: never */
 } sfp__run_hooks;
 
-/* SFP_EINVAL: a setting was given that has no effect beside the others. Rules that depend on the stream are skipped while `stream` is
- * NULL. sfp__run_open checks again when the source is open, unless the run resumes. */
+/* SFP_EINVAL: a setting was given that has no effect beside the others. Rules that depend on the stream are skipped while
+ * `stream` is NULL. sfp__run_open checks again when the source is open, unless the run resumes. */
 sfp_status sfp__run_check_no_effect(const sfp__run_options *opt, const sfp__run_stream *stream, sfp_error *err);
 
 typedef struct sfp__run sfp__run;
@@ -78,11 +79,11 @@ typedef struct sfp__run sfp__run;
  * sfp__result_done after the run is closed. */
 sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hooks, sfp_result *result, sfp__run **out,
                          sfp_error *err);
-/* Processes the next delivery. *more false: the run has ended, and result->finished is false if it was stopped. After a failure only
- * sfp__run_close may follow. */
+/* Processes the next delivery. *more false: the run has ended, and result->finished is false if it was stopped. After a failure
+ * only sfp__run_close may follow. */
 sfp_status sfp__run_step(sfp__run *run, bool *more, sfp_error *err);
-/* A run that has not ended leaves its directory as a killed process would: resume continues from the last checkpoint. Directories that
- * sfp__run_open created and that are still empty are removed. */
+/* A run that has not ended leaves its directory as a killed process would: resume continues from the last checkpoint. Directories
+ * that sfp__run_open created and that are still empty are removed. */
 void sfp__run_close(sfp__run *run);
 DEFINE_OWNED_PTR(sfp__run, sfp__run_close)
 

@@ -138,7 +138,8 @@ sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err);
 sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_error *err);
 /* Reads --costs and checks that the clock has the arrival rate that it needs. */
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);
-/* Fails if no image of the stream can be read: such a stream must not replace the files in the directory. rgb: (S, S, 3) scratch. */
+/* Fails if no image of the stream can be read: such a stream must not replace the files in the directory. rgb: (S, S, 3)
+ * scratch. */
 sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *err);
 /* Fails with "none of the images could be read". */
 sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err);
@@ -176,8 +177,8 @@ sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err);
 void sfp__journal_done(sfp__journal *j);
 /* Records a timestamp, before it is counted. */
 sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err);
-/* Writes one line of events. ids: (t->offered). replay: the learner's options.replay, the row length of t->replay. With t->coreset NULL
- * (a closed-form head alone) the line names the first coreset_count samples as the coreset. */
+/* Writes one line of events. ids: (t->offered). replay: the learner's options.replay, the row length of t->replay. With
+ * t->coreset NULL (a closed-form head alone) the line names the first coreset_count samples as the coreset. */
 sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *t, int replay, const uint64_t *ids,
                               sfp_error *err);
 /* Writes lines of predictions, which reach the file at once. */

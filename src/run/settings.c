@@ -17,8 +17,8 @@
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
 #define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu"
 
-/* Facts beside the settings: boundaries (the stream has known tasks), live (unknown until the stream is open), weighs (the selector has
- * weights), keeps (what the buffer stores). */
+/* Facts beside the settings: boundaries (the stream has known tasks), live (unknown until the stream is open), weighs (the
+ * selector has weights), keeps (what the buffer stores). */
 static const sfp__no_effect_rule rules[] = {
     {"controller", "method", "method {method}", "a closed-form head alone has no coreset, replay or steps to adapt to the load"},
     {"triage", "method", "method {method}", "a closed-form head alone trains on all samples"},
@@ -104,8 +104,8 @@ sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *er
     return SFP_OK;
 }
 
-/* Files may have been moved, or be named relative to another directory. [KIND:]PATH is the same if it is the same file, or if the file
- * no longer exists at the old path. */
+/* Files may have been moved, or be named relative to another directory. [KIND:]PATH is the same if it is the same file, or if the
+ * file no longer exists at the old path. */
 static bool same_file(bool source, const char *was, const char *now)
 {
     const char *was_path = strchr(was, ':'), *now_path = strchr(now, ':');

@@ -1,5 +1,5 @@
-/* The accuracy of a saved state on a dataset. Classes are matched by name; images of classes that the state has not learned are counted
- * and excluded. */
+/* The accuracy of a saved state on a dataset. Classes are matched by name; images of classes that the state has not learned are
+ * counted and excluded. */
 #ifndef SFP_RUN_STATE_EVAL_H
 #define SFP_RUN_STATE_EVAL_H
 

@@ -16,8 +16,8 @@ static inline void make_run_world(void)
     put_text("costs", "0.3\n0.05\n0.2\n");
 }
 
-/* A stream of 130 samples in 2 tasks, which arrive faster than they are processed; the processing times are given. `out` is a name
- * in the directory of the test. */
+/* A stream of 130 samples in 2 tasks, which arrive faster than they are processed; the processing times are given. `out` is a
+ * name in the directory of the test. */
 static inline sfp_settings *run_settings(const char *out)
 {
     return SETTINGS("data", "synthetic:130", "tasks", "2", "batch", "10", "buffer-size", "20", "seed", "3", "eval-limit", "4",

@@ -125,7 +125,7 @@ typedef struct pair {
     uint64_t count;
 } pair;
 
-/* Finds the most frequent wrong answers, most frequent first; ties stay in the order of truth and answer. Returns their number. */
+/* Finds the most frequent wrong answers, most frequent first; ties are in the order of truth and answer. Returns their number. */
 static int find_top_pairs(int classes, const uint64_t *confusion, pair *out /* (PAIRS_SHOWN) */)
 {
     int found = 0;
