@@ -551,22 +551,24 @@ static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_re
     return SFP_OK;
 }
 
-/* The rest of `key` after "GROUP."; NULL: the key is not in this group. group NULL: the outermost object. */
+/* The rest of `key` after "GROUP."; NULL: the key is not in this group. */
 static const char *member_of(const char *key, const char *group)
 {
-    size_t n = group ? strlen(group) : 0;
-    if (!group)
-        return key;
+    size_t n = strlen(group);
     return strncmp(key, group, n) == 0 && key[n] == '.' ? key + n + 1 : NULL;
+}
+
+static bool is_named(const field *f, const char *key)
+{
+    const char *name = f->group ? member_of(key, f->group) : NULL;
+    return f->group ? name && strcmp(name, f->key) == 0 : strcmp(key, f->key) == 0;
 }
 
 static const field *find_field(const char *key)
 {
-    for (const field *f = fields; f < fields + FIELDS; f++) {
-        const char *name = member_of(key, f->group);
-        if (name && strcmp(name, f->key) == 0)
+    for (const field *f = fields; f < fields + FIELDS; f++)
+        if (is_named(f, key))
             return f;
-    }
     return NULL;
 }
 
