@@ -488,7 +488,7 @@ TEST(hostile_buffer_definitions_are_refused)
 
 static void *register_many(void *ctx)
 {
-    static char names[2][16][16];
+    static char names[2][16][32];
     static int calls;
     int thread = *(const int *)ctx;
     for (int i = 0; i < 16; i++) {
