@@ -1,4 +1,4 @@
-/* What the files of `api` share: the objects behind the public header, each around one of a layer below. */
+/* Shared by the files of `api`: the objects behind the public header. Each object contains one of a lower layer. */
 #ifndef SFP_API_API_H
 #define SFP_API_API_H
 
@@ -21,19 +21,19 @@ struct sfp_engine {
 DEFINE_OWNED_PTR(sfp_engine, sfp_engine_close)
 DEFINE_OWNED_PTR(sfp_settings, sfp_settings_free)
 
-/* Copies a struct of the caller that begins with its size into one of this version: members that the caller does not have are 0,
- * members that this version does not have are ignored. SFP_EINVAL: the size is 0. `name` is that of the type. */
+/* Copies a struct of the caller, which begins with its size, to a struct of this version. Members that the caller's struct
+ * lacks become 0. Members that this version lacks are ignored. SFP_EINVAL: the size is 0. `name` is that of the type. */
 sfp_status sfp__api_options(const void *given, void *out, size_t size, const char *name, sfp_error *err);
 
-/* A callback of the program, which `where` names, returned `status` and perhaps a message in *why: fills *err, and returns the
- * status or, if it is not one of SFP_STATUS_LIST, SFP_EINVAL. */
+/* Fills *err after a callback of the program, named `where`, has returned `status` and perhaps a message in *why. Returns the
+ * status, or SFP_EINVAL if it is not one of SFP_STATUS_LIST. */
 sfp_status sfp__api_callback_failed(sfp_status status, sfp_error *why, const char *where, sfp_error *err);
 
 /* ------------------------------------------------------------------- image.c */
 
 /* `label` names the image in messages; a file is named by its path. */
 sfp_status sfp__api_fit(const sfp_image *image, const char *label, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
-/* Images `step` bytes apart to rgb (count, size, size, 3) on all threads; errors (count). */
+/* Converts images that are `step` bytes apart to rgb (count, size, size, 3), on all threads; errors (count). */
 void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, int size, sfp__resize how,
                       uint8_t *rgb, sfp_error *errors);
 /* A copy of the image as sources keep images: encoded bytes as they are, pixels as RGB or grey without gaps. */
@@ -57,7 +57,7 @@ const sfp__args *sfp__api_pretrain_args(const sfp_settings *s);
 
 /* The options of a run on this backbone; settings NULL: defaults. *args gets a copy of the settings with the values of the engine;
  * it must outlive *out and is freed with sfp__args_done, also after a failure. own_source: the caller has a source for the stream.
- * note (SFP_ERROR_MAX) becomes a message for the user, "": none. */
+ * note (SFP_ERROR_MAX) receives a message for the user; "": none. */
 sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *settings, bool own_source, sfp__args *args,
                                 sfp__run_options *out, char *note, sfp_error *err);
 

@@ -1,7 +1,7 @@
 /* Coresets of a matrix (streamfp.h, part 11), by the selectors that a learner uses (docs/method.md, sections 11 and 17).
  *
- * The matrix takes the place of what a learner would compute: features are the logits of kcenter, the features of camel and freesel
- * and, with labels and probabilities, the last-layer gradients of craig and gradmatch. */
+ * The matrix replaces the inputs that a learner computes. Its rows are the logits for kcenter and the features for camel and
+ * freesel. With labels and probabilities they define the last-layer gradients for craig and gradmatch. */
 #include "api/api.h"
 
 #include "base/c_locale.h"

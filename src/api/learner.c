@@ -1,5 +1,5 @@
-/* Learners (streamfp.h, part 5): images of any kind to the input size, the label queue, and a count of classes that any thread may
- * read, around the learner of src/learner. */
+/* Learners (streamfp.h, part 5). To the learner of src/learner this file adds the conversion of images to the input size, the
+ * label queue, and a number of classes that any thread may read. */
 #include "api/api.h"
 
 #include "base/c_locale.h"

@@ -1,7 +1,7 @@
 /* Selectors and buffer methods of the program (streamfp.h, part 10).
  *
- * A definition becomes an entry of the list of selectors (select/select.h) or buffer methods (buffer/buffer.h), whose functions
- * are those of this file: they show the callback what it declared to need, and check what it returns before anything changes.
+ * A definition becomes an entry of the list of selectors (select/select.h) or buffer methods (buffer/buffer.h). The functions
+ * of the entry are in this file. They pass the declared inputs to the callback and check its results before anything changes.
  * Random numbers are those of the learner. A call that fails draws none, so that the learner can be offered the batch again. */
 #include "api/api.h"
 
@@ -112,7 +112,7 @@ static sfp_status pick(const sfp__select_batch *batch, const sfp__select_options
     return SFP_OK;
 }
 
-/* What the two kinds of definitions have in common. `what` is "selector" or "buffer method". */
+/* Checks the members that both kinds of definitions have. `what` is "selector" or "buffer method". */
 static sfp_status check_names(const char *what, const char *name, bool callback, unsigned needs, unsigned allowed, sfp_error *err)
 {
     char shown[SFP_NAME_MAX];
@@ -230,8 +230,10 @@ static sfp_status check_pairs(const sfp__buffer *b, int n, int32_t count, sfp_er
     return SFP_OK;
 }
 
-/* Asks the callback where the samples from `first` on go. All slots are full. The pairs are in b->retained and b->replaced. */
-static sfp_status ask(sfp__buffer *b, const sfp__buffer_batch *batch, int first, sfp__rng *rng, int32_t *count, sfp_error *err)
+/* Calls the callback, which assigns the samples from `first` on to slots. All slots are full. The pairs are in b->retained and
+ * b->replaced. */
+static sfp_status call_update(sfp__buffer *b, const sfp__buffer_batch *batch, int first, sfp__rng *rng, int32_t *count,
+                              sfp_error *err)
 {
     const sfp_buffer_definition *d = b->method->ctx;
     buffer_state *s = b->state;
@@ -278,7 +280,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     if (left > 0 && b->opt.slots > 0) {
         if (s->bytes)
             memcpy(s->saved, s->data, s->bytes);
-        sfp_status status = ask(b, batch, stored, rng, &count, err);
+        sfp_status status = call_update(b, batch, stored, rng, &count, err);
         if (status) {
             if (s->bytes)
                 memcpy(s->data, s->saved, s->bytes);

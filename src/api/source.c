@@ -1,7 +1,7 @@
 /* Sources (streamfp.h, part 7): the library's own, and sources that a program defines with callbacks.
  *
- * The public type sfp_source is the struct of stream/source.h. A source of the program is one more kind of source: its callbacks
- * are called by the operations below, which copy each image and check everything that a callback returns. */
+ * The public type sfp_source is the struct of stream/source.h. A source of the program is a further kind of source. The
+ * operations below call its callbacks, copy each image and check all returned values. */
 #include "api/api.h"
 
 #include "base/c_locale.h"
@@ -277,7 +277,7 @@ static sfp_status convert_item(own_source *s, const sfp_live_item *item, sfp_rec
     return SFP_OK;
 }
 
-/* An image that cannot be used is lost alone. A label that cannot be used fails the source. */
+/* An image that cannot be used is skipped. A label that cannot be used fails the source. */
 static sfp_status take_item(own_source *s, const sfp_live_item *item, sfp_record *record, sfp__raw_image *out, sfp_error *err)
 {
     sfp_error why = {0};

@@ -1,4 +1,4 @@
-/* Messages name the setting, what was given and what was expected. */
+/* A message names the setting, the value that was found and the values that are expected. */
 #include "base/settings.h"
 
 #include "base/mem.h"
@@ -29,7 +29,7 @@ bool sfp__parse_int(const char *text, int64_t *out)
 
 bool sfp__parse_real(const char *text, double *out)
 {
-    /* strtod also takes blanks, hexadecimal, "inf" and "nan": none of them is a setting */
+    /* strtod also accepts blanks, hexadecimal, "inf" and "nan", which are not values of settings */
     if (text[0] == '\0' || strspn(text, "+-.0123456789eE") != strlen(text))
         return false;
     char *end;
@@ -43,7 +43,7 @@ bool sfp__parse_real(const char *text, double *out)
 
 bool sfp__same_number(const char *a, const char *b)
 {
-    double x, y; /* hold that many digits exactly: longer ones are compared as text */
+    double x, y; /* a double represents 15 digits exactly; longer numbers are compared as text */
     return strlen(a) < 16 && strlen(b) < 16 && sfp__parse_real(a, &x) && sfp__parse_real(b, &y) && !(x < y || x > y);
 }
 
@@ -80,7 +80,7 @@ const char *sfp__nearest(const char *word, const char *const *names, size_t coun
 {
     size_t length = strlen(word);
     const char *best = NULL;
-    int best_distance = 1 + (int)(length > 2 ? length / 3 : 0); /* the most that is still a slip */
+    int best_distance = 1 + (int)(length > 2 ? length / 3 : 0); /* maximum distance of a typing error */
     for (size_t i = 0; i < count; i++) {
         if (!names[i])
             continue;
@@ -151,7 +151,7 @@ static bool flag_value(const char *text, bool *out)
     return false;
 }
 
-/* One of the words that another part of the program lists. */
+/* Checks that the text is one of the words that another part of the program lists. */
 static sfp_status known_word(const sfp__opt *o, const char *text, const char *origin, sfp_error *err)
 {
     char all[512] = "";
@@ -227,7 +227,7 @@ static sfp_status assign(sfp__args *a, const sfp__opt *o, const char *text, sfp_
     TRY(convert(o, text, origin, &fresh, err));
     if (rank < v->rank)
         return SFP_OK;
-    if (o->type == SFP_OPT_CHOICE && o->saved_values) /* an earlier word becomes that of today */
+    if (o->type == SFP_OPT_CHOICE && o->saved_values) /* an earlier word is replaced by the current one */
         text = sfp__word_at(o->arg, fresh.choice, word, sizeof word);
     OWNED char *copy = sfp__strdup(text), *from = rank > SFP_RANK_DEFAULT ? sfp__strdup(origin) : NULL;
     TRY(sfp__check_memory(copy && (from || rank <= SFP_RANK_DEFAULT), err));
@@ -302,7 +302,7 @@ sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err
     return SFP_OK;
 }
 
-/* The message for a name that is in no row. */
+/* Fails with the message for a name that is not in the table. */
 sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
 {
     const char *best = NULL;
@@ -444,7 +444,7 @@ bool sfp__args_given(const sfp__args *a, const char *key)
     return !default_value || (strcmp(value, default_value) != 0 && !sfp__same_number(value, default_value));
 }
 
-/* ------------------------------------------------------------------- blame */
+/* ------------------------------------------------------------------ origin */
 
 bool sfp__args_add_origin(const sfp__args *a, sfp_error *err)
 {
@@ -454,7 +454,7 @@ bool sfp__args_add_origin(const sfp__args *a, sfp_error *err)
     return o;
 }
 
-/* -------------------------------------------------------------------- idle */
+/* --------------------------------------------------------------- no effect */
 
 typedef struct scene {
     const sfp__args *a;
@@ -462,7 +462,7 @@ typedef struct scene {
     const sfp__fact *fact;
 } scene;
 
-/* Of the key of `n` bytes. */
+/* Returns the value of the key, which has `n` bytes. */
 static const char *value_of(const scene *s, const char *key, size_t n)
 {
     char name[SFP_KEY_LENGTH_MAX + 1];
@@ -473,7 +473,7 @@ static const char *value_of(const scene *s, const char *key, size_t n)
     return sfp__args_value(s->a, name);
 }
 
-/* Is the value among "a|b" (of n bytes)? Numbers are the same however they are written. */
+/* Returns whether the value is among "a|b" (of n bytes). Numbers are compared by value, not as text. */
 static bool is_among(const char *value, const char *words, size_t n)
 {
     for (const char *end = words + n; words < end;) {
@@ -487,21 +487,21 @@ static bool is_among(const char *value, const char *words, size_t n)
     return false;
 }
 
-/* One term, of n bytes. */
+/* Returns whether one term, of n bytes, holds. */
 static bool term_holds(const scene *s, const char *term, size_t n)
 {
     if (*term == '!')
         return !value_of(s, term + 1, n - 1);
     size_t key = strcspn(term, "!=>&");
     const char *value = value_of(s, term, key), *rest = term + key;
-    double x, least;
+    double x, min;
     if (key >= n || !value)
         return value;
     if (*rest == '=')
         return is_among(value, rest + 1, n - key - 1);
     if (*rest == '!')
         return !is_among(value, rest + 2, n - key - 2);
-    return sfp__parse_real(value, &x) && sfp__parse_real(rest + 2, &least) && x >= least; /* the last term of its rule */
+    return sfp__parse_real(value, &x) && sfp__parse_real(rest + 2, &min) && x >= min; /* it is the last term of its rule */
 }
 
 static bool holds(const scene *s, const char *when)
@@ -514,7 +514,7 @@ static bool holds(const scene *s, const char *when)
     return true;
 }
 
-/* `with` with the values in place. */
+/* Writes `with` to buf, with values in place of {KEY}. */
 static void fill(const scene *s, const char *with, char *buf, size_t size)
 {
     for (size_t used = 0, n; *with && used < size; with += n) {
@@ -523,7 +523,7 @@ static void fill(const scene *s, const char *with, char *buf, size_t size)
         if (with[n] == '{' && used < size) {
             size_t key = strcspn(with + n + 1, "}");
             const char *value = value_of(s, with + n + 1, key);
-            used += (size_t)snprintf(buf + used, size - used, "%s", value ? value : "of the data set itself");
+            used += (size_t)snprintf(buf + used, size - used, "%s", value ? value : "from the dataset");
             n += key + 2;
         }
     }

@@ -1,12 +1,12 @@
-/* Settings: one table for each command.
+/* Settings: one table per command.
  *
- * A row gives the key, type, argument, default, range, help text, the place in the options' struct, and whether a run may go on
- * with another value. The same table feeds the parser, `--help`, the manual page, the shell completion, the struct
- * (sfp__args_store), what a result or a checkpoint notes, the comparison when a run goes on and - for commands that take them -
- * keys of a configuration file and `--set key=value`, so nothing about a setting is written twice.
+ * A row has the key, type, argument, default, range, help text, the place in the options' struct, and whether a resumed run may
+ * have another value. The same table is used by the parser, `--help`, the manual page, the shell completion and
+ * sfp__args_store, which fills the struct. It also defines the settings that results and checkpoints record and that a resumed
+ * run compares. Commands with a configuration file or `--set key=value` read both by this table.
  *
- * Values are typed when they arrive, by whatever way; a command reads them by key and never parses text. A value remembers
- * where it came from: a later source overrides an earlier one of the same or a lower rank, whatever the order of arrival. */
+ * A value is parsed when it is set; a command reads it by key and never parses text. A value records its origin and its rank. A
+ * new value replaces an earlier one of the same or a lower rank, so the order between ranks does not matter. */
 #ifndef SFP_BASE_SETTINGS_H
 #define SFP_BASE_SETTINGS_H
 
@@ -26,12 +26,12 @@ typedef enum sfp__opt_type {
     SFP_OPT_GROUP
 } sfp__opt_type;
 
-/* May a run that goes on have another value than it began with? */
+/* Whether a resumed run may have another value than the original run. */
 typedef enum sfp__opt_resume {
     SFP_RESUME_SAME,
-    SFP_RESUME_LIVE, /* only on a live stream: its clock has no past, and a test set can come any time */
-    SFP_RESUME_ANY,  /* it changes no answer */
-    SFP_NOT_SAVED    /* it says how to talk and where to write: it is not even noted */
+    SFP_RESUME_LIVE, /* yes on a live stream: its clock restarts, and a test set may be added at any time */
+    SFP_RESUME_ANY,  /* yes: no result depends on it */
+    SFP_NOT_SAVED    /* yes, and it is not recorded: it concerns only output and messages */
 } sfp__opt_resume;
 
 typedef struct sfp__opt {
@@ -41,17 +41,17 @@ typedef struct sfp__opt {
     const char *default_value; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
     int64_t int_min, int_max;
     double real_min, real_max;
-    const char *help; /* one sentence or two; wrapped by the printer. GROUP: the heading of the rows that follow */
-    /* STRING: the words it takes where another part of the program has the list of them; from 0 until NULL. NULL: any text. */
+    const char *help; /* one or two sentences, wrapped when printed. GROUP: the heading of the rows below */
+    /* STRING: returns accepted word i, NULL after the last, if another part of the program has the list. NULL: any text. */
     const char *(*word)(int i);
-    /* Of the member that sfp__args_store sets: bool, int, int64_t or uint64_t, double, const char *, or an enum of the words'
-     * order. size 0: none. */
+    /* Offset and size of the member that sfp__args_store sets: a bool, int, int64_t, uint64_t, double, const char * or an enum
+     * in the order of the words. size 0: no member. */
     size_t offset, size;
     sfp__opt_resume resume;
     const char *alias;        /* an earlier name that is still accepted; NULL: none */
     const char *saved;        /* its name in files, if that is an earlier one; NULL: `name` */
     const char *saved_values; /* CHOICE: earlier words in the order of `arg`: files have them, and they are still accepted */
-    /* STRING: checks a text at once. Its message begins with the name of the option and has it as its key. NULL: any text. */
+    /* STRING: checks a text when it is set. An error begins with the name of the option, its key. NULL: any text. */
     sfp_status (*check)(const struct sfp__opt *o, const char *text, sfp_error *err);
     bool hidden; /* an earlier option that is still accepted, but not listed in help and completion */
 } sfp__opt;
@@ -85,7 +85,7 @@ typedef struct sfp__opt {
 #define SFP_RENAMED(earlier) .alias = (earlier), .saved = (earlier)
 #define SFP_AT(type, member) .offset = offsetof(type, member), .size = sizeof(((type *)NULL)->member)
 
-/* A heading; its name is that of no option. */
+/* A heading; it is not an option and has no name. */
 #define SFP_ROW_GROUP(h)                             \
     {                                                \
         .name = "", .type = SFP_OPT_GROUP, .help = h \
@@ -100,7 +100,7 @@ typedef struct sfp__opt {
     SFP_ROW_INT("img-size", "N", "0", 0, 65280, \
                 "Side of the input in pixels; position embeddings are resized (bicubic). 0: that of the backbone's file.")
 
-/* Who gave a value; a higher rank wins. */
+/* The kind of origin of a value; a higher rank has precedence. */
 typedef enum sfp__opt_rank {
     SFP_RANK_UNSET,
     SFP_RANK_DEFAULT,
@@ -118,7 +118,7 @@ typedef struct sfp__value {
         int choice; /* index into the words */
     };
     sfp__opt_rank rank;
-    char *origin; /* who gave it, as in messages; NULL: unset, or its default */
+    char *origin; /* where it was set, for messages; NULL: unset, or the default */
 } sfp__value;
 
 typedef struct sfp__args {
@@ -131,23 +131,23 @@ typedef struct sfp__args {
     bool help; /* --help or -h was given */
 } sfp__args;
 
-/* All values at their defaults. */
+/* Sets all values to their defaults. */
 sfp_status sfp__args_init(sfp__args *a, const char *command, const sfp__opt *opts, size_t count, sfp_error *err);
 void sfp__args_done(sfp__args *a);
-/* A copy of the values, without operands; *to is written on success only. */
+/* Copies the values, without operands; *to is written on success only. */
 sfp_status sfp__args_copy(const sfp__args *a, sfp__args *to, sfp_error *err);
-/* Values of this rank become the defaults. */
+/* Resets the values of this rank to their defaults. */
 sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err);
 
 enum { SFP_KEY_LENGTH_MAX = 64 }; /* longer words are never suggested */
 
-/* One value by key, from any source; `origin` names it in messages ("run.yaml:3: sigma"). A source of lower rank than the one
- * that set the value is checked and then ignored. Flags take on/off, true/false, yes/no, 1/0. */
+/* Sets one value by key; `origin` is its place in messages ("run.yaml:3: sigma"). A text of lower rank than the present value
+ * is checked and then ignored. Flags accept on/off, true/false, yes/no and 1/0. */
 sfp_status sfp__args_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);
-/* "key=value", as --set takes it. */
+/* Sets a value from "key=value", the argument of --set. */
 sfp_status sfp__args_set_assignment(sfp__args *a, const char *pair, sfp__opt_rank rank, sfp_error *err);
 
-/* Lookup by key. The key must be in the table and of that type: anything else is a defect of the caller (assert). */
+/* Return a value by key. The key must be in the table and have this type (assert). */
 bool sfp__args_flag(const sfp__args *a, const char *key);
 int64_t sfp__args_int(const sfp__args *a, const char *key);
 double sfp__args_real(const sfp__args *a, const char *key);
@@ -157,58 +157,59 @@ const char *sfp__args_text(const sfp__args *a, const char *key);   /* any type, 
 const char *sfp__args_value(const sfp__args *a, const char *key);  /* the same, but a flag is "on" or "off" */
 sfp__opt_rank sfp__args_rank(const sfp__args *a, const char *key);
 
-/* Puts the values of the rows that have a place into *options. */
+/* Writes the values of all rows with a member to *options. */
 void sfp__args_store(const sfp__args *a, void *options);
 
-/* A flag that has a default can be meant to be off. */
+/* Returns whether the option is a flag with a default, which can also be turned off. */
 bool sfp__opt_is_switch(const sfp__opt *o);
-/* The default as sfp__args_value would give it. */
+/* Returns the default as sfp__args_value returns values. */
 const char *sfp__opt_default(const sfp__opt *o);
-/* The name of the option in files, and the word there for one of its values, which is written to buf if it differs. */
+/* Return the name of the option in files, and the word there for one of its values (written to buf if it differs). */
 const char *sfp__opt_saved_name(const sfp__opt *o);
 const char *sfp__opt_saved_value(const sfp__opt *o, const char *value, char *buf, size_t size);
-/* Index of a text among words that | separates; -1: it is none of them. */
+/* Returns the index of a text among words separated by |; -1: not found. */
 int sfp__word_index(const char *words, const char *text);
-/* Word i of these, written to buf; "": there are fewer. */
+/* Writes word i of these to buf and returns it; "": there are fewer words. */
 const char *sfp__word_at(const char *words, int i, char *buf, size_t size);
-/* Did the user give it - on the command line or in a file, no preset - and as something else than the default? */
+/* Returns whether the user set it, on the command line or in a file, to another value than the default. A preset does not
+ * count. */
 bool sfp__args_given(const sfp__args *a, const char *key);
 
-/* For values that are checked later than they arrive: a message about an option (err->key) begins with who gave its value from
- * now on ("run.yaml:3: sigma is ..."). False: it is about none of these. */
+/* For values that are checked after they were set: begins a message about an option (err->key) with the origin of its value
+ * ("run.yaml:3: sigma is ..."). Returns false if the message is not about an option of *a. */
 bool sfp__args_add_origin(const sfp__args *a, sfp_error *err);
-/* Options that would do nothing: what the user asked for by such a one is not what would be done, so it is refused, unless it
- * says no more than its default; what a preset sets is not looked at. */
+/* A rule for options that have no effect together with others. Such an option is refused if the user set it to another value
+ * than the default. Values of presets are not checked. */
 typedef struct sfp__no_effect_rule {
-    const char *keys; /* "drift span": idle, each of them, */
-    /* when this holds: "select=none&replay!=0|1&costs", all terms of it. = and != take several words, >= a number; a key alone:
-     * it is set, !KEY: it is not. Nothing else holds of what is not set. */
+    const char *keys; /* "drift grow-by": each of these options has no effect if `when` holds */
+    /* A conjunction of terms: "select=none&replay!=0|1&costs". = and != accept several words, >= a number. KEY alone: it is
+     * set; !KEY: it is not set. All other terms are false for a key that is not set. */
     const char *when;
-    const char *with, *why; /* "KEYS has no effect with WITH: WHY"; in `with` {KEY} stands for its value */
+    const char *with, *why; /* "KEYS has no effect with WITH: WHY"; {KEY} in `with` is replaced by its value */
 } sfp__no_effect_rule;
-/* What the options do not tell, or tell otherwise. */
+/* A fact for the rules that is not an option, or that replaces the value of one. */
 typedef struct sfp__fact {
-    const char *key, *value; /* value NULL: not known, or set by nobody */
+    const char *key, *value; /* value NULL: unknown or not set */
 } sfp__fact;
-/* SFP_EINVAL for the first that is idle. */
+/* Returns SFP_EINVAL for the first option without effect. */
 sfp_status sfp__args_check_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
                                      const sfp__fact *fact, sfp_error *err);
 
-/* The row of a key or of an alias; NULL: there is none. */
+/* Returns the row of a key or of an alias; NULL: not found. */
 const sfp__opt *sfp__args_find(const sfp__args *a, const char *key);
-/* SFP_EINVAL: no row has this name; "unknown WHAT 'DASHES NAME', did you mean ...". */
+/* Returns SFP_EINVAL with the message "unknown WHAT 'DASHES NAME', did you mean ...". */
 sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err);
 
 /* '_' equals '-'. */
 bool sfp__same_key(const char *a, const char *b);
 
-/* The word among `names` (count; NULLs are passed over) that `word` was probably meant to be, or NULL. */
+/* Returns the word of `names` (count; NULLs are ignored) that is most similar to `word`; NULL: none is similar enough. */
 const char *sfp__nearest(const char *word, const char *const *names, size_t count);
 
-/* Strict numbers: the whole text, no blanks, finite. False when it is none or out of range of the type. */
+/* Parse a number strictly: the whole text, without blanks, finite. Return false if it is not a number or is out of range. */
 bool sfp__parse_int(const char *text, int64_t *out);
 bool sfp__parse_real(const char *text, double *out);
-/* Are both numbers, and the same: ".5" and "0.50"? */
+/* Returns whether both are numbers and equal, such as ".5" and "0.50". */
 bool sfp__same_number(const char *a, const char *b);
 
 #endif

@@ -166,9 +166,10 @@ void sfp__buffer_free(sfp__buffer *b)
 sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_error *err)
 {
     if (filled < 0 || filled > b->opt.slots || (uint64_t)filled > seen)
-        return sfp__fail(err, SFP_EINVAL,
-                         "buffer: %d of %d slots are filled after %llu samples, expected no more than slots and samples", filled,
-                         b->opt.slots, (unsigned long long)seen);
+        return sfp__fail(
+            err, SFP_EINVAL,
+            "buffer: %d of %d slots are filled after %llu samples, expected at most the number of slots and of samples", filled,
+            b->opt.slots, (unsigned long long)seen);
     for (int i = 0; i < filled; i++)
         if (b->slot[i].image_size > b->opt.image_bytes)
             return sfp__fail(err, SFP_ELIMIT, "buffer: the image of slot %d has %zu bytes, expected at most %zu", i,

@@ -1,11 +1,11 @@
 /* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; docs/method.md, section 12). For each class floor(m /
  * classes) slots hold synthetic images. They are initialised with the first samples of the class and are optimised every 6
- * batches (ssd.c), so that training on them has the same effect as training on the recent samples of the stream. The other slots
- * are a reservoir.
+ * batches (ssd.c). Training on them should then have the same effect as training on the recent samples of the stream. The other
+ * slots are a reservoir.
  *
  * `classes` is the number of classes of the head: all classes if they are known, those seen so far in a task-free stream. It may
- * grow. The number of synthetic images per class then decreases, and the surplus images (the highest slots) stay unchanged in the
- * buffer but belong to the reservoir, which may replace them. With more classes than slots all slots are a reservoir.
+ * grow. The number of synthetic images per class then decreases. The surplus images (the highest slots) stay unchanged in the
+ * buffer but become part of the reservoir, which may replace them. With more classes than slots all slots are a reservoir.
  *
  * A synthetic image consists of float pixels, which are stored here. Its slot holds the nearest bytes, which are replayed, and
  * the query and the mean embedding of these bytes. A step that changes no byte keeps the query and the mean embedding. Otherwise
@@ -13,15 +13,15 @@
  *
  * Bytes change rarely: the learning rate of 4e-3 and one step per 6 batches are the authors', whose images are replayed as
  * floats. On Fashion-MNIST at 32 x 32 (the built-in backbone, five tasks) no pixel has moved by 0.1 of a byte level after 40
- * batches, nor by 0.4 after 100, so the replayed images are the original ones. In a task of 200 batches the first bytes change
+ * batches, nor by 0.4 after 100. So the replayed images are the original ones. In a task of 200 batches the first bytes change
  * after 30. At the end 9 of 20 images have changed, in 2 % of all bytes, by at most 3 levels.
  *
  * Additional cost compared with a reservoir: at every sixth batch, for each class in it, the gradients of its samples in the last
  * 16 batches. Its synthetic images need one query pass, one gradient and two passes to pixels, or three if there are older
- * classes. Queries of recent samples are stored: those of the coreset are known, the others are computed once. At b = 20, if the
- * last 16 batches have the classes of the batch, this is 320 gradients per 6 batches, 53 per batch, compared with 20 trained
- * samples per step. A timestamp takes 3 times as long as with a reservoir while the window has 6 batches, and nearly 5 times once
- * it is full (ViT-Ti, 20 classes with 2 images each, processor time, mean over 6 timestamps).
+ * classes. Queries of recent samples are stored: those of the coreset are known, the others are computed once. At b = 20, if
+ * the last 16 batches have the classes of the batch, this is 320 gradients per 6 batches. That is 53 per batch, compared with
+ * 20 trained samples per step. A timestamp takes 3 times as long as with a reservoir while the window has 6 batches, and nearly
+ * 5 times once it is full. (ViT-Ti, 20 classes with 2 images each, processor time, mean over 6 timestamps.)
  *
  * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 16*b*n for recent images and 64*b*D for their queries, which the budget
  * includes, and 4*m*n of scratch memory: 123 + 48 + 1 + 61 MB at S = 224, D = 768, m = 102, b = 20.
@@ -34,8 +34,8 @@
  *     the number is floor(m / classes), and the window is the last 16 batches, full or not.
  *   - Matched images are not augmented, because this learner uses no augmentation (docs/method.md, section 6).
  *   - Pixels are clipped to the range of bytes. Theirs are not, and are replayed as floats.
- *   - They have one optimiser for all images of a task, whose momentum moves the images of every class at each class's step. Here
- *     an image moves only when its class is matched. Momentum is kept across tasks.
+ *   - They have one optimiser for all images of a task. Each step for one class also moves the images of the other classes, by
+ *     their momentum. Here an image moves only when its class is matched. Momentum is kept across tasks.
  *   - They match after a batch is stored, but not if the batch created a synthetic image. Here matching always precedes
  * storing. */
 #include "buffer/ssd.h"

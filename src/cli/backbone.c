@@ -56,7 +56,7 @@ sfp_status sfp__backbone_open_for(const sfp__args *a, const char *state, sfp__vi
     }
     if (side && side != v->config.img_size && can_have(v, side)) {
         TRY(open_at(a, side, &resized, err));
-        sfp__info("input size is %d, at which %s was learned; that of the backbone is %d", side, path, v->config.img_size);
+        sfp__info("input size is %d as in %s; the size of the backbone is %d", side, path, v->config.img_size);
     }
     *out = resized ? TAKE(resized) : TAKE(v);
     return SFP_OK;
@@ -89,8 +89,7 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
     /* a size that the backbone cannot have is that of another backbone: opening the state reports it */
     if (side && side != sfp_engine_image_size(own) && open_engine(a, side, &resized, NULL) == SFP_OK &&
         sfp_engine_image_size(resized) == side) {
-        sfp__info("input size is %d, at which %s was learned; that of the backbone is %d", side, state,
-                  sfp_engine_image_size(own));
+        sfp__info("input size is %d as in %s; the size of the backbone is %d", side, state, sfp_engine_image_size(own));
         sfp_engine_close(own);
         *out = resized;
         return SFP_OK;

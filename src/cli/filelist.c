@@ -169,7 +169,7 @@ sfp_status sfp__class_names_read(const char *path, sfp__strings *names, sfp_erro
         if (!line)
             break;
         if (lines.number > SFP_LIST_MAX_NAMES)
-            return sfp__fail(err, SFP_EFORMAT, "%s:%" PRIu64 ": found too many lines, expected %s", path, lines.number, expected);
+            return sfp__fail(err, SFP_EFORMAT, "%s: number of class names exceeds %d", path, SFP_LIST_MAX_NAMES);
         TRY(sfp__strings_add(&list, line, err));
     }
     *names = list;

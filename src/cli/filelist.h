@@ -12,7 +12,7 @@
 #define SFP_LIST_MAX_NAMES 1000000   /* class names */
 
 typedef struct sfp__filelist {
-    char *text; /* paths and labels, each terminated */
+    char *text; /* paths and labels, each with a terminating 0 */
     size_t used, text_capacity;
     size_t *entries; /* (count) offset of the path in text; the label follows the path, "": none */
     size_t count, entry_capacity;

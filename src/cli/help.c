@@ -11,7 +11,7 @@
 #define HELP_COLUMN 30
 #define HELP_MAX 1024
 
-static const char switches[] = "An option with [on|off] and no value means on; --NAME off and --no-NAME turn it off.";
+static const char switches[] = "An option with [on|off] is on if no value follows it; --NAME off and --no-NAME turn it off.";
 
 /* NULL: the option has no argument. */
 static const char *argument(const sfp__opt *o)

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define FIRST_AFTER 1.0  /* seconds before a progress line appears on a terminal */
-#define REDRAW_EVERY 0.2 /* seconds between two states of the line */
+#define REDRAW_EVERY 0.2 /* seconds between two updates of the line */
 #define PLAIN_EVERY 30.0 /* seconds between lines elsewhere */
 
 /* Returns the number of bytes of the character at s. *shown: it is UTF-8 and not a control character (U+0080 to U+009F are also

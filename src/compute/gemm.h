@@ -54,8 +54,8 @@ void sfp__gemm_leave(int token);
 /* Returns the name for messages: "oneDNN 2.6.3", "CBLAS (OpenBLAS 0.3.21)". */
 const char *sfp__gemm_backend(void);
 
-/* For backends: returns the widest panel of n columns that is a multiple of `align`, divides n and keeps a (k, panel) piece of W
- * within `bytes`; n if there is none. */
+/* For backends: returns the largest panel width that is a multiple of `align`, divides n and keeps a (k, panel) piece of W
+ * within `bytes`. If there is none, returns n. */
 int sfp__gemm_choose_panel(int n, int k, int align, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Conversion of images between bytes, RGB rows (S, S, 3), and the input of a network, normalised planes (3, S, S) with values
- * (byte / 255 - mean) / std. */
+/* Conversion of images between bytes and the input of a network. Bytes are RGB rows (S, S, 3). The input has planes (3, S, S)
+ * with values (byte / 255 - mean) / std. */
 #ifndef SFP_COMPUTE_PIXELS_H
 #define SFP_COMPUTE_PIXELS_H
 

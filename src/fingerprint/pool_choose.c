@@ -1,10 +1,10 @@
 /* Pools from which a sample chooses components. The components whose keys have the largest cosine with its query (ties: lower
- * index) are concatenated to its prefix, first their key halves, then their value halves. The choice itself has no gradient; keys
- * learn from a separate term of the loss,
+ * index) are concatenated to its prefix, first their key halves, then their value halves. The choice itself has no gradient.
+ * Keys learn from a separate term of the loss:
  *
- *     sum_b w_b mean over layers with keys and components chosen of (1 - cos(q_b, K_k)),
+ *     sum_b w_b mean over layers with keys and components chosen of (1 - cos(q_b, K_k))
  *
- * where w_b is the weight of the sample's cross-entropy: because coreset and replay each have a mean, the term is a mean in each.
+ * w_b is the weight of the sample's cross-entropy. Because coreset and replay each have a mean, the term is a mean in each.
  * dK_k = -w (qh - cos Kh) / |K|, with qh and Kh of unit length.
  *
  * A sample of the current task chooses only from the active components. Replayed samples and all test samples choose from all
@@ -176,8 +176,8 @@ const sfp__pool_kind sfp__pool_l2p = {
  * - Each layer's expert has its own key, as in CODA-Prompt's release; the authors have one key for all layers. The keys of all
  *   layers receive the same queries (except with --query-pass shared, where each layer has its own).
  * - The term is a mean over samples and layers with weight 1; the authors' has a coefficient, CODA-Prompt's release sums.
- * - General and expert prompts have one length (--prompt-length; the paper: 5 and 20), start orthonormal (docs/method.md, section
- *   2) and not uniform, and are attuned like fingerprints unless --attune is off. */
+ * - General and expert prompts have one length (--prompt-length; the paper: 5 and 20), start orthonormal (docs/method.md,
+ *   section 2) instead of uniform, and are attuned like fingerprints unless --attune is off. */
 enum { GENERAL_LAYERS = 2 };
 
 static sfp_status check_dualprompt(sfp__fp_options *o, sfp_error *err)

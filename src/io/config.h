@@ -1,8 +1,8 @@
 /* The JSON configuration of a weights file: heads, mean, std, eps, activation, class names.
  *
- * Recognised keys: those of this project and of the golden files (num_heads, img_size, patch_size, mean, std, ln_eps, ...), of
- * timm's config.json (pretrained_cfg.mean/std, input_size) and of Hugging Face (num_attention_heads, layer_norm_eps, hidden_act,
- * image_mean/image_std, id2label). Members without a value remain unset (0, NULL or has_x false). */
+ * Keys of this project and of the golden files: num_heads, img_size, patch_size, mean, std, ln_eps, ... Keys of timm's
+ * config.json: pretrained_cfg.mean/std, input_size. Keys of Hugging Face: num_attention_heads, layer_norm_eps, hidden_act,
+ * image_mean/image_std, id2label. Members without a value remain unset (0, NULL or has_x false). */
 #ifndef SFP_IO_CONFIG_H
 #define SFP_IO_CONFIG_H
 

@@ -309,7 +309,8 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
     return sfp__best_class(C, s->seen, out);
 }
 
-/* Arranges the images in the order of the pass, those with unknown queries first. Returns the number of these. */
+/* Arranges the images in the order of the pass, images with unknown queries first. Returns the number of images with unknown
+ * queries. */
 static int order_images(sfp__predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
 {
     int unknown = 0, at = 0;

@@ -72,7 +72,7 @@ int sfp__predictor_batch(const sfp__predictor *p);
 bool sfp__predictor_needs_queries_only(const sfp__predictor *p);
 
 /* Returns the labels that member e of head mix (of SFP_HEAD_MEMBERS) predicted in the last run, by image; NULL: the head is not
- * mixed. Valid until the next run. */
+ * mix. Valid until the next run. */
 const int32_t *sfp__predictor_member_labels(const sfp__predictor *p, int e);
 
 #endif

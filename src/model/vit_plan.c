@@ -170,7 +170,7 @@ static sfp_status need_ops(sfp__vit_plan *p, int n, sfp_error *err)
     const struct {
         bool wanted;
         sfp__gemm_op **op;
-        sfp__gemm_weight *const *like; /* read only if wanted: another plan may be packing the others now */
+        sfp__gemm_weight *const *like; /* read only if `wanted`: another plan may be packing a weight that is not wanted */
         int m;
     } list[] = {
         {true, &o->patch, &p->v->patch, patches},

@@ -1,5 +1,5 @@
 /* Saving a vit as safetensors with timm's names. Values that shapes do not determine (heads, eps, activation, mean, std, class
- * names) are stored in the metadata as the JSON that io/config.h reads, so that the file is complete. */
+ * names) are stored in the metadata, as the JSON that io/config.h reads. */
 #include "io/json_write.h"
 #include "model/vit.h"
 

@@ -33,8 +33,8 @@ const sfp__opt sfp__pretrain_rows[SFP_PRETRAIN_ROWS] = {
     SFP_ROW_INT("picture-size", "N", "0", 0, 4096, "Side of the images that views are cropped from. 0: as --img-size.",
                 AT(data.size)),
     SFP_ROW_INT("teacher-grid", "N", "0", 0, 255,
-                "Patch tokens per side in the teacher's cache, a multiple of the student's, so that students of several sizes "
-                "can share a cache. 0: as the student.",
+                "Patch tokens per side in the teacher's cache, a multiple of the student's. Students of several sizes can then "
+                "share a cache. 0: as the student.",
                 AT(teacher.grid)),
     SFP_ROW_INT("epochs", "N", "20", 1, 100000, "Number of passes over the images.", AT(plan.epochs), .resume = SFP_RESUME_ANY),
     SFP_ROW_REAL("seconds", "S", "0", 0, 1e9,

@@ -32,7 +32,7 @@ static bool differs_from_default(const sfp__config_entry *p)
     return p->default_value && strcmp(p->default_value, p->value) != 0;
 }
 
-/* Options that the page shows elsewhere, or that do not affect what is learned. */
+/* Options that the page shows elsewhere, or that do not affect the result. */
 static bool is_listed_elsewhere(const char *key)
 {
     static const char *const keys[] = {"data",    "test",   "backbone", "seed",   "out",

@@ -25,8 +25,8 @@ typedef struct sfp__report_images {
     const sfp__thumb *buffer; /* (buffer_count) */
 } sfp__report_images;
 
-/* The page has a heat map of the accuracy matrix, curves of prequential accuracy, rate, lag and loss, the split of the time, the
- * confusion matrix, and thumbnails as data: PNGs. */
+/* The page has the accuracy matrix as a heat map, the confusion matrix, and the time per activity. It has curves of prequential
+ * accuracy, rate, lag and loss, and thumbnails as data: PNGs. */
 sfp_status sfp__report_write(const sfp_result *r, const sfp__report_images *images, const char *path, sfp_error *err);
 
 #endif

@@ -78,7 +78,7 @@ static sfp_status paste(sfp__image *sheet, int at, const sfp__thumb *from, int *
     return SFP_OK;
 }
 
-/* Writes the style rule with the PNG. *broken: number of images that could not be decoded. */
+/* Writes the style rule with the PNG. *broken counts the images that could not be decoded. */
 static sfp_status put_sprite(sfp__text *t, const char *class, int n, const sfp__thumb *const *thumb, int *broken, sfp_error *err)
 {
     sfp__image sheet = {.width = COLUMNS * SIDE, .height = (n + COLUMNS - 1) / COLUMNS * SIDE};

@@ -27,8 +27,8 @@ void sfp__classes_done(sfp__classes *c)
 
 /* ------------------------------------------------- the names of an indexed stream */
 
-/* Refuses class c of `path` if its name is not that of label c in the stream; `wanted` says what is expected. Names in a stream
- * are UTF-8 (sfp__names_add), and states and results hold them unchanged. */
+/* Refuses class c of `path` if its name is not that of label c in the stream; `wanted` is the expectation in the message. Names
+ * in a stream are UTF-8 (sfp__names_add), and states and results hold them unchanged. */
 static sfp_status check_name(const char *path, int c, const char *then, const char *now, const char *wanted, sfp_error *err)
 {
     char a[SFP_NAME_MAX], b[SFP_NAME_MAX];

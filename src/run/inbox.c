@@ -177,7 +177,7 @@ static sfp__arrival *make_arrival(sfp__inbox *b, const sfp_record *record, sfp__
 
 static void put(sfp__inbox *b, sfp__arrival *a)
 {
-    bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->origin.identity, &a->origin.id);
+    bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->origin.file_key, &a->origin.id);
     if (!known && (a->rgb || a->fate != SFP_DISCARD_NONE))
         a->origin.id = b->stats.next_id++;
     if (a->fate != SFP_DISCARD_NONE)

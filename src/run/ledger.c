@@ -112,9 +112,9 @@ void sfp__ledger_free(sfp__ledger *l)
 
 /* -------------------------------------------------------------- the label queue */
 
-static sfp__arrival **bucket_of(const sfp__ledger *l, uint64_t identity)
+static sfp__arrival **bucket_of(const sfp__ledger *l, uint64_t file_key)
 {
-    return &l->bucket[(identity * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (l->buckets - 1)];
+    return &l->bucket[(file_key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (l->buckets - 1)];
 }
 
 static void append(queue *q, sfp__arrival *a)
@@ -136,7 +136,7 @@ static void unlink_from(queue *q, sfp__arrival *a)
 /* Adds an image as the newest one in the queue. */
 static void enter(sfp__ledger *l, sfp__arrival *a, sfp__arrival_status standing)
 {
-    sfp__arrival **place = bucket_of(l, a->origin.identity);
+    sfp__arrival **place = bucket_of(l, a->origin.file_key);
     append(&l->waiting, a);
     l->absent += standing == SFP_ARRIVAL_ABSENT;
     a->standing = standing;
@@ -148,7 +148,7 @@ static void enter(sfp__ledger *l, sfp__arrival *a, sfp__arrival_status standing)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Removes an image from the queue. An absent one stays in the hash table as ENDED. */
+/* Removes an image from the queue. An absent image stays in the hash table as ENDED. */
 static void leave(sfp__ledger *l, sfp__arrival *a)
 {
     unlink_from(&l->waiting, a);
@@ -159,7 +159,7 @@ static void leave(sfp__ledger *l, sfp__arrival *a)
     }
     a->standing = SFP_ARRIVAL_NEW;
     pthread_mutex_lock(&l->lock);
-    sfp__arrival **place = bucket_of(l, a->origin.identity);
+    sfp__arrival **place = bucket_of(l, a->origin.file_key);
     while (*place != a)
         place = &(*place)->same;
     *place = a->same;
@@ -167,19 +167,19 @@ static void leave(sfp__ledger *l, sfp__arrival *a)
 }
 
 /* Finds the oldest image with this file key and status; NULL: none. */
-static sfp__arrival *find(const sfp__ledger *l, uint64_t identity, sfp__arrival_status standing)
+static sfp__arrival *find(const sfp__ledger *l, uint64_t file_key, sfp__arrival_status standing)
 {
-    sfp__arrival *a = identity ? *bucket_of(l, identity) : NULL;
-    while (a && (a->origin.identity != identity || a->standing != standing))
+    sfp__arrival *a = file_key ? *bucket_of(l, file_key) : NULL;
+    while (a && (a->origin.file_key != file_key || a->standing != standing))
         a = a->same;
     return a;
 }
 
-bool sfp__ledger_id(sfp__ledger *l, uint64_t identity, uint64_t *id)
+bool sfp__ledger_id(sfp__ledger *l, uint64_t file_key, uint64_t *id)
 {
     pthread_mutex_lock(&l->lock);
-    const sfp__arrival *a = identity ? *bucket_of(l, identity) : NULL, *end = l->restored + l->restored_count;
-    while (a && (a->origin.identity != identity || a < l->restored || a >= end))
+    const sfp__arrival *a = file_key ? *bucket_of(l, file_key) : NULL, *end = l->restored + l->restored_count;
+    while (a && (a->origin.file_key != file_key || a < l->restored || a >= end))
         a = a->same;
     if (a)
         *id = a->origin.id;
@@ -225,9 +225,9 @@ static void end(sfp__ledger *l, sfp__arrival *a)
 
 sfp__arrival_status sfp__ledger_meet(sfp__ledger *l, const sfp__arrival *a)
 {
-    sfp__arrival *absent = find(l, a->origin.identity, SFP_ARRIVAL_ABSENT);
+    sfp__arrival *absent = find(l, a->origin.file_key, SFP_ARRIVAL_ABSENT);
     if (!absent)
-        return find(l, a->origin.identity, SFP_ARRIVAL_ENDED) ? SFP_ARRIVAL_ENDED : SFP_ARRIVAL_NEW;
+        return find(l, a->origin.file_key, SFP_ARRIVAL_ENDED) ? SFP_ARRIVAL_ENDED : SFP_ARRIVAL_NEW;
     leave(l, absent);
     return SFP_ARRIVAL_ABSENT;
 }
@@ -260,8 +260,8 @@ bool sfp__ledger_end_waiting(sfp__ledger *l, sfp__arrival *a)
         unlink_from(&l->labelled, a);
         return true;
     }
-    sfp__arrival *same = find(l, a->origin.identity, SFP_ARRIVAL_WAITING);
-    if (!same && !(same = find(l, a->origin.identity, SFP_ARRIVAL_ABSENT)))
+    sfp__arrival *same = find(l, a->origin.file_key, SFP_ARRIVAL_WAITING);
+    if (!same && !(same = find(l, a->origin.file_key, SFP_ARRIVAL_ABSENT)))
         return false;
     a->origin.id = same->origin.id;
     end(l, same);
@@ -303,7 +303,7 @@ json_t *sfp__ledger_json(const sfp__ledger *l)
     const queue *const queues[] = {&l->waiting, &l->labelled};
     for (int k = 0; k < 2; k++)
         for (const sfp__arrival *a = queues[k]->oldest; a && all; a = a->newer)
-            all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.identity) &&
+            all = add(waiting, (json_int_t)a->origin.id) && add(waiting, (json_int_t)a->origin.file_key) &&
                   add(waiting, (json_int_t)a->origin.labelled_key) && add(waiting, a->origin.changed);
     for (size_t i = 0; i < l->done.count && all; i++) { /* oldest first */
         size_t at = (l->done.next + l->done.capacity - l->done.count + i) % l->done.capacity;
@@ -359,7 +359,7 @@ bool sfp__ledger_read(sfp__ledger *l, json_t *j)
     l->restored_count = n;
     for (size_t i = 0; i < n; i++)
         l->restored[i].origin = (sfp__origin){.id = (uint64_t)number_at(waiting, NUMBERS * i),
-                                              .identity = (uint64_t)number_at(waiting, NUMBERS * i + 1),
+                                              .file_key = (uint64_t)number_at(waiting, NUMBERS * i + 1),
                                               .labelled_key = (uint64_t)number_at(waiting, NUMBERS * i + 2),
                                               .changed = number_at(waiting, NUMBERS * i + 3)};
     qsort(l->restored, n, sizeof *l->restored, by_id);

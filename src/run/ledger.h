@@ -3,7 +3,7 @@
  * An image passes through these steps in this order. Each step is one call of the thread that trains:
  *
  *   arrival          The inbox assigns an id. An image that the ledger knows from a checkpoint keeps its id (sfp__ledger_id).
- *   unlabelled       sfp__ledger_meet tells a new image from one that was in the label queue of the checkpoint. A new image is
+  *   unlabelled sfp__ledger_meet returns whether the image is new or was in the label queue of the checkpoint. A new image is
  *                    predicted and then enters the queue (sfp__ledger_wait), so that a label which arrives later finds it. If the
  *                    queue is full, the oldest image expires.
  *   label alone      sfp__ledger_label removes the image from the queue; it reaches the learner through the inbox. Until it is
@@ -76,7 +76,7 @@ void sfp__ledger_free(sfp__ledger *l);
 DEFINE_OWNED_PTR(sfp__ledger, sfp__ledger_free)
 
 /* Finds the id of an image in the label queue of the checkpoint by its file key; false: there is none. Thread-safe. */
-bool sfp__ledger_id(sfp__ledger *l, uint64_t identity, uint64_t *id);
+bool sfp__ledger_id(sfp__ledger *l, uint64_t file_key, uint64_t *id);
 
 /* Called for an unlabelled image. NEW: predict it and call sfp__ledger_wait; ABSENT: call sfp__ledger_wait; ENDED: call
  * sfp__ledger_finish. */
@@ -101,7 +101,7 @@ json_t *sfp__ledger_json(const sfp__ledger *l);
 bool sfp__ledger_read(sfp__ledger *l, json_t *j);
 /* Expires the oldest ABSENT entries until at most `max` are left; returns how many expire. */
 uint64_t sfp__ledger_expire(sfp__ledger *l, size_t max);
-/* Tells the source to deliver images of the label queue again, and processed images not. */
+/* Makes the source deliver images of the label queue again, but not processed images. */
 sfp_status sfp__ledger_set_resume_filter(const sfp__ledger *l, sfp_source *s, sfp_error *err);
 
 #endif

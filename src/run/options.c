@@ -129,7 +129,7 @@ const sfp__opt sfp__run_table[] = {
         "at their own rate.",
         .resume = SFP_RESUME_LIVE),
     SFP_ROW_INT("calibrate", "N", "20", 1, 100000,
-                "Clock paper: number of batches to measure, after 3 others, on a discarded copy of the learner.", AT(calibrate)),
+                "Clock paper: number of batches to measure, after 3 warm-up batches, on a copy of the learner.", AT(calibrate)),
     SFP_ROW_STRING("costs", "FILE", NULL,
                    "Clock paper or virtual: file of processing times in seconds, one per line, used in turn instead of measured "
                    "times. This makes a run repeatable.",
@@ -138,7 +138,7 @@ const sfp__opt sfp__run_table[] = {
                 "Clock virtual or real: maximum number of batches that wait while the learner is busy.", AT(queue),
                 .resume = SFP_RESUME_LIVE),
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest",
-                   "What a full queue does: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
+                   "Action if the queue is full: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
     SFP_ROW_SWITCH("triage", "off",
                    "Clock virtual or real: score every arriving sample (up to 16 batches per timestamp; older ones are dropped) "
                    "and train on the coreset of all, instead of dropping batches without scoring them.",
@@ -282,7 +282,7 @@ sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_o
 {
     *note = '\0';
     if (sfp__args_rank(a, "classes") > SFP_RANK_DEFAULT)
-        return sfp__fail_key(err, "classes", SFP_EINVAL, "classes has no effect on a run: its stream has a number of classes");
+        return sfp__fail_key(err, "classes", SFP_EINVAL, "classes has no effect on a run: the stream determines its classes");
     sfp__args_store(a, o);
     o->given = a;
     o->tasks = sfp__args_string(a, "tasks");

@@ -182,8 +182,9 @@ static sfp_status count_classes(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
-/* Reports what happens to the `count` unlabelled images and lists those that will be predicted. In a dataset no label arrives
- * later. In a task-free stream that keeps its order each image is predicted in its turn; otherwise it is excluded. */
+/* Reports whether the `count` unlabelled images are excluded or predicted, and lists those that are predicted. In a dataset no
+ * label arrives later. In a task-free stream that keeps its order each image is predicted in its turn; otherwise it is
+ * excluded. */
 static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
 {
     bool predicted = p->tasks.free && p->source->keeps_order;

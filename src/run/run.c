@@ -424,7 +424,7 @@ void sfp__run_close(sfp__run *run)
 
 /* ------------------------------------------------------------------------- steps */
 
-/* What precedes the first delivery. *ready false: there is nothing to do. */
+/* Prepares the run for its first delivery. *ready false: there is nothing to do. */
 static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
 {
     sfp__plan *p = &run->plan;

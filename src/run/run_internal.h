@@ -99,7 +99,7 @@ typedef struct sfp__pace {
     double train_seconds; /* seconds of training since the last checkpoint */
     double saved_at;      /* sfp__monotonic_seconds() of the last checkpoint */
     double save_seconds;  /* seconds that it took */
-    bool reported;        /* the user was told that checkpoints are written less often */
+    bool reported;        /* a message about less frequent checkpoints was printed */
     bool unsaved;         /* data has arrived since */
 } sfp__pace;
 
@@ -149,7 +149,8 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
 sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
 
-/* Tells the learner whether it has spare time: a batch that arrives in `time` took `spent` seconds. time NAN: no arrival rate. */
+/* Updates whether the learner has spare time: a batch arrives every `time` seconds, and the last one took `spent` seconds. time
+ * NAN: no arrival rate. */
 void sfp__learner_update_slack(sfp__learner *l, double time, double spent);
 
 /* ------------------------------------------------------------------- classes.c */

@@ -1,5 +1,5 @@
-/* The settings of a run: which of them have no effect beside the others, which are recorded in the result, and whether a run that
- * resumes has the same ones. */
+/* The settings of a run: options that have no effect together with others, the settings that a result records, and their
+ * comparison when a run resumes. */
 #include "base/settings.h"
 #include "base/mem.h"
 #include "learner/settings_list.h"
@@ -17,8 +17,8 @@
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
 #define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu"
 
-/* Facts beside the settings: boundaries (the stream has known tasks), live (unknown until the stream is open), weighs (the
- * selector has weights), keeps (what the buffer stores). */
+/* Facts that are not settings: boundaries (the stream has known tasks), live (unknown until the stream is open), weighs (the
+ * selector has weights), keeps (contents of the buffer: images, pixels or nothing). */
 static const sfp__no_effect_rule rules[] = {
     {"controller", "method", "method {method}", "a closed-form head alone has no coreset, replay or steps to adapt to the load"},
     {"triage", "method", "method {method}", "a closed-form head alone trains on all samples"},
@@ -40,7 +40,7 @@ static const sfp__no_effect_rule rules[] = {
     {"replay", "keeps=nothing&replay!=0", "buffer {buffer}", "nothing is kept"}, /* replay 0 is consistent */
     {"buffer " OF_THE_BUFFER, "replay=0&controller=off&keeps!=nothing", "replay {replay}", "nothing is replayed"},
     {"drop-rule nu", "buffer!=streamfp", "buffer {buffer}", "only buffer streamfp uses it"},
-    {"buffer-format", "keeps=pixels", "buffer {buffer}", "this buffer method stores pixels"},
+    {"buffer-format", "keeps=pixels", "buffer {buffer}", "this buffer method always stores pixels"},
     {"rate", "clock=off", "clock {clock}", "no sample is dropped, and there is no arrival rate (rate max)"},
     {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},
     {"costs", "clock=off|real", "clock {clock}", "it needs clock virtual or paper (use --rate LAMBDA; not on a live stream)"},
@@ -104,8 +104,8 @@ sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *er
     return SFP_OK;
 }
 
-/* Files may have been moved, or be named relative to another directory. [KIND:]PATH is the same if it is the same file, or if the
- * file no longer exists at the old path. */
+/* Files may have been moved, or may be named relative to another directory. Two values [KIND:]PATH are equal if they name the
+ * same file, or if no file exists at the old path. */
 static bool same_file(bool source, const char *was, const char *now)
 {
     const char *was_path = strchr(was, ':'), *now_path = strchr(now, ':');
@@ -133,7 +133,8 @@ static bool same_value(const sfp__opt *o, const char *was, const char *now)
     return strcmp(was, now) == 0 || sfp__same_number(was, now) || (file && !word && same_file(source, was, now));
 }
 
-/* The value that a result records, in the words of today; that of a program without this option is the default. */
+/* Returns the value that a result records, in current words. If the result has no value, an earlier program without this option
+ * wrote it: returns the default. */
 static const char *recorded(const sfp__opt *o, const sfp_result *r, char *buf, size_t size)
 {
     const char *value = sfp__result_value(r, sfp__opt_saved_name(o));

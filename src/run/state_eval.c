@@ -90,7 +90,7 @@ static sfp_status split_data(eval_context *s, sfp_error *err)
         if (s->data->foreign[c])
             TRY(add_unknown(s->e, s->data->inner->class_names[c], s->data->foreign[c], err));
     if (source->count == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: there are no images of a class that %s has learned", s->name, s->opt->state);
+        return sfp__fail(err, SFP_EINVAL, "%s: dataset has no images of the classes that %s has learned", s->name, s->opt->state);
     TRY(sfp__tasks_create(source, spec, 0, 0, NULL, &like, err));
     TRY(sfp__tasks_create_test(source, source, &like, spec, s->opt->limit, &s->tasks, err));
     for (int c = 0; c < source->classes; c++)
@@ -131,7 +131,7 @@ static sfp_status predict_all(eval_context *s, sfp_error *err)
     for (int t = 0; t < s->tasks.count; t++)
         total += (uint64_t)s->tasks.task[t].count;
     if (total == 0)
-        return sfp__fail(err, SFP_EINVAL, "%s: there are no images of a class that %s has learned", s->name, o->state);
+        return sfp__fail(err, SFP_EINVAL, "%s: dataset has no images of the classes that %s has learned", s->name, o->state);
     if (o->begin)
         o->begin(o->ctx, total, s->data->inner->warning);
     s->evaluator->on_progress = o->progress;

@@ -168,8 +168,8 @@ static void row_piece(void *ctx, int piece, int worker)
     memcpy(g->row + c->first, block_of(g, worker, &g->mover, &b), (size_t)c->n * sizeof *g->row);
 }
 
-/* Adds to loss[] how much one moved point reduces the gains of n others, max(0, before - q) - max(0, after - q), and to fewer[] 1
- * for each pair that no longer contributes. */
+/* Adds to loss[] the amounts by which one moved point reduces the gains of n others: max(0, before - q) - max(0, after - q).
+ * Adds 1 to fewer[] for each pair that no longer contributes. */
 static void lower_gains(int n, const int32_t *q, int32_t before, int32_t after, int64_t *loss, int32_t *fewer)
 {
     for (int j = 0; j < n; j++) {

@@ -1,6 +1,6 @@
-/* A small network that predicts the loss of a sample from the token means after each quarter of the blocks (Yoo and Kweon,
- * "Learning Loss for Active Learning", CVPR 2019, with vectors in place of pooled maps). Each mean -> 128, ReLU; the four results
- * concatenated -> 1.
+/* A small network that predicts the loss of a sample from the token means after each quarter of the blocks. It follows Yoo and
+ * Kweon, "Learning Loss for Active Learning", CVPR 2019, with vectors in place of pooled maps. Each mean -> 128, ReLU; the four
+ * results concatenated -> 1.
  *
  * It is trained by ranking. Of n samples, i and n-1-i form a pair, and the sample with the larger loss should have a prediction
  * that is larger by 1: L = mean over pairs of max(0, 1 - s (p_i - p_j)), s = 1 if l_i > l_j, else -1. */

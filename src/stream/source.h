@@ -40,7 +40,7 @@ typedef struct sfp__source_options {
 
 /* The origin of an image of a live source; passed by value. */
 typedef struct sfp__origin {
-    uint64_t identity;     /* file key, which does not depend on name and label: a label may arrive by moving the file; 0: none */
+    uint64_t file_key;     /* hash of the file without name and label, because a label may arrive by moving the file; 0: none */
     uint64_t id;           /* number of the image, in the order of first arrival; set by the inbox */
     uint64_t labelled_key; /* hash of the file key and the label, by which a processed image is recognised; 0: none */
     int64_t changed;       /* time of the last change, in ns of the clock of the file system; 0: unknown */

@@ -58,9 +58,9 @@ typedef struct sfp__names {
     size_t slots;  /* a power of two */
 } sfp__names;
 
-/* Finds the number of the name of n bytes; a new name gets the next number. An error, without the name of a file (use
- * sfp__fail_prefix), if the name is empty, longer than SFP_CLASS_NAME_MAX, not UTF-8 or has a NUL byte, or if there are more than
- * SFP_CLASSES_MAX names. */
+/* Finds the number of the name of n bytes; a new name gets the next number. Fails if the name is empty, longer than
+ * SFP_CLASS_NAME_MAX or not UTF-8, if it has a NUL byte, or if there are more than SFP_CLASSES_MAX names. The message does not
+ * name a file; use sfp__fail_prefix. */
 sfp_status sfp__names_add(sfp__names *t, const char *s, size_t n, int32_t *out, sfp_error *err);
 /* Reserves memory for the maximum number of names, so that the list never moves while another thread reads it. */
 sfp_status sfp__names_reserve(sfp__names *t, sfp_error *err);

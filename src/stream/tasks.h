@@ -42,7 +42,7 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
  * error that names it. */
 sfp_status sfp__tasks_create_test(const sfp_source *test, const sfp_source *train, const sfp__tasks *like, const char *spec,
                                   int64_t limit, sfp__tasks *out, sfp_error *err);
-/* Checks what can be checked of a specification without a source; the key of the message is "tasks". */
+/* Checks the form of a specification, without a source; the key of the message is "tasks". */
 sfp_status sfp__task_spec_check(const char *spec, sfp_error *err);
 void sfp__tasks_done(sfp__tasks *t);
 

@@ -53,7 +53,7 @@ TEST(an_engine_has_sizes)
     sfp_free(NULL);
 }
 
-TEST(an_engine_that_cannot_be_opened_says_why)
+TEST(errors_of_opening_an_engine_are_reported)
 {
     sfp_engine *e = NULL;
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;

@@ -25,7 +25,7 @@ TEST(a_learner_that_resumes_ends_in_the_same_bytes)
 }
 
 /* A caller's buffer was filled and the rest was lost. */
-TEST(a_position_of_any_length_comes_back_whole)
+TEST(a_position_of_any_length_is_restored)
 {
     sfp_learner *l = learner_of(random_engine(), settings_of(NULL));
     enum { LENGTH = 100000 };
@@ -143,7 +143,7 @@ TEST(a_bad_batch_is_refused_and_nothing_is_learned)
 /* ------------------------------------------------------------------------------------------------------------ late labels */
 
 /* Labels that arrive later give the learner the same samples, so the same bytes. */
-TEST(late_labels_are_learned_as_if_they_had_come_with_the_images)
+TEST(late_labels_are_learned_as_if_they_had_arrived_with_the_images)
 {
     sfp_engine *e = random_engine();
     sfp_learner *late = learner_of(e, settings_of(NULL)), *now = learner_of(e, settings_of(NULL));

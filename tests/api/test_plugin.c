@@ -136,8 +136,8 @@ TEST(an_own_selector_is_not_called_for_a_whole_batch)
     assert_int_equal(calls, 0);
 }
 
-static sfp_status look_at_all(void *ctx, const sfp_selection *batch, int32_t *chosen, float *weights, int32_t *count,
-                              sfp_error *why)
+static sfp_status check_all_inputs(void *ctx, const sfp_selection *batch, int32_t *chosen, float *weights, int32_t *count,
+                                   sfp_error *why)
 {
     (void)ctx;
     (void)why;
@@ -156,11 +156,11 @@ static sfp_status look_at_all(void *ctx, const sfp_selection *batch, int32_t *ch
     return SFP_OK;
 }
 
-TEST(an_own_selector_gets_what_it_needs_and_the_first_choices_are_trained_on)
+TEST(an_own_selector_gets_its_inputs_and_the_first_choices_are_trained_on)
 {
-    const sfp_selector_definition d =
-        selector_of("everything", NULL,
-                    SFP_NEEDS_SCORE | SFP_NEEDS_FEATURES | SFP_NEEDS_LOGITS | SFP_NEEDS_PROBS | SFP_NEEDS_QUERY, look_at_all);
+    const sfp_selector_definition d = selector_of(
+        "everything", NULL, SFP_NEEDS_SCORE | SFP_NEEDS_FEATURES | SFP_NEEDS_LOGITS | SFP_NEEDS_PROBS | SFP_NEEDS_QUERY,
+        check_all_inputs);
     MUST(sfp_register_selector(&d, &err));
     sfp_settings *s = settings_with("everything", "none");
     sfp_timestamp_report report = SFP_TIMESTAMP_REPORT_INIT;
@@ -220,7 +220,7 @@ static sfp_status choose_badly(void *ctx, const sfp_selection *batch, int32_t *c
     return SFP_OK;
 }
 
-TEST(what_a_selector_returns_is_checked)
+TEST(results_of_a_selector_are_checked)
 {
     const struct {
         sfp_status status;
@@ -430,7 +430,7 @@ static sfp_status replace_badly(void *ctx, void *state, const sfp_buffer_view *v
     return SFP_OK;
 }
 
-TEST(what_a_buffer_method_returns_is_checked)
+TEST(results_of_a_buffer_method_are_checked)
 {
     static const struct {
         sfp_status status;

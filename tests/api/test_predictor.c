@@ -49,7 +49,7 @@ TEST(before_the_first_sample_there_is_no_class)
     }
 }
 
-TEST(answers_come_with_their_classes_names_and_probabilities)
+TEST(answers_have_class_names_and_probabilities)
 {
     for (int h = 0; h < HEADS; h++) {
         KEPT_IN_BLOCK;
@@ -171,7 +171,7 @@ TEST(the_backbone_alone_gives_features)
         assert_true(isfinite(last[i]));
 }
 
-TEST(a_predictor_that_cannot_be_made_or_run_says_why)
+TEST(errors_of_a_predictor_are_reported)
 {
     sfp_engine *e = random_engine(), *other = NULL;
     sfp_learner *l = learner_of(e, settings_of(NULL));

@@ -96,7 +96,7 @@ TEST(settings_of_a_pretraining_are_described)
     assert_null(sfp_pretrain_settings_info(-1));
 }
 
-TEST(a_pretraining_that_cannot_begin_says_why)
+TEST(errors_at_the_start_of_pretraining_are_reported)
 {
     sfp_settings *s = NULL, *of_run = settings_of(NULL);
     sfp_learner *l = NULL;

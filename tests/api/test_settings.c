@@ -46,7 +46,7 @@ TEST(every_setting_is_described)
     assert_null(sfp_settings_info(-1));
 }
 
-TEST(scopes_say_who_uses_a_setting)
+TEST(scopes_name_the_users_of_a_setting)
 {
     for (const char *const *key = STRINGS("sigma", "buffer", "tasks", "classes", "label-queue", "method", "preset", "seed"); *key;
          key++)
@@ -143,7 +143,7 @@ TEST(unknown_keys_are_refused_with_a_suggestion)
     assert_int_equal(sfp_settings_set(s, "sigma", "x", NULL), SFP_EINVAL);
 }
 
-TEST(a_preset_sets_what_was_not_set)
+TEST(a_preset_sets_only_unset_options)
 {
     sfp_settings *s = defaults();
     MUST(sfp_settings_set(s, "head", "linear", &err));

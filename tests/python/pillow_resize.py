@@ -83,20 +83,20 @@ def compare_resize(tool, path, name, sizes, fits=(224,)):
         check(f"{name} {im.size} crop {size}", tool, path, ["crop", size], pillow_crop(im, size))
 
 
-def synthetic(tool, folder, rng):
+def synthetic(tool, directory, rng):
     sizes = [(1, 1), (1, 300), (300, 1), (2, 3), (224, 224), (256, 256), (341, 256), (257, 509), (11, 640), (1000, 7)]
     sizes += [(rng.randint(1, 400), rng.randint(1, 400)) for _ in range(12)]
     for i, (w, h) in enumerate(sizes):
         noise = np.random.RandomState(i).randint(0, 256, (h, w, 3), dtype=np.uint8)
         if i % 3 == 0:
             noise = (noise > 127).astype(np.uint8) * 255  # overshoot of the bicubic filter must be clipped
-        path = os.path.join(folder, f"noise{i}.png")
+        path = os.path.join(directory, f"noise{i}.png")
         Image.fromarray(noise).save(path)
         targets = [(w, h), (1, 1), (rng.randint(1, 300), rng.randint(1, 300)), (w, rng.randint(1, 300)), (rng.randint(1, 300), h)]
         compare_resize(tool, path, "noise", targets, (rng.randint(1, 64), 224))
 
 
-def formats(tool, folder):
+def formats(tool, directory):
     rng = np.random.RandomState(7)
     yy, xx = np.mgrid[0:61, 0:83]
     smooth = np.stack([xx * 3, yy * 4, (xx + yy) * 2], -1).clip(0, 255).astype(np.uint8)
@@ -117,24 +117,24 @@ def formats(tool, folder):
         ("alpha.webp", rgba, {"quality": 80}, 2), ("alphalossless.webp", rgba, {"lossless": True, "exact": True}, 0),
     ]
     for name, im, options, tolerance in cases:
-        path = os.path.join(folder, name)
+        path = os.path.join(directory, name)
         im.save(path, **options)
         check(name, tool, path, ["decode"], Image.open(path).convert("RGB"), tolerance)
     for orientation in range(0, 10):
         exif = Image.Exif()
         exif[0x0112] = orientation
         for ending in ("jpg", "png", "webp"):
-            path = os.path.join(folder, f"turned{orientation}.{ending}")
+            path = os.path.join(directory, f"turned{orientation}.{ending}")
             rgb.save(path, exif=exif.tobytes(), **({"lossless": True} if ending == "webp" else {}))
             check(f"orientation {orientation} {ending}", tool, path, ["orient"], ImageOps.exif_transpose(Image.open(path)).convert("RGB"))
             check(f"orientation {orientation} {ending} left alone", tool, path, ["decode"], Image.open(path).convert("RGB"))
 
 
 def real(tool, rng):
-    for folder, n in (("imagenet-val-200", 25), ("pacs", 10), ("tiny-imagenet-24k", 5), ("coil20", 5)):
-        files = sorted(p for p in (SHARED / "data" / folder).rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
+    for directory, n in (("imagenet-val-200", 25), ("pacs", 10), ("tiny-imagenet-24k", 5), ("coil20", 5)):
+        files = sorted(p for p in (SHARED / "data" / directory).rglob("*") if p.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp"))
         if not files:
-            print(f"skip: no images in {SHARED / 'data' / folder}")
+            print(f"skip: no images in {SHARED / 'data' / directory}")
             continue
         for path in rng.sample(files, min(n, len(files))):
             compare_resize(tool, str(path), path.name, [(rng.randint(1, 500), rng.randint(1, 500))])
@@ -144,9 +144,9 @@ def main():
     if len(sys.argv) != 2:
         sys.exit("usage: pillow_resize.py path/to/resize_tool")
     rng = random.Random(1)
-    with tempfile.TemporaryDirectory() as folder:
-        formats(sys.argv[1], folder)
-        synthetic(sys.argv[1], folder, rng)
+    with tempfile.TemporaryDirectory() as directory:
+        formats(sys.argv[1], directory)
+        synthetic(sys.argv[1], directory, rng)
     real(sys.argv[1], rng)
     print(f"{checks} comparisons, {failures} failures")
     sys.exit(1 if failures else 0)

@@ -91,8 +91,8 @@ def matrix(name):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/step.safetensors"
+    with tempfile.TemporaryDirectory() as directory:
+        path = f"{directory}/step.safetensors"
         subprocess.run([sys.argv[1], path], check=True)
         d = read(path)
     worst, failed = 0.0, 0

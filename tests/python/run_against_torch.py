@@ -82,7 +82,7 @@ class Pixels:
         return torch.stack(out)
 
 
-def backbone(folder, deit):
+def backbone(directory, deit):
     """Returns (file, Vit, size, mean, std)."""
     if deit:
         if not DEIT.exists():
@@ -91,20 +91,20 @@ def backbone(folder, deit):
         return DEIT, vit, 224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     size, mean, std = 48, (0.5, 0.45, 0.4), (0.25, 0.3, 0.2)
     vit = ref.Vit.random(3, size, 8, 96, 6, 4)
-    path = folder / "backbone.safetensors"
+    path = directory / "backbone.safetensors"
     ref.save_safetensors(path, vit.w)
-    (folder / "backbone.json").write_text(json.dumps({"num_heads": 4, "img_size": size, "patch_size": 8, "mean": mean, "std": std}))
+    (directory / "backbone.json").write_text(json.dumps({"num_heads": 4, "img_size": size, "patch_size": 8, "mean": mean, "std": std}))
     return path, vit, size, mean, std
 
 
-def run(streamfp, folder, weights, files, pool):
-    manifest = folder / "stream.csv"
+def run(streamfp, directory, weights, files, pool):
+    manifest = directory / "stream.csv"
     manifest.write_text("path,label\n" + "".join(f"{path},{name}\n" for path, name in files))
-    out = folder / "run"
-    command = [streamfp, "run", "--backbone", weights, "--data", f"manifest:{manifest}", "--tasks", "1", "--init-state", folder / "state.safetensors",
+    out = directory / "run"
+    command = [streamfp, "run", "--backbone", weights, "--data", f"manifest:{manifest}", "--tasks", "1", "--init-state", directory / "state.safetensors",
                "--select", "streamfp", "--buffer", "none", "--clock", "off", "--batch", BATCH, "--sigma", SIGMA, "--pool", pool, "--out", out]
     done = subprocess.run([str(a) for a in command], capture_output=True, text=True,
-                          env={**os.environ, "STREAMFP_REGISTRY": str(folder / "runs.db")})
+                          env={**os.environ, "STREAMFP_REGISTRY": str(directory / "runs.db")})
     if done.returncode != 0:
         sys.exit(f"streamfp run: exit {done.returncode}\n{done.stderr}")
     return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
@@ -157,9 +157,9 @@ def compare(events, fp, pixels, labels, timestamps):
     return failures
 
 
-def updates_apart(folder, fp, start):
+def updates_apart(directory, fp, start):
     """Returns the relative difference of the learned states, for the worst tensor."""
-    got, worst = ref.load_safetensors(folder / "run" / "state.safetensors")[0], (0.0, "")
+    got, worst = ref.load_safetensors(directory / "run" / "state.safetensors")[0], (0.0, "")
     for name, t in fp.p.items():
         want = t.detach() - start[name]
         norm = float(want.norm())
@@ -172,22 +172,22 @@ def main():
     parser.add_argument("streamfp")
     parser.add_argument("--deit", action="store_true", default=os.environ.get("SFP_LONG") == "1")
     parser.add_argument("--timestamps", type=int, default=50)
-    parser.add_argument("--keep", help="leave the files in this folder")
+    parser.add_argument("--keep", help="leave the files in this directory")
     args = parser.parse_args()
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(args.keep or temporary).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
+        directory = Path(args.keep or temporary).resolve()
+        directory.mkdir(parents=True, exist_ok=True)
         names, files = images(args.timestamps * BATCH)
-        weights, vit, size, mean, std = backbone(folder, args.deit)
+        weights, vit, size, mean, std = backbone(directory, args.deit)
         pool = 100 if args.deit else 20
         fp = ref.Fingerprints(vit, len(names), pool=pool, seed=11)
         start = {name: t.detach().clone() for name, t in fp.p.items()}
-        ref.save_safetensors(folder / "state.safetensors", start, {"task": 0})
-        events = run(args.streamfp, folder, weights, files, pool)
+        ref.save_safetensors(directory / "state.safetensors", start, {"task": 0})
+        events = run(args.streamfp, directory, weights, files, pool)
         failures = compare(events, fp, Pixels(files, size, mean, std), [names.index(name) for _, name in files], args.timestamps)
         if not failures:
-            print("learned tensors: updates apart by at most %.2e, relative (%s)" % updates_apart(folder, fp, start))
+            print("learned tensors: updates apart by at most %.2e, relative (%s)" % updates_apart(directory, fp, start))
     for line in failures[:10]:
         print("FAIL " + line)
     sys.exit(1 if failures else 0)

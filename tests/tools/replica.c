@@ -317,7 +317,7 @@ static void make_classes(maker *m, const char *domain, int first, double time)
     }
 }
 
-static void make_folder(maker *m)
+static void make_folder_dataset(maker *m)
 {
     make_classes(m, "", 0, 0);
 }
@@ -483,7 +483,7 @@ static const struct {
     {"core50", "core50:", make_core50},                    /* 50 objects, 11 sessions, with its three pickles */
     {"clear10", "clear10:", make_clear10},                 /* 11 classes, buckets 0 to 10 */
     {"clear100", "clear100:", make_clear100},              /* 100 classes, buckets 1 to 10 */
-    {"folder", "folder:", make_folder},                    /* one directory per class */
+    {"folder", "folder:", make_folder_dataset},            /* one directory per class */
     {"domain", "folder:", make_domain},                    /* directories domain/class */
     {"manifest", "manifest:/manifest.csv", make_manifest}, /* a CSV with tasks and times */
     {"idx", "idx:", make_idx},                             /* uncompressed MNIST files */

@@ -364,7 +364,7 @@ TEST(an_impossible_checkpoint_is_refused)
     assert_int_equal(sfp__buffer_restore(b, 6, 10, &err), SFP_EINVAL);
     assert_int_equal(sfp__buffer_restore(b, -1, 10, &err), SFP_EINVAL);
     REFUSED_EXACTLY(sfp__buffer_restore(b, 3, 2, &err), SFP_EINVAL,
-                    "buffer: 3 of 5 slots are filled after 2 samples, expected no more than slots and samples");
+                    "buffer: 3 of 5 slots are filled after 2 samples, expected at most the number of slots and of samples");
     b->slot[1].image_size = 21;
     assert_int_equal(sfp__buffer_restore(b, 2, 2, &err), SFP_ELIMIT);
     assert_int_equal(b->filled, 0);

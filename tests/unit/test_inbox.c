@@ -57,7 +57,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
 static const char *origin(const sfp_source *base, sfp__origin *out)
 {
     const scripted *s = (const scripted *)base;
-    *out = (sfp__origin){.labelled_key = (uint64_t)s->next, .identity = (uint64_t)s->next};
+    *out = (sfp__origin){.labelled_key = (uint64_t)s->next, .file_key = (uint64_t)s->next};
     return s->name;
 }
 
@@ -192,12 +192,12 @@ TEST(images_that_waited_before_a_resume_keep_their_id)
     assert_int_equal(drain(&d.batch, NULL), BATCH);
 }
 
-static sfp__arrival *image(const char *name, uint64_t identity, uint64_t id)
+static sfp__arrival *image(const char *name, uint64_t file_key, uint64_t id)
 {
     sfp__arrival *a = sfp__calloc(1, sizeof *a);
     assert_non_null(a);
     *a = (sfp__arrival){.name = sfp__strdup(name),
-                        .origin = {.identity = identity, .id = id, .labelled_key = 100 + id},
+                        .origin = {.file_key = file_key, .id = id, .labelled_key = 100 + id},
                         .rgb = sfp__calloc(1, 3)};
     return a;
 }

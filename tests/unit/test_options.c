@@ -15,7 +15,7 @@ static const sfp__opt table[] = {
     SFP_ROW_GROUP("Sizes"),
     SFP_ROW_INT("batch-size", "B", "20", 1, 1000, "Samples a batch."),
     SFP_ROW_REAL("sigma", "R", "0.5", 0.0, 1.0, "Ratio."),
-    SFP_ROW_STRING("out", "DIR", NULL, "Folder."),
+    SFP_ROW_STRING("out", "DIR", NULL, "Directory."),
     SFP_ROW_CHOICE("clock", "paper|virtual|real|off", "off", "Clock."),
     SFP_ROW_CHOICE("drift", "off|ph", NULL, "No default."),
     SFP_ROW_FLAG("weighted", "Flag."),
@@ -247,7 +247,7 @@ TEST(options_without_effect_are_refused)
 {
     static const sfp__no_effect_rule rules[] = {
         {"drift sigma", "out", "out {out}", "a"},
-        {"sigma", "clock=real|off&weighted!=on", "clock {clock} of {planet}", "b"},
+        {"sigma", "clock=real|off&weighted!=on", "clock {clock}, planet {planet}", "b"},
         {"sigma", "planet!=mars", "no planet", "c"}, /* the fact is unknown, so the rule does not apply */
         {"drift", "!out&batch-size>=3", "batch-size {batch-size}", "d"}};
     static const sfp__fact facts[] = {{"clock", "real"}, {"planet", NULL}};
@@ -255,7 +255,7 @@ TEST(options_without_effect_are_refused)
     MUST(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err)); /* no option is set */
     MUST(sfp__args_set(&args, "sigma", ".7", SFP_RANK_FILE, "x.yaml:1: sigma", &err));
     REFUSED_EXACTLY(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,
-                    "x.yaml:1: sigma has no effect with clock real of of the data set itself: b");
+                    "x.yaml:1: sigma has no effect with clock real, planet from the dataset: b");
     assert_string_equal(err.key, "sigma");
     MUST(PARSE("--weighted", "--drift=ph"));
     REFUSED_EXACTLY(sfp__args_check_no_effect(&args, n, rules, 2, facts, &err), SFP_EINVAL,

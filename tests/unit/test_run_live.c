@@ -79,23 +79,23 @@ TEST(a_resumed_run_learns_only_from_new_files_of_a_directory)
         put_image(kept_print("in/c%d/%d.png", i % 2, i), 100 * (i % 2) + i);
     PUT_TEXTS({"in/c0/broken.png", "no image"}, {"in/c0/empty.png", ""}, {"in/c1/empty.png", ""}, {"in/.end", ""});
     sfp__run_options o = watch("in");
-    sfp_result r = run_once(&o, "folder", 0, NULL);
+    sfp_result r = run_once(&o, "watched", 0, NULL);
     assert_true(r.finished);
     check_samples(&r, 15, 12, 3, 0);
     assert_int_equal(r.classes, 2);
     check_labels(r, 0, 0, 0, 0);
-    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 samples */
+    assert_int_equal(lines_of("watched/events.jsonl", "{\"t\":"), 3); /* 5, 5 and 2 samples */
     put_image("in/a/new.png", 50); /* sorts before the known classes, whose labels must not change */
     put_image("in/c1/12.png", 112);
     o.resume = true;
-    r = run_once(&o, "folder", 0, NULL);
+    r = run_once(&o, "watched", 0, NULL);
     check_samples(&r, 17, 14, 3, 0);
     assert_int_equal(r.classes, 3);
     assert_string_equal(r.class_names[0], "c0");
     assert_string_equal(r.class_names[2], "a");
-    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
-    assert_int_equal(run_once(&o, "folder", 0, NULL).samples.offered, 17); /* no new image */
-    assert_int_equal(lines_of("folder/events.jsonl", "{\"t\":"), 4);
+    assert_int_equal(lines_of("watched/events.jsonl", "{\"t\":"), 4);
+    assert_int_equal(run_once(&o, "watched", 0, NULL).samples.offered, 17); /* no new image */
+    assert_int_equal(lines_of("watched/events.jsonl", "{\"t\":"), 4);
 }
 
 /* An action after each timestamp, such as new files in the directory. */

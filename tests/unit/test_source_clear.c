@@ -109,7 +109,7 @@ TEST(buckets_are_sorted_by_number_and_names_may_be_one_level_up)
     check_bytes(s, 0, "9", 1);
     assert_true(record_of(s, 1).time == 10);
     assert_string_equal(label_text(s, 2), "dog");
-    assert_non_null(strstr(s->warning, "1 lists of a class in a bucket do not exist"));
+    assert_non_null(strstr(s->warning, "1 lists of images do not exist (one per bucket and class)"));
     check_not_loaded(s, 1, SFP_ENOTFOUND, "train/ten.jpg", "");
 }
 

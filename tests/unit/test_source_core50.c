@@ -187,9 +187,9 @@ TEST(a_failed_allocation_leaves_nothing_behind)
 {
     put_pickles(PATHS, LUP, LABELS);
     put_text("c/s1/o1/x.png", "x");
-    for (int folders = 0; folders < 2; folders++) {
+    for (int directories = 0; directories < 2; directories++) {
         (void)open_tortured(kind, in_directory("c"), false, 10);
-        if (!folders)
+        if (!directories)
             remove_pickles();
     }
 }

@@ -404,21 +404,21 @@ TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
     assert_string_equal(sfp__source_origin(s, &first), "1.jpg");
     check_next(s, "-", "2");
     sfp__origin second = origin_of(s);
-    assert_true(first.identity != second.identity && first.labelled_key != second.labelled_key);
+    assert_true(first.file_key != second.file_key && first.labelled_key != second.labelled_key);
     move("w/1.jpg", "w/cat/renamed.jpg");
     check_next(s, "cat", "1");
-    assert_true(origin_of(s).identity == first.identity);
+    assert_true(origin_of(s).file_key == first.file_key);
     assert_true(origin_of(s).labelled_key != first.labelled_key);
     assert_int_equal(link(in_directory("w/2.jpg"), in_directory("w/cat/2.jpg")), 0);
     check_next(s, "cat", "2");
     sfp__origin linked = origin_of(s); /* linking changes the file's change time */
-    assert_true(linked.identity == second.identity);
+    assert_true(linked.file_key == second.file_key);
     put_text("w/3.jpg", "3");
     check_next(s, "-", "3");
     sfp__origin third = origin_of(s);
     assert_int_equal(symlink("../3.jpg", in_directory("w/cat/3.jpg")), 0);
     check_next(s, "cat", "3");
-    assert_true(origin_of(s).identity == third.identity);
+    assert_true(origin_of(s).file_key == third.file_key);
 }
 
 TEST(processed_files_are_excluded_after_a_resume)

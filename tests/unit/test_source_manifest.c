@@ -78,7 +78,7 @@ TEST(json_lines_are_the_same)
     check_not_loaded(s, 1, SFP_ENOTFOUND, "m.csv:3: ", "b.jpg");
 }
 
-TEST(errors_name_the_line_and_what_was_expected)
+TEST(errors_name_the_line_and_the_expected_value)
 {
     refused("", SFP_EFORMAT, "m.csv", "is empty");
     refused("\n\n", SFP_EFORMAT, "m.csv", "lists no images");

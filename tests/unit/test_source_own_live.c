@@ -120,7 +120,7 @@ TEST(a_live_source_delivers_images_and_late_labels_and_discovers_classes)
     assert_int_equal(c.closes, 1);
 }
 
-TEST(the_end_may_come_with_the_last_item)
+TEST(the_end_may_arrive_with_the_last_item)
 {
     camera c = {.count = 1, .ends_with_last = true};
     c.items[0] = item_of("cat", "a");

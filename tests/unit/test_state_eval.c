@@ -125,7 +125,7 @@ TEST(samples_of_unknown_classes_are_counted)
     assert_int_equal(right + e.confusion[1] + e.confusion[2], 8);
     sfp__state_eval_done(&e);
     eo.data = "synthetic:200"; /* none of its classes is known */
-    REFUSED(sfp__state_eval_run(&eo, &e, &err), SFP_EINVAL, "synthetic:200: there are no images of a class that ");
+    REFUSED(sfp__state_eval_run(&eo, &e, &err), SFP_EINVAL, "synthetic:200: dataset has no images of the classes that ");
     eo.data = "nothing:here";
     assert_int_not_equal(sfp__state_eval_run(&eo, &e, &err), SFP_OK);
 }

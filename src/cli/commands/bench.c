@@ -392,12 +392,11 @@ const sfp__command sfp__cmd_bench = {
     .name = "bench",
     .summary = "measure passes and learner against the matrix-product rate of the machine",
     .text =
-        "Measures the forward pass, and the forward pass with prefixes in the first five layers together with the backward pass "
-        "to "
-        "them. Their rates are compared with the fastest plain matrix product of the same run: the packed products of this "
-        "program, and every tuned BLAS on the machine. Rates count executed operations. Then measures whole timestamps of the "
-        "learner and their parts, with sigma 0.5, replay 10, a full buffer of 102 slots with known queries, and a pool of 100 "
-        "components for 5 tasks.",
+        "Measures the forward pass alone, and the forward pass with prefixes in the first five layers together with the backward "
+        "pass to these prefixes. Compares their rates with the fastest plain matrix product: that of this program, or that of a "
+        "tuned BLAS on the machine. Rates count executed operations. Then measures whole timestamps of the learner and their "
+        "parts, with sigma 0.5, replay 10, a full buffer of 102 slots with known queries, and a pool of 100 components for 5 "
+        "tasks.",
     .examples = "  streamfp bench --size tiny\n"
                 "  streamfp bench --size base --json\n",
     .run = run,

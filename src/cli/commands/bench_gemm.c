@@ -1,6 +1,6 @@
-/* The compared implementations ("contenders") are the packed products of this program (the backend of gemm.h) and any tuned BLAS
- * on the machine, which is loaded at run time so that the program does not depend on it. All of them are called in the same way:
- * the m rows are split among the threads of the pool, and each call is single-threaded. */
+/* The compared implementations ("contenders") are the packed products of this program (the backend of gemm.h) and any tuned
+ * BLAS on the machine. The BLAS is loaded at run time, so that the program does not depend on it. All of them are called in the
+ * same way: the m rows are split among the threads of the pool, and each call is single-threaded. */
 #include "cli/commands/bench.h"
 
 #include "base/mem.h"

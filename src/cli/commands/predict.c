@@ -1,8 +1,8 @@
 /* streamfp predict: classes or features of images, with the public header only.
  *
- * Files are answered in chunks: decoded and resized on all threads, predicted, printed. Memory is that of one chunk, whatever the
- * number of files (except for the list of their paths). A file that is missing or cannot be decoded is reported, counted and
- * skipped; the exit status is then 1. */
+ * Files are processed in chunks: decoded and resized on all threads, predicted, printed. Apart from the list of paths, memory
+ * does not grow with the number of files. A file that is missing or cannot be decoded is reported, counted and skipped; the
+ * exit status is then 1. */
 #include "cli/commands/predict.h"
 
 #include "cli/backbone.h"
@@ -25,8 +25,9 @@ static const sfp__opt options[] = {
         "Predict with the learned state of a run: a state.safetensors or a run directory. The input size is that of the "
         "run. Without it the backbone's own head predicts."),
     SFP_ROW_INT("topk", "K", "5", 1, SFP_PREDICT_TOP_MAX, "Number of classes to print per image."),
-    SFP_ROW_STRING("names", "FILE", NULL,
-                   "Class names, one per line. Default: those of the state or of the config beside the weights, else numbers."),
+    SFP_ROW_STRING(
+        "names", "FILE", NULL,
+        "Class names, one per line. Default: names from the state or from the config beside the weights, else numbers."),
     SFP_ROW_STRING("eval", "FILE", NULL,
                    "A CSV list 'file,label' (label: class name or number); counts correct answers instead of printing each."),
     SFP_ROW_STRING(
@@ -39,7 +40,7 @@ static const sfp__opt options[] = {
                    "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5.",
                    .saved_values = "checkpoint|none|imagenet|half"),
     SFP_ROW_IMG_SIZE,
-    SFP_ROW_FLAG("exif", "Rotate images as their EXIF orientation says."),
+    SFP_ROW_FLAG("exif", "Rotate images by their EXIF orientation."),
     SFP_ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
     SFP_ROW_THREADS,
@@ -255,13 +256,13 @@ static sfp_status run_all(sfp__predict *p, sfp_error *err)
 static const char *conflict(const sfp__args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
-        return "--topk selects what is printed per image and --eval only counts (top-1 and top-5), expected one of the two";
+        return "--topk and --eval exclude each other: --eval counts (top-1 and top-5) and prints no classes per image";
     if (!sfp__args_string(a, "state"))
         return NULL;
     if (sfp__args_string(a, "features"))
-        return "--features writes features of the backbone, expected no --state";
+        return "--features and --state exclude each other: --features writes features of the backbone";
     if (sfp__args_rank(a, "resize") > SFP_RANK_DEFAULT || sfp__args_rank(a, "normalise") > SFP_RANK_DEFAULT)
-        return "--resize and --normalise are those of the run with --state, expected neither";
+        return "--resize and --normalise exclude --state, which contains those of its run";
     return NULL;
 }
 
@@ -281,7 +282,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     if (features && !is_npy(features))
         return sfp__fail_usage(err, "--features is '%s', expected NAME.npy", features);
     if (p.eval && args->operand_count > 0)
-        return sfp__fail_usage(err, "'%s': --eval names the images, expected no others", args->operands[0]);
+        return sfp__fail_usage(err, "unexpected argument '%s': with --eval, its file lists the images", args->operands[0]);
     if (!p.eval && args->operand_count == 0)
         return sfp__fail_usage(err, "needs PATH... or --eval FILE");
     if (conflict(args))

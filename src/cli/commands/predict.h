@@ -1,4 +1,4 @@
-/* What the files of `streamfp predict` share: predict.c reads the options and answers the files, one chunk at a time;
+/* Shared by the files of `streamfp predict`: predict.c reads the options and predicts the files, one chunk at a time;
  * predict_out.c prints, counts and writes features. Both use the public header only. */
 #ifndef SFP_CLI_PREDICT_H
 #define SFP_CLI_PREDICT_H

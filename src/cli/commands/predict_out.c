@@ -19,7 +19,7 @@ static const char *file_of(const sfp__predict *p, int i)
     return sfp__filelist_path(&p->files, p->first + (size_t)i);
 }
 
-/* With --features an image is also known by its row, which only the list of files would show. */
+/* Reports an image that could not be read, with --features also its row. */
 void sfp__predict_print_failed(const sfp__predict *p, int i)
 {
     const char *features = sfp__args_string(p->args, "features"), *message = sfp_predictor_image_error(p->predictor, i);

@@ -268,7 +268,7 @@ static sfp_status add_one(sfp__registry *registry, const char *dir, sfp_error *e
     TRY(sfp__path_print(path, sizeof path, err, "%s/result.json", dir));
     TRY(sfp__result_read(path, &r, err));
     TRY(sfp__registry_put(registry, dir, &r, &id, err));
-    sfp__info("%s is run %" PRId64, dir, id);
+    sfp__info("%s: registered as run %" PRId64, dir, id);
     return SFP_OK;
 }
 

@@ -202,7 +202,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     OWNED_BY(job_done) job j = {.method = (method)sfp__args_choice(args, "method")};
     const char *option = missing_option(args, j.method), *name = sfp__args_text(args, "method");
     if (option)
-        return sfp__fail_usage(err, "--%s is missing%s%s", option, name ? ", expected with --method " : "", name ? name : "");
+        return sfp__fail_usage(err, "--%s is missing%s%s", option, name ? ", expected one with --method " : "", name ? name : "");
     TRY(sfp__args_check_no_effect(args, SFP_LIST(no_effect_rules), 0, NULL, err));
     TRY(choose_coreset(&j, args, err));
     print_coreset(&j, sfp__args_flag(args, "json"));

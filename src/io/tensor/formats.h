@@ -37,8 +37,8 @@ DEFINE_OWNED_PTR(sfp__zip, sfp__zip_close)
 
 const sfp__zip_member *sfp__zip_find(const sfp__zip *z, const char *name); /* NULL: no such member */
 
-/* Returns the bytes of a member, checked against its CRC. *owned is a block of sfp__malloc that contains them and that the caller
- * must free, or NULL if they are in the archive. */
+/* Returns the bytes of a member, checked against its CRC. If they were unpacked, *owned is their memory, which the caller frees
+ * with sfp__free. If they are in the archive, *owned is NULL. */
 sfp_status sfp__zip_bytes(const sfp__zip *z, const sfp__zip_member *m, const uint8_t **bytes, uint8_t **owned, sfp_error *err);
 
 /* -------------------------------------------------------------------- formats */

@@ -239,8 +239,10 @@ static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *e
     for (int64_t r = 0; r < rows; r++) {
         int64_t label = h->label[r];
         if (label < 0 || label >= SFP_HEAD_LABEL_MAX || h->count[r] < 1 || h->count[r] > INT64_MAX / SFP_HEAD_LABEL_MAX)
-            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': class %lld has label %lld and %lld samples", v->file, v->prefix,
-                             (long long)r, (long long)label, (long long)h->count[r]);
+            return sfp__fail(
+                err, SFP_EFORMAT,
+                "%s: '%s': row %lld has label %lld and %lld samples, expected a label below %d and at least 1 sample", v->file,
+                v->prefix, (long long)r, (long long)label, (long long)h->count[r], SFP_HEAD_LABEL_MAX);
         TRY(reserve_labels(h, (int)label + 1, err));
         if (row_of(h, (int)label) != (int)r)
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s': label %lld occurs twice", v->file, v->prefix, (long long)label);

@@ -20,12 +20,12 @@
  * is recomputed, once every M/4 samples.
  *
  * Choice of lambda: every tenth sample enters a reservoir of 128 held-out samples (uniform over the stream, so that old classes
- * stay represented under drift). Whenever the number of samples has doubled, ridges are fitted without the reservoir for powers
- * of ten around s = mean |phi|^2 (s 1e-6 .. s 1e3, for usual features about 1e-1 .. 1e8). The lambda with the smallest squared
- * error on the reservoir is chosen: among all powers while that is cheap, else downhill from the last choice. The final solution
- * also uses the reservoir, so no sample is lost. Before the first choice (40 samples) lambda is about s/100. A lambda that is too
- * small for a float factorisation is multiplied by ten. Log-probabilities are softmax(scale * W phi), because regression outputs
- * are close to 0 and 1; `scale` is fitted on the same held-out predictions.
+ * stay represented under drift). Whenever the number of samples has doubled, ridges are fitted without the reservoir, for
+ * powers of ten around s = mean |phi|^2. They range from s 1e-6 to s 1e3 (for usual features about 1e-1 to 1e8). The lambda
+ * with the smallest squared error on the reservoir is chosen: among all powers while that is cheap, else downhill from the last
+ * choice. The final solution also uses the reservoir, so no sample is lost. Before the first choice (40 samples) lambda is
+ * about s/100. A lambda that is too small for a float factorisation is multiplied by ten. Log-probabilities are softmax(scale *
+ * W phi), because regression outputs are close to 0 and 1; `scale` is fitted on the same held-out predictions.
  *
  * Cost at M = 4000: 2 D M FLOP to project a sample; M^2 FLOP per sample (forward substitution) and M^2 per class to refresh;
  * every 1000 samples a fold and a factorisation (16 + 21 GFLOP); 3 to 10 factorisations for a choice of lambda, at doublings.

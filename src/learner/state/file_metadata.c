@@ -184,7 +184,7 @@ static int list_learner_settings(const sfp__learner *l, sfp__saved_setting *out)
     return l->opt.method ? list_inference_settings(&l->opt, out) : list_settings(&l->opt, l->vit, l->buffer, out);
 }
 
-/* In a checkpoint the keys of settings have a prefix; in a state they have none, for people who read the file. */
+/* In a checkpoint the keys of settings have a prefix; in a state they have none, so that the file is easy to read. */
 static void setting_key(const sfp__saved_setting *s, bool run, char *key, size_t size)
 {
     (void)snprintf(key, size, "%s%s", run ? "setting." : "", s->name);

@@ -10,9 +10,9 @@
 
 /* ------------------------------------------------------------------ checksum */
 
-/* The checksum of a state is that of a text with one line per metadata entry and one line per tensor, which has its type, its
- * shape and the checksum of its bytes. The lines are sorted by name, so that another program may write the same state in another
- * order. */
+/* The checksum of a state is that of a text with one line per metadata entry and one line per tensor. The line of a tensor has
+ * its type, its shape and the checksum of its bytes. The lines are sorted by name, so that another program may write the same
+ * state in another order. */
 
 typedef struct content {
     const char *name;

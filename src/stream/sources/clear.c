@@ -215,7 +215,7 @@ static sfp_status add_warnings(reader *r, bool excluded)
     if (excluded)
         TRY(sfp__source_warn(&r->s->base, r->err, "excluded: bucket 0 (published protocol)"));
     if (r->absent)
-        TRY(sfp__source_warn(&r->s->base, r->err, "%llu lists of a class in a bucket do not exist",
+        TRY(sfp__source_warn(&r->s->base, r->err, "%llu lists of images do not exist (one per bucket and class)",
                              (unsigned long long)r->absent));
     return SFP_OK;
 }

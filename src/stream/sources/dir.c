@@ -7,10 +7,10 @@
  * directory that appears later under another name becomes a class with its first image.
  *
  * A label may arrive after its image, or before it: a line NAME,LABEL in PATH/labels.csv (dir.h) labels PATH/NAME. An unlabelled
- * image that is moved or linked into the directory of a class is delivered again, with that label and the same identity.
+ * image that is moved or linked into the directory of a class is delivered again, with that label and the same file key.
  *
- * A file that cannot be read when it is its turn (removed, empty, or still open for writing at the end) is reported as lost:
- * changes that others make in the directory must not end a run. */
+ * A file that cannot be read in its turn (removed, empty, or still open for writing at the end) is skipped. Changes by other
+ * programs in the directory must not end a run. */
 #include "stream/sources/dir.h"
 
 enum { LABELLED_KEYS_KEPT = 1 << 16 };

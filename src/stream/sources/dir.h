@@ -21,11 +21,11 @@
 typedef struct sfp__dir_item {
     char *path;    /* relative to the directory; freed by the owner of the item */
     int32_t label; /* >= 0: a label without an image */
-    /* identity: hash of device, inode, time and size, which stays the same after a move and under a second name. labelled_key:
-     * hash of identity and directory. changed: the ctime. */
+    /* file_key: hash of device, inode, time and size, which stays the same after a move and under a second name. labelled_key:
+     * hash of file_key and directory. changed: the ctime. */
     sfp__origin origin;
     bool found;      /* by a scan, not by an event: a writer may still have it open */
-    uint64_t was;    /* found while open for writing: its identity then, ... */
+    uint64_t was;    /* found while open for writing: its file_key then, ... */
     double since;    /* ... and the time since which it has it */
     bool unfinished; /* the stream ended while the file was still open for writing */
 } sfp__dir_item;
@@ -52,7 +52,7 @@ void sfp__dir_queue_done(sfp__dir_queue *q);
 /* Appends an item. Takes ownership of item.path unless it fails. */
 sfp_status sfp__dir_queue_put(sfp__dir_queue *q, sfp__dir_item item, sfp_error *err);
 /* Offers a file that a scan has found (found) or that was closed. It is appended if it is an image that was not found before. */
-sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *folder, const char *name, bool found, sfp_error *err);
+sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *directory, const char *name, bool found, sfp_error *err);
 /* Takes the next complete item, or after last_call one that was not completed; *some is false if there is none now. */
 sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some, sfp_error *err);
 /* Begins a new round, in which items that were open for writing are checked again. For callers that could take none. ended: the
@@ -73,9 +73,9 @@ typedef struct sfp__dir_watch {
     sfp__dir_queue queue; /* images that were found */
     int fd;
     bool opened;
-    sfp__watched_directory *folders;
-    int folder_count;
-    size_t folder_capacity;
+    sfp__watched_directory *directories;
+    int directory_count;
+    size_t directory_capacity;
     bool ended; /* nothing follows after the items in the queue */
 } sfp__dir_watch;
 

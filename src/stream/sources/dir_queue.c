@@ -105,7 +105,7 @@ static sfp_status remember(sfp__dir_queue *q, uint64_t key, bool *fresh, sfp_err
 
 /* ----------------------------------------------------------------------- checking */
 
-static uint64_t identity_of(const struct stat *st)
+static uint64_t file_key_of(const struct stat *st)
 {
     uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
                         (uint64_t)st->st_size};
@@ -113,11 +113,11 @@ static uint64_t identity_of(const struct stat *st)
     return h ? h : 1;
 }
 
-/* Returns the hash of the identity and the name of the directory of `path`. */
-static uint64_t labelled_key_of(const char *path, uint64_t identity)
+/* Returns the hash of the file_key and the name of the directory of `path`. */
+static uint64_t labelled_key_of(const char *path, uint64_t file_key)
 {
     const char *slash = strchr(path, '/');
-    uint64_t h = sfp__hash(identity, path, slash ? (size_t)(slash - path) : 0);
+    uint64_t h = sfp__hash(file_key, path, slash ? (size_t)(slash - path) : 0);
     return h ? h : 1;
 }
 
@@ -135,14 +135,14 @@ static bool is_being_written(const char *path)
     return busy;
 }
 
-/* Returns true if a file that is open for writing has not changed for STEADY_SECONDS: it is treated as complete, because its
- * writer forgot to close it or does not exist. */
+/* Returns true if a file that is open for writing has not changed for STEADY_SECONDS. It is then treated as complete, because
+ * its writer forgot to close it or does not exist. */
 static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct stat *st)
 {
-    uint64_t identity = identity_of(st);
+    uint64_t file_key = file_key_of(st);
     double now = q->now();
-    if (identity != item->was) {
-        item->was = identity;
+    if (file_key != item->was) {
+        item->was = file_key;
         item->since = now;
     }
     return now - item->since >= STEADY_SECONDS;
@@ -158,12 +158,12 @@ typedef enum file_status {
 /* If FRESH, the item has the origin of the file as it is now. */
 static sfp_status identify(sfp__dir_queue *q, const struct stat *st, sfp__dir_item *item, file_status *out, sfp_error *err)
 {
-    uint64_t identity = identity_of(st), key = labelled_key_of(item->path, identity);
+    uint64_t file_key = file_key_of(st), key = labelled_key_of(item->path, file_key);
     bool fresh = true;
     if (key != item->origin.labelled_key) {
         TRY(remember(q, key, &fresh, err));
         if (fresh)
-            item->origin = (sfp__origin){.identity = identity,
+            item->origin = (sfp__origin){.file_key = file_key,
                                          .labelled_key = key,
                                          .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
     }
@@ -191,13 +191,13 @@ static sfp_status check_file(sfp__dir_queue *q, bool careful, sfp__dir_item *ite
     return identify(q, &st, item, out, err);
 }
 
-sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *folder, const char *name, bool found, sfp_error *err)
+sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *directory, const char *name, bool found, sfp_error *err)
 {
     file_status f = GONE;
     OWNED char *path = NULL;
     if (name[0] == '.' || !sfp__image_name(name))
         return SFP_OK;
-    TRY(sfp__path_make(folder, name, &path, err));
+    TRY(sfp__path_make(directory, name, &path, err));
     sfp__dir_item item = {.path = path, .label = -1, .found = found};
     TRY(check_file(q, false, &item, &f, err));
     if (f != FRESH)
@@ -221,7 +221,7 @@ sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some
             TRY(sfp__check_memory(put(&q->busy, item), err));
         } else if (f == SEEN) {
             sfp__free(item.path);
-        } else { /* the reader reports a file that is gone or was never completed */
+        } else { /* the reader reports a file that was removed or never completed */
             item.unfinished = f == BUSY;
             *out = item;
             *some = true;

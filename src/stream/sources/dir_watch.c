@@ -17,7 +17,7 @@ enum { POLL_MS = 50 };
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
 #define TOP_EVENTS (IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF) /* IN_ATTRIB: a directory may become readable */
 
-/* A watched directory; that at the top has the name "". */
+/* A watched directory; the top directory has the name "". */
 struct sfp__watched_directory {
     int id;
     char *name;
@@ -26,42 +26,42 @@ struct sfp__watched_directory {
 /* ------------------------------------------------------------------ directories */
 
 /* Offers the files of a directory to the queue; one that was removed has none. */
-static sfp_status scan(sfp__dir_watch *w, const char *folder, sfp_error *err)
+static sfp_status scan(sfp__dir_watch *w, const char *directory, sfp_error *err)
 {
     OWNED_BY(sfp__strings_done) sfp__strings names = {0};
     OWNED char *path = NULL;
     sfp_error why = {0};
-    TRY(sfp__path_make(w->path, folder, &path, err));
+    TRY(sfp__path_make(w->path, directory, &path, err));
     sfp_status status = sfp__directory_names(path, &names, &why);
     if (status == SFP_ENOTFOUND || status == SFP_EIO)
         return SFP_OK;
     if (status != SFP_OK)
         return sfp__fail(err, status, "%s", why.message);
     for (int i = 0; i < names.count; i++)
-        TRY(sfp__dir_queue_offer(&w->queue, folder, names.s[i], true, err));
+        TRY(sfp__dir_queue_offer(&w->queue, directory, names.s[i], true, err));
     return SFP_OK;
 }
 
 static sfp__watched_directory *find_directory(const sfp__dir_watch *w, int id)
 {
-    for (int i = 0; i < w->folder_count; i++)
-        if (w->folders[i].id == id)
-            return &w->folders[i];
+    for (int i = 0; i < w->directory_count; i++)
+        if (w->directories[i].id == id)
+            return &w->directories[i];
     return NULL;
 }
 
 static void remove_directory(sfp__dir_watch *w, sfp__watched_directory *f)
 {
     sfp__free(f->name);
-    *f = w->folders[--w->folder_count];
+    *f = w->directories[--w->directory_count];
 }
 
 static sfp_status reserve_directory(sfp__dir_watch *w, sfp_error *err)
 {
-    size_t n = (size_t)w->folder_count;
+    size_t n = (size_t)w->directory_count;
     if (n == SFP_CLASSES_MAX)
         return sfp__fail(err, SFP_ELIMIT, "%s: more than %d directories", w->path, SFP_CLASSES_MAX);
-    TRY(sfp__check_memory(sfp__grow(&w->folders, sizeof *w->folders, n, n + 1, &w->folder_capacity), err));
+    TRY(sfp__check_memory(sfp__grow(&w->directories, sizeof *w->directories, n, n + 1, &w->directory_capacity), err));
     return SFP_OK;
 }
 
@@ -117,13 +117,13 @@ static sfp_status watch_directory(sfp__dir_watch *w, const char *name, sfp_error
     if (f) /* the same directory has a new name */
         sfp__free(f->name);
     else
-        f = &w->folders[w->folder_count++];
+        f = &w->directories[w->directory_count++];
     *f = (sfp__watched_directory){.id = id, .name = copy};
     return scan(w, copy, err);
 }
 
-/* Watches a directory. One that cannot be watched causes a warning, because changes by others must not end a run. Too many
- * directories at the beginning are an error. */
+/* Watches a directory. A directory that cannot be watched causes a warning, because changes by other programs must not end a
+ * run. Too many directories at the beginning are an error. */
 static sfp_status try_directory(sfp__dir_watch *w, const char *name, sfp_error *err)
 {
     sfp_error why = {0};
@@ -162,9 +162,9 @@ sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_
     int32_t number;
     sfp_error why = {0};
     sfp_status status = SFP_OK;
-    for (int i = 0; i < w->folder_count && status != SFP_ENOMEM; i++)
-        if (w->folders[i].name[0])
-            status = sfp__names_add(names, w->folders[i].name, strlen(w->folders[i].name), &number, &why);
+    for (int i = 0; i < w->directory_count && status != SFP_ENOMEM; i++)
+        if (w->directories[i].name[0])
+            status = sfp__names_add(names, w->directories[i].name, strlen(w->directories[i].name), &number, &why);
     return status == SFP_ENOMEM ? sfp__fail(err, status, "%s: %s", w->path, why.message)
                                 : SFP_OK; /* names that are not valid are not classes */
 }
@@ -173,20 +173,20 @@ sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_
 static sfp_status rescan(sfp__dir_watch *w, sfp_error *err)
 {
     TRY(watch_all(w, err));
-    for (int i = 0; i < w->folder_count; i++)
-        TRY(scan(w, w->folders[i].name, err));
+    for (int i = 0; i < w->directory_count; i++)
+        TRY(scan(w, w->directories[i].name, err));
     return SFP_OK;
 }
 
 /* ----------------------------------------------------------------------- events */
 
 /* Returns true if the file is a second name of another one: a symbolic or hard link. */
-static bool is_link(const sfp__dir_watch *w, const char *folder, const char *name)
+static bool is_link(const sfp__dir_watch *w, const char *directory, const char *name)
 {
     struct stat st;
     OWNED char *below = NULL, *path = NULL;
-    return !sfp__path_make(folder, name, &below, NULL) && !sfp__path_make(w->path, below, &path, NULL) && lstat(path, &st) == 0 &&
-           (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
+    return !sfp__path_make(directory, name, &below, NULL) && !sfp__path_make(w->path, below, &path, NULL) &&
+           lstat(path, &st) == 0 && (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
 }
 
 static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_error *err)
@@ -213,12 +213,12 @@ static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_e
         w->ended = true;
         return SFP_OK;
     }
-    const char *folder = f->name;                             /* does not move when the list grows */
-    if ((e->mask & IN_CREATE) && is_link(w, folder, e->name)) /* a link is never written and closed */
-        TRY(sfp__dir_queue_offer(&w->queue, folder, e->name, true, err));
+    const char *directory = f->name;                             /* does not move when the list grows */
+    if ((e->mask & IN_CREATE) && is_link(w, directory, e->name)) /* a link is never written and closed */
+        TRY(sfp__dir_queue_offer(&w->queue, directory, e->name, true, err));
     if (top && (e->mask & (IN_CREATE | IN_MOVED_TO)))
         TRY(try_name(w, e->name, true, err));
-    return e->mask & FILE_EVENTS ? sfp__dir_queue_offer(&w->queue, folder, e->name, false, err) : SFP_OK;
+    return e->mask & FILE_EVENTS ? sfp__dir_queue_offer(&w->queue, directory, e->name, false, err) : SFP_OK;
 }
 
 /* Handles the events that have arrived; those after .end are ignored. After a failure the others are still handled, and the first
@@ -276,9 +276,9 @@ void sfp__dir_watch_done(sfp__dir_watch *w)
         return;
     if (w->fd >= 0)
         (void)close(w->fd);
-    for (int i = 0; i < w->folder_count; i++)
-        sfp__free(w->folders[i].name);
-    sfp__free(w->folders);
+    for (int i = 0; i < w->directory_count; i++)
+        sfp__free(w->directories[i].name);
+    sfp__free(w->directories);
     sfp__dir_queue_done(&w->queue);
     *w = (sfp__dir_watch){0};
 }

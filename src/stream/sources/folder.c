@@ -67,7 +67,7 @@ static sfp_status add_path(void *ctx, sfp__walk_kind kind, const char *path, int
 
 /* ------------------------------------------------------------------ the layout */
 
-/* Returns the length of the part up to the next '/'; *rest is what follows it. */
+/* Returns the length of the part up to the next '/'; *rest is the remaining text. */
 static size_t first_part(const char *path, const char **rest)
 {
     size_t n = strcspn(path, "/");

@@ -19,7 +19,7 @@ typedef struct idx_source {
     int64_t height, width;
     uint8_t *pixels;    /* (count, height, width) */
     uint8_t *digits;    /* (count) as in the file */
-    int32_t label[256]; /* class of a digit */
+    int32_t label[256]; /* class number of each digit */
     char *name;         /* "train-images" */
 } idx_source;
 

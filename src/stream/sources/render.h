@@ -1,7 +1,7 @@
 /* Renders images of ten simple objects, for the synthetic source and for the replicas of published datasets in the tests.
  *
- * The world drifts: pose, size, light, background, texture and the colours of the classes are slow functions of time, so that
- * images close in time look alike, and the two ends of a stream do not. A class is defined by its shape; its colour is
+ * The world drifts: pose, size, light, background, texture and the colours of the classes are slow functions of time. Images
+ * close in time look alike; those at the two ends of a stream do not. A class is defined by its shape; its colour is
  * informative only for a while. A scene depends only on its arguments. */
 #ifndef SFP_STREAM_RENDER_H
 #define SFP_STREAM_RENDER_H

@@ -9,8 +9,8 @@
  * before it was delivered. (After xz and zstd the library itself fails and loses the data that it unpacked last; zstd accepts no
  * zeros.)
  *
- * A sample whose image is empty or too large, or whose label is malformed, is lost alone; if the archive itself is damaged,
- * nothing can follow. */
+ * A sample whose image is empty or too large, or whose label is malformed, is skipped. If the archive itself is damaged, the
+ * stream fails. */
 #include "stream/sources/tar_sample.h"
 
 #include <errno.h>
@@ -84,7 +84,8 @@ static sfp_status fail_reading(const tar_stream *s, sfp_error *err)
                     : sfp__tar_fail(s->archive, s->base.path, err);
 }
 
-/* Finds the end of the input. libarchive stops at the end of compressed data and ignores what follows; it is read here. */
+/* Finds the end of the input. libarchive stops at the end of compressed data and ignores the bytes after it; they are read
+ * here. */
 static void find_end(tar_stream *s)
 {
     int64_t compressed_end = archive_filter_bytes(s->archive, -1);

@@ -3,8 +3,8 @@
  *   Stream-51_meta_train.json  rows [class, clip, video, frame, [w, h], [x2, x1, y2, y1], path]
  *   Stream-51_meta_test.json   rows [class, [w, h], [x2, x1, y2, y1], path]
  *
- * An image is cut to the box of its object, enlarged 1.10 times around its centre, as the loader of the dataset does it: the
- * centre and each side are truncated to integers, then clipped to the image.
+ * An image is cropped to the box of its object, enlarged 1.10 times around its centre, as in the loader of the dataset. The
+ * centre and each side are truncated to integers; then the box is clipped to the image.
  *
  * Training order: class by class (in class order), within a class the videos shuffled by the seed, the frames of a video in their
  * order. A video begins at frame 0, as in the loader of the dataset, or where clip or video change. Tasks: 11 classes, then 10
@@ -146,12 +146,12 @@ static sfp_status names_at(const json_t *rows, int k, sfp__names *names, bool *f
         const json_t *v = json_array_get(rows, i);
         json_int_t label = json_integer_value(json_array_get(v, 0));
         const char *path = json_string_value(json_array_get(v, TRAIN_FIELDS - 1)),
-                   *folder = path ? directory_at(path, k, &n) : NULL;
-        if (!folder || n == 0 || n > SFP_CLASS_NAME_MAX || label < 0 || label >= CLASSES)
+                   *name = path ? directory_at(path, k, &n) : NULL;
+        if (!name || n == 0 || n > SFP_CLASS_NAME_MAX || label < 0 || label >= CLASSES)
             return SFP_OK;
-        if (of[label] && (length[label] != n || memcmp(of[label], folder, n) != 0))
+        if (of[label] && (length[label] != n || memcmp(of[label], name, n) != 0))
             return SFP_OK;
-        of[label] = folder;
+        of[label] = name;
         length[label] = n;
     }
     for (int32_t i = 0, number = 0; i < CLASSES; i++) {
@@ -342,7 +342,7 @@ static sfp_status open_stream51(const char *path, const sfp__source_options *opt
         TRY(read_list(test_file, &test, err));
     sfp_error why = {0};
     sfp_status status = read_list(train_file, &train, &why);
-    if (status != SFP_OK && !(status == SFP_ENOTFOUND && opt->test)) /* the test part needs only its names */
+    if (status != SFP_OK && !(status == SFP_ENOTFOUND && opt->test)) /* the test part uses only the names of the training list */
         return sfp__fail(err, status, "%s", why.message);
     TRY(sfp__class_order(CLASSES, opt->order, &class_at, err));
     for (int i = 0; i < CLASSES; i++)

@@ -36,7 +36,7 @@ static int label_kind_of(const char *name)
     return SFP_TAR_UNLABELLED;
 }
 
-/* Stores the text of a label without the blanks around it; an empty one is none. */
+/* Stores the text of a label without the blanks around it; an empty text is no label. */
 static sfp_status set_label(sfp__tar_sample *s, int kind, const char *bytes, size_t n, sfp_error *err)
 {
     char number[32] = "", text[SFP_NAME_MAX];
