@@ -83,8 +83,8 @@ sfp_status sfp__prefetcher_take(sfp__prefetcher *a, int64_t item, double *wait_s
     if (item < a->lowest || item - a->lowest >= a->opt.depth || item >= a->opt.end) {
         int64_t lowest = a->lowest;
         pthread_mutex_unlock(&a->lock);
-        return sfp__fail(err, SFP_EINVAL, "%s is %lld, expected one of the %d from %lld on", a->opt.item_name, (long long)item,
-                         a->opt.depth, (long long)lowest);
+        return sfp__fail(err, SFP_EINVAL, "%s is %lld, expected %lld to %lld", a->opt.item_name, (long long)item,
+                         (long long)lowest, (long long)(lowest + a->opt.depth - 1));
     }
     const int64_t *made = &a->made[item % a->opt.depth];
     if (*made != item) {

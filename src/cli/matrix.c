@@ -247,7 +247,7 @@ static sfp_status load_text(const char *path, sfp__table *out, sfp_error *err)
     bytes = NULL; /* `text` owns the memory now */
     text[size] = '\0';
     if (memchr(text, '\0', size))
-        return sfp__fail(err, SFP_EFORMAT, "%s: not a text file, and its suffix is not one of an array file", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a text file, and its suffix is not that of an array file", path);
     reader r = {.path = path, .at = text + sfp__text_bom_length(text, size), .line = 1};
     sfp_status s = read_rows(&r, err);
     if (s)

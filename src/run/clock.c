@@ -93,8 +93,8 @@ void sfp__lag_join(sfp__lag *l, const sfp__lag *more)
 }
 
 /* Puts the batches that have arrived by now into the queue. idle: the learner is free, so one batch needs no place in the queue.
- * A batch that is complete within a nanosecond of the moment when the learner becomes free is left to that moment: rounding must
- * not drop it. */
+ * A batch that is complete within a nanosecond of the time when the learner becomes free waits for that time: rounding must not
+ * drop it. */
 static void enqueue_arrived(sfp__clock *c, bool idle)
 {
     while (c->next < c->batches && arrival(c, c->next) <= c->now - (idle ? 0 : 1e-9)) {

@@ -140,8 +140,8 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest",
                    "Action if the queue is full: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
     SFP_ROW_SWITCH("triage", "off",
-                   "Clock virtual or real: score every arriving sample (up to 16 batches per timestamp; older ones are dropped) "
-                   "and train on the coreset of all, instead of dropping batches without scoring them.",
+                   "Clock virtual or real: score every arriving sample and train on the coreset of all, instead of dropping "
+                   "batches without scoring them. A timestamp has up to 16 batches; older ones are dropped.",
                    AT(triage)),
     SFP_ROW_SWITCH("controller", "off",
                    "Clock virtual or real: adapt coreset, replay and steps to the load, so that the lag stays bounded.",

@@ -173,7 +173,7 @@ TEST(a_batch_that_is_not_loaded_is_refused)
     OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = load_from(2);
     int n;
     const sfp__sample *s;
-    REFUSED_EXACTLY(sfp__batch_loader_take(loader, 1, &n, &s, &err), SFP_EINVAL, "batch is 1, expected one of the 4 from 2 on");
+    REFUSED_EXACTLY(sfp__batch_loader_take(loader, 1, &n, &s, &err), SFP_EINVAL, "batch is 1, expected 2 to 5");
     assert_int_equal(sfp__batch_loader_take(loader, 6, &n, &s, &err), SFP_EINVAL);
     sfp__batch_loader_release(loader, 10);
     assert_int_equal(sfp__batch_loader_take(loader, 10, &n, &s, &err), SFP_EINVAL); /* there are 10: 0 to 9 */

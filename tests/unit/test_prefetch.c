@@ -81,7 +81,7 @@ TEST(an_item_out_of_range_is_refused)
     double wait_seconds = 0;
     sfp__prefetcher *a = begin(&r, 0, 6);
     sfp__prefetcher_release(a, 2);
-    REFUSED_EXACTLY(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup is 1, expected one of the 3 from 2 on");
+    REFUSED_EXACTLY(sfp__prefetcher_take(a, 1, &wait_seconds, &err), SFP_EINVAL, "cup is 1, expected 2 to 4");
     assert_int_equal(sfp__prefetcher_take(a, 5, &wait_seconds, &err), SFP_EINVAL);
     sfp__prefetcher_release(a, 5);
     MUST(sfp__prefetcher_take(a, 5, &wait_seconds, &err));

@@ -74,8 +74,8 @@ static const struct {
              {"torch.LongStorage", SFP_DTYPE_I64},      {"torch.IntStorage", SFP_DTYPE_I32},
              {"torch.ByteStorage", SFP_DTYPE_U8},       {"torch.BoolStorage", SFP_DTYPE_U8}};
 
-/* Reads a persistent value: ('storage', type, key, device, number of elements). In old files a sixth item is the view of another
- * storage; it must be None, as it is since storages are no longer views. */
+/* Reads a persistent value: ('storage', type, key, device, number of elements). In old files a sixth item is the view of
+ * another storage. It must be None, as in all newer files. */
 static sfp_status read_storage(const char *path, const sfp__pickle *p, sfp__pickle_value v, storage *out, sfp_error *err)
 {
     sfp__pickle_value id = sfp__pickle_item(p, v, 0);
