@@ -42,7 +42,7 @@ static bool value_text(yaml_document_t *doc, const yaml_node_t *node, char *buf,
     return true;
 }
 
-/* The line of an earlier pair with that option, which may have two names; 0: none. */
+/* Returns the line of an earlier pair with that option, under either of its names; 0: not found. */
 static size_t earlier_line(yaml_document_t *doc, const yaml_node_pair_t *first, const yaml_node_pair_t *pair, const char *name,
                            const sfp__args *args)
 {

@@ -176,8 +176,8 @@ const sfp__pool_kind sfp__pool_l2p = {
  * - Each layer's expert has its own key, as in CODA-Prompt's release; the authors have one key for all layers. The keys of all
  *   layers receive the same queries (except with --query-pass shared, where each layer has its own).
  * - The term is a mean over samples and layers with weight 1; the authors' has a coefficient, CODA-Prompt's release sums.
- * - General and expert prompts have one length (--prompt-length; the paper: 5 and 20), start orthonormal (docs/method.md,
- *   section 2) instead of uniform, and are attuned like fingerprints unless --attune is off. */
+ * - General and expert prompts have one length (--prompt-length; the paper: 5 and 20) and start orthonormal (docs/method.md,
+ *   section 2) instead of uniform. They are attuned like fingerprints unless --attune is off. */
 enum { GENERAL_LAYERS = 2 };
 
 static sfp_status check_dualprompt(sfp__fp_options *o, sfp_error *err)

@@ -254,8 +254,8 @@ static sfp_status features(void *learner, int n, const int *sample, float *out, 
 
 /* ------------------------------------------------------------------ pixels */
 
-/* The callbacks for pixels: gradients of the loss and of features with respect to images that a buffer method has created, and
- * the mean embeddings that slots are scored with.
+/* The callbacks for images that a buffer method has created. They compute gradients of the loss and of features with respect to
+ * pixels, and the mean embeddings with which slots are scored.
  *
  * To evaluate at theta + h*v the parameters are changed in place and restored from a copy, because theta + h*v - h*v is not theta
  * in floating point. Rows that are not trained stay unchanged, so cached results for them (the maps of attunement) are not

@@ -252,7 +252,7 @@ static sfp_status run_all(sfp__predict *p, sfp_error *err)
 
 /* ------------------------------------------------------------------- command */
 
-/* Options that exclude each other; NULL: none do. */
+/* Returns a message about options that exclude each other; NULL: there are none. */
 static const char *conflict(const sfp__args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))

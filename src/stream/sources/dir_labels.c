@@ -104,7 +104,7 @@ static bool is_header(piece name, piece label)
            memcmp(label.s, "label", 5) == 0;
 }
 
-/* Counts the line after the ones that were read as skipped. */
+/* Counts the next line as skipped. */
 static void skip_line(sfp__dir_labels *l)
 {
     if (l->skipped++ == 0)

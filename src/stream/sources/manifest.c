@@ -101,7 +101,7 @@ static sfp_status csv_fail(const reader *r, uint64_t line, const char *what, sfp
     return sfp__fail(err, SFP_EFORMAT, "%s:%llu: %s", r->file, (unsigned long long)line, what);
 }
 
-/* Reads a quoted field behind its first quote; r->at is then at the following ',' or end of line. */
+/* Reads a quoted field after its first quote; r->at is then at the following ',' or end of line. */
 static sfp_status quoted_field(reader *r, char **to, const char *limit, sfp_error *err)
 {
     size_t n = 0;

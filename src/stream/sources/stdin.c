@@ -176,8 +176,9 @@ static sfp_status end_stream(const tar_stream *s, bool *end, sfp_error *err)
         return sfp__fail(err, SFP_EFORMAT, "%s: archive ends without an end mark, expected blocks of zeros; it is incomplete",
                          s->base.path);
     if (s->compressed_end)
-        return sfp__fail(err, SFP_EFORMAT, "%s: data after byte %lld is not %s, expected more of it, zeros or the end",
-                         s->base.path, (long long)s->compressed_end, archive_filter_name(s->archive, 0));
+        return sfp__fail(err, SFP_EFORMAT, "%s: input after byte %lld is not %s, expected more %s data, zeros or the end",
+                         s->base.path, (long long)s->compressed_end, archive_filter_name(s->archive, 0),
+                         archive_filter_name(s->archive, 0));
     *end = true;
     return SFP_OK;
 }
