@@ -304,7 +304,8 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
             p->member_labels[(size_t)e * p->member_capacity + (size_t)to] = sfp__best_class(C, s->seen, members[e]);
         float *mixed = p->member[0] + (size_t)i * (size_t)C;
         sfp__mix_combine(&s->mix, 1, C, members, mixed);
-        memcpy(out, mixed, (size_t)C * sizeof *out);
+        if (C > 0)
+            memcpy(out, mixed, (size_t)C * sizeof *out);
     }
     return sfp__best_class(C, s->seen, out);
 }
