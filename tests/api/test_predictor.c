@@ -214,7 +214,7 @@ typedef struct watcher {
     const float (*expected)[CLASSES]; /* NULL: any */
     atomic_bool stopped;
     atomic_int runs;
-    const char *fault; /* NULL: none */
+    _Atomic(const char *) fault; /* NULL: none */
 } watcher;
 
 static const char *check_answer(watcher *w)

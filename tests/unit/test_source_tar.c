@@ -447,7 +447,7 @@ TEST(data_after_a_compressed_archive_is_compressed_alike_or_reported)
             continue;
         more = two;
         pack_behind(filter == ARCHIVE_FILTER_GZIP ? ARCHIVE_FILTER_ZSTD : ARCHIVE_FILTER_GZIP, packed, sizeof packed, &more);
-        failure = kept_print("stdin: data after byte %zu is not %s", two, packer[k / 2].name);
+        failure = kept_print("stdin: input after byte %zu is not %s", two, packer[k / 2].name);
         check_pieces(packed, more, piece, true, failure);
         memset(packed + two, 0, 1000); /* zero padding, as on tapes */
         check_pieces(packed, two + 5, piece, true, "");
@@ -457,7 +457,7 @@ TEST(data_after_a_compressed_archive_is_compressed_alike_or_reported)
         packed[two + 1] = 1;
         check_pieces(packed, two + 2, piece, true, failure);
         memcpy(packed + one, now.b, now.n); /* a plain tar */
-        failure = kept_print("stdin: data after byte %zu is not %s", one, packer[k / 2].name);
+        failure = kept_print("stdin: input after byte %zu is not %s", one, packer[k / 2].name);
         check_pieces(packed, one + now.n, piece, false, failure);
     }
 }
