@@ -17,7 +17,9 @@
  *   Threads     An object may be used by one thread at a time unless its part says otherwise. Different objects are independent.
  *   Growth      A struct that the caller fills begins with its size, set by its SFP_..._INIT macro, so that fields can be added
  *               without breaking compiled programs. Structs in arrays have reserved members, which must be 0.
- *   Process     The library never prints, exits, aborts or changes the locale. It starts threads only where stated. */
+ *   Process     The library never prints, exits, aborts or changes the locale of the process. It starts threads only where stated.
+ *   Callbacks   A callback runs with the C locale in its thread. It must not call a function on the object that called it, except
+ *               sfp_run_cancel. */
 #ifndef STREAMFP_H
 #define STREAMFP_H
 
@@ -40,9 +42,15 @@ extern "C" {
 
 /* A struct with its size, all else 0: what the SFP_..._INIT macros stand for. */
 #ifdef __cplusplus
-#define SFP_INIT(type) {sizeof(type)}
+#define SFP_INIT(type) \
+    {                  \
+        sizeof(type)   \
+    }
 #else
-#define SFP_INIT(type) {.size = sizeof(type)}
+#define SFP_INIT(type)       \
+    {                        \
+        .size = sizeof(type) \
+    }
 #endif
 
 /* -------------------------------------------------------------------------------------------------- 1 Errors and messages */
@@ -141,11 +149,11 @@ typedef struct sfp_engine sfp_engine;
 typedef enum sfp_precision { SFP_PRECISION_F32 = 0, SFP_PRECISION_BF16 = 1 } sfp_precision;
 
 typedef struct sfp_engine_options {
-    size_t size;           /* sizeof(sfp_engine_options) */
-    int32_t threads;       /* 0: as many as the process may run on */
-    int32_t image_size;    /* side of the input in pixels; 0: that of the file. Position embeddings are resized. */
+    size_t size;        /* sizeof(sfp_engine_options) */
+    int32_t threads;    /* 0: as many as the process may run on */
+    int32_t image_size; /* side of the input in pixels; 0: that of the file. Position embeddings are resized. */
     sfp_precision precision;
-    sfp_log_fn log;        /* NULL: no messages. May be called from any thread that uses the engine. */
+    sfp_log_fn log; /* NULL: no messages. May be called from any thread that uses the engine. */
     void *log_ctx;
 } sfp_engine_options;
 #define SFP_ENGINE_OPTIONS_INIT SFP_INIT(sfp_engine_options)
@@ -328,7 +336,8 @@ typedef struct sfp_prediction {
 } sfp_prediction;
 
 /* Of a learner, which must outlive it. options NULL: defaults. */
-SFP_API sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err);
+SFP_API sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out,
+                                        sfp_error *err);
 
 /* Of a state file or a run directory. The settings are those of the file, which records its backbone; another one is refused. */
 SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
@@ -351,7 +360,7 @@ SFP_API sfp_status sfp_predictor_refresh(sfp_predictor *p, sfp_error *err);
 SFP_API int sfp_predictor_classes(const sfp_predictor *p);
 SFP_API const char *sfp_predictor_class_name(const sfp_predictor *p, int32_t label); /* NULL: it has none */
 SFP_API int sfp_predictor_class_seen(const sfp_predictor *p, int32_t label);         /* 1: samples of it were offered */
-SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);                    /* batches behind the answers */
+SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);                   /* batches behind the answers */
 
 /* (count, classes) log-probabilities of the last run, -INFINITY for classes never seen; logits if the backbone's own head answers.
  * Rows of unreadable images are undefined. NULL: no run since the last refresh, or no classes. */
@@ -381,10 +390,10 @@ typedef struct sfp_record {
 } sfp_record;
 
 typedef struct sfp_source_options {
-    size_t size;    /* sizeof(sfp_source_options) */
-    int32_t test;   /* 1: the test part of a dataset that has one */
-    int32_t order;  /* order of the classes: 0 natural, else shuffled by this seed */
-    uint64_t seed;  /* of sources that draw their images or their order */
+    size_t size;   /* sizeof(sfp_source_options) */
+    int32_t test;  /* 1: the test part of a dataset that has one */
+    int32_t order; /* order of the classes: 0 natural, else shuffled by this seed */
+    uint64_t seed; /* of sources that draw their images or their order */
 } sfp_source_options;
 #define SFP_SOURCE_OPTIONS_INIT SFP_INIT(sfp_source_options)
 
@@ -392,7 +401,7 @@ typedef struct sfp_source_options {
 SFP_API sfp_status sfp_source_open(const char *spec, const sfp_source_options *options, sfp_source **out, sfp_error *err);
 SFP_API void sfp_source_close(sfp_source *s);
 
-/* Kind i of the library, from 0; 0: there is none. name and summary may be NULL. */
+/* Describes kind i of the library, from 0; returns 0 if there is no such kind. name, summary and live may be NULL. */
 SFP_API int sfp_source_kind(int i, const char **name, const char **summary, int *live);
 
 SFP_API int sfp_source_is_live(const sfp_source *s);
@@ -465,18 +474,19 @@ typedef struct sfp_run_progress {
     size_t size; /* set by the library */
     int32_t task, tasks;
     const char *task_name;
-    uint64_t offered_before, offered, total; /* samples: by earlier processes, so far, in all (0: unknown) */
+    uint64_t offered_before, offered, total;   /* samples: by earlier processes, so far, in all (0: unknown) */
     double rate, lag, loss, accuracy, seconds; /* samples/s, s, prequential accuracy, s of this process; NaN: unknown */
-    uint64_t evaluated, to_evaluate; /* during an evaluation: test images done and in all; else both 0 */
+    uint64_t evaluated, to_evaluate;           /* during an evaluation: test images done and in all; else both 0 */
 } sfp_run_progress;
 
 typedef struct sfp_run_options {
-    size_t size;        /* sizeof(sfp_run_options) */
-    sfp_source *source; /* the stream, instead of the setting "data"; the run owns it from now on, also if opening fails. NULL */
-    sfp_source *test;   /* the test set, instead of the setting "test"; likewise */
+    size_t size; /* sizeof(sfp_run_options) */
+    sfp_source
+        *source; /* the stream, instead of the setting "data"; the run owns it from now on, also if opening fails. NULL: none */
+    sfp_source *test;                                              /* the test set, instead of the setting "test"; likewise */
     void (*progress)(void *ctx, const sfp_run_progress *progress); /* after each timestamp and during evaluations; NULL: none */
-    sfp_log_fn log;                                                 /* NULL: that of the engine */
-    void *ctx;                                                      /* of both callbacks */
+    sfp_log_fn log;                                                /* NULL: that of the engine */
+    void *ctx;                                                     /* of both callbacks */
 } sfp_run_options;
 #define SFP_RUN_OPTIONS_INIT SFP_INIT(sfp_run_options)
 
@@ -534,18 +544,18 @@ SFP_API sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out
 typedef struct sfp_evaluation sfp_evaluation;
 
 typedef struct sfp_evaluation_options {
-    size_t size;          /* sizeof(sfp_evaluation_options) */
-    const char *state;    /* a state file or a run directory */
-    const char *data;     /* KIND:PATH; or */
-    sfp_source *source;   /* an indexed source, owned by the evaluation from now on, also if it fails */
-    const char *tasks;    /* as the setting "tasks"; NULL: the domains or tasks of the dataset */
-    int32_t train_part;   /* 1: the training part of a dataset that has both; else the test part */
-    int32_t has_seed;     /* 1: `seed` is used; 0: that of the state */
-    uint64_t seed;        /* of sources that draw their images */
-    uint64_t limit;       /* images per task; 0: all */
+    size_t size;        /* sizeof(sfp_evaluation_options) */
+    const char *state;  /* a state file or a run directory */
+    const char *data;   /* KIND:PATH; or */
+    sfp_source *source; /* an indexed source, owned by the evaluation from now on, also if it fails */
+    const char *tasks;  /* as the setting "tasks"; NULL: the domains or tasks of the dataset */
+    int32_t train_part; /* 1: the training part of a dataset that has both; else the test part */
+    int32_t has_seed;   /* 1: `seed` is used; 0: that of the state */
+    uint64_t seed;      /* of sources that draw their images */
+    uint64_t limit;     /* images per task; 0: all */
     void (*progress)(void *ctx, uint64_t done, uint64_t total); /* NULL: none */
-    sfp_log_fn log;                                              /* NULL: that of the engine */
-    void *ctx;                                                   /* of both callbacks */
+    sfp_log_fn log;                                             /* NULL: that of the engine */
+    void *ctx;                                                  /* of both callbacks */
 } sfp_evaluation_options;
 #define SFP_EVALUATION_OPTIONS_INIT SFP_INIT(sfp_evaluation_options)
 
@@ -582,7 +592,8 @@ SFP_API const char *sfp_evaluation_first_error(const sfp_evaluation *v);
 #define SFP_NEEDS_FEATURES 2u /* (b, D) class tokens of the prompted pass; costs a pass */
 #define SFP_NEEDS_LOGITS 4u   /* (b, classes); comes with FEATURES */
 #define SFP_NEEDS_PROBS 8u    /* (b, classes); comes with FEATURES */
-#define SFP_NEEDS_QUERY 64u   /* (b, D) class tokens of the pass without prompts; costs a pass for samples that are not trained on */
+#define SFP_NEEDS_QUERY \
+    64u /* (b, D) class tokens of the pass without prompts; costs a pass for samples that are not trained on */
 
 /* Random numbers of the learner: a checkpoint continues their sequence. */
 typedef struct sfp_random sfp_random;
@@ -619,10 +630,10 @@ typedef struct sfp_selector_definition {
 SFP_API sfp_status sfp_register_selector(const sfp_selector_definition *definition, sfp_error *err);
 
 typedef struct sfp_buffer_view {
-    size_t size;               /* set by the library */
-    int32_t b;                 /* samples of the batch that found no free slot */
-    int32_t slots;             /* m; all are full */
-    uint64_t seen;             /* samples offered to the buffer before these */
+    size_t size;   /* set by the library */
+    int32_t b;     /* samples of the batch that found no free slot */
+    int32_t slots; /* m; all are full */
+    uint64_t seen; /* samples offered to the buffer before these */
     uint64_t timestamp;
     const int32_t *labels;     /* (b) */
     const uint64_t *ids;       /* (b) */
@@ -635,7 +646,7 @@ typedef struct sfp_buffer_view {
 } sfp_buffer_view;
 
 typedef struct sfp_buffer_definition {
-    size_t size; /* sizeof(sfp_buffer_definition) */
+    size_t size;                /* sizeof(sfp_buffer_definition) */
     const char *name, *summary; /* as those of a selector */
     unsigned needs;             /* SFP_NEEDS_SCORE or 0 */
     void *ctx;
@@ -673,8 +684,9 @@ typedef struct sfp_coreset_options {
 /* Chooses rows of features (rows, dim). camel, craig and gradmatch need labels (rows); craig and gradmatch also probs (rows,
  * classes), the predicted probabilities; others ignore both. indices (rows): the chosen rows in order of choice, *count of them.
  * weights (rows) may be NULL. Rows with NaN or infinite values are chosen last, in index order. */
-SFP_API sfp_status sfp_coreset(const sfp_coreset_options *options, int rows, int dim, const float *features, const int32_t *labels,
-                               int classes, const float *probs, int32_t *indices, float *weights, int *count, sfp_error *err);
+SFP_API sfp_status sfp_coreset(const sfp_coreset_options *options, int rows, int dim, const float *features,
+                               const int32_t *labels, int classes, const float *probs, int32_t *indices, float *weights,
+                               int *count, sfp_error *err);
 
 /* ---------------------------------------------------------------------- 12 Conversion and pretraining of backbones
  *
@@ -695,20 +707,20 @@ SFP_API sfp_status sfp_pretrain_settings_create(sfp_settings **out, sfp_error *e
 SFP_API const sfp_setting_info *sfp_pretrain_settings_info(int i);
 
 typedef struct sfp_pretrain_progress {
-    size_t size;          /* set by the library */
-    const char *phase;    /* "pictures" (reading images), "teacher" (computing its outputs) or "train" */
-    uint64_t done, total; /* of the phase; total 0: unknown */
-    double fraction;      /* of the phase, 0 to 1 */
+    size_t size;           /* set by the library */
+    const char *phase;     /* "pictures" (reading images), "teacher" (computing its outputs) or "train" */
+    uint64_t done, total;  /* of the phase; total 0: unknown */
+    double fraction;       /* of the phase, 0 to 1 */
     double start_fraction; /* at which this process began */
     double seconds, epoch, images_per_second;
-    double loss[4]; /* of labels, class token, patch tokens and logits; NaN: not used */
+    double loss[4];  /* of labels, class token, patch tokens and logits; NaN: not used */
     double ncm, knn; /* last probe: accuracy of nearest class mean and nearest neighbours; NaN: none yet */
 } sfp_pretrain_progress;
 
 typedef struct sfp_pretrain_options {
-    size_t size; /* sizeof(sfp_pretrain_options) */
+    size_t size;                                                        /* sizeof(sfp_pretrain_options) */
     void (*progress)(void *ctx, const sfp_pretrain_progress *progress); /* NULL: none */
-    sfp_log_fn log;                                                      /* NULL: no messages */
+    sfp_log_fn log;                                                     /* NULL: no messages */
     int (*cancelled)(void *ctx); /* asked after every step; 1: write a checkpoint and return. NULL: never */
     void *ctx;                   /* of the callbacks */
     const char *command;         /* recorded in the model's file; NULL: none */
