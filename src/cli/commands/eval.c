@@ -1,5 +1,5 @@
 /* streamfp eval: the accuracy of a saved state on a dataset. */
-#include "cli/backbone.h"
+#include "cli/engine.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/ui.h"

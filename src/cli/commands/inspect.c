@@ -2,7 +2,6 @@
  *
  * Any tensor file can be inspected. States and checkpoints are recognised by their metadata (inspect_saved.c). For other files
  * that are not a ViT, the reason is the message of the loader, so that inspect and predict never disagree. */
-#include "cli/backbone.h"
 #include "cli/command.h"
 #include "cli/commands/inspect_saved.h"
 #include "cli/output.h"

@@ -5,7 +5,7 @@
  * exit status is then 1. */
 #include "cli/commands/predict.h"
 
-#include "cli/backbone.h"
+#include "cli/engine.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* streamfp run: learn from a stream. The options are in run_settings.c. */
 #include "cli/commands/run.h"
-#include "cli/backbone.h"
+#include "cli/engine.h"
 #include "cli/command.h"
 #include "cli/ui.h"
 

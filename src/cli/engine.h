@@ -1,0 +1,12 @@
+/* Opens the engine of a command by its options --backbone, --precision, --img-size and --threads. */
+#ifndef SFP_CLI_ENGINE_H
+#define SFP_CLI_ENGINE_H
+
+#include "base/settings.h"
+#include "streamfp.h"
+
+/* state: the file or run directory to predict with; NULL: none. Without --img-size, the input size is that at which the state was
+ * learned, and a note is printed if that is not the size of the backbone. Messages of the engine are printed. */
+sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engine **out, sfp_error *err);
+
+#endif
