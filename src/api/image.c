@@ -50,6 +50,14 @@ static void copy_row(int32_t format, int width, const uint8_t *from, uint8_t *to
     }
 }
 
+/* To rgb (height, width, 3). */
+static void copy_pixels(const sfp_image *im, uint8_t *rgb)
+{
+    int64_t row = (int64_t)im->width * (im->format == SFP_IMAGE_GREY ? 1 : 3), stride = im->stride ? im->stride : row;
+    for (int y = 0; y < im->height; y++)
+        copy_row(im->format, im->width, (const uint8_t *)im->data + y * stride, rgb + 3 * (size_t)y * (size_t)im->width);
+}
+
 static sfp_status to_rgb(const sfp_image *im, const char *label, sfp__image *out, sfp_error *err)
 {
     sfp__image_options o = sfp__image_options_defaults();
@@ -59,9 +67,7 @@ static sfp_status to_rgb(const sfp_image *im, const char *label, sfp__image *out
     if (im->format == SFP_IMAGE_ENCODED)
         return sfp__image_decode(label, im->data, im->bytes, &o, out, err);
     TRY(sfp__image_alloc(label, im->width, im->height, o.max_pixels, out, err));
-    int64_t row = (int64_t)im->width * (im->format == SFP_IMAGE_GREY ? 1 : 3), stride = im->stride ? im->stride : row;
-    for (int y = 0; y < im->height; y++)
-        copy_row(im->format, im->width, (const uint8_t *)im->data + y * stride, out->rgb + 3 * (size_t)y * (size_t)im->width);
+    copy_pixels(im, out->rgb);
     return SFP_OK;
 }
 
@@ -69,6 +75,10 @@ sfp_status sfp__api_fit(const sfp_image *im, const char *label, int size, sfp__r
 {
     OWNED_BY(sfp__image_done) sfp__image whole = {0}, fit = {0};
     TRY(check(im, label, err));
+    if (has_pixels(im) && im->width == size && im->height == size && how == SFP_RESIZE_SQUASH && !has_box(im)) {
+        copy_pixels(im, rgb); /* at the input size already: nothing is allocated */
+        return SFP_OK;
+    }
     TRY(to_rgb(im, label, &whole, err));
     if (has_box(im))
         TRY(sfp__image_cut(&whole, label, im->box, err));

@@ -45,6 +45,18 @@ TEST(the_same_pixels_give_the_same_input_in_every_layout)
         assert_memory_equal(fit(&images[i], "squash"), first, SIDE * SIDE * 3);
 }
 
+TEST(an_image_at_the_input_size_keeps_its_pixels)
+{
+    uint8_t rgb[SIDE][SIDE][3];
+    for (size_t i = 0; i < sizeof rgb; i++)
+        ((uint8_t *)rgb)[i] = (uint8_t)(i * 37 % 251);
+    const sfp_image im = {.width = SIDE, .height = SIDE, .data = rgb};
+    const sfp_image boxed = {.width = SIDE, .height = SIDE, .data = rgb, .box = {0, 0, SIDE, SIDE}}; /* by way of the resize */
+    assert_memory_equal(fit(&im, "squash"), rgb, sizeof rgb);
+    assert_memory_equal(fit(&boxed, "squash"), rgb, sizeof rgb);
+    assert_memory_not_equal(fit(&im, "crop"), rgb, sizeof rgb);
+}
+
 TEST(grey_pixels_are_equal_in_all_channels)
 {
     uint8_t grey[H][W], rgb[H][W][3];
