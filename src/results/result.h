@@ -135,12 +135,6 @@ typedef struct sfp__confusion_pair {
 /* Finds the most frequent wrong answers of a confusion matrix (classes, classes); NULL: none. They are sorted by decreasing
  * count, then by truth and answer. Returns their number, at most max_pairs. */
 int sfp__top_confusions(int classes, const uint64_t *confusion, int max_pairs, sfp__confusion_pair *out);
-/* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
-void sfp__mean_interval(int n, const double *x, double *mean, double *half);
-/* Regularised incomplete beta function I_x(a, b), a and b > 0, x in [0, 1]. */
-double sfp__incomplete_beta(double a, double b, double x);
-/* The quantile t with P(T <= t) = p of Student's T with df > 0 degrees of freedom; NAN outside 0 < p < 1. */
-double sfp__student_t(double p, double df);
 
 /* Converts a result to the text of result.json, on one line or indented; the caller frees it with sfp__free. Parsing names the
  * source `label` in messages. */

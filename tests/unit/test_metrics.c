@@ -58,49 +58,6 @@ TEST(summarise_sets_the_metrics_of_a_result)
     near(r.backward_transfer, -0.1, 1e-14);
 }
 
-TEST(incomplete_beta_matches_known_values)
-{
-    assert_true(sfp__incomplete_beta(2, 3, 0) == 0 && sfp__incomplete_beta(2, 3, 1) == 1);
-    near(sfp__incomplete_beta(1, 1, 0.3), 0.3, 1e-14);
-    near(sfp__incomplete_beta(2, 3, 0.4), 0.5248, 1e-13); /* a polynomial: 6x^2 - 8x^3 + 3x^4 */
-    near(sfp__incomplete_beta(3, 2, 0.6), 1 - 0.5248, 1e-13);
-    near(sfp__incomplete_beta(0.5, 0.5, 0.25), 2 / acos(-1) * asin(0.5), 1e-13); /* the arcsine law */
-}
-
-TEST(student_quantiles_match_tables)
-{
-    const double pi = acos(-1);
-    near(sfp__student_t(0.975, 1), tan(pi * 0.475), 1e-12);                    /* one degree: Cauchy */
-    near(sfp__student_t(0.975, 2), 0.95 * sqrt(2 / (1 - 0.95 * 0.95)), 1e-12); /* two: closed form */
-    /* computed by mpmath with 40 digits */
-    const double table[][2] = {{3, 3.1824463052837095927},
-                               {4, 2.7764451051977943578},
-                               {9, 2.2621571627982055426},
-                               {29, 2.0452296421327042982},
-                               {120, 1.9799304050824408467}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        near(sfp__student_t(0.975, table[i][0]), table[i][1], 1e-13);
-    near(sfp__student_t(0.995, 5), 4.0321429835552280784, 1e-13);
-    near(sfp__student_t(0.975, 1e7), 1.959964, 1e-6); /* the normal distribution */
-    near(sfp__student_t(0.025, 4), -sfp__student_t(0.975, 4), 1e-14);
-    assert_true(sfp__student_t(0.5, 3) == 0);
-    assert_true(isnan(sfp__student_t(0, 3)) && isnan(sfp__student_t(1, 3)) && isnan(sfp__student_t(0.9, 0)));
-}
-
-TEST(an_interval_needs_two_numbers)
-{
-    double mean, half;
-    sfp__mean_interval(0, NULL, &mean, &half);
-    assert_true(isnan(mean) && isnan(half));
-    sfp__mean_interval(1, (double[]){0.5}, &mean, &half);
-    assert_true(mean == 0.5 && isnan(half));
-    sfp__mean_interval(3, (double[]){0.70, 0.72, 0.77}, &mean, &half);
-    near(mean, 0.73, 1e-14);
-    near(half, 4.3026527297494638523 * sqrt(0.0013 / 3), 1e-13); /* s^2 = (0.0009 + 0.0001 + 0.0016)/2 */
-    sfp__mean_interval(2, (double[]){1, 1}, &mean, &half);
-    assert_true(mean == 1 && half == 0);
-}
-
 TEST(confusions_are_sorted_by_count)
 {
     const uint64_t confusion[] = {9, 2, 0, 5, 0, 2, 1, 7, 30};

@@ -5,6 +5,7 @@
 
 #include "cli/ui.h"
 #include "io/json_write.h"
+#include "results/statistics.h"
 
 #include "base/mem.h"
 #include "run/clock.h"
