@@ -390,9 +390,10 @@ typedef struct sfp_record {
 } sfp_record;
 
 typedef struct sfp_source_options {
-    size_t size;   /* sizeof(sfp_source_options) */
-    int32_t test;  /* 1: the test part of a dataset that has one */
-    int32_t order; /* order of the classes: 0 natural, else shuffled by this seed */
+    size_t size;  /* sizeof(sfp_source_options) */
+    int32_t test; /* 1: the test part of a dataset that has one */
+    int32_t
+        order; /* order of the classes: 0 natural; above 0: shuffled by this seed; -K: authors:K, order K of the paper's authors */
     uint64_t seed; /* of sources that draw their images or their order */
 } sfp_source_options;
 #define SFP_SOURCE_OPTIONS_INIT SFP_INIT(sfp_source_options)

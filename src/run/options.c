@@ -45,6 +45,26 @@ static sfp_status check_rate(const sfp__opt *o, const char *text, sfp_error *err
                          text);
 }
 
+/* authors:K is -K. */
+static bool parse_order(const char *text, int *out)
+{
+    static const char authors[] = "authors:";
+    bool theirs = strncmp(text, authors, sizeof authors - 1) == 0;
+    int64_t n = 0;
+    bool fine = sfp__parse_int(theirs ? text + sizeof authors - 1 : text, &n) && n >= theirs && n <= INT32_MAX;
+    *out = (int)(theirs ? -n : n);
+    return fine;
+}
+
+static sfp_status check_order(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    int order;
+    if (parse_order(text, &order))
+        return SFP_OK;
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected 0 to %d, or authors:K with K from 1", o->name, text,
+                         INT32_MAX);
+}
+
 /* 0: after each task. */
 static bool parse_eval_every(const char *text, int *out)
 {
@@ -110,8 +130,13 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_STRING("test", "KIND:PATH", NULL, "The test set. Default: the test part of the dataset, if it has one.", AT(test),
                    .resume = SFP_RESUME_LIVE, .check = check_source),
     SFP_SETTINGS_STREAM(SETTING_ROW)
-        SFP_ROW_INT("order", "SEED", "0", 0, INT32_MAX,
-                    "Order of the classes; 0: natural order, else the seed of a random order.", AT(order)),
+        SFP_ROW_STRING("order", "SEED|authors:K", "0",
+                       "Order of the classes; 0: natural order, else the seed of a random order. authors:K: class order K of the "
+                       "paper's authors; the first is the natural order.",
+                       .check = check_order),
+    SFP_ROW_CHOICE("within", "shuffle|class|given", NULL,
+                   "Order of the samples within a task: shuffled by the seed, one class after the other as in the paper, or as "
+                   "the source gives them. Default: given if the source keeps its order, else shuffle."),
     SFP_SETTINGS_INPUT(SETTING_ROW) SFP_ROW_GROUP("Backbone"),
     SFP_ROW_STRING(
         "backbone", "FILE|builtin", "builtin",
@@ -292,6 +317,8 @@ sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_o
         o->tasks = "5";
     TRY(read_clock(a, o, err));
     (void)parse_eval_every(sfp__args_string(a, "eval-every"), &o->eval_every);
+    (void)parse_order(sfp__args_string(a, "order"), &o->order);
+    o->within = (sfp__within)(sfp__args_choice(a, "within") + 1); /* not set: DEFAULT */
     if (o->resume && !o->out)
         return sfp__fail_key(err, "resume", SFP_EINVAL, "resume needs the directory of the run (--out DIR)");
     o->drop_short = sfp__args_choice(a, "preset") == PRESET_PAPER;

@@ -162,7 +162,7 @@ static sfp_status split_live(sfp__plan *p, sfp_error *err)
     TRY(open_test(p, err));
     if (!p->test)
         return SFP_OK;
-    TRY(sfp__tasks_create(p->test, "free", 0, 0, NULL, &like, err));
+    TRY(sfp__tasks_create(p->test, "free", NULL, NULL, &like, err));
     return sfp__tasks_create_test(p->test, p->test, &like, "free", p->opt->eval_limit, &p->test_tasks, err);
 }
 
@@ -187,7 +187,7 @@ static sfp_status count_classes(sfp__plan *p, sfp_error *err)
  * excluded. */
 static sfp_status find_unlabelled(sfp__plan *p, uint64_t count, sfp_error *err)
 {
-    bool predicted = p->tasks.free && p->source->keeps_order;
+    bool predicted = p->tasks.free && p->tasks.in_source_order;
     int64_t n = 0;
     OWNED int64_t *order = NULL;
     if (count == 0)
@@ -212,7 +212,8 @@ static sfp_status split_indexed(sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
     uint64_t unlabelled = 0;
-    TRY(sfp__tasks_create(p->source, o->tasks, o->order, o->learner.seed, &unlabelled, &p->tasks, err));
+    const sfp__stream_order order = {.classes = o->order, .within = o->within, .seed = o->learner.seed};
+    TRY(sfp__tasks_create(p->source, o->tasks, &order, &unlabelled, &p->tasks, err));
     TRY(find_unlabelled(p, unlabelled, err));
     TRY(open_test(p, err));
     if (p->test)

@@ -24,6 +24,7 @@
 #include "learner/learner.h"
 #include "results/result.h"
 #include "run/clock.h"
+#include "stream/tasks.h"
 
 #include <stdatomic.h>
 
@@ -33,7 +34,8 @@ typedef struct sfp__run_options {
     const char *data, *test;          /* KIND:PATH; test NULL: the test part of the dataset; none if it has no such part */
     sfp_source *source, *test_source; /* used instead of `data` and `test`; the run owns them from sfp__run_open on. NULL: none */
     const char *tasks;                /* NULL: the tasks of the dataset, else free; live streams: free */
-    int order;
+    int order;                        /* of the classes, as in sfp__source_options */
+    sfp__within within;
     const char *method; /* NULL: the learner; ncm, slda, ranpac */
     sfp__learner_options learner;
     bool drop_short; /* a short last batch of a task is excluded */

@@ -50,6 +50,7 @@ static const sfp__no_effect_rule rules[] = {
     {"queue-policy", "queue=0&queue-policy!=block", "queue {queue}",
      "without a queue, batches that arrive while the learner is busy are dropped"},
     {"order", "live=on", "data {data}", "classes of a live stream are numbered in order of appearance"},
+    {"within", "live=on", "data {data}", "the images of a live stream are processed in their order of arrival"},
     {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
 };
 

@@ -91,7 +91,7 @@ static sfp_status split_data(eval_context *s, sfp_error *err)
             TRY(add_unknown(s->e, s->data->inner->class_names[c], s->data->foreign[c], err));
     if (source->count == 0)
         return sfp__fail(err, SFP_EINVAL, "%s: dataset has no images of the classes that %s has learned", s->name, s->opt->state);
-    TRY(sfp__tasks_create(source, spec, 0, 0, NULL, &like, err));
+    TRY(sfp__tasks_create(source, spec, NULL, NULL, &like, err));
     TRY(sfp__tasks_create_test(source, source, &like, spec, s->opt->limit, &s->tasks, err));
     for (int c = 0; c < source->classes; c++)
         s->tasks.label_of[c] = c; /* labels of the state, in place of those that the split assigned */

@@ -35,7 +35,9 @@ void sfp__raw_image_done(sfp__raw_image *p);
 typedef struct sfp__source_options {
     bool test;     /* the test part of a dataset that has one (stream51, core50, clear10, clear100, cifar, idx, tar) */
     uint64_t seed; /* of sources that draw their images (synthetic) or an order that a published protocol draws */
-    int order;     /* --order: 0: natural order of the classes; else the seed of the class order (core50: the run) */
+    /* --order: 0: natural order of the classes; above 0: the seed of the class order (core50: the run); -K: order K of the paper's
+     * authors (core50: the run K - 1) */
+    int order;
 } sfp__source_options;
 
 /* The origin of an image of a live source; passed by value. */

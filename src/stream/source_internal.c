@@ -92,7 +92,9 @@ sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_erro
     TRY(sfp__alloc(&list, (size_t)classes, sizeof *list, err));
     for (int i = 0; i < classes; i++)
         list[i] = i;
-    if (order != 0)
+    if (order < -1) /* -1: the first order of the authors is the natural one */
+        sfp__authors_shuffle(list, classes, (uint32_t)(-(int64_t)order - 1));
+    else if (order > 0)
         sfp__shuffle(list, classes, (uint64_t)(int64_t)order, CLASS_STREAM);
     *class_at = list;
     return SFP_OK;

@@ -29,8 +29,11 @@ extern const sfp__source_kind sfp__source_folder, sfp__source_manifest, sfp__sou
 int sfp__natural_compare(const char *a, const char *b);
 /* Shuffles with the algorithm of Fisher and Yates and the random numbers of (seed, stream); n is at most SFP_RECORDS_MAX. */
 void sfp__shuffle(int64_t *a, int64_t n, uint64_t seed, uint64_t stream);
-/* Writes the class at each place of the order to *class_at (classes), allocated by sfp__malloc. order 0: natural order; else
- * shuffled by this seed. */
+/* Shuffles as np.random.seed(seed); np.random.shuffle(a) do (authors_order.c). */
+void sfp__authors_shuffle(int64_t *a, int n, uint32_t seed);
+/* Writes the class at each place of the order to *class_at (classes), allocated by sfp__malloc. order 0: natural order; above 0:
+ * shuffled by this seed; -K: order K of the paper's authors. The first of them is the natural order, order K has the seed K - 1.
+ */
 sfp_status sfp__class_order(int classes, int order, int64_t **class_at, sfp_error *err);
 /* Returns the task of the class at a place of the order. The first task has `first` classes, every other one has `each`. */
 static inline int32_t sfp__task_of_place(int64_t place, int first, int each)

@@ -41,7 +41,7 @@ static sfp_status make_labels(int source_classes, int classes, sfp__tasks *out, 
     return SFP_OK;
 }
 
-/* Sets stream labels: classes in natural order, or shuffled. */
+/* Sets stream labels by the class order. */
 static sfp_status order_classes(int classes, int order, sfp__tasks *out, sfp_error *err)
 {
     OWNED int64_t *at = NULL;
@@ -178,9 +178,44 @@ static sfp_status fill_tasks(const sfp_source *s, const sfp_record *r, const mem
     return SFP_OK;
 }
 
-sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled,
+/* ------------------------------------------------------ order within a task */
+
+/* Sorts the samples of a task by class; the samples of a class keep their order. */
+static sfp_status sort_by_class(const sfp_record *r, const sfp__tasks *tasks, sfp__task *task, sfp_error *err)
+{
+    OWNED int64_t *end = NULL, *sorted = NULL;
+    TRY(sfp__alloc(&end, (size_t)tasks->classes, sizeof *end, err));
+    TRY(sfp__alloc(&sorted, (size_t)task->count, sizeof *sorted, err));
+    for (int64_t i = 0; i < task->count; i++)
+        end[tasks->label_of[r[task->sample[i]].label]]++;
+    for (int k = 1; k < tasks->classes; k++)
+        end[k] += end[k - 1];
+    for (int64_t i = task->count - 1; i >= 0; i--)
+        sorted[--end[tasks->label_of[r[task->sample[i]].label]]] = task->sample[i];
+    memcpy(task->sample, sorted, (size_t)task->count * sizeof *sorted);
+    return SFP_OK;
+}
+
+static sfp_status order_samples(const sfp_source *s, const sfp_record *r, const sfp__stream_order *order, sfp__tasks *out,
+                                sfp_error *err)
+{
+    bool by_class = order->within == SFP_WITHIN_CLASS;
+    bool given = order->within == SFP_WITHIN_GIVEN || (order->within != SFP_WITHIN_SHUFFLE && s->keeps_order);
+    for (int t = 0; t < out->count; t++) {
+        if (!given)
+            sfp__shuffle(out->task[t].sample, out->task[t].count, order->seed, TASK_STREAM + (uint64_t)t);
+        if (by_class)
+            TRY(sort_by_class(r, out, &out->task[t], err));
+    }
+    out->in_source_order = given && !by_class;
+    return SFP_OK;
+}
+
+sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, const sfp__stream_order *order, uint64_t *unlabelled,
                              sfp__tasks *out, sfp_error *err)
 {
+    static const sfp__stream_order natural = {0};
+    order = order ? order : &natural;
     OWNED sfp_record *r = NULL;
     OWNED_BY(sfp__task_split_done) sfp__task_split c = {0};
     OWNED_BY(sfp__tasks_done) sfp__tasks made = {0};
@@ -191,12 +226,11 @@ sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, u
     if (without == (uint64_t)s->count)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: dataset has no labelled images", s->kind->name, s->path);
     TRY(sfp__task_split_make(s, r, spec, &c, err));
-    TRY(order_classes(s->classes, order, &made, err));
+    TRY(order_classes(s->classes, order->classes, &made, err));
     if (c.kind == SFP_SPLIT_GIVEN)
         TRY(order_by_task(s, r, &c, &made, err));
     TRY(fill_tasks(s, r, &(membership){.split = &c}, &made, err));
-    for (int t = 0; t < made.count && !s->keeps_order; t++)
-        sfp__shuffle(made.task[t].sample, made.task[t].count, seed, TASK_STREAM + (uint64_t)t);
+    TRY(order_samples(s, r, order, &made, err));
     TRY(list_classes(r, &made, err));
     made.free = c.kind == SFP_SPLIT_FREE;
     *out = TAKE(made);

@@ -8,7 +8,7 @@
  *   free           task-free: one task with all samples, in stream order
  *   (default)      the tasks of the dataset itself, else free
  *
- * `order` 0: natural class order; else classes are shuffled by this seed. */
+ * Classes have their natural order, are shuffled, or have an order of the paper's authors (sfp__class_order). */
 #ifndef SFP_STREAM_TASKS_H
 #define SFP_STREAM_TASKS_H
 
@@ -22,8 +22,23 @@ typedef struct sfp__task {
     int64_t *sample; /* (count) indices into the source, in stream order */
 } sfp__task;
 
+/* The order of the samples within a task. */
+typedef enum sfp__within {
+    SFP_WITHIN_DEFAULT, /* given if the source keeps its order, else shuffle */
+    SFP_WITHIN_SHUFFLE, /* shuffled by the seed */
+    SFP_WITHIN_CLASS,   /* one class after the other, in class order; within a class as DEFAULT */
+    SFP_WITHIN_GIVEN    /* the order of the source */
+} sfp__within;
+
+typedef struct sfp__stream_order {
+    int classes; /* as in sfp__class_order */
+    sfp__within within;
+    uint64_t seed;
+} sfp__stream_order;
+
 typedef struct sfp__tasks {
     bool free;
+    bool in_source_order; /* the samples of each task have the order of the source */
     int count;
     sfp__task *task; /* (count) */
     int classes;
@@ -32,9 +47,9 @@ typedef struct sfp__tasks {
     int32_t *source_label; /* (classes) source label of a stream label */
 } sfp__tasks;
 
-/* spec is as above; NULL: default. Samples within a task are shuffled by `seed` unless the source keeps its order. Unlabelled
- * records are excluded and counted in *unlabelled, which may be NULL. */
-sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, int order, uint64_t seed, uint64_t *unlabelled,
+/* spec is as above; NULL: default. order NULL: natural class order, DEFAULT within a task, seed 0. Unlabelled records are
+ * excluded and counted in *unlabelled, which may be NULL. */
+sfp_status sfp__tasks_create(const sfp_source *s, const char *spec, const sfp__stream_order *order, uint64_t *unlabelled,
                              sfp__tasks *out, sfp_error *err);
 
 /* Splits the test set like `train`, by domain, time or classes, with the same labels (matched by class name). Samples have their

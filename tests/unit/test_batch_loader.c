@@ -30,7 +30,7 @@ static void begin_with(int64_t count, const char *spec, int batch, bool whole)
 {
     end_stream();
     f = make_fake(count, CLASSES, SIDE, shade);
-    MUST(sfp__tasks_create(&f.s, spec, 0, 0, NULL, &t, &err));
+    MUST(sfp__tasks_create(&f.s, spec, NULL, NULL, &t, &err));
     MUST(sfp__batches_create(&t, batch, whole, &b, &err));
 }
 

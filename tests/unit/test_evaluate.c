@@ -40,7 +40,7 @@ static void evaluate(const char *method, size_t memory, double accuracy[2], int 
     lo.fp.tasks = 1;
     lo.fp.classes = CLASSES;
     lo.method = method;
-    MUST(sfp__tasks_create(&source.s, "free", 0, 0, NULL, &tasks, NULL));
+    MUST(sfp__tasks_create(&source.s, "free", NULL, NULL, &tasks, NULL));
     MUST(sfp__learner_create(vit, threads, &lo, &l, NULL));
     MUST(sfp__predictor_create(l, threads, 0, &p, NULL));
     MUST(sfp__evaluator_create(&source.s, &tasks, SIDE, SFP_RESIZE_SQUASH, vit->config.dim, memory, &e, NULL));

@@ -84,7 +84,10 @@ TEST(runs_follow_the_pickles)
     sfp_source *s = NULL;
     REFUSED(kind->open(in_directory("c"), &(sfp__source_options){.order = 10}, &s, &err), SFP_EINVAL, "LUP.pkl");
     assert_non_null(strstr(err.message, "order is 10, expected 0 to 9"));
-    assert_int_equal(kind->open(in_directory("c"), &(sfp__source_options){.order = -1}, &s, &err), SFP_EINVAL);
+    REFUSED(kind->open(in_directory("c"), &(sfp__source_options){.order = -11}, &s, &err), SFP_EINVAL,
+            "order is authors:11, expected authors:1 to 10");
+    s = open_with(false, -4); /* order K of the authors is the run K - 1 */
+    assert_string_equal(s->class_names[0], first[3]);
 }
 
 TEST(directories_alone_define_the_runs)

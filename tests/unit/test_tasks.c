@@ -65,7 +65,7 @@ KEEP_BY(keep_tasks, sfp__tasks, sfp__tasks_done)
 static sfp__tasks split(const list_source *s, const char *spec, int order, uint64_t seed)
 {
     sfp__tasks *t = kept_calloc(1, sizeof *t);
-    if (sfp__tasks_create(&s->base, spec, order, seed, NULL, t, &err) != SFP_OK)
+    if (sfp__tasks_create(&s->base, spec, &(sfp__stream_order){.classes = order, .seed = seed}, NULL, t, &err) != SFP_OK)
         fail_msg("'%s': %s", spec ? spec : "-", err.message);
     return *keep_tasks(t);
 }
@@ -73,7 +73,7 @@ static sfp__tasks split(const list_source *s, const char *spec, int order, uint6
 static void refused(const list_source *s, const char *spec, const char *a, const char *b)
 {
     sfp__tasks t = {0};
-    sfp_status status = sfp__tasks_create(&s->base, spec, 0, 1, NULL, &t, &err);
+    sfp_status status = sfp__tasks_create(&s->base, spec, NULL, NULL, &t, &err);
     if (status == SFP_OK || !strstr(err.message, a) || !strstr(err.message, b))
         fail_msg("'%s': got '%s', expected '%s', '%s'", spec ? spec : "-", err.message, a, b);
     assert_null(t.task);
@@ -199,6 +199,59 @@ TEST(samples_are_shuffled_by_the_seed_unless_the_source_keeps_its_order)
     assert_true(split(&s, NULL, 0, 1).free); /* the source has no tasks: task-free */
 }
 
+static sfp__tasks split_within(const list_source *s, const char *spec, sfp__within within, uint64_t seed)
+{
+    sfp__tasks *t = kept_calloc(1, sizeof *t);
+    MUST(sfp__tasks_create(&s->base, spec, &(sfp__stream_order){.classes = 7, .within = within, .seed = seed}, NULL, t, &err));
+    check_whole(s, t, s->base.count);
+    return *keep_tasks(t);
+}
+
+/* Checks that the samples of a task are sorted by class; with `sorted`, those of a class are in the order of the source. */
+static void check_class_major(const list_source *s, const sfp__tasks *t, bool sorted)
+{
+    bool ascending = true;
+    for (int k = 0; k < t->count; k++)
+        for (int64_t i = 1; i < t->task[k].count; i++) {
+            int64_t a = t->task[k].sample[i - 1], b = t->task[k].sample[i];
+            assert_true(t->label_of[s->r[a].label] <= t->label_of[s->r[b].label]);
+            ascending = ascending && (s->r[a].label != s->r[b].label || a < b);
+        }
+    assert_int_equal(ascending, sorted);
+    assert_false(t->in_source_order);
+}
+
+TEST(within_class_puts_one_class_after_the_other)
+{
+    list_source s = make(make_records(600, 10), 600, 10, 3);
+    static const char *const specs[] = {"2", "domain", "free"};
+    for (int k = 0; k < 3; k++) {
+        s.base.keeps_order = false;
+        sfp__tasks a = split_within(&s, specs[k], SFP_WITHIN_CLASS, 1), b = split_within(&s, specs[k], SFP_WITHIN_CLASS, 2);
+        check_class_major(&s, &a, false);
+        check_class_major(&s, &b, false);
+        assert_memory_not_equal(a.task[0].sample, b.task[0].sample, (size_t)a.task[0].count * sizeof *a.task[0].sample);
+        s.base.keeps_order = true; /* a video keeps its frames in order */
+        sfp__tasks c = split_within(&s, specs[k], SFP_WITHIN_CLASS, 1);
+        check_class_major(&s, &c, true);
+    }
+}
+
+TEST(within_shuffle_and_given_replace_the_default_of_the_source)
+{
+    list_source s = make(make_records(600, 10), 600, 10, 3);
+    size_t bytes = 300 * sizeof(int64_t);
+    sfp__tasks shuffled = split_within(&s, "2", SFP_WITHIN_DEFAULT, 1), given = split_within(&s, "2", SFP_WITHIN_GIVEN, 1);
+    assert_false(shuffled.in_source_order);
+    assert_true(given.in_source_order);
+    for (int i = 1; i < 300; i++)
+        assert_true(given.task[1].sample[i - 1] < given.task[1].sample[i]);
+    s.base.keeps_order = true;
+    assert_memory_equal(split_within(&s, "2", SFP_WITHIN_SHUFFLE, 1).task[1].sample, shuffled.task[1].sample, bytes);
+    assert_memory_equal(split_within(&s, "2", SFP_WITHIN_DEFAULT, 1).task[1].sample, given.task[1].sample, bytes);
+    assert_true(split_within(&s, "2", SFP_WITHIN_DEFAULT, 1).in_source_order);
+}
+
 TEST(domains_follow_the_given_order)
 {
     sfp_record *r = make_records(90, 6);
@@ -230,7 +283,7 @@ TEST(tasks_by_time_ascend)
     list_source s = make(r, 5, 2, 0);
     uint64_t unlabelled = 99;
     OWNED_BY(sfp__tasks_done) sfp__tasks t = {0};
-    MUST(sfp__tasks_create(&s.base, "time", 0, 1, &unlabelled, &t, &err));
+    MUST(sfp__tasks_create(&s.base, "time", NULL, &unlabelled, &t, &err));
     assert_int_equal(unlabelled, 1);
     check_whole(&s, &t, 4);
     CHECK_TASKS(t, "-3", "1999.5", "2005");
@@ -370,13 +423,14 @@ TEST(every_allocation_may_fail)
         r[i].task = i % 5 / 2;
     list_source s = make(r, 30, 5, 3);
     static const char *const specs[] = {"3", "domain:A,B", "time", "free", NULL};
+    const sfp__stream_order by_class = {.classes = 3, .within = SFP_WITHIN_CLASS, .seed = 1};
     for (int k = 0; k < 5; k++) {
         sfp__tasks like = split(&s, specs[k], 3, 1);
         for (int test = 0; test < 2; test++) {
             OWNED_BY(sfp__tasks_done) sfp__tasks t = {0};
             long failures =
                 FAIL_EACH_ALLOCATION(test ? sfp__tasks_create_test(&s.base, &s.base, &like, specs[k], 0, &t, alloc_err)
-                                          : sfp__tasks_create(&s.base, specs[k], 3, 1, NULL, &t, alloc_err),
+                                          : sfp__tasks_create(&s.base, specs[k], &by_class, NULL, &t, alloc_err),
                                      !t.task);
             assert_in_range(failures, 6, 300);
         }

@@ -187,8 +187,8 @@ static sfp_status split_into_tasks(description *d, const char *spec, sfp_error *
     if (d->test && sfp__source_open(d->spec, NULL, &train, &why) != SFP_OK)
         sfp__warn("the training part cannot be opened (%s); the tasks are those of the test part alone", why.message);
     if (!train)
-        return sfp__tasks_create(d->source, spec, 0, 1, NULL, &d->tasks, err);
-    TRY(sfp__tasks_create(train, spec, 0, 1, NULL, &like, err));
+        return sfp__tasks_create(d->source, spec, NULL, NULL, &d->tasks, err);
+    TRY(sfp__tasks_create(train, spec, NULL, NULL, &like, err));
     return sfp__tasks_create_test(d->source, train, &like, spec, 0, &d->tasks, err);
 }
 

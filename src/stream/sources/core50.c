@@ -5,7 +5,7 @@
  *   PATH/LUP.pkl      {scenario: runs: batches: indices into paths}; the last batch is the test set
  *   PATH/labels.pkl   the same with labels
  *
- * With the three pickles a run (the order) is as published: its batches are the tasks, in their own order. A run has its own
+ * With the three pickles a run (the order; of order -K the run K - 1) is as published: its batches are the tasks, in their own order. A run has its own
  * numbers for the objects. Classes are numbered here in the order of tasks and named after the directory of their object.
  *
  * Without them everything follows from the directories: sessions 3, 7 and 10 are the test set. Objects have their natural order
@@ -47,7 +47,8 @@ typedef struct tables {
     sfp__pickle *pickle[3];
     sfp__pickle_value lup, labels; /* of the run: lists of batches */
     size_t batches;                /* number of batches; the last one is the test set */
-    int run;
+    int run;                       /* not negative */
+    bool authors;                  /* the order is authors:K, which is the run K - 1 */
     sfp_error *err;
 } tables;
 
@@ -74,9 +75,11 @@ static sfp_status find_run(const tables *t, int which, sfp__pickle_value *out)
         run = sfp__pickle_item(p, runs, (size_t)t->run);
         found = true;
     }
+    const char *authors = t->authors ? "authors:" : "";
+    size_t first = t->authors;
     if (!found)
-        return sfp__fail(t->err, SFP_EINVAL, "order is %d, expected 0 to %zu, the runs of scenario '" SCENARIO "' in %s", t->run,
-                         n ? n - 1 : 0, file);
+        return sfp__fail(t->err, SFP_EINVAL, "order is %s%zu, expected %s%zu to %zu, the runs of scenario '" SCENARIO "' in %s",
+                         authors, (size_t)t->run + first, authors, first, (n ? n - 1 : 0) + first, file);
     if (!is_list(p, run) || sfp__pickle_count(p, run) < 2)
         return sfp__fail(t->err, SFP_EFORMAT,
                          "%s: scenario '" SCENARIO "', run %d is %s of %zu, expected a list of batches, the last for test", file,
@@ -360,7 +363,8 @@ static void tables_done(tables *t)
 static sfp_status open_core50(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err)
 {
     OWNED_PTR(sfp__file_source_free) sfp__file_source *s = NULL;
-    OWNED_BY(tables_done) tables t = {.run = opt->order, .err = err};
+    OWNED_BY(tables_done)
+    tables t = {.run = opt->order < 0 ? -(opt->order + 1) : opt->order, .authors = opt->order < 0, .err = err};
     OWNED_BY(sfp__names_done) sfp__names names = {0};
     OWNED char *root = NULL;
     bool pickles = false;

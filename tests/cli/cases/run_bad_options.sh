@@ -29,6 +29,10 @@ try --data synthetic:60 --clock virtual --out out
 try --data synthetic:60 --clock real --out out
 try --data synthetic:0 --clock real
 try --data synthetic:60 --eval-every never
+try --data synthetic:60 --order -1
+try --data synthetic:60 --order authors:0
+try --data synthetic:60 --order author:2
+try --data synthetic:60 --within random
 try --data synthetic:60 --resume
 try --data synthetic:60 --set batch
 try --data synthetic:60 --set bacth=3

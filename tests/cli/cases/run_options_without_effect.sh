@@ -44,6 +44,8 @@ printf 'sigma: 0.5\ndrift: ph\ntasks: 2\n' >asks.yaml
 try --config asks.yaml
 mkdir live
 try --data dir:live --order 2
+try --data dir:live --order authors:2
+try --data dir:live --within class
 replica manifest list --each 1 --size 32 >/dev/null # it has its own tasks
 try --data manifest:list/manifest.csv --drift ph
 ls
