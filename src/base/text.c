@@ -148,6 +148,23 @@ bool sfp__utf8_valid(const char *s)
     return code != SFP_UTF8_BAD;
 }
 
+int sfp__utf8_shown(const char *s, bool *shown)
+{
+    uint32_t c;
+    int n = sfp__utf8_next(s, &c);
+    *shown = c != SFP_UTF8_BAD && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
+    return n;
+}
+
+int sfp__text_width(const char *text)
+{
+    int n = 0;
+    bool shown;
+    for (; *text; text += sfp__utf8_shown(text, &shown))
+        n++;
+    return n;
+}
+
 size_t sfp__text_bom_length(const char *s, size_t n)
 {
     return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;

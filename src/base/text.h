@@ -40,6 +40,11 @@ size_t sfp__text_bom_length(const char *s, size_t n);
 int sfp__utf8_next(const char *s, uint32_t *code);
 /* Returns whether the text has no invalid byte. */
 bool sfp__utf8_valid(const char *s);
+/* Returns the number of bytes of the character at s, which must not be empty. *shown: a terminal may print it, because it is UTF-8
+ * and not a control character (U+0080 to U+009F are also control characters). */
+int sfp__utf8_shown(const char *s, bool *shown);
+/* The number of characters, not of bytes. */
+int sfp__text_width(const char *text);
 
 /* A list of strings, which it owns. */
 typedef struct sfp__strings {

@@ -21,31 +21,12 @@
 #define REDRAW_EVERY 0.2 /* seconds between two updates of the line */
 #define PLAIN_EVERY 30.0 /* seconds between lines elsewhere */
 
-/* Returns the number of bytes of the character at s. *shown: it is UTF-8 and not a control character (U+0080 to U+009F are also
- * control characters). */
-static int character_bytes(const char *s, bool *shown)
-{
-    uint32_t c;
-    int n = sfp__utf8_next(s, &c);
-    *shown = c != SFP_UTF8_BAD && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
-    return n;
-}
-
-int sfp__text_width(const char *text)
-{
-    int n = 0;
-    bool shown;
-    for (; *text; text += character_bytes(text, &shown))
-        n++;
-    return n;
-}
-
 /* Prints characters [from, to) of a text. */
 static void put_characters(FILE *out, const char *text, int from, int to)
 {
     bool shown;
     for (int at = 0, n; *text && at < to; at++, text += n) {
-        n = character_bytes(text, &shown);
+        n = sfp__utf8_shown(text, &shown);
         if (at >= from)
             (void)fprintf(out, "%.*s", shown ? n : 1, shown ? text : "?");
     }

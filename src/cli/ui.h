@@ -3,6 +3,7 @@
 #define SFP_CLI_UI_H
 
 #include "base/error.h"
+#include "base/text.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -30,8 +31,6 @@ void sfp__put_text(FILE *to, const char *text, int width);
 void sfp__put_cell(FILE *to, const char *text, int width);
 /* Like sfp__put_cell, but writes to `buf` and does not pad. */
 void sfp__cell_text(const char *text, int width, char *buf, size_t size);
-/* The number of characters, not of bytes. */
-int sfp__text_width(const char *text);
 
 /* The progress of a command: "DONE/TOTAL UNIT  rate R/s  ETA 1:05" in the status line. A terminal shows it after one second;
  * elsewhere a line is printed every 30 seconds. */

@@ -1,6 +1,7 @@
 /* The report's plots of numbers over time and tasks, as inline SVG. Colours are CSS variables of the page, so that one drawing
  * suits the light scheme, the dark scheme and print; shades are opacities of one colour. Values are printed next to the curve or
  * cell, so that the reader does not have to match colours with a legend. */
+#include "report/drawing.h"
 #include "report/report_internal.h"
 
 #include <math.h>
@@ -18,30 +19,8 @@ typedef struct bucket {
     int n;
 } bucket;
 
-typedef struct frame {
-    double x1, y1; /* upper ends of the axes; both start at 0 */
-    int right;     /* width of the margin in which the last value is printed */
-} frame;
-
-/* Returns 1, 2 or 5 times a power of ten such that about `count` steps cover `range` > 0. */
-static double nice_step(double range, int count)
-{
-    double raw = range / count, power = pow(10, floor(log10(raw))), m = raw / power;
-    return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
-}
-
-static double place_x(const frame *f, double x)
-{
-    return LEFT + (WIDTH - LEFT - f->right) * x / f->x1;
-}
-
-static double place_y(const frame *f, double y)
-{
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * y / f->y1;
-}
-
 /* Averages the points in at most `want` buckets of equal width. Returns the number of buckets that are not empty. */
-static int fill_buckets(const sfp__series *c, const frame *f, int want, bucket *b)
+static int fill_buckets(const sfp__series *c, const sfp__frame *f, int want, bucket *b)
 {
     int used = 0, last = -1;
     want = want > MAX_BUCKETS ? MAX_BUCKETS : want;
@@ -67,43 +46,17 @@ static int fill_buckets(const sfp__series *c, const frame *f, int want, bucket *
     return used;
 }
 
-static void put_axes(sfp__text *t, const frame *f, const sfp__plot *p)
-{
-    char text[SFP_SHORT];
-    double step = p->fraction ? 0.25 : nice_step(f->y1, 4);
-    int right = WIDTH - f->right;
-    for (double y = 0; y <= f->y1 * 1.0001; y += step) {
-        double at = place_y(f, y);
-        sfp__text_printf(t, "<line class=\"%s\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", y > 0 ? "grid" : "axis", LEFT,
-                         right, at, at);
-        if (p->fraction)
-            (void)snprintf(text, sizeof text, "%.0f %%", 100 * y);
-        else
-            (void)sfp__format_compact(y, text);
-        sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>", LEFT - 6, at + 4, text);
-    }
-    step = nice_step(f->x1, 5);
-    for (double x = 0; x <= f->x1 * 1.0001; x += step) {
-        double at = place_x(f, x);
-        sfp__text_printf(t, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, HEIGHT - BOTTOM,
-                         HEIGHT - BOTTOM + 4);
-        sfp__text_printf(t, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>", at, HEIGHT - BOTTOM + 17,
-                         f->x1 >= 10 && f->x1 < 1e6 ? sfp__format_count(x, text) : sfp__format_compact(x, text));
-    }
-    sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", right, HEIGHT - 4, p->across);
-}
-
-static void put_band(sfp__text *t, const frame *f, int n, const bucket *b, const char *color)
+static void put_band(sfp__text *t, const sfp__frame *f, int n, const bucket *b, const char *color)
 {
     sfp__text_put(t, "<path d=\"");
     for (int i = 0; i < n; i++)
-        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", place_x(f, b[i].x), place_y(f, b[i].high));
+        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", sfp__frame_x(f, b[i].x), sfp__frame_y(f, b[i].high));
     for (int i = n - 1; i >= 0; i--)
-        sfp__text_printf(t, "L%.1f,%.1f", place_x(f, b[i].x), place_y(f, b[i].low));
+        sfp__text_printf(t, "L%.1f,%.1f", sfp__frame_x(f, b[i].x), sfp__frame_y(f, b[i].low));
     sfp__text_printf(t, "Z\" style=\"fill:var(%s);fill-opacity:.16\"/>", color);
 }
 
-static void put_curve(sfp__text *t, const frame *f, const sfp__plot *p, int n, const bucket *b, const char *color)
+static void put_curve(sfp__text *t, const sfp__frame *f, const sfp__plot *p, int n, const bucket *b, const char *color)
 {
     bool grouped = false;
     for (int i = 0; i < n; i++)
@@ -113,23 +66,23 @@ static void put_curve(sfp__text *t, const frame *f, const sfp__plot *p, int n, c
         put_band(t, f, n, b, color);
     sfp__text_put(t, "<path class=\"curve\" d=\"");
     for (int i = 0; i < n; i++)
-        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", place_x(f, b[i].x), place_y(f, b[i].sum / b[i].n));
+        sfp__text_printf(t, "%s%.1f,%.1f", i ? "L" : "M", sfp__frame_x(f, b[i].x), sfp__frame_y(f, b[i].sum / b[i].n));
     sfp__text_printf(t, "\" style=\"stroke:var(%s)\"/></g>", color);
 }
 
-static void put_level_line(sfp__text *t, const frame *f, const sfp__plot *p)
+static void put_level_line(sfp__text *t, const sfp__frame *f, const sfp__plot *p)
 {
-    double at = place_y(f, p->line);
+    double at = sfp__frame_y(f, p->line);
     sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - f->right, at, at);
     sfp__text_printf(t, "<text class=\"tick halo\" x=\"%d\" y=\"%.1f\">", LEFT + 6, at - 7);
     sfp__put_html(t, p->line_label);
     sfp__text_put(t, "</text>");
 }
 
-static void put_last_value(sfp__text *t, const frame *f, const sfp__plot *p, const sfp__series *s, const bucket *last)
+static void put_last_value(sfp__text *t, const sfp__frame *f, const sfp__plot *p, const sfp__series *s, const bucket *last)
 {
     char text[SFP_SHORT];
-    double x = place_x(f, last->x), y = last->sum / last->n, at = fmin(fmax(place_y(f, y), TOP), HEIGHT - BOTTOM);
+    double x = sfp__frame_x(f, last->x), y = last->sum / last->n, at = fmin(fmax(sfp__frame_y(f, y), TOP), HEIGHT - BOTTOM);
     sfp__text_printf(t, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" style=\"fill:var(%s)\"/>", x, at, s->color);
     sfp__text_printf(t, "<text class=\"value\" x=\"%.1f\" y=\"%.1f\" style=\"fill:var(%s)\">%s%s%s%s</text>", x + 7, at + 4,
                      s->color, s->name ? s->name : "", s->name ? " " : "",
@@ -140,7 +93,13 @@ bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
 {
     bucket b[SFP_PLOT_SERIES][MAX_BUCKETS];
     int n[SFP_PLOT_SERIES] = {0}, max_points = 0;
-    frame f = {.right = p->series[0].name ? 104 : 58};
+    sfp__frame f = {.width = WIDTH,
+                    .height = HEIGHT,
+                    .left = LEFT,
+                    .right = p->series[0].name ? 104 : 58,
+                    .top = TOP,
+                    .bottom = BOTTOM,
+                    .fraction_y = p->fraction};
     double top = isfinite(p->line) ? p->line : 0;
     for (int k = 0; k < p->count; k++)
         if (p->series[k].count && p->series[k].x[0] >= 0)
@@ -155,12 +114,13 @@ bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
         return false;
     f.y1 = p->fraction ? 1 : top > 1e-9 ? top * 1.12 : 1;
     if (!p->fraction)
-        f.y1 = ceil(f.y1 / nice_step(f.y1, 4)) * nice_step(f.y1, 4);
+        f.y1 = ceil(f.y1 / sfp__nice_step(f.y1, 4)) * sfp__nice_step(f.y1, 4);
     sfp__text_printf(t, "<h3>%s</h3>", p->title);
     sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over %s\">", WIDTH, HEIGHT, p->title, p->across);
     sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, LEFT,
                      TOP - 8, WIDTH - LEFT - f.right, HEIGHT - TOP - BOTTOM + 9);
-    put_axes(t, &f, p);
+    sfp__put_y_axis(t, &f, p->fraction ? 0.25 : sfp__nice_step(f.y1, 4));
+    sfp__put_x_axis(t, &f, p->across);
     for (int k = 0; k < p->count; k++)
         if (n[k])
             put_curve(t, &f, p, n[k], b[k], p->series[k].color);

@@ -24,7 +24,7 @@ typedef struct sfp__table_cell {
 typedef struct sfp__table {
     char *title;   /* "E3: accuracy at three arrival rates"; NULL: none */
     char *caption; /* sentences below the table: data, backbone, seeds, orders, command; NULL: none */
-    char *label;   /* LaTeX \label and id of the HTML table: "tab:e3"; NULL: none */
+    char *label;   /* of LaTeX, not escaped: "tab:e3"; NULL: none */
     int rows, columns;
     int width;             /* columns of the terminal for SFP_TABLE_TEXT; initially SFP_TABLE_WIDTH */
     char *row_heading;     /* heading of the row names; NULL: "method" */
@@ -66,8 +66,8 @@ typedef enum sfp__table_format {
  * TEXT fits a terminal: a table wider than `width` is split into parts with some of the columns.
  * CSV has one line per row. A column of the table becomes several fields: mean, half and n, and the published figure, its spread
  * and the verdict if a cell of the column has a figure. Values are not multiplied by 100 and not rounded.
- * LATEX is a table environment with \caption; the document needs \usepackage{booktabs}.
- * HTML is a table element for a page of report/html.h. */
+ * LATEX is a table environment with \caption; its first line names the packages that it needs.
+ * HTML is a section for a page of report/html.h. */
 void sfp__table_write(const sfp__table *t, sfp__table_format format, sfp__text *out);
 
 #endif

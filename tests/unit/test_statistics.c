@@ -77,7 +77,8 @@ TEST(tau_counts_ties)
     const double a[] = {1, 2, 2, 3, 4}, b[] = {1, 1, 2, 3, 3};
     /* variance (20 * 15 - 18 - 2 * 18)/18 + 2 * 1 * 2/20 */
     check_tau(5, a, b, 7 / sqrt(72), erfc(7 / sqrt(2 * (246 / 18.0 + 0.2))));
-    /* nine pairs are concordant. Groups of three: 3 (3 - 1) (3 - 2) = 6 on both sides, 3 * 2 * 11 = 66; variance (30 * 17 - 132)/18 + 18/30 + 36/(9 * 30 * 4) */
+    /* nine pairs are concordant, and each vector has a group of three equal values: 3 * 2 * 1 = 6, 3 * 2 * 11 = 66 */
+    /* variance (30 * 17 - 2 * 66)/18 + 2 * 3 * 3/30 + 6 * 6/(9 * 30 * 4) */
     const double c[] = {0, 0, 0, 1, 2, 3}, d[] = {1, 2, 3, 3, 3, 4};
     check_tau(6, c, d, 9.0 / 12, erfc(9 / sqrt(2 * (378 / 18.0 + 0.6 + 36.0 / 1080))));
 }
