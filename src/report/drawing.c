@@ -69,6 +69,20 @@ static void put_log_ticks(sfp__text *t, const sfp__frame *f)
                 put_x_tick(t, f, digit[i] * power, power);
 }
 
+static void put_x_name(sfp__text *t, const sfp__frame *f, const char *name)
+{
+    sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">", f->width - f->right, f->height - 4);
+    sfp__put_html(t, name);
+    sfp__text_put(t, "</text>");
+}
+
+void sfp__put_x_axis_at(sfp__text *t, const sfp__frame *f, const char *name, int n, const double *x)
+{
+    for (int i = 0; i < n; i++)
+        put_x_tick(t, f, x[i], x[i] == floor(x[i]) ? 1 : 0);
+    put_x_name(t, f, name);
+}
+
 void sfp__put_x_axis(sfp__text *t, const sfp__frame *f, const char *name)
 {
     double step = sfp__nice_step(f->x1 - f->x0, 5), first = ceil(f->x0 / step - 1e-6);
@@ -77,9 +91,7 @@ void sfp__put_x_axis(sfp__text *t, const sfp__frame *f, const char *name)
     else
         for (int i = 0; (first + i) * step <= f->x1 + 1e-4 * step; i++)
             put_x_tick(t, f, (first + i) * step, step);
-    sfp__text_printf(t, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">", f->width - f->right, f->height - 4);
-    sfp__put_html(t, name);
-    sfp__text_put(t, "</text>");
+    put_x_name(t, f, name);
 }
 
 /* -------------------------------------------------------------------- drawings */

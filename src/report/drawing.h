@@ -24,6 +24,8 @@ double sfp__nice_step(double range, int count);
 void sfp__put_y_axis(sfp__text *t, const sfp__frame *f, double step);
 /* Ticks with numbers at the lower edge, and the name of the quantity, which is escaped. */
 void sfp__put_x_axis(sfp__text *t, const sfp__frame *f, const char *name);
+/* Like sfp__put_x_axis, with ticks at these n values. */
+void sfp__put_x_axis_at(sfp__text *t, const sfp__frame *f, const char *name, int n, const double *x);
 
 /* A drawing is inline in a page or a file of its own. Colours are CSS variables of head.html: "--blue". */
 typedef struct sfp__drawing {
