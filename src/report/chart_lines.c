@@ -1,5 +1,5 @@
-/* The line chart. Up to BAND_SERIES series have a band as interval; more series have whiskers, which overlap less. The whiskers of
- * one x are drawn side by side. Names are printed at the right edge, moved apart, with a thin line to the end of the curve. */
+/* The line chart. Up to BAND_SERIES series have a band as interval; more series have whiskers, which overlap less. The whiskers
+ * of one x are drawn side by side. Names are printed at the right edge, moved apart, with a thin line to the end of the curve. */
 #include "report/chart_internal.h"
 
 #include <math.h>

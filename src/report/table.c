@@ -80,20 +80,23 @@ void sfp__table_set_paper(sfp__table *t, int row, int column, double paper, doub
     c->verdict = sfp__verdict(c->mean, c->half, paper, paper_pm);
 }
 
+/* A mean as it is printed, as an integer; higher is better. NAN: none. Differences that are not printed must not decide. */
+static double rounded(const sfp__table *t, int row, int column)
+{
+    const sfp__table_cell *c = sfp__table_at(t, row, column);
+    double scale = pow(10, t->decimals[column]) * (t->percent[column] ? 100 : 1) * (t->lower_is_better[column] ? -1 : 1);
+    return c->n > 0 && !c->text ? round(scale * c->mean) : NAN;
+}
+
 void sfp__table_mark_best(sfp__table *t)
 {
     for (int k = 0; k < t->columns; k++) {
-        double sign = t->lower_is_better[k] ? -1 : 1, best = NAN;
-        int found = 0;
+        double best = NAN, worst = NAN;
         for (int i = 0; i < t->rows; i++) {
-            const sfp__table_cell *c = sfp__table_at(t, i, k);
-            found += c->n > 0 && !c->text;
-            if (c->n > 0 && !c->text)
-                best = fmax(best, sign * c->mean); /* fmax ignores NAN */
+            best = fmax(best, rounded(t, i, k)); /* fmax and fmin ignore NAN */
+            worst = fmin(worst, rounded(t, i, k));
         }
-        for (int i = 0; i < t->rows; i++) {
-            sfp__table_cell *c = sfp__table_at(t, i, k);
-            c->best = found > 1 && c->n > 0 && !c->text && sign * c->mean >= best;
-        }
+        for (int i = 0; i < t->rows; i++)
+            sfp__table_at(t, i, k)->best = best > worst && rounded(t, i, k) >= best;
     }
 }

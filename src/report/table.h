@@ -50,7 +50,7 @@ sfp__table_cell *sfp__table_at(const sfp__table *t, int row, int column);
 void sfp__table_set_values(sfp__table *t, int row, int column, int n, double *x);
 /* Sets the published figure and the verdict of a cell, which already has its values. */
 void sfp__table_set_paper(sfp__table *t, int row, int column, double paper, double paper_pm);
-/* Marks the best mean of each column. A column with fewer than two values has no best one. */
+/* Marks the best mean of each column, as it is printed. A column without different values has no best one. */
 void sfp__table_mark_best(sfp__table *t);
 
 typedef enum sfp__table_format {

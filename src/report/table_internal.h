@@ -16,6 +16,7 @@ typedef struct sfp__cell_style {
     const char *before, *after;    /* around a mean that is the best */
     const char *pm, *end;          /* before and after the half width or the spread */
     const char *paper, *paper_end; /* before and after the published figure */
+    const char *with_paper;        /* at the beginning of a cell with a published figure; NULL: nothing */
     sfp__escape_fn *escape;        /* of the cell's text; NULL: as for a terminal */
     bool html;                     /* texts are escaped by sfp__put_html */
 } sfp__cell_style;

@@ -1,6 +1,8 @@
 /* The table for a terminal: columns are aligned, and a table that is too wide is split into parts below each other. */
 #include "report/table_internal.h"
 
+#include <string.h>
+
 #define PM "\xc2\xb1" /* the sign +- */
 
 static const sfp__cell_style text_style = {
@@ -106,6 +108,26 @@ static void put_text_part(const sfp__table *t, int begin, int end, int names, co
     }
 }
 
+/* Writes a text in lines of at most `width` characters, if its words are not longer. */
+static void put_wrapped(const char *s, int width, sfp__text *out)
+{
+    for (int used = 0; *s; s += strspn(s, " ")) {
+        OWNED_BY(sfp__text_done) sfp__text word = {0};
+        size_t length = strcspn(s, " ");
+        sfp__text_putn(&word, s, length);
+        int w = word.failed ? 0 : sfp__text_width(word.s);
+        out->failed = out->failed || word.failed;
+        if (used > 0 && used + 1 + w > width) {
+            sfp__text_put(out, "\n");
+            used = 0;
+        }
+        sfp__text_put(out, used ? " " : "");
+        sfp__put_escaped(out, sfp__text_or_empty(word.s), NULL);
+        used += w + (used > 0);
+        s += length;
+    }
+}
+
 void sfp__table_write_text(const sfp__table *t, sfp__text *out)
 {
     OWNED_BY(sfp__text_done) sfp__text scratch = {0};
@@ -126,8 +148,10 @@ void sfp__table_write_text(const sfp__table *t, sfp__text *out)
         put_text_part(t, k, end, names, width, &scratch, out);
         sfp__text_put(out, "\n");
     }
-    sfp__put_escaped(out, sfp__text_or_empty(t->caption), NULL);
-    sfp__table_put_notes(t, PM, " %", "*", out);
+    scratch.length = 0;
+    sfp__text_put(&scratch, sfp__text_or_empty(t->caption));
+    sfp__table_put_notes(t, PM, " %", "*", &scratch);
+    put_wrapped(sfp__text_or_empty(scratch.s), t->width, out);
     end_line(out);
     out->failed = out->failed || scratch.failed;
 }

@@ -162,6 +162,8 @@ void sfp__table_put_cell(const sfp__table *t, int row, int column, const sfp__ce
 {
     const sfp__table_cell *c = sfp__table_at(t, row, column);
     char buf[SFP_SHORT];
+    if (isfinite(c->paper))
+        sfp__text_put(out, sfp__text_or_empty(style->with_paper));
     if (c->text)
         put_text(style, c->text, out);
     else if (c->n == 0)
@@ -328,6 +330,7 @@ static void put_latex_caption(const sfp__table *t, sfp__text *out)
     sfp__text_put(out, "}\n");
     if (t->label)
         sfp__text_printf(out, "\\label{%s}\n", t->label);
+    sfp__text_put(out, "\\par\\medskip\n");
 }
 
 static void write_latex(const sfp__table *t, sfp__text *out)
@@ -337,8 +340,9 @@ static void write_latex(const sfp__table *t, sfp__text *out)
                                           .after = "}",
                                           .pm = "{\\scriptsize\\,$\\pm$\\,",
                                           .end = "}",
-                                          .paper = " {\\scriptsize(",
-                                          .paper_end = ")}",
+                                          .paper = "\\\\{\\scriptsize(",
+                                          .paper_end = ")}\\end{tabular}",
+                                          .with_paper = "\\begin{tabular}[t]{@{}r@{}}",
                                           .escape = escape_latex};
     bool wide = t->columns > LATEX_COLUMNS;
     sfp__text_printf(out, "%% needs \\usepackage{booktabs}%s\n\\begin{table}\n\\centering\n",

@@ -19,6 +19,13 @@
 
 static const sfp__opt options[] = {
     SFP_ROW_INT("limit", "N", "20", 0, 1000000, "Maximum number of runs to list, newest first. 0: all."),
+    SFP_ROW_FLAG("latex", "compare: print the main results as a LaTeX table (package booktabs), one row per group of runs."),
+    SFP_ROW_FLAG("csv",
+                 "compare: print all results as CSV, one row per group of runs, with mean, half width and number of runs."),
+    SFP_ROW_FLAG("markdown", "compare: print the measured results as a Markdown table, one row per group of runs."),
+    SFP_ROW_STRING("html", "FILE", NULL, "compare: write a page with the table and plots of the accuracy."),
+    SFP_ROW_STRING("plot", "FILE.svg", NULL,
+                   "compare: write a plot of the accuracy: over the only option with numbers that differs, else as bars."),
     SFP_ROW_JSON,
 };
 
@@ -239,14 +246,42 @@ static sfp_status check_different(int n, const sfp__named_run *runs, sfp_error *
     return SFP_OK;
 }
 
+/* Finds the format of the comparison. *path: the file of --html or --plot; NULL: standard output. */
+static sfp_status choose_format(const sfp__args *args, sfp__compare_format *format, const char **path, sfp_error *err)
+{
+    static const struct {
+        const char *option;
+        sfp__compare_format format;
+    } list[] = {{"json", SFP_COMPARE_JSON},         {"latex", SFP_COMPARE_LATEX}, {"csv", SFP_COMPARE_CSV},
+                {"markdown", SFP_COMPARE_MARKDOWN}, {"html", SFP_COMPARE_HTML},   {"plot", SFP_COMPARE_PLOT}};
+    const char *first = NULL;
+    *format = SFP_COMPARE_TEXT;
+    *path = NULL;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        bool file = list[i].format == SFP_COMPARE_HTML || list[i].format == SFP_COMPARE_PLOT;
+        const char *name = file ? sfp__args_string(args, list[i].option) : NULL;
+        if (!(file ? name != NULL : sfp__args_flag(args, list[i].option)))
+            continue;
+        if (first)
+            return sfp__fail_usage(err, "--%s and --%s are two formats, expected one", first, list[i].option);
+        first = list[i].option;
+        *format = list[i].format;
+        *path = name;
+    }
+    return SFP_OK;
+}
+
 static sfp_status load_and_compare(const sfp__args *args, int n, sfp__named_run *runs, sfp_error *err)
 {
+    sfp__compare_format format;
+    const char *path;
+    TRY(choose_format(args, &format, &path, err));
     for (int i = 0; i < n; i++) {
         runs[i].name = args->operands[i + 1];
         TRY(load(runs[i].name, &runs[i].result, err));
     }
     TRY(check_different(n, runs, err));
-    return sfp__runs_compare(n, runs, sfp__args_flag(args, "json"), err);
+    return sfp__runs_compare(n, runs, format, path, err);
 }
 
 static sfp_status compare(const sfp__args *args, sfp_error *err)
@@ -283,7 +318,7 @@ static sfp_status add(const sfp__args *args, sfp_error *err)
 
 static const sfp__verb verbs[] = {
     {"show", show, 1, 1, "one run number or directory", NULL},
-    {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", NULL},
+    {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
     {"add", add, 1, SFP_OPERANDS_ANY, "at least one run directory", NULL},
 };
 
@@ -295,12 +330,16 @@ const sfp__command sfp__cmd_runs = {
     .text =
         "Without an argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table of "
         "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
-        "and 95 % Student-t interval; of several runs with one seed, only the newest is used. RUN is a number from the list "
+        "and 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of --latex, "
+        "--csv, --markdown and --html have a row per such column, named by the options that differ. Runtime is the time to "
+        "select, "
+        "train and update the buffer. RUN is a number from the list "
         "or a run directory. 'add' adds directories, for example those of another machine, to the registry.\n\n"
         "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
     .examples = "  streamfp runs --limit 5\n"
                 "  streamfp runs show 12\n"
-                "  streamfp runs compare 12 13 14 runs/baseline\n",
+                "  streamfp runs compare 12 13 14 runs/baseline\n"
+                "  streamfp runs compare 12 13 14 runs/baseline --latex > table.tex\n",
     SFP_COMMAND_OPTIONS(options),
     SFP_COMMAND_VERBS(verbs),
     .run = list,

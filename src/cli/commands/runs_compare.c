@@ -1,15 +1,13 @@
 /* Compares runs: the options in which they differ, then the results. Runs that differ only in the seed (and in the output
  * directory) are repetitions: they share a column, with mean and 95 % interval. Of several runs with one seed, only the newest is
  * used, because the others are not independent samples and would narrow the interval. */
-#include "cli/commands/runs_compare.h"
+#include "cli/commands/runs_groups.h"
 
 #include "cli/ui.h"
 #include "io/json_write.h"
 #include "results/statistics.h"
 
 #include "base/mem.h"
-#include "run/clock.h"
-#include "stream/source.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,18 +17,19 @@
 #define AT(member) offsetof(sfp_result, member)
 
 const sfp__result_column sfp__result_columns[] = {
-    {"average accuracy", "average_accuracy", 4, AT(average_accuracy), false},
-    {"forgetting", "forgetting", 4, AT(forgetting), false},
-    {"backward transfer", "backward_transfer", 4, AT(backward_transfer), false},
-    {"prequential accuracy", "prequential_accuracy", 4, AT(prequential_accuracy), false},
-    {"class coverage", "coverage", 4, AT(coverage), false},
-    {"offered", "offered", 0, AT(samples.offered), true},
-    {"trained", "trained", 0, AT(samples.trained), true},
-    {"dropped", "dropped", 0, AT(samples.dropped), true},
-    {"largest lag, s", "lag_max", 3, AT(lag.max), false},
-    {"samples/s", "samples_per_second", 1, AT(samples_per_second), false},
-    {"seconds", "seconds", 1, AT(seconds.total), false},
-    {"peak memory, MiB", "peak_rss_mib", 0, AT(peak_rss_bytes), true},
+    {"average accuracy", "average_accuracy", 4, AT(average_accuracy), .fraction = true, .better = 1, .main = true},
+    {"forgetting", "forgetting", 4, AT(forgetting), .fraction = true, .better = -1, .main = true},
+    {"backward transfer", "backward_transfer", 4, AT(backward_transfer), .fraction = true, .better = 1},
+    {"prequential accuracy", "prequential_accuracy", 4, AT(prequential_accuracy), .fraction = true, .better = 1, .main = true},
+    {"class coverage", "coverage", 4, AT(coverage), .fraction = true},
+    {"offered", "offered", 0, AT(samples.offered), .count = true},
+    {"trained", "trained", 0, AT(samples.trained), .count = true},
+    {"dropped", "dropped", 0, AT(samples.dropped), .count = true},
+    {"largest lag, s", "lag_max", 3, AT(lag.max), .better = 0},
+    {"samples/s", "samples_per_second", 1, AT(samples_per_second), .better = 1},
+    {"runtime, s", "runtime_seconds", 1, AT(seconds.select), .better = -1, .main = true},
+    {"seconds", "seconds", 1, AT(seconds.total), .better = 0},
+    {"peak memory, MiB", "peak_rss_mib", 0, AT(peak_rss_bytes), .count = true, .better = -1},
     {0},
 };
 
@@ -38,145 +37,9 @@ double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r
 {
     const void *at = (const char *)r + n->offset;
     double x = n->count ? (double)*(const uint64_t *)at : *(const double *)at;
+    if (n->offset == AT(seconds.select))
+        return r->seconds.select + r->seconds.train + r->seconds.buffer;
     return n->offset == AT(peak_rss_bytes) ? x / (1 << 20) : x;
-}
-
-/* -------------------------------------------------------------------- groups */
-
-typedef struct groups {
-    int n, count;
-    const sfp__named_run *runs;
-    int *of;        /* (n) group of a run */
-    bool *excluded; /* (n) excluded, because a newer run of the group has the same seed */
-    int *first;     /* (count) first run of a group */
-    double *x;      /* (n) values of the current group */
-} groups;
-
-/* Options that do not affect the comparison. */
-static bool is_ignored(const char *key)
-{
-    static const char *const keys[] = {"seed", "out", "resume", "json", "config"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i], key) == 0)
-            return true;
-    return false;
-}
-
-static bool is_live(const char *data)
-{
-    const sfp__source_kind *kind = sfp__source_kind_find(data);
-    const char *path = data + strcspn(data, ":");
-    bool endless = *path && path[1] && path[1 + strspn(path + 1, "0")] == '\0'; /* synthetic:0 */
-    return kind && (kind->live || (endless && strcmp(kind->name, "synthetic") == 0));
-}
-
-/* Returns the clock that the run used. If --clock is not set, the rate determines it (clock.h); without a rate, only a live
- * stream can have a clock other than off. */
-static const char *clock_of(const sfp_result *r)
-{
-    const char *given = sfp__result_value(r, "clock"), *rate = sfp__result_value(r, "rate"), *data = sfp__result_value(r, "data");
-    const char *real = sfp__clock_name(SFP_CLOCK_REAL);
-    bool live = data && is_live(data), rated = rate && strcmp(rate, "max") != 0;
-    bool paced = live && strncmp(data, "synthetic", strlen("synthetic")) !=
-                             0; /* the source has its own rate: clock real needs no --rate */
-    if (given && (!rate || rated || (paced && strcmp(given, real) == 0)))
-        return given;
-    return !rated ? sfp__clock_name(SFP_CLOCK_OFF) : live ? real : sfp__clock_name(SFP_CLOCK_VIRTUAL);
-}
-
-/* The effective value of an option; NULL: no such option. */
-static const char *value_of(const sfp_result *r, const char *key)
-{
-    return strcmp(key, "clock") == 0 ? clock_of(r) : sfp__result_value(r, key);
-}
-
-/* true: every option of a has the same value in b. */
-static bool options_equal_in(const sfp_result *a, const sfp_result *b)
-{
-    for (int i = 0; i < a->config_count; i++) {
-        const char *key = a->config[i].key, *other = value_of(b, key);
-        if (!is_ignored(key) && (!other || strcmp(other, value_of(a, key)) != 0))
-            return false;
-    }
-    return true;
-}
-
-static void make_groups(groups *g)
-{
-    for (int i = 0; i < g->n; i++) {
-        int k = 0;
-        const sfp_result *r = &g->runs[i].result;
-        while (k < g->count &&
-               !(options_equal_in(r, &g->runs[g->first[k]].result) && options_equal_in(&g->runs[g->first[k]].result, r)))
-            k++;
-        if (k == g->count)
-            g->first[g->count++] = i;
-        g->of[i] = k;
-    }
-}
-
-/* A finished run is newer than an unfinished one; then the later start time decides, then the later position on the command
- * line. */
-static bool is_newer(const groups *g, int i, int than)
-{
-    const sfp_result *a = &g->runs[i].result, *b = &g->runs[than].result;
-    int order = a->finished != b->finished ? a->finished - b->finished : strcmp(a->started, b->started);
-    return order > 0 || (order == 0 && i > than);
-}
-
-static void exclude_older(groups *g)
-{
-    for (int i = 0; i < g->n; i++) {
-        g->excluded[i] = false;
-        for (int k = 0; k < g->n && !g->excluded[i]; k++)
-            g->excluded[i] = g->of[k] == g->of[i] && g->runs[k].result.seed == g->runs[i].result.seed && is_newer(g, k, i);
-    }
-}
-
-static int count_excluded(const groups *g)
-{
-    int count = 0;
-    for (int i = 0; i < g->n; i++)
-        count += g->excluded[i];
-    return count;
-}
-
-/* true: run i is used in column k. */
-static bool counts_in(const groups *g, int i, int k)
-{
-    return g->of[i] == k && !g->excluded[i];
-}
-
-/* Writes the measured values of group k to g->x; returns their number. */
-static int values_of(const groups *g, int k, const sfp__result_column *number)
-{
-    int count = 0;
-    for (int i = 0; i < g->n; i++) {
-        double x = counts_in(g, i, k) ? sfp__result_column_value(number, &g->runs[i].result) : NAN;
-        if (isfinite(x))
-            g->x[count++] = x;
-    }
-    return count;
-}
-
-/* Calls fn once for every option whose value differs between groups. */
-static void for_differing(const groups *g, void (*fn)(const groups *g, const char *key, void *ctx), void *ctx)
-{
-    for (int k = 0; k < g->count; k++) {
-        const sfp_result *r = &g->runs[g->first[k]].result;
-        for (int i = 0; i < r->config_count; i++) {
-            const char *key = r->config[i].key;
-            bool seen = is_ignored(key), same = true;
-            for (int m = 0; m < g->count; m++) {
-                const sfp_result *of = &g->runs[g->first[m]].result;
-                const char *other = value_of(of, key);
-                seen = seen || (m < k && sfp__result_value(of, key));
-                same = same && other && strcmp(other, value_of(r, key)) == 0;
-            }
-            if (!seen && !same)
-                fn(g, key, ctx);
-        }
-    }
 }
 
 /* --------------------------------------------------------------------- table */
@@ -217,21 +80,19 @@ static void add_text(char *cell, const char *text)
         memcpy(cell + CELL - 4, "...", 4);
 }
 
-static void option_row(const groups *g, const char *key, void *ctx)
+static void option_row(const sfp__run_groups *g, const char *key, void *ctx)
 {
     char(*row)[CELL] = new_row(ctx, sfp__result_option_name(key));
-    for (int k = 0; row && k < g->count; k++) {
-        const char *value = value_of(&g->runs[g->first[k]].result, key);
-        add_text(row[k + 1], value && *value ? sfp__result_option_value(key, value) : "-");
-    }
+    for (int k = 0; row && k < g->count; k++)
+        add_text(row[k + 1], sfp__run_groups_option(g, k, key));
 }
 
-static void number_row(const groups *g, const sfp__result_column *number, table *t)
+static void number_row(const sfp__run_groups *g, const sfp__result_column *number, table *t)
 {
     char(*row)[CELL] = new_row(t, number->label);
     for (int k = 0; row && k < g->count; k++) {
         double mean, half;
-        int n = values_of(g, k, number);
+        int n = sfp__run_groups_values(g, k, number);
         sfp__mean_interval(n, g->x, &mean, &half);
         if (n == 0)
             (void)snprintf(row[k + 1], CELL, "-");
@@ -261,9 +122,9 @@ static void print_table(const table *t)
     }
 }
 
-static void print_footnotes(const groups *g)
+static void print_footnotes(const sfp__run_groups *g)
 {
-    int excluded = count_excluded(g);
+    int excluded = sfp__run_groups_excluded(g);
     const char *between = "Of several runs with one seed in a column, only the newest is used; excluded: ";
     (void)printf(g->count < g->n ? "\n" : "");
     if (g->count < g->n - excluded)
@@ -278,7 +139,7 @@ static void print_footnotes(const groups *g)
     (void)printf(excluded ? ".\n" : "");
 }
 
-static sfp_status print_text(const groups *g, sfp_error *err)
+static sfp_status print_text(const sfp__run_groups *g, sfp_error *err)
 {
     table t = {.columns = g->count + 1};
     char(*names)[CELL] = new_row(&t, "run"), text[32];
@@ -292,7 +153,7 @@ static sfp_status print_text(const groups *g, sfp_error *err)
         (void)snprintf(text, sizeof text, "%" PRIu64, g->runs[i].result.seed);
         add_text(seeds[g->of[i] + 1], text);
     }
-    for_differing(g, option_row, &t);
+    sfp__run_groups_differing(g, option_row, &t);
     (void)new_row(&t, "");
     for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
         number_row(g, number, &t);
@@ -306,19 +167,19 @@ static sfp_status print_text(const groups *g, sfp_error *err)
 
 /* ---------------------------------------------------------------------- json */
 
-static void option_json(const groups *g, const char *key, void *ctx)
+static void option_json(const sfp__run_groups *g, const char *key, void *ctx)
 {
     sfp__json *j = ctx;
     sfp__json_array(j, key);
     for (int k = 0; k < g->count; k++)
-        sfp__json_string(j, NULL, value_of(&g->runs[g->first[k]].result, key));
+        sfp__json_string(j, NULL, sfp__run_option(&g->runs[g->first[k]].result, key));
     sfp__json_end(j);
 }
 
-static void number_json(sfp__json *j, const groups *g, int k, const sfp__result_column *number)
+static void number_json(sfp__json *j, const sfp__run_groups *g, int k, const sfp__result_column *number)
 {
     double mean, half;
-    int n = values_of(g, k, number);
+    int n = sfp__run_groups_values(g, k, number);
     sfp__mean_interval(n, g->x, &mean, &half);
     sfp__json_object(j, number->key);
     sfp__json_int(j, "n", n);
@@ -327,7 +188,7 @@ static void number_json(sfp__json *j, const groups *g, int k, const sfp__result_
     sfp__json_end(j);
 }
 
-static void names_json(sfp__json *j, const groups *g, int k, const char *key, bool excluded)
+static void names_json(sfp__json *j, const sfp__run_groups *g, int k, const char *key, bool excluded)
 {
     sfp__json_array(j, key);
     for (int i = 0; i < g->n; i++)
@@ -336,12 +197,12 @@ static void names_json(sfp__json *j, const groups *g, int k, const char *key, bo
     sfp__json_end(j);
 }
 
-static void print_json(const groups *g)
+static void print_json(const sfp__run_groups *g)
 {
     sfp__json j;
     sfp__json_begin(&j, stdout);
     sfp__json_object(&j, "options_that_differ");
-    for_differing(g, option_json, &j);
+    sfp__run_groups_differing(g, option_json, &j);
     sfp__json_end(&j);
     sfp__json_array(&j, "columns");
     for (int k = 0; k < g->count; k++) {
@@ -350,7 +211,7 @@ static void print_json(const groups *g)
         names_json(&j, g, k, "left_out", true);
         sfp__json_array(&j, "seeds");
         for (int i = 0; i < g->n; i++)
-            if (counts_in(g, i, k))
+            if (sfp__run_groups_use(g, i, k))
                 sfp__json_seed(&j, NULL, g->runs[i].result.seed);
         sfp__json_end(&j);
         for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
@@ -360,20 +221,14 @@ static void print_json(const groups *g)
     sfp__json_end_all(&j);
 }
 
-sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, bool json, sfp_error *err)
+sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, sfp__compare_format format, const char *path, sfp_error *err)
 {
-    groups g = {.n = n, .runs = runs};
-    OWNED void *block = NULL;
-    size_t count = (size_t)n;
-    const sfp__want list[] = {{&g.of, count, sizeof *g.of},
-                              {&g.first, count, sizeof *g.first},
-                              {&g.excluded, count, sizeof *g.excluded},
-                              {&g.x, count, sizeof *g.x}};
-    TRY(sfp__block(&block, SFP_LIST(list), err));
-    make_groups(&g);
-    exclude_older(&g);
-    if (!json)
+    OWNED_BY(sfp__run_groups_done) sfp__run_groups g = {0};
+    TRY(sfp__run_groups_init(&g, n, runs, err));
+    if (format == SFP_COMPARE_TEXT)
         return print_text(&g, err);
+    if (format != SFP_COMPARE_JSON)
+        return sfp__runs_write_table(&g, format, path, err);
     print_json(&g);
     return SFP_OK;
 }

@@ -1,0 +1,36 @@
+/* Groups of runs that differ only in the seed (and in the output directory): the repetitions of `runs compare`. */
+#ifndef SFP_CLI_RUNS_GROUPS_H
+#define SFP_CLI_RUNS_GROUPS_H
+
+#include "cli/commands/runs_compare.h"
+
+typedef struct sfp__run_groups {
+    int n, count; /* numbers of runs and of groups */
+    const sfp__named_run *runs;
+    int *of;        /* (n) group of a run */
+    bool *excluded; /* (n) excluded, because a newer run of the group has the same seed */
+    int *first;     /* (count) first run of a group */
+    double *x;      /* (n) values of the current group */
+    void *block;    /* the arrays */
+} sfp__run_groups;
+
+sfp_status sfp__run_groups_init(sfp__run_groups *g, int n, const sfp__named_run *runs, sfp_error *err);
+void sfp__run_groups_done(sfp__run_groups *g);
+
+/* The effective value of an option; NULL: no such option. */
+const char *sfp__run_option(const sfp_result *r, const char *key);
+/* The effective value of an option in group k, as it is called today; "-": none. */
+const char *sfp__run_groups_option(const sfp__run_groups *g, int k, const char *key);
+/* true: run i is used in group k. */
+bool sfp__run_groups_use(const sfp__run_groups *g, int i, int k);
+int sfp__run_groups_excluded(const sfp__run_groups *g);
+/* Writes the measured values of group k to g->x; returns their number. */
+int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_column *number);
+/* Calls fn once for every option whose value differs between groups. */
+void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
+                               void *ctx);
+
+/* Writes the comparison as a table with one row per group (LATEX, CSV, MARKDOWN), a page or a plot. */
+sfp_status sfp__runs_write_table(const sfp__run_groups *g, sfp__compare_format format, const char *path, sfp_error *err);
+
+#endif
