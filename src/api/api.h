@@ -52,6 +52,8 @@ const sfp_engine *sfp__api_engine(const sfp_learner *l);
 sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *settings, sfp__learner_options *out,
                                     int *label_queue, sfp_error *err);
 
+/* The values of a run; NULL: the settings are those of a pretraining. */
+const sfp__args *sfp__api_run_args(const sfp_settings *s);
 /* The values of a pretraining; NULL: the settings are those of a run. */
 const sfp__args *sfp__api_pretrain_args(const sfp_settings *s);
 

@@ -115,6 +115,19 @@ sfp_status sfp_run_finish(sfp_run *run, sfp_error *err)
     return SFP_OK;
 }
 
+int64_t sfp_run_batches(const sfp_run *run, int task, int64_t *samples)
+{
+    return sfp__run_batches(run->core, task, samples);
+}
+
+sfp_status sfp_run_measure(sfp_run *run, double *seconds, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (!run || !seconds)
+        return sfp__fail(err, SFP_EINVAL, "run and seconds must not be NULL");
+    return sfp__run_measure(run->core, seconds, err);
+}
+
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "sfp_run_cancel is called from signal handlers");
 
 void sfp_run_cancel(sfp_run *run)

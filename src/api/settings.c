@@ -192,6 +192,11 @@ const sfp__args *sfp__api_pretrain_args(const sfp_settings *s)
     return s->args.command == pretrain_table.command ? &s->args : NULL;
 }
 
+const sfp__args *sfp__api_run_args(const sfp_settings *s)
+{
+    return sfp__api_pretrain_args(s) ? NULL : &s->args;
+}
+
 const char *sfp_settings_get(const sfp_settings *s, const char *key)
 {
     return s && key && sfp__args_find(&s->args, key) ? sfp__args_value(&s->args, key) : NULL;

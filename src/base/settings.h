@@ -53,7 +53,8 @@ typedef struct sfp__opt {
     const char *saved_values; /* CHOICE: earlier words in the order of `arg`: files have them, and they are still accepted */
     /* STRING: checks a text when it is set. An error begins with the name of the option, its key. NULL: any text. */
     sfp_status (*check)(const struct sfp__opt *o, const char *text, sfp_error *err);
-    bool hidden; /* an earlier option that is still accepted, but not listed in help and completion */
+    bool repeats; /* STRING: may be given several times; the values are joined by line breaks */
+    bool hidden;  /* an earlier option that is still accepted, but not listed in help and completion */
 } sfp__opt;
 
 /* Rows. Designated initialisers keep unused fields zero; more of them may follow the help text. */

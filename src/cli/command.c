@@ -5,13 +5,19 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <string.h>
 
 const sfp__command *const sfp__commands[] = {
-    &sfp__cmd_run,      &sfp__cmd_runs,    &sfp__cmd_eval,    &sfp__cmd_select, &sfp__cmd_data, &sfp__cmd_predict,
-    &sfp__cmd_pretrain, &sfp__cmd_inspect, &sfp__cmd_convert, &sfp__cmd_bench,  &sfp__cmd_help, NULL,
+    &sfp__cmd_run,      &sfp__cmd_runs,
+    &sfp__cmd_sweep,    &sfp__cmd_experiment,
+    &sfp__cmd_eval,     &sfp__cmd_select,
+    &sfp__cmd_data,     &sfp__cmd_predict,
+    &sfp__cmd_pretrain, &sfp__cmd_inspect,
+    &sfp__cmd_convert,  &sfp__cmd_bench,
+    &sfp__cmd_help,     NULL,
 };
 
 const sfp__command *sfp__command_find(const char *name)
@@ -83,6 +89,11 @@ static sfp_status parse_long_option(sfp__args *a, const char *arg, const char *n
         value = next;
     if (o->type == SFP_OPT_PAIR)
         return sfp__args_set_assignment(a, value, SFP_RANK_COMMAND_LINE, err);
+    OWNED char *joined = NULL;
+    if (o->repeats && sfp__args_string(a, o->name)) {
+        TRY(sfp__text_new(&joined, err, "%s\n%s", sfp__args_string(a, o->name), value));
+        value = joined;
+    }
     return sfp__args_set(a, o->name, value, SFP_RANK_COMMAND_LINE, origin, err);
 }
 

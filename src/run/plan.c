@@ -388,3 +388,8 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err)
                    (long long)all);
     return SFP_OK;
 }
+
+sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err)
+{
+    return measure_cost(p, seconds, err);
+}

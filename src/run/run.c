@@ -422,6 +422,26 @@ void sfp__run_close(sfp__run *run)
     sfp__free(run);
 }
 
+int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples)
+{
+    const sfp__plan *p = &run->plan;
+    int64_t count = 0, n = 0;
+    for (int64_t k = 0; k < p->batches.count; k++)
+        count += task < 0 || p->batches.task[k] == task;
+    for (int t = 0; t < p->tasks.count && !p->live; t++)
+        n += task < 0 || t == task ? p->tasks.task[t].count : 0;
+    if (samples)
+        *samples = n;
+    return count;
+}
+
+sfp_status sfp__run_measure(const sfp__run *run, double *seconds, sfp_error *err)
+{
+    if (run->plan.live || run->phase != SFP__RUN_OPENED)
+        return sfp__fail(err, SFP_EINVAL, "the processing time can be measured on a dataset only, before the first step");
+    return sfp__plan_measure(&run->plan, seconds, err);
+}
+
 /* ------------------------------------------------------------------------- steps */
 
 /* Prepares the run for its first delivery. *ready false: there is nothing to do. */

@@ -84,6 +84,12 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
 /* Processes the next delivery. *more false: the run has ended, and result->finished is false if it was stopped. After a failure
  * only sfp__run_close may follow. */
 sfp_status sfp__run_step(sfp__run *run, bool *more, sfp_error *err);
+/* The number of batches in a task (-1: in all) of an indexed stream before the clock keeps some of them, and of their samples (may
+ * be NULL). Valid before the first step. */
+int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples);
+/* Measures the processing time of a batch in seconds, as clock paper does, on a copy of the learner. Call it before the first
+ * step. */
+sfp_status sfp__run_measure(const sfp__run *run, double *seconds, sfp_error *err);
 /* A run that has not ended leaves its directory as a killed process would: resume continues from the last checkpoint. Directories
  * that sfp__run_open created and that are still empty are removed. */
 void sfp__run_close(sfp__run *run);

@@ -143,6 +143,8 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);
 sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *err);
 /* Fails with "none of the images could be read". */
 sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err);
+/* Measures the processing time of a batch on a copy of the learner, as clock paper does. */
+sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err);
 /* Clock paper: measures C_S and keeps the batches that it leaves time for. *cs NAN: the run was stopped meanwhile. */
 sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
 /* Computes the digests of the image lists, without which a position in the stream has no meaning. */

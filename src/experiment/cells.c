@@ -1,0 +1,317 @@
+/* One cell: its settings, the engine it needs, its run and the numbers of its result. */
+#include "base/monotonic.h"
+#include "base/rng.h"
+#include "experiment/experiment.h"
+#include "io/file.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ------------------------------------------------------------------------------------------------------------- settings */
+
+static bool has_key(const char *entry, const char *key, size_t length)
+{
+    return strncmp(entry, key, length) == 0 && entry[length] == '=';
+}
+
+sfp_status sfp__setting_put(sfp__strings *list, const char *entry, size_t length, sfp_error *err)
+{
+    OWNED char *copy = sfp__malloc(length + 1);
+    TRY(sfp__check_memory(copy, err));
+    memcpy(copy, entry, length);
+    copy[length] = '\0';
+    size_t key = strcspn(copy, "=");
+    for (int i = 0; i < list->count; i++) {
+        if (!has_key(list->s[i], copy, key))
+            continue;
+        sfp__free(list->s[i]);
+        list->s[i] = TAKE(copy);
+        return SFP_OK;
+    }
+    return sfp__strings_add(list, copy, err);
+}
+
+sfp_status sfp__settings_add(sfp__strings *list, const char *settings, sfp_error *err)
+{
+    for (const char *s = settings ? settings : ""; *s; s += strspn(s, " ")) {
+        size_t n = strcspn(s, " ");
+        TRY(sfp__setting_put(list, s, n, err));
+        s += n;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__setting_print(sfp__strings *list, sfp_error *err, const char *fmt, ...)
+{
+    char entry[PATH_MAX + 64];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(entry, sizeof entry, fmt, args);
+    va_end(args);
+    if (n < 0 || n >= (int)sizeof entry)
+        return sfp__fail(err, SFP_ELIMIT, "a setting is longer than %d bytes", PATH_MAX);
+    return sfp__setting_put(list, entry, (size_t)n, err);
+}
+
+const char *sfp__settings_value(const sfp__strings *list, const char *key)
+{
+    size_t n = strlen(key);
+    for (int i = 0; i < list->count; i++)
+        if (has_key(list->s[i], key, n))
+            return list->s[i] + n + 1;
+    return NULL;
+}
+
+void sfp__settings_remove(sfp__strings *list, const char *key)
+{
+    int kept = 0;
+    size_t n = strlen(key);
+    for (int i = 0; i < list->count; i++) {
+        if (has_key(list->s[i], key, n))
+            sfp__free(list->s[i]);
+        else
+            list->s[kept++] = list->s[i];
+    }
+    list->count = kept;
+}
+
+sfp_status sfp__lab_base_settings(const sfp__lab *lab, const sfp__experiment *e, sfp__strings *out, sfp_error *err)
+{
+    TRY(sfp__settings_add(out, e->settings, err));
+    for (int i = 0; i < lab->opt.settings->count; i++)
+        TRY(sfp__setting_put(out, lab->opt.settings->s[i], strlen(lab->opt.settings->s[i]), err));
+    return SFP_OK;
+}
+
+sfp_status sfp__cell_settings(const sfp__lab *lab, const sfp__cell *cell, sfp__strings *out, sfp_error *err)
+{
+    const sfp__experiment *e = &lab->experiments[cell->experiment];
+    const sfp__variant *row = &e->rows[cell->row], *column = &e->columns[cell->column];
+    TRY(sfp__lab_base_settings(lab, e, out, err));
+    TRY(sfp__settings_add(out, column->settings, err));
+    if (!row->closed)
+        TRY(sfp__settings_add(out, column->learner, err));
+    TRY(sfp__settings_add(out, row->settings, err));
+    TRY(sfp__setting_print(out, err, "seed=%d", lab->opt.first_seed + cell->repetition));
+    if (lab->opt.orders > 0)
+        TRY(sfp__setting_print(out, err, "order=authors:%d", cell->repetition % lab->opt.orders + 1));
+    return SFP_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- engine */
+
+static const char *const engine_keys[] = {"backbone", "img-size", "precision", "threads"};
+
+static int whole_number(const char *text)
+{
+    return text ? (int)strtol(text, NULL, 10) : 0;
+}
+
+/* Opens the engine for these settings, unless it is open. */
+static sfp_status use_engine(sfp__lab *lab, const sfp__strings *settings, sfp_error *err)
+{
+    OWNED_BY(sfp__text_done) sfp__text key = {0};
+    for (size_t i = 0; i < sizeof engine_keys / sizeof *engine_keys; i++) {
+        const char *value = sfp__settings_value(settings, engine_keys[i]);
+        sfp__text_printf(&key, "%s\n", value ? value : "");
+    }
+    TRY(sfp__check_memory(!key.failed, err));
+    if (lab->engine && strcmp(lab->engine_key.s, key.s) == 0)
+        return SFP_OK;
+    sfp_engine_close(lab->engine);
+    lab->engine = NULL;
+    sfp__text_done(&lab->engine_key);
+    const char *backbone = sfp__settings_value(settings, "backbone"), *precision = sfp__settings_value(settings, "precision");
+    sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
+    o.threads = whole_number(sfp__settings_value(settings, "threads"));
+    o.image_size = whole_number(sfp__settings_value(settings, "img-size"));
+    o.precision = precision && strcmp(precision, "bf16") == 0 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
+    TRY(sfp_engine_open(backbone ? backbone : "builtin", &o, &lab->engine, err));
+    lab->engine_key = TAKE(key);
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ runs */
+
+static void on_progress(void *ctx, const sfp_run_progress *p)
+{
+    const sfp__lab *lab = ctx;
+    (void)p;
+    if (lab->current && sfp__lab_cancelled(lab))
+        sfp_run_cancel(lab->current);
+}
+
+/* Messages of single runs would hide those of the experiment; warnings are passed on. */
+static void on_log(void *ctx, sfp_log_level level, const char *message)
+{
+    if (level == SFP_LOG_WARNING)
+        sfp__lab_message(ctx, level, "%s", message);
+}
+
+static bool is_engine_key(const char *entry)
+{
+    for (size_t i = 0; i < sizeof engine_keys / sizeof *engine_keys; i++)
+        if (has_key(entry, engine_keys[i], strlen(engine_keys[i])))
+            return true;
+    return false;
+}
+
+static sfp_status set_all(sfp_settings *s, const sfp__strings *list, sfp_error *err)
+{
+    for (int i = 0; i < list->count; i++) {
+        char key[SFP_KEY_MAX * 2];
+        size_t n = strcspn(list->s[i], "=");
+        if (is_engine_key(list->s[i]))
+            continue; /* the engine has it */
+        if (n >= sizeof key || list->s[i][n] == '\0')
+            return sfp__fail(err, SFP_EINVAL, "setting '%s' is not KEY=VALUE", list->s[i]);
+        memcpy(key, list->s[i], n);
+        key[n] = '\0';
+        TRY(sfp_settings_set(s, key, list->s[i] + n + 1, err));
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
+{
+    sfp_settings *s = NULL;
+    sfp_run_options o = SFP_RUN_OPTIONS_INIT;
+    o.progress = on_progress;
+    o.log = on_log;
+    o.ctx = lab;
+    TRY(use_engine(lab, settings, err));
+    TRY(sfp_settings_create(&s, err));
+    sfp_status status = set_all(s, settings, err);
+    if (!status)
+        status = sfp_run_open(lab->engine, s, &o, out, err);
+    sfp_settings_free(s);
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- results */
+
+static int compare_texts(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+    return strcmp(*x, *y);
+}
+
+void sfp__settings_key(const sfp__strings *settings, char key[17])
+{
+    uint64_t h = SFP_HASH_START;
+    qsort(settings->s, (size_t)settings->count, sizeof *settings->s, compare_texts);
+    for (int i = 0; i < settings->count; i++)
+        if (!has_key(settings->s[i], "threads", 7) && !has_key(settings->s[i], "cache", 5))
+            h = sfp__hash(h, settings->s[i], strlen(settings->s[i]));
+    (void)snprintf(key, 17, "%016" PRIx64, h);
+}
+
+static double metric_value(const sfp__metric *m, const sfp_result *r, const sfp__cell *cell, const sfp__cost *cost, int batch)
+{
+    if (strcmp(m->key, "cost") == 0)
+        return 1e3 * cell->cost;
+    if (strcmp(m->key, "throughput") == 0)
+        return batch / cell->cost;
+    if (strcmp(m->key, "runtime") == 0)
+        return cost->batches ? cell->cost * (double)cost->batches
+                             : sfp_result_number(r, "seconds.select") + sfp_result_number(r, "seconds.train") +
+                                   sfp_result_number(r, "seconds.buffer");
+    return r ? sfp_result_number(r, m->key) : NAN;
+}
+
+static void read_values(const sfp__lab *lab, sfp__cell *cell, const sfp_result *r, const sfp__cost *cost, int batch)
+{
+    int n = 0;
+    for (const char *s = lab->experiments[cell->experiment].metrics; *s && n < SFP_METRICS_MAX; n++) {
+        size_t length = strcspn(s, ",");
+        const sfp__metric *m = sfp__metric_find(s, length);
+        cell->value[n] = m ? metric_value(m, r, cell, cost, batch) : NAN;
+        s += length + (s[length] == ',');
+    }
+    cell->state = r && sfp_result_number(r, "starved_tasks") > 0 ? SFP_CELL_STARVED : SFP_CELL_DONE;
+}
+
+/* Reads the result of a cell that was run before. *found false: there is none, or the run has not ended. */
+static sfp_status read_result(const char *directory, sfp_result **out, bool *found, sfp_error *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    sfp_result *r = NULL;
+    *found = false;
+    TRY(sfp__path_print(path, sizeof path, err, "%s/result.json", directory));
+    if (stat(path, &st) != 0)
+        return SFP_OK;
+    TRY(sfp_result_read(path, &r, err));
+    *found = sfp_result_number(r, "finished") != 0;
+    if (*found)
+        *out = r;
+    else
+        sfp_result_free(r);
+    return SFP_OK;
+}
+
+static sfp_status finish_run(sfp__lab *lab, const sfp__strings *settings, sfp_error *err)
+{
+    sfp_run *run = NULL;
+    TRY(sfp__lab_open_run(lab, settings, &run, err));
+    lab->current = run;
+    sfp_status status = sfp_run_finish(run, err);
+    lab->current = NULL;
+    if (!status && sfp_result_number(sfp_run_result(run), "finished") == 0)
+        status = sfp__fail(err, SFP_ECANCELLED, "cancelled; the same command continues the experiment");
+    sfp_run_close(run);
+    return status;
+}
+
+const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf, size_t size)
+{
+    const sfp__experiment *e = &lab->experiments[cell->experiment];
+    const char *column = e->columns[cell->column].name;
+    (void)snprintf(buf, size, "%s  %s%s%s", e->name, e->rows[cell->row].name, *column ? "  " : "", column);
+    return buf;
+}
+
+/* Runs the cell in its directory, if that has no result yet. */
+static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings *settings, sfp_result **out, sfp_error *err)
+{
+    char directory[PATH_MAX];
+    bool found = false;
+    TRY(sfp__path_print(directory, sizeof directory, err, "%s/cells/%s", lab->opt.out, cell->key));
+    TRY(read_result(directory, out, &found, err));
+    if (found)
+        return SFP_OK;
+    TRY(sfp__setting_print(settings, err, "out=%s", directory));
+    TRY(sfp__setting_put(settings, "resume=on", 9, err));
+    if (lab->opt.cache && !sfp__settings_value(settings, "cache"))
+        TRY(sfp__setting_print(settings, err, "cache=%s/cache", lab->opt.out));
+    double from = sfp__monotonic_seconds();
+    TRY(finish_run(lab, settings, err));
+    cell->seconds = sfp__monotonic_seconds() - from;
+    TRY(read_result(directory, out, &found, err));
+    return found ? SFP_OK : sfp__fail(err, SFP_EIO, "%s: the run left no result", directory);
+}
+
+sfp_status sfp__cell_run(sfp__lab *lab, sfp__cell *cell, sfp_error *err)
+{
+    OWNED_BY(sfp__strings_done) sfp__strings settings = {0};
+    OWNED_BY(sfp__cost_done) sfp__cost cost = {0};
+    char name[256];
+    sfp_result *r = NULL;
+    TRY(sfp__cell_settings(lab, cell, &settings, err));
+    sfp_status status = sfp__cell_clock(lab, cell, &settings, &cost, err);
+    const char *batch = sfp__settings_value(&settings, "batch");
+    if (!status && !lab->experiments[cell->experiment].cost_only)
+        status = run_in_directory(lab, cell, &settings, &r, err);
+    if (status)
+        return status == SFP_ECANCELLED ? status
+                                        : sfp__fail_prefix(err, status, "%s", sfp__cell_name(lab, cell, name, sizeof name));
+    read_values(lab, cell, r, &cost, batch ? whole_number(batch) : 20);
+    sfp_result_free(r);
+    return SFP_OK;
+}

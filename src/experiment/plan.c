@@ -1,0 +1,192 @@
+/* The plan: which cells are run, in which order, and what a budget omits. It is written to DIR/plan.json, so that an experiment that
+ * is killed and started again has the same cells. */
+#include "base/monotonic.h"
+#include "base/rng.h"
+#include "experiment/experiment.h"
+#include "io/file.h"
+#include "io/json_read.h"
+#include "io/json_write.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PLAN_MAX = 64 << 20 };
+static const double budget_share = 0.85; /* of the budget that is planned; estimates are not exact */
+
+/* ------------------------------------------------------------------------------------------------------------- the cells */
+
+static sfp_status add_cell(sfp__lab *lab, int experiment, int row, int column, int repetition, sfp_error *err)
+{
+    size_t n = (size_t)lab->cell_count;
+    TRY(sfp__check_memory(sfp__grow(&lab->cells, sizeof *lab->cells, n, n + 1, &lab->cell_capacity), err));
+    lab->cells[lab->cell_count++] =
+        (sfp__cell){.experiment = experiment, .row = row, .column = column, .repetition = repetition, .estimate = 10};
+    for (int m = 0; m < SFP_METRICS_MAX; m++)
+        lab->cells[n].value[m] = NAN;
+    return SFP_OK;
+}
+
+static sfp_status add_rows(sfp__lab *lab, int experiment, int repetition, bool extra, sfp_error *err)
+{
+    const sfp__experiment *e = &lab->experiments[experiment];
+    for (int r = 0; r < e->row_count; r++)
+        for (int c = 0; c < e->column_count && e->rows[r].extra == extra; c++)
+            TRY(add_cell(lab, experiment, r, c, repetition, err));
+    return SFP_OK;
+}
+
+/* Adds all cells in the order of execution: every experiment once, then the other forms of methods, then the next repetition. */
+static sfp_status add_cells(sfp__lab *lab, sfp_error *err)
+{
+    for (int k = 0; k < lab->repetitions; k++)
+        for (int extra = 0; extra < 2; extra++)
+            for (int e = 0; e < lab->experiment_count; e++)
+                if (k == 0 || !lab->experiments[e].cost_only)
+                    TRY(add_rows(lab, e, k, extra != 0, err));
+    return SFP_OK;
+}
+
+static sfp_status estimate_cells(sfp__lab *lab, sfp_error *err)
+{
+    for (int i = 0; i < lab->cell_count; i++) {
+        OWNED_BY(sfp__strings_done) sfp__strings settings = {0};
+        OWNED_BY(sfp__cost_done) sfp__cost cost = {0};
+        sfp__cell *cell = &lab->cells[i];
+        char name[256];
+        TRY(sfp__cell_settings(lab, cell, &settings, err));
+        sfp_status status = sfp__cell_clock(lab, cell, &settings, &cost, err);
+        if (status == SFP_ECANCELLED)
+            return status;
+        if (status)
+            return sfp__fail_prefix(err, status, "%s", sfp__cell_name(lab, cell, name, sizeof name));
+        if (lab->experiments[cell->experiment].cost_only)
+            cell->estimate = 0;
+    }
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ the budget */
+
+static bool same_group(const sfp__lab *lab, const sfp__cell *a, const sfp__cell *b)
+{
+    return a->experiment == b->experiment && a->repetition == b->repetition &&
+           lab->experiments[a->experiment].rows[a->row].extra == lab->experiments[b->experiment].rows[b->row].extra;
+}
+
+/* true: an earlier cell with these settings is run. */
+static bool is_shared(const sfp__lab *lab, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (lab->cells[j].state != SFP_CELL_OMITTED && strcmp(lab->cells[j].key, lab->cells[i].key) == 0)
+            return true;
+    return false;
+}
+
+static double group_estimate(const sfp__lab *lab, int begin, int end)
+{
+    double sum = 0;
+    for (int i = begin; i < end; i++)
+        sum += is_shared(lab, i) ? 0 : lab->cells[i].estimate;
+    return sum;
+}
+
+static void note_omitted(sfp__lab *lab, const sfp__cell *cell)
+{
+    const sfp__experiment *e = &lab->experiments[cell->experiment];
+    sfp__text_printf(&lab->omitted, "%s%s repetition %d%s", lab->omitted.length ? ", " : "", e->name, cell->repetition + 1,
+                     e->rows[cell->row].extra ? " of other forms" : "");
+}
+
+/* Omits whole groups (an experiment's repetition, without or with the other forms of methods) that do not fit. */
+static void apply_budget(sfp__lab *lab)
+{
+    double left = lab->opt.budget * budget_share - (sfp__monotonic_seconds() - lab->began); /* measuring took a part of it */
+    for (int i = 0, end; i < lab->cell_count; i = end) {
+        for (end = i + 1; end < lab->cell_count && same_group(lab, &lab->cells[i], &lab->cells[end]);)
+            end++;
+        double need = group_estimate(lab, i, end);
+        bool fits = need <= left || need < 1;
+        left -= fits ? need : 0;
+        for (int k = i; k < end && !fits; k++)
+            lab->cells[k].state = SFP_CELL_OMITTED;
+        if (!fits)
+            note_omitted(lab, &lab->cells[i]);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------------------- the file */
+
+/* A hash of all that determines the plan. */
+static uint64_t plan_key(const sfp__lab *lab)
+{
+    uint64_t h = SFP_HASH_START;
+    for (int e = 0; e < lab->experiment_count; e++)
+        h = sfp__hash(h, lab->experiments[e].name, strlen(lab->experiments[e].name));
+    for (int i = 0; i < lab->opt.settings->count; i++)
+        h = sfp__hash(h, lab->opt.settings->s[i], strlen(lab->opt.settings->s[i]));
+    const double numbers[] = {lab->opt.budget, lab->opt.orders, lab->opt.seeds, lab->opt.first_seed, lab->cell_count};
+    return sfp__hash(h, numbers, sizeof numbers);
+}
+
+static sfp_status write_plan(const sfp__lab *lab, const char *path, sfp_error *err)
+{
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
+    sfp__json j = {.text = &t};
+    char key[17];
+    (void)snprintf(key, sizeof key, "%016" PRIx64, plan_key(lab));
+    sfp__json_object(&j, NULL);
+    sfp__json_string(&j, "key", key);
+    sfp__json_string(&j, "omitted", lab->omitted.s ? lab->omitted.s : "");
+    sfp__json_array(&j, "omitted_cells");
+    for (int i = 0; i < lab->cell_count; i++)
+        if (lab->cells[i].state == SFP_CELL_OMITTED)
+            sfp__json_int(&j, NULL, i);
+    sfp__json_end_all(&j);
+    TRY(sfp__check_memory(!t.failed, err));
+    return sfp__file_write(path, t.s, t.length, err);
+}
+
+/* *used false: there is no plan, or it is that of other experiments or settings. */
+static sfp_status read_plan(sfp__lab *lab, const char *path, bool *used, sfp_error *err)
+{
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    char key[17];
+    sfp_error missing;
+    json_t *cells, *cell;
+    size_t i;
+    (void)snprintf(key, sizeof key, "%016" PRIx64, plan_key(lab));
+    sfp_status status = sfp__json_read(path, PLAN_MAX, &root, &missing);
+    if (status == SFP_ENOTFOUND)
+        return SFP_OK;
+    if (status)
+        return sfp__fail(err, status, "%s; remove the file to plan again", missing.message);
+    const char *stored = json_string_value(json_object_get(root, "key"));
+    const char *omitted = json_string_value(json_object_get(root, "omitted"));
+    cells = json_object_get(root, "omitted_cells");
+    if (!stored || strcmp(stored, key) != 0 || !omitted || !json_is_array(cells))
+        return SFP_OK;
+    sfp__text_put(&lab->omitted, omitted);
+    json_array_foreach(cells, i, cell) if (json_integer_value(cell) >= 0 && json_integer_value(cell) < lab->cell_count)
+        lab->cells[json_integer_value(cell)]
+            .state = SFP_CELL_OMITTED;
+    *used = true;
+    return SFP_OK;
+}
+
+sfp_status sfp__lab_plan(sfp__lab *lab, sfp_error *err)
+{
+    char path[PATH_MAX];
+    bool used = false;
+    TRY(add_cells(lab, err));
+    TRY(sfp__path_print(path, sizeof path, err, "%s/plan.json", lab->opt.out));
+    TRY(estimate_cells(lab, err));
+    TRY(read_plan(lab, path, &used, err));
+    if (used)
+        return SFP_OK;
+    if (lab->opt.budget > 0)
+        apply_budget(lab);
+    return lab->opt.dry_run ? SFP_OK : write_plan(lab, path, err);
+}
