@@ -316,6 +316,17 @@ static sfp_status add(const sfp__args *args, sfp_error *err)
     return SFP_OK;
 }
 
+/* Without a verb, the command lists the runs; only --limit and --json concern the list. */
+static sfp_status run(const sfp__args *args, sfp_error *err)
+{
+    for (size_t i = 0; i < args->count; i++) {
+        const char *name = args->opts[i].name;
+        if (args->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(name, "json") != 0 && strcmp(name, "limit") != 0)
+            return sfp__fail_usage(err, "--%s is an option of compare, expected 'runs compare RUN RUN...'", name);
+    }
+    return list(args, err);
+}
+
 static const sfp__verb verbs[] = {
     {"show", show, 1, 1, "one run number or directory", NULL},
     {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
@@ -342,5 +353,5 @@ const sfp__command sfp__cmd_runs = {
                 "  streamfp runs compare 12 13 14 runs/baseline --latex > table.tex\n",
     SFP_COMMAND_OPTIONS(options),
     SFP_COMMAND_VERBS(verbs),
-    .run = list,
+    .run = run,
 };

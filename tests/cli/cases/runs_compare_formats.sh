@@ -44,6 +44,7 @@ streamfp runs compare a b --latex --csv
 streamfp runs compare a b --json --html page.html
 streamfp runs compare a b --plot nowhere/plot.svg
 streamfp runs show a --latex
+streamfp runs --latex
 result g 1 random 0.01 null
 result h 2 random 0.01 null
 streamfp runs compare g h --plot none.svg
