@@ -55,26 +55,37 @@ static sfp_status write_files(const sfp__lab *lab, int experiment, const sfp__ta
 
 /* ---------------------------------------------------------------------------------------------------------------- the page */
 
+/* The claims that were tested, and the numbers of the others. */
 static void put_claims(const sfp__lab *lab, sfp__text *t)
 {
     sfp__claim_result c;
-    bool any = false;
-    for (int i = 0; sfp__claim_test(lab, i, &c); i++)
-        any = any || c.tested;
-    if (!any)
-        return;
-    sfp__text_put(t, "<section class=\"card\"><h2>Claims of the "
-                     "paper</h2><table><tr><th>claim</th><th>paper</th><th>here</th><th>verdict</th></tr>");
+    int tested = 0;
     for (int i = 0; sfp__claim_test(lab, i, &c); i++) {
+        if (!c.tested)
+            continue;
+        if (tested++ == 0)
+            sfp__text_put(
+                t, "<section class=\"card\"><h2>Claims of the paper</h2><table><tr><th>claim</th><th>paper</th><th>here</th>"
+                   "<th>verdict</th></tr>");
         sfp__text_printf(t, "<tr><td>%d. ", c.number);
         sfp__put_html(t, c.claim);
         sfp__text_put(t, "</td><td>");
         sfp__put_html(t, c.paper);
         sfp__text_put(t, "</td><td>");
         sfp__put_html(t, c.numbers);
-        sfp__text_printf(t, "</td><td><b>%s</b></td></tr>", c.verdict);
+        sfp__text_printf(t, "</td><td style=\"white-space:nowrap\"><b>%s</b></td></tr>", c.verdict);
     }
-    sfp__text_put(t, "</table></section>");
+    if (tested == 0)
+        return;
+    sfp__text_put(t, "</table>");
+    const char *before = "<p class=\"note\">Not tested here, because their experiments were not run: ";
+    for (int i = 0; sfp__claim_test(lab, i, &c); i++) {
+        if (c.tested)
+            continue;
+        sfp__text_printf(t, "%s%d", before, c.number);
+        before = ", ";
+    }
+    sfp__text_put(t, strcmp(before, ", ") == 0 ? ".</p></section>" : "</section>");
 }
 
 static sfp_status put_experiment(const sfp__lab *lab, int experiment, const sfp__table *table, sfp__text *t, sfp_error *err)

@@ -109,6 +109,10 @@ static sfp_status fill_column(const sfp__lab *lab, int experiment, int column, i
     double x[SFP_REPETITIONS_MAX];
     (void)sfp__experiment_metrics(e, list);
     const char *group = paper_group(lab, e, column, repetition, buf, sizeof buf);
+    /* the processing time of a method is the same in all repetitions, so it has no interval */
+    bool measured_once =
+        lab->cost_keys.count > 0 && (strcmp(list[metric]->key, "cost") == 0 || strcmp(list[metric]->key, "runtime") == 0 ||
+                                     strcmp(list[metric]->key, "throughput") == 0);
     bool named = e->orders_as_columns || *e->columns[column].name;
     TRY(sfp__table_set_text(&t->group_name[at], named ? group : NULL, err));
     TRY(sfp__table_set_text(&t->column_name[at], list[metric]->name, err));
@@ -117,10 +121,8 @@ static sfp_status fill_column(const sfp__lab *lab, int experiment, int column, i
     t->lower_is_better[at] = list[metric]->better < 0;
     for (int r = 0; r < e->row_count; r++) {
         (void)sfp__lab_values(lab, experiment, r, column, metric, x);
-        if (repetition >= 0)
-            sfp__table_set_values(t, r, at, 1, &x[repetition]);
-        else
-            sfp__table_set_values(t, r, at, lab->repetitions, x);
+        int n = repetition >= 0 || (measured_once && isfinite(x[0])) ? 1 : lab->repetitions;
+        sfp__table_set_values(t, r, at, n, &x[repetition >= 0 ? repetition : 0]);
         if (is_starved(lab, experiment, r, column, repetition))
             sfp__table_at(t, r, at)->text = "-";
         compare(lab, e, t, r, at, group, list[metric]->name);
