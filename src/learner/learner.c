@@ -230,6 +230,7 @@ void sfp__learner_free(sfp__learner *l)
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
         sfp__head_free(l->heads[i]);
     sfp__buffer_free(l->buffer);
+    sfp__diagnostics_free(l->diagnostics);
     if (l->selector && l->selector->close)
         l->selector->close(l->select_state);
     sfp__arena_done(&l->select_arena);

@@ -80,6 +80,7 @@ typedef struct sfp__timestamp_details {
         prequential_correct;
     struct {
         double query, select, attune, forward, backward, update, buffer, head, total;
+        double diagnostics; /* not part of the total */
     } seconds;
 } sfp__timestamp_details;
 

@@ -3,6 +3,7 @@
 #define SFP_LEARNER_LEARNER_INTERNAL_H
 
 #include "buffer/model_ops.h"
+#include "learner/diagnostics.h"
 #include "learner/features.h"
 #include "learner/learner.h"
 #include "learner/snapshot.h"
@@ -108,6 +109,7 @@ struct sfp__learner {
         int coreset, replay, steps; /* 0: no limit */
     } limits;                       /* the last limits set by a controller */
     sfp__class_table classes;
+    sfp__diagnostics *diagnostics; /* NULL: off */
     /* A closed-form head is not copied into snapshots. Predictors on other threads read it under this lock, and the learner
      * changes it under this lock. */
     pthread_mutex_t head_lock;
@@ -144,6 +146,9 @@ extern const char *const sfp__learner_members[SFP_HEAD_MEMBERS];
 
 /* Creates the members of head mix, or the head of the method. On failure the caller frees those that were created. */
 sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_HEAD_MEMBERS], sfp_error *err);
+
+/* Returns the cross-entropy of a sample of the batch with logits z (classes): its term of the loss of a step. */
+float sfp__learner_cross_entropy(const sfp__learner *l, const float *z, int label);
 
 /* Writes the image of a slot as input of the network (3, S, S). This and the next four functions are in model_ops.c. */
 sfp_status sfp__learner_slot_input(const sfp__learner *l, const sfp__slot *slot, float *out, sfp_error *err);

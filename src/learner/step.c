@@ -288,8 +288,9 @@ static sfp_status update_members(sfp__learner *l, int b, int step, const float *
 
 /* ------------------------------------------------------------------- training */
 
-static float cross_entropy(const sfp__learner *l, int classes, const float *z, int label)
+float sfp__learner_cross_entropy(const sfp__learner *l, const float *z, int label)
 {
+    int classes = sfp__learner_classes(l);
     const uint8_t *allowed = sfp__learner_masked(l) ? l->classes.allowed : NULL;
     float max = -INFINITY;
     double sum = 0;
@@ -309,7 +310,8 @@ static void teach_selector(sfp__learner *l, int n, int c, const float *logits)
     float *by_index = l->step.sample_loss, *by_choice = l->step.sample_loss + l->opt.batch;
     for (int i = 0; i < n; i++)
         if (!l->step.items[i].replay)
-            by_index[l->step.items[i].index] = cross_entropy(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i]);
+            by_index[l->step.items[i].index] =
+                sfp__learner_cross_entropy(l, logits + (size_t)i * (size_t)classes, l->step.label[i]);
     for (int i = 0; i < c; i++)
         by_choice[i] = by_index[l->batch.coreset[i]];
     l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
@@ -429,6 +431,10 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     TRY(load_batch(l, b, samples, &new_class, err));
     TRY(select_coreset(l, b, new_class, &r, err));
     double selected = sfp__monotonic_seconds();
+    if (l->diagnostics) {
+        TRY(sfp__diagnostics_measure(l, b, err));
+        r.seconds.diagnostics = sfp__monotonic_seconds() - selected;
+    }
     TRY(train(l, b, &r, err));
     /* after training, because predictions made before the step cannot include a class that is new in this batch */
     for (int i = 0; i < b; i++)
@@ -445,7 +451,12 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     r.seconds.select = selected - start;
     r.seconds.buffer = buffered - trained;
     sfp_status published = sfp__learner_publish(l, err);
-    r.seconds.total = sfp__monotonic_seconds() - start;
+    double end = sfp__monotonic_seconds();
+    r.seconds.total = end - start - r.seconds.diagnostics;
+    if (l->diagnostics) {
+        sfp__diagnostics_add(l, samples, &r);
+        r.seconds.diagnostics += sfp__monotonic_seconds() - end;
+    }
     if (report)
         *report = r;
     return published;

@@ -7,6 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static void clear_diagnostics(sfp_result *r)
+{
+    const sfp__coreset_ratios none = {NAN, NAN, NAN, NAN, NAN};
+    r->diagnostics.coreset_cost = r->diagnostics.coreset_angle = none;
+    r->diagnostics.buffer_mmd = r->diagnostics.buffer_mmd_mean = r->diagnostics.stream_score_deviation = NAN;
+    r->diagnostics.gradient_cosine_fingerprints = r->diagnostics.gradient_cosine_head = NAN;
+}
+
 sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *err)
 {
     if (tasks < 1 || tasks > SFP_RESULT_TASKS_MAX)
@@ -23,8 +31,9 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
     for (size_t i = 0; i < j * j; i++)
         n.accuracy[i] = NAN;
     n.average_accuracy = n.forgetting = n.backward_transfer = n.prequential_accuracy = NAN;
-    n.lambda = n.cs = n.coverage = n.samples_per_second = NAN;
+    n.lambda = n.cs = n.coverage = n.samples_per_second = n.batch_seconds = NAN;
     n.lag.mean = n.lag.max = n.lag.last = NAN;
+    clear_diagnostics(&n);
     (void)snprintf(n.version, sizeof n.version, "%s", sfp_version());
     *r = n;
     n = (sfp_result){0};
@@ -33,13 +42,24 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
 
 const char *const sfp__result_head_names[SFP_RESULT_HEADS] = {"linear", "slda", "ranpac"};
 
-double *sfp__result_head(sfp_result *r, int h)
+/* Returns matrix `which` (tasks, tasks) of `count`, which are allocated on first use with NAN; NULL: out of memory. */
+static double *need_matrix(const sfp_result *r, double **matrices, size_t count, int which)
 {
     size_t square = (size_t)r->tasks * (size_t)r->tasks;
-    if (!r->heads && (r->heads = sfp__malloc(SFP_RESULT_HEADS * square * sizeof *r->heads)))
-        for (size_t i = 0; i < SFP_RESULT_HEADS * square; i++)
-            r->heads[i] = NAN;
-    return r->heads ? r->heads + (size_t)h * square : NULL;
+    if (!*matrices && (*matrices = sfp__malloc(count * square * sizeof **matrices)))
+        for (size_t i = 0; i < count * square; i++)
+            (*matrices)[i] = NAN;
+    return *matrices ? *matrices + (size_t)which * square : NULL;
+}
+
+double *sfp__result_head(sfp_result *r, int h)
+{
+    return need_matrix(r, &r->heads, SFP_RESULT_HEADS, h);
+}
+
+double *sfp__result_gradient_cosines(sfp_result *r, int which)
+{
+    return need_matrix(r, &r->diagnostics.cosines, SFP_COSINES, which);
 }
 
 void sfp__curve_done(sfp__curve *c)
@@ -66,6 +86,7 @@ void sfp__result_done(sfp_result *r)
     sfp__free(r->class_names);
     sfp__free(r->accuracy);
     sfp__free(r->heads);
+    sfp__free(r->diagnostics.cosines);
     sfp__free(r->confusion);
     for (int i = 0; i < r->evaluation_count; i++)
         sfp__free(r->evaluations[i].accuracy);

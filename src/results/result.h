@@ -37,6 +37,14 @@ typedef struct sfp__evaluation {
 
 #define SFP_EVALUATIONS_MAX 1000
 
+/* cost(coreset) / cost(batch) over all timestamps, for one definition of the cost; NAN: not measured. */
+typedef struct sfp__coreset_ratios {
+    double ratio, deviation, within;        /* mean, standard deviation, share within c^-1/2 of 1 */
+    double random_deviation, random_within; /* the same for random coresets */
+} sfp__coreset_ratios;
+
+enum { SFP_COSINES_FINGERPRINTS, SFP_COSINES_HEAD, SFP_COSINES };
+
 /* Every number and text below is also listed in the table of result_json.c; add new members there too. */
 struct sfp_result {
     /* the run */
@@ -83,13 +91,25 @@ struct sfp_result {
         double decode, select, train, buffer, evaluate, total;
         double wait_seconds; /* time in which the learner waited for data */
     } seconds;
-    double samples_per_second;    /* offered samples / (select + train + buffer) */
+    double samples_per_second; /* offered samples / (select + train + buffer) */
+    uint64_t timestamps;
+    double batch_seconds;         /* mean processing time of a timestamp after the first 3; NAN: there is none */
     sfp__curve curve[SFP_CURVES]; /* x: number of offered samples */
+    /* measurements with --diagnostics on (docs/method.md, section 10); NAN: not measured */
+    struct {
+        bool measured; /* result.json has them */
+        sfp__coreset_ratios coreset_cost, coreset_angle;
+        double buffer_mmd, buffer_mmd_mean, stream_score_deviation;
+        double gradient_cosine_fingerprints, gradient_cosine_head;
+        double *cosines; /* (SFP_COSINES, tasks, tasks) between the gradients of tasks; NULL: not measured */
+    } diagnostics;
 };
 
 /* Accuracies of member h of a mixture head, in the layout of r->accuracy; allocated on first use. NULL: out of memory. */
 double *sfp__result_head(sfp_result *r, int h);
 extern const char *const sfp__result_head_names[SFP_RESULT_HEADS];
+/* The matrix (tasks, tasks) of SFP_COSINES_*; allocated on first use with NAN. NULL: out of memory. */
+double *sfp__result_gradient_cosines(sfp_result *r, int which);
 
 /* Sets counts to 0 and measurements to NAN. */
 sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *err);

@@ -77,7 +77,16 @@ static void put_numbers(sfp__json *j, const char *key, int n, const double *x)
     sfp__json_end(j);
 }
 
-static void put_matrix(sfp__json *j, int tasks, const double *a)
+/* Writes a matrix (tasks, tasks). */
+static void put_matrix(sfp__json *j, const char *key, int tasks, const double *a)
+{
+    sfp__json_array_as(j, key, &rows);
+    for (int i = 0; i < tasks; i++)
+        put_numbers(j, NULL, tasks, a + (size_t)i * (size_t)tasks);
+    sfp__json_end(j);
+}
+
+static void put_accuracies(sfp__json *j, int tasks, const double *a)
 {
     sfp__json_array_as(j, "accuracy_matrix", &rows);
     for (int i = 0; i < tasks; i++) {
@@ -92,7 +101,7 @@ static void put_matrix(sfp__json *j, int tasks, const double *a)
 static void put_accuracy(sfp__json *j, const sfp_result *r, const char *key)
 {
     (void)key;
-    put_matrix(j, r->tasks, r->accuracy);
+    put_accuracies(j, r->tasks, r->accuracy);
 }
 
 /* Writes the metrics of each member of a mixture head. */
@@ -106,10 +115,22 @@ static void put_heads(sfp__json *j, const sfp_result *r, const char *key)
         sfp__json_object(j, sfp__result_head_names[h]);
         sfp__json_exact(j, "average_accuracy", sfp__average_accuracy(r->tasks, r->tasks_done, a));
         sfp__json_exact(j, "forgetting", sfp__forgetting(r->tasks, r->tasks_done, a));
-        put_matrix(j, r->tasks, a);
+        put_accuracies(j, r->tasks, a);
         sfp__json_end(j);
     }
     sfp__json_end(j);
+}
+
+static int cosines_of(const char *key)
+{
+    return strcmp(key, "gradient_cosines_head") == 0 ? SFP_COSINES_HEAD : SFP_COSINES_FINGERPRINTS;
+}
+
+static void put_cosines(sfp__json *j, const sfp_result *r, const char *key)
+{
+    size_t square = (size_t)r->tasks * (size_t)r->tasks;
+    if (r->diagnostics.cosines)
+        put_matrix(j, key, r->tasks, r->diagnostics.cosines + (size_t)cosines_of(key) * square);
 }
 
 static void put_per_class(sfp__json *j, const sfp_result *r, const char *key)
@@ -260,9 +281,9 @@ static sfp_status get_config(const sfp__json_in *in, const json_t *root, const c
     return SFP_OK;
 }
 
-static sfp_status get_matrix(const sfp__json_in *in, const json_t *from, int tasks, double *a)
+/* Reads a matrix (tasks, tasks) of numbers from low to 1. */
+static sfp_status get_matrix(const sfp__json_in *in, const json_t *from, const char *key, int tasks, double low, double *a)
 {
-    const char *key = "accuracy_matrix";
     json_t *list = NULL;
     size_t n = (size_t)tasks;
     TRY(sfp__json_need_array(in, from, key, n, n, &list));
@@ -270,12 +291,21 @@ static sfp_status get_matrix(const sfp__json_in *in, const json_t *from, int tas
         const json_t *row = json_array_get(list, i);
         if (!json_is_array(row) || json_array_size(row) != n)
             return sfp__json_bad(in, key, "a square matrix with one row per task");
-        for (size_t j = 0; j < n; j++) {
-            TRY(sfp__json_to_real(in, json_array_get(row, j), key, 0, 1, &a[i * n + j]));
-            if (j > i && !isnan(a[i * n + j]))
-                return sfp__json_bad(in, key, "null above the diagonal");
-        }
+        for (size_t j = 0; j < n; j++)
+            TRY(sfp__json_to_real(in, json_array_get(row, j), key, low, 1, &a[i * n + j]));
     }
+    return SFP_OK;
+}
+
+static sfp_status get_accuracies(const sfp__json_in *in, const json_t *from, int tasks, double *a)
+{
+    const char *key = "accuracy_matrix";
+    size_t n = (size_t)tasks;
+    TRY(get_matrix(in, from, key, tasks, 0, a));
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i + 1; j < n; j++)
+            if (!isnan(a[i * n + j]))
+                return sfp__json_bad(in, key, "null above the diagonal");
     return SFP_OK;
 }
 
@@ -284,7 +314,7 @@ static sfp_status get_accuracy(const sfp__json_in *in, const json_t *root, const
     (void)key;
     if (r->tasks_done > r->tasks)
         return sfp__json_bad(in, "tasks_done", "at most the number of tasks");
-    return get_matrix(in, root, r->tasks, r->accuracy);
+    return get_accuracies(in, root, r->tasks, r->accuracy);
 }
 
 static sfp_status get_heads(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
@@ -297,9 +327,15 @@ static sfp_status get_heads(const sfp__json_in *in, const json_t *root, const ch
             return sfp__json_bad(in, key, "an object with the members linear, slda and ranpac");
         if (!a)
             return sfp__fail_nomem(in->err);
-        TRY(get_matrix(in, head, r->tasks, a));
+        TRY(get_accuracies(in, head, r->tasks, a));
     }
     return SFP_OK;
+}
+
+static sfp_status get_cosines(const sfp__json_in *in, const json_t *from, const char *key, sfp_result *r)
+{
+    double *a = sfp__result_gradient_cosines(r, cosines_of(key));
+    return a ? get_matrix(in, from, key, r->tasks, -1, a) : sfp__fail_nomem(in->err);
 }
 
 /* Checks the list but stores nothing: the values follow from the confusion matrix. */
@@ -451,6 +487,11 @@ static sfp_status get_field(const sfp__json_in *in, const field *f, const json_t
 #define OPTIONAL .optional = true
 #define BY(writer, reader) .put = writer, .get = reader
 #define REAL_MAX 1e300
+#define DIAGNOSTICS "diagnostics" /* a group that a result has only if they were measured */
+#define DIAGNOSTIC(key, member, high)                                     \
+    {                                                                     \
+        REAL, DIAGNOSTICS, key, AT(diagnostics.member), 0, high, OPTIONAL \
+    }
 
 static const field fields[] = {
     {TEXT, NULL, "started", AT(started)},
@@ -497,11 +538,43 @@ static const field fields[] = {
     {REAL, "seconds", "total", AT(seconds.total), -REAL_MAX, REAL_MAX},
     {REAL, "seconds", "waited", AT(seconds.wait_seconds), -REAL_MAX, REAL_MAX, OPTIONAL},
     {REAL, NULL, "samples_per_second", AT(samples_per_second), 0, REAL_MAX},
+    {COUNT, NULL, "timestamps", AT(timestamps), OPTIONAL},
+    {REAL, NULL, "batch_seconds", AT(batch_seconds), 0, REAL_MAX, OPTIONAL},
     {COUNT, NULL, "peak_rss_bytes", AT(peak_rss_bytes)},
+    DIAGNOSTIC("coreset_cost_ratio", coreset_cost.ratio, REAL_MAX),
+    DIAGNOSTIC("coreset_cost_deviation", coreset_cost.deviation, REAL_MAX),
+    DIAGNOSTIC("coreset_cost_within", coreset_cost.within, 1),
+    DIAGNOSTIC("coreset_cost_random_deviation", coreset_cost.random_deviation, REAL_MAX),
+    DIAGNOSTIC("coreset_cost_random_within", coreset_cost.random_within, 1),
+    DIAGNOSTIC("coreset_angle_ratio", coreset_angle.ratio, REAL_MAX),
+    DIAGNOSTIC("coreset_angle_deviation", coreset_angle.deviation, REAL_MAX),
+    DIAGNOSTIC("coreset_angle_within", coreset_angle.within, 1),
+    DIAGNOSTIC("coreset_angle_random_deviation", coreset_angle.random_deviation, REAL_MAX),
+    DIAGNOSTIC("coreset_angle_random_within", coreset_angle.random_within, 1),
+    DIAGNOSTIC("buffer_mmd", buffer_mmd, REAL_MAX),
+    DIAGNOSTIC("buffer_mmd_mean", buffer_mmd_mean, REAL_MAX),
+    DIAGNOSTIC("stream_score_deviation", stream_score_deviation, REAL_MAX),
+    DIAGNOSTIC("gradient_cosine_fingerprints", gradient_cosine_fingerprints, 1),
+    DIAGNOSTIC("gradient_cosine_head", gradient_cosine_head, 1),
+    {PART, DIAGNOSTICS, "gradient_cosines_fingerprints", OPTIONAL, BY(put_cosines, get_cosines)},
+    {PART, DIAGNOSTICS, "gradient_cosines_head", OPTIONAL, BY(put_cosines, get_cosines)},
     {PART, NULL, "curves", OPTIONAL, BY(put_curves, get_curves)},
     {PART, NULL, "confusion", OPTIONAL, BY(put_confusion, get_confusion)},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
+
+static bool is_diagnostic(const field *f)
+{
+    return f->group && strcmp(f->group, DIAGNOSTICS) == 0;
+}
+
+/* The layout of the object that begins with this field. */
+static const sfp__json_form *group_form(const field *f)
+{
+    if (is_diagnostic(f))
+        return &options;
+    return f->kind == REAL ? &spaced : NULL;
+}
 
 sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err)
 {
@@ -515,8 +588,10 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
             sfp__json_end(&j);
             group = NULL;
         }
+        if (is_diagnostic(f) && !r->diagnostics.measured)
+            continue;
         if (f->group && !group)
-            sfp__json_object_as(&j, group = f->group, f->kind == REAL ? &spaced : NULL);
+            sfp__json_object_as(&j, group = f->group, group_form(f));
         put_field(&j, f, r);
     }
     sfp__json_end(&j);
@@ -548,6 +623,7 @@ static sfp_status read_result(const sfp__json_in *in, const json_t *root, sfp_re
             return sfp__fail(in->err, SFP_EFORMAT, "%s: key '%s' is missing", in->label, f->group);
         TRY(get_field(in, f, from, r));
     }
+    r->diagnostics.measured = json_object_get(root, DIAGNOSTICS) != NULL;
     return SFP_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "io/json_write.h"
+#include "learner/diagnostics.h"
 #include "report/report.h"
 #include "results/result.h"
 #include "run/run_internal.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+enum { WARM_UP = 3 };                /* timestamps that the mean processing time does not include */
 enum { CURVE_MAX = 4000, LOGS = 8 }; /* maximum number of points in a curve of a live stream; rotated files of a log */
 #define LOG_BYTES ((size_t)64 << 20) /* size at which a log is rotated */
 
@@ -196,6 +198,15 @@ static void count_times(sfp_result *r, const sfp__timestamp_details *t)
     r->seconds.buffer += t->seconds.buffer;
 }
 
+/* Updates the mean processing time, without the first timestamps, in which memory is allocated. */
+static void count_timestamp(sfp_result *r, int64_t timestamps, double seconds)
+{
+    double n = (double)(timestamps - WARM_UP);
+    r->timestamps = (uint64_t)timestamps;
+    if (n >= 1)
+        r->batch_seconds = n > 1 ? r->batch_seconds + (seconds - r->batch_seconds) / n : seconds;
+}
+
 /* The samples inside or outside the coreset, of which the report shows at most max_shown. */
 typedef struct side {
     int all, max_shown, seen, shown;
@@ -250,6 +261,7 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
     if (learner && p->opt->out)
         keep_shown(j, p, d, t);
     count_times(j->r, t);
+    count_timestamp(j->r, run->at.timestamps + 1, t->seconds.total);
     if (run->at.timestamps % p->curve_every == 0)
         TRY(add_points(run, d->count, t, err));
     if (j->events) {
@@ -304,6 +316,45 @@ void sfp__journal_finish(sfp__run *run)
     r->samples_per_second = work > 0 ? (double)counts.offered / work : NAN;
     struct rusage u;
     r->peak_rss_bytes = getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
+}
+
+static void copy_diagnosis(const sfp__diagnosis *d, sfp_result *r)
+{
+    const sfp__coreset_diagnosis *from[] = {&d->cost, &d->angle};
+    sfp__coreset_ratios *to[] = {&r->diagnostics.coreset_cost, &r->diagnostics.coreset_angle};
+    for (int i = 0; i < 2; i++)
+        *to[i] = (sfp__coreset_ratios){.ratio = from[i]->ratio,
+                                       .deviation = from[i]->deviation,
+                                       .within = from[i]->within,
+                                       .random_deviation = from[i]->random_deviation,
+                                       .random_within = from[i]->random_within};
+    r->diagnostics.buffer_mmd = d->buffer_mmd;
+    r->diagnostics.buffer_mmd_mean = d->buffer_mmd_mean;
+    r->diagnostics.stream_score_deviation = d->stream_score_deviation;
+    r->diagnostics.gradient_cosine_fingerprints = d->gradient_cosine_fingerprints;
+    r->diagnostics.gradient_cosine_head = d->gradient_cosine_head;
+    r->diagnostics.measured = true;
+}
+
+sfp_status sfp__journal_diagnose(sfp__run *run, sfp_error *err)
+{
+    sfp_result *r = run->journal.r;
+    int n = sfp__learner_diagnosed_tasks(run->learner);
+    size_t square = (size_t)n * (size_t)n, tasks = (size_t)r->tasks;
+    OWNED double *cosines = NULL;
+    sfp__diagnosis d;
+    if (!run->plan.opt->diagnostics || run->plan.opt->method)
+        return SFP_OK;
+    TRY(sfp__alloc(&cosines, 2 * square, sizeof *cosines, err));
+    TRY(sfp__learner_diagnose(run->learner, &d, cosines, cosines + square, err));
+    copy_diagnosis(&d, r);
+    for (int k = 0; k < 2 && n; k++) {
+        double *to = sfp__result_gradient_cosines(r, k);
+        TRY(sfp__check_memory(to, err));
+        for (int i = 0; i < n; i++)
+            memcpy(to + (size_t)i * tasks, cosines + (size_t)k * square + (size_t)i * (size_t)n, (size_t)n * sizeof *to);
+    }
+    return SFP_OK;
 }
 
 /* ----------------------------------------------------------------- the report */

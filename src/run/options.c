@@ -191,6 +191,11 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
                 "Maximum number of test samples per task (without tasks: of the whole test set); 0: all.", AT(eval_limit),
                 .resume = SFP_RESUME_LIVE),
+    SFP_ROW_SWITCH(
+        "diagnostics", "off",
+        "Measure the cost of coresets, how well the buffer represents the stream, and the correlation of the gradients "
+        "of tasks. This takes time that the clock does not count.",
+        AT(diagnostics)),
     SFP_ROW_STRING("out", "DIR", NULL,
                    "Directory for the results: result.json, events.jsonl, state.safetensors, checkpoint, report.html. A finished "
                    "run in it is replaced. Default: runs/N in the current directory.",

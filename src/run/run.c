@@ -246,6 +246,8 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     at->prequential_total += (uint64_t)t.prequential_total;
     at->prequential_correct += (uint64_t)t.prequential_correct;
     run->pace.train_seconds += t.seconds.total;
+    if (run->arrivals->clock)
+        run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
     *seconds = p->cost_count ? p->costs[at->timestamps % p->cost_count] : t.seconds.total;
     TRY(sfp__journal_write(run, d, &t, err));
     at->timestamps++;
@@ -338,6 +340,8 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
         TRY(sfp__run_check_no_effect(o, &(sfp__run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
     TRY(start_result(run, err));
     TRY(sfp__plan_make_learner(p, &run->learner, err));
+    if (o->diagnostics && !o->method)
+        TRY(sfp__learner_start_diagnostics(run->learner, err));
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
     sfp__predictor_on_demand(run->predictor); /* one thread offers and predicts in turn */
     TRY(sfp__classes_init(&run->classes, p->tasks.classes, run->learner, r, err));
@@ -554,6 +558,7 @@ static sfp_status end_run(sfp__run *run, sfp_status status, sfp_error *err)
     if (status && !p->live) /* before the first timestamp there is nothing to resume */
         return p->opt->out && run->at.timestamps > 0 ? sfp__files_save_stopped(run, err) : SFP_OK;
     warn_skipped(run);
+    TRY(sfp__journal_diagnose(run, err));
     if (p->opt->out)
         TRY(sfp__files_save_outputs(run, err));
     return status ? fail_source(run, err) : SFP_OK;

@@ -49,6 +49,7 @@ typedef struct sfp__run_options {
     int pending;            /* live streams: capacity of the label queue */
     int eval_every;         /* timestamps between evaluations; 0: after each task */
     int64_t eval_limit;     /* test samples per task; 0: all */
+    bool diagnostics;       /* measures the claims of the theory (learner/diagnostics.h) */
     const char *out;        /* directory, created if it is missing; NULL: no files */
     const char *init_state; /* state file or run directory to start from; NULL: none */
     bool resume;

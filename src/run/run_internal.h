@@ -193,6 +193,8 @@ void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t,
 void sfp__journal_times(sfp__journal *j, sfp__arrivals *a);
 /* Updates all numbers of the result. */
 void sfp__journal_finish(sfp__run *run);
+/* Updates the diagnostics of the result, if they are on. */
+sfp_status sfp__journal_diagnose(sfp__run *run, sfp_error *err);
 sfp_status sfp__journal_report(const sfp__run *run, const char *path, sfp_error *err);
 
 /* ------------------------------------------------------------------ position.c */

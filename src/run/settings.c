@@ -22,6 +22,7 @@
 static const sfp__no_effect_rule rules[] = {
     {"controller", "method", "method {method}", "a closed-form head alone has no coreset, replay or steps to adapt to the load"},
     {"triage", "method", "method {method}", "a closed-form head alone trains on all samples"},
+    {"diagnostics", "method", "method {method}", "a closed-form head alone has no coreset, buffer or gradients to measure"},
     {"init-state", "method", "method {method}", "a closed-form head alone has no initial state"},
     {OF_THE_LEARNER, "method", "method {method}", "a closed-form head alone has no coreset, buffer, steps or fingerprints"},
     {"drift grow-by", "boundaries=on", "tasks {tasks}", "it needs a task-free stream (tasks free)"},

@@ -235,6 +235,11 @@ static sfp_status visit_fingerprints(visit *f, sfp_error *err)
     if (f->commits)
         sfp__fp_changed(l->fp);
     TRY(sfp__visit_state_tensors(&selector, l->selector->state_tensors, l->select_state, err));
+    if (l->diagnostics) {
+        sfp__visitor diagnostics = f->v;
+        diagnostics.prefix = "diagnostics";
+        TRY(sfp__visit_state_tensors(&diagnostics, sfp__diagnostics_tensors, l->diagnostics, err));
+    }
     return visit_buffer(f, err);
 }
 

@@ -166,6 +166,7 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  *     buffer.has_query   U8 (n), buffer.image U8 (sum of image_size), concatenated
  *     seen, allowed      U8 (C)
  *     head.KIND.*        head mix, or a method: as the heads write themselves
+ *     diagnostics.*      the sums and images of diagnostics (learner/diagnostics.h), if they are on
  *
  * A checkpoint of a method (learner.h) has counters, seen, allowed and its head. */
 
