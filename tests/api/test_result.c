@@ -46,6 +46,8 @@ TEST(numbers_are_those_of_result_json)
                                        "cs",
                                        "coverage",
                                        "samples_per_second",
+                                       "timestamps",
+                                       "batch_seconds",
                                        "peak_rss_bytes",
                                        "machine.threads",
                                        "samples.offered",
@@ -79,6 +81,37 @@ TEST(numbers_are_those_of_result_json)
     assert_true(sfp_result_number(own, "samples.offered") == 130);
     assert_true(sfp_result_number(own, "samples.dropped") > 0);
     sfp_run_close(run);
+}
+
+TEST(diagnostics_are_numbers_of_a_result)
+{
+    static const char *const keys[] = {"diagnostics.coreset_cost_ratio",
+                                       "diagnostics.coreset_cost_deviation",
+                                       "diagnostics.coreset_cost_within",
+                                       "diagnostics.coreset_cost_random_deviation",
+                                       "diagnostics.coreset_angle_ratio",
+                                       "diagnostics.buffer_mmd",
+                                       "diagnostics.buffer_mmd_mean",
+                                       "diagnostics.stream_score_deviation",
+                                       "diagnostics.gradient_cosine_fingerprints",
+                                       "diagnostics.gradient_cosine_head",
+                                       NULL};
+    sfp_engine *e = random_engine();
+    sfp_settings *s = run_settings("on");
+    run_all(e, run_settings("off"));
+    MUST(sfp_settings_set(s, "diagnostics", "on", &err));
+    run_all(e, s);
+    const sfp_result *on = read_result("on"), *off = read_result("off");
+    for (const char *const *key = keys; *key; key++) {
+        double x = sfp_result_number(on, *key);
+        const char *from = strstr(strstr(json_of(on, 1), "\"diagnostics\":{"), *key + strlen("diagnostics.")) - 1;
+        assert_true(x > 0 && x == number_in(from, *key + strlen("diagnostics.")));
+        assert_true(isnan(sfp_result_number(off, *key)));
+    }
+    assert_null(strstr(json_of(off, 1), "\"diagnostics\":{"));
+    assert_true(isnan(sfp_result_number(on, "diagnostics")) && isnan(sfp_result_number(on, "diagnostics.nothing")));
+    assert_true(sfp_result_number(on, "timestamps") == sfp_result_number(off, "timestamps"));
+    check_same_state("on", "off");
 }
 
 TEST(unknown_keys_have_no_value)

@@ -48,6 +48,14 @@ static inline sfp_result result_make(int tasks, int classes)
     r.lag.max = 1.5;
     r.coverage = 1;
     r.samples_per_second = 181.8;
+    r.timestamps = 45;
+    r.batch_seconds = 0.125;
+    r.diagnostics.measured = true;
+    r.diagnostics.coreset_cost = (sfp__coreset_ratios){1.01, 0.25, 0.875, 0.5, 1};
+    r.diagnostics.buffer_mmd = 0.001;
+    r.diagnostics.gradient_cosine_head = 0.75;
+    for (int i = 0; i < SFP_COSINES * tasks * tasks; i++)
+        sfp__result_gradient_cosines(&r, 0)[i] = i % 3 ? -1.0 / (1 + i) : NAN;
     r.peak_rss_bytes = 123456789;
     r.seed = 7;
     r.machine.threads = 2;

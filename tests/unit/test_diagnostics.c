@@ -2,6 +2,7 @@
 #include "learner/diagnostics.h"
 
 #include "base/monotonic.h"
+#include "compute/pixels.h"
 #include "failing_alloc.h"
 #include "learner_world.h"
 #include "test.h"
@@ -239,6 +240,50 @@ TEST(different_tasks_have_different_gradients)
     assert_true(near(x.d.gradient_cosine_head, fabs(x.head[1])));
 }
 
+/* Writes the gradient of the mean loss of one batch of images with respect to P of both layers: (2, 6, Lp*D). */
+static void gradient_of(sfp__learner *l, const int32_t *label, int first_image, float *out)
+{
+    float *x = kept_malloc(BATCH * BYTES * sizeof *x), *query = kept_malloc(BATCH * (size_t)l->D * sizeof *query), weight[BATCH];
+    const float *xs[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        xs[i] = x + i * BYTES;
+        weight[i] = 1.0f / BATCH;
+        sfp__pixels_normalise(images[first_image + i].rgb, SIDE, l->opt.mean, l->opt.std, x + i * BYTES);
+    }
+    const sfp__train_batch batch = {.n = BATCH, .x = xs, .label = label, .weight = weight, .query = query, .queries = BATCH};
+    sfp__train_result result;
+    MUST(sfp__trainer_gradients(l->trainer, &batch, &result, &err));
+    for (int k = 0; k < 2; k++, out += 6 * l->fp->layer[0].p.width)
+        memcpy(out, l->fp->layer[k].p.grad, 6 * l->fp->layer[k].p.width * sizeof *out);
+}
+
+/* A learner of one task, whose components are all active, computes the same gradients from the same values. */
+TEST(gradients_include_frozen_components)
+{
+    const sfp__learner_options two = SMALL((x.fp.tasks = 2, x.fp.pool = 6)), one = SMALL((x.fp.tasks = 1, x.fp.pool = 6));
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&two), *whole = make_learner(&one);
+    int count;
+    feed(l, 0, 2, 1);
+    assert_int_equal(l->fp->frozen_end, 3);
+    sfp__param **from = sfp__fp_params(l->fp, &count), **to = sfp__fp_params(whole->fp, &count);
+    for (int i = 0; i < count; i++)
+        memcpy(to[i]->data, from[i]->data, (size_t)to[i]->rows * to[i]->width * sizeof(float));
+    sfp__fp_changed(whole->fp);
+    size_t n = 12 * l->fp->layer[0].p.width;
+    float *g = kept_malloc(2 * n * sizeof *g);
+    gradient_of(whole, (const int32_t[]){0, 1, 0, 1, 0, 1}, 0, g);
+    gradient_of(whole, (const int32_t[]){2, 3, 2, 3, 2, 3}, BATCH, g + n);
+    double product = 0, a = 0, b = 0, frozen = 0;
+    for (size_t i = 0; i < n; i++) {
+        product += (double)g[i] * (double)g[n + i];
+        a += pow((double)g[i], 2);
+        b += pow((double)g[n + i], 2);
+        frozen += i < n / 4 ? fabs((double)g[i]) : 0;
+    }
+    diagnosis x = diagnose(l);
+    assert_true(frozen > 0 && fabs(x.fingerprints[1] - product / sqrt(a * b)) < 1e-5);
+}
+
 TEST(a_stream_without_tasks_has_no_cosines)
 {
     const sfp__learner_options o = FREE();
@@ -249,6 +294,27 @@ TEST(a_stream_without_tasks_has_no_cosines)
     MUST(sfp__learner_diagnose(l, &d, NULL, NULL, &err));
     assert_true(isnan(d.gradient_cosine_fingerprints) && isnan(d.gradient_cosine_head));
     assert_true(d.cost.ratio > 0 && d.buffer_mmd >= 0);
+}
+
+TEST(of_many_tasks_the_first_are_compared)
+{
+    enum { TASKS = SFP_DIAGNOSTICS_TASKS + 2 };
+    static double fingerprints[SFP_DIAGNOSTICS_TASKS * SFP_DIAGNOSTICS_TASKS],
+        head[SFP_DIAGNOSTICS_TASKS * SFP_DIAGNOSTICS_TASKS];
+    const sfp__learner_options o = SMALL(x.fp.tasks = x.fp.pool = TASKS);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_diagnosed(&o);
+    name_classes(l, 0);
+    for (int task = 0; task < TASKS; task++) {
+        const sfp__sample sample = {.rgb = images[task].rgb, .label = task % 2};
+        if (task)
+            MUST(sfp__learner_next_task(l, &err));
+        MUST(sfp__learner_offer(l, 1, &sample, NULL, &err));
+    }
+    sfp__diagnosis d;
+    assert_int_equal(sfp__learner_diagnosed_tasks(l), SFP_DIAGNOSTICS_TASKS);
+    MUST(sfp__learner_diagnose(l, &d, fingerprints, head, &err));
+    for (int i = 0; i < SFP_DIAGNOSTICS_TASKS * SFP_DIAGNOSTICS_TASKS; i++)
+        assert_true(fabs(fingerprints[i]) <= 1 && fabs(head[i]) <= 1);
 }
 
 /* All images of a long task have the same chance to be kept. */

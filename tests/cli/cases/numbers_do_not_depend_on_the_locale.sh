@@ -13,7 +13,7 @@ for name in plain comma; do
     "${locale[@]}" streamfp run "${args[@]}" --sigma 0.5 --out $name >/dev/null 2>talk.txt || cat talk.txt
     # everything that depends neither on the time nor on the directory
     sed 's/,"seconds":{.*$//' $name/events.jsonl >$name/events
-    tr -d ' ' <$name/result.json | grep -Ev '^"(started|seconds|samples_per_second|peak_rss_bytes|rate":\{)' >$name/result
+    tr -d ' ' <$name/result.json | grep -Ev '^"(started|seconds|samples_per_second|batch_seconds|peak_rss_bytes|rate":\{)' >$name/result
 done
 for file in state.safetensors events result; do cmp "plain/$file" "comma/$file" && echo "$file: the same"; done
 grep -c '[0-9]\.[0-9]' comma/events

@@ -6,7 +6,7 @@ streamfp "${args[@]}" --out b --json >b.json 2>talk || cat talk
 wc -l <a.json
 for key in config seed version machine accuracy_matrix average_accuracy forgetting backward_transfer prequential_accuracy per_class \
     samples offered scored trained replayed dropped lambda cs lag coverage seconds decode select train buffer evaluate total \
-    samples_per_second peak_rss_bytes; do
+    samples_per_second timestamps batch_seconds peak_rss_bytes; do
     grep -q "\"$key\":" a.json || echo "no $key in --json"
     grep -q "\"$key\":" a/result.json || echo "no $key in result.json"
 done
