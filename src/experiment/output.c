@@ -29,7 +29,7 @@ static sfp_status set_caption(const sfp__lab *lab, int experiment, sfp__table *t
     char label[64];
     sfp__lab_sentences(lab, experiment, &s);
     if (lab->opt.command)
-        sfp__text_printf(&s, "Command: %s", lab->opt.command);
+        sfp__text_printf(&s, "Command: %s.", lab->opt.command);
     TRY(sfp__check_memory(!s.failed, err));
     TRY(sfp__table_set_text(&t->caption, s.s ? s.s : "", err));
     (void)snprintf(label, sizeof label, "tab:%s", lab->experiments[experiment].name);

@@ -150,6 +150,9 @@ sfp_status sfp__lab_table(const sfp__lab *lab, int experiment, sfp__table **out,
         for (int m = 0; m < metrics; m++)
             TRY(fill_column(lab, experiment, c, -1, m, t, at++, err));
     sfp__table_mark_best(t);
+    for (int c = 0; c < t->columns; c++)
+        for (int r = 0; r < t->rows && list[c % metrics]->better == 0; r++)
+            sfp__table_at(t, r, c)->best = false;
     *out = TAKE(t);
     return SFP_OK;
 }
@@ -248,13 +251,15 @@ void sfp__lab_sentences(const sfp__lab *lab, int experiment, sfp__text *t)
     char buf[256];
     bool accuracy = strncmp(e->metrics, "Acc", 3) == 0;
     const char *differs = sfp__lab_difference(lab, buf, sizeof buf);
-    if (!e->cost_only && lab->opt.orders > 0)
-        sfp__text_printf(t, "Mean and 95 %% interval over %d repetition%s (class orders 1-%d of the authors, seeds %d-%d). ",
-                         lab->repetitions, lab->repetitions == 1 ? "" : "s", lab->opt.orders, lab->opt.first_seed,
-                         lab->opt.first_seed + lab->repetitions - 1);
+    if (!e->cost_only && lab->repetitions == 1)
+        sfp__text_printf(t, "One repetition (seed %d). ", lab->opt.first_seed);
     else if (!e->cost_only)
-        sfp__text_printf(t, "Mean and 95 %% interval over seeds %d-%d. ", lab->opt.first_seed,
+        sfp__text_printf(t, "Mean and 95 %% interval over %d repetitions (seeds %d-%d", lab->repetitions, lab->opt.first_seed,
                          lab->opt.first_seed + lab->repetitions - 1);
+    if (!e->cost_only && lab->repetitions > 1 && lab->opt.orders > 1)
+        sfp__text_printf(t, ", class orders 1-%d of the authors", lab->opt.orders);
+    if (!e->cost_only && lab->repetitions > 1)
+        sfp__text_put(t, "). ");
     if (e->paper && differs)
         sfp__text_printf(
             t,

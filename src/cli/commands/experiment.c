@@ -60,7 +60,10 @@ static void put_command(const sfp__args *a, sfp__text *t)
     for (size_t i = 0; i < a->count; i++) {
         if (a->opts[i].type == SFP_OPT_GROUP || a->values[i].rank < SFP_RANK_FILE || !a->values[i].text)
             continue;
-        for (const char *s = a->values[i].text; s && *s; s = strchr(s, '\n'), s = s ? s + 1 : NULL)
+        bool flag = a->opts[i].type == SFP_OPT_FLAG && a->values[i].flag;
+        if (flag)
+            sfp__text_printf(t, " --%s", a->opts[i].name);
+        for (const char *s = flag ? NULL : a->values[i].text; s && *s; s = strchr(s, '\n'), s = s ? s + 1 : NULL)
             sfp__text_printf(t, " --%s %.*s", a->opts[i].name, (int)strcspn(s, "\n"), s);
     }
 }
