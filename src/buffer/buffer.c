@@ -55,7 +55,8 @@ sfp_status sfp__buffer_method_register(const sfp__buffer_method *m, sfp_error *e
 
 sfp__buffer_options sfp__buffer_options_defaults(void)
 {
-    return (sfp__buffer_options){.slots = 102, .drop = SFP_DROP_ALG2, .nu = SFP_NU_AT_LEAST_ONE, .method = "streamfp"};
+    return (sfp__buffer_options){
+        .slots = 102, .drop = SFP_DROP_ALG2, .nu = SFP_NU_AT_LEAST_ONE, .aser_retrieve = true, .method = "streamfp"};
 }
 
 /* ------------------------------------------------------------------ creation */
@@ -196,7 +197,25 @@ int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots)
     return count > 0 ? count : 0;
 }
 
+sfp_status sfp__buffer_retrieve(sfp__buffer *b, const sfp__buffer_batch *batch, int r, sfp__rng *rng, int *slots, int *count,
+                                sfp_error *err)
+{
+    sfp__rng drawn = *rng;
+    if (b->method->retrieve && r > 0 && b->filled > 0)
+        TRY(b->method->retrieve(b, batch, r, &drawn, slots, count, err));
+    else
+        *count = sfp__buffer_draw(b, r, &drawn, slots);
+    *rng = drawn;
+    return SFP_OK;
+}
+
 /* -------------------------------------------------------------------- update */
+
+void sfp__buffer_next_task(sfp__buffer *b)
+{
+    if (b->method->next_task)
+        b->method->next_task(b);
+}
 
 void sfp__buffer_put(sfp__buffer *b, int i, const sfp__buffer_batch *batch, int k)
 {

@@ -26,6 +26,8 @@ typedef struct sfp__buffer sfp__buffer;
  * (--drop-rule). */
 typedef enum sfp__drop_rule { SFP_DROP_ALG2, SFP_DROP_EQ8 } sfp__drop_rule;
 typedef enum sfp__nu_rule { SFP_NU_AT_LEAST_ONE, SFP_NU_RESERVOIR } sfp__nu_rule;
+/* When ssd optimises its synthetic images: as published, or as in the port by the authors of StreamFP (--ssd-schedule). */
+typedef enum sfp__ssd_schedule { SFP_SSD_ORIGINAL, SFP_SSD_PORT } sfp__ssd_schedule;
 
 typedef struct sfp__buffer_options {
     int slots;          /* m */
@@ -34,11 +36,14 @@ typedef struct sfp__buffer_options {
     size_t budget;      /* maximum size of all slots in bytes; 0: no limit */
     sfp__drop_rule drop;
     sfp__nu_rule nu;
+    bool aser_retrieve; /* aser: replay by Shapley values, as published; else uniform */
+    sfp__ssd_schedule ssd_schedule;
     const char *method;    /* "streamfp", "er", "none", ... */
     float mean[3], std[3]; /* normalisation: the model's input is (byte / 255 - mean) / std */
 } sfp__buffer_options;
 
-sfp__buffer_options sfp__buffer_options_defaults(void); /* streamfp, 102 slots, alg2, at least one; dim and image_bytes are 0 */
+/* streamfp, 102 slots, alg2, at least one, replay of aser and schedule of ssd as published; dim and image_bytes are 0 */
+sfp__buffer_options sfp__buffer_options_defaults(void);
 
 typedef struct sfp__slot {
     int32_t label;
@@ -76,6 +81,7 @@ typedef struct sfp__buffer_change {
     int nu;              /* number of replacements */
     const int *retained; /* (nu) indices into the batch, in order of draw */
     const int *replaced; /* (nu) slots that now hold them, all different */
+    double moved;        /* ssd: mean absolute change of the optimised images in byte levels; 0: none was optimised */
 } sfp__buffer_change;
 
 typedef struct sfp__buffer_method {
@@ -86,6 +92,13 @@ typedef struct sfp__buffer_method {
     /* Updates the slots from a batch that has been checked. On failure the buffer is unchanged. */
     sfp_status (*update)(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                          sfp_error *err);
+
+    /* Called at a boundary of known tasks, before the first batch of the next task; NULL: nothing to do. */
+    void (*next_task)(sfp__buffer *b);
+    /* Chooses the slots that a step replays, from a buffer that is not empty; NULL: sfp__buffer_draw. The batch has only b, label,
+     * id, model and threads. Writes at most r distinct slots and their number. */
+    sfp_status (*retrieve)(sfp__buffer *b, const sfp__buffer_batch *batch, int r, sfp__rng *rng, int *slots, int *count,
+                           sfp_error *err);
 
     /* Functions of a method with its own state or scratch memory, which `update` finds in b->state. NULL if a method has none. */
     sfp_status (*open)(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err);
@@ -138,6 +151,17 @@ sfp_status sfp__buffer_restore(sfp__buffer *b, int filled, uint64_t seen, sfp_er
  * draw (sfp__rng_below) per slot. */
 int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots);
 
+/* Chooses the slots that the next step replays, by the method's `retrieve` if it has one, else by sfp__buffer_draw. `slots` has
+ * space for r. On failure the random generator has not changed.
+ *
+ * Random numbers of aser with aser_retrieve, once more samples than slots were offered: for each class in the buffer, ascending,
+ * one bounded draw per candidate, then one per evaluation sample. If there are fewer than r candidates: one per further slot. */
+sfp_status sfp__buffer_retrieve(sfp__buffer *b, const sfp__buffer_batch *batch, int r, sfp__rng *rng, int *slots, int *count,
+                                sfp_error *err);
+
+/* Informs the method that the next batch is the first of a task. */
+void sfp__buffer_next_task(sfp__buffer *b);
+
 /* Calls the method's update for an arriving batch; `change` may be NULL. After the first updates no memory is allocated. On
  * failure neither the buffer nor the random generator has changed.
  *
@@ -149,8 +173,8 @@ int sfp__buffer_draw(sfp__buffer *b, int r, sfp__rng *rng, int *slots);
  *   camel     none
  *   gss       none while the buffer is empty; else those of sfp__buffer_draw for all groups together. If the buffer is full and
  *             the score of the batch is negative: min(b, m) doubles (slots) and as many doubles (replacement)
- *   ssd       at every sixth batch, for each class of the batch with synthetic images, in order of appearance: one bounded draw
- *             per compared image of an older class, at most 10. Then one per sample without a free slot
+ *   ssd       at a batch with an optimisation, for each class of the batch with synthetic images, in order of appearance: one
+ *             bounded draw per compared image of an older class, at most 10. Then one per sample without a free slot
  *   none      none */
 sfp_status sfp__buffer_update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                               sfp_error *err);

@@ -1,5 +1,5 @@
-/* ASER's memory update (Shim et al., "Online class-incremental continual learning with adversarial Shapley value", AAAI 2021;
- * docs/method.md, section 12). It keeps the samples that are most valuable to a 3-nearest-neighbour classifier.
+/* ASER (Shim et al., "Online class-incremental continual learning with adversarial Shapley value", AAAI 2021; docs/method.md,
+ * section 12): memory update and memory retrieval by the value of samples to a 3-nearest-neighbour classifier.
  *
  * An update of a full buffer uses two sets. The evaluation set has one random buffer sample of each class in the buffer. It also
  * has the samples of the batch whose class has a share of the buffer below a threshold drawn from U(0, 1/C). The candidates are
@@ -8,12 +8,17 @@
  * The candidates with the highest values obtain the slots of all candidates; on a tie the stored sample stays. If every slot is
  * the only one of its class, no slot is a candidate and nothing changes.
  *
- * Cost: a forward pass over at most min(2.5*C, m) + b samples, most of which have a known query; then (C + b) * (1.5*C + b) * D
- * multiplications.
+ * A retrieval draws candidates and an evaluation set from the slots, both balanced over the classes. It replays the candidates
+ * with the largest adversarial Shapley values, the variant ASER_mu of the paper: the mean Shapley value over the evaluation set,
+ * minus the mean over the arriving batch. Such samples represent their class in the buffer and are near to samples of other
+ * classes in the batch. Replay is uniform until more samples than slots were offered.
  *
- * Difference from the authors: their code also draws the replayed samples by Shapley values. Here replay is uniform, because only
- * the buffers are compared. C is the number of classes of the head; theirs is that of the dataset, which is unknown in a
- * task-free stream. Samples with features that are not finite have no value and are replaced first. */
+ * Cost of an update: a forward pass over at most min(2.5*C, m) + b samples, most of which have a known query; then (C + b) *
+ * (1.5*C + b) * D multiplications. A retrieval, at each step: a forward pass over at most min(3*r + 2*C, m) + b samples.
+ *
+ * Differences from the authors: C is the number of classes of the head; theirs is that of the dataset, which is unknown in a
+ * task-free stream. Samples with features that are not finite have no value: they are replaced first and replayed last. With few
+ * classes a retrieval has more than one candidate per class, because the authors' number would leave no choice. */
 #include "base/rank.h"
 #include "buffer/buffer.h"
 #include "compute/vec.h"
@@ -252,11 +257,158 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
     return SFP_OK;
 }
 
+/* ---------------------------------------------------------------- retrieval */
+
+/* The sets of one retrieval. */
+typedef struct retrieval {
+    int candidates, evaluating;
+    int *slots;      /* (m) sorted by class; within a class candidates, then evaluation samples, then others */
+    int *candidate;  /* (candidates) slots */
+    int *evaluation; /* (evaluating) slots */
+    int *other;      /* (m - candidates) slots that are not candidates */
+} retrieval;
+
+static int class_end(const full_buffer *f, const int *slots, int begin)
+{
+    int end = begin + 1;
+    while (end < f->b->opt.slots && label_at(f, slots[end]) == label_at(f, slots[begin]))
+        end++;
+    return end;
+}
+
+/* Returns the number of candidates per class: one, as with the authors' settings, or more if r samples could not be chosen from
+ * 1.5 r candidates. */
+static int per_class(const full_buffer *f, const int *slots, int r)
+{
+    int classes = 0, m = f->b->opt.slots;
+    for (int begin = 0; begin < m; begin = class_end(f, slots, begin))
+        classes++;
+    int64_t wanted = ((int64_t)3 * r + 2 * classes - 1) / (2 * classes); /* ceil(1.5 r / classes) */
+    return wanted < 1 ? 1 : wanted < m ? (int)wanted : m;
+}
+
+static void draw_retrieval(const full_buffer *f, int r, sfp__rng *rng, retrieval *s)
+{
+    int m = f->b->opt.slots, others = 0;
+    for (int i = 0; i < m; i++)
+        s->slots[i] = i;
+    sfp__heap_sort(m, s->slots, after, f);
+    int max_each = per_class(f, s->slots, r);
+    for (int begin = 0, end; begin < m; begin = end) {
+        end = class_end(f, s->slots, begin);
+        int *slots = s->slots + begin, n = end - begin, chosen = n < max_each ? n : max_each;
+        int evaluating = n - chosen < max_each ? n - chosen : max_each;
+        draw_front(n, slots, chosen, rng);
+        draw_front(n - chosen, slots + chosen, evaluating, rng);
+        for (int i = 0; i < n; i++) {
+            if (i < chosen)
+                s->candidate[s->candidates++] = slots[i];
+            else
+                s->other[others++] = slots[i];
+            if (i >= chosen && i < chosen + evaluating)
+                s->evaluation[s->evaluating++] = slots[i];
+        }
+    }
+}
+
+/* Writes the adversarial Shapley values of the candidates, which are rows 0..n-1 of the game. The rows behind them are the
+ * evaluation set, then the batch. sum: scratch memory (n). */
+static void adversarial_values(sfp__shapley_game *g, int evaluating, int b, int *test, double *sum, double *value)
+{
+    for (int i = 0; i < evaluating + b; i++)
+        test[i] = g->n + i;
+    g->tests = evaluating;
+    g->test = test;
+    sfp__knn_shapley_sum(g, value);
+    g->tests = b;
+    g->test = test + evaluating;
+    sfp__knn_shapley_sum(g, sum);
+    for (int i = 0; i < g->n; i++)
+        value[i] = isfinite(value[i]) ? value[i] / (evaluating ? evaluating : 1) - sum[i] / b : -INFINITY;
+}
+
+/* Numbers the samples of a retrieval: candidates, evaluation set, batch. Returns their number. */
+static int list_samples(const full_buffer *f, const retrieval *s, int *sample, int32_t *label)
+{
+    int rows = 0;
+    for (int i = 0; i < s->candidates; i++)
+        sample[rows++] = f->batch->b + s->candidate[i];
+    for (int i = 0; i < s->evaluating; i++)
+        sample[rows++] = f->batch->b + s->evaluation[i];
+    for (int i = 0; i < f->batch->b; i++)
+        sample[rows++] = i;
+    for (int i = 0; i < rows; i++)
+        label[i] = sfp__buffer_label(f->b, f->batch, sample[i]);
+    return rows;
+}
+
+/* Writes the r candidates with the largest values; if there are fewer, then slots drawn from the others. Returns the number. */
+static int choose_slots(const full_buffer *f, const retrieval *s, const int *order, int r, sfp__rng *rng, int *slots)
+{
+    int others = f->b->opt.slots - s->candidates, n = r < s->candidates ? r : s->candidates;
+    for (int i = 0; i < n; i++)
+        slots[i] = s->candidate[order[i]];
+    int more = r - n < others ? r - n : others;
+    draw_front(others, s->other, more, rng);
+    for (int i = 0; i < more; i++)
+        slots[n++] = s->other[i];
+    return n;
+}
+
+static sfp_status retrieve(sfp__buffer *b, const sfp__buffer_batch *batch, int r, sfp__rng *rng, int *slots, int *count,
+                           sfp_error *err)
+{
+    aser *state = b->state;
+    const sfp__model_ops *model = batch->model;
+    if (!b->opt.aser_retrieve || b->filled < b->opt.slots || b->seen <= (uint64_t)b->opt.slots) {
+        *count = sfp__buffer_draw(b, r, rng, slots);
+        return SFP_OK;
+    }
+    size_t m = (size_t)b->opt.slots, rows = m + (size_t)b->max_batch, D = (size_t)b->opt.dim;
+    const full_buffer f = {b, batch};
+    retrieval s = {0};
+    int *sample, *test;
+    int32_t *label;
+    float *x;
+    double *sum, *value;
+    sfp__shapley_game game = {.k = NEIGHBOURS, .dim = b->opt.dim};
+    const sfp__want list[] = {{&s.slots, m, sizeof *s.slots},
+                              {&s.candidate, m, sizeof *s.candidate},
+                              {&s.evaluation, m, sizeof *s.evaluation},
+                              {&s.other, m, sizeof *s.other},
+                              {&sample, rows, sizeof *sample},
+                              {&test, rows, sizeof *test},
+                              {&label, rows, sizeof *label},
+                              {&x, rows * D, sizeof *x},
+                              {&sum, m, sizeof *sum},
+                              {&value, m, sizeof *value},
+                              {&game.finite, m, sizeof *game.finite},
+                              {&game.order, m, sizeof *game.order},
+                              {&game.near, m, sizeof *game.near},
+                              {&game.same, m, sizeof *game.same},
+                              {&game.value, m, sizeof *game.value}};
+    sfp__arena_reset(&state->arena);
+    TRY(sfp__arena_list(&state->arena, SFP_LIST(list), err));
+
+    draw_retrieval(&f, r, rng, &s);
+    TRY(model->features(model->ctx, list_samples(&f, &s, sample, label), sample, x, err));
+    game.x = x;
+    game.label = label;
+    game.n = s.candidates;
+    adversarial_values(&game, s.evaluating, batch->b, test, sum, value);
+    for (int i = 0; i < s.candidates; i++)
+        game.near[i] = (float)(rint(value[i] * 0x1p24) / 0x1p24); /* values that differ only by rounding become equal */
+    sfp__rank_descending(s.candidates, game.near, game.order);
+    *count = choose_slots(&f, &s, game.order, r, rng, slots);
+    return SFP_OK;
+}
+
 const sfp__buffer_method sfp__buffer_aser = {
     .name = "aser",
     .summary = "the samples that are most valuable to a nearest-neighbour classifier (Shapley values)",
     .needs = SFP_NEED_FEATURES,
     .update = update,
+    .retrieve = retrieve,
     .open = open_state,
     .close = close_state,
 };

@@ -54,13 +54,14 @@ static sfp__ssd init_sizes(const sfp__buffer_options *opt, int max_batch)
                       .side = (int)lrint(sqrt((double)opt->image_bytes / 3)),
                       .max_batch = max_batch,
                       .dim = opt->dim,
-                      .pixels = opt->image_bytes};
+                      .pixels = opt->image_bytes,
+                      .timing = sfp__ssd_timing_of(opt->ssd_schedule)};
 }
 
 /* Lists the arrays that checkpoints contain and the budget includes. */
 static void list_kept(sfp__ssd *s, sfp__want list[KEPT])
 {
-    size_t m = (size_t)s->slots, n = s->pixels, recent = SFP_SSD_WINDOW * (size_t)s->max_batch;
+    size_t m = (size_t)s->slots, n = s->pixels, recent = (size_t)s->timing.window * (size_t)s->max_batch;
     const sfp__want all[KEPT] = {{&s->kept.synthetic, m, 1},
                                  {&s->kept.x, m * n, sizeof(float)},
                                  {&s->kept.u, m * n, sizeof(float)},
@@ -113,6 +114,13 @@ static void close_state(void *state)
     sfp__free(state);
 }
 
+/* Removes all samples of recent batches. */
+static void empty_window(sfp__ssd *s)
+{
+    memset(s->kept.recent_label, -1, (size_t)s->timing.window * (size_t)s->max_batch * sizeof *s->kept.recent_label);
+    s->kept.batches = 0;
+}
+
 static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void **state, sfp_error *err)
 {
     sfp__ssd made = init_sizes(opt, max_batch), *s;
@@ -124,8 +132,9 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
                              (double)opt->mean[c], (double)opt->std[c]);
         made.mean[c] = opt->mean[c];
         made.std[c] = opt->std[c];
-        made.low[c] = (0 - opt->mean[c]) / opt->std[c];
-        made.high[c] = (1 - opt->mean[c]) / opt->std[c];
+        made.channel[c] = (sfp__ssd_channel){.low = (0 - opt->mean[c]) / opt->std[c],
+                                             .high = (1 - opt->mean[c]) / opt->std[c],
+                                             .rate = sfp__ssd_rate(opt->std[c])};
     }
     if (opt->slots == 0)
         return SFP_OK;
@@ -136,8 +145,8 @@ static sfp_status open_state(const sfp__buffer_options *opt, int max_batch, void
     made.scratch.work = made.scratch.real + made.dim;
     made.scratch.older_slots = made.scratch.class_slots + made.slots;
     made.quota = -1;
-    memset(made.kept.recent_label, -1, SFP_SSD_WINDOW * (size_t)max_batch * sizeof *made.kept.recent_label);
     *s = made;
+    empty_window(s);
     return SFP_OK;
 }
 
@@ -146,15 +155,15 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
     sfp__ssd *s = state;
     if (!s)
         return 0;
-    int64_t m = s->slots, S = s->side, b = s->max_batch, D = s->dim;
+    int64_t m = s->slots, S = s->side, b = s->max_batch, D = s->dim, window = s->timing.window;
     const sfp__state_tensor list[] = {
         {.name = "synthetic", .type = SFP_STATE_U8, .ndim = 1, .shape = {m}, .data = s->kept.synthetic},
         {.name = "pixels", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.x},
         {.name = "momentum", .type = SFP_STATE_F32, .ndim = 4, .shape = {m, 3, S, S}, .data = s->kept.u},
-        {.name = "recent", .type = SFP_STATE_U8, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, 3 * S * S}, .data = s->kept.recent},
-        {.name = "recent.label", .type = SFP_STATE_I32, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_label},
-        {.name = "recent.query", .type = SFP_STATE_F32, .ndim = 3, .shape = {SFP_SSD_WINDOW, b, D}, .data = s->kept.recent_query},
-        {.name = "recent.known", .type = SFP_STATE_U8, .ndim = 2, .shape = {SFP_SSD_WINDOW, b}, .data = s->kept.recent_known},
+        {.name = "recent", .type = SFP_STATE_U8, .ndim = 3, .shape = {window, b, 3 * S * S}, .data = s->kept.recent},
+        {.name = "recent.label", .type = SFP_STATE_I32, .ndim = 2, .shape = {window, b}, .data = s->kept.recent_label},
+        {.name = "recent.query", .type = SFP_STATE_F32, .ndim = 3, .shape = {window, b, D}, .data = s->kept.recent_query},
+        {.name = "recent.known", .type = SFP_STATE_U8, .ndim = 2, .shape = {window, b}, .data = s->kept.recent_known},
         {.name = "batches", .type = SFP_STATE_I64, .ndim = 1, .shape = {1}, .data = &s->kept.batches},
     };
     int count = (int)(sizeof list / sizeof *list);
@@ -168,7 +177,7 @@ static int state_tensors(void *state, int index, sfp__state_tensor *out)
 /* Returns the position of sample k of the current batch in the window. */
 static size_t window_position(const sfp__ssd *s, int k)
 {
-    return (size_t)((uint64_t)s->kept.batches % SFP_SSD_WINDOW) * (size_t)s->max_batch + (size_t)k;
+    return (size_t)((uint64_t)s->kept.batches % (uint64_t)s->timing.window) * (size_t)s->max_batch + (size_t)k;
 }
 
 /* Copies the batch into the window, over the oldest batch. If the update fails later, the oldest batch is out of the window
@@ -279,6 +288,20 @@ static void store(sfp__buffer *b, const sfp__buffer_batch *batch, int quota, sfp
     change->nu = nu;
 }
 
+/* Returns whether the batch that was just added to the window is one at which images are optimised. */
+static bool is_due(const sfp__ssd *s)
+{
+    uint64_t batches = (uint64_t)s->kept.batches + 1;
+    return batches >= (uint64_t)s->timing.window && batches % (uint64_t)s->timing.every == 0;
+}
+
+/* The authors empty the window at the start of a task, so that only classes of the task have recent samples. */
+static void next_task(sfp__buffer *b)
+{
+    if (b->state)
+        empty_window(b->state);
+}
+
 static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp__buffer_change *change,
                          sfp_error *err)
 {
@@ -296,8 +319,8 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
                              "buffer 'ssd': sample %d of the batch (id %llu) has %zu bytes, expected %zu: 8-bit pixels", i,
                              (unsigned long long)batch->id[i], batch->image_size[i], s->pixels);
     add_to_window(s, batch);
-    if (((uint64_t)s->kept.batches + 1) % SFP_SSD_EVERY == 0)
-        TRY(sfp__ssd_optimise(b, batch, rng, err));
+    if (is_due(s))
+        TRY(sfp__ssd_optimise(b, batch, rng, &change->moved, err));
     int quota = batch->model->classes > 0 ? b->opt.slots / batch->model->classes : 0;
     release_surplus(b, quota);
     store(b, batch, quota, rng, change);
@@ -310,6 +333,7 @@ const sfp__buffer_method sfp__buffer_ssd = {
     .summary = "synthetic images per class whose gradients match those of recent samples; the other slots are a reservoir",
     .needs = SFP_NEED_FEATURES | SFP_NEED_GRADIENTS | SFP_NEED_PIXELS,
     .update = update,
+    .next_task = next_task,
     .open = open_state,
     .close = close_state,
     .bytes = bytes_of,

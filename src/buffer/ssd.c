@@ -85,11 +85,22 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
     return loss;
 }
 
-void sfp__ssd_step(size_t n, float low, float high, const float *g, const float *u, const float *x, float *u_next, float *x_next)
+sfp__ssd_timing sfp__ssd_timing_of(sfp__ssd_schedule schedule)
+{
+    return schedule == SFP_SSD_PORT ? (sfp__ssd_timing){.every = 6, .window = 16} : (sfp__ssd_timing){.every = 3, .window = 32};
+}
+
+float sfp__ssd_rate(float std)
+{
+    return SFP_SSD_RATE / (std * std);
+}
+
+void sfp__ssd_step(size_t n, const sfp__ssd_channel *c, const float *g, const float *u, const float *x, float *u_next,
+                   float *x_next)
 {
     for (size_t i = 0; i < n; i++) {
         float u_new = SFP_SSD_MOMENTUM * u[i] + g[i];
-        x_next[i] = fminf(fmaxf(x[i] - SFP_SSD_RATE * u_new, low), high);
+        x_next[i] = fminf(fmaxf(x[i] - c->rate * u_new, c->low), c->high);
         if (u_next)
             u_next[i] = u_new;
     }
@@ -120,7 +131,7 @@ static float *row(float *rows, int i, size_t width)
 static int count_recent(const sfp__ssd *s, int32_t label)
 {
     int n = 0;
-    for (int k = 0; k < SFP_SSD_WINDOW * s->max_batch; k++)
+    for (int k = 0; k < s->timing.window * s->max_batch; k++)
         n += s->kept.recent_label[k] == label;
     return n;
 }
@@ -179,7 +190,7 @@ static int load_real(const job *j, int *at, int from[SFP__SSD_CHUNK])
 {
     sfp__ssd *s = j->s;
     int n = 0;
-    for (; *at < SFP_SSD_WINDOW * s->max_batch && n < SFP__SSD_CHUNK; ++*at) {
+    for (; *at < s->timing.window * s->max_batch && n < SFP__SSD_CHUNK; ++*at) {
         if (s->kept.recent_label[*at] != j->label)
             continue;
         float *to = row(s->scratch.in, n, s->pixels);
@@ -294,7 +305,7 @@ static void step_image(const sfp__ssd *s, int i, float *u, float *x)
 {
     size_t plane = s->pixels / 3, at = (size_t)i * s->pixels;
     for (int c = 0; c < 3; c++, at += plane, x += plane, u = u ? u + plane : NULL)
-        sfp__ssd_step(plane, s->low[c], s->high[c], s->scratch.grad + at, s->kept.u + at, s->kept.x + at, u, x);
+        sfp__ssd_step(plane, &s->channel[c], s->scratch.grad + at, s->kept.u + at, s->kept.x + at, u, x);
 }
 
 /* Returns whether the step of slot i changes the bytes that are replayed. If so, x is the image that the slot will have. */
@@ -333,15 +344,31 @@ static sfp_status embed_changes(const job *j, sfp_error *err)
     return SFP_OK;
 }
 
-static void commit_steps(const job *j)
+/* Performs the step of slot i. Returns the mean absolute change of its pixels in byte levels. `in` is scratch memory. */
+static double move_image(sfp__ssd *s, int i, float *in)
+{
+    float *x = row(s->kept.x, i, s->pixels);
+    double sum = 0;
+    step_image(s, i, row(s->kept.u, i, s->pixels), in);
+    for (size_t k = 0; k < s->pixels; k++)
+        sum += fabs((double)in[k] - (double)x[k]) * (double)s->std[k / (s->pixels / 3)] * 255;
+    memcpy(x, in, s->pixels * sizeof *x);
+    return sum / (double)s->pixels;
+}
+
+/* Returns the mean of move_image over all images that make a step. */
+static double commit_steps(const job *j)
 {
     sfp__ssd *s = j->s;
     size_t bytes = (size_t)s->dim * sizeof(float);
+    double moved = 0;
+    int images = 0;
     for (int i = 0; i < j->b->filled; i++) {
         sfp__slot *slot = &j->b->slot[i];
         if (s->scratch.step[i] == SFP__SSD_KEEP)
             continue;
-        step_image(s, i, row(s->kept.u, i, s->pixels), row(s->kept.x, i, s->pixels));
+        moved += move_image(s, i, s->scratch.in);
+        images++;
         if (s->scratch.step[i] == SFP__SSD_STEP_PIXELS)
             continue;
         sfp__pixels_to_bytes(row(s->kept.x, i, s->pixels), s->side, s->mean, s->std, slot->image);
@@ -350,6 +377,7 @@ static void commit_steps(const job *j)
         memset(slot->query, 0, bytes);
         memcpy(slot->mean_embed, row(s->scratch.feature, i, (size_t)s->dim), bytes);
     }
+    return images ? moved / images : 0;
 }
 
 /* Returns whether sample i is the first of its class in the batch. */
@@ -361,7 +389,7 @@ static bool is_first(const sfp__buffer_batch *batch, int i)
     return true;
 }
 
-sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp_error *err)
+sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, double *moved, sfp_error *err)
 {
     sfp__ssd *s = b->state;
     const sfp__model_ops *model = batch->model;
@@ -388,6 +416,6 @@ sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp
         schedule_steps(&j);
     }
     TRY(embed_changes(&j, err));
-    commit_steps(&j);
+    *moved = commit_steps(&j);
     return SFP_OK;
 }

@@ -7,12 +7,8 @@
 
 #include "buffer/buffer.h"
 
-enum {
-    SFP_SSD_EVERY = 6,   /* number of batches between two optimisations */
-    SFP_SSD_WINDOW = 16, /* number of recent batches whose samples are matched */
-    SFP_SSD_MEMORY = 10, /* maximum number of images of older classes that a class is compared with */
-};
-#define SFP_SSD_RATE 4e-3f
+enum { SFP_SSD_MEMORY = 10 }; /* maximum number of images of older classes that a class is compared with */
+#define SFP_SSD_RATE 4e-3f    /* for pixels in [0, 1] */
 #define SFP_SSD_MOMENTUM 0.9f
 
 /* Length of h*v in the central difference over the parameters. Learnable components have length 1 (docs/method.md, section 2), so
@@ -30,9 +26,26 @@ double sfp__ssd_gap(size_t n, const float *gs, const float *gr, float *v);
 double sfp__ssd_relation(int n, int D, const float *feature, const float *real, int count, const float *memory,
                          float *work /* (3, D) */, float *dfeature /* (n, D) */);
 
+/* When images are optimised: at every `every`-th batch of a task, if the window holds its `window` batches. */
+typedef struct sfp__ssd_timing {
+    int every, window;
+} sfp__ssd_timing;
+sfp__ssd_timing sfp__ssd_timing_of(sfp__ssd_schedule schedule);
+
+/* Returns the rate of a step on normalised pixels x = (p - mean) / std that equals a step of SFP_SSD_RATE on the pixels p in
+ * [0, 1]. The gradient with respect to p is that with respect to x, divided by std; a change of p is std times a change of x. */
+float sfp__ssd_rate(float std);
+
+/* The values of one channel of an image. */
+typedef struct sfp__ssd_channel {
+    float low, high; /* normalised values of the bytes 0 and 255 */
+    float rate;      /* sfp__ssd_rate */
+} sfp__ssd_channel;
+
 /* One step of SGD with momentum on n pixels of one channel: u' = .9 u + g, x' = x - rate u'. x' is clipped to [low, high], the
  * range of 8-bit pixels. u_next may be NULL; outputs may be the inputs. */
-void sfp__ssd_step(size_t n, float low, float high, const float *g, const float *u, const float *x, float *u_next, float *x_next);
+void sfp__ssd_step(size_t n, const sfp__ssd_channel *c, const float *g, const float *u, const float *x, float *u_next,
+                   float *x_next);
 
 /* ---------------------------------------------------------- the buffer's state */
 
@@ -48,18 +61,19 @@ typedef struct sfp__ssd {
     int slots, side, max_batch, dim;
     size_t pixels; /* size of an image: 3*S*S numbers */
     float mean[3], std[3];
-    float low[3], high[3]; /* (3) normalised values of the bytes 0 and 255 per channel */
+    sfp__ssd_channel channel[3];
+    sfp__ssd_timing timing;
 
     struct {
         /* Contents of checkpoints. Values may come from a damaged or malicious file, so every use of them must be safe for any
          * value. */
         uint8_t *synthetic;    /* (m) 1: the image of the slot is synthetic */
         float *x, *u;          /* (m, 3, S, S) normalised pixels and momentum of the synthetic images; zeros in other slots */
-        uint8_t *recent;       /* (WINDOW, max_batch, S, S, 3) images of the recent batches */
-        int32_t *recent_label; /* (WINDOW, max_batch); -1: no sample */
-        float *recent_query;   /* (WINDOW, max_batch, D) */
-        uint8_t *recent_known; /* (WINDOW, max_batch) 1: the query is known; else it is zeros */
-        int64_t batches;       /* number of batches so far; the current batch is in row `batches % WINDOW` */
+        uint8_t *recent;       /* (window, max_batch, S, S, 3) images of the recent batches */
+        int32_t *recent_label; /* (window, max_batch); -1: no sample */
+        float *recent_query;   /* (window, max_batch, D) */
+        uint8_t *recent_known; /* (window, max_batch) 1: the query is known; else it is zeros */
+        int64_t batches;       /* number of batches of the task so far; the current batch is in row `batches % window` */
     } kept;
 
     struct {
@@ -93,8 +107,9 @@ typedef struct sfp__ssd {
     sfp__arena arena; /* gradients (params) */
 } sfp__ssd;
 
-/* Makes one step of the synthetic images of every class in the batch, which must be in the window. On failure nothing has
- * changed, except that more queries may be known. */
-sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, sfp_error *err);
+/* Makes one step of the synthetic images of every class in the batch, which must be in the window. Writes to *moved the mean
+ * absolute change of their pixels in byte levels, over all images that made a step. On failure nothing has changed, except that
+ * more queries may be known. */
+sfp_status sfp__ssd_optimise(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rng *rng, double *moved, sfp_error *err);
 
 #endif

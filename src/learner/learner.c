@@ -347,5 +347,9 @@ int sfp__learner_task(const sfp__learner *l)
 
 sfp_status sfp__learner_next_task(sfp__learner *l, sfp_error *err)
 {
-    return l->fp ? sfp__fp_next_task(l->fp, err) : SFP_OK;
+    if (l->fp)
+        TRY(sfp__fp_next_task(l->fp, err));
+    if (l->buffer)
+        sfp__buffer_next_task(l->buffer);
+    return SFP_OK;
 }

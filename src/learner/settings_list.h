@@ -15,6 +15,8 @@
       SFP_RENAMED("coreset"))                                                                                                    \
     X(FLIP, "learnloss-order", "high|low", "high",                                                                               \
       "learnloss: choose the highest predicted losses, or the lowest, as the code of its authors does.", coreset.lowest, 0, 0)   \
+    X(FLAG, "craig-cords", "on|off", "off",                                                                                      \
+      "craig: choose per class, by squared distances of residuals, as the library CORDS does.", coreset.cords, 0, 0)             \
     X(FLAG, "weighted", "on|off", "off", "Multiply the loss of each sample by the weight from the selector.", weighted, 0, 0)
 
 /* Rehearsal */
@@ -29,7 +31,12 @@
     X(CHOICE, "drop-rule", "alg2|eq8", "alg2", "Weights of the slots to replace: Algorithm 2 or Equation 8 of the paper.",     \
       buffer.drop, 0, 0)                                                                                                       \
     X(CHOICE, "nu", "at-least-one|reservoir", "at-least-one",                                                                  \
-      "Minimum number of replaced slots per batch: one, or none as in reservoir sampling.", buffer.nu, 0, 0)
+      "Minimum number of replaced slots per batch: one, or none as in reservoir sampling.", buffer.nu, 0, 0)                   \
+    X(FLAG, "aser-retrieve", "on|off", "on", "aser: choose replayed samples by Shapley values, as published, or uniformly.",   \
+      buffer.aser_retrieve, 0, 0)                                                                                              \
+    X(CHOICE, "ssd-schedule", "original|port", "original",                                                                     \
+      "ssd: optimise every 3 batches with a window of 32, as published, or every 6 with 16, as the authors of StreamFP do.",   \
+      buffer.ssd_schedule, 0, 0)
 
 /* The training step */
 #define SFP_SETTINGS_TRAIN(X)                                                                \

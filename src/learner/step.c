@@ -317,13 +317,27 @@ static void teach_selector(sfp__learner *l, int n, int c, const float *logits)
     l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
 }
 
+/* Chooses the slots that the next step replays. The time is part of that of the buffer. */
+static sfp_status draw_replay(sfp__learner *l, int b, int want, int *slots, int *drawn, sfp__timestamp_details *r, sfp_error *err)
+{
+    *drawn = 0;
+    if (!l->buffer)
+        return SFP_OK;
+    double start = sfp__monotonic_seconds();
+    const sfp__buffer_batch batch = {
+        .b = b, .label = l->batch.label, .id = l->batch.id, .model = sfp__learner_model_ops(l), .threads = l->threads};
+    TRY(sfp__buffer_retrieve(l->buffer, &batch, want, &l->replay_rng, slots, drawn, err));
+    r->seconds.buffer += sfp__monotonic_seconds() - start;
+    return SFP_OK;
+}
+
 static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int c = r->coreset_count, capacity = l->opt.replay ? l->opt.replay : 1;
     int want = l->limits.replay > 0 && l->limits.replay < l->opt.replay ? l->limits.replay : l->opt.replay;
     for (int k = 0; k < r->steps; k++) {
-        int *slots = l->step.replay + k * capacity;
-        int drawn = l->buffer ? sfp__buffer_draw(l->buffer, want, &l->replay_rng, slots) : 0;
+        int *slots = l->step.replay + k * capacity, drawn;
+        TRY(draw_replay(l, b, want, slots, &drawn, r, err));
         int unknown = order_items(l, c, slots, drawn);
         TRY(fill_step(l, c, slots, drawn, err));
         sfp__train_batch batch = sfp__learner_batch(l, c + drawn, unknown);
@@ -449,7 +463,7 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     r.replay_count = l->step.replay_count;
     r.loss = l->step.loss;
     r.seconds.select = selected - start;
-    r.seconds.buffer = buffered - trained;
+    r.seconds.buffer += buffered - trained;
     sfp_status published = sfp__learner_publish(l, err);
     double end = sfp__monotonic_seconds();
     r.seconds.total = end - start - r.seconds.diagnostics;

@@ -132,6 +132,8 @@ sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *
     sfp__json_int(&j, "nu", t->buffer.nu);
     put_ints(&j, "retained", t->buffer.nu, t->buffer.retained);
     put_ints(&j, "replaced", t->buffer.nu, t->buffer.replaced);
+    if (t->buffer.moved > 0)
+        sfp__json_printf(&j, "moved", "%.6g", t->buffer.moved);
     if (t->grew)
         sfp__json_bool(&j, "grew", true);
     sfp__json_object(&j, "seconds");

@@ -15,7 +15,7 @@
 #define KEY(type, key, values, default_value, help, place, min, max, ...) key " "
 #define OF_THE_LEARNER \
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
-#define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu"
+#define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu aser-retrieve ssd-schedule"
 
 /* Facts that are not settings: boundaries (the stream has known tasks), live (unknown until the stream is open), weighs (the
  * selector has weights), keeps (contents of the buffer: images, pixels or nothing). */
@@ -33,14 +33,18 @@ static const sfp__no_effect_rule rules[] = {
     {"head-feed", "head!=mix", "head {head}", "only head mix uses it"},
     /* with triage and the controller, sigma is the size of the coreset */
     {"sigma", "select=none&triage=off&controller=off", "select {select}", "the whole batch is trained on"},
-    {"coreset-rounding learnloss-order", "triage=off&controller=off&sigma>=1", "sigma {sigma}", "the whole batch is trained on"},
+    {"coreset-rounding learnloss-order craig-cords", "triage=off&controller=off&sigma>=1", "sigma {sigma}",
+     "the whole batch is trained on"},
     {"coreset-rounding", "select!=streamfp", "select {select}", "only select streamfp uses it"},
     {"learnloss-order", "select!=learnloss", "select {select}", "only select learnloss uses it"},
-    {"weighted", "weighs=off", "select {select}", "it needs a selector with weights (craig, gradmatch)"},
+    {"craig-cords", "select!=craig", "select {select}", "only select craig uses it"},
+    {"weighted", "weighs=off", "select {select}", "it needs a selector with weights (camel, craig, gradmatch)"},
     {OF_THE_BUFFER, "keeps=nothing", "buffer {buffer}", "nothing is kept"},
     {"replay", "keeps=nothing&replay!=0", "buffer {buffer}", "nothing is kept"}, /* replay 0 is consistent */
     {"buffer " OF_THE_BUFFER, "replay=0&controller=off&keeps!=nothing", "replay {replay}", "nothing is replayed"},
     {"drop-rule nu", "buffer!=streamfp", "buffer {buffer}", "only buffer streamfp uses it"},
+    {"aser-retrieve", "buffer!=aser", "buffer {buffer}", "only buffer aser uses it"},
+    {"ssd-schedule", "buffer!=ssd", "buffer {buffer}", "only buffer ssd uses it"},
     {"buffer-format", "keeps=pixels", "buffer {buffer}", "this buffer method always stores pixels"},
     {"rate", "clock=off", "clock {clock}", "no sample is dropped, and there is no arrival rate (rate max)"},
     {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},

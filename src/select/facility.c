@@ -26,6 +26,7 @@ typedef struct greedy {
     int32_t *cur;             /* (n) */
     int *group_of;            /* (n) */
     bool *taken;              /* (n) */
+    int *room;                /* (groups) number of points that may still be chosen */
     float *work;              /* (workers, 2 B^2) */
     int32_t *block;           /* (workers, B^2) */
     _Atomic int32_t furthest; /* d_max */
@@ -70,11 +71,13 @@ static sfp_status init(greedy *g, const sfp__facility *f, sfp_error *err)
                               {&g->cur, n, sizeof *g->cur},
                               {&g->group_of, n, sizeof *g->group_of},
                               {&g->taken, n, sizeof *g->taken},
+                              {&g->room, (size_t)f->groups, sizeof *g->room},
                               {&g->work, workers * 2 * B * B, sizeof *g->work},
                               {&g->block, workers * B * B, sizeof *g->block}};
     TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
     for (int k = 0, c = 0; k < f->groups; k++) {
         int first = f->group[k], end = f->group[k + 1];
+        g->room[k] = f->quota ? f->quota[k] : end - first;
         for (int i = first; i < end; i++) {
             g->group_of[i] = k;
             g->pairs[i] = end - first;
@@ -216,9 +219,16 @@ static int best_unchosen(const greedy *g)
 {
     int best = -1;
     for (int j = 0; j < g->n; j++)
-        if (!g->taken[j] && (best < 0 || better(g, j, best)))
+        if (!g->taken[j] && g->room[g->group_of[j]] > 0 && (best < 0 || better(g, j, best)))
             best = j;
     return best;
+}
+
+static void take(greedy *g, int j, int *out)
+{
+    g->taken[j] = true;
+    g->room[g->group_of[j]]--;
+    out[g->picked++] = j;
 }
 
 /* Chooses s: points that are nearer to s than to every earlier pick move to s, and all gains of the group are updated. */
@@ -267,8 +277,7 @@ static sfp_status run_dense(greedy *g, int count, int *out, sfp_error *err)
     TRY(sfp__arena_list(g->f->env->arena, SFP_LIST(list), err));
     while (g->picked < count && count_pairs(g) > g->f->max_pairs) {
         int best = best_unchosen(g);
-        g->taken[best] = true;
-        out[g->picked++] = best;
+        take(g, best, out);
         move_to_pick(g, best);
     }
     return SFP_OK;
@@ -367,12 +376,16 @@ static sfp_status run_sparse(greedy *g, int count, int *out, sfp_error *err)
     sfp__heap_make(&heap);
     while (g->picked < count) {
         int top = heap.at[0];
+        if (g->room[g->group_of[top]] == 0) {
+            (void)sfp__heap_pop(&heap);
+            continue;
+        }
         if (g->evaluated[top] != g->picked) {
             compute_gain(g, top);
             sfp__heap_sink(&heap, 0);
             continue;
         }
-        out[g->picked++] = sfp__heap_pop(&heap);
+        take(g, sfp__heap_pop(&heap), out);
         const near_point *list = g->near + g->at[top];
         for (int k = 0; k < g->length[top]; k++)
             g->cur[list[k].i] = min(g->cur[list[k].i], list[k].q);
@@ -394,13 +407,14 @@ sfp_status sfp__facility_greedy(const sfp__facility *f, int count, int *out, sfp
 
 /* ------------------------------------------------------------------- clusters */
 
-/* Finds the nearest chosen point of each point, for craig's weights. One blocked pass computes n*c distances. */
+/* Finds the nearest chosen point of each point within its group, for weights. One blocked pass computes n*c distances. */
 typedef struct clusters {
     const sfp__facility *f;
     sfp__points chosen; /* in ascending order of id */
     float *work;
     int32_t *block;
-    int *nearest; /* (n) position in `chosen` */
+    int *nearest;  /* (n) position in `chosen`; -1: no point of the group is chosen */
+    int *group_of; /* (n) */
 } clusters;
 
 static void cluster_piece(void *ctx, int piece, int worker)
@@ -410,8 +424,10 @@ static void cluster_piece(void *ctx, int piece, int worker)
     int first = piece * B, n = min(B, m->n - first);
     sfp__points b = sfp__metric_points(m, first, n);
     int32_t *q = c->block + (size_t)worker * B * B, best[B];
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         best[i] = INT32_MAX;
+        c->nearest[first + i] = -1;
+    }
     for (int at = 0; at < c->chosen.n; at += B) {
         sfp__points a = c->chosen;
         a.n = min(B, c->chosen.n - at);
@@ -422,7 +438,7 @@ static void cluster_piece(void *ctx, int piece, int worker)
         sfp__metric_block(m, &a, &b, c->work + (size_t)worker * 2 * B * B, q);
         for (int k = 0; k < a.n; k++)
             for (int i = 0; i < n; i++)
-                if (q[k * B + i] < best[i]) {
+                if (q[k * B + i] < best[i] && c->group_of[a.which[k]] == c->group_of[first + i]) {
                     best[i] = q[k * B + i];
                     c->nearest[first + i] = at + k;
                 }
@@ -454,8 +470,12 @@ sfp_status sfp__facility_clusters(const sfp__facility *f, int count, const int *
                               {&self, k, sizeof *self},
                               {&c.work, workers * 2 * B * B, sizeof *c.work},
                               {&c.block, workers * B * B, sizeof *c.block},
-                              {&c.nearest, (size_t)m->n, sizeof *c.nearest}};
+                              {&c.nearest, (size_t)m->n, sizeof *c.nearest},
+                              {&c.group_of, (size_t)m->n, sizeof *c.group_of}};
     TRY(sfp__arena_list(f->env->arena, SFP_LIST(list), err));
+    for (int g = 0; g < f->groups; g++)
+        for (int i = f->group[g]; i < f->group[g + 1]; i++)
+            c.group_of[i] = g;
     for (int i = 0; i < count; i++) {
         order[i] = i;
         size[i] = 0;
@@ -466,6 +486,7 @@ sfp_status sfp__facility_clusters(const sfp__facility *f, int count, const int *
     c.chosen = sfp__metric_gather(m, count, which, h, r, self);
     sfp__select_each(f->env, (m->n + B - 1) / B, cluster_piece, &c);
     for (int i = 0; i < m->n; i++)
-        size[order[c.nearest[i]]]++;
+        if (c.nearest[i] >= 0)
+            size[order[c.nearest[i]]]++;
     return SFP_OK;
 }

@@ -195,6 +195,35 @@ void sfp__select_gather(const sfp__candidates *from, const sfp__matrix *m, float
         memcpy(out + (size_t)i * width, m->data + (size_t)from->id[i] * width, width * sizeof *out);
 }
 
+typedef struct class_order {
+    const int32_t *label;
+    const int *id;
+} class_order;
+
+/* Sorts by class, then by index. */
+static bool class_after(const void *ctx, int i, int j)
+{
+    const class_order *s = ctx;
+    int32_t a = s->label[s->id[i]], b = s->label[s->id[j]];
+    return a > b || (a == b && i > j);
+}
+
+int sfp__select_group_by_class(sfp__candidates *from, const int32_t *label, int *order, int *id, int *group)
+{
+    int groups = 0;
+    for (int i = 0; i < from->n; i++)
+        order[i] = i;
+    sfp__heap_sort(from->n, order, class_after, &(class_order){label, from->id});
+    for (int i = 0; i < from->n; i++) {
+        id[i] = from->id[order[i]];
+        if (i == 0 || label[id[i]] != label[id[i - 1]])
+            group[groups++] = i;
+    }
+    group[groups] = from->n;
+    memcpy(from->id, id, (size_t)from->n * sizeof *id);
+    return groups;
+}
+
 /* -------------------------------------------------------------------- threads */
 
 void sfp__select_each(const sfp__select_env *env, int pieces, sfp__thread_pool_fn fn, void *ctx)

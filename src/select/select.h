@@ -88,6 +88,7 @@ typedef struct sfp__select_options {
     sfp__coreset_mode mode;
     bool lowest;    /* learnloss: choose the lowest predicted losses, as the authors' code does */
     bool euclidean; /* freesel: D^2 sampling on the Euclidean instead of the cosine distance */
+    bool cords;     /* craig: per class, squared distances of residuals, as in the library CORDS */
 } sfp__select_options;
 
 sfp__select_options sfp__select_options_defaults(void); /* sigma 0.5, exact, highest losses, cosine distance */

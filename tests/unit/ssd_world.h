@@ -8,6 +8,7 @@
 #include "numeric.h"
 #include "test.h"
 
+enum { WINDOW = 16, EVERY = 6 }; /* those of the schedule `port` */
 enum { S = 2, N = 3 * S * S, D = 3, P = 5, MAX_SLOTS = 40, MAX_B = 6, MAX_T = 80 };
 
 static const float mean[3] = {0.4f, 0.5f, 0.6f}, std_[3] = {0.2f, 0.25f, 0.3f};
@@ -203,6 +204,7 @@ static sfp__buffer_options options(int slots)
 {
     sfp__buffer_options o = sfp__buffer_options_defaults();
     o.method = "ssd";
+    o.ssd_schedule = SFP_SSD_PORT;
     o.slots = slots;
     o.dim = D;
     o.image_bytes = N;
@@ -211,7 +213,7 @@ static sfp__buffer_options options(int slots)
     return o;
 }
 
-static world *make_world(int slots, int classes, uint64_t seed)
+static world *make_world_with(int slots, int classes, uint64_t seed, sfp__ssd_schedule schedule)
 {
     world *w = kept_calloc(1, sizeof *w);
     sfp__rng rng = sfp__rng_init(seed, 9);
@@ -237,9 +239,15 @@ static world *make_world(int slots, int classes, uint64_t seed)
                                 .feature_pixels = feature_pixels,
                                 .embed_at = embed_at};
     sfp__buffer_options o = options(slots);
+    o.ssd_schedule = schedule;
     MUST(sfp__buffer_create(&o, MAX_B, &w->b, &err));
     w->m.b = w->b;
     return w;
+}
+
+static world *make_world(int slots, int classes, uint64_t seed)
+{
+    return make_world_with(slots, classes, seed, SFP_SSD_PORT);
 }
 
 static void free_world(world *w)

@@ -1,5 +1,5 @@
-/* Compares KNN-Shapley values with their two definitions (weighted subsets, orders of arrival), and aser's update with brute
- * force over the sets it drew. The distribution of the sets is tested too. */
+/* Compares KNN-Shapley values with their two definitions (weighted subsets, orders of arrival), and aser's update and retrieval
+ * with brute force over the sets they drew. The distribution of the sets of an update is tested too. */
 #include "buffer/buffer.h"
 
 #include "buffer_model_ops.h"
@@ -328,4 +328,149 @@ TEST(failed_updates_change_nothing)
     check_failed_update(b, &y, &t, &rng);
     t.fail_at = -1;
     check_failed_allocations(b, &x, &y, &t);
+}
+
+/* ------------------------------------------------------------------- retrieval */
+
+static sfp_status retrieve(sfp__buffer *b, test_batch *x, test_model_ops *t, int r, sfp__rng *rng, int *slots, int *count)
+{
+    t->model.ctx = t;
+    t->model.features = record_features;
+    t->b = b;
+    t->batch = &x->view;
+    t->calls = t->requested = 0;
+    x->view.model = &t->model;
+    return sfp__buffer_retrieve(b, &x->view, r, rng, slots, count, &err);
+}
+
+/* Checks the sets that a retrieval drew: per class, ascending, `each` candidates, then up to `each` evaluation samples. Returns
+ * the number of candidates. */
+static int check_retrieval_sets(const sfp__buffer *b, const test_model_ops *t, int n, int r, int *evaluating)
+{
+    int m = b->opt.slots, size[64] = {0}, chosen[64] = {0}, judging[64] = {0}, classes = 0, candidates = 0;
+    bool used[MAX_POINTS * 4] = {false};
+    for (int i = 0; i < m; i++)
+        classes += size[b->slot[i].label]++ == 0;
+    int each = (int)ceil(1.5 * r / classes - 1e-9);
+    for (int y = 0; y < 64; y++)
+        candidates += size[y] < each ? size[y] : each;
+    *evaluating = t->requested - n - candidates;
+    for (int i = 0; i < candidates + *evaluating; i++) {
+        int slot = t->samples[i] - n;
+        assert_true(slot >= 0 && !used[slot]);
+        used[slot] = true;
+        (i < candidates ? chosen : judging)[b->slot[slot].label]++;
+    }
+    for (int i = 0; i < n; i++) /* the whole batch is adversarial */
+        assert_int_equal(t->samples[candidates + *evaluating + i], i);
+    for (int y = 0; y < 64; y++) {
+        assert_int_equal(chosen[y], size[y] < each ? size[y] : each);
+        assert_int_equal(judging[y], size[y] - chosen[y] < each ? size[y] - chosen[y] : each);
+    }
+    return candidates;
+}
+
+/* Computes by enumeration of all subsets: mean Shapley value over the evaluation set minus the mean over the batch. */
+static void asv_by_definition(const test_model_ops *t, int candidates, int evaluating, double *asv)
+{
+    float x[MAX_POINTS * 8 * 3];
+    int32_t label[MAX_POINTS * 8];
+    int test[MAX_POINTS * 8], n = t->batch->b, dim = t->model.dim;
+    double coop[MAX_POINTS], adversarial[MAX_POINTS];
+    for (int i = 0; i < t->requested; i++) {
+        small_integers(id_of_sample(t, t->samples[i]), dim, x + i * dim);
+        label[i] = sfp__buffer_label(t->b, t->batch, t->samples[i]);
+        test[i] = i;
+    }
+    sum_by_definition(3, dim, x, label, candidates, evaluating, test + candidates, coop);
+    sum_by_definition(3, dim, x, label, candidates, n, test + candidates + evaluating, adversarial);
+    for (int i = 0; i < candidates; i++)
+        asv[i] = isinf(coop[i]) ? -INFINITY : (evaluating ? coop[i] / evaluating : 0) - adversarial[i] / n;
+}
+
+/* Returns whether the values could be checked. */
+static bool check_retrieved(const sfp__buffer *b, const test_model_ops *t, int r, int count, const int *slots)
+{
+    int n = t->batch->b, m = b->opt.slots, evaluating, candidates = check_retrieval_sets(b, t, n, r, &evaluating);
+    double asv[MAX_POINTS];
+    bool taken[MAX_POINTS * 4] = {false};
+    assert_int_equal(count, r < m ? r : m);
+    for (int i = 0; i < count; i++) {
+        assert_true(slots[i] >= 0 && slots[i] < m && !taken[slots[i]]);
+        taken[slots[i]] = true;
+    }
+    for (int i = 0; i < candidates; i++) /* if there are too few, all candidates are replayed */
+        assert_true(candidates > r || taken[t->samples[i] - n]);
+    if (candidates > 8)
+        return false;
+    asv_by_definition(t, candidates, evaluating, asv);
+    for (int k = 0; k < r && k < candidates; k++) {
+        int best = -1;
+        for (int i = 0; i < candidates; i++)
+            if (!isnan(asv[i]) && (best < 0 || asv[i] > asv[best] + 1e-7))
+                best = i;
+        assert_int_equal(slots[k], t->samples[best] - n);
+        asv[best] = NAN;
+    }
+    return true;
+}
+
+TEST(the_candidates_with_the_largest_adversarial_values_are_replayed)
+{
+    sfp__rng rng = sfp__rng_init(6, 1);
+    int checked = 0;
+    for (int round = 0; round < 400; round++) {
+        int m = 2 + (int)sfp__rng_below(&rng, 20), classes = 1 + (int)sfp__rng_below(&rng, 5),
+            dim = 1 + (int)sfp__rng_below(&rng, 3);
+        OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", m, dim, 4, 24);
+        test_model_ops t = {.model = {.dim = dim, .classes = classes}, .row = small_integers, .fail_at = -1};
+        test_batch fill = random_batch(&rng, m, dim, classes, (uint64_t)round * 1000),
+                   one = random_batch(&rng, 1, dim, classes, (uint64_t)round * 1000 + 100),
+                   x = random_batch(&rng, 1 + (int)sfp__rng_below(&rng, 5), dim, classes, (uint64_t)round * 1000 + 200);
+        MUST(update_with_model(b, &fill, &t, &rng, NULL, &err));
+        MUST(update_with_model(b, &one, &t, &rng, NULL, &err));
+        for (int r = 1; r <= 5; r++) {
+            int slots[8], count = -1;
+            MUST(retrieve(b, &x, &t, r, &rng, slots, &count));
+            assert_int_equal(t.calls, 1);
+            checked += check_retrieved(b, &t, r, count, slots);
+        }
+    }
+    assert_true(checked > 500);
+}
+
+/* The same draws as sfp__buffer_draw, and no pass. */
+static void check_uniform(sfp__buffer *b, test_batch *x, test_model_ops *t)
+{
+    sfp__rng rng = sfp__rng_init(8, 1), same = rng;
+    int slots[8], want[8], count = -1, n = sfp__buffer_draw(b, 5, &same, want);
+    MUST(retrieve(b, x, t, 5, &rng, slots, &count));
+    assert_int_equal(count, n);
+    assert_int_equal(t->calls, 0);
+    assert_memory_equal(slots, want, (size_t)n * sizeof *slots);
+    assert_true(same_rng(&rng, &same));
+}
+
+TEST(replay_is_uniform_until_slots_are_contested_and_if_retrieval_is_off)
+{
+    OWNED_PTR(sfp__buffer_free) sfp__buffer *b = buffer_make("aser", 10, 2, 4, 10);
+    sfp__rng rng = sfp__rng_init(7, 1);
+    test_model_ops t = {.model = {.dim = 2, .classes = 3}, .row = small_integers, .fail_at = -1};
+    test_batch x = random_batch(&rng, 5, 2, 3, 0), y = random_batch(&rng, 5, 2, 3, 50), z = random_batch(&rng, 5, 2, 3, 90);
+    check_uniform(b, &x, &t); /* empty */
+    MUST(update_with_model(b, &x, &t, &rng, NULL, &err));
+    check_uniform(b, &y, &t);
+    MUST(update_with_model(b, &y, &t, &rng, NULL, &err));
+    check_uniform(b, &z, &t); /* full, but no sample had to be left out */
+    MUST(update_with_model(b, &z, &t, &rng, NULL, &err));
+    int slots[8], count = -1;
+    sfp__rng before = rng;
+    t.fail_at = 0;
+    assert_int_equal(retrieve(b, &x, &t, 5, &rng, slots, &count), SFP_EIO);
+    assert_true(same_rng(&rng, &before));
+    t.fail_at = -1;
+    MUST(retrieve(b, &x, &t, 5, &rng, slots, &count));
+    assert_int_equal(t.calls, 1);
+    b->opt.aser_retrieve = false;
+    check_uniform(b, &x, &t);
 }

@@ -248,15 +248,45 @@ TEST(gradients_by_callback_equal_those_of_a_step)
     assert_int_equal(sfp__learner_gradient(l, 0, NULL, one, &err), SFP_EINVAL);
 }
 
+/* The loss is the weighted mean of the losses of the coreset: weights are divided by their sum, as in CORDS. The probabilities that
+ * the selector saw give the losses before the step. */
+TEST(the_weighted_loss_is_the_weighted_mean)
+{
+    OWNED_BY(free_model) model m = tiny_model(1);
+    static const char *const select[] = {"craig", "gradmatch", "craig"};
+    for (int i = 0; i < 3; i++) {
+        sfp__learner_options o = options_of(&m, select[i], "none", true, SFP_HEAD_LINEAR);
+        o.weighted = true;
+        o.coreset.cords = i == 2;
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
+        sfp__timestamp_details r = offer(l, 0, 6, 0);
+        double sum = 0, total = 0;
+        bool uneven = false;
+        for (int k = 0; k < r.coreset_count; k++) {
+            int at = r.coreset[k], y = l->batch.label[at];
+            double w = (double)l->batch.select_weight[k];
+            sum += w * -log((double)l->method_inputs.probs[at * sfp__learner_classes(l) + y]);
+            total += w;
+            uneven = uneven || w != (double)l->batch.select_weight[0];
+        }
+        assert_true(uneven && total > 0);
+        assert_true(fabs(r.loss[0] - sum / total) < 1e-5 * fabs(sum / total));
+    }
+}
+
 TEST(weights_enter_the_loss_only_if_enabled)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    double loss[2];
-    for (int weighted = 0; weighted < 2; weighted++) {
-        sfp__learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
-        o.weighted = weighted;
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
-        loss[weighted] = offer(l, 0, 6, 0).loss[0];
+    static const char *const select[] = {"craig", "gradmatch", "camel"};
+    for (int i = 0; i < 3; i++) {
+        double loss[2];
+        for (int weighted = 0; weighted < 2; weighted++) {
+            sfp__learner_options o = options_of(&m, select[i], "none", true, SFP_HEAD_LINEAR);
+            o.weighted = weighted;
+            OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
+            assert_true(l->selector->weighs);
+            loss[weighted] = offer(l, 0, 6, 0).loss[0];
+        }
+        assert_true(loss[0] != loss[1]);
     }
-    assert_true(loss[0] != loss[1]);
 }

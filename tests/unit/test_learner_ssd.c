@@ -14,6 +14,7 @@ static sfp__learner_options ssd_options(const model *m, int tasks, int classes)
 {
     sfp__learner_options o = small_options(m, tasks, classes);
     o.buffer.method = "ssd";
+    o.buffer.ssd_schedule = SFP_SSD_PORT; /* starts after 18 batches */
     return o;
 }
 
@@ -168,7 +169,7 @@ TEST(only_changed_bytes_need_a_new_query_and_embedding)
     int kept = 0, lost = 0;
     for (uint64_t t = 0; t < 36; t++) {
         had before[32];
-        bool optimises = t > 6 && t % SFP_SSD_EVERY == SFP_SSD_EVERY - 1;
+        bool optimises = t > 16 && t % 6 == 5;
         int filled = l->buffer->filled;
         for (int i = 0; i < filled && optimises; i++)
             before[i] = had_of(l, i);

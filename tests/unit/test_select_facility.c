@@ -61,6 +61,29 @@ static void check_greedy(const char *what, const world *w, int k, const int *cho
     }
 }
 
+/* Checks that weights are the numbers of points whose nearest chosen point, of their class if the world has classes, is the pick. */
+static void check_clusters(const world *w, int k, const int *chosen, const float *weight)
+{
+    int size[MAX_POINTS] = {0};
+    bool unsure = false;
+    for (int i = 0; i < w->n; i++) {
+        int best = -1;
+        for (int j = 0; j < k; j++) {
+            if (w->label && w->label[i] != w->label[chosen[j]])
+                continue;
+            double gap = best < 0 ? -INFINITY : w->d[i][chosen[j]] - w->d[i][chosen[best]], noise = 1e-7 * w->furthest;
+            unsure = unsure || (fabs(gap) < noise && fabs(gap) > 1e-13 * w->furthest);
+            if (gap < -noise || best < 0 || (fabs(gap) <= noise && chosen[j] < chosen[best]))
+                best = j;
+        }
+        if (best >= 0)
+            size[best]++;
+    }
+    for (int j = 0; j < k && !unsure; j++)
+        if ((int)weight[j] != size[j])
+            fail_msg("weight of pick %d is %g, expected %d", chosen[j], (double)weight[j], size[j]);
+}
+
 static world euclidean(const select_case *c, const float *unit)
 {
     world w = {.n = c->batch.b, .label = c->label};
@@ -105,7 +128,9 @@ TEST(camel_maximises_its_function_greedily)
             check_greedy("camel", &w, n, out);
         if (round % 3 == CASE_GRID) /* unit rows of parallel rows differ in the last digit: less than one unit of distance */
             near_ties = before;
-        for (int i = 0; i < n; i++)
+        if (n < b)
+            check_clusters(&w, n, out, weight);
+        for (int i = 0; i < n && n == b; i++)
             assert_true(weight[i] == 1);
     }
     assert_true(near_ties < 5);
@@ -132,25 +157,6 @@ static world gradients(const select_case *c)
             w.furthest = fmax(w.furthest, w.d[i][j]);
         }
     return w;
-}
-
-static void check_clusters(const world *w, int k, const int *chosen, const float *weight)
-{
-    int size[MAX_POINTS] = {0};
-    bool unsure = false;
-    for (int i = 0; i < w->n; i++) {
-        int best = 0;
-        for (int j = 1; j < k; j++) {
-            double gap = w->d[i][chosen[j]] - w->d[i][chosen[best]], noise = 1e-7 * w->furthest;
-            unsure = unsure || (fabs(gap) < noise && fabs(gap) > 1e-13 * w->furthest);
-            if (gap < -noise || (fabs(gap) <= noise && chosen[j] < chosen[best]))
-                best = j;
-        }
-        size[best]++;
-    }
-    for (int j = 0; j < k && !unsure; j++)
-        if ((int)weight[j] != size[j])
-            fail_msg("weight of pick %d is %g, expected %d", chosen[j], (double)weight[j], size[j]);
 }
 
 TEST(craig_is_greedy_with_cluster_sizes_as_weights)
@@ -180,6 +186,92 @@ TEST(craig_is_greedy_with_cluster_sizes_as_weights)
         }
     }
     assert_true(near_ties < 5);
+}
+
+/* Squared distances of residuals; only samples of one class cover each other. */
+static world residuals(const select_case *c)
+{
+    int C = c->batch.classes;
+    world w = {.n = c->batch.b, .label = c->label};
+    for (int i = 0; i < w.n; i++)
+        for (int j = 0; j < w.n; j++) {
+            for (int k = 0; k < C; k++) {
+                double a = (double)(c->probs[i * C + k] - (float)(c->label[i] == k));
+                double b = (double)(c->probs[j * C + k] - (float)(c->label[j] == k));
+                w.d[i][j] += (a - b) * (a - b);
+            }
+            w.furthest = fmax(w.furthest, w.d[i][j]);
+        }
+    return w;
+}
+
+/* Reduces a world to the points of one class, `index` (n). Its furthest distance is that within the class, as in CORDS. */
+static world one_class(const world *all, int32_t label, int *index)
+{
+    world w = {0};
+    for (int i = 0; i < all->n; i++)
+        if (all->label[i] == label)
+            index[w.n++] = i;
+    for (int i = 0; i < w.n; i++)
+        for (int j = 0; j < w.n; j++) {
+            w.d[i][j] = all->d[index[i]][index[j]];
+            w.furthest = fmax(w.furthest, w.d[i][j]);
+        }
+    return w;
+}
+
+/* Each class is chosen from on its own, in proportion to its size: the greedy algorithm within the class gives its picks. */
+TEST(craig_as_in_cords_is_greedy_within_each_class)
+{
+    sfp__rng rng = sfp__rng_init(12, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+    near_ties = 0;
+    for (int round = 0; round < 2000; round++) {
+        int b = 2 + (int)sfp__rng_below(&rng, 16), classes = 1 + (int)sfp__rng_below(&rng, 4), out[MAX_POINTS], n = -1;
+        select_case c = make_case(&rng, b, 1 + (int)sfp__rng_below(&rng, 4), classes, CASE_NORMAL);
+        const sfp__select_options opt = {.sigma = sfp__rng_double(&rng), .cords = true};
+        const sfp__select_env env = {.arena = &arena};
+        float weight[MAX_POINTS];
+        MUST(case_try(sfp__selector_find("craig"), &c.batch, &opt, env, out, weight, &n, &err));
+        assert_int_equal(n, sfp__coreset_size(b, opt.sigma));
+        if (n == b)
+            continue;
+        world all = residuals(&c);
+        check_clusters(&all, n, out, weight);
+        for (int32_t y = 0; y < classes; y++) {
+            int index[MAX_POINTS], picks[MAX_POINTS], count = 0;
+            world w = one_class(&all, y, index);
+            for (int i = 0; i < n; i++)
+                for (int k = 0; k < w.n; k++)
+                    if (index[k] == out[i])
+                        picks[count++] = k;
+            double share = (double)n * w.n / b;
+            assert_true(count >= (int)(share + 1e-9) && count <= (int)ceil(share - 1e-9)); /* rounded down or up */
+            check_greedy("craig as in CORDS", &w, count, picks);
+        }
+    }
+    assert_true(near_ties < 20);
+}
+
+/* Three classes of 1, 2 and 7 samples share 4 picks: 0.4, 0.8 and 2.8, so the two largest remainders round up. */
+TEST(craig_as_in_cords_divides_the_picks_by_the_largest_remainders)
+{
+    static const int32_t label[10] = {2, 2, 1, 2, 2, 0, 2, 2, 1, 2};
+    sfp__rng rng = sfp__rng_init(13, 0);
+    OWNED_BY(sfp__arena_done) sfp__arena arena = {0};
+    select_case c = make_case(&rng, 10, 2, 3, CASE_NORMAL);
+    memcpy(c.label, label, sizeof label);
+    const sfp__select_options opt = {.sigma = 0.4, .cords = true};
+    const sfp__select_env env = {.arena = &arena};
+    int out[10], n = -1, picks[3] = {0};
+    float weight[10], sum = 0;
+    MUST(case_try(sfp__selector_find("craig"), &c.batch, &opt, env, out, weight, &n, &err));
+    for (int i = 0; i < n; i++) {
+        picks[label[out[i]]]++;
+        sum += weight[i];
+    }
+    assert_true(picks[0] == 0 && picks[1] == 1 && picks[2] == 3);
+    assert_true(sum == 9); /* the class without a pick is not covered */
 }
 
 static double best_of_all(const world *w, int k, int from, int depth, int *chosen)

@@ -140,13 +140,50 @@ TEST(a_step_has_momentum_and_stays_in_range)
 {
     const float g[] = {1, -1, 1000, -1000, NAN}, u[] = {2, 0, 0, 0, 0}, x[] = {0, 0, 0, 0, 0};
     float un[5], xn[5], preview[5];
-    sfp__ssd_step(5, -2, 1.5f, g, u, x, un, xn);
-    assert_true(un[0] == SFP_SSD_MOMENTUM * 2 + 1 && xn[0] == -SFP_SSD_RATE * un[0]);
-    assert_true(un[1] == -1 && xn[1] == SFP_SSD_RATE);
+    const sfp__ssd_channel c = {.low = -2, .high = 1.5f, .rate = 0.01f};
+    sfp__ssd_step(5, &c, g, u, x, un, xn);
+    assert_true(un[0] == SFP_SSD_MOMENTUM * 2 + 1 && xn[0] == -0.01f * un[0]);
+    assert_true(un[1] == -1 && xn[1] == 0.01f);
     assert_true(xn[2] == -2 && xn[3] == 1.5f);
     assert_true(xn[4] == -2); /* NaN becomes the minimum */
-    sfp__ssd_step(4, -2, 1.5f, g, u, x, NULL, preview);
+    sfp__ssd_step(4, &c, g, u, x, NULL, preview);
     assert_memory_equal(preview, xn, 4 * sizeof *xn);
+}
+
+/* The published step is SGD with rate 4e-3 and momentum 0.9 on pixels p in [0, 1]. The loss is sum_i sin(a_i p_i); ssd sees its
+ * gradient with respect to x = (p - mean) / std. Both must move p in the same way. */
+TEST(steps_on_normalised_pixels_equal_the_published_steps_on_pixels_in_0_1)
+{
+    enum { PIXELS = 6, STEPS = 20 };
+    const double means[] = {0.485, 0, 0.5}, stds[] = {0.229, 1, 0.5};
+    for (int k = 0; k < 3; k++) {
+        double p[PIXELS], momentum[PIXELS] = {0}, start[PIXELS];
+        float x[PIXELS], u[PIXELS] = {0}, g[PIXELS];
+        const sfp__ssd_channel c = {.low = -100, .high = 100, .rate = sfp__ssd_rate((float)stds[k])};
+        for (int i = 0; i < PIXELS; i++) {
+            p[i] = start[i] = (i + 0.5) / PIXELS;
+            x[i] = (float)((p[i] - means[k]) / stds[k]);
+        }
+        for (int t = 0; t < STEPS; t++) {
+            for (int i = 0; i < PIXELS; i++) {
+                momentum[i] = 0.9 * momentum[i] + (i + 1) * cos((i + 1) * p[i]);
+                p[i] -= 4e-3 * momentum[i];
+                g[i] = (float)((i + 1) * cos((i + 1) * (means[k] + stds[k] * (double)x[i])) * stds[k]);
+            }
+            sfp__ssd_step(PIXELS, &c, g, u, x, u, x);
+        }
+        for (int i = 0; i < PIXELS; i++) {
+            assert_true(fabs(p[i] - start[i]) > 0.01);
+            assert_true(fabs(means[k] + stds[k] * (double)x[i] - p[i]) < 1e-5);
+        }
+    }
+}
+
+TEST(the_schedules_are_those_of_the_publication_and_of_the_port)
+{
+    sfp__ssd_timing original = sfp__ssd_timing_of(SFP_SSD_ORIGINAL), port = sfp__ssd_timing_of(SFP_SSD_PORT);
+    assert_true(original.every == 3 && original.window == 32); /* 6 and 64 batches of 10 samples, for batches of 20 */
+    assert_true(port.every == 6 && port.window == 16);
 }
 
 TEST(bytes_survive_conversion_and_pixels_are_rounded)

@@ -164,9 +164,12 @@ static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, boo
     PUT(RUN, "backbone", "%08lx", backbone_sum(vit))
     n += put_settings(SFP_SAVED_RUN, "steps replay select sigma coreset", o, out + n);
     n += put_settings(SFP_SAVED_RUN, strcmp(o->select, "learnloss") == 0 ? "learnloss-order" : "", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, strcmp(o->select, "craig") == 0 ? "craig-cords" : "", o, out + n);
     PUT(RUN, "coreset-most", "%d", o->coreset_max)
     n += put_settings(SFP_SAVED_RUN, "weighted buffer", o, out + n);
     n += put_settings(SFP_SAVED_RUN, buffer ? "buffer-size drop-rule nu" : "", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, strcmp(o->buffer.method, "aser") == 0 ? "aser-retrieve" : "", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, strcmp(o->buffer.method, "ssd") == 0 ? "ssd-schedule" : "", o, out + n);
     if (buffer)
         PUT(RUN, "keep-compressed", "%s", o->keep_compressed ? "on" : "off")
     n += put_settings(SFP_SAVED_RUN, "lr", o, out + n);
