@@ -18,7 +18,9 @@ try --head-feed batch
 try --sigma 0.2 --select none
 try --coreset-rounding paper --select random
 try --learnloss-order low
-try --weighted --select camel
+try --weighted --select kcenter
+try --craig-cords --select camel
+try --craig-cords --select craig --sigma 1
 try --sigma 1 --coreset-rounding paper
 try --sigma 1 --select learnloss --learnloss-order low
 try --buffer none --buffer-size 10
@@ -27,6 +29,8 @@ try --buffer none --replay 5
 try --replay 0 --buffer er
 try --replay 0 --buffer-size 10
 try --buffer er --drop-rule eq8
+try --buffer er --aser-retrieve off
+try --buffer aser --ssd-schedule port
 try --buffer gss --nu reservoir
 try --buffer ssd --buffer-format compressed
 try --clock off --rate 10
@@ -61,5 +65,7 @@ fine --method ncm --preset best --sigma .50 --attune on --buffer streamfp
 fine --select none --sigma 0.2 --rate 100 --triage
 fine --preset paper --select random --attune off --buffer none --replay 0
 fine --config asks.yaml --tasks free
+fine --select camel --weighted --buffer aser --aser-retrieve off
+fine --select craig --craig-cords --weighted --buffer ssd --ssd-schedule port
 fine --select gradmatch --weighted --rate 1e6 --queue-policy block
 fine --tasks 2 --drift new-class --grow-by 0 --label-queue 1000
