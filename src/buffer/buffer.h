@@ -95,8 +95,8 @@ typedef struct sfp__buffer_method {
 
     /* Called at a boundary of known tasks, before the first batch of the next task; NULL: nothing to do. */
     void (*next_task)(sfp__buffer *b);
-    /* Chooses the slots that a step replays, from a buffer that is not empty; NULL: sfp__buffer_draw. The batch has only b, label,
-     * id, model and threads. Writes at most r distinct slots and their number. */
+    /* Chooses the slots that a step replays, from a buffer that is not empty; NULL: sfp__buffer_draw. The batch has only b,
+     * label, id, model and threads. Writes at most r distinct slots and their number. */
     sfp_status (*retrieve)(sfp__buffer *b, const sfp__buffer_batch *batch, int r, sfp__rng *rng, int *slots, int *count,
                            sfp_error *err);
 

@@ -1,7 +1,7 @@
 /* Summarising stream data (Gu et al., AAAI 2024, sections 3.2 to 3.4; docs/method.md, section 12). For each class floor(m /
- * classes) slots hold synthetic images. They are initialised with the first samples of the class and are optimised every 6
- * batches (ssd.c). Training on them should then have the same effect as training on the recent samples of the stream. The other
- * slots are a reservoir.
+ * classes) slots hold synthetic images. They are initialised with the first samples of the class and are optimised every 3
+ * batches, once the window of 32 recent batches of the task is full (ssd.c; --ssd-schedule). Training on them should then have
+ * the same effect as training on the recent samples of the stream. The other slots are a reservoir.
  *
  * `classes` is the number of classes of the head: all classes if they are known, those seen so far in a task-free stream. It may
  * grow. The number of synthetic images per class then decreases. The surplus images (the highest slots) stay unchanged in the
@@ -11,27 +11,23 @@
  * the query and the mean embedding of these bytes. A step that changes no byte keeps the query and the mean embedding. Otherwise
  * the step costs a patch embedding (1/150 of a pass) and, at the next replay, a query.
  *
- * Bytes change rarely: the learning rate of 4e-3 and one step per 6 batches are the authors', whose images are replayed as
- * floats. On Fashion-MNIST at 32 x 32 (the built-in backbone, five tasks) no pixel has moved by 0.1 of a byte level after 40
- * batches, nor by 0.4 after 100. So the replayed images are the original ones. In a task of 200 batches the first bytes change
- * after 30. At the end 9 of 20 images have changed, in 2 % of all bytes, by at most 3 levels.
+ * An optimisation moves images by a small part of a byte level: by 0.08 on average on Fashion-MNIST (docs/measurements.md). So
+ * bytes change after several optimisations. The authors' images are replayed as floats.
  *
- * Additional cost compared with a reservoir: at every sixth batch, for each class in it, the gradients of its samples in the last
- * 16 batches. Its synthetic images need one query pass, one gradient and two passes to pixels, or three if there are older
+ * Additional cost compared with a reservoir: at every third batch, for each class in it, the gradients of its samples in the last
+ * 32 batches. Its synthetic images need one query pass, one gradient and two passes to pixels, or three if there are older
  * classes. Queries of recent samples are stored: those of the coreset are known, the others are computed once. At b = 20, if
- * the last 16 batches have the classes of the batch, this is 320 gradients per 6 batches. That is 53 per batch, compared with
- * 20 trained samples per step. A timestamp takes 3 times as long as with a reservoir while the window has 6 batches, and nearly
- * 5 times once it is full. (ViT-Ti, 20 classes with 2 images each, processor time, mean over 6 timestamps.)
+ * the last 32 batches have the classes of the batch, this is 640 gradients per 3 batches. That is 213 per batch, compared with
+ * 20 trained samples per step.
  *
- * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 16*b*n for recent images and 64*b*D for their queries, which the budget
- * includes, and 4*m*n of scratch memory: 123 + 48 + 1 + 61 MB at S = 224, D = 768, m = 102, b = 20.
+ * Memory, n = 3*S*S: 8*m*n bytes for pixels and momentum, 32*b*n for recent images and 128*b*D for their queries, which the
+ * budget includes, and 4*m*n of scratch memory: 123 + 96 + 2 + 61 MB at S = 224, D = 768, m = 102, b = 20.
  *
  * Differences from the authors' code:
  *   - They match on a separate convolutional network, which is trained in addition and initialised again for each task. Here the
  *     learner itself is used: the gradients are those of its trained parameters.
  *   - They backpropagate through the gradient. Here the mixed derivative is a central difference over the trained parameters.
- *   - Their number of images per class is constant, and their queue of 64 batches of a task must be full before they start. Here
- *     the number is floor(m / classes), and the window is the last 16 batches, full or not.
+ *   - Their number of images per class is constant. Here it is floor(m / classes).
  *   - Matched images are not augmented, because this learner uses no augmentation (docs/method.md, section 6).
  *   - Pixels are clipped to the range of bytes. Theirs are not, and are replayed as floats.
  *   - They have one optimiser for all images of a task. Each step for one class also moves the images of the other classes, by

@@ -7,9 +7,9 @@
  * memory, with n^2*(C + D) multiplications each. facility.h states the memory.
  *
  * Difference from the authors: they select within one class at a time. Here a batch is one ground set. `cords` (--craig-cords)
- * selects as the library CORDS does: within each class, by squared distances of the residuals. CORDS rounds the number of picks of
- * each class up, so that it may choose more than c samples; here they are exactly c. (In the code of StreamFP's authors the ground
- * set consists of batches, each of which chooses one, so that everything is chosen.) */
+ * selects as the library CORDS does: within each class, by squared distances of the residuals. CORDS rounds the number of picks
+ * of each class up, so that it may choose more than c samples; here they are exactly c. (In the code of StreamFP's authors the
+ * ground set consists of batches, each of which chooses one, so that everything is chosen.) */
 #include "select/facility.h"
 
 /* Chooses `want` points greedily. Writes their weights: cluster sizes. */

@@ -41,8 +41,8 @@ void sfp__select_end(const sfp__candidates *from, int got, const int *picked, in
 /* Copies the rows of the candidates to a contiguous array (n, width). */
 void sfp__select_gather(const sfp__candidates *from, const sfp__matrix *m, float *out);
 
-/* Sorts the candidates by class, then by index, in `from->id`. Writes to group[] (n + 1) the first position of each class, then n.
- * Returns the number of classes. order and id (n): scratch memory. */
+/* Sorts the candidates by class, then by index, in `from->id`. Writes to group[] (n + 1) the first position of each class, then
+ * n. Returns the number of classes. order and id (n): scratch memory. */
 int sfp__select_group_by_class(sfp__candidates *from, const int32_t *label, int *order, int *id, int *group);
 
 /* Calls fn for each piece, on the thread pool if there is one. */

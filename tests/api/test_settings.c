@@ -58,6 +58,21 @@ TEST(scopes_name_the_users_of_a_setting)
         assert_int_equal(info_of(*key)->scope, SFP_SCOPE_ENGINE);
 }
 
+TEST(variants_of_compared_methods_are_settings_of_a_learner)
+{
+    static const struct {
+        const char *key, *normal, *other;
+    } list[] = {{"ssd-schedule", "original", "port"}, {"aser-retrieve", "on", "off"}, {"craig-cords", "off", "on"}};
+    for (int i = 0; i < 3; i++) {
+        sfp_settings *s = defaults();
+        assert_int_equal(info_of(list[i].key)->scope, SFP_SCOPE_LEARNER);
+        assert_string_equal(info_of(list[i].key)->default_value, list[i].normal);
+        MUST(sfp_settings_set(s, list[i].key, list[i].other, &err));
+        assert_string_equal(sfp_settings_get(s, list[i].key), list[i].other);
+        REFUSED(sfp_settings_set(s, list[i].key, "published", &err), SFP_EINVAL, list[i].key);
+    }
+}
+
 TEST(earlier_names_and_values_are_accepted)
 {
     const char *const *list =

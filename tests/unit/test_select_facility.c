@@ -61,7 +61,8 @@ static void check_greedy(const char *what, const world *w, int k, const int *cho
     }
 }
 
-/* Checks that weights are the numbers of points whose nearest chosen point, of their class if the world has classes, is the pick. */
+/* Checks that the weight of a pick is the number of points that are nearest to it. In a world with classes only picks of the own
+ * class count. */
 static void check_clusters(const world *w, int k, const int *chosen, const float *weight)
 {
     int size[MAX_POINTS] = {0};

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { CLASSES = 51, TASKS = 5, WARM_UP = 1, PREFIX_ROWS = 4, PREFIX_LAYERS = 5 };
+enum { CLASSES = 51, TASKS = 5, WARM_UP = 1, SSD_WARM_UP = 33, PREFIX_ROWS = 4, PREFIX_LAYERS = 5 };
 
 static const sfp__opt options[] = {
     SFP_ROW_CHOICE("size", "tiny|small|base", "base",
@@ -119,17 +119,20 @@ static sfp_status run_rounds(sfp__learner *l, int b, int rounds, const sfp__vit_
     TRY(sfp__alloc(&samples, n, sizeof *samples, err));
     TRY(set_classes(l, err));
     TRY(fill_buffer(l, c->dim, bytes, &rng, err));
-    for (int i = 0; i < WARM_UP + rounds; i++) {
+    /* ssd works at every third timestamp, once its window of 32 batches is full */
+    sfp__buffer *buffer = sfp__learner_buffer(l);
+    int warm_up = buffer && strcmp(buffer->method->name, "ssd") == 0 ? SSD_WARM_UP : WARM_UP;
+    for (int i = 0; i < warm_up + rounds; i++) {
         sfp__timestamp_details t;
         fill_noise(rgb, n * bytes, &rng);
         for (size_t k = 0; k < n; k++)
             samples[k] = (sfp__sample){.rgb = rgb + k * bytes, .label = (int32_t)(k % CLASSES), .id = 1000 * (uint64_t)i + k};
         TRY(sfp__learner_offer(l, b, samples, &t, err));
-        if (i >= WARM_UP)
+        if (i >= warm_up)
             keep_best(&t, out);
     }
     out->rss = peak_rss();
-    out->slots = sfp__learner_buffer(l) ? sfp__learner_get_options(l)->buffer.slots : 0;
+    out->slots = buffer ? sfp__learner_get_options(l)->buffer.slots : 0;
     return SFP_OK;
 }
 

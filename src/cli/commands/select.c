@@ -214,8 +214,9 @@ const sfp__command sfp__cmd_select = {
     .summary = "choose a coreset of a feature matrix",
     .text =
         "Prints the chosen rows, counted from 0, in the order of choice, each with its weight. kcenter: farthest-first traversal "
-        "from row 0. camel: covers each class, with features of unit length. craig: covers the last-layer gradients; the weights "
-        "are cluster sizes. gradmatch: few weighted gradients whose sum approximates that of all. d2: D^2 sampling, as in "
+        "from row 0. camel: covers each class, with features of unit length. craig: covers the last-layer gradients. The weights "
+        "of both are cluster sizes. gradmatch: few weighted gradients whose sum approximates that of all. d2: D^2 sampling, as "
+        "in "
         "freesel. "
         "random: uniform.\n\n"
         "Files: .npy; .safetensors, .npz or .pth with one array, or FILE:NAME to choose one. Any other file is text with one row "
