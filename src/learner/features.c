@@ -91,7 +91,7 @@ static sfp_status run_query_pass(sfp__method_inputs *k, int n, const float *cons
     float *tokens[SFP_VIT_MAX_DEPTH] = {0};
     for (int first = 0; first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
-        sfp__vit_pass pass = {.b = count, .xs = x + first, .feature = query + (size_t)first * (size_t)k->D};
+        sfp__vit_pass pass = {.b = count, .xs = x + first, .feature = query + (size_t)first * (size_t)k->D, .memo = k->memo};
         if (wants(k, SFP_NEED_ATTENTION)) {
             tokens[k->vit->config.depth - 2] = k->tokens;
             pass.tokens = tokens;
@@ -141,8 +141,11 @@ sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float
     TRY(sfp__fp_prepare(k->fp, err));
     for (int first = 0; first < n; first += CHUNK) {
         int count = n - first < CHUNK ? n - first : CHUNK;
-        sfp__vit_pass pass = {
-            .b = count, .xs = x + first, .feature = k->features + (size_t)first * (size_t)k->D, .tokens = tokens};
+        sfp__vit_pass pass = {.b = count,
+                              .xs = x + first,
+                              .feature = k->features + (size_t)first * (size_t)k->D,
+                              .tokens = tokens,
+                              .memo = k->memo};
         if (!o->query_one) {
             pass.query = query + (size_t)first * (size_t)k->D;
             pass.queries = unknown <= first ? 0 : unknown - first < count ? unknown - first : count;

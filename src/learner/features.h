@@ -15,6 +15,7 @@ typedef struct sfp__method_inputs {
     unsigned needs;
     sfp__vit *vit;
     sfp__fp *fp;
+    sfp__vit_memo *memo; /* feature cache; set by the caller after init; NULL: none */
     int max_batch, D;
     sfp__vit_plan *query_plan, *prompted_plan; /* query pass and prompted pass; NULL: not needed */
     float *features;                           /* (max_batch, D) */

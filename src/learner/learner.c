@@ -176,7 +176,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     l->max_step_samples = c + o->replay;
     l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
     o->fp.seed = o->seed;
-    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity};
+    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .memo = o->memo};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
@@ -187,6 +187,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     if (strcmp(o->buffer.method, "none") != 0)
         TRY(sfp__buffer_create(&o->buffer, o->batch, &l->buffer, err));
     TRY(sfp__method_inputs_init(&l->method_inputs, l->vit, l->threads, l->fp, l->selector->needs, o->batch, err));
+    l->method_inputs.memo = o->memo;
     if (l->selector->open)
         TRY(l->selector->open(l->D, o->batch, o->seed, &l->select_state, err));
     TRY(sfp__learner_model_ops_init(l, err));

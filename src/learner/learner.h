@@ -15,6 +15,7 @@
 #include "fingerprint/fingerprint.h"
 #include "io/image/image.h"
 #include "learner/heads/head.h"
+#include "model/vit_memo.h"
 #include "select/select.h"
 
 typedef enum sfp__head_mode { SFP_HEAD_LINEAR, SFP_HEAD_MIX } sfp__head_mode;
@@ -58,6 +59,7 @@ typedef struct sfp__learner_options {
     bool weighted;    /* the loss uses the weights of the selector */
     float mean[3], std[3];
     uint64_t seed;
+    sfp__vit_memo *memo; /* feature cache, which must outlive the learner; NULL: none */
 } sfp__learner_options;
 
 sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit);

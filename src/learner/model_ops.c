@@ -226,8 +226,12 @@ static sfp_status gradient_each(void *learner, int n, const int *sample, int siz
 
 static sfp_status gradient_at(void *learner, const sfp__image_list *p, float *out, float *feature, sfp_error *err)
 {
+    sfp__learner *l = learner;
     TRY(check_samples("gradient", p->n, NULL, 0, err));
-    return compute_gradient(learner, &(call_samples){.n = p->n, .image = p}, 0, out, feature, err);
+    bool paused = sfp__vit_memo_set_paused(l->opt.memo, true); /* such images do not occur again */
+    sfp_status status = compute_gradient(l, &(call_samples){.n = p->n, .image = p}, 0, out, feature, err);
+    (void)sfp__vit_memo_set_paused(l->opt.memo, paused);
+    return status;
 }
 
 /* ----------------------------------------------------------------- features */
@@ -375,12 +379,15 @@ static sfp_status feature_pixels(void *learner, const sfp__image_list *p, const 
 static sfp_status embed_at(void *learner, int n, const float *const *x, float *out, sfp_error *err)
 {
     sfp__learner *l = learner;
+    sfp_status status = SFP_OK;
     TRY(check_count(n, err));
-    for (int first = 0, count; first < n; first += count) {
+    bool paused = sfp__vit_memo_set_paused(l->opt.memo, true);
+    for (int first = 0, count; first < n && !status; first += count) {
         count = pass_size(l, n - first);
-        TRY(sfp__trainer_embed(l->trainer, count, x + first, out + (size_t)first * (size_t)l->D, err));
+        status = sfp__trainer_embed(l->trainer, count, x + first, out + (size_t)first * (size_t)l->D, err);
     }
-    return SFP_OK;
+    (void)sfp__vit_memo_set_paused(l->opt.memo, paused);
+    return status;
 }
 
 /* ------------------------------------------------------------------ the buffer */
@@ -411,7 +418,9 @@ sfp_status sfp__learner_model_ops_init(sfp__learner *l, sfp_error *err)
     if (!(needs & SFP_NEED_FEATURES))
         return SFP_OK;
     l->model.features = features;
-    return sfp__method_inputs_init(&l->model_inputs, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err);
+    TRY(sfp__method_inputs_init(&l->model_inputs, l->vit, l->threads, l->fp, SFP_NEED_FEATURES, chunk, err));
+    l->model_inputs.memo = l->opt.memo;
+    return SFP_OK;
 }
 
 void sfp__learner_model_ops_done(sfp__learner *l)

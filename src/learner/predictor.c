@@ -24,6 +24,7 @@ struct sfp__predictor {
     int max_batch, D, S, pool, rows; /* components; rows of the prefix keys of a layer */
     size_t pixels;
     sfp__vit_plan *plan;
+    sfp__vit_memo *memo;              /* feature cache; NULL: none */
     void *block;                      /* memory of the following arrays */
     float *x;                         /* (max_batch, 3, S, S) */
     const float **xs;                 /* (max_batch) */
@@ -196,6 +197,11 @@ void sfp__predictor_on_demand(sfp__predictor *p)
     pthread_mutex_unlock(&p->learner->snapshots.lock);
 }
 
+void sfp__predictor_set_memo(sfp__predictor *p, sfp__vit_memo *memo)
+{
+    p->memo = memo;
+}
+
 void sfp__predictor_own_pool(sfp__predictor *p)
 {
     p->own_pool = true;
@@ -343,7 +349,8 @@ static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error 
                           .feature = p->feature,
                           .prompts = prompts,
                           .prefix_stride = 2 * (size_t)p->rows * (size_t)D,
-                          .compose_ctx = p};
+                          .compose_ctx = p,
+                          .memo = p->memo};
     if (p->opt->fp.query_one) {
         pass.compose_layer = compose_layer;
     } else {
@@ -366,7 +373,7 @@ static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err
     sfp_status status = SFP_OK;
     if (unknown > 0) {
         sfp__thread_pool_run(p->threads, unknown, normalise_piece, p);
-        const sfp__vit_pass pass = {.b = unknown, .xs = p->xs, .feature = p->query};
+        const sfp__vit_pass pass = {.b = unknown, .xs = p->xs, .feature = p->query, .memo = p->memo};
         status = sfp__vit_run(p->plan, &pass, err);
     }
     if (!status && p->snapshot->classes > 0)

@@ -21,6 +21,8 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
 /* Declares that the calls of this predictor never overlap with calls on the learner. Snapshots are then published when the
  * predictor needs one, not after every timestamp. */
 void sfp__predictor_on_demand(sfp__predictor *p);
+/* Sets the feature cache, which must outlive the predictor; NULL: none, as at the start. */
+void sfp__predictor_set_memo(sfp__predictor *p, sfp__vit_memo *memo);
 void sfp__predictor_free(sfp__predictor *p);
 DEFINE_OWNED_PTR(sfp__predictor, sfp__predictor_free)
 /* Makes the predictor free its thread pool. */

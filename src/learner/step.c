@@ -1,8 +1,7 @@
 /* The processing of one timestamp. This file does not know how a selector or a buffer method decides: it computes the inputs that
- * they declare and passes them on. */
+ * they declare and passes them on. Its times include those that values of the feature cache would have taken. */
 #include "learner/learner.h"
 
-#include "base/monotonic.h"
 #include "compute/pixels.h"
 #include "compute/vec.h"
 #include "learner/learner_internal.h"
@@ -358,9 +357,9 @@ static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_e
         if (k == 0 && l->opt.head == SFP_HEAD_LINEAR)
             count_linear_predictions(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
-            double start = sfp__monotonic_seconds();
+            double start = sfp__vit_memo_now(l->opt.memo);
             TRY(update_members(l, b, c + drawn, result.logits, r, err));
-            r->seconds.head = sfp__monotonic_seconds() - start;
+            r->seconds.head = sfp__vit_memo_now(l->opt.memo) - start;
         }
     }
     return SFP_OK;
@@ -396,7 +395,7 @@ static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_de
     TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.member[0], err));
     for (int i = 0; i < b; i++)
         count_prediction(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], r);
-    double tested = sfp__monotonic_seconds();
+    double tested = sfp__vit_memo_now(l->opt.memo);
     TRY(sfp__head_update(l->heads[0], b, l->batch.query, l->batch.label, err));
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
@@ -404,7 +403,7 @@ static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_de
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
     l->classes.learned = classes;
-    r->seconds.head = sfp__monotonic_seconds() - tested;
+    r->seconds.head = sfp__vit_memo_now(l->opt.memo) - tested;
     return SFP_OK;
 }
 
@@ -415,14 +414,14 @@ static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *sam
 {
     sfp__timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
     bool new_class;
-    double start = sfp__monotonic_seconds();
+    double start = sfp__vit_memo_now(l->opt.memo);
     pthread_mutex_lock(&l->head_lock);
     sfp_status status = load_batch(l, b, samples, &new_class, err);
     pthread_mutex_unlock(&l->head_lock);
     TRY(status);
-    const sfp__vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query};
+    const sfp__vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query, .memo = l->opt.memo};
     TRY(sfp__vit_run(l->plan, &pass, err));
-    r.seconds.query = sfp__monotonic_seconds() - start;
+    r.seconds.query = sfp__vit_memo_now(l->opt.memo) - start;
     pthread_mutex_lock(&l->head_lock);
     status = test_and_update_head(l, b, &r, err);
     pthread_mutex_unlock(&l->head_lock);
@@ -441,21 +440,21 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     if (l->limits.steps > 0 && l->limits.steps < r.steps)
         r.steps = l->limits.steps;
     bool new_class = false;
-    double start = sfp__monotonic_seconds();
+    double start = sfp__vit_memo_now(l->opt.memo);
     TRY(load_batch(l, b, samples, &new_class, err));
     TRY(select_coreset(l, b, new_class, &r, err));
-    double selected = sfp__monotonic_seconds();
+    double selected = sfp__vit_memo_now(l->opt.memo);
     if (l->diagnostics) {
         TRY(sfp__diagnostics_measure(l, b, err));
-        r.seconds.diagnostics = sfp__monotonic_seconds() - selected;
+        r.seconds.diagnostics = sfp__vit_memo_now(l->opt.memo) - selected;
     }
     TRY(train(l, b, &r, err));
     /* after training, because predictions made before the step cannot include a class that is new in this batch */
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
-    double trained = sfp__monotonic_seconds();
+    double trained = sfp__vit_memo_now(l->opt.memo);
     TRY(update_buffer(l, b, &r, err));
-    double buffered = sfp__monotonic_seconds();
+    double buffered = sfp__vit_memo_now(l->opt.memo);
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.scored += (uint64_t)b;
@@ -465,11 +464,11 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     r.seconds.select = selected - start;
     r.seconds.buffer += buffered - trained;
     sfp_status published = sfp__learner_publish(l, err);
-    double end = sfp__monotonic_seconds();
+    double end = sfp__vit_memo_now(l->opt.memo);
     r.seconds.total = end - start - r.seconds.diagnostics;
     if (l->diagnostics) {
         sfp__diagnostics_add(l, samples, &r);
-        r.seconds.diagnostics += sfp__monotonic_seconds() - end;
+        r.seconds.diagnostics += sfp__vit_memo_now(l->opt.memo) - end;
     }
     if (report)
         *report = r;

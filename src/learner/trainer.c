@@ -154,6 +154,8 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
     double attuned = sfp__monotonic_seconds();
     t->batch = b;
     sfp__vit_pass pass = {.b = b->n, .xs = b->x, .feature = t->feature, .head = run_linear_head, .head_ctx = t};
+    double charged = sfp__vit_memo_charged(t->opt.memo);
+    pass.memo = t->opt.memo;
     if (!t->opt.fp.query_one) {
         pass.query = b->query;
         pass.queries = b->queries;
@@ -167,7 +169,7 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
     *result = (sfp__train_result){.feature = t->feature,
                                   .logits = t->logits,
                                   .attune_seconds = attuned - begin,
-                                  .query_seconds = lane.query * share,
+                                  .query_seconds = lane.query * share + sfp__vit_memo_charged(t->opt.memo) - charged,
                                   .forward_seconds = lane.forward * share,
                                   .backward_seconds = lane.backward * share};
     for (int i = 0; i < b->n; i++)
@@ -267,12 +269,12 @@ sfp_status sfp__trainer_feature_pixels(sfp__trainer *t, const sfp__train_batch *
 
 sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err)
 {
-    const sfp__vit_pass pass = {.b = n, .xs = x, .embed_only = true, .mean_embed = mean_embed};
+    const sfp__vit_pass pass = {.b = n, .xs = x, .embed_only = true, .mean_embed = mean_embed, .memo = t->opt.memo};
     return sfp__vit_run(t->forward, &pass, err);
 }
 
 sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, sfp_error *err)
 {
-    const sfp__vit_pass pass = {.b = n, .xs = x, .feature = query};
+    const sfp__vit_pass pass = {.b = n, .xs = x, .feature = query, .memo = t->opt.memo};
     return sfp__vit_run(t->forward, &pass, err);
 }

@@ -5,13 +5,15 @@
 #define SFP_LEARNER_TRAINER_H
 
 #include "fingerprint/fingerprint.h"
+#include "model/vit_memo.h"
 
 typedef struct sfp__trainer sfp__trainer;
 
 typedef struct sfp__trainer_options {
     sfp__fp_options fp;
     sfp__adam adam;
-    int max_batch; /* maximum number of samples in a step or a prediction */
+    int max_batch;       /* maximum number of samples in a step or a prediction */
+    sfp__vit_memo *memo; /* feature cache; NULL: none */
 } sfp__trainer_options;
 
 typedef struct sfp__train_batch {

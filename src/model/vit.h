@@ -233,6 +233,8 @@ typedef struct sfp__vit_pass {
     float *normed;          /* (b, T, D) tokens after the final norm; needs a plan with token_head */
     float *class_attention; /* (b, H, T) attention of the class token in the last block, without the prefix */
 
+    struct sfp__vit_memo *memo; /* feature cache of queries and mean embeddings (vit_memo.h); NULL: none */
+
     /* backward modes: the loss, and further gradients */
     sfp__vit_head_fn head;
     /* replaces head: in a plan with token_head it receives all tokens, else only class tokens, (n, 1, D) */

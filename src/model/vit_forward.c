@@ -97,8 +97,7 @@ sfp__attn sfp__vit_attention(const sfp__vit_microbatch *u, int l, int i, int h, 
     const sfp__vit_packed *packed = &v->packed[l];
     int D = v->config.dim, T = v->tokens, d = v->head_dim, M = u->n * T, c = h * d;
     bool class_only = l == v->config.depth - 1 && !u->plan->opt.all_tokens;
-    sfp__attn a = {.nq = class_only ? 1 : T, .nk = T, 
-                  .np = prompted ? prompt.rows : 0, .d = d, .scale = 1.0f / sqrtf((float)d)};
+    sfp__attn a = {.nq = class_only ? 1 : T, .nk = T, .np = prompted ? prompt.rows : 0, .d = d, .scale = 1.0f / sqrtf((float)d)};
     float *qkv = lane->saved[l].qkv;
     if (class_only) {
         int wq = sfp__gemm_panel(packed->q), w = sfp__gemm_panel(packed->kv);
@@ -259,10 +258,12 @@ void sfp__vit_forward(const sfp__vit_microbatch *u)
                                lane->saved[0].st1);
     if (c->depth > 1 || u->plan->opt.all_tokens)
         block_qkv(u, 0);
-    if (u->query) {
+    if (u->query && !u->known) {
+        double from = sfp__monotonic_seconds();
         blocks(u, false);
         memcpy(pass->query + at, lane->feature, bytes);
         double now = sfp__monotonic_seconds();
+        lane->query_seconds = now - from;
         lane->seconds.query += now - begin;
         begin = now;
     }

@@ -3,6 +3,7 @@
 #ifndef SFP_MODEL_VIT_INTERNAL_H
 #define SFP_MODEL_VIT_INTERNAL_H
 
+#include "base/digest.h"
 #include "compute/gemm.h"
 #include "compute/kernels.h"
 #include "io/tensor/tensor_file.h"
@@ -25,6 +26,34 @@ sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 
 /* Updates every packed copy after the weights have changed. No pass may run meanwhile. */
 sfp_status sfp__vit_repack(sfp__vit *v, sfp_error *err);
+
+/* ------------------------------------------------------------- feature cache */
+
+enum { SFP_VIT_MICROBATCH_MAX = 64 };
+
+/* The value that a pass takes from its feature cache (vit_memo.c), if any: the mean embeddings or the features of a pass without
+ * prefixes, or the queries of a prompted pass. */
+typedef enum sfp__vit_memo_role {
+    SFP_MEMO_NONE,
+    SFP_MEMO_EMBED,
+    SFP_MEMO_QUERY,
+    SFP_MEMO_PROMPTED,
+    SFP_MEMO_ROLES
+} sfp__vit_memo_role;
+
+/* Measured by a plan for each role. */
+typedef struct sfp__vit_memo_cost {
+    int begun; /* micro-batches of charged passes so far; it stops at those that are computed in any case */
+    double seconds;
+    uint64_t computed; /* samples that were computed in `seconds` */
+} sfp__vit_memo_cost;
+
+/* Of one lane in one pass. */
+typedef struct sfp__vit_memo_lane {
+    int hits, misses, skipped, computed;
+    double seconds;  /* of the `computed` samples */
+    double overhead; /* seconds of reading and writing */
+} sfp__vit_memo_lane;
 
 /* ------------------------------------------------------------------- plans */
 
@@ -74,7 +103,11 @@ typedef struct sfp__vit_lane {
     float *scratch; /* scratch of the attention kernels */
     double flops;
     sfp__vit_seconds seconds;
-    sfp__vit_weights grad; /* accumulator of lanes after the first, mode GRAD_WEIGHTS */
+    double query_seconds;                    /* of the query pass of the last micro-batch, without the parts it shares */
+    sfp__vit_memo_lane memo;                 /* of the current pass */
+    sfp__digest key[SFP_VIT_MICROBATCH_MAX]; /* keys of the current micro-batch */
+    bool hit[SFP_VIT_MICROBATCH_MAX];        /* values that were found */
+    sfp__vit_weights grad;                   /* accumulator of lanes after the first, mode GRAD_WEIGHTS */
 } sfp__vit_lane;
 
 struct sfp__vit_plan {
@@ -89,6 +122,7 @@ struct sfp__vit_plan {
     void *arrays;  /* memory of ops, lane and blocks */
     double flops;
     sfp__vit_seconds seconds;
+    sfp__vit_memo_cost memo[SFP_MEMO_ROLES];
 };
 
 /* Samples [first, first + n), processed on one lane. */
@@ -101,7 +135,23 @@ typedef struct sfp__vit_microbatch {
     int lane_index, first, n;
     bool query; /* compute the queries of the samples first */
     int lowest; /* the lowest block that the backward pass must reach */
+    sfp__vit_memo_role role;
+    uint32_t kind; /* of its values in the cache */
+    bool forced;   /* it is computed even if all values are known */
+    bool known;    /* all values were read from the cache */
 } sfp__vit_microbatch;
+
+/* vit_memo.c. role_of returns what the pass takes from its cache. probe is called for all sizes of micro-batches before the pass.
+ * read writes the known values and returns whether the micro-batch need not compute any; write adds those it has computed. measure
+ * records the seconds of a micro-batch that was computed, and charge those of the others at the end of the pass, of which
+ * `pieces` micro-batches had a role. */
+sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_pass *pass);
+void sfp__vit_memo_probe(struct sfp__vit_memo *m, sfp__vit_plan *p, int n);
+bool sfp__vit_memo_forced(const sfp__vit_plan *p, const sfp__vit_pass *pass, sfp__vit_memo_role role, int index);
+bool sfp__vit_memo_read(sfp__vit_microbatch *u);
+void sfp__vit_memo_write(const sfp__vit_microbatch *u);
+void sfp__vit_memo_measure(const sfp__vit_microbatch *u, int index, double seconds);
+void sfp__vit_memo_charge(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp__vit_memo_role role, int pieces, int microbatches);
 
 void sfp__vit_forward(const sfp__vit_microbatch *u);
 void sfp__vit_backward(const sfp__vit_microbatch *u);

@@ -10,8 +10,7 @@
 
 enum {
     MICROBATCH_ROWS = 400, /* intended token rows per micro-batch: enough for the products, few enough for the caches */
-    MICROBATCH_PARTS = 8,  /* a batch is divided into about this many at least, so that lanes end together */
-    MICROBATCH_MAX = 64
+    MICROBATCH_PARTS = 8   /* a batch is divided into about this many at least, so that lanes end together */
 };
 
 /* ---------------------------------------------------------------- workspace */
@@ -107,7 +106,9 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
     p->opt = *opt;
     p->opt.all_tokens = all_tokens;
     p->microbatch_size = opt->microbatch_size > 0 ? opt->microbatch_size : MICROBATCH_ROWS / v->tokens;
-    p->microbatch_size = p->microbatch_size < 1 ? 1 : p->microbatch_size > MICROBATCH_MAX ? MICROBATCH_MAX : p->microbatch_size;
+    p->microbatch_size = p->microbatch_size < 1                        ? 1
+                         : p->microbatch_size > SFP_VIT_MICROBATCH_MAX ? SFP_VIT_MICROBATCH_MAX
+                                                                       : p->microbatch_size;
     int lanes = sfp__thread_pool_size(pool);
     const sfp__want list[] = {{&p->ops, (size_t)p->microbatch_size + 1, sizeof *p->ops},
                               {&p->lane, (size_t)lanes, sizeof *p->lane},
@@ -256,6 +257,7 @@ typedef struct run_ctx {
     int microbatch_size;
     int query_microbatches, microbatches; /* number of micro-batches that compute queries; number of all */
     int lowest;
+    sfp__vit_memo_role role;
     bool by_lane; /* a piece is a lane and not a micro-batch: sums over samples keep their order */
 } run_ctx;
 
@@ -286,8 +288,19 @@ static void run_microbatch(const run_ctx *r, int index, int lane)
                              .query = query,
                              .lowest = r->lowest};
     u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
+    u.role = query || r->role != SFP_MEMO_PROMPTED ? r->role : SFP_MEMO_NONE;
+    u.forced = u.role && sfp__vit_memo_forced(p, r->pass, u.role, index);
+    u.known = u.role && sfp__vit_memo_read(&u);
+    if (u.known && u.role != SFP_MEMO_PROMPTED)
+        return;
     int token = sfp__gemm_enter();
+    double from = sfp__monotonic_seconds();
     sfp__vit_forward(&u);
+    if (u.role && !u.known) {
+        double seconds = sfp__monotonic_seconds() - from;
+        sfp__vit_memo_measure(&u, index, u.role == SFP_MEMO_PROMPTED ? u.lane->query_seconds : seconds);
+        sfp__vit_memo_write(&u);
+    }
     if (p->opt.mode != SFP_VIT_FORWARD && !r->pass->embed_only) {
         double begin = sfp__monotonic_seconds();
         sfp__vit_backward(&u);
@@ -318,6 +331,7 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
     r.query_microbatches = count_microbatches(queries, r.microbatch_size);
     r.microbatches = r.query_microbatches + count_microbatches(rest, r.microbatch_size);
     r.by_lane = pass->grad_w != NULL;
+    r.role = sfp__vit_memo_role_of(p, pass);
     bool everything = p->opt.mode & (SFP_VIT_GRAD_WEIGHTS | SFP_VIT_GRAD_INPUT);
     while (!everything && r.lowest < p->v->config.depth && !sfp__vit_prompt_at(pass, r.lowest).grad_k)
         r.lowest++;
@@ -325,9 +339,15 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i])
             TRY(need_ops(p, sizes[i], err));
+    if (r.role)
+        TRY(need_ops(p, 1, err));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && r.role; i++)
+        if (sizes[i])
+            sfp__vit_memo_probe(pass->memo, p, sizes[i]);
     for (int i = 0; i < p->lanes; i++) {
         p->lane[i].flops = 0;
         p->lane[i].seconds = (sfp__vit_seconds){0};
+        p->lane[i].memo = (sfp__vit_memo_lane){0};
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
     }
@@ -342,5 +362,8 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
         if (i > 0 && pass->grad_w)
             sfp__vit_weights_add(&p->v->config, pass->grad_w, &p->lane[i].grad);
     }
+    if (r.role)
+        sfp__vit_memo_charge(p, pass, r.role, r.role == SFP_MEMO_PROMPTED ? r.query_microbatches : r.microbatches,
+                             r.microbatches);
     return SFP_OK;
 }

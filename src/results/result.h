@@ -93,7 +93,10 @@ struct sfp_result {
     } seconds;
     double samples_per_second; /* offered samples / (select + train + buffer) */
     uint64_t timestamps;
-    double batch_seconds;         /* mean processing time of a timestamp after the first 3; NAN: there is none */
+    double batch_seconds; /* mean processing time of a timestamp after the first 3; NAN: there is none */
+    struct {
+        uint64_t hits, misses;
+    } cache; /* values that the last process of the run found in the feature cache, and others; both 0: no cache */
     sfp__curve curve[SFP_CURVES]; /* x: number of offered samples */
     /* measurements with --diagnostics on (docs/method.md, section 10); NAN: not measured */
     struct {

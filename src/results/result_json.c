@@ -540,6 +540,8 @@ static const field fields[] = {
     {REAL, NULL, "samples_per_second", AT(samples_per_second), 0, REAL_MAX},
     {COUNT, NULL, "timestamps", AT(timestamps), OPTIONAL},
     {REAL, NULL, "batch_seconds", AT(batch_seconds), 0, REAL_MAX, OPTIONAL},
+    {COUNT, "cache", "hits", AT(cache.hits), OPTIONAL},
+    {COUNT, "cache", "misses", AT(cache.misses), OPTIONAL},
     {COUNT, NULL, "peak_rss_bytes", AT(peak_rss_bytes)},
     DIAGNOSTIC("coreset_cost_ratio", coreset_cost.ratio, REAL_MAX),
     DIAGNOSTIC("coreset_cost_deviation", coreset_cost.deviation, REAL_MAX),
@@ -584,6 +586,8 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     sfp__json_object_as(&j, NULL, &lines);
     sfp__json_string(&j, "version", r->version);
     for (const field *f = fields; f < fields + FIELDS; f++) {
+        if (f->group && strcmp(f->group, "cache") == 0 && r->cache.hits + r->cache.misses == 0)
+            continue; /* the run had no cache */
         if (group && (!f->group || strcmp(f->group, group) != 0)) {
             sfp__json_end(&j);
             group = NULL;

@@ -316,6 +316,9 @@ void sfp__journal_finish(sfp__run *run)
     r->lag.last = has_lag ? lag->last : NAN;
     double work = r->seconds.select + r->seconds.train + r->seconds.buffer;
     r->samples_per_second = work > 0 ? (double)counts.offered / work : NAN;
+    const sfp__vit_memo_stats cache = sfp__vit_memo_get_stats(p->memo);
+    r->cache.hits = cache.hits;
+    r->cache.misses = cache.misses;
     struct rusage u;
     r->peak_rss_bytes = getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
 }

@@ -196,6 +196,12 @@ const sfp__opt sfp__run_table[] = {
         "Measure the cost of coresets, how well the buffer represents the stream, and the correlation of the gradients "
         "of tasks. This takes time that the clock does not count.",
         AT(diagnostics)),
+    SFP_ROW_STRING("cache", "DIR", NULL,
+                   "Directory in which queries and embeddings of images are stored and found again by later runs with the same "
+                   "backbone. Changes no result: the clock charges the time of the real passes. Several runs may share it.",
+                   AT(cache), .resume = SFP_NOT_SAVED),
+    SFP_ROW_INT("cache-size", "MIB", "4096", 1, 1 << 30, "Maximum size of the cache in MiB; if it is full, nothing is added.",
+                AT(cache_mebibytes), .resume = SFP_NOT_SAVED),
     SFP_ROW_STRING("out", "DIR", NULL,
                    "Directory for the results: result.json, events.jsonl, state.safetensors, checkpoint, report.html. A finished "
                    "run in it is replaced. Default: runs/N in the current directory.",

@@ -58,6 +58,7 @@ void sfp__plan_done(sfp__plan *p)
     sfp__tasks_done(&p->tasks);
     sfp__source_close(p->test);
     sfp__source_close(p->source);
+    sfp__vit_memo_free(p->memo);
     sfp__free(p->costs);
 }
 
@@ -248,6 +249,36 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
     return sfp__plan_stopped(p) ? SFP_OK : sfp__plan_none_readable(p, (uint64_t)count, first.message, err);
 }
 
+/* --------------------------------------------------------------- the feature cache */
+
+sfp_status sfp__plan_open_cache(sfp__plan *p, sfp_error *err)
+{
+    const sfp__run_options *o = p->opt;
+    const sfp__vit_memo_options mo = {.directory = o->cache, .max_bytes = (uint64_t)o->cache_mebibytes << 20};
+    if (!o->cache)
+        return SFP_OK;
+    TRY(sfp__vit_memo_create(o->vit, &mo, &p->memo, err));
+    uint64_t ignored = sfp__vit_memo_get_stats(p->memo).cache.ignored;
+    if (ignored)
+        sfp__plan_warn(p, "cache %s: %llu file%s of another format or version %s ignored", o->cache, (unsigned long long)ignored,
+                       ignored == 1 ? "" : "s", ignored == 1 ? "is" : "are");
+    return SFP_OK;
+}
+
+void sfp__plan_warn_cache(const sfp__plan *p)
+{
+    const sfp__feature_cache_stats cache = sfp__vit_memo_get_stats(p->memo).cache;
+    if (cache.damaged)
+        sfp__plan_warn(p, "cache %s: %llu damaged entr%s computed again", p->opt->cache, (unsigned long long)cache.damaged,
+                       cache.damaged == 1 ? "y was" : "ies were");
+    if (cache.full)
+        sfp__plan_warn(p,
+                       "cache %s: the limit of %lld MiB is reached and nothing is added; use --cache-size, or delete old files",
+                       p->opt->cache, (long long)p->opt->cache_mebibytes);
+    if (cache.problem[0])
+        sfp__plan_warn(p, "%s", cache.problem);
+}
+
 /* ------------------------------------------------------------------- the learner */
 
 static sfp__learner_options learner_options(const sfp__plan *p)
@@ -256,6 +287,7 @@ static sfp__learner_options learner_options(const sfp__plan *p)
     lo.fp.tasks = p->tasks.free ? 0 : p->tasks.count;
     lo.fp.classes = p->tasks.free && !p->opt->method ? 0 : p->tasks.classes;
     lo.method = p->opt->method;
+    lo.memo = p->memo;
     if (p->opt->triage) {
         lo.coreset_max = sfp__coreset_size(lo.batch, lo.coreset.sigma);
         lo.batch *= SFP__RUN_TRIAGE_BATCHES;

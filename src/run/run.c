@@ -27,6 +27,7 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .clock = SFP_CLOCK_OFF,
                               .calibrate = 20,
                               .pending = 1000,
+                              .cache_mebibytes = 4096,
                               .checkpoint_seconds = 2};
 }
 
@@ -87,7 +88,9 @@ static sfp_status evaluate(sfp__run *run, sfp_error *err)
         return SFP_OK;
     double from = sfp__monotonic_seconds();
     report_evaluation(run, 0);
+    sfp__vit_memo_set_charging(run->plan.memo, false); /* evaluation is not part of the processing time */
     sfp_status status = evaluate_and_record(run, err);
+    sfp__vit_memo_set_charging(run->plan.memo, true);
     double took = sfp__monotonic_seconds() - from;
     run->journal.r->seconds.evaluate += took;
     if (run->arrivals->clock)
@@ -203,9 +206,9 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
         return SFP_OK;
     for (int i = 0; i < n; i++)
         rgb[i] = d->predict[i].rgb;
-    double from = sfp__monotonic_seconds();
+    double from = sfp__vit_memo_now(run->plan.memo);
     TRY(sfp__predictor_predict(run->predictor, n, rgb, run->query, has_query, label, probability, err));
-    *seconds = run->plan.cost_count ? 0 : sfp__monotonic_seconds() - from;
+    *seconds = run->plan.cost_count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability, err);
 }
 
@@ -339,10 +342,12 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     if (!o->resume) /* a run that resumes must repeat its settings, with or without effect */
         TRY(sfp__run_check_no_effect(o, &(sfp__run_stream){.live = p->live, .tasks = !p->tasks.free}, err));
     TRY(start_result(run, err));
+    TRY(sfp__plan_open_cache(p, err));
     TRY(sfp__plan_make_learner(p, &run->learner, err));
     if (o->diagnostics && !o->method)
         TRY(sfp__learner_start_diagnostics(run->learner, err));
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
+    sfp__predictor_set_memo(run->predictor, p->memo);
     sfp__predictor_on_demand(run->predictor); /* one thread offers and predicts in turn */
     TRY(sfp__classes_init(&run->classes, p->tasks.classes, run->learner, r, err));
     if (run->init_state[0] && !o->method)
@@ -559,6 +564,7 @@ static sfp_status end_run(sfp__run *run, sfp_status status, sfp_error *err)
         return p->opt->out && run->at.timestamps > 0 ? sfp__files_save_stopped(run, err) : SFP_OK;
     warn_skipped(run);
     TRY(sfp__journal_diagnose(run, err));
+    sfp__plan_warn_cache(p);
     if (p->opt->out)
         TRY(sfp__files_save_outputs(run, err));
     return status ? fail_source(run, err) : SFP_OK;

@@ -46,10 +46,12 @@ typedef struct sfp__run_options {
     int queue;
     sfp__queue_policy policy;
     bool triage, controller;
-    int pending;            /* live streams: capacity of the label queue */
-    int eval_every;         /* timestamps between evaluations; 0: after each task */
-    int64_t eval_limit;     /* test samples per task; 0: all */
-    bool diagnostics;       /* measures the claims of the theory (learner/diagnostics.h) */
+    int pending;        /* live streams: capacity of the label queue */
+    int eval_every;     /* timestamps between evaluations; 0: after each task */
+    int64_t eval_limit; /* test samples per task; 0: all */
+    bool diagnostics;   /* measures the claims of the theory (learner/diagnostics.h) */
+    const char *cache;  /* directory of the feature cache (model/vit_memo.h); NULL: none */
+    int64_t cache_mebibytes;
     const char *out;        /* directory, created if it is missing; NULL: no files */
     const char *init_state; /* state file or run directory to start from; NULL: none */
     bool resume;

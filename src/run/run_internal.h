@@ -46,6 +46,7 @@ struct sfp__plan {
     sfp__batches unlabelled; /* the unlabelled images of a task-free stream, one per batch: they are predicted in turn */
     int64_t curve_every;     /* timestamps between two points of a curve */
     int stream_classes;      /* number of classes in an indexed stream */
+    sfp__vit_memo *memo;     /* feature cache; NULL: none */
     double *costs;           /* (cost_count) processing times in seconds, used in turn */
     int64_t cost_count;      /* 0: processing times are measured */
 };
@@ -135,6 +136,10 @@ sfp_status sfp__plan_path(const sfp__plan *p, const char *name, char *buf, size_
 sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err);
 /* Makes tasks, batches and test set; refuses settings that the stream cannot have. */
 sfp_status sfp__plan_split_tasks(sfp__plan *p, sfp_error *err);
+/* Opens the feature cache (--cache) and warns about files in its directory that are not used. */
+sfp_status sfp__plan_open_cache(sfp__plan *p, sfp_error *err);
+/* Reports what the feature cache could not do, at the end of the run. */
+void sfp__plan_warn_cache(const sfp__plan *p);
 sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_error *err);
 /* Reads --costs and checks that the clock has the arrival rate that it needs. */
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);

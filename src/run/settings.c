@@ -54,6 +54,8 @@ static const sfp__no_effect_rule rules[] = {
     {"queue queue-policy", "triage=on", "triage {triage}", "all waiting batches are processed at once"},
     {"queue-policy", "queue=0&queue-policy!=block", "queue {queue}",
      "without a queue, batches that arrive while the learner is busy are dropped"},
+    {"cache", "clock=real", "clock {clock}", "this clock measures the time that passes, which must be that of the real passes"},
+    {"cache-size", "!cache", "no cache", "nothing is stored; use --cache DIR"},
     {"order", "live=on", "data {data}", "classes of a live stream are numbered in order of appearance"},
     {"within", "live=on", "data {data}", "the images of a live stream are processed in their order of arrival"},
     {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
