@@ -245,10 +245,12 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
         at->arrived = d->arrived;
     if (d->count == 0)
         return SFP_OK;
+    double charged = sfp__vit_memo_charged(p->memo);
     TRY(sfp__learner_offer(run->learner, d->count, d->samples, &t, err));
+    charged = sfp__vit_memo_charged(p->memo) - charged;
     at->prequential_total += (uint64_t)t.prequential_total;
     at->prequential_correct += (uint64_t)t.prequential_correct;
-    run->pace.train_seconds += t.seconds.total;
+    run->pace.train_seconds += t.seconds.total - charged; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
         run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
     *seconds = p->cost_count ? p->costs[at->timestamps % p->cost_count] : t.seconds.total;

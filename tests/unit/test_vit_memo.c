@@ -1,0 +1,209 @@
+/* Passes with a feature cache (model/vit_memo.h) compute the same bits as passes without, and are charged the time of the real
+ * passes. */
+#include "model/vit_memo.h"
+
+#include <unistd.h>
+
+#include "base/monotonic.h"
+#include "temp_directory.h"
+#include "test.h"
+#include "test_learner_fixture.h"
+
+enum { S = 16, D = 32, N = 23 };
+
+AROUND_EACH(make_directory, remove_directory)
+
+static sfp__vit_memo *make_memo(const model *m)
+{
+    const sfp__vit_memo_options o = {.directory = in_directory("cache"), .max_bytes = 1 << 30};
+    sfp__vit_memo *memo = NULL;
+    MUST(sfp__vit_memo_create(m->vit, &o, &memo, &err));
+    return memo;
+}
+
+static const float **make_inputs(uint64_t seed)
+{
+    static const float *xs[N];
+    sfp__rng rng = sfp__rng_init(seed, 1);
+    for (int i = 0; i < N; i++) {
+        float *x = floats(3 * S * S);
+        for (int k = 0; k < 3 * S * S; k++)
+            x[k] = (float)sfp__rng_normal(&rng);
+        xs[i] = x;
+    }
+    return xs;
+}
+
+/* Runs a query pass over samples [first, first + n). */
+static float *queries(sfp__vit_plan *p, const float *const *xs, int first, int n, sfp__vit_memo *memo)
+{
+    float *out = floats((size_t)(n * D));
+    const sfp__vit_pass pass = {.b = n, .xs = xs + first, .feature = out, .memo = memo};
+    MUST(sfp__vit_run(p, &pass, &err));
+    return out;
+}
+
+static float *embeddings(sfp__vit_plan *p, const float *const *xs, int n, sfp__vit_memo *memo)
+{
+    float *out = floats((size_t)(n * D));
+    const sfp__vit_pass pass = {.b = n, .xs = xs, .embed_only = true, .mean_embed = out, .memo = memo};
+    MUST(sfp__vit_run(p, &pass, &err));
+    return out;
+}
+
+static sfp__vit_plan *make_plan(const model *m)
+{
+    const sfp__vit_plan_options o = {.mode = SFP_VIT_FORWARD};
+    sfp__vit_plan *p = NULL;
+    MUST(sfp__vit_plan_create(m->vit, m->pool, &o, &p, &err));
+    return p;
+}
+
+TEST(values_from_the_cache_have_the_bits_of_every_division_into_batches)
+{
+    OWNED_BY(free_model) model m = make_model(S, 4, D, 3, 2);
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
+    const float **xs = make_inputs(1);
+    for (int round = 0; round < 3; round++) {
+        OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
+        sfp__vit_memo_set_charging(memo, false);
+        for (int n = 1; n <= N; n += 1 + n / 4)
+            for (int first = 0; first + n <= N; first += 3) {
+                const float *want = queries(plan, xs, first, n, NULL), *got = queries(plan, xs, first, n, memo);
+                assert_memory_equal(got, want, (size_t)(n * D) * sizeof *want);
+            }
+        assert_memory_equal(embeddings(plan, xs, N, memo), embeddings(plan, xs, N, NULL), N * D * sizeof(float));
+        sfp__vit_memo_stats stats = sfp__vit_memo_get_stats(memo);
+        assert_true(stats.hits > 0);
+        assert_true(round == 0 ? stats.misses >= 2 * N : stats.misses == 0);
+    }
+}
+
+TEST(another_backbone_image_or_input_has_other_values)
+{
+    OWNED_BY(free_model) model a = make_model(S, 4, D, 3, 1);
+    OWNED_BY(free_model) model b = make_model(S, 4, D, 3, 1);
+    b.vit->weights.blocks[2].fc2_b[D - 1] += 1e-3f;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan_a = make_plan(&a), *plan_b = make_plan(&b);
+    OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo_a = make_memo(&a);
+    const float **xs = make_inputs(2);
+    (void)queries(plan_a, xs, 0, N, memo_a);
+    OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo_b = make_memo(&b);
+    (void)queries(plan_b, xs, 0, N, memo_b);
+    assert_int_equal(sfp__vit_memo_get_stats(memo_b).hits, 0);
+    ((float *)xs[4])[77] += 1e-6f; /* one pixel */
+    (void)queries(plan_b, xs, 0, N, memo_b);
+    assert_int_equal(sfp__vit_memo_get_stats(memo_b).hits, N - 1);
+}
+
+TEST(values_that_are_read_are_charged_the_time_of_those_that_were_computed)
+{
+    OWNED_BY(free_model) model m = make_model(64, 4, 64, 6, 1); /* a pass takes milliseconds */
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
+    float *x = filled(3 * 64 * 64, 0.5f), *out = floats(40 * 64);
+    const float *xs[40];
+    for (int i = 0; i < 40; i++) {
+        xs[i] = memcpy(floats(3 * 64 * 64), x, 3 * 64 * 64 * sizeof *x);
+        ((float *)xs[i])[i] = 1;
+    }
+    for (int round = 0; round < 2; round++) {
+        OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
+        OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *fresh = make_plan(&m);
+        const sfp__vit_pass pass = {.b = 40, .xs = xs, .feature = out, .memo = memo};
+        double real[2], charged[2];
+        for (int k = 0; k < 2; k++) {
+            double from = sfp__monotonic_seconds(), charged_from = sfp__vit_memo_now(memo);
+            MUST(sfp__vit_run(fresh, &pass, &err));
+            real[k] = sfp__monotonic_seconds() - from;
+            charged[k] = sfp__vit_memo_now(memo) - charged_from;
+        }
+        /* the second pass reads everything, and is charged about the time of the first, which computed it */
+        assert_true(real[1] < 0.5 * charged[1]);
+        if (round == 0)
+            assert_true(charged[1] > charged[0] / 8 && charged[1] < charged[0] * 8);
+        assert_true(sfp__vit_memo_charged(memo) > 0);
+        assert_int_equal(sfp__vit_memo_get_stats(memo).hits, round == 0 ? 40 : 80);
+    }
+    (void)plan;
+}
+
+TEST(a_paused_cache_is_not_used)
+{
+    OWNED_BY(free_model) model m = make_model(S, 4, D, 2, 1);
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
+    OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
+    const float **xs = make_inputs(3);
+    assert_false(sfp__vit_memo_set_paused(memo, true));
+    (void)queries(plan, xs, 0, N, memo);
+    (void)embeddings(plan, xs, N, memo);
+    assert_true(sfp__vit_memo_set_paused(memo, false));
+    sfp__vit_memo_stats stats = sfp__vit_memo_get_stats(memo);
+    assert_int_equal(stats.hits + stats.misses + stats.cache.entries, 0);
+    assert_true(sfp__vit_memo_charged(NULL) == 0);
+}
+
+/* --------------------------------------------------------------- the learner */
+
+static const char *const systems[][3] = {{"streamfp", "streamfp", NULL}, {"random", "er", NULL},    {"kcenter", "aser", NULL},
+                                         {"freesel", "gss", NULL},       {"learnloss", "er", NULL}, {"gradmatch", "camel", NULL},
+                                         {"streamfp", "ssd", NULL},      {NULL, NULL, "ranpac"}};
+
+/* Learns for 12 timestamps in two tasks, predicts, and returns the bytes of the state and the predictions. */
+static char *learn(const model *m, const char *const system[3], sfp__vit_memo *memo, size_t *size)
+{
+    sfp__learner_options o = small_options(m, 2, 6);
+    o.method = system[2];
+    if (!o.method) {
+        o.select = system[0];
+        o.buffer.method = system[1];
+        o.head = SFP_HEAD_MIX;
+        o.feed = SFP_FEED_BATCH;
+        o.steps = 2;
+    }
+    o.memo = memo;
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(m, &o);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
+    MUST(sfp__predictor_create(l, m->pool, 0, &p, &err));
+    sfp__predictor_set_memo(p, memo);
+    for (uint64_t t = 0; t < 12; t++) {
+        (void)offer(l, 0, 6, t);
+        if (t == 5)
+            MUST(sfp__learner_next_task(l, &err));
+    }
+    const char *path = in_directory("state");
+    MUST(sfp__learner_save(l, path, &err));
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *bytes = kept_malloc(1 << 22);
+    *size = fread(bytes, 1, 1 << 22, f);
+    (void)fclose(f);
+    batch b = make_batch(m->S, 13, 0, 6, 100);
+    const uint8_t *rgb[13];
+    int32_t label[13];
+    for (int i = 0; i < 13; i++)
+        rgb[i] = b.sample[i].rgb;
+    float *logp = (float *)(bytes + (*size + 63) / 64 * 64);
+    memset(bytes + *size, 0, (size_t)((char *)logp - (bytes + *size)));
+    MUST(sfp__predictor_run(p, 13, rgb, label, logp, 6, NULL, &err));
+    *size = (size_t)((char *)(logp + 13 * 6) - bytes);
+    return bytes;
+}
+
+TEST(learners_and_predictors_compute_the_same_bytes_with_a_cache)
+{
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++) {
+        OWNED_BY(free_model) model m = make_model(S, 4, D, 3, 2);
+        size_t want_size, size;
+        const char *want = learn(&m, systems[i], NULL, &want_size);
+        for (int round = 0; round < 2; round++) {
+            OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
+            const char *got = learn(&m, systems[i], memo, &size);
+            assert_int_equal(size, want_size);
+            if (memcmp(got, want, size) != 0)
+                fail_msg("system %zu, round %d: other bytes", i, round);
+            if (round == 1)
+                assert_int_equal(sfp__vit_memo_get_stats(memo).misses, 0);
+            assert_true(sfp__vit_memo_get_stats(memo).hits > 0 || round == 0);
+        }
+    }
+}
