@@ -1,4 +1,5 @@
-/* The directory of the feature cache (io/feature_cache.h): values survive, damage is detected, writers do not disturb each other. */
+/* The directory of the feature cache (io/feature_cache.h): values survive, damage is detected, and writers do not disturb each
+ * other. */
 #include "io/feature_cache.h"
 
 #include <dirent.h>
