@@ -322,11 +322,11 @@ static sfp_status draw_replay(sfp__learner *l, int b, int want, int *slots, int 
     *drawn = 0;
     if (!l->buffer)
         return SFP_OK;
-    double start = sfp__monotonic_seconds();
+    double start = sfp__vit_memo_now(l->opt.memo);
     const sfp__buffer_batch batch = {
         .b = b, .label = l->batch.label, .id = l->batch.id, .model = sfp__learner_model_ops(l), .threads = l->threads};
     TRY(sfp__buffer_retrieve(l->buffer, &batch, want, &l->replay_rng, slots, drawn, err));
-    r->seconds.buffer += sfp__monotonic_seconds() - start;
+    r->seconds.buffer += sfp__vit_memo_now(l->opt.memo) - start;
     return SFP_OK;
 }
 
