@@ -191,19 +191,19 @@ void sfp__log_softmax(int classes, const uint8_t *seen, const float *z, float *o
     float max = -INFINITY;
     double sum = 0;
     for (int c = 0; c < classes; c++)
-        if (seen[c])
+        if (!seen || seen[c])
             max = fmaxf(max, z[c]);
     for (int c = 0; c < classes; c++)
-        sum += seen[c] ? exp((double)z[c] - (double)max) : 0;
+        sum += !seen || seen[c] ? exp((double)z[c] - (double)max) : 0;
     for (int c = 0; c < classes; c++)
-        out[c] = seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
+        out[c] = !seen || seen[c] ? (float)((double)z[c] - (double)max - log(sum)) : -INFINITY;
 }
 
 int32_t sfp__best_class(int classes, const uint8_t *seen, const float *score)
 {
     int32_t best = -1;
     for (int c = 0; c < classes; c++)
-        if (seen[c] && (best < 0 || score[c] > score[best]))
+        if ((!seen || seen[c]) && (best < 0 || score[c] > score[best]))
             best = c;
     return best;
 }

@@ -53,9 +53,10 @@ sfp_status sfp__method_inputs_features(sfp__method_inputs *k, int n, const float
 
 /* Computes out (n, classes) = feature (n, D) w^T + bias. */
 void sfp__logits(int n, int classes, int dim, const float *feature, const float *w, const float *bias, float *out);
-/* Computes the log-softmax of one row over the classes seen; the other classes are -INFINITY. z and out may be the same. */
+/* Computes the log-softmax of one row over the classes seen (NULL: all); the other classes are -INFINITY. z and out may be
+ * the same. */
 void sfp__log_softmax(int classes, const uint8_t *seen, const float *z, float *out);
-/* Returns the class with the highest score among those seen; -1: none was seen. */
+/* Returns the class with the highest score among those seen (NULL: all); -1: there is none. */
 int32_t sfp__best_class(int classes, const uint8_t *seen, const float *score);
 
 #endif

@@ -55,6 +55,7 @@ typedef struct sfp__learner_options {
     int replay;                 /* r */
     sfp__head_mode head;
     sfp__head_feed feed;
+    bool answer_all;  /* head linear: predictions are among all classes of the head, not only among those seen */
     sfp__drift drift; /* task-free streams: event that activates new components */
     bool weighted;    /* the loss uses the weights of the selector */
     float mean[3], std[3];

@@ -288,7 +288,13 @@ static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
     return sfp__grow(&p->work, sizeof *p->work, 0, work, &p->work_capacity) ? SFP_OK : sfp__fail_nomem(err);
 }
 
-/* Writes the log-probabilities over the classes seen for row i of the pass, which is image `to` of the run. Returns the best
+/* The classes that may be predicted; NULL: all. */
+static const uint8_t *candidates(const sfp__predictor *p)
+{
+    return p->opt->answer_all && !p->head && !p->snapshot->mixed ? NULL : p->snapshot->seen;
+}
+
+/* Writes the log-probabilities over these classes for row i of the pass, which is image `to` of the run. Returns the best
  * class. */
 static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
 {
@@ -296,7 +302,7 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
     int C = s->classes;
     const float *z = p->logits + (size_t)i * (size_t)C;
     if (!p->head)
-        sfp__log_softmax(C, s->seen, z, out);
+        sfp__log_softmax(C, candidates(p), z, out);
     else if (C > 0 && out != z) /* the scores of a head are log-probabilities */
         memcpy(out, z, (size_t)C * sizeof *out);
     if (s->mixed) {
@@ -313,7 +319,7 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
         if (C > 0)
             memcpy(out, mixed, (size_t)C * sizeof *out);
     }
-    return sfp__best_class(C, s->seen, out);
+    return sfp__best_class(C, candidates(p), out);
 }
 
 /* Arranges the images in the order of the pass, images with unknown queries first. Returns the number of images with unknown

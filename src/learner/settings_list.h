@@ -71,11 +71,14 @@
       fp.span, 0, 65536, SFP_RENAMED("span"))
 
 /* The head */
-#define SFP_SETTINGS_HEAD(X)                                                                                                 \
-    X(CHOICE, "head", "linear|mix", "linear", "Head: linear, or a mixture of linear, slda and ranpac.", head, 0, 0)          \
-    X(CHOICE, "head-feed", "coreset|batch|auto", "auto",                                                                     \
-      "Samples that the closed-form members of the mixture learn from; auto: the whole batch unless the learner is behind.", \
-      feed, 0, 0)
+#define SFP_SETTINGS_HEAD(X)                                                                                                    \
+    X(CHOICE, "head", "linear|mix", "linear", "Head: linear, or a mixture of linear, slda and ranpac.", head, 0, 0)             \
+    X(CHOICE, "head-feed", "coreset|batch|auto", "auto",                                                                        \
+      "Samples that the closed-form members of the mixture learn from; auto: the whole batch unless the learner is behind.",    \
+      feed, 0, 0)                                                                                                               \
+    X(FLIP, "answer", "seen|all", "seen",                                                                                       \
+      "Classes that the linear head predicts: those seen so far, or all, as the code of the paper's authors does.", answer_all, \
+      0, 0)
 
 /* The stream */
 #define SFP_SETTINGS_STREAM(X)                                                                                              \

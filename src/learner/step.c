@@ -221,8 +221,9 @@ static sfp_status compute_missing_queries(sfp__learner *l, int b, sfp_error *err
 static void count_prediction(const sfp__learner *l, int classes, const float *compute_scores, int32_t true_label,
                              sfp__timestamp_details *r)
 {
+    const uint8_t *candidates = l->opt.answer_all && l->opt.head == SFP_HEAD_LINEAR && !l->opt.method ? NULL : l->classes.seen;
     r->prequential_total++;
-    r->prequential_correct += sfp__best_class(classes, l->classes.seen, compute_scores) == true_label;
+    r->prequential_correct += sfp__best_class(classes, candidates, compute_scores) == true_label;
 }
 
 /* Test-then-train: counts the predictions of the linear head for the coreset, made before the step. */

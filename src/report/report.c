@@ -168,6 +168,10 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
         (void)snprintf(a, sizeof a, "%.3g", r->cs);
         put_tile(t, "C<sub>S</sub>", a, "processing time / arrival interval");
     }
+    if (r->starved_tasks) {
+        (void)snprintf(a, sizeof a, "%d of %d", r->starved_tasks, r->tasks);
+        put_tile(t, "Starved tasks", a, "no time for a batch");
+    }
     if (isfinite(r->coverage))
         put_tile(t, "Class coverage", sfp__format_percent(r->coverage, a), "classes trained on / classes offered");
     put_tile(t, "Peak memory", sfp__format_bytes((double)r->peak_rss_bytes, a), "of the whole process");

@@ -84,6 +84,7 @@ struct sfp_result {
     uint64_t peak_rss_bytes;
     /* time */
     double lambda, cs; /* arrival rate and C_S; NAN: no arrival rate, no paper clock */
+    int starved_tasks; /* clock paper: tasks of which no whole batch fits the time; one batch of them is trained on nevertheless */
     struct {
         double mean, max, last;
     } lag; /* seconds from arrival to processing; NAN: the clock has no lag */
@@ -144,10 +145,13 @@ sfp_status sfp__result_evaluated(sfp_result *r, uint64_t offered, int task, cons
 
 /* Computes average accuracy, forgetting and backward transfer from `accuracy` and tasks_done. */
 void sfp__result_summarise(sfp_result *r);
+/* Whether the setting `forgetting` of the run is "authors". */
+bool sfp__result_clips_forgetting(const sfp_result *r);
 
 /* Metrics of an accuracy matrix `a` (tasks, tasks), of which the first `done` rows are measured. NAN: not defined. */
 double sfp__average_accuracy(int tasks, int done, const double *a);
-double sfp__forgetting(int tasks, int done, const double *a);
+/* clipped: no task forgets less than 0, as in the authors' code. */
+double sfp__forgetting(int tasks, int done, const double *a, bool clipped);
 double sfp__backward_transfer(int tasks, int done, const double *a);
 /* Returns 0 if x rounds to 0 with this number of decimals, else x; avoids "-0.0" in texts. */
 double sfp__no_minus_zero(double x, int decimals);

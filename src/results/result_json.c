@@ -114,7 +114,7 @@ static void put_heads(sfp__json *j, const sfp_result *r, const char *key)
         const double *a = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks;
         sfp__json_object(j, sfp__result_head_names[h]);
         sfp__json_exact(j, "average_accuracy", sfp__average_accuracy(r->tasks, r->tasks_done, a));
-        sfp__json_exact(j, "forgetting", sfp__forgetting(r->tasks, r->tasks_done, a));
+        sfp__json_exact(j, "forgetting", sfp__forgetting(r->tasks, r->tasks_done, a, sfp__result_clips_forgetting(r)));
         put_accuracies(j, r->tasks, a);
         sfp__json_end(j);
     }
@@ -526,6 +526,7 @@ static const field fields[] = {
     {COUNT, "labels", "waiting", AT(labels.waiting), OPTIONAL},
     {REAL, NULL, "lambda", AT(lambda), 0, REAL_MAX},
     {REAL, NULL, "cs", AT(cs), 0, REAL_MAX},
+    {WHOLE, NULL, "starved_tasks", AT(starved_tasks), OPTIONAL},
     {REAL, "lag", "mean", AT(lag.mean), -REAL_MAX, REAL_MAX},
     {REAL, "lag", "max", AT(lag.max), -REAL_MAX, REAL_MAX},
     {REAL, "lag", "last", AT(lag.last), -REAL_MAX, REAL_MAX},
@@ -661,7 +662,7 @@ static double head_number(const sfp_result *r, const char *key)
         if (name && strcmp(name, "average_accuracy") == 0)
             return sfp__average_accuracy(r->tasks, r->tasks_done, a);
         if (name && strcmp(name, "forgetting") == 0)
-            return sfp__forgetting(r->tasks, r->tasks_done, a);
+            return sfp__forgetting(r->tasks, r->tasks_done, a, sfp__result_clips_forgetting(r));
     }
     return NAN;
 }

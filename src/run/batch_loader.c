@@ -52,13 +52,15 @@ sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp__batches *out,
     return SFP_OK;
 }
 
-void sfp__batches_keep(sfp__batches *b, double cs)
+int sfp__batches_keep(sfp__batches *b, double cs)
 {
     int64_t kept = 0, at = 0;
+    int starved = 0;
     for (int64_t begin = 0, n; begin < b->count; begin += n) {
         for (n = 1; begin + n < b->count && b->task[begin + n] == b->task[begin];)
             n++;
         int64_t keep = sfp__clock_keep(n, cs);
+        starved += (double)n < cs;
         for (int64_t i = 0; i < keep; i++) { /* moves batches down, never over one that is not moved yet */
             int64_t k = begin + sfp__clock_kept_at(i, n, keep), from = b->first[k], samples = b->first[k + 1] - from;
             memmove(b->order + at, b->order + from, (size_t)samples * sizeof *b->order);
@@ -70,6 +72,7 @@ void sfp__batches_keep(sfp__batches *b, double cs)
     }
     b->first[kept] = at;
     b->count = kept;
+    return starved;
 }
 
 void sfp__batches_done(sfp__batches *b)
@@ -123,9 +126,10 @@ static void fill(void *ctx, int64_t k)
     sfp__batch_loader *f = ctx;
     slot *s = &f->ring[k % f->opt.depth];
     const sfp__batches *b = f->batches;
+    int64_t batch = k % b->count;
     double begin = sfp__monotonic_seconds();
     empty(s);
-    for (int64_t i = b->first[k]; i < b->first[k + 1]; i++) {
+    for (int64_t i = b->first[batch]; i < b->first[batch + 1]; i++) {
         int64_t index = b->order[i];
         uint8_t *rgb = s->rgb + (size_t)s->count * f->bytes;
         sfp__raw_image *kept = &s->kept[s->count];
@@ -173,8 +177,12 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
     for (size_t i = 0; i < depth; i++)
         f->ring[i] = (slot){.rgb = rgb + i * max * f->bytes, .sample = sample + i * max, .kept = kept + i * max};
-    const sfp__prefetcher_options po = {
-        .item_name = "batch", .first = start, .end = batches->count, .depth = opt->depth, .make = fill, .ctx = f};
+    const sfp__prefetcher_options po = {.item_name = "batch",
+                                        .first = start,
+                                        .end = opt->count ? opt->count : batches->count,
+                                        .depth = opt->depth,
+                                        .make = fill,
+                                        .ctx = f};
     TRY(sfp__prefetcher_create(&po, &f->prefetcher, err));
     *out = TAKE(f);
     return SFP_OK;

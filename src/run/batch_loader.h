@@ -25,15 +25,17 @@ typedef struct sfp__batches {
 sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__batches *out, sfp_error *err);
 /* Makes `count` batches of one image; takes ownership of order, also on failure. */
 sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp__batches *out, sfp_error *err);
-/* Clock paper: keeps sfp__clock_keep batches of each task, evenly spread, and renumbers them. */
-void sfp__batches_keep(sfp__batches *b, double cs);
+/* Clock paper: keeps sfp__clock_keep batches of each task, evenly spread, and renumbers them. Returns the number of starved tasks:
+ * those that keep one batch although C_S leaves time for less than one. */
+int sfp__batches_keep(sfp__batches *b, double cs);
 void sfp__batches_done(sfp__batches *b);
 
 typedef struct sfp__batch_loader_options {
     int size; /* S */
     sfp__resize resize;
     bool keep_encoded;
-    int depth; /* number of batches in the ring */
+    int depth;     /* number of batches in the ring */
+    int64_t count; /* batches that can be taken; after the last one they begin again with the first one. 0: each batch once */
 } sfp__batch_loader_options;
 
 typedef struct sfp__batch_loader sfp__batch_loader;
@@ -44,7 +46,7 @@ sfp_status sfp__batch_loader_create(const sfp_source *s, const sfp__tasks *tasks
 void sfp__batch_loader_free(sfp__batch_loader *f);
 DEFINE_OWNED_PTR(sfp__batch_loader, sfp__batch_loader_free)
 
-/* Takes batch k, which must not be released yet. Its samples are valid until it is released; ids are indices in the source,
+/* Takes batch k, which must not be released yet (with options.count: batch k modulo the number of batches). Its samples are valid until it is released; ids are indices in the source,
  * labels those of the stream (-1: none). Images that cannot be read are skipped. */
 sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, const sfp__sample **samples, sfp_error *err);
 /* Releases all batches below k. */

@@ -36,7 +36,7 @@ const char *sfp__clock_name(sfp__clock_kind kind);
 
 /* C_S = cost * batches / (samples / lambda). */
 double sfp__clock_cs(double cost, int64_t batches, int64_t samples, double lambda);
-/* The number of batches that are kept out of n, and the index of the i-th of them. */
+/* The number of batches that are kept out of n, at least 1 unless n is 0, and the index of the i-th of them. */
 int64_t sfp__clock_keep(int64_t n, double cs);
 int64_t sfp__clock_kept_at(int64_t i, int64_t n, int64_t keep);
 

@@ -175,7 +175,10 @@ const sfp__opt sfp__run_table[] = {
                 "Live streams: maximum number of images that wait for their label; if it is exceeded, the oldest expires.",
                 AT(pending), .resume = SFP_RESUME_ANY, SFP_RENAMED("pending")),
     SFP_ROW_GROUP("Learner"),
-    SFP_ROW_CHOICE("preset", "default|paper|best", "default", "paper: the settings of the paper; best: the best known settings."),
+    SFP_ROW_CHOICE(
+        "preset", "default|paper|authors|best", "default",
+        "paper: the settings of the paper, with clock paper if there is a rate; authors: as paper, but as their code does "
+        "where it differs; best: the best known settings."),
     SFP_SETTINGS_TRAIN(SETTING_ROW) SFP_ROW_STRING(
         "init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run directory.", AT(init_state)),
     SFP_ROW_GROUP("Coreset"),
@@ -191,6 +194,8 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
                 "Maximum number of test samples per task (without tasks: of the whole test set); 0: all.", AT(eval_limit),
                 .resume = SFP_RESUME_LIVE),
+    SFP_ROW_CHOICE("forgetting", "standard|authors", "standard",
+                   "Forgetting of a task: it may be negative, or it is at least 0, as in the code of the paper's authors."),
     SFP_ROW_SWITCH(
         "diagnostics", "off",
         "Measure the cost of coresets, how well the buffer represents the stream, and the correlation of the gradients "
@@ -225,22 +230,34 @@ const size_t sfp__run_table_count = sizeof sfp__run_table / sizeof *sfp__run_tab
 
 /* ------------------------------------------------------------------------------------------------------------- presets */
 
-enum { PRESET_PAPER = 1, PRESET_BEST = 2 }; /* among the words of the row */
+/* Bits 1 << i for word i of the row. */
+enum { PRESET_PAPER = 1 << 1, PRESET_AUTHORS = 1 << 2, PRESET_BEST = 1 << 3, PRESETS_PAPER = PRESET_PAPER | PRESET_AUTHORS };
 
+/* A preset's clock is set only if there is an arrival rate. */
 static sfp_status set_preset(sfp__args *a, sfp_error *err)
 {
     static const struct {
-        int preset;
+        int presets;
+        bool clock;
         const char *key, *value;
-    } list[] = {{PRESET_PAPER, "coreset-rounding", "paper"},
-                {PRESET_PAPER, "normalise", "none"},
-                {PRESET_PAPER, "head", "linear"},
-                {PRESET_BEST, "attune-residual", "on"},
-                {PRESET_BEST, "head", "mix"}};
-    int which = sfp__args_choice(a, "preset");
+    } list[] = {{PRESETS_PAPER, false, "coreset-rounding", "paper"},
+                {PRESETS_PAPER, false, "normalise", "none"},
+                {PRESETS_PAPER, false, "head", "linear"},
+                {PRESETS_PAPER, true, "clock", "paper"},
+                {PRESETS_PAPER, true, "calibrate", "500"},
+                {PRESET_AUTHORS, false, "drop-rule", "eq8"},
+                {PRESET_AUTHORS, false, "attune-topk", "2"},
+                {PRESET_AUTHORS, false, "learnloss-order", "low"},
+                {PRESET_AUTHORS, false, "forgetting", "authors"},
+                {PRESET_AUTHORS, false, "answer", "all"},
+                {PRESET_BEST, false, "attune-residual", "on"},
+                {PRESET_BEST, false, "head", "mix"}};
+    int which = 1 << sfp__args_choice(a, "preset");
+    double rate;
+    bool rated = parse_rate(sfp__args_string(a, "rate"), &rate) && rate > 0;
     TRY(sfp__args_clear_rank(a, SFP_RANK_PRESET, err));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (list[i].preset == which)
+        if (list[i].presets & which && (rated || !list[i].clock))
             TRY(sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err));
     }
     return SFP_OK;
@@ -249,7 +266,7 @@ static sfp_status set_preset(sfp__args *a, sfp_error *err)
 sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err)
 {
     TRY(sfp__args_set(a, key, text, rank, origin, err));
-    return sfp__same_key(key, "preset") ? set_preset(a, err) : SFP_OK;
+    return sfp__same_key(key, "preset") || sfp__same_key(key, "rate") ? set_preset(a, err) : SFP_OK;
 }
 
 /* -------------------------------------------------------------------------------------------------------- the learner */
@@ -305,6 +322,7 @@ static sfp_status read_clock(const sfp__args *a, sfp__run_options *o, sfp_error 
     bool max = parse_rate(sfp__args_string(a, "rate"), &o->rate) && !(o->rate > 0);
     int clock = sfp__args_choice(a, "clock");
     o->clock = clock < 0 ? SFP_CLOCK_DEFAULT : (sfp__clock_kind)clock;
+    o->clock_of_preset = sfp__args_rank(a, "clock") == SFP_RANK_PRESET;
     if (max && clock >= 0 && sfp__args_rank(a, "rate") > SFP_RANK_DEFAULT)
         o->clock = SFP_CLOCK_OFF; /* rate max is clock off */
     if ((o->clock == SFP_CLOCK_PAPER || o->clock == SFP_CLOCK_VIRTUAL) && max)
@@ -332,7 +350,7 @@ sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_o
     o->within = (sfp__within)(sfp__args_choice(a, "within") + 1); /* not set: DEFAULT */
     if (o->resume && !o->out)
         return sfp__fail_key(err, "resume", SFP_EINVAL, "resume needs the directory of the run (--out DIR)");
-    o->drop_short = sfp__args_choice(a, "preset") == PRESET_PAPER;
+    o->drop_short = 1 << sfp__args_choice(a, "preset") & PRESETS_PAPER;
     TRY(sfp__run_learner_options(a, &o->vit->config, false, &o->learner, note, err));
     /* a run that resumes was given the same settings before: they were checked then */
     return o->resume ? SFP_OK : sfp__run_check_no_effect(o, NULL, err);

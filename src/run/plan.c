@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CURVE_POINTS = 2000, WARM_UP = 3 }; /* WARM_UP: batches before the first one that is measured */
+enum { CURVE_POINTS = 2000 };
 
 static void log_message(const sfp__plan *p, sfp_log_level level, const char *fmt, va_list args)
 {
@@ -74,10 +74,7 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
     p->live = p->source->kind->live;
     p->size = o->vit->config.img_size;
     p->dim = o->vit->config.dim;
-    p->clock = o->clock != SFP_CLOCK_DEFAULT ? o->clock
-               : !(o->rate > 0)              ? SFP_CLOCK_OFF
-               : p->live                     ? SFP_CLOCK_REAL
-                                             : SFP_CLOCK_VIRTUAL;
+    p->clock = sfp__run_clock(o, p->live);
     if (p->source->warning)
         sfp__plan_warn(p, "%s", p->source->warning);
     return SFP_OK;
@@ -335,10 +332,20 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
+/* The preset was chosen, but neither its clock nor another one, because there is no arrival rate. */
+static bool lacks_preset_clock(const sfp__plan *p)
+{
+    const sfp__args *a = p->opt->given;
+    return a && p->opt->drop_short && sfp__args_rank(a, "rate") <= SFP_RANK_DEFAULT && !sfp__args_text(a, "clock");
+}
+
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
 {
     if (p->opt->costs)
         TRY(read_costs(p, err));
+    if (lacks_preset_clock(p))
+        sfp__plan_info(p, "preset %s: there is no arrival rate, so the clock is off and no batch is dropped; use --rate LAMBDA",
+                       sfp__args_text(p->opt->given, "preset"));
     if (!p->live && p->clock != SFP_CLOCK_OFF && !(p->opt->rate > 0))
         return sfp__fail_key(err, "clock", SFP_EINVAL,
                              "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
@@ -350,78 +357,4 @@ void sfp__learner_update_slack(sfp__learner *l, double time, double spent)
 {
     if (isfinite(time)) /* half of the time in which the batch arrived must be left */
         sfp__learner_set_slack(l, spent < 0.5 * time);
-}
-
-/* Measures the mean processing time of the batches [WARM_UP, count); of all batches if count <= WARM_UP. */
-static sfp_status calibrate(const sfp__plan *p, sfp__learner *copy, sfp__batch_loader *feed, int64_t count, double *cost,
-                            sfp_error *err)
-{
-    double sum = 0;
-    int measured = 0;
-    for (int64_t k = 0; k < count && !sfp__plan_stopped(p); k++) {
-        int n;
-        const sfp__sample *samples;
-        sfp__timestamp_details t;
-        TRY(sfp__batch_loader_take(feed, k, &n, &samples, err));
-        if (n > 0) {
-            TRY(sfp__learner_offer(copy, n, samples, &t, err));
-            sfp__learner_update_slack(copy, n * (1 / p->opt->rate), t.seconds.total);
-        }
-        if (n > 0 && (k >= WARM_UP || count <= WARM_UP)) {
-            sum += t.seconds.total;
-            measured++;
-        }
-        sfp__batch_loader_release(feed, k + 1);
-    }
-    *cost = measured ? sum / measured : 0;
-    return SFP_OK;
-}
-
-/* The processing time of a batch: the mean of --costs, or measured on --calibrate batches of the first task with a copy of the
- * learner, which is discarded. */
-static sfp_status measure_cost(const sfp__plan *p, double *cost, sfp_error *err)
-{
-    const sfp__batches *b = &p->batches;
-    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *feed = NULL;
-    const sfp__batch_loader_options fo = {.size = p->size,
-                                          .resize = p->opt->learner.resize,
-                                          .keep_encoded = p->opt->learner.keep_compressed,
-                                          .depth = SFP__RUN_PREFETCH};
-    OWNED_PTR(sfp__learner_free) sfp__learner *copy = NULL;
-    int64_t count = 0;
-    if (p->cost_count) {
-        *cost = 0;
-        for (int64_t i = 0; i < p->cost_count; i++)
-            *cost += p->costs[i] / (double)p->cost_count;
-        return SFP_OK;
-    }
-    TRY(sfp__batch_loader_create(p->source, &p->tasks, b, &fo, 0, &feed, err));
-    while (count < b->count && count < WARM_UP + p->opt->calibrate && b->task[count] == b->task[0])
-        count++;
-    TRY(sfp__plan_make_learner(p, &copy, err));
-    const sfp__task *task = &p->tasks.task[b->task[0]];
-    if (!p->tasks.free) /* without a buffer the loss is over the classes of the task only */
-        TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
-    return calibrate(p, copy, feed, count, cost, err);
-}
-
-sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err)
-{
-    sfp__batches *b = &p->batches;
-    int64_t all = b->count;
-    double cost = 0;
-    *cs = NAN;
-    TRY(measure_cost(p, &cost, err));
-    if (sfp__plan_stopped(p)) /* the measurement is incomplete */
-        return SFP_OK;
-    *cs = sfp__clock_cs(cost, all, b->samples + p->unlabelled.count, p->opt->rate);
-    sfp__batches_keep(b, *cs);
-    sfp__plan_info(p, "clock paper: %.4f s per batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
-                   (long long)all);
-    return SFP_OK;
-}
-
-sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err)
-{
-    return measure_cost(p, seconds, err);
 }

@@ -80,7 +80,7 @@ bool sfp__position_read(sfp__run *run, json_t *root)
         return false;
     if (cs) { /* the measured value is kept: a new measurement would differ */
         at.cs = json_number_value(cs);
-        sfp__batches_keep(&p->batches, at.cs);
+        (void)sfp__batches_keep(&p->batches, at.cs);
     }
     if (!a->kind->read(run->arrivals, json_object_get(root, a->kind->name), (int)task))
         return false;

@@ -283,7 +283,8 @@ static sfp_status start_result(sfp__run *run, sfp_error *err)
     struct tm utc;
     if (gmtime_r(&now, &utc))
         (void)strftime(r->started, sizeof r->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return sfp__settings_record(p->opt->given, r, err);
+    TRY(sfp__settings_record(p->opt->given, r, err));
+    return p->opt->clock_of_preset ? sfp__result_config(r, "clock", sfp__clock_name(p->clock), err) : SFP_OK;
 }
 
 /* Finds the state file of --init-state and refuses files of other kinds before anything is read from the stream. A run that
@@ -463,8 +464,7 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     if (run->ended_before)
         return SFP_OK;
     if (p->clock == SFP_CLOCK_PAPER && !run->resumed) {
-        TRY(sfp__plan_keep_batches(p, &run->at.cs, err));
-        run->journal.r->cs = run->at.cs;
+        TRY(sfp__plan_keep_batches(p, run->journal.r, &run->at.cs, err));
     }
     *ready = run->resumed || !sfp__plan_stopped(p);
     if (!*ready)

@@ -40,9 +40,10 @@ typedef struct sfp__run_options {
     sfp__learner_options learner;
     bool drop_short; /* a short last batch of a task is excluded */
     sfp__clock_kind clock;
-    double rate;       /* lambda; 0: none */
-    int calibrate;     /* clock paper: batches that are measured, after 3 for warm-up */
-    const char *costs; /* file of processing times, one number of seconds per line, used in turn; NULL: measured */
+    bool clock_of_preset; /* a live stream, which has no clock paper, replaces it by its default */
+    double rate;          /* lambda; 0: none */
+    int calibrate;        /* clock paper: batches that are measured, after 3 for warm-up */
+    const char *costs;    /* file of processing times, one number of seconds per line, used in turn; NULL: measured */
     int queue;
     sfp__queue_policy policy;
     bool triage, controller;

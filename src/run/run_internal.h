@@ -148,10 +148,6 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err);
 sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *err);
 /* Fails with "none of the images could be read". */
 sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const char *first, sfp_error *err);
-/* Measures the processing time of a batch on a copy of the learner, as clock paper does. */
-sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err);
-/* Clock paper: measures C_S and keeps the batches that it leaves time for. *cs NAN: the run was stopped meanwhile. */
-sfp_status sfp__plan_keep_batches(sfp__plan *p, double *cs, sfp_error *err);
 /* Computes the digests of the image lists, without which a position in the stream has no meaning. */
 sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
@@ -159,6 +155,23 @@ void sfp__plan_done(sfp__plan *p);
 /* Updates whether the learner has spare time: a batch arrives every `time` seconds, and the last one took `spent` seconds. time
  * NAN: no arrival rate. */
 void sfp__learner_update_slack(sfp__learner *l, double time, double spent);
+
+/* ----------------------------------------------------------------- calibrate.c */
+
+typedef struct sfp__calibration {
+    int64_t filling;  /* batches that filled the buffer */
+    int64_t measured; /* batches that were measured */
+    double seconds;   /* mean processing time of these; 0: none */
+} sfp__calibration;
+
+/* Clock paper: measures the processing time of a batch with a copy of the learner whose buffer is full. */
+sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *err);
+/* After this number of batches: is the buffer not full, or the window of ssd? The number of such batches is bounded. */
+bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches);
+/* The processing time of a batch: the mean of --costs, or measured. */
+sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err);
+/* Clock paper: finds C_S and keeps the batches that it leaves time for. *cs NAN: the run was stopped meanwhile. */
+sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_error *err);
 
 /* ------------------------------------------------------------------- classes.c */
 
@@ -227,6 +240,9 @@ sfp_status sfp__files_save_stopped(sfp__run *run, sfp_error *err);
 sfp_status sfp__files_save_outputs(sfp__run *run, sfp_error *err);
 
 /* ----------------------------------------------------------------- settings.c */
+
+/* The clock of a stream, never DEFAULT. */
+sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live);
 
 /* `a` NULL: there is nothing to record or to compare. */
 sfp_status sfp__settings_record(const sfp__args *a, sfp_result *r, sfp_error *err);

@@ -17,7 +17,7 @@
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
 #define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu aser-retrieve ssd-schedule"
 
-/* Facts that are not settings: boundaries (the stream has known tasks), live (unknown until the stream is open), weighs (the
+/* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the stream is open), weighs (the
  * selector has weights), keeps (contents of the buffer: images, pixels or nothing). */
 static const sfp__no_effect_rule rules[] = {
     {"controller", "method", "method {method}", "a closed-form head alone has no coreset, replay or steps to adapt to the load"},
@@ -30,6 +30,8 @@ static const sfp__no_effect_rule rules[] = {
     {"grow-by", "pool-kind=dualprompt", "pool-kind {pool-kind}", "one expert is activated at a time"},
     {"pool", "pool-kind=dualprompt&boundaries=on", "pool-kind {pool-kind}", "there is one expert per task"},
     {"attune-topk attune-residual", "attune=off", "attune {attune}", "nothing is attuned"},
+    {"answer", "head=mix", "head {head}", "the mixture predicts classes that were seen"},
+    {"answer", "free=on", "data {data}", "the linear head of a task-free stream has only classes that were seen"},
     {"head-feed", "head!=mix", "head {head}", "only head mix uses it"},
     /* with triage and the controller, sigma is the size of the coreset */
     {"sigma", "select=none&triage=off&controller=off", "select {select}", "the whole batch is trained on"},
@@ -61,16 +63,25 @@ static const sfp__no_effect_rule rules[] = {
     {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
 };
 
+sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live)
+{
+    if (o->clock != SFP_CLOCK_DEFAULT && !(live && o->clock_of_preset))
+        return o->clock;
+    return !(o->rate > 0) ? SFP_CLOCK_OFF : live ? SFP_CLOCK_REAL : SFP_CLOCK_VIRTUAL;
+}
+
 sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_stream *stream, sfp_error *err)
 {
     const sfp__buffer_method *buffer = sfp__buffer_method_find(o->learner.buffer.method);
     bool boundaries = stream ? stream->tasks : o->tasks && strcmp(o->tasks, "free") != 0;
-    /* before the stream is open, DEFAULT may still become real instead of virtual; both use the same settings */
-    sfp__clock_kind clock = o->clock != SFP_CLOCK_DEFAULT ? o->clock : o->rate > 0 ? SFP_CLOCK_VIRTUAL : SFP_CLOCK_OFF;
+    /* before the stream is open, DEFAULT may still become real instead of virtual; both use the same settings. The clock of a
+     * preset is unknown until then. */
+    const char *clock = !stream && o->clock_of_preset ? NULL : sfp__clock_name(sfp__run_clock(o, stream && stream->live));
     const sfp__fact facts[] = {
-        {"clock", sfp__clock_name(clock)},
+        {"clock", clock},
         {"tasks", o->tasks},
         {"boundaries", boundaries ? "on" : "off"},
+        {"free", stream && !stream->tasks ? "on" : NULL},
         {"live", !stream        ? NULL
                  : stream->live ? "on"
                                 : "off"},

@@ -132,7 +132,7 @@ TEST(wrong_values_are_refused_at_once_and_change_nothing)
         {"data", "folder:", "folder:PATH"},
         {"test", "camera:0", "expected KIND:PATH"},
         {"classes", "-1", "classes is '-1', expected a whole number"},
-        {"preset", "worst", "preset is 'worst', expected one of default|paper|best"},
+        {"preset", "worst", "preset is 'worst', expected one of default|paper|authors|best"},
     };
     sfp_settings *s = defaults();
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -173,6 +173,36 @@ TEST(a_preset_sets_only_unset_options)
     MUST(sfp_settings_set(s, "preset", "default", &err));
     assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "exact");
     assert_string_equal(sfp_settings_get(s, "normalise"), "half");
+}
+
+TEST(the_clock_of_a_preset_needs_an_arrival_rate)
+{
+    sfp_settings *s = defaults();
+    MUST(sfp_settings_set(s, "preset", "paper", &err));
+    assert_null(sfp_settings_get(s, "clock"));
+    assert_string_equal(sfp_settings_get(s, "calibrate"), "20");
+    MUST(sfp_settings_set(s, "rate", "6028", &err)); /* in any order */
+    assert_string_equal(sfp_settings_get(s, "clock"), "paper");
+    assert_string_equal(sfp_settings_get(s, "calibrate"), "500");
+    assert_string_equal(sfp_settings_get(s, "drop-rule"), "alg2");
+    MUST(sfp_settings_set(s, "preset", "authors", &err));
+    assert_string_equal(sfp_settings_get(s, "clock"), "paper");
+    MUST(sfp_settings_set(s, "rate", "max", &err));
+    assert_null(sfp_settings_get(s, "clock"));
+    MUST(sfp_settings_set(s, "clock", "virtual", &err));
+    MUST(sfp_settings_set(s, "rate", "300", &err));
+    assert_string_equal(sfp_settings_get(s, "clock"), "virtual");
+}
+
+TEST(preset_authors_is_preset_paper_with_the_choices_of_their_code)
+{
+    static const char *const pairs[][2] = {{"coreset-rounding", "paper"}, {"normalise", "none"},     {"head", "linear"},
+                                           {"drop-rule", "eq8"},          {"attune-topk", "2"},      {"answer", "all"},
+                                           {"forgetting", "authors"},     {"learnloss-order", "low"}};
+    sfp_settings *s = defaults();
+    MUST(sfp_settings_set(s, "preset", "authors", &err));
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        assert_string_equal(sfp_settings_get(s, pairs[i][0]), pairs[i][1]);
 }
 
 TEST(a_learner_has_the_settings_of_a_preset)

@@ -151,7 +151,7 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     begin(400, "free", 4);
     f.loads = &loads;
     static const int64_t kept[] = {0, 16, 33, 50, 66, 83}; /* of 100 */
-    sfp__batches_keep(&b, 16);
+    assert_int_equal(sfp__batches_keep(&b, 16), 0);
     assert_int_equal(b.count, 6);
     assert_int_equal(b.samples, 400); /* still the samples of the whole stream */
     sfp__batch_loader *loader = load_from(0);
@@ -165,6 +165,36 @@ TEST(only_the_batches_that_are_kept_are_decoded)
     }
     sfp__batch_loader_free(loader);
     assert_int_equal(atomic_load(&loads), 24);
+}
+
+TEST(a_task_without_time_for_a_batch_keeps_one_and_is_counted)
+{
+    begin(52, "2", 10); /* three batches per task */
+    assert_int_equal(sfp__batches_keep(&b, 3), 0);
+    begin(52, "2", 10);
+    assert_int_equal(sfp__batches_keep(&b, 3.01), 2);
+    assert_int_equal(b.count, 2);
+    assert_int_equal(b.task[1], 1);
+    begin(8, "free", 10);
+    assert_int_equal(sfp__batches_keep(&b, 0.5), 0);
+    assert_int_equal(sfp__batches_keep(&b, 1e9), 1);
+    assert_int_equal(b.count, 1);
+}
+
+TEST(a_loader_with_a_count_begins_again_after_the_last_batch)
+{
+    begin(22, "free", 10); /* 10, 10 and 2 samples */
+    const sfp__batch_loader_options cycle = {.size = SIDE, .depth = 2, .count = 8};
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = NULL;
+    const sfp__sample *s;
+    int n;
+    MUST(sfp__batch_loader_create(&f.s, &t, &b, &cycle, 0, &loader, &err));
+    for (int64_t k = 0; k < 8; k++) {
+        assert_int_equal(take(loader, k, &s), k % 3 == 2 ? 2 : 10);
+        assert_int_equal(s[0].id, t.task[0].sample[k % 3 * 10]);
+        sfp__batch_loader_release(loader, k + 1);
+    }
+    assert_int_equal(sfp__batch_loader_take(loader, 8, &n, &s, &err), SFP_EINVAL);
 }
 
 TEST(a_batch_that_is_not_loaded_is_refused)

@@ -118,6 +118,7 @@ static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learn
 static int list_inference_settings(const sfp__learner_options *o, sfp__saved_setting *out)
 {
     int n = put_settings(SFP_SAVED_INFERENCE, "seed batch head resize", o, out);
+    n += put_settings(SFP_SAVED_INFERENCE, o->answer_all ? "answer" : "", o, out + n);
     PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
     PUT(INFERENCE, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
     return n;

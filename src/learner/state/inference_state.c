@@ -61,7 +61,7 @@ static sfp_status read_settings(reading *f, sfp_error *err)
         {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
         {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
         {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
-        {"seed", false, false}};
+        {"seed", false, false},     {"answer", true, false}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].fingerprints_only && f->r->method))
             TRY(read_setting(f, list[i].key, list[i].required, err));

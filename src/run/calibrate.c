@@ -1,0 +1,129 @@
+/* Clock paper: measures the processing time of a batch and keeps the batches for which it leaves time (docs/method.md, section 8).
+ *
+ * The measurement is made on a copy of the learner, which is discarded. A timestamp becomes slower while the buffer fills: there is
+ * more to replay and to compare with. The buffer method ssd is slower still once its window of recent batches is full. So the copy
+ * first processes batches until this steady state is reached, and then those that are measured. It processes the batches of the
+ * first task, whose classes the copy has; after the last one it begins with the first one again. */
+#include "buffer/ssd.h"
+#include "results/result.h"
+#include "run/run_internal.h"
+
+#include <math.h>
+
+enum { WARM_UP = 3 }; /* batches between the steady state and the first batch that is measured */
+
+/* ------------------------------------------------------------------ the steady state */
+
+/* Returns the number of batches after which the filling ends at the latest. */
+static int64_t max_filling(const sfp__buffer *b)
+{
+    return b && b->opt.slots > 0 ? (b->opt.slots - 1) / b->max_batch + 1 + SFP_SSD_WINDOW : 0;
+}
+
+bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches)
+{
+    bool window = b && b->method->needs & SFP_NEED_PIXELS && batches < SFP_SSD_WINDOW;
+    return batches < max_filling(b) && (b->filled < b->opt.slots || window);
+}
+
+/* -------------------------------------------------------------------- the measurement */
+
+/* Makes the loader of the batches of the first task, which begins again after the last one. */
+static sfp_status open_loader(const sfp__plan *p, const sfp__batches *first, int64_t count, sfp__batch_loader **out,
+                              sfp_error *err)
+{
+    const sfp__batch_loader_options o = {.size = p->size,
+                                         .resize = p->opt->learner.resize,
+                                         .keep_encoded = p->opt->learner.keep_compressed,
+                                         .depth = SFP__RUN_PREFETCH,
+                                         .count = count};
+    return sfp__batch_loader_create(p->source, &p->tasks, first, &o, 0, out, err);
+}
+
+/* Processes batch k; *seconds: its processing time, NAN if no image of it can be read. */
+static sfp_status process(const sfp__plan *p, sfp__learner *copy, sfp__batch_loader *loader, int64_t k, double *seconds,
+                          sfp_error *err)
+{
+    int n;
+    const sfp__sample *samples;
+    sfp__timestamp_details t;
+    *seconds = NAN;
+    TRY(sfp__batch_loader_take(loader, k, &n, &samples, err));
+    if (n > 0) {
+        TRY(sfp__learner_offer(copy, n, samples, &t, err));
+        sfp__learner_update_slack(copy, n * (1 / p->opt->rate), t.seconds.total);
+        *seconds = t.seconds.total;
+    }
+    sfp__batch_loader_release(loader, k + 1);
+    return SFP_OK;
+}
+
+sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *err)
+{
+    sfp__batches first = p->batches; /* the arrays belong to the plan */
+    OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = NULL;
+    OWNED_PTR(sfp__learner_free) sfp__learner *copy = NULL;
+    double seconds, sum = 0;
+    int64_t k = 0, measured = 0;
+    TRY(sfp__plan_make_learner(p, &copy, err));
+    const sfp__buffer *buffer = sfp__learner_buffer(copy);
+    const sfp__task *task = &p->tasks.task[first.task[0]];
+    if (!p->tasks.free) /* without a buffer the loss is over the classes of the task only */
+        TRY(sfp__learner_set_classes(copy, task->classes, task->class_of, err));
+    for (first.count = 1; first.count < p->batches.count && first.task[first.count] == first.task[0];)
+        first.count++;
+    TRY(open_loader(p, &first, max_filling(buffer) + WARM_UP + p->opt->calibrate, &loader, err));
+    for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++)
+        TRY(process(p, copy, loader, k, &seconds, err));
+    *out = (sfp__calibration){.filling = k};
+    for (int64_t end = k + WARM_UP + p->opt->calibrate; k < end && !sfp__plan_stopped(p); k++) {
+        TRY(process(p, copy, loader, k, &seconds, err));
+        if (k < out->filling + WARM_UP || isnan(seconds))
+            continue;
+        sum += seconds;
+        measured++;
+    }
+    out->measured = measured;
+    out->seconds = measured ? sum / (double)measured : 0;
+    return SFP_OK;
+}
+
+/* ----------------------------------------------------------------------- the batches */
+
+/* The processing time of a batch: the mean of --costs, or measured. */
+static sfp_status find_cost(const sfp__plan *p, double *cost, sfp_error *err)
+{
+    sfp__calibration c = {0};
+    *cost = 0;
+    for (int64_t i = 0; i < p->cost_count; i++)
+        *cost += p->costs[i] / (double)p->cost_count;
+    if (p->cost_count)
+        return SFP_OK;
+    sfp__plan_info(p, "measuring the processing time: %d batches with a full buffer, on a copy of the learner that is discarded",
+                   p->opt->calibrate);
+    TRY(sfp__calibrate(p, &c, err));
+    *cost = c.seconds;
+    return SFP_OK;
+}
+
+sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err)
+{
+    return find_cost(p, seconds, err);
+}
+
+sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_error *err)
+{
+    sfp__batches *b = &p->batches;
+    int64_t all = b->count;
+    double cost = 0;
+    *cs = NAN;
+    TRY(find_cost(p, &cost, err));
+    if (sfp__plan_stopped(p)) /* the measurement is incomplete */
+        return SFP_OK;
+    *cs = sfp__clock_cs(cost, all, b->samples + p->unlabelled.count, p->opt->rate);
+    r->cs = *cs;
+    r->starved_tasks = sfp__batches_keep(b, *cs);
+    sfp__plan_info(p, "clock paper: %.4f s per batch, C_S %.2f: %lld of %lld batches are kept", cost, *cs, (long long)b->count,
+                   (long long)all);
+    return SFP_OK;
+}

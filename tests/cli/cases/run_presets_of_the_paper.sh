@@ -1,0 +1,52 @@
+# presets paper and authors: their settings, the clock that needs a rate, the measurement, and tasks without time for a batch
+export STREAMFP_REGISTRY=$PWD/runs.db
+run() {
+    rm -rf out
+    streamfp run --data synthetic:100 --tasks 2 --img-size 16 --batch 10 --threads 1 --eval-limit 20 --out out "$@" >stdout 2>stderr || cat stderr
+}
+keys='clock|calibrate|coreset|drop-rule|attune-topk|forgetting|answer|learnloss-order|normalise'
+settings() { sed -n '/"config"/,/}/p' out/result.json | grep -oE "\"($keys)\": ?\"[^\"]*\"" | tr '\n' ' '; }
+messages() { grep -E '^(preset|clock|measuring)' stderr; }
+for preset in paper authors; do
+    run --preset $preset
+    echo "$preset: $(settings)"
+    messages
+done
+echo "with a rate:"
+run --preset paper --rate 1e9 --calibrate 2
+settings && echo
+messages
+grep -o '"starved_tasks": [0-9]*' out/result.json
+grep 'starved' stdout
+echo 0.1 >costs
+run --preset paper --rate 400 --costs costs
+messages
+grep -o '"starved_tasks": [0-9]*' out/result.json
+grep -c 'starved' stdout
+echo "with another clock, or none:"
+run --preset paper --rate 1e9 --clock virtual --costs costs
+messages
+run --preset paper --rate max
+messages
+run --preset paper --clock off
+messages
+echo "a live stream has its own clock:"
+timeout 20 streamfp run --data synthetic:0 --preset paper --rate 1e6 --threads 1 --img-size 16 --out live-out --queue 2 >/dev/null 2>stderr &
+for _ in $(seq 200); do
+    if [ -e live-out/events.jsonl ]; then break; fi
+    sleep 0.05
+done
+kill -INT $! && wait $!
+echo "exit $?"
+grep -oE '"(clock|queue)": *"[^"]*"' live-out/result.json | head -2
+echo "a state remembers which classes it predicts:"
+first_task() { # of the run, and of its state after the first task
+    grep -A1 '"accuracy_matrix"' out/result.json | grep -oE '[0-9.]+' | head -1
+    streamfp eval --state out/state-task-1.safetensors --data synthetic:100 --tasks 2 --eval-limit 20 --threads 1 --json 2>/dev/null |
+        grep -oE '"classes 0-4","accuracy":[0-9.]*' | grep -oE '[0-9.]+$'
+}
+for answer in seen all; do
+    run --answer $answer --lr 1e-9
+    [ "$(first_task | uniq | wc -l)" = 1 ] || echo "differ: $(first_task)"
+    echo "$answer: $(streamfp inspect out/state.safetensors | grep -o 'answer: .*')"
+done
