@@ -30,6 +30,7 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
 typedef struct sfp__ssd_timing {
     int every, window;
 } sfp__ssd_timing;
+enum { SFP_SSD_WINDOW = 32 }; /* the largest window of all schedules */
 sfp__ssd_timing sfp__ssd_timing_of(sfp__ssd_schedule schedule);
 
 /* Returns the rate of a step on normalised pixels x = (p - mean) / std that equals a step of SFP_SSD_RATE on the pixels p in

@@ -173,8 +173,8 @@ static void print_table(const sfp_result *r, const char *out)
     print_number(r, "coverage", "class coverage", "");
     print_number(r, "cs", "C_S", "");
     if (count_of(r, "starved_tasks"))
-        (void)printf("  %-24s %10llu of %d: no time for a batch; the paper's tables have '-'\n", "starved tasks",
-                     count_of(r, "starved_tasks"), sfp_result_tasks(r));
+        (void)printf("  %-24s %10llu of %d: no time for a batch\n", "starved tasks", count_of(r, "starved_tasks"),
+                     sfp_result_tasks(r));
     if (isfinite(sfp_result_number(r, "lambda")) && !isfinite(sfp_result_number(r, "cs"))) { /* a clock with lag */
         print_number(r, "lag.mean", "lag, mean", " s");
         print_number(r, "lag.max", "lag, largest", " s");
