@@ -87,7 +87,8 @@ double sfp__ssd_relation(int n, int D, const float *feature, const float *real, 
 
 sfp__ssd_timing sfp__ssd_timing_of(sfp__ssd_schedule schedule)
 {
-    return schedule == SFP_SSD_PORT ? (sfp__ssd_timing){.every = 6, .window = 16} : (sfp__ssd_timing){.every = 3, .window = SFP_SSD_WINDOW};
+    return schedule == SFP_SSD_PORT ? (sfp__ssd_timing){.every = 6, .window = 16}
+                                    : (sfp__ssd_timing){.every = 3, .window = SFP_SSD_WINDOW};
 }
 
 float sfp__ssd_rate(float std)
