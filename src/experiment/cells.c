@@ -162,13 +162,14 @@ static bool is_engine_key(const char *entry)
     return false;
 }
 
-static sfp_status set_all(sfp_settings *s, const sfp__strings *list, sfp_error *err)
+/* with_engine false: without settings that the engine has. */
+static sfp_status set_all(sfp_settings *s, const sfp__strings *list, bool with_engine, sfp_error *err)
 {
     for (int i = 0; i < list->count; i++) {
         char key[SFP_KEY_MAX * 2];
         size_t n = strcspn(list->s[i], "=");
-        if (is_engine_key(list->s[i]))
-            continue; /* the engine has it */
+        if (!with_engine && is_engine_key(list->s[i]))
+            continue;
         if (n >= sizeof key || list->s[i][n] == '\0')
             return sfp__fail(err, SFP_EINVAL, "setting '%s' is not KEY=VALUE", list->s[i]);
         memcpy(key, list->s[i], n);
@@ -176,6 +177,15 @@ static sfp_status set_all(sfp_settings *s, const sfp__strings *list, sfp_error *
         TRY(sfp_settings_set(s, key, list->s[i] + n + 1, err));
     }
     return SFP_OK;
+}
+
+sfp_status sfp__cell_settings_check(const sfp__strings *settings, sfp_error *err)
+{
+    sfp_settings *s = NULL;
+    TRY(sfp_settings_create(&s, err));
+    sfp_status status = set_all(s, settings, true, err);
+    sfp_settings_free(s);
+    return status;
 }
 
 sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
@@ -187,7 +197,7 @@ sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_ru
     o.ctx = lab;
     TRY(use_engine(lab, settings, err));
     TRY(sfp_settings_create(&s, err));
-    sfp_status status = set_all(s, settings, err);
+    sfp_status status = set_all(s, settings, false, err);
     if (!status)
         status = sfp_run_open(lab->engine, s, &o, out, err);
     sfp_settings_free(s);

@@ -149,7 +149,9 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
 const char *sfp__settings_value(const sfp__strings *list, const char *key); /* NULL: none */
 /* Runs a cell, or reads its result if it has been run. */
 sfp_status sfp__cell_run(sfp__lab *lab, sfp__cell *cell, sfp_error *err);
-/* Settings that runs are opened with. */
+/* Fails if a key or a value is wrong, so that no run begins before. */
+sfp_status sfp__cell_settings_check(const sfp__strings *settings, sfp_error *err);
+/* Opens a run with these settings, and the engine that it needs. */
 sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err);
 bool sfp__lab_cancelled(const sfp__lab *lab);
 void sfp__lab_message(const sfp__lab *lab, sfp_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -311,12 +311,14 @@ static const sfp__cell *find_cell(const sfp__lab *lab, const json_t *then)
     return NULL;
 }
 
-/* Compares the numbers of one cell; *moved counts those that differ. Measured times are not compared. */
+/* Compares the numbers of one cell; *moved counts those that differ. Measured times are not compared, nor runs that depend on them. */
 static void check_cell(const sfp__lab *lab, const sfp__cell *c, const json_t *then, int *compared, int *moved)
 {
     const sfp__metric *list[SFP_METRICS_MAX];
     int metrics = sfp__experiment_metrics(&lab->experiments[c->experiment], list);
     char name[256];
+    if (lab->experiments[c->experiment].rows[c->row].measured_clock)
+        return;
     for (int m = 0; m < metrics; m++) {
         const json_t *v = json_object_get(json_object_get(then, "values"), list[m]->name);
         if (!json_is_number(v) || c->state != SFP_CELL_DONE || strcmp(list[m]->key, "runtime") == 0 ||

@@ -57,7 +57,9 @@ static sfp_status estimate_cells(sfp__lab *lab, sfp_error *err)
         sfp__cell *cell = &lab->cells[i];
         char name[256];
         TRY(sfp__cell_settings(lab, cell, &settings, err));
-        sfp_status status = sfp__cell_clock(lab, cell, &settings, &cost, err);
+        sfp_status status = cell->repetition == 0 ? sfp__cell_settings_check(&settings, err) : SFP_OK;
+        if (!status)
+            status = sfp__cell_clock(lab, cell, &settings, &cost, err);
         if (status == SFP_ECANCELLED)
             return status;
         if (status)

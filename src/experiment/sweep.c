@@ -38,6 +38,31 @@ static sfp_status read_grid(const char *text, grid *out, sfp_error *err)
     }
 }
 
+/* Settings that the sweep gives each run. */
+static bool is_taken(const grid *g)
+{
+    static const char *const keys[] = {"seed", "out", "resume"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strlen(keys[i]) == g->key_length && strncmp(g->key, keys[i], g->key_length) == 0)
+            return true;
+    return false;
+}
+
+/* A value that another one replaces would make two rows with the same runs. */
+static sfp_status check_keys(int count, const grid *list, sfp_error *err)
+{
+    for (int g = 0; g < count; g++) {
+        int n = (int)list[g].key_length;
+        if (is_taken(&list[g]))
+            return sfp__fail_key(err, "grid", SFP_EINVAL, "grid is '%s', but %.*s is set by the sweep for each run", list[g].key,
+                                 n, list[g].key);
+        for (int k = 0; k < g; k++)
+            if (list[k].key_length == list[g].key_length && strncmp(list[k].key, list[g].key, list[g].key_length) == 0)
+                return sfp__fail_key(err, "grid", SFP_EINVAL, "grid: %.*s is given twice", n, list[g].key);
+    }
+    return SFP_OK;
+}
+
 /* Adds one variant: the names and settings of one value of each grid. */
 static sfp_status add_variant(sfp__sweep *s, int grids, const grid *list, const int *at, sfp__variant *out, sfp_error *err)
 {
@@ -97,6 +122,7 @@ sfp_status sfp__sweep_init(sfp__sweep *s, int count, const char *const *grids, s
     TRY(sfp__alloc(&list, (size_t)count, sizeof *list, err));
     for (int g = 0; g < count; g++)
         TRY(read_grid(grids[g], &list[g], err));
+    TRY(check_keys(count, list, err));
     bool one = count == 1;
     TRY(combine(s, one ? 1 : count - 1, list, &s->rows, &s->row_count, err));
     TRY(combine(s, one ? 0 : 1, list + count - 1, &s->columns, &s->column_count, err));

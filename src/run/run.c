@@ -439,9 +439,9 @@ int64_t sfp__run_batches(const sfp__run *run, int task, int64_t *samples)
     const sfp__plan *p = &run->plan;
     int64_t count = 0, n = 0;
     for (int64_t k = 0; k < p->batches.count; k++)
-        count += task < 0 || p->batches.task[k] == task;
+        count += task == -1 || p->batches.task[k] == task;
     for (int t = 0; t < p->tasks.count && !p->live; t++)
-        n += task < 0 || t == task ? p->tasks.task[t].count : 0;
+        n += task == -1 || t == task ? p->tasks.task[t].count : 0;
     if (samples)
         *samples = n;
     return count;
