@@ -61,6 +61,7 @@ typedef struct sfp__experiment {
 const sfp__experiment *sfp__experiments(int *count);
 /* The closed-form heads that stand next to every table. */
 const sfp__variant *sfp__closed_rows(int *count);
+bool sfp__metric_is_time(const sfp__metric *m); /* derived from the processing time of a method, not from a run */
 const sfp__metric *sfp__metric_find(const char *name, size_t length);
 
 /* A figure of the paper as a fraction (Runtime: seconds); false: the table has none. */

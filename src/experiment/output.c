@@ -321,8 +321,7 @@ static void check_cell(const sfp__lab *lab, const sfp__cell *c, const json_t *th
         return;
     for (int m = 0; m < metrics; m++) {
         const json_t *v = json_object_get(json_object_get(then, "values"), list[m]->name);
-        if (!json_is_number(v) || c->state != SFP_CELL_DONE || strcmp(list[m]->key, "runtime") == 0 ||
-            strcmp(list[m]->key, "cost") == 0)
+        if (!json_is_number(v) || c->state != SFP_CELL_DONE || sfp__metric_is_time(list[m]))
             continue;
         (*compared)++;
         if (json_number_value(v) == c->value[m])

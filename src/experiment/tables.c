@@ -22,14 +22,23 @@ int sfp__experiment_metrics(const sfp__experiment *e, const sfp__metric *list[SF
     return n;
 }
 
+bool sfp__metric_is_time(const sfp__metric *m)
+{
+    return strcmp(m->key, "cost") == 0 || strcmp(m->key, "runtime") == 0 || strcmp(m->key, "throughput") == 0;
+}
+
 int sfp__lab_values(const sfp__lab *lab, int experiment, int row, int column, int metric, double *values)
 {
+    const sfp__metric *list[SFP_METRICS_MAX];
     int n = 0;
+    (void)sfp__experiment_metrics(&lab->experiments[experiment], list);
+    bool is_time = sfp__metric_is_time(list[metric]); /* which is known of a method that had no time for a batch, too */
     for (int k = 0; k < lab->repetitions; k++)
         values[k] = NAN;
     for (int i = 0; i < lab->cell_count; i++) {
         const sfp__cell *c = &lab->cells[i];
-        if (c->experiment != experiment || c->row != row || c->column != column || c->state != SFP_CELL_DONE)
+        if (c->experiment != experiment || c->row != row || c->column != column || c->state == SFP_CELL_WAITING ||
+            c->state == SFP_CELL_OMITTED || (c->state == SFP_CELL_STARVED && !is_time))
             continue;
         values[c->repetition] = c->value[metric];
         n += isfinite(c->value[metric]);
@@ -110,9 +119,7 @@ static sfp_status fill_column(const sfp__lab *lab, int experiment, int column, i
     (void)sfp__experiment_metrics(e, list);
     const char *group = paper_group(lab, e, column, repetition, buf, sizeof buf);
     /* the processing time of a method is the same in all repetitions, so it has no interval */
-    bool measured_once =
-        lab->cost_keys.count > 0 && (strcmp(list[metric]->key, "cost") == 0 || strcmp(list[metric]->key, "runtime") == 0 ||
-                                     strcmp(list[metric]->key, "throughput") == 0);
+    bool measured_once = lab->cost_keys.count > 0 && sfp__metric_is_time(list[metric]);
     bool named = e->orders_as_columns || *e->columns[column].name;
     TRY(sfp__table_set_text(&t->group_name[at], named ? group : NULL, err));
     TRY(sfp__table_set_text(&t->column_name[at], list[metric]->name, err));
@@ -123,9 +130,11 @@ static sfp_status fill_column(const sfp__lab *lab, int experiment, int column, i
         (void)sfp__lab_values(lab, experiment, r, column, metric, x);
         int n = repetition >= 0 || (measured_once && isfinite(x[0])) ? 1 : lab->repetitions;
         sfp__table_set_values(t, r, at, n, &x[repetition >= 0 ? repetition : 0]);
-        if (is_starved(lab, experiment, r, column, repetition))
-            sfp__table_at(t, r, at)->text = "-";
         compare(lab, e, t, r, at, group, list[metric]->name);
+        if (is_starved(lab, experiment, r, column, repetition) && !sfp__metric_is_time(list[metric])) {
+            sfp__table_at(t, r, at)->text = "-";
+            sfp__table_at(t, r, at)->verdict = isfinite(sfp__table_at(t, r, at)->paper) ? "not comparable" : NULL;
+        }
     }
     return SFP_OK;
 }
