@@ -39,11 +39,11 @@ static sfp_status add_rows(sfp__lab *lab, int experiment, int repetition, bool e
     return SFP_OK;
 }
 
-/* Adds all cells in the order of execution: every experiment once, then the other forms of methods, then the next repetition. */
+/* Adds all cells in the order of execution: every experiment once, then its repetitions, then the other forms of methods. */
 static sfp_status add_cells(sfp__lab *lab, sfp_error *err)
 {
-    for (int k = 0; k < lab->repetitions; k++)
-        for (int extra = 0; extra < 2; extra++)
+    for (int extra = 0; extra < 2; extra++)
+        for (int k = 0; k < lab->repetitions; k++)
             for (int e = 0; e < lab->experiment_count; e++)
                 if (k == 0 || !lab->experiments[e].cost_only)
                     TRY(add_rows(lab, e, k, extra != 0, err));
