@@ -39,7 +39,8 @@ sfp_status sfp__setting_put(sfp__strings *list, const char *entry, size_t length
 
 sfp_status sfp__settings_add(sfp__strings *list, const char *settings, sfp_error *err)
 {
-    for (const char *s = settings ? settings : ""; *s; s += strspn(s, " ")) {
+    const char *s = settings ? settings : "";
+    while (*(s += strspn(s, " "))) {
         size_t n = strcspn(s, " ");
         TRY(sfp__setting_put(list, s, n, err));
         s += n;

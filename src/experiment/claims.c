@@ -176,10 +176,12 @@ static void say(const place *p, const char *fmt, ...)
     va_end(args);
 }
 
-/* Values of a row; repetitions in which the method had no time count as 0, as in the paper. */
+/* Values of a row; accuracies of repetitions in which the method had no time count as 0, as in the paper. */
 static int values(const place *p, int row, int column, double *x)
 {
     int n = sfp__lab_values(p->lab, p->experiment, row, column, p->metric, x);
+    if (strcmp(p->check->metric, "Acc") != 0)
+        return n;
     for (int i = 0; i < p->lab->cell_count; i++) {
         const sfp__cell *c = &p->lab->cells[i];
         if (c->experiment == p->experiment && c->row == row && c->column == column && c->state == SFP_CELL_STARVED) {
@@ -207,7 +209,8 @@ typedef enum answer { FAILS, OPEN, HOLDS } answer;
 static answer judge(double mean, double half, double bound, double unit)
 {
     double margin = isfinite(half) ? half : unit == 100 ? 0.02 : INFINITY;
-    return !isfinite(mean) ? OPEN : mean - margin > bound ? HOLDS : mean + margin < bound || mean <= bound ? FAILS : OPEN;
+    bool equal = margin == 0 && mean == bound;
+    return !isfinite(mean) ? OPEN : mean - margin > bound ? HOLDS : mean + margin < bound || equal ? FAILS : OPEN;
 }
 
 static answer worse(answer x, answer y)
