@@ -472,8 +472,8 @@ typedef struct sfp_run sfp_run;
 typedef struct sfp_result sfp_result;
 
 typedef struct sfp_run_progress {
-    size_t size; /* set by the library */
-    int32_t task, tasks;
+    size_t size;         /* set by the library */
+    int32_t task, tasks; /* tasks 0: the processing time is being measured, on `offered` of `total` batches */
     const char *task_name;
     uint64_t offered_before, offered, total;   /* samples: by earlier processes, so far, in all (0: unknown) */
     double rate, lag, loss, accuracy, seconds; /* samples/s, s, prequential accuracy, s of this process; NaN: unknown */

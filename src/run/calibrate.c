@@ -58,6 +58,22 @@ static sfp_status process(const sfp__plan *p, sfp__learner *copy, sfp__batch_loa
     return SFP_OK;
 }
 
+/* Reports `done` of `total` batches; a caller may stop the run here. */
+static void report(const sfp__plan *p, int64_t done, int64_t total)
+{
+    const sfp_run_progress now = {.size = sizeof now,
+                                  .task_name = "",
+                                  .offered = (uint64_t)done,
+                                  .total = (uint64_t)total,
+                                  .rate = NAN,
+                                  .lag = NAN,
+                                  .loss = NAN,
+                                  .accuracy = NAN,
+                                  .seconds = NAN};
+    if (p->hooks->progress)
+        p->hooks->progress(p->hooks->ctx, &now);
+}
+
 sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *err)
 {
     sfp__batches first = p->batches; /* the arrays belong to the plan */
@@ -73,11 +89,15 @@ sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *
     for (first.count = 1; first.count < p->batches.count && first.task[first.count] == first.task[0];)
         first.count++;
     TRY(open_loader(p, &first, max_filling(buffer) + WARM_UP + p->opt->calibrate, &loader, err));
-    for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++)
+    int64_t total = max_filling(buffer) + WARM_UP + p->opt->calibrate; /* at most */
+    for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++) {
         TRY(process(p, copy, loader, k, &seconds, err));
+        report(p, k + 1, total);
+    }
     *out = (sfp__calibration){.filling = k};
     for (int64_t end = k + WARM_UP + p->opt->calibrate; k < end && !sfp__plan_stopped(p); k++) {
         TRY(process(p, copy, loader, k, &seconds, err));
+        report(p, k + 1, end);
         if (k < out->filling + WARM_UP || isnan(seconds))
             continue;
         sum += seconds;

@@ -76,7 +76,10 @@ static void add_stream(sfp__status_line *l, const sfp_run_progress *p)
 void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l)
 {
     *l = (sfp__status_line){0};
-    if (p->to_evaluate)
+    if (p->tasks == 0 && p->total)
+        sfp__status_line_add(l, PRIORITY_TASK, "measuring the processing time: %llu/%llu batches", (unsigned long long)p->offered,
+                             (unsigned long long)p->total);
+    else if (p->to_evaluate)
         add_evaluation(l, p);
     else
         add_stream(l, p);
@@ -87,9 +90,11 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
     double *shown_at = ctx; /* in seconds of this process */
     bool rewrites = sfp__status_line_rewrites();
     bool begins = rewrites && p->to_evaluate && p->evaluated == 0; /* the first images may take seconds */
-    bool due = p->seconds - *shown_at >= (rewrites ? 0.2 : 10);
+    if (p->tasks == 0 && p->total && !rewrites)
+        return; /* a message has announced the measurement */
+    bool due = p->tasks == 0 || p->seconds - *shown_at >= (rewrites ? 0.2 : 10);
     sfp__status_line l;
-    if (due)
+    if (due && isfinite(p->seconds))
         *shown_at = p->seconds;
     if (!due && !begins)
         return;
