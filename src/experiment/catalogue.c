@@ -9,7 +9,7 @@
 #define COLUMNS(list) .columns = (list), .column_count = COUNT(list)
 
 #define STREAMFP "select=streamfp buffer=streamfp"
-#define PAPER "preset=paper within=class eval-limit=200"
+#define PAPER "preset=paper within=class eval-limit=100"
 
 /* ------------------------------------------------------------------------------------------------------------- metrics */
 
@@ -400,7 +400,7 @@ static const sfp__experiment list[] = {
     {.name = "E11",
      .title = "accuracy over load",
      .question = "Which system is best at which arrival rate (load 1: one query pass per sample)?",
-     .settings = "within=class clock=virtual eval-limit=200",
+     .settings = "within=class clock=virtual eval-limit=100",
      ROWS(over_load),
      COLUMNS(loads_of_query),
      .metrics = "Acc,Cover",

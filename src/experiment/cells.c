@@ -2,6 +2,7 @@
 #include "base/monotonic.h"
 #include "base/rng.h"
 #include "experiment/experiment.h"
+#include "io/directory.h"
 #include "io/file.h"
 
 #include <inttypes.h>
@@ -288,6 +289,13 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
     return buf;
 }
 
+/* Removes what only an unfinished run needs: with hundreds of cells it would fill a disk. */
+static sfp_status remove_intermediate(const char *directory, sfp_error *err)
+{
+    static const char *const names[] = {"checkpoint", "checkpoint.old", "state-task-#.safetensors"};
+    return sfp__directory_remove_files(directory, sizeof names / sizeof *names, names, 0, NULL, err);
+}
+
 /* Runs the cell in its directory, if that has no result yet. */
 static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings *settings, sfp_result **out, sfp_error *err)
 {
@@ -305,6 +313,7 @@ static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings 
     TRY(finish_run(lab, settings, err));
     cell->seconds = sfp__monotonic_seconds() - from;
     TRY(read_result(directory, out, &found, err));
+    TRY(remove_intermediate(directory, err));
     return found ? SFP_OK : sfp__fail(err, SFP_EIO, "%s: the run left no result", directory);
 }
 

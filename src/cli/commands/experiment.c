@@ -271,7 +271,7 @@ const sfp__command sfp__cmd_experiment = {
             "such that StreamFP "
             "trains on the number of batches of the paper; a method without time for a batch in some task is shown as a dash. "
             "Closed-form heads "
-            "stand next to every table. Streams are class-major (--within class), and 200 images per task are tested, unless "
+            "stand next to every table. Streams are class-major (--within class), and 100 images per task are tested, unless "
             "other options are "
             "given.\n\n"
             "An execution that was stopped continues with the same command and never runs a cell twice. DIR contains index.html "
