@@ -14,16 +14,22 @@ enum { WARM_UP = 3 }; /* batches between the steady state and the first batch th
 
 /* ------------------------------------------------------------------ the steady state */
 
-/* Returns the number of batches after which the filling ends at the latest. */
+/* Returns the number of recent batches that ssd compares with; other methods have none. */
+static int window_of(const sfp__buffer *b)
+{
+    return b->method->needs & SFP_NEED_PIXELS ? sfp__ssd_timing_of(b->opt.ssd_schedule).window : 0;
+}
+
+/* Returns the number of batches after which the filling ends at the latest. Some batches may be short: the buffer gets twice the
+ * number of batches that fill it. */
 static int64_t max_filling(const sfp__buffer *b)
 {
-    return b && b->opt.slots > 0 ? (b->opt.slots - 1) / b->max_batch + 1 + SFP_SSD_WINDOW : 0;
+    return b && b->opt.slots > 0 ? 2 * (((int64_t)b->opt.slots - 1) / b->max_batch + 1) + window_of(b) : 0;
 }
 
 bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches)
 {
-    bool window = b && b->method->needs & SFP_NEED_PIXELS && batches < SFP_SSD_WINDOW;
-    return batches < max_filling(b) && (b->filled < b->opt.slots || window);
+    return batches < max_filling(b) && (b->filled < b->opt.slots || batches < window_of(b));
 }
 
 /* -------------------------------------------------------------------- the measurement */
@@ -110,25 +116,19 @@ sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *
 
 /* ----------------------------------------------------------------------- the batches */
 
-/* The processing time of a batch: the mean of --costs, or measured. */
-static sfp_status find_cost(const sfp__plan *p, double *cost, sfp_error *err)
+sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err)
 {
     sfp__calibration c = {0};
-    *cost = 0;
+    *seconds = 0;
     for (int64_t i = 0; i < p->cost_count; i++)
-        *cost += p->costs[i] / (double)p->cost_count;
+        *seconds += p->costs[i] / (double)p->cost_count;
     if (p->cost_count)
         return SFP_OK;
     sfp__plan_info(p, "measuring the processing time: %d batches with a full buffer, on a copy of the learner that is discarded",
                    p->opt->calibrate);
     TRY(sfp__calibrate(p, &c, err));
-    *cost = c.seconds;
+    *seconds = c.seconds;
     return SFP_OK;
-}
-
-sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err)
-{
-    return find_cost(p, seconds, err);
 }
 
 sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_error *err)
@@ -137,7 +137,7 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_e
     int64_t all = b->count;
     double cost = 0;
     *cs = NAN;
-    TRY(find_cost(p, &cost, err));
+    TRY(sfp__plan_measure(p, &cost, err));
     if (sfp__plan_stopped(p)) /* the measurement is incomplete */
         return SFP_OK;
     *cs = sfp__clock_cs(cost, all, b->samples + p->unlabelled.count, p->opt->rate);

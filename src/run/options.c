@@ -248,6 +248,8 @@ static sfp_status set_preset(sfp__args *a, sfp_error *err)
                 {PRESET_AUTHORS, false, "drop-rule", "eq8"},
                 {PRESET_AUTHORS, false, "attune-topk", "2"},
                 {PRESET_AUTHORS, false, "learnloss-order", "low"},
+                {PRESET_AUTHORS, false, "aser-retrieve", "off"},
+                {PRESET_AUTHORS, false, "ssd-schedule", "port"},
                 {PRESET_AUTHORS, false, "forgetting", "authors"},
                 {PRESET_AUTHORS, false, "answer", "all"},
                 {PRESET_BEST, false, "attune-residual", "on"},

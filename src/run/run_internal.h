@@ -168,7 +168,7 @@ typedef struct sfp__calibration {
 sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *err);
 /* After this number of batches: is the buffer not full, or the window of ssd? The number of such batches is bounded. */
 bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches);
-/* The processing time of a batch: the mean of --costs, or measured. */
+/* Writes the processing time of a batch: the mean of --costs, else measured. */
 sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err);
 /* Clock paper: finds C_S and keeps the batches that it leaves time for. *cs NAN: the run was stopped meanwhile. */
 sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_error *err);

@@ -196,9 +196,10 @@ TEST(the_clock_of_a_preset_needs_an_arrival_rate)
 
 TEST(preset_authors_is_preset_paper_with_the_choices_of_their_code)
 {
-    static const char *const pairs[][2] = {{"coreset-rounding", "paper"}, {"normalise", "none"},     {"head", "linear"},
-                                           {"drop-rule", "eq8"},          {"attune-topk", "2"},      {"answer", "all"},
-                                           {"forgetting", "authors"},     {"learnloss-order", "low"}};
+    static const char *const pairs[][2] = {{"coreset-rounding", "paper"}, {"normalise", "none"},      {"head", "linear"},
+                                           {"drop-rule", "eq8"},          {"attune-topk", "2"},       {"answer", "all"},
+                                           {"forgetting", "authors"},     {"learnloss-order", "low"}, {"aser-retrieve", "off"},
+                                           {"ssd-schedule", "port"}};
     sfp_settings *s = defaults();
     MUST(sfp_settings_set(s, "preset", "authors", &err));
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)

@@ -48,8 +48,10 @@ TEST(the_window_of_ssd_is_full_before_the_first_batch_is_measured)
     o.calibrate = 2;
     o.learner.buffer.method = "ssd";
     sfp__calibration c = measure(&o, NULL);
-    assert_int_equal(c.filling, SFP_SSD_WINDOW);
+    assert_int_equal(c.filling, sfp__ssd_timing_of(SFP_SSD_ORIGINAL).window);
     assert_int_equal(c.measured, 2);
+    o.learner.buffer.ssd_schedule = SFP_SSD_PORT;
+    assert_int_equal(measure(&o, NULL).filling, sfp__ssd_timing_of(SFP_SSD_PORT).window);
 }
 
 TEST(a_closed_form_head_has_nothing_to_fill)
@@ -66,14 +68,16 @@ TEST(the_filling_is_bounded)
 {
     const sfp__buffer_method er = {.name = "er"}, ssd = {.name = "ssd", .needs = SFP_NEED_PIXELS};
     sfp__buffer b = {.opt.slots = 102, .max_batch = 20, .method = &er};
-    assert_true(sfp__calibration_fills(&b, 0));
-    assert_true(sfp__calibration_fills(&b, 5 + SFP_SSD_WINDOW));
-    assert_false(sfp__calibration_fills(&b, 6 + SFP_SSD_WINDOW));
+    assert_true(sfp__calibration_fills(&b, 11)); /* 6 batches of 20 fill 102 slots */
+    assert_false(sfp__calibration_fills(&b, 12));
     b.filled = 102;
     assert_false(sfp__calibration_fills(&b, 1));
     b.method = &ssd;
-    assert_true(sfp__calibration_fills(&b, SFP_SSD_WINDOW - 1));
-    assert_false(sfp__calibration_fills(&b, SFP_SSD_WINDOW));
+    assert_true(sfp__calibration_fills(&b, 31));
+    assert_false(sfp__calibration_fills(&b, 32));
+    b.filled = 101;
+    assert_true(sfp__calibration_fills(&b, 43));
+    assert_false(sfp__calibration_fills(&b, 44));
     b.opt.slots = b.filled = 0;
     assert_false(sfp__calibration_fills(&b, 0));
     assert_false(sfp__calibration_fills(NULL, 0));
