@@ -36,18 +36,28 @@ static sfp_status set_caption(const sfp__lab *lab, int experiment, sfp__table *t
     return sfp__table_set_text(&t->label, label, err);
 }
 
+/* The caption says why no figure is comparable: only CSV repeats it in every cell. */
+static void remove_verdicts(sfp__table *t)
+{
+    for (int r = 0; r < t->rows; r++)
+        for (int c = 0; c < t->columns; c++)
+            if (sfp__table_at(t, r, c)->verdict && strcmp(sfp__table_at(t, r, c)->verdict, "not comparable") == 0)
+                sfp__table_at(t, r, c)->verdict = NULL;
+}
+
 /* One file per format. */
-static sfp_status write_files(const sfp__lab *lab, int experiment, const sfp__table *t, sfp_error *err)
+static sfp_status write_files(const sfp__lab *lab, int experiment, sfp__table *t, sfp_error *err)
 {
     static const struct {
         sfp__table_format format;
         const char *ending;
-    } list[] = {{SFP_TABLE_MARKDOWN, "md"}, {SFP_TABLE_CSV, "csv"}, {SFP_TABLE_LATEX, "tex"}, {SFP_TABLE_TEXT, "txt"}};
+    } list[] = {{SFP_TABLE_CSV, "csv"}, {SFP_TABLE_MARKDOWN, "md"}, {SFP_TABLE_LATEX, "tex"}, {SFP_TABLE_TEXT, "txt"}};
     const char *name = lab->experiments[experiment].name;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         OWNED_BY(sfp__text_done) sfp__text s = {0};
         sfp__table_write(t, list[i].format, &s);
         TRY(write_text(lab, name, list[i].ending, &s, err));
+        remove_verdicts(t);
     }
     OWNED_BY(sfp__text_done) sfp__text svg = {0};
     return sfp__lab_chart(lab, experiment, t, false, &svg) ? write_text(lab, name, "svg", &svg, err) : SFP_OK;
@@ -91,9 +101,7 @@ static void put_claims(const sfp__lab *lab, sfp__text *t)
 static sfp_status put_experiment(const sfp__lab *lab, int experiment, const sfp__table *table, sfp__text *t, sfp_error *err)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
-    sfp__text_printf(t, "<section class=\"card\"><h2 id=\"%s\">%s: ", e->name, e->name);
-    sfp__put_html(t, e->title);
-    sfp__text_put(t, "</h2><p class=\"what\">");
+    sfp__text_printf(t, "<section class=\"card\" id=\"%s\"><p class=\"what\">", e->name);
     sfp__put_html(t, e->question);
     sfp__text_put(t, "</p>");
     sfp__table_write(table, SFP_TABLE_HTML, t);
@@ -102,7 +110,9 @@ static sfp_status put_experiment(const sfp__lab *lab, int experiment, const sfp_
         for (int c = 0; c < e->column_count; c++) {
             OWNED_PTR(sfp__table_free) sfp__table *paired = NULL;
             TRY(sfp__lab_paired(lab, experiment, c, &paired, err));
-            sfp__text_put(t, "<details><summary>Paired differences</summary>");
+            sfp__text_put(t, "<details><summary>Paired differences ");
+            sfp__put_html(t, e->columns[c].name);
+            sfp__text_put(t, "</summary>");
             sfp__table_write(paired, SFP_TABLE_HTML, t);
             sfp__text_put(t, "</details>");
         }

@@ -94,13 +94,13 @@ static const char *paper_group(const sfp__lab *lab, const sfp__experiment *e, in
     return *e->columns[column].name ? e->columns[column].name : lab->paper_dataset;
 }
 
-static void compare(const sfp__lab *lab, const sfp__experiment *e, sfp__table *t, int row, int at, const char *group,
-                    const char *metric)
+static void compare(const sfp__lab *lab, const sfp__experiment *e, sfp__table *t, int row, const char *name, int at,
+                    const char *group, const char *metric)
 {
     double value, spread;
     char buf[256];
     sfp__table_cell *cell = sfp__table_at(t, row, at);
-    if (!e->paper || !sfp__paper_number(e->paper, e->rows[row].name, group, metric, &value, &spread))
+    if (!e->paper || !sfp__paper_number(e->paper, name, group, metric, &value, &spread))
         return;
     sfp__table_set_paper(t, row, at, value, spread);
     if (cell->n > 0 && (sfp__lab_difference(lab, buf, sizeof buf) || strcmp(metric, "Runtime") == 0))
@@ -109,8 +109,9 @@ static void compare(const sfp__lab *lab, const sfp__experiment *e, sfp__table *t
 
 /* ------------------------------------------------------------------------------------------------------------- the table */
 
-static sfp_status fill_column(const sfp__lab *lab, int experiment, int column, int repetition, int metric, sfp__table *t, int at,
-                              sfp_error *err)
+/* rows (t->rows): the rows of the experiment that are shown. */
+static sfp_status fill_column(const sfp__lab *lab, int experiment, const int *rows, int column, int repetition, int metric,
+                              sfp__table *t, int at, sfp_error *err)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
     const sfp__metric *list[SFP_METRICS_MAX];
@@ -126,12 +127,12 @@ static sfp_status fill_column(const sfp__lab *lab, int experiment, int column, i
     t->decimals[at] = list[metric]->decimals;
     t->percent[at] = list[metric]->percent;
     t->lower_is_better[at] = list[metric]->better < 0;
-    for (int r = 0; r < e->row_count; r++) {
-        (void)sfp__lab_values(lab, experiment, r, column, metric, x);
+    for (int r = 0; r < t->rows; r++) {
+        (void)sfp__lab_values(lab, experiment, rows[r], column, metric, x);
         int n = repetition >= 0 || (measured_once && isfinite(x[0])) ? 1 : lab->repetitions;
         sfp__table_set_values(t, r, at, n, &x[repetition >= 0 ? repetition : 0]);
-        compare(lab, e, t, r, at, group, list[metric]->name);
-        if (is_starved(lab, experiment, r, column, repetition) && !sfp__metric_is_time(list[metric])) {
+        compare(lab, e, t, r, e->rows[rows[r]].name, at, group, list[metric]->name);
+        if (is_starved(lab, experiment, rows[r], column, repetition) && !sfp__metric_is_time(list[metric])) {
             sfp__table_at(t, r, at)->text = "-";
             sfp__table_at(t, r, at)->verdict = isfinite(sfp__table_at(t, r, at)->paper) ? "not comparable" : NULL;
         }
@@ -139,25 +140,43 @@ static sfp_status fill_column(const sfp__lab *lab, int experiment, int column, i
     return SFP_OK;
 }
 
+/* Rows of other forms of methods that were not run are not shown. */
+static int list_rows(const sfp__lab *lab, int experiment, int *rows)
+{
+    const sfp__experiment *e = &lab->experiments[experiment];
+    int n = 0;
+    for (int r = 0; r < e->row_count; r++) {
+        bool shown = !e->rows[r].extra;
+        for (int i = 0; i < lab->cell_count && !shown; i++)
+            shown = lab->cells[i].experiment == experiment && lab->cells[i].row == r &&
+                    (lab->cells[i].state == SFP_CELL_DONE || lab->cells[i].state == SFP_CELL_STARVED);
+        if (shown)
+            rows[n++] = r;
+    }
+    return n;
+}
+
 sfp_status sfp__lab_table(const sfp__lab *lab, int experiment, sfp__table **out, sfp_error *err)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
     const sfp__metric *list[SFP_METRICS_MAX];
     OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
+    OWNED int *rows = NULL;
     char title[256];
     int metrics = sfp__experiment_metrics(e, list);
     int orders = e->orders_as_columns && lab->repetitions > 1 ? lab->repetitions : 0, at = 0;
-    TRY(sfp__table_create(e->row_count, (e->column_count + orders) * metrics, &t, err));
+    TRY(sfp__alloc(&rows, (size_t)e->row_count, sizeof *rows, err));
+    TRY(sfp__table_create(list_rows(lab, experiment, rows), (e->column_count + orders) * metrics, &t, err));
     (void)snprintf(title, sizeof title, "%s: %s", e->name, e->title);
     TRY(sfp__table_set_text(&t->title, title, err));
-    for (int r = 0; r < e->row_count; r++)
-        TRY(sfp__table_set_text(&t->row_name[r], e->rows[r].name, err));
+    for (int r = 0; r < t->rows; r++)
+        TRY(sfp__table_set_text(&t->row_name[r], e->rows[rows[r]].name, err));
     for (int k = 0; k < orders; k++)
         for (int m = 0; m < metrics; m++)
-            TRY(fill_column(lab, experiment, 0, k, m, t, at++, err));
+            TRY(fill_column(lab, experiment, rows, 0, k, m, t, at++, err));
     for (int c = 0; c < e->column_count; c++)
         for (int m = 0; m < metrics; m++)
-            TRY(fill_column(lab, experiment, c, -1, m, t, at++, err));
+            TRY(fill_column(lab, experiment, rows, c, -1, m, t, at++, err));
     sfp__table_mark_best(t);
     for (int c = 0; c < t->columns; c++)
         for (int r = 0; r < t->rows && list[c % metrics]->better == 0; r++)
@@ -177,7 +196,10 @@ sfp_status sfp__lab_paired(const sfp__lab *lab, int experiment, int column, sfp_
     double first[SFP_REPETITIONS_MAX], other[SFP_REPETITIONS_MAX];
     char title[256];
     const char *name = e->columns[column].name;
-    TRY(sfp__table_create(e->row_count - 1, 4, &t, err));
+    OWNED int *rows = NULL;
+    TRY(sfp__alloc(&rows, (size_t)e->row_count, sizeof *rows, err));
+    int count = list_rows(lab, experiment, rows);
+    TRY(sfp__table_create(count - 1, 4, &t, err));
     (void)snprintf(title, sizeof title, "%s%s%s: accuracy of %s minus that of another row, by repetition", e->name,
                    *name ? ", " : "", name, e->rows[0].name);
     TRY(sfp__table_set_text(&t->title, title, err));
@@ -187,11 +209,11 @@ sfp_status sfp__lab_paired(const sfp__lab *lab, int experiment, int column, sfp_
         t->decimals[c] = c == 0 ? 2 : c == 3 ? 3 : 0;
     }
     (void)sfp__lab_values(lab, experiment, 0, column, 0, first);
-    for (int r = 1; r < e->row_count; r++) {
-        (void)sfp__lab_values(lab, experiment, r, column, 0, other);
+    for (int r = 1; r < count; r++) {
+        (void)sfp__lab_values(lab, experiment, rows[r], column, 0, other);
         sfp__paired p = sfp__paired_differences(lab->repetitions, first, other);
         const double value[] = {p.mean, p.positive, p.negative, p.sign_p};
-        TRY(sfp__table_set_text(&t->row_name[r - 1], e->rows[r].name, err));
+        TRY(sfp__table_set_text(&t->row_name[r - 1], e->rows[rows[r]].name, err));
         for (int c = 0; c < 4 && p.n > 0; c++)
             *sfp__table_at(t, r - 1, c) =
                 (sfp__table_cell){.n = p.n, .mean = value[c], .half = c == 0 ? p.half : NAN, .paper = NAN, .paper_pm = NAN};
