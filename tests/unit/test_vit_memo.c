@@ -79,6 +79,21 @@ TEST(values_from_the_cache_have_the_bits_of_every_division_into_batches)
     }
 }
 
+TEST(a_micro_batch_of_which_only_some_values_are_known_is_computed)
+{
+    OWNED_BY(free_model) model m = make_model(S, 4, D, 3, 2);
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
+    OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
+    sfp__vit_memo_set_charging(memo, false);
+    const float **xs = make_inputs(4);
+    for (int i = 0; i < N; i += 2)
+        (void)queries(plan, xs, i, 1, memo);
+    const float *want = queries(plan, xs, 0, N, NULL), *got = queries(plan, xs, 0, N, memo);
+    assert_memory_equal(got, want, N * D * sizeof *want);
+    if (sfp__vit_memo_get_stats(memo).hits > 0) /* else the bits depend on the size of a micro-batch */
+        assert_int_equal(sfp__vit_memo_get_stats(memo).misses, N);
+}
+
 TEST(another_backbone_image_or_input_has_other_values)
 {
     OWNED_BY(free_model) model a = make_model(S, 4, D, 3, 1);
