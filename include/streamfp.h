@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define SFP_VERSION_MAJOR 0
-#define SFP_VERSION_MINOR 3
+#define SFP_VERSION_MINOR 4
 #define SFP_VERSION_PATCH 0
 
 #if defined(__GNUC__)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define COLUMNS 100
-#define SUMMARY_COLUMN 12
+#define SUMMARY_COLUMN 14
 #define HELP_COLUMN 30
 #define HELP_MAX 1024
 
