@@ -276,21 +276,31 @@ static void put_beaten(const sfp__lab *lab, int experiment, sfp__text *t)
     }
 }
 
+/* The number of repetitions that were run, at least in a part of the cells. */
+static int count_repetitions(const sfp__lab *lab, int experiment)
+{
+    int n = 0;
+    for (int i = 0; i < lab->cell_count; i++) {
+        const sfp__cell *c = &lab->cells[i];
+        bool run = c->state == SFP_CELL_DONE || c->state == SFP_CELL_STARVED;
+        if (c->experiment == experiment && run && c->repetition >= n)
+            n = c->repetition + 1;
+    }
+    return n;
+}
+
 void sfp__lab_sentences(const sfp__lab *lab, int experiment, sfp__text *t)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
     char buf[256];
     bool accuracy = strncmp(e->metrics, "Acc", 3) == 0;
     const char *differs = sfp__lab_difference(lab, buf, sizeof buf);
-    if (!e->cost_only && lab->repetitions == 1)
+    int run = count_repetitions(lab, experiment);
+    if (!e->cost_only && run == 1)
         sfp__text_printf(t, "One repetition (seed %d). ", lab->opt.first_seed);
-    else if (!e->cost_only)
-        sfp__text_printf(t, "Mean and 95 %% interval over %d repetitions (seeds %d-%d", lab->repetitions, lab->opt.first_seed,
-                         lab->opt.first_seed + lab->repetitions - 1);
-    if (!e->cost_only && lab->repetitions > 1 && lab->opt.orders > 1)
-        sfp__text_printf(t, ", class orders 1-%d of the authors", lab->opt.orders);
-    if (!e->cost_only && lab->repetitions > 1)
-        sfp__text_put(t, "). ");
+    else if (!e->cost_only && run > 1)
+        sfp__text_printf(t, "Mean and 95 %% interval over up to %d repetitions (seeds %d-%d%s). ", run, lab->opt.first_seed,
+                         lab->opt.first_seed + run - 1, lab->opt.orders > 1 ? ", class orders of the authors" : "");
     if (e->paper && differs)
         sfp__text_printf(
             t,
