@@ -283,7 +283,7 @@ static int per_class(const full_buffer *f, const int *slots, int r)
     int classes = 0, m = f->b->opt.slots;
     for (int begin = 0; begin < m; begin = class_end(f, slots, begin))
         classes++;
-    int64_t wanted = ((int64_t)3 * r + 2 * classes - 1) / (2 * classes); /* ceil(1.5 r / classes) */
+    int64_t half = classes > 0 ? 2 * classes : 2, wanted = ((int64_t)3 * r + half - 1) / half; /* ceil(1.5 r / classes) */
     return wanted < 1 ? 1 : wanted < m ? (int)wanted : m;
 }
 

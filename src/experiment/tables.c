@@ -328,6 +328,8 @@ static bool line_chart(const sfp__lab *lab, int experiment, const sfp__table *t,
     enum { POINTS = 64 };
     static _Thread_local double x[POINTS], y[SFP_CHART_SERIES][POINTS], half[SFP_CHART_SERIES][POINTS];
     int metrics = sfp__experiment_metrics(e, list), n = e->column_count < POINTS ? e->column_count : POINTS;
+    if (metrics < 1)
+        return false;
     char axis[64];
     (void)snprintf(axis, sizeof axis, "%.*s", (int)strcspn(e->columns[0].name, " "), e->columns[0].name);
     sfp__chart c = {.title = t->title,
@@ -352,7 +354,8 @@ bool sfp__lab_chart(const sfp__lab *lab, int experiment, const sfp__table *t, bo
 {
     const sfp__metric *list[SFP_METRICS_MAX];
     sfp__chart_form form = inside ? SFP_CHART_INLINE : SFP_CHART_FILE;
-    (void)sfp__experiment_metrics(&lab->experiments[experiment], list);
+    if (sfp__experiment_metrics(&lab->experiments[experiment], list) < 1)
+        return false;
     if (lab->experiments[experiment].numeric_columns)
         return line_chart(lab, experiment, t, form, out);
     return sfp__chart_table(t, list[0]->name, form, out);
