@@ -777,7 +777,7 @@ typedef struct sfp_experiment_options {
     size_t size;               /* sizeof(sfp_experiment_options) */
     const char *out;           /* directory, created if it is missing */
     int32_t seeds;             /* repetitions; 0: 1, of a sweep 3 */
-    int32_t orders;            /* class orders of the paper's authors, one repetition each; 0: 5, of a sweep none */
+    int32_t orders;            /* class orders of the paper's authors, one repetition each; 0: 5, of a sweep none; -1: none */
     double budget_minutes;     /* repetitions and experiments that do not fit are omitted; 0: no limit */
     int32_t calibrate;         /* batches that are measured per method; 0: 20 */
     int32_t dry_run;           /* 1: runs nothing; the JSON lists the runs with estimated times */

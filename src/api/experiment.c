@@ -84,16 +84,16 @@ static sfp_status read_options(const sfp_experiment_options *given, bool sweep, 
     TRY(sfp__api_options(given, own, sizeof *own, "sfp_experiment_options", err));
     if (!own->out || !*own->out)
         return sfp__fail_key(err, "out", SFP_EINVAL, "out must name a directory");
-    if (own->seeds < 0 || own->orders < 0 || own->calibrate < 0 || !(own->budget_minutes >= 0))
+    if (own->seeds < 0 || own->orders < -1 || own->calibrate < 0 || !(own->budget_minutes >= 0))
         return sfp__fail(err, SFP_EINVAL, "seeds, orders, calibrate and budget_minutes must not be negative");
     *out = (sfp__lab_options){.out = own->out,
                               .command = own->command,
                               .seeds = own->seeds ? own->seeds
                                        : sweep    ? 3
                                                   : 1,
-                              .orders = own->orders ? own->orders
-                                        : sweep     ? 0
-                                                    : 5,
+                              .orders = own->orders > 0            ? own->orders
+                                        : own->orders < 0 || sweep ? 0
+                                                                   : 5,
                               .first_seed = 1,
                               .budget = 60 * own->budget_minutes,
                               .calibrate = own->calibrate ? own->calibrate : 20,

@@ -190,19 +190,48 @@ sfp_status sfp__cell_settings_check(const sfp__strings *settings, sfp_error *err
     return status;
 }
 
-sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
+static sfp_status open_once(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
 {
     sfp_settings *s = NULL;
     sfp_run_options o = SFP_RUN_OPTIONS_INIT;
     o.progress = on_progress;
     o.log = on_log;
     o.ctx = lab;
-    TRY(use_engine(lab, settings, err));
     TRY(sfp_settings_create(&s, err));
     sfp_status status = set_all(s, settings, false, err);
     if (!status)
         status = sfp_run_open(lab->engine, s, &o, out, err);
     sfp_settings_free(s);
+    return status;
+}
+
+/* A setting of the user applies to all methods that have it: a buffer size, for example, not to a row without a buffer. The message
+ * is "KEY has no effect with OTHER VALUE: ...". */
+static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *settings, const sfp_error *why)
+{
+    static const char words[] = " has no effect with ";
+    const char *at = strstr(why->message, words), *given = sfp__settings_value(lab->opt.settings, why->key);
+    const char *value = sfp__settings_value(settings, why->key);
+    char other[SFP_KEY_MAX];
+    if (!at || !given || !value || strcmp(given, value) != 0)
+        return false;
+    at += strlen(words);
+    (void)snprintf(other, sizeof other, "%.*s", (int)strcspn(at, " "), at);
+    return sfp__settings_value(settings, other) && !sfp__settings_value(lab->opt.settings, other);
+}
+
+sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
+{
+    OWNED_BY(sfp__strings_done) sfp__strings own = {0};
+    sfp_error why = {0};
+    sfp_status status;
+    TRY(use_engine(lab, settings, err));
+    for (int i = 0; i < settings->count; i++)
+        TRY(sfp__strings_add(&own, settings->s[i], err));
+    while ((status = open_once(lab, &own, out, &why)) == SFP_EINVAL && is_of_other_methods(lab, &own, &why))
+        sfp__settings_remove(&own, why.key);
+    if (status && err)
+        *err = why;
     return status;
 }
 

@@ -354,6 +354,7 @@ TEST(an_experiment_measures_once_and_repeats_its_numbers_elsewhere)
     o.seeds = 1;
     o.orders = 2;
     o.calibrate = 1;
+    o.command = "the test";
     MUST(sfp_experiment("E9", s, &o, &json, &err));
     assert_int_equal(count_parts(keep_json(json), "\"values\":"), 3 * 2);
     assert_int_equal(w.executed, 3 * 2);
@@ -366,6 +367,23 @@ TEST(an_experiment_measures_once_and_repeats_its_numbers_elsewhere)
     MUST(sfp_experiment("E9", s, &o, NULL, &err));
     assert_int_equal(again.warnings, 0);
     assert_int_equal(again.executed, 3 * 2);
+}
+
+/* The settings have a buffer size, which closed-form heads and two of the four other rows of E6 do not have. */
+TEST(a_setting_applies_to_the_methods_that_have_it)
+{
+    watcher w = {0};
+    sfp_experiment_options o = lab_options("out", &w);
+    o.seeds = 1;
+    o.orders = -1; /* no class orders: one repetition */
+    o.calibrate = 1;
+    MUST(sfp_experiment("E6", lab_settings(), &o, NULL, &err));
+    assert_int_equal(w.ended, 4 + 3);
+    sfp_settings *s = lab_settings();
+    MUST(sfp_settings_set(s, "queue", "3", &err));
+    REFUSED(sfp_experiment("E9", s, &o, NULL, &err), SFP_EINVAL, "queue has no effect with clock paper");
+    o.orders = -2;
+    REFUSED(sfp_experiment("E9", lab_settings(), &o, NULL, &err), SFP_EINVAL, "must not be negative");
 }
 
 /* -------------------------------------------------------------------------------------------- batches and their time */

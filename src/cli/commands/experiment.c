@@ -182,6 +182,7 @@ static sfp_status call_library(const sfp__args *a, const char *names, int count,
     o.out = out;
     o.seeds = (int32_t)sfp__args_int(a, "seeds");
     o.orders = (int32_t)sfp__args_int(a, "orders");
+    o.orders = o.orders ? o.orders : -1;
     o.budget_minutes = sfp__args_real(a, "budget");
     o.dry_run = sfp__args_flag(a, "dry-run");
     o.check = sfp__args_string(a, "check");
