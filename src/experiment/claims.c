@@ -328,8 +328,10 @@ static answer check_spread(const place *p)
 {
     double a[SFP_REPETITIONS_MAX], b[SFP_REPETITIONS_MAX];
     int n = p->lab->repetitions;
-    if (values(p, p->a, 0, a) < 3 || values(p, p->b, 0, b) < 3)
+    if (values(p, p->a, 0, a) < 3 || values(p, p->b, 0, b) < 3) {
+        say(p, "fewer than 3 repetitions");
         return OPEN;
+    }
     double x = deviation(a, n), y = deviation(b, n), ratio = y * y / (x * x), df = n - 1;
     double tail = sfp__incomplete_beta(df / 2, df / 2, 1 / (1 + ratio)); /* P(F > ratio) */
     say(p, "standard deviation of %s %.2f, of %s %.2f (F test, p %.2f)", p->check->a, p->unit * x, p->check->b, p->unit * y,

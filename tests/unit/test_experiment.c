@@ -604,6 +604,7 @@ TEST(spreads_differ_only_if_one_is_a_multiple)
     check_verdict(lab, 9, open, "F test");
     PUT(lab, "ER*", 0, "Acc", 0.601, 0.602, 0.603, 0.604, 0.605);
     check_verdict(lab, 9, no, "F test");
+    check_verdict(lab_of(2, STRINGS("E4")), 9, open, "fewer than 3 repetitions");
 }
 
 TEST(the_best_row_rises_with_the_columns)

@@ -145,7 +145,7 @@ static sfp_status print_list(const char *json, sfp_error *err)
                      omitted ? "  omitted" : "");
         sum += omitted ? 0 : estimate;
     }
-    (void)printf("about %.0f minutes\n", ceil(sum / 60));
+    (void)printf("about %.0f minute%s\n", ceil(sum / 60), sum > 60 ? "s" : "");
     return SFP_OK;
 }
 

@@ -1,0 +1,19 @@
+# a wrong grid is refused with the row of the table and the reason, before anything runs
+export STREAMFP_REGISTRY=$PWD/runs.db
+try() {
+    echo "--- $*"
+    streamfp sweep "$@" --data synthetic:20 --tasks 2 --threads 1 --out out
+    echo "exit $?"
+}
+try
+try --grid sigma
+try --grid sigma=0.2,,0.5
+try --grid sigma=0.2,abc
+try --grid buffer=er,abc --grid sigma=0.2,0.5
+try --grid sgima=0.2
+try --grid seed=1,2
+try --grid sigma=0.2 --grid sigma=0.5
+try --grid precision=f32,f31
+try --grid sigma=0.5 --seeds 65
+try --grid sigma=0.5 --check missing.json
+find . -name result.json
