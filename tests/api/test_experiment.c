@@ -381,9 +381,9 @@ TEST(a_setting_applies_to_the_methods_that_have_it)
     assert_int_equal(w.ended, 4 + 3);
     watcher other = {0};
     sfp_settings *s = lab_settings();
-    MUST(sfp_settings_set(s, "queue", "3", &err));
+    MUST(sfp_settings_set(s, "grow-by", "2", &err));
     o.ctx = &other;
-    REFUSED(sfp_experiment("E9", s, &o, NULL, &err), SFP_EINVAL, "queue has no effect with clock paper");
+    REFUSED(sfp_experiment("E9", s, &o, NULL, &err), SFP_EINVAL, "grow-by has no effect with tasks 2");
     o.orders = -2;
     REFUSED(sfp_experiment("E9", lab_settings(), &o, NULL, &err), SFP_EINVAL, "must not be negative");
 }
