@@ -318,10 +318,12 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
     return buf;
 }
 
-/* Removes what only an unfinished run needs: with hundreds of cells it would fill a disk. */
+/* Removes what only an unfinished run needs: with hundreds of cells it would fill a disk. A process that was killed after the result
+ * was written has left it. */
 static sfp_status remove_intermediate(const char *directory, sfp_error *err)
 {
-    static const char *const names[] = {"checkpoint", "checkpoint.old", "state-task-#.safetensors"};
+    static const char *const names[] = {"checkpoint", "checkpoint.old", "state-task-#.safetensors", "checkpoint.tmp.#",
+                                        "report.html.tmp.#"};
     return sfp__directory_remove_files(directory, sizeof names / sizeof *names, names, 0, NULL, err);
 }
 
@@ -333,7 +335,7 @@ static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings 
     TRY(sfp__path_print(directory, sizeof directory, err, "%s/cells/%s", lab->opt.out, cell->key));
     TRY(read_result(directory, out, &found, err));
     if (found)
-        return SFP_OK;
+        return remove_intermediate(directory, err);
     TRY(sfp__setting_print(settings, err, "out=%s", directory));
     TRY(sfp__setting_put(settings, "resume=on", 9, err));
     if (lab->opt.cache && !sfp__settings_value(settings, "cache"))
@@ -357,10 +359,10 @@ sfp_status sfp__cell_run(sfp__lab *lab, sfp__cell *cell, sfp_error *err)
     const char *batch = sfp__settings_value(&settings, "batch");
     if (!status && !lab->experiments[cell->experiment].cost_only)
         status = run_in_directory(lab, cell, &settings, &r, err);
-    if (status)
-        return status == SFP_ECANCELLED ? status
-                                        : sfp__fail_prefix(err, status, "%s", sfp__cell_name(lab, cell, name, sizeof name));
-    read_values(lab, cell, r, &cost, batch ? whole_number(batch) : 20);
+    if (!status)
+        read_values(lab, cell, r, &cost, batch ? whole_number(batch) : 20);
     sfp_result_free(r);
-    return SFP_OK;
+    return !status || status == SFP_ECANCELLED
+               ? status
+               : sfp__fail_prefix(err, status, "%s", sfp__cell_name(lab, cell, name, sizeof name));
 }
