@@ -332,12 +332,14 @@ static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings 
 {
     char directory[PATH_MAX];
     bool found = false;
+    struct stat st;
     TRY(sfp__path_print(directory, sizeof directory, err, "%s/cells/%s", lab->opt.out, cell->key));
     TRY(read_result(directory, out, &found, err));
     if (found)
         return remove_intermediate(directory, err);
     TRY(sfp__setting_print(settings, err, "out=%s", directory));
-    TRY(sfp__setting_put(settings, "resume=on", 9, err));
+    if (stat(directory, &st) == 0) /* a run was stopped in it; a new one also checks for settings without effect */
+        TRY(sfp__setting_put(settings, "resume=on", 9, err));
     if (lab->opt.cache && !sfp__settings_value(settings, "cache"))
         TRY(sfp__setting_print(settings, err, "cache=%s/cache", lab->opt.out));
     double from = sfp__monotonic_seconds();

@@ -120,8 +120,8 @@ typedef struct sfp__lab {
     sfp__strings cost_keys;     /* costs that cells have used */
     sfp_engine *engine;         /* the one that is open, for the settings in engine_key */
     sfp__text engine_key;
-    int done;                          /* cells */
-    double began, elapsed;             /* elapsed: seconds of earlier processes */
+    int done; /* cells */
+    double began;
     double estimated_done, spent_done; /* seconds of finished cells, as estimated and as taken */
     sfp__text omitted;                 /* sentences: what the budget omits */
     int late;                          /* cells that were omitted because the budget was used up */

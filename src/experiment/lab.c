@@ -134,7 +134,7 @@ static void report_progress(const sfp__lab *lab, const sfp__cell *cell, int tota
 /* The time is up although the plan expected to fit: the rest is omitted. */
 static bool is_over_budget(const sfp__lab *lab)
 {
-    return lab->opt.budget > 0 && sfp__monotonic_seconds() - lab->began + lab->elapsed > lab->opt.budget;
+    return lab->opt.budget > 0 && sfp__monotonic_seconds() - lab->began > lab->opt.budget;
 }
 
 /* Cells with the same settings in several experiments take their time once. */
