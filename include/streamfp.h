@@ -767,7 +767,7 @@ typedef struct sfp_experiment_progress {
     int32_t done, total; /* runs */
     int32_t repetition;  /* of the current run, from 1 */
     int32_t finished;    /* 1: the current run has just ended */
-    const char *cell;    /* its name: "E3  ER*  lambda 6028" */
+    const char *cell;    /* its name: "E3, ER*, lambda 6028" */
     double seconds;      /* that it took; 0: it was run before */
     double accuracy;     /* NaN: not measured */
     double eta;          /* seconds for the remaining runs */

@@ -102,6 +102,10 @@ static sfp_status read_options(const sfp_experiment_options *given, bool sweep, 
                               .check = own->check,
                               .paper_dataset = own->paper_dataset,
                               .api = own};
+    double value, spread;
+    if (own->paper_dataset && !sfp__paper_number("E2", "StreamFP", own->paper_dataset, "Acc", &value, &spread))
+        return sfp__fail_key(err, "paper-data", SFP_EINVAL, "paper-data is '%s', expected Stream-51, CORe50, Clear10 or Clear100",
+                             own->paper_dataset);
     if (out->seeds * (out->orders ? out->orders : 1) > SFP_REPETITIONS_MAX)
         return sfp__fail_key(err, "seeds", SFP_ELIMIT, "seeds x orders is more than %d", SFP_REPETITIONS_MAX);
     return SFP_OK;

@@ -314,7 +314,7 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
 {
     const sfp__experiment *e = &lab->experiments[cell->experiment];
     const char *column = e->columns[cell->column].name;
-    (void)snprintf(buf, size, "%s  %s%s%s", e->name, e->rows[cell->row].name, *column ? "  " : "", column);
+    (void)snprintf(buf, size, "%s, %s%s%s", e->name, e->rows[cell->row].name, *column ? ", " : "", column);
     return buf;
 }
 

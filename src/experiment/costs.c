@@ -198,7 +198,7 @@ double sfp__cost_solve(const sfp__cost *c, int want)
         bool enough = count_kept(c, middle, &least) >= want && least >= 2;
         *(enough ? &low : &high) = middle;
     }
-    return low;
+    return fmax(1, low * (1 - 1e-6)); /* below the step, so that a rounded rate keeps the same batches */
 }
 
 /* The rate at which C_S of a method with cost c is cs. */

@@ -39,7 +39,8 @@ typedef struct sfp__metric {
     const char *key;  /* of result.json; "cost": seconds per batch; "runtime": seconds for all batches of the stream */
     bool percent;     /* a fraction, shown times 100 */
     int decimals;
-    int better; /* 1: higher is better, -1: lower is better, 0: neither */
+    int better;          /* 1: higher is better, -1: lower is better, 0: neither */
+    const char *meaning; /* for captions: "average accuracy, %" */
 } sfp__metric;
 
 typedef struct sfp__experiment {
@@ -48,13 +49,14 @@ typedef struct sfp__experiment {
     const char *settings; /* of all cells; the user's settings have precedence */
     int row_count, column_count;
     const sfp__variant *rows, *columns;
-    const char *metrics;    /* names, separated by commas */
-    const char *paper;      /* table of the paper's figures (paper_numbers.c); NULL: none */
-    bool orders_as_columns; /* repetitions are the columns, followed by their mean "Overall" */
-    bool cost_only;         /* only processing times are measured */
-    bool needs_costs;       /* the processing time of each method is measured beforehand */
-    bool numeric_columns;   /* column names end with a number, over which a chart is drawn */
-    bool add_closed;        /* closed-form heads are added as rows */
+    const char *row_heading; /* NULL: "method" */
+    const char *metrics;     /* names, separated by commas */
+    const char *paper;       /* table of the paper's figures (paper_numbers.c); NULL: none */
+    bool orders_as_columns;  /* repetitions are the columns, followed by their mean "Overall" */
+    bool cost_only;          /* only processing times are measured */
+    bool needs_costs;        /* the processing time of each method is measured beforehand */
+    bool numeric_columns;    /* column names end with a number, over which a chart is drawn */
+    bool add_closed;         /* closed-form heads are added as rows */
 } sfp__experiment;
 
 /* The experiments of the paper and beyond; *count of them. */
@@ -145,7 +147,7 @@ void sfp__settings_remove(sfp__strings *list, const char *key);
 void sfp__settings_key(const sfp__strings *settings, char key[17]);
 /* The settings of all cells of an experiment: its own and those of the user. */
 sfp_status sfp__lab_base_settings(const sfp__lab *lab, const sfp__experiment *e, sfp__strings *out, sfp_error *err);
-/* "E3  ER*  lambda 6028" */
+/* "E3, ER*, lambda 6028" */
 const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf, size_t size);
 const char *sfp__settings_value(const sfp__strings *list, const char *key); /* NULL: none */
 /* Runs a cell, or reads its result if it has been run. */

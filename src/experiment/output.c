@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { RESULTS_MAX = 256 << 20 };
 
@@ -292,6 +293,12 @@ sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
     OWNED_PTR(json_decref) json_t *root = NULL;
     const char *key;
     json_t *text;
+    char own[PATH_MAX];
+    struct stat a, b;
+    TRY(sfp__path_print(own, sizeof own, err, "%s/results.json", lab->opt.out));
+    if (stat(own, &a) == 0 && stat(lab->opt.check, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        return sfp__fail_key(err, "check", SFP_EINVAL,
+                             "check is '%s', the results of --out itself, expected those of another directory", lab->opt.check);
     TRY(read_results(lab->opt.check, &root, err));
     json_object_foreach(json_object_get(root, "costs"), key, text)
     {

@@ -136,6 +136,7 @@ sfp_status sfp__sweep_init(sfp__sweep *s, int count, const char *const *grids, s
                                       .row_count = s->row_count,
                                       .columns = s->columns,
                                       .column_count = s->column_count,
+                                      .row_heading = "settings",
                                       .metrics = "Acc,Fgt,Preq,Runtime",
                                       .numeric_columns = !one && is_numeric(&list[count - 1])};
     return SFP_OK;

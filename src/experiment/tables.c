@@ -169,6 +169,7 @@ sfp_status sfp__lab_table(const sfp__lab *lab, int experiment, sfp__table **out,
     TRY(sfp__table_create(list_rows(lab, experiment, rows), (e->column_count + orders) * metrics, &t, err));
     (void)snprintf(title, sizeof title, "%s: %s", e->name, e->title);
     TRY(sfp__table_set_text(&t->title, title, err));
+    TRY(sfp__table_set_text(&t->row_heading, e->row_heading, err));
     for (int r = 0; r < t->rows; r++)
         TRY(sfp__table_set_text(&t->row_name[r], e->rows[rows[r]].name, err));
     for (int k = 0; k < orders; k++)
@@ -289,6 +290,15 @@ static int count_repetitions(const sfp__lab *lab, int experiment)
     return n;
 }
 
+/* "Acc: average accuracy, %. Fgt: forgetting, %." */
+static void put_meanings(const sfp__experiment *e, sfp__text *t)
+{
+    const sfp__metric *list[SFP_METRICS_MAX];
+    int n = sfp__experiment_metrics(e, list);
+    for (int m = 0; m < n; m++)
+        sfp__text_printf(t, "%s: %s. ", list[m]->name, list[m]->meaning);
+}
+
 void sfp__lab_sentences(const sfp__lab *lab, int experiment, sfp__text *t)
 {
     const sfp__experiment *e = &lab->experiments[experiment];
@@ -296,6 +306,7 @@ void sfp__lab_sentences(const sfp__lab *lab, int experiment, sfp__text *t)
     bool accuracy = strncmp(e->metrics, "Acc", 3) == 0;
     const char *differs = sfp__lab_difference(lab, buf, sizeof buf);
     int run = count_repetitions(lab, experiment);
+    put_meanings(e, t);
     if (!e->cost_only && run == 1)
         sfp__text_printf(t, "One repetition (seed %d). ", lab->opt.first_seed);
     else if (!e->cost_only && run > 1)

@@ -107,19 +107,20 @@ TEST(the_paper_s_stream_is_overloaded_about_80_times)
     for (int i = 0; i < 3; i++) {
         double cs = sfp__cost_solve(&c, wanted[i]);
         assert_true(kept_at(&c, cs) >= wanted[i]);
+        assert_true(kept_at(&c, cs * (1 + 1e-8)) >= wanted[i]);             /* also with a rounded rate */
         assert_true(kept_at(&c, cs * 1.0001) < wanted[i]);                  /* it is the largest */
         assert_true(cs * wanted[i] <= 7535 && cs * wanted[i] > 0.8 * 7535); /* each task loses a part of a batch */
     }
     double cs = sfp__cost_solve(&c, 92);
     assert_true(cs > 77 && cs < 83);
     sfp__cost equal = COST(1507, 1507, 1507, 1507, 1507);
-    assert_true(fabs(sfp__cost_solve(&equal, 92) - 1507.0 / 19) < 1e-6); /* 5 x 18 batches are too few */
+    assert_true(fabs(sfp__cost_solve(&equal, 92) - 1507.0 / 19) < 1e-3); /* 5 x 18 batches are too few */
 }
 
 TEST(every_task_trains_on_two_batches)
 {
     sfp__cost c = COST(1000, 40, 1000);
-    assert_true(fabs(sfp__cost_solve(&c, 18) - 20) < 1e-6);
+    assert_true(fabs(sfp__cost_solve(&c, 18) - 20) < 1e-3);
     sfp__cost none = COST(1000, 1, 1000); /* not possible: all batches */
     assert_true(fabs(sfp__cost_solve(&none, 18) - 1) < 1e-6);
 }
@@ -127,8 +128,8 @@ TEST(every_task_trains_on_two_batches)
 TEST(a_short_stream_trains_on_a_share_of_its_batches)
 {
     sfp__cost c = COST(10, 10);
-    assert_true(fabs(sfp__cost_solve(&c, 92) - 2) < 1e-6);        /* a half */
-    assert_true(fabs(sfp__cost_solve(&c, 46) - 10.0 / 3) < 1e-6); /* a quarter of 20 is 5: 3 per task */
+    assert_true(fabs(sfp__cost_solve(&c, 92) - 2) < 1e-3);        /* a half */
+    assert_true(fabs(sfp__cost_solve(&c, 46) - 10.0 / 3) < 1e-3); /* a quarter of 20 is 5: 3 per task */
     sfp__cost one = COST(1);
     assert_true(fabs(sfp__cost_solve(&one, 92) - 1) < 1e-6);
 }

@@ -169,7 +169,7 @@ static sfp_status print_tables(const char *out, const char *names, sfp_error *er
     for (int i = 0; names && sfp_experiment_info(i, &name, NULL, NULL); i++)
         if (is_chosen(name, names))
             TRY(print_table(out, name, err));
-    (void)printf("page: %s/index.html\n", out);
+    (void)printf("page: %s/index.html; LaTeX, Markdown, CSV and SVG: %s/tables\n", out, out);
     return SFP_OK;
 }
 

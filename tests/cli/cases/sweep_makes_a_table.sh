@@ -4,7 +4,7 @@ streamfp pretrain --data synthetic:16 --img-size 16 --patch 8 --dim 16 --depth 3
     --threads 1 --out pre >log 2>&1 || cat log
 sweep() {
     streamfp sweep --grid method=ncm,slda --seeds 2 --data synthetic:60 --tasks 2 --eval-limit 4 --threads 1 --batch 5 \
-        --backbone pre/model.safetensors --out out "$@"
+        --backbone pre/model.safetensors --out "${out:-out}" "$@"
 }
 without_times() { sed -E 's/ +[0-9]+\.[0-9] s\b/ TIME/; s/[0-9.]+ s, ETA [0-9:]+/TIME/; s/ +[0-9]+\.[0-9]( ± [0-9.]+)?$/ RUNTIME/'; }
 echo "--- dry run"
@@ -14,7 +14,7 @@ echo "--- sweep"
 sweep >table 2>progress || cat progress
 sed 's/accuracy [0-9.]*/accuracy A/' progress | without_times
 grep -Ec '^method (ncm|slda) +[*0-9]' table
-grep -E '^(sweep:|method  |page:)' table
+grep -E '^(sweep:|settings |page:)' table
 tail -n +2 out/tables/sweep.csv | cut -d, -f1
 (cd out && find . -name result.json | wc -l && ls tables)
 echo "--- again"
@@ -22,4 +22,5 @@ sweep 2>&1 >again | cat
 diff table again && echo same
 echo "--- check"
 sweep --check out/results.json 2>&1 >again
+out=elsewhere sweep --check out/results.json 2>&1 >again | grep same
 sweep --json | grep -o '"state":"[a-z]*"' | sort | uniq -c
