@@ -207,7 +207,7 @@ static sfp_status compute_missing_queries(sfp__learner *l, int b, sfp_error *err
         if (!l->batch.has_query[i])
             l->step.xs[n++] = l->batch.x + (size_t)i * l->pixels;
     if (n > 0)
-        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, err));
+        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, NULL, err));
     for (int i = 0, k = 0; i < b; i++) {
         if (l->batch.has_query[i])
             continue;

@@ -14,6 +14,7 @@ typedef struct sfp__trainer_options {
     sfp__adam adam;
     int max_batch;       /* maximum number of samples in a step or a prediction */
     sfp__vit_memo *memo; /* feature cache; NULL: none */
+    int taps;            /* taps per sample of sfp__trainer_queries; 0: none */
 } sfp__trainer_options;
 
 typedef struct sfp__train_batch {
@@ -26,6 +27,8 @@ typedef struct sfp__train_batch {
     const bool *replayed;   /* (n) or NULL; true: sample of the buffer, of any task so far */
     float *query;           /* (n, D) the first `queries` rows are computed, the others are given */
     int queries;
+    float *tap; /* (n, taps*D) receives the taps of the first `queries` rows; NULL: not computed */
+    int taps;
     int terms; /* number of loss terms that include the ortho penalty */
 } sfp__train_batch;
 
@@ -68,7 +71,7 @@ sfp_status sfp__trainer_feature_pixels(sfp__trainer *t, const sfp__train_batch *
 /* Computes the mean unit embeddings (n, D) of images, from which scores are computed. */
 sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err);
 
-/* Computes only the queries (n, D), with the query pass. */
-sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, sfp_error *err);
+/* Computes only the queries (n, D), with the query pass, and unless `tap` is NULL the taps (n, taps*D). */
+sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, float *tap, sfp_error *err);
 
 #endif

@@ -74,13 +74,13 @@ static void embed(const sfp__vit_microbatch *u)
         for (int t = 0; t < L; t++) {
             float *row = x + (size_t)(t + 1) * (size_t)D;
             const float *pos = v->weights.pos + (size_t)(t + 1) * (size_t)D;
-            float *tap = u->pass->embed ? u->pass->embed + ((size_t)(u->first + i) * (size_t)L + (size_t)t) * (size_t)D : NULL;
+            float *out = u->pass->embed ? u->pass->embed + ((size_t)(u->first + i) * (size_t)L + (size_t)t) * (size_t)D : NULL;
             for (int k = 0; k < D; k += w) {
                 const float *e = sfp__vit_panel_at(l->emb, u->n * L, w, i * L + t, k);
                 for (int j = 0; j < w; j++)
                     row[k + j] = e[j] + pos[k + j];
-                if (tap)
-                    memcpy(tap + k, e, (size_t)w * sizeof *e);
+                if (out)
+                    memcpy(out + k, e, (size_t)w * sizeof *e);
             }
         }
     }
@@ -214,25 +214,15 @@ static void run_class_block(const sfp__vit_microbatch *u, int l, bool prompted)
                     lane->feature, lane->stf);
 }
 
-/* Runs all blocks, after the q, k, v of the first one, up to the feature. */
-static void blocks(const sfp__vit_microbatch *u, bool prompted)
+/* Runs the last block for all tokens; feature receives the norm of the class tokens or, with a token head, of all. */
+static void run_last_block(const sfp__vit_microbatch *u, int l, bool prompted)
 {
     const sfp__vit *v = u->plan->v;
     const sfp__vit_config *c = &v->config;
     sfp__vit_lane *lane = u->lane;
-    int last = c->depth - 1;
-    for (int l = 0; l < last; l++) {
-        if (l > 0)
-            block_qkv(u, l);
-        run_block(u, l, prompted);
-    }
-    if (!u->plan->opt.all_tokens) {
-        run_class_block(u, last, prompted);
-        return;
-    }
-    if (last > 0)
-        block_qkv(u, last);
-    run_block(u, last, prompted);
+    if (l > 0)
+        block_qkv(u, l);
+    run_block(u, l, prompted);
     if (u->plan->opt.token_head) {
         u->plan->kernels->norm_fwd(u->n * v->tokens, c->dim, lane->xout, v->weights.norm_w, v->weights.norm_b, c->ln_eps,
                                    lane->feature, lane->stf);
@@ -240,6 +230,46 @@ static void blocks(const sfp__vit_microbatch *u, bool prompted)
     }
     copy_class_rows(u, lane->xout, lane->xc);
     u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
+}
+
+/* Writes the taps of block l, of which the output is known. The tap of the last block is the feature itself. */
+static void write_taps(const sfp__vit_microbatch *u, int l)
+{
+    const sfp__vit *v = u->plan->v;
+    const sfp__vit_config *c = &v->config;
+    sfp__vit_lane *lane = u->lane;
+    int D = c->dim, last = c->depth - 1, at = l - (c->depth - u->taps);
+    int rows = l < last || u->plan->opt.token_head ? v->tokens : 1; /* rows per sample */
+    if (at < 0)
+        return;
+    for (int i = 0; i < u->n; i++) {
+        float *to = u->tap + ((size_t)i * (size_t)u->taps + (size_t)at) * (size_t)D;
+        const float *from = (l < last ? lane->saved[l + 1].xin : lane->feature) + (size_t)i * (size_t)rows * (size_t)D;
+        if (l < last) /* stf has not been computed yet and is scratch */
+            u->plan->kernels->norm_fwd(1, D, from, v->weights.norm_w, v->weights.norm_b, c->ln_eps, to, lane->stf);
+        else
+            memcpy(to, from, (size_t)D * sizeof *to);
+    }
+}
+
+/* Runs all blocks, after the q, k, v of the first one, up to the feature. */
+static void blocks(const sfp__vit_microbatch *u, bool prompted)
+{
+    int last = u->plan->v->config.depth - 1;
+    bool tapped = u->tap && prompted != u->query;
+    for (int l = 0; l <= last; l++) {
+        if (l == last && u->plan->opt.all_tokens) {
+            run_last_block(u, l, prompted);
+        } else if (l == last) {
+            run_class_block(u, l, prompted);
+        } else {
+            if (l > 0)
+                block_qkv(u, l);
+            run_block(u, l, prompted);
+        }
+        if (tapped)
+            write_taps(u, l);
+    }
 }
 
 void sfp__vit_forward(const sfp__vit_microbatch *u)

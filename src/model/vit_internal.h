@@ -134,6 +134,8 @@ typedef struct sfp__vit_microbatch {
     sfp__vit_weights *grad; /* output of weight gradients; NULL: none */
     int lane_index, first, n;
     bool query; /* compute the queries of the samples first */
+    float *tap; /* (n, taps*D) taps of its samples; NULL: not computed */
+    int taps;
     int lowest; /* the lowest block that the backward pass must reach */
     sfp__vit_memo_role role;
     uint32_t kind; /* of its values in the cache */

@@ -130,7 +130,7 @@ sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_
 {
     bool prompted = pass->prompts || pass->compose || pass->compose_layer;
     bool more = pass->embed || pass->tokens || pass->normed || pass->class_attention || pass->head || pass->token_head;
-    if (!pass->memo || pass->memo->paused)
+    if (!pass->memo || pass->memo->paused || pass->tap)
         return SFP_MEMO_NONE;
     if (pass->embed_only)
         return pass->mean_embed && !pass->embed ? SFP_MEMO_EMBED : SFP_MEMO_NONE;

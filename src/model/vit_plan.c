@@ -236,6 +236,8 @@ static sfp_status check_pass(const sfp__vit_plan *p, const sfp__vit_pass *pass, 
         if (pass->tokens && pass->tokens[l] && l == c->depth - 1 && !p->opt.all_tokens)
             return sfp__fail(err, SFP_EINVAL, "tokens of the last block need a plan with all_tokens");
     }
+    if (pass->tap && (pass->taps < 1 || pass->taps > c->depth))
+        return sfp__fail(err, SFP_EINVAL, "number of taps is %d, expected 1 to %d, the number of blocks", pass->taps, c->depth);
     if (pass->normed && !p->opt.token_head)
         return sfp__fail(err, SFP_EINVAL, "tokens after the final norm need a plan with token_head");
     if (!pass->x && !pass->xs)
@@ -287,6 +289,10 @@ static void run_microbatch(const run_ctx *r, int index, int lane)
                              .n = n,
                              .query = query,
                              .lowest = r->lowest};
+    if (r->pass->tap && (query || !r->pass->prompts)) {
+        u.taps = r->pass->taps;
+        u.tap = r->pass->tap + (size_t)first * (size_t)u.taps * (size_t)p->v->config.dim;
+    }
     u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
     u.role = query || r->role != SFP_MEMO_PROMPTED ? r->role : SFP_MEMO_NONE;
     u.forced = u.role && sfp__vit_memo_forced(p, r->pass, u.role, index);
