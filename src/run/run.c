@@ -462,7 +462,7 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     sfp__plan *p = &run->plan;
     *ready = false;
     if (run->ended_before)
-        return SFP_OK;
+        return sfp__files_complete(run, err);
     if (p->clock == SFP_CLOCK_PAPER && !run->resumed) {
         TRY(sfp__plan_keep_batches(p, run->journal.r, &run->at.cs, err));
     }

@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STATE "state.safetensors"
+#define REPORT "report.html"
+#define RESULT "result.json"
+
 /* in the order in which they are tried */
 static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
 
@@ -40,7 +44,7 @@ static bool has_checkpoint(const sfp__plan *p)
 static sfp_status read_result_file(const sfp__plan *p, sfp_result *out, sfp_error *err)
 {
     char path[PATH_MAX];
-    TRY(sfp__plan_path(p, "result.json", path, sizeof path, err));
+    TRY(sfp__plan_path(p, RESULT, path, sizeof path, err));
     return sfp__result_read(path, out, err);
 }
 
@@ -69,12 +73,19 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
         return SFP_OK;
     /* If all checkpoints are damaged, the run is finished if it has a result. A live run can always be resumed. */
     OWNED_PTR(json_decref) json_t *root = peek_checkpoint(p, path, method);
-    bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !sfp__directory_has(p->opt->out, "result.json");
+    bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !sfp__directory_has(p->opt->out, RESULT);
     bool live = json_object_get(root, "live") != NULL;
     if (unfinished || live)
         return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s; use --resume to continue it, or choose another --out",
                          p->opt->out, unfinished ? "an unfinished run" : "the run of a live stream");
     return SFP_OK;
+}
+
+static sfp_status remove_unfinished(const char *out, sfp_error *err)
+{
+    static const char *const names[] = {"checkpoint.tmp.#",  "checkpoint.old.tmp",      "result.json.tmp.#",
+                                        "report.html.tmp.#", "state.safetensors.tmp.#", "state-task-#.safetensors.tmp.#"};
+    return sfp__directory_remove_files(out, SFP_LIST(names), 0, NULL, err);
 }
 
 sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
@@ -85,15 +96,13 @@ sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
                                         SFP__RUN_EVENTS,      SFP__RUN_EVENTS ".#",
                                         SFP__RUN_PREDICTIONS, SFP__RUN_PREDICTIONS ".#",
                                         "state.safetensors",  "state-task-#.safetensors"};
-    static const char *const unfinished[] = {"checkpoint.tmp.#",  "checkpoint.old.tmp",      "result.json.tmp.#",
-                                             "report.html.tmp.#", "state.safetensors.tmp.#", "state-task-#.safetensors.tmp.#"};
     const sfp__plan *p = &run->plan;
     const char *out = p->opt->out, *kept = run->init_state[0] ? run->init_state : NULL; /* --resume reads it again */
-    if (!run->resumed && (has_checkpoint(p) || sfp__directory_has(out, "result.json"))) {
+    if (!run->resumed && (has_checkpoint(p) || sfp__directory_has(out, RESULT))) {
         sfp__plan_info(p, "%s: the finished run in this directory is replaced", out);
         TRY(sfp__directory_remove_files(out, SFP_LIST(names), 1, &kept, err));
     }
-    return sfp__directory_remove_files(out, SFP_LIST(unfinished), 0, NULL, err);
+    return remove_unfinished(out, err);
 }
 
 /* ---------------------------------------------------------------- checkpoint */
@@ -152,7 +161,8 @@ static sfp_status restore_result(sfp__run *run, const char *path, json_t *root, 
     sfp__journal *j = &run->journal;
     TRY(parse_result(path, root, &then, err));
     TRY(check_result(run, path, &then, err));
-    (void)snprintf(then.version, sizeof then.version, "%s", sfp_version());
+    if (run->plan.live || !then.finished)
+        (void)snprintf(then.version, sizeof then.version, "%s", sfp_version());
     j->earlier.decode = then.seconds.decode;
     j->earlier.wait_seconds = then.seconds.wait_seconds;
     j->earlier.total = then.seconds.total;
@@ -182,7 +192,7 @@ static sfp_status check_finished(const sfp__plan *p, sfp_error *err)
         return sfp__fail(err, SFP_EINVAL,
                          "%s: directory contains a result but no checkpoint to resume from; choose another --out", p->opt->out);
     char path[PATH_MAX];
-    TRY(sfp__plan_path(p, "result.json", path, sizeof path, err));
+    TRY(sfp__plan_path(p, RESULT, path, sizeof path, err));
     return sfp__settings_same(p->opt->given, path, &then, false, err);
 }
 
@@ -209,7 +219,6 @@ static sfp_status restore_finished(sfp__run *run, sfp_error *err)
     TRY(read_result_file(&run->plan, &r, err));
     sfp__result_done(run->journal.r);
     *run->journal.r = r;
-    sfp__plan_info(&run->plan, "this run has already ended: nothing to do");
     return SFP_OK;
 }
 
@@ -250,8 +259,8 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
     *finished = json_is_true(json_object_get(root, "finished"));
     run->resumed = true;
     if (*finished && !p->live)
-        sfp__plan_info(p, "this run has already ended: nothing to do");
-    else if (used_old)
+        return SFP_OK;
+    if (used_old)
         sfp__plan_warn(p, "the last checkpoint of %s is damaged; the run resumes from the one before (timestamp %lld)",
                        p->opt->out, (long long)run->at.timestamps);
     else
@@ -286,15 +295,54 @@ sfp_status sfp__files_save_stopped(sfp__run *run, sfp_error *err)
     return SFP_OK;
 }
 
+static sfp_status save_state(const sfp__run *run, sfp_error *err)
+{
+    char path[PATH_MAX];
+    TRY(sfp__plan_path(&run->plan, STATE, path, sizeof path, err));
+    return sfp__learner_save(run->learner, path, err);
+}
+
+static sfp_status save_report(const sfp__run *run, sfp_error *err)
+{
+    char path[PATH_MAX];
+    TRY(sfp__plan_path(&run->plan, REPORT, path, sizeof path, err));
+    return sfp__journal_report(run, path, err);
+}
+
+static sfp_status save_result(const sfp__run *run, sfp_error *err)
+{
+    char path[PATH_MAX];
+    TRY(sfp__plan_path(&run->plan, RESULT, path, sizeof path, err));
+    return sfp__result_write(run->journal.r, path, err);
+}
+
+/* The report comes before the checkpoint, which does not contain the images of the last batch. The result comes last: a directory
+ * with a result is complete. */
 sfp_status sfp__files_save_outputs(sfp__run *run, sfp_error *err)
 {
+    TRY(sfp__journal_sync(&run->journal, err));
+    TRY(save_state(run, err));
+    TRY(save_report(run, err));
+    TRY(sfp__files_save_stopped(run, err));
+    return save_result(run, err);
+}
+
+sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err)
+{
     const sfp__plan *p = &run->plan;
-    char path[PATH_MAX];
-    TRY(sfp__plan_path(p, "state.safetensors", path, sizeof path, err));
-    TRY(sfp__learner_save(run->learner, path, err));
-    TRY(sfp__plan_path(p, "report.html", path, sizeof path, err));
-    TRY(sfp__journal_report(run, path, err));
-    TRY(sfp__plan_path(p, "result.json", path, sizeof path, err));
-    TRY(sfp__result_write(run->journal.r, path, err));
-    return sfp__files_save_stopped(run, err);
+    const char *out = p->opt->out;
+    bool checkpoint = has_checkpoint(p); /* else the learner is not that of the run */
+    bool state = checkpoint && !sfp__directory_has(out, STATE), report = checkpoint && !sfp__directory_has(out, REPORT);
+    bool result = !sfp__directory_has(out, RESULT);
+    TRY(remove_unfinished(out, err));
+    if (state)
+        TRY(save_state(run, err));
+    if (report)
+        TRY(save_report(run, err));
+    register_run(run);
+    if (result)
+        TRY(save_result(run, err));
+    sfp__plan_info(p, "this run has already ended: %s",
+                   state || report || result ? "its missing files were written" : "nothing to do");
+    return SFP_OK;
 }

@@ -236,8 +236,10 @@ sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err);
 sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err);
 /* Writes the checkpoint and the registry entry: everything that a stopped run leaves. */
 sfp_status sfp__files_save_stopped(sfp__run *run, sfp_error *err);
-/* Writes state, report and result.json as well. */
+/* Writes logs, state, report, checkpoint, registry entry and, as the last file, result.json. */
 sfp_status sfp__files_save_outputs(sfp__run *run, sfp_error *err);
+/* Writes what is missing in the directory of a run that has ended, because a process was killed or a file was removed. */
+sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err);
 
 /* ----------------------------------------------------------------- settings.c */
 
