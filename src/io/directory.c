@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -154,6 +155,18 @@ static void close_dir(DIR *d)
         (void)closedir(d);
 }
 DEFINE_OWNED_PTR(DIR, close_dir)
+
+bool sfp__directory_find(const char *path, size_t count, const char *const *names, char *found, size_t size)
+{
+    OWNED_PTR(close_dir) DIR *d = opendir(path);
+    for (const struct dirent *e; d && (e = readdir(d));)
+        for (size_t i = 0; i < count; i++)
+            if (matches(e->d_name, names[i])) {
+                (void)snprintf(found, size, "%s", e->d_name);
+                return true;
+            }
+    return false;
+}
 
 sfp_status sfp__directory_remove_files(const char *path, size_t count, const char *const *names, size_t kept,
                                        const char *const *keep, sfp_error *err)

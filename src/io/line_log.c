@@ -43,7 +43,9 @@ static const char *old_name(const sfp__line_log *e, int i, char *to)
 static sfp_status open_file(const char *path, int flags, int *out, sfp_error *err)
 {
     struct stat st;
-    OWNED_BY(sfp__fd_close) int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+    OWNED_BY(sfp__fd_close) int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == ELOOP)
+        return sfp__fail(err, SFP_EINVAL, "%s: symbolic link, expected a regular file", path);
     if (fd < 0)
         return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
@@ -120,6 +122,21 @@ static sfp_status scan_file(const char *path, int fd, const char *key, uint64_t 
     }
     *out = p;
     return SFP_OK;
+}
+
+sfp_status sfp__line_log_check(const char *path, const char *key, sfp_error *err)
+{
+    OWNED_BY(sfp__fd_close) int fd = -1;
+    char begin[32], head[sizeof begin] = {0};
+    int n = snprintf(begin, sizeof begin, "{\"%s\":", key);
+    TRY(open_file(path, O_RDONLY, &fd, err));
+    int64_t got = sfp__fd_read_at(fd, head, (size_t)n, 0);
+    if (got < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    bool torn = head[0] == '\0'; /* empty, or its bytes did not reach the disk before a power failure */
+    return torn || strncmp(head, begin, (size_t)got) == 0
+               ? SFP_OK
+               : sfp__fail(err, SFP_EFORMAT, "%s: not a log of a run, expected {\"%s\":N,...}", path, key);
 }
 
 /* Scans one file; a missing file counts as empty. */

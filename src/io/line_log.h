@@ -16,6 +16,10 @@ typedef struct sfp__line_log sfp__line_log;
  * to `keep` old files. */
 sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
                               sfp__line_log **out, sfp_error *err);
+/* Checks that the file is a log whose lines begin with {"KEY":N, or is empty. SFP_ENOTFOUND: there is none. SFP_EINVAL: it is a symbolic
+ * link or not a regular file; its target must not be overwritten. SFP_EFORMAT: it is another file. */
+sfp_status sfp__line_log_check(const char *path, const char *key, sfp_error *err);
+
 /* Stores the number of the last line that remained after opening, in the file or in NAME.1; false: no line remained. */
 bool sfp__line_log_last(const sfp__line_log *e, uint64_t *t);
 /* Returns an empty text for the next line. The caller appends the line with its newline and then calls sfp__line_log_add. Lines

@@ -31,7 +31,8 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .checkpoint_seconds = 2};
 }
 
-/* Prepares the directory when there is something to write. A run that fails before that changes no file. */
+/* Prepares the directory when there is something to write: after the first batch was processed, not before. A run that fails in its
+ * first step changes no file, and the finished run that it was to replace stays. */
 static sfp_status begin(sfp__run *run, sfp_error *err)
 {
     if (!run->begun && run->plan.opt->out) {
@@ -165,6 +166,7 @@ static sfp_status end_task(sfp__run *run, sfp_error *err)
         TRY(evaluate(run, err));
     run->journal.r->tasks_done = at->task + 1;
     sfp__result_summarise(run->journal.r);
+    TRY(begin(run, err)); /* a task may end before a batch was processed, because the clock dropped all of them */
     if (p->opt->out) {
         char name[64], path[PATH_MAX];
         (void)snprintf(name, sizeof name, "state-task-%d.safetensors", at->task + 1);
@@ -209,6 +211,7 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
     double from = sfp__vit_memo_now(run->plan.memo);
     TRY(sfp__predictor_predict(run->predictor, n, rgb, run->query, has_query, label, probability, err));
     *seconds = run->plan.cost_count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
+    TRY(begin(run, err));
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability, err);
 }
 
@@ -254,6 +257,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     if (run->arrivals->clock)
         run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
     *seconds = p->cost_count ? p->costs[at->timestamps % p->cost_count] : t.seconds.total;
+    TRY(begin(run, err));
     TRY(sfp__journal_write(run, d, &t, err));
     at->timestamps++;
     at->evaluation_due = !d->more && p->opt->eval_every > 0 && at->timestamps % p->opt->eval_every == 0;
@@ -469,7 +473,7 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     *ready = run->resumed || !sfp__plan_stopped(p);
     if (!*ready)
         return SFP_OK;
-    if (!p->live) /* a live run begins when an image arrives */
+    if (!p->live && run->resumed)
         TRY(begin(run, err));
     run->journal.from = run->at.arrived;
     return run->arrivals->kind->start(run->arrivals, err);
@@ -488,8 +492,6 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     *end = d.end;
     if (d.end)
         return SFP_OK;
-    if (d.count || d.predict_count)
-        TRY(begin(run, err));
     TRY(reach_task(run, d.task, err));
     TRY(predict(run, &d, &seconds, err));
     TRY(train(run, &d, &seconds, err));
@@ -523,7 +525,6 @@ static sfp_status end_stream(sfp__run *run, sfp_error *err)
     }
     if (!run->begun && !run->resumed && !stopped)
         return sfp__fail(err, SFP_EFORMAT, "%s: the stream ended before an image arrived", p->data);
-    TRY(begin(run, err));
     return end_task(run, err);
 }
 

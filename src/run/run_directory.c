@@ -60,6 +60,28 @@ static sfp_status check_result_file(const sfp__plan *p, sfp_error *err)
                      why.message);
 }
 
+/* Refuses a directory in which files would be replaced that are not of a run: without result and checkpoint, only its events show that
+ * a run was killed there. Refuses logs that are symbolic links, too. */
+static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
+{
+    static const char *const names[] = {SFP__RUN_EVENTS, SFP__RUN_PREDICTIONS, REPORT, STATE, "state-task-#.safetensors"};
+    char path[PATH_MAX], found[NAME_MAX + 1];
+    sfp_error why;
+    TRY(sfp__plan_path(p, SFP__RUN_PREDICTIONS, path, sizeof path, err));
+    sfp_status predictions = sfp__line_log_check(path, "id", &why);
+    if (predictions == SFP_EINVAL)
+        return sfp__fail(err, SFP_EINVAL, "%s", why.message);
+    TRY(sfp__plan_path(p, SFP__RUN_EVENTS, path, sizeof path, err));
+    sfp_status events = sfp__line_log_check(path, "t", &why);
+    if (events == SFP_EINVAL)
+        return sfp__fail(err, SFP_EINVAL, "%s", why.message);
+    if (events == SFP_OK || has_checkpoint(p) || sfp__directory_has(p->opt->out, RESULT) ||
+        !sfp__directory_find(p->opt->out, SFP_LIST(names), found, sizeof found))
+        return SFP_OK;
+    return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of a run; choose another --out", p->opt->out,
+                     found);
+}
+
 sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
@@ -69,6 +91,7 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     bool found = has_checkpoint(p);
     if (!(p->opt->resume && found))
         TRY(check_result_file(p, err));
+    TRY(check_owner(p, err));
     if (p->opt->resume || !found)
         return SFP_OK;
     /* If all checkpoints are damaged, the run is finished if it has a result. A live run can always be resumed. */
@@ -90,12 +113,11 @@ static sfp_status remove_unfinished(const char *out, sfp_error *err)
 
 sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
 {
-    /* Checkpoints go first: --resume must not find one of a run whose other files are gone. */
-    static const char *const names[] = {"checkpoint.old",     "checkpoint",
-                                        "result.json",        "report.html",
-                                        SFP__RUN_EVENTS,      SFP__RUN_EVENTS ".#",
-                                        SFP__RUN_PREDICTIONS, SFP__RUN_PREDICTIONS ".#",
-                                        "state.safetensors",  "state-task-#.safetensors"};
+    /* Checkpoints go first: --resume must not find one of a run whose other files are gone. The events stay until the new run opens
+     * the file: they show that the directory belongs to a run (check_owner). */
+    static const char *const names[] = {
+        "checkpoint.old",          "checkpoint", RESULT, REPORT, SFP__RUN_PREDICTIONS, SFP__RUN_PREDICTIONS ".#", STATE,
+        "state-task-#.safetensors"};
     const sfp__plan *p = &run->plan;
     const char *out = p->opt->out, *kept = run->init_state[0] ? run->init_state : NULL; /* --resume reads it again */
     if (!run->resumed && (has_checkpoint(p) || sfp__directory_has(out, RESULT))) {

@@ -309,6 +309,72 @@ TEST(files_of_other_programs_are_kept)
     assert_true(run_reports(&o, "theirs_too", "the finished run in this directory is replaced", false, &r));
 }
 
+TEST(a_directory_with_files_that_are_not_of_a_run_is_refused)
+{
+    sfp__run_options o = options("synthetic:60", "2");
+    for (const char *const *name =
+             STRINGS("report.html", "state.safetensors", "state-task-3.safetensors", "predictions.jsonl", "events.jsonl");
+         *name; name++) {
+        const char *file = kept_print("own_%s/%s", *name, *name);
+        put_text(file, "written by hand");
+        o.out = in_directory(kept_print("own_%s", *name));
+        for (int resume = 0; resume < 2; resume++) {
+            o.resume = resume;
+            refused(o, kept_print("own_%s: directory contains %s, which is not of a run; choose another --out", *name, *name));
+            assert_string_equal(file_text(in_directory(file)), "written by hand");
+        }
+    }
+    put_text("own/notes.txt", "other names do not matter");
+    o.resume = false;
+    assert_true(run_once(&o, "own", 0, NULL).finished);
+}
+
+TEST(logs_are_not_written_through_symbolic_links)
+{
+    sfp__run_options o = options("synthetic:60", "2");
+    put_text("target", "{\"t\":0,\"precious\":1}\n");
+    for (const char *const *name = STRINGS("events.jsonl", "predictions.jsonl"); *name; name++) {
+        const char *run = kept_print("linked_%s", *name);
+        assert_int_equal(mkdir(in_directory(run), 0777), 0);
+        assert_int_equal(symlink(in_directory("target"), in_directory(kept_print("%s/%s", run, *name))), 0);
+        o.out = in_directory(run);
+        refused(o, kept_print("%s/%s: symbolic link, expected a regular file", run, *name));
+    }
+    assert_true(run_once(&o, "linked", 0, NULL).finished); /* the same in the directory of a finished run */
+    assert_int_equal(remove(in_directory("linked/events.jsonl")), 0);
+    assert_int_equal(symlink(in_directory("target"), in_directory("linked/events.jsonl")), 0);
+    refused(o, "linked/events.jsonl: symbolic link, expected a regular file");
+    assert_true(file_exists("linked/result.json"));
+    assert_string_equal(file_text(in_directory("target")), "{\"t\":0,\"precious\":1}\n");
+}
+
+/* Each attempt fails in its first step, because an allocation fails, until the first batch is processed. */
+TEST(a_rerun_that_fails_in_its_first_step_keeps_the_finished_run)
+{
+    sfp__run_options o = options("synthetic:60", "2");
+    sfp__run_hooks hooks = {0};
+    (void)run_once(&o, "rerun", 0, NULL);
+    const char *state = in_directory("rerun/state.safetensors"), *events = file_text(in_directory("rerun/events.jsonl"));
+    assert_true(file_exists("rerun/state.safetensors"));
+    int kept = 0;
+    for (long k = 0; k < 1000 && access(state, F_OK) == 0; k++) {
+        sfp_result r;
+        sfp__run *run = NULL;
+        bool more;
+        MUST(sfp__run_open(&o, &hooks, &r, &run, &err));
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__run_step(run, &more, &err);
+        sfp__mem_fail_at(-1);
+        sfp__run_close(run);
+        sfp__result_done(&r);
+        if (!status)
+            break;
+        kept += file_exists("rerun/checkpoint") && file_exists("rerun/result.json") && file_exists("rerun/report.html") &&
+                strcmp(file_text(in_directory("rerun/events.jsonl")), events) == 0;
+    }
+    assert_true(kept >= 4); /* all before the first batch is processed */
+}
+
 TEST(missing_events_before_the_checkpoint_are_reported)
 {
     sfp__run_options o = options("synthetic:130", "2");
