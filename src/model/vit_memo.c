@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Kinds of values in the cache; part of the format. Tokens of other layers will be further kinds with another width. */
-enum { KIND_QUERY = 1, KIND_MEAN_EMBED = 2 };
+/* Kinds of values; part of the format. Each kind has segments of its own, because the values of a segment have one width. */
+enum { KIND_QUERY, KIND_MEAN_EMBED, KINDS };
 
 enum {
     WARM_UP = 2,  /* micro-batches of a plan that are computed before time is measured */
@@ -17,17 +17,18 @@ enum {
 
 struct sfp__vit_memo {
     sfp__vit *v;
-    sfp__feature_cache *cache;
+    sfp__feature_cache *cache[KINDS];
+    int taps; /* in a value of KIND_QUERY; the last one is the query */
     bool charging, paused;
     double charged;
     uint64_t hits, misses;
     /* The bits of the place (n, i), the i-th of n samples, compared with those of the place (1, 0). */
     bool probed[PLACES + 1];
-    bool query_differs[PLACES + 1][PLACES], embed_differs[PLACES + 1][PLACES];
+    bool differs[KINDS][PLACES + 1][PLACES];
     void *block;
-    float *image;                     /* (3, S, S) */
-    float *first_query, *first_embed; /* (D) of the place (1, 0) */
-    float *probe_query, *probe_embed; /* (PLACES, D) */
+    float *image;        /* (3, S, S) */
+    float *first[KINDS]; /* (width) values of the place (1, 0) */
+    float *probe[KINDS]; /* (PLACES, width) */
     const float *images[PLACES];
 };
 
@@ -43,7 +44,13 @@ static sfp_status add_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err
     return SFP_OK;
 }
 
-/* Computes the digest of everything besides the normalised pixels that determines the bits of a value. */
+/* Returns the number of floats of a value. */
+static size_t width_of(const sfp__vit_memo *m, uint32_t kind)
+{
+    return (size_t)(kind == KIND_QUERY ? m->taps : 1) * (size_t)m->v->config.dim;
+}
+
+/* Computes the digest of everything besides the kind and the normalised pixels that determines the bits of a value. */
 static sfp__digest digest_context(sfp__vit *v)
 {
     const sfp__vit_config *c = &v->config;
@@ -59,28 +66,43 @@ static sfp__digest digest_context(sfp__vit *v)
     return d;
 }
 
+static sfp_status open_caches(sfp__vit_memo *m, const sfp__vit_memo_options *o, sfp_error *err)
+{
+    const sfp__digest context = digest_context(m->v);
+    for (uint32_t kind = 0; kind < KINDS; kind++) {
+        const sfp__feature_cache_options options = {.directory = o->directory,
+                                                    .max_bytes = o->max_bytes,
+                                                    .context = sfp__digest_bytes(context, &kind, sizeof kind),
+                                                    .width = (int)width_of(m, kind)};
+        TRY(sfp__feature_cache_open(&options, &m->cache[kind], err));
+    }
+    return SFP_OK;
+}
+
 sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp__vit_memo **out, sfp_error *err)
 {
     OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *m = NULL;
     const sfp__vit_config *c = &v->config;
-    size_t D = (size_t)c->dim, pixels = (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
-    const sfp__feature_cache_options options = {
-        .directory = o->directory, .max_bytes = o->max_bytes, .context = digest_context(v), .width = c->dim};
+    size_t pixels = (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
+    int half = c->depth > 1 ? c->depth / 2 : 1;
+    if (o->taps < 0 || o->taps > c->depth)
+        return sfp__fail(err, SFP_EINVAL, "number of taps is %d, expected 0 to %d, the number of blocks", o->taps, c->depth);
     TRY(sfp__alloc(&m, 1, sizeof *m, err));
     m->v = v;
+    m->taps = o->taps > half ? o->taps : half;
     m->charging = true;
     const sfp__want list[] = {{&m->image, pixels, sizeof *m->image},
-                              {&m->first_query, D, sizeof *m->first_query},
-                              {&m->first_embed, D, sizeof *m->first_embed},
-                              {&m->probe_query, PLACES * D, sizeof *m->probe_query},
-                              {&m->probe_embed, PLACES * D, sizeof *m->probe_embed}};
+                              {&m->first[KIND_QUERY], width_of(m, KIND_QUERY), sizeof(float)},
+                              {&m->first[KIND_MEAN_EMBED], width_of(m, KIND_MEAN_EMBED), sizeof(float)},
+                              {&m->probe[KIND_QUERY], PLACES * width_of(m, KIND_QUERY), sizeof(float)},
+                              {&m->probe[KIND_MEAN_EMBED], PLACES * width_of(m, KIND_MEAN_EMBED), sizeof(float)}};
     TRY(sfp__block(&m->block, SFP_LIST(list), err));
     sfp__rng rng = sfp__rng_init(1, 0);
     for (size_t i = 0; i < pixels; i++)
         m->image[i] = (float)sfp__rng_double(&rng) * 4 - 2;
     for (int i = 0; i < PLACES; i++)
         m->images[i] = m->image;
-    TRY(sfp__feature_cache_open(&options, &m->cache, err));
+    TRY(open_caches(m, o, err));
     *out = TAKE(m);
     return SFP_OK;
 }
@@ -89,7 +111,8 @@ void sfp__vit_memo_free(sfp__vit_memo *m)
 {
     if (!m)
         return;
-    sfp__feature_cache_close(m->cache);
+    for (int kind = 0; kind < KINDS; kind++)
+        sfp__feature_cache_close(m->cache[kind]);
     sfp__free(m->block);
     sfp__free(m);
 }
@@ -120,31 +143,47 @@ bool sfp__vit_memo_set_paused(sfp__vit_memo *m, bool on)
 
 sfp__vit_memo_stats sfp__vit_memo_get_stats(sfp__vit_memo *m)
 {
-    return m ? (sfp__vit_memo_stats){.hits = m->hits, .misses = m->misses, .cache = sfp__feature_cache_get_stats(m->cache)}
-             : (sfp__vit_memo_stats){0};
+    if (!m)
+        return (sfp__vit_memo_stats){0};
+    sfp__vit_memo_stats s = {.hits = m->hits, .misses = m->misses, .cache = sfp__feature_cache_get_stats(m->cache[KIND_QUERY])};
+    const sfp__feature_cache_stats embed = sfp__feature_cache_get_stats(m->cache[KIND_MEAN_EMBED]);
+    s.cache.entries += embed.entries;
+    s.cache.added += embed.added;
+    s.cache.damaged += embed.damaged; /* both kinds ignore the same files */
+    s.cache.full |= embed.full;
+    if (!s.cache.problem[0])
+        memcpy(s.cache.problem, embed.problem, sizeof embed.problem);
+    return s;
 }
 
 /* -------------------------------------------------------------------- passes */
+
+int sfp__vit_memo_taps(const sfp__vit_memo *m)
+{
+    return m->taps;
+}
 
 sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_pass *pass)
 {
     bool prompted = pass->prompts || pass->compose || pass->compose_layer;
     bool more = pass->embed || pass->tokens || pass->normed || pass->class_attention || pass->head || pass->token_head;
-    if (!pass->memo || pass->memo->paused || pass->tap)
+    if (!pass->memo || pass->memo->paused || (pass->tap && pass->taps > pass->memo->taps))
         return SFP_MEMO_NONE;
     if (pass->embed_only)
         return pass->mean_embed && !pass->embed ? SFP_MEMO_EMBED : SFP_MEMO_NONE;
     if (prompted)
         return pass->query && pass->queries > 0 && !pass->mean_embed ? SFP_MEMO_PROMPTED : SFP_MEMO_NONE;
-    return pass->feature && !pass->query && !pass->mean_embed && !more && p->opt.mode == SFP_VIT_FORWARD ? SFP_MEMO_QUERY
-                                                                                                         : SFP_MEMO_NONE;
+    return (pass->feature || pass->tap) && !pass->query && !pass->mean_embed && !more && p->opt.mode == SFP_VIT_FORWARD
+               ? SFP_MEMO_QUERY
+               : SFP_MEMO_NONE;
 }
 
 /* Computes the values of the test image at all places of a micro-batch of n samples. */
 static void run_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
 {
-    const sfp__vit_pass pass = {.b = n, .xs = m->images, .feature = m->probe_query, .mean_embed = m->probe_embed};
-    const sfp__vit_microbatch u = {.plan = p, .pass = &pass, .lane = &p->lane[0], .ops = &p->ops[n], .n = n};
+    const sfp__vit_pass pass = {.b = n, .xs = m->images, .mean_embed = m->probe[KIND_MEAN_EMBED]};
+    const sfp__vit_microbatch u = {
+        .plan = p, .pass = &pass, .lane = &p->lane[0], .ops = &p->ops[n], .n = n, .tap = m->probe[KIND_QUERY], .taps = m->taps};
     int token = sfp__gemm_enter();
     sfp__vit_forward(&u);
     sfp__gemm_leave(token);
@@ -152,22 +191,22 @@ static void run_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
 
 void sfp__vit_memo_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
 {
-    size_t D = (size_t)m->v->config.dim, bytes = D * sizeof(float);
     if (p->opt.all_tokens || m->probed[n])
         return;
     double from = sfp__monotonic_seconds();
     if (!m->probed[1]) {
         run_probe(m, p, 1);
-        memcpy(m->first_query, m->probe_query, bytes);
-        memcpy(m->first_embed, m->probe_embed, bytes);
+        for (uint32_t kind = 0; kind < KINDS; kind++)
+            memcpy(m->first[kind], m->probe[kind], width_of(m, kind) * sizeof(float));
         m->probed[1] = true;
     }
     if (n > 1)
         run_probe(m, p, n);
-    for (int i = 0; i < n; i++) {
-        m->query_differs[n][i] = memcmp(m->probe_query + (size_t)i * D, m->first_query, bytes) != 0;
-        m->embed_differs[n][i] = memcmp(m->probe_embed + (size_t)i * D, m->first_embed, bytes) != 0;
-    }
+    for (uint32_t kind = 0; kind < KINDS; kind++)
+        for (int i = 0; i < n; i++) {
+            size_t width = width_of(m, kind);
+            m->differs[kind][n][i] = memcmp(m->probe[kind] + (size_t)i * width, m->first[kind], width * sizeof(float)) != 0;
+        }
     m->probed[n] = true;
     m->charged -= sfp__monotonic_seconds() - from;
 }
@@ -175,23 +214,35 @@ void sfp__vit_memo_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
 /* Returns the value of sample i of the micro-batch. */
 static float *value_at(const sfp__vit_microbatch *u, int i)
 {
+    size_t width = width_of(u->pass->memo, u->kind);
+    return u->kind == KIND_QUERY ? u->tap + (size_t)i * width : u->pass->mean_embed + (size_t)(u->first + i) * width;
+}
+
+/* Copies queries and taps from the values of the micro-batch to the outputs of the pass. */
+static void copy_values(const sfp__vit_microbatch *u)
+{
     const sfp__vit_pass *pass = u->pass;
-    float *rows = u->role == SFP_MEMO_EMBED ? pass->mean_embed : u->role == SFP_MEMO_QUERY ? pass->feature : pass->query;
-    return rows + (size_t)(u->first + i) * (size_t)u->plan->v->config.dim;
+    float *query = u->role == SFP_MEMO_QUERY ? pass->feature : pass->query;
+    size_t D = (size_t)u->plan->v->config.dim, taps = (size_t)pass->taps;
+    for (int i = 0; i < u->n && u->kind == KIND_QUERY; i++) {
+        const float *end = value_at(u, i) + width_of(pass->memo, KIND_QUERY);
+        size_t at = (size_t)u->first + (size_t)i;
+        if (query)
+            memcpy(query + at * D, end - D, D * sizeof *query);
+        if (pass->tap)
+            memcpy(pass->tap + at * taps * D, end - taps * D, taps * D * sizeof *end);
+    }
 }
 
 /* Returns the key of sample i: the digest of its normalised pixels and, if the bits depend on it, of its place. */
-static sfp__digest key_of(const sfp__vit_microbatch *u, int i, uint32_t *kind)
+static sfp__digest key_of(const sfp__vit_microbatch *u, int i)
 {
     const sfp__vit_config *c = &u->plan->v->config;
-    const sfp__vit_memo *m = u->pass->memo;
     size_t pixels = (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
     const float *x = u->pass->x ? u->pass->x + (size_t)(u->first + i) * pixels : u->pass->xs[u->first + i];
-    bool embed = u->role == SFP_MEMO_EMBED, all_tokens = u->plan->opt.all_tokens;
-    bool differs = embed ? m->embed_differs[u->n][i] : m->query_differs[u->n][i];
+    bool all_tokens = u->plan->opt.all_tokens, differs = u->pass->memo->differs[u->kind][u->n][i];
     /* a last block that computes all tokens multiplies by other matrices; these places were not compared */
     const int32_t place[] = {all_tokens || differs ? u->n : 1, all_tokens || differs ? i : 0, all_tokens};
-    *kind = embed ? KIND_MEAN_EMBED : KIND_QUERY;
     return sfp__digest_bytes(sfp__digest_bytes((sfp__digest){{0}}, x, pixels * sizeof *x), place, sizeof place);
 }
 
@@ -200,15 +251,18 @@ bool sfp__vit_memo_read(sfp__vit_microbatch *u)
     sfp__vit_memo_lane *lane = &u->lane->memo;
     double from = sfp__monotonic_seconds();
     int hits = 0;
+    u->kind = u->role == SFP_MEMO_EMBED ? KIND_MEAN_EMBED : KIND_QUERY;
     for (int i = 0; i < u->n; i++) {
-        u->lane->key[i] = key_of(u, i, &u->kind);
-        u->lane->hit[i] = sfp__feature_cache_get(u->pass->memo->cache, u->kind, &u->lane->key[i], value_at(u, i));
+        u->lane->key[i] = key_of(u, i);
+        u->lane->hit[i] = sfp__feature_cache_get(u->pass->memo->cache[u->kind], u->kind, &u->lane->key[i], value_at(u, i));
         hits += u->lane->hit[i];
     }
     lane->hits += hits;
     lane->misses += u->n - hits;
     bool known = hits == u->n && !u->forced;
     lane->skipped += known ? u->n : 0;
+    if (known)
+        copy_values(u);
     lane->overhead += sfp__monotonic_seconds() - from;
     return known;
 }
@@ -218,7 +272,8 @@ void sfp__vit_memo_write(const sfp__vit_microbatch *u)
     double from = sfp__monotonic_seconds();
     for (int i = 0; i < u->n; i++)
         if (!u->lane->hit[i])
-            sfp__feature_cache_put(u->pass->memo->cache, u->kind, &u->lane->key[i], value_at(u, i));
+            sfp__feature_cache_put(u->pass->memo->cache[u->kind], u->kind, &u->lane->key[i], value_at(u, i));
+    copy_values(u);
     u->lane->memo.overhead += sfp__monotonic_seconds() - from;
 }
 

@@ -1,6 +1,9 @@
 /* The feature cache of a backbone (docs/method.md, section 14): passes that have one read queries and mean embeddings of images
  * from a directory (io/feature_cache.h) instead of computing them, and add those that they compute.
  *
+ * An entry of a query contains taps of at least half of the blocks, however many the pass asks for, so that runs with different
+ * numbers of taps share their entries. A pass that asks for more taps than entries have is computed.
+ *
  * A hit changes no number. The division of a pass into micro-batches stays the same, and a micro-batch is skipped only if all of
  * its values are known. The last bits of a value may depend on the size of its micro-batch and on its place in it; that is part
  * of the key. So that few keys differ, a pass measures once for each size whether the bits do depend on it.
@@ -21,6 +24,7 @@ typedef struct sfp__vit_memo sfp__vit_memo;
 typedef struct sfp__vit_memo_options {
     const char *directory;
     uint64_t max_bytes;
+    int taps; /* number of taps that passes may ask for; 0: as many as half of the blocks */
 } sfp__vit_memo_options;
 
 /* `v` must outlive the memo. */

@@ -26,7 +26,7 @@ static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **b
     bool backward = p->opt.mode != SFP_VIT_FORWARD, weights = p->opt.mode & SFP_VIT_GRAD_WEIGHTS;
     int own = backward ? c->depth : p->opt.queries && c->depth > 1 ? 2 : 1; /* number of blocks with arrays of their own */
     size_t normed = p->opt.token_head ? M : n;                              /* number of rows of the final norm */
-    sfp__want list[8 * SFP_VIT_MAX_DEPTH + 19];
+    sfp__want list[8 * SFP_VIT_MAX_DEPTH + 20];
     size_t count = 0;
 #define WANT(to, floats)               \
     list[count++] = (sfp__want)        \
@@ -70,6 +70,7 @@ static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **b
         WANT(l->dg, M * F);
         WANT(l->dh, M * F);
     }
+    WANT(l->tap, n * (size_t)c->depth * D);
     WANT(l->scratch, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
 #undef WANT
     TRY(sfp__block(block, count, list, err));
@@ -273,6 +274,19 @@ static int count_microbatches(int n, int microbatch_size)
     return (n + microbatch_size - 1) / microbatch_size;
 }
 
+/* Sets where the taps are written: to the lane, if they are values of the feature cache, else to the output of the pass. */
+static void choose_taps(sfp__vit_microbatch *u)
+{
+    const sfp__vit_pass *pass = u->pass;
+    if (u->role == SFP_MEMO_QUERY || u->role == SFP_MEMO_PROMPTED) {
+        u->taps = sfp__vit_memo_taps(pass->memo);
+        u->tap = u->lane->tap;
+    } else if (pass->tap && (u->query || !pass->prompts)) {
+        u->taps = pass->taps;
+        u->tap = pass->tap + (size_t)u->first * (size_t)u->taps * (size_t)u->plan->v->config.dim;
+    }
+}
+
 static void run_microbatch(const run_ctx *r, int index, int lane)
 {
     sfp__vit_plan *p = r->plan;
@@ -289,12 +303,9 @@ static void run_microbatch(const run_ctx *r, int index, int lane)
                              .n = n,
                              .query = query,
                              .lowest = r->lowest};
-    if (r->pass->tap && (query || !r->pass->prompts)) {
-        u.taps = r->pass->taps;
-        u.tap = r->pass->tap + (size_t)first * (size_t)u.taps * (size_t)p->v->config.dim;
-    }
     u.grad = !r->pass->grad_w ? NULL : lane == 0 ? r->pass->grad_w : &p->lane[lane].grad;
     u.role = query || r->role != SFP_MEMO_PROMPTED ? r->role : SFP_MEMO_NONE;
+    choose_taps(&u);
     u.forced = u.role && sfp__vit_memo_forced(p, r->pass, u.role, index);
     u.known = u.role && sfp__vit_memo_read(&u);
     if (u.known && u.role != SFP_MEMO_PROMPTED)

@@ -13,12 +13,17 @@ enum { S = 16, D = 32, N = 23 };
 
 AROUND_EACH(make_directory, remove_directory)
 
-static sfp__vit_memo *make_memo(const model *m)
+static sfp__vit_memo *make_memo_of(const model *m, int taps)
 {
-    const sfp__vit_memo_options o = {.directory = in_directory("cache"), .max_bytes = 1 << 30};
+    const sfp__vit_memo_options o = {.directory = in_directory("cache"), .max_bytes = 1 << 30, .taps = taps};
     sfp__vit_memo *memo = NULL;
     MUST(sfp__vit_memo_create(m->vit, &o, &memo, &err));
     return memo;
+}
+
+static sfp__vit_memo *make_memo(const model *m)
+{
+    return make_memo_of(m, 0);
 }
 
 static const float **make_inputs(uint64_t seed)
@@ -43,6 +48,15 @@ static float *queries(sfp__vit_plan *p, const float *const *xs, int first, int n
     return out;
 }
 
+/* Runs a pass that computes only taps, those of the last three blocks. */
+static float *last_taps(sfp__vit_plan *p, const float *const *xs, int first, int n, sfp__vit_memo *memo)
+{
+    float *out = floats((size_t)(n * 3 * D));
+    const sfp__vit_pass pass = {.b = n, .xs = xs + first, .tap = out, .taps = 3, .memo = memo};
+    MUST(sfp__vit_run(p, &pass, &err));
+    return out;
+}
+
 static float *embeddings(sfp__vit_plan *p, const float *const *xs, int n, sfp__vit_memo *memo)
 {
     float *out = floats((size_t)(n * D));
@@ -61,7 +75,7 @@ static sfp__vit_plan *make_plan(const model *m)
 
 TEST(values_from_the_cache_have_the_bits_of_every_division_into_batches)
 {
-    OWNED_BY(free_model) model m = make_model(S, 4, D, 3, 2);
+    OWNED_BY(free_model) model m = make_model(S, 4, D, 6, 2);
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = make_plan(&m);
     const float **xs = make_inputs(1);
     for (int round = 0; round < 3; round++) {
@@ -71,6 +85,8 @@ TEST(values_from_the_cache_have_the_bits_of_every_division_into_batches)
             for (int first = 0; first + n <= N; first += 3) {
                 const float *want = queries(plan, xs, first, n, NULL), *got = queries(plan, xs, first, n, memo);
                 assert_memory_equal(got, want, (size_t)(n * D) * sizeof *want);
+                assert_memory_equal(last_taps(plan, xs, first, n, memo), last_taps(plan, xs, first, n, NULL),
+                                    (size_t)(n * 3 * D) * sizeof *want);
             }
         assert_memory_equal(embeddings(plan, xs, N, memo), embeddings(plan, xs, N, NULL), N * D * sizeof(float));
         sfp__vit_memo_stats stats = sfp__vit_memo_get_stats(memo);
@@ -155,6 +171,104 @@ TEST(a_paused_cache_is_not_used)
     sfp__vit_memo_stats stats = sfp__vit_memo_get_stats(memo);
     assert_int_equal(stats.hits + stats.misses + stats.cache.entries, 0);
     assert_true(sfp__vit_memo_charged(NULL) == 0);
+}
+
+/* -------------------------------------------------------------------- taps */
+
+enum { DEPTH = 6, ROWS = 2, QUERIES = 9 };
+
+/* Runs a pass over all inputs that computes taps: one without prompts or, if `prompts` is not NULL, one that computes the first
+ * QUERIES queries. Returns the queries, the taps and the features: (N, (taps + 2) * D) floats in three parts. */
+static float *tapped(const model *m, sfp__vit_plan_options o, const sfp__vit_prompt *prompts, const float *const *xs, int taps,
+                     sfp__vit_memo *memo)
+{
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+    float *out = filled((size_t)N * (size_t)(taps + 2) * D, 3);
+    sfp__vit_pass pass = {.b = N, .xs = xs, .feature = out + N * D, .tap = out + 2 * N * D, .taps = taps, .memo = memo};
+    if (prompts) {
+        o.queries = true;
+        o.prefix_rows = ROWS;
+        pass.prompts = prompts;
+        pass.query = out;
+        pass.queries = QUERIES;
+    }
+    MUST(sfp__vit_plan_create(m->vit, m->pool, &o, &plan, &err));
+    MUST(sfp__vit_run(plan, &pass, &err));
+    return out;
+}
+
+TEST(taps_from_the_cache_have_the_same_bits_whatever_their_number)
+{
+    static const sfp__vit_plan_options plans[] = {{0}, {.all_tokens = true}};
+    OWNED_BY(free_model) model m = make_model(S, 4, D, DEPTH, 2);
+    const float **xs = make_inputs(5);
+    sfp__rng rng = sfp__rng_init(6, 0);
+    float *prefix = floats((size_t)N * ROWS * D);
+    for (int i = 0; i < N * ROWS * D; i++)
+        prefix[i] = (float)sfp__rng_normal(&rng);
+    const sfp__vit_prompt prompts[DEPTH] = {[2] = {.rows = ROWS, .k = prefix, .v = prefix}};
+    for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
+        for (int prompted = 0; prompted < 2; prompted++)
+            for (int taps = 1; taps <= DEPTH / 2; taps++) {
+                const sfp__vit_prompt *with = prompted ? prompts : NULL;
+                OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
+                sfp__vit_memo_set_charging(memo, false);
+                const float *want = tapped(&m, plans[p], with, xs, taps, NULL);
+                for (int round = 0; round < 2; round++)
+                    assert_memory_equal(tapped(&m, plans[p], with, xs, taps, memo), want,
+                                        (size_t)N * (size_t)(taps + 2) * D * sizeof *want);
+                sfp__vit_memo_stats stats = sfp__vit_memo_get_stats(memo);
+                assert_true(stats.hits >= (prompted ? QUERIES : N));
+                if (taps > 1) /* a smaller number of taps has added the entries */
+                    assert_int_equal(stats.misses, 0);
+            }
+}
+
+TEST(more_taps_than_an_entry_has_are_computed)
+{
+    OWNED_BY(free_model) model m = make_model(S, 4, D, DEPTH, 1);
+    const float **xs = make_inputs(7);
+    const float *want = tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, DEPTH, NULL);
+    static const int memos[] = {0, DEPTH, DEPTH};
+    for (size_t i = 0; i < sizeof memos / sizeof *memos; i++) {
+        OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo_of(&m, memos[i]);
+        sfp__vit_memo_set_charging(memo, false);
+        (void)tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, 1, memo);
+        uint64_t misses = sfp__vit_memo_get_stats(memo).misses;
+        assert_true(i < 2 ? misses == N : misses == 0); /* entries of another number of taps are not shared */
+        assert_memory_equal(tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, DEPTH, memo), want,
+                            (size_t)N * (DEPTH + 2) * D * sizeof *want);
+        assert_int_equal(sfp__vit_memo_get_stats(memo).hits, i == 0 ? 0 : i == 1 ? N : 2 * N);
+        assert_int_equal(sfp__vit_memo_get_stats(memo).misses, misses);
+    }
+    const sfp__vit_memo_options wrong = {.directory = in_directory("cache"), .max_bytes = 1, .taps = DEPTH + 1};
+    sfp__vit_memo *none = NULL;
+    REFUSED(sfp__vit_memo_create(m.vit, &wrong, &none, &err), SFP_EINVAL, "number of taps is 7, expected 0 to 6");
+}
+
+TEST(an_entry_with_a_damaged_tap_is_computed_again)
+{
+    OWNED_BY(free_model) model m = make_model(S, 4, D, DEPTH, 1);
+    const float **xs = make_inputs(8);
+    const float *want = tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, 2, NULL);
+    char name[64];
+    (void)snprintf(name, sizeof name, "cache/%ld-0.features", (long)getpid());
+    for (int round = 0; round < 3; round++) {
+        OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
+        sfp__vit_memo_set_charging(memo, false);
+        assert_memory_equal(tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, 2, memo), want, (size_t)N * 4 * D * sizeof *want);
+        assert_int_equal(sfp__vit_memo_get_stats(memo).misses, round == 0 ? N : round == 1 ? 1 : 0);
+        assert_int_equal(sfp__vit_memo_get_stats(memo).cache.damaged, round == 1);
+        if (round > 0)
+            continue;
+        FILE *f = fopen(in_directory(name), "r+b");
+        assert_non_null(f);
+        assert_int_equal(fseek(f, 40 + 24 + 1, SEEK_SET), 0); /* the first tap of the first entry, for which no pass has asked */
+        int byte = fgetc(f);
+        assert_int_equal(fseek(f, -1, SEEK_CUR), 0);
+        assert_int_equal(fputc(byte ^ 4, f), byte ^ 4);
+        assert_int_equal(fclose(f), 0);
+    }
 }
 
 /* --------------------------------------------------------------- the learner */
