@@ -442,7 +442,7 @@ typedef struct sfp_source_definition {
     /* The record has no label, domain, task and time before the call. */
     sfp_status (*record)(void *ctx, int64_t i, sfp_record *record, sfp_error *err);
     /* The pixels that image points to must stay valid until release, which is called if load succeeds. An image that cannot be
-     * loaded is skipped and counted. */
+     * loaded is skipped and counted; after SFP_EIO and SFP_ENOMEM it is loaded again, and then the run fails. */
     sfp_status (*load)(void *ctx, int64_t i, sfp_image *image, sfp_error *err);
     void (*release)(void *ctx, sfp_image *image); /* NULL: nothing to release */
     /* live: waits for the next image at most 100 ms. *got 1: the item is filled; *end 1: no other item follows. Both are 0 before

@@ -41,6 +41,13 @@ sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, 
 /* Reports that the last allocation of this thread failed (base/mem.h), with its number of bytes. */
 sfp_status sfp__fail_nomem(sfp_error *err);
 
+/* Returns whether the machine and not the data caused a failure: memory, descriptors or the disk. Data that cannot be read for such a
+ * reason is not damaged, and must not be skipped. */
+static inline bool sfp__is_machine_error(sfp_status status)
+{
+    return status == SFP_ENOMEM || status == SFP_EIO;
+}
+
 /* clang-tidy analyses one file at a time. These macros show it that the functions never return SFP_OK, so that it knows which
  * pointers are set afterwards. */
 #if defined(__clang_analyzer__) && !defined(SFP_ERROR_FUNCTIONS)

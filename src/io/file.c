@@ -35,13 +35,30 @@ static sfp_status check_regular(const char *path, const struct stat *st, sfp_err
     return SFP_OK;
 }
 
+/* Only SFP_EIO may pass: a file that is missing, or that this user may not read, stays so. */
+static sfp_status status_of_open(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+        return SFP_ENOTFOUND;
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case ENAMETOOLONG:
+        return SFP_EINVAL;
+    default:
+        return SFP_EIO;
+    }
+}
+
 sfp_status sfp__fd_open(const char *path, int *out, size_t *size, sfp_error *err)
 {
     struct stat st;
     /* O_NONBLOCK: opening a FIFO without a writer must not block */
     OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open", path);
+        return sfp__fail_errno(err, status_of_open(errno), "%s: cannot open", path);
     if (fstat(fd, &st) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", path);
     TRY(check_regular(path, &st, err));

@@ -18,6 +18,7 @@ typedef struct loading {
     int64_t of;       /* images of the source, of which to->count are loaded */
     int64_t first, n; /* the images that the thread pool loads now */
     bool *broken;     /* (count) */
+    sfp_error failed; /* memory, descriptors or the disk failed; status OK: they did not */
     pthread_mutex_t lock;
 } loading;
 
@@ -45,6 +46,8 @@ static void load_one(void *ctx, int piece, int worker)
     if (!s)
         return;
     pthread_mutex_lock(&l->lock);
+    if (sfp__is_machine_error(s))
+        l->failed = err;
     if (p->skipped++ == 0)
         (void)snprintf(p->first_error, sizeof p->first_error, "%.*s", (int)sizeof p->first_error - 1, err.message);
     pthread_mutex_unlock(&l->lock);
@@ -100,6 +103,8 @@ static sfp_status read_all(loading *l, sfp__thread_pool *pool, const sfp__pretra
             return sfp__fail(err, SFP_EINVAL, "%s: stopped while reading images", l->source->path);
         l->n = l->to->count - l->first < GRAIN ? l->to->count - l->first : GRAIN;
         sfp__thread_pool_run(pool, (int)l->n, load_one, l);
+        if (l->failed.status)
+            return sfp__fail(err, l->failed.status, "%s", l->failed.message);
         sfp__pretrain_report_progress(hooks,
                                       &(sfp__pretrain_progress){.phase = "images",
                                                                 .done = (uint64_t)(l->first + l->n),

@@ -87,6 +87,7 @@ void sfp__batches_done(sfp__batches *b)
 /* ---------------------------------------------------------------------- ring */
 
 typedef struct slot {
+    sfp_error failure; /* status OK: none */
     int count;
     uint8_t *rgb;         /* (max_batch_samples, S, S, 3) */
     sfp__sample *sample;  /* (max_batch_samples) */
@@ -111,6 +112,7 @@ static void empty(slot *s)
     for (int i = 0; i < s->count; i++)
         sfp__raw_image_done(&s->kept[i]);
     s->count = 0;
+    s->failure.status = SFP_OK;
 }
 
 static void record_skip(sfp__batch_loader *f, const sfp_error *err)
@@ -140,6 +142,10 @@ static void fill(void *ctx, int64_t k)
         if (!status)
             status = sfp__raw_image_read_fit(f->source, index, f->opt.size, f->opt.resize, rgb, f->opt.keep_encoded ? kept : NULL,
                                              &err);
+        if (sfp__is_machine_error(status)) {
+            s->failure = err;
+            break;
+        }
         if (status) {
             record_skip(f, &err);
             continue;
@@ -207,8 +213,11 @@ sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, c
     pthread_mutex_lock(&f->lock);
     f->stats.wait_seconds += wait_seconds;
     pthread_mutex_unlock(&f->lock);
-    *count = f->ring[k % f->opt.depth].count;
-    *samples = f->ring[k % f->opt.depth].sample;
+    const slot *s = &f->ring[k % f->opt.depth];
+    if (s->failure.status)
+        return sfp__fail(err, s->failure.status, "%s", s->failure.message);
+    *count = s->count;
+    *samples = s->sample;
     return SFP_OK;
 }
 

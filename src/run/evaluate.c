@@ -14,7 +14,7 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks
     OWNED_PTR(sfp__evaluator_free) sfp__evaluator *e = NULL;
     size_t rows = (size_t)tasks->count;
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
-    *e = (sfp__evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize};
+    *e = (sfp__evaluator){.test = test, .tasks = tasks, .size = size, .dim = dim, .resize = resize, .max_skipped = UINT64_MAX};
     e->bytes = 3 * (size_t)size * (size_t)size;
     TRY(sfp__alloc(&e->at, rows + 1, sizeof *e->at, err));
     for (int t = 0; t < tasks->count; t++)
@@ -45,28 +45,44 @@ void sfp__evaluator_free(sfp__evaluator *e)
     sfp__free(e);
 }
 
+sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t count, const char *first, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EFORMAT, "%s: %llu of %llu images could not be read, more than --max-skipped allows (first: %s)",
+                     name, (unsigned long long)skipped, (unsigned long long)count, first);
+}
+
 uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto)
 {
     return (uint64_t)e->at[upto < e->tasks->count ? upto + 1 : e->tasks->count];
 }
 
-/* Reads image `k` of the whole test set, which is image i of the source; NULL: it cannot be read. */
-static const uint8_t *read_image(sfp__evaluator *e, int64_t k, int64_t i, int place)
+static sfp_status skip(sfp__evaluator *e, int64_t k, const sfp_error *why, sfp_error *err)
+{
+    e->state[k] = 2;
+    if (e->skipped++ == 0)
+        memcpy(e->first_error, why->message, sizeof e->first_error);
+    return e->skipped > e->max_skipped ? sfp__skipped_too_many(e->test->path, e->skipped, (uint64_t)e->total, e->first_error, err)
+                                       : SFP_OK;
+}
+
+/* Reads image `k` of the whole test set, which is image i of the source. *out NULL: it cannot be read. */
+static sfp_status read_image(sfp__evaluator *e, int64_t k, int64_t i, int place, const uint8_t **out, sfp_error *err)
 {
     uint8_t *rgb = e->rgb + (e->all ? (size_t)k : (size_t)place) * e->bytes;
-    sfp_error err = {0};
+    sfp_error why = {0};
+    *out = NULL;
     if (e->state[k] == 2)
-        return NULL;
-    if (e->state[k] == 1 && e->all)
-        return rgb;
-    if (sfp__raw_image_read_fit(e->test, i, e->size, e->resize, rgb, NULL, &err)) {
-        e->state[k] = 2;
-        if (e->skipped++ == 0)
-            memcpy(e->first_error, err.message, sizeof e->first_error);
-        return NULL;
+        return SFP_OK;
+    if (e->state[k] == 0 || !e->all) {
+        sfp_status status = sfp__raw_image_read_fit(e->test, i, e->size, e->resize, rgb, NULL, &why);
+        if (sfp__is_machine_error(status))
+            return sfp__fail(err, status, "%s", why.message);
+        if (status)
+            return skip(e, k, &why, err);
     }
     e->state[k] = 1;
-    return rgb;
+    *out = rgb;
+    return SFP_OK;
 }
 
 /* Counts of one task. */
@@ -134,7 +150,9 @@ static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int clas
         TRY(sfp__source_record(e->test, task->sample[i], &record, err));
         int64_t k = e->at[t] + i;
         bool known = sfp__predictor_needs_queries_only(p) && e->has_query[k];
-        const uint8_t *rgb = known ? NULL : read_image(e, k, task->sample[i], part.count);
+        const uint8_t *rgb = NULL;
+        if (!known)
+            TRY(read_image(e, k, task->sample[i], part.count, &rgb, err));
         if (known || rgb) {
             part.first = part.count ? part.first : k;
             part.truth[part.count] = e->tasks->label_of[record.label];

@@ -26,6 +26,7 @@ typedef struct sfp__evaluator {
     /* set by the caller */
     sfp__evaluator_fn on_progress; /* NULL: no callback */
     void *progress_ctx;
+    uint64_t max_skipped;   /* images that may be unreadable; if there are more, the evaluation fails */
     const atomic_int *stop; /* not 0: the evaluation is cancelled; NULL: never */
     /* the images */
     size_t bytes;                    /* per image */
@@ -55,9 +56,11 @@ DEFINE_OWNED_PTR(sfp__evaluator, sfp__evaluator_free)
 
 /* Writes the accuracy on tasks [0, upto] to accuracy (tasks) and, if it is not NULL, the confusion matrix (classes, classes).
  * Both are unchanged on failure and if the evaluation is cancelled (SFP__STOPPED). Images that cannot be read are skipped and
- * counted. */
+ * counted, unless memory or the disk failed (SFP_ENOMEM, SFP_EIO). */
 sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err);
+/* Fails because more images are unreadable than allowed. */
+sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t count, const char *first, sfp_error *err);
 uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto); /* of tasks [0, upto], including unreadable ones */
 
 #endif

@@ -163,8 +163,14 @@ static sfp__arrival *make_arrival(sfp__inbox *b, const sfp_record *record, sfp__
         a->fate = SFP_DISCARD_SKIPPED;
     if (p->bytes) {
         char where[512];
-        if (sfp__raw_image_fit(p, sfp__source_display_name(b->source, -1, where, sizeof where), b->opt.size, b->opt.resize,
-                               a->rgb, err))
+        sfp_status status = sfp__raw_image_fit(p, sfp__source_display_name(b->source, -1, where, sizeof where), b->opt.size,
+                                               b->opt.resize, a->rgb, err);
+        if (status == SFP_ENOMEM) {
+            sfp__raw_image_done(p);
+            sfp__arrival_free(a);
+            return NULL;
+        }
+        if (status)
             a->fate = SFP_DISCARD_SKIPPED;
         else if (b->opt.keep_encoded && p->kind == SFP_RAW_IMAGE_ENCODED && !p->has_box) {
             a->kept = *p;

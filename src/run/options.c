@@ -201,6 +201,11 @@ const sfp__opt sfp__run_table[] = {
         "Measure the cost of coresets, how well the buffer represents the stream, and the correlation of the gradients "
         "of tasks. This takes time that the clock does not count.",
         AT(diagnostics)),
+    SFP_ROW_REAL(
+        "max-skipped", "SHARE", "0.01", 0, 1,
+        "Share of the images of a dataset, and of its test set, that may be unreadable, rounded up to a number of images. "
+        "They are skipped; if there are more, the run fails.",
+        AT(max_skipped), .resume = SFP_NOT_SAVED),
     SFP_ROW_STRING("cache", "DIR", NULL,
                    "Directory in which queries and embeddings of images are stored and found again by later runs with the same "
                    "backbone. Changes no result: the clock charges the time of the real passes. Several runs may share it.",

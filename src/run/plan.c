@@ -93,7 +93,7 @@ static sfp_status open_test(sfp__plan *p, sfp_error *err)
     const sfp__run_options *o = p->opt;
     const sfp__source_options so = {
         .seed = o->learner.seed, .order = o->order, .test = !o->test || (o->data && strcmp(o->test, o->data) == 0)};
-    sfp_error unused;
+    sfp_error why = {0};
     if (p->test)
         return check_test(p, p->test->path, err);
     if (o->test) {
@@ -104,7 +104,10 @@ static sfp_status open_test(sfp__plan *p, sfp_error *err)
     }
     if (o->source || (p->live && !p->source->ops->on_demand))
         return SFP_OK; /* a second reader of a live source would take images from the first */
-    if (sfp__source_open(o->data, &so, &p->test, &unused) == SFP_OK && !p->test->test_part) {
+    sfp_status status = sfp__source_open(o->data, &so, &p->test, &why);
+    if (status && status != SFP_ENOTFOUND) /* a damaged test part is not the same as none */
+        return sfp__fail(err, status, "test part of %s: %s; repair it, or use --test KIND:PATH", p->data, why.message);
+    if (!status && !p->test->test_part) {
         sfp__source_close(p->test);
         p->test = NULL;
     }
@@ -239,10 +242,13 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
 {
     int64_t count = p->batches.first[p->batches.count];
     sfp_error first = {0}, other;
-    for (int64_t i = 0; i < count && !sfp__plan_stopped(p); i++)
-        if (!sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, NULL,
-                                     i ? &other : &first))
-            return SFP_OK;
+    for (int64_t i = 0; i < count && !sfp__plan_stopped(p); i++) {
+        sfp_error *why = i ? &other : &first;
+        sfp_status status =
+            sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, rgb, NULL, why);
+        if (!status || sfp__is_machine_error(status))
+            return status ? sfp__fail(err, status, "%s", why->message) : SFP_OK;
+    }
     return sfp__plan_stopped(p) ? SFP_OK : sfp__plan_none_readable(p, (uint64_t)count, first.message, err);
 }
 

@@ -27,6 +27,7 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .clock = SFP_CLOCK_OFF,
                               .calibrate = 20,
                               .pending = 1000,
+                              .max_skipped = 0.01,
                               .cache_mebibytes = 4096,
                               .checkpoint_seconds = 2};
 }
@@ -324,6 +325,12 @@ static sfp_status load_init_state(sfp__run *run, sfp_error *err)
     return sfp__classes_check_state(&run->classes, p, run->init_state, err);
 }
 
+/* The number of `count` images that may be unreadable. */
+static uint64_t max_skipped(const sfp__plan *p, uint64_t count)
+{
+    return (uint64_t)ceil(p->opt->max_skipped * (double)count);
+}
+
 static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
@@ -333,6 +340,7 @@ static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
                               &run->evaluator, err));
     run->evaluator->on_progress = report_evaluation;
     run->evaluator->progress_ctx = run;
+    run->evaluator->max_skipped = max_skipped(p, (uint64_t)run->evaluator->total);
     run->evaluator->stop = p->live ? NULL : p->hooks->stop; /* a live stream ends by being stopped and is evaluated then */
     return SFP_OK;
 }
@@ -479,6 +487,27 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     return run->arrivals->kind->start(run->arrivals, err);
 }
 
+/* A live stream continues after any number of unreadable images; its length is unknown. */
+static sfp_status check_skipped(const sfp__run *run, sfp_error *err)
+{
+    const sfp__plan *p = &run->plan;
+    uint64_t skipped = run->journal.r->samples.skipped, count = (uint64_t)(p->batches.samples + p->unlabelled.count);
+    if (p->live || skipped <= max_skipped(p, count))
+        return SFP_OK;
+    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
+    return sfp__skipped_too_many(p->data, skipped, count, *stats.first_error ? stats.first_error : stats.first_unread, err);
+}
+
+/* The next delivery cannot be read. The learned state is saved, if it is one that --resume can continue. */
+static sfp_status fail_delivery(sfp__run *run, sfp_status status)
+{
+    const char *out = run->plan.opt->out;
+    bool something = out && run->begun && run->at.timestamps > 0 && !run->more_follows;
+    if (something && (!run->pace.unsaved || sfp__files_checkpoint(run, NULL) == SFP_OK))
+        sfp__plan_info(&run->plan, "the learned state is kept: use --resume --out %s", out);
+    return status;
+}
+
 /* Processes one delivery. *end: there is none, or the run is stopped. */
 static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
 {
@@ -488,7 +517,9 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     *end = !run->more_follows && sfp__plan_stopped(&run->plan);
     if (*end)
         return SFP_OK;
-    TRY(sfp__arrivals_next(arrivals, checkpoint_time(run), &d, err));
+    sfp_status status = sfp__arrivals_next(arrivals, checkpoint_time(run), &d, err);
+    if (status)
+        return fail_delivery(run, status);
     *end = d.end;
     if (d.end)
         return SFP_OK;
@@ -498,6 +529,7 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     sfp__arrivals_commit(arrivals, seconds);
     run->pace.unsaved |= d.changed;
     run->more_follows = d.more;
+    TRY(check_skipped(run, err));
     if (d.more)
         return SFP_OK;
     TRY(evaluate_if_due(run, err));

@@ -2,6 +2,10 @@
 #include "stream/source.h"
 
 #include <string.h>
+#include <time.h>
+
+enum { ATTEMPTS = 3 }; /* at reading an image, if memory, descriptors or the disk fail */
+static const struct timespec pause_between = {.tv_nsec = 50000000};
 
 static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image *out, sfp_error *err)
 {
@@ -30,8 +34,8 @@ sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int siz
     return SFP_OK;
 }
 
-sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
-                                   sfp_error *err)
+static sfp_status read_once(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
+                            sfp_error *err)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
     char where[512];
@@ -42,4 +46,15 @@ sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp
         p.bytes = NULL;
     }
     return SFP_OK;
+}
+
+sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
+                                   sfp_error *err)
+{
+    sfp_status status = read_once(s, i, size, how, rgb, kept, err);
+    for (int k = 1; k < ATTEMPTS && sfp__is_machine_error(status); k++) {
+        (void)nanosleep(&pause_between, NULL);
+        status = read_once(s, i, size, how, rgb, kept, err);
+    }
+    return status;
 }

@@ -199,6 +199,7 @@ TEST(broken_images_are_counted_once_after_any_number_of_resumes)
     sfp__run_options o = options(data, "2");
     o.learner.batch = 5;
     o.learner.keep_compressed = true;
+    o.max_skipped = 0.25;
     check_stopped_equals_uninterrupted(o, 1);
     sfp_result r = run_once(&o, "broken", 0, last_message);
     assert_int_equal(r.samples.offered, 24);

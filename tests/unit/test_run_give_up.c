@@ -142,6 +142,7 @@ TEST(with_images_that_cannot_be_read)
     const char *data = kept_print("folder:%s", in_directory("broken"));
     sfp__run_options o = options(data, "2");
     o.test = data;
+    o.max_skipped = 0.25;
     check(o, "broken_images");
 }
 

@@ -123,7 +123,7 @@ TEST(a_file_still_being_written_at_the_end_is_skipped)
     assert_int_equal(pthread_create(&thread, NULL, write_slowly, &w), 0);
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
-    check_dir_skipped(s, "cat/2.jpg", SFP_EIO, "cat/2.jpg: file was still open for writing when the stream ended");
+    check_dir_skipped(s, "cat/2.jpg", SFP_EFORMAT, "cat/2.jpg: file was still open for writing when the stream ended");
     check_end(s);
     atomic_store(&w.stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);

@@ -10,8 +10,11 @@
  * image that is moved or linked into the directory of a class is delivered again, with that label and the same file key.
  *
  * A file that cannot be read in its turn (removed, empty, or still open for writing at the end) is skipped. Changes by other
- * programs in the directory must not end a run. */
+ * programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again; after several
+ * failures the source fails. */
 #include "stream/sources/dir.h"
+
+#include <time.h>
 
 enum { LABELLED_KEYS_KEPT = 1 << 16 };
 
@@ -22,6 +25,7 @@ typedef struct dir_source {
     sfp__names classes; /* with reserved memory, because other threads read the list */
     sfp__dir_labels labels;
     sfp__dir_item last; /* the last item */
+    bool again;         /* memory, descriptors or the disk failed when it was read: it is the next item, too */
 } dir_source;
 
 /* ------------------------------------------------------------------- delivering */
@@ -73,7 +77,7 @@ static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *
     OWNED char *path = NULL;
     TRY(sfp__path_make(s->base.path, s->last.path, &path, err));
     if (s->last.unfinished)
-        return sfp__fail(err, SFP_EIO, "%s: file was still open for writing when the stream ended", path);
+        return sfp__fail(err, SFP_EFORMAT, "%s: file was still open for writing when the stream ended", path);
     TRY(sfp__raw_image_read(path, &p, err));
     TRY(class_of(s, s->last.path, &record->label, err));
     *out = p;
@@ -90,7 +94,10 @@ static sfp_status deliver(dir_source *s, sfp_record *record, sfp__raw_image *out
         return SFP_OK;
     }
     sfp_status status = read_given(s, record, out, err);
-    s->live.lost = status != SFP_OK && status != SFP_ENOMEM;
+    s->again = sfp__is_machine_error(status);
+    s->live.lost = status != SFP_OK && !s->again;
+    if (s->again)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     return status;
 }
 
@@ -102,6 +109,8 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
         *end = s->live.stop && atomic_load(s->live.stop);
         if (*end)
             return SFP_OK;
+        if (s->again)
+            return deliver(s, record, out, err);
         s->labels.ended = over;
         sfp_status status = read_labels(s, late_label, err);
         base->classes = s->classes.count;

@@ -1,0 +1,185 @@
+/* Runs on a machine that fails: without memory, descriptors or bytes that were there before. A run fails or ends in the same bytes; it
+ * never takes such an error for a damaged image. (Threads: sfp__thread_pool_create is in run_world.h.) */
+#include "model/vit.h"
+
+#include "run_world.h"
+#include "test.h"
+
+#include <sys/resource.h>
+
+AROUND_ALL(make_world, end_world)
+
+static sfp__run_options folder_options(const char *name, int classes, bool broken)
+{
+    put_images(name, classes, broken);
+    sfp__run_options o = options(kept_print("folder:%s", in_directory(name)), "2");
+    o.learner.batch = 4;
+    return o;
+}
+
+/* ---------------------------------------------------------------------- descriptors */
+
+/* Returns the former limit. */
+static rlim_t limit_descriptors(rlim_t most)
+{
+    struct rlimit l;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &l), 0);
+    rlim_t before = l.rlim_cur;
+    l.rlim_cur = most;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &l), 0);
+    return before;
+}
+
+/* Runs `steps` steps, then all others without free descriptors. Returns the status of the last step. */
+static sfp_status run_without_descriptors(const sfp__run_options *o, int steps, sfp_result *r)
+{
+    const sfp__run_hooks hooks = {0};
+    sfp__run *run = NULL;
+    sfp_status status = SFP_OK;
+    bool more = true;
+    MUST(sfp__run_open(o, &hooks, r, &run, &err));
+    for (int i = 0; i < steps; i++)
+        MUST(sfp__run_step(run, &more, &err));
+    rlim_t before = limit_descriptors(3);
+    while (more && !status)
+        status = sfp__run_step(run, &more, &err);
+    (void)limit_descriptors(before);
+    sfp__run_close(run);
+    return status;
+}
+
+TEST(a_run_without_free_descriptors_fails_and_resumes)
+{
+    sfp__run_options o = folder_options("photos", 8, false);
+    (void)run_once(&o, "photos_whole", 0, NULL);
+    o.out = in_directory("photos_cut");
+    for (int steps = 0; steps < 3; steps++) {
+        sfp_result r = {0};
+        assert_int_equal(run_without_descriptors(&o, steps, &r), SFP_EIO);
+        HOLDS(err.message, "cannot open: Too many open files");
+        assert_int_equal(r.samples.skipped, 0);
+        sfp__result_done(&r);
+        o.resume = true;
+    }
+    sfp_result r = run_once(&o, "photos_cut", 0, NULL);
+    assert_true(r.finished);
+    assert_int_equal(r.samples.skipped, 0);
+    same_state("photos_whole", "photos_cut");
+}
+
+TEST(a_live_run_without_free_descriptors_loses_no_image)
+{
+    put_images("watched", 2, false);
+    put_text("watched/.end", "");
+    sfp__run_options o = options(kept_print("dir:%s", in_directory("watched")), NULL);
+    sfp_result failed = {0};
+    o.out = in_directory("watched_out");
+    assert_true(run_without_descriptors(&o, 0, &failed) != SFP_OK);
+    HOLDS(err.message, "Too many open files");
+    assert_int_equal(failed.samples.skipped, 0);
+    sfp__result_done(&failed);
+    o.resume = true;
+    sfp_result r = run_once(&o, "watched_out", 0, NULL);
+    assert_int_equal(r.samples.offered, 24);
+    assert_int_equal(r.samples.skipped, 0);
+}
+
+/* --------------------------------------------------------------------------- memory */
+
+TEST(a_run_without_memory_fails_and_resumes_or_has_the_same_bytes)
+{
+    sfp__run_options o = folder_options("few", 2, false);
+    o.test = o.data;
+    unsigned long from = sfp__mem_count();
+    (void)run_once(&o, "memory_whole", 0, NULL);
+    long count = (long)(sfp__mem_count() - from);
+    int failed = 0;
+    for (long k = 0; k < count; k += 1 + count / 60) {
+        const char *name = kept_print("memory%ld", k);
+        const sfp__run_hooks hooks = {0};
+        sfp_result r = {0};
+        o.out = in_directory(name);
+        o.resume = false;
+        sfp__mem_fail_at(k);
+        sfp_status status = run_all(&o, &hooks, &r);
+        sfp__mem_fail_at(-1);
+        sfp__result_done(&r);
+        assert_true(status == SFP_OK || status == SFP_ENOMEM);
+        failed += status != SFP_OK;
+        o.resume = true;
+        sfp_result after = run_once(&o, name, 0, NULL);
+        assert_true(after.finished);
+        assert_int_equal(after.samples.skipped, 0);
+        same_state("memory_whole", name);
+    }
+    assert_true(failed > 20);
+}
+
+/* ---------------------------------------------------------------------------- files */
+
+/* Writes an uncompressed tar with `count` images of two classes. */
+static void put_tar(const char *name, int count)
+{
+    for (int i = 0; i < count; i++) {
+        put_image(kept_print("%s.files/%03d.png", name, i), 5 * i);
+        put_text(kept_print("%s.files/%03d.cls", name, i), i % 2 ? "cat" : "dog");
+    }
+    (void)make_parents(name);
+    const char *command =
+        kept_print("cd '%s' && tar cf '%s' --sort=name *", in_directory(kept_print("%s.files", name)), in_directory(name));
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): the test itself chose these paths */
+}
+
+TEST(a_tar_that_is_truncated_while_it_is_read_fails_the_run)
+{
+    put_tar("data.tar", 40);
+    sfp__run_options o = options(kept_print("tar:%s", in_directory("data.tar")), "free");
+    const sfp__run_hooks hooks = {0};
+    sfp_result r = {0};
+    sfp__run *run = NULL;
+    sfp_status status = SFP_OK;
+    o.learner.batch = 4;
+    o.max_skipped = 1;
+    o.out = in_directory("tar_out");
+    MUST(sfp__run_open(&o, &hooks, &r, &run, &err));
+    assert_int_equal(truncate(in_directory("data.tar"), 20000), 0);
+    for (bool more = true; more && !status;)
+        status = sfp__run_step(run, &more, &err);
+    assert_int_equal(status, SFP_EIO);
+    HOLDS(err.message, "file ends inside the image");
+    sfp__run_close(run);
+    sfp__result_done(&r);
+}
+
+TEST(a_damaged_test_part_fails_the_run)
+{
+    put_tar("shards/train-0.tar", 12);
+    sfp__run_options o = options(kept_print("tar:%s", in_directory("shards")), "free");
+    assert_true(run_once(&o, "shards_out", 0, NULL).finished); /* without a test part, there is no accuracy */
+    put_text("shards/test-0.tar", "this is not a tar file, and it is not the same as no test set");
+    o.out = in_directory("shards_damaged");
+    refused(o, "test part of tar:");
+    HOLDS(err.message, "test-0.tar");
+    assert_true(remove(in_directory("shards/test-0.tar")) == 0);
+    put_tar("shards/test-0.tar", 4);
+    assert_true(run_once(&o, "shards_tested", 0, NULL).average_accuracy >= 0);
+}
+
+TEST(more_unreadable_images_than_allowed_fail_the_run)
+{
+    sfp__run_options o = folder_options("broken", 2, true); /* 6 of 24 */
+    o.out = in_directory("broken_out");
+    refused(o, "of 24 images could not be read, more than --max-skipped allows (first: ");
+    o.max_skipped = 0.25;
+    o.resume = true;
+    sfp_result r = run_once(&o, "broken_out", 0, NULL);
+    assert_true(r.finished);
+    assert_int_equal(r.samples.skipped, 6);
+    sfp__run_options tested = folder_options("fine", 2, false);
+    tested.test = o.data;
+    tested.eval_limit = 0;
+    tested.out = in_directory("broken_test");
+    refused(tested, "of 24 images could not be read, more than --max-skipped allows (first: ");
+    tested.max_skipped = 0.3;
+    assert_true(run_once(&tested, "broken_tested", 0, NULL).average_accuracy >= 0);
+}
