@@ -188,6 +188,8 @@ static sfp_status run_backbone(sfp_predictor *p, int n, sfp_error *err)
         if (C > 0)
             TRY(sfp__vit_head(p->vit, part, p->features + (size_t)i * D, p->scores + (size_t)i * C, err));
     }
+    TRY(sfp__check_scores(n, p->dim, p->features, false, err));
+    TRY(sfp__check_scores(n, (int)C, p->scores, false, err));
     for (int i = 0; i < n; i++)
         p->label[i] = best_of((int)C, p->scores + (size_t)i * C);
     return SFP_OK;

@@ -387,6 +387,17 @@ static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err
     return status;
 }
 
+sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_error *err)
+{
+    for (size_t i = 0; i < (size_t)n * (size_t)width; i++)
+        if (!isfinite(x[i]) && !(logs && x[i] < 0))
+            return sfp__fail(
+                err, SFP_EINVAL,
+                "a score of an image is %g, expected a finite number; check the weights of the backbone and of the state",
+                (double)x[i]);
+    return SFP_OK;
+}
+
 /* Predicts at most max_batch images: those of the run from `first` on. */
 static sfp_status run_pass(sfp__predictor *p, int first, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                            int32_t *label, float *logp, int ld, sfp_error *err)
@@ -395,6 +406,9 @@ static sfp_status run_pass(sfp__predictor *p, int first, int n, const uint8_t *c
     size_t D = (size_t)p->D, C = (size_t)p->snapshot->classes;
     int unknown = order_images(p, n, rgb, query, has_query);
     TRY(p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err));
+    TRY(sfp__check_scores(n, (int)C, p->logits, p->head != NULL, err));
+    if (has_queries) /* heads are computed from them, and take a score that is not a number for that of an unseen class */
+        TRY(sfp__check_scores(n, p->D, p->query, false, err));
     for (int i = 0; i < n; i++) {
         int to = p->order[i];
         label[to] =

@@ -25,6 +25,10 @@ void sfp__predictor_on_demand(sfp__predictor *p);
 void sfp__predictor_set_memo(sfp__predictor *p, sfp__vit_memo *memo);
 void sfp__predictor_free(sfp__predictor *p);
 DEFINE_OWNED_PTR(sfp__predictor, sfp__predictor_free)
+
+/* SFP_EINVAL: a number of x (n, width) is not finite, so that it cannot be ranked. logs: they are logarithms, and -INFINITY is the
+ * probability 0. */
+sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_error *err);
 /* Makes the predictor free its thread pool. */
 void sfp__predictor_own_pool(sfp__predictor *p);
 

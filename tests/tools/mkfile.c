@@ -311,10 +311,12 @@ static sfp_status make_nan(char **argv, sfp_error *err)
     TRY(sfp__file_read(argv[2], MAX_BYTES, &bytes, &n, err));
     TRY(sfp__safetensors_open_memory(argv[2], bytes, n, &st, err));
     TRY(sfp__tensor_file_need(st, argv[4], &t, err));
-    const float nan = __builtin_nanf("");
-    const double wide = __builtin_nan("");
-    bool is_wide = t->dtype == SFP_DTYPE_F64;
-    memcpy(bytes + ((const uint8_t *)t->data - bytes), is_wide ? (const void *)&wide : &nan, is_wide ? sizeof wide : sizeof nan);
+    bool is_wide = t->dtype == SFP_DTYPE_F64, huge = strcmp(argv[1], "huge") == 0;
+    const float value = huge ? 3e38f : __builtin_nanf("");
+    const double wide = (double)value;
+    size_t size = is_wide ? sizeof wide : sizeof value;
+    for (size_t i = 0; i < (huge ? t->count : 1); i++)
+        memcpy(bytes + ((const uint8_t *)t->data - bytes) + i * size, is_wide ? (const void *)&wide : &value, size);
     hide_checksum(bytes);
     return sfp__file_write(argv[3], bytes, n, err);
 }
@@ -326,8 +328,9 @@ int main(int argc, char **argv)
         int min, max; /* limits of argc */
         sfp_status (*make)(char **argv, sfp_error *err);
     } kinds[] = {
-        {"vit", 5, 99, make_vit}, {"image", 6, 6, make_image},   {"jpeg", 6, 6, make_image}, {"golden", 4, 4, make_golden},
-        {"raw", 5, 5, make_raw},  {"length", 4, 4, make_length}, {"flip", 5, 5, make_flip},  {"nan", 5, 5, make_nan},
+        {"vit", 5, 99, make_vit},      {"image", 6, 6, make_image}, {"jpeg", 6, 6, make_image},
+        {"golden", 4, 4, make_golden}, {"raw", 5, 5, make_raw},     {"length", 4, 4, make_length},
+        {"flip", 5, 5, make_flip},     {"nan", 5, 5, make_nan},     {"huge", 5, 5, make_nan},
     };
     sfp_error err = {0};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -90,6 +90,22 @@ TEST(answer_all_predicts_classes_that_were_never_offered)
     assert_int_equal(correct[1], 0); /* of the prequential predictions, too */
 }
 
+TEST(scores_that_overflow_are_an_error)
+{
+    OWNED_BY(free_model) model m = tiny_model(2);
+    batch b = make_batch(S, IMAGES, 0, 7, 100);
+    sfp__learner_options o = small_options(&m, 2, 7);
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 4);
+    float logp[IMAGES * 7];
+    int32_t label[IMAGES];
+    for (size_t i = 0; i < 7 * D; i++)
+        l->fp->linear_w.data[i] = i % 2 ? 3e38f : -3e38f;
+    (void)sfp__learner_publish(l, NULL);
+    assert_int_equal(sfp__predictor_run(p, IMAGES, images_of(&b), label, logp, 7, NULL, &err), SFP_EINVAL);
+    HOLDS(err.message, "expected a finite number");
+}
+
 TEST(predictions_equal_an_independent_computation)
 {
     for (int kind = 0; kind < 4; kind++) {
