@@ -391,10 +391,8 @@ sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_er
 {
     for (size_t i = 0; i < (size_t)n * (size_t)width; i++)
         if (!isfinite(x[i]) && !(logs && x[i] < 0))
-            return sfp__fail(
-                err, SFP_EINVAL,
-                "a score of an image is %g, expected a finite number; check the weights of the backbone and of the state",
-                (double)x[i]);
+            return sfp__fail(err, SFP_EINVAL,
+                             "a score of an image is not a finite number; check the weights of the backbone and of the state");
     return SFP_OK;
 }
 

@@ -15,7 +15,9 @@
  *         a copy with all bits of one byte inverted (a negative OFFSET counts from the end)
  *     mkfile nan IN OUT NAME
  *         a copy of a safetensors file in which the first element of tensor NAME is NaN. The key of the checksum, if any, is
- *         renamed, so that the file looks as if it never had a checksum */
+ *         renamed, so that the file looks as if it never had a checksum
+ *     mkfile huge IN OUT NAME
+ *         the same with all elements 3e38, so that products overflow */
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "io/file.h"

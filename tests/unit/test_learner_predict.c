@@ -103,7 +103,7 @@ TEST(scores_that_overflow_are_an_error)
         l->fp->linear_w.data[i] = i % 2 ? 3e38f : -3e38f;
     (void)sfp__learner_publish(l, NULL);
     assert_int_equal(sfp__predictor_run(p, IMAGES, images_of(&b), label, logp, 7, NULL, &err), SFP_EINVAL);
-    HOLDS(err.message, "expected a finite number");
+    HOLDS(err.message, "not a finite number");
 }
 
 TEST(predictions_equal_an_independent_computation)
