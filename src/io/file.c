@@ -127,6 +127,33 @@ sfp_status sfp__map_open(const char *path, sfp__map *out, sfp_error *err)
     return SFP_OK;
 }
 
+/* Reads n bytes, or fails. */
+static sfp_status read_whole(const char *path, int fd, void *bytes, size_t n, sfp_error *err)
+{
+    int64_t got = sfp__fd_read_at(fd, bytes, n, 0);
+    if (got < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    if ((size_t)got < n)
+        return sfp__fail(err, SFP_EIO, "%s: file ends after %lld bytes, expected %zu", path, (long long)got, n);
+    return SFP_OK;
+}
+
+sfp_status sfp__map_read(const char *path, sfp__map *out, sfp_error *err)
+{
+    OWNED_BY(sfp__fd_close) int fd = -1;
+    OWNED_BY(sfp__map_close) sfp__map m = {0};
+    size_t size = 0;
+    TRY(open_nonempty(path, &fd, &size, err));
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return sfp__fail_errno(err, SFP_ENOMEM, "%s: cannot allocate %zu bytes", path, size);
+    m = (sfp__map){p, size};
+    TRY(read_whole(path, fd, p, size, err));
+    (void)mprotect(p, size, PROT_READ); /* a defect must not change the weights */
+    *out = TAKE(m);
+    return SFP_OK;
+}
+
 void sfp__map_close(sfp__map *m)
 {
     if (m->bytes)
@@ -144,11 +171,7 @@ sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, s
         return sfp__fail(err, SFP_ELIMIT, "%s: file has %zu bytes, expected at most %zu", path, n, max_bytes);
     block = sfp__malloc(n);
     TRY(sfp__check_memory(block, err));
-    int64_t got = sfp__fd_read_at(fd, block, n, 0);
-    if (got < 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
-    if ((size_t)got < n)
-        return sfp__fail(err, SFP_EIO, "%s: file ends after %lld bytes, expected %zu", path, (long long)got, n);
+    TRY(read_whole(path, fd, block, n, err));
     *bytes = TAKE(block);
     *size = n;
     return SFP_OK;

@@ -40,9 +40,12 @@ typedef struct sfp__map {
     size_t size;
 } sfp__map;
 
-/* Maps a regular file that is not empty. If another process shortens the file later, reading the map raises SIGBUS: use
- * sfp__file_read for files that others write. SFP_ENOTFOUND: no such file. */
+/* Maps a regular file that is not empty. If another process shortens the file later, reading the map raises SIGBUS; if it overwrites
+ * the file, the bytes change. Only for short commands on files that may be larger than the memory. SFP_ENOTFOUND: no such file. */
 sfp_status sfp__map_open(const char *path, sfp__map *out, sfp_error *err);
+/* Reads a regular file that is not empty into memory of this process, which cannot be written to. Later changes of the file have no
+ * effect. */
+sfp_status sfp__map_read(const char *path, sfp__map *out, sfp_error *err);
 void sfp__map_close(sfp__map *m);
 
 /* Reads a whole regular file of 1..max_bytes bytes into a block of sfp__malloc. SFP_ENOTFOUND: no such file. */

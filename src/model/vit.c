@@ -348,8 +348,6 @@ sfp_status sfp__vit_pack(sfp__vit *v, int mode, bool all_tokens, sfp_error *err)
 {
     pthread_mutex_lock(&v->lock);
     sfp_status status = pack_all(v, mode, all_tokens, err);
-    if (v->file)
-        sfp__tensor_file_release(v->file); /* passes read only the packed copies */
     pthread_mutex_unlock(&v->lock);
     return status;
 }

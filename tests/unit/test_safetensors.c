@@ -61,7 +61,6 @@ TEST(tensors_are_found_by_name_and_listed_by_offset)
     assert_int_equal(*(const uint8_t *)b->data, 8);
     assert_true(sfp__tensor_file_find(st, "a")->count == 1);
     assert_string_equal(st->path, "w.safetensors");
-    sfp__tensor_file_release(st);
 }
 
 TEST(a_missing_tensor_is_named)

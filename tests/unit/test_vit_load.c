@@ -432,6 +432,22 @@ TEST(a_saved_network_loads_as_the_same_network)
     }
 }
 
+TEST(changes_of_the_file_after_loading_have_no_effect)
+{
+    OWNED_PTR(sfp__vit_free) sfp__vit *saved = NULL;
+    MUST(sfp__vit_random(&sizes, 9, 0.2f, &saved, &err));
+    for (int truncated = 0; truncated < 2; truncated++) {
+        MUST(sfp__vit_save(&sizes, &saved->weights, SFP_DTYPE_F32, NULL, 0, weights, &err));
+        OWNED_PTR(sfp__vit_free) sfp__vit *v = load();
+        FILE *f = fopen(weights, truncated ? "w" : "r+"); /* in place: the file keeps its inode */
+        assert_non_null(f);
+        for (int i = 0; i < (truncated ? 0 : 100000); i++)
+            (void)fputc(7, f);
+        assert_int_equal(fclose(f), 0);
+        check_features(v, saved, 0);
+    }
+}
+
 TEST(numbers_that_do_not_fit_16_bits_are_refused_when_saving)
 {
     OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;

@@ -59,7 +59,7 @@ static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_e
 {
     bool builtin = strcmp(path, SFP_VIT_BUILTIN) == 0;
     in->path = path;
-    TRY(builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_open(path, &in->set, err));
+    TRY(builtin ? sfp__vit_builtin_open(&in->set, err) : sfp__tensor_file_map(path, &in->set, err));
     in->format = in->set->format;
     if (strcmp(in->format, "npy") == 0) {
         (void)snprintf(in->why_not, sizeof in->why_not, "the file has a single array, expected named tensors");

@@ -7,8 +7,8 @@
 
 /* --------------------------------------------------------------- zip archives
  *
- * PyTorch and NumPy store their arrays in zip archives. A stored member is a pointer into the archive, so that a mapped file of
- * weights is used in place (a library that extracts members would need a second copy of the model). A deflated member is unpacked
+ * PyTorch and NumPy store their arrays in zip archives. A stored member is a pointer into the archive, so that a file of weights is
+ * used in place (a library that extracts members would need a second copy of the model). A deflated member is unpacked
  * by its user. Nothing is ever written to the disk, and the names of members are only compared. */
 
 typedef struct sfp__zip_member {

@@ -1,5 +1,5 @@
-/* safetensors: 8 bytes of header length (little-endian), a JSON header, then the bytes of the tensors. The reader maps the file
- * and checks every offset, length, overlap, gap, count x size and shape before it uses them. */
+/* safetensors: 8 bytes of header length (little-endian), a JSON header, then the bytes of the tensors. The reader
+ * checks every offset, length, overlap, gap, count x size and shape before it uses them. */
 #ifndef SFP_IO_TENSOR_SAFETENSORS_H
 #define SFP_IO_TENSOR_SAFETENSORS_H
 

@@ -6,7 +6,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define TENSORS_MAX ((size_t)100000)
 #define NAMES_MAX ((size_t)64 << 20) /* maximum bytes of all names */
@@ -81,13 +80,15 @@ static sfp_status read_bytes(sfp__tensor_file *f, const sfp__tensor_format *form
     return index_names(f, err);
 }
 
-sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char *path, const void *bytes, size_t size,
-                                    sfp__tensor_file **out, sfp_error *err)
+/* Takes the map, whose bytes are the file, unless `bytes` are. */
+static sfp_status open_bytes(const sfp__tensor_format *format, const char *path, sfp__map *map, const void *bytes, size_t size,
+                             sfp__tensor_file **out, sfp_error *err)
 {
+    OWNED_BY(sfp__map_close) sfp__map own = TAKE(*map);
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
+    f->map = TAKE(own);
     if (!bytes) {
-        TRY(sfp__map_open(path, &f->map, err));
         bytes = f->map.bytes;
         size = f->map.size;
     }
@@ -97,9 +98,25 @@ sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char
     return SFP_OK;
 }
 
+sfp_status sfp__tensor_file_open_as(const sfp__tensor_format *format, const char *path, const void *bytes, size_t size,
+                                    sfp__tensor_file **out, sfp_error *err)
+{
+    sfp__map map = {0};
+    if (!bytes)
+        TRY(sfp__map_read(path, &map, err));
+    return open_bytes(format, path, &map, bytes, size, out, err);
+}
+
 sfp_status sfp__tensor_file_open(const char *path, sfp__tensor_file **out, sfp_error *err)
 {
     return sfp__tensor_file_open_as(NULL, path, NULL, 0, out, err);
+}
+
+sfp_status sfp__tensor_file_map(const char *path, sfp__tensor_file **out, sfp_error *err)
+{
+    sfp__map map = {0};
+    TRY(sfp__map_open(path, &map, err));
+    return open_bytes(NULL, path, &map, NULL, 0, out, err);
 }
 
 sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, size_t size, sfp__tensor_file **out, sfp_error *err)
@@ -148,10 +165,4 @@ const char *sfp__tensor_file_meta(const sfp__tensor_file *f, const char *key)
         if (strcmp(f->meta[i].key, key) == 0)
             return f->meta[i].value;
     return NULL;
-}
-
-void sfp__tensor_file_release(const sfp__tensor_file *f)
-{
-    if (f->map.bytes)
-        (void)madvise((void *)(uintptr_t)f->map.bytes, f->map.size, MADV_DONTNEED);
 }

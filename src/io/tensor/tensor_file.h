@@ -1,7 +1,7 @@
 /* A weights file of any format as named tensors: safetensors, PyTorch (.pth, .pt, .bin), NumPy's .npy and .npz.
  *
- * The format is detected from the bytes, never from the name. Tensors point into the mapped file where the format allows it, so
- * opening does not copy the model. Nested dicts of a PyTorch file become dotted names: {"model": {"norm.bias": t}} contains
+ * The format is detected from the bytes, never from the name. The file is read into memory once, and tensors point into it where the
+ * format allows it: there is no second copy of the model, and later changes of the file have no effect. Nested dicts of a PyTorch file become dotted names: {"model": {"norm.bias": t}} contains
  * 'model.norm.bias'. The only tensor of a .npy is named 'array'. */
 #ifndef SFP_IO_TENSOR_TENSOR_FILE_H
 #define SFP_IO_TENSOR_TENSOR_FILE_H
@@ -21,7 +21,7 @@ typedef struct sfp__tensor_file {
     sfp__meta *meta; /* (meta_count) metadata of a safetensors file; other formats have none */
     size_t meta_count;
     /* private: */
-    sfp__map map;                /* empty: the bytes belong to the caller */
+    sfp__map map;                /* the bytes; empty: they belong to the caller */
     const sfp__tensor **by_name; /* (count) */
     void **blocks;               /* heap blocks that contain tensors and names */
     size_t capacity, block_count, block_capacity, name_bytes;
@@ -29,6 +29,8 @@ typedef struct sfp__tensor_file {
 } sfp__tensor_file;
 
 sfp_status sfp__tensor_file_open(const char *path, sfp__tensor_file **out, sfp_error *err);
+/* Like open, but maps the file, which may be larger than the memory (sfp__map_open says what this means). */
+sfp_status sfp__tensor_file_map(const char *path, sfp__tensor_file **out, sfp_error *err);
 /* Opens a file in memory, with the same checks. The bytes must outlive the handle; `label` names the file in messages. */
 sfp_status sfp__tensor_file_open_memory(const char *label, const void *bytes, size_t size, sfp__tensor_file **out,
                                         sfp_error *err);
@@ -38,9 +40,6 @@ DEFINE_OWNED_PTR(sfp__tensor_file, sfp__tensor_file_close)
 const sfp__tensor *sfp__tensor_file_find(const sfp__tensor_file *f, const char *name); /* NULL: no such tensor */
 sfp_status sfp__tensor_file_need(const sfp__tensor_file *f, const char *name, const sfp__tensor **out, sfp_error *err);
 const char *sfp__tensor_file_meta(const sfp__tensor_file *f, const char *key); /* NULL: no such key */
-
-/* Allows the kernel to release the mapped pages; they are loaded again when they are read. */
-void sfp__tensor_file_release(const sfp__tensor_file *f);
 
 /* NumPy's .npy only: versions 1 to 3, C order, the little-endian dtypes of tensor.h. */
 sfp_status sfp__npy_open(const char *path, sfp__tensor_file **out, sfp_error *err);
