@@ -1,6 +1,6 @@
 # Short commands for the CMake builds of CMakePresets.json.
 #
-#   make              installs missing packages, then builds only build/release/streamfp
+#   make              installs missing packages (asks before sudo; SFP_SETUP=no declines), then builds only build/release/streamfp
 #   make demo         learns from a stream of Fashion-MNIST at 3,000 images per second (installs Debian's dataset-fashion-mnist)
 #   make check        builds and runs all tests, also with sanitizers, as CI does; takes several minutes
 #   make tidy         runs clang-tidy over the sources, with the checks of .clang-tidy; part of make check

@@ -148,11 +148,18 @@ bool sfp__utf8_valid(const char *s)
     return code != SFP_UTF8_BAD;
 }
 
+/* Characters without a picture that change the order or the lines of the text around them: a name could pretend to be another. */
+static bool is_invisible(uint32_t c)
+{
+    return c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+           c == 0xfeff;
+}
+
 int sfp__utf8_shown(const char *s, bool *shown)
 {
     uint32_t c;
     int n = sfp__utf8_next(s, &c);
-    *shown = c != SFP_UTF8_BAD && c >= 0x20 && !(c >= 0x7f && c < 0xa0);
+    *shown = c != SFP_UTF8_BAD && c >= 0x20 && !(c >= 0x7f && c < 0xa0) && !is_invisible(c);
     return n;
 }
 

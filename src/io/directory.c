@@ -35,6 +35,19 @@ static void remove_directories(char *path, int made)
     }
 }
 
+void sfp__directory_sync_parent(const char *path)
+{
+    size_t n = parent_length(path);
+    OWNED char *parent = sfp__strdup(n ? path : path[0] == '/' ? "/" : ".");
+    if (!parent)
+        return;
+    if (n)
+        parent[n] = '\0';
+    OWNED_BY(sfp__fd_close) int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)TEMP_FAILURE_RETRY(fsync(fd));
+}
+
 /* Creates a directory. Creates its parent only if that is missing: a parent may exist and yet be inaccessible. On failure returns
  * false and sets errno. */
 static bool create_directory(char *path, int *made)
@@ -58,6 +71,8 @@ static bool create_directory(char *path, int *made)
         }
     }
     *made += good;
+    if (good)
+        sfp__directory_sync_parent(path);
     return good || errno == EEXIST;
 }
 

@@ -7,8 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Creates the directory and its missing parents; *made receives the number of directories created. */
+/* Creates the directory and its missing parents; *made receives the number of directories created. They are
+ * durable, as far as the file system can sync directories. */
 sfp_status sfp__directory_create(const char *path, int *made, sfp_error *err);
+/* Makes a new directory durable: its name is in its parent. A failure is ignored. */
+void sfp__directory_sync_parent(const char *path);
 /* Creates the missing parent directories of a file. */
 sfp_status sfp__directory_create_for(const char *file, sfp_error *err);
 /* Removes the last `made` directories of the path; stops at one that is not empty. */

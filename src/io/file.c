@@ -185,7 +185,7 @@ static sfp_status open_tmp(const char *path, char *tmp, size_t capacity, int *ou
             (void)snprintf(tmp, capacity, "%s.tmp.%ld", path, (long)getpid());
         else
             (void)snprintf(tmp, capacity, "%s.tmp.%ld.%d", path, (long)getpid(), attempt);
-        int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int fd = (int)TEMP_FAILURE_RETRY(open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
         if (fd >= 0) {
             *out_fd = fd;
             return SFP_OK;
@@ -239,7 +239,7 @@ static sfp_status sync_directory(const char *path, char *scratch, sfp_error *err
         dir = scratch;
     }
     OWNED_BY(sfp__fd_close) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0 && fsync(fd) != 0 && errno == EIO)
+    if (fd >= 0 && TEMP_FAILURE_RETRY(fsync(fd)) != 0 && errno == EIO)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot sync its directory", path);
     return SFP_OK;
 }
@@ -248,11 +248,12 @@ sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err)
 {
     OWNED_BY(sfp__writer_abort) sfp__writer w = *out;
     *out = (sfp__writer){.fd = -1};
-    if (fsync(w.fd) != 0)
+    if (TEMP_FAILURE_RETRY(fsync(w.fd)) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", w.path);
     int fd = w.fd;
     w.fd = -1;
-    if (close(fd) != 0 || rename(w.tmp, w.path) != 0)
+    bool closed = close(fd) == 0 || errno == EINTR; /* on Linux, the descriptor is closed in either case */
+    if (!closed || TEMP_FAILURE_RETRY(rename(w.tmp, w.path)) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", w.path);
     OWNED char *scratch = TAKE(w.tmp); /* large enough for any part of path */
     return sync_directory(w.path, scratch, err);
@@ -274,13 +275,13 @@ static sfp_status back_up_by_link(const char *path, const char *backup, const ch
 {
     (void)unlink(temporary); /* may exist if a process was killed at this point */
     if (link(path, temporary) == 0) {
-        int failed = rename(temporary, backup), why = errno;
+        int failed = (int)TEMP_FAILURE_RETRY(rename(temporary, backup)), why = errno;
         (void)unlink(temporary); /* rename does not remove it if BACKUP is already this file */
         errno = why;
         return failed ? sfp__fail_errno(err, SFP_EIO, "%s: cannot replace", backup) : SFP_OK;
     }
     bool no_links = errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK;
-    if (!no_links || rename(path, backup) != 0)
+    if (!no_links || TEMP_FAILURE_RETRY(rename(path, backup)) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot back up as %s", path, backup);
     return SFP_OK;
 }

@@ -3,16 +3,26 @@
 #include "base/text.h"
 #include "io/file.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+
+sfp_status sfp__json_load(const char *label, const char *text, size_t size, size_t flags, json_t **out, json_error_t *why,
+                          sfp_error *err)
+{
+    errno = 0;
+    *out = json_loadb(text, size, flags, why);
+    bool no_memory = !*out && (errno == ENOMEM || !why->text[0]);
+    return no_memory ? sfp__fail(err, SFP_ENOMEM, "%s: out of memory", label) : SFP_OK;
+}
 
 sfp_status sfp__json_parse(const char *label, const char *text, size_t size, json_t **out, sfp_error *err)
 {
     json_error_t where;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = NULL;
+    TRY(sfp__json_load(label, text, size, JSON_REJECT_DUPLICATES, &root, &where, err));
     if (!root)
-        return sfp__fail(err, json_error_code(&where) == json_error_out_of_memory ? SFP_ENOMEM : SFP_EFORMAT,
-                         "%s: line %d, column %d: %s", label, where.line, where.column,
+        return sfp__fail(err, SFP_EFORMAT, "%s: line %d, column %d: %s", label, where.line, where.column,
                          sfp__printable(where.text, (char[SFP_NAME_MAX]){0}, SFP_NAME_MAX));
     *out = root;
     return SFP_OK;

@@ -15,6 +15,10 @@
 
 DEFINE_OWNED_PTR(json_t, json_decref)
 
+/* Calls json_loadb. SFP_ENOMEM: there was no memory. SFP_OK with *out NULL: the text is malformed, and *why says where. jansson itself
+ * does not tell these apart. */
+sfp_status sfp__json_load(const char *label, const char *text, size_t size, size_t flags, json_t **out, json_error_t *why,
+                          sfp_error *err);
 /* Parses a complete text. A syntax error is reported as "LABEL: line 3, column 7: ...". */
 sfp_status sfp__json_parse(const char *label, const char *text, size_t size, json_t **out, sfp_error *err);
 sfp_status sfp__json_read(const char *path, size_t max_bytes, json_t **out, sfp_error *err);

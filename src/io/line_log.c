@@ -43,7 +43,7 @@ static const char *old_name(const sfp__line_log *e, int i, char *to)
 static sfp_status open_file(const char *path, int flags, int *out, sfp_error *err)
 {
     struct stat st;
-    OWNED_BY(sfp__fd_close) int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+    OWNED_BY(sfp__fd_close) int fd = (int)TEMP_FAILURE_RETRY(open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666));
     if (fd < 0 && errno == ELOOP)
         return sfp__fail(err, SFP_EINVAL, "%s: symbolic link, expected a regular file", path);
     if (fd < 0)
@@ -153,7 +153,7 @@ static sfp_status scan_path(const char *path, const char *key, uint64_t from, pl
 
 static sfp_status rename_if_exists(const char *from, const char *to, sfp_error *err)
 {
-    if (rename(from, to) != 0 && errno != ENOENT)
+    if (TEMP_FAILURE_RETRY(rename(from, to)) != 0 && errno != ENOENT)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot rename to %s", from, to);
     return SFP_OK;
 }
@@ -226,7 +226,8 @@ static sfp_status rotate(sfp__line_log *e, sfp_error *err)
     for (int i = e->keep; i >= 1; i--) /* the oldest is overwritten */
         TRY(rename_if_exists(old_name(e, i - 1, e->old), old_name(e, i, e->older), err));
     TRY(open_file(e->path, O_RDWR | O_CREAT | O_TRUNC, &fd, err));
-    (void)fdatasync(e->fd); /* later syncs do not reach this file; a failure is detected when the run is resumed */
+    (void)TEMP_FAILURE_RETRY(
+        fdatasync(e->fd)); /* later syncs do not reach this file; a failure is detected when the run is resumed */
     (void)close(e->fd);
     e->fd = fd;
     e->size = 0;
@@ -255,7 +256,8 @@ sfp_status sfp__line_log_flush(sfp__line_log *e, sfp_error *err)
 sfp_status sfp__line_log_sync(sfp__line_log *e, sfp_error *err)
 {
     TRY(sfp__line_log_flush(e, err));
-    if (fdatasync(e->fd) != 0 && errno != EINVAL && errno != ENOTSUP) /* some file systems do not support it */
+    if (TEMP_FAILURE_RETRY(fdatasync(e->fd)) != 0 && errno != EINVAL &&
+        errno != ENOTSUP) /* some file systems do not support it */
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
     return SFP_OK;
 }

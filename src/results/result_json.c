@@ -706,7 +706,8 @@ sfp_status sfp__result_parse(const char *label, const char *text, size_t size, s
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     json_error_t why;
-    OWNED_PTR(json_decref) json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    TRY(sfp__json_load(label, text, size, JSON_REJECT_DUPLICATES, &root, &why, err));
     if (!root) {
         char message[SFP_NAME_MAX];
         return sfp__fail(err, SFP_EFORMAT, "%s:%d: not valid JSON: %s", label, why.line,

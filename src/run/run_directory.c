@@ -87,6 +87,8 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     const sfp__plan *p = &run->plan;
     char path[PATH_MAX], method[SFP_NAME_MAX];
     TRY(sfp__directory_create(p->opt->out, &run->created, err));
+    if (run->created == 0) /* the caller may have just created it */
+        sfp__directory_sync_parent(p->opt->out);
     TRY(sfp__directory_lock(p->opt->out, &run->lock, err));
     bool found = has_checkpoint(p);
     if (!(p->opt->resume && found))
@@ -276,7 +278,9 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
         return SFP_OK;
     }
     TRY(status);
-    OWNED_PTR(json_decref) json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    json_error_t unused;
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    TRY(sfp__json_load(path, text, strlen(text), JSON_REJECT_DUPLICATES, &root, &unused, err));
     TRY(restore_position(run, path, root, err));
     *finished = json_is_true(json_object_get(root, "finished"));
     run->resumed = true;

@@ -5,6 +5,8 @@
  *     SFP_FAULT_MODE=kill       the process is killed before the call
  *                    lose       the same; bytes that were written but not synced are lost, as after a power failure
  *                    fail       the call fails once with SFP_FAULT_ERRNO (a number)
+ *                    interrupt  every second fsync, fdatasync, rename, write and open for writing fails with EINTR
+ *     SFP_FAULT_TRACE=FILE      writes "mkdir PATH" and "sync PATH" for each directory that is created, and each file that is synced
  *     SFP_FAULT_READS=1         also counts calls that open and read files
  *
  * Counted are: open for writing, write, pwrite, pwritev, fsync, fdatasync, ftruncate, rename, link, unlink, unlinkat and mkdir. Standard
@@ -15,6 +17,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,17 +122,45 @@ static void end_sync(int fd)
     pthread_mutex_unlock(&lock);
 }
 
+/* Returns whether this call is one that a signal interrupts. */
+static bool is_interrupted(void)
+{
+    static atomic_int odd;
+    if (!is_mode("interrupt") || atomic_fetch_xor(&odd, 1))
+        return false;
+    errno = EINTR;
+    return true;
+}
+
+static void trace(const char *what, const char *path)
+{
+    const char *to = getenv("SFP_FAULT_TRACE");
+    FILE *f = to ? fopen(to, "a") : NULL;
+    if (f) {
+        (void)fprintf(f, "%s %s\n", what, path);
+        (void)fclose(f);
+    }
+}
+
+static void trace_sync(int fd)
+{
+    char link[64], path[4096] = "";
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (getenv("SFP_FAULT_TRACE") && readlink(link, path, sizeof path - 1) > 0)
+        trace("sync", path);
+}
+
 static bool counts_open(int flags)
 {
     return (flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT) || getenv("SFP_FAULT_READS");
 }
 
-#define MODE_ARGUMENT                                       \
-    va_list ap;                                             \
-    va_start(ap, flags);                                    \
-    mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0; \
-    va_end(ap);                                             \
-    if (counts_open(flags) && fails())                      \
+#define MODE_ARGUMENT                                        \
+    va_list ap;                                              \
+    va_start(ap, flags);                                     \
+    mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;  \
+    va_end(ap);                                              \
+    if (counts_open(flags) && (is_interrupted() || fails())) \
     return -1
 
 int open(const char *path, int flags, ...)
@@ -156,13 +187,13 @@ int openat64(int directory, const char *path, int flags, ...)
     return REAL(openat64)(directory, path, flags, mode);
 }
 
-#define WRITER(name, parameters, arguments) \
-    ssize_t name parameters                 \
-    {                                       \
-        if (fd > 2 && fails())              \
-            return -1;                      \
-        begin_write(fd);                    \
-        return REAL(name) arguments;        \
+#define WRITER(name, parameters, arguments)          \
+    ssize_t name parameters                          \
+    {                                                \
+        if (fd > 2 && (is_interrupted() || fails())) \
+            return -1;                               \
+        begin_write(fd);                             \
+        return REAL(name) arguments;                 \
     }
 WRITER(write, (int fd, const void *bytes, size_t n), (fd, bytes, n))
 WRITER(pwrite, (int fd, const void *bytes, size_t n, off_t at), (fd, bytes, n, at))
@@ -181,14 +212,15 @@ READER(read, (int fd, void *bytes, size_t n), (fd, bytes, n))
 READER(pread, (int fd, void *bytes, size_t n, off_t at), (fd, bytes, n, at))
 READER(pread64, (int fd, void *bytes, size_t n, off64_t at), (fd, bytes, n, at))
 
-#define SYNC(name)                   \
-    int name(int fd)                 \
-    {                                \
-        if (fails())                 \
-            return -1;               \
-        int status = REAL(name)(fd); \
-        end_sync(fd);                \
-        return status;               \
+#define SYNC(name)                       \
+    int name(int fd)                     \
+    {                                    \
+        if (is_interrupted() || fails()) \
+            return -1;                   \
+        int status = REAL(name)(fd);     \
+        trace_sync(fd);                  \
+        end_sync(fd);                    \
+        return status;                   \
     }
 SYNC(fsync)
 SYNC(fdatasync)
@@ -200,8 +232,17 @@ SYNC(fdatasync)
     }
 CALL(ftruncate, (int fd, off_t size), (fd, size))
 CALL(ftruncate64, (int fd, off64_t size), (fd, size))
-CALL(rename, (const char *from, const char *to), (from, to))
+int rename(const char *from, const char *to)
+{
+    return is_interrupted() || fails() ? -1 : REAL(rename)(from, to);
+}
 CALL(link, (const char *from, const char *to), (from, to))
 CALL(unlink, (const char *path), (path))
 CALL(unlinkat, (int directory, const char *path, int flags), (directory, path, flags))
-CALL(mkdir, (const char *path, mode_t mode), (path, mode))
+int mkdir(const char *path, mode_t mode)
+{
+    int status = fails() ? -1 : REAL(mkdir)(path, mode);
+    if (status == 0)
+        trace("mkdir", path);
+    return status;
+}

@@ -186,6 +186,21 @@ TEST(a_truncated_gzip_is_reported)
     }
 }
 
+TEST(a_small_file_that_unpacks_to_a_large_one_is_refused)
+{
+    const uint8_t header[16] = {0, 0, 8, 3, 0, 1, 0x38, 0x80, 0, 0, 0, 32, 0, 0, 0, 32}; /* 80,000 images of 32 x 32: 82 MB */
+    static const uint8_t zeros[1 << 20];
+    gzFile f = gzopen(make_parents("bomb/train-images-idx3-ubyte.gz"), "wb9");
+    assert_non_null(f);
+    assert_int_equal(gzwrite(f, header, sizeof header), sizeof header);
+    for (int i = 0; i < 79; i++)
+        assert_int_equal(gzwrite(f, zeros, sizeof zeros), sizeof zeros);
+    assert_int_equal(gzclose(f), Z_OK);
+    put_text("bomb/train-labels-idx1-ubyte", "");
+    check_refused(&sfp__source_idx, "bomb", SFP_ELIMIT, "train-images-idx3-ubyte.gz: file of ",
+                  "expected at most 100 times its size");
+}
+
 TEST(every_allocation_may_fail)
 {
     put_part("d", "01");

@@ -6,6 +6,10 @@
 #include "temp_directory.h"
 #include "test.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 AROUND_ALL(make_directory, remove_directory)
 
 TEST(a_step_consumes_a_character_or_a_bad_byte)
@@ -154,4 +158,52 @@ TEST(fields_end_at_commas_outside_quotes)
     char open[] = "\"a,b", behind[] = "\"a\"b";
     assert_false(sfp__csv_field(&(char *){open}, &field));
     assert_false(sfp__csv_field(&(char *){behind}, &field));
+}
+
+TEST(characters_that_reorder_a_line_are_not_shown)
+{
+    static const char *const hidden[] = {"\u202e", "\u202a", "\u2066", "\u2069", "\u200f",
+                                         "\u061c", "\u2028", "\u200b", "\ufeff"};
+    static const char *const visible[] = {"a", "\u00e9", "\u05d0", "\u4e2d", "\u2013", "\U0001f600"};
+    bool shown;
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
+        assert_int_equal(sfp__utf8_shown(hidden[i], &shown), strlen(hidden[i]));
+        assert_false(shown);
+    }
+    for (size_t i = 0; i < sizeof visible / sizeof *visible; i++) {
+        assert_int_equal(sfp__utf8_shown(visible[i], &shown), strlen(visible[i]));
+        assert_true(shown);
+    }
+}
+
+static long json_left; /* allocations of jansson that succeed */
+
+static void *json_malloc(size_t size)
+{
+    if (json_left-- > 0)
+        return malloc(size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+TEST(a_json_text_without_memory_is_not_malformed)
+{
+    static const char text[] = "{\"list\": [1, 2.5, \"three\", {\"a long key, a long key, a long key\": null}], \"other\": true}";
+    int failures = 0;
+    for (long k = 0;; k++) {
+        json_t *root = NULL;
+        sfp_error why = {0};
+        json_left = k;
+        json_set_alloc_funcs(json_malloc, free);
+        sfp_status status = sfp__json_parse("text", text, strlen(text), &root, &why);
+        json_set_alloc_funcs(malloc, free);
+        if (!status) {
+            json_decref(root);
+            break;
+        }
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_string_equal(why.message, "text: out of memory");
+        failures++;
+    }
+    assert_true(failures > 10);
 }

@@ -206,11 +206,10 @@ static sfp_status parse(sfp__tensor_file *f, const uint8_t *bytes, size_t size, 
         return sfp__fail(err, SFP_EFORMAT, "%s: the header does not begin with '{' (not a safetensors file?)", f->path);
 
     json_error_t where;
-    f->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &where);
+    TRY(sfp__json_load(f->path, text, (size_t)length, JSON_REJECT_DUPLICATES, &f->header, &where, err));
     if (!f->header) {
         char shown[SFP_NAME_MAX];
-        sfp_status status = json_error_code(&where) == json_error_out_of_memory ? SFP_ENOMEM : SFP_EFORMAT;
-        return sfp__fail(err, status, "%s: header, byte %d: %s", f->path, where.position,
+        return sfp__fail(err, SFP_EFORMAT, "%s: header, byte %d: %s", f->path, where.position,
                          sfp__printable(where.text, shown, sizeof shown));
     }
     return parse_entries(&(reader){f, bytes + 8 + length, size - 8 - (size_t)length, err});

@@ -274,7 +274,9 @@ sfp_status sfp__metadata_names_read(const sfp__tensor_file *st, int max_names, s
 {
     const char *text = sfp__tensor_file_meta(st, "class_names"), *path = st->path;
     json_error_t where;
-    OWNED_PTR(json_decref) json_t *list = text ? json_loads(text, 0, &where) : NULL;
+    OWNED_PTR(json_decref) json_t *list = NULL;
+    if (text)
+        TRY(sfp__json_load(path, text, strlen(text), 0, &list, &where, err));
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {.given = true};
     size_t n = json_array_size(list);
     *out = (sfp__saved_names){0};

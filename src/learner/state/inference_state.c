@@ -387,7 +387,9 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
     const char *text = sfp__tensor_file_meta(st, "seen"), *path = st->path;
     OWNED uint8_t *seen = NULL;
     json_error_t where;
-    OWNED_PTR(json_decref) json_t *list = text ? json_loads(text, 0, &where) : NULL;
+    OWNED_PTR(json_decref) json_t *list = NULL;
+    if (text)
+        TRY(sfp__json_load(path, text, strlen(text), 0, &list, &where, err));
     if (classes > 0)
         TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
     if (!text && seen)

@@ -13,6 +13,8 @@
 #define SIDE_MAX 16384
 #define BYTES_MAX ((size_t)8 << 30) /* bytes of one file, unpacked */
 #define FIRST_CAPACITY ((size_t)1 << 20)
+#define UNPACKED_FREE ((size_t)64 << 20) /* a file that unpacks to this number of bytes may be packed to any size */
+enum { RATIO_MAX = 100 };                /* of a larger one */
 
 typedef struct idx_source {
     sfp_source base;
@@ -28,12 +30,11 @@ static const char *const fashion[] = {"T-shirt/top", "Trouser", "Pullover", "Dre
 
 /* ------------------------------------------------------------------ reading */
 
-static sfp_status open_gz(const char *path, gzFile *out, sfp_error *err)
+static sfp_status open_gz(const char *path, gzFile *out, size_t *size, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
-    size_t size = 0;
-    TRY(sfp__fd_open(path, &fd, &size, err));
-    if (size == 0)
+    TRY(sfp__fd_open(path, &fd, size, err));
+    if (*size == 0)
         return sfp__fail(err, SFP_EFORMAT, "%s: file is empty", path);
     TRY(sfp__check_memory((*out = gzdopen(fd, "rb")), err));
     fd = -1;
@@ -93,6 +94,15 @@ static sfp_status read_header(const char *path, gzFile f, int ndim, int64_t *dim
     return SFP_OK;
 }
 
+/* Refuses a small file that claims to unpack to gigabytes. Images of real datasets are packed to a half or a tenth of their size. */
+static sfp_status check_ratio(const char *path, gzFile f, size_t packed, size_t size, sfp_error *err)
+{
+    if (gzdirect(f) || size <= UNPACKED_FREE || size / RATIO_MAX <= packed)
+        return SFP_OK;
+    return sfp__fail(err, SFP_ELIMIT, "%s: file of %zu bytes unpacks to %zu, expected at most %d times its size; unpack it first",
+                     path, packed, size, RATIO_MAX);
+}
+
 static sfp_status read_body(const char *path, gzFile f, size_t size, uint8_t **bytes, sfp_error *err)
 {
     OWNED uint8_t *block = NULL;
@@ -120,10 +130,11 @@ sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **by
 {
     OWNED_BY(close_gz) gzFile f = NULL;
     OWNED uint8_t *body = NULL;
-    size_t size = 0;
+    size_t size = 0, packed = 0;
     int64_t sizes[4];
-    TRY(open_gz(path, &f, err));
+    TRY(open_gz(path, &f, &packed, err));
     TRY(read_header(path, f, ndim, sizes, &size, err));
+    TRY(check_ratio(path, f, packed, size, err));
     TRY(read_body(path, f, size, &body, err));
     if (gzclose_r(TAKE(f)) == Z_BUF_ERROR)
         return sfp__fail(err, SFP_EFORMAT, "%s: file ends before its checksum", path);

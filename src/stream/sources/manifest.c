@@ -279,7 +279,8 @@ static sfp_status json_line(reader *r, size_t n, sfp_error *err)
 {
     char text[SFP_NAME_MAX];
     json_error_t bad;
-    OWNED_PTR(json_decref) json_t *object = json_loadb(r->at, n, JSON_REJECT_DUPLICATES, &bad);
+    OWNED_PTR(json_decref) json_t *object = NULL;
+    TRY(sfp__json_load(r->file, r->at, n, JSON_REJECT_DUPLICATES, &object, &bad, err));
     if (!object)
         return sfp__fail(err, SFP_EFORMAT, "%s:%llu: column %d: %s", r->file, (unsigned long long)r->line, bad.column,
                          sfp__printable(bad.text, text, sizeof text));

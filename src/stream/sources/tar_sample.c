@@ -43,7 +43,7 @@ static sfp_status set_label(sfp__tar_sample *s, int kind, const char *bytes, siz
     OWNED_PTR(json_decref) json_t *json = NULL;
     json_error_t bad;
     if (kind == SFP_TAR_JSON) {
-        json = json_loadb(bytes, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &bad);
+        TRY(sfp__json_load("label", bytes, n, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &json, &bad, err));
         if (!json)
             return sfp__fail(err, SFP_EFORMAT, "line %d: %s", bad.line, sfp__printable(bad.text, text, sizeof text));
         const json_t *v = json;
