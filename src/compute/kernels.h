@@ -1,5 +1,5 @@
 /* The kernels that no library provides: layer norm, GELU and softmax attention with prefix keys and values, each with its
- * backward pass.
+ * backward pass, and a matrix product in double, which oneDNN does not have.
  *
  * There is one table per instruction set; one is chosen at first use. All others are tested against the plain-C table of
  * kernels_ref.c.
@@ -63,6 +63,11 @@ typedef struct sfp__kernels {
     size_t (*attn_scratch)(int nq, int nk_with_prefix, int d);
     void (*attn_fwd)(const sfp__attn *a);
     void (*attn_bwd)(const sfp__attn *a);
+
+    /* c (m, n) += sign * the sum over r < k of a(r, i) b(r, j), in double; a(r, i) is a[r * a_k + i * a_m]. The sum runs from 0 to
+     * k, so that the result does not depend on how m and n are divided. */
+    void (*product_f64)(int m, int n, int k, double sign, const double *a, ptrdiff_t a_k, ptrdiff_t a_m, const double *b, int ldb,
+                        double *c, int ldc);
 } sfp__kernels;
 
 /* Returns the fastest table for this CPU. The environment variable STREAMFP_ISA = ref | generic | avx2 | avx512 chooses another

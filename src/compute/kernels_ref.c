@@ -177,6 +177,18 @@ static void attn_bwd(const sfp__attn *a)
         }
 }
 
+static void product_f64(int m, int n, int k, double sign, const double *a, ptrdiff_t a_k, ptrdiff_t a_m, const double *b, int ldb,
+                        double *c, int ldc)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            double s = 0;
+            for (int r = 0; r < k; r++)
+                s += a[r * a_k + i * a_m] * b[(ptrdiff_t)r * ldb + j];
+            c[(ptrdiff_t)i * ldc + j] += sign * s;
+        }
+}
+
 const sfp__kernels sfp__kernels_ref = {
     .isa = "ref",
     .norm_fwd = norm_fwd,
@@ -188,4 +200,5 @@ const sfp__kernels sfp__kernels_ref = {
     .attn_scratch = attn_scratch,
     .attn_fwd = attn_fwd,
     .attn_bwd = attn_bwd,
+    .product_f64 = product_f64,
 };

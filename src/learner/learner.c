@@ -20,6 +20,7 @@ sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit)
                               .steps = 1,
                               .replay = 10,
                               .feed = SFP_FEED_AUTO,
+                              .taps = 1,
                               .drift = SFP_DRIFT_NEW_CLASS};
     if (o.fp.last_layer >= c->depth)
         o.fp.last_layer = c->depth - 1;
@@ -55,13 +56,19 @@ static sfp_status check_options(const sfp__learner_options *o, sfp_error *err)
 /* Allocates the arrays that every batch needs. */
 static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
 {
-    size_t b = (size_t)l->opt.batch, D = (size_t)l->D;
+    size_t b = (size_t)l->opt.batch, D = (size_t)l->D, taps = l->taps > 1 ? b * (size_t)l->tap_dim : 0;
     const sfp__want list[] = {
         {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->capacity, sizeof *l->step.xs},
         {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
-        {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.image_size, b, sizeof *l->batch.image_size}};
+        {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.image_size, b, sizeof *l->batch.image_size},
+        {&l->batch.key, b, sizeof *l->batch.key},         {&l->batch.tap, taps, sizeof *l->batch.tap},
+        {&l->batch.has_tap, b, sizeof *l->batch.has_tap}};
     TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
+    if (l->taps == 1) {
+        l->batch.tap = l->batch.query;
+        l->batch.has_tap = l->batch.has_query;
+    }
     memset(l->batch.query, 0, b * D * sizeof *l->batch.query); /* slots copy the query even if has_query is false */
     return SFP_OK;
 }
@@ -85,22 +92,40 @@ static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
                               {&l->step.masked, n, sizeof *l->step.masked},
                               {&l->step.replayed, n, sizeof *l->step.replayed},
                               {&l->step.query, n * D, sizeof *l->step.query},
+                              {&l->step.tap, l->taps > 1 ? n * (size_t)l->tap_dim : 0, sizeof *l->step.tap},
                               {&l->step.replay, k * r, sizeof *l->step.replay},
                               {&l->step.replay_count, k, sizeof *l->step.replay_count},
                               {&l->step.loss, k, sizeof *l->step.loss}};
     TRY(sfp__block(&l->step.block, SFP_LIST(list), err));
     memset(l->batch.select_weight, 0, b * sizeof *l->batch.select_weight);
+    if (l->taps == 1)
+        l->step.tap = l->step.query;
     return SFP_OK;
 }
 
-const char *const sfp__learner_members[SFP_HEAD_MEMBERS] = {NULL, "slda", "ranpac"};
+/* Returns after how many samples solving the equations of a closed-form head costs a hundredth of the passes over these samples.
+ * An operation in double takes about as long as four in float. */
+static int64_t solve_gap(const sfp__learner *l)
+{
+    const sfp__vit_config *c = &l->vit->config;
+    double T = l->vit->tokens, D = c->dim, n = l->tap_dim;
+    double pass = c->depth * (2 * T * D * (4 * D + 2 * c->hidden) + 4 * T * T * D), solve = 4 * n * n * n / 3;
+    return 1 + (int64_t)(solve / (0.01 * pass));
+}
+
+const char *const sfp__learner_members[SFP_HEAD_MEMBERS] = {NULL, "ridge"};
 
 sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_HEAD_MEMBERS], sfp_error *err)
 {
     const sfp__learner_options *o = &l->opt;
     int classes = o->method || o->fp.classes > 16 ? o->fp.classes : 16;
-    sfp__head_options h = sfp__head_options_defaults(l->D, classes);
+    sfp__head_options h = sfp__head_options_defaults(l->tap_dim, classes);
+    h.tap_dim = l->D;
     h.seed = o->seed;
+    h.slda_published = o->slda_published;
+    h.shrinkage_oas = !o->fixed_shrinkage;
+    h.solve_gap = solve_gap(l);
+    h.threads = l->threads;
     if (o->method)
         return sfp__head_create(o->method, &h, &heads[0], err);
     for (int i = 1; o->head == SFP_HEAD_MIX && i < SFP_HEAD_MEMBERS; i++)
@@ -176,7 +201,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     l->max_step_samples = c + o->replay;
     l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
     o->fp.seed = o->seed;
-    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .memo = o->memo};
+    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .taps = l->taps, .memo = o->memo};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
@@ -194,7 +219,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
     TRY(sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
-    l->mix = (sfp__mix){.rate = (double)sfp__head_options_defaults(l->D, 1).mix_rate};
+    l->mix = (sfp__mix){.rate = SFP_MIX_RATE};
     return sfp__learner_make_heads(l, l->heads, err);
 }
 
@@ -209,6 +234,11 @@ sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const s
     l->threads = threads;
     l->D = vit->config.dim;
     l->S = vit->config.img_size;
+    l->taps = sfp__learner_taps(opt, vit);
+    if (l->taps > vit->config.depth)
+        return sfp__fail_key(err, "taps", SFP_EINVAL, "taps is %d, expected at most %d: the number of blocks of the backbone",
+                             l->taps, vit->config.depth);
+    l->tap_dim = l->taps * l->D;
     l->rgb_bytes = 3 * (size_t)l->S * (size_t)l->S;
     l->pixels = l->rgb_bytes;
     l->select_rng = sfp__rng_init(opt->seed, 2);
@@ -327,6 +357,20 @@ sfp_status sfp__learner_set_classes(sfp__learner *l, int n, const int32_t *label
     for (int i = 0; i < n; i++)
         l->classes.allowed[labels[i]] = 1;
     return SFP_OK;
+}
+
+void sfp__learner_set_training(sfp__learner *l, bool on)
+{
+    l->limits.no_training = !on;
+}
+
+double sfp__learner_linear_weight(const sfp__learner *l)
+{
+    double weight[SFP_HEAD_MEMBERS];
+    if (l->opt.method || l->opt.head != SFP_HEAD_MIX)
+        return 1;
+    sfp__mix_weights(&l->mix, weight);
+    return weight[0];
 }
 
 void sfp__learner_set_slack(sfp__learner *l, bool slack)

@@ -38,9 +38,9 @@ typedef struct sfp__sample {
 } sfp__sample;
 
 typedef struct sfp__learner_options {
-    /* Name of a closed-form head ("ncm", "slda", "ranpac"; head.h) that is used instead of fingerprints; NULL: none. It learns
+    /* Name of a closed-form head ("ncm", "slda", "ridge", "ranpac"; head.h) that is used instead of fingerprints; NULL: none. It learns
      * from the query of every sample, without selection and without a buffer. The only other options that it uses are fp.classes
-     * (0: classes are added when they appear), batch, resize, mean, std and seed. */
+     * (0: classes are added when they appear), taps, slda_published, fixed_shrinkage, batch, resize, mean, std and seed. */
     const char *method;
     sfp__fp_options fp; /* tasks is 0 for a task-free stream */
     sfp__adam adam;
@@ -55,9 +55,12 @@ typedef struct sfp__learner_options {
     int replay;                 /* r */
     sfp__head_mode head;
     sfp__head_feed feed;
-    bool answer_all;  /* head linear: predictions are among all classes of the head, not only among those seen */
-    sfp__drift drift; /* task-free streams: event that activates new components */
-    bool weighted;    /* the loss uses the weights of the selector */
+    int taps;             /* K: closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks */
+    bool slda_published;  /* head slda: the published update instead of exact sums */
+    bool fixed_shrinkage; /* head slda: shrinkage 1e-4 instead of the estimate of OAS */
+    bool answer_all;      /* head linear: predictions are among all classes of the head, not only among those seen */
+    sfp__drift drift;     /* task-free streams: event that activates new components */
+    bool weighted;        /* the loss uses the weights of the selector */
     float mean[3], std[3];
     uint64_t seed;
     sfp__vit_memo *memo; /* feature cache, which must outlive the learner; NULL: none */
@@ -99,6 +102,12 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
 
 /* Sets whether the learner has time to spare (feed auto). The initial value is true. */
 void sfp__learner_set_slack(sfp__learner *l, bool slack);
+
+/* Sets whether the next timestamps train the fingerprints; initially they do. Without training, head mix only updates its
+ * closed-form member and the buffer (docs/method.md, section 18). Only with head mix. */
+void sfp__learner_set_training(sfp__learner *l, bool on);
+/* Returns the weight of the linear head in the predictions of head mix; 1 without head mix. */
+double sfp__learner_linear_weight(const sfp__learner *l);
 
 /* Limits the work per timestamp from now on, within the options. A controller uses this to follow the load. 0: the value of the
  * options. */

@@ -52,6 +52,9 @@ typedef struct sfp__batch_work {
     float *x;              /* (b, 3, S, S) normalised */
     float *query;          /* (b, D) */
     bool *has_query;       /* (b) */
+    float *tap;            /* (b, taps * D) inputs of closed-form heads; with one tap the same array as `query` */
+    bool *has_tap;         /* (b) with one tap the same array as has_query */
+    uint64_t *key;         /* (b) digests of the images */
     int32_t *label;        /* (b) */
     uint64_t *id;          /* (b) */
     const uint8_t **image; /* (b) memory of the caller, valid during the timestamp */
@@ -78,6 +81,7 @@ typedef struct sfp__step_work {
     bool *masked;               /* (n) */
     bool *replayed;             /* (n) */
     float *query;               /* (n, D) */
+    float *tap;                 /* (n, taps * D); with one tap the same array as `query` */
     float *sample_loss;         /* (2, b) losses of the coreset, by index and in order of choice */
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;               /* (steps) */
@@ -98,14 +102,14 @@ struct sfp__learner {
     sfp__fp *fp;         /* belongs to the trainer */
     void *select_state;  /* state of a selector that learns, else NULL */
     sfp__buffer *buffer; /* NULL: none */
-    /* head mix: [1] slda, [2] ranpac, [0] is NULL because the trainer has the linear head; method: [0] */
+    /* head mix: [1] ridge, [0] is NULL because the trainer has the linear head; method: [0] */
     sfp__head *heads[SFP_HEAD_MEMBERS];
     sfp__mix mix;
     sfp__rng select_rng, replay_rng, buffer_rng;
     sfp__drift_detector detector;
     sfp__learner_counts counts;
     struct {
-        bool no_slack;
+        bool no_slack, no_training;
         int coreset, replay, steps; /* 0: no limit */
     } limits;                       /* the last limits set by a controller */
     sfp__class_table classes;
@@ -117,7 +121,7 @@ struct sfp__learner {
     sfp__snapshots snapshots;
     sfp__backed_file checkpoint; /* the last checkpoint that was written or read */
     /* Sizes. */
-    int D, S;
+    int D, S, taps, tap_dim;  /* tap_dim: taps * D */
     size_t rgb_bytes, pixels; /* bytes of an image, floats of an input */
     int max_step_samples;     /* maximum number of samples per step */
     int capacity;             /* maximum of max_step_samples and options.batch: the size of arrays of samples */
@@ -174,6 +178,13 @@ sfp_status sfp__learner_model_ops_init(sfp__learner *l, sfp_error *err);
 void sfp__learner_model_ops_done(sfp__learner *l);
 /* Returns the model callbacks for a buffer update; NULL: the buffer method uses none. */
 const sfp__model_ops *sfp__learner_model_ops(sfp__learner *l);
+
+/* Returns the number of taps: that of the options, 0 of which means half of the blocks. */
+static inline int sfp__learner_taps(const sfp__learner_options *o, const sfp__vit *vit)
+{
+    int half = vit->config.depth > 1 ? vit->config.depth / 2 : 1;
+    return o->taps > 0 ? o->taps : half;
+}
 
 /* Publishes the current state as a snapshot, if there are predictors. */
 sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err);

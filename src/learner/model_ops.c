@@ -494,6 +494,8 @@ sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries)
                               .allowed = l->classes.allowed,
                               .replayed = l->step.replayed,
                               .query = l->step.query,
+                              .tap = l->taps > 1 ? l->step.tap : NULL,
+                              .taps = l->taps,
                               .queries = queries};
 }
 
@@ -510,5 +512,10 @@ void sfp__learner_keep_queries(sfp__learner *l, int unknown)
             slot->has_query = true;
         else
             l->batch.has_query[item->index] = true;
+        if (!slot && l->taps > 1) {
+            size_t n = (size_t)l->tap_dim;
+            memcpy(l->batch.tap + (size_t)item->index * n, l->step.tap + (size_t)i * n, n * sizeof *l->batch.tap);
+            l->batch.has_tap[item->index] = true;
+        }
     }
 }

@@ -22,6 +22,7 @@ struct sfp__predictor {
     sfp__thread_pool *threads;
     bool own_pool;
     int max_batch, D, S, pool, rows; /* components; rows of the prefix keys of a layer */
+    int taps, tap_dim;               /* K, K * D */
     size_t pixels;
     sfp__vit_plan *plan;
     sfp__vit_memo *memo;              /* feature cache; NULL: none */
@@ -31,6 +32,7 @@ struct sfp__predictor {
     const uint8_t **rgb;              /* (max_batch) in the order of the pass */
     int *order;                       /* (max_batch) order of the pass: images with unknown queries first */
     float *query, *feature;           /* (max_batch, D) */
+    float *tap;                       /* (max_batch, tap_dim); with one tap the same array as `query` */
     float *alpha, *norm, *square;     /* (max_batch, pool) twice, (max_batch, D) */
     float *prefix[SFP_FP_MAX_LAYERS]; /* (max_batch, 2*rows*D) */
     /* Workspace that grows with the classes or the number of images. */
@@ -39,14 +41,15 @@ struct sfp__predictor {
     float *logits, *member[SFP_HEAD_MEMBERS]; /* (max_batch, class_capacity) */
     double *work;
     int32_t *member_labels; /* (SFP_HEAD_MEMBERS, member_capacity) predictions of each member for the images of the last run */
-    bool member_known;
-    float *logp; /* (rows, classes) result of sfp__predictor_predict and sfp__predictor_answer */
+    bool member_known, linear_skipped; /* of the last run */
+    float *logp;                       /* (rows, classes) result of sfp__predictor_predict and sfp__predictor_answer */
     size_t all_query_capacity, all_known_capacity;
-    float *all_query; /* (n, D) result of compute_queries */
+    float *all_query; /* (n, tap_dim) result of compute_queries */
     bool *all_known;  /* (n) */
 };
 
-static sfp_status publish(sfp__learner *l, sfp_error *err)
+/* exact: closed-form members are solved from all samples, which is too slow for every timestamp. */
+static sfp_status publish(sfp__learner *l, bool exact, sfp_error *err)
 {
     TRY(sfp__fp_prepare(l->fp, err));
     const sfp__snapshot_source from = {.t = l->counts.timestamps,
@@ -58,7 +61,8 @@ static sfp_status publish(sfp__learner *l, sfp_error *err)
                                        .name_count = l->classes.capacity,
                                        .names_version = l->classes.names_version,
                                        .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
-                                       .heads = l->heads};
+                                       .heads = l->heads,
+                                       .exact = exact};
     return sfp__snapshots_publish(&l->snapshots, &from, err);
 }
 
@@ -70,7 +74,7 @@ sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err)
     bool has_predictors = l->snapshots.predictors > 0;
     pthread_mutex_unlock(&l->snapshots.lock);
     l->snapshots.stale = true;
-    return has_predictors ? publish(l, err) : SFP_OK;
+    return has_predictors ? publish(l, false, err) : SFP_OK;
 }
 
 /* Allocates the workspace and the plan for `max_batch` images. p->opt, p->head, D and S must be set. */
@@ -84,19 +88,24 @@ static sfp_status init_workspace(sfp__predictor *p, sfp__vit *vit, const sfp__fp
     p->rows = prompted ? sfp__fp_prefix_rows(o) : 0;
     p->pixels = 3 * (size_t)p->S * (size_t)p->S;
     size_t n = (size_t)max_batch, D = (size_t)p->D, prompted_rows = prompted ? n : 0, pool = prompted_rows * (size_t)o->pool;
-    sfp__want list[9 + SFP_FP_MAX_LAYERS] = {{&p->x, n * p->pixels, sizeof *p->x},
-                                             {&p->xs, n, sizeof *p->xs},
-                                             {&p->rgb, n, sizeof *p->rgb},
-                                             {&p->order, n, sizeof *p->order},
-                                             {&p->query, n * D, sizeof *p->query},
-                                             {&p->feature, prompted_rows * D, sizeof *p->feature},
-                                             {&p->alpha, pool, sizeof *p->alpha},
-                                             {&p->norm, pool, sizeof *p->norm},
-                                             {&p->square, prompted_rows * D, sizeof *p->square}};
-    size_t count = 9;
+    p->taps = sfp__learner_taps(p->opt, vit);
+    p->tap_dim = p->taps * p->D;
+    sfp__want list[10 + SFP_FP_MAX_LAYERS] = {{&p->x, n * p->pixels, sizeof *p->x},
+                                              {&p->xs, n, sizeof *p->xs},
+                                              {&p->rgb, n, sizeof *p->rgb},
+                                              {&p->order, n, sizeof *p->order},
+                                              {&p->query, n * D, sizeof *p->query},
+                                              {&p->feature, prompted_rows * D, sizeof *p->feature},
+                                              {&p->alpha, pool, sizeof *p->alpha},
+                                              {&p->norm, pool, sizeof *p->norm},
+                                              {&p->square, prompted_rows * D, sizeof *p->square},
+                                              {&p->tap, p->taps > 1 ? n * (size_t)p->tap_dim : 0, sizeof *p->tap}};
+    size_t count = 10;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
         list[count++] = (sfp__want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
     TRY(sfp__block(&p->block, count, list, err));
+    if (p->taps == 1)
+        p->tap = p->query;
     const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !o->query_one};
     TRY(sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err));
     return sfp__vit_plan_prepare(p->plan, max_batch, err);
@@ -141,7 +150,7 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
         bool first = l->snapshots.predictors++ == 0;
         pthread_mutex_unlock(&l->snapshots.lock);
         if (first)
-            TRY(sfp__learner_publish(l, err));
+            TRY(publish(l, true, err));
     }
     *out = TAKE(p);
     return SFP_OK;
@@ -226,6 +235,11 @@ bool sfp__predictor_seen(const sfp__predictor *p, int label)
     return label >= 0 && label < p->state->snapshot.classes && p->state->snapshot.seen[label];
 }
 
+int sfp__predictor_query_size(const sfp__predictor *p)
+{
+    return p->tap_dim;
+}
+
 int sfp__predictor_image_size(const sfp__predictor *p)
 {
     return p->S;
@@ -275,11 +289,10 @@ static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
         work = need > work ? need : work;
     }
     if ((size_t)s->classes > p->class_capacity) {
-        _Static_assert(SFP_HEAD_MEMBERS == 3, "a row for each");
+        _Static_assert(SFP_HEAD_MEMBERS == 2, "a row for each");
         const sfp__want list[] = {{&p->logits, n, sizeof *p->logits},
                                   {&p->member[0], n, sizeof *p->member[0]},
-                                  {&p->member[1], n, sizeof *p->member[1]},
-                                  {&p->member[2], n, sizeof *p->member[2]}};
+                                  {&p->member[1], n, sizeof *p->member[1]}};
         sfp__free(TAKE(p->class_block));
         p->class_capacity = 0;
         TRY(sfp__block(&p->class_block, SFP_LIST(list), err));
@@ -301,6 +314,10 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
     const sfp__snapshot *s = p->snapshot;
     int C = s->classes;
     const float *z = p->logits + (size_t)i * (size_t)C;
+    if (p->linear_skipped) {
+        sfp__head_scorer_scores(s->heads[1], 1, p->tap + (size_t)i * (size_t)p->tap_dim, C, p->work, out);
+        return p->member_labels[p->member_capacity + (size_t)to] = sfp__best_class(C, s->seen, out);
+    }
     if (!p->head)
         sfp__log_softmax(C, candidates(p), z, out);
     else if (C > 0 && out != z) /* the scores of a head are log-probabilities */
@@ -309,7 +326,7 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
         const float *members[SFP_HEAD_MEMBERS] = {out};
         for (int e = 1; e < SFP_HEAD_MEMBERS; e++) {
             float *row = p->member[e] + (size_t)i * (size_t)C;
-            sfp__head_scorer_scores(s->heads[e], 1, p->query + (size_t)i * (size_t)p->D, C, p->work, row);
+            sfp__head_scorer_scores(s->heads[e], 1, p->tap + (size_t)i * (size_t)p->tap_dim, C, p->work, row);
             members[e] = row;
         }
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
@@ -327,7 +344,7 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
 static int order_images(sfp__predictor *p, int n, const uint8_t *const *rgb, const float *query, const bool *has_query)
 {
     int unknown = 0, at = 0;
-    size_t D = (size_t)p->D;
+    size_t D = (size_t)p->D, taps = (size_t)p->tap_dim;
     for (int known = 0; known < 2; known++) {
         for (int i = 0; i < n; i++)
             if ((has_query && has_query[i]) == (known == 1))
@@ -337,8 +354,11 @@ static int order_images(sfp__predictor *p, int n, const uint8_t *const *rgb, con
     for (int i = 0; i < n; i++) {
         p->rgb[i] = rgb[p->order[i]];
         p->xs[i] = p->x + (size_t)i * p->pixels;
-        if (i >= unknown)
-            memcpy(p->query + (size_t)i * D, query + (size_t)p->order[i] * D, D * sizeof *query);
+        if (i < unknown)
+            continue;
+        const float *row = query + (size_t)p->order[i] * taps;
+        memcpy(p->tap + (size_t)i * taps, row, taps * sizeof *row);
+        memmove(p->query + (size_t)i * D, row + taps - D, D * sizeof *row); /* the last tap is the query */
     }
     return unknown;
 }
@@ -362,6 +382,8 @@ static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error 
     } else {
         pass.query = p->query;
         pass.queries = unknown;
+        pass.tap = p->taps > 1 ? p->tap : NULL;
+        pass.taps = p->taps;
         pass.compose = compose;
     }
     for (int l = 0; l < s->view.layers; l++) {
@@ -373,18 +395,35 @@ static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error 
     return SFP_OK;
 }
 
-/* Runs a closed-form head: computes missing queries, then its log-probabilities as logits. */
+/* Computes the queries and taps of the first `unknown` images. */
+static sfp_status run_queries(sfp__predictor *p, int unknown, sfp_error *err)
+{
+    if (unknown == 0)
+        return SFP_OK;
+    sfp__thread_pool_run(p->threads, unknown, normalise_piece, p);
+    const sfp__vit_pass pass = {
+        .b = unknown, .xs = p->xs, .feature = p->query, .tap = p->taps > 1 ? p->tap : NULL, .taps = p->taps, .memo = p->memo};
+    return sfp__vit_run(p->plan, &pass, err);
+}
+
+/* Runs a closed-form head: computes missing queries, then its log-probabilities as logits. Predictors that overlap with the learner
+ * do not solve its equations anew for every image. */
 static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
-    if (unknown > 0) {
-        sfp__thread_pool_run(p->threads, unknown, normalise_piece, p);
-        const sfp__vit_pass pass = {.b = unknown, .xs = p->xs, .feature = p->query, .memo = p->memo};
-        status = sfp__vit_run(p->plan, &pass, err);
-    }
-    if (!status && p->snapshot->classes > 0)
-        status = sfp__head_scores(p->head, n, p->query, p->snapshot->classes, p->logits, err);
-    return status;
+    TRY(run_queries(p, unknown, err));
+    if (p->snapshot->classes == 0)
+        return SFP_OK;
+    return sfp__head_scores(p->head, n, p->tap, p->on_demand || p->state, p->snapshot->classes, p->logits, err);
+}
+
+/* Returns whether the linear head has so little weight in the mixture that its prompted pass is not worth its time. */
+static bool skips_linear(const sfp__predictor *p)
+{
+    double weight[SFP_HEAD_MEMBERS];
+    if (!p->snapshot->mixed || sfp__head_scorer_work(p->snapshot->heads[1]) == 0)
+        return false;
+    sfp__mix_weights(&p->snapshot->mix, weight);
+    return weight[0] < SFP_MIX_SKIP;
 }
 
 sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_error *err)
@@ -401,18 +440,21 @@ static sfp_status run_pass(sfp__predictor *p, int first, int n, const uint8_t *c
                            int32_t *label, float *logp, int ld, sfp_error *err)
 {
     bool has_queries = p->head || !p->opt->fp.query_one;
-    size_t D = (size_t)p->D, C = (size_t)p->snapshot->classes;
+    size_t taps = (size_t)p->tap_dim, C = (size_t)p->snapshot->classes;
     int unknown = order_images(p, n, rgb, query, has_query);
-    TRY(p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err));
-    TRY(sfp__check_scores(n, (int)C, p->logits, p->head != NULL, err));
+    TRY(p->head             ? run_head(p, n, unknown, err)
+        : p->linear_skipped ? run_queries(p, unknown, err)
+                            : run_prompted(p, n, unknown, err));
+    if (!p->linear_skipped)
+        TRY(sfp__check_scores(n, (int)C, p->logits, p->head != NULL, err));
     if (has_queries) /* heads are computed from them, and take a score that is not a number for that of an unseen class */
-        TRY(sfp__check_scores(n, p->D, p->query, false, err));
+        TRY(sfp__check_scores(n, p->tap_dim, p->tap, false, err));
     for (int i = 0; i < n; i++) {
         int to = p->order[i];
         label[to] =
             predict_row(p, i, first + to, logp ? logp + (size_t)to * (size_t)ld : p->logits + (size_t)i * C /* in place */);
         if (query && has_query && !has_query[to] && has_queries) {
-            memcpy(query + (size_t)to * D, p->query + (size_t)i * D, D * sizeof *query);
+            memcpy(query + (size_t)to * taps, p->tap + (size_t)i * taps, taps * sizeof *query);
             has_query[to] = true;
         }
     }
@@ -432,7 +474,7 @@ static sfp_status reserve_member_labels(sfp__predictor *p, int n, sfp_error *err
 
 const int32_t *sfp__predictor_member_labels(const sfp__predictor *p, int e)
 {
-    return p->member_known ? p->member_labels + (size_t)e * p->member_capacity : NULL;
+    return p->member_known && !(e == 0 && p->linear_skipped) ? p->member_labels + (size_t)e * p->member_capacity : NULL;
 }
 
 /* ------------------------------------------------------------------- snapshots */
@@ -471,7 +513,7 @@ sfp_status sfp__predictor_refresh(sfp__predictor *p, sfp_error *err)
         TRY(status);
     } else if (l) {
         if (p->on_demand && l->snapshots.stale)
-            TRY(publish(l, err));
+            TRY(publish(l, true, err));
         if (!(newest = sfp__snapshots_hold(&l->snapshots)))
             return sfp__fail(err, SFP_ENOTFOUND, "predictor: the learner has no snapshot yet");
         release_snapshot(p);
@@ -493,7 +535,7 @@ static sfp_status run_passes(sfp__predictor *p, int n, const uint8_t *const *rgb
 {
     for (int i = 0; i < n; i += p->max_batch) {
         int part = n - i < p->max_batch ? n - i : p->max_batch;
-        size_t at = (size_t)i * (size_t)p->D;
+        size_t at = (size_t)i * (size_t)p->tap_dim;
         TRY(run_pass(p, i, part, rgb + i, query ? query + at : NULL, has_query ? has_query + i : NULL, label + i,
                      logp ? logp + (size_t)i * (size_t)ld : NULL, ld, err));
     }
@@ -508,6 +550,7 @@ static sfp_status reserve(sfp__predictor *p, int n, sfp_error *err)
     if (p->snapshot->mixed)
         TRY(reserve_member_labels(p, n, err));
     p->member_known = p->snapshot->mixed;
+    p->linear_skipped = skips_linear(p);
     return SFP_OK;
 }
 
@@ -541,16 +584,15 @@ static sfp_status reserve_scores(sfp__predictor *p, int rows, sfp_error *err)
 /* Computes the queries of n images. The learner may change the head at the same time. */
 static sfp_status compute_queries(sfp__predictor *p, int n, const uint8_t *const *rgb, sfp_error *err)
 {
-    size_t D = (size_t)p->D;
-    TRY(sfp__check_memory(sfp__grow(&p->all_query, sizeof *p->all_query, 0, (size_t)n * D, &p->all_query_capacity) &&
+    size_t taps = (size_t)p->tap_dim;
+    TRY(sfp__check_memory(sfp__grow(&p->all_query, sizeof *p->all_query, 0, (size_t)n * taps, &p->all_query_capacity) &&
                               sfp__grow(&p->all_known, sizeof *p->all_known, 0, (size_t)n, &p->all_known_capacity),
                           err));
     for (int i = 0; i < n; i += p->max_batch) {
         int part = n - i < p->max_batch ? n - i : p->max_batch;
         (void)order_images(p, part, rgb + i, NULL, NULL);
-        sfp__thread_pool_run(p->threads, part, normalise_piece, p);
-        const sfp__vit_pass pass = {.b = part, .xs = p->xs, .feature = p->all_query + (size_t)i * D};
-        TRY(sfp__vit_run(p->plan, &pass, err));
+        TRY(run_queries(p, part, err));
+        memcpy(p->all_query + (size_t)i * taps, p->tap, (size_t)part * taps * sizeof *p->tap);
     }
     memset(p->all_known, 1, (size_t)n * sizeof *p->all_known);
     return SFP_OK;
@@ -598,7 +640,7 @@ sfp_status sfp__predictor_predict(sfp__predictor *p, int n, const uint8_t *const
 
 bool sfp__predictor_needs_queries_only(const sfp__predictor *p)
 {
-    return p->head;
+    return p->head; /* whether head mix needs images, too, depends on its weights, which may change */
 }
 
 sfp_status sfp__predictor_run(sfp__predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,

@@ -41,6 +41,7 @@ sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const c
 int sfp__predictor_classes(const sfp__predictor *p);
 const char *sfp__predictor_class_name(const sfp__predictor *p, int label); /* NULL: the class has no name */
 bool sfp__predictor_seen(const sfp__predictor *p, int label);
+int sfp__predictor_query_size(const sfp__predictor *p); /* values of a query in the functions below: taps * D */
 int sfp__predictor_image_size(const sfp__predictor *p);
 const sfp__learner_options *sfp__predictor_options(const sfp__predictor *p); /* resize, mean, std, seed */
 
@@ -55,7 +56,7 @@ typedef struct sfp__prediction {
 sfp_status sfp__predictor_run(sfp__predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,
                               sfp__prediction *answer, sfp_error *err);
 
-/* Predicts images some of whose queries are known, for example those of a test set. query (n, D) is used if has_query is true;
+/* Predicts images some of whose queries are known, for example those of a test set. query (n, query size) is used if has_query is true;
  * otherwise it is computed and stored. */
 sfp_status sfp__predictor_run_known(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                                     int32_t *label, float *logp, int ld, sfp__prediction *answer, sfp_error *err);
@@ -78,7 +79,7 @@ int sfp__predictor_batch(const sfp__predictor *p);
 bool sfp__predictor_needs_queries_only(const sfp__predictor *p);
 
 /* Returns the labels that member e of head mix (of SFP_HEAD_MEMBERS) predicted in the last run, by image; NULL: the head is not
- * mix. Valid until the next run. */
+ * mix, or the member had no weight and was not computed. Valid until the next run. */
 const int32_t *sfp__predictor_member_labels(const sfp__predictor *p, int e);
 
 #endif

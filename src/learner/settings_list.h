@@ -72,13 +72,23 @@
 
 /* The head */
 #define SFP_SETTINGS_HEAD(X)                                                                                                    \
-    X(CHOICE, "head", "linear|mix", "linear", "Head: linear, or a mixture of linear, slda and ranpac.", head, 0, 0)             \
+    X(CHOICE, "head", "linear|mix", "linear", "Head: linear, or a mixture of linear and ridge.", head, 0, 0)                    \
     X(CHOICE, "head-feed", "coreset|batch|auto", "auto",                                                                        \
       "Samples that the closed-form members of the mixture learn from; auto: the whole batch unless the learner is behind.",    \
       feed, 0, 0)                                                                                                               \
     X(FLIP, "answer", "seen|all", "seen",                                                                                       \
       "Classes that the linear head predicts: those seen so far, or all, as the code of the paper's authors does.", answer_all, \
       0, 0)
+
+/* Closed-form heads, alone or in the mixture */
+#define SFP_SETTINGS_CLOSED_FORM(X)                                                                                             \
+    X(INT, "taps", "K", "1", "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",   \
+      taps, 0, SFP_VIT_MAX_DEPTH)                                                                                               \
+    X(FLIP, "slda", "sums|published", "sums",                                                                                   \
+      "Head slda: exact, from sums over samples, or by the published update, which depends on their order.", slda_published, 0, \
+      0)                                                                                                                        \
+    X(FLIP, "shrinkage", "oas|1e-4", "oas",                                                                                     \
+      "Head slda: shrinkage of the covariance, estimated from the samples (OAS) or fixed.", fixed_shrinkage, 0, 0)
 
 /* The stream */
 #define SFP_SETTINGS_STREAM(X)                                                                                              \
@@ -100,6 +110,7 @@
     SFP_SETTINGS_TRAIN(X)       \
     SFP_SETTINGS_FINGERPRINT(X) \
     SFP_SETTINGS_HEAD(X)        \
+    SFP_SETTINGS_CLOSED_FORM(X) \
     SFP_SETTINGS_STREAM(X)      \
     SFP_SETTINGS_INPUT(X)
 

@@ -126,9 +126,8 @@ static sfp_status fill(sfp__snapshot *to, const sfp__snapshot_source *from, sfp_
     if (!from->mix)
         return SFP_OK;
     to->mix = *from->mix;
-    for (int i = 1; i < SFP_HEAD_MEMBERS; i++) {
-        TRY(sfp__head_freeze(from->heads[i], &to->heads[i], err));
-    }
+    for (int i = 1; i < SFP_HEAD_MEMBERS; i++)
+        TRY(sfp__head_freeze(from->heads[i], from->exact, &to->heads[i], err));
     return SFP_OK;
 }
 

@@ -51,6 +51,7 @@ typedef struct sfp__snapshot_source {
     uint64_t names_version;  /* changes whenever a name changes, never 0 */
     const sfp__mix *mix;     /* NULL: linear only */
     sfp__head *const *heads; /* (SFP_HEAD_MEMBERS) with mix */
+    bool exact;              /* closed-form members are solved from all samples, else they may be some samples behind */
 } sfp__snapshot_source;
 
 sfp_status sfp__snapshots_publish(sfp__snapshots *s, const sfp__snapshot_source *from, sfp_error *err);

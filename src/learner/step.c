@@ -2,6 +2,7 @@
  * they declare and passes them on. Its times include those that values of the feature cache would have taken. */
 #include "learner/learner.h"
 
+#include "base/digest.h"
 #include "compute/pixels.h"
 #include "compute/vec.h"
 #include "learner/learner_internal.h"
@@ -36,7 +37,7 @@ static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples,
     }
     if (highest >= classes)
         TRY(sfp__learner_add_classes(l, highest + 1, err));
-    bool needs_pixels = sfp__learner_buffer_needs(l) & SFP_NEED_PIXELS;
+    bool needs_pixels = sfp__learner_buffer_needs(l) & SFP_NEED_PIXELS, heads = l->heads[0] || l->heads[1];
     *new_class = false;
     for (int i = 0; i < b; i++) {
         const sfp__sample *s = &samples[i];
@@ -45,7 +46,9 @@ static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples,
         bool compressed = l->opt.keep_compressed && !needs_pixels && s->encoded && s->encoded_size < l->rgb_bytes;
         l->batch.image[i] = compressed ? s->encoded : s->rgb;
         l->batch.image_size[i] = compressed ? s->encoded_size : l->rgb_bytes;
-        l->batch.has_query[i] = false;
+        l->batch.has_query[i] = l->batch.has_tap[i] = false;
+        if (heads)
+            l->batch.key[i] = sfp__digest_bytes((sfp__digest){{0}}, s->rgb, l->rgb_bytes).word[0];
         l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
         *new_class = *new_class || !l->classes.seen[s->label];
     }
@@ -199,22 +202,27 @@ static sfp_status fill_step(sfp__learner *l, int c, const int *slots, int r, sfp
 
 /* ------------------------------------------------------------------ head mix */
 
-/* Computes the queries of the samples outside the coreset. */
-static sfp_status compute_missing_queries(sfp__learner *l, int b, sfp_error *err)
+/* Computes the queries and taps of those samples of the batch for which `known` is false. */
+static sfp_status compute_missing(sfp__learner *l, int b, const bool *known, sfp_error *err)
 {
+    size_t D = (size_t)l->D, taps = (size_t)l->tap_dim;
     int n = 0;
     for (int i = 0; i < b; i++)
-        if (!l->batch.has_query[i])
+        if (!known[i])
             l->step.xs[n++] = l->batch.x + (size_t)i * l->pixels;
     if (n > 0)
-        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, NULL, err));
+        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, l->taps > 1 ? l->step.tap : NULL, err));
     for (int i = 0, k = 0; i < b; i++) {
-        if (l->batch.has_query[i])
+        if (known[i])
             continue;
-        memcpy(l->batch.query + (size_t)i * (size_t)l->D, l->step.query + (size_t)k++ * (size_t)l->D,
-               (size_t)l->D * sizeof(float));
-        l->batch.has_query[i] = true;
+        memcpy(l->batch.query + (size_t)i * D, l->step.query + (size_t)k * D, D * sizeof(float));
+        if (l->taps > 1)
+            memcpy(l->batch.tap + (size_t)i * taps, l->step.tap + (size_t)k * taps, taps * sizeof(float));
+        l->batch.has_query[i] = l->batch.has_tap[i] = true;
+        k++;
     }
+    for (int i = 0; i < b; i++)
+        l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
     return SFP_OK;
 }
 
@@ -235,55 +243,77 @@ static void count_linear_predictions(const sfp__learner *l, int n, const float *
             count_prediction(l, classes, logits + (size_t)i * (size_t)classes, l->step.label[i], r);
 }
 
-/* Counts the predictions of head mix for c samples, from the log-probabilities of the members. */
-static void count_mixed_predictions(const sfp__learner *l, int c, sfp__timestamp_details *r)
+/* Counts the predictions of head mix for n samples whose log-probabilities by the closed-form member are in step.member[1]. Those
+ * by the linear head are in step.member[0], unless the timestamp does not train. */
+static void count_mixed_predictions(const sfp__learner *l, int n, bool trained, sfp__timestamp_details *r)
 {
     int classes = sfp__learner_classes(l);
-    for (int i = 0; i < c; i++) {
+    for (int i = 0; i < n; i++) {
         const float *row[SFP_HEAD_MEMBERS];
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
             row[e] = l->step.member[e] + (size_t)i * (size_t)classes;
-        sfp__mix_combine(&l->mix, 1, classes, row, l->step.mixed);
-        count_prediction(l, classes, l->step.mixed, l->step.label[i], r);
+        if (trained)
+            sfp__mix_combine(&l->mix, 1, classes, row, l->step.mixed);
+        count_prediction(l, classes, trained ? l->step.mixed : row[1], l->step.label[i], r);
     }
 }
 
-/* Moves the labels and queries of the coreset to the front of the arrays of a step with n samples, and writes the
+/* Moves the labels of the coreset to the front of the arrays of a step with n samples, and writes their taps and the
  * log-probabilities of the linear head. Returns the size of the coreset. */
 static int gather_coreset(sfp__learner *l, int n, const float *logits)
 {
-    size_t classes = (size_t)sfp__learner_classes(l), D = (size_t)l->D;
+    size_t classes = (size_t)sfp__learner_classes(l), taps = (size_t)l->tap_dim;
     int c = 0;
     for (int i = 0; i < n; i++) {
-        if (l->step.items[i].replay)
+        const sfp__item *item = &l->step.items[i];
+        if (item->replay)
             continue;
         sfp__log_softmax((int)classes, l->classes.seen, logits + (size_t)i * classes, l->step.member[0] + (size_t)c * classes);
-        memmove(l->step.query + (size_t)c * D, l->step.query + (size_t)i * D, D * sizeof *l->step.query);
+        memcpy(l->step.tap + (size_t)c * taps, l->batch.tap + (size_t)item->index * taps, taps * sizeof *l->step.tap);
         l->step.label[c++] = l->step.label[i];
     }
     return c;
 }
 
-/* Test-then-train for head mix. The mixture observes how well the members predict the coreset (`step` is the number of samples of
- * the step, `logits` are those before the first step). Then the closed-form members learn from all known queries. */
-static sfp_status update_members(sfp__learner *l, int b, int step, const float *logits, sfp__timestamp_details *r, sfp_error *err)
+/* Collects the samples of the batch whose taps are known at the front of the arrays of a step. Returns their number. */
+static int gather_known(sfp__learner *l, int b)
 {
-    int classes = sfp__learner_classes(l), c = gather_coreset(l, step, logits), n = 0;
-    for (int e = 1; e < SFP_HEAD_MEMBERS; e++)
-        TRY(sfp__head_scores(l->heads[e], c, l->step.query, classes, l->step.member[e], err));
-    count_mixed_predictions(l, c, r);
-    sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.member, l->step.label);
-    if (l->opt.feed == SFP_FEED_BATCH || (l->opt.feed == SFP_FEED_AUTO && !l->limits.no_slack))
-        TRY(compute_missing_queries(l, b, err));
+    size_t taps = (size_t)l->tap_dim;
+    int n = 0;
     for (int i = 0; i < b; i++) {
-        if (!l->batch.has_query[i])
+        if (!l->batch.has_tap[i])
             continue;
-        memcpy(l->step.query + (size_t)n * (size_t)l->D, l->batch.query + (size_t)i * (size_t)l->D, (size_t)l->D * sizeof(float));
+        memcpy(l->step.tap + (size_t)n * taps, l->batch.tap + (size_t)i * taps, taps * sizeof *l->step.tap);
         l->step.label[n++] = l->batch.label[i];
     }
-    for (int e = 1; e < SFP_HEAD_MEMBERS; e++)
-        TRY(sfp__head_update(l->heads[e], n, l->step.query, l->step.label, err));
+    return n;
+}
+
+/* Returns whether the closed-form member learns from the whole batch. */
+static bool feeds_batch(const sfp__learner *l)
+{
+    return l->opt.feed == SFP_FEED_BATCH || l->limits.no_training || (l->opt.feed == SFP_FEED_AUTO && !l->limits.no_slack);
+}
+
+/* Test-then-train for head mix: the mixture observes how well the members predict the coreset. `step` is the number of samples of
+ * the step, `logits` are those before the first step. */
+static sfp_status observe_members(sfp__learner *l, int step, const float *logits, sfp__timestamp_details *r, sfp_error *err)
+{
+    int classes = sfp__learner_classes(l), c = gather_coreset(l, step, logits);
+    TRY(sfp__head_scores(l->heads[1], c, l->step.tap, false, classes, l->step.member[1], err));
+    count_mixed_predictions(l, c, true, r);
+    sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.member, l->step.label);
     return SFP_OK;
+}
+
+/* The closed-form member learns from all known taps. */
+static sfp_status update_closed_form(sfp__learner *l, int b, sfp_error *err)
+{
+    int n = gather_known(l, b);
+    for (int i = 0, k = 0; i < b; i++)
+        if (l->batch.has_tap[i])
+            l->batch.key[k++] = l->batch.key[i];
+    return sfp__head_update(l->heads[1], n, l->step.tap, l->step.label, l->batch.key, err);
 }
 
 /* ------------------------------------------------------------------- training */
@@ -357,11 +387,8 @@ static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_e
         r->seconds.update += result.update_seconds;
         if (k == 0 && l->opt.head == SFP_HEAD_LINEAR)
             count_linear_predictions(l, c + drawn, result.logits, r);
-        if (k == 0 && l->opt.head == SFP_HEAD_MIX) {
-            double start = sfp__vit_memo_now(l->opt.memo);
-            TRY(update_members(l, b, c + drawn, result.logits, r, err));
-            r->seconds.head = sfp__vit_memo_now(l->opt.memo) - start;
-        }
+        if (k == 0 && l->opt.head == SFP_HEAD_MIX)
+            TRY(observe_members(l, c + drawn, result.logits, r, err));
     }
     return SFP_OK;
 }
@@ -370,7 +397,7 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
 {
     if (!l->buffer)
         return SFP_OK;
-    TRY(sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? compute_missing_queries(l, b, err) : SFP_OK);
+    TRY(sfp__learner_buffer_needs(l) & SFP_NEED_QUERY ? compute_missing(l, b, l->batch.has_query, err) : SFP_OK);
     compute_scores(l, b, l->batch.score_after);
     const sfp__buffer_batch batch = {.b = b,
                                      .now = l->counts.timestamps,
@@ -393,11 +420,11 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
 static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int classes = sfp__learner_classes(l);
-    TRY(sfp__head_scores(l->heads[0], b, l->batch.query, classes, l->step.member[0], err));
+    TRY(sfp__head_scores(l->heads[0], b, l->batch.tap, false, classes, l->step.member[0], err));
     for (int i = 0; i < b; i++)
         count_prediction(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], r);
     double tested = sfp__vit_memo_now(l->opt.memo);
-    TRY(sfp__head_update(l->heads[0], b, l->batch.query, l->batch.label, err));
+    TRY(sfp__head_update(l->heads[0], b, l->batch.tap, l->batch.label, l->batch.key, err));
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
     l->counts.timestamps++;
@@ -420,7 +447,12 @@ static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *sam
     sfp_status status = load_batch(l, b, samples, &new_class, err);
     pthread_mutex_unlock(&l->head_lock);
     TRY(status);
-    const sfp__vit_pass pass = {.b = b, .xs = l->step.xs, .feature = l->batch.query, .memo = l->opt.memo};
+    const sfp__vit_pass pass = {.b = b,
+                                .xs = l->step.xs,
+                                .feature = l->batch.query,
+                                .tap = l->taps > 1 ? l->batch.tap : NULL,
+                                .taps = l->taps,
+                                .memo = l->opt.memo};
     TRY(sfp__vit_run(l->plan, &pass, err));
     r.seconds.query = sfp__vit_memo_now(l->opt.memo) - start;
     pthread_mutex_lock(&l->head_lock);
@@ -433,41 +465,76 @@ static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *sam
     return SFP_OK;
 }
 
+/* Queries the samples that the closed-form member of head mix learns from, and without training tests it on them. */
+static sfp_status query_batch(sfp__learner *l, int b, bool train, sfp__timestamp_details *r, sfp_error *err)
+{
+    double start = sfp__vit_memo_now(l->opt.memo);
+    if (feeds_batch(l))
+        TRY(compute_missing(l, b, l->batch.has_tap, err));
+    if (!train) {
+        int classes = sfp__learner_classes(l), n = gather_known(l, b);
+        TRY(sfp__head_scores(l->heads[1], n, l->step.tap, false, classes, l->step.member[1], err));
+        count_mixed_predictions(l, n, false, r);
+    }
+    r->seconds.query += sfp__vit_memo_now(l->opt.memo) - start;
+    return SFP_OK;
+}
+
+/* Selects and trains; without training, only computes what the buffer needs. */
+static sfp_status select_and_train(sfp__learner *l, int b, bool new_class, bool training, sfp__timestamp_details *r,
+                                   sfp_error *err)
+{
+    double start = sfp__vit_memo_now(l->opt.memo);
+    if (training)
+        TRY(select_coreset(l, b, new_class, r, err));
+    else if (l->buffer)
+        TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
+    double selected = sfp__vit_memo_now(l->opt.memo);
+    r->seconds.select = selected - start;
+    if (l->diagnostics && training) {
+        TRY(sfp__diagnostics_measure(l, b, err));
+        r->seconds.diagnostics = sfp__vit_memo_now(l->opt.memo) - selected;
+    }
+    return training ? train(l, b, r, err) : SFP_OK;
+}
+
 sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report, sfp_error *err)
 {
     if (l->opt.method)
         return offer_to_method(l, b, samples, report, err);
-    sfp__timestamp_details r = {.t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = l->opt.steps};
+    bool mix = l->opt.head == SFP_HEAD_MIX, training = !(mix && l->limits.no_training);
+    sfp__timestamp_details r = {
+        .t = l->counts.timestamps, .task = l->fp->task, .offered = b, .steps = training ? l->opt.steps : 0};
     if (l->limits.steps > 0 && l->limits.steps < r.steps)
         r.steps = l->limits.steps;
     bool new_class = false;
     double start = sfp__vit_memo_now(l->opt.memo);
     TRY(load_batch(l, b, samples, &new_class, err));
-    TRY(select_coreset(l, b, new_class, &r, err));
-    double selected = sfp__vit_memo_now(l->opt.memo);
-    if (l->diagnostics) {
-        TRY(sfp__diagnostics_measure(l, b, err));
-        r.seconds.diagnostics = sfp__vit_memo_now(l->opt.memo) - selected;
-    }
-    TRY(train(l, b, &r, err));
+    double loaded = sfp__vit_memo_now(l->opt.memo);
+    if (mix)
+        TRY(query_batch(l, b, training, &r, err));
+    TRY(select_and_train(l, b, new_class, training, &r, err));
+    r.seconds.select += loaded - start;
     /* after training, because predictions made before the step cannot include a class that is new in this batch */
     for (int i = 0; i < b; i++)
         l->classes.seen[l->batch.label[i]] = 1;
     double trained = sfp__vit_memo_now(l->opt.memo);
     TRY(update_buffer(l, b, &r, err));
     double buffered = sfp__vit_memo_now(l->opt.memo);
+    if (mix)
+        TRY(update_closed_form(l, b, err));
+    r.seconds.head = sfp__vit_memo_now(l->opt.memo) - buffered;
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
-    l->counts.scored += (uint64_t)b;
+    l->counts.scored += training || l->buffer ? (uint64_t)b : 0;
     r.replay = l->step.replay;
     r.replay_count = l->step.replay_count;
     r.loss = l->step.loss;
-    r.seconds.select = selected - start;
     r.seconds.buffer += buffered - trained;
     sfp_status published = sfp__learner_publish(l, err);
     double end = sfp__vit_memo_now(l->opt.memo);
     r.seconds.total = end - start - r.seconds.diagnostics;
-    if (l->diagnostics) {
+    if (l->diagnostics && training) {
         sfp__diagnostics_add(l, samples, &r);
         r.seconds.diagnostics += sfp__vit_memo_now(l->opt.memo) - end;
     }

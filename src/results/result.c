@@ -40,7 +40,7 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
     return SFP_OK;
 }
 
-const char *const sfp__result_head_names[SFP_RESULT_HEADS] = {"linear", "slda", "ranpac"};
+const char *const sfp__result_head_names[SFP_RESULT_HEADS] = {"linear", "ridge"};
 
 /* Returns matrix `which` (tasks, tasks) of `count`, which are allocated on first use with NAN; NULL: out of memory. */
 static double *need_matrix(const sfp_result *r, double **matrices, size_t count, int which)

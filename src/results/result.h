@@ -12,7 +12,7 @@
 #define SFP_RESULT_CLASSES_MAX (1 << 20)
 #define SFP_CONFUSION_MAX 4096
 #define SFP_CURVE_MAX (1 << 24) /* points */
-#define SFP_RESULT_HEADS 3      /* members of the mixture head: linear, slda, ranpac */
+#define SFP_RESULT_HEADS 2      /* members of the mixture head: linear, ridge */
 
 typedef struct sfp__config_entry {
     char *key, *value;

@@ -320,11 +320,13 @@ static sfp_status get_accuracy(const sfp__json_in *in, const json_t *root, const
 static sfp_status get_heads(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
 {
     const json_t *heads = json_object_get(root, key);
+    if (json_object_get(heads, "slda")) /* versions before 0.5 had other members */
+        return SFP_OK;
     for (int h = 0; heads && h < SFP_RESULT_HEADS; h++) {
         const json_t *head = json_object_get(heads, sfp__result_head_names[h]);
         double *a = sfp__result_head(r, h);
         if (!json_is_object(head))
-            return sfp__json_bad(in, key, "an object with the members linear, slda and ranpac");
+            return sfp__json_bad(in, key, "an object with the members linear and ridge");
         if (!a)
             return sfp__fail_nomem(in->err);
         TRY(get_accuracies(in, head, r->tasks, a));

@@ -88,7 +88,7 @@ static sfp_status read_image(sfp__evaluator *e, int64_t k, int64_t i, int place,
 /* Counts of one task. */
 typedef struct tally {
     uint64_t answered, correct, member_correct[SFP_HEAD_MEMBERS]; /* member_correct: of each member of a mixture head */
-    bool mixed;
+    bool known[SFP_HEAD_MEMBERS];                                 /* the member was computed */
 } tally;
 
 /* Consecutive images, whose queries are consecutive, too. */
@@ -110,7 +110,7 @@ static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, t
                                label, NULL, err));
     for (int h = 0; h < SFP_HEAD_MEMBERS; h++) {
         const int32_t *labels = sfp__predictor_member_labels(p, h);
-        sum->mixed = labels != NULL;
+        sum->known[h] = labels != NULL;
         for (int k = 0; labels && k < n; k++)
             sum->member_correct[h] += part->truth[k] >= 0 && labels[k] == part->truth[k];
     }
@@ -134,7 +134,7 @@ static void record_task(sfp__evaluator *e, int t, const tally *sum)
     e->accuracy[t] = sum->answered ? (double)sum->correct / (double)sum->answered : NAN;
     for (int h = 0; h < SFP_HEAD_MEMBERS; h++)
         e->member_accuracy[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
-            sum->answered && sum->mixed ? (double)sum->member_correct[h] / (double)sum->answered : NAN;
+            sum->answered && sum->known[h] ? (double)sum->member_correct[h] / (double)sum->answered : NAN;
 }
 
 static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)

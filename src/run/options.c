@@ -185,7 +185,7 @@ const sfp__opt sfp__run_table[] = {
     SFP_SETTINGS_SELECT(SETTING_ROW) SFP_ROW_GROUP("Buffer"),
     SFP_SETTINGS_BUFFER(SETTING_ROW) SFP_ROW_GROUP("Fingerprints"),
     SFP_SETTINGS_FINGERPRINT(SETTING_ROW) SFP_ROW_GROUP("Head"),
-    SFP_SETTINGS_HEAD(SETTING_ROW)
+    SFP_SETTINGS_HEAD(SETTING_ROW) SFP_SETTINGS_CLOSED_FORM(SETTING_ROW)
         SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head alone, without selection, training steps and buffer.",
                        .word = sfp__head_name, AT(method)),
     SFP_ROW_GROUP("Evaluation and output"),

@@ -336,8 +336,8 @@ static sfp_status make_evaluator(sfp__run *run, sfp_error *err)
     const sfp__plan *p = &run->plan;
     if (!p->test)
         return SFP_OK;
-    TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, p->dim, SFP_EVALUATOR_MEMORY,
-                              &run->evaluator, err));
+    TRY(sfp__evaluator_create(p->test, &p->test_tasks, p->size, p->opt->learner.resize, sfp__predictor_query_size(run->predictor),
+                              SFP_EVALUATOR_MEMORY, &run->evaluator, err));
     run->evaluator->on_progress = report_evaluation;
     run->evaluator->progress_ctx = run;
     run->evaluator->max_skipped = max_skipped(p, (uint64_t)run->evaluator->total);
@@ -369,7 +369,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
         TRY(load_init_state(run, err));
     TRY(set_classes(run, err));
     TRY(sfp__journal_init(&run->journal, p, err));
-    TRY(sfp__alloc(&run->query, SFP__GROUP * (size_t)p->dim, sizeof *run->query, err));
+    TRY(sfp__alloc(&run->query, SFP__GROUP * (size_t)sfp__predictor_query_size(run->predictor), sizeof *run->query, err));
     if (p->live)
         TRY(sfp__classes_restore(&run->classes, p, err));
     TRY(sfp__plan_clock(p, err));

@@ -126,8 +126,8 @@ static sfp_status predict_all(eval_context *s, sfp_error *err)
     sfp__state_eval *e = s->e;
     uint64_t total = 0;
     const sfp__vit_config *c = &o->vit->config;
-    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, sfp__predictor_options(s->predictor)->resize, c->dim,
-                              SFP_EVALUATOR_MEMORY, &s->evaluator, err));
+    TRY(sfp__evaluator_create(&s->data->base, &s->tasks, c->img_size, sfp__predictor_options(s->predictor)->resize,
+                              sfp__predictor_query_size(s->predictor), SFP_EVALUATOR_MEMORY, &s->evaluator, err));
     for (int t = 0; t < s->tasks.count; t++)
         total += (uint64_t)s->tasks.task[t].count;
     if (total == 0)

@@ -6,8 +6,8 @@
 
 AROUND_EACH(make_directory, remove_directory)
 
-static const char *const heads[][2] = {
-    {"head", "linear"}, {"head", "mix"}, {"method", "ncm"}, {"method", "slda"}, {"method", "ranpac"}};
+static const char *const heads[][2] = {{"head", "linear"}, {"head", "mix"},     {"method", "ncm"},
+                                       {"method", "slda"}, {"method", "ridge"}, {"method", "ranpac"}};
 enum { HEADS = sizeof heads / sizeof *heads };
 
 static sfp_learner *learner_with(sfp_engine *e, int head)

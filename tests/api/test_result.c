@@ -152,8 +152,8 @@ TEST(texts_tasks_classes_and_accuracies)
     assert_null(sfp_result_class_name(r, 10));
     double mean = (sfp_result_accuracy(r, NULL, 1, 0) + sfp_result_accuracy(r, NULL, 1, 1)) / 2;
     assert_true(fabs(mean - sfp_result_number(r, "average_accuracy")) < 1e-12);
-    mean = (sfp_result_accuracy(r, "slda", 1, 0) + sfp_result_accuracy(r, "slda", 1, 1)) / 2;
-    assert_true(fabs(mean - sfp_result_number(r, "heads.slda.average_accuracy")) < 1e-12);
+    mean = (sfp_result_accuracy(r, "ridge", 1, 0) + sfp_result_accuracy(r, "ridge", 1, 1)) / 2;
+    assert_true(fabs(mean - sfp_result_number(r, "heads.ridge.average_accuracy")) < 1e-12);
     assert_true(isnan(sfp_result_accuracy(r, NULL, 0, 1))); /* a task that had not begun */
     assert_true(isnan(sfp_result_accuracy(r, NULL, 2, 0)) && isnan(sfp_result_accuracy(r, NULL, 0, -1)));
     assert_true(isnan(sfp_result_accuracy(r, "ncm", 1, 0)));

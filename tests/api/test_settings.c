@@ -107,7 +107,7 @@ TEST(wrong_values_are_refused_at_once_and_change_nothing)
         {"buffer-bytes", "1e16", "buffer-bytes is"},
         {"select", "best", "select is 'best', expected one of streamfp"},
         {"buffer", "best", "buffer is 'best', expected one of streamfp"},
-        {"method", "knn", "method is 'knn', expected one of ncm, slda, ranpac"},
+        {"method", "knn", "method is 'knn', expected one of ncm, slda, ridge, ranpac"},
         {"drop-rule", "alg3", "drop-rule is 'alg3', expected one of alg2|eq8"},
         {"query-pass", "three", "query-pass is 'three', expected one of separate|shared"},
         {"query", "three", "query-pass is 'three'"},

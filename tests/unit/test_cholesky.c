@@ -119,36 +119,6 @@ TEST(the_same_input_gives_the_same_bytes)
         check_same("row", a + i * n, l + i * n, ((size_t)i + 1) * sizeof *a);
 }
 
-TEST(double_factors_solve_ill_conditioned_systems)
-{
-    sfp__rng rng = sfp__rng_init(6, 0);
-    for (int n = 1; n <= 40; n += 13) {
-        size_t count = (size_t)n * (size_t)n;
-        int columns = 3;
-        double *a = kept_malloc(count * sizeof *a), *u = kept_malloc(count * sizeof *u),
-               *x = kept_malloc((size_t)(n * columns) * sizeof *x);
-        float *v = normals(&rng, (size_t)n, 1000);
-        for (int i = 0; i < n; i++)
-            for (int j = 0; j < n; j++) /* one eigenvalue of 1e6 n, the others 1e-3 */
-                u[i * n + j] = a[i * n + j] = (double)v[i] * (double)v[j] + (i == j ? 1e-3 : 0);
-        for (int i = 0; i < n * columns; i++)
-            x[i] = sfp__rng_normal(&rng);
-        double *b = kept_malloc((size_t)(n * columns) * sizeof *b);
-        memcpy(b, x, (size_t)(n * columns) * sizeof *b);
-        assert_true(sfp__cholesky_f64(n, u));
-        sfp__cholesky_solve_f64(n, u, columns, x);
-        for (int i = 0; i < n; i++)
-            for (int c = 0; c < columns; c++) {
-                double s = 0;
-                for (int j = 0; j < n; j++)
-                    s += a[i * n + j] * x[j * columns + c];
-                assert_true(fabs(s - b[i * columns + c]) < 1e-3);
-            }
-    }
-    double singular[] = {1, 1, 1, 1};
-    assert_false(sfp__cholesky_f64(2, singular));
-}
-
 static int token;
 
 static void enter(void)

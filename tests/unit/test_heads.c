@@ -30,26 +30,33 @@ static stream make_stream(uint64_t seed, int n, int d, int clusters, const int32
     return s;
 }
 
+/* Kind "published" is slda with the published update. */
+static sfp_status create_head(const char *kind, sfp__head_options opt, sfp__head **out, sfp_error *why)
+{
+    opt.slda_published = strcmp(kind, "published") == 0;
+    return sfp__head_create(opt.slda_published ? "slda" : kind, &opt, out, why);
+}
+
 static sfp__head *make_head(const char *kind, int d, int width)
 {
     sfp__head_options opt = sfp__head_options_defaults(d, 2);
     opt.ranpac_width = width;
     opt.seed = 11;
     sfp__head *h = NULL;
-    MUST(sfp__head_create(kind, &opt, &h, &err));
+    MUST(create_head(kind, opt, &h, &err));
     return h;
 }
 
 static void learn(sfp__head *h, const stream *s, int from, int to)
 {
     if (to > from)
-        MUST(sfp__head_update(h, to - from, s->x + from * s->d, s->label + from, &err));
+        MUST(sfp__head_update(h, to - from, s->x + from * s->d, s->label + from, NULL, &err));
 }
 
 static float *score(sfp__head *h, const stream *s, int n, int classes)
 {
     float *out = filled((size_t)n * (size_t)classes, NAN);
-    MUST(sfp__head_scores(h, n, s->x, classes, out, &err));
+    MUST(sfp__head_scores(h, n, s->x, true, classes, out, &err));
     return out;
 }
 
@@ -75,7 +82,7 @@ static void check_distributions(const float *logp, int rows, int classes, const 
 
 /* -------------------------------------------------------------------- state */
 
-enum { STATE_MAX = 16 };
+enum { STATE_MAX = 24 };
 
 /* Returns the highest label seen + 1. */
 static int labels_of(const sfp__head *h)
@@ -161,7 +168,7 @@ static void check_cuts(const char *kind, int width, const stream *s, int classes
             int from = half ? s->n / 2 : 0, to = half ? s->n : s->n / 2;
             for (int i = from; i < to; i += cuts[k])
                 learn(h, s, i, i + cuts[k] < to ? i + cuts[k] : to);
-            MUST(sfp__head_refresh(h, NULL));
+            MUST(sfp__head_refresh(h, false, NULL));
         }
         float *scores = score(h, s, 20, classes);
         state now = save(h);
@@ -179,8 +186,9 @@ static void check_cuts(const char *kind, int width, const stream *s, int classes
 static void check_resume(const char *kind, int width, const stream *s, int at, int classes)
 {
     OWNED_PTR(sfp__head_free) sfp__head *a = make_head(kind, s->d, width), *b = make_head(kind, s->d, width);
-    for (int i = 0; i < at; i += 20) { /* scores in between: their derived data must not be needed */
+    for (int i = 0; i < at; i += 20) { /* solutions in between: their derived data must not be needed */
         learn(a, s, i, i + 20 < at ? i + 20 : at);
+        MUST(sfp__head_refresh(a, i % 40 == 0, NULL));
     }
     learn(b, s, 0, s->n < 5 ? s->n : 5); /* is overwritten by loading */
     state saved = save(a);
@@ -189,6 +197,9 @@ static void check_resume(const char *kind, int width, const stream *s, int at, i
     for (int i = at; i <= s->n; i += 20) {
         float *x = score(a, s, 20, classes), *y = score(b, s, 20, classes);
         check_same("scores after loading", y, x, 20 * (size_t)classes * sizeof *x);
+        MUST(sfp__head_scores(a, 20, s->x, false, classes, x, &err));
+        MUST(sfp__head_scores(b, 20, s->x, false, classes, y, &err));
+        check_same("scores of the learner's own solution", y, x, 20 * (size_t)classes * sizeof *x);
         if (i < s->n) {
             learn(a, s, i, i + 20 < s->n ? i + 20 : s->n);
             learn(b, s, i, i + 20 < s->n ? i + 20 : s->n);
@@ -235,14 +246,16 @@ static void check_bad_states(const char *kind, int width, const stream *s)
         }
 }
 
-/* Computes the scores of the head and of its frozen copy, (20, classes) each. */
+/* Computes the scores of the head and of its frozen copy, (20, classes) each; ranpac has no such copy. */
 static void both_scores(sfp__head *h, const stream *s, int classes, float **own, float **frozen)
 {
     sfp__head_scorer *scorer = NULL;
-    MUST(sfp__head_freeze(h, &scorer, NULL));
+    *own = *frozen = score(h, s, 20, classes);
+    if (!h->kind->linear_map)
+        return;
+    MUST(sfp__head_freeze(h, true, &scorer, NULL));
     size_t work = sfp__head_scorer_work(scorer);
     double *capacity = kept_calloc(work ? work : 1, sizeof *capacity);
-    *own = score(h, s, 20, classes);
     *frozen = floats(20 * (size_t)classes);
     sfp__head_scorer_scores(scorer, 20, s->x, classes, capacity, *frozen);
     sfp__head_scorer_free(scorer);
@@ -257,7 +270,7 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         sfp__head_options opt = sfp__head_options_defaults(s->d, 1);
         opt.ranpac_width = width;
         opt.seed = 999;
-        MUST(sfp__head_create(kind, &opt, &b, NULL));
+        MUST(create_head(kind, opt, &b, NULL));
         learn(a, s, 0, learned);
         learn(b, s, 0, 3);
         state saved = save_for(a, true), untouched = save(b);
@@ -282,7 +295,7 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         both_scores(b, s, classes, &y, &frozen_y);
         check_same("scores of a head loaded for inference", y, x, 20 * (size_t)classes * sizeof *x);
         check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
-        REFUSED(sfp__head_update(b, 1, s->x, s->label, &err), SFP_EUNSUPPORTED, "loaded only for prediction");
+        REFUSED(sfp__head_update(b, 1, s->x, s->label, NULL, &err), SFP_EUNSUPPORTED, "loaded only for prediction");
         state again = save_for(b, true); /* it can be saved again for inference */
         check_same_state(&saved, &again);
     }
@@ -296,13 +309,13 @@ static void check_torture(const char *kind, int width, const stream *s, int clas
     OWNED_PTR(sfp__head_free) sfp__head *h = NULL, *reference = NULL;
     float *out = floats((size_t)classes), *expected;
     long failures = 0;
-    MUST(sfp__head_create(kind, &opt, &reference, NULL));
+    MUST(create_head(kind, opt, &reference, NULL));
     learn(reference, s, 0, s->n);
     expected = score(reference, s, 1, classes);
     state saved = save(reference);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_create(kind, &opt, &h, alloc_err), !h);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, s->label, alloc_err), labels_of(h) == 0);
-    failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, classes, out, alloc_err), true);
+    failures += FAIL_EACH_ALLOCATION(create_head(kind, opt, &h, alloc_err), !h);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_update(h, s->n, s->x, s->label, NULL, alloc_err), labels_of(h) == 0);
+    failures += FAIL_EACH_ALLOCATION(sfp__head_scores(h, 1, s->x, true, classes, out, alloc_err), true);
     failures += FAIL_EACH_ALLOCATION(read_head(h, &saved, "file", false, alloc_err), true);
     assert_true(failures > 4);
     check_same("scores", out, expected, (size_t)classes * sizeof *out);
@@ -319,22 +332,22 @@ static void check_degenerate(const char *kind, int width)
 
     OWNED_PTR(sfp__head_free) sfp__head *nothing = make_head(kind, D, width);
     assert_int_equal(labels_of(nothing), 0);
-    MUST(sfp__head_refresh(nothing, NULL));
-    MUST(sfp__head_scores(nothing, 1, x, CLASSES, out, NULL));
+    MUST(sfp__head_refresh(nothing, true, NULL));
+    MUST(sfp__head_scores(nothing, 1, x, true, CLASSES, out, NULL));
     for (int c = 0; c < CLASSES; c++)
         assert_true(out[c] == -INFINITY);
     state empty = save(nothing); /* it can also be saved and loaded */
     MUST(read_head(nothing, &empty, "file", false, &err));
 
     int32_t bad = -1; /* refused with its name; nothing changes */
-    assert_int_equal(sfp__head_update(nothing, 1, x, &bad, &err), SFP_EINVAL);
+    assert_int_equal(sfp__head_update(nothing, 1, x, &bad, NULL, &err), SFP_EINVAL);
     bad = INT32_MAX;
-    assert_int_equal(sfp__head_update(nothing, 1, x, &bad, &err), SFP_EINVAL);
+    assert_int_equal(sfp__head_update(nothing, 1, x, &bad, NULL, &err), SFP_EINVAL);
     x[2] = NAN;
     bad = 0;
-    REFUSED(sfp__head_update(nothing, 1, x, &bad, &err), SFP_EINVAL, "value 2 of query 0");
-    assert_int_equal(sfp__head_scores(nothing, 1, x, CLASSES, out, &err), SFP_EINVAL);
-    MUST(sfp__head_update(nothing, 0, NULL, NULL, &err));
+    REFUSED(sfp__head_update(nothing, 1, x, &bad, NULL, &err), SFP_EINVAL, "value 2 of query 0");
+    assert_int_equal(sfp__head_scores(nothing, 1, x, true, CLASSES, out, &err), SFP_EINVAL);
+    MUST(sfp__head_update(nothing, 0, NULL, NULL, NULL, &err));
     assert_int_equal(labels_of(nothing), 0);
 
     const double scales[] = {0, 1e-20, 1e-3, 1, 1e5, 1e11}; /* scales of features; 0: all are equal */
@@ -378,10 +391,9 @@ static stream stream_of(const trial *t, uint64_t seed, const int32_t *label)
 
 TEST(division_into_batches_changes_nothing)
 {
-    static const trial list[] = {{"ncm", 8, 200, 9, 4, 1.5, 3, {0}, 0},
-                                 {"slda", 8, 250, 10, 5, 1.5, 3, {0}, 0},
-                                 {"ranpac", 24, 600, 7, 4, 1.5, 0.5, {0}, 0},
-                                 {"ranpac", 150, 600, 7, 4, 1.5, 0.5, {0}, 0}};
+    static const trial list[] = {{"ncm", 8, 200, 9, 4, 1.5, 3, {0}, 0},       {"slda", 8, 250, 10, 5, 1.5, 3, {0}, 0},
+                                 {"ridge", 8, 250, 10, 5, 1.5, 3, {0}, 0},    {"published", 8, 250, 10, 5, 1.5, 3, {0}, 0},
+                                 {"ranpac", 24, 600, 7, 4, 1.5, 0.5, {0}, 0}, {"ranpac", 150, 600, 7, 4, 1.5, 0.5, {0}, 0}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         stream s = stream_of(&list[i], 2, NULL);
         check_cuts(list[i].kind, list[i].width, &s, list[i].clusters);
@@ -393,6 +405,8 @@ TEST(a_loaded_head_continues_with_the_same_bytes)
     static const int32_t label[] = {0, 12, 5, 33, 1, 2, 3, 4, 6, 7, 8, 9};
     static const trial list[] = {{"ncm", 8, 200, 9, 12, 1.5, 3, {20, 113}, 200},
                                  {"slda", 8, 250, 10, 12, 1.5, 3, {20, 113}, 250},
+                                 {"ridge", 8, 250, 10, 12, 1.5, 3, {20, 113, 240}, 250},
+                                 {"published", 8, 250, 10, 12, 1.5, 3, {20, 113}, 250},
                                  {"ranpac", 24, 500, 7, 12, 1.5, 0.5, {1, 20, 57, 64, 113, 230, 401}, 50}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const trial *t = &list[i];
@@ -411,14 +425,19 @@ TEST(degenerate_streams_give_finite_scores)
 {
     check_degenerate("ncm", 8);
     check_degenerate("slda", 8);
+    check_degenerate("ridge", 8);
+    check_degenerate("published", 8);
     check_degenerate("ranpac", 8);
     check_degenerate("ranpac", 200); /* never folds */
 }
 
 TEST(each_failed_allocation_is_reported)
 {
-    static const trial list[] = {
-        {"ncm", 8, 60, 9, 20, 1, 0, {0}, 0}, {"slda", 8, 60, 10, 20, 1, 0, {0}, 0}, {"ranpac", 16, 90, 7, 20, 1, 0, {0}, 0}};
+    static const trial list[] = {{"ncm", 8, 60, 9, 20, 1, 0, {0}, 0},
+                                 {"slda", 8, 60, 10, 20, 1, 0, {0}, 0},
+                                 {"ridge", 8, 60, 10, 20, 1, 0, {0}, 0},
+                                 {"published", 8, 60, 10, 20, 1, 0, {0}, 0},
+                                 {"ranpac", 16, 90, 7, 20, 1, 0, {0}, 0}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         stream s = stream_of(&list[i], 4, NULL);
         check_torture(list[i].kind, list[i].width, &s, 20);
@@ -568,12 +587,12 @@ static float *definition(const stream *s, double shrink)
     return out;
 }
 
-TEST(slda_scores_equal_those_of_the_recursion)
+TEST(published_slda_scores_equal_those_of_the_recursion)
 {
     const double offsets[] = {0, 5, 100}; /* far from the origin the simple formula cancels; that of the head does not */
     for (int k = 0; k < 3; k++) {
         stream s = make_stream((uint64_t)k, LN, LD, LK, NULL, 1.2, offsets[k]);
-        OWNED_PTR(sfp__head_free) sfp__head *h = make_head("slda", LD, 8);
+        OWNED_PTR(sfp__head_free) sfp__head *h = make_head("published", LD, 8);
         learn(h, &s, 0, LN);
         float *got = score(h, &s, LN, LK), *want = definition(&s, (double)1e-4f);
         check_near("log-probabilities", got, want, (size_t)LN * LK, 1e-6);
@@ -586,7 +605,7 @@ TEST(a_rank_deficient_covariance_is_shrunk)
     stream s = make_stream(5, 12, LD, LK, NULL, 1.2, 0); /* fewer samples than dimensions */
     for (int c = 0; c < LK; c++)
         s.label[c] = c;
-    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("slda", LD, 8);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("published", LD, 8);
     learn(h, &s, 0, s.n);
     float *got = score(h, &s, s.n, LK), *want = definition(&s, (double)1e-4f);
     check_near("log-probabilities", got, want, (size_t)s.n * LK, 1e-5);
@@ -597,11 +616,14 @@ TEST(a_singular_covariance_without_shrinkage_gives_finite_scores)
     stream s = make_stream(6, 8, LD, 2, NULL, 1, 0);
     sfp__head_options opt = sfp__head_options_defaults(LD, 2);
     opt.slda_shrink = 0;
-    OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
-    MUST(sfp__head_create("slda", &opt, &h, NULL));
-    learn(h, &s, 0, s.n);
-    float *p = score(h, &s, s.n, 2);
-    check_distributions(p, s.n, 2, s.label, s.n);
+    opt.shrinkage_oas = false;
+    for (int published = 0; published < 2; published++) {
+        OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
+        MUST(create_head(published ? "published" : "slda", opt, &h, NULL));
+        learn(h, &s, 0, s.n);
+        float *p = score(h, &s, s.n, 2);
+        check_distributions(p, s.n, 2, s.label, s.n);
+    }
 }
 
 /* ------------------------------------------- RanPAC: the normal equations of its ridge */
@@ -706,7 +728,7 @@ static void check_choice(int width, int n, double spread, bool neighbours)
     stream s = make_stream((uint64_t)n, n, RD, RK, NULL, spread, 0.3);
     OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ranpac", RD, width);
     learn(h, &s, 0, n);
-    MUST(sfp__head_refresh(h, NULL));
+    MUST(sfp__head_refresh(h, false, NULL));
     state now = save(h);
     const double *strength = tensor(&now, "strength");
     const int64_t *slot = tensor(&now, "slot"), *counter = tensor(&now, "counter");
@@ -754,7 +776,7 @@ TEST(lambda_is_chosen_again_when_the_stream_has_doubled)
     const int at[] = {30, 39, 40, 79, 80, 150, 170}, next[] = {40, 40, 80, 80, 160, 160, 340};
     for (int k = 0; k < 7; k++) {
         learn(h, &s, k ? at[k - 1] : 0, at[k]);
-        MUST(sfp__head_refresh(h, NULL));
+        MUST(sfp__head_refresh(h, false, NULL));
         state now = save(h);
         assert_int_equal(((const int64_t *)tensor(&now, "counter"))[1], next[k]);
         assert_true(((const double *)tensor(&now, "strength"))[0] > 0);
@@ -814,7 +836,7 @@ TEST(a_step_allocates_nothing)
     unsigned long before = sfp__mem_count();
     for (int i = 20; i < s.n; i += 20) {
         learn(h, &s, i, i + 20);
-        MUST(sfp__head_scores(h, 20, s.x, RK, out, NULL));
+        MUST(sfp__head_scores(h, 20, s.x, false, RK, out, NULL));
     }
     assert_true(sfp__mem_count() == before);
 }

@@ -76,7 +76,8 @@ TEST(predictions_equal_those_of_the_learner_that_saved)
         small_options(),
         FREE(),
         SMALL(x.head = SFP_HEAD_MIX),
-        FREE(x.head = SFP_HEAD_MIX),
+        SMALL(x.head = SFP_HEAD_MIX; x.taps = 3),
+        FREE(x.head = SFP_HEAD_MIX; x.taps = 0),
         SMALL(x.fp.attune = false; x.fp.query_one = true),
         SMALL(x.fp.kind = SFP_FP_L2P; x.fp.last_layer = 3),
         FREE(x.fp.kind = SFP_FP_L2P; x.fp.last_layer = 3),
@@ -100,10 +101,11 @@ TEST(predictions_equal_those_of_the_learner_that_saved)
 }
 
 /* A closed-form head (method) that has seen two of three classes. */
-static sfp__learner *save_method(const char *kind)
+static sfp__learner *save_method(const char *kind, int taps)
 {
     sfp__learner_options o = small_options();
     o.method = kind;
+    o.taps = taps;
     o.fp.classes = 3;
     sfp__learner *l = make_learner(&o);
     feed(l, 0, 9, 0);
@@ -114,9 +116,9 @@ static sfp__learner *save_method(const char *kind)
 TEST(a_closed_form_head_predicts_too)
 {
     choose_images();
-    static const char *const kinds[] = {"ncm", "slda", "ranpac"};
-    for (int k = 0; k < 3; k++) {
-        OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k]);
+    static const char *const kinds[] = {"ncm", "slda", "ridge", "ranpac"};
+    for (int k = 0; k < 8; k++) {
+        OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k / 2], 1 + k % 2);
         OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL, *learned = NULL;
         MUST(sfp__predictor_open(vit, threads, in_directory("s"), 4, &p, &err)); /* 9 images are divided into three passes */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
@@ -125,7 +127,8 @@ TEST(a_closed_form_head_predicts_too)
         assert_string_equal(sfp__predictor_class_name(p, 0), "cat");
         assert_null(sfp__predictor_class_name(p, 2));
         assert_same_answers(&a, &want);
-        float query[IMAGES * 32];
+        float query[IMAGES * 64];
+        assert_int_equal(sfp__predictor_query_size(p), 32 * (1 + k % 2));
         bool has[IMAGES] = {false};
         int32_t label[IMAGES];
         MUST(sfp__predictor_run_known(p, IMAGES, image_list, query, has, label, NULL, 0, NULL, &err));
@@ -169,7 +172,7 @@ static void save_learner(sfp__head_mode head)
 static void save_kind(int kind)
 {
     if (kind == 2)
-        sfp__learner_free(save_method("slda"));
+        sfp__learner_free(save_method("slda", 1));
     else
         save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
 }
@@ -180,7 +183,7 @@ TEST(every_tensor_is_required_and_finite)
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     MUST(sfp__safetensors_open(in_directory("s"), &st, &err));
     size_t n = st->count;
-    assert_true(n > 18);
+    assert_true(n > 16);
     for (size_t i = 0; i < n; i++) {
         const sfp__tensor *t = &st->tensors[i];
         char words[128];
@@ -346,7 +349,7 @@ TEST(another_backbone_is_refused_by_name)
     MUST(sfp__learner_load(l, in_directory("t"), &err));
     config.depth = 4;
     MUST(sfp__vit_random(&config, 3, 0.1f, &shallow, &err));
-    sfp__learner_free(save_method("ncm"));
+    sfp__learner_free(save_method("ncm", 1));
     refused(shallow, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
 }
 

@@ -502,6 +502,45 @@ TEST(huge_scores_stay_finite_and_within_the_values)
     }
 }
 
+/* -------------------------------------------------------- double product */
+
+static double *normal_doubles(sfp__rng *rng, size_t n)
+{
+    double *x = kept_malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = sfp__rng_normal(rng);
+    return x;
+}
+
+/* Both layouts of a: by columns of the sum (a_k = 1) and by rows. Elements beyond a row of c must not change. */
+TEST(double_products_agree)
+{
+    static const int side[] = {1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 64, 65}, depth[] = {0, 1, 2, 31, 64};
+    sfp__rng rng = sfp__rng_init(9, 0);
+    for (size_t a = 0; a < COUNT(side); a++)
+        for (size_t b = 0; b < COUNT(side); b++)
+            for (size_t d = 0; d < COUNT(depth); d++)
+                for (int transposed = 0; transposed < 2; transposed++) {
+                    KEPT_IN_BLOCK;
+                    int m = side[a], n = side[b], k = depth[d], ldb = n + 3, ldc = n + 2;
+                    ptrdiff_t a_k = transposed ? 1 : m + 1, a_m = transposed ? k + 1 : 1;
+                    size_t c_count = (size_t)m * (size_t)ldc;
+                    double *x = normal_doubles(&rng, (size_t)(m + 1) * (size_t)(k + 1)),
+                           *y = normal_doubles(&rng, (size_t)(k + 1) * (size_t)ldb), *start = normal_doubles(&rng, c_count),
+                           *want = kept_malloc(c_count * sizeof *want), *got = kept_malloc(c_count * sizeof *got);
+                    memcpy(want, start, c_count * sizeof *want);
+                    ref->product_f64(m, n, k, -1, x, a_k, a_m, y, ldb, want, ldc);
+                    for (size_t f = 0; f < fast_count; f++) {
+                        memcpy(got, start, c_count * sizeof *got);
+                        fast[f]->product_f64(m, n, k, -1, x, a_k, a_m, y, ldb, got, ldc);
+                        for (size_t i = 0; i < c_count; i++)
+                            if (!(fabs(got[i] - want[i]) <= ((int)(i % (size_t)ldc) < n ? 1e-13 * (1 + k) : 0)))
+                                fail_msg("%s (%d, %d, %d): element %zu is %g, expected %g", fast[f]->isa, m, n, k, i, got[i],
+                                         want[i]);
+                    }
+                }
+}
+
 /* ------------------------------------------------------ NaN is never hidden */
 
 /* Returns a NaN with a payload: exponent tricks in a fast exp must not turn it into a number. */

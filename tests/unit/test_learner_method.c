@@ -17,7 +17,7 @@ static sfp__thread_pool *threads;
 static uint8_t pixels[N][BYTES];
 static sfp__sample samples[N];
 static const uint8_t *rgb[N];
-static const char *const methods[] = {"ncm", "slda", "ranpac"};
+static const char *const methods[] = {"ncm", "slda", "ridge", "ranpac"};
 
 static void make_world(void)
 {
@@ -43,16 +43,22 @@ static void end_world(void)
 
 AROUND_ALL(make_world, end_world)
 
-static sfp__learner *make(const char *method)
+static sfp__learner *make_with_taps(const char *method, int taps)
 {
     sfp__learner *l = NULL;
     sfp__learner_options o = sfp__learner_options_defaults(vit);
     o.method = method;
+    o.taps = taps;
     o.batch = BATCH;
     o.fp.classes = CLASSES;
     if (sfp__learner_create(vit, threads, &o, &l, &err))
         fail_msg("%s: %s", method, err.message);
     return l;
+}
+
+static sfp__learner *make(const char *method)
+{
+    return make_with_taps(method, 1);
 }
 
 static sfp__predictor *make_method_predictor(sfp__learner *l)
@@ -73,10 +79,10 @@ static void offer(sfp__learner *l, int from, int n)
 
 TEST(known_queries_change_no_prediction)
 {
-    for (int m = 0; m < 3; m++) {
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = make(methods[m]);
+    for (int m = 0; m < 8; m++) {
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_with_taps(methods[m / 2], 1 + m % 2);
         OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_method_predictor(l);
-        static float query[N * D];
+        static float query[N * 2 * D];
         bool has[N] = {false};
         int32_t first[N], again[N];
         MUST(sfp__predictor_predict(p, N, rgb, query, has, first, NULL, NULL));
@@ -99,12 +105,14 @@ TEST(known_queries_change_no_prediction)
 TEST(a_resumed_head_continues_identically)
 {
     const char *path = in_directory("checkpoint");
-    for (int m = 0; m < 3; m++) {
-        OWNED_PTR(sfp__learner_free) sfp__learner *a = make(methods[m]), *b = make(methods[m]);
+    for (int m = 0; m < 8; m++) {
+        OWNED_PTR(sfp__learner_free)
+        sfp__learner *a = make_with_taps(methods[m / 2], 1 + m % 2),
+                     *b = make_with_taps(methods[m / 2], 1 + m % 2);
         OWNED_PTR(sfp__predictor_free) sfp__predictor *of_a = make_method_predictor(a), *of_b = make_method_predictor(b);
         OWNED char *position = NULL;
         bool used_old;
-        float query[N * D];
+        float query[N * 2 * D];
         bool has[N] = {false};
         int32_t one[N], two[N];
         offer(a, 0, BATCH);
@@ -142,6 +150,17 @@ TEST(a_head_resumes_from_the_backup_checkpoint)
         for (int k = 0; k < i; k++) /* the first checkpoint replaces the damaged file; the second keeps that as a backup */
             MUST(sfp__learner_checkpoint(b, path, k ? "fourth" : "third", NULL));
     }
+}
+
+TEST(taps_beyond_the_blocks_are_refused)
+{
+    sfp__learner *l = NULL;
+    sfp__learner_options o = sfp__learner_options_defaults(vit);
+    o.method = "ridge";
+    o.taps = 4;
+    REFUSED_EXACTLY(sfp__learner_create(vit, threads, &o, &l, &err), SFP_EINVAL,
+                    "taps is 4, expected at most 3: the number of blocks of the backbone");
+    assert_null(l);
 }
 
 TEST(mismatches_are_refused)

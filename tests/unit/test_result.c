@@ -203,7 +203,7 @@ TEST(hostile_files_are_refused_with_a_reason)
         {"\"task 0\",", "", "'tasks_done' is not at most"},
         {"\"task 0\",", "\"task\",\"task\",", "'accuracy_matrix' has 2 entries, expected 3"},
         {"\"accuracy_matrix\":[[", "\"accuracy_matrix\":[[1,", "a square"},
-        {"\"slda\":", "\"lda\":", "'heads' is not an object with the members"},
+        {"\"ridge\":", "\"bridge\":", "'heads' is not an object with the members"},
         {"\"accuracy_matrix\":[[", "\"accuracy_matrix\":[[2],[", "'accuracy_matrix' has 3"},
         {",null],[", ",0.5],[", "null above the diagonal"},
         {"\"average_accuracy\":", "\"average_accuracy\":1.5,\"x\":", "'average_accuracy' is 1.5, expected 0 to 1"},

@@ -37,7 +37,7 @@ TEST(task_free_run)
 
 TEST(closed_form_heads)
 {
-    for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
+    for (const char *const *method = STRINGS("ncm", "slda", "ridge", "ranpac"); *method; method++) {
         sfp__run_options o = options("synthetic:130", "5");
         o.method = *method;
         check_stopped_equals_uninterrupted(o, 2);
@@ -213,8 +213,8 @@ TEST(one_class_and_a_batch_larger_than_the_data)
 {
     put_images("single", 1, false);
     const char *data = kept_print("folder:%s", in_directory("single"));
-    static const char *const methods[] = {NULL, "ncm", "slda", "ranpac"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const methods[] = {NULL, "ncm", "slda", "ridge", "ranpac"};
+    for (int i = 0; i < 5; i++) {
         sfp__run_options o = options(data, "1");
         o.method = methods[i];
         o.test = data;

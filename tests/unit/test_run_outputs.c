@@ -84,7 +84,7 @@ static void check_head_line(const json_t *line, size_t t, int task)
 
 TEST(heads_write_one_line_per_timestamp_after_any_number_of_stops)
 {
-    for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
+    for (const char *const *method = STRINGS("ncm", "slda", "ridge", "ranpac"); *method; method++) {
         const char *whole = kept_print("whole_%s", *method), *cut = kept_print("cut_%s", *method);
         sfp__run_options o = options("synthetic:120", "2");
         o.method = *method;

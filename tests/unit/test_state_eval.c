@@ -88,7 +88,7 @@ TEST(a_state_gives_the_numbers_of_its_run)
     o = run_options("5");
     o.order = 7; /* labels in an order that the dataset does not have */
     check_run(o, "order");
-    for (const char *const *method = STRINGS("ncm", "slda", "ranpac"); *method; method++) {
+    for (const char *const *method = STRINGS("ncm", "slda", "ridge", "ranpac"); *method; method++) {
         o = run_options("5");
         o.learner.batch = 7; /* the last bit depends on the batch size */
         o.method = *method;

@@ -164,8 +164,7 @@ static void print_table(const sfp_result *r, const char *out)
     print_matrix(r);
     print_number(r, "average_accuracy", "average accuracy", "");
     print_number(r, "heads.linear.average_accuracy", "  linear alone", "");
-    print_number(r, "heads.slda.average_accuracy", "  slda alone", "");
-    print_number(r, "heads.ranpac.average_accuracy", "  ranpac alone", "");
+    print_number(r, "heads.ridge.average_accuracy", "  ridge alone", "");
     print_number(r, "forgetting", "forgetting", "");
     print_number(r, "backward_transfer", "backward transfer", "");
     print_number(r, "prequential_accuracy", "prequential accuracy", "");

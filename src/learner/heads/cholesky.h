@@ -1,11 +1,7 @@
-/* Solvers of symmetric positive definite systems for the closed-form heads.
+/* Solvers of symmetric positive definite systems in float, for thousands of unknowns (ranpac). triangle.h has them in double.
  *
- * There are two precisions for two purposes:
- *   float, blocked, with sfp__gemm_plain: thousands of unknowns (ranpac);
- *   double, simple loops: hundreds of unknowns that may be ill-conditioned (slda).
- *
- * Float matrices are row-major and use the lower triangle, A = L L^T. Right-hand sides are rows: the solves act on X (rows, n)
- * from the right, so that one class or one sample is one contiguous row. The float functions must be called between
+ * Matrices are row-major and use the lower triangle, A = L L^T. Right-hand sides are rows: the solves act on X (rows, n)
+ * from the right, so that one class or one sample is one contiguous row. The functions must be called between
  * sfp__gemm_enter and sfp__gemm_leave. No function allocates memory; the same input gives the same bytes. */
 #ifndef SFP_LEARNER_CHOLESKY_H
 #define SFP_LEARNER_CHOLESKY_H
@@ -24,10 +20,5 @@ bool sfp__cholesky_append(int n, int rows, float *a, int lda);
  * n). */
 void sfp__cholesky_forward(int rows, int n, const float *l, int ldl, float *x, int ldx);
 void sfp__cholesky_backward(int rows, int n, const float *l, int ldl, float *x, int ldx);
-
-/* Factors A = U^T U in double, upper triangle, dense (n, n), in place. Returns false under the same condition as above. */
-bool sfp__cholesky_f64(int n, double *a);
-/* Computes X <- A^-1 X, X (n, columns) row-major. */
-void sfp__cholesky_solve_f64(int n, const double *u, int columns, double *x);
 
 #endif

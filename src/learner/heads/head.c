@@ -1,6 +1,7 @@
 /* The table of kinds of heads, and the code that all kinds have in common (head_kind.h). */
 #include "learner/heads/head.h"
 
+#include "base/digest.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "compute/gemm.h"
@@ -10,12 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static const sfp__head_kind *const kinds[] = {&sfp__head_ncm, &sfp__head_slda, &sfp__head_ranpac};
+static const sfp__head_kind *const kinds[] = {&sfp__head_ncm, &sfp__head_slda, &sfp__head_ridge, &sfp__head_ranpac};
 
 sfp__head_options sfp__head_options_defaults(int dim, int classes)
 {
-    return (sfp__head_options){
-        .dim = dim, .classes = classes, .seed = 0, .ranpac_width = 4000, .slda_shrink = 1e-4f, .mix_rate = 0.01f};
+    return (sfp__head_options){.dim = dim,
+                               .tap_dim = dim,
+                               .classes = classes,
+                               .seed = 0,
+                               .ranpac_width = 4000,
+                               .slda_shrink = 1e-4f,
+                               .shrinkage_oas = true,
+                               .solve_gap = 1};
 }
 
 /* ------------------------------------------------------------------- classes */
@@ -117,8 +124,10 @@ sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp_
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->name, kind) == 0)
             k = kinds[i];
+    if (k == &sfp__head_slda && opt->slda_published)
+        k = &sfp__head_slda_published;
     if (!k)
-        return sfp__fail(err, SFP_EINVAL, "unknown head '%s', expected ncm, slda or ranpac",
+        return sfp__fail(err, SFP_EINVAL, "unknown head '%s', expected ncm, slda, ridge or ranpac",
                          sfp__printable(kind, name, sizeof name));
     if (opt->dim < 1 || opt->classes < 0 || opt->classes > SFP_HEAD_LABEL_MAX || opt->ranpac_width < 1 ||
         opt->ranpac_width > 1 << 15 || !(opt->slda_shrink >= 0 && opt->slda_shrink <= 1))
@@ -158,18 +167,30 @@ const char *sfp__head_name(int i)
     return i >= 0 && (size_t)i < sizeof kinds / sizeof *kinds ? kinds[i]->name : NULL;
 }
 
-sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, sfp_error *err)
+static sfp_status check_can_learn(const sfp__head *h, sfp_error *err)
 {
     if (h->inference_only)
         return sfp__fail(err, SFP_EUNSUPPORTED,
                          "head %s: loaded only for prediction, expected a head with its sums; they were not saved",
                          h->kind->name);
+    return SFP_OK;
+}
+
+static uint64_t key_of(const sfp__head *h, const float *query)
+{
+    return sfp__digest_bytes((sfp__digest){{0}}, query, (size_t)h->opt.dim * sizeof *query).word[0];
+}
+
+sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err)
+{
+    TRY(check_can_learn(h, err));
     TRY(check_queries(h, n, query, err));
     TRY(reserve(h, n, label, err));
     int token = sfp__gemm_enter();
     for (int i = 0; i < n; i++) {
+        const float *q = query + (size_t)i * (size_t)h->opt.dim;
         int row = row_of(h, label[i]);
-        h->kind->learn(h, query + (size_t)i * (size_t)h->opt.dim, row);
+        h->kind->learn(h, q, row, key ? key[i] : key_of(h, q));
         h->count[row]++;
         h->n++;
     }
@@ -177,12 +198,57 @@ sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32
     return SFP_OK;
 }
 
-sfp_status sfp__head_refresh(sfp__head *h, sfp_error *err)
+sfp_status sfp__head_forget(sfp__head *h, const float *query, int32_t label, const uint64_t *key, sfp_error *err)
 {
-    if (h->rows == 0)
+    TRY(check_can_learn(h, err));
+    TRY(check_queries(h, 1, query, err));
+    if (!h->kind->forget)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "head %s: a sample cannot be taken out; ncm, slda and ridge can", h->kind->name);
+    int row = label >= 0 && label < h->label_capacity ? h->row_of[label] : -1;
+    if (row < 0 || h->count[row] == 0 || !h->kind->forget(h, query, row, key ? *key : key_of(h, query)))
+        return sfp__fail(err, SFP_ENOTFOUND, "head %s: no such sample with label %d was learned from", h->kind->name, label);
+    h->count[row]--;
+    h->n--;
+    return SFP_OK;
+}
+
+sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, sfp_error *err)
+{
+    OWNED int32_t *label = NULL;
+    OWNED int *row = NULL;
+    TRY(check_can_learn(h, err));
+    TRY(check_can_learn(from, err));
+    if (h == from || h->kind != from->kind || !h->kind->merge || h->opt.dim != from->opt.dim)
+        return sfp__fail(
+            err, SFP_EUNSUPPORTED,
+            "head %s with %d values per sample cannot be added to head %s with %d; another ncm, slda or ridge of the "
+            "same size can",
+            from->kind->name, from->opt.dim, h->kind->name, h->opt.dim);
+    TRY(sfp__alloc(&row, (size_t)from->rows + 1, sizeof *row, err));
+    TRY(sfp__alloc(&label, (size_t)from->rows + 1, sizeof *label, err));
+    for (int r = 0; r < from->rows; r++)
+        label[r] = (int32_t)from->label[r];
+    TRY(reserve(h, from->rows, label, err));
+    for (int r = 0; r < from->rows; r++) {
+        row[r] = row_of(h, (int)from->label[r]);
+        h->count[row[r]] += from->count[r];
+    }
+    h->kind->merge(h, from, row);
+    h->n += from->n;
+    return SFP_OK;
+}
+
+int64_t sfp__head_samples(const sfp__head *h)
+{
+    return h->n;
+}
+
+sfp_status sfp__head_refresh(sfp__head *h, bool exact, sfp_error *err)
+{
+    if (h->n == 0)
         return SFP_OK;
     int token = sfp__gemm_enter();
-    sfp_status s = h->kind->refresh(h, err);
+    sfp_status s = h->kind->refresh(h, exact, err);
     sfp__gemm_leave(token);
     return s;
 }
@@ -195,27 +261,58 @@ void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, in
         if (label[r] < classes && raw[r] > top)
             top = raw[r];
     for (int r = 0; r < rows; r++)
-        if (label[r] < classes)
+        if (label[r] < classes && raw[r] > -INFINITY)
             sum += exp(raw[r] - top);
     double shift = top + log(sum);
     for (int r = 0; r < rows; r++)
-        if (label[r] < classes)
+        if (label[r] < classes && raw[r] > -INFINITY)
             out[label[r]] = (float)fmax(raw[r] - shift, -1e30);
 }
 
-sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, int classes, float *out, sfp_error *err)
+/* Returns the cross-entropy of the held-out samples. A prior with the strength of a few samples keeps the scale moderate if there
+ * are few samples or all predictions are correct. */
+static double scale_loss(int n, int rows, const double *scores, const int64_t *row, double first, double scale)
 {
+    double loss = 2 * log(scale / first) * log(scale / first);
+    for (int i = 0; i < n; i++, scores += rows) {
+        double top = -INFINITY, sum = 0, own = scores[row[i]];
+        for (int r = 0; r < rows; r++)
+            top = fmax(top, scores[r]);
+        for (int r = 0; r < rows; r++)
+            sum += exp(scale * (scores[r] - top));
+        if (own > -1e20) /* else its class has no scores */
+            loss += scale * (top - own) + log(sum);
+    }
+    return loss;
+}
+
+double sfp__head_fit_scale(int n, int rows, const double *scores, const int64_t *row, double first)
+{
+    double best = INFINITY, choice = first;
+    for (int k = -20; k <= 20; k++) { /* from first / 32 to 32 * first */
+        double scale = first * exp2(0.25 * k), loss = scale_loss(n, rows, scores, row, first, scale);
+        if (loss < best) {
+            best = loss;
+            choice = scale;
+        }
+    }
+    return choice;
+}
+
+sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact, int classes, float *out, sfp_error *err)
+{
+    exact = exact || h->inference_only;
     TRY(check_queries(h, n, query, err));
-    TRY(sfp__head_refresh(h, err));
+    TRY(sfp__head_refresh(h, exact, err));
     size_t count = (size_t)n * (size_t)classes;
     for (size_t i = 0; i < count; i++)
         out[i] = -INFINITY;
-    if (h->rows == 0)
+    if (h->n == 0)
         return SFP_OK;
     int token = sfp__gemm_enter();
     for (int i = 0; i < n; i += SFP_HEAD_GRAIN) {
         int m = n - i < SFP_HEAD_GRAIN ? n - i : SFP_HEAD_GRAIN;
-        h->kind->score(h, m, query + (size_t)i * (size_t)h->opt.dim, h->raw);
+        h->kind->score(h, m, query + (size_t)i * (size_t)h->opt.dim, exact, h->raw);
         for (int j = 0; j < m; j++)
             sfp__head_log_softmax(h->rows, h->label, h->raw + (size_t)j * (size_t)h->rows, classes,
                                   out + (size_t)(i + j) * (size_t)classes);
@@ -238,10 +335,10 @@ static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *e
     TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
     for (int64_t r = 0; r < rows; r++) {
         int64_t label = h->label[r];
-        if (label < 0 || label >= SFP_HEAD_LABEL_MAX || h->count[r] < 1 || h->count[r] > INT64_MAX / SFP_HEAD_LABEL_MAX)
+        if (label < 0 || label >= SFP_HEAD_LABEL_MAX || h->count[r] < 0 || h->count[r] > INT64_MAX / SFP_HEAD_LABEL_MAX)
             return sfp__fail(
                 err, SFP_EFORMAT,
-                "%s: '%s': row %lld has label %lld and %lld samples, expected a label below %d and at least 1 sample", v->file,
+                "%s: '%s': row %lld has label %lld and %lld samples, expected a label below %d and a number of samples", v->file,
                 v->prefix, (long long)r, (long long)label, (long long)h->count[r], SFP_HEAD_LABEL_MAX);
         TRY(reserve_labels(h, (int)label + 1, err));
         if (row_of(h, (int)label) != (int)r)
@@ -260,7 +357,7 @@ static sfp_status write_head(sfp__head *h, const sfp__visitor *v, sfp_error *err
 {
     const int64_t rows = h->rows;
     if (v->inference_only)
-        TRY(sfp__head_refresh(h, err));
+        TRY(sfp__head_refresh(h, true, err));
     TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
     TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
     return visit_kind(h, v, err);

@@ -9,6 +9,7 @@
 #ifndef SFP_LEARNER_HEAD_H
 #define SFP_LEARNER_HEAD_H
 
+#include "base/thread_pool.h"
 #include "learner/state/visit.h"
 
 #include <stddef.h>
@@ -17,17 +18,21 @@
 typedef struct sfp__head sfp__head;
 
 typedef struct sfp__head_options {
-    int dim;           /* D of queries and features */
+    int dim;           /* number of values of a query: D, or with taps K * D */
     int classes;       /* initial capacity in classes; grows if needed */
     uint64_t seed;     /* seed of ranpac's projection */
     int ranpac_width;  /* 4000 */
-    float slda_shrink; /* 1e-4 */
-    float mix_rate;    /* learning rate of the exponential weights of mix */
+    int tap_dim;       /* D: ranpac normalises each tap, unless it is the only one */
+    float slda_shrink; /* 1e-4; only without shrinkage_oas */
+    bool shrinkage_oas;
+    bool slda_published;       /* slda: the published update, which depends on the order of the samples */
+    int64_t solve_gap;         /* ridge, slda: least number of samples between two solves of the learner */
+    sfp__thread_pool *threads; /* for solves; NULL: none */
 } sfp__head_options;
 
 sfp__head_options sfp__head_options_defaults(int dim, int classes);
 
-/* kind: "ncm", "slda", "ranpac". */
+/* kind: "ncm", "slda", "ridge", "ranpac". */
 sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp__head **out, sfp_error *err);
 void sfp__head_free(sfp__head *h);
 DEFINE_OWNED_PTR(sfp__head, sfp__head_free)
@@ -35,14 +40,26 @@ const char *sfp__head_kind_name(const sfp__head *h);
 /* Returns the name of kind i; NULL: i is past the last one. */
 const char *sfp__head_name(int i);
 
-/* Learns from n samples; query (n, D), label (n) >= 0. On failure (a query that is not finite, a label out of range, no memory
- * for new classes) it learns from none of them. No kind learns from the prompted feature: that feature changes while the
- * fingerprints are trained, so sums over it would be outdated. */
-sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, sfp_error *err);
-/* Solves the equations that updates defer (ranpac's ridge, slda's inverse); sfp__head_scores calls it if needed. */
-sfp_status sfp__head_refresh(sfp__head *h, sfp_error *err);
+/* Learns from n samples; query (n, dim), label (n) >= 0, key (n): digests of the images, which decide which samples are held out
+ * (sums.h); NULL: they are derived from the queries. On failure (a query that is not finite, a label out of range, no memory for
+ * new classes) it learns from none of them. No kind learns from the prompted feature: that feature changes while the fingerprints
+ * are trained, so sums over it would be outdated. */
+sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err);
+/* Takes out a sample that was learned with this label and key: the scores are then those of a head that has never seen it, except
+ * that calibration may lack one of its held-out samples (sums.h). SFP_EUNSUPPORTED: the kind is not a function of sums (ranpac, slda
+ * as published); SFP_ENOTFOUND: no such sample can have been learned. */
+sfp_status sfp__head_forget(sfp__head *h, const float *query, int32_t label, const uint64_t *key, sfp_error *err);
+/* Adds the samples of another head of the same kind and size: the head is then as if it had learned from both streams. On failure
+ * it is unchanged. */
+sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, sfp_error *err);
+
+/* Solves the equations that updates defer; sfp__head_scores calls it if needed. exact: of all samples; else they may be some
+ * samples behind (head_ridge.c). */
+sfp_status sfp__head_refresh(sfp__head *h, bool exact, sfp_error *err);
 /* Computes the log-probabilities (n, classes); labels seen that are not below `classes` are excluded. */
-sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, int classes, float *out, sfp_error *err);
+sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact, int classes, float *out, sfp_error *err);
+/* Returns the number of samples learned from. */
+int64_t sfp__head_samples(const sfp__head *h);
 
 /* Writes or reads the state as tensors. A head that was read continues with the same bytes as the head that was written. If
  * reading fails, the head is unchanged. With v->inference_only only the data for scores is visited: the solution of refresh
@@ -56,8 +73,8 @@ sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err);
 
 typedef struct sfp__head_scorer sfp__head_scorer;
 
-/* Copies the current head to *scorer. If *scorer is not NULL, its memory is reused; otherwise a scorer is created. */
-sfp_status sfp__head_freeze(sfp__head *h, sfp__head_scorer **scorer, sfp_error *err);
+/* Copies the current head, whose scores must be linear (not ranpac), to *scorer. If *scorer is not NULL, its memory is reused; otherwise a scorer is created. */
+sfp_status sfp__head_freeze(sfp__head *h, bool exact, sfp__head_scorer **scorer, sfp_error *err);
 void sfp__head_scorer_free(sfp__head_scorer *s);
 
 /* Returns the number of doubles that `work` of sfp__head_scorer_scores needs. */
@@ -70,7 +87,10 @@ void sfp__head_scorer_scores(const sfp__head_scorer *s, int n, const float *quer
 
 /* Adds the log-probabilities of several members with exponential weights that follow the prequential loss of each member, so that
  * the result is never much worse than the best member. Member 0 is the linear head. */
-enum { SFP_HEAD_MEMBERS = 3 }; /* linear, slda, ranpac */
+enum { SFP_HEAD_MEMBERS = 2 }; /* linear, ridge */
+
+#define SFP_MIX_SKIP 0.02 /* a linear head with less weight is not computed for a prediction */
+#define SFP_MIX_RATE 0.01 /* default of `rate` */
 
 typedef struct sfp__mix { /* plain data; loss and count are saved */
     double rate;

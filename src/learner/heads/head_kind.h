@@ -5,7 +5,8 @@
  * sample, so an unused label costs four bytes, not a row.
  *
  * Two rules ensure that a loaded head continues with the same bytes:
- *   - The learned (saved) data depends only on the samples and their order, never on how they are divided into batches.
+ *   - The learned (saved) data depends only on the samples, their order and the points at which scores were needed, never on how
+ *     the samples are divided into batches.
  *   - The derived data (computed by refresh) is a function of the saved data. */
 #ifndef SFP_LEARNER_HEAD_KIND_H
 #define SFP_LEARNER_HEAD_KIND_H
@@ -17,24 +18,12 @@
 #define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this, so that sums of squares over a stream stay finite in a float */
 #define SFP_HEAD_GRAIN 64            /* number of samples that are scored at a time */
 
-/* A random projection. It is immutable, so a head and the scorers copied from it share one; the last holder frees it. Predictors
- * read r on their own threads but hold no projection: only the learner's thread changes `holders`. */
-typedef struct sfp__projection {
-    int holders;
-    _Alignas(SFP_ALIGN) float r[]; /* (D, width) */
-} sfp__projection;
-
-/* Adds a holder. p may be NULL: no projection. */
-sfp__projection *sfp__projection_hold(sfp__projection *p);
-void sfp__projection_release(sfp__projection *p);
-
-/* The scores of a head as a linear map (head_scorer.c). */
+/* The scores of a head as a linear map of q - centre (head_scorer.c). */
 typedef struct sfp__head_linear_map {
-    int dim, rows, width;     /* width: number of features, D or the width of the projection */
-    sfp__projection *project; /* R: features are relu(q R); NULL: features are q - centre */
-    double *weight;           /* (width, rows) */
-    double *bias;             /* (rows) initially zero */
-    double *centre;           /* (D) initially zero */
+    int dim, rows;
+    double *weight; /* (D, rows) */
+    double *bias;   /* (rows) initially zero */
+    double *centre; /* (D) initially zero */
 } sfp__head_linear_map;
 
 typedef struct sfp__head_kind {
@@ -47,12 +36,17 @@ typedef struct sfp__head_kind {
     /* Grows the arrays by class from h->capacity to `capacity` rows; new rows are zero. On failure nothing has changed. */
     sfp_status (*grow)(sfp__head *h, int capacity, sfp_error *err);
     /* Learns from one sample of class `row`; h->n and h->count[row] do not include it yet. Cannot fail. */
-    void (*learn)(sfp__head *h, const float *q, int row);
-    sfp_status (*refresh)(sfp__head *h, sfp_error *err);
-    /* Computes unnormalised log-probabilities (n, h->rows), n <= SFP_HEAD_GRAIN, after refresh. Cannot fail. */
-    void (*score)(sfp__head *h, int n, const float *q, double *out);
-    /* Called after refresh: sets width and project; if weight is not NULL, fills weight, bias and centre. */
-    void (*linear_map)(const sfp__head *h, sfp__head_linear_map *linear_map);
+    void (*learn)(sfp__head *h, const float *q, int row, uint64_t key);
+    /* Takes a sample out again; false: no sample of this class and fold was learned. NULL: the kind is not a function of sums. */
+    bool (*forget)(sfp__head *h, const float *q, int row, uint64_t key);
+    /* Adds the sums of a head of the same kind, whose class r is class row[r] here. Cannot fail. NULL as above. */
+    void (*merge)(sfp__head *h, const sfp__head *from, const int *row);
+    sfp_status (*refresh)(sfp__head *h, bool exact, sfp_error *err);
+    /* Computes unnormalised log-probabilities (n, h->rows), n <= SFP_HEAD_GRAIN, after refresh; -INFINITY: a class without samples,
+     * or of which the solution does not know yet. Cannot fail. */
+    void (*score)(sfp__head *h, int n, const float *q, bool exact, double *out);
+    /* Called after refresh: sets rows, if weight is not NULL also weight, bias and centre. NULL: the scores are not linear. */
+    void (*linear_map)(const sfp__head *h, bool exact, sfp__head_linear_map *linear_map);
     /* Writes the head, or reads it into a new head whose classes have been read and whose arrays have been grown. */
     sfp_status (*visit)(sfp__head *h, const sfp__visitor *v, sfp_error *err);
     /* Visits only the data that score and linear_map read, after refresh; NULL: use `visit`. */
@@ -72,11 +66,15 @@ struct sfp__head {
     double *raw;     /* (SFP_HEAD_GRAIN, capacity) */
 };
 
-extern const sfp__head_kind sfp__head_ncm, sfp__head_slda, sfp__head_ranpac;
+extern const sfp__head_kind sfp__head_ncm, sfp__head_slda, sfp__head_slda_published, sfp__head_ridge, sfp__head_ranpac;
 
 /* Grows *p from `old` to `count` elements of `size` bytes; the new elements are zero. Returns false if there is no memory; *p is
  * then unchanged. */
 bool sfp__head_extend(void *p, size_t size, size_t old, size_t count);
+
+/* Returns the scale for which softmax(scale * scores) predicts samples best that the scores were not computed from. scores (n,
+ * rows); row (n): the class of a sample; first: a likely value. Samples of a class without scores are not used. */
+double sfp__head_fit_scale(int n, int rows, const double *scores, const int64_t *row, double first);
 
 /* Computes the log-softmax over the rows whose label is below `classes`; the other elements of out (classes) are unchanged. */
 void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, int classes, float *out);

@@ -1,18 +1,25 @@
 /* Nearest class mean of the queries, with the Euclidean distance.
  *
  * log p(c|q) = log softmax(-|q - mu_c|^2 / (2 tau)) is the posterior of Gaussians with the same variance tau in every direction.
- * tau is estimated online as the mean squared distance of a sample to its class mean, per dimension (divided by the n - classes
- * degrees of freedom). While every class has only one sample, this distance is undefined. The variance around the mean of all
- * samples is used instead, or 1 if that is zero too. tau is the same for all classes, so the best class is always that of the
- * nearest mean.
+ * tau is the mean squared distance of a sample to its class mean, per dimension (divided by the n - classes degrees of freedom).
+ * While every class has only one sample, this distance is undefined. The variance around the mean of all samples is used instead,
+ * or 1 if that is zero too. tau is the same for all classes, so the best class is always that of the nearest mean.
  *
- * Cost: D operations per sample to learn, classes * D to score; no equations to solve. Sums are in double, one sample after
- * another, so that the result does not depend on the division into batches. */
+ * All of it follows from sums (sums.h): the sum of squared distances to the class means is sum |x|^2 - sum_c |H_c|^2 / n_c.
+ *
+ * Cost: D operations per sample to learn, classes * D to score; no equations to solve. */
 #include "base/mem.h"
 #include "learner/heads/head_kind.h"
+#include "learner/heads/sums.h"
+
+#include <math.h>
+#include <string.h>
 
 typedef struct ncm {
     sfp__head base;
+    sfp__sums sums;
+    /* Derived by refresh from `solved` samples. */
+    int64_t solved;
     double *mean;      /* (capacity, D) */
     double *grand;     /* (D) mean of all samples */
     double scatter[2]; /* sums of squared distances to the class means and to the mean of all samples */
@@ -21,8 +28,8 @@ typedef struct ncm {
 static sfp_status ncm_init(sfp__head *h, sfp_error *err)
 {
     ncm *m = (ncm *)h;
-    m->grand = sfp__calloc((size_t)h->opt.dim, sizeof *m->grand);
-    return m->grand ? SFP_OK : sfp__fail_nomem(err);
+    TRY(sfp__alloc(&m->grand, (size_t)h->opt.dim, sizeof *m->grand, err));
+    return sfp__sums_init(&m->sums, h->opt.dim, false, err);
 }
 
 static void ncm_done(sfp__head *h)
@@ -30,57 +37,99 @@ static void ncm_done(sfp__head *h)
     ncm *m = (ncm *)h;
     sfp__free(m->mean);
     sfp__free(m->grand);
+    sfp__sums_done(&m->sums);
 }
 
 static sfp_status ncm_grow(sfp__head *h, int capacity, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     size_t row = (size_t)h->opt.dim * sizeof *m->mean;
-    return sfp__head_extend(&m->mean, row, (size_t)h->capacity, (size_t)capacity) ? SFP_OK : sfp__fail_nomem(err);
+    return sfp__check_memory(sfp__head_extend(&m->mean, row, (size_t)h->capacity, (size_t)capacity) &&
+                                 sfp__sums_grow(&m->sums, h->capacity, capacity),
+                             err);
 }
 
-/* Welford's step: updates the mean with a further sample and returns the increase of the sum of squared distances. */
-static double welford_step(int d, const float *q, int64_t count, double *mean)
+static void ncm_learn(sfp__head *h, const float *q, int row, uint64_t key)
 {
-    double sum = 0, weight = 1 / (double)(count + 1);
-    for (int i = 0; i < d; i++) {
-        double before = (double)q[i] - mean[i];
-        mean[i] += before * weight;
-        sum += before * ((double)q[i] - mean[i]);
-    }
-    return sum;
+    sfp__sums_add(&((ncm *)h)->sums, q, row, key, NULL);
 }
 
-static void ncm_learn(sfp__head *h, const float *q, int row)
+static void clear_solution(ncm *m)
+{
+    size_t d = (size_t)m->base.opt.dim;
+    memset(m->mean, 0, (size_t)m->base.rows * d * sizeof *m->mean);
+    memset(m->grand, 0, d * sizeof *m->grand);
+    m->scatter[0] = m->scatter[1] = 0;
+}
+
+static bool ncm_forget(sfp__head *h, const float *q, int row, uint64_t key)
 {
     ncm *m = (ncm *)h;
-    int d = h->opt.dim;
-    m->scatter[0] += welford_step(d, q, h->count[row], m->mean + (size_t)row * (size_t)d);
-    m->scatter[1] += welford_step(d, q, h->n, m->grand);
+    m->solved = 0;
+    if (!sfp__sums_remove(&m->sums, q, row, key))
+        return false;
+    if (m->sums.total[SFP_REST] + m->sums.total[SFP_HELD] == 0) /* refresh does not compute them from nothing */
+        clear_solution(m);
+    return true;
 }
 
-static sfp_status ncm_refresh(sfp__head *h, sfp_error *err)
+static void ncm_merge(sfp__head *h, const sfp__head *from, const int *row)
 {
-    (void)h;
+    ncm *m = (ncm *)h;
+    sfp__sums_merge(&m->sums, &((const ncm *)from)->sums, from->rows, row);
+    m->solved = 0;
+}
+
+static sfp_status ncm_refresh(sfp__head *h, bool exact, sfp_error *err)
+{
+    (void)exact;
     (void)err;
+    ncm *m = (ncm *)h;
+    const sfp__sums *s = &m->sums;
+    size_t d = (size_t)h->opt.dim;
+    double n = (double)h->n, all = s->square[SFP_REST] + s->square[SFP_HELD], within = all, total = all;
+    if (m->solved == h->n)
+        return SFP_OK;
+    for (size_t i = 0; i < d; i++)
+        m->grand[i] = 0;
+    for (int r = 0; r < h->rows; r++) {
+        double count = (double)h->count[r];
+        for (size_t i = 0; i < d; i++) {
+            size_t at = (size_t)r * d + i;
+            double sum = s->class_sum[SFP_REST][at] + s->class_sum[SFP_HELD][at];
+            m->mean[at] = count > 0 ? sum / count : 0;
+            m->grand[i] += sum / n;
+            within -= sum * m->mean[at];
+        }
+    }
+    for (size_t i = 0; i < d; i++)
+        total -= n * m->grand[i] * m->grand[i];
+    m->scatter[0] = within > 1e-14 * all ? within : 0; /* smaller values are rounding errors */
+    m->scatter[1] = total > 1e-14 * all ? total : 0;
+    m->solved = h->n;
     return SFP_OK;
 }
 
+/* Returns tau. */
 static double variance(const ncm *m)
 {
     const sfp__head *h = &m->base;
-    double within = h->n > h->rows ? m->scatter[0] / ((double)(h->n - h->rows) * h->opt.dim) : 0;
+    int seen = 0;
+    for (int r = 0; r < h->rows; r++)
+        seen += h->count[r] > 0;
+    double within = h->n > seen ? m->scatter[0] / ((double)(h->n - seen) * h->opt.dim) : 0;
     double total = m->scatter[1] / ((double)h->n * h->opt.dim);
     if (within > 1e-30) /* a division by a smaller value would only amplify rounding errors */
         return within;
     return total > 1e-30 ? total : 1;
 }
 
-static void ncm_score(sfp__head *h, int n, const float *q, double *out)
+static void ncm_score(sfp__head *h, int n, const float *q, bool exact, double *out)
 {
     const ncm *m = (const ncm *)h;
     size_t d = (size_t)h->opt.dim;
     double scale = -0.5 / variance(m);
+    (void)exact;
     for (int i = 0; i < n; i++, q += d)
         for (int r = 0; r < h->rows; r++) {
             const double *mean = m->mean + (size_t)r * d;
@@ -89,16 +138,17 @@ static void ncm_score(sfp__head *h, int n, const float *q, double *out)
                 double x = (double)q[j] - mean[j];
                 sum += x * x;
             }
-            *out++ = scale * sum;
+            *out++ = h->count[r] > 0 ? scale * sum : -INFINITY;
         }
 }
 
 /* Computes -|q - mu|^2 / (2 tau) without the part that all classes share, relative to the mean of all samples. */
-static void ncm_linear_map(const sfp__head *h, sfp__head_linear_map *f)
+static void ncm_linear_map(const sfp__head *h, bool exact, sfp__head_linear_map *f)
 {
     const ncm *m = (const ncm *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
-    f->width = h->opt.dim;
+    (void)exact;
+    f->rows = h->rows;
     if (!f->weight)
         return;
     double inverse = 1 / variance(m);
@@ -107,17 +157,23 @@ static void ncm_linear_map(const sfp__head *h, sfp__head_linear_map *f)
         for (size_t r = 0; r < rows; r++) {
             double mu = m->mean[r * d + i] - m->grand[i];
             f->weight[i * rows + r] = mu * inverse;
-            f->bias[r] -= 0.5 * mu * mu * inverse;
+            f->bias[r] -= h->count[r] > 0 ? 0.5 * mu * mu * inverse : INFINITY;
         }
     }
 }
 
 static sfp_status ncm_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
+    return sfp__sums_visit(&((ncm *)h)->sums, h->rows, h->count, v, err);
+}
+
+static sfp_status ncm_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_error *err)
+{
     ncm *m = (ncm *)h;
     const int64_t shape[] = {h->rows, h->opt.dim}, two = 2;
     TRY(sfp__visit(v, "means", SFP_DTYPE_F64, 2, shape, m->mean, err));
     TRY(sfp__visit(v, "grand", SFP_DTYPE_F64, 1, shape + 1, m->grand, err));
+    m->solved = h->n;
     return sfp__visit(v, "scatter", SFP_DTYPE_F64, 1, &two, m->scatter, err);
 }
 
@@ -128,8 +184,11 @@ const sfp__head_kind sfp__head_ncm = {
     .done = ncm_done,
     .grow = ncm_grow,
     .learn = ncm_learn,
+    .forget = ncm_forget,
+    .merge = ncm_merge,
     .refresh = ncm_refresh,
     .score = ncm_score,
     .linear_map = ncm_linear_map,
     .visit = ncm_visit,
+    .visit_inference = ncm_visit_inference,
 };

@@ -1,7 +1,7 @@
 /* RanPAC (McDonnell et al., NeurIPS 2023): ridge regression from a random ReLU projection of the query to the one-hot label,
  * solved online and exactly.
  *
- *     phi = relu(q R), R (D, M) normal;  W = (Phi^T Phi + lambda I)^-1 Phi^T Y
+ *     phi = relu(q R), R (D, M) normal (several taps are normalised first);  W = (Phi^T Phi + lambda I)^-1 Phi^T Y
  *
  * A factorisation of the (M, M) system costs M^3/3 (21 GFLOP at M = 4000), so it is not computed for every batch. Samples are
  * stored in two parts:
@@ -57,13 +57,12 @@ static sfp_status draw_projection(sfp__ranpac *m, sfp_error *err)
 {
     sfp__rng rng = sfp__rng_init((uint64_t)m->setup[SFP_RANPAC_SEED], STREAM_PROJECT);
     size_t count = (size_t)m->base.opt.dim * (size_t)m->width;
-    sfp__projection *p = sfp__malloc(sizeof *p + count * sizeof *p->r);
-    TRY(sfp__check_memory(p, err));
-    p->holders = 1;
+    float *r = sfp__malloc(count * sizeof *r);
+    TRY(sfp__check_memory(r, err));
     for (size_t i = 0; i < count; i++)
-        p->r[i] = (float)sfp__rng_normal(&rng);
-    sfp__projection_release(m->project);
-    m->project = p;
+        r[i] = (float)sfp__rng_normal(&rng);
+    sfp__free(m->project);
+    m->project = r;
     return SFP_OK;
 }
 
@@ -86,15 +85,16 @@ static sfp_status ranpac_init(sfp__head *h, sfp_error *err)
                               (m->small = sfp__malloc(cap * cap * f)) &&
                               (m->piece = sfp__malloc(SFP_HEAD_GRAIN * (w > d ? w : d) * f)),
                           err));
+    if (h->opt.tap_dim < h->opt.dim)
+        TRY(sfp__alloc(&m->normed, SFP_HEAD_GRAIN * d, sizeof *m->normed, err));
     return draw_projection(m, err);
 }
 
 static void ranpac_done(sfp__head *h)
 {
     sfp__ranpac *m = (sfp__ranpac *)h;
-    void *blocks[] = {m->query, m->row,   m->slot, m->gram,   m->target, m->factor, m->start,
-                      m->z,     m->small, m->dual, m->weight, m->piece,  m->scored, m->contiguous};
-    sfp__projection_release(m->project);
+    void *blocks[] = {m->query, m->row,  m->slot,   m->gram,  m->target, m->factor,     m->start,   m->z,
+                      m->small, m->dual, m->weight, m->piece, m->scored, m->contiguous, m->project, m->normed};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
 }
@@ -113,10 +113,30 @@ static sfp_status ranpac_grow(sfp__head *h, int capacity, sfp_error *err)
 
 /* --------------------------------------------------------------- projection */
 
+/* Writes each tap with mean 0 and variance 1 over its entries to m->normed: earlier blocks have other magnitudes than later ones. */
+static void normalise_taps(const sfp__ranpac *m, int n, const float *q)
+{
+    size_t d = (size_t)m->base.opt.tap_dim, taps = (size_t)n * (size_t)m->base.opt.dim / d;
+    for (size_t t = 0; t < taps; t++, q += d) {
+        double sum = 0, square = 0;
+        for (size_t i = 0; i < d; i++)
+            sum += (double)q[i];
+        for (size_t i = 0; i < d; i++)
+            square += ((double)q[i] - sum / (double)d) * ((double)q[i] - sum / (double)d);
+        double scale = square > 0 ? 1 / sqrt(square / (double)d) : 0;
+        for (size_t i = 0; i < d; i++)
+            m->normed[t * d + i] = (float)(((double)q[i] - sum / (double)d) * scale);
+    }
+}
+
 void sfp__ranpac_project(const sfp__ranpac *m, int n, const float *q, float *phi)
 {
     int w = m->width, d = m->base.opt.dim;
-    sfp__gemm_plain(false, false, n, w, d, q, d, m->project->r, w, 0.0f, phi, w);
+    if (m->normed) {
+        normalise_taps(m, n, q);
+        q = m->normed;
+    }
+    sfp__gemm_plain(false, false, n, w, d, q, d, m->project, w, 0.0f, phi, w);
     size_t count = (size_t)n * (size_t)w;
     for (size_t i = 0; i < count; i++)
         phi[i] = phi[i] > 0 ? phi[i] : 0;
@@ -184,8 +204,9 @@ static int64_t held_slot(const sfp__ranpac *m, int64_t n)
     return slot < HELD ? (int64_t)slot : -1;
 }
 
-static void ranpac_learn(sfp__head *h, const float *q, int row)
+static void ranpac_learn(sfp__head *h, const float *q, int row, uint64_t key)
 {
+    (void)key;
     sfp__ranpac *m = (sfp__ranpac *)h;
     if (m->recent == (sfp__ranpac_has_base(m) ? m->later : m->first))
         sfp__ranpac_fold(m);
@@ -200,14 +221,16 @@ static void ranpac_learn(sfp__head *h, const float *q, int row)
 
 /* -------------------------------------------------------------------- score */
 
-static sfp_status ranpac_refresh(sfp__head *h, sfp_error *err)
+static sfp_status ranpac_refresh(sfp__head *h, bool exact, sfp_error *err)
 {
+    (void)exact;
     sfp__ranpac *m = (sfp__ranpac *)h;
     return m->solved == h->n ? SFP_OK : sfp__ranpac_solve(m, err);
 }
 
-static void ranpac_score(sfp__head *h, int n, const float *q, double *out)
+static void ranpac_score(sfp__head *h, int n, const float *q, bool exact, double *out)
 {
+    (void)exact;
     sfp__ranpac *m = (sfp__ranpac *)h;
     int w = m->width;
     sfp__ranpac_project(m, n, q, m->piece);
@@ -215,17 +238,6 @@ static void ranpac_score(sfp__head *h, int n, const float *q, double *out)
     size_t count = (size_t)n * (size_t)h->rows;
     for (size_t i = 0; i < count; i++)
         out[i] = m->strength[SFP_RANPAC_SCALE] * (double)m->scored[i];
-}
-
-static void ranpac_linear_map(const sfp__head *h, sfp__head_linear_map *f)
-{
-    const sfp__ranpac *m = (const sfp__ranpac *)h;
-    f->width = m->width;
-    f->project = m->project;
-    for (int i = 0; f->weight && i < m->width; i++)
-        for (int r = 0; r < h->rows; r++)
-            f->weight[(size_t)i * (size_t)h->rows + (size_t)r] =
-                m->strength[SFP_RANPAC_SCALE] * (double)m->weight[(size_t)r * (size_t)m->side + (size_t)i];
 }
 
 /* --------------------------------------------------------------- save, load */
@@ -336,7 +348,6 @@ const sfp__head_kind sfp__head_ranpac = {
     .learn = ranpac_learn,
     .refresh = ranpac_refresh,
     .score = ranpac_score,
-    .linear_map = ranpac_linear_map,
     .visit = ranpac_visit,
     .visit_inference = ranpac_visit_inference,
 };

@@ -20,7 +20,8 @@ typedef struct sfp__ranpac {
     int cap, side;    /* max(first, later); max(cap, M) */
     int recent;       /* p */
     int64_t setup[2], counter[2];
-    sfp__projection *project; /* R (D, M) */
+    float *project; /* R (D, M) */
+    float *normed;  /* (SFP_HEAD_GRAIN, D) normalised taps; NULL: there is one tap */
     double strength[2];
     float *query;  /* (cap, D) queries of recent samples */
     int64_t *row;  /* (cap) classes of recent samples */

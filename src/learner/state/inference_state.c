@@ -61,7 +61,7 @@ static sfp_status read_settings(reading *f, sfp_error *err)
         {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
         {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
         {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
-        {"seed", false, false},     {"answer", true, false}};
+        {"seed", false, false},     {"answer", true, false},      {"taps", false, false},           {"slda", false, false}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].fingerprints_only && f->r->method))
             TRY(read_setting(f, list[i].key, list[i].required, err));
@@ -73,10 +73,17 @@ static sfp_status read_settings(reading *f, sfp_error *err)
 
 static sfp_status load_head(const reading *f, const char *kind, sfp__head **out, sfp_error *err)
 {
-    sfp__head_options o = sfp__head_options_defaults(f->vit->config.dim, f->classes);
+    const sfp__learner_options *opt = &f->r->opt;
+    int depth = f->vit->config.depth, taps = sfp__learner_taps(opt, f->vit);
+    if (taps > depth)
+        return sfp__fail(err, SFP_EFORMAT, "%s: taps is %d, expected at most %d: the number of blocks of the backbone", f->path,
+                         taps, depth);
+    sfp__head_options o = sfp__head_options_defaults(taps * f->vit->config.dim, f->classes);
     sfp__visitor v = sfp__visit_reading(f->st, false);
     char prefix[32];
-    o.seed = f->r->opt.seed;
+    o.tap_dim = f->vit->config.dim;
+    o.seed = opt->seed;
+    o.slda_published = opt->slda_published;
     sfp_status s = sfp__head_create(kind, &o, out, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", f->path);
@@ -90,9 +97,15 @@ static sfp_status load_weights(const reading *f, sfp__mix *mix, sfp_error *err)
 {
     sfp__visitor v = sfp__visit_reading(f->st, false);
     double n[SFP_STATE_MIX];
+    const sfp__tensor *t = sfp__tensor_file_find(f->st, SFP_STATE_HEAD "mix");
+    if (t && t->count == SFP_STATE_MIX + 1) /* versions before 0.5: linear, slda and ranpac */
+        return sfp__fail(err, SFP_EUNSUPPORTED,
+                         "%s: head mix of an earlier version, expected the members linear and ridge; learn again, "
+                         "or use the state with that version",
+                         f->path);
     v.finite = true;
     TRY(sfp__visit_values(&v, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, n, err));
-    *mix = (sfp__mix){.rate = (double)sfp__head_options_defaults(1, 1).mix_rate, .count = n[0]};
+    *mix = (sfp__mix){.rate = SFP_MIX_RATE, .count = n[0]};
     memcpy(mix->loss, n + 1, sizeof mix->loss);
     return SFP_OK;
 }
@@ -103,7 +116,7 @@ static sfp_status load_mix(const reading *f, sfp_error *err)
     sfp_status s = load_weights(f, &r->snapshot.mix, err);
     for (int i = 1; !s && i < SFP_HEAD_MEMBERS; i++)
         if (!(s = load_head(f, sfp__learner_members[i], &r->heads[i], err)))
-            s = sfp__head_freeze(r->heads[i], &r->snapshot.heads[i], err);
+            s = sfp__head_freeze(r->heads[i], true, &r->snapshot.heads[i], err);
     r->snapshot.mixed = !s;
     return s;
 }
@@ -172,6 +185,7 @@ static sfp_status read_state(reading *f, sfp_error *err)
     TRY(sfp__state_check_sum(f->st, err));
     TRY(sfp__metadata_check_backbone(f->st, f->vit, err));
     const char *method = sfp__tensor_file_meta(f->st, "method");
+    r->opt.slda_published = true; /* files of versions before 0.5 do not say it */
     r->method = method != NULL;
     TRY(read_settings(f, err));
     TRY(method ? load_method(f, method, err) : load_fingerprints(f, err));

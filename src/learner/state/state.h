@@ -102,7 +102,7 @@ sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__s
  *
  *     prompt.*, last.*    F32       the fingerprints and the linear head
  *     head.KIND.*                   closed-form heads (head mix, or a method): the data for scores
- *     head.mix            F64 (4)   head mix: count, then the loss of each member
+ *     head.mix            F64 (3)   head mix: count, then the loss of each member
  *
  * Metadata: format, version, classes, class_names, seen, timestamps; with fingerprints task, start, open and the settings that
  * define their meaning; method (a closed-form head); resize, mean, std, head, batch, seed; the backbone (backbone-file,
@@ -157,7 +157,7 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  *                        maximum coreset, replay and steps (0: no limit), 1 if there is no time to spare
  *     rng.fingerprints .select .replay .buffer   I64 (8)  key, stream, counter, block[4], left
  *     drift              F64 (7)   the fields of the detector in order
- *     mix                F64 (4)   head mix: count, then the loss of each member
+ *     mix                F64 (3)   head mix: count, then the loss of each member
  *     NAME               F32       values, names as in state files
  *     adam.m.NAME .v.NAME F32, adam.steps.NAME I32 (rows)
  *     select.NAME        the state tensors of a selector that learns (select/select.h), buffer.METHOD.NAME those of a buffer
@@ -171,7 +171,7 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  * A checkpoint of a method (learner.h) has counters, seen, allowed and its head. */
 
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
-enum { SFP_CHECKPOINT_VERSION = 3 };
+enum { SFP_CHECKPOINT_VERSION = 4 };
 
 /* -------------------------------------------------------------- prediction from a state */
 

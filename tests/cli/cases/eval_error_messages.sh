@@ -24,7 +24,7 @@ try --state cut.safetensors --backbone one.safetensors --data folder:p
 mkfile flip run/state.safetensors flipped.safetensors -100000
 try --state flipped.safetensors --backbone one.safetensors --data folder:p 2>messages
 sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g' messages >&2
-for tensor in prompt.e_k_1 last.weight head.slda.weight head.ranpac.weight head.mix; do
+for tensor in prompt.e_k_1 last.weight head.ridge.weight head.mix; do
     mkfile nan run/state.safetensors nan.safetensors $tensor
     try --state nan.safetensors --backbone one.safetensors --data folder:p
 done

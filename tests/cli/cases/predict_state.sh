@@ -7,7 +7,7 @@ for i in 1 2 3 4 5 6; do
     mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 mkfile image new.png 50 50 3
-for how in '--attune off --head linear' '--attune off --head mix' '--method ncm' '--method ranpac'; do
+for how in '--attune off --head linear' '--attune off --head mix' '--method ncm' '--method ridge --taps 2' '--method ranpac'; do
     out=${how##* }
     read -ra words <<<"$how"
     streamfp run --backbone tiny.safetensors --data folder:p "${words[@]}" --out "$out" --json >/dev/null 2>&1 || echo no run

@@ -1,4 +1,5 @@
-/* Streaming linear discriminant analysis (Hayes & Kanan, CVPR-W 2020).
+/* Streaming linear discriminant analysis as published (Hayes & Kanan, CVPR-W 2020); the weight t/(t+1) makes it depend on the order
+ * of the samples. head_ridge.c has the exact form.
  *
  * With t samples seen, x of class y:
  *     Sigma <- (t Sigma + t/(t+1) d d^T) / (t+1),  d = x - mu_y
@@ -15,8 +16,8 @@
  * per sample to learn; D^3/3 + 2 D^2 classes to solve, deferred until scores are needed; D classes to score. Memory: two (D, D)
  * matrices of double. */
 #include "base/mem.h"
-#include "learner/heads/cholesky.h"
 #include "learner/heads/head_kind.h"
+#include "learner/heads/triangle.h"
 
 #include <string.h>
 
@@ -26,7 +27,7 @@ typedef struct slda {
     double *scatter; /* (D, D) S, upper triangle */
     /* Derived by refresh from `solved` samples. */
     int64_t solved;
-    double *factor; /* (D, D) */
+    double *factor; /* triangle */
     double *grand;  /* (D) */
     double *weight; /* (D, rows) memory for (capacity, D) */
     double *bias;   /* (capacity) */
@@ -38,7 +39,7 @@ static sfp_status slda_init(sfp__head *h, sfp_error *err)
     slda *m = (slda *)h;
     size_t d = (size_t)h->opt.dim, square;
     TRY(sfp__check_memory(sfp__mul_size(d, d, &square) && (m->scatter = sfp__calloc(square, sizeof *m->scatter)) &&
-                              (m->factor = sfp__calloc(square, sizeof *m->factor)) &&
+                              (m->factor = sfp__calloc(sfp__triangle_count(h->opt.dim), sizeof *m->factor)) &&
                               (m->grand = sfp__calloc(d, sizeof *m->grand)) && (m->x = sfp__calloc(d, sizeof *m->x)),
                           err));
     return SFP_OK;
@@ -66,8 +67,9 @@ static sfp_status slda_grow(sfp__head *h, int capacity, sfp_error *err)
     return SFP_OK;
 }
 
-static void slda_learn(sfp__head *h, const float *q, int row)
+static void slda_learn(sfp__head *h, const float *q, int row, uint64_t key)
 {
+    (void)key;
     slda *m = (slda *)h;
     size_t d = (size_t)h->opt.dim;
     double *mean = m->mean + (size_t)row * d, t = (double)h->n, share = 1 / (double)(h->count[row] + 1);
@@ -96,21 +98,23 @@ static void factor(slda *m)
     double extra = 0;
     for (int tries = 0; tries<40; tries++, extra = extra> 0 ? extra * 10 : 1e-14 * unit) {
         for (size_t i = 0; i < d; i++) {
+            double *row = sfp__triangle_row(m->factor, (int)d, (int)i);
             for (size_t j = i; j < d; j++)
-                m->factor[i * d + j] = f * m->scatter[i * d + j];
-            m->factor[i * d + i] += e + extra;
+                row[j] = f * m->scatter[i * d + j];
+            row[i] += e + extra;
         }
-        if (sfp__cholesky_f64((int)d, m->factor))
+        if (sfp__triangle_factor((int)d, m->factor, m->base.opt.threads))
             return;
     }
-    memset(m->factor, 0,
-           d * d * sizeof *m->factor); /* not a covariance (a forged state): use the identity, so that no NaN results */
+    /* not a covariance (a forged state): use the identity, so that no NaN results */
+    memset(m->factor, 0, sfp__triangle_count((int)d) * sizeof *m->factor);
     for (size_t i = 0; i < d; i++)
-        m->factor[i * d + i] = 1;
+        sfp__triangle_row(m->factor, (int)d, (int)i)[i] = 1;
 }
 
-static sfp_status slda_refresh(sfp__head *h, sfp_error *err)
+static sfp_status slda_refresh(sfp__head *h, bool exact, sfp_error *err)
 {
+    (void)exact;
     (void)err;
     slda *m = (slda *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
@@ -124,7 +128,7 @@ static sfp_status slda_refresh(sfp__head *h, sfp_error *err)
     for (size_t i = 0; i < d; i++)
         for (size_t r = 0; r < rows; r++)
             m->weight[i * rows + r] = m->mean[r * d + i] - m->grand[i];
-    sfp__cholesky_solve_f64((int)d, m->factor, (int)rows, m->weight);
+    sfp__triangle_solve((int)d, m->factor, (int)rows, m->weight, m->base.opt.threads);
     memset(m->bias, 0, rows * sizeof *m->bias);
     for (size_t i = 0; i < d; i++)
         for (size_t r = 0; r < rows; r++)
@@ -133,8 +137,9 @@ static sfp_status slda_refresh(sfp__head *h, sfp_error *err)
     return SFP_OK;
 }
 
-static void slda_score(sfp__head *h, int n, const float *q, double *out)
+static void slda_score(sfp__head *h, int n, const float *q, bool exact, double *out)
 {
+    (void)exact;
     const slda *m = (const slda *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
     for (int s = 0; s < n; s++, q += d, out += rows) {
@@ -148,11 +153,12 @@ static void slda_score(sfp__head *h, int n, const float *q, double *out)
     }
 }
 
-static void slda_linear_map(const sfp__head *h, sfp__head_linear_map *f)
+static void slda_linear_map(const sfp__head *h, bool exact, sfp__head_linear_map *f)
 {
+    (void)exact;
     const slda *m = (const slda *)h;
     size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
-    f->width = h->opt.dim;
+    f->rows = h->rows;
     if (!f->weight)
         return;
     memcpy(f->weight, m->weight, d * rows * sizeof *f->weight);
@@ -178,7 +184,7 @@ static sfp_status slda_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_
     return sfp__visit(v, "centre", SFP_DTYPE_F64, 1, weight, m->grand, err);
 }
 
-const sfp__head_kind sfp__head_slda = {
+const sfp__head_kind sfp__head_slda_published = {
     .name = "slda",
     .size = sizeof(slda),
     .init = slda_init,

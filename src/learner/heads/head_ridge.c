@@ -1,0 +1,493 @@
+/* Ridge regression and linear discriminant analysis, both solved from sums over samples (sums.h; docs/method.md, section 18).
+ *
+ * With n samples, mean m, G = sum x x^T, H_c the sum of x over class c, n_c its number of samples and pi_c = n_c / n:
+ *
+ *     ridge   Z = diag(1 / deviation), A = Z (G/n - m m^T) Z + lambda I, scores pi + (x - m)^T Z A^-1 Z (H/n - m pi^T)
+ *     slda    mu_c = H_c / n_c, S = (G - sum_c n_c mu_c mu_c^T) / n, shrunk towards a multiple of I,
+ *             scores (x - m)^T S^-1 (mu_c - m) - (mu_c - m)^T S^-1 (mu_c - m) / 2
+ *
+ * Log-probabilities are log softmax(scale * scores). The scale is fitted on held-out samples that are kept, with the solution of
+ * the samples that are not held out. So is lambda, by the squared error of all held-out samples, which only needs their sums.
+ *
+ * There are two solutions, each with its own lambda and scale. The learner's own is computed again when the number of samples has
+ * grown by 5 % and the passes since then have cost a hundred times as much as solving; its lambda and scale are chosen again after
+ * a growth by half. It predicts samples before they are learned from. It is saved, so that a run that resumes continues with the
+ * same bytes. The exact one, of all samples, is computed when it is needed. */
+#include "base/mem.h"
+#include "learner/heads/head_kind.h"
+#include "learner/heads/sums.h"
+#include "learner/heads/triangle.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DECADES = 10, LOWEST = -7 }; /* lambda is one of 10^-7 .. 10^2 */
+enum { FIRST_CHOICE = 40, HELD_MIN = 4 };
+enum { ALL = 1 << SFP_REST | 1 << SFP_HELD };
+/* indices of `counter`, which is saved: members of the own solution */
+enum { SOLVED, SOLVED_ROWS, CHOSEN, COUNTERS };
+enum { LAMBDA, SCALE, STRENGTHS }; /* indices of `strength` */
+
+static const double never = -1e30; /* bias of a class all of whose samples were taken out */
+
+typedef struct solution {
+    int64_t n;      /* number of samples; 0: none */
+    int64_t chosen; /* number of samples when lambda and scale were chosen; 0: not yet */
+    int rows;
+    double strength[STRENGTHS];
+    double *weight; /* (D, rows) memory for (capacity, D) */
+    double *bias;   /* (capacity) */
+    double *centre; /* (D) */
+} solution;
+
+typedef struct ridge {
+    sfp__head base;
+    sfp__sums sums;
+    int64_t counter[COUNTERS];
+    solution own, exact;
+    double lambda; /* of the solve in progress */
+    /* Workspace of a solve. */
+    double *matrix;                   /* triangle */
+    double *deviation, *product;      /* (D) */
+    double *prior, *scores, *class_x; /* (capacity), (SFP_SUMS_KEPT, capacity), (SFP_SUMS_GROUP, D) */
+} ridge;
+
+static bool is_slda(const ridge *m)
+{
+    return m->base.kind == &sfp__head_slda;
+}
+
+/* Returns the scale before there are held-out samples to fit it. */
+static double first_scale(const ridge *m)
+{
+    return is_slda(m) ? 0.5 : 10;
+}
+
+static void reset_strength(const ridge *m, solution *s)
+{
+    s->strength[LAMBDA] = 1;
+    s->strength[SCALE] = first_scale(m);
+}
+
+static sfp_status alloc_solution(solution *s, size_t d, sfp_error *err)
+{
+    return sfp__alloc(&s->centre, d, sizeof *s->centre, err);
+}
+
+static sfp_status ridge_init(sfp__head *h, sfp_error *err)
+{
+    ridge *m = (ridge *)h;
+    size_t d = (size_t)h->opt.dim;
+    reset_strength(m, &m->own);
+    reset_strength(m, &m->exact);
+    TRY(sfp__sums_init(&m->sums, h->opt.dim, true, err));
+    TRY(alloc_solution(&m->own, d, err));
+    TRY(alloc_solution(&m->exact, d, err));
+    TRY(sfp__alloc(&m->matrix, sfp__triangle_count(h->opt.dim), sizeof *m->matrix, err));
+    TRY(sfp__alloc(&m->deviation, d, sizeof *m->deviation, err));
+    TRY(sfp__alloc(&m->product, d, sizeof *m->product, err));
+    return sfp__alloc(&m->class_x, SFP_SUMS_GROUP * d, sizeof *m->class_x, err);
+}
+
+static void ridge_done(sfp__head *h)
+{
+    ridge *m = (ridge *)h;
+    void *blocks[] = {m->own.weight, m->own.bias,  m->own.centre, m->exact.weight, m->exact.bias, m->exact.centre,
+                      m->matrix,     m->deviation, m->product,    m->prior,        m->scores,     m->class_x};
+    sfp__sums_done(&m->sums);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        sfp__free(blocks[i]);
+}
+
+static bool grow_solution(solution *s, size_t d, size_t old, size_t count)
+{
+    return sfp__head_extend(&s->weight, d * sizeof *s->weight, old, count) &&
+           sfp__head_extend(&s->bias, sizeof *s->bias, old, count);
+}
+
+static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
+{
+    ridge *m = (ridge *)h;
+    size_t d = (size_t)h->opt.dim, old = (size_t)h->capacity, count = (size_t)capacity;
+    return sfp__check_memory(sfp__sums_grow(&m->sums, h->capacity, capacity) && grow_solution(&m->own, d, old, count) &&
+                                 grow_solution(&m->exact, d, old, count) &&
+                                 sfp__head_extend(&m->prior, sizeof *m->prior, old, count) &&
+                                 sfp__head_extend(&m->scores, SFP_SUMS_KEPT * sizeof *m->scores, old, count),
+                             err);
+}
+
+/* ------------------------------------------------------------------- learn */
+
+static void ridge_learn(sfp__head *h, const float *x, int row, uint64_t key)
+{
+    sfp__sums_add(&((ridge *)h)->sums, x, row, key, h->opt.threads);
+}
+
+/* Discards a solution that has other samples than the sums now. Its values are cleared, because a state may contain them. */
+static void discard(const ridge *m, solution *s)
+{
+    size_t d = (size_t)m->base.opt.dim;
+    memset(s->weight, 0, d * (size_t)s->rows * sizeof *s->weight);
+    memset(s->bias, 0, (size_t)s->rows * sizeof *s->bias);
+    memset(s->centre, 0, d * sizeof *s->centre);
+    s->n = s->chosen = s->rows = 0;
+    reset_strength(m, s);
+}
+
+static bool ridge_forget(sfp__head *h, const float *x, int row, uint64_t key)
+{
+    ridge *m = (ridge *)h;
+    if (!sfp__sums_remove(&m->sums, x, row, key))
+        return false;
+    discard(m, &m->own);
+    discard(m, &m->exact);
+    return true;
+}
+
+static void ridge_merge(sfp__head *h, const sfp__head *from, const int *row)
+{
+    ridge *m = (ridge *)h;
+    sfp__sums_merge(&m->sums, &((const ridge *)from)->sums, from->rows, row);
+    discard(m, &m->own);
+    discard(m, &m->exact);
+}
+
+/* ------------------------------------------------------------------- solve */
+
+static double class_count(const ridge *m, unsigned folds, int row)
+{
+    int64_t n = 0;
+    for (int f = 0; f < SFP_FOLDS; f++)
+        n += folds & 1u << f ? m->sums.count[f][row] : 0;
+    return (double)n;
+}
+
+static double class_sum(const ridge *m, unsigned folds, int row, int i)
+{
+    double s = 0;
+    for (int f = 0; f < SFP_FOLDS; f++)
+        s += folds & 1u << f ? m->sums.class_sum[f][(size_t)row * (size_t)m->base.opt.dim + (size_t)i] : 0;
+    return s;
+}
+
+/* Writes the mean and the priors; returns the number of samples. */
+static double summarise(ridge *m, unsigned folds, double *mean)
+{
+    int d = m->base.opt.dim, rows = m->base.rows;
+    double n = 0;
+    for (int r = 0; r < rows; r++)
+        n += m->prior[r] = class_count(m, folds, r);
+    for (int r = 0; r < rows; r++)
+        m->prior[r] = n > 0 ? m->prior[r] / n : 0;
+    for (int i = 0; i < d; i++) {
+        double s = 0;
+        for (int r = 0; r < rows; r++)
+            s += class_sum(m, folds, r, i);
+        mean[i] = n > 0 ? s / n : 0;
+    }
+    return n;
+}
+
+/* Fills the matrix A and the right side of ridge. m->deviation gets 1 / deviation; 0: the feature is constant. */
+static void fill_ridge(ridge *m, unsigned folds, double n, const solution *s)
+{
+    int d = m->base.opt.dim, rows = m->base.rows;
+    double *z = m->deviation, largest = 0;
+    sfp__sums_product(&m->sums, folds, m->matrix, m->base.opt.threads);
+    for (int i = 0; i < d; i++) {
+        z[i] = sfp__triangle_row(m->matrix, d, i)[i] / n - s->centre[i] * s->centre[i];
+        largest = fmax(largest, z[i]);
+    }
+    for (int i = 0; i < d; i++)
+        z[i] = z[i] > 1e-10 * largest ? 1 / sqrt(z[i]) : 0;
+    for (int i = 0; i < d; i++) {
+        double *row = sfp__triangle_row(m->matrix, d, i);
+        for (int j = i; j < d; j++)
+            row[j] = z[i] * z[j] * (row[j] / n - s->centre[i] * s->centre[j]);
+        row[i] += m->lambda;
+        for (int r = 0; r < rows; r++)
+            s->weight[(size_t)i * (size_t)rows + (size_t)r] = z[i] * (class_sum(m, folds, r, i) / n - s->centre[i] * m->prior[r]);
+    }
+}
+
+/* Fills the covariance within classes, without shrinkage, and the right side of slda. */
+static void fill_slda(ridge *m, unsigned folds, double n, const solution *s)
+{
+    int d = m->base.opt.dim, rows = m->base.rows, k = 0;
+    sfp__sums_product(&m->sums, folds, m->matrix, m->base.opt.threads);
+    for (int r = 0; r < rows; r++) {
+        double count = class_count(m, folds, r), scale = count > 0 ? 1 / sqrt(count) : 0;
+        for (int i = 0; i < d; i++) {
+            double sum = class_sum(m, folds, r, i);
+            m->class_x[(size_t)k * (size_t)d + (size_t)i] = scale * sum;
+            s->weight[(size_t)i * (size_t)rows + (size_t)r] = count > 0 ? sum / count - s->centre[i] : 0;
+        }
+        if (++k == SFP_SUMS_GROUP || r + 1 == rows) {
+            sfp__triangle_add(d, m->matrix, k, -1, m->class_x, m->base.opt.threads);
+            k = 0;
+        }
+    }
+    for (int i = 0; i < d; i++) {
+        double *row = sfp__triangle_row(m->matrix, d, i);
+        for (int j = i; j < d; j++)
+            row[j] /= n;
+    }
+}
+
+/* Shrinks the covariance: by a fixed share, or by the oracle approximating estimator (Chen et al., 2010). `extra` is added to the
+ * diagonal. */
+static void shrink(ridge *m, double n, double extra)
+{
+    int d = m->base.opt.dim;
+    double trace = 0, squares = 0, share = (double)m->base.opt.slda_shrink, target = 1;
+    for (int i = 0; i < d; i++) {
+        const double *row = sfp__triangle_row(m->matrix, d, i);
+        trace += row[i];
+        squares += row[i] * row[i];
+        for (int j = i + 1; j < d; j++)
+            squares += 2 * row[j] * row[j];
+    }
+    if (m->base.opt.shrinkage_oas) {
+        double spread = squares - trace * trace / d, top = (1 - 2.0 / d) * squares + trace * trace;
+        share = spread > 0 ? fmin(1, top / ((n + 1 - 2.0 / d) * spread)) : 1;
+        target = trace / d;
+    }
+    if (!(trace > 0)) { /* all samples of each class are equal */
+        share = 1;
+        target = 1;
+    }
+    for (int i = 0; i < d; i++) {
+        double *row = sfp__triangle_row(m->matrix, d, i);
+        for (int j = i; j < d; j++)
+            row[j] *= 1 - share;
+        row[i] += share * target + extra * trace / d;
+    }
+}
+
+/* Finishes a solution: its weights for x - mean, and its bias. */
+static void finish(const ridge *m, unsigned folds, solution *s)
+{
+    int d = m->base.opt.dim;
+    for (int r = 0; r < s->rows; r++) {
+        double count = class_count(m, folds, r), sum = 0, *w = s->weight + r;
+        for (int i = 0; i < d; i++, w += s->rows) {
+            if (!is_slda(m))
+                *w *= m->deviation[i];
+            else if (count > 0)
+                sum += (class_sum(m, folds, r, i) / count - s->centre[i]) * *w;
+        }
+        s->bias[r] = count == 0 ? never : is_slda(m) ? -0.5 * sum : m->prior[r];
+    }
+}
+
+/* Solves from the sums of the chosen folds. A matrix that is singular within rounding gets a larger diagonal. */
+static void solve(ridge *m, double lambda, unsigned folds, solution *s)
+{
+    int d = m->base.opt.dim, tries = 0;
+    double n = summarise(m, folds, s->centre);
+    s->rows = m->base.rows;
+    for (m->lambda = lambda;; tries++, m->lambda *= 10) {
+        (is_slda(m) ? fill_slda : fill_ridge)(m, folds, n > 0 ? n : 1, s);
+        if (is_slda(m))
+            shrink(m, n, tries ? 1e-14 * pow(10, tries) : 0);
+        if (sfp__triangle_factor(d, m->matrix, m->base.opt.threads))
+            break;
+        if (tries == 40) { /* not a covariance (a forged state): use the identity, so that no NaN results */
+            memset(m->matrix, 0, sfp__triangle_count(d) * sizeof *m->matrix);
+            for (int i = 0; i < d; i++)
+                sfp__triangle_row(m->matrix, d, i)[i] = 1;
+            break;
+        }
+    }
+    sfp__triangle_solve(d, m->matrix, s->rows, s->weight, m->base.opt.threads);
+    finish(m, folds, s);
+}
+
+/* ------------------------------------------------------- lambda and scale */
+
+static void score_one(const ridge *m, const solution *s, const float *x, double *out)
+{
+    size_t rows = (size_t)s->rows;
+    memcpy(out, s->bias, rows * sizeof *out);
+    for (int i = 0; i < m->base.opt.dim; i++) {
+        double f = (double)x[i] - s->centre[i];
+        const double *w = s->weight + (size_t)i * rows;
+        for (size_t r = 0; r < rows; r++)
+            out[r] += f * w[r];
+    }
+}
+
+/* Returns the squared error of the held-out fold under a solution of the rest. Uses m->matrix. */
+static double held_error(ridge *m, const solution *s)
+{
+    const sfp__sums *u = &m->sums;
+    size_t d = (size_t)m->base.opt.dim, rows = (size_t)s->rows;
+    double n = (double)u->total[SFP_HELD], error = 0, *w = m->class_x, *sum = m->class_x + d;
+    sfp__sums_product(u, 1 << SFP_HELD, m->matrix, m->base.opt.threads);
+    memset(sum, 0, d * sizeof *sum);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t i = 0; i < d; i++)
+            sum[i] += u->class_sum[SFP_HELD][r * d + i];
+    for (size_t r = 0; r < rows; r++) { /* scores are b + x.w */
+        const double *own = u->class_sum[SFP_HELD] + r * d;
+        double b = m->prior[r], on_own = 0, on_all = 0, square = 0, count = (double)u->count[SFP_HELD][r];
+        for (size_t i = 0; i < d; i++) {
+            w[i] = s->weight[i * rows + r];
+            b -= s->centre[i] * w[i];
+            on_own += w[i] * own[i];
+            on_all += w[i] * sum[i];
+        }
+        sfp__triangle_multiply((int)d, m->matrix, w, m->product);
+        for (size_t i = 0; i < d; i++)
+            square += w[i] * m->product[i];
+        error += count - 2 * (b * count + on_own) + b * b * n + 2 * b * on_all + square;
+    }
+    return isfinite(error) ? error : INFINITY;
+}
+
+/* Tries lambda number `index`, once. */
+static double error_at(ridge *m, int index, solution *s, double *error)
+{
+    if (isnan(error[index])) {
+        solve(m, pow(10, LOWEST + index), 1 << SFP_REST, s);
+        error[index] = held_error(m, s);
+    }
+    return error[index];
+}
+
+/* Returns the nearest minimum downhill from 1. The search always starts there, so that the result depends on the sums only. */
+static double choose_lambda(ridge *m, solution *s)
+{
+    double error[DECADES];
+    int best = -LOWEST, from = best;
+    for (int i = 0; i < DECADES; i++)
+        error[i] = NAN;
+    while (best + 1 < DECADES && error_at(m, best + 1, s, error) < error_at(m, best, s, error))
+        best++;
+    while (best == from && best > 0 && error_at(m, best - 1, s, error) < error_at(m, best, s, error))
+        from = --best;
+    return pow(10, LOWEST + best);
+}
+
+/* Chooses lambda and the scale of a solution, with the samples that are not held out. The solution is not valid afterwards. */
+static void choose(ridge *m, solution *s)
+{
+    size_t d = (size_t)m->base.opt.dim, rows = (size_t)m->base.rows;
+    reset_strength(m, s);
+    if (m->base.n < FIRST_CHOICE || m->sums.total[SFP_HELD] < HELD_MIN || m->sums.total[SFP_REST] < HELD_MIN)
+        return;
+    s->chosen = m->base.n;
+    if (!is_slda(m))
+        s->strength[LAMBDA] = choose_lambda(m, s);
+    solve(m, s->strength[LAMBDA], 1 << SFP_REST, s);
+    for (int i = 0; i < m->sums.kept; i++)
+        score_one(m, s, m->sums.kept_x + (size_t)i * d, m->scores + (size_t)i * rows);
+    s->strength[SCALE] = sfp__head_fit_scale(m->sums.kept, (int)rows, m->scores, m->sums.kept_row, first_scale(m));
+}
+
+/* Solves from all samples. */
+static void solve_all(ridge *m, solution *s)
+{
+    solve(m, s->strength[LAMBDA], ALL, s);
+    s->n = m->base.n;
+}
+
+/* ------------------------------------------------------------------ refresh */
+
+static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
+{
+    (void)err;
+    ridge *m = (ridge *)h;
+    int64_t grown = h->n - m->own.n, gap = h->opt.solve_gap, least = m->own.n / 20 > gap ? m->own.n / 20 : gap;
+    if (exact && m->exact.n != h->n) {
+        if (m->own.chosen == h->n)
+            memcpy(m->exact.strength, m->own.strength, sizeof m->own.strength);
+        else
+            choose(m, &m->exact);
+        solve_all(m, &m->exact);
+    }
+    if (exact)
+        return SFP_OK;
+    if (m->own.n > 0 && grown < least && !(h->rows > m->own.rows && grown >= gap))
+        return SFP_OK;
+    if (2 * h->n >= 3 * m->own.chosen)
+        choose(m, &m->own);
+    solve_all(m, &m->own);
+    return SFP_OK;
+}
+
+static void ridge_score(sfp__head *h, int n, const float *q, bool exact, double *out)
+{
+    const ridge *m = (const ridge *)h;
+    const solution *s = exact ? &m->exact : &m->own;
+    for (int k = 0; k < n; k++, q += h->opt.dim, out += h->rows) {
+        score_one(m, s, q, out);
+        for (int r = 0; r < h->rows; r++)
+            out[r] = r < s->rows && s->bias[r] != never ? out[r] * s->strength[SCALE] : -INFINITY;
+    }
+}
+
+static void ridge_linear_map(const sfp__head *h, bool exact, sfp__head_linear_map *f)
+{
+    const ridge *m = (const ridge *)h;
+    const solution *s = exact ? &m->exact : &m->own;
+    size_t d = (size_t)h->opt.dim, rows = (size_t)s->rows;
+    f->rows = s->rows;
+    if (!f->weight)
+        return;
+    for (size_t i = 0; i < d * rows; i++)
+        f->weight[i] = s->strength[SCALE] * s->weight[i];
+    for (size_t r = 0; r < rows; r++)
+        f->bias[r] = s->bias[r] == never ? -INFINITY : s->strength[SCALE] * s->bias[r];
+    memcpy(f->centre, s->centre, d * sizeof *f->centre);
+}
+
+/* --------------------------------------------------------------- save, load */
+
+static sfp_status visit_solution(ridge *m, solution *s, const sfp__visitor *v, sfp_error *err)
+{
+    const int64_t weight[] = {m->base.opt.dim, s->rows}, strengths = STRENGTHS;
+    TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &strengths, s->strength, err));
+    TRY(sfp__visit(v, "weight", SFP_DTYPE_F64, 2, weight, s->weight, err));
+    TRY(sfp__visit(v, "bias", SFP_DTYPE_F64, 1, weight + 1, s->bias, err));
+    TRY(sfp__visit(v, "centre", SFP_DTYPE_F64, 1, weight, s->centre, err));
+    for (int p = 0; p < STRENGTHS; p++)
+        if (!v->put && !(s->strength[p] >= 1e-9 && s->strength[p] < 1e6))
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': value %d is %g, expected a number from 1e-9 to 1e6", v->file,
+                             v->prefix, p, s->strength[p]);
+    return SFP_OK;
+}
+
+static sfp_status ridge_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
+{
+    ridge *m = (ridge *)h;
+    const int64_t counters = COUNTERS;
+    m->counter[SOLVED] = m->own.n;
+    m->counter[SOLVED_ROWS] = m->own.rows;
+    m->counter[CHOSEN] = m->own.chosen;
+    TRY(sfp__visit(v, "counter", SFP_DTYPE_I64, 1, &counters, m->counter, err));
+    if (m->counter[SOLVED] < 0 || m->counter[SOLVED] > h->n || m->counter[SOLVED_ROWS] < 0 || m->counter[SOLVED_ROWS] > h->rows ||
+        m->counter[CHOSEN] < 0 || m->counter[CHOSEN] > h->n)
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters are inconsistent", v->file, v->prefix);
+    m->own.n = m->counter[SOLVED];
+    m->own.rows = (int)m->counter[SOLVED_ROWS];
+    m->own.chosen = m->counter[CHOSEN];
+    TRY(visit_solution(m, &m->own, v, err));
+    return sfp__sums_visit(&m->sums, h->rows, h->count, v, err);
+}
+
+static sfp_status ridge_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_error *err)
+{
+    ridge *m = (ridge *)h;
+    m->exact.rows = h->rows;
+    m->exact.n = h->n;
+    return visit_solution(m, &m->exact, v, err);
+}
+
+#define KIND(word)                                                                                                             \
+    {                                                                                                                          \
+        .name = word, .size = sizeof(ridge), .init = ridge_init, .done = ridge_done, .grow = ridge_grow, .learn = ridge_learn, \
+        .forget = ridge_forget, .merge = ridge_merge, .refresh = ridge_refresh, .score = ridge_score,                          \
+        .linear_map = ridge_linear_map, .visit = ridge_visit, .visit_inference = ridge_visit_inference                         \
+    }
+const sfp__head_kind sfp__head_ridge = KIND("ridge"), sfp__head_slda = KIND("slda");

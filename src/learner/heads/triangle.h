@@ -1,0 +1,38 @@
+/* Symmetric matrices of doubles for the closed-form heads: sums of products of samples, their Cholesky factors and solves.
+ *
+ * Only the upper triangle is stored, in blocks of 64 rows: block i has the columns from 64 i on, row-major. So a matrix takes
+ * little more than half the memory, and each block is a dense matrix. The functions divide the work by columns: the result does
+ * not depend on the number of threads. They allocate no memory. */
+#ifndef SFP_LEARNER_TRIANGLE_H
+#define SFP_LEARNER_TRIANGLE_H
+
+#include "base/thread_pool.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { SFP_TRIANGLE_BLOCK = 64 };
+
+/* Returns the number of doubles of an (n, n) matrix. */
+size_t sfp__triangle_count(int n);
+
+/* Returns row i: element (i, j) is at [j], for j >= i. */
+static inline double *sfp__triangle_row(double *t, int n, int i)
+{
+    size_t b = SFP_TRIANGLE_BLOCK, block = (size_t)i / b, width = (size_t)n - block * b;
+    return t + block * b * (size_t)n - b * b * block * (block - 1) / 2 + ((size_t)i - block * b) * width - block * b;
+}
+
+/* Adds sign * the sum over r < k of x_r x_r^T; x (k, n). `threads` may be NULL here and below. */
+void sfp__triangle_add(int n, double *t, int k, double sign, const double *x, sfp__thread_pool *threads);
+
+/* Factors A = U^T U in place. Returns false if a pivot is not above the rounding error of its diagonal element. */
+bool sfp__triangle_factor(int n, double *a, sfp__thread_pool *threads);
+
+/* Computes X <- A^-1 X from the factor; X (n, columns) row-major. */
+void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads);
+
+/* Computes y = A x; y must not overlap x. */
+void sfp__triangle_multiply(int n, const double *a, const double *x, double *y);
+
+#endif
