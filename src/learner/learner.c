@@ -78,7 +78,7 @@ static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, n = (size_t)l->capacity, D = (size_t)l->D, k = (size_t)l->opt.steps;
     size_t r = (size_t)(l->opt.replay ? l->opt.replay : 1);
-    const sfp__want list[] = {{&l->step.rx, r * l->pixels, sizeof *l->step.rx},
+    const sfp__want list[] = {{&l->step.rx, (r + SFP_VALIDATION_STEP) * l->pixels, sizeof *l->step.rx},
                               {&l->batch.mean_embed, b * D, sizeof *l->batch.mean_embed},
                               {&l->batch.fingerprint, D, sizeof *l->batch.fingerprint},
                               {&l->batch.score, b, sizeof *l->batch.score},
@@ -126,6 +126,7 @@ sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_H
     h.shrinkage_oas = !o->fixed_shrinkage;
     h.solve_gap = solve_gap(l);
     h.threads = l->threads;
+    h.test_on_held = !o->method && !o->mix_by_arrivals;
     if (o->method)
         return sfp__head_create(o->method, &h, &heads[0], err);
     for (int i = 1; o->head == SFP_HEAD_MIX && i < SFP_HEAD_MEMBERS; i++)
@@ -200,6 +201,11 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
         c = o->coreset_max;
     l->max_step_samples = c + o->replay;
     l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
+    if (o->head == SFP_HEAD_MIX) {
+        l->capacity =
+            l->max_step_samples + SFP_VALIDATION_STEP > l->capacity ? l->max_step_samples + SFP_VALIDATION_STEP : l->capacity;
+        TRY(sfp__validation_init(&l->validation, l->rgb_bytes, (size_t)l->tap_dim, err));
+    }
     o->fp.seed = o->seed;
     sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .taps = l->taps, .memo = o->memo};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
@@ -219,7 +225,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
     TRY(sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
-    l->mix = (sfp__mix){.rate = SFP_MIX_RATE};
+    l->mix = (sfp__mix){.rate = SFP_MIX_RATE, .loss = {SFP_MIX_START / SFP_MIX_RATE}};
     return sfp__learner_make_heads(l, l->heads, err);
 }
 
@@ -261,6 +267,7 @@ void sfp__learner_free(sfp__learner *l)
     for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
         sfp__head_free(l->heads[i]);
     sfp__buffer_free(l->buffer);
+    sfp__validation_done(&l->validation);
     sfp__diagnostics_free(l->diagnostics);
     if (l->selector && l->selector->close)
         l->selector->close(l->select_state);

@@ -8,6 +8,7 @@
 #include "learner/learner.h"
 #include "learner/snapshot.h"
 #include "learner/trainer.h"
+#include "learner/validation.h"
 
 enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
 
@@ -74,7 +75,7 @@ typedef struct sfp__batch_work {
 typedef struct sfp__step_work {
     void *block;
     const float **xs;           /* (n) */
-    float *rx;                  /* (replay, 3, S, S) replayed images, normalised */
+    float *rx;                  /* (replay + SFP_VALIDATION_STEP, 3, S, S) replayed and validation images, normalised */
     sfp__item *items;           /* (n) in the order of the pass: samples with unknown queries first */
     int32_t *label;             /* (n) */
     float *weight;              /* (n) */
@@ -105,6 +106,7 @@ struct sfp__learner {
     /* head mix: [1] ridge, [0] is NULL because the trainer has the linear head; method: [0] */
     sfp__head *heads[SFP_HEAD_MEMBERS];
     sfp__mix mix;
+    sfp__validation validation; /* head mix */
     sfp__rng select_rng, replay_rng, buffer_rng;
     sfp__drift_detector detector;
     sfp__learner_counts counts;

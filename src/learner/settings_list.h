@@ -76,6 +76,10 @@
     X(CHOICE, "head-feed", "coreset|batch|auto", "auto",                                                                        \
       "Samples that the closed-form members of the mixture learn from; auto: the whole batch unless the learner is behind.",    \
       feed, 0, 0)                                                                                                               \
+    X(FLIP, "mix-by", "held-out|arrivals", "held-out",                                                                          \
+      "Head mix weighs its members by held-out images of the whole stream, or by arriving samples: that follows classes whose " \
+      "meaning changes, but does not see what is forgotten.",                                                                   \
+      mix_by_arrivals, 0, 0)                                                                                                    \
     X(FLIP, "answer", "seen|all", "seen",                                                                                       \
       "Classes that the linear head predicts: those seen so far, or all, as the code of the paper's authors does.", answer_all, \
       0, 0)

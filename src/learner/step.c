@@ -5,6 +5,7 @@
 #include "base/digest.h"
 #include "compute/pixels.h"
 #include "compute/vec.h"
+#include "learner/heads/sums.h"
 #include "learner/learner_internal.h"
 
 #include <math.h>
@@ -113,6 +114,25 @@ static bool has_seen_a_class(const sfp__learner *l)
     return memchr(l->classes.seen, 1, (size_t)sfp__learner_classes(l)) != NULL;
 }
 
+/* Returns whether held-out samples test the members of head mix. */
+static bool tests_on_held(const sfp__learner *l)
+{
+    return l->opt.head == SFP_HEAD_MIX && !l->opt.mix_by_arrivals;
+}
+
+/* Removes held-out samples from the coreset: they test the heads, so they are not trained on. Returns its size, at least 1. */
+static int exclude_held(sfp__learner *l, int c)
+{
+    int kept = 0;
+    for (int i = 0; i < c; i++) {
+        if (sfp__sums_fold_of(l->batch.key[l->batch.coreset[i]]) == SFP_HELD)
+            continue;
+        l->batch.select_weight[kept] = l->batch.select_weight[i];
+        l->batch.coreset[kept++] = l->batch.coreset[i];
+    }
+    return kept > 0 ? kept : c < 1 ? 0 : 1;
+}
+
 /* Scores the batch, detects drift and chooses the coreset. */
 static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__timestamp_details *r, sfp_error *err)
 {
@@ -160,6 +180,8 @@ static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__ti
     TRY(l->selector->pick(&batch, &coreset, &env, l->batch.coreset, l->batch.select_weight, &r->coreset_count, err));
     if (r->coreset_count > max_coreset) /* a selector may choose the whole batch regardless of sigma */
         r->coreset_count = max_coreset;
+    if (tests_on_held(l))
+        r->coreset_count = exclude_held(l, r->coreset_count);
     r->similarity = l->batch.score;
     r->coreset = l->batch.coreset;
     return SFP_OK;
@@ -295,14 +317,53 @@ static bool feeds_batch(const sfp__learner *l)
     return l->opt.feed == SFP_FEED_BATCH || l->limits.no_training || (l->opt.feed == SFP_FEED_AUTO && !l->limits.no_slack);
 }
 
-/* Test-then-train for head mix: the mixture observes how well the members predict the coreset. `step` is the number of samples of
- * the step, `logits` are those before the first step. */
-static sfp_status observe_members(sfp__learner *l, int step, const float *logits, sfp__timestamp_details *r, sfp_error *err)
+/* Appends some validation images to the n samples of a step, with weight 0. Returns their number. */
+static int add_validation(sfp__learner *l, int n)
 {
-    int classes = sfp__learner_classes(l), c = gather_coreset(l, step, logits);
+    sfp__validation *v = &l->validation;
+    size_t D = (size_t)l->D;
+    int count = v->count < SFP_VALIDATION_STEP ? (int)v->count : SFP_VALIDATION_STEP;
+    for (int i = 0; i < count; i++) {
+        size_t from = (size_t)((v->next + i) % v->count), to = (size_t)(n + i);
+        float *x = l->step.rx + (size_t)(l->opt.replay + i) * l->pixels;
+        sfp__pixels_normalise(v->rgb + from * v->image_bytes, l->S, l->opt.mean, l->opt.std, x);
+        l->step.xs[to] = x;
+        l->step.label[to] = v->label[from];
+        l->step.weight[to] = 0;
+        l->step.masked[to] = false;
+        l->step.replayed[to] = true;
+        memcpy(l->step.query + to * D, v->tap + (from + 1) * v->tap_dim - D, D * sizeof *l->step.query); /* the last tap */
+    }
+    return count;
+}
+
+/* The mixture observes how well the members predict the validation images, which are samples [n, n + count) of the step. */
+static sfp_status observe_validation(sfp__learner *l, int n, int count, const float *logits, sfp_error *err)
+{
+    sfp__validation *v = &l->validation;
+    size_t classes = (size_t)sfp__learner_classes(l);
+    for (int i = 0; i < count; i++) {
+        const float *tap = v->tap + (size_t)((v->next + i) % v->count) * v->tap_dim;
+        sfp__log_softmax((int)classes, l->classes.seen, logits + (size_t)(n + i) * classes, l->step.member[0]);
+        TRY(sfp__head_scores(l->heads[1], 1, tap, false, (int)classes, l->step.member[1], err));
+        sfp__mix_observe(&l->mix, 1, (int)classes, (const float *const *)l->step.member, l->step.label + n + i);
+    }
+    v->next = v->count > 0 ? (v->next + count) % v->count : 0;
+    return SFP_OK;
+}
+
+/* Before the first step: the mixture observes how well the members predict the validation images, and the predictions of the
+ * coreset are counted. `step` is the number of samples of the step, after which `tested` validation images follow. */
+static sfp_status observe_members(sfp__learner *l, int step, int tested, const float *logits, sfp__timestamp_details *r,
+                                  sfp_error *err)
+{
+    int classes = sfp__learner_classes(l);
+    TRY(observe_validation(l, step, tested, logits, err));
+    int c = gather_coreset(l, step, logits);
     TRY(sfp__head_scores(l->heads[1], c, l->step.tap, false, classes, l->step.member[1], err));
     count_mixed_predictions(l, c, true, r);
-    sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.member, l->step.label);
+    if (l->opt.mix_by_arrivals)
+        sfp__mix_observe(&l->mix, c, classes, (const float *const *)l->step.member, l->step.label);
     return SFP_OK;
 }
 
@@ -347,6 +408,13 @@ static void teach_selector(sfp__learner *l, int n, int c, const float *logits)
     l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
 }
 
+/* Returns whether the sample of a slot is held out. An image that is stored as a file has no key and may be replayed. */
+static bool slot_is_held(const sfp__learner *l, const sfp__slot *slot)
+{
+    return slot->image_size == l->rgb_bytes &&
+           sfp__sums_fold_of(sfp__digest_bytes((sfp__digest){{0}}, slot->image, slot->image_size).word[0]) == SFP_HELD;
+}
+
 /* Chooses the slots that the next step replays. The time is part of that of the buffer. */
 static sfp_status draw_replay(sfp__learner *l, int b, int want, int *slots, int *drawn, sfp__timestamp_details *r, sfp_error *err)
 {
@@ -357,6 +425,11 @@ static sfp_status draw_replay(sfp__learner *l, int b, int want, int *slots, int 
     const sfp__buffer_batch batch = {
         .b = b, .label = l->batch.label, .id = l->batch.id, .model = sfp__learner_model_ops(l), .threads = l->threads};
     TRY(sfp__buffer_retrieve(l->buffer, &batch, want, &l->replay_rng, slots, drawn, err));
+    int kept = 0;
+    for (int i = 0; i < *drawn; i++)
+        if (!tests_on_held(l) || !slot_is_held(l, &l->buffer->slot[slots[i]]))
+            slots[kept++] = slots[i];
+    *drawn = kept;
     r->seconds.buffer += sfp__vit_memo_now(l->opt.memo) - start;
     return SFP_OK;
 }
@@ -370,7 +443,8 @@ static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_e
         TRY(draw_replay(l, b, want, slots, &drawn, r, err));
         int unknown = order_items(l, c, slots, drawn);
         TRY(fill_step(l, c, slots, drawn, err));
-        sfp__train_batch batch = sfp__learner_batch(l, c + drawn, unknown);
+        int tested = k == 0 && tests_on_held(l) ? add_validation(l, c + drawn) : 0;
+        sfp__train_batch batch = sfp__learner_batch(l, c + drawn + tested, unknown);
         batch.terms = drawn ? 2 : 1;
         sfp__train_result result = {0};
         TRY(sfp__trainer_step(l->trainer, &batch, &result, err));
@@ -388,7 +462,7 @@ static sfp_status train(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_e
         if (k == 0 && l->opt.head == SFP_HEAD_LINEAR)
             count_linear_predictions(l, c + drawn, result.logits, r);
         if (k == 0 && l->opt.head == SFP_HEAD_MIX)
-            TRY(observe_members(l, c + drawn, result.logits, r, err));
+            TRY(observe_members(l, c + drawn, tested, result.logits, r, err));
     }
     return SFP_OK;
 }
@@ -521,6 +595,10 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     double trained = sfp__vit_memo_now(l->opt.memo);
     TRY(update_buffer(l, b, &r, err));
     double buffered = sfp__vit_memo_now(l->opt.memo);
+    for (int i = 0; tests_on_held(l) && i < b; i++)
+        if (l->batch.has_tap[i])
+            sfp__validation_add(&l->validation, samples[i].rgb, l->batch.tap + (size_t)i * (size_t)l->tap_dim, samples[i].label,
+                                l->batch.key[i]);
     if (mix)
         TRY(update_closed_form(l, b, err));
     r.seconds.head = sfp__vit_memo_now(l->opt.memo) - buffered;

@@ -14,8 +14,11 @@ typedef struct indexed {
     sfp__arrivals base;
     sfp__batch_loader *loader, *unlabelled;
     sfp__clock clock;
-    int64_t *arrived;         /* (batches) as in the plan, plus unlabelled images; NULL: there are none */
-    sfp__sample *candidates;  /* (batch * SFP__RUN_TRIAGE_BATCHES) triage: samples of several batches */
+    int64_t *arrived;        /* (batches) as in the plan, plus unlabelled images; NULL: there are none */
+    sfp__sample *candidates; /* (batch * max_batches) samples of several batches */
+    int *rank;               /* (batch * max_batches) allocate adaptive: scratch, like the next */
+    bool *marked;
+    int max_batches;          /* triage or allocate adaptive: maximum number of batches delivered at once */
     char (*name)[NAME_BYTES]; /* (SFP__GROUP) */
     int64_t next;             /* the first unlabelled image that was not predicted yet */
     uint64_t unread;          /* unlabelled images before `next` that could not be read */
@@ -50,6 +53,8 @@ static void free_indexed(sfp__arrivals *base)
     sfp__clock_done(&a->clock);
     sfp__free(a->arrived);
     sfp__free(a->candidates);
+    sfp__free(a->rank);
+    sfp__free(a->marked);
     sfp__free(a->name);
     sfp__free(a);
 }
@@ -57,15 +62,18 @@ static void free_indexed(sfp__arrivals *base)
 static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
+    bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
+    a->max_batches = o->adaptive && timed ? SFP__RUN_POOL_BATCHES : SFP__RUN_TRIAGE_BATCHES;
     const sfp__clock_options co = {.kind = p->clock,
                                    .lambda = o->rate,
                                    .queue = o->queue,
                                    .policy = o->policy,
-                                   .pool = o->triage,
-                                   .pool_most = SFP__RUN_TRIAGE_BATCHES,
+                                   .pool = o->triage || (o->adaptive && timed),
+                                   .pool_most = a->max_batches,
                                    .stop = p->hooks->stop};
-    bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
-    TRY(sfp__alloc(&a->candidates, (size_t)o->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->candidates, err));
+    TRY(sfp__alloc(&a->candidates, (size_t)(o->learner.batch * a->max_batches), sizeof *a->candidates, err));
+    TRY(sfp__alloc(&a->rank, (size_t)(o->learner.batch * a->max_batches), sizeof *a->rank, err));
+    TRY(sfp__alloc(&a->marked, (size_t)(o->learner.batch * a->max_batches), sizeof *a->marked, err));
     if (p->unlabelled.count)
         TRY(sfp__alloc(&a->name, SFP__GROUP, sizeof *a->name, err));
     if (timed && p->unlabelled.count) {
@@ -89,7 +97,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     sfp__batch_loader_options fo = {.size = p->size,
                                     .resize = p->opt->learner.resize,
                                     .keep_encoded = p->opt->learner.keep_compressed,
-                                    .depth = SFP__RUN_PREFETCH + (p->opt->triage ? SFP__RUN_TRIAGE_BATCHES : 0)};
+                                    .depth = SFP__RUN_PREFETCH + (a->clock.opt.pool ? a->max_batches : 0)};
     TRY(sfp__batch_loader_create(p->source, &p->tasks, &p->batches, &fo, sfp__clock_first(&a->clock), &a->loader, err));
     if (a->next >= p->unlabelled.count)
         return SFP_OK;
@@ -145,6 +153,8 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     d->changed = true;
     if (p->clock != SFP_CLOCK_OFF)
         d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;
+    if (p->opt->adaptive && n > 1)
+        d->count = sfp__allocate_samples(d->count, a->candidates, p->opt->learner.batch, a->rank, a->marked);
     a->delivered.batch = batch;
     a->delivered.batches = n;
     return SFP_OK;
@@ -166,6 +176,8 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     d->task = p->batches.task[batch[0]];
     while (n < count && p->batches.task[batch[n]] == d->task)
         n++;
+    if (p->opt->adaptive && count <= SFP__RUN_BACKLOG) /* a short backlog, not an overload: the batches are processed in turn */
+        n = 1;
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);
     d->more = n < count;

@@ -164,6 +164,11 @@ const sfp__opt sfp__run_table[] = {
                 .resume = SFP_RESUME_LIVE),
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest",
                    "Action if the queue is full: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
+    SFP_ROW_CHOICE(
+        "allocate", "fixed|adaptive", "fixed",
+        "Adaptive: query as many samples as arrive, spread over all of them if there are too many, and train in the time "
+        "that is left, in proportion to the weight of the trained head in the mixture (head mix, or a closed-form method).",
+        AT(adaptive)),
     SFP_ROW_SWITCH("triage", "off",
                    "Clock virtual or real: score every arriving sample and train on the coreset of all, instead of dropping "
                    "batches without scoring them. A timestamp has up to 16 batches; older ones are dropped.",

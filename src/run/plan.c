@@ -311,7 +311,24 @@ sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_er
 
 /* ------------------------------------------------------------- processing times */
 
-/* Reads --costs: one number of seconds per line. Empty lines and lines that begin with # are ignored. */
+/* Reads "query SECONDS" or "train SECONDS". */
+static bool read_stage(sfp__plan *p, const char *line)
+{
+    static const char *const words[] = {"query ", "train "};
+    double *to[] = {&p->query_cost, &p->train_cost};
+    for (int i = 0; i < 2; i++) {
+        char *end;
+        size_t n = strlen(words[i]);
+        if (strncmp(line, words[i], n) != 0)
+            continue;
+        *to[i] = strtod(line + n, &end);
+        return end > line + n && !*end && isfinite(*to[i]) && *to[i] >= 0;
+    }
+    return false;
+}
+
+/* Reads --costs: the seconds of each timestamp in turn, one number per line; or "query S", the seconds per sample, and "train S",
+ * the seconds that training adds to a timestamp. Empty lines and lines that begin with # are ignored. */
 static sfp_status read_costs(sfp__plan *p, sfp_error *err)
 {
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
@@ -322,7 +339,7 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
         TRY(sfp__lines_next(&lines, &line, err));
         if (!line)
             break;
-        if (line[0] == '#' || line[0] == '\0')
+        if (line[0] == '#' || line[0] == '\0' || read_stage(p, line))
             continue;
         double seconds = strtod(line, &end);
         if (end == line || *end || !isfinite(seconds) || seconds < 0)
@@ -332,7 +349,7 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
                               err));
         p->costs[p->cost_count++] = seconds;
     }
-    if (p->cost_count == 0)
+    if (p->cost_count == 0 && !isfinite(p->query_cost))
         return sfp__fail(err, SFP_EFORMAT, "%s: the file has no processing times, expected seconds, one number per line",
                          lines.path);
     return SFP_OK;
@@ -347,6 +364,7 @@ static bool lacks_preset_clock(const sfp__plan *p)
 
 sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
 {
+    p->query_cost = NAN;
     if (p->opt->costs)
         TRY(read_costs(p, err));
     if (lacks_preset_clock(p))

@@ -249,6 +249,11 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
         at->arrived = d->arrived;
     if (d->count == 0)
         return SFP_OK;
+    bool mix = !p->opt->method && p->opt->learner.head == SFP_HEAD_MIX, trains = true;
+    if (p->opt->adaptive && mix) {
+        trains = !d->more && sfp__allocate_training(&at->allocation, d->count, d->time, sfp__learner_linear_weight(run->learner));
+        sfp__learner_set_training(run->learner, trains);
+    }
     double charged = sfp__vit_memo_charged(p->memo);
     TRY(sfp__learner_offer(run->learner, d->count, d->samples, &t, err));
     charged = sfp__vit_memo_charged(p->memo) - charged;
@@ -257,7 +262,10 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     run->pace.train_seconds += t.seconds.total - charged; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
         run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
-    *seconds = p->cost_count ? p->costs[at->timestamps % p->cost_count] : t.seconds.total;
+    *seconds = p->cost_count             ? p->costs[at->timestamps % p->cost_count]
+               : isfinite(p->query_cost) ? d->count * p->query_cost + (trains && mix ? p->train_cost : 0)
+                                         : t.seconds.total;
+    sfp__allocate_measured(&at->allocation, d->count, trains, *seconds);
     TRY(begin(run, err));
     TRY(sfp__journal_write(run, d, &t, err));
     at->timestamps++;

@@ -47,6 +47,7 @@ typedef struct sfp__run_options {
     int queue;
     sfp__queue_policy policy;
     bool triage, controller;
+    bool adaptive;      /* allocate adaptive */
     int pending;        /* live streams: capacity of the label queue */
     int eval_every;     /* timestamps between evaluations; 0: after each task */
     int64_t eval_limit; /* test samples per task; 0: all */

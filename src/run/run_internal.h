@@ -23,9 +23,11 @@
 #include <limits.h>
 
 enum {
-    SFP__RUN_SHOWN = 40,         /* images in the report */
-    SFP__RUN_PREFETCH = 4,       /* batches decoded before they are needed */
-    SFP__RUN_TRIAGE_BATCHES = 16 /* triage: maximum number of batches in one timestamp */
+    SFP__RUN_SHOWN = 40,          /* images in the report */
+    SFP__RUN_PREFETCH = 4,        /* batches decoded before they are needed */
+    SFP__RUN_TRIAGE_BATCHES = 16, /* triage: maximum number of batches in one timestamp */
+    SFP__RUN_POOL_BATCHES = 32,   /* allocate adaptive: maximum number of batches from which samples are chosen */
+    SFP__RUN_BACKLOG = 4          /* allocate adaptive: so many batches may wait and are all processed */
 };
 
 #define SFP__RUN_EVENTS "events.jsonl"
@@ -49,7 +51,16 @@ struct sfp__plan {
     sfp__vit_memo *memo;     /* feature cache; NULL: none */
     double *costs;           /* (cost_count) processing times in seconds, used in turn */
     int64_t cost_count;      /* 0: processing times are measured */
+    double query_cost;       /* seconds per sample, with train_cost instead of costs; NAN: not given */
+    double train_cost;       /* seconds per timestamp that trains */
 };
+
+/* The division of time between queries and training (allocate.c). */
+typedef struct sfp__allocation {
+    double credit; /* seconds that training may take */
+    double query;  /* mean seconds per sample without training; 0: not measured yet */
+    double train;  /* mean seconds that training adds to a timestamp; 0: not measured yet */
+} sfp__allocation;
 
 /* Saved in checkpoints beside the learner, the arrivals, the classes and the result. */
 typedef struct sfp__position {
@@ -63,6 +74,7 @@ typedef struct sfp__position {
     } evaluated;         /* place of the last evaluation, so that none is done twice; timestamps -1: none */
     bool evaluation_due; /* after the last timestamp */
     double cs;           /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
+    sfp__allocation allocation;
 } sfp__position;
 
 struct sfp__classes {
@@ -172,6 +184,16 @@ bool sfp__calibration_fills(const sfp__buffer *b, int64_t batches);
 sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err);
 /* Clock paper: finds C_S and keeps the batches that it leaves time for. *cs NAN: the run was stopped meanwhile. */
 sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_error *err);
+
+/* ------------------------------------------------------------------ allocate.c */
+
+/* Chooses at most `want` of n samples and moves them to the front. Returns their number. rank, marked: (n) scratch. */
+int sfp__allocate_samples(int n, sfp__sample *samples, int want, int *rank, bool *marked);
+/* Returns whether a timestamp with n samples, which arrived in `time` seconds (NAN: no arrival rate), trains. weight: that of the
+ * linear head in the mixture. */
+bool sfp__allocate_training(sfp__allocation *a, int n, double time, double weight);
+/* Records the processing time of a timestamp. */
+void sfp__allocate_measured(sfp__allocation *a, int n, bool trained, double seconds);
 
 /* ------------------------------------------------------------------- classes.c */
 

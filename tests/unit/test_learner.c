@@ -632,19 +632,21 @@ TEST(a_new_class_changes_no_weight_of_the_mixture)
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 0, 0);
     o.head = SFP_HEAD_MIX;
+    o.mix_by_arrivals = true;
     o.buffer.method = "none";
     OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
+    const sfp__mix start = l->mix;
     for (int c = 0; c < 5; c++) {
         sfp__timestamp_details t = offer(l, c, c + 1, (uint64_t)c);
         assert_true(t.prequential_total > 0);
         assert_int_equal(t.prequential_correct, 0);
         assert_true(sfp__learner_seen(l, c));
         for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-            assert_true(l->mix.loss[e] == 0);
+            assert_true(l->mix.loss[e] == start.loss[e]);
     }
     (void)offer(l, 3, 5, 9);
     for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-        assert_true(l->mix.loss[e] > 0);
+        assert_true(l->mix.loss[e] > 0 && l->mix.loss[e] != start.loss[e]);
 }
 
 TEST(the_linear_head_cannot_predict_a_class_before_it_arrives)

@@ -28,6 +28,7 @@ typedef struct sfp__head_options {
     bool slda_published;       /* slda: the published update, which depends on the order of the samples */
     int64_t solve_gap;         /* ridge, slda: least number of samples between two solves of the learner */
     sfp__thread_pool *threads; /* for solves; NULL: none */
+    bool test_on_held;         /* ridge, slda: solutions that are not exact exclude held-out samples, which test them */
 } sfp__head_options;
 
 sfp__head_options sfp__head_options_defaults(int dim, int classes);
@@ -90,6 +91,8 @@ void sfp__head_scorer_scores(const sfp__head_scorer *s, int n, const float *quer
 enum { SFP_HEAD_MEMBERS = 2 }; /* linear, ridge */
 
 #define SFP_MIX_SKIP 0.02 /* a linear head with less weight is not computed for a prediction */
+/* The linear head begins with this disadvantage, so that it gets weight only when it has proved better. */
+#define SFP_MIX_START 4.0
 #define SFP_MIX_RATE 0.01 /* default of `rate` */
 
 typedef struct sfp__mix { /* plain data; loss and count are saved */

@@ -10,7 +10,7 @@
  * the samples that are not held out. So is lambda, by the squared error of all held-out samples, which only needs their sums.
  *
  * There are two solutions, each with its own lambda and scale. The learner's own is computed again when the number of samples has
- * grown by 5 % and the passes since then have cost a hundred times as much as solving; its lambda and scale are chosen again after
+ * grown by 5 %, or that of a class by half, and the passes since then have cost a hundred times as much as solving; its lambda and scale are chosen again after
  * a growth by half. It predicts samples before they are learned from. It is saved, so that a run that resumes continues with the
  * same bytes. The exact one, of all samples, is computed when it is needed. */
 #include "base/mem.h"
@@ -45,7 +45,8 @@ typedef struct ridge {
     sfp__sums sums;
     int64_t counter[COUNTERS];
     solution own, exact;
-    double lambda; /* of the solve in progress */
+    int64_t *own_count; /* (capacity) samples of each class when the own solution was computed */
+    double lambda;      /* of the solve in progress */
     /* Workspace of a solve. */
     double *matrix;                   /* triangle */
     double *deviation, *product;      /* (D) */
@@ -92,8 +93,8 @@ static sfp_status ridge_init(sfp__head *h, sfp_error *err)
 static void ridge_done(sfp__head *h)
 {
     ridge *m = (ridge *)h;
-    void *blocks[] = {m->own.weight, m->own.bias,  m->own.centre, m->exact.weight, m->exact.bias, m->exact.centre,
-                      m->matrix,     m->deviation, m->product,    m->prior,        m->scores,     m->class_x};
+    void *blocks[] = {m->own.weight, m->own.bias, m->own.centre, m->exact.weight, m->exact.bias, m->exact.centre, m->matrix,
+                      m->deviation,  m->product,  m->prior,      m->scores,       m->class_x,    m->own_count};
     sfp__sums_done(&m->sums);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
@@ -112,6 +113,7 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
     return sfp__check_memory(sfp__sums_grow(&m->sums, h->capacity, capacity) && grow_solution(&m->own, d, old, count) &&
                                  grow_solution(&m->exact, d, old, count) &&
                                  sfp__head_extend(&m->prior, sizeof *m->prior, old, count) &&
+                                 sfp__head_extend(&m->own_count, sizeof *m->own_count, old, count) &&
                                  sfp__head_extend(&m->scores, SFP_SUMS_KEPT * sizeof *m->scores, old, count),
                              err);
 }
@@ -385,20 +387,33 @@ static void choose(ridge *m, solution *s)
     s->strength[SCALE] = sfp__head_fit_scale(m->sums.kept, (int)rows, m->scores, m->sums.kept_row, first_scale(m));
 }
 
-/* Solves from all samples. */
+/* Solves from all samples; the own solution from those that are not held out, if these test it. */
 static void solve_all(ridge *m, solution *s)
 {
-    solve(m, s->strength[LAMBDA], ALL, s);
+    bool rest = s == &m->own && m->base.opt.test_on_held && m->sums.total[SFP_REST] >= HELD_MIN;
+    solve(m, s->strength[LAMBDA], rest ? 1 << SFP_REST : ALL, s);
     s->n = m->base.n;
 }
 
 /* ------------------------------------------------------------------ refresh */
 
+/* Returns whether the own solution is to be computed again: the samples have grown by 5 %, or those of a class by half. */
+static bool is_due(const ridge *m)
+{
+    const sfp__head *h = &m->base;
+    int64_t grown = h->n - m->own.n;
+    if (m->own.n == 0 || (grown >= h->opt.solve_gap && grown >= m->own.n / 20))
+        return true;
+    bool due = h->rows > m->own.rows;
+    for (int r = 0; r < m->own.rows && !due; r++)
+        due = 2 * h->count[r] >= 3 * m->own_count[r];
+    return due && grown >= h->opt.solve_gap;
+}
+
 static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
 {
     (void)err;
     ridge *m = (ridge *)h;
-    int64_t grown = h->n - m->own.n, gap = h->opt.solve_gap, least = m->own.n / 20 > gap ? m->own.n / 20 : gap;
     if (exact && m->exact.n != h->n) {
         if (m->own.chosen == h->n)
             memcpy(m->exact.strength, m->own.strength, sizeof m->own.strength);
@@ -406,13 +421,12 @@ static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
             choose(m, &m->exact);
         solve_all(m, &m->exact);
     }
-    if (exact)
-        return SFP_OK;
-    if (m->own.n > 0 && grown < least && !(h->rows > m->own.rows && grown >= gap))
+    if (exact || !is_due(m))
         return SFP_OK;
     if (2 * h->n >= 3 * m->own.chosen)
         choose(m, &m->own);
     solve_all(m, &m->own);
+    memcpy(m->own_count, h->count, (size_t)h->rows * sizeof *h->count);
     return SFP_OK;
 }
 
@@ -472,6 +486,10 @@ static sfp_status ridge_visit(sfp__head *h, const sfp__visitor *v, sfp_error *er
     m->own.n = m->counter[SOLVED];
     m->own.rows = (int)m->counter[SOLVED_ROWS];
     m->own.chosen = m->counter[CHOSEN];
+    TRY(sfp__visit(v, "own_counts", SFP_DTYPE_I64, 1, &m->counter[SOLVED_ROWS], m->own_count, err));
+    for (int r = 0; r < m->own.rows; r++)
+        if (m->own_count[r] < 0 || m->own_count[r] > h->count[r])
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counts are inconsistent", v->file, v->prefix);
     TRY(visit_solution(m, &m->own, v, err));
     return sfp__sums_visit(&m->sums, h->rows, h->count, v, err);
 }

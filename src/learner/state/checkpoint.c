@@ -228,8 +228,10 @@ static sfp_status visit_fingerprints(visit *f, sfp_error *err)
     TRY(visit_rng(f, "rng.replay", &l->replay_rng, err));
     TRY(visit_rng(f, "rng.buffer", &l->buffer_rng, err));
     TRY(visit_drift(f, err));
-    if (l->opt.head == SFP_HEAD_MIX)
+    if (l->opt.head == SFP_HEAD_MIX) {
         TRY(visit_mix(f, err));
+        TRY(sfp__validation_visit(&l->validation, &f->v, f->commits, f->classes, err));
+    }
     for (int i = 0; i < count; i++)
         TRY(visit_param(f, params[i], err));
     if (f->commits)

@@ -178,7 +178,7 @@ static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, boo
     PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
     n += put_settings(SFP_SAVED_RUN, "ortho-mu classes", o, out + n);
     n += put_settings(SFP_SAVED_RUN, free_stream ? "span drift" : "", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, o->head == SFP_HEAD_MIX ? "head-feed" : "", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, o->head == SFP_HEAD_MIX ? "head-feed mix-by" : "", o, out + n);
     return n + list_inference_settings(o, out + n);
 }
 #undef PUT
