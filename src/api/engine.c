@@ -3,6 +3,7 @@
 
 #include "base/c_locale.h"
 #include "base/mem.h"
+#include "compute/gemm.h"
 #include "learner/state/state.h"
 #include "model/vit.h"
 
@@ -52,6 +53,7 @@ static sfp_status make_engine(sfp__vit *vit, const char *backbone, const sfp_eng
 {
     OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
     OWNED_PTR(sfp__vit_free) sfp__vit *own = vit;
+    TRY(sfp__gemm_prepare(err));
     TRY(sfp__alloc(&e, 1, sizeof *e, err));
     e->vit = TAKE(own);
     e->opt = *o;

@@ -53,6 +53,8 @@ void sfp__gemm_leave(int token);
 
 /* Returns the name for messages: "oneDNN 2.6.3", "CBLAS (OpenBLAS 0.3.21)". */
 const char *sfp__gemm_backend(void);
+/* Starts the backend: compiles its kernels and allocates its memory, so that a failure occurs when an engine is opened. */
+sfp_status sfp__gemm_prepare(sfp_error *err);
 
 /* For backends: returns the largest panel width that is a multiple of `align`, divides n and keeps a (k, panel) piece of W
  * within `bytes`. If there is none, returns n. */

@@ -45,9 +45,18 @@ struct sfp__gemm_op {
 static dnnl_engine_t engine;
 static dnnl_status_t engine_status;
 
+/* oneDNN compiles the kernels of sgemm at their first use. If there is no memory then, it ends the process (a C++ exception), so they
+ * are used once when an engine is opened and not in the middle of a run. */
 static void create_engine(void)
 {
+    enum { SIDE = 64 };
+    static float x[SIDE * SIDE], y[SIDE * SIDE];
+    int token = sfp__gemm_enter();
     engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
+    for (int i = 0; engine_status == dnnl_success && i < 8; i++)
+        engine_status = dnnl_sgemm(i & 1 ? 'T' : 'N', i & 2 ? 'T' : 'N', SIDE, SIDE, SIDE, 1.0f, x, SIDE, x, SIDE,
+                                   i & 4 ? 1.0f : 0.0f, y, SIDE);
+    sfp__gemm_leave(token);
 }
 
 static sfp_status fail(sfp_error *err, dnnl_status_t s, const char *operation)
@@ -62,6 +71,11 @@ static sfp_status need_engine(sfp_error *err)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, create_engine);
     return engine_status == dnnl_success ? SFP_OK : fail(err, engine_status, "engine");
+}
+
+sfp_status sfp__gemm_prepare(sfp_error *err)
+{
+    return need_engine(err);
 }
 
 const char *sfp__gemm_backend(void)
@@ -361,8 +375,25 @@ void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weigh
     }
 }
 
+/* The same product without any memory, slowly. Its last bits differ. */
+static void multiply(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
+                     float *c, int ldc)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            double sum = 0;
+            for (int t = 0; t < k; t++)
+                sum += (double)a[ta ? (size_t)t * (size_t)lda + (size_t)i : (size_t)i * (size_t)lda + (size_t)t] *
+                       (double)b[tb ? (size_t)j * (size_t)ldb + (size_t)t : (size_t)t * (size_t)ldb + (size_t)j];
+            float *to = &c[(size_t)i * (size_t)ldc + (size_t)j];
+            *to = (float)(sum + (beta != 0 ? (double)beta * (double)*to : 0));
+        }
+}
+
 void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                      float *c, int ldc)
 {
-    dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+    dnnl_status_t s = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+    if (s != dnnl_success) /* it had no memory for its copies */
+        multiply(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
