@@ -489,11 +489,14 @@ static sfp_status update_buffer(sfp__learner *l, int b, sfp__timestamp_details *
     return sfp__buffer_update(l->buffer, &batch, &l->buffer_rng, &r->buffer, err);
 }
 
-/* The second half of a timestamp of a closed-form head, called with the head locked: first predict, which is not part of the
- * processing time, then learn. */
+/* The second half of a timestamp of a closed-form head, called with the head locked: solve its equations if that is due, predict,
+ * which is not part of the processing time, and learn. */
 static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
 {
     int classes = sfp__learner_classes(l);
+    double start = sfp__vit_memo_now(l->opt.memo);
+    TRY(sfp__head_refresh(l->heads[0], false, err));
+    double solved = sfp__vit_memo_now(l->opt.memo);
     TRY(sfp__head_scores(l->heads[0], b, l->batch.tap, false, classes, l->step.member[0], err));
     for (int i = 0; i < b; i++)
         count_prediction(l, classes, l->step.member[0] + (size_t)i * (size_t)classes, l->batch.label[i], r);
@@ -505,7 +508,7 @@ static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_de
     l->counts.offered += (uint64_t)b;
     l->counts.trained += (uint64_t)b;
     l->classes.learned = classes;
-    r->seconds.head = sfp__vit_memo_now(l->opt.memo) - tested;
+    r->seconds.head = solved - start + sfp__vit_memo_now(l->opt.memo) - tested;
     return SFP_OK;
 }
 
