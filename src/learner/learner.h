@@ -76,6 +76,7 @@ typedef struct sfp__timestamp_details {
     int task, offered, coreset_count, steps;
     const float *similarity; /* (offered) scores that the selection used; NULL: not computed */
     const int *coreset;      /* (coreset_count) indices into the batch */
+    const bool *learned;     /* (offered) samples that the closed-form member of head mix learned from; NULL: another head */
     const int *replay_count; /* (steps) */
     const int *replay;       /* (steps, options.replay) slots */
     const double *loss;      /* (steps) */

@@ -608,6 +608,7 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
     l->counts.timestamps++;
     l->counts.offered += (uint64_t)b;
     l->counts.scored += training || l->buffer ? (uint64_t)b : 0;
+    r.learned = mix ? l->batch.has_tap : NULL;
     r.replay = l->step.replay;
     r.replay_count = l->step.replay_count;
     r.loss = l->step.loss;

@@ -80,7 +80,7 @@ struct sfp_result {
         /* number of images that arrived without a label; of these: labelled later, expired, still in the label queue */
         uint64_t unlabelled, late, expired, waiting;
     } labels;        /* live streams only */
-    double coverage; /* classes trained on / classes offered */
+    double coverage; /* classes learned from / classes offered */
     uint64_t peak_rss_bytes;
     /* time */
     double lambda, cs; /* arrival rate and C_S; NAN: no arrival rate, no paper clock */

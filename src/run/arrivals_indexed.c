@@ -63,12 +63,13 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
     bool timed = p->clock == SFP_CLOCK_VIRTUAL || p->clock == SFP_CLOCK_REAL;
-    a->max_batches = o->adaptive && timed ? SFP__RUN_POOL_BATCHES : SFP__RUN_TRIAGE_BATCHES;
+    bool allocates = o->allocate != SFP_ALLOCATE_FIXED;
+    a->max_batches = allocates && timed ? SFP__RUN_POOL_BATCHES : SFP__RUN_TRIAGE_BATCHES;
     const sfp__clock_options co = {.kind = p->clock,
                                    .lambda = o->rate,
                                    .queue = o->queue,
                                    .policy = o->policy,
-                                   .pool = o->triage || (o->adaptive && timed),
+                                   .pool = o->triage || (allocates && timed),
                                    .pool_most = a->max_batches,
                                    .stop = p->hooks->stop};
     TRY(sfp__alloc(&a->candidates, (size_t)(o->learner.batch * a->max_batches), sizeof *a->candidates, err));
@@ -153,7 +154,7 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     d->changed = true;
     if (p->clock != SFP_CLOCK_OFF)
         d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;
-    if (p->opt->adaptive && n > 1)
+    if (p->opt->allocate != SFP_ALLOCATE_FIXED && n > 1)
         d->count = sfp__allocate_samples(d->count, a->candidates, p->opt->learner.batch, a->rank, a->marked);
     a->delivered.batch = batch;
     a->delivered.batches = n;
@@ -176,7 +177,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     d->task = p->batches.task[batch[0]];
     while (n < count && p->batches.task[batch[n]] == d->task)
         n++;
-    if (p->opt->adaptive && count <= SFP__RUN_BACKLOG) /* a short backlog, not an overload: the batches are processed in turn */
+    if (p->opt->allocate != SFP_ALLOCATE_FIXED && count <= SFP__RUN_BACKLOG) /* a short backlog, not an overload: the batches are processed in turn */
         n = 1;
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);

@@ -260,6 +260,9 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
         j->ids[i] = d->samples[i].id;
     for (int i = 0; i < (learner ? t->coreset_count : d->count); i++)
         run->classes.trained[d->samples[learner ? t->coreset[i] : i].label] = 1;
+    for (int i = 0; t->learned && i < d->count; i++)
+        if (t->learned[i])
+            run->classes.trained[d->samples[i].label] = 1;
     if (learner && p->opt->out)
         keep_shown(j, p, d, t);
     count_times(j->r, t);

@@ -164,11 +164,11 @@ const sfp__opt sfp__run_table[] = {
                 .resume = SFP_RESUME_LIVE),
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest",
                    "Action if the queue is full: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
-    SFP_ROW_CHOICE(
-        "allocate", "fixed|adaptive", "fixed",
-        "Adaptive: query as many samples as arrive, spread over all of them if there are too many, and train in the time "
-        "that is left, in proportion to the weight of the trained head in the mixture (head mix, or a closed-form method).",
-        AT(adaptive)),
+    SFP_ROW_CHOICE("allocate", "fixed|adaptive|queries", "fixed",
+                   "Adaptive: query as many samples as arrive, spread over all of them if there are too many, and train in the time "
+                   "that is left, in proportion to the weight of the trained head in the mixture (head mix, or a closed-form method). "
+                   "Queries: the same, but never train.",
+                   AT(allocate)),
     SFP_ROW_SWITCH("triage", "off",
                    "Clock virtual or real: score every arriving sample and train on the coreset of all, instead of dropping "
                    "batches without scoring them. A timestamp has up to 16 batches; older ones are dropped.",
@@ -181,9 +181,10 @@ const sfp__opt sfp__run_table[] = {
                 AT(pending), .resume = SFP_RESUME_ANY, SFP_RENAMED("pending")),
     SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE(
-        "preset", "default|paper|authors|best", "default",
-        "paper: the settings of the paper, with clock paper if there is a rate; authors: as paper, but as their code does "
-        "where it differs; best: the best known settings."),
+        "preset", "default|paper|authors|best|fast", "default",
+        "default: every option has its own default; paper: the settings of the paper, with clock paper if there is a rate; "
+        "authors: as paper, but as their code does where it differs; best: the best known settings; fast: a closed-form head "
+        "alone."),
     SFP_SETTINGS_TRAIN(SETTING_ROW) SFP_ROW_STRING(
         "init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run directory.", AT(init_state)),
     SFP_ROW_GROUP("Coreset"),
@@ -241,44 +242,88 @@ const size_t sfp__run_table_count = sizeof sfp__run_table / sizeof *sfp__run_tab
 /* ------------------------------------------------------------------------------------------------------------- presets */
 
 /* Bits 1 << i for word i of the row. */
-enum { PRESET_PAPER = 1 << 1, PRESET_AUTHORS = 1 << 2, PRESET_BEST = 1 << 3, PRESETS_PAPER = PRESET_PAPER | PRESET_AUTHORS };
+enum {
+    PRESET_PAPER = 1 << 1,
+    PRESET_AUTHORS = 1 << 2,
+    PRESET_BEST = 1 << 3,
+    PRESET_FAST = 1 << 4,
+    PRESETS_PAPER = PRESET_PAPER | PRESET_AUTHORS,
+    PRESETS_OURS = PRESET_BEST | PRESET_FAST
+};
 
-/* A preset's clock is set only if there is an arrival rate. */
+/* When an option of a preset is set, beside the choice of the preset. */
+typedef enum preset_condition {
+    PRESET_ALWAYS,
+    PRESET_IF_RATED,      /* there is an arrival rate */
+    PRESET_IF_TRAINED,    /* fingerprints are trained: no closed-form head alone */
+    PRESET_IF_CLOSED,     /* a closed-form head learns, alone or in the mixture */
+    PRESET_IF_ALLOCATABLE /* the same, and the user has not chosen another way to spend the time */
+} preset_condition;
+
+/* Clock paper keeps batches before the stream begins, so it leaves nothing to allocate. */
+static bool is_allocatable(const sfp__args *a)
+{
+    const char *clock = sfp__args_text(a, "clock");
+    return !sfp__args_given(a, "triage") && !sfp__args_given(a, "controller") && !sfp__args_given(a, "queue") &&
+           !sfp__args_given(a, "queue-policy") && !(clock && strcmp(clock, "paper") == 0);
+}
+
+static bool holds(const sfp__args *a, preset_condition condition)
+{
+    double rate;
+    bool closed = sfp__args_string(a, "method") || strcmp(sfp__args_text(a, "head"), "mix") == 0;
+    switch (condition) {
+    case PRESET_IF_RATED:
+        return parse_rate(sfp__args_string(a, "rate"), &rate) && rate > 0;
+    case PRESET_IF_TRAINED:
+        return !sfp__args_string(a, "method");
+    case PRESET_IF_CLOSED:
+        return closed;
+    case PRESET_IF_ALLOCATABLE:
+        return closed && is_allocatable(a);
+    default:
+        return true;
+    }
+}
+
 static sfp_status set_preset(sfp__args *a, sfp_error *err)
 {
     static const struct {
         int presets;
-        bool clock;
+        preset_condition condition;
         const char *key, *value;
-    } list[] = {{PRESETS_PAPER, false, "coreset-rounding", "paper"},
-                {PRESETS_PAPER, false, "normalise", "none"},
-                {PRESETS_PAPER, false, "head", "linear"},
-                {PRESETS_PAPER, true, "clock", "paper"},
-                {PRESETS_PAPER, true, "calibrate", "500"},
-                {PRESET_AUTHORS, false, "drop-rule", "eq8"},
-                {PRESET_AUTHORS, false, "attune-topk", "2"},
-                {PRESET_AUTHORS, false, "learnloss-order", "low"},
-                {PRESET_AUTHORS, false, "aser-retrieve", "off"},
-                {PRESET_AUTHORS, false, "ssd-schedule", "port"},
-                {PRESET_AUTHORS, false, "forgetting", "authors"},
-                {PRESET_AUTHORS, false, "answer", "all"},
-                {PRESET_BEST, false, "attune-residual", "on"},
-                {PRESET_BEST, false, "head", "mix"}};
+    } list[] = {{PRESETS_PAPER, PRESET_ALWAYS, "coreset-rounding", "paper"},
+                {PRESETS_PAPER, PRESET_ALWAYS, "normalise", "none"},
+                {PRESETS_PAPER, PRESET_ALWAYS, "head", "linear"},
+                {PRESETS_PAPER, PRESET_IF_RATED, "clock", "paper"},
+                {PRESETS_PAPER, PRESET_IF_RATED, "calibrate", "500"},
+                {PRESET_AUTHORS, PRESET_ALWAYS, "drop-rule", "eq8"},
+                {PRESET_AUTHORS, PRESET_ALWAYS, "attune-topk", "2"},
+                {PRESET_AUTHORS, PRESET_ALWAYS, "learnloss-order", "low"},
+                {PRESET_AUTHORS, PRESET_ALWAYS, "aser-retrieve", "off"},
+                {PRESET_AUTHORS, PRESET_ALWAYS, "ssd-schedule", "port"},
+                {PRESET_AUTHORS, PRESET_ALWAYS, "forgetting", "authors"},
+                {PRESET_AUTHORS, PRESET_ALWAYS, "answer", "all"},
+                {PRESET_BEST, PRESET_IF_TRAINED, "head", "mix"},
+                {PRESET_BEST, PRESET_IF_TRAINED, "attune-residual", "on"},
+                {PRESET_BEST, PRESET_IF_TRAINED, "lr", "0.005"},
+                {PRESET_FAST, PRESET_ALWAYS, "method", "ridge"},
+                {PRESETS_OURS, PRESET_IF_CLOSED, "taps", "0"},
+                {PRESETS_OURS, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
     int which = 1 << sfp__args_choice(a, "preset");
-    double rate;
-    bool rated = parse_rate(sfp__args_string(a, "rate"), &rate) && rate > 0;
     TRY(sfp__args_clear_rank(a, SFP_RANK_PRESET, err));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (list[i].presets & which && (rated || !list[i].clock))
+        if (list[i].presets & which && holds(a, list[i].condition))
             TRY(sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err));
     }
     return SFP_OK;
 }
 
+/* Other settings decide which options of a preset are set. */
 sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err)
 {
     TRY(sfp__args_set(a, key, text, rank, origin, err));
-    return sfp__same_key(key, "preset") || sfp__same_key(key, "rate") ? set_preset(a, err) : SFP_OK;
+    return set_preset(a, err);
 }
 
 /* -------------------------------------------------------------------------------------------------------- the learner */

@@ -9,8 +9,8 @@
 extern const sfp__opt sfp__run_table[];
 extern const size_t sfp__run_table_count;
 
-/* Sets one value; `origin` names it in messages. Setting "preset" also sets the values of the preset, where no other value was
- * given, and clears those of the preset before. The clock of a preset follows "rate". */
+/* Sets one value; `origin` names it in messages. The values of the preset are set anew where no other value was given,
+ * because some of them depend on other settings. */
 sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);
 
 /* Writes the values of the table into *o, which has a backbone and threads; `a` must outlive it. own_source: the caller has a

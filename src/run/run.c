@@ -250,8 +250,9 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     if (d->count == 0)
         return SFP_OK;
     bool mix = !p->opt->method && p->opt->learner.head == SFP_HEAD_MIX, trains = true;
-    if (p->opt->adaptive && mix) {
-        trains = !d->more && sfp__allocate_training(&at->allocation, d->count, d->time, sfp__learner_linear_weight(run->learner));
+    if (p->opt->allocate != SFP_ALLOCATE_FIXED && mix) {
+        trains = p->opt->allocate == SFP_ALLOCATE_ADAPTIVE && !d->more &&
+                 sfp__allocate_training(&at->allocation, d->count, d->time, sfp__learner_linear_weight(run->learner));
         sfp__learner_set_training(run->learner, trains);
     }
     double charged = sfp__vit_memo_charged(p->memo);

@@ -28,6 +28,13 @@
 
 #include <stdatomic.h>
 
+/* How the time of a run is spent (allocate.c). */
+typedef enum sfp__allocate {
+    SFP_ALLOCATE_FIXED,    /* every timestamp trains */
+    SFP_ALLOCATE_ADAPTIVE, /* queries first, training in the time that is left */
+    SFP_ALLOCATE_QUERIES   /* the same, but nothing is trained */
+} sfp__allocate;
+
 typedef struct sfp__run_options {
     sfp__vit *vit;
     sfp__thread_pool *pool;
@@ -47,7 +54,7 @@ typedef struct sfp__run_options {
     int queue;
     sfp__queue_policy policy;
     bool triage, controller;
-    bool adaptive;      /* allocate adaptive */
+    sfp__allocate allocate;
     int pending;        /* live streams: capacity of the label queue */
     int eval_every;     /* timestamps between evaluations; 0: after each task */
     int64_t eval_limit; /* test samples per task; 0: all */

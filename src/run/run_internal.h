@@ -81,7 +81,7 @@ struct sfp__classes {
     sfp__learner *learner;
     sfp_result *r;
     int count;         /* classes of the dataset; of a live stream, so far */
-    uint8_t *trained;  /* (capacity) 1: the class was trained on */
+    uint8_t *trained;  /* (capacity) 1: a sample of the class was learned from */
     int capacity;      /* at least count */
     sfp__names names;  /* live streams */
     int32_t *label_of; /* live streams: (label_capacity) label in the stream for a label of the source; -1: not seen yet */

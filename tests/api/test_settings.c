@@ -132,7 +132,7 @@ TEST(wrong_values_are_refused_at_once_and_change_nothing)
         {"data", "folder:", "folder:PATH"},
         {"test", "camera:0", "expected KIND:PATH"},
         {"classes", "-1", "classes is '-1', expected a whole number"},
-        {"preset", "worst", "preset is 'worst', expected one of default|paper|authors|best"},
+        {"preset", "worst", "preset is 'worst', expected one of default|paper|authors|best|fast"},
     };
     sfp_settings *s = defaults();
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {

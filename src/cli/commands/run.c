@@ -305,6 +305,7 @@ const sfp__command sfp__cmd_run = {
             "source fails, the run fails; its state is kept, and --resume continues it. If no data had arrived, no file is "
             "changed. In a dataset no label arrives later: unlabelled images are predicted in turn on a task-free stream "
             "that keeps its order, and excluded otherwise.\n\n"
+            "Without --preset, a run has the best known settings (--preset best). The settings of the paper are --preset paper.\n\n"
             "An option that has no effect together with the others is refused, unless its value is the default.\n\n"
             "A checkpoint is written every 2 seconds of training; with --clock real and on live streams, every 2 seconds "
             "of wall time in which data arrived. The interval grows if checkpoints would take more than 2 % of the time. "

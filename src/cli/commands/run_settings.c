@@ -19,6 +19,12 @@ static sfp_status check_by_library(const sfp__opt *o, const char *text, sfp_erro
     return status;
 }
 
+/* The command has the best known settings unless others are chosen; the library has a default for each of them. */
+static const char *default_of(const sfp_setting_info *s)
+{
+    return strcmp(s->key, "preset") == 0 ? "best" : s->default_value;
+}
+
 /* How a setting is read on the command line. A learner's number stays text: the library takes 1e6 for a whole number. */
 static sfp__opt to_option(const sfp_setting_info *s)
 {
@@ -26,7 +32,7 @@ static sfp__opt to_option(const sfp_setting_info *s)
                   .alias = s->alias,
                   .type = SFP_OPT_STRING,
                   .arg = s->values,
-                  .default_value = s->default_value,
+                  .default_value = default_of(s),
                   .help = s->help,
                   .word = s->name,
                   .check = check_by_library};
@@ -97,7 +103,7 @@ sfp_status sfp__run_settings(const sfp__args *a, sfp_settings **out, sfp_error *
     const sfp_setting_info *info;
     sfp_status status = sfp_settings_create(&s, err);
     for (int i = 0; !status && (info = sfp_settings_info(i)); i++)
-        if (info->group && sfp__args_rank(a, info->key) >= SFP_RANK_FILE)
+        if (info->group && (sfp__args_rank(a, info->key) >= SFP_RANK_FILE || default_of(info) != info->default_value))
             status = sfp_settings_set(s, info->key, sfp__args_value(a, info->key), err);
     if (status)
         sfp_settings_free(s);

@@ -5,7 +5,7 @@ data=(--backbone tiny.safetensors --data synthetic:80 --tasks 3,3,4 --eval-limit
 for how in '--attune off --head linear' '--attune off --head mix' '--method slda'; do
     out=${how##* }
     read -ra words <<<"$how"
-    streamfp run "${data[@]}" "${words[@]}" --batch 10 --seed 4 --out "$out" --json >run.json 2>talk || cat talk
+    streamfp run --preset default "${data[@]}" "${words[@]}" --batch 10 --seed 4 --out "$out" --json >run.json 2>talk || cat talk
     streamfp eval --state "$out" "${data[@]}" --json >eval.json 2>talk || cat talk
     wc -l <eval.json
     [ "$(grep -oE '"average_accuracy":[^,]*' run.json | head -n 1)" = "$(grep -oE '"average_accuracy":[^,]*' eval.json)" ] || echo average differs

@@ -4,7 +4,7 @@ mkfile vit tiny.safetensors 1 0
 run() { # OUT OPTIONS...
     local out=$1
     shift
-    streamfp run --backbone tiny.safetensors --threads 1 --batch 4 --attune off --out "$out" "$@" 2>talk >/dev/null || cat talk
+    streamfp run --preset default --backbone tiny.safetensors --threads 1 --batch 4 --attune off --out "$out" "$@" 2>talk >/dev/null || cat talk
     grep 'clock paper' talk
 }
 number() { # OUT: prints the main numbers

@@ -1,6 +1,6 @@
 # --diagnostics: the numbers in result.json; the same state and events; where it is refused
 export STREAMFP_REGISTRY=$PWD/runs.db
-args=(run --img-size 32 --data synthetic:80 --tasks 2 --batch 10 --buffer-size 12 --eval-limit 5 --threads 1)
+args=(run --preset default --img-size 32 --data synthetic:80 --tasks 2 --batch 10 --buffer-size 12 --eval-limit 5 --threads 1)
 for name in off on; do
     streamfp "${args[@]}" --diagnostics $name --out $name >log 2>&1 || cat log
     sed 's/,"seconds":{.*$//' $name/events.jsonl >$name.events

@@ -2,7 +2,7 @@
 # values of a preset are accepted
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
-run() { streamfp run --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@"; }
+run() { streamfp run --preset default --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@"; }
 try() {
     run --backbone tiny.safetensors "$@" 2>&1 | grep -v "blocks, so\|^Try 'streamfp run --help'" >&2
     [ "${PIPESTATUS[0]}" = 2 ] || echo "another exit: $*" >&2

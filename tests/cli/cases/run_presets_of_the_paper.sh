@@ -46,7 +46,7 @@ first_task() { # of the run, and of its state after the first task
         grep -oE '"classes 0-4","accuracy":[0-9.]*' | grep -oE '[0-9.]+$'
 }
 for answer in seen all; do
-    run --answer $answer --lr 1e-9
+    run --preset default --answer $answer --lr 1e-9
     [ "$(first_task | uniq | wc -l)" = 1 ] || echo "differ: $(first_task)"
     echo "$answer: $(streamfp inspect out/state.safetensors | grep -o 'answer: .*')"
 done

@@ -1,6 +1,6 @@
 # report and result list the options that differ from their defaults, also those of clock and evaluation
 export STREAMFP_REGISTRY=$PWD/runs.db
-run() { streamfp run --threads 1 "$@" >/dev/null 2>talk || cat talk; }
+run() { streamfp run --preset default --threads 1 "$@" >/dev/null 2>talk || cat talk; }
 listed_options() { grep -oE '(Options that differ|All other options)[^.]*\.[^<>]*(</code>[^.]*\.)?' "$1/report.html" | sed 's/<[^>]*>//g'; }
 printf '%s\n' 0.05 0.31 >costs
 args=(--img-size 32 --data synthetic:60 --tasks 2 --batch 10 --eval-limit 5 --eval-every 3 --rate 400 --clock virtual --costs costs --triage)
@@ -15,6 +15,6 @@ sed 's,<tr,\n&,g; s,</tr>,\n,g' a/report.html | grep -E '<td>(img-size|test|rate
 grep -c 'not known' a/report.html
 echo "--- result.json"
 sed -n '/"defaults"/,/}/p' a/result.json | grep -E '"(img-size|rate|clock|triage|sigma|eval-limit)":'
-streamfp run "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
+streamfp run --preset default "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
 echo "--- one column: .50 is 0.5"
 streamfp runs compare a b | sed -n '1,3p'
