@@ -9,6 +9,8 @@
 #define COLUMNS(list) .columns = (list), .column_count = COUNT(list)
 
 #define STREAMFP "select=streamfp buffer=streamfp"
+#define QUERY "method=ncm taps=1" /* little more than one query pass */
+#define OVER_LOAD "within=class clock=virtual eval-limit=100 near-future=5"
 #define PAPER "preset=paper within=class eval-limit=100"
 
 /* ------------------------------------------------------------------------------------------------------------- metrics */
@@ -17,6 +19,8 @@ static const sfp__metric metrics[] = {
     {"Acc", "average_accuracy", true, 2, 1, "average accuracy, %"},
     {"Fgt", "forgetting", true, 2, -1, "forgetting, %"},
     {"Preq", "prequential_accuracy", true, 2, 1, "prequential accuracy, %"},
+    {"No change", "no_change_accuracy", true, 2, 0, "accuracy of predicting the label of the sample before, %"},
+    {"Near", "near_future_accuracy", true, 2, 1, "accuracy on samples that arrive five batches later, %"},
     {"Cover", "coverage", true, 1, 1, "classes trained on, %"},
     {"Runtime", "runtime", false, 1, -1, "seconds to select, train and update the buffer"},
     {"ms", "cost", false, 1, -1, "milliseconds per batch"},
@@ -47,8 +51,9 @@ const sfp__metric *sfp__metric_find(const char *name, size_t length)
 
 static const sfp__variant closed[] = {
     {.name = "ncm", .settings = "method=ncm", .closed = true},
-    {.name = "slda", .settings = "method=slda", .closed = true},
+    {.name = "slda", .settings = "method=slda slda=published", .closed = true},
     {.name = "ranpac", .settings = "method=ranpac", .closed = true},
+    {.name = "ridge, taps", .settings = "method=ridge taps=0", .closed = true},
 };
 
 const sfp__variant *sfp__closed_rows(int *count)
@@ -160,10 +165,16 @@ static const sfp__variant query_passes[] = {
 };
 
 static const sfp__variant over_load[] = {
+    {.name = "best", .settings = "preset=best", .allocates = true},
+    {.name = "best, no training", .settings = "preset=best allocate=queries", .allocates = true},
     {.name = "paper", .settings = "preset=paper " STREAMFP},
     {.name = "random+er", .settings = "preset=paper select=random buffer=er"},
     {.name = "none", .settings = "preset=paper select=none buffer=none attune=off"},
-    {.name = "best", .settings = "preset=best", .measured_clock = true},
+    {.name = "ncm", .settings = QUERY, .closed = true},
+    {.name = "slda", .settings = "method=slda slda=published taps=1", .closed = true},
+    {.name = "ranpac", .settings = "method=ranpac taps=1", .closed = true},
+    {.name = "ranpac, taps", .settings = "method=ranpac taps=0 allocate=adaptive", .closed = true, .allocates = true},
+    {.name = "ridge, taps", .settings = "method=ridge taps=0 allocate=adaptive", .closed = true, .allocates = true},
 };
 
 /* ------------------------------------------------------------------------------------------------------------- columns */
@@ -184,10 +195,10 @@ static const sfp__variant loads_of_streamfp[] = {
 };
 
 static const sfp__variant loads_of_query[] = {
-    {.name = "load 0.25", .load = 0.25, .load_of = "method=ncm"},
-    {.name = "load 1", .load = 1, .load_of = "method=ncm"},
-    {.name = "load 4", .load = 4, .load_of = "method=ncm"},
-    {.name = "load 16", .load = 16, .load_of = "method=ncm"},
+    {.name = "load 0.25", .load = 0.25, .load_of = QUERY},
+    {.name = "load 1", .load = 1, .load_of = QUERY},
+    {.name = "load 4", .load = 4, .load_of = QUERY},
+    {.name = "load 16", .load = 16, .load_of = QUERY},
 };
 
 #define COLUMN_92(n, s)                        \
@@ -400,12 +411,28 @@ static const sfp__experiment list[] = {
     {.name = "E11",
      .title = "accuracy over load",
      .question = "Which system is best at which arrival rate (load 1: one query pass per sample)?",
-     .settings = "within=class clock=virtual eval-limit=100",
+     .settings = OVER_LOAD,
      ROWS(over_load),
      COLUMNS(loads_of_query),
      .metrics = "Acc,Cover",
-     .numeric_columns = true,
-     .add_closed = true},
+     .numeric_columns = true},
+    {.name = "E11-guards",
+     .title = "prequential accuracy over load, and what it would be without learning",
+     .question = "Is the prequential accuracy of E11 more than that of repeating the last label, and does it last?",
+     .settings = OVER_LOAD,
+     ROWS(over_load),
+     COLUMNS(loads_of_query),
+     .metrics = "Preq,No change,Near",
+     .numeric_columns = true},
+    {.name = "E11-rate",
+     .title = "highest arrival rate without drops",
+     .question = "How many samples per second can each system of E11 process (best: query, because training waits)?",
+     .settings = OVER_LOAD,
+     ROWS(over_load),
+     COLUMNS(no_clock),
+     .metrics = "Rate,ms",
+     .cost_only = true,
+     .needs_costs = true},
     {.name = "growth-b",
      .title = "processing time over the batch size",
      .question = "How does the time per batch grow with b?",

@@ -77,7 +77,8 @@ static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *er
 
 /* Settings that do not change the processing time of a batch, or that belong to the clock. */
 static const char *const not_cost[] = {"seed",       "order", "rate",         "clock",       "costs",  "calibrate",  "eval-limit",
-                                       "eval-every", "queue", "queue-policy", "diagnostics", "triage", "controller", "cache"};
+                                       "eval-every", "queue", "queue-policy", "diagnostics", "triage", "controller", "cache",
+                                       "allocate",   "near-future"};
 
 static sfp_status copy_for_cost(const sfp__strings *settings, sfp__strings *out, sfp_error *err)
 {
@@ -225,6 +226,35 @@ static sfp_status reference_cost(sfp__lab *lab, const sfp__cell *cell, sfp__cost
     return sfp__cost_get(lab, &settings, column->load > 0 ? column->load_of : "StreamFP", "", out, err);
 }
 
+/* Writes the file for --costs of a row that allocates: seconds of a query, and those that training adds to a timestamp. Its name is
+ * that of the time of the row with training in every timestamp. */
+static sfp_status write_stages(const sfp__lab *lab, const sfp__cost *own, int b, sfp__cost *c, sfp_error *err)
+{
+    char text[128];
+    TRY(sfp__path_print(c->path, sizeof c->path, err, "%s-stages", own->path));
+    int n = snprintf(text, sizeof text, "query %.9g\ntrain %.9g\n", c->seconds / b, c->training);
+    return lab->opt.dry_run ? SFP_OK : sfp__file_write(c->path, text, (size_t)n, err);
+}
+
+/* The costs of a row that allocates. Those of a mixture's query are the costs of its closed-form member alone. */
+static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
+{
+    static const char member[] = "method=ridge taps=0";
+    const sfp__experiment *e = &lab->experiments[cell->experiment];
+    const sfp__variant *row = &e->rows[cell->row];
+    OWNED_BY(sfp__strings_done) sfp__strings query = {0};
+    OWNED_BY(sfp__cost_done) sfp__cost own = {0}, c = {0};
+    TRY(sfp__lab_base_settings(lab, e, &query, err));
+    TRY(sfp__settings_add(&query, e->columns[cell->column].settings, err));
+    TRY(sfp__settings_add(&query, row->closed ? row->settings : member, err));
+    TRY(sfp__cost_get(lab, &query, row->closed ? row->name : member, "", &c, err));
+    TRY(sfp__cost_get(lab, settings, row->name, "", &own, err));
+    c.training = row->closed ? 0 : fmax(own.seconds - c.seconds, 0);
+    TRY(write_stages(lab, &own, setting_number(settings, "batch", 20), &c, err));
+    *out = TAKE(c);
+    return SFP_OK;
+}
+
 /* Finds the largest coreset whose processing time fits the time in which a batch arrives, and sets sigma and replay. */
 static sfp_status fit_coreset(sfp__lab *lab, double time, sfp__strings *settings, sfp_error *err)
 {
@@ -251,7 +281,7 @@ static double estimate(const sfp__lab *lab, const sfp__cell *cell, const sfp__st
     double cs = cell->rate > 0 ? cell->cost * (double)c->batches * cell->rate / (double)c->samples : 1;
     double trained = cs > 1 ? (double)count_kept(c, cs, &least) : (double)c->batches;
     double tested = (double)(limit > 0 ? limit : c->samples / (5 * c->tasks)) * c->tasks * (c->tasks + 1) / 2;
-    return trained * cell->cost + tested * lab->pass_seconds + 0.2;
+    return trained * (cell->cost + c->training) + tested * lab->pass_seconds + 0.2;
 }
 
 sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *settings, sfp__cost *cost, sfp_error *err)
@@ -271,13 +301,16 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
             TRY(fit_coreset(lab, b / cell->rate, settings, err));
     }
     if (timed || e->needs_costs) {
-        TRY(sfp__cost_get(lab, settings, row->name, column->learner ? column->name : "", cost, err));
+        TRY(row->allocates ? stage_costs(lab, cell, settings, cost, err)
+                           : sfp__cost_get(lab, settings, row->name, column->learner ? column->name : "", cost, err));
         cell->cost = cost->seconds;
         cell->estimate = estimate(lab, cell, settings, cost);
     }
     if (timed) {
         TRY(sfp__setting_print(settings, err, "rate=%.9g", cell->rate));
-        if (!row->measured_clock)
+        if (row->allocates)
+            TRY(sfp__setting_print(settings, err, "costs=%.9g,%.9g", cost->seconds, cost->training));
+        else if (!row->measured_clock)
             TRY(sfp__setting_print(settings, err, "costs=%.9g", cost->seconds));
     }
     sfp__settings_key(settings, cell->key);

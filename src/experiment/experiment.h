@@ -31,6 +31,7 @@ typedef struct sfp__variant {
     bool extra;          /* rows: another form of a method; a budget omits it first */
     bool fits;           /* rows: the largest coreset whose processing time fits the time in which a batch arrives */
     bool measured_clock; /* rows: times are measured during the run instead of taken from DIR/costs */
+    bool allocates;      /* rows: allocate is not fixed, so that queries and training have costs of their own */
 } sfp__variant;
 
 /* A number of a cell. */
@@ -162,7 +163,8 @@ void sfp__lab_message(const sfp__lab *lab, sfp_log_level level, const char *fmt,
 /* costs.c */
 /* What is known about a method on a stream: measured once, then read from DIR/costs. */
 typedef struct sfp__cost {
-    double seconds;           /* per batch */
+    double seconds;           /* per batch; of a row that allocates: without training */
+    double training;          /* of a row that allocates: seconds that training adds to a timestamp */
     int64_t batches, samples; /* of the stream */
     int tasks;
     int64_t *task_batches; /* (tasks) */

@@ -151,8 +151,12 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
         (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
         put_tile(t, "Forgetting", sfp__format_percent(r->forgetting, a), note);
     }
-    if (isfinite(r->prequential_accuracy))
-        put_tile(t, "Prequential accuracy", sfp__format_percent(r->prequential_accuracy, a), "predicted before training");
+    if (isfinite(r->prequential_accuracy)) {
+        (void)snprintf(note, sizeof note, "predicted before training; %s have the label of the sample before",
+                       sfp__format_percent(r->no_change_accuracy, b));
+        put_tile(t, "Prequential accuracy", sfp__format_percent(r->prequential_accuracy, a),
+                 isfinite(r->no_change_accuracy) ? note : "predicted before training");
+    }
     (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
     put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
     if (isfinite(r->samples_per_second)) {

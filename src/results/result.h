@@ -69,6 +69,8 @@ struct sfp_result {
     double *heads;    /* (SFP_RESULT_HEADS, tasks, tasks) like accuracy, for each member of a mixture head; NULL: another head */
     double average_accuracy, forgetting, backward_transfer; /* NAN: not defined */
     double prequential_accuracy;                            /* NAN: not measured */
+    double no_change_accuracy;   /* of predicting the label of the sample before, on the samples that were processed */
+    double near_future_accuracy; /* on samples that arrive some batches later; NAN: not measured */
     uint64_t *confusion; /* (classes, classes) of the last evaluation: row = truth; NULL: more than SFP_CONFUSION_MAX classes */
     int evaluation_count;
     sfp__evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) oldest first; if full, every second one is removed; NULL: none */

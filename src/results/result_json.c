@@ -513,6 +513,8 @@ static const field fields[] = {
     {REAL, NULL, "forgetting", AT(forgetting), -1, 1},
     {REAL, NULL, "backward_transfer", AT(backward_transfer), -1, 1},
     {REAL, NULL, "prequential_accuracy", AT(prequential_accuracy), 0, 1},
+    {REAL, NULL, "no_change_accuracy", AT(no_change_accuracy), 0, 1, OPTIONAL},
+    {REAL, NULL, "near_future_accuracy", AT(near_future_accuracy), 0, 1, OPTIONAL},
     {PART, NULL, "heads", OPTIONAL, BY(put_heads, get_heads)},
     {PART, NULL, "per_class", BY(put_per_class, get_per_class)},
     {PART, NULL, "evaluations", OPTIONAL, BY(put_evaluations, get_evaluations)},

@@ -150,7 +150,8 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     }
     if (n > 1)
         d->samples = a->candidates;
-    d->arrived = b->arrived[batch[n - 1]];
+    d->batch = batch[n - 1];
+    d->arrived = b->arrived[d->batch];
     d->changed = true;
     if (p->clock != SFP_CLOCK_OFF)
         d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;

@@ -145,9 +145,14 @@ sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *
 
 /* --------------------------------------------------------------- a timestamp */
 
+static double share(uint64_t part, uint64_t all)
+{
+    return all ? (double)part / (double)all : NAN;
+}
+
 static double prequential_accuracy(const sfp__position *at)
 {
-    return at->prequential_total ? (double)at->prequential_correct / (double)at->prequential_total : NAN;
+    return share(at->prequential_correct, at->prequential_total);
 }
 
 void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t, uint64_t done, uint64_t total)
@@ -313,6 +318,8 @@ void sfp__journal_finish(sfp__run *run)
     }
     r->coverage = classes ? (double)trained / classes : NAN;
     r->prequential_accuracy = prequential_accuracy(&run->at);
+    r->no_change_accuracy = share(run->at.guards.unchanged, run->at.guards.total);
+    r->near_future_accuracy = share(run->at.guards.future_correct, run->at.guards.future_total);
     bool has_lag = lag && lag->served;
     r->lag.mean = has_lag ? lag->sum / (double)lag->served : NAN;
     r->lag.max = has_lag ? lag->max : NAN;

@@ -200,6 +200,10 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
                 "Maximum number of test samples per task (without tasks: of the whole test set); 0: all.", AT(eval_limit),
                 .resume = SFP_RESUME_LIVE),
+    SFP_ROW_INT("near-future", "N", "0", 0, 100000,
+                "Measure the accuracy on samples that arrive N batches later, with the model of now, at up to 50 places of the stream; "
+                "0: not measured. This takes time that the clock does not count.",
+                AT(near_future)),
     SFP_ROW_CHOICE("forgetting", "standard|authors", "standard",
                    "Forgetting of a task: it may be negative, or it is at least 0, as in the code of the paper's authors."),
     SFP_ROW_SWITCH(

@@ -20,6 +20,28 @@ static json_t *trained_json(const sfp__classes *c)
     return list;
 }
 
+static json_t *guards_json(const sfp__guards *g)
+{
+    return json_pack("[I,I,I,I,I,i]", (json_int_t)g->total, (json_int_t)g->unchanged, (json_int_t)g->future_total,
+                     (json_int_t)g->future_correct, (json_int_t)g->next, g->last_label);
+}
+
+/* Checkpoints of versions before 0.5 have none. */
+static void read_guards(const json_t *list, sfp__guards *out)
+{
+    json_int_t n[5];
+    int last;
+    *out = (sfp__guards){.last_label = -1};
+    if (json_unpack((json_t *)list, "[I,I,I,I,I,i]", &n[0], &n[1], &n[2], &n[3], &n[4], &last) == 0 && n[1] >= 0 && n[0] >= n[1] &&
+        n[3] >= 0 && n[2] >= n[3])
+        *out = (sfp__guards){.total = (uint64_t)n[0],
+                             .unchanged = (uint64_t)n[1],
+                             .future_total = (uint64_t)n[2],
+                             .future_correct = (uint64_t)n[3],
+                             .next = n[4],
+                             .last_label = last};
+}
+
 static bool fill(const sfp__run *run, const char *result, json_t *root)
 {
     const sfp__plan *p = &run->plan;
@@ -32,6 +54,7 @@ static bool fill(const sfp__run *run, const char *result, json_t *root)
            put(root, "result", json_string(result)) && put(root, a->kind->name, a->kind->json(a)) &&
            put(root, "evaluation_due", json_boolean(at->evaluation_due)) &&
            put(root, "allocation", json_pack("[f,f,f]", at->allocation.credit, at->allocation.query, at->allocation.train)) &&
+           put(root, "guards", guards_json(&at->guards)) &&
            (p->live || put(root, "pictures", json_integer((json_int_t)(p->source_digest >> 1)))) &&
            (!p->test_digest || put(root, "test_pictures", json_integer((json_int_t)(p->test_digest >> 1)))) &&
            (isnan(at->cs) || put(root, "cs", json_real(at->cs))) &&
@@ -91,6 +114,7 @@ bool sfp__position_read(sfp__run *run, json_t *root)
     if (json_unpack(json_object_get(root, "allocation"), "[F,F,F]", &n->credit, &n->query, &n->train) != 0 ||
         !(isfinite(n->credit) && n->query >= 0 && n->train >= 0))
         *n = (sfp__allocation){0}; /* checkpoints of versions before 0.5 */
+    read_guards(json_object_get(root, "guards"), &at.guards);
     at.task = (int)task;
     at.prequential_total = (uint64_t)prequential_total;
     at.prequential_correct = (uint64_t)prequential_correct;

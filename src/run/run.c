@@ -260,6 +260,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     charged = sfp__vit_memo_charged(p->memo) - charged;
     at->prequential_total += (uint64_t)t.prequential_total;
     at->prequential_correct += (uint64_t)t.prequential_correct;
+    sfp__guards_count(&at->guards, d);
     run->pace.train_seconds += t.seconds.total - charged; /* a checkpoint saves work that was really done */
     if (run->arrivals->clock)
         run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
@@ -379,6 +380,8 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     TRY(set_classes(run, err));
     TRY(sfp__journal_init(&run->journal, p, err));
     TRY(sfp__alloc(&run->query, SFP__GROUP * (size_t)sfp__predictor_query_size(run->predictor), sizeof *run->query, err));
+    if (o->near_future > 0 && !p->live)
+        TRY(sfp__alloc(&run->future_rgb, SFP__GROUP * 3 * (size_t)p->size * (size_t)p->size, 1, err));
     if (p->live)
         TRY(sfp__classes_restore(&run->classes, p, err));
     TRY(sfp__plan_clock(p, err));
@@ -427,7 +430,7 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
         return sfp__fail_nomem(err);
     }
     run->plan = (sfp__plan){.opt = opt, .hooks = hooks, .source = opt->source, .test = opt->test_source};
-    run->at = (sfp__position){.evaluated.timestamps = -1, .cs = NAN};
+    run->at = (sfp__position){.evaluated.timestamps = -1, .cs = NAN, .guards.last_label = -1};
     run->journal = (sfp__journal){.r = result, .began = now};
     run->pace.saved_at = now;
     run->lock = -1;
@@ -449,6 +452,7 @@ void sfp__run_close(sfp__run *run)
     sfp__learner_free(run->learner);
     sfp__plan_done(&run->plan);
     sfp__free(run->query);
+    sfp__free(run->future_rgb);
     sfp__directory_unlock(run->lock);
     if (out)
         sfp__directory_remove_created(out, run->created); /* removes only empty directories */
@@ -535,6 +539,8 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     TRY(reach_task(run, d.task, err));
     TRY(predict(run, &d, &seconds, err));
     TRY(train(run, &d, &seconds, err));
+    if (d.count > 0 && run->future_rgb)
+        TRY(sfp__guards_look_ahead(run, d.batch, err));
     sfp__arrivals_commit(arrivals, seconds);
     run->pace.unsaved |= d.changed;
     run->more_follows = d.more;

@@ -59,6 +59,7 @@ typedef struct sfp__run_options {
     int eval_every;     /* timestamps between evaluations; 0: after each task */
     int64_t eval_limit; /* test samples per task; 0: all */
     double max_skipped; /* share of the images of a dataset that may be unreadable, rounded up to a number of images */
+    int near_future;    /* number of batches after which samples arrive that are predicted now (guards.c); 0: none */
     bool diagnostics;   /* measures the claims of the theory (learner/diagnostics.h) */
     const char *cache;  /* directory of the feature cache (model/vit_memo.h); NULL: none */
     int64_t cache_mebibytes;

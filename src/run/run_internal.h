@@ -62,6 +62,14 @@ typedef struct sfp__allocation {
     double train;  /* mean seconds that training adds to a timestamp; 0: not measured yet */
 } sfp__allocation;
 
+/* Counts for two numbers beside the prequential accuracy (guards.c). */
+typedef struct sfp__guards {
+    uint64_t total, unchanged;             /* samples with a sample before them; those with the same label */
+    uint64_t future_total, future_correct; /* predictions of samples that arrived later */
+    int64_t next;                          /* the batch from which the near future is measured again */
+    int32_t last_label;                    /* -1: no sample yet */
+} sfp__guards;
+
 /* Saved in checkpoints beside the learner, the arrivals, the classes and the result. */
 typedef struct sfp__position {
     int64_t timestamps; /* timestamps so far */
@@ -75,6 +83,7 @@ typedef struct sfp__position {
     bool evaluation_due; /* after the last timestamp */
     double cs;           /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
     sfp__allocation allocation;
+    sfp__guards guards;
 } sfp__position;
 
 struct sfp__classes {
@@ -130,6 +139,7 @@ struct sfp__run {
     sfp__arrivals *arrivals;
     sfp__evaluator *evaluator; /* NULL: no test set */
     float *query;              /* (SFP__GROUP, D) queries of images that are predicted */
+    uint8_t *future_rgb;       /* (SFP__GROUP, pixels) images that arrive later; NULL: the near future is not measured */
     sfp__journal journal;
     sfp__pace pace;
     char init_state[PATH_MAX]; /* state file to start from; "": none */
@@ -194,6 +204,13 @@ int sfp__allocate_samples(int n, sfp__sample *samples, int want, int *rank, bool
 bool sfp__allocate_training(sfp__allocation *a, int n, double time, double weight);
 /* Records the processing time of a timestamp. */
 void sfp__allocate_measured(sfp__allocation *a, int n, bool trained, double seconds);
+
+/* -------------------------------------------------------------------- guards.c */
+
+/* Counts the samples of a delivery that have the label of the sample before. */
+void sfp__guards_count(sfp__guards *g, const sfp__delivery *d);
+/* Option near-future: predicts a batch that arrives later than `batch`, if it is time for a measurement. */
+sfp_status sfp__guards_look_ahead(sfp__run *run, int64_t batch, sfp_error *err);
 
 /* ------------------------------------------------------------------- classes.c */
 

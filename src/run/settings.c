@@ -70,6 +70,7 @@ static const sfp__no_effect_rule rules[] = {
     {"order", "live=on", "data {data}", "classes of a live stream are numbered in order of appearance"},
     {"within", "live=on", "data {data}", "the images of a live stream are processed in their order of arrival"},
     {"max-skipped", "live=on", "data {data}", "a live stream continues after any number of unreadable images"},
+    {"near-future", "live=on", "data {data}", "later samples of a live stream are not known"},
     {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
 };
 
