@@ -231,12 +231,12 @@ static sfp_status check_engine(const sfp_engine *e, const sfp__args *a, sfp_erro
     return SFP_OK;
 }
 
-/* Refuses settings that only a run has. */
+/* Refuses settings that only a run has. A preset may set some of them. */
 static sfp_status check_learner(const sfp__args *a, sfp_error *err)
 {
     for (size_t i = 0; i < a->count; i++) {
         const char *key = a->opts[i].name;
-        if (a->opts[i].type != SFP_OPT_GROUP && scope_of(key) == SFP_SCOPE_RUN && a->values[i].rank > SFP_RANK_DEFAULT)
+        if (a->opts[i].type != SFP_OPT_GROUP && scope_of(key) == SFP_SCOPE_RUN && a->values[i].rank > SFP_RANK_PRESET)
             return sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect on a learner: it is a setting of a run", key);
     }
     return SFP_OK;

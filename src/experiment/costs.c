@@ -76,9 +76,9 @@ static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *er
 /* ------------------------------------------------------------------------------------------------------------ measuring */
 
 /* Settings that do not change the processing time of a batch, or that belong to the clock. */
-static const char *const not_cost[] = {"seed",       "order", "rate",         "clock",       "costs",  "calibrate",  "eval-limit",
-                                       "eval-every", "queue", "queue-policy", "diagnostics", "triage", "controller", "cache",
-                                       "allocate",   "near-future"};
+static const char *const not_cost[] = {"seed",       "order",      "rate",     "clock",        "costs",       "calibrate",
+                                       "eval-limit", "eval-every", "queue",    "queue-policy", "diagnostics", "triage",
+                                       "controller", "cache",      "allocate", "near-future"};
 
 static sfp_status copy_for_cost(const sfp__strings *settings, sfp__strings *out, sfp_error *err)
 {

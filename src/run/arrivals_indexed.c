@@ -178,7 +178,8 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     d->task = p->batches.task[batch[0]];
     while (n < count && p->batches.task[batch[n]] == d->task)
         n++;
-    if (p->opt->allocate != SFP_ALLOCATE_FIXED && count <= SFP__RUN_BACKLOG) /* a short backlog, not an overload: the batches are processed in turn */
+    if (p->opt->allocate != SFP_ALLOCATE_FIXED &&
+        count <= SFP__RUN_BACKLOG) /* a short backlog, not an overload: the batches are processed in turn */
         n = 1;
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);

@@ -164,11 +164,12 @@ const sfp__opt sfp__run_table[] = {
                 .resume = SFP_RESUME_LIVE),
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest",
                    "Action if the queue is full: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
-    SFP_ROW_CHOICE("allocate", "fixed|adaptive|queries", "fixed",
-                   "Adaptive: query as many samples as arrive, spread over all of them if there are too many, and train in the time "
-                   "that is left, in proportion to the weight of the trained head in the mixture (head mix, or a closed-form method). "
-                   "Queries: the same, but never train.",
-                   AT(allocate)),
+    SFP_ROW_CHOICE(
+        "allocate", "fixed|adaptive|queries", "fixed",
+        "Adaptive: query as many samples as arrive, spread over all of them if there are too many, and train in the time "
+        "that is left, in proportion to the weight of the trained head in the mixture (head mix, or a closed-form method). "
+        "Queries: the same, but never train.",
+        AT(allocate)),
     SFP_ROW_SWITCH("triage", "off",
                    "Clock virtual or real: score every arriving sample and train on the coreset of all, instead of dropping "
                    "batches without scoring them. A timestamp has up to 16 batches; older ones are dropped.",
@@ -200,10 +201,11 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_INT("eval-limit", "N", "0", 0, INT32_MAX,
                 "Maximum number of test samples per task (without tasks: of the whole test set); 0: all.", AT(eval_limit),
                 .resume = SFP_RESUME_LIVE),
-    SFP_ROW_INT("near-future", "N", "0", 0, 100000,
-                "Measure the accuracy on samples that arrive N batches later, with the model of now, at up to 50 places of the stream; "
-                "0: not measured. This takes time that the clock does not count.",
-                AT(near_future)),
+    SFP_ROW_INT(
+        "near-future", "N", "0", 0, 100000,
+        "Measure the accuracy on samples that arrive N batches later, with the model of now, at up to 50 places of the stream; "
+        "0: not measured. This takes time that the clock does not count.",
+        AT(near_future)),
     SFP_ROW_CHOICE("forgetting", "standard|authors", "standard",
                    "Forgetting of a task: it may be negative, or it is at least 0, as in the code of the paper's authors."),
     SFP_ROW_SWITCH(

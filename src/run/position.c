@@ -32,8 +32,8 @@ static void read_guards(const json_t *list, sfp__guards *out)
     json_int_t n[5];
     int last;
     *out = (sfp__guards){.last_label = -1};
-    if (json_unpack((json_t *)list, "[I,I,I,I,I,i]", &n[0], &n[1], &n[2], &n[3], &n[4], &last) == 0 && n[1] >= 0 && n[0] >= n[1] &&
-        n[3] >= 0 && n[2] >= n[3])
+    if (json_unpack((json_t *)list, "[I,I,I,I,I,i]", &n[0], &n[1], &n[2], &n[3], &n[4], &last) == 0 && n[1] >= 0 &&
+        n[0] >= n[1] && n[3] >= 0 && n[2] >= n[3])
         *out = (sfp__guards){.total = (uint64_t)n[0],
                              .unchanged = (uint64_t)n[1],
                              .future_total = (uint64_t)n[2],

@@ -175,6 +175,33 @@ TEST(a_preset_sets_only_unset_options)
     assert_string_equal(sfp_settings_get(s, "normalise"), "half");
 }
 
+TEST(a_preset_allocates_time_unless_the_user_divides_it)
+{
+    sfp_settings *s = defaults();
+    assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
+    MUST(sfp_settings_set(s, "preset", "best", &err));
+    assert_string_equal(sfp_settings_get(s, "allocate"), "adaptive");
+    assert_string_equal(sfp_settings_get(s, "taps"), "0");
+    for (const char *const *key =
+             STRINGS("triage", "on", "off", "controller", "on", "off", "queue", "2", "0", "clock", "paper", "real");
+         *key; key += 3) {
+        MUST(sfp_settings_set(s, key[0], key[1], &err));
+        assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
+        MUST(sfp_settings_set(s, key[0], key[2], &err));
+        assert_string_equal(sfp_settings_get(s, "allocate"), "adaptive");
+    }
+    MUST(sfp_settings_set(s, "head", "linear", &err)); /* no closed-form head */
+    assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
+    assert_string_equal(sfp_settings_get(s, "taps"), "1");
+    MUST(sfp_settings_set(s, "preset", "fast", &err));
+    assert_string_equal(sfp_settings_get(s, "method"), "ridge");
+    assert_string_equal(sfp_settings_get(s, "allocate"), "adaptive");
+    MUST(sfp_settings_set(s, "preset", "best", &err));
+    MUST(sfp_settings_set(s, "method", "slda", &err));
+    assert_string_equal(sfp_settings_get(s, "taps"), "0");
+    assert_string_equal(sfp_settings_get(s, "lr"), "0.001"); /* nothing is trained */
+}
+
 TEST(the_clock_of_a_preset_needs_an_arrival_rate)
 {
     sfp_settings *s = defaults();

@@ -1,7 +1,10 @@
 /* Experiments: settings of cells, arrival rates, grids, the paper's figures and claims. tests/run/experiment runs all of them. */
 #include "experiment/experiment.h"
 #include "experiment/sweep.h"
+#include "io/directory.h"
+#include "io/file.h"
 
+#include "temp_directory.h"
 #include "test.h"
 
 KEEP_BY(keep_strings, sfp__strings, sfp__strings_done)
@@ -654,4 +657,58 @@ TEST(every_claim_can_be_tested)
         if (!r.tested || !*r.claim || !*r.paper || r.number != i + 1)
             fail_msg("claim %d: %s", r.number, r.numbers);
     assert_int_equal(tested, 17);
+}
+
+/* --------------------------------------------------------------------------------------------- costs of queries and training */
+
+#define STREAM "data=synthetic:60 batch=10"
+
+/* Writes a processing time per batch, as if a method with these settings had been measured. */
+static void write_cost(const char *settings, double seconds)
+{
+    const char *text = kept_print("# samples 60\n# batches per task 3 3\n%g\n", seconds);
+    const char *path = in_directory(kept_print("costs/%s", key_of(kept_print("within=class " STREAM " %s", settings))));
+    MUST(sfp__directory_create_for(path, &err));
+    MUST(sfp__file_write(path, text, strlen(text), &err));
+}
+
+/* The settings of the cell of E11 in this row at load 1, with its clock. */
+static sfp__strings *clock_of(sfp__lab *lab, const char *row, sfp__cell *cell, double *training)
+{
+    sfp__strings *settings = settings_of("");
+    sfp__cost cost = {0};
+    *cell = (sfp__cell){.row = row_of(&lab->experiments[0], row), .column = 1};
+    MUST(sfp__cell_settings(lab, cell, settings, &err));
+    MUST(sfp__cell_clock(lab, cell, settings, &cost, &err));
+    *training = cost.training;
+    sfp__cost_done(&cost);
+    return settings;
+}
+
+TEST(queries_and_training_have_costs_of_their_own)
+{
+    sfp__lab *lab = lab_of(1, STRINGS("E11"));
+    sfp__cell best, other;
+    double training;
+    make_directory();
+    lab->opt.out = directory;
+    lab->opt.settings = settings_of(STREAM);
+    write_cost("method=ncm taps=1", 0.1);
+    write_cost("method=ridge taps=0", 0.2);
+    write_cost("method=ranpac taps=1", 0.25);
+    write_cost("preset=best", 0.5);
+    const sfp__strings *settings = clock_of(lab, "best", &best, &training);
+    assert_true(fabs(best.rate - 100) < 1e-9); /* that of one query pass */
+    assert_true(fabs(best.cost - 0.2) < 1e-9 && fabs(training - 0.3) < 1e-9);
+    assert_string_equal(file_text(sfp__settings_value(settings, "costs")), "query 0.02\ntrain 0.3\n");
+    (void)clock_of(lab, "best, no training", &other, &training);
+    assert_true(fabs(training - 0.3) < 1e-9); /* known, although nothing is trained */
+    assert_string_not_equal(other.key, best.key);
+    (void)clock_of(lab, "ridge, taps", &other, &training);
+    assert_true(fabs(other.cost - 0.2) < 1e-9 && training == 0);
+    settings = clock_of(lab, "ranpac", &other, &training);
+    assert_true(fabs(other.cost - 0.25) < 1e-9 && training == 0);
+    assert_null(strstr(sfp__settings_value(settings, "costs"), "stages"));
+    sfp__strings_done(&lab->cost_keys);
+    remove_directory();
 }

@@ -295,24 +295,25 @@ static sfp_status run(const sfp__args *given, sfp_error *err)
 const sfp__command sfp__cmd_run = {
     .name = "run",
     .summary = "learn from a stream",
-    .text = "Learns from a stream of labelled images at their arrival rate. For each batch, scores its samples, trains on "
-            "the coreset and on replayed samples, and updates the rehearsal buffer. Evaluates after each task.\n\n"
-            "A live stream (watch:PATH, stdin, synthetic:0) has no tasks; classes are added when they first appear. The "
-            "run continues until the source ends or Ctrl-C is pressed. An unlabelled image is predicted on arrival with "
-            "the current model, regardless of the clock (predictions.jsonl in --out). It then waits for its label: move or "
-            "link the file into a class directory, or add a line NAME,LABEL to PATH/labels.csv; on standard input, send "
-            "KEY.cls. --resume continues with the learned model, and a watched directory delivers only new files. Images "
-            "still in the label queue keep their id and are not predicted again; on standard input they expire. If the "
-            "source fails, the run fails; its state is kept, and --resume continues it. If no data had arrived, no file is "
-            "changed. In a dataset no label arrives later: unlabelled images are predicted in turn on a task-free stream "
-            "that keeps its order, and excluded otherwise.\n\n"
-            "Without --preset, a run has the best known settings (--preset best). The settings of the paper are --preset paper.\n\n"
-            "An option that has no effect together with the others is refused, unless its value is the default.\n\n"
-            "A checkpoint is written every 2 seconds of training; with --clock real and on live streams, every 2 seconds "
-            "of wall time in which data arrived. The interval grows if checkpoints would take more than 2 % of the time. "
-            "Ctrl-C completes the current timestamp, or cancels an evaluation, which --resume repeats, and writes a "
-            "checkpoint. A second Ctrl-C exits immediately. The exit status is 0 if the stream ended; stopping a live "
-            "stream ends it.",
+    .text =
+        "Learns from a stream of labelled images at their arrival rate. For each batch, scores its samples, trains on "
+        "the coreset and on replayed samples, and updates the rehearsal buffer. Evaluates after each task.\n\n"
+        "A live stream (watch:PATH, stdin, synthetic:0) has no tasks; classes are added when they first appear. The "
+        "run continues until the source ends or Ctrl-C is pressed. An unlabelled image is predicted on arrival with "
+        "the current model, regardless of the clock (predictions.jsonl in --out). It then waits for its label: move or "
+        "link the file into a class directory, or add a line NAME,LABEL to PATH/labels.csv; on standard input, send "
+        "KEY.cls. --resume continues with the learned model, and a watched directory delivers only new files. Images "
+        "still in the label queue keep their id and are not predicted again; on standard input they expire. If the "
+        "source fails, the run fails; its state is kept, and --resume continues it. If no data had arrived, no file is "
+        "changed. In a dataset no label arrives later: unlabelled images are predicted in turn on a task-free stream "
+        "that keeps its order, and excluded otherwise.\n\n"
+        "Without --preset, a run has the best known settings (--preset best). The settings of the paper are --preset paper.\n\n"
+        "An option that has no effect together with the others is refused, unless its value is the default.\n\n"
+        "A checkpoint is written every 2 seconds of training; with --clock real and on live streams, every 2 seconds "
+        "of wall time in which data arrived. The interval grows if checkpoints would take more than 2 % of the time. "
+        "Ctrl-C completes the current timestamp, or cancels an evaluation, which --resume repeats, and writes a "
+        "checkpoint. A second Ctrl-C exits immediately. The exit status is 0 if the stream ended; stopping a live "
+        "stream ends it.",
     .examples =
         "  streamfp run --backbone deit_tiny.safetensors --data folder:pacs/train --test folder:pacs/test --tasks domain\n"
         "  streamfp run --data synthetic:2000 --rate 100 --triage\n"
