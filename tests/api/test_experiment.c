@@ -378,7 +378,7 @@ TEST(a_setting_applies_to_the_methods_that_have_it)
     o.orders = -1; /* no class orders: one repetition */
     o.calibrate = 1;
     MUST(sfp_experiment("E6", lab_settings(), &o, NULL, &err));
-    assert_int_equal(w.ended, 4 + 3);
+    assert_int_equal(w.ended, 4 + 4);
     watcher other = {0};
     sfp_settings *s = lab_settings();
     MUST(sfp_settings_set(s, "grow-by", "2", &err));
