@@ -324,7 +324,7 @@ static int add_validation(sfp__learner *l, int n)
     size_t D = (size_t)l->D;
     int count = v->count < SFP_VALIDATION_STEP ? (int)v->count : SFP_VALIDATION_STEP;
     for (int i = 0; i < count; i++) {
-        size_t from = (size_t)((v->next + i) % v->count), to = (size_t)(n + i);
+        size_t from = (size_t)((v->next + i) % v->count), to = (size_t)n + (size_t)i;
         float *x = l->step.rx + (size_t)(l->opt.replay + i) * l->pixels;
         sfp__pixels_normalise(v->rgb + from * v->image_bytes, l->S, l->opt.mean, l->opt.std, x);
         l->step.xs[to] = x;
