@@ -280,6 +280,18 @@ SFP_API sfp_status sfp_learner_label(sfp_learner *l, int count, const uint64_t *
                                      sfp_timestamp_report *report, sfp_error *err);
 SFP_API int sfp_learner_queued(const sfp_learner *l); /* images that wait for a label */
 
+/* Corrections, for the methods ncm, slda and ridge (setting "method"), which are functions of sums over samples; SFP_EUNSUPPORTED for
+ * other learners. On failure nothing is learned or forgotten.
+ *
+ * sfp_learner_forget takes out 1 to "batch" samples that were learned with these images and labels: predictions are then those of a
+ * learner that has never seen them. SFP_ENOTFOUND: one of them cannot have been learned; whether just these images were learned is
+ * not known to the learner. sfp_learner_relabel corrects the label of one such sample. sfp_learner_merge adds the samples of a
+ * checkpoint of another learner with the same backbone, method and "taps": predictions are then those of a learner of both streams.
+ * A class must have the same label, and the same name if it has one, in both. */
+SFP_API sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err);
+SFP_API sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t label, sfp_error *err);
+SFP_API sfp_status sfp_learner_merge(sfp_learner *l, const char *path, sfp_error *err);
+
 /* Known tasks ("tasks" is a number). sfp_learner_set_task_classes names the classes of the current task: without a buffer the loss
  * is over these classes only, so a learner with buffer=none needs them before the first batch of every task, and after a resume. */
 SFP_API sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t *labels, sfp_error *err);
@@ -365,6 +377,12 @@ SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);              
 /* (count, classes) log-probabilities of the last run, -INFINITY for classes never seen; logits if the backbone's own head answers.
  * Rows of unreadable images are undefined. NULL: no run since the last refresh, or no classes. */
 SFP_API const float *sfp_predictor_scores(const sfp_predictor *p);
+/* (count) scores of the last run for "none of the classes": the share of held-out samples of known classes that are nearer to a class
+ * mean than the image, from 0 to 1. From about 0.95 on the image may belong to a class that was not learned. NAN: the image could not
+ * be read, or there is no score: the head is not ridge, slda or mix, or less than about 200 samples were learned. With head mix, a
+ * predictor of a learner has scores until the learner continues; a predictor of a saved state always has them. NULL: no run, or a
+ * predictor of the backbone's own head. */
+SFP_API const float *sfp_predictor_unknown(const sfp_predictor *p);
 /* (count, D) query features of the last run. NULL: this predictor does not compute them (only sfp_predictor_open_backbone does). */
 SFP_API const float *sfp_predictor_features(const sfp_predictor *p);
 
@@ -577,7 +595,8 @@ typedef struct sfp_accuracy {
 SFP_API sfp_status sfp_evaluate(sfp_engine *e, const sfp_evaluation_options *options, sfp_evaluation **out, sfp_error *err);
 SFP_API void sfp_evaluation_free(sfp_evaluation *v);
 
-/* "accuracy", "average_accuracy" (mean over tasks), "images", "correct", "skipped" (unreadable), "unlabelled", "unknown" (images of
+/* "accuracy", "average_accuracy" (mean over tasks), "calibration_error", "calibration_error_before" (without the fitted scale of a
+ * closed-form head; NaN: it has none), "images", "correct", "skipped" (unreadable), "unlabelled", "unknown" (images of
  * unknown classes), "seconds". NaN: there is no such number. */
 SFP_API double sfp_evaluation_number(const sfp_evaluation *v, const char *key);
 /* Rows (*count), valid until the evaluation is freed. With too many classes for a confusion matrix there are no rows of classes. */

@@ -133,6 +133,8 @@ double sfp_evaluation_number(const sfp_evaluation *v, const char *key)
         double value;
     } numbers[] = {{"accuracy", e->images ? (double)e->correct / (double)e->images : NAN},
                    {"average_accuracy", e->average},
+                   {"calibration_error", e->calibration},
+                   {"calibration_error_before", e->unscaled_calibration},
                    {"images", (double)e->images},
                    {"correct", (double)e->correct},
                    {"skipped", (double)e->skipped},

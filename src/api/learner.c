@@ -99,6 +99,22 @@ static sfp_status fit(sfp_learner *l, int count, const sfp_sample *samples, sfp_
     return SFP_OK;
 }
 
+/* Fills l->samples. */
+static sfp_status load(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
+{
+    TRY(fit(l, count, samples, err));
+    for (int i = 0; i < count; i++) {
+        const sfp_image *im = &samples[i].image;
+        bool encoded = sfp__api_keeps_encoded(im);
+        l->samples[i] = (sfp__sample){.rgb = l->rgb + (size_t)i * l->bytes,
+                                      .label = samples[i].label,
+                                      .id = samples[i].id,
+                                      .encoded = encoded ? im->data : NULL,
+                                      .encoded_size = encoded ? im->bytes : 0};
+    }
+    return SFP_OK;
+}
+
 /* Writes as much of the report as the caller has. */
 static void write_report(const sfp__timestamp_details *t, sfp_timestamp_report *out)
 {
@@ -164,17 +180,41 @@ sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *sample
             return sfp__fail(err, SFP_EINVAL,
                              "sample %d: label is %d, expected 0 or more; sfp_learner_enqueue takes unlabelled samples", i,
                              samples[i].label);
-    TRY(fit(l, count, samples, err));
-    for (int i = 0; i < count; i++) {
-        const sfp_image *im = &samples[i].image;
-        bool encoded = sfp__api_keeps_encoded(im);
-        l->samples[i] = (sfp__sample){.rgb = l->rgb + (size_t)i * l->bytes,
-                                      .label = samples[i].label,
-                                      .id = samples[i].id,
-                                      .encoded = encoded ? im->data : NULL,
-                                      .encoded_size = encoded ? im->bytes : 0};
-    }
+    TRY(load(l, count, samples, err));
     return offer(l, count, report, err);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- corrections */
+
+sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
+{
+    IN_C_LOCALE;
+    TRY(check_count(l, count, err));
+    if (!samples)
+        return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
+    TRY(load(l, count, samples, err));
+    return sfp__learner_forget(l->core, count, l->samples, err);
+}
+
+sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t label, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (!sample)
+        return sfp__fail(err, SFP_EINVAL, "sample must not be NULL");
+    TRY(load(l, 1, sample, err));
+    sfp_status status = sfp__learner_relabel(l->core, l->samples, label, err);
+    atomic_store(&l->classes, sfp__learner_classes(l->core));
+    return status;
+}
+
+sfp_status sfp_learner_merge(sfp_learner *l, const char *path, sfp_error *err)
+{
+    IN_C_LOCALE;
+    if (!path)
+        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    sfp_status status = sfp__learner_merge(l->core, path, err);
+    atomic_store(&l->classes, sfp__learner_classes(l->core));
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- label queue */

@@ -29,7 +29,7 @@ struct sfp_predictor {
     bool has_run;
     /* arrays that grow with it */
     size_t rgb_capacity, image_capacity, error_capacity, index_capacity, label_capacity, score_capacity, feature_capacity,
-        x_capacity;
+        x_capacity, unknown_capacity;
     uint8_t *rgb;          /* (count, S, S, 3) */
     const uint8_t **image; /* (readable) */
     sfp_error *errors;     /* (count) */
@@ -37,6 +37,7 @@ struct sfp_predictor {
     int32_t *label;        /* (readable) */
     float *own_scores;     /* (count, classes) of the backbone */
     float *scores;         /* (count, classes): own_scores, or those of the core */
+    float *unknown;        /* (count) of the core */
     float *features;       /* (count, D) of the backbone */
     float *x;              /* (max_batch, 3, S, S) of the backbone */
 };
@@ -131,6 +132,7 @@ void sfp_predictor_free(sfp_predictor *p)
     sfp__free(p->index);
     sfp__free(p->label);
     sfp__free(p->own_scores);
+    sfp__free(p->unknown);
     sfp__free(p->features);
     sfp__free(p->x);
     sfp__free(p);
@@ -146,6 +148,8 @@ static sfp_status reserve(sfp_predictor *p, size_t n, sfp_error *err)
                  sfp__grow(&p->errors, sizeof *p->errors, 0, n, &p->error_capacity) &&
                  sfp__grow(&p->index, sizeof *p->index, 0, n, &p->index_capacity) &&
                  sfp__grow(&p->label, sizeof *p->label, 0, n, &p->label_capacity);
+    if (there && p->core)
+        there = sfp__grow(&p->unknown, sizeof *p->unknown, 0, n, &p->unknown_capacity);
     if (there && !p->core)
         there = sfp__grow(&p->own_scores, sizeof *p->own_scores, 0, n * (classes ? classes : 1), &p->score_capacity) &&
                 sfp__grow(&p->features, sizeof *p->features, 0, n * (size_t)p->dim, &p->feature_capacity) &&
@@ -211,14 +215,19 @@ static float probability_of(const sfp_predictor *p, const float *z, int32_t labe
 static void write_predictions(sfp_predictor *p, int count, int readable, sfp_prediction *out)
 {
     size_t C = (size_t)sfp_predictor_classes(p), D = (size_t)p->dim;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         out[i] = (sfp_prediction){.label = -1, .status = p->errors[i].status, .probability = NAN};
+        if (p->core)
+            p->unknown[i] = NAN;
+    }
     for (int r = readable - 1; r >= 0; r--) { /* from the end: a row never lies behind its place */
         size_t to = (size_t)p->index[r], from = (size_t)r;
         out[to].label = p->label[r];
         if (C > 0)
             memmove(p->scores + to * C, p->scores + from * C, C * sizeof *p->scores);
-        if (!p->core)
+        if (p->core)
+            p->unknown[to] = sfp__predictor_unknown(p->core)[r];
+        else
             memmove(p->features + to * D, p->features + from * D, D * sizeof *p->features);
         out[to].probability = probability_of(p, p->scores + to * C, out[to].label);
     }
@@ -297,4 +306,9 @@ const float *sfp_predictor_scores(const sfp_predictor *p)
 const float *sfp_predictor_features(const sfp_predictor *p)
 {
     return p->has_run && !p->core ? p->features : NULL;
+}
+
+const float *sfp_predictor_unknown(const sfp_predictor *p)
+{
+    return p->has_run && p->core ? p->unknown : NULL;
 }

@@ -102,6 +102,17 @@ const sfp__learner_options *sfp__learner_get_options(const sfp__learner *l);
 /* Processes one timestamp. If it fails before the first step, nothing has changed. */
 sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report, sfp_error *err);
 
+/* Corrections, only for the methods ncm, slda and ridge, which are functions of sums (else SFP_EUNSUPPORTED). On failure nothing is
+ * learned or forgotten.
+ *
+ * sfp__learner_forget takes out 1 to options.batch samples that were learned with these images and labels; SFP_ENOTFOUND: one of
+ * them cannot have been learned. sfp__learner_relabel changes the label of such a sample. sfp__learner_merge adds the sums of a
+ * checkpoint of the same method, backbone, taps and preprocessing, whose classes of the same label must have the same name; the
+ * counters of the learner are unchanged. */
+sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *samples, sfp_error *err);
+sfp_status sfp__learner_relabel(sfp__learner *l, const sfp__sample *sample, int32_t label, sfp_error *err);
+sfp_status sfp__learner_merge(sfp__learner *l, const char *path, sfp_error *err);
+
 /* Sets whether the learner has time to spare (feed auto). The initial value is true. */
 void sfp__learner_set_slack(sfp__learner *l, bool slack);
 

@@ -188,6 +188,13 @@ static inline int sfp__learner_taps(const sfp__learner_options *o, const sfp__vi
     return o->taps > 0 ? o->taps : half;
 }
 
+/* Loads a batch and computes its queries, taps and keys; only with a method. Takes the head's lock for the former. */
+sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *samples, sfp_error *err);
+/* Fails if the head is not a function of sums. */
+sfp_status sfp__learner_check_sums(const sfp__learner *l, sfp_error *err);
+/* Only with a method: the classes seen are those with samples. */
+void sfp__learner_update_seen(sfp__learner *l);
+
 /* Publishes the current state as a snapshot, if there are predictors. */
 sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err);
 

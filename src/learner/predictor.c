@@ -36,13 +36,15 @@ struct sfp__predictor {
     float *alpha, *norm, *square;     /* (max_batch, pool) twice, (max_batch, D) */
     float *prefix[SFP_FP_MAX_LAYERS]; /* (max_batch, 2*rows*D) */
     /* Workspace that grows with the classes or the number of images. */
-    size_t class_capacity, work_capacity, member_capacity, logp_capacity;
+    size_t class_capacity, work_capacity, member_capacity, logp_capacity, unscaled_capacity, unknown_capacity;
     void *class_block;
     float *logits, *member[SFP_HEAD_MEMBERS]; /* (max_batch, class_capacity) */
     double *work;
     int32_t *member_labels; /* (SFP_HEAD_MEMBERS, member_capacity) predictions of each member for the images of the last run */
-    bool member_known, linear_skipped; /* of the last run */
-    float *logp;                       /* (rows, classes) result of sfp__predictor_predict and sfp__predictor_answer */
+    bool member_known, linear_skipped;  /* of the last run */
+    bool wants_unscaled, wants_unknown; /* whether a run computes: */
+    float *unscaled, *unknown;          /* (n) by image */
+    float *logp;                        /* (rows, classes) result of sfp__predictor_predict and sfp__predictor_answer */
     size_t all_query_capacity, all_known_capacity;
     float *all_query; /* (n, tap_dim) result of compute_queries */
     bool *all_known;  /* (n) */
@@ -186,6 +188,8 @@ void sfp__predictor_free(sfp__predictor *p)
     sfp__free(p->work);
     sfp__free(p->member_labels);
     sfp__free(p->logp);
+    sfp__free(p->unscaled);
+    sfp__free(p->unknown);
     sfp__free(p->all_query);
     sfp__free(p->all_known);
     sfp__free(p->method_snapshot.seen);
@@ -283,7 +287,7 @@ static void normalise_piece(void *ctx, int i, int worker)
 static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
 {
     const sfp__snapshot *s = p->snapshot;
-    size_t work = 0, n = (size_t)p->max_batch * (size_t)s->classes;
+    size_t work = (size_t)p->D, n = (size_t)p->max_batch * (size_t)s->classes;
     for (int e = 1; s->mixed && e < SFP_HEAD_MEMBERS; e++) {
         size_t need = sfp__head_scorer_work(s->heads[e]);
         work = need > work ? need : work;
@@ -307,36 +311,69 @@ static const uint8_t *candidates(const sfp__predictor *p)
     return p->opt->answer_all && !p->head && !p->snapshot->mixed ? NULL : p->snapshot->seen;
 }
 
+/* Returns the probability of class `best` without the fitted scale of a closed-form head; NAN: there is no such scale. */
+static float unscaled_probability(const sfp__predictor *p, const float *logp, int best)
+{
+    double sum = 0, scale = p->head             ? sfp__head_scale(p->head, true)
+                            : p->linear_skipped ? sfp__head_scorer_scale(p->snapshot->heads[1])
+                                                : NAN;
+    for (int c = 0; c < p->snapshot->classes && best >= 0; c++)
+        sum += exp(((double)logp[c] - (double)logp[best]) / scale);
+    return best >= 0 ? (float)(1 / sum) : NAN;
+}
+
+/* Predicts an image by head mix. `out` has the log-probabilities of the linear head and gets those of the mixture. */
+static void mix_row(sfp__predictor *p, int i, int to, float *out)
+{
+    const sfp__snapshot *s = p->snapshot;
+    size_t C = (size_t)s->classes;
+    const float *members[SFP_HEAD_MEMBERS] = {out};
+    for (int e = 1; e < SFP_HEAD_MEMBERS; e++) {
+        float *row = p->member[e] + (size_t)i * C;
+        sfp__head_scorer_scores(s->heads[e], 1, p->tap + (size_t)i * (size_t)p->tap_dim, s->classes, p->work, row);
+        members[e] = row;
+    }
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
+        p->member_labels[(size_t)e * p->member_capacity + (size_t)to] = sfp__best_class(s->classes, s->seen, members[e]);
+    float *mixed = p->member[0] + (size_t)i * C;
+    sfp__mix_combine(&s->mix, 1, s->classes, members, mixed);
+    if (p->wants_unscaled) { /* the same mixture, in which ridge has no scale */
+        float *unscaled = p->logits + (size_t)i * C, *row = p->member[1] + (size_t)i * C;
+        int best = sfp__best_class(s->classes, s->seen, mixed);
+        for (size_t c = 0; c < C; c++)
+            row[c] = (float)((double)row[c] / sfp__head_scorer_scale(s->heads[1]));
+        sfp__mix_combine(&s->mix, 1, s->classes, members, unscaled);
+        p->unscaled[to] = best >= 0 ? expf(unscaled[best]) : NAN;
+    }
+    if (C > 0)
+        memcpy(out, mixed, C * sizeof *out);
+}
+
 /* Writes the log-probabilities over these classes for row i of the pass, which is image `to` of the run. Returns the best
  * class. */
 static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
 {
     const sfp__snapshot *s = p->snapshot;
     int C = s->classes;
-    const float *z = p->logits + (size_t)i * (size_t)C;
-    if (p->linear_skipped) {
-        sfp__head_scorer_scores(s->heads[1], 1, p->tap + (size_t)i * (size_t)p->tap_dim, C, p->work, out);
-        return p->member_labels[p->member_capacity + (size_t)to] = sfp__best_class(C, s->seen, out);
-    }
-    if (!p->head)
+    const float *z = p->logits + (size_t)i * (size_t)C, *tap = p->tap + (size_t)i * (size_t)p->tap_dim;
+    if (p->linear_skipped)
+        sfp__head_scorer_scores(s->heads[1], 1, tap, C, p->work, out);
+    else if (!p->head)
         sfp__log_softmax(C, candidates(p), z, out);
     else if (C > 0 && out != z) /* the scores of a head are log-probabilities */
         memcpy(out, z, (size_t)C * sizeof *out);
-    if (s->mixed) {
-        const float *members[SFP_HEAD_MEMBERS] = {out};
-        for (int e = 1; e < SFP_HEAD_MEMBERS; e++) {
-            float *row = p->member[e] + (size_t)i * (size_t)C;
-            sfp__head_scorer_scores(s->heads[e], 1, p->tap + (size_t)i * (size_t)p->tap_dim, C, p->work, row);
-            members[e] = row;
-        }
-        for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-            p->member_labels[(size_t)e * p->member_capacity + (size_t)to] = sfp__best_class(C, s->seen, members[e]);
-        float *mixed = p->member[0] + (size_t)i * (size_t)C;
-        sfp__mix_combine(&s->mix, 1, C, members, mixed);
-        if (C > 0)
-            memcpy(out, mixed, (size_t)C * sizeof *out);
-    }
-    return sfp__best_class(C, candidates(p), out);
+    if (s->mixed && !p->linear_skipped)
+        mix_row(p, i, to, out);
+    int32_t best = sfp__best_class(C, candidates(p), out);
+    if (p->linear_skipped)
+        p->member_labels[p->member_capacity + (size_t)to] = best;
+    if (p->wants_unscaled && (!s->mixed || p->linear_skipped))
+        p->unscaled[to] = unscaled_probability(p, out, best);
+    if (p->wants_unknown)
+        p->unknown[to] = p->head    ? sfp__head_unknown(p->head, tap, p->work)
+                         : s->mixed ? sfp__head_scorer_unknown(s->heads[1], tap, p->work)
+                                    : NAN;
+    return best;
 }
 
 /* Arranges the images in the order of the pass, images with unknown queries first. Returns the number of images with unknown
@@ -406,14 +443,13 @@ static sfp_status run_queries(sfp__predictor *p, int unknown, sfp_error *err)
     return sfp__vit_run(p->plan, &pass, err);
 }
 
-/* Runs a closed-form head: computes missing queries, then its log-probabilities as logits. Predictors that overlap with the learner
- * do not solve its equations anew for every image. */
+/* Runs a closed-form head: computes missing queries, then its log-probabilities as logits, from all samples. */
 static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err)
 {
     TRY(run_queries(p, unknown, err));
     if (p->snapshot->classes == 0)
         return SFP_OK;
-    return sfp__head_scores(p->head, n, p->tap, p->on_demand || p->state, p->snapshot->classes, p->logits, err);
+    return sfp__head_scores(p->head, n, p->tap, true, p->snapshot->classes, p->logits, err);
 }
 
 /* Returns whether the linear head has so little weight in the mixture that its prompted pass is not worth its time. */
@@ -549,6 +585,10 @@ static sfp_status reserve(sfp__predictor *p, int n, sfp_error *err)
     TRY(reserve_classes(p, err));
     if (p->snapshot->mixed)
         TRY(reserve_member_labels(p, n, err));
+    size_t count = (size_t)n;
+    TRY(sfp__check_memory((!p->wants_unscaled || sfp__grow(&p->unscaled, sizeof *p->unscaled, 0, count, &p->unscaled_capacity)) &&
+                              (!p->wants_unknown || sfp__grow(&p->unknown, sizeof *p->unknown, 0, count, &p->unknown_capacity)),
+                          err));
     p->member_known = p->snapshot->mixed;
     p->linear_skipped = skips_linear(p);
     return SFP_OK;
@@ -610,6 +650,7 @@ static sfp_status run_locked(sfp__predictor *p, int n, int rows, const uint8_t *
 sfp_status sfp__predictor_answer(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, float **logp,
                                  sfp_error *err)
 {
+    p->wants_unknown = true;
     if (p->learner && p->head) { /* all passes are done before the head is locked; the head then scores all images at once */
         TRY(compute_queries(p, n, rgb, err));
         pthread_mutex_lock(&p->learner->head_lock);
@@ -632,10 +673,22 @@ sfp_status sfp__predictor_predict(sfp__predictor *p, int n, const uint8_t *const
     int classes = sfp__predictor_classes(p);
     size_t need = (size_t)n * (size_t)(classes ? classes : 1);
     TRY(sfp__check_memory(!probability || sfp__grow(&p->logp, sizeof *p->logp, 0, need, &p->logp_capacity), err));
+    p->wants_unscaled = probability != NULL;
     TRY(sfp__predictor_run_known(p, n, rgb, query, has_query, label, probability ? p->logp : NULL, classes, NULL, err));
+    p->wants_unscaled = false;
     for (int i = 0; probability && i < n; i++)
         probability[i] = label[i] < 0 ? NAN : expf(p->logp[(size_t)i * (size_t)classes + (size_t)label[i]]);
     return SFP_OK;
+}
+
+const float *sfp__predictor_unscaled(const sfp__predictor *p)
+{
+    return p->unscaled;
+}
+
+const float *sfp__predictor_unknown(const sfp__predictor *p)
+{
+    return p->unknown;
 }
 
 bool sfp__predictor_needs_queries_only(const sfp__predictor *p)

@@ -65,6 +65,9 @@ sfp_status sfp__predictor_run_known(sfp__predictor *p, int n, const uint8_t *con
  * probability (n), if not NULL: the probability of the label, NAN for -1. */
 sfp_status sfp__predictor_predict(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query,
                                   int32_t *label, float *probability, sfp_error *err);
+/* Returns the probabilities (n) of the labels of the last sfp__predictor_predict with probabilities, without the fitted scale of the
+ * closed-form head; NAN: the head has no such scale. */
+const float *sfp__predictor_unscaled(const sfp__predictor *p);
 /* For predictions while the learner trains. sfp__predictor_refresh obtains the newest snapshot, which the predictor keeps until
  * the next refresh or answer. sfp__predictor_snapshot returns it; NULL: no refresh yet. sfp__predictor_answer predicts n images
  * with the newest snapshot. *logp is (rows, classes of the snapshot), rows >= n, of which the first n rows are written; it
@@ -73,6 +76,9 @@ sfp_status sfp__predictor_refresh(sfp__predictor *p, sfp_error *err);
 const sfp__snapshot *sfp__predictor_snapshot(const sfp__predictor *p);
 sfp_status sfp__predictor_answer(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, float **logp,
                                  sfp_error *err);
+/* Returns the scores (n) for "none of the classes" of the images of the last sfp__predictor_answer (heads/novelty.h); NAN: the head
+ * has none, it is not solved from all samples, or there are too few of them. */
+const float *sfp__predictor_unknown(const sfp__predictor *p);
 /* Returns the best number of images per call; more images increase the latency, not the throughput. */
 int sfp__predictor_batch(const sfp__predictor *p);
 /* Returns true for a closed-form head: an image with a known query need not be given. */

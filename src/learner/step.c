@@ -514,12 +514,9 @@ static sfp_status test_and_update_head(sfp__learner *l, int b, sfp__timestamp_de
 
 /* Processes a timestamp of a closed-form head: one query pass over the batch, then the head. Predictors on other threads read the
  * head and the classes under the lock, which is not held during the pass. */
-static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report,
-                                  sfp_error *err)
+sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *samples, sfp_error *err)
 {
-    sfp__timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
     bool new_class;
-    double start = sfp__vit_memo_now(l->opt.memo);
     pthread_mutex_lock(&l->head_lock);
     sfp_status status = load_batch(l, b, samples, &new_class, err);
     pthread_mutex_unlock(&l->head_lock);
@@ -530,10 +527,18 @@ static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *sam
                                 .tap = l->taps > 1 ? l->batch.tap : NULL,
                                 .taps = l->taps,
                                 .memo = l->opt.memo};
-    TRY(sfp__vit_run(l->plan, &pass, err));
+    return sfp__vit_run(l->plan, &pass, err);
+}
+
+static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report,
+                                  sfp_error *err)
+{
+    sfp__timestamp_details r = {.t = l->counts.timestamps, .offered = b, .coreset_count = b};
+    double start = sfp__vit_memo_now(l->opt.memo);
+    TRY(sfp__learner_query_batch(l, b, samples, err));
     r.seconds.query = sfp__vit_memo_now(l->opt.memo) - start;
     pthread_mutex_lock(&l->head_lock);
-    status = test_and_update_head(l, b, &r, err);
+    sfp_status status = test_and_update_head(l, b, &r, err);
     pthread_mutex_unlock(&l->head_lock);
     TRY(status);
     r.seconds.total = r.seconds.query + r.seconds.head;

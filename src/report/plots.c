@@ -133,6 +133,45 @@ bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
     return true;
 }
 
+/* ---------------------------------------------------------------- calibration */
+
+bool sfp__plot_calibration(sfp__text *t, const sfp_result *r)
+{
+    const sfp__frame f = {.width = WIDTH,
+                          .height = HEIGHT,
+                          .left = LEFT,
+                          .right = 14,
+                          .top = TOP,
+                          .bottom = BOTTOM,
+                          .x1 = 1,
+                          .y1 = 1,
+                          .fraction_x = true,
+                          .fraction_y = true};
+    const sfp__reliability *c = &r->calibration.bins;
+    if (!isfinite(r->calibration.error))
+        return false;
+    sfp__text_printf(t,
+                     "<svg viewBox=\"0 0 %d %d\" style=\"max-width:%dpx\" role=\"img\" aria-label=\"accuracy over confidence\">",
+                     WIDTH, HEIGHT, WIDTH);
+    sfp__put_y_axis(t, &f, 0.25);
+    sfp__put_x_axis(t, &f, "confidence");
+    for (int b = 0; b < SFP_RELIABILITY_BINS; b++) {
+        double n = (double)c->count[b], accuracy = n > 0 ? (double)c->correct[b] / n : 0, width = 1.0 / SFP_RELIABILITY_BINS;
+        double x = sfp__frame_x(&f, b * width), y = sfp__frame_y(&f, accuracy);
+        if (n > 0)
+            sfp__text_printf(
+                t,
+                "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+                "style=\"fill:var(--blue);fill-opacity:%.2f\"><title>%.0f predictions: confidence %.1f %%, accuracy %.1f "
+                "%%</title></rect>",
+                x + 1, y, sfp__frame_x(&f, (b + 1) * width) - x - 2, sfp__frame_y(&f, 0) - y, n < 20 ? 0.35 : 0.85, n,
+                100 * c->confidence[b] / n, 100 * accuracy);
+    }
+    sfp__text_printf(t, "<line class=\"level\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/></svg>", sfp__frame_x(&f, 0),
+                     sfp__frame_x(&f, 1), sfp__frame_y(&f, 0), sfp__frame_y(&f, 1));
+    return true;
+}
+
 /* ---------------------------------------------------------- accuracy matrix */
 
 static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, double x, double y, double cell)

@@ -157,6 +157,11 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
         put_tile(t, "Prequential accuracy", sfp__format_percent(r->prequential_accuracy, a),
                  isfinite(r->no_change_accuracy) ? note : "predicted before training");
     }
+    if (isfinite(r->calibration.error)) {
+        (void)snprintf(note, sizeof note, isfinite(r->calibration.before) ? "%s before scaling" : "confidence and accuracy%s",
+                       isfinite(r->calibration.before) ? sfp__format_percent(r->calibration.before, b) : "");
+        put_tile(t, "Calibration error", sfp__format_percent(r->calibration.error, a), note);
+    }
     (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
     put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
     if (isfinite(r->samples_per_second)) {
@@ -300,7 +305,11 @@ static void put_class_cards(sfp__text *t, const sfp_result *r)
         {sfp__plot_confusion, "Confusion",
          "Last evaluation. Each row is the true class. The shade and, if there is space, the number give the percentage of its "
          "test samples. Blue is correct, orange is wrong."},
-        {sfp__plot_classes, "Accuracy by class", "Last evaluation, from best to worst, with the number of test samples."}};
+        {sfp__plot_classes, "Accuracy by class", "Last evaluation, from best to worst, with the number of test samples."},
+        {sfp__plot_calibration, "Calibration",
+         "Last evaluation. Bars: the accuracy of predictions by their confidence, the probability of the predicted class. Where "
+         "a "
+         "bar ends below the diagonal, the learner is too confident. Pale bars have few predictions."}};
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
         OWNED_BY(sfp__text_done) sfp__text part = {0};
         if (cards[i].draw(&part, r)) {

@@ -15,6 +15,7 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r);
 /* false: there are no test results, and nothing is written */
 bool sfp__plot_confusion(sfp__text *t, const sfp_result *r);
 bool sfp__plot_classes(sfp__text *t, const sfp_result *r);
+bool sfp__plot_calibration(sfp__text *t, const sfp_result *r);
 
 /* Contact sheets of thumbnails. Each sheet is one image, a data: PNG in a style rule. */
 sfp_status sfp__sheet_batch(sfp__text *t, const sfp__report_images *p, sfp_error *err);

@@ -32,6 +32,7 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
         n.accuracy[i] = NAN;
     n.average_accuracy = n.forgetting = n.backward_transfer = n.prequential_accuracy = NAN;
     n.no_change_accuracy = n.near_future_accuracy = NAN;
+    n.calibration.error = n.calibration.before = NAN;
     n.lambda = n.cs = n.coverage = n.samples_per_second = n.batch_seconds = NAN;
     n.lag.mean = n.lag.max = n.lag.last = NAN;
     clear_diagnostics(&n);

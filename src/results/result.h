@@ -37,6 +37,13 @@ typedef struct sfp__evaluation {
 
 #define SFP_EVALUATIONS_MAX 1000
 
+/* Predictions by their confidence, the probability of the predicted class, in bins of equal width. */
+enum { SFP_RELIABILITY_BINS = 15 };
+typedef struct sfp__reliability {
+    uint64_t count[SFP_RELIABILITY_BINS], correct[SFP_RELIABILITY_BINS];
+    double confidence[SFP_RELIABILITY_BINS]; /* sum */
+} sfp__reliability;
+
 /* cost(coreset) / cost(batch) over all timestamps, for one definition of the cost; NAN: not measured. */
 typedef struct sfp__coreset_ratios {
     double ratio, deviation, within;        /* mean, standard deviation, share within c^-1/2 of 1 */
@@ -72,6 +79,10 @@ struct sfp_result {
     double no_change_accuracy;   /* of predicting the label of the sample before, on the samples that were processed */
     double near_future_accuracy; /* on samples that arrive some batches later; NAN: not measured */
     uint64_t *confusion; /* (classes, classes) of the last evaluation: row = truth; NULL: more than SFP_CONFUSION_MAX classes */
+    struct {
+        double error, before; /* expected calibration error; before: with unscaled scores. NAN: not measured; no fitted scale */
+        sfp__reliability bins;
+    } calibration; /* of the last evaluation */
     int evaluation_count;
     sfp__evaluation *evaluations; /* (SFP_EVALUATIONS_MAX) oldest first; if full, every second one is removed; NULL: none */
     /* counts */
@@ -155,6 +166,10 @@ double sfp__average_accuracy(int tasks, int done, const double *a);
 /* clipped: no task forgets less than 0, as in the authors' code. */
 double sfp__forgetting(int tasks, int done, const double *a, bool clipped);
 double sfp__backward_transfer(int tasks, int done, const double *a);
+/* Counts a prediction, unless its confidence is NAN: no class was predicted. */
+void sfp__reliability_add(sfp__reliability *c, double confidence, bool correct);
+/* Returns the mean of |accuracy - mean confidence| over the bins, weighted by their counts; NAN: no predictions. */
+double sfp__reliability_error(const sfp__reliability *c);
 /* Returns 0 if x rounds to 0 with this number of decimals, else x; avoids "-0.0" in texts. */
 double sfp__no_minus_zero(double x, int decimals);
 typedef struct sfp__confusion_pair {

@@ -168,6 +168,21 @@ static void put_curves(sfp__json *j, const sfp_result *r, const char *key)
     sfp__json_end(j);
 }
 
+/* Writes [count, correct, sum of confidences] of each bin. */
+static void put_bins(sfp__json *j, const sfp_result *r, const char *key)
+{
+    const sfp__reliability *c = &r->calibration.bins;
+    sfp__json_array_as(j, key, &spaced);
+    for (int b = 0; b < SFP_RELIABILITY_BINS; b++) {
+        sfp__json_array_as(j, NULL, &spaced);
+        sfp__json_uint(j, NULL, c->count[b]);
+        sfp__json_uint(j, NULL, c->correct[b]);
+        sfp__json_exact(j, NULL, c->confidence[b]);
+        sfp__json_end(j);
+    }
+    sfp__json_end(j);
+}
+
 /* Writes dense rows, or [truth, answer, count] for each non-zero cell. */
 static void put_confusion(sfp__json *j, const sfp_result *r, const char *key)
 {
@@ -453,6 +468,22 @@ static sfp_status get_confusion(const sfp__json_in *in, const json_t *root, cons
     return SFP_OK;
 }
 
+static sfp_status get_bins(const sfp__json_in *in, const json_t *from, const char *key, sfp_result *r)
+{
+    sfp__reliability *c = &r->calibration.bins;
+    json_t *list = NULL;
+    TRY(sfp__json_need_array(in, from, key, SFP_RELIABILITY_BINS, SFP_RELIABILITY_BINS, &list));
+    for (size_t b = 0; b < SFP_RELIABILITY_BINS; b++) {
+        const json_t *bin = json_array_get(list, b); /* json_array_get returns NULL if it is not an array */
+        TRY(to_cell(in, json_array_get(bin, 0), key, COUNT_LIMIT, &c->count[b]));
+        TRY(to_cell(in, json_array_get(bin, 1), key, (json_int_t)c->count[b] + 1, &c->correct[b]));
+        TRY(sfp__json_to_real(in, json_array_get(bin, 2), key, 0, (double)c->count[b], &c->confidence[b]));
+        if (isnan(c->confidence[b]))
+            return sfp__json_bad(in, key, "a number of predictions, of correct ones, and a sum of confidences per bin");
+    }
+    return SFP_OK;
+}
+
 static sfp_status get_field(const sfp__json_in *in, const field *f, const json_t *from, sfp_result *r)
 {
     void *at = (char *)r + f->offset;
@@ -516,6 +547,9 @@ static const field fields[] = {
     {REAL, NULL, "no_change_accuracy", AT(no_change_accuracy), 0, 1, OPTIONAL},
     {REAL, NULL, "near_future_accuracy", AT(near_future_accuracy), 0, 1, OPTIONAL},
     {PART, NULL, "heads", OPTIONAL, BY(put_heads, get_heads)},
+    {REAL, "calibration", "error", AT(calibration.error), 0, 1, OPTIONAL},
+    {REAL, "calibration", "before", AT(calibration.before), 0, 1, OPTIONAL},
+    {PART, "calibration", "bins", OPTIONAL, BY(put_bins, get_bins)},
     {PART, NULL, "per_class", BY(put_per_class, get_per_class)},
     {PART, NULL, "evaluations", OPTIONAL, BY(put_evaluations, get_evaluations)},
     {COUNT, "samples", "offered", AT(samples.offered)},
@@ -583,6 +617,16 @@ static const sfp__json_form *group_form(const field *f)
     return f->kind == REAL ? &spaced : NULL;
 }
 
+/* Returns whether the result has the group of this field. */
+static bool has_group(const field *f, const sfp_result *r)
+{
+    if (f->group && strcmp(f->group, "cache") == 0)
+        return r->cache.hits + r->cache.misses > 0;
+    if (f->group && strcmp(f->group, "calibration") == 0)
+        return isfinite(r->calibration.error);
+    return !is_diagnostic(f) || r->diagnostics.measured;
+}
+
 sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
@@ -591,14 +635,12 @@ sfp_status sfp__result_text(const sfp_result *r, bool one_line, char **out, sfp_
     sfp__json_object_as(&j, NULL, &lines);
     sfp__json_string(&j, "version", r->version);
     for (const field *f = fields; f < fields + FIELDS; f++) {
-        if (f->group && strcmp(f->group, "cache") == 0 && r->cache.hits + r->cache.misses == 0)
-            continue; /* the run had no cache */
+        if (!has_group(f, r))
+            continue;
         if (group && (!f->group || strcmp(f->group, group) != 0)) {
             sfp__json_end(&j);
             group = NULL;
         }
-        if (is_diagnostic(f) && !r->diagnostics.measured)
-            continue;
         if (f->group && !group)
             sfp__json_object_as(&j, group = f->group, group_form(f));
         put_field(&j, f, r);

@@ -103,11 +103,13 @@ static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, t
                           sfp_error *err)
 {
     int32_t label[CHUNK];
+    float probability[CHUNK];
     int n = part->count;
     if (n == 0)
         return SFP_OK;
     TRY(sfp__predictor_predict(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first,
-                               label, NULL, err));
+                               label, probability, err));
+    const float *unscaled = sfp__predictor_unscaled(p);
     for (int h = 0; h < SFP_HEAD_MEMBERS; h++) {
         const int32_t *labels = sfp__predictor_member_labels(p, h);
         sum->known[h] = labels != NULL;
@@ -116,7 +118,10 @@ static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, t
     }
     for (int k = 0; k < n; k++) {
         int32_t truth = part->truth[k];
-        sum->correct += truth >= 0 && label[k] == truth; /* truth < 0: a class that is not in the stream counts as wrong */
+        bool correct = truth >= 0 && label[k] == truth; /* truth < 0: a class that is not in the stream counts as wrong */
+        sum->correct += correct;
+        sfp__reliability_add(&e->calibration[0], (double)probability[k], correct);
+        sfp__reliability_add(&e->calibration[1], (double)unscaled[k], correct);
         if (confusion && label[k] >= 0 && label[k] < classes && truth >= 0 && truth < classes)
             confusion[(size_t)truth * (size_t)classes + (size_t)label[k]]++;
     }
@@ -180,6 +185,7 @@ sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, do
     int tasks = upto < e->tasks->count ? upto + 1 : e->tasks->count;
     size_t cells = confusion ? (size_t)classes * (size_t)classes : 0;
     e->done = 0;
+    memset(e->calibration, 0, sizeof e->calibration);
     if (cells)
         TRY(clear_confusion(e, cells, err));
     for (int t = 0; t < tasks; t++)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "io/image/image.h"
 #include "learner/predictor.h"
+#include "results/result.h"
 #include "stream/source.h"
 #include "stream/tasks.h"
 
@@ -41,10 +42,11 @@ typedef struct sfp__evaluator {
     char first_error[SFP_ERROR_MAX]; /* why the first of them was skipped; "": none was */
     /* of the last evaluation */
     uint64_t done;
-    uint64_t *answered;      /* (tasks) images that were evaluated */
-    double *member_accuracy; /* (SFP_HEAD_MEMBERS, tasks) accuracy of each member; NAN: not a mixture, or no images */
-    double *accuracy;        /* (tasks) copied to the caller at the end */
-    uint64_t *confusion;     /* (confusion_capacity) likewise */
+    uint64_t *answered;              /* (tasks) images that were evaluated */
+    double *member_accuracy;         /* (SFP_HEAD_MEMBERS, tasks) accuracy of each member; NAN: not a mixture, or no images */
+    double *accuracy;                /* (tasks) copied to the caller at the end */
+    sfp__reliability calibration[2]; /* of all predictions; [1]: without the fitted scale of the head */
+    uint64_t *confusion;             /* (confusion_capacity) likewise */
     size_t confusion_capacity;
 } sfp__evaluator;
 

@@ -76,6 +76,9 @@ static sfp_status evaluate_and_record(sfp__run *run, sfp_error *err)
     if (run->plan.live)
         TRY(sfp__classes_match(&run->classes, &run->plan, err));
     TRY(sfp__evaluator_run(run->evaluator, run->predictor, row, accuracy, r->classes, r->confusion, err));
+    r->calibration.bins = run->evaluator->calibration[0];
+    r->calibration.error = sfp__reliability_error(&run->evaluator->calibration[0]);
+    r->calibration.before = sfp__reliability_error(&run->evaluator->calibration[1]);
     TRY(record_members(run, row, err));
     TRY(sfp__result_evaluated(r, (uint64_t)run->at.arrived, row, accuracy, err));
     run->at.evaluated.timestamps = run->at.timestamps;

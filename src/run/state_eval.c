@@ -157,6 +157,8 @@ static void sum_up(eval_context *s)
         n++;
     }
     e->average = n ? sum / n : NAN;
+    e->calibration = sfp__reliability_error(&s->evaluator->calibration[0]);
+    e->unscaled_calibration = sfp__reliability_error(&s->evaluator->calibration[1]);
     e->skipped = s->evaluator->skipped;
     (void)snprintf(e->first_error, sizeof e->first_error, "%s", s->evaluator->first_error);
     e->unlabelled = s->data->unlabelled;

@@ -37,9 +37,10 @@ typedef struct sfp__state_eval {
     char **class_names;  /* (classes) */
     uint64_t *confusion; /* (classes, classes), row: true class; NULL: more than SFP_CONFUSION_MAX classes */
     uint64_t images, correct;
-    double average;                  /* mean over the tasks that have images: average_accuracy in result.json */
-    uint64_t skipped, unlabelled;    /* images that could not be read; images without a label */
-    char first_error[SFP_ERROR_MAX]; /* why the first unreadable image was skipped; "": none was */
+    double average;                           /* mean over the tasks that have images: average_accuracy in result.json */
+    double calibration, unscaled_calibration; /* expected calibration error; without the fitted scale of the head */
+    uint64_t skipped, unlabelled;             /* images that could not be read; images without a label */
+    char first_error[SFP_ERROR_MAX];          /* why the first unreadable image was skipped; "": none was */
     int unknown_count;
     size_t unknown_capacity;
     sfp__state_eval_class *unknown; /* (unknown_count) classes that the state has not learned */

@@ -38,6 +38,10 @@ TEST(the_numbers_are_those_of_the_run)
     const sfp_evaluation *v = evaluate(
         e, (sfp_evaluation_options){.data = "synthetic:130", .tasks = "2", .limit = 4, .progress = on_progress, .ctx = &c});
     assert_true(sfp_evaluation_number(v, "average_accuracy") == sfp_result_number(sfp_run_result(run), "average_accuracy"));
+    double calibration = sfp_evaluation_number(v, "calibration_error");
+    assert_true(calibration == sfp_result_number(sfp_run_result(run), "calibration.error"));
+    assert_true(calibration >= 0 && calibration <= 1);
+    assert_true(isnan(sfp_evaluation_number(v, "calibration_error_before"))); /* a linear head has no fitted scale */
     sfp_run_close(run);
     double images = sfp_evaluation_number(v, "images"), correct = sfp_evaluation_number(v, "correct");
     assert_true(images == 8 && sfp_evaluation_number(v, "accuracy") == correct / images);

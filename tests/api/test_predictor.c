@@ -146,6 +146,63 @@ TEST(a_saved_state_answers_as_its_learner_did)
     }
 }
 
+/* An image whose pixels are random around a shade. */
+static sfp_sample noisy_sample(int32_t label, uint32_t seed)
+{
+    sfp_sample s = flat_sample(label, 0);
+    uint8_t *rgb = (uint8_t *)(uintptr_t)s.image.data;
+    for (size_t i = 0; i < (size_t)SIDE * SIDE * 3; i++) {
+        seed = seed * 1664525 + 1013904223;
+        rgb[i] = (uint8_t)(rgb[i] + (seed >> 24) % 40);
+    }
+    return s;
+}
+
+/* Learns from 400 images of two classes. */
+static sfp_learner *noisy_learner(sfp_engine *e, const char *kind, const char *head)
+{
+    sfp_learner *l = learner_of(e, SETTINGS(kind, head, "buffer", "none"));
+    for (uint32_t k = 0; k < 100; k++) {
+        KEPT_IN_BLOCK;
+        sfp_sample s[BATCH];
+        for (uint32_t i = 0; i < BATCH; i++)
+            s[i] = noisy_sample((int32_t)(i % 2), k * BATCH + i);
+        MUST(sfp_learner_offer(l, BATCH, s, NULL, &err));
+    }
+    return l;
+}
+
+TEST(images_of_other_classes_have_a_higher_score_for_none_of_the_classes)
+{
+    static const struct {
+        const char *kind, *head;
+        bool scored;
+    } cases[] = {{"method", "ncm", false}, {"method", "slda", true}, {"method", "ridge", true}, {"head", "mix", true}};
+    for (size_t h = 0; h < sizeof cases / sizeof *cases; h++) {
+        sfp_engine *e = random_engine();
+        sfp_learner *l = noisy_learner(e, cases[h].kind, cases[h].head);
+        sfp_predictor *p = predictor_of(l), *opened = NULL;
+        MUST(sfp_learner_save(l, in_directory("state.safetensors"), &err));
+        MUST(sfp_predictor_open(e, directory, &small_predictor, &opened, &err));
+        (void)keep_predictor(opened);
+        const sfp_image images[] = {noisy_sample(1, 99991).image, {.data = NULL}, flat_sample(2, 0).image};
+        sfp_prediction a[3];
+        assert_null(sfp_predictor_unknown(opened));
+        MUST(sfp_predictor_run(opened, 3, images, a, &err));
+        const float *unknown = sfp_predictor_unknown(opened);
+        assert_true(isnan(unknown[1]));
+        assert_true(cases[h].scored ? unknown[0] >= 0 && unknown[0] < unknown[2] && unknown[2] > 0.95f && unknown[2] <= 1
+                                    : isnan(unknown[0]) && isnan(unknown[2]));
+        float of_state = unknown[2];
+        MUST(sfp_predictor_run(p, 3, images, a, &err));
+        float of_learner = sfp_predictor_unknown(p)[2];
+        assert_true(cases[h].scored ? of_learner == of_state : isnan(of_learner));
+        offer_batches(l, 0, 1);
+        MUST(sfp_predictor_run(p, 3, images, a, &err)); /* snapshots of fingerprints are not solved from all samples */
+        assert_int_equal(isnan(sfp_predictor_unknown(p)[2]), !cases[h].scored || strcmp(cases[h].head, "mix") == 0);
+    }
+}
+
 TEST(the_backbone_alone_gives_features)
 {
     sfp_engine *e = random_engine();
@@ -161,6 +218,7 @@ TEST(the_backbone_alone_gives_features)
     assert_int_equal(a[0].label, -1);
     assert_int_equal(a[1].status, SFP_EINVAL);
     assert_null(sfp_predictor_scores(p));
+    assert_null(sfp_predictor_unknown(p));
     const float *f = sfp_predictor_features(p);
     float last[64];
     memcpy(last, f + 2 * 64, sizeof last);

@@ -35,6 +35,10 @@ static inline sfp_result result_make(int tasks, int classes)
     r.tasks_done = tasks;
     sfp__result_summarise(&r);
     r.prequential_accuracy = 2.0 / 3;
+    for (int i = 0; i < 90; i++)
+        sfp__reliability_add(&r.calibration.bins, i / 89.0, i % 2 == 0);
+    r.calibration.error = sfp__reliability_error(&r.calibration.bins);
+    r.calibration.before = 0.4;
     const sfp_result numbers = {
         .samples = {.offered = 1000, .scored = 900, .trained = 500, .replayed = 480, .dropped = 100, .skipped = 3},
         .labels = {.unlabelled = 9, .late = 4, .expired = 3, .waiting = 2},

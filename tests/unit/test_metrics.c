@@ -101,3 +101,21 @@ TEST(a_number_that_rounds_to_zero_has_no_sign)
                             cases[i].want);
     assert_true(isnan(sfp__no_minus_zero(NAN, 4)));
 }
+
+TEST(calibration_error_is_the_weighted_gap_between_confidence_and_accuracy)
+{
+    sfp__reliability r = {0};
+    assert_true(isnan(sfp__reliability_error(&r)));
+    sfp__reliability_add(&r, NAN, true); /* no class was predicted */
+    assert_true(isnan(sfp__reliability_error(&r)));
+    for (int i = 0; i < 10; i++)
+        sfp__reliability_add(&r, 0.9, i < 6);
+    near(sfp__reliability_error(&r), 0.3, 1e-12);
+    for (int i = 0; i < 30; i++)
+        sfp__reliability_add(&r, i % 2 ? 0.41 : 0.45, i < 12); /* one bin, whose mean confidence is 0.43 */
+    near(sfp__reliability_error(&r), (10 * 0.3 + 30 * 0.03) / 40, 1e-12);
+    sfp__reliability_add(&r, 1, true);
+    sfp__reliability_add(&r, 0, false);
+    assert_true(r.count[0] == 1 && r.count[6] == 30 && r.count[13] == 10 && r.count[14] == 1);
+    near(sfp__reliability_error(&r), (10 * 0.3 + 30 * 0.03) / 42, 1e-12);
+}

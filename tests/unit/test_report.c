@@ -40,6 +40,7 @@ TEST(a_report_has_all_sections)
           "<dt>ridge alone</dt><dd>22.4 %", "Accuracy by task", "prequential accuracy so far", "training loss",
           "accuracy on the test set, mean of the tasks so far", "9 arrived without a label, and 4 of them were labelled later",
           "lag behind arrival", "arrival rate 150/s", "Where the time went", "Confusion", "Accuracy by class", "class 1",
+          "<dt>Calibration error</dt>", "40.0 % before scaling", "accuracy over confidence", "6 predictions: confidence",
           "sigma 0.3", "All 4 options", "prefers-color-scheme:dark", "@media print", "A processor");
     LACKS(text, "<script", "http:", "https:", "src=", "@import", "not finished", "nan", "inf ");
     check_nesting(text);
@@ -52,7 +53,7 @@ TEST(an_empty_run_has_a_report)
         MUST(sfp__result_init(&r, 1, classes, NULL));
         char *text = report(&r, &(sfp__report_images){0});
         assert_non_null(strstr(text, "This run is not finished: 0 of 1 tasks"));
-        LACKS(text, "Confusion", " alone");
+        LACKS(text, "Confusion", "Calibration", " alone");
         assert_non_null(strstr(text, "Nothing was recorded."));
         assert_null(strstr(text, "nan"));
         check_nesting(text);

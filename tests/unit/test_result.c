@@ -27,9 +27,10 @@ TEST(result_json_has_every_specified_key)
     MUST(sfp__result_write(&r, path, NULL));
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(root);
-    for (const char *const *key = STRINGS("config", "seed", "version", "machine", "accuracy_matrix", "average_accuracy",
-                                          "forgetting", "backward_transfer", "prequential_accuracy", "per_class", "samples",
-                                          "lambda", "cs", "lag", "coverage", "seconds", "samples_per_second", "peak_rss_bytes");
+    for (const char *const *key =
+             STRINGS("config", "seed", "version", "machine", "accuracy_matrix", "average_accuracy", "forgetting",
+                     "backward_transfer", "prequential_accuracy", "calibration", "per_class", "samples", "lambda", "cs", "lag",
+                     "coverage", "seconds", "samples_per_second", "peak_rss_bytes");
          *key; key++)
         if (!json_object_get(root, *key))
             fail_msg("no %s", *key);
@@ -195,6 +196,10 @@ TEST(hostile_files_are_refused_with_a_reason)
         {"\"seed\":7", "\"seed\":7,\"seed\":8", "not valid JSON"},
         {"\"started\":\"2025", "\"started\":\"2025 and so on and on and on and on and on\",\"x\":\"", "'started' has"},
         {"\"finished\":true", "\"finished\":1", "'finished'"},
+        {"\"calibration\":{\"error\":", "\"calibration\":{\"error\":2,\"x\":", "'error'"},
+        {"\"bins\":[", "\"bins\":[[1,2,0.5],", "'bins'"},
+        {"\"bins\":[[6,3", "\"bins\":[[6,7", "'bins'"},
+        {"\"bins\":[[6,", "\"bins\":[[6,3,null],[6,", "'bins'"},
         {"\"threads\":2", "\"threads\":1e9", "'threads'"},
         {"\"cpu\":", "\"cpus\":", "key 'cpu' is missing"},
         {"\"sigma\":\"0.3\"", "\"sigma\":0.3", "'sigma' is not a string"},

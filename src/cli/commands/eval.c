@@ -1,6 +1,6 @@
 /* streamfp eval: the accuracy of a saved state on a dataset. */
-#include "cli/engine.h"
 #include "cli/command.h"
+#include "cli/engine.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 
@@ -176,12 +176,16 @@ static void print(const evaluation *e, const char *state, const char *data, bool
     double rate = seconds > 0 ? (double)e->images / seconds : 0;
     uint64_t all = e->images + e->unknown_images;
     double strict = all ? (double)e->correct / (double)all : NAN;
+    double calibration = sfp_evaluation_number(e->core, "calibration_error"),
+           before = sfp_evaluation_number(e->core, "calibration_error_before");
     sfp__out_begin(&o, json, 0);
     sfp__json_string(&o.json, "state", state);
     sfp__json_string(&o.json, "data", data);
     sfp__json_exact(&o.json, "accuracy", accuracy);
     sfp__json_exact(&o.json, "average_accuracy", sfp_evaluation_number(e->core, "average_accuracy"));
     sfp__json_exact(&o.json, "accuracy_unknown_as_wrong", strict);
+    sfp__json_exact(&o.json, "calibration_error", calibration);
+    sfp__json_exact(&o.json, "calibration_error_before", before);
     sfp__json_uint(&o.json, "pictures", e->images);
     sfp__json_uint(&o.json, "right", e->correct);
     sfp__json_uint(&o.json, "skipped", e->skipped);
@@ -191,6 +195,11 @@ static void print(const evaluation *e, const char *state, const char *data, bool
     if (e->unknown_count)
         sfp__out_printf(&o, "  %-24s %8.4f   if the %llu image%s of unknown classes count%s as wrong\n", "", strict,
                         (unsigned long long)e->unknown_images, plural(e->unknown_images), e->unknown_images == 1 ? "s" : "");
+    if (isfinite(calibration))
+        sfp__out_printf(&o, "  %-24s %8.4f", "calibration error", calibration);
+    if (isfinite(before))
+        sfp__out_printf(&o, "   %.4f before scaling", before);
+    sfp__out_printf(&o, isfinite(calibration) ? "\n" : "");
     put_tasks(&o, e);
     put_classes(&o, e);
     put_confusion(&o, e);

@@ -305,7 +305,8 @@ const sfp__command sfp__cmd_predict = {
             "status is "
             "then 1.\n\n"
             "The output has one line per image, in columns separated by tabs: the file, then class and probability of the best "
-            "classes.",
+            "classes. \"none of these?\" follows if the image is farther from all classes than 95 % of the samples that "
+            "were held out while learning (states of head mix, ridge and slda); --json prints this share as \"unknown\".",
     .examples = "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --state runs/3 photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop --eval labels.csv --json\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { EVAL_TOP = 5 };
+static const double unknown_from = 0.95; /* an image with this score may belong to none of the classes */
 
 static int shown(const sfp__predict *p, int i)
 {
@@ -29,6 +30,13 @@ void sfp__predict_print_failed(const sfp__predict *p, int i)
         sfp__warn("%s", message);
 }
 
+/* Returns the score of image i for "none of the classes"; NAN: there is none. */
+static double unknown_score(const sfp__predict *p, int i)
+{
+    const float *unknown = sfp_predictor_unknown(p->predictor);
+    return unknown ? (double)unknown[i] : NAN;
+}
+
 /* Columns are separated by tabs, since names contain commas, colons and blanks. */
 static void print_text(const sfp__predict *p, int i)
 {
@@ -43,6 +51,8 @@ static void print_text(const sfp__predict *p, int i)
             (void)printf("%d", r->label[k]);
         (void)printf("\t%.1f %%", 100.0 * (double)r->probability[k]);
     }
+    if (unknown_score(p, i) >= unknown_from)
+        (void)fputs("\tnone of these?", stdout);
     (void)fputc('\n', stdout);
 }
 
@@ -67,6 +77,8 @@ static void print_json(sfp__predict *p, int i)
             sfp__json_end(json);
         }
         sfp__json_end(json);
+        if (isfinite(unknown_score(p, i)))
+            sfp__json_float(json, "unknown", (float)unknown_score(p, i));
     }
     sfp__json_end(json);
 }

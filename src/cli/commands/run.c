@@ -169,6 +169,8 @@ static void print_table(const sfp_result *r, const char *out)
     print_number(r, "backward_transfer", "backward transfer", "");
     print_number(r, "prequential_accuracy", "prequential accuracy", "");
     print_number(r, "near_future_accuracy", "near-future accuracy", "");
+    print_number(r, "calibration.error", "calibration error", "");
+    print_number(r, "calibration.before", "  before scaling", "");
     print_counts("samples", count_of(r, "samples.offered"), "offered", count_of(r, "samples.dropped"), "dropped");
     print_counts("", count_of(r, "samples.trained"), "trained", count_of(r, "samples.replayed"), "replayed");
     if (count_of(r, "labels.unlabelled")) {

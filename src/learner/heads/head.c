@@ -129,8 +129,8 @@ sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp_
     if (!k)
         return sfp__fail(err, SFP_EINVAL, "unknown head '%s', expected ncm, slda, ridge or ranpac",
                          sfp__printable(kind, name, sizeof name));
-    if (opt->dim < 1 || opt->classes < 0 || opt->classes > SFP_HEAD_LABEL_MAX || opt->ranpac_width < 1 ||
-        opt->ranpac_width > 1 << 15 || !(opt->slda_shrink >= 0 && opt->slda_shrink <= 1))
+    if (opt->dim < 1 || opt->tap_dim < 1 || opt->tap_dim > opt->dim || opt->classes < 0 || opt->classes > SFP_HEAD_LABEL_MAX ||
+        opt->ranpac_width < 1 || opt->ranpac_width > 1 << 15 || !(opt->slda_shrink >= 0 && opt->slda_shrink <= 1))
         return sfp__fail(err, SFP_EINVAL,
                          "head %s: dim is %d, classes is %d, width is %d and shrinkage is %g, expected values in range", k->name,
                          opt->dim, opt->classes, opt->ranpac_width, (double)opt->slda_shrink);
@@ -204,8 +204,8 @@ sfp_status sfp__head_forget(sfp__head *h, const float *query, int32_t label, con
     TRY(check_queries(h, 1, query, err));
     if (!h->kind->forget)
         return sfp__fail(err, SFP_EUNSUPPORTED, "head %s: a sample cannot be taken out; ncm, slda and ridge can", h->kind->name);
-    int row = label >= 0 && label < h->label_capacity ? h->row_of[label] : -1;
-    if (row < 0 || h->count[row] == 0 || !h->kind->forget(h, query, row, key ? *key : key_of(h, query)))
+    int row = sfp__head_label_samples(h, label) > 0 ? h->row_of[label] : -1;
+    if (row < 0 || !h->kind->forget(h, query, row, key ? *key : key_of(h, query)))
         return sfp__fail(err, SFP_ENOTFOUND, "head %s: no such sample with label %d was learned from", h->kind->name, label);
     h->count[row]--;
     h->n--;
@@ -238,9 +238,31 @@ sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, sfp_error *err)
     return SFP_OK;
 }
 
+double sfp__head_scale(const sfp__head *h, bool exact)
+{
+    return h->kind->scale ? h->kind->scale(h, exact || h->inference_only) : NAN;
+}
+
+float sfp__head_unknown(const sfp__head *h, const float *query, double *work)
+{
+    const sfp__novelty *y = h->kind->novelty && h->n > 0 ? h->kind->novelty(h) : NULL;
+    return y ? sfp__novelty_score(y, query + h->opt.dim - y->dim, work) : NAN;
+}
+
 int64_t sfp__head_samples(const sfp__head *h)
 {
     return h->n;
+}
+
+int64_t sfp__head_label_samples(const sfp__head *h, int label)
+{
+    int row = label >= 0 && label < h->label_capacity ? h->row_of[label] : -1;
+    return row >= 0 ? h->count[row] : 0;
+}
+
+bool sfp__head_has_sums(const sfp__head *h)
+{
+    return h->kind->forget != NULL;
 }
 
 sfp_status sfp__head_refresh(sfp__head *h, bool exact, sfp_error *err)

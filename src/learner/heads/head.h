@@ -59,8 +59,16 @@ sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, sfp_error *err);
 sfp_status sfp__head_refresh(sfp__head *h, bool exact, sfp_error *err);
 /* Computes the log-probabilities (n, classes); labels seen that are not below `classes` are excluded. */
 sfp_status sfp__head_scores(sfp__head *h, int n, const float *query, bool exact, int classes, float *out, sfp_error *err);
-/* Returns the number of samples learned from. */
+/* Returns the factor of the scores that was fitted on held-out samples; NAN: the kind has none. softmax(logp / scale) are the
+ * probabilities without it. */
+double sfp__head_scale(const sfp__head *h, bool exact);
+/* Returns the score of a query for "none of the classes" (novelty.h), after an exact refresh; NAN: there is none. work (D). */
+float sfp__head_unknown(const sfp__head *h, const float *query, double *work);
+/* Returns the number of samples learned from, in total and with a label. */
 int64_t sfp__head_samples(const sfp__head *h);
+int64_t sfp__head_label_samples(const sfp__head *h, int label);
+/* Returns whether the head is a function of sums, so that sfp__head_forget and sfp__head_merge work. */
+bool sfp__head_has_sums(const sfp__head *h);
 
 /* Writes or reads the state as tensors. A head that was read continues with the same bytes as the head that was written. If
  * reading fails, the head is unchanged. With v->inference_only only the data for scores is visited: the solution of refresh
@@ -77,6 +85,10 @@ typedef struct sfp__head_scorer sfp__head_scorer;
 /* Copies the current head, whose scores must be linear (not ranpac), to *scorer. If *scorer is not NULL, its memory is reused; otherwise a scorer is created. */
 sfp_status sfp__head_freeze(sfp__head *h, bool exact, sfp__head_scorer **scorer, sfp_error *err);
 void sfp__head_scorer_free(sfp__head_scorer *s);
+
+/* Like sfp__head_scale and sfp__head_unknown of the copied head; a copy that is not exact has no score. */
+double sfp__head_scorer_scale(const sfp__head_scorer *s);
+float sfp__head_scorer_unknown(const sfp__head_scorer *s, const float *query, double *work);
 
 /* Returns the number of doubles that `work` of sfp__head_scorer_scores needs. */
 size_t sfp__head_scorer_work(const sfp__head_scorer *s);

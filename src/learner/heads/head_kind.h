@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "learner/heads/head.h"
+#include "learner/heads/novelty.h"
 
 #define SFP_HEAD_LABEL_MAX (1 << 20) /* labels are below this */
 #define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this, so that sums of squares over a stream stay finite in a float */
@@ -47,6 +48,10 @@ typedef struct sfp__head_kind {
     void (*score)(sfp__head *h, int n, const float *q, bool exact, double *out);
     /* Called after refresh: sets rows, if weight is not NULL also weight, bias and centre. NULL: the scores are not linear. */
     void (*linear_map)(const sfp__head *h, bool exact, sfp__head_linear_map *linear_map);
+    /* Returns the fitted factor of the scores; NULL: the kind has none. */
+    double (*scale)(const sfp__head *h, bool exact);
+    /* Returns the data of the score for unknown classes, after an exact refresh; NULL: the kind has none. */
+    const sfp__novelty *(*novelty)(const sfp__head *h);
     /* Writes the head, or reads it into a new head whose classes have been read and whose arrays have been grown. */
     sfp_status (*visit)(sfp__head *h, const sfp__visitor *v, sfp_error *err);
     /* Visits only the data that score and linear_map read, after refresh; NULL: use `visit`. */

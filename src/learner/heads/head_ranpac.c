@@ -339,6 +339,12 @@ static sfp_status ranpac_visit_inference(sfp__head *h, const sfp__visitor *v, sf
     return use_saved_seed(m, err);
 }
 
+static double ranpac_scale(const sfp__head *h, bool exact)
+{
+    (void)exact;
+    return ((const sfp__ranpac *)h)->strength[SFP_RANPAC_SCALE];
+}
+
 const sfp__head_kind sfp__head_ranpac = {
     .name = "ranpac",
     .size = sizeof(sfp__ranpac),
@@ -348,6 +354,7 @@ const sfp__head_kind sfp__head_ranpac = {
     .learn = ranpac_learn,
     .refresh = ranpac_refresh,
     .score = ranpac_score,
+    .scale = ranpac_scale,
     .visit = ranpac_visit,
     .visit_inference = ranpac_visit_inference,
 };

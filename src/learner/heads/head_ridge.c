@@ -10,11 +10,13 @@
  * the samples that are not held out. So is lambda, by the squared error of all held-out samples, which only needs their sums.
  *
  * There are two solutions, each with its own lambda and scale. The learner's own is computed again when the number of samples has
- * grown by 5 %, or that of a class by half, and the passes since then have cost a hundred times as much as solving; its lambda and scale are chosen again after
- * a growth by half. It predicts samples before they are learned from. It is saved, so that a run that resumes continues with the
- * same bytes. The exact one, of all samples, is computed when it is needed. */
+ * grown by 5 %, or that of a class by half, and the passes since then have cost a hundred times as much as solving; at the latest
+ * when the samples have doubled. Its lambda and scale are chosen again after a growth by half. It predicts samples before they are
+ * learned from. It is saved, so that a run that resumes continues with the same bytes. The exact one, of all samples, is computed
+ * when it is needed. */
 #include "base/mem.h"
 #include "learner/heads/head_kind.h"
+#include "learner/heads/novelty.h"
 #include "learner/heads/sums.h"
 #include "learner/heads/triangle.h"
 
@@ -45,8 +47,9 @@ typedef struct ridge {
     sfp__sums sums;
     int64_t counter[COUNTERS];
     solution own, exact;
-    int64_t *own_count; /* (capacity) samples of each class when the own solution was computed */
-    double lambda;      /* of the solve in progress */
+    int64_t *own_count;   /* (capacity) samples of each class when the own solution was computed */
+    sfp__novelty novelty; /* of the exact solution */
+    double lambda;        /* of the solve in progress */
     /* Workspace of a solve. */
     double *matrix;                   /* triangle */
     double *deviation, *product;      /* (D) */
@@ -82,6 +85,7 @@ static sfp_status ridge_init(sfp__head *h, sfp_error *err)
     reset_strength(m, &m->own);
     reset_strength(m, &m->exact);
     TRY(sfp__sums_init(&m->sums, h->opt.dim, true, err));
+    TRY(sfp__novelty_init(&m->novelty, h->opt.tap_dim, err));
     TRY(alloc_solution(&m->own, d, err));
     TRY(alloc_solution(&m->exact, d, err));
     TRY(sfp__alloc(&m->matrix, sfp__triangle_count(h->opt.dim), sizeof *m->matrix, err));
@@ -96,6 +100,7 @@ static void ridge_done(sfp__head *h)
     void *blocks[] = {m->own.weight, m->own.bias, m->own.centre, m->exact.weight, m->exact.bias, m->exact.centre, m->matrix,
                       m->deviation,  m->product,  m->prior,      m->scores,       m->class_x,    m->own_count};
     sfp__sums_done(&m->sums);
+    sfp__novelty_done(&m->novelty);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sfp__free(blocks[i]);
 }
@@ -110,7 +115,8 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
 {
     ridge *m = (ridge *)h;
     size_t d = (size_t)h->opt.dim, old = (size_t)h->capacity, count = (size_t)capacity;
-    return sfp__check_memory(sfp__sums_grow(&m->sums, h->capacity, capacity) && grow_solution(&m->own, d, old, count) &&
+    return sfp__check_memory(sfp__sums_grow(&m->sums, h->capacity, capacity) &&
+                                 sfp__novelty_grow(&m->novelty, h->capacity, capacity) && grow_solution(&m->own, d, old, count) &&
                                  grow_solution(&m->exact, d, old, count) &&
                                  sfp__head_extend(&m->prior, sizeof *m->prior, old, count) &&
                                  sfp__head_extend(&m->own_count, sizeof *m->own_count, old, count) &&
@@ -236,36 +242,6 @@ static void fill_slda(ridge *m, unsigned folds, double n, const solution *s)
     }
 }
 
-/* Shrinks the covariance: by a fixed share, or by the oracle approximating estimator (Chen et al., 2010). `extra` is added to the
- * diagonal. */
-static void shrink(ridge *m, double n, double extra)
-{
-    int d = m->base.opt.dim;
-    double trace = 0, squares = 0, share = (double)m->base.opt.slda_shrink, target = 1;
-    for (int i = 0; i < d; i++) {
-        const double *row = sfp__triangle_row(m->matrix, d, i);
-        trace += row[i];
-        squares += row[i] * row[i];
-        for (int j = i + 1; j < d; j++)
-            squares += 2 * row[j] * row[j];
-    }
-    if (m->base.opt.shrinkage_oas) {
-        double spread = squares - trace * trace / d, top = (1 - 2.0 / d) * squares + trace * trace;
-        share = spread > 0 ? fmin(1, top / ((n + 1 - 2.0 / d) * spread)) : 1;
-        target = trace / d;
-    }
-    if (!(trace > 0)) { /* all samples of each class are equal */
-        share = 1;
-        target = 1;
-    }
-    for (int i = 0; i < d; i++) {
-        double *row = sfp__triangle_row(m->matrix, d, i);
-        for (int j = i; j < d; j++)
-            row[j] *= 1 - share;
-        row[i] += share * target + extra * trace / d;
-    }
-}
-
 /* Finishes a solution: its weights for x - mean, and its bias. */
 static void finish(const ridge *m, unsigned folds, solution *s)
 {
@@ -291,7 +267,8 @@ static void solve(ridge *m, double lambda, unsigned folds, solution *s)
     for (m->lambda = lambda;; tries++, m->lambda *= 10) {
         (is_slda(m) ? fill_slda : fill_ridge)(m, folds, n > 0 ? n : 1, s);
         if (is_slda(m))
-            shrink(m, n, tries ? 1e-14 * pow(10, tries) : 0);
+            sfp__triangle_shrink(d, m->matrix, n, m->base.opt.shrinkage_oas ? -1 : (double)m->base.opt.slda_shrink,
+                                 tries ? 1e-14 * pow(10, tries) : 0);
         if (sfp__triangle_factor(d, m->matrix, m->base.opt.threads))
             break;
         if (tries == 40) { /* not a covariance (a forged state): use the identity, so that no NaN results */
@@ -397,17 +374,18 @@ static void solve_all(ridge *m, solution *s)
 
 /* ------------------------------------------------------------------ refresh */
 
-/* Returns whether the own solution is to be computed again: the samples have grown by 5 %, or those of a class by half. */
+/* Returns whether the own solution is to be computed again: the samples have grown by 5 %, or those of a class by half. The first
+ * samples do not wait until their passes pay for it, so that their classes are known. */
 static bool is_due(const ridge *m)
 {
     const sfp__head *h = &m->base;
-    int64_t grown = h->n - m->own.n;
-    if (m->own.n == 0 || (grown >= h->opt.solve_gap && grown >= m->own.n / 20))
+    int64_t grown = h->n - m->own.n, gap = m->own.n < h->opt.solve_gap ? m->own.n : h->opt.solve_gap;
+    if (m->own.n == 0 || (grown >= gap && grown >= m->own.n / 20))
         return true;
     bool due = h->rows > m->own.rows;
     for (int r = 0; r < m->own.rows && !due; r++)
         due = 2 * h->count[r] >= 3 * m->own_count[r];
-    return due && grown >= h->opt.solve_gap;
+    return due && grown >= gap;
 }
 
 static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
@@ -420,6 +398,7 @@ static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
         else
             choose(m, &m->exact);
         solve_all(m, &m->exact);
+        sfp__novelty_fit(&m->novelty, &m->sums, h->rows, h->opt.threads);
     }
     if (exact || !is_due(m))
         return SFP_OK;
@@ -454,6 +433,17 @@ static void ridge_linear_map(const sfp__head *h, bool exact, sfp__head_linear_ma
     for (size_t r = 0; r < rows; r++)
         f->bias[r] = s->bias[r] == never ? -INFINITY : s->strength[SCALE] * s->bias[r];
     memcpy(f->centre, s->centre, d * sizeof *f->centre);
+}
+
+static double ridge_scale(const sfp__head *h, bool exact)
+{
+    const ridge *m = (const ridge *)h;
+    return (exact ? m->exact : m->own).strength[SCALE];
+}
+
+static const sfp__novelty *ridge_novelty(const sfp__head *h)
+{
+    return &((const ridge *)h)->novelty;
 }
 
 /* --------------------------------------------------------------- save, load */
@@ -499,13 +489,15 @@ static sfp_status ridge_visit_inference(sfp__head *h, const sfp__visitor *v, sfp
     ridge *m = (ridge *)h;
     m->exact.rows = h->rows;
     m->exact.n = h->n;
-    return visit_solution(m, &m->exact, v, err);
+    TRY(visit_solution(m, &m->exact, v, err));
+    return sfp__novelty_visit(&m->novelty, h->rows, v, err);
 }
 
 #define KIND(word)                                                                                                             \
     {                                                                                                                          \
         .name = word, .size = sizeof(ridge), .init = ridge_init, .done = ridge_done, .grow = ridge_grow, .learn = ridge_learn, \
         .forget = ridge_forget, .merge = ridge_merge, .refresh = ridge_refresh, .score = ridge_score,                          \
-        .linear_map = ridge_linear_map, .visit = ridge_visit, .visit_inference = ridge_visit_inference                         \
+        .linear_map = ridge_linear_map, .scale = ridge_scale, .novelty = ridge_novelty, .visit = ridge_visit,                  \
+        .visit_inference = ridge_visit_inference                                                                               \
     }
 const sfp__head_kind sfp__head_ridge = KIND("ridge"), sfp__head_slda = KIND("slda");

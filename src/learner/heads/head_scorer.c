@@ -12,6 +12,8 @@ struct sfp__head_scorer {
     sfp__head_linear_map linear_map;
     double *weight, *bias, *centre; /* (D, rows) (rows) (D) */
     int64_t *label;                 /* (rows) */
+    double scale;                   /* NAN: none */
+    sfp__novelty novelty;
     size_t weight_capacity, row_capacity;
 };
 
@@ -23,6 +25,7 @@ void sfp__head_scorer_free(sfp__head_scorer *s)
     sfp__free(s->bias);
     sfp__free(s->centre);
     sfp__free(s->label);
+    sfp__novelty_done(&s->novelty);
     sfp__free(s);
 }
 
@@ -52,6 +55,8 @@ sfp_status sfp__head_freeze(sfp__head *h, bool exact, sfp__head_scorer **scorer,
     TRY(sfp__check_memory(*scorer || (*scorer = sfp__calloc(1, sizeof **scorer)), err));
     sfp__head_scorer *s = *scorer;
     s->linear_map = (sfp__head_linear_map){.dim = h->opt.dim};
+    s->scale = NAN;
+    s->novelty.rows = 0;
     sfp__head_linear_map map = s->linear_map;
     exact = exact || h->inference_only;
     sfp_status status = sfp__head_refresh(h, exact, err);
@@ -66,8 +71,21 @@ sfp_status sfp__head_freeze(sfp__head *h, bool exact, sfp__head_scorer **scorer,
     memset(s->centre, 0, (size_t)map.dim * sizeof *s->centre);
     memcpy(s->label, h->label, (size_t)map.rows * sizeof *s->label);
     h->kind->linear_map(h, exact, &map);
+    if (exact && h->kind->novelty)
+        TRY(sfp__novelty_copy(&s->novelty, h->kind->novelty(h), err));
+    s->scale = sfp__head_scale(h, exact);
     s->linear_map = map;
     return SFP_OK;
+}
+
+double sfp__head_scorer_scale(const sfp__head_scorer *s)
+{
+    return s->scale;
+}
+
+float sfp__head_scorer_unknown(const sfp__head_scorer *s, const float *query, double *work)
+{
+    return sfp__novelty_score(&s->novelty, query + s->linear_map.dim - s->novelty.dim, work);
 }
 
 size_t sfp__head_scorer_work(const sfp__head_scorer *s)

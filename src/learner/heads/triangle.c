@@ -67,6 +67,33 @@ void sfp__triangle_add(int n, double *t, int k, double sign, const double *x, sf
     run(threads, (n + B - 1) / B, add_block, &j);
 }
 
+void sfp__triangle_shrink(int n, double *a, double samples, double share, double extra)
+{
+    double trace = 0, squares = 0, target = 1;
+    for (int i = 0; i < n; i++) {
+        const double *row = sfp__triangle_row(a, n, i);
+        trace += row[i];
+        squares += row[i] * row[i];
+        for (int j = i + 1; j < n; j++)
+            squares += 2 * row[j] * row[j];
+    }
+    if (share < 0) {
+        double spread = squares - trace * trace / n, top = (1 - 2.0 / n) * squares + trace * trace;
+        share = spread > 0 ? fmin(1, top / ((samples + 1 - 2.0 / n) * spread)) : 1;
+        target = trace / n;
+    }
+    if (!(trace > 0)) { /* all samples of each class are equal */
+        share = 1;
+        target = 1;
+    }
+    for (int i = 0; i < n; i++) {
+        double *row = sfp__triangle_row(a, n, i);
+        for (int j = i; j < n; j++)
+            row[j] *= 1 - share;
+        row[i] += share * target + extra * trace / n;
+    }
+}
+
 /* ---------------------------------------------------------------------- factor */
 
 typedef struct factor_job {

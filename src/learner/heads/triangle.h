@@ -26,6 +26,10 @@ static inline double *sfp__triangle_row(double *t, int n, int i)
 /* Adds sign * the sum over r < k of x_r x_r^T; x (k, n). `threads` may be NULL here and below. */
 void sfp__triangle_add(int n, double *t, int k, double sign, const double *x, sfp__thread_pool *threads);
 
+/* Shrinks a covariance of `samples` samples: to (1 - share) A + share I, or if share is negative towards the mean of its diagonal by the
+ * oracle approximating estimator (Chen et al., 2010). `extra` times this mean is added to the diagonal. */
+void sfp__triangle_shrink(int n, double *a, double samples, double share, double extra);
+
 /* Factors A = U^T U in place. Returns false if a pivot is not above the rounding error of its diagonal element. */
 bool sfp__triangle_factor(int n, double *a, sfp__thread_pool *threads);
 

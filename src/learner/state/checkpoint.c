@@ -423,3 +423,52 @@ sfp_status sfp__learner_resume(sfp__learner *l, const char *path, char **positio
     sfp__free(to.position);
     return status;
 }
+
+/* ------------------------------------------------------------------- merging */
+
+/* Fails if a class has another name in the file: the same label would then be two classes. */
+static sfp_status check_names(const sfp__learner *l, const char *path, const sfp__saved_names *names, sfp_error *err)
+{
+    for (int c = 0; c < names->count; c++) {
+        const char *ours = sfp__learner_class_name(l, c), *theirs = names->name[c];
+        char shown[SFP_NAME_MAX];
+        if (ours && theirs && strcmp(ours, theirs) != 0)
+            return sfp__fail(err, SFP_EINVAL, "%s: class %d is '%s', expected '%s' as in the learner", path, c,
+                             sfp__printable(theirs, shown, sizeof shown), ours);
+    }
+    return SFP_OK;
+}
+
+static sfp_status add_sums(sfp__learner *l, const sfp__head *head, int classes, sfp_error *err)
+{
+    TRY(sfp__learner_add_classes(l, classes, err));
+    TRY(sfp__head_merge(l->heads[0], head, err));
+    sfp__learner_update_seen(l);
+    return SFP_OK;
+}
+
+sfp_status sfp__learner_merge(sfp__learner *l, const char *path, sfp_error *err)
+{
+    OWNED uint8_t *bytes = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    OWNED_BY(free_heads) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
+    OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
+    int classes = 0;
+    TRY(sfp__learner_check_sums(l, err));
+    TRY(open_undamaged(path, &bytes, &st, err));
+    TRY(check_method(l, st, err));
+    TRY(sfp__metadata_check_sums(l, st, err));
+    TRY(sfp__metadata_classes(l, st, 0, &classes, err));
+    TRY(sfp__metadata_names_read(st, sfp__learner_label_end(l), &names, err));
+    TRY(check_names(l, path, &names, err));
+    TRY(sfp__learner_make_heads(l, heads, err));
+    const sfp__visitor reading = sfp__visit_reading(st, false);
+    TRY(visit_heads(heads, &reading, err));
+    for (int c = 0; c < names.count; c++)
+        if (names.name[c] && !sfp__learner_class_name(l, c))
+            TRY(sfp__learner_name_class(l, c, names.name[c], err));
+    pthread_mutex_lock(&l->head_lock);
+    sfp_status status = add_sums(l, heads[0], classes, err);
+    pthread_mutex_unlock(&l->head_lock);
+    return status;
+}

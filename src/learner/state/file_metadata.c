@@ -217,14 +217,16 @@ static sfp_status made_otherwise(const sfp__tensor_file *st, const sfp__saved_se
                      s ? sfp__setting_shown(s, now->value, value, sizeof value) : now->value);
 }
 
-sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err)
+/* ignored: names of settings that may differ, each between blanks. */
+static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, const char *ignored, sfp_error *err)
 {
     sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = list_learner_settings(l, list);
     for (int i = 0; i < n; i++) {
-        char key[64], shown[SFP_NAME_MAX];
+        char key[64], shown[SFP_NAME_MAX], word[64];
         setting_key(&list[i], run, key, sizeof key);
-        if (!run && list[i].kind != SFP_SAVED_STATE)
+        (void)snprintf(word, sizeof word, " %s ", list[i].name);
+        if ((!run && list[i].kind != SFP_SAVED_STATE) || strstr(ignored, word))
             continue;
         const char *found = sfp__tensor_file_meta(st, key);
         if (!found && run)
@@ -233,6 +235,16 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
             return made_otherwise(st, &list[i], sfp__printable(found, shown, sizeof shown), err);
     }
     return SFP_OK;
+}
+
+sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err)
+{
+    return check_settings(l, st, run, "", err);
+}
+
+sfp_status sfp__metadata_check_sums(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
+{
+    return check_settings(l, st, true, " seed batch ", err);
 }
 
 /* ------------------------------------------------------------------ reading */

@@ -45,6 +45,8 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
 /* Fails with SFP_EINVAL if a setting in the file differs; the message has both values. With `run` the settings of SFP_SAVED_RUN
  * are included, and none may be missing. */
 sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err);
+/* Fails in the same way if a setting of a method's checkpoint differs that affects its sums: all but seed and batch. */
+sfp_status sfp__metadata_check_sums(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 

@@ -1,0 +1,245 @@
+#include "learner/heads/novelty.h"
+
+#include "base/mem.h"
+#include "learner/heads/head_kind.h"
+#include "learner/heads/triangle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+sfp_status sfp__novelty_init(sfp__novelty *y, int dim, sfp_error *err)
+{
+    *y = (sfp__novelty){.dim = dim};
+    TRY(sfp__alloc(&y->centre, (size_t)dim, sizeof *y->centre, err));
+    TRY(sfp__alloc(&y->work, (size_t)dim, sizeof *y->work, err));
+    return sfp__alloc(&y->factor, sfp__triangle_count(dim), sizeof *y->factor, err);
+}
+
+void sfp__novelty_done(sfp__novelty *y)
+{
+    sfp__free(y->centre);
+    sfp__free(y->factor);
+    sfp__free(y->work);
+    sfp__free(y->mean);
+}
+
+bool sfp__novelty_grow(sfp__novelty *y, int old, int capacity)
+{
+    return sfp__head_extend(&y->mean, (size_t)y->dim * sizeof *y->mean, (size_t)old, (size_t)capacity);
+}
+
+/* --------------------------------------------------------------------- distance */
+
+/* Computes x <- U^-T x. */
+static void whiten(const sfp__novelty *y, double *x)
+{
+    for (int i = 0; i < y->dim; i++) {
+        const double *row = sfp__triangle_row(y->factor, y->dim, i);
+        x[i] /= row[i];
+        for (int j = i + 1; j < y->dim; j++)
+            x[j] -= row[j] * x[i];
+    }
+}
+
+/* Returns the squared distance to the nearest class mean. */
+static double distance(const sfp__novelty *y, const float *x, double *work)
+{
+    double nearest = INFINITY;
+    for (int i = 0; i < y->dim; i++)
+        work[i] = (double)x[i] - y->centre[i];
+    whiten(y, work);
+    for (int r = 0; r < y->rows; r++) {
+        const double *mean = y->mean + (size_t)r * (size_t)y->dim;
+        double sum = 0;
+        for (int i = 0; i < y->dim; i++)
+            sum += (work[i] - mean[i]) * (work[i] - mean[i]);
+        nearest = fmin(nearest, sum);
+    }
+    return nearest;
+}
+
+float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
+{
+    enum { LAST = SFP_NOVELTY_QUANTILES - 1 };
+    const double *q = y->quantile;
+    if (y->rows == 0)
+        return NAN;
+    double d = distance(y, x, work);
+    if (!(d > q[0]))
+        return 0;
+    if (d >= q[LAST]) /* approaches 1, so that images that are farther than all held-out samples are still ordered */
+        return (float)(1 - q[LAST] / d / SFP_NOVELTY_QUANTILES);
+    int low = 0, high = LAST; /* q[low] < d <= q[high] */
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (q[middle] < d)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (float)((low + (d - q[low]) / (q[high] - q[low])) / SFP_NOVELTY_QUANTILES);
+}
+
+/* -------------------------------------------------------------------------- fit */
+
+/* Writes the sum of products of the last D values over the samples that are not held out. */
+static void sum_products(sfp__novelty *y, const sfp__sums *s)
+{
+    int d = y->dim, first = s->dim - d;
+    for (int i = 0; i < d; i++) {
+        const double *from = sfp__triangle_row(s->product[SFP_REST], s->dim, first + i) + first;
+        double *row = sfp__triangle_row(y->factor, d, i);
+        memcpy(row + i, from + i, (size_t)(d - i) * sizeof *row);
+        for (int k = 0; k < s->recent[SFP_REST]; k++) {
+            const double *x = s->recent_x[SFP_REST] + (size_t)k * (size_t)s->dim + first;
+            for (int j = i; j < d; j++)
+                row[j] += x[i] * x[j];
+        }
+    }
+}
+
+/* Writes the sums of the classes that have samples, divided by the root of their number; returns the number of these classes. */
+static int collect_classes(sfp__novelty *y, const sfp__sums *s, int rows)
+{
+    int used = 0, d = y->dim;
+    for (int r = 0; r < rows; r++) {
+        double n = (double)s->count[SFP_REST][r], *to = y->mean + (size_t)used * (size_t)d;
+        const double *from = s->class_sum[SFP_REST] + (size_t)(r + 1) * (size_t)s->dim - d;
+        for (int i = 0; n > 0 && i < d; i++)
+            to[i] = from[i] / sqrt(n);
+        used += n > 0;
+    }
+    return used;
+}
+
+/* Replaces the rows of collect_classes by whitened means. */
+static void whiten_means(sfp__novelty *y, const sfp__sums *s, int rows)
+{
+    int d = y->dim;
+    double *mean = y->mean;
+    for (int r = 0; r < rows; r++) {
+        double n = (double)s->count[SFP_REST][r];
+        if (!(n > 0))
+            continue;
+        for (int i = 0; i < d; i++)
+            mean[i] = mean[i] / sqrt(n) - y->centre[i];
+        whiten(y, mean);
+        mean += d;
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Writes the quantiles of the distances of kept samples, whose classes have samples that are not held out; false: too few. */
+static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s)
+{
+    double found[SFP_SUMS_KEPT];
+    int n = 0;
+    for (int i = 0; i < s->kept; i++)
+        if (s->count[SFP_REST][s->kept_row[i]] > 0)
+            found[n++] = distance(y, s->kept_x + (size_t)(i + 1) * (size_t)s->dim - y->dim, y->work);
+    if (n < SFP_NOVELTY_KEPT_MIN)
+        return false;
+    qsort(found, (size_t)n, sizeof *found, compare);
+    for (int i = 0; i < SFP_NOVELTY_QUANTILES; i++) {
+        double at = (double)i * (n - 1) / (SFP_NOVELTY_QUANTILES - 1);
+        int low = (int)at, high = low + 1 < n ? low + 1 : low;
+        y->quantile[i] = found[low] + (at - low) * (found[high] - found[low]);
+    }
+    return isfinite(found[n - 1]);
+}
+
+/* Writes the factor of the covariance within classes and the whitened means; false: it cannot be factored. */
+static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used, sfp__thread_pool *threads)
+{
+    int d = y->dim;
+    double n = (double)s->total[SFP_REST];
+    sum_products(y, s);
+    sfp__triangle_add(d, y->factor, used, -1, y->mean, threads);
+    for (int i = 0; i < d; i++) {
+        double *row = sfp__triangle_row(y->factor, d, i), sum = 0;
+        for (int j = i; j < d; j++)
+            row[j] /= n;
+        for (int r = 0; r < rows; r++)
+            sum += s->class_sum[SFP_REST][(size_t)(r + 1) * (size_t)s->dim - (size_t)(d - i)];
+        y->centre[i] = sum / n;
+    }
+    sfp__triangle_shrink(d, y->factor, n, -1, 0);
+    if (!sfp__triangle_factor(d, y->factor, threads))
+        return false;
+    whiten_means(y, s, rows);
+    return true;
+}
+
+void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread_pool *threads)
+{
+    y->rows = 0;
+    if (s->kept < SFP_NOVELTY_KEPT_MIN)
+        return;
+    int used = collect_classes(y, s, rows);
+    if (used == 0 || !fit_classes(y, s, rows, used, threads))
+        return;
+    y->rows = used;
+    if (!fit_quantiles(y, s))
+        y->rows = 0;
+}
+
+sfp_status sfp__novelty_copy(sfp__novelty *to, const sfp__novelty *from, sfp_error *err)
+{
+    size_t d = (size_t)from->dim, rows = (size_t)from->rows;
+    to->rows = 0;
+    if (rows == 0)
+        return SFP_OK;
+    if (!to->centre)
+        TRY(sfp__novelty_init(to, from->dim, err));
+    TRY(sfp__check_memory(sfp__grow(&to->mean, d * sizeof *to->mean, 0, rows, &to->capacity), err));
+    memcpy(to->centre, from->centre, d * sizeof *to->centre);
+    memcpy(to->factor, from->factor, sfp__triangle_count(from->dim) * sizeof *to->factor);
+    memcpy(to->mean, from->mean, rows * d * sizeof *to->mean);
+    memcpy(to->quantile, from->quantile, sizeof to->quantile);
+    to->rows = from->rows;
+    return SFP_OK;
+}
+
+/* ------------------------------------------------------------------- save, load */
+
+static bool plausible(const sfp__novelty *y)
+{
+    for (int i = 0; i < y->dim; i++)
+        if (!(sfp__triangle_row(y->factor, y->dim, i)[i] > 0))
+            return false;
+    for (int i = 0; i < SFP_NOVELTY_QUANTILES; i++)
+        if (y->quantile[i] < (i > 0 ? y->quantile[i - 1] : 0))
+            return false;
+    return true;
+}
+
+sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, sfp_error *err)
+{
+    const sfp__tensor *t = NULL;
+    if (!v->put) {
+        y->rows = 0;
+        if (sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, NULL) == SFP_ENOTFOUND)
+            return SFP_OK; /* there is no score */
+        TRY(sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, err));
+        if (t->ndim != 2 || t->shape[0] < 1 || t->shape[0] > rows)
+            return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.unknown.mean' has another number of rows, expected 1 to %d",
+                             v->file, v->prefix, rows);
+        y->rows = (int)t->shape[0];
+    }
+    if (y->rows == 0)
+        return SFP_OK;
+    const int64_t mean[] = {y->rows, y->dim}, factor = (int64_t)sfp__triangle_count(y->dim), quantiles = SFP_NOVELTY_QUANTILES;
+    TRY(sfp__visit(v, "unknown.mean", SFP_DTYPE_F64, 2, mean, y->mean, err));
+    TRY(sfp__visit(v, "unknown.centre", SFP_DTYPE_F64, 1, mean + 1, y->centre, err));
+    TRY(sfp__visit(v, "unknown.factor", SFP_DTYPE_F64, 1, &factor, y->factor, err));
+    TRY(sfp__visit(v, "unknown.quantile", SFP_DTYPE_F64, 1, &quantiles, y->quantile, err));
+    if (!v->put && !plausible(y))
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s.unknown': factor or quantiles are out of range", v->file, v->prefix);
+    return SFP_OK;
+}

@@ -1,0 +1,40 @@
+/* A score for images that belong to none of the classes (docs/method.md, section 18): the squared Mahalanobis distance of a query to
+ * the nearest class mean, as a quantile of the distances of held-out samples of known classes. It is 0.95 if the query is farther
+ * from all means than 95 % of these. */
+#ifndef SFP_LEARNER_NOVELTY_H
+#define SFP_LEARNER_NOVELTY_H
+
+#include "learner/heads/sums.h"
+
+enum { SFP_NOVELTY_KEPT_MIN = 20 }; /* with fewer held-out samples there is no score */
+enum { SFP_NOVELTY_QUANTILES = 101 };
+
+typedef struct sfp__novelty {
+    int dim;                                /* D: samples may have more values, of which the last D are used */
+    int rows;                               /* number of class means; 0: there is no score */
+    double *centre;                         /* (D) */
+    double *factor;                         /* triangle.h: U, where U^T U is the covariance within classes */
+    double *mean;                           /* (capacity, D) U^-T (mean - centre), so that distances are Euclidean */
+    size_t capacity;                        /* of a copy */
+    double *work;                           /* (D) of a fit */
+    double quantile[SFP_NOVELTY_QUANTILES]; /* of squared distances, increasing */
+} sfp__novelty;
+
+/* sfp__novelty_done frees the memory, also after a failure. */
+sfp_status sfp__novelty_init(sfp__novelty *y, int dim, sfp_error *err);
+void sfp__novelty_done(sfp__novelty *y);
+/* Grows the means from `old` to `capacity` rows. */
+bool sfp__novelty_grow(sfp__novelty *y, int old, int capacity);
+
+/* Computes means and covariance from the samples that are not held out, quantiles from held-out samples that are kept. The sums have
+ * `rows` classes and sums of products. */
+void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread_pool *threads);
+/* Copies to another one, which is zero or a copy: its memory is reused. */
+sfp_status sfp__novelty_copy(sfp__novelty *to, const sfp__novelty *from, sfp_error *err);
+/* Returns the score of a query x (D), from 0 to 1; NAN: there is none. work (D). */
+float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work);
+
+/* A state without these tensors has no score. rows: the number of classes of the head. */
+sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, sfp_error *err);
+
+#endif

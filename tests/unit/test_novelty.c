@@ -1,0 +1,252 @@
+/* The score for none of the classes, against its definition in plain C. */
+#include "learner/heads/head.h"
+#include "learner/heads/novelty.h"
+
+#include "failing_alloc.h"
+#include "numeric.h"
+#include "test.h"
+
+enum { TAP = 5, DIM = 2 * TAP, CLASSES = 4, SAMPLES = 700 };
+
+typedef struct sample {
+    float x[DIM];
+    int row;
+    uint64_t key;
+} sample;
+
+/* Classes 0 to 3 around different means, whose last TAP values have different variances; class 3 has only held-out samples. */
+static sample draw(sfp__rng *rng, int row)
+{
+    sample s = {.row = row, .key = sfp__rng_u32(rng)};
+    for (int i = 0; i < DIM; i++)
+        s.x[i] = (float)(3 + 4 * (row == i % TAP) + (0.2 + 0.3 * (i % TAP)) * sfp__rng_normal(rng) +
+                         (i % TAP == 2 ? 0.5 * (double)s.x[i - 1] : 0));
+    if (row == 3)
+        s.key -= s.key % 10;
+    return s;
+}
+
+static sample *make_samples(uint64_t seed, int n)
+{
+    sfp__rng rng = sfp__rng_init(seed, 1);
+    sample *s = kept_malloc((size_t)n * sizeof *s);
+    for (int i = 0; i < n; i++)
+        s[i] = draw(&rng, i % 100 == 99 ? 3 : (int)sfp__rng_below(&rng, 3));
+    return s;
+}
+
+/* ------------------------------------------------------------------- definition */
+
+typedef struct model {
+    double mean[3][TAP], inverse[TAP][TAP], distance[SFP_SUMS_KEPT];
+    int held;
+} model;
+
+static void invert(double a[TAP][TAP], double out[TAP][TAP])
+{
+    for (int i = 0; i < TAP; i++)
+        for (int j = 0; j < TAP; j++)
+            out[i][j] = i == j;
+    for (int k = 0; k < TAP; k++) {
+        double pivot = a[k][k];
+        for (int j = 0; j < TAP; j++) {
+            a[k][j] /= pivot;
+            out[k][j] /= pivot;
+        }
+        for (int i = 0; i < TAP; i++) {
+            double f = a[i][k];
+            for (int j = 0; i != k && j < TAP; j++) {
+                a[i][j] -= f * a[k][j];
+                out[i][j] -= f * out[k][j];
+            }
+        }
+    }
+}
+
+static double distance_of(const model *m, const float *x)
+{
+    double nearest = INFINITY;
+    for (int c = 0; c < 3; c++) {
+        double sum = 0;
+        for (int i = 0; i < TAP; i++)
+            for (int j = 0; j < TAP; j++)
+                sum += ((double)x[TAP + i] - m->mean[c][i]) * m->inverse[i][j] * ((double)x[TAP + j] - m->mean[c][j]);
+        nearest = fmin(nearest, sum);
+    }
+    return nearest;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+static void fit_means(const sample *s, int n, model *m, double *count)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; s[i].key % 10 && j < TAP; j++) {
+            m->mean[s[i].row][j] += (double)s[i].x[TAP + j];
+            count[s[i].row] += j == 0;
+        }
+    for (int c = 0; c < 3; c++)
+        for (int j = 0; j < TAP; j++)
+            m->mean[c][j] /= count[c];
+}
+
+static model fit_plainly(const sample *s, int n)
+{
+    model m = {0};
+    double count[3] = {0}, cov[TAP][TAP] = {{0}}, trace = 0, squares = 0;
+    fit_means(s, n, &m, count);
+    double total = count[0] + count[1] + count[2];
+    for (int i = 0; i < n; i++)
+        for (int j = 0; s[i].key % 10 && j < TAP; j++)
+            for (int k = 0; k < TAP; k++)
+                cov[j][k] +=
+                    ((double)s[i].x[TAP + j] - m.mean[s[i].row][j]) * ((double)s[i].x[TAP + k] - m.mean[s[i].row][k]) / total;
+    for (int j = 0; j < TAP; j++)
+        for (int k = 0; k < TAP; k++) {
+            trace += j == k ? cov[j][k] : 0;
+            squares += cov[j][k] * cov[j][k];
+        }
+    double share = ((1 - 2.0 / TAP) * squares + trace * trace) / ((total + 1 - 2.0 / TAP) * (squares - trace * trace / TAP));
+    for (int j = 0; j < TAP; j++)
+        for (int k = 0; k < TAP; k++)
+            cov[j][k] = (1 - share) * cov[j][k] + (j == k ? share * trace / TAP : 0);
+    invert(cov, m.inverse);
+    for (int i = 0; i < n; i++)
+        if (s[i].key % 10 == 0 && s[i].row < 3)
+            m.distance[m.held++] = distance_of(&m, s[i].x);
+    qsort(m.distance, (size_t)m.held, sizeof *m.distance, by_value);
+    return m;
+}
+
+/* ------------------------------------------------------------------------ tests */
+
+static sfp__head *make_head(const char *kind, const sample *s, int n)
+{
+    sfp__head_options o = sfp__head_options_defaults(DIM, 2);
+    sfp__head *h = NULL;
+    o.tap_dim = TAP;
+    MUST(sfp__head_create(kind, &o, &h, &err));
+    for (int i = 0; i < n; i++)
+        MUST(sfp__head_update(h, 1, s[i].x, &(int32_t){s[i].row}, &s[i].key, &err));
+    MUST(sfp__head_refresh(h, true, &err));
+    return h;
+}
+
+TEST(the_score_is_the_quantile_of_the_distance_to_the_nearest_class)
+{
+    const sample *s = make_samples(1, SAMPLES), *other = make_samples(2, 100);
+    const model m = fit_plainly(s, SAMPLES);
+    double work[TAP];
+    assert_in_range(m.held, 40, 200);
+    for (int k = 0; k < 2; k++) {
+        OWNED_PTR(sfp__head_free) sfp__head *h = make_head(k ? "slda" : "ridge", s, SAMPLES);
+        for (int i = 0; i < 100; i++) {
+            double d = distance_of(&m, other[i].x), score = (double)sfp__head_unknown(h, other[i].x, work), nearer = 0;
+            for (int j = 0; j < m.held; j++)
+                nearer += m.distance[j] < d;
+            if (d > m.distance[m.held - 1])
+                assert_true(fabs(score - (1 - m.distance[m.held - 1] / d / 101)) < 1e-5);
+            else if (!(fabs(score - nearer / m.held) < 1.5 / m.held + 0.02))
+                fail_msg("image %d: score %g, %g of %d held-out samples are nearer", i, score, nearer, m.held);
+        }
+    }
+}
+
+TEST(images_of_other_classes_have_high_scores_in_the_order_of_their_distance)
+{
+    const sample *s = make_samples(3, SAMPLES);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ridge", s, SAMPLES);
+    sfp__head_scorer *scorer = NULL;
+    double work[TAP];
+    float x[DIM], last = 0;
+    MUST(sfp__head_freeze(h, true, &scorer, &err));
+    for (int i = 0; i < 50; i++) {
+        for (int j = 0; j < DIM; j++)
+            x[j] = 9 + (float)i;
+        float score = sfp__head_unknown(h, x, work);
+        assert_true(score > 0.95f && score > last && score < 1);
+        assert_true(score == sfp__head_scorer_unknown(scorer, x, work));
+        last = score;
+    }
+    sfp__head_scorer_free(scorer);
+}
+
+TEST(without_enough_held_out_samples_there_is_no_score)
+{
+    const sample *s = make_samples(4, SAMPLES);
+    double work[TAP];
+    sfp__head_scorer *scorer = NULL;
+    OWNED_PTR(sfp__head_free)
+    sfp__head *few = make_head("ridge", s, 60), *ncm = make_head("ncm", s, SAMPLES), *enough = make_head("ridge", s, SAMPLES);
+    assert_true(isnan(sfp__head_unknown(few, s[0].x, work)));
+    assert_true(isnan(sfp__head_unknown(ncm, s[0].x, work)));
+    assert_true(isfinite(sfp__head_unknown(enough, s[0].x, work)));
+    MUST(sfp__head_freeze(enough, false, &scorer, &err)); /* the learner's own solution */
+    assert_true(isnan(sfp__head_scorer_unknown(scorer, s[0].x, work)));
+    sfp__head_scorer_free(scorer);
+}
+
+/* -------------------------------------------------------------------- save, load */
+
+enum { TENSORS = 12 };
+
+typedef struct store {
+    int count;
+    sfp__tensor tensor[TENSORS];
+    const char *hidden; /* name of a tensor that is not found */
+} store;
+
+static sfp_status put(void *ctx, const sfp__tensor *t, sfp_error *why)
+{
+    store *s = ctx;
+    (void)why;
+    assert_true(s->count < TENSORS);
+    s->tensor[s->count] = *t;
+    s->tensor[s->count].name = kept_print("%s", t->name);
+    s->tensor[s->count].data = memcpy(kept_malloc(t->bytes), t->data, t->bytes);
+    s->count++;
+    return SFP_OK;
+}
+
+static const sfp__tensor *find(void *ctx, const char *name)
+{
+    const store *s = ctx;
+    for (int i = 0; i < s->count; i++)
+        if (strcmp(s->tensor[i].name, name) == 0 && !(s->hidden && strstr(name, s->hidden)))
+            return &s->tensor[i];
+    return NULL;
+}
+
+static void scale_tensor(store *s, const char *name, double factor)
+{
+    sfp__tensor *t = (sfp__tensor *)(uintptr_t)find(s, name);
+    double *x = (double *)(uintptr_t)t->data;
+    for (size_t i = 0; i < t->count; i++)
+        x[i] *= factor;
+}
+
+TEST(a_saved_score_has_the_same_bytes_and_older_states_have_none)
+{
+    const sample *s = make_samples(5, SAMPLES);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head("ridge", s, SAMPLES), *back = make_head("ridge", s, 0);
+    store saved = {0};
+    double work[TAP];
+    const sfp__visitor writes = {.prefix = "h", .put = put, .ctx = &saved, .inference_only = true},
+                       reads = {.prefix = "h", .find = find, .ctx = &saved, .file = "f", .inference_only = true};
+    MUST(sfp__head_visit(h, &writes, &err));
+    MUST(sfp__head_visit(back, &reads, &err));
+    for (int i = 0; i < 50; i++)
+        assert_true(sfp__head_unknown(back, s[i].x, work) == sfp__head_unknown(h, s[i].x, work));
+    assert_true(sfp__head_scale(back, true) == sfp__head_scale(h, true));
+    saved.hidden = "unknown";
+    MUST(sfp__head_visit(back, &reads, &err));
+    assert_true(isnan(sfp__head_unknown(back, s[0].x, work)));
+    saved.hidden = "unknown.centre";
+    REFUSED(sfp__head_visit(back, &reads, &err), SFP_ENOTFOUND, "'h.unknown.centre' is missing");
+    saved.hidden = NULL;
+    scale_tensor(&saved, "h.unknown.quantile", -1);
+    REFUSED(sfp__head_visit(back, &reads, &err), SFP_EFORMAT, "'h.unknown': factor or quantiles are out of range");
+}
