@@ -14,9 +14,6 @@ for how in '--attune off --head linear' '--attune off --head mix' '--method slda
     [ "$row" = "$tasks" ] || echo "row '$row', eval '$tasks'"
     wc -w <<<"$row"
 done
-# the linear member of a mixture learns as the linear head alone
-alone=$(tr -d '\n ' <mix/result.json | grep -oE '"linear":\{"average_accuracy":[^,]*' | grep -oE '[0-9.e-]+$')
-[ "$alone" = "$(tr -d '\n ' <linear/result.json | sed -E 's/.*"average_accuracy":([^,]*).*/\1/')" ] || echo "linear head alone: '$alone'"
 # without the numbers, which depend on the machine
 streamfp eval --state slda/state-task-2.safetensors "${data[@]}" 2>talk |
     sed -nE '/^most confused/q; s/[0-9]+\.[0-9]+/N/g; s/ [0-9]+ of / N of /; p'
