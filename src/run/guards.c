@@ -2,7 +2,7 @@
  * neighbouring samples of the stream have the same class (docs/method.md, section 10).
  *
  * No change: the accuracy of predicting the label of the sample before. Near future: the accuracy on samples that arrive some batches
- * later, with the model of now. */
+ * later, with the model of now. It is measured at places of the stream that do not depend on which batches were processed. */
 #include "base/monotonic.h"
 #include "run/run_internal.h"
 
@@ -44,19 +44,25 @@ static sfp_status predict_group(sfp__run *run, int64_t from, int64_t end, sfp_er
     return SFP_OK;
 }
 
+static sfp_status predict_batch(sfp__run *run, int64_t batch, sfp_error *err)
+{
+    const int64_t *first = run->plan.batches.first + batch;
+    for (int64_t i = first[0]; i < first[1]; i += SFP__GROUP)
+        TRY(predict_group(run, i, i + SFP__GROUP < first[1] ? i + SFP__GROUP : first[1], err));
+    return SFP_OK;
+}
+
 sfp_status sfp__guards_look_ahead(sfp__run *run, int64_t batch, sfp_error *err)
 {
-    const sfp__batches *b = &run->plan.batches;
+    int64_t count = run->plan.batches.count, step = count / POINTS + 1, later = run->plan.opt->near_future;
     sfp__guards *g = &run->at.guards;
-    int64_t later = batch + run->plan.opt->near_future;
-    if (run->plan.opt->near_future == 0 || batch < g->next || later >= b->count)
+    sfp_status status = SFP_OK;
+    if (!run->future_rgb || g->next >= batch)
         return SFP_OK;
-    g->next = batch + b->count / POINTS + 1;
     double from = sfp__monotonic_seconds();
     sfp__vit_memo_set_charging(run->plan.memo, false); /* like an evaluation, this is not part of the processing time */
-    sfp_status status = SFP_OK;
-    for (int64_t i = b->first[later]; !status && i < b->first[later + 1]; i += SFP__GROUP)
-        status = predict_group(run, i, i + SFP__GROUP < b->first[later + 1] ? i + SFP__GROUP : b->first[later + 1], err);
+    for (; !status && g->next < batch && g->next + later < count; g->next += step)
+        status = predict_batch(run, g->next + later, err);
     sfp__vit_memo_set_charging(run->plan.memo, true);
     double took = sfp__monotonic_seconds() - from;
     run->journal.r->seconds.evaluate += took;

@@ -539,11 +539,11 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     *end = d.end;
     if (d.end)
         return SFP_OK;
+    if (d.count > 0)
+        TRY(sfp__guards_look_ahead(run, d.batch, err));
     TRY(reach_task(run, d.task, err));
     TRY(predict(run, &d, &seconds, err));
     TRY(train(run, &d, &seconds, err));
-    if (d.count > 0 && run->future_rgb)
-        TRY(sfp__guards_look_ahead(run, d.batch, err));
     sfp__arrivals_commit(arrivals, seconds);
     run->pace.unsaved |= d.changed;
     run->more_follows = d.more;
@@ -566,8 +566,10 @@ static sfp_status end_stream(sfp__run *run, sfp_error *err)
         return SFP__STOPPED;
     if (run->at.timestamps == 0 && unreadable > 0 && !(p->live && r->labels.unlabelled))
         return sfp__plan_none_readable(p, unreadable, stats.first_error, err);
-    if (!p->live)
+    if (!p->live) {
+        TRY(sfp__guards_look_ahead(run, p->batches.count, err));
         return reach_task(run, p->tasks.count, err);
+    }
     if (stats.status) { /* an evaluation of an earlier process does not describe the present state */
         r->tasks_done = 0;
         r->average_accuracy = r->forgetting = r->backward_transfer = NAN;

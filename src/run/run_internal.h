@@ -66,7 +66,7 @@ typedef struct sfp__allocation {
 typedef struct sfp__guards {
     uint64_t total, unchanged;             /* samples with a sample before them; those with the same label */
     uint64_t future_total, future_correct; /* predictions of samples that arrived later */
-    int64_t next;                          /* the batch from which the near future is measured again */
+    int64_t next;                          /* the batch after which the near future is measured next */
     int32_t last_label;                    /* -1: no sample yet */
 } sfp__guards;
 
@@ -209,7 +209,7 @@ void sfp__allocate_measured(sfp__allocation *a, int n, bool trained, double seco
 
 /* Counts the samples of a delivery that have the label of the sample before. */
 void sfp__guards_count(sfp__guards *g, const sfp__delivery *d);
-/* Option near-future: predicts a batch that arrives later than `batch`, if it is time for a measurement. */
+/* Option near-future: measures it at all places before `batch` where it was not yet measured. */
 sfp_status sfp__guards_look_ahead(sfp__run *run, int64_t batch, sfp_error *err);
 
 /* ------------------------------------------------------------------- classes.c */
