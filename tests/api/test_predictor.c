@@ -357,6 +357,7 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
         assert_int_equal(pthread_create(&thread, NULL, watch, &w), 0);
         for (int i = 0; !status && i < 12; i++) { /* all of these leave the state as it is */
             status = sfp_learner_checkpoint(l, in_directory("checkpoint"), "", &err);
+            status = status ? status : sfp_learner_save(l, in_directory("again"), &err);
             status = status ? status : sfp_learner_resume(l, in_directory("checkpoint"), NULL, &err);
             if (h < 2) /* a closed-form head alone resumes but does not load */
                 status = status ? status : sfp_learner_load(l, in_directory("state"), &err);

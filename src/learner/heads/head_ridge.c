@@ -473,9 +473,11 @@ static sfp_status ridge_visit(sfp__head *h, const sfp__visitor *v, sfp_error *er
     if (m->counter[SOLVED] < 0 || m->counter[SOLVED] > h->n || m->counter[SOLVED_ROWS] < 0 || m->counter[SOLVED_ROWS] > h->rows ||
         m->counter[CHOSEN] < 0 || m->counter[CHOSEN] > h->n)
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters are inconsistent", v->file, v->prefix);
-    m->own.n = m->counter[SOLVED];
-    m->own.rows = (int)m->counter[SOLVED_ROWS];
-    m->own.chosen = m->counter[CHOSEN];
+    if (!v->put) { /* a predictor may read them during a write */
+        m->own.n = m->counter[SOLVED];
+        m->own.rows = (int)m->counter[SOLVED_ROWS];
+        m->own.chosen = m->counter[CHOSEN];
+    }
     TRY(sfp__visit(v, "own_counts", SFP_DTYPE_I64, 1, &m->counter[SOLVED_ROWS], m->own_count, err));
     for (int r = 0; r < m->own.rows; r++)
         if (m->own_count[r] < 0 || m->own_count[r] > h->count[r])
@@ -487,8 +489,10 @@ static sfp_status ridge_visit(sfp__head *h, const sfp__visitor *v, sfp_error *er
 static sfp_status ridge_visit_inference(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     ridge *m = (ridge *)h;
-    m->exact.rows = h->rows;
-    m->exact.n = h->n;
+    if (!v->put) {
+        m->exact.rows = h->rows;
+        m->exact.n = h->n;
+    }
     TRY(visit_solution(m, &m->exact, v, err));
     return sfp__novelty_visit(&m->novelty, h->rows, v, err);
 }

@@ -282,7 +282,10 @@ sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
     visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
     TRY(visit_learner(&f, err));
-    TRY(visit_heads(l->heads, &f.v, err));
+    pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
+    sfp_status status = visit_heads(l->heads, &f.v, err);
+    pthread_mutex_unlock(&l->head_lock);
+    TRY(status);
     sfp__metadata_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
     sfp__metadata_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
     if (l->opt.method) /* with fingerprints the settings include the backbone */

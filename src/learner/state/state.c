@@ -144,7 +144,10 @@ sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
     const sfp__visitor v = sfp__visit_writing(&tensors);
     int count = 0;
     sfp__param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
-    TRY(visit_heads(l, &v, err)); /* wider types first, so that each tensor is aligned */
+    pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
+    sfp_status status = visit_heads(l, &v, err);
+    pthread_mutex_unlock(&l->head_lock);
+    TRY(status); /* heads come first: wider types first, so that each tensor is aligned */
     for (int i = 0; i < count; i++)
         TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
     put_common(&meta, sfp__learner_classes(l), l->classes.seen, l->vit);
