@@ -83,7 +83,8 @@ bool sfp__allocate_training(sfp__allocation *a, int n, double time, double weigh
     a->credit = fmin(a->credit + left * share, 2 * a->train);
     if (left <= 0) /* overload */
         a->credit = fmin(a->credit, 0);
-    if (left <= 0 || a->credit < a->train)
+    bool too_long = n * a->query + a->train > SFP__RUN_BACKLOG * time; /* samples would be dropped */
+    if (left <= 0 || a->credit < a->train || too_long)
         return false;
     a->credit -= a->train;
     return true;

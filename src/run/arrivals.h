@@ -75,9 +75,10 @@ typedef struct sfp__arrivals_kind {
 struct sfp__arrivals {
     const sfp__arrivals_kind *kind;
     const sfp__plan *plan;
-    sfp_result *r;     /* counts skipped samples; on live streams, all samples and labels */
-    sfp__lag *lag;     /* NULL: the clock has no lag */
-    sfp__clock *clock; /* NULL: a live stream */
+    sfp_result *r;                            /* counts skipped samples; on live streams, all samples and labels */
+    sfp__lag *lag;                            /* NULL: the clock has no lag */
+    sfp__clock *clock;                        /* NULL: a live stream */
+    const struct sfp__allocation *allocation; /* processing times measured so far; NULL: none */
 };
 
 static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err)

@@ -155,8 +155,11 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     d->changed = true;
     if (p->clock != SFP_CLOCK_OFF)
         d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;
+    int arrived = d->count;
     if (p->opt->allocate != SFP_ALLOCATE_FIXED && n > 1)
-        d->count = sfp__allocate_samples(d->count, a->candidates, p->opt->learner.batch, a->rank, a->marked);
+        d->count = sfp__allocate_samples(arrived, a->candidates, p->opt->learner.batch, a->rank, a->marked);
+    if (d->count < arrived) /* time in which more samples arrived than can be queried is not left for training */
+        d->time = fmin(d->time, 0);
     a->delivered.batch = batch;
     a->delivered.batches = n;
     return SFP_OK;
@@ -178,9 +181,9 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     d->task = p->batches.task[batch[0]];
     while (n < count && p->batches.task[batch[n]] == d->task)
         n++;
-    if (p->opt->allocate != SFP_ALLOCATE_FIXED &&
-        count <= SFP__RUN_BACKLOG) /* a short backlog, not an overload: the batches are processed in turn */
-        n = 1;
+    bool overload = base->allocation && base->allocation->query * p->opt->rate > 1;
+    if (p->opt->allocate != SFP_ALLOCATE_FIXED && count <= SFP__RUN_BACKLOG && !overload)
+        n = 1; /* a short backlog: the batches are processed in turn */
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);
     d->more = n < count;

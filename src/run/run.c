@@ -270,7 +270,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     *seconds = p->cost_count             ? p->costs[at->timestamps % p->cost_count]
                : isfinite(p->query_cost) ? d->count * p->query_cost + (trains && mix ? p->train_cost : 0)
                                          : t.seconds.total;
-    sfp__allocate_measured(&at->allocation, d->count, trains, *seconds);
+    sfp__allocate_measured(&at->allocation, d->count, trains && mix, *seconds);
     TRY(begin(run, err));
     TRY(sfp__journal_write(run, d, &t, err));
     at->timestamps++;
@@ -391,6 +391,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     r->lambda = o->rate > 0 ? o->rate : NAN;
     TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
                 : sfp__arrivals_indexed(p, r, &run->arrivals, err));
+    run->arrivals->allocation = &run->at.allocation;
     return make_evaluator(run, err);
 }
 

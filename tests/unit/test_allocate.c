@@ -84,5 +84,8 @@ TEST(training_uses_the_time_that_queries_leave)
     assert_true(trained >= 9 && trained <= 12);
     for (int i = trained = 0; i < 100; i++)
         trained += sfp__allocate_training(&a, 20, 0.5, 1); /* overload */
+    sfp__allocate_measured(&a, 20, true, 1000.0);
+    for (int i = 0; i < 100; i++)
+        trained += sfp__allocate_training(&a, 20, 2.0, 1); /* training would take so long that samples are dropped */
     assert_int_equal(trained, 0);
 }

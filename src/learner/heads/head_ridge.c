@@ -9,11 +9,12 @@
  * Log-probabilities are log softmax(scale * scores). The scale is fitted on held-out samples that are kept, with the solution of
  * the samples that are not held out. So is lambda, by the squared error of all held-out samples, which only needs their sums.
  *
- * There are two solutions, each with its own lambda and scale. The learner's own is computed again when the number of samples has
- * grown by 5 %, or that of a class by half, and the passes since then have cost a hundred times as much as solving; at the latest
- * when the samples have doubled. Its lambda and scale are chosen again after a growth by half. It predicts samples before they are
- * learned from. It is saved, so that a run that resumes continues with the same bytes. The exact one, of all samples, is computed
- * when it is needed. */
+ * There are two solutions, each with its own lambda and scale. The learner's own predicts samples before they are learned from. It
+ * is computed again when the number of samples has grown by 5 % and the passes since then have cost a hundred times as much as
+ * solving; at the latest when the samples have doubled. Its lambda and scale are chosen again when the samples have doubled. In
+ * between, a class that is new or whose share of the samples has grown by half gets its weights from the new sums and the old
+ * factor: a stream that brings one class after the other does not wait. This solution is saved with its factor, so that a run
+ * that resumes continues with the same bytes. The exact one, of all samples, is computed when it is needed. */
 #include "base/mem.h"
 #include "learner/heads/head_kind.h"
 #include "learner/heads/novelty.h"
@@ -47,9 +48,10 @@ typedef struct ridge {
     sfp__sums sums;
     int64_t counter[COUNTERS];
     solution own, exact;
-    int64_t *own_count;   /* (capacity) samples of each class when the own solution was computed */
-    sfp__novelty novelty; /* of the exact solution */
-    double lambda;        /* of the solve in progress */
+    /* Of the own solution: the factor and 1 / deviation of its solve, and the share of each class when its weights were computed. */
+    double *own_factor, *own_deviation, *own_share; /* triangle, (D), (capacity) */
+    sfp__novelty novelty;                           /* of the exact solution */
+    double lambda;                                  /* of the solve in progress */
     /* Workspace of a solve. */
     double *matrix;                   /* triangle */
     double *deviation, *product;      /* (D) */
@@ -89,6 +91,8 @@ static sfp_status ridge_init(sfp__head *h, sfp_error *err)
     TRY(alloc_solution(&m->own, d, err));
     TRY(alloc_solution(&m->exact, d, err));
     TRY(sfp__alloc(&m->matrix, sfp__triangle_count(h->opt.dim), sizeof *m->matrix, err));
+    TRY(sfp__alloc(&m->own_factor, sfp__triangle_count(h->opt.dim), sizeof *m->own_factor, err));
+    TRY(sfp__alloc(&m->own_deviation, d, sizeof *m->own_deviation, err));
     TRY(sfp__alloc(&m->deviation, d, sizeof *m->deviation, err));
     TRY(sfp__alloc(&m->product, d, sizeof *m->product, err));
     return sfp__alloc(&m->class_x, SFP_SUMS_GROUP * d, sizeof *m->class_x, err);
@@ -97,8 +101,9 @@ static sfp_status ridge_init(sfp__head *h, sfp_error *err)
 static void ridge_done(sfp__head *h)
 {
     ridge *m = (ridge *)h;
-    void *blocks[] = {m->own.weight, m->own.bias, m->own.centre, m->exact.weight, m->exact.bias, m->exact.centre, m->matrix,
-                      m->deviation,  m->product,  m->prior,      m->scores,       m->class_x,    m->own_count};
+    void *blocks[] = {m->own.weight,   m->own.bias,   m->own.centre,    m->exact.weight, m->exact.bias,
+                      m->exact.centre, m->own_factor, m->own_deviation, m->own_share,    m->matrix,
+                      m->deviation,    m->product,    m->prior,         m->scores,       m->class_x};
     sfp__sums_done(&m->sums);
     sfp__novelty_done(&m->novelty);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
@@ -119,7 +124,7 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
                                  sfp__novelty_grow(&m->novelty, h->capacity, capacity) && grow_solution(&m->own, d, old, count) &&
                                  grow_solution(&m->exact, d, old, count) &&
                                  sfp__head_extend(&m->prior, sizeof *m->prior, old, count) &&
-                                 sfp__head_extend(&m->own_count, sizeof *m->own_count, old, count) &&
+                                 sfp__head_extend(&m->own_share, sizeof *m->own_share, old, count) &&
                                  sfp__head_extend(&m->scores, SFP_SUMS_KEPT * sizeof *m->scores, old, count),
                              err);
 }
@@ -131,7 +136,6 @@ static void ridge_learn(sfp__head *h, const float *x, int row, uint64_t key)
     sfp__sums_add(&((ridge *)h)->sums, x, row, key, h->opt.threads);
 }
 
-/* Discards a solution that has other samples than the sums now. Its values are cleared, because a state may contain them. */
 static void discard(const ridge *m, solution *s)
 {
     size_t d = (size_t)m->base.opt.dim;
@@ -142,13 +146,22 @@ static void discard(const ridge *m, solution *s)
     reset_strength(m, s);
 }
 
+/* Discards the solutions, which have other samples than the sums now. Values are cleared, because a state may contain them. */
+static void discard_all(ridge *m)
+{
+    memset(m->own_share, 0, (size_t)m->own.rows * sizeof *m->own_share);
+    memset(m->own_factor, 0, sfp__triangle_count(m->base.opt.dim) * sizeof *m->own_factor);
+    memset(m->own_deviation, 0, (size_t)m->base.opt.dim * sizeof *m->own_deviation);
+    discard(m, &m->own);
+    discard(m, &m->exact);
+}
+
 static bool ridge_forget(sfp__head *h, const float *x, int row, uint64_t key)
 {
     ridge *m = (ridge *)h;
     if (!sfp__sums_remove(&m->sums, x, row, key))
         return false;
-    discard(m, &m->own);
-    discard(m, &m->exact);
+    discard_all(m);
     return true;
 }
 
@@ -156,8 +169,7 @@ static void ridge_merge(sfp__head *h, const sfp__head *from, const int *row)
 {
     ridge *m = (ridge *)h;
     sfp__sums_merge(&m->sums, &((const ridge *)from)->sums, from->rows, row);
-    discard(m, &m->own);
-    discard(m, &m->exact);
+    discard_all(m);
 }
 
 /* ------------------------------------------------------------------- solve */
@@ -364,48 +376,104 @@ static void choose(ridge *m, solution *s)
     s->strength[SCALE] = sfp__head_fit_scale(m->sums.kept, (int)rows, m->scores, m->sums.kept_row, first_scale(m));
 }
 
-/* Solves from all samples; the own solution from those that are not held out, if these test it. */
-static void solve_all(ridge *m, solution *s)
-{
-    bool rest = s == &m->own && m->base.opt.test_on_held && m->sums.total[SFP_REST] >= HELD_MIN;
-    solve(m, s->strength[LAMBDA], rest ? 1 << SFP_REST : ALL, s);
-    s->n = m->base.n;
-}
-
 /* ------------------------------------------------------------------ refresh */
 
-/* Returns whether the own solution is to be computed again: the samples have grown by 5 %, or those of a class by half. The first
- * samples do not wait until their passes pay for it, so that their classes are known. */
+/* Returns the folds of the own solution: all, or if the held-out samples test it, the others. */
+static unsigned own_folds(const ridge *m)
+{
+    return m->base.opt.test_on_held && m->sums.total[SFP_REST] >= HELD_MIN ? 1 << SFP_REST : ALL;
+}
+
+/* Returns whether the own solution is to be computed again. The first samples do not wait until their passes pay for it. */
 static bool is_due(const ridge *m)
 {
-    const sfp__head *h = &m->base;
-    int64_t grown = h->n - m->own.n, gap = m->own.n < h->opt.solve_gap ? m->own.n : h->opt.solve_gap;
-    if (m->own.n == 0 || (grown >= gap && grown >= m->own.n / 20))
-        return true;
-    bool due = h->rows > m->own.rows;
-    for (int r = 0; r < m->own.rows && !due; r++)
-        due = 2 * h->count[r] >= 3 * m->own_count[r];
-    return due && grown >= gap;
+    int64_t grown = m->base.n - m->own.n, gap = m->own.n < m->base.opt.solve_gap ? m->own.n : m->base.opt.solve_gap;
+    return m->own.n == 0 || (grown >= gap && grown >= m->own.n / 20);
+}
+
+static void solve_own(ridge *m)
+{
+    if (m->base.n >= 2 * m->own.chosen)
+        choose(m, &m->own);
+    solve(m, m->own.strength[LAMBDA], own_folds(m), &m->own);
+    m->own.n = m->base.n;
+    memcpy(m->own_factor, m->matrix, sfp__triangle_count(m->base.opt.dim) * sizeof *m->own_factor);
+    memcpy(m->own_deviation, m->deviation, (size_t)m->base.opt.dim * sizeof *m->own_deviation);
+    memcpy(m->own_share, m->prior, (size_t)m->own.rows * sizeof *m->own_share);
+}
+
+/* Adds rows of new classes to the own solution, without weights. */
+static void add_rows(ridge *m)
+{
+    solution *s = &m->own;
+    size_t old = (size_t)s->rows, rows = (size_t)m->base.rows;
+    for (size_t i = (size_t)m->base.opt.dim; i-- > 0;) {
+        memmove(s->weight + i * rows, s->weight + i * old, old * sizeof *s->weight);
+        memset(s->weight + i * rows + old, 0, (rows - old) * sizeof *s->weight);
+    }
+    for (size_t r = old; r < rows; r++) {
+        s->bias[r] = never;
+        m->own_share[r] = 0;
+    }
+    s->rows = (int)rows;
+}
+
+/* Computes the weights of class `row` of the own solution from the sums of n samples and the factor of the last solve. */
+static void update_class(ridge *m, unsigned folds, double n, int row)
+{
+    solution *s = &m->own;
+    size_t d = (size_t)m->base.opt.dim, rows = (size_t)s->rows;
+    double count = class_count(m, folds, row), share = count / n, bias = 0, *right = m->class_x, *x = m->class_x + d;
+    for (size_t i = 0; i < d; i++) {
+        double sum = class_sum(m, folds, row, (int)i);
+        right[i] = is_slda(m) ? sum / count - s->centre[i] : m->own_deviation[i] * (sum / n - s->centre[i] * share);
+    }
+    memcpy(x, right, d * sizeof *x);
+    sfp__triangle_solve((int)d, m->own_factor, 1, x, m->base.opt.threads);
+    for (size_t i = 0; i < d; i++) {
+        s->weight[i * rows + (size_t)row] = is_slda(m) ? x[i] : m->own_deviation[i] * x[i];
+        bias -= 0.5 * right[i] * x[i];
+    }
+    s->bias[row] = is_slda(m) ? bias : share;
+    m->own_share[row] = share;
+}
+
+/* Updates the classes whose share of the samples has grown by half since their weights were computed. */
+static void update_classes(ridge *m)
+{
+    const unsigned folds = own_folds(m);
+    double n = 0;
+    if (m->base.rows > m->own.rows)
+        add_rows(m);
+    for (int r = 0; r < m->own.rows; r++)
+        n += class_count(m, folds, r);
+    for (int r = 0; r < m->own.rows; r++) {
+        double count = class_count(m, folds, r);
+        if (count > 0 && count >= 1.5 * n * m->own_share[r])
+            update_class(m, folds, n, r);
+    }
 }
 
 static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
 {
     (void)err;
     ridge *m = (ridge *)h;
-    if (exact && m->exact.n != h->n) {
-        if (m->own.chosen == h->n)
-            memcpy(m->exact.strength, m->own.strength, sizeof m->own.strength);
+    if (!exact) {
+        if (is_due(m))
+            solve_own(m);
         else
-            choose(m, &m->exact);
-        solve_all(m, &m->exact);
-        sfp__novelty_fit(&m->novelty, &m->sums, h->rows, h->opt.threads);
-    }
-    if (exact || !is_due(m))
+            update_classes(m);
         return SFP_OK;
-    if (2 * h->n >= 3 * m->own.chosen)
-        choose(m, &m->own);
-    solve_all(m, &m->own);
-    memcpy(m->own_count, h->count, (size_t)h->rows * sizeof *h->count);
+    }
+    if (m->exact.n == h->n)
+        return SFP_OK;
+    if (m->own.chosen == h->n)
+        memcpy(m->exact.strength, m->own.strength, sizeof m->own.strength);
+    else
+        choose(m, &m->exact);
+    solve(m, m->exact.strength[LAMBDA], ALL, &m->exact);
+    m->exact.n = h->n;
+    sfp__novelty_fit(&m->novelty, &m->sums, h->rows, h->opt.threads);
     return SFP_OK;
 }
 
@@ -465,7 +533,7 @@ static sfp_status visit_solution(ridge *m, solution *s, const sfp__visitor *v, s
 static sfp_status ridge_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     ridge *m = (ridge *)h;
-    const int64_t counters = COUNTERS;
+    const int64_t counters = COUNTERS, dim = h->opt.dim, factor = (int64_t)sfp__triangle_count(h->opt.dim);
     m->counter[SOLVED] = m->own.n;
     m->counter[SOLVED_ROWS] = m->own.rows;
     m->counter[CHOSEN] = m->own.chosen;
@@ -478,10 +546,13 @@ static sfp_status ridge_visit(sfp__head *h, const sfp__visitor *v, sfp_error *er
         m->own.rows = (int)m->counter[SOLVED_ROWS];
         m->own.chosen = m->counter[CHOSEN];
     }
-    TRY(sfp__visit(v, "own_counts", SFP_DTYPE_I64, 1, &m->counter[SOLVED_ROWS], m->own_count, err));
-    for (int r = 0; r < m->own.rows; r++)
-        if (m->own_count[r] < 0 || m->own_count[r] > h->count[r])
-            return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counts are inconsistent", v->file, v->prefix);
+    TRY(sfp__visit(v, "share", SFP_DTYPE_F64, 1, &m->counter[SOLVED_ROWS], m->own_share, err));
+    TRY(sfp__visit(v, "deviation", SFP_DTYPE_F64, 1, &dim, m->own_deviation, err));
+    TRY(sfp__visit(v, "factor", SFP_DTYPE_F64, 1, &factor, m->own_factor, err));
+    for (int i = 0; i < h->opt.dim && m->own.n > 0; i++)
+        if (!(sfp__triangle_row(m->own_factor, h->opt.dim, i)[i] > 0))
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s.factor': value %d of the diagonal is %g, expected a positive number",
+                             v->file, v->prefix, i, sfp__triangle_row(m->own_factor, h->opt.dim, i)[i]);
     TRY(visit_solution(m, &m->own, v, err));
     return sfp__sums_visit(&m->sums, h->rows, h->count, v, err);
 }
