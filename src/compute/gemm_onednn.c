@@ -14,6 +14,7 @@
 #include "compute/kernels.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -341,6 +342,28 @@ void sfp__gemm_op_free(sfp__gemm_op *op)
     sfp__free(op);
 }
 
+/* If k is above 2048 (AVX-512) or 8192 (AVX), kernels of sgemm, which matmul may use, too, let the stack pointer point to their
+ * workspace on the heap. The frame of a signal handler would overwrite the memory before it. So the thread receives no signals during
+ * such a product; they are handled when it has ended. Signals that a fault in this thread causes cannot wait. */
+static bool block_signals(int k, sigset_t *before)
+{
+    enum { SAFE_K = 1024 }; /* below the limits of all versions */
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t all;
+    if (k <= SAFE_K)
+        return false;
+    (void)sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        (void)sigdelset(&all, faults[i]);
+    return pthread_sigmask(SIG_BLOCK, &all, before) == 0;
+}
+
+static void unblock_signals(bool blocked, const sigset_t *before)
+{
+    if (blocked)
+        (void)pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 static void to_bf16(size_t n, const float *x, uint16_t *y)
 {
     for (size_t i = 0; i < n; i++) {
@@ -367,12 +390,15 @@ void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weigh
                                     {DNNL_ARG_BIAS, l->bias},
                                     {DNNL_ARG_DST, l->dst},
                                     {DNNL_ARG_SCRATCHPAD, l->scratch}};
+    sigset_t before;
+    bool blocked = block_signals(op->k, &before);
     for (int i = 0; i < w->pieces; i++) {
         dnnl_memory_set_data_handle(l->weights, w->packed + (size_t)i * w->stride);
         dnnl_memory_set_data_handle(l->bias, w->bias + (size_t)i * (size_t)w->panel);
         dnnl_memory_set_data_handle(l->dst, y + (size_t)i * (size_t)w->panel * (size_t)op->m);
         dnnl_primitive_execute(op->primitive, l->stream, sizeof args / sizeof *args, args);
     }
+    unblock_signals(blocked, &before);
 }
 
 /* The same product without any memory, slowly. Its last bits differ. */
@@ -393,7 +419,10 @@ static void multiply(bool ta, bool tb, int m, int n, int k, const float *a, int 
 void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                      float *c, int ldc)
 {
+    sigset_t before;
+    bool blocked = block_signals(k, &before);
     dnnl_status_t s = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+    unblock_signals(blocked, &before);
     if (s != dnnl_success) /* it had no memory for its copies */
         multiply(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
