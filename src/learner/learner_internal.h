@@ -53,6 +53,7 @@ typedef struct sfp__batch_work {
     float *x;              /* (b, 3, S, S) normalised */
     float *query;          /* (b, D) */
     bool *has_query;       /* (b) */
+    bool has_embeds;       /* mean_embed has the values of this batch */
     float *tap;            /* (b, taps * D) inputs of closed-form heads; with one tap the same array as `query` */
     bool *has_tap;         /* (b) with one tap the same array as has_query */
     uint64_t *key;         /* (b) digests of the images */

@@ -148,7 +148,7 @@ static sfp_status run_pass(sfp__learner *l, const call_samples *a, int first, in
     *n = count_for_pass(l, a, first, l->capacity);
     TRY(fill(l, a, first, *n, &unknown, err));
     if (in_order && unknown > 0) {
-        TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, NULL, err));
+        TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, NULL, NULL, err));
         keep_queries(l, a, unknown);
         TRY(fill(l, a, first, *n, &unknown, err));
     }

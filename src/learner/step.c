@@ -47,7 +47,7 @@ static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples,
         bool compressed = l->opt.keep_compressed && !needs_pixels && s->encoded && s->encoded_size < l->rgb_bytes;
         l->batch.image[i] = compressed ? s->encoded : s->rgb;
         l->batch.image_size[i] = compressed ? s->encoded_size : l->rgb_bytes;
-        l->batch.has_query[i] = l->batch.has_tap[i] = false;
+        l->batch.has_query[i] = l->batch.has_tap[i] = l->batch.has_embeds = false;
         if (heads)
             l->batch.key[i] = sfp__digest_bytes((sfp__digest){{0}}, s->rgb, l->rgb_bytes).word[0];
         l->step.xs[i] = l->batch.x + (size_t)i * l->pixels;
@@ -133,10 +133,19 @@ static int exclude_held(sfp__learner *l, int c)
     return kept > 0 ? kept : c < 1 ? 0 : 1;
 }
 
+/* Computes the mean patch embeddings of the batch, unless its query pass did. */
+static sfp_status embed_batch(sfp__learner *l, int b, sfp_error *err)
+{
+    if (!l->batch.has_embeds)
+        TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
+    l->batch.has_embeds = true;
+    return SFP_OK;
+}
+
 /* Scores the batch, detects drift and chooses the coreset. */
 static sfp_status select_coreset(sfp__learner *l, int b, bool new_class, sfp__timestamp_details *r, sfp_error *err)
 {
-    TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
+    TRY(embed_batch(l, b, err));
     compute_scores(l, b, l->batch.score);
     bool grow = l->opt.drift == SFP_DRIFT_NEW_CLASS && new_class && has_seen_a_class(l);
     if (l->opt.drift == SFP_DRIFT_PH) {
@@ -224,7 +233,8 @@ static sfp_status fill_step(sfp__learner *l, int c, const int *slots, int r, sfp
 
 /* ------------------------------------------------------------------ head mix */
 
-/* Computes the queries and taps of those samples of the batch for which `known` is false. */
+/* Computes the queries and taps of those samples of the batch for which `known` is false. If these are all, the pass also gives
+ * the mean patch embeddings; the feature cache has them on their own. */
 static sfp_status compute_missing(sfp__learner *l, int b, const bool *known, sfp_error *err)
 {
     size_t D = (size_t)l->D, taps = (size_t)l->tap_dim;
@@ -232,8 +242,11 @@ static sfp_status compute_missing(sfp__learner *l, int b, const bool *known, sfp
     for (int i = 0; i < b; i++)
         if (!known[i])
             l->step.xs[n++] = l->batch.x + (size_t)i * l->pixels;
+    bool embeds = n == b && !l->opt.memo && !l->batch.has_embeds;
     if (n > 0)
-        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, l->taps > 1 ? l->step.tap : NULL, err));
+        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, l->taps > 1 ? l->step.tap : NULL,
+                                 embeds ? l->batch.mean_embed : NULL, err));
+    l->batch.has_embeds = l->batch.has_embeds || embeds;
     for (int i = 0, k = 0; i < b; i++) {
         if (known[i])
             continue;
@@ -570,7 +583,7 @@ static sfp_status select_and_train(sfp__learner *l, int b, bool new_class, bool 
     if (training)
         TRY(select_coreset(l, b, new_class, r, err));
     else if (l->buffer)
-        TRY(sfp__trainer_embed(l->trainer, b, l->step.xs, l->batch.mean_embed, err));
+        TRY(embed_batch(l, b, err));
     double selected = sfp__vit_memo_now(l->opt.memo);
     r->seconds.select = selected - start;
     if (l->diagnostics && training) {

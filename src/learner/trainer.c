@@ -275,8 +275,15 @@ sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, flo
     return sfp__vit_run(t->forward, &pass, err);
 }
 
-sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, float *tap, sfp_error *err)
+sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, float *tap, float *mean_embed,
+                                sfp_error *err)
 {
-    const sfp__vit_pass pass = {.b = n, .xs = x, .feature = query, .tap = tap, .taps = t->opt.taps, .memo = t->opt.memo};
+    const sfp__vit_pass pass = {.b = n,
+                                .xs = x,
+                                .feature = query,
+                                .tap = tap,
+                                .taps = t->opt.taps,
+                                .mean_embed = mean_embed,
+                                .memo = t->opt.memo};
     return sfp__vit_run(t->forward, &pass, err);
 }

@@ -71,7 +71,8 @@ sfp_status sfp__trainer_feature_pixels(sfp__trainer *t, const sfp__train_batch *
 /* Computes the mean unit embeddings (n, D) of images, from which scores are computed. */
 sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err);
 
-/* Computes only the queries (n, D), with the query pass, and unless `tap` is NULL the taps (n, taps*D). */
-sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, float *tap, sfp_error *err);
+/* Computes only the queries (n, D), with the query pass, and unless they are NULL the taps (n, taps*D) and mean unit embeddings. */
+sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, float *tap, float *mean_embed,
+                                sfp_error *err);
 
 #endif

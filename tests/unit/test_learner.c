@@ -308,7 +308,7 @@ TEST(the_query_of_a_replayed_image_is_computed_once)
                 continue;
             }
             sfp__pixels_normalise(slot->image, 8, o.mean, o.std, x);
-            MUST(sfp__trainer_queries(l->trainer, 1, xs, q, NULL, &err));
+            MUST(sfp__trainer_queries(l->trainer, 1, xs, q, NULL, NULL, &err));
             check_near("the query of a replayed image", slot->query, q, 16, 1e-5);
             late++;
         }

@@ -214,7 +214,7 @@ TEST(known_queries_are_used)
     for (int i = 0; i < IMAGES; i++) {
         assert_true(has[i]);
         sfp__pixels_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
-        MUST(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, NULL, &err));
+        MUST(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, NULL, NULL, &err));
     }
     check_near("queries", query, fresh, IMAGES * D, 1e-5);
     for (int i = 0; i < IMAGES; i += 3)

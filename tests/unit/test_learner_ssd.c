@@ -105,7 +105,7 @@ static void check_slots(sfp__learner *l)
         check_near("mean embedding", slot->mean_embed, got, (size_t)l->D, 1e-5);
         if (!slot->has_query)
             continue;
-        MUST(sfp__trainer_queries(l->trainer, 1, &one, got, NULL, &err));
+        MUST(sfp__trainer_queries(l->trainer, 1, &one, got, NULL, NULL, &err));
         check_near("query", slot->query, got, (size_t)l->D, 1e-5);
     }
 }
