@@ -4,10 +4,12 @@
 #include "io/directory.h"
 #include "io/file.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 bool sfp__lab_cancelled(const sfp__lab *lab)
 {
@@ -74,6 +76,17 @@ static void lab_done(sfp__lab *lab)
     sfp__directory_unlock(lab->lock);
 }
 
+/* A page without a plan beside it is not ours. */
+static sfp_status check_page(const sfp__lab *lab, sfp_error *err)
+{
+    char page[PATH_MAX], plan[PATH_MAX];
+    TRY(sfp__path_print(page, sizeof page, err, "%s/index.html", lab->opt.out));
+    TRY(sfp__path_print(plan, sizeof plan, err, "%s/plan.json", lab->opt.out));
+    if (access(page, F_OK) == 0 && access(plan, F_OK) != 0)
+        return sfp__fail(err, SFP_EINVAL, "%s exists and is not of an experiment; use another --out", page);
+    return SFP_OK;
+}
+
 static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int count, sfp_error *err)
 {
     int made;
@@ -88,6 +101,7 @@ static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int
         return SFP_OK;
     TRY(sfp__directory_create(lab->opt.out, &made, err));
     TRY(sfp__directory_lock(lab->opt.out, &lab->lock, err));
+    TRY(check_page(lab, err));
     return lab->opt.check ? sfp__lab_import_costs(lab, err) : SFP_OK;
 }
 

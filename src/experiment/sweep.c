@@ -48,7 +48,17 @@ static bool is_taken(const grid *g)
     return false;
 }
 
-/* A value that another one replaces would make two rows with the same runs. */
+/* Returns the index of a value that occurs before in its grid; -1: there is none. */
+static int repeated(const grid *g)
+{
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < i; k++)
+            if (g->length[k] == g->length[i] && strncmp(g->value[k], g->value[i], g->length[i]) == 0)
+                return i;
+    return -1;
+}
+
+/* A value that another one replaces or repeats would make two rows with the same runs. */
 static sfp_status check_keys(int count, const grid *list, sfp_error *err)
 {
     for (int g = 0; g < count; g++) {
@@ -56,6 +66,10 @@ static sfp_status check_keys(int count, const grid *list, sfp_error *err)
         if (is_taken(&list[g]))
             return sfp__fail_key(err, "grid", SFP_EINVAL, "grid is '%s', but %.*s is set by the sweep for each run", list[g].key,
                                  n, list[g].key);
+        int again = repeated(&list[g]);
+        if (again >= 0)
+            return sfp__fail_key(err, "grid", SFP_EINVAL, "grid: the value %.*s of %.*s is given twice",
+                                 (int)list[g].length[again], list[g].value[again], n, list[g].key);
         for (int k = 0; k < g; k++)
             if (list[k].key_length == list[g].key_length && strncmp(list[k].key, list[g].key, list[g].key_length) == 0)
                 return sfp__fail_key(err, "grid", SFP_EINVAL, "grid: %.*s is given twice", n, list[g].key);

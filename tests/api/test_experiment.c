@@ -289,6 +289,15 @@ TEST(a_wrong_value_is_found_before_anything_runs)
     assert_int_equal(w.executed, 0);
 }
 
+TEST(a_page_of_the_user_is_not_replaced)
+{
+    watcher w = {0};
+    const sfp_experiment_options o = lab_options("mine", &w);
+    put_text("mine/index.html", "mine\n");
+    REFUSED(sfp_sweep(1, STRINGS("sigma=0.2,0.5"), lab_settings(), &o, NULL, &err), SFP_EINVAL, "is not of an experiment");
+    assert_int_equal(w.executed, 0);
+}
+
 TEST(unknown_experiments_are_refused)
 {
     watcher w = {0};

@@ -185,12 +185,12 @@ static void check_refused(int count, const char *const *grids, sfp_status status
         fail_msg("%s: status %d, key '%s', %s", grids[0], got, err.key, err.message);
 }
 
-/* "KEY=0,0,...", with n values */
-static const char *zeros(const char *key, int n)
+/* "KEY=0,1,...", with n values */
+static const char *numbers(const char *key, int n)
 {
-    char *text = kept_print("%s=%*s", key, 2 * n - 1, "");
-    for (char *s = strchr(text, ' '); s && *s; s++)
-        *s = (s - text - (long)strlen(key)) % 2 ? '0' : ',';
+    char *text = kept_print("%s=%*s", key, 5 * n, ""), *end = strchr(text, ' ');
+    for (int i = 0; i < n; i++)
+        end += sprintf(end, i ? ",%d" : "%d", i);
     return text;
 }
 
@@ -203,10 +203,11 @@ TEST(wrong_grids_are_refused)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_refused(1, &bad[i][0], SFP_EINVAL, bad[i][1]);
     check_refused(2, STRINGS("sigma=1,2", "sigma=3"), SFP_EINVAL, "sigma is given twice");
+    check_refused(1, STRINGS("sigma=1,2,1"), SFP_EINVAL, "the value 1 of sigma is given twice");
     check_refused(0, STRINGS("sigma=1"), SFP_EINVAL, "expected 1 to 8");
     check_refused(9, STRINGS("a=1", "b=1", "c=1", "d=1", "e=1", "f=1", "g=1", "h=1", "i=1"), SFP_EINVAL, "expected 1 to 8");
-    check_refused(1, STRINGS(zeros("sigma", 1025)), SFP_EINVAL, "more than 1024 values");
-    check_refused(3, STRINGS(zeros("a", 65), zeros("b", 64), "c=1"), SFP_ELIMIT, "more than 4096 combinations");
+    check_refused(1, STRINGS(numbers("sigma", 1025)), SFP_EINVAL, "more than 1024 values");
+    check_refused(3, STRINGS(numbers("a", 65), numbers("b", 64), "c=1"), SFP_ELIMIT, "more than 4096 combinations");
 }
 
 /* --------------------------------------------------------------------------------------------------- the paper's figures */
