@@ -188,9 +188,9 @@ static void check_refused(int count, const char *const *grids, sfp_status status
 /* "KEY=0,1,...", with n values */
 static const char *numbers(const char *key, int n)
 {
-    char *text = kept_print("%s=%*s", key, 5 * n, ""), *end = strchr(text, ' ');
-    for (int i = 0; i < n; i++)
-        end += sprintf(end, i ? ",%d" : "%d", i);
+    const char *text = kept_print("%s=0", key);
+    for (int i = 1; i < n; i++)
+        text = kept_print("%s,%d", text, i);
     return text;
 }
 
