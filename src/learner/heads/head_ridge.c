@@ -11,7 +11,7 @@
  *
  * There are two solutions, each with its own lambda and scale. The learner's own predicts samples before they are learned from. It
  * is computed again when the number of samples has grown by 5 % and the passes since then have cost a hundred times as much as
- * solving; at the latest when the samples have doubled. Its lambda and scale are chosen again when the samples have doubled. In
+ * solving; at the latest when the samples have doubled. Its lambda and scale are chosen again when there are four times as many. In
  * between, a class that is new or whose share of the samples has grown by half gets its weights from the new sums and the old
  * factor: a stream that brings one class after the other does not wait. This solution is saved with its factor, so that a run
  * that resumes continues with the same bytes. The exact one, of all samples, is computed when it is needed. */
@@ -346,16 +346,17 @@ static double error_at(ridge *m, int index, solution *s, double *error)
     return error[index];
 }
 
-/* Returns the nearest minimum downhill from 1. The search always starts there, so that the result depends on the sums only. */
+/* Goes downhill from 1. The search always starts there, so that the result depends on the sums only. A step must lower the error by
+ * more than one part in the number of held-out samples: a few of them do not lead far away. */
 static double choose_lambda(ridge *m, solution *s)
 {
-    double error[DECADES];
+    double error[DECADES], enough = 1 - 1 / (double)m->sums.total[SFP_HELD];
     int best = -LOWEST, from = best;
     for (int i = 0; i < DECADES; i++)
         error[i] = NAN;
-    while (best + 1 < DECADES && error_at(m, best + 1, s, error) < error_at(m, best, s, error))
+    while (best + 1 < DECADES && error_at(m, best + 1, s, error) < enough * error_at(m, best, s, error))
         best++;
-    while (best == from && best > 0 && error_at(m, best - 1, s, error) < error_at(m, best, s, error))
+    while (best == from && best > 0 && error_at(m, best - 1, s, error) < enough * error_at(m, best, s, error))
         from = --best;
     return pow(10, LOWEST + best);
 }
@@ -393,7 +394,7 @@ static bool is_due(const ridge *m)
 
 static void solve_own(ridge *m)
 {
-    if (m->base.n >= 2 * m->own.chosen)
+    if (m->base.n >= 4 * m->own.chosen)
         choose(m, &m->own);
     solve(m, m->own.strength[LAMBDA], own_folds(m), &m->own);
     m->own.n = m->base.n;
