@@ -287,12 +287,13 @@ static void normalise_piece(void *ctx, int i, int worker)
 static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
 {
     const sfp__snapshot *s = p->snapshot;
-    size_t work = (size_t)p->D, n = (size_t)p->max_batch * (size_t)s->classes;
+    size_t classes = s->classes > 0 ? (size_t)s->classes : 1; /* rows have an address also without classes */
+    size_t work = (size_t)p->D, n = (size_t)p->max_batch * classes;
     for (int e = 1; s->mixed && e < SFP_HEAD_MEMBERS; e++) {
         size_t need = sfp__head_scorer_work(s->heads[e]);
         work = need > work ? need : work;
     }
-    if ((size_t)s->classes > p->class_capacity) {
+    if (classes > p->class_capacity) {
         _Static_assert(SFP_HEAD_MEMBERS == 2, "a row for each");
         const sfp__want list[] = {{&p->logits, n, sizeof *p->logits},
                                   {&p->member[0], n, sizeof *p->member[0]},
@@ -300,7 +301,7 @@ static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
         sfp__free(TAKE(p->class_block));
         p->class_capacity = 0;
         TRY(sfp__block(&p->class_block, SFP_LIST(list), err));
-        p->class_capacity = (size_t)s->classes;
+        p->class_capacity = classes;
     }
     return sfp__grow(&p->work, sizeof *p->work, 0, work, &p->work_capacity) ? SFP_OK : sfp__fail_nomem(err);
 }

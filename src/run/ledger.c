@@ -178,7 +178,8 @@ static sfp__arrival *find(const sfp__ledger *l, uint64_t file_key, sfp__arrival_
 bool sfp__ledger_id(sfp__ledger *l, uint64_t file_key, uint64_t *id)
 {
     pthread_mutex_lock(&l->lock);
-    const sfp__arrival *a = file_key ? *bucket_of(l, file_key) : NULL, *end = l->restored + l->restored_count;
+    const sfp__arrival *a = file_key ? *bucket_of(l, file_key) : NULL,
+                       *end = l->restored ? l->restored + l->restored_count : NULL;
     while (a && (a->origin.file_key != file_key || a < l->restored || a >= end))
         a = a->same;
     if (a)

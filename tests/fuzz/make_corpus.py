@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the constructed seeds of the fuzz targets to tests/fuzz/corpus/.
+"""Writes the constructed seeds of the fuzz targets to tests/fuzz/corpus/: of all, or of those that are named as arguments.
 
 Needs Pillow for the images. Files named found-* were found by fuzzing and are
 not changed.
@@ -9,12 +9,11 @@ import io
 import json
 import pickle
 import struct
+import sys
 import tarfile
 import zipfile
 import zlib
 from pathlib import Path
-
-from PIL import Image
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
 
@@ -99,6 +98,7 @@ def saved(im, **options):
 
 
 def make_image():
+    from PIL import Image
     w, h = 19, 13
     rgb = Image.new("RGB", (w, h))
     rgb.putdata([(x * 13, y * 19, (x * y) % 256) for y in range(h) for x in range(w)])
@@ -189,10 +189,64 @@ def make_csv():
     put("csv", "lines.jsonl", b'{"path": "a.jpg", "label": "cat", "task": 1, "time": 2.5}\n\n{"path": "b.jpg", "label": 3, "domain": "d"}')
     put("csv", "broken.jsonl", b'{"path": "a.jpg"}\n{"path"\n')
     put("csv", "types.jsonl", b'{"path": ["a"], "label": {}}\n')
-    # lengths near the longest record; libFuzzer generates inputs up to the length of the longest seed
-    put("csv", "long-comma", b"a" * 65536 + b"," + b"b" * 900)
-    put("csv", "long-quotes", b'"' + b"a" * 65534 + b'""' + b"b" * 900)
-    put("csv", "long-blanks", b'"' + b"a" * 65533 + b'"' + b" " * 9 + b"," + b"b" * 900)
+
+
+def files(**parts):
+    """Returns several files as one input (fuzz_files.h)."""
+    return b"\n".join(b"@@ " + name.encode() + b"\n" + (data if isinstance(data, bytes) else json.dumps(data).encode()) for name, data in parts.items())
+
+
+def make_labels():
+    put("labels", "plain", b"a.jpg,cat\nb.jpg,dog\na.jpg,dog\n")
+    put("labels", "header", b"\xef\xbb\xbfname,label\r\nx/a.jpg, cat \r\n\n")
+    put("labels", "quotes", b'"a,b.jpg","say ""hi"""\nc,d.jpg,"e"\n"open\n"a"b,c\n"a",b,c\nnone\n,x\ny,\n')
+    put("labels", "no-end", b"path,label\na.jpg,cat")
+    put("labels", "appended", b"@@ 1\na.jpg,c\n@@ 2\nat\nb.jpg\n@@ 3\n,dog\n\n@@ 4\na.jpg,dog")
+    put("labels", "mark-appended", b"@@ 1\n\xef\xbb\xbf\n@@ 2\nname,label\n\n@@ 3\na,1\n")
+    put("labels", "bytes", b"a.jpg,\xff\nb\0.jpg,cat\nc.jpg,d\0g\n")
+
+
+def make_clear():
+    lists = {"train/a.json": {"1": {"IMG_PATH": "a/1.jpg"}, "2": {"IMG_PATH": "a/2.jpg", "x": 1}, "3": {"IMG_PATH": "a/3.jpg"}},
+             "train/b.json": {"7": {"IMG_PATH": "/b/1.jpg"}}}
+    meta = {"0": {"cat": "a.json"}, "1": {"cat": "a.json", "dog": "b.json"}, "10": {"dog": "a.json"}}
+    names = b"cat\ndog\r\n\nbird\n"
+    put("clear", "train", files(**{"train/labeled_metadata.json": meta, "train/class_names.txt": names, **lists}))
+    put("clear", "both", files(**{"train/labeled_metadata.json": meta, "class_names.txt": names, **lists, "test/a.json": lists["train/b.json"],
+                                  "test/labeled_metadata.json": {"2": {"bird": "a.json"}}, "test/class_names.txt": names}))
+    put("clear", "unknown-class", files(**{"train/labeled_metadata.json": {"1": {"cow": "a.json"}}, "train/class_names.txt": names}))
+    put("clear", "twice", files(**{"train/labeled_metadata.json": {"1": {"cat": "a.json"}, "01": {}}, "train/class_names.txt": names, **lists}))
+    put("clear", "no-path", files(**{"train/labeled_metadata.json": meta, "train/class_names.txt": names, "train/a.json": {"1": {}}}))
+    put("clear", "no-names", files(**{"train/labeled_metadata.json": meta, "train/class_names.txt": b"\n"}))
+
+
+def make_core50():
+    paths = ["s1/o1/C_01_01_000.png", "s1/o2/C_01_02_000.png", "s2/o1/C_02_01_001.png", "s3/o2/C_03_02_000.png", "s3/o1/C_03_01_000.png"]
+    lup = {"nc": [[[0, 2], [1], [3, 4]], [[1], [0, 2], [4, 3]]], "ni": []}
+    labels = {"nc": [[[0, 0], [1], [1, 0]], [[0], [1, 1], [1, 0]]], "ni": []}
+    put("core50", "published", files(**{"paths.pkl": paths, "LUP.pkl": lup, "labels.pkl": labels}))
+    put("core50", "dicts", files(**{"paths.pkl": paths, "LUP.pkl": {"nc": {"0": lup["nc"][0]}}, "labels.pkl": {"nc": {"0": labels["nc"][0]}}}))
+    put("core50", "two-objects", files(**{"paths.pkl": paths, "LUP.pkl": {"nc": [[[0, 1], [2]]]}, "labels.pkl": {"nc": [[[0, 0], [0]]]}}))
+    put("core50", "two-labels", files(**{"paths.pkl": paths, "LUP.pkl": {"nc": [[[0, 2], [4]]]}, "labels.pkl": {"nc": [[[0, 1], [0]]]}}))
+    put("core50", "only-test", files(**{"paths.pkl": paths, "LUP.pkl": {"nc": [[[0], [1]]]}, "labels.pkl": {"nc": [[[0], [5]]]}}))
+    put("core50", "beyond", files(**{"paths.pkl": paths, "LUP.pkl": {"nc": [[[0], [9]]]}, "labels.pkl": {"nc": [[[0], [0]]]}}))
+    put("core50", "directories", files(**{"s1/o1/a.png": b"", "s3/o1/b.png": b"", "s1/o2/c.png": b""}))
+    put("core50", "images", files(**{"core50_128x128/s1/o3/d.png": b"", "core50_128x128/s10/o3/e.png": b""}))
+    put("core50", "images-and-pickles", files(**{"core50_128x128/s1/o3/d.png": b"", "paths.pkl": paths, "LUP.pkl": lup, "labels.pkl": labels}))
+    put("core50", "pickle", b"@@ paths.pkl\n" + pickle.dumps(paths, 2) + b"\n@@ LUP.pkl\n" + pickle.dumps(lup, 4) + b"\n@@ labels.pkl\n" + pickle.dumps(labels, 0))
+
+
+def make_stream51():
+    box = [[128, 96], [100, 20, 80, 10]]
+    train = [[c, 0, v, f, *box, f"images/c{c}/v{v}/{f}.jpg"] for c, v, f in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 5), (50, 2, 0))]
+    test = [[0, *box, "t/0.jpg"], [51, *box, "t/1.jpg"], [3, [10, 10], [5, 5, 5, 5], "t/2.jpg"]]
+    every = [[c, 0, 0, 0, *box, f"i/{c}/0.jpg"] for c in range(51)]
+    put("stream51", "both", files(**{"Stream-51_meta_train.json": train, "Stream-51_meta_test.json": test}))
+    put("stream51", "named", files(**{"Stream-51_meta_train.json": every}))
+    put("stream51", "only-test", files(**{"Stream-51_meta_test.json": test}))
+    put("stream51", "fields", files(**{"Stream-51_meta_train.json": [[1, 2]]}))
+    put("stream51", "sizes", files(**{"Stream-51_meta_train.json": [[1, 0, 0, 0, [1e9, 1], box[1], "a.jpg"]]}))
+    put("stream51", "empty", files(**{"Stream-51_meta_train.json": []}))
 
 
 def make_pickle():
@@ -338,5 +392,5 @@ def make_matrix():
         put("matrix", name, text)
 
 
-for make in (make_safetensors, make_npy, make_config, make_image, make_idx, make_tar, make_csv, make_pickle, make_yaml, make_pth, make_npz, make_matrix):
-    make()
+for name in sys.argv[1:] or [name[5:] for name in list(globals()) if name.startswith("make_")]:
+    globals()["make_" + name]()

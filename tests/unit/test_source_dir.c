@@ -395,6 +395,23 @@ TEST(a_wrongly_quoted_label_is_skipped_and_reported)
     }
 }
 
+TEST(a_label_line_that_is_too_long_is_skipped_to_its_end)
+{
+    enum { PIECE = 65536 }; /* what is read at a time */
+    char *line = kept_calloc(2 * PIECE + 1, 1);
+    PUT_TEXTS({"w/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/.end", ""});
+    for (size_t n = PIECE; n <= 2 * PIECE; n += PIECE / 2) {
+        memset(line, 'x', n);
+        put_text("w/labels.csv", line);
+        append_text("w/labels.csv", "1.jpg,cat\n2.jpg,dog\n"); /* the first label belongs to the line */
+        sfp_source *s = open_dir("w");
+        assert_int_equal(warnings_of(s), 1);
+        assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:1: line was skipped, expected NAME,LABEL"));
+        CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
+        check_end(s);
+    }
+}
+
 TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
 {
     PUT_TEXTS({"w/cat/.keep", ""}, {"w/1.jpg", "1"}, {"w/2.jpg", "2"});

@@ -43,9 +43,8 @@ static void put_content(sfp__text *to, const content *p)
     sfp__text_put(to, "\n");
 }
 
-/* Computes the checksum of everything except the checksum itself. */
-static sfp_status compute_checksum(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
-                                   char out[SFP_CHECKSUM_MAX], sfp_error *err)
+sfp_status sfp__state_sum(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
+                          char out[SFP_CHECKSUM_MAX], sfp_error *err)
 {
     OWNED content *list = NULL;
     OWNED_BY(sfp__text_done) sfp__text text = {0};
@@ -72,7 +71,7 @@ sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err)
     bool is_state = format && strcmp(format, SFP_STATE_FORMAT) == 0 && version && strcmp(version, now) == 0;
     if (!is_state || !sfp__tensor_file_meta(st, SFP_CHECKSUM_KEY)) /* another version may compute the checksum differently */
         return SFP_OK;
-    TRY(compute_checksum(st->count, st->tensors, st->meta_count, st->meta, sum, err));
+    TRY(sfp__state_sum(st->count, st->tensors, st->meta_count, st->meta, sum, err));
     return sfp__safetensors_expect_sum(st, sum, err);
 }
 
@@ -111,7 +110,7 @@ static void put_common(sfp__file_metadata *m, int classes, const uint8_t *seen, 
 static sfp_status write_state(const char *path, const sfp__tensor_list *tensors, sfp__file_metadata *meta, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX] = "";
-    TRY(meta->failed ? SFP_OK : compute_checksum(tensors->count, tensors->list, meta->count, meta->list, sum, err));
+    TRY(meta->failed ? SFP_OK : sfp__state_sum(tensors->count, tensors->list, meta->count, meta->list, sum, err));
     sfp__metadata_put(meta, SFP_CHECKSUM_KEY, sum);
     TRY(sfp__check_memory(!meta->failed, err));
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);

@@ -115,6 +115,9 @@ sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__s
 enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_MEMBERS };
 #define SFP_STATE_HEAD "head." /* prefix of the names of head tensors */
 
+/* Computes the checksum of a state from everything except the checksum itself. */
+sfp_status sfp__state_sum(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
+                          char out[SFP_CHECKSUM_MAX], sfp_error *err);
 /* Fails with SFP_EFORMAT if the contents of a state do not match its checksum. A state without a checksum, and any other file, is
  * accepted. */
 sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err);

@@ -104,6 +104,7 @@ typedef struct sfp__dir_labels {
     sfp__names images;
     int32_t *label;                  /* (SFP_CLASSES_MAX) class of each image */
     uint64_t line;                   /* number of lines that were read */
+    bool in_long_line;               /* the next bytes belong to a line that is too long, and are skipped */
     uint64_t skipped, first_skipped; /* number of skipped lines, and the first one; 0: none */
 } sfp__dir_labels;
 

@@ -141,6 +141,15 @@ static sfp_status read_line(sfp__dir_labels *l, char *line, char *end, bool firs
     return fn ? fn(ctx, l->images.name[image], class, err) : SFP_OK;
 }
 
+/* Skips the rest of a line that is too long, whose beginning was counted. Returns the number of bytes. */
+static size_t skip_rest(sfp__dir_labels *l, const char *bytes, size_t n)
+{
+    const char *stop = memchr(bytes, '\n', n);
+    l->in_long_line = !stop;
+    l->line += stop != NULL;
+    return stop ? (size_t)(stop + 1 - bytes) : n;
+}
+
 /* Reads the complete lines among n bytes; *used is their length. */
 static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__names *classes, sfp__dir_label_fn fn, void *ctx,
                              size_t *used, sfp_error *err)
@@ -155,6 +164,7 @@ static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__nam
     *used = at == begin ? 0 : (size_t)(at - bytes); /* a byte order mark alone is not a line yet */
     if (*used == 0 && n == PIECE) {                 /* a line that is too long */
         skip_line(l);
+        l->in_long_line = true;
         *used = n;
     } else if (*used == 0 && l->ended) {
         status = read_line(l, at, bytes + n, l->offset == 0, classes, fn, ctx, err);
@@ -173,6 +183,7 @@ sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__di
         l->device = (uint64_t)st.st_dev;
         l->inode = (uint64_t)st.st_ino;
         l->offset = l->line = 0;
+        l->in_long_line = false;
     }
     if ((uint64_t)st.st_size == l->offset)
         return SFP_OK;
@@ -186,7 +197,11 @@ sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__di
         int64_t n = sfp__fd_read_at(fd, bytes, PIECE, (int64_t)l->offset);
         if (n <= 0)
             return SFP_OK;
-        sfp_status status = read_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
+        sfp_status status = SFP_OK;
+        if (l->in_long_line)
+            used = skip_rest(l, bytes, (size_t)n);
+        else
+            status = read_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
         l->offset += used; /* also after a failure, so that no line is read twice */
         if (status || used == 0)
             return status;
