@@ -155,8 +155,13 @@ typedef struct sfp_engine_options {
     sfp_precision precision;
     sfp_log_fn log; /* NULL: no messages. May be called from any thread that uses the engine. */
     void *log_ctx;
+    /* For SFP_IMAGE_SIZE_AUTO. The size is that of the file, unless queries take more than twice the time in which images arrive;
+     * then it is the size with about half as many patches. It is chosen once and reported by a message. */
+    double rate;          /* images that arrive per second; 0: not known, the size is that of the file */
+    double query_seconds; /* seconds per image of a query pass at the size of the file; 0: measured when the engine is opened */
 } sfp_engine_options;
 #define SFP_ENGINE_OPTIONS_INIT SFP_INIT(sfp_engine_options)
+#define SFP_IMAGE_SIZE_AUTO (-1) /* for image_size: chosen by the arrival rate */
 
 /* backbone: a safetensors, PyTorch or .npz file, or "builtin". options NULL: defaults. */
 SFP_API sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err);
@@ -187,6 +192,11 @@ typedef struct sfp_settings sfp_settings;
 SFP_API sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err);
 SFP_API void sfp_settings_free(sfp_settings *s);
 SFP_API sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err);
+
+/* Opens the engine that a run with these settings needs: backbone, img-size, precision and threads. With img-size auto, the size is
+ * that of the checkpoint from which the run resumes or of its init-state; else it is chosen by rate and, if they are given, costs. */
+SFP_API sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, void *log_ctx, sfp_engine **out,
+                                       sfp_error *err);
 
 /* The value of a setting: the one that was set, or that of the preset, or the default; NULL: it has none, or the key is unknown.
  * Valid until the next call on `s`. */

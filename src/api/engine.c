@@ -3,12 +3,21 @@
 
 #include "base/c_locale.h"
 #include "base/mem.h"
+#include "base/monotonic.h"
+#include "base/rng.h"
+#include "base/text.h"
 #include "compute/gemm.h"
 #include "learner/state/state.h"
 #include "model/vit.h"
+#include "run/options.h"
 
 #include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void sfp_free(void *memory)
 {
@@ -68,11 +77,78 @@ static sfp_status read_options(const sfp_engine_options *given, sfp_engine_optio
     TRY(sfp__api_options(given, o, sizeof *o, "sfp_engine_options", err));
     if (o->threads < 0 || o->threads > 1024)
         return sfp__fail_key(err, "threads", SFP_EINVAL, "threads is %d, expected 0 to 1024", o->threads);
-    if (o->image_size < 0 || o->image_size > SFP__API_SIDE_MAX)
+    if ((o->image_size < 0 && o->image_size != SFP_IMAGE_SIZE_AUTO) || o->image_size > SFP__API_SIDE_MAX)
         return sfp__fail_key(err, "img-size", SFP_EINVAL, "img-size is %d, expected 0 to %d", o->image_size, SFP__API_SIDE_MAX);
+    if (!(o->rate >= 0) || !isfinite(o->rate) || !(o->query_seconds >= 0) || !isfinite(o->query_seconds))
+        return sfp__fail(err, SFP_EINVAL, "rate is %g and query_seconds is %g, expected finite numbers from 0", o->rate,
+                         o->query_seconds);
     if (o->precision != SFP_PRECISION_F32 && o->precision != SFP_PRECISION_BF16)
         return sfp__fail_key(err, "precision", SFP_EINVAL, "precision is %d, expected %d or %d", (int)o->precision,
                              SFP_PRECISION_F32, SFP_PRECISION_BF16);
+    return SFP_OK;
+}
+
+static void log_info(const sfp_engine_options *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void log_info(const sfp_engine_options *o, const char *fmt, ...)
+{
+    char text[SFP_ERROR_MAX];
+    va_list args;
+    if (!o->log)
+        return;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    o->log(o->log_ctx, SFP_LOG_INFO, text);
+}
+
+/* Measures the seconds of a query pass per image, for batches of the default size. The least of some passes is the time without other
+ * work of the machine. */
+static sfp_status measure_query(const sfp_engine *e, double *seconds, sfp_error *err)
+{
+    enum { IMAGES = 20, PASSES = 3 };
+    const sfp__vit_plan_options forward = {.mode = SFP_VIT_FORWARD};
+    const sfp__vit_config *c = &e->vit->config;
+    OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
+    OWNED float *x = NULL, *feature = NULL;
+    size_t count = (size_t)IMAGES * (size_t)c->channels * (size_t)c->img_size * (size_t)c->img_size;
+    sfp__rng r = sfp__rng_init(1, 0);
+    double least = INFINITY;
+    TRY(sfp__alloc(&x, count, sizeof *x, err));
+    TRY(sfp__alloc(&feature, (size_t)IMAGES * (size_t)c->dim, sizeof *feature, err));
+    TRY(sfp__vit_plan_create(e->vit, e->pool, &forward, &plan, err));
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)(2 * sfp__rng_double(&r) - 1);
+    const sfp__vit_pass pass = {.b = IMAGES, .x = x, .feature = feature};
+    for (int i = 0; i <= PASSES; i++) { /* the first one is the warm-up */
+        double from = sfp__monotonic_seconds();
+        TRY(sfp__vit_run(plan, &pass, err));
+        if (i > 0)
+            least = fmin(least, sfp__monotonic_seconds() - from);
+    }
+    *seconds = least / IMAGES;
+    return SFP_OK;
+}
+
+/* Gives an engine, which has the size of the file, the size for its arrival rate. */
+static sfp_status choose_size(sfp_engine *e, sfp_error *err)
+{
+    const sfp_engine_options *o = &e->opt;
+    double seconds = o->query_seconds;
+    sfp__vit *smaller = NULL;
+    if (!(o->rate > 0))
+        return SFP_OK;
+    if (!(seconds > 0))
+        TRY(measure_query(e, &seconds, err));
+    int own = e->vit->config.img_size, side = sfp__vit_size_for_load(&e->vit->config, o->rate * seconds);
+    if (side == own)
+        return SFP_OK;
+    const sfp__vit_options load = {.precision = o->precision, .img_size = side};
+    TRY(sfp__vit_load(e->backbone, &load, &smaller, err));
+    sfp__vit_free(e->vit);
+    e->vit = smaller;
+    e->opt.image_size = side;
+    log_info(o, "input size is %d instead of %d: at %g images per second, queries of %d pixels have a load of %.3g", side, own,
+             o->rate, own, o->rate * seconds);
     return SFP_OK;
 }
 
@@ -102,6 +178,9 @@ sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *optio
     if (!backbone || !out)
         return sfp__fail(err, SFP_EINVAL, "backbone and out must not be NULL");
     TRY(read_options(options, &o, err));
+    bool chooses = o.image_size == SFP_IMAGE_SIZE_AUTO;
+    if (chooses)
+        o.image_size = 0;
     if (strcmp(backbone, SFP_VIT_BUILTIN) == 0 && !sfp__vit_has_builtin()) {
         if (o.log)
             o.log(
@@ -111,8 +190,84 @@ sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *optio
         return make_random(&stand_in, 1, 0.08f, backbone, &o, out, err);
     }
     const sfp__vit_options load = {.precision = o.precision, .img_size = o.image_size};
+    OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
     TRY(sfp__vit_load(backbone, &load, &vit, err));
-    return make_engine(vit, backbone, &o, out, err);
+    TRY(make_engine(vit, backbone, &o, &e, err));
+    if (chooses)
+        TRY(choose_size(e, err));
+    *out = TAKE(e);
+    return SFP_OK;
+}
+
+/* Finds the file from which a run with these settings begins, and its input size (0: not in the file); false: there is none. Files
+ * that cannot be read are reported by the run. */
+static bool find_saved_size(const sfp__args *a, char file[PATH_MAX], int *size)
+{
+    const char *out = sfp__args_string(a, "out"), *state = sfp__args_string(a, "init-state");
+    if (sfp__args_flag(a, "resume") && out && !sfp__path_print(file, PATH_MAX, NULL, "%s/checkpoint", out) &&
+        sfp__checkpoint_img_size(file, size))
+        return true;
+    return state && !sfp__state_path(state, file, PATH_MAX, NULL) && !sfp__state_img_size(file, size, NULL);
+}
+
+/* Opens the engine with the input size of a file. A size that the backbone cannot have is that of another backbone, which the run
+ * reports. */
+static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *o, const char *file, int size, sfp_engine **out,
+                                sfp_error *err)
+{
+    OWNED_PTR(sfp_engine_close) sfp_engine *own = NULL, *resized = NULL;
+    sfp_engine_options other = *o;
+    other.image_size = size;
+    TRY(sfp_engine_open(backbone, o, &own, err));
+    if (size && size != sfp_engine_image_size(own) && sfp_engine_open(backbone, &other, &resized, NULL) == SFP_OK &&
+        sfp_engine_image_size(resized) == size) {
+        log_info(o, "input size is %d as in %s; the size of the backbone is %d", size, file, sfp_engine_image_size(own));
+        *out = TAKE(resized);
+    } else {
+        *out = TAKE(own);
+    }
+    return SFP_OK;
+}
+
+/* Reads the arrival rate and the time of a query. With costs nothing is measured, so that a run can be repeated. A pipe can be read
+ * only once, by the run, which also reports a file that cannot be read. */
+static sfp_status read_load(const sfp__args *a, sfp_engine_options *o, sfp_error *err)
+{
+    const char *costs = sfp__args_string(a, "costs");
+    struct stat st;
+    o->rate = sfp__run_rate(a);
+    if (!costs)
+        return SFP_OK;
+    sfp_status status =
+        stat(costs, &st) == 0 && S_ISREG(st.st_mode) ? sfp__run_query_seconds(costs, &o->query_seconds, NULL) : SFP_OK;
+    if (!(o->query_seconds > 0))
+        o->rate = 0;
+    return sfp__check_memory(status != SFP_ENOMEM, err);
+}
+
+sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, void *log_ctx, sfp_engine **out, sfp_error *err)
+{
+    IN_C_LOCALE;
+    const sfp__args *a = settings ? sfp__api_run_args(settings) : NULL;
+    char file[PATH_MAX];
+    int size = 0;
+    if (!a || !out)
+        return sfp__fail(err, SFP_EINVAL, "settings must be those of sfp_settings_create, and out must not be NULL");
+    const char *backbone = sfp__args_string(a, "backbone"), *side = sfp__args_string(a, "img-size");
+    sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
+    o.threads = (int32_t)sfp__args_int(a, "threads");
+    o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
+    o.log = log;
+    o.log_ctx = log_ctx;
+    if (strcmp(side, SFP_IMG_SIZE_AUTO) != 0) {
+        o.image_size = (int32_t)strtol(side, NULL, 10);
+    } else if (find_saved_size(a, file, &size)) {
+        return open_as_saved(backbone, &o, file, size, out, err);
+    } else {
+        o.image_size = SFP_IMAGE_SIZE_AUTO;
+        TRY(read_load(a, &o, err));
+    }
+    return sfp_engine_open(backbone, &o, out, err);
 }
 
 sfp_status sfp_engine_open_random(uint64_t seed, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)

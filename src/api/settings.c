@@ -215,13 +215,20 @@ static const char *engine_value(const sfp_engine *e, const char *key, char *buf,
     return buf;
 }
 
+/* Is the value chosen when an engine is opened? A preset, too, says how to open one, but any other is fine. */
+static bool engine_decides(const sfp__args *a, const char *key)
+{
+    return sfp__args_rank(a, key) <= SFP_RANK_PRESET ||
+           (strcmp(key, "img-size") == 0 && strcmp(sfp__args_value(a, key), SFP_IMG_SIZE_AUTO) == 0);
+}
+
 /* Refuses settings of the engine that this engine was not opened with. */
 static sfp_status check_engine(const sfp_engine *e, const sfp__args *a, sfp_error *err)
 {
     for (size_t i = 0; i < a->count; i++) {
         const char *key = a->opts[i].name;
         char buf[32];
-        if (a->opts[i].type == SFP_OPT_GROUP || scope_of(key) != SFP_SCOPE_ENGINE || a->values[i].rank <= SFP_RANK_DEFAULT)
+        if (a->opts[i].type == SFP_OPT_GROUP || scope_of(key) != SFP_SCOPE_ENGINE || engine_decides(a, key))
             continue;
         const char *own = engine_value(e, key, buf, sizeof buf), *value = sfp__args_value(a, key);
         if (strcmp(value, own) != 0 && !sfp__same_number(value, own))
@@ -281,8 +288,11 @@ sfp_status sfp__api_run_options(const sfp_engine *e, const sfp_settings *setting
     for (int i = 0; sfp_settings_info(i); i++) {
         const char *key = sfp_settings_info(i)->key;
         char buf[32];
-        if (scope_of(key) == SFP_SCOPE_ENGINE && sfp__args_rank(a, key) <= SFP_RANK_DEFAULT)
-            TRY(sfp__args_set(args, key, engine_value(e, key, buf, sizeof buf), SFP_RANK_DEFAULT, key, err));
+        if (scope_of(key) == SFP_SCOPE_ENGINE && engine_decides(a, key)) {
+            sfp__opt_rank rank = sfp__args_rank(a, key);
+            TRY(sfp__args_set(args, key, engine_value(e, key, buf, sizeof buf), rank > SFP_RANK_DEFAULT ? rank : SFP_RANK_DEFAULT,
+                              key, err));
+        }
     }
     TRY(sfp__run_options_read(args, own_source, &o, note, err));
     *out = o;

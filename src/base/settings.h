@@ -97,9 +97,10 @@ typedef struct sfp__opt {
 #define SFP_ROW_THREADS                                                                                   \
     SFP_ROW_INT("threads", "N", "0", 0, 1024, "Number of threads; 0: as many as the process may run on.", \
                 .resume = SFP_RESUME_ANY)
-#define SFP_ROW_IMG_SIZE                        \
-    SFP_ROW_INT("img-size", "N", "0", 0, 65280, \
-                "Side of the input in pixels; position embeddings are resized (bicubic). 0: that of the backbone's file.")
+#define SFP_IMG_SIZE_MAX 65280
+#define SFP_IMG_SIZE_HELP \
+    "Side of the input in pixels; position embeddings are resized (bicubic). 0: that of the backbone's file."
+#define SFP_ROW_IMG_SIZE SFP_ROW_INT("img-size", "N", "0", 0, SFP_IMG_SIZE_MAX, SFP_IMG_SIZE_HELP)
 
 /* The kind of origin of a value; a higher rank has precedence. */
 typedef enum sfp__opt_rank {

@@ -115,47 +115,6 @@ static int whole_number(const char *text)
     return text ? (int)strtol(text, NULL, 10) : 0;
 }
 
-/* Opens the engine for these settings, unless it is open. */
-static sfp_status use_engine(sfp__lab *lab, const sfp__strings *settings, sfp_error *err)
-{
-    OWNED_BY(sfp__text_done) sfp__text key = {0};
-    for (size_t i = 0; i < sizeof engine_keys / sizeof *engine_keys; i++) {
-        const char *value = sfp__settings_value(settings, engine_keys[i]);
-        sfp__text_printf(&key, "%s\n", value ? value : "");
-    }
-    TRY(sfp__check_memory(!key.failed, err));
-    if (lab->engine && strcmp(lab->engine_key.s, key.s) == 0)
-        return SFP_OK;
-    sfp_engine_close(lab->engine);
-    lab->engine = NULL;
-    sfp__text_done(&lab->engine_key);
-    const char *backbone = sfp__settings_value(settings, "backbone"), *precision = sfp__settings_value(settings, "precision");
-    sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
-    o.threads = whole_number(sfp__settings_value(settings, "threads"));
-    o.image_size = whole_number(sfp__settings_value(settings, "img-size"));
-    o.precision = precision && strcmp(precision, "bf16") == 0 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
-    TRY(sfp_engine_open(backbone ? backbone : "builtin", &o, &lab->engine, err));
-    lab->engine_key = TAKE(key);
-    return SFP_OK;
-}
-
-/* ------------------------------------------------------------------------------------------------------------------ runs */
-
-static void on_progress(void *ctx, const sfp_run_progress *p)
-{
-    const sfp__lab *lab = ctx;
-    (void)p;
-    if (lab->current && sfp__lab_cancelled(lab))
-        sfp_run_cancel(lab->current);
-}
-
-/* Messages of single runs would hide those of the experiment; warnings are passed on. */
-static void on_log(void *ctx, sfp_log_level level, const char *message)
-{
-    if (level == SFP_LOG_WARNING)
-        sfp__lab_message(ctx, level, "%s", message);
-}
-
 static bool is_engine_key(const char *entry)
 {
     for (size_t i = 0; i < sizeof engine_keys / sizeof *engine_keys; i++)
@@ -179,6 +138,103 @@ static sfp_status set_all(sfp_settings *s, const sfp__strings *list, bool with_e
         TRY(sfp_settings_set(s, key, list->s[i] + n + 1, err));
     }
     return SFP_OK;
+}
+
+static bool is_auto(const char *size)
+{
+    return size && strcmp(size, "auto") == 0;
+}
+
+static void put_values(const sfp__strings *settings, size_t count, const char *const *keys, sfp__text *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *value = sfp__settings_value(settings, keys[i]);
+        sfp__text_printf(out, "%s\n", value ? value : "");
+    }
+}
+
+/* The input size of a row is that of the backbone, also if its preset would choose one: it must not depend on the machine. */
+static sfp_status open_engine(const sfp__strings *settings, sfp_engine **out, sfp_error *err)
+{
+    sfp_settings *s = NULL;
+    TRY(sfp_settings_create(&s, err));
+    sfp_status status = set_all(s, settings, true, err);
+    if (!status && !sfp__settings_value(settings, "img-size"))
+        status = sfp_settings_set(s, "img-size", "0", err);
+    if (!status)
+        status = sfp_engine_open_for(s, NULL, NULL, out, err);
+    sfp_settings_free(s);
+    return status;
+}
+
+/* Opens the engine for these settings, unless it is open. */
+static sfp_status use_engine(sfp__lab *lab, const sfp__strings *settings, sfp_error *err)
+{
+    static const char *const deciding[] = {"rate", "costs", "resume", "out", "init-state"};
+    OWNED_BY(sfp__text_done) sfp__text key = {0};
+    put_values(settings, sizeof engine_keys / sizeof *engine_keys, engine_keys, &key);
+    if (is_auto(sfp__settings_value(settings, "img-size")))
+        put_values(settings, sizeof deciding / sizeof *deciding, deciding, &key);
+    TRY(sfp__check_memory(!key.failed, err));
+    if (lab->engine && strcmp(lab->engine_key.s, key.s) == 0)
+        return SFP_OK;
+    sfp_engine_close(lab->engine);
+    lab->engine = NULL;
+    sfp__text_done(&lab->engine_key);
+    TRY(open_engine(settings, &lab->engine, err));
+    lab->engine_key = TAKE(key);
+    return SFP_OK;
+}
+
+/* Does the user or the preset of the row let the input size be chosen? */
+static sfp_status read_auto(const sfp__strings *settings, bool *out, sfp_error *err)
+{
+    sfp_settings *s = NULL;
+    TRY(sfp_settings_create(&s, err));
+    sfp_status status = set_all(s, settings, true, err);
+    *out = !status && is_auto(sfp_settings_get(s, "img-size"));
+    sfp_settings_free(s);
+    return status;
+}
+
+sfp_status sfp__cell_choose_size(sfp__lab *lab, double load, sfp__strings *settings, sfp_error *err)
+{
+    const char *backbone = sfp__settings_value(settings, "backbone");
+    sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
+    sfp_engine *e = NULL;
+    bool chooses;
+    TRY(read_auto(settings, &chooses, err));
+    if (!chooses)
+        return SFP_OK;
+    sfp__settings_remove(settings, "img-size");
+    if (!(load > 0))
+        return SFP_OK;
+    TRY(use_engine(lab, settings, err));
+    o.threads = 1; /* nothing is computed */
+    o.image_size = SFP_IMAGE_SIZE_AUTO;
+    o.rate = load;
+    o.query_seconds = 1;
+    TRY(sfp_engine_open(backbone ? backbone : "builtin", &o, &e, err));
+    int size = sfp_engine_image_size(e);
+    sfp_engine_close(e);
+    return size == sfp_engine_image_size(lab->engine) ? SFP_OK : sfp__setting_print(settings, err, "img-size=%d", size);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ runs */
+
+static void on_progress(void *ctx, const sfp_run_progress *p)
+{
+    const sfp__lab *lab = ctx;
+    (void)p;
+    if (lab->current && sfp__lab_cancelled(lab))
+        sfp_run_cancel(lab->current);
+}
+
+/* Messages of single runs would hide those of the experiment; warnings are passed on. */
+static void on_log(void *ctx, sfp_log_level level, const char *message)
+{
+    if (level == SFP_LOG_WARNING)
+        sfp__lab_message(ctx, level, "%s", message);
 }
 
 sfp_status sfp__cell_settings_check(const sfp__strings *settings, sfp_error *err)

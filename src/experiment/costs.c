@@ -86,6 +86,9 @@ static sfp_status copy_for_cost(const sfp__strings *settings, sfp__strings *out,
         TRY(sfp__strings_add(out, settings->s[i], err));
     for (size_t i = 0; i < sizeof not_cost / sizeof *not_cost; i++)
         sfp__settings_remove(out, not_cost[i]);
+    const char *size = sfp__settings_value(out, "img-size");
+    if (size && strcmp(size, "auto") == 0) /* the load of a column is that of the backbone's own size */
+        sfp__settings_remove(out, "img-size");
     return SFP_OK;
 }
 
@@ -244,9 +247,12 @@ static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__s
     const sfp__variant *row = &e->rows[cell->row];
     OWNED_BY(sfp__strings_done) sfp__strings query = {0};
     OWNED_BY(sfp__cost_done) sfp__cost own = {0}, c = {0};
+    const char *size = sfp__settings_value(settings, "img-size");
     TRY(sfp__lab_base_settings(lab, e, &query, err));
     TRY(sfp__settings_add(&query, e->columns[cell->column].settings, err));
     TRY(sfp__settings_add(&query, row->closed ? row->settings : member, err));
+    if (size)
+        TRY(sfp__setting_print(&query, err, "img-size=%s", size));
     TRY(sfp__cost_get(lab, &query, row->closed ? row->name : member, "", &c, err));
     TRY(sfp__cost_get(lab, settings, row->name, "", &own, err));
     c.training = row->closed ? 0 : fmax(own.seconds - c.seconds, 0);
@@ -284,6 +290,13 @@ static double estimate(const sfp__lab *lab, const sfp__cell *cell, const sfp__st
     return trained * (cell->cost + c->training) + tested * lab->pass_seconds + 0.2;
 }
 
+/* The load of a query pass; 0: the load of the column is that of training, or it has none. */
+static double query_load(const sfp__variant *column)
+{
+    static const char closed_form[] = "method=";
+    return column->load > 0 && strncmp(column->load_of, closed_form, strlen(closed_form)) == 0 ? column->load : 0;
+}
+
 sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *settings, sfp__cost *cost, sfp_error *err)
 {
     const sfp__experiment *e = &lab->experiments[cell->experiment];
@@ -297,6 +310,7 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
             b > 0 ? column->load * b / reference.seconds : rate_of(&reference, sfp__cost_solve(&reference, column->batches));
         if (!(lab->pass_seconds > 0))
             lab->pass_seconds = reference.seconds / PASSES_OF_A_TIMESTAMP;
+        TRY(sfp__cell_choose_size(lab, query_load(column), settings, err));
         if (row->fits)
             TRY(fit_coreset(lab, b / cell->rate, settings, err));
     }

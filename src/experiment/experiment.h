@@ -153,6 +153,9 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
 const char *sfp__settings_value(const sfp__strings *list, const char *key); /* NULL: none */
 /* Runs a cell, or reads its result if it has been run. */
 sfp_status sfp__cell_run(sfp__lab *lab, sfp__cell *cell, sfp_error *err);
+/* If img-size is auto, by the user or by the preset of the row, replaces it by the input size for this load; 0: that of the
+ * backbone, as without img-size. */
+sfp_status sfp__cell_choose_size(sfp__lab *lab, double load, sfp__strings *settings, sfp_error *err);
 /* Fails if a key or a value is wrong, so that no run begins before. */
 sfp_status sfp__cell_settings_check(const sfp__strings *settings, sfp_error *err);
 /* Opens a run with these settings, and the engine that it needs. */

@@ -130,6 +130,9 @@ void sfp__vit_free(sfp__vit *v);
 DEFINE_OWNED_PTR(sfp__vit, sfp__vit_free)
 
 size_t sfp__vit_parameters(const sfp__vit *v); /* without the head */
+/* Returns the input size for this load, the arrival rate times the seconds of a query pass per image at the config's size: that
+ * size or, if the load is above 2, the one with about half as many patches (docs/method.md, section 19). */
+int sfp__vit_size_for_load(const sfp__vit_config *c, double load);
 /* The file from which the vit was loaded; NULL: random weights. */
 const char *sfp__vit_path(const sfp__vit *v);
 

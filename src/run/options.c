@@ -45,6 +45,22 @@ static sfp_status check_rate(const sfp__opt *o, const char *text, sfp_error *err
                          text);
 }
 
+double sfp__run_rate(const sfp__args *a)
+{
+    double rate;
+    (void)parse_rate(sfp__args_string(a, "rate"), &rate);
+    return rate;
+}
+
+static sfp_status check_img_size(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    int64_t n;
+    if (strcmp(text, SFP_IMG_SIZE_AUTO) == 0 || (sfp__parse_int(text, &n) && n >= 0 && n <= SFP_IMG_SIZE_MAX))
+        return SFP_OK;
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected 0 to %d, or " SFP_IMG_SIZE_AUTO, o->name, text,
+                         SFP_IMG_SIZE_MAX);
+}
+
 /* authors:K is -K. */
 static bool parse_order(const char *text, int *out)
 {
@@ -141,7 +157,11 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_STRING(
         "backbone", "FILE|builtin", "builtin",
         "Pretrained ViT: a safetensors, PyTorch (.pth, .bin) or .npz file; builtin: the one that the program contains."),
-    SFP_ROW_IMG_SIZE,
+    SFP_ROW_STRING("img-size", "N|auto", "0",
+                   SFP_IMG_SIZE_HELP " auto (presets best and fast): about half as many patches if at --rate images arrive more "
+                                     "than twice as fast as they can be queried, else the size of the file. A run that resumes "
+                                     "or has --init-state keeps its size.",
+                   .check = check_img_size),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of matrix products; bf16 where the CPU supports it."),
     SFP_ROW_GROUP("Clock"),
     SFP_ROW_STRING("rate", "LAMBDA|max", "max",
@@ -314,6 +334,7 @@ static sfp_status set_preset(sfp__args *a, sfp_error *err)
                 {PRESET_BEST, PRESET_IF_TRAINED, "attune-residual", "on"},
                 {PRESET_BEST, PRESET_IF_TRAINED, "lr", "0.005"},
                 {PRESET_FAST, PRESET_ALWAYS, "method", "ridge"},
+                {PRESETS_OURS, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
                 {PRESETS_OURS, PRESET_IF_CLOSED, "taps", "0"},
                 {PRESETS_OURS, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
     int which = 1 << sfp__args_choice(a, "preset");

@@ -9,6 +9,11 @@
 extern const sfp__opt sfp__run_table[];
 extern const size_t sfp__run_table_count;
 
+#define SFP_IMG_SIZE_AUTO "auto" /* value of img-size: chosen when the engine is opened */
+
+/* The arrival rate; 0: max. */
+double sfp__run_rate(const sfp__args *a);
+
 /* Sets one value; `origin` names it in messages. The values of the preset are set anew where no other value was given,
  * because some of them depend on other settings. */
 sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);

@@ -355,6 +355,17 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
     return SFP_OK;
 }
 
+sfp_status sfp__run_query_seconds(const char *costs, double *seconds, sfp_error *err)
+{
+    const sfp__run_options o = {.costs = costs};
+    sfp__plan p = {.opt = &o, .query_cost = NAN};
+    sfp_status status = read_costs(&p, err);
+    sfp__free(p.costs);
+    if (!status)
+        *seconds = isfinite(p.query_cost) ? p.query_cost : 0;
+    return status;
+}
+
 /* The preset was chosen, but neither its clock nor another one, because there is no arrival rate. */
 static bool lacks_preset_clock(const sfp__plan *p)
 {

@@ -109,3 +109,139 @@ TEST(the_input_size_of_a_state_is_known)
     REFUSED(sfp_state_image_size(NULL, &size, &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_state_image_size(path, NULL, &err), SFP_EINVAL, "must not be NULL");
 }
+
+/* ------------------------------------------------------------------------------- the input size for an arrival rate */
+
+static void keep_message(void *ctx, sfp_log_level level, const char *message)
+{
+    assert_int_equal(level, SFP_LOG_INFO);
+    (void)snprintf(ctx, SFP_ERROR_MAX, "%s", message);
+}
+
+/* The size of the built-in backbone (64 pixels, 8 x 8 patches) for this rate. */
+static int size_at(double rate, double query_seconds, char *message)
+{
+    sfp_engine_options o = one_thread;
+    sfp_engine *e = NULL;
+    o.image_size = SFP_IMAGE_SIZE_AUTO;
+    o.rate = rate;
+    o.query_seconds = query_seconds;
+    o.log = message ? keep_message : NULL;
+    o.log_ctx = message;
+    MUST(sfp_engine_open("models/builtin.safetensors", &o, &e, &err));
+    return sfp_engine_image_size(keep_engine(e));
+}
+
+TEST(the_input_size_is_smaller_if_images_arrive_too_fast)
+{
+    char message[SFP_ERROR_MAX] = "";
+    sfp_engine_options o = one_thread;
+    sfp_engine *e = NULL;
+    assert_int_equal(size_at(0, 0, message), 64);
+    assert_int_equal(size_at(0, 1, message), 64);
+    assert_int_equal(size_at(1e-9, 0, message), 64); /* measured */
+    assert_int_equal(size_at(400, 0.005, message), 64);
+    assert_string_equal(message, "");
+    assert_int_equal(size_at(1e9, 0, NULL), 48); /* measured */
+    assert_int_equal(size_at(400, 0.01, message), 48);
+    assert_non_null(strstr(message, "input size is 48 instead of 64: at 400 images per second"));
+    o.image_size = SFP_IMAGE_SIZE_AUTO;
+    o.rate = -1;
+    REFUSED(sfp_engine_open("builtin", &o, &e, &err), SFP_EINVAL, "rate is -1");
+    o.rate = NAN;
+    REFUSED(sfp_engine_open("builtin", &o, &e, &err), SFP_EINVAL, "expected finite numbers");
+    o.rate = 1;
+    o.query_seconds = INFINITY;
+    REFUSED(sfp_engine_open("builtin", &o, &e, &err), SFP_EINVAL, "expected finite numbers");
+    assert_null(e);
+}
+
+static int size_for(const sfp_settings *s)
+{
+    sfp_engine *e = NULL;
+    MUST(sfp_engine_open_for(s, NULL, NULL, &e, &err));
+    return sfp_engine_image_size(keep_engine(e));
+}
+
+static const char *costs_of(const char *text)
+{
+    const char *path = in_directory("costs");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0 && fclose(f) == 0);
+    return path;
+}
+
+TEST(an_engine_is_opened_for_the_settings_of_a_run)
+{
+#define RUN "backbone", "models/builtin.safetensors", "threads", "1", "rate", "400"
+    sfp_engine *e = NULL;
+    sfp_settings *pretraining = NULL;
+    const char *fast = costs_of("query 0.001\n");
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "best", "costs", fast)), 64);
+    (void)costs_of("query 0.01\ntrain 0.1\n");
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "best", "costs", fast)), 48);
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "fast", "costs", fast)), 48);
+    assert_int_equal(size_for(SETTINGS(RUN, "img-size", "auto", "costs", fast)), 48);
+    assert_int_equal(size_for(SETTINGS(RUN, "img-size", "auto", "rate", "max", "costs", fast)), 64);
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "best", "img-size", "0", "costs", fast)), 64);
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "best", "img-size", "32", "costs", fast)), 32);
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "paper", "costs", fast)), 64);
+    assert_int_equal(size_for(SETTINGS(RUN, "costs", fast)), 64);
+    (void)costs_of("100\n"); /* of whole timestamps: nothing is known about queries, and nothing is measured */
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "best", "costs", fast)), 64);
+    assert_int_equal(size_for(SETTINGS(RUN, "preset", "best", "costs", in_directory("none"))), 64); /* the run reports it */
+    MUST(sfp_pretrain_settings_create(&pretraining, &err));
+    REFUSED(sfp_engine_open_for(pretraining, NULL, NULL, &e, &err), SFP_EINVAL, "sfp_settings_create");
+    sfp_settings_free(pretraining);
+    REFUSED(sfp_engine_open_for(NULL, NULL, NULL, &e, &err), SFP_EINVAL, "sfp_settings_create");
+    REFUSED(sfp_engine_open_for(SETTINGS(RUN), NULL, NULL, NULL, &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_engine_open_for(SETTINGS("backbone", "none.pth"), NULL, NULL, &e, &err), SFP_ENOTFOUND, "none.pth");
+    assert_null(e);
+#undef RUN
+}
+
+/* Makes a run, of which it processes two timestamps and then, unless `stop`, the rest; returns its input size. */
+static int run_at(const sfp_settings *s, bool stop)
+{
+    sfp_engine *e = NULL;
+    sfp_run *r = NULL;
+    int more = 1;
+    MUST(sfp_engine_open_for(s, NULL, NULL, &e, &err));
+    MUST(sfp_run_open(keep_engine(e), s, NULL, &r, &err));
+    for (int i = 0; i < 2; i++)
+        MUST(sfp_run_step(r, &more, &err));
+    if (stop)
+        sfp_run_cancel(r);
+    MUST(sfp_run_finish(r, &err));
+    assert_int_equal(sfp_result_number(sfp_run_result(r), "finished"), !stop);
+    sfp_run_close(r);
+    return sfp_engine_image_size(e);
+}
+
+TEST(a_resumed_run_keeps_its_input_size)
+{
+    for (int method = 0; method < 2; method++) {
+        sfp_settings *s = SETTINGS("backbone", "models/builtin.safetensors", "threads", "1", "preset", method ? "fast" : "best",
+                                   "rate", "400", "costs", costs_of("query 0.01\ntrain 0.1\n"), "data", "synthetic:200", "tasks",
+                                   "2", "batch", "10", "eval-limit", "2", "out", in_directory(method ? "fast" : "best"));
+        assert_int_equal(setenv("STREAMFP_REGISTRY", in_directory("runs.db"), 1), 0);
+        assert_int_equal(run_at(s, true), 48);
+        (void)costs_of("query 0.001\ntrain 0.1\n"); /* a new run would have 64 */
+        assert_int_equal(size_for(s), 64);
+        MUST(sfp_settings_set(s, "resume", "on", &err));
+        assert_int_equal(run_at(s, false), 48);
+        MUST(sfp_settings_set(s, "out", in_directory("new"), &err)); /* nothing to resume */
+        assert_int_equal(size_for(s), 64);
+    }
+}
+
+/* The preset says how to open an engine, but a learner accepts any. */
+TEST(the_preset_s_choice_of_the_input_size_does_not_refuse_an_engine)
+{
+    sfp_learner *l = NULL;
+    MUST(sfp_learner_create(random_engine(), SETTINGS("preset", "best"), &l, &err));
+    sfp_learner_free(l);
+    MUST(sfp_learner_create(random_engine(), SETTINGS("img-size", "auto"), &l, &err));
+    sfp_learner_free(l);
+}

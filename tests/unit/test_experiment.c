@@ -673,17 +673,56 @@ static void write_cost(const char *settings, double seconds)
     MUST(sfp__file_write(path, text, strlen(text), &err));
 }
 
-/* The settings of the cell of E11 in this row at load 1, with its clock. */
-static sfp__strings *clock_of(sfp__lab *lab, const char *row, sfp__cell *cell, double *training)
+/* The settings of the cell of E11 in this row and column, with its clock. */
+static sfp__strings *clock_at(sfp__lab *lab, const char *row, int column, sfp__cell *cell, double *training)
 {
     sfp__strings *settings = settings_of("");
     sfp__cost cost = {0};
-    *cell = (sfp__cell){.row = row_of(&lab->experiments[0], row), .column = 1};
+    *cell = (sfp__cell){.row = row_of(&lab->experiments[0], row), .column = column};
     MUST(sfp__cell_settings(lab, cell, settings, &err));
     MUST(sfp__cell_clock(lab, cell, settings, &cost, &err));
     *training = cost.training;
     sfp__cost_done(&cost);
     return settings;
+}
+
+/* The same at load 1. */
+static sfp__strings *clock_of(sfp__lab *lab, const char *row, sfp__cell *cell, double *training)
+{
+    return clock_at(lab, row, 1, cell, training);
+}
+
+TEST(above_twice_the_load_the_row_best_has_a_smaller_input_and_its_costs)
+{
+    sfp__lab *lab = lab_of(1, STRINGS("E11"));
+    sfp__cell best;
+    double training;
+    make_directory();
+    lab->opt.out = directory;
+    lab->opt.settings = settings_of(STREAM);
+    write_cost("method=ncm taps=1", 0.1);
+    write_cost("method=ridge taps=0", 0.2);
+    write_cost("method=ridge taps=0 img-size=48", 0.1);
+    write_cost("preset=best", 0.5);
+    write_cost("preset=best img-size=48", 0.3);
+    assert_null(sfp__settings_value(clock_of(lab, "best", &best, &training), "img-size")); /* load 1 */
+    const sfp__strings *settings = clock_at(lab, "best", 2, &best, &training);             /* load 4 */
+    assert_string_equal(sfp__settings_value(settings, "img-size"), "48");
+    assert_true(fabs(best.rate - 400) < 1e-9); /* by the query pass of the size of the backbone */
+    assert_true(fabs(best.cost - 0.1) < 1e-9 && fabs(training - 0.2) < 1e-9);
+    assert_null(sfp__settings_value(clock_at(lab, "ridge, taps", 2, &best, &training), "img-size"));
+    lab->opt.settings = settings_of(STREAM " img-size=64");
+    write_cost("method=ncm taps=1 img-size=64", 0.1);
+    write_cost("method=ridge taps=0 img-size=64", 0.2);
+    write_cost("preset=best img-size=64", 0.5);
+    assert_string_equal(sfp__settings_value(clock_at(lab, "best", 2, &best, &training), "img-size"), "64");
+    lab->opt.settings = settings_of(STREAM " img-size=auto"); /* all rows */
+    assert_string_equal(sfp__settings_value(clock_at(lab, "ridge, taps", 2, &best, &training), "img-size"), "48");
+    assert_null(sfp__settings_value(clock_at(lab, "ridge, taps", 1, &best, &training), "img-size"));
+    sfp__strings_done(&lab->cost_keys);
+    sfp_engine_close(lab->engine);
+    sfp__text_done(&lab->engine_key);
+    remove_directory();
 }
 
 TEST(queries_and_training_have_costs_of_their_own)
@@ -711,5 +750,7 @@ TEST(queries_and_training_have_costs_of_their_own)
     assert_true(fabs(other.cost - 0.25) < 1e-9 && training == 0);
     assert_null(strstr(sfp__settings_value(settings, "costs"), "stages"));
     sfp__strings_done(&lab->cost_keys);
+    sfp_engine_close(lab->engine);
+    sfp__text_done(&lab->engine_key);
     remove_directory();
 }

@@ -607,3 +607,18 @@ TEST(loading_without_memory_fails_cleanly)
     assert_non_null(v);
     assert_string_equal(v->config.class_names[0], "a");
 }
+
+TEST(above_twice_the_load_the_input_has_half_of_the_patches)
+{
+    static const struct {
+        int img_size, patch_size, half;
+    } list[] = {{224, 16, 160}, {224, 14, 154}, {64, 8, 48}, {32, 8, 24}, {16, 8, 8}, {8, 8, 8}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const sfp__vit_config c = {.img_size = list[i].img_size, .patch_size = list[i].patch_size};
+        assert_int_equal(sfp__vit_size_for_load(&c, 0), list[i].img_size);
+        assert_int_equal(sfp__vit_size_for_load(&c, 2), list[i].img_size);
+        assert_int_equal(sfp__vit_size_for_load(&c, NAN), list[i].img_size);
+        assert_int_equal(sfp__vit_size_for_load(&c, 2.01), list[i].half);
+        assert_int_equal(sfp__vit_size_for_load(&c, 1e9), list[i].half); /* never smaller */
+    }
+}

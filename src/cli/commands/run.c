@@ -1,7 +1,6 @@
 /* streamfp run: learn from a stream. The options are in run_settings.c. */
 #include "cli/commands/run.h"
 #include "cli/command.h"
-#include "cli/engine.h"
 #include "cli/ui.h"
 
 #include "streamfp.h"
@@ -267,7 +266,7 @@ static sfp_status run_with(const sfp__args *a, sfp_settings *settings, sfp_error
 {
     fresh_directory fresh = {0};
     sfp_engine *engine = NULL;
-    TRY(sfp__cli_engine_open(a, NULL, &engine, err));
+    TRY(sfp_engine_open_for(settings, sfp__print_log, NULL, &engine, err));
     sfp_status status = SFP_OK;
     if (!sfp__args_string(a, "out") && !sfp__args_flag(a, "resume")) {
         status = create_fresh(&fresh, err);

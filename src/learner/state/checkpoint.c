@@ -6,8 +6,10 @@
 #include "learner/state/state.h"
 
 #include "base/mem.h"
+#include "base/settings.h"
 #include "learner/state/visit.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -330,6 +332,23 @@ sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, cha
     TRY(sfp__check_memory((*position = sfp__strdup(text)), err));
     (void)sfp__printable(made_by ? made_by : "", method, size);
     return SFP_OK;
+}
+
+bool sfp__checkpoint_img_size(const char *path, int *size)
+{
+    for (int i = 0; i < 2; i++) {
+        OWNED uint8_t *bytes = NULL;
+        OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+        char name[PATH_MAX];
+        if (sfp__path_print(name, sizeof name, NULL, "%s%s", path, i ? ".old" : "") || open_undamaged(name, &bytes, &st, NULL))
+            continue;
+        const char *setting = sfp__tensor_file_meta(st, "setting.img-size"); /* that of a learner with fingerprints */
+        int64_t side = 0;
+        bool known = setting && sfp__parse_int(setting, &side) && side > 0 && side <= INT_MAX;
+        *size = known ? (int)side : sfp__metadata_img_size(st);
+        return true;
+    }
+    return false;
 }
 
 static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
