@@ -380,6 +380,13 @@ double sfp__learner_linear_weight(const sfp__learner *l)
     return weight[0];
 }
 
+int sfp__learner_class_samples(const sfp__learner *l, int32_t label, int most)
+{
+    const sfp__head *h = l->heads[0] ? l->heads[0] : l->heads[1];
+    int64_t n = h ? sfp__head_label_samples(h, label) : 0;
+    return n < most ? (int)n : most;
+}
+
 void sfp__learner_set_slack(sfp__learner *l, bool slack)
 {
     l->limits.no_slack = !slack;

@@ -122,6 +122,9 @@ void sfp__learner_set_training(sfp__learner *l, bool on);
 /* Returns the weight of the linear head in the predictions of head mix; 1 without head mix. */
 double sfp__learner_linear_weight(const sfp__learner *l);
 
+/* Returns how many samples of a class the closed-form head has learned, at most `most`; 0: there is no such head. */
+int sfp__learner_class_samples(const sfp__learner *l, int32_t label, int most);
+
 /* Limits the work per timestamp from now on, within the options. A controller uses this to follow the load. 0: the value of the
  * options. */
 void sfp__learner_set_limits(sfp__learner *l, int coreset, int replay, int steps);

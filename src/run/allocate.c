@@ -26,42 +26,43 @@ static void mark_spread(int n, const sfp__sample *samples, int label, int count,
     }
 }
 
-/* Marks `want` samples so that classes have equal numbers as far as possible. */
-static void mark_balanced(int n, const sfp__sample *samples, int want, int *rank, bool *marked)
+/* Returns the first sample of the class that has the least samples, learned and chosen, and one more to choose; -1: there is none. */
+static int poorest(int n, const int *learned, const int *count, const int *chosen)
 {
-    int quota = 0, left = want;
-    for (int i = 0; i < n; i++) { /* the number of earlier samples of its class */
-        rank[i] = 0;
-        for (int k = i - 1; k >= 0 && rank[i] == 0; k--)
-            rank[i] = samples[k].label == samples[i].label ? rank[k] + 1 : 0;
-    }
-    for (;; quota++) { /* raise the number per class while all classes that have more samples get one more */
-        int more = 0;
-        for (int i = 0; i < n; i++)
-            more += rank[i] == quota;
-        if (more == 0 || more > left)
-            break;
-        left -= more;
-    }
-    for (int i = 0; i < n; i++) {
-        if (rank[i] > 0)
-            continue;
-        int count = 1;
-        for (int k = i + 1; k < n; k++)
-            count += samples[k].label == samples[i].label;
-        int extra = left > 0 && count > quota;
-        left -= extra;
-        mark_spread(n, samples, samples[i].label, count, (count < quota ? count : quota) + extra, marked);
-    }
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (chosen[i] < count[i] && (best < 0 || learned[i] + chosen[i] < learned[best] + chosen[best]))
+            best = i;
+    return best;
 }
 
-int sfp__allocate_samples(int n, sfp__sample *samples, int want, int *rank, bool *marked)
+/* Marks `want` samples so that classes have equal numbers as far as possible, with those that were learned before. `count` and
+ * `chosen` are those of a class at its first sample, and 0 at its others. */
+static void mark_balanced(int n, const sfp__sample *samples, int want, const int *learned, int *count, int *chosen, bool *marked)
+{
+    for (int i = 0; i < n; i++) {
+        int first = 0;
+        while (samples[first].label != samples[i].label)
+            first++;
+        count[i] = chosen[i] = 0;
+        count[first]++;
+    }
+    for (int k = 0, i; k < want && (i = poorest(n, learned, count, chosen)) >= 0; k++)
+        chosen[i]++;
+    for (int i = 0; i < n; i++)
+        if (count[i] > 0)
+            mark_spread(n, samples, samples[i].label, count[i], chosen[i], marked);
+}
+
+int sfp__allocate_samples(int n, sfp__sample *samples, int want, int *work, bool *marked)
 {
     int kept = 0;
     if (n <= want)
         return n;
+    for (int i = 0; i < n; i++) /* a class with a full batch of samples has no claim to more than the others */
+        work[i] = work[i] < want ? work[i] : want;
     if (n >= BALANCE * want)
-        mark_balanced(n, samples, want, rank, marked);
+        mark_balanced(n, samples, want, work, work + n, work + (ptrdiff_t)2 * n, marked);
     else
         mark_spread(n, samples, -1, n, want, marked);
     for (int i = 0; i < n; i++)

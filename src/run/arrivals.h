@@ -79,6 +79,7 @@ struct sfp__arrivals {
     sfp__lag *lag;                            /* NULL: the clock has no lag */
     sfp__clock *clock;                        /* NULL: a live stream */
     const struct sfp__allocation *allocation; /* processing times measured so far; NULL: none */
+    const sfp__learner *learner;
 };
 
 static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err)

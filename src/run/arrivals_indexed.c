@@ -16,7 +16,7 @@ typedef struct indexed {
     sfp__clock clock;
     int64_t *arrived;        /* (batches) as in the plan, plus unlabelled images; NULL: there are none */
     sfp__sample *candidates; /* (batch * max_batches) samples of several batches */
-    int *rank;               /* (batch * max_batches) allocate adaptive: scratch, like the next */
+    int *work;               /* (3 * batch * max_batches) allocate adaptive: scratch */
     bool *marked;
     int max_batches;          /* triage or allocate adaptive: maximum number of batches delivered at once */
     char (*name)[NAME_BYTES]; /* (SFP__GROUP) */
@@ -53,7 +53,7 @@ static void free_indexed(sfp__arrivals *base)
     sfp__clock_done(&a->clock);
     sfp__free(a->arrived);
     sfp__free(a->candidates);
-    sfp__free(a->rank);
+    sfp__free(a->work);
     sfp__free(a->marked);
     sfp__free(a->name);
     sfp__free(a);
@@ -73,7 +73,7 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
                                    .pool_most = a->max_batches,
                                    .stop = p->hooks->stop};
     TRY(sfp__alloc(&a->candidates, (size_t)(o->learner.batch * a->max_batches), sizeof *a->candidates, err));
-    TRY(sfp__alloc(&a->rank, (size_t)(o->learner.batch * a->max_batches), sizeof *a->rank, err));
+    TRY(sfp__alloc(&a->work, 3 * (size_t)(o->learner.batch * a->max_batches), sizeof *a->work, err));
     TRY(sfp__alloc(&a->marked, (size_t)(o->learner.batch * a->max_batches), sizeof *a->marked, err));
     if (p->unlabelled.count)
         TRY(sfp__alloc(&a->name, SFP__GROUP, sizeof *a->name, err));
@@ -156,8 +156,11 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     if (p->clock != SFP_CLOCK_OFF)
         d->time = (d->count + (double)unlabelled) * (1 / p->opt->rate) - a->predicting;
     int arrived = d->count;
-    if (p->opt->allocate != SFP_ALLOCATE_FIXED && n > 1)
-        d->count = sfp__allocate_samples(arrived, a->candidates, p->opt->learner.batch, a->rank, a->marked);
+    if (p->opt->allocate != SFP_ALLOCATE_FIXED && n > 1) {
+        for (int i = 0; i < arrived; i++)
+            a->work[i] = sfp__learner_class_samples(a->base.learner, a->candidates[i].label, p->opt->learner.batch);
+        d->count = sfp__allocate_samples(arrived, a->candidates, p->opt->learner.batch, a->work, a->marked);
+    }
     if (d->count < arrived) /* time in which more samples arrived than can be queried is not left for training */
         d->time = fmin(d->time, 0);
     a->delivered.batch = batch;

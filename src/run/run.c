@@ -392,6 +392,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
                 : sfp__arrivals_indexed(p, r, &run->arrivals, err));
     run->arrivals->allocation = &run->at.allocation;
+    run->arrivals->learner = run->learner;
     return make_evaluator(run, err);
 }
 

@@ -197,8 +197,9 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_e
 
 /* ------------------------------------------------------------------ allocate.c */
 
-/* Chooses at most `want` of n samples and moves them to the front. Returns their number. rank, marked: (n) scratch. */
-int sfp__allocate_samples(int n, sfp__sample *samples, int want, int *rank, bool *marked);
+/* Chooses at most `want` of n samples and moves them to the front. Returns their number. work (3 n) begins with the number of samples of
+ * each sample's class that were learned before; it and marked (n) are overwritten. */
+int sfp__allocate_samples(int n, sfp__sample *samples, int want, int *work, bool *marked);
 /* Returns whether a timestamp with n samples, which arrived in `time` seconds (NAN: no arrival rate), trains. weight: that of the
  * linear head in the mixture. */
 bool sfp__allocate_training(sfp__allocation *a, int n, double time, double weight);

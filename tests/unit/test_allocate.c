@@ -6,7 +6,7 @@
 enum { MANY = 640 };
 
 static sfp__sample samples[MANY];
-static int rank[MANY];
+static int work[3 * MANY];
 static bool marked[MANY];
 
 /* Makes n samples with ids 0 .. n-1; the label is `label(i)`. */
@@ -14,6 +14,7 @@ static void make(int n, int (*label)(int i))
 {
     for (int i = 0; i < n; i++)
         samples[i] = (sfp__sample){.id = (uint64_t)i, .label = label(i)};
+    memset(work, 0, sizeof work);
 }
 
 static int by_quarter(int i)
@@ -37,7 +38,7 @@ static int count_of(int n, int label)
 TEST(all_samples_are_kept_if_there_is_time)
 {
     make(20, by_quarter);
-    assert_int_equal(sfp__allocate_samples(20, samples, 20, rank, marked), 20);
+    assert_int_equal(sfp__allocate_samples(20, samples, 20, work, marked), 20);
     assert_int_equal(samples[19].id, 19);
 }
 
@@ -45,7 +46,7 @@ TEST(under_overload_the_samples_are_spread_evenly_and_keep_their_order)
 {
     for (int n = 21; n < 160; n++) {
         make(n, by_quarter);
-        assert_int_equal(sfp__allocate_samples(n, samples, 20, rank, marked), 20);
+        assert_int_equal(sfp__allocate_samples(n, samples, 20, work, marked), 20);
         for (int i = 0; i < 20; i++) { /* one in each twentieth of the arrivals */
             assert_true((int)samples[i].id >= i * n / 20 && (int)samples[i].id < (i + 1) * n / 20 + 1);
             assert_true(i == 0 || samples[i].id > samples[i - 1].id);
@@ -56,15 +57,26 @@ TEST(under_overload_the_samples_are_spread_evenly_and_keep_their_order)
 TEST(a_high_load_balances_classes)
 {
     make(160, mostly_zero); /* classes 1 to 4 have one sample each */
-    assert_int_equal(sfp__allocate_samples(160, samples, 20, rank, marked), 20);
+    assert_int_equal(sfp__allocate_samples(160, samples, 20, work, marked), 20);
     for (int c = 1; c <= 4; c++)
         assert_int_equal(count_of(20, c), 1);
     assert_int_equal(count_of(20, 0), 16);
     make(640, by_quarter); /* 16 classes of 40 */
-    assert_int_equal(sfp__allocate_samples(640, samples, 20, rank, marked), 20);
+    assert_int_equal(sfp__allocate_samples(640, samples, 20, work, marked), 20);
     for (int c = 0; c < 16; c++)
         assert_true(count_of(20, c) >= 1 && count_of(20, c) <= 2);
-    assert_int_equal(sfp__allocate_samples(160, samples, 3, rank, marked), 3); /* fewer than classes */
+    assert_int_equal(sfp__allocate_samples(160, samples, 3, work, marked), 3); /* fewer than classes */
+}
+
+TEST(a_class_of_which_little_was_learned_is_preferred)
+{
+    make(160, by_quarter);
+    for (int i = 0; i < 160; i++)
+        work[i] = i / 40 == 3 ? 2 : i / 40 == 2 ? 12 : 1000;
+    assert_int_equal(sfp__allocate_samples(160, samples, 20, work, marked), 20);
+    assert_int_equal(count_of(20, 3), 15); /* 17 of both classes are then known, */
+    assert_int_equal(count_of(20, 2), 5);
+    assert_int_equal(count_of(20, 0) + count_of(20, 1), 0); /* less than a batch */
 }
 
 TEST(training_uses_the_time_that_queries_leave)
