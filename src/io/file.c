@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { PENDING_MAX = 64 << 10 }; /* bytes of small pieces that a writer collects */
+
 /* the maximum that pread() and write() transfer in one call on Linux */
 #define IO_CHUNK ((size_t)1 << 30)
 
@@ -202,16 +204,17 @@ sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err)
     struct stat st;
     if (stat(path, &st) == 0)
         TRY(check_regular(path, &st, err));
-    size_t capacity = strlen(path) + 40;
-    OWNED char *tmp = sfp__malloc(capacity);
-    TRY(sfp__check_memory(tmp, err));
+    OWNED char *tmp = NULL;
+    uint8_t *pending;
+    const sfp__want list[] = {{&tmp, strlen(path) + 40, 1}, {&pending, PENDING_MAX, 1}};
+    TRY(sfp__block(&tmp, SFP_LIST(list), err));
     int fd = -1;
-    TRY(open_tmp(path, tmp, capacity, &fd, err));
-    *out = (sfp__writer){path, TAKE(tmp), fd};
+    TRY(open_tmp(path, tmp, list[0].count, &fd, err));
+    *out = (sfp__writer){path, TAKE(tmp), fd, pending, 0};
     return SFP_OK;
 }
 
-sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err)
+static sfp_status write_bytes(const sfp__writer *w, const void *bytes, size_t size, sfp_error *err)
 {
     const uint8_t *p = bytes;
     while (size > 0) {
@@ -223,6 +226,24 @@ sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_e
         p += n;
         size -= (size_t)n;
     }
+    return SFP_OK;
+}
+
+static sfp_status write_pending(sfp__writer *w, sfp_error *err)
+{
+    size_t size = w->pending_bytes;
+    w->pending_bytes = 0;
+    return write_bytes(w, w->pending, size, err);
+}
+
+sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err)
+{
+    if (w->pending_bytes + size > PENDING_MAX)
+        TRY(write_pending(w, err));
+    if (!w->pending || size > PENDING_MAX)
+        return write_bytes(w, bytes, size, err);
+    memcpy(w->pending + w->pending_bytes, bytes, size);
+    w->pending_bytes += size;
     return SFP_OK;
 }
 
@@ -248,6 +269,7 @@ sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err)
 {
     OWNED_BY(sfp__writer_abort) sfp__writer w = *out;
     *out = (sfp__writer){.fd = -1};
+    TRY(write_pending(&w, err));
     if (TEMP_FAILURE_RETRY(fsync(w.fd)) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", w.path);
     int fd = w.fd;

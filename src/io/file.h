@@ -52,11 +52,14 @@ void sfp__map_close(sfp__map *m);
 sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);
 
 /* Replaces a file: bytes are written to PATH.tmp.PID, which commit makes PATH (fsync, rename, fsync of the directory). Every
- * opened writer must be committed or aborted; a commit that fails has aborted. `path` must outlive the writer. */
+ * opened writer must be committed or aborted; a commit that fails has aborted. `path` must outlive the writer. Small pieces are
+ * collected: a checkpoint has many small tensors. */
 typedef struct sfp__writer {
     const char *path;
     char *tmp; /* NULL: not open */
     int fd;
+    uint8_t *pending; /* in the block of tmp; NULL: pieces are not collected */
+    size_t pending_bytes;
 } sfp__writer;
 
 sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err);
