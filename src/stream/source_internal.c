@@ -270,14 +270,17 @@ sfp_status sfp__directory_names(const char *path, sfp__strings *names, sfp_error
 {
     OWNED_BY(close_directory) DIR *dir = opendir(path);
     if (!dir)
-        return sfp__fail_errno(err, errno == ENOENT ? SFP_ENOTFOUND : SFP_EIO, "%s: cannot open the directory", path);
-    for (const struct dirent *entry; (entry = readdir(dir));) {
+        return sfp__fail_errno(err, errno == ENOENT || errno == ENOTDIR ? SFP_ENOTFOUND : SFP_EIO,
+                               "%s: cannot open the directory", path);
+    for (const struct dirent *entry; (errno = 0, entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (names->count == NAMES_MAX)
             return sfp__fail(err, SFP_ELIMIT, "%s: directory has more than %d names", path, NAMES_MAX);
         TRY(sfp__strings_add(names, entry->d_name, err));
     }
+    if (errno)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read the directory", path);
     if (names->count)
         qsort(names->s, (size_t)names->count, sizeof *names->s, compare_strings);
     return SFP_OK;

@@ -76,8 +76,13 @@ typedef struct sfp__dir_watch {
     sfp__watched_directory *directories;
     int directory_count;
     size_t directory_capacity;
-    bool ended; /* nothing follows after the items in the queue */
+    bool ended;  /* nothing follows after the items in the queue */
+    bool missed; /* memory, descriptors or the disk failed, so that files may have been missed: everything is scanned again */
 } sfp__dir_watch;
+
+/* Returns whether a call failed because of its file, which was removed, replaced or must not be read, and not because of the
+ * machine. Changes by other programs must not end a run. */
+bool sfp__dir_is_file_error(int code);
 
 /* Watches the directory at the path of `source`; the queue then contains the images that are there. sfp__dir_watch_done must
  * follow, also on failure. */

@@ -1,6 +1,7 @@
 /* Reads labels.csv of a watched directory (dir.h). */
 #include "stream/sources/dir.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,7 +178,9 @@ static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__nam
 sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__dir_label_fn fn, void *ctx, sfp_error *err)
 {
     struct stat st;
-    if (stat(l->path, &st) != 0 || !S_ISREG(st.st_mode))
+    if (stat(l->path, &st) != 0)
+        return sfp__dir_is_file_error(errno) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
+    if (!S_ISREG(st.st_mode))
         return SFP_OK;
     if (l->device != (uint64_t)st.st_dev || l->inode != (uint64_t)st.st_ino || (uint64_t)st.st_size < l->offset) {
         l->device = (uint64_t)st.st_dev;
@@ -190,13 +193,13 @@ sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__di
     OWNED char *bytes = NULL;
     TRY(sfp__alloc(&bytes, PIECE, 1, err));
     OWNED_BY(sfp__fd_close) int fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) /* removed or not readable: changes that others make in the directory must not end a run */
-        return SFP_OK;
+    if (fd < 0)
+        return sfp__dir_is_file_error(errno) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
     for (;;) {
         size_t used = 0;
         int64_t n = sfp__fd_read_at(fd, bytes, PIECE, (int64_t)l->offset);
         if (n <= 0)
-            return SFP_OK;
+            return n == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
         sfp_status status = SFP_OK;
         if (l->in_long_line)
             used = skip_rest(l, bytes, (size_t)n);

@@ -121,18 +121,26 @@ static uint64_t labelled_key_of(const char *path, uint64_t file_key)
     return h ? h : 1;
 }
 
-/* Returns true if a process has the file open for writing: the kernel grants a read lease only if none has. On files of other
- * owners and on some file systems it grants none; then nothing is known, and the result is false. (Network file systems may
- * return true for any file.) */
-static bool is_being_written(const char *path)
+bool sfp__dir_is_file_error(int code)
+{
+    return code == ENOENT || code == ENOTDIR || code == EACCES || code == EPERM || code == ELOOP || code == ENAMETOOLONG ||
+           code == ENXIO || code == ESTALE;
+}
+
+/* Finds whether a process has the file open for writing: the kernel grants a read lease only if none has. On files of other
+ * owners and on some file systems it grants none; then nothing is known, and *busy is false. (Network file systems may
+ * report any file as busy.) */
+static sfp_status is_being_written(const char *path, bool *busy, sfp_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && !sfp__dir_is_file_error(errno))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
     if (fd < 0)
-        return false;
+        return SFP_OK;
     (void)fcntl(fd, F_SETSIG, SIGURG); /* for a process that opens the file now; the default SIGIO would end this process */
-    bool busy = fcntl(fd, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
+    *busy = fcntl(fd, F_SETLEASE, F_RDLCK) != 0 && errno == EAGAIN;
     (void)close(fd); /* also releases the lease */
-    return busy;
+    return SFP_OK;
 }
 
 /* Returns true if a file that is open for writing has not changed for STEADY_SECONDS. It is then treated as complete, because
@@ -171,6 +179,17 @@ static sfp_status identify(sfp__dir_queue *q, const struct stat *st, sfp__dir_it
     return SFP_OK;
 }
 
+/* Gets the status of a file; the mode of one that cannot be used is 0. */
+static sfp_status get_status(const char *path, struct stat *st, sfp_error *err)
+{
+    if (stat(path, st) == 0)
+        return SFP_OK;
+    if (!sfp__dir_is_file_error(errno))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    *st = (struct stat){0};
+    return SFP_OK;
+}
+
 /* Checks the file. It can be BUSY only with `careful`. The lease is requested before the stat that counts; if a writer opens the
  * file between both, an event follows. */
 static sfp_status check_file(sfp__dir_queue *q, bool careful, sfp__dir_item *item, file_status *out, sfp_error *err)
@@ -179,14 +198,20 @@ static sfp_status check_file(sfp__dir_queue *q, bool careful, sfp__dir_item *ite
     OWNED char *path = NULL;
     TRY(sfp__path_make(q->path, item->path, &path, err));
     *out = GONE;
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    TRY(get_status(path, &st, err));
+    if (!S_ISREG(st.st_mode))
         return SFP_OK;
-    if (careful && is_being_written(path)) {
+    bool busy = false;
+    if (careful)
+        TRY(is_being_written(path, &busy, err));
+    if (busy) {
         *out = BUSY;
         if (!is_steady(q, item, &st))
             return SFP_OK;
-    } else if (careful && stat(path, &st) != 0) {
-        return SFP_OK;
+    } else if (careful) {
+        TRY(get_status(path, &st, err));
+        if (!S_ISREG(st.st_mode))
+            return SFP_OK;
     }
     return identify(q, &st, item, out, err);
 }

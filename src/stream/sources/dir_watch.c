@@ -25,6 +25,11 @@ struct sfp__watched_directory {
 
 /* ------------------------------------------------------------------ directories */
 
+static bool is_readable(const char *path)
+{
+    return faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) == 0;
+}
+
 /* Offers the files of a directory to the queue; one that was removed has none. */
 static sfp_status scan(sfp__dir_watch *w, const char *directory, sfp_error *err)
 {
@@ -33,7 +38,7 @@ static sfp_status scan(sfp__dir_watch *w, const char *directory, sfp_error *err)
     sfp_error why = {0};
     TRY(sfp__path_make(w->path, directory, &path, err));
     sfp_status status = sfp__directory_names(path, &names, &why);
-    if (status == SFP_ENOTFOUND || status == SFP_EIO)
+    if (status == SFP_ENOTFOUND || (status == SFP_EIO && !is_readable(path) && errno == EACCES))
         return SFP_OK;
     if (status != SFP_OK)
         return sfp__fail(err, status, "%s", why.message);
@@ -72,14 +77,14 @@ static sfp_status add_watch(const sfp__dir_watch *w, const char *name, int *id, 
     uint32_t mask = FILE_EVENTS | IN_CREATE | IN_ONLYDIR | IN_MASK_ADD | (*name ? 0 : TOP_EVENTS);
     OWNED char *path = NULL;
     TRY(sfp__path_make(w->path, name, &path, err));
-    bool readable = faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) == 0; /* inotify itself does not require X_OK */
-    *id = readable ? inotify_add_watch(w->fd, path, mask) : -1;
+    *id = is_readable(path) ? inotify_add_watch(w->fd, path, mask) : -1; /* inotify itself does not require X_OK */
     if (*id >= 0 || (*name && (errno == ENOENT || errno == ENOTDIR)))
         return SFP_OK;
     return sfp__fail_errno(err,
-                           errno == ENOENT   ? SFP_ENOTFOUND
-                           : errno == ENOSPC ? SFP_ELIMIT
-                                             : SFP_EIO,
+                           errno == ENOENT                 ? SFP_ENOTFOUND
+                           : errno == ENOSPC               ? SFP_ELIMIT
+                           : sfp__dir_is_file_error(errno) ? SFP_EINVAL
+                                                           : SFP_EIO,
                            "%s: cannot watch the directory", path);
 }
 
@@ -122,13 +127,12 @@ static sfp_status watch_directory(sfp__dir_watch *w, const char *name, sfp_error
     return scan(w, copy, err);
 }
 
-/* Watches a directory. A directory that cannot be watched causes a warning, because changes by other programs must not end a
- * run. Too many directories at the beginning are an error. */
+/* Watches a directory. A directory that must not be read causes a warning. Too many directories at the beginning are an error. */
 static sfp_status try_directory(sfp__dir_watch *w, const char *name, sfp_error *err)
 {
     sfp_error why = {0};
     sfp_status status = watch_directory(w, name, &why);
-    if (status == SFP_EIO || (status == SFP_ELIMIT && w->opened)) {
+    if (status == SFP_EINVAL || (status == SFP_ELIMIT && w->opened)) {
         sfp__source_warn_live(w->source, "%.400s; its images are not delivered", why.message);
         return SFP_OK;
     }
@@ -140,9 +144,17 @@ static sfp_status try_name(sfp__dir_watch *w, const char *name, bool links, sfp_
 {
     struct stat st;
     OWNED char *path = NULL;
+    if (name[0] == '.')
+        return SFP_OK;
     TRY(sfp__path_make(w->path, name, &path, err));
-    bool wanted = name[0] != '.' && lstat(path, &st) == 0 && S_ISLNK(st.st_mode) == links && sfp__path_is_dir(path);
-    return wanted ? try_directory(w, name, err) : SFP_OK;
+    int failed = lstat(path, &st);
+    if (!failed && S_ISLNK(st.st_mode) != links)
+        return SFP_OK;
+    if (!failed && links)
+        failed = stat(path, &st);
+    if (failed)
+        return sfp__dir_is_file_error(errno) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    return S_ISDIR(st.st_mode) ? try_directory(w, name, err) : SFP_OK;
 }
 
 /* Watches every directory below the top that is not watched yet; also finds .end. */
@@ -172,21 +184,27 @@ sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_
 /* Scans everything again after events were lost. */
 static sfp_status rescan(sfp__dir_watch *w, sfp_error *err)
 {
+    w->missed = true;
     TRY(watch_all(w, err));
     for (int i = 0; i < w->directory_count; i++)
         TRY(scan(w, w->directories[i].name, err));
+    w->missed = false;
     return SFP_OK;
 }
 
 /* ----------------------------------------------------------------------- events */
 
-/* Returns true if the file is a second name of another one: a symbolic or hard link. */
-static bool is_link(const sfp__dir_watch *w, const char *directory, const char *name)
+/* Finds whether the file is a second name of another one: a symbolic or hard link. */
+static sfp_status is_link(const sfp__dir_watch *w, const char *directory, const char *name, bool *out, sfp_error *err)
 {
-    struct stat st;
+    struct stat st = {0};
     OWNED char *below = NULL, *path = NULL;
-    return !sfp__path_make(directory, name, &below, NULL) && !sfp__path_make(w->path, below, &path, NULL) &&
-           lstat(path, &st) == 0 && (S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1));
+    TRY(sfp__path_make(directory, name, &below, err));
+    TRY(sfp__path_make(w->path, below, &path, err));
+    if (lstat(path, &st) != 0 && !sfp__dir_is_file_error(errno))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    *out = S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1);
+    return SFP_OK;
 }
 
 static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_error *err)
@@ -213,16 +231,19 @@ static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_e
         w->ended = true;
         return SFP_OK;
     }
-    const char *directory = f->name;                             /* does not move when the list grows */
-    if ((e->mask & IN_CREATE) && is_link(w, directory, e->name)) /* a link is never written and closed */
+    const char *directory = f->name; /* does not move when the list grows */
+    bool link = false;
+    if (e->mask & IN_CREATE)
+        TRY(is_link(w, directory, e->name, &link, err));
+    if (link) /* it is never written and closed */
         TRY(sfp__dir_queue_offer(&w->queue, directory, e->name, true, err));
     if (top && (e->mask & (IN_CREATE | IN_MOVED_TO)))
         TRY(try_name(w, e->name, true, err));
     return e->mask & FILE_EVENTS ? sfp__dir_queue_offer(&w->queue, directory, e->name, false, err) : SFP_OK;
 }
 
-/* Handles the events that have arrived; those after .end are ignored. After a failure the others are still handled, and the first
- * failure is reported. */
+/* Handles the events that have arrived; those after .end are ignored. After a failure the others are still handled, the first
+ * failure is reported, and everything is scanned again. */
 static sfp_status read_events(sfp__dir_watch *w, sfp_error *err)
 {
     _Alignas(struct inotify_event) char buf[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
@@ -237,6 +258,7 @@ static sfp_status read_events(sfp__dir_watch *w, sfp_error *err)
         status = status ? status : failed;
         at += sizeof *e + e->len;
     }
+    w->missed = w->missed || sfp__is_machine_error(status);
     return status;
 }
 
@@ -247,12 +269,14 @@ sfp_status sfp__dir_watch_wait(sfp__dir_watch *w, sfp_error *err)
     if (ready < 0 && errno != EINTR)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot watch the directory", w->path);
     sfp__dir_queue_retry(&w->queue, w->ended);
+    if (w->missed)
+        TRY(rescan(w, err));
     return ready > 0 ? read_events(w, err) : SFP_OK;
 }
 
 bool sfp__dir_watch_over(const sfp__dir_watch *w)
 {
-    return w->ended && w->queue.busy.first == w->queue.busy.last;
+    return w->ended && !w->missed && w->queue.busy.first == w->queue.busy.last;
 }
 
 /* ------------------------------------------------------------------------ opening */
