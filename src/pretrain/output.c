@@ -10,12 +10,15 @@
 #include "io/tensor/safetensors.h"
 #include "report/html.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define CONFIG_BYTES_MAX ((size_t)64 << 20)
 #define LOG_BYTES_MAX ((size_t)256 << 20)
@@ -61,7 +64,7 @@ static void put_point(sfp__text *t, const sfp__log_point *p)
     sfp__json_uint(&j, "step", p->step);
     for (const number *n = numbers; n < numbers + NUMBERS; n++)
         if (isfinite(value_of(p, n->offset)))
-            sfp__json_printf(&j, key_of(n), "%.6g", value_of(p, n->offset));
+            sfp__json_printf(&j, key_of(n), "%.9g", value_of(p, n->offset)); /* as in config.json, for which they may be read */
     sfp__json_end_all(&j);
 }
 
@@ -111,7 +114,7 @@ static sfp_status read_points(const char *path, uint64_t last_step, sfp__log *l,
 
 sfp_status sfp__log_open(const char *path, uint64_t last_step, sfp__log *out, sfp_error *err)
 {
-    OWNED_BY(sfp__log_close) sfp__log l = {.path = sfp__strdup(path)};
+    OWNED_BY(sfp__log_close) sfp__log l = {.path = sfp__strdup(path), .fd = -1};
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     TRY(sfp__check_memory(l.path, err));
     if (last_step)
@@ -120,9 +123,10 @@ sfp_status sfp__log_open(const char *path, uint64_t last_step, sfp__log *out, sf
         put_point(&t, &l.point[i]);
     TRY(sfp__check_memory(!t.failed, err));
     TRY(sfp__file_write(path, t.s, t.length, err)); /* atomically: a killed run has the old lines or the new ones */
-    if (!(l.file = fopen(path, "ae")))
+    if ((l.fd = (int)TEMP_FAILURE_RETRY(open(path, O_WRONLY | O_APPEND | O_CLOEXEC))) < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", path);
-    *out = TAKE(l);
+    *out = l;
+    l = (sfp__log){.fd = -1};
     return SFP_OK;
 }
 
@@ -132,18 +136,21 @@ sfp_status sfp__log_add(sfp__log *l, const sfp__log_point *p, sfp_error *err)
     TRY(append_point(l, p, err));
     put_point(&t, p);
     TRY(sfp__check_memory(!t.failed, err));
-    if (fwrite(t.s, 1, t.length, l->file) != t.length || fflush(l->file) != 0)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot write", l->path);
-    return SFP_OK;
+    return sfp__writer_put(&(sfp__writer){.path = l->path, .fd = l->fd}, t.s, t.length, err);
+}
+
+sfp_status sfp__log_sync(const sfp__log *l, sfp_error *err)
+{
+    return TEMP_FAILURE_RETRY(fdatasync(l->fd)) == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", l->path);
 }
 
 void sfp__log_close(sfp__log *l)
 {
-    if (l->file)
-        (void)fclose(l->file);
+    if (l->fd >= 0)
+        (void)close(l->fd);
     sfp__free(l->path);
     sfp__free(l->point);
-    *l = (sfp__log){0};
+    *l = (sfp__log){.fd = -1};
 }
 
 /* -------------------------------------------------------------------- report */
@@ -317,6 +324,15 @@ static bool has_checkpoint(const char *out)
     return sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT) || sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT_OLD);
 }
 
+/* Removes the temporary files of a process that was killed. */
+static sfp_status remove_unfinished(const char *out, sfp_error *err)
+{
+    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT ".tmp.#", SFP__PRETRAIN_CHECKPOINT_OLD ".tmp",
+                                        SFP__PRETRAIN_CONFIG ".tmp.#",     SFP__PRETRAIN_LOG ".tmp.#",
+                                        SFP__PRETRAIN_REPORT ".tmp.#",     SFP__PRETRAIN_MODEL ".tmp.#"};
+    return sfp__directory_remove_files(out, SFP_LIST(names), 0, NULL, err);
+}
+
 sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
     if (strlen(o->output.dir) > PATH_MAX - 64) /* 64: space for the longest name of a file in it */
@@ -328,7 +344,7 @@ sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *loc
         return sfp__fail(err, SFP_EINVAL,
                          "%s: directory contains an unfinished run; use --resume to continue it, or choose another --out",
                          o->output.dir);
-    return SFP_OK;
+    return remove_unfinished(o->output.dir, err);
 }
 
 sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const sfp__pretrain_hooks *hooks, sfp_error *err)

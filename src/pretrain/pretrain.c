@@ -36,11 +36,6 @@ typedef struct training {
     sfp__vit_plan *plan;
     sfp__loss *loss;
     sfp__pretrain_state state;
-    double grad_norm, lr; /* of the last step */
-    struct {
-        double sum[SFP_TERMS], seconds;
-        uint64_t steps;
-    } interval;       /* sums since the last point of the log */
     sfp__probe probe; /* the last probe */
     /* output */
     int lock; /* on OUT */
@@ -88,7 +83,7 @@ static sfp_status load_images(training *t, sfp_error *err)
     sfp_status s = sfp__image_set_load(o->data.test ? o->data.test : o->data.train, &po, t->pool, NULL, &t->test_images, &why);
     if (!s)
         warn_skipped(t, o->data.test ? o->data.test : "test part", &t->test_images);
-    if (s && !o->data.test && s != SFP_ENOMEM) /* no test part, or an unusable one */
+    if (s == SFP_ENOTFOUND && !o->data.test) /* no test part; a damaged one is not the same */
         return sfp__image_set_hold_out(&t->images, HOLD_OUT_NTH, &t->test_images, err);
     if (s && strcmp(why.key, "data") == 0)
         sfp__fail_rename(&why, "test", "test"); /* the error is about the source of --test */
@@ -202,6 +197,8 @@ static sfp_status prepare(training *t, sfp_error *err)
     if (!found)
         TRY(sfp__pretrain_clear_directory(o, t->hooks, err));
     TRY(sfp__log_open(path_of(t, SFP__PRETRAIN_LOG), t->state.step, &t->log, err));
+    if (t->log.count && t->log.point[t->log.count - 1].step == t->state.step)
+        t->state.interval = (sfp__log_interval){0}; /* the point was written after the checkpoint */
     t->epoch_steps = sfp__view_loader_epoch_steps(&t->images, o->plan.batch);
     return sfp__view_loader_create(&t->images, o, &t->state.config, t->has_teacher ? o->teacher.views : 0, t->state.step,
                                    &t->loader, err);
@@ -249,29 +246,29 @@ static sfp_status train_step(training *t, sfp_error *err)
     TRY(sfp__vit_run(t->plan, &pass, err));
     sfp__loss_end(t->loss, value, st->adam.g + st->vit_count);
     double n = (double)st->step;
-    t->lr = learning_rate(o, fraction(t));
+    t->state.interval.lr = learning_rate(o, fraction(t));
     const sfp__adamw_step a = {.t = st->step + 1,
-                               .lr = t->lr,
+                               .lr = t->state.interval.lr,
                                .weight_decay = o->adam.weight_decay,
                                .beta1 = 0.9,
                                .beta2 = o->adam.beta2,
                                .eps = 1e-8,
                                .clip = o->adam.clip,
                                .ema = fmin(o->adam.ema, (1 + n) / (10 + n))};
-    t->grad_norm = sfp__adamw_update(t->pool, &st->adam, &a);
-    if (!isfinite(t->grad_norm))
+    t->state.interval.grad_norm = sfp__adamw_update(t->pool, &st->adam, &a);
+    if (!isfinite(t->state.interval.grad_norm))
         return sfp__fail(err, SFP_EINVAL, "step %llu: the gradient is not finite; use a smaller --lr",
                          (unsigned long long)st->step);
     TRY(sfp__vit_set_weights(t->student, &st->weights, err));
     for (int i = 0; i < SFP_TERMS; i++)
-        t->interval.sum[i] += value[i];
+        t->state.interval.sum[i] += value[i];
     double took = sfp__monotonic_seconds() - begin, usual = st->step ? st->seconds / (double)st->step : took;
     if (st->step >= 10 && took > 20 * usual)
         took = usual; /* the process or the machine was suspended: that is not time spent in training */
     st->step++;
     st->seconds += took;
-    t->interval.steps++;
-    t->interval.seconds += took;
+    t->state.interval.steps++;
+    t->state.interval.seconds += took;
     return SFP_OK;
 }
 
@@ -279,14 +276,14 @@ static sfp_status train_step(training *t, sfp_error *err)
 
 static double images_per_second(const training *t)
 {
-    return t->interval.seconds > 0 ? (double)t->interval.steps * t->o->plan.batch / t->interval.seconds : NAN;
+    return t->state.interval.seconds > 0 ? (double)t->state.interval.steps * t->o->plan.batch / t->state.interval.seconds : NAN;
 }
 
 /* Means since the last point of the log; NAN: no step since then. */
 static void mean_losses(const training *t, double loss[SFP_TERMS])
 {
     for (int i = 0; i < SFP_TERMS; i++)
-        loss[i] = t->interval.steps ? t->interval.sum[i] / (double)t->interval.steps : NAN;
+        loss[i] = t->state.interval.steps ? t->state.interval.sum[i] / (double)t->state.interval.steps : NAN;
 }
 
 static void report_progress(const training *t)
@@ -310,8 +307,8 @@ static sfp__log_point make_log_point(const training *t, const sfp__probe *probe)
     sfp__log_point p = {.step = t->state.step,
                         .epoch = (double)t->state.step / (double)t->epoch_steps,
                         .seconds = t->state.seconds,
-                        .lr = t->lr,
-                        .grad_norm = t->grad_norm,
+                        .lr = t->state.interval.lr,
+                        .grad_norm = t->state.interval.grad_norm,
                         .images_per_second = images_per_second(t),
                         .ncm = probe ? probe->ncm : NAN,
                         .knn = probe ? probe->knn : NAN};
@@ -324,7 +321,7 @@ static sfp_status add_log_point(training *t, const sfp__probe *probe, sfp_error 
 {
     sfp__log_point p = make_log_point(t, probe);
     sfp_status s = sfp__log_add(&t->log, &p, err);
-    memset(&t->interval, 0, sizeof t->interval);
+    t->state.interval = (sfp__log_interval){0};
     return s;
 }
 
@@ -344,6 +341,7 @@ static sfp_status save_checkpoint(training *t, sfp_error *err)
     t->saved_step = t->state.step;
     char last[PATH_MAX];
     (void)snprintf(last, sizeof last, "%s", path_of(t, SFP__PRETRAIN_CHECKPOINT));
+    TRY(sfp__log_sync(&t->log, err));
     if (t->checkpoint_valid)
         TRY(sfp__file_backup(last, path_of(t, SFP__PRETRAIN_CHECKPOINT_OLD), err));
     t->checkpoint_valid = false; /* until it is completely written */
@@ -367,7 +365,7 @@ static sfp_status train(training *t, sfp_error *err)
         bool probe = t->o->output.probe_seconds > 0 && t->state.seconds - t->probed_at >= t->o->output.probe_seconds;
         if (probe)
             TRY(run_probe(t, err));
-        if (probe || t->interval.seconds >= LOG_SECONDS)
+        if (probe || t->state.interval.seconds >= LOG_SECONDS)
             TRY(add_log_point(t, probe ? &t->probe : NULL, err));
         if (probe)
             TRY(sfp__pretrain_report(path_of(t, SFP__PRETRAIN_REPORT), &t->log, err));
@@ -410,10 +408,11 @@ static sfp_status finish(training *t, sfp__pretrain_result *r, sfp_error *err)
     for (int i = 0; i < SFP_TERMS; i++)
         r->loss[i] = t->log.count ? t->log.point[t->log.count - 1].loss[i] : NAN;
     TRY(run_probe(t, err));
-    if (t->interval.steps) {
+    if (t->state.interval.steps) {
         mean_losses(t, r->loss);
         TRY(add_log_point(t, &t->probe, err));
     }
+    TRY(sfp__log_sync(&t->log, err));
     r->ncm = t->probe.ncm;
     r->knn = t->probe.knn;
     sfp__vit_config c;
@@ -450,7 +449,7 @@ sfp_status sfp__pretrain(const sfp__pretrain_options *o, sfp__thread_pool *pool,
     TRY(sfp__alloc(&t, 1, sizeof *t, err));
     t->o = o;
     t->hooks = hooks;
-    t->lock = -1;
+    t->lock = t->log.fd = -1;
     t->pool = pool;
     TRY(prepare(t, err));
     TRY(train(t, err));

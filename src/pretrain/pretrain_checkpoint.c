@@ -64,6 +64,29 @@ static sfp__tensor flat_tensor(const char *name, size_t count, const float *data
                          .data = data};
 }
 
+enum { OWN_KEYS = 6 }; /* metadata that is not an option */
+
+static void put_interval(const sfp__log_interval *i, char *to, size_t size)
+{
+    (void)snprintf(to, size, "%" PRIu64 " %a %a %a %a %a %a %a", i->steps, i->seconds, i->lr, i->grad_norm, i->sum[0], i->sum[1],
+                   i->sum[2], i->sum[3]);
+}
+_Static_assert(SFP_TERMS == 4, "the sums of an interval");
+
+/* Reads an interval; one that is missing, as in checkpoints before 0.6, or damaged, is empty. */
+static sfp__log_interval read_interval(const char *text)
+{
+    sfp__log_interval i = {0};
+    double *const numbers[] = {&i.seconds, &i.lr, &i.grad_norm, &i.sum[0], &i.sum[1], &i.sum[2], &i.sum[3]};
+    char *end = NULL;
+    if (!text)
+        return i;
+    i.steps = strtoull(text, &end, 10);
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        *numbers[k] = strtod(end, &end);
+    return *end == '\0' ? i : (sfp__log_interval){0};
+}
+
 sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pretrain_options *o, const char *path,
                                     sfp_error *err)
 {
@@ -71,17 +94,19 @@ sfp_status sfp__pretrain_state_save(const sfp__pretrain_state *s, const sfp__pre
     const sfp__tensor tensors[] = {flat_tensor("weights", a->count, a->x), flat_tensor("moment1", a->count, a->m),
                                    flat_tensor("moment2", a->count, a->v), flat_tensor("average", a->count, a->ema)};
     sfp__saved_option saved[SFP_PRETRAIN_SAVED_OPTIONS_MAX];
-    char step[24], seconds[40], key[24], sum[SFP_CHECKSUM_MAX];
+    char step[24], seconds[40], interval[240], key[24], sum[SFP_CHECKSUM_MAX];
     (void)snprintf(step, sizeof step, "%" PRIu64, s->step);
     (void)snprintf(seconds, sizeof seconds, "%a", s->seconds);
+    put_interval(&s->interval, interval, sizeof interval);
     (void)snprintf(key, sizeof key, "%016" PRIx64, s->key);
     sfp__safetensors_sum(NULL, sizeof tensors / sizeof *tensors, tensors, sum);
-    sfp__meta meta[5 + SFP_PRETRAIN_SAVED_OPTIONS_MAX] = {
-        {"kind", SFP_PRETRAIN_KIND}, {"step", step}, {"seconds", seconds}, {"key", key}, {SFP_CHECKSUM_KEY, sum}};
+    sfp__meta meta[OWN_KEYS + SFP_PRETRAIN_SAVED_OPTIONS_MAX] = {
+        {"kind", SFP_PRETRAIN_KIND}, {"step", step}, {"seconds", seconds},
+        {"interval", interval},      {"key", key},   {SFP_CHECKSUM_KEY, sum}};
     size_t n = sfp__pretrain_saved_options(o, saved);
     for (size_t i = 0; i < n; i++)
-        meta[5 + i] = (sfp__meta){saved[i].key, saved[i].text ? saved[i].text : saved[i].number};
-    return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, 5 + n, err);
+        meta[OWN_KEYS + i] = (sfp__meta){saved[i].key, saved[i].text ? saved[i].text : saved[i].number};
+    return sfp__safetensors_write(path, tensors, sizeof tensors / sizeof *tensors, meta, OWN_KEYS + n, err);
 }
 
 static sfp_status need_meta(const sfp__tensor_file *f, const char *key, const char **out, sfp_error *err)
@@ -131,6 +156,7 @@ sfp_status sfp__pretrain_state_load(sfp__pretrain_state *s, const sfp__pretrain_
     TRY(read_blocks(f, s, err));
     s->step = steps;
     s->seconds = spent;
+    s->interval = read_interval(sfp__tensor_file_meta(f, "interval"));
     return SFP_OK;
 }
 

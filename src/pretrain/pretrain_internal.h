@@ -218,7 +218,7 @@ typedef struct sfp__log_point {
 
 typedef struct sfp__log {
     char *path;
-    FILE *file;
+    int fd;                /* for appending; -1: not open */
     sfp__log_point *point; /* (count) */
     size_t count, capacity;
 } sfp__log;
@@ -227,6 +227,8 @@ typedef struct sfp__log {
  * rest. */
 sfp_status sfp__log_open(const char *path, uint64_t last_step, sfp__log *out, sfp_error *err);
 sfp_status sfp__log_add(sfp__log *l, const sfp__log_point *p, sfp_error *err);
+/* Makes the points durable. Call it before a checkpoint is written whose step they do not exceed. */
+sfp_status sfp__log_sync(const sfp__log *l, sfp_error *err);
 void sfp__log_close(sfp__log *l);
 /* Writes report.html with the curves of the log. */
 sfp_status sfp__pretrain_report(const char *path, const sfp__log *log, sfp_error *err);
@@ -267,6 +269,12 @@ double sfp__adamw_update(sfp__thread_pool *pool, const sfp__adamw *a, const sfp_
 
 #define SFP_PRETRAIN_KIND "streamfp pretrain checkpoint" /* "kind" in the metadata of a checkpoint */
 
+/* Sums since the last point of the log, and numbers of the last step. */
+typedef struct sfp__log_interval {
+    uint64_t steps;
+    double sum[SFP_TERMS], seconds, lr, grad_norm;
+} sfp__log_interval;
+
 typedef struct sfp__pretrain_state {
     sfp__vit_config config;
     size_t vit_count;                         /* floats of the ViT; the parameters of the loss follow them */
@@ -275,8 +283,9 @@ typedef struct sfp__pretrain_state {
     void *block;                              /* of all these */
     sfp__vit_weights weights, grads, average; /* views of x, g, ema */
     uint64_t step;
-    double seconds; /* spent in training */
-    uint64_t key;   /* hash of the options and data that affect the steps */
+    double seconds;             /* spent in training */
+    sfp__log_interval interval; /* so that a resumed run logs the same means */
+    uint64_t key;               /* hash of the options and data that affect the steps */
 } sfp__pretrain_state;
 
 sfp_status sfp__pretrain_state_init(sfp__pretrain_state *out, const sfp__vit_config *c, size_t loss_count, sfp_error *err);

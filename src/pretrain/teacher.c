@@ -149,7 +149,7 @@ static sfp_status write_at(int fd, const char *path, const void *bytes, size_t n
 
 static sfp_status sync_cache(int fd, const char *path, sfp_error *err)
 {
-    return fdatasync(fd) == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
+    return TEMP_FAILURE_RETRY(fdatasync(fd)) == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot write", path);
 }
 
 /* Reads the header of an open cache. *other: the cache is for other inputs. Else sets h->done to its number of entries. */
@@ -184,7 +184,7 @@ static sfp_status lock_cache(int fd, const char *path, int how, sfp_error *err)
 static sfp_status open_cache(const char *cache, header *h, int *fd, const sfp__pretrain_hooks *hooks, sfp_error *err)
 {
     bool other = false;
-    int f = open(cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    int f = (int)TEMP_FAILURE_RETRY(open(cache, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
     if (f < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot open", cache);
     *fd = f;

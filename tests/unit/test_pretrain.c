@@ -302,7 +302,7 @@ TEST(a_log_continues_after_the_step_of_the_checkpoint)
         sfp__log_point p = {.step = step, .epoch = 0.5, .seconds = 1, .loss = {1, NAN, NAN, 2}, .ncm = NAN, .knn = NAN};
         MUST(sfp__log_add(&l, &p, &err));
     }
-    (void)fputs("{\"step\": 55, \"epo", l.file); /* an incomplete line of a killed run */
+    assert_int_equal(write(l.fd, "{\"step\": 55, \"epo", 16), 16); /* an incomplete line of a killed run */
     sfp__log_close(&l);
     MUST(sfp__log_open(path, 30, &l, &err));
     assert_int_equal(l.count, 3);
