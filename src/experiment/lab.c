@@ -87,6 +87,23 @@ static sfp_status check_page(const sfp__lab *lab, sfp_error *err)
     return SFP_OK;
 }
 
+/* Removes the temporary files of a process that was killed; without a plan the directory is not that of an experiment yet. */
+static sfp_status remove_unfinished(const sfp__lab *lab, sfp_error *err)
+{
+    static const char *const own[] = {"plan.json.tmp.#", "results.json.tmp.#", "index.html.tmp.#"}, *const any[] = {"*.tmp.#"};
+    static const char *const below[] = {"tables", "costs"};
+    if (!sfp__directory_has(lab->opt.out, "plan.json"))
+        return SFP_OK;
+    TRY(sfp__directory_remove_files(lab->opt.out, SFP_LIST(own), 0, NULL, err));
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+        char path[PATH_MAX];
+        TRY(sfp__path_print(path, sizeof path, err, "%s/%s", lab->opt.out, below[i]));
+        if (sfp__directory_has(lab->opt.out, below[i]))
+            TRY(sfp__directory_remove_files(path, SFP_LIST(any), 0, NULL, err));
+    }
+    return SFP_OK;
+}
+
 static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int count, sfp_error *err)
 {
     int made;
@@ -102,6 +119,7 @@ static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int
     TRY(sfp__directory_create(lab->opt.out, &made, err));
     TRY(sfp__directory_lock(lab->opt.out, &lab->lock, err));
     TRY(check_page(lab, err));
+    TRY(remove_unfinished(lab, err));
     return lab->opt.check ? sfp__lab_import_costs(lab, err) : SFP_OK;
 }
 

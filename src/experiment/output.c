@@ -213,7 +213,7 @@ static sfp_status results_text(const sfp__lab *lab, sfp__text *t, sfp_error *err
     sfp__json_string(&j, "version", sfp_version());
     sfp__json_string(&j, "command", lab->opt.command);
     sfp__json_string(&j, "out", lab->opt.out);
-    sfp__json_string(&j, "omitted", lab->omitted.s);
+    sfp__json_string(&j, "omitted", lab->omitted.length ? lab->omitted.s : NULL);
     sfp__json_array(&j, "settings");
     for (int i = 0; i < lab->opt.settings->count; i++)
         sfp__json_string(&j, NULL, lab->opt.settings->s[i]);
@@ -249,7 +249,7 @@ sfp_status sfp__lab_list(const sfp__lab *lab, char **json, sfp_error *err)
     for (int i = 0; i < lab->cell_count; i++)
         put_cell(lab, &lab->cells[i], &j);
     sfp__json_end(&j);
-    sfp__json_string(&j, "omitted", lab->omitted.s);
+    sfp__json_string(&j, "omitted", lab->omitted.length ? lab->omitted.s : NULL);
     sfp__json_end_all(&j);
     TRY(sfp__check_memory(!t.failed, err));
     if (json)

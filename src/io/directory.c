@@ -145,6 +145,8 @@ bool sfp__directory_has(const char *path, const char *name)
 static bool matches(const char *name, const char *pattern)
 {
     size_t before = strcspn(pattern, "#"), digits;
+    if (*pattern == '*')
+        return matches(name, pattern + 1) || (*name && matches(name + 1, pattern));
     if (!pattern[before])
         return strcmp(name, pattern) == 0;
     if (strncmp(name, pattern, before) != 0)
@@ -171,16 +173,19 @@ static void close_dir(DIR *d)
 }
 DEFINE_OWNED_PTR(DIR, close_dir)
 
-bool sfp__directory_find(const char *path, size_t count, const char *const *names, char *found, size_t size)
+sfp_status sfp__directory_find(const char *path, size_t count, const char *const *names, char *found, size_t size, sfp_error *err)
 {
     OWNED_PTR(close_dir) DIR *d = opendir(path);
-    for (const struct dirent *e; d && (e = readdir(d));)
+    *found = '\0';
+    if (!d)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read the directory", path);
+    for (const struct dirent *e; (errno = 0, e = readdir(d));)
         for (size_t i = 0; i < count; i++)
             if (matches(e->d_name, names[i])) {
                 (void)snprintf(found, size, "%s", e->d_name);
-                return true;
+                return SFP_OK;
             }
-    return false;
+    return errno ? sfp__fail_errno(err, SFP_EIO, "%s: cannot read the directory", path) : SFP_OK;
 }
 
 sfp_status sfp__directory_remove_files(const char *path, size_t count, const char *const *names, size_t kept,
@@ -196,9 +201,11 @@ sfp_status sfp__directory_remove_files(const char *path, size_t count, const cha
     }
     for (size_t i = 0; i < count; i++) {
         rewinddir(d);
-        for (const struct dirent *e; (e = readdir(d));)
+        for (const struct dirent *e; (errno = 0, e = readdir(d));)
             if (matches(e->d_name, names[i]) && !is_one_of(fd, e->d_name, kept, keep) && unlinkat(fd, e->d_name, 0) != 0)
                 return sfp__fail_errno(err, SFP_EIO, "%s/%s: cannot remove", path, e->d_name);
+        if (errno)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read the directory", path);
     }
     return SFP_OK;
 }

@@ -24,11 +24,12 @@ void sfp__directory_unlock(int lock);
 
 bool sfp__directory_has(const char *path, const char *name);
 
-/* Finds a file with one of these names, in which a '#' matches any decimal number; false: there is none. */
-bool sfp__directory_find(const char *path, size_t count, const char *const *names, char *found, size_t size);
+/* Finds a file with one of these names, in which a '#' matches any decimal number; "": there is none. */
+sfp_status sfp__directory_find(const char *path, size_t count, const char *const *names, char *found, size_t size,
+                               sfp_error *err);
 
-/* Removes the files with these names, in this order; a '#' in a name matches any decimal number. Files that are also one of the
- * `kept` paths in `keep` (compared by inode; entries may be NULL) are not removed. */
+/* Removes the files with these names, in this order; a '#' in a name matches any decimal number, a '*' at its beginning any text.
+ * Files that are also one of the `kept` paths in `keep` (compared by inode; entries may be NULL) are not removed. */
 sfp_status sfp__directory_remove_files(const char *path, size_t count, const char *const *names, size_t kept,
                                        const char *const *keep, sfp_error *err);
 

@@ -325,7 +325,7 @@ static bool choose_segment(sfp__feature_cache *c)
         char path[PATH_MAX];
         if (sfp__path_print(path, sizeof path, NULL, "%s/%ld-%d" SUFFIX, c->directory, (long)getpid(), i))
             return false;
-        int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+        int fd = (int)TEMP_FAILURE_RETRY(open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666));
         if (fd < 0 && errno == EEXIST)
             continue;
         if (fd < 0)
@@ -334,7 +334,7 @@ static bool choose_segment(sfp__feature_cache *c)
         c->segments[c->count] = (segment){.fd = fd, .writable = true};
         c->own = c->count++;
         c->end = sizeof(header);
-        return pwrite(fd, &c->like, sizeof c->like, 0) == (ssize_t)sizeof c->like;
+        return TEMP_FAILURE_RETRY(pwrite(fd, &c->like, sizeof c->like, 0)) == (ssize_t)sizeof c->like;
     }
     return false;
 }
@@ -343,7 +343,7 @@ static bool write_record(const sfp__feature_cache *c, int seg, uint64_t offset, 
 {
     size_t bytes = c->like.width * sizeof *value;
     const struct iovec parts[] = {{(void *)r, sizeof *r}, {(void *)value, bytes}};
-    return pwritev(c->segments[seg].fd, parts, 2, (off_t)offset) == (ssize_t)(sizeof *r + bytes);
+    return TEMP_FAILURE_RETRY(pwritev(c->segments[seg].fd, parts, 2, (off_t)offset)) == (ssize_t)(sizeof *r + bytes);
 }
 
 static void append(sfp__feature_cache *c, const record_head *r, const float *value)

@@ -455,8 +455,13 @@ static sfp_status get_confusion(const sfp__json_in *in, const json_t *root, cons
     size_t n = (size_t)r->classes;
     if (!r->confusion)
         return SFP_OK;
-    if (!list)
-        return json_object_get(root, "confusion_cells") ? get_cells(in, root, "confusion_cells", r) : SFP_OK;
+    if (!list && json_object_get(root, "confusion_cells"))
+        return get_cells(in, root, "confusion_cells", r);
+    if (!list) { /* nothing was evaluated */
+        sfp__free(r->confusion);
+        r->confusion = NULL;
+        return SFP_OK;
+    }
     TRY(sfp__json_need_array(in, root, key, n, n, &list));
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(list, i);

@@ -75,8 +75,10 @@ static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
     sfp_status events = sfp__line_log_check(path, "t", &why);
     if (events == SFP_EINVAL)
         return sfp__fail(err, SFP_EINVAL, "%s", why.message);
-    if (events == SFP_OK || has_checkpoint(p) || sfp__directory_has(p->opt->out, RESULT) ||
-        !sfp__directory_find(p->opt->out, SFP_LIST(names), found, sizeof found))
+    if (events == SFP_OK || has_checkpoint(p) || sfp__directory_has(p->opt->out, RESULT))
+        return SFP_OK;
+    TRY(sfp__directory_find(p->opt->out, SFP_LIST(names), found, sizeof found, err));
+    if (!*found)
         return SFP_OK;
     return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of a run; choose another --out", p->opt->out,
                      found);
