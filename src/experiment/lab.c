@@ -87,13 +87,11 @@ static sfp_status check_page(const sfp__lab *lab, sfp_error *err)
     return SFP_OK;
 }
 
-/* Removes the temporary files of a process that was killed; without a plan the directory is not that of an experiment yet. */
+/* Removes the temporary files of a process that was killed. */
 static sfp_status remove_unfinished(const sfp__lab *lab, sfp_error *err)
 {
     static const char *const own[] = {"plan.json.tmp.#", "results.json.tmp.#", "index.html.tmp.#"}, *const any[] = {"*.tmp.#"};
     static const char *const below[] = {"tables", "costs"};
-    if (!sfp__directory_has(lab->opt.out, "plan.json"))
-        return SFP_OK;
     TRY(sfp__directory_remove_files(lab->opt.out, SFP_LIST(own), 0, NULL, err));
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         char path[PATH_MAX];
@@ -119,7 +117,6 @@ static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int
     TRY(sfp__directory_create(lab->opt.out, &made, err));
     TRY(sfp__directory_lock(lab->opt.out, &lab->lock, err));
     TRY(check_page(lab, err));
-    TRY(remove_unfinished(lab, err));
     return lab->opt.check ? sfp__lab_import_costs(lab, err) : SFP_OK;
 }
 
@@ -208,6 +205,7 @@ sfp_status sfp__lab_run(const sfp__experiment *const *list, int count, const sfp
     TRY(sfp__lab_plan(&lab, err));
     if (opt->dry_run)
         return sfp__lab_list(&lab, json, err);
+    TRY(remove_unfinished(&lab, err));
     if (lab.omitted.length)
         sfp__lab_message(&lab, SFP_LOG_INFO, "the budget omits: %s", lab.omitted.s);
     TRY(run_cells(&lab, err));
