@@ -3,17 +3,45 @@
 #include "base/text.h"
 #include "io/file.h"
 
-#include <errno.h>
 #include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
 #include <string.h>
+
+/* If jansson has no memory while it reads, it omits characters of strings, or aborts. Its allocation is therefore replaced by one that
+ * ends the reading; what was read until then is not freed. The functions that the program had set for jansson are still used. */
+static _Thread_local jmp_buf *reading; /* NULL: jansson does not read on this thread */
+static json_malloc_t previous_malloc;
+
+static void *allocate(size_t size)
+{
+    void *p = previous_malloc(size);
+    if (!p && reading)
+        longjmp(*reading, 1);
+    return p;
+}
+
+static void set_allocation(void)
+{
+    json_free_t release;
+    json_get_alloc_funcs(&previous_malloc, &release);
+    json_set_alloc_funcs(allocate, release);
+}
 
 sfp_status sfp__json_load(const char *label, const char *text, size_t size, size_t flags, json_t **out, json_error_t *why,
                           sfp_error *err)
 {
-    errno = 0;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    jmp_buf end;
+    (void)pthread_once(&once, set_allocation);
+    if (setjmp(end)) {
+        reading = NULL;
+        return sfp__fail(err, SFP_ENOMEM, "%s: out of memory", label);
+    }
+    reading = &end;
     *out = json_loadb(text, size, flags, why);
-    bool no_memory = !*out && (errno == ENOMEM || !why->text[0]);
-    return no_memory ? sfp__fail(err, SFP_ENOMEM, "%s: out of memory", label) : SFP_OK;
+    reading = NULL;
+    return SFP_OK;
 }
 
 sfp_status sfp__json_parse(const char *label, const char *text, size_t size, json_t **out, sfp_error *err)

@@ -75,21 +75,24 @@ static sfp_status append_point(sfp__log *l, const sfp__log_point *p, sfp_error *
     return SFP_OK;
 }
 
-/* Parses a line; false: it is invalid, such as an incomplete last line of a killed run. The file is untrusted, so implausibly
+/* Parses a line; *valid is false for one such as the incomplete last line of a killed run. The file is untrusted, so implausibly
  * large numbers become NAN. */
-static bool read_point(const char *line, size_t n, sfp__log_point *out)
+static sfp_status read_point(const char *path, const char *line, size_t n, sfp__log_point *out, bool *valid, sfp_error *err)
 {
-    OWNED_PTR(json_decref) json_t *o = json_loadb(line, n, 0, NULL);
+    OWNED_PTR(json_decref) json_t *o = NULL;
+    json_error_t unused;
+    TRY(sfp__json_load(path, line, n, 0, &o, &unused, err));
     const json_t *step = json_object_get(o, "step");
-    if (!json_is_integer(step))
-        return false;
+    *valid = json_is_integer(step);
+    if (!*valid)
+        return SFP_OK;
     *out = (sfp__log_point){.step = (uint64_t)json_integer_value(step)};
     for (const number *k = numbers; k < numbers + NUMBERS; k++) {
         const json_t *v = json_object_get(o, key_of(k));
         double x = json_is_number(v) ? json_number_value(v) : NAN;
         *(double *)(void *)((char *)out + k->offset) = fabs(x) < 1e15 ? x : NAN;
     }
-    return true;
+    return SFP_OK;
 }
 
 /* Reads the points up to last_step, or up to the first invalid line. */
@@ -103,8 +106,11 @@ static sfp_status read_points(const char *path, uint64_t last_step, sfp__log *l,
     TRY(s);
     for (size_t at = 0; at < size;) {
         const char *line = (const char *)bytes + at, *end = memchr(line, '\n', size - at);
-        sfp__log_point p;
-        if (!end || !read_point(line, (size_t)(end - line), &p) || p.step > last_step)
+        sfp__log_point p = {0};
+        bool valid = false;
+        if (end)
+            TRY(read_point(path, line, (size_t)(end - line), &p, &valid, err));
+        if (!valid || p.step > last_step)
             break;
         TRY(append_point(l, &p, err));
         at += (size_t)(end - line) + 1;

@@ -28,7 +28,9 @@ static json_t *peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char met
         OWNED char *position = NULL;
         if (sfp__plan_path(p, checkpoints[i], path, PATH_MAX, NULL) == SFP_OK &&
             sfp__checkpoint_peek(path, method, SFP_NAME_MAX, &position, NULL) == SFP_OK) {
-            json_t *root = json_loads(position, JSON_REJECT_DUPLICATES, NULL);
+            json_error_t unused;
+            json_t *root = NULL;
+            (void)sfp__json_load(path, position, strlen(position), JSON_REJECT_DUPLICATES, &root, &unused, NULL);
             return root ? root : json_object(); /* sfp__files_resume reports it */
         }
     }

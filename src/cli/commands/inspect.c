@@ -66,7 +66,7 @@ static sfp_status open_file(inspected *in, const char *path, int img_size, sfp_e
         return SFP_OK;
     }
     if (!builtin && strcmp(in->format, "safetensors") == 0)
-        sfp__inspect_saved_init(in->set, &in->saved);
+        TRY(sfp__inspect_saved_init(in->set, &in->saved, err));
     return in->saved.what[0] ? SFP_OK : load_vit(in, img_size, err);
 }
 

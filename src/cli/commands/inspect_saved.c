@@ -70,10 +70,11 @@ static int64_t rows_of(const sfp__inspect_saved *s, const char *name)
     return t && t->ndim > 0 ? t->shape[0] : -1;
 }
 
-static void count_classes(sfp__inspect_saved *s)
+static sfp_status count_classes(sfp__inspect_saved *s, sfp_error *err)
 {
     const sfp__tensor *flags = sfp__tensor_file_find(s->st, "seen");
-    uint8_t *seen = NULL;
+    OWNED uint8_t *seen = NULL;
+    sfp_error why = {0};
     s->seen = -1;
     s->classes = rows_of(s, "last.weight");
     if (s->classes < 0 && !read_count(s, "classes", &s->classes))
@@ -83,25 +84,28 @@ static void count_classes(sfp__inspect_saved *s)
         for (size_t i = 0; i < flags->count; i++)
             s->seen += ((const uint8_t *)flags->data)[i] != 0;
     } else if (sfp__tensor_file_meta(s->st, "seen") && s->classes >= 0 && s->classes <= SFP_LEARNER_MAX_CLASSES &&
-               !sfp__state_seen(s->st, (int)s->classes, false, &seen, NULL)) {
+               !sfp__state_seen(s->st, (int)s->classes, false, &seen, &why)) {
         s->seen = 0;
         for (int64_t i = 0; i < s->classes; i++)
             s->seen += seen[i];
     }
-    sfp__free(seen);
+    return why.status == SFP_ENOMEM ? sfp__fail(err, SFP_ENOMEM, "%s", why.message) : SFP_OK;
 }
 
-void sfp__inspect_saved_init(const sfp__tensor_file *st, sfp__inspect_saved *s)
+sfp_status sfp__inspect_saved_init(const sfp__tensor_file *st, sfp__inspect_saved *s, sfp_error *err)
 {
+    sfp_error why = {0};
     *s = (sfp__inspect_saved){.st = st, .slots = -1};
     s->has_pool = sfp__state_pool_read(st, &s->pool);
     recognise(s);
     if (!s->what[0])
-        return;
+        return SFP_OK;
     s->damaged = sfp__state_check_sum(st, NULL) == SFP_EFORMAT;
-    count_classes(s);
+    TRY(count_classes(s, err));
     s->slots = rows_of(s, "buffer.label");
-    (void)sfp__metadata_names_read(st, SFP_LEARNER_MAX_CLASSES, &s->names, NULL);
+    /* damaged names are not shown */
+    sfp_status status = sfp__metadata_names_read(st, SFP_LEARNER_MAX_CLASSES, &s->names, &why);
+    return status == SFP_ENOMEM ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
 }
 
 void sfp__inspect_saved_done(sfp__inspect_saved *s)

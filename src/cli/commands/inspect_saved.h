@@ -19,7 +19,7 @@ typedef struct sfp__inspect_saved {
 } sfp__inspect_saved;
 
 /* Reads the metadata of a safetensors file, which must outlive s. Missing and invalid values are omitted. */
-void sfp__inspect_saved_init(const sfp__tensor_file *st, sfp__inspect_saved *s);
+sfp_status sfp__inspect_saved_init(const sfp__tensor_file *st, sfp__inspect_saved *s, sfp_error *err);
 void sfp__inspect_saved_done(sfp__inspect_saved *s);
 
 void sfp__inspect_saved_print(sfp__out *o, const sfp__inspect_saved *s);

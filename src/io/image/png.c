@@ -10,11 +10,37 @@
 /* Limit for text and colour profiles, which may unpack to any size and are not used here. */
 #define CHUNK_MAX ((size_t)16 << 20)
 
+/* The library reports that zlib has no memory as damaged data, so failed allocations are recorded here. */
+static _Thread_local bool memory_failed;
+
+static void *check_block(void *p)
+{
+    memory_failed = memory_failed || !p;
+    return p;
+}
+
+static void *allocate(size_t size)
+{
+    return check_block(malloc(size ? size : 1));
+}
+
+static void *allocate_cleared(size_t n, size_t size)
+{
+    return check_block(calloc(n ? n : 1, size ? size : 1));
+}
+
+static void *reallocate(void *p, size_t size)
+{
+    return check_block(realloc(p, size ? size : 1));
+}
+
 static sfp_status fail_code(const char *label, int code, sfp_error *err)
 {
+    if (code == SPNG_EMEM || memory_failed)
+        return sfp__fail(err, SFP_ENOMEM, "%s: PNG: out of memory", label);
     if (code == SPNG_IO_EOF || code == SPNG_EIDAT_TOO_SHORT)
         return sfp__fail(err, SFP_EFORMAT, "%s: PNG is truncated: the file ends before the image does", label);
-    return sfp__fail(err, code == SPNG_EMEM ? SFP_ENOMEM : SFP_EFORMAT, "%s: PNG: %s", label, spng_strerror(code));
+    return sfp__fail(err, SFP_EFORMAT, "%s: PNG: %s", label, spng_strerror(code));
 }
 
 static int find_orientation(spng_ctx *ctx)
@@ -55,10 +81,12 @@ DEFINE_OWNED_PTR(spng_ctx, spng_ctx_free)
 sfp_status sfp__png_decode(const char *label, const uint8_t *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                            int *orientation, sfp_error *err)
 {
-    OWNED_PTR(spng_ctx_free) spng_ctx *ctx = spng_ctx_new(0);
+    struct spng_alloc memory = {allocate, reallocate, allocate_cleared, free};
+    memory_failed = false;
+    OWNED_PTR(spng_ctx_free) spng_ctx *ctx = spng_ctx_new2(&memory, 0);
     if (!ctx)
         return sfp__fail(err, SFP_ENOMEM, "%s: cannot start the PNG decoder", label);
     TRY(decode(label, ctx, bytes, size, opt, out, err));
     *orientation = opt->exif_orientation ? find_orientation(ctx) : 1;
-    return SFP_OK;
+    return memory_failed ? fail_code(label, SPNG_EMEM, err) : SFP_OK;
 }
