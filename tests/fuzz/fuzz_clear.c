@@ -18,6 +18,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         open_and_check(&sfp__source_clear10, directory, opt);
         open_and_check(&sfp__source_clear100, directory, opt);
     }
-    remove_last(names);
+    clear_directory(directory);
     return 0;
 }

@@ -55,22 +55,8 @@ static inline void make_parents(char *path)
     }
 }
 
-/* Removes the files of the last input, and the directories in which they were. */
-static inline void remove_last(const char *const *names)
-{
-    char path[PATH_MAX];
-    for (; *names; names++) {
-        int n = snprintf(path, sizeof path, "%s/%s", directory, *names);
-        (void)unlink(path);
-        for (char *slash = path + n; (slash = memrchr(path, '/', (size_t)(slash - path))) > path + strlen(directory);) {
-            *slash = '\0';
-            (void)rmdir(path);
-        }
-    }
-}
-
 /* Writes the parts of an input whose names are in the list (it ends with NULL) to a directory of its own. Others are ignored, so
- * that no input names a file elsewhere. write(bytes, size) converts the contents; NULL: they are written as they are. */
+ * that no input names a file elsewhere. write_file converts the contents; NULL: they are written as they are. */
 static inline void write_parts(const uint8_t *bytes, size_t size, const char *const *names,
                                void (*write_file)(FILE *to, const char *bytes, size_t size))
 {
