@@ -39,6 +39,11 @@ void sfp__gemm_leave(int token)
         set_threads.f(token);
 }
 
+sfp_status sfp__gemm_check(unsigned before, sfp_error *err)
+{
+    return sfp__gemm_failures() == before ? SFP_OK : sfp__fail(err, SFP_ENOMEM, "%s: out of memory", sfp__gemm_backend());
+}
+
 int sfp__gemm_choose_panel(int n, int k, int align, size_t bytes)
 {
     if (align < 1)

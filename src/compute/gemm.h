@@ -3,7 +3,7 @@
  *
  * Frozen weights are packed once into the layout that the library prefers:
  *
- *     weight (may fail) -> op for m rows (may fail) -> run (cannot fail)
+ *     weight (may fail) -> op for m rows (may fail) -> run (counts failures)
  *
  * y = x W^T + bias with x (m, k) dense and y (m, n) in panels of sfp__gemm_panel(weight) columns (kernels.h defines the layout of
  * panels). A result in panels lets a backend work on pieces of W that fit the cache.
@@ -40,11 +40,16 @@ int sfp__gemm_panel(const sfp__gemm_weight *w);
 /* Prepares products of m rows with any weight that has the same n, k, align, precision and presence of a bias. */
 sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, sfp__gemm_op **out, sfp_error *err);
 void sfp__gemm_op_free(sfp__gemm_op *op);
-/* lane < lanes; a lane does one run at a time. */
+/* lane < lanes; a lane does one run at a time. If the library has no memory, y is undefined and the run counts as a failure. */
 void sfp__gemm_run(const sfp__gemm_op *op, int lane, const sfp__gemm_weight *w, const float *x, float *y);
+/* Returns the number of failures of this process. Functions with many products compare it before and after them; a failure on
+ * another thread makes them fail, too, which is safe. */
+unsigned sfp__gemm_failures(void);
+/* Fails if there were failures since `before`. */
+sfp_status sfp__gemm_check(unsigned before, sfp_error *err);
 
 /* Computes C (m, n) = A B + beta C, row-major, with A (m, k), or (k, m) if ta, and B (k, n), or (n, k) if tb. For products of two
- * changing matrices. */
+ * changing matrices. If the library has no memory, the last bits differ and the product counts as a failure. */
 void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                      float *c, int ldc);
 

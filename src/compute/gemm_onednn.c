@@ -12,9 +12,11 @@
 #include "base/mem.h"
 #include "compute/gemm.h"
 #include "compute/kernels.h"
+#include "compute/onednn_call.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,22 +45,10 @@ struct sfp__gemm_op {
     lane *lane; /* (lanes) */
 };
 
-static dnnl_engine_t engine;
-static dnnl_status_t engine_status;
+DEFINE_OWNED_PTR(sfp__gemm_op, sfp__gemm_op_free)
 
-/* oneDNN compiles the kernels of sgemm at their first use. If there is no memory then, it ends the process (a C++ exception), so they
- * are used once when an engine is opened and not in the middle of a run. */
-static void create_engine(void)
-{
-    enum { SIDE = 64 };
-    static float x[SIDE * SIDE], y[SIDE * SIDE];
-    int token = sfp__gemm_enter();
-    engine_status = dnnl_engine_create(&engine, dnnl_cpu, 0);
-    for (int i = 0; engine_status == dnnl_success && i < 8; i++)
-        engine_status = dnnl_sgemm(i & 1 ? 'T' : 'N', i & 2 ? 'T' : 'N', SIDE, SIDE, SIDE, 1.0f, x, SIDE, x, SIDE,
-                                   i & 4 ? 1.0f : 0.0f, y, SIDE);
-    sfp__gemm_leave(token);
-}
+static dnnl_engine_t engine; /* NULL: not created yet */
+static atomic_uint failures;
 
 static sfp_status fail(sfp_error *err, dnnl_status_t s, const char *operation)
 {
@@ -67,11 +57,34 @@ static sfp_status fail(sfp_error *err, dnnl_status_t s, const char *operation)
     return sfp__fail(err, SFP_ELIBRARY, "oneDNN: %s failed with status %d", operation, (int)s);
 }
 
+/* oneDNN compiles the kernels of sgemm at their first use. They are used once when an engine is opened, so that memory that is
+ * missing for them is missing then, and not in the middle of a run. */
+static dnnl_status_t create_engine(void *ctx)
+{
+    enum { SIDE = 64 };
+    static float x[SIDE * SIDE], y[SIDE * SIDE];
+    dnnl_engine_t *to = ctx;
+    dnnl_status_t s = *to ? dnnl_success : dnnl_engine_create(to, dnnl_cpu, 0);
+    for (int i = 0; s == dnnl_success && i < 8; i++)
+        s = dnnl_sgemm(i & 1 ? 'T' : 'N', i & 2 ? 'T' : 'N', SIDE, SIDE, SIDE, 1.0f, x, SIDE, x, SIDE, i & 4 ? 1.0f : 0.0f, y,
+                       SIDE);
+    return s;
+}
+
 static sfp_status need_engine(sfp_error *err)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, create_engine);
-    return engine_status == dnnl_success ? SFP_OK : fail(err, engine_status, "engine");
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static dnnl_engine_t created; /* `engine` is set when the kernels are compiled, too */
+    dnnl_status_t s = dnnl_success;
+    pthread_mutex_lock(&lock);
+    if (!engine) {
+        int token = sfp__gemm_enter();
+        s = sfp__onednn_call(create_engine, &created);
+        sfp__gemm_leave(token);
+        engine = s == dnnl_success ? created : NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    return s == dnnl_success ? SFP_OK : fail(err, s, "engine");
 }
 
 sfp_status sfp__gemm_prepare(sfp_error *err)
@@ -118,54 +131,69 @@ static sfp__onednn_product describe_product(bool conv, int m, int n, int k, sfp_
 
 /* ------------------------------------------------------------------ weights */
 
+static void destroy_desc(const dnnl_primitive_desc_t *pd)
+{
+    dnnl_primitive_desc_destroy(*pd);
+}
+
+static void destroy_primitive(const dnnl_primitive_t *p)
+{
+    dnnl_primitive_destroy(*p);
+}
+
+static void destroy_memory(const dnnl_memory_t *m)
+{
+    dnnl_memory_destroy(*m);
+}
+
+static void destroy_stream(const dnnl_stream_t *s)
+{
+    dnnl_stream_destroy(*s);
+}
+
 /* Chooses the primitive, the panel width and the packed layout. */
 static sfp_status choose_layout(sfp__gemm_weight *w, int align, bool transposed, sfp_error *err)
 {
     enum { TYPICAL_ROWS = 256 };
-    dnnl_primitive_desc_t pd = NULL;
+    OWNED_BY(destroy_desc) dnnl_primitive_desc_t pd = NULL, conv = NULL;
     sfp__onednn_product product = describe_product(false, TYPICAL_ROWS, w->n, w->k, w->precision);
     dnnl_status_t s = sfp__onednn_product_create(engine, &product, NULL, NULL, &pd);
-    if (w->precision == SFP_PRECISION_BF16 && (s != dnnl_success || !sfp__cpu_detect().avx512)) {
-        dnnl_primitive_desc_destroy(pd);
+    if (w->precision == SFP_PRECISION_BF16 && ((s != dnnl_success && s != dnnl_out_of_memory) || !sfp__cpu_detect().avx512))
         return sfp__fail(err, SFP_EUNSUPPORTED, "bf16 matrix products need AVX-512, which %s does not have; use --precision f32",
                          sfp__cpu_name());
-    }
     w->panel = w->n;
     if (w->precision == SFP_PRECISION_F32 && (s != dnnl_success || !sfp__onednn_named(pd, "brg"))) {
         int panel = sfp__gemm_choose_panel(w->n, w->k, align, PANEL_BYTES);
-        dnnl_primitive_desc_t conv = NULL;
         product = describe_product(true, TYPICAL_ROWS, panel, w->k, w->precision);
-        if (sfp__onednn_product_create(engine, &product, NULL, NULL, &conv) == dnnl_success) {
-            dnnl_primitive_desc_destroy(pd);
-            pd = conv;
-            s = dnnl_success;
-            w->conv = true;
-            w->panel = panel;
-        }
+        dnnl_status_t status = sfp__onednn_product_create(engine, &product, NULL, NULL, &conv);
+        w->conv = status == dnnl_success;
+        w->panel = w->conv ? panel : w->n;
+        if (w->conv || status == dnnl_out_of_memory) /* the layout must not depend on the memory */
+            s = status;
     }
     if (s != dnnl_success)
         return fail(err, s, "matrix product");
     w->pieces = w->n / w->panel;
-    w->stride = (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0)) + SFP_ALIGN - 1) /
+    const_dnnl_primitive_desc_t chosen = w->conv ? conv : pd;
+    w->stride = (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(chosen, dnnl_query_weights_md, 0)) + SFP_ALIGN - 1) /
                 SFP_ALIGN * SFP_ALIGN;
     /* logical (n, k) for the convolution, (k, n) for matmul; the strides locate an element in the plain weights */
     dnnl_dim_t sn = transposed ? 1 : w->k, sk = transposed ? w->n : 1;
     if (w->conv)
         s = sfp__onednn_packing_create(engine, 4, (const dnnl_dims_t){w->panel, w->k, 1, 1}, (const dnnl_dims_t){sn, sk, 1, 1},
-                                       pd, &w->packing);
+                                       chosen, &w->packing);
     else
-        s = sfp__onednn_packing_create(engine, 2, (const dnnl_dims_t){w->k, w->panel}, (const dnnl_dims_t){sk, sn}, pd,
+        s = sfp__onednn_packing_create(engine, 2, (const dnnl_dims_t){w->k, w->panel}, (const dnnl_dims_t){sk, sn}, chosen,
                                        &w->packing);
-    dnnl_primitive_desc_destroy(pd);
     return s == dnnl_success ? SFP_OK : fail(err, s, "packed layout");
 }
 
 /* Packs the plain weights, panel by panel. */
 static dnnl_status_t pack(sfp__gemm_weight *w, const float *from, bool transposed)
 {
-    dnnl_stream_t stream = NULL;
-    dnnl_primitive_t reorder = NULL;
-    dnnl_memory_t src = NULL, dst = NULL;
+    OWNED_BY(destroy_stream) dnnl_stream_t stream = NULL;
+    OWNED_BY(destroy_primitive) dnnl_primitive_t reorder = NULL;
+    OWNED_BY(destroy_memory) dnnl_memory_t src = NULL, dst = NULL;
     dnnl_status_t s = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
     if (s == dnnl_success)
         s = dnnl_primitive_create(&reorder, w->packing);
@@ -187,11 +215,42 @@ static dnnl_status_t pack(sfp__gemm_weight *w, const float *from, bool transpose
         if (s == dnnl_success)
             s = dnnl_stream_wait(stream);
     }
-    dnnl_memory_destroy(dst);
-    dnnl_memory_destroy(src);
-    dnnl_primitive_destroy(reorder);
-    dnnl_stream_destroy(stream);
     return s;
+}
+
+typedef struct weight_call {
+    sfp__gemm_weight *w;
+    const sfp__gemm_weight_desc *d;
+    sfp_status status;
+    sfp_error *err;
+} weight_call;
+
+static dnnl_status_t call_pack(void *ctx)
+{
+    const weight_call *c = ctx;
+    return pack(c->w, c->d->w, c->d->transposed);
+}
+
+static dnnl_status_t call_choose_layout(void *ctx)
+{
+    weight_call *c = ctx;
+    c->status = choose_layout(c->w, c->d->align, c->d->transposed, c->err);
+    return dnnl_success;
+}
+
+static sfp_status fill_weight(weight_call *c)
+{
+    sfp__gemm_weight *w = c->w;
+    if (sfp__onednn_call(call_choose_layout, c) != dnnl_success)
+        return fail(c->err, dnnl_out_of_memory, "matrix product");
+    TRY(c->status);
+    TRY(sfp__check_memory((w->packed = sfp__malloc((size_t)w->pieces * w->stride)) &&
+                              (w->bias = sfp__calloc((size_t)w->n, sizeof *w->bias)),
+                          c->err));
+    if (c->d->bias)
+        memcpy(w->bias, c->d->bias, (size_t)w->n * sizeof *w->bias);
+    dnnl_status_t s = sfp__onednn_call(call_pack, c);
+    return s == dnnl_success ? SFP_OK : fail(c->err, s, "packing weights");
 }
 
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
@@ -206,22 +265,7 @@ sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_wei
     w->n = d->n;
     w->k = d->k;
     w->precision = d->precision;
-    status = choose_layout(w, d->align, d->transposed, err);
-    if (status)
-        goto done;
-    size_t bytes = (size_t)w->pieces * w->stride;
-    w->packed = sfp__malloc(bytes);
-    w->bias = sfp__calloc((size_t)d->n, sizeof *w->bias);
-    if (!w->packed || !w->bias) {
-        status = sfp__fail_nomem(err);
-        goto done;
-    }
-    if (d->bias)
-        memcpy(w->bias, d->bias, (size_t)d->n * sizeof *w->bias);
-    dnnl_status_t s = pack(w, d->w, d->transposed);
-    if (s != dnnl_success)
-        status = fail(err, s, "packing weights");
-done:
+    status = fill_weight(&(weight_call){.w = w, .d = d, .err = err});
     sfp__gemm_leave(token);
     if (status)
         sfp__gemm_weight_free(w);
@@ -233,7 +277,7 @@ done:
 sfp_status sfp__gemm_weight_update(sfp__gemm_weight *w, const sfp__gemm_weight_desc *d, sfp_error *err)
 {
     int token = sfp__gemm_enter();
-    dnnl_status_t s = pack(w, d->w, d->transposed);
+    dnnl_status_t s = sfp__onednn_call(call_pack, &(weight_call){.w = w, .d = d});
     sfp__gemm_leave(token);
     if (s != dnnl_success)
         return fail(err, s, "packing weights");
@@ -283,42 +327,52 @@ static dnnl_status_t lane_init(lane *l, const_dnnl_primitive_desc_t pd, int m, c
     return s;
 }
 
+typedef struct op_call {
+    sfp__gemm_op *op;
+    const sfp__gemm_weight *like;
+    int lanes;
+} op_call;
+
+static void destroy_attr(const dnnl_primitive_attr_t *attr)
+{
+    dnnl_primitive_attr_destroy(*attr);
+}
+
+static dnnl_status_t call_fill_op(void *ctx)
+{
+    const op_call *c = ctx;
+    sfp__gemm_op *op = c->op;
+    OWNED_BY(destroy_attr) dnnl_primitive_attr_t attr = NULL;
+    OWNED_BY(destroy_desc) dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t s = dnnl_primitive_attr_create(&attr);
+    if (s == dnnl_success) /* lanes run concurrently: each has its own scratch memory */
+        s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    sfp__onednn_product product = describe_product(c->like->conv, op->m, op->panel, op->k, c->like->precision);
+    if (s == dnnl_success)
+        s = sfp__onednn_product_create(engine, &product, c->like->packing, attr, &pd);
+    if (s == dnnl_success)
+        s = dnnl_primitive_create(&op->primitive, pd);
+    for (int i = 0; s == dnnl_success && i < c->lanes; i++)
+        s = lane_init(&op->lane[i], pd, op->m, c->like);
+    return s;
+}
+
 sfp_status sfp__gemm_op_create(const sfp__gemm_weight *like, int m, int lanes, sfp__gemm_op **out, sfp_error *err)
 {
-    int token = sfp__gemm_enter();
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = dnnl_out_of_memory;
-    sfp__gemm_op *op = sfp__calloc(1, sizeof *op);
-    if (!op)
-        goto done;
+    OWNED_PTR(sfp__gemm_op_free) sfp__gemm_op *op = NULL;
+    TRY(sfp__alloc(&op, 1, sizeof *op, err));
     op->m = m;
     op->n = like->n;
     op->k = like->k;
     op->panel = like->panel;
-    op->lane = sfp__calloc((size_t)lanes, sizeof *op->lane);
-    if (!op->lane)
-        goto done;
+    TRY(sfp__alloc(&op->lane, (size_t)lanes, sizeof *op->lane, err));
     op->lanes = lanes;
-    s = dnnl_primitive_attr_create(&attr);
-    if (s == dnnl_success) /* lanes run concurrently: each has its own scratch memory */
-        s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    sfp__onednn_product product = describe_product(like->conv, m, like->panel, like->k, like->precision);
-    if (s == dnnl_success)
-        s = sfp__onednn_product_create(engine, &product, like->packing, attr, &pd);
-    if (s == dnnl_success)
-        s = dnnl_primitive_create(&op->primitive, pd);
-    for (int i = 0; s == dnnl_success && i < lanes; i++)
-        s = lane_init(&op->lane[i], pd, m, like);
-done:
-    dnnl_primitive_desc_destroy(pd);
-    dnnl_primitive_attr_destroy(attr);
+    int token = sfp__gemm_enter();
+    dnnl_status_t s = sfp__onednn_call(call_fill_op, &(op_call){.op = op, .like = like, .lanes = lanes});
     sfp__gemm_leave(token);
-    if (s != dnnl_success) {
-        sfp__gemm_op_free(op);
+    if (s != dnnl_success)
         return fail(err, s, "preparing a matrix product");
-    }
-    *out = op;
+    *out = TAKE(op);
     return SFP_OK;
 }
 
@@ -374,31 +428,55 @@ static void to_bf16(size_t n, const float *x, uint16_t *y)
     }
 }
 
-void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y)
+typedef struct run_call {
+    const sfp__gemm_op *op;
+    lane *l;
+    const sfp__gemm_weight *w;
+    const float *x;
+    float *y;
+} run_call;
+
+static dnnl_status_t call_run(void *ctx)
 {
-    lane *l = &op->lane[lane_index];
+    const run_call *c = ctx;
+    lane *l = c->l;
     union {
         const float *in;
         void *arg;
-    } src = {.in = x};
-    if (l->src_bf16)
-        to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
-    else
-        dnnl_memory_set_data_handle(l->src, src.arg);
+    } src = {.in = c->x};
+    dnnl_status_t s = l->src_bf16 ? dnnl_success : dnnl_memory_set_data_handle(l->src, src.arg);
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, l->src},
                                     {DNNL_ARG_WEIGHTS, l->weights},
                                     {DNNL_ARG_BIAS, l->bias},
                                     {DNNL_ARG_DST, l->dst},
                                     {DNNL_ARG_SCRATCHPAD, l->scratch}};
-    sigset_t before;
-    bool blocked = block_signals(op->k, &before);
-    for (int i = 0; i < w->pieces; i++) {
-        dnnl_memory_set_data_handle(l->weights, w->packed + (size_t)i * w->stride);
-        dnnl_memory_set_data_handle(l->bias, w->bias + (size_t)i * (size_t)w->panel);
-        dnnl_memory_set_data_handle(l->dst, y + (size_t)i * (size_t)w->panel * (size_t)op->m);
-        dnnl_primitive_execute(op->primitive, l->stream, sizeof args / sizeof *args, args);
+    for (int i = 0; s == dnnl_success && i < c->w->pieces; i++) {
+        s = dnnl_memory_set_data_handle(l->weights, c->w->packed + (size_t)i * c->w->stride);
+        if (s == dnnl_success)
+            s = dnnl_memory_set_data_handle(l->bias, c->w->bias + (size_t)i * (size_t)c->w->panel);
+        if (s == dnnl_success)
+            s = dnnl_memory_set_data_handle(l->dst, c->y + (size_t)i * (size_t)c->w->panel * (size_t)c->op->m);
+        if (s == dnnl_success)
+            s = dnnl_primitive_execute(c->op->primitive, l->stream, sizeof args / sizeof *args, args);
     }
+    return s;
+}
+
+void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weight *w, const float *x, float *y)
+{
+    lane *l = &op->lane[lane_index];
+    sigset_t before;
+    if (l->src_bf16)
+        to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
+    bool blocked = block_signals(op->k, &before);
+    if (sfp__onednn_call(call_run, &(run_call){op, l, w, x, y}) != dnnl_success)
+        atomic_fetch_add(&failures, 1);
     unblock_signals(blocked, &before);
+}
+
+unsigned sfp__gemm_failures(void)
+{
+    return atomic_load(&failures);
 }
 
 /* The same product without any memory, slowly. Its last bits differ. */
@@ -416,13 +494,41 @@ static void multiply(bool ta, bool tb, int m, int n, int k, const float *a, int 
         }
 }
 
+typedef struct plain_call {
+    bool ta, tb;
+    int m, n, k, lda, ldb, ldc;
+    const float *a, *b;
+    float beta, *c;
+} plain_call;
+
+static dnnl_status_t call_plain(void *ctx)
+{
+    const plain_call *p = ctx;
+    return dnnl_sgemm(p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', p->m, p->n, p->k, 1.0f, p->a, p->lda, p->b, p->ldb, p->beta, p->c,
+                      p->ldc);
+}
+
 void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int lda, const float *b, int ldb, float beta,
                      float *c, int ldc)
 {
     sigset_t before;
     bool blocked = block_signals(k, &before);
-    dnnl_status_t s = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
+    dnnl_status_t s = sfp__onednn_call(call_plain, &(plain_call){.ta = ta,
+                                                                 .tb = tb,
+                                                                 .m = m,
+                                                                 .n = n,
+                                                                 .k = k,
+                                                                 .lda = lda,
+                                                                 .ldb = ldb,
+                                                                 .ldc = ldc,
+                                                                 .a = a,
+                                                                 .b = b,
+                                                                 .beta = beta,
+                                                                 .c = c});
     unblock_signals(blocked, &before);
-    if (s != dnnl_success) /* it had no memory for its copies */
-        multiply(ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc);
+    if (s == dnnl_success)
+        return;
+    atomic_fetch_add(&failures, 1);
+    multiply(ta, tb, m, n, k, a, lda, b, ldb, beta, c,
+             ldc); /* it had no memory for its copies, which it makes before it writes */
 }

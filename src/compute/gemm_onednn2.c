@@ -2,10 +2,17 @@
  * chosen. */
 #include "compute/gemm_onednn.h"
 
+#include "base/mem.h"
+
+static void destroy_iterator(const dnnl_primitive_desc_iterator_t *it)
+{
+    dnnl_primitive_desc_iterator_destroy(*it);
+}
+
 static dnnl_status_t find_implementation(dnnl_engine_t engine, const_dnnl_op_desc_t op, const char *impl,
                                          const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
-    dnnl_primitive_desc_iterator_t it = NULL;
+    OWNED_BY(destroy_iterator) dnnl_primitive_desc_iterator_t it = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = dnnl_primitive_desc_iterator_create(&it, op, attr, engine, NULL);
     while (s == dnnl_success) {
@@ -19,7 +26,6 @@ static dnnl_status_t find_implementation(dnnl_engine_t engine, const_dnnl_op_des
             s = dnnl_primitive_desc_iterator_next(it);
         }
     }
-    dnnl_primitive_desc_iterator_destroy(it);
     if (s == dnnl_success)
         *out = pd;
     return s == dnnl_iterator_ends ? dnnl_unimplemented : s;

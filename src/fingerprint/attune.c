@@ -267,7 +267,9 @@ sfp_status sfp__attune_fwd(sfp__attune *a, const sfp__attune_layer *layer, const
             if (sizes[i])
                 TRY(need_ops(a, sizes[i], err));
     }
+    unsigned failures = sfp__gemm_failures();
     sfp__thread_pool_run(a->threads, a->opt.layers * j.chunks, forward_piece, &j);
+    TRY(sfp__gemm_check(failures, err));
     for (int l = 0; l < a->opt.layers; l++)
         a->valid[l] = layer[l].frozen_end;
     return SFP_OK;

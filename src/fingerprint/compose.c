@@ -267,10 +267,11 @@ sfp_status sfp__fp_gradients(sfp__fp *f, int first, int n, int terms, double *lo
         own += f->grad[l].own;
     }
     *loss = terms * penalty + own;
+    unsigned failures = sfp__gemm_failures();
     if (f->attune) {
         sfp__attune_layer layers[SFP_FP_MAX_LAYERS];
         attune_layers(f, layers);
         sfp__attune_bwd(f->attune, layers, &f->gate_w, &f->gate_b);
     }
-    return SFP_OK;
+    return sfp__gemm_check(failures, err);
 }

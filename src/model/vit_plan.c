@@ -311,9 +311,10 @@ static void run_microbatch(const run_ctx *r, int index, int lane)
     if (u.known && u.role != SFP_MEMO_PROMPTED)
         return;
     int token = sfp__gemm_enter();
+    unsigned failures = sfp__gemm_failures();
     double from = sfp__monotonic_seconds();
     sfp__vit_forward(&u);
-    if (u.role && !u.known) {
+    if (u.role && !u.known && sfp__gemm_failures() == failures) {
         double seconds = sfp__monotonic_seconds() - from;
         sfp__vit_memo_measure(&u, index, u.role == SFP_MEMO_PROMPTED ? u.lane->query_seconds : seconds);
         sfp__vit_memo_write(&u);
@@ -358,6 +359,7 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
             TRY(need_ops(p, sizes[i], err));
     if (r.role)
         TRY(need_ops(p, 1, err));
+    unsigned failures = sfp__gemm_failures();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && r.role; i++)
         if (sizes[i])
             sfp__vit_memo_probe(pass->memo, p, sizes[i]);
@@ -369,6 +371,7 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
             sfp__vit_weights_zero(&p->v->config, &p->lane[i].grad);
     }
     sfp__thread_pool_run(p->pool, r.by_lane ? p->lanes : r.microbatches, run_piece, &r);
+    TRY(sfp__gemm_check(failures, err));
     p->flops = 0;
     p->seconds = (sfp__vit_seconds){0};
     for (int i = 0; i < p->lanes; i++) {

@@ -95,6 +95,8 @@ static sfp_status evaluate(sfp__run *run, sfp_error *err)
     report_evaluation(run, 0);
     sfp__vit_memo_set_charging(run->plan.memo, false); /* evaluation is not part of the processing time */
     sfp_status status = evaluate_and_record(run, err);
+    if (!status)
+        status = sfp__gemm_check(run->failures, err);
     sfp__vit_memo_set_charging(run->plan.memo, true);
     double took = sfp__monotonic_seconds() - from;
     run->journal.r->seconds.evaluate += took;
@@ -439,6 +441,7 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
     run->journal = (sfp__journal){.r = result, .began = now};
     run->pace.saved_at = now;
     run->lock = -1;
+    run->failures = sfp__gemm_failures();
     TRY(open_run(run, err));
     *out = TAKE(run);
     return SFP_OK;
@@ -546,6 +549,7 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     TRY(reach_task(run, d.task, err));
     TRY(predict(run, &d, &seconds, err));
     TRY(train(run, &d, &seconds, err));
+    TRY(sfp__gemm_check(run->failures, err)); /* before a checkpoint contains other bits */
     sfp__arrivals_commit(arrivals, seconds);
     run->pace.unsaved |= d.changed;
     run->more_follows = d.more;

@@ -146,6 +146,7 @@ struct sfp__run {
     int created;               /* directories that were created for `out` */
     int lock;                  /* on the directory */
     bool resumed, begun;       /* continued from a checkpoint; the directory is ready for files */
+    unsigned failures;         /* of matrix products, when the run was opened */
 };
 
 /* ---------------------------------------------------------------------- plan.c */
