@@ -293,7 +293,7 @@ static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
         size_t need = sfp__head_scorer_work(s->heads[e]);
         work = need > work ? need : work;
     }
-    if (classes > p->class_capacity) {
+    if (classes > p->class_capacity || !p->class_block) {
         _Static_assert(SFP_HEAD_MEMBERS == 2, "a row for each");
         const sfp__want list[] = {{&p->logits, n, sizeof *p->logits},
                                   {&p->member[0], n, sizeof *p->member[0]},
@@ -635,7 +635,8 @@ static sfp_status compute_queries(sfp__predictor *p, int n, const uint8_t *const
         TRY(run_queries(p, part, err));
         memcpy(p->all_query + (size_t)i * taps, p->tap, (size_t)part * taps * sizeof *p->tap);
     }
-    memset(p->all_known, 1, (size_t)n * sizeof *p->all_known);
+    for (int i = 0; i < n; i++) /* there may be no image and no array */
+        p->all_known[i] = true;
     return SFP_OK;
 }
 

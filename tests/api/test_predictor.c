@@ -366,3 +366,17 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
         MUST(status);
     }
 }
+
+TEST(a_run_without_images_or_classes_has_no_answers)
+{
+    sfp_engine *e = random_engine();
+    sfp_prediction answer;
+    const sfp_sample sample = flat_sample(0, 0);
+    for (int i = 0; i < 2; i++) {
+        sfp_predictor *p = predictor_of(learner_of(e, i ? SETTINGS("method", "ridge") : SETTINGS("head", "mix")));
+        MUST(sfp_predictor_run(p, 0, NULL, NULL, &err));
+        assert_null(sfp_predictor_scores(p));
+        MUST(sfp_predictor_run(p, 1, &sample.image, &answer, &err));
+        assert_int_equal(answer.label, -1);
+    }
+}
