@@ -92,15 +92,19 @@ sfp_status sfp__gemm_prepare(sfp_error *err)
     return need_engine(err);
 }
 
+static char backend[48];
+
+static void write_backend(void)
+{
+    const dnnl_version_t *v = dnnl_version();
+    (void)snprintf(backend, sizeof backend, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
 const char *sfp__gemm_backend(void)
 {
-    static char text[48];
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const dnnl_version_t *v = dnnl_version();
-    pthread_mutex_lock(&lock);
-    (void)snprintf(text, sizeof text, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    pthread_mutex_unlock(&lock);
-    return text;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, write_backend); /* another thread may read the text of an earlier call */
+    return backend;
 }
 
 /* ---------------------------------------------------------------- primitives */

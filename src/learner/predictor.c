@@ -293,7 +293,7 @@ static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
         size_t need = sfp__head_scorer_work(s->heads[e]);
         work = need > work ? need : work;
     }
-    if (classes > p->class_capacity || !p->class_block) {
+    if (classes > p->class_capacity) {
         _Static_assert(SFP_HEAD_MEMBERS == 2, "a row for each");
         const sfp__want list[] = {{&p->logits, n, sizeof *p->logits},
                                   {&p->member[0], n, sizeof *p->member[0]},

@@ -367,6 +367,25 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
     }
 }
 
+/* A prediction of head ranpac chooses its strength, which is part of a checkpoint. */
+TEST(a_prediction_does_not_change_a_checkpoint_that_is_being_written)
+{
+    sfp_learner *l = learner_of(random_engine(), SETTINGS("method", "ranpac"));
+    watcher w = {.learner = l, .predictor = predictor_of(l)};
+    pthread_t thread;
+    sfp_status status = SFP_OK;
+    assert_int_equal(pthread_create(&thread, NULL, watch, &w), 0);
+    for (int k = 0; !status && !w.fault && k < 24; k++) {
+        KEPT_IN_BLOCK;
+        const sfp_sample s = flat_sample(k, (uint64_t)k);
+        status = sfp_learner_set_class_name(l, k, kept_print("class %d", k), &err);
+        status = status ? status : sfp_learner_offer(l, 1, &s, NULL, &err);
+        status = status ? status : sfp_learner_checkpoint(l, in_directory("checkpoint"), "", &err);
+    }
+    stop(&w, thread);
+    MUST(status);
+}
+
 TEST(a_run_without_images_or_classes_has_no_answers)
 {
     sfp_engine *e = random_engine();

@@ -26,7 +26,7 @@ static inline bool accepted(sfp_status status, const sfp_error *err)
 /* Reads every byte, so that a pointer beyond the input is detected. */
 static inline void touch(const void *data, size_t size)
 {
-    static volatile uint8_t sink;
+    static _Thread_local volatile uint8_t sink;
     for (size_t i = 0; i < size; i++)
         sink = ((const uint8_t *)data)[i];
     (void)sink;

@@ -157,6 +157,11 @@ void sfp__head_free(sfp__head *h)
     sfp__free(h);
 }
 
+bool sfp__head_saves_solution(const sfp__head *h)
+{
+    return h->kind->saves_solution;
+}
+
 const char *sfp__head_kind_name(const sfp__head *h)
 {
     return h->kind->name;

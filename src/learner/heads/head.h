@@ -37,6 +37,8 @@ sfp__head_options sfp__head_options_defaults(int dim, int classes);
 sfp_status sfp__head_create(const char *kind, const sfp__head_options *opt, sfp__head **out, sfp_error *err);
 void sfp__head_free(sfp__head *h);
 DEFINE_OWNED_PTR(sfp__head, sfp__head_free)
+/* Returns whether a prediction changes what a checkpoint contains, so that none may be made until the checkpoint is written. */
+bool sfp__head_saves_solution(const sfp__head *h);
 const char *sfp__head_kind_name(const sfp__head *h);
 /* Returns the name of kind i; NULL: i is past the last one. */
 const char *sfp__head_name(int i);

@@ -29,7 +29,8 @@ typedef struct sfp__head_linear_map {
 
 typedef struct sfp__head_kind {
     const char *name;
-    size_t size; /* size of the kind's struct, whose first member is sfp__head */
+    size_t size;         /* size of the kind's struct, whose first member is sfp__head */
+    bool saves_solution; /* refresh changes tensors of `visit` */
 
     /* Allocates everything whose size is known. `done` frees the memory of `init` and `grow`, also after a failed `init`. */
     sfp_status (*init)(sfp__head *h, sfp_error *err);

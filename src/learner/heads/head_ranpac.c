@@ -347,6 +347,7 @@ static double ranpac_scale(const sfp__head *h, bool exact)
 
 const sfp__head_kind sfp__head_ranpac = {
     .name = "ranpac",
+    .saves_solution = true,
     .size = sizeof(sfp__ranpac),
     .init = ranpac_init,
     .done = ranpac_done,

@@ -278,16 +278,9 @@ static sfp_status visit_heads(sfp__head *const heads[SFP_HEAD_MEMBERS], const sf
 
 /* ------------------------------------------------------------------- writing */
 
-sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char *position, sfp_error *err)
+static sfp_status write_file(sfp__learner *l, const char *path, const char *position, sfp__tensor_list *parts, sfp_error *err)
 {
-    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list parts = {0};
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
-    visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
-    TRY(visit_learner(&f, err));
-    pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
-    sfp_status status = visit_heads(l->heads, &f.v, err);
-    pthread_mutex_unlock(&l->head_lock);
-    TRY(status);
     sfp__metadata_put(&meta, "format", SFP_CHECKPOINT_FORMAT);
     sfp__metadata_put_int(&meta, "version", SFP_CHECKPOINT_VERSION);
     if (l->opt.method) /* with fingerprints the settings include the backbone */
@@ -296,7 +289,24 @@ sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char
     sfp__metadata_put(&meta, "position", position ? position : "");
     sfp__metadata_put_settings(&meta, l, true);
     TRY(sfp__check_memory(!meta.failed, err));
-    return sfp__backed_file_write(&l->checkpoint, path, &parts, meta.list, meta.count, err);
+    return sfp__backed_file_write(&l->checkpoint, path, parts, meta.list, meta.count, err);
+}
+
+sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char *position, sfp_error *err)
+{
+    OWNED_BY(sfp__tensor_list_done) sfp__tensor_list parts = {0};
+    visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
+    TRY(visit_learner(&f, err));
+    pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
+    sfp_status status = visit_heads(l->heads, &f.v, err);
+    bool locked = l->heads[0] && sfp__head_saves_solution(l->heads[0]); /* until the tensors are written */
+    if (!locked)
+        pthread_mutex_unlock(&l->head_lock);
+    if (!status)
+        status = write_file(l, path, position, &parts, err);
+    if (locked)
+        pthread_mutex_unlock(&l->head_lock);
+    return status;
 }
 
 /* ------------------------------------------------------------------- reading */
