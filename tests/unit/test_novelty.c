@@ -38,7 +38,7 @@ static sample *make_samples(uint64_t seed, int n)
 /* ------------------------------------------------------------------- definition */
 
 typedef struct model {
-    double mean[3][TAP], centre[TAP], inverse[TAP][TAP], total[TAP][TAP], distance[SFP_SUMS_KEPT];
+    double mean[3][TAP], inverse[TAP][TAP], distance[SFP_SUMS_KEPT];
     int held;
 } model;
 
@@ -63,21 +63,17 @@ static void invert(double a[TAP][TAP], double out[TAP][TAP])
     }
 }
 
-static double squared(const double *mean, const double (*inverse)[TAP], const float *x)
-{
-    double sum = 0;
-    for (int i = 0; i < TAP; i++)
-        for (int j = 0; j < TAP; j++)
-            sum += ((double)x[TAP + i] - mean[i]) * inverse[i][j] * ((double)x[TAP + j] - mean[j]);
-    return sum;
-}
-
 static double distance_of(const model *m, const float *x)
 {
     double nearest = INFINITY;
-    for (int c = 0; c < 3; c++)
-        nearest = fmin(nearest, squared(m->mean[c], m->inverse, x));
-    return nearest - squared(m->centre, m->total, x);
+    for (int c = 0; c < 3; c++) {
+        double sum = 0;
+        for (int i = 0; i < TAP; i++)
+            for (int j = 0; j < TAP; j++)
+                sum += ((double)x[TAP + i] - m->mean[c][i]) * m->inverse[i][j] * ((double)x[TAP + j] - m->mean[c][j]);
+        nearest = fmin(nearest, sum);
+    }
+    return nearest;
 }
 
 static int by_value(const void *a, const void *b)
@@ -97,16 +93,17 @@ static void fit_means(const sample *s, int n, model *m, double *count)
             m->mean[c][j] /= count[c];
 }
 
-/* Computes the inverse of the covariance of `total` samples around the means of their classes, or around one centre. */
-static void fit_inverse(const sample *s, int n, const model *m, const double *centre, double total, double (*out)[TAP])
+static model fit_plainly(const sample *s, int n)
 {
-    double cov[TAP][TAP] = {{0}}, trace = 0, squares = 0;
-    for (int i = 0; i < n; i++) {
-        const double *mean = centre ? centre : m->mean[s[i].row];
+    model m = {0};
+    double count[3] = {0}, cov[TAP][TAP] = {{0}}, trace = 0, squares = 0;
+    fit_means(s, n, &m, count);
+    double total = count[0] + count[1] + count[2];
+    for (int i = 0; i < n; i++)
         for (int j = 0; s[i].key % 10 && j < TAP; j++)
             for (int k = 0; k < TAP; k++)
-                cov[j][k] += ((double)s[i].x[TAP + j] - mean[j]) * ((double)s[i].x[TAP + k] - mean[k]) / total;
-    }
+                cov[j][k] +=
+                    ((double)s[i].x[TAP + j] - m.mean[s[i].row][j]) * ((double)s[i].x[TAP + k] - m.mean[s[i].row][k]) / total;
     for (int j = 0; j < TAP; j++)
         for (int k = 0; k < TAP; k++) {
             trace += j == k ? cov[j][k] : 0;
@@ -116,20 +113,7 @@ static void fit_inverse(const sample *s, int n, const model *m, const double *ce
     for (int j = 0; j < TAP; j++)
         for (int k = 0; k < TAP; k++)
             cov[j][k] = (1 - share) * cov[j][k] + (j == k ? share * trace / TAP : 0);
-    invert(cov, out);
-}
-
-static model fit_plainly(const sample *s, int n)
-{
-    model m = {0};
-    double count[3] = {0};
-    fit_means(s, n, &m, count);
-    double total = count[0] + count[1] + count[2];
-    for (int c = 0; c < 3; c++)
-        for (int j = 0; j < TAP; j++)
-            m.centre[j] += m.mean[c][j] * count[c] / total;
-    fit_inverse(s, n, &m, NULL, total, m.inverse);
-    fit_inverse(s, n, &m, m.centre, total, m.total);
+    invert(cov, m.inverse);
     for (int i = 0; i < n; i++)
         if (s[i].key % 10 == 0 && s[i].row < 3)
             m.distance[m.held++] = distance_of(&m, s[i].x);
@@ -164,7 +148,7 @@ TEST(the_score_is_the_quantile_of_the_distance_to_the_nearest_class)
             for (int j = 0; j < m.held; j++)
                 nearer += m.distance[j] < d;
             if (d > m.distance[m.held - 1])
-                assert_true(fabs(score - (1 - (m.distance[m.held - 1] - m.distance[0]) / (d - m.distance[0]) / 101)) < 1e-5);
+                assert_true(fabs(score - (1 - m.distance[m.held - 1] / d / 101)) < 1e-5);
             else if (!(fabs(score - nearer / m.held) < 1.5 / m.held + 0.02))
                 fail_msg("image %d: score %g, %g of %d held-out samples are nearer", i, score, nearer, m.held);
         }

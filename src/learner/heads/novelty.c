@@ -13,7 +13,6 @@ sfp_status sfp__novelty_init(sfp__novelty *y, int dim, sfp_error *err)
     *y = (sfp__novelty){.dim = dim};
     TRY(sfp__alloc(&y->centre, (size_t)dim, sizeof *y->centre, err));
     TRY(sfp__alloc(&y->work, (size_t)dim, sizeof *y->work, err));
-    TRY(sfp__alloc(&y->total, sfp__triangle_count(dim), sizeof *y->total, err));
     return sfp__alloc(&y->factor, sfp__triangle_count(dim), sizeof *y->factor, err);
 }
 
@@ -21,7 +20,6 @@ void sfp__novelty_done(sfp__novelty *y)
 {
     sfp__free(y->centre);
     sfp__free(y->factor);
-    sfp__free(y->total);
     sfp__free(y->work);
     sfp__free(y->mean);
 }
@@ -34,31 +32,23 @@ bool sfp__novelty_grow(sfp__novelty *y, int old, int capacity)
 /* --------------------------------------------------------------------- distance */
 
 /* Computes x <- U^-T x. */
-static void whiten(int dim, double *u, double *x)
+static void whiten(const sfp__novelty *y, double *x)
 {
-    for (int i = 0; i < dim; i++) {
-        const double *row = sfp__triangle_row(u, dim, i);
+    for (int i = 0; i < y->dim; i++) {
+        const double *row = sfp__triangle_row(y->factor, y->dim, i);
         x[i] /= row[i];
-        for (int j = i + 1; j < dim; j++)
+        for (int j = i + 1; j < y->dim; j++)
             x[j] -= row[j] * x[i];
     }
 }
 
-static void whiten_query(const sfp__novelty *y, double *u, const float *x, double *out)
-{
-    for (int i = 0; i < y->dim; i++)
-        out[i] = (double)x[i] - y->centre[i];
-    whiten(y->dim, u, out);
-}
-
-/* Returns the relative distance. */
+/* Returns the squared distance to the nearest class mean. */
 static double distance(const sfp__novelty *y, const float *x, double *work)
 {
-    double nearest = INFINITY, to_centre = 0;
-    whiten_query(y, y->total, x, work);
+    double nearest = INFINITY;
     for (int i = 0; i < y->dim; i++)
-        to_centre += work[i] * work[i];
-    whiten_query(y, y->factor, x, work);
+        work[i] = (double)x[i] - y->centre[i];
+    whiten(y, work);
     for (int r = 0; r < y->rows; r++) {
         const double *mean = y->mean + (size_t)r * (size_t)y->dim;
         double sum = 0;
@@ -66,7 +56,7 @@ static double distance(const sfp__novelty *y, const float *x, double *work)
             sum += (work[i] - mean[i]) * (work[i] - mean[i]);
         nearest = fmin(nearest, sum);
     }
-    return nearest - to_centre;
+    return nearest;
 }
 
 float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
@@ -79,7 +69,7 @@ float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
     if (!(d > q[0]))
         return 0;
     if (d >= q[LAST]) /* approaches 1, so that images that are farther than all held-out samples are still ordered */
-        return (float)(1 - (q[LAST] - q[0]) / (d - q[0]) / SFP_NOVELTY_QUANTILES);
+        return (float)(1 - q[LAST] / d / SFP_NOVELTY_QUANTILES);
     int low = 0, high = LAST; /* q[low] < d <= q[high] */
     while (high - low > 1) {
         int middle = (low + high) / 2;
@@ -134,7 +124,7 @@ static void whiten_means(sfp__novelty *y, const sfp__sums *s, int rows)
             continue;
         for (int i = 0; i < d; i++)
             mean[i] = mean[i] / sqrt(n) - y->centre[i];
-        whiten(d, y->factor, mean);
+        whiten(y, mean);
         mean += d;
     }
 }
@@ -164,39 +154,20 @@ static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s)
     return isfinite(found[n - 1]);
 }
 
-/* Writes the factor of the covariance of all samples from their sums of products, which are in y->factor. */
-static bool fit_total(sfp__novelty *y, double n, sfp__thread_pool *threads)
-{
-    int d = y->dim;
-    for (int i = 0; i < d; i++) {
-        const double *from = sfp__triangle_row(y->factor, d, i);
-        double *row = sfp__triangle_row(y->total, d, i);
-        for (int j = i; j < d; j++)
-            row[j] = from[j] / n - y->centre[i] * y->centre[j];
-    }
-    sfp__triangle_shrink(d, y->total, n, -1, 0);
-    return sfp__triangle_factor(d, y->total, threads);
-}
-
-/* Writes the factors and the whitened means; false: a covariance cannot be factored. */
+/* Writes the factor of the covariance within classes and the whitened means; false: it cannot be factored. */
 static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used, sfp__thread_pool *threads)
 {
     int d = y->dim;
     double n = (double)s->total[SFP_REST];
+    sum_products(y, s);
+    sfp__triangle_add(d, y->factor, used, -1, y->mean, threads);
     for (int i = 0; i < d; i++) {
-        double sum = 0;
+        double *row = sfp__triangle_row(y->factor, d, i), sum = 0;
+        for (int j = i; j < d; j++)
+            row[j] /= n;
         for (int r = 0; r < rows; r++)
             sum += s->class_sum[SFP_REST][(size_t)(r + 1) * (size_t)s->dim - (size_t)(d - i)];
         y->centre[i] = sum / n;
-    }
-    sum_products(y, s);
-    if (!fit_total(y, n, threads))
-        return false;
-    sfp__triangle_add(d, y->factor, used, -1, y->mean, threads);
-    for (int i = 0; i < d; i++) {
-        double *row = sfp__triangle_row(y->factor, d, i);
-        for (int j = i; j < d; j++)
-            row[j] /= n;
     }
     sfp__triangle_shrink(d, y->factor, n, -1, 0);
     if (!sfp__triangle_factor(d, y->factor, threads))
@@ -229,7 +200,6 @@ sfp_status sfp__novelty_copy(sfp__novelty *to, const sfp__novelty *from, sfp_err
     TRY(sfp__check_memory(sfp__grow(&to->mean, d * sizeof *to->mean, 0, rows, &to->capacity), err));
     memcpy(to->centre, from->centre, d * sizeof *to->centre);
     memcpy(to->factor, from->factor, sfp__triangle_count(from->dim) * sizeof *to->factor);
-    memcpy(to->total, from->total, sfp__triangle_count(from->dim) * sizeof *to->total);
     memcpy(to->mean, from->mean, rows * d * sizeof *to->mean);
     memcpy(to->quantile, from->quantile, sizeof to->quantile);
     to->rows = from->rows;
@@ -241,10 +211,10 @@ sfp_status sfp__novelty_copy(sfp__novelty *to, const sfp__novelty *from, sfp_err
 static bool plausible(const sfp__novelty *y)
 {
     for (int i = 0; i < y->dim; i++)
-        if (!(sfp__triangle_row(y->factor, y->dim, i)[i] > 0) || !(sfp__triangle_row(y->total, y->dim, i)[i] > 0))
+        if (!(sfp__triangle_row(y->factor, y->dim, i)[i] > 0))
             return false;
-    for (int i = 1; i < SFP_NOVELTY_QUANTILES; i++)
-        if (y->quantile[i] < y->quantile[i - 1])
+    for (int i = 0; i < SFP_NOVELTY_QUANTILES; i++)
+        if (y->quantile[i] < (i > 0 ? y->quantile[i - 1] : 0))
             return false;
     return true;
 }
@@ -254,7 +224,7 @@ sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, 
     const sfp__tensor *t = NULL;
     if (!v->put) {
         y->rows = 0;
-        if (sfp__visit_find(v, "unknown.total", SFP_DTYPE_F64, &t, NULL) == SFP_ENOTFOUND)
+        if (sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, NULL) == SFP_ENOTFOUND)
             return SFP_OK; /* there is no score */
         TRY(sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, err));
         if (t->ndim != 2 || t->shape[0] < 1 || t->shape[0] > rows)
@@ -268,7 +238,6 @@ sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, 
     TRY(sfp__visit(v, "unknown.mean", SFP_DTYPE_F64, 2, mean, y->mean, err));
     TRY(sfp__visit(v, "unknown.centre", SFP_DTYPE_F64, 1, mean + 1, y->centre, err));
     TRY(sfp__visit(v, "unknown.factor", SFP_DTYPE_F64, 1, &factor, y->factor, err));
-    TRY(sfp__visit(v, "unknown.total", SFP_DTYPE_F64, 1, &factor, y->total, err));
     TRY(sfp__visit(v, "unknown.quantile", SFP_DTYPE_F64, 1, &quantiles, y->quantile, err));
     if (!v->put && !plausible(y))
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s.unknown': factor or quantiles are out of range", v->file, v->prefix);

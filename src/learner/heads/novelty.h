@@ -1,7 +1,6 @@
-/* A score for images that belong to none of the classes (docs/method.md, section 18): the relative Mahalanobis distance of a query
- * (Ren et al., 2021), as a quantile of the distances of held-out samples of known classes. It is 0.95 if the distance is larger than
- * that of 95 % of these. The relative distance is the squared distance to the nearest class mean by the covariance within classes,
- * minus that to the mean of all samples by the covariance of all: what is unusual in every class does not count. */
+/* A score for images that belong to none of the classes (docs/method.md, section 18): the squared Mahalanobis distance of a query to
+ * the nearest class mean, as a quantile of the distances of held-out samples of known classes. It is 0.95 if the query is farther
+ * from all means than 95 % of these. */
 #ifndef SFP_LEARNER_NOVELTY_H
 #define SFP_LEARNER_NOVELTY_H
 
@@ -15,11 +14,10 @@ typedef struct sfp__novelty {
     int rows;                               /* number of class means; 0: there is no score */
     double *centre;                         /* (D) */
     double *factor;                         /* triangle.h: U, where U^T U is the covariance within classes */
-    double *total;                          /* that of the covariance of all samples */
     double *mean;                           /* (capacity, D) U^-T (mean - centre), so that distances are Euclidean */
     size_t capacity;                        /* of a copy */
     double *work;                           /* (D) of a fit */
-    double quantile[SFP_NOVELTY_QUANTILES]; /* of relative distances, increasing */
+    double quantile[SFP_NOVELTY_QUANTILES]; /* of squared distances, increasing */
 } sfp__novelty;
 
 /* sfp__novelty_done frees the memory, also after a failure. */
