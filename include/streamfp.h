@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define SFP_VERSION_MAJOR 0
-#define SFP_VERSION_MINOR 5
+#define SFP_VERSION_MINOR 6
 #define SFP_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -84,7 +84,7 @@ typedef struct sfp_error {
     char message[SFP_ERROR_MAX]; /* always terminated; shortened if it is too long */
 } sfp_error;
 
-/* The version of the library, "0.5.0". */
+/* The version of the library, "0.6.0". */
 SFP_API const char *sfp_version(void);
 
 /* The text for a status; never NULL. */
