@@ -168,7 +168,7 @@ int sfp__vit_size_for_load(const sfp__vit_config *c, double load)
     static const double full_size_max = 2; /* half of the patches twice as often are worth more only above it */
     if (!(load > full_size_max))
         return c->img_size;
-    int side = (int)lround(c->img_size / c->patch_size / sqrt(2));
+    int patches = c->img_size / c->patch_size, side = (int)lround(patches / sqrt(2));
     return (side > 1 ? side : 1) * c->patch_size;
 }
 
