@@ -101,6 +101,7 @@ sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__te
     }
     const uint32_t written = (uint32_t)sum;
     TRY(sfp__writer_put(&w, &written, sizeof written, err));
+    TRY(sfp__writer_flush(&w, err));
     TRY(back_up_previous(k, path, err));
     TRY(sfp__writer_commit(&w, err));
     if (!identify(path, k))

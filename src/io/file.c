@@ -229,7 +229,7 @@ static sfp_status write_bytes(const sfp__writer *w, const void *bytes, size_t si
     return SFP_OK;
 }
 
-static sfp_status write_pending(sfp__writer *w, sfp_error *err)
+sfp_status sfp__writer_flush(sfp__writer *w, sfp_error *err)
 {
     size_t size = w->pending_bytes;
     w->pending_bytes = 0;
@@ -239,7 +239,7 @@ static sfp_status write_pending(sfp__writer *w, sfp_error *err)
 sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err)
 {
     if (w->pending_bytes + size > PENDING_MAX)
-        TRY(write_pending(w, err));
+        TRY(sfp__writer_flush(w, err));
     if (!w->pending || size > PENDING_MAX)
         return write_bytes(w, bytes, size, err);
     memcpy(w->pending + w->pending_bytes, bytes, size);
@@ -269,7 +269,7 @@ sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err)
 {
     OWNED_BY(sfp__writer_abort) sfp__writer w = *out;
     *out = (sfp__writer){.fd = -1};
-    TRY(write_pending(&w, err));
+    TRY(sfp__writer_flush(&w, err));
     if (TEMP_FAILURE_RETRY(fsync(w.fd)) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot sync", w.path);
     int fd = w.fd;

@@ -64,6 +64,8 @@ typedef struct sfp__writer {
 
 sfp_status sfp__writer_open(const char *path, sfp__writer *out, sfp_error *err);
 sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err);
+/* Writes the collected pieces: a full disk is found before the caller touches other files. */
+sfp_status sfp__writer_flush(sfp__writer *w, sfp_error *err);
 sfp_status sfp__writer_commit(sfp__writer *out, sfp_error *err);
 /* Does nothing if the writer is not open. OWNED_BY(sfp__writer_abort) sfp__writer w = {.fd = -1}; */
 void sfp__writer_abort(sfp__writer *w);

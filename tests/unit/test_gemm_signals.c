@@ -11,6 +11,7 @@
 
 #include "test.h"
 
+static pthread_t caller;
 static uintptr_t stack_low, stack_high;
 static volatile sig_atomic_t arrived, outside;
 
@@ -18,6 +19,8 @@ static void on_alarm(int number)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     (void)number;
+    if (!pthread_equal(pthread_self(), caller)) /* a thread of the matrix-product library has a stack of its own */
+        return;
     arrived = arrived + 1;
     outside = outside + !(here >= stack_low && here < stack_high);
 }
@@ -27,7 +30,8 @@ static void find_stack(void)
     pthread_attr_t attr;
     void *low;
     size_t size;
-    assert_int_equal(pthread_getattr_np(pthread_self(), &attr), 0);
+    caller = pthread_self();
+    assert_int_equal(pthread_getattr_np(caller, &attr), 0);
     assert_int_equal(pthread_attr_getstack(&attr, &low, &size), 0);
     (void)pthread_attr_destroy(&attr);
     stack_low = (uintptr_t)low;
