@@ -238,6 +238,8 @@ sfp_status sfp__writer_flush(sfp__writer *w, sfp_error *err)
 
 sfp_status sfp__writer_put(sfp__writer *w, const void *bytes, size_t size, sfp_error *err)
 {
+    if (size == 0) /* bytes may be NULL */
+        return SFP_OK;
     if (w->pending_bytes + size > PENDING_MAX)
         TRY(sfp__writer_flush(w, err));
     if (!w->pending || size > PENDING_MAX)
