@@ -69,15 +69,17 @@ tidy: setup-check
 	@scripts/tidy build/release $(JOBS)
 
 # Warnings are errors in these builds except release, because another compiler may have new warnings. The tests of release run last,
-# so that their summary is at the end of the output.
+# so that their summary is at the end of the output. Unit tests run with sanitizers, and those of numbers in cblas; check-long runs them in
+# release and tsan, too.
 check: check-rules cblas-tests asan-tests tsan-tests release-tests tidy
 	ctest --test-dir build/cblas -L numeric -j $(JOBS)
 	ctest --test-dir build/asan -j $(JOBS)
-	ctest --test-dir build/tsan -L threads -j $(JOBS)
-	ctest --test-dir build/release -j $(JOBS)
+	ctest --test-dir build/tsan -L threads -LE numeric -j $(JOBS)
+	ctest --test-dir build/release -E '^test_' -j $(JOBS)
 
-check-long: release-tests asan-tests fuzz-tests
+check-long: release-tests asan-tests tsan-tests fuzz-tests
 	@scripts/setup demo
+	ctest --test-dir build/tsan -L threads -j $(JOBS)
 	SFP_LONG=1 ctest --test-dir build/release -j $(JOBS)
 	bench/combinations --streamfp build/asan/streamfp --timestamps 5 --runs-only
 	scripts/fuzz build/fuzz $(SFP_FUZZ_SECONDS)
