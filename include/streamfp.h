@@ -389,9 +389,9 @@ SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);              
 SFP_API const float *sfp_predictor_scores(const sfp_predictor *p);
 /* (count) scores of the last run for "none of the classes": the share of held-out samples of known classes that are nearer to a class
  * mean than the image, from 0 to 1. From about 0.95 on the image may belong to a class that was not learned. NAN: the image could not
- * be read, or there is no score: the head is not ridge, slda or mix, or less than about 200 samples were learned. With head mix, a
- * predictor of a learner has scores until the learner continues; a predictor of a saved state always has them. NULL: no run, or a
- * predictor of the backbone's own head. */
+ * be read, or the predictor has no scores: the head is not ridge, slda or mix, or fewer than about 200 samples were learned. With head
+ * mix, a predictor of a learner has scores until the learner continues; a predictor of a saved state always has them. NULL: no run, or
+ * a predictor of the backbone's own head. */
 SFP_API const float *sfp_predictor_unknown(const sfp_predictor *p);
 /* (count, D) query features of the last run. NULL: this predictor does not compute them (only sfp_predictor_open_backbone does). */
 SFP_API const float *sfp_predictor_features(const sfp_predictor *p);

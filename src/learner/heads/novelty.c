@@ -225,7 +225,7 @@ sfp_status sfp__novelty_visit(sfp__novelty *y, int rows, const sfp__visitor *v, 
     if (!v->put) {
         y->rows = 0;
         if (sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, NULL) == SFP_ENOTFOUND)
-            return SFP_OK; /* there is no score */
+            return SFP_OK; /* images have no score */
         TRY(sfp__visit_find(v, "unknown.mean", SFP_DTYPE_F64, &t, err));
         if (t->ndim != 2 || t->shape[0] < 1 || t->shape[0] > rows)
             return sfp__fail(err, SFP_EFORMAT, "%s: tensor '%s.unknown.mean' has another number of rows, expected 1 to %d",

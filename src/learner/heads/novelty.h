@@ -6,12 +6,12 @@
 
 #include "learner/heads/sums.h"
 
-enum { SFP_NOVELTY_KEPT_MIN = 20 }; /* with fewer held-out samples there is no score */
+enum { SFP_NOVELTY_KEPT_MIN = 20 }; /* with fewer held-out samples images have no score */
 enum { SFP_NOVELTY_QUANTILES = 101 };
 
 typedef struct sfp__novelty {
     int dim;                                /* D: samples may have more values, of which the last D are used */
-    int rows;                               /* number of class means; 0: there is no score */
+    int rows;                               /* number of class means; 0: images have no score */
     double *centre;                         /* (D) */
     double *factor;                         /* triangle.h: U, where U^T U is the covariance within classes */
     double *mean;                           /* (capacity, D) U^-T (mean - centre), so that distances are Euclidean */
