@@ -276,19 +276,37 @@ static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *setting
     return sfp__settings_value(settings, other) && !sfp__settings_value(lab->opt.settings, other);
 }
 
-sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
+/* Opens a run, without the settings of the user that are of other methods. */
+static sfp_status open_with_effective(sfp__lab *lab, sfp__strings *settings, sfp_run **out, sfp_error *err)
 {
-    OWNED_BY(sfp__strings_done) sfp__strings own = {0};
     sfp_error why = {0};
     sfp_status status;
-    TRY(use_engine(lab, settings, err));
-    for (int i = 0; i < settings->count; i++)
-        TRY(sfp__strings_add(&own, settings->s[i], err));
-    while ((status = open_once(lab, &own, out, &why)) == SFP_EINVAL && is_of_other_methods(lab, &own, &why))
-        sfp__settings_remove(&own, why.key);
+    while ((status = open_once(lab, settings, out, &why)) == SFP_EINVAL && is_of_other_methods(lab, settings, &why))
+        sfp__settings_remove(settings, why.key);
     if (status && err)
         *err = why;
     return status;
+}
+
+sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
+{
+    static const char *const of_resume[] = {"resume", "out"};
+    OWNED_BY(sfp__strings_done) sfp__strings own = {0};
+    TRY(use_engine(lab, settings, err));
+    for (int i = 0; i < settings->count; i++)
+        TRY(sfp__strings_add(&own, settings->s[i], err));
+    if (!sfp__settings_value(settings, "resume"))
+        return open_with_effective(lab, &own, out, err);
+
+    /* A run that resumes does not check which settings have an effect: a new one does, as when the cell was begun. */
+    for (size_t i = 0; i < sizeof of_resume / sizeof *of_resume; i++)
+        sfp__settings_remove(&own, of_resume[i]);
+    TRY(open_with_effective(lab, &own, out, err));
+    sfp_run_close(*out);
+    *out = NULL;
+    for (size_t i = 0; i < sizeof of_resume / sizeof *of_resume; i++)
+        TRY(sfp__setting_print(&own, err, "%s=%s", of_resume[i], sfp__settings_value(settings, of_resume[i])));
+    return open_once(lab, &own, out, err);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- results */
@@ -394,7 +412,7 @@ static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings 
     if (found)
         return remove_intermediate(directory, err);
     TRY(sfp__setting_print(settings, err, "out=%s", directory));
-    if (stat(directory, &st) == 0) /* a run was stopped in it; a new one also checks for settings without effect */
+    if (stat(directory, &st) == 0) /* a run was stopped in it */
         TRY(sfp__setting_put(settings, "resume=on", 9, err));
     if (lab->opt.cache && !sfp__settings_value(settings, "cache"))
         TRY(sfp__setting_print(settings, err, "cache=%s/cache", lab->opt.out));

@@ -35,6 +35,8 @@ typedef struct watcher {
     int begun, ended, executed; /* runs; executed: those that this call ran */
     int last_done, total;
     int stop_after; /* executed runs; 0: never */
+    int stop_in;    /* calls of is_cancelled during a run; 0: never */
+    int calls;
     int messages, warnings;
     char warning[512];
 } watcher;
@@ -46,6 +48,7 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
     assert_true(p->cell && *p->cell && p->repetition >= 1 && p->eta >= 0 && p->done >= w->last_done && p->done <= p->total);
     w->last_done = p->done;
     w->total = p->total;
+    w->calls = 0;
     if (!p->finished) {
         w->begun++;
         return;
@@ -67,8 +70,9 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 
 static int is_cancelled(void *ctx)
 {
-    const watcher *w = ctx;
-    return w->stop_after && w->executed >= w->stop_after;
+    watcher *w = ctx;
+    bool stop = w->begun > w->ended && w->stop_in && ++w->calls >= w->stop_in;
+    return stop || (w->stop_after && w->executed >= w->stop_after);
 }
 
 static sfp_experiment_options lab_options(const char *out, watcher *w)
@@ -395,6 +399,28 @@ TEST(a_setting_applies_to_the_methods_that_have_it)
     REFUSED(sfp_experiment("E9", s, &o, NULL, &err), SFP_EINVAL, "grow-by has no effect with tasks 2");
     o.orders = -2;
     REFUSED(sfp_experiment("E9", lab_settings(), &o, NULL, &err), SFP_EINVAL, "must not be negative");
+}
+
+/* Runs resume without the settings they do not have, too. */
+TEST(an_experiment_stopped_in_every_run_continues)
+{
+    sfp_status status = SFP_ECANCELLED;
+    int stopped = 0, executed = 0;
+    for (; status == SFP_ECANCELLED && stopped < 1000; stopped++) {
+        watcher w = {.stop_in = 3};
+        sfp_experiment_options o = lab_options("out", &w);
+        o.seeds = 1;
+        o.orders = -1;
+        o.calibrate = 1;
+        sfp_error err = {0};
+        status = sfp_experiment("E6", lab_settings(), &o, NULL, &err);
+        if (status && status != SFP_ECANCELLED)
+            fail_msg("%s", err.message);
+        executed += w.executed;
+    }
+    assert_int_equal(status, SFP_OK);
+    assert_int_equal(executed, 4 + 4);
+    assert_true(stopped > 4 + 4);
 }
 
 /* -------------------------------------------------------------------------------------------- batches and their time */
