@@ -79,7 +79,8 @@ static sfp_status load_head(const reading *f, const char *kind, sfp__head **out,
     if (taps > depth)
         return sfp__fail(err, SFP_EFORMAT, "%s: taps is %d, expected at most %d: the number of blocks of the backbone", f->path,
                          taps, depth);
-    sfp__head_options o = sfp__head_options_defaults(taps * f->vit->config.dim, f->classes);
+    /* no memory for the classes that the metadata claims: those in the file are reserved as they are read */
+    sfp__head_options o = sfp__head_options_defaults(taps * f->vit->config.dim, 0);
     sfp__visitor v = sfp__visit_reading(f->st, false);
     char prefix[32];
     o.tap_dim = f->vit->config.dim;
