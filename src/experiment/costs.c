@@ -242,7 +242,7 @@ static sfp_status write_stages(const sfp__lab *lab, const sfp__cost *own, int b,
 /* The costs of a row that allocates. Those of a mixture's query are the costs of its closed-form member alone. */
 static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
 {
-    static const char member[] = "method=ridge taps=0";
+    static const char member[] = "method=ridge taps=0 tap-mean=on";
     const sfp__experiment *e = &lab->experiments[cell->experiment];
     const sfp__variant *row = &e->rows[cell->row];
     OWNED_BY(sfp__strings_done) sfp__strings query = {0};

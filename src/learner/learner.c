@@ -56,7 +56,7 @@ static sfp_status check_options(const sfp__learner_options *o, sfp_error *err)
 /* Allocates the arrays that every batch needs. */
 static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
 {
-    size_t b = (size_t)l->opt.batch, D = (size_t)l->D, taps = l->taps > 1 ? b * (size_t)l->tap_dim : 0;
+    size_t b = (size_t)l->opt.batch, D = (size_t)l->D, taps = l->tap_dim > l->D ? b * (size_t)l->tap_dim : 0;
     const sfp__want list[] = {
         {&l->batch.x, b * l->pixels, sizeof *l->batch.x}, {&l->step.xs, (size_t)l->capacity, sizeof *l->step.xs},
         {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
@@ -65,7 +65,7 @@ static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
         {&l->batch.key, b, sizeof *l->batch.key},         {&l->batch.tap, taps, sizeof *l->batch.tap},
         {&l->batch.has_tap, b, sizeof *l->batch.has_tap}};
     TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
-    if (l->taps == 1) {
+    if (l->tap_dim == l->D) {
         l->batch.tap = l->batch.query;
         l->batch.has_tap = l->batch.has_query;
     }
@@ -92,13 +92,13 @@ static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
                               {&l->step.masked, n, sizeof *l->step.masked},
                               {&l->step.replayed, n, sizeof *l->step.replayed},
                               {&l->step.query, n * D, sizeof *l->step.query},
-                              {&l->step.tap, l->taps > 1 ? n * (size_t)l->tap_dim : 0, sizeof *l->step.tap},
+                              {&l->step.tap, l->tap_dim > l->D ? n * (size_t)l->tap_dim : 0, sizeof *l->step.tap},
                               {&l->step.replay, k * r, sizeof *l->step.replay},
                               {&l->step.replay_count, k, sizeof *l->step.replay_count},
                               {&l->step.loss, k, sizeof *l->step.loss}};
     TRY(sfp__block(&l->step.block, SFP_LIST(list), err));
     memset(l->batch.select_weight, 0, b * sizeof *l->batch.select_weight);
-    if (l->taps == 1)
+    if (l->tap_dim == l->D)
         l->step.tap = l->step.query;
     return SFP_OK;
 }
@@ -207,7 +207,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
         TRY(sfp__validation_init(&l->validation, l->rgb_bytes, (size_t)l->tap_dim, err));
     }
     o->fp.seed = o->seed;
-    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .taps = l->taps, .memo = o->memo};
+    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .taps = l->taps, .tap_mean = o->tap_mean, .memo = o->memo};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
@@ -229,6 +229,17 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     return sfp__learner_make_heads(l, l->heads, err);
 }
 
+sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit *vit, sfp_error *err)
+{
+    int taps = sfp__learner_taps(o, vit), depth = vit->config.depth;
+    if (taps > depth)
+        return sfp__fail_key(err, "taps", SFP_EINVAL, "taps is %d, expected at most %d: the number of blocks of the backbone", taps,
+                             depth);
+    if (o->tap_mean && depth < 2)
+        return sfp__fail_key(err, "tap-mean", SFP_EINVAL, "tap-mean is on, but the backbone has only one block; use tap-mean off");
+    return SFP_OK;
+}
+
 sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const sfp__learner_options *opt, sfp__learner **out,
                                sfp_error *err)
 {
@@ -240,11 +251,9 @@ sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const s
     l->threads = threads;
     l->D = vit->config.dim;
     l->S = vit->config.img_size;
+    TRY(sfp__learner_check_taps(opt, vit, err));
     l->taps = sfp__learner_taps(opt, vit);
-    if (l->taps > vit->config.depth)
-        return sfp__fail_key(err, "taps", SFP_EINVAL, "taps is %d, expected at most %d: the number of blocks of the backbone",
-                             l->taps, vit->config.depth);
-    l->tap_dim = l->taps * l->D;
+    l->tap_dim = sfp__learner_tap_dim(opt, vit);
     l->rgb_bytes = 3 * (size_t)l->S * (size_t)l->S;
     l->pixels = l->rgb_bytes;
     l->select_rng = sfp__rng_init(opt->seed, 2);

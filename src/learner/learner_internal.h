@@ -54,7 +54,7 @@ typedef struct sfp__batch_work {
     float *query;          /* (b, D) */
     bool *has_query;       /* (b) */
     bool has_embeds;       /* mean_embed has the values of this batch */
-    float *tap;            /* (b, taps * D) inputs of closed-form heads; with one tap the same array as `query` */
+    float *tap;            /* (b, tap_dim) inputs of closed-form heads; with one tap the same array as `query` */
     bool *has_tap;         /* (b) with one tap the same array as has_query */
     uint64_t *key;         /* (b) digests of the images */
     int32_t *label;        /* (b) */
@@ -83,7 +83,7 @@ typedef struct sfp__step_work {
     bool *masked;               /* (n) */
     bool *replayed;             /* (n) */
     float *query;               /* (n, D) */
-    float *tap;                 /* (n, taps * D); with one tap the same array as `query` */
+    float *tap;                 /* (n, tap_dim); with one tap the same array as `query` */
     float *sample_loss;         /* (2, b) losses of the coreset, by index and in order of choice */
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;               /* (steps) */
@@ -124,7 +124,7 @@ struct sfp__learner {
     sfp__snapshots snapshots;
     sfp__backed_file checkpoint; /* the last checkpoint that was written or read */
     /* Sizes. */
-    int D, S, taps, tap_dim;  /* tap_dim: taps * D */
+    int D, S, taps, tap_dim;  /* tap_dim: sfp__learner_tap_dim */
     size_t rgb_bytes, pixels; /* bytes of an image, floats of an input */
     int max_step_samples;     /* maximum number of samples per step */
     int capacity;             /* maximum of max_step_samples and options.batch: the size of arrays of samples */
@@ -188,6 +188,15 @@ static inline int sfp__learner_taps(const sfp__learner_options *o, const sfp__vi
     int half = vit->config.depth > 1 ? vit->config.depth / 2 : 1;
     return o->taps > 0 ? o->taps : half;
 }
+
+/* Returns the number of values of a sample's taps. */
+static inline int sfp__learner_tap_dim(const sfp__learner_options *o, const sfp__vit *vit)
+{
+    return (o->tap_mean + sfp__learner_taps(o, vit)) * vit->config.dim;
+}
+
+/* The backbone must have the blocks that the options name. */
+sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit *vit, sfp_error *err);
 
 /* Loads a batch and computes its queries, taps and keys; only with a method. Takes the head's lock for the former. */
 sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *samples, sfp_error *err);

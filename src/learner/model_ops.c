@@ -494,8 +494,9 @@ sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries)
                               .allowed = l->classes.allowed,
                               .replayed = l->step.replayed,
                               .query = l->step.query,
-                              .tap = l->taps > 1 ? l->step.tap : NULL,
+                              .tap = l->tap_dim > l->D ? l->step.tap : NULL,
                               .taps = l->taps,
+                              .tap_mean = l->opt.tap_mean,
                               .queries = queries};
 }
 
@@ -512,7 +513,7 @@ void sfp__learner_keep_queries(sfp__learner *l, int unknown)
             slot->has_query = true;
         else
             l->batch.has_query[item->index] = true;
-        if (!slot && l->taps > 1) {
+        if (!slot && l->tap_dim > l->D) {
             size_t n = (size_t)l->tap_dim;
             memcpy(l->batch.tap + (size_t)item->index * n, l->step.tap + (size_t)i * n, n * sizeof *l->batch.tap);
             l->batch.has_tap[item->index] = true;

@@ -22,7 +22,7 @@ struct sfp__predictor {
     sfp__thread_pool *threads;
     bool own_pool;
     int max_batch, D, S, pool, rows; /* components; rows of the prefix keys of a layer */
-    int taps, tap_dim;               /* K, K * D */
+    int taps, tap_dim;               /* K; number of values of a sample's taps */
     size_t pixels;
     sfp__vit_plan *plan;
     sfp__vit_memo *memo;              /* feature cache; NULL: none */
@@ -91,7 +91,7 @@ static sfp_status init_workspace(sfp__predictor *p, sfp__vit *vit, const sfp__fp
     p->pixels = 3 * (size_t)p->S * (size_t)p->S;
     size_t n = (size_t)max_batch, D = (size_t)p->D, prompted_rows = prompted ? n : 0, pool = prompted_rows * (size_t)o->pool;
     p->taps = sfp__learner_taps(p->opt, vit);
-    p->tap_dim = p->taps * p->D;
+    p->tap_dim = sfp__learner_tap_dim(p->opt, vit);
     sfp__want list[10 + SFP_FP_MAX_LAYERS] = {{&p->x, n * p->pixels, sizeof *p->x},
                                               {&p->xs, n, sizeof *p->xs},
                                               {&p->rgb, n, sizeof *p->rgb},
@@ -101,12 +101,12 @@ static sfp_status init_workspace(sfp__predictor *p, sfp__vit *vit, const sfp__fp
                                               {&p->alpha, pool, sizeof *p->alpha},
                                               {&p->norm, pool, sizeof *p->norm},
                                               {&p->square, prompted_rows * D, sizeof *p->square},
-                                              {&p->tap, p->taps > 1 ? n * (size_t)p->tap_dim : 0, sizeof *p->tap}};
+                                              {&p->tap, p->tap_dim > p->D ? n * (size_t)p->tap_dim : 0, sizeof *p->tap}};
     size_t count = 10;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
         list[count++] = (sfp__want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
     TRY(sfp__block(&p->block, count, list, err));
-    if (p->taps == 1)
+    if (p->tap_dim == p->D)
         p->tap = p->query;
     const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD, .prefix_rows = p->rows, .queries = prompted && !o->query_one};
     TRY(sfp__vit_plan_create(vit, p->threads, &plan, &p->plan, err));
@@ -420,8 +420,9 @@ static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error 
     } else {
         pass.query = p->query;
         pass.queries = unknown;
-        pass.tap = p->taps > 1 ? p->tap : NULL;
+        pass.tap = p->tap_dim > p->D ? p->tap : NULL;
         pass.taps = p->taps;
+        pass.tap_mean = p->opt->tap_mean;
         pass.compose = compose;
     }
     for (int l = 0; l < s->view.layers; l++) {
@@ -439,8 +440,13 @@ static sfp_status run_queries(sfp__predictor *p, int unknown, sfp_error *err)
     if (unknown == 0)
         return SFP_OK;
     sfp__thread_pool_run(p->threads, unknown, normalise_piece, p);
-    const sfp__vit_pass pass = {
-        .b = unknown, .xs = p->xs, .feature = p->query, .tap = p->taps > 1 ? p->tap : NULL, .taps = p->taps, .memo = p->memo};
+    const sfp__vit_pass pass = {.b = unknown,
+                                .xs = p->xs,
+                                .feature = p->query,
+                                .tap = p->tap_dim > p->D ? p->tap : NULL,
+                                .taps = p->taps,
+                                .tap_mean = p->opt->tap_mean,
+                                .memo = p->memo};
     return sfp__vit_run(p->plan, &pass, err);
 }
 

@@ -41,7 +41,7 @@ sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const c
 int sfp__predictor_classes(const sfp__predictor *p);
 const char *sfp__predictor_class_name(const sfp__predictor *p, int label); /* NULL: the class has no name */
 bool sfp__predictor_seen(const sfp__predictor *p, int label);
-int sfp__predictor_query_size(const sfp__predictor *p); /* values of a query in the functions below: taps * D */
+int sfp__predictor_query_size(const sfp__predictor *p); /* values of a query in the functions below: those of its taps */
 int sfp__predictor_image_size(const sfp__predictor *p);
 const sfp__learner_options *sfp__predictor_options(const sfp__predictor *p); /* resize, mean, std, seed */
 

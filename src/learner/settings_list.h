@@ -88,6 +88,8 @@
 #define SFP_SETTINGS_CLOSED_FORM(X)                                                                                             \
     X(INT, "taps", "K", "1", "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",   \
       taps, 0, SFP_VIT_MAX_DEPTH)                                                                                               \
+    X(FLIP, "tap-mean", "off|on", "off",                                                                                        \
+      "Closed-form heads learn also from the mean of the patch tokens after the last block but one.", tap_mean, 0, 0)           \
     X(FLIP, "slda", "sums|published", "sums",                                                                                   \
       "Head slda: exact, from sums over samples, or by the published update, which depends on their order.", slda_published, 0, \
       0)                                                                                                                        \

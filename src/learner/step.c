@@ -244,14 +244,14 @@ static sfp_status compute_missing(sfp__learner *l, int b, const bool *known, sfp
             l->step.xs[n++] = l->batch.x + (size_t)i * l->pixels;
     bool embeds = n == b && !l->opt.memo && !l->batch.has_embeds;
     if (n > 0)
-        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, l->taps > 1 ? l->step.tap : NULL,
+        TRY(sfp__trainer_queries(l->trainer, n, l->step.xs, l->step.query, l->tap_dim > l->D ? l->step.tap : NULL,
                                  embeds ? l->batch.mean_embed : NULL, err));
     l->batch.has_embeds = l->batch.has_embeds || embeds;
     for (int i = 0, k = 0; i < b; i++) {
         if (known[i])
             continue;
         memcpy(l->batch.query + (size_t)i * D, l->step.query + (size_t)k * D, D * sizeof(float));
-        if (l->taps > 1)
+        if (l->tap_dim > l->D)
             memcpy(l->batch.tap + (size_t)i * taps, l->step.tap + (size_t)k * taps, taps * sizeof(float));
         l->batch.has_query[i] = l->batch.has_tap[i] = true;
         k++;
@@ -537,8 +537,9 @@ sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *s
     const sfp__vit_pass pass = {.b = b,
                                 .xs = l->step.xs,
                                 .feature = l->batch.query,
-                                .tap = l->taps > 1 ? l->batch.tap : NULL,
+                                .tap = l->tap_dim > l->D ? l->batch.tap : NULL,
                                 .taps = l->taps,
+                                .tap_mean = l->opt.tap_mean,
                                 .memo = l->opt.memo};
     return sfp__vit_run(l->plan, &pass, err);
 }

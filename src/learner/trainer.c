@@ -161,6 +161,7 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
         pass.queries = b->queries;
         pass.tap = b->tap;
         pass.taps = b->taps;
+        pass.tap_mean = b->tap_mean;
     }
     const sfp__fp_samples samples = {.weight = b->weight, .replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
@@ -283,6 +284,7 @@ sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, f
                                 .feature = query,
                                 .tap = tap,
                                 .taps = t->opt.taps,
+                                .tap_mean = t->opt.tap_mean,
                                 .mean_embed = mean_embed,
                                 .memo = t->opt.memo};
     return sfp__vit_run(t->forward, &pass, err);

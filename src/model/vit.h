@@ -236,10 +236,12 @@ typedef struct sfp__vit_pass {
     float *normed;          /* (b, T, D) tokens after the final norm; needs a plan with token_head */
     float *class_attention; /* (b, H, T) attention of the class token in the last block, without the prefix */
     /* (b, K*D) taps of the pass without prefixes (docs/method.md, section 18): the final norm of the class token after each of the
-     * last K blocks, in their order. The last D values are the query. A pass without prompts writes all rows, a prompted one those
-     * of the samples whose queries it computes. */
+     * last K blocks, in their order. The last D values are the query. With tap_mean, (b, (1+K)*D): before them the mean over
+     * patches of the final norm of their tokens after the last block but one. A pass without prompts writes all rows, a prompted
+     * one those of the samples whose queries it computes. */
     float *tap;
-    int taps; /* K, 1 to depth; read only if tap is not NULL */
+    int taps;      /* K, 1 to depth; read only if tap is not NULL */
+    bool tap_mean; /* needs two blocks */
 
     struct sfp__vit_memo *memo; /* feature cache of queries and mean embeddings (vit_memo.h); NULL: none */
 

@@ -232,6 +232,27 @@ static void run_last_block(const sfp__vit_microbatch *u, int l, bool prompted)
     u->plan->kernels->norm_fwd(u->n, c->dim, lane->xc, v->weights.norm_w, v->weights.norm_b, c->ln_eps, lane->feature, lane->stf);
 }
 
+/* Writes the mean over patches of the normed tokens that enter the last block. */
+static void write_tap_mean(const sfp__vit_microbatch *u)
+{
+    const sfp__vit *v = u->plan->v;
+    int D = v->config.dim;
+    const float *from = u->lane->saved[v->config.depth - 1].xin;
+    float *normed = u->lane->feature; /* scratch until the end of the last block, as is stf */
+    for (int i = 0; i < u->n; i++, from += (size_t)v->tokens * (size_t)D) {
+        float *to = u->tap + (size_t)i * (size_t)(1 + u->taps) * (size_t)D;
+        memset(to, 0, (size_t)D * sizeof *to);
+        for (int t = 1; t < v->tokens; t++) {
+            u->plan->kernels->norm_fwd(1, D, from + (size_t)t * (size_t)D, v->weights.norm_w, v->weights.norm_b, v->config.ln_eps,
+                                       normed, u->lane->stf);
+            for (int d = 0; d < D; d++)
+                to[d] += normed[d];
+        }
+        for (int d = 0; d < D; d++)
+            to[d] /= (float)v->patches;
+    }
+}
+
 /* Writes the taps of block l, of which the output is known. The tap of the last block is the feature itself. */
 static void write_taps(const sfp__vit_microbatch *u, int l)
 {
@@ -239,11 +260,13 @@ static void write_taps(const sfp__vit_microbatch *u, int l)
     const sfp__vit_config *c = &v->config;
     sfp__vit_lane *lane = u->lane;
     int D = c->dim, last = c->depth - 1, at = l - (c->depth - u->taps);
+    if (u->tap_mean && l == last - 1)
+        write_tap_mean(u);
     int rows = l < last || u->plan->opt.token_head ? v->tokens : 1; /* rows per sample */
     if (at < 0)
         return;
     for (int i = 0; i < u->n; i++) {
-        float *to = u->tap + ((size_t)i * (size_t)u->taps + (size_t)at) * (size_t)D;
+        float *to = u->tap + ((size_t)i * (size_t)(u->tap_mean + u->taps) + (size_t)(u->tap_mean + at)) * (size_t)D;
         const float *from = (l < last ? lane->saved[l + 1].xin : lane->feature) + (size_t)i * (size_t)rows * (size_t)D;
         if (l < last) /* stf has not been computed yet and is scratch */
             u->plan->kernels->norm_fwd(1, D, from, v->weights.norm_w, v->weights.norm_b, c->ln_eps, to, lane->stf);

@@ -100,7 +100,7 @@ typedef struct sfp__vit_lane {
     float *dqkv;    /* (M, 3D) dense */
     float *dg;      /* (M, F) panels */
     float *dh;      /* (M, F) dense */
-    float *tap;     /* (n, depth*D) taps of the micro-batch in the feature cache */
+    float *tap;     /* (n, (1+depth)*D) taps of the micro-batch in the feature cache */
     float *scratch; /* scratch of the attention kernels */
     double flops;
     sfp__vit_seconds seconds;
@@ -135,8 +135,9 @@ typedef struct sfp__vit_microbatch {
     sfp__vit_weights *grad; /* output of weight gradients; NULL: none */
     int lane_index, first, n;
     bool query; /* compute the queries of the samples first */
-    float *tap; /* (n, taps*D) taps of its samples; NULL: not computed */
+    float *tap; /* (n, taps*D) or with tap_mean (n, (1+taps)*D): taps of its samples; NULL: not computed */
     int taps;
+    bool tap_mean;
     int lowest; /* the lowest block that the backward pass must reach */
     sfp__vit_memo_role role;
     uint32_t kind; /* of its values in the cache */
@@ -145,12 +146,12 @@ typedef struct sfp__vit_microbatch {
 } sfp__vit_microbatch;
 
 /* vit_memo.c. role_of returns what the pass takes from its cache. probe is called for all sizes of micro-batches before the pass.
- * taps returns the number of taps in an entry of a query. read returns whether all values are known, and writes them to the
+ * choose_taps sets those in an entry of a query. read returns whether all values are known, and writes them to the
  * outputs of the pass in this case; write adds those that were computed, and writes their taps. measure records the seconds of a
  * micro-batch that was computed, and charge those of the others at the end of the pass, of which `pieces` micro-batches had a
  * role. */
 sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_pass *pass);
-int sfp__vit_memo_taps(const struct sfp__vit_memo *m);
+void sfp__vit_memo_choose_taps(const struct sfp__vit_memo *m, sfp__vit_microbatch *u);
 void sfp__vit_memo_probe(struct sfp__vit_memo *m, sfp__vit_plan *p, int n);
 bool sfp__vit_memo_forced(const sfp__vit_plan *p, const sfp__vit_pass *pass, sfp__vit_memo_role role, int index);
 bool sfp__vit_memo_read(sfp__vit_microbatch *u);

@@ -18,7 +18,8 @@ enum {
 struct sfp__vit_memo {
     sfp__vit *v;
     sfp__feature_cache *cache[KINDS];
-    int taps; /* in a value of KIND_QUERY; the last one is the query */
+    int taps;      /* in a value of KIND_QUERY; the last one is the query */
+    bool tap_mean; /* a value of KIND_QUERY begins with the mean tap */
     bool charging, paused;
     double charged;
     uint64_t hits, misses;
@@ -47,7 +48,7 @@ static sfp_status add_weight(void *ctx, const sfp__vit_weight *w, sfp_error *err
 /* Returns the number of floats of a value. */
 static size_t width_of(const sfp__vit_memo *m, uint32_t kind)
 {
-    return (size_t)(kind == KIND_QUERY ? m->taps : 1) * (size_t)m->v->config.dim;
+    return (size_t)(kind == KIND_QUERY ? m->tap_mean + m->taps : 1) * (size_t)m->v->config.dim;
 }
 
 /* Computes the digest of everything besides the kind and the normalised pixels that determines the bits of a value. */
@@ -90,6 +91,7 @@ sfp_status sfp__vit_memo_create(sfp__vit *v, const sfp__vit_memo_options *o, sfp
     TRY(sfp__alloc(&m, 1, sizeof *m, err));
     m->v = v;
     m->taps = o->taps > half ? o->taps : half;
+    m->tap_mean = c->depth > 1;
     m->charging = true;
     const sfp__want list[] = {{&m->image, pixels, sizeof *m->image},
                               {&m->first[KIND_QUERY], width_of(m, KIND_QUERY), sizeof(float)},
@@ -158,9 +160,10 @@ sfp__vit_memo_stats sfp__vit_memo_get_stats(sfp__vit_memo *m)
 
 /* -------------------------------------------------------------------- passes */
 
-int sfp__vit_memo_taps(const sfp__vit_memo *m)
+void sfp__vit_memo_choose_taps(const sfp__vit_memo *m, sfp__vit_microbatch *u)
 {
-    return m->taps;
+    u->taps = m->taps;
+    u->tap_mean = m->tap_mean;
 }
 
 sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_pass *pass)
@@ -182,8 +185,9 @@ sfp__vit_memo_role sfp__vit_memo_role_of(const sfp__vit_plan *p, const sfp__vit_
 static void run_probe(sfp__vit_memo *m, sfp__vit_plan *p, int n)
 {
     const sfp__vit_pass pass = {.b = n, .xs = m->images, .mean_embed = m->probe[KIND_MEAN_EMBED]};
-    const sfp__vit_microbatch u = {
-        .plan = p, .pass = &pass, .lane = &p->lane[0], .ops = &p->ops[n], .n = n, .tap = m->probe[KIND_QUERY], .taps = m->taps};
+    sfp__vit_microbatch u = {
+        .plan = p, .pass = &pass, .lane = &p->lane[0], .ops = &p->ops[n], .n = n, .tap = m->probe[KIND_QUERY]};
+    sfp__vit_memo_choose_taps(m, &u);
     int token = sfp__gemm_enter();
     sfp__vit_forward(&u);
     sfp__gemm_leave(token);
@@ -224,14 +228,16 @@ static void copy_values(const sfp__vit_microbatch *u)
 {
     const sfp__vit_pass *pass = u->pass;
     float *query = u->role == SFP_MEMO_QUERY ? pass->feature : pass->query;
-    size_t D = (size_t)u->plan->v->config.dim, taps = (size_t)pass->taps;
+    size_t D = (size_t)u->plan->v->config.dim, mean = pass->tap_mean ? D : 0, taps = (size_t)pass->taps * D;
     for (int i = 0; i < u->n && u->kind == KIND_QUERY; i++) {
-        const float *end = value_at(u, i) + width_of(pass->memo, KIND_QUERY);
+        const float *value = value_at(u, i), *end = value + width_of(pass->memo, KIND_QUERY);
         size_t at = (size_t)u->first + (size_t)i;
         if (query)
             memcpy(query + at * D, end - D, D * sizeof *query);
-        if (pass->tap)
-            memcpy(pass->tap + at * taps * D, end - taps * D, taps * D * sizeof *end);
+        if (!pass->tap)
+            continue;
+        memcpy(pass->tap + at * (mean + taps), value, mean * sizeof *value);
+        memcpy(pass->tap + at * (mean + taps) + mean, end - taps, taps * sizeof *end);
     }
 }
 

@@ -70,7 +70,7 @@ static sfp_status create_lane(const sfp__vit_plan *p, sfp__vit_lane *l, void **b
         WANT(l->dg, M * F);
         WANT(l->dh, M * F);
     }
-    WANT(l->tap, n * (size_t)c->depth * D);
+    WANT(l->tap, n * (size_t)(1 + c->depth) * D);
     WANT(l->scratch, p->kernels->attn_scratch((int)T, (int)T + p->opt.prefix_rows, p->v->head_dim));
 #undef WANT
     TRY(sfp__block(block, count, list, err));
@@ -239,6 +239,8 @@ static sfp_status check_pass(const sfp__vit_plan *p, const sfp__vit_pass *pass, 
     }
     if (pass->tap && (pass->taps < 1 || pass->taps > c->depth))
         return sfp__fail(err, SFP_EINVAL, "number of taps is %d, expected 1 to %d, the number of blocks", pass->taps, c->depth);
+    if (pass->tap && pass->tap_mean && c->depth < 2)
+        return sfp__fail(err, SFP_EINVAL, "mean tap: the backbone has 1 block, expected at least 2");
     if (pass->normed && !p->opt.token_head)
         return sfp__fail(err, SFP_EINVAL, "tokens after the final norm need a plan with token_head");
     if (!pass->x && !pass->xs)
@@ -279,11 +281,12 @@ static void choose_taps(sfp__vit_microbatch *u)
 {
     const sfp__vit_pass *pass = u->pass;
     if (u->role == SFP_MEMO_QUERY || u->role == SFP_MEMO_PROMPTED) {
-        u->taps = sfp__vit_memo_taps(pass->memo);
+        sfp__vit_memo_choose_taps(pass->memo, u);
         u->tap = u->lane->tap;
     } else if (pass->tap && (u->query || !pass->prompts)) {
         u->taps = pass->taps;
-        u->tap = pass->tap + (size_t)u->first * (size_t)u->taps * (size_t)u->plan->v->config.dim;
+        u->tap_mean = pass->tap_mean;
+        u->tap = pass->tap + (size_t)u->first * (size_t)(u->tap_mean + u->taps) * (size_t)u->plan->v->config.dim;
     }
 }
 

@@ -283,6 +283,7 @@ typedef enum preset_condition {
     PRESET_IF_RATED,      /* there is an arrival rate */
     PRESET_IF_TRAINED,    /* fingerprints are trained: no closed-form head alone */
     PRESET_IF_CLOSED,     /* a closed-form head learns, alone or in the mixture */
+    PRESET_IF_RIDGE,      /* this head is ridge, and the user has not chosen its taps */
     PRESET_IF_ALLOCATABLE /* the same, and the user has not chosen another way to spend the time */
 } preset_condition;
 
@@ -297,14 +298,17 @@ static bool is_allocatable(const sfp__args *a)
 static bool holds(const sfp__args *a, preset_condition condition)
 {
     double rate;
-    bool closed = sfp__args_string(a, "method") || strcmp(sfp__args_text(a, "head"), "mix") == 0;
+    const char *method = sfp__args_string(a, "method");
+    bool closed = method || strcmp(sfp__args_text(a, "head"), "mix") == 0;
     switch (condition) {
     case PRESET_IF_RATED:
         return parse_rate(sfp__args_string(a, "rate"), &rate) && rate > 0;
     case PRESET_IF_TRAINED:
-        return !sfp__args_string(a, "method");
+        return !method;
     case PRESET_IF_CLOSED:
         return closed;
+    case PRESET_IF_RIDGE:
+        return closed && (!method || strcmp(method, "ridge") == 0) && !sfp__args_given(a, "taps");
     case PRESET_IF_ALLOCATABLE:
         return closed && is_allocatable(a);
     default:
@@ -336,6 +340,7 @@ static sfp_status set_preset(sfp__args *a, sfp_error *err)
                 {PRESET_FAST, PRESET_ALWAYS, "method", "ridge"},
                 {PRESETS_OURS, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
                 {PRESETS_OURS, PRESET_IF_CLOSED, "taps", "0"},
+                {PRESETS_OURS, PRESET_IF_RIDGE, "tap-mean", "on"},
                 {PRESETS_OURS, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
     int which = 1 << sfp__args_choice(a, "preset");
     TRY(sfp__args_clear_rank(a, SFP_RANK_PRESET, err));

@@ -25,7 +25,7 @@ static const sfp__no_effect_rule rules[] = {
     {"diagnostics", "method", "method {method}", "a closed-form head alone has no coreset, buffer or gradients to measure"},
     {"init-state", "method", "method {method}", "a closed-form head alone has no initial state"},
     {OF_THE_LEARNER, "method", "method {method}", "a closed-form head alone has no coreset, buffer, steps or fingerprints"},
-    {"taps slda shrinkage", "!method&head!=mix", "head {head}", "only closed-form heads and head mix use it"},
+    {"taps tap-mean slda shrinkage", "!method&head!=mix", "head {head}", "only closed-form heads and head mix use it"},
     {"slda shrinkage", "method=ncm|ridge|ranpac", "method {method}", "only slda uses it"},
     {"slda shrinkage", "head=mix", "head {head}", "only method slda uses it"},
     {"shrinkage", "slda=published", "slda {slda}", "the published form has a fixed shrinkage"},

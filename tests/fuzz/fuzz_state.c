@@ -46,6 +46,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         o.method = methods[i % 3];
         o.slda_published = i == 1;
         o.taps = 1 + i % 2;
+        o.tap_mean = i == 2;
         put_state(&o, i < 3 ? o.method : "ncm-2");
     }
     return 0;

@@ -703,6 +703,8 @@ TEST(above_twice_the_load_the_row_best_has_a_smaller_input_and_its_costs)
     write_cost("method=ncm taps=1", 0.1);
     write_cost("method=ridge taps=0", 0.2);
     write_cost("method=ridge taps=0 img-size=48", 0.1);
+    write_cost("method=ridge taps=0 tap-mean=on", 0.2);
+    write_cost("method=ridge taps=0 tap-mean=on img-size=48", 0.1);
     write_cost("preset=best", 0.5);
     write_cost("preset=best img-size=48", 0.3);
     assert_null(sfp__settings_value(clock_of(lab, "best", &best, &training), "img-size")); /* load 1 */
@@ -713,7 +715,7 @@ TEST(above_twice_the_load_the_row_best_has_a_smaller_input_and_its_costs)
     assert_null(sfp__settings_value(clock_at(lab, "ridge, taps", 2, &best, &training), "img-size"));
     lab->opt.settings = settings_of(STREAM " img-size=64");
     write_cost("method=ncm taps=1 img-size=64", 0.1);
-    write_cost("method=ridge taps=0 img-size=64", 0.2);
+    write_cost("method=ridge taps=0 tap-mean=on img-size=64", 0.2);
     write_cost("preset=best img-size=64", 0.5);
     assert_string_equal(sfp__settings_value(clock_at(lab, "best", 2, &best, &training), "img-size"), "64");
     lab->opt.settings = settings_of(STREAM " img-size=auto"); /* all rows */
@@ -735,6 +737,7 @@ TEST(queries_and_training_have_costs_of_their_own)
     lab->opt.settings = settings_of(STREAM);
     write_cost("method=ncm taps=1", 0.1);
     write_cost("method=ridge taps=0", 0.2);
+    write_cost("method=ridge taps=0 tap-mean=on", 0.2);
     write_cost("method=ranpac taps=1", 0.25);
     write_cost("preset=best", 0.5);
     const sfp__strings *settings = clock_of(lab, "best", &best, &training);

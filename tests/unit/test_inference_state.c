@@ -76,7 +76,7 @@ TEST(predictions_equal_those_of_the_learner_that_saved)
         small_options(),
         FREE(),
         SMALL(x.head = SFP_HEAD_MIX),
-        SMALL(x.head = SFP_HEAD_MIX; x.taps = 3),
+        SMALL(x.head = SFP_HEAD_MIX; x.taps = 3; x.tap_mean = true),
         FREE(x.head = SFP_HEAD_MIX; x.taps = 0),
         SMALL(x.fp.attune = false; x.fp.query_one = true),
         SMALL(x.fp.kind = SFP_FP_L2P; x.fp.last_layer = 3),
@@ -101,11 +101,12 @@ TEST(predictions_equal_those_of_the_learner_that_saved)
 }
 
 /* A closed-form head (method) that has seen two of three classes. */
-static sfp__learner *save_method(const char *kind, int taps)
+static sfp__learner *save_method(const char *kind, int taps, bool tap_mean)
 {
     sfp__learner_options o = small_options();
     o.method = kind;
     o.taps = taps;
+    o.tap_mean = tap_mean;
     o.fp.classes = 3;
     sfp__learner *l = make_learner(&o);
     feed(l, 0, 9, 0);
@@ -117,8 +118,8 @@ TEST(a_closed_form_head_predicts_too)
 {
     choose_images();
     static const char *const kinds[] = {"ncm", "slda", "ridge", "ranpac"};
-    for (int k = 0; k < 8; k++) {
-        OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k / 2], 1 + k % 2);
+    for (int k = 0; k < 16; k++) {
+        OWNED_PTR(sfp__learner_free) sfp__learner *from = save_method(kinds[k / 4], 1 + k % 2, k / 2 % 2);
         OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL, *learned = NULL;
         MUST(sfp__predictor_open(vit, threads, in_directory("s"), 4, &p, &err)); /* 9 images are divided into three passes */
         MUST(sfp__predictor_create(from, threads, 4, &learned, &err));
@@ -127,8 +128,8 @@ TEST(a_closed_form_head_predicts_too)
         assert_string_equal(sfp__predictor_class_name(p, 0), "cat");
         assert_null(sfp__predictor_class_name(p, 2));
         assert_same_answers(&a, &want);
-        float query[IMAGES * 64];
-        assert_int_equal(sfp__predictor_query_size(p), 32 * (1 + k % 2));
+        float query[IMAGES * 96];
+        assert_int_equal(sfp__predictor_query_size(p), 32 * (1 + k % 2 + k / 2 % 2));
         bool has[IMAGES] = {false};
         int32_t label[IMAGES];
         MUST(sfp__predictor_run_known(p, IMAGES, image_list, query, has, label, NULL, 0, NULL, &err));
@@ -172,7 +173,7 @@ static void save_learner(sfp__head_mode head)
 static void save_kind(int kind)
 {
     if (kind == 2)
-        sfp__learner_free(save_method("slda", 1));
+        sfp__learner_free(save_method("slda", 1, false));
     else
         save_learner(kind == 1 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR);
 }
@@ -349,7 +350,7 @@ TEST(another_backbone_is_refused_by_name)
     MUST(sfp__learner_load(l, in_directory("t"), &err));
     config.depth = 4;
     MUST(sfp__vit_random(&config, 3, 0.1f, &shallow, &err));
-    sfp__learner_free(save_method("ncm", 1));
+    sfp__learner_free(save_method("ncm", 1, false));
     refused(shallow, "s", SFP_EINVAL, "depth 5, heads 4, hidden 64; checksum ");
 }
 

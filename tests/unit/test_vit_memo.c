@@ -178,13 +178,14 @@ TEST(a_paused_cache_is_not_used)
 enum { DEPTH = 6, ROWS = 2, QUERIES = 9 };
 
 /* Runs a pass over all inputs that computes taps: one without prompts or, if `prompts` is not NULL, one that computes the first
- * QUERIES queries. Returns the queries, the taps and the features: (N, (taps + 2) * D) floats in three parts. */
+ * QUERIES queries. Returns the queries, the taps with the mean tap and the features: (N, (taps + 3) * D) floats in three parts. */
 static float *tapped(const model *m, sfp__vit_plan_options o, const sfp__vit_prompt *prompts, const float *const *xs, int taps,
                      sfp__vit_memo *memo)
 {
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
-    float *out = filled((size_t)N * (size_t)(taps + 2) * D, 3);
-    sfp__vit_pass pass = {.b = N, .xs = xs, .feature = out + N * D, .tap = out + 2 * N * D, .taps = taps, .memo = memo};
+    float *out = filled((size_t)N * (size_t)(taps + 3) * D, 3);
+    sfp__vit_pass pass = {
+        .b = N, .xs = xs, .feature = out + N * D, .tap = out + 2 * N * D, .taps = taps, .tap_mean = true, .memo = memo};
     if (prompts) {
         o.queries = true;
         o.prefix_rows = ROWS;
@@ -216,7 +217,7 @@ TEST(taps_from_the_cache_have_the_same_bits_whatever_their_number)
                 const float *want = tapped(&m, plans[p], with, xs, taps, NULL);
                 for (int round = 0; round < 2; round++)
                     assert_memory_equal(tapped(&m, plans[p], with, xs, taps, memo), want,
-                                        (size_t)N * (size_t)(taps + 2) * D * sizeof *want);
+                                        (size_t)N * (size_t)(taps + 3) * D * sizeof *want);
                 sfp__vit_memo_stats stats = sfp__vit_memo_get_stats(memo);
                 assert_true(stats.hits >= (prompted ? QUERIES : N));
                 if (taps > 1) /* a smaller number of taps has added the entries */
@@ -237,7 +238,7 @@ TEST(more_taps_than_an_entry_has_are_computed)
         uint64_t misses = sfp__vit_memo_get_stats(memo).misses;
         assert_true(i < 2 ? misses == N : misses == 0); /* entries of another number of taps are not shared */
         assert_memory_equal(tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, DEPTH, memo), want,
-                            (size_t)N * (DEPTH + 2) * D * sizeof *want);
+                            (size_t)N * (DEPTH + 3) * D * sizeof *want);
         assert_int_equal(sfp__vit_memo_get_stats(memo).hits, i == 0 ? 0 : i == 1 ? N : 2 * N);
         assert_int_equal(sfp__vit_memo_get_stats(memo).misses, misses);
     }
@@ -256,7 +257,7 @@ TEST(an_entry_with_a_damaged_tap_is_computed_again)
     for (int round = 0; round < 3; round++) {
         OWNED_PTR(sfp__vit_memo_free) sfp__vit_memo *memo = make_memo(&m);
         sfp__vit_memo_set_charging(memo, false);
-        assert_memory_equal(tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, 2, memo), want, (size_t)N * 4 * D * sizeof *want);
+        assert_memory_equal(tapped(&m, (sfp__vit_plan_options){0}, NULL, xs, 2, memo), want, (size_t)N * 5 * D * sizeof *want);
         assert_int_equal(sfp__vit_memo_get_stats(memo).misses, round == 0 ? N : round == 1 ? 1 : 0);
         assert_int_equal(sfp__vit_memo_get_stats(memo).cache.damaged, round == 1);
         if (round > 0)

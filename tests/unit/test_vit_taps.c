@@ -64,39 +64,49 @@ static void token_loss(void *ctx, int lane, int first, int n, const float *token
     memset(grad, 0, (size_t)(n * T * D) * sizeof *grad);
 }
 
-/* Computes all taps (B, DEPTH * D) from the tokens of every block, with the norm in double. */
+/* Adds scale times the final norm of x (D), in double, to `out`. */
+static void add_norm(const world *w, const float *x, double scale, float *out)
+{
+    double mean = 0, variance = 0;
+    for (int k = 0; k < D; k++)
+        mean += (double)x[k] / D;
+    for (int k = 0; k < D; k++)
+        variance += ((double)x[k] - mean) * ((double)x[k] - mean) / D;
+    for (int k = 0; k < D; k++)
+        out[k] += (float)(scale * (((double)x[k] - mean) / sqrt(variance + (double)config.ln_eps) * (double)w->v->weights.norm_w[k] +
+                                   (double)w->v->weights.norm_b[k]));
+}
+
+/* Computes the mean tap and all others (B, (1 + DEPTH) * D) from the tokens of every block. */
 static float *expected_taps(const world *w)
 {
-    float *tokens[DEPTH], *out = floats((size_t)B * DEPTH * D);
+    float *tokens[DEPTH], *out = filled((size_t)B * (1 + DEPTH) * D, 0);
     for (int l = 0; l < DEPTH; l++)
         tokens[l] = filled((size_t)B * T * D, NAN);
     const sfp__vit_pass pass = {.b = B, .x = w->x, .tokens = tokens};
     run(w, (sfp__vit_plan_options){.all_tokens = true}, &pass);
-    for (int i = 0; i < B; i++)
-        for (int l = 0; l < DEPTH; l++) {
-            const float *x = tokens[l] + (size_t)i * T * D;
-            double mean = 0, variance = 0;
-            for (int k = 0; k < D; k++)
-                mean += (double)x[k] / D;
-            for (int k = 0; k < D; k++)
-                variance += ((double)x[k] - mean) * ((double)x[k] - mean) / D;
-            for (int k = 0; k < D; k++)
-                out[(i * DEPTH + l) * D + k] =
-                    (float)(((double)x[k] - mean) / sqrt(variance + (double)config.ln_eps) * (double)w->v->weights.norm_w[k] +
-                            (double)w->v->weights.norm_b[k]);
-        }
+    for (int i = 0; i < B; i++) {
+        float *to = out + i * (1 + DEPTH) * D;
+        for (int t = 1; t < T; t++)
+            add_norm(w, tokens[DEPTH - 2] + (i * T + t) * D, 1.0 / (T - 1), to);
+        for (int l = 0; l < DEPTH; l++)
+            add_norm(w, tokens[l] + i * T * D, 1, to + (1 + l) * D);
+    }
     return out;
 }
 
 /* Checks the taps of the first n samples, that their last ones are the bytes of `query`, and that the other rows are unchanged. */
-static void check_taps(const float *tap, int taps, const float *query, int n, const float *want)
+static void check_taps(const sfp__vit_pass *pass, const float *query, int n, const float *want)
 {
+    int taps = pass->taps, mean = pass->tap_mean, all = mean + taps;
     for (int i = 0; i < n; i++) {
-        check_near("taps", tap + i * taps * D, want + ((i + 1) * DEPTH - taps) * D, (size_t)(taps * D), 1e-5);
-        check_same("query", tap + ((i + 1) * taps - 1) * D, query + i * D, D * sizeof *query);
+        const float *tap = pass->tap + i * all * D;
+        check_near("mean tap", tap, want + i * (1 + DEPTH) * D, (size_t)(mean * D), 1e-5);
+        check_near("taps", tap + mean * D, want + ((i + 1) * (1 + DEPTH) - taps) * D, (size_t)(taps * D), 1e-5);
+        check_same("query", tap + (all - 1) * D, query + i * D, D * sizeof *query);
     }
-    for (int i = n * taps * D; i < B * taps * D; i++)
-        assert_true(isnan(tap[i]));
+    for (int i = n * all * D; i < B * all * D; i++)
+        assert_true(isnan(pass->tap[i]));
 }
 
 TEST(taps_of_a_pass_without_prompts_are_the_norms_of_its_class_tokens)
@@ -109,17 +119,18 @@ TEST(taps_of_a_pass_without_prompts_are_the_norms_of_its_class_tokens)
                                            {.mode = SFP_VIT_GRAD_INPUT},
                                            {.mode = SFP_VIT_GRAD_INPUT, .token_head = true}};
     for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            float *tap = filled((size_t)(B * counts[i] * D), NAN), *feature = filled(B * D, NAN), *plain = filled(B * D, NAN);
+        for (size_t i = 0; i < 2 * sizeof counts / sizeof *counts; i++) {
+            float *tap = filled((size_t)(B * (1 + counts[i / 2]) * D), NAN), *feature = filled(B * D, NAN), *plain = filled(B * D, NAN);
             sfp__vit_pass pass = {.b = B, .x = w.x, .feature = plain, .head = loss, .head_ctx = &w};
             if (plans[p].token_head)
                 pass.token_head = token_loss;
             run(&w, plans[p], &pass);
             pass.feature = feature;
             pass.tap = tap;
-            pass.taps = counts[i];
+            pass.taps = counts[i / 2];
+            pass.tap_mean = i % 2;
             run(&w, plans[p], &pass);
-            check_taps(tap, counts[i], feature, B, want);
+            check_taps(&pass, feature, B, want);
             check_same("features", feature, plain, B * D * sizeof *plain);
         }
 }
@@ -131,8 +142,8 @@ TEST(a_prompted_pass_writes_the_taps_of_the_queries_that_it_computes)
     for (int mode = SFP_VIT_FORWARD; mode <= SFP_VIT_GRAD_PREFIX; mode++)
         for (int all = 0; all < 2; all++)
             for (int n = 0; n <= B; n += 4)
-                for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-                    float *tap = filled((size_t)(B * counts[i] * D), NAN), *query = filled(B * D, 7);
+                for (size_t i = 0; i < 2 * sizeof counts / sizeof *counts; i++) {
+                    float *tap = filled((size_t)(B * (1 + counts[i / 2]) * D), NAN), *query = filled(B * D, 7);
                     float *feature = filled(B * D, NAN), *plain = filled(B * D, NAN);
                     const sfp__vit_plan_options o = {.mode = mode, .prefix_rows = ROWS, .queries = true, .all_tokens = all};
                     sfp__vit_pass pass = {.b = B,
@@ -147,9 +158,10 @@ TEST(a_prompted_pass_writes_the_taps_of_the_queries_that_it_computes)
                     const float *keys = copied(w.grad[0], (size_t)B * ROWS * D);
                     pass.feature = feature;
                     pass.tap = tap;
-                    pass.taps = counts[i];
+                    pass.taps = counts[i / 2];
+                    pass.tap_mean = i % 2;
                     run(&w, o, &pass);
-                    check_taps(tap, counts[i], query, n, want);
+                    check_taps(&pass, query, n, want);
                     check_same("features", feature, plain, B * D * sizeof *plain);
                     check_same("gradients", w.grad[0], keys, (size_t)B * ROWS * D * sizeof *keys);
                 }
@@ -160,11 +172,11 @@ TEST(any_number_of_threads_gives_the_same_taps)
     float *want = NULL;
     for (int threads = 1; threads <= 5; threads += 2) {
         OWNED_BY(free_world) world w = make_world(threads);
-        float *tap = filled((size_t)B * DEPTH * D, NAN);
-        const sfp__vit_pass pass = {.b = B, .x = w.x, .tap = tap, .taps = DEPTH};
+        float *tap = filled((size_t)B * (1 + DEPTH) * D, NAN);
+        const sfp__vit_pass pass = {.b = B, .x = w.x, .tap = tap, .taps = DEPTH, .tap_mean = true};
         run(&w, (sfp__vit_plan_options){0}, &pass);
         if (want)
-            check_same("taps", tap, want, (size_t)B * DEPTH * D * sizeof *tap);
+            check_same("taps", tap, want, (size_t)B * (1 + DEPTH) * D * sizeof *tap);
         want = tap;
     }
 }

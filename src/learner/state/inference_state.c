@@ -62,7 +62,8 @@ static sfp_status read_settings(reading *f, sfp_error *err)
         {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
         {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
         {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
-        {"seed", false, false},     {"answer", true, false},      {"taps", false, false},           {"slda", false, false}};
+        {"seed", false, false},     {"answer", true, false},      {"taps", false, false},           {"slda", false, false},
+        {"tap-mean", false, false}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].fingerprints_only && f->r->method))
             TRY(read_setting(f, list[i].key, list[i].required, err));
@@ -75,12 +76,10 @@ static sfp_status read_settings(reading *f, sfp_error *err)
 static sfp_status load_head(const reading *f, const char *kind, sfp__head **out, sfp_error *err)
 {
     const sfp__learner_options *opt = &f->r->opt;
-    int depth = f->vit->config.depth, taps = sfp__learner_taps(opt, f->vit);
-    if (taps > depth)
-        return sfp__fail(err, SFP_EFORMAT, "%s: taps is %d, expected at most %d: the number of blocks of the backbone", f->path,
-                         taps, depth);
+    if (sfp__learner_check_taps(opt, f->vit, err))
+        return sfp__fail_prefix(err, SFP_EFORMAT, "%s", f->path);
     /* no memory for the classes that the metadata claims: those in the file are reserved as they are read */
-    sfp__head_options o = sfp__head_options_defaults(taps * f->vit->config.dim, 0);
+    sfp__head_options o = sfp__head_options_defaults(sfp__learner_tap_dim(opt, f->vit), 0);
     sfp__visitor v = sfp__visit_reading(f->st, false);
     char prefix[32];
     o.tap_dim = f->vit->config.dim;
