@@ -123,6 +123,7 @@ sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_H
     h.tap_dim = l->D;
     h.seed = o->seed;
     h.slda_published = o->slda_published;
+    h.ridge_balanced = o->ridge_balanced;
     h.shrinkage_oas = !o->fixed_shrinkage;
     h.solve_gap = solve_gap(l);
     h.threads = l->threads;

@@ -90,6 +90,9 @@
       taps, 0, SFP_VIT_MAX_DEPTH)                                                                                               \
     X(FLIP, "tap-mean", "off|on", "off",                                                                                        \
       "Closed-form heads learn also from the mean of the patch tokens after the last block but one.", tap_mean, 0, 0)           \
+    X(FLIP, "ridge", "plain|balanced", "plain",                                                                                 \
+      "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",            \
+      ridge_balanced, 0, 0)                                                                                                     \
     X(FLIP, "slda", "sums|published", "sums",                                                                                   \
       "Head slda: exact, from sums over samples, or by the published update, which depends on their order.", slda_published, 0, \
       0)                                                                                                                        \

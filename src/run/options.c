@@ -341,6 +341,7 @@ static sfp_status set_preset(sfp__args *a, sfp_error *err)
                 {PRESETS_OURS, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
                 {PRESETS_OURS, PRESET_IF_CLOSED, "taps", "0"},
                 {PRESETS_OURS, PRESET_IF_RIDGE, "tap-mean", "on"},
+                {PRESETS_OURS, PRESET_IF_RIDGE, "ridge", "balanced"},
                 {PRESETS_OURS, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
     int which = 1 << sfp__args_choice(a, "preset");
     TRY(sfp__args_clear_rank(a, SFP_RANK_PRESET, err));

@@ -26,6 +26,7 @@ typedef struct sfp__head_options {
     float slda_shrink; /* 1e-4; only without shrinkage_oas */
     bool shrinkage_oas;
     bool slda_published;       /* slda: the published update, which depends on the order of the samples */
+    bool ridge_balanced;       /* ridge: scores do not prefer frequent classes */
     int64_t solve_gap;         /* ridge, slda: least number of samples between two solves of the learner */
     sfp__thread_pool *threads; /* for solves; NULL: none */
     bool test_on_held;         /* ridge, slda: solutions that are not exact exclude held-out samples, which test them */

@@ -3,6 +3,7 @@
  * With n samples, mean m, G = sum x x^T, H_c the sum of x over class c, n_c its number of samples and pi_c = n_c / n:
  *
  *     ridge   Z = diag(1 / deviation), A = Z (G/n - m m^T) Z + lambda I, scores pi + (x - m)^T Z A^-1 Z (H/n - m pi^T)
+ *     balanced ridge: scores_c (x - m)^T (..) / sqrt(C pi_c) without pi, C the number of classes
  *     slda    mu_c = H_c / n_c, S = (G - sum_c n_c mu_c mu_c^T) / n, shrunk towards a multiple of I,
  *             scores (x - m)^T S^-1 (mu_c - m) - (mu_c - m)^T S^-1 (mu_c - m) / 2
  *
@@ -294,6 +295,25 @@ static void solve(ridge *m, double lambda, unsigned folds, solution *s)
     finish(m, folds, s);
 }
 
+/* Returns by how much the weights of a class with this share of the samples are multiplied: 1 on average if all are equal. */
+static double balance_of(int classes, double share)
+{
+    return share > 0 ? 1 / sqrt(classes * share) : 0;
+}
+
+/* Removes the preference of a solution for frequent classes, unless the head is plain or slda. m->prior has their shares. */
+static void balance(const ridge *m, solution *s)
+{
+    if (is_slda(m) || !m->base.opt.ridge_balanced)
+        return;
+    for (int r = 0; r < s->rows; r++) {
+        double factor = balance_of(s->rows, m->prior[r]);
+        for (int i = 0; i < m->base.opt.dim; i++)
+            s->weight[(size_t)i * (size_t)s->rows + (size_t)r] *= factor;
+        s->bias[r] = s->bias[r] == never ? never : 0;
+    }
+}
+
 /* ------------------------------------------------------- lambda and scale */
 
 static void score_one(const ridge *m, const solution *s, const float *x, double *out)
@@ -308,20 +328,22 @@ static void score_one(const ridge *m, const solution *s, const float *x, double 
     }
 }
 
-/* Returns the squared error of the held-out fold under a solution of the rest. Uses m->matrix. */
+/* Returns the squared error of the held-out fold under a plain solution of the rest. If the head is balanced, it is that of the best
+ * multiple of the scores without the prior: their scale is fitted later, and small scores of many classes are no advantage. Uses
+ * m->matrix. */
 static double held_error(ridge *m, const solution *s)
 {
     const sfp__sums *u = &m->sums;
     size_t d = (size_t)m->base.opt.dim, rows = (size_t)s->rows;
-    double n = (double)u->total[SFP_HELD], error = 0, *w = m->class_x, *sum = m->class_x + d;
+    double n = (double)u->total[SFP_HELD], target = 0, on_target = 0, square = 0, *w = m->class_x, *sum = m->class_x + d;
     sfp__sums_product(u, 1 << SFP_HELD, m->matrix, m->base.opt.threads);
     memset(sum, 0, d * sizeof *sum);
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < d; i++)
             sum[i] += u->class_sum[SFP_HELD][r * d + i];
-    for (size_t r = 0; r < rows; r++) { /* scores are b + x.w */
+    for (size_t r = 0; r < rows; r++) { /* scores without the prior are b + x.w, the target is 1 or 0 minus the prior */
         const double *own = u->class_sum[SFP_HELD] + r * d;
-        double b = m->prior[r], on_own = 0, on_all = 0, square = 0, count = (double)u->count[SFP_HELD][r];
+        double b = 0, on_own = 0, on_all = 0, count = (double)u->count[SFP_HELD][r], prior = m->prior[r];
         for (size_t i = 0; i < d; i++) {
             w[i] = s->weight[i * rows + r];
             b -= s->centre[i] * w[i];
@@ -331,8 +353,13 @@ static double held_error(ridge *m, const solution *s)
         sfp__triangle_multiply((int)d, m->matrix, w, m->product);
         for (size_t i = 0; i < d; i++)
             square += w[i] * m->product[i];
-        error += count - 2 * (b * count + on_own) + b * b * n + 2 * b * on_all + square;
+        square += b * b * n + 2 * b * on_all;
+        target += count - 2 * count * prior + n * prior * prior;
+        on_target += b * count + on_own - prior * (b * n + on_all);
     }
+    double error = target - 2 * on_target + square;
+    if (m->base.opt.ridge_balanced)
+        error = on_target > 0 && square > 0 ? target - on_target * on_target / square : target;
     return isfinite(error) ? error : INFINITY;
 }
 
@@ -372,6 +399,7 @@ static void choose(ridge *m, solution *s)
     if (!is_slda(m))
         s->strength[LAMBDA] = choose_lambda(m, s);
     solve(m, s->strength[LAMBDA], 1 << SFP_REST, s);
+    balance(m, s);
     for (int i = 0; i < m->sums.kept; i++)
         score_one(m, s, m->sums.kept_x + (size_t)i * d, m->scores + (size_t)i * rows);
     s->strength[SCALE] = sfp__head_fit_scale(m->sums.kept, (int)rows, m->scores, m->sums.kept_row, first_scale(m));
@@ -397,6 +425,7 @@ static void solve_own(ridge *m)
     if (m->base.n >= 4 * m->own.chosen)
         choose(m, &m->own);
     solve(m, m->own.strength[LAMBDA], own_folds(m), &m->own);
+    balance(m, &m->own);
     m->own.n = m->base.n;
     memcpy(m->own_factor, m->matrix, sfp__triangle_count(m->base.opt.dim) * sizeof *m->own_factor);
     memcpy(m->own_deviation, m->deviation, (size_t)m->base.opt.dim * sizeof *m->own_deviation);
@@ -425,6 +454,8 @@ static void update_class(ridge *m, unsigned folds, double n, int row)
     solution *s = &m->own;
     size_t d = (size_t)m->base.opt.dim, rows = (size_t)s->rows;
     double count = class_count(m, folds, row), share = count / n, bias = 0, *right = m->class_x, *x = m->class_x + d;
+    bool balanced = m->base.opt.ridge_balanced;
+    double factor = balanced ? balance_of(s->rows, share) : 1;
     for (size_t i = 0; i < d; i++) {
         double sum = class_sum(m, folds, row, (int)i);
         right[i] = is_slda(m) ? sum / count - s->centre[i] : m->own_deviation[i] * (sum / n - s->centre[i] * share);
@@ -432,10 +463,10 @@ static void update_class(ridge *m, unsigned folds, double n, int row)
     memcpy(x, right, d * sizeof *x);
     sfp__triangle_solve((int)d, m->own_factor, 1, x, m->base.opt.threads);
     for (size_t i = 0; i < d; i++) {
-        s->weight[i * rows + (size_t)row] = is_slda(m) ? x[i] : m->own_deviation[i] * x[i];
+        s->weight[i * rows + (size_t)row] = is_slda(m) ? x[i] : factor * m->own_deviation[i] * x[i];
         bias -= 0.5 * right[i] * x[i];
     }
-    s->bias[row] = is_slda(m) ? bias : share;
+    s->bias[row] = is_slda(m) ? bias : balanced ? 0 : share;
     m->own_share[row] = share;
 }
 
@@ -473,6 +504,7 @@ static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
     else
         choose(m, &m->exact);
     solve(m, m->exact.strength[LAMBDA], ALL, &m->exact);
+    balance(m, &m->exact);
     m->exact.n = h->n;
     sfp__novelty_fit(&m->novelty, &m->sums, h->rows, h->opt.threads);
     return SFP_OK;

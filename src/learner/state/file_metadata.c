@@ -121,6 +121,7 @@ static int list_inference_settings(const sfp__learner_options *o, sfp__saved_set
     n += put_settings(SFP_SAVED_INFERENCE, o->answer_all ? "answer" : "", o, out + n);
     n += put_settings(SFP_SAVED_INFERENCE, o->method || o->head == SFP_HEAD_MIX ? "taps slda shrinkage" : "", o, out + n);
     n += put_settings(SFP_SAVED_INFERENCE, o->tap_mean ? "tap-mean" : "", o, out + n);
+    n += put_settings(SFP_SAVED_RUN, o->ridge_balanced ? "ridge" : "", o, out + n);
     PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
     PUT(INFERENCE, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
     return n;
