@@ -373,11 +373,11 @@ static double error_at(ridge *m, int index, solution *s, double *error)
     return error[index];
 }
 
-/* Goes downhill from 1. The search always starts there, so that the result depends on the sums only. A step must lower the error by
- * more than one part in the number of held-out samples: a few of them do not lead far away. */
+/* Goes downhill from 1. The search always starts there, so that the result depends on the sums only. Unless the head is balanced, a
+ * step must lower the error by more than one part in the number of held-out samples: a few of them do not lead far away. */
 static double choose_lambda(ridge *m, solution *s)
 {
-    double error[DECADES], enough = 1 - 1 / (double)m->sums.total[SFP_HELD];
+    double error[DECADES], enough = m->base.opt.ridge_balanced ? 1 : 1 - 1 / (double)m->sums.total[SFP_HELD];
     int best = -LOWEST, from = best;
     for (int i = 0; i < DECADES; i++)
         error[i] = NAN;
