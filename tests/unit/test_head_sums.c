@@ -12,7 +12,7 @@
 
 enum { N = 700, D = 70, CLASSES = 12, PARTS = 7 };
 
-static const char *const kinds[] = {"ncm", "slda", "ridge"};
+static const char *const kinds[] = {"ncm", "slda", "ridge", "balanced ridge"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static float x[N][D];
@@ -39,7 +39,8 @@ static sfp__head *make(const char *kind)
 {
     sfp__head_options opt = sfp__head_options_defaults(D, 2);
     sfp__head *h = NULL;
-    MUST(sfp__head_create(kind, &opt, &h, &err));
+    opt.ridge_balanced = strcmp(kind, "balanced ridge") == 0;
+    MUST(sfp__head_create(opt.ridge_balanced ? "ridge" : kind, &opt, &h, &err));
     return h;
 }
 
@@ -253,4 +254,125 @@ TEST(the_fitted_scale_is_that_of_the_labels)
             fail_msg("scale is %g, expected %g", got, scale);
     }
     assert_true(sfp__head_fit_scale(0, ROWS, NULL, NULL, 10) == 10); /* without samples the likely value is kept */
+}
+
+/* ------------------------------------------------------------------------------------------ ridge by its definition */
+
+/* A solution from samples, not from sums: scores are prior + (x - mean) . weight. */
+typedef struct direct {
+    double mean[D], prior[CLASSES], weight[CLASSES][D];
+} direct;
+
+/* Solves a w = b for each class in place, by elimination; a is symmetric and positive definite. */
+static void eliminate(double a[D][D], double b[CLASSES][D])
+{
+    for (int k = 0; k < D; k++)
+        for (int i = k + 1; i < D; i++) {
+            double f = a[i][k] / a[k][k];
+            for (int j = k; j < D; j++)
+                a[i][j] -= f * a[k][j];
+            for (int c = 0; c < CLASSES; c++)
+                b[c][i] -= f * b[c][k];
+        }
+    for (int c = 0; c < CLASSES; c++)
+        for (int i = D - 1; i >= 0; i--) {
+            for (int j = i + 1; j < D; j++)
+                b[c][i] -= a[i][j] * b[c][j];
+            b[c][i] /= a[i][i];
+        }
+}
+
+static direct solve(bool all, double lambda)
+{
+    direct s = {0};
+    double n = 0, deviation[D] = {0}, a[D][D] = {{0}};
+    for (int i = 0; i < N; i++) {
+        if (!all && key[i] % 10 == 0)
+            continue;
+        n++;
+        s.prior[label[i] / 2]++;
+        for (int j = 0; j < D; j++)
+            s.mean[j] += (double)x[i][j];
+    }
+    for (int c = 0; c < CLASSES; c++)
+        s.prior[c] /= n;
+    for (int j = 0; j < D; j++)
+        s.mean[j] /= n;
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < D && (all || key[i] % 10 != 0); j++)
+            deviation[j] += ((double)x[i][j] - s.mean[j]) * ((double)x[i][j] - s.mean[j]) / n;
+    for (int j = 0; j < D; j++)
+        deviation[j] = sqrt(deviation[j]);
+    for (int i = 0; i < N; i++) {
+        if (!all && key[i] % 10 == 0)
+            continue;
+        for (int j = 0; j < D; j++) {
+            double z = ((double)x[i][j] - s.mean[j]) / deviation[j];
+            for (int k = 0; k < D; k++)
+                a[j][k] += z * ((double)x[i][k] - s.mean[k]) / deviation[k] / n;
+            for (int c = 0; c < CLASSES; c++)
+                s.weight[c][j] += z * ((label[i] == 2 * c) - s.prior[c]) / n;
+        }
+    }
+    for (int j = 0; j < D; j++)
+        a[j][j] += lambda;
+    eliminate(a, s.weight);
+    for (int c = 0; c < CLASSES; c++)
+        for (int j = 0; j < D; j++)
+            s.weight[c][j] /= deviation[j];
+    return s;
+}
+
+static double product(const direct *s, int i, int c)
+{
+    double sum = 0;
+    for (int j = 0; j < D; j++)
+        sum += ((double)x[i][j] - s->mean[j]) * s->weight[c][j];
+    return sum;
+}
+
+/* Returns the squared error of the held-out samples; balanced: that of the best multiple of the scores without the prior. */
+static double error_of(double lambda, bool balanced)
+{
+    direct s = solve(false, lambda);
+    double square = 0, on_target = 0, target = 0;
+    for (int i = 0; i < N; i++)
+        for (int c = 0; c < CLASSES && key[i] % 10 == 0; c++) {
+            double p = product(&s, i, c), t = (label[i] == 2 * c) - s.prior[c];
+            square += p * p;
+            on_target += p * t;
+            target += t * t;
+        }
+    return balanced ? target - on_target * on_target / square : target - 2 * on_target + square;
+}
+
+/* The classes have unequal numbers of samples, so that the balanced scores differ from the plain ones. */
+TEST(ridge_scores_equal_their_definition)
+{
+    for (int balanced = 0; balanced < 2; balanced++) {
+        OWNED_PTR(sfp__head_free) sfp__head *h = make(balanced ? "balanced ridge" : "ridge");
+        int held = 0, k = 0;
+        for (int i = 0; i < N; i++) {
+            if (i % 3 && label[i] < CLASSES) /* the first half of the classes loses two of three samples */
+                label[i] += CLASSES;
+            learn(h, i);
+            held += key[i] % 10 == 0;
+        }
+        double enough = balanced ? 1 : 1 - 1.0 / held;
+        while (k < 2 && error_of(pow(10, k + 1), balanced) < enough * error_of(pow(10, k), balanced))
+            k++;
+        while (k <= 0 && error_of(pow(10, k - 1), balanced) < enough * error_of(pow(10, k), balanced))
+            k--;
+        direct s = solve(true, pow(10, k));
+        double *got = scores(h, true), scale = h->kind->scale(h, true), worst = 0;
+        for (int i = 0; i < SFP_HEAD_GRAIN; i++)
+            for (int c = 0; c < CLASSES; c++) {
+                if (s.prior[c] == 0)
+                    continue;
+                double p = product(&s, i, c), want = balanced ? p / sqrt(h->rows * s.prior[c]) : s.prior[c] + p;
+                worst = fmax(worst, fabs(got[i * 2 * CLASSES + 2 * c] / scale - want));
+            }
+        print_message("balanced %d: lambda 1e%d, difference %.1e\n", balanced, k, worst);
+        assert_true(worst < 1e-8);
+    }
 }

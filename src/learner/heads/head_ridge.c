@@ -306,8 +306,11 @@ static void balance(const ridge *m, solution *s)
 {
     if (is_slda(m) || !m->base.opt.ridge_balanced)
         return;
+    int classes = 0;
+    for (int r = 0; r < s->rows; r++)
+        classes += m->prior[r] > 0;
     for (int r = 0; r < s->rows; r++) {
-        double factor = balance_of(s->rows, m->prior[r]);
+        double factor = balance_of(classes, m->prior[r]);
         for (int i = 0; i < m->base.opt.dim; i++)
             s->weight[(size_t)i * (size_t)s->rows + (size_t)r] *= factor;
         s->bias[r] = s->bias[r] == never ? never : 0;
@@ -448,14 +451,15 @@ static void add_rows(ridge *m)
     s->rows = (int)rows;
 }
 
-/* Computes the weights of class `row` of the own solution from the sums of n samples and the factor of the last solve. */
-static void update_class(ridge *m, unsigned folds, double n, int row)
+/* Computes the weights of class `row` of the own solution from the sums of n samples of `classes` classes and the factor of the last
+ * solve. */
+static void update_class(ridge *m, unsigned folds, double n, int classes, int row)
 {
     solution *s = &m->own;
     size_t d = (size_t)m->base.opt.dim, rows = (size_t)s->rows;
     double count = class_count(m, folds, row), share = count / n, bias = 0, *right = m->class_x, *x = m->class_x + d;
     bool balanced = m->base.opt.ridge_balanced;
-    double factor = balanced ? balance_of(s->rows, share) : 1;
+    double factor = balanced ? balance_of(classes, share) : 1;
     for (size_t i = 0; i < d; i++) {
         double sum = class_sum(m, folds, row, (int)i);
         right[i] = is_slda(m) ? sum / count - s->centre[i] : m->own_deviation[i] * (sum / n - s->centre[i] * share);
@@ -475,14 +479,18 @@ static void update_classes(ridge *m)
 {
     const unsigned folds = own_folds(m);
     double n = 0;
+    int classes = 0;
     if (m->base.rows > m->own.rows)
         add_rows(m);
-    for (int r = 0; r < m->own.rows; r++)
-        n += class_count(m, folds, r);
+    for (int r = 0; r < m->own.rows; r++) {
+        double count = class_count(m, folds, r);
+        n += count;
+        classes += count > 0;
+    }
     for (int r = 0; r < m->own.rows; r++) {
         double count = class_count(m, folds, r);
         if (count > 0 && count >= 1.5 * n * m->own_share[r])
-            update_class(m, folds, n, r);
+            update_class(m, folds, n, classes, r);
     }
 }
 
