@@ -208,7 +208,8 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
         TRY(sfp__validation_init(&l->validation, l->rgb_bytes, (size_t)l->tap_dim, err));
     }
     o->fp.seed = o->seed;
-    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .taps = l->taps, .tap_mean = o->tap_mean, .memo = o->memo};
+    sfp__trainer_options t = {
+        .fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .taps = l->taps, .tap_mean = o->tap_mean, .memo = o->memo};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
@@ -234,10 +235,11 @@ sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit
 {
     int taps = sfp__learner_taps(o, vit), depth = vit->config.depth;
     if (taps > depth)
-        return sfp__fail_key(err, "taps", SFP_EINVAL, "taps is %d, expected at most %d: the number of blocks of the backbone", taps,
-                             depth);
+        return sfp__fail_key(err, "taps", SFP_EINVAL, "taps is %d, expected at most %d: the number of blocks of the backbone",
+                             taps, depth);
     if (o->tap_mean && depth < 2)
-        return sfp__fail_key(err, "tap-mean", SFP_EINVAL, "tap-mean is on, but the backbone has only one block; use tap-mean off");
+        return sfp__fail_key(err, "tap-mean", SFP_EINVAL,
+                             "tap-mean is on, but the backbone has only one block; use tap-mean off");
     return SFP_OK;
 }
 

@@ -28,7 +28,8 @@ typedef struct sfp__train_batch {
     const bool *replayed;   /* (n) or NULL; true: sample of the buffer, of any task so far */
     float *query;           /* (n, D) the first `queries` rows are computed, the others are given */
     int queries;
-    float *tap; /* (n, taps*D), with tap_mean (n, (1+taps)*D): receives the taps of the first `queries` rows; NULL: not computed */
+    float
+        *tap; /* (n, taps*D), with tap_mean (n, (1+taps)*D): receives the taps of the first `queries` rows; NULL: not computed */
     int taps;
     bool tap_mean;
     int terms; /* number of loss terms that include the ortho penalty */

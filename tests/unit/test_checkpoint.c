@@ -73,8 +73,8 @@ TEST(a_resumed_learner_equals_one_that_never_stopped)
         {"dualprompt, task-free: new expert prompts are activated",
          KIND(SFP_FP_DUALPROMPT, (x.fp.tasks = x.fp.classes = 0, x.fp.pool = 6)), 10, 20, 0},
         {"mixed heads", SMALL(x.head = SFP_HEAD_MIX), 3, 6, 2},
-        {"mixed heads with taps, from the coreset", SMALL((x.head = SFP_HEAD_MIX, x.taps = 2, x.tap_mean = true, x.feed = SFP_FEED_CORESET)), 30, 47,
-         20},
+        {"mixed heads with taps, from the coreset",
+         SMALL((x.head = SFP_HEAD_MIX, x.taps = 2, x.tap_mean = true, x.feed = SFP_FEED_CORESET)), 30, 47, 20},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         same_as_never_stopping(&list[i]);

@@ -692,20 +692,35 @@ static sfp__strings *clock_of(sfp__lab *lab, const char *row, sfp__cell *cell, d
     return clock_at(lab, row, 1, cell, training);
 }
 
-TEST(above_twice_the_load_the_row_best_has_a_smaller_input_and_its_costs)
+/* E11 with the processing times of its methods. */
+static sfp__lab *begin_e11(void)
 {
     sfp__lab *lab = lab_of(1, STRINGS("E11"));
-    sfp__cell best;
-    double training;
     make_directory();
     lab->opt.out = directory;
     lab->opt.settings = settings_of(STREAM);
     write_cost("method=ncm taps=1", 0.1);
     write_cost("method=ridge taps=0", 0.2);
-    write_cost("method=ridge taps=0 img-size=48", 0.1);
     write_cost("method=ridge taps=0 tap-mean=on", 0.2);
-    write_cost("method=ridge taps=0 tap-mean=on img-size=48", 0.1);
     write_cost("preset=best", 0.5);
+    return lab;
+}
+
+static void end_e11(sfp__lab *lab)
+{
+    sfp__strings_done(&lab->cost_keys);
+    sfp_engine_close(lab->engine);
+    sfp__text_done(&lab->engine_key);
+    remove_directory();
+}
+
+TEST(above_twice_the_load_the_row_best_has_a_smaller_input_and_its_costs)
+{
+    sfp__lab *lab = begin_e11();
+    sfp__cell best;
+    double training;
+    write_cost("method=ridge taps=0 img-size=48", 0.1);
+    write_cost("method=ridge taps=0 tap-mean=on img-size=48", 0.1);
     write_cost("preset=best img-size=48", 0.3);
     assert_null(sfp__settings_value(clock_of(lab, "best", &best, &training), "img-size")); /* load 1 */
     const sfp__strings *settings = clock_at(lab, "best", 2, &best, &training);             /* load 4 */
@@ -721,25 +736,15 @@ TEST(above_twice_the_load_the_row_best_has_a_smaller_input_and_its_costs)
     lab->opt.settings = settings_of(STREAM " img-size=auto"); /* all rows */
     assert_string_equal(sfp__settings_value(clock_at(lab, "ridge, taps", 2, &best, &training), "img-size"), "48");
     assert_null(sfp__settings_value(clock_at(lab, "ridge, taps", 1, &best, &training), "img-size"));
-    sfp__strings_done(&lab->cost_keys);
-    sfp_engine_close(lab->engine);
-    sfp__text_done(&lab->engine_key);
-    remove_directory();
+    end_e11(lab);
 }
 
 TEST(queries_and_training_have_costs_of_their_own)
 {
-    sfp__lab *lab = lab_of(1, STRINGS("E11"));
+    sfp__lab *lab = begin_e11();
     sfp__cell best, other;
     double training;
-    make_directory();
-    lab->opt.out = directory;
-    lab->opt.settings = settings_of(STREAM);
-    write_cost("method=ncm taps=1", 0.1);
-    write_cost("method=ridge taps=0", 0.2);
-    write_cost("method=ridge taps=0 tap-mean=on", 0.2);
     write_cost("method=ranpac taps=1", 0.25);
-    write_cost("preset=best", 0.5);
     const sfp__strings *settings = clock_of(lab, "best", &best, &training);
     assert_true(fabs(best.rate - 100) < 1e-9); /* that of one query pass */
     assert_true(fabs(best.cost - 0.2) < 1e-9 && fabs(training - 0.3) < 1e-9);
@@ -752,8 +757,5 @@ TEST(queries_and_training_have_costs_of_their_own)
     settings = clock_of(lab, "ranpac", &other, &training);
     assert_true(fabs(other.cost - 0.25) < 1e-9 && training == 0);
     assert_null(strstr(sfp__settings_value(settings, "costs"), "stages"));
-    sfp__strings_done(&lab->cost_keys);
-    sfp_engine_close(lab->engine);
-    sfp__text_done(&lab->engine_key);
-    remove_directory();
+    end_e11(lab);
 }

@@ -73,8 +73,9 @@ static void add_norm(const world *w, const float *x, double scale, float *out)
     for (int k = 0; k < D; k++)
         variance += ((double)x[k] - mean) * ((double)x[k] - mean) / D;
     for (int k = 0; k < D; k++)
-        out[k] += (float)(scale * (((double)x[k] - mean) / sqrt(variance + (double)config.ln_eps) * (double)w->v->weights.norm_w[k] +
-                                   (double)w->v->weights.norm_b[k]));
+        out[k] +=
+            (float)(scale * (((double)x[k] - mean) / sqrt(variance + (double)config.ln_eps) * (double)w->v->weights.norm_w[k] +
+                             (double)w->v->weights.norm_b[k]));
 }
 
 /* Computes the mean tap and all others (B, (1 + DEPTH) * D) from the tokens of every block. */
@@ -120,7 +121,8 @@ TEST(taps_of_a_pass_without_prompts_are_the_norms_of_its_class_tokens)
                                            {.mode = SFP_VIT_GRAD_INPUT, .token_head = true}};
     for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
         for (size_t i = 0; i < 2 * sizeof counts / sizeof *counts; i++) {
-            float *tap = filled((size_t)(B * (1 + counts[i / 2]) * D), NAN), *feature = filled(B * D, NAN), *plain = filled(B * D, NAN);
+            float *tap = filled((size_t)(B * (1 + counts[i / 2]) * D), NAN), *feature = filled(B * D, NAN),
+                  *plain = filled(B * D, NAN);
             sfp__vit_pass pass = {.b = B, .x = w.x, .feature = plain, .head = loss, .head_ctx = &w};
             if (plans[p].token_head)
                 pass.token_head = token_loss;
