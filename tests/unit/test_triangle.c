@@ -83,13 +83,11 @@ static void check_all(int n, int threads)
             if (j >= i)
                 near(sfp__triangle_row(t, n, i)[j], dense[i * n + j], 1e-12, "sum of products", n);
         }
-    sfp__triangle_multiply(n, t, x, y);
-    for (int i = 0; i < n; i++) {
-        double want = 0;
+    double want = 0;
+    for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            want += dense[i * n + j] * x[j];
-        near(y[i], want, 1e-11, "product", n);
-    }
+            want += x[i] * dense[i * n + j] * x[j];
+    near(sfp__triangle_square(n, t, x, y), want, 1e-11, "square", n);
     assert_true(sfp__triangle_factor(n, t, pool));
     for (int i = 0; i < n; i++)
         for (int j = i; j < n; j++) {

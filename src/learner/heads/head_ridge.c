@@ -353,10 +353,7 @@ static double held_error(ridge *m, const solution *s)
             on_own += w[i] * own[i];
             on_all += w[i] * sum[i];
         }
-        sfp__triangle_multiply((int)d, m->matrix, w, m->product);
-        for (size_t i = 0; i < d; i++)
-            square += w[i] * m->product[i];
-        square += b * b * n + 2 * b * on_all;
+        square += sfp__triangle_square((int)d, m->matrix, w, m->product) + b * b * n + 2 * b * on_all;
         target += count - 2 * count * prior + n * prior * prior;
         on_target += b * count + on_own - prior * (b * n + on_all);
     }

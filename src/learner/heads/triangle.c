@@ -211,16 +211,15 @@ void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__th
     run(threads, (columns + B - 1) / B, solve_columns, &j);
 }
 
-void sfp__triangle_multiply(int n, const double *a, const double *x, double *y)
+double sfp__triangle_square(int n, const double *a, const double *x, double *work)
 {
-    memset(y, 0, (size_t)n * sizeof *y);
-    for (int i = 0; i < n; i++) {
+    double sum = 0;
+    memset(work, 0, (size_t)n * sizeof *work);
+    for (int i = 0; i < n; i++) { /* work_j is the sum of a_ij x_i over i < j, when row j is reached */
         const double *row = const_block_at(a, n, i / B * B) + (ptrdiff_t)(i % B) * (n - i / B * B) - i / B * B;
-        double sum = row[i] * x[i];
-        for (int j = i + 1; j < n; j++) {
-            sum += row[j] * x[j];
-            y[j] += row[j] * x[i];
-        }
-        y[i] += sum;
+        sum += x[i] * (row[i] * x[i] + 2 * work[i]);
+        for (int j = i + 1; j < n; j++)
+            work[j] += row[j] * x[i];
     }
+    return sum;
 }

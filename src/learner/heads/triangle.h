@@ -36,7 +36,7 @@ bool sfp__triangle_factor(int n, double *a, sfp__thread_pool *threads);
 /* Computes X <- A^-1 X from the factor; X (n, columns) row-major. */
 void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads);
 
-/* Computes y = A x; y must not overlap x. */
-void sfp__triangle_multiply(int n, const double *a, const double *x, double *y);
+/* Returns x^T A x. work (n) must not overlap x. */
+double sfp__triangle_square(int n, const double *a, const double *x, double *work);
 
 #endif
