@@ -219,11 +219,26 @@ static sfp_status made_otherwise(const sfp__tensor_file *st, const sfp__saved_se
                      s ? sfp__setting_shown(s, now->value, value, sizeof value) : now->value);
 }
 
+/* Settings that are saved only if they are not the default. */
+static const char *const saved_if_changed[] = {"answer", "tap-mean", "ridge"};
+enum { SAVED_IF_CHANGED = sizeof saved_if_changed / sizeof *saved_if_changed };
+
+/* Returns the value in a file that does not have this setting; NULL: it must have it. */
+static const char *value_if_missing(const char *name)
+{
+    for (int i = 0; i < SAVED_IF_CHANGED; i++)
+        if (strcmp(saved_if_changed[i], name) == 0)
+            return sfp__settings_find(name)->info.default_value;
+    return NULL;
+}
+
 /* ignored: names of settings that may differ, each between blanks. */
 static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, const char *ignored, sfp_error *err)
 {
     sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = list_learner_settings(l, list);
+    for (int i = 0; i < SAVED_IF_CHANGED && run; i++) /* some are twice in the list now, which does no harm */
+        n += put_settings(SFP_SAVED_RUN, saved_if_changed[i], &l->opt, list + n);
     for (int i = 0; i < n; i++) {
         char key[64], shown[SFP_NAME_MAX], word[64];
         setting_key(&list[i], run, key, sizeof key);
@@ -231,7 +246,7 @@ static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *
         if ((!run && list[i].kind != SFP_SAVED_STATE) || strstr(ignored, word))
             continue;
         const char *found = sfp__tensor_file_meta(st, key);
-        if (!found && run)
+        if (!found && run && !(found = value_if_missing(list[i].name)))
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
         if (found && strcmp(found, list[i].value) != 0)
             return made_otherwise(st, &list[i], sfp__printable(found, shown, sizeof shown), err);
