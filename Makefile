@@ -53,7 +53,7 @@ demo: release
 	@scripts/setup demo
 	@rm -rf build/demo
 	@$(demo_run) --out build/demo/best
-	@$(demo_run) --method ranpac --taps 1 --allocate fixed --out build/demo/ranpac
+	@$(demo_run) --method ranpac --taps 1 --allocate fixed --img-size 0 --out build/demo/ranpac
 	@$(demo_run) --preset paper --calibrate 20 --out build/demo/paper
 	@build/release/streamfp runs compare $(demo_runs)
 	@build/release/streamfp runs compare $(demo_runs) --html build/demo/index.html
