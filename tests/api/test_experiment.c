@@ -412,7 +412,6 @@ TEST(an_experiment_stopped_in_every_run_continues)
         o.seeds = 1;
         o.orders = -1;
         o.calibrate = 1;
-        sfp_error err = {0};
         status = sfp_experiment("E6", lab_settings(), &o, NULL, &err);
         if (status && status != SFP_ECANCELLED)
             fail_msg("%s", err.message);
