@@ -296,8 +296,8 @@ SFP_API int sfp_learner_queued(const sfp_learner *l); /* images that wait for a 
  * sfp_learner_forget takes out 1 to "batch" samples that were learned with these images and labels: predictions are then those of a
  * learner that has never seen them. SFP_ENOTFOUND: one of them cannot have been learned; whether just these images were learned is
  * not known to the learner. sfp_learner_relabel corrects the label of one such sample. sfp_learner_merge adds the samples of a
- * checkpoint of another learner with the same backbone, method and "taps": predictions are then those of a learner of both streams.
- * A class must have the same label, and the same name if it has one, in both. */
+ * checkpoint of another learner with the same backbone, method, "taps", "tap-mean" and "ridge": predictions are then those of a
+ * learner of both streams. A class must have the same label, and the same name if it has one, in both. */
 SFP_API sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err);
 SFP_API sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t label, sfp_error *err);
 SFP_API sfp_status sfp_learner_merge(sfp_learner *l, const char *path, sfp_error *err);

@@ -1,8 +1,8 @@
 /* The feature cache of a backbone (docs/method.md, section 14): passes that have one read queries and mean embeddings of images
  * from a directory (io/feature_cache.h) instead of computing them, and add those that they compute.
  *
- * An entry of a query contains the mean tap and taps of at least half of the blocks, however many the pass asks for, so that runs with different
- * numbers of taps share their entries. A pass that asks for more taps than entries have is computed.
+ * An entry of a query contains the mean tap and taps of at least half of the blocks, however many the pass asks for, so that runs
+ * with different numbers of taps share their entries. A pass that asks for more taps than entries have is computed.
  *
  * A hit changes no number. The division of a pass into micro-batches stays the same, and a micro-batch is skipped only if all of
  * its values are known. The last bits of a value may depend on the size of its micro-batch and on its place in it; that is part

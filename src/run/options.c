@@ -284,7 +284,7 @@ typedef enum preset_condition {
     PRESET_IF_TRAINED,    /* fingerprints are trained: no closed-form head alone */
     PRESET_IF_CLOSED,     /* a closed-form head learns, alone or in the mixture */
     PRESET_IF_RIDGE,      /* this head is ridge, and the user has not chosen its taps */
-    PRESET_IF_ALLOCATABLE /* the same, and the user has not chosen another way to spend the time */
+    PRESET_IF_ALLOCATABLE /* a closed-form head learns, and the user has not chosen another way to spend the time */
 } preset_condition;
 
 /* Clock paper keeps batches before the stream begins, so it leaves nothing to allocate. */

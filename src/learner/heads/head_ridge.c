@@ -332,7 +332,7 @@ static void score_one(const ridge *m, const solution *s, const float *x, double 
 }
 
 /* Returns the squared error of the held-out fold under a plain solution of the rest. If the head is balanced, it is that of the best
- * multiple of the scores without the prior: their scale is fitted later, and small scores of many classes are no advantage. Uses
+ * multiple of the scores without the prior: their scale is fitted later, and small scores are not an advantage. Uses
  * m->matrix. */
 static double held_error(ridge *m, const solution *s)
 {
