@@ -1,11 +1,12 @@
 /* streamfp: real-time stream learning for vision transformers.
  *
- * This header is the whole public interface and its manual. A program that includes it and links libstreamfp can do what the
- * program `streamfp` does: `streamfp run`, `predict` and `eval` are written with nothing else.
+ * This header is the whole public interface and its manual. The commands run, sweep, experiment, eval, predict,
+ * select, convert and pretrain of the program `streamfp` are written with nothing else.
  *
- *   1 Errors and messages     4 Settings      7 Sources                10 Selectors and buffer methods of your own
- *   2 Images                  5 Learner       8 Runs and their results  11 Coresets of a matrix
- *   3 Engine                  6 Predictor     9 Evaluation              12 Conversion and pretraining of backbones
+ *   1 Errors and messages     5 Learner                9 Evaluation
+ *   2 Images                  6 Predictor             10 Selectors and buffer methods of your own
+ *   3 Engine                  7 Sources               11 Coresets of a matrix
+ *   4 Settings                8 Runs and their results 12 Conversion and pretraining of backbones, 13 Experiments and sweeps
  *
  * Rules that hold for every function:
  *
@@ -159,6 +160,9 @@ typedef struct sfp_engine_options {
      * then it is the size with about half as many patches. It is chosen once and reported by a message. */
     double rate;          /* images that arrive per second; 0: not known, the size is that of the file */
     double query_seconds; /* seconds per image of a query pass at the size of the file; 0: measured when the engine is opened */
+    /* A state (file or run directory) with which the engine will predict: with image_size 0, the input has the size at which the state
+     * was learned. NULL: none. */
+    const char *state;
 } sfp_engine_options;
 #define SFP_ENGINE_OPTIONS_INIT SFP_INIT(sfp_engine_options)
 #define SFP_IMAGE_SIZE_AUTO (-1) /* for image_size: chosen by the arrival rate */
@@ -174,7 +178,7 @@ SFP_API int sfp_engine_image_size(const sfp_engine *e); /* side of the input in 
 SFP_API int sfp_engine_dim(const sfp_engine *e);        /* length of a feature */
 SFP_API int sfp_engine_classes(const sfp_engine *e);    /* classes of the backbone's own head; 0: it has none */
 
-/* The input size at which the state in `path` (a state file or a run directory) was learned: open the engine with it. */
+/* The input size at which the state in `path` (a state file or a run directory) was learned. */
 SFP_API sfp_status sfp_state_image_size(const char *path, int *size, sfp_error *err);
 
 /* ------------------------------------------------------------------------------------------------------------ 4 Settings
@@ -316,8 +320,9 @@ SFP_API sfp_status sfp_learner_set_class_name(sfp_learner *l, int32_t label, con
 /* NULL: the class has no name. Valid until the next call on the learner. */
 SFP_API const char *sfp_learner_class_name(const sfp_learner *l, int32_t label);
 
-/* The state (state.safetensors): all that prediction needs. A learner with the same settings can load it and continue with its
- * fingerprints and classifier; the buffer is not part of it. */
+/* The state (state.safetensors): all that prediction needs. A learner with the same settings can load it, or a checkpoint, and
+ * continue with its fingerprints and classifier, without its buffer. A state does not contain the sums of a closed-form head: after
+ * loading one, the closed-form member of head mix starts anew; after loading a checkpoint it continues. */
 SFP_API sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err);
 SFP_API sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err);
 
@@ -562,7 +567,7 @@ SFP_API int sfp_result_tasks(const sfp_result *r);
 SFP_API int sfp_result_classes(const sfp_result *r);
 SFP_API const char *sfp_result_task_name(const sfp_result *r, int task);
 SFP_API const char *sfp_result_class_name(const sfp_result *r, int label);
-/* Accuracy on task `on` after task `after`; member NULL: of the whole head, else of "linear", "slda" or "ranpac" in a mixture.
+/* Accuracy on task `on` after task `after`; member NULL: of the whole head, else of "linear" or "ridge" in a mixture.
  * NaN: not measured. */
 SFP_API double sfp_result_accuracy(const sfp_result *r, const char *member, int after, int on);
 /* The whole result as JSON, on one line or indented; free with sfp_free. */

@@ -1,4 +1,4 @@
-/* Errors, versions and engines (streamfp.h, parts 1 and 3). */
+/* Engines (streamfp.h, part 3). */
 #include "api/api.h"
 
 #include "base/c_locale.h"
@@ -18,44 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-void sfp_free(void *memory)
-{
-    sfp__free(memory);
-}
-
-sfp_status sfp_error_set(sfp_error *err, sfp_status status, const char *message)
-{
-    IN_C_LOCALE;
-    return sfp__fail(err, status, "%s", message ? message : "");
-}
-
-sfp_status sfp__api_callback_failed(sfp_status status, sfp_error *why, const char *where, sfp_error *err)
-{
-    bool known = status > SFP_OK && status <= SFP_ECANCELLED;
-    why->message[sizeof why->message - 1] = '\0';
-    return sfp__fail(err, known ? status : SFP_EINVAL, "%s: %s", where,
-                     why->message[0] ? why->message
-                     : known         ? sfp_status_text(status)
-                                     : "the callback returned an unknown status");
-}
-
-sfp_status sfp__api_options(const void *given, void *out, size_t size, const char *name, sfp_error *err)
-{
-    size_t has = 0;
-    memset(out, 0, size);
-    if (given) {
-        memcpy(&has, given, sizeof has);
-        if (has < sizeof has)
-            return sfp__fail(err, SFP_EINVAL, "%s: size is %zu, expected sizeof(%s): initialise it with its _INIT macro", name,
-                             has, name);
-        memcpy(out, given, has < size ? has : size);
-    }
-    memcpy(out, &size, sizeof size);
-    return SFP_OK;
-}
-
-/* -------------------------------------------------------------------------------------------------------------- opening */
 
 /* Takes the backbone over, also if it fails. */
 static sfp_status make_engine(sfp__vit *vit, const char *backbone, const sfp_engine_options *o, sfp_engine **out, sfp_error *err)
@@ -160,9 +122,8 @@ static sfp_status make_random(const sfp__vit_config *c, uint64_t seed, float spr
     return make_engine(vit, name, o, out, err);
 }
 
-sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)
+static sfp_status open_backbone(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)
 {
-    IN_C_LOCALE;
     static const sfp__vit_config stand_in = {.img_size = 32,
                                              .patch_size = 8,
                                              .channels = 3,
@@ -173,11 +134,8 @@ sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *optio
                                              .ln_eps = 1e-6f,
                                              .mean = {0.5f, 0.5f, 0.5f},
                                              .std = {0.25f, 0.25f, 0.25f}};
-    sfp_engine_options o;
+    sfp_engine_options o = *options;
     sfp__vit *vit = NULL;
-    if (!backbone || !out)
-        return sfp__fail(err, SFP_EINVAL, "backbone and out must not be NULL");
-    TRY(read_options(options, &o, err));
     bool chooses = o.image_size == SFP_IMAGE_SIZE_AUTO;
     if (chooses)
         o.image_size = 0;
@@ -199,6 +157,41 @@ sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *optio
     return SFP_OK;
 }
 
+/* Opens the engine with the input size of a saved file (0: not in the file). A size that the backbone cannot have is that of another
+ * backbone, which is reported when the file is opened. */
+static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *o, const char *file, int size, sfp_engine **out,
+                                sfp_error *err)
+{
+    OWNED_PTR(sfp_engine_close) sfp_engine *own = NULL, *resized = NULL;
+    sfp_engine_options other = *o;
+    other.image_size = size;
+    TRY(open_backbone(backbone, o, &own, err));
+    if (size && size != sfp_engine_image_size(own) && open_backbone(backbone, &other, &resized, NULL) == SFP_OK &&
+        sfp_engine_image_size(resized) == size) {
+        log_info(o, "input size is %d as in %s; the size of the backbone is %d", size, file, sfp_engine_image_size(own));
+        *out = TAKE(resized);
+    } else {
+        *out = TAKE(own);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)
+{
+    IN_C_LOCALE;
+    sfp_engine_options o;
+    int size = 0;
+    if (!backbone || !out)
+        return sfp__fail(err, SFP_EINVAL, "backbone and out must not be NULL");
+    TRY(read_options(options, &o, err));
+    const char *state = o.image_size == 0 ? o.state : NULL;
+    o.state = NULL;
+    if (!state)
+        return open_backbone(backbone, &o, out, err);
+    TRY(sfp_state_image_size(state, &size, err));
+    return open_as_saved(backbone, &o, state, size, out, err);
+}
+
 /* Finds the file from which a run with these settings begins, and its input size (0: not in the file); false: there is none. Files
  * that cannot be read are reported by the run. */
 static bool find_saved_size(const sfp__args *a, char file[PATH_MAX], int *size)
@@ -207,26 +200,8 @@ static bool find_saved_size(const sfp__args *a, char file[PATH_MAX], int *size)
     if (sfp__args_flag(a, "resume") && out && !sfp__path_print(file, PATH_MAX, NULL, "%s/checkpoint", out) &&
         sfp__checkpoint_img_size(file, size))
         return true;
-    return state && !sfp__state_path(state, file, PATH_MAX, NULL) && !sfp__state_img_size(file, size, NULL);
-}
-
-/* Opens the engine with the input size of a file. A size that the backbone cannot have is that of another backbone, which the run
- * reports. */
-static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *o, const char *file, int size, sfp_engine **out,
-                                sfp_error *err)
-{
-    OWNED_PTR(sfp_engine_close) sfp_engine *own = NULL, *resized = NULL;
-    sfp_engine_options other = *o;
-    other.image_size = size;
-    TRY(sfp_engine_open(backbone, o, &own, err));
-    if (size && size != sfp_engine_image_size(own) && sfp_engine_open(backbone, &other, &resized, NULL) == SFP_OK &&
-        sfp_engine_image_size(resized) == size) {
-        log_info(o, "input size is %d as in %s; the size of the backbone is %d", size, file, sfp_engine_image_size(own));
-        *out = TAKE(resized);
-    } else {
-        *out = TAKE(own);
-    }
-    return SFP_OK;
+    return state && !sfp__state_path(state, file, PATH_MAX, NULL) &&
+           (sfp__checkpoint_img_size(file, size) || !sfp__state_img_size(file, size, NULL));
 }
 
 /* Reads the arrival rate and the time of a query. With costs nothing is measured, so that a run can be repeated. A pipe can be read

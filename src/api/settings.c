@@ -231,7 +231,9 @@ static sfp_status check_engine(const sfp_engine *e, const sfp__args *a, sfp_erro
         if (a->opts[i].type == SFP_OPT_GROUP || scope_of(key) != SFP_SCOPE_ENGINE || engine_decides(a, key))
             continue;
         const char *own = engine_value(e, key, buf, sizeof buf), *value = sfp__args_value(a, key);
-        if (strcmp(value, own) != 0 && !sfp__same_number(value, own))
+        char side[32];
+        (void)snprintf(side, sizeof side, "%d", strcmp(key, "img-size") == 0 ? sfp_engine_image_size(e) : -1);
+        if (strcmp(value, own) != 0 && !sfp__same_number(value, own) && !sfp__same_number(value, side))
             return sfp__fail_key(err, key, SFP_EINVAL, "%s is '%s', expected '%s', with which the engine was opened", key, value,
                                  own);
     }

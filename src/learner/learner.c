@@ -227,7 +227,7 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
     TRY(sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
-    l->mix = (sfp__mix){.rate = SFP_MIX_RATE, .loss = {SFP_MIX_START / SFP_MIX_RATE}};
+    l->mix = sfp__mix_start(1);
     return sfp__learner_make_heads(l, l->heads, err);
 }
 

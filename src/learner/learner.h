@@ -40,7 +40,8 @@ typedef struct sfp__sample {
 typedef struct sfp__learner_options {
     /* Name of a closed-form head ("ncm", "slda", "ridge", "ranpac"; head.h) that is used instead of fingerprints; NULL: none. It learns
      * from the query of every sample, without selection and without a buffer. The only other options that it uses are fp.classes
-     * (0: classes are added when they appear), taps, slda_published, fixed_shrinkage, batch, resize, mean, std and seed. */
+     * (0: classes are added when they appear), taps, tap_mean, ridge_balanced, slda_published, fixed_shrinkage, batch, resize, mean,
+     * std and seed. */
     const char *method;
     sfp__fp_options fp; /* tasks is 0 for a task-free stream */
     sfp__adam adam;
@@ -164,8 +165,8 @@ sfp__learner_counts sfp__learner_get_counts(const sfp__learner *l);
 
 /* sfp__learner_save and sfp__learner_load write and read the learnable state under the tensor names of the golden files. Loading
  * requires the same sizes and the settings with which the values were learned; the error message names the difference. On a
- * task-free stream the file may have more classes. Loading resets Adam; buffer, heads, counters and random generators are
- * unchanged. If a load or a resume fails, nothing changes, with one exception: if there is no memory for a snapshot (SFP_ENOMEM),
+ * task-free stream the file may have more classes. Loading resets Adam; buffer, counters and random generators are unchanged.
+ * A checkpoint can be loaded, too; only it contains the sums of head mix, whose closed-form member starts anew after a state. If a load or a resume fails, nothing changes, with one exception: if there is no memory for a snapshot (SFP_ENOMEM),
  * predictors continue with the previous one.
  *
  * sfp__learner_checkpoint atomically writes everything that is needed to resume; the previous checkpoint is kept as PATH.old.

@@ -200,6 +200,8 @@ sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit
 
 /* Loads a batch and computes its queries, taps and keys; only with a method. Takes the head's lock for the former. */
 sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *samples, sfp_error *err);
+/* Fails if a sample of the stream cannot have this label. */
+sfp_status sfp__learner_check_label(const sfp__learner *l, uint64_t id, int32_t label, sfp_error *err);
 /* Fails if the head is not a function of sums. */
 sfp_status sfp__learner_check_sums(const sfp__learner *l, sfp_error *err);
 /* Only with a method: the classes seen are those with samples. */

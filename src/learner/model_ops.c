@@ -481,7 +481,9 @@ bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item)
         return true;
     if (item->index < 0)
         return false;
-    return item->replay ? l->buffer->slot[item->index].has_query : l->batch.has_query[item->index];
+    if (item->replay)
+        return l->buffer->slot[item->index].has_query;
+    return (l->heads[1] ? l->batch.has_tap : l->batch.has_query)[item->index]; /* selectors compute queries without taps */
 }
 
 sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries)

@@ -20,7 +20,6 @@ struct sfp__predictor {
     sfp__snapshot method_snapshot; /* classes and names of a closed-form head; the head belongs to the learner */
     /* Workspace; a pass has at most `max_batch` images. */
     sfp__thread_pool *threads;
-    bool own_pool;
     int max_batch, D, S, pool, rows; /* components; rows of the prefix keys of a layer */
     int taps, tap_dim;               /* K; number of values of a sample's taps */
     size_t pixels;
@@ -195,8 +194,6 @@ void sfp__predictor_free(sfp__predictor *p)
     sfp__free(p->method_snapshot.seen);
     sfp__free(p->method_snapshot.names);
     sfp__inference_state_free(p->state);
-    if (p->own_pool)
-        sfp__thread_pool_free(p->threads);
     sfp__free(p);
 }
 
@@ -213,11 +210,6 @@ void sfp__predictor_on_demand(sfp__predictor *p)
 void sfp__predictor_set_memo(sfp__predictor *p, sfp__vit_memo *memo)
 {
     p->memo = memo;
-}
-
-void sfp__predictor_own_pool(sfp__predictor *p)
-{
-    p->own_pool = true;
 }
 
 int sfp__predictor_classes(const sfp__predictor *p)
@@ -242,11 +234,6 @@ bool sfp__predictor_seen(const sfp__predictor *p, int label)
 int sfp__predictor_query_size(const sfp__predictor *p)
 {
     return p->tap_dim;
-}
-
-int sfp__predictor_image_size(const sfp__predictor *p)
-{
-    return p->S;
 }
 
 const sfp__learner_options *sfp__predictor_options(const sfp__predictor *p)

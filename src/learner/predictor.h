@@ -16,7 +16,7 @@ typedef struct sfp__predictor sfp__predictor;
 /* `threads` is the thread pool of the predictor; it must not be that of the learner if both run at the same time. max_batch is
  * the maximum number of images per pass, 0: the same as in runs; larger requests are divided. The learner must outlive the
  * predictor. Creating and freeing a predictor must not overlap with calls on the learner. A predictor of a method reads the head
- * itself, so none of its calls may overlap. */
+ * itself, under its lock. */
 sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int max_batch, sfp__predictor **out, sfp_error *err);
 /* Declares that the calls of this predictor never overlap with calls on the learner. Snapshots are then published when the
  * predictor needs one, not after every timestamp. */
@@ -29,8 +29,6 @@ DEFINE_OWNED_PTR(sfp__predictor, sfp__predictor_free)
 /* SFP_EINVAL: a number of x (n, width) is not finite, so that it cannot be ranked. logs: they are logarithms, and -INFINITY is the
  * probability 0. */
 sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_error *err);
-/* Makes the predictor free its thread pool. */
-void sfp__predictor_own_pool(sfp__predictor *p);
 
 /* Creates a predictor of a saved state (state.h): fingerprints with a linear or mixed head, or a closed-form head. max_batch 0:
  * the same as in the run that wrote the state. */
@@ -42,7 +40,6 @@ int sfp__predictor_classes(const sfp__predictor *p);
 const char *sfp__predictor_class_name(const sfp__predictor *p, int label); /* NULL: the class has no name */
 bool sfp__predictor_seen(const sfp__predictor *p, int label);
 int sfp__predictor_query_size(const sfp__predictor *p); /* values of a query in the functions below: those of its taps */
-int sfp__predictor_image_size(const sfp__predictor *p);
 const sfp__learner_options *sfp__predictor_options(const sfp__predictor *p); /* resize, mean, std, seed */
 
 typedef struct sfp__prediction {

@@ -27,6 +27,7 @@ void sfp__learner_update_seen(sfp__learner *l)
 {
     for (int c = 0; c < sfp__learner_classes(l); c++)
         l->classes.seen[c] = sfp__head_label_samples(l->heads[0], c) > 0;
+    l->classes.learned = sfp__learner_classes(l);
 }
 
 /* Takes out all samples of the loaded batch, or none. */
@@ -55,26 +56,27 @@ sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *sample
     return status;
 }
 
-/* Learns the sample with its new label before the other is taken out, because only the former may need memory. */
+/* Takes the loaded sample out and learns it with its new label. */
 static sfp_status relabel(sfp__learner *l, int32_t from, int32_t to, sfp_error *err)
 {
     sfp__head *h = l->heads[0];
     const float *x = l->batch.tap;
-    TRY(sfp__head_update(h, 1, x, &to, l->batch.key, err));
-    sfp_status status = sfp__head_forget(h, x, from, l->batch.key, err);
-    if (status)
-        (void)sfp__head_forget(h, x, to, l->batch.key, NULL);
+    TRY(sfp__head_forget(h, x, from, l->batch.key, err));
+    sfp_status status = to < sfp__learner_classes(l) ? SFP_OK : sfp__learner_add_classes(l, to + 1, err);
+    if (!status)
+        status = sfp__head_update(h, 1, x, &to, l->batch.key, err);
+    if (status) /* cannot fail: its class has memory */
+        (void)sfp__head_update(h, 1, x, &from, l->batch.key, NULL);
     sfp__learner_update_seen(l);
     return status;
 }
 
 sfp_status sfp__learner_relabel(sfp__learner *l, const sfp__sample *sample, int32_t label, sfp_error *err)
 {
-    sfp__sample corrected = *sample;
-    corrected.label = label;
     TRY(sfp__learner_check_sums(l, err));
     TRY(check_labels(l, 1, sample, err));
-    TRY(sfp__learner_query_batch(l, 1, &corrected, err));
+    TRY(sfp__learner_check_label(l, sample->id, label, err));
+    TRY(sfp__learner_query_batch(l, 1, sample, err));
     pthread_mutex_lock(&l->head_lock);
     sfp_status status = relabel(l, sample->label, label, err);
     pthread_mutex_unlock(&l->head_lock);

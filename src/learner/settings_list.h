@@ -66,7 +66,7 @@
       "Compute queries by a separate pass without prefixes, or share the prompted pass.", fp.query_one, 0, 0,                    \
       SFP_RENAMED("query"), .saved_values = "two|one")                                                                           \
     X(CHOICE, "drift", "off|new-class|ph", "new-class",                                                                          \
-      "Task-free streams: event that activates new components; ph: a Page-Hinkley test of the loss.", drift, 0, 0)               \
+      "Task-free streams: event that activates new components; ph: a Page-Hinkley test of the score.", drift, 0, 0)              \
     X(INT, "grow-by", "N", "0", "Task-free streams: number of components to activate at a time; 0: a tenth of the pool.",        \
       fp.span, 0, 65536, SFP_RENAMED("span"))
 

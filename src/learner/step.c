@@ -23,18 +23,22 @@ static void normalise_piece(void *ctx, int i, int worker)
     sfp__pixels_normalise(j->samples[i].rgb, j->l->S, j->l->opt.mean, j->l->opt.std, j->l->batch.x + (size_t)i * j->l->pixels);
 }
 
+sfp_status sfp__learner_check_label(const sfp__learner *l, uint64_t id, int32_t label, sfp_error *err)
+{
+    int end = sfp__learner_label_end(l);
+    if (label < 0 || label >= end)
+        return sfp__fail(err, SFP_EINVAL, "sample %llu has label %d, expected 0 to %d", (unsigned long long)id, label, end - 1);
+    return SFP_OK;
+}
+
 static sfp_status load_batch(sfp__learner *l, int b, const sfp__sample *samples, bool *new_class, sfp_error *err)
 {
     int classes = sfp__learner_classes(l), highest = -1;
     if (b < 1 || b > l->opt.batch)
         return sfp__fail(err, SFP_EINVAL, "batch size is %d, expected 1 to %d", b, l->opt.batch);
-    int label_end = sfp__learner_label_end(l);
     for (int i = 0; i < b; i++) {
-        int y = samples[i].label;
-        if (y < 0 || y >= label_end)
-            return sfp__fail(err, SFP_EINVAL, "sample %llu has label %d, expected 0 to %d", (unsigned long long)samples[i].id, y,
-                             label_end - 1);
-        highest = y > highest ? y : highest;
+        TRY(sfp__learner_check_label(l, samples[i].id, samples[i].label, err));
+        highest = samples[i].label > highest ? samples[i].label : highest;
     }
     if (highest >= classes)
         TRY(sfp__learner_add_classes(l, highest + 1, err));
@@ -120,7 +124,7 @@ static bool tests_on_held(const sfp__learner *l)
     return l->opt.head == SFP_HEAD_MIX && !l->opt.mix_by_arrivals;
 }
 
-/* Removes held-out samples from the coreset: they test the heads, so they are not trained on. Returns its size, at least 1. */
+/* Removes held-out samples from the coreset: they test the heads, so they are not trained on. Returns its size. */
 static int exclude_held(sfp__learner *l, int c)
 {
     int kept = 0;
@@ -130,7 +134,7 @@ static int exclude_held(sfp__learner *l, int c)
         l->batch.select_weight[kept] = l->batch.select_weight[i];
         l->batch.coreset[kept++] = l->batch.coreset[i];
     }
-    return kept > 0 ? kept : c < 1 ? 0 : 1;
+    return kept;
 }
 
 /* Computes the mean patch embeddings of the batch, unless its query pass did. */
@@ -421,7 +425,8 @@ static void teach_selector(sfp__learner *l, int n, int c, const float *logits)
     l->selector->learn(l->select_state, &l->batch.selected, c, l->batch.coreset, by_choice);
 }
 
-/* Returns whether the sample of a slot is held out. An image that is stored as a file has no key and may be replayed. */
+/* Returns whether the sample of a slot is held out. An image that is stored as a file has no key and may be
+ * replayed. */
 static bool slot_is_held(const sfp__learner *l, const sfp__slot *slot)
 {
     return slot->image_size == l->rgb_bytes &&
@@ -561,17 +566,23 @@ static sfp_status offer_to_method(sfp__learner *l, int b, const sfp__sample *sam
     return SFP_OK;
 }
 
+/* Counts the predictions of the closed-form member for the known samples, at a timestamp without training. */
+static sfp_status test_closed_form(sfp__learner *l, int b, sfp__timestamp_details *r, sfp_error *err)
+{
+    int classes = sfp__learner_classes(l), n = gather_known(l, b);
+    TRY(sfp__head_scores(l->heads[1], n, l->step.tap, false, classes, l->step.member[1], err));
+    count_mixed_predictions(l, n, false, r);
+    return SFP_OK;
+}
+
 /* Queries the samples that the closed-form member of head mix learns from, and without training tests it on them. */
 static sfp_status query_batch(sfp__learner *l, int b, bool train, sfp__timestamp_details *r, sfp_error *err)
 {
     double start = sfp__vit_memo_now(l->opt.memo);
     if (feeds_batch(l))
         TRY(compute_missing(l, b, l->batch.has_tap, err));
-    if (!train) {
-        int classes = sfp__learner_classes(l), n = gather_known(l, b);
-        TRY(sfp__head_scores(l->heads[1], n, l->step.tap, false, classes, l->step.member[1], err));
-        count_mixed_predictions(l, n, false, r);
-    }
+    if (!train)
+        TRY(test_closed_form(l, b, r, err));
     r->seconds.query += sfp__vit_memo_now(l->opt.memo) - start;
     return SFP_OK;
 }
@@ -590,6 +601,10 @@ static sfp_status select_and_train(sfp__learner *l, int b, bool new_class, bool 
     if (l->diagnostics && training) {
         TRY(sfp__diagnostics_measure(l, b, err));
         r->seconds.diagnostics = sfp__vit_memo_now(l->opt.memo) - selected;
+    }
+    if (training && r->coreset_count == 0) { /* all were held out */
+        r->steps = 0;
+        return test_closed_form(l, b, r, err);
     }
     return training ? train(l, b, r, err) : SFP_OK;
 }

@@ -1,4 +1,4 @@
-/* Samples that head mix is tested on and never trained on (docs/method.md, section 13).
+/* Samples that head mix is tested on and never trained on (docs/method.md, section 19).
  *
  * Predictions of arriving samples do not show what a head has forgotten, because old classes do not arrive again. So some images are
  * kept: of the held-out fold (heads/sums.h) those with the lowest keys, which are spread over the whole stream. They are neither

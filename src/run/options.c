@@ -207,7 +207,10 @@ const sfp__opt sfp__run_table[] = {
         "authors: as paper, but as their code does where it differs; best: the best known settings; fast: a closed-form head "
         "alone."),
     SFP_SETTINGS_TRAIN(SETTING_ROW) SFP_ROW_STRING(
-        "init-state", "FILE|DIR", NULL, "Start from this state.safetensors, or from that of a run directory.", AT(init_state)),
+        "init-state", "FILE|DIR", NULL,
+        "Start with what a run has learned: its directory, checkpoint or state. Head mix needs more than a state: with one, its "
+        "closed-form member starts anew.",
+        AT(init_state)),
     SFP_ROW_GROUP("Coreset"),
     SFP_SETTINGS_SELECT(SETTING_ROW) SFP_ROW_GROUP("Buffer"),
     SFP_SETTINGS_BUFFER(SETTING_ROW) SFP_ROW_GROUP("Fingerprints"),
@@ -393,6 +396,8 @@ sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *v
     for (int i = 0; i < sfp__settings_count; i++) {
         const sfp__setting *s = &sfp__settings[i];
         const char *value = sfp__args_value(a, s->info.key);
+        if (vit->depth < 2 && strcmp(s->info.key, "tap-mean") == 0 && sfp__args_rank(a, s->info.key) <= SFP_RANK_PRESET)
+            value = "off"; /* a preset does not know the backbone */
         if (!alone && (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES))
             continue; /* the stream has them */
         if (!value && s->type == SFP_SETTING_TASKS)

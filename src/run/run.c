@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { CHECKPOINT_RATIO = 50 }; /* minimum time between checkpoints, as a multiple of the time that one takes */
@@ -307,8 +308,25 @@ static sfp_status start_result(sfp__run *run, sfp_error *err)
     return p->opt->clock_of_preset ? sfp__result_config(r, "clock", sfp__clock_name(p->clock), err) : SFP_OK;
 }
 
-/* Finds the state file of --init-state and refuses files of other kinds before anything is read from the stream. A run that
- * resumes may not need the file any more. */
+/* Replaces the state file of a run directory by its checkpoint, if there is one: only it contains the sums of head mix. That of the
+ * output directory itself will be written by this run. */
+static sfp_status prefer_checkpoint(sfp__run *run, sfp_error *err)
+{
+    const sfp__run_options *o = run->plan.opt;
+    char path[PATH_MAX];
+    struct stat directory, out, file;
+    if (stat(o->init_state, &directory) || !S_ISDIR(directory.st_mode))
+        return SFP_OK;
+    if (o->out && stat(o->out, &out) == 0 && out.st_dev == directory.st_dev && out.st_ino == directory.st_ino)
+        return SFP_OK;
+    TRY(sfp__path_print(path, sizeof path, err, "%s/checkpoint", o->init_state));
+    if (stat(path, &file) == 0)
+        memcpy(run->init_state, path, sizeof path);
+    return SFP_OK;
+}
+
+/* Finds the file of --init-state and refuses files of other kinds before anything is read from the stream. A run that resumes may not
+ * need the file any more. */
 static sfp_status find_init_state(sfp__run *run, sfp_error *err)
 {
     const sfp__run_options *o = run->plan.opt;
@@ -317,16 +335,17 @@ static sfp_status find_init_state(sfp__run *run, sfp_error *err)
     if (!o->init_state)
         return SFP_OK;
     TRY(sfp__state_path(o->init_state, run->init_state, sizeof run->init_state, err));
+    if (!o->method && o->learner.head == SFP_HEAD_MIX)
+        TRY(prefer_checkpoint(run, err));
     if (o->resume)
         return SFP_OK;
     TRY(sfp__safetensors_open(run->init_state, &st, err));
     const char *format = sfp__tensor_file_meta(st, "format");
-    if (format ? strcmp(format, SFP_STATE_FORMAT) == 0
+    if (format ? strcmp(format, SFP_STATE_FORMAT) == 0 || strcmp(format, SFP_CHECKPOINT_FORMAT) == 0
                : sfp__state_pool_read(st, &pool) && sfp__tensor_file_find(st, "last.weight"))
         return SFP_OK;
-    bool checkpoint = format && strcmp(format, SFP_CHECKPOINT_FORMAT) == 0;
-    return sfp__fail(err, SFP_EFORMAT, "%s: %s, expected a state.safetensors or a run directory", run->init_state,
-                     checkpoint ? "not a state file but a checkpoint" : "not a state file");
+    return sfp__fail(err, SFP_EFORMAT, "%s: not a state or a checkpoint, expected one of them or a run directory",
+                     run->init_state);
 }
 
 static sfp_status load_init_state(sfp__run *run, sfp_error *err)

@@ -132,6 +132,30 @@ static int size_at(double rate, double query_seconds, char *message)
     return sfp_engine_image_size(keep_engine(e));
 }
 
+TEST(an_engine_has_the_input_size_of_a_state)
+{
+    const char *path = in_directory("state.safetensors");
+    char message[SFP_ERROR_MAX] = "";
+    sfp_engine_options o = one_thread;
+    sfp_engine *learned = NULL, *e = NULL;
+    o.image_size = SIDE;
+    MUST(sfp_engine_open("models/builtin.safetensors", &o, &learned, &err));
+    MUST(sfp_learner_save(learner_of(keep_engine(learned), settings_of(NULL)), path, &err));
+    o.image_size = 0;
+    o.state = path;
+    o.log = keep_message;
+    o.log_ctx = message;
+    MUST(sfp_engine_open("models/builtin.safetensors", &o, &e, &err));
+    assert_int_equal(sfp_engine_image_size(keep_engine(e)), SIDE);
+    assert_non_null(strstr(message, "state.safetensors; the size of the backbone is 64"));
+    o.image_size = 48; /* the size that is asked for */
+    MUST(sfp_engine_open("models/builtin.safetensors", &o, &e, &err));
+    assert_int_equal(sfp_engine_image_size(keep_engine(e)), 48);
+    o.image_size = 0;
+    o.state = in_directory("none");
+    REFUSED(sfp_engine_open("models/builtin.safetensors", &o, &e, &err), SFP_ENOTFOUND, "none");
+}
+
 TEST(the_input_size_is_smaller_if_images_arrive_too_fast)
 {
     char message[SFP_ERROR_MAX] = "";

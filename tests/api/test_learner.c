@@ -415,6 +415,88 @@ TEST(learners_of_two_streams_merge_into_one)
     }
 }
 
+/* The number of classes that a predictor knows, and its answer for a sample. */
+static int answer_of(sfp_learner *l, const sfp_sample *s, int *classes)
+{
+    sfp_predictor *p = predictor_of(l);
+    sfp_prediction a;
+    MUST(sfp_predictor_run(p, 1, &s->image, &a, &err));
+    *classes = sfp_predictor_classes(p);
+    return a.label;
+}
+
+TEST(predictors_know_classes_that_come_by_corrections)
+{
+    for (int m = 0; m < 3; m++) {
+        KEPT_IN_BLOCK;
+        sfp_learner *l = learner_with_sums(m), *other = learner_with_sums(m);
+        int classes = 0;
+        sfp_sample first = striped_sample(0, 0), new_class = striped_sample(2, 2);
+        MUST(sfp_learner_offer(l, 1, &first, NULL, &err));
+        MUST(sfp_learner_offer(other, 1, &new_class, NULL, &err));
+        MUST(sfp_learner_checkpoint(other, in_directory("other"), NULL, &err));
+        MUST(sfp_learner_merge(l, in_directory("other"), &err));
+        assert_int_equal(answer_of(l, &new_class, &classes), 2);
+        assert_int_equal(classes, 3);
+        MUST(sfp_learner_relabel(l, &new_class, 4, &err));
+        assert_int_equal(answer_of(l, &new_class, &classes), 4);
+        assert_int_equal(classes, 5);
+    }
+}
+
+TEST(a_refused_relabel_adds_no_class)
+{
+    sfp_learner *l = learner_with_sums(0);
+    sfp_sample s = striped_sample(0, 0), never = striped_sample(1, 5);
+    MUST(sfp_learner_offer(l, 1, &s, NULL, &err));
+    REFUSED(sfp_learner_relabel(l, &never, 50, &err), SFP_ENOTFOUND, "label 1");
+    assert_int_equal(sfp_learner_classes(l), 1);
+}
+
+TEST(a_learner_that_resumes_has_only_the_classes_of_the_checkpoint)
+{
+    for (int m = 0; m < 3; m++) {
+        KEPT_IN_BLOCK;
+        sfp_learner *few = learner_with_sums(m), *many = learner_with_sums(m);
+        sfp_sample s = striped_sample(1, 1), t = striped_sample(9, 2);
+        MUST(sfp_learner_offer(few, 1, &s, NULL, &err));
+        MUST(sfp_learner_offer(many, 1, &t, NULL, &err));
+        MUST(sfp_learner_checkpoint(few, in_directory("few"), NULL, &err));
+        MUST(sfp_learner_resume(many, in_directory("few"), NULL, &err));
+        assert_int_equal(sfp_learner_classes(many), 2);
+        MUST(sfp_learner_checkpoint(many, in_directory("again"), NULL, &err));
+        check_same_bytes(in_directory("few"), in_directory("again"));
+    }
+}
+
+/* Head mix with a ridge that knows all classes: one more batch of class 0 does not make it forget them. */
+TEST(head_mix_continues_with_what_a_checkpoint_has_learned)
+{
+    sfp_engine *e = random_engine();
+    sfp_settings *mix = SETTINGS("head", "mix", "taps", "2", "ridge", "balanced");
+    sfp_learner *l = learner_of(e, mix), *from_checkpoint = learner_of(e, mix), *from_state = learner_of(e, mix);
+    int classes = 0;
+    learn_stripes(l, 0, STRIPES, 1);
+    MUST(sfp_learner_checkpoint(l, in_directory("c"), NULL, &err));
+    MUST(sfp_learner_save(l, in_directory("s"), &err));
+    MUST(sfp_learner_load(from_checkpoint, in_directory("c"), &err));
+    MUST(sfp_learner_load(from_state, in_directory("s"), &err));
+    sfp_sample last = striped_sample(2, 2);
+    int linear = answer_of(from_state, &last, &classes); /* its ridge is empty */
+    assert_int_equal(answer_of(l, &last, &classes), 2);
+    assert_int_equal(answer_of(from_checkpoint, &last, &classes), 2);
+    for (int i = 0; i < 6; i += CLASSES) {
+        sfp_sample s = striped_sample(0, i);
+        MUST(sfp_learner_offer(from_checkpoint, 1, &s, NULL, &err));
+    }
+    sfp_sample s = striped_sample(0, 0);
+    MUST(sfp_learner_offer(from_state, 1, &s, NULL, &err));
+    assert_int_equal(answer_of(from_checkpoint, &last, &classes), 2);
+    assert_int_equal(answer_of(from_state, &last, &classes), linear);
+    sfp_learner *other = learner_of(e, SETTINGS("head", "mix", "taps", "1"));
+    REFUSED(sfp_learner_load(other, in_directory("c"), &err), SFP_EINVAL, "taps is 2, expected 1");
+}
+
 TEST(only_functions_of_sums_are_corrected)
 {
     sfp_sample s = striped_sample(0, 0);

@@ -422,6 +422,24 @@ TEST(a_loaded_head_continues_with_the_same_bytes)
     }
 }
 
+/* A fold keeps held-out samples, so two of them in the same place would fill the memory of a learner that goes on. */
+TEST(a_reservoir_of_ranpac_that_no_stream_fills_is_refused)
+{
+    const trial t = {"ranpac", 24, 500, 7, 4, 1.5, 0.5, {0}, 0};
+    stream s = stream_of(&t, 3, NULL);
+    OWNED_PTR(sfp__head_free) sfp__head *h = make_head(t.kind, t.d, t.width);
+    learn(h, &s, 0, s.n);
+    state good = save(h);
+    for (int i = 0; i < good.count; i++) {
+        if (!strstr(good.t[i].name, "slot"))
+            continue;
+        int64_t *slot = (int64_t *)(uintptr_t)good.t[i].data;
+        assert_true(good.t[i].count > 1 && slot[0] >= 0 && slot[1] >= 0 && slot[0] != slot[1]);
+        slot[1] = slot[0];
+    }
+    REFUSED(read_head(h, &good, "some.safetensors", false, &err), SFP_EFORMAT, "inconsistent");
+}
+
 TEST(degenerate_streams_give_finite_scores)
 {
     check_degenerate("ncm", 8);

@@ -3,6 +3,7 @@
 #include "learner/learner.h"
 
 #include "compute/kernels.h"
+#include "learner/heads/sums.h"
 
 #include "test.h"
 #include "test_learner_fixture.h"
@@ -63,6 +64,45 @@ TEST(every_selector_works_with_every_buffer_and_head)
                 assert_int_equal(r.prequential_total, r.coreset_count);
             }
         }
+}
+
+/* Selectors that compute queries do not compute the taps that head mix learns from. */
+TEST(head_mix_learns_from_the_coreset_of_every_selector)
+{
+    OWNED_BY(free_model) model m = tiny_model(2);
+    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
+        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_MIX);
+        o.taps = 2;
+        o.tap_mean = true;
+        o.feed = SFP_FEED_CORESET;
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
+        int64_t chosen = 0;
+        for (uint64_t t = 0; t < TIMES; t++)
+            chosen += offer(l, 0, 6, t).coreset_count;
+        if (sfp__head_samples(l->heads[1]) != chosen)
+            fail_msg("selector '%s': ridge learned from %lld samples, expected %lld", (*s)->name,
+                     (long long)sfp__head_samples(l->heads[1]), (long long)chosen);
+    }
+}
+
+/* Every sample that is offered alone and held out would be the whole coreset. */
+TEST(held_out_samples_alone_are_not_trained_on)
+{
+    OWNED_BY(free_model) model m = tiny_model(1);
+    sfp__learner_options o = options_of(&m, "streamfp", "none", false, SFP_HEAD_MIX);
+    int held = 0;
+    o.batch = 1;
+    OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
+    for (uint64_t t = 0; t < 60; t++) {
+        sfp__timestamp_details r = offer(l, 0, 6, t);
+        bool out = sfp__sums_fold_of(l->batch.key[0]) == SFP_HELD;
+        assert_int_equal(r.coreset_count, !out);
+        assert_int_equal(r.steps, out ? 0 : o.steps);
+        assert_int_equal(r.prequential_total, 1);
+        held += out;
+    }
+    assert_in_range(held, 1, 20);
+    assert_int_equal(sfp__head_samples(l->heads[1]), 60);
 }
 
 TEST(threads_and_repetition_change_nothing)

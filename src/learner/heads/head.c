@@ -409,3 +409,23 @@ sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
     }
     return SFP_OK;
 }
+
+void sfp__heads_free(sfp__head *(*heads)[SFP_HEAD_MEMBERS])
+{
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
+        sfp__head_free((*heads)[i]);
+}
+
+sfp_status sfp__heads_visit(sfp__head *const heads[SFP_HEAD_MEMBERS], const sfp__visitor *with, sfp_error *err)
+{
+    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
+        char prefix[32];
+        sfp__visitor v = *with;
+        if (!heads[i])
+            continue;
+        (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind_name(heads[i]));
+        v.prefix = prefix;
+        TRY(sfp__head_visit(heads[i], &v, err));
+    }
+    return SFP_OK;
+}

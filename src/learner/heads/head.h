@@ -18,7 +18,7 @@
 typedef struct sfp__head sfp__head;
 
 typedef struct sfp__head_options {
-    int dim;           /* number of values of a query: D, or with taps K * D */
+    int dim;           /* number of values of a query: D, or with K taps K * D, and D more with the mean tap */
     int classes;       /* initial capacity in classes; grows if needed */
     uint64_t seed;     /* seed of ranpac's projection */
     int ranpac_width;  /* 4000 */
@@ -106,8 +106,6 @@ void sfp__head_scorer_scores(const sfp__head_scorer *s, int n, const float *quer
 enum { SFP_HEAD_MEMBERS = 2 }; /* linear, ridge */
 
 #define SFP_MIX_SKIP 0.02 /* a linear head with less weight is not computed for a prediction */
-/* The linear head begins with this disadvantage, so that it gets weight only when it has proved better. */
-#define SFP_MIX_START 4.0
 #define SFP_MIX_RATE 0.01 /* default of `rate` */
 
 typedef struct sfp__mix { /* plain data; loss and count are saved */
@@ -116,6 +114,13 @@ typedef struct sfp__mix { /* plain data; loss and count are saved */
     double count;                  /* number of samples, discounted */
 } sfp__mix;
 
+void sfp__heads_free(sfp__head *(*heads)[SFP_HEAD_MEMBERS]);
+/* Visits the heads that are not NULL, each with the prefix head.KIND. */
+sfp_status sfp__heads_visit(sfp__head *const heads[SFP_HEAD_MEMBERS], const sfp__visitor *with, sfp_error *err);
+
+/* Returns losses with which this member begins with almost all of the weight, so that the other gets some only when it has proved
+ * better. */
+sfp__mix sfp__mix_start(int member);
 /* Writes the weights (SFP_HEAD_MEMBERS), whose sum is 1. */
 void sfp__mix_weights(const sfp__mix *m, double *weight);
 /* Updates the losses from logp[e] (n, classes) per member e, computed before the members learned from these labels

@@ -26,7 +26,16 @@
 #include <math.h>
 
 static const double FLOOR = 1e-4;
+static const double START = 4;                     /* disadvantage at the start, as rate * loss */
 static const double DISCOUNT = 0.9986146661010289; /* 2^(-1/500) */
+
+sfp__mix sfp__mix_start(int member)
+{
+    sfp__mix m = {.rate = SFP_MIX_RATE};
+    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
+        m.loss[e] = e == member ? 0 : START / SFP_MIX_RATE;
+    return m;
+}
 
 void sfp__mix_weights(const sfp__mix *m, double *weight)
 {

@@ -32,8 +32,8 @@
  * Memory: G and L 64 MB each, Z 32 MB, F 16 MB, reserved at once but touched only when used.
  *
  * This file has the learned part; head_ranpac_solve.c computes the derived part. The derived part is computed in fixed groups of
- * GRAIN rows, so that it is a function of the saved part, regardless of when it was refreshed. Only lambda and scale depend on
- * when scores were needed; they are saved. */
+ * GRAIN rows, so that it is a function of the saved part, regardless of when it was refreshed. Only lambda, scale and what is
+ * folded depend on when scores were needed; they are saved. */
 #include "learner/heads/head_ranpac.h"
 
 #include "base/mem.h"
@@ -204,11 +204,17 @@ static int64_t held_slot(const sfp__ranpac *m, int64_t n)
     return slot < HELD ? (int64_t)slot : -1;
 }
 
+/* Returns the maximum number of recent samples before a fold. */
+static int recent_limit(const sfp__ranpac *m)
+{
+    return sfp__ranpac_has_base(m) ? m->later : m->first;
+}
+
 static void ranpac_learn(sfp__head *h, const float *q, int row, uint64_t key)
 {
     (void)key;
     sfp__ranpac *m = (sfp__ranpac *)h;
-    if (m->recent == (sfp__ranpac_has_base(m) ? m->later : m->first))
+    if (m->recent >= recent_limit(m))
         sfp__ranpac_fold(m);
     int64_t slot = held_slot(m, h->n);
     for (int i = 0; slot >= 0 && i < m->recent; i++)
@@ -246,10 +252,17 @@ static void ranpac_score(sfp__head *h, int n, const float *q, bool exact, double
 static bool plausible(const sfp__ranpac *m)
 {
     size_t values = (size_t)m->recent * (size_t)m->base.opt.dim;
-    bool fine = m->counter[SFP_RANPAC_FOLDED] == m->base.n - m->recent && m->counter[SFP_RANPAC_NEXT_CHOICE] > 0 &&
-                m->strength[SFP_RANPAC_LAMBDA] >= 0 && m->strength[SFP_RANPAC_SCALE] > 0 && m->strength[SFP_RANPAC_SCALE] < 1e3;
-    for (int i = 0; i < m->recent; i++)
+    bool held[HELD] = {false};
+    bool fine = m->recent <= recent_limit(m) && m->counter[SFP_RANPAC_FOLDED] == m->base.n - m->recent &&
+                m->counter[SFP_RANPAC_NEXT_CHOICE] > 0 && m->strength[SFP_RANPAC_LAMBDA] >= 0 &&
+                m->strength[SFP_RANPAC_SCALE] > 0 && m->strength[SFP_RANPAC_SCALE] < 1e3;
+    for (int i = 0; i < m->recent; i++) {
         fine &= m->row[i] >= 0 && m->row[i] < m->base.rows && m->slot[i] >= -1 && m->slot[i] < HELD;
+        if (fine && m->slot[i] >= 0) { /* a fold keeps every sample with a slot, so each slot has at most one */
+            fine = !held[m->slot[i]];
+            held[m->slot[i]] = true;
+        }
+    }
     for (size_t i = 0; i < values; i++)
         fine &= fabsf(m->query[i]) <= SFP_HEAD_VALUE_MAX;
     return fine;

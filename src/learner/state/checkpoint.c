@@ -262,20 +262,6 @@ static sfp_status visit_learner(visit *f, sfp_error *err)
     return sfp__visit(&f->v, "allowed", SFP_DTYPE_U8, 1, &classes, l->classes.allowed, err);
 }
 
-static sfp_status visit_heads(sfp__head *const heads[SFP_HEAD_MEMBERS], const sfp__visitor *with, sfp_error *err)
-{
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
-        char prefix[32];
-        sfp__visitor v = *with;
-        if (!heads[i])
-            continue;
-        (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind_name(heads[i]));
-        v.prefix = prefix;
-        TRY(sfp__head_visit(heads[i], &v, err));
-    }
-    return SFP_OK;
-}
-
 /* ------------------------------------------------------------------- writing */
 
 static sfp_status write_file(sfp__learner *l, const char *path, const char *position, sfp__tensor_list *parts, sfp_error *err)
@@ -298,7 +284,7 @@ sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char
     visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
     TRY(visit_learner(&f, err));
     pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
-    sfp_status status = visit_heads(l->heads, &f.v, err);
+    sfp_status status = sfp__heads_visit(l->heads, &f.v, err);
     bool locked = l->heads[0] && sfp__head_saves_solution(l->heads[0]); /* until the tensors are written */
     if (!locked)
         pthread_mutex_unlock(&l->head_lock);
@@ -319,8 +305,7 @@ static bool is_earlier(const char *path)
            sfp__tensor_file_meta(st, "position");
 }
 
-/* Opens an undamaged checkpoint of this version; *bytes must outlive *st. */
-static sfp_status open_undamaged(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err)
+sfp_status sfp__checkpoint_open(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err)
 {
     size_t size = 0;
     sfp_status status = sfp__backed_file_read(path, bytes, &size, err);
@@ -335,7 +320,7 @@ sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, cha
 {
     OWNED uint8_t *bytes = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    TRY(open_undamaged(path, &bytes, &st, err));
+    TRY(sfp__checkpoint_open(path, &bytes, &st, err));
     const char *made_by = sfp__tensor_file_meta(st, "method"), *text = sfp__tensor_file_meta(st, "position");
     if (!text)
         return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint", path);
@@ -350,7 +335,8 @@ bool sfp__checkpoint_img_size(const char *path, int *size)
         OWNED uint8_t *bytes = NULL;
         OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
         char name[PATH_MAX];
-        if (sfp__path_print(name, sizeof name, NULL, "%s%s", path, i ? ".old" : "") || open_undamaged(name, &bytes, &st, NULL))
+        if (sfp__path_print(name, sizeof name, NULL, "%s%s", path, i ? ".old" : "") ||
+            sfp__checkpoint_open(name, &bytes, &st, NULL))
             continue;
         const char *setting = sfp__tensor_file_meta(st, "setting.img-size"); /* that of a learner with fingerprints */
         int64_t side = 0;
@@ -371,29 +357,10 @@ static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st
     return now ? sfp__metadata_check_backbone(st, l->vit, err) : SFP_OK;
 }
 
-static sfp_status read_components(const sfp__learner *l, const sfp__tensor_file *st, sfp__saved_components *out, sfp_error *err)
-{
-    const sfp__fp_options *o = &l->opt.fp;
-    long long task = 0, frozen_end = 0, active_end = 0;
-    if (!l->fp)
-        return SFP_OK;
-    TRY(sfp__metadata_int(st, "task", 0, o->tasks > 0 ? o->tasks - 1 : 0, &task, err));
-    TRY(sfp__metadata_int(st, "open", 1, o->pool, &active_end, err));
-    TRY(sfp__metadata_int(st, "start", 0, active_end - 1, &frozen_end, err));
-    *out = (sfp__saved_components){(int)task, (int)frozen_end, (int)active_end};
-    return SFP_OK;
-}
-
-static void free_heads(sfp__head *(*heads)[SFP_HEAD_MEMBERS])
-{
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
-        sfp__head_free((*heads)[i]);
-}
-
 /* Checks the whole file, then changes the learner. */
 static sfp_status read_and_commit(sfp__learner *l, sfp__tensor_file *st, char **position, sfp_error *err)
 {
-    OWNED_BY(free_heads) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
+    OWNED_BY(sfp__heads_free) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     OWNED char *text = NULL;
     sfp__saved_components components = {0};
@@ -401,13 +368,16 @@ static sfp_status read_and_commit(sfp__learner *l, sfp__tensor_file *st, char **
     const sfp__visitor reading = sfp__visit_reading(st, false);
     TRY(sfp__metadata_classes(l, st, 0, &f.classes, err));
     TRY(visit_learner(&f, err));
-    TRY(read_components(l, st, &components, err));
+    if (l->fp)
+        TRY(sfp__state_components(&l->opt.fp, st, &components, err));
     TRY(sfp__metadata_names_read(st, sfp__learner_label_end(l), &names, err));
     TRY(sfp__learner_make_heads(l, heads, err));
-    TRY(visit_heads(heads, &reading, err));
+    TRY(sfp__heads_visit(heads, &reading, err));
     const char *where = sfp__tensor_file_meta(st, "position");
     TRY(sfp__check_memory((text = sfp__strdup(where ? where : "")), err));
     TRY(sfp__metadata_prepare(l, reading.file, &components, f.classes, names.count, err));
+    if (!l->fp) /* the learner may have more classes */
+        l->classes.count = f.classes;
     f.v = reading;
     f.commits = true;
     TRY(visit_learner(&f, err)); /* cannot fail from here on: the values were checked */
@@ -434,7 +404,7 @@ static sfp_status load(void *ctx, const char *path, sfp_error *err)
     loading *to = ctx;
     OWNED uint8_t *bytes = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    TRY(open_undamaged(path, &bytes, &st, err));
+    TRY(sfp__checkpoint_open(path, &bytes, &st, err));
     TRY(check_method(to->l, st, err));
     TRY(sfp__metadata_check_settings(to->l, st, true, err));
     /* the settings are equal, so any mismatch from here on means that the file is damaged */
@@ -483,11 +453,11 @@ sfp_status sfp__learner_merge(sfp__learner *l, const char *path, sfp_error *err)
 {
     OWNED uint8_t *bytes = NULL;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    OWNED_BY(free_heads) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
+    OWNED_BY(sfp__heads_free) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     int classes = 0;
     TRY(sfp__learner_check_sums(l, err));
-    TRY(open_undamaged(path, &bytes, &st, err));
+    TRY(sfp__checkpoint_open(path, &bytes, &st, err));
     TRY(check_method(l, st, err));
     TRY(sfp__metadata_check_sums(l, st, err));
     TRY(sfp__metadata_classes(l, st, 0, &classes, err));
@@ -495,7 +465,7 @@ sfp_status sfp__learner_merge(sfp__learner *l, const char *path, sfp_error *err)
     TRY(check_names(l, path, &names, err));
     TRY(sfp__learner_make_heads(l, heads, err));
     const sfp__visitor reading = sfp__visit_reading(st, false);
-    TRY(visit_heads(heads, &reading, err));
+    TRY(sfp__heads_visit(heads, &reading, err));
     for (int c = 0; c < names.count; c++)
         if (names.name[c] && !sfp__learner_class_name(l, c))
             TRY(sfp__learner_name_class(l, c, names.name[c], err));

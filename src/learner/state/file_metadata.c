@@ -264,6 +264,16 @@ sfp_status sfp__metadata_check_sums(const sfp__learner *l, const sfp__tensor_fil
     return check_settings(l, st, true, " seed batch ", err);
 }
 
+sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
+{
+    return check_settings(
+        l, st, true,
+        " seed batch steps replay select sigma coreset learnloss-order craig-cords coreset-most weighted buffer "
+        "buffer-size drop-rule nu aser-retrieve ssd-schedule keep-compressed lr adam ortho-mu classes span drift "
+        "head-feed mix-by answer ridge ",
+        err);
+}
+
 /* ------------------------------------------------------------------ reading */
 
 sfp_status sfp__metadata_check_format(const sfp__tensor_file *st, const char *format, int version, bool required, sfp_error *err)

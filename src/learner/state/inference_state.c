@@ -318,9 +318,13 @@ static size_t file_shape(sfp__fp *fp, int classes, const sfp__param *p, int64_t 
     return (size_t)shape[0] * p->width;
 }
 
-/* Checks that the file has no tensor that these fingerprints do not have; such a tensor belongs to another kind of learner. */
+/* Checks that a state has no tensor that these fingerprints do not have; such a tensor belongs to another kind of learner. The
+ * settings of a checkpoint tell that. */
 static sfp_status check_known(const sfp__tensor_file *st, sfp__param **params, int count, sfp_error *err)
 {
+    const char *format = sfp__tensor_file_meta(st, "format");
+    if (format && strcmp(format, SFP_CHECKPOINT_FORMAT) == 0)
+        return SFP_OK;
     for (size_t k = 0; k < st->count; k++) {
         const sfp__tensor *t = &st->tensors[k];
         bool known = strncmp(t->name, SFP_STATE_HEAD, strlen(SFP_STATE_HEAD)) == 0;
@@ -410,8 +414,12 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
         TRY(sfp__json_load(path, text, strlen(text), 0, &list, &where, err));
     if (classes > 0)
         TRY(sfp__alloc(&seen, (size_t)classes, 1, err));
-    if (!text && seen)
-        memset(seen, default_value, (size_t)classes);
+    const sfp__tensor *saved = sfp__tensor_file_find(st, "seen"); /* a checkpoint has one */
+    const int64_t count = classes;
+    if (saved && saved->dtype == SFP_DTYPE_U8)
+        TRY(sfp__tensor_expect(path, saved, &count, 1, err));
+    for (int c = 0; !text && c < classes; c++)
+        seen[c] = saved && saved->dtype == SFP_DTYPE_U8 ? ((const uint8_t *)saved->data)[c] != 0 : default_value;
     if (text && !json_is_array(list))
         return sfp__fail(err, SFP_EFORMAT, "%s: metadata 'seen' is not a JSON list", path);
     for (size_t i = 0; i < json_array_size(list); i++) {

@@ -117,23 +117,14 @@ static sfp_status write_state(const char *path, const sfp__tensor_list *tensors,
 }
 
 /* Visits the data of the heads that prediction needs: weights and members of head mix, or the head of a method. */
-static sfp_status visit_heads(sfp__learner *l, const sfp__visitor *with, sfp_error *err)
+static sfp_status visit_heads(sfp__learner *l, sfp__visitor v, sfp_error *err)
 {
     double mix[SFP_STATE_MIX] = {l->mix.count};
     memcpy(mix + 1, l->mix.loss, sizeof l->mix.loss);
     if (l->heads[1])
-        TRY(sfp__visit_values(with, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
-        char prefix[32];
-        sfp__visitor v = *with;
-        if (!l->heads[i])
-            continue;
-        (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", sfp__head_kind_name(l->heads[i]));
-        v.prefix = prefix;
-        v.inference_only = true;
-        TRY(sfp__head_visit(l->heads[i], &v, err));
-    }
-    return SFP_OK;
+        TRY(sfp__visit_values(&v, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
+    v.inference_only = true;
+    return sfp__heads_visit(l->heads, &v, err);
 }
 
 sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
@@ -144,7 +135,7 @@ sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
     int count = 0;
     sfp__param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
     pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
-    sfp_status status = visit_heads(l, &v, err);
+    sfp_status status = visit_heads(l, v, err);
     pthread_mutex_unlock(&l->head_lock);
     TRY(status); /* heads come first: wider types first, so that each tensor is aligned */
     for (int i = 0; i < count; i++)
@@ -161,38 +152,107 @@ static sfp_status check_kind(const sfp__learner *l, const sfp__tensor_file *st, 
 {
     const char *method = sfp__tensor_file_meta(st, "method");
     char name[SFP_NAME_MAX];
-    TRY(sfp__metadata_check_format(st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err));
-    TRY(sfp__state_check_sum(st, err));
     if (method)
         return sfp__fail(err, SFP_EINVAL, "%s: method of the state is %s, expected none: a state of fingerprints", st->path,
                          sfp__printable(method, name, sizeof name));
     return sfp__metadata_check_backbone(st, l->vit, err);
 }
 
+/* What a learner takes from a state or a checkpoint. */
+typedef struct learned {
+    uint8_t *bytes; /* contents of a checkpoint */
+    sfp__tensor_file *st;
+    bool checkpoint;
+    int classes;
+    float *values; /* all parameters in the order of sfp__fp_params */
+    uint8_t *seen;
+    sfp__saved_components components;
+    sfp__saved_names names;
+    sfp__head *heads[SFP_HEAD_MEMBERS]; /* head mix: of a checkpoint */
+    sfp__mix mix;
+} learned;
+
+static void learned_done(learned *f)
+{
+    sfp__heads_free(&f->heads);
+    sfp__metadata_names_done(&f->names);
+    sfp__free(f->seen);
+    sfp__free(f->values);
+    sfp__tensor_file_close(f->st);
+    sfp__free(f->bytes);
+}
+
+/* Opens the file and checks its kind and settings. */
+static sfp_status open_learned(const sfp__learner *l, const char *path, learned *f, sfp_error *err)
+{
+    TRY(sfp__safetensors_open(path, &f->st, err));
+    const char *format = sfp__tensor_file_meta(f->st, "format");
+    f->checkpoint = format && strcmp(format, SFP_CHECKPOINT_FORMAT) == 0;
+    if (!f->checkpoint) {
+        TRY(sfp__metadata_check_format(f->st, SFP_STATE_FORMAT, SFP_STATE_VERSION, false, err));
+        TRY(sfp__state_check_sum(f->st, err));
+        TRY(check_kind(l, f->st, err));
+        return sfp__metadata_check_settings(l, f->st, false, err);
+    }
+    sfp__tensor_file_close(f->st);
+    f->st = NULL;
+    TRY(sfp__checkpoint_open(path, &f->bytes, &f->st, err));
+    TRY(check_kind(l, f->st, err));
+    return sfp__metadata_check_learned(l, f->st, err);
+}
+
+/* Reads the sums of the closed-form member and the weights of head mix. A state does not contain these sums: unless the learner has
+ * some, the linear head of the state then has the weight until the new member has proved better. */
+static sfp_status read_mix(const sfp__learner *l, learned *f, sfp_error *err)
+{
+    double mix[SFP_STATE_MIX] = {0};
+    f->mix = f->classes > 0 && sfp__head_samples(l->heads[1]) == 0 ? sfp__mix_start(0) : l->mix;
+    if (!f->checkpoint)
+        return SFP_OK;
+    const sfp__visitor v = sfp__visit_reading(f->st, false);
+    TRY(sfp__learner_make_heads(l, f->heads, err));
+    TRY(sfp__heads_visit(f->heads, &v, err));
+    TRY(sfp__visit_values(&v, "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
+    f->mix.count = mix[0];
+    memcpy(f->mix.loss, mix + 1, sizeof f->mix.loss);
+    return SFP_OK;
+}
+
+/* The part of a load that cannot fail. */
+static void take(sfp__learner *l, learned *f)
+{
+    sfp__state_put_values(l->fp, f->values);
+    memset(l->classes.seen, 0, (size_t)l->classes.capacity);
+    if (f->classes > 0)
+        memcpy(l->classes.seen, f->seen, (size_t)f->classes);
+    sfp__metadata_names_commit(&f->names, l);
+    if (!l->heads[1])
+        return;
+    l->mix = f->mix;
+    if (f->heads[1]) {
+        sfp__head *before = l->heads[1];
+        l->heads[1] = f->heads[1];
+        f->heads[1] = before;
+    }
+}
+
 sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
 {
-    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
-    OWNED float *values = NULL; /* all parameters in the order of sfp__fp_params */
-    OWNED uint8_t *seen = NULL;
-    sfp__saved_components components = {0};
-    int classes = 0;
+    OWNED_BY(learned_done) learned f = {0};
     if (l->opt.method)
         return sfp__fail(err, SFP_EINVAL, "%s: method %s cannot start from a state, expected fingerprints", path, l->opt.method);
-    TRY(sfp__safetensors_open(path, &st, err));
-    TRY(check_kind(l, st, err));
-    TRY(sfp__metadata_check_settings(l, st, false, err));
-    TRY(sfp__state_check_pool(l->fp, st, err));
-    TRY(sfp__metadata_classes(l, st, sfp__learner_classes(l), &classes, err));
-    TRY(sfp__state_values(l->fp, st, classes, &values, err));
-    TRY(sfp__state_components(&l->fp->opt, st, &components, err));
-    TRY(sfp__state_seen(st, classes, false, &seen, err));
-    TRY(sfp__metadata_names_read(st, l->opt.fp.tasks > 0 ? classes : SFP_LEARNER_MAX_CLASSES, &names, err));
-    TRY(sfp__metadata_prepare(l, path, &components, classes, names.count, err));
-    sfp__state_put_values(l->fp, values); /* cannot fail from here on */
-    memset(l->classes.seen, 0, (size_t)l->classes.capacity);
-    if (classes > 0)
-        memcpy(l->classes.seen, seen, (size_t)classes);
-    sfp__metadata_names_commit(&names, l);
+    TRY(open_learned(l, path, &f, err));
+    TRY(sfp__state_check_pool(l->fp, f.st, err));
+    TRY(sfp__metadata_classes(l, f.st, sfp__learner_classes(l), &f.classes, err));
+    TRY(sfp__state_values(l->fp, f.st, f.classes, &f.values, err));
+    TRY(sfp__state_components(&l->fp->opt, f.st, &f.components, err));
+    TRY(sfp__state_seen(f.st, f.classes, false, &f.seen, err));
+    TRY(sfp__metadata_names_read(f.st, l->opt.fp.tasks > 0 ? f.classes : SFP_LEARNER_MAX_CLASSES, &f.names, err));
+    if (l->heads[1])
+        TRY(read_mix(l, &f, err));
+    TRY(sfp__metadata_prepare(l, path, &f.components, f.classes, f.names.count, err));
+    pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
+    take(l, &f);
+    pthread_mutex_unlock(&l->head_lock);
     return sfp__learner_publish(l, err);
 }

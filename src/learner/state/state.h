@@ -47,6 +47,8 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
 sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err);
 /* Fails in the same way if a setting of a method's checkpoint differs that affects its sums: all but seed and batch. */
 sfp_status sfp__metadata_check_sums(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err);
+/* Fails in the same way if a setting of a checkpoint differs that gives its fingerprints and heads their meaning. */
+sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 
@@ -139,7 +141,7 @@ bool sfp__state_pool_read(const sfp__tensor_file *st, sfp__state_pool *out); /* 
 sfp_status sfp__state_check_pool(sfp__fp *fp, const sfp__tensor_file *st, sfp_error *err);
 
 /* Reads all parameters of fp in the order of sfp__fp_params, concatenated and newly allocated; the linear head has `classes`
- * rows. Every tensor must be present, finite and of the right shape, and there may be no tensor that such fingerprints do not
+ * rows. Every tensor must be present, finite and of the right shape; a state may have no tensor that such fingerprints do not
  * have. */
 sfp_status sfp__state_values(sfp__fp *fp, const sfp__tensor_file *st, int classes, float **out, sfp_error *err);
 /* Copies the values into fp, whose linear head must have that many rows, and resets Adam. Cannot fail. */
@@ -163,6 +165,7 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  *     rng.fingerprints .select .replay .buffer   I64 (8)  key, stream, counter, block[4], left
  *     drift              F64 (7)   the fields of the detector in order
  *     mix                F64 (3)   head mix: count, then the loss of each member
+ *     validation.*       head mix: held-out images (learner/validation.h)
  *     NAME               F32       values, names as in state files
  *     adam.m.NAME .v.NAME F32, adam.steps.NAME I32 (rows)
  *     select.NAME        the state tensors of a selector that learns (select/select.h), buffer.METHOD.NAME those of a buffer
@@ -177,6 +180,9 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
 
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
 enum { SFP_CHECKPOINT_VERSION = 4 };
+
+/* Opens an undamaged checkpoint of this version; *bytes must outlive *st. */
+sfp_status sfp__checkpoint_open(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err);
 
 /* -------------------------------------------------------------- prediction from a state */
 

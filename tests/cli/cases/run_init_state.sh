@@ -1,4 +1,4 @@
-# --init-state: a state or a run directory; if the shapes differ, the message names the options
+# --init-state: a run directory, checkpoint or state; if the shapes differ, the message names the options
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir -p p/cat p/dog q/cat q/dog q/emu
@@ -12,8 +12,10 @@ run() { streamfp run --backbone tiny.safetensors --attune off --json --pool 8 --
     grep -v 'no test set'; echo "exit ${PIPESTATUS[0]}"; }
 run --out first
 run --out second --init-state first
-run --out third --init-state first/state.safetensors
+run --out third --init-state first/checkpoint
 cmp second/state.safetensors third/state.safetensors && echo the same
+run --out fourth --init-state first/state.safetensors # without the sums of head mix
+cmp second/state.safetensors fourth/state.safetensors >/dev/null || echo another
 run --out o --init-state first --pool 9
 run --out o --init-state first --prompt-length 6
 run --out o --init-state first --prompt-layers 0-0

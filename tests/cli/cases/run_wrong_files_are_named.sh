@@ -11,7 +11,7 @@ try() {
 try "${learner[@]}" --method ncm --data stdin --out o
 try "${learner[@]}" --method ncm --config folder
 try "${learner[@]}" "${fingerprints[@]}" --data synthetic:20 --out good
-for file in tiny.safetensors good/checkpoint good/result.json; do
+for file in tiny.safetensors good/result.json; do
     try "${learner[@]}" "${fingerprints[@]}" --data synthetic:20 --out o --init-state $file
 done
 ls
