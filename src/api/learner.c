@@ -342,7 +342,8 @@ sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *labe
             unused = c;
     }
     if (unused < 0)
-        return sfp__fail(err, SFP_ELIMIT, "class '%.80s': all %d classes have names or samples", name, end);
+        return sfp__fail(err, SFP_ELIMIT,
+                         "class '%.80s': all %d classes have names or samples; their number is the setting classes", name, end);
     TRY(sfp__learner_name_class(l->core, unused, name, err));
     *label = unused;
     return SFP_OK;

@@ -6,30 +6,37 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_plain(char c)
+/* Returns the length of the character at s and writes how many bytes it takes in a message: a character that cannot be shown becomes
+ * \xNN per byte. */
+static int printed_length(const char *s, size_t *bytes)
 {
-    return c >= 0x20 && c < 0x7f;
+    bool shown;
+    int n = sfp__utf8_shown(s, &shown);
+    *bytes = (size_t)n * (shown ? 1 : 4);
+    return n;
 }
 
 const char *sfp__printable(const char *s, char *buf, size_t size)
 {
     static const char hex[] = "0123456789abcdef";
-    size_t at = 0, whole = 0;
+    size_t at = 0, whole = 0, bytes;
+    int n;
     if (size == 0)
         return "";
-    for (const char *p = s; *p; p++)
-        whole += is_plain(*p) ? 1 : 4;
+    for (const char *p = s; *p; p += n, whole += bytes)
+        n = printed_length(p, &bytes);
     bool cut = whole >= size;
     size_t dots = !cut ? 0 : size > 3 ? 3 : size - 1;
-    for (; *s && at + (is_plain(*s) ? 1 : 4) < size - dots; s++) {
-        if (is_plain(*s)) {
-            buf[at++] = *s;
-            continue;
+    for (; *s; s += n) {
+        n = printed_length(s, &bytes);
+        if (at + bytes >= size - dots)
+            break;
+        for (int i = 0; i < n; i++) {
+            unsigned char c = (unsigned char)s[i];
+            const char escaped[] = {'\\', 'x', hex[c >> 4], hex[c & 15]};
+            memcpy(buf + at, bytes == (size_t)n ? s + i : escaped, bytes / (size_t)n);
+            at += bytes / (size_t)n;
         }
-        buf[at++] = '\\';
-        buf[at++] = 'x';
-        buf[at++] = hex[(unsigned char)*s >> 4];
-        buf[at++] = hex[(unsigned char)*s & 15];
     }
     memset(buf + at, '.', dots);
     buf[at + dots] = '\0';

@@ -88,7 +88,7 @@
 #define SFP_SETTINGS_CLOSED_FORM(X)                                                                                             \
     X(INT, "taps", "K", "1", "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",   \
       taps, 0, SFP_VIT_MAX_DEPTH)                                                                                               \
-    X(FLIP, "tap-mean", "off|on", "off",                                                                                        \
+    X(FLAG, "tap-mean", "on|off", "off",                                                                                        \
       "Closed-form heads learn also from the mean of the patch tokens after the last block but one.", tap_mean, 0, 0)           \
     X(FLIP, "ridge", "plain|balanced", "plain",                                                                                 \
       "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",            \

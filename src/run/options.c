@@ -1,5 +1,6 @@
 #include "run/options.h"
 
+#include "fingerprint/attune.h"
 #include "learner/settings.h"
 #include "learner/settings_list.h"
 #include "stream/source.h"
@@ -389,6 +390,12 @@ static sfp_status read_layers(const sfp__args *a, const sfp__vit_config *vit, sf
     return SFP_OK;
 }
 
+/* Returns how many blocks a backbone must have if this setting is on; 0: any number. */
+static int needs_blocks(const char *key)
+{
+    return strcmp(key, "attune") == 0 ? SFP_ATTUNE_MAPS : strcmp(key, "tap-mean") == 0 ? 2 : 0;
+}
+
 sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *vit, bool alone, sfp__learner_options *o,
                                     char *note, sfp_error *err)
 {
@@ -396,8 +403,8 @@ sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *v
     for (int i = 0; i < sfp__settings_count; i++) {
         const sfp__setting *s = &sfp__settings[i];
         const char *value = sfp__args_value(a, s->info.key);
-        if (vit->depth < 2 && strcmp(s->info.key, "tap-mean") == 0 && sfp__args_rank(a, s->info.key) <= SFP_RANK_PRESET)
-            value = "off"; /* a preset does not know the backbone */
+        if (value && sfp__args_rank(a, s->info.key) <= SFP_RANK_PRESET && needs_blocks(s->info.key) > vit->depth)
+            value = "off"; /* defaults and presets do not know the backbone */
         if (!alone && (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES))
             continue; /* the stream has them */
         if (!value && s->type == SFP_SETTING_TASKS)
@@ -407,6 +414,10 @@ sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *v
         else if (value)
             TRY(sfp__settings_apply(o, vit, s->info.key, value, err));
     }
+    size_t length = strlen(note);
+    if (vit->depth < SFP_ATTUNE_MAPS && sfp__args_flag(a, "attune") && !sfp__args_string(a, "method"))
+        (void)snprintf(note + length, SFP_ERROR_MAX - length, "%sattune is off: it needs %d blocks", length ? "; " : "",
+                       SFP_ATTUNE_MAPS);
     return SFP_OK;
 }
 

@@ -231,8 +231,7 @@ TEST(mismatches_are_reported)
                 {"class_names", "[", "metadata 'class_names' is not a JSON list", SFP_EFORMAT},
                 {"timestamps", "-1", "metadata 'timestamps' is '-1'", SFP_EFORMAT},
                 {"backbone", "00000000",
-                 "backbone is 'random' (img 32, patch 8, width 32, depth 5, heads 4, hidden 64; checksum 00000000), "
-                 "expected 'random' (img 32,",
+                 "expected 'random' (img 32, patch 8, width 32, depth 5, heads 4, hidden 64; checksum 00000000), with which",
                  SFP_EINVAL}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         save_changed(NULL, NULL, list[i].key, list[i].value);

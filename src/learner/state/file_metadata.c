@@ -458,8 +458,9 @@ sfp_status sfp__metadata_check_backbone(const sfp__tensor_file *st, const sfp__v
             return sfp__fail(err, SFP_EINVAL, "%s: input size is %d, expected %d, the size of this backbone; set img-size to %d",
                              st->path, side, vit->config.img_size, side);
     }
-    return sfp__fail(err, SFP_EINVAL, "%s: backbone is '%s' (%s; checksum %s), expected '%s' (%s; checksum %s), the current one",
-                     st->path, sfp__printable(file ? file : "?", was[0], sizeof was[0]),
-                     sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]),
-                     sfp__printable(sum ? sum : "?", was[2], sizeof was[2]), id.file, id.sizes, id.sum);
+    return sfp__fail(
+        err, SFP_EINVAL,
+        "%s: the backbone is '%s' (%s; checksum %s), expected '%s' (%s; checksum %s), with which this file was learned", st->path,
+        id.file, id.sizes, id.sum, sfp__printable(file ? file : "?", was[0], sizeof was[0]),
+        sfp__printable(sizes ? sizes : "?", was[1], sizeof was[1]), sfp__printable(sum ? sum : "?", was[2], sizeof was[2]));
 }

@@ -1,4 +1,4 @@
-# a backbone of two blocks: the default number of prompted layers is reduced with a message; an explicit number is refused
+# a backbone of two blocks: defaults that need more are reduced with a message; explicit ones are refused
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 run() { streamfp run --backbone tiny.safetensors --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@" 2>&1 >/dev/null; echo "exit $?"; }
@@ -9,3 +9,4 @@ run --attune off --prompt-layers 1-2
 run --attune off --prompt-layers 1-1
 run --method ncm
 run
+run --attune on
