@@ -21,6 +21,7 @@ sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit)
                               .replay = 10,
                               .feed = SFP_FEED_AUTO,
                               .taps = 1,
+                              .ranpac_width = SFP_RANPAC_WIDTH_DEFAULT,
                               .drift = SFP_DRIFT_NEW_CLASS};
     if (o.fp.last_layer >= c->depth)
         o.fp.last_layer = c->depth - 1;
@@ -124,6 +125,7 @@ sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_H
     h.seed = o->seed;
     h.slda_published = o->slda_published;
     h.ridge_balanced = o->ridge_balanced;
+    h.ranpac_width = o->ranpac_width;
     h.shrinkage_oas = !o->fixed_shrinkage;
     h.solve_gap = solve_gap(l);
     h.threads = l->threads;

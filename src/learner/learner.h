@@ -60,6 +60,7 @@ typedef struct sfp__learner_options {
     int taps;             /* K: closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks */
     bool tap_mean;        /* and from the mean of the patch tokens after the last block but one */
     bool ridge_balanced;  /* head ridge: scores do not prefer frequent classes */
+    int ranpac_width;     /* method ranpac: number of features; always 4000, except in tests */
     bool slda_published;  /* head slda: the published update instead of exact sums */
     bool fixed_shrinkage; /* head slda: shrinkage 1e-4 instead of the estimate of OAS */
     bool answer_all;      /* head linear: predictions are among all classes of the head, not only among those seen */

@@ -1,5 +1,6 @@
 /* Arbitrary checkpoints. One that is refused has a message, and the learner is unchanged. After an accepted one the learner
- * predicts, learns, and writes a checkpoint that another learner resumes to the same bytes. At last its first checkpoint is
+ * predicts, learns, and writes a checkpoint that another learner resumes to the same bytes. Another learner also starts from the
+ * checkpoint. At last its first checkpoint is
  * resumed, which must not depend on what was resumed before; so learners are used for all inputs. */
 #include "fuzz_learner.h"
 
@@ -21,12 +22,14 @@ static kind kinds[] = {{.buffer = "streamfp", .select = "streamfp", .mix = true}
                        {.buffer = "none", .select = "streamfp"},
                        {.method = "ncm"},
                        {.method = "slda"},
-                       {.method = "ridge"}};
+                       {.method = "ridge"},
+                       {.method = "ranpac"}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static sfp__learner_options options_of(const kind *k)
 {
     sfp__learner_options o = tiny_options();
+    o.ranpac_width = 16;
     if ((o.method = k->method))
         return o;
     o.buffer.method = k->buffer;
@@ -57,6 +60,8 @@ static void create(kind *k)
 {
     const sfp__learner_options o = options_of(k);
     k->l = make_learner(&o, TIMES / 2);
+    for (int i = 0; k->method && strcmp(k->method, "ranpac") == 0 && i < 100; i++) /* until it has folded samples */
+        MUST(offer(k->l, i % TIMES, fatal));
     k->other = make_learner(&o, 1);
     k->bytes = image_of(k->l, &k->size);
 }
@@ -114,6 +119,17 @@ static void use(kind *k, const uint8_t *bytes, size_t size)
     }
 }
 
+/* Starts another learner from the file, without resuming it. */
+static void start(kind *k, const uint8_t *bytes, size_t size)
+{
+    sfp_error err = {0};
+    char path[32];
+    int fd = file_of(bytes, size, path);
+    if (accepted(sfp__learner_load(k->other, path, &err), &err))
+        (void)accepted(offer(k->other, 1, &err), &err);
+    (void)close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
@@ -121,6 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (sfp__safetensors_open_memory("fuzz", bytes, size, &f, NULL) != SFP_OK)
         return 0;
     kind *k = kind_of(f);
+    start(k, bytes, size);
     if (accepted(resume(k->l, bytes, size, &err), &err)) {
         use(k, bytes, size);
         MUST(resume(k->l, k->bytes, k->size, fatal));

@@ -189,6 +189,8 @@ TEST(names_of_files_are_made_printable)
     char buf[32], tiny[8];
     assert_string_equal(sfp__printable("plain", buf, sizeof buf), "plain");
     assert_string_equal(sfp__printable("a\x1b[2Jb\n\xff", buf, sizeof buf), "a\\x1b[2Jb\\x0a\\xff");
+    assert_string_equal(sfp__printable("k\xc3\xa9 \xe2\x80\xaex\xc3", buf, sizeof buf), "k\xc3\xa9 \\xe2\\x80\\xaex\\xc3");
+    assert_string_equal(sfp__printable("123\xc3\xa9\xc3\xa9\xc3\xa9", tiny, sizeof tiny), "123...");
     assert_string_equal(sfp__printable("1234567", tiny, sizeof tiny), "1234567");
     assert_string_equal(sfp__printable("12345678", tiny, sizeof tiny), "1234...");
     assert_string_equal(sfp__printable("12\n\n", tiny, sizeof tiny), "12...");

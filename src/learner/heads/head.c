@@ -19,7 +19,7 @@ sfp__head_options sfp__head_options_defaults(int dim, int classes)
                                .tap_dim = dim,
                                .classes = classes,
                                .seed = 0,
-                               .ranpac_width = 4000,
+                               .ranpac_width = SFP_RANPAC_WIDTH_DEFAULT,
                                .slda_shrink = 1e-4f,
                                .shrinkage_oas = true,
                                .solve_gap = 1};

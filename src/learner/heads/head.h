@@ -17,11 +17,13 @@
 
 typedef struct sfp__head sfp__head;
 
+#define SFP_RANPAC_WIDTH_DEFAULT 4000
+
 typedef struct sfp__head_options {
     int dim;           /* number of values of a query: D, or with K taps K * D, and D more with the mean tap */
     int classes;       /* initial capacity in classes; grows if needed */
     uint64_t seed;     /* seed of ranpac's projection */
-    int ranpac_width;  /* 4000 */
+    int ranpac_width;  /* number of features of ranpac */
     int tap_dim;       /* D: ranpac normalises each tap, unless it is the only one */
     float slda_shrink; /* 1e-4; only without shrinkage_oas */
     bool shrinkage_oas;
