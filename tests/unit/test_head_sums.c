@@ -1,10 +1,13 @@
 /* Heads that are functions of sums: the sums of parts add up, samples can be taken out and relabelled, and their order does not
  * matter. Scores are compared in double. */
+#include "learner/features.h"
 #include "learner/heads/head.h"
 #include "learner/heads/head_kind.h"
 #include "learner/heads/sums.h"
 
 #include "base/rng.h"
+
+#include <limits.h>
 
 #include "failing_alloc.h"
 #include "numeric.h"
@@ -228,6 +231,36 @@ TEST(a_merge_without_memory_changes_nothing)
         assert_true(FAIL_EACH_ALLOCATION(sfp__head_merge(h, from, alloc_err), h->rows == rows && sfp__head_samples(h) == 3) > 2);
         check_equal("merged", h, want, true);
     }
+}
+
+/* Five classes were learned and solved; the other ones come with few samples each, before the next solve. */
+TEST(classes_that_are_new_since_the_last_solve_are_predicted)
+{
+    enum { OLD = 5, FEW = 12 };
+    sfp__head_options opt = sfp__head_options_defaults(D, 2);
+    OWNED_PTR(sfp__head_free) sfp__head *h = NULL;
+    int learned[CLASSES] = {0}, right = 0, tested = 0;
+    opt.ridge_balanced = true;
+    opt.solve_gap = INT_MAX;
+    MUST(sfp__head_create("ridge", &opt, &h, &err));
+    for (int i = 0; i < N; i++)
+        if (label[i] < 2 * OLD)
+            learn(h, i);
+    MUST(sfp__head_refresh(h, false, &err));
+    for (int i = 0; i < N; i++)
+        if (label[i] >= 2 * OLD && learned[label[i] / 2]++ < FEW)
+            learn(h, i);
+    memset(learned, 0, sizeof learned);
+    for (int i = 0; i < N; i++) {
+        float out[2 * CLASSES];
+        if (label[i] < 2 * OLD || learned[label[i] / 2]++ < FEW)
+            continue;
+        MUST(sfp__head_scores(h, 1, x[i], false, 2 * CLASSES, out, &err));
+        right += sfp__best_class(2 * CLASSES, NULL, out) == label[i];
+        tested++;
+    }
+    if (right < tested / 2)
+        fail_msg("%d of %d samples of new classes are right", right, tested);
 }
 
 /* The labels are drawn from softmax(scale * scores), so that the fitted scale is near it. */

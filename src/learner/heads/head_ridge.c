@@ -471,19 +471,30 @@ static void update_class(ridge *m, unsigned folds, double n, int classes, int ro
     m->own_share[row] = share;
 }
 
+/* Multiplies the weights of a balanced solution of `before` classes, so that they are those of `now` classes. */
+static void rescale(ridge *m, int before, int now)
+{
+    size_t count = (size_t)m->base.opt.dim * (size_t)m->own.rows;
+    for (size_t i = 0; i < count; i++)
+        m->own.weight[i] *= sqrt((double)before / now);
+}
+
 /* Updates the classes whose share of the samples has grown by half since their weights were computed. */
 static void update_classes(ridge *m)
 {
     const unsigned folds = own_folds(m);
     double n = 0;
-    int classes = 0;
+    int before = 0, classes = 0;
     if (m->base.rows > m->own.rows)
         add_rows(m);
     for (int r = 0; r < m->own.rows; r++) {
         double count = class_count(m, folds, r);
         n += count;
-        classes += count > 0;
+        before += m->own_share[r] > 0;
+        classes += count > 0 || m->own_share[r] > 0;
     }
+    if (m->base.opt.ridge_balanced && !is_slda(m) && before > 0 && classes > before)
+        rescale(m, before, classes);
     for (int r = 0; r < m->own.rows; r++) {
         double count = class_count(m, folds, r);
         if (count > 0 && count >= 1.5 * n * m->own_share[r])
