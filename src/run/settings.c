@@ -15,6 +15,7 @@
 #define KEY(type, key, values, default_value, help, place, min, max, ...) key " "
 #define OF_THE_LEARNER \
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
+#define OF_TRAINING SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) "steps lr head-feed mix-by"
 #define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu aser-retrieve ssd-schedule"
 
 /* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the stream is open), weighs (the
@@ -58,6 +59,9 @@ static const sfp__no_effect_rule rules[] = {
      "adaptive allocation decides what is processed"},
     {"allocate", "!method&head!=mix&allocate!=fixed", "head {head}",
      "it needs head mix or a closed-form head (use --preset best)"},
+    {OF_TRAINING, "allocate=queries", "allocate {allocate}", "nothing is trained"},
+    {"allocate", "clock=off&allocate=adaptive", "clock {clock}",
+     "without an arrival rate there is time to train in every timestamp (use --rate LAMBDA; on a live stream --clock real)"},
     {"allocate", "clock=paper&allocate!=fixed", "clock {clock}", "this clock keeps batches before the stream begins"},
     {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},
     {"costs", "clock=off|real", "clock {clock}", "it needs clock virtual or paper (use --rate LAMBDA; not on a live stream)"},
