@@ -4,6 +4,7 @@
 #include "experiment/experiment.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "run/options.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -261,19 +262,32 @@ static sfp_status open_once(sfp__lab *lab, const sfp__strings *settings, sfp_run
     return status;
 }
 
-/* A setting of the user applies to all methods that have it: a buffer size, for example, not to a row without a buffer. The message
- * is "KEY has no effect with OTHER VALUE: ...". */
-static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *settings, const sfp_error *why)
+/* Sets the values as sfp_settings_set does. */
+static sfp_status read_args(const sfp__strings *settings, sfp__args *a, sfp_error *err)
 {
-    static const char words[] = " has no effect with ";
-    const char *at = strstr(why->message, words), *given = sfp__settings_value(lab->opt.settings, why->key);
-    const char *value = sfp__settings_value(settings, why->key);
-    char other[SFP_KEY_MAX];
-    if (!at || !given || !value || strcmp(given, value) != 0)
+    for (int i = 0; i < settings->count; i++) {
+        char key[SFP_KEY_MAX * 2];
+        size_t n = strcspn(settings->s[i], "=");
+        (void)snprintf(key, sizeof key, "%.*s", (int)n, settings->s[i]);
+        TRY(sfp__run_set(a, key, settings->s[i] + n + 1, SFP_RANK_COMMAND_LINE, key, err));
+    }
+    return SFP_OK;
+}
+
+/* A setting of the user applies to all methods that have it: a buffer size, for example, not to a row without a buffer. Returns whether
+ * `key` is such a setting, and another one, which is not the user's, takes away its effect. */
+static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *settings, const char *key)
+{
+    const char *given = sfp__settings_value(lab->opt.settings, key), *value = sfp__settings_value(settings, key);
+    char other[SFP_KEY_LENGTH_MAX + 1];
+    sfp__args a = {0};
+    if (!given || !value || strcmp(given, value) != 0)
         return false;
-    at += strlen(words);
-    (void)snprintf(other, sizeof other, "%.*s", (int)strcspn(at, " "), at);
-    return sfp__settings_value(settings, other) && !sfp__settings_value(lab->opt.settings, other);
+    bool found = sfp__args_init(&a, "run", sfp__run_table, sfp__run_table_count, NULL) == SFP_OK &&
+                 read_args(settings, &a, NULL) == SFP_OK && sfp__run_has_no_effect(&a, key, other, sizeof other) &&
+                 sfp__settings_value(settings, other) && !sfp__settings_value(lab->opt.settings, other);
+    sfp__args_done(&a);
+    return found;
 }
 
 /* Opens a run, without the settings of the user that are of other methods. */
@@ -281,7 +295,7 @@ static sfp_status open_with_effective(sfp__lab *lab, sfp__strings *settings, sfp
 {
     sfp_error why = {0};
     sfp_status status;
-    while ((status = open_once(lab, settings, out, &why)) == SFP_EINVAL && is_of_other_methods(lab, settings, &why))
+    while ((status = open_once(lab, settings, out, &why)) == SFP_EINVAL && is_of_other_methods(lab, settings, why.key))
         sfp__settings_remove(settings, why.key);
     if (status && err)
         *err = why;
