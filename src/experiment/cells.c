@@ -187,13 +187,14 @@ static sfp_status use_engine(sfp__lab *lab, const sfp__strings *settings, sfp_er
     return SFP_OK;
 }
 
-/* Does the user or the preset of the row let the input size be chosen? */
-static sfp_status read_auto(const sfp__strings *settings, bool *out, sfp_error *err)
+sfp_status sfp__settings_effective(const sfp__strings *list, const char *key, char *out, size_t size, sfp_error *err)
 {
     sfp_settings *s = NULL;
     TRY(sfp_settings_create(&s, err));
-    sfp_status status = set_all(s, settings, true, err);
-    *out = !status && is_auto(sfp_settings_get(s, "img-size"));
+    sfp_status status = set_all(s, list, true, err);
+    const char *value = status ? NULL : sfp_settings_get(s, key);
+    if (!status)
+        status = sfp__path_print(out, size, err, "%s", value ? value : "");
     sfp_settings_free(s);
     return status;
 }
@@ -203,9 +204,9 @@ sfp_status sfp__cell_choose_size(sfp__lab *lab, double load, sfp__strings *setti
     const char *backbone = sfp__settings_value(settings, "backbone");
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     sfp_engine *e = NULL;
-    bool chooses;
-    TRY(read_auto(settings, &chooses, err));
-    if (!chooses)
+    char asked[SFP_KEY_MAX];
+    TRY(sfp__settings_effective(settings, "img-size", asked, sizeof asked, err));
+    if (!is_auto(asked)) /* neither the user nor the preset of the row lets the size be chosen */
         return SFP_OK;
     sfp__settings_remove(settings, "img-size");
     if (!(load > 0))

@@ -239,10 +239,22 @@ static sfp_status write_stages(const sfp__lab *lab, const sfp__cost *own, int b,
     return lab->opt.dry_run ? SFP_OK : sfp__file_write(c->path, text, (size_t)n, err);
 }
 
+/* Adds the settings of a mixture's closed-form member alone, with the taps of the mixture. */
+static sfp_status add_member(const sfp__strings *settings, sfp__strings *out, sfp_error *err)
+{
+    static const char *const keys[] = {"taps", "tap-mean"};
+    TRY(sfp__settings_add(out, "method=ridge", err));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char value[SFP_KEY_MAX];
+        TRY(sfp__settings_effective(settings, keys[i], value, sizeof value, err));
+        TRY(sfp__setting_print(out, err, "%s=%s", keys[i], value));
+    }
+    return SFP_OK;
+}
+
 /* The costs of a row that allocates. Those of a mixture's query are the costs of its closed-form member alone. */
 static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
 {
-    static const char member[] = "method=ridge taps=0 tap-mean=on";
     const sfp__experiment *e = &lab->experiments[cell->experiment];
     const sfp__variant *row = &e->rows[cell->row];
     OWNED_BY(sfp__strings_done) sfp__strings query = {0};
@@ -250,10 +262,10 @@ static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__s
     const char *size = sfp__settings_value(settings, "img-size");
     TRY(sfp__lab_base_settings(lab, e, &query, err));
     TRY(sfp__settings_add(&query, e->columns[cell->column].settings, err));
-    TRY(sfp__settings_add(&query, row->closed ? row->settings : member, err));
+    TRY(row->closed ? sfp__settings_add(&query, row->settings, err) : add_member(settings, &query, err));
     if (size)
         TRY(sfp__setting_print(&query, err, "img-size=%s", size));
-    TRY(sfp__cost_get(lab, &query, row->closed ? row->name : member, "", &c, err));
+    TRY(sfp__cost_get(lab, &query, row->closed ? row->name : "query of the mixture", "", &c, err));
     TRY(sfp__cost_get(lab, settings, row->name, "", &own, err));
     c.training = row->closed ? 0 : fmax(own.seconds - c.seconds, 0);
     TRY(write_stages(lab, &own, setting_number(settings, "batch", 20), &c, err));

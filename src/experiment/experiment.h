@@ -143,6 +143,8 @@ sfp_status sfp__settings_add(sfp__strings *list, const char *settings, sfp_error
 /* The same for one entry, "key=value" of `length` bytes, and for a formatted one. Values may contain blanks. */
 sfp_status sfp__setting_put(sfp__strings *list, const char *entry, size_t length, sfp_error *err);
 sfp_status sfp__setting_print(sfp__strings *list, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Writes the value of a setting with presets and defaults; "": it has none. */
+sfp_status sfp__settings_effective(const sfp__strings *list, const char *key, char *out, size_t size, sfp_error *err);
 void sfp__settings_remove(sfp__strings *list, const char *key);
 /* A hash of the settings, without those that change no result; sorts them. */
 void sfp__settings_key(const sfp__strings *settings, char key[17]);

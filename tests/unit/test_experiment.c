@@ -749,6 +749,13 @@ TEST(queries_and_training_have_costs_of_their_own)
     assert_true(fabs(best.rate - 100) < 1e-9); /* that of one query pass */
     assert_true(fabs(best.cost - 0.2) < 1e-9 && fabs(training - 0.3) < 1e-9);
     assert_string_equal(file_text(sfp__settings_value(settings, "costs")), "query 0.02\ntrain 0.3\n");
+    write_cost("method=ridge taps=3 tap-mean=on", 0.3); /* the taps of the user */
+    write_cost("preset=best taps=3 tap-mean=on", 0.5);
+    lab->opt.settings = settings_of(STREAM " taps=3 tap-mean=on");
+    write_cost("method=ncm taps=1 tap-mean=on", 0.1);
+    (void)clock_of(lab, "best", &other, &training);
+    assert_true(fabs(other.cost - 0.3) < 1e-9 && fabs(training - 0.2) < 1e-9);
+    lab->opt.settings = settings_of(STREAM);
     (void)clock_of(lab, "best, no training", &other, &training);
     assert_true(fabs(training - 0.3) < 1e-9); /* known, although nothing is trained */
     assert_string_not_equal(other.key, best.key);
