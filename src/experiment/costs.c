@@ -42,7 +42,7 @@ static sfp_status parse_tasks(const char *text, sfp__cost *out, sfp_error *err)
 /* Reads a file that write_cost wrote. SFP_ENOTFOUND: there is none. */
 static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 {
-    static const char stream[] = "# samples ", tasks[] = "# batches per task ";
+    static const char stream[] = "# samples ", tasks[] = "# batches per task ", inputs[] = "# made with ";
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     TRY(sfp__lines_open(out->path, "seconds per batch", &lines, err));
     for (char *line;;) {
@@ -51,6 +51,8 @@ static sfp_status read_cost(sfp__cost *out, sfp_error *err)
             break;
         if (strncmp(line, stream, strlen(stream)) == 0)
             out->samples = strtoll(line + strlen(stream), NULL, 10);
+        else if (strncmp(line, inputs, strlen(inputs)) == 0 && !*out->inputs)
+            (void)snprintf(out->inputs, sizeof out->inputs, "%s", line + strlen(inputs));
         else if (strncmp(line, tasks, strlen(tasks)) == 0)
             TRY(parse_tasks(line + strlen(tasks), out, err));
         else if (line[0] != '#')
@@ -64,8 +66,8 @@ static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
-    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n# samples %" PRId64 "\n# batches per task", name,
-                     c->samples);
+    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n# made with %s\n", name, c->inputs);
+    sfp__text_printf(&t, "# samples %" PRId64 "\n# batches per task", c->samples);
     for (int i = 0; i < c->tasks; i++)
         sfp__text_printf(&t, " %" PRId64, c->task_batches[i]);
     sfp__text_printf(&t, "\n%.9g\n", c->seconds);
@@ -151,8 +153,27 @@ static sfp_status measure_and_write(sfp__lab *lab, sfp__strings *settings, const
     (void)snprintf(name, sizeof name, "%s%s%s", row, *column ? ", " : "", column);
     sfp__lab_message(lab, SFP_LOG_INFO, "measuring the processing time: %s", name);
     TRY(measure(lab, settings, out, err));
+    TRY(sfp__lab_inputs(lab, settings, out->inputs, err));
     TRY(sfp__directory_create_for(out->path, err));
     return write_cost(out, name, err);
+}
+
+/* Reads the time that was measured earlier. SFP_ENOTFOUND: there is none, or it was measured with other inputs. */
+static sfp_status read_current_cost(sfp__lab *lab, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
+{
+    OWNED_BY(sfp__cost_done) sfp__cost cost = {0};
+    char inputs[SFP_INPUTS_MAX];
+    memcpy(cost.path, out->path, sizeof cost.path);
+    TRY(read_cost(&cost, err));
+    if (strcmp(cost.inputs, SFP_INPUTS_ANY) != 0) {
+        TRY(sfp__lab_inputs(lab, settings, inputs, err));
+        if (strcmp(cost.inputs, inputs) != 0) {
+            sfp__lab_report_other_inputs(lab);
+            return SFP_ENOTFOUND;
+        }
+    }
+    *out = TAKE(cost);
+    return SFP_OK;
 }
 
 sfp_status sfp__cost_get(sfp__lab *lab, const sfp__strings *settings, const char *row, const char *column, sfp__cost *out,
@@ -165,7 +186,7 @@ sfp_status sfp__cost_get(sfp__lab *lab, const sfp__strings *settings, const char
     TRY(copy_for_cost(settings, &own, err));
     sfp__settings_key(&own, key);
     TRY(sfp__path_print(cost.path, sizeof cost.path, err, "%s/costs/%s", lab->opt.out, key));
-    sfp_status status = read_cost(&cost, &missing);
+    sfp_status status = read_current_cost(lab, &own, &cost, &missing);
     if (status == SFP_ENOTFOUND)
         TRY(lab->opt.dry_run ? guess(lab, &own, row, &cost, err) : measure_and_write(lab, &own, row, column, &cost, err));
     else if (status)
@@ -340,6 +361,7 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
             TRY(sfp__setting_print(settings, err, "costs=%.9g", cost->seconds));
     }
     sfp__settings_key(settings, cell->key);
+    TRY(sfp__lab_inputs(lab, settings, cell->inputs, err));
     if (timed && !row->measured_clock)
         TRY(sfp__setting_print(settings, err, "costs=%s", cost->path));
     return SFP_OK;

@@ -70,6 +70,8 @@ static void lab_done(sfp__lab *lab)
     sfp__free(lab->experiments);
     sfp__free(lab->cells);
     sfp__strings_done(&lab->cost_keys);
+    sfp__strings_done(&lab->input_values);
+    sfp__strings_done(&lab->inputs);
     sfp__text_done(&lab->omitted);
     sfp__text_done(&lab->engine_key);
     sfp_engine_close(lab->engine);

@@ -667,7 +667,7 @@ TEST(every_claim_can_be_tested)
 /* Writes a processing time per batch, as if a method with these settings had been measured. */
 static void write_cost(const char *settings, double seconds)
 {
-    const char *text = kept_print("# samples 60\n# batches per task 3 3\n%g\n", seconds);
+    const char *text = kept_print("# made with any\n# samples 60\n# batches per task 3 3\n%g\n", seconds);
     const char *path = in_directory(kept_print("costs/%s", key_of(kept_print("within=class " STREAM " %s", settings))));
     MUST(sfp__directory_create_for(path, &err));
     MUST(sfp__file_write(path, text, strlen(text), &err));
@@ -709,6 +709,8 @@ static sfp__lab *begin_e11(void)
 static void end_e11(sfp__lab *lab)
 {
     sfp__strings_done(&lab->cost_keys);
+    sfp__strings_done(&lab->input_values);
+    sfp__strings_done(&lab->inputs);
     sfp_engine_close(lab->engine);
     sfp__text_done(&lab->engine_key);
     remove_directory();
