@@ -529,25 +529,45 @@ static void fill(const scene *s, const char *with, char *buf, size_t size)
     }
 }
 
+/* Finds the first of the keys of a rule that the user has given and that is `only` (NULL: any); NULL: none. */
+static const char *find_given(const sfp__args *a, const char *keys, const char *only)
+{
+    for (; *keys; keys += strspn(keys, " ")) {
+        char key[SFP_KEY_LENGTH_MAX + 1];
+        size_t length = strcspn(keys, " ");
+        (void)snprintf(key, sizeof key, "%.*s", (int)length, keys);
+        keys += length;
+        if ((!only || sfp__same_key(key, only)) && sfp__args_given(a, key))
+            return sfp__args_find(a, key)->name;
+    }
+    return NULL;
+}
+
+sfp__no_effect sfp__args_find_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
+                                        const sfp__fact *fact, const char *only)
+{
+    const scene s = {a, facts, fact};
+    sfp__no_effect found = {0};
+    for (const sfp__no_effect_rule *r = rules; r < rules + n && !found.key; r++) {
+        if (!holds(&s, r->when) || !(found.key = find_given(a, r->keys, only)))
+            continue;
+        fill(&s, r->with, found.with, sizeof found.with);
+        (void)snprintf(found.beside, sizeof found.beside, "%.*s", (int)strcspn(r->with, " "), r->with);
+        found.why = r->why;
+    }
+    return found;
+}
+
+sfp_status sfp__args_fail_no_effect(const sfp__args *a, const sfp__no_effect *found, sfp_error *err)
+{
+    (void)sfp__fail_key(err, found->key, SFP_EINVAL, "%s has no effect with %s: %s", found->key, found->with, found->why);
+    (void)sfp__args_add_origin(a, err);
+    return SFP_EINVAL;
+}
+
 sfp_status sfp__args_check_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
                                      const sfp__fact *fact, sfp_error *err)
 {
-    const scene s = {a, facts, fact};
-    for (const sfp__no_effect_rule *r = rules; r < rules + n; r++) {
-        if (!holds(&s, r->when))
-            continue;
-        for (const char *at = r->keys; *at; at += strspn(at, " ")) {
-            char key[SFP_KEY_LENGTH_MAX + 1], with[SFP_ERROR_MAX / 2];
-            size_t length = strcspn(at, " ");
-            (void)snprintf(key, sizeof key, "%.*s", (int)length, at);
-            at += length;
-            if (!sfp__args_given(a, key))
-                continue;
-            fill(&s, r->with, with, sizeof with);
-            (void)sfp__fail_key(err, key, SFP_EINVAL, "%s has no effect with %s: %s", key, with, r->why);
-            (void)sfp__args_add_origin(a, err);
-            return SFP_EINVAL;
-        }
-    }
-    return SFP_OK;
+    const sfp__no_effect found = sfp__args_find_no_effect(a, n, rules, facts, fact, NULL);
+    return found.key ? sfp__args_fail_no_effect(a, &found, err) : SFP_OK;
 }

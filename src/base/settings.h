@@ -193,7 +193,19 @@ typedef struct sfp__no_effect_rule {
 typedef struct sfp__fact {
     const char *key, *value; /* value NULL: unknown or not set */
 } sfp__fact;
-/* Returns SFP_EINVAL for the first option without effect. */
+/* An option without effect. */
+typedef struct sfp__no_effect {
+    const char *key;                     /* NULL: all options have an effect */
+    char beside[SFP_KEY_LENGTH_MAX + 1]; /* the first word of `with`: usually the option that takes away the effect */
+    char with[SFP_ERROR_MAX / 2];        /* filled in */
+    const char *why;
+} sfp__no_effect;
+/* Finds the first option without effect, or, if `only` is not NULL, whether this option has none. */
+sfp__no_effect sfp__args_find_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
+                                        const sfp__fact *fact, const char *only);
+/* Returns SFP_EINVAL with the message that refuses the option. */
+sfp_status sfp__args_fail_no_effect(const sfp__args *a, const sfp__no_effect *found, sfp_error *err);
+/* Refuses the first option without effect. */
 sfp_status sfp__args_check_no_effect(const sfp__args *a, size_t n, const sfp__no_effect_rule *rules, size_t facts,
                                      const sfp__fact *fact, sfp_error *err);
 

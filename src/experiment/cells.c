@@ -4,6 +4,7 @@
 #include "experiment/experiment.h"
 #include "io/directory.h"
 #include "io/file.h"
+#include "run/options.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -186,13 +187,24 @@ static sfp_status use_engine(sfp__lab *lab, const sfp__strings *settings, sfp_er
     return SFP_OK;
 }
 
-/* Does the user or the preset of the row let the input size be chosen? */
-static sfp_status read_auto(const sfp__strings *settings, bool *out, sfp_error *err)
+sfp_status sfp__settings_create(const sfp__strings *list, sfp_settings **out, sfp_error *err)
 {
     sfp_settings *s = NULL;
     TRY(sfp_settings_create(&s, err));
-    sfp_status status = set_all(s, settings, true, err);
-    *out = !status && is_auto(sfp_settings_get(s, "img-size"));
+    sfp_status status = set_all(s, list, true, err);
+    if (status)
+        sfp_settings_free(s);
+    else
+        *out = s;
+    return status;
+}
+
+sfp_status sfp__settings_effective(const sfp__strings *list, const char *key, char *out, size_t size, sfp_error *err)
+{
+    sfp_settings *s = NULL;
+    TRY(sfp__settings_create(list, &s, err));
+    const char *value = sfp_settings_get(s, key);
+    sfp_status status = sfp__path_print(out, size, err, "%s", value ? value : "");
     sfp_settings_free(s);
     return status;
 }
@@ -202,9 +214,9 @@ sfp_status sfp__cell_choose_size(sfp__lab *lab, double load, sfp__strings *setti
     const char *backbone = sfp__settings_value(settings, "backbone");
     sfp_engine_options o = SFP_ENGINE_OPTIONS_INIT;
     sfp_engine *e = NULL;
-    bool chooses;
-    TRY(read_auto(settings, &chooses, err));
-    if (!chooses)
+    char asked[SFP_KEY_MAX];
+    TRY(sfp__settings_effective(settings, "img-size", asked, sizeof asked, err));
+    if (!is_auto(asked)) /* neither the user nor the preset of the row lets the size be chosen */
         return SFP_OK;
     sfp__settings_remove(settings, "img-size");
     if (!(load > 0))
@@ -240,10 +252,9 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 sfp_status sfp__cell_settings_check(const sfp__strings *settings, sfp_error *err)
 {
     sfp_settings *s = NULL;
-    TRY(sfp_settings_create(&s, err));
-    sfp_status status = set_all(s, settings, true, err);
+    TRY(sfp__settings_create(settings, &s, err));
     sfp_settings_free(s);
-    return status;
+    return SFP_OK;
 }
 
 static sfp_status open_once(sfp__lab *lab, const sfp__strings *settings, sfp_run **out, sfp_error *err)
@@ -261,19 +272,32 @@ static sfp_status open_once(sfp__lab *lab, const sfp__strings *settings, sfp_run
     return status;
 }
 
-/* A setting of the user applies to all methods that have it: a buffer size, for example, not to a row without a buffer. The message
- * is "KEY has no effect with OTHER VALUE: ...". */
-static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *settings, const sfp_error *why)
+/* Sets the values as sfp_settings_set does. */
+static sfp_status read_args(const sfp__strings *settings, sfp__args *a, sfp_error *err)
 {
-    static const char words[] = " has no effect with ";
-    const char *at = strstr(why->message, words), *given = sfp__settings_value(lab->opt.settings, why->key);
-    const char *value = sfp__settings_value(settings, why->key);
-    char other[SFP_KEY_MAX];
-    if (!at || !given || !value || strcmp(given, value) != 0)
+    for (int i = 0; i < settings->count; i++) {
+        char key[SFP_KEY_MAX * 2];
+        size_t n = strcspn(settings->s[i], "=");
+        (void)snprintf(key, sizeof key, "%.*s", (int)n, settings->s[i]);
+        TRY(sfp__run_set(a, key, settings->s[i] + n + 1, SFP_RANK_COMMAND_LINE, key, err));
+    }
+    return SFP_OK;
+}
+
+/* A setting of the user applies to all methods that have it: a buffer size, for example, not to a row without a buffer. Returns whether
+ * `key` is such a setting, and another one, which is not the user's, takes away its effect. */
+static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *settings, const char *key)
+{
+    const char *given = sfp__settings_value(lab->opt.settings, key), *value = sfp__settings_value(settings, key);
+    char other[SFP_KEY_LENGTH_MAX + 1];
+    sfp__args a = {0};
+    if (!given || !value || strcmp(given, value) != 0)
         return false;
-    at += strlen(words);
-    (void)snprintf(other, sizeof other, "%.*s", (int)strcspn(at, " "), at);
-    return sfp__settings_value(settings, other) && !sfp__settings_value(lab->opt.settings, other);
+    bool found = sfp__args_init(&a, "run", sfp__run_table, sfp__run_table_count, NULL) == SFP_OK &&
+                 read_args(settings, &a, NULL) == SFP_OK && sfp__run_has_no_effect(&a, key, other, sizeof other) &&
+                 sfp__settings_value(settings, other) && !sfp__settings_value(lab->opt.settings, other);
+    sfp__args_done(&a);
+    return found;
 }
 
 /* Opens a run, without the settings of the user that are of other methods. */
@@ -281,7 +305,7 @@ static sfp_status open_with_effective(sfp__lab *lab, sfp__strings *settings, sfp
 {
     sfp_error why = {0};
     sfp_status status;
-    while ((status = open_once(lab, settings, out, &why)) == SFP_EINVAL && is_of_other_methods(lab, settings, &why))
+    while ((status = open_once(lab, settings, out, &why)) == SFP_EINVAL && is_of_other_methods(lab, settings, why.key))
         sfp__settings_remove(settings, why.key);
     if (status && err)
         *err = why;
@@ -371,12 +395,58 @@ static sfp_status read_result(const char *directory, sfp_result **out, bool *fou
     return SFP_OK;
 }
 
-static sfp_status finish_run(sfp__lab *lab, const sfp__strings *settings, sfp_error *err)
+/* ----------------------------------------------------------------------------------------------------------- directories */
+
+#define INPUTS "inputs"
+
+/* Was the run in this directory, finished or not, made with the inputs of the cell? */
+static sfp_status has_inputs(const char *directory, const sfp__cell *cell, bool *out, sfp_error *err)
+{
+    char path[PATH_MAX];
+    OWNED uint8_t *bytes = NULL;
+    size_t size = 0;
+    TRY(sfp__path_print(path, sizeof path, err, "%s/" INPUTS, directory));
+    sfp_status status = sfp__file_read(path, SFP_INPUTS_MAX, &bytes, &size, err);
+    *out = !status && size == strlen(cell->inputs) + 1 && memcmp(bytes, cell->inputs, size - 1) == 0;
+    return sfp__is_machine_error(status) ? status : SFP_OK; /* else there is no such file, or it is another one */
+}
+
+static sfp_status write_inputs(const char *directory, const sfp__cell *cell, sfp_error *err)
+{
+    char path[PATH_MAX], text[SFP_INPUTS_MAX + 1];
+    TRY(sfp__path_print(path, sizeof path, err, "%s/" INPUTS, directory));
+    int n = snprintf(text, sizeof text, "%s\n", cell->inputs);
+    return sfp__file_write(path, text, (size_t)n, err);
+}
+
+bool sfp__cell_is_done(const sfp__lab *lab, const sfp__cell *cell)
+{
+    char directory[PATH_MAX];
+    bool same = false;
+    return !sfp__path_print(directory, sizeof directory, NULL, "%s/cells/%s", lab->opt.out, cell->key) &&
+           sfp__directory_has(directory, "result.json") && !has_inputs(directory, cell, &same, NULL) && same;
+}
+
+/* Removes the files of a run with other inputs: the result first, so that it is never found beside the inputs of the new run. */
+static sfp_status remove_run(sfp__lab *lab, const char *directory, sfp_error *err)
+{
+    static const char *const names[] = {
+        "result.json", "checkpoint",   "checkpoint.old",    "state.safetensors",  "state-task-#.safetensors",
+        "report.html", "events.jsonl", "predictions.jsonl", "predictions.jsonl.#"};
+    if (sfp__directory_has(directory, names[0]) || sfp__directory_has(directory, names[1]))
+        sfp__lab_report_other_inputs(lab);
+    return sfp__directory_remove_files(directory, SFP_LIST(names), 0, NULL, err);
+}
+
+static sfp_status finish_run(sfp__lab *lab, const sfp__cell *cell, const char *directory, const sfp__strings *settings,
+                             sfp_error *err)
 {
     sfp_run *run = NULL;
     TRY(sfp__lab_open_run(lab, settings, &run, err));
+    sfp_status status = write_inputs(directory, cell, err);
     lab->current = run;
-    sfp_status status = sfp_run_finish(run, err);
+    if (!status)
+        status = sfp_run_finish(run, err);
     lab->current = NULL;
     if (!status && sfp_result_number(sfp_run_result(run), "finished") == 0)
         status = sfp__fail(err, SFP_ECANCELLED, "cancelled; the same command continues the experiment");
@@ -396,28 +466,32 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
  * was written has left it. */
 static sfp_status remove_intermediate(const char *directory, sfp_error *err)
 {
-    static const char *const names[] = {"checkpoint", "checkpoint.old", "state-task-#.safetensors", "checkpoint.tmp.#",
-                                        "report.html.tmp.#"};
+    static const char *const names[] = {"checkpoint",       "checkpoint.old",    "state-task-#.safetensors",
+                                        "checkpoint.tmp.#", "report.html.tmp.#", INPUTS ".tmp.#"};
     return sfp__directory_remove_files(directory, sizeof names / sizeof *names, names, 0, NULL, err);
 }
 
-/* Runs the cell in its directory, if that has no result yet. */
+/* Runs the cell in its directory, if that has no result with the same inputs yet. */
 static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings *settings, sfp_result **out, sfp_error *err)
 {
     char directory[PATH_MAX];
-    bool found = false;
+    bool begun, found = false;
     struct stat st;
     TRY(sfp__path_print(directory, sizeof directory, err, "%s/cells/%s", lab->opt.out, cell->key));
-    TRY(read_result(directory, out, &found, err));
+    TRY(has_inputs(directory, cell, &begun, err));
+    if (begun)
+        TRY(read_result(directory, out, &found, err));
     if (found)
         return remove_intermediate(directory, err);
     TRY(sfp__setting_print(settings, err, "out=%s", directory));
-    if (stat(directory, &st) == 0) /* a run was stopped in it */
+    if (begun) /* a run was stopped in it */
         TRY(sfp__setting_put(settings, "resume=on", 9, err));
+    else if (stat(directory, &st) == 0)
+        TRY(remove_run(lab, directory, err));
     if (lab->opt.cache && !sfp__settings_value(settings, "cache"))
         TRY(sfp__setting_print(settings, err, "cache=%s/cache", lab->opt.out));
     double from = sfp__monotonic_seconds();
-    TRY(finish_run(lab, settings, err));
+    TRY(finish_run(lab, cell, directory, settings, err));
     cell->seconds = sfp__monotonic_seconds() - from;
     TRY(read_result(directory, out, &found, err));
     TRY(remove_intermediate(directory, err));

@@ -42,7 +42,7 @@ static sfp_status parse_tasks(const char *text, sfp__cost *out, sfp_error *err)
 /* Reads a file that write_cost wrote. SFP_ENOTFOUND: there is none. */
 static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 {
-    static const char stream[] = "# samples ", tasks[] = "# batches per task ";
+    static const char stream[] = "# samples ", tasks[] = "# batches per task ", inputs[] = "# made with ";
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     TRY(sfp__lines_open(out->path, "seconds per batch", &lines, err));
     for (char *line;;) {
@@ -51,6 +51,8 @@ static sfp_status read_cost(sfp__cost *out, sfp_error *err)
             break;
         if (strncmp(line, stream, strlen(stream)) == 0)
             out->samples = strtoll(line + strlen(stream), NULL, 10);
+        else if (strncmp(line, inputs, strlen(inputs)) == 0 && !*out->inputs)
+            (void)snprintf(out->inputs, sizeof out->inputs, "%s", line + strlen(inputs));
         else if (strncmp(line, tasks, strlen(tasks)) == 0)
             TRY(parse_tasks(line + strlen(tasks), out, err));
         else if (line[0] != '#')
@@ -64,8 +66,8 @@ static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
-    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n# samples %" PRId64 "\n# batches per task", name,
-                     c->samples);
+    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n# made with %s\n", name, c->inputs);
+    sfp__text_printf(&t, "# samples %" PRId64 "\n# batches per task", c->samples);
     for (int i = 0; i < c->tasks; i++)
         sfp__text_printf(&t, " %" PRId64, c->task_batches[i]);
     sfp__text_printf(&t, "\n%.9g\n", c->seconds);
@@ -151,8 +153,27 @@ static sfp_status measure_and_write(sfp__lab *lab, sfp__strings *settings, const
     (void)snprintf(name, sizeof name, "%s%s%s", row, *column ? ", " : "", column);
     sfp__lab_message(lab, SFP_LOG_INFO, "measuring the processing time: %s", name);
     TRY(measure(lab, settings, out, err));
+    TRY(sfp__lab_inputs(lab, settings, out->inputs, err));
     TRY(sfp__directory_create_for(out->path, err));
     return write_cost(out, name, err);
+}
+
+/* Reads the time that was measured earlier. SFP_ENOTFOUND: there is none, or it was measured with other inputs. */
+static sfp_status read_current_cost(sfp__lab *lab, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
+{
+    OWNED_BY(sfp__cost_done) sfp__cost cost = {0};
+    char inputs[SFP_INPUTS_MAX];
+    memcpy(cost.path, out->path, sizeof cost.path);
+    TRY(read_cost(&cost, err));
+    if (strcmp(cost.inputs, SFP_INPUTS_ANY) != 0) {
+        TRY(sfp__lab_inputs(lab, settings, inputs, err));
+        if (strcmp(cost.inputs, inputs) != 0) {
+            sfp__lab_report_other_inputs(lab);
+            return SFP_ENOTFOUND;
+        }
+    }
+    *out = TAKE(cost);
+    return SFP_OK;
 }
 
 sfp_status sfp__cost_get(sfp__lab *lab, const sfp__strings *settings, const char *row, const char *column, sfp__cost *out,
@@ -165,7 +186,7 @@ sfp_status sfp__cost_get(sfp__lab *lab, const sfp__strings *settings, const char
     TRY(copy_for_cost(settings, &own, err));
     sfp__settings_key(&own, key);
     TRY(sfp__path_print(cost.path, sizeof cost.path, err, "%s/costs/%s", lab->opt.out, key));
-    sfp_status status = read_cost(&cost, &missing);
+    sfp_status status = read_current_cost(lab, &own, &cost, &missing);
     if (status == SFP_ENOTFOUND)
         TRY(lab->opt.dry_run ? guess(lab, &own, row, &cost, err) : measure_and_write(lab, &own, row, column, &cost, err));
     else if (status)
@@ -239,10 +260,22 @@ static sfp_status write_stages(const sfp__lab *lab, const sfp__cost *own, int b,
     return lab->opt.dry_run ? SFP_OK : sfp__file_write(c->path, text, (size_t)n, err);
 }
 
+/* Adds the settings of a mixture's closed-form member alone, with the taps of the mixture. */
+static sfp_status add_member(const sfp__strings *settings, sfp__strings *out, sfp_error *err)
+{
+    static const char *const keys[] = {"taps", "tap-mean"};
+    TRY(sfp__settings_add(out, "method=ridge", err));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char value[SFP_KEY_MAX];
+        TRY(sfp__settings_effective(settings, keys[i], value, sizeof value, err));
+        TRY(sfp__setting_print(out, err, "%s=%s", keys[i], value));
+    }
+    return SFP_OK;
+}
+
 /* The costs of a row that allocates. Those of a mixture's query are the costs of its closed-form member alone. */
 static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
 {
-    static const char member[] = "method=ridge taps=0 tap-mean=on";
     const sfp__experiment *e = &lab->experiments[cell->experiment];
     const sfp__variant *row = &e->rows[cell->row];
     OWNED_BY(sfp__strings_done) sfp__strings query = {0};
@@ -250,10 +283,10 @@ static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__s
     const char *size = sfp__settings_value(settings, "img-size");
     TRY(sfp__lab_base_settings(lab, e, &query, err));
     TRY(sfp__settings_add(&query, e->columns[cell->column].settings, err));
-    TRY(sfp__settings_add(&query, row->closed ? row->settings : member, err));
+    TRY(row->closed ? sfp__settings_add(&query, row->settings, err) : add_member(settings, &query, err));
     if (size)
         TRY(sfp__setting_print(&query, err, "img-size=%s", size));
-    TRY(sfp__cost_get(lab, &query, row->closed ? row->name : member, "", &c, err));
+    TRY(sfp__cost_get(lab, &query, row->closed ? row->name : "query of the mixture", "", &c, err));
     TRY(sfp__cost_get(lab, settings, row->name, "", &own, err));
     c.training = row->closed ? 0 : fmax(own.seconds - c.seconds, 0);
     TRY(write_stages(lab, &own, setting_number(settings, "batch", 20), &c, err));
@@ -328,6 +361,7 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
             TRY(sfp__setting_print(settings, err, "costs=%.9g", cost->seconds));
     }
     sfp__settings_key(settings, cell->key);
+    TRY(sfp__lab_inputs(lab, settings, cell->inputs, err));
     if (timed && !row->measured_clock)
         TRY(sfp__setting_print(settings, err, "costs=%s", cost->path));
     return SFP_OK;

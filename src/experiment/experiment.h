@@ -5,7 +5,8 @@
  *
  *     DIR/costs/KEY           processing time of a method, measured once: a file for --costs, so that every cell is repeatable
  *     DIR/plan.json           the chosen repetitions, so that a resumed experiment has the same cells
- *     DIR/cells/KEY/          one run; KEY is a hash of its settings. Experiments share cells with the same settings
+ *     DIR/cells/KEY/          one run; KEY is a hash of its settings. Experiments share cells with the same settings. The file
+ *                             `inputs` says with which contents of backbone and data the run was made (inputs.c)
  *     DIR/tables/NAME.md ...  Markdown, CSV, LaTeX and SVG
  *     DIR/results.json        every number, with the settings and costs
  *     DIR/index.html          all tables, plots and verdicts */
@@ -72,7 +73,7 @@ bool sfp__paper_number(const char *table, const char *row, const char *group, co
 
 /* ----------------------------------------------------------------------------------------------------------- execution */
 
-enum { SFP_METRICS_MAX = 6, SFP_REPETITIONS_MAX = 64, SFP_TASKS_LISTED_MAX = 4096 };
+enum { SFP_METRICS_MAX = 6, SFP_REPETITIONS_MAX = 64, SFP_TASKS_LISTED_MAX = 4096, SFP_INPUTS_MAX = 80 };
 
 typedef enum sfp__cell_state {
     SFP_CELL_WAITING,
@@ -85,9 +86,10 @@ typedef enum sfp__cell_state {
 typedef struct sfp__cell {
     int experiment, row, column, repetition;
     sfp__cell_state state;
-    char key[17];    /* hash of its settings; "": not known yet */
-    double estimate; /* seconds */
-    double seconds;  /* that it took; 0 if another experiment has run it */
+    char key[17];                /* hash of its settings; "": not known yet */
+    char inputs[SFP_INPUTS_MAX]; /* version and digest of its inputs (inputs.c), known with the key */
+    double estimate;             /* seconds */
+    double seconds;              /* that it took; 0 if another experiment has run it */
     double rate, cost;
     double value[SFP_METRICS_MAX];
 } sfp__cell;
@@ -118,10 +120,12 @@ typedef struct sfp__lab {
     size_t cell_capacity;
     sfp__cell *cells; /* (cell_count) in the order of execution */
     int repetitions;
-    double pass_seconds;        /* estimate: a forward pass of one image; 0: not known yet */
-    struct sfp__cost *dry_cost; /* dry run: the one method that was measured; NULL: none yet */
-    sfp__strings cost_keys;     /* costs that cells have used */
-    sfp_engine *engine;         /* the one that is open, for the settings in engine_key */
+    double pass_seconds;               /* estimate: a forward pass of one image; 0: not known yet */
+    struct sfp__cost *dry_cost;        /* dry run: the one method that was measured; NULL: none yet */
+    sfp__strings cost_keys;            /* costs that cells have used */
+    sfp__strings input_values, inputs; /* inputs that are known, by the settings that name them */
+    bool reported_inputs;              /* a message about results of other inputs was given */
+    sfp_engine *engine;                /* the one that is open, for the settings in engine_key */
     sfp__text engine_key;
     int done; /* cells */
     double began;
@@ -143,6 +147,10 @@ sfp_status sfp__settings_add(sfp__strings *list, const char *settings, sfp_error
 /* The same for one entry, "key=value" of `length` bytes, and for a formatted one. Values may contain blanks. */
 sfp_status sfp__setting_put(sfp__strings *list, const char *entry, size_t length, sfp_error *err);
 sfp_status sfp__setting_print(sfp__strings *list, sfp_error *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Makes settings of the library from a list; free them with sfp_settings_free. */
+sfp_status sfp__settings_create(const sfp__strings *list, sfp_settings **out, sfp_error *err);
+/* Writes the value of a setting with presets and defaults; "": it has none. */
+sfp_status sfp__settings_effective(const sfp__strings *list, const char *key, char *out, size_t size, sfp_error *err);
 void sfp__settings_remove(sfp__strings *list, const char *key);
 /* A hash of the settings, without those that change no result; sorts them. */
 void sfp__settings_key(const sfp__strings *settings, char key[17]);
@@ -163,15 +171,26 @@ sfp_status sfp__lab_open_run(sfp__lab *lab, const sfp__strings *settings, sfp_ru
 bool sfp__lab_cancelled(const sfp__lab *lab);
 void sfp__lab_message(const sfp__lab *lab, sfp_log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Has the cell been run with its present inputs? */
+bool sfp__cell_is_done(const sfp__lab *lab, const sfp__cell *cell);
+
+/* inputs.c */
+/* Writes the version of the program and a digest of the files that a run with these settings reads. */
+sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out[SFP_INPUTS_MAX], sfp_error *err);
+/* Tells the user, once, that results of other inputs are not used. */
+void sfp__lab_report_other_inputs(sfp__lab *lab);
+
 /* costs.c */
+#define SFP_INPUTS_ANY "any" /* a processing time that the user has given */
 /* What is known about a method on a stream: measured once, then read from DIR/costs. */
 typedef struct sfp__cost {
     double seconds;           /* per batch; of a row that allocates: without training */
     double training;          /* of a row that allocates: seconds that training adds to a timestamp */
     int64_t batches, samples; /* of the stream */
     int tasks;
-    int64_t *task_batches; /* (tasks) */
-    char path[1024];       /* a file for --costs */
+    int64_t *task_batches;       /* (tasks) */
+    char path[1024];             /* a file for --costs */
+    char inputs[SFP_INPUTS_MAX]; /* with which it was measured; "": unknown */
 } sfp__cost;
 void sfp__cost_done(sfp__cost *c);
 /* settings: those of a cell. row: its name; column: that of its column, or "". */

@@ -70,6 +70,8 @@ static void lab_done(sfp__lab *lab)
     sfp__free(lab->experiments);
     sfp__free(lab->cells);
     sfp__strings_done(&lab->cost_keys);
+    sfp__strings_done(&lab->input_values);
+    sfp__strings_done(&lab->inputs);
     sfp__text_done(&lab->omitted);
     sfp__text_done(&lab->engine_key);
     sfp_engine_close(lab->engine);
@@ -133,13 +135,10 @@ static int count_waiting(const sfp__lab *lab)
 /* Seconds for the cells that are left, by their estimates and by what finished cells took. */
 static double seconds_left(const sfp__lab *lab)
 {
-    double sum = 0, ratio = lab->estimated_done > 0 ? lab->spent_done / lab->estimated_done : 1, last = 10;
-    for (int i = 0; i < lab->cell_count; i++) {
-        const sfp__cell *c = &lab->cells[i];
-        last = c->estimate; /* later repetitions have no estimate of their own */
-        if (c->state == SFP_CELL_WAITING)
-            sum += last;
-    }
+    double sum = 0, ratio = lab->estimated_done > 0 ? lab->spent_done / lab->estimated_done : 1;
+    for (int i = 0; i < lab->cell_count; i++)
+        if (lab->cells[i].state == SFP_CELL_WAITING)
+            sum += lab->cells[i].estimate;
     return sum * ratio;
 }
 

@@ -288,6 +288,16 @@ static sfp_status read_results(const char *path, json_t **out, sfp_error *err)
     return sfp__fail(err, SFP_EFORMAT, "%s: not a results.json of an experiment", path);
 }
 
+/* Writes a file of costs that is used with any inputs: the user wants to compare with the results that it belongs to. */
+static sfp_status write_given_cost(const char *path, const char *text, sfp_error *err)
+{
+    static const char any[] = "# made with " SFP_INPUTS_ANY "\n";
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
+    sfp__text_printf(&t, "%s%s", strncmp(text, any, strlen(any)) == 0 ? "" : any, text);
+    TRY(sfp__check_memory(!t.failed, err));
+    return sfp__file_write(path, t.s, t.length, err);
+}
+
 sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
@@ -307,7 +317,7 @@ sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
             return sfp__fail(err, SFP_EFORMAT, "%s: 'costs' has an entry that is not a processing time", lab->opt.check);
         TRY(sfp__path_print(path, sizeof path, err, "%s/costs/%s", lab->opt.out, key));
         TRY(sfp__directory_create_for(path, err));
-        TRY(sfp__file_write(path, json_string_value(text), json_string_length(text), err));
+        TRY(write_given_cost(path, json_string_value(text), err));
     }
     return SFP_OK;
 }

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PLAN_MAX = 64 << 20 };
 static const double budget_share = 0.85; /* of the budget that is planned; estimates are not exact */
@@ -88,19 +87,11 @@ static bool is_shared(const sfp__lab *lab, int i)
     return false;
 }
 
-static bool is_done(const sfp__lab *lab, const sfp__cell *cell)
-{
-    char path[PATH_MAX];
-    sfp_error unused;
-    return !sfp__path_print(path, sizeof path, &unused, "%s/cells/%s/result.json", lab->opt.out, cell->key) &&
-           access(path, F_OK) == 0;
-}
-
 static double group_estimate(const sfp__lab *lab, int begin, int end)
 {
     double sum = 0;
     for (int i = begin; i < end; i++)
-        sum += is_shared(lab, i) || is_done(lab, &lab->cells[i]) ? 0 : lab->cells[i].estimate;
+        sum += is_shared(lab, i) || sfp__cell_is_done(lab, &lab->cells[i]) ? 0 : lab->cells[i].estimate;
     return sum;
 }
 

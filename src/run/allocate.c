@@ -1,4 +1,4 @@
-/* How the time of a run is spent (docs/method.md, section 18): --allocate adaptive.
+/* How the time of a run is spent (docs/method.md, section 19): --allocate adaptive.
  *
  * A sample can be dropped, queried (one pass, which feeds every closed-form head) or trained on (three passes and more). Queries
  * come first. If more samples have arrived than can be queried, those that are queried are spread evenly over all that arrived, so
@@ -81,8 +81,8 @@ bool sfp__allocate_training(sfp__allocation *a, int n, double time, double weigh
     if (a->query == 0) /* the first timestamp is measured */
         return false;
     double left = time - n * a->query;
-    a->credit = fmin(a->credit + left * share, 2 * a->train);
-    if (left <= 0) /* overload */
+    a->credit = fmin(fmax(a->credit + left * share, -a->train), 2 * a->train); /* a long overload is forgotten */
+    if (left <= 0)                                                             /* overload */
         a->credit = fmin(a->credit, 0);
     bool too_long = n * a->query + a->train > SFP__RUN_BACKLOG * time; /* samples would be dropped */
     if (left <= 0 || a->credit < a->train || too_long)

@@ -31,6 +31,7 @@ typedef struct sfp__delivery {
     int64_t batch;   /* an indexed stream: the last batch from which samples were taken */
     int64_t arrived; /* samples of the stream up to here; -1: there are none to train on */
     double time;     /* seconds in which they arrived, less the time spent on unlabelled images; NAN: no arrival rate */
+    bool waits;      /* further batches wait: there is no time for training */
     /* to predict */
     int predict_count;
     struct {
@@ -104,5 +105,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
 
 /* classes.c: the label of a live image in the stream; a new class gets the next label. */
 sfp_status sfp__classes_label(sfp__classes *c, const sfp__arrival *a, int32_t *out, sfp_error *err);
+/* The same without new classes; -1: it would be one. */
+int32_t sfp__classes_find(const sfp__classes *c, const sfp__arrival *a);
 
 #endif

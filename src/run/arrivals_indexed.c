@@ -189,7 +189,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
         n = 1; /* a short backlog: the batches are processed in turn */
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);
-    d->more = n < count;
+    d->more = d->waits = n < count;
     return take_batches(a, batch, n, d, err);
 }
 

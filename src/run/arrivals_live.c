@@ -17,7 +17,11 @@ typedef struct live {
     bool busy;               /* `in` is not delivered completely */
     bool last;               /* `in` is the last output */
     sfp__arrival_list group; /* delivered for prediction */
-    sfp__sample *samples;    /* (batch * SFP__RUN_TRIAGE_BATCHES) delivered for training; their images are in in.batch */
+    int pool;                /* maximum number of batches that are taken at once; 0: they are taken in turn */
+    sfp__sample *samples;    /* (batch * pool) delivered for training; their images are in in.batch */
+    bool behind;             /* more than SFP__RUN_BACKLOG batches waited, and the queue was not empty since */
+    int *work;               /* (3 * batch * pool) allocate adaptive: scratch */
+    bool *marked;            /* (batch * pool) */
 } live;
 
 static void free_live(sfp__arrivals *base)
@@ -30,6 +34,8 @@ static void free_live(sfp__arrivals *base)
     sfp__arrival_list_done(&a->in.discarded);
     sfp__arrival_list_done(&a->group);
     sfp__free(a->samples);
+    sfp__free(a->work);
+    sfp__free(a->marked);
     sfp__free(a);
 }
 
@@ -50,7 +56,7 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
                                    .batch = o->learner.batch,
                                    .queue = real ? o->queue : SFP__RUN_PREFETCH,
                                    .policy = real ? o->policy : SFP_QUEUE_BLOCK,
-                                   .pool = real && o->triage ? SFP__RUN_TRIAGE_BATCHES : 0,
+                                   .pool = a->pool,
                                    .unlabelled = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
                                    .arrival_rate = real ? o->rate : 0,
                                    .first_id = sfp__ledger_next_id(a->ledger),
@@ -79,11 +85,34 @@ static void count_discarded(live *a)
     }
 }
 
+static bool allocates(const live *a)
+{
+    return a->pool && a->base.plan->opt->allocate != SFP_ALLOCATE_FIXED;
+}
+
+/* Labelled images per second. */
+static double arrival_rate(const live *a)
+{
+    double rate = a->base.plan->opt->rate;
+    return rate > 0 ? rate : sfp__inbox_get_stats(a->inbox).rate;
+}
+
+/* Do samples arrive faster than they can be queried? A short burst of a stream with its own arrival times is not overload. */
+static bool is_overloaded(const live *a)
+{
+    bool lasts = a->behind || a->base.plan->opt->rate > 0;
+    return lasts && a->base.allocation->query * arrival_rate(a) > 1;
+}
+
 /* Takes the next output of the inbox, which may be empty. */
 static void take_inbox(live *a, double until)
 {
     const sfp__plan *p = a->base.plan;
+    if (allocates(a)) /* a short backlog: the batches are processed in turn */
+        sfp__inbox_set_backlog(a->inbox, is_overloaded(a) ? 0 : SFP__RUN_BACKLOG);
     sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
+    int batch = p->opt->learner.batch;
+    a->behind = a->in.batch.count > SFP__RUN_BACKLOG * batch || (a->behind && (a->in.waits || a->in.batch.count > batch));
     a->busy = true;
     a->last = a->in.end && a->in.unlabelled.count == 0; /* a late label may add an image */
     for (int n = atomic_load(&p->source->live->warning_count); a->warnings_reported < n;
@@ -130,25 +159,51 @@ static void take_group(live *a, sfp__delivery *d)
     }
 }
 
+/* Adaptive allocation: chooses samples among all that were taken; the others are dropped. Until then a sample has the label of the
+ * source, because a class of which all samples are dropped does not become one of the stream. */
+static void choose_samples(live *a, sfp__delivery *d)
+{
+    int batch = a->base.plan->opt->learner.batch, arrived = d->count, n = 0;
+    for (const sfp__arrival *i = a->in.batch.first; i; i = i->next) {
+        int32_t label = sfp__classes_find(a->classes, i);
+        a->work[n++] = label < 0 ? 0 : sfp__learner_class_samples(a->base.learner, label, batch);
+    }
+    d->count = sfp__allocate_samples(arrived, a->samples, batch, a->work, a->marked);
+    a->base.r->samples.dropped += (uint64_t)(arrived - d->count);
+    if (d->count < arrived) /* as in arrivals_indexed.c */
+        d->time = fmin(d->time, 0);
+}
+
+/* Gives the samples, which are in the order of their images, the labels of the stream. */
+static sfp_status label_samples(live *a, const sfp__delivery *d, sfp_error *err)
+{
+    int n = 0;
+    for (const sfp__arrival *i = a->in.batch.first; i && n < d->count; i = i->next)
+        if (a->samples[n].rgb == i->rgb)
+            TRY(sfp__classes_label(a->classes, i, &a->samples[n++].label, err));
+    return SFP_OK;
+}
+
 static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 {
-    const sfp__run_options *o = a->base.plan->opt;
     for (sfp__arrival *i = a->in.batch.first; i; i = i->next) {
-        sfp__sample *s = &a->samples[d->count++];
         a->base.r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
-        *s = (sfp__sample){.rgb = i->rgb, .id = i->origin.id, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
-        TRY(sfp__classes_label(a->classes, i, &s->label, err));
+        a->samples[d->count++] = (sfp__sample){
+            .rgb = i->rgb, .id = i->origin.id, .label = i->label, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
     }
     if (d->count == 0)
         return SFP_OK;
     d->samples = a->samples;
+    d->waits = a->in.waits;
     a->base.r->samples.offered += (uint64_t)d->count;
     d->arrived = (int64_t)a->base.r->samples.offered;
     if (a->base.lag) {
         sfp__lag_join(&a->lag, &a->in.lag);
-        d->time = d->count * (1 / (o->rate > 0 ? o->rate : sfp__inbox_get_stats(a->inbox).rate));
+        d->time = d->count * (1 / arrival_rate(a));
     }
-    return SFP_OK;
+    if (allocates(a))
+        choose_samples(a, d);
+    return label_samples(a, d, err);
 }
 
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
@@ -216,6 +271,17 @@ static bool read_json(sfp__arrivals *base, json_t *j, int task)
     return sfp__lag_read(&a->lag, json_object_get(j, "lag")) && sfp__ledger_read(a->ledger, json_object_get(j, "ledger"));
 }
 
+static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
+{
+    bool allocates = o->allocate != SFP_ALLOCATE_FIXED;
+    if (a->base.plan->clock == SFP_CLOCK_REAL && (allocates || o->triage))
+        a->pool = allocates ? SFP__RUN_POOL_BATCHES : SFP__RUN_TRIAGE_BATCHES;
+    size_t count = (size_t)o->learner.batch * (size_t)(a->pool ? a->pool : 1);
+    TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
+    TRY(sfp__alloc(&a->work, 3 * count, sizeof *a->work, err));
+    return sfp__alloc(&a->marked, count, sizeof *a->marked, err);
+}
+
 sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err)
 {
     static const sfp__arrivals_kind kind = {.name = "live",
@@ -233,7 +299,7 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
     a->classes = classes;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
     TRY(sfp__ledger_create(p->opt->pending, p->source->ops->labelled_keys, &a->ledger, err));
-    TRY(sfp__alloc(&a->samples, (size_t)p->opt->learner.batch * SFP__RUN_TRIAGE_BATCHES, sizeof *a->samples, err));
+    TRY(make_pool(a, p->opt, err));
     *out = TAKE(made);
     return SFP_OK;
 }

@@ -116,6 +116,13 @@ sfp_status sfp__classes_label(sfp__classes *c, const sfp__arrival *a, int32_t *o
     return SFP_OK;
 }
 
+int32_t sfp__classes_find(const sfp__classes *c, const sfp__arrival *a)
+{
+    if (a->label < c->label_capacity && c->label_of[a->label] >= 0)
+        return c->label_of[a->label];
+    return sfp__names_find(&c->names, a->class_name, strlen(a->class_name));
+}
+
 sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *err)
 {
     int unseen = 0, classes = p->test->classes;

@@ -28,10 +28,14 @@ static sfp_status predict_group(sfp__run *run, int64_t from, int64_t end, sfp_er
     int n = 0;
     for (int64_t i = from; i < end; i++) {
         sfp_record record;
-        sfp_error unused;
+        sfp_error why;
         uint8_t *to = run->future_rgb + (size_t)n * bytes;
         TRY(sfp__source_record(p->source, p->batches.order[i], &record, err));
-        if (sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, to, NULL, &unused))
+        sfp_status status =
+            sfp__raw_image_read_fit(p->source, p->batches.order[i], p->size, p->opt->learner.resize, to, NULL, &why);
+        if (sfp__is_machine_error(status))
+            return sfp__fail(err, status, "%s", why.message);
+        if (status)
             continue; /* the run reports it when it arrives */
         truth[n] = p->tasks.label_of[record.label];
         rgb[n++] = to;

@@ -22,6 +22,7 @@ struct sfp__inbox {
     pthread_cond_t changed;
     atomic_bool stop;
     bool idle, ended;  /* the learner waits in sfp__inbox_take; the source has ended */
+    int backlog;       /* sfp__inbox_set_backlog */
     int warning_count; /* warnings of the source at the last sfp__inbox_take */
     sfp__arrival_list labelled, unlabelled, discarded;
     double last_at; /* of the last arrival */
@@ -258,8 +259,10 @@ static int ready(const sfp__inbox *b)
 {
     int n = complete(b);
     bool paused = b->source->ops->pause > 0 && sfp__monotonic_seconds() - b->last_at >= b->source->ops->pause;
+    if (n > 0 && (!b->opt.pool || n <= b->backlog))
+        return b->opt.batch;
     if (n > 0)
-        return b->opt.batch * (b->opt.pool ? n < b->opt.pool ? n : b->opt.pool : 1);
+        return b->opt.batch * (n < b->opt.pool ? n : b->opt.pool);
     bool last = b->ended && b->unlabelled.count == 0; /* a late label may add an image */
     return last || paused ? b->labelled.count : 0;
 }
@@ -306,9 +309,17 @@ void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__i
     out->discarded = b->discarded;
     b->discarded = (sfp__arrival_list){0};
     out->count = out->batch.count + out->unlabelled.count + out->discarded.count;
+    out->waits = complete(b) > 0;
     out->end = b->ended && b->labelled.count == 0;
     b->stats.wait_seconds += sfp__monotonic_seconds() - begin;
     pthread_cond_broadcast(&b->changed); /* wakes a blocked source */
+    pthread_mutex_unlock(&b->lock);
+}
+
+void sfp__inbox_set_backlog(sfp__inbox *b, int batches)
+{
+    pthread_mutex_lock(&b->lock);
+    b->backlog = batches;
     pthread_mutex_unlock(&b->lock);
 }
 

@@ -22,8 +22,8 @@ typedef struct sfp__inbox_options {
     int batch;
     int queue; /* capacity, in batches */
     sfp__queue_policy policy;
-    int pool;       /* triage: maximum number of batches that wait and are taken at once, in place of `queue`; 0: no triage */
-    int unlabelled; /* maximum number of unlabelled images and late labels; then the source is blocked, or they expire */
+    int pool; /* maximum number of batches that wait and are taken at once, in place of `queue`; 0: they are taken in turn */
+    int unlabelled;      /* maximum number of unlabelled images and late labels; then the source is blocked, or they expire */
     double arrival_rate; /* samples per second that are requested from the source; 0: as they arrive */
     uint64_t first_id;   /* id of the first image */
     sfp__ledger *ledger; /* knows images that already have an id; NULL: none */
@@ -36,11 +36,12 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp__inbox_options *opt, sfp__
 void sfp__inbox_free(sfp__inbox *b);
 
 typedef struct sfp__inbox_output {
-    sfp__arrival_list batch;      /* labelled images to train on; with triage, of several batches */
+    sfp__arrival_list batch;      /* labelled images to train on; with a pool, of several batches */
     sfp__lag lag;                 /* of these batches */
     sfp__arrival_list unlabelled; /* unlabelled images and late labels */
     sfp__arrival_list discarded;  /* images that are not trained on */
     int count;                    /* length of the three lists */
+    bool waits;                   /* a complete batch is left */
     bool end;                     /* the source has ended, and no batch is left */
 } sfp__inbox_output;
 
@@ -48,6 +49,8 @@ typedef struct sfp__inbox_output {
  * may one after a pause of the source. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or
  * when sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
 void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out);
+/* With a pool: if at most so many batches wait, they are taken in turn; 0, at first: all that wait are taken at once. */
+void sfp__inbox_set_backlog(sfp__inbox *b, int batches);
 /* Adds an image of the label queue that has its label now to the labelled images, as if it arrived now. */
 void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a);
 

@@ -438,11 +438,8 @@ static sfp_status read_clock(const sfp__args *a, sfp__run_options *o, sfp_error 
     return SFP_OK;
 }
 
-sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_options *o, char *note, sfp_error *err)
+sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_options *o, sfp_error *err)
 {
-    *note = '\0';
-    if (sfp__args_rank(a, "classes") > SFP_RANK_DEFAULT)
-        return sfp__fail_key(err, "classes", SFP_EINVAL, "classes has no effect on a run: the stream determines its classes");
     sfp__args_store(a, o);
     o->given = a;
     o->tasks = sfp__args_string(a, "tasks");
@@ -454,9 +451,18 @@ sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_o
     (void)parse_eval_every(sfp__args_string(a, "eval-every"), &o->eval_every);
     (void)parse_order(sfp__args_string(a, "order"), &o->order);
     o->within = (sfp__within)(sfp__args_choice(a, "within") + 1); /* not set: DEFAULT */
+    o->drop_short = 1 << sfp__args_choice(a, "preset") & PRESETS_PAPER;
+    return SFP_OK;
+}
+
+sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_options *o, char *note, sfp_error *err)
+{
+    *note = '\0';
+    if (sfp__args_rank(a, "classes") > SFP_RANK_DEFAULT)
+        return sfp__fail_key(err, "classes", SFP_EINVAL, "classes has no effect on a run: the stream determines its classes");
+    TRY(sfp__run_options_store(a, own_source, o, err));
     if (o->resume && !o->out)
         return sfp__fail_key(err, "resume", SFP_EINVAL, "resume needs the directory of the run (--out DIR)");
-    o->drop_short = 1 << sfp__args_choice(a, "preset") & PRESETS_PAPER;
     TRY(sfp__run_learner_options(a, &o->vit->config, false, &o->learner, note, err));
     /* a run that resumes was given the same settings before: they were checked then */
     return o->resume ? SFP_OK : sfp__run_check_no_effect(o, NULL, err);

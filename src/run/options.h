@@ -23,6 +23,13 @@ sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__op
  * Fails with SFP_EINVAL and a key also if a setting has no effect beside the others. */
 sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_options *o, char *note, sfp_error *err);
 
+/* The same without the settings of the learner and without the check. */
+sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_options *o, sfp_error *err);
+
+/* Returns whether the user has given this setting although it has no effect beside the others on a dataset, and writes the name of the
+ * setting that takes away its effect. */
+bool sfp__run_has_no_effect(const sfp__args *a, const char *key, char *beside, size_t size);
+
 /* Writes the learner's settings to *o, which has the defaults for this backbone. A default of prompt-layers is reduced to the
  * layers that the backbone has. The setting "tasks" is read for a learner alone. */
 sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *vit, bool alone, sfp__learner_options *o,

@@ -257,7 +257,10 @@ sfp_status sfp__plan_find_readable(const sfp__plan *p, uint8_t *rgb, sfp_error *
 sfp_status sfp__plan_open_cache(sfp__plan *p, sfp_error *err)
 {
     const sfp__run_options *o = p->opt;
-    const sfp__vit_memo_options mo = {.directory = o->cache, .max_bytes = (uint64_t)o->cache_mebibytes << 20};
+    int taps = o->learner.taps, depth = o->vit->config.depth; /* of the memo and the learner; 0: half of the blocks */
+    const sfp__vit_memo_options mo = {.directory = o->cache,
+                                      .max_bytes = (uint64_t)o->cache_mebibytes << 20,
+                                      .taps = taps < depth ? taps : depth}; /* the learner refuses more */
     if (!o->cache)
         return SFP_OK;
     TRY(sfp__vit_memo_create(o->vit, &mo, &p->memo, err));

@@ -257,7 +257,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
         return SFP_OK;
     bool mix = !p->opt->method && p->opt->learner.head == SFP_HEAD_MIX, trains = true;
     if (p->opt->allocate != SFP_ALLOCATE_FIXED && mix) {
-        trains = p->opt->allocate == SFP_ALLOCATE_ADAPTIVE && !d->more &&
+        trains = p->opt->allocate == SFP_ALLOCATE_ADAPTIVE && !d->waits &&
                  sfp__allocate_training(&at->allocation, d->count, d->time, sfp__learner_linear_weight(run->learner));
         sfp__learner_set_training(run->learner, trains);
     }

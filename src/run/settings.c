@@ -3,9 +3,11 @@
 #include "base/settings.h"
 #include "base/mem.h"
 #include "learner/settings_list.h"
+#include "run/options.h"
 #include "run/run_internal.h"
 #include "stream/source.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -15,6 +17,7 @@
 #define KEY(type, key, values, default_value, help, place, min, max, ...) key " "
 #define OF_THE_LEARNER \
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
+#define OF_TRAINING SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) "steps lr head-feed mix-by"
 #define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu aser-retrieve ssd-schedule"
 
 /* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the stream is open), weighs (the
@@ -58,6 +61,9 @@ static const sfp__no_effect_rule rules[] = {
      "adaptive allocation decides what is processed"},
     {"allocate", "!method&head!=mix&allocate!=fixed", "head {head}",
      "it needs head mix or a closed-form head (use --preset best)"},
+    {OF_TRAINING, "allocate=queries", "allocate {allocate}", "nothing is trained"},
+    {"allocate", "clock=off&allocate=adaptive", "clock {clock}",
+     "without an arrival rate there is time to train in every timestamp (use --rate LAMBDA; on a live stream --clock real)"},
     {"allocate", "clock=paper&allocate!=fixed", "clock {clock}", "this clock keeps batches before the stream begins"},
     {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},
     {"costs", "clock=off|real", "clock {clock}", "it needs clock virtual or paper (use --rate LAMBDA; not on a live stream)"},
@@ -82,9 +88,10 @@ sfp__clock_kind sfp__run_clock(const sfp__run_options *o, bool live)
     return !(o->rate > 0) ? SFP_CLOCK_OFF : live ? SFP_CLOCK_REAL : SFP_CLOCK_VIRTUAL;
 }
 
-sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_stream *stream, sfp_error *err)
+/* Finds the first setting without effect; only: NULL, or the only one that is considered. */
+static sfp__no_effect find_no_effect(const sfp__run_options *o, const sfp__run_stream *stream, const char *only)
 {
-    const sfp__buffer_method *buffer = sfp__buffer_method_find(o->learner.buffer.method);
+    const sfp__buffer_method *buffer = sfp__buffer_method_find(sfp__args_text(o->given, "buffer"));
     bool boundaries = stream ? stream->tasks : o->tasks && strcmp(o->tasks, "free") != 0;
     /* before the stream is open, DEFAULT may still become real instead of virtual; both use the same settings. The clock of a
      * preset is unknown until then. */
@@ -97,12 +104,29 @@ sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_st
         {"live", !stream        ? NULL
                  : stream->live ? "on"
                                 : "off"},
-        {"weighs", sfp__selector_find(o->learner.select)->weighs ? "on" : "off"},
+        {"weighs", sfp__selector_find(sfp__args_text(o->given, "select"))->weighs ? "on" : "off"},
         {"keeps", buffer->keeps_nothing             ? "nothing"
                   : buffer->needs & SFP_NEED_PIXELS ? "pixels"
                                                     : "images"},
     };
-    return o->given ? sfp__args_check_no_effect(o->given, SFP_LIST(rules), SFP_LIST(facts), err) : SFP_OK;
+    return sfp__args_find_no_effect(o->given, SFP_LIST(rules), SFP_LIST(facts), only);
+}
+
+sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_stream *stream, sfp_error *err)
+{
+    const sfp__no_effect found = o->given ? find_no_effect(o, stream, NULL) : (sfp__no_effect){0};
+    return found.key ? sfp__args_fail_no_effect(o->given, &found, err) : SFP_OK;
+}
+
+bool sfp__run_has_no_effect(const sfp__args *a, const char *key, char *beside, size_t size)
+{
+    sfp__run_options o = {0};
+    if (sfp__run_options_store(a, false, &o, NULL) != SFP_OK)
+        return false;
+    const sfp__run_stream stream = {.tasks = !o.tasks || strcmp(o.tasks, "free") != 0};
+    const sfp__no_effect found = find_no_effect(&o, &stream, key);
+    (void)snprintf(beside, size, "%s", found.beside);
+    return found.key;
 }
 
 /* ---------------------------------------------------------- settings in results */

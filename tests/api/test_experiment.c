@@ -38,7 +38,8 @@ typedef struct watcher {
     int stop_in;    /* calls of is_cancelled during a run; 0: never */
     int calls;
     int messages, warnings;
-    char warning[512];
+    char warning[512]; /* the last one */
+    char message[512]; /* the first one */
 } watcher;
 
 static void on_progress(void *ctx, const sfp_experiment_progress *p)
@@ -62,6 +63,8 @@ static void on_log(void *ctx, sfp_log_level level, const char *message)
 {
     watcher *w = ctx;
     w->messages++;
+    if (!*w->message)
+        (void)snprintf(w->message, sizeof w->message, "%s", message);
     if (level != SFP_LOG_WARNING)
         return;
     w->warnings++;
@@ -183,6 +186,81 @@ TEST(a_cancelled_sweep_continues_with_the_same_numbers)
     assert_int_equal(first.executed, 3);
     check_same_numbers(json, sweep("parts", NULL, &second));
     assert_int_equal(second.executed, CELLS - 3);
+}
+
+/* Changes one byte of the values at the end of a file of weights. */
+static void change_weights(const char *name)
+{
+    FILE *f = fopen(in_directory(name), "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -2, SEEK_END), 0);
+    int byte = fgetc(f);
+    assert_int_equal(fseek(f, -2, SEEK_END), 0);
+    assert_true(fputc(byte ^ 0x10, f) != EOF);
+    assert_int_equal(fclose(f), 0);
+}
+
+TEST(results_of_another_backbone_are_not_used_again)
+{
+    watcher w = {0}, again = {0}, third = {0};
+    (void)sweep("out", NULL, &w);
+    change_weights("backbone/model.safetensors");
+    (void)sweep("out", NULL, &again);
+    assert_int_equal(again.executed, CELLS);
+    assert_int_equal(again.messages, w.messages + 1); /* one for all cells */
+    HOLDS(again.message, "another backbone, other data or another version", "computed again");
+    (void)sweep("out", NULL, &third);
+    assert_int_equal(third.executed, 0);
+}
+
+TEST(results_of_another_version_are_not_used_again)
+{
+    watcher w = {.stop_after = 2}, again = {0};
+    sfp_experiment_options o = lab_options("out", &w);
+    REFUSED(sfp_sweep(2, grids, lab_settings(), &o, NULL, &err), SFP_ECANCELLED, "cancelled");
+    static const char *const change = "sed -i 's/version /version 0./' '%s'/cells/*/inputs";
+    assert_int_equal(system(kept_print(change, in_directory("out"))), 0); /* NOLINT(cert-env33-c): a path of the test itself */
+    (void)sweep("out", NULL, &again);
+    assert_int_equal(again.executed, CELLS);
+}
+
+/* Writes the training part of an IDX dataset: 40 images of one shade, in 4 classes. */
+static void put_idx(const char *name, uint8_t shade)
+{
+    enum { COUNT = 40, PIXELS = 8 };
+    struct {
+        uint8_t head[16], pixels[COUNT * PIXELS * PIXELS];
+    } images = {.head = {0, 0, 8, 3, 0, 0, 0, COUNT, 0, 0, 0, PIXELS, 0, 0, 0, PIXELS}};
+    struct {
+        uint8_t head[8], label[COUNT];
+    } labels = {.head = {0, 0, 8, 1, 0, 0, 0, COUNT}};
+    memset(images.pixels, shade, sizeof images.pixels);
+    for (int i = 0; i < COUNT; i++)
+        labels.label[i] = (uint8_t)(i % 4);
+    put_bytes(kept_print("%s/train-images-idx3-ubyte", name), &images, sizeof images);
+    put_bytes(kept_print("%s/train-labels-idx1-ubyte", name), &labels, sizeof labels);
+}
+
+/* Processing times depend on backbone and data, too. */
+TEST(times_of_other_data_are_measured_again)
+{
+    watcher w = {0}, again = {0}, other = {0};
+    sfp_experiment_options o = lab_options("out", &w);
+    sfp_settings *s = lab_settings();
+    put_idx("photos", 10);
+    MUST(sfp_settings_set(s, "data", kept_print("idx:%s", in_directory("photos")), &err));
+    o.seeds = 1;
+    o.orders = -1;
+    o.calibrate = 1;
+    MUST(sfp_experiment("throughput", s, &o, NULL, &err));
+    HOLDS(w.message, "measuring the processing time");
+    o.ctx = &again;
+    MUST(sfp_experiment("throughput", s, &o, NULL, &err));
+    assert_int_equal(again.messages, 0);
+    o.ctx = &other;
+    put_idx("photos", 20); /* the same labels, other pixels */
+    MUST(sfp_experiment("throughput", s, &o, NULL, &err));
+    assert_int_equal(other.messages, w.messages + 1);
 }
 
 TEST(a_dry_run_lists_the_runs_and_writes_nothing)

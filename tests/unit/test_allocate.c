@@ -101,3 +101,15 @@ TEST(training_uses_the_time_that_queries_leave)
         trained += sfp__allocate_training(&a, 20, 2.0, 1); /* training would take so long that samples are dropped */
     assert_int_equal(trained, 0);
 }
+
+TEST(after_a_long_overload_training_soon_begins_again)
+{
+    sfp__allocation a = {.query = 0.05, .train = 2};
+    int waited = 0;
+    for (int i = 0; i < 1000; i++) /* samples were dropped: no time is left */
+        assert_false(sfp__allocate_training(&a, 20, 0, 1));
+    assert_true(a.credit == -a.train);
+    while (waited < 1000 && !sfp__allocate_training(&a, 20, 2.0, 1)) /* 1 s is left per timestamp */
+        waited++;
+    assert_int_equal(waited, 3); /* -2 s to 2 s */
+}

@@ -667,7 +667,7 @@ TEST(every_claim_can_be_tested)
 /* Writes a processing time per batch, as if a method with these settings had been measured. */
 static void write_cost(const char *settings, double seconds)
 {
-    const char *text = kept_print("# samples 60\n# batches per task 3 3\n%g\n", seconds);
+    const char *text = kept_print("# made with any\n# samples 60\n# batches per task 3 3\n%g\n", seconds);
     const char *path = in_directory(kept_print("costs/%s", key_of(kept_print("within=class " STREAM " %s", settings))));
     MUST(sfp__directory_create_for(path, &err));
     MUST(sfp__file_write(path, text, strlen(text), &err));
@@ -709,6 +709,8 @@ static sfp__lab *begin_e11(void)
 static void end_e11(sfp__lab *lab)
 {
     sfp__strings_done(&lab->cost_keys);
+    sfp__strings_done(&lab->input_values);
+    sfp__strings_done(&lab->inputs);
     sfp_engine_close(lab->engine);
     sfp__text_done(&lab->engine_key);
     remove_directory();
@@ -749,6 +751,13 @@ TEST(queries_and_training_have_costs_of_their_own)
     assert_true(fabs(best.rate - 100) < 1e-9); /* that of one query pass */
     assert_true(fabs(best.cost - 0.2) < 1e-9 && fabs(training - 0.3) < 1e-9);
     assert_string_equal(file_text(sfp__settings_value(settings, "costs")), "query 0.02\ntrain 0.3\n");
+    write_cost("method=ridge taps=3 tap-mean=on", 0.3); /* the taps of the user */
+    write_cost("preset=best taps=3 tap-mean=on", 0.5);
+    lab->opt.settings = settings_of(STREAM " taps=3 tap-mean=on");
+    write_cost("method=ncm taps=1 tap-mean=on", 0.1);
+    (void)clock_of(lab, "best", &other, &training);
+    assert_true(fabs(other.cost - 0.3) < 1e-9 && fabs(training - 0.2) < 1e-9);
+    lab->opt.settings = settings_of(STREAM);
     (void)clock_of(lab, "best, no training", &other, &training);
     assert_true(fabs(training - 0.3) < 1e-9); /* known, although nothing is trained */
     assert_string_not_equal(other.key, best.key);

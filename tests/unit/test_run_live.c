@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 AROUND_ALL(make_world, end_world)
 
@@ -322,6 +323,86 @@ TEST(a_slow_learner_drops_samples_of_a_live_stream)
         check_sums(r);
         assert_true(triage || r->samples.dropped > 0);
     }
+}
+
+/* A source that delivers one batch, and all other images while the learner processes it. */
+typedef struct burst {
+    int batch, count, sent;
+    const char *(*class_name)(int i); /* of image i behind the first batch */
+    atomic_bool released, ended;
+} burst;
+
+static sfp_status burst_next(void *ctx, sfp_live_item *item, int *got, int *end, sfp_error *why)
+{
+    static const uint8_t grey[12] = {90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90};
+    burst *b = ctx;
+    (void)why;
+    if (b->sent == b->batch && !b->released)
+        return SFP_OK; /* nothing has arrived */
+    *got = b->sent < b->batch + b->count;
+    *end = !*got;
+    b->ended = *end != 0; /* all images are in the inbox */
+    *item = (sfp_live_item){.image = {.format = SFP_IMAGE_RGB, .width = 2, .height = 2, .data = grey},
+                            .class_name = b->sent < b->batch ? "0" : b->class_name(b->sent - b->batch)};
+    b->sent += *got;
+    return SFP_OK;
+}
+
+static void wait_for_burst(void *ctx, const sfp_run_progress *p)
+{
+    burst *b = ctx;
+    (void)p;
+    b->released = true;
+    while (!b->ended)
+        (void)sched_yield();
+}
+
+static sfp_result run_burst(burst *b, const char *name)
+{
+    sfp_source_definition d = SFP_SOURCE_DEFINITION_INIT;
+    const sfp__run_hooks hooks = {.ctx = b, .progress = wait_for_burst};
+    sfp__run_options o = options(NULL, NULL);
+    d.name = "burst";
+    d.ctx = b;
+    d.next = burst_next;
+    MUST(sfp_source_create(&d, &o.source, &err));
+    b->batch = o.learner.batch;
+    o.method = "ncm";
+    o.clock = SFP_CLOCK_REAL;
+    o.allocate = SFP_ALLOCATE_ADAPTIVE;
+    sfp_result r = run_with(&o, name, &hooks);
+    assert_int_equal(r.samples.offered, b->batch + b->count);
+    assert_int_equal(r.samples.trained + r.samples.dropped, r.samples.offered);
+    return r;
+}
+
+static const char *class_by_thirty(int i)
+{
+    static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    return names[i / 30];
+}
+
+static const char *rare_first(int i)
+{
+    return i == 0 ? "rare" : "0";
+}
+
+TEST(adaptive_allocation_chooses_among_all_waiting_samples_of_a_live_stream)
+{
+    burst many = {.count = 300, .class_name = class_by_thirty};
+    sfp_result r = run_burst(&many, "burst_many");
+    assert_int_equal(r.samples.trained, 20);
+    assert_int_equal(r.samples.dropped, 290);
+    assert_int_equal(r.classes, 10); /* one sample of each thirty */
+    assert_true(r.coverage == 1);
+    burst few = {.count = 40, .class_name = class_by_thirty}; /* a short backlog is processed in turn */
+    r = run_burst(&few, "burst_few");
+    assert_int_equal(r.samples.trained, 50);
+    assert_int_equal(r.samples.dropped, 0);
+    burst spread = {.count = 50, .class_name = rare_first}; /* every fifth sample: not the first one */
+    r = run_burst(&spread, "burst_spread");
+    assert_int_equal(r.samples.trained, 20);
+    assert_int_equal(r.classes, 1);
 }
 
 TEST(options_that_a_live_stream_cannot_have_are_refused)

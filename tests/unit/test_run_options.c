@@ -1,4 +1,4 @@
-/* The table of the settings of a run: what files record of renamed options. */
+/* The table of the settings of a run: what files record of renamed options, and which settings have no effect. */
 #include "run/options.h"
 
 #include "results/result.h"
@@ -66,4 +66,17 @@ TEST(a_copy_has_the_same_values_and_origins)
     (void)sfp__fail_key(&err, "sigma", SFP_EINVAL, "sigma is bad");
     assert_true(sfp__args_add_origin(&copy, &err));
     assert_string_equal(err.message, "run.yaml:1: sigma is bad");
+}
+
+TEST(a_setting_without_effect_names_the_one_that_takes_it_away)
+{
+    OWNED_BY(sfp__args_done) sfp__args a = make_args();
+    char beside[32];
+    MUST(sfp__run_set(&a, "method", "ncm", SFP_RANK_COMMAND_LINE, "method", &err));
+    MUST(sfp__run_set(&a, "buffer-size", "5", SFP_RANK_COMMAND_LINE, "buffer-size", &err));
+    MUST(sfp__run_set(&a, "batch", "5", SFP_RANK_COMMAND_LINE, "batch", &err));
+    assert_true(sfp__run_has_no_effect(&a, "buffer-size", beside, sizeof beside));
+    assert_string_equal(beside, "method");
+    assert_false(sfp__run_has_no_effect(&a, "batch", beside, sizeof beside));
+    assert_false(sfp__run_has_no_effect(&a, "sigma", beside, sizeof beside)); /* not given */
 }

@@ -50,7 +50,8 @@ const sfp__command sfp__cmd_sweep = {
         "the terminal, as Markdown, CSV, LaTeX and SVG in DIR/tables, and as one page, DIR/index.html. Each run has its own "
         "directory below "
         "DIR and its place in the registry.\n\n"
-        "A sweep that was stopped continues with the same command and never runs a combination twice. Other options are those of "
+        "A sweep that was stopped continues with the same command and never runs a combination twice, unless "
+        "the backbone, the data or the version of the program has changed. Other options are those of "
         "'streamfp run' and apply to all runs.",
     .examples = "  streamfp sweep --grid sigma=0.2,0.5 --grid buffer=er,streamfp --data folder:photos --tasks 5\n"
                 "  streamfp sweep --grid method=ncm,slda,ranpac --grid rate=50,100,200 --seeds 5 --out sweeps/rates\n",

@@ -17,6 +17,12 @@ try --calibrate 30 --costs costs --clock paper --rate 10
 try --controller --method ncm --rate 10
 try --triage --method ncm --rate 10
 try --init-state nowhere --method slda
+try --allocate adaptive
+try --allocate adaptive --clock off
+for option in '--sigma 0.3' '--lr 0.01' '--select random' '--steps 2' '--head-feed batch' '--replay 5'; do
+    # shellcheck disable=SC2086 # two words
+    try --allocate queries --rate 10 $option
+done
 printf 'sigma: 0.5\ntriage: yes\n' >asks.yaml
 try --config asks.yaml
 ls
