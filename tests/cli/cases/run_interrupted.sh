@@ -1,4 +1,4 @@
-# the first Ctrl-C completes the timestamp, writes a checkpoint and prints how to resume
+# the first Ctrl-C completes the timestamp, writes a checkpoint and prints how to resume; until the end there is no state to predict with
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(run --img-size 32 --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1 --out out)
 messages() { grep -Ev "^(task|evaluating) |: a checkpoint takes" stderr; } # without messages that only slow machines print
@@ -16,6 +16,12 @@ echo "exit $?"
 cat stdout
 messages
 [ -s out/checkpoint ] || echo "no checkpoint"
+streamfp predict --state out out/checkpoint
+streamfp eval --state out --data synthetic:20
+streamfp inspect out
+: >out/state-task-1.safetensors # as after the first task
+streamfp inspect out
+rm out/state-task-1.safetensors
 [ ! -e out/result.json ] || echo "a result already"
 streamfp runs | grep -o 'out .*'
 streamfp runs show 1 >/dev/null || echo "not shown"
