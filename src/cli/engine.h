@@ -9,4 +9,11 @@
  * learned, and a note is printed if that is not the size of the backbone. Messages of the engine are printed. */
 sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engine **out, sfp_error *err);
 
+/* Fails if `given` is the directory of a run that has a checkpoint but no state yet, and says how to get one. */
+sfp_status sfp__cli_check_state(const char *given, sfp_error *err);
+
+/* --img-size of a command with --state. */
+#define SFP_ROW_IMG_SIZE_OF_STATE \
+    SFP_ROW_INT("img-size", "N", "0", 0, SFP_IMG_SIZE_MAX, SFP_IMG_SIZE_HELP, .default_note = "with a state: the size of the run")
+
 #endif

@@ -9,7 +9,7 @@
 #define COLUMNS 100
 #define SUMMARY_COLUMN 14
 #define HELP_COLUMN 30
-#define HELP_MAX 1024
+#define HELP_MAX 2048
 
 static const char switches[] = "An option with [on|off] is on if no value follows it; --NAME off and --no-NAME turn it off.";
 
@@ -75,7 +75,8 @@ static void put_option(FILE *to, const sfp__opt *o)
     }
     size_t used = help_text(o, text, sizeof text);
     if (o->default_value && used < sizeof text)
-        (void)snprintf(text + used, sizeof text - used, " [%s]", o->default_value);
+        (void)snprintf(text + used, sizeof text - used, " [%s%s%s]", o->default_value, o->default_note ? "; " : "",
+                       o->default_note ? o->default_note : "");
     put_wrapped(to, text, HELP_COLUMN, at);
 }
 
@@ -182,6 +183,8 @@ static void put_roff_option(FILE *to, const sfp__opt *o)
     if (o->default_value) {
         (void)fputs(" Default: ", to);
         put_roff(to, o->default_value);
+        (void)fputs(o->default_note ? "; " : "", to);
+        put_roff(to, o->default_note ? o->default_note : "");
         (void)fputc('.', to);
     }
     (void)fputc('\n', to);

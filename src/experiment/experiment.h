@@ -225,7 +225,9 @@ int sfp__lab_values(const sfp__lab *lab, int experiment, int row, int column, in
 sfp_status sfp__lab_write(const sfp__lab *lab, char **json, sfp_error *err);
 /* Dry run: the cells with their estimates as JSON. */
 sfp_status sfp__lab_list(const sfp__lab *lab, char **json, sfp_error *err);
-/* Writes the costs of an earlier results.json into DIR/costs, so that its cells can be repeated. */
+/* Prints a message if the outputs of an execution with other settings will be replaced. */
+sfp_status sfp__lab_report_replaced(const sfp__lab *lab, sfp_error *err);
+/* Writes the costs of an earlier results.json into DIR/costs, so that its cells can be repeated. Refuses one of other settings. */
 sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err);
 /* Compares with an earlier results.json. SFP_EINVAL: a number has moved. */
 sfp_status sfp__lab_check(const sfp__lab *lab, sfp_error *err);

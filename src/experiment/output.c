@@ -298,6 +298,75 @@ static sfp_status write_given_cost(const char *path, const char *text, sfp_error
     return sfp__file_write(path, t.s, t.length, err);
 }
 
+/* Settings that change no number. */
+static bool is_indifferent(const char *entry)
+{
+    static const char *const keys[] = {"threads=", "cache=", "cache-size="};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strncmp(entry, keys[i], strlen(keys[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Finds an entry "key=value" of `a` that `b` does not have; writes its key. */
+static bool find_missing(const sfp__strings *a, const sfp__strings *b, char key[SFP_KEY_MAX])
+{
+    for (int i = 0; i < a->count; i++)
+        if (!is_indifferent(a->s[i]) && sfp__strings_find(b, a->s[i]) < 0) {
+            (void)snprintf(key, SFP_KEY_MAX, "%.*s", (int)strcspn(a->s[i], "="), a->s[i]);
+            return true;
+        }
+    return false;
+}
+
+/* The first setting in which an execution differs from that of a results.json. */
+typedef struct difference {
+    char key[SFP_KEY_MAX]; /* "": none */
+    char was[256];         /* value in the file */
+    const char *now;
+} difference;
+
+static sfp_status find_difference(const sfp__lab *lab, const json_t *root, difference *out, sfp_error *err)
+{
+    OWNED_BY(sfp__strings_done) sfp__strings then = {0};
+    const json_t *list = json_object_get(root, "settings"), *entry;
+    size_t i;
+    *out = (difference){0};
+    json_array_foreach(list, i, entry) if (json_is_string(entry)) TRY(sfp__strings_add(&then, json_string_value(entry), err));
+    if (!find_missing(&then, lab->opt.settings, out->key) && !find_missing(lab->opt.settings, &then, out->key))
+        return SFP_OK;
+    const char *was = sfp__settings_value(&then, out->key), *now = sfp__settings_value(lab->opt.settings, out->key);
+    (void)snprintf(out->was, sizeof out->was, "%s", was ? was : "not set");
+    out->now = now ? now : "not set";
+    return SFP_OK;
+}
+
+static sfp_status check_settings(const sfp__lab *lab, const json_t *root, sfp_error *err)
+{
+    difference d;
+    TRY(find_difference(lab, root, &d, err));
+    return *d.key ? sfp__fail_key(err, "check", SFP_EINVAL, "check is '%s', in which %s is %s; here it is %s, expected the same",
+                                  lab->opt.check, d.key, d.was, d.now)
+                  : SFP_OK;
+}
+
+sfp_status sfp__lab_report_replaced(const sfp__lab *lab, sfp_error *err)
+{
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    char path[PATH_MAX];
+    difference d = {0};
+    TRY(sfp__path_print(path, sizeof path, err, "%s/results.json", lab->opt.out));
+    if (sfp__json_read(path, RESULTS_MAX, &root, NULL))
+        return SFP_OK; /* there is none, or it will be replaced by one that can be read */
+    TRY(find_difference(lab, root, &d, err));
+    if (*d.key)
+        sfp__lab_message(
+            lab, SFP_LOG_INFO,
+            "%s: the tables and the page of an execution with other settings are replaced (%s was %s); its runs stay",
+            lab->opt.out, d.key, d.was);
+    return SFP_OK;
+}
+
 sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
@@ -310,6 +379,7 @@ sfp_status sfp__lab_import_costs(const sfp__lab *lab, sfp_error *err)
         return sfp__fail_key(err, "check", SFP_EINVAL,
                              "check is '%s', the results of --out itself, expected those of another directory", lab->opt.check);
     TRY(read_results(lab->opt.check, &root, err));
+    TRY(check_settings(lab, root, err));
     json_object_foreach(json_object_get(root, "costs"), key, text)
     {
         char path[PATH_MAX];

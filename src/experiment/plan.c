@@ -49,21 +49,62 @@ static sfp_status add_cells(sfp__lab *lab, sfp_error *err)
     return SFP_OK;
 }
 
+static bool is_done(const sfp__lab *lab, const sfp__cell *cell)
+{
+    char path[PATH_MAX];
+    sfp_error unused;
+    return !sfp__path_print(path, sizeof path, &unused, "%s/cells/%s/result.json", lab->opt.out, cell->key) &&
+           access(path, F_OK) == 0;
+}
+
+/* Opens the run of a cell and closes it again: its settings may contradict each other. Cells whose processing time is measured were
+ * opened then. Warnings are printed when the run begins. */
+static sfp_status check_run(sfp__lab *lab, const sfp__cell *cell, const sfp__strings *settings, sfp_error *err)
+{
+    const sfp__experiment *e = &lab->experiments[cell->experiment];
+    const sfp_experiment_options *api = lab->opt.api;
+    sfp_experiment_options quiet = SFP_EXPERIMENT_OPTIONS_INIT;
+    sfp_run *run = NULL;
+    if (e->needs_costs || e->cost_only || is_done(lab, cell))
+        return SFP_OK;
+    if (api)
+        quiet = *api;
+    quiet.log = NULL;
+    lab->opt.api = &quiet;
+    sfp_status status = sfp__lab_open_run(lab, settings, &run, err);
+    lab->opt.api = api;
+    sfp_run_close(run);
+    return status;
+}
+
+/* Begins the message with the name of the cell; the key of the setting stays, because the command line is wrong. */
+static sfp_status fail_cell(const sfp__lab *lab, const sfp__cell *cell, sfp_status status, sfp_error *err)
+{
+    char name[256], key[SFP_KEY_MAX] = "";
+    if (err)
+        (void)snprintf(key, sizeof key, "%s", err->key);
+    (void)sfp__fail_prefix(err, status, "%s", sfp__cell_name(lab, cell, name, sizeof name));
+    if (err)
+        (void)snprintf(err->key, sizeof err->key, "%s", key);
+    return status;
+}
+
 static sfp_status estimate_cells(sfp__lab *lab, sfp_error *err)
 {
     for (int i = 0; i < lab->cell_count; i++) {
         OWNED_BY(sfp__strings_done) sfp__strings settings = {0};
         OWNED_BY(sfp__cost_done) sfp__cost cost = {0};
         sfp__cell *cell = &lab->cells[i];
-        char name[256];
         TRY(sfp__cell_settings(lab, cell, &settings, err));
         sfp_status status = cell->repetition == 0 ? sfp__cell_settings_check(&settings, err) : SFP_OK;
         if (!status)
             status = sfp__cell_clock(lab, cell, &settings, &cost, err);
+        if (!status && cell->repetition == 0)
+            status = check_run(lab, cell, &settings, err);
         if (status == SFP_ECANCELLED)
             return status;
         if (status)
-            return sfp__fail_prefix(err, status, "%s", sfp__cell_name(lab, cell, name, sizeof name));
+            return fail_cell(lab, cell, status, err);
         if (lab->experiments[cell->experiment].cost_only)
             cell->estimate = 0;
     }
@@ -185,6 +226,8 @@ sfp_status sfp__lab_plan(sfp__lab *lab, sfp_error *err)
     TRY(add_cells(lab, err));
     TRY(sfp__path_print(path, sizeof path, err, "%s/plan.json", lab->opt.out));
     TRY(estimate_cells(lab, err));
+    if (!lab->opt.dry_run)
+        TRY(sfp__lab_report_replaced(lab, err));
     TRY(read_plan(lab, path, &used, err));
     if (used)
         return SFP_OK;

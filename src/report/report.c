@@ -26,10 +26,13 @@ const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
     return buf;
 }
 
-/* false if the default is unknown. An option without a default differs, because the user has set it. */
-static bool differs_from_default(const sfp__config_entry *p)
+/* The preset whose values the result has; NULL: none. */
+static const char *preset_of(const sfp_result *r)
 {
-    return p->default_value && strcmp(p->default_value, p->value) != 0;
+    for (int i = 0; i < r->config_count; i++)
+        if (r->config[i].preset_value)
+            return sfp__result_value(r, "preset");
+    return NULL;
 }
 
 /* Options that the page shows elsewhere, or that do not affect the result. */
@@ -50,23 +53,67 @@ static void put_code(sfp__text *t, const char *s)
     sfp__text_put(t, "</code>");
 }
 
+/* Lists the options that differ from those of the preset, or from the defaults. */
 static void put_changed_options(sfp__text *t, const sfp_result *r)
 {
     int n = 0, unknown = 0;
+    const char *preset = preset_of(r);
+    if (preset) {
+        sfp__text_put(t, " The options are those of preset ");
+        put_code(t, preset);
+    }
     for (int i = 0; i < r->config_count; i++) {
         const sfp__config_entry *p = &r->config[i];
-        if (is_listed_elsewhere(p->key))
+        if (is_listed_elsewhere(p->key) || (preset && strcmp(p->key, "preset") == 0))
             continue;
         unknown += !p->default_value;
-        if (!differs_from_default(p))
+        if (!sfp__config_differs(p))
             continue;
-        sfp__text_put(t, n++ ? ", <code>" : " Options that differ from the defaults: <code>");
+        sfp__text_put(t, n++ ? ", <code>" : preset ? ", except <code>" : " Options that differ from the defaults: <code>");
         sfp__put_html(t, sfp__result_option_name(p->key));
         sfp__text_put(t, " ");
         sfp__put_html(t, *p->value ? sfp__result_option_value(p->key, p->value) : "(empty)");
         sfp__text_put(t, "</code>");
     }
-    sfp__text_put(t, n ? "." : unknown ? "" : " All other options have their default values.");
+    sfp__text_put(t, n || preset ? "." : unknown ? "" : " All other options have their default values.");
+}
+
+/* A closed-form head alone trains nothing; results count the samples that it learns from as trained. */
+static bool is_method(const sfp_result *r)
+{
+    const char *method = sfp__result_value(r, "method");
+    return method && *method;
+}
+
+static uint64_t learned_in_closed_form(const sfp_result *r)
+{
+    return is_method(r) ? r->samples.trained : r->samples.closed_form;
+}
+
+/* Says what happened to the samples. */
+static void put_counts(sfp__text *t, const sfp_result *r)
+{
+    char a[SFP_SHORT];
+    uint64_t learned = learned_in_closed_form(r), excluded = r->samples.excluded;
+    uint64_t dropped = r->samples.dropped > excluded ? r->samples.dropped - excluded : 0;
+    if (learned)
+        sfp__text_printf(t, ". The closed-form head learned from %s of them", sfp__format_count((double)learned, a));
+    if (!is_method(r)) {
+        sfp__text_put(t, learned ? "; the linear head " : ". The learner ");
+        sfp__text_printf(t, "trained on %s of them", sfp__format_count((double)r->samples.trained, a));
+        sfp__text_printf(t, " and replayed %s", sfp__format_count((double)r->samples.replayed, a));
+    }
+    if (dropped)
+        sfp__text_printf(t, "; %s were dropped because the learner was busy", sfp__format_count((double)dropped, a));
+    if (excluded)
+        sfp__text_printf(t, "; %s were excluded because the last batch of their task was short",
+                         sfp__format_count((double)excluded, a));
+    if (r->samples.skipped)
+        sfp__text_printf(t, "; %s could not be read and were skipped", sfp__format_count((double)r->samples.skipped, a));
+    if (r->labels.unlabelled)
+        sfp__text_printf(t, "; %s arrived without a label", sfp__format_count((double)r->labels.unlabelled, a));
+    if (r->labels.late)
+        sfp__text_printf(t, ", and %s of them were labelled later", sfp__format_count((double)r->labels.late, a));
 }
 
 static void put_header(sfp__text *t, const sfp_result *r)
@@ -93,16 +140,7 @@ static void put_header(sfp__text *t, const sfp_result *r)
         sfp__text_put(t, ", learned with the frozen backbone ");
         put_code(t, backbone);
     }
-    sfp__text_printf(t, ". The learner trained on %s of them", sfp__format_count((double)r->samples.trained, a));
-    sfp__text_printf(t, " and replayed %s", sfp__format_count((double)r->samples.replayed, a));
-    if (r->samples.dropped)
-        sfp__text_printf(t, "; %s were dropped because the learner was busy", sfp__format_count((double)r->samples.dropped, a));
-    if (r->samples.skipped)
-        sfp__text_printf(t, "; %s could not be read and were skipped", sfp__format_count((double)r->samples.skipped, a));
-    if (r->labels.unlabelled)
-        sfp__text_printf(t, "; %s arrived without a label", sfp__format_count((double)r->labels.unlabelled, a));
-    if (r->labels.late)
-        sfp__text_printf(t, ", and %s of them were labelled later", sfp__format_count((double)r->labels.late, a));
+    put_counts(t, r);
     sfp__text_printf(t, ". The run took %s on ", sfp__format_seconds(r->seconds.total, a));
     sfp__put_html(t, *r->machine.cpu ? r->machine.cpu : "an unknown machine");
     sfp__text_printf(t, " with %d thread%s", r->machine.threads, r->machine.threads == 1 ? "" : "s");
@@ -140,6 +178,17 @@ static void put_member_tiles(sfp__text *t, const sfp_result *r)
     }
 }
 
+static void put_sample_tiles(sfp__text *t, const sfp_result *r)
+{
+    char a[SFP_SHORT], b[SFP_SHORT], note[128];
+    uint64_t learned = learned_in_closed_form(r);
+    (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
+    if (learned)
+        put_tile(t, "Learned from", sfp__format_count((double)learned, a), "in closed form");
+    if (!is_method(r) || !learned)
+        put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
+}
+
 static void put_tiles(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
@@ -162,8 +211,7 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
                        isfinite(r->calibration.before) ? sfp__format_percent(r->calibration.before, b) : "");
         put_tile(t, "Calibration error", sfp__format_percent(r->calibration.error, a), note);
     }
-    (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
-    put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
+    put_sample_tiles(t, r);
     if (isfinite(r->samples_per_second)) {
         (void)snprintf(note, sizeof note, isfinite(r->lambda) ? "samples/s; %s/s arrive" : "samples/s%s",
                        isfinite(r->lambda) ? sfp__format_compact(r->lambda, b) : "");
@@ -182,7 +230,7 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
         put_tile(t, "Starved tasks", a, "no time for a batch");
     }
     if (isfinite(r->coverage))
-        put_tile(t, "Class coverage", sfp__format_percent(r->coverage, a), "classes trained on / classes offered");
+        put_tile(t, "Class coverage", sfp__format_percent(r->coverage, a), "classes learned from / classes offered");
     put_tile(t, "Peak memory", sfp__format_bytes((double)r->peak_rss_bytes, a), "of the whole process");
     sfp__text_put(t, "</dl>\n");
 }
@@ -347,8 +395,8 @@ static void put_config(sfp__text *t, const sfp_result *r)
                      "options that have a value</summary><table><tr><th>option</th><th>value</th><th>default</th></tr>",
                      r->config_count);
     for (int i = 0; i < r->config_count; i++) {
-        const char *default_value = r->config[i].default_value;
-        sfp__text_put(t, differs_from_default(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
+        const char *default_value = sfp__config_base(&r->config[i]);
+        sfp__text_put(t, sfp__config_differs(&r->config[i]) ? "<tr class=\"changed\"><td>" : "<tr><td>");
         sfp__put_html(t, sfp__result_option_name(r->config[i].key));
         sfp__text_put(t, "</td><td>");
         sfp__put_html(t, sfp__result_option_value(r->config[i].key, r->config[i].value));
@@ -357,7 +405,7 @@ static void put_config(sfp__text *t, const sfp_result *r)
             sfp__put_html(t, sfp__result_option_value(r->config[i].key, default_value));
         else
             sfp__text_printf(t, "<span class=\"soft\">%s</span>", default_value ? "none" : "unknown");
-        sfp__text_put(t, "</td></tr>");
+        sfp__text_put(t, r->config[i].preset_value ? " (preset)</td></tr>" : "</td></tr>");
     }
     sfp__text_put(t, "</table></details></section>\n");
 }

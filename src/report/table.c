@@ -11,13 +11,10 @@ sfp_status sfp__table_create(int rows, int columns, sfp__table **out, sfp_error 
     size_t r = (size_t)rows, c = (size_t)columns;
     TRY(sfp__alloc(&t, 1, sizeof *t, err));
     OWNED_PTR(sfp__table_free) sfp__table *owned = t;
-    const sfp__want list[] = {{&t->row_name, r, sizeof *t->row_name},
-                              {&t->group_name, c, sizeof *t->group_name},
-                              {&t->column_name, c, sizeof *t->column_name},
-                              {&t->decimals, c, sizeof *t->decimals},
-                              {&t->percent, c, sizeof *t->percent},
-                              {&t->lower_is_better, c, sizeof *t->lower_is_better},
-                              {&t->cell, r * c, sizeof *t->cell}};
+    const sfp__want list[] = {{&t->row_name, r, sizeof *t->row_name},       {&t->group_name, c, sizeof *t->group_name},
+                              {&t->column_name, c, sizeof *t->column_name}, {&t->decimals, c, sizeof *t->decimals},
+                              {&t->percent, c, sizeof *t->percent},         {&t->lower_is_better, c, sizeof *t->lower_is_better},
+                              {&t->unranked, r, sizeof *t->unranked},       {&t->cell, r * c, sizeof *t->cell}};
     TRY(sfp__block_cleared(&t->block, SFP_LIST(list), err));
     t->rows = rows;
     t->columns = columns;
@@ -85,7 +82,7 @@ static double rounded(const sfp__table *t, int row, int column)
 {
     const sfp__table_cell *c = sfp__table_at(t, row, column);
     double scale = pow(10, t->decimals[column]) * (t->percent[column] ? 100 : 1) * (t->lower_is_better[column] ? -1 : 1);
-    return c->n > 0 && !c->text ? round(scale * c->mean) : NAN;
+    return c->n > 0 && !c->text && !t->unranked[row] ? round(scale * c->mean) : NAN;
 }
 
 void sfp__table_mark_best(sfp__table *t)

@@ -33,6 +33,7 @@ typedef struct sfp__table {
     char **column_name;    /* (columns) "Acc", "Fgt", "Runtime" */
     int *decimals;         /* (columns) initially 2 */
     bool *percent;         /* (columns) values are fractions and shown x 100 */
+    bool *unranked;        /* (rows) values of the row are never the best */
     bool *lower_is_better; /* (columns) for sfp__table_mark_best: "Fgt", "Runtime" */
     sfp__table_cell *cell; /* (rows, columns) initially not run, without a published figure */
     void *block;           /* the arrays */

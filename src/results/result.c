@@ -2,6 +2,7 @@
 #include "results/result.h"
 
 #include "base/mem.h"
+#include "base/settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,6 +79,7 @@ void sfp__result_done(sfp_result *r)
         sfp__free(r->config[i].key);
         sfp__free(r->config[i].value);
         sfp__free(r->config[i].default_value);
+        sfp__free(r->config[i].preset_value);
     }
     for (int i = 0; r->task_names && i < r->tasks; i++)
         sfp__free(r->task_names[i]);
@@ -138,6 +140,24 @@ sfp_status sfp__result_default(sfp_result *r, const char *key, const char *defau
     sfp__config_entry *p = find_option(r, key);
     return p ? replace_text(&p->default_value, default_value, err)
              : sfp__fail(err, SFP_EINVAL, "result: option '%s' has a default but no value", key);
+}
+
+sfp_status sfp__result_preset(sfp_result *r, const char *key, const char *preset_value, sfp_error *err)
+{
+    sfp__config_entry *p = find_option(r, key);
+    return p ? replace_text(&p->preset_value, preset_value, err)
+             : sfp__fail(err, SFP_EINVAL, "result: the preset sets option '%s', which has no value", key);
+}
+
+const char *sfp__config_base(const sfp__config_entry *p)
+{
+    return p->preset_value ? p->preset_value : p->default_value;
+}
+
+bool sfp__config_differs(const sfp__config_entry *p)
+{
+    const char *base = sfp__config_base(p);
+    return base && strcmp(base, p->value) != 0 && !sfp__same_number(base, p->value);
 }
 
 const char *sfp__result_value(const sfp_result *r, const char *key)

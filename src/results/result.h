@@ -17,6 +17,7 @@
 typedef struct sfp__config_entry {
     char *key, *value;
     char *default_value; /* "": the option has no default; NULL: unknown */
+    char *preset_value;  /* the value that the preset of the run gives to it; NULL: none */
 } sfp__config_entry;
 
 typedef struct sfp__curve {
@@ -88,6 +89,8 @@ struct sfp_result {
     /* counts */
     struct {
         uint64_t offered, scored, trained, replayed, dropped, skipped;
+        uint64_t closed_form; /* samples that a closed-form head learned from, alone or in the mixture */
+        uint64_t excluded;    /* part of dropped: samples in short last batches, which a preset excludes */
     } samples;
     struct {
         /* number of images that arrived without a label; of these: labelled later, expired, still in the label queue */
@@ -135,6 +138,12 @@ void sfp__result_done(sfp_result *r);
 sfp_status sfp__result_config(sfp_result *r, const char *key, const char *value, sfp_error *err);
 /* Sets the default of an option that has a value, so that the report can list the options that differ from their defaults. */
 sfp_status sfp__result_default(sfp_result *r, const char *key, const char *default_value, sfp_error *err);
+/* Sets the value that the preset gives to an option that has a value. */
+sfp_status sfp__result_preset(sfp_result *r, const char *key, const char *preset_value, sfp_error *err);
+/* Returns the value that the option would have if the user had not set it; "": none, NULL: unknown. */
+const char *sfp__config_base(const sfp__config_entry *p);
+/* Whether the user has set the option to another value than that; false if it is unknown. */
+bool sfp__config_differs(const sfp__config_entry *p);
 const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no such option */
 /* The name of an option today, for a key of result.json, and the word of today for a value there. */
 const char *sfp__result_option_name(const char *key);

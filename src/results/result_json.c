@@ -50,14 +50,24 @@ typedef struct field {
 
 static void put_options(sfp__json *j, const sfp_result *r, const char *key)
 {
-    bool defaults = strcmp(key, "defaults") == 0;
+    bool defaults = strcmp(key, "defaults") == 0, preset = strcmp(key, "preset_values") == 0;
     sfp__json_object_as(j, key, &options);
     for (int i = 0; i < r->config_count; i++) {
-        const char *value = defaults ? r->config[i].default_value : r->config[i].value;
+        const sfp__config_entry *p = &r->config[i];
+        const char *value = defaults ? p->default_value : preset ? p->preset_value : p->value;
         if (value)
             sfp__json_string(j, r->config[i].key, value);
     }
     sfp__json_end(j);
+}
+
+static void put_preset_values(sfp__json *j, const sfp_result *r, const char *key)
+{
+    bool any = false;
+    for (int i = 0; i < r->config_count; i++)
+        any = any || r->config[i].preset_value;
+    if (any)
+        put_options(j, r, key);
 }
 
 static void put_names(sfp__json *j, const sfp_result *r, const char *key)
@@ -272,26 +282,35 @@ static sfp_status get_names(const sfp__json_in *in, const json_t *root, const ch
     return SFP_OK;
 }
 
+/* Reads what `object` (the object `name` of the file; NULL: missing) has for option `key`. */
+static sfp_status get_option_value(const sfp__json_in *in, const json_t *object, const char *name, const char *key,
+                                   sfp_status (*set)(sfp_result *r, const char *key, const char *value, sfp_error *err),
+                                   sfp_result *r)
+{
+    const json_t *v = json_object_get(object, key);
+    if (object && !json_is_object(object))
+        return sfp__json_bad(in, name, "an object");
+    if (v && !json_is_string(v)) {
+        char expected[80];
+        (void)snprintf(expected, sizeof expected, "a string; every value in '%s' must be a string", name);
+        return sfp__json_bad(in, key, expected);
+    }
+    return v ? set(r, key, json_string_value(v), in->err) : SFP_OK;
+}
+
 static sfp_status get_config(const sfp__json_in *in, const json_t *root, const char *name, sfp_result *r)
 {
-    json_t *config = NULL, *defaults = json_object_get(root, "defaults");
+    json_t *config = NULL, *defaults = json_object_get(root, "defaults"), *preset = json_object_get(root, "preset_values");
     TRY(sfp__json_need(in, root, name, JSON_OBJECT, &config));
     if (json_object_size(config) > CONFIG_MAX)
         return sfp__json_bad(in, name, "an object with at most 10000 keys");
-    if (defaults && !json_is_object(defaults))
-        return sfp__json_bad(in, "defaults", "an object");
     const char *key;
     json_t *v;
     json_object_foreach(config, key, v)
     {
-        const json_t *default_value = json_object_get(defaults, key);
-        if (!json_is_string(v))
-            return sfp__json_bad(in, key, "a string; every value in 'config' must be a string");
-        if (default_value && !json_is_string(default_value))
-            return sfp__json_bad(in, key, "a string; every value in 'defaults' must be a string");
-        TRY(sfp__result_config(r, key, json_string_value(v), in->err));
-        if (default_value)
-            TRY(sfp__result_default(r, key, json_string_value(default_value), in->err));
+        TRY(get_option_value(in, config, name, key, sfp__result_config, r));
+        TRY(get_option_value(in, defaults, "defaults", key, sfp__result_default, r));
+        TRY(get_option_value(in, preset, "preset_values", key, sfp__result_preset, r));
     }
     return SFP_OK;
 }
@@ -541,6 +560,7 @@ static const field fields[] = {
     {TEXT, "machine", "gemm", AT(machine.gemm)},
     {PART, NULL, "config", BY(put_options, get_config)},
     {PART, NULL, "defaults", BY(put_options, NULL)},
+    {PART, NULL, "preset_values", BY(put_preset_values, NULL)},
     {PART, NULL, "task_names", BY(put_names, get_names)},
     {PART, NULL, "class_names", BY(put_names, get_names)},
     {WHOLE, NULL, "tasks_done", AT(tasks_done)},
@@ -563,6 +583,8 @@ static const field fields[] = {
     {COUNT, "samples", "replayed", AT(samples.replayed)},
     {COUNT, "samples", "dropped", AT(samples.dropped)},
     {COUNT, "samples", "skipped", AT(samples.skipped), OPTIONAL},
+    {COUNT, "samples", "closed_form", AT(samples.closed_form), OPTIONAL},
+    {COUNT, "samples", "excluded", AT(samples.excluded), OPTIONAL},
     {COUNT, "labels", "unlabelled", AT(labels.unlabelled), OPTIONAL},
     {COUNT, "labels", "late", AT(labels.late), OPTIONAL},
     {COUNT, "labels", "expired", AT(labels.expired), OPTIONAL},

@@ -42,6 +42,14 @@ sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__
     return SFP_OK;
 }
 
+int64_t sfp__batches_excluded(const sfp__tasks *tasks, int b, int count)
+{
+    int64_t excluded = 0;
+    for (int t = 0; t < count; t++)
+        excluded += tasks->task[t].count >= b ? tasks->task[t].count % b : 0;
+    return excluded;
+}
+
 sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp__batches *out, sfp_error *err)
 {
     OWNED_BY(sfp__batches_done) sfp__batches r = {.count = count, .order = order, .samples = count, .max_batch_samples = 1};

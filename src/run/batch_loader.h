@@ -23,6 +23,8 @@ typedef struct sfp__batches {
 /* Makes batches of b samples, each within one task. whole: a short last batch of a task is excluded, unless it is the only
  * one. */
 sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__batches *out, sfp_error *err);
+/* Returns the number of samples that `whole` excludes from the first `count` tasks. */
+int64_t sfp__batches_excluded(const sfp__tasks *tasks, int b, int count);
 /* Makes `count` batches of one image; takes ownership of order, also on failure. */
 sfp_status sfp__batches_single(int64_t *order, int64_t count, sfp__batches *out, sfp_error *err);
 /* Clock paper: keeps sfp__clock_keep batches of each task, evenly spread, and renumbers them. Returns the number of starved tasks:

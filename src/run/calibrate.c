@@ -4,6 +4,7 @@
  * more to replay and to compare with. The buffer method ssd is slower still once its window of recent batches is full. So the copy
  * first processes batches until this steady state is reached, and then those that are measured. It processes the batches of the
  * first task, whose classes the copy has; after the last one it begins with the first one again. */
+#include "base/monotonic.h"
 #include "buffer/ssd.h"
 #include "results/result.h"
 #include "run/run_internal.h"
@@ -64,8 +65,8 @@ static sfp_status process(const sfp__plan *p, sfp__learner *copy, sfp__batch_loa
     return SFP_OK;
 }
 
-/* Reports `done` of `total` batches; a caller may stop the run here. */
-static void report(const sfp__plan *p, int64_t done, int64_t total)
+/* Reports `done` of `total` batches since `start`; a caller may stop the run here. */
+static void report(const sfp__plan *p, int64_t done, int64_t total, double start)
 {
     const sfp_run_progress now = {.size = sizeof now,
                                   .task_name = "",
@@ -75,7 +76,7 @@ static void report(const sfp__plan *p, int64_t done, int64_t total)
                                   .lag = NAN,
                                   .loss = NAN,
                                   .accuracy = NAN,
-                                  .seconds = NAN};
+                                  .seconds = sfp__monotonic_seconds() - start};
     if (p->hooks->progress)
         p->hooks->progress(p->hooks->ctx, &now);
 }
@@ -85,7 +86,7 @@ sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *
     sfp__batches first = p->batches; /* the arrays belong to the plan */
     OWNED_PTR(sfp__batch_loader_free) sfp__batch_loader *loader = NULL;
     OWNED_PTR(sfp__learner_free) sfp__learner *copy = NULL;
-    double seconds, sum = 0;
+    double seconds, sum = 0, start = sfp__monotonic_seconds();
     int64_t k = 0, measured = 0;
     TRY(sfp__plan_make_learner(p, &copy, err));
     const sfp__buffer *buffer = sfp__learner_buffer(copy);
@@ -98,12 +99,12 @@ sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *
     int64_t total = max_filling(buffer) + WARM_UP + p->opt->calibrate; /* at most */
     for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++) {
         TRY(process(p, copy, loader, k, &seconds, err));
-        report(p, k + 1, total);
+        report(p, k + 1, total, start);
     }
     *out = (sfp__calibration){.filling = k};
     for (int64_t end = k + WARM_UP + p->opt->calibrate; k < end && !sfp__plan_stopped(p); k++) {
         TRY(process(p, copy, loader, k, &seconds, err));
-        report(p, k + 1, end);
+        report(p, k + 1, end, start);
         if (k < out->filling + WARM_UP || isnan(seconds))
             continue;
         sum += seconds;
@@ -124,8 +125,9 @@ sfp_status sfp__plan_measure(const sfp__plan *p, double *seconds, sfp_error *err
         *seconds += p->costs[i] / (double)p->cost_count;
     if (p->cost_count)
         return SFP_OK;
-    sfp__plan_info(p, "measuring the processing time: %d batches with a full buffer, on a copy of the learner that is discarded",
-                   p->opt->calibrate);
+    sfp__plan_info(p,
+                   "measuring the processing time of %d batches (--calibrate %d), with a full buffer, on a copy of the learner",
+                   p->opt->calibrate, p->opt->calibrate);
     TRY(sfp__calibrate(p, &c, err));
     *seconds = c.seconds;
     return SFP_OK;

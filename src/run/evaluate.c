@@ -45,10 +45,12 @@ void sfp__evaluator_free(sfp__evaluator *e)
     sfp__free(e);
 }
 
-sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t count, const char *first, sfp_error *err)
+sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t allowed, uint64_t count, const char *first,
+                                 sfp_error *err)
 {
-    return sfp__fail(err, SFP_EFORMAT, "%s: %llu of %llu images could not be read, more than --max-skipped allows (first: %s)",
-                     name, (unsigned long long)skipped, (unsigned long long)count, first);
+    return sfp__fail(err, SFP_EFORMAT,
+                     "%s: %llu of %llu images could not be read, but --max-skipped allows only %llu (first: %s)", name,
+                     (unsigned long long)skipped, (unsigned long long)count, (unsigned long long)allowed, first);
 }
 
 uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto)
@@ -61,8 +63,9 @@ static sfp_status skip(sfp__evaluator *e, int64_t k, const sfp_error *why, sfp_e
     e->state[k] = 2;
     if (e->skipped++ == 0)
         memcpy(e->first_error, why->message, sizeof e->first_error);
-    return e->skipped > e->max_skipped ? sfp__skipped_too_many(e->test->path, e->skipped, (uint64_t)e->total, e->first_error, err)
-                                       : SFP_OK;
+    return e->skipped <= e->max_skipped
+               ? SFP_OK
+               : sfp__skipped_too_many(e->test->path, e->skipped, e->max_skipped, (uint64_t)e->total, e->first_error, err);
 }
 
 /* Reads image `k` of the whole test set, which is image i of the source. *out NULL: it cannot be read. */

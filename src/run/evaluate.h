@@ -62,7 +62,8 @@ DEFINE_OWNED_PTR(sfp__evaluator, sfp__evaluator_free)
 sfp_status sfp__evaluator_run(sfp__evaluator *e, sfp__predictor *p, int upto, double *accuracy, int classes, uint64_t *confusion,
                               sfp_error *err);
 /* Fails because more images are unreadable than allowed. */
-sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t count, const char *first, sfp_error *err);
+sfp_status sfp__skipped_too_many(const char *name, uint64_t skipped, uint64_t allowed, uint64_t count, const char *first,
+                                 sfp_error *err);
 uint64_t sfp__evaluator_images(const sfp__evaluator *e, int upto); /* of tasks [0, upto], including unreadable ones */
 
 #endif

@@ -170,7 +170,7 @@ void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t,
                                        .total = p->live ? 0 : (uint64_t)p->batches.samples,
                                        .rate = t && t->seconds.total > 0 ? t->offered / t->seconds.total : NAN,
                                        .lag = run->arrivals->lag ? run->arrivals->lag->last : NAN,
-                                       .loss = t && t->loss ? t->loss[t->steps - 1] : NAN,
+                                       .loss = t && t->loss && t->steps > 0 ? t->loss[t->steps - 1] : NAN,
                                        .accuracy = prequential_accuracy(at),
                                        .seconds = sfp__monotonic_seconds() - run->journal.began,
                                        .evaluated = done,
@@ -191,7 +191,7 @@ static sfp_status add_points(const sfp__run *run, int n, const sfp__timestamp_de
     sfp__curve *curve = run->journal.r->curve;
     const sfp__lag *lag = run->arrivals->lag;
     TRY(add_point(run, &curve[SFP_CURVE_PREQUENTIAL], prequential_accuracy(&run->at), err));
-    if (t->loss)
+    if (t->loss && t->steps > 0)
         TRY(add_point(run, &curve[SFP_CURVE_LOSS], t->loss[t->steps - 1], err));
     TRY(add_point(run, &curve[SFP_CURVE_RATE], n / t->seconds.total, err));
     return lag ? add_point(run, &curve[SFP_CURVE_LAG], lag->last, err) : SFP_OK;
@@ -212,6 +212,13 @@ static void count_timestamp(sfp_result *r, int64_t timestamps, double seconds)
     r->timestamps = (uint64_t)timestamps;
     if (n >= 1)
         r->batch_seconds = n > 1 ? r->batch_seconds + (seconds - r->batch_seconds) / n : seconds;
+}
+
+/* learned (n): those that the closed-form member of a mixture learned from; NULL: there is none. */
+static void count_closed_form(sfp_result *r, bool learner, int n, const bool *learned)
+{
+    for (int i = 0; i < n; i++)
+        r->samples.closed_form += !learner || (learned && learned[i]);
 }
 
 /* The samples inside or outside the coreset, of which the report shows at most max_shown. */
@@ -268,6 +275,7 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
     for (int i = 0; t->learned && i < d->count; i++)
         if (t->learned[i])
             run->classes.trained[d->samples[i].label] = 1;
+    count_closed_form(j->r, learner, d->count, t->learned);
     if (learner && p->opt->out)
         keep_shown(j, p, d, t);
     count_times(j->r, t);
@@ -315,6 +323,9 @@ void sfp__journal_finish(sfp__run *run)
     } else {
         r->samples.offered = (uint64_t)(r->finished ? p->batches.samples : run->at.arrived) + stats.unread;
         r->samples.dropped = r->samples.offered - counts.offered - r->samples.skipped;
+        if (p->opt->drop_short)
+            r->samples.excluded =
+                (uint64_t)sfp__batches_excluded(&p->tasks, p->opt->learner.batch, r->finished ? p->tasks.count : run->at.task);
     }
     r->coverage = classes ? (double)trained / classes : NAN;
     r->prequential_accuracy = prequential_accuracy(&run->at);

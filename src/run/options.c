@@ -320,38 +320,56 @@ static bool holds(const sfp__args *a, preset_condition condition)
     }
 }
 
+static const struct {
+    int presets;
+    preset_condition condition;
+    const char *key, *value;
+} preset_settings[] = {{PRESETS_PAPER, PRESET_ALWAYS, "coreset-rounding", "paper"},
+                       {PRESETS_PAPER, PRESET_ALWAYS, "normalise", "none"},
+                       {PRESETS_PAPER, PRESET_ALWAYS, "head", "linear"},
+                       {PRESETS_PAPER, PRESET_IF_RATED, "clock", "paper"},
+                       {PRESETS_PAPER, PRESET_IF_RATED, "calibrate", "500"},
+                       {PRESET_AUTHORS, PRESET_ALWAYS, "drop-rule", "eq8"},
+                       {PRESET_AUTHORS, PRESET_ALWAYS, "attune-topk", "2"},
+                       {PRESET_AUTHORS, PRESET_ALWAYS, "learnloss-order", "low"},
+                       {PRESET_AUTHORS, PRESET_ALWAYS, "aser-retrieve", "off"},
+                       {PRESET_AUTHORS, PRESET_ALWAYS, "ssd-schedule", "port"},
+                       {PRESET_AUTHORS, PRESET_ALWAYS, "forgetting", "authors"},
+                       {PRESET_AUTHORS, PRESET_ALWAYS, "answer", "all"},
+                       {PRESET_BEST, PRESET_IF_TRAINED, "head", "mix"},
+                       {PRESET_BEST, PRESET_IF_TRAINED, "attune-residual", "on"},
+                       {PRESET_BEST, PRESET_IF_TRAINED, "lr", "0.005"},
+                       {PRESET_FAST, PRESET_ALWAYS, "method", "ridge"},
+                       {PRESETS_OURS, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
+                       {PRESETS_OURS, PRESET_IF_CLOSED, "taps", "0"},
+                       {PRESETS_OURS, PRESET_IF_RIDGE, "tap-mean", "on"},
+                       {PRESETS_OURS, PRESET_IF_RIDGE, "ridge", "balanced"},
+                       {PRESETS_OURS, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
+enum { PRESET_SETTINGS = sizeof preset_settings / sizeof *preset_settings };
+
+/* Does the preset in use set row i of the list? */
+static bool is_in_preset(const sfp__args *a, int i)
+{
+    return preset_settings[i].presets & 1 << sfp__args_choice(a, "preset") && holds(a, preset_settings[i].condition);
+}
+
 static sfp_status set_preset(sfp__args *a, sfp_error *err)
 {
-    static const struct {
-        int presets;
-        preset_condition condition;
-        const char *key, *value;
-    } list[] = {{PRESETS_PAPER, PRESET_ALWAYS, "coreset-rounding", "paper"},
-                {PRESETS_PAPER, PRESET_ALWAYS, "normalise", "none"},
-                {PRESETS_PAPER, PRESET_ALWAYS, "head", "linear"},
-                {PRESETS_PAPER, PRESET_IF_RATED, "clock", "paper"},
-                {PRESETS_PAPER, PRESET_IF_RATED, "calibrate", "500"},
-                {PRESET_AUTHORS, PRESET_ALWAYS, "drop-rule", "eq8"},
-                {PRESET_AUTHORS, PRESET_ALWAYS, "attune-topk", "2"},
-                {PRESET_AUTHORS, PRESET_ALWAYS, "learnloss-order", "low"},
-                {PRESET_AUTHORS, PRESET_ALWAYS, "aser-retrieve", "off"},
-                {PRESET_AUTHORS, PRESET_ALWAYS, "ssd-schedule", "port"},
-                {PRESET_AUTHORS, PRESET_ALWAYS, "forgetting", "authors"},
-                {PRESET_AUTHORS, PRESET_ALWAYS, "answer", "all"},
-                {PRESET_BEST, PRESET_IF_TRAINED, "head", "mix"},
-                {PRESET_BEST, PRESET_IF_TRAINED, "attune-residual", "on"},
-                {PRESET_BEST, PRESET_IF_TRAINED, "lr", "0.005"},
-                {PRESET_FAST, PRESET_ALWAYS, "method", "ridge"},
-                {PRESETS_OURS, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
-                {PRESETS_OURS, PRESET_IF_CLOSED, "taps", "0"},
-                {PRESETS_OURS, PRESET_IF_RIDGE, "tap-mean", "on"},
-                {PRESETS_OURS, PRESET_IF_RIDGE, "ridge", "balanced"},
-                {PRESETS_OURS, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
-    int which = 1 << sfp__args_choice(a, "preset");
     TRY(sfp__args_clear_rank(a, SFP_RANK_PRESET, err));
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (list[i].presets & which && holds(a, list[i].condition))
-            TRY(sfp__args_set(a, list[i].key, list[i].value, SFP_RANK_PRESET, "preset", err));
+    for (int i = 0; i < PRESET_SETTINGS; i++)
+        if (is_in_preset(a, i))
+            TRY(sfp__args_set(a, preset_settings[i].key, preset_settings[i].value, SFP_RANK_PRESET, "preset", err));
+    return SFP_OK;
+}
+
+sfp_status sfp__run_record_preset(const sfp__args *a, sfp_result *r, sfp_error *err)
+{
+    char word[SFP_KEY_LENGTH_MAX];
+    for (int i = 0; a && i < PRESET_SETTINGS; i++) {
+        const sfp__opt *o = sfp__args_find(a, preset_settings[i].key);
+        const char *value = sfp__opt_saved_value(o, preset_settings[i].value, word, sizeof word);
+        if (is_in_preset(a, i))
+            TRY(sfp__result_preset(r, sfp__opt_saved_name(o), value, err));
     }
     return SFP_OK;
 }

@@ -18,6 +18,9 @@ double sfp__run_rate(const sfp__args *a);
  * because some of them depend on other settings. */
 sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);
 
+/* Records the values that the preset gives to options, also to those that the user has set otherwise. The options are recorded. */
+sfp_status sfp__run_record_preset(const sfp__args *a, sfp_result *r, sfp_error *err);
+
 /* Writes the values of the table into *o, which has a backbone and threads; `a` must outlive it. own_source: the caller has a
  * source, so that the settings data and tasks have no default. note (SFP_ERROR_MAX) becomes a message for the user, "": none.
  * Fails with SFP_EINVAL and a key also if a setting has no effect beside the others. */

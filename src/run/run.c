@@ -9,6 +9,7 @@
 #include "io/directory.h"
 #include "learner/state/state.h"
 #include "results/result.h"
+#include "run/options.h"
 #include "run/run_internal.h"
 
 #include <math.h>
@@ -305,7 +306,21 @@ static sfp_status start_result(sfp__run *run, sfp_error *err)
     if (gmtime_r(&now, &utc))
         (void)strftime(r->started, sizeof r->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
     TRY(sfp__settings_record(p->opt->given, r, err));
-    return p->opt->clock_of_preset ? sfp__result_config(r, "clock", sfp__clock_name(p->clock), err) : SFP_OK;
+    TRY(sfp__run_record_preset(p->opt->given, r, err));
+    if (!p->opt->clock_of_preset)
+        return SFP_OK;
+    TRY(sfp__result_config(r, "clock", sfp__clock_name(p->clock), err));
+    return sfp__result_preset(r, "clock", sfp__clock_name(p->clock), err);
+}
+
+/* Without a clock nothing else is dropped, so the user is told why not all samples are processed. */
+static void report_excluded(const sfp__plan *p)
+{
+    bool excludes = !p->live && p->opt->drop_short && p->clock == SFP_CLOCK_OFF;
+    int64_t n = excludes ? sfp__batches_excluded(&p->tasks, p->opt->learner.batch, p->tasks.count) : 0;
+    if (n > 0)
+        sfp__plan_info(p, "%lld sample%s in short last batches of tasks %s excluded, as in the paper", (long long)n,
+                       n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
 /* Replaces the state file of a run directory by its checkpoint, if there is one: only it contains the sums of head mix. That of the
@@ -409,6 +424,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     if (p->live)
         TRY(sfp__classes_restore(&run->classes, p, err));
     TRY(sfp__plan_clock(p, err));
+    report_excluded(p);
     r->lambda = o->rate > 0 ? o->rate : NAN;
     TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
                 : sfp__arrivals_indexed(p, r, &run->arrivals, err));
@@ -535,7 +551,8 @@ static sfp_status check_skipped(const sfp__run *run, sfp_error *err)
     if (p->live || skipped <= max_skipped(p, count))
         return SFP_OK;
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    return sfp__skipped_too_many(p->data, skipped, count, *stats.first_error ? stats.first_error : stats.first_unread, err);
+    return sfp__skipped_too_many(p->data, skipped, max_skipped(p, count), count,
+                                 *stats.first_error ? stats.first_error : stats.first_unread, err);
 }
 
 /* The next delivery cannot be read. The learned state is saved, if it is one that --resume can continue. */
@@ -544,7 +561,7 @@ static sfp_status fail_delivery(sfp__run *run, sfp_status status)
     const char *out = run->plan.opt->out;
     bool something = out && run->begun && run->at.timestamps > 0 && !run->more_follows;
     if (something && (!run->pace.unsaved || sfp__files_checkpoint(run, NULL) == SFP_OK))
-        sfp__plan_info(&run->plan, "the learned state is kept: use --resume --out %s", out);
+        sfp__plan_info(&run->plan, "the learned state is kept; continue with the same command and --resume --out %s", out);
     return status;
 }
 
@@ -625,7 +642,9 @@ static sfp_status fail_source(const sfp__run *run, sfp_error *err)
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
     uint64_t n = sfp__learner_get_counts(run->learner).offered;
     if (run->plan.opt->out)
-        sfp__plan_info(&run->plan, "the source failed after %llu image%s; the learned state is kept: use --resume --out %s",
+        sfp__plan_info(&run->plan,
+                       "the source failed after %llu image%s; the learned state is kept; continue with the same command and "
+                       "--resume --out %s",
                        (unsigned long long)n, n == 1 ? "" : "s", run->plan.opt->out);
     return sfp__fail(err, stats.status, "%s", stats.last_error);
 }

@@ -80,6 +80,11 @@ TEST(short_last_batches_can_be_excluded_but_still_take_time)
     begin_with(52, "2", 100, true); /* the only batch of a task is kept */
     assert_int_equal(b.count, 2);
     assert_int_equal(b.max_batch_samples, 26);
+    sfp__task pieces[] = {{.count = 26}, {.count = 4}, {.count = 20}};
+    const sfp__tasks three = {.count = 3, .task = pieces};
+    assert_int_equal(sfp__batches_excluded(&three, 10, 3), 6);
+    assert_int_equal(sfp__batches_excluded(&three, 8, 3), 2 + 4);
+    assert_int_equal(sfp__batches_excluded(&three, 8, 1), 2);
 }
 
 TEST(batches_are_delivered_in_order_with_their_images)

@@ -261,6 +261,44 @@ TEST(options_that_differ_from_the_defaults_are_listed)
     check_nesting(text);
 }
 
+TEST(options_are_compared_with_those_of_the_preset)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
+    MUST(sfp__result_init(&r, 1, 2, NULL));
+    default_is(&r, "preset", "best", "default");
+    default_is(&r, "head", "mix", "linear");
+    default_is(&r, "lr", "5e-3", "0.001");
+    MUST(sfp__result_preset(&r, "head", "mix", NULL));
+    MUST(sfp__result_preset(&r, "lr", "0.005", NULL));
+    char *text = report(&r, NULL);
+    HOLDS(text, "The options are those of preset <code>best</code>.", "<tr><td>head</td><td>mix</td><td>mix (preset)</td>");
+    default_is(&r, "head", "linear", "linear"); /* the default, but not that of the preset */
+    default_is(&r, "sigma", "0.3", "0.5");
+    text = report(&r, NULL);
+    HOLDS(text, "preset <code>best</code>, except <code>head linear</code>, <code>sigma 0.3</code>.");
+    check_nesting(text);
+}
+
+TEST(samples_of_a_closed_form_head_are_counted)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
+    r.samples.offered = 300;
+    r.samples.trained = r.samples.replayed = 0;
+    r.samples.dropped = 240;
+    r.samples.closed_form = 60;
+    HOLDS(report(&r, NULL), "The closed-form head learned from 60 of them; the linear head trained on 0 of them and replayed 0",
+          "240 were dropped because the learner was busy", "<dt>Learned from</dt><dd>60<");
+    r.samples.excluded = 240;
+    char *text = report(&r, NULL);
+    HOLDS(text, "240 were excluded because the last batch of their task was short");
+    assert_null(strstr(text, "because the learner was busy"));
+    result_option(&r, "method", "ncm");
+    r.samples.trained = 60;
+    text = report(&r, NULL);
+    HOLDS(text, "The closed-form head learned from 60 of them;");
+    assert_null(strstr(text, "Trained on"));
+}
+
 TEST(a_single_confusion_is_called_once)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 4);

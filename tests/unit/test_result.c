@@ -58,6 +58,7 @@ TEST(a_written_result_reads_back_equal)
         OWNED_BY(sfp__result_done) sfp_result back = {0};
         r.seed = i == 2 ? UINT64_MAX : 7;
         MUST(sfp__result_default(&r, "sigma", "0.5", NULL));
+        MUST(sfp__result_preset(&r, "sigma", "0.4", NULL));
         MUST(sfp__result_write(&r, path, &err));
         MUST(sfp__result_read(path, &back, &err));
         assert_string_equal(result_text(&r), result_text(&back));
@@ -150,6 +151,7 @@ TEST(options_are_replaced_and_determine_the_method_name)
     assert_string_equal(method, "ranpac");
     assert_null(sfp__result_value(&r, "nothing"));
     assert_int_equal(sfp__result_default(&r, "nothing", "x", NULL), SFP_EINVAL);
+    assert_int_equal(sfp__result_preset(&r, "nothing", "x", NULL), SFP_EINVAL);
     for (int i = 0; i < 100; i++) {
         (void)snprintf(key, sizeof key, "k%d", i);
         result_option(&r, key, key);

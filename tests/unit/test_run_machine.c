@@ -189,7 +189,7 @@ TEST(more_unreadable_images_than_allowed_fail_the_run)
 {
     sfp__run_options o = folder_options("broken", 2, true); /* 6 of 24 */
     o.out = in_directory("broken_out");
-    refused(o, "of 24 images could not be read, more than --max-skipped allows (first: ");
+    refused(o, "of 24 images could not be read, but --max-skipped allows only ");
     o.max_skipped = 0.25;
     o.resume = true;
     sfp_result r = run_once(&o, "broken_out", 0, NULL);
@@ -199,7 +199,7 @@ TEST(more_unreadable_images_than_allowed_fail_the_run)
     tested.test = o.data;
     tested.eval_limit = 0;
     tested.out = in_directory("broken_test");
-    refused(tested, "of 24 images could not be read, more than --max-skipped allows (first: ");
+    refused(tested, "of 24 images could not be read, but --max-skipped allows only ");
     tested.max_skipped = 0.3;
     assert_true(run_once(&tested, "broken_tested", 0, NULL).average_accuracy >= 0);
 }

@@ -74,8 +74,7 @@ static void check_line(const sfp_run_progress *p, const char *want)
 
 TEST(the_line_of_a_run)
 {
-    sfp_run_progress p = {
-        .task = 1, .tasks = 3, .task_name = "photo", .offered = 50, .total = 200, .rate = 12.34, .seconds = 30};
+    sfp_run_progress p = {.task = 1, .tasks = 3, .task_name = "photo", .offered = 50, .total = 200, .rate = 12.34, .seconds = 30};
     p.lag = p.loss = p.accuracy = NAN;
     check_line(&p, "task 2 of 3 (photo)  50/200  12.3/s  ETA 1:30");
     p.offered_before = 40; /* the first 40 samples belong to an earlier process: this one processed 10 in 30 s */
@@ -98,6 +97,13 @@ TEST(the_line_of_a_run)
     check_line(
         &p, "task 2 of 3 (?]0;mine??...\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4)"
             "  50/50  12.3/s  ETA 0:00");
+}
+
+TEST(the_line_of_a_measurement)
+{
+    sfp_run_progress p = {.task_name = "", .offered = 100, .total = 500, .seconds = 20};
+    p.rate = p.lag = p.loss = p.accuracy = NAN;
+    check_line(&p, "measuring the processing time: 100/500 batches  ETA 1:20");
 }
 
 TEST(a_narrow_terminal_shows_the_most_important_fields)

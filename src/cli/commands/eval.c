@@ -28,7 +28,7 @@ static const sfp__opt options[] = {
     SFP_ROW_INT("seed", "N", NULL, 0, INT64_MAX,
                 "Seed of random data: the images of synthetic, the training order of stream51 and clear. Default: the seed of "
                 "the run."),
-    SFP_ROW_IMG_SIZE,
+    SFP_ROW_IMG_SIZE_OF_STATE,
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 if the CPU supports it."),
     SFP_ROW_THREADS,
     SFP_ROW_JSON,
@@ -313,6 +313,7 @@ static sfp_status run(const sfp__args *a, sfp_error *err)
     if (!sfp__args_string(a, "state") || !sfp__args_string(a, "data"))
         return sfp__fail_usage(err, "needs --state FILE|DIR and --data KIND:PATH");
     TRY(check_no_effect(a, err));
+    TRY(sfp__cli_check_state(sfp__args_string(a, "state"), err));
     TRY(state_file(sfp__args_string(a, "state"), state, sizeof state, err));
     TRY(sfp__cli_engine_open(a, state, &engine, err));
     sfp_status status = evaluate(a, state, engine, err);

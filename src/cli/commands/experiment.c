@@ -36,6 +36,7 @@ const sfp__opt *sfp__experiment_options_table(sfp__experiment_table *t, size_t o
         for (size_t i = 0; i < run_count && t->count < SFP_EXPERIMENT_ROWS_MAX; i++)
             if (!is_excluded(run[i].name)) {
                 t->option[t->count] = run[i];
+                t->option[t->count].default_note = NULL;
                 if (strcmp(run[i].name, "preset") == 0) /* a row of a table has the options that it names, and no others */
                     t->option[t->count].default_value = "default";
                 t->count++;
@@ -216,10 +217,12 @@ sfp_status sfp__experiment_execute(const sfp__args *given, const char *names, in
     char *json = NULL;
     if (config && sfp__yaml_config(config, &a, err))
         return sfp__as_usage(err);
-    out = out ? out : names ? "experiments" : "sweep";
+    bool existed = access(out, F_OK) == 0;
     put_command(&a, &command);
     TRY(sfp__check_memory(!command.failed, err));
     sfp_status status = call_library(&a, names, count, grids, out, command.s, &json, err);
+    if (status && !existed)
+        (void)rmdir(out); /* a command that was refused has left it empty */
     if (!status && (sfp__args_flag(&a, "json") || sfp__args_flag(&a, "dry-run")))
         status = sfp__args_flag(&a, "json") ? (puts(json) < 0 ? SFP_EIO : SFP_OK) : print_list(json, err);
     else if (!status)
@@ -232,7 +235,7 @@ sfp_status sfp__experiment_execute(const sfp__args *given, const char *names, in
 
 static const sfp__opt own[] = {
     SFP_ROW_GROUP("Experiment"),
-    SFP_ROWS_EXECUTION("1", "5"),
+    SFP_ROWS_EXECUTION("1", "5", "experiments"),
     SFP_ROW_INT("calibrate", "N", "20", 1, 100000, "Number of batches to measure per method, with a full buffer."),
     SFP_ROW_STRING("backbones", "NAME=FILE,...", NULL, "Experiment A2: pretrained backbones to compare."),
     SFP_ROW_STRING("paper-data", "NAME", NULL,

@@ -4,6 +4,7 @@
  * that are not a ViT, the reason is the message of the loader, so that inspect and predict never disagree. */
 #include "cli/command.h"
 #include "cli/commands/inspect_saved.h"
+#include "cli/engine.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 
@@ -280,6 +281,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     sfp__out o;
     if (stats && !tensors)
         return sfp__fail_usage(err, "--stats and --brief exclude each other: --brief omits the table to which --stats adds");
+    TRY(sfp__cli_check_state(args->operands[0], err));
     TRY(sfp__state_path(args->operands[0], path, sizeof path, err));
     TRY(open_file(&in, path, side, err));
     if (side && !in.vit)

@@ -39,7 +39,7 @@ static const sfp__opt options[] = {
     SFP_ROW_CHOICE("normalise", "backbone|none|imagenet|half", "backbone",
                    "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5.",
                    .saved_values = "checkpoint|none|imagenet|half"),
-    SFP_ROW_IMG_SIZE,
+    SFP_ROW_IMG_SIZE_OF_STATE,
     SFP_ROW_FLAG("exif", "Rotate images by their EXIF orientation."),
     SFP_ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
@@ -99,6 +99,8 @@ static sfp_status open_predictor(sfp__predict *p, sfp_error *err)
     const char *state = sfp__args_string(p->args, "state"), *names = sfp__args_string(p->args, "names");
     sfp_predictor_options o = SFP_PREDICTOR_OPTIONS_INIT;
     o.threads = (int32_t)sfp__args_int(p->args, "threads");
+    if (state)
+        TRY(sfp__cli_check_state(state, err));
     TRY(sfp__cli_engine_open(p->args, state, &p->engine, err));
     TRY(state ? open_state(p, state, &o, err) : open_backbone(p, &o, err));
     p->classes = sfp_predictor_classes(p->predictor);

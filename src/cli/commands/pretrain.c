@@ -147,7 +147,7 @@ static sfp_status run(const sfp__args *a, sfp_error *err)
     sfp__status_line_wipe();
     TRY(s);
     if (!r.finished)
-        sfp__info("stopped; continue with --resume --out %s", out);
+        sfp__info("stopped; continue with the same command and --resume");
     print_result(&r, out, sfp__args_flag(a, "json"));
     return r.finished ? SFP_OK : sfp__fail_quietly(err);
 }

@@ -47,6 +47,19 @@ static void add_task(sfp__status_line *l, const sfp_run_progress *p)
     sfp__status_line_add(l, PRIORITY_NAME, " (%s)", name);
 }
 
+static void add_eta(sfp__status_line *l, const sfp_run_progress *p)
+{
+    sfp__status_line_add(l, PRIORITY_ETA, "  ETA %ld:%02ld", seconds_left(p) / 60, seconds_left(p) % 60);
+}
+
+static void add_measurement(sfp__status_line *l, const sfp_run_progress *p)
+{
+    sfp__status_line_add(l, PRIORITY_TASK, "measuring the processing time: %llu/%llu batches", (unsigned long long)p->offered,
+                         (unsigned long long)p->total);
+    if (isfinite(p->seconds))
+        add_eta(l, p);
+}
+
 static void add_evaluation(sfp__status_line *l, const sfp_run_progress *p)
 {
     sfp__status_line_add(l, PRIORITY_TASK, "evaluating after task %d", p->task + 1);
@@ -69,15 +82,14 @@ static void add_stream(sfp__status_line *l, const sfp_run_progress *p)
     if (isfinite(p->accuracy))
         sfp__status_line_add(l, PRIORITY_ACCURACY, "  accuracy %.3f", p->accuracy);
     if (p->total)
-        sfp__status_line_add(l, PRIORITY_ETA, "  ETA %ld:%02ld", seconds_left(p) / 60, seconds_left(p) % 60);
+        add_eta(l, p);
 }
 
 void sfp__run_progress_line(const sfp_run_progress *p, sfp__status_line *l)
 {
     *l = (sfp__status_line){0};
     if (p->tasks == 0 && p->total)
-        sfp__status_line_add(l, PRIORITY_TASK, "measuring the processing time: %llu/%llu batches", (unsigned long long)p->offered,
-                             (unsigned long long)p->total);
+        add_measurement(l, p);
     else if (p->to_evaluate)
         add_evaluation(l, p);
     else
@@ -89,11 +101,9 @@ static void on_progress(void *ctx, const sfp_run_progress *p)
     double *shown_at = ctx; /* in seconds of this process */
     bool rewrites = sfp__status_line_rewrites();
     bool begins = rewrites && p->to_evaluate && p->evaluated == 0; /* the first images may take seconds */
-    if (p->tasks == 0 && p->total && !rewrites)
-        return; /* a message has announced the measurement */
-    bool due = p->tasks == 0 || p->seconds - *shown_at >= (rewrites ? 0.2 : 10);
+    bool due = p->seconds - *shown_at >= (rewrites ? 0.2 : 10);
     sfp__status_line l;
-    if (due && isfinite(p->seconds))
+    if (due)
         *shown_at = p->seconds;
     if (!due && !begins)
         return;
@@ -158,6 +168,21 @@ static void print_seconds(const sfp_result *r)
                  sfp_result_number(r, "seconds.waited"));
 }
 
+/* A closed-form head alone trains nothing: what it learned from counts as trained in the result. */
+static void print_samples(const sfp_result *r)
+{
+    const char *method = sfp_result_string(r, "config.method");
+    unsigned long long excluded = count_of(r, "samples.excluded"), dropped = count_of(r, "samples.dropped");
+    unsigned long long learned = count_of(r, method ? "samples.trained" : "samples.closed_form");
+    print_counts("samples", count_of(r, "samples.offered"), "offered", dropped > excluded ? dropped - excluded : 0, "dropped");
+    if (excluded)
+        (void)printf("%26s %10llu excluded: short last batches\n", "", excluded);
+    if (method || learned)
+        (void)printf("%26s %10llu learned from (closed form)\n", "", learned);
+    if (!method)
+        print_counts("", count_of(r, "samples.trained"), "trained on", count_of(r, "samples.replayed"), "replayed");
+}
+
 static void print_table(const sfp_result *r, const char *out)
 {
     print_matrix(r);
@@ -170,8 +195,7 @@ static void print_table(const sfp_result *r, const char *out)
     print_number(r, "near_future_accuracy", "near-future accuracy", "");
     print_number(r, "calibration.error", "calibration error", "");
     print_number(r, "calibration.before", "  before scaling", "");
-    print_counts("samples", count_of(r, "samples.offered"), "offered", count_of(r, "samples.dropped"), "dropped");
-    print_counts("", count_of(r, "samples.trained"), "trained", count_of(r, "samples.replayed"), "replayed");
+    print_samples(r);
     if (count_of(r, "labels.unlabelled")) {
         print_counts("unlabelled", count_of(r, "labels.unlabelled"), "predicted", count_of(r, "labels.late"), "labelled late");
         print_counts("", count_of(r, "labels.expired"), "expired", count_of(r, "labels.waiting"), "waiting");
@@ -190,14 +214,15 @@ static void print_table(const sfp_result *r, const char *out)
     (void)printf("  report: %s/report.html\n", out);
 }
 
-static sfp_status print_result(const sfp_result *r, const char *out, bool json, sfp_error *err)
+/* chosen: the program has chosen the directory `out`, so that the command does not name it. */
+static sfp_status print_result(const sfp_result *r, const char *out, bool chosen, bool json, sfp_error *err)
 {
     bool finished = sfp_result_number(r, "finished") != 0;
     char *text = NULL;
     if (!finished && count_of(r, "samples.offered") == 0)
         sfp__info("stopped before the first sample was processed");
     else if (!finished)
-        sfp__info("stopped; continue with --resume --out %s", out);
+        sfp__info("stopped; continue with the same command and --resume%s%s", chosen ? " --out " : "", chosen ? out : "");
     if (json) {
         TRY(sfp_result_json(r, 1, &text, err));
         (void)puts(text);
@@ -238,7 +263,7 @@ static void remove_fresh(const fresh_directory *d)
         (void)rmdir("runs");
 }
 
-static sfp_status run_stream(sfp_engine *engine, const sfp_settings *settings, bool json, sfp_error *err)
+static sfp_status run_stream(sfp_engine *engine, const sfp_settings *settings, bool chosen, bool json, sfp_error *err)
 {
     double shown_at = 0;
     sfp_run *r = NULL;
@@ -255,7 +280,7 @@ static sfp_status run_stream(sfp_engine *engine, const sfp_settings *settings, b
     }
     sfp__status_line_wipe();
     if (!status)
-        status = print_result(sfp_run_result(r), sfp_settings_get(settings, "out"), json, err);
+        status = print_result(sfp_run_result(r), sfp_settings_get(settings, "out"), chosen, json, err);
     if (!status && sfp_result_number(sfp_run_result(r), "finished") == 0)
         status = sfp__fail_quietly(err);
     sfp_run_close(r);
@@ -274,7 +299,7 @@ static sfp_status run_with(const sfp__args *a, sfp_settings *settings, sfp_error
             status = sfp_settings_set(settings, "out", fresh.path, err);
     }
     if (!status)
-        status = run_stream(engine, settings, sfp__args_flag(a, "json"), err);
+        status = run_stream(engine, settings, fresh.path[0] != '\0', sfp__args_flag(a, "json"), err);
     remove_fresh(&fresh);
     sfp_engine_close(engine);
     return status;

@@ -5,6 +5,7 @@
 #include "streamfp.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------------------------------ the table */
@@ -20,9 +21,10 @@ static sfp_status check_by_library(const sfp__opt *o, const char *text, sfp_erro
 }
 
 /* The command has the best known settings unless others are chosen; the library has a default for each of them. */
+#define PRESET "best"
 static const char *default_of(const sfp_setting_info *s)
 {
-    return strcmp(s->key, "preset") == 0 ? "best" : s->default_value;
+    return strcmp(s->key, "preset") == 0 ? PRESET : s->default_value;
 }
 
 /* How a setting is read on the command line. A learner's number stays text: the library takes 1e6 for a whole number. */
@@ -56,9 +58,12 @@ static const sfp__opt first_of_program[] = {
     {.name = "set", .type = SFP_OPT_PAIR, .arg = "KEY=VALUE", .help = "The same as --KEY VALUE; may be repeated."}};
 
 enum { OPTIONS_MAX = 160 };
+enum { NOTE_MAX = 64, HELP_MAX = 2048 };
 typedef struct table {
     sfp__opt option[OPTIONS_MAX];
     size_t count;
+    char note[OPTIONS_MAX][NOTE_MAX]; /* defaults of the preset */
+    char preset_help[HELP_MAX];
 } table;
 
 static void add(table *t, sfp__opt o)
@@ -77,6 +82,71 @@ static void begin_group(table *t, const char *name)
         add(t, first_of_program[i]);
 }
 
+/* Returns settings with a preset and an arrival rate (NULL: none); NULL: out of memory. */
+static sfp_settings *with_preset(const char *preset, const char *rate)
+{
+    sfp_settings *s = NULL;
+    sfp_error err;
+    if (sfp_settings_create(&s, &err) || sfp_settings_set(s, "preset", preset, &err) ||
+        (rate && sfp_settings_set(s, "rate", rate, &err))) {
+        sfp_settings_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+/* Appends the values that differ between two settings: "head mix, lr 0.005". */
+static void append_difference(char *to, const char *before, const sfp_settings *from, const sfp_settings *s)
+{
+    const sfp_setting_info *info;
+    for (int i = 0; (info = sfp_settings_info(i)); i++) {
+        const char *value = sfp_settings_get(s, info->key), *other = sfp_settings_get(from, info->key);
+        size_t used = strlen(to);
+        if (!value || strcmp(info->key, "preset") == 0 || strcmp(info->key, "rate") == 0 || (other && strcmp(value, other) == 0))
+            continue;
+        (void)snprintf(to + used, HELP_MAX - used, "%s%s %s", before, info->key, value);
+        before = ", ";
+    }
+}
+
+/* Writes what each preset sets, as the library sets it. */
+static void describe_presets(table *t, sfp__opt *o)
+{
+    char name[SFP_KEY_LENGTH_MAX], before[2 * SFP_KEY_LENGTH_MAX];
+    sfp_settings *defaults = with_preset("default", NULL);
+    (void)snprintf(t->preset_help, HELP_MAX, "%s", o->help);
+    for (int i = 1; defaults && *sfp__word_at(o->arg, i, name, sizeof name); i++) {
+        sfp_settings *plain = with_preset(name, NULL), *rated = with_preset(name, "1");
+        (void)snprintf(before, sizeof before, " Values of %s: ", name);
+        if (plain && rated) {
+            append_difference(t->preset_help, before, defaults, plain);
+            append_difference(t->preset_help, "; with a rate: ", plain, rated);
+            (void)snprintf(t->preset_help + strlen(t->preset_help), HELP_MAX - strlen(t->preset_help), ".");
+        }
+        sfp_settings_free(plain);
+        sfp_settings_free(rated);
+    }
+    sfp_settings_free(defaults);
+    o->help = t->preset_help;
+}
+
+/* Adds to the help what the preset of the command sets: an option that is not given does not have its own default. */
+static void describe_defaults(table *t)
+{
+    sfp_settings *s = with_preset(PRESET, NULL);
+    for (size_t i = 0; s && i < t->count; i++) {
+        sfp__opt *o = &t->option[i];
+        const char *value = sfp_settings_get(s, o->name);
+        if (strcmp(o->name, "preset") == 0) {
+            describe_presets(t, o);
+        } else if (value && o->default_value && strcmp(value, o->default_value) != 0) {
+            (void)snprintf(t->note[i], NOTE_MAX, "preset " PRESET ": %s", value);
+            o->default_note = t->note[i];
+        }
+    }
+    sfp_settings_free(s);
+}
+
 const sfp__opt *sfp__run_cli_options(size_t *count)
 {
     static table t;
@@ -91,6 +161,8 @@ const sfp__opt *sfp__run_cli_options(size_t *count)
         group = s->group;
         add(&t, to_option(s));
     }
+    if (!built)
+        describe_defaults(&t);
     *count = t.count;
     return t.option;
 }

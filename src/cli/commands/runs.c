@@ -268,6 +268,9 @@ static sfp_status choose_format(const sfp__args *args, sfp__compare_format *form
         *format = list[i].format;
         *path = name;
     }
+    size_t n = *path ? strlen(*path) : 0;
+    if (*format == SFP_COMPARE_PLOT && (n < 5 || strcmp(*path + n - 4, ".svg") != 0))
+        return sfp__fail_usage(err, "--plot is '%s', expected the name of an SVG file, which ends in .svg", *path);
     return SFP_OK;
 }
 
@@ -342,7 +345,9 @@ const sfp__command sfp__cmd_runs = {
         "Without an argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table of "
         "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
         "and 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of --latex, "
-        "--csv, --markdown and --html have a row per such column, named by the options that differ. Runtime is the time to "
+        "--csv, --markdown and --html have a row per such column, named by the preset and the options that differ. A run that "
+        "has not "
+        "finished is marked and is never the best. Runtime is the time to "
         "select, "
         "train and update the buffer. RUN is a number from the list "
         "or a run directory. 'add' adds directories, for example those of another machine, to the registry.\n\n"

@@ -80,6 +80,13 @@ static void add_text(char *cell, const char *text)
         memcpy(cell + CELL - 4, "...", 4);
 }
 
+static void add_run(char *cell, const sfp__named_run *run)
+{
+    char text[CELL];
+    (void)snprintf(text, sizeof text, "%s%s", run->name, run->result.finished ? "" : " (not finished)");
+    add_text(cell, text);
+}
+
 static void option_row(const sfp__run_groups *g, const char *key, void *ctx)
 {
     char(*row)[CELL] = new_row(ctx, sfp__result_option_name(key));
@@ -145,7 +152,7 @@ static sfp_status print_text(const sfp__run_groups *g, sfp_error *err)
     char(*names)[CELL] = new_row(&t, "run"), text[32];
     for (int i = 0; names && i < g->n; i++)
         if (!g->excluded[i])
-            add_text(names[g->of[i] + 1], g->runs[i].name);
+            add_run(names[g->of[i] + 1], &g->runs[i]);
     char(*seeds)[CELL] = new_row(&t, "seed");
     for (int i = 0; seeds && i < g->n; i++) {
         if (g->excluded[i])
@@ -153,7 +160,7 @@ static sfp_status print_text(const sfp__run_groups *g, sfp_error *err)
         (void)snprintf(text, sizeof text, "%" PRIu64, g->runs[i].result.seed);
         add_text(seeds[g->of[i] + 1], text);
     }
-    sfp__run_groups_differing(g, option_row, &t);
+    sfp__run_groups_naming(g, option_row, &t);
     (void)new_row(&t, "");
     for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
         number_row(g, number, &t);
@@ -188,6 +195,15 @@ static void number_json(sfp__json *j, const sfp__run_groups *g, int k, const sfp
     sfp__json_end(j);
 }
 
+static void unfinished_json(sfp__json *j, const sfp__run_groups *g, int k)
+{
+    sfp__json_array(j, "not_finished");
+    for (int i = 0; i < g->n; i++)
+        if (sfp__run_groups_use(g, i, k) && !g->runs[i].result.finished)
+            sfp__json_string(j, NULL, g->runs[i].name);
+    sfp__json_end(j);
+}
+
 static void names_json(sfp__json *j, const sfp__run_groups *g, int k, const char *key, bool excluded)
 {
     sfp__json_array(j, key);
@@ -209,6 +225,7 @@ static void print_json(const sfp__run_groups *g)
         sfp__json_object(&j, NULL);
         names_json(&j, g, k, "runs", false);
         names_json(&j, g, k, "left_out", true);
+        unfinished_json(&j, g, k);
         sfp__json_array(&j, "seeds");
         for (int i = 0; i < g->n; i++)
             if (sfp__run_groups_use(g, i, k))

@@ -27,18 +27,27 @@ static void add_option(const sfp__run_groups *g, const char *key, void *ctx)
     o->failed = o->failed || sfp__strings_add(&o->keys, key, NULL) != SFP_OK;
 }
 
-/* Writes the options of group k that differ from the other groups, without option `except`: "select random, buffer er". The name
- * of an only option is omitted, because it is in the heading. */
+static void put_option(const sfp__run_groups *g, const sfp__strings *keys, int k, const char *key, sfp__text *out)
+{
+    sfp__text_put(out, out->length ? ", " : "");
+    if (keys->count > 1)
+        sfp__text_printf(out, "%s ", sfp__result_option_name(key));
+    sfp__text_put(out, sfp__run_groups_option(g, k, key));
+}
+
+/* Writes the options of group k that differ from the other groups, without option `except`: "select random, buffer er". Groups with
+ * different presets have only those that differ from their preset: "preset best, sigma 0.3". The name of an only option is omitted,
+ * because it is in the heading. */
 static void put_name(const sfp__run_groups *g, const sfp__strings *keys, int k, const char *except, sfp__text *out)
 {
-    int n = 0;
+    bool presets = sfp__strings_find(keys, "preset") >= 0;
+    if (presets)
+        put_option(g, keys, k, "preset", out);
     for (int i = 0; i < keys->count; i++) {
-        if (except && strcmp(keys->s[i], except) == 0)
-            continue;
-        sfp__text_put(out, n++ ? ", " : "");
-        if (keys->count > 1)
-            sfp__text_printf(out, "%s ", sfp__result_option_name(keys->s[i]));
-        sfp__text_put(out, sfp__run_groups_option(g, k, keys->s[i]));
+        const char *key = keys->s[i];
+        bool excluded = (except && strcmp(key, except) == 0) || strcmp(key, "preset") == 0;
+        if (!excluded && (!presets || sfp__run_groups_chosen(g, k, key)))
+            put_option(g, keys, k, key, out);
     }
 }
 
@@ -60,6 +69,8 @@ static sfp_status name_rows(const sfp__run_groups *g, const sfp__strings *keys, 
             sfp__text_put(&name, method);
         } else
             put_name(g, keys, k, NULL, &name);
+        t->unranked[k] = sfp__run_groups_unfinished(g, k);
+        sfp__text_put(&name, t->unranked[k] ? " (not finished)" : "");
         TRY(set_text(&t->row_name[k], &name, err));
     }
     return SFP_OK;
@@ -363,7 +374,7 @@ sfp_status sfp__runs_write_table(const sfp__run_groups *g, sfp__compare_format f
     OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
     OWNED_BY(sfp__strings_done) sfp__strings keys = {0};
     options_list list = {0};
-    sfp__run_groups_differing(g, add_option, &list);
+    sfp__run_groups_naming(g, add_option, &list);
     keys = list.keys;
     TRY(sfp__check_memory(!list.failed, err));
     TRY(make_table(g, &keys, format, &t, err));

@@ -131,6 +131,77 @@ void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__r
     }
 }
 
+bool sfp__run_groups_chosen(const sfp__run_groups *g, int k, const char *key)
+{
+    const sfp_result *r = &g->runs[g->first[k]].result;
+    for (int i = 0; i < r->config_count; i++)
+        if (strcmp(r->config[i].key, key) == 0)
+            return !sfp__config_base(&r->config[i]) || sfp__config_differs(&r->config[i]);
+    return false;
+}
+
+typedef struct naming {
+    void (*fn)(const sfp__run_groups *g, const char *key, void *ctx);
+    void *ctx;
+} naming;
+
+static bool is_naming(const sfp__run_groups *g, const char *key)
+{
+    bool names = strcmp(key, "preset") == 0;
+    for (int k = 0; k < g->count && !names; k++)
+        names = sfp__run_groups_chosen(g, k, key);
+    return names;
+}
+
+static void pass_naming(const sfp__run_groups *g, const char *key, void *ctx)
+{
+    const naming *n = ctx;
+    if (is_naming(g, key))
+        n->fn(g, key, n->ctx);
+}
+
+static void mark_apart(const sfp__run_groups *g, const char *key, void *ctx)
+{
+    size_t count = (size_t)g->count;
+    bool *apart = ctx; /* (groups, groups) */
+    for (int k = 0; k < g->count && is_naming(g, key); k++)
+        for (int m = 0; m < g->count; m++)
+            if (strcmp(sfp__run_groups_option(g, k, key), sfp__run_groups_option(g, m, key)) != 0)
+                apart[(size_t)k * count + (size_t)m] = true;
+}
+
+/* Do the naming options differ between any two groups? Without memory: no. */
+static bool naming_suffices(const sfp__run_groups *g)
+{
+    OWNED bool *apart = NULL;
+    size_t n = (size_t)g->count;
+    bool all = true;
+    if (sfp__alloc(&apart, n * n, sizeof *apart, NULL))
+        return false;
+    memset(apart, 0, n * n * sizeof *apart);
+    sfp__run_groups_differing(g, mark_apart, apart);
+    for (size_t i = 0; i < n * n; i++)
+        all = all && (apart[i] || i / n == i % n);
+    return all;
+}
+
+void sfp__run_groups_naming(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx), void *ctx)
+{
+    naming n = {.fn = fn, .ctx = ctx};
+    if (naming_suffices(g))
+        sfp__run_groups_differing(g, pass_naming, &n);
+    else
+        sfp__run_groups_differing(g, fn, ctx);
+}
+
+bool sfp__run_groups_unfinished(const sfp__run_groups *g, int k)
+{
+    for (int i = 0; i < g->n; i++)
+        if (sfp__run_groups_use(g, i, k) && !g->runs[i].result.finished)
+            return true;
+    return false;
+}
+
 const char *sfp__run_groups_option(const sfp__run_groups *g, int k, const char *key)
 {
     const char *value = sfp__run_option(&g->runs[g->first[k]].result, key);

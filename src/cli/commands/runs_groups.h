@@ -30,6 +30,15 @@ int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_co
 void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
                                void *ctx);
 
+/* The same, but only for the options that tell the groups apart for a reader: the preset, and those that the user of a run has set
+ * to another value than its preset has. All options that differ, if these do not suffice. */
+void sfp__run_groups_naming(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
+                            void *ctx);
+/* Whether the option of group k differs from its preset. */
+bool sfp__run_groups_chosen(const sfp__run_groups *g, int k, const char *key);
+/* Whether a run that is used in group k has not finished. */
+bool sfp__run_groups_unfinished(const sfp__run_groups *g, int k);
+
 /* Writes the comparison as a table with one row per group (LATEX, CSV, MARKDOWN), a page or a plot. */
 sfp_status sfp__runs_write_table(const sfp__run_groups *g, sfp__compare_format format, const char *path, sfp_error *err);
 

@@ -12,7 +12,7 @@ static const sfp__opt own[] = {
         "grid", "KEY=VALUE,VALUE", NULL,
         "An option of 'streamfp run' and its values; may be repeated. The values of the last grid are the columns of the table.",
         .repeats = true),
-    SFP_ROWS_EXECUTION("3", "0"),
+    SFP_ROWS_EXECUTION("3", "0", "sweep"),
 };
 
 static const sfp__opt *options(size_t *count)
@@ -22,6 +22,16 @@ static const sfp__opt *options(size_t *count)
 }
 
 enum { GRIDS_MAX = 64 };
+
+/* Is the error about a value of a grid? Then the command line is wrong, as it is for a value of an option. */
+static bool is_about_grid(int count, const char *const *grids, const sfp_error *err)
+{
+    size_t n = strlen(err->key);
+    for (int i = 0; i < count && n > 0; i++)
+        if (strncmp(grids[i], err->key, n) == 0 && grids[i][n] == '=')
+            return err->status == SFP_EINVAL || err->status == SFP_ELIMIT;
+    return false;
+}
 
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
@@ -38,7 +48,8 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
             *end = '\0';
         s = end ? end + 1 : NULL;
     }
-    return sfp__experiment_execute(args, NULL, count, grids, err);
+    sfp_status status = sfp__experiment_execute(args, NULL, count, grids, err);
+    return status && is_about_grid(count, grids, err) ? sfp__as_usage(err) : status;
 }
 
 const sfp__command sfp__cmd_sweep = {
@@ -50,9 +61,12 @@ const sfp__command sfp__cmd_sweep = {
         "the terminal, as Markdown, CSV, LaTeX and SVG in DIR/tables, and as one page, DIR/index.html. Each run has its own "
         "directory below "
         "DIR and its place in the registry.\n\n"
-        "A sweep that was stopped continues with the same command and never runs a combination twice, unless "
-        "the backbone, the data or the version of the program has changed. Other options are those of "
-        "'streamfp run' and apply to all runs.",
+        "All combinations are checked before the first run. A sweep that was stopped continues with the same command and never "
+        "runs a "
+        "combination twice, unless the backbone, the data or the version of the program has changed. Other options are those of "
+        "'streamfp run' and apply to all runs. Unlike 'streamfp run', a sweep has preset default: --preset best varies the best "
+        "known "
+        "settings.",
     .examples = "  streamfp sweep --grid sigma=0.2,0.5 --grid buffer=er,streamfp --data folder:photos --tasks 5\n"
                 "  streamfp sweep --grid method=ncm,slda,ranpac --grid rate=50,100,200 --seeds 5 --out sweeps/rates\n",
     .options = options,

@@ -28,5 +28,5 @@ options='--data synthetic:160 --teacher teacher.safetensors --views 2 --img-size
     kill -TERM $!
     wait $!
     echo "exit $?"
-    grep -o 'stopped; continue with --resume' err
+    grep -o 'stopped; continue with the same command and --resume' err
 }

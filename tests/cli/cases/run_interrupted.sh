@@ -1,21 +1,32 @@
-# the first Ctrl-C completes the timestamp, writes a checkpoint and prints how to resume
+# the first Ctrl-C completes the timestamp, writes a checkpoint and prints how to resume; until the end there is no state to predict with
 export STREAMFP_REGISTRY=$PWD/runs.db
 args=(run --img-size 32 --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1 --out out)
 messages() { grep -Ev "^(task|evaluating) |: a checkpoint takes" stderr; } # without messages that only slow machines print
+mkdir -p runs/1
 set -m # a separate job: otherwise a background process ignores SIGINT
-streamfp "${args[@]}" >stdout 2>stderr &
-pid=$!
-for ((i = 0; i < 2000; i++)); do # the run has started when its events file exists
-    if [ -e out/events.jsonl ]; then break; fi
-    sleep 0.01
-done
-sleep 0.3
-kill -INT $pid
-wait $pid
-echo "exit $?"
+interrupt() { # DIR OPTIONS...
+    local directory=$1
+    streamfp "${@:2}" >stdout 2>stderr &
+    local pid=$!
+    for ((i = 0; i < 2000; i++)); do # the run has started when its events file exists
+        if [ -e "$directory/events.jsonl" ]; then break; fi
+        sleep 0.01
+    done
+    sleep 0.3
+    kill -INT $pid
+    wait $pid
+    echo "exit $?"
+}
+interrupt out "${args[@]}"
 cat stdout
 messages
 [ -s out/checkpoint ] || echo "no checkpoint"
+streamfp predict --state out out/checkpoint
+streamfp eval --state out --data synthetic:20
+streamfp inspect out
+: >out/state-task-1.safetensors # as after the first task
+streamfp inspect out
+rm out/state-task-1.safetensors
 [ ! -e out/result.json ] || echo "a result already"
 streamfp runs | grep -o 'out .*'
 streamfp runs show 1 >/dev/null || echo "not shown"
@@ -29,3 +40,6 @@ echo
 streamfp runs | grep -c .
 streamfp runs | grep -o 'out$'
 ls out | grep tmp
+echo "a directory that the program has chosen:"
+interrupt runs/2 run --img-size 32 --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1
+messages | grep continue

@@ -12,6 +12,10 @@ for preset in paper authors; do
     echo "$preset: $(settings)"
     messages
 done
+echo "short last batches:"
+run --preset paper --batch 7 && cat stderr
+grep -A 2 '^  samples' stdout
+grep -o 'replayed [0-9]*;[^.]*' out/report.html
 echo "with a rate:"
 run --preset paper --rate 1e9 --calibrate 2
 settings && echo

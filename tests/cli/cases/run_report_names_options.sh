@@ -18,3 +18,12 @@ sed -n '/"defaults"/,/}/p' a/result.json | grep -E '"(img-size|rate|clock|triage
 streamfp run --preset default "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
 echo "--- one column: .50 is 0.5"
 streamfp runs compare a b | sed -n '1,3p'
+echo "--- with a preset, the options that differ from it"
+run --img-size 32 --data synthetic:60 --tasks 2 --preset best --out e
+run --img-size 32 --data synthetic:60 --tasks 2 --preset best --head linear --lr 5e-3 --out f
+run --img-size 32 --data synthetic:60 --preset fast --out g
+for dir in e f g; do grep -o 'The options are those of preset.*</header>' $dir/report.html | sed 's/<[^>]*>//g'; done
+sed -n '/"preset_values"/,/}/p' f/result.json
+sed 's,<tr,\n&,g; s,</tr>,\n,g' f/report.html | grep -E '<td>(img-size|head|lr|sigma)</td>' | sed 's,</td><td>, | ,g; s,<[^>]*>,,g'
+streamfp runs compare d e f g --markdown | cut -d'|' -f2
+streamfp runs compare e f g | sed -n '/^preset/,/^$/p'

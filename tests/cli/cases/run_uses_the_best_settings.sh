@@ -25,7 +25,8 @@ settings --rate 1000 --queue 2
 settings --rate 1000 --queue 2 --queue-policy block
 settings --rate 1000 --clock paper --calibrate 1
 settings --rate 1000 --allocate queries
-grep -E ' trained,' stdout
+grep -B 2 ' trained on,' stdout | sed 's/ *[0-9]* \(offered\|learned\)/ N \1/; s/[0-9]* dropped/N dropped/'
+grep -c 'training loss' out/report.html # nothing was trained
 run --rate 1000 --triage --allocate adaptive
 run --head linear --allocate queries
 echo "in a file, or by --set:"

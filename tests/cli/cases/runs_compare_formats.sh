@@ -51,3 +51,10 @@ streamfp runs compare g h --plot none.svg
 ls none.svg 2>/dev/null
 streamfp runs compare g h --html page.html
 grep -o 'No run has[^<]*' page.html
+streamfp runs compare a b --plot plot.png
+ls plot.png 2>/dev/null
+echo "--- a run that has not finished is marked and never the best"
+sed -i 's/"finished": true/"finished": false/' d/result.json
+streamfp runs compare a b c d --latex | grep -E '^(random|streamfp)'
+streamfp runs compare a b c d | head -n 1
+streamfp runs compare a b c d --json | grep -o '"not_finished":[^]]*.'

@@ -24,3 +24,6 @@ echo "--- check"
 sweep --check out/results.json 2>&1 >again
 out=elsewhere sweep --check out/results.json 2>&1 >again | grep same
 sweep --json | grep -o '"state":"[a-z]*"' | sort | uniq -c
+echo "--- other settings"
+out=elsewhere sweep --check out/results.json --eval-limit 3 >again
+out=elsewhere sweep --eval-limit 3 2>&1 >again | grep replaced
