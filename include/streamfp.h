@@ -788,7 +788,8 @@ SFP_API sfp_status sfp_pretrain(const sfp_settings *settings, const sfp_pretrain
 /* ------------------------------------------------------------------------------------------- 13 Experiments and sweeps
  *
  * Tables of runs: every combination of methods and settings, repeated with several seeds and class orders. Each cell is a run with its
- * own directory below "out" and its place in the registry, so that an execution that was killed continues and never runs a cell twice.
+ * own directory below "out" and its place in the registry, so that an execution that was killed continues and never runs a cell twice,
+ * unless backbone, data or version have changed.
  * Outputs: out/index.html, out/tables (Markdown, CSV, LaTeX, SVG) and out/results.json.
  *
  *     const char *grid[] = {"sigma=0.2,0.5", "buffer=er,streamfp"};

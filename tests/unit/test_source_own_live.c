@@ -4,6 +4,8 @@
 #include "stream/source.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 #include "test.h"
 
@@ -12,7 +14,8 @@ enum { ITEMS_MAX = 8 };
 static const uint8_t black[12];
 
 typedef struct camera {
-    int count, next, calls, closes;
+    int count, next, closes;
+    atomic_int calls;
     sfp_live_item items[ITEMS_MAX]; /* no image, key and class: nothing has arrived */
     int fail_at;                    /* this call fails; 0: none */
     bool ends_with_last;            /* the end is reported together with the last item */
@@ -24,7 +27,7 @@ static sfp_status camera_next(void *ctx, sfp_live_item *item, int *got, int *end
 {
     camera *c = ctx;
     assert_true(*got == 0 && *end == 0 && !item->image.data && !item->key && !item->class_name);
-    if (++c->calls == c->fail_at)
+    if (atomic_fetch_add(&c->calls, 1) + 1 == c->fail_at)
         return sfp_error_set(why, SFP_EIO, "cable unplugged");
     if (c->next == c->count) {
         *end = !c->never_ends;
@@ -213,10 +216,10 @@ TEST(a_live_source_that_waits_is_stopped)
     pthread_t thread;
     w.source->live->stop = &stop;
     assert_int_equal(pthread_create(&thread, NULL, wait_for_end, &w), 0);
-    (void)usleep(20000);
+    while (atomic_load(&c.calls) < 2) /* nothing has arrived, and it is asked again */
+        (void)sched_yield();
     atomic_store(&stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(w.ended);
-    assert_true(c.calls >= 1 && c.calls < 100); /* 2 ms lie between calls that return at once */
     sfp_source_close(w.source);
 }
