@@ -183,10 +183,8 @@ static sfp_status run_verb(const sfp__command *c, const sfp__args *a, sfp_error 
 
 static sfp_status run_parsed(const sfp__command *c, const sfp__args *a, sfp_error *err)
 {
-    if (a->help) {
-        sfp__help_command(stdout, c);
-        return SFP_OK;
-    }
+    if (a->help)
+        return sfp__help_command(stdout, c, err);
     if (a->operand_count < c->min_operands)
         return sfp__fail_usage(err, "argument is missing, expected %s", c->operands);
     if (c->max_operands != SFP_OPERANDS_ANY && a->operand_count > c->max_operands)

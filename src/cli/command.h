@@ -48,6 +48,8 @@ typedef struct sfp__command {
     size_t opt_count;
     /* builds the table when it is needed; NULL: opts and opt_count are the table */
     const sfp__opt *(*options)(size_t *count);
+    /* completes the help texts of the table before they are printed; NULL: they are complete */
+    sfp_status (*describe)(sfp_error *err);
     sfp__command_fn *run;   /* in a command with verbs: called without operands */
     const sfp__verb *verbs; /* (verb_count); NULL: none */
     size_t verb_count;

@@ -19,6 +19,11 @@ static const char *argument(const sfp__opt *o)
     return sfp__opt_is_switch(o) ? "[on|off]" : o->type == SFP_OPT_FLAG ? NULL : o->arg;
 }
 
+static const char *note_of(const sfp__opt *o)
+{
+    return o->default_note ? o->default_note : "";
+}
+
 /* Writes the help text of an option and the names that it accepts; returns the length. */
 static size_t help_text(const sfp__opt *o, char *buf, size_t size)
 {
@@ -75,8 +80,7 @@ static void put_option(FILE *to, const sfp__opt *o)
     }
     size_t used = help_text(o, text, sizeof text);
     if (o->default_value && used < sizeof text)
-        (void)snprintf(text + used, sizeof text - used, " [%s%s%s]", o->default_value, o->default_note ? "; " : "",
-                       o->default_note ? o->default_note : "");
+        (void)snprintf(text + used, sizeof text - used, " [%s%s%s]", o->default_value, *note_of(o) ? "; " : "", note_of(o));
     put_wrapped(to, text, HELP_COLUMN, at);
 }
 
@@ -122,8 +126,14 @@ void sfp__help_overview(FILE *to)
     (void)fputs("\n'streamfp COMMAND --help' explains a command, 'streamfp --version' prints the version.\n", to);
 }
 
-void sfp__help_command(FILE *to, const sfp__command *c)
+static sfp_status describe(const sfp__command *c, sfp_error *err)
 {
+    return c->describe ? c->describe(err) : SFP_OK;
+}
+
+sfp_status sfp__help_command(FILE *to, const sfp__command *c, sfp_error *err)
+{
+    TRY(describe(c, err));
     (void)fputs("Usage: ", to);
     put_usage(to, c);
     (void)fprintf(to, "\n\nstreamfp %s: %s\n", c->name, c->summary);
@@ -134,6 +144,7 @@ void sfp__help_command(FILE *to, const sfp__command *c)
     put_options(to, c);
     if (c->examples)
         (void)fprintf(to, "\nExamples:\n%s", c->examples);
+    return SFP_OK;
 }
 
 /* -------------------------------------------------------------------- roff */
@@ -183,8 +194,8 @@ static void put_roff_option(FILE *to, const sfp__opt *o)
     if (o->default_value) {
         (void)fputs(" Default: ", to);
         put_roff(to, o->default_value);
-        (void)fputs(o->default_note ? "; " : "", to);
-        put_roff(to, o->default_note ? o->default_note : "");
+        (void)fputs(*note_of(o) ? "; " : "", to);
+        put_roff(to, note_of(o));
         (void)fputc('.', to);
     }
     (void)fputc('\n', to);
@@ -248,12 +259,14 @@ static sfp_status run_help(const sfp__args *args, sfp_error *err)
         (void)sfp__usage_error(NULL, "unknown command '%s'", args->operands[0]);
         return sfp__fail_usage(err, "%s", "");
     }
+    for (size_t i = 0; man && sfp__commands[i]; i++)
+        TRY(describe(sfp__commands[i], err));
     if (man)
         print_man(stdout);
     else if (completion)
         sfp__help_bash(stdout);
     else if (c)
-        sfp__help_command(stdout, c);
+        return sfp__help_command(stdout, c, err);
     else
         sfp__help_overview(stdout);
     return SFP_OK;

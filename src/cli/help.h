@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 void sfp__help_overview(FILE *to);
-void sfp__help_command(FILE *to, const sfp__command *c);
+sfp_status sfp__help_command(FILE *to, const sfp__command *c, sfp_error *err);
 void sfp__help_bash(FILE *to); /* bash completion */
 
 #endif

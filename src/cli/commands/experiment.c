@@ -294,5 +294,6 @@ const sfp__command sfp__cmd_experiment = {
                 "--tasks domain\n"
                 "  streamfp experiment E3 --check experiments/results.json --out again\n",
     .options = options,
+    .describe = sfp__run_describe_options,
     .run = run,
 };

@@ -346,5 +346,6 @@ const sfp__command sfp__cmd_run = {
         "  streamfp run --data watch:incoming --clock real --queue 2 --out runs/live --resume\n"
         "  streamfp run --config pacs.yaml --set seed=3 --out runs/pacs-3 --resume\n",
     .options = sfp__run_cli_options,
+    .describe = sfp__run_describe_options,
     .run = run,
 };

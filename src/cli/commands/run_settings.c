@@ -82,17 +82,44 @@ static void begin_group(table *t, const char *name)
         add(t, first_of_program[i]);
 }
 
-/* Returns settings with a preset and an arrival rate (NULL: none); NULL: out of memory. */
-static sfp_settings *with_preset(const char *preset, const char *rate)
+static table *run_table(void)
 {
-    sfp_settings *s = NULL;
-    sfp_error err;
-    if (sfp_settings_create(&s, &err) || sfp_settings_set(s, "preset", preset, &err) ||
-        (rate && sfp_settings_set(s, "rate", rate, &err))) {
-        sfp_settings_free(s);
-        return NULL;
+    static table t;
+    const sfp_setting_info *s;
+    const char *group = "";
+    const bool built = t.count > 0;
+    for (int i = 0; !built && (s = sfp_settings_info(i)); i++) {
+        if (!s->group) /* for learners only */
+            continue;
+        if (strcmp(s->group, group) != 0)
+            begin_group(&t, s->group);
+        group = s->group;
+        sfp__opt o = to_option(s);
+        o.default_note = t.note[t.count];
+        if (strcmp(o.name, "preset") == 0) {
+            (void)snprintf(t.preset_help, HELP_MAX, "%s", o.help);
+            o.help = t.preset_help;
+        }
+        add(&t, o);
     }
-    return s;
+    return &t;
+}
+
+const sfp__opt *sfp__run_cli_options(size_t *count)
+{
+    const table *t = run_table();
+    *count = t->count;
+    return t->option;
+}
+
+/* ------------------------------------------------------------------------------------------------- the help of presets */
+
+/* Creates settings with a preset and an arrival rate (NULL: none). */
+static sfp_status with_preset(const char *preset, const char *rate, sfp_settings **out, sfp_error *err)
+{
+    TRY(sfp_settings_create(out, err));
+    TRY(sfp_settings_set(*out, "preset", preset, err));
+    return rate ? sfp_settings_set(*out, "rate", rate, err) : SFP_OK;
 }
 
 /* Appends the values that differ between two settings: "head mix, lr 0.005". */
@@ -109,62 +136,56 @@ static void append_difference(char *to, const char *before, const sfp_settings *
     }
 }
 
-/* Writes what each preset sets, as the library sets it. */
-static void describe_presets(table *t, sfp__opt *o)
+/* Appends what a preset sets, as the library sets it. */
+static sfp_status describe_preset(const char *name, char *to, sfp_error *err)
 {
-    char name[SFP_KEY_LENGTH_MAX], before[2 * SFP_KEY_LENGTH_MAX];
-    sfp_settings *defaults = with_preset("default", NULL);
-    (void)snprintf(t->preset_help, HELP_MAX, "%s", o->help);
-    for (int i = 1; defaults && *sfp__word_at(o->arg, i, name, sizeof name); i++) {
-        sfp_settings *plain = with_preset(name, NULL), *rated = with_preset(name, "1");
+    char before[2 * SFP_KEY_LENGTH_MAX];
+    sfp_settings *defaults = NULL, *plain = NULL, *rated = NULL;
+    sfp_status status = with_preset("default", NULL, &defaults, err);
+    if (!status)
+        status = with_preset(name, NULL, &plain, err);
+    if (!status)
+        status = with_preset(name, "1", &rated, err);
+    if (!status) {
         (void)snprintf(before, sizeof before, " Values of %s: ", name);
-        if (plain && rated) {
-            append_difference(t->preset_help, before, defaults, plain);
-            append_difference(t->preset_help, "; with a rate: ", plain, rated);
-            (void)snprintf(t->preset_help + strlen(t->preset_help), HELP_MAX - strlen(t->preset_help), ".");
-        }
-        sfp_settings_free(plain);
-        sfp_settings_free(rated);
+        append_difference(to, before, defaults, plain);
+        append_difference(to, "; with a rate: ", plain, rated);
+        (void)snprintf(to + strlen(to), HELP_MAX - strlen(to), ".");
     }
     sfp_settings_free(defaults);
-    o->help = t->preset_help;
+    sfp_settings_free(plain);
+    sfp_settings_free(rated);
+    return status;
 }
 
-/* Adds to the help what the preset of the command sets: an option that is not given does not have its own default. */
-static void describe_defaults(table *t)
+/* Notes the defaults that the preset of the command changes. */
+static sfp_status describe_defaults(table *t, sfp_error *err)
 {
-    sfp_settings *s = with_preset(PRESET, NULL);
-    for (size_t i = 0; s && i < t->count; i++) {
-        sfp__opt *o = &t->option[i];
+    sfp_settings *s = NULL;
+    sfp_status status = with_preset(PRESET, NULL, &s, err);
+    for (size_t i = 0; !status && i < t->count; i++) {
+        const sfp__opt *o = &t->option[i];
         const char *value = sfp_settings_get(s, o->name);
-        if (strcmp(o->name, "preset") == 0) {
-            describe_presets(t, o);
-        } else if (value && o->default_value && strcmp(value, o->default_value) != 0) {
+        if (value && o->default_value && strcmp(value, o->default_value) != 0)
             (void)snprintf(t->note[i], NOTE_MAX, "preset " PRESET ": %s", value);
-            o->default_note = t->note[i];
-        }
     }
     sfp_settings_free(s);
+    return status;
 }
 
-const sfp__opt *sfp__run_cli_options(size_t *count)
+sfp_status sfp__run_describe_options(sfp_error *err)
 {
-    static table t;
-    const sfp_setting_info *s;
-    const char *group = "";
-    const bool built = t.count > 0;
-    for (int i = 0; !built && (s = sfp_settings_info(i)); i++) {
-        if (!s->group) /* for learners only */
-            continue;
-        if (strcmp(s->group, group) != 0)
-            begin_group(&t, s->group);
-        group = s->group;
-        add(&t, to_option(s));
-    }
-    if (!built)
-        describe_defaults(&t);
-    *count = t.count;
-    return t.option;
+    static bool described;
+    char name[SFP_KEY_LENGTH_MAX];
+    table *t = run_table();
+    if (described)
+        return SFP_OK;
+    TRY(describe_defaults(t, err));
+    for (size_t k = 0; k < t->count; k++)
+        for (int i = 1; t->option[k].help == t->preset_help && *sfp__word_at(t->option[k].arg, i, name, sizeof name); i++)
+            TRY(describe_preset(name, t->preset_help, err));
+    described = true;
+    return SFP_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- the values */

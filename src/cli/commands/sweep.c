@@ -1,5 +1,6 @@
 /* streamfp sweep: all combinations of some settings on anybody's data. */
 #include "cli/commands/experiment.h"
+#include "cli/commands/run.h"
 
 #include "base/mem.h"
 #include "base/text.h"
@@ -70,5 +71,6 @@ const sfp__command sfp__cmd_sweep = {
     .examples = "  streamfp sweep --grid sigma=0.2,0.5 --grid buffer=er,streamfp --data folder:photos --tasks 5\n"
                 "  streamfp sweep --grid method=ncm,slda,ranpac --grid rate=50,100,200 --seeds 5 --out sweeps/rates\n",
     .options = options,
+    .describe = sfp__run_describe_options,
     .run = run,
 };
