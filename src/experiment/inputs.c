@@ -58,6 +58,7 @@ static sfp_status add_files(const sfp_settings *s, sfp__digest *d, sfp_error *er
     if (state) { /* a file, or the directory of a run */
         TRY(add_file(state, d, err));
         TRY(add_beside(state, true, "state.safetensors", d, err));
+        TRY(add_beside(state, true, "checkpoint", d, err));
     }
     return costs ? add_file(costs, d, err) : SFP_OK;
 }
