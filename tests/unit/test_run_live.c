@@ -342,9 +342,11 @@ static sfp_status burst_next(void *ctx, sfp_live_item *item, int *got, int *end,
     *got = b->sent < b->batch + b->count;
     *end = !*got;
     b->ended = *end != 0; /* all images are in the inbox */
+    if (*end)
+        return SFP_OK;
     *item = (sfp_live_item){.image = {.format = SFP_IMAGE_RGB, .width = 2, .height = 2, .data = grey},
                             .class_name = b->sent < b->batch ? "0" : b->class_name(b->sent - b->batch)};
-    b->sent += *got;
+    b->sent++;
     return SFP_OK;
 }
 
