@@ -1,12 +1,13 @@
 /* streamfp: real-time stream learning for vision transformers.
  *
- * This header is the whole public interface and its manual. The commands run, sweep, experiment, eval, predict,
- * select, convert and pretrain of the program `streamfp` are written with nothing else.
+ * This header is the whole public interface and its manual. The commands run, sweep, experiment, eval, predict, select, convert and
+ * pretrain of the program `streamfp` use nothing else of the library.
  *
- *   1 Errors and messages     5 Learner                9 Evaluation
- *   2 Images                  6 Predictor             10 Selectors and buffer methods of your own
- *   3 Engine                  7 Sources               11 Coresets of a matrix
- *   4 Settings                8 Runs and their results 12 Conversion and pretraining of backbones, 13 Experiments and sweeps
+ *   1 Errors and messages   5 Learner                  9 Evaluation
+ *   2 Images                6 Predictor               10 Selectors and buffer methods of your own
+ *   3 Engine                7 Sources                 11 Coresets of a matrix
+ *   4 Settings              8 Runs and their results  12 Conversion and pretraining of backbones
+ *                                                     13 Experiments and sweeps
  *
  * Rules that hold for every function:
  *

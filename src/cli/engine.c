@@ -2,10 +2,9 @@
 
 #include "base/error.h"
 #include "cli/ui.h"
+#include "io/directory.h"
 
-#include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engine **out, sfp_error *err)
 {
@@ -18,20 +17,13 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
     return sfp_engine_open(sfp__args_string(a, "backbone"), &o, out, err);
 }
 
-static bool has_file(const char *directory, const char *name)
-{
-    char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s", directory, name);
-    return n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0;
-}
-
 /* The number of tasks whose states a run has written. */
 static int count_task_states(const char *directory)
 {
     char name[64];
     for (int i = 1;; i++) {
         (void)snprintf(name, sizeof name, "state-task-%d.safetensors", i);
-        if (!has_file(directory, name))
+        if (!sfp__directory_has(directory, name))
             return i - 1;
     }
 }
@@ -39,7 +31,8 @@ static int count_task_states(const char *directory)
 sfp_status sfp__cli_check_state(const char *given, sfp_error *err)
 {
     static const char resume[] = "continue it with the same command and --resume";
-    if (has_file(given, "state.safetensors") || !(has_file(given, "checkpoint") || has_file(given, "checkpoint.old")))
+    if (sfp__directory_has(given, "state.safetensors") ||
+        !(sfp__directory_has(given, "checkpoint") || sfp__directory_has(given, "checkpoint.old")))
         return SFP_OK;
     int tasks = count_task_states(given);
     if (tasks == 0)

@@ -341,12 +341,17 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*x, *y);
 }
 
+bool sfp__setting_is_neutral(const char *entry)
+{
+    return has_key(entry, "threads", 7) || has_key(entry, "cache", 5) || has_key(entry, "cache-size", 10);
+}
+
 void sfp__settings_key(const sfp__strings *settings, char key[17])
 {
     uint64_t h = SFP_HASH_START;
     qsort(settings->s, (size_t)settings->count, sizeof *settings->s, compare_texts);
     for (int i = 0; i < settings->count; i++)
-        if (!has_key(settings->s[i], "threads", 7) && !has_key(settings->s[i], "cache", 5))
+        if (!sfp__setting_is_neutral(settings->s[i]))
             h = sfp__hash(h, settings->s[i], strlen(settings->s[i]));
     (void)snprintf(key, 17, "%016" PRIx64, h);
 }

@@ -42,7 +42,7 @@ static sfp_status parse_tasks(const char *text, sfp__cost *out, sfp_error *err)
 /* Reads a file that write_cost wrote. SFP_ENOTFOUND: there is none. */
 static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 {
-    static const char stream[] = "# samples ", tasks[] = "# batches per task ", inputs[] = "# made with ";
+    static const char stream[] = "# samples ", tasks[] = "# batches per task ", inputs[] = SFP_INPUTS_LINE;
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
     TRY(sfp__lines_open(out->path, "seconds per batch", &lines, err));
     for (char *line;;) {
@@ -66,7 +66,7 @@ static sfp_status read_cost(sfp__cost *out, sfp_error *err)
 static sfp_status write_cost(const sfp__cost *c, const char *name, sfp_error *err)
 {
     OWNED_BY(sfp__text_done) sfp__text t = {0};
-    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n# made with %s\n", name, c->inputs);
+    sfp__text_printf(&t, "# processing time in seconds per batch: %s\n" SFP_INPUTS_LINE "%s\n", name, c->inputs);
     sfp__text_printf(&t, "# samples %" PRId64 "\n# batches per task", c->samples);
     for (int i = 0; i < c->tasks; i++)
         sfp__text_printf(&t, " %" PRId64, c->task_batches[i]);

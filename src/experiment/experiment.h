@@ -152,7 +152,9 @@ sfp_status sfp__settings_create(const sfp__strings *list, sfp_settings **out, sf
 /* Writes the value of a setting with presets and defaults; "": it has none. */
 sfp_status sfp__settings_effective(const sfp__strings *list, const char *key, char *out, size_t size, sfp_error *err);
 void sfp__settings_remove(sfp__strings *list, const char *key);
-/* A hash of the settings, without those that change no result; sorts them. */
+/* Whether a setting, "key=value", changes no result. */
+bool sfp__setting_is_neutral(const char *entry);
+/* A hash of the settings, without those; sorts them. */
 void sfp__settings_key(const sfp__strings *settings, char key[17]);
 /* The settings of all cells of an experiment: its own and those of the user. */
 sfp_status sfp__lab_base_settings(const sfp__lab *lab, const sfp__experiment *e, sfp__strings *out, sfp_error *err);
@@ -181,7 +183,8 @@ sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out
 void sfp__lab_report_other_inputs(sfp__lab *lab);
 
 /* costs.c */
-#define SFP_INPUTS_ANY "any" /* a processing time that the user has given */
+#define SFP_INPUTS_LINE "# made with " /* begins the line of a file of costs that has its inputs */
+#define SFP_INPUTS_ANY "any"           /* a processing time that the user has given */
 /* What is known about a method on a stream: measured once, then read from DIR/costs. */
 typedef struct sfp__cost {
     double seconds;           /* per batch; of a row that allocates: without training */

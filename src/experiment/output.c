@@ -291,28 +291,18 @@ static sfp_status read_results(const char *path, json_t **out, sfp_error *err)
 /* Writes a file of costs that is used with any inputs: the user wants to compare with the results that it belongs to. */
 static sfp_status write_given_cost(const char *path, const char *text, sfp_error *err)
 {
-    static const char any[] = "# made with " SFP_INPUTS_ANY "\n";
+    static const char any[] = SFP_INPUTS_LINE SFP_INPUTS_ANY "\n";
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     sfp__text_printf(&t, "%s%s", strncmp(text, any, strlen(any)) == 0 ? "" : any, text);
     TRY(sfp__check_memory(!t.failed, err));
     return sfp__file_write(path, t.s, t.length, err);
 }
 
-/* Settings that change no number. */
-static bool is_indifferent(const char *entry)
-{
-    static const char *const keys[] = {"threads=", "cache=", "cache-size="};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strncmp(entry, keys[i], strlen(keys[i])) == 0)
-            return true;
-    return false;
-}
-
 /* Finds an entry "key=value" of `a` that `b` does not have; writes its key. */
 static bool find_missing(const sfp__strings *a, const sfp__strings *b, char key[SFP_KEY_MAX])
 {
     for (int i = 0; i < a->count; i++)
-        if (!is_indifferent(a->s[i]) && sfp__strings_find(b, a->s[i]) < 0) {
+        if (!sfp__setting_is_neutral(a->s[i]) && sfp__strings_find(b, a->s[i]) < 0) {
             (void)snprintf(key, SFP_KEY_MAX, "%.*s", (int)strcspn(a->s[i], "="), a->s[i]);
             return true;
         }

@@ -49,14 +49,6 @@ static sfp_status add_cells(sfp__lab *lab, sfp_error *err)
     return SFP_OK;
 }
 
-static bool is_done(const sfp__lab *lab, const sfp__cell *cell)
-{
-    char path[PATH_MAX];
-    sfp_error unused;
-    return !sfp__path_print(path, sizeof path, &unused, "%s/cells/%s/result.json", lab->opt.out, cell->key) &&
-           access(path, F_OK) == 0;
-}
-
 /* Opens the run of a cell and closes it again: its settings may contradict each other. Cells whose processing time is measured were
  * opened then. Warnings are printed when the run begins. */
 static sfp_status check_run(sfp__lab *lab, const sfp__cell *cell, const sfp__strings *settings, sfp_error *err)
@@ -65,7 +57,7 @@ static sfp_status check_run(sfp__lab *lab, const sfp__cell *cell, const sfp__str
     const sfp_experiment_options *api = lab->opt.api;
     sfp_experiment_options quiet = SFP_EXPERIMENT_OPTIONS_INIT;
     sfp_run *run = NULL;
-    if (e->needs_costs || e->cost_only || is_done(lab, cell))
+    if (e->needs_costs || e->cost_only || sfp__cell_is_done(lab, cell))
         return SFP_OK;
     if (api)
         quiet = *api;

@@ -167,7 +167,8 @@ sfp__learner_counts sfp__learner_get_counts(const sfp__learner *l);
 /* sfp__learner_save and sfp__learner_load write and read the learnable state under the tensor names of the golden files. Loading
  * requires the same sizes and the settings with which the values were learned; the error message names the difference. On a
  * task-free stream the file may have more classes. Loading resets Adam; buffer, counters and random generators are unchanged.
- * A checkpoint can be loaded, too; only it contains the sums of head mix, whose closed-form member starts anew after a state. If a load or a resume fails, nothing changes, with one exception: if there is no memory for a snapshot (SFP_ENOMEM),
+ * A checkpoint can be loaded, too: only it contains the sums of head mix; after a state, the closed-form member begins without samples.
+ * If a load or a resume fails, nothing changes, with one exception: if there is no memory for a snapshot (SFP_ENOMEM),
  * predictors continue with the previous one.
  *
  * sfp__learner_checkpoint atomically writes everything that is needed to resume; the previous checkpoint is kept as PATH.old.

@@ -328,16 +328,14 @@ static void report_excluded(const sfp__plan *p)
 static sfp_status prefer_checkpoint(sfp__run *run, sfp_error *err)
 {
     const sfp__run_options *o = run->plan.opt;
-    char path[PATH_MAX];
-    struct stat directory, out, file;
+    struct stat directory, out;
     if (stat(o->init_state, &directory) || !S_ISDIR(directory.st_mode))
         return SFP_OK;
     if (o->out && stat(o->out, &out) == 0 && out.st_dev == directory.st_dev && out.st_ino == directory.st_ino)
         return SFP_OK;
-    TRY(sfp__path_print(path, sizeof path, err, "%s/checkpoint", o->init_state));
-    if (stat(path, &file) == 0)
-        memcpy(run->init_state, path, sizeof path);
-    return SFP_OK;
+    if (!sfp__directory_has(o->init_state, "checkpoint"))
+        return SFP_OK;
+    return sfp__path_print(run->init_state, sizeof run->init_state, err, "%s/checkpoint", o->init_state);
 }
 
 /* Finds the file of --init-state and refuses files of other kinds before anything is read from the stream. A run that resumes may not

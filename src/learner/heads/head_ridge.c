@@ -475,8 +475,9 @@ static void update_class(ridge *m, unsigned folds, double n, int classes, int ro
 static void rescale(ridge *m, int before, int now)
 {
     size_t count = (size_t)m->base.opt.dim * (size_t)m->own.rows;
+    double factor = sqrt((double)before / now);
     for (size_t i = 0; i < count; i++)
-        m->own.weight[i] *= sqrt((double)before / now);
+        m->own.weight[i] *= factor;
 }
 
 /* Updates the classes whose share of the samples has grown by half since their weights were computed. */
