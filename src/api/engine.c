@@ -166,8 +166,12 @@ static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *
     sfp_engine_options other = *o;
     other.image_size = size;
     TRY(open_backbone(backbone, o, &own, err));
-    if (size && size != sfp_engine_image_size(own) && open_backbone(backbone, &other, &resized, NULL) == SFP_OK &&
-        sfp_engine_image_size(resized) == size) {
+    if (size && size != sfp_engine_image_size(own)) {
+        sfp_status status = open_backbone(backbone, &other, &resized, err);
+        if (sfp__is_machine_error(status))
+            return status;
+    }
+    if (resized && sfp_engine_image_size(resized) == size) {
         log_info(o, "input size is %d as in %s; the size of the backbone is %d", size, file, sfp_engine_image_size(own));
         *out = TAKE(resized);
     } else {
@@ -192,16 +196,24 @@ sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *optio
     return open_as_saved(backbone, &o, state, size, out, err);
 }
 
-/* Finds the file from which a run with these settings begins, and its input size (0: not in the file); false: there is none. Files
- * that cannot be read are reported by the run. */
-static bool find_saved_size(const sfp__args *a, char file[PATH_MAX], int *size)
+/* Finds the file from which a run with these settings begins, and its input size (0: not in the file). *found false: there is none,
+ * or it is damaged, which the run reports. */
+static sfp_status find_saved_size(const sfp__args *a, char file[PATH_MAX], int *size, bool *found, sfp_error *err)
 {
     const char *out = sfp__args_string(a, "out"), *state = sfp__args_string(a, "init-state");
-    if (sfp__args_flag(a, "resume") && out && !sfp__path_print(file, PATH_MAX, NULL, "%s/checkpoint", out) &&
-        sfp__checkpoint_img_size(file, size))
-        return true;
-    return state && !sfp__state_path(state, file, PATH_MAX, NULL) &&
-           (sfp__checkpoint_img_size(file, size) || !sfp__state_img_size(file, size, NULL));
+    sfp_status status = SFP_ENOTFOUND;
+    if (sfp__args_flag(a, "resume") && out) {
+        TRY(sfp__path_print(file, PATH_MAX, err, "%s/checkpoint", out));
+        status = sfp__checkpoint_img_size(file, size, err);
+    }
+    if (state && status && !sfp__is_machine_error(status)) {
+        TRY(sfp__state_path(state, file, PATH_MAX, err));
+        status = sfp__checkpoint_img_size(file, size, err);
+        if (status && !sfp__is_machine_error(status))
+            status = sfp__state_img_size(file, size, err);
+    }
+    *found = status == SFP_OK;
+    return sfp__is_machine_error(status) ? status : SFP_OK;
 }
 
 /* Reads the arrival rate and the time of a query. With costs nothing is measured, so that a run can be repeated. A pipe can be read
@@ -226,6 +238,7 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     const sfp__args *a = settings ? sfp__api_run_args(settings) : NULL;
     char file[PATH_MAX];
     int size = 0;
+    bool found = false;
     if (!a || !out)
         return sfp__fail(err, SFP_EINVAL, "settings must be those of sfp_settings_create, and out must not be NULL");
     const char *backbone = sfp__args_string(a, "backbone"), *side = sfp__args_string(a, "img-size");
@@ -234,11 +247,13 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
     o.log = log;
     o.log_ctx = log_ctx;
-    if (strcmp(side, SFP_IMG_SIZE_AUTO) != 0) {
+    if (strcmp(side, SFP_IMG_SIZE_AUTO) != 0)
         o.image_size = (int32_t)strtol(side, NULL, 10);
-    } else if (find_saved_size(a, file, &size)) {
+    else
+        TRY(find_saved_size(a, file, &size, &found, err));
+    if (found)
         return open_as_saved(backbone, &o, file, size, out, err);
-    } else {
+    if (strcmp(side, SFP_IMG_SIZE_AUTO) == 0) {
         o.image_size = SFP_IMAGE_SIZE_AUTO;
         TRY(read_load(a, &o, err));
     }

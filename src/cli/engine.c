@@ -1,6 +1,7 @@
 #include "cli/engine.h"
 
 #include "base/error.h"
+#include "base/mem.h"
 #include "cli/ui.h"
 #include "io/directory.h"
 
@@ -17,24 +18,28 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
     return sfp_engine_open(sfp__args_string(a, "backbone"), &o, out, err);
 }
 
-/* The number of tasks whose states a run has written. */
-static int count_task_states(const char *directory)
+/* Counts the tasks whose states a run has written. */
+static sfp_status count_task_states(const char *directory, int *count, sfp_error *err)
 {
     char name[64];
-    for (int i = 1;; i++) {
-        (void)snprintf(name, sizeof name, "state-task-%d.safetensors", i);
-        if (!sfp__directory_has(directory, name))
-            return i - 1;
+    for (bool has = true; has; *count += has) {
+        (void)snprintf(name, sizeof name, "state-task-%d.safetensors", *count + 1);
+        TRY(sfp__directory_has(directory, name, &has, err));
     }
+    return SFP_OK;
 }
 
 sfp_status sfp__cli_check_state(const char *given, sfp_error *err)
 {
     static const char resume[] = "continue it with the same command and --resume";
-    if (sfp__directory_has(given, "state.safetensors") ||
-        !(sfp__directory_has(given, "checkpoint") || sfp__directory_has(given, "checkpoint.old")))
+    static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
+    bool state, checkpoint;
+    int tasks = 0;
+    TRY(sfp__directory_has(given, "state.safetensors", &state, err));
+    TRY(sfp__directory_has_any(given, SFP_LIST(checkpoints), &checkpoint, err));
+    if (state || !checkpoint)
         return SFP_OK;
-    int tasks = count_task_states(given);
+    TRY(count_task_states(given, &tasks, err));
     if (tasks == 0)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: the run has not finished a task, so it has no state; %s", given, resume);
     return sfp__fail(err, SFP_ENOTFOUND, "%s: the run has not finished; %s, or use %s/state-task-%d.safetensors", given, resume,

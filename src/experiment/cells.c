@@ -385,11 +385,10 @@ static void read_values(const sfp__lab *lab, sfp__cell *cell, const sfp_result *
 static sfp_status read_result(const char *directory, sfp_result **out, bool *found, sfp_error *err)
 {
     char path[PATH_MAX];
-    struct stat st;
     sfp_result *r = NULL;
-    *found = false;
     TRY(sfp__path_print(path, sizeof path, err, "%s/result.json", directory));
-    if (stat(path, &st) != 0)
+    TRY(sfp__directory_has(directory, "result.json", found, err));
+    if (!*found)
         return SFP_OK;
     TRY(sfp_result_read(path, &r, err));
     *found = sfp_result_number(r, "finished") != 0;
@@ -427,9 +426,9 @@ static sfp_status write_inputs(const char *directory, const sfp__cell *cell, sfp
 bool sfp__cell_is_done(const sfp__lab *lab, const sfp__cell *cell)
 {
     char directory[PATH_MAX];
-    bool same = false;
+    bool has = false, same = false;
     return !sfp__path_print(directory, sizeof directory, NULL, "%s/cells/%s", lab->opt.out, cell->key) &&
-           sfp__directory_has(directory, "result.json") && !has_inputs(directory, cell, &same, NULL) && same;
+           !sfp__directory_has(directory, "result.json", &has, NULL) && has && !has_inputs(directory, cell, &same, NULL) && same;
 }
 
 /* Removes the files of a run with other inputs: the result first, so that it is never found beside the inputs of the new run. */
@@ -438,7 +437,9 @@ static sfp_status remove_run(sfp__lab *lab, const char *directory, sfp_error *er
     static const char *const names[] = {
         "result.json", "checkpoint",   "checkpoint.old",    "state.safetensors",  "state-task-#.safetensors",
         "report.html", "events.jsonl", "predictions.jsonl", "predictions.jsonl.#"};
-    if (sfp__directory_has(directory, names[0]) || sfp__directory_has(directory, names[1]))
+    bool has;
+    TRY(sfp__directory_has_any(directory, 2, names, &has, err));
+    if (has)
         sfp__lab_report_other_inputs(lab);
     return sfp__directory_remove_files(directory, SFP_LIST(names), 0, NULL, err);
 }
@@ -480,8 +481,7 @@ static sfp_status remove_intermediate(const char *directory, sfp_error *err)
 static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings *settings, sfp_result **out, sfp_error *err)
 {
     char directory[PATH_MAX];
-    bool begun, found = false;
-    struct stat st;
+    bool begun, exists, found = false;
     TRY(sfp__path_print(directory, sizeof directory, err, "%s/cells/%s", lab->opt.out, cell->key));
     TRY(has_inputs(directory, cell, &begun, err));
     if (begun)
@@ -491,7 +491,8 @@ static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings 
     TRY(sfp__setting_print(settings, err, "out=%s", directory));
     if (begun) /* a run was stopped in it */
         TRY(sfp__setting_put(settings, "resume=on", 9, err));
-    else if (stat(directory, &st) == 0)
+    TRY(sfp__directory_has(directory, ".", &exists, err));
+    if (exists && !begun)
         TRY(remove_run(lab, directory, err));
     if (lab->opt.cache && !sfp__settings_value(settings, "cache"))
         TRY(sfp__setting_print(settings, err, "cache=%s/cache", lab->opt.out));

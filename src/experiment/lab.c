@@ -97,8 +97,10 @@ static sfp_status remove_unfinished(const sfp__lab *lab, sfp_error *err)
     TRY(sfp__directory_remove_files(lab->opt.out, SFP_LIST(own), 0, NULL, err));
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         char path[PATH_MAX];
+        bool has;
         TRY(sfp__path_print(path, sizeof path, err, "%s/%s", lab->opt.out, below[i]));
-        if (sfp__directory_has(lab->opt.out, below[i]))
+        TRY(sfp__directory_has(lab->opt.out, below[i], &has, err));
+        if (has)
             TRY(sfp__directory_remove_files(path, SFP_LIST(any), 0, NULL, err));
     }
     return SFP_OK;

@@ -135,11 +135,26 @@ void sfp__directory_unlock(int lock)
     sfp__fd_close(&lock);
 }
 
-bool sfp__directory_has(const char *path, const char *name)
+sfp_status sfp__directory_has_any(const char *path, size_t count, const char *const *names, bool *has, sfp_error *err)
 {
     OWNED_BY(sfp__fd_close) int fd = -1;
     struct stat st;
-    return open_directory(path, &fd, NULL) == SFP_OK && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    *has = false;
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? SFP_OK
+                                                   : sfp__fail_errno(err, SFP_EIO, "%s: cannot open the directory", path);
+    for (size_t i = 0; i < count && !*has; i++) {
+        *has = fstatat(fd, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0;
+        if (!*has && errno != ENOENT)
+            return sfp__fail_errno(err, SFP_EIO, "%s/%s: cannot stat", path, names[i]);
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__directory_has(const char *path, const char *name, bool *has, sfp_error *err)
+{
+    return sfp__directory_has_any(path, 1, &name, has, err);
 }
 
 static bool matches(const char *name, const char *pattern)

@@ -22,7 +22,10 @@ void sfp__directory_remove_created(const char *path, int made);
 sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err);
 void sfp__directory_unlock(int lock);
 
-bool sfp__directory_has(const char *path, const char *name);
+/* Returns in *has whether there is a file with this name, or with one of these names. A directory that does not exist has none; one
+ * that cannot be examined is an error, because its files would seem to be missing. */
+sfp_status sfp__directory_has(const char *path, const char *name, bool *has, sfp_error *err);
+sfp_status sfp__directory_has_any(const char *path, size_t count, const char *const *names, bool *has, sfp_error *err);
 
 /* Finds a file with one of these names, in which a '#' matches any decimal number; "": there is none. */
 sfp_status sfp__directory_find(const char *path, size_t count, const char *const *names, char *found, size_t size,

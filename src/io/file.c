@@ -339,11 +339,12 @@ sfp_status sfp__file_read_or_backup(const char *path, const char *backup, sfp__f
         return SFP_OK;
     if (why == SFP_ENOTFOUND && s == SFP_ENOTFOUND)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: checkpoint does not exist", path);
-    if (s == SFP_ENOTFOUND)
-        return sfp__fail(err, SFP_EFORMAT, "%s", first.message);
     if (!is_damage(s))
         return sfp__fail(err, s, "%s", second.message);
-    return sfp__fail(err, SFP_EFORMAT, "%.*s; %.*s", SFP_ERROR_MAX / 2 - 2, first.message, SFP_ERROR_MAX / 2 - 2, second.message);
+    sfp_status worse = why == SFP_EIO || s == SFP_EIO ? SFP_EIO : SFP_EFORMAT;
+    if (s == SFP_ENOTFOUND)
+        return sfp__fail(err, worse, "%s", first.message);
+    return sfp__fail(err, worse, "%.*s; %.*s", SFP_ERROR_MAX / 2 - 2, first.message, SFP_ERROR_MAX / 2 - 2, second.message);
 }
 
 sfp_status sfp__file_write(const char *path, const void *bytes, size_t size, sfp_error *err)

@@ -181,8 +181,8 @@ sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char
 
 /* Reads the method with which an undamaged checkpoint was written ("": fingerprints) and its position, newly allocated. */
 sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, char **position, sfp_error *err);
-/* Reads the input size (0: not in the file) of the checkpoint from which sfp__learner_resume would resume; false: there is none. */
-bool sfp__checkpoint_img_size(const char *path, int *size);
+/* Reads the input size (0: not in the file) of the checkpoint from which sfp__learner_resume would resume. */
+sfp_status sfp__checkpoint_img_size(const char *path, int *size, sfp_error *err);
 /* Returns SFP_ENOTFOUND if there is no checkpoint. If the checkpoint is damaged, PATH.old is used and *used_old is set. */
 sfp_status sfp__learner_resume(sfp__learner *l, const char *path, char **position, bool *used_old, sfp_error *err);
 

@@ -325,9 +325,10 @@ static bool is_finished(const char *out)
            json_integer_value(steps) == checkpoint_step(out);
 }
 
-static bool has_checkpoint(const char *out)
+static sfp_status has_checkpoint(const char *out, bool *has, sfp_error *err)
 {
-    return sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT) || sfp__directory_has(out, SFP__PRETRAIN_CHECKPOINT_OLD);
+    static const char *const names[] = {SFP__PRETRAIN_CHECKPOINT, SFP__PRETRAIN_CHECKPOINT_OLD};
+    return sfp__directory_has_any(out, SFP_LIST(names), has, err);
 }
 
 /* Removes the temporary files of a process that was killed. */
@@ -341,12 +342,14 @@ static sfp_status remove_unfinished(const char *out, sfp_error *err)
 
 sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
+    bool has;
     if (strlen(o->output.dir) > PATH_MAX - 64) /* 64: space for the longest name of a file in it */
         return sfp__fail(err, SFP_EINVAL, "%.60s...: path has %zu bytes, expected at most %d", o->output.dir,
                          strlen(o->output.dir), PATH_MAX - 64);
     TRY(sfp__directory_create(o->output.dir, made, err));
     TRY(sfp__directory_lock(o->output.dir, lock, err));
-    if (!o->output.resume && has_checkpoint(o->output.dir) && !is_finished(o->output.dir))
+    TRY(has_checkpoint(o->output.dir, &has, err));
+    if (!o->output.resume && has && !is_finished(o->output.dir))
         return sfp__fail(err, SFP_EINVAL,
                          "%s: directory contains an unfinished run; use --resume to continue it, or choose another --out",
                          o->output.dir);
@@ -361,7 +364,9 @@ sfp_status sfp__pretrain_clear_directory(const sfp__pretrain_options *o, const s
     const char *const keep[] = {o->student.init, o->teacher.weights}; /* --resume will read them again */
     char text[PATH_MAX + 64];
     OWNED_PTR(json_decref) json_t *p = read_pretraining(o->output.dir);
-    if (!p && !has_checkpoint(o->output.dir))
+    bool has;
+    TRY(has_checkpoint(o->output.dir, &has, err));
+    if (!p && !has)
         return SFP_OK; /* the directory contains no run */
     (void)snprintf(text, sizeof text, "%s: the finished run in this directory is replaced", o->output.dir);
     sfp__pretrain_info(hooks, text);

@@ -12,6 +12,7 @@
 #include "run/options.h"
 #include "run/run_internal.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -328,12 +329,16 @@ static void report_excluded(const sfp__plan *p)
 static sfp_status prefer_checkpoint(sfp__run *run, sfp_error *err)
 {
     const sfp__run_options *o = run->plan.opt;
-    struct stat directory, out;
-    if (stat(o->init_state, &directory) || !S_ISDIR(directory.st_mode))
+    struct stat directory, out = {0};
+    bool has;
+    TRY(sfp__directory_has(o->init_state, "checkpoint", &has, err));
+    if (!has)
         return SFP_OK;
-    if (o->out && stat(o->out, &out) == 0 && out.st_dev == directory.st_dev && out.st_ino == directory.st_ino)
-        return SFP_OK;
-    if (!sfp__directory_has(o->init_state, "checkpoint"))
+    if (stat(o->init_state, &directory))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", o->init_state);
+    if (o->out && stat(o->out, &out) && errno != ENOENT)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", o->out);
+    if (o->out && out.st_dev == directory.st_dev && out.st_ino == directory.st_ino)
         return SFP_OK;
     return sfp__path_print(run->init_state, sizeof run->init_state, err, "%s/checkpoint", o->init_state);
 }

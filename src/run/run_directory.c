@@ -21,25 +21,38 @@ static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
 
 /* ------------------------------------------------------------- the directory */
 
-/* Reads the position of the last intact checkpoint (json_decref), its path and its method; NULL: there is none. */
-static json_t *peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char method[SFP_NAME_MAX])
+/* Reads the position of the last intact checkpoint (json_decref), its path and its method; NULL: there is none. Fails if the machine
+ * prevents this: a run must not seem to be finished because its checkpoint could not be read. */
+static sfp_status peek_checkpoint(const sfp__plan *p, char path[PATH_MAX], char method[SFP_NAME_MAX], json_t **root,
+                                  sfp_error *err)
 {
+    sfp_status failed = SFP_OK;
     for (size_t i = 0; i < sizeof checkpoints / sizeof *checkpoints; i++) {
         OWNED char *position = NULL;
-        if (sfp__plan_path(p, checkpoints[i], path, PATH_MAX, NULL) == SFP_OK &&
-            sfp__checkpoint_peek(path, method, SFP_NAME_MAX, &position, NULL) == SFP_OK) {
-            json_error_t unused;
-            json_t *root = NULL;
-            (void)sfp__json_load(path, position, strlen(position), JSON_REJECT_DUPLICATES, &root, &unused, NULL);
-            return root ? root : json_object(); /* sfp__files_resume reports it */
-        }
+        json_error_t unused;
+        sfp_error why;
+        TRY(sfp__plan_path(p, checkpoints[i], path, PATH_MAX, err));
+        sfp_status status = sfp__checkpoint_peek(path, method, SFP_NAME_MAX, &position, &why);
+        if (sfp__is_machine_error(status))
+            failed = sfp__fail(err, status, "%s", why.message);
+        if (status)
+            continue;
+        TRY(sfp__json_load(path, position, strlen(position), JSON_REJECT_DUPLICATES, root, &unused, err));
+        if (!*root) /* sfp__files_resume reports it */
+            *root = json_object();
+        return sfp__check_memory(*root, err);
     }
-    return NULL;
+    return failed;
 }
 
-static bool has_checkpoint(const sfp__plan *p)
+static sfp_status has_checkpoint(const sfp__plan *p, bool *has, sfp_error *err)
 {
-    return sfp__directory_has(p->opt->out, checkpoints[0]) || sfp__directory_has(p->opt->out, checkpoints[1]);
+    return sfp__directory_has_any(p->opt->out, SFP_LIST(checkpoints), has, err);
+}
+
+static sfp_status has_result(const sfp__plan *p, bool *has, sfp_error *err)
+{
+    return sfp__directory_has(p->opt->out, RESULT, has, err);
 }
 
 /* Reads DIR/result.json; SFP_ENOTFOUND: there is none. */
@@ -58,8 +71,20 @@ static sfp_status check_result_file(const sfp__plan *p, sfp_error *err)
     sfp_status status = read_result_file(p, &r, &why);
     if (status == SFP_OK || status == SFP_ENOTFOUND)
         return SFP_OK;
-    return sfp__fail(err, status == SFP_ENOMEM ? status : SFP_EINVAL, "%s; it is not the result of a run: choose another --out",
-                     why.message);
+    if (sfp__is_machine_error(status))
+        return sfp__fail(err, status, "%s", why.message);
+    return sfp__fail(err, SFP_EINVAL, "%s; it is not the result of a run: choose another --out", why.message);
+}
+
+/* Returns in *found whether this is a log of a run. Refuses one that is a symbolic link. */
+static sfp_status check_log(const sfp__plan *p, const char *name, const char *key, bool *found, sfp_error *err)
+{
+    char path[PATH_MAX];
+    sfp_error why;
+    TRY(sfp__plan_path(p, name, path, sizeof path, err));
+    sfp_status status = sfp__line_log_check(path, key, &why);
+    *found = status == SFP_OK;
+    return status == SFP_EINVAL || sfp__is_machine_error(status) ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
 }
 
 /* Refuses a directory in which files would be replaced that are not of a run: without result and checkpoint, only its events show that
@@ -67,17 +92,13 @@ static sfp_status check_result_file(const sfp__plan *p, sfp_error *err)
 static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
 {
     static const char *const names[] = {SFP__RUN_EVENTS, SFP__RUN_PREDICTIONS, REPORT, STATE, "state-task-#.safetensors"};
-    char path[PATH_MAX], found[NAME_MAX + 1];
-    sfp_error why;
-    TRY(sfp__plan_path(p, SFP__RUN_PREDICTIONS, path, sizeof path, err));
-    sfp_status predictions = sfp__line_log_check(path, "id", &why);
-    if (predictions == SFP_EINVAL)
-        return sfp__fail(err, SFP_EINVAL, "%s", why.message);
-    TRY(sfp__plan_path(p, SFP__RUN_EVENTS, path, sizeof path, err));
-    sfp_status events = sfp__line_log_check(path, "t", &why);
-    if (events == SFP_EINVAL)
-        return sfp__fail(err, SFP_EINVAL, "%s", why.message);
-    if (events == SFP_OK || has_checkpoint(p) || sfp__directory_has(p->opt->out, RESULT))
+    char found[NAME_MAX + 1];
+    bool predictions, events, checkpoint, result;
+    TRY(check_log(p, SFP__RUN_PREDICTIONS, "id", &predictions, err));
+    TRY(check_log(p, SFP__RUN_EVENTS, "t", &events, err));
+    TRY(has_checkpoint(p, &checkpoint, err));
+    TRY(has_result(p, &result, err));
+    if (events || checkpoint || result)
         return SFP_OK;
     TRY(sfp__directory_find(p->opt->out, SFP_LIST(names), found, sizeof found, err));
     if (!*found)
@@ -94,15 +115,18 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     if (run->created == 0) /* the caller may have just created it */
         sfp__directory_sync_parent(p->opt->out);
     TRY(sfp__directory_lock(p->opt->out, &run->lock, err));
-    bool found = has_checkpoint(p);
+    bool found, result;
+    TRY(has_checkpoint(p, &found, err));
     if (!(p->opt->resume && found))
         TRY(check_result_file(p, err));
     TRY(check_owner(p, err));
     if (p->opt->resume || !found)
         return SFP_OK;
     /* If all checkpoints are damaged, the run is finished if it has a result. A live run can always be resumed. */
-    OWNED_PTR(json_decref) json_t *root = peek_checkpoint(p, path, method);
-    bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !sfp__directory_has(p->opt->out, RESULT);
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    TRY(peek_checkpoint(p, path, method, &root, err));
+    TRY(has_result(p, &result, err));
+    bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !result;
     bool live = json_object_get(root, "live") != NULL;
     if (unfinished || live)
         return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s; use --resume to continue it, or choose another --out",
@@ -126,7 +150,10 @@ sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
         "state-task-#.safetensors"};
     const sfp__plan *p = &run->plan;
     const char *out = p->opt->out, *kept = run->init_state[0] ? run->init_state : NULL; /* --resume reads it again */
-    if (!run->resumed && (has_checkpoint(p) || sfp__directory_has(out, RESULT))) {
+    bool checkpoint, result;
+    TRY(has_checkpoint(p, &checkpoint, err));
+    TRY(has_result(p, &result, err));
+    if (!run->resumed && (checkpoint || result)) {
         sfp__plan_info(p, "%s: the finished run in this directory is replaced", out);
         TRY(sfp__directory_remove_files(out, SFP_LIST(names), 1, &kept, err));
     }
@@ -230,9 +257,12 @@ sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err)
     const char *now = p->opt->method ? p->opt->method : "";
     if (!p->opt->out)
         return SFP_OK;
-    OWNED_PTR(json_decref) json_t *root = peek_checkpoint(p, path, method);
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    bool found;
+    TRY(peek_checkpoint(p, path, method, &root, err));
+    TRY(has_checkpoint(p, &found, err));
     if (!root)
-        return has_checkpoint(p) ? SFP_OK : check_finished(p, err);
+        return found ? SFP_OK : check_finished(p, err);
     if (strcmp(method, now) != 0)
         return sfp__fail(err, SFP_EINVAL, "%s: the checkpoint is of a run %s%s, expected one %s%s", path,
                          *method ? "with --method " : "without --method", method, *now ? "with --method " : "without --method",
@@ -276,7 +306,9 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
         run->resumed = *finished = status == SFP_OK;
         if (status != SFP_ENOTFOUND)
             return status;
-        if (sfp__directory_has(p->opt->out, SFP__RUN_EVENTS))
+        bool events;
+        TRY(sfp__directory_has(p->opt->out, SFP__RUN_EVENTS, &events, err));
+        if (events)
             sfp__plan_info(
                 p, "the earlier run in this directory stopped before its first checkpoint: the run starts from the beginning");
         return SFP_OK;
@@ -361,18 +393,20 @@ sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     const char *out = p->opt->out;
-    bool checkpoint = has_checkpoint(p); /* else the learner is not that of the run */
-    bool state = checkpoint && !sfp__directory_has(out, STATE), report = checkpoint && !sfp__directory_has(out, REPORT);
-    bool result = !sfp__directory_has(out, RESULT);
+    bool checkpoint, state, report, result;
+    TRY(has_checkpoint(p, &checkpoint, err));
+    TRY(sfp__directory_has(out, STATE, &state, err));
+    TRY(sfp__directory_has(out, REPORT, &report, err));
+    TRY(has_result(p, &result, err));
+    bool writes = checkpoint && !(state && report); /* without a checkpoint, the learner is not that of the run */
     TRY(remove_unfinished(out, err));
-    if (state)
+    if (writes && !state)
         TRY(save_state(run, err));
-    if (report)
+    if (writes && !report)
         TRY(save_report(run, err));
     register_run(run);
-    if (result)
+    if (!result)
         TRY(save_result(run, err));
-    sfp__plan_info(p, "this run has already ended: %s",
-                   state || report || result ? "its missing files were written" : "nothing to do");
+    sfp__plan_info(p, "this run has already ended: %s", writes || !result ? "its missing files were written" : "nothing to do");
     return SFP_OK;
 }

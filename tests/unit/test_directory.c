@@ -1,6 +1,7 @@
 /* The output directory of a run: its lock, its files, and the removal of files and of created directories. */
 #include "io/directory.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -11,6 +12,13 @@ AROUND_EACH(make_directory, remove_directory)
 
 enum { UNTOUCHED = 77 };
 
+static bool contains(const char *path, const char *name)
+{
+    bool has;
+    MUST(sfp__directory_has(path, name, &has, &err));
+    return has;
+}
+
 static void check_refused(const char *path, sfp_status status, const char *message)
 {
     int lock = UNTOUCHED;
@@ -19,7 +27,7 @@ static void check_refused(const char *path, sfp_status status, const char *messa
     assert_memory_equal(err.message, path, strlen(path));
     HOLDS(err.message, message);
     REFUSED(sfp__directory_remove_files(path, 1, STRINGS("none"), 0, NULL, &err), status, message);
-    assert_false(sfp__directory_has(path, "none"));
+    assert_false(contains(path, "none"));
 }
 
 static int take(const char *path)
@@ -115,7 +123,7 @@ TEST(a_path_that_is_not_a_directory_is_refused)
     check_refused(in_directory("to-nothing"), SFP_ENOTFOUND, "cannot open the directory");
     assert_int_equal(mkfifo(in_directory("pipe"), 0600), 0); /* opening it must not wait for a writer */
     check_refused(in_directory("pipe"), SFP_EINVAL, "not a directory");
-    assert_true(sfp__directory_has(directory, "file"));
+    assert_true(contains(directory, "file"));
 }
 
 static void refuse_closed(void)
@@ -136,11 +144,11 @@ TEST(files_directories_and_links_are_found_by_name)
     put_text("file", "");
     assert_int_equal(mkdir(in_directory("inside"), 0777), 0);
     assert_int_equal(symlink("nothing", in_directory("dangling")), 0);
-    assert_true(sfp__directory_has(directory, "file"));
-    assert_true(sfp__directory_has(directory, "inside"));
-    assert_true(sfp__directory_has(directory, "dangling"));
-    assert_false(sfp__directory_has(directory, "nothing"));
-    assert_false(sfp__directory_has(directory, "fil"));
+    assert_true(contains(directory, "file"));
+    assert_true(contains(directory, "inside"));
+    assert_true(contains(directory, "dangling"));
+    assert_false(contains(directory, "nothing"));
+    assert_false(contains(directory, "fil"));
 }
 
 /* -------------------------------------------------------------- removal */
@@ -156,7 +164,7 @@ static sfp_status remove_names(const char *const *names, sfp_error *why)
 static void check_existence(bool there, const char *const *names)
 {
     for (; *names; names++)
-        if (sfp__directory_has(directory, *names) != there)
+        if (contains(directory, *names) != there)
             fail_msg("'%s' %s", *names, there ? "does not exist" : "still exists");
 }
 
@@ -226,7 +234,7 @@ static void fail_to_remove(void)
     const char *inside = in_directory("inside");
     REFUSED(sfp__directory_remove_files(inside, 1, STRINGS("ours"), 0, NULL, &err), SFP_EIO,
             "inside/ours: cannot remove: Permission denied");
-    assert_true(sfp__directory_has(inside, "ours"));
+    assert_true(contains(inside, "ours"));
     MUST(sfp__directory_remove_files(inside, 1, STRINGS("absent"), 0, NULL, NULL));
     sfp__directory_unlock(take(inside)); /* a lock needs only read permission */
 }
@@ -291,4 +299,16 @@ TEST(a_failed_creation_leaves_nothing_behind)
         assert_int_equal(made, UNTOUCHED);
         assert_non_null(strstr(err.message, "cannot create the directory"));
     }
+}
+
+TEST(a_directory_that_cannot_be_examined_does_not_seem_to_be_empty)
+{
+    char name[NAME_MAX + 2];
+    bool has;
+    (void)memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    REFUSED(sfp__directory_has(directory, name, &has, &err), SFP_EIO, "cannot stat");
+    assert_int_equal(symlink("loop", in_directory("loop")), 0);
+    REFUSED(sfp__directory_has(in_directory("loop"), "file", &has, &err), SFP_EIO, "loop: cannot open the directory");
+    REFUSED(sfp__directory_has_any(in_directory("loop"), 2, STRINGS("a", "b"), &has, &err), SFP_EIO, "cannot open");
 }

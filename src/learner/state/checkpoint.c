@@ -329,22 +329,24 @@ sfp_status sfp__checkpoint_peek(const char *path, char *method, size_t size, cha
     return SFP_OK;
 }
 
-bool sfp__checkpoint_img_size(const char *path, int *size)
+static sfp_status read_img_size(void *size, const char *path, sfp_error *err)
 {
-    for (int i = 0; i < 2; i++) {
-        OWNED uint8_t *bytes = NULL;
-        OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-        char name[PATH_MAX];
-        if (sfp__path_print(name, sizeof name, NULL, "%s%s", path, i ? ".old" : "") ||
-            sfp__checkpoint_open(name, &bytes, &st, NULL))
-            continue;
-        const char *setting = sfp__tensor_file_meta(st, "setting.img-size"); /* that of a learner with fingerprints */
-        int64_t side = 0;
-        bool known = setting && sfp__parse_int(setting, &side) && side > 0 && side <= INT_MAX;
-        *size = known ? (int)side : sfp__metadata_img_size(st);
-        return true;
-    }
-    return false;
+    OWNED uint8_t *bytes = NULL;
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    int64_t side = 0;
+    TRY(sfp__checkpoint_open(path, &bytes, &st, err));
+    const char *setting = sfp__tensor_file_meta(st, "setting.img-size"); /* that of a learner with fingerprints */
+    bool known = setting && sfp__parse_int(setting, &side) && side > 0 && side <= INT_MAX;
+    *(int *)size = known ? (int)side : sfp__metadata_img_size(st);
+    return SFP_OK;
+}
+
+sfp_status sfp__checkpoint_img_size(const char *path, int *size, sfp_error *err)
+{
+    char old[PATH_MAX];
+    bool unused;
+    TRY(sfp__path_print(old, sizeof old, err, "%s.old", path));
+    return sfp__file_read_or_backup(path, old, read_img_size, size, &unused, err);
 }
 
 static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
