@@ -2,9 +2,11 @@
 #include "compute/kernels.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 sfp__cpu sfp__cpu_detect(void)
 {
@@ -19,24 +21,24 @@ sfp__cpu sfp__cpu_detect(void)
     return c;
 }
 
-static char name[128] = "unknown CPU";
+static char name[3 * 16 + 1] = "unknown CPU";
 
+/* Asks the processor itself: a file could fail to open, and the same run would have another result.json. */
 static void read_name(void)
 {
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    if (!f)
-        return;
-    char line[256];
-    while (fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon) {
-            size_t n = strcspn(colon + 1, "\n");
-            colon[1 + n] = 0;
-            (void)snprintf(name, sizeof name, "%s", colon[1] == ' ' ? colon + 2 : colon + 1);
-            break;
-        }
-    }
-    (void)fclose(f);
+#if defined(__x86_64__)
+    const unsigned first = 0x80000002;
+    unsigned text[3][4];
+    for (unsigned i = 0; i < 3; i++)
+        if (!__get_cpuid(first + i, &text[i][0], &text[i][1], &text[i][2], &text[i][3]))
+            return;
+    (void)memcpy(name, text, sizeof text);
+    size_t blank = strspn(name, " "), length = strlen(name);
+    while (length > blank && name[length - 1] == ' ')
+        length--;
+    (void)memmove(name, name + blank, length - blank);
+    name[length - blank] = '\0';
+#endif
 }
 
 const char *sfp__cpu_name(void)

@@ -88,7 +88,7 @@ typedef struct sfp__cpu {
 
 sfp__cpu sfp__cpu_detect(void);
 
-/* Returns the name of the processor from /proc/cpuinfo; never NULL. */
+/* Returns the name of the processor; never NULL. */
 const char *sfp__cpu_name(void);
 
 #endif
