@@ -7,6 +7,7 @@
 #include "io/file.h"
 #include "io/json_read.h"
 #include "io/json_write.h"
+#include "io/line_log.h"
 #include "io/tensor/safetensors.h"
 #include "report/html.h"
 
@@ -340,6 +341,23 @@ static sfp_status remove_unfinished(const char *out, sfp_error *err)
     return sfp__directory_remove_files(out, SFP_LIST(names), 0, NULL, err);
 }
 
+/* Refuses a directory in which files would be replaced that are not of pretraining, such as a model with its config.json. A run that was
+ * killed before its first checkpoint has left its log. */
+static sfp_status check_owner(const char *out, sfp_error *err)
+{
+    static const char *const names[] = {SFP__PRETRAIN_CONFIG, SFP__PRETRAIN_LOG, SFP__PRETRAIN_REPORT, SFP__PRETRAIN_MODEL};
+    char path[PATH_MAX], found[NAME_MAX + 1];
+    OWNED_PTR(json_decref) json_t *p = read_pretraining(out);
+    sfp_error unused;
+    (void)snprintf(path, sizeof path, "%s/" SFP__PRETRAIN_LOG, out);
+    if (p || sfp__line_log_check(path, "step", &unused) == SFP_OK)
+        return SFP_OK;
+    TRY(sfp__directory_find(out, SFP_LIST(names), found, sizeof found, err));
+    return *found ? sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of pretraining; choose another --out", out,
+                              found)
+                  : SFP_OK;
+}
+
 sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *lock, int *made, sfp_error *err)
 {
     bool has;
@@ -353,6 +371,8 @@ sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *loc
         return sfp__fail(err, SFP_EINVAL,
                          "%s: directory contains an unfinished run; use --resume to continue it, or choose another --out",
                          o->output.dir);
+    if (!has)
+        TRY(check_owner(o->output.dir, err));
     return remove_unfinished(o->output.dir, err);
 }
 

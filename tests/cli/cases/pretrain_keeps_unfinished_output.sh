@@ -30,3 +30,10 @@ same done
 
 mkfile image a.png 8 8 1
 train --epochs 1 --out a.png
+
+echo "a model that is not of pretraining:"
+mkdir theirs && echo weights >theirs/model.safetensors && echo '{"architecture": "vit"}' >theirs/config.json
+cp -r theirs theirs.before
+train --epochs 1 --out theirs
+train --epochs 1 --out theirs --resume
+same theirs
