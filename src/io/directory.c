@@ -254,26 +254,32 @@ static sfp_status fail_here(const walk *w, sfp_status status, const char *proble
     return sfp__fail_errno(err, status, "%s: %s: %s", w->root, sfp__printable(w->path.s, text, sizeof text), problem);
 }
 
-static sfp__walk_kind kind_of(int fd, const struct dirent *e)
+/* A link is broken if there is nothing at its end, or nothing that this user may examine. If memory or the disk fail, this is not
+ * known: the link may lead to an image. */
+static sfp_status find_kind(const walk *w, int fd, const struct dirent *e, sfp__walk_kind *out, sfp_error *err)
 {
     struct stat st;
-    if (e->d_type == DT_DIR)
-        return SFP_WALK_DIRECTORY;
-    if (e->d_type == DT_REG)
-        return SFP_WALK_FILE;
+    *out = SFP_WALK_OTHER;
+    if (e->d_type == DT_DIR || e->d_type == DT_REG)
+        *out = e->d_type == DT_DIR ? SFP_WALK_DIRECTORY : SFP_WALK_FILE;
     if (e->d_type != DT_LNK && e->d_type != DT_UNKNOWN)
-        return SFP_WALK_OTHER;
-    if (fstatat(fd, e->d_name, &st, 0) != 0)
-        return SFP_WALK_BROKEN;
-    return S_ISDIR(st.st_mode) ? SFP_WALK_DIRECTORY : S_ISREG(st.st_mode) ? SFP_WALK_FILE : SFP_WALK_OTHER;
+        return SFP_OK;
+    if (fstatat(fd, e->d_name, &st, 0) == 0)
+        *out = S_ISDIR(st.st_mode) ? SFP_WALK_DIRECTORY : S_ISREG(st.st_mode) ? SFP_WALK_FILE : SFP_WALK_OTHER;
+    else if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EACCES || errno == ENAMETOOLONG)
+        *out = SFP_WALK_BROKEN;
+    else
+        return fail_here(w, SFP_EIO, "cannot examine an entry", err);
+    return SFP_OK;
 }
 
 /* Visits one entry of the directory being read. */
 static sfp_status walk_entry(walk *w, int fd, const struct dirent *e, int depth, sfp_error *err)
 {
     size_t length = w->path.length;
-    sfp__walk_kind kind = kind_of(fd, e);
+    sfp__walk_kind kind;
     sfp_status status = SFP_OK;
+    TRY(find_kind(w, fd, e, &kind, err));
     sfp__text_put(&w->path, e->d_name);
     sfp__text_put(&w->path, kind == SFP_WALK_DIRECTORY ? "/" : "");
     TRY(sfp__check_memory(!w->path.failed, err));

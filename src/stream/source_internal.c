@@ -250,7 +250,9 @@ sfp_status sfp__path_make(const char *dir, const char *name, char **out, sfp_err
 sfp_status sfp__path_directory(const char *path, char **out, sfp_error *err)
 {
     const char *slash = strrchr(path, '/');
-    if (sfp__path_is_dir(path))
+    bool directory = false;
+    TRY(sfp__path_is_dir(path, &directory, err));
+    if (directory)
         return sfp__text_new(out, err, "%s", path);
     return sfp__text_new(out, err, "%.*s", !slash || slash == path ? 1 : (int)(slash - path), slash ? path : ".");
 }
@@ -286,10 +288,32 @@ sfp_status sfp__directory_names(const char *path, sfp__strings *names, sfp_error
     return SFP_OK;
 }
 
-bool sfp__path_is_dir(const char *path)
+/* Gets the mode of a file or directory; 0: there is none. */
+static sfp_status get_mode(const char *path, mode_t *out, sfp_error *err)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    bool found = stat(path, &st) == 0;
+    if (!found && errno != ENOENT && errno != ENOTDIR)
+        return sfp__fail_errno(err, errno == EACCES || errno == ELOOP || errno == ENAMETOOLONG ? SFP_EINVAL : SFP_EIO,
+                               "%s: cannot open", path);
+    *out = found ? st.st_mode : 0;
+    return SFP_OK;
+}
+
+sfp_status sfp__path_exists(const char *path, bool *out, sfp_error *err)
+{
+    mode_t mode = 0;
+    TRY(get_mode(path, &mode, err));
+    *out = mode != 0;
+    return SFP_OK;
+}
+
+sfp_status sfp__path_is_dir(const char *path, bool *out, sfp_error *err)
+{
+    mode_t mode = 0;
+    TRY(get_mode(path, &mode, err));
+    *out = S_ISDIR(mode);
+    return SFP_OK;
 }
 
 sfp_status sfp__raw_image_read(const char *path, sfp__raw_image *out, sfp_error *err)

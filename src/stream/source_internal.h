@@ -156,7 +156,10 @@ sfp_status sfp__path_directory(const char *path, char **out, sfp_error *err);
 /* Lists the names in a directory except . and .., in natural order. SFP_ENOTFOUND: no such directory; SFP_EIO: it cannot be
  * opened. */
 sfp_status sfp__directory_names(const char *path, sfp__strings *names, sfp_error *err);
-bool sfp__path_is_dir(const char *path);
+/* Find whether there is a file or directory at `path`. They fail if this is not known: a test set or a list of classes must not count
+ * as missing because memory or the disk failed. */
+sfp_status sfp__path_exists(const char *path, bool *out, sfp_error *err);
+sfp_status sfp__path_is_dir(const char *path, bool *out, sfp_error *err);
 /* Reads the bytes of an image file, at most SFP_RAW_IMAGE_BYTES_MAX; messages name the file. */
 sfp_status sfp__raw_image_read(const char *path, sfp__raw_image *out, sfp_error *err);
 /* Fails with SFP_EFORMAT and the message "KIND:PATH: NAME WHAT", where NAME is that of image i. */

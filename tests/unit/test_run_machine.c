@@ -5,7 +5,9 @@
 #include "run_world.h"
 #include "test.h"
 
+#include <math.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 AROUND_ALL(make_world, end_world)
 
@@ -183,6 +185,32 @@ TEST(a_damaged_test_part_fails_the_run)
     assert_true(remove(in_directory("shards/test-0.tar")) == 0);
     put_tar("shards/test-0.tar", 4);
     assert_true(run_once(&o, "shards_tested", 0, NULL).average_accuracy >= 0);
+}
+
+/* An IDX part of two images of 2 x 2 pixels. */
+static void put_idx(const char *part)
+{
+    static const char images[] = "\0\0\10\3\0\0\0\2\0\0\0\2\0\0\0\2abcdefgh", labels[] = "\0\0\10\1\0\0\0\2\0\1";
+    put_bytes(kept_print("idx/%s-images-idx3-ubyte", part), images, sizeof images - 1);
+    put_bytes(kept_print("idx/%s-labels-idx1-ubyte", part), labels, sizeof labels - 1);
+}
+
+TEST(a_test_part_that_cannot_be_examined_is_not_a_missing_one)
+{
+    put_idx("train");
+    put_idx("t10k");
+    sfp__run_options o = options(kept_print("idx:%s", in_directory("idx")), "free");
+    const char *images = in_directory("idx/t10k-images-idx3-ubyte"), *labels = in_directory("idx/t10k-labels-idx1-ubyte");
+    assert_true(run_once(&o, "idx_tested", 0, NULL).average_accuracy >= 0);
+    o.out = in_directory("idx_damaged");
+    assert_int_equal(remove(images), 0);
+    refused(o, "test part of idx:"); /* its labels are there */
+    HOLDS(err.message, "t10k-images-idx3");
+    assert_int_equal(symlink("t10k-images-idx3-ubyte", images), 0); /* a loop: whether there is a file is not known */
+    refused(o, "t10k-images-idx3-ubyte: cannot open");
+    assert_int_equal(remove(images), 0);
+    assert_int_equal(remove(labels), 0);
+    assert_true(isnan(run_once(&o, "idx_untested", 0, NULL).average_accuracy)); /* without both files, there is no test part */
 }
 
 TEST(more_unreadable_images_than_allowed_fail_the_run)

@@ -159,7 +159,7 @@ TEST(damage_is_reported)
     put_rows("p/data_batch_1.png", 2, 0, 512);
     check_refused(kind, "p", SFP_EFORMAT, "data_batch_1.png: image is 512 x 2", "1024");
     put_rows("p/data_batch_1.png", 2, 0, 1024);
-    check_refused(kind, "p", SFP_ENOTFOUND, "train_lables.json", "cannot open");
+    check_refused(kind, "p", SFP_EFORMAT, "train_lables.json", "cannot open");
     CHECK_REFUSALS(kind, "p", {"p/train_lables.json", "[1]", SFP_EFORMAT, "has 1 labels, expected 2", ""},
                    {"p/train_lables.json", "[1, 2, 3]", SFP_EFORMAT, "has 3 labels", ""},
                    {"p/train_lables.json", "[1, ", SFP_EFORMAT, "train_lables.json: line 1", ""},

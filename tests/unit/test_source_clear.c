@@ -118,10 +118,10 @@ TEST(buckets_are_sorted_by_number_and_names_may_be_one_level_up)
 TEST(broken_lists_are_refused_with_their_file)
 {
     CHECK_REFUSALS(&sfp__source_clear10, "c", {NULL, NULL, SFP_ENOTFOUND, META, ""},
-                   {META, "{\"1\": {\"cat\": \"a.json\"}}", SFP_ENOTFOUND, NAMES, ""},
+                   {META, "{\"1\": {\"cat\": \"a.json\"}}", SFP_EFORMAT, NAMES, ""},
                    {NAMES, "\n\n", SFP_EFORMAT, NAMES, "has no names"},
                    {NAMES, "dog\n", SFP_EFORMAT, META, "bucket '1' has class 'cat', which is not in class_names.txt"},
-                   {NAMES, "cat\n", SFP_ENOTFOUND, LIST, ""},
+                   {NAMES, "cat\n", SFP_EFORMAT, LIST, ""},
                    {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}", SFP_EFORMAT, LIST ": line 1, column", ""},
                    {LIST, "{\"x\": {\"IMG_PATH\": \"a.jpg\"}, \"x\": {}}", SFP_EFORMAT, LIST ": line 1, column", "duplicate"},
                    {LIST, "[]", SFP_EFORMAT, LIST, "file contains an array, expected an object {id: {\"IMG_PATH\": path}}"},

@@ -105,7 +105,7 @@ TEST(a_file_finds_its_labels)
     put("my-t10k-labels.idx1-ubyte.gz", make_labels("22"));
     assert_int_equal(open_part(kind, "my-train-images.idx3-ubyte.gz", true)->count, 2);
     put("lonely-images", make_images(1));
-    check_refused(kind, "lonely-images", SFP_ENOTFOUND, "lonely-images: file of labels is missing", "lonely-labels");
+    check_refused(kind, "lonely-images", SFP_EFORMAT, "lonely-images: file of labels is missing", "lonely-labels");
     put("x", make_images(1));
     check_refused(kind, "x", SFP_EINVAL, "x: ", "'images'");
 }
@@ -138,7 +138,7 @@ TEST(damage_is_reported)
     const char *images = "d/train-images-idx3-ubyte";
     check_refused(kind, "d", SFP_ENOTFOUND, "/d", "cannot open"); /* does not exist, neither as directory nor as file */
     put("d/train-labels-idx1-ubyte", make_labels("01"));
-    check_refused(kind, "d", SFP_ENOTFOUND, "has no train-images-idx3-ubyte", ".gz");
+    check_refused(kind, "d", SFP_EFORMAT, "has no train-images-idx3-ubyte", ".gz");
     check_refused_part(kind, "d", true, SFP_ENOTFOUND, "has no t10k-images", "");
     bytes good = make_images(2), x;
     for (size_t n = 0; n < good.n; n++) { /* every truncation */

@@ -183,11 +183,17 @@ static sfp_status add_named(cifar_source *s, const char *dir, const char *name, 
     return add_batch(s, path, err);
 }
 
-static bool has_file(const char *dir, const char *name)
+/* Finds whether one of the files, of which b may be NULL, exists. */
+static sfp_status has_file(const char *dir, const char *a, const char *b, bool *out, sfp_error *err)
 {
-    char path[SFP_PATH_BYTES_MAX + 32];
-    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
-    return n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0;
+    const char *const names[] = {a, b};
+    *out = false;
+    for (int i = 0; i < 2 && names[i] && !*out; i++) {
+        OWNED char *path = NULL;
+        TRY(sfp__path_make(dir, names[i], &path, err));
+        TRY(sfp__path_exists(path, out, err));
+    }
+    return SFP_OK;
 }
 
 /* Adds data_batch_1 to the last one that exists, at most 5. */
@@ -196,8 +202,10 @@ static sfp_status add_training(cifar_source *s, const char *dir, const char *suf
     char name[32];
     int last = 0;
     for (int i = 1; i <= BATCHES_MAX; i++) {
+        bool found = false;
         (void)snprintf(name, sizeof name, "data_batch_%d.%s", i, suffix);
-        last = has_file(dir, name) ? i : last;
+        TRY(has_file(dir, name, NULL, &found, err));
+        last = found ? i : last;
     }
     for (int i = 1; i <= (last ? last : 1); i++) {
         (void)snprintf(name, sizeof name, "data_batch_%d.%s", i, suffix);
@@ -210,23 +218,29 @@ static sfp_status add_training(cifar_source *s, const char *dir, const char *suf
 
 static sfp_status find_batches(cifar_source *s, const char *path, bool test, int *classes, sfp_error *err)
 {
+    bool directory = false, found = false;
     *classes = 10;
     s->header = 1;
-    if (!sfp__path_is_dir(path)) {
+    TRY(sfp__path_is_dir(path, &directory, err));
+    s->base.test_part = test && directory;
+    if (!directory) {
         bool fine = strcmp(file_name(path), "train.bin") == 0 || strcmp(file_name(path), "test.bin") == 0;
         *classes = fine ? 100 : 10;
         s->header = fine ? 2 : 1;
         return add_named(s, "", path, err);
     }
-    if (has_file(path, "data_batch_1.bin") || has_file(path, "test_batch.bin"))
+    TRY(has_file(path, "data_batch_1.bin", "test_batch.bin", &found, err));
+    if (found)
         return test ? add_named(s, path, "test_batch.bin", err) : add_training(s, path, "bin", err);
-    if (has_file(path, "train.bin") || has_file(path, "test.bin")) {
+    TRY(has_file(path, "train.bin", "test.bin", &found, err));
+    if (found) {
         *classes = 100;
         s->header = 2;
         return add_named(s, path, test ? "test.bin" : "train.bin", err);
     }
     s->png = true;
-    if (has_file(path, "data_batch_1.png") || has_file(path, "test_batch.png"))
+    TRY(has_file(path, "data_batch_1.png", "test_batch.png", &found, err));
+    if (found)
         return test ? add_named(s, path, "test_batch.png", err) : add_training(s, path, "png", err);
     return sfp__fail(err, SFP_ENOTFOUND,
                      "%s: directory has no CIFAR files, expected data_batch_1.bin, train.bin or data_batch_1.png", path);
@@ -253,7 +267,12 @@ static sfp_status read_json_labels(cifar_source *s, const char *dir, bool test, 
     const char *names[] = {test ? "test_lables.json" : "train_lables.json", test ? "test_labels.json" : "train_labels.json"};
     OWNED char *path = NULL;
     OWNED_PTR(json_decref) json_t *list = NULL;
-    TRY(sfp__path_make(dir, names[!has_file(dir, names[0]) && has_file(dir, names[1])], &path, err));
+    bool first = false, second = false;
+    TRY(has_file(dir, names[0], NULL, &first, err));
+    TRY(has_file(dir, names[1], NULL, &second, err));
+    TRY(sfp__path_make(dir, names[!first && second], &path, err));
+    if (!first && !second) /* the images exist: the part is damaged, not missing */
+        return sfp__fail(err, SFP_EFORMAT, "%s: cannot open: No such file or directory", path);
     TRY(sfp__json_read(path, SFP_JSON_BYTES_MAX, &list, err));
     if (!json_is_array(list))
         return sfp__fail(err, SFP_EFORMAT, "%s: not an array, expected [6, 9, ...]", path);
@@ -311,7 +330,6 @@ static sfp_status open_cifar(const char *path, const sfp__source_options *opt, s
     cifar_source *s = (cifar_source *)base;
     (void)pthread_mutex_init(&s->lock, NULL);
     base->count = 0;
-    base->test_part = opt->test && sfp__path_is_dir(path);
     TRY(find_batches(s, path, opt->test, &classes, err));
     TRY(sfp__alloc(&s->label, (size_t)base->count, 1, err));
     if (s->png)

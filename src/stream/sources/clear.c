@@ -237,9 +237,12 @@ static sfp_status open_clear(const layout *l, const char *path, const sfp__sourc
     TRY(sfp__path_make(r.root, META_FILE, &r.meta, err));
     TRY(sfp__file_source_create(sizeof *r.s, l->kind, &sfp__file_source_ops, path, r.root, &r.s, err));
     TRY(sfp__json_read(r.meta, SFP_JSON_BYTES_MAX, &meta, err));
-    TRY(read_names(&r, path));
-    TRY(find_buckets(&r, meta, l->skip_first));
-    TRY(add_all(&r, l));
+    sfp_status status = read_names(&r, path);
+    status = status ? status : find_buckets(&r, meta, l->skip_first);
+    status = status ? status : add_all(&r, l);
+    if (status == SFP_ENOTFOUND) /* a part that lacks some of its files is damaged, not missing */
+        return sfp__fail_prefix(err, SFP_EFORMAT, "%s", r.meta);
+    TRY(status);
     TRY(add_warnings(&r, r.count < json_object_size(meta)));
     r.s->base.keeps_order = true;
     r.s->base.seeded = !opt->test;

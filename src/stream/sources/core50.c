@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { FIRST_TASK = 10, EACH_TASK = 5, NUMBER_MAX = 9999 };
 
@@ -328,19 +327,15 @@ static sfp_status fill_by_directories(sfp__file_source *s, int order, bool test,
 
 /* --------------------------------------------------------------------- opening */
 
-static bool exists(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0;
-}
-
 /* Finds all three pickles or none. */
 static sfp_status find_pickles(const char *path, tables *t, bool *found)
 {
     int have = 0, absent = 0;
     for (int i = 0; i < 3; i++) {
+        bool exists = false;
         TRY(sfp__path_make(path, pickle_names[i], &t->file[i], t->err));
-        if (exists(t->file[i]))
+        TRY(sfp__path_exists(t->file[i], &exists, t->err));
+        if (exists)
             have++;
         else
             absent = i;
@@ -367,10 +362,10 @@ static sfp_status open_core50(const char *path, const sfp__source_options *opt, 
     tables t = {.run = opt->order < 0 ? -(opt->order + 1) : opt->order, .authors = opt->order < 0, .err = err};
     OWNED_BY(sfp__names_done) sfp__names names = {0};
     OWNED char *root = NULL;
-    bool pickles = false;
+    bool pickles = false, below = false;
     TRY(sfp__path_make(path, IMAGES, &root, err));
-    TRY(sfp__file_source_create(sizeof *s, &sfp__source_core50, &sfp__file_source_ops, path, sfp__path_is_dir(root) ? root : path,
-                                &s, err));
+    TRY(sfp__path_is_dir(root, &below, err));
+    TRY(sfp__file_source_create(sizeof *s, &sfp__source_core50, &sfp__file_source_ops, path, below ? root : path, &s, err));
     TRY(find_pickles(path, &t, &pickles));
     if (pickles)
         TRY(fill_by_pickles(s, &t, opt->test, &names));

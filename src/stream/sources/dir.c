@@ -214,7 +214,9 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
     dir_source *s = (dir_source *)base;
     base->live = &s->live;
     base->keeps_order = true;
-    if (!sfp__path_is_dir(path))
+    bool directory = false;
+    TRY(sfp__path_is_dir(path, &directory, err));
+    if (!directory)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: not a directory, expected one to watch", path);
     TRY(sfp__dir_watch_open(&s->watch, base, err));
     TRY(find_classes(s, err));

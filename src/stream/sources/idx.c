@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #define SIDE_MAX 16384
@@ -57,8 +56,8 @@ static sfp_status read_gz(const char *path, gzFile f, void *bytes, size_t n, siz
         int code = Z_OK;
         if (have < 0) {
             const char *text = gzerror(f, &code);
-            return sfp__fail(err, code == Z_ERRNO ? SFP_EIO : SFP_EFORMAT, "%s: cannot read after byte %zu: %s", path, done,
-                             text);
+            sfp_status status = code == Z_ERRNO ? SFP_EIO : code == Z_MEM_ERROR ? SFP_ENOMEM : SFP_EFORMAT;
+            return sfp__fail(err, status, "%s: cannot read after byte %zu: %s", path, done, text);
         }
         done += (size_t)have;
         if (have == 0)
@@ -145,21 +144,34 @@ sfp_status sfp__idx_read(const char *path, int ndim, int64_t *dims, uint8_t **by
 
 /* ------------------------------------------------------------------- finding */
 
-/* Finds DIR/PART-images-idx3-ubyte, with '.' instead of '-' before idx, or with .gz; the first that exists. */
+/* Finds DIR/PART-images-idx3-ubyte, with '.' instead of '-' before idx, or with .gz; the first that exists. *out NULL: none does. */
 static sfp_status find_in_directory(const char *dir, const char *part, const char *what, int ndim, char **out, sfp_error *err)
 {
     char name[64];
     for (int way = 0; way < 4; way++) {
+        bool found = false;
         (void)snprintf(name, sizeof name, "%s-%s%cidx%d-ubyte%s", part, what, way & 1 ? '.' : '-', ndim, way & 2 ? ".gz" : "");
         OWNED char *path = NULL;
         TRY(sfp__path_make(dir, name, &path, err));
-        if (access(path, F_OK) == 0) {
+        TRY(sfp__path_exists(path, &found, err));
+        if (found) {
             *out = TAKE(path);
             return SFP_OK;
         }
     }
-    return sfp__fail(err, SFP_ENOTFOUND, "%s: directory has no %s-%s-idx%d-ubyte or %s-%s-idx%d-ubyte.gz", dir, part, what, ndim,
-                     part, what, ndim);
+    return SFP_OK;
+}
+
+/* A part without both files does not exist. One without either of them is damaged, which is not the same. */
+static sfp_status find_part(const char *dir, const char *part, char **images, char **labels, sfp_error *err)
+{
+    TRY(find_in_directory(dir, part, "images", 3, images, err));
+    TRY(find_in_directory(dir, part, "labels", 1, labels, err));
+    if (*images && *labels)
+        return SFP_OK;
+    const char *what = *images ? "labels-idx1" : "images-idx3";
+    return sfp__fail(err, *images || *labels ? SFP_EFORMAT : SFP_ENOTFOUND, "%s: directory has no %s-%s-ubyte or %s-%s-ubyte.gz", dir,
+                     part, what, part, what);
 }
 
 /* Returns a copy of `path` in which the last `from` of the file name is replaced; *out is NULL if there is none. */
@@ -194,24 +206,27 @@ static sfp_status find_labels(const char *images, char **out, sfp_error *err)
     if (!path) /* a name without idx3 */
         path = TAKE(renamed);
     TRY(other_packing(path, &other, err));
-    if (access(path, F_OK) == 0)
-        *out = TAKE(path);
-    else if (access(other, F_OK) == 0)
-        *out = TAKE(other);
-    else
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: file of labels is missing, expected %s", images, path);
+    bool same = false, found = false, have_images = false;
+    TRY(sfp__path_exists(path, &same, err));
+    TRY(sfp__path_exists(other, &found, err));
+    TRY(sfp__path_exists(images, &have_images, err));
+    if (!same && !found)
+        return sfp__fail(err, have_images ? SFP_EFORMAT : SFP_ENOTFOUND, "%s: file of labels is missing, expected %s", images, path);
+    if (!have_images)
+        return sfp__fail(err, SFP_EFORMAT, "%s: file of images is missing, but not its labels", images);
+    *out = same ? TAKE(path) : TAKE(other);
     return SFP_OK;
 }
 
 static sfp_status find_files(const char *path, bool test, char **images, char **labels, sfp_error *err)
 {
-    if (sfp__path_is_dir(path)) {
-        const char *part = test ? "t10k" : "train";
-        TRY(find_in_directory(path, part, "images", 3, images, err));
-        return find_in_directory(path, part, "labels", 1, labels, err);
-    }
-    if (access(path, F_OK) != 0)
-        return sfp__fail_errno(err, SFP_ENOTFOUND, "%s: cannot open", path);
+    bool directory = false, found = false;
+    TRY(sfp__path_is_dir(path, &directory, err));
+    if (directory)
+        return find_part(path, test ? "t10k" : "train", images, labels, err);
+    TRY(sfp__path_exists(path, &found, err));
+    if (!found)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: cannot open: No such file or directory", path);
     if (test)
         TRY(replaced(path, "train-", "t10k-", images, err));
     TRY(sfp__check_memory(*images || (*images = sfp__strdup(path)), err));
@@ -283,7 +298,9 @@ static sfp_status name_classes(idx_source *s, const char *images, const char *la
     OWNED char *dir = NULL, *list = NULL;
     TRY(sfp__path_directory(images, &dir, err));
     TRY(sfp__path_make(dir, "classes.txt", &list, err));
-    bool listed = access(list, F_OK) == 0, known = listed || is_fashion(dir), seen[256] = {false};
+    bool listed = false, seen[256] = {false};
+    TRY(sfp__path_exists(list, &listed, err));
+    bool known = listed || is_fashion(dir);
     if (listed)
         TRY(sfp__names_read(list, &names, err));
     else if (known)

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #define BLOCK 512
 #define SHARDS_MAX 100000
@@ -119,9 +118,12 @@ static sfp_status list_range(tar_source *s, const char *path, const char *open, 
 static sfp_status list_shards(tar_source *s, const char *path, bool test, sfp_error *err)
 {
     const char *open = strchr(path, '{');
-    if (sfp__path_is_dir(path))
+    bool directory = false, found = false;
+    TRY(sfp__path_is_dir(path, &directory, err));
+    if (directory)
         return list_directory(s, path, test, err);
-    if (open && access(path, F_OK) != 0)
+    TRY(sfp__path_exists(path, &found, err));
+    if (open && !found)
         return list_range(s, path, open, err);
     return add_shard(s, path, err);
 }
