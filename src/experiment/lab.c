@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 bool sfp__lab_cancelled(const sfp__lab *lab)
 {
@@ -78,15 +77,17 @@ static void lab_done(sfp__lab *lab)
     sfp__directory_unlock(lab->lock);
 }
 
-/* A page without a plan beside it is not ours. */
-static sfp_status check_page(const sfp__lab *lab, sfp_error *err)
+/* A page or results without a plan beside them are not ours. */
+static sfp_status check_owner(const sfp__lab *lab, sfp_error *err)
 {
-    char page[PATH_MAX], plan[PATH_MAX];
-    TRY(sfp__path_print(page, sizeof page, err, "%s/index.html", lab->opt.out));
-    TRY(sfp__path_print(plan, sizeof plan, err, "%s/plan.json", lab->opt.out));
-    if (access(page, F_OK) == 0 && access(plan, F_OK) != 0)
-        return sfp__fail(err, SFP_EINVAL, "%s exists and is not of an experiment; use another --out", page);
-    return SFP_OK;
+    static const char *const plan[] = {"plan.json"}, *const names[] = {"index.html", "results.json"};
+    char found[NAME_MAX + 1];
+    TRY(sfp__directory_find(lab->opt.out, SFP_LIST(plan), found, sizeof found, err));
+    if (*found)
+        return SFP_OK;
+    TRY(sfp__directory_find(lab->opt.out, SFP_LIST(names), found, sizeof found, err));
+    return *found ? sfp__fail(err, SFP_EINVAL, "%s/%s exists and is not of an experiment; use another --out", lab->opt.out, found)
+                  : SFP_OK;
 }
 
 /* Removes the temporary files of a process that was killed. */
@@ -120,7 +121,7 @@ static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int
         return SFP_OK;
     TRY(sfp__directory_create(lab->opt.out, &made, err));
     TRY(sfp__directory_lock(lab->opt.out, &lab->lock, err));
-    TRY(check_page(lab, err));
+    TRY(check_owner(lab, err));
     return lab->opt.check ? sfp__lab_import_costs(lab, err) : SFP_OK;
 }
 

@@ -377,6 +377,9 @@ TEST(a_page_of_the_user_is_not_replaced)
     const sfp_experiment_options o = lab_options("mine", &w);
     put_text("mine/index.html", "mine\n");
     REFUSED(sfp_sweep(1, STRINGS("sigma=0.2,0.5"), lab_settings(), &o, NULL, &err), SFP_EINVAL, "is not of an experiment");
+    const sfp_experiment_options results = lab_options("theirs", &w);
+    put_text("theirs/results.json", "{}\n");
+    REFUSED(sfp_sweep(1, STRINGS("sigma=0.2,0.5"), lab_settings(), &results, NULL, &err), SFP_EINVAL, "is not of an experiment");
     assert_int_equal(w.executed, 0);
 }
 
