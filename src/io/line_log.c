@@ -199,6 +199,20 @@ static sfp_status find_cut(sfp__line_log *e, uint64_t from, size_t *keep_bytes, 
     }
 }
 
+/* A file that has other names, as in a backup of hard links, is replaced by an empty one: its old lines stay under these names. */
+static sfp_status leave_other_names(sfp__line_log *e, sfp_error *err)
+{
+    struct stat st;
+    if (fstat(e->fd, &st) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", e->path);
+    if (st.st_nlink < 2)
+        return SFP_OK;
+    TRY(sfp__file_write(e->path, NULL, 0, err));
+    sfp__fd_close(&e->fd);
+    e->fd = -1;
+    return open_file(e->path, O_RDWR, &e->fd, err);
+}
+
 sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
                               sfp__line_log **out, sfp_error *err)
 {
@@ -213,6 +227,8 @@ sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key
     (void)snprintf(e->path, capacity, "%s/%s", dir, name);
     TRY(find_cut(e, from, &keep_bytes, err));
     TRY(open_file(e->path, O_RDWR | O_CREAT, &e->fd, err));
+    if (from == 0)
+        TRY(leave_other_names(e, err));
     if (ftruncate(e->fd, (off_t)keep_bytes) != 0 || lseek(e->fd, 0, SEEK_END) < 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot truncate to %zu bytes", e->path, keep_bytes);
     e->size = keep_bytes;

@@ -349,6 +349,18 @@ TEST(logs_are_not_written_through_symbolic_links)
     assert_string_equal(file_text(in_directory("target")), "{\"t\":0,\"precious\":1}\n");
 }
 
+TEST(a_rerun_keeps_logs_that_have_another_name)
+{
+    sfp__run_options o = options("synthetic:24", "2");
+    assert_true(run_once(&o, "again", 0, NULL).finished);
+    const char *backup = in_directory("backup"), *before = kept_print("%s", file_text(in_directory("again/events.jsonl")));
+    assert_int_equal(link(in_directory("again/events.jsonl"), backup), 0);
+    o.learner.seed = 5;
+    assert_true(run_once(&o, "again", 0, NULL).finished);
+    assert_string_equal(file_text(backup), before);
+    assert_string_not_equal(file_text(in_directory("again/events.jsonl")), before);
+}
+
 /* Each attempt fails in its first step, because an allocation fails, until the first batch is processed. */
 TEST(a_rerun_that_fails_in_its_first_step_keeps_the_finished_run)
 {
