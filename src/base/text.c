@@ -155,11 +155,12 @@ bool sfp__utf8_valid(const char *s)
     return code != SFP_UTF8_BAD;
 }
 
-/* Characters without a picture that change the order or the lines of the text around them: a name could pretend to be another. */
+/* Characters without a picture, some of which change the order or the lines of the text around them: a name could pretend to be
+ * another. The last ranges are annotations and tags, which may hide a text of any length. */
 static bool is_invisible(uint32_t c)
 {
-    return c == 0x61c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
-           c == 0xfeff;
+    return c == 0xad || c == 0x61c || c == 0x180e || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+           (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
 }
 
 int sfp__utf8_shown(const char *s, bool *shown)
