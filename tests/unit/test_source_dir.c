@@ -265,13 +265,18 @@ TEST(an_unreadable_file_is_skipped)
     check_end(s);
 }
 
-TEST(the_stream_ends_when_the_directory_is_removed)
+TEST(the_stream_fails_when_the_directory_is_moved)
 {
+    sfp_record r;
+    sfp__raw_image p = {0};
+    bool end = false;
     put_text("w/cat/1.jpg", "c1");
     sfp_source *s = open_dir("w");
     check_next(s, "cat", "c1");
     move("w", "v");
-    check_end(s);
+    for (int i = 0; i < 2; i++)
+        REFUSED(sfp__source_next(s, &r, &p, &end, &err), SFP_ENOTFOUND, "w: the directory was removed, moved or unmounted");
+    assert_false(end);
 }
 
 /* Checks that the source delivers a label for this image. */

@@ -123,6 +123,8 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
             s->last = item;
             return deliver(s, record, out, err);
         }
+        if (over && s->watch.removed) /* a share that was unmounted is not the end of its stream */
+            return sfp__fail(err, SFP_ENOTFOUND, "%s: the directory was removed, moved or unmounted", base->path);
         *end = over;
         if (*end)
             return SFP_OK;

@@ -6,7 +6,7 @@
  * waits until it is closed, or until it has not changed for two seconds. This needs the leases of Linux, which work for files of
  * the same owner and for root; elsewhere such a file may be delivered twice, first incomplete. Names that are not those of images
  * are ignored, also hidden ones (.NAME), which programs use before they rename a file. The stream ends when a file named .end
- * appears or the directory is removed. Directories below those of the first level are ignored.
+ * appears. It fails if the directory is removed, moved or unmounted. Directories below those of the first level are ignored.
  *
  * A directory that cannot be watched, or that has two names (a link), causes a warning, and the others continue. Of two names,
  * one that is not a link is used. */
@@ -76,8 +76,9 @@ typedef struct sfp__dir_watch {
     sfp__watched_directory *directories;
     int directory_count;
     size_t directory_capacity;
-    bool ended;  /* nothing follows after the items in the queue */
-    bool missed; /* memory, descriptors or the disk failed, so that files may have been missed: everything is scanned again */
+    bool ended;   /* nothing follows after the items in the queue */
+    bool removed; /* because the directory was removed, moved or unmounted */
+    bool missed;  /* memory, descriptors or the disk failed, so that files may have been missed: everything is scanned again */
 } sfp__dir_watch;
 
 /* Returns whether a call failed because of its file, which was removed, replaced or must not be read, and not because of the

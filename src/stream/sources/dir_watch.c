@@ -217,6 +217,7 @@ static sfp_status handle(sfp__dir_watch *w, const struct inotify_event *e, sfp_e
     bool top = f->name[0] == '\0';
     if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
         w->ended |= top;
+        w->removed |= top;
         if (e->mask & IN_IGNORED)
             remove_directory(w, f);
         return SFP_OK;
