@@ -48,6 +48,7 @@ static sfp_status status_of_open(int error)
     case EPERM:
     case ELOOP:
     case ENAMETOOLONG:
+    case ENXIO: /* a socket */
         return SFP_EINVAL;
     default:
         return SFP_EIO;

@@ -1,5 +1,6 @@
 /* Runs on a machine that fails: without memory, descriptors or bytes that were there before. A run fails or ends in the same bytes; it
  * never takes such an error for a damaged image. (Threads: sfp__thread_pool_create is in run_world.h.) */
+#include "io/file.h"
 #include "model/vit.h"
 
 #include "run_world.h"
@@ -7,6 +8,8 @@
 
 #include <math.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 AROUND_ALL(make_world, end_world)
@@ -211,6 +214,18 @@ TEST(a_test_part_that_cannot_be_examined_is_not_a_missing_one)
     assert_int_equal(remove(images), 0);
     assert_int_equal(remove(labels), 0);
     assert_true(isnan(run_once(&o, "idx_untested", 0, NULL).average_accuracy)); /* without both files, there is no test part */
+}
+
+TEST(a_socket_is_not_a_failure_of_the_machine)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    uint8_t *bytes = NULL;
+    size_t size;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)snprintf(name.sun_path, sizeof name.sun_path, "%s", in_directory("socket.png"));
+    assert_int_equal(bind(fd, (const struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(sfp__file_read(name.sun_path, 100, &bytes, &size, &err), SFP_EINVAL);
+    assert_int_equal(close(fd), 0);
 }
 
 TEST(more_unreadable_images_than_allowed_fail_the_run)
