@@ -107,6 +107,27 @@ static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
                      found);
 }
 
+/* The next run would take the output files for images. */
+static sfp_status check_apart(const sfp__plan *p, const sfp_source *source, sfp_error *err)
+{
+    char images[PATH_MAX], out[PATH_MAX];
+    if (!source || !source->kind || !source->kind->walks || !realpath(source->path, images) || !realpath(p->opt->out, out))
+        return SFP_OK;
+    size_t n = strlen(images);
+    if (strncmp(out, images, n) != 0 || (out[n] && (out[n] != '/' || out[n + 1] == '.')))
+        return SFP_OK;
+    return sfp__fail_key(err, "out", SFP_EINVAL, "out is %s, expected a directory that is not in %s, which has the images",
+                         p->opt->out, source->path);
+}
+
+sfp_status sfp__files_check_apart(const sfp__plan *p, sfp_error *err)
+{
+    if (!p->opt->out)
+        return SFP_OK;
+    TRY(check_apart(p, p->source, err));
+    return check_apart(p, p->test, err);
+}
+
 sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;

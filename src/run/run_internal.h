@@ -266,6 +266,8 @@ bool sfp__position_read(sfp__run *run, json_t *root);
 
 /* Creates and locks the directory. Without --resume, one with an unfinished run is refused. */
 sfp_status sfp__files_lock(sfp__run *run, sfp_error *err);
+/* Refuses an output directory among the images of the stream or of its test set. */
+sfp_status sfp__files_check_apart(const sfp__plan *p, sfp_error *err);
 /* Called when nothing can be wrong any more. Removes the files of an earlier run, with a message (unless `resumed`), and the
  * unfinished files of a killed process. */
 sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err);

@@ -62,6 +62,7 @@ typedef struct sfp__source_kind {
     const char *alias;   /* an earlier name that is still accepted; NULL: none */
     const char *summary; /* one line */
     bool live;
+    bool walks; /* every directory below PATH is one of images, unless its name begins with a dot */
     /* Opens PATH. An indexed source reads all records, but no image. On failure it frees everything that it has allocated. */
     sfp_status (*open)(const char *path, const sfp__source_options *opt, sfp_source **out, sfp_error *err);
 } sfp__source_kind;

@@ -233,5 +233,6 @@ const sfp__source_kind sfp__source_dir = {
     .alias = "dir",
     .summary = "a watched directory: images as they are put into it",
     .live = true,
+    .walks = true,
     .open = open_dir,
 };

@@ -250,5 +250,6 @@ static sfp_status open_folder(const char *path, const sfp__source_options *opt, 
 const sfp__source_kind sfp__source_folder = {
     .name = "folder",
     .summary = "images in CLASS/ or DOMAIN/CLASS/ directories",
+    .walks = true,
     .open = open_folder,
 };

@@ -69,3 +69,10 @@ echo "not a directory:"
 mkfile image a.png 8 8 1
 run --data synthetic:40 --out a.png
 run --data synthetic:40 --out a.png/x
+
+echo "among the images:"
+for c in cat dog; do mkdir -p images/$c && mkfile image images/$c/1.png 32 32 1; done
+run --data folder:images --out images
+run --data folder:images --out images/runs/first
+run --data folder:images --out images/.runs
+ls images
