@@ -353,8 +353,8 @@ static sfp_status check_owner(const char *out, sfp_error *err)
     if (p || sfp__line_log_check(path, "step", &unused) == SFP_OK)
         return SFP_OK;
     TRY(sfp__directory_find(out, SFP_LIST(names), found, sizeof found, err));
-    return *found ? sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of pretraining; choose another --out", out,
-                              found)
+    return *found ? sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of pretraining; choose another --out",
+                              out, found)
                   : SFP_OK;
 }
 

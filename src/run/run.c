@@ -372,7 +372,8 @@ static sfp_status load_init_state(sfp__run *run, sfp_error *err)
     sfp__learner *l = run->learner;
     TRY(sfp__learner_load(l, run->init_state, err));
     if (!p->tasks.free && sfp__learner_task(l) > 0) /* its components are frozen for good */
-        return sfp__fail(err, SFP_EINVAL, "%s: the state is of task %d of %d, expected one of the first task or of a stream without tasks "
+        return sfp__fail(err, SFP_EINVAL,
+                         "%s: the state is of task %d of %d, expected one of the first task or of a stream without tasks "
                          "(--tasks free), because each task has its own fingerprints",
                          run->init_state, sfp__learner_task(l) + 1, p->tasks.count);
     return sfp__classes_check_state(&run->classes, p, run->init_state, err);

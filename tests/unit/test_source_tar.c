@@ -482,8 +482,8 @@ TEST(excluded_files_cause_a_warning)
     sfp_source *s = open_source(kind, "d");
     assert_int_equal(s->count, 1);
     check_bytes(s, 0, "colour", 6);
-    HOLDS(s->warning, "excluded: 2 further images of a sample", "excluded: 1 tar files that are named neither train, val nor test",
-          "excluded: 1 compressed tar files");
+    HOLDS(s->warning, "excluded: 2 further images of a sample",
+          "excluded: 1 tar files that are named neither train, val nor test", "excluded: 1 compressed tar files");
 }
 
 TEST(a_stream_skips_a_bad_sample_and_continues)

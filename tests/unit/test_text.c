@@ -164,9 +164,8 @@ TEST(fields_end_at_commas_outside_quotes)
 
 TEST(characters_that_reorder_a_line_are_not_shown)
 {
-    static const char *const hidden[] = {"\u202e", "\u202a", "\u2066", "\u2069", "\u200f",
-                                         "\u061c", "\u2028", "\u200b", "\ufeff",
-                                         "\u00ad", "\u180e", "\ufff9", "\U000e0041"};
+    static const char *const hidden[] = {"\u202e", "\u202a", "\u2066", "\u2069", "\u200f", "\u061c",    "\u2028",
+                                         "\u200b", "\ufeff", "\u00ad", "\u180e", "\ufff9", "\U000e0041"};
     static const char *const visible[] = {"a", "\u00e9", "\u05d0", "\u4e2d", "\u2013", "\U0001f600"};
     bool shown;
     for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {

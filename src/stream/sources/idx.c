@@ -170,8 +170,8 @@ static sfp_status find_part(const char *dir, const char *part, char **images, ch
     if (*images && *labels)
         return SFP_OK;
     const char *what = *images ? "labels-idx1" : "images-idx3";
-    return sfp__fail(err, *images || *labels ? SFP_EFORMAT : SFP_ENOTFOUND, "%s: directory has no %s-%s-ubyte or %s-%s-ubyte.gz", dir,
-                     part, what, part, what);
+    return sfp__fail(err, *images || *labels ? SFP_EFORMAT : SFP_ENOTFOUND, "%s: directory has no %s-%s-ubyte or %s-%s-ubyte.gz",
+                     dir, part, what, part, what);
 }
 
 /* Returns a copy of `path` in which the last `from` of the file name is replaced; *out is NULL if there is none. */
@@ -211,7 +211,8 @@ static sfp_status find_labels(const char *images, char **out, sfp_error *err)
     TRY(sfp__path_exists(other, &found, err));
     TRY(sfp__path_exists(images, &have_images, err));
     if (!same && !found)
-        return sfp__fail(err, have_images ? SFP_EFORMAT : SFP_ENOTFOUND, "%s: file of labels is missing, expected %s", images, path);
+        return sfp__fail(err, have_images ? SFP_EFORMAT : SFP_ENOTFOUND, "%s: file of labels is missing, expected %s", images,
+                         path);
     if (!have_images)
         return sfp__fail(err, SFP_EFORMAT, "%s: file of images is missing, but not its labels", images);
     *out = same ? TAKE(path) : TAKE(other);
