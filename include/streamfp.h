@@ -574,6 +574,13 @@ SFP_API double sfp_result_accuracy(const sfp_result *r, const char *member, int 
 /* The whole result as JSON, on one line or indented; free with sfp_free. */
 SFP_API sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err);
 
+/* The registry, in which every run with a directory records its result. sfp_registry_list returns {"runs": [...]} as `streamfp runs
+ * --json` does, newest first; limit 0: all runs; free *json with sfp_free. A run is "gone" if its directory does not exist any more.
+ * sfp_registry_forget removes a run by its number ("12"), all runs of a directory or, with NULL, all that are gone, but no file.
+ * *count (may be NULL): how many. SFP_ENOTFOUND: no such run, or no registry yet. */
+SFP_API sfp_status sfp_registry_list(int limit, char **json, sfp_error *err);
+SFP_API sfp_status sfp_registry_forget(const char *run, int *count, sfp_error *err);
+
 /* ---------------------------------------------------------------------------------------------------------- 9 Evaluation
  *
  * The accuracy of a saved state on labelled images. Classes are matched by name; images of classes that the state has not learned
