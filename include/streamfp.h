@@ -275,7 +275,8 @@ typedef struct sfp_timestamp_report {
 } sfp_timestamp_report;
 #define SFP_TIMESTAMP_REPORT_INIT SFP_INIT(sfp_timestamp_report)
 
-/* settings NULL: defaults. */
+/* settings NULL: defaults. Unlike a run, a learner accepts a setting that has no effect beside the others, such as "sigma" with
+ * "select" none: a checkpoint of such a learner can only be resumed with the same settings. */
 SFP_API sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err);
 
 /* Its predictors must be freed first. */
