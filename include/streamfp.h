@@ -562,7 +562,8 @@ SFP_API void sfp_result_free(sfp_result *r);
 /* A number by its key in result.json, with dots for inner objects: "average_accuracy", "samples.offered", "lag.mean". NaN: not
  * measured, or there is no such number. */
 SFP_API double sfp_result_number(const sfp_result *r, const char *key);
-/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. */
+/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. For settings that were renamed, result.json has the
+ * earlier name and value; those of today are found, too: "config.label-queue". */
 SFP_API const char *sfp_result_string(const sfp_result *r, const char *key);
 
 SFP_API int sfp_result_tasks(const sfp_result *r);
