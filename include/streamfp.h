@@ -12,7 +12,8 @@
  * Rules that hold for every function:
  *
  *   Errors      A function that can fail returns an sfp_status and, if `err` is not NULL, writes a message that names the file,
- *               the place, what was found and what was expected. Outputs are unchanged on failure.
+ *               the place, what was found and what was expected. Outputs are unchanged on failure. An argument that is NULL
+ *               without being allowed to is SFP_EINVAL. Functions that return no status do not check their object for NULL.
  *   Ownership   What a function returns through `out` belongs to the caller, who frees it with the function named beside it; every
  *               such function accepts NULL. Pointers returned as `const` belong to the object and stay valid as long as stated.
  *               Arguments are copied; the caller may free them after the call unless stated otherwise.
