@@ -12,7 +12,8 @@
  * Rules that hold for every function:
  *
  *   Errors      A function that can fail returns an sfp_status and, if `err` is not NULL, writes a message that names the file,
- *               the place, what was found and what was expected. Outputs are unchanged on failure.
+ *               the place, what was found and what was expected. Outputs are unchanged on failure. An argument that is NULL
+ *               without being allowed to is SFP_EINVAL. Functions that return no status do not check their object for NULL.
  *   Ownership   What a function returns through `out` belongs to the caller, who frees it with the function named beside it; every
  *               such function accepts NULL. Pointers returned as `const` belong to the object and stay valid as long as stated.
  *               Arguments are copied; the caller may free them after the call unless stated otherwise.
@@ -275,7 +276,8 @@ typedef struct sfp_timestamp_report {
 } sfp_timestamp_report;
 #define SFP_TIMESTAMP_REPORT_INIT SFP_INIT(sfp_timestamp_report)
 
-/* settings NULL: defaults. */
+/* settings NULL: defaults. Unlike a run, a learner accepts a setting that has no effect beside the others, such as "sigma" with
+ * "select" none: a checkpoint of such a learner can only be resumed with the same settings. */
 SFP_API sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err);
 
 /* Its predictors must be freed first. */
@@ -561,7 +563,8 @@ SFP_API void sfp_result_free(sfp_result *r);
 /* A number by its key in result.json, with dots for inner objects: "average_accuracy", "samples.offered", "lag.mean". NaN: not
  * measured, or there is no such number. */
 SFP_API double sfp_result_number(const sfp_result *r, const char *key);
-/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. */
+/* A text by its key, such as "started" or "config.sigma"; NULL: there is none. For settings that were renamed, result.json has the
+ * earlier name and value; those of today are found, too: "config.label-queue". */
 SFP_API const char *sfp_result_string(const sfp_result *r, const char *key);
 
 SFP_API int sfp_result_tasks(const sfp_result *r);
@@ -573,6 +576,13 @@ SFP_API const char *sfp_result_class_name(const sfp_result *r, int label);
 SFP_API double sfp_result_accuracy(const sfp_result *r, const char *member, int after, int on);
 /* The whole result as JSON, on one line or indented; free with sfp_free. */
 SFP_API sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err);
+
+/* The registry, in which every run with a directory records its result. sfp_registry_list returns {"runs": [...]} as `streamfp runs
+ * --json` does, newest first; limit 0: all runs; free *json with sfp_free. A run is "gone" if its directory does not exist any more.
+ * sfp_registry_forget removes a run by its number ("12"), all runs of a directory or, with NULL, all that are gone, but no file.
+ * *count (may be NULL): how many. SFP_ENOTFOUND: no such run, or no registry yet. */
+SFP_API sfp_status sfp_registry_list(int limit, char **json, sfp_error *err);
+SFP_API sfp_status sfp_registry_forget(const char *run, int *count, sfp_error *err);
 
 /* ---------------------------------------------------------------------------------------------------------- 9 Evaluation
  *

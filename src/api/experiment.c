@@ -66,6 +66,8 @@ static sfp_status list_settings(const sfp_settings *settings, sfp__strings *out,
 {
     const sfp__args *a = settings ? sfp__api_run_args(settings) : NULL;
     static const char *const refused[] = {"out", "resume", "costs"};
+    if (settings && !a)
+        return sfp__fail(err, SFP_EINVAL, "settings are those of a pretraining, expected those of sfp_settings_create");
     for (size_t i = 0; a && i < a->count; i++) {
         const char *key = a->opts[i].name;
         if (a->opts[i].type == SFP_OPT_GROUP || a->values[i].rank < SFP_RANK_FILE)

@@ -171,6 +171,7 @@ static sfp_status check_report(const sfp_timestamp_report *report, sfp_error *er
 sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_timestamp_report *report, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     TRY(check_count(l, count, err));
     TRY(check_report(report, err));
     if (!samples)
@@ -189,6 +190,7 @@ sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *sample
 sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     TRY(check_count(l, count, err));
     if (!samples)
         return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
@@ -199,6 +201,7 @@ sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *sampl
 sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t label, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     if (!sample)
         return sfp__fail(err, SFP_EINVAL, "sample must not be NULL");
     TRY(load(l, 1, sample, err));
@@ -210,6 +213,7 @@ sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t
 sfp_status sfp_learner_merge(sfp_learner *l, const char *path, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
     sfp_status status = sfp__learner_merge(l->core, path, err);
@@ -237,6 +241,7 @@ static void remove_queued(sfp_learner *l, int i)
 sfp_status sfp_learner_enqueue(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     TRY(check_count(l, count, err));
     if (!samples)
         return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
@@ -261,6 +266,7 @@ sfp_status sfp_learner_label(sfp_learner *l, int count, const uint64_t *ids, con
                              sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     TRY(check_count(l, count, err));
     TRY(check_report(report, err));
     if (!ids || !labels)
@@ -291,6 +297,7 @@ int sfp_learner_queued(const sfp_learner *l)
 sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t *labels, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     if (count < 1 || !labels)
         return sfp__fail(err, SFP_EINVAL, "count is %d, expected at least 1 label", count);
     if (!sfp__learner_known_tasks(l->core))
@@ -303,6 +310,7 @@ sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t
 sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     if (!sfp__learner_known_tasks(l->core))
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'free', expected a number of tasks: this learner has none");
     TRY(sfp__learner_next_task(l->core, err));
@@ -323,12 +331,14 @@ const char *sfp_learner_class_name(const sfp_learner *l, int32_t label)
 sfp_status sfp_learner_set_class_name(sfp_learner *l, int32_t label, const char *name, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     return sfp__learner_name_class(l->core, label, name, err);
 }
 
 sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *label, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     int32_t unused = -1, end = sfp__learner_label_end(l->core);
     if (!name || !*name || !label)
         return sfp__fail(err, SFP_EINVAL, "name must not be empty, label must not be NULL");
@@ -354,12 +364,14 @@ sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *labe
 sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     return path ? sfp__learner_save(l->core, path, err) : sfp__fail(err, SFP_EINVAL, "path must not be NULL");
 }
 
 sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
     TRY(sfp__learner_load(l->core, path, err));
@@ -370,6 +382,7 @@ sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
 sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
     return sfp__learner_checkpoint(l->core, path, position ? position : "", err);
@@ -378,6 +391,7 @@ sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *
 sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char **position, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(l, "learner", err));
     OWNED char *text = NULL;
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");

@@ -236,6 +236,7 @@ static void write_predictions(sfp_predictor *p, int count, int readable, sfp_pre
 sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *images, sfp_prediction *predictions, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(p, "predictor", err));
     int n = 0;
     if (count < 0 || count > IMAGES_MAX)
         return sfp__fail(err, SFP_EINVAL, "count is %d, expected 0 to %d", count, IMAGES_MAX);
@@ -261,6 +262,7 @@ sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *image
 sfp_status sfp_predictor_refresh(sfp_predictor *p, sfp_error *err)
 {
     IN_C_LOCALE;
+    TRY(sfp__api_check(p, "predictor", err));
     if (!p->core)
         return SFP_OK;
     p->has_run = false; /* its scores may be of other classes */

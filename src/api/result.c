@@ -1,9 +1,10 @@
-/* Results (streamfp.h, part 8). The public type sfp_result is the struct of results/result.h. */
+/* Results and their registry (streamfp.h, part 8). The public type sfp_result is the struct of results/result.h. */
 #include "api/api.h"
 
 #include "base/c_locale.h"
 #include "base/mem.h"
 #include "io/file.h"
+#include "results/registry.h"
 #include "results/result.h"
 
 #include <limits.h>
@@ -83,4 +84,31 @@ sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_er
     if (!r || !out)
         return sfp__fail(err, SFP_EINVAL, "result and out must not be NULL");
     return sfp__result_text(r, one_line != 0, out, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- registry */
+
+sfp_status sfp_registry_list(int limit, char **json, sfp_error *err)
+{
+    IN_C_LOCALE;
+    OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
+    OWNED_BY(sfp__text_done) sfp__text t = {0};
+    sfp__json j = {.text = &t};
+    if (!json || limit < 0)
+        return sfp__fail(err, SFP_EINVAL, "limit is %d, expected 0 or more; json must not be NULL", limit);
+    TRY(sfp__registry_open_readonly(&registry, err));
+    sfp__json_object(&j, NULL);
+    TRY(sfp__registry_write(registry, limit, &j, err));
+    sfp__json_end(&j);
+    TRY(sfp__check_memory(!t.failed, err));
+    *json = TAKE(t.s);
+    return SFP_OK;
+}
+
+sfp_status sfp_registry_forget(const char *run, int *count, sfp_error *err)
+{
+    IN_C_LOCALE;
+    OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
+    TRY(sfp__registry_open_readonly(&registry, err));
+    return sfp__registry_forget(registry, run, count, err);
 }

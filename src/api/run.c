@@ -88,6 +88,10 @@ sfp_status sfp_run_open(sfp_engine *e, const sfp_settings *settings, const sfp_r
     IN_C_LOCALE;
     sfp_run_options o;
     TRY(sfp__api_options(options, &o, sizeof o, "sfp_run_options", err));
+    if (o.source && o.source == o.test) {
+        sfp__source_close(o.source);
+        return sfp__fail(err, SFP_EINVAL, "source and test are the same object, expected two sources");
+    }
     sfp_status status = open_run(e, settings, &o, out, err);
     sfp__source_close(o.source);
     sfp__source_close(o.test);

@@ -431,17 +431,15 @@ bool sfp__cell_is_done(const sfp__lab *lab, const sfp__cell *cell)
            !sfp__directory_has(directory, "result.json", &has, NULL) && has && !has_inputs(directory, cell, &same, NULL) && same;
 }
 
-/* Removes the files of a run with other inputs: the result first, so that it is never found beside the inputs of the new run. */
+/* Removes the files of a run with other inputs, before the inputs of the new run are written. */
 static sfp_status remove_run(sfp__lab *lab, const char *directory, sfp_error *err)
 {
-    static const char *const names[] = {
-        "result.json", "checkpoint",   "checkpoint.old",    "state.safetensors",  "state-task-#.safetensors",
-        "report.html", "events.jsonl", "predictions.jsonl", "predictions.jsonl.#"};
+    static const char *const names[] = {"result.json", "checkpoint"};
     bool has;
-    TRY(sfp__directory_has_any(directory, 2, names, &has, err));
+    TRY(sfp__directory_has_any(directory, SFP_LIST(names), &has, err));
     if (has)
         sfp__lab_report_other_inputs(lab);
-    return sfp__directory_remove_files(directory, SFP_LIST(names), 0, NULL, err);
+    return sfp__run_remove_files(directory, SFP_FILES_ALL, NULL, err);
 }
 
 static sfp_status finish_run(sfp__lab *lab, const sfp__cell *cell, const char *directory, const sfp__strings *settings,
@@ -472,9 +470,9 @@ const char *sfp__cell_name(const sfp__lab *lab, const sfp__cell *cell, char *buf
  * was written has left it. */
 static sfp_status remove_intermediate(const char *directory, sfp_error *err)
 {
-    static const char *const names[] = {"checkpoint",       "checkpoint.old",    "state-task-#.safetensors",
-                                        "checkpoint.tmp.#", "report.html.tmp.#", INPUTS ".tmp.#"};
-    return sfp__directory_remove_files(directory, sizeof names / sizeof *names, names, 0, NULL, err);
+    static const char *const names[] = {INPUTS ".tmp.#"};
+    TRY(sfp__run_remove_files(directory, SFP_FILES_CHECKPOINT | SFP_FILES_TASK_STATE | SFP_FILES_UNFINISHED, NULL, err));
+    return sfp__directory_remove_files(directory, SFP_LIST(names), 0, NULL, err);
 }
 
 /* Runs the cell in its directory, if that has no result with the same inputs yet. */

@@ -61,12 +61,13 @@ static sfp_status relabel(sfp__learner *l, int32_t from, int32_t to, sfp_error *
 {
     sfp__head *h = l->heads[0];
     const float *x = l->batch.tap;
+    TRY(sfp__learner_reserve_classes(l, to + 1, err));
     TRY(sfp__head_forget(h, x, from, l->batch.key, err));
-    sfp_status status = to < sfp__learner_classes(l) ? SFP_OK : sfp__learner_add_classes(l, to + 1, err);
-    if (!status)
-        status = sfp__head_update(h, 1, x, &to, l->batch.key, err);
+    sfp_status status = sfp__head_update(h, 1, x, &to, l->batch.key, err);
     if (status) /* cannot fail: its class has memory */
         (void)sfp__head_update(h, 1, x, &from, l->batch.key, NULL);
+    else /* cannot fail: its memory is reserved */
+        (void)sfp__learner_add_classes(l, to + 1, NULL);
     sfp__learner_update_seen(l);
     return status;
 }

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SCHEMA 2
@@ -58,7 +59,7 @@ static const char put_sql[] = "INSERT INTO runs(dir, method, json) VALUES(?1, ?2
 
 static const char list_sql[] = "SELECT id, dir, started, method, data, seed, average_accuracy, forgetting, prequential_accuracy, "
                                "samples_per_second, seconds,"
-                               " finished FROM runs ORDER BY started DESC, id DESC LIMIT ?1";
+                               " finished, gone(dir) FROM runs ORDER BY started DESC, id DESC LIMIT ?1";
 
 static void finalize(sqlite3_stmt **st)
 {
@@ -185,6 +186,14 @@ static sfp_status fail_no_registry(const sfp__registry *r, sfp_error *err)
     return sfp__fail(err, SFP_ENOTFOUND, "%s: the registry does not exist yet", r->path);
 }
 
+/* The SQL function gone(dir): 1 if the directory does not exist any more. One that cannot be accessed exists. */
+static void is_gone(sqlite3_context *ctx, int count, sqlite3_value **values)
+{
+    const unsigned char *dir = count == 1 ? sqlite3_value_text(values[0]) : NULL;
+    struct stat st;
+    sqlite3_result_int(ctx, dir && stat((const char *)dir, &st) != 0 && (errno == ENOENT || errno == ENOTDIR));
+}
+
 /* A reader also opens the file for writing, if permitted: SQLite then rolls back an unfinished transaction of a killed writer. */
 static sfp_status open_file(sfp__registry *r, bool create, sfp_error *err)
 {
@@ -196,6 +205,8 @@ static sfp_status open_file(sfp__registry *r, bool create, sfp_error *err)
     if (sqlite3_open_v2(r->path, &r->db, SQLITE_OPEN_READWRITE | (create ? SQLITE_OPEN_CREATE : 0), NULL) != SQLITE_OK)
         return fail_db(r, "cannot open", err);
     (void)sqlite3_busy_timeout(r->db, BUSY_MILLISECONDS);
+    if (sqlite3_create_function(r->db, "gone", 1, SQLITE_UTF8, NULL, is_gone, NULL, NULL) != SQLITE_OK)
+        return fail_db(r, "cannot open", err);
     TRY(read_layout(r, &version, err));
     if (create && version < SCHEMA)
         return create_tables(r, err);
@@ -238,11 +249,14 @@ static void bind_text(sqlite3_stmt *st, int at, const char *text)
     (void)sqlite3_bind_text(st, at, text, -1, SQLITE_TRANSIENT);
 }
 
-/* Writes the canonical path of `dir` to buf; if the directory does not exist, writes `dir` unchanged. */
+/* Writes the canonical path of `dir` to buf; if the directory does not exist, its path below the current directory. */
 static void canonical_path(const char *dir, char *buf, size_t size)
 {
     char resolved[PATH_MAX];
-    (void)snprintf(buf, size, "%s", realpath(dir, resolved) ? resolved : dir);
+    if (realpath(dir, resolved))
+        (void)snprintf(buf, size, "%s", resolved);
+    else if (dir[0] == '/' || !getcwd(resolved, sizeof resolved) || snprintf(buf, size, "%s/%s", resolved, dir) >= (int)size)
+        (void)snprintf(buf, size, "%s", dir);
 }
 
 sfp_status sfp__registry_put(sfp__registry *r, const char *dir, const sfp_result *result, int64_t *id, sfp_error *err)
@@ -305,7 +319,8 @@ sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx,
                                  .prequential_accuracy = column_real(st, 8),
                                  .samples_per_second = column_real(st, 9),
                                  .seconds = column_real(st, 10),
-                                 .finished = sqlite3_column_int(st, 11) != 0};
+                                 .finished = sqlite3_column_int(st, 11) != 0,
+                                 .gone = sqlite3_column_int(st, 12) != 0};
         column_text(st, 1, row.dir, sizeof row.dir);
         column_text(st, 2, row.started, sizeof row.started);
         column_text(st, 3, row.method, sizeof row.method);
@@ -313,6 +328,35 @@ sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx,
         more = fn(ctx, &row);
     }
     return !more || code == SQLITE_DONE ? SFP_OK : fail_db(r, "cannot read", err);
+}
+
+static bool write_row(void *ctx, const sfp__registry_row *row)
+{
+    sfp__json *j = ctx;
+    sfp__json_object(j, NULL);
+    sfp__json_int(j, "id", row->id);
+    sfp__json_string(j, "started", row->started);
+    sfp__json_bool(j, "finished", row->finished);
+    sfp__json_string(j, "method", row->method);
+    sfp__json_string(j, "data", row->data);
+    sfp__json_seed(j, "seed", row->seed);
+    sfp__json_real(j, "average_accuracy", row->average_accuracy);
+    sfp__json_real(j, "forgetting", row->forgetting);
+    sfp__json_real(j, "prequential_accuracy", row->prequential_accuracy);
+    sfp__json_real(j, "samples_per_second", row->samples_per_second);
+    sfp__json_real(j, "seconds", row->seconds);
+    sfp__json_string(j, "dir", row->dir);
+    sfp__json_bool(j, "gone", row->gone);
+    sfp__json_end(j);
+    return true;
+}
+
+sfp_status sfp__registry_write(sfp__registry *r, int limit, sfp__json *j, sfp_error *err)
+{
+    sfp__json_array(j, "runs");
+    sfp_status s = r ? sfp__registry_list(r, limit, write_row, j, err) : SFP_OK;
+    sfp__json_end(j);
+    return s;
 }
 
 /* Copies the json column of the row that `sql` selects by id or, if dir is not NULL, by directory. If there is no such row, *out
@@ -335,22 +379,73 @@ static sfp_status fetch_json(const sfp__registry *r, const char *sql, int64_t id
     return *out ? SFP_OK : sfp__fail_nomem(err);
 }
 
+static bool is_number(const char *text, int64_t *id)
+{
+    char *end;
+    errno = 0;
+    *id = strtoll(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
+}
+
+static sfp_status fail_no_run(const sfp__registry *r, const char *run, sfp_error *err)
+{
+    return sfp__fail(err, SFP_ENOTFOUND,
+                     "run %s: not in the registry %s, expected a run number or directory; list runs with 'streamfp runs'", run,
+                     r->path);
+}
+
 sfp_status sfp__registry_json(sfp__registry *r, const char *number_or_dir, char **out, sfp_error *err)
 {
-    char *end, name[PATH_MAX];
+    char name[PATH_MAX];
+    int64_t id;
     OWNED char *json = NULL;
-    errno = 0;
-    long long id = strtoll(number_or_dir, &end, 10);
-    if (number_or_dir[0] >= '0' && number_or_dir[0] <= '9' && *end == '\0' && errno == 0)
+    if (is_number(number_or_dir, &id))
         TRY(fetch_json(r, "SELECT json FROM runs WHERE id = ?1", id, NULL, &json, err));
     if (!json) {
         canonical_path(number_or_dir, name, sizeof name);
         TRY(fetch_json(r, "SELECT json FROM runs WHERE dir = ?1 ORDER BY started DESC, id DESC LIMIT 1", 0, name, &json, err));
     }
     if (!json)
-        return sfp__fail(err, SFP_ENOTFOUND,
-                         "run %s: not in the registry %s, expected a run number or directory; list runs with 'streamfp runs'",
-                         number_or_dir, r->path);
+        return fail_no_run(r, number_or_dir, err);
     *out = TAKE(json);
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- forget */
+
+/* Removes the rows that `sql` selects by id or, if dir is not NULL, by directory. */
+static sfp_status remove_rows(const sfp__registry *r, const char *sql, int64_t id, const char *dir, int *count, sfp_error *err)
+{
+    OWNED_BY(finalize) sqlite3_stmt *st = NULL;
+    TRY(prepare(r, sql, &st, "cannot write", err));
+    if (dir)
+        bind_text(st, 1, dir);
+    else if (sqlite3_bind_parameter_count(st) > 0)
+        (void)sqlite3_bind_int64(st, 1, id);
+    if (sqlite3_step(st) != SQLITE_DONE)
+        return fail_db(r, "cannot write", err);
+    *count = sqlite3_changes(r->db);
+    return SFP_OK;
+}
+
+sfp_status sfp__registry_forget(sfp__registry *r, const char *number_or_dir, int *count, sfp_error *err)
+{
+    char name[PATH_MAX];
+    int64_t id = 0;
+    int removed = 0;
+    if (!number_or_dir) {
+        TRY(remove_rows(r, "DELETE FROM runs WHERE gone(dir)", 0, NULL, &removed, err));
+    } else {
+        if (is_number(number_or_dir, &id))
+            TRY(remove_rows(r, "DELETE FROM runs WHERE id = ?1", id, NULL, &removed, err));
+        if (removed == 0) {
+            canonical_path(number_or_dir, name, sizeof name);
+            TRY(remove_rows(r, "DELETE FROM runs WHERE dir = ?1", 0, name, &removed, err));
+        }
+        if (removed == 0)
+            return fail_no_run(r, number_or_dir, err);
+    }
+    if (count)
+        *count = removed;
     return SFP_OK;
 }

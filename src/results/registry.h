@@ -4,6 +4,7 @@
 #define SFP_RESULTS_REGISTRY_H
 
 #include "base/mem.h"
+#include "io/json_write.h"
 #include "results/result.h"
 
 typedef struct sfp__registry sfp__registry;
@@ -24,11 +25,17 @@ typedef struct sfp__registry_row {
     uint64_t seed;
     double average_accuracy, forgetting, prequential_accuracy, samples_per_second, seconds;
     bool finished;
+    bool gone; /* the directory does not exist any more */
 } sfp__registry_row;
 
 /* Calls fn for each run, newest first, until fn returns false. limit: maximum number of runs; 0: all. */
 sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx, const sfp__registry_row *row), void *ctx,
                               sfp_error *err);
+/* Writes the runs, newest first, as the array "runs" into the open object of `j`. */
+sfp_status sfp__registry_write(sfp__registry *r, int limit, sfp__json *j, sfp_error *err);
+/* Removes a run by its number, all runs of a directory or, with NULL, all runs whose directory is gone. *count (may be NULL): how
+ * many. SFP_ENOTFOUND: there is no such run. */
+sfp_status sfp__registry_forget(sfp__registry *r, const char *number_or_dir, int *count, sfp_error *err);
 /* Returns the stored text of result.json; the caller frees it with sfp__free. For a directory, it is that of the newest run. */
 sfp_status sfp__registry_json(sfp__registry *r, const char *number_or_dir, char **out, sfp_error *err);
 

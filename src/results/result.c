@@ -194,6 +194,17 @@ const char *sfp__result_option_value(const char *key, const char *value)
     return value;
 }
 
+const char *sfp__result_setting(const sfp_result *r, const char *name)
+{
+    const char *value = sfp__result_value(r, name);
+    for (size_t i = 0; !value && i < sizeof renamed_options / sizeof *renamed_options; i++) {
+        const char *saved = strcmp(renamed_options[i].name, name) == 0 ? renamed_options[i].saved : NULL;
+        if (saved && (value = sfp__result_value(r, saved)) != NULL)
+            return sfp__result_option_value(saved, value);
+    }
+    return value;
+}
+
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
     const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"),

@@ -148,6 +148,8 @@ const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no
 /* The name of an option today, for a key of result.json, and the word of today for a value there. */
 const char *sfp__result_option_name(const char *key);
 const char *sfp__result_option_value(const char *key, const char *value);
+/* The value of an option by its name of today or its key, in words of today if the name is; NULL: no such option. */
+const char *sfp__result_setting(const sfp_result *r, const char *name);
 /* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */

@@ -769,7 +769,7 @@ const char *sfp__result_string(const sfp_result *r, const char *key)
     const field *f = find_field(key);
     const char *option = member_of(key, "config");
     if (option)
-        return sfp__result_value(r, option);
+        return sfp__result_setting(r, option);
     if (strcmp(key, "version") == 0)
         return r->version;
     return f && f->kind == TEXT ? (const char *)r + f->offset : NULL;

@@ -112,4 +112,17 @@ sfp_status sfp__run_query_seconds(const char *costs, double *seconds, sfp_error 
 void sfp__run_close(sfp__run *run);
 DEFINE_OWNED_PTR(sfp__run, sfp__run_close)
 
+/* Kinds of files in the directory of a run. */
+enum {
+    SFP_FILES_CHECKPOINT = 1,
+    SFP_FILES_OUTPUT = 2, /* result, report, predictions and state */
+    SFP_FILES_TASK_STATE = 4,
+    SFP_FILES_EVENTS = 8,
+    SFP_FILES_UNFINISHED = 16, /* those that a killed process was writing */
+    SFP_FILES_ALL = 31
+};
+
+/* Removes all files of these kinds but `kept`, which is a path or NULL. */
+sfp_status sfp__run_remove_files(const char *out, unsigned kinds, const char *kept, sfp_error *err);
+
 #endif

@@ -19,7 +19,48 @@
 /* in the order in which they are tried */
 static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
 
+/* All files of a run, in the order in which they are removed. Checkpoints go first: --resume must not find one of a run whose other
+ * files are gone. */
+static const struct {
+    const char *name; /* '#' matches any decimal number */
+    unsigned kind;    /* SFP_FILES_... */
+} files[] = {
+    {"checkpoint.old", SFP_FILES_CHECKPOINT},
+    {"checkpoint", SFP_FILES_CHECKPOINT},
+    {RESULT, SFP_FILES_OUTPUT},
+    {REPORT, SFP_FILES_OUTPUT},
+    {SFP__RUN_PREDICTIONS, SFP_FILES_OUTPUT},
+    {SFP__RUN_PREDICTIONS ".#", SFP_FILES_OUTPUT},
+    {STATE, SFP_FILES_OUTPUT},
+    {"state-task-#.safetensors", SFP_FILES_TASK_STATE},
+    {SFP__RUN_EVENTS, SFP_FILES_EVENTS},
+    {"checkpoint.tmp.#", SFP_FILES_UNFINISHED},
+    {"checkpoint.old.tmp", SFP_FILES_UNFINISHED},
+    {RESULT ".tmp.#", SFP_FILES_UNFINISHED},
+    {REPORT ".tmp.#", SFP_FILES_UNFINISHED},
+    {STATE ".tmp.#", SFP_FILES_UNFINISHED},
+    {"state-task-#.safetensors.tmp.#", SFP_FILES_UNFINISHED},
+};
+enum { FILES = sizeof files / sizeof *files };
+
 /* ------------------------------------------------------------- the directory */
+
+/* Writes the names of the files of these kinds to `out` (FILES); returns their number. */
+static size_t list_files(unsigned kinds, const char **out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < FILES; i++)
+        if (files[i].kind & kinds)
+            out[count++] = files[i].name;
+    return count;
+}
+
+sfp_status sfp__run_remove_files(const char *out, unsigned kinds, const char *kept, sfp_error *err)
+{
+    const char *names[FILES];
+    size_t count = list_files(kinds, names);
+    return sfp__directory_remove_files(out, count, names, 1, &kept, err);
+}
 
 /* Reads the position of the last intact checkpoint (json_decref), its path and its method; NULL: there is none. Fails if the machine
  * prevents this: a run must not seem to be finished because its checkpoint could not be read. */
@@ -91,7 +132,8 @@ static sfp_status check_log(const sfp__plan *p, const char *name, const char *ke
  * a run was killed there. Refuses logs that are symbolic links, too. */
 static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
 {
-    static const char *const names[] = {SFP__RUN_EVENTS, SFP__RUN_PREDICTIONS, REPORT, STATE, "state-task-#.safetensors"};
+    const char *names[FILES];
+    size_t count = list_files(SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE | SFP_FILES_EVENTS, names);
     char found[NAME_MAX + 1];
     bool predictions, events, checkpoint, result;
     TRY(check_log(p, SFP__RUN_PREDICTIONS, "id", &predictions, err));
@@ -100,7 +142,7 @@ static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
     TRY(has_result(p, &result, err));
     if (events || checkpoint || result)
         return SFP_OK;
-    TRY(sfp__directory_find(p->opt->out, SFP_LIST(names), found, sizeof found, err));
+    TRY(sfp__directory_find(p->opt->out, count, names, found, sizeof found, err));
     if (!*found)
         return SFP_OK;
     return sfp__fail(err, SFP_EINVAL, "%s: directory contains %s, which is not of a run; choose another --out", p->opt->out,
@@ -155,30 +197,20 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     return SFP_OK;
 }
 
-static sfp_status remove_unfinished(const char *out, sfp_error *err)
-{
-    static const char *const names[] = {"checkpoint.tmp.#",  "checkpoint.old.tmp",      "result.json.tmp.#",
-                                        "report.html.tmp.#", "state.safetensors.tmp.#", "state-task-#.safetensors.tmp.#"};
-    return sfp__directory_remove_files(out, SFP_LIST(names), 0, NULL, err);
-}
-
 sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
 {
-    /* Checkpoints go first: --resume must not find one of a run whose other files are gone. The events stay until the new run opens
-     * the file: they show that the directory belongs to a run (check_owner). */
-    static const char *const names[] = {
-        "checkpoint.old",          "checkpoint", RESULT, REPORT, SFP__RUN_PREDICTIONS, SFP__RUN_PREDICTIONS ".#", STATE,
-        "state-task-#.safetensors"};
     const sfp__plan *p = &run->plan;
     const char *out = p->opt->out, *kept = run->init_state[0] ? run->init_state : NULL; /* --resume reads it again */
+    unsigned kinds = SFP_FILES_UNFINISHED;
     bool checkpoint, result;
     TRY(has_checkpoint(p, &checkpoint, err));
     TRY(has_result(p, &result, err));
     if (!run->resumed && (checkpoint || result)) {
         sfp__plan_info(p, "%s: the finished run in this directory is replaced", out);
-        TRY(sfp__directory_remove_files(out, SFP_LIST(names), 1, &kept, err));
+        /* The events stay until the new run opens the file: they show that the directory belongs to a run (check_owner). */
+        kinds |= SFP_FILES_CHECKPOINT | SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE;
     }
-    return remove_unfinished(out, err);
+    return sfp__run_remove_files(out, kinds, kept, err);
 }
 
 /* ---------------------------------------------------------------- checkpoint */
@@ -420,7 +452,7 @@ sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err)
     TRY(sfp__directory_has(out, REPORT, &report, err));
     TRY(has_result(p, &result, err));
     bool writes = checkpoint && !(state && report); /* without a checkpoint, the learner is not that of the run */
-    TRY(remove_unfinished(out, err));
+    TRY(sfp__run_remove_files(out, SFP_FILES_UNFINISHED, NULL, err));
     if (writes && !state)
         TRY(save_state(run, err));
     if (writes && !report)

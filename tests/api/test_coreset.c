@@ -89,6 +89,9 @@ TEST(wrong_arguments_are_refused_by_name)
     o.ratio = NAN;
     REFUSED(CALL(ROWS, points[0], NULL, 0, NULL), SFP_EINVAL, "ratio is nan");
     o.ratio = 0.5;
+    o.threads = -1;
+    REFUSED(CALL(ROWS, points[0], NULL, 0, NULL), SFP_EINVAL, "threads is -1");
+    o.threads = 0;
     REFUSED(sfp_coreset(NULL, ROWS, DIM, points[0], NULL, 0, NULL, i, NULL, &n, &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_coreset(&o, ROWS, DIM, points[0], NULL, 0, NULL, NULL, NULL, &n, &err), SFP_EINVAL, "must not be NULL");
     o.size = 0;

@@ -417,6 +417,11 @@ TEST(wrong_options_are_refused)
     REFUSED(sfp_sweep(2, grids, SETTINGS("out", in_directory("mine")), &o, NULL, &err), SFP_EINVAL, "out has no effect");
     assert_string_equal(err.key, "out");
     REFUSED(sfp_sweep(2, grids, NULL, NULL, NULL, &err), SFP_EINVAL, "out");
+    sfp_settings *pretraining = NULL;
+    MUST(sfp_pretrain_settings_create(&pretraining, &err));
+    REFUSED(sfp_sweep(2, grids, pretraining, &o, NULL, &err), SFP_EINVAL, "settings are those of a pretraining");
+    REFUSED(sfp_experiment("E3", pretraining, &o, NULL, &err), SFP_EINVAL, "settings are those of a pretraining");
+    sfp_settings_free(pretraining);
     assert_false(file_exists("out"));
 }
 

@@ -521,3 +521,27 @@ TEST(only_functions_of_sums_are_corrected)
     assert_int_equal(sfp_learner_forget(one, BATCH + 1, &s, &err), SFP_EINVAL);
     assert_int_equal(sfp_learner_relabel(one, NULL, 0, &err), SFP_EINVAL);
 }
+
+TEST(calls_on_no_learner_are_refused)
+{
+    sfp_sample s = striped_sample(0, 0);
+    const uint64_t id = 0;
+    int32_t label = 0;
+    const sfp_status status[] = {sfp_learner_offer(NULL, 1, &s, NULL, &err),
+                                 sfp_learner_enqueue(NULL, 1, &s, &err),
+                                 sfp_learner_label(NULL, 1, &id, &label, NULL, &err),
+                                 sfp_learner_forget(NULL, 1, &s, &err),
+                                 sfp_learner_relabel(NULL, &s, 1, &err),
+                                 sfp_learner_merge(NULL, "c", &err),
+                                 sfp_learner_set_task_classes(NULL, 1, &label, &err),
+                                 sfp_learner_next_task(NULL, &err),
+                                 sfp_learner_add_class(NULL, "a", &label, &err),
+                                 sfp_learner_set_class_name(NULL, 0, "a", &err),
+                                 sfp_learner_save(NULL, "s", &err),
+                                 sfp_learner_load(NULL, "s", &err),
+                                 sfp_learner_checkpoint(NULL, "c", NULL, &err),
+                                 sfp_learner_resume(NULL, "c", NULL, &err)};
+    for (size_t i = 0; i < sizeof status / sizeof *status; i++)
+        assert_int_equal(status[i], SFP_EINVAL);
+    assert_string_equal(err.message, "learner must not be NULL");
+}

@@ -399,3 +399,11 @@ TEST(a_run_without_images_or_classes_has_no_answers)
         assert_int_equal(answer.label, -1);
     }
 }
+
+TEST(calls_on_no_predictor_are_refused)
+{
+    const sfp_image image = {.format = SFP_IMAGE_GREY, .width = 1, .height = 1, .data = "x"};
+    sfp_prediction a;
+    REFUSED(sfp_predictor_run(NULL, 1, &image, &a, &err), SFP_EINVAL, "predictor must not be NULL");
+    REFUSED(sfp_predictor_refresh(NULL, &err), SFP_EINVAL, "predictor must not be NULL");
+}

@@ -141,6 +141,9 @@ TEST(texts_tasks_classes_and_accuracies)
     assert_string_equal(sfp_result_string(r, "config.batch"), "10");
     assert_string_equal(sfp_result_string(r, "config.backbone"), "random");
     assert_string_equal(sfp_result_string(r, "config.threads"), "1");
+    assert_string_equal(sfp_result_string(r, "config.query"), "two");           /* earlier words of result.json, */
+    assert_string_equal(sfp_result_string(r, "config.query-pass"), "separate"); /* and those of today */
+    assert_string_equal(sfp_result_string(r, "config.buffer-format"), sfp_result_string(r, "config.keep"));
     assert_int_equal(strlen(sfp_result_string(r, "started")), strlen("2025-01-02T03:04:05Z"));
     assert_non_null(sfp_result_string(r, "machine.cpu"));
     assert_int_equal(sfp_result_tasks(r), 2);
@@ -170,4 +173,52 @@ TEST(files_that_are_not_results_are_refused)
     REFUSED(sfp_result_json(NULL, 0, NULL, &err), SFP_EINVAL, "must not be NULL");
     assert_null(r);
     sfp_result_free(NULL);
+}
+
+static const char *listed_runs(int limit)
+{
+    char *text = NULL;
+    MUST(sfp_registry_list(limit, &text, &err));
+    return keep_json(text);
+}
+
+/* How often `text` contains `word`. */
+static int count_in(const char *text, const char *word)
+{
+    int n = 0;
+    while ((text = strstr(text, word)) != NULL) {
+        text++;
+        n++;
+    }
+    return n;
+}
+
+TEST(the_registry_shows_and_forgets_runs_whose_directory_is_gone)
+{
+    sfp_engine *e = random_engine();
+    int count = -1;
+    char *none = NULL;
+    assert_int_equal(sfp_registry_list(0, &none, &err), SFP_ENOTFOUND); /* no registry yet */
+    assert_int_equal(sfp_registry_forget(NULL, NULL, &err), SFP_ENOTFOUND);
+    for (const char *const *name = STRINGS("a", "b", "c"); *name; name++)
+        run_all(e, SETTINGS("data", "synthetic:40", "tasks", "2", "method", "ncm", "out", in_directory(*name)));
+    assert_int_equal(count_in(listed_runs(0), "\"gone\":false"), 3);
+    assert_int_equal(count_in(listed_runs(2), "\"id\":"), 2);
+    assert_int_equal(rename(in_directory("a"), in_directory("elsewhere")), 0);
+    assert_int_equal(count_in(listed_runs(0), "\"gone\":true"), 1);
+    MUST(sfp_registry_forget(NULL, &count, &err));
+    assert_int_equal(count, 1);
+    assert_int_equal(count_in(listed_runs(0), "\"id\":"), 2);
+    MUST(sfp_registry_forget(NULL, &count, &err)); /* none is gone now */
+    assert_int_equal(count, 0);
+    MUST(sfp_registry_forget(in_directory("b"), &count, &err));
+    assert_int_equal(count, 1);
+    MUST(sfp_registry_forget("3", NULL, &err));
+    assert_int_equal(count_in(listed_runs(0), "\"id\":"), 0);
+    REFUSED(sfp_registry_forget("3", &count, &err), SFP_ENOTFOUND, "run 3: not in the registry");
+    assert_int_equal(count, 1); /* unchanged on failure */
+    (void)read_result("b");     /* files are not removed */
+    assert_int_equal(sfp_registry_list(-1, &none, &err), SFP_EINVAL);
+    assert_int_equal(sfp_registry_list(0, NULL, &err), SFP_EINVAL);
+    assert_null(none);
 }

@@ -293,7 +293,10 @@ TEST(a_run_that_cannot_start_is_refused_and_its_sources_are_closed)
     o.source = source_of(d, "camera");
     REFUSED(sfp_run_open(e, SETTINGS("tasks", "7"), &o, &run, &err), SFP_EINVAL, "tasks");
     assert_int_equal(d->closes, 3);
-    o.source = NULL;
+    o.source = o.test = source_of(d, "camera");
+    REFUSED(sfp_run_open(e, NULL, &o, &run, &err), SFP_EINVAL, "source and test are the same object");
+    assert_int_equal(d->closes, 4);
+    o.source = o.test = NULL;
     REFUSED(sfp_run_open(e, SETTINGS("data", "synthetic:20", "resume", "on"), &o, &run, &err), SFP_EINVAL, "resume");
     REFUSED(sfp_run_open(e, SETTINGS("data", "folder:missing", "out", in_directory("new")), &o, &run, &err), SFP_ENOTFOUND,
             "missing");

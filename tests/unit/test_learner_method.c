@@ -8,6 +8,7 @@
 #include "test.h"
 #include "vit_make.h"
 
+#include "failing_alloc.h"
 #include "temp_directory.h"
 
 enum { S = 16, D = 32, CLASSES = 3, N = 12, BATCH = 5, BYTES = 3 * S * S };
@@ -204,4 +205,38 @@ TEST(mismatches_are_refused)
     REFUSED(sfp__learner_load(l, path, &err), SFP_EINVAL, "method ncm cannot start from a state");
     put_text("torn", "half a file");
     assert_int_equal(sfp__learner_resume(l, in_directory("torn"), &position, &used_old, &err), SFP_EFORMAT);
+}
+
+static sfp__learner *make_growing(const char *method)
+{
+    sfp__learner *l = NULL;
+    sfp__learner_options o = sfp__learner_options_defaults(vit);
+    o.method = method;
+    o.batch = BATCH;
+    MUST(sfp__learner_create(vit, threads, &o, &l, &err));
+    return l;
+}
+
+TEST(a_correction_without_memory_changes_neither_classes_nor_names)
+{
+    enum { FAR = 40 }; /* beyond the classes that a new learner has memory for */
+    for (int m = 0; m < 3; m++) {
+        OWNED_PTR(sfp__learner_free) sfp__learner *l = make_growing(methods[m]), *other = make_growing(methods[m]);
+        sfp__sample far_sample = samples[1], near_sample = samples[0];
+        sfp__timestamp_details t;
+        far_sample.label = FAR;
+        MUST(sfp__learner_offer(l, 1, &near_sample, &t, &err));
+        MUST(sfp__learner_offer(other, 1, &far_sample, &t, &err));
+        MUST(sfp__learner_name_class(other, 0, "near", &err));
+        MUST(sfp__learner_name_class(other, FAR, "far", &err));
+        MUST(sfp__learner_checkpoint(other, in_directory("other"), "", &err));
+        assert_true(FAIL_EACH_ALLOCATION(sfp__learner_merge(l, in_directory("other"), alloc_err),
+                                         sfp__learner_classes(l) == 1 && !sfp__learner_class_name(l, 0)) > 5);
+        assert_string_equal(sfp__learner_class_name(l, 0), "near");
+        assert_string_equal(sfp__learner_class_name(l, FAR), "far");
+        assert_int_equal(sfp__learner_classes(l), FAR + 1);
+        assert_true(FAIL_EACH_ALLOCATION(sfp__learner_relabel(l, &near_sample, 3 * FAR, alloc_err),
+                                         sfp__learner_classes(l) == FAR + 1 && sfp__learner_seen(l, 0)) > 1);
+        assert_int_equal(sfp__learner_classes(l), 3 * FAR + 1);
+    }
 }

@@ -313,8 +313,8 @@ TEST(files_of_other_programs_are_kept)
 TEST(a_directory_with_files_that_are_not_of_a_run_is_refused)
 {
     sfp__run_options o = options("synthetic:60", "2");
-    for (const char *const *name =
-             STRINGS("report.html", "state.safetensors", "state-task-3.safetensors", "predictions.jsonl", "events.jsonl");
+    for (const char *const *name = STRINGS("report.html", "state.safetensors", "state-task-3.safetensors", "predictions.jsonl",
+                                           "predictions.jsonl.1", "events.jsonl");
          *name; name++) {
         const char *file = kept_print("own_%s/%s", *name, *name);
         put_text(file, "written by hand");

@@ -26,15 +26,11 @@ static const sfp__opt options[] = {
     SFP_ROW_STRING("html", "FILE", NULL, "compare: write a page with the table and plots of the accuracy."),
     SFP_ROW_STRING("plot", "FILE.svg", NULL,
                    "compare: write a plot of the accuracy: over the only option with numbers that differs, else as bars."),
+    SFP_ROW_FLAG("gone", "forget: remove all runs whose directory does not exist any more."),
     SFP_ROW_JSON,
 };
 
 /* ---------------------------------------------------------------------- list */
-
-typedef struct listing {
-    sfp__json *json; /* NULL: a table */
-    int count;
-} listing;
 
 static void put_real(double x, int width, int decimals)
 {
@@ -44,33 +40,10 @@ static void put_real(double x, int width, int decimals)
         (void)printf("  %*s", width, "-");
 }
 
-static void list_json(sfp__json *j, const sfp__registry_row *row)
-{
-    sfp__json_object(j, NULL);
-    sfp__json_int(j, "id", row->id);
-    sfp__json_string(j, "started", row->started);
-    sfp__json_bool(j, "finished", row->finished);
-    sfp__json_string(j, "method", row->method);
-    sfp__json_string(j, "data", row->data);
-    sfp__json_seed(j, "seed", row->seed);
-    sfp__json_real(j, "average_accuracy", row->average_accuracy);
-    sfp__json_real(j, "forgetting", row->forgetting);
-    sfp__json_real(j, "prequential_accuracy", row->prequential_accuracy);
-    sfp__json_real(j, "samples_per_second", row->samples_per_second);
-    sfp__json_real(j, "seconds", row->seconds);
-    sfp__json_string(j, "dir", row->dir);
-    sfp__json_end(j);
-}
-
 static bool list_row(void *ctx, const sfp__registry_row *row)
 {
-    listing *l = ctx;
-    l->count++;
-    if (l->json) {
-        list_json(l->json, row);
-        return true;
-    }
-    if (l->count == 1)
+    int *count = ctx;
+    if ((*count)++ == 0)
         (void)printf("%5s  %-20s  %-18s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
                      "accuracy", "forget", "samples/s", "seconds", "directory");
     (void)printf("%5" PRId64 "  ", row->id);
@@ -86,31 +59,30 @@ static bool list_row(void *ctx, const sfp__registry_row *row)
     put_real(row->seconds, 8, 1);
     (void)printf("  ");
     sfp__put_text(stdout, row->dir, 0);
-    (void)printf("%s\n", row->finished ? "" : " (not finished)");
+    (void)printf("%s%s\n", row->finished ? "" : " (not finished)", row->gone ? " (gone)" : "");
     return true;
 }
 
 static sfp_status list(const sfp__args *args, sfp_error *err)
 {
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
-    sfp__json j;
-    listing l = {0};
+    int count = 0, limit = (int)sfp__args_int(args, "limit");
+    bool json = sfp__args_flag(args, "json");
     sfp_status s = sfp__registry_open_readonly(&registry, err);
     bool none = s == SFP_ENOTFOUND;
     if (s && !none)
         return s;
-    if (sfp__args_flag(args, "json")) {
-        l.json = &j;
+    if (json) {
+        sfp__json j;
         sfp__json_begin(&j, stdout);
-        sfp__json_array(&j, "runs");
-    }
-    if (!none)
-        s = sfp__registry_list(registry, (int)sfp__args_int(args, "limit"), list_row, &l, err);
-    if (l.json)
+        s = sfp__registry_write(registry, limit, &j, err);
         sfp__json_end_all(&j);
+    } else if (!none) {
+        s = sfp__registry_list(registry, limit, list_row, &count, err);
+    }
     if (none)
         sfp__info("no runs yet (%s)", err->message);
-    else if (!s && l.count == 0)
+    else if (!s && !json && count == 0)
         sfp__info("no runs yet");
     return none ? SFP_OK : s;
 }
@@ -319,13 +291,32 @@ static sfp_status add(const sfp__args *args, sfp_error *err)
     return SFP_OK;
 }
 
+/* Removes runs from the registry. Their files are not changed. */
+static sfp_status forget(const sfp__args *args, sfp_error *err)
+{
+    OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
+    bool gone = sfp__args_flag(args, "gone");
+    int count = 0, sum = 0;
+    if (gone == (args->operand_count > 1))
+        return sfp__fail_usage(err, "forget needs run numbers, run directories or --gone");
+    TRY(sfp__registry_open_readonly(&registry, err));
+    if (gone)
+        TRY(sfp__registry_forget(registry, NULL, &sum, err));
+    for (int i = 1; i < args->operand_count; i++, sum += count)
+        TRY(sfp__registry_forget(registry, args->operands[i], &count, err));
+    sfp__info("%d %s removed from the registry", sum, sum == 1 ? "run" : "runs");
+    return SFP_OK;
+}
+
 /* Without a verb, the command lists the runs; only --limit and --json concern the list. */
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     for (size_t i = 0; i < args->count; i++) {
         const char *name = args->opts[i].name;
         if (args->values[i].rank == SFP_RANK_COMMAND_LINE && strcmp(name, "json") != 0 && strcmp(name, "limit") != 0)
-            return sfp__fail_usage(err, "--%s is an option of compare, expected 'runs compare RUN RUN...'", name);
+            return strcmp(name, "gone") == 0
+                       ? sfp__fail_usage(err, "--gone is an option of forget, expected 'runs forget --gone'")
+                       : sfp__fail_usage(err, "--%s is an option of compare, expected 'runs compare RUN RUN...'", name);
     }
     return list(args, err);
 }
@@ -334,12 +325,13 @@ static const sfp__verb verbs[] = {
     {"show", show, 1, 1, "one run number or directory", NULL},
     {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
     {"add", add, 1, SFP_OPERANDS_ANY, "at least one run directory", NULL},
+    {"forget", forget, 0, SFP_OPERANDS_ANY, "run numbers, run directories or --gone", "gone"},
 };
 
 const sfp__command sfp__cmd_runs = {
     .name = "runs",
     .summary = "list runs, show one, compare several",
-    .operands = "[show RUN | compare RUN RUN... | add DIR...]",
+    .operands = "[show RUN | compare RUN RUN... | add DIR... | forget RUN...]",
     .max_operands = SFP_OPERANDS_ANY,
     .text =
         "Without an argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table of "
@@ -350,7 +342,9 @@ const sfp__command sfp__cmd_runs = {
         "finished is marked and is never the best. Runtime is the time to "
         "select, "
         "train and update the buffer. RUN is a number from the list "
-        "or a run directory. 'add' adds directories, for example those of another machine, to the registry.\n\n"
+        "or a run directory. 'add' adds directories, for example those of another machine, to the registry. "
+        "'forget' removes runs from the registry, but not their files. In the list, (gone) means that a directory does not exist "
+        "any more; the result in the registry can still be shown and compared.\n\n"
         "The registry is $STREAMFP_REGISTRY, else streamfp/runs.db in $XDG_DATA_HOME or ~/.local/share.",
     .examples = "  streamfp runs --limit 5\n"
                 "  streamfp runs show 12\n"

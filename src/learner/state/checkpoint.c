@@ -443,11 +443,17 @@ static sfp_status check_names(const sfp__learner *l, const char *path, const sfp
     return SFP_OK;
 }
 
-static sfp_status add_sums(sfp__learner *l, const sfp__head *head, int classes, sfp_error *err)
+/* Adds sums, classes and names of the file. On failure nothing has changed. */
+static sfp_status add_learned(sfp__learner *l, const sfp__head *head, int classes, sfp__saved_names *names, sfp_error *err)
 {
-    TRY(sfp__learner_add_classes(l, classes, err));
+    TRY(sfp__learner_reserve_classes(l, names->count > classes ? names->count : classes, err));
     TRY(sfp__head_merge(l->heads[0], head, err));
+    TRY(sfp__learner_add_classes(l, classes, err)); /* cannot fail: their memory is reserved */
     sfp__learner_update_seen(l);
+    for (int c = 0; c < names->count; c++)
+        if (!l->classes.names[c])
+            l->classes.names[c] = TAKE(names->name[c]);
+    l->classes.names_version++;
     return SFP_OK;
 }
 
@@ -468,11 +474,8 @@ sfp_status sfp__learner_merge(sfp__learner *l, const char *path, sfp_error *err)
     TRY(sfp__learner_make_heads(l, heads, err));
     const sfp__visitor reading = sfp__visit_reading(st, false);
     TRY(sfp__heads_visit(heads, &reading, err));
-    for (int c = 0; c < names.count; c++)
-        if (names.name[c] && !sfp__learner_class_name(l, c))
-            TRY(sfp__learner_name_class(l, c, names.name[c], err));
     pthread_mutex_lock(&l->head_lock);
-    sfp_status status = add_sums(l, heads[0], classes, err);
+    sfp_status status = add_learned(l, heads[0], classes, &names, err);
     pthread_mutex_unlock(&l->head_lock);
     return status;
 }
