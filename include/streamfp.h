@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define SFP_VERSION_MAJOR 0
-#define SFP_VERSION_MINOR 7
+#define SFP_VERSION_MINOR 8
 #define SFP_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -87,7 +87,7 @@ typedef struct sfp_error {
     char message[SFP_ERROR_MAX]; /* always terminated; shortened if it is too long */
 } sfp_error;
 
-/* The version of the library, "0.7.0". */
+/* The version of the library, "0.8.0". */
 SFP_API const char *sfp_version(void);
 
 /* The text for a status; never NULL. */
