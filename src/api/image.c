@@ -24,6 +24,9 @@ static sfp_status check(const sfp_image *im, const char *label, sfp_error *err)
     if (im->format < SFP_IMAGE_RGB || im->format > SFP_IMAGE_FILE)
         return sfp__fail(err, SFP_EINVAL, "%s: format is %d, expected %d to %d", label, im->format, SFP_IMAGE_RGB,
                          SFP_IMAGE_FILE);
+    if ((im->flags & ~SFP_IMAGE_EXIF) || im->reserved[0] || im->reserved[1]) /* a later version may use them */
+        return sfp__fail(err, SFP_EINVAL, "%s: flags is %u, expected only known ones; reserved members must be 0", label,
+                         im->flags);
     if (!im->data)
         return sfp__fail(err, SFP_EINVAL, "%s: data is NULL, expected pixels, file bytes or a path", label);
     if (!has_pixels(im))
@@ -33,6 +36,9 @@ static sfp_status check(const sfp_image *im, const char *label, sfp_error *err)
     if (im->stride && im->stride < row && im->stride > -row)
         return sfp__fail(err, SFP_EINVAL, "%s: stride is %lld bytes, expected 0 or at least %lld for %d pixels", label,
                          (long long)im->stride, (long long)row, im->width);
+    if (im->stride > INT64_MAX / im->height || im->stride < -(INT64_MAX / im->height))
+        return sfp__fail(err, SFP_EINVAL, "%s: stride is %lld bytes, too many for %d rows", label, (long long)im->stride,
+                         im->height);
     return SFP_OK;
 }
 
