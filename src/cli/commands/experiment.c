@@ -86,7 +86,7 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
     (void)ctx;
     sfp__status_line l = {0};
     char eta[SFP_ETA_MAX];
-    if (p->finished && p->seconds > 0) {
+    if (p->finished && p->seconds > 0) { /* a run has finished, so that the time of the others is known */
         if (isfinite(p->accuracy))
             sfp__info("%d/%d  %s  repetition %d: accuracy %.4f  (%.1f s, ETA %s)", p->done, p->total, p->cell, p->repetition,
                       p->accuracy, p->seconds, sfp__eta_text(p->eta, eta));
@@ -98,7 +98,8 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
         return;
     sfp__status_line_add(&l, PRIORITY_COUNT, "%d/%d runs", p->done, p->total);
     sfp__status_line_add(&l, PRIORITY_CELL, "  %.100s, repetition %d", p->cell, p->repetition);
-    sfp__status_line_add(&l, PRIORITY_ETA, "  ETA %s", sfp__eta_text(p->eta, eta));
+    if (isfinite(p->eta))
+        sfp__status_line_add(&l, PRIORITY_ETA, "  ETA %s", sfp__eta_text(p->eta, eta));
     sfp__status_line_show(&l);
 }
 
@@ -129,28 +130,51 @@ static sfp_status print_table(const char *out, const char *name, sfp_error *err)
     return SFP_OK;
 }
 
+/* What a dry run has listed. */
+typedef struct totals {
+    double seconds;            /* of the runs with an estimate */
+    int known, unknown, guess; /* runs that would be executed; a guess is known, too */
+} totals;
+
+static void print_cell(json_t *cell, totals *t)
+{
+    const char *experiment, *row, *column, *state;
+    int repetition;
+    if (json_unpack(cell, "{s:s,s:s,s:s,s:s,s:i}", "experiment", &experiment, "row", &row, "column", &column, "state", &state,
+                    "repetition", &repetition) != 0)
+        return;
+    const json_t *estimate = json_object_get(cell, "estimate");
+    bool done = strcmp(state, "done") == 0, omitted = strcmp(state, "omitted") == 0, known = json_is_number(estimate);
+    bool guess = known && json_is_true(json_object_get(cell, "guessed"));
+    char time[32] = "unknown";
+    if (known)
+        (void)snprintf(time, sizeof time, "%.1f s", json_number_value(estimate));
+    (void)printf("%-11s  %-24s  %-14s  repetition %2d  %10s%s%s\n", experiment, row, column, repetition, done ? "finished" : time,
+                 guess && !done ? "  guess" : "", omitted ? "  omitted" : "");
+    if (done || omitted)
+        return;
+    t->seconds += known ? json_number_value(estimate) : 0;
+    t->known += known;
+    t->unknown += !known;
+    t->guess += guess;
+}
+
 /* A dry run: one line per run, then the sum. The JSON was made by the library. */
 static sfp_status print_list(const char *json, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
     json_t *cell;
+    totals t = {0};
     size_t i;
-    double sum = 0;
     TRY(sfp__json_parse("list of runs", json, strlen(json), &root, err));
-    json_array_foreach(json_object_get(root, "cells"), i, cell)
-    {
-        const char *experiment, *row, *column, *state;
-        int repetition;
-        double estimate;
-        if (json_unpack(cell, "{s:s,s:s,s:s,s:s,s:i,s:F}", "experiment", &experiment, "row", &row, "column", &column, "state",
-                        &state, "repetition", &repetition, "estimate", &estimate) != 0)
-            continue;
-        bool omitted = strcmp(state, "omitted") == 0;
-        (void)printf("%-11s  %-24s  %-14s  repetition %2d  %8.1f s%s\n", experiment, row, column, repetition, estimate,
-                     omitted ? "  omitted" : "");
-        sum += omitted ? 0 : estimate;
-    }
-    (void)printf("about %.0f minute%s\n", ceil(sum / 60), sum > 60 ? "s" : "");
+    json_array_foreach(json_object_get(root, "cells"), i, cell) print_cell(cell, &t);
+    if (t.known || !t.unknown)
+        (void)printf("about %.0f minute%s\n", ceil(t.seconds / 60), t.seconds > 60 ? "s" : "");
+    if (t.guess)
+        (void)printf("%d time%s a guess until the processing times are measured, when the experiment begins\n", t.guess,
+                     t.guess == 1 ? " is" : "s are");
+    if (t.unknown)
+        (void)printf("%d time%s unknown until a run has finished\n", t.unknown, t.unknown == 1 ? " is" : "s are");
     return SFP_OK;
 }
 
