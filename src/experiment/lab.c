@@ -173,6 +173,16 @@ static bool is_over_budget(const sfp__lab *lab)
     return lab->opt.budget > 0 && sfp__monotonic_seconds() - lab->began > lab->opt.budget;
 }
 
+/* Tells the user before hours of runs, as a single run does: its own message is not shown. */
+static void report_no_test_set(const sfp__lab *lab)
+{
+    for (int i = 0; i < lab->cell_count; i++)
+        if (lab->cells[i].state != SFP_CELL_OMITTED && sfp__cell_test_images(lab, &lab->cells[i]) == 0) {
+            sfp__lab_message(lab, SFP_LOG_WARNING, "no test set: accuracy is not measured; use --test KIND:PATH");
+            return;
+        }
+}
+
 /* Cells with the same settings in several experiments take their time once. */
 static sfp_status run_cells(sfp__lab *lab, sfp_error *err)
 {
@@ -216,6 +226,7 @@ sfp_status sfp__lab_run(const sfp__experiment *const *list, int count, const sfp
     TRY(remove_unfinished(&lab, err));
     if (lab.omitted.length)
         sfp__lab_message(&lab, SFP_LOG_INFO, "the budget omits: %s", lab.omitted.s);
+    report_no_test_set(&lab);
     TRY(run_cells(&lab, err));
     if (lab.late)
         sfp__lab_message(&lab, SFP_LOG_WARNING, "the budget was used up: %d cells were not run; more --budget runs them",
