@@ -1,6 +1,7 @@
 /* streamfp experiment: the tables of the paper and beyond, by one command. */
 #include "cli/commands/experiment.h"
 #include "cli/commands/run.h"
+#include "cli/output.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"
@@ -273,17 +274,27 @@ static const sfp__opt *options(size_t *count)
     return sfp__experiment_options_table(&t, sizeof own / sizeof *own, own, count);
 }
 
-static void list_experiments(void)
+static void list_experiments(bool json)
 {
     const char *name, *title, *question;
-    for (int i = 0; sfp_experiment_info(i, &name, &title, &question); i++)
-        (void)printf("%-11s  %s\n%-11s  %s\n", name, title, "", question);
+    sfp__out o;
+    sfp__out_begin(&o, json, 0);
+    sfp__json_array(&o.json, "experiments");
+    for (int i = 0; sfp_experiment_info(i, &name, &title, &question); i++) {
+        sfp__json_object(&o.json, NULL);
+        sfp__json_string(&o.json, "name", name);
+        sfp__json_string(&o.json, "title", title);
+        sfp__json_string(&o.json, "question", question);
+        sfp__json_end(&o.json);
+        sfp__out_printf(&o, "%-11s  %s\n%-11s  %s\n", name, title, "", question);
+    }
+    sfp__out_end(&o);
 }
 
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     if (args->operand_count == 0) {
-        list_experiments();
+        list_experiments(sfp__args_flag(args, "json"));
         return SFP_OK;
     }
     sfp_status status = sfp__experiment_execute(args, args->operands[0], 0, NULL, err);

@@ -4,6 +4,7 @@
  * that runs of another machine can be shown and compared without adding them to the registry. */
 #include "cli/command.h"
 #include "cli/commands/runs_compare.h"
+#include "cli/output.h"
 #include "cli/ui.h"
 #include "io/file.h"
 #include "io/json_write.h"
@@ -298,7 +299,7 @@ static sfp_status compare(const sfp__args *args, sfp_error *err)
     return s;
 }
 
-static sfp_status add_one(sfp__registry *registry, const char *dir, sfp_error *err)
+static sfp_status add_one(sfp__registry *registry, const char *dir, sfp__json *json, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     char path[PATH_MAX];
@@ -307,16 +308,25 @@ static sfp_status add_one(sfp__registry *registry, const char *dir, sfp_error *e
     TRY(sfp__result_read(path, &r, err));
     TRY(sfp__registry_put(registry, dir, &r, &id, err));
     sfp__info("%s: registered as run %" PRId64, dir, id);
+    sfp__json_object(json, NULL);
+    sfp__json_int(json, "id", id);
+    sfp__json_string(json, "dir", dir);
+    sfp__json_end(json);
     return SFP_OK;
 }
 
 static sfp_status add(const sfp__args *args, sfp_error *err)
 {
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
+    sfp__out o;
+    sfp_status s = SFP_OK;
     TRY(sfp__registry_open(&registry, err));
-    for (int i = 1; i < args->operand_count; i++)
-        TRY(add_one(registry, args->operands[i], err));
-    return SFP_OK;
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
+    sfp__json_array(&o.json, "runs");
+    for (int i = 1; i < args->operand_count && !s; i++)
+        s = add_one(registry, args->operands[i], &o.json, err);
+    sfp__out_end(&o);
+    return s;
 }
 
 /* Without a verb, the command lists the runs; only --limit and --json concern the list. */
