@@ -341,6 +341,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 }
 
 static const sfp__verb verbs[] = {
+    {"list", list, 0, 0, NULL, "limit"},
     {"show", show, 1, 1, "one run number or directory", NULL},
     {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
     {"add", add, 1, SFP_OPERANDS_ANY, "at least one run directory", NULL},
@@ -349,10 +350,11 @@ static const sfp__verb verbs[] = {
 const sfp__command sfp__cmd_runs = {
     .name = "runs",
     .summary = "list runs, show one, compare several",
-    .operands = "[show RUN | compare RUN RUN... | add DIR...]",
+    .operands = "[list | show RUN | compare RUN RUN... | add DIR...]",
     .max_operands = SFP_OPERANDS_ANY,
     .text =
-        "Without an argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table of "
+        "'list', or no argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table "
+        "of "
         "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
         "and 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of --latex, "
         "--csv, --markdown and --html have a row per such column, named by the preset and the options that differ. A run that "

@@ -24,6 +24,7 @@ streamfp runs add a b c d
 streamfp runs add b
 streamfp runs add a d --json
 streamfp runs --limit 3
+streamfp runs list --limit 1 --json | grep -o '"id":[0-9]*'
 streamfp runs --limit 1 --json
 echo "--- show"
 streamfp runs show 2
