@@ -816,7 +816,7 @@ typedef struct sfp_experiment_progress {
     const char *cell;    /* its name: "E3, ER*, lambda 6028" */
     double seconds;      /* that it took; 0: it was run before */
     double accuracy;     /* NaN: not measured */
-    double eta;          /* seconds for the remaining runs */
+    double eta;          /* seconds for the remaining runs; NaN: unknown, because no run has finished yet */
 } sfp_experiment_progress;
 
 typedef struct sfp_experiment_options {
@@ -826,7 +826,7 @@ typedef struct sfp_experiment_options {
     int32_t orders;            /* class orders of the paper's authors, one repetition each; 0: 5, of a sweep none; -1: none */
     double budget_minutes;     /* repetitions and experiments that do not fit are omitted; 0: no limit */
     int32_t calibrate;         /* batches that are measured per method; 0: 20 */
-    int32_t dry_run;           /* 1: runs nothing; the JSON lists the runs with estimated times */
+    int32_t dry_run;           /* 1: runs nothing; the JSON lists the runs with estimated times (null: unknown) */
     const char *check;         /* results.json of an earlier execution: fails if a number has moved. NULL: none */
     const char *paper_dataset; /* "Stream-51", "CORe50", "Clear10" or "Clear100": figures to compare with; NULL: by the data */
     const char *backbones;     /* experiment A2: NAME=FILE,NAME=FILE; NULL: only that of the settings */

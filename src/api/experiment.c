@@ -35,6 +35,24 @@ static bool is_named(const char *experiment, const char *name, size_t length)
 
 enum { EXPERIMENTS_MAX = 64 };
 
+static sfp_status fail_unknown(const char *name, size_t length, sfp_error *err)
+{
+    const char *names[EXPERIMENTS_MAX];
+    OWNED_BY(sfp__text_done) sfp__text all = {0};
+    OWNED char *word = NULL;
+    int count;
+    const sfp__experiment *list = sfp__experiments(&count);
+    for (int i = 0; i < count && i < EXPERIMENTS_MAX; i++) {
+        names[i] = list[i].name;
+        sfp__text_printf(&all, "%s, ", list[i].name);
+    }
+    TRY(sfp__check_memory(!all.failed, err));
+    TRY(sfp__text_new(&word, err, "%.*s", (int)length, name));
+    const char *best = sfp__nearest(word, names, (size_t)count);
+    return sfp__fail_key(err, "experiment", SFP_EINVAL, "experiment is '%.60s', expected %sor all%s%s%s", word, all.s,
+                         best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
+}
+
 static sfp_status find_experiments(const char *names, const sfp__experiment **chosen, int *count, sfp_error *err)
 {
     int known;
@@ -49,8 +67,7 @@ static sfp_status find_experiments(const char *names, const sfp__experiment **ch
             used[i] = found = true;
         }
         if (!found)
-            return sfp__fail_key(err, "experiment", SFP_EINVAL, "experiment is '%.*s', expected a name such as E3, or all",
-                                 (int)n, s);
+            return fail_unknown(s, n, err);
         s += n + (s[n] == ',');
     }
     *count = 0;

@@ -24,8 +24,14 @@ const char *sfp__filelist_label(const sfp__filelist *l, size_t i)
     return path + strlen(path) + 1;
 }
 
+uint64_t sfp__filelist_line(const sfp__filelist *l, size_t i)
+{
+    return l->lines[i];
+}
+
 void sfp__filelist_done(sfp__filelist *l)
 {
+    sfp__free(l->lines);
     sfp__free(l->text);
     sfp__free(l->entries);
     memset(l, 0, sizeof *l);
@@ -37,8 +43,10 @@ sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *lab
     if (l->count >= SFP_LIST_MAX_FILES)
         return sfp__fail(err, SFP_ELIMIT, "number of files exceeds %d", SFP_LIST_MAX_FILES);
     TRY(sfp__check_memory(sfp__grow(&l->text, 1, l->used, l->used + p + q, &l->text_capacity) &&
-                              sfp__grow(&l->entries, sizeof *l->entries, l->count, l->count + 1, &l->entry_capacity),
+                              sfp__grow(&l->entries, sizeof *l->entries, l->count, l->count + 1, &l->entry_capacity) &&
+                              sfp__grow(&l->lines, sizeof *l->lines, l->count, l->count + 1, &l->line_capacity),
                           err));
+    l->lines[l->count] = 0;
     l->entries[l->count++] = l->used;
     memcpy(l->text + l->used, path, p);
     memcpy(l->text + l->used + p, label, q);
@@ -148,8 +156,11 @@ sfp_status sfp__filelist_add_csv(sfp__filelist *l, const char *path, sfp_error *
         TRY(sfp__lines_next(&lines, &line, err));
         if (!line)
             break;
+        size_t count = l->count;
         if (line[0] != '\0' && line[0] != '#')
             TRY(add_line(l, path, lines.number, line, err));
+        if (l->count > count)
+            l->lines[count] = lines.number;
     }
     if (l->count == before)
         return sfp__fail(err, SFP_EFORMAT, "%s: the list is empty, expected lines 'file,label'", path);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define SFP_LIST_MAX_FILES 100000000 /* entries per list */
 #define SFP_LIST_MAX_NAMES 1000000   /* class names */
@@ -16,10 +17,13 @@ typedef struct sfp__filelist {
     size_t used, text_capacity;
     size_t *entries; /* (count) offset of the path in text; the label follows the path, "": none */
     size_t count, entry_capacity;
+    uint64_t *lines; /* (count) of the list that names the file; 0: no list */
+    size_t line_capacity;
 } sfp__filelist;
 
 const char *sfp__filelist_path(const sfp__filelist *l, size_t i);
 const char *sfp__filelist_label(const sfp__filelist *l, size_t i); /* "": none */
+uint64_t sfp__filelist_line(const sfp__filelist *l, size_t i);     /* of the list that names it; 0: no list */
 void sfp__filelist_done(sfp__filelist *l);
 
 sfp_status sfp__filelist_add(sfp__filelist *l, const char *path, const char *label, sfp_error *err);

@@ -1,7 +1,7 @@
 /* Prints the option tables as a bash completion script. The name of an option's argument determines its completions: words in
  * lower case are offered as they are; FILE, DIR and PATH complete files; KIND:PATH completes a source kind and then a file;
- * KEY=VALUE completes the key of an option. Other arguments, such as numbers, have no completions. The operands of a command
- * ("show RUN | compare RUN...") are treated in the same way. */
+ * KEY=VALUE completes the key of an option (of --grid, the key of an option of a run). Other arguments, such as numbers, have no
+ * completions. The operands of a command ("show RUN | compare RUN...") are treated in the same way. */
 #include "cli/help.h"
 
 #include "stream/source.h"
@@ -47,7 +47,7 @@ static const char options_begin[] = "' \"$cur\"\n"
                                     "    :) _streamfp_files -f '' \"$cur\"; return ;;\n"
                                     "    =)\n"
                                     "        prev=${COMP_WORDS[at-1]}\n"
-                                    "        if [ \"${COMP_WORDS[at-2]}\" = --set ]; then prev=--$prev; fi ;;\n"
+                                    "        case ${COMP_WORDS[at-2]} in --set | --grid) prev=--$prev ;; esac ;;\n"
                                     "    esac\n"
                                     "    case $command:$prev in\n";
 
@@ -91,12 +91,35 @@ static const char *files_of(const char *arg)
     return found;
 }
 
+/* The options of a run, as keys, without those that a sweep sets for each run. */
+static void put_run_keys(FILE *to)
+{
+    static const char *const taken[] = {"seed", "out", "resume"};
+    const sfp_setting_info *info;
+    const char *gap = "";
+    for (int i = 0; (info = sfp_settings_info(i)); i++) {
+        bool is_taken = false;
+        for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
+            is_taken = is_taken || strcmp(info->key, taken[k]) == 0;
+        if (info->group && !is_taken) {
+            (void)fprintf(to, "%s%s=", gap, info->key);
+            gap = " ";
+        }
+    }
+}
+
 /* Prints the completion of an argument. */
 static void put_argument(FILE *to, const char *arg)
 {
     const char *files = files_of(arg);
     if (strncmp(arg, "KIND:", 5) == 0) {
         (void)fputs("_streamfp_sources \"$cur\"", to);
+        return;
+    }
+    if (strncmp(arg, "KEY=", 4) == 0) {
+        (void)fputs("_streamfp_begin '", to);
+        put_run_keys(to);
+        (void)fputs("' \"$cur\"", to);
         return;
     }
     (void)fprintf(to, "%s%s '", files ? "_streamfp_files " : "_streamfp_words", files ? files : "");
@@ -191,10 +214,17 @@ static void put_verbs(FILE *to, const sfp__command *c)
         if (!is_word(word))
             continue;
         (void)snprintf(arg, sizeof arg, "%.*s", (int)strcspn(after, "|]"), after);
-        (void)fprintf(to, "    %s:%.*s) ", c->name, n, word);
+        (void)fprintf(to, "    %s:%.*s) if [[ $cur != -* ]]; then ", c->name, n, word); /* options may follow */
         put_argument(to, arg);
-        (void)fputs("; return ;;\n", to);
+        (void)fputs("; return; fi ;;\n", to);
     }
+}
+
+static void put_experiment_names(FILE *to, const sfp__command *c)
+{
+    const char *name;
+    for (int i = 0; c == &sfp__cmd_experiment && sfp_experiment_info(i, &name, NULL, NULL); i++)
+        (void)fprintf(to, " %s", name);
 }
 
 static void put_operands(FILE *to, const sfp__command *c)
@@ -210,6 +240,7 @@ static void put_operands(FILE *to, const sfp__command *c)
     } else {
         (void)fputs("verbs='", to);
         put_words(to, c->operands);
+        put_experiment_names(to, c);
         (void)fputs("' ;;\n", to);
     }
 }

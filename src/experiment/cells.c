@@ -431,6 +431,19 @@ bool sfp__cell_is_done(const sfp__lab *lab, const sfp__cell *cell)
            !sfp__directory_has(directory, "result.json", &has, NULL) && has && !has_inputs(directory, cell, &same, NULL) && same;
 }
 
+double sfp__cell_run_seconds(const sfp__lab *lab, const sfp__cell *cell)
+{
+    char directory[PATH_MAX];
+    sfp_result *r = NULL;
+    bool found = false;
+    if (sfp__path_print(directory, sizeof directory, NULL, "%s/cells/%s", lab->opt.out, cell->key) ||
+        read_result(directory, &r, &found, NULL) || !found)
+        return NAN;
+    double seconds = sfp_result_number(r, "seconds.total");
+    sfp_result_free(r);
+    return seconds;
+}
+
 /* Removes the files of a run with other inputs, before the inputs of the new run are written. */
 static sfp_status remove_run(sfp__lab *lab, const char *directory, sfp_error *err)
 {

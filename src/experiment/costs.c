@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES_OF_A_TIMESTAMP = 50 }; /* forward passes that take as long as one timestamp of StreamFP with a batch of 20 */
+enum {
+    PASSES_OF_A_TIMESTAMP = 50, /* forward passes that take as long as one timestamp of StreamFP with a batch of 20 */
+    DRY_RUN_BATCHES = 3         /* maximum that a dry run measures */
+};
 
 void sfp__cost_done(sfp__cost *c)
 {
@@ -112,7 +115,8 @@ static sfp_status measure(sfp__lab *lab, sfp__strings *settings, sfp__cost *out,
     sfp_run *run = NULL;
     TRY(sfp__setting_put(settings, "clock=paper", 11, err));
     TRY(sfp__setting_put(settings, "rate=1", 6, err));
-    TRY(sfp__setting_print(settings, err, "calibrate=%d", lab->opt.calibrate));
+    int batches = lab->opt.dry_run && lab->opt.calibrate > DRY_RUN_BATCHES ? DRY_RUN_BATCHES : lab->opt.calibrate;
+    TRY(sfp__setting_print(settings, err, "calibrate=%d", batches));
     TRY(sfp__lab_open_run(lab, settings, &run, err));
     sfp_status status = read_stream(run, out, err);
     lab->current = run;
@@ -130,6 +134,7 @@ static sfp_status guess(sfp__lab *lab, sfp__strings *settings, const char *row, 
 {
     double own, streamfp, spread;
     if (!lab->dry_cost) {
+        sfp__lab_message(lab, SFP_LOG_INFO, "measuring the processing time of one method, from which the others are guessed");
         TRY(sfp__alloc(&lab->dry_cost, 1, sizeof *lab->dry_cost, err));
         TRY(measure(lab, settings, lab->dry_cost, err));
     }
@@ -137,6 +142,7 @@ static sfp_status guess(sfp__lab *lab, sfp__strings *settings, const char *row, 
     memcpy(path, out->path, sizeof path);
     *out = *lab->dry_cost;
     memcpy(out->path, path, sizeof path);
+    out->guessed = true;
     out->task_batches = NULL;
     TRY(sfp__alloc(&out->task_batches, (size_t)out->tasks, sizeof *out->task_batches, err));
     memcpy(out->task_batches, lab->dry_cost->task_batches, (size_t)out->tasks * sizeof *out->task_batches);
@@ -289,6 +295,7 @@ static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__s
     TRY(sfp__cost_get(lab, &query, row->closed ? row->name : "query of the mixture", "", &c, err));
     TRY(sfp__cost_get(lab, settings, row->name, "", &own, err));
     c.training = row->closed ? 0 : fmax(own.seconds - c.seconds, 0);
+    c.guessed = c.guessed || own.guessed;
     TRY(write_stages(lab, &own, setting_number(settings, "batch", 20), &c, err));
     *out = TAKE(c);
     return SFP_OK;
@@ -319,7 +326,10 @@ static double estimate(const sfp__lab *lab, const sfp__cell *cell, const sfp__st
     int64_t least, limit = setting_number(settings, "eval-limit", 0);
     double cs = cell->rate > 0 ? cell->cost * (double)c->batches * cell->rate / (double)c->samples : 1;
     double trained = cs > 1 ? (double)count_kept(c, cs, &least) : (double)c->batches;
-    double tested = (double)(limit > 0 ? limit : c->samples / (5 * c->tasks)) * c->tasks * (c->tasks + 1) / 2;
+    int64_t images = sfp__cell_test_images(lab, cell);
+    images = (images < 0 ? c->samples / 5 : images) / c->tasks; /* per task */
+    images = limit > 0 && limit < images ? limit : images;
+    double tested = (double)images * c->tasks * (c->tasks + 1) / 2;
     return trained * (cell->cost + c->training) + tested * lab->pass_seconds + 0.2;
 }
 
@@ -336,6 +346,7 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
     const sfp__variant *column = &e->columns[cell->column], *row = &e->rows[cell->row];
     OWNED_BY(sfp__cost_done) sfp__cost reference = {0};
     bool timed = column->batches > 0 || column->load > 0;
+    TRY(sfp__lab_inputs(lab, settings, cell->inputs, err));
     if (timed) {
         TRY(reference_cost(lab, cell, &reference, err));
         int b = column->load > 0 ? setting_number(settings, "batch", 20) : 0;
@@ -351,6 +362,7 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
         TRY(row->allocates ? stage_costs(lab, cell, settings, cost, err)
                            : sfp__cost_get(lab, settings, row->name, column->learner ? column->name : "", cost, err));
         cell->cost = cost->seconds;
+        cell->guessed = cost->guessed || reference.guessed;
         cell->estimate = estimate(lab, cell, settings, cost);
     }
     if (timed) {
@@ -361,8 +373,9 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
             TRY(sfp__setting_print(settings, err, "costs=%.9g", cost->seconds));
     }
     sfp__settings_key(settings, cell->key);
-    TRY(sfp__lab_inputs(lab, settings, cell->inputs, err));
-    if (timed && !row->measured_clock)
+    if (lab->opt.dry_run) /* the file may not exist yet */
+        sfp__settings_remove(settings, "costs");
+    else if (timed && !row->measured_clock)
         TRY(sfp__setting_print(settings, err, "costs=%s", cost->path));
     return SFP_OK;
 }

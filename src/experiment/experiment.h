@@ -88,7 +88,8 @@ typedef struct sfp__cell {
     sfp__cell_state state;
     char key[17];                /* hash of its settings; "": not known yet */
     char inputs[SFP_INPUTS_MAX]; /* version and digest of its inputs (inputs.c), known with the key */
-    double estimate;             /* seconds */
+    double estimate;             /* seconds; NAN: unknown */
+    bool guessed;                /* dry run: the processing time in the estimate is that of another method */
     double seconds;              /* that it took; 0 if another experiment has run it */
     double rate, cost;
     double value[SFP_METRICS_MAX];
@@ -124,10 +125,13 @@ typedef struct sfp__lab {
     struct sfp__cost *dry_cost;        /* dry run: the one method that was measured; NULL: none yet */
     sfp__strings cost_keys;            /* costs that cells have used */
     sfp__strings input_values, inputs; /* inputs that are known, by the settings that name them */
-    bool reported_inputs;              /* a message about results of other inputs was given */
-    sfp_engine *engine;                /* the one that is open, for the settings in engine_key */
+    int64_t *test_images;              /* (inputs) size of the test set; 0: none, -1: a live stream without one */
+    size_t test_images_capacity;
+    bool reported_inputs; /* a message about results of other inputs was given */
+    sfp_engine *engine;   /* the one that is open, for the settings in engine_key */
     sfp__text engine_key;
-    int done; /* cells */
+    int done;     /* cells */
+    int executed; /* of them, by this process */
     double began;
     double estimated_done, spent_done; /* seconds of finished cells, as estimated and as taken */
     sfp__text omitted;                 /* sentences: what the budget omits */
@@ -175,10 +179,14 @@ void sfp__lab_message(const sfp__lab *lab, sfp_log_level level, const char *fmt,
 
 /* Has the cell been run with its present inputs? */
 bool sfp__cell_is_done(const sfp__lab *lab, const sfp__cell *cell);
+/* Seconds that the run of a finished cell took; NAN: its result cannot be read. */
+double sfp__cell_run_seconds(const sfp__lab *lab, const sfp__cell *cell);
 
 /* inputs.c */
 /* Writes the version of the program and a digest of the files that a run with these settings reads. */
 sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out[SFP_INPUTS_MAX], sfp_error *err);
+/* Number of test images of a cell whose inputs are known; 0: no test set, -1: unknown, or a live stream without one. */
+int64_t sfp__cell_test_images(const sfp__lab *lab, const sfp__cell *cell);
 /* Tells the user, once, that results of other inputs are not used. */
 void sfp__lab_report_other_inputs(sfp__lab *lab);
 
@@ -192,6 +200,7 @@ typedef struct sfp__cost {
     int64_t batches, samples; /* of the stream */
     int tasks;
     int64_t *task_batches;       /* (tasks) */
+    bool guessed;                /* dry run: it was not measured, but derived from that of another method */
     char path[1024];             /* a file for --costs */
     char inputs[SFP_INPUTS_MAX]; /* with which it was measured; "": unknown */
 } sfp__cost;

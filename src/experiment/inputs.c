@@ -96,30 +96,39 @@ static sfp_status add_images(const sfp_source *source, sfp__digest *d, sfp_error
     return SFP_OK;
 }
 
-/* Adds a source. optional: the test part of a dataset, which may have none. */
-static sfp_status add_source(const char *spec, bool test, bool optional, sfp__digest *d, sfp_error *err)
+/* Adds a source. optional: the test part of a dataset, which may have none. *count: its images; -1: live. */
+static sfp_status add_source(const char *spec, bool test, bool optional, sfp__digest *d, int64_t *count, sfp_error *err)
 {
     sfp_source_options o = SFP_SOURCE_OPTIONS_INIT;
     sfp_source *source = NULL;
     o.test = test;
+    *count = 0;
     sfp_status status = sfp_source_open(spec, &o, &source, err);
     if (optional && (status == SFP_ENOTFOUND || (!status && !sfp_source_has_test_part(source)))) {
         sfp_source_close(source);
         return SFP_OK;
     }
-    if (!status)
+    if (!status) {
+        *count = sfp_source_count(source);
         status = add_images(source, d, err);
+    }
     sfp_source_close(source);
     return status;
 }
 
-static sfp_status add_sources(const sfp_settings *s, sfp__digest *d, sfp_error *err)
+static sfp_status add_sources(const sfp_settings *s, sfp__digest *d, int64_t *test_images, sfp_error *err)
 {
     const char *data = sfp_settings_get(s, "data"), *test = sfp_settings_get(s, "test");
+    int64_t images;
+    *test_images = -1;
     if (!data)
         return SFP_OK;
-    TRY(add_source(data, false, false, d, err));
-    return test ? add_source(test, strcmp(test, data) == 0, false, d, err) : add_source(data, true, true, d, err);
+    TRY(add_source(data, false, false, d, &images, err));
+    TRY(test ? add_source(test, strcmp(test, data) == 0, false, d, test_images, err)
+             : add_source(data, true, true, d, test_images, err));
+    if (images < 0 && *test_images == 0) /* a live stream has a prequential accuracy */
+        *test_images = -1;
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------- the text */
@@ -145,8 +154,12 @@ static sfp_status find_inputs(sfp__lab *lab, const sfp_settings *s, const char *
     TRY(input_values(s, &values, err));
     int i = sfp__strings_find(&lab->input_values, values.s);
     if (i < 0) {
+        size_t n = (size_t)lab->inputs.count;
+        int64_t test_images;
         TRY(add_files(s, &d, err));
-        TRY(add_sources(s, &d, err));
+        TRY(add_sources(s, &d, &test_images, err));
+        TRY(sfp__check_memory(sfp__grow(&lab->test_images, sizeof *lab->test_images, n, n + 1, &lab->test_images_capacity), err));
+        lab->test_images[n] = test_images;
         (void)snprintf(text, sizeof text, "version %s, inputs %016" PRIx64 "%016" PRIx64, sfp_version(), d.word[0], d.word[1]);
         TRY(sfp__strings_add(&lab->inputs, text, err));
         TRY(sfp__strings_add(&lab->input_values, values.s, err));
@@ -166,6 +179,12 @@ sfp_status sfp__lab_inputs(sfp__lab *lab, const sfp__strings *settings, char out
     if (!status)
         (void)snprintf(out, SFP_INPUTS_MAX, "%s", text);
     return status;
+}
+
+int64_t sfp__cell_test_images(const sfp__lab *lab, const sfp__cell *cell)
+{
+    int i = sfp__strings_find(&lab->inputs, cell->inputs);
+    return i < 0 ? -1 : lab->test_images[i];
 }
 
 void sfp__lab_report_other_inputs(sfp__lab *lab)

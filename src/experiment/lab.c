@@ -68,6 +68,7 @@ static void lab_done(sfp__lab *lab)
     sfp__free(lab->dry_cost);
     sfp__free(lab->experiments);
     sfp__free(lab->cells);
+    sfp__free(lab->test_images);
     sfp__strings_done(&lab->cost_keys);
     sfp__strings_done(&lab->input_values);
     sfp__strings_done(&lab->inputs);
@@ -135,14 +136,19 @@ static int count_waiting(const sfp__lab *lab)
     return n;
 }
 
-/* Seconds for the cells that are left, by their estimates and by what finished cells took. */
+/* Seconds for the cells that are left, by their estimates and by what finished cells took. A cell without an estimate takes as long as
+ * the mean of those that were run; NAN: none was run yet. */
 static double seconds_left(const sfp__lab *lab)
 {
     double sum = 0, ratio = lab->estimated_done > 0 ? lab->spent_done / lab->estimated_done : 1;
+    int unknown = 0;
     for (int i = 0; i < lab->cell_count; i++)
-        if (lab->cells[i].state == SFP_CELL_WAITING)
+        if (lab->cells[i].state == SFP_CELL_WAITING && isnan(lab->cells[i].estimate))
+            unknown++;
+        else if (lab->cells[i].state == SFP_CELL_WAITING)
             sum += lab->cells[i].estimate;
-    return sum * ratio;
+    double mean = lab->executed > 0 ? lab->spent_done / lab->executed : NAN;
+    return sum * ratio + (unknown > 0 ? unknown * mean : 0);
 }
 
 static void report_progress(const sfp__lab *lab, const sfp__cell *cell, int total)
@@ -168,6 +174,16 @@ static bool is_over_budget(const sfp__lab *lab)
     return lab->opt.budget > 0 && sfp__monotonic_seconds() - lab->began > lab->opt.budget;
 }
 
+/* Tells the user before hours of runs, as a single run does: its own message is not shown. */
+static void report_no_test_set(const sfp__lab *lab)
+{
+    for (int i = 0; i < lab->cell_count; i++)
+        if (lab->cells[i].state != SFP_CELL_OMITTED && sfp__cell_test_images(lab, &lab->cells[i]) == 0) {
+            sfp__lab_message(lab, SFP_LOG_WARNING, "no test set: accuracy is not measured; use --test KIND:PATH");
+            return;
+        }
+}
+
 /* Cells with the same settings in several experiments take their time once. */
 static sfp_status run_cells(sfp__lab *lab, sfp_error *err)
 {
@@ -188,7 +204,8 @@ static sfp_status run_cells(sfp__lab *lab, sfp_error *err)
         TRY(sfp__cell_run(lab, cell, err));
         lab->done++;
         if (cell->seconds > 0) {
-            lab->estimated_done += cell->estimate;
+            lab->executed++;
+            lab->estimated_done += isnan(cell->estimate) ? cell->seconds : cell->estimate;
             lab->spent_done += cell->seconds;
         }
         report_progress(lab, cell, total);
@@ -210,6 +227,7 @@ sfp_status sfp__lab_run(const sfp__experiment *const *list, int count, const sfp
     TRY(remove_unfinished(&lab, err));
     if (lab.omitted.length)
         sfp__lab_message(&lab, SFP_LOG_INFO, "the budget omits: %s", lab.omitted.s);
+    report_no_test_set(&lab);
     TRY(run_cells(&lab, err));
     if (lab.late)
         sfp__lab_message(&lab, SFP_LOG_WARNING, "the budget was used up: %d cells were not run; more --budget runs them",

@@ -183,6 +183,8 @@ static void put_cell(const sfp__lab *lab, const sfp__cell *c, sfp__json *j)
     sfp__json_exact(j, "rate", c->rate > 0 ? c->rate : NAN);
     sfp__json_exact(j, "batch_seconds", c->cost > 0 ? c->cost : NAN);
     sfp__json_real(j, "estimate", c->estimate);
+    if (c->guessed)
+        sfp__json_bool(j, "guessed", true);
     sfp__json_object(j, "values");
     for (int m = 0; m < metrics; m++)
         sfp__json_exact(j, list[m]->name, c->state == SFP_CELL_DONE ? c->value[m] : NAN);

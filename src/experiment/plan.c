@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLAN_MAX = 64 << 20 };
+enum { PLAN_MAX = 64 << 20, FINISHED_MAX = 64 /* finished cells whose times are read */ };
 static const double budget_share = 0.85; /* of the budget that is planned; estimates are not exact */
 
 /* ------------------------------------------------------------------------------------------------------------- the cells */
@@ -23,7 +23,7 @@ static sfp_status add_cell(sfp__lab *lab, int experiment, int row, int column, i
     size_t n = (size_t)lab->cell_count;
     TRY(sfp__check_memory(sfp__grow(&lab->cells, sizeof *lab->cells, n, n + 1, &lab->cell_capacity), err));
     lab->cells[lab->cell_count++] =
-        (sfp__cell){.experiment = experiment, .row = row, .column = column, .repetition = repetition, .estimate = 10};
+        (sfp__cell){.experiment = experiment, .row = row, .column = column, .repetition = repetition, .estimate = NAN};
     for (int m = 0; m < SFP_METRICS_MAX; m++)
         lab->cells[n].value[m] = NAN;
     return SFP_OK;
@@ -103,6 +103,27 @@ static sfp_status estimate_cells(sfp__lab *lab, sfp_error *err)
     return SFP_OK;
 }
 
+/* Estimates cells without a measured processing time by the mean of those that have finished. In a dry run, finished cells are
+ * listed as such. */
+static void use_finished_cells(sfp__lab *lab)
+{
+    double sum = 0;
+    int count = 0;
+    for (int i = 0; i < lab->cell_count; i++) {
+        sfp__cell *cell = &lab->cells[i];
+        if (!sfp__cell_is_done(lab, cell))
+            continue;
+        double seconds = isnan(cell->estimate) && count < FINISHED_MAX ? sfp__cell_run_seconds(lab, cell) : NAN;
+        sum += isnan(seconds) ? 0 : seconds;
+        count += !isnan(seconds);
+        if (lab->opt.dry_run)
+            cell->state = SFP_CELL_DONE;
+    }
+    for (int i = 0; i < lab->cell_count && count > 0; i++)
+        if (isnan(lab->cells[i].estimate))
+            lab->cells[i].estimate = sum / count;
+}
+
 /* ------------------------------------------------------------------------------------------------------------ the budget */
 
 static bool same_group(const sfp__lab *lab, const sfp__cell *a, const sfp__cell *b)
@@ -120,11 +141,14 @@ static bool is_shared(const sfp__lab *lab, int i)
     return false;
 }
 
+/* Unknown times count as 0: their cells are run until the budget is used up. */
 static double group_estimate(const sfp__lab *lab, int begin, int end)
 {
     double sum = 0;
-    for (int i = begin; i < end; i++)
-        sum += is_shared(lab, i) || sfp__cell_is_done(lab, &lab->cells[i]) ? 0 : lab->cells[i].estimate;
+    for (int i = begin; i < end; i++) {
+        const sfp__cell *cell = &lab->cells[i];
+        sum += isnan(cell->estimate) || is_shared(lab, i) || sfp__cell_is_done(lab, cell) ? 0 : cell->estimate;
+    }
     return sum;
 }
 
@@ -135,21 +159,45 @@ static void note_omitted(sfp__lab *lab, const sfp__cell *cell)
                      e->rows[cell->row].extra ? " of other forms" : "");
 }
 
-/* Omits whole groups (an experiment's repetition, without or with the other forms of methods) that do not fit. */
-static void apply_budget(sfp__lab *lab)
+/* The budget in minutes that is enough for these seconds. */
+static double budget_for(double seconds)
+{
+    return fmax(1, ceil(seconds / budget_share / 60));
+}
+
+/* Omits whole groups (an experiment's repetition, without or with the other forms of methods) that do not fit. Fails if none does:
+ * the next execution has the measured processing times, so its whole budget is for runs. */
+static sfp_status apply_budget(sfp__lab *lab, sfp_error *err)
 {
     double left = lab->opt.budget * budget_share - (sfp__monotonic_seconds() - lab->began); /* measuring took a part of it */
+    double all = 0, least = INFINITY;
+    const sfp__cell *smallest = NULL;
+    bool any = false;
     for (int i = 0, end; i < lab->cell_count; i = end) {
         for (end = i + 1; end < lab->cell_count && same_group(lab, &lab->cells[i], &lab->cells[end]);)
             end++;
         double need = group_estimate(lab, i, end);
         bool fits = need <= left || need < 1;
         left -= fits ? need : 0;
+        any = any || fits;
+        all += need;
+        if (need < least)
+            smallest = &lab->cells[i];
+        least = fmin(least, need);
         for (int k = i; k < end && !fits; k++)
             lab->cells[k].state = SFP_CELL_OMITTED;
         if (!fits)
             note_omitted(lab, &lab->cells[i]);
     }
+    if (any || !smallest || lab->opt.dry_run)
+        return SFP_OK;
+    if (60 * budget_for(least) <= lab->opt.budget)
+        return sfp__fail(err, SFP_ECANCELLED,
+                         "measuring the processing times took the budget; the same command continues with them");
+    return sfp__fail_key(err, "budget", SFP_EINVAL,
+                         "budget is %g, expected at least %.0f minutes for %s repetition %d; everything needs about %.0f",
+                         lab->opt.budget / 60, budget_for(least), lab->experiments[smallest->experiment].name,
+                         smallest->repetition + 1, budget_for(all));
 }
 
 /* -------------------------------------------------------------------------------------------------------------- the file */
@@ -218,12 +266,13 @@ sfp_status sfp__lab_plan(sfp__lab *lab, sfp_error *err)
     TRY(add_cells(lab, err));
     TRY(sfp__path_print(path, sizeof path, err, "%s/plan.json", lab->opt.out));
     TRY(estimate_cells(lab, err));
+    use_finished_cells(lab);
     if (!lab->opt.dry_run)
         TRY(sfp__lab_report_replaced(lab, err));
     TRY(read_plan(lab, path, &used, err));
     if (used)
         return SFP_OK;
     if (lab->opt.budget > 0)
-        apply_budget(lab);
+        TRY(apply_budget(lab, err));
     return lab->opt.dry_run ? SFP_OK : write_plan(lab, path, err);
 }

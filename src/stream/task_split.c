@@ -30,8 +30,9 @@ static sfp_status parse_numbers(const char *spec, int **out, int *count, sfp_err
     for (const char *at = spec;; at = stop + 1) {
         long v = *at >= '0' && *at <= '9' ? strtol(at, &stop, 10) : 0;
         if (!stop || v < 1 || v > SFP_CLASSES_MAX)
-            return sfp__fail_key(err, "tasks", SFP_EINVAL,
-                                 "tasks is '%.60s', expected a number of tasks, or numbers of classes such as 3,2,2", spec);
+            return sfp__fail_key(
+                err, "tasks", SFP_EINVAL,
+                "tasks is '%.60s', expected a number of tasks, numbers of classes such as 3,2,2, domain, time or free", spec);
         list[(*count)++] = (int)v;
         if (!*stop)
             break;

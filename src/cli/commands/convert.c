@@ -8,6 +8,7 @@
 #include "model/vit.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 static const sfp__opt options[] = {
     SFP_ROW_CHOICE("dtype", "f32|f16|bf16", "f32",
@@ -27,6 +28,13 @@ static bool has_other_suffix(const char *to)
     return false;
 }
 
+/* true: both names are of one file, also through links. */
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     static const sfp__dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
@@ -37,6 +45,8 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
     sfp__out o;
     if (has_other_suffix(to))
         return sfp__fail_usage(err, "output file is '%s', expected NAME.safetensors", to);
+    if (is_same_file(from, to))
+        return sfp__fail_usage(err, "output file is '%s', which is the input file; choose another name", to);
     TRY(sfp__vit_load(from, &opt, &v, err));
     const sfp__meta meta[] = {{"format", "pt"}, {"source", name ? name + 1 : from}, {"recognised", v->recognised}};
     TRY(sfp__vit_save(&v->config, &v->weights, dtype, meta, sizeof meta / sizeof *meta, to, err));

@@ -1,6 +1,7 @@
 /* streamfp experiment: the tables of the paper and beyond, by one command. */
 #include "cli/commands/experiment.h"
 #include "cli/commands/run.h"
+#include "cli/output.h"
 #include "cli/ui.h"
 
 #include "base/mem.h"
@@ -86,7 +87,7 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
     (void)ctx;
     sfp__status_line l = {0};
     char eta[SFP_ETA_MAX];
-    if (p->finished && p->seconds > 0) {
+    if (p->finished && p->seconds > 0) { /* a run has finished, so that the time of the others is known */
         if (isfinite(p->accuracy))
             sfp__info("%d/%d  %s  repetition %d: accuracy %.4f  (%.1f s, ETA %s)", p->done, p->total, p->cell, p->repetition,
                       p->accuracy, p->seconds, sfp__eta_text(p->eta, eta));
@@ -98,7 +99,8 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
         return;
     sfp__status_line_add(&l, PRIORITY_COUNT, "%d/%d runs", p->done, p->total);
     sfp__status_line_add(&l, PRIORITY_CELL, "  %.100s, repetition %d", p->cell, p->repetition);
-    sfp__status_line_add(&l, PRIORITY_ETA, "  ETA %s", sfp__eta_text(p->eta, eta));
+    if (isfinite(p->eta))
+        sfp__status_line_add(&l, PRIORITY_ETA, "  ETA %s", sfp__eta_text(p->eta, eta));
     sfp__status_line_show(&l);
 }
 
@@ -129,28 +131,51 @@ static sfp_status print_table(const char *out, const char *name, sfp_error *err)
     return SFP_OK;
 }
 
+/* What a dry run has listed. */
+typedef struct totals {
+    double seconds;            /* of the runs with an estimate */
+    int known, unknown, guess; /* runs that would be executed; a guess is known, too */
+} totals;
+
+static void print_cell(json_t *cell, totals *t)
+{
+    const char *experiment, *row, *column, *state;
+    int repetition;
+    if (json_unpack(cell, "{s:s,s:s,s:s,s:s,s:i}", "experiment", &experiment, "row", &row, "column", &column, "state", &state,
+                    "repetition", &repetition) != 0)
+        return;
+    const json_t *estimate = json_object_get(cell, "estimate");
+    bool done = strcmp(state, "done") == 0, omitted = strcmp(state, "omitted") == 0, known = json_is_number(estimate);
+    bool guess = known && json_is_true(json_object_get(cell, "guessed"));
+    char time[32] = "unknown";
+    if (known)
+        (void)snprintf(time, sizeof time, "%.1f s", json_number_value(estimate));
+    (void)printf("%-11s  %-24s  %-14s  repetition %2d  %10s%s%s\n", experiment, row, column, repetition, done ? "finished" : time,
+                 guess && !done ? "  guess" : "", omitted ? "  omitted" : "");
+    if (done || omitted)
+        return;
+    t->seconds += known ? json_number_value(estimate) : 0;
+    t->known += known;
+    t->unknown += !known;
+    t->guess += guess;
+}
+
 /* A dry run: one line per run, then the sum. The JSON was made by the library. */
 static sfp_status print_list(const char *json, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
     json_t *cell;
+    totals t = {0};
     size_t i;
-    double sum = 0;
     TRY(sfp__json_parse("list of runs", json, strlen(json), &root, err));
-    json_array_foreach(json_object_get(root, "cells"), i, cell)
-    {
-        const char *experiment, *row, *column, *state;
-        int repetition;
-        double estimate;
-        if (json_unpack(cell, "{s:s,s:s,s:s,s:s,s:i,s:F}", "experiment", &experiment, "row", &row, "column", &column, "state",
-                        &state, "repetition", &repetition, "estimate", &estimate) != 0)
-            continue;
-        bool omitted = strcmp(state, "omitted") == 0;
-        (void)printf("%-11s  %-24s  %-14s  repetition %2d  %8.1f s%s\n", experiment, row, column, repetition, estimate,
-                     omitted ? "  omitted" : "");
-        sum += omitted ? 0 : estimate;
-    }
-    (void)printf("about %.0f minute%s\n", ceil(sum / 60), sum > 60 ? "s" : "");
+    json_array_foreach(json_object_get(root, "cells"), i, cell) print_cell(cell, &t);
+    if (t.known || !t.unknown)
+        (void)printf("about %.0f minute%s\n", ceil(t.seconds / 60), t.seconds > 60 ? "s" : "");
+    if (t.guess)
+        (void)printf("%d time%s a guess until the processing times are measured, when the experiment begins\n", t.guess,
+                     t.guess == 1 ? " is" : "s are");
+    if (t.unknown)
+        (void)printf("%d time%s unknown until a run has finished\n", t.unknown, t.unknown == 1 ? " is" : "s are");
     return SFP_OK;
 }
 
@@ -249,17 +274,27 @@ static const sfp__opt *options(size_t *count)
     return sfp__experiment_options_table(&t, sizeof own / sizeof *own, own, count);
 }
 
-static void list_experiments(void)
+static void list_experiments(bool json)
 {
     const char *name, *title, *question;
-    for (int i = 0; sfp_experiment_info(i, &name, &title, &question); i++)
-        (void)printf("%-11s  %s\n%-11s  %s\n", name, title, "", question);
+    sfp__out o;
+    sfp__out_begin(&o, json, 0);
+    sfp__json_array(&o.json, "experiments");
+    for (int i = 0; sfp_experiment_info(i, &name, &title, &question); i++) {
+        sfp__json_object(&o.json, NULL);
+        sfp__json_string(&o.json, "name", name);
+        sfp__json_string(&o.json, "title", title);
+        sfp__json_string(&o.json, "question", question);
+        sfp__json_end(&o.json);
+        sfp__out_printf(&o, "%-11s  %s\n%-11s  %s\n", name, title, "", question);
+    }
+    sfp__out_end(&o);
 }
 
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     if (args->operand_count == 0) {
-        list_experiments();
+        list_experiments(sfp__args_flag(args, "json"));
         return SFP_OK;
     }
     sfp_status status = sfp__experiment_execute(args, args->operands[0], 0, NULL, err);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/monotonic.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -120,9 +121,10 @@ static sfp_status open_predictor(sfp__predict *p, sfp_error *err)
 static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, int32_t *out, sfp_error *err)
 {
     const char *text = sfp__filelist_label(&p->files, i), *file = sfp__filelist_path(&p->files, i);
+    uint64_t line = sfp__filelist_line(&p->files, i);
     int64_t number;
     if (text[0] == '\0')
-        return sfp__fail(err, SFP_EFORMAT, "%s: '%s' has no label, expected 'file,label'", list, file);
+        return sfp__fail(err, SFP_EFORMAT, "%s:%" PRIu64 ": '%s' has no label, expected 'file,label'", list, line, file);
     for (int k = 0; k < p->classes; k++) { /* names first: they may be numbers in another order */
         const char *name = sfp__predict_class_name(p, k);
         if (name && strcmp(name, text) == 0) {
@@ -131,10 +133,11 @@ static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, in
         }
     }
     if (!sfp__parse_int(text, &number))
-        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is '%s', expected a class number or a class name", list, file,
-                         text);
+        return sfp__fail(err, SFP_EFORMAT, "%s:%" PRIu64 ": label of '%s' is '%s', expected a class number or a class name", list,
+                         line, file, text);
     if (number < 0 || number >= p->classes)
-        return sfp__fail(err, SFP_EFORMAT, "%s: label of '%s' is %s, expected 0 to %d", list, file, text, p->classes - 1);
+        return sfp__fail(err, SFP_EFORMAT, "%s:%" PRIu64 ": label of '%s' is %s, expected 0 to %d", list, line, file, text,
+                         p->classes - 1);
     *out = (int32_t)number;
     return SFP_OK;
 }

@@ -4,6 +4,7 @@
  * that runs of another machine can be shown and compared without adding them to the registry. */
 #include "cli/command.h"
 #include "cli/commands/runs_compare.h"
+#include "cli/output.h"
 #include "cli/ui.h"
 #include "io/file.h"
 #include "io/json_write.h"
@@ -270,7 +271,7 @@ static sfp_status compare(const sfp__args *args, sfp_error *err)
     return s;
 }
 
-static sfp_status add_one(sfp__registry *registry, const char *dir, sfp_error *err)
+static sfp_status add_one(sfp__registry *registry, const char *dir, sfp__json *json, sfp_error *err)
 {
     OWNED_BY(sfp__result_done) sfp_result r = {0};
     char path[PATH_MAX];
@@ -279,16 +280,25 @@ static sfp_status add_one(sfp__registry *registry, const char *dir, sfp_error *e
     TRY(sfp__result_read(path, &r, err));
     TRY(sfp__registry_put(registry, dir, &r, &id, err));
     sfp__info("%s: registered as run %" PRId64, dir, id);
+    sfp__json_object(json, NULL);
+    sfp__json_int(json, "id", id);
+    sfp__json_string(json, "dir", dir);
+    sfp__json_end(json);
     return SFP_OK;
 }
 
 static sfp_status add(const sfp__args *args, sfp_error *err)
 {
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
+    sfp__out o;
+    sfp_status s = SFP_OK;
     TRY(sfp__registry_open(&registry, err));
-    for (int i = 1; i < args->operand_count; i++)
-        TRY(add_one(registry, args->operands[i], err));
-    return SFP_OK;
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
+    sfp__json_array(&o.json, "runs");
+    for (int i = 1; i < args->operand_count && !s; i++)
+        s = add_one(registry, args->operands[i], &o.json, err);
+    sfp__out_end(&o);
+    return s;
 }
 
 /* Removes runs from the registry. Their files are not changed. */
@@ -322,6 +332,7 @@ static sfp_status run(const sfp__args *args, sfp_error *err)
 }
 
 static const sfp__verb verbs[] = {
+    {"list", list, 0, 0, NULL, "limit"},
     {"show", show, 1, 1, "one run number or directory", NULL},
     {"compare", compare, 2, SFP_OPERANDS_ANY, "at least two run numbers or directories", "latex csv markdown html plot"},
     {"add", add, 1, SFP_OPERANDS_ANY, "at least one run directory", NULL},
@@ -331,10 +342,11 @@ static const sfp__verb verbs[] = {
 const sfp__command sfp__cmd_runs = {
     .name = "runs",
     .summary = "list runs, show one, compare several",
-    .operands = "[show RUN | compare RUN RUN... | add DIR... | forget RUN...]",
+    .operands = "[list | show RUN | compare RUN RUN... | add DIR... | forget RUN...]",
     .max_operands = SFP_OPERANDS_ANY,
     .text =
-        "Without an argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table of "
+        "'list', or no argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table "
+        "of "
         "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
         "and 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of --latex, "
         "--csv, --markdown and --html have a row per such column, named by the preset and the options that differ. A run that "

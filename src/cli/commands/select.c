@@ -122,16 +122,18 @@ static bool uses_probs(method m)
     return m == CRAIG || m == GRADMATCH;
 }
 
-/* Returns a required option that is not set; NULL: none. */
-static const char *missing_option(const sfp__args *args, method m)
+/* Fails if a required option is not set. */
+static sfp_status check_required(const sfp__args *args, method m, sfp_error *err)
 {
     static const char *const always[] = {"method", "features", "ratio"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         if (sfp__args_rank(args, always[i]) == SFP_RANK_UNSET)
-            return always[i];
-    if ((m == CAMEL || m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "labels"))
-        return "labels";
-    return uses_probs(m) && !sfp__args_string(args, "probs") ? "probs" : NULL;
+            return sfp__fail_usage(err, "--%s is missing", always[i]);
+    bool labels = (m == CAMEL || m == CRAIG || m == GRADMATCH) && !sfp__args_string(args, "labels");
+    if (labels || (uses_probs(m) && !sfp__args_string(args, "probs")))
+        return sfp__fail_usage(err, "--%s is missing, expected one with --method %s", labels ? "labels" : "probs",
+                               sfp__args_text(args, "method"));
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- choosing */
@@ -200,9 +202,7 @@ static void job_done(job *j)
 static sfp_status run(const sfp__args *args, sfp_error *err)
 {
     OWNED_BY(job_done) job j = {.method = (method)sfp__args_choice(args, "method")};
-    const char *option = missing_option(args, j.method), *name = sfp__args_text(args, "method");
-    if (option)
-        return sfp__fail_usage(err, "--%s is missing%s%s", option, name ? ", expected one with --method " : "", name ? name : "");
+    TRY(check_required(args, j.method, err));
     TRY(sfp__args_check_no_effect(args, SFP_LIST(no_effect_rules), 0, NULL, err));
     TRY(choose_coreset(&j, args, err));
     print_coreset(&j, sfp__args_flag(args, "json"));

@@ -188,13 +188,49 @@ static sfp_status parse_entries(const reader *r)
     return check_cover(r);
 }
 
+/* Do the first bytes have neither control characters nor bytes that UTF-8 never has? */
+static bool is_text(const uint8_t *bytes, size_t size)
+{
+    size_t n = size < 512 ? size : 512;
+    for (size_t i = 0; i < n; i++)
+        if ((bytes[i] < ' ' && !(bytes[i] >= '\t' && bytes[i] <= '\r')) || bytes[i] == 0x7f || bytes[i] >= 0xf5)
+            return false;
+    return n > 0;
+}
+
+/* What a file that is not safetensors seems to be; NULL: unknown. This format is tried last, so the file is of no known format. */
+static const char *recognise(const uint8_t *bytes, size_t size)
+{
+    static const struct {
+        const char *bytes, *what;
+        size_t length;
+    } list[] = {{"\x89PNG", "a PNG image", 4}, {"\xff\xd8\xff", "a JPEG image", 3}, {"GIF8", "a GIF image", 4},
+                {"RIFF", "a WebP image", 4},   {"\x1f\x8b", "a gzip file", 2},      {"%PDF", "a PDF document", 4},
+                {"\x89HDF", "an HDF5 file", 4}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (size >= list[i].length && memcmp(bytes, list[i].bytes, list[i].length) == 0)
+            return list[i].what;
+    return is_text(bytes, size) ? "text" : NULL;
+}
+
+static sfp_status fail_other_file(const char *path, const uint8_t *bytes, size_t size, sfp_error *err)
+{
+    const char *what = recognise(bytes, size);
+    return sfp__fail(err, SFP_EFORMAT, "%s: not a file of weights%s%s%s, expected safetensors, PyTorch or npz", path,
+                     what ? " (it is " : "", what ? what : "", what ? ")" : "");
+}
+
 static sfp_status parse(sfp__tensor_file *f, const uint8_t *bytes, size_t size, const sfp__zip *zip, sfp_error *err)
 {
     (void)zip;
+    if (size < 8 && is_text(bytes, size))
+        return fail_other_file(f->path, bytes, size, err);
     if (size < 8)
         return sfp__fail(err, SFP_EFORMAT, "%s: file has %zu bytes, expected a safetensors file of at least 8", f->path, size);
     uint64_t length;
     memcpy(&length, bytes, 8);
+    if (length > UINT32_MAX)
+        return fail_other_file(f->path, bytes, size, err);
     if (length > HEADER_MAX)
         return sfp__fail(err, SFP_EFORMAT, "%s: header length is %llu, expected at most %u (not a safetensors file?)", f->path,
                          (unsigned long long)length, HEADER_MAX);

@@ -14,7 +14,10 @@
  * failures the source fails. */
 #include "stream/sources/dir.h"
 
+#include <errno.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { LABELLED_KEYS_KEPT = 1 << 16 };
 
@@ -219,7 +222,8 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
     bool directory = false;
     TRY(sfp__path_is_dir(path, &directory, err));
     if (!directory)
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: not a directory, expected one to watch", path);
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: %s, expected a directory to watch", path,
+                         access(path, F_OK) == 0 ? "not a directory" : strerror(errno));
     TRY(sfp__dir_watch_open(&s->watch, base, err));
     TRY(find_classes(s, err));
     TRY(sfp__dir_labels_init(&s->labels, path, err));

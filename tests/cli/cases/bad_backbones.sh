@@ -16,4 +16,16 @@ mkfile vit headless.safetensors 1 0
 try headless.safetensors
 mkfile raw other.safetensors '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 8
 try other.safetensors
+# files that are not weights
 try a.png
+echo 'import torch' >text.pth
+try text.pth
+echo 'text' >short.pth
+try short.pth
+printf '\xff\xd8\xff\xe0........' >photo.safetensors
+try photo.safetensors
+printf '\1\2\3\4\5\6\7\10\11' >other.bin
+try other.bin
+streamfp inspect a.png
+streamfp convert text.pth out.safetensors
+echo "exit $?" >&2

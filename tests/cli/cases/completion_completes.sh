@@ -51,3 +51,13 @@ try streamfp data ''
 try streamfp data describe s
 try streamfp data fetch ''
 try streamfp bench ''
+# options after a verb or a name; names of experiments; keys and values of a grid
+try streamfp runs compare --l
+try streamfp runs compare wood --l
+try streamfp experiment all --se
+try streamfp experiment E1
+try streamfp experiment ''
+try streamfp sweep --grid si
+try streamfp sweep --grid sigma = ''
+try streamfp sweep --grid method = ''
+try streamfp sweep --grid out

@@ -15,4 +15,7 @@ mkfile raw other.safetensors '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,
 try other.safetensors out.safetensors
 printf 'PK\003\004rest' >cut.pth
 try cut.pth out.safetensors
+try tiny.safetensors tiny.safetensors --dtype f16
+ln -s tiny.safetensors link.safetensors
+try tiny.safetensors link.safetensors --dtype f16
 ls

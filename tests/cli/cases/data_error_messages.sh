@@ -16,6 +16,8 @@ try describe digits # the kind follows from a file in the directory
 try describe list.csv
 try describe what.bin
 try describe folder:nowhere
+try describe watch:nowhere
+try describe watch:what.bin
 try describe synthetic:0
 try describe synthetic:abc
 try describe synthetic:20 --tasks 3,3

@@ -1,6 +1,7 @@
 # without a name all experiments are listed; wrong names and options are refused before anything is written
 export STREAMFP_REGISTRY=$PWD/runs.db
 streamfp experiment
+streamfp experiment --json | grep -o '"name":"E[134][^,]*'
 try() {
     echo "--- $*"
     streamfp "$@"

@@ -22,7 +22,9 @@ result c 2025-01-03T00:00:00Z 3 random 0.77
 result d 2025-01-04T00:00:00Z 1 streamfp 0.80
 streamfp runs add a b c d
 streamfp runs add b
+streamfp runs add a d --json
 streamfp runs --limit 3
+streamfp runs list --limit 1 --json | grep -o '"id":[0-9]*'
 streamfp runs --limit 1 --json
 echo "--- show"
 streamfp runs show 2

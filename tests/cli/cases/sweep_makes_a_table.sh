@@ -20,6 +20,8 @@ tail -n +2 out/tables/sweep.csv | cut -d, -f1
 echo "--- again"
 sweep 2>&1 >again | cat
 diff table again && echo same
+echo "--- dry run with another seed: estimated by the runs that have finished"
+sweep --seeds 3 --dry-run 2>&1 | without_times
 echo "--- check"
 sweep --check out/results.json 2>&1 >again
 out=elsewhere sweep --check out/results.json 2>&1 >again | grep same
