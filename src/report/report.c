@@ -94,8 +94,7 @@ static uint64_t learned_in_closed_form(const sfp_result *r)
 static void put_counts(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT];
-    uint64_t learned = learned_in_closed_form(r), excluded = r->samples.excluded;
-    uint64_t dropped = r->samples.dropped > excluded ? r->samples.dropped - excluded : 0;
+    uint64_t learned = learned_in_closed_form(r), excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
     if (learned)
         sfp__text_printf(t, ". The closed-form head learned from %s of them", sfp__format_count((double)learned, a));
     if (!is_method(r)) {

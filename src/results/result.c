@@ -194,6 +194,11 @@ const char *sfp__result_option_value(const char *key, const char *value)
     return value;
 }
 
+uint64_t sfp__result_dropped(const sfp_result *r)
+{
+    return r->samples.dropped > r->samples.excluded ? r->samples.dropped - r->samples.excluded : 0;
+}
+
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
     const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"),

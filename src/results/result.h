@@ -150,6 +150,8 @@ const char *sfp__result_option_name(const char *key);
 const char *sfp__result_option_value(const char *key, const char *value);
 /* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
+/* The number of samples that were dropped because the learner was busy: samples.dropped without samples.excluded. */
+uint64_t sfp__result_dropped(const sfp_result *r);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
 sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err);

@@ -191,6 +191,8 @@ static void print_run(const sfp_result *r)
     put_line("machine", r->machine.cpu);
     for (const sfp__result_column *n = sfp__result_columns; n->label; n++) {
         double x = sfp__result_column_value(n, r);
+        if (!sfp__result_column_shown(n, r))
+            continue;
         (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));
         put_line(n->label, text);
     }

@@ -25,6 +25,7 @@ const sfp__result_column sfp__result_columns[] = {
     {"offered", "offered", 0, AT(samples.offered), .count = true},
     {"trained", "trained", 0, AT(samples.trained), .count = true},
     {"dropped", "dropped", 0, AT(samples.dropped), .count = true},
+    {"excluded", "excluded", 0, AT(samples.excluded), .count = true, .rare = true},
     {"largest lag, s", "lag_max", 3, AT(lag.max), .better = 0},
     {"samples/s", "samples_per_second", 1, AT(samples_per_second), .better = 1},
     {"runtime, s", "runtime_seconds", 1, AT(seconds.select), .better = -1, .main = true},
@@ -39,7 +40,14 @@ double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r
     double x = n->count ? (double)*(const uint64_t *)at : *(const double *)at;
     if (n->offset == AT(seconds.select))
         return r->seconds.select + r->seconds.train + r->seconds.buffer;
+    if (n->offset == AT(samples.dropped))
+        return (double)sfp__result_dropped(r);
     return n->offset == AT(peak_rss_bytes) ? x / (1 << 20) : x;
+}
+
+bool sfp__result_column_shown(const sfp__result_column *n, const sfp_result *r)
+{
+    return !n->rare || sfp__result_column_value(n, r) > 0;
 }
 
 /* --------------------------------------------------------------------- table */
@@ -163,7 +171,8 @@ static sfp_status print_text(const sfp__run_groups *g, sfp_error *err)
     sfp__run_groups_naming(g, option_row, &t);
     (void)new_row(&t, "");
     for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
-        number_row(g, number, &t);
+        if (sfp__run_groups_show(g, number))
+            number_row(g, number, &t);
     if (!t.failed)
         print_table(&t);
     if (!t.failed)

@@ -115,7 +115,8 @@ static bool is_shown(const sfp__run_groups *g, const sfp__result_column *number,
     bool measured = format == SFP_COMPARE_CSV;
     for (int k = 0; k < g->count; k++)
         measured = measured || sfp__run_groups_values(g, k, number) > 0;
-    return measured && (number->main || format != SFP_COMPARE_LATEX);
+    return measured && (number->main || format != SFP_COMPARE_LATEX) &&
+           (format == SFP_COMPARE_CSV || sfp__run_groups_show(g, number));
 }
 
 static sfp_status fill_column(const sfp__run_groups *g, const sfp__result_column *number, bool csv, sfp__table *t, int column,
