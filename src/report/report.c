@@ -78,27 +78,23 @@ static void put_changed_options(sfp__text *t, const sfp_result *r)
     sfp__text_put(t, n || preset ? "." : unknown ? "" : " All other options have their default values.");
 }
 
-/* A closed-form head alone trains nothing; results count the samples that it learns from as trained. */
+/* A closed-form head alone trains nothing. */
 static bool is_method(const sfp_result *r)
 {
     const char *method = sfp__result_value(r, "method");
     return method && *method;
 }
 
-static uint64_t learned_in_closed_form(const sfp_result *r)
-{
-    return is_method(r) ? r->samples.trained : r->samples.closed_form;
-}
-
 /* Says what happened to the samples. */
 static void put_counts(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT];
-    uint64_t learned = learned_in_closed_form(r), excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
-    if (learned)
-        sfp__text_printf(t, ". The closed-form head learned from %s of them", sfp__format_count((double)learned, a));
+    uint64_t excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
+    double learned = sfp__result_closed_form(r);
+    if (learned > 0)
+        sfp__text_printf(t, ". The closed-form head learned from %s of them", sfp__format_count(learned, a));
     if (!is_method(r)) {
-        sfp__text_put(t, learned ? "; the linear head " : ". The learner ");
+        sfp__text_put(t, learned > 0 ? "; the linear head " : ". The learner ");
         sfp__text_printf(t, "trained on %s of them", sfp__format_count((double)r->samples.trained, a));
         sfp__text_printf(t, " and replayed %s", sfp__format_count((double)r->samples.replayed, a));
     }
@@ -180,11 +176,11 @@ static void put_member_tiles(sfp__text *t, const sfp_result *r)
 static void put_sample_tiles(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
-    uint64_t learned = learned_in_closed_form(r);
+    double learned = sfp__result_closed_form(r);
     (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
-    if (learned)
-        put_tile(t, "Learned from", sfp__format_count((double)learned, a), "in closed form");
-    if (!is_method(r) || !learned)
+    if (learned > 0)
+        put_tile(t, "Learned in closed form", sfp__format_count(learned, a), note);
+    if (!is_method(r))
         put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
 }
 

@@ -194,6 +194,25 @@ const char *sfp__result_option_value(const char *key, const char *value)
     return value;
 }
 
+/* Whether the run had a closed-form head alone. */
+static bool is_closed_form(const sfp_result *r)
+{
+    const char *method = sfp__result_value(r, "method");
+    return method && *method && strcmp(method, "none") != 0;
+}
+
+double sfp__result_closed_form(const sfp_result *r)
+{
+    const char *head = sfp__result_value(r, "head");
+    bool unknown = head && strcmp(head, "mix") == 0 && r->samples.closed_form == 0 && r->samples.trained > 0;
+    return is_closed_form(r) ? (double)r->samples.trained : unknown ? NAN : (double)r->samples.closed_form;
+}
+
+uint64_t sfp__result_trained(const sfp_result *r)
+{
+    return is_closed_form(r) ? 0 : r->samples.trained;
+}
+
 uint64_t sfp__result_dropped(const sfp_result *r)
 {
     return r->samples.dropped > r->samples.excluded ? r->samples.dropped - r->samples.excluded : 0;
@@ -203,7 +222,7 @@ void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
     const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"),
                *buffer = sfp__result_value(r, "buffer");
-    if (method && *method && strcmp(method, "none") != 0)
+    if (is_closed_form(r))
         (void)snprintf(buf, size, "%s", method);
     else if (select && buffer && strcmp(select, buffer) != 0)
         (void)snprintf(buf, size, "%s+%s", select, buffer);

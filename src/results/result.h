@@ -150,6 +150,11 @@ const char *sfp__result_option_name(const char *key);
 const char *sfp__result_option_value(const char *key, const char *value);
 /* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
+/* The numbers of samples that were learned in closed form, by a head alone or by a member of a mixture, and that were trained on. They
+ * differ from the members of `samples` for a closed-form head alone, whose samples results count as trained. The first is NAN if it is
+ * unknown: versions before 0.7.0 did not count it in mixtures. */
+double sfp__result_closed_form(const sfp_result *r);
+uint64_t sfp__result_trained(const sfp_result *r);
 /* The number of samples that were dropped because the learner was busy: samples.dropped without samples.excluded. */
 uint64_t sfp__result_dropped(const sfp_result *r);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */

@@ -287,7 +287,7 @@ TEST(samples_of_a_closed_form_head_are_counted)
     r.samples.dropped = 240;
     r.samples.closed_form = 60;
     HOLDS(report(&r, NULL), "The closed-form head learned from 60 of them; the linear head trained on 0 of them and replayed 0",
-          "240 were dropped because the learner was busy", "<dt>Learned from</dt><dd>60<");
+          "240 were dropped because the learner was busy", "<dt>Learned in closed form</dt><dd>60<");
     r.samples.excluded = 240;
     char *text = report(&r, NULL);
     HOLDS(text, "240 were excluded because the last batch of their task was short");

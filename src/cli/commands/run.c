@@ -178,7 +178,7 @@ static void print_samples(const sfp_result *r)
     if (excluded)
         (void)printf("%26s %10llu excluded: short last batches\n", "", excluded);
     if (method || learned)
-        (void)printf("%26s %10llu learned from (closed form)\n", "", learned);
+        (void)printf("%26s %10llu learned in closed form\n", "", learned);
     if (!method)
         print_counts("", count_of(r, "samples.trained"), "trained on", count_of(r, "samples.replayed"), "replayed");
 }

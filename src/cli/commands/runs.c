@@ -153,7 +153,7 @@ static sfp_status load(const char *run, sfp_result *out, sfp_error *err)
 
 static void put_line(const char *label, const char *value)
 {
-    (void)printf("%-20s  ", label);
+    (void)printf("%-22s  ", label);
     sfp__put_text(stdout, value, 0);
     (void)printf("\n");
 }

@@ -23,7 +23,8 @@ const sfp__result_column sfp__result_columns[] = {
     {"prequential accuracy", "prequential_accuracy", 4, AT(prequential_accuracy), .fraction = true, .better = 1, .main = true},
     {"class coverage", "coverage", 4, AT(coverage), .fraction = true},
     {"offered", "offered", 0, AT(samples.offered), .count = true},
-    {"trained", "trained", 0, AT(samples.trained), .count = true},
+    {"learned in closed form", "closed_form", 0, AT(samples.closed_form), .count = true},
+    {"trained on", "trained", 0, AT(samples.trained), .count = true},
     {"dropped", "dropped", 0, AT(samples.dropped), .count = true},
     {"excluded", "excluded", 0, AT(samples.excluded), .count = true, .rare = true},
     {"largest lag, s", "lag_max", 3, AT(lag.max), .better = 0},
@@ -40,6 +41,10 @@ double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r
     double x = n->count ? (double)*(const uint64_t *)at : *(const double *)at;
     if (n->offset == AT(seconds.select))
         return r->seconds.select + r->seconds.train + r->seconds.buffer;
+    if (n->offset == AT(samples.closed_form))
+        return sfp__result_closed_form(r);
+    if (n->offset == AT(samples.trained))
+        return (double)sfp__result_trained(r);
     if (n->offset == AT(samples.dropped))
         return (double)sfp__result_dropped(r);
     return n->offset == AT(peak_rss_bytes) ? x / (1 << 20) : x;

@@ -27,8 +27,8 @@ sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, sfp__compare_for
 typedef struct sfp__result_column {
     const char *label, *key;
     int decimals;
-    size_t offset; /* in sfp_result; that of seconds.select: the sum of select, train and buffer. samples.dropped: without those
-                      that are excluded */
+    size_t offset; /* in sfp_result; that of seconds.select: the sum of select, train and buffer. Members of samples: as
+                      they are shown */
     bool count;    /* the member is a uint64_t, else a double */
     bool fraction; /* shown in percent in tables for people */
     int better;    /* 1: higher values are better, -1: lower ones, 0: neither */
