@@ -299,6 +299,21 @@ TEST(samples_of_a_closed_form_head_are_counted)
     assert_null(strstr(text, "Trained on"));
 }
 
+TEST(time_of_learning_is_named_by_what_was_learned)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
+    r.seconds.train = 2;
+    r.samples.trained = 50;
+    HOLDS(report(&r, NULL), "</i>train <b>2 s");
+    r.samples.closed_form = 60;
+    HOLDS(report(&r, NULL), "</i>train and closed form <b>2 s");
+    r.samples.trained = 0;
+    HOLDS(report(&r, NULL), "</i>closed form <b>2 s");
+    result_option(&r, "method", "ncm");
+    r.samples.trained = 60; /* those of a closed-form head alone */
+    HOLDS(report(&r, NULL), "</i>closed form <b>2 s");
+}
+
 TEST(a_single_confusion_is_called_once)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 4);

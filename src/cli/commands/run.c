@@ -158,10 +158,18 @@ static void print_matrix(const sfp_result *r)
     }
 }
 
+/* The time of learning includes that of a closed-form head, which trains nothing if it is alone. */
 static void print_seconds(const sfp_result *r)
 {
-    (void)printf("  %-24s %10.2f s: select %.2f, train %.2f,\n", "time", sfp_result_number(r, "seconds.total"),
-                 sfp_result_number(r, "seconds.select"), sfp_result_number(r, "seconds.train"));
+    bool trained = !sfp_result_string(r, "config.method") && count_of(r, "samples.trained") > 0;
+    bool closed = count_of(r, "samples.closed_form") > 0;
+    (void)printf("  %-24s %10.2f s: select %.2f,", "time", sfp_result_number(r, "seconds.total"),
+                 sfp_result_number(r, "seconds.select"));
+    if (closed && trained)
+        (void)printf("\n%41strain and closed form", "");
+    else
+        (void)printf(closed ? " closed form" : " train");
+    (void)printf(" %.2f,\n", sfp_result_number(r, "seconds.train"));
     (void)printf("%41sbuffer %.2f, evaluate %.2f;\n", "", sfp_result_number(r, "seconds.buffer"),
                  sfp_result_number(r, "seconds.evaluate"));
     (void)printf("%41sprefetch %.2f, waited %.2f\n", "", sfp_result_number(r, "seconds.decode"),
