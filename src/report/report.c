@@ -26,15 +26,6 @@ const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
     return buf;
 }
 
-/* The preset whose values the result has; NULL: none. */
-static const char *preset_of(const sfp_result *r)
-{
-    for (int i = 0; i < r->config_count; i++)
-        if (r->config[i].preset_value)
-            return sfp__result_value(r, "preset");
-    return NULL;
-}
-
 /* Options that the page shows elsewhere, or that do not affect the result. */
 static bool is_listed_elsewhere(const char *key)
 {
@@ -57,7 +48,7 @@ static void put_code(sfp__text *t, const char *s)
 static void put_changed_options(sfp__text *t, const sfp_result *r)
 {
     int n = 0, unknown = 0;
-    const char *preset = preset_of(r);
+    const char *preset = sfp__result_preset_name(r);
     if (preset) {
         sfp__text_put(t, " The options are those of preset ");
         put_code(t, preset);

@@ -218,16 +218,33 @@ uint64_t sfp__result_dropped(const sfp_result *r)
     return r->samples.dropped > r->samples.excluded ? r->samples.dropped - r->samples.excluded : 0;
 }
 
+const char *sfp__result_preset_name(const sfp_result *r)
+{
+    for (int i = 0; i < r->config_count; i++)
+        if (r->config[i].preset_value)
+            return sfp__result_value(r, "preset");
+    return NULL;
+}
+
+/* The head of a learner if its preset or, without one, the default has another one; NULL: it has the same. */
+static const char *chosen_head(const sfp_result *r, const char *preset)
+{
+    for (int i = 0; i < r->config_count && !is_closed_form(r); i++) {
+        const sfp__config_entry *p = &r->config[i];
+        if (strcmp(p->key, "head") == 0)
+            return strcmp(p->value, preset && p->preset_value ? p->preset_value : "linear") != 0 ? p->value : NULL;
+    }
+    return NULL;
+}
+
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
-    const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"),
-               *buffer = sfp__result_value(r, "buffer");
-    if (is_closed_form(r))
-        (void)snprintf(buf, size, "%s", method);
-    else if (select && buffer && strcmp(select, buffer) != 0)
-        (void)snprintf(buf, size, "%s+%s", select, buffer);
-    else
-        (void)snprintf(buf, size, "%s", select ? select : buffer ? buffer : "");
+    const char *select = sfp__result_value(r, "select"), *buffer = sfp__result_value(r, "buffer");
+    const char *preset = sfp__result_preset_name(r), *head = chosen_head(r, preset);
+    const char *name = is_closed_form(r) ? sfp__result_value(r, "method") : select ? select : buffer ? buffer : "";
+    bool both = !is_closed_form(r) && select && buffer && strcmp(select, buffer) != 0;
+    (void)snprintf(buf, size, "%s%s%s%s%s%s%s", name, both ? "+" : "", both ? buffer : "", head ? ", head " : "",
+                   head ? head : "", preset ? ", preset " : "", preset ? preset : "");
 }
 
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)

@@ -148,7 +148,10 @@ const char *sfp__result_value(const sfp_result *r, const char *key); /* NULL: no
 /* The name of an option today, for a key of result.json, and the word of today for a value there. */
 const char *sfp__result_option_name(const char *key);
 const char *sfp__result_option_value(const char *key, const char *value);
-/* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
+/* The preset whose values the result has; NULL: none. */
+const char *sfp__result_preset_name(const sfp_result *r);
+/* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). It has the head if the user
+ * has chosen another than the linear one, and the preset: "random+er, head mix", "random+er, preset best". */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
 /* The numbers of samples that were learned in closed form, by a head alone or by a member of a mixture, and that were trained on. They
  * differ from the members of `samples` for a closed-form head alone, whose samples results count as trained. The first is NAN if it is

@@ -71,12 +71,12 @@ static bool list_row(void *ctx, const sfp__registry_row *row)
         return true;
     }
     if (l->count == 1)
-        (void)printf("%5s  %-20s  %-18s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
+        (void)printf("%5s  %-20s  %-24s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
                      "accuracy", "forget", "samples/s", "seconds", "directory");
     (void)printf("%5" PRId64 "  ", row->id);
     sfp__put_text(stdout, row->started, 20);
     (void)printf("  ");
-    sfp__put_cell(stdout, row->method, 18);
+    sfp__put_cell(stdout, row->method, 24);
     (void)printf("  ");
     sfp__put_cell(stdout, row->data, 28);
     (void)printf("  %6" PRIu64, row->seed);
