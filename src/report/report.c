@@ -152,6 +152,19 @@ static void put_tile(sfp__text *t, const char *name, const char *value, const ch
     sfp__text_printf(t, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>", name, value, note);
 }
 
+/* Says how many test images cannot be answered correctly, because nothing else on the page shows them. */
+static void put_unseen(sfp__text *t, const sfp_result *r)
+{
+    char a[SFP_SHORT], b[SFP_SHORT];
+    uint64_t tested, unseen = sfp__result_unseen(r, &tested);
+    if (unseen)
+        sfp__text_printf(
+            t,
+            "<p class=\"warn\">%s of the %s test images are of classes that have not appeared in the stream. They count "
+            "as wrong in the accuracy, and are not in the figures about classes.</p>\n",
+            sfp__format_count((double)unseen, a), sfp__format_count((double)tested, b));
+}
+
 /* One tile for each member of a mixture head. */
 static void put_member_tiles(sfp__text *t, const sfp_result *r)
 {
@@ -402,6 +415,7 @@ sfp_status sfp__report_write(const sfp_result *r, const sfp__report_images *imag
     const char *data = sfp__result_value(r, "data");
     sfp__page_begin(&t, "streamfp: ", data && *data ? data : "a run");
     put_header(&t, r);
+    put_unseen(&t, r);
     put_tiles(&t, r);
     put_plots(&t, r);
     put_class_cards(&t, r);

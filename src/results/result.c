@@ -257,6 +257,21 @@ double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)
     return sum ? (double)r->confusion[(uint64_t)c * n + (uint64_t)c] / (double)sum : NAN;
 }
 
+/* Every prediction has a confidence, but only those of known classes are in the confusion matrix. */
+uint64_t sfp__result_unseen(const sfp_result *r, uint64_t *tested)
+{
+    uint64_t all = 0, known = 0;
+    size_t cells = r->confusion ? (size_t)r->classes * (size_t)r->classes : 0;
+    for (size_t i = 0; i < cells; i++)
+        known += r->confusion[i];
+    for (int b = 0; b < SFP_RELIABILITY_BINS && cells; b++)
+        all += r->calibration.bins.count[b];
+    bool plausible = all >= known; /* result.json of early versions has no bins */
+    if (tested)
+        *tested = plausible ? all : 0;
+    return plausible ? all - known : 0;
+}
+
 sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err)
 {
     size_t n = (size_t)c->count, capacity_x = c->capacity, capacity_y = c->capacity;

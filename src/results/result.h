@@ -162,6 +162,9 @@ uint64_t sfp__result_trained(const sfp_result *r);
 uint64_t sfp__result_dropped(const sfp_result *r);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
+/* The number of test images of the last evaluation whose class had not appeared in a live stream; they count as wrong. *tested (may be
+ * NULL) is the number of all test images. Both 0: unknown. */
+uint64_t sfp__result_unseen(const sfp_result *r, uint64_t *tested);
 sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err);
 void sfp__curve_done(sfp__curve *c);
 /* Removes every second point, which bounds the size of a curve over an endless stream. */

@@ -299,6 +299,18 @@ TEST(samples_of_a_closed_form_head_are_counted)
     assert_null(strstr(text, "Trained on"));
 }
 
+TEST(test_images_of_unseen_classes_are_counted)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2); /* 100 test images of known classes */
+    assert_null(strstr(report(&r, NULL), "have not appeared"));
+    for (int i = 0; i < 1010; i++)
+        sfp__reliability_add(&r.calibration.bins, 0.5, false);
+    HOLDS(report(&r, NULL), "1,000 of the 1,100 test images are of classes that have not appeared in the stream.");
+    sfp__free(r.confusion);
+    r.confusion = NULL; /* a class has appeared since the last evaluation */
+    assert_null(strstr(report(&r, NULL), "have not appeared"));
+}
+
 TEST(time_of_learning_is_named_by_what_was_learned)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
