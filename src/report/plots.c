@@ -176,7 +176,7 @@ bool sfp__plot_calibration(sfp__text *t, const sfp_result *r)
 
 static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
 {
-    char row[SFP_SHORT], column[SFP_SHORT];
+    char row[SFP_TITLE_SIZE], column[SFP_TITLE_SIZE];
     double a = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
     if (isnan(a))
         return;
@@ -189,20 +189,20 @@ static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, dou
                          0.05 + 0.95 * a > 0.65 ? "cell on" : "cell", x + cell / 2, y + cell / 2 + 5, cell >= 40 ? 14 : 11,
                          cell >= 40 ? 1 : 0, 100 * a);
     sfp__text_put(t, "<title>after ");
-    sfp__put_html_cut(t, sfp__task_name(r, i, row), 60);
+    sfp__put_html_cut(t, sfp__task_name(r, i, 60, row), 60);
     sfp__text_put(t, ", on ");
-    sfp__put_html_cut(t, sfp__task_name(r, j, column), 60);
+    sfp__put_html_cut(t, sfp__task_name(r, j, 60, column), 60);
     sfp__text_printf(t, ": %.2f %%</title></g>", 100 * a);
 }
 
 void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
 {
-    char name[SFP_SHORT];
+    char name[SFP_TITLE_SIZE];
     int n = r->tasks;
     double left = 132, cell = fmin(60, (WIDTH - left - 10) / n);
     bool slanted = cell < 56, labels = cell >= 12;
     for (int i = 0; i < n; i++)
-        slanted = slanted || strlen(sfp__task_name(r, i, name)) > 8;
+        slanted = slanted || strlen(sfp__task_name(r, i, 60, name)) > 8;
     double top = slanted ? 88 : 42, width = left + cell * n + (slanted ? 60 : 10), height = top + cell * n + 8;
     sfp__text_printf(t, "<svg viewBox=\"0 0 %.0f %.0f\" style=\"max-width:%.0fpx\" role=\"img\" aria-label=\"accuracy matrix\">",
                      width, height, width);
@@ -212,12 +212,12 @@ void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
         if (labels) {
             double x = left + cell * (i + 0.5), y = top + cell * (i + 0.5) + 4;
             sfp__text_printf(t, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", left - 8, y);
-            sfp__put_html_cut(t, sfp__task_name(r, i, name), 18);
+            sfp__put_html_cut(t, sfp__task_name(r, i, 18, name), 18);
             if (slanted)
                 sfp__text_printf(t, "</text><text class=\"label\" transform=\"translate(%.1f,%.0f) rotate(-40)\">", x, top - 8);
             else
                 sfp__text_printf(t, "</text><text class=\"label\" x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">", x, top - 10);
-            sfp__put_html_cut(t, sfp__task_name(r, i, name), slanted ? 13 : 8);
+            sfp__put_html_cut(t, sfp__task_name(r, i, slanted ? 13 : 8, name), slanted ? 13 : 8);
             sfp__text_put(t, "</text>");
         }
         for (int j = 0; j < n; j++) {

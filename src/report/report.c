@@ -18,11 +18,11 @@ const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
+const char *sfp__task_name(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE])
 {
     if (r->task_names[i] && *r->task_names[i])
-        return r->task_names[i];
-    (void)snprintf(buf, SFP_SHORT, "task %d", i + 1);
+        return sfp__result_task_title(r, i, width, buf);
+    (void)snprintf(buf, SFP_TITLE_SIZE, "task %d", i + 1);
     return buf;
 }
 

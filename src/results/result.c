@@ -218,6 +218,17 @@ uint64_t sfp__result_dropped(const sfp_result *r)
     return r->samples.dropped > r->samples.excluded ? r->samples.dropped - r->samples.excluded : 0;
 }
 
+static const char *name_of_class(const void *ctx, int label)
+{
+    const sfp_result *r = ctx;
+    return label < r->classes ? r->class_names[label] : NULL;
+}
+
+const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE])
+{
+    return sfp__task_title(r->task_names[i] ? r->task_names[i] : "", width, name_of_class, r, buf);
+}
+
 const char *sfp__result_preset_name(const sfp_result *r)
 {
     for (int i = 0; i < r->config_count; i++)

@@ -3,6 +3,7 @@
 #define SFP_RESULTS_RESULT_H
 
 #include "base/error.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -160,6 +161,8 @@ double sfp__result_closed_form(const sfp_result *r);
 uint64_t sfp__result_trained(const sfp_result *r);
 /* The number of samples that were dropped because the learner was busy: samples.dropped without samples.excluded. */
 uint64_t sfp__result_dropped(const sfp_result *r);
+/* The name of task i for people (sfp__task_title), with the names of its classes if it is one of classes. */
+const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE]);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
 /* The number of test images of the last evaluation whose class had not appeared in a live stream; they count as wrong. *tested (may be

@@ -311,6 +311,21 @@ TEST(test_images_of_unseen_classes_are_counted)
     assert_null(strstr(report(&r, NULL), "have not appeared"));
 }
 
+TEST(tasks_of_classes_are_named_by_their_classes)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 2);
+    static const char *const tasks[] = {"class 0", "class 1"}, *const classes[] = {"obj3", "obj1"};
+    for (int i = 0; i < 2; i++) {
+        sfp__free(r.task_names[i]);
+        sfp__free(r.class_names[i]);
+        r.task_names[i] = sfp__strdup(tasks[i]);
+        r.class_names[i] = sfp__strdup(classes[i]);
+    }
+    char *text = report(&r, NULL);
+    HOLDS(text, "<title>after obj1, on obj3: ");
+    assert_null(strstr(text, "class 1"));
+}
+
 TEST(time_of_learning_is_named_by_what_was_learned)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/ui.h"
 
+#include "base/text.h"
 #include "streamfp.h"
 
 #include <errno.h>
@@ -139,15 +140,21 @@ static void print_counts(const char *name, unsigned long long first, const char 
 
 enum { MATRIX_COLUMNS = 7, MATRIX_TASKS = 20 }; /* columns per row of the screen; maximum number of tasks */
 
+static const char *class_name(const void *ctx, int label)
+{
+    return sfp_result_class_name(ctx, label);
+}
+
 static void print_matrix(const sfp_result *r)
 {
+    char title[SFP_TITLE_SIZE];
     int done = (int)sfp_result_number(r, "tasks_done");
     if (!isfinite(sfp_result_number(r, "average_accuracy")) || sfp_result_tasks(r) > MATRIX_TASKS)
         return;
     (void)printf("accuracy after task (rows) on task (columns)\n");
     for (int i = 0; i < done; i++) {
         (void)printf("  ");
-        sfp__put_cell(stdout, sfp_result_task_name(r, i), 22);
+        sfp__put_cell(stdout, sfp__task_title(sfp_result_task_name(r, i), 22, class_name, r, title), 22);
         for (int j = 0; j <= i; j++) {
             if (j > 0 && j % MATRIX_COLUMNS == 0)
                 (void)printf("\n%24s", "");

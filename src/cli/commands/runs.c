@@ -160,16 +160,15 @@ static void put_line(const char *label, const char *value)
 
 static void print_matrix(const sfp_result *r)
 {
-    char number[16];
+    char number[16], title[SFP_TITLE_SIZE];
     (void)printf("\naccuracy on task (columns) after task (rows)\n%-20s", "");
     for (int j = 0; j < r->tasks; j++)
         (void)printf("  %6d", j + 1);
     (void)printf("\n");
     for (int i = 0; i < r->tasks; i++) {
         (void)snprintf(number, sizeof number, "%3d", i + 1);
-        const char *name = r->task_names[i] ? r->task_names[i] : "";
         (void)printf("%s ", number);
-        sfp__put_cell(stdout, name, 16);
+        sfp__put_cell(stdout, sfp__result_task_title(r, i, 16, title), 16);
         for (int j = 0; j <= i && i < r->tasks_done; j++)
             put_real(r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j], 6, 4);
         (void)printf("\n");
