@@ -98,6 +98,13 @@ void sfp__chart_tooltip(const sfp__drawing *d, const sfp__chart *c, const sfp__c
     sfp__text_put(d->out, "</title>");
 }
 
+void sfp__chart_put_end(const sfp__drawing *d, double x, double y, int dx, int dy, bool clipped)
+{
+    double back = clipped ? 5 : 0; /* the sides of an arrow point backwards */
+    sfp__text_printf(d->out, "M%.1f,%.1fL%.1f,%.1fL%.1f,%.1f", x - back * dx + 3 * dy, y - back * dy + 3 * dx, x, y,
+                     x - back * dx - 3 * dy, y - back * dy - 3 * dx);
+}
+
 void sfp__chart_diamond(const sfp__drawing *d, double x, double y)
 {
     sfp__text_printf(d->out, "<path class=\"paper\" d=\"M%.1f,%.1fl5,5l-5,5l-5,-5Z\"/>", x, y - 5);

@@ -73,8 +73,8 @@ static void put_curve(sfp__text *t, const sfp__frame *f, const sfp__plot *p, int
 static void put_level_line(sfp__text *t, const sfp__frame *f, const sfp__plot *p)
 {
     double at = sfp__frame_y(f, p->line);
-    sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - f->right, at, at);
-    sfp__text_printf(t, "<text class=\"tick halo\" x=\"%d\" y=\"%.1f\">", LEFT + 6, at - 7);
+    sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", f->left, WIDTH - f->right, at, at);
+    sfp__text_printf(t, "<text class=\"tick halo\" x=\"%d\" y=\"%.1f\">", f->left + 6, at - 7);
     sfp__put_html(t, p->line_label);
     sfp__text_put(t, "</text>");
 }
@@ -115,11 +115,14 @@ bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
     f.y1 = p->fraction ? 1 : top > 1e-9 ? top * 1.12 : 1;
     if (!p->fraction)
         f.y1 = ceil(f.y1 / sfp__nice_step(f.y1, 4)) * sfp__nice_step(f.y1, 4);
+    double step = p->fraction ? 0.25 : sfp__nice_step(f.y1, 4);
+    int margin = sfp__y_axis_margin(&f, step);
+    f.left = margin > LEFT ? margin : LEFT;
     sfp__text_printf(t, "<h3>%s</h3>", p->title);
     sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over %s\">", WIDTH, HEIGHT, p->title, p->across);
-    sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, LEFT,
-                     TOP - 8, WIDTH - LEFT - f.right, HEIGHT - TOP - BOTTOM + 9);
-    sfp__put_y_axis(t, &f, p->fraction ? 0.25 : sfp__nice_step(f.y1, 4));
+    sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, f.left,
+                     TOP - 8, WIDTH - f.left - f.right, HEIGHT - TOP - BOTTOM + 9);
+    sfp__put_y_axis(t, &f, step);
     sfp__put_x_axis(t, &f, p->across);
     for (int k = 0; k < p->count; k++)
         if (n[k])
@@ -140,7 +143,7 @@ bool sfp__plot_calibration(sfp__text *t, const sfp_result *r)
     const sfp__frame f = {.width = WIDTH,
                           .height = HEIGHT,
                           .left = LEFT,
-                          .right = 14,
+                          .right = 24, /* half of "100 %" */
                           .top = TOP,
                           .bottom = BOTTOM,
                           .x1 = 1,

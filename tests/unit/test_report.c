@@ -326,6 +326,37 @@ TEST(tasks_of_classes_are_named_by_their_classes)
     assert_null(strstr(text, "class 1"));
 }
 
+/* The estimated width of a label is inside of the drawing. */
+TEST(labels_of_axes_are_not_clipped)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
+    OWNED_BY(sfp__text_done) sfp__text plot = {0};
+    double at, width, x[] = {0, 1, 2}, y[] = {0.0002, 0.00075, 0.0002};
+    const char *svg = strstr(report(&r, NULL), "aria-label=\"accuracy over confidence\"");
+    assert_non_null(svg);
+    for (const char *s = svg; (s = strstr(s, "<text class=\"tick\" x=\"")); s++)
+        if (strstr(s, ">100 %<") == strchr(s, '>') &&
+            sscanf(s, "<text class=\"tick\" x=\"%lf\" y=\"%*f\" text-anchor=\"mid", &at) == 1)
+            assert_true(at + 2.5 * 7 <= 520);
+    const sfp__plot p = {.id = "p",
+                         .title = "learning rate",
+                         .across = "epochs",
+                         .buckets = 9,
+                         .unit = "",
+                         .line = NAN,
+                         .count = 1,
+                         .series = {{.count = 3, .x = x, .y = y, .color = "--blue"}}};
+    assert_true(sfp__plot_write(&plot, &p));
+    for (const char *s = plot.s; (s = strstr(s, "text-anchor=\"end\">0.000")); s++) {
+        const char *tick = s;
+        while (*tick != '<')
+            tick--;
+        assert_int_equal(sscanf(tick, "<text class=\"tick\" x=\"%lf\"", &at), 1);
+        width = 7 * (double)strcspn(strchr(s, '>') + 1, "<");
+        assert_true(at >= width);
+    }
+}
+
 TEST(time_of_learning_is_named_by_what_was_learned)
 {
     OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
