@@ -1,6 +1,8 @@
 /* Ranges, legends and labels of charts, and the chart of a table. */
 #include "report/chart_internal.h"
 
+#include "results/statistics.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,7 +198,7 @@ static void add_column(const sfp__table *t, int k, double *values, sfp__chart *c
     for (int i = 0; i < t->rows; i++) {
         const sfp__table_cell *cell = sfp__table_at(t, i, k);
         y[i] = cell->n > 0 && !cell->text ? cell->mean : NAN;
-        half[i] = cell->half;
+        half[i] = sfp__shown_half(cell->n, cell->half);
         paper[i] = cell->paper;
     }
     c->fraction = t->percent[k];

@@ -345,7 +345,8 @@ const sfp__command sfp__cmd_runs = {
     .text =
         "Without an argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table of "
         "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
-        "and 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of --latex, "
+        "and, from 3 runs on, 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of "
+        "--latex, "
         "--csv, --markdown and --html have a row per such column, named by the preset and the options that differ. A run that "
         "has not "
         "finished is marked and is never the best. Runtime is the time to "

@@ -116,7 +116,7 @@ static void number_row(const sfp__run_groups *g, const sfp__result_column *numbe
         sfp__mean_interval(n, g->x, &mean, &half);
         if (n == 0)
             (void)snprintf(row[k + 1], CELL, "-");
-        else if (n == 1)
+        else if (isnan(sfp__shown_half(n, half)))
             (void)snprintf(row[k + 1], CELL, "%.*f", number->decimals, sfp__no_minus_zero(mean, number->decimals));
         else
             (void)snprintf(row[k + 1], CELL, "%.*f \xc2\xb1 %.*f", number->decimals, sfp__no_minus_zero(mean, number->decimals),
@@ -148,7 +148,9 @@ static void print_footnotes(const sfp__run_groups *g)
     const char *between = "Of several runs with one seed in a column, only the newest is used; excluded: ";
     (void)printf(g->count < g->n ? "\n" : "");
     if (g->count < g->n - excluded)
-        (void)printf("Columns of several runs show the mean and half the width of the 95 %% Student-t interval.\n");
+        (void)printf(
+            "Columns of several runs show the mean and, from %d runs on, half the width of the 95 %% Student-t interval.\n",
+            SFP_INTERVAL_RUNS);
     for (int i = 0; i < g->n; i++) {
         if (!g->excluded[i])
             continue;

@@ -216,6 +216,7 @@ static void set_accuracy(plots *p)
     for (int k = 0; k < p->g->count; k++) {
         int n = sfp__run_groups_values(p->g, k, number);
         sfp__mean_interval(n, p->g->x, &p->y[k], &p->half[k]);
+        p->half[k] = sfp__shown_half(n, p->half[k]);
     }
     p->chart.y_name = number->label;
 }
