@@ -247,8 +247,14 @@ static sfp_status check_different(int n, const sfp__named_run *runs, sfp_error *
     return SFP_OK;
 }
 
-/* Finds the format of the comparison. *path: the file of --html or --plot; NULL: standard output. */
-static sfp_status choose_format(const sfp__args *args, sfp__compare_format *format, const char **path, sfp_error *err)
+/* One output of the comparison. */
+typedef struct output {
+    sfp__compare_format format;
+    const char *path; /* the file of --html or --plot; NULL: standard output */
+} output;
+
+/* Finds the outputs: --html and --plot, or one format on standard output. */
+static sfp_status choose_outputs(const sfp__args *args, int *count, output out[2], sfp_error *err)
 {
     static const struct {
         const char *option;
@@ -256,36 +262,39 @@ static sfp_status choose_format(const sfp__args *args, sfp__compare_format *form
     } list[] = {{"json", SFP_COMPARE_JSON},         {"latex", SFP_COMPARE_LATEX}, {"csv", SFP_COMPARE_CSV},
                 {"markdown", SFP_COMPARE_MARKDOWN}, {"html", SFP_COMPARE_HTML},   {"plot", SFP_COMPARE_PLOT}};
     const char *first = NULL;
-    *format = SFP_COMPARE_TEXT;
-    *path = NULL;
+    *count = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         bool file = list[i].format == SFP_COMPARE_HTML || list[i].format == SFP_COMPARE_PLOT;
         const char *name = file ? sfp__args_string(args, list[i].option) : NULL;
         if (!(file ? name != NULL : sfp__args_flag(args, list[i].option)))
             continue;
-        if (first)
-            return sfp__fail_usage(err, "--%s and --%s are two formats, expected one", first, list[i].option);
+        if (first && !(out[0].path && file))
+            return sfp__fail_usage(err, "--%s and --%s are two formats, expected one, or --html and --plot", first,
+                                   list[i].option);
         first = list[i].option;
-        *format = list[i].format;
-        *path = name;
+        out[(*count)++] = (output){list[i].format, name};
+        size_t n = name ? strlen(name) : 0;
+        if (list[i].format == SFP_COMPARE_PLOT && (n < 5 || strcmp(name + n - 4, ".svg") != 0))
+            return sfp__fail_usage(err, "--plot is '%s', expected the name of an SVG file, which ends in .svg", name);
     }
-    size_t n = *path ? strlen(*path) : 0;
-    if (*format == SFP_COMPARE_PLOT && (n < 5 || strcmp(*path + n - 4, ".svg") != 0))
-        return sfp__fail_usage(err, "--plot is '%s', expected the name of an SVG file, which ends in .svg", *path);
+    if (*count == 0)
+        out[(*count)++] = (output){SFP_COMPARE_TEXT, NULL};
     return SFP_OK;
 }
 
 static sfp_status load_and_compare(const sfp__args *args, int n, sfp__named_run *runs, sfp_error *err)
 {
-    sfp__compare_format format;
-    const char *path;
-    TRY(choose_format(args, &format, &path, err));
+    output out[2];
+    int count;
+    TRY(choose_outputs(args, &count, out, err));
     for (int i = 0; i < n; i++) {
         runs[i].name = args->operands[i + 1];
         TRY(load(runs[i].name, &runs[i].result, err));
     }
     TRY(check_different(n, runs, err));
-    return sfp__runs_compare(n, runs, format, path, err);
+    for (int i = 0; i < count; i++)
+        TRY(sfp__runs_compare(n, runs, out[i].format, out[i].path, err));
+    return SFP_OK;
 }
 
 static sfp_status compare(const sfp__args *args, sfp_error *err)
