@@ -185,6 +185,67 @@ size_t sfp__text_bom_length(const char *s, size_t n)
     return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
+/* -------------------------------------------------------------- names of tasks */
+
+/* Reads "class 3" or "classes 4-6". */
+static bool parse_class_range(const char *name, int *first, int *last)
+{
+    int end = -1;
+    if (sscanf(name, "class %9d%n", first, &end) == 1 && end > 0 && !name[end]) {
+        *last = *first;
+        return *first >= 0;
+    }
+    end = -1;
+    return sscanf(name, "classes %9d-%9d%n", first, last, &end) == 2 && end > 0 && !name[end] && *first >= 0 && *first <= *last;
+}
+
+/* Whether all classes have names, of which at least one is not the number of the class. */
+static bool has_class_names(int first, int last, sfp__class_name_fn *class_name, const void *ctx)
+{
+    bool named = false;
+    char number[16];
+    for (int c = first; c <= last; c++) {
+        const char *name = class_name(ctx, c);
+        if (!name || !*name)
+            return false;
+        (void)snprintf(number, sizeof number, "%d", c);
+        named = named || strcmp(name, number) != 0;
+    }
+    return named;
+}
+
+/* Returns how many of the names fit, at least one. */
+static int count_fitting(int first, int last, int width, sfp__class_name_fn *class_name, const void *ctx)
+{
+    char more[24];
+    int used = 0, fitting = 1;
+    for (int c = first; c <= last; c++) {
+        int left = last - c;
+        used += sfp__text_width(class_name(ctx, c)) + (c > first ? 2 : 0);
+        int end = left ? snprintf(more, sizeof more, ", +%d", left) : 0;
+        if (used + end <= width)
+            fitting = c - first + 1;
+    }
+    return fitting;
+}
+
+const char *sfp__task_title(const char *task_name, int width, sfp__class_name_fn *class_name, const void *ctx,
+                            char buf[SFP_TITLE_SIZE])
+{
+    int first, last;
+    if (!parse_class_range(task_name, &first, &last) || !has_class_names(first, last, class_name, ctx)) {
+        (void)snprintf(buf, SFP_TITLE_SIZE, "%s", task_name);
+        return buf;
+    }
+    int fitting = count_fitting(first, last, width, class_name, ctx), left = last - first + 1 - fitting;
+    size_t used = 0;
+    for (int c = first; c < first + fitting && used < SFP_TITLE_SIZE; c++)
+        used += (size_t)snprintf(buf + used, SFP_TITLE_SIZE - used, "%s%s", c > first ? ", " : "", class_name(ctx, c));
+    if (left && used < SFP_TITLE_SIZE)
+        (void)snprintf(buf + used, SFP_TITLE_SIZE - used, ", +%d", left);
+    return buf;
+}
+
 /* ---------------------------------------------------------- lists of strings */
 
 sfp_status sfp__strings_resize(sfp__strings *list, int count, sfp_error *err)

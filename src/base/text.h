@@ -46,6 +46,14 @@ int sfp__utf8_shown(const char *s, bool *shown);
 /* The number of characters, not of bytes. */
 int sfp__text_width(const char *text);
 
+/* Writes the name of a task for people, in about `width` characters, to buf (SFP_TITLE_SIZE); returns buf. A task that is named by
+ * numbers of classes, "class 3" or "classes 4-6", gets the names of its classes: "cup, fork, +1" (one more). Other tasks keep their
+ * names, as do those with an unnamed class or with classes whose names are their numbers. */
+#define SFP_TITLE_SIZE 256
+typedef const char *sfp__class_name_fn(const void *ctx, int label); /* NULL or "": the class has no name */
+const char *sfp__task_title(const char *task_name, int width, sfp__class_name_fn *class_name, const void *ctx,
+                            char buf[SFP_TITLE_SIZE]);
+
 /* A list of strings, which it owns. */
 typedef struct sfp__strings {
     char **s; /* (count); NULL: an entry that sfp__strings_resize created */

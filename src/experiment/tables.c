@@ -310,7 +310,8 @@ void sfp__lab_sentences(const sfp__lab *lab, int experiment, sfp__text *t)
     if (!e->cost_only && run == 1)
         sfp__text_printf(t, "One repetition (seed %d). ", lab->opt.first_seed);
     else if (!e->cost_only && run > 1)
-        sfp__text_printf(t, "Mean and 95 %% interval over up to %d repetitions (seeds %d-%d%s). ", run, lab->opt.first_seed,
+        sfp__text_printf(t, "Mean%s over up to %d repetitions (seeds %d-%d%s). ",
+                         run >= SFP_INTERVAL_RUNS ? " and 95 % interval" : "", run, lab->opt.first_seed,
                          lab->opt.first_seed + run - 1, lab->opt.orders > 1 ? ", class orders of the authors" : "");
     if (e->paper && differs)
         sfp__text_printf(
@@ -353,7 +354,7 @@ static bool line_chart(const sfp__lab *lab, int experiment, const sfp__table *t,
             const sfp__table_cell *cell = sfp__table_at(t, r, i * metrics);
             x[i] = trailing_number(e->columns[i].name);
             y[c.count][i] = cell->n ? cell->mean : NAN;
-            half[c.count][i] = cell->half;
+            half[c.count][i] = sfp__shown_half(cell->n, cell->half);
         }
         c.series[c.count] =
             (sfp__chart_series){.name = e->rows[r].name, .count = n, .x = x, .y = y[c.count], .half = half[c.count]};

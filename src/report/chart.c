@@ -1,6 +1,8 @@
 /* Ranges, legends and labels of charts, and the chart of a table. */
 #include "report/chart_internal.h"
 
+#include "results/statistics.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,6 +100,13 @@ void sfp__chart_tooltip(const sfp__drawing *d, const sfp__chart *c, const sfp__c
     sfp__text_put(d->out, "</title>");
 }
 
+void sfp__chart_put_end(const sfp__drawing *d, double x, double y, int dx, int dy, bool clipped)
+{
+    double back = clipped ? 5 : 0; /* the sides of an arrow point backwards */
+    sfp__text_printf(d->out, "M%.1f,%.1fL%.1f,%.1fL%.1f,%.1f", x - back * dx + 3 * dy, y - back * dy + 3 * dx, x, y,
+                     x - back * dx - 3 * dy, y - back * dy - 3 * dx);
+}
+
 void sfp__chart_diamond(const sfp__drawing *d, double x, double y)
 {
     sfp__text_printf(d->out, "<path class=\"paper\" d=\"M%.1f,%.1fl5,5l-5,5l-5,-5Z\"/>", x, y - 5);
@@ -189,7 +198,7 @@ static void add_column(const sfp__table *t, int k, double *values, sfp__chart *c
     for (int i = 0; i < t->rows; i++) {
         const sfp__table_cell *cell = sfp__table_at(t, i, k);
         y[i] = cell->n > 0 && !cell->text ? cell->mean : NAN;
-        half[i] = cell->half;
+        half[i] = sfp__shown_half(cell->n, cell->half);
         paper[i] = cell->paper;
     }
     c->fraction = t->percent[k];

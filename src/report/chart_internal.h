@@ -7,7 +7,7 @@
 
 enum {
     SFP_CHART_WIDTH = 720,
-    SFP_CHART_CHAR = 7,   /* estimated width of a character */
+    SFP_CHART_CHAR = SFP_CHAR_WIDTH,
     SFP_CHART_LEGEND = 20 /* height of a row of the legend */
 };
 
@@ -31,6 +31,9 @@ int sfp__chart_legend(const sfp__drawing *d, const sfp__chart *c, bool series, i
 void sfp__chart_tooltip(const sfp__drawing *d, const sfp__chart *c, const sfp__chart_series *s, int i, const char *place);
 /* "73.1 ± 0.9": the value that is printed next to a bar. */
 void sfp__chart_put_value(const sfp__drawing *d, const sfp__chart *c, const sfp__chart_series *s, int i);
+/* Continues a path that has arrived at an end of an interval: with a cap, or with an arrow if the interval does not end there. (x, y)
+ * is the end, (dx, dy) the unit vector that points outwards. */
+void sfp__chart_put_end(const sfp__drawing *d, double x, double y, int dx, int dy, bool clipped);
 void sfp__chart_diamond(const sfp__drawing *d, double x, double y);
 
 #endif

@@ -36,9 +36,11 @@ static void put_whiskers(const lines *l, int k)
     for (int i = 0; i < s->count; i++) {
         if (!has_interval(l, s, i))
             continue;
-        double x = place_x(l, k, s->x[i]), high = place_y(l, s->y[i] + s->half[i]), low = place_y(l, s->y[i] - s->half[i]);
-        sfp__text_printf(l->d.out, "<path class=\"curve\" d=\"M%.1f,%.1fh5m-2.5,0V%.1fm-2.5,0h5\" style=\"stroke:", x - 2.5, high,
-                         low);
+        double x = place_x(l, k, s->x[i]), high = s->y[i] + s->half[i], low = s->y[i] - s->half[i];
+        sfp__text_printf(l->d.out, "<path class=\"curve\" d=\"M%.1f,%.1fV%.1f", x, place_y(l, high), place_y(l, low));
+        sfp__chart_put_end(&l->d, x, place_y(l, high), 0, -1, high > l->f.y1);
+        sfp__chart_put_end(&l->d, x, place_y(l, low), 0, 1, low < l->f.y0);
+        sfp__text_put(l->d.out, "\" style=\"stroke:");
         sfp__put_color(&l->d, sfp__series_color(k));
         sfp__text_put(l->d.out, ";stroke-width:1.2;stroke-opacity:.75\"/>");
     }

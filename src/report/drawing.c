@@ -34,6 +34,18 @@ static const char *format_tick(bool fraction, double x, double step, double max,
     return text;
 }
 
+int sfp__y_axis_margin(const sfp__frame *f, double step)
+{
+    char text[SFP_SHORT];
+    double first = ceil(f->y0 / step - 1e-6);
+    int max = 0;
+    for (int i = 0; (first + i) * step <= f->y1 + 1e-4 * step; i++) {
+        int width = sfp__text_width(format_tick(f->fraction_y, (first + i) * step, step, 0, text));
+        max = width > max ? width : max;
+    }
+    return 8 + SFP_CHAR_WIDTH * max;
+}
+
 void sfp__put_y_axis(sfp__text *t, const sfp__frame *f, double step)
 {
     char text[SFP_SHORT];

@@ -20,6 +20,9 @@ double sfp__frame_y(const sfp__frame *f, double y);
 
 /* Returns 1, 2 or 5 times a power of ten such that about `count` steps cover `range` > 0. */
 double sfp__nice_step(double range, int count);
+enum { SFP_CHAR_WIDTH = 7 }; /* estimated width of a character */
+/* The left margin that the numbers of sfp__put_y_axis need. */
+int sfp__y_axis_margin(const sfp__frame *f, double step);
 /* Horizontal lines with numbers, `step` apart, at multiples of it. */
 void sfp__put_y_axis(sfp__text *t, const sfp__frame *f, double step);
 /* Ticks with numbers at the lower edge, and the name of the quantity, which is escaped. */

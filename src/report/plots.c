@@ -73,8 +73,8 @@ static void put_curve(sfp__text *t, const sfp__frame *f, const sfp__plot *p, int
 static void put_level_line(sfp__text *t, const sfp__frame *f, const sfp__plot *p)
 {
     double at = sfp__frame_y(f, p->line);
-    sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - f->right, at, at);
-    sfp__text_printf(t, "<text class=\"tick halo\" x=\"%d\" y=\"%.1f\">", LEFT + 6, at - 7);
+    sfp__text_printf(t, "<line class=\"level\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", f->left, WIDTH - f->right, at, at);
+    sfp__text_printf(t, "<text class=\"tick halo\" x=\"%d\" y=\"%.1f\">", f->left + 6, at - 7);
     sfp__put_html(t, p->line_label);
     sfp__text_put(t, "</text>");
 }
@@ -115,11 +115,14 @@ bool sfp__plot_write(sfp__text *t, const sfp__plot *p)
     f.y1 = p->fraction ? 1 : top > 1e-9 ? top * 1.12 : 1;
     if (!p->fraction)
         f.y1 = ceil(f.y1 / sfp__nice_step(f.y1, 4)) * sfp__nice_step(f.y1, 4);
+    double step = p->fraction ? 0.25 : sfp__nice_step(f.y1, 4);
+    int margin = sfp__y_axis_margin(&f, step);
+    f.left = margin > LEFT ? margin : LEFT;
     sfp__text_printf(t, "<h3>%s</h3>", p->title);
     sfp__text_printf(t, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s over %s\">", WIDTH, HEIGHT, p->title, p->across);
-    sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, LEFT,
-                     TOP - 8, WIDTH - LEFT - f.right, HEIGHT - TOP - BOTTOM + 9);
-    sfp__put_y_axis(t, &f, p->fraction ? 0.25 : sfp__nice_step(f.y1, 4));
+    sfp__text_printf(t, "<clipPath id=\"%s\"><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/></clipPath>", p->id, f.left,
+                     TOP - 8, WIDTH - f.left - f.right, HEIGHT - TOP - BOTTOM + 9);
+    sfp__put_y_axis(t, &f, step);
     sfp__put_x_axis(t, &f, p->across);
     for (int k = 0; k < p->count; k++)
         if (n[k])
@@ -140,7 +143,7 @@ bool sfp__plot_calibration(sfp__text *t, const sfp_result *r)
     const sfp__frame f = {.width = WIDTH,
                           .height = HEIGHT,
                           .left = LEFT,
-                          .right = 14,
+                          .right = 24, /* half of "100 %" */
                           .top = TOP,
                           .bottom = BOTTOM,
                           .x1 = 1,
@@ -176,7 +179,7 @@ bool sfp__plot_calibration(sfp__text *t, const sfp_result *r)
 
 static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, double x, double y, double cell)
 {
-    char row[SFP_SHORT], column[SFP_SHORT];
+    char row[SFP_TITLE_SIZE], column[SFP_TITLE_SIZE];
     double a = r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j];
     if (isnan(a))
         return;
@@ -189,20 +192,20 @@ static void put_matrix_cell(sfp__text *t, const sfp_result *r, int i, int j, dou
                          0.05 + 0.95 * a > 0.65 ? "cell on" : "cell", x + cell / 2, y + cell / 2 + 5, cell >= 40 ? 14 : 11,
                          cell >= 40 ? 1 : 0, 100 * a);
     sfp__text_put(t, "<title>after ");
-    sfp__put_html_cut(t, sfp__task_name(r, i, row), 60);
+    sfp__put_html_cut(t, sfp__task_name(r, i, 60, row), 60);
     sfp__text_put(t, ", on ");
-    sfp__put_html_cut(t, sfp__task_name(r, j, column), 60);
+    sfp__put_html_cut(t, sfp__task_name(r, j, 60, column), 60);
     sfp__text_printf(t, ": %.2f %%</title></g>", 100 * a);
 }
 
 void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
 {
-    char name[SFP_SHORT];
+    char name[SFP_TITLE_SIZE];
     int n = r->tasks;
     double left = 132, cell = fmin(60, (WIDTH - left - 10) / n);
     bool slanted = cell < 56, labels = cell >= 12;
     for (int i = 0; i < n; i++)
-        slanted = slanted || strlen(sfp__task_name(r, i, name)) > 8;
+        slanted = slanted || strlen(sfp__task_name(r, i, 60, name)) > 8;
     double top = slanted ? 88 : 42, width = left + cell * n + (slanted ? 60 : 10), height = top + cell * n + 8;
     sfp__text_printf(t, "<svg viewBox=\"0 0 %.0f %.0f\" style=\"max-width:%.0fpx\" role=\"img\" aria-label=\"accuracy matrix\">",
                      width, height, width);
@@ -212,12 +215,12 @@ void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
         if (labels) {
             double x = left + cell * (i + 0.5), y = top + cell * (i + 0.5) + 4;
             sfp__text_printf(t, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", left - 8, y);
-            sfp__put_html_cut(t, sfp__task_name(r, i, name), 18);
+            sfp__put_html_cut(t, sfp__task_name(r, i, 18, name), 18);
             if (slanted)
                 sfp__text_printf(t, "</text><text class=\"label\" transform=\"translate(%.1f,%.0f) rotate(-40)\">", x, top - 8);
             else
                 sfp__text_printf(t, "</text><text class=\"label\" x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">", x, top - 10);
-            sfp__put_html_cut(t, sfp__task_name(r, i, name), slanted ? 13 : 8);
+            sfp__put_html_cut(t, sfp__task_name(r, i, slanted ? 13 : 8, name), slanted ? 13 : 8);
             sfp__text_put(t, "</text>");
         }
         for (int j = 0; j < n; j++) {
@@ -233,6 +236,13 @@ void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
 
 /* --------------------------------------------------------------- time split */
 
+/* Names the time of learning: result.json has one number for gradient steps and closed-form heads. */
+static const char *learning_name(const sfp_result *r)
+{
+    bool closed = sfp__result_closed_form(r) > 0, trained = sfp__result_trained(r) > 0;
+    return closed && trained ? "train and closed form" : closed ? "closed form" : "train";
+}
+
 void sfp__plot_time(sfp__text *t, const sfp_result *r)
 {
     double total = r->seconds.total, sum = 0;
@@ -241,7 +251,7 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r)
         double seconds;
     } part[] = {{"waiting for data", "--grey", "--black", r->seconds.wait_seconds},
                 {"select", "--sky", "--black", r->seconds.select},
-                {"train", "--blue", "--on", r->seconds.train},
+                {learning_name(r), "--blue", "--on", r->seconds.train},
                 {"buffer", "--orange", "--black", r->seconds.buffer},
                 {"evaluate", "--green", "--black", r->seconds.evaluate},
                 {"other", "--faint", "--ink", 0}};

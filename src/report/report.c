@@ -18,21 +18,12 @@ const char *sfp__class_name(const sfp_result *r, int c, char buf[SFP_SHORT])
     return buf;
 }
 
-const char *sfp__task_name(const sfp_result *r, int i, char buf[SFP_SHORT])
+const char *sfp__task_name(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE])
 {
     if (r->task_names[i] && *r->task_names[i])
-        return r->task_names[i];
-    (void)snprintf(buf, SFP_SHORT, "task %d", i + 1);
+        return sfp__result_task_title(r, i, width, buf);
+    (void)snprintf(buf, SFP_TITLE_SIZE, "task %d", i + 1);
     return buf;
-}
-
-/* The preset whose values the result has; NULL: none. */
-static const char *preset_of(const sfp_result *r)
-{
-    for (int i = 0; i < r->config_count; i++)
-        if (r->config[i].preset_value)
-            return sfp__result_value(r, "preset");
-    return NULL;
 }
 
 /* Options that the page shows elsewhere, or that do not affect the result. */
@@ -57,7 +48,7 @@ static void put_code(sfp__text *t, const char *s)
 static void put_changed_options(sfp__text *t, const sfp_result *r)
 {
     int n = 0, unknown = 0;
-    const char *preset = preset_of(r);
+    const char *preset = sfp__result_preset_name(r);
     if (preset) {
         sfp__text_put(t, " The options are those of preset ");
         put_code(t, preset);
@@ -78,28 +69,23 @@ static void put_changed_options(sfp__text *t, const sfp_result *r)
     sfp__text_put(t, n || preset ? "." : unknown ? "" : " All other options have their default values.");
 }
 
-/* A closed-form head alone trains nothing; results count the samples that it learns from as trained. */
+/* A closed-form head alone trains nothing. */
 static bool is_method(const sfp_result *r)
 {
     const char *method = sfp__result_value(r, "method");
     return method && *method;
 }
 
-static uint64_t learned_in_closed_form(const sfp_result *r)
-{
-    return is_method(r) ? r->samples.trained : r->samples.closed_form;
-}
-
 /* Says what happened to the samples. */
 static void put_counts(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT];
-    uint64_t learned = learned_in_closed_form(r), excluded = r->samples.excluded;
-    uint64_t dropped = r->samples.dropped > excluded ? r->samples.dropped - excluded : 0;
-    if (learned)
-        sfp__text_printf(t, ". The closed-form head learned from %s of them", sfp__format_count((double)learned, a));
+    uint64_t excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
+    double learned = sfp__result_closed_form(r);
+    if (learned > 0)
+        sfp__text_printf(t, ". The closed-form head learned from %s of them", sfp__format_count(learned, a));
     if (!is_method(r)) {
-        sfp__text_put(t, learned ? "; the linear head " : ". The learner ");
+        sfp__text_put(t, learned > 0 ? "; the linear head " : ". The learner ");
         sfp__text_printf(t, "trained on %s of them", sfp__format_count((double)r->samples.trained, a));
         sfp__text_printf(t, " and replayed %s", sfp__format_count((double)r->samples.replayed, a));
     }
@@ -166,6 +152,19 @@ static void put_tile(sfp__text *t, const char *name, const char *value, const ch
     sfp__text_printf(t, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>", name, value, note);
 }
 
+/* Says how many test images cannot be answered correctly, because nothing else on the page shows them. */
+static void put_unseen(sfp__text *t, const sfp_result *r)
+{
+    char a[SFP_SHORT], b[SFP_SHORT];
+    uint64_t tested, unseen = sfp__result_unseen(r, &tested);
+    if (unseen)
+        sfp__text_printf(
+            t,
+            "<p class=\"warn\">%s of the %s test images are of classes that have not appeared in the stream. They count "
+            "as wrong in the accuracy, and are not in the figures about classes.</p>\n",
+            sfp__format_count((double)unseen, a), sfp__format_count((double)tested, b));
+}
+
 /* One tile for each member of a mixture head. */
 static void put_member_tiles(sfp__text *t, const sfp_result *r)
 {
@@ -181,11 +180,11 @@ static void put_member_tiles(sfp__text *t, const sfp_result *r)
 static void put_sample_tiles(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
-    uint64_t learned = learned_in_closed_form(r);
+    double learned = sfp__result_closed_form(r);
     (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
-    if (learned)
-        put_tile(t, "Learned from", sfp__format_count((double)learned, a), "in closed form");
-    if (!is_method(r) || !learned)
+    if (learned > 0)
+        put_tile(t, "Learned in closed form", sfp__format_count(learned, a), note);
+    if (!is_method(r))
         put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
 }
 
@@ -416,6 +415,7 @@ sfp_status sfp__report_write(const sfp_result *r, const sfp__report_images *imag
     const char *data = sfp__result_value(r, "data");
     sfp__page_begin(&t, "streamfp: ", data && *data ? data : "a run");
     put_header(&t, r);
+    put_unseen(&t, r);
     put_tiles(&t, r);
     put_plots(&t, r);
     put_class_cards(&t, r);

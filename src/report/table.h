@@ -14,7 +14,8 @@
 /* One value of a table: the mean over repetitions, and the figure it is compared with. */
 typedef struct sfp__table_cell {
     int n;                  /* repetitions; 0: not run */
-    double mean, half;      /* mean and half width of the 95 % Student-t interval; NAN: not defined (n < 2) */
+    double mean, half;      /* mean and half width of the 95 % Student-t interval; NAN: not defined (n < 2). People see half if
+                               n >= SFP_INTERVAL_RUNS */
     double paper, paper_pm; /* published figure and its spread; NAN: none */
     const char *text;       /* shown instead of the number, not owned: "-" (no batch in a task); NULL: the number */
     const char *verdict;    /* not owned: "same", "above", "below", "not comparable", "not run"; NULL: none */

@@ -4,6 +4,7 @@
 
 #include "report/html.h"
 #include "results/result.h"
+#include "results/statistics.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,6 +110,7 @@ static const char *format_value(const sfp__table *t, int column, double x, char 
 
 typedef struct signs {
     bool interval, paper, best;
+    bool few; /* a mean has too few repetitions for an interval */
 } signs;
 
 /* Returns which signs the cells of a table use. */
@@ -118,7 +120,8 @@ static signs find_signs(const sfp__table *t)
     for (int i = 0; i < t->rows * t->columns; i++) {
         const sfp__table_cell *c = &t->cell[i];
         bool number = c->n > 0 && !c->text;
-        s.interval = s.interval || (number && isfinite(c->half));
+        s.interval = s.interval || (number && isfinite(sfp__shown_half(c->n, c->half)));
+        s.few = s.few || (number && isfinite(c->half) && c->n < SFP_INTERVAL_RUNS);
         s.paper = s.paper || isfinite(c->paper);
         s.best = s.best || (number && c->best);
     }
@@ -132,6 +135,9 @@ void sfp__table_put_notes(const sfp__table *t, const char *pm, const char *perce
     if (s.interval)
         sfp__text_printf(out, "%s%s: half the width of the 95%s Student-t interval.", between, pm, percent);
     between = s.interval ? " " : between;
+    if (s.few)
+        sfp__text_printf(out, "%sMeans of two runs have no interval.", between);
+    between = s.few ? " " : between;
     if (s.best)
         sfp__text_printf(out, "%s%s: the best mean of its column.", between, star ? star : "Bold");
     between = s.best ? " " : between;
@@ -171,7 +177,7 @@ void sfp__table_put_cell(const sfp__table *t, int row, int column, const sfp__ce
     else {
         sfp__text_printf(out, "%s%s%s", c->best ? style->before : "", format_value(t, column, c->mean, buf),
                          c->best ? style->after : "");
-        if (isfinite(c->half))
+        if (isfinite(sfp__shown_half(c->n, c->half)))
             sfp__text_printf(out, "%s%s%s", style->pm, format_value(t, column, c->half, buf), style->end);
     }
     if (isfinite(c->paper)) {

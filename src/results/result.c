@@ -205,16 +205,68 @@ const char *sfp__result_setting(const sfp_result *r, const char *name)
     return value;
 }
 
+/* Whether the run had a closed-form head alone. */
+static bool is_closed_form(const sfp_result *r)
+{
+    const char *method = sfp__result_value(r, "method");
+    return method && *method && strcmp(method, "none") != 0;
+}
+
+double sfp__result_closed_form(const sfp_result *r)
+{
+    const char *head = sfp__result_value(r, "head");
+    bool unknown = head && strcmp(head, "mix") == 0 && r->samples.closed_form == 0 && r->samples.trained > 0;
+    return is_closed_form(r) ? (double)r->samples.trained : unknown ? NAN : (double)r->samples.closed_form;
+}
+
+uint64_t sfp__result_trained(const sfp_result *r)
+{
+    return is_closed_form(r) ? 0 : r->samples.trained;
+}
+
+uint64_t sfp__result_dropped(const sfp_result *r)
+{
+    return r->samples.dropped > r->samples.excluded ? r->samples.dropped - r->samples.excluded : 0;
+}
+
+static const char *name_of_class(const void *ctx, int label)
+{
+    const sfp_result *r = ctx;
+    return label < r->classes ? r->class_names[label] : NULL;
+}
+
+const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE])
+{
+    return sfp__task_title(r->task_names[i] ? r->task_names[i] : "", width, name_of_class, r, buf);
+}
+
+const char *sfp__result_preset_name(const sfp_result *r)
+{
+    for (int i = 0; i < r->config_count; i++)
+        if (r->config[i].preset_value)
+            return sfp__result_value(r, "preset");
+    return NULL;
+}
+
+/* The head of a learner if its preset or, without one, the default has another one; NULL: it has the same. */
+static const char *chosen_head(const sfp_result *r, const char *preset)
+{
+    for (int i = 0; i < r->config_count && !is_closed_form(r); i++) {
+        const sfp__config_entry *p = &r->config[i];
+        if (strcmp(p->key, "head") == 0)
+            return strcmp(p->value, preset && p->preset_value ? p->preset_value : "linear") != 0 ? p->value : NULL;
+    }
+    return NULL;
+}
+
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
-    const char *method = sfp__result_value(r, "method"), *select = sfp__result_value(r, "select"),
-               *buffer = sfp__result_value(r, "buffer");
-    if (method && *method && strcmp(method, "none") != 0)
-        (void)snprintf(buf, size, "%s", method);
-    else if (select && buffer && strcmp(select, buffer) != 0)
-        (void)snprintf(buf, size, "%s+%s", select, buffer);
-    else
-        (void)snprintf(buf, size, "%s", select ? select : buffer ? buffer : "");
+    const char *select = sfp__result_value(r, "select"), *buffer = sfp__result_value(r, "buffer");
+    const char *preset = sfp__result_preset_name(r), *head = chosen_head(r, preset);
+    const char *name = is_closed_form(r) ? sfp__result_value(r, "method") : select ? select : buffer ? buffer : "";
+    bool both = !is_closed_form(r) && select && buffer && strcmp(select, buffer) != 0;
+    (void)snprintf(buf, size, "%s%s%s%s%s%s%s", name, both ? "+" : "", both ? buffer : "", head ? ", head " : "",
+                   head ? head : "", preset ? ", preset " : "", preset ? preset : "");
 }
 
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)
@@ -225,6 +277,21 @@ double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)
     if (tested)
         *tested = sum;
     return sum ? (double)r->confusion[(uint64_t)c * n + (uint64_t)c] / (double)sum : NAN;
+}
+
+/* Every prediction has a confidence, but only those of known classes are in the confusion matrix. */
+uint64_t sfp__result_unseen(const sfp_result *r, uint64_t *tested)
+{
+    uint64_t all = 0, known = 0;
+    size_t cells = r->confusion ? (size_t)r->classes * (size_t)r->classes : 0;
+    for (size_t i = 0; i < cells; i++)
+        known += r->confusion[i];
+    for (int b = 0; b < SFP_RELIABILITY_BINS && cells; b++)
+        all += r->calibration.bins.count[b];
+    bool plausible = all >= known; /* result.json of early versions has no bins */
+    if (tested)
+        *tested = plausible ? all : 0;
+    return plausible ? all - known : 0;
 }
 
 sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err)

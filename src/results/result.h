@@ -3,6 +3,7 @@
 #define SFP_RESULTS_RESULT_H
 
 #include "base/error.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -150,10 +151,25 @@ const char *sfp__result_option_name(const char *key);
 const char *sfp__result_option_value(const char *key, const char *value);
 /* The value of an option by its name of today or its key, in words of today if the name is; NULL: no such option. */
 const char *sfp__result_setting(const sfp_result *r, const char *name);
-/* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). */
+/* The preset whose values the result has; NULL: none. */
+const char *sfp__result_preset_name(const sfp_result *r);
+/* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). It has the head if the user
+ * has chosen another than the linear one, and the preset: "random+er, head mix", "random+er, preset best". */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
+/* The numbers of samples that were learned in closed form, by a head alone or by a member of a mixture, and that were trained on. They
+ * differ from the members of `samples` for a closed-form head alone, whose samples results count as trained. The first is NAN if it is
+ * unknown: versions before 0.7.0 did not count it in mixtures. */
+double sfp__result_closed_form(const sfp_result *r);
+uint64_t sfp__result_trained(const sfp_result *r);
+/* The number of samples that were dropped because the learner was busy: samples.dropped without samples.excluded. */
+uint64_t sfp__result_dropped(const sfp_result *r);
+/* The name of task i for people (sfp__task_title), with the names of its classes if it is one of classes. */
+const char *sfp__result_task_title(const sfp_result *r, int i, int width, char buf[SFP_TITLE_SIZE]);
 /* Accuracy on class c in the last evaluation; NAN: no test samples. *tested (may be NULL) is the number of test samples. */
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested);
+/* The number of test images of the last evaluation whose class had not appeared in a live stream; they count as wrong. *tested (may be
+ * NULL) is the number of all test images. Both 0: unknown. */
+uint64_t sfp__result_unseen(const sfp_result *r, uint64_t *tested);
 sfp_status sfp__curve_add(sfp__curve *c, double x, double y, sfp_error *err);
 void sfp__curve_done(sfp__curve *c);
 /* Removes every second point, which bounds the size of a curve over an endless stream. */

@@ -94,6 +94,11 @@ void sfp__mean_interval(int n, const double *x, double *mean, double *half)
     *half = half_width(n, squares);
 }
 
+double sfp__shown_half(int n, double half)
+{
+    return n >= SFP_INTERVAL_RUNS ? half : NAN;
+}
+
 /* --------------------------------------------------------------- Kendall's tau */
 
 enum { EXACT_MAX = 50 };

@@ -10,6 +10,12 @@ double sfp__student_t(double p, double df);
 /* Mean and half width of the 95 % Student-t interval of n numbers; half NAN for n < 2. */
 void sfp__mean_interval(int n, const double *x, double *mean, double *half);
 
+/* Tables and charts for people show an interval of at least this many runs: with two, t is 12.7, and the interval of an accuracy can be
+ * wider than 100 points. CSV and JSON have the half width from two runs on. */
+#define SFP_INTERVAL_RUNS 3
+/* Returns the half width that people see; NAN: none. */
+double sfp__shown_half(int n, double half);
+
 /* Kendall's tau-b between two vectors. A pair (a[i], b[i]) with a NAN is skipped. */
 typedef struct sfp__kendall {
     int n;      /* pairs used */

@@ -111,6 +111,43 @@ TEST(intervals_and_published_figures_are_drawn)
     assert_int_equal(count(drawn(sfp__chart_lines, &many, SFP_CHART_INLINE), "stroke-opacity:.75"), 5 * 4);
 }
 
+/* Counts the whiskers whose end at the right (of bars) or at the top (of lines) is an arrow: its sides begin before its tip. */
+static int count_arrows(const char *svg, const char *class, bool bars)
+{
+    int n = 0;
+    for (const char *at = svg; (at = strstr(at, class)); at++) {
+        double from[2], end, tip[2], side[2];
+        const char *path = strstr(at, " d=\"M");
+        const char *format =
+            bars ? " d=\"M%lf,%lfH%lfM%*f,%*fL%*f,%*fL%*f,%*fM%lf,%lfL%lf,%lf" : " d=\"M%lf,%lfV%lfM%lf,%lfL%lf,%lf";
+        if (path && sscanf(path, format, &from[0], &from[1], &end, &side[0], &side[1], &tip[0], &tip[1]) == 7)
+            n += bars ? side[0] < tip[0] : side[1] > tip[1];
+    }
+    return n;
+}
+
+TEST(intervals_beyond_the_axis_end_in_an_arrow)
+{
+    sfp__chart c = example_bars(4); /* four lines have whiskers, not bands */
+    assert_int_equal(count_arrows(drawn(sfp__chart_bars, &c, SFP_CHART_FILE), "class=\"whisker\"", true), 0);
+    assert_int_equal(count_arrows(drawn(sfp__chart_lines, &c, SFP_CHART_FILE), "class=\"curve\"", false), 0);
+    ((double *)c.series[1].half)[2] = 0.9;
+    assert_int_equal(count_arrows(drawn(sfp__chart_bars, &c, SFP_CHART_FILE), "class=\"whisker\"", true), 1);
+    assert_int_equal(count_arrows(drawn(sfp__chart_lines, &c, SFP_CHART_FILE), "class=\"curve\"", false), 1);
+}
+
+TEST(long_names_of_bars_have_two_lines)
+{
+    static const char *const long_names[] = {"preset best, allocate fixed, img-size 0, select facility", "one", "two",
+                                             "a-name-of-more-than-forty-four-characters-without-a-blank"};
+    sfp__chart c = example_bars(1);
+    c.category = long_names;
+    const char *svg = drawn(sfp__chart_bars, &c, SFP_CHART_INLINE);
+    assert_non_null(strstr(svg, ">preset best, allocate fixed, img-size 0,</text>"));
+    assert_non_null(strstr(svg, ">select facility</text>"));
+    assert_non_null(strstr(svg, ">a-name-of-more-than-forty-four-characters-w\xe2\x80\xa6</text>"));
+}
+
 TEST(few_values_of_x_are_the_ticks)
 {
     sfp__chart c = example(1);

@@ -287,7 +287,7 @@ TEST(samples_of_a_closed_form_head_are_counted)
     r.samples.dropped = 240;
     r.samples.closed_form = 60;
     HOLDS(report(&r, NULL), "The closed-form head learned from 60 of them; the linear head trained on 0 of them and replayed 0",
-          "240 were dropped because the learner was busy", "<dt>Learned from</dt><dd>60<");
+          "240 were dropped because the learner was busy", "<dt>Learned in closed form</dt><dd>60<");
     r.samples.excluded = 240;
     char *text = report(&r, NULL);
     HOLDS(text, "240 were excluded because the last batch of their task was short");
@@ -297,6 +297,79 @@ TEST(samples_of_a_closed_form_head_are_counted)
     text = report(&r, NULL);
     HOLDS(text, "The closed-form head learned from 60 of them;");
     assert_null(strstr(text, "Trained on"));
+}
+
+TEST(test_images_of_unseen_classes_are_counted)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2); /* 100 test images of known classes */
+    assert_null(strstr(report(&r, NULL), "have not appeared"));
+    for (int i = 0; i < 1010; i++)
+        sfp__reliability_add(&r.calibration.bins, 0.5, false);
+    HOLDS(report(&r, NULL), "1,000 of the 1,100 test images are of classes that have not appeared in the stream.");
+    sfp__free(r.confusion);
+    r.confusion = NULL; /* a class has appeared since the last evaluation */
+    assert_null(strstr(report(&r, NULL), "have not appeared"));
+}
+
+TEST(tasks_of_classes_are_named_by_their_classes)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(2, 2);
+    static const char *const tasks[] = {"class 0", "class 1"}, *const classes[] = {"obj3", "obj1"};
+    for (int i = 0; i < 2; i++) {
+        sfp__free(r.task_names[i]);
+        sfp__free(r.class_names[i]);
+        r.task_names[i] = sfp__strdup(tasks[i]);
+        r.class_names[i] = sfp__strdup(classes[i]);
+    }
+    char *text = report(&r, NULL);
+    HOLDS(text, "<title>after obj1, on obj3: ");
+    assert_null(strstr(text, "class 1"));
+}
+
+/* The estimated width of a label is inside of the drawing. */
+TEST(labels_of_axes_are_not_clipped)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
+    OWNED_BY(sfp__text_done) sfp__text plot = {0};
+    double at, width, x[] = {0, 1, 2}, y[] = {0.0002, 0.00075, 0.0002};
+    const char *svg = strstr(report(&r, NULL), "aria-label=\"accuracy over confidence\"");
+    assert_non_null(svg);
+    for (const char *s = svg; (s = strstr(s, "<text class=\"tick\" x=\"")); s++)
+        if (strstr(s, ">100 %<") == strchr(s, '>') &&
+            sscanf(s, "<text class=\"tick\" x=\"%lf\" y=\"%*f\" text-anchor=\"mid", &at) == 1)
+            assert_true(at + 2.5 * 7 <= 520);
+    const sfp__plot p = {.id = "p",
+                         .title = "learning rate",
+                         .across = "epochs",
+                         .buckets = 9,
+                         .unit = "",
+                         .line = NAN,
+                         .count = 1,
+                         .series = {{.count = 3, .x = x, .y = y, .color = "--blue"}}};
+    assert_true(sfp__plot_write(&plot, &p));
+    for (const char *s = plot.s; (s = strstr(s, "text-anchor=\"end\">0.000")); s++) {
+        const char *tick = s;
+        while (*tick != '<')
+            tick--;
+        assert_int_equal(sscanf(tick, "<text class=\"tick\" x=\"%lf\"", &at), 1);
+        width = 7 * (double)strcspn(strchr(s, '>') + 1, "<");
+        assert_true(at >= width);
+    }
+}
+
+TEST(time_of_learning_is_named_by_what_was_learned)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = result_make(1, 2);
+    r.seconds.train = 2;
+    r.samples.trained = 50;
+    HOLDS(report(&r, NULL), "</i>train <b>2 s");
+    r.samples.closed_form = 60;
+    HOLDS(report(&r, NULL), "</i>train and closed form <b>2 s");
+    r.samples.trained = 0;
+    HOLDS(report(&r, NULL), "</i>closed form <b>2 s");
+    result_option(&r, "method", "ncm");
+    r.samples.trained = 60; /* those of a closed-form head alone */
+    HOLDS(report(&r, NULL), "</i>closed form <b>2 s");
 }
 
 TEST(a_single_confusion_is_called_once)

@@ -149,6 +149,23 @@ TEST(options_are_replaced_and_determine_the_method_name)
     result_option(&r, "method", "ranpac");
     sfp__result_method(&r, method, sizeof method);
     assert_string_equal(method, "ranpac");
+    result_option(&r, "method", "none");
+    result_option(&r, "head", "linear");
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "random");
+    result_option(&r, "head", "mix");
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "random, head mix");
+    result_option(&r, "preset", "best");
+    MUST(sfp__result_preset(&r, "head", "mix", NULL));
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "random, preset best");
+    result_option(&r, "head", "linear");
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "random, head linear, preset best");
+    result_option(&r, "method", "slda");
+    sfp__result_method(&r, method, sizeof method);
+    assert_string_equal(method, "slda, preset best");
     assert_null(sfp__result_value(&r, "nothing"));
     assert_int_equal(sfp__result_default(&r, "nothing", "x", NULL), SFP_EINVAL);
     assert_int_equal(sfp__result_preset(&r, "nothing", "x", NULL), SFP_EINVAL);
@@ -157,7 +174,7 @@ TEST(options_are_replaced_and_determine_the_method_name)
         result_option(&r, key, key);
     }
     assert_string_equal(sfp__result_value(&r, "k57"), "k57");
-    assert_int_equal(r.config_count, 105);
+    assert_int_equal(r.config_count, 107);
 }
 
 TEST(sizes_out_of_range_are_refused)

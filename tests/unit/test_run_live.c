@@ -245,6 +245,9 @@ TEST(the_test_set_is_matched_by_name)
     assert_true(r.average_accuracy == 0.5); /* all zebras, no ant */
     assert_int_equal(r.classes, 1);
     assert_int_equal(r.confusion[0], 6);
+    uint64_t tested;
+    assert_int_equal(sfp__result_unseen(&r, &tested), 6);
+    assert_int_equal(tested, 12);
     assert_int_equal(r.evaluation_count, 2);
 }
 

@@ -54,6 +54,26 @@ TEST(values_of_a_cell_exclude_nan_and_get_a_verdict)
     assert_int_equal(sfp__table_at(t, 1, 3)->n, 0);
 }
 
+TEST(two_runs_have_no_interval_for_people)
+{
+    static const sfp__table_format formats[] = {SFP_TABLE_TEXT, SFP_TABLE_MARKDOWN, SFP_TABLE_LATEX, SFP_TABLE_HTML};
+    OWNED_PTR(sfp__table_free) sfp__table *t = NULL;
+    OWNED_BY(sfp__text_done) sfp__text csv = {0};
+    MUST(sfp__table_create(1, 1, &t, NULL));
+    MUST(sfp__table_set_text(&t->row_name[0], "one", NULL));
+    MUST(sfp__table_set_text(&t->column_name[0], "Acc", NULL));
+    sfp__table_set_values(t, 0, 0, 2, (double[]){0.25, 0.75});
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        OWNED_BY(sfp__text_done) sfp__text out = {0};
+        sfp__table_write(t, formats[i], &out);
+        assert_non_null(strstr(out.s, "0.50"));
+        assert_non_null(strstr(out.s, "Means of two runs have no interval."));
+        assert_true(!strstr(out.s, "3.18") && !strstr(out.s, "Student"));
+    }
+    sfp__table_write(t, SFP_TABLE_CSV, &csv);
+    assert_non_null(strstr(csv.s, "one,0.5,3.176551184,2\n"));
+}
+
 TEST(the_best_of_a_column_is_marked)
 {
     OWNED_PTR(sfp__table_free) sfp__table *t = example();

@@ -251,3 +251,47 @@ TEST(sha512_has_the_published_sums)
         assert_string_equal(text, sums[k]);
     }
 }
+
+static const char *class_name(const void *ctx, int label)
+{
+    const char *const *names = ctx; /* (5) */
+    return label < 5 ? names[label] : NULL;
+}
+
+#define CHECK_TITLE(name, width, title) assert_string_equal(sfp__task_title(name, width, class_name, names, buf), title)
+
+TEST(tasks_of_classes_have_the_names_of_their_classes)
+{
+    const char *const names[] = {"obj3", "obj1", "cup", "\xd1\x81\xd1\x82\xd1\x83\xd0\xbb", "fork"};
+    char buf[SFP_TITLE_SIZE];
+    CHECK_TITLE("classes 0-1", 22, "obj3, obj1");
+    CHECK_TITLE("class 2", 22, "cup");
+    CHECK_TITLE("classes 0-4", 100, "obj3, obj1, cup, \xd1\x81\xd1\x82\xd1\x83\xd0\xbb, fork");
+    CHECK_TITLE("classes 0-4", 27, "obj3, obj1, cup, \xd1\x81\xd1\x82\xd1\x83\xd0\xbb, fork"); /* characters, not bytes */
+    CHECK_TITLE("classes 0-4", 26, "obj3, obj1, cup, \xd1\x81\xd1\x82\xd1\x83\xd0\xbb, +1");
+    CHECK_TITLE("classes 0-4", 14, "obj3, obj1, +3");
+    CHECK_TITLE("classes 0-4", 3, "obj3, +4");      /* at least one name */
+    CHECK_TITLE("classes 0-5", 100, "classes 0-5"); /* a class without a name */
+    CHECK_TITLE("photo", 22, "photo");
+    CHECK_TITLE("class -1", 22, "class -1");
+    CHECK_TITLE("classes 3-1", 22, "classes 3-1");
+    CHECK_TITLE("classes 0-1 of 2", 22, "classes 0-1 of 2");
+}
+
+TEST(tasks_of_unnamed_classes_keep_their_numbers)
+{
+    const char *const names[] = {"0", "1", "3", "2", ""};
+    char buf[SFP_TITLE_SIZE];
+    CHECK_TITLE("classes 0-1", 22, "classes 0-1");
+    CHECK_TITLE("classes 2-3", 22, "3, 2"); /* another order */
+    CHECK_TITLE("classes 3-4", 22, "classes 3-4");
+}
+
+TEST(long_names_of_classes_are_cut)
+{
+    char buf[SFP_TITLE_SIZE], name[300];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    const char *const names[] = {name, name, name, name, name};
+    assert_int_equal(strlen(sfp__task_title("classes 0-4", 1000, class_name, names, buf)), SFP_TITLE_SIZE - 1);
+}

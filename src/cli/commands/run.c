@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/ui.h"
 
+#include "base/text.h"
 #include "streamfp.h"
 
 #include <errno.h>
@@ -139,15 +140,21 @@ static void print_counts(const char *name, unsigned long long first, const char 
 
 enum { MATRIX_COLUMNS = 7, MATRIX_TASKS = 20 }; /* columns per row of the screen; maximum number of tasks */
 
+static const char *class_name(const void *ctx, int label)
+{
+    return sfp_result_class_name(ctx, label);
+}
+
 static void print_matrix(const sfp_result *r)
 {
+    char title[SFP_TITLE_SIZE];
     int done = (int)sfp_result_number(r, "tasks_done");
     if (!isfinite(sfp_result_number(r, "average_accuracy")) || sfp_result_tasks(r) > MATRIX_TASKS)
         return;
     (void)printf("accuracy after task (rows) on task (columns)\n");
     for (int i = 0; i < done; i++) {
         (void)printf("  ");
-        sfp__put_cell(stdout, sfp_result_task_name(r, i), 22);
+        sfp__put_cell(stdout, sfp__task_title(sfp_result_task_name(r, i), 22, class_name, r, title), 22);
         for (int j = 0; j <= i; j++) {
             if (j > 0 && j % MATRIX_COLUMNS == 0)
                 (void)printf("\n%24s", "");
@@ -158,10 +165,18 @@ static void print_matrix(const sfp_result *r)
     }
 }
 
+/* The time of learning includes that of a closed-form head, which trains nothing if it is alone. */
 static void print_seconds(const sfp_result *r)
 {
-    (void)printf("  %-24s %10.2f s: select %.2f, train %.2f,\n", "time", sfp_result_number(r, "seconds.total"),
-                 sfp_result_number(r, "seconds.select"), sfp_result_number(r, "seconds.train"));
+    bool trained = !sfp_result_string(r, "config.method") && count_of(r, "samples.trained") > 0;
+    bool closed = count_of(r, "samples.closed_form") > 0;
+    (void)printf("  %-24s %10.2f s: select %.2f,", "time", sfp_result_number(r, "seconds.total"),
+                 sfp_result_number(r, "seconds.select"));
+    if (closed && trained)
+        (void)printf("\n%41strain and closed form", "");
+    else
+        (void)printf(closed ? " closed form" : " train");
+    (void)printf(" %.2f,\n", sfp_result_number(r, "seconds.train"));
     (void)printf("%41sbuffer %.2f, evaluate %.2f;\n", "", sfp_result_number(r, "seconds.buffer"),
                  sfp_result_number(r, "seconds.evaluate"));
     (void)printf("%41sprefetch %.2f, waited %.2f\n", "", sfp_result_number(r, "seconds.decode"),
@@ -178,7 +193,7 @@ static void print_samples(const sfp_result *r)
     if (excluded)
         (void)printf("%26s %10llu excluded: short last batches\n", "", excluded);
     if (method || learned)
-        (void)printf("%26s %10llu learned from (closed form)\n", "", learned);
+        (void)printf("%26s %10llu learned in closed form\n", "", learned);
     if (!method)
         print_counts("", count_of(r, "samples.trained"), "trained on", count_of(r, "samples.replayed"), "replayed");
 }

@@ -45,12 +45,12 @@ static bool list_row(void *ctx, const sfp__registry_row *row)
 {
     int *count = ctx;
     if ((*count)++ == 0)
-        (void)printf("%5s  %-20s  %-18s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
+        (void)printf("%5s  %-20s  %-24s  %-28s  %6s  %8s  %8s  %9s  %8s  %s\n", "run", "started", "method", "data", "seed",
                      "accuracy", "forget", "samples/s", "seconds", "directory");
     (void)printf("%5" PRId64 "  ", row->id);
     sfp__put_text(stdout, row->started, 20);
     (void)printf("  ");
-    sfp__put_cell(stdout, row->method, 18);
+    sfp__put_cell(stdout, row->method, 24);
     (void)printf("  ");
     sfp__put_cell(stdout, row->data, 28);
     (void)printf("  %6" PRIu64, row->seed);
@@ -126,23 +126,22 @@ static sfp_status load(const char *run, sfp_result *out, sfp_error *err)
 
 static void put_line(const char *label, const char *value)
 {
-    (void)printf("%-20s  ", label);
+    (void)printf("%-22s  ", label);
     sfp__put_text(stdout, value, 0);
     (void)printf("\n");
 }
 
 static void print_matrix(const sfp_result *r)
 {
-    char number[16];
+    char number[16], title[SFP_TITLE_SIZE];
     (void)printf("\naccuracy on task (columns) after task (rows)\n%-20s", "");
     for (int j = 0; j < r->tasks; j++)
         (void)printf("  %6d", j + 1);
     (void)printf("\n");
     for (int i = 0; i < r->tasks; i++) {
         (void)snprintf(number, sizeof number, "%3d", i + 1);
-        const char *name = r->task_names[i] ? r->task_names[i] : "";
         (void)printf("%s ", number);
-        sfp__put_cell(stdout, name, 16);
+        sfp__put_cell(stdout, sfp__result_task_title(r, i, 16, title), 16);
         for (int j = 0; j <= i && i < r->tasks_done; j++)
             put_real(r->accuracy[(size_t)i * (size_t)r->tasks + (size_t)j], 6, 4);
         (void)printf("\n");
@@ -164,6 +163,8 @@ static void print_run(const sfp_result *r)
     put_line("machine", r->machine.cpu);
     for (const sfp__result_column *n = sfp__result_columns; n->label; n++) {
         double x = sfp__result_column_value(n, r);
+        if (!sfp__result_column_shown(n, r))
+            continue;
         (void)snprintf(text, sizeof text, isfinite(x) ? "%.*f" : "-", n->decimals, sfp__no_minus_zero(x, n->decimals));
         put_line(n->label, text);
     }
@@ -219,8 +220,14 @@ static sfp_status check_different(int n, const sfp__named_run *runs, sfp_error *
     return SFP_OK;
 }
 
-/* Finds the format of the comparison. *path: the file of --html or --plot; NULL: standard output. */
-static sfp_status choose_format(const sfp__args *args, sfp__compare_format *format, const char **path, sfp_error *err)
+/* One output of the comparison. */
+typedef struct output {
+    sfp__compare_format format;
+    const char *path; /* the file of --html or --plot; NULL: standard output */
+} output;
+
+/* Finds the outputs: --html and --plot, or one format on standard output. */
+static sfp_status choose_outputs(const sfp__args *args, int *count, output out[2], sfp_error *err)
 {
     static const struct {
         const char *option;
@@ -228,36 +235,39 @@ static sfp_status choose_format(const sfp__args *args, sfp__compare_format *form
     } list[] = {{"json", SFP_COMPARE_JSON},         {"latex", SFP_COMPARE_LATEX}, {"csv", SFP_COMPARE_CSV},
                 {"markdown", SFP_COMPARE_MARKDOWN}, {"html", SFP_COMPARE_HTML},   {"plot", SFP_COMPARE_PLOT}};
     const char *first = NULL;
-    *format = SFP_COMPARE_TEXT;
-    *path = NULL;
+    *count = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         bool file = list[i].format == SFP_COMPARE_HTML || list[i].format == SFP_COMPARE_PLOT;
         const char *name = file ? sfp__args_string(args, list[i].option) : NULL;
         if (!(file ? name != NULL : sfp__args_flag(args, list[i].option)))
             continue;
-        if (first)
-            return sfp__fail_usage(err, "--%s and --%s are two formats, expected one", first, list[i].option);
+        if (first && !(out[0].path && file))
+            return sfp__fail_usage(err, "--%s and --%s are two formats, expected one, or --html and --plot", first,
+                                   list[i].option);
         first = list[i].option;
-        *format = list[i].format;
-        *path = name;
+        out[(*count)++] = (output){list[i].format, name};
+        size_t n = name ? strlen(name) : 0;
+        if (list[i].format == SFP_COMPARE_PLOT && (n < 5 || strcmp(name + n - 4, ".svg") != 0))
+            return sfp__fail_usage(err, "--plot is '%s', expected the name of an SVG file, which ends in .svg", name);
     }
-    size_t n = *path ? strlen(*path) : 0;
-    if (*format == SFP_COMPARE_PLOT && (n < 5 || strcmp(*path + n - 4, ".svg") != 0))
-        return sfp__fail_usage(err, "--plot is '%s', expected the name of an SVG file, which ends in .svg", *path);
+    if (*count == 0)
+        out[(*count)++] = (output){SFP_COMPARE_TEXT, NULL};
     return SFP_OK;
 }
 
 static sfp_status load_and_compare(const sfp__args *args, int n, sfp__named_run *runs, sfp_error *err)
 {
-    sfp__compare_format format;
-    const char *path;
-    TRY(choose_format(args, &format, &path, err));
+    output out[2];
+    int count;
+    TRY(choose_outputs(args, &count, out, err));
     for (int i = 0; i < n; i++) {
         runs[i].name = args->operands[i + 1];
         TRY(load(runs[i].name, &runs[i].result, err));
     }
     TRY(check_different(n, runs, err));
-    return sfp__runs_compare(n, runs, format, path, err);
+    for (int i = 0; i < count; i++)
+        TRY(sfp__runs_compare(n, runs, out[i].format, out[i].path, err));
+    return SFP_OK;
 }
 
 static sfp_status compare(const sfp__args *args, sfp_error *err)
@@ -348,7 +358,8 @@ const sfp__command sfp__cmd_runs = {
         "'list', or no argument, lists the runs in the registry, newest first. 'show' prints one run. 'compare' prints a table "
         "of "
         "the options in which runs differ, and of their results. Runs that differ only in the seed share a column, with mean "
-        "and 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of --latex, "
+        "and, from 3 runs on, 95 % Student-t interval; of several runs with one seed, only the newest is used. The tables of "
+        "--latex, "
         "--csv, --markdown and --html have a row per such column, named by the preset and the options that differ. A run that "
         "has not "
         "finished is marked and is never the best. Runtime is the time to "

@@ -23,8 +23,10 @@ const sfp__result_column sfp__result_columns[] = {
     {"prequential accuracy", "prequential_accuracy", 4, AT(prequential_accuracy), .fraction = true, .better = 1, .main = true},
     {"class coverage", "coverage", 4, AT(coverage), .fraction = true},
     {"offered", "offered", 0, AT(samples.offered), .count = true},
-    {"trained", "trained", 0, AT(samples.trained), .count = true},
+    {"learned in closed form", "closed_form", 0, AT(samples.closed_form), .count = true},
+    {"trained on", "trained", 0, AT(samples.trained), .count = true},
     {"dropped", "dropped", 0, AT(samples.dropped), .count = true},
+    {"excluded", "excluded", 0, AT(samples.excluded), .count = true, .rare = true},
     {"largest lag, s", "lag_max", 3, AT(lag.max), .better = 0},
     {"samples/s", "samples_per_second", 1, AT(samples_per_second), .better = 1},
     {"runtime, s", "runtime_seconds", 1, AT(seconds.select), .better = -1, .main = true},
@@ -39,7 +41,18 @@ double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r
     double x = n->count ? (double)*(const uint64_t *)at : *(const double *)at;
     if (n->offset == AT(seconds.select))
         return r->seconds.select + r->seconds.train + r->seconds.buffer;
+    if (n->offset == AT(samples.closed_form))
+        return sfp__result_closed_form(r);
+    if (n->offset == AT(samples.trained))
+        return (double)sfp__result_trained(r);
+    if (n->offset == AT(samples.dropped))
+        return (double)sfp__result_dropped(r);
     return n->offset == AT(peak_rss_bytes) ? x / (1 << 20) : x;
+}
+
+bool sfp__result_column_shown(const sfp__result_column *n, const sfp_result *r)
+{
+    return !n->rare || sfp__result_column_value(n, r) > 0;
 }
 
 /* --------------------------------------------------------------------- table */
@@ -103,7 +116,7 @@ static void number_row(const sfp__run_groups *g, const sfp__result_column *numbe
         sfp__mean_interval(n, g->x, &mean, &half);
         if (n == 0)
             (void)snprintf(row[k + 1], CELL, "-");
-        else if (n == 1)
+        else if (isnan(sfp__shown_half(n, half)))
             (void)snprintf(row[k + 1], CELL, "%.*f", number->decimals, sfp__no_minus_zero(mean, number->decimals));
         else
             (void)snprintf(row[k + 1], CELL, "%.*f \xc2\xb1 %.*f", number->decimals, sfp__no_minus_zero(mean, number->decimals),
@@ -135,7 +148,9 @@ static void print_footnotes(const sfp__run_groups *g)
     const char *between = "Of several runs with one seed in a column, only the newest is used; excluded: ";
     (void)printf(g->count < g->n ? "\n" : "");
     if (g->count < g->n - excluded)
-        (void)printf("Columns of several runs show the mean and half the width of the 95 %% Student-t interval.\n");
+        (void)printf(
+            "Columns of several runs show the mean and, from %d runs on, half the width of the 95 %% Student-t interval.\n",
+            SFP_INTERVAL_RUNS);
     for (int i = 0; i < g->n; i++) {
         if (!g->excluded[i])
             continue;
@@ -163,7 +178,8 @@ static sfp_status print_text(const sfp__run_groups *g, sfp_error *err)
     sfp__run_groups_naming(g, option_row, &t);
     (void)new_row(&t, "");
     for (const sfp__result_column *number = sfp__result_columns; number->label; number++)
-        number_row(g, number, &t);
+        if (sfp__run_groups_show(g, number))
+            number_row(g, number, &t);
     if (!t.failed)
         print_table(&t);
     if (!t.failed)

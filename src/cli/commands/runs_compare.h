@@ -27,14 +27,18 @@ sfp_status sfp__runs_compare(int n, const sfp__named_run *runs, sfp__compare_for
 typedef struct sfp__result_column {
     const char *label, *key;
     int decimals;
-    size_t offset; /* in sfp_result; that of seconds.select: the sum of select, train and buffer */
+    size_t offset; /* in sfp_result; that of seconds.select: the sum of select, train and buffer. Members of samples: as
+                      they are shown */
     bool count;    /* the member is a uint64_t, else a double */
     bool fraction; /* shown in percent in tables for people */
     int better;    /* 1: higher values are better, -1: lower ones, 0: neither */
     bool main;     /* a column of the LaTeX table */
+    bool rare;     /* people see it only if it is not 0 */
 } sfp__result_column;
 extern const sfp__result_column sfp__result_columns[];
 /* NAN: not measured. */
 double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r);
+/* Whether people see this number of the run. */
+bool sfp__result_column_shown(const sfp__result_column *n, const sfp_result *r);
 
 #endif

@@ -115,7 +115,8 @@ static bool is_shown(const sfp__run_groups *g, const sfp__result_column *number,
     bool measured = format == SFP_COMPARE_CSV;
     for (int k = 0; k < g->count; k++)
         measured = measured || sfp__run_groups_values(g, k, number) > 0;
-    return measured && (number->main || format != SFP_COMPARE_LATEX);
+    return measured && (number->main || format != SFP_COMPARE_LATEX) &&
+           (format == SFP_COMPARE_CSV || sfp__run_groups_show(g, number));
 }
 
 static sfp_status fill_column(const sfp__run_groups *g, const sfp__result_column *number, bool csv, sfp__table *t, int column,
@@ -215,6 +216,7 @@ static void set_accuracy(plots *p)
     for (int k = 0; k < p->g->count; k++) {
         int n = sfp__run_groups_values(p->g, k, number);
         sfp__mean_interval(n, p->g->x, &p->y[k], &p->half[k]);
+        p->half[k] = sfp__shown_half(n, p->half[k]);
     }
     p->chart.y_name = number->label;
 }

@@ -111,6 +111,14 @@ int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_co
     return count;
 }
 
+bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_column *number)
+{
+    for (int i = 0; i < g->n; i++)
+        if (!g->excluded[i] && sfp__result_column_shown(number, &g->runs[i].result))
+            return true;
+    return false;
+}
+
 void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
                                void *ctx)
 {

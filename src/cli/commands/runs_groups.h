@@ -26,6 +26,8 @@ bool sfp__run_groups_use(const sfp__run_groups *g, int i, int k);
 int sfp__run_groups_excluded(const sfp__run_groups *g);
 /* Writes the measured values of group k to g->x; returns their number. */
 int sfp__run_groups_values(const sfp__run_groups *g, int k, const sfp__result_column *number);
+/* Whether people see this number of the runs. */
+bool sfp__run_groups_show(const sfp__run_groups *g, const sfp__result_column *number);
 /* Calls fn once for every option whose value differs between groups. */
 void sfp__run_groups_differing(const sfp__run_groups *g, void (*fn)(const sfp__run_groups *g, const char *key, void *ctx),
                                void *ctx);

@@ -26,6 +26,7 @@ settings --rate 1000 --queue 2 --queue-policy block
 settings --rate 1000 --clock paper --calibrate 1
 settings --rate 1000 --allocate queries
 grep -B 2 ' trained on,' stdout | sed 's/ *[0-9]* \(offered\|learned\)/ N \1/; s/[0-9]* dropped/N dropped/'
+grep -oE ' (train|closed form) [0-9.]*,$' stdout | sed 's/[0-9.]*,/N/'
 grep -c 'training loss' out/report.html # nothing was trained
 run --rate 1000 --triage --allocate adaptive
 run --head linear --allocate queries

@@ -15,6 +15,7 @@ run --tasks 2 --order authors:3 --within given
 echo "classes: $(grep -o '"class_names": *\[[^]]*\]' out/result.json)"
 echo "order authors:3, given: $(ids)"
 grep -oE '"(order|within)": *"[^"]*"' out/result.json
+echo "names of the tasks: $(streamfp runs show out | grep -E '^  [12] ' | tr -s '\n ' '; ')"
 run --tasks free --order authors:3 --within class
 echo "classes of a task-free stream, class by class: $(ids | tr ',' '\n' | tr ' ' '\n' | sed '/^$/d' | while read -r i; do
     echo -n $((i / 3))

@@ -39,7 +39,12 @@ grep -o '<title>[^<]*</title>' bars.svg
 echo "--- plot over an option with numbers"
 streamfp runs compare a b d e f --plot lines.svg
 grep -o '<title>[^<]*</title>\|middle">[^<]*<' lines.svg
+echo "--- page and plot together"
+streamfp runs compare a b c d --html both.html --plot both.svg
+grep -o '<h3>[^<]*</h3>' both.html
+cmp both.svg bars.svg && echo same
 echo "--- bad"
+streamfp runs compare a b --csv --plot plot.svg
 streamfp runs compare a b --latex --csv
 streamfp runs compare a b --json --html page.html
 streamfp runs compare a b --plot nowhere/plot.svg

@@ -37,8 +37,13 @@ result e 2025-01-05T00:00:00Z 1 random 0.90
 result f 2025-01-01T00:00:00Z 2 random 0.10
 result g 2025-01-01T00:00:00Z 1 random 0.20
 streamfp runs compare e a d
-streamfp runs compare a f e b g | sed -n '1,4p;17,$p'
+streamfp runs compare a f e b g | sed -n '1,4p;18,$p'
 streamfp runs compare g a --json | grep -o '^.*"forgetting"'
+echo "--- the name of the method has the preset"
+result h 2025-01-06T00:00:00Z 1 random 0.95
+sed -i 's/"config": {/"preset_values": {"head": "mix"}, "config": {"preset": "best", "head": "mix", /' h/result.json
+streamfp runs add h
+streamfp runs --limit 2 | cut -c 30-54
 echo "--- the same run twice, under any name"
 streamfp runs compare 4 1 d
 echo "exit $?"
