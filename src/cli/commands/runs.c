@@ -317,14 +317,22 @@ static sfp_status forget(const sfp__args *args, sfp_error *err)
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     bool gone = sfp__args_flag(args, "gone");
     int count = 0, sum = 0;
+    sfp__out o;
     if (gone == (args->operand_count > 1))
         return sfp__fail_usage(err, "forget needs run numbers, run directories or --gone");
     TRY(sfp__registry_open_readonly(&registry, err));
     if (gone)
         TRY(sfp__registry_forget(registry, NULL, &sum, err));
+    for (int i = 1; i < args->operand_count; i++) { /* none is removed if one does not exist */
+        OWNED char *json = NULL;
+        TRY(sfp__registry_json(registry, args->operands[i], &json, err));
+    }
     for (int i = 1; i < args->operand_count; i++, sum += count)
         TRY(sfp__registry_forget(registry, args->operands[i], &count, err));
     sfp__info("%d %s removed from the registry", sum, sum == 1 ? "run" : "runs");
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 0);
+    sfp__json_int(&o.json, "removed", sum);
+    sfp__out_end(&o);
     return SFP_OK;
 }
 

@@ -10,7 +10,8 @@ streamfp runs show 1 | grep method
 streamfp runs show a | grep method
 streamfp runs forget a
 streamfp runs forget --gone
-streamfp runs forget 3
+streamfp runs forget 3 99 2>&1 | sed "s/registry .*, expected/registry ..., expected/" # none is removed
+streamfp runs forget 3 --json
 streamfp runs | sed 's/^.*cwd/cwd/'
 ls
 echo "--- usage"
