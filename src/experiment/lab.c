@@ -177,11 +177,14 @@ static bool is_over_budget(const sfp__lab *lab)
 /* Tells the user before hours of runs, as a single run does: its own message is not shown. */
 static void report_no_test_set(const sfp__lab *lab)
 {
-    for (int i = 0; i < lab->cell_count; i++)
-        if (lab->cells[i].state != SFP_CELL_OMITTED && sfp__cell_test_images(lab, &lab->cells[i]) == 0) {
-            sfp__lab_message(lab, SFP_LOG_WARNING, "no test set: accuracy is not measured; use --test KIND:PATH");
-            return;
-        }
+    for (int i = 0; i < lab->cell_count; i++) {
+        const sfp__cell *cell = &lab->cells[i];
+        if (cell->state == SFP_CELL_OMITTED || lab->experiments[cell->experiment].cost_only ||
+            sfp__cell_test_images(lab, cell) != 0 || sfp__cell_is_done(lab, cell))
+            continue;
+        sfp__lab_message(lab, SFP_LOG_WARNING, "no test set: accuracy is not measured; use --test KIND:PATH");
+        return;
+    }
 }
 
 /* Cells with the same settings in several experiments take their time once. */

@@ -192,8 +192,7 @@ static sfp_status apply_budget(sfp__lab *lab, sfp_error *err)
     if (any || !smallest || lab->opt.dry_run)
         return SFP_OK;
     if (60 * budget_for(least) <= lab->opt.budget)
-        return sfp__fail(err, SFP_ECANCELLED,
-                         "measuring the processing times took the budget; the same command continues with them");
+        return sfp__fail(err, SFP_ELIMIT, "measuring the processing times took the budget; the same command continues with them");
     return sfp__fail_key(err, "budget", SFP_EINVAL,
                          "budget is %g, expected at least %.0f minutes for %s repetition %d; everything needs about %.0f",
                          lab->opt.budget / 60, budget_for(least), lab->experiments[smallest->experiment].name,

@@ -46,7 +46,8 @@ static void on_progress(void *ctx, const sfp_experiment_progress *p)
 {
     watcher *w = ctx;
     assert_int_equal(p->size, sizeof *p);
-    assert_true(p->cell && *p->cell && p->repetition >= 1 && p->eta >= 0 && p->done >= w->last_done && p->done <= p->total);
+    assert_true(p->cell && *p->cell && p->repetition >= 1 && (p->eta >= 0 || (isnan(p->eta) && w->executed == 0)) &&
+                p->done >= w->last_done && p->done <= p->total);
     w->last_done = p->done;
     w->total = p->total;
     w->calls = 0;
@@ -389,7 +390,7 @@ TEST(unknown_experiments_are_refused)
     const sfp_experiment_options o = lab_options("out", &w);
     const char *const names[] = {"E99", "", "E3,,E4", "E", "e3", ","};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        REFUSED_AS(names[i], sfp_experiment(names[i], NULL, &o, NULL, &err), SFP_EINVAL, "expected a name such as E3");
+        REFUSED_AS(names[i], sfp_experiment(names[i], NULL, &o, NULL, &err), SFP_EINVAL, "E3, ");
         assert_string_equal(err.key, "experiment");
     }
     REFUSED(sfp_experiment(NULL, NULL, &o, NULL, &err), SFP_EINVAL, "names must not be NULL");

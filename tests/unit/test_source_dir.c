@@ -539,7 +539,7 @@ TEST(a_path_that_is_not_a_directory_is_refused)
 {
     put_text("file", "x");
     put_text("w/classes.txt", "a\na\n");
-    check_refused(&sfp__source_dir, "nothing", SFP_ENOTFOUND, "nothing", "not a directory");
+    check_refused(&sfp__source_dir, "nothing", SFP_ENOTFOUND, "nothing", "No such file or directory");
     check_refused(&sfp__source_dir, "file", SFP_ENOTFOUND, "file", "not a directory");
     check_refused(&sfp__source_dir, "w", SFP_EFORMAT, "classes.txt:2", "twice");
 }
