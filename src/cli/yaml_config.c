@@ -6,12 +6,26 @@
 #include <string.h>
 #include <yaml.h>
 
-enum { VALUE_MAX = 4096 };
+/* A configuration is a mapping with lists: two levels. The time of libyaml grows with the square of the depth and of the number of
+ * anchors, so both are limited. */
+enum { VALUE_MAX = 4096, MAX_DEPTH = 8, FILE_MAX = 256 << 10 };
+
+static sfp_status no_memory(const char *path, sfp_error *err)
+{
+    return sfp__fail(err, SFP_ENOMEM, "%s: cannot allocate memory to read the file", path);
+}
+
+/* libyaml does not set the kind of all errors, but every error of the file has a description. */
+static bool is_memory_error(const yaml_parser_t *parser)
+{
+    return parser->error == YAML_MEMORY_ERROR || !parser->problem;
+}
 
 static sfp_status not_yaml(const char *path, const yaml_parser_t *parser, sfp_error *err)
 {
-    return sfp__fail(err, SFP_EFORMAT, "%s:%zu: %s", path, parser->problem_mark.line + 1,
-                     parser->problem ? parser->problem : "not YAML");
+    if (is_memory_error(parser))
+        return no_memory(path, err);
+    return sfp__fail(err, SFP_EFORMAT, "%s:%zu: %s", path, parser->problem_mark.line + 1, parser->problem);
 }
 
 /* Returns the text of a scalar. NULL: not a scalar, or it contains a zero byte, which would truncate it. */
@@ -99,14 +113,54 @@ static sfp_status apply_document(const char *path, yaml_parser_t *parser, sfp__a
     return apply_mapping(path, &doc, root, args, err);
 }
 
-sfp_status sfp__yaml_config(const char *path, sfp__args *args, sfp_error *err)
+/* Fails if collections are nested too deeply. Other errors are found again by apply_document, which reports them. */
+static sfp_status check_depth(const char *path, yaml_parser_t *parser, sfp_error *err)
+{
+    int depth = 0;
+    for (bool more = true; more;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(parser, &event))
+            return is_memory_error(parser) ? no_memory(path, err) : SFP_OK;
+        size_t line = event.start_mark.line + 1;
+        yaml_event_type_t type = event.type;
+        yaml_event_delete(&event);
+        depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
+        depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
+        if (depth > MAX_DEPTH)
+            return sfp__fail(err, SFP_EFORMAT, "%s:%zu: more than %d nested collections, expected a mapping of options to values",
+                             path, line, MAX_DEPTH);
+        more = type != YAML_STREAM_END_EVENT;
+    }
+    return SFP_OK;
+}
+
+/* Reads the whole file, which may be a pipe, into text (FILE_MAX + 1). */
+static sfp_status read_text(const char *path, char *text, size_t *size, sfp_error *err)
 {
     OWNED_PTR(sfp__file_close) FILE *f = NULL;
-    yaml_parser_t parser;
     TRY(sfp__file_open(path, &f, err));
-    TRY(sfp__check_memory(yaml_parser_initialize(&parser), err));
-    yaml_parser_set_input_file(&parser, f);
-    sfp_status s = apply_document(path, &parser, args, err);
-    yaml_parser_delete(&parser);
-    return s;
+    *size = fread(text, 1, FILE_MAX + 1, f);
+    if (ferror(f))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+    if (*size > FILE_MAX)
+        return sfp__fail(err, SFP_ELIMIT, "%s: configuration has more than %d KiB, the maximum", path, FILE_MAX >> 10);
+    return SFP_OK;
+}
+
+sfp_status sfp__yaml_config(const char *path, sfp__args *args, sfp_error *err)
+{
+    OWNED char *text = NULL;
+    size_t size = 0;
+    TRY(sfp__alloc(&text, FILE_MAX + 1, 1, err));
+    TRY(read_text(path, text, &size, err));
+    for (int pass = 0; pass < 2; pass++) {
+        yaml_parser_t parser;
+        if (!yaml_parser_initialize(&parser))
+            return no_memory(path, err);
+        yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+        sfp_status s = pass == 0 ? check_depth(path, &parser, err) : apply_document(path, &parser, args, err);
+        yaml_parser_delete(&parser);
+        TRY(s);
+    }
+    return SFP_OK;
 }

@@ -215,6 +215,8 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
 
 /* plan.c */
 sfp_status sfp__lab_plan(sfp__lab *lab, sfp_error *err);
+/* Returns in *has whether the output directory has a plan of an experiment. */
+sfp_status sfp__lab_has_plan(const sfp__lab *lab, bool *has, sfp_error *err);
 
 /* tables.c */
 struct sfp__table;

@@ -78,17 +78,38 @@ static void lab_done(sfp__lab *lab)
     sfp__directory_unlock(lab->lock);
 }
 
-/* A page or results without a plan beside them are not ours. */
+/* Fails if DIRECTORY of the output has a file with one of these names. */
+static sfp_status refuse_files(const sfp__lab *lab, const char *directory, size_t count, const char *const *names, sfp_error *err)
+{
+    char path[PATH_MAX], found[NAME_MAX + 1];
+    TRY(sfp__path_print(path, sizeof path, err, "%s%s", lab->opt.out, directory));
+    TRY(sfp__directory_find(path, count, names, found, sizeof found, err));
+    return *found ? sfp__fail(err, SFP_EINVAL, "%s/%s exists and is not of an experiment; use another --out", path, found)
+                  : SFP_OK;
+}
+
+/* The directory is ours if it has a plan of an experiment. Otherwise it must not have files that would be replaced. */
 static sfp_status check_owner(const sfp__lab *lab, sfp_error *err)
 {
-    static const char *const plan[] = {"plan.json"}, *const names[] = {"index.html", "results.json"};
-    char found[NAME_MAX + 1];
-    TRY(sfp__directory_find(lab->opt.out, SFP_LIST(plan), found, sizeof found, err));
-    if (*found)
+    static const char *const names[] = {"plan.json", "index.html", "results.json"};
+    bool ours = false, has_tables = false;
+    TRY(sfp__lab_has_plan(lab, &ours, err));
+    if (ours)
         return SFP_OK;
-    TRY(sfp__directory_find(lab->opt.out, SFP_LIST(names), found, sizeof found, err));
-    return *found ? sfp__fail(err, SFP_EINVAL, "%s/%s exists and is not of an experiment; use another --out", lab->opt.out, found)
-                  : SFP_OK;
+    TRY(refuse_files(lab, "", SFP_LIST(names), err));
+    TRY(sfp__directory_has(lab->opt.out, "tables", &has_tables, err));
+    for (int e = 0; has_tables && e < lab->experiment_count; e++) {
+        static const char *const endings[] = {"csv", "md", "tex", "txt", "svg"};
+        enum { TABLES = sizeof endings / sizeof *endings };
+        char table[TABLES][NAME_MAX + 1];
+        const char *tables[TABLES];
+        for (size_t i = 0; i < TABLES; i++) {
+            (void)snprintf(table[i], sizeof table[i], "%s.%s", lab->experiments[e].name, endings[i]);
+            tables[i] = table[i];
+        }
+        TRY(refuse_files(lab, "/tables", SFP_LIST(tables), err));
+    }
+    return SFP_OK;
 }
 
 /* Removes the temporary files of a process that was killed. */

@@ -231,26 +231,45 @@ static sfp_status write_plan(const sfp__lab *lab, const char *path, sfp_error *e
     return sfp__file_write(path, t.s, t.length, err);
 }
 
+/* *out NULL: there is no plan. */
+static sfp_status read_plan_file(const sfp__lab *lab, json_t **out, sfp_error *err)
+{
+    char path[PATH_MAX];
+    sfp_error found;
+    TRY(sfp__path_print(path, sizeof path, err, "%s/plan.json", lab->opt.out));
+    sfp_status status = sfp__json_read(path, PLAN_MAX, out, &found);
+    if (status && status != SFP_ENOTFOUND)
+        return sfp__fail(err, status, "%s; remove the file to plan again", found.message);
+    return SFP_OK;
+}
+
+static bool is_plan(const json_t *root)
+{
+    return json_is_string(json_object_get(root, "key")) && json_is_string(json_object_get(root, "omitted")) &&
+           json_is_array(json_object_get(root, "omitted_cells"));
+}
+
+sfp_status sfp__lab_has_plan(const sfp__lab *lab, bool *has, sfp_error *err)
+{
+    OWNED_PTR(json_decref) json_t *root = NULL;
+    TRY(read_plan_file(lab, &root, err));
+    *has = is_plan(root);
+    return SFP_OK;
+}
+
 /* *used false: there is no plan, or it is that of other experiments or settings. */
-static sfp_status read_plan(sfp__lab *lab, const char *path, bool *used, sfp_error *err)
+static sfp_status read_plan(sfp__lab *lab, bool *used, sfp_error *err)
 {
     OWNED_PTR(json_decref) json_t *root = NULL;
     char key[17];
-    sfp_error missing;
     json_t *cells, *cell;
     size_t i;
     (void)snprintf(key, sizeof key, "%016" PRIx64, plan_key(lab));
-    sfp_status status = sfp__json_read(path, PLAN_MAX, &root, &missing);
-    if (status == SFP_ENOTFOUND)
+    TRY(read_plan_file(lab, &root, err));
+    if (!is_plan(root) || strcmp(json_string_value(json_object_get(root, "key")), key) != 0)
         return SFP_OK;
-    if (status)
-        return sfp__fail(err, status, "%s; remove the file to plan again", missing.message);
-    const char *stored = json_string_value(json_object_get(root, "key"));
-    const char *omitted = json_string_value(json_object_get(root, "omitted"));
     cells = json_object_get(root, "omitted_cells");
-    if (!stored || strcmp(stored, key) != 0 || !omitted || !json_is_array(cells))
-        return SFP_OK;
-    sfp__text_put(&lab->omitted, omitted);
+    sfp__text_put(&lab->omitted, json_string_value(json_object_get(root, "omitted")));
     json_array_foreach(cells, i, cell) if (json_integer_value(cell) >= 0 && json_integer_value(cell) < lab->cell_count)
         lab->cells[json_integer_value(cell)]
             .state = SFP_CELL_OMITTED;
@@ -268,7 +287,7 @@ sfp_status sfp__lab_plan(sfp__lab *lab, sfp_error *err)
     use_finished_cells(lab);
     if (!lab->opt.dry_run)
         TRY(sfp__lab_report_replaced(lab, err));
-    TRY(read_plan(lab, path, &used, err));
+    TRY(read_plan(lab, &used, err));
     if (used)
         return SFP_OK;
     if (lab->opt.budget > 0)

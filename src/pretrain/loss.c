@@ -237,6 +237,12 @@ static void label_term(const sfp__loss *l, lane *a, int first, int n)
     layer_bwd(l, a, &l->label, n, a->cls, a->logits, 1.0f, a->dcls);
 }
 
+/* The teacher's outputs for a sample of the batch. */
+static const uint16_t *entry_of(const sfp__loss *l, int sample)
+{
+    return l->batch->entries + (size_t)sample * sfp__teacher_entry_floats(l->teacher);
+}
+
 /* The teacher's head is linear, so its logits of a mixed sample are those of the mixed class token. */
 static void logits_term(const sfp__loss *l, lane *a, int first, int n)
 {
@@ -246,10 +252,10 @@ static void logits_term(const sfp__loss *l, lane *a, int first, int n)
     for (int i = 0; i < n; i++) {
         float *own = a->tcls + (size_t)i * (size_t)Dt, *mate = a->pred;
         int k = l->b - 1 - first - i;
-        sfp__teacher_class(l->teacher, m->view[first + i], m->image[first + i], own);
+        sfp__teacher_class(l->teacher, entry_of(l, first + i), own);
         if (m->share >= 1)
             continue;
-        sfp__teacher_class(l->teacher, m->view[k], m->image[k], mate);
+        sfp__teacher_class(l->teacher, entry_of(l, k), mate);
         for (int c = 0; c < Dt; c++)
             own[c] = m->share * own[c] + (1 - m->share) * mate[c];
     }
@@ -346,9 +352,9 @@ static void make_targets(const sfp__loss *l, lane *a, int first, int n)
     for (int i = 0; i < n; i++) {
         float *t = a->target + (size_t)i * floats;
         int k = l->b - 1 - first - i;
-        sfp__teacher_add(l->teacher, m->view[first + i], m->image[first + i], m->mirrored[first + i], m->share, t);
+        sfp__teacher_add(l->teacher, entry_of(l, first + i), m->mirrored[first + i], m->share, t);
         if (m->share < 1)
-            sfp__teacher_add(l->teacher, m->view[k], m->image[k], m->mirrored[k], 1 - m->share, t);
+            sfp__teacher_add(l->teacher, entry_of(l, k), m->mirrored[k], 1 - m->share, t);
     }
 }
 

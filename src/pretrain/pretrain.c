@@ -200,7 +200,7 @@ static sfp_status prepare(training *t, sfp_error *err)
     if (t->log.count && t->log.point[t->log.count - 1].step == t->state.step)
         t->state.interval = (sfp__log_interval){0}; /* the point was written after the checkpoint */
     t->epoch_steps = sfp__view_loader_epoch_steps(&t->images, o->plan.batch);
-    return sfp__view_loader_create(&t->images, o, &t->state.config, t->has_teacher ? o->teacher.views : 0, t->state.step,
+    return sfp__view_loader_create(&t->images, o, &t->state.config, t->has_teacher ? &t->teacher : NULL, t->state.step,
                                    &t->loader, err);
 }
 

@@ -11,6 +11,7 @@
 #include "stream/source.h"
 
 #include <stdio.h>
+#include <time.h>
 
 /* ------------------------------------------------------------------- image set
  *
@@ -94,16 +95,18 @@ typedef struct sfp__view_batch {
     int64_t *image;    /* (b) */
     int *view;         /* (b) */
     bool *mirrored;    /* (b) relative to the fixed view */
+    uint16_t *entries; /* (b, 1 + grid^2, Dt) the teacher's outputs for the fixed views, F16; without a teacher empty */
     sfp_status status; /* whether the batch could be made; if not, err has the reason */
     sfp_error err;
 } sfp__view_batch;
 
 typedef struct sfp__view_loader sfp__view_loader;
+typedef struct sfp__teacher sfp__teacher;
 
 uint64_t sfp__view_loader_epoch_steps(const sfp__image_set *p, int batch);
-/* Uses o->plan and o->view; c is the student's. fixed_views: number per image; 0: every epoch has new views. */
+/* Uses o->plan and o->view; c is the student's. teacher: has the fixed views; NULL: every epoch has new views. */
 sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_options *o, const sfp__vit_config *c,
-                                   int fixed_views, uint64_t first_step, sfp__view_loader **out, sfp_error *err);
+                                   const sfp__teacher *teacher, uint64_t first_step, sfp__view_loader **out, sfp_error *err);
 void sfp__view_loader_free(sfp__view_loader *f);
 DEFINE_OWNED_PTR(sfp__view_loader, sfp__view_loader_free)
 /* Returns the batch of the next step; it is valid until the next call. */
@@ -116,9 +119,12 @@ sfp_status sfp__view_loader_take(sfp__view_loader *f, const sfp__view_batch **ou
  * An entry contains the student's targets as F16: the teacher's class token and its patch tokens, both after the final norm. The
  * patch tokens are averaged from the teacher's grid to the student's, or to a finer one that is averaged again on reading. The
  * file identifies everything that it depends on (teacher, images, views, sizes). A file for anything else is replaced, but not
- * while another process reads it. Entries are written in order, so that an incomplete file can be continued. */
+ * while another process reads it. Entries are written in order, so that an incomplete file can be continued.
+ *
+ * Files may have gigabytes: the entries of a batch are read when the batch is prefetched. The file is not mapped, because the
+ * process would be killed if another program truncated it. */
 
-typedef struct sfp__teacher {
+struct sfp__teacher {
     sfp__vit *vit;
     int dim;     /* Dt */
     int classes; /* of its head; 0: no head */
@@ -126,22 +132,27 @@ typedef struct sfp__teacher {
     int grid;    /* patch tokens per side of an entry, a multiple of `side` */
     int views;
     int64_t images;
-    sfp__map map;
-    int lock;                /* file descriptor that locks the cache while it is read; -1: none */
-    const uint16_t *entries; /* (views, images, 1 + grid^2, Dt), F16 */
+    char *cache;             /* path of the cache: entries (views, images, 1 + grid^2, Dt), F16 */
+    int fd;                  /* the cache, open and locked while it is read; -1: none */
+    int64_t size;            /* bytes of the cache */
+    struct timespec changed; /* time of the last change of the cache */
     float *mean, *scale;     /* (2, Dt) for class tokens and patch tokens: standardised = (x - mean) * scale */
-} sfp__teacher;
+};
 
 /* Loads the teacher and fills the cache if needed. Uses the teacher, view, seed and student size of o. */
 sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_set *p, sfp__thread_pool *pool,
                              const sfp__pretrain_hooks *hooks, sfp__teacher *out, sfp_error *err);
 void sfp__teacher_done(sfp__teacher *t);
 
-/* Adds f times the standardised outputs for a view of an image to out (1 + L, Dt). mirrored: uses the same class token and
+size_t sfp__teacher_entry_floats(const sfp__teacher *t);
+/* Reads the entries of n images and their views. Fails if the cache was changed since it was opened. */
+sfp_status sfp__teacher_read(const sfp__teacher *t, int n, const int *view, const int64_t *image, uint16_t *entries,
+                             sfp_error *err);
+/* Adds f times the standardised outputs of an entry to out (1 + L, Dt). mirrored: uses the same class token and
  * reverses the patch tokens of each row; this approximates the teacher's outputs for the mirrored view. */
-void sfp__teacher_add(const sfp__teacher *t, int view, int64_t image, bool mirrored, float f, float *out);
-/* Writes the class token (Dt), not standardised, as the input of the teacher's head. */
-void sfp__teacher_class(const sfp__teacher *t, int view, int64_t image, float *out);
+void sfp__teacher_add(const sfp__teacher *t, const uint16_t *entry, bool mirrored, float f, float *out);
+/* Writes the class token (Dt) of an entry, not standardised, as the input of the teacher's head. */
+void sfp__teacher_class(const sfp__teacher *t, const uint16_t *entry, float *out);
 
 /* ------------------------------------------------------------------------ loss
  *

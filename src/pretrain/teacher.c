@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CHUNK = 64, STAT_ENTRIES = 4096 };
+enum { CHUNK = 64, STAT_ENTRIES = 4096, HASH_BYTES = 1 << 16 };
 
 /* The file has a header block and then the entries. */
 #define HEADER_BYTES 4096
@@ -47,7 +47,7 @@ typedef struct cache_job {
     uint64_t first;   /* first entry of the current chunk */
 } cache_job;
 
-static size_t entry_floats(const sfp__teacher *t)
+size_t sfp__teacher_entry_floats(const sfp__teacher *t)
 {
     return (size_t)(1 + t->grid * t->grid) * (size_t)t->dim;
 }
@@ -64,12 +64,25 @@ static int grid_of(const sfp__pretrain_options *o)
 
 static sfp_status weights_hash(const char *path, uint64_t *h, sfp_error *err)
 {
-    OWNED_BY(sfp__map_close) sfp__map m = {0};
+    OWNED_BY(sfp__fd_close) int fd = -1;
     size_t size = 0;
     const uint8_t *builtin = strcmp(path, SFP_VIT_BUILTIN) == 0 ? sfp__vit_builtin_bytes(&size) : NULL;
-    if (!builtin)
-        TRY(sfp__map_open(path, &m, err));
-    *h = builtin ? sfp__hash(*h, builtin, size) : sfp__hash(*h, m.bytes, m.size);
+    if (builtin) {
+        *h = sfp__hash(*h, builtin, size);
+        return SFP_OK;
+    }
+    TRY(sfp__fd_open(path, &fd, &size, err));
+    for (size_t at = 0; at < size;) {
+        uint8_t piece[HASH_BYTES];
+        size_t n = size - at < sizeof piece ? size - at : sizeof piece;
+        int64_t got = sfp__fd_read_at(fd, piece, n, (int64_t)at);
+        if (got < 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", path);
+        if ((size_t)got < n)
+            return sfp__fail(err, SFP_EIO, "%s: file ends after %zu bytes, expected %zu", path, at + (size_t)got, size);
+        *h = sfp__hash(*h, piece, n);
+        at += n;
+    }
     return SFP_OK;
 }
 
@@ -115,7 +128,7 @@ static void make_entry(void *ctx, int piece, int worker)
     cache_job *m = ctx;
     int D = m->t->dim, side = m->t->grid, grid = m->grid;
     const float *tokens = m->normed + (size_t)piece * (size_t)m->tokens * (size_t)D;
-    uint16_t *out = m->entry + (size_t)piece * entry_floats(m->t);
+    uint16_t *out = m->entry + (size_t)piece * sfp__teacher_entry_floats(m->t);
     for (int k = 0; k < D; k++)
         *out++ = sfp__f32_to_f16(tokens[k]);
     for (int y = 0; y < side; y++)
@@ -271,7 +284,7 @@ static sfp_status make_cache(const sfp__pretrain_options *o, const char *cache, 
         .o = o, .images = p, .t = t, .size = c->img_size, .grid = c->img_size / c->patch_size, .tokens = t->vit->tokens};
     header h = {.magic = MAGIC,
                 .total = (uint64_t)o->teacher.views * (uint64_t)p->count,
-                .entry_bytes = entry_floats(t) * sizeof(uint16_t),
+                .entry_bytes = sfp__teacher_entry_floats(t) * sizeof(uint16_t),
                 .config = config_hash(c)};
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
     OWNED void *block = NULL;
@@ -281,19 +294,45 @@ static sfp_status make_cache(const sfp__pretrain_options *o, const char *cache, 
                               {&m.normed, (size_t)CHUNK * (size_t)m.tokens * (size_t)t->dim, sizeof *m.normed},
                               {&m.entry, CHUNK, h.entry_bytes}};
     TRY(key_of(o, p, &h.key, err));
-    TRY(open_cache(cache, &h, &t->lock, hooks, err));
+    TRY(open_cache(cache, &h, &t->fd, hooks, err));
     if (h.done >= h.total)
         return SFP_OK;
     TRY(sfp__block(&block, SFP_LIST(list), err));
     average_weights(t->grid, m.grid, m.pool_w);
     const sfp__vit_plan_options po = {.mode = SFP_VIT_FORWARD, .token_head = true};
     TRY(sfp__vit_plan_create(t->vit, pool, &po, &plan, err));
-    return fill_cache(&m, &h, t->lock, plan, pool, hooks, err);
+    return fill_cache(&m, &h, t->fd, plan, pool, hooks, err);
 }
 
-static const uint16_t *entry_at(const sfp__teacher *t, int view, int64_t image)
+/* Reads the size and the time of the last change of the cache. */
+static sfp_status stat_cache(const sfp__teacher *t, int64_t *size, struct timespec *changed, sfp_error *err)
 {
-    return t->entries + ((size_t)view * (size_t)t->images + (size_t)image) * entry_floats(t);
+    struct stat st;
+    if (fstat(t->fd, &st) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", t->cache);
+    *size = (int64_t)st.st_size;
+    *changed = st.st_mtim;
+    return SFP_OK;
+}
+
+sfp_status sfp__teacher_read(const sfp__teacher *t, int n, const int *view, const int64_t *image, uint16_t *entries,
+                             sfp_error *err)
+{
+    size_t floats = sfp__teacher_entry_floats(t), bytes = floats * sizeof *entries;
+    int64_t size = 0, got = (int64_t)bytes;
+    struct timespec changed = {0};
+    for (int i = 0; i < n && got == (int64_t)bytes; i++) {
+        size_t entry = (size_t)view[i] * (size_t)t->images + (size_t)image[i];
+        got = sfp__fd_read_at(t->fd, entries + (size_t)i * floats, bytes, (int64_t)(HEADER_BYTES + entry * bytes));
+    }
+    if (got < 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", t->cache);
+    TRY(stat_cache(t, &size, &changed, err)); /* after the reading, so that it covers these entries */
+    bool same = size == t->size && changed.tv_sec == t->changed.tv_sec && changed.tv_nsec == t->changed.tv_nsec;
+    if (got < (int64_t)bytes || !same)
+        return sfp__fail(err, SFP_EIO, "%s: the file was changed by another program; remove it and continue with --resume",
+                         t->cache);
+    return SFP_OK;
 }
 
 /* Computes the mean and the deviation of each channel of class tokens and of patch tokens over evenly spread entries. */
@@ -301,13 +340,16 @@ static sfp_status compute_statistics(sfp__teacher *t, sfp_error *err)
 {
     size_t D = (size_t)t->dim;
     OWNED double *sum = NULL;
+    OWNED uint16_t *entry = NULL;
     TRY(sfp__alloc(&sum, 4 * D, sizeof *sum, err));
+    TRY(sfp__alloc(&entry, sfp__teacher_entry_floats(t), sizeof *entry, err));
     TRY(sfp__alloc(&t->mean, 2 * D, sizeof *t->mean, err));
     TRY(sfp__alloc(&t->scale, 2 * D, sizeof *t->scale, err));
     int64_t total = t->images * t->views, n = total < STAT_ENTRIES ? total : STAT_ENTRIES;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = i * total / n;
-        const uint16_t *e = entry_at(t, (int)(at / t->images), at % t->images);
+        const uint16_t *e = entry;
+        TRY(sfp__teacher_read(t, 1, &(int){(int)(at / t->images)}, &(int64_t){at % t->images}, entry, err));
         for (int row = 0; row <= t->grid * t->grid; row++)
             for (size_t k = 0; k < D; k++) {
                 double x = (double)sfp__f16_to_f32(*e++);
@@ -329,35 +371,30 @@ sfp_status sfp__teacher_open(const sfp__pretrain_options *o, const sfp__image_se
                              const sfp__pretrain_hooks *hooks, sfp__teacher *out, sfp_error *err)
 {
     OWNED_BY(sfp__teacher_done)
-    sfp__teacher t = {.views = o->teacher.views, .images = p->count, .side = side_of(o), .grid = grid_of(o), .lock = -1};
+    sfp__teacher t = {.views = o->teacher.views, .images = p->count, .side = side_of(o), .grid = grid_of(o), .fd = -1};
     if (t.grid < 1 || t.grid > 255 || t.grid % side_of(o) != 0)
         return sfp__fail(err, SFP_EINVAL, "--teacher-grid is %d, expected a multiple of %d, the student's patch tokens per side",
                          t.grid, side_of(o));
     char in_out[PATH_MAX];
     (void)snprintf(in_out, sizeof in_out, "%s/teacher.cache", o->output.dir);
-    const char *cache = o->teacher.cache ? o->teacher.cache : in_out;
+    TRY(sfp__check_memory((t.cache = sfp__strdup(o->teacher.cache ? o->teacher.cache : in_out)), err));
     TRY(sfp__vit_load(o->teacher.weights, NULL, &t.vit, err));
     t.dim = t.vit->config.dim;
     t.classes = t.vit->config.classes;
-    TRY(make_cache(o, cache, p, &t, pool, hooks, err));
-    TRY(sfp__map_open(cache, &t.map, err));
-    size_t want = HEADER_BYTES + (size_t)t.views * (size_t)t.images * entry_floats(&t) * sizeof(uint16_t);
-    if (t.map.size < want)
-        return sfp__fail(err, SFP_EFORMAT, "%s: size is %zu bytes, expected %zu", cache, t.map.size, want);
-    t.entries = (const uint16_t *)(const void *)(t.map.bytes + HEADER_BYTES);
+    TRY(make_cache(o, t.cache, p, &t, pool, hooks, err));
+    TRY(stat_cache(&t, &t.size, &t.changed, err));
     TRY(compute_statistics(&t, err));
     *out = t;
-    t = (sfp__teacher){.lock = -1};
+    t = (sfp__teacher){.fd = -1};
     return SFP_OK;
 }
 
 void sfp__teacher_done(sfp__teacher *t)
 {
-    if (t->map.bytes)
-        sfp__map_close(&t->map);
-    if (t->vit && t->lock >= 0) /* without a teacher, there is no cache and lock is not set */
-        (void)close(t->lock);
+    if (t->vit && t->fd >= 0) /* without a teacher, there is no cache and fd is not set */
+        (void)close(t->fd);
     sfp__vit_free(t->vit);
+    sfp__free(t->cache);
     sfp__free(t->mean);
     sfp__free(t->scale);
     *t = (sfp__teacher){0};
@@ -371,9 +408,8 @@ static void add_row(const sfp__teacher *t, const uint16_t *row, bool patch, floa
         out[k] += f * (sfp__f16_to_f32(row[k]) - mean[k]) * scale[k];
 }
 
-void sfp__teacher_add(const sfp__teacher *t, int view, int64_t image, bool mirrored, float f, float *out)
+void sfp__teacher_add(const sfp__teacher *t, const uint16_t *e, bool mirrored, float f, float *out)
 {
-    const uint16_t *e = entry_at(t, view, image);
     int D = t->dim, side = t->side, grid = t->grid, cell = grid / side;
     add_row(t, e, false, f, out);
     for (int y = 0; y < grid; y++)
@@ -383,9 +419,8 @@ void sfp__teacher_add(const sfp__teacher *t, int view, int64_t image, bool mirro
         }
 }
 
-void sfp__teacher_class(const sfp__teacher *t, int view, int64_t image, float *out)
+void sfp__teacher_class(const sfp__teacher *t, const uint16_t *e, float *out)
 {
-    const uint16_t *e = entry_at(t, view, image);
     for (int k = 0; k < t->dim; k++)
         out[k] = sfp__f16_to_f32(e[k]);
 }

@@ -144,7 +144,7 @@ struct sfp__view_loader {
     const sfp__image_set *images;
     const sfp__pretrain_options *o;
     const sfp__vit_config *c;
-    int fixed_views;
+    const sfp__teacher *teacher; /* NULL: every epoch has new views */
     uint64_t epoch_steps;
     sfp__view_batch ring[DEPTH];
     int64_t *order; /* (count) image order of `order_epoch` */
@@ -208,11 +208,11 @@ static sfp_status make_sample(sfp__view_loader *f, sfp__view_batch *m, int i, fl
     const sfp__image_set *p = f->images;
     uint64_t epoch = m->step / f->epoch_steps, at = m->step % f->epoch_steps * (uint64_t)o->plan.batch + (uint64_t)i;
     int64_t image = f->order[at];
-    uint64_t view = f->fixed_views > 0 ? (epoch + (uint64_t)image) % (uint64_t)f->fixed_views : epoch;
+    uint64_t view = f->teacher ? (epoch + (uint64_t)image) % (uint64_t)f->teacher->views : epoch;
     sfp__view v = sfp__view_draw(o->plan.seed, (uint64_t)image, view, p->size, o->view.min_crop);
     sfp__rng r = sfp__draw(o->plan.seed, SFP_DRAW_COLOUR, (uint64_t)i, m->step);
     m->image[i] = image;
-    m->view[i] = f->fixed_views > 0 ? (int)view : 0;
+    m->view[i] = f->teacher ? (int)view : 0;
     m->mirrored[i] = sfp__rng_u32(&r) & 1;
     v.flip ^= m->mirrored[i];
     TRY(sfp__view_render(sfp__image_set_at(p, image), p->size, &v, f->c->img_size, f->rgb, &m->err));
@@ -249,17 +249,20 @@ static void make_batch(void *ctx, int64_t step)
         m->status = make_sample(f, m, i, (mixed ? f->plain : m->x) + (size_t)i * pixels);
     if (mixed && !m->status)
         mix(f, m);
+    if (f->teacher && !m->status)
+        m->status = sfp__teacher_read(f->teacher, f->o->plan.batch, m->view, m->image, m->entries, &m->err);
 }
 
 sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_options *o, const sfp__vit_config *c,
-                                   int fixed_views, uint64_t first_step, sfp__view_loader **out, sfp_error *err)
+                                   const sfp__teacher *teacher, uint64_t first_step, sfp__view_loader **out, sfp_error *err)
 {
     OWNED_PTR(sfp__view_loader_free) sfp__view_loader *f = NULL;
     TRY(sfp__alloc(&f, 1, sizeof *f, err));
-    *f = (sfp__view_loader){.images = p, .o = o, .c = c, .fixed_views = fixed_views, .next = (int64_t)first_step};
+    *f = (sfp__view_loader){.images = p, .o = o, .c = c, .teacher = teacher, .next = (int64_t)first_step};
     f->epoch_steps = sfp__view_loader_epoch_steps(p, o->plan.batch);
     size_t pixels = 3 * (size_t)f->c->img_size * (size_t)f->c->img_size, b = (size_t)o->plan.batch;
-    sfp__want list[3 + 4 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
+    size_t entries = teacher ? b * sfp__teacher_entry_floats(teacher) : 0;
+    sfp__want list[3 + 5 * DEPTH] = {{&f->order, (size_t)p->count, sizeof *f->order},
                                      {&f->rgb, pixels, 1},
                                      {&f->plain, o->view.mixup > 0 ? b * pixels : 0, sizeof *f->plain}};
     for (int i = 0; i < DEPTH; i++) {
@@ -267,8 +270,9 @@ sfp_status sfp__view_loader_create(const sfp__image_set *p, const sfp__pretrain_
         const sfp__want slot[] = {{&m->x, b * pixels, sizeof *m->x},
                                   {&m->image, b, sizeof *m->image},
                                   {&m->view, b, sizeof *m->view},
-                                  {&m->mirrored, b, sizeof *m->mirrored}};
-        memcpy(list + 3 + 4 * i, slot, sizeof slot);
+                                  {&m->mirrored, b, sizeof *m->mirrored},
+                                  {&m->entries, entries, sizeof *m->entries}};
+        memcpy(list + 3 + 5 * i, slot, sizeof slot);
     }
     TRY(sfp__block(&f->block, SFP_LIST(list), err));
     const sfp__prefetcher_options prefetcher = {

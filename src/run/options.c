@@ -30,11 +30,14 @@ static sfp_status check_source(const sfp__opt *o, const char *text, sfp_error *e
     return status;
 }
 
+/* At a lower rate, times of arrival could overflow. */
+static const double min_rate = 1e-9;
+
 /* 0: max. */
 static bool parse_rate(const char *text, double *out)
 {
     *out = 0;
-    return strcmp(text, "max") == 0 || (sfp__parse_real(text, out) && *out > 0);
+    return strcmp(text, "max") == 0 || (sfp__parse_real(text, out) && *out >= min_rate);
 }
 
 static sfp_status check_rate(const sfp__opt *o, const char *text, sfp_error *err)
@@ -42,8 +45,8 @@ static sfp_status check_rate(const sfp__opt *o, const char *text, sfp_error *err
     double rate;
     if (parse_rate(text, &rate))
         return SFP_OK;
-    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected samples per second (more than 0), or max", o->name,
-                         text);
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected samples per second (%g or more), or max", o->name, text,
+                         min_rate);
 }
 
 double sfp__run_rate(const sfp__args *a)

@@ -372,15 +372,21 @@ TEST(a_wrong_value_is_found_before_anything_runs)
     assert_int_equal(w.executed, 0);
 }
 
-TEST(a_page_of_the_user_is_not_replaced)
+TEST(files_of_the_user_are_not_replaced)
 {
+    static const char *const names[] = {"a/index.html", "b/results.json", "c/plan.json", "d/tables/sweep.tex",
+                                        "e/tables/sweep.svg"};
+    static const char text[] = "{\"key\": 1}\n";
     watcher w = {0};
-    const sfp_experiment_options o = lab_options("mine", &w);
-    put_text("mine/index.html", "mine\n");
-    REFUSED(sfp_sweep(1, STRINGS("sigma=0.2,0.5"), lab_settings(), &o, NULL, &err), SFP_EINVAL, "is not of an experiment");
-    const sfp_experiment_options results = lab_options("theirs", &w);
-    put_text("theirs/results.json", "{}\n");
-    REFUSED(sfp_sweep(1, STRINGS("sigma=0.2,0.5"), lab_settings(), &results, NULL, &err), SFP_EINVAL, "is not of an experiment");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char out[] = {names[i][0], 0};
+        const sfp_experiment_options o = lab_options(out, &w);
+        put_text(names[i], text);
+        REFUSED(sfp_sweep(1, STRINGS("sigma=0.2,0.5"), lab_settings(), &o, NULL, &err), SFP_EINVAL,
+                kept_print("%s exists and is not of an experiment", names[i]));
+        put_text("expected", text);
+        check_same_bytes(in_directory("expected"), in_directory(names[i]));
+    }
     assert_int_equal(w.executed, 0);
 }
 

@@ -1,6 +1,9 @@
 /* Conversion and pretraining of backbones (streamfp.h, part 12). */
 #include "world.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 AROUND_EACH(make_directory, remove_directory)
 
 typedef struct seen {
@@ -79,6 +82,49 @@ TEST(a_cancelled_training_resumes_to_the_same_bytes)
     MUST(sfp_pretrain(again, &o, &r, &err));
     assert_int_equal(r.finished, 1);
     check_same_bytes(in_directory("a/model.safetensors"), in_directory("b/model.safetensors"));
+}
+
+/* Truncates or overwrites a file at the second step of a training. */
+typedef struct damage {
+    const char *path;
+    bool truncated;
+    int steps;
+} damage;
+
+static void damage_file(void *ctx, const sfp_pretrain_progress *p)
+{
+    damage *d = ctx;
+    if (strcmp(p->phase, "train") != 0 || ++d->steps != 2)
+        return;
+    int fd = open(d->path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_true(d->truncated ? ftruncate(fd, 0) == 0 : pwrite(fd, "other", 5, 8000) == 5);
+    assert_int_equal(close(fd), 0);
+}
+
+TEST(a_teacher_cache_that_changes_makes_the_training_fail)
+{
+    sfp_settings *whole = tiny_training(in_directory("a"));
+    MUST(sfp_pretrain(tiny_training(in_directory("teacher")), NULL, NULL, &err));
+    MUST(sfp_settings_set(whole, "teacher", in_directory("teacher/model.safetensors"), &err));
+    MUST(sfp_settings_set(whole, "epochs", "30", &err));
+    MUST(sfp_pretrain(whole, NULL, NULL, &err));
+    for (int truncated = 0; truncated < 2; truncated++) {
+        const char *out = in_directory(truncated ? "b" : "c");
+        damage d = {.path = in_directory(truncated ? "b/teacher.cache" : "c/teacher.cache"), .truncated = truncated};
+        sfp_pretrain_options o = SFP_PRETRAIN_OPTIONS_INIT;
+        sfp_settings *s = tiny_training(out);
+        o.progress = damage_file;
+        o.ctx = &d;
+        MUST(sfp_settings_set(s, "teacher", in_directory("teacher/model.safetensors"), &err));
+        MUST(sfp_settings_set(s, "epochs", "30", &err));
+        REFUSED(sfp_pretrain(s, &o, NULL, &err), SFP_EIO, "teacher.cache: the file was changed by another program");
+        assert_int_equal(unlink(d.path), 0);
+        MUST(sfp_settings_set(s, "resume", "on", &err));
+        MUST(sfp_pretrain(s, NULL, NULL, &err));
+        check_same_bytes(in_directory("a/model.safetensors"),
+                         in_directory(truncated ? "b/model.safetensors" : "c/model.safetensors"));
+    }
 }
 
 TEST(settings_of_a_pretraining_are_described)

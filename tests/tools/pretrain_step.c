@@ -100,7 +100,7 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     TRY(sfp__loss_create(&o.loss, &student, &p, &t, 2, MICROBATCH, &loss, err));
     TRY(sfp__pretrain_state_init(&st, &student, sfp__loss_count(loss), err));
     TRY(sfp__vit_flat_init(&student, 1, &st.weights, err));
-    TRY(sfp__view_loader_create(&p, &o, &seen, 2, 1, &feed, err));
+    TRY(sfp__view_loader_create(&p, &o, &seen, &t, 1, &feed, err));
     float *layers = st.adam.x + st.vit_count;
     size_t layer_count = st.adam.count - st.vit_count;
     sfp__loss_init(loss, 1, layers);
@@ -123,8 +123,9 @@ static sfp_status run(const char *out, const char *weights, const char *cache, s
     float target[BATCH][17 * 32] = {0}, cls[BATCH][32], numbers[6] = {m->share, (float)norm};
     int64_t label[BATCH];
     for (int i = 0; i < BATCH; i++) {
-        sfp__teacher_add(&t, m->view[i], m->image[i], m->mirrored[i], 1, target[i]);
-        sfp__teacher_class(&t, m->view[i], m->image[i], cls[i]);
+        const uint16_t *entry = m->entries + (size_t)i * sfp__teacher_entry_floats(&t);
+        sfp__teacher_add(&t, entry, m->mirrored[i], 1, target[i]);
+        sfp__teacher_class(&t, entry, cls[i]);
         label[i] = p.label[m->image[i]];
     }
     for (int i = 0; i < SFP_TERMS; i++)

@@ -82,16 +82,43 @@ TEST(jitter_of_strength_0_keeps_the_colours)
 
 /* ----------------------------------------------------------------- batches */
 
+static void write_teacher(const char *path, uint64_t seed)
+{
+    const sfp__vit_config c = VIT(24, 8, 16, 1, 2, 24, 0.5f, 0.25f, .classes = 4);
+    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
+    if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, &v->weights, SFP_DTYPE_F32, NULL, 0, path, &err))
+        fail_msg("%s", err.message);
+}
+
+/* Reads one entry of the cache. */
+static const uint16_t *read_entry(const sfp__teacher *t, int view, int64_t image)
+{
+    uint16_t *entry = kept_malloc(sfp__teacher_entry_floats(t) * sizeof *entry);
+    MUST(sfp__teacher_read(t, 1, &view, &image, entry, &err));
+    return entry;
+}
+
 TEST(epochs_use_every_image_once_and_batches_depend_only_on_the_step)
 {
     OWNED_BY(sfp__image_set_done) sfp__image_set p = noise_images();
-    const sfp__pretrain_options o = {.plan = {.batch = 4, .seed = 9}, .view = {.min_crop = 0.5, .jitter = 0.3, .mixup = 0.4}};
+    const sfp__pretrain_options o = {
+        .teacher = {.weights = "pretrain-test-views.safetensors", .cache = "pretrain-test-views.cache", .views = 2},
+        .student = {.img_size = 2, .patch_size = 1},
+        .plan = {.batch = 4, .seed = 9},
+        .view = {.min_crop = 0.5, .jitter = 0.3, .mixup = 0.4}};
     const sfp__vit_config c = {.img_size = SIZE, .std = {1, 1, 1}};
+    OWNED_BY(sfp__teacher_done) sfp__teacher t = {.fd = -1}; /* the loaders use it and end before it */
     OWNED_PTR(sfp__view_loader_free) sfp__view_loader *a = NULL, *b = NULL;
     size_t floats_of = 4 * 3 * SIZE * SIZE;
     assert_int_equal(sfp__view_loader_epoch_steps(&p, 4), 9);
-    MUST(sfp__view_loader_create(&p, &o, &c, 2, 0, &a, &err));
-    MUST(sfp__view_loader_create(&p, &o, &c, 2, 12, &b, &err));
+    write_teacher(o.teacher.weights, 1);
+    (void)unlink(o.teacher.cache);
+    MUST(sfp__teacher_open(&o, &p, pool, NULL, &t, &err));
+    (void)unlink(o.teacher.weights);
+    (void)unlink(o.teacher.cache);
+    size_t entry = sfp__teacher_entry_floats(&t);
+    MUST(sfp__view_loader_create(&p, &o, &c, &t, 0, &a, &err));
+    MUST(sfp__view_loader_create(&p, &o, &c, &t, 12, &b, &err));
     int seen[IMAGES] = {0};
     for (uint64_t step = 0; step < 20; step++) {
         const sfp__view_batch *m = NULL, *n = NULL;
@@ -100,6 +127,8 @@ TEST(epochs_use_every_image_once_and_batches_depend_only_on_the_step)
         assert_true(m->share >= 0.5f && m->share <= 1);
         for (int i = 0; step < 9 && i < 4; i++)
             seen[m->image[i]]++;
+        for (size_t i = 0; i < 4; i++)
+            assert_memory_equal(m->entries + i * entry, read_entry(&t, m->view[i], m->image[i]), entry * sizeof *m->entries);
         if (step < 12)
             continue;
         MUST(sfp__view_loader_take(b, &n, &err));
@@ -356,18 +385,24 @@ TEST(a_test_part_is_used_if_there_is_one)
 
 /* ------------------------------------------------------------------ teacher */
 
-static void write_teacher(const char *path, uint64_t seed)
-{
-    const sfp__vit_config c = VIT(24, 8, 16, 1, 2, 24, 0.5f, 0.25f, .classes = 4);
-    OWNED_PTR(sfp__vit_free) sfp__vit *v = NULL;
-    if (sfp__vit_random(&c, seed, 0.3f, &v, &err) || sfp__vit_save(&c, &v->weights, SFP_DTYPE_F32, NULL, 0, path, &err))
-        fail_msg("%s", err.message);
-}
-
 static void count_message(void *ctx, const char *message)
 {
     (void)message;
     ++*(int *)ctx;
+}
+
+/* Reads the entries of one view of all images. */
+static const uint16_t *read_view(const sfp__teacher *t, int view)
+{
+    uint16_t *entries = kept_malloc(IMAGES * sfp__teacher_entry_floats(t) * sizeof *entries);
+    int64_t image[IMAGES];
+    int views[IMAGES];
+    for (int i = 0; i < IMAGES; i++) {
+        image[i] = i;
+        views[i] = view;
+    }
+    MUST(sfp__teacher_read(t, IMAGES, views, image, entries, &err));
+    return entries;
 }
 
 TEST(teacher_outputs_are_cached_extended_and_replaced)
@@ -387,14 +422,13 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_int_equal(t.dim, 16);
     assert_int_equal(t.classes, 4);
-    size_t one = (size_t)IMAGES * 5 * 16;
-    uint16_t *first = kept_malloc(one * sizeof *first);
-    memcpy(first, t.entries, one * sizeof *first);
+    const uint16_t *first = read_view(&t, 0);
+    size_t one = IMAGES * sfp__teacher_entry_floats(&t) * sizeof *first;
     /* standardised outputs have mean 0 and deviation 1 over all entries */
     double sum = 0, squares = 0;
     for (int i = 0; i < IMAGES; i++) {
         float out[5 * 16] = {0};
-        sfp__teacher_add(&t, 0, i, false, 1, out);
+        sfp__teacher_add(&t, read_entry(&t, 0, i), false, 1, out);
         for (int k = 16; k < 5 * 16; k++) {
             sum += (double)out[k];
             squares += (double)out[k] * (double)out[k];
@@ -404,17 +438,17 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     sfp__teacher_done(&t);
     o.teacher.views = 2; /* extends the cache by a second view */
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
-    assert_memory_equal(t.entries, first, one * sizeof *first);
-    assert_memory_not_equal(t.entries + one, first, one * sizeof *first);
+    assert_memory_equal(read_view(&t, 0), first, one);
+    assert_memory_not_equal(read_view(&t, 1), first, one);
     assert_int_equal(warnings, 0);
     float fine[5 * 16] = {0}, coarse[2 * 16] = {0};
-    sfp__teacher_add(&t, 1, 7, true, 0.5f, fine);
+    sfp__teacher_add(&t, read_entry(&t, 1, 7), true, 0.5f, fine);
     sfp__teacher_done(&t);
     o.student.img_size = 1; /* a smaller student reads averages from the same file */
     o.teacher.grid = 2;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_int_equal(warnings, 0);
-    sfp__teacher_add(&t, 1, 7, true, 0.5f, coarse);
+    sfp__teacher_add(&t, read_entry(&t, 1, 7), true, 0.5f, coarse);
     for (int k = 0; k < 16; k++) {
         assert_true(fabsf(coarse[k] - fine[k]) < 1e-5f);
         float mean = (fine[16 + k] + fine[32 + k] + fine[48 + k] + fine[64 + k]) / 4;
@@ -426,7 +460,7 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     sfp__teacher_done(&other);
     o.plan.seed = 2;
     REFUSED(sfp__teacher_open(&o, &p, pool, &hooks, &other, &err), SFP_EINVAL, "another run reads the file");
-    assert_memory_equal(t.entries, first, one * sizeof *first);
+    assert_memory_equal(read_view(&t, 0), first, one);
     o.plan.seed = 1;
     assert_int_equal(warnings, 0);
     sfp__teacher_done(&t);
@@ -438,13 +472,13 @@ TEST(teacher_outputs_are_cached_extended_and_replaced)
     o.teacher.views = 1;
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_int_equal(warnings, 1);
-    assert_memory_not_equal(t.entries, first, one * sizeof *first);
-    memcpy(first, t.entries, one * sizeof *first);
+    assert_memory_not_equal(read_view(&t, 0), first, one);
+    first = read_view(&t, 0);
     sfp__teacher_done(&t);
     write_text(config, "{\"num_heads\": 2, \"mean\": [0, 0, 0]}"); /* the same weights with other pixel means */
     MUST(sfp__teacher_open(&o, &p, pool, &hooks, &t, &err));
     assert_int_equal(warnings, 2);
-    assert_memory_not_equal(t.entries, first, one * sizeof *first);
+    assert_memory_not_equal(read_view(&t, 0), first, one);
     sfp__teacher_done(&t);
     (void)unlink(config);
     write_text(cache, "an unrelated file");

@@ -17,7 +17,6 @@ typedef struct world {
     sfp__view_batch batch;
     sfp__loss *loss;
     sfp__loss_options opt;
-    uint16_t *entries;
     float *tokens, *params, *grad_tokens, *grad_params;
     size_t token_count, param_count;
     int rows; /* tokens per sample that the loss uses */
@@ -34,10 +33,10 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
                  .batch = {.share = share, .image = image, .view = view, .mirrored = mirrored},
                  .opt = {.smoothing = 0.1, .temperature = 2}};
     memcpy(w->opt.weight, weight, sizeof w->opt.weight);
-    size_t n = (size_t)(VIEWS * IMAGES * TOKENS * teacher_dim);
-    w->entries = kept_malloc(n * sizeof *w->entries);
+    size_t n = (size_t)(BATCH * TOKENS * teacher_dim);
+    w->batch.entries = kept_malloc(n * sizeof *w->batch.entries);
     for (size_t i = 0; i < n; i++)
-        w->entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
+        w->batch.entries[i] = sfp__f32_to_f16((float)sfp__rng_normal(&rng));
     const sfp__vit_config tc = VIT(8, 8, teacher_dim, 1, 1, 8, 0, 1, .classes = 6);
     w->teacher = (sfp__teacher){.dim = teacher_dim,
                                 .classes = 6,
@@ -45,7 +44,6 @@ static void set_up(world *w, const double weight[SFP_TERMS], int teacher_dim, fl
                                 .grid = SIDE,
                                 .views = VIEWS,
                                 .images = IMAGES,
-                                .entries = w->entries,
                                 .mean = normals(&rng, 2 * (size_t)teacher_dim, 0.1),
                                 .scale = filled(2 * (size_t)teacher_dim, 0.7f)};
     const sfp__vit_config sc = {.img_size = SIDE * 4, .patch_size = 4, .dim = DIM};
@@ -131,7 +129,7 @@ TEST(a_student_equal_to_the_teacher_has_loss_0)
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     for (int i = 0; i < BATCH; i++) {
         float target[TOKENS * DIM] = {0};
-        sfp__teacher_add(&w.teacher, w.batch.view[i], w.batch.image[i], w.batch.mirrored[i], 1, target);
+        sfp__teacher_add(&w.teacher, w.batch.entries + (size_t)(i * TOKENS * DIM), w.batch.mirrored[i], 1, target);
         memcpy(w.tokens + (size_t)(i * DIM), target, DIM * sizeof *target);
     }
     assert_true(fabs(evaluate(&w, w.tokens, w.params, w.grad_tokens, w.grad_params)) < 1e-6);
@@ -144,8 +142,8 @@ TEST(mirrored_targets_reverse_each_row)
     OWNED_BY(tear_down) world w = {0};
     set_up(&w, (const double[SFP_TERMS]){0, 1, 0, 0}, DIM, 1);
     float plain[TOKENS][DIM] = {0}, mirrored[TOKENS][DIM] = {0};
-    sfp__teacher_add(&w.teacher, 1, 3, false, 1, plain[0]);
-    sfp__teacher_add(&w.teacher, 1, 3, true, 1, mirrored[0]);
+    sfp__teacher_add(&w.teacher, w.batch.entries, false, 1, plain[0]);
+    sfp__teacher_add(&w.teacher, w.batch.entries, true, 1, mirrored[0]);
     assert_memory_equal(plain[0], mirrored[0], sizeof plain[0]);
     for (int y = 0; y < SIDE; y++)
         for (int x = 0; x < SIDE; x++)

@@ -209,6 +209,22 @@ TEST(broken_images_are_counted_once_after_any_number_of_resumes)
     assert_true(r.average_accuracy != r.average_accuracy); /* no test set */
 }
 
+TEST(a_resumed_run_reads_replaced_images_as_they_are_then)
+{
+    put_images("replaced", 2, false);
+    sfp__run_options o = options(kept_print("folder:%s", in_directory("replaced")), "2");
+    o.learner.batch = 5;
+    o.max_skipped = 1;
+    sfp_result first = run_once(&o, "replaced_out", 1, NULL);
+    assert_false(first.finished);
+    for (int i = 0; i < 24; i++)
+        put_text(kept_print("replaced/c%d/%02d.png", i / 12, i % 12), "not an image any more");
+    o.resume = true;
+    sfp_result r = run_once(&o, "replaced_out", 0, NULL);
+    assert_true(r.finished);
+    assert_int_equal(r.samples.skipped, 24 - 5); /* all but those of the first timestamp */
+}
+
 TEST(one_class_and_a_batch_larger_than_the_data)
 {
     put_images("single", 1, false);

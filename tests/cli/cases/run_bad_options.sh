@@ -25,6 +25,7 @@ try --data synthetic:60 --head mix --query-pass shared
 try --data synthetic:60 --pool-kind l2p --prompt-layers 1-3
 try --data synthetic:60 --method knn
 try --data synthetic:60 --rate fast
+try --data synthetic:60 --rate 1e-308 --clock virtual
 try --data synthetic:60 --clock virtual --out out
 try --data synthetic:60 --clock real --out out
 try --data synthetic:0 --clock real

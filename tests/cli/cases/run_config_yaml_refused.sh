@@ -23,3 +23,10 @@ try 'batch: 5\nsigma: 0.5\nbatch: 6\n'
 try 'eval-limit: 5\neval_limit: 6\n'
 try 'batch: 5\n---\nbatch: 6\n'
 try 'batch: 5\n...\n]\n'
+echo "nested collections:"
+try 'tasks: [[[[[[[1]]]]]]]\n'
+try 'batch: 5\ntasks: [[[[[[[[1]]]]]]]]\n'
+brackets=$(printf '%*s' 100000 '')
+try "${brackets// /[}" # at once: the time of the parser grows with the square of the depth
+echo "a large file:"
+try "batch: 5\n#${brackets}${brackets}${brackets}\n"
