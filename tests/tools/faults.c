@@ -1,6 +1,7 @@
 /* A library for LD_PRELOAD that kills a program before its k-th call that changes a file, or makes this call fail.
  *
  *     SFP_FAULT_COUNT=FILE      at the end, writes the number of calls to FILE
+ *     SFP_FAULT_PATHS=FILE      at the end, writes the first K of every path to an allocation, that is, chain of calling functions
  *     SFP_FAULT_AT=K            the call, from 1
  *     SFP_FAULT_MODE=kill       the process is killed before the call
  *                    lose       the same; bytes that were written but not synced are lost, as after a power failure
@@ -19,6 +20,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
@@ -116,6 +118,8 @@ static bool reads_fail(int code)
     return configured && counted == IO_CALLS && mode != FULL && fails(code);
 }
 
+static void write_paths(void);
+
 __attribute__((destructor)) static void write_count(void)
 {
     const char *path = getenv("SFP_FAULT_COUNT");
@@ -125,6 +129,7 @@ __attribute__((destructor)) static void write_count(void)
         (void)fprintf(f, "%ld\n", atomic_load(&calls));
         (void)fclose(f);
     }
+    write_paths();
 }
 
 static int find(const struct stat *st)
@@ -336,13 +341,58 @@ static int add_ranges(struct dl_phdr_info *library, size_t size, void *unused)
     return 0;
 }
 
+/* Hashes of the call paths that were seen, and the number of the allocation at which each was first seen. */
+enum { PATHS = 1 << 16, FRAMES = 48 };
+static struct {
+    uint64_t hash;
+    long first;
+} paths[PATHS];
+static bool notes_paths;
+
+static void note_path(long k)
+{
+    static _Thread_local bool inside; /* the unwinder may allocate */
+    void *frames[FRAMES];
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    if (inside)
+        return;
+    inside = true;
+    int n = backtrace(frames, FRAMES);
+    inside = false;
+    for (int i = 2; i < n; i++) /* after this function and memory_fails */
+        hash = (hash ^ (uintptr_t)frames[i]) * 1099511628211u;
+    pthread_mutex_lock(&lock);
+    size_t at = hash % PATHS;
+    for (int tries = 0; tries < PATHS && paths[at].first && paths[at].hash != hash; tries++)
+        at = (at + 1) % PATHS;
+    if (!paths[at].first) {
+        paths[at].hash = hash;
+        paths[at].first = k;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void write_paths(void)
+{
+    const char *path = getenv("SFP_FAULT_PATHS");
+    FILE *f = path ? fopen(path, "w") : NULL;
+    for (int i = 0; f && i < PATHS; i++)
+        if (paths[i].first)
+            (void)fprintf(f, "%ld\n", paths[i].first);
+    if (f)
+        (void)fclose(f);
+}
+
 static bool memory_fails(const void *caller)
 {
     if (!configured || counted != MEMORY_CALLS)
         return false;
     for (int i = 0; i < range_count; i++)
-        if ((uintptr_t)caller >= ranges[i].first && (uintptr_t)caller < ranges[i].last)
+        if ((uintptr_t)caller >= ranges[i].first && (uintptr_t)caller < ranges[i].last) {
+            if (notes_paths)
+                note_path(atomic_load(&calls) + 1);
             return fails(ENOMEM);
+        }
     return false;
 }
 
@@ -417,5 +467,8 @@ __attribute__((constructor)) static void configure(void)
     fault_errno = (int)number_of("SFP_FAULT_ERRNO");
     clock_period = number_of("SFP_FAULT_CLOCK");
     (void)dl_iterate_phdr(add_ranges, NULL);
+    notes_paths = getenv("SFP_FAULT_PATHS");
+    if (notes_paths)
+        note_path(0); /* loads the unwinder */
     configured = true;
 }
