@@ -43,7 +43,7 @@ wait_until differs before out/checkpoint
 { kill -9 $pid && wait $pid; } 2>/dev/null
 # a run with waiting images uses almost no processor time while it is idle
 TIMEFORMAT=%U
-{ time timeout -s INT 5 streamfp "${args[@]}" --resume >stdout 2>stderr; } 2>cpu
+{ time timeout -s TERM 5 streamfp "${args[@]}" --resume >stdout 2>stderr; } 2>cpu
 awk '{ print($1 < 1.5 ? "idle" : "busy: " $1) }' cpu
 touch in/.end
 streamfp "${args[@]}" --resume >stdout 2>stderr
