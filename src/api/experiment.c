@@ -168,7 +168,7 @@ sfp_status sfp_experiment(const char *names, const sfp_settings *settings, const
     sfp__experiment a2;
     sfp_experiment_options own;
     sfp__lab_options lab;
-    int count;
+    int count = 0;
     if (!names)
         return sfp__fail(err, SFP_EINVAL, "names must not be NULL");
     TRY(find_experiments(names, chosen, &count, err));
