@@ -253,7 +253,7 @@ static const char *chosen_head(const sfp_result *r, const char *preset)
 {
     for (int i = 0; i < r->config_count && !is_closed_form(r); i++) {
         const sfp__config_entry *p = &r->config[i];
-        if (strcmp(p->key, "head") == 0)
+        if (strcmp(p->key, "head") == 0 && p->value)
             return strcmp(p->value, preset && p->preset_value ? p->preset_value : "linear") != 0 ? p->value : NULL;
     }
     return NULL;
