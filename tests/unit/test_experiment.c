@@ -710,6 +710,7 @@ static void end_e11(sfp__lab *lab)
 {
     sfp__strings_done(&lab->cost_keys);
     sfp__strings_done(&lab->input_values);
+    sfp__free(lab->test_images);
     sfp__strings_done(&lab->inputs);
     sfp_engine_close(lab->engine);
     sfp__text_done(&lab->engine_key);
