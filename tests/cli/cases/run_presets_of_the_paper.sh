@@ -1,4 +1,5 @@
 # presets paper and authors: their settings, the clock that needs a rate, the measurement, and tasks without time for a batch
+# Plain builds only: its many runs take a minute with sanitizers.
 export STREAMFP_REGISTRY=$PWD/runs.db
 run() {
     rm -rf out

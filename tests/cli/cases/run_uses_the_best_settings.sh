@@ -1,4 +1,5 @@
 # without --preset a run has the best known settings; other choices of the user replace parts of them
+# Plain builds only: its many runs take a minute with sanitizers.
 export STREAMFP_REGISTRY=$PWD/runs.db
 run() { # OPTIONS...
     rm -rf out
