@@ -13,8 +13,8 @@
  *     SFP_FAULT_CALLS=files     counts calls that change files: open for writing, write, pwrite, pwritev, fsync, fdatasync, ftruncate,
  *                               rename, link, unlink, unlinkat and mkdir; standard streams are not counted (default)
  *                     io        counts also calls that open, examine and read files and directories, standard input, and new threads
- *                     memory    counts only allocations, by the program and its libraries. Not counted are those of the C++ libraries
- *                               and of the loader, which end a process without memory
+ *                     memory    counts only allocations, by the program and its libraries. Not counted are those of the C++ libraries,
+ *                               of libarchive and of the loader, which end a process without memory
  *     SFP_FAULT_CLOCK=N         the clock jumps 3 seconds ahead at every N-th time that the main thread reads it. A short run then
  *                               writes several checkpoints. The time of the day jumps too: backwards and forwards by a day */
 #include <dirent.h>
@@ -324,7 +324,8 @@ static int range_count;
 
 static int add_ranges(struct dl_phdr_info *library, size_t size, void *unused)
 {
-    static const char *const excluded[] = {"ld-linux", "libdnnl", "libstdc++", "libgomp", "libOpenCL", "libgcc", "faults"};
+    static const char *const excluded[] = {"ld-linux",  "libdnnl", "libstdc++",  "libgomp",
+                                           "libOpenCL", "libgcc",  "libarchive", "faults"};
     (void)size;
     (void)unused;
     for (size_t i = 0; i < sizeof excluded / sizeof *excluded; i++)
