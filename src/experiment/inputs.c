@@ -7,6 +7,7 @@
 #include "experiment/experiment.h"
 #include "io/file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,10 +18,14 @@ enum { IMAGES_MAX = 10000, PIECE = 1 << 20 };
 
 /* -------------------------------------------------------------------------------------------------------------------- files */
 
-static bool is_file(const char *path)
+/* A path that cannot be examined is an error: without its bytes, the inputs would seem to be others. */
+static sfp_status is_file(const char *path, bool *out, sfp_error *err)
 {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    struct stat st = {0};
+    if (stat(path, &st) != 0 && (errno == EIO || errno == ENOMEM))
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", path);
+    *out = S_ISREG(st.st_mode);
+    return SFP_OK;
 }
 
 /* Adds the bytes of a file. A value that is not the name of a file is ignored: it is part of the settings. */
@@ -28,7 +33,9 @@ static sfp_status add_file(const char *path, sfp__digest *d, sfp_error *err)
 {
     OWNED uint8_t *piece = NULL;
     OWNED_PTR(sfp__file_close) FILE *f = NULL;
-    if (!is_file(path))
+    bool file;
+    TRY(is_file(path, &file, err));
+    if (!file)
         return SFP_OK;
     TRY(sfp__alloc(&piece, PIECE, 1, err));
     TRY(sfp__file_open(path, &f, err));
@@ -140,7 +147,9 @@ static sfp_status input_values(const sfp_settings *s, sfp__text *out, sfp_error 
     static const char *const keys[] = {"backbone", "init-state", "data", "test", "costs"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *value = sfp_settings_get(s, keys[i]);
-        bool counts = value && (strcmp(keys[i], "costs") != 0 || is_file(value));
+        bool counts = value;
+        if (value && strcmp(keys[i], "costs") == 0)
+            TRY(is_file(value, &counts, err));
         sfp__text_printf(out, "%s\n", counts ? value : "");
     }
     return sfp__check_memory(!out->failed, err);

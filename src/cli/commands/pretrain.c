@@ -138,7 +138,8 @@ static sfp_status run(const sfp__args *a, sfp_error *err)
     TRY(sfp_pretrain_settings_create(&settings, err));
     TRY(read_settings(a, settings, err));
     put_command(a, &command);
-    o.command = command.failed ? NULL : command.s;
+    TRY(sfp__check_memory(!command.failed, err));
+    o.command = command.s;
     o.progress = on_progress;
     o.log = on_log;
     o.cancelled = is_stopped;
