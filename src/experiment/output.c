@@ -61,7 +61,9 @@ static sfp_status write_files(const sfp__lab *lab, int experiment, sfp__table *t
         remove_verdicts(t);
     }
     OWNED_BY(sfp__text_done) sfp__text svg = {0};
-    return sfp__lab_chart(lab, experiment, t, false, &svg) ? write_text(lab, name, "svg", &svg, err) : SFP_OK;
+    bool drawn = sfp__lab_chart(lab, experiment, t, false, &svg);
+    TRY(sfp__check_memory(!svg.failed, err));
+    return drawn ? write_text(lab, name, "svg", &svg, err) : SFP_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- the page */
