@@ -163,6 +163,7 @@ static sfp_status put_costs(const sfp__lab *lab, sfp__json *j, sfp_error *err)
         TRY(sfp__file_read(path, 1 << 20, &bytes, &size, err));
         OWNED_BY(sfp__text_done) sfp__text text = {0};
         sfp__text_putn(&text, (const char *)bytes, size);
+        TRY(sfp__check_memory(!text.failed, err));
         sfp__json_string(j, lab->cost_keys.s[i], text.s);
     }
     sfp__json_end(j);
