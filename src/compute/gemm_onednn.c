@@ -400,16 +400,13 @@ void sfp__gemm_op_free(sfp__gemm_op *op)
     sfp__free(op);
 }
 
-/* If k is above 2048 (AVX-512) or 8192 (AVX), kernels of sgemm, which matmul may use, too, let the stack pointer point to their
- * workspace on the heap. The frame of a signal handler would overwrite the memory before it. So the thread receives no signals during
- * such a product; they are handled when it has ended. Signals that a fault in this thread causes cannot wait. */
-static bool block_signals(int k, sigset_t *before)
+/* Kernels of sgemm, which matmul may use, too, let the stack pointer point to their workspace on the heap; measured from k = 96 on. The
+ * frame of a signal handler would overwrite the memory before it. So the thread receives no signals during a product; they are
+ * handled when it has ended. Signals that a fault in this thread causes cannot wait. */
+static bool block_signals(sigset_t *before)
 {
-    enum { SAFE_K = 1024 }; /* below the limits of all versions */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
     sigset_t all;
-    if (k <= SAFE_K)
-        return false;
     (void)sigfillset(&all);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         (void)sigdelset(&all, faults[i]);
@@ -472,7 +469,7 @@ void sfp__gemm_run(const sfp__gemm_op *op, int lane_index, const sfp__gemm_weigh
     sigset_t before;
     if (l->src_bf16)
         to_bf16((size_t)op->m * (size_t)op->k, x, l->src_bf16);
-    bool blocked = block_signals(op->k, &before);
+    bool blocked = block_signals(&before);
     if (sfp__onednn_call(call_run, &(run_call){op, l, w, x, y}) != dnnl_success)
         atomic_fetch_add(&failures, 1);
     unblock_signals(blocked, &before);
@@ -516,7 +513,7 @@ void sfp__gemm_plain(bool ta, bool tb, int m, int n, int k, const float *a, int 
                      float *c, int ldc)
 {
     sigset_t before;
-    bool blocked = block_signals(k, &before);
+    bool blocked = block_signals(&before);
     dnnl_status_t s = sfp__onednn_call(call_plain, &(plain_call){.ta = ta,
                                                                  .tb = tb,
                                                                  .m = m,

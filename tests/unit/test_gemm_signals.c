@@ -71,6 +71,11 @@ TEST(a_signal_during_a_product_is_handled_on_the_stack_of_the_thread)
     multiply_under_signals(10, 10, 4000, 0.05); /* a row of each class and many unknowns, as in head ranpac */
     multiply_under_signals(64, 64, 4000, 0.05);
     multiply_under_signals(300, 64, 10000, 0.05);
+    for (int k = 8; k <= 2048; k *= 2) { /* also those between two powers of 2 */
+        multiply_under_signals(20, 1536, k, 0.01);
+        multiply_under_signals(1536, 20, k + k / 2, 0.01);
+        multiply_under_signals(5, 26, k, 0.01);
+    }
     set_alarm(0);
     assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
     assert_true(arrived > 0);
