@@ -102,6 +102,7 @@ int main(int argc, char **argv)
 
     check(sfp_engine_open("builtin", NULL, &engine, &err), &err);
     check(sfp_settings_create(&settings, &err), &err);
+    check(sfp_settings_set(settings, "preset", "paper", &err), &err); /* fingerprints */
     check(sfp_settings_set(settings, "select", "by-class", &err), &err);
     check(sfp_settings_set(settings, "out", argv[1], &err), &err);
     check(sfp_run_open(engine, settings, &options, &run, &err), &err);

@@ -1,13 +1,14 @@
 /* streamfp: real-time stream learning for vision transformers.
  *
- * This header is the whole public interface and its manual. The commands run, sweep, experiment, eval, predict, select, convert and
- * pretrain of the program `streamfp` use nothing else of the library.
+ * This header is the whole public interface and its manual. The commands run, sweep, experiment, eval, predict, merge, select,
+ * convert and pretrain of the program `streamfp` use nothing else of the library.
  *
  *   1 Errors and messages   5 Learner                  9 Evaluation
  *   2 Images                6 Predictor               10 Selectors and buffer methods of your own
  *   3 Engine                7 Sources                 11 Coresets of a matrix
  *   4 Settings              8 Runs and their results  12 Conversion and pretraining of backbones
  *                                                     13 Experiments and sweeps
+ *                                                     14 Heads on features of your own
  *
  * Rules that hold for every function:
  *
@@ -34,7 +35,7 @@ extern "C" {
 #endif
 
 #define SFP_VERSION_MAJOR 0
-#define SFP_VERSION_MINOR 8
+#define SFP_VERSION_MINOR 9
 #define SFP_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -87,7 +88,7 @@ typedef struct sfp_error {
     char message[SFP_ERROR_MAX]; /* always terminated; shortened if it is too long */
 } sfp_error;
 
-/* The version of the library, "0.8.0". */
+/* The version of the library, "0.9.0". */
 SFP_API const char *sfp_version(void);
 
 /* The text for a status; never NULL. */
@@ -118,7 +119,8 @@ typedef enum sfp_image_format {
     SFP_IMAGE_BGR = 1,     /* 3 bytes per pixel, as OpenCV has them */
     SFP_IMAGE_GREY = 2,    /* 1 byte per pixel */
     SFP_IMAGE_ENCODED = 3, /* the bytes of a JPEG, PNG or WebP file */
-    SFP_IMAGE_FILE = 4     /* the path of a JPEG, PNG or WebP file, as a string */
+    SFP_IMAGE_FILE = 4,    /* the path of a JPEG, PNG or WebP file, as a string */
+    SFP_IMAGE_FEATURES = 5 /* `width` floats; only for an engine "features:D", with D floats */
 } sfp_image_format;
 
 /* Flags: rotate the image as its EXIF orientation says (ENCODED and FILE only). */
@@ -126,10 +128,10 @@ typedef enum sfp_image_format {
 
 typedef struct sfp_image {
     int32_t format;        /* sfp_image_format */
-    int32_t width, height; /* RGB, BGR, GREY: in pixels; else ignored */
+    int32_t width, height; /* RGB, BGR, GREY: in pixels; FEATURES: width, in floats; else ignored */
     uint32_t flags;
     int64_t stride;   /* bytes from one row to the next one below, may be negative; 0: rows follow each other without a gap */
-    const void *data; /* top row, file bytes or path */
+    const void *data; /* top row, file bytes, path or floats */
     size_t bytes;     /* ENCODED: the length of data; else ignored */
     int32_t box[4];   /* left, top, right, bottom of the part to use, in pixels, clipped to the image; all 0: the whole image */
     uint64_t reserved[2];
@@ -158,7 +160,7 @@ typedef struct sfp_engine_options {
     sfp_precision precision;
     sfp_log_fn log; /* NULL: no messages. May be called from any thread that uses the engine. */
     void *log_ctx;
-    /* For SFP_IMAGE_SIZE_AUTO. The size is that of the file, unless queries take more than twice the time in which images arrive;
+    /* For SFP_IMAGE_SIZE_AUTO. The size is that of the file, unless images arrive more than five times as fast as they can be queried;
      * then it is the size with about half as many patches. It is chosen once and reported by a message. */
     double rate;          /* images that arrive per second; 0: not known, the size is that of the file */
     double query_seconds; /* seconds per image of a query pass at the size of the file; 0: measured when the engine is opened */
@@ -169,7 +171,8 @@ typedef struct sfp_engine_options {
 #define SFP_ENGINE_OPTIONS_INIT SFP_INIT(sfp_engine_options)
 #define SFP_IMAGE_SIZE_AUTO (-1) /* for image_size: chosen by the arrival rate */
 
-/* backbone: a safetensors, PyTorch or .npz file, or "builtin". options NULL: defaults. */
+/* backbone: a safetensors, PyTorch or .npz file, or "builtin", or "features:D": no network, for samples that are features of D values
+ * (SFP_IMAGE_FEATURES). NULL, only with options.state: "features:D" if it was learned from features, else "builtin". options NULL: defaults. */
 SFP_API sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err);
 
 /* A tiny random backbone (32 x 32 pixels) for tests and examples that have no file. It is not trained. */
@@ -187,10 +190,11 @@ SFP_API sfp_status sfp_state_image_size(const char *path, int *size, sfp_error *
  *
  * How to learn and what to run, by the keys of `streamfp run`: "sigma", "buffer-size", "method", "data", ... A learner uses the
  * settings of scope LEARNER, a run uses all. An unknown key or a value out of range is refused with a message that says what is
- * allowed. Numbers have a decimal point in every locale.
+ * allowed. Numbers have a decimal point in every locale. New settings have preset best, as `streamfp run` has: a closed-form head, which
+ * has no fingerprints, coreset, buffer and steps. "preset" paper is StreamFP as published, which has them.
  *
  *     sfp_settings_create(&settings, &err);
- *     sfp_settings_set(settings, "method", "slda", &err);   a closed-form head alone: no fingerprints, no buffer
+ *     sfp_settings_set(settings, "method", "slda", &err);   another closed-form head
  *     sfp_settings_set(settings, "batch", "20", &err); */
 
 typedef struct sfp_settings sfp_settings;
@@ -199,7 +203,8 @@ SFP_API sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err);
 SFP_API void sfp_settings_free(sfp_settings *s);
 SFP_API sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err);
 
-/* Opens the engine that a run with these settings needs: backbone, img-size, precision and threads. With img-size auto, the size is
+/* Opens the engine that a run with these settings needs: backbone, img-size, precision and threads; "features:D" if data is
+ * features:FILE.npy. With img-size auto, the size is
  * that of the checkpoint from which the run resumes or of its init-state; else it is chosen by rate and, if they are given, costs. */
 SFP_API sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, void *log_ctx, sfp_engine **out,
                                        sfp_error *err);
@@ -243,7 +248,7 @@ SFP_API const sfp_setting_info *sfp_settings_info(int i);
  *     sfp_learner_create(engine, settings, &learner, &err);
  *     for (;;) {
  *         ... fill samples[0 .. n - 1] ...
- *         sfp_learner_offer(learner, n, samples, &report, &err);        one timestamp: select, train, update the buffer
+ *         sfp_learner_offer(learner, n, samples, &report, &err);        one timestamp: the head learns from the batch
  *         sfp_learner_checkpoint(learner, "checkpoint", where, &err);   to resume after a crash
  *     }
  *     sfp_learner_save(learner, "state.safetensors", &err);             to predict with later */
@@ -276,8 +281,9 @@ typedef struct sfp_timestamp_report {
 } sfp_timestamp_report;
 #define SFP_TIMESTAMP_REPORT_INIT SFP_INIT(sfp_timestamp_report)
 
-/* settings NULL: defaults. Unlike a run, a learner accepts a setting that has no effect beside the others, such as "sigma" with
- * "select" none: a checkpoint of such a learner can only be resumed with the same settings. */
+/* settings NULL: defaults, a closed-form head (preset best). Settings of the trained learner, such as "select", need preset paper. Else,
+ * unlike a run, a learner accepts a setting that has no effect beside the others, such as "sigma" with "select" none: a checkpoint of
+ * such a learner can only be resumed with the same settings. */
 SFP_API sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err);
 
 /* Its predictors must be freed first. */
@@ -302,12 +308,53 @@ SFP_API int sfp_learner_queued(const sfp_learner *l); /* images that wait for a 
  *
  * sfp_learner_forget takes out 1 to "batch" samples that were learned with these images and labels: predictions are then those of a
  * learner that has never seen them. SFP_ENOTFOUND: one of them cannot have been learned; whether just these images were learned is
- * not known to the learner. sfp_learner_relabel corrects the label of one such sample. sfp_learner_merge adds the samples of a
- * checkpoint of another learner with the same backbone, method, "taps", "tap-mean" and "ridge": predictions are then those of a
- * learner of both streams. A class must have the same label, and the same name if it has one, in both. */
+ * not known to the learner. sfp_learner_relabel corrects the label of one such sample. */
 SFP_API sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err);
 SFP_API sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t label, sfp_error *err);
+
+/* Sums of two learners with the same backbone, input size, method, "taps", "tap-mean", "ridge" and preprocessing add up.
+ * sfp_learner_merge adds the samples of another learner: predictions are then those of a learner of both streams. sfp_learner_subtract
+ * takes them out again; SFP_ENOTFOUND: the learner does not have as many samples of a class. `path` is a state, a checkpoint or a run directory; `data` is the contents of such a file, which are only read during the call.
+ *
+ * Classes are matched by name; their labels may differ. A class that the learner does not have is added, with its own label if that is
+ * unused. A class without a name, on either side, is the class of the same label. SFP_EINVAL: two classes would become one. */
 SFP_API sfp_status sfp_learner_merge(sfp_learner *l, const char *path, sfp_error *err);
+SFP_API sfp_status sfp_learner_merge_memory(sfp_learner *l, const void *data, size_t size, sfp_error *err);
+SFP_API sfp_status sfp_learner_subtract(sfp_learner *l, const char *path, sfp_error *err);
+SFP_API sfp_status sfp_learner_subtract_memory(sfp_learner *l, const void *data, size_t size, sfp_error *err);
+
+/* Merges states, checkpoints and run directories without a backbone, and writes a state that contains the sums. All of them must have
+ * the backbone and the settings of the first one, whose labels the classes keep. On failure no file is written.
+ *
+ * sums_only: the file contains sums over samples only, and no feature vector of a single sample: recent and kept samples are not
+ * stored. Classes with fewer than min_count samples (0: 2) are left out, and left_out is called for each of them; the spread of their
+ * samples stays in the sum over all classes. The calibration of probabilities is kept. A learner that continues with the file adjusts it to new
+ * samples, and has scores for "none of the classes" when it has enough of them. */
+typedef struct sfp_merge_options {
+    size_t size;                 /* sizeof(sfp_merge_options) */
+    int32_t subtract_count;      /* files to subtract after all inputs were added */
+    int32_t sums_only;           /* 1: no single samples */
+    const char *const *subtract; /* (subtract_count) */
+    int64_t min_count;           /* only with sums_only */
+    /* name NULL: the class has none */
+    void (*left_out)(void *ctx, int32_t label, const char *name, int64_t samples);
+    void *ctx;
+    int32_t threads; /* 0: as many as the process may run on */
+    int32_t reserved;
+} sfp_merge_options;
+#define SFP_MERGE_OPTIONS_INIT SFP_INIT(sfp_merge_options)
+
+typedef struct sfp_merge_report {
+    size_t size;     /* sizeof(sfp_merge_report) */
+    int64_t samples; /* in the written sums */
+    int32_t classes; /* with samples */
+    int32_t reserved;
+} sfp_merge_report;
+#define SFP_MERGE_REPORT_INIT SFP_INIT(sfp_merge_report)
+
+/* inputs (count, at least 1). options NULL: defaults. report may be NULL. */
+SFP_API sfp_status sfp_merge(int count, const char *const *inputs, const char *output, const sfp_merge_options *options,
+                             sfp_merge_report *report, sfp_error *err);
 
 /* Known tasks ("tasks" is a number). sfp_learner_set_task_classes names the classes of the current task: without a buffer the loss
  * is over these classes only, so a learner with buffer=none needs them before the first batch of every task, and after a resume. */
@@ -324,8 +371,9 @@ SFP_API sfp_status sfp_learner_set_class_name(sfp_learner *l, int32_t label, con
 SFP_API const char *sfp_learner_class_name(const sfp_learner *l, int32_t label);
 
 /* The state (state.safetensors): all that prediction needs. A learner with the same settings can load it, or a checkpoint, and
- * continue with its fingerprints and classifier, without its buffer. A state does not contain the sums of a closed-form head: after
- * loading one, the closed-form member of head mix starts anew; after loading a checkpoint it continues. */
+ * continue with its fingerprints and classifier, without its buffer. The state of method ncm, slda or ridge also contains its sums, if
+ * they have at most 64 MiB: a learner that loads it continues as after the checkpoint, with these samples instead of its own; classes
+ * are matched as sfp_learner_merge does. */
 SFP_API sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err);
 SFP_API sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err);
 
@@ -373,7 +421,8 @@ SFP_API sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_opti
 SFP_API sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
                                       sfp_error *err);
 
-/* Of the backbone's own head; without one there are features only (0 classes). settings: "resize" and "normalise"; NULL: defaults. */
+/* Of the backbone's own head; without one there are features only (0 classes). settings: "resize", "normalise", "taps" and "tap-mean"
+ * as those of a learner, whose closed-form head learns from the same features; NULL: defaults, and features of one tap. */
 SFP_API sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settings, const sfp_predictor_options *options,
                                                sfp_predictor **out, sfp_error *err);
 SFP_API void sfp_predictor_free(sfp_predictor *p);
@@ -395,14 +444,15 @@ SFP_API uint64_t sfp_predictor_timestamps(const sfp_predictor *p);              
 /* (count, classes) log-probabilities of the last run, -INFINITY for classes never seen; logits if the backbone's own head answers.
  * Rows of unreadable images are undefined. NULL: no run since the last refresh, or no classes. */
 SFP_API const float *sfp_predictor_scores(const sfp_predictor *p);
-/* (count) scores of the last run for "none of the classes": the share of held-out samples of known classes that are nearer to a class
- * mean than the image, from 0 to 1. From about 0.95 on the image may belong to a class that was not learned. NAN: the image could not
- * be read, or the predictor has no scores: the head is not ridge, slda or mix, or fewer than about 200 samples were learned. With head
- * mix, a predictor of a learner has scores until the learner continues; a predictor of a saved state always has them. NULL: no run, or
- * a predictor of the backbone's own head. */
+/* (count) scores of the last run for "none of the classes": the share of samples of known classes that are nearer to a class mean than
+ * the image, each compared with the means of the others, from 0 to 1. From about 0.95 on the image may belong to a class that was not learned. NAN: the image could not
+ * be read, or the predictor has no scores: the head is not ridge or slda, or fewer than about 20 samples were learned. NULL: no run,
+ * or a predictor of the backbone's own head. */
 SFP_API const float *sfp_predictor_unknown(const sfp_predictor *p);
-/* (count, D) query features of the last run. NULL: this predictor does not compute them (only sfp_predictor_open_backbone does). */
+/* (count, feature_dim) features of the last run: the class tokens after the last "taps" blocks and with "tap-mean" the mean patch
+ * token before them. NULL: this predictor does not compute them (only sfp_predictor_open_backbone does). */
 SFP_API const float *sfp_predictor_features(const sfp_predictor *p);
+SFP_API int sfp_predictor_feature_dim(const sfp_predictor *p); /* length of a row; 0: no features */
 
 /* ------------------------------------------------------------------------------------------------------------- 7 Sources
  *
@@ -571,9 +621,8 @@ SFP_API int sfp_result_tasks(const sfp_result *r);
 SFP_API int sfp_result_classes(const sfp_result *r);
 SFP_API const char *sfp_result_task_name(const sfp_result *r, int task);
 SFP_API const char *sfp_result_class_name(const sfp_result *r, int label);
-/* Accuracy on task `on` after task `after`; member NULL: of the whole head, else of "linear" or "ridge" in a mixture.
- * NaN: not measured. */
-SFP_API double sfp_result_accuracy(const sfp_result *r, const char *member, int after, int on);
+/* Accuracy on task `on` after task `after`. NaN: not measured. */
+SFP_API double sfp_result_accuracy(const sfp_result *r, int after, int on);
 /* The whole result as JSON, on one line or indented; free with sfp_free. */
 SFP_API sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err);
 
@@ -851,6 +900,80 @@ SFP_API sfp_status sfp_experiment(const char *names, const sfp_settings *setting
 /* Runs all combinations of grids (count), each "KEY=VALUE,VALUE". The values of the last one are the columns of the table. */
 SFP_API sfp_status sfp_sweep(int count, const char *const *grids, const sfp_settings *settings,
                              const sfp_experiment_options *options, char **json, sfp_error *err);
+
+/* ------------------------------------------------------------------------------------ 14 Heads on features of your own
+ *
+ * The closed-form heads of a learner, without an engine: for features that come from another model or another machine. A head that is
+ * given the features of `streamfp predict --features` (or of sfp_predictor_open_backbone) answers as a learner of the same method.
+ *
+ *     sfp_head_create("ridge", 384, NULL, &head, &err);
+ *     sfp_head_add_class(head, "cat", &label, &err);
+ *     sfp_head_learn(head, 1, features, 0, &label, NULL, &err);
+ *     sfp_head_predict(head, 1, features, 0, 1, &answer, &err);
+ *     sfp_head_save(head, "animals.safetensors", &err);
+ *
+ * Rows are floats, `stride` of them from the start of a row to that of the next one (0: the dimension). Values that are NaN, infinite
+ * or above 1e12 are refused with their row. On failure nothing is learned, forgotten or added.
+ *
+ * A head has the size of its sums, however many rows it learns. After learning, the first answer solves an equation, which takes time
+ * that grows with the third power of the dimension (not with "ncm"): learn many rows between answers. */
+
+typedef struct sfp_head sfp_head;
+
+typedef struct sfp_head_options {
+    size_t size;     /* sizeof(sfp_head_options) */
+    int32_t threads; /* for solves; 0: as many as the process may run on. A head has its own threads. */
+    int32_t tap_dim; /* a row consists of taps of this length: D of the backbone, for features with several taps; 0: of one */
+    uint64_t seed;   /* of ranpac's projection */
+    int32_t plain; /* ridge: 1: scores as the regression gives them, which prefer frequent classes; 0: without this preference */
+    int32_t tap_mean;  /* 1: the first tap of a row is the mean tap */
+    int64_t half_life; /* not ranpac: rows count half after this number of later ones; 0: all count the same */
+} sfp_head_options;
+#define SFP_HEAD_OPTIONS_INIT SFP_INIT(sfp_head_options)
+
+/* method: "ridge", "slda", "ncm" or "ranpac". dim: values of a row, 1 to 16384. options NULL: defaults. */
+SFP_API sfp_status sfp_head_create(const char *method, int dim, const sfp_head_options *options, sfp_head **out, sfp_error *err);
+SFP_API void sfp_head_free(sfp_head *h);
+
+SFP_API const char *sfp_head_method(const sfp_head *h);
+SFP_API int sfp_head_dim(const sfp_head *h);
+SFP_API int64_t sfp_head_samples(const sfp_head *h, int32_t label); /* rows learned with this label; -1: with any */
+
+/* Classes have labels from 0. Learning a label adds the classes up to it; sfp_head_add_class returns the label of the class of that
+ * name or, if there is none, the lowest one that has neither a name nor rows. sfp_head_class_name: NULL: it has none. Valid until the
+ * head is freed. */
+SFP_API int sfp_head_classes(const sfp_head *h);
+SFP_API sfp_status sfp_head_add_class(sfp_head *h, const char *name, int32_t *label, sfp_error *err);
+SFP_API const char *sfp_head_class_name(const sfp_head *h, int32_t label);
+
+/* keys (count): one number per row that identifies it, such as a hash of its image. The 256 rows with the lowest keys are kept to choose
+ * the head's parameters. NULL: keys are derived from the values.
+ *
+ * sfp_head_forget takes out rows that were learned with these labels and keys: the head is then as if it had never seen them. Only
+ * ridge, slda and ncm (else SFP_EUNSUPPORTED). SFP_ENOTFOUND: one of them cannot have been learned. */
+SFP_API sfp_status sfp_head_learn(sfp_head *h, int count, const float *rows, int64_t stride, const int32_t *labels,
+                                  const uint64_t *keys, sfp_error *err);
+SFP_API sfp_status sfp_head_forget(sfp_head *h, int count, const float *rows, int64_t stride, const int32_t *labels,
+                                   const uint64_t *keys, sfp_error *err);
+
+/* sfp_head_merge adds the rows of another head with the same method and dimension: the head is then as if it had learned both.
+ * sfp_head_subtract takes them out again. Classes are matched by name; a class without a name is the one of the same label. Only ridge,
+ * slda and ncm (else SFP_EUNSUPPORTED). SFP_ENOTFOUND: the head does not have all rows of the other one. */
+SFP_API sfp_status sfp_head_merge(sfp_head *h, const sfp_head *from, sfp_error *err);
+SFP_API sfp_status sfp_head_subtract(sfp_head *h, const sfp_head *from, sfp_error *err);
+
+/* scores: (count, classes) log-probabilities; -INFINITY for a class without rows. */
+SFP_API sfp_status sfp_head_scores(sfp_head *h, int count, const float *rows, int64_t stride, float *scores, sfp_error *err);
+/* predictions: (count, top), the best classes of each row, best first; label -1 and probability NaN if there are fewer. */
+SFP_API sfp_status sfp_head_predict(sfp_head *h, int count, const float *rows, int64_t stride, int top,
+                                    sfp_prediction *predictions, sfp_error *err);
+/* unknown: (count) scores for "none of the classes", as sfp_predictor_unknown; NAN: the head has none (ncm and ranpac, or fewer than
+ * about 200 rows). */
+SFP_API sfp_status sfp_head_unknown(sfp_head *h, int count, const float *rows, int64_t stride, float *unknown, sfp_error *err);
+
+/* The whole head as a safetensors file: a head that was loaded continues with the same bytes. threads: as in the options. */
+SFP_API sfp_status sfp_head_save(sfp_head *h, const char *path, sfp_error *err);
+SFP_API sfp_status sfp_head_load(const char *path, int threads, sfp_head **out, sfp_error *err);
 
 #ifdef __cplusplus
 }

@@ -37,11 +37,10 @@ sfp_status sfp__api_callback_failed(sfp_status status, sfp_error *why, const cha
 
 /* ------------------------------------------------------------------- image.c */
 
-/* `label` names the image in messages; a file is named by its path. */
-sfp_status sfp__api_fit(const sfp_image *image, const char *label, int size, sfp__resize how, uint8_t *rgb, sfp_error *err);
-/* Converts images that are `step` bytes apart to rgb (count, size, size, 3), on all threads; errors (count). */
-void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, int size, sfp__resize how,
-                      uint8_t *rgb, sfp_error *errors);
+/* Converts images that are `step` bytes apart to the input of a backbone, rgb (count, size, size, 3), on all threads; errors
+ * (count). */
+void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, const sfp__vit_config *to,
+                      sfp__resize how, uint8_t *rgb, sfp_error *errors);
 /* A copy of the image as sources keep images: encoded bytes as they are, pixels as RGB or grey without gaps. */
 sfp_status sfp__api_raw_image(const sfp_image *image, const char *label, sfp__raw_image *out, sfp_error *err);
 /* Are the bytes of the file all of the image, so that a buffer may keep them? */

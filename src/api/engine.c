@@ -10,6 +10,7 @@
 #include "learner/state/state.h"
 #include "model/vit.h"
 #include "run/options.h"
+#include "stream/source_internal.h"
 
 #include <limits.h>
 #include <math.h>
@@ -122,6 +123,21 @@ static sfp_status make_random(const sfp__vit_config *c, uint64_t seed, float spr
     return make_engine(vit, name, o, out, err);
 }
 
+/* Opens "features:DIM". */
+static sfp_status open_features(const char *backbone, const sfp_engine_options *o, sfp_engine **out, sfp_error *err)
+{
+    sfp__vit *vit = NULL;
+    int64_t dim;
+    if (!sfp__parse_int(backbone + strlen(SFP_VIT_FEATURES), &dim) || dim < 1 || dim > SFP_ROW_MAX)
+        return sfp__fail_key(err, "backbone", SFP_EINVAL,
+                             "backbone is '%.80s', expected " SFP_VIT_FEATURES "1 to " SFP_VIT_FEATURES "%d", backbone,
+                             SFP_ROW_MAX);
+    if (o->image_size || o->precision)
+        return sfp__fail(err, SFP_EINVAL, "features have no image size and no precision, expected 0 for both");
+    TRY(sfp__vit_rows((int)dim, &vit, err));
+    return make_engine(vit, backbone, o, out, err);
+}
+
 static sfp_status open_backbone(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)
 {
     static const sfp__vit_config stand_in = {.img_size = 32,
@@ -147,6 +163,8 @@ static sfp_status open_backbone(const char *backbone, const sfp_engine_options *
                 "its place; use --backbone FILE for a pretrained one");
         return make_random(&stand_in, 1, 0.08f, backbone, &o, out, err);
     }
+    if (strncmp(backbone, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0)
+        return open_features(backbone, &o, out, err);
     const sfp__vit_options load = {.precision = o.precision, .img_size = o.image_size};
     OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
     TRY(sfp__vit_load(backbone, &load, &vit, err));
@@ -184,11 +202,17 @@ sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *optio
 {
     IN_C_LOCALE;
     sfp_engine_options o;
+    char file[PATH_MAX], features[64] = "";
     int size = 0;
-    if (!backbone || !out)
-        return sfp__fail(err, SFP_EINVAL, "backbone and out must not be NULL");
     TRY(read_options(options, &o, err));
-    const char *state = o.image_size == 0 ? o.state : NULL;
+    if ((!backbone && !o.state) || !out)
+        return sfp__fail(err, SFP_EINVAL, "backbone (without a state) and out must not be NULL");
+    if (!backbone) {
+        TRY(sfp__state_path(o.state, file, sizeof file, err));
+        TRY(sfp__state_features(file, features, sizeof features, err));
+    }
+    backbone = backbone ? backbone : *features ? features : SFP_VIT_BUILTIN;
+    const char *state = o.image_size == 0 && !*features ? o.state : NULL;
     o.state = NULL;
     if (!state)
         return open_backbone(backbone, &o, out, err);
@@ -232,11 +256,29 @@ static sfp_status read_load(const sfp__args *a, sfp_engine_options *o, sfp_error
     return sfp__check_memory(status != SFP_ENOMEM, err);
 }
 
+/* Writes the name of the backbone to `name` if the stream consists of features; "": it does not. */
+static sfp_status name_features(const sfp__args *a, char *name, size_t size, sfp_error *err)
+{
+    static const char *const keys[] = {"backbone", "img-size", "precision"};
+    const char *data = sfp__args_string(a, "data");
+    OWNED_PTR(sfp__source_close) sfp_source *source = NULL;
+    *name = '\0';
+    if (!data || sfp__source_kind_find(data) != &sfp__source_features)
+        return SFP_OK;
+    TRY(sfp__source_open(data, &(sfp__source_options){0}, &source, err));
+    for (int i = 0; i < 3; i++)
+        if (sfp__args_rank(a, keys[i]) > SFP_RANK_PRESET)
+            return sfp__fail_key(err, keys[i], SFP_EINVAL,
+                                 "%s has no effect with data %s: its features are learned from as they are", keys[i], data);
+    (void)snprintf(name, size, SFP_VIT_FEATURES "%d", source->row_dim);
+    return SFP_OK;
+}
+
 sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, void *log_ctx, sfp_engine **out, sfp_error *err)
 {
     IN_C_LOCALE;
     const sfp__args *a = settings ? sfp__api_run_args(settings) : NULL;
-    char file[PATH_MAX];
+    char file[PATH_MAX], features[64];
     int size = 0;
     bool found = false;
     if (!a || !out)
@@ -247,6 +289,9 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
     o.precision = sfp__args_choice(a, "precision") == 1 ? SFP_PRECISION_BF16 : SFP_PRECISION_F32;
     o.log = log;
     o.log_ctx = log_ctx;
+    TRY(name_features(a, features, sizeof features, err));
+    if (*features)
+        return open_features(features, &o, out, err);
     if (strcmp(side, SFP_IMG_SIZE_AUTO) != 0)
         o.image_size = (int32_t)strtol(side, NULL, 10);
     else

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "stream/source_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,12 +19,11 @@ static bool has_box(const sfp_image *im)
     return im->box[0] || im->box[1] || im->box[2] || im->box[3];
 }
 
-static sfp_status check(const sfp_image *im, const char *label, sfp_error *err)
+static sfp_status check(const sfp_image *im, const char *label, int formats, sfp_error *err)
 {
     int64_t row = (int64_t)im->width * (im->format == SFP_IMAGE_GREY ? 1 : 3);
-    if (im->format < SFP_IMAGE_RGB || im->format > SFP_IMAGE_FILE)
-        return sfp__fail(err, SFP_EINVAL, "%s: format is %d, expected %d to %d", label, im->format, SFP_IMAGE_RGB,
-                         SFP_IMAGE_FILE);
+    if (im->format < SFP_IMAGE_RGB || im->format > formats)
+        return sfp__fail(err, SFP_EINVAL, "%s: format is %d, expected %d to %d", label, im->format, SFP_IMAGE_RGB, formats);
     if ((im->flags & ~SFP_IMAGE_EXIF) || im->reserved[0] || im->reserved[1]) /* a later version may use them */
         return sfp__fail(err, SFP_EINVAL, "%s: flags is %u, expected only known ones; reserved members must be 0", label,
                          im->flags);
@@ -77,10 +77,35 @@ static sfp_status to_rgb(const sfp_image *im, const char *label, sfp__image *out
     return SFP_OK;
 }
 
-sfp_status sfp__api_fit(const sfp_image *im, const char *label, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
+/* A row of features in place of an image (model/vit_rows.c). */
+static sfp_status fit_row(const sfp_image *im, const char *label, const sfp__vit_config *to, uint8_t *rgb, sfp_error *err)
+{
+    size_t bytes = (size_t)to->dim * sizeof(float);
+    if (im->width != to->dim)
+        return sfp__fail(err, SFP_ESHAPE, "%s: number of values is %d, expected %d", label, im->width, to->dim);
+    memset(rgb, 0, 3 * (size_t)to->img_size * (size_t)to->img_size);
+    memcpy(rgb, im->data, bytes);
+    for (int k = 0; k < to->dim; k++) {
+        float x;
+        memcpy(&x, rgb + (size_t)k * sizeof x, sizeof x);
+        if (!isfinite(x))
+            return sfp__fail(err, SFP_EINVAL, "%s: value %d is %g, expected a finite number", label, k, (double)x);
+    }
+    return SFP_OK;
+}
+
+/* `label` names the image in messages; a file is named by its path. */
+static sfp_status fit_one(const sfp_image *im, const char *label, const sfp__vit_config *to, sfp__resize how, uint8_t *rgb,
+                          sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp__image whole = {0}, fit = {0};
-    TRY(check(im, label, err));
+    int size = to->img_size;
+    TRY(check(im, label, to->rows ? SFP_IMAGE_FEATURES : SFP_IMAGE_FILE, err));
+    if (to->rows && im->format != SFP_IMAGE_FEATURES)
+        return sfp__fail(err, SFP_EINVAL, "%s: format is %d, expected %d (features): the engine has no network", label,
+                         im->format, SFP_IMAGE_FEATURES);
+    if (to->rows)
+        return fit_row(im, label, to, rgb, err);
     if (has_pixels(im) && im->width == size && im->height == size && how == SFP_RESIZE_SQUASH && !has_box(im)) {
         copy_pixels(im, rgb); /* at the input size already: nothing is allocated */
         return SFP_OK;
@@ -131,7 +156,7 @@ static sfp_status copy_grey(const sfp_image *im, const char *label, sfp__raw_ima
 sfp_status sfp__api_raw_image(const sfp_image *im, const char *label, sfp__raw_image *out, sfp_error *err)
 {
     sfp__raw_image p = {0};
-    TRY(check(im, label, err));
+    TRY(check(im, label, SFP_IMAGE_FILE, err));
     if (!has_pixels(im) && !(im->flags & SFP_IMAGE_EXIF)) {
         TRY(copy_file(im, label, &p, err));
     } else if (im->format == SFP_IMAGE_GREY) {
@@ -162,7 +187,7 @@ sfp_status sfp_image_fit(const sfp_image *image, int size, const char *resize, u
                          SFP__API_SIDE_MAX);
     if (resize && !crop && strcmp(resize, "squash") != 0)
         return sfp__fail_key(err, "resize", SFP_EINVAL, "resize is '%.80s', expected squash|crop", resize);
-    return sfp__api_fit(image, "image", size, crop ? SFP_RESIZE_CROP : SFP_RESIZE_SQUASH, rgb, err);
+    return fit_one(image, "image", &(sfp__vit_config){.img_size = size}, crop ? SFP_RESIZE_CROP : SFP_RESIZE_SQUASH, rgb, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ in parallel */
@@ -170,7 +195,7 @@ sfp_status sfp_image_fit(const sfp_image *image, int size, const char *resize, u
 typedef struct fitting {
     const char *images; /* `step` bytes apart */
     size_t step;
-    int size;
+    const sfp__vit_config *to;
     sfp__resize how;
     uint8_t *rgb;
     sfp_error *errors;
@@ -183,13 +208,14 @@ static void fit_piece(void *ctx, int i, int worker)
     (void)worker;
     (void)snprintf(label, sizeof label, "image %d", i);
     f->errors[i] = (sfp_error){0};
-    f->errors[i].status = sfp__api_fit((const sfp_image *)(f->images + (size_t)i * f->step), label, f->size, f->how,
-                                       f->rgb + (size_t)i * 3 * (size_t)f->size * (size_t)f->size, &f->errors[i]);
+    size_t side = (size_t)f->to->img_size;
+    f->errors[i].status = fit_one((const sfp_image *)(f->images + (size_t)i * f->step), label, f->to, f->how,
+                                  f->rgb + (size_t)i * 3 * side * side, &f->errors[i]);
 }
 
-void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, int size, sfp__resize how,
-                      uint8_t *rgb, sfp_error *errors)
+void sfp__api_fit_all(sfp__thread_pool *pool, int count, const sfp_image *images, size_t step, const sfp__vit_config *to,
+                      sfp__resize how, uint8_t *rgb, sfp_error *errors)
 {
-    fitting f = {(const char *)images, step, size, how, rgb, errors};
+    fitting f = {(const char *)images, step, to, how, rgb, errors};
     sfp__thread_pool_run(pool, count, fit_piece, &f);
 }

@@ -18,7 +18,7 @@ struct sfp_learner {
     sfp__learner *core;
     sfp_engine *engine;
     atomic_int classes; /* as after the last call */
-    int batch, side;
+    int batch;
     size_t bytes;         /* of an image at the input size */
     void *block;          /* of the arrays below */
     uint8_t *rgb;         /* (batch, S, S, 3) */
@@ -53,8 +53,8 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
     TRY(sfp__api_learner_options(e, settings, &o, &l->queue_max, err));
     l->engine = e;
     l->batch = o.batch;
-    l->side = sfp_engine_image_size(e);
-    l->bytes = 3 * (size_t)l->side * (size_t)l->side;
+    size_t side = (size_t)sfp_engine_image_size(e);
+    l->bytes = 3 * side * side;
     size_t b = (size_t)l->batch;
     const sfp__want list[] = {{&l->rgb, b, l->bytes},
                               {&l->samples, b, sizeof *l->samples},
@@ -91,8 +91,8 @@ static sfp_status check_count(const sfp_learner *l, int count, sfp_error *err)
 /* Fits `count` images to l->rgb; fails with the message of the first one that cannot be read. */
 static sfp_status fit(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
 {
-    sfp__api_fit_all(l->engine->pool, count, &samples->image, sizeof *samples, l->side, sfp__learner_get_options(l->core)->resize,
-                     l->rgb, l->errors);
+    sfp__api_fit_all(l->engine->pool, count, &samples->image, sizeof *samples, &l->engine->vit->config,
+                     sfp__learner_get_options(l->core)->resize, l->rgb, l->errors);
     for (int i = 0; i < count; i++)
         if (l->errors[i].status)
             return sfp__fail(err, l->errors[i].status, "sample %d: %s", i, l->errors[i].message);
@@ -210,15 +210,48 @@ sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t
     return status;
 }
 
+typedef sfp_status combine_fn(sfp__learner *l, const sfp__saved_file *from, sfp_error *err);
+
+static sfp_status combine(sfp_learner *l, const sfp__saved_file *from, combine_fn *add_or_subtract, sfp_error *err)
+{
+    TRY(sfp__api_check(l, "learner", err));
+    if (!from->path)
+        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
+    sfp_status status = add_or_subtract(l->core, from, err);
+    atomic_store(&l->classes, sfp__learner_classes(l->core));
+    return status;
+}
+
+static sfp_status combine_memory(sfp_learner *l, const void *data, size_t size, combine_fn *add_or_subtract, sfp_error *err)
+{
+    const sfp__saved_file from = {.path = "memory", .data = data, .size = size};
+    if (!data)
+        return sfp__fail(err, SFP_EINVAL, "data must not be NULL");
+    return combine(l, &from, add_or_subtract, err);
+}
+
 sfp_status sfp_learner_merge(sfp_learner *l, const char *path, sfp_error *err)
 {
     IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
-    if (!path)
-        return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
-    sfp_status status = sfp__learner_merge(l->core, path, err);
-    atomic_store(&l->classes, sfp__learner_classes(l->core));
-    return status;
+    return combine(l, &(const sfp__saved_file){.path = path}, sfp__learner_merge, err);
+}
+
+sfp_status sfp_learner_merge_memory(sfp_learner *l, const void *data, size_t size, sfp_error *err)
+{
+    IN_C_LOCALE;
+    return combine_memory(l, data, size, sfp__learner_merge, err);
+}
+
+sfp_status sfp_learner_subtract(sfp_learner *l, const char *path, sfp_error *err)
+{
+    IN_C_LOCALE;
+    return combine(l, &(const sfp__saved_file){.path = path}, sfp__learner_subtract, err);
+}
+
+sfp_status sfp_learner_subtract_memory(sfp_learner *l, const void *data, size_t size, sfp_error *err)
+{
+    IN_C_LOCALE;
+    return combine_memory(l, data, size, sfp__learner_subtract, err);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- label queue */

@@ -22,6 +22,8 @@ struct sfp_predictor {
     float mean[3], std[3];
     sfp__resize resize;
     int side, dim;
+    int taps, feature_dim; /* of the backbone alone: class tokens of a feature; its values */
+    bool tap_mean;
     size_t bytes;  /* of an image at the input size */
     int max_batch; /* of the backbone's own head */
     /* of the last run */
@@ -29,7 +31,7 @@ struct sfp_predictor {
     bool has_run;
     /* arrays that grow with it */
     size_t rgb_capacity, image_capacity, error_capacity, index_capacity, label_capacity, score_capacity, feature_capacity,
-        x_capacity, unknown_capacity;
+        x_capacity, unknown_capacity, query_capacity;
     uint8_t *rgb;          /* (count, S, S, 3) */
     const uint8_t **image; /* (readable) */
     sfp_error *errors;     /* (count) */
@@ -38,7 +40,8 @@ struct sfp_predictor {
     float *own_scores;     /* (count, classes) of the backbone */
     float *scores;         /* (count, classes): own_scores, or those of the core */
     float *unknown;        /* (count) of the core */
-    float *features;       /* (count, D) of the backbone */
+    float *features;       /* (count, feature_dim) of the backbone */
+    float *query;          /* (max_batch, D) of the backbone, with several taps */
     float *x;              /* (max_batch, 3, S, S) of the backbone */
 };
 
@@ -113,6 +116,12 @@ sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settin
     p->resize = how.resize;
     memcpy(p->mean, how.mean, sizeof p->mean);
     memcpy(p->std, how.std, sizeof p->std);
+    if (!settings)
+        how.taps = 1, how.tap_mean = false;
+    TRY(sfp__learner_check_taps(&how, &e->vit->config, err));
+    p->taps = sfp__learner_taps(&how, &e->vit->config);
+    p->tap_mean = how.tap_mean;
+    p->feature_dim = sfp__learner_tap_dim(&how, &e->vit->config);
     p->max_batch = o.max_batch ? o.max_batch : BACKBONE_BATCH;
     TRY(sfp__vit_plan_create(e->vit, p->pool, &plan, &p->plan, err));
     *out = TAKE(p);
@@ -134,6 +143,7 @@ void sfp_predictor_free(sfp_predictor *p)
     sfp__free(p->own_scores);
     sfp__free(p->unknown);
     sfp__free(p->features);
+    sfp__free(p->query);
     sfp__free(p->x);
     sfp__free(p);
 }
@@ -152,7 +162,8 @@ static sfp_status reserve(sfp_predictor *p, size_t n, sfp_error *err)
         there = sfp__grow(&p->unknown, sizeof *p->unknown, 0, n, &p->unknown_capacity);
     if (there && !p->core)
         there = sfp__grow(&p->own_scores, sizeof *p->own_scores, 0, n * (classes ? classes : 1), &p->score_capacity) &&
-                sfp__grow(&p->features, sizeof *p->features, 0, n * (size_t)p->dim, &p->feature_capacity) &&
+                sfp__grow(&p->features, sizeof *p->features, 0, n * (size_t)p->feature_dim, &p->feature_capacity) &&
+                sfp__grow(&p->query, sizeof *p->query, 0, pass * (size_t)p->dim, &p->query_capacity) &&
                 sfp__grow(&p->x, sizeof *p->x, 0, pass * p->bytes, &p->x_capacity);
     return sfp__check_memory(there, err);
 }
@@ -178,21 +189,24 @@ static int32_t best_of(int classes, const float *z)
     return best;
 }
 
-/* Features of `n` readable images, and the logits of the backbone's own head. */
+/* Features of `n` readable images, as a learner with these settings computes them, and the logits of the backbone's own head. */
 static sfp_status run_backbone(sfp_predictor *p, int n, sfp_error *err)
 {
-    size_t D = (size_t)p->dim, C = (size_t)p->vit->config.classes;
+    size_t D = (size_t)p->feature_dim, C = (size_t)p->vit->config.classes;
+    bool tapped = p->feature_dim > p->dim;
     p->scores = p->own_scores;
     for (int i = 0; i < n; i += p->max_batch) {
         piece q = {p, i};
         int part = n - i < p->max_batch ? n - i : p->max_batch;
         sfp__thread_pool_run(p->pool, part, normalise_one, &q);
-        const sfp__vit_pass pass = {.b = part, .x = p->x, .feature = p->features + (size_t)i * D};
+        float *feature = p->features + (size_t)i * D, *query = tapped ? p->query : feature;
+        const sfp__vit_pass pass = {
+            .b = part, .x = p->x, .feature = query, .tap = tapped ? feature : NULL, .taps = p->taps, .tap_mean = p->tap_mean};
         TRY(sfp__vit_run(p->plan, &pass, err));
         if (C > 0)
-            TRY(sfp__vit_head(p->vit, part, p->features + (size_t)i * D, p->scores + (size_t)i * C, err));
+            TRY(sfp__vit_head(p->vit, part, query, p->scores + (size_t)i * C, err));
     }
-    TRY(sfp__check_scores(n, p->dim, p->features, false, err));
+    TRY(sfp__check_scores(n, p->feature_dim, p->features, false, err));
     TRY(sfp__check_scores(n, (int)C, p->scores, false, err));
     for (int i = 0; i < n; i++)
         p->label[i] = best_of((int)C, p->scores + (size_t)i * C);
@@ -214,7 +228,7 @@ static float probability_of(const sfp_predictor *p, const float *z, int32_t labe
 
 static void write_predictions(sfp_predictor *p, int count, int readable, sfp_prediction *out)
 {
-    size_t C = (size_t)sfp_predictor_classes(p), D = (size_t)p->dim;
+    size_t C = (size_t)sfp_predictor_classes(p), D = (size_t)p->feature_dim;
     for (int i = 0; i < count; i++) {
         out[i] = (sfp_prediction){.label = -1, .status = p->errors[i].status, .probability = NAN};
         if (p->core)
@@ -244,7 +258,7 @@ sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *image
         return sfp__fail(err, SFP_EINVAL, "images and predictions must not be NULL");
     p->has_run = false;
     TRY(reserve(p, (size_t)count, err));
-    sfp__api_fit_all(p->pool, count, images, sizeof *images, p->side, p->resize, p->rgb, p->errors);
+    sfp__api_fit_all(p->pool, count, images, sizeof *images, &p->vit->config, p->resize, p->rgb, p->errors);
     for (int i = 0; i < count; i++)
         if (!p->errors[i].status) {
             p->index[n] = i;
@@ -308,6 +322,11 @@ const float *sfp_predictor_scores(const sfp_predictor *p)
 const float *sfp_predictor_features(const sfp_predictor *p)
 {
     return p->has_run && !p->core ? p->features : NULL;
+}
+
+int sfp_predictor_feature_dim(const sfp_predictor *p)
+{
+    return p->feature_dim;
 }
 
 const float *sfp_predictor_unknown(const sfp_predictor *p)

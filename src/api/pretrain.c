@@ -18,6 +18,8 @@ sfp_status sfp_engine_save(const sfp_engine *e, const char *path, const char *dt
     size_t i = 0, n = sizeof words / sizeof *words;
     if (!e || !path)
         return sfp__fail(err, SFP_EINVAL, "engine and path must not be NULL");
+    if (e->vit->config.rows)
+        return sfp__fail(err, SFP_EUNSUPPORTED, "backbone is %s, expected one with weights to save", e->backbone);
     while (dtype && i < n && strcmp(words[i], dtype) != 0)
         i++;
     if (i == n)

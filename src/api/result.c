@@ -64,18 +64,11 @@ const char *sfp_result_class_name(const sfp_result *r, int label)
     return label >= 0 && label < r->classes ? r->class_names[label] : NULL;
 }
 
-double sfp_result_accuracy(const sfp_result *r, const char *member, int after, int on)
+double sfp_result_accuracy(const sfp_result *r, int after, int on)
 {
-    const double *a = r->accuracy;
-    size_t tasks = (size_t)r->tasks;
     if (after < 0 || on < 0 || after >= r->tasks || on > after)
         return NAN;
-    for (int h = 0; member && h < SFP_RESULT_HEADS; h++)
-        if (strcmp(member, sfp__result_head_names[h]) == 0)
-            a = r->heads ? r->heads + (size_t)h * tasks * tasks : NULL;
-    if (!a || (member && a == r->accuracy))
-        return NAN;
-    return a[(size_t)after * tasks + (size_t)on];
+    return r->accuracy[(size_t)after * (size_t)r->tasks + (size_t)on];
 }
 
 sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err)

@@ -140,13 +140,14 @@ const sfp_setting_info *sfp_pretrain_settings_info(int i)
 
 /* --------------------------------------------------------------------------------------------------------------- values */
 
-static sfp_status create(const table *t, size_t count, const sfp__opt *rows, sfp_settings **out, sfp_error *err)
+static sfp_status create(const table *t, sfp_settings **out, sfp_error *err)
 {
     OWNED_PTR(sfp_settings_free) sfp_settings *s = NULL;
     if (!out)
         return sfp__fail(err, SFP_EINVAL, "out must not be NULL");
     TRY(sfp__alloc(&s, 1, sizeof *s, err));
-    TRY(sfp__args_init(&s->args, t->command, rows, count, err));
+    TRY(t == &run_table ? sfp__run_args_init(&s->args, err)
+                        : sfp__args_init(&s->args, t->command, sfp__pretrain_rows, SFP_PRETRAIN_ROWS, err));
     *out = TAKE(s);
     return SFP_OK;
 }
@@ -154,13 +155,13 @@ static sfp_status create(const table *t, size_t count, const sfp__opt *rows, sfp
 sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
 {
     IN_C_LOCALE;
-    return create(&run_table, sfp__run_table_count, sfp__run_table, out, err);
+    return create(&run_table, out, err);
 }
 
 sfp_status sfp_pretrain_settings_create(sfp_settings **out, sfp_error *err)
 {
     IN_C_LOCALE;
-    return create(&pretrain_table, SFP_PRETRAIN_ROWS, sfp__pretrain_rows, out, err);
+    return create(&pretrain_table, out, err);
 }
 
 void sfp_settings_free(sfp_settings *s)
@@ -263,6 +264,7 @@ sfp_status sfp__api_learner_options(const sfp_engine *e, const sfp_settings *set
     if (settings && sfp__api_pretrain_args(settings))
         return sfp__fail(err, SFP_EINVAL, "settings are those of a pretraining, expected those of sfp_settings_create");
     TRY(check_learner(a, err));
+    TRY(sfp__run_check_method(a, err));
     TRY(check_engine(e, a, err));
     TRY(sfp__run_learner_options(a, &e->vit->config, true, &o, note, err));
     for (int i = 0; sfp__args_string(a, "method") && sfp__head_name(i); i++)

@@ -99,8 +99,10 @@ const char *sfp_source_warning(const sfp_source *s)
 sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, sfp_image *image, sfp_error *err)
 {
     IN_C_LOCALE;
-    static const int32_t formats[] = {
-        [SFP_RAW_IMAGE_ENCODED] = SFP_IMAGE_ENCODED, [SFP_RAW_IMAGE_RGB] = SFP_IMAGE_RGB, [SFP_RAW_IMAGE_GREY] = SFP_IMAGE_GREY};
+    static const int32_t formats[] = {[SFP_RAW_IMAGE_ENCODED] = SFP_IMAGE_ENCODED,
+                                      [SFP_RAW_IMAGE_RGB] = SFP_IMAGE_RGB,
+                                      [SFP_RAW_IMAGE_GREY] = SFP_IMAGE_GREY,
+                                      [SFP_RAW_IMAGE_ROW] = SFP_IMAGE_FEATURES};
     sfp_record r = {0};
     sfp__raw_image p = {0};
     if (!s)
@@ -116,6 +118,8 @@ sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, s
         *record = r;
     if (!image)
         return SFP_OK;
+    if (p.kind == SFP_RAW_IMAGE_ROW)
+        p.width = (int)(p.size / sizeof(float));
     *image = (sfp_image){.format = formats[p.kind], .width = p.width, .height = p.height, .data = p.bytes, .bytes = p.size};
     if (p.has_box)
         memcpy(image->box, p.box, sizeof image->box);

@@ -177,6 +177,29 @@ static sfp_status check_text(const sfp__opt *o, const char *text, const char *or
     return status;
 }
 
+/* Settings of a run and words of them that this version no longer has, and what to use instead. */
+static const struct {
+    const char *key, *word, *instead; /* word NULL: the whole setting */
+} removed[] = {
+    {"head", NULL, "use preset paper for the trained linear head, or method NAME for a closed-form head"},
+    {"head-feed", NULL, "use preset best, whose head learns from every sample that it queries"},
+    {"mix-by", NULL, "use preset best, which has one head and no mixture"},
+    {"preset", "default", "use best, or paper to train fingerprints"},
+    {"preset", "fast", "use best, which has the same settings"},
+    {"preset", "authors", "use paper with drop-rule eq8, attune-topk 2, answer all and forgetting authors"},
+    {"allocate", "queries", "use adaptive, which never trains"},
+};
+
+/* Returns what to use instead of a setting (word NULL) or of a word; NULL: it was not removed. */
+static const char *find_removed(const char *key, const char *word)
+{
+    for (size_t i = 0; i < sizeof removed / sizeof *removed; i++)
+        if (sfp__same_key(removed[i].key, key) &&
+            (word ? removed[i].word && strcmp(removed[i].word, word) == 0 : !removed[i].word))
+            return removed[i].instead;
+    return NULL;
+}
+
 static sfp_status convert(const sfp__opt *o, const char *text, const char *origin, sfp__value *v, sfp_error *err)
 {
     switch (o->type) {
@@ -201,6 +224,9 @@ static sfp_status convert(const sfp__opt *o, const char *text, const char *origi
         v->choice = sfp__word_index(o->arg, text);
         if (v->choice < 0 && o->saved_values)
             v->choice = sfp__word_index(o->saved_values, text);
+        if (v->choice < 0 && find_removed(o->name, text))
+            return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', which was removed in version 0.9; %s", origin, text,
+                                 find_removed(o->name, text));
         if (v->choice < 0)
             return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected one of %s", origin, text, o->arg);
         break;
@@ -305,7 +331,9 @@ sfp_status sfp__args_clear_rank(sfp__args *a, sfp__opt_rank rank, sfp_error *err
 /* Fails with the message for a name that is not in the table. */
 sfp_status sfp__args_unknown(const sfp__args *a, const char *what, const char *dashes, const char *name, sfp_error *err)
 {
-    const char *best = NULL;
+    const char *best = NULL, *instead = sfp__args_find(a, "preset") ? find_removed(name, NULL) : NULL;
+    if (instead)
+        return sfp__fail(err, SFP_EINVAL, "%s '%s%s' was removed in version 0.9; %s", what, dashes, name, instead);
     const char **names = sfp__calloc(a->count + 1, sizeof *names);
     if (names) {
         for (size_t i = 0; i < a->count; i++)

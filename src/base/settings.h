@@ -39,7 +39,7 @@ typedef struct sfp__opt {
     sfp__opt_type type;
     const char *arg;           /* word for the argument (help_bash.c completes by it); CHOICE: the words, "squash|crop" */
     const char *default_value; /* the default as text, parsed like any value; NULL: unset (FLAG: off) */
-    const char *default_note;  /* help: when there is another default ("preset best: mix"); NULL, "": never */
+    const char *default_note;  /* help: when there is another default ("preset best: 0"); NULL, "": never */
     int64_t int_min, int_max;
     double real_min, real_max;
     const char *help; /* one or two sentences, wrapped when printed. GROUP: the heading of the rows below */

@@ -11,13 +11,9 @@
 #include <string.h>
 
 const sfp__command *const sfp__commands[] = {
-    &sfp__cmd_run,      &sfp__cmd_runs,
-    &sfp__cmd_sweep,    &sfp__cmd_experiment,
-    &sfp__cmd_eval,     &sfp__cmd_select,
-    &sfp__cmd_data,     &sfp__cmd_predict,
-    &sfp__cmd_pretrain, &sfp__cmd_inspect,
-    &sfp__cmd_convert,  &sfp__cmd_bench,
-    &sfp__cmd_help,     NULL,
+    &sfp__cmd_run,     &sfp__cmd_runs,    &sfp__cmd_sweep,   &sfp__cmd_experiment, &sfp__cmd_eval,
+    &sfp__cmd_select,  &sfp__cmd_data,    &sfp__cmd_predict, &sfp__cmd_merge,      &sfp__cmd_pretrain,
+    &sfp__cmd_inspect, &sfp__cmd_convert, &sfp__cmd_bench,   &sfp__cmd_help,       NULL,
 };
 
 const sfp__command *sfp__command_find(const char *name)
@@ -104,6 +100,7 @@ sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err)
     bool options = true;
     for (int i = 0; i < argc; i++) {
         char *arg = argv[i];
+        bool is_out = strcmp(arg, "-o") == 0 && sfp__args_find(a, "out");
         if (!options || arg[0] != '-' || arg[1] == '\0') {
             a->operands[a->operand_count++] = arg;
         } else if (strcmp(arg, "--") == 0) {
@@ -111,11 +108,11 @@ sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err)
         } else if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) {
             a->help = true;
             return SFP_OK;
-        } else if (arg[1] != '-') {
+        } else if (arg[1] != '-' && !is_out) {
             return sfp__fail(err, SFP_EINVAL, "unknown option '%s' (options start with '--')", arg);
         } else {
             bool used = false;
-            TRY(parse_long_option(a, arg + 2, i + 1 < argc ? argv[i + 1] : NULL, &used, err));
+            TRY(parse_long_option(a, is_out ? "out" : arg + 2, i + 1 < argc ? argv[i + 1] : NULL, &used, err));
             i += used;
         }
     }

@@ -65,6 +65,7 @@ extern const sfp__command sfp__cmd_eval;
 extern const sfp__command sfp__cmd_experiment;
 extern const sfp__command sfp__cmd_help;
 extern const sfp__command sfp__cmd_inspect;
+extern const sfp__command sfp__cmd_merge;
 extern const sfp__command sfp__cmd_predict;
 extern const sfp__command sfp__cmd_pretrain;
 extern const sfp__command sfp__cmd_run;
@@ -75,7 +76,7 @@ extern const sfp__command sfp__cmd_sweep;
 /* All commands in the order of --help; ends with NULL. */
 extern const sfp__command *const sfp__commands[];
 
-/* Parses `--name value`, `--name=value`, `--flag`, `--flag on|off`, `--no-flag` and `--set key=value` (type PAIR; may be
+/* Parses `--name value`, `--name=value`, `-o value` (--out), `--flag`, `--flag on|off`, `--no-flag` and `--set key=value` (type PAIR; may be
  * repeated). `--` ends the options; options and operands may be mixed. argv[0] is the first argument, not the program. Stops at
  * --help. */
 sfp_status sfp__args_parse(sfp__args *a, int argc, char **argv, sfp_error *err);

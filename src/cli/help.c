@@ -79,8 +79,9 @@ static void put_option(FILE *to, const sfp__opt *o)
         at = 0;
     }
     size_t used = help_text(o, text, sizeof text);
-    if (o->default_value && used < sizeof text)
-        (void)snprintf(text + used, sizeof text - used, " [%s%s%s]", o->default_value, *note_of(o) ? "; " : "", note_of(o));
+    if ((o->default_value || *note_of(o)) && used < sizeof text)
+        (void)snprintf(text + used, sizeof text - used, " [%s%s%s]", o->default_value ? o->default_value : "",
+                       o->default_value && *note_of(o) ? "; " : "", note_of(o));
     put_wrapped(to, text, HELP_COLUMN, at);
 }
 
@@ -191,10 +192,10 @@ static void put_roff_option(FILE *to, const sfp__opt *o)
     (void)fputc('\n', to);
     (void)help_text(o, text, sizeof text);
     put_roff(to, text);
-    if (o->default_value) {
+    if (o->default_value || *note_of(o)) {
         (void)fputs(" Default: ", to);
-        put_roff(to, o->default_value);
-        (void)fputs(*note_of(o) ? "; " : "", to);
+        put_roff(to, o->default_value ? o->default_value : "");
+        (void)fputs(o->default_value && *note_of(o) ? "; " : "", to);
         put_roff(to, note_of(o));
         (void)fputc('.', to);
     }

@@ -287,7 +287,12 @@ void sfp__cancel_on_signals(sfp_run *run)
 
 const atomic_int *sfp__stop_on_signals(void)
 {
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}; /* a read that restarts loses nothing */
+    /* The handler has a stack of its own: libraries may use the stack pointer for something else. */
+    static char stack[64 * 1024];
+    const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    /* a read that restarts loses nothing */
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+    (void)sigaltstack(&alternate, NULL);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     return &stop;

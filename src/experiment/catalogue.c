@@ -9,7 +9,8 @@
 #define COLUMNS(list) .columns = (list), .column_count = COUNT(list)
 
 #define STREAMFP "select=streamfp buffer=streamfp"
-#define QUERY "method=ncm taps=1" /* little more than one query pass */
+#define WHOLE_BATCHES "allocate=fixed img-size=0"
+#define QUERY "method=ncm taps=1 " WHOLE_BATCHES /* little more than one query pass */
 #define OVER_LOAD "within=class clock=virtual eval-limit=100 near-future=5"
 #define PAPER "preset=paper within=class eval-limit=100"
 
@@ -121,7 +122,9 @@ static const sfp__variant whole[] = {
     {.name = "Craig*, CORDS", .settings = "select=craig buffer=streamfp weighted=on craig-cords=on", .extra = true},
     {.name = "ASER*, random replay", .settings = "select=streamfp buffer=aser aser-retrieve=off", .extra = true},
     {.name = "SSD*, port", .settings = "select=streamfp buffer=ssd ssd-schedule=port", .extra = true},
-    {.name = "StreamFP, authors' code", .settings = STREAMFP " preset=authors", .extra = true},
+    {.name = "StreamFP, authors' code",
+     .settings = STREAMFP " drop-rule=eq8 attune-topk=2 answer=all forgetting=authors",
+     .extra = true},
 };
 
 static const sfp__variant skipping[] = {
@@ -165,16 +168,15 @@ static const sfp__variant query_passes[] = {
 };
 
 static const sfp__variant over_load[] = {
-    {.name = "best", .settings = "preset=best", .allocates = true},
-    {.name = "best, no training", .settings = "preset=best allocate=queries", .allocates = true},
+    {.name = "best", .settings = "preset=best method=ridge", .allocates = true},
     {.name = "paper", .settings = "preset=paper " STREAMFP},
     {.name = "random+er", .settings = "preset=paper select=random buffer=er"},
     {.name = "none", .settings = "preset=paper select=none buffer=none attune=off"},
     {.name = "ncm", .settings = QUERY, .closed = true},
-    {.name = "slda", .settings = "method=slda slda=published taps=1", .closed = true},
-    {.name = "ranpac", .settings = "method=ranpac taps=1", .closed = true},
-    {.name = "ranpac, taps", .settings = "method=ranpac taps=0 allocate=adaptive", .closed = true, .allocates = true},
-    {.name = "ridge, taps", .settings = "method=ridge taps=0 allocate=adaptive", .closed = true, .allocates = true},
+    {.name = "slda", .settings = "method=slda slda=published taps=1 " WHOLE_BATCHES, .closed = true},
+    {.name = "ranpac", .settings = "method=ranpac taps=1 " WHOLE_BATCHES, .closed = true},
+    {.name = "ranpac, taps", .settings = "method=ranpac img-size=0", .closed = true, .allocates = true},
+    {.name = "ridge, taps", .settings = "method=ridge taps=0 img-size=0", .closed = true, .allocates = true},
 };
 
 /* ------------------------------------------------------------------------------------------------------------- columns */
@@ -426,7 +428,7 @@ static const sfp__experiment list[] = {
      .numeric_columns = true},
     {.name = "E11-rate",
      .title = "highest arrival rate without drops",
-     .question = "How many samples per second can each system of E11 process (best: query, because training waits)?",
+     .question = "How many samples per second can each system of E11 process?",
      .settings = OVER_LOAD,
      ROWS(over_load),
      COLUMNS(no_clock),

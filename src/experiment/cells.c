@@ -146,6 +146,13 @@ static bool is_auto(const char *size)
     return size && strcmp(size, "auto") == 0;
 }
 
+/* Features have no input size and need no cache, and the engine depends on their number. */
+static bool is_features(const sfp__strings *settings)
+{
+    const char *data = sfp__settings_value(settings, "data");
+    return data && strncmp(data, "features:", strlen("features:")) == 0;
+}
+
 static void put_values(const sfp__strings *settings, size_t count, const char *const *keys, sfp__text *out)
 {
     for (size_t i = 0; i < count; i++) {
@@ -160,7 +167,7 @@ static sfp_status open_engine(const sfp__strings *settings, sfp_engine **out, sf
     sfp_settings *s = NULL;
     TRY(sfp_settings_create(&s, err));
     sfp_status status = set_all(s, settings, true, err);
-    if (!status && !sfp__settings_value(settings, "img-size"))
+    if (!status && !sfp__settings_value(settings, "img-size") && !is_features(settings))
         status = sfp_settings_set(s, "img-size", "0", err);
     if (!status)
         status = sfp_engine_open_for(s, NULL, NULL, out, err);
@@ -171,11 +178,13 @@ static sfp_status open_engine(const sfp__strings *settings, sfp_engine **out, sf
 /* Opens the engine for these settings, unless it is open. */
 static sfp_status use_engine(sfp__lab *lab, const sfp__strings *settings, sfp_error *err)
 {
-    static const char *const deciding[] = {"rate", "costs", "resume", "out", "init-state"};
+    static const char *const deciding[] = {"rate", "costs", "resume", "out", "init-state"}, *const data[] = {"data"};
     OWNED_BY(sfp__text_done) sfp__text key = {0};
     put_values(settings, sizeof engine_keys / sizeof *engine_keys, engine_keys, &key);
     if (is_auto(sfp__settings_value(settings, "img-size")))
         put_values(settings, sizeof deciding / sizeof *deciding, deciding, &key);
+    if (is_features(settings))
+        put_values(settings, 1, data, &key);
     TRY(sfp__check_memory(!key.failed, err));
     if (lab->engine && strcmp(lab->engine_key.s, key.s) == 0)
         return SFP_OK;
@@ -219,7 +228,7 @@ sfp_status sfp__cell_choose_size(sfp__lab *lab, double load, sfp__strings *setti
     if (!is_auto(asked)) /* neither the user nor the preset of the row lets the size be chosen */
         return SFP_OK;
     sfp__settings_remove(settings, "img-size");
-    if (!(load > 0))
+    if (!(load > 0) || is_features(settings))
         return SFP_OK;
     TRY(use_engine(lab, settings, err));
     o.threads = 1; /* nothing is computed */
@@ -293,9 +302,9 @@ static bool is_of_other_methods(const sfp__lab *lab, const sfp__strings *setting
     sfp__args a = {0};
     if (!given || !value || strcmp(given, value) != 0)
         return false;
-    bool found = sfp__args_init(&a, "run", sfp__run_table, sfp__run_table_count, NULL) == SFP_OK &&
-                 read_args(settings, &a, NULL) == SFP_OK && sfp__run_has_no_effect(&a, key, other, sizeof other) &&
-                 sfp__settings_value(settings, other) && !sfp__settings_value(lab->opt.settings, other);
+    bool found = sfp__run_args_init(&a, NULL) == SFP_OK && read_args(settings, &a, NULL) == SFP_OK &&
+                 sfp__run_has_no_effect(&a, key, other, sizeof other) && sfp__settings_value(settings, other) &&
+                 !sfp__settings_value(lab->opt.settings, other);
     sfp__args_done(&a);
     return found;
 }
@@ -505,7 +514,7 @@ static sfp_status run_in_directory(sfp__lab *lab, sfp__cell *cell, sfp__strings 
     TRY(sfp__directory_has(directory, ".", &exists, err));
     if (exists && !begun)
         TRY(remove_run(lab, directory, err));
-    if (lab->opt.cache && !sfp__settings_value(settings, "cache"))
+    if (lab->opt.cache && !is_features(settings) && !sfp__settings_value(settings, "cache"))
         TRY(sfp__setting_print(settings, err, "cache=%s/cache", lab->opt.out));
     double from = sfp__monotonic_seconds();
     TRY(finish_run(lab, cell, directory, settings, err));

@@ -256,47 +256,17 @@ static sfp_status reference_cost(sfp__lab *lab, const sfp__cell *cell, sfp__cost
     return sfp__cost_get(lab, &settings, column->load > 0 ? column->load_of : "StreamFP", "", out, err);
 }
 
-/* Writes the file for --costs of a row that allocates: seconds of a query, and those that training adds to a timestamp. Its name is
- * that of the time of the row with training in every timestamp. */
-static sfp_status write_stages(const sfp__lab *lab, const sfp__cost *own, int b, sfp__cost *c, sfp_error *err)
+/* The cost of a row that allocates, with a file for --costs that has the seconds per sample: its batches differ in size. */
+static sfp_status query_cost(sfp__lab *lab, const char *name, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
 {
-    char text[128];
-    TRY(sfp__path_print(c->path, sizeof c->path, err, "%s-stages", own->path));
-    int n = snprintf(text, sizeof text, "query %.9g\ntrain %.9g\n", c->seconds / b, c->training);
-    return lab->opt.dry_run ? SFP_OK : sfp__file_write(c->path, text, (size_t)n, err);
-}
-
-/* Adds the settings of a mixture's closed-form member alone, with the taps of the mixture. */
-static sfp_status add_member(const sfp__strings *settings, sfp__strings *out, sfp_error *err)
-{
-    static const char *const keys[] = {"taps", "tap-mean"};
-    TRY(sfp__settings_add(out, "method=ridge", err));
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        char value[SFP_KEY_MAX];
-        TRY(sfp__settings_effective(settings, keys[i], value, sizeof value, err));
-        TRY(sfp__setting_print(out, err, "%s=%s", keys[i], value));
-    }
-    return SFP_OK;
-}
-
-/* The costs of a row that allocates. Those of a mixture's query are the costs of its closed-form member alone. */
-static sfp_status stage_costs(sfp__lab *lab, const sfp__cell *cell, const sfp__strings *settings, sfp__cost *out, sfp_error *err)
-{
-    const sfp__experiment *e = &lab->experiments[cell->experiment];
-    const sfp__variant *row = &e->rows[cell->row];
-    OWNED_BY(sfp__strings_done) sfp__strings query = {0};
-    OWNED_BY(sfp__cost_done) sfp__cost own = {0}, c = {0};
-    const char *size = sfp__settings_value(settings, "img-size");
-    TRY(sfp__lab_base_settings(lab, e, &query, err));
-    TRY(sfp__settings_add(&query, e->columns[cell->column].settings, err));
-    TRY(row->closed ? sfp__settings_add(&query, row->settings, err) : add_member(settings, &query, err));
-    if (size)
-        TRY(sfp__setting_print(&query, err, "img-size=%s", size));
-    TRY(sfp__cost_get(lab, &query, row->closed ? row->name : "query of the mixture", "", &c, err));
-    TRY(sfp__cost_get(lab, settings, row->name, "", &own, err));
-    c.training = row->closed ? 0 : fmax(own.seconds - c.seconds, 0);
-    c.guessed = c.guessed || own.guessed;
-    TRY(write_stages(lab, &own, setting_number(settings, "batch", 20), &c, err));
+    OWNED_BY(sfp__cost_done) sfp__cost c = {0};
+    char text[64], path[sizeof c.path];
+    TRY(sfp__cost_get(lab, settings, name, "", &c, err));
+    TRY(sfp__path_print(path, sizeof path, err, "%s-query", c.path));
+    memcpy(c.path, path, sizeof c.path);
+    int n = snprintf(text, sizeof text, "query %.9g\n", c.seconds / setting_number(settings, "batch", 20));
+    if (!lab->opt.dry_run)
+        TRY(sfp__file_write(c.path, text, (size_t)n, err));
     *out = TAKE(c);
     return SFP_OK;
 }
@@ -330,7 +300,7 @@ static double estimate(const sfp__lab *lab, const sfp__cell *cell, const sfp__st
     images = (images < 0 ? c->samples / 5 : images) / c->tasks; /* per task */
     images = limit > 0 && limit < images ? limit : images;
     double tested = (double)images * c->tasks * (c->tasks + 1) / 2;
-    return trained * (cell->cost + c->training) + tested * lab->pass_seconds + 0.2;
+    return trained * cell->cost + tested * lab->pass_seconds + 0.2;
 }
 
 /* The load of a query pass; 0: the load of the column is that of training, or it has none. */
@@ -359,7 +329,7 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
             TRY(fit_coreset(lab, b / cell->rate, settings, err));
     }
     if (timed || e->needs_costs) {
-        TRY(row->allocates ? stage_costs(lab, cell, settings, cost, err)
+        TRY(row->allocates ? query_cost(lab, row->name, settings, cost, err)
                            : sfp__cost_get(lab, settings, row->name, column->learner ? column->name : "", cost, err));
         cell->cost = cost->seconds;
         cell->guessed = cost->guessed || reference.guessed;
@@ -367,9 +337,7 @@ sfp_status sfp__cell_clock(sfp__lab *lab, sfp__cell *cell, sfp__strings *setting
     }
     if (timed) {
         TRY(sfp__setting_print(settings, err, "rate=%.9g", cell->rate));
-        if (row->allocates)
-            TRY(sfp__setting_print(settings, err, "costs=%.9g,%.9g", cost->seconds, cost->training));
-        else if (!row->measured_clock)
+        if (!row->measured_clock)
             TRY(sfp__setting_print(settings, err, "costs=%.9g", cost->seconds));
     }
     sfp__settings_key(settings, cell->key);

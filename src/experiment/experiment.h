@@ -32,7 +32,7 @@ typedef struct sfp__variant {
     bool extra;          /* rows: another form of a method; a budget omits it first */
     bool fits;           /* rows: the largest coreset whose processing time fits the time in which a batch arrives */
     bool measured_clock; /* rows: times are measured during the run instead of taken from DIR/costs */
-    bool allocates;      /* rows: allocate is not fixed, so that queries and training have costs of their own */
+    bool allocates;      /* rows: allocate is not fixed, so that costs are those of a sample */
 } sfp__variant;
 
 /* A number of a cell. */
@@ -195,8 +195,7 @@ void sfp__lab_report_other_inputs(sfp__lab *lab);
 #define SFP_INPUTS_ANY "any"           /* a processing time that the user has given */
 /* What is known about a method on a stream: measured once, then read from DIR/costs. */
 typedef struct sfp__cost {
-    double seconds;           /* per batch; of a row that allocates: without training */
-    double training;          /* of a row that allocates: seconds that training adds to a timestamp */
+    double seconds;           /* per batch */
     int64_t batches, samples; /* of the stream */
     int tasks;
     int64_t *task_batches;       /* (tasks) */

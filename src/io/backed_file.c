@@ -111,18 +111,24 @@ sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__te
 
 /* ------------------------------------------------------------------- reading */
 
+sfp_status sfp__backed_file_check(const char *path, const void *bytes, size_t size, sfp_error *err)
+{
+    uint32_t expected;
+    if (size < 16)
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint, file has %zu bytes", path, size);
+    memcpy(&expected, (const uint8_t *)bytes + size - sizeof expected, sizeof expected);
+    uint32_t found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), bytes, size - sizeof expected);
+    if (found != expected)
+        return sfp__fail(err, SFP_EFORMAT, "%s: checksum is %08x, expected %08x; the file is damaged", path, found, expected);
+    return SFP_OK;
+}
+
 sfp_status sfp__backed_file_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err)
 {
     OWNED uint8_t *block = NULL;
     size_t n = 0;
-    uint32_t expected;
     TRY(sfp__file_read(path, SIZE_MAX, &block, &n, err));
-    if (n < 16)
-        return sfp__fail(err, SFP_EFORMAT, "%s: not a checkpoint, file has %zu bytes", path, n);
-    memcpy(&expected, block + n - sizeof expected, sizeof expected);
-    uint32_t found = (uint32_t)crc32_z(crc32_z(0, NULL, 0), block, n - sizeof expected);
-    if (found != expected)
-        return sfp__fail(err, SFP_EFORMAT, "%s: checksum is %08x, expected %08x; the file is damaged", path, found, expected);
+    TRY(sfp__backed_file_check(path, block, n, err));
     *bytes = TAKE(block);
     *size = n;
     return SFP_OK;

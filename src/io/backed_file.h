@@ -42,6 +42,8 @@ sfp_status sfp__backed_file_write(sfp__backed_file *k, const char *path, sfp__te
 /* Reads the whole file into a new block and verifies its checksum. The file is read and not mapped, so that a bad sector causes
  * an error and not a signal. */
 sfp_status sfp__backed_file_read(const char *path, uint8_t **bytes, size_t *size, sfp_error *err);
+/* Verifies the checksum of such a file that is in memory. */
+sfp_status sfp__backed_file_check(const char *path, const void *bytes, size_t size, sfp_error *err);
 
 /* Reads PATH with `read`, or PATH.old if PATH is damaged or missing (sfp__file_read_or_backup). First removes the temporary files
  * of killed writers. */

@@ -19,7 +19,6 @@ sfp__learner_options sfp__learner_options_defaults(const sfp__vit *vit)
                               .batch = 20,
                               .steps = 1,
                               .replay = 10,
-                              .feed = SFP_FEED_AUTO,
                               .taps = 1,
                               .ranpac_width = SFP_RANPAC_WIDTH_DEFAULT,
                               .drift = SFP_DRIFT_NEW_CLASS};
@@ -44,9 +43,6 @@ static sfp_status check_options(const sfp__learner_options *o, sfp_error *err)
                                  list[i].min, list[i].max);
     if (o->method)
         return SFP_OK;
-    if (o->head == SFP_HEAD_MIX && o->fp.query_one)
-        return sfp__fail_key(err, "query-pass", SFP_EINVAL,
-                             "query-pass is 'shared', expected separate with head mix, which learns from queries");
     if (!(o->coreset.sigma > 0))
         return sfp__fail_key(err, "sigma", SFP_EINVAL, "sigma is %g, expected a number above 0", o->coreset.sigma);
     if (!(o->adam.lr >= 0) || !isfinite(o->adam.lr))
@@ -63,13 +59,10 @@ static sfp_status make_batch_work(sfp__learner *l, sfp_error *err)
         {&l->batch.query, b * D, sizeof *l->batch.query}, {&l->batch.has_query, b, sizeof *l->batch.has_query},
         {&l->batch.label, b, sizeof *l->batch.label},     {&l->batch.id, b, sizeof *l->batch.id},
         {&l->batch.image, b, sizeof *l->batch.image},     {&l->batch.image_size, b, sizeof *l->batch.image_size},
-        {&l->batch.key, b, sizeof *l->batch.key},         {&l->batch.tap, taps, sizeof *l->batch.tap},
-        {&l->batch.has_tap, b, sizeof *l->batch.has_tap}};
+        {&l->batch.key, b, sizeof *l->batch.key},         {&l->batch.tap, taps, sizeof *l->batch.tap}};
     TRY(sfp__block(&l->batch.block, SFP_LIST(list), err));
-    if (l->tap_dim == l->D) {
+    if (l->tap_dim == l->D)
         l->batch.tap = l->batch.query;
-        l->batch.has_tap = l->batch.has_query;
-    }
     memset(l->batch.query, 0, b * D * sizeof *l->batch.query); /* slots copy the query even if has_query is false */
     return SFP_OK;
 }
@@ -79,7 +72,7 @@ static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
 {
     size_t b = (size_t)l->opt.batch, n = (size_t)l->capacity, D = (size_t)l->D, k = (size_t)l->opt.steps;
     size_t r = (size_t)(l->opt.replay ? l->opt.replay : 1);
-    const sfp__want list[] = {{&l->step.rx, (r + SFP_VALIDATION_STEP) * l->pixels, sizeof *l->step.rx},
+    const sfp__want list[] = {{&l->step.rx, r * l->pixels, sizeof *l->step.rx},
                               {&l->batch.mean_embed, b * D, sizeof *l->batch.mean_embed},
                               {&l->batch.fingerprint, D, sizeof *l->batch.fingerprint},
                               {&l->batch.score, b, sizeof *l->batch.score},
@@ -93,48 +86,35 @@ static sfp_status make_step_work(sfp__learner *l, sfp_error *err)
                               {&l->step.masked, n, sizeof *l->step.masked},
                               {&l->step.replayed, n, sizeof *l->step.replayed},
                               {&l->step.query, n * D, sizeof *l->step.query},
-                              {&l->step.tap, l->tap_dim > l->D ? n * (size_t)l->tap_dim : 0, sizeof *l->step.tap},
                               {&l->step.replay, k * r, sizeof *l->step.replay},
                               {&l->step.replay_count, k, sizeof *l->step.replay_count},
                               {&l->step.loss, k, sizeof *l->step.loss}};
     TRY(sfp__block(&l->step.block, SFP_LIST(list), err));
     memset(l->batch.select_weight, 0, b * sizeof *l->batch.select_weight);
-    if (l->tap_dim == l->D)
-        l->step.tap = l->step.query;
     return SFP_OK;
 }
 
-/* Returns after how many samples solving the equations of a closed-form head costs a hundredth of the passes over these samples.
- * An operation in double takes about as long as four in float. */
-static int64_t solve_gap(const sfp__learner *l)
+sfp__head_options sfp__learner_head_options(const sfp__learner_options *o, const sfp__vit_config *vit, int classes)
 {
-    const sfp__vit_config *c = &l->vit->config;
-    double T = l->vit->tokens, D = c->dim, n = l->tap_dim;
-    double pass = c->depth * (2 * T * D * (4 * D + 2 * c->hidden) + 4 * T * T * D), solve = 4 * n * n * n / 3;
-    return 1 + (int64_t)(solve / (0.01 * pass));
-}
-
-const char *const sfp__learner_members[SFP_HEAD_MEMBERS] = {NULL, "ridge"};
-
-sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_HEAD_MEMBERS], sfp_error *err)
-{
-    const sfp__learner_options *o = &l->opt;
-    int classes = o->method || o->fp.classes > 16 ? o->fp.classes : 16;
-    sfp__head_options h = sfp__head_options_defaults(l->tap_dim, classes);
-    h.tap_dim = l->D;
+    sfp__head_options h = sfp__head_options_defaults(sfp__learner_tap_dim(o, vit), classes);
+    h.tap_dim = vit->dim;
     h.seed = o->seed;
     h.slda_published = o->slda_published;
     h.ridge_balanced = o->ridge_balanced;
+    h.half_life = o->half_life;
+    h.tap_mean = o->tap_mean;
     h.ranpac_width = o->ranpac_width;
     h.shrinkage_oas = !o->fixed_shrinkage;
-    h.solve_gap = solve_gap(l);
+    return h;
+}
+
+sfp_status sfp__learner_make_head(const sfp__learner *l, sfp__head **out, sfp_error *err)
+{
+    const sfp__learner_options *o = &l->opt;
+    sfp__head_options h = sfp__learner_head_options(o, &l->vit->config, o->fp.classes);
     h.threads = l->threads;
-    h.test_on_held = !o->method && !o->mix_by_arrivals;
-    if (o->method)
-        return sfp__head_create(o->method, &h, &heads[0], err);
-    for (int i = 1; o->head == SFP_HEAD_MIX && i < SFP_HEAD_MEMBERS; i++)
-        TRY(sfp__head_create(sfp__learner_members[i], &h, &heads[i], err));
-    return SFP_OK;
+    *out = NULL;
+    return o->method ? sfp__head_create(o->method, &h, out, err) : SFP_OK;
 }
 
 sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error *err)
@@ -145,16 +125,11 @@ sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error 
     size_t old = (size_t)l->classes.capacity, n = (size_t)capacity, b = (size_t)l->opt.batch;
     char **names;
     uint8_t *seen, *allowed;
-    float *member[SFP_HEAD_MEMBERS] = {NULL}, *mixed = NULL;
+    float *scores;
     OWNED void *block = NULL;
-    bool mix = !l->opt.method && l->opt.head == SFP_HEAD_MIX;
-    sfp__want list[4 + SFP_HEAD_MEMBERS] = {{&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}};
-    size_t count = 3;
-    for (int i = 0; i < (mix ? SFP_HEAD_MEMBERS : l->opt.method ? 1 : 0); i++)
-        list[count++] = (sfp__want){&member[i], b * n, sizeof(float)};
-    if (mix)
-        list[count++] = (sfp__want){&mixed, n, sizeof(float)};
-    TRY(sfp__block_cleared(&block, count, list, err));
+    const sfp__want list[] = {
+        {&names, n, sizeof *names}, {&seen, n, 1}, {&allowed, n, 1}, {&scores, l->opt.method ? b * n : 0, sizeof *scores}};
+    TRY(sfp__block_cleared(&block, SFP_LIST(list), err));
     if (old) {
         memcpy(names, l->classes.names, old * sizeof *names);
         memcpy(seen, l->classes.seen, old);
@@ -165,8 +140,7 @@ sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error 
     l->classes.names = names;
     l->classes.seen = seen;
     l->classes.allowed = allowed;
-    memcpy(l->step.member, member, sizeof member);
-    l->step.mixed = mixed;
+    l->step.scores = scores;
     l->classes.capacity = capacity;
     return SFP_OK;
 }
@@ -183,7 +157,7 @@ sfp_status sfp__learner_add_classes(sfp__learner *l, int classes, sfp_error *err
 static sfp_status init_method(sfp__learner *l, sfp_error *err)
 {
     const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
-    TRY(sfp__learner_make_heads(l, l->heads, err));
+    TRY(sfp__learner_make_head(l, &l->head, err));
     TRY(sfp__vit_plan_create(l->vit, l->threads, &plan, &l->plan, err));
     l->capacity = l->opt.batch;
     TRY(make_batch_work(l, err));
@@ -204,14 +178,8 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
         c = o->coreset_max;
     l->max_step_samples = c + o->replay;
     l->capacity = l->max_step_samples > o->batch ? l->max_step_samples : o->batch;
-    if (o->head == SFP_HEAD_MIX) {
-        l->capacity =
-            l->max_step_samples + SFP_VALIDATION_STEP > l->capacity ? l->max_step_samples + SFP_VALIDATION_STEP : l->capacity;
-        TRY(sfp__validation_init(&l->validation, l->rgb_bytes, (size_t)l->tap_dim, err));
-    }
     o->fp.seed = o->seed;
-    sfp__trainer_options t = {
-        .fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .taps = l->taps, .tap_mean = o->tap_mean, .memo = o->memo};
+    sfp__trainer_options t = {.fp = o->fp, .adam = o->adam, .max_batch = l->capacity, .memo = o->memo};
     TRY(sfp__trainer_create(l->vit, l->threads, &t, &l->trainer, err));
     l->fp = sfp__trainer_fp(l->trainer);
     o->fp = l->fp->opt;
@@ -228,14 +196,12 @@ static sfp_status init_fingerprints(sfp__learner *l, sfp_error *err)
     TRY(sfp__learner_model_ops_init(l, err));
     TRY(make_batch_work(l, err));
     TRY(make_step_work(l, err));
-    TRY(sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err));
-    l->mix = sfp__mix_start(1);
-    return sfp__learner_make_heads(l, l->heads, err);
+    return sfp__learner_reserve_classes(l, o->fp.classes > 16 ? o->fp.classes : 16, err);
 }
 
-sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit *vit, sfp_error *err)
+sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit_config *vit, sfp_error *err)
 {
-    int taps = sfp__learner_taps(o, vit), depth = vit->config.depth;
+    int taps = sfp__learner_taps(o, vit), depth = vit->depth;
     if (taps > depth)
         return sfp__fail_key(err, "taps", SFP_EINVAL, "taps is %d, expected at most %d: the number of blocks of the backbone",
                              taps, depth);
@@ -252,15 +218,19 @@ sfp_status sfp__learner_create(sfp__vit *vit, sfp__thread_pool *threads, const s
     TRY(check_options(opt, err));
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     l->opt = *opt;
+    if (!opt->method) { /* fingerprints have no taps */
+        l->opt.taps = 1;
+        l->opt.tap_mean = false;
+    }
     l->vit = vit;
     l->threads = threads;
     l->D = vit->config.dim;
     l->S = vit->config.img_size;
-    TRY(sfp__learner_check_taps(opt, vit, err));
-    l->taps = sfp__learner_taps(opt, vit);
-    l->tap_dim = sfp__learner_tap_dim(opt, vit);
-    l->rgb_bytes = 3 * (size_t)l->S * (size_t)l->S;
-    l->pixels = l->rgb_bytes;
+    TRY(sfp__learner_check_taps(&l->opt, &vit->config, err));
+    l->taps = sfp__learner_taps(&l->opt, &vit->config);
+    l->tap_dim = sfp__learner_tap_dim(&l->opt, &vit->config);
+    l->pixels = 3 * (size_t)l->S * (size_t)l->S;
+    l->rgb_bytes = vit->config.rows ? (size_t)l->D * sizeof(float) : l->pixels; /* keys are those of a head that is given the rows */
     l->select_rng = sfp__rng_init(opt->seed, 2);
     l->replay_rng = sfp__rng_init(opt->seed, 3);
     l->buffer_rng = sfp__rng_init(opt->seed, 4);
@@ -278,10 +248,8 @@ void sfp__learner_free(sfp__learner *l)
         return;
     sfp__snapshots_done(&l->snapshots);
     pthread_mutex_destroy(&l->head_lock);
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
-        sfp__head_free(l->heads[i]);
+    sfp__head_free(l->head);
     sfp__buffer_free(l->buffer);
-    sfp__validation_done(&l->validation);
     sfp__diagnostics_free(l->diagnostics);
     if (l->selector && l->selector->close)
         l->selector->close(l->select_state);
@@ -380,30 +348,9 @@ sfp_status sfp__learner_set_classes(sfp__learner *l, int n, const int32_t *label
     return SFP_OK;
 }
 
-void sfp__learner_set_training(sfp__learner *l, bool on)
+int64_t sfp__learner_class_samples(const sfp__learner *l, int32_t label)
 {
-    l->limits.no_training = !on;
-}
-
-double sfp__learner_linear_weight(const sfp__learner *l)
-{
-    double weight[SFP_HEAD_MEMBERS];
-    if (l->opt.method || l->opt.head != SFP_HEAD_MIX)
-        return 1;
-    sfp__mix_weights(&l->mix, weight);
-    return weight[0];
-}
-
-int sfp__learner_class_samples(const sfp__learner *l, int32_t label, int most)
-{
-    const sfp__head *h = l->heads[0] ? l->heads[0] : l->heads[1];
-    int64_t n = h ? sfp__head_label_samples(h, label) : 0;
-    return n < most ? (int)n : most;
-}
-
-void sfp__learner_set_slack(sfp__learner *l, bool slack)
-{
-    l->limits.no_slack = !slack;
+    return l->head ? sfp__head_label_samples(l->head, label) : 0;
 }
 
 void sfp__learner_set_limits(sfp__learner *l, int coreset, int replay, int steps)

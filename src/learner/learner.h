@@ -18,12 +18,6 @@
 #include "model/vit_memo.h"
 #include "select/select.h"
 
-typedef enum sfp__head_mode { SFP_HEAD_LINEAR, SFP_HEAD_MIX } sfp__head_mode;
-typedef enum sfp__head_feed {
-    SFP_FEED_CORESET,
-    SFP_FEED_BATCH,
-    SFP_FEED_AUTO
-} sfp__head_feed; /* auto: batch while the learner has time to spare */
 typedef enum sfp__drift { SFP_DRIFT_OFF, SFP_DRIFT_NEW_CLASS, SFP_DRIFT_PH } sfp__drift;
 
 typedef struct sfp__learner sfp__learner;
@@ -54,12 +48,10 @@ typedef struct sfp__learner_options {
     int coreset_max;            /* maximum size of the coreset; 0: only sigma limits it */
     int steps;                  /* K */
     int replay;                 /* r */
-    sfp__head_mode head;
-    sfp__head_feed feed;
-    bool mix_by_arrivals; /* head mix compares its members on arriving samples instead of held-out ones */
-    int taps;             /* K: closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks */
+    int taps;             /* K: a closed-form head learns from the class tokens after the last K blocks; 0: half of the blocks */
     bool tap_mean;        /* and from the mean of the patch tokens after the last block but one */
     bool ridge_balanced;  /* head ridge: scores do not prefer frequent classes */
+    double half_life;     /* ncm, slda, ridge: samples count half after this number of others; 0: never */
     int ranpac_width;     /* method ranpac: number of features; always 4000, except in tests */
     bool slda_published;  /* head slda: the published update instead of exact sums */
     bool fixed_shrinkage; /* head slda: shrinkage 1e-4 instead of the estimate of OAS */
@@ -80,7 +72,6 @@ typedef struct sfp__timestamp_details {
     int task, offered, coreset_count, steps;
     const float *similarity; /* (offered) scores that the selection used; NULL: not computed */
     const int *coreset;      /* (coreset_count) indices into the batch */
-    const bool *learned;     /* (offered) samples that the closed-form member of head mix learned from; NULL: another head */
     const int *replay_count; /* (steps) */
     const int *replay;       /* (steps, options.replay) slots */
     const double *loss;      /* (steps) */
@@ -110,24 +101,23 @@ sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples
  * learned or forgotten.
  *
  * sfp__learner_forget takes out 1 to options.batch samples that were learned with these images and labels; SFP_ENOTFOUND: one of
- * them cannot have been learned. sfp__learner_relabel changes the label of such a sample. sfp__learner_merge adds the sums of a
- * checkpoint of the same method, backbone, taps and preprocessing, whose classes of the same label must have the same name; the
- * counters of the learner are unchanged. */
+ * them cannot have been learned. sfp__learner_relabel changes the label of such a sample. sfp__learner_merge adds the sums of a state
+ * or a checkpoint of the same method, backbone, taps and preprocessing, sfp__learner_subtract takes them out (SFP_ENOTFOUND: the learner
+ * does not have all of these samples). Classes are matched by name (state/saved_sums.h). The counters of the learner are unchanged. */
 sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *samples, sfp_error *err);
 sfp_status sfp__learner_relabel(sfp__learner *l, const sfp__sample *sample, int32_t label, sfp_error *err);
-sfp_status sfp__learner_merge(sfp__learner *l, const char *path, sfp_error *err);
 
-/* Sets whether the learner has time to spare (feed auto). The initial value is true. */
-void sfp__learner_set_slack(sfp__learner *l, bool slack);
+/* A state or checkpoint: a file, a run directory, or a block of memory. */
+typedef struct sfp__saved_file {
+    const char *path; /* of the file or directory; for a block its name in messages */
+    const void *data; /* (size) NULL: the file */
+    size_t size;
+} sfp__saved_file;
+sfp_status sfp__learner_merge(sfp__learner *l, const sfp__saved_file *from, sfp_error *err);
+sfp_status sfp__learner_subtract(sfp__learner *l, const sfp__saved_file *from, sfp_error *err);
 
-/* Sets whether the next timestamps train the fingerprints; initially they do. Without training, head mix only updates its
- * closed-form member and the buffer (docs/method.md, section 18). Only with head mix. */
-void sfp__learner_set_training(sfp__learner *l, bool on);
-/* Returns the weight of the linear head in the predictions of head mix; 1 without head mix. */
-double sfp__learner_linear_weight(const sfp__learner *l);
-
-/* Returns how many samples of a class the closed-form head has learned, at most `most`; 0: there is no such head. */
-int sfp__learner_class_samples(const sfp__learner *l, int32_t label, int most);
+/* Returns how many samples of a class the closed-form head has learned; 0: there is no such head. */
+int64_t sfp__learner_class_samples(const sfp__learner *l, int32_t label);
 
 /* Limits the work per timestamp from now on, within the options. A controller uses this to follow the load. 0: the value of the
  * options. */
@@ -167,7 +157,8 @@ sfp__learner_counts sfp__learner_get_counts(const sfp__learner *l);
 /* sfp__learner_save and sfp__learner_load write and read the learnable state under the tensor names of the golden files. Loading
  * requires the same sizes and the settings with which the values were learned; the error message names the difference. On a
  * task-free stream the file may have more classes. Loading resets Adam; buffer, counters and random generators are unchanged.
- * A checkpoint can be loaded, too: only it contains the sums of head mix; after a state, the closed-form member begins without samples.
+ * A checkpoint can be loaded, too. A method takes over the sums of the file and begins without others; its classes are matched by name,
+ * and classes are added.
  * If a load or a resume fails, nothing changes, with one exception: if there is no memory for a snapshot (SFP_ENOMEM),
  * predictors continue with the previous one.
  *

@@ -8,7 +8,6 @@
 #include "learner/learner.h"
 #include "learner/snapshot.h"
 #include "learner/trainer.h"
-#include "learner/validation.h"
 
 enum { SFP_LEARNER_MAX_CLASSES = 1 << 20 };
 
@@ -40,7 +39,7 @@ typedef struct sfp__class_table {
     int count;   /* number of classes of a closed-form head; with fingerprints it is the number of rows of the linear head */
     int learned; /* number of classes of a closed-form head after the last timestamp, which predictors use */
     int capacity;
-    void *block;            /* memory of the following arrays, of step.member and of step.mixed */
+    void *block;            /* memory of the following arrays and of step.scores */
     char **names;           /* (capacity) NULL: the class has no name */
     uint64_t names_version; /* changes whenever a name changes; starts at 1 */
     uint8_t *seen;          /* (capacity) 1: a sample of this class was offered */
@@ -53,9 +52,7 @@ typedef struct sfp__batch_work {
     float *x;              /* (b, 3, S, S) normalised */
     float *query;          /* (b, D) */
     bool *has_query;       /* (b) */
-    bool has_embeds;       /* mean_embed has the values of this batch */
-    float *tap;            /* (b, tap_dim) inputs of closed-form heads; with one tap the same array as `query` */
-    bool *has_tap;         /* (b) with one tap the same array as has_query */
+    float *tap;            /* (b, tap_dim) inputs of a closed-form head; with one tap the same array as `query` */
     uint64_t *key;         /* (b) digests of the images */
     int32_t *label;        /* (b) */
     uint64_t *id;          /* (b) */
@@ -76,21 +73,17 @@ typedef struct sfp__batch_work {
 typedef struct sfp__step_work {
     void *block;
     const float **xs;           /* (n) */
-    float *rx;                  /* (replay + SFP_VALIDATION_STEP, 3, S, S) replayed and validation images, normalised */
+    float *rx;                  /* (replay, 3, S, S) replayed images, normalised */
     sfp__item *items;           /* (n) in the order of the pass: samples with unknown queries first */
     int32_t *label;             /* (n) */
     float *weight;              /* (n) */
     bool *masked;               /* (n) */
     bool *replayed;             /* (n) */
     float *query;               /* (n, D) */
-    float *tap;                 /* (n, tap_dim); with one tap the same array as `query` */
     float *sample_loss;         /* (2, b) losses of the coreset, by index and in order of choice */
     int *replay, *replay_count; /* (steps, replay) (steps) */
     double *loss;               /* (steps) */
-    /* The following arrays are reallocated when the number of classes grows. */
-    /* (b, capacity) log-probabilities: one per member with head mix, only [0] with a closed-form head */
-    float *member[SFP_HEAD_MEMBERS];
-    float *mixed; /* (capacity) mixed log-probabilities of one sample, only with head mix */
+    float *scores;              /* (b, capacity of classes) log-probabilities of a closed-form head, else NULL */
 } sfp__step_work;
 
 /* Owns everything it points to, except vit and threads. */
@@ -104,15 +97,11 @@ struct sfp__learner {
     sfp__fp *fp;         /* belongs to the trainer */
     void *select_state;  /* state of a selector that learns, else NULL */
     sfp__buffer *buffer; /* NULL: none */
-    /* head mix: [1] ridge, [0] is NULL because the trainer has the linear head; method: [0] */
-    sfp__head *heads[SFP_HEAD_MEMBERS];
-    sfp__mix mix;
-    sfp__validation validation; /* head mix */
+    sfp__head *head;     /* that of the method; NULL: fingerprints, whose linear head the trainer has */
     sfp__rng select_rng, replay_rng, buffer_rng;
     sfp__drift_detector detector;
     sfp__learner_counts counts;
     struct {
-        bool no_slack, no_training;
         int coreset, replay, steps; /* 0: no limit */
     } limits;                       /* the last limits set by a controller */
     sfp__class_table classes;
@@ -148,11 +137,8 @@ sfp_status sfp__learner_reserve_classes(sfp__learner *l, int classes, sfp_error 
  * rows is unchanged. */
 sfp_status sfp__learner_add_classes(sfp__learner *l, int classes, sfp_error *err);
 
-/* Kinds of the members of head mix; [0] is NULL: the linear head of the trainer. */
-extern const char *const sfp__learner_members[SFP_HEAD_MEMBERS];
-
-/* Creates the members of head mix, or the head of the method. On failure the caller frees those that were created. */
-sfp_status sfp__learner_make_heads(const sfp__learner *l, sfp__head *heads[SFP_HEAD_MEMBERS], sfp_error *err);
+/* Creates an empty head of the method; NULL: fingerprints. */
+sfp_status sfp__learner_make_head(const sfp__learner *l, sfp__head **out, sfp_error *err);
 
 /* Returns the cross-entropy of a sample of the batch with logits z (classes): its term of the loss of a step. */
 float sfp__learner_cross_entropy(const sfp__learner *l, const float *z, int label);
@@ -183,20 +169,23 @@ void sfp__learner_model_ops_done(sfp__learner *l);
 const sfp__model_ops *sfp__learner_model_ops(sfp__learner *l);
 
 /* Returns the number of taps: that of the options, 0 of which means half of the blocks. */
-static inline int sfp__learner_taps(const sfp__learner_options *o, const sfp__vit *vit)
+static inline int sfp__learner_taps(const sfp__learner_options *o, const sfp__vit_config *vit)
 {
-    int half = vit->config.depth > 1 ? vit->config.depth / 2 : 1;
+    int half = vit->depth > 1 ? vit->depth / 2 : 1;
     return o->taps > 0 ? o->taps : half;
 }
 
 /* Returns the number of values of a sample's taps. */
-static inline int sfp__learner_tap_dim(const sfp__learner_options *o, const sfp__vit *vit)
+static inline int sfp__learner_tap_dim(const sfp__learner_options *o, const sfp__vit_config *vit)
 {
-    return (o->tap_mean + sfp__learner_taps(o, vit)) * vit->config.dim;
+    return (o->tap_mean + sfp__learner_taps(o, vit)) * vit->dim;
 }
 
+/* Returns the options of a closed-form head that define the meaning of its values. */
+sfp__head_options sfp__learner_head_options(const sfp__learner_options *o, const sfp__vit_config *vit, int classes);
+
 /* The backbone must have the blocks that the options name. */
-sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit *vit, sfp_error *err);
+sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit_config *vit, sfp_error *err);
 
 /* Loads a batch and computes its queries, taps and keys; only with a method. Takes the head's lock for the former. */
 sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *samples, sfp_error *err);
@@ -204,6 +193,8 @@ sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *s
 sfp_status sfp__learner_check_label(const sfp__learner *l, uint64_t id, int32_t label, sfp_error *err);
 /* Fails if the head is not a function of sums. */
 sfp_status sfp__learner_check_sums(const sfp__learner *l, sfp_error *err);
+/* Replaces the sums of a method by those of a state or a checkpoint. */
+sfp_status sfp__learner_load_sums(sfp__learner *l, const char *path, sfp_error *err);
 /* Only with a method: the classes seen are those with samples. */
 void sfp__learner_update_seen(sfp__learner *l);
 

@@ -148,7 +148,7 @@ static sfp_status run_pass(sfp__learner *l, const call_samples *a, int first, in
     *n = count_for_pass(l, a, first, l->capacity);
     TRY(fill(l, a, first, *n, &unknown, err));
     if (in_order && unknown > 0) {
-        TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, NULL, NULL, err));
+        TRY(sfp__trainer_queries(l->trainer, unknown, l->step.xs, l->step.query, err));
         keep_queries(l, a, unknown);
         TRY(fill(l, a, first, *n, &unknown, err));
     }
@@ -483,7 +483,7 @@ bool sfp__learner_query_known(const sfp__learner *l, const sfp__item *item)
         return false;
     if (item->replay)
         return l->buffer->slot[item->index].has_query;
-    return (l->heads[1] ? l->batch.has_tap : l->batch.has_query)[item->index]; /* selectors compute queries without taps */
+    return l->batch.has_query[item->index];
 }
 
 sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries)
@@ -496,9 +496,6 @@ sfp__train_batch sfp__learner_batch(const sfp__learner *l, int n, int queries)
                               .allowed = l->classes.allowed,
                               .replayed = l->step.replayed,
                               .query = l->step.query,
-                              .tap = l->tap_dim > l->D ? l->step.tap : NULL,
-                              .taps = l->taps,
-                              .tap_mean = l->opt.tap_mean,
                               .queries = queries};
 }
 
@@ -515,10 +512,5 @@ void sfp__learner_keep_queries(sfp__learner *l, int unknown)
             slot->has_query = true;
         else
             l->batch.has_query[item->index] = true;
-        if (!slot && l->tap_dim > l->D) {
-            size_t n = (size_t)l->tap_dim;
-            memcpy(l->batch.tap + (size_t)item->index * n, l->step.tap + (size_t)i * n, n * sizeof *l->batch.tap);
-            l->batch.has_tap[item->index] = true;
-        }
     }
 }

@@ -35,12 +35,9 @@ struct sfp__predictor {
     float *alpha, *norm, *square;     /* (max_batch, pool) twice, (max_batch, D) */
     float *prefix[SFP_FP_MAX_LAYERS]; /* (max_batch, 2*rows*D) */
     /* Workspace that grows with the classes or the number of images. */
-    size_t class_capacity, work_capacity, member_capacity, logp_capacity, unscaled_capacity, unknown_capacity;
-    void *class_block;
-    float *logits, *member[SFP_HEAD_MEMBERS]; /* (max_batch, class_capacity) */
-    double *work;
-    int32_t *member_labels; /* (SFP_HEAD_MEMBERS, member_capacity) predictions of each member for the images of the last run */
-    bool member_known, linear_skipped;  /* of the last run */
+    size_t logits_capacity, logp_capacity, unscaled_capacity, unknown_capacity;
+    float *logits;                      /* (max_batch, classes) */
+    double *work;                       /* (D) */
     bool wants_unscaled, wants_unknown; /* whether a run computes: */
     float *unscaled, *unknown;          /* (n) by image */
     float *logp;                        /* (rows, classes) result of sfp__predictor_predict and sfp__predictor_answer */
@@ -49,8 +46,7 @@ struct sfp__predictor {
     bool *all_known;  /* (n) */
 };
 
-/* exact: closed-form members are solved from all samples, which is too slow for every timestamp. */
-static sfp_status publish(sfp__learner *l, bool exact, sfp_error *err)
+static sfp_status publish(sfp__learner *l, sfp_error *err)
 {
     TRY(sfp__fp_prepare(l->fp, err));
     const sfp__snapshot_source from = {.t = l->counts.timestamps,
@@ -60,10 +56,7 @@ static sfp_status publish(sfp__learner *l, bool exact, sfp_error *err)
                                        .seen = l->classes.seen,
                                        .names = l->classes.names,
                                        .name_count = l->classes.capacity,
-                                       .names_version = l->classes.names_version,
-                                       .mix = l->opt.head == SFP_HEAD_MIX ? &l->mix : NULL,
-                                       .heads = l->heads,
-                                       .exact = exact};
+                                       .names_version = l->classes.names_version};
     return sfp__snapshots_publish(&l->snapshots, &from, err);
 }
 
@@ -75,7 +68,7 @@ sfp_status sfp__learner_publish(sfp__learner *l, sfp_error *err)
     bool has_predictors = l->snapshots.predictors > 0;
     pthread_mutex_unlock(&l->snapshots.lock);
     l->snapshots.stale = true;
-    return has_predictors ? publish(l, false, err) : SFP_OK;
+    return has_predictors ? publish(l, err) : SFP_OK;
 }
 
 /* Allocates the workspace and the plan for `max_batch` images. p->opt, p->head, D and S must be set. */
@@ -89,9 +82,9 @@ static sfp_status init_workspace(sfp__predictor *p, sfp__vit *vit, const sfp__fp
     p->rows = prompted ? sfp__fp_prefix_rows(o) : 0;
     p->pixels = 3 * (size_t)p->S * (size_t)p->S;
     size_t n = (size_t)max_batch, D = (size_t)p->D, prompted_rows = prompted ? n : 0, pool = prompted_rows * (size_t)o->pool;
-    p->taps = sfp__learner_taps(p->opt, vit);
-    p->tap_dim = sfp__learner_tap_dim(p->opt, vit);
-    sfp__want list[10 + SFP_FP_MAX_LAYERS] = {{&p->x, n * p->pixels, sizeof *p->x},
+    p->taps = sfp__learner_taps(p->opt, &vit->config);
+    p->tap_dim = sfp__learner_tap_dim(p->opt, &vit->config);
+    sfp__want list[11 + SFP_FP_MAX_LAYERS] = {{&p->x, n * p->pixels, sizeof *p->x},
                                               {&p->xs, n, sizeof *p->xs},
                                               {&p->rgb, n, sizeof *p->rgb},
                                               {&p->order, n, sizeof *p->order},
@@ -100,8 +93,9 @@ static sfp_status init_workspace(sfp__predictor *p, sfp__vit *vit, const sfp__fp
                                               {&p->alpha, pool, sizeof *p->alpha},
                                               {&p->norm, pool, sizeof *p->norm},
                                               {&p->square, prompted_rows * D, sizeof *p->square},
-                                              {&p->tap, p->tap_dim > p->D ? n * (size_t)p->tap_dim : 0, sizeof *p->tap}};
-    size_t count = 10;
+                                              {&p->tap, p->tap_dim > p->D ? n * (size_t)p->tap_dim : 0, sizeof *p->tap},
+                                              {&p->work, D, sizeof *p->work}};
+    size_t count = 11;
     for (int i = 0; prompted && i < o->last_layer - o->first_layer + 1; i++)
         list[count++] = (sfp__want){&p->prefix[i], n * 2 * (size_t)p->rows * D, sizeof *p->prefix[i]};
     TRY(sfp__block(&p->block, count, list, err));
@@ -142,7 +136,7 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
     OWNED_PTR(sfp__predictor_free) sfp__predictor *p = NULL;
     TRY(alloc_predictor(l->vit, threads, &p, err));
     p->opt = &l->opt;
-    p->head = l->opt.method ? l->heads[0] : NULL;
+    p->head = l->head;
     TRY(init_workspace(p, l->vit, &l->opt.fp, pass_size(p, max_batch), err));
     p->on_demand = l->opt.method;
     p->learner = l;
@@ -151,7 +145,7 @@ sfp_status sfp__predictor_create(sfp__learner *l, sfp__thread_pool *threads, int
         bool first = l->snapshots.predictors++ == 0;
         pthread_mutex_unlock(&l->snapshots.lock);
         if (first)
-            TRY(publish(l, true, err));
+            TRY(publish(l, err));
     }
     *out = TAKE(p);
     return SFP_OK;
@@ -164,7 +158,7 @@ sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const c
     TRY(alloc_predictor(vit, threads, &p, err));
     TRY(sfp__inference_state_load(vit, threads, path, &p->state, err));
     p->opt = &p->state->opt;
-    p->head = p->state->method ? p->state->heads[0] : NULL;
+    p->head = p->state->head;
     TRY(init_workspace(p, vit, &p->opt->fp, pass_size(p, max_batch), err));
     *out = TAKE(p);
     return SFP_OK;
@@ -183,9 +177,7 @@ void sfp__predictor_free(sfp__predictor *p)
     }
     sfp__vit_plan_free(p->plan);
     sfp__free(p->block);
-    sfp__free(p->class_block);
-    sfp__free(p->work);
-    sfp__free(p->member_labels);
+    sfp__free(p->logits);
     sfp__free(p->logp);
     sfp__free(p->unscaled);
     sfp__free(p->unknown);
@@ -270,71 +262,19 @@ static void normalise_piece(void *ctx, int i, int worker)
     sfp__pixels_normalise(p->rgb[i], p->S, p->opt->mean, p->opt->std, p->x + (size_t)i * p->pixels);
 }
 
-/* Reserves memory for the classes and heads of the snapshot. */
-static sfp_status reserve_classes(sfp__predictor *p, sfp_error *err)
-{
-    const sfp__snapshot *s = p->snapshot;
-    size_t classes = s->classes > 0 ? (size_t)s->classes : 1; /* rows have an address also without classes */
-    size_t work = (size_t)p->D, n = (size_t)p->max_batch * classes;
-    for (int e = 1; s->mixed && e < SFP_HEAD_MEMBERS; e++) {
-        size_t need = sfp__head_scorer_work(s->heads[e]);
-        work = need > work ? need : work;
-    }
-    if (classes > p->class_capacity) {
-        _Static_assert(SFP_HEAD_MEMBERS == 2, "a row for each");
-        const sfp__want list[] = {{&p->logits, n, sizeof *p->logits},
-                                  {&p->member[0], n, sizeof *p->member[0]},
-                                  {&p->member[1], n, sizeof *p->member[1]}};
-        sfp__free(TAKE(p->class_block));
-        p->class_capacity = 0;
-        TRY(sfp__block(&p->class_block, SFP_LIST(list), err));
-        p->class_capacity = classes;
-    }
-    return sfp__grow(&p->work, sizeof *p->work, 0, work, &p->work_capacity) ? SFP_OK : sfp__fail_nomem(err);
-}
-
 /* The classes that may be predicted; NULL: all. */
 static const uint8_t *candidates(const sfp__predictor *p)
 {
-    return p->opt->answer_all && !p->head && !p->snapshot->mixed ? NULL : p->snapshot->seen;
+    return p->opt->answer_all && !p->head ? NULL : p->snapshot->seen;
 }
 
 /* Returns the probability of class `best` without the fitted scale of a closed-form head; NAN: there is no such scale. */
 static float unscaled_probability(const sfp__predictor *p, const float *logp, int best)
 {
-    double sum = 0, scale = p->head             ? sfp__head_scale(p->head, true)
-                            : p->linear_skipped ? sfp__head_scorer_scale(p->snapshot->heads[1])
-                                                : NAN;
+    double sum = 0, scale = p->head ? sfp__head_scale(p->head, true) : NAN;
     for (int c = 0; c < p->snapshot->classes && best >= 0; c++)
         sum += exp(((double)logp[c] - (double)logp[best]) / scale);
     return best >= 0 ? (float)(1 / sum) : NAN;
-}
-
-/* Predicts an image by head mix. `out` has the log-probabilities of the linear head and gets those of the mixture. */
-static void mix_row(sfp__predictor *p, int i, int to, float *out)
-{
-    const sfp__snapshot *s = p->snapshot;
-    size_t C = (size_t)s->classes;
-    const float *members[SFP_HEAD_MEMBERS] = {out};
-    for (int e = 1; e < SFP_HEAD_MEMBERS; e++) {
-        float *row = p->member[e] + (size_t)i * C;
-        sfp__head_scorer_scores(s->heads[e], 1, p->tap + (size_t)i * (size_t)p->tap_dim, s->classes, p->work, row);
-        members[e] = row;
-    }
-    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-        p->member_labels[(size_t)e * p->member_capacity + (size_t)to] = sfp__best_class(s->classes, s->seen, members[e]);
-    float *mixed = p->member[0] + (size_t)i * C;
-    sfp__mix_combine(&s->mix, 1, s->classes, members, mixed);
-    if (p->wants_unscaled) { /* the same mixture, in which ridge has no scale */
-        float *unscaled = p->logits + (size_t)i * C, *row = p->member[1] + (size_t)i * C;
-        int best = sfp__best_class(s->classes, s->seen, mixed);
-        for (size_t c = 0; c < C; c++)
-            row[c] = (float)((double)row[c] / sfp__head_scorer_scale(s->heads[1]));
-        sfp__mix_combine(&s->mix, 1, s->classes, members, unscaled);
-        p->unscaled[to] = best >= 0 ? expf(unscaled[best]) : NAN;
-    }
-    if (C > 0)
-        memcpy(out, mixed, C * sizeof *out);
 }
 
 /* Writes the log-probabilities over these classes for row i of the pass, which is image `to` of the run. Returns the best
@@ -344,23 +284,15 @@ static int32_t predict_row(sfp__predictor *p, int i, int to, float *out)
     const sfp__snapshot *s = p->snapshot;
     int C = s->classes;
     const float *z = p->logits + (size_t)i * (size_t)C, *tap = p->tap + (size_t)i * (size_t)p->tap_dim;
-    if (p->linear_skipped)
-        sfp__head_scorer_scores(s->heads[1], 1, tap, C, p->work, out);
-    else if (!p->head)
+    if (!p->head)
         sfp__log_softmax(C, candidates(p), z, out);
     else if (C > 0 && out != z) /* the scores of a head are log-probabilities */
         memcpy(out, z, (size_t)C * sizeof *out);
-    if (s->mixed && !p->linear_skipped)
-        mix_row(p, i, to, out);
     int32_t best = sfp__best_class(C, candidates(p), out);
-    if (p->linear_skipped)
-        p->member_labels[p->member_capacity + (size_t)to] = best;
-    if (p->wants_unscaled && (!s->mixed || p->linear_skipped))
+    if (p->wants_unscaled)
         p->unscaled[to] = unscaled_probability(p, out, best);
     if (p->wants_unknown)
-        p->unknown[to] = p->head    ? sfp__head_unknown(p->head, tap, p->work)
-                         : s->mixed ? sfp__head_scorer_unknown(s->heads[1], tap, p->work)
-                                    : NAN;
+        p->unknown[to] = p->head ? sfp__head_unknown(p->head, tap, p->work) : NAN;
     return best;
 }
 
@@ -407,9 +339,6 @@ static sfp_status run_prompted(sfp__predictor *p, int n, int unknown, sfp_error 
     } else {
         pass.query = p->query;
         pass.queries = unknown;
-        pass.tap = p->tap_dim > p->D ? p->tap : NULL;
-        pass.taps = p->taps;
-        pass.tap_mean = p->opt->tap_mean;
         pass.compose = compose;
     }
     for (int l = 0; l < s->view.layers; l++) {
@@ -446,16 +375,6 @@ static sfp_status run_head(sfp__predictor *p, int n, int unknown, sfp_error *err
     return sfp__head_scores(p->head, n, p->tap, true, p->snapshot->classes, p->logits, err);
 }
 
-/* Returns whether the linear head has so little weight in the mixture that its prompted pass is not worth its time. */
-static bool skips_linear(const sfp__predictor *p)
-{
-    double weight[SFP_HEAD_MEMBERS];
-    if (!p->snapshot->mixed || sfp__head_scorer_work(p->snapshot->heads[1]) == 0)
-        return false;
-    sfp__mix_weights(&p->snapshot->mix, weight);
-    return weight[0] < SFP_MIX_SKIP;
-}
-
 sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_error *err)
 {
     for (size_t i = 0; i < (size_t)n * (size_t)width; i++)
@@ -472,11 +391,8 @@ static sfp_status run_pass(sfp__predictor *p, int first, int n, const uint8_t *c
     bool has_queries = p->head || !p->opt->fp.query_one;
     size_t taps = (size_t)p->tap_dim, C = (size_t)p->snapshot->classes;
     int unknown = order_images(p, n, rgb, query, has_query);
-    TRY(p->head             ? run_head(p, n, unknown, err)
-        : p->linear_skipped ? run_queries(p, unknown, err)
-                            : run_prompted(p, n, unknown, err));
-    if (!p->linear_skipped)
-        TRY(sfp__check_scores(n, (int)C, p->logits, p->head != NULL, err));
+    TRY(p->head ? run_head(p, n, unknown, err) : run_prompted(p, n, unknown, err));
+    TRY(sfp__check_scores(n, (int)C, p->logits, p->head != NULL, err));
     if (has_queries) /* heads are computed from them, and take a score that is not a number for that of an unseen class */
         TRY(sfp__check_scores(n, p->tap_dim, p->tap, false, err));
     for (int i = 0; i < n; i++) {
@@ -491,22 +407,6 @@ static sfp_status run_pass(sfp__predictor *p, int first, int n, const uint8_t *c
     return SFP_OK;
 }
 
-static sfp_status reserve_member_labels(sfp__predictor *p, int n, sfp_error *err)
-{
-    if ((size_t)n <= p->member_capacity)
-        return SFP_OK;
-    sfp__free(TAKE(p->member_labels));
-    p->member_capacity = 0;
-    TRY(sfp__alloc(&p->member_labels, (size_t)n * SFP_HEAD_MEMBERS, sizeof *p->member_labels, err));
-    p->member_capacity = (size_t)n;
-    return SFP_OK;
-}
-
-const int32_t *sfp__predictor_member_labels(const sfp__predictor *p, int e)
-{
-    return p->member_known && !(e == 0 && p->linear_skipped) ? p->member_labels + (size_t)e * p->member_capacity : NULL;
-}
-
 /* ------------------------------------------------------------------- snapshots */
 
 /* Copies the classes and names of a closed-form head. The head must be locked. */
@@ -515,7 +415,7 @@ static sfp_status copy_head_facts(sfp__predictor *p, sfp_error *err)
     const sfp__learner *l = p->learner;
     sfp__snapshot *to = &p->method_snapshot;
     int classes = l->classes.learned;
-    p->head = l->heads[0]; /* a resume replaces the head */
+    p->head = l->head; /* a resume replaces the head */
     TRY(sfp__check_memory(sfp__grow(&to->seen, 1, 0, (size_t)classes, &to->seen_capacity), err));
     TRY(sfp__snapshot_copy_names(to, l->classes.capacity, l->classes.names, l->classes.names_version, err));
     if (classes > 0)
@@ -543,7 +443,7 @@ sfp_status sfp__predictor_refresh(sfp__predictor *p, sfp_error *err)
         TRY(status);
     } else if (l) {
         if (p->on_demand && l->snapshots.stale)
-            TRY(publish(l, true, err));
+            TRY(publish(l, err));
         if (!(newest = sfp__snapshots_hold(&l->snapshots)))
             return sfp__fail(err, SFP_ENOTFOUND, "predictor: the learner has no snapshot yet");
         release_snapshot(p);
@@ -575,17 +475,13 @@ static sfp_status run_passes(sfp__predictor *p, int n, const uint8_t *const *rgb
 /* Reserves memory for the classes of the snapshot and for n images. */
 static sfp_status reserve(sfp__predictor *p, int n, sfp_error *err)
 {
-    p->member_known = false;
-    TRY(reserve_classes(p, err));
-    if (p->snapshot->mixed)
-        TRY(reserve_member_labels(p, n, err));
-    size_t count = (size_t)n;
-    TRY(sfp__check_memory((!p->wants_unscaled || sfp__grow(&p->unscaled, sizeof *p->unscaled, 0, count, &p->unscaled_capacity)) &&
-                              (!p->wants_unknown || sfp__grow(&p->unknown, sizeof *p->unknown, 0, count, &p->unknown_capacity)),
-                          err));
-    p->member_known = p->snapshot->mixed;
-    p->linear_skipped = skips_linear(p);
-    return SFP_OK;
+    size_t classes = p->snapshot->classes > 0 ? (size_t)p->snapshot->classes : 1; /* rows have an address also without classes */
+    size_t count = (size_t)n, logits = (size_t)p->max_batch * classes;
+    return sfp__check_memory(
+        sfp__grow(&p->logits, sizeof *p->logits, 0, logits, &p->logits_capacity) &&
+            (!p->wants_unscaled || sfp__grow(&p->unscaled, sizeof *p->unscaled, 0, count, &p->unscaled_capacity)) &&
+            (!p->wants_unknown || sfp__grow(&p->unknown, sizeof *p->unknown, 0, count, &p->unknown_capacity)),
+        err);
 }
 
 static sfp_status run_once(sfp__predictor *p, int n, const uint8_t *const *rgb, float *query, bool *has_query, int32_t *label,
@@ -688,7 +584,7 @@ const float *sfp__predictor_unknown(const sfp__predictor *p)
 
 bool sfp__predictor_needs_queries_only(const sfp__predictor *p)
 {
-    return p->head; /* whether head mix needs images, too, depends on its weights, which may change */
+    return p->head;
 }
 
 sfp_status sfp__predictor_run(sfp__predictor *p, int n, const uint8_t *const *rgb, int32_t *label, float *logp, int ld,

@@ -30,7 +30,7 @@ DEFINE_OWNED_PTR(sfp__predictor, sfp__predictor_free)
  * probability 0. */
 sfp_status sfp__check_scores(int n, int width, const float *x, bool logs, sfp_error *err);
 
-/* Creates a predictor of a saved state (state.h): fingerprints with a linear or mixed head, or a closed-form head. max_batch 0:
+/* Creates a predictor of a saved state (state.h): fingerprints or a closed-form head. max_batch 0:
  * the same as in the run that wrote the state. */
 sfp_status sfp__predictor_open(sfp__vit *vit, sfp__thread_pool *threads, const char *path, int max_batch, sfp__predictor **out,
                                sfp_error *err);
@@ -80,9 +80,5 @@ const float *sfp__predictor_unknown(const sfp__predictor *p);
 int sfp__predictor_batch(const sfp__predictor *p);
 /* Returns true for a closed-form head: an image with a known query need not be given. */
 bool sfp__predictor_needs_queries_only(const sfp__predictor *p);
-
-/* Returns the labels that member e of head mix (of SFP_HEAD_MEMBERS) predicted in the last run, by image; NULL: the head is not
- * mix, or the member had no weight and was not computed. Valid until the next run. */
-const int32_t *sfp__predictor_member_labels(const sfp__predictor *p, int e);
 
 #endif

@@ -1,16 +1,16 @@
 /* Corrections of a learner with a closed-form head that is a function of sums (heads/sums.h): samples are forgotten or relabelled as
- * if they had never been learned, or had been learned with the other label. Adding the sums of a checkpoint is in
- * state/checkpoint.c. */
+ * if they had never been learned, or had been learned with the other label; the sums of a file are added, or taken out. */
 #include "learner/learner.h"
 
-#include "learner/learner_internal.h"
+#include "learner/state/saved_sums.h"
 
 sfp_status sfp__learner_check_sums(const sfp__learner *l, sfp_error *err)
 {
-    if (!l->opt.method || !sfp__head_has_sums(l->heads[0]))
-        return sfp__fail_key(err, "method", SFP_EUNSUPPORTED,
-                             "method is %s%s, expected ncm, slda or ridge: only they can forget, relabel and merge",
-                             l->opt.method ? l->opt.method : "none", l->opt.slda_published ? " as published" : "");
+    if (!l->opt.method || !sfp__head_has_sums(l->head))
+        return sfp__fail_key(
+            err, "method", SFP_EUNSUPPORTED,
+            "method is %s%s, expected ncm, slda or ridge: only functions of sums forget, relabel, merge and start from a state",
+            l->opt.method ? l->opt.method : "none", l->opt.slda_published ? " as published" : "");
     return SFP_OK;
 }
 
@@ -26,23 +26,8 @@ static sfp_status check_labels(const sfp__learner *l, int n, const sfp__sample *
 void sfp__learner_update_seen(sfp__learner *l)
 {
     for (int c = 0; c < sfp__learner_classes(l); c++)
-        l->classes.seen[c] = sfp__head_label_samples(l->heads[0], c) > 0;
+        l->classes.seen[c] = sfp__head_label_samples(l->head, c) > 0;
     l->classes.learned = sfp__learner_classes(l);
-}
-
-/* Takes out all samples of the loaded batch, or none. */
-static sfp_status forget_batch(sfp__learner *l, int n, sfp_error *err)
-{
-    sfp_status status = SFP_OK;
-    size_t taps = (size_t)l->tap_dim;
-    int done = 0;
-    for (; done < n && !status; done += !status)
-        status =
-            sfp__head_forget(l->heads[0], l->batch.tap + (size_t)done * taps, l->batch.label[done], &l->batch.key[done], err);
-    if (status) /* cannot fail: their classes have memory */
-        (void)sfp__head_update(l->heads[0], done, l->batch.tap, l->batch.label, l->batch.key, NULL);
-    sfp__learner_update_seen(l);
-    return status;
 }
 
 sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *samples, sfp_error *err)
@@ -51,7 +36,8 @@ sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *sample
     TRY(check_labels(l, n, samples, err));
     TRY(sfp__learner_query_batch(l, n, samples, err));
     pthread_mutex_lock(&l->head_lock);
-    sfp_status status = forget_batch(l, n, err);
+    sfp_status status = sfp__head_forget_all(l->head, n, l->batch.tap, l->batch.label, l->batch.key, err);
+    sfp__learner_update_seen(l);
     pthread_mutex_unlock(&l->head_lock);
     return status;
 }
@@ -59,7 +45,7 @@ sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *sample
 /* Takes the loaded sample out and learns it with its new label. */
 static sfp_status relabel(sfp__learner *l, int32_t from, int32_t to, sfp_error *err)
 {
-    sfp__head *h = l->heads[0];
+    sfp__head *h = l->head;
     const float *x = l->batch.tap;
     TRY(sfp__learner_reserve_classes(l, to + 1, err));
     TRY(sfp__head_forget(h, x, from, l->batch.key, err));
@@ -80,6 +66,85 @@ sfp_status sfp__learner_relabel(sfp__learner *l, const sfp__sample *sample, int3
     TRY(sfp__learner_query_batch(l, 1, sample, err));
     pthread_mutex_lock(&l->head_lock);
     sfp_status status = relabel(l, sample->label, label, err);
+    pthread_mutex_unlock(&l->head_lock);
+    return status;
+}
+
+/* ------------------------------------------------------------- sums of a file */
+
+static sfp_status read_sums(const sfp__learner *l, const sfp__saved_file *from, sfp__saved_sums *out, sfp_error *err)
+{
+    OWNED_BY(sfp__metadata_done) sfp__file_metadata expected = {0};
+    TRY(sfp__learner_check_sums(l, err));
+    sfp__saved_sums_identify(&expected, l);
+    TRY(sfp__check_memory(!expected.failed, err));
+    return sfp__saved_sums_read(from, &expected, "the learner", l->threads, out, err);
+}
+
+/* Adds the sums to `head`, and the classes and names to the learner. On failure nothing has changed. */
+static sfp_status add_sums(sfp__learner *l, sfp__head *head, sfp__saved_sums *from, sfp_error *err)
+{
+    OWNED_BY(sfp__class_match_done) sfp__class_match m = {0};
+    const sfp__known_classes here = {l->classes.capacity, l->classes.names, head};
+    TRY(sfp__saved_sums_match(from, &here, &m, err));
+    TRY(sfp__learner_reserve_classes(l, m.end, err));
+    TRY(sfp__head_merge(head, from->head, m.row_label, err));
+    TRY(sfp__learner_add_classes(l, m.end, err)); /* cannot fail: their memory is reserved */
+    for (int c = 0; c < from->names.count; c++)
+        if (from->names.name[c] && !l->classes.names[m.label[c]])
+            l->classes.names[m.label[c]] = TAKE(from->names.name[c]);
+    l->classes.names_version++;
+    return SFP_OK;
+}
+
+static sfp_status subtract_sums(sfp__learner *l, const sfp__saved_sums *from, sfp_error *err)
+{
+    OWNED_BY(sfp__class_match_done) sfp__class_match m = {0};
+    const sfp__known_classes here = {l->classes.capacity, l->classes.names, l->head};
+    TRY(sfp__saved_sums_match(from, &here, &m, err));
+    TRY(sfp__saved_sums_check_subtract(from, &m, l->head, err));
+    return sfp__head_subtract(l->head, from->head, m.row_label, err);
+}
+
+sfp_status sfp__learner_merge(sfp__learner *l, const sfp__saved_file *from, sfp_error *err)
+{
+    OWNED_BY(sfp__saved_sums_done) sfp__saved_sums s = {0};
+    TRY(read_sums(l, from, &s, err));
+    pthread_mutex_lock(&l->head_lock);
+    sfp_status status = add_sums(l, l->head, &s, err);
+    if (!status)
+        sfp__learner_update_seen(l);
+    pthread_mutex_unlock(&l->head_lock);
+    return status;
+}
+
+sfp_status sfp__learner_subtract(sfp__learner *l, const sfp__saved_file *from, sfp_error *err)
+{
+    OWNED_BY(sfp__saved_sums_done) sfp__saved_sums s = {0};
+    TRY(read_sums(l, from, &s, err));
+    pthread_mutex_lock(&l->head_lock);
+    sfp_status status = subtract_sums(l, &s, err);
+    if (!status)
+        sfp__learner_update_seen(l);
+    pthread_mutex_unlock(&l->head_lock);
+    return status;
+}
+
+sfp_status sfp__learner_load_sums(sfp__learner *l, const char *path, sfp_error *err)
+{
+    OWNED_BY(sfp__saved_sums_done) sfp__saved_sums s = {0};
+    OWNED_PTR(sfp__head_free) sfp__head *head = NULL;
+    const sfp__saved_file from = {.path = path};
+    TRY(read_sums(l, &from, &s, err));
+    TRY(sfp__learner_make_head(l, &head, err));
+    pthread_mutex_lock(&l->head_lock);
+    sfp_status status = add_sums(l, head, &s, err);
+    if (!status) {
+        sfp__head *before = l->head;
+        l->head = head;
+        head = before;
+        sfp__learner_update_seen(l);
+    }
     pthread_mutex_unlock(&l->head_lock);
     return status;
 }

@@ -99,6 +99,12 @@ static sfp_status set_seed(const sfp__setting *s, const char *value, uint64_t *t
     return SFP_OK;
 }
 
+/* Returns whether a number may also be the word off, which is stored as 0. */
+static bool may_be_off(const sfp__setting *s)
+{
+    return sfp__word_index(s->info.values, "off") >= 0;
+}
+
 static sfp_status apply(const sfp__setting *s, sfp__learner_options *o, const sfp__vit_config *vit, const char *value,
                         sfp_error *err)
 {
@@ -120,7 +126,8 @@ static sfp_status apply(const sfp__setting *s, sfp__learner_options *o, const sf
     case SFP_SETTING_SEED:
         return set_seed(s, value, at, err);
     case SFP_SETTING_REAL:
-        TRY(number(s, value, false, &x, err));
+        if (!may_be_off(s) || strcmp(value, "off") != 0)
+            TRY(number(s, value, false, &x, err));
         *(double *)at = x;
         return SFP_OK;
     case SFP_SETTING_FLOAT:
@@ -196,7 +203,7 @@ const char *sfp__setting_saved_text(const sfp__setting *s, const sfp__learner_op
         return buf;
     case SFP_SETTING_REAL:
         (void)snprintf(buf, size, "%.17g", *(const double *)at);
-        return buf;
+        return may_be_off(s) && *(const double *)at == 0 ? sfp__word_at("off", 0, buf, size) : buf;
     case SFP_SETTING_FLOAT:
         (void)snprintf(buf, size, "%.9g", (double)*(const float *)at);
         return buf;

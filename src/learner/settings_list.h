@@ -72,19 +72,11 @@
 
 /* The head */
 #define SFP_SETTINGS_HEAD(X)                                                                                                    \
-    X(CHOICE, "head", "linear|mix", "linear", "Head: linear, or a mixture of linear and ridge.", head, 0, 0)                    \
-    X(CHOICE, "head-feed", "coreset|batch|auto", "auto",                                                                        \
-      "Samples that the closed-form members of the mixture learn from; auto: the whole batch unless the learner is behind.",    \
-      feed, 0, 0)                                                                                                               \
-    X(FLIP, "mix-by", "held-out|arrivals", "held-out",                                                                          \
-      "Head mix weighs its members by held-out images of the whole stream, or by arriving samples: that follows classes whose " \
-      "meaning changes, but does not see what is forgotten.",                                                                   \
-      mix_by_arrivals, 0, 0)                                                                                                    \
     X(FLIP, "answer", "seen|all", "seen",                                                                                       \
       "Classes that the linear head predicts: those seen so far, or all, as the code of the paper's authors does.", answer_all, \
       0, 0)
 
-/* Closed-form heads, alone or in the mixture */
+/* Closed-form heads */
 #define SFP_SETTINGS_CLOSED_FORM(X)                                                                                             \
     X(INT, "taps", "K", "1", "Closed-form heads learn from the class tokens after the last K blocks; 0: half of the blocks.",   \
       taps, 0, SFP_VIT_MAX_DEPTH)                                                                                               \
@@ -93,6 +85,9 @@
     X(FLIP, "ridge", "plain|balanced", "plain",                                                                                 \
       "Head ridge: scores as the regression gives them, which prefer frequent classes, or without this preference.",            \
       ridge_balanced, 0, 0)                                                                                                     \
+    X(REAL, "half-life", "N|off", "off",                                                                                        \
+      "Samples count half after N later ones, so that a head follows a world that changes; off: all count the same.",           \
+      half_life, 1, 1e15)                                                                                                       \
     X(FLIP, "slda", "sums|published", "sums",                                                                                   \
       "Head slda: exact, from sums over samples, or by the published update, which depends on their order.", slda_published, 0, \
       0)                                                                                                                        \

@@ -15,8 +15,6 @@ void sfp__snapshots_done(sfp__snapshots *s)
     while (s->all) {
         sfp__snapshot *snapshot = s->all;
         s->all = snapshot->next;
-        for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
-            sfp__head_scorer_free(snapshot->heads[i]);
         sfp__free(snapshot->block);
         sfp__free(snapshot->seen);
         sfp__free(snapshot->names);
@@ -122,12 +120,6 @@ static sfp_status fill(sfp__snapshot *to, const sfp__snapshot_source *from, sfp_
         memcpy(to->seen, from->seen, classes);
     to->classes = (int)classes;
     to->t = from->t;
-    to->mixed = from->mix != NULL;
-    if (!from->mix)
-        return SFP_OK;
-    to->mix = *from->mix;
-    for (int i = 1; i < SFP_HEAD_MEMBERS; i++)
-        TRY(sfp__head_freeze(from->heads[i], from->exact, &to->heads[i], err));
     return SFP_OK;
 }
 

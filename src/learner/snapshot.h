@@ -7,7 +7,6 @@
 #define SFP_LEARNER_SNAPSHOT_H
 
 #include "fingerprint/fingerprint.h"
-#include "learner/heads/head.h"
 
 #include <pthread.h>
 
@@ -24,9 +23,6 @@ typedef struct sfp__snapshot {
     uint64_t names_version; /* version of the names that were copied; 0: none */
     int name_count;
     char **names; /* (name_count) in one block with their texts; NULL: the class has no name */
-    bool mixed;
-    sfp__mix mix;
-    sfp__head_scorer *heads[SFP_HEAD_MEMBERS]; /* [0] is NULL: the linear head */
 } sfp__snapshot;
 
 typedef struct sfp__snapshots {
@@ -48,10 +44,7 @@ typedef struct sfp__snapshot_source {
     const uint8_t *seen;
     char *const *names; /* (name_count) */
     int name_count;
-    uint64_t names_version;  /* changes whenever a name changes, never 0 */
-    const sfp__mix *mix;     /* NULL: linear only */
-    sfp__head *const *heads; /* (SFP_HEAD_MEMBERS) with mix */
-    bool exact;              /* closed-form members are solved from all samples, else they may be some samples behind */
+    uint64_t names_version; /* changes whenever a name changes, never 0 */
 } sfp__snapshot_source;
 
 sfp_status sfp__snapshots_publish(sfp__snapshots *s, const sfp__snapshot_source *from, sfp_error *err);

@@ -159,9 +159,6 @@ sfp_status sfp__trainer_pass(sfp__trainer *t, const sfp__train_batch *b, sfp__tr
     if (!t->opt.fp.query_one) {
         pass.query = b->query;
         pass.queries = b->queries;
-        pass.tap = b->tap;
-        pass.taps = b->taps;
-        pass.tap_mean = b->tap_mean;
     }
     const sfp__fp_samples samples = {.weight = b->weight, .replayed = b->replayed};
     sfp__fp_attach(t->fp, &pass, &samples);
@@ -276,16 +273,8 @@ sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, flo
     return sfp__vit_run(t->forward, &pass, err);
 }
 
-sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, float *tap, float *mean_embed,
-                                sfp_error *err)
+sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, sfp_error *err)
 {
-    const sfp__vit_pass pass = {.b = n,
-                                .xs = x,
-                                .feature = query,
-                                .tap = tap,
-                                .taps = t->opt.taps,
-                                .tap_mean = t->opt.tap_mean,
-                                .mean_embed = mean_embed,
-                                .memo = t->opt.memo};
+    const sfp__vit_pass pass = {.b = n, .xs = x, .feature = query, .memo = t->opt.memo};
     return sfp__vit_run(t->forward, &pass, err);
 }

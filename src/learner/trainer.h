@@ -14,8 +14,6 @@ typedef struct sfp__trainer_options {
     sfp__adam adam;
     int max_batch;       /* maximum number of samples in a step or a prediction */
     sfp__vit_memo *memo; /* feature cache; NULL: none */
-    int taps;            /* taps per sample of sfp__trainer_queries; 0: none */
-    bool tap_mean;       /* and the mean tap */
 } sfp__trainer_options;
 
 typedef struct sfp__train_batch {
@@ -28,10 +26,6 @@ typedef struct sfp__train_batch {
     const bool *replayed;   /* (n) or NULL; true: sample of the buffer, of any task so far */
     float *query;           /* (n, D) the first `queries` rows are computed, the others are given */
     int queries;
-    float
-        *tap; /* (n, taps*D), with tap_mean (n, (1+taps)*D): receives the taps of the first `queries` rows; NULL: not computed */
-    int taps;
-    bool tap_mean;
     int terms; /* number of loss terms that include the ortho penalty */
 } sfp__train_batch;
 
@@ -74,8 +68,7 @@ sfp_status sfp__trainer_feature_pixels(sfp__trainer *t, const sfp__train_batch *
 /* Computes the mean unit embeddings (n, D) of images, from which scores are computed. */
 sfp_status sfp__trainer_embed(sfp__trainer *t, int n, const float *const *x, float *mean_embed, sfp_error *err);
 
-/* Computes only the queries (n, D), with the query pass, and unless they are NULL the taps (n, taps*D or (1+taps)*D) and mean unit embeddings. */
-sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, float *tap, float *mean_embed,
-                                sfp_error *err);
+/* Computes only the queries (n, D), with the query pass. */
+sfp_status sfp__trainer_queries(sfp__trainer *t, int n, const float *const *x, float *query, sfp_error *err);
 
 #endif

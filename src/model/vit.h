@@ -33,6 +33,7 @@ typedef struct sfp__vit_config {
     float ln_eps;
     bool quick_gelu;    /* x * sigmoid(1.702 x) instead of GELU */
     bool pre_norm;      /* a norm before the blocks (CLIP) */
+    bool rows;          /* no network: passes return their input, a row of features (sfp__vit_rows) */
     bool no_patch_bias; /* the patch embedding has no bias */
     float mean[3], std[3];
     char **class_names; /* (classes), owned by the vit; NULL: no names */
@@ -126,12 +127,15 @@ sfp_status sfp__vit_load(const char *path, const sfp__vit_options *opt, sfp__vit
 /* Creates seeded random weights with the shapes of `config` (normal, multiplied by `scale`; norms near 1), for the demo,
  * benchmarks and tests. */
 sfp_status sfp__vit_random(const sfp__vit_config *config, uint64_t seed, float scale, sfp__vit **out, sfp_error *err);
+/* Creates a backbone without a network: samples are rows of `dim` floats, which take the place of images. Its name is "features:DIM". */
+#define SFP_VIT_FEATURES "features:"
+sfp_status sfp__vit_rows(int dim, sfp__vit **out, sfp_error *err);
 void sfp__vit_free(sfp__vit *v);
 DEFINE_OWNED_PTR(sfp__vit, sfp__vit_free)
 
 size_t sfp__vit_parameters(const sfp__vit *v); /* without the head */
 /* Returns the input size for this load, the arrival rate times the seconds of a query pass per image at the config's size: that
- * size or, if the load is above 2, the one with about half as many patches (docs/method.md, section 19). */
+ * size or, if the load is above 5, the one with about half as many patches (docs/method.md, section 19). */
 int sfp__vit_size_for_load(const sfp__vit_config *c, double load);
 /* The file from which the vit was loaded; NULL: random weights. */
 const char *sfp__vit_path(const sfp__vit *v);

@@ -121,6 +121,7 @@ struct sfp__vit_plan {
     sfp__vit_lane *lane;
     void **blocks; /* (lanes) workspace */
     void *arrays;  /* memory of ops, lane and blocks */
+    uint8_t *row_bytes; /* (lanes, an image) of a backbone without a network */
     double flops;
     sfp__vit_seconds seconds;
     sfp__vit_memo_cost memo[SFP_MEMO_ROLES];
@@ -144,6 +145,10 @@ typedef struct sfp__vit_microbatch {
     bool forced;   /* it is computed even if all values are known */
     bool known;    /* all values were read from the cache */
 } sfp__vit_microbatch;
+
+/* vit_rows.c: the memory of a plan, and the pass, of a backbone without a network. */
+sfp_status sfp__vit_rows_plan(sfp__vit_plan *p, sfp_error *err);
+void sfp__vit_rows_run(const sfp__vit_plan *p, const sfp__vit_pass *pass);
 
 /* vit_memo.c. role_of returns what the pass takes from its cache. probe is called for all sizes of micro-batches before the pass.
  * choose_taps sets those in an entry of a query. read returns whether all values are known, and writes them to the

@@ -98,7 +98,8 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
     if (opt->token_head && opt->queries)
         return sfp__fail(err, SFP_EINVAL, "a plan has a token head or computes queries, not both");
     bool all_tokens = opt->all_tokens || opt->token_head;
-    TRY(sfp__vit_pack(v, opt->mode, all_tokens, err));
+    if (!v->config.rows)
+        TRY(sfp__vit_pack(v, opt->mode, all_tokens, err));
     OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *p = NULL;
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
     p->v = v;
@@ -106,6 +107,11 @@ sfp_status sfp__vit_plan_create(sfp__vit *v, sfp__thread_pool *pool, const sfp__
     p->kernels = sfp__kernels_get();
     p->opt = *opt;
     p->opt.all_tokens = all_tokens;
+    if (v->config.rows) {
+        TRY(sfp__vit_rows_plan(p, err));
+        *out = TAKE(p);
+        return SFP_OK;
+    }
     p->microbatch_size = opt->microbatch_size > 0 ? opt->microbatch_size : MICROBATCH_ROWS / v->tokens;
     p->microbatch_size = p->microbatch_size < 1                        ? 1
                          : p->microbatch_size > SFP_VIT_MICROBATCH_MAX ? SFP_VIT_MICROBATCH_MAX
@@ -346,6 +352,10 @@ sfp_status sfp__vit_run(sfp__vit_plan *p, const sfp__vit_pass *pass, sfp_error *
     TRY(check_pass(p, pass, err));
     if (pass->b == 0)
         return SFP_OK;
+    if (p->v->config.rows) {
+        sfp__vit_rows_run(p, pass);
+        return SFP_OK;
+    }
     run_ctx r = {.plan = p, .pass = pass};
     r.microbatch_size = microbatch_size_of(p, pass->b);
     int queries = queries_of(pass), rest = pass->b - queries;

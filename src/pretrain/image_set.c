@@ -121,6 +121,8 @@ static sfp_status open_source(const char *spec, const sfp__image_set_options *op
     TRY(sfp__source_open(spec, &so, out, err));
     if (opt->required && !(*out)->test_part)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: the dataset has no test part", spec);
+    if ((*out)->row_dim)
+        return sfp__fail(err, SFP_EINVAL, "%s: the source has features, expected images", spec);
     if ((*out)->kind->live || (*out)->count < 1)
         return sfp__fail(err, SFP_EINVAL, "%s: %s, expected a dataset with images", spec,
                          (*out)->kind->live ? "the source is live" : "the source has no images");

@@ -236,13 +236,6 @@ void sfp__plot_matrix(sfp__text *t, const sfp_result *r)
 
 /* --------------------------------------------------------------- time split */
 
-/* Names the time of learning: result.json has one number for gradient steps and closed-form heads. */
-static const char *learning_name(const sfp_result *r)
-{
-    bool closed = sfp__result_closed_form(r) > 0, trained = sfp__result_trained(r) > 0;
-    return closed && trained ? "train and closed form" : closed ? "closed form" : "train";
-}
-
 void sfp__plot_time(sfp__text *t, const sfp_result *r)
 {
     double total = r->seconds.total, sum = 0;
@@ -251,7 +244,7 @@ void sfp__plot_time(sfp__text *t, const sfp_result *r)
         double seconds;
     } part[] = {{"waiting for data", "--grey", "--black", r->seconds.wait_seconds},
                 {"select", "--sky", "--black", r->seconds.select},
-                {learning_name(r), "--blue", "--on", r->seconds.train},
+                {sfp__result_closed_form(r) > 0 ? "closed form" : "train", "--blue", "--on", r->seconds.train},
                 {"buffer", "--orange", "--black", r->seconds.buffer},
                 {"evaluate", "--green", "--black", r->seconds.evaluate},
                 {"other", "--faint", "--ink", 0}};

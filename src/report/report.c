@@ -81,12 +81,11 @@ static void put_counts(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT];
     uint64_t excluded = r->samples.excluded, dropped = sfp__result_dropped(r);
-    double learned = sfp__result_closed_form(r);
-    if (learned > 0)
-        sfp__text_printf(t, ". The closed-form head learned from %s of them", sfp__format_count(learned, a));
-    if (!is_method(r)) {
-        sfp__text_put(t, learned > 0 ? "; the linear head " : ". The learner ");
-        sfp__text_printf(t, "trained on %s of them", sfp__format_count((double)r->samples.trained, a));
+    const char *trained = sfp__format_count((double)r->samples.trained, a);
+    if (is_method(r)) {
+        sfp__text_printf(t, ". The closed-form head learned from %s of them", trained);
+    } else {
+        sfp__text_printf(t, ". The learner trained on %s of them", trained);
         sfp__text_printf(t, " and replayed %s", sfp__format_count((double)r->samples.replayed, a));
     }
     if (dropped)
@@ -165,27 +164,11 @@ static void put_unseen(sfp__text *t, const sfp_result *r)
             sfp__format_count((double)unseen, a), sfp__format_count((double)tested, b));
 }
 
-/* One tile for each member of a mixture head. */
-static void put_member_tiles(sfp__text *t, const sfp_result *r)
-{
-    char name[SFP_SHORT], a[SFP_SHORT];
-    for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
-        const double *accuracy = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks; /* (tasks, tasks) */
-        (void)snprintf(name, sizeof name, "%s alone", sfp__result_head_names[h]);
-        put_tile(t, name, sfp__format_percent(sfp__average_accuracy(r->tasks, r->tasks_done, accuracy), a),
-                 "average accuracy of this member");
-    }
-}
-
 static void put_sample_tiles(sfp__text *t, const sfp_result *r)
 {
     char a[SFP_SHORT], b[SFP_SHORT], note[128];
-    double learned = sfp__result_closed_form(r);
     (void)snprintf(note, sizeof note, "of %s offered", sfp__format_count((double)r->samples.offered, b));
-    if (learned > 0)
-        put_tile(t, "Learned in closed form", sfp__format_count(learned, a), note);
-    if (!is_method(r))
-        put_tile(t, "Trained on", sfp__format_count((double)r->samples.trained, a), note);
+    put_tile(t, is_method(r) ? "Learned in closed form" : "Trained on", sfp__format_count((double)r->samples.trained, a), note);
 }
 
 static void put_tiles(sfp__text *t, const sfp_result *r)
@@ -194,7 +177,6 @@ static void put_tiles(sfp__text *t, const sfp_result *r)
     sfp__text_put(t, "<dl class=\"tiles\">");
     (void)snprintf(note, sizeof note, "after %d of %d task%s", r->tasks_done, r->tasks, r->tasks == 1 ? "" : "s");
     put_tile(t, "Average accuracy", sfp__format_percent(r->average_accuracy, a), note);
-    put_member_tiles(t, r);
     if (isfinite(r->forgetting)) {
         (void)snprintf(note, sizeof note, "backward transfer %+.1f points", sfp__no_minus_zero(100 * r->backward_transfer, 1));
         put_tile(t, "Forgetting", sfp__format_percent(r->forgetting, a), note);

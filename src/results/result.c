@@ -43,8 +43,6 @@ sfp_status sfp__result_init(sfp_result *r, int tasks, int classes, sfp_error *er
     return SFP_OK;
 }
 
-const char *const sfp__result_head_names[SFP_RESULT_HEADS] = {"linear", "ridge"};
-
 /* Returns matrix `which` (tasks, tasks) of `count`, which are allocated on first use with NAN; NULL: out of memory. */
 static double *need_matrix(const sfp_result *r, double **matrices, size_t count, int which)
 {
@@ -53,11 +51,6 @@ static double *need_matrix(const sfp_result *r, double **matrices, size_t count,
         for (size_t i = 0; i < count * square; i++)
             (*matrices)[i] = NAN;
     return *matrices ? *matrices + (size_t)which * square : NULL;
-}
-
-double *sfp__result_head(sfp_result *r, int h)
-{
-    return need_matrix(r, &r->heads, SFP_RESULT_HEADS, h);
 }
 
 double *sfp__result_gradient_cosines(sfp_result *r, int which)
@@ -89,7 +82,6 @@ void sfp__result_done(sfp_result *r)
     sfp__free(r->task_names);
     sfp__free(r->class_names);
     sfp__free(r->accuracy);
-    sfp__free(r->heads);
     sfp__free(r->diagnostics.cosines);
     sfp__free(r->confusion);
     for (int i = 0; i < r->evaluation_count; i++)
@@ -212,11 +204,9 @@ static bool is_closed_form(const sfp_result *r)
     return method && *method && strcmp(method, "none") != 0;
 }
 
-double sfp__result_closed_form(const sfp_result *r)
+uint64_t sfp__result_closed_form(const sfp_result *r)
 {
-    const char *head = sfp__result_value(r, "head");
-    bool unknown = head && strcmp(head, "mix") == 0 && r->samples.closed_form == 0 && r->samples.trained > 0;
-    return is_closed_form(r) ? (double)r->samples.trained : unknown ? NAN : (double)r->samples.closed_form;
+    return is_closed_form(r) ? r->samples.trained : 0;
 }
 
 uint64_t sfp__result_trained(const sfp_result *r)
@@ -248,25 +238,14 @@ const char *sfp__result_preset_name(const sfp_result *r)
     return NULL;
 }
 
-/* The head of a learner if its preset or, without one, the default has another one; NULL: it has the same. */
-static const char *chosen_head(const sfp_result *r, const char *preset)
-{
-    for (int i = 0; i < r->config_count && !is_closed_form(r); i++) {
-        const sfp__config_entry *p = &r->config[i];
-        if (strcmp(p->key, "head") == 0 && p->value)
-            return strcmp(p->value, preset && p->preset_value ? p->preset_value : "linear") != 0 ? p->value : NULL;
-    }
-    return NULL;
-}
-
 void sfp__result_method(const sfp_result *r, char *buf, size_t size)
 {
     const char *select = sfp__result_value(r, "select"), *buffer = sfp__result_value(r, "buffer");
-    const char *preset = sfp__result_preset_name(r), *head = chosen_head(r, preset);
+    const char *preset = sfp__result_preset_name(r);
     const char *name = is_closed_form(r) ? sfp__result_value(r, "method") : select ? select : buffer ? buffer : "";
     bool both = !is_closed_form(r) && select && buffer && strcmp(select, buffer) != 0;
-    (void)snprintf(buf, size, "%s%s%s%s%s%s%s", name, both ? "+" : "", both ? buffer : "", head ? ", head " : "",
-                   head ? head : "", preset ? ", preset " : "", preset ? preset : "");
+    (void)snprintf(buf, size, "%s%s%s%s%s", name, both ? "+" : "", both ? buffer : "", preset ? ", preset " : "",
+                   preset ? preset : "");
 }
 
 double sfp__result_class_accuracy(const sfp_result *r, int c, uint64_t *tested)

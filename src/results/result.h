@@ -13,7 +13,6 @@
 #define SFP_RESULT_CLASSES_MAX (1 << 20)
 #define SFP_CONFUSION_MAX 4096
 #define SFP_CURVE_MAX (1 << 24) /* points */
-#define SFP_RESULT_HEADS 2      /* members of the mixture head: linear, ridge */
 
 typedef struct sfp__config_entry {
     char *key, *value;
@@ -75,7 +74,6 @@ struct sfp_result {
     /* accuracy */
     int tasks_done;   /* number of tasks after which the accuracy was measured */
     double *accuracy; /* (tasks, tasks): row i after task i, column j on task j; NAN: not measured */
-    double *heads;    /* (SFP_RESULT_HEADS, tasks, tasks) like accuracy, for each member of a mixture head; NULL: another head */
     double average_accuracy, forgetting, backward_transfer; /* NAN: not defined */
     double prequential_accuracy;                            /* NAN: not measured */
     double no_change_accuracy;   /* of predicting the label of the sample before, on the samples that were processed */
@@ -90,7 +88,7 @@ struct sfp_result {
     /* counts */
     struct {
         uint64_t offered, scored, trained, replayed, dropped, skipped;
-        uint64_t closed_form; /* samples that a closed-form head learned from, alone or in the mixture */
+        uint64_t closed_form; /* samples that a closed-form head learned from */
         uint64_t excluded;    /* part of dropped: samples in short last batches, which a preset excludes */
     } samples;
     struct {
@@ -126,9 +124,6 @@ struct sfp_result {
     } diagnostics;
 };
 
-/* Accuracies of member h of a mixture head, in the layout of r->accuracy; allocated on first use. NULL: out of memory. */
-double *sfp__result_head(sfp_result *r, int h);
-extern const char *const sfp__result_head_names[SFP_RESULT_HEADS];
 /* The matrix (tasks, tasks) of SFP_COSINES_*; allocated on first use with NAN. NULL: out of memory. */
 double *sfp__result_gradient_cosines(sfp_result *r, int which);
 
@@ -153,13 +148,12 @@ const char *sfp__result_option_value(const char *key, const char *value);
 const char *sfp__result_setting(const sfp_result *r, const char *name);
 /* The preset whose values the result has; NULL: none. */
 const char *sfp__result_preset_name(const sfp_result *r);
-/* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer). It has the head if the user
- * has chosen another than the linear one, and the preset: "random+er, head mix", "random+er, preset best". */
+/* Writes a short name of the method: "ranpac" (--method), "streamfp", or "random+er" (selector and buffer), and the
+ * preset: "random+er, preset paper". */
 void sfp__result_method(const sfp_result *r, char *buf, size_t size);
-/* The numbers of samples that were learned in closed form, by a head alone or by a member of a mixture, and that were trained on. They
- * differ from the members of `samples` for a closed-form head alone, whose samples results count as trained. The first is NAN if it is
- * unknown: versions before 0.7.0 did not count it in mixtures. */
-double sfp__result_closed_form(const sfp_result *r);
+/* The numbers of samples that were learned in closed form, and that were trained on. Results count the samples of a closed-form head
+ * as trained, too. */
+uint64_t sfp__result_closed_form(const sfp_result *r);
 uint64_t sfp__result_trained(const sfp_result *r);
 /* The number of samples that were dropped because the learner was busy: samples.dropped without samples.excluded. */
 uint64_t sfp__result_dropped(const sfp_result *r);
@@ -218,8 +212,8 @@ void sfp__json_seed(struct sfp__json *j, const char *key, uint64_t seed);
 sfp_status sfp__result_write(const sfp_result *r, const char *path, sfp_error *err);
 sfp_status sfp__result_read(const char *path, sfp_result *out, sfp_error *err);
 
-/* A number by its key in result.json, with a dot between the keys of an inner object and its member: "samples.offered",
- * "heads.linear.average_accuracy". A flag is 0 or 1. NAN: not measured, or there is no such number. */
+/* A number by its key in result.json, with a dot between the keys of an inner object and its member: "samples.offered". A flag is 0
+ * or 1. NAN: not measured, or there is no such number. */
 double sfp__result_number(const sfp_result *r, const char *key);
 /* A text by its key, such as "started" or "config.sigma"; NULL: there is none. */
 const char *sfp__result_string(const sfp_result *r, const char *key);

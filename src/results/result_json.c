@@ -114,23 +114,6 @@ static void put_accuracy(sfp__json *j, const sfp_result *r, const char *key)
     put_accuracies(j, r->tasks, r->accuracy);
 }
 
-/* Writes the metrics of each member of a mixture head. */
-static void put_heads(sfp__json *j, const sfp_result *r, const char *key)
-{
-    if (!r->heads)
-        return;
-    sfp__json_object_as(j, key, &rows);
-    for (int h = 0; h < SFP_RESULT_HEADS; h++) {
-        const double *a = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks;
-        sfp__json_object(j, sfp__result_head_names[h]);
-        sfp__json_exact(j, "average_accuracy", sfp__average_accuracy(r->tasks, r->tasks_done, a));
-        sfp__json_exact(j, "forgetting", sfp__forgetting(r->tasks, r->tasks_done, a, sfp__result_clips_forgetting(r)));
-        put_accuracies(j, r->tasks, a);
-        sfp__json_end(j);
-    }
-    sfp__json_end(j);
-}
-
 static int cosines_of(const char *key)
 {
     return strcmp(key, "gradient_cosines_head") == 0 ? SFP_COSINES_HEAD : SFP_COSINES_FINGERPRINTS;
@@ -351,23 +334,6 @@ static sfp_status get_accuracy(const sfp__json_in *in, const json_t *root, const
     return get_accuracies(in, root, r->tasks, r->accuracy);
 }
 
-static sfp_status get_heads(const sfp__json_in *in, const json_t *root, const char *key, sfp_result *r)
-{
-    const json_t *heads = json_object_get(root, key);
-    if (json_object_get(heads, "slda")) /* versions before 0.5 had other members */
-        return SFP_OK;
-    for (int h = 0; heads && h < SFP_RESULT_HEADS; h++) {
-        const json_t *head = json_object_get(heads, sfp__result_head_names[h]);
-        double *a = sfp__result_head(r, h);
-        if (!json_is_object(head))
-            return sfp__json_bad(in, key, "an object with the members linear and ridge");
-        if (!a)
-            return sfp__fail_nomem(in->err);
-        TRY(get_accuracies(in, head, r->tasks, a));
-    }
-    return SFP_OK;
-}
-
 static sfp_status get_cosines(const sfp__json_in *in, const json_t *from, const char *key, sfp_result *r)
 {
     double *a = sfp__result_gradient_cosines(r, cosines_of(key));
@@ -571,7 +537,6 @@ static const field fields[] = {
     {REAL, NULL, "prequential_accuracy", AT(prequential_accuracy), 0, 1},
     {REAL, NULL, "no_change_accuracy", AT(no_change_accuracy), 0, 1, OPTIONAL},
     {REAL, NULL, "near_future_accuracy", AT(near_future_accuracy), 0, 1, OPTIONAL},
-    {PART, NULL, "heads", OPTIONAL, BY(put_heads, get_heads)},
     {REAL, "calibration", "error", AT(calibration.error), 0, 1, OPTIONAL},
     {REAL, "calibration", "before", AT(calibration.before), 0, 1, OPTIONAL},
     {PART, "calibration", "bins", OPTIONAL, BY(put_bins, get_bins)},
@@ -726,26 +691,9 @@ static const field *find_field(const char *key)
     return NULL;
 }
 
-/* "linear.average_accuracy" of the members of a mixture head. */
-static double head_number(const sfp_result *r, const char *key)
-{
-    for (int h = 0; r->heads && h < SFP_RESULT_HEADS; h++) {
-        const double *a = r->heads + (size_t)h * (size_t)r->tasks * (size_t)r->tasks;
-        const char *name = member_of(key, sfp__result_head_names[h]);
-        if (name && strcmp(name, "average_accuracy") == 0)
-            return sfp__average_accuracy(r->tasks, r->tasks_done, a);
-        if (name && strcmp(name, "forgetting") == 0)
-            return sfp__forgetting(r->tasks, r->tasks_done, a, sfp__result_clips_forgetting(r));
-    }
-    return NAN;
-}
-
 double sfp__result_number(const sfp_result *r, const char *key)
 {
     const field *f = find_field(key);
-    const char *head = member_of(key, "heads");
-    if (head)
-        return head_number(r, head);
     if (!f)
         return NAN;
     const void *at = (const char *)r + f->offset;

@@ -31,7 +31,6 @@ typedef struct sfp__delivery {
     int64_t batch;   /* an indexed stream: the last batch from which samples were taken */
     int64_t arrived; /* samples of the stream up to here; -1: there are none to train on */
     double time;     /* seconds in which they arrived, less the time spent on unlabelled images; NAN: no arrival rate */
-    bool waits;      /* further batches wait: there is no time for training */
     /* to predict */
     int predict_count;
     struct {
@@ -76,10 +75,10 @@ typedef struct sfp__arrivals_kind {
 struct sfp__arrivals {
     const sfp__arrivals_kind *kind;
     const sfp__plan *plan;
-    sfp_result *r;                            /* counts skipped samples; on live streams, all samples and labels */
-    sfp__lag *lag;                            /* NULL: the clock has no lag */
-    sfp__clock *clock;                        /* NULL: a live stream */
-    const struct sfp__allocation *allocation; /* processing times measured so far; NULL: none */
+    sfp_result *r;               /* counts skipped samples; on live streams, all samples and labels */
+    sfp__lag *lag;               /* NULL: the clock has no lag */
+    sfp__clock *clock;           /* NULL: a live stream */
+    const double *query_seconds; /* mean processing time per sample; 0: not measured yet. NULL: none */
     const sfp__learner *learner;
 };
 

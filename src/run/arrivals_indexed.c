@@ -14,15 +14,15 @@ typedef struct indexed {
     sfp__arrivals base;
     sfp__batch_loader *loader, *unlabelled;
     sfp__clock clock;
-    int64_t *arrived;        /* (batches) as in the plan, plus unlabelled images; NULL: there are none */
-    sfp__sample *candidates; /* (batch * max_batches) samples of several batches */
-    int *work;               /* (3 * batch * max_batches) allocate adaptive: scratch */
-    bool *marked;
-    int max_batches;          /* triage or allocate adaptive: maximum number of batches delivered at once */
-    char (*name)[NAME_BYTES]; /* (SFP__GROUP) */
-    int64_t next;             /* the first unlabelled image that was not predicted yet */
-    uint64_t unread;          /* unlabelled images before `next` that could not be read */
-    double predicting;        /* seconds of prediction since the last batch */
+    int64_t *arrived;           /* (batches) as in the plan, plus unlabelled images; NULL: there are none */
+    sfp__sample *samples;       /* (batch * max_batches) of several batches */
+    sfp__candidate *candidates; /* (batch * max_batches) allocate adaptive: scratch */
+    int *order;                 /* (batch * max_batches) likewise */
+    int max_batches;            /* triage or allocate adaptive: maximum number of batches delivered at once */
+    char (*name)[NAME_BYTES];   /* (SFP__GROUP) */
+    int64_t next;               /* the first unlabelled image that was not predicted yet */
+    uint64_t unread;            /* unlabelled images before `next` that could not be read */
+    double predicting;          /* seconds of prediction since the last batch */
     struct {
         const int64_t *batch;
         int batches;        /* to train on */
@@ -52,9 +52,9 @@ static void free_indexed(sfp__arrivals *base)
     sfp__batch_loader_free(a->unlabelled);
     sfp__clock_done(&a->clock);
     sfp__free(a->arrived);
+    sfp__free(a->samples);
     sfp__free(a->candidates);
-    sfp__free(a->work);
-    sfp__free(a->marked);
+    sfp__free(a->order);
     sfp__free(a->name);
     sfp__free(a);
 }
@@ -72,9 +72,10 @@ static sfp_status make(indexed *a, const sfp__plan *p, sfp_error *err)
                                    .pool = o->triage || (allocates && timed),
                                    .pool_most = a->max_batches,
                                    .stop = p->hooks->stop};
-    TRY(sfp__alloc(&a->candidates, (size_t)(o->learner.batch * a->max_batches), sizeof *a->candidates, err));
-    TRY(sfp__alloc(&a->work, 3 * (size_t)(o->learner.batch * a->max_batches), sizeof *a->work, err));
-    TRY(sfp__alloc(&a->marked, (size_t)(o->learner.batch * a->max_batches), sizeof *a->marked, err));
+    size_t samples = (size_t)o->learner.batch * (size_t)a->max_batches;
+    TRY(sfp__alloc(&a->samples, samples, sizeof *a->samples, err));
+    TRY(sfp__alloc(&a->candidates, samples, sizeof *a->candidates, err));
+    TRY(sfp__alloc(&a->order, samples, sizeof *a->order, err));
     if (p->unlabelled.count)
         TRY(sfp__alloc(&a->name, SFP__GROUP, sizeof *a->name, err));
     if (timed && p->unlabelled.count) {
@@ -142,14 +143,14 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
         int m;
         TRY(sfp__batch_loader_take(a->loader, k, &m, &d->samples, err));
         if (n > 1)
-            memcpy(a->candidates + d->count, d->samples, (size_t)m * sizeof *a->candidates);
+            memcpy(a->samples + d->count, d->samples, (size_t)m * sizeof *a->samples);
         a->delivered.skipped += b->first[k + 1] - b->first[k] - m;
         d->count += m;
         if (a->arrived)
             unlabelled += a->arrived[k] - b->arrived[k] - (k > 0 ? a->arrived[before] - b->arrived[before] : 0);
     }
     if (n > 1)
-        d->samples = a->candidates;
+        d->samples = a->samples;
     d->batch = batch[n - 1];
     d->arrived = b->arrived[d->batch];
     d->changed = true;
@@ -158,11 +159,9 @@ static sfp_status take_batches(indexed *a, const int64_t *batch, int n, sfp__del
     int arrived = d->count;
     if (p->opt->allocate != SFP_ALLOCATE_FIXED && n > 1) {
         for (int i = 0; i < arrived; i++)
-            a->work[i] = sfp__learner_class_samples(a->base.learner, a->candidates[i].label, p->opt->learner.batch);
-        d->count = sfp__allocate_samples(arrived, a->candidates, p->opt->learner.batch, a->work, a->marked);
+            a->candidates[i].learned = sfp__learner_class_samples(a->base.learner, a->samples[i].label);
+        d->count = sfp__allocate_samples(arrived, a->samples, p->opt->learner.batch, a->candidates, a->order);
     }
-    if (d->count < arrived) /* time in which more samples arrived than can be queried is not left for training */
-        d->time = fmin(d->time, 0);
     a->delivered.batch = batch;
     a->delivered.batches = n;
     return SFP_OK;
@@ -184,12 +183,12 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     d->task = p->batches.task[batch[0]];
     while (n < count && p->batches.task[batch[n]] == d->task)
         n++;
-    bool overload = base->allocation && base->allocation->query * p->opt->rate > 1;
+    bool overload = base->query_seconds && *base->query_seconds * p->opt->rate > 1;
     if (p->opt->allocate != SFP_ALLOCATE_FIXED && count <= SFP__RUN_BACKLOG && !overload)
         n = 1; /* a short backlog: the batches are processed in turn */
     if (a->next < p->unlabelled.count && p->unlabelled.order[a->next] < last_image(p, batch[n - 1]))
         return take_unlabelled(a, last_image(p, batch[n - 1]), d, err);
-    d->more = d->waits = n < count;
+    d->more = n < count;
     return take_batches(a, batch, n, d, err);
 }
 

@@ -12,16 +12,16 @@ typedef struct live {
     sfp__ledger *ledger;
     sfp__inbox *inbox;
     sfp__lag lag;
-    int warnings_reported;   /* warnings of the source */
-    sfp__inbox_output in;    /* the part of the last output that is not delivered yet */
-    bool busy;               /* `in` is not delivered completely */
-    bool last;               /* `in` is the last output */
-    sfp__arrival_list group; /* delivered for prediction */
-    int pool;                /* maximum number of batches that are taken at once; 0: they are taken in turn */
-    sfp__sample *samples;    /* (batch * pool) delivered for training; their images are in in.batch */
-    bool behind;             /* more than SFP__RUN_BACKLOG batches waited, and the queue was not empty since */
-    int *work;               /* (3 * batch * pool) allocate adaptive: scratch */
-    bool *marked;            /* (batch * pool) */
+    int warnings_reported;      /* warnings of the source */
+    sfp__inbox_output in;       /* the part of the last output that is not delivered yet */
+    bool busy;                  /* `in` is not delivered completely */
+    bool last;                  /* `in` is the last output */
+    sfp__arrival_list group;    /* delivered for prediction */
+    int pool;                   /* maximum number of batches that are taken at once; 0: they are taken in turn */
+    sfp__sample *samples;       /* (batch * pool) delivered for training; their images are in in.batch */
+    bool behind;                /* more than SFP__RUN_BACKLOG batches waited, and the queue was not empty since */
+    sfp__candidate *candidates; /* (batch * pool) allocate adaptive: scratch */
+    int *order;                 /* (batch * pool) likewise */
 } live;
 
 static void free_live(sfp__arrivals *base)
@@ -34,8 +34,8 @@ static void free_live(sfp__arrivals *base)
     sfp__arrival_list_done(&a->in.discarded);
     sfp__arrival_list_done(&a->group);
     sfp__free(a->samples);
-    sfp__free(a->work);
-    sfp__free(a->marked);
+    sfp__free(a->candidates);
+    sfp__free(a->order);
     sfp__free(a);
 }
 
@@ -101,7 +101,7 @@ static double arrival_rate(const live *a)
 static bool is_overloaded(const live *a)
 {
     bool lasts = a->behind || a->base.plan->opt->rate > 0;
-    return lasts && a->base.allocation->query * arrival_rate(a) > 1;
+    return lasts && *a->base.query_seconds * arrival_rate(a) > 1;
 }
 
 /* Takes the next output of the inbox, which may be empty. */
@@ -166,12 +166,10 @@ static void choose_samples(live *a, sfp__delivery *d)
     int batch = a->base.plan->opt->learner.batch, arrived = d->count, n = 0;
     for (const sfp__arrival *i = a->in.batch.first; i; i = i->next) {
         int32_t label = sfp__classes_find(a->classes, i);
-        a->work[n++] = label < 0 ? 0 : sfp__learner_class_samples(a->base.learner, label, batch);
+        a->candidates[n++].learned = label < 0 ? 0 : sfp__learner_class_samples(a->base.learner, label);
     }
-    d->count = sfp__allocate_samples(arrived, a->samples, batch, a->work, a->marked);
+    d->count = sfp__allocate_samples(arrived, a->samples, batch, a->candidates, a->order);
     a->base.r->samples.dropped += (uint64_t)(arrived - d->count);
-    if (d->count < arrived) /* as in arrivals_indexed.c */
-        d->time = fmin(d->time, 0);
 }
 
 /* Gives the samples, which are in the order of their images, the labels of the stream. */
@@ -194,7 +192,6 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     if (d->count == 0)
         return SFP_OK;
     d->samples = a->samples;
-    d->waits = a->in.waits;
     a->base.r->samples.offered += (uint64_t)d->count;
     d->arrived = (int64_t)a->base.r->samples.offered;
     if (a->base.lag) {
@@ -278,8 +275,8 @@ static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
         a->pool = allocates ? SFP__RUN_POOL_BATCHES : SFP__RUN_TRIAGE_BATCHES;
     size_t count = (size_t)o->learner.batch * (size_t)(a->pool ? a->pool : 1);
     TRY(sfp__alloc(&a->samples, count, sizeof *a->samples, err));
-    TRY(sfp__alloc(&a->work, 3 * count, sizeof *a->work, err));
-    return sfp__alloc(&a->marked, count, sizeof *a->marked, err);
+    TRY(sfp__alloc(&a->candidates, count, sizeof *a->candidates, err));
+    return sfp__alloc(&a->order, count, sizeof *a->order, err);
 }
 
 sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err)

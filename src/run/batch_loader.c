@@ -7,9 +7,21 @@
 #include "stream/source.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------- batches */
+
+sfp_status sfp__check_input(const sfp_source *s, const sfp__vit_config *c, const char *key, const char *name, sfp_error *err)
+{
+    const int dim[] = {s->row_dim, c->rows ? c->dim : 0};
+    char text[2][48];
+    for (int i = 0; i < 2; i++)
+        (void)snprintf(text[i], sizeof text[i], dim[i] ? "features of %d values" : "images", dim[i]);
+    return dim[0] == dim[1]
+               ? SFP_OK
+               : sfp__fail_key(err, key, SFP_EINVAL, "%s %s: the source has %s, expected %s", key, name, text[0], text[1]);
+}
 
 sfp_status sfp__batches_create(const sfp__tasks *tasks, int b, bool whole, sfp__batches *out, sfp_error *err)
 {

@@ -9,6 +9,10 @@
 #include "stream/source.h"
 #include "stream/tasks.h"
 
+/* Fails unless the samples of the source are what the backbone takes: images, or features of its size. `key` is the setting that
+ * names the source. */
+sfp_status sfp__check_input(const sfp_source *s, const sfp__vit_config *c, const char *key, const char *name, sfp_error *err);
+
 /* The batches of a stream: batch k has the samples order[first[k]] .. order[first[k+1]-1]. */
 typedef struct sfp__batches {
     int64_t count;

@@ -48,8 +48,7 @@ static sfp_status open_loader(const sfp__plan *p, const sfp__batches *first, int
 }
 
 /* Processes batch k; *seconds: its processing time, NAN if no image of it can be read. */
-static sfp_status process(const sfp__plan *p, sfp__learner *copy, sfp__batch_loader *loader, int64_t k, double *seconds,
-                          sfp_error *err)
+static sfp_status process(sfp__learner *copy, sfp__batch_loader *loader, int64_t k, double *seconds, sfp_error *err)
 {
     int n;
     const sfp__sample *samples;
@@ -58,7 +57,6 @@ static sfp_status process(const sfp__plan *p, sfp__learner *copy, sfp__batch_loa
     TRY(sfp__batch_loader_take(loader, k, &n, &samples, err));
     if (n > 0) {
         TRY(sfp__learner_offer(copy, n, samples, &t, err));
-        sfp__learner_update_slack(copy, n * (1 / p->opt->rate), t.seconds.total);
         *seconds = t.seconds.total;
     }
     sfp__batch_loader_release(loader, k + 1);
@@ -98,12 +96,12 @@ sfp_status sfp__calibrate(const sfp__plan *p, sfp__calibration *out, sfp_error *
     TRY(open_loader(p, &first, max_filling(buffer) + WARM_UP + p->opt->calibrate, &loader, err));
     int64_t total = max_filling(buffer) + WARM_UP + p->opt->calibrate; /* at most */
     for (; sfp__calibration_fills(buffer, k) && !sfp__plan_stopped(p); k++) {
-        TRY(process(p, copy, loader, k, &seconds, err));
+        TRY(process(copy, loader, k, &seconds, err));
         report(p, k + 1, total, start);
     }
     *out = (sfp__calibration){.filling = k};
     for (int64_t end = k + WARM_UP + p->opt->calibrate; k < end && !sfp__plan_stopped(p); k++) {
-        TRY(process(p, copy, loader, k, &seconds, err));
+        TRY(process(copy, loader, k, &seconds, err));
         report(p, k + 1, end, start);
         if (k < out->filling + WARM_UP || isnan(seconds))
             continue;

@@ -21,13 +21,9 @@ sfp_status sfp__evaluator_create(const sfp_source *test, const sfp__tasks *tasks
         e->at[t + 1] = e->total += tasks->task[t].count;
     size_t n = (size_t)e->total;
     e->all = n * e->bytes <= memory;
-    const sfp__want list[] = {{&e->answered, rows, sizeof *e->answered},
-                              {&e->accuracy, rows, sizeof *e->accuracy},
-                              {&e->member_accuracy, rows * SFP_HEAD_MEMBERS, sizeof *e->member_accuracy},
-                              {&e->state, n, sizeof *e->state},
-                              {&e->has_query, n, sizeof *e->has_query},
-                              {&e->rgb, e->all ? n : CHUNK, e->bytes},
-                              {&e->query, n, (size_t)dim * sizeof *e->query}};
+    const sfp__want list[] = {{&e->answered, rows, sizeof *e->answered}, {&e->accuracy, rows, sizeof *e->accuracy},
+                              {&e->state, n, sizeof *e->state},          {&e->has_query, n, sizeof *e->has_query},
+                              {&e->rgb, e->all ? n : CHUNK, e->bytes},   {&e->query, n, (size_t)dim * sizeof *e->query}};
     TRY(sfp__block(&e->block, SFP_LIST(list), err));
     memset(e->state, 0, n);
     memset(e->has_query, 0, n * sizeof *e->has_query);
@@ -90,8 +86,7 @@ static sfp_status read_image(sfp__evaluator *e, int64_t k, int64_t i, int place,
 
 /* Counts of one task. */
 typedef struct tally {
-    uint64_t answered, correct, member_correct[SFP_HEAD_MEMBERS]; /* member_correct: of each member of a mixture head */
-    bool known[SFP_HEAD_MEMBERS];                                 /* the member was computed */
+    uint64_t answered, correct;
 } tally;
 
 /* Consecutive images, whose queries are consecutive, too. */
@@ -113,12 +108,6 @@ static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, t
     TRY(sfp__predictor_predict(p, n, part->rgb, e->query + (size_t)part->first * (size_t)e->dim, e->has_query + part->first,
                                label, probability, err));
     const float *unscaled = sfp__predictor_unscaled(p);
-    for (int h = 0; h < SFP_HEAD_MEMBERS; h++) {
-        const int32_t *labels = sfp__predictor_member_labels(p, h);
-        sum->known[h] = labels != NULL;
-        for (int k = 0; labels && k < n; k++)
-            sum->member_correct[h] += part->truth[k] >= 0 && labels[k] == part->truth[k];
-    }
     for (int k = 0; k < n; k++) {
         int32_t truth = part->truth[k];
         bool correct = truth >= 0 && label[k] == truth; /* truth < 0: a class that is not in the stream counts as wrong */
@@ -134,15 +123,6 @@ static sfp_status predict(sfp__evaluator *e, sfp__predictor *p, stretch *part, t
     if (e->on_progress)
         e->on_progress(e->progress_ctx, e->done);
     return SFP_OK;
-}
-
-static void record_task(sfp__evaluator *e, int t, const tally *sum)
-{
-    e->answered[t] = sum->answered;
-    e->accuracy[t] = sum->answered ? (double)sum->correct / (double)sum->answered : NAN;
-    for (int h = 0; h < SFP_HEAD_MEMBERS; h++)
-        e->member_accuracy[(size_t)h * (size_t)e->tasks->count + (size_t)t] =
-            sum->answered && sum->known[h] ? (double)sum->member_correct[h] / (double)sum->answered : NAN;
 }
 
 static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int classes, uint64_t *confusion, sfp_error *err)
@@ -170,7 +150,8 @@ static sfp_status run_task(sfp__evaluator *e, sfp__predictor *p, int t, int clas
             TRY(predict(e, p, &part, &sum, classes, confusion, err));
     }
     TRY(predict(e, p, &part, &sum, classes, confusion, err));
-    record_task(e, t, &sum);
+    e->answered[t] = sum.answered;
+    e->accuracy[t] = sum.answered ? (double)sum.correct / (double)sum.answered : NAN;
     return SFP_OK;
 }
 

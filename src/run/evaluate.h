@@ -43,7 +43,6 @@ typedef struct sfp__evaluator {
     /* of the last evaluation */
     uint64_t done;
     uint64_t *answered;              /* (tasks) images that were evaluated */
-    double *member_accuracy;         /* (SFP_HEAD_MEMBERS, tasks) accuracy of each member; NAN: not a mixture, or no images */
     double *accuracy;                /* (tasks) copied to the caller at the end */
     sfp__reliability calibration[2]; /* of all predictions; [1]: without the fitted scale of the head */
     uint64_t *confusion;             /* (confusion_capacity) likewise */

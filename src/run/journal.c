@@ -214,13 +214,6 @@ static void count_timestamp(sfp_result *r, int64_t timestamps, double seconds)
         r->batch_seconds = n > 1 ? r->batch_seconds + (seconds - r->batch_seconds) / n : seconds;
 }
 
-/* learned (n): those that the closed-form member of a mixture learned from; NULL: there is none. */
-static void count_closed_form(sfp_result *r, bool learner, int n, const bool *learned)
-{
-    for (int i = 0; i < n; i++)
-        r->samples.closed_form += !learner || (learned && learned[i]);
-}
-
 /* The samples inside or outside the coreset, of which the report shows at most max_shown. */
 typedef struct side {
     int all, max_shown, seen, shown;
@@ -244,6 +237,8 @@ static int smaller(int a, int b)
 static void keep_shown(sfp__journal *j, const sfp__plan *p, const sfp__delivery *d, const sfp__timestamp_details *t)
 {
     size_t bytes = 3 * (size_t)p->size * (size_t)p->size;
+    if (p->opt->vit->config.rows) /* there is nothing to see */
+        return;
     side inside = {.all = t->coreset_count}, outside = {.all = d->count - t->coreset_count};
     /* half of the images for each side; more if the other side has fewer */
     inside.max_shown = smaller(inside.all, SFP__RUN_SHOWN - smaller(outside.all, SFP__RUN_SHOWN / 2));
@@ -272,10 +267,7 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
         j->ids[i] = d->samples[i].id;
     for (int i = 0; i < (learner ? t->coreset_count : d->count); i++)
         run->classes.trained[d->samples[learner ? t->coreset[i] : i].label] = 1;
-    for (int i = 0; t->learned && i < d->count; i++)
-        if (t->learned[i])
-            run->classes.trained[d->samples[i].label] = 1;
-    count_closed_form(j->r, learner, d->count, t->learned);
+    j->r->samples.closed_form += learner ? 0 : (uint64_t)d->count;
     if (learner && p->opt->out)
         keep_shown(j, p, d, t);
     count_times(j->r, t);

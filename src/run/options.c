@@ -162,8 +162,8 @@ const sfp__opt sfp__run_table[] = {
         "backbone", "FILE|builtin", "builtin",
         "Pretrained ViT: a safetensors, PyTorch (.pth, .bin) or .npz file; builtin: the one that the program contains."),
     SFP_ROW_STRING("img-size", "N|auto", "0",
-                   SFP_IMG_SIZE_HELP " auto (presets best and fast): about half as many patches if at --rate images arrive more "
-                                     "than twice as fast as they can be queried, else the size of the file. A run that resumes "
+                   SFP_IMG_SIZE_HELP " auto (preset best): about half as many patches if at --rate images arrive more "
+                                     "than five times as fast as they can be queried, else the size of the file. A run that resumes "
                                      "or has --init-state keeps its size.",
                    .check = check_img_size),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of matrix products; bf16 where the CPU supports it."),
@@ -189,10 +189,9 @@ const sfp__opt sfp__run_table[] = {
     SFP_ROW_CHOICE("queue-policy", "drop-oldest|drop-newest|block", "drop-oldest",
                    "Action if the queue is full: drop a batch, or block the source.", AT(policy), .resume = SFP_RESUME_LIVE),
     SFP_ROW_CHOICE(
-        "allocate", "fixed|adaptive|queries", "fixed",
-        "Adaptive: query as many samples as arrive, spread over all of them if there are too many, and train in the time "
-        "that is left, in proportion to the weight of the trained head in the mixture (head mix, or a closed-form method). "
-        "Queries: the same, but never train.",
+        "allocate", "fixed|adaptive", "fixed",
+        "Closed-form heads: which samples are learned from if more arrive than can be queried: the batches that the clock "
+        "leaves (fixed), or samples chosen among all that arrived, balanced over classes (adaptive).",
         AT(allocate)),
     SFP_ROW_SWITCH("triage", "off",
                    "Clock virtual or real: score every arriving sample and train on the coreset of all, instead of dropping "
@@ -206,21 +205,17 @@ const sfp__opt sfp__run_table[] = {
                 AT(pending), .resume = SFP_RESUME_ANY, SFP_RENAMED("pending")),
     SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE(
-        "preset", "default|paper|authors|best|fast", "default",
-        "default: every option has its own default; paper: the settings of the paper, with clock paper if there is a rate; "
-        "authors: as paper, but as their code does where it differs; best: the best known settings; fast: a closed-form head "
-        "alone."),
+        "preset", "best|paper", "best",
+        "best: the best known settings, a closed-form head; paper: StreamFP as published, which trains fingerprints, with clock "
+        "paper if there is a rate. Options that are given replace those of the preset."),
     SFP_SETTINGS_TRAIN(SETTING_ROW) SFP_ROW_STRING(
-        "init-state", "FILE|DIR", NULL,
-        "Start with what a run has learned: its directory, checkpoint or state. Head mix needs more than a state: with one, its "
-        "closed-form member starts anew.",
-        AT(init_state)),
+        "init-state", "FILE|DIR", NULL, "Start with what a run has learned: its directory, checkpoint or state.", AT(init_state)),
     SFP_ROW_GROUP("Coreset"),
     SFP_SETTINGS_SELECT(SETTING_ROW) SFP_ROW_GROUP("Buffer"),
     SFP_SETTINGS_BUFFER(SETTING_ROW) SFP_ROW_GROUP("Fingerprints"),
     SFP_SETTINGS_FINGERPRINT(SETTING_ROW) SFP_ROW_GROUP("Head"),
     SFP_SETTINGS_HEAD(SETTING_ROW) SFP_SETTINGS_CLOSED_FORM(SETTING_ROW)
-        SFP_ROW_STRING("method", "NAME", NULL, "A closed-form head alone, without selection, training steps and buffer.",
+        SFP_ROW_STRING("method", "NAME", NULL, "Closed-form head, which has no selection, training steps and buffer.",
                        .word = sfp__head_name, AT(method)),
     SFP_ROW_GROUP("Evaluation and output"),
     SFP_ROW_STRING("eval-every", "task|N", "task", "Evaluate after each task; N: also every N timestamps.",
@@ -274,24 +269,14 @@ const size_t sfp__run_table_count = sizeof sfp__run_table / sizeof *sfp__run_tab
 
 /* ------------------------------------------------------------------------------------------------------------- presets */
 
-/* Bits 1 << i for word i of the row. */
-enum {
-    PRESET_PAPER = 1 << 1,
-    PRESET_AUTHORS = 1 << 2,
-    PRESET_BEST = 1 << 3,
-    PRESET_FAST = 1 << 4,
-    PRESETS_PAPER = PRESET_PAPER | PRESET_AUTHORS,
-    PRESETS_OURS = PRESET_BEST | PRESET_FAST
-};
+enum { PRESET_BEST, PRESET_PAPER }; /* the words of the row */
 
 /* When an option of a preset is set, beside the choice of the preset. */
 typedef enum preset_condition {
     PRESET_ALWAYS,
     PRESET_IF_RATED,      /* there is an arrival rate */
-    PRESET_IF_TRAINED,    /* fingerprints are trained: no closed-form head alone */
-    PRESET_IF_CLOSED,     /* a closed-form head learns, alone or in the mixture */
-    PRESET_IF_RIDGE,      /* this head is ridge, and the user has not chosen its taps */
-    PRESET_IF_ALLOCATABLE /* a closed-form head learns, and the user has not chosen another way to spend the time */
+    PRESET_IF_RIDGE,      /* the head is ridge, and the user has not chosen its taps */
+    PRESET_IF_ALLOCATABLE /* the user has not chosen another way to spend the time */
 } preset_condition;
 
 /* Clock paper keeps batches before the stream begins, so it leaves nothing to allocate. */
@@ -305,55 +290,37 @@ static bool is_allocatable(const sfp__args *a)
 static bool holds(const sfp__args *a, preset_condition condition)
 {
     double rate;
-    const char *method = sfp__args_string(a, "method");
-    bool closed = method || strcmp(sfp__args_text(a, "head"), "mix") == 0;
     switch (condition) {
     case PRESET_IF_RATED:
         return parse_rate(sfp__args_string(a, "rate"), &rate) && rate > 0;
-    case PRESET_IF_TRAINED:
-        return !method;
-    case PRESET_IF_CLOSED:
-        return closed;
     case PRESET_IF_RIDGE:
-        return closed && (!method || strcmp(method, "ridge") == 0) && !sfp__args_given(a, "taps");
+        return strcmp(sfp__args_string(a, "method"), "ridge") == 0 && !sfp__args_given(a, "taps");
     case PRESET_IF_ALLOCATABLE:
-        return closed && is_allocatable(a);
+        return is_allocatable(a);
     default:
         return true;
     }
 }
 
 static const struct {
-    int presets;
+    int preset;
     preset_condition condition;
     const char *key, *value;
-} preset_settings[] = {{PRESETS_PAPER, PRESET_ALWAYS, "coreset-rounding", "paper"},
-                       {PRESETS_PAPER, PRESET_ALWAYS, "normalise", "none"},
-                       {PRESETS_PAPER, PRESET_ALWAYS, "head", "linear"},
-                       {PRESETS_PAPER, PRESET_IF_RATED, "clock", "paper"},
-                       {PRESETS_PAPER, PRESET_IF_RATED, "calibrate", "500"},
-                       {PRESET_AUTHORS, PRESET_ALWAYS, "drop-rule", "eq8"},
-                       {PRESET_AUTHORS, PRESET_ALWAYS, "attune-topk", "2"},
-                       {PRESET_AUTHORS, PRESET_ALWAYS, "learnloss-order", "low"},
-                       {PRESET_AUTHORS, PRESET_ALWAYS, "aser-retrieve", "off"},
-                       {PRESET_AUTHORS, PRESET_ALWAYS, "ssd-schedule", "port"},
-                       {PRESET_AUTHORS, PRESET_ALWAYS, "forgetting", "authors"},
-                       {PRESET_AUTHORS, PRESET_ALWAYS, "answer", "all"},
-                       {PRESET_BEST, PRESET_IF_TRAINED, "head", "mix"},
-                       {PRESET_BEST, PRESET_IF_TRAINED, "attune-residual", "on"},
-                       {PRESET_BEST, PRESET_IF_TRAINED, "lr", "0.005"},
-                       {PRESET_FAST, PRESET_ALWAYS, "method", "ridge"},
-                       {PRESETS_OURS, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
-                       {PRESETS_OURS, PRESET_IF_CLOSED, "taps", "0"},
-                       {PRESETS_OURS, PRESET_IF_RIDGE, "tap-mean", "on"},
-                       {PRESETS_OURS, PRESET_IF_RIDGE, "ridge", "balanced"},
-                       {PRESETS_OURS, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
+} preset_settings[] = {{PRESET_PAPER, PRESET_ALWAYS, "coreset-rounding", "paper"},
+                       {PRESET_PAPER, PRESET_IF_RATED, "clock", "paper"},
+                       {PRESET_PAPER, PRESET_IF_RATED, "calibrate", "500"},
+                       {PRESET_BEST, PRESET_ALWAYS, "method", "ridge"},
+                       {PRESET_BEST, PRESET_ALWAYS, "img-size", SFP_IMG_SIZE_AUTO},
+                       {PRESET_BEST, PRESET_ALWAYS, "taps", "0"},
+                       {PRESET_BEST, PRESET_IF_RIDGE, "tap-mean", "on"},
+                       {PRESET_BEST, PRESET_IF_RIDGE, "ridge", "balanced"},
+                       {PRESET_BEST, PRESET_IF_ALLOCATABLE, "allocate", "adaptive"}};
 enum { PRESET_SETTINGS = sizeof preset_settings / sizeof *preset_settings };
 
 /* Does the preset in use set row i of the list? */
 static bool is_in_preset(const sfp__args *a, int i)
 {
-    return preset_settings[i].presets & 1 << sfp__args_choice(a, "preset") && holds(a, preset_settings[i].condition);
+    return preset_settings[i].preset == sfp__args_choice(a, "preset") && holds(a, preset_settings[i].condition);
 }
 
 static sfp_status set_preset(sfp__args *a, sfp_error *err)
@@ -374,6 +341,15 @@ sfp_status sfp__run_record_preset(const sfp__args *a, sfp_result *r, sfp_error *
         if (is_in_preset(a, i))
             TRY(sfp__result_preset(r, sfp__opt_saved_name(o), value, err));
     }
+    return SFP_OK;
+}
+
+sfp_status sfp__run_args_init(sfp__args *a, sfp_error *err)
+{
+    OWNED_BY(sfp__args_done) sfp__args made = {0};
+    TRY(sfp__args_init(&made, "run", sfp__run_table, sfp__run_table_count, err));
+    TRY(set_preset(&made, err));
+    *a = TAKE(made);
     return SFP_OK;
 }
 
@@ -421,6 +397,11 @@ sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *v
                                     char *note, sfp_error *err)
 {
     *note = '\0';
+    if (vit->rows && !sfp__args_string(a, "method"))
+        return sfp__fail_key(
+            err, "method", SFP_EUNSUPPORTED,
+            "method is none with preset %s, expected ridge, slda, ncm or ranpac: nothing can be trained on features",
+            sfp__args_text(a, "preset"));
     for (int i = 0; i < sfp__settings_count; i++) {
         const sfp__setting *s = &sfp__settings[i];
         const char *value = sfp__args_value(a, s->info.key);
@@ -434,6 +415,10 @@ sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *v
             TRY(read_layers(a, vit, o, note, err));
         else if (value)
             TRY(sfp__settings_apply(o, vit, s->info.key, value, err));
+    }
+    if (vit->rows) { /* which a pass restores from them */
+        memcpy(o->mean, vit->mean, sizeof o->mean);
+        memcpy(o->std, vit->std, sizeof o->std);
     }
     size_t length = strlen(note);
     if (vit->depth < SFP_ATTUNE_MAPS && sfp__args_flag(a, "attune") && !sfp__args_string(a, "method"))
@@ -472,7 +457,7 @@ sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_
     (void)parse_eval_every(sfp__args_string(a, "eval-every"), &o->eval_every);
     (void)parse_order(sfp__args_string(a, "order"), &o->order);
     o->within = (sfp__within)(sfp__args_choice(a, "within") + 1); /* not set: DEFAULT */
-    o->drop_short = 1 << sfp__args_choice(a, "preset") & PRESETS_PAPER;
+    o->drop_short = sfp__args_choice(a, "preset") == PRESET_PAPER;
     return SFP_OK;
 }
 

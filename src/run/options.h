@@ -14,6 +14,9 @@ extern const size_t sfp__run_table_count;
 /* The arrival rate; 0: max. */
 double sfp__run_rate(const sfp__args *a);
 
+/* Sets all values to their defaults and to those of the default preset. */
+sfp_status sfp__run_args_init(sfp__args *a, sfp_error *err);
+
 /* Sets one value; `origin` names it in messages. The values of the preset are set anew where no other value was given,
  * because some of them depend on other settings. */
 sfp_status sfp__run_set(sfp__args *a, const char *key, const char *text, sfp__opt_rank rank, const char *origin, sfp_error *err);
@@ -28,6 +31,9 @@ sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_o
 
 /* The same without the settings of the learner and without the check. */
 sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_options *o, sfp_error *err);
+
+/* Refuses settings that the user has given although closed-form heads do not have them. */
+sfp_status sfp__run_check_method(const sfp__args *a, sfp_error *err);
 
 /* Returns whether the user has given this setting although it has no effect beside the others on a dataset, and writes the name of the
  * setting that takes away its effect. */

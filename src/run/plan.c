@@ -75,6 +75,7 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
     p->size = o->vit->config.img_size;
     p->dim = o->vit->config.dim;
     p->clock = sfp__run_clock(o, p->live);
+    TRY(sfp__check_input(p->source, &o->vit->config, "data", p->data, err));
     if (p->source->warning)
         sfp__plan_warn(p, "%s", p->source->warning);
     return SFP_OK;
@@ -82,9 +83,9 @@ sfp_status sfp__plan_open_source(sfp__plan *p, sfp_error *err)
 
 static sfp_status check_test(const sfp__plan *p, const char *name, sfp_error *err)
 {
-    return p->test->kind->live
-               ? sfp__fail_key(err, "test", SFP_EINVAL, "test %s: a live source cannot be a test set, expected a dataset", name)
-               : SFP_OK;
+    if (p->test->kind->live)
+        return sfp__fail_key(err, "test", SFP_EINVAL, "test %s: a live source cannot be a test set, expected a dataset", name);
+    return sfp__check_input(p->test, &p->opt->vit->config, "test", name, err);
 }
 
 /* Opens --test, else the test part of the dataset if it has one. */
@@ -314,24 +315,19 @@ sfp_status sfp__plan_make_learner(const sfp__plan *p, sfp__learner **out, sfp_er
 
 /* ------------------------------------------------------------- processing times */
 
-/* Reads "query SECONDS" or "train SECONDS". */
-static bool read_stage(sfp__plan *p, const char *line)
+/* Reads "query SECONDS". */
+static bool read_query_cost(sfp__plan *p, const char *line)
 {
-    static const char *const words[] = {"query ", "train "};
-    double *to[] = {&p->query_cost, &p->train_cost};
-    for (int i = 0; i < 2; i++) {
-        char *end;
-        size_t n = strlen(words[i]);
-        if (strncmp(line, words[i], n) != 0)
-            continue;
-        *to[i] = strtod(line + n, &end);
-        return end > line + n && !*end && isfinite(*to[i]) && *to[i] >= 0;
-    }
-    return false;
+    static const char word[] = "query ";
+    char *end;
+    if (strncmp(line, word, strlen(word)) != 0)
+        return false;
+    line += strlen(word);
+    p->query_cost = strtod(line, &end);
+    return end > line && !*end && isfinite(p->query_cost) && p->query_cost >= 0;
 }
 
-/* Reads --costs: the seconds of each timestamp in turn, one number per line; or "query S", the seconds per sample, and "train S",
- * the seconds that training adds to a timestamp. Empty lines and lines that begin with # are ignored. */
+/* Reads --costs: the seconds of each timestamp in turn, one number per line; or "query S", the seconds per sample. Empty lines and lines that begin with # are ignored. */
 static sfp_status read_costs(sfp__plan *p, sfp_error *err)
 {
     OWNED_BY(sfp__lines_done) sfp__lines lines = {0};
@@ -342,7 +338,7 @@ static sfp_status read_costs(sfp__plan *p, sfp_error *err)
         TRY(sfp__lines_next(&lines, &line, err));
         if (!line)
             break;
-        if (line[0] == '#' || line[0] == '\0' || read_stage(p, line))
+        if (line[0] == '#' || line[0] == '\0' || read_query_cost(p, line))
             continue;
         double seconds = strtod(line, &end);
         if (end == line || *end || !isfinite(seconds) || seconds < 0)
@@ -389,10 +385,4 @@ sfp_status sfp__plan_clock(sfp__plan *p, sfp_error *err)
                              "clock %s: this clock needs an arrival rate; use --rate LAMBDA (samples per second)",
                              sfp__clock_name(p->clock));
     return SFP_OK;
-}
-
-void sfp__learner_update_slack(sfp__learner *l, double time, double spent)
-{
-    if (isfinite(time)) /* half of the time in which the batch arrived must be left */
-        sfp__learner_set_slack(l, spent < 0.5 * time);
 }

@@ -53,8 +53,7 @@ static bool fill(const sfp__run *run, const char *result, json_t *root)
            put(root, "trained", trained_json(&run->classes)) && put(root, "finished", json_boolean(run->journal.r->finished)) &&
            put(root, "result", json_string(result)) && put(root, a->kind->name, a->kind->json(a)) &&
            put(root, "evaluation_due", json_boolean(at->evaluation_due)) &&
-           put(root, "allocation", json_pack("[f,f,f]", at->allocation.credit, at->allocation.query, at->allocation.train)) &&
-           put(root, "guards", guards_json(&at->guards)) &&
+           put(root, "query_seconds", json_real(at->query_seconds)) && put(root, "guards", guards_json(&at->guards)) &&
            (p->live || put(root, "pictures", json_integer((json_int_t)(p->source_digest >> 1)))) &&
            (!p->test_digest || put(root, "test_pictures", json_integer((json_int_t)(p->test_digest >> 1)))) &&
            (isnan(at->cs) || put(root, "cs", json_real(at->cs))) &&
@@ -110,10 +109,7 @@ bool sfp__position_read(sfp__run *run, json_t *root)
         return false;
     if (!p->live && json_unpack(json_object_get(root, "evaluated"), "[I,i]", &evaluated, &at.evaluated.task) == 0)
         at.evaluated.timestamps = evaluated;
-    sfp__allocation *n = &at.allocation;
-    if (json_unpack(json_object_get(root, "allocation"), "[F,F,F]", &n->credit, &n->query, &n->train) != 0 ||
-        !(isfinite(n->credit) && n->query >= 0 && n->train >= 0))
-        *n = (sfp__allocation){0}; /* checkpoints of versions before 0.5 */
+    at.query_seconds = fmax(json_number_value(json_object_get(root, "query_seconds")), 0);
     read_guards(json_object_get(root, "guards"), &at.guards);
     at.task = (int)task;
     at.prequential_total = (uint64_t)prequential_total;

@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { CHECKPOINT_RATIO = 50 }; /* minimum time between checkpoints, as a multiple of the time that one takes */
-_Static_assert((int)SFP_RESULT_HEADS == (int)SFP_HEAD_MEMBERS, "a result has the accuracy of every member of a mixture head");
+enum { CHECKPOINT_RATIO = 50 };   /* minimum time between checkpoints, as a multiple of the time that one takes */
+static const double MEMORY = 0.9; /* weight of earlier measurements in the mean processing time per sample */
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool)
 {
@@ -49,22 +49,6 @@ static sfp_status begin(sfp__run *run, sfp_error *err)
 
 /* ----------------------------------------------------------------- evaluation */
 
-/* Records the accuracy of each member of a mixture head. */
-static sfp_status record_members(sfp__run *run, int row, sfp_error *err)
-{
-    sfp_result *r = run->journal.r;
-    for (int h = 0; h < SFP_RESULT_HEADS; h++)
-        for (int j = 0; j <= row; j++) {
-            double member_accuracy = run->evaluator->member_accuracy[h * run->plan.test_tasks.count + j];
-            if (isnan(member_accuracy)) /* not a mixture, or no image of this task could be read */
-                continue;
-            double *a = sfp__result_head(r, h);
-            TRY(sfp__check_memory(a, err));
-            a[(size_t)row * (size_t)r->tasks + (size_t)j] = member_accuracy;
-        }
-    return SFP_OK;
-}
-
 static void report_evaluation(void *ctx, uint64_t done)
 {
     const sfp__run *run = ctx;
@@ -82,7 +66,6 @@ static sfp_status evaluate_and_record(sfp__run *run, sfp_error *err)
     r->calibration.bins = run->evaluator->calibration[0];
     r->calibration.error = sfp__reliability_error(&run->evaluator->calibration[0]);
     r->calibration.before = sfp__reliability_error(&run->evaluator->calibration[1]);
-    TRY(record_members(run, row, err));
     TRY(sfp__result_evaluated(r, (uint64_t)run->at.arrived, row, accuracy, err));
     run->at.evaluated.timestamps = run->at.timestamps;
     run->at.evaluated.task = row;
@@ -257,12 +240,6 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
         at->arrived = d->arrived;
     if (d->count == 0)
         return SFP_OK;
-    bool mix = !p->opt->method && p->opt->learner.head == SFP_HEAD_MIX, trains = true;
-    if (p->opt->allocate != SFP_ALLOCATE_FIXED && mix) {
-        trains = p->opt->allocate == SFP_ALLOCATE_ADAPTIVE && !d->waits &&
-                 sfp__allocate_training(&at->allocation, d->count, d->time, sfp__learner_linear_weight(run->learner));
-        sfp__learner_set_training(run->learner, trains);
-    }
     double charged = sfp__vit_memo_charged(p->memo);
     TRY(sfp__learner_offer(run->learner, d->count, d->samples, &t, err));
     charged = sfp__vit_memo_charged(p->memo) - charged;
@@ -273,16 +250,16 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     if (run->arrivals->clock)
         run->arrivals->clock->began += t.seconds.diagnostics; /* clock real: nothing is dropped because of diagnostics */
     *seconds = p->cost_count             ? p->costs[at->timestamps % p->cost_count]
-               : isfinite(p->query_cost) ? d->count * p->query_cost + (trains && mix ? p->train_cost : 0)
+               : isfinite(p->query_cost) ? d->count * p->query_cost
                                          : t.seconds.total;
-    sfp__allocate_measured(&at->allocation, d->count, trains && mix, *seconds);
+    double each = *seconds / d->count;
+    at->query_seconds = at->query_seconds > 0 ? MEMORY * at->query_seconds + (1 - MEMORY) * each : each;
     TRY(begin(run, err));
     TRY(sfp__journal_write(run, d, &t, err));
     at->timestamps++;
     at->evaluation_due = !d->more && p->opt->eval_every > 0 && at->timestamps % p->opt->eval_every == 0;
     if (!p->opt->method && p->opt->controller && run->arrivals->lag && isfinite(d->time))
         control(run, d->time, &t, *seconds);
-    sfp__learner_update_slack(run->learner, d->time, *seconds);
     return SFP_OK;
 }
 
@@ -324,25 +301,6 @@ static void report_excluded(const sfp__plan *p)
                        n == 1 ? "" : "s", n == 1 ? "is" : "are");
 }
 
-/* Replaces the state file of a run directory by its checkpoint, if there is one: only it contains the sums of head mix. That of the
- * output directory itself will be written by this run. */
-static sfp_status prefer_checkpoint(sfp__run *run, sfp_error *err)
-{
-    const sfp__run_options *o = run->plan.opt;
-    struct stat directory, out = {0};
-    bool has;
-    TRY(sfp__directory_has(o->init_state, "checkpoint", &has, err));
-    if (!has)
-        return SFP_OK;
-    if (stat(o->init_state, &directory))
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", o->init_state);
-    if (o->out && stat(o->out, &out) && errno != ENOENT)
-        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", o->out);
-    if (o->out && out.st_dev == directory.st_dev && out.st_ino == directory.st_ino)
-        return SFP_OK;
-    return sfp__path_print(run->init_state, sizeof run->init_state, err, "%s/checkpoint", o->init_state);
-}
-
 /* Finds the file of --init-state and refuses files of other kinds before anything is read from the stream. A run that resumes may not
  * need the file any more. */
 static sfp_status find_init_state(sfp__run *run, sfp_error *err)
@@ -353,8 +311,6 @@ static sfp_status find_init_state(sfp__run *run, sfp_error *err)
     if (!o->init_state)
         return SFP_OK;
     TRY(sfp__state_path(o->init_state, run->init_state, sizeof run->init_state, err));
-    if (!o->method && o->learner.head == SFP_HEAD_MIX)
-        TRY(prefer_checkpoint(run, err));
     if (o->resume)
         return SFP_OK;
     TRY(sfp__safetensors_open(run->init_state, &st, err));
@@ -420,7 +376,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     sfp__predictor_set_memo(run->predictor, p->memo);
     sfp__predictor_on_demand(run->predictor); /* one thread offers and predicts in turn */
     TRY(sfp__classes_init(&run->classes, p->tasks.classes, run->learner, r, err));
-    if (run->init_state[0] && !o->method)
+    if (run->init_state[0])
         TRY(load_init_state(run, err));
     TRY(set_classes(run, err));
     TRY(sfp__journal_init(&run->journal, p, err));
@@ -434,7 +390,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     r->lambda = o->rate > 0 ? o->rate : NAN;
     TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
                 : sfp__arrivals_indexed(p, r, &run->arrivals, err));
-    run->arrivals->allocation = &run->at.allocation;
+    run->arrivals->query_seconds = &run->at.query_seconds;
     run->arrivals->learner = run->learner;
     return make_evaluator(run, err);
 }

@@ -28,11 +28,10 @@
 
 #include <stdatomic.h>
 
-/* How the time of a run is spent (allocate.c). */
+/* Which samples are processed if more arrive than there is time for (allocate.c). */
 typedef enum sfp__allocate {
-    SFP_ALLOCATE_FIXED,    /* every timestamp trains */
-    SFP_ALLOCATE_ADAPTIVE, /* queries first, training in the time that is left */
-    SFP_ALLOCATE_QUERIES   /* the same, but nothing is trained */
+    SFP_ALLOCATE_FIXED,   /* whole batches, as the clock drops them */
+    SFP_ALLOCATE_ADAPTIVE /* samples chosen among all that arrived */
 } sfp__allocate;
 
 typedef struct sfp__run_options {

@@ -51,16 +51,8 @@ struct sfp__plan {
     sfp__vit_memo *memo;     /* feature cache; NULL: none */
     double *costs;           /* (cost_count) processing times in seconds, used in turn */
     int64_t cost_count;      /* 0: processing times are measured */
-    double query_cost;       /* seconds per sample, with train_cost instead of costs; NAN: not given */
-    double train_cost;       /* seconds per timestamp that trains */
+    double query_cost;       /* seconds per sample, instead of costs; NAN: not given */
 };
-
-/* The division of time between queries and training (allocate.c). */
-typedef struct sfp__allocation {
-    double credit; /* seconds that training may take */
-    double query;  /* mean seconds per sample without training; 0: not measured yet */
-    double train;  /* mean seconds that training adds to a timestamp; 0: not measured yet */
-} sfp__allocation;
 
 /* Counts for two numbers beside the prequential accuracy (guards.c). */
 typedef struct sfp__guards {
@@ -79,10 +71,10 @@ typedef struct sfp__position {
     struct {
         int64_t timestamps;
         int task;
-    } evaluated;         /* place of the last evaluation, so that none is done twice; timestamps -1: none */
-    bool evaluation_due; /* after the last timestamp */
-    double cs;           /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
-    sfp__allocation allocation;
+    } evaluated;          /* place of the last evaluation, so that none is done twice; timestamps -1: none */
+    bool evaluation_due;  /* after the last timestamp */
+    double cs;            /* C_S of clock paper; NAN: it keeps all batches, or another clock runs */
+    double query_seconds; /* mean processing time per sample; 0: not measured yet */
     sfp__guards guards;
 } sfp__position;
 
@@ -175,10 +167,6 @@ sfp_status sfp__plan_none_readable(const sfp__plan *p, uint64_t count, const cha
 sfp_status sfp__plan_digest_sources(sfp__plan *p, sfp_error *err);
 void sfp__plan_done(sfp__plan *p);
 
-/* Updates whether the learner has spare time: a batch arrives every `time` seconds, and the last one took `spent` seconds. time
- * NAN: no arrival rate. */
-void sfp__learner_update_slack(sfp__learner *l, double time, double spent);
-
 /* ----------------------------------------------------------------- calibrate.c */
 
 typedef struct sfp__calibration {
@@ -198,14 +186,17 @@ sfp_status sfp__plan_keep_batches(sfp__plan *p, sfp_result *r, double *cs, sfp_e
 
 /* ------------------------------------------------------------------ allocate.c */
 
-/* Chooses at most `want` of n samples and moves them to the front. Returns their number. work (3 n) begins with the number of samples of
- * each sample's class that were learned before; it and marked (n) are overwritten. */
-int sfp__allocate_samples(int n, sfp__sample *samples, int want, int *work, bool *marked);
-/* Returns whether a timestamp with n samples, which arrived in `time` seconds (NAN: no arrival rate), trains. weight: that of the
- * linear head in the mixture. */
-bool sfp__allocate_training(sfp__allocation *a, int n, double time, double weight);
-/* Records the processing time of a timestamp. */
-void sfp__allocate_measured(sfp__allocation *a, int n, bool trained, double seconds);
+/* Scratch of sfp__allocate_samples for one sample. */
+typedef struct sfp__candidate {
+    int64_t learned; /* samples of its class that were learned before: set by the caller */
+    int first;       /* the first sample of its class, which has the numbers of the class: */
+    int count;       /* samples that wait, */
+    int chosen;      /* those of them that are kept, */
+    int passed;      /* those for which this is decided */
+} sfp__candidate;
+
+/* Chooses at most `want` of n samples and moves them to the front, in their order. Returns their number. order (n): scratch. */
+int sfp__allocate_samples(int n, sfp__sample *samples, int want, sfp__candidate *candidates, int *order);
 
 /* -------------------------------------------------------------------- guards.c */
 

@@ -17,30 +17,31 @@
 #define KEY(type, key, values, default_value, help, place, min, max, ...) key " "
 #define OF_THE_LEARNER \
     SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) SFP_SETTINGS_HEAD(KEY) "steps lr"
-#define OF_TRAINING SFP_SETTINGS_SELECT(KEY) SFP_SETTINGS_BUFFER(KEY) SFP_SETTINGS_FINGERPRINT(KEY) "steps lr head-feed mix-by"
+#define TRAINS "; to train fingerprints, use --preset paper without --method"
 #define OF_THE_BUFFER "buffer-size buffer-bytes buffer-format drop-rule nu aser-retrieve ssd-schedule"
 
 /* Facts that are not settings: boundaries (the stream has known tasks), free (it is known to be task-free), live (unknown until the stream is open), weighs (the
  * selector has weights), keeps (contents of the buffer: images, pixels or nothing). */
 static const sfp__no_effect_rule rules[] = {
-    {"controller", "method", "method {method}", "a closed-form head alone has no coreset, replay or steps to adapt to the load"},
-    {"triage", "method", "method {method}", "a closed-form head alone trains on all samples"},
-    {"diagnostics", "method", "method {method}", "a closed-form head alone has no coreset, buffer or gradients to measure"},
-    {"init-state", "method", "method {method}", "a closed-form head alone has no initial state"},
-    {OF_THE_LEARNER, "method", "method {method}", "a closed-form head alone has no coreset, buffer, steps or fingerprints"},
-    {"taps tap-mean ridge slda shrinkage", "!method&head!=mix", "head {head}", "only closed-form heads and head mix use it"},
+    {OF_THE_LEARNER, "method", "method {method}", "a closed-form head has no coreset, buffer, steps or fingerprints" TRAINS},
+    {"controller", "method", "method {method}", "a closed-form head has no coreset, replay or steps to adapt to the load" TRAINS},
+    {"triage", "method", "method {method}", "a closed-form head has no coreset" TRAINS},
+    {"diagnostics", "method", "method {method}", "a closed-form head has no coreset, buffer or gradients to measure" TRAINS},
+    {"init-state", "method=ranpac", "method {method}", "only a head that is a function of sums starts from a state"},
+    {"init-state", "method=slda&slda=published", "slda {slda}", "only a head that is a function of sums starts from a state"},
+    {"taps tap-mean ridge slda shrinkage half-life", "!method", "preset {preset}",
+     "only closed-form heads use it; use --method NAME"},
     {"ridge", "method=ncm|slda|ranpac", "method {method}", "only ridge uses it"},
+    {"half-life", "method=ranpac&half-life!=off", "method {method}", "only heads from sums have one: ncm, slda and ridge"},
+    {"half-life", "slda=published&half-life!=off", "slda {slda}", "the published form is not computed from sums"},
     {"slda shrinkage", "method=ncm|ridge|ranpac", "method {method}", "only slda uses it"},
-    {"slda shrinkage", "head=mix", "head {head}", "only method slda uses it"},
     {"shrinkage", "slda=published", "slda {slda}", "the published form has a fixed shrinkage"},
     {"drift grow-by", "boundaries=on", "tasks {tasks}", "it needs a task-free stream (tasks free)"},
     {"drift grow-by", "pool-kind=l2p", "pool-kind {pool-kind}", "all components are active from the start"},
     {"grow-by", "pool-kind=dualprompt", "pool-kind {pool-kind}", "one expert is activated at a time"},
     {"pool", "pool-kind=dualprompt&boundaries=on", "pool-kind {pool-kind}", "there is one expert per task"},
     {"attune-topk attune-residual", "attune=off", "attune {attune}", "nothing is attuned"},
-    {"answer", "head=mix", "head {head}", "the mixture predicts classes that were seen"},
     {"answer", "free=on", "data {data}", "the linear head of a task-free stream has only classes that were seen"},
-    {"head-feed mix-by", "head!=mix", "head {head}", "only head mix uses it"},
     /* with triage and the controller, sigma is the size of the coreset */
     {"sigma", "select=none&triage=off&controller=off", "select {select}", "the whole batch is trained on"},
     {"coreset-rounding learnloss-order craig-cords", "triage=off&controller=off&sigma>=1", "sigma {sigma}",
@@ -59,11 +60,9 @@ static const sfp__no_effect_rule rules[] = {
     {"rate", "clock=off", "clock {clock}", "no sample is dropped, and there is no arrival rate (rate max)"},
     {"triage controller queue queue-policy", "allocate!=fixed", "allocate {allocate}",
      "adaptive allocation decides what is processed"},
-    {"allocate", "!method&head!=mix&allocate!=fixed", "head {head}",
-     "it needs head mix or a closed-form head (use --preset best)"},
-    {OF_TRAINING, "allocate=queries", "allocate {allocate}", "nothing is trained"},
+    {"allocate", "!method&allocate!=fixed", "preset {preset}", "only closed-form heads use it; use --preset best"},
     {"allocate", "clock=off&allocate=adaptive", "clock {clock}",
-     "without an arrival rate there is time to train in every timestamp (use --rate LAMBDA; on a live stream --clock real)"},
+     "without an arrival rate all samples are processed (use --rate LAMBDA; on a live stream --clock real)"},
     {"allocate", "clock=paper&allocate!=fixed", "clock {clock}", "this clock keeps batches before the stream begins"},
     {"triage controller queue queue-policy", "clock=off|paper", "clock {clock}", NEEDS_LAG},
     {"costs", "clock=off|real", "clock {clock}", "it needs clock virtual or paper (use --rate LAMBDA; not on a live stream)"},
@@ -74,6 +73,7 @@ static const sfp__no_effect_rule rules[] = {
      "without a queue, batches that arrive while the learner is busy are dropped"},
     {"cache", "clock=real", "clock {clock}", "this clock measures the time that passes, which must be that of the real passes"},
     {"cache-size", "!cache", "no cache", "nothing is stored; use --cache DIR"},
+    {"resize normalise taps tap-mean cache", "features=on", "data {data}", "its features are learned from as they are"},
     {"order", "live=on", "data {data}", "classes of a live stream are numbered in order of appearance"},
     {"within", "live=on", "data {data}", "the images of a live stream are processed in their order of arrival"},
     {"max-skipped", "live=on", "data {data}", "a live stream continues after any number of unreadable images"},
@@ -104,6 +104,7 @@ static sfp__no_effect find_no_effect(const sfp__run_options *o, const sfp__run_s
         {"live", !stream        ? NULL
                  : stream->live ? "on"
                                 : "off"},
+        {"features", o->vit && o->vit->config.rows ? "on" : "off"},
         {"weighs", sfp__selector_find(sfp__args_text(o->given, "select"))->weighs ? "on" : "off"},
         {"keeps", buffer->keeps_nothing             ? "nothing"
                   : buffer->needs & SFP_NEED_PIXELS ? "pixels"
@@ -116,6 +117,11 @@ sfp_status sfp__run_check_no_effect(const sfp__run_options *o, const sfp__run_st
 {
     const sfp__no_effect found = o->given ? find_no_effect(o, stream, NULL) : (sfp__no_effect){0};
     return found.key ? sfp__args_fail_no_effect(o->given, &found, err) : SFP_OK;
+}
+
+sfp_status sfp__run_check_method(const sfp__args *a, sfp_error *err)
+{
+    return sfp__args_check_no_effect(a, 1, rules, 0, NULL, err); /* the first rule */
 }
 
 bool sfp__run_has_no_effect(const sfp__args *a, const char *key, char *beside, size_t size)

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "results/result.h"
+#include "run/batch_loader.h"
 #include "stream/tasks.h"
 
 #include <math.h>
@@ -36,6 +37,7 @@ static sfp_status open_data(eval_context *s, sfp_error *err)
     s->name = o->source ? o->source->path : o->data;
     if (inner->live)
         return sfp__fail_key(err, "data", SFP_EINVAL, "data %s: a live source cannot be a test set, expected a dataset", s->name);
+    TRY(sfp__check_input(inner, &o->vit->config, "data", s->name, err));
     for (int c = 0; c < classes; c++)
         names[c] = sfp__predictor_class_name(s->predictor, c);
     sfp_status status = sfp__class_filter_open(inner, classes, names, &s->data, err);

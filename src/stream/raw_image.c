@@ -26,6 +26,14 @@ static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image
 sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int size, sfp__resize how, uint8_t *rgb, sfp_error *err)
 {
     OWNED_BY(sfp__image_done) sfp__image im = {0}, fit = {0};
+    if (p->kind == SFP_RAW_IMAGE_ROW) {
+        if (sfp__row_side(p->size) != size)
+            return sfp__fail(err, SFP_ESHAPE, "%s: features of %zu values cannot be shown or used as an image", name,
+                             p->size / sizeof(float));
+        memset(rgb, 0, 3 * (size_t)size * (size_t)size);
+        memcpy(rgb, p->bytes, p->size);
+        return SFP_OK;
+    }
     TRY(to_image(p, name, &im, err));
     if (p->has_box)
         TRY(sfp__image_cut(&im, name, p->box, err));

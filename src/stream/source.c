@@ -19,6 +19,7 @@ const sfp__source_kind *const sfp__source_kinds[] = {
     &sfp__source_core50,
     &sfp__source_clear10,
     &sfp__source_clear100,
+    &sfp__source_features,
     &sfp__source_synthetic,
     &sfp__source_dir,
     &sfp__source_stdin,
@@ -40,7 +41,7 @@ static const char *likely_kind(const char *path)
                  {"train-images-idx3-ubyte.gz", "idx"}};
     static const struct {
         const char *suffix, *kind;
-    } files[] = {{".csv", "manifest"}, {".jsonl", "manifest"}, {".tar", "tar"}};
+    } files[] = {{".csv", "manifest"}, {".jsonl", "manifest"}, {".tar", "tar"}, {".npy", "features"}};
     struct stat st;
     size_t n = strlen(path);
     if (stat(path, &st) != 0)

@@ -19,6 +19,7 @@ typedef enum sfp__raw_image_kind {
     SFP_RAW_IMAGE_ENCODED, /* the bytes of a JPEG, PNG or WebP file */
     SFP_RAW_IMAGE_RGB,     /* (height, width, 3) */
     SFP_RAW_IMAGE_GREY,    /* (height, width) */
+    SFP_RAW_IMAGE_ROW,     /* floats; no image */
 } sfp__raw_image_kind;
 
 typedef struct sfp__raw_image {
@@ -114,6 +115,7 @@ struct sfp_source {
     const char *warning; /* warnings, such as skipped files; NULL: none; owned */
     uint64_t skipped;    /* number of entries that were skipped when the source was opened; `warning` describes them */
     bool seeded;         /* options.seed changes its images or their order */
+    int row_dim;         /* its images are rows of so many floats; 0: images */
     bool test_part;      /* opened with options.test, and the dataset has a test part, which shares no image with the other */
 };
 

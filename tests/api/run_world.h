@@ -20,8 +20,8 @@ static inline void make_run_world(void)
  * name in the directory of the test. */
 static inline sfp_settings *run_settings(const char *out)
 {
-    return SETTINGS("data", "synthetic:130", "tasks", "2", "batch", "10", "buffer-size", "20", "seed", "3", "eval-limit", "4",
-                    "clock", "virtual", "rate", "80", "queue", "2", "costs", in_directory("costs"), "out", in_directory(out));
+    return TRAINED("data", "synthetic:130", "tasks", "2", "batch", "10", "buffer-size", "20", "seed", "3", "eval-limit", "4",
+                   "clock", "virtual", "rate", "80", "queue", "2", "costs", in_directory("costs"), "out", in_directory(out));
 }
 
 static inline sfp_run *open_run(sfp_engine *e, const sfp_settings *s, const sfp_run_options *o)

@@ -25,8 +25,8 @@ static const char *const grids[] = {"sigma=0.25,0.5", "buffer=er,streamfp"};
 
 static sfp_settings *lab_settings(void)
 {
-    return SETTINGS("data", "synthetic:60", "tasks", "2", "buffer-size", "8", "eval-limit", "4", "threads", "1", "backbone",
-                    in_directory("backbone/model.safetensors"));
+    return TRAINED("data", "synthetic:60", "tasks", "2", "buffer-size", "8", "eval-limit", "4", "threads", "1", "backbone",
+                   in_directory("backbone/model.safetensors"));
 }
 
 /* ------------------------------------------------------------------------------------------------------------ callbacks */
@@ -454,8 +454,8 @@ TEST(an_experiment_measures_once_and_repeats_its_numbers_elsewhere)
 {
     watcher w = {0}, again = {0};
     sfp_experiment_options o = lab_options("first", &w);
-    const sfp_settings *s = SETTINGS("data", "synthetic:200", "tasks", "2", "buffer-size", "8", "eval-limit", "4", "threads", "1",
-                                     "backbone", in_directory("backbone/model.safetensors"));
+    const sfp_settings *s = TRAINED("data", "synthetic:200", "tasks", "2", "buffer-size", "8", "eval-limit", "4", "threads", "1",
+                                    "backbone", in_directory("backbone/model.safetensors"));
     char *json = NULL;
     o.seeds = 1;
     o.orders = 2;

@@ -52,7 +52,7 @@ static void check_locale(int i)
 /* A learner with fractions among its settings. */
 static sfp_learner *fraction_learner(sfp_engine *e, const char *sigma)
 {
-    return learner_of(e, SETTINGS("buffer-size", "6", "lr", "0.00125", "sigma", sigma));
+    return learner_of(e, TRAINED("buffer-size", "6", "lr", "0.00125", "sigma", sigma));
 }
 
 TEST(a_setting_has_a_decimal_point_in_every_locale)

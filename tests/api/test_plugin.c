@@ -10,7 +10,7 @@ enum { OFFERED = 8 }; /* samples per batch */
 
 static sfp_settings *settings_with(const char *select, const char *buffer)
 {
-    return SETTINGS("batch", "8", "buffer-size", "10", "replay", "4", "weighted", "on", "select", select, "buffer", buffer);
+    return TRAINED("batch", "8", "buffer-size", "10", "replay", "4", "weighted", "on", "select", select, "buffer", buffer);
 }
 
 /* Batch k: images with a gradient whose direction and shade follow from its number. */

@@ -6,8 +6,8 @@
 
 AROUND_EACH(make_directory, remove_directory)
 
-static const char *const heads[][2] = {{"head", "linear"}, {"head", "mix"},     {"method", "ncm"},
-                                       {"method", "slda"}, {"method", "ridge"}, {"method", "ranpac"}};
+static const char *const heads[][2] = {{"preset", "paper"}, {"preset", "best"},  {"method", "ncm"},
+                                       {"method", "slda"},  {"method", "ridge"}, {"method", "ranpac"}};
 enum { HEADS = sizeof heads / sizeof *heads };
 
 static sfp_learner *learner_with(sfp_engine *e, int head)
@@ -159,9 +159,9 @@ static sfp_sample noisy_sample(int32_t label, uint32_t seed)
 }
 
 /* Learns from 400 images of two classes. */
-static sfp_learner *noisy_learner(sfp_engine *e, const char *kind, const char *head)
+static sfp_learner *noisy_learner(sfp_engine *e, const char *method)
 {
-    sfp_learner *l = learner_of(e, SETTINGS(kind, head, "buffer", "none"));
+    sfp_learner *l = learner_of(e, SETTINGS("method", method));
     for (uint32_t k = 0; k < 100; k++) {
         KEPT_IN_BLOCK;
         sfp_sample s[BATCH];
@@ -175,12 +175,12 @@ static sfp_learner *noisy_learner(sfp_engine *e, const char *kind, const char *h
 TEST(images_of_other_classes_have_a_higher_score_for_none_of_the_classes)
 {
     static const struct {
-        const char *kind, *head;
+        const char *method;
         bool scored;
-    } cases[] = {{"method", "ncm", false}, {"method", "slda", true}, {"method", "ridge", true}, {"head", "mix", true}};
+    } cases[] = {{"ncm", false}, {"slda", true}, {"ridge", true}};
     for (size_t h = 0; h < sizeof cases / sizeof *cases; h++) {
         sfp_engine *e = random_engine();
-        sfp_learner *l = noisy_learner(e, cases[h].kind, cases[h].head);
+        sfp_learner *l = noisy_learner(e, cases[h].method);
         sfp_predictor *p = predictor_of(l), *opened = NULL;
         MUST(sfp_learner_save(l, in_directory("state.safetensors"), &err));
         MUST(sfp_predictor_open(e, directory, &small_predictor, &opened, &err));
@@ -198,8 +198,8 @@ TEST(images_of_other_classes_have_a_higher_score_for_none_of_the_classes)
         float of_learner = sfp_predictor_unknown(p)[2];
         assert_true(cases[h].scored ? of_learner == of_state : isnan(of_learner));
         offer_batches(l, 0, 1);
-        MUST(sfp_predictor_run(p, 3, images, a, &err)); /* snapshots of fingerprints are not solved from all samples */
-        assert_int_equal(isnan(sfp_predictor_unknown(p)[2]), !cases[h].scored || strcmp(cases[h].head, "mix") == 0);
+        MUST(sfp_predictor_run(p, 3, images, a, &err));
+        assert_int_equal(isnan(sfp_predictor_unknown(p)[2]), !cases[h].scored);
     }
 }
 
@@ -227,6 +227,28 @@ TEST(the_backbone_alone_gives_features)
     assert_memory_equal(sfp_predictor_features(p), last, sizeof last);
     for (int i = 0; i < 64; i++)
         assert_true(isfinite(last[i]));
+}
+
+TEST(features_may_have_several_taps)
+{
+    sfp_engine *e = random_engine();
+    sfp_predictor *one = NULL, *p = NULL;
+    sfp_sample s[2] = {flat_sample(0, 1), flat_sample(1, 2)};
+    const sfp_image images[3] = {s[0].image, {.data = NULL}, s[1].image};
+    sfp_prediction a[3];
+    MUST(sfp_predictor_open_backbone(e, NULL, &small_predictor, &one, &err));
+    (void)keep_predictor(one);
+    MUST(sfp_predictor_open_backbone(e, SETTINGS("taps", "2", "tap-mean", "on"), &small_predictor, &p, &err));
+    (void)keep_predictor(p);
+    assert_int_equal(sfp_predictor_feature_dim(one), 64);
+    assert_int_equal(sfp_predictor_feature_dim(p), 3 * 64);
+    MUST(sfp_predictor_run(one, 3, images, a, &err));
+    MUST(sfp_predictor_run(p, 3, images, a, &err));
+    for (int i = 0; i < 3; i += 2)
+        assert_memory_equal(sfp_predictor_features(p) + (size_t)(3 * i + 2) * 64, sfp_predictor_features(one) + (size_t)i * 64,
+                            64 * sizeof(float));
+    assert_memory_not_equal(sfp_predictor_features(p), sfp_predictor_features(one), 64 * sizeof(float));
+    REFUSED(sfp_predictor_open_backbone(e, SETTINGS("taps", "9"), NULL, &p, &err), SFP_EINVAL, "taps is 9");
 }
 
 TEST(errors_of_a_predictor_are_reported)
@@ -359,7 +381,7 @@ TEST(a_predictor_answers_while_its_learner_resumes_and_loads)
             status = sfp_learner_checkpoint(l, in_directory("checkpoint"), "", &err);
             status = status ? status : sfp_learner_save(l, in_directory("again"), &err);
             status = status ? status : sfp_learner_resume(l, in_directory("checkpoint"), NULL, &err);
-            if (h < 2) /* a closed-form head alone resumes but does not load */
+            if (h == 0) /* a closed-form head resumes but does not load */
                 status = status ? status : sfp_learner_load(l, in_directory("state"), &err);
         }
         stop(&w, thread);
@@ -392,7 +414,7 @@ TEST(a_run_without_images_or_classes_has_no_answers)
     sfp_prediction answer;
     const sfp_sample sample = flat_sample(0, 0);
     for (int i = 0; i < 2; i++) {
-        sfp_predictor *p = predictor_of(learner_of(e, i ? SETTINGS("method", "ridge") : SETTINGS("head", "mix")));
+        sfp_predictor *p = predictor_of(learner_of(e, SETTINGS("preset", i ? "best" : "paper")));
         MUST(sfp_predictor_run(p, 0, NULL, NULL, &err));
         assert_null(sfp_predictor_scores(p));
         MUST(sfp_predictor_run(p, 1, &sample.image, &answer, &err));

@@ -239,6 +239,66 @@ TEST(a_run_learns_from_sources_of_the_program)
     }
 }
 
+/* ------------------------------------------------------------------------------- the default learner */
+
+enum { LEARNED = 90, ASKED = 40 };
+
+/* Offers the first LEARNED images of the source, in batches of the default size. */
+static void offer_source(sfp_learner *l, const sfp_source *s)
+{
+    for (int64_t from = 0; from < LEARNED; from += 20) {
+        sfp_sample samples[20] = {0};
+        int n = 0;
+        for (; n < 20 && from + n < LEARNED; n++) {
+            sfp_record record;
+            MUST(sfp_source_read(s, from + n, &record, &samples[n].image, &err));
+            samples[n].label = record.label;
+            samples[n].id = (uint64_t)(from + n);
+        }
+        MUST(sfp_learner_offer(l, n, samples, NULL, &err));
+        for (int i = 0; i < n; i++)
+            sfp_source_release(s, &samples[i].image);
+    }
+}
+
+TEST(the_default_learner_predicts_as_a_run_on_the_same_samples)
+{
+    sfp_engine *e = random_engine();
+    sfp_settings *s = NULL;
+    sfp_source *source = NULL, *asked = NULL;
+    sfp_predictor *p[2] = {NULL};
+    MUST(sfp_settings_create(&s, &err));
+    (void)keep_settings(s);
+    for (const char *const *pair =
+             STRINGS("data", kept_print("synthetic:%d", LEARNED), "tasks", "free", "within", "given", "out", in_directory("run"));
+         *pair; pair += 2)
+        MUST(sfp_settings_set(s, pair[0], pair[1], &err));
+    run_all(e, s);
+    MUST(sfp_source_open(kept_print("synthetic:%d", LEARNED), NULL, &source, &err));
+    MUST(sfp_source_open("synthetic:200", NULL, &asked, &err));
+    sfp_learner *l = learner_of(e, NULL);
+    offer_source(l, source);
+    MUST(sfp_predictor_create(l, NULL, &p[0], &err));
+    MUST(sfp_predictor_open(e, in_directory("run"), NULL, &p[1], &err));
+    sfp_prediction answer[2][ASKED];
+    for (int64_t i = 0; i < ASKED; i++) {
+        sfp_record record;
+        sfp_image image;
+        MUST(sfp_source_read(asked, 160 + i, &record, &image, &err));
+        for (int k = 0; k < 2; k++)
+            MUST(sfp_predictor_run(p[k], 1, &image, &answer[k][i], &err));
+        sfp_source_release(asked, &image);
+        assert_int_equal(answer[0][i].label, answer[1][i].label);
+        assert_true(answer[0][i].probability == answer[1][i].probability);
+        assert_memory_equal(sfp_predictor_scores(p[0]), sfp_predictor_scores(p[1]),
+                            (size_t)sfp_predictor_classes(p[0]) * sizeof(float));
+    }
+    for (int k = 0; k < 2; k++)
+        sfp_predictor_free(p[k]);
+    sfp_source_close(source);
+    sfp_source_close(asked);
+}
+
 static sfp_status live_next(void *ctx, sfp_live_item *item, int *got, int *end, sfp_error *why)
 {
     static uint8_t rgb[3 * 8 * 8];

@@ -132,7 +132,11 @@ TEST(wrong_values_are_refused_at_once_and_change_nothing)
         {"data", "folder:", "folder:PATH"},
         {"test", "camera:0", "expected KIND:PATH"},
         {"classes", "-1", "classes is '-1', expected a whole number"},
-        {"preset", "worst", "preset is 'worst', expected one of default|paper|authors|best|fast"},
+        {"preset", "worst", "preset is 'worst', expected one of best|paper"},
+        {"preset", "default", "preset is 'default', which was removed in version 0.9; use best, or paper to train fingerprints"},
+        {"preset", "fast", "preset is 'fast', which was removed in version 0.9; use best, which has the same settings"},
+        {"preset", "authors", "preset is 'authors', which was removed in version 0.9; use paper with drop-rule eq8"},
+        {"allocate", "queries", "allocate is 'queries', which was removed in version 0.9; use adaptive, which never trains"},
     };
     sfp_settings *s = defaults();
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -153,35 +157,52 @@ TEST(unknown_keys_are_refused_with_a_suggestion)
     REFUSED(sfp_settings_set(s, "", "1", &err), SFP_EINVAL, "unknown setting");
     REFUSED(sfp_settings_set(s, NULL, "1", &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_settings_set(s, "sigma", NULL, &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_settings_set(s, "head", "mix", &err), SFP_EINVAL,
+            "setting 'head' was removed in version 0.9; use preset paper for the trained linear head, or method NAME");
+    assert_string_equal(err.key, "head");
+    REFUSED(sfp_settings_set(s, "head_feed", "batch", &err), SFP_EINVAL, "was removed in version 0.9; use preset best");
+    REFUSED(sfp_settings_set(s, "mix-by", "arrivals", &err), SFP_EINVAL, "was removed in version 0.9; use preset best");
+    assert_null(sfp_settings_get(s, "head"));
     assert_null(sfp_settings_get(s, "json"));
     assert_null(sfp_settings_get(s, "test"));
     assert_int_equal(sfp_settings_set(s, "sigma", "x", NULL), SFP_EINVAL);
 }
 
+TEST(settings_begin_with_preset_best)
+{
+    static const char *const pairs[][2] = {{"preset", "best"},      {"method", "ridge"},   {"taps", "0"},
+                                           {"tap-mean", "on"},      {"ridge", "balanced"}, {"img-size", "auto"},
+                                           {"allocate", "adaptive"}};
+    sfp_settings *s = defaults();
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        assert_string_equal(sfp_settings_get(s, pairs[i][0]), pairs[i][1]);
+}
+
 TEST(a_preset_sets_only_unset_options)
 {
     sfp_settings *s = defaults();
-    MUST(sfp_settings_set(s, "head", "linear", &err));
-    MUST(sfp_settings_set(s, "preset", "best", &err));
-    assert_string_equal(sfp_settings_get(s, "attune-residual"), "on");
-    assert_string_equal(sfp_settings_get(s, "head"), "linear");
-    MUST(sfp_settings_set(s, "preset", "paper", &err));
-    assert_string_equal(sfp_settings_get(s, "attune-residual"), "off"); /* of the preset before */
-    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "paper");
-    assert_string_equal(sfp_settings_get(s, "normalise"), "none");
+    MUST(sfp_settings_set(s, "ridge", "plain", &err));
     MUST(sfp_settings_set(s, "normalise", "half", &err));
-    MUST(sfp_settings_set(s, "preset", "default", &err));
-    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "exact");
+    assert_string_equal(sfp_settings_get(s, "tap-mean"), "on");
+    assert_string_equal(sfp_settings_get(s, "ridge"), "plain");
+    MUST(sfp_settings_set(s, "preset", "paper", &err));
+    assert_null(sfp_settings_get(s, "method")); /* of the preset before */
+    assert_string_equal(sfp_settings_get(s, "tap-mean"), "off");
+    assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
+    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "paper");
     assert_string_equal(sfp_settings_get(s, "normalise"), "half");
+    MUST(sfp_settings_set(s, "preset", "best", &err));
+    assert_string_equal(sfp_settings_get(s, "coreset-rounding"), "exact");
+}
+
+TEST(preset_paper_normalises_as_the_backbone_does)
+{
+    assert_string_equal(sfp_settings_get(SETTINGS("preset", "paper"), "normalise"), "backbone");
 }
 
 TEST(a_preset_allocates_time_unless_the_user_divides_it)
 {
     sfp_settings *s = defaults();
-    assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
-    MUST(sfp_settings_set(s, "preset", "best", &err));
-    assert_string_equal(sfp_settings_get(s, "allocate"), "adaptive");
-    assert_string_equal(sfp_settings_get(s, "taps"), "0");
     for (const char *const *key =
              STRINGS("triage", "on", "off", "controller", "on", "off", "queue", "2", "0", "clock", "paper", "real");
          *key; key += 3) {
@@ -190,16 +211,9 @@ TEST(a_preset_allocates_time_unless_the_user_divides_it)
         MUST(sfp_settings_set(s, key[0], key[2], &err));
         assert_string_equal(sfp_settings_get(s, "allocate"), "adaptive");
     }
-    MUST(sfp_settings_set(s, "head", "linear", &err)); /* no closed-form head */
-    assert_string_equal(sfp_settings_get(s, "allocate"), "fixed");
-    assert_string_equal(sfp_settings_get(s, "taps"), "1");
-    MUST(sfp_settings_set(s, "preset", "fast", &err));
-    assert_string_equal(sfp_settings_get(s, "method"), "ridge");
-    assert_string_equal(sfp_settings_get(s, "allocate"), "adaptive");
-    MUST(sfp_settings_set(s, "preset", "best", &err));
     MUST(sfp_settings_set(s, "method", "slda", &err));
     assert_string_equal(sfp_settings_get(s, "taps"), "0");
-    assert_string_equal(sfp_settings_get(s, "lr"), "0.001"); /* nothing is trained */
+    assert_string_equal(sfp_settings_get(s, "tap-mean"), "off"); /* only ridge has it */
 }
 
 TEST(the_clock_of_a_preset_needs_an_arrival_rate)
@@ -212,8 +226,6 @@ TEST(the_clock_of_a_preset_needs_an_arrival_rate)
     assert_string_equal(sfp_settings_get(s, "clock"), "paper");
     assert_string_equal(sfp_settings_get(s, "calibrate"), "500");
     assert_string_equal(sfp_settings_get(s, "drop-rule"), "alg2");
-    MUST(sfp_settings_set(s, "preset", "authors", &err));
-    assert_string_equal(sfp_settings_get(s, "clock"), "paper");
     MUST(sfp_settings_set(s, "rate", "max", &err));
     assert_null(sfp_settings_get(s, "clock"));
     MUST(sfp_settings_set(s, "clock", "virtual", &err));
@@ -221,25 +233,15 @@ TEST(the_clock_of_a_preset_needs_an_arrival_rate)
     assert_string_equal(sfp_settings_get(s, "clock"), "virtual");
 }
 
-TEST(preset_authors_is_preset_paper_with_the_choices_of_their_code)
-{
-    static const char *const pairs[][2] = {{"coreset-rounding", "paper"}, {"normalise", "none"},      {"head", "linear"},
-                                           {"drop-rule", "eq8"},          {"attune-topk", "2"},       {"answer", "all"},
-                                           {"forgetting", "authors"},     {"learnloss-order", "low"}, {"aser-retrieve", "off"},
-                                           {"ssd-schedule", "port"}};
-    sfp_settings *s = defaults();
-    MUST(sfp_settings_set(s, "preset", "authors", &err));
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        assert_string_equal(sfp_settings_get(s, pairs[i][0]), pairs[i][1]);
-}
-
-TEST(a_learner_has_the_settings_of_a_preset)
+TEST(a_learner_refuses_settings_of_the_trained_learner_without_preset_paper)
 {
     sfp_engine *e = random_engine();
     sfp_learner *l = NULL;
-    REFUSED(sfp_learner_create(e, SETTINGS("preset", "best", "query-pass", "shared"), &l, &err), SFP_EINVAL,
-            "query-pass is 'shared', expected separate with head mix");
-    assert_string_equal(err.key, "query-pass");
+    REFUSED(sfp_learner_create(e, SETTINGS("select", "camel"), &l, &err), SFP_EINVAL,
+            "select has no effect with method ridge: a closed-form head has no coreset, buffer, steps or fingerprints; to train "
+            "fingerprints, use --preset paper without --method");
+    assert_string_equal(err.key, "select");
+    (void)learner_of(e, TRAINED("select", "camel"));
 }
 
 TEST(a_learner_refuses_settings_of_a_run)
@@ -253,8 +255,8 @@ TEST(a_learner_refuses_settings_of_a_run)
             "tasks is '3,2', expected free, or a whole number from 1 to 65536");
     REFUSED(sfp_learner_create(e, SETTINGS("threads", "3"), &l, &err), SFP_EINVAL,
             "threads is '3', expected '1', with which the engine was opened");
-    REFUSED(sfp_learner_create(e, SETTINGS("prompt-layers", "0-6"), &l, &err), SFP_EINVAL,
+    REFUSED(sfp_learner_create(e, TRAINED("prompt-layers", "0-6"), &l, &err), SFP_EINVAL,
             "prompt-layers is '0-6', expected layers up to 5");
     assert_null(l);
-    (void)learner_of(e, SETTINGS("threads", "1", "tasks", "2", "classes", "4", "buffer-bytes", "1e6", "buffer-size", "4"));
+    (void)learner_of(e, TRAINED("threads", "1", "tasks", "2", "classes", "4", "buffer-bytes", "1e6", "buffer-size", "4"));
 }

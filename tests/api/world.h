@@ -25,7 +25,7 @@ static inline sfp_engine *random_engine(void)
     return keep_engine(e);
 }
 
-/* Settings with a batch of 4 and 6 slots, and the pairs of keys and values behind them, up to NULL. */
+/* Settings with a batch of 4, and the pairs of keys and values behind them, up to NULL. */
 static inline sfp_settings *settings_of(const char *const *pairs)
 {
     sfp_settings *s = NULL;
@@ -36,6 +36,7 @@ static inline sfp_settings *settings_of(const char *const *pairs)
     return keep_settings(s);
 }
 #define SETTINGS(...) settings_of(STRINGS(__VA_ARGS__))
+#define TRAINED(...) SETTINGS("preset", "paper", __VA_ARGS__) /* fingerprints */
 
 static inline sfp_learner *learner_of(sfp_engine *e, const sfp_settings *s)
 {

@@ -9,13 +9,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 /* The learners, each with its first checkpoint. A file belongs to the one whose method or buffer it names. */
 typedef struct kind {
     const char *method, *buffer, *select;
-    bool mix;
     sfp__learner *l, *other;
     uint8_t *bytes;
     size_t size;
 } kind;
 
-static kind kinds[] = {{.buffer = "streamfp", .select = "streamfp", .mix = true},
+static kind kinds[] = {{.buffer = "streamfp", .select = "streamfp"},
                        {.buffer = "er", .select = "learnloss"},
                        {.buffer = "gss", .select = "random"},
                        {.buffer = "ssd", .select = "streamfp"},
@@ -34,7 +33,6 @@ static sfp__learner_options options_of(const kind *k)
         return o;
     o.buffer.method = k->buffer;
     o.select = k->select;
-    o.head = k->mix ? SFP_HEAD_MIX : SFP_HEAD_LINEAR;
     o.fp.kind = strcmp(k->buffer, "gss") == 0 ? SFP_FP_L2P : SFP_FP_CODA;
     if (o.fp.kind == SFP_FP_L2P)
         o.fp.pool = 6;
@@ -113,7 +111,7 @@ static void use(kind *k, const uint8_t *bytes, size_t size)
     predict(p);
     if (k->method) {
         int fd = file_of(bytes, size, path);
-        (void)accepted(sfp__learner_merge(k->other, path, &err), &err);
+        (void)accepted(sfp__learner_merge(k->other, &(sfp__saved_file){.path = path}, &err), &err);
         (void)accepted(offer(k->other, 1, &err), &err);
         (void)close(fd);
     }

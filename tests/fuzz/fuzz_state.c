@@ -1,6 +1,7 @@
 /* Arbitrary states: refused with a message, and a learner is unchanged; or they predict, and a learner that starts from them
  * learns. */
 #include "fuzz_learner.h"
+#include "learner/state/saved_sums.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
@@ -9,7 +10,6 @@ static sfp__learner_options start_options(int kind)
 {
     sfp__learner_options o = tiny_options();
     o.fp.kind = (sfp__fp_kind)kind;
-    o.head = kind == SFP_FP_CODA ? SFP_HEAD_MIX : SFP_HEAD_LINEAR;
     if (kind != SFP_FP_CODA) {
         o.fp.tasks = 2;
         o.fp.classes = 4;
@@ -100,6 +100,27 @@ static void start_learner(const char *path, const sfp__tensor_file *f)
     start->l = NULL;
 }
 
+/* Adds the sums of the state to themselves, takes them out, drops the single samples, writes a state and reads it. What was added can be
+ * taken out. */
+static void use_sums(const uint8_t *bytes, size_t size)
+{
+    const sfp__saved_file file = {.path = "fuzz", .data = bytes, .size = size};
+    OWNED_BY(sfp__saved_sums_done) sfp__saved_sums sum = {0}, other = {0}, again = {0};
+    char path[PATH_MAX];
+    sfp_error err = {0};
+    if (!accepted(sfp__saved_sums_read(&file, NULL, NULL, threads, &sum, &err), &err))
+        return;
+    MUST(sfp__saved_sums_read(&file, &sum.metadata, "itself", NULL, &other, fatal));
+    int64_t samples = sfp__saved_sums_samples(&sum);
+    if (accepted(sfp__saved_sums_add(&sum, &other, &err), &err))
+        MUST(sfp__saved_sums_subtract(&sum, &other, fatal));
+    REQUIRE(sfp__saved_sums_samples(&sum) == samples);
+    MUST(sfp__saved_sums_drop_samples(&sum, 2, NULL, NULL, fatal));
+    MUST(sfp__saved_sums_write(&sum, in_directory("sums", path), fatal));
+    (void)accepted(sfp__saved_sums_read(&(sfp__saved_file){.path = path}, &sum.metadata, "itself", NULL, &again, &err), &err);
+    (void)unlink(path);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *f = NULL;
@@ -111,6 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     open_for_prediction(path);
     if (sfp__safetensors_open_memory("fuzz", bytes, size, &f, NULL) == SFP_OK)
         start_learner(path, f);
+    use_sums(bytes, size);
     (void)close(fd);
     return 0;
 }

@@ -189,7 +189,6 @@ static const char *changed_value(sfp__rng *rng, const contents *c, const char *v
                                         "-1",
                                         "nan",
                                         "linear",
-                                        "mix",
                                         "ncm",
                                         "slda",
                                         "ridge",

@@ -101,7 +101,7 @@ def run(streamfp, directory, weights, files, pool):
     manifest = directory / "stream.csv"
     manifest.write_text("path,label\n" + "".join(f"{path},{name}\n" for path, name in files))
     out = directory / "run"
-    command = [streamfp, "run", "--preset", "default", "--backbone", weights, "--data", f"manifest:{manifest}", "--tasks", "1", "--init-state", directory / "state.safetensors",
+    command = [streamfp, "run", "--preset", "paper", "--backbone", weights, "--data", f"manifest:{manifest}", "--tasks", "1", "--init-state", directory / "state.safetensors",
                "--select", "streamfp", "--buffer", "none", "--clock", "off", "--batch", BATCH, "--sigma", SIGMA, "--pool", pool, "--out", out]
     done = subprocess.run([str(a) for a in command], capture_output=True, text=True,
                           env={**os.environ, "STREAMFP_REGISTRY": str(directory / "runs.db")})

@@ -22,9 +22,6 @@ static inline sfp_result result_make(int tasks, int classes)
         r.task_names[i] = sfp__strdup(name);
         for (int j = 0; j <= i; j++)
             r.accuracy[i * tasks + j] = 1.0 / (1 + i - j) - 0.1 / 3;
-        for (int h = 0; h < SFP_RESULT_HEADS; h++)
-            for (int j = 0; j <= i; j++)
-                sfp__result_head(&r, h)[i * tasks + j] = (double)(1 + h) / (6 + i + j);
     }
     for (int c = 0; c < classes; c++) {
         (void)snprintf(name, sizeof name, "class %d", c);

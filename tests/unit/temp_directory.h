@@ -33,6 +33,7 @@ static inline void remove_directory(void)
 /* Returns the path DIRECTORY/name, valid until the test ends. */
 static inline const char *in_directory(const char *name)
 {
+    assert_true(directory[0]); /* without make_directory, the path would be in the root directory */
     return kept_print("%s/%s", directory, name);
 }
 

@@ -350,7 +350,6 @@ TEST(what_is_learned_does_not_depend_on_diagnostics)
         SMALL((x.select = "gradmatch", x.buffer.method = "gss")),
         SMALL((x.select = "freesel", x.buffer.method = "ssd")),
         SMALL((x.select = "random", x.buffer.method = "none")),
-        SMALL(x.head = SFP_HEAD_MIX),
         KIND(SFP_FP_L2P),
         KIND(SFP_FP_DUALPROMPT),
         FREE(x.fp.span = 1; x.drift = SFP_DRIFT_NEW_CLASS)

@@ -674,22 +674,21 @@ static void write_cost(const char *settings, double seconds)
 }
 
 /* The settings of the cell of E11 in this row and column, with its clock. */
-static sfp__strings *clock_at(sfp__lab *lab, const char *row, int column, sfp__cell *cell, double *training)
+static sfp__strings *clock_at(sfp__lab *lab, const char *row, int column, sfp__cell *cell)
 {
     sfp__strings *settings = settings_of("");
     sfp__cost cost = {0};
     *cell = (sfp__cell){.row = row_of(&lab->experiments[0], row), .column = column};
     MUST(sfp__cell_settings(lab, cell, settings, &err));
     MUST(sfp__cell_clock(lab, cell, settings, &cost, &err));
-    *training = cost.training;
     sfp__cost_done(&cost);
     return settings;
 }
 
 /* The same at load 1. */
-static sfp__strings *clock_of(sfp__lab *lab, const char *row, sfp__cell *cell, double *training)
+static sfp__strings *clock_of(sfp__lab *lab, const char *row, sfp__cell *cell)
 {
-    return clock_at(lab, row, 1, cell, training);
+    return clock_at(lab, row, 1, cell);
 }
 
 /* E11 with the processing times of its methods. */
@@ -699,10 +698,9 @@ static sfp__lab *begin_e11(void)
     make_directory();
     lab->opt.out = directory;
     lab->opt.settings = settings_of(STREAM);
-    write_cost("method=ncm taps=1", 0.1);
-    write_cost("method=ridge taps=0", 0.2);
-    write_cost("method=ridge taps=0 tap-mean=on", 0.2);
-    write_cost("preset=best", 0.5);
+    write_cost("method=ncm taps=1 img-size=0", 0.1);
+    write_cost("method=ridge taps=0 img-size=0", 0.2);
+    write_cost("preset=best method=ridge", 0.5);
     return lab;
 }
 
@@ -717,55 +715,38 @@ static void end_e11(sfp__lab *lab)
     remove_directory();
 }
 
-TEST(above_twice_the_load_the_row_best_has_a_smaller_input_and_its_costs)
+TEST(above_load_five_the_row_best_has_a_smaller_input_and_its_costs)
 {
     sfp__lab *lab = begin_e11();
     sfp__cell best;
-    double training;
-    write_cost("method=ridge taps=0 img-size=48", 0.1);
-    write_cost("method=ridge taps=0 tap-mean=on img-size=48", 0.1);
-    write_cost("preset=best img-size=48", 0.3);
-    assert_null(sfp__settings_value(clock_of(lab, "best", &best, &training), "img-size")); /* load 1 */
-    const sfp__strings *settings = clock_at(lab, "best", 2, &best, &training);             /* load 4 */
+    write_cost("preset=best method=ridge img-size=48", 0.3);
+    assert_null(sfp__settings_value(clock_of(lab, "best", &best), "img-size"));    /* load 1 */
+    assert_null(sfp__settings_value(clock_at(lab, "best", 2, &best), "img-size")); /* load 4 */
+    const sfp__strings *settings = clock_at(lab, "best", 3, &best);                /* load 16 */
     assert_string_equal(sfp__settings_value(settings, "img-size"), "48");
-    assert_true(fabs(best.rate - 400) < 1e-9); /* by the query pass of the size of the backbone */
-    assert_true(fabs(best.cost - 0.1) < 1e-9 && fabs(training - 0.2) < 1e-9);
-    assert_null(sfp__settings_value(clock_at(lab, "ridge, taps", 2, &best, &training), "img-size"));
+    assert_true(fabs(best.rate - 1600) < 1e-9); /* by the query pass of the size of the backbone */
+    assert_true(fabs(best.cost - 0.3) < 1e-9);
+    assert_string_equal(sfp__settings_value(clock_at(lab, "ridge, taps", 3, &best), "img-size"), "0");
     lab->opt.settings = settings_of(STREAM " img-size=64");
     write_cost("method=ncm taps=1 img-size=64", 0.1);
-    write_cost("method=ridge taps=0 tap-mean=on img-size=64", 0.2);
-    write_cost("preset=best img-size=64", 0.5);
-    assert_string_equal(sfp__settings_value(clock_at(lab, "best", 2, &best, &training), "img-size"), "64");
-    lab->opt.settings = settings_of(STREAM " img-size=auto"); /* all rows */
-    assert_string_equal(sfp__settings_value(clock_at(lab, "ridge, taps", 2, &best, &training), "img-size"), "48");
-    assert_null(sfp__settings_value(clock_at(lab, "ridge, taps", 1, &best, &training), "img-size"));
+    write_cost("preset=best method=ridge img-size=64", 0.5);
+    assert_string_equal(sfp__settings_value(clock_at(lab, "best", 3, &best), "img-size"), "64");
     end_e11(lab);
 }
 
-TEST(queries_and_training_have_costs_of_their_own)
+TEST(a_row_that_allocates_has_costs_per_sample)
 {
     sfp__lab *lab = begin_e11();
     sfp__cell best, other;
-    double training;
-    write_cost("method=ranpac taps=1", 0.25);
-    const sfp__strings *settings = clock_of(lab, "best", &best, &training);
+    write_cost("method=ranpac taps=1 img-size=0", 0.25);
+    const sfp__strings *settings = clock_of(lab, "best", &best);
     assert_true(fabs(best.rate - 100) < 1e-9); /* that of one query pass */
-    assert_true(fabs(best.cost - 0.2) < 1e-9 && fabs(training - 0.3) < 1e-9);
-    assert_string_equal(file_text(sfp__settings_value(settings, "costs")), "query 0.02\ntrain 0.3\n");
-    write_cost("method=ridge taps=3 tap-mean=on", 0.3); /* the taps of the user */
-    write_cost("preset=best taps=3 tap-mean=on", 0.5);
-    lab->opt.settings = settings_of(STREAM " taps=3 tap-mean=on");
-    write_cost("method=ncm taps=1 tap-mean=on", 0.1);
-    (void)clock_of(lab, "best", &other, &training);
-    assert_true(fabs(other.cost - 0.3) < 1e-9 && fabs(training - 0.2) < 1e-9);
-    lab->opt.settings = settings_of(STREAM);
-    (void)clock_of(lab, "best, no training", &other, &training);
-    assert_true(fabs(training - 0.3) < 1e-9); /* known, although nothing is trained */
-    assert_string_not_equal(other.key, best.key);
-    (void)clock_of(lab, "ridge, taps", &other, &training);
-    assert_true(fabs(other.cost - 0.2) < 1e-9 && training == 0);
-    settings = clock_of(lab, "ranpac", &other, &training);
-    assert_true(fabs(other.cost - 0.25) < 1e-9 && training == 0);
-    assert_null(strstr(sfp__settings_value(settings, "costs"), "stages"));
+    assert_true(fabs(best.cost - 0.5) < 1e-9);
+    assert_string_equal(file_text(sfp__settings_value(settings, "costs")), "query 0.05\n");
+    (void)clock_of(lab, "ridge, taps", &other);
+    assert_true(fabs(other.cost - 0.2) < 1e-9);
+    settings = clock_of(lab, "ranpac", &other);
+    assert_true(fabs(other.cost - 0.25) < 1e-9);
+    assert_null(strstr(sfp__settings_value(settings, "costs"), "query"));
     end_e11(lab);
 }

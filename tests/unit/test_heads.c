@@ -246,21 +246,6 @@ static void check_bad_states(const char *kind, int width, const stream *s)
         }
 }
 
-/* Computes the scores of the head and of its frozen copy, (20, classes) each; ranpac has no such copy. */
-static void both_scores(sfp__head *h, const stream *s, int classes, float **own, float **frozen)
-{
-    sfp__head_scorer *scorer = NULL;
-    *own = *frozen = score(h, s, 20, classes);
-    if (!h->kind->linear_map)
-        return;
-    MUST(sfp__head_freeze(h, true, &scorer, NULL));
-    size_t work = sfp__head_scorer_work(scorer);
-    double *capacity = kept_calloc(work ? work : 1, sizeof *capacity);
-    *frozen = floats(20 * (size_t)classes);
-    sfp__head_scorer_scores(scorer, 20, s->x, classes, capacity, *frozen);
-    sfp__head_scorer_free(scorer);
-}
-
 /* A head saved only for inference gives the same bytes, regardless of its earlier contents, and cannot learn. Each tensor that is
  * missing or not finite is reported by name, each failed allocation is reported, and the head is unchanged. */
 static void check_answers(const char *kind, int width, const stream *s, int classes)
@@ -291,11 +276,8 @@ static void check_answers(const char *kind, int width, const stream *s, int clas
         check_saves_as(b, &untouched);
         assert_true(FAIL_EACH_ALLOCATION(read_head(b, &saved, "file", true, alloc_err), (check_saves_as(b, &untouched), true)) >
                     0);
-        float *x, *y, *frozen_x, *frozen_y;
-        both_scores(a, s, classes, &x, &frozen_x);
-        both_scores(b, s, classes, &y, &frozen_y);
+        const float *x = score(a, s, 20, classes), *y = score(b, s, 20, classes);
         check_same("scores of a head loaded for inference", y, x, 20 * (size_t)classes * sizeof *x);
-        check_same("... and of its copy", frozen_y, frozen_x, 20 * (size_t)classes * sizeof *x);
         REFUSED(sfp__head_update(b, 1, s->x, s->label, NULL, &err), SFP_EUNSUPPORTED, "loaded only for prediction");
         state again = save_for(b, true); /* it can be saved again for inference */
         check_same_state(&saved, &again);

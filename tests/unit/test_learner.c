@@ -108,7 +108,6 @@ TEST(the_same_seed_gives_the_same_bytes_at_any_thread_count)
     all[2].select = "random";
     all[2].buffer.method = "er";
     all[2].fp.ortho_mu = 0.1f;
-    all[3].head = SFP_HEAD_MIX;
     all[3].fp.attune_residual = true;
     for (int i = 0; i < 4; i++) {
         values one = train_six(1, 5, &all[i]);
@@ -308,7 +307,7 @@ TEST(the_query_of_a_replayed_image_is_computed_once)
                 continue;
             }
             sfp__pixels_normalise(slot->image, 8, o.mean, o.std, x);
-            MUST(sfp__trainer_queries(l->trainer, 1, xs, q, NULL, NULL, &err));
+            MUST(sfp__trainer_queries(l->trainer, 1, xs, q, &err));
             check_near("the query of a replayed image", slot->query, q, 16, 1e-5);
             late++;
         }
@@ -625,30 +624,6 @@ TEST(classes_have_names)
 
 /* ------------------------------------------------------------- prequential accuracy */
 
-/* Classes arrive one after another, one per batch: no member could know a class in advance, so no weight changes. When a class
- * arrives again, the weights change. */
-TEST(a_new_class_changes_no_weight_of_the_mixture)
-{
-    OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = small_options(&m, 0, 0);
-    o.head = SFP_HEAD_MIX;
-    o.mix_by_arrivals = true;
-    o.buffer.method = "none";
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    const sfp__mix start = l->mix;
-    for (int c = 0; c < 5; c++) {
-        sfp__timestamp_details t = offer(l, c, c + 1, (uint64_t)c);
-        assert_true(t.prequential_total > 0);
-        assert_int_equal(t.prequential_correct, 0);
-        assert_true(sfp__learner_seen(l, c));
-        for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-            assert_true(l->mix.loss[e] == start.loss[e]);
-    }
-    (void)offer(l, 3, 5, 9);
-    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-        assert_true(l->mix.loss[e] > 0 && l->mix.loss[e] != start.loss[e]);
-}
-
 TEST(the_linear_head_cannot_predict_a_class_before_it_arrives)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
@@ -666,7 +641,6 @@ TEST(replayed_samples_are_not_counted_in_prequential_accuracy)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
     sfp__learner_options o = small_options(&m, 1, 4);
-    o.head = SFP_HEAD_MIX;
     o.select = "kcenter"; /* computes the queries of the whole batch */
     sfp__learner *l[2];
     sfp__timestamp_details t[2];
@@ -681,8 +655,6 @@ TEST(replayed_samples_are_not_counted_in_prequential_accuracy)
     assert_true(t[0].replay_count[0] > 0);
     assert_int_equal(t[1].prequential_total, t[0].coreset_count);
     assert_int_equal(t[1].prequential_correct, t[0].prequential_correct);
-    for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-        assert_true(fabs(l[1]->mix.loss[e] - l[0]->mix.loss[e]) < 1e-5 * fabs(l[0]->mix.loss[e]));
     sfp__learner_free(l[0]);
     sfp__learner_free(l[1]);
 }

@@ -214,7 +214,7 @@ TEST(known_queries_are_used)
     for (int i = 0; i < IMAGES; i++) {
         assert_true(has[i]);
         sfp__pixels_normalise(b.sample[i].rgb, S, o.mean, o.std, x);
-        MUST(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, NULL, NULL, &err));
+        MUST(sfp__trainer_queries(l->trainer, 1, xs, fresh + i * D, &err));
     }
     check_near("queries", query, fresh, IMAGES * D, 1e-5);
     for (int i = 0; i < IMAGES; i += 3)
@@ -230,38 +230,6 @@ TEST(known_queries_are_used)
         moved = fmax(moved, fabs((double)logp[1][c] - (double)logp[0][c]));
     assert_true(moved > 1e-4);
     check_near("the others", logp[1] + 4, logp[0] + 4, (IMAGES - 1) * 4, 1e-5);
-}
-
-/* The mixture predicts the same labels whether or not log-probabilities are requested. */
-TEST(the_mixed_head_predicts_the_same_with_and_without_log_probabilities)
-{
-    OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = small_options(&m, 1, 5);
-    o.head = SFP_HEAD_MIX;
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = make_learner(&m, &o);
-    OWNED_PTR(sfp__predictor_free) sfp__predictor *p = make_predictor(l, m.pool, 16);
-    for (uint64_t t = 0; t < 5; t++) {
-        (void)offer(l, 0, 5, t);
-        /* a linear head that strongly predicts one class: without it the result would differ */
-        l->fp->linear_b.data[t] += 40;
-        for (int e = 0; e < SFP_HEAD_MEMBERS; e++)
-            l->mix.loss[e] = e ? 500 : 0;
-        MUST(sfp__learner_publish(l, &err));
-        batch b = make_batch(S, 16, 0, 5, 50 + t);
-        int32_t with[16], without[16];
-        float logp[16 * 5];
-        MUST(sfp__predictor_run(p, 16, images_of(&b), with, logp, 5, NULL, &err));
-        MUST(sfp__predictor_run(p, 16, images_of(&b), without, NULL, 0, NULL, &err));
-        for (int i = 0; i < 16; i++) {
-            double sum = 0;
-            for (int c = 0; c < 5; c++)
-                sum += exp((double)logp[i * 5 + c]);
-            assert_true(fabs(sum - 1) < 1e-4);
-            assert_int_equal(with[i], (int)t);
-            assert_int_equal(without[i], with[i]);
-        }
-        l->fp->linear_b.data[t] -= 40;
-    }
 }
 
 TEST(a_prediction_allocates_nothing_after_the_first)

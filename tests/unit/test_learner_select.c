@@ -1,22 +1,20 @@
-/* Every selector in a learner: it obtains the inputs that it declares, and works with any buffer and head. Results do not depend
+/* Every selector in a learner: it obtains the inputs that it declares, and works with any buffer. Results do not depend
  * on threads or a resume, and later timestamps allocate nothing. */
 #include "learner/learner.h"
 
 #include "compute/kernels.h"
-#include "learner/heads/sums.h"
 
 #include "test.h"
 #include "test_learner_fixture.h"
 
 enum { BATCH = 20, TIMES = 5 };
 
-static sfp__learner_options options_of(const model *m, const char *select, const char *buffer, bool known, sfp__head_mode head)
+static sfp__learner_options options_of(const model *m, const char *select, const char *buffer, bool known)
 {
     sfp__learner_options o = small_options(m, known ? 2 : 0, known ? 6 : 0);
     o.batch = BATCH;
     o.select = select;
     o.buffer.method = buffer;
-    o.head = head;
     o.steps = 2;
     o.coreset.sigma = 0.4;
     return o;
@@ -30,14 +28,9 @@ static sfp__learner *learner_of(const model *m, const sfp__learner_options *o)
     return l;
 }
 
-/* Held-out samples are not trained on with head mix. */
-static void check_coreset(const sfp__timestamp_details *r, const char *select, sfp__head_mode head)
+static void check_coreset(const sfp__timestamp_details *r, const char *select)
 {
     int want = strcmp(select, "none") == 0 ? BATCH : 8;
-    if (head == SFP_HEAD_MIX) {
-        assert_in_range(r->coreset_count, 1, want);
-        want = r->coreset_count;
-    }
     assert_int_equal(r->coreset_count, want);
     bool seen[BATCH] = {false};
     for (int i = 0; i < want; i++) {
@@ -49,60 +42,20 @@ static void check_coreset(const sfp__timestamp_details *r, const char *select, s
         assert_true(isfinite(r->loss[k]));
 }
 
-TEST(every_selector_works_with_every_buffer_and_head)
+TEST(every_selector_works_with_every_buffer)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    int turn = 0; /* every pair once, alternating known tasks and heads */
+    int turn = 0; /* every pair once, alternating known tasks */
     for (const sfp__selector *const *s = sfp__selectors; *s; s++)
         for (int b = 0; sfp__buffer_methods[b]; b++, turn++) {
-            sfp__learner_options o =
-                options_of(&m, (*s)->name, sfp__buffer_methods[b]->name, turn % 2, (sfp__head_mode)(turn / 2 % 2));
+            sfp__learner_options o = options_of(&m, (*s)->name, sfp__buffer_methods[b]->name, turn % 2);
             OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
             for (uint64_t t = 0; t < TIMES; t++) {
                 sfp__timestamp_details r = offer(l, 0, 6, t);
-                check_coreset(&r, (*s)->name, o.head);
+                check_coreset(&r, (*s)->name);
                 assert_int_equal(r.prequential_total, r.coreset_count);
             }
         }
-}
-
-/* Selectors that compute queries do not compute the taps that head mix learns from. */
-TEST(head_mix_learns_from_the_coreset_of_every_selector)
-{
-    OWNED_BY(free_model) model m = tiny_model(2);
-    for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
-        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_MIX);
-        o.taps = 2;
-        o.tap_mean = true;
-        o.feed = SFP_FEED_CORESET;
-        OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
-        int64_t chosen = 0;
-        for (uint64_t t = 0; t < TIMES; t++)
-            chosen += offer(l, 0, 6, t).coreset_count;
-        if (sfp__head_samples(l->heads[1]) != chosen)
-            fail_msg("selector '%s': ridge learned from %lld samples, expected %lld", (*s)->name,
-                     (long long)sfp__head_samples(l->heads[1]), (long long)chosen);
-    }
-}
-
-/* Every sample that is offered alone and held out would be the whole coreset. */
-TEST(held_out_samples_alone_are_not_trained_on)
-{
-    OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = options_of(&m, "streamfp", "none", false, SFP_HEAD_MIX);
-    int held = 0;
-    o.batch = 1;
-    OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
-    for (uint64_t t = 0; t < 60; t++) {
-        sfp__timestamp_details r = offer(l, 0, 6, t);
-        bool out = sfp__sums_fold_of(l->batch.key[0]) == SFP_HELD;
-        assert_int_equal(r.coreset_count, !out);
-        assert_int_equal(r.steps, out ? 0 : o.steps);
-        assert_int_equal(r.prequential_total, 1);
-        held += out;
-    }
-    assert_in_range(held, 1, 20);
-    assert_int_equal(sfp__head_samples(l->heads[1]), 60);
 }
 
 TEST(threads_and_repetition_change_nothing)
@@ -111,7 +64,7 @@ TEST(threads_and_repetition_change_nothing)
         values v[2] = {{0}};
         for (int i = 0; i < 2; i++) {
             OWNED_BY(free_model) model m = tiny_model(i ? 3 : 1);
-            sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
+            sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false);
             o.weighted = true;
             OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
             offer_range(l, 0, TIMES);
@@ -126,7 +79,7 @@ TEST(later_timestamps_allocate_nothing)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
-        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", true, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", true);
         OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
         offer_range(l, 0, 4);
         check_allocates_nothing((*s)->name, l, 0, 6, 77);
@@ -137,7 +90,7 @@ TEST(a_resumed_learner_makes_the_same_picks)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (const sfp__selector *const *s = sfp__selectors; *s; s++) {
-        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, (*s)->name, "streamfp", false);
         OWNED_PTR(sfp__learner_free) sfp__learner *a = learner_of(&m, &o), *b = learner_of(&m, &o);
         offer_range(a, 0, TIMES);
         MUST(resume_from(a, b));
@@ -156,7 +109,7 @@ TEST(a_resumed_learner_makes_the_same_picks)
 TEST(a_checkpoint_of_another_selector_is_refused)
 {
     OWNED_BY(free_model) model m = tiny_model(1);
-    sfp__learner_options o = options_of(&m, "random", "streamfp", false, SFP_HEAD_LINEAR);
+    sfp__learner_options o = options_of(&m, "random", "streamfp", false);
     OWNED_PTR(sfp__learner_free) sfp__learner *a = learner_of(&m, &o);
     o.select = "learnloss";
     OWNED_PTR(sfp__learner_free) sfp__learner *b = learner_of(&m, &o);
@@ -178,7 +131,7 @@ TEST(features_and_logits_equal_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
     for (int one = 0; one < 2; one++) {
-        sfp__learner_options o = options_of(&m, "craig", "none", true, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, "craig", "none", true);
         o.fp.query_one = one;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
         offer_range(l, 0, 3);
@@ -219,7 +172,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
         OWNED_PTR(sfp__vit_plan_free) sfp__vit_plan *plan = NULL;
         const sfp__vit_plan_options po = {.all_tokens = true};
         MUST(sfp__vit_plan_create(m.vit, m.pool, &po, &plan, &err));
-        sfp__learner_options o = options_of(&m, "freesel", "none", true, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, "freesel", "none", true);
         o.fp.last_layer = 0;
         o.fp.attune = depth > 2;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
@@ -268,7 +221,7 @@ TEST(token_means_and_pooled_tokens_equal_those_of_one_pass)
 TEST(gradients_by_callback_equal_those_of_a_step)
 {
     OWNED_BY(free_model) model m = tiny_model(2);
-    sfp__learner_options o = options_of(&m, "streamfp", "none", true, SFP_HEAD_LINEAR);
+    sfp__learner_options o = options_of(&m, "streamfp", "none", true);
     OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
     (void)offer(l, 0, 6, 1);
     batch x = make_batch(l->S, BATCH, 0, 6, 2);
@@ -300,7 +253,7 @@ TEST(the_weighted_loss_is_the_weighted_mean)
     OWNED_BY(free_model) model m = tiny_model(1);
     static const char *const select[] = {"craig", "gradmatch", "craig"};
     for (int i = 0; i < 3; i++) {
-        sfp__learner_options o = options_of(&m, select[i], "none", true, SFP_HEAD_LINEAR);
+        sfp__learner_options o = options_of(&m, select[i], "none", true);
         o.weighted = true;
         o.coreset.cords = i == 2;
         OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
@@ -326,7 +279,7 @@ TEST(weights_enter_the_loss_only_if_enabled)
     for (int i = 0; i < 3; i++) {
         double loss[2];
         for (int weighted = 0; weighted < 2; weighted++) {
-            sfp__learner_options o = options_of(&m, select[i], "none", true, SFP_HEAD_LINEAR);
+            sfp__learner_options o = options_of(&m, select[i], "none", true);
             o.weighted = weighted;
             OWNED_PTR(sfp__learner_free) sfp__learner *l = learner_of(&m, &o);
             assert_true(l->selector->weighs);

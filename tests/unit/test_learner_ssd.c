@@ -105,7 +105,7 @@ static void check_slots(sfp__learner *l)
         check_near("mean embedding", slot->mean_embed, got, (size_t)l->D, 1e-5);
         if (!slot->has_query)
             continue;
-        MUST(sfp__trainer_queries(l->trainer, 1, &one, got, NULL, NULL, &err));
+        MUST(sfp__trainer_queries(l->trainer, 1, &one, got, &err));
         check_near("query", slot->query, got, (size_t)l->D, 1e-5);
     }
 }
@@ -204,7 +204,6 @@ TEST(runs_with_any_selector_keep_slots_consistent)
     for (int i = 0; i < 5; i++) {
         sfp__learner_options o = ssd_options(&m, i % 2 ? 2 : 0, i % 2 ? 6 : 0);
         o.select = selectors[i];
-        o.head = i % 2 ? SFP_HEAD_MIX : SFP_HEAD_LINEAR;
         o.steps = 1 + i % 3;
         o.fp.query_one = i == 4;
         o.fp.kind = i == 1 ? SFP_FP_L2P : i == 3 ? SFP_FP_DUALPROMPT : SFP_FP_CODA;

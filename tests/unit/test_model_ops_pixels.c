@@ -322,7 +322,7 @@ TEST(the_matching_loss_decreases_along_its_gradient)
     MUST(f->model->gradient_at(f->model->ctx, &p, g, NULL, &err));
     for (size_t k = 0; k < params; k++)
         gr[k] = g[k] - v[k] / 2;
-    MUST(sfp__trainer_queries(f->l->trainer, IMAGES, f->x, query, NULL, NULL, &err));
+    MUST(sfp__trainer_queries(f->l->trainer, IMAGES, f->x, query, &err));
     for (int i = 0; i < IMAGES; i++)
         moved[i] = floats(f->pixels);
     double length = sqrt(dot(dx, dx, n)), t = 0.02, side[2];
@@ -385,7 +385,7 @@ typedef struct queries {
 static queries queries_of(const scene *f)
 {
     queries q = {.all = floats(IMAGES * (size_t)f->l->D)};
-    MUST(sfp__trainer_queries(f->l->trainer, IMAGES, f->x, q.all, NULL, NULL, &err));
+    MUST(sfp__trainer_queries(f->l->trainer, IMAGES, f->x, q.all, &err));
     for (int i = 0; i < IMAGES; i++)
         q.at[i] = q.all + i * f->l->D;
     return q;

@@ -314,7 +314,7 @@ TEST(keys_approach_the_queries_of_their_task)
             xs[i] = x + (size_t)i * l->pixels;
         }
         for (int i = 0; i < N; i += l->opt.batch)
-            MUST(sfp__trainer_queries(l->trainer, l->opt.batch, xs + i, query + i * D, NULL, NULL, &err));
+            MUST(sfp__trainer_queries(l->trainer, l->opt.batch, xs + i, query + i * D, &err));
         const float *k = param(l, "prompt.e_k_2")->data + task * D;
         double cosine = 0, mean[D] = {0}, best = 0;
         for (int i = 0; i < N; i++) {

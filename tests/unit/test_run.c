@@ -54,14 +54,13 @@ TEST(virtual_clock_with_a_queue)
     }
 }
 
-/* Decisions that depend on the load (which pass feeds the heads, how many samples are trained on) are restored, too. */
+/* Decisions that depend on the load (how many samples are trained on) are restored, too. */
 TEST(decisions_by_load_are_resumed)
 {
     for (int controller = 0; controller < 2; controller++) {
         sfp__run_options o = clocked("synthetic:250", "5", SFP_CLOCK_VIRTUAL, 100);
         o.queue = 2;
         o.controller = controller;
-        o.learner.head = controller ? SFP_HEAD_LINEAR : SFP_HEAD_MIX;
         o.learner.fp.attune_residual = true;
         check_stopped_equals_uninterrupted(o, 3);
     }
@@ -88,7 +87,6 @@ TEST(the_controller_is_resumed)
     sfp__run_options o = clocked("synthetic:250", "2", SFP_CLOCK_VIRTUAL, 100);
     o.queue = 3;
     o.learner.steps = 2;
-    o.learner.head = SFP_HEAD_MIX; /* with feed auto the head depends on slack */
     o.controller = true;
     check_stopped_equals_uninterrupted(o, 1);
     sfp_result with = run_once(&o, "controlled", 0, NULL);

@@ -78,8 +78,6 @@ TEST(a_state_gives_the_numbers_of_its_run)
 {
     sfp__run_options o = run_options("5");
     check_run(o, "linear");
-    o.learner.head = SFP_HEAD_MIX;
-    check_run(o, "mix");
     o = run_options("2");
     o.learner.fp.query_one = true;
     o.learner.fp.prefix = SFP_PREFIX_RAW;

@@ -73,7 +73,7 @@ static void check_all(int n, int threads)
     int k = 37, columns = 70;
     size_t count = sfp__triangle_count(n);
     double *x = doubles(&rng, (size_t)k * (size_t)n), *dense = make_dense(&rng, n, 0.5), *t = pack(n, dense);
-    double *b = doubles(&rng, (size_t)n * (size_t)columns), *y = kept_malloc((size_t)n * sizeof *y);
+    double *b = doubles(&rng, (size_t)n * (size_t)columns);
 
     sfp__triangle_add(n, t, k, 0.25, x, pool);
     for (int i = 0; i < n; i++)
@@ -83,11 +83,18 @@ static void check_all(int n, int threads)
             if (j >= i)
                 near(sfp__triangle_row(t, n, i)[j], dense[i * n + j], 1e-12, "sum of products", n);
         }
-    double want = 0;
+    double *got = kept_malloc((size_t)n * (size_t)columns * sizeof *got);
+    for (int i = 0; i < n; i++) /* the diagonal blocks are whole */
+        for (int j = i / SFP_TRIANGLE_BLOCK * SFP_TRIANGLE_BLOCK; j < i; j++)
+            sfp__triangle_row(t, n, i)[j] = dense[i * n + j];
+    sfp__triangle_multiply(n, t, columns, b, got);
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            want += x[i] * dense[i * n + j] * x[j];
-    near(sfp__triangle_square(n, t, x, y), want, 1e-11, "square", n);
+        for (int c = 0; c < columns; c++) {
+            double want = 0;
+            for (int j = 0; j < n; j++)
+                want += dense[i * n + j] * b[j * columns + c];
+            near(got[i * columns + c], want, 1e-10, "product", n);
+        }
     assert_true(sfp__triangle_factor(n, t, pool));
     for (int i = 0; i < n; i++)
         for (int j = i; j < n; j++) {
@@ -106,6 +113,11 @@ static void check_all(int n, int threads)
                 sum += dense[i * n + j] * solved[j * columns + c];
             near(sum, b[i * columns + c], 1e-9, "solution", n);
         }
+    double *inverse = kept_malloc(count * sizeof *inverse), *work = kept_malloc((size_t)n * SFP_TRIANGLE_BLOCK * sizeof *work);
+    sfp__triangle_invert(n, t, inverse, work, pool);
+    sfp__triangle_multiply(n, inverse, columns, b, got);
+    for (int i = 0; i < n * columns; i++)
+        near(got[i], solved[i], 1e-9, "inverse", n);
     static double first[40000 + 14000];
     size_t all = count + (size_t)n * (size_t)columns;
     assert_true(all <= COUNT(first));

@@ -286,8 +286,6 @@ static char *learn(const model *m, const char *const system[3], sfp__vit_memo *m
     if (!o.method) {
         o.select = system[0];
         o.buffer.method = system[1];
-        o.head = SFP_HEAD_MIX;
-        o.feed = SFP_FEED_BATCH;
         o.steps = 2;
     }
     o.memo = memo;

@@ -149,6 +149,8 @@ static sfp_status write_sheet(const sfp_source *s, const int64_t *count_of, cons
     sfp__sheet sheet = {.rows = s->classes + (count_of[s->classes] > 0)};
     sheet.rows = sheet.rows < SHEET_CLASSES_MAX ? sheet.rows : SHEET_CLASSES_MAX;
     sheet.across = sheet.rows <= ROWS ? 8 : 4;
+    if (s->row_dim)
+        return sfp__fail(err, SFP_EINVAL, "%s:%s: the source has features, expected images for --sheet", s->kind->name, s->path);
     if (sheet.rows == 0)
         return sfp__fail(err, SFP_EINVAL, "%s:%s: dataset has no images, expected some for --sheet", s->kind->name, s->path);
     TRY(sfp__alloc(&seen, (size_t)s->classes + 1, sizeof *seen, err));
@@ -199,6 +201,11 @@ static sfp_status measure_image(const sfp_source *s, int64_t i, int *width, int 
     char where[512];
     uint8_t rgb[3 * CHECK_SIDE * CHECK_SIDE];
     TRY(sfp__source_load(s, i, &p, err));
+    if (p.kind == SFP_RAW_IMAGE_ROW) {
+        *width = s->row_dim;
+        *height = 1;
+        return SFP_OK;
+    }
     (void)sfp__source_display_name(s, i, where, sizeof where);
     bool encoded = p.kind == SFP_RAW_IMAGE_ENCODED;
     if (encoded)

@@ -35,13 +35,8 @@ const sfp__opt *sfp__experiment_options_table(sfp__experiment_table *t, size_t o
         for (size_t i = 0; i < own_count; i++)
             t->option[t->count++] = own[i];
         for (size_t i = 0; i < run_count && t->count < SFP_EXPERIMENT_ROWS_MAX; i++)
-            if (!is_excluded(run[i].name)) {
-                t->option[t->count] = run[i];
-                t->option[t->count].default_note = NULL;
-                if (strcmp(run[i].name, "preset") == 0) /* a row of a table has the options that it names, and no others */
-                    t->option[t->count].default_value = "default";
-                t->count++;
-            }
+            if (!is_excluded(run[i].name))
+                t->option[t->count++] = run[i];
     }
     *count = t->count;
     return t->option;

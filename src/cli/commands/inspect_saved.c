@@ -224,8 +224,6 @@ void sfp__inspect_saved_print(sfp__out *o, const sfp__inspect_saved *s)
     put_backbone(o, s);
     put_pool(o, s);
     put_tasks(o, s);
-    if (!s->method && setting(s, "head"))
-        sfp__out_string(o, "head", "head", setting(s, "head"));
     put_classes(o, s);
     if (s->slots >= 0) {
         sfp__json_int(&o->json, "buffered", s->slots);

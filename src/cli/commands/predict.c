@@ -12,6 +12,7 @@
 #include "base/monotonic.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -31,10 +32,14 @@ static const sfp__opt options[] = {
         "Class names, one per line. Default: names from the state or from the config beside the weights, else numbers."),
     SFP_ROW_STRING("eval", "FILE", NULL,
                    "A CSV list 'file,label' (label: class name or number); counts correct answers instead of printing each."),
-    SFP_ROW_STRING(
-        "features", "FILE.npy", NULL,
-        "Write the backbone's feature of every image to this .npy file, (images, D). The row of an image that cannot be "
-        "decoded is NaN and is reported; --json prints the row of every image."),
+    SFP_ROW_STRING("features", "FILE.npy", NULL,
+                   "Write the features of every image to this .npy file, one row each. The row of an image that cannot be "
+                   "decoded is NaN and is reported; --json prints the row of every image."),
+    SFP_ROW_INT(
+        "taps", "K", "1", 0, SFP_PREDICT_TAPS_MAX,
+        "--features: the class tokens after the last K blocks, as a run with --taps K learns from; 0: half of the blocks."),
+    SFP_ROW_CHOICE("tap-mean", "on|off", "off",
+                   "--features: before them the mean of the patch tokens after the last block but one, as in a run."),
     SFP_ROW_CHOICE("resize", "squash|crop", "squash",
                    "squash: resize to the input size; crop: resize the short side to 256/224 of it, then cut out the centre."),
     SFP_ROW_CHOICE("normalise", "backbone|none|imagenet|half", "backbone",
@@ -54,6 +59,7 @@ static void predict_done(sfp__predict *p)
 {
     sfp__writer_abort(&p->features);
     sfp_predictor_free(p->predictor);
+    sfp_source_close(p->rows);
     sfp_engine_close(p->engine);
     sfp__filelist_done(&p->files);
     sfp__strings_done(&p->names);
@@ -81,6 +87,8 @@ static sfp_status open_backbone(sfp__predict *p, const sfp_predictor_options *o,
     TRY(sfp_settings_create(&settings, err));
     sfp_status status = sfp_settings_set(settings, "resize", sfp__args_text(a, "resize"), err);
     status = status ? status : sfp_settings_set(settings, "normalise", sfp__args_text(a, "normalise"), err);
+    status = status ? status : sfp_settings_set(settings, "taps", sfp__args_value(a, "taps"), err);
+    status = status ? status : sfp_settings_set(settings, "tap-mean", sfp__args_text(a, "tap-mean"), err);
     status = status ? status : sfp_predictor_open_backbone(p->engine, settings, o, &p->predictor, err);
     sfp_settings_free(settings);
     return status;
@@ -142,9 +150,34 @@ static sfp_status label_of(const sfp__predict *p, const char *list, size_t i, in
     return SFP_OK;
 }
 
+/* A name with another ending may be that of an image, with the name of the .npy file forgotten. */
+static bool is_npy(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && strcmp(dot, ".npy") == 0;
+}
+
+/* The rows of a matrix of features, each as a file. */
+static sfp_status read_rows(sfp__predict *p, const char *path, sfp_error *err)
+{
+    char spec[PATH_MAX + 16], name[PATH_MAX + 32];
+    if (p->args->operand_count > 1)
+        return sfp__fail_usage(err, "'%s' and other paths exclude each other: its rows are features", path);
+    (void)snprintf(spec, sizeof spec, "features:%s", path);
+    TRY(sfp_source_open(spec, NULL, &p->rows, err));
+    for (int64_t i = 0; i < sfp_source_count(p->rows); i++) {
+        (void)snprintf(name, sizeof name, "%s[%" PRId64 "]", path, i);
+        TRY(sfp__filelist_add(&p->files, name, "", err));
+    }
+    return SFP_OK;
+}
+
 static sfp_status read_files(sfp__predict *p, sfp_error *err)
 {
     const char *list = sfp__args_string(p->args, "eval");
+    for (int i = 0; i < p->args->operand_count; i++)
+        if (is_npy(p->args->operands[i]))
+            return read_rows(p, p->args->operands[i], err);
     for (int i = 0; i < p->args->operand_count; i++)
         TRY(sfp__filelist_add_path(&p->files, p->args->operands[i], err));
     if (!list)
@@ -197,13 +230,36 @@ static void rank(const sfp__predict *p, int i, sfp__ranking *out)
     out->count = have;
 }
 
-static sfp_status run_chunk(sfp__predict *p, sfp_error *err)
+static sfp_status run_images(sfp__predict *p, sfp_error *err)
 {
     for (int i = 0; i < p->count; i++)
         p->images[i] = (sfp_image){.format = SFP_IMAGE_FILE,
                                    .flags = sfp__args_flag(p->args, "exif") ? SFP_IMAGE_EXIF : 0,
                                    .data = sfp__filelist_path(&p->files, p->first + (size_t)i)};
-    TRY(sfp_predictor_run(p->predictor, p->count, p->images, p->predictions, err));
+    return sfp_predictor_run(p->predictor, p->count, p->images, p->predictions, err);
+}
+
+/* A row that cannot be read becomes one without data, which the predictor reports. */
+static sfp_status run_rows(sfp__predict *p, sfp_error *err)
+{
+    sfp_status status = SFP_OK;
+    int n = 0;
+    for (; n < p->count && !sfp__is_machine_error(status); n++) {
+        p->images[n] = (sfp_image){.format = SFP_IMAGE_FEATURES};
+        status = sfp_source_read(p->rows, (int64_t)p->first + n, NULL, &p->images[n], err);
+        if (status && !sfp__is_machine_error(status))
+            sfp__warn("%s", err->message);
+    }
+    status = sfp__is_machine_error(status) ? status : sfp_predictor_run(p->predictor, n, p->images, p->predictions, err);
+    for (int i = 0; i < n; i++)
+        if (p->images[i].data)
+            sfp_source_release(p->rows, &p->images[i]); /* it is then empty */
+    return status;
+}
+
+static sfp_status run_chunk(sfp__predict *p, sfp_error *err)
+{
+    TRY(p->rows ? run_rows(p, err) : run_images(p, err));
     for (int i = 0; i < p->count; i++) {
         rank(p, i, &p->rankings[i]);
         if (p->predictions[i].status == SFP_OK) {
@@ -212,7 +268,8 @@ static sfp_status run_chunk(sfp__predict *p, sfp_error *err)
         }
         if (sfp__args_flag(p->args, "strict"))
             return sfp__fail(err, p->predictions[i].status, "%s", sfp_predictor_image_error(p->predictor, i));
-        sfp__predict_print_failed(p, i);
+        if (p->images[i].format != SFP_IMAGE_FEATURES) /* else it was reported when it was read */
+            sfp__predict_print_failed(p, i);
         p->failed++;
     }
     sfp__predict_print_chunk(p);
@@ -262,6 +319,8 @@ static const char *conflict(const sfp__args *a)
 {
     if (sfp__args_string(a, "eval") && sfp__args_given(a, "topk"))
         return "--topk and --eval exclude each other: --eval counts (top-1 and top-5) and prints no classes per image";
+    if (!sfp__args_string(a, "features") && (sfp__args_given(a, "taps") || sfp__args_given(a, "tap-mean")))
+        return "--taps and --tap-mean have no effect without --features";
     if (!sfp__args_string(a, "state"))
         return NULL;
     if (sfp__args_string(a, "features"))
@@ -269,13 +328,6 @@ static const char *conflict(const sfp__args *a)
     if (sfp__args_rank(a, "resize") > SFP_RANK_DEFAULT || sfp__args_rank(a, "normalise") > SFP_RANK_DEFAULT)
         return "--resize and --normalise exclude --state, which contains those of its run";
     return NULL;
-}
-
-/* A name with another ending may be that of an image, with the name of the .npy file forgotten. */
-static bool is_npy(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot && strcmp(dot, ".npy") == 0;
 }
 
 static sfp_status run(const sfp__args *args, sfp_error *err)
@@ -306,12 +358,13 @@ const sfp__command sfp__cmd_predict = {
     .max_operands = SFP_OPERANDS_ANY,
     .text = "PATH is an image (JPEG, PNG or WebP), a directory (searched recursively, in sorted order) or a list (.csv or .txt, "
             "one file "
-            "per line, relative to the list). Images that are missing or cannot be decoded are reported and skipped; the exit "
+            "per line, relative to the list); with the state of a run on features, PATH is a .npy file with one row per sample. "
+            "Images that are missing or cannot be decoded are reported and skipped; the exit "
             "status is "
             "then 1.\n\n"
             "The output has one line per image, in columns separated by tabs: the file, then class and probability of the best "
             "classes. \"none of these?\" follows if the image is farther from all classes than 95 % of the samples that "
-            "were held out while learning (states of head mix, ridge and slda); --json prints this share as \"unknown\".",
+            "were held out while learning (states of ridge and slda); --json prints this share as \"unknown\".",
     .examples = "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --state runs/3 photo.jpg holiday/\n"
                 "  streamfp predict --backbone deit_tiny_patch16_224.safetensors --resize crop --eval labels.csv --json\n"

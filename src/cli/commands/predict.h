@@ -12,6 +12,7 @@
 #include "streamfp.h"
 
 #define SFP_PREDICT_TOP_MAX 100
+#define SFP_PREDICT_TAPS_MAX 1000 /* the backbone sets the limit */
 
 /* The best classes of one image. */
 typedef struct sfp__ranking {
@@ -26,6 +27,7 @@ typedef struct sfp__predict {
     bool list; /* --json without --eval: one object per image */
     int topk;
     sfp__filelist files;
+    sfp_source *rows; /* of PATH.npy, in place of image files */
     int32_t *labels; /* (files) with --eval */
     sfp_engine *engine;
     sfp_predictor *predictor;

@@ -137,7 +137,7 @@ sfp_status sfp__predict_features_open(sfp__predict *p, sfp_error *err)
     if (!path)
         return SFP_OK;
     (void)snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %d), }", p->files.count,
-                   sfp_engine_dim(p->engine));
+                   sfp_predictor_feature_dim(p->predictor));
     (void)snprintf(head, sizeof head, "\x93NUMPY\x01___%-*.*s\n", HEAD - PREFIX - 1, HEAD - PREFIX - 1, text);
     const uint8_t binary[] = {0, HEAD - PREFIX, 0}; /* minor version, length of the header, little-endian */
     memcpy(head + 7, binary, sizeof binary);
@@ -148,7 +148,7 @@ sfp_status sfp__predict_features_open(sfp__predict *p, sfp_error *err)
 /* One row per file; that of an unreadable image is NaN. */
 sfp_status sfp__predict_features_put(sfp__predict *p, sfp_error *err)
 {
-    size_t dim = (size_t)sfp_engine_dim(p->engine);
+    size_t dim = (size_t)sfp_predictor_feature_dim(p->predictor);
     const float *rows = sfp_predictor_features(p->predictor), nan_value = NAN;
     if (!p->features.tmp)
         return SFP_OK;

@@ -20,13 +20,6 @@ static sfp_status check_by_library(const sfp__opt *o, const char *text, sfp_erro
     return status;
 }
 
-/* The command has the best known settings unless others are chosen; the library has a default for each of them. */
-#define PRESET "best"
-static const char *default_of(const sfp_setting_info *s)
-{
-    return strcmp(s->key, "preset") == 0 ? PRESET : s->default_value;
-}
-
 /* How a setting is read on the command line. A learner's number stays text: the library takes 1e6 for a whole number. */
 static sfp__opt to_option(const sfp_setting_info *s)
 {
@@ -34,7 +27,7 @@ static sfp__opt to_option(const sfp_setting_info *s)
                   .alias = s->alias,
                   .type = SFP_OPT_STRING,
                   .arg = s->values,
-                  .default_value = default_of(s),
+                  .default_value = s->default_value,
                   .help = s->help,
                   .word = s->name,
                   .check = check_by_library};
@@ -114,22 +107,25 @@ const sfp__opt *sfp__run_cli_options(size_t *count)
 
 /* ------------------------------------------------------------------------------------------------- the help of presets */
 
-/* Creates settings with a preset and an arrival rate (NULL: none). */
+/* Creates settings with a preset (NULL: the default) and an arrival rate (NULL: none). */
 static sfp_status with_preset(const char *preset, const char *rate, sfp_settings **out, sfp_error *err)
 {
     TRY(sfp_settings_create(out, err));
-    TRY(sfp_settings_set(*out, "preset", preset, err));
+    if (preset)
+        TRY(sfp_settings_set(*out, "preset", preset, err));
     return rate ? sfp_settings_set(*out, "rate", rate, err) : SFP_OK;
 }
 
-/* Appends the values that differ between two settings: "head mix, lr 0.005". */
+/* Appends the values that differ from those of other settings, or (from NULL) from the defaults: "method ridge, taps 0". */
 static void append_difference(char *to, const char *before, const sfp_settings *from, const sfp_settings *s)
 {
     const sfp_setting_info *info;
     for (int i = 0; (info = sfp_settings_info(i)); i++) {
-        const char *value = sfp_settings_get(s, info->key), *other = sfp_settings_get(from, info->key);
+        const char *value = sfp_settings_get(s, info->key),
+                   *other = from ? sfp_settings_get(from, info->key) : info->default_value;
         size_t used = strlen(to);
-        if (!value || strcmp(info->key, "preset") == 0 || strcmp(info->key, "rate") == 0 || (other && strcmp(value, other) == 0))
+        if (!value || strcmp(info->key, "preset") == 0 || strcmp(info->key, "rate") == 0 ||
+            strcmp(value, other ? other : "off") == 0)
             continue;
         (void)snprintf(to + used, HELP_MAX - used, "%s%s %s", before, info->key, value);
         before = ", ";
@@ -140,34 +136,31 @@ static void append_difference(char *to, const char *before, const sfp_settings *
 static sfp_status describe_preset(const char *name, char *to, sfp_error *err)
 {
     char before[2 * SFP_KEY_LENGTH_MAX];
-    sfp_settings *defaults = NULL, *plain = NULL, *rated = NULL;
-    sfp_status status = with_preset("default", NULL, &defaults, err);
-    if (!status)
-        status = with_preset(name, NULL, &plain, err);
+    sfp_settings *plain = NULL, *rated = NULL;
+    sfp_status status = with_preset(name, NULL, &plain, err);
     if (!status)
         status = with_preset(name, "1", &rated, err);
     if (!status) {
         (void)snprintf(before, sizeof before, " Values of %s: ", name);
-        append_difference(to, before, defaults, plain);
+        append_difference(to, before, NULL, plain);
         append_difference(to, "; with a rate: ", plain, rated);
         (void)snprintf(to + strlen(to), HELP_MAX - strlen(to), ".");
     }
-    sfp_settings_free(defaults);
     sfp_settings_free(plain);
     sfp_settings_free(rated);
     return status;
 }
 
-/* Notes the defaults that the preset of the command changes. */
+/* Notes the defaults that the default preset changes. */
 static sfp_status describe_defaults(table *t, sfp_error *err)
 {
     sfp_settings *s = NULL;
-    sfp_status status = with_preset(PRESET, NULL, &s, err);
+    sfp_status status = with_preset(NULL, NULL, &s, err);
     for (size_t i = 0; !status && i < t->count; i++) {
         const sfp__opt *o = &t->option[i];
         const char *value = sfp_settings_get(s, o->name);
-        if (value && o->default_value && strcmp(value, o->default_value) != 0)
-            (void)snprintf(t->note[i], NOTE_MAX, "preset " PRESET ": %s", value);
+        if (value && strcmp(value, o->default_value ? o->default_value : "off") != 0)
+            (void)snprintf(t->note[i], NOTE_MAX, "preset %s: %s", sfp_settings_get(s, "preset"), value);
     }
     sfp_settings_free(s);
     return status;
@@ -182,7 +175,7 @@ sfp_status sfp__run_describe_options(sfp_error *err)
         return SFP_OK;
     TRY(describe_defaults(t, err));
     for (size_t k = 0; k < t->count; k++)
-        for (int i = 1; t->option[k].help == t->preset_help && *sfp__word_at(t->option[k].arg, i, name, sizeof name); i++)
+        for (int i = 0; t->option[k].help == t->preset_help && *sfp__word_at(t->option[k].arg, i, name, sizeof name); i++)
             TRY(describe_preset(name, t->preset_help, err));
     described = true;
     return SFP_OK;
@@ -196,7 +189,7 @@ sfp_status sfp__run_settings(const sfp__args *a, sfp_settings **out, sfp_error *
     const sfp_setting_info *info;
     sfp_status status = sfp_settings_create(&s, err);
     for (int i = 0; !status && (info = sfp_settings_info(i)); i++)
-        if (info->group && (sfp__args_rank(a, info->key) >= SFP_RANK_FILE || default_of(info) != info->default_value))
+        if (info->group && sfp__args_rank(a, info->key) >= SFP_RANK_FILE)
             status = sfp_settings_set(s, info->key, sfp__args_value(a, info->key), err);
     if (status)
         sfp_settings_free(s);

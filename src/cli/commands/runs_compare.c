@@ -42,7 +42,7 @@ double sfp__result_column_value(const sfp__result_column *n, const sfp_result *r
     if (n->offset == AT(seconds.select))
         return r->seconds.select + r->seconds.train + r->seconds.buffer;
     if (n->offset == AT(samples.closed_form))
-        return sfp__result_closed_form(r);
+        return (double)sfp__result_closed_form(r);
     if (n->offset == AT(samples.trained))
         return (double)sfp__result_trained(r);
     if (n->offset == AT(samples.dropped))

@@ -65,10 +65,8 @@ const sfp__command sfp__cmd_sweep = {
         "All combinations are checked before the first run. A sweep that was stopped continues with the same command and never "
         "runs a "
         "combination twice, unless the backbone, the data or the version of the program has changed. Other options are those of "
-        "'streamfp run' and apply to all runs. Unlike 'streamfp run', a sweep has preset default: --preset best varies the best "
-        "known "
-        "settings.",
-    .examples = "  streamfp sweep --grid sigma=0.2,0.5 --grid buffer=er,streamfp --data folder:photos --tasks 5\n"
+        "'streamfp run' and apply to all runs.",
+    .examples = "  streamfp sweep --preset paper --grid sigma=0.2,0.5 --grid buffer=er,streamfp --data folder:photos --tasks 5\n"
                 "  streamfp sweep --grid method=ncm,slda,ranpac --grid rate=50,100,200 --seeds 5 --out sweeps/rates\n",
     .options = options,
     .describe = sfp__run_describe_options,

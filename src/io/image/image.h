@@ -46,6 +46,17 @@ sfp_status sfp__image_cut(sfp__image *im, const char *label, const int32_t box[4
 typedef enum sfp__resize { SFP_RESIZE_SQUASH, SFP_RESIZE_CROP } sfp__resize;
 sfp_status sfp__image_fit(const sfp__image *im, int size, sfp__resize how, sfp__image *out, sfp_error *err);
 
+/* A row of floats travels as an image from a source of features to a pass (model/vit_rows.c): its bytes, then zeros, are those of an
+ * image with this side. */
+#define SFP_ROW_MAX 16384 /* floats */
+static inline int sfp__row_side(size_t bytes)
+{
+    int side = 1;
+    while (3 * (size_t)side * (size_t)side < bytes)
+        side++;
+    return side;
+}
+
 /* Writes 8-bit RGB PNG, for contact sheets and generated images: appended to a text, or as a file. */
 sfp_status sfp__image_encode_png(const char *label, const sfp__image *im, sfp__text *to, sfp_error *err);
 sfp_status sfp__image_write_png(const char *path, const sfp__image *im, sfp_error *err);

@@ -21,8 +21,7 @@ sfp__head_options sfp__head_options_defaults(int dim, int classes)
                                .seed = 0,
                                .ranpac_width = SFP_RANPAC_WIDTH_DEFAULT,
                                .slda_shrink = 1e-4f,
-                               .shrinkage_oas = true,
-                               .solve_gap = 1};
+                               .shrinkage_oas = true};
 }
 
 /* ------------------------------------------------------------------- classes */
@@ -203,43 +202,146 @@ sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32
     return SFP_OK;
 }
 
+static sfp_status check_no_half_life(const sfp__head *h, sfp_error *err)
+{
+    if (h->opt.half_life > 0)
+        return sfp__fail_key(
+            err, "half-life", SFP_EUNSUPPORTED,
+            "half-life is %g: samples that count less with their age cannot be taken out or merged exactly; use a "
+            "learner without it",
+            h->opt.half_life);
+    return SFP_OK;
+}
+
 sfp_status sfp__head_forget(sfp__head *h, const float *query, int32_t label, const uint64_t *key, sfp_error *err)
 {
     TRY(check_can_learn(h, err));
     TRY(check_queries(h, 1, query, err));
-    if (!h->kind->forget)
+    if (!h->kind->sums)
         return sfp__fail(err, SFP_EUNSUPPORTED, "head %s: a sample cannot be taken out; ncm, slda and ridge can", h->kind->name);
     int row = sfp__head_label_samples(h, label) > 0 ? h->row_of[label] : -1;
-    if (row < 0 || !h->kind->forget(h, query, row, key ? *key : key_of(h, query)))
+    if (row < 0)
         return sfp__fail(err, SFP_ENOTFOUND, "head %s: no such sample with label %d was learned from", h->kind->name, label);
+    TRY(check_no_half_life(h, err));
+    sfp__sums_remove(h->kind->sums(h), query, row, key ? *key : key_of(h, query));
     h->count[row]--;
     h->n--;
+    h->kind->sums_changed(h);
     return SFP_OK;
 }
 
-sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, sfp_error *err)
+sfp_status sfp__head_forget_all(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key,
+                                sfp_error *err)
 {
-    OWNED int32_t *label = NULL;
-    OWNED int *row = NULL;
+    sfp_status status = SFP_OK;
+    int done = 0;
+    for (; done < n && !status; done += !status)
+        status = sfp__head_forget(h, query + (size_t)done * (size_t)h->opt.dim, label[done], key ? &key[done] : NULL, err);
+    if (status) /* cannot fail: their classes have memory */
+        (void)sfp__head_update(h, done, query, label, key, NULL);
+    return status;
+}
+
+static const sfp__sums *sums_of(const sfp__head *h)
+{
+    return h->kind->sums((sfp__head *)h); /* it does not change the head */
+}
+
+static sfp_status check_alike(const sfp__head *h, const sfp__head *from, sfp_error *err)
+{
     TRY(check_can_learn(h, err));
     TRY(check_can_learn(from, err));
-    if (h == from || h->kind != from->kind || !h->kind->merge || h->opt.dim != from->opt.dim)
+    if (h == from || h->kind != from->kind || !h->kind->sums || h->opt.dim != from->opt.dim)
         return sfp__fail(
             err, SFP_EUNSUPPORTED,
-            "head %s with %d values per sample cannot be added to head %s with %d; another ncm, slda or ridge of the "
+            "head %s with %d values per sample cannot be combined with head %s with %d; another ncm, slda or ridge of the "
             "same size can",
             from->kind->name, from->opt.dim, h->kind->name, h->opt.dim);
+    TRY(check_no_half_life(h, err));
+    return check_no_half_life(from, err);
+}
+
+/* Returns the label of a row of another head here. */
+static int label_here(const sfp__head *from, int row, const int32_t *label)
+{
+    return label ? label[row] : (int)from->label[row];
+}
+
+sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, const int32_t *label, sfp_error *err)
+{
+    OWNED int32_t *added = NULL;
+    OWNED int *row = NULL;
+    int n = 0;
+    TRY(check_alike(h, from, err));
     TRY(sfp__alloc(&row, (size_t)from->rows + 1, sizeof *row, err));
-    TRY(sfp__alloc(&label, (size_t)from->rows + 1, sizeof *label, err));
+    TRY(sfp__alloc(&added, (size_t)from->rows + 1, sizeof *added, err));
     for (int r = 0; r < from->rows; r++)
-        label[r] = (int32_t)from->label[r];
-    TRY(reserve(h, from->rows, label, err));
+        if (label_here(from, r, label) >= 0)
+            added[n++] = label_here(from, r, label);
+    TRY(reserve(h, n, added, err));
     for (int r = 0; r < from->rows; r++) {
-        row[r] = row_of(h, (int)from->label[r]);
-        h->count[row[r]] += from->count[r];
+        row[r] = label_here(from, r, label) >= 0 ? row_of(h, label_here(from, r, label)) : -1;
+        if (row[r] >= 0)
+            h->count[row[r]] += from->count[r];
     }
-    h->kind->merge(h, from, row);
+    sfp__sums_merge(h->kind->sums(h), sums_of(from), from->rows, row);
     h->n += from->n;
+    h->kind->sums_changed(h);
+    return SFP_OK;
+}
+
+/* Returns the row here of a row of another head; -1: none. */
+static int row_here(const sfp__head *h, const sfp__head *from, int row, const int32_t *label)
+{
+    int here = label_here(from, row, label);
+    return here >= 0 && here < h->label_capacity ? h->row_of[here] : -1;
+}
+
+int sfp__head_find_excess(const sfp__head *h, const sfp__head *from, const int32_t *label)
+{
+    for (int r = 0; r < from->rows; r++) {
+        const int row = row_here(h, from, r, label);
+        if (from->count[r] > (row < 0 ? 0 : h->count[row]))
+            return r;
+    }
+    return -1;
+}
+
+sfp_status sfp__head_subtract(sfp__head *h, const sfp__head *from, const int32_t *label, sfp_error *err)
+{
+    OWNED int *row = NULL;
+    TRY(check_alike(h, from, err));
+    int excess = sfp__head_find_excess(h, from, label);
+    if (excess >= 0)
+        return sfp__fail(err, SFP_ENOTFOUND, "head %s: class %d has fewer samples than are to be taken out", h->kind->name,
+                         label_here(from, excess, label));
+    TRY(sfp__alloc(&row, (size_t)from->rows + 1, sizeof *row, err));
+    for (int r = 0; r < from->rows; r++) {
+        row[r] = row_here(h, from, r, label);
+        if (row[r] >= 0)
+            h->count[row[r]] -= from->count[r];
+    }
+    sfp__sums_subtract(h->kind->sums(h), sums_of(from), from->rows, row);
+    h->n -= from->n;
+    h->kind->sums_changed(h);
+    return SFP_OK;
+}
+
+void sfp__head_leave_out(sfp__head *h, int label)
+{
+    if (sfp__head_label_samples(h, label) == 0)
+        return;
+    int row = h->row_of[label];
+    sfp__sums_leave_out(h->kind->sums(h), row);
+    h->n -= h->count[row];
+    h->count[row] = 0;
+    h->kind->sums_changed(h);
+}
+
+sfp_status sfp__head_drop_samples(sfp__head *h, sfp_error *err)
+{
+    TRY(sfp__head_refresh(h, true, err));
+    h->kind->drop_samples(h);
     return SFP_OK;
 }
 
@@ -265,9 +367,24 @@ int64_t sfp__head_label_samples(const sfp__head *h, int label)
     return row >= 0 ? h->count[row] : 0;
 }
 
+int sfp__head_rows(const sfp__head *h)
+{
+    return h->rows;
+}
+
+int sfp__head_row_label(const sfp__head *h, int row)
+{
+    return (int)h->label[row];
+}
+
 bool sfp__head_has_sums(const sfp__head *h)
 {
-    return h->kind->forget != NULL;
+    return h->kind->sums != NULL;
+}
+
+size_t sfp__head_sums_bytes(const sfp__head *h)
+{
+    return h->kind->sums ? sfp__sums_bytes(sums_of(h), h->rows) : 0;
 }
 
 sfp_status sfp__head_refresh(sfp__head *h, bool exact, sfp_error *err)
@@ -296,7 +413,7 @@ void sfp__head_log_softmax(int rows, const int64_t *label, const double *raw, in
             out[label[r]] = (float)fmax(raw[r] - shift, -1e30);
 }
 
-/* Returns the cross-entropy of the held-out samples. A prior with the strength of a few samples keeps the scale moderate if there
+/* Returns the cross-entropy of samples that the scores were not computed from. A prior with the strength of a few samples keeps the scale moderate if there
  * are few samples or all predictions are correct. */
 static double scale_loss(int n, int rows, const double *scores, const int64_t *row, double first, double scale)
 {
@@ -375,6 +492,11 @@ static sfp_status read_classes(sfp__head *h, const sfp__visitor *v, sfp_error *e
     return SFP_OK;
 }
 
+static sfp_status visit_sums(sfp__head *h, const sfp__visitor *v, sfp_error *err)
+{
+    return sfp__sums_visit(h->kind->sums(h), h->rows, h->count, v, err);
+}
+
 static sfp_status visit_kind(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     return (v->inference_only && h->kind->visit_inference ? h->kind->visit_inference : h->kind->visit)(h, v, err);
@@ -387,7 +509,8 @@ static sfp_status write_head(sfp__head *h, const sfp__visitor *v, sfp_error *err
         TRY(sfp__head_refresh(h, true, err));
     TRY(sfp__visit(v, "labels", SFP_DTYPE_I64, 1, &rows, h->label, err));
     TRY(sfp__visit(v, "counts", SFP_DTYPE_I64, 1, &rows, h->count, err));
-    return visit_kind(h, v, err);
+    TRY(visit_kind(h, v, err));
+    return v->sums ? visit_sums(h, v, err) : SFP_OK;
 }
 
 sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
@@ -399,7 +522,7 @@ sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
         return write_head(h, v, err);
     TRY(sfp__head_create(h->kind->name, &h->opt, &new_head, err));
     TRY(read_classes(new_head, &reads, err));
-    TRY(visit_kind(new_head, &reads, err));
+    TRY((v->sums ? visit_sums : visit_kind)(new_head, &reads, err));
     new_head->inference_only = v->inference_only;
     char *a = (char *)h, *b = (char *)new_head;
     for (size_t i = 0; i < h->kind->size; i++) {
@@ -410,22 +533,13 @@ sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
     return SFP_OK;
 }
 
-void sfp__heads_free(sfp__head *(*heads)[SFP_HEAD_MEMBERS])
+sfp_status sfp__head_visit_named(sfp__head *h, const sfp__visitor *with, sfp_error *err)
 {
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++)
-        sfp__head_free((*heads)[i]);
-}
-
-sfp_status sfp__heads_visit(sfp__head *const heads[SFP_HEAD_MEMBERS], const sfp__visitor *with, sfp_error *err)
-{
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
-        char prefix[32];
-        sfp__visitor v = *with;
-        if (!heads[i])
-            continue;
-        (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind_name(heads[i]));
-        v.prefix = prefix;
-        TRY(sfp__head_visit(heads[i], &v, err));
-    }
-    return SFP_OK;
+    char prefix[32];
+    sfp__visitor v = *with;
+    if (!h)
+        return SFP_OK;
+    (void)snprintf(prefix, sizeof prefix, "head.%s", sfp__head_kind_name(h));
+    v.prefix = prefix;
+    return sfp__head_visit(h, &v, err);
 }

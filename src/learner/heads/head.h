@@ -3,8 +3,7 @@
  *
  *     update(q, label) -> scores(q) -> visit
  *
- * A head computes log-probabilities over the classes seen (-INFINITY for others; 0 for a single class), so that `mix` can add
- * them. A class is added with its first sample. To add a head, write head_NAME.c with its `const sfp__head_kind`, and add a row
+ * A head computes log-probabilities over the classes seen (-INFINITY for others; 0 for a single class). A class is added with its first sample. To add a head, write head_NAME.c with its `const sfp__head_kind`, and add a row
  * to the table in head.c. */
 #ifndef SFP_LEARNER_HEAD_H
 #define SFP_LEARNER_HEAD_H
@@ -17,6 +16,8 @@
 
 typedef struct sfp__head sfp__head;
 
+#define SFP_HEAD_LABEL_MAX (1 << 20) /* labels are below this */
+#define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this, so that sums of squares over a stream stay finite in a float */
 #define SFP_RANPAC_WIDTH_DEFAULT 4000
 
 typedef struct sfp__head_options {
@@ -29,9 +30,9 @@ typedef struct sfp__head_options {
     bool shrinkage_oas;
     bool slda_published;       /* slda: the published update, which depends on the order of the samples */
     bool ridge_balanced;       /* ridge: scores do not prefer frequent classes */
-    int64_t solve_gap;         /* ridge, slda: least number of samples between two solves of the learner */
+    double half_life;          /* not ranpac, slda as published: samples count half after this number of others; 0: never */
+    bool tap_mean;             /* the first D values are the mean tap */
     sfp__thread_pool *threads; /* for solves; NULL: none */
-    bool test_on_held;         /* ridge, slda: solutions that are not exact exclude held-out samples, which test them */
 } sfp__head_options;
 
 sfp__head_options sfp__head_options_defaults(int dim, int classes);
@@ -46,18 +47,31 @@ const char *sfp__head_kind_name(const sfp__head *h);
 /* Returns the name of kind i; NULL: i is past the last one. */
 const char *sfp__head_name(int i);
 
-/* Learns from n samples; query (n, dim), label (n) >= 0, key (n): digests of the images, which decide which samples are held out
+/* Learns from n samples; query (n, dim), label (n) >= 0, key (n): digests of the images, which decide which samples are kept
  * (sums.h); NULL: they are derived from the queries. On failure (a query that is not finite, a label out of range, no memory for
  * new classes) it learns from none of them. No kind learns from the prompted feature: that feature changes while the fingerprints
  * are trained, so sums over it would be outdated. */
 sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err);
 /* Takes out a sample that was learned with this label and key: the scores are then those of a head that has never seen it, except
- * that calibration may lack one of its held-out samples (sums.h). SFP_EUNSUPPORTED: the kind is not a function of sums (ranpac, slda
+ * that one sample less may be kept to choose strengths (sums.h). SFP_EUNSUPPORTED: the kind is not a function of sums (ranpac, slda
  * as published); SFP_ENOTFOUND: no such sample can have been learned. */
 sfp_status sfp__head_forget(sfp__head *h, const float *query, int32_t label, const uint64_t *key, sfp_error *err);
-/* Adds the samples of another head of the same kind and size: the head is then as if it had learned from both streams. On failure
- * it is unchanged. */
-sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, sfp_error *err);
+/* The same for n samples; on failure none is taken out. */
+sfp_status sfp__head_forget_all(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key,
+                                sfp_error *err);
+/* Adds the samples of another head of the same kind and size: the head is then as if it had learned from both streams. label (rows of
+ * `from`, sfp__head_row_label): their labels here, -1 for rows without samples that are not added; NULL: the same labels. On failure
+ * the head is unchanged. */
+sfp_status sfp__head_merge(sfp__head *h, const sfp__head *from, const int32_t *label, sfp_error *err);
+/* Takes the samples of such a head out again. SFP_ENOTFOUND: `from` has more samples of a class, or more held-out ones, than the head
+ * (sfp__head_find_excess); nothing has changed. */
+sfp_status sfp__head_subtract(sfp__head *h, const sfp__head *from, const int32_t *label, sfp_error *err);
+/* Returns the first row of `from` of which the head does not have all samples; -1: none. Both have the same kind and size. */
+int sfp__head_find_excess(const sfp__head *h, const sfp__head *from, const int32_t *label);
+/* Takes all samples of a label out, as far as their sums are known (sfp__sums_leave_out). */
+void sfp__head_leave_out(sfp__head *h, int label);
+/* Drops all single samples from the sums. The exact solution is computed first and stays. */
+sfp_status sfp__head_drop_samples(sfp__head *h, sfp_error *err);
 
 /* Solves the equations that updates defer; sfp__head_scores calls it if needed. exact: of all samples; else they may be some
  * samples behind (head_ridge.c). */
@@ -72,64 +86,21 @@ float sfp__head_unknown(const sfp__head *h, const float *query, double *work);
 /* Returns the number of samples learned from, in total and with a label. */
 int64_t sfp__head_samples(const sfp__head *h);
 int64_t sfp__head_label_samples(const sfp__head *h, int label);
+/* Returns the number of rows, one for each class that ever had a sample, and the label of one. */
+int sfp__head_rows(const sfp__head *h);
+int sfp__head_row_label(const sfp__head *h, int row);
 /* Returns whether the head is a function of sums, so that sfp__head_forget and sfp__head_merge work. */
 bool sfp__head_has_sums(const sfp__head *h);
+/* Returns the size of its sums in a file, in bytes. */
+size_t sfp__head_sums_bytes(const sfp__head *h);
 
 /* Writes or reads the state as tensors. A head that was read continues with the same bytes as the head that was written. If
  * reading fails, the head is unchanged. With v->inference_only only the data for scores is visited: the solution of refresh
  * instead of the sums (ranpac: a matrix per class instead of M x M). A head that was read this way computes the same bytes as the
- * written one, but cannot learn: update fails with SFP_EUNSUPPORTED. */
+ * written one, but cannot learn: update fails with SFP_EUNSUPPORTED. With v->sums the sums are visited, in addition when writing with
+ * v->inference_only, alone when reading: a head that was read this way learns, and computes its solutions from the sums. */
 sfp_status sfp__head_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err);
-
-/* ------------------------------------------------------------------- scorer
- *
- * An immutable copy of the data that the scores of a head need, so that other threads can score while the head learns. */
-
-typedef struct sfp__head_scorer sfp__head_scorer;
-
-/* Copies the current head, whose scores must be linear (not ranpac), to *scorer. If *scorer is not NULL, its memory is reused; otherwise a scorer is created. */
-sfp_status sfp__head_freeze(sfp__head *h, bool exact, sfp__head_scorer **scorer, sfp_error *err);
-void sfp__head_scorer_free(sfp__head_scorer *s);
-
-/* Like sfp__head_scale and sfp__head_unknown of the copied head; a copy that is not exact has no score. */
-double sfp__head_scorer_scale(const sfp__head_scorer *s);
-float sfp__head_scorer_unknown(const sfp__head_scorer *s, const float *query, double *work);
-
-/* Returns the number of doubles that `work` of sfp__head_scorer_scores needs. */
-size_t sfp__head_scorer_work(const sfp__head_scorer *s);
-
-/* Computes the same log-probabilities (n, classes) as sfp__head_scores of the copied head. */
-void sfp__head_scorer_scores(const sfp__head_scorer *s, int n, const float *query, int classes, double *work, float *out);
-
-/* ---------------------------------------------------------------------- mix */
-
-/* Adds the log-probabilities of several members with exponential weights that follow the prequential loss of each member, so that
- * the result is never much worse than the best member. Member 0 is the linear head. */
-enum { SFP_HEAD_MEMBERS = 2 }; /* linear, ridge */
-
-#define SFP_MIX_SKIP 0.02 /* a linear head with less weight is not computed for a prediction */
-#define SFP_MIX_RATE 0.01 /* default of `rate` */
-
-typedef struct sfp__mix { /* plain data; loss and count are saved */
-    double rate;
-    double loss[SFP_HEAD_MEMBERS]; /* accumulated and discounted */
-    double count;                  /* number of samples, discounted */
-} sfp__mix;
-
-void sfp__heads_free(sfp__head *(*heads)[SFP_HEAD_MEMBERS]);
-/* Visits the heads that are not NULL, each with the prefix head.KIND. */
-sfp_status sfp__heads_visit(sfp__head *const heads[SFP_HEAD_MEMBERS], const sfp__visitor *with, sfp_error *err);
-
-/* Returns losses with which this member begins with almost all of the weight, so that the other gets some only when it has proved
- * better. */
-sfp__mix sfp__mix_start(int member);
-/* Writes the weights (SFP_HEAD_MEMBERS), whose sum is 1. */
-void sfp__mix_weights(const sfp__mix *m, double *weight);
-/* Updates the losses from logp[e] (n, classes) per member e, computed before the members learned from these labels
- * (test-then-train). */
-void sfp__mix_observe(sfp__mix *m, int n, int classes, const float *const *logp, const int32_t *label);
-/* Writes out (n, classes): the log of the weighted mixture, normalised over the classes for which any member has a finite score;
- * -INFINITY for the others. head_mix.c explains the mixture. */
-void sfp__mix_combine(const sfp__mix *m, int n, int classes, const float *const *logp, float *out);
+/* The same with the prefix head.KIND; h NULL: nothing is visited. */
+sfp_status sfp__head_visit_named(sfp__head *h, const sfp__visitor *with, sfp_error *err);
 
 #endif

@@ -15,17 +15,7 @@
 #include "learner/heads/head.h"
 #include "learner/heads/novelty.h"
 
-#define SFP_HEAD_LABEL_MAX (1 << 20) /* labels are below this */
-#define SFP_HEAD_VALUE_MAX 1e12f     /* |query| is below this, so that sums of squares over a stream stay finite in a float */
-#define SFP_HEAD_GRAIN 64            /* number of samples that are scored at a time */
-
-/* The scores of a head as a linear map of q - centre (head_scorer.c). */
-typedef struct sfp__head_linear_map {
-    int dim, rows;
-    double *weight; /* (D, rows) */
-    double *bias;   /* (rows) initially zero */
-    double *centre; /* (D) initially zero */
-} sfp__head_linear_map;
+#define SFP_HEAD_GRAIN 64 /* number of samples that are scored at a time */
 
 typedef struct sfp__head_kind {
     const char *name;
@@ -39,23 +29,23 @@ typedef struct sfp__head_kind {
     sfp_status (*grow)(sfp__head *h, int capacity, sfp_error *err);
     /* Learns from one sample of class `row`; h->n and h->count[row] do not include it yet. Cannot fail. */
     void (*learn)(sfp__head *h, const float *q, int row, uint64_t key);
-    /* Takes a sample out again; false: no sample of this class and fold was learned. NULL: the kind is not a function of sums. */
-    bool (*forget)(sfp__head *h, const float *q, int row, uint64_t key);
-    /* Adds the sums of a head of the same kind, whose class r is class row[r] here. Cannot fail. NULL as above. */
-    void (*merge)(sfp__head *h, const sfp__head *from, const int *row);
+    /* Returns the sums of which the head is a function; NULL: the kind is not one. Without it the next two are NULL, too. */
+    sfp__sums *(*sums)(sfp__head *h);
+    /* Called after the sums were changed other than by `learn`: discards what was computed from them. */
+    void (*sums_changed)(sfp__head *h);
+    /* Drops the single samples in the sums (sums.h), after an exact refresh, whose solution stays. */
+    void (*drop_samples)(sfp__head *h);
     sfp_status (*refresh)(sfp__head *h, bool exact, sfp_error *err);
     /* Computes unnormalised log-probabilities (n, h->rows), n <= SFP_HEAD_GRAIN, after refresh; -INFINITY: a class without samples,
      * or of which the solution does not know yet. Cannot fail. */
     void (*score)(sfp__head *h, int n, const float *q, bool exact, double *out);
-    /* Called after refresh: sets rows, if weight is not NULL also weight, bias and centre. NULL: the scores are not linear. */
-    void (*linear_map)(const sfp__head *h, bool exact, sfp__head_linear_map *linear_map);
     /* Returns the fitted factor of the scores; NULL: the kind has none. */
     double (*scale)(const sfp__head *h, bool exact);
     /* Returns the data of the score for unknown classes, after an exact refresh; NULL: the kind has none. */
     const sfp__novelty *(*novelty)(const sfp__head *h);
     /* Writes the head, or reads it into a new head whose classes have been read and whose arrays have been grown. */
     sfp_status (*visit)(sfp__head *h, const sfp__visitor *v, sfp_error *err);
-    /* Visits only the data that score and linear_map read, after refresh; NULL: use `visit`. */
+    /* Visits only the data that score reads, after refresh; NULL: use `visit`. */
     sfp_status (*visit_inference)(sfp__head *h, const sfp__visitor *v, sfp_error *err);
 } sfp__head_kind;
 

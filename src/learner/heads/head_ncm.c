@@ -29,7 +29,7 @@ static sfp_status ncm_init(sfp__head *h, sfp_error *err)
 {
     ncm *m = (ncm *)h;
     TRY(sfp__alloc(&m->grand, (size_t)h->opt.dim, sizeof *m->grand, err));
-    return sfp__sums_init(&m->sums, h->opt.dim, false, err);
+    return sfp__sums_init(&m->sums, h->opt.dim, false, h->opt.half_life, err);
 }
 
 static void ncm_done(sfp__head *h)
@@ -51,7 +51,7 @@ static sfp_status ncm_grow(sfp__head *h, int capacity, sfp_error *err)
 
 static void ncm_learn(sfp__head *h, const float *q, int row, uint64_t key)
 {
-    sfp__sums_add(&((ncm *)h)->sums, q, row, key, NULL);
+    sfp__sums_add(&((ncm *)h)->sums, q, row, h->rows, key, h->n, NULL);
 }
 
 static void clear_solution(ncm *m)
@@ -62,22 +62,22 @@ static void clear_solution(ncm *m)
     m->scatter[0] = m->scatter[1] = 0;
 }
 
-static bool ncm_forget(sfp__head *h, const float *q, int row, uint64_t key)
+static void ncm_sums_changed(sfp__head *h)
 {
     ncm *m = (ncm *)h;
     m->solved = 0;
-    if (!sfp__sums_remove(&m->sums, q, row, key))
-        return false;
-    if (m->sums.total[SFP_REST] + m->sums.total[SFP_HELD] == 0) /* refresh does not compute them from nothing */
+    if (m->sums.total == 0) /* refresh does not compute them from nothing */
         clear_solution(m);
-    return true;
 }
 
-static void ncm_merge(sfp__head *h, const sfp__head *from, const int *row)
+static sfp__sums *ncm_sums(sfp__head *h)
 {
-    ncm *m = (ncm *)h;
-    sfp__sums_merge(&m->sums, &((const ncm *)from)->sums, from->rows, row);
-    m->solved = 0;
+    return &((ncm *)h)->sums;
+}
+
+static void ncm_drop_samples(sfp__head *h)
+{
+    sfp__sums_drop_samples(ncm_sums(h), NULL);
 }
 
 static sfp_status ncm_refresh(sfp__head *h, bool exact, sfp_error *err)
@@ -87,25 +87,25 @@ static sfp_status ncm_refresh(sfp__head *h, bool exact, sfp_error *err)
     ncm *m = (ncm *)h;
     const sfp__sums *s = &m->sums;
     size_t d = (size_t)h->opt.dim;
-    double n = (double)h->n, all = s->square[SFP_REST] + s->square[SFP_HELD], within = all, total = all;
+    double n = s->total, all = s->square, within = all, total = all;
     if (m->solved == h->n)
         return SFP_OK;
     for (size_t i = 0; i < d; i++)
         m->grand[i] = 0;
     for (int r = 0; r < h->rows; r++) {
-        double count = (double)h->count[r];
+        double mass = s->mass[r];
         for (size_t i = 0; i < d; i++) {
             size_t at = (size_t)r * d + i;
-            double sum = s->class_sum[SFP_REST][at] + s->class_sum[SFP_HELD][at];
-            m->mean[at] = count > 0 ? sum / count : 0;
+            double sum = s->class_sum[at];
+            m->mean[at] = mass > 0 ? sum / mass : 0;
             m->grand[i] += sum / n;
             within -= sum * m->mean[at];
         }
     }
     for (size_t i = 0; i < d; i++)
         total -= n * m->grand[i] * m->grand[i];
-    m->scatter[0] = within > 1e-14 * all ? within : 0; /* smaller values are rounding errors */
-    m->scatter[1] = total > 1e-14 * all ? total : 0;
+    m->scatter[0] = within > 1e-14 * all ? within * (double)h->n / n : 0; /* smaller values are rounding errors */
+    m->scatter[1] = total > 1e-14 * all ? total * (double)h->n / n : 0;
     m->solved = h->n;
     return SFP_OK;
 }
@@ -142,26 +142,6 @@ static void ncm_score(sfp__head *h, int n, const float *q, bool exact, double *o
         }
 }
 
-/* Computes -|q - mu|^2 / (2 tau) without the part that all classes share, relative to the mean of all samples. */
-static void ncm_linear_map(const sfp__head *h, bool exact, sfp__head_linear_map *f)
-{
-    const ncm *m = (const ncm *)h;
-    size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
-    (void)exact;
-    f->rows = h->rows;
-    if (!f->weight)
-        return;
-    double inverse = 1 / variance(m);
-    for (size_t i = 0; i < d; i++) {
-        f->centre[i] = m->grand[i];
-        for (size_t r = 0; r < rows; r++) {
-            double mu = m->mean[r * d + i] - m->grand[i];
-            f->weight[i * rows + r] = mu * inverse;
-            f->bias[r] -= h->count[r] > 0 ? 0.5 * mu * mu * inverse : INFINITY;
-        }
-    }
-}
-
 static sfp_status ncm_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     return sfp__sums_visit(&((ncm *)h)->sums, h->rows, h->count, v, err);
@@ -184,11 +164,11 @@ const sfp__head_kind sfp__head_ncm = {
     .done = ncm_done,
     .grow = ncm_grow,
     .learn = ncm_learn,
-    .forget = ncm_forget,
-    .merge = ncm_merge,
+    .sums = ncm_sums,
+    .sums_changed = ncm_sums_changed,
+    .drop_samples = ncm_drop_samples,
     .refresh = ncm_refresh,
     .score = ncm_score,
-    .linear_map = ncm_linear_map,
     .visit = ncm_visit,
     .visit_inference = ncm_visit_inference,
 };

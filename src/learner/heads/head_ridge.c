@@ -2,21 +2,22 @@
  *
  * With n samples, mean m, G = sum x x^T, H_c the sum of x over class c, n_c its number of samples and pi_c = n_c / n:
  *
- *     ridge   Z = diag(1 / deviation), A = Z (G/n - m m^T) Z + lambda I, scores pi + (x - m)^T Z A^-1 Z (H/n - m pi^T)
+ *     ridge   A = Z (G/n - m m^T) Z + lambda I, scores pi + (x - m)^T Z A^-1 Z (H/n - m pi^T)
  *     balanced ridge: scores_c (x - m)^T (..) / sqrt(C pi_c) without pi, C the number of classes
  *     slda    mu_c = H_c / n_c, S = (G - sum_c n_c mu_c mu_c^T) / n, shrunk towards a multiple of I,
  *             scores (x - m)^T S^-1 (mu_c - m) - (mu_c - m)^T S^-1 (mu_c - m) / 2
  *
- * Log-probabilities are log softmax(scale * scores). The scale is fitted on held-out samples that are kept, with the solution of
- * the samples that are not held out. So is lambda, by the squared error of all held-out samples, which only needs their sums.
+ * Log-probabilities are log softmax(scale * scores). The scaling Z and lambda are those with the least squared error of kept samples, each
+ * of which is predicted by the solution without it; so is the scale, by cross-entropy. The solution without a sample follows from that
+ * with it, in closed form.
  *
- * There are two solutions, each with its own lambda and scale. The learner's own predicts samples before they are learned from. It
- * is computed again when the number of samples has grown by 5 % and the passes since then have cost a hundred times as much as
- * solving; at the latest when the samples have doubled. Its lambda and scale are chosen again when there are four times as many. In
- * between, a class that is new or whose share of the samples has grown by half gets its weights from the new sums and the old
- * factor: a stream that brings one class after the other does not wait. This solution is saved with its factor, so that a run
- * that resumes continues with the same bytes. The exact one, of all samples, is computed when it is needed. */
+ * There are two solutions, each with its own strengths. The learner's own predicts samples before they are learned from. It contains
+ * every sample: each one changes the matrix by a product of one vector, so the inverse and the weights follow in closed form, too
+ * (recursive least squares). Only Z and lambda stay; when there are twice as many samples, it is solved again from the sums, and every
+ * second time Z and lambda are chosen again. This solution is saved with its inverse, so that a run that resumes continues with the
+ * same bytes. The exact one is a function of the sums alone and is computed when it is needed. */
 #include "base/mem.h"
+#include "compute/kernels.h"
 #include "learner/heads/head_kind.h"
 #include "learner/heads/novelty.h"
 #include "learner/heads/sums.h"
@@ -25,38 +26,53 @@
 #include <math.h>
 #include <string.h>
 
-enum { DECADES = 10, LOWEST = -7 }; /* lambda is one of 10^-7 .. 10^2 */
-enum { FIRST_CHOICE = 40, HELD_MIN = 4 };
-enum { ALL = 1 << SFP_REST | 1 << SFP_HELD };
-/* indices of `counter`, which is saved: members of the own solution */
-enum { SOLVED, SOLVED_ROWS, CHOSEN, COUNTERS };
-enum { LAMBDA, SCALE, STRENGTHS }; /* indices of `strength` */
+enum { DECADES = 8, LOWEST = -5 }; /* lambda is one of 10^-5 .. 10^2 */
+enum { STANDARD, SOFT, SCALINGS }; /* values of strength[SFP_SCALING] */
+enum { LEFT_OUT_MIN = 10 };        /* samples that must be left out to choose */
+enum { COUNTERS = 5 };
+enum { PENDING = 32 }; /* samples that the own solution takes in at a time */
 
-static const double never = -1e30; /* bias of a class all of whose samples were taken out */
+static const double never = -1e30;     /* bias of a class without samples */
+static const double soft_lambda = 10;  /* balanced ridge, before there are samples to leave out */
+static const double tap_weight = 0.85; /* of a tap relative to that of the next block, with scaling SOFT */
 
 typedef struct solution {
     int64_t n;      /* number of samples; 0: none */
-    int64_t chosen; /* number of samples when lambda and scale were chosen; 0: not yet */
+    int64_t chosen; /* number of samples when the strengths were chosen; 0: not yet */
     int rows;
-    double strength[STRENGTHS];
+    double strength[SFP_STRENGTHS];
     double *weight; /* (D, rows) memory for (capacity, D) */
+    double *gain;   /* (capacity) factor of the weights of a class */
     double *bias;   /* (capacity) */
     double *centre; /* (D) */
 } solution;
 
+/* What the own solution needs to take in further samples: with K = n A in the coordinates of x (slda: n times the shrunk S), weight =
+ * K^-1 M, where M_c is n_c (mu_c - m) for ridge, and mu_c - centre for slda. A sample changes K by kappa s u u^T and M by u c^T. */
+typedef struct follow {
+    int64_t solved;  /* number of samples when it was solved */
+    double weight;   /* sfp__sums.weight at that time */
+    double kappa;    /* 1 (ridge), 1 - shrinkage (slda) */
+    double *inverse; /* triangle: K^-1 */
+    int pending;     /* samples that are in the sums but not in the solution yet: */
+    double *u;       /* (PENDING, D) */
+    double *s;       /* (PENDING) */
+    double *c;       /* (capacity, PENDING) */
+} follow;
+
 typedef struct ridge {
     sfp__head base;
     sfp__sums sums;
-    int64_t counter[COUNTERS];
+    int64_t counter[COUNTERS]; /* of the own solution, for files */
     solution own, exact;
-    /* Of the own solution: the factor and 1 / deviation of its solve, and the share of each class when its weights were computed. */
-    double *own_factor, *own_deviation, *own_share; /* triangle, (D), (capacity) */
-    sfp__novelty novelty;                           /* of the exact solution */
-    double lambda;                                  /* of the solve in progress */
+    follow follow;
+    sfp__novelty novelty; /* of the exact solution */
+    double lambda, share; /* of the solve in progress; share: that of the shrinkage of slda */
     /* Workspace of a solve. */
-    double *matrix;                   /* triangle */
-    double *deviation, *product;      /* (D) */
-    double *prior, *scores, *class_x; /* (capacity), (SFP_SUMS_KEPT, capacity), (SFP_SUMS_GROUP, D) */
+    double *matrix;          /* triangle */
+    double *z, *norm;        /* (D), (SFP_SUMS_KEPT) */
+    double *prior, *scores;  /* (capacity), (SFP_SUMS_KEPT, capacity) */
+    double *block, *product; /* (SFP_TRIANGLE_BLOCK, D) each */
 } ridge;
 
 static bool is_slda(const ridge *m)
@@ -64,47 +80,46 @@ static bool is_slda(const ridge *m)
     return m->base.kind == &sfp__head_slda;
 }
 
-/* Returns the scale before there are held-out samples to fit it. */
-static double first_scale(const ridge *m)
+static bool is_balanced(const ridge *m)
 {
-    return is_slda(m) ? 0.5 : 10;
+    return !is_slda(m) && m->base.opt.ridge_balanced;
 }
 
+/* Sets the strengths before there are samples to leave out: those of samples that were dropped, or fixed ones. */
 static void reset_strength(const ridge *m, solution *s)
 {
-    s->strength[LAMBDA] = 1;
-    s->strength[SCALE] = first_scale(m);
-}
-
-static sfp_status alloc_solution(solution *s, size_t d, sfp_error *err)
-{
-    return sfp__alloc(&s->centre, d, sizeof *s->centre, err);
+    s->strength[SFP_LAMBDA] = is_balanced(m) ? soft_lambda : 1;
+    s->strength[SFP_SCALE] = is_slda(m) ? 0.5 : 10;
+    s->strength[SFP_SCALING] = is_balanced(m) ? SOFT : STANDARD;
+    (void)sfp__sums_dropped_strength(&m->sums, s->strength);
 }
 
 static sfp_status ridge_init(sfp__head *h, sfp_error *err)
 {
     ridge *m = (ridge *)h;
-    size_t d = (size_t)h->opt.dim;
+    size_t d = (size_t)h->opt.dim, triangle = sfp__triangle_count(h->opt.dim);
+    TRY(sfp__sums_init(&m->sums, h->opt.dim, true, h->opt.half_life, err));
     reset_strength(m, &m->own);
     reset_strength(m, &m->exact);
-    TRY(sfp__sums_init(&m->sums, h->opt.dim, true, err));
     TRY(sfp__novelty_init(&m->novelty, h->opt.tap_dim, err));
-    TRY(alloc_solution(&m->own, d, err));
-    TRY(alloc_solution(&m->exact, d, err));
-    TRY(sfp__alloc(&m->matrix, sfp__triangle_count(h->opt.dim), sizeof *m->matrix, err));
-    TRY(sfp__alloc(&m->own_factor, sfp__triangle_count(h->opt.dim), sizeof *m->own_factor, err));
-    TRY(sfp__alloc(&m->own_deviation, d, sizeof *m->own_deviation, err));
-    TRY(sfp__alloc(&m->deviation, d, sizeof *m->deviation, err));
-    TRY(sfp__alloc(&m->product, d, sizeof *m->product, err));
-    return sfp__alloc(&m->class_x, SFP_SUMS_GROUP * d, sizeof *m->class_x, err);
+    TRY(sfp__alloc(&m->own.centre, d, sizeof *m->own.centre, err));
+    TRY(sfp__alloc(&m->exact.centre, d, sizeof *m->exact.centre, err));
+    TRY(sfp__alloc(&m->follow.inverse, triangle, sizeof *m->follow.inverse, err));
+    TRY(sfp__alloc(&m->follow.u, PENDING * d, sizeof *m->follow.u, err));
+    TRY(sfp__alloc(&m->follow.s, PENDING, sizeof *m->follow.s, err));
+    TRY(sfp__alloc(&m->matrix, triangle, sizeof *m->matrix, err));
+    TRY(sfp__alloc(&m->z, d, sizeof *m->z, err));
+    TRY(sfp__alloc(&m->norm, SFP_SUMS_KEPT, sizeof *m->norm, err));
+    TRY(sfp__alloc(&m->block, SFP_TRIANGLE_BLOCK * d, sizeof *m->block, err));
+    return sfp__alloc(&m->product, SFP_TRIANGLE_BLOCK * d, sizeof *m->product, err);
 }
 
 static void ridge_done(sfp__head *h)
 {
     ridge *m = (ridge *)h;
-    void *blocks[] = {m->own.weight,   m->own.bias,   m->own.centre,    m->exact.weight, m->exact.bias,
-                      m->exact.centre, m->own_factor, m->own_deviation, m->own_share,    m->matrix,
-                      m->deviation,    m->product,    m->prior,         m->scores,       m->class_x};
+    void *blocks[] = {m->own.weight,     m->own.gain, m->own.bias, m->own.centre, m->exact.weight, m->exact.gain, m->exact.bias,
+                      m->exact.centre,   m->follow.u, m->follow.s, m->follow.c,   m->matrix,       m->z,          m->norm,
+                      m->follow.inverse, m->prior,    m->scores,   m->block,      m->product};
     sfp__sums_done(&m->sums);
     sfp__novelty_done(&m->novelty);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
@@ -114,7 +129,7 @@ static void ridge_done(sfp__head *h)
 static bool grow_solution(solution *s, size_t d, size_t old, size_t count)
 {
     return sfp__head_extend(&s->weight, d * sizeof *s->weight, old, count) &&
-           sfp__head_extend(&s->bias, sizeof *s->bias, old, count);
+           sfp__head_extend(&s->gain, sizeof *s->gain, old, count) && sfp__head_extend(&s->bias, sizeof *s->bias, old, count);
 }
 
 static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
@@ -124,164 +139,137 @@ static sfp_status ridge_grow(sfp__head *h, int capacity, sfp_error *err)
     return sfp__check_memory(sfp__sums_grow(&m->sums, h->capacity, capacity) &&
                                  sfp__novelty_grow(&m->novelty, h->capacity, capacity) && grow_solution(&m->own, d, old, count) &&
                                  grow_solution(&m->exact, d, old, count) &&
+                                 sfp__head_extend(&m->follow.c, PENDING * sizeof *m->follow.c, old, count) &&
                                  sfp__head_extend(&m->prior, sizeof *m->prior, old, count) &&
-                                 sfp__head_extend(&m->own_share, sizeof *m->own_share, old, count) &&
                                  sfp__head_extend(&m->scores, SFP_SUMS_KEPT * sizeof *m->scores, old, count),
                              err);
 }
 
-/* ------------------------------------------------------------------- learn */
-
-static void ridge_learn(sfp__head *h, const float *x, int row, uint64_t key)
-{
-    sfp__sums_add(&((ridge *)h)->sums, x, row, key, h->opt.threads);
-}
-
-static void discard(const ridge *m, solution *s)
-{
-    size_t d = (size_t)m->base.opt.dim;
-    memset(s->weight, 0, d * (size_t)s->rows * sizeof *s->weight);
-    memset(s->bias, 0, (size_t)s->rows * sizeof *s->bias);
-    memset(s->centre, 0, d * sizeof *s->centre);
-    s->n = s->chosen = s->rows = 0;
-    reset_strength(m, s);
-}
-
-/* Discards the solutions, which have other samples than the sums now. Values are cleared, because a state may contain them. */
-static void discard_all(ridge *m)
-{
-    memset(m->own_share, 0, (size_t)m->own.rows * sizeof *m->own_share);
-    memset(m->own_factor, 0, sfp__triangle_count(m->base.opt.dim) * sizeof *m->own_factor);
-    memset(m->own_deviation, 0, (size_t)m->base.opt.dim * sizeof *m->own_deviation);
-    discard(m, &m->own);
-    discard(m, &m->exact);
-}
-
-static bool ridge_forget(sfp__head *h, const float *x, int row, uint64_t key)
-{
-    ridge *m = (ridge *)h;
-    if (!sfp__sums_remove(&m->sums, x, row, key))
-        return false;
-    discard_all(m);
-    return true;
-}
-
-static void ridge_merge(sfp__head *h, const sfp__head *from, const int *row)
-{
-    ridge *m = (ridge *)h;
-    sfp__sums_merge(&m->sums, &((const ridge *)from)->sums, from->rows, row);
-    discard_all(m);
-}
-
 /* ------------------------------------------------------------------- solve */
 
-static double class_count(const ridge *m, unsigned folds, int row)
+/* Writes the mean and the shares of the classes. */
+static void summarise(ridge *m, double *mean)
 {
-    int64_t n = 0;
-    for (int f = 0; f < SFP_FOLDS; f++)
-        n += folds & 1u << f ? m->sums.count[f][row] : 0;
-    return (double)n;
-}
-
-static double class_sum(const ridge *m, unsigned folds, int row, int i)
-{
-    double s = 0;
-    for (int f = 0; f < SFP_FOLDS; f++)
-        s += folds & 1u << f ? m->sums.class_sum[f][(size_t)row * (size_t)m->base.opt.dim + (size_t)i] : 0;
-    return s;
-}
-
-/* Writes the mean and the priors; returns the number of samples. */
-static double summarise(ridge *m, unsigned folds, double *mean)
-{
-    int d = m->base.opt.dim, rows = m->base.rows;
-    double n = 0;
-    for (int r = 0; r < rows; r++)
-        n += m->prior[r] = class_count(m, folds, r);
-    for (int r = 0; r < rows; r++)
-        m->prior[r] = n > 0 ? m->prior[r] / n : 0;
-    for (int i = 0; i < d; i++) {
-        double s = 0;
-        for (int r = 0; r < rows; r++)
-            s += class_sum(m, folds, r, i);
-        mean[i] = n > 0 ? s / n : 0;
+    const sfp__sums *u = &m->sums;
+    size_t d = (size_t)m->base.opt.dim;
+    memset(mean, 0, d * sizeof *mean);
+    for (int r = 0; r < m->base.rows; r++) {
+        m->prior[r] = u->mass[r] / u->total;
+        for (size_t i = 0; i < d; i++)
+            mean[i] += u->class_sum[(size_t)r * d + i] / u->total;
     }
-    return n;
 }
 
-/* Fills the matrix A and the right side of ridge. m->deviation gets 1 / deviation; 0: the feature is constant. */
-static void fill_ridge(ridge *m, unsigned folds, double n, const solution *s)
+/* Writes Z for variances `z` (D): STANDARD gives every value variance 1; SOFT takes the fourth root, so that values that vary more keep a
+ * part of their weight, and prefers taps of later blocks: what the backbone itself finds important guides the first samples. A value that is
+ * constant gets 0. */
+static void scale_values(const ridge *m, int scaling, double *z)
 {
-    int d = m->base.opt.dim, rows = m->base.rows;
-    double *z = m->deviation, largest = 0;
-    sfp__sums_product(&m->sums, folds, m->matrix, m->base.opt.threads);
-    for (int i = 0; i < d; i++) {
-        z[i] = sfp__triangle_row(m->matrix, d, i)[i] / n - s->centre[i] * s->centre[i];
-        largest = fmax(largest, z[i]);
-    }
+    int d = m->base.opt.dim, tap = m->base.opt.tap_dim, taps = d / tap;
+    double largest = 0, sum = 0;
     for (int i = 0; i < d; i++)
-        z[i] = z[i] > 1e-10 * largest ? 1 / sqrt(z[i]) : 0;
+        largest = fmax(largest, z[i]);
+    for (int i = 0; i < d; i++) {
+        int behind = taps - 1 - i / tap; /* blocks after that of the tap; the mean tap is first, but of the last block but one */
+        double variance = z[i], weight = m->base.opt.tap_mean && i < tap ? tap_weight : pow(tap_weight, behind);
+        z[i] = !(variance > 1e-10 * largest) ? 0 : scaling == STANDARD ? 1 / sqrt(variance) : weight / sqrt(sqrt(variance));
+        sum += z[i] * z[i] * variance;
+    }
+    for (int i = 0; scaling == SOFT && sum > 0 && i < d; i++)
+        z[i] *= sqrt(d / sum);
+}
+
+/* Fills the matrix A and the right side of ridge. */
+static void fill_ridge(ridge *m, const solution *s)
+{
+    const sfp__sums *u = &m->sums;
+    int d = m->base.opt.dim, rows = m->base.rows;
+    double *z = m->z, n = u->total;
+    sfp__sums_product(u, m->matrix, m->base.opt.threads);
+    for (int i = 0; i < d; i++)
+        z[i] = sfp__triangle_row(m->matrix, d, i)[i] / n - s->centre[i] * s->centre[i];
+    scale_values(m, (int)s->strength[SFP_SCALING], z);
     for (int i = 0; i < d; i++) {
         double *row = sfp__triangle_row(m->matrix, d, i);
         for (int j = i; j < d; j++)
             row[j] = z[i] * z[j] * (row[j] / n - s->centre[i] * s->centre[j]);
         row[i] += m->lambda;
         for (int r = 0; r < rows; r++)
-            s->weight[(size_t)i * (size_t)rows + (size_t)r] = z[i] * (class_sum(m, folds, r, i) / n - s->centre[i] * m->prior[r]);
+            s->weight[(size_t)i * (size_t)rows + (size_t)r] =
+                z[i] * (u->class_sum[(size_t)r * (size_t)d + (size_t)i] / n - s->centre[i] * m->prior[r]);
     }
 }
 
-/* Fills the covariance within classes, without shrinkage, and the right side of slda. */
-static void fill_slda(ridge *m, unsigned folds, double n, const solution *s)
+/* Fills the covariance within classes, shrunk, and the right side of slda. */
+static void fill_slda(ridge *m, const solution *s, double extra)
 {
+    const sfp__sums *u = &m->sums;
     int d = m->base.opt.dim, rows = m->base.rows, k = 0;
-    sfp__sums_product(&m->sums, folds, m->matrix, m->base.opt.threads);
+    sfp__sums_product(u, m->matrix, m->base.opt.threads);
     for (int r = 0; r < rows; r++) {
-        double count = class_count(m, folds, r), scale = count > 0 ? 1 / sqrt(count) : 0;
+        double mass = u->mass[r], root = mass > 0 ? 1 / sqrt(mass) : 0;
         for (int i = 0; i < d; i++) {
-            double sum = class_sum(m, folds, r, i);
-            m->class_x[(size_t)k * (size_t)d + (size_t)i] = scale * sum;
-            s->weight[(size_t)i * (size_t)rows + (size_t)r] = count > 0 ? sum / count - s->centre[i] : 0;
+            double sum = u->class_sum[(size_t)r * (size_t)d + (size_t)i];
+            m->block[(size_t)k * (size_t)d + (size_t)i] = root * sum;
+            s->weight[(size_t)i * (size_t)rows + (size_t)r] = mass > 0 ? sum / mass - s->centre[i] : 0;
         }
-        if (++k == SFP_SUMS_GROUP || r + 1 == rows) {
-            sfp__triangle_add(d, m->matrix, k, -1, m->class_x, m->base.opt.threads);
+        if (++k == SFP_TRIANGLE_BLOCK || r + 1 == rows) {
+            sfp__triangle_add(d, m->matrix, k, -1, m->block, m->base.opt.threads);
             k = 0;
         }
     }
     for (int i = 0; i < d; i++) {
         double *row = sfp__triangle_row(m->matrix, d, i);
         for (int j = i; j < d; j++)
-            row[j] /= n;
+            row[j] /= u->total;
+        m->z[i] = 1;
     }
+    m->share = sfp__triangle_shrink(d, m->matrix, u->total / u->weight,
+                                    m->base.opt.shrinkage_oas ? -1 : (double)m->base.opt.slda_shrink, extra);
 }
 
-/* Finishes a solution: its weights for x - mean, and its bias. */
-static void finish(const ridge *m, unsigned folds, solution *s)
+/* Returns (mu_c - centre)^T w_c of class r. */
+static double mean_score(const ridge *m, const solution *s, int r)
 {
-    int d = m->base.opt.dim;
+    const double *sum = m->sums.class_sum + (size_t)r * (size_t)m->base.opt.dim, *w = s->weight + r;
+    double total = 0;
+    for (int i = 0; i < m->base.opt.dim; i++, w += s->rows)
+        total += (sum[i] / m->sums.mass[r] - s->centre[i]) * *w;
+    return total;
+}
+
+/* Sets gains and biases from the shares of the classes (m->prior) and the weights; `factor` multiplies the weights of slda. */
+static void finish(const ridge *m, solution *s, double factor)
+{
+    int classes = 0;
+    for (int r = 0; r < s->rows; r++)
+        classes += m->prior[r] > 0;
     for (int r = 0; r < s->rows; r++) {
-        double count = class_count(m, folds, r), sum = 0, *w = s->weight + r;
-        for (int i = 0; i < d; i++, w += s->rows) {
-            if (!is_slda(m))
-                *w *= m->deviation[i];
-            else if (count > 0)
-                sum += (class_sum(m, folds, r, i) / count - s->centre[i]) * *w;
+        double share = m->prior[r];
+        if (!(share > 0)) {
+            s->gain[r] = 0;
+            s->bias[r] = never;
+        } else if (is_slda(m)) {
+            s->gain[r] = factor;
+            s->bias[r] = -0.5 * factor * mean_score(m, s, r);
+        } else {
+            s->gain[r] = is_balanced(m) ? 1 / sqrt(classes * share) : 1;
+            s->bias[r] = is_balanced(m) ? 0 : share;
         }
-        s->bias[r] = count == 0 ? never : is_slda(m) ? -0.5 * sum : m->prior[r];
     }
 }
 
-/* Solves from the sums of the chosen folds. A matrix that is singular within rounding gets a larger diagonal. */
-static void solve(ridge *m, double lambda, unsigned folds, solution *s)
+/* Solves from the sums with the strengths of s. A matrix that is singular within rounding gets a larger diagonal. */
+static void solve(ridge *m, solution *s)
 {
     int d = m->base.opt.dim, tries = 0;
-    double n = summarise(m, folds, s->centre);
+    summarise(m, s->centre);
     s->rows = m->base.rows;
-    for (m->lambda = lambda;; tries++, m->lambda *= 10) {
-        (is_slda(m) ? fill_slda : fill_ridge)(m, folds, n > 0 ? n : 1, s);
+    for (m->lambda = s->strength[SFP_LAMBDA];; tries++, m->lambda *= 10) {
         if (is_slda(m))
-            sfp__triangle_shrink(d, m->matrix, n, m->base.opt.shrinkage_oas ? -1 : (double)m->base.opt.slda_shrink,
-                                 tries ? 1e-14 * pow(10, tries) : 0);
+            fill_slda(m, s, tries ? 1e-14 * pow(10, tries) : 0);
+        else
+            fill_ridge(m, s);
         if (sfp__triangle_factor(d, m->matrix, m->base.opt.threads))
             break;
         if (tries == 40) { /* not a covariance (a forged state): use the identity, so that no NaN results */
@@ -292,144 +280,211 @@ static void solve(ridge *m, double lambda, unsigned folds, solution *s)
         }
     }
     sfp__triangle_solve(d, m->matrix, s->rows, s->weight, m->base.opt.threads);
-    finish(m, folds, s);
+    for (int i = 0; i < d; i++)
+        for (int r = 0; r < s->rows; r++)
+            s->weight[(size_t)i * (size_t)s->rows + (size_t)r] *= m->z[i];
+    finish(m, s, 1);
 }
 
-/* Returns by how much the weights of a class with this share of the samples are multiplied: 1 on average if all are equal. */
-static double balance_of(int classes, double share)
-{
-    return share > 0 ? 1 / sqrt(classes * share) : 0;
-}
+/* ------------------------------------------------- strengths, by samples left out */
 
-/* Removes the preference of a solution for frequent classes, unless the head is plain or slda. m->prior has their shares. */
-static void balance(const ridge *m, solution *s)
-{
-    if (is_slda(m) || !m->base.opt.ridge_balanced)
-        return;
-    int classes = 0;
-    for (int r = 0; r < s->rows; r++)
-        classes += m->prior[r] > 0;
-    for (int r = 0; r < s->rows; r++) {
-        double factor = balance_of(classes, m->prior[r]);
-        for (int i = 0; i < m->base.opt.dim; i++)
-            s->weight[(size_t)i * (size_t)s->rows + (size_t)r] *= factor;
-        s->bias[r] = s->bias[r] == never ? never : 0;
-    }
-}
-
-/* ------------------------------------------------------- lambda and scale */
-
-static void score_one(const ridge *m, const solution *s, const float *x, double *out)
+/* Writes the products x^T w_c of a centred sample, without gain and bias. */
+static void project(const ridge *m, const solution *s, const double *x, double *out)
 {
     size_t rows = (size_t)s->rows;
-    memcpy(out, s->bias, rows * sizeof *out);
+    memset(out, 0, rows * sizeof *out);
     for (int i = 0; i < m->base.opt.dim; i++) {
-        double f = (double)x[i] - s->centre[i];
         const double *w = s->weight + (size_t)i * rows;
         for (size_t r = 0; r < rows; r++)
-            out[r] += f * w[r];
+            out[r] += x[i] * w[r];
     }
 }
 
-/* Returns the squared error of the held-out fold under a plain solution of the rest. If the head is balanced, it is that of the best
- * multiple of the scores without the prior: their scale is fitted later, and small scores are not an advantage. Uses
- * m->matrix. */
-static double held_error(ridge *m, const solution *s)
+/* Returns x - centre, in the workspace. */
+static const double *centred(const ridge *m, const solution *s, const float *x)
+{
+    for (int i = 0; i < m->base.opt.dim; i++)
+        m->block[i] = (double)x[i] - s->centre[i];
+    return m->block;
+}
+
+/* Writes t^T A^-1 t / n of the kept samples to m->norm, t = Z (x - centre), with the factor of the last solve. */
+static void measure_kept(ridge *m, const solution *s)
 {
     const sfp__sums *u = &m->sums;
-    size_t d = (size_t)m->base.opt.dim, rows = (size_t)s->rows;
-    double n = (double)u->total[SFP_HELD], target = 0, on_target = 0, square = 0, *w = m->class_x, *sum = m->class_x + d;
-    sfp__sums_product(u, 1 << SFP_HELD, m->matrix, m->base.opt.threads);
-    memset(sum, 0, d * sizeof *sum);
-    for (size_t r = 0; r < rows; r++)
-        for (size_t i = 0; i < d; i++)
-            sum[i] += u->class_sum[SFP_HELD][r * d + i];
-    for (size_t r = 0; r < rows; r++) { /* scores without the prior are b + x.w, the target is 1 or 0 minus the prior */
-        const double *own = u->class_sum[SFP_HELD] + r * d;
-        double b = 0, on_own = 0, on_all = 0, count = (double)u->count[SFP_HELD][r], prior = m->prior[r];
-        for (size_t i = 0; i < d; i++) {
-            w[i] = s->weight[i * rows + r];
-            b -= s->centre[i] * w[i];
-            on_own += w[i] * own[i];
-            on_all += w[i] * sum[i];
+    int d = m->base.opt.dim;
+    for (int from = 0; from < u->kept; from += SFP_TRIANGLE_BLOCK) {
+        int count = u->kept - from < SFP_TRIANGLE_BLOCK ? u->kept - from : SFP_TRIANGLE_BLOCK;
+        for (int i = 0; i < d; i++)
+            for (int k = 0; k < count; k++)
+                m->block[(size_t)i * (size_t)count + (size_t)k] =
+                    m->z[i] * ((double)u->kept_x[(size_t)(from + k) * (size_t)d + (size_t)i] - s->centre[i]);
+        memcpy(m->product, m->block, (size_t)d * (size_t)count * sizeof *m->product);
+        sfp__triangle_solve(d, m->matrix, count, m->product, m->base.opt.threads);
+        for (int k = 0; k < count; k++) {
+            double sum = 0;
+            for (int i = 0; i < d; i++)
+                sum += m->block[(size_t)i * (size_t)count + (size_t)k] * m->product[(size_t)i * (size_t)count + (size_t)k];
+            m->norm[from + k] = sum * u->weight / u->total;
         }
-        square += sfp__triangle_square((int)d, m->matrix, w, m->product) + b * b * n + 2 * b * on_all;
-        target += count - 2 * count * prior + n * prior * prior;
-        on_target += b * count + on_own - prior * (b * n + on_all);
     }
-    double error = target - 2 * on_target + square;
-    if (m->base.opt.ridge_balanced)
-        error = on_target > 0 && square > 0 ? target - on_target * on_target / square : target;
-    return isfinite(error) ? error : INFINITY;
 }
 
-/* Tries lambda number `index`, once. */
-static double error_at(ridge *m, int index, solution *s, double *error)
+/* Returns whether the class of a kept sample has others. */
+static bool has_others(const ridge *m, int kept)
 {
-    if (isnan(error[index])) {
-        solve(m, pow(10, LOWEST + index), 1 << SFP_REST, s);
-        error[index] = held_error(m, s);
-    }
-    return error[index];
+    return m->sums.mass[m->sums.kept_row[kept]] > 1.5 * m->sums.weight || m->sums.half_life > 0;
 }
 
-/* Goes downhill from 1. The search always starts there, so that the result depends on the sums only. Unless the head is balanced, a
- * step must lower the error by more than one part in the number of held-out samples: a few of them do not lead far away. */
-static double choose_lambda(ridge *m, solution *s)
+static int count_left_out(const ridge *m)
 {
-    double error[DECADES], enough = m->base.opt.ridge_balanced ? 1 : 1 - 1 / (double)m->sums.total[SFP_HELD];
-    int best = -LOWEST, from = best;
-    for (int i = 0; i < DECADES; i++)
-        error[i] = NAN;
-    while (best + 1 < DECADES && error_at(m, best + 1, s, error) < enough * error_at(m, best, s, error))
+    int n = 0;
+    for (int i = 0; i < m->sums.kept; i++)
+        n += has_others(m, i);
+    return n;
+}
+
+/* Writes the scores of ridge for kept sample i by the solution without it, plain, to `out`; returns their squared error. The residual of a
+ * sample that is left out is that of the sample divided by one minus its leverage. */
+static double leave_out_ridge(const ridge *m, const solution *s, int i, double *out)
+{
+    const sfp__sums *u = &m->sums;
+    double leverage = fmin(m->norm[i] + u->weight / u->total, 1 - 1e-9), error = 0;
+    project(m, s, centred(m, s, u->kept_x + (size_t)i * (size_t)u->dim), out);
+    for (int r = 0; r < s->rows; r++) {
+        double target = r == u->kept_row[i], residual = (target - m->prior[r] - out[r]) / (1 - leverage);
+        out[r] = target - residual;
+        error += residual * residual;
+    }
+    return error;
+}
+
+/* The same for slda, without an error. The sample is u away from the mean mu_y of its class; without it, the covariance changes by a
+ * multiple of u u^T, and mu_y moves away from it. Scores are half of the negative squared distances to the means. */
+static void leave_out_slda(const ridge *m, const solution *s, int i, double *out)
+{
+    const sfp__sums *u = &m->sums;
+    size_t d = (size_t)u->dim, y = (size_t)u->kept_row[i];
+    double n = u->total / u->weight, ny = fmax(u->mass[y] / u->weight, 1.5), whole = n * m->norm[i];
+    double *mean = m->block, *of_mean = m->product; /* mu_y, and its scores */
+    project(m, s, centred(m, s, u->kept_x + (size_t)i * d), out);
+    for (size_t j = 0; j < d; j++)
+        mean[j] = u->class_sum[y * d + j] / u->mass[y] - s->centre[j];
+    project(m, s, mean, of_mean);
+    double own = out[y], q = fmax(whole - 2 * own + of_mean[y], 0), rho = (1 - m->share) * ny / ((ny - 1) * n);
+    double change = rho / fmax(1 - rho * q, 1e-9), farther = ny / (ny - 1);
+    for (size_t r = 0; r < (size_t)s->rows; r++) {
+        double across = whole - out[r] - own + of_mean[r], distance = whole - 2 * out[r] - 2 * s->bias[r];
+        out[r] = -0.5 * (r == y ? farther * farther * q * (1 + change * q) : distance + change * across * across);
+    }
+}
+
+/* Returns the mean squared error of the kept samples, left out, with scaling and lambda number `index`. */
+static double error_at(ridge *m, solution *s, int scaling, int index, double error[SCALINGS][DECADES])
+{
+    double *e = &error[scaling][index];
+    if (!isnan(*e))
+        return *e;
+    s->strength[SFP_SCALING] = scaling;
+    s->strength[SFP_LAMBDA] = pow(10, LOWEST + index);
+    solve(m, s);
+    measure_kept(m, s);
+    *e = 0;
+    for (int i = 0; i < m->sums.kept; i++)
+        *e += has_others(m, i) ? leave_out_ridge(m, s, i, m->scores) : 0;
+    if (!isfinite(*e))
+        *e = INFINITY;
+    return *e;
+}
+
+/* Goes downhill from lambda number `from`; returns the best. */
+static int descend(ridge *m, solution *s, int scaling, int from, double error[SCALINGS][DECADES])
+{
+    int best = from;
+    while (best + 1 < DECADES && error_at(m, s, scaling, best + 1, error) < error_at(m, s, scaling, best, error))
         best++;
-    while (best == from && best > 0 && error_at(m, best - 1, s, error) < enough * error_at(m, best, s, error))
-        from = --best;
-    return pow(10, LOWEST + best);
+    while (best <= from && best > 0 && error_at(m, s, scaling, best - 1, error) < error_at(m, s, scaling, best, error))
+        best--;
+    return best;
 }
 
-/* Chooses lambda and the scale of a solution, with the samples that are not held out. The solution is not valid afterwards. */
-static void choose(ridge *m, solution *s)
+/* Chooses scaling and lambda. The search always starts at the same place, so that the result is a function of the sums. */
+static void choose_lambda(ridge *m, solution *s)
 {
-    size_t d = (size_t)m->base.opt.dim, rows = (size_t)m->base.rows;
+    double error[SCALINGS][DECADES];
+    for (int i = 0; i < SCALINGS; i++)
+        for (int j = 0; j < DECADES; j++)
+            error[i][j] = NAN;
+    int scaling = STANDARD, best = descend(m, s, STANDARD, -LOWEST, error);
+    if (is_balanced(m) && error_at(m, s, SOFT, best, error) < error[STANDARD][best]) {
+        scaling = SOFT;
+        best = descend(m, s, SOFT, best, error);
+    }
+    s->strength[SFP_SCALING] = scaling;
+    s->strength[SFP_LAMBDA] = pow(10, LOWEST + best);
+}
+
+/* Chooses the strengths of a solution and solves it. */
+static void choose_and_solve(ridge *m, solution *s)
+{
     reset_strength(m, s);
-    if (m->base.n < FIRST_CHOICE || m->sums.total[SFP_HELD] < HELD_MIN || m->sums.total[SFP_REST] < HELD_MIN)
+    bool enough = count_left_out(m) >= LEFT_OUT_MIN;
+    if (enough && !is_slda(m))
+        choose_lambda(m, s);
+    solve(m, s);
+    if (!enough)
         return;
     s->chosen = m->base.n;
-    if (!is_slda(m))
-        s->strength[LAMBDA] = choose_lambda(m, s);
-    solve(m, s->strength[LAMBDA], 1 << SFP_REST, s);
-    balance(m, s);
-    for (int i = 0; i < m->sums.kept; i++)
-        score_one(m, s, m->sums.kept_x + (size_t)i * d, m->scores + (size_t)i * rows);
-    s->strength[SCALE] = sfp__head_fit_scale(m->sums.kept, (int)rows, m->scores, m->sums.kept_row, first_scale(m));
+    measure_kept(m, s);
+    size_t rows = (size_t)s->rows;
+    int64_t row[SFP_SUMS_KEPT];
+    int n = 0;
+    for (int i = 0; i < m->sums.kept; i++) {
+        double *out = m->scores + (size_t)n * rows;
+        if (!has_others(m, i))
+            continue;
+        if (is_slda(m))
+            leave_out_slda(m, s, i, out);
+        else
+            (void)leave_out_ridge(m, s, i, out);
+        for (size_t r = 0; r < rows; r++)
+            out[r] = m->prior[r] > 0 ? (is_balanced(m) ? s->gain[r] * (out[r] - m->prior[r]) : out[r]) : never;
+        row[n++] = m->sums.kept_row[i];
+    }
+    s->strength[SFP_SCALE] = sfp__head_fit_scale(n, (int)rows, m->scores, row, is_slda(m) ? 0.5 : 10);
 }
 
-/* ------------------------------------------------------------------ refresh */
+/* ------------------------------------------------------------- the own solution */
 
-/* Returns the folds of the own solution: all, or if the held-out samples test it, the others. */
-static unsigned own_folds(const ridge *m)
+/* Stores how a sample will change the own solution; called before the sums contain it. */
+static void push(ridge *m, const float *x, int row)
 {
-    return m->base.opt.test_on_held && m->sums.total[SFP_REST] >= HELD_MIN ? 1 << SFP_REST : ALL;
+    follow *f = &m->follow;
+    const sfp__sums *u = &m->sums;
+    size_t d = (size_t)m->base.opt.dim;
+    double w = u->weight, n = u->total, ny = u->mass[row], *to = f->u + (size_t)f->pending * d;
+    const double *sum = u->class_sum + (size_t)row * d;
+    bool slda = is_slda(m);
+    for (size_t i = 0; i < d; i++) {
+        to[i] = (double)x[i] - (slda && ny > 0 ? sum[i] / ny : m->own.centre[i]);
+        if (!slda)
+            m->own.centre[i] += w / (n + w) * to[i];
+    }
+    f->s[f->pending] = slda ? w * ny / (ny + w) : w * n / (n + w);
+    for (int r = 0; r < m->base.rows; r++) {
+        double *c = &f->c[(size_t)r * PENDING + (size_t)f->pending];
+        if (slda)
+            *c = r == row ? w / (ny + w) : 0;
+        else
+            *c = r == row ? w * (n - ny) / (n + w) : -u->mass[r] * w / (n + w);
+    }
+    f->pending++;
 }
 
-/* Returns whether the own solution is to be computed again. The first samples do not wait until their passes pay for it. */
-static bool is_due(const ridge *m)
+static void clear_pending(ridge *m)
 {
-    int64_t grown = m->base.n - m->own.n, gap = m->own.n < m->base.opt.solve_gap ? m->own.n : m->base.opt.solve_gap;
-    return m->own.n == 0 || (grown >= gap && grown >= m->own.n / 20);
-}
-
-static void solve_own(ridge *m)
-{
-    if (m->base.n >= 4 * m->own.chosen)
-        choose(m, &m->own);
-    solve(m, m->own.strength[LAMBDA], own_folds(m), &m->own);
-    balance(m, &m->own);
-    m->own.n = m->base.n;
-    memcpy(m->own_factor, m->matrix, sfp__triangle_count(m->base.opt.dim) * sizeof *m->own_factor);
-    memcpy(m->own_deviation, m->deviation, (size_t)m->base.opt.dim * sizeof *m->own_deviation);
-    memcpy(m->own_share, m->prior, (size_t)m->own.rows * sizeof *m->own_share);
+    memset(m->follow.c, 0, (size_t)m->base.rows * PENDING * sizeof *m->follow.c);
+    m->follow.pending = 0;
 }
 
 /* Adds rows of new classes to the own solution, without weights. */
@@ -437,93 +492,207 @@ static void add_rows(ridge *m)
 {
     solution *s = &m->own;
     size_t old = (size_t)s->rows, rows = (size_t)m->base.rows;
-    for (size_t i = (size_t)m->base.opt.dim; i-- > 0;) {
+    for (size_t i = (size_t)m->base.opt.dim; rows > old && i-- > 0;) {
         memmove(s->weight + i * rows, s->weight + i * old, old * sizeof *s->weight);
         memset(s->weight + i * rows + old, 0, (rows - old) * sizeof *s->weight);
-    }
-    for (size_t r = old; r < rows; r++) {
-        s->bias[r] = never;
-        m->own_share[r] = 0;
     }
     s->rows = (int)rows;
 }
 
-/* Computes the weights of class `row` of the own solution from the sums of n samples of `classes` classes and the factor of the last
- * solve. */
-static void update_class(ridge *m, unsigned folds, double n, int classes, int row)
+/* Factors the (k, k) matrix a = L L^T in place; its diagonal is at least 1, because a is the identity plus a covariance. */
+static void factor_small(int k, double *a)
 {
+    for (int j = 0; j < k; j++)
+        for (int i = j; i < k; i++) {
+            double sum = a[i * PENDING + j];
+            for (int t = 0; t < j; t++)
+                sum -= a[i * PENDING + t] * a[j * PENDING + t];
+            a[i * PENDING + j] = i == j ? sqrt(fmax(sum, 1e-12)) : sum / a[j * PENDING + j];
+        }
+}
+
+/* Computes x <- L^-1 x; x (k, columns) with row stride ld. */
+static void solve_small(int k, const double *l, int columns, double *x, int ld)
+{
+    for (int i = 0; i < k; i++) {
+        double *row = x + (ptrdiff_t)i * ld;
+        for (int t = 0; t < i; t++)
+            for (int c = 0; c < columns; c++)
+                row[c] -= l[i * PENDING + t] * x[(ptrdiff_t)t * ld + c];
+        for (int c = 0; c < columns; c++)
+            row[c] /= l[i * PENDING + i];
+    }
+}
+
+static void transpose(int rows, int columns, const double *x, double *y)
+{
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++)
+            y[(ptrdiff_t)j * rows + i] = x[(ptrdiff_t)i * columns + j];
+}
+
+/* Takes the k pending samples into the own solution. With U (k, D), s and c of `push`, V = diag(sqrt s) U, Y = K^-1 U^T and
+ * L L^T = I / kappa + V K^-1 V^T (Woodbury):
+ *
+ *     Q = K^-1 V^T L^-T, K'^-1 = K^-1 - Q Q^T, weight' = weight - Q L^-1 V weight + (Y - Q Q^T U^T) c */
+static void take_pending(ridge *m)
+{
+    follow *f = &m->follow;
     solution *s = &m->own;
+    const sfp__kernels *kernels = sfp__kernels_get();
+    int d = m->base.opt.dim, k = f->pending, rows;
+    double small[PENDING * PENDING], across[PENDING * PENDING], *y = m->product, *work = m->block,
+                                                                *q = work + (ptrdiff_t)PENDING * d;
+    double *vw = m->scores; /* (PENDING, rows) */
+    add_rows(m);
+    rows = s->rows;
+    if (k == 0)
+        return;
+    transpose(k, d, f->u, work);
+    sfp__triangle_multiply(d, f->inverse, k, work, y); /* Y (D, k) */
+    memset(across, 0, sizeof across);
+    kernels->product_f64(k, k, d, 1, work, k, 1, y, k, across, PENDING); /* U K^-1 U^T */
+    for (int i = 0; i < k; i++)
+        for (int j = 0; j < k; j++)
+            small[i * PENDING + j] = sqrt(f->s[i] * f->s[j]) * across[i * PENDING + j] + (i == j ? 1 / f->kappa : 0);
+    factor_small(k, small);
+    /* rows of q: L^-1 V K^-1; of vw: L^-1 V weight; of across: L^-1 V K^-1 U^T = Q^T U^T */
+    transpose(d, k, y, q);
+    memset(vw, 0, (size_t)k * (size_t)rows * sizeof *vw);
+    kernels->product_f64(k, rows, d, 1, work, k, 1, s->weight, rows, vw, rows);
+    for (int i = 0; i < k; i++) {
+        double root = sqrt(f->s[i]);
+        for (int j = 0; j < d; j++)
+            q[(ptrdiff_t)i * d + j] *= root;
+        for (int r = 0; r < rows; r++)
+            vw[(ptrdiff_t)i * rows + r] *= root;
+        for (int j = 0; j < k; j++)
+            across[i * PENDING + j] *= root;
+    }
+    solve_small(k, small, d, q, d);
+    solve_small(k, small, rows, vw, rows);
+    solve_small(k, small, k, across, PENDING);
+    sfp__triangle_add(d, f->inverse, k, -1, q, m->base.opt.threads);
+    /* weight += Q^T-rows times -(vw + across c) + Y c */
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < k; i++)
+            for (int j = 0; j < k; j++)
+                vw[(ptrdiff_t)i * rows + r] += across[i * PENDING + j] * f->c[(size_t)r * PENDING + (size_t)j];
+    kernels->product_f64(d, rows, k, -1, q, d, 1, vw, rows, s->weight, rows);
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < k; i++)
+            vw[(ptrdiff_t)i * rows + r] = f->c[(size_t)r * PENDING + (size_t)i];
+    kernels->product_f64(d, rows, k, 1, y, 1, k, vw, rows, s->weight, rows);
+    clear_pending(m);
+}
+
+static void ridge_learn(sfp__head *h, const float *x, int row, uint64_t key)
+{
+    ridge *m = (ridge *)h;
+    if (m->own.n > 0) {
+        if (m->follow.pending == PENDING)
+            take_pending(m);
+        push(m, x, row);
+    }
+    sfp__sums_add(&m->sums, x, row, h->rows, key, h->n, h->opt.threads);
+}
+
+/* Returns whether the own solution is solved again from the sums: lambda is a share of the samples, and old ones fade. */
+static bool is_due(const ridge *m)
+{
+    const follow *f = &m->follow;
+    return m->own.n == 0 || m->base.n >= 2 * f->solved || m->sums.weight >= 2 * f->weight || m->sums.weight < f->weight;
+}
+
+/* Solves the own solution and inverts its matrix. */
+static void solve_own(ridge *m)
+{
+    follow *f = &m->follow;
+    solution *s = &m->own;
+    int d = m->base.opt.dim;
+    double n = m->sums.total;
+    if (m->base.n >= 4 * s->chosen)
+        choose_and_solve(m, s);
+    else
+        solve(m, s);
+    sfp__triangle_invert(d, m->matrix, f->inverse, m->block, m->base.opt.threads);
+    for (int i = 0; i < d; i++) {
+        double *row = sfp__triangle_row(f->inverse, d, i);
+        for (int j = i / SFP_TRIANGLE_BLOCK * SFP_TRIANGLE_BLOCK; j < d; j++)
+            row[j] *= m->z[i] * m->z[j] / n;
+    }
+    for (int i = 0; is_slda(m) && i < d * s->rows; i++)
+        s->weight[i] /= n;
+    f->solved = s->n = m->base.n;
+    f->weight = m->sums.weight;
+    f->kappa = is_slda(m) ? 1 - m->share : 1;
+    clear_pending(m);
+}
+
+static void discard(const ridge *m, solution *s)
+{
     size_t d = (size_t)m->base.opt.dim, rows = (size_t)s->rows;
-    double count = class_count(m, folds, row), share = count / n, bias = 0, *right = m->class_x, *x = m->class_x + d;
-    bool balanced = m->base.opt.ridge_balanced;
-    double factor = balanced ? balance_of(classes, share) : 1;
-    for (size_t i = 0; i < d; i++) {
-        double sum = class_sum(m, folds, row, (int)i);
-        right[i] = is_slda(m) ? sum / count - s->centre[i] : m->own_deviation[i] * (sum / n - s->centre[i] * share);
-    }
-    memcpy(x, right, d * sizeof *x);
-    sfp__triangle_solve((int)d, m->own_factor, 1, x, m->base.opt.threads);
-    for (size_t i = 0; i < d; i++) {
-        s->weight[i * rows + (size_t)row] = is_slda(m) ? x[i] : factor * m->own_deviation[i] * x[i];
-        bias -= 0.5 * right[i] * x[i];
-    }
-    s->bias[row] = is_slda(m) ? bias : balanced ? 0 : share;
-    m->own_share[row] = share;
+    memset(s->weight, 0, d * rows * sizeof *s->weight);
+    memset(s->gain, 0, rows * sizeof *s->gain);
+    memset(s->bias, 0, rows * sizeof *s->bias);
+    memset(s->centre, 0, d * sizeof *s->centre);
+    s->n = s->chosen = s->rows = 0;
+    reset_strength(m, s);
 }
 
-/* Multiplies the weights of a balanced solution of `before` classes, so that they are those of `now` classes. */
-static void rescale(ridge *m, int before, int now)
+static void discard_own(ridge *m)
 {
-    size_t count = (size_t)m->base.opt.dim * (size_t)m->own.rows;
-    double factor = sqrt((double)before / now);
-    for (size_t i = 0; i < count; i++)
-        m->own.weight[i] *= factor;
+    follow *f = &m->follow;
+    discard(m, &m->own);
+    memset(f->inverse, 0, sfp__triangle_count(m->base.opt.dim) * sizeof *f->inverse);
+    memset(f->u, 0, PENDING * (size_t)m->base.opt.dim * sizeof *f->u);
+    f->solved = 0;
+    clear_pending(m);
 }
 
-/* Updates the classes whose share of the samples has grown by half since their weights were computed. */
-static void update_classes(ridge *m)
+/* Discards the solutions, which have other samples than the sums now. Values are cleared, because a state may contain them. */
+static void ridge_sums_changed(sfp__head *h)
 {
-    const unsigned folds = own_folds(m);
-    double n = 0;
-    int before = 0, classes = 0;
-    if (m->base.rows > m->own.rows)
-        add_rows(m);
-    for (int r = 0; r < m->own.rows; r++) {
-        double count = class_count(m, folds, r);
-        n += count;
-        before += m->own_share[r] > 0;
-        classes += count > 0 || m->own_share[r] > 0;
-    }
-    if (m->base.opt.ridge_balanced && !is_slda(m) && before > 0 && classes > before)
-        rescale(m, before, classes);
-    for (int r = 0; r < m->own.rows; r++) {
-        double count = class_count(m, folds, r);
-        if (count > 0 && count >= 1.5 * n * m->own_share[r])
-            update_class(m, folds, n, classes, r);
-    }
+    ridge *m = (ridge *)h;
+    discard_own(m);
+    discard(m, &m->exact);
+    sfp__novelty_clear(&m->novelty);
+}
+
+static sfp__sums *ridge_sums(sfp__head *h)
+{
+    return &((ridge *)h)->sums;
+}
+
+static void ridge_drop_samples(sfp__head *h)
+{
+    ridge *m = (ridge *)h;
+    sfp__sums_drop_samples(&m->sums, m->exact.strength);
+    discard_own(m);
 }
 
 static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
 {
     (void)err;
     ridge *m = (ridge *)h;
-    if (!exact) {
-        if (is_due(m))
-            solve_own(m);
-        else
-            update_classes(m);
-        return SFP_OK;
+    if (exact && m->exact.n != h->n) {
+        choose_and_solve(m, &m->exact);
+        m->exact.n = h->n;
+        sfp__novelty_fit(&m->novelty, &m->sums, h->rows, h->opt.threads);
     }
-    if (m->exact.n == h->n)
+    if (exact || m->own.n == h->n)
         return SFP_OK;
-    if (m->own.chosen == h->n)
-        memcpy(m->exact.strength, m->own.strength, sizeof m->own.strength);
-    else
-        choose(m, &m->exact);
-    solve(m, m->exact.strength[LAMBDA], ALL, &m->exact);
-    balance(m, &m->exact);
-    m->exact.n = h->n;
-    sfp__novelty_fit(&m->novelty, &m->sums, h->rows, h->opt.threads);
+    if (is_due(m)) {
+        solve_own(m);
+        if (!is_slda(m))
+            return SFP_OK;
+    } else {
+        take_pending(m);
+    }
+    for (int r = 0; r < h->rows; r++)
+        m->prior[r] = m->sums.mass[r] / m->sums.total;
+    finish(m, &m->own, m->sums.total);
+    m->own.n = h->n;
     return SFP_OK;
 }
 
@@ -532,31 +701,16 @@ static void ridge_score(sfp__head *h, int n, const float *q, bool exact, double 
     const ridge *m = (const ridge *)h;
     const solution *s = exact ? &m->exact : &m->own;
     for (int k = 0; k < n; k++, q += h->opt.dim, out += h->rows) {
-        score_one(m, s, q, out);
+        project(m, s, centred(m, s, q), out);
         for (int r = 0; r < h->rows; r++)
-            out[r] = r < s->rows && s->bias[r] != never ? out[r] * s->strength[SCALE] : -INFINITY;
+            out[r] = r < s->rows && s->bias[r] != never ? (s->gain[r] * out[r] + s->bias[r]) * s->strength[SFP_SCALE] : -INFINITY;
     }
-}
-
-static void ridge_linear_map(const sfp__head *h, bool exact, sfp__head_linear_map *f)
-{
-    const ridge *m = (const ridge *)h;
-    const solution *s = exact ? &m->exact : &m->own;
-    size_t d = (size_t)h->opt.dim, rows = (size_t)s->rows;
-    f->rows = s->rows;
-    if (!f->weight)
-        return;
-    for (size_t i = 0; i < d * rows; i++)
-        f->weight[i] = s->strength[SCALE] * s->weight[i];
-    for (size_t r = 0; r < rows; r++)
-        f->bias[r] = s->bias[r] == never ? -INFINITY : s->strength[SCALE] * s->bias[r];
-    memcpy(f->centre, s->centre, d * sizeof *f->centre);
 }
 
 static double ridge_scale(const sfp__head *h, bool exact)
 {
     const ridge *m = (const ridge *)h;
-    return (exact ? m->exact : m->own).strength[SCALE];
+    return (exact ? m->exact : m->own).strength[SFP_SCALE];
 }
 
 static const sfp__novelty *ridge_novelty(const sfp__head *h)
@@ -568,41 +722,66 @@ static const sfp__novelty *ridge_novelty(const sfp__head *h)
 
 static sfp_status visit_solution(ridge *m, solution *s, const sfp__visitor *v, sfp_error *err)
 {
-    const int64_t weight[] = {m->base.opt.dim, s->rows}, strengths = STRENGTHS;
+    const int64_t weight[] = {m->base.opt.dim, s->rows}, strengths = SFP_STRENGTHS;
     TRY(sfp__visit(v, "strength", SFP_DTYPE_F64, 1, &strengths, s->strength, err));
     TRY(sfp__visit(v, "weight", SFP_DTYPE_F64, 2, weight, s->weight, err));
+    TRY(sfp__visit(v, "gain", SFP_DTYPE_F64, 1, weight + 1, s->gain, err));
     TRY(sfp__visit(v, "bias", SFP_DTYPE_F64, 1, weight + 1, s->bias, err));
     TRY(sfp__visit(v, "centre", SFP_DTYPE_F64, 1, weight, s->centre, err));
-    for (int p = 0; p < STRENGTHS; p++)
-        if (!v->put && !(s->strength[p] >= 1e-9 && s->strength[p] < 1e6))
-            return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': value %d is %g, expected a number from 1e-9 to 1e6", v->file,
+    double scaling = s->strength[SFP_SCALING];
+    for (int p = SFP_LAMBDA; p <= SFP_SCALE; p++)
+        if (!v->put && !(s->strength[p] >= 1e-9 && s->strength[p] < 1e9))
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': value %d is %g, expected a number from 1e-9 to 1e9", v->file,
                              v->prefix, p, s->strength[p]);
+    if (!v->put && scaling != STANDARD && scaling != SOFT)
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': the scaling is %g, expected %d or %d", v->file, v->prefix, scaling,
+                         STANDARD, SOFT);
+    return SFP_OK;
+}
+
+/* Visits what the own solution needs to continue. */
+static sfp_status visit_follow(ridge *m, const sfp__visitor *v, sfp_error *err)
+{
+    follow *f = &m->follow;
+    const sfp__head *h = &m->base;
+    const int64_t counters = COUNTERS, one = 1;
+    int64_t *counter = m->counter;
+    counter[0] = m->own.n;
+    counter[1] = m->own.rows;
+    counter[2] = m->own.chosen;
+    counter[3] = f->solved;
+    counter[4] = f->pending;
+    TRY(sfp__visit(v, "counter", SFP_DTYPE_I64, 1, &counters, counter, err));
+    TRY(sfp__visit(v, "solved_weight", SFP_DTYPE_F64, 1, &one, &f->weight, err));
+    TRY(sfp__visit(v, "kappa", SFP_DTYPE_F64, 1, &one, &f->kappa, err));
+    bool valid = counter[1] >= 0 && counter[1] <= h->rows && counter[4] >= 0 && counter[4] <= PENDING;
+    for (int i = 0; i < COUNTERS; i++)
+        valid = valid && counter[i] >= 0 && (i == 1 || counter[i] <= h->n);
+    if (!valid || !(f->weight >= 0 && f->kappa >= 0 && f->kappa <= 1))
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters are inconsistent", v->file, v->prefix);
+    if (!v->put) { /* a predictor may read them during a write */
+        m->own.n = counter[0];
+        m->own.rows = (int)counter[1];
+        m->own.chosen = counter[2];
+        f->solved = counter[3];
+        f->pending = (int)counter[4];
+    }
+    const int64_t inverse = (int64_t)sfp__triangle_count(h->opt.dim), u[] = {f->pending, h->opt.dim}, c[] = {h->rows, PENDING};
+    TRY(sfp__visit(v, "inverse", SFP_DTYPE_F64, 1, &inverse, f->inverse, err));
+    TRY(sfp__visit(v, "pending", SFP_DTYPE_F64, 2, u, f->u, err));
+    TRY(sfp__visit(v, "pending_factor", SFP_DTYPE_F64, 1, u, f->s, err));
+    TRY(sfp__visit(v, "pending_change", SFP_DTYPE_F64, 2, c, f->c, err));
+    for (int i = 0; !v->put && i < f->pending; i++)
+        if (!(f->s[i] >= 0))
+            return sfp__fail(err, SFP_EFORMAT, "%s: '%s.pending_factor': value %d is %g, expected at least 0", v->file, v->prefix,
+                             i, f->s[i]);
     return SFP_OK;
 }
 
 static sfp_status ridge_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     ridge *m = (ridge *)h;
-    const int64_t counters = COUNTERS, dim = h->opt.dim, factor = (int64_t)sfp__triangle_count(h->opt.dim);
-    m->counter[SOLVED] = m->own.n;
-    m->counter[SOLVED_ROWS] = m->own.rows;
-    m->counter[CHOSEN] = m->own.chosen;
-    TRY(sfp__visit(v, "counter", SFP_DTYPE_I64, 1, &counters, m->counter, err));
-    if (m->counter[SOLVED] < 0 || m->counter[SOLVED] > h->n || m->counter[SOLVED_ROWS] < 0 || m->counter[SOLVED_ROWS] > h->rows ||
-        m->counter[CHOSEN] < 0 || m->counter[CHOSEN] > h->n)
-        return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counters are inconsistent", v->file, v->prefix);
-    if (!v->put) { /* a predictor may read them during a write */
-        m->own.n = m->counter[SOLVED];
-        m->own.rows = (int)m->counter[SOLVED_ROWS];
-        m->own.chosen = m->counter[CHOSEN];
-    }
-    TRY(sfp__visit(v, "share", SFP_DTYPE_F64, 1, &m->counter[SOLVED_ROWS], m->own_share, err));
-    TRY(sfp__visit(v, "deviation", SFP_DTYPE_F64, 1, &dim, m->own_deviation, err));
-    TRY(sfp__visit(v, "factor", SFP_DTYPE_F64, 1, &factor, m->own_factor, err));
-    for (int i = 0; i < h->opt.dim && m->own.n > 0; i++)
-        if (!(sfp__triangle_row(m->own_factor, h->opt.dim, i)[i] > 0))
-            return sfp__fail(err, SFP_EFORMAT, "%s: '%s.factor': value %d of the diagonal is %g, expected a positive number",
-                             v->file, v->prefix, i, sfp__triangle_row(m->own_factor, h->opt.dim, i)[i]);
+    TRY(visit_follow(m, v, err));
     TRY(visit_solution(m, &m->own, v, err));
     return sfp__sums_visit(&m->sums, h->rows, h->count, v, err);
 }
@@ -621,8 +800,8 @@ static sfp_status ridge_visit_inference(sfp__head *h, const sfp__visitor *v, sfp
 #define KIND(word)                                                                                                             \
     {                                                                                                                          \
         .name = word, .size = sizeof(ridge), .init = ridge_init, .done = ridge_done, .grow = ridge_grow, .learn = ridge_learn, \
-        .forget = ridge_forget, .merge = ridge_merge, .refresh = ridge_refresh, .score = ridge_score,                          \
-        .linear_map = ridge_linear_map, .scale = ridge_scale, .novelty = ridge_novelty, .visit = ridge_visit,                  \
+        .sums = ridge_sums, .sums_changed = ridge_sums_changed, .drop_samples = ridge_drop_samples, .refresh = ridge_refresh,  \
+        .score = ridge_score, .scale = ridge_scale, .novelty = ridge_novelty, .visit = ridge_visit,                            \
         .visit_inference = ridge_visit_inference                                                                               \
     }
 const sfp__head_kind sfp__head_ridge = KIND("ridge"), sfp__head_slda = KIND("slda");

@@ -153,19 +153,6 @@ static void slda_score(sfp__head *h, int n, const float *q, bool exact, double *
     }
 }
 
-static void slda_linear_map(const sfp__head *h, bool exact, sfp__head_linear_map *f)
-{
-    (void)exact;
-    const slda *m = (const slda *)h;
-    size_t d = (size_t)h->opt.dim, rows = (size_t)h->rows;
-    f->rows = h->rows;
-    if (!f->weight)
-        return;
-    memcpy(f->weight, m->weight, d * rows * sizeof *f->weight);
-    memcpy(f->bias, m->bias, rows * sizeof *f->bias);
-    memcpy(f->centre, m->grand, d * sizeof *f->centre);
-}
-
 static sfp_status slda_visit(sfp__head *h, const sfp__visitor *v, sfp_error *err)
 {
     slda *m = (slda *)h;
@@ -193,7 +180,6 @@ const sfp__head_kind sfp__head_slda_published = {
     .learn = slda_learn,
     .refresh = slda_refresh,
     .score = slda_score,
-    .linear_map = slda_linear_map,
     .visit = slda_visit,
     .visit_inference = slda_visit_inference,
 };

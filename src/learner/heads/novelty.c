@@ -68,7 +68,7 @@ float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
     double d = distance(y, x, work);
     if (!(d > q[0]))
         return 0;
-    if (d >= q[LAST]) /* approaches 1, so that images that are farther than all held-out samples are still ordered */
+    if (d >= q[LAST]) /* approaches 1, so that images that are farther than all samples are still ordered */
         return (float)(1 - q[LAST] / d / SFP_NOVELTY_QUANTILES);
     int low = 0, high = LAST; /* q[low] < d <= q[high] */
     while (high - low > 1) {
@@ -83,29 +83,30 @@ float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work)
 
 /* -------------------------------------------------------------------------- fit */
 
-/* Writes the sum of products of the last D values over the samples that are not held out. */
+/* Writes the sum of products of the last D values. */
 static void sum_products(sfp__novelty *y, const sfp__sums *s)
 {
     int d = y->dim, first = s->dim - d;
+    memset(y->factor, 0, sfp__triangle_count(d) * sizeof *y->factor); /* no old values below the diagonal */
     for (int i = 0; i < d; i++) {
-        const double *from = sfp__triangle_row(s->product[SFP_REST], s->dim, first + i) + first;
+        const double *from = sfp__triangle_row(s->product, s->dim, first + i) + first;
         double *row = sfp__triangle_row(y->factor, d, i);
         memcpy(row + i, from + i, (size_t)(d - i) * sizeof *row);
-        for (int k = 0; k < s->recent[SFP_REST]; k++) {
-            const double *x = s->recent_x[SFP_REST] + (size_t)k * (size_t)s->dim + first;
+        for (int k = 0; k < s->recent; k++) {
+            const double *x = s->recent_x + (size_t)k * (size_t)s->dim + first;
             for (int j = i; j < d; j++)
                 row[j] += x[i] * x[j];
         }
     }
 }
 
-/* Writes the sums of the classes that have samples, divided by the root of their number; returns the number of these classes. */
+/* Writes the sums of the classes that have samples, divided by the root of their weight; returns the number of these classes. */
 static int collect_classes(sfp__novelty *y, const sfp__sums *s, int rows)
 {
     int used = 0, d = y->dim;
     for (int r = 0; r < rows; r++) {
-        double n = (double)s->count[SFP_REST][r], *to = y->mean + (size_t)used * (size_t)d;
-        const double *from = s->class_sum[SFP_REST] + (size_t)(r + 1) * (size_t)s->dim - d;
+        double n = s->mass[r], *to = y->mean + (size_t)used * (size_t)d;
+        const double *from = s->class_sum + (size_t)(r + 1) * (size_t)s->dim - d;
         for (int i = 0; n > 0 && i < d; i++)
             to[i] = from[i] / sqrt(n);
         used += n > 0;
@@ -119,7 +120,7 @@ static void whiten_means(sfp__novelty *y, const sfp__sums *s, int rows)
     int d = y->dim;
     double *mean = y->mean;
     for (int r = 0; r < rows; r++) {
-        double n = (double)s->count[SFP_REST][r];
+        double n = s->mass[r];
         if (!(n > 0))
             continue;
         for (int i = 0; i < d; i++)
@@ -135,14 +136,45 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Writes the quantiles of the distances of kept samples, whose classes have samples that are not held out; false: too few. */
-static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s)
+/* Returns the squared distance of kept sample i to the nearest mean, without the sample: it is u away from its own mean, which then moves
+ * away from it, and the covariance changes by a multiple of u u^T. share: of the shrinkage. */
+static double distance_left_out(sfp__novelty *y, const sfp__sums *s, int i, double share)
+{
+    int own = 0;
+    size_t d = (size_t)y->dim;
+    double n = s->total / s->weight, ny = s->mass[s->kept_row[i]] / s->weight, q = 0, *x = y->work;
+    const float *from = s->kept_x + (size_t)(i + 1) * (size_t)s->dim - d;
+    for (int r = 0; r < s->kept_row[i]; r++)
+        own += s->mass[r] > 0;
+    const double *mean = y->mean + (size_t)own * d;
+    for (size_t k = 0; k < d; k++)
+        x[k] = (double)from[k] - y->centre[k];
+    whiten(y, x);
+    for (size_t k = 0; k < d; k++)
+        q += (x[k] - mean[k]) * (x[k] - mean[k]);
+    double rho = (1 - share) * ny / ((ny - 1) * n), change = rho / fmax(1 - rho * q, 1e-9), farther = ny / (ny - 1);
+    double nearest = farther * farther * q * (1 + change * q);
+    for (int r = 0; r < y->rows; r++) {
+        const double *other = y->mean + (size_t)r * d;
+        double distance = 0, across = 0;
+        for (size_t k = 0; r != own && k < d; k++) {
+            distance += (x[k] - other[k]) * (x[k] - other[k]);
+            across += (x[k] - mean[k]) * (x[k] - other[k]);
+        }
+        if (r != own)
+            nearest = fmin(nearest, distance + change * across * across);
+    }
+    return nearest;
+}
+
+/* Writes the quantiles of the distances of kept samples, whose classes have other samples; false: too few. */
+static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s, double share)
 {
     double found[SFP_SUMS_KEPT];
     int n = 0;
     for (int i = 0; i < s->kept; i++)
-        if (s->count[SFP_REST][s->kept_row[i]] > 0)
-            found[n++] = distance(y, s->kept_x + (size_t)(i + 1) * (size_t)s->dim - y->dim, y->work);
+        if (s->mass[s->kept_row[i]] > 1.5 * s->weight)
+            found[n++] = distance_left_out(y, s, i, share);
     if (n < SFP_NOVELTY_KEPT_MIN)
         return false;
     qsort(found, (size_t)n, sizeof *found, compare);
@@ -155,10 +187,10 @@ static bool fit_quantiles(sfp__novelty *y, const sfp__sums *s)
 }
 
 /* Writes the factor of the covariance within classes and the whitened means; false: it cannot be factored. */
-static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used, sfp__thread_pool *threads)
+static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used, double *share, sfp__thread_pool *threads)
 {
     int d = y->dim;
-    double n = (double)s->total[SFP_REST];
+    double n = s->total;
     sum_products(y, s);
     sfp__triangle_add(d, y->factor, used, -1, y->mean, threads);
     for (int i = 0; i < d; i++) {
@@ -166,10 +198,10 @@ static bool fit_classes(sfp__novelty *y, const sfp__sums *s, int rows, int used,
         for (int j = i; j < d; j++)
             row[j] /= n;
         for (int r = 0; r < rows; r++)
-            sum += s->class_sum[SFP_REST][(size_t)(r + 1) * (size_t)s->dim - (size_t)(d - i)];
+            sum += s->class_sum[(size_t)(r + 1) * (size_t)s->dim - (size_t)(d - i)];
         y->centre[i] = sum / n;
     }
-    sfp__triangle_shrink(d, y->factor, n, -1, 0);
+    *share = sfp__triangle_shrink(d, y->factor, n / s->weight, -1, 0);
     if (!sfp__triangle_factor(d, y->factor, threads))
         return false;
     whiten_means(y, s, rows);
@@ -181,29 +213,23 @@ void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread
     y->rows = 0;
     if (s->kept < SFP_NOVELTY_KEPT_MIN)
         return;
+    double share;
     int used = collect_classes(y, s, rows);
-    if (used == 0 || !fit_classes(y, s, rows, used, threads))
+    if (used == 0 || !fit_classes(y, s, rows, used, &share, threads))
         return;
     y->rows = used;
-    if (!fit_quantiles(y, s))
+    if (!fit_quantiles(y, s, share))
         y->rows = 0;
 }
 
-sfp_status sfp__novelty_copy(sfp__novelty *to, const sfp__novelty *from, sfp_error *err)
+void sfp__novelty_clear(sfp__novelty *y)
 {
-    size_t d = (size_t)from->dim, rows = (size_t)from->rows;
-    to->rows = 0;
-    if (rows == 0)
-        return SFP_OK;
-    if (!to->centre)
-        TRY(sfp__novelty_init(to, from->dim, err));
-    TRY(sfp__check_memory(sfp__grow(&to->mean, d * sizeof *to->mean, 0, rows, &to->capacity), err));
-    memcpy(to->centre, from->centre, d * sizeof *to->centre);
-    memcpy(to->factor, from->factor, sfp__triangle_count(from->dim) * sizeof *to->factor);
-    memcpy(to->mean, from->mean, rows * d * sizeof *to->mean);
-    memcpy(to->quantile, from->quantile, sizeof to->quantile);
-    to->rows = from->rows;
-    return SFP_OK;
+    size_t d = (size_t)y->dim;
+    memset(y->mean, 0, (size_t)y->rows * d * sizeof *y->mean);
+    memset(y->centre, 0, d * sizeof *y->centre);
+    memset(y->factor, 0, sfp__triangle_count(y->dim) * sizeof *y->factor);
+    memset(y->quantile, 0, sizeof y->quantile);
+    y->rows = 0;
 }
 
 /* ------------------------------------------------------------------- save, load */

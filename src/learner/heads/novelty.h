@@ -1,12 +1,12 @@
 /* A score for images that belong to none of the classes (docs/method.md, section 18): the squared Mahalanobis distance of a query to
- * the nearest class mean, as a quantile of the distances of held-out samples of known classes. It is 0.95 if the query is farther
+ * the nearest class mean, as a quantile of the distances of samples of known classes that are left out. It is 0.95 if the query is farther
  * from all means than 95 % of these. */
 #ifndef SFP_LEARNER_NOVELTY_H
 #define SFP_LEARNER_NOVELTY_H
 
 #include "learner/heads/sums.h"
 
-enum { SFP_NOVELTY_KEPT_MIN = 20 }; /* with fewer held-out samples images have no score */
+enum { SFP_NOVELTY_KEPT_MIN = 20 }; /* with fewer samples to leave out images have no score */
 enum { SFP_NOVELTY_QUANTILES = 101 };
 
 typedef struct sfp__novelty {
@@ -26,11 +26,11 @@ void sfp__novelty_done(sfp__novelty *y);
 /* Grows the means from `old` to `capacity` rows. */
 bool sfp__novelty_grow(sfp__novelty *y, int old, int capacity);
 
-/* Computes means and covariance from the samples that are not held out, quantiles from held-out samples that are kept. The sums have
- * `rows` classes and sums of products. */
+/* Computes means, covariance and quantiles; those from the kept samples, each compared with the means and the covariance without it.
+ * The sums have `rows` classes and sums of products. */
 void sfp__novelty_fit(sfp__novelty *y, const sfp__sums *s, int rows, sfp__thread_pool *threads);
-/* Copies to another one, which is zero or a copy: its memory is reused. */
-sfp_status sfp__novelty_copy(sfp__novelty *to, const sfp__novelty *from, sfp_error *err);
+/* Removes the means and all that was computed from samples. */
+void sfp__novelty_clear(sfp__novelty *y);
 /* Returns the score of a query x (D), from 0 to 1; NAN: there is none. work (D). */
 float sfp__novelty_score(const sfp__novelty *y, const float *x, double *work);
 

@@ -1,6 +1,6 @@
-/* Products are added in groups of SFP_SUMS_GROUP samples of a fold, because a matrix of doubles is larger than the caches: a
- * single sample would cost as much memory traffic as a group. The groups depend only on the order of the samples, not on how they
- * are divided into batches. */
+/* Products are added in groups of SFP_SUMS_GROUP samples, because a matrix of doubles is larger than the caches: a single sample would
+ * cost as much memory traffic as a group. The groups depend only on the order of the samples, not on how they are divided into
+ * batches. */
 #include "learner/heads/sums.h"
 
 #include "base/mem.h"
@@ -10,36 +10,29 @@
 #include <math.h>
 #include <string.h>
 
-sfp_status sfp__sums_init(sfp__sums *s, int dim, bool products, sfp_error *err)
+sfp_status sfp__sums_init(sfp__sums *s, int dim, bool products, double half_life, sfp_error *err)
 {
-    *s = (sfp__sums){.dim = dim, .products = products};
+    *s = (sfp__sums){.dim = dim, .products = products, .half_life = half_life, .weight = 1};
     TRY(sfp__alloc(&s->kept_x, SFP_SUMS_KEPT * (size_t)dim, sizeof *s->kept_x, err));
-    for (int f = 0; products && f < SFP_FOLDS; f++) {
-        TRY(sfp__check_memory((s->product[f] = sfp__calloc(sfp__triangle_count(dim), sizeof *s->product[f])), err));
-        TRY(sfp__alloc(&s->recent_x[f], SFP_SUMS_GROUP * (size_t)dim, sizeof *s->recent_x[f], err));
-    }
-    return SFP_OK;
+    if (!products)
+        return SFP_OK;
+    TRY(sfp__check_memory((s->product = sfp__calloc(sfp__triangle_count(dim), sizeof *s->product)), err));
+    return sfp__alloc(&s->recent_x, SFP_SUMS_GROUP * (size_t)dim, sizeof *s->recent_x, err);
 }
 
 void sfp__sums_done(sfp__sums *s)
 {
     sfp__free(s->kept_x);
-    for (int f = 0; f < SFP_FOLDS; f++) {
-        sfp__free(s->count[f]);
-        sfp__free(s->class_sum[f]);
-        sfp__free(s->product[f]);
-        sfp__free(s->recent_x[f]);
-    }
+    sfp__free(s->mass);
+    sfp__free(s->class_sum);
+    sfp__free(s->product);
+    sfp__free(s->recent_x);
 }
 
 bool sfp__sums_grow(sfp__sums *s, int old, int capacity)
 {
-    size_t row = (size_t)s->dim * sizeof(double);
-    for (int f = 0; f < SFP_FOLDS; f++)
-        if (!sfp__head_extend(&s->count[f], sizeof *s->count[f], (size_t)old, (size_t)capacity) ||
-            !sfp__head_extend(&s->class_sum[f], row, (size_t)old, (size_t)capacity))
-            return false;
-    return true;
+    return sfp__head_extend(&s->mass, sizeof *s->mass, (size_t)old, (size_t)capacity) &&
+           sfp__head_extend(&s->class_sum, (size_t)s->dim * sizeof *s->class_sum, (size_t)old, (size_t)capacity);
 }
 
 /* ---------------------------------------------------------------- kept samples */
@@ -49,7 +42,7 @@ static float *kept_at(const sfp__sums *s, int i)
     return s->kept_x + (size_t)i * (size_t)s->dim;
 }
 
-/* Keeps a held-out sample if its key is among the lowest. */
+/* Keeps a sample if its key is among the lowest. */
 static void keep(sfp__sums *s, const float *x, int64_t row, uint64_t key)
 {
     size_t bytes = (size_t)s->dim * sizeof *x;
@@ -83,82 +76,202 @@ static void drop(sfp__sums *s, int row, uint64_t key)
 
 /* ------------------------------------------------------------------------ sums */
 
-/* Adds sign * the sample to all sums but the products. */
-static void add_to_class(sfp__sums *s, const float *x, int row, int fold, int sign)
+/* Clears sums that have no samples any more, so that no rounding error of them is left. */
+static void clear_if_empty(sfp__sums *s, int row)
 {
-    double *sum = s->class_sum[fold] + (size_t)row * (size_t)s->dim, square = 0;
+    size_t d = (size_t)s->dim;
+    if (s->mass[row] == 0)
+        memset(s->class_sum + (size_t)row * d, 0, d * sizeof *s->class_sum);
+    if (s->total > 0)
+        return;
+    s->square = 0;
+    s->recent = 0;
+    if (s->products)
+        memset(s->product, 0, sfp__triangle_count(s->dim) * sizeof *s->product);
+}
+
+/* Adds weight * the sample to all sums but the products. */
+static void add_to_class(sfp__sums *s, const float *x, int row, double weight)
+{
+    double *sum = s->class_sum + (size_t)row * (size_t)s->dim, square = 0;
     for (int i = 0; i < s->dim; i++) {
-        sum[i] += sign * (double)x[i];
+        sum[i] += weight * (double)x[i];
         square += (double)x[i] * (double)x[i];
     }
-    s->square[fold] += sign * square;
-    s->count[fold][row] += sign;
-    s->total[fold] += sign;
+    s->square += weight * square;
+    s->mass[row] += weight;
+    s->total += weight;
 }
 
-void sfp__sums_add(sfp__sums *s, const float *x, int row, uint64_t key, sfp__thread_pool *threads)
+/* Adds the recent samples to the products. */
+static void fold_recent(sfp__sums *s, sfp__thread_pool *threads)
 {
-    int f = sfp__sums_fold_of(key);
-    add_to_class(s, x, row, f, 1);
-    if (f == SFP_HELD)
-        keep(s, x, row, key);
-    if (!s->products)
+    if (s->products)
+        sfp__triangle_add(s->dim, s->product, s->recent, 1, s->recent_x, threads);
+    s->recent = 0;
+}
+
+static const double weight_max = 0x1p40;
+
+/* Doubles the weight of new samples with each half-life. Before it becomes too large for the sums, all of them are divided by it. */
+static void age(sfp__sums *s, int rows, sfp__thread_pool *threads)
+{
+    size_t d = (size_t)s->dim, products = s->products ? sfp__triangle_count(s->dim) : 0;
+    s->weight *= exp2(1 / s->half_life);
+    if (s->weight < weight_max)
         return;
-    double *to = s->recent_x[f] + (size_t)s->recent[f]++ * (size_t)s->dim;
-    for (int i = 0; i < s->dim; i++)
-        to[i] = (double)x[i];
-    if (s->recent[f] == SFP_SUMS_GROUP) {
-        sfp__triangle_add(s->dim, s->product[f], SFP_SUMS_GROUP, 1, s->recent_x[f], threads);
-        s->recent[f] = 0;
-    }
+    double factor = 1 / s->weight;
+    fold_recent(s, threads);
+    for (size_t i = 0; i < products; i++)
+        s->product[i] *= factor;
+    for (size_t i = 0; i < (size_t)rows * d; i++)
+        s->class_sum[i] *= factor;
+    for (int r = 0; r < rows; r++)
+        s->mass[r] *= factor;
+    s->square *= factor;
+    s->total *= factor;
+    s->weight = 1;
 }
 
-bool sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key)
+/* Keeps some of the samples of the last half-lives: the newest have the lowest keys. */
+static void keep_recent(sfp__sums *s, const float *x, int row, uint64_t key, int64_t number)
 {
-    int f = sfp__sums_fold_of(key);
-    if (s->count[f][row] == 0)
-        return false;
-    add_to_class(s, x, row, f, -1);
+    uint64_t stride = (uint64_t)fmax(1, s->half_life / (SFP_SUMS_KEPT / 2.0));
+    if (key % stride == 0)
+        keep(s, x, row, (uint64_t)(INT64_MAX - number));
+}
+
+void sfp__sums_add(sfp__sums *s, const float *x, int row, int rows, uint64_t key, int64_t number, sfp__thread_pool *threads)
+{
+    add_to_class(s, x, row, s->weight);
+    if (s->half_life > 0)
+        keep_recent(s, x, row, key, number);
+    else
+        keep(s, x, row, key);
+    if (s->products) {
+        double *to = s->recent_x + (size_t)s->recent++ * (size_t)s->dim, root = sqrt(s->weight);
+        for (int i = 0; i < s->dim; i++)
+            to[i] = root * (double)x[i];
+        if (s->recent == SFP_SUMS_GROUP)
+            fold_recent(s, threads);
+    }
+    if (s->half_life > 0)
+        age(s, rows, threads);
+}
+
+void sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key)
+{
+    add_to_class(s, x, row, -1);
     drop(s, row, key);
     for (int i = 0; s->products && i < s->dim; i++) { /* a single sample: the products of its row i */
-        double *to = sfp__triangle_row(s->product[f], s->dim, i);
+        double *to = sfp__triangle_row(s->product, s->dim, i);
         for (int j = i; j < s->dim; j++)
             to[j] -= (double)x[i] * (double)x[j];
     }
-    return true;
+    clear_if_empty(s, row);
+}
+
+/* --------------------------------------------------------------- sums of two streams */
+
+/* Adds sign * the sums of `from`, but not its kept samples. */
+static void combine(sfp__sums *s, const sfp__sums *from, int rows, const int *row, int sign)
+{
+    size_t d = (size_t)s->dim, count = sfp__triangle_count(s->dim);
+    for (int r = 0; r < rows; r++) {
+        if (from->mass[r] == 0)
+            continue;
+        s->mass[row[r]] += sign * from->mass[r];
+        for (size_t i = 0; i < d; i++)
+            s->class_sum[(size_t)row[r] * d + i] += sign * from->class_sum[(size_t)r * d + i];
+    }
+    s->total += sign * from->total;
+    s->square += sign * from->square;
+    for (size_t i = 0; s->products && i < count; i++)
+        s->product[i] += sign * from->product[i];
+    if (s->products)
+        sfp__triangle_add(s->dim, s->product, from->recent, sign, from->recent_x, NULL);
+    for (int i = 0; i < 1 + SFP_STRENGTHS; i++)
+        s->dropped[i] += sign * from->dropped[i];
 }
 
 void sfp__sums_merge(sfp__sums *s, const sfp__sums *from, int rows, const int *row)
 {
-    size_t d = (size_t)s->dim, count = sfp__triangle_count(s->dim);
-    for (int f = 0; f < SFP_FOLDS; f++) {
-        for (int r = 0; r < rows; r++) {
-            s->count[f][row[r]] += from->count[f][r];
-            for (size_t i = 0; i < d; i++)
-                s->class_sum[f][(size_t)row[r] * d + i] += from->class_sum[f][(size_t)r * d + i];
-        }
-        s->total[f] += from->total[f];
-        s->square[f] += from->square[f];
-        for (size_t i = 0; s->products && i < count; i++)
-            s->product[f][i] += from->product[f][i];
-        if (s->products)
-            sfp__triangle_add(s->dim, s->product[f], from->recent[f], 1, from->recent_x[f], NULL);
-    }
+    combine(s, from, rows, row, 1);
     for (int i = 0; i < from->kept; i++)
-        keep(s, kept_at(from, i), row[from->kept_row[i]], from->key[i]);
+        if (row[from->kept_row[i]] >= 0)
+            keep(s, kept_at(from, i), row[from->kept_row[i]], from->key[i]);
 }
 
-void sfp__sums_product(const sfp__sums *s, unsigned folds, double *out, sfp__thread_pool *threads)
+void sfp__sums_subtract(sfp__sums *s, const sfp__sums *from, int rows, const int *row)
 {
-    size_t count = sfp__triangle_count(s->dim);
-    memset(out, 0, count * sizeof *out);
-    for (int f = 0; f < SFP_FOLDS; f++) {
-        if (!(folds & 1u << f))
-            continue;
-        for (size_t i = 0; i < count; i++)
-            out[i] += s->product[f][i];
-        sfp__triangle_add(s->dim, out, s->recent[f], 1, s->recent_x[f], threads);
+    combine(s, from, rows, row, -1);
+    for (int i = 0; i < from->kept; i++)
+        drop(s, row[from->kept_row[i]], from->key[i]);
+    for (int r = 0; r < rows; r++)
+        if (row[r] >= 0)
+            clear_if_empty(s, row[r]);
+    if (!(s->dropped[0] > 0)) /* the samples taken out had strengths that those added had not */
+        memset(s->dropped, 0, sizeof s->dropped);
+}
+
+/* ----------------------------------------------------------- without single samples */
+
+void sfp__sums_leave_out(sfp__sums *s, int row)
+{
+    size_t d = (size_t)s->dim;
+    double n = s->mass[row], *x = s->class_sum + (size_t)row * d;
+    fold_recent(s, NULL);
+    for (int i = s->kept - 1; i >= 0; i--)
+        if (s->kept_row[i] == row)
+            drop(s, row, s->key[i]);
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < d; i++) {
+        x[i] /= sqrt(n);
+        s->square -= x[i] * x[i];
     }
+    if (s->products)
+        sfp__triangle_add(s->dim, s->product, 1, -1, x, NULL);
+    s->mass[row] = 0;
+    s->total -= n;
+    clear_if_empty(s, row);
+}
+
+static const double log_strength_max = 20; /* a strength within it is one that a file may have */
+
+static double bounded_log(double x)
+{
+    return fmax(-log_strength_max, fmin(log(x), log_strength_max));
+}
+
+void sfp__sums_drop_samples(sfp__sums *s, const double *strength)
+{
+    double n = s->total;
+    fold_recent(s, NULL);
+    if (s->products)
+        memset(s->recent_x, 0, SFP_SUMS_GROUP * (size_t)s->dim * sizeof *s->recent_x);
+    memset(s->kept_x, 0, SFP_SUMS_KEPT * (size_t)s->dim * sizeof *s->kept_x);
+    s->kept = 0;
+    memset(s->dropped, 0, sizeof s->dropped);
+    for (int i = 0; strength && n > 0 && i < SFP_STRENGTHS; i++)
+        s->dropped[1 + i] = n * (i == SFP_SCALING ? strength[i] : bounded_log(strength[i]));
+    s->dropped[0] = strength ? n : 0;
+}
+
+bool sfp__sums_dropped_strength(const sfp__sums *s, double *strength)
+{
+    double n = s->dropped[0];
+    for (int i = 0; n > 0 && i < SFP_STRENGTHS; i++) {
+        double mean = fmax(-log_strength_max, fmin(s->dropped[1 + i] / n, log_strength_max));
+        strength[i] = i == SFP_SCALING ? round(mean) : exp(mean);
+    }
+    return n > 0;
+}
+
+void sfp__sums_product(const sfp__sums *s, double *out, sfp__thread_pool *threads)
+{
+    memcpy(out, s->product, sfp__triangle_count(s->dim) * sizeof *out);
+    sfp__triangle_add(s->dim, out, s->recent, 1, s->recent_x, threads);
 }
 
 /* ------------------------------------------------------------------ save, load */
@@ -172,32 +285,32 @@ static bool bounded(size_t n, const double *x, double limit)
     return true;
 }
 
-/* Returns false for values that no stream can produce. The limits are twice what samples can add up to, because of rounding. */
-static bool plausible_fold(const sfp__sums *s, int f, int rows)
+/* Returns whether the masses are those of these numbers of samples. */
+static bool plausible_masses(const sfp__sums *s, int rows, const int64_t *samples)
 {
-    size_t d = (size_t)s->dim;
-    double limit = 2 * (double)SFP_HEAD_VALUE_MAX, n = (double)s->total[f] + 1;
-    int64_t total = 0;
+    double total = 0;
+    if (!(s->weight >= 1 && s->weight <= weight_max) || (s->half_life == 0 && s->weight != 1))
+        return false;
     for (int r = 0; r < rows; r++) {
-        if (s->count[f][r] < 0 || s->count[f][r] > s->total[f] || s->total[f] > INT64_MAX / SFP_HEAD_LABEL_MAX)
+        double n = (double)samples[r];
+        if (s->half_life > 0 ? !(s->mass[r] >= 0 && s->mass[r] <= n * s->weight) : s->mass[r] != n)
             return false;
-        total += s->count[f][r];
+        total += s->mass[r];
     }
-    return total == s->total[f] && bounded(1, &s->square[f], n * (double)d * limit * limit) &&
-           bounded((size_t)rows * d, s->class_sum[f], n * limit) &&
-           (!s->products || (bounded(sfp__triangle_count(s->dim), s->product[f], n * limit * limit) &&
-                             bounded((size_t)s->recent[f] * d, s->recent_x[f], limit)));
+    return fabs(total - s->total) <= 1e-6 * total;
 }
 
+/* Returns false for values that no stream can produce. The limits are twice what samples can add up to, because of rounding. */
 static bool plausible(const sfp__sums *s, int rows, const int64_t *samples)
 {
-    size_t values = (size_t)s->kept * (size_t)s->dim;
-    for (int f = 0; f < SFP_FOLDS; f++)
-        if (!plausible_fold(s, f, rows))
-            return false;
-    for (int r = 0; r < rows; r++)
-        if (s->count[SFP_REST][r] + s->count[SFP_HELD][r] != samples[r])
-            return false;
+    size_t d = (size_t)s->dim, values = (size_t)s->kept * d;
+    double limit = 2 * (double)SFP_HEAD_VALUE_MAX, n = s->total + 1;
+    if (!plausible_masses(s, rows, samples) || !bounded(1, &s->square, n * (double)d * limit * limit) ||
+        !bounded((size_t)rows * d, s->class_sum, n * limit))
+        return false;
+    if (s->products && !(bounded(sfp__triangle_count(s->dim), s->product, n * limit * limit) &&
+                         bounded((size_t)s->recent * d, s->recent_x, limit * sqrt(s->weight))))
+        return false;
     for (int i = 0; i < s->kept; i++)
         if (s->kept_row[i] < 0 || s->kept_row[i] >= rows || (i > 0 && s->key[i] < s->key[i - 1]))
             return false;
@@ -205,6 +318,26 @@ static bool plausible(const sfp__sums *s, int rows, const int64_t *samples)
         if (!(fabsf(s->kept_x[i]) <= SFP_HEAD_VALUE_MAX))
             return false;
     return true;
+}
+
+size_t sfp__sums_bytes(const sfp__sums *s, int rows)
+{
+    size_t d = (size_t)s->dim, products = s->products ? sfp__triangle_count(s->dim) : 0;
+    return (products + ((size_t)rows + (size_t)s->recent) * d) * sizeof(double) + (size_t)s->kept * d * sizeof *s->kept_x;
+}
+
+/* Only sums whose single samples were dropped have this tensor. */
+static sfp_status visit_dropped(sfp__sums *s, const sfp__visitor *v, sfp_error *err)
+{
+    const int64_t count = 1 + SFP_STRENGTHS;
+    const sfp__tensor *t = NULL;
+    bool found = v->put ? s->dropped[0] > 0 : sfp__visit_find(v, "dropped", SFP_DTYPE_F64, &t, NULL) != SFP_ENOTFOUND;
+    if (found)
+        TRY(sfp__visit(v, "dropped", SFP_DTYPE_F64, 1, &count, s->dropped, err));
+    if (!(s->dropped[0] >= 0 && s->dropped[0] <= 0x1p53))
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s.dropped' begins with %g, expected a number of samples", v->file, v->prefix,
+                         s->dropped[0]);
+    return SFP_OK;
 }
 
 /* Reads how many samples a tensor of the file has, at most `most`. */
@@ -221,28 +354,26 @@ static sfp_status read_count(const sfp__visitor *v, const char *name, sfp__dtype
 
 sfp_status sfp__sums_visit(sfp__sums *s, int rows, const int64_t *samples, const sfp__visitor *v, sfp_error *err)
 {
-    static const char *const recent[] = {"recent", "recent_held"}, *const sum[] = {"sums", "sums_held"},
-                             *const count[] = {"samples", "samples_held"}, *const product[] = {"products", "products_held"};
-    const int64_t two = SFP_FOLDS, sums[] = {rows, s->dim}, products = (int64_t)sfp__triangle_count(s->dim);
+    const int64_t sums[] = {rows, s->dim}, products = (int64_t)sfp__triangle_count(s->dim), one = 1;
     if (!v->put)
         TRY(read_count(v, "kept", SFP_DTYPE_F32, SFP_SUMS_KEPT, &s->kept, err));
     const int64_t kept[] = {s->kept, s->dim};
-    TRY(sfp__visit(v, "total", SFP_DTYPE_I64, 1, &two, s->total, err));
-    TRY(sfp__visit(v, "square", SFP_DTYPE_F64, 1, &two, s->square, err));
+    TRY(sfp__visit(v, "sample_weight", SFP_DTYPE_F64, 1, &one, &s->weight, err));
+    TRY(sfp__visit(v, "total", SFP_DTYPE_F64, 1, &one, &s->total, err));
+    TRY(sfp__visit(v, "square", SFP_DTYPE_F64, 1, &one, &s->square, err));
     TRY(sfp__visit(v, "key", SFP_DTYPE_I64, 1, kept, s->key, err));
     TRY(sfp__visit(v, "kept_row", SFP_DTYPE_I64, 1, kept, s->kept_row, err));
     TRY(sfp__visit(v, "kept", SFP_DTYPE_F32, 2, kept, s->kept_x, err));
-    for (int f = 0; f < SFP_FOLDS; f++) {
-        TRY(sfp__visit(v, count[f], SFP_DTYPE_I64, 1, sums, s->count[f], err));
-        TRY(sfp__visit(v, sum[f], SFP_DTYPE_F64, 2, sums, s->class_sum[f], err));
-        if (!s->products)
-            continue;
+    TRY(sfp__visit(v, "mass", SFP_DTYPE_F64, 1, sums, s->mass, err));
+    TRY(sfp__visit(v, "sums", SFP_DTYPE_F64, 2, sums, s->class_sum, err));
+    if (s->products) {
         if (!v->put)
-            TRY(read_count(v, recent[f], SFP_DTYPE_F64, SFP_SUMS_GROUP - 1, &s->recent[f], err));
-        const int64_t x[] = {s->recent[f], s->dim};
-        TRY(sfp__visit(v, recent[f], SFP_DTYPE_F64, 2, x, s->recent_x[f], err));
-        TRY(sfp__visit(v, product[f], SFP_DTYPE_F64, 1, &products, s->product[f], err));
+            TRY(read_count(v, "recent", SFP_DTYPE_F64, SFP_SUMS_GROUP - 1, &s->recent, err));
+        const int64_t x[] = {s->recent, s->dim};
+        TRY(sfp__visit(v, "recent", SFP_DTYPE_F64, 2, x, s->recent_x, err));
+        TRY(sfp__visit(v, "products", SFP_DTYPE_F64, 1, &products, s->product, err));
     }
+    TRY(visit_dropped(s, v, err));
     if (!v->put && !plausible(s, rows, samples))
         return sfp__fail(err, SFP_EFORMAT, "%s: '%s': counts, classes and samples are inconsistent", v->file, v->prefix);
     return SFP_OK;

@@ -4,10 +4,12 @@
  * Sums of two machines add up, a sample can be taken out again, and a label can be corrected, so a head is the same as if it had
  * learned from the final set of samples in any order, up to the rounding of doubles.
  *
- * Each sample has a key, a digest of its image. It belongs to the held-out fold if its key says so, about one in ten. Because
- * this depends on the sample alone, sums of the folds add up, too. Some held-out samples are also kept themselves, those with the
- * lowest keys: calibration needs single samples. If one of them is taken out, the next lowest is not known any more, so there may
- * be one less than without it. */
+ * Some samples are also kept themselves, as a random part of the stream: strength of regularisation and calibration are chosen by
+ * leaving each of them out. They are those with the lowest keys, digests of the images, so the choice does not depend on the order. If
+ * one of them is taken out, the next lowest is not known any more, so there may be one less than without it.
+ *
+ * With a half-life, samples count less the older they are. Instead of all sums the weight of new samples changes: it doubles with
+ * each half-life. Such sums depend on the order: they are not merged, and samples are not taken out. */
 #ifndef SFP_LEARNER_SUMS_H
 #define SFP_LEARNER_SUMS_H
 
@@ -16,46 +18,60 @@
 
 #include <stdint.h>
 
-enum { SFP_REST, SFP_HELD, SFP_FOLDS }; /* folds: samples that are not held out, samples that are */
-enum { SFP_SUMS_GROUP = 32 };           /* samples that are added to the product sums at a time */
-enum { SFP_SUMS_KEPT = 256 };           /* held-out samples that are kept */
+enum { SFP_SUMS_GROUP = 32 };                               /* samples that are added to the product sums at a time */
+enum { SFP_SUMS_KEPT = 256 };                               /* samples that are kept */
+enum { SFP_LAMBDA, SFP_SCALE, SFP_SCALING, SFP_STRENGTHS }; /* what is chosen by leaving kept samples out (head_ridge.c) */
 
 typedef struct sfp__sums {
     int dim;
     bool products;                   /* whether the sums of products are computed */
-    int64_t total[SFP_FOLDS];        /* number of samples */
-    double square[SFP_FOLDS];        /* sum of |x|^2 */
-    int64_t *count[SFP_FOLDS];       /* (capacity) samples of a class */
-    double *class_sum[SFP_FOLDS];    /* (capacity, D) */
-    double *product[SFP_FOLDS];      /* sum of x x^T (triangle.h); NULL: none */
-    int recent[SFP_FOLDS];           /* samples that are not in `product` yet */
-    double *recent_x[SFP_FOLDS];     /* (SFP_SUMS_GROUP, D) */
+    double half_life;                /* in samples; 0: all samples count the same */
+    double weight;                   /* of the next sample; 1 without a half-life */
+    double total;                    /* weight of all samples */
+    double square;                   /* sum of |x|^2 */
+    double *mass;                    /* (capacity) weight of the samples of a class: their number without a half-life */
+    double *class_sum;               /* (capacity, D) */
+    double *product;                 /* sum of x x^T (triangle.h); NULL: none */
+    int recent;                      /* samples that are not in `product` yet */
+    double *recent_x;                /* (SFP_SUMS_GROUP, D) */
     int kept;                        /* samples that are kept: */
     uint64_t key[SFP_SUMS_KEPT];     /* lowest first */
     int64_t kept_row[SFP_SUMS_KEPT]; /* class */
     float *kept_x;                   /* (SFP_SUMS_KEPT, D) */
+    /* Strengths that were chosen before the kept samples were dropped: the number of samples, and the sums of log lambda, log scale and
+     * scaling over them. */
+    double dropped[1 + SFP_STRENGTHS];
 } sfp__sums;
 
 /* sfp__sums_done frees the memory, also after a failure. */
-sfp_status sfp__sums_init(sfp__sums *s, int dim, bool products, sfp_error *err);
+sfp_status sfp__sums_init(sfp__sums *s, int dim, bool products, double half_life, sfp_error *err);
 void sfp__sums_done(sfp__sums *s);
 /* Grows the arrays by class from `old` to `capacity` rows; new rows are zero. */
 bool sfp__sums_grow(sfp__sums *s, int old, int capacity);
 
-static inline int sfp__sums_fold_of(uint64_t key)
-{
-    return key % 10 == 0 ? SFP_HELD : SFP_REST;
-}
-
-/* Adds a sample of class `row`. */
-void sfp__sums_add(sfp__sums *s, const float *x, int row, uint64_t key, sfp__thread_pool *threads);
-/* Takes out a sample that was added with this class and key; false: no sample of this class and fold was added. */
-bool sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key);
-/* Adds the sums of `from`, whose class r is class row[r] here. */
+/* Adds a sample of class `row` of `rows`; number: that of the samples before it. */
+void sfp__sums_add(sfp__sums *s, const float *x, int row, int rows, uint64_t key, int64_t number, sfp__thread_pool *threads);
+/* Takes out a sample that was added with this class and key. */
+void sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key);
+/* Adds the sums of `from`, whose class r is class row[r] here; -1: a class without samples that is not here. */
 void sfp__sums_merge(sfp__sums *s, const sfp__sums *from, int rows, const int *row);
+/* Takes the sums of `from` out, which have at most as many samples of each class. */
+void sfp__sums_subtract(sfp__sums *s, const sfp__sums *from, int rows, const int *row);
 
-/* Writes the sum of products over the chosen folds (bits 1 << fold) to `out`. */
-void sfp__sums_product(const sfp__sums *s, unsigned folds, double *out, sfp__thread_pool *threads);
+/* Takes a class out. Products are not stored by class, so only those of the class mean can be taken out: the spread of its samples
+ * around their mean stays, as a part of the spread of all classes. */
+void sfp__sums_leave_out(sfp__sums *s, int row);
+/* Drops the single samples: adds the recent ones to the products and keeps none. `strength` (SFP_STRENGTHS) was chosen with those that
+ * were kept; NULL: nothing was. */
+void sfp__sums_drop_samples(sfp__sums *s, const double *strength);
+/* Writes the strengths that were chosen with dropped samples; false: there are none, and `strength` is unchanged. */
+bool sfp__sums_dropped_strength(const sfp__sums *s, double *strength);
+
+/* Writes the sum of products to `out`. */
+void sfp__sums_product(const sfp__sums *s, double *out, sfp__thread_pool *threads);
+
+/* Returns the size of the tensors of sfp__sums_visit in bytes, without the smallest ones. */
+size_t sfp__sums_bytes(const sfp__sums *s, int rows);
 
 /* samples (rows): the number of samples of each class, with which the sums that are read must agree. */
 sfp_status sfp__sums_visit(sfp__sums *s, int rows, const int64_t *samples, const sfp__visitor *v, sfp_error *err);

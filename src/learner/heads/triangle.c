@@ -67,7 +67,7 @@ void sfp__triangle_add(int n, double *t, int k, double sign, const double *x, sf
     run(threads, (n + B - 1) / B, add_block, &j);
 }
 
-void sfp__triangle_shrink(int n, double *a, double samples, double share, double extra)
+double sfp__triangle_shrink(int n, double *a, double samples, double share, double extra)
 {
     double trace = 0, squares = 0, target = 1;
     for (int i = 0; i < n; i++) {
@@ -92,6 +92,7 @@ void sfp__triangle_shrink(int n, double *a, double samples, double share, double
             row[j] *= 1 - share;
         row[i] += share * target + extra * trace / n;
     }
+    return share;
 }
 
 /* ---------------------------------------------------------------------- factor */
@@ -211,15 +212,32 @@ void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__th
     run(threads, (columns + B - 1) / B, solve_columns, &j);
 }
 
-double sfp__triangle_square(int n, const double *a, const double *x, double *work)
+/* The columns of block j of A^-1 from row j on depend only on the part of the factor from row j on, which is a triangle, too. */
+void sfp__triangle_invert(int n, const double *u, double *inverse, double *work, sfp__thread_pool *threads)
 {
-    double sum = 0;
-    memset(work, 0, (size_t)n * sizeof *work);
-    for (int i = 0; i < n; i++) { /* work_j is the sum of a_ij x_i over i < j, when row j is reached */
-        const double *row = const_block_at(a, n, i / B * B) + (ptrdiff_t)(i % B) * (n - i / B * B) - i / B * B;
-        sum += x[i] * (row[i] * x[i] + 2 * work[i]);
-        for (int j = i + 1; j < n; j++)
-            work[j] += row[j] * x[i];
+    for (int j = 0; j < n; j += B) {
+        int rows = min(B, n - j), left = n - j;
+        double *to = block_at(inverse, n, j);
+        memset(work, 0, (size_t)left * (size_t)rows * sizeof *work);
+        for (int k = 0; k < rows; k++)
+            work[(ptrdiff_t)k * rows + k] = 1;
+        sfp__triangle_solve(left, const_block_at(u, n, j), rows, work, threads);
+        for (int k = 0; k < rows; k++)
+            for (int c = 0; c < left; c++)
+                to[(ptrdiff_t)k * left + c] = work[(ptrdiff_t)c * rows + k];
     }
-    return sum;
+}
+
+void sfp__triangle_multiply(int n, const double *a, int columns, const double *x, double *y)
+{
+    const sfp__kernels *kernels = sfp__kernels_get();
+    memset(y, 0, (size_t)n * (size_t)columns * sizeof *y);
+    for (int i = 0; i < n; i += B) {
+        int rows = min(B, n - i), ld = n - i;
+        const double *block = const_block_at(a, n, i), *from = x + (ptrdiff_t)i * columns;
+        double *to = y + (ptrdiff_t)i * columns;
+        kernels->product_f64(rows, columns, ld, 1, block, 1, ld, from, columns, to, columns);
+        kernels->product_f64(ld - rows, columns, rows, 1, block + rows, ld, 1, from, columns, to + (ptrdiff_t)rows * columns,
+                             columns);
+    }
 }

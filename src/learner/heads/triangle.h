@@ -27,8 +27,8 @@ static inline double *sfp__triangle_row(double *t, int n, int i)
 void sfp__triangle_add(int n, double *t, int k, double sign, const double *x, sfp__thread_pool *threads);
 
 /* Shrinks a covariance of `samples` samples: to (1 - share) A + share I, or if share is negative towards the mean of its diagonal by the
- * oracle approximating estimator (Chen et al., 2010). `extra` times this mean is added to the diagonal. */
-void sfp__triangle_shrink(int n, double *a, double samples, double share, double extra);
+ * oracle approximating estimator (Chen et al., 2010). `extra` times this mean is added to the diagonal. Returns the share. */
+double sfp__triangle_shrink(int n, double *a, double samples, double share, double extra);
 
 /* Factors A = U^T U in place. Returns false if a pivot is not above the rounding error of its diagonal element. */
 bool sfp__triangle_factor(int n, double *a, sfp__thread_pool *threads);
@@ -36,7 +36,11 @@ bool sfp__triangle_factor(int n, double *a, sfp__thread_pool *threads);
 /* Computes X <- A^-1 X from the factor; X (n, columns) row-major. */
 void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads);
 
-/* Returns x^T A x. work (n) must not overlap x. */
-double sfp__triangle_square(int n, const double *a, const double *x, double *work);
+/* Writes A^-1 to `inverse`, from the factor. work (n, SFP_TRIANGLE_BLOCK). */
+void sfp__triangle_invert(int n, const double *u, double *inverse, double *work, sfp__thread_pool *threads);
+
+/* Computes Y = A X; X and Y (n, columns) row-major. The elements below the diagonal of the diagonal blocks must be set, too, as
+ * sfp__triangle_add and sfp__triangle_invert do. */
+void sfp__triangle_multiply(int n, const double *a, int columns, const double *x, double *y);
 
 #endif

@@ -30,8 +30,7 @@ static sfp_status visit_counters(visit *f, sfp_error *err)
     const sfp__learner_counts *n = &l->counts;
     int64_t c[] = {(int64_t)n->timestamps, (int64_t)n->offered,  (int64_t)n->scored,
                    (int64_t)n->trained,    (int64_t)n->replayed, l->buffer ? (int64_t)l->buffer->seen : 0,
-                   l->limits.coreset,      l->limits.replay,     l->limits.steps,
-                   l->limits.no_slack};
+                   l->limits.coreset,      l->limits.replay,     l->limits.steps};
     enum { COUNTERS = sizeof c / sizeof *c, LIMITS = 6 };
     TRY(sfp__visit_values(&f->v, "counters", SFP_DTYPE_I64, COUNTERS, c, err));
     for (int i = 0; i < COUNTERS; i++)
@@ -43,7 +42,6 @@ static sfp_status visit_counters(visit *f, sfp_error *err)
         return SFP_OK;
     l->counts = (sfp__learner_counts){(uint64_t)c[0], (uint64_t)c[1], (uint64_t)c[2], (uint64_t)c[3], (uint64_t)c[4]};
     sfp__learner_set_limits(l, (int)c[6], (int)c[7], (int)c[8]);
-    sfp__learner_set_slack(l, c[9] == 0);
     return SFP_OK;
 }
 
@@ -73,19 +71,6 @@ static sfp_status visit_drift(visit *f, sfp_error *err)
     TRY(sfp__visit_values(&f->v, "drift", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
     if (f->commits)
         *d = (sfp__drift_detector){n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
-    return SFP_OK;
-}
-
-static sfp_status visit_mix(visit *f, sfp_error *err)
-{
-    sfp__mix *m = &f->l->mix;
-    double n[1 + SFP_HEAD_MEMBERS] = {m->count};
-    memcpy(n + 1, m->loss, sizeof m->loss);
-    TRY(sfp__visit_values(&f->v, "mix", SFP_DTYPE_F64, sizeof n / sizeof *n, n, err));
-    if (f->commits) {
-        m->count = n[0];
-        memcpy(m->loss, n + 1, sizeof m->loss);
-    }
     return SFP_OK;
 }
 
@@ -230,10 +215,6 @@ static sfp_status visit_fingerprints(visit *f, sfp_error *err)
     TRY(visit_rng(f, "rng.replay", &l->replay_rng, err));
     TRY(visit_rng(f, "rng.buffer", &l->buffer_rng, err));
     TRY(visit_drift(f, err));
-    if (l->opt.head == SFP_HEAD_MIX) {
-        TRY(visit_mix(f, err));
-        TRY(sfp__validation_visit(&l->validation, &f->v, f->commits, f->classes, err));
-    }
     for (int i = 0; i < count; i++)
         TRY(visit_param(f, params[i], err));
     if (f->commits)
@@ -284,8 +265,8 @@ sfp_status sfp__learner_checkpoint(sfp__learner *l, const char *path, const char
     visit f = {.l = l, .v = sfp__visit_writing(&parts), .classes = sfp__learner_classes(l)};
     TRY(visit_learner(&f, err));
     pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
-    sfp_status status = sfp__heads_visit(l->heads, &f.v, err);
-    bool locked = l->heads[0] && sfp__head_saves_solution(l->heads[0]); /* until the tensors are written */
+    sfp_status status = sfp__head_visit_named(l->head, &f.v, err);
+    bool locked = l->head && sfp__head_saves_solution(l->head); /* until the tensors are written */
     if (!locked)
         pthread_mutex_unlock(&l->head_lock);
     if (!status)
@@ -362,7 +343,7 @@ static sfp_status check_method(const sfp__learner *l, const sfp__tensor_file *st
 /* Checks the whole file, then changes the learner. */
 static sfp_status read_and_commit(sfp__learner *l, sfp__tensor_file *st, char **position, sfp_error *err)
 {
-    OWNED_BY(sfp__heads_free) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
+    OWNED_PTR(sfp__head_free) sfp__head *head = NULL;
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     OWNED char *text = NULL;
     sfp__saved_components components = {0};
@@ -373,8 +354,8 @@ static sfp_status read_and_commit(sfp__learner *l, sfp__tensor_file *st, char **
     if (l->fp)
         TRY(sfp__state_components(&l->opt.fp, st, &components, err));
     TRY(sfp__metadata_names_read(st, sfp__learner_label_end(l), &names, err));
-    TRY(sfp__learner_make_heads(l, heads, err));
-    TRY(sfp__heads_visit(heads, &reading, err));
+    TRY(sfp__learner_make_head(l, &head, err));
+    TRY(sfp__head_visit_named(head, &reading, err));
     const char *where = sfp__tensor_file_meta(st, "position");
     TRY(sfp__check_memory((text = sfp__strdup(where ? where : "")), err));
     TRY(sfp__metadata_prepare(l, reading.file, &components, f.classes, names.count, err));
@@ -383,11 +364,8 @@ static sfp_status read_and_commit(sfp__learner *l, sfp__tensor_file *st, char **
     f.v = reading;
     f.commits = true;
     TRY(visit_learner(&f, err)); /* cannot fail from here on: the values were checked */
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
-        sfp__head *before = l->heads[i];
-        l->heads[i] = heads[i];
-        heads[i] = before;
-    }
+    sfp__head_free(l->head);
+    l->head = TAKE(head);
     l->classes.learned = l->classes.count;
     sfp__metadata_names_commit(&names, l);
     *position = TAKE(text);
@@ -425,57 +403,5 @@ sfp_status sfp__learner_resume(sfp__learner *l, const char *path, char **positio
     if (!status && position)
         *position = TAKE(to.position);
     sfp__free(to.position);
-    return status;
-}
-
-/* ------------------------------------------------------------------- merging */
-
-/* Fails if a class has another name in the file: the same label would then be two classes. */
-static sfp_status check_names(const sfp__learner *l, const char *path, const sfp__saved_names *names, sfp_error *err)
-{
-    for (int c = 0; c < names->count; c++) {
-        const char *ours = sfp__learner_class_name(l, c), *theirs = names->name[c];
-        char shown[SFP_NAME_MAX];
-        if (ours && theirs && strcmp(ours, theirs) != 0)
-            return sfp__fail(err, SFP_EINVAL, "%s: class %d is '%s', expected '%s' as in the learner", path, c,
-                             sfp__printable(theirs, shown, sizeof shown), ours);
-    }
-    return SFP_OK;
-}
-
-/* Adds sums, classes and names of the file. On failure nothing has changed. */
-static sfp_status add_learned(sfp__learner *l, const sfp__head *head, int classes, sfp__saved_names *names, sfp_error *err)
-{
-    TRY(sfp__learner_reserve_classes(l, names->count > classes ? names->count : classes, err));
-    TRY(sfp__head_merge(l->heads[0], head, err));
-    TRY(sfp__learner_add_classes(l, classes, err)); /* cannot fail: their memory is reserved */
-    sfp__learner_update_seen(l);
-    for (int c = 0; c < names->count; c++)
-        if (!l->classes.names[c])
-            l->classes.names[c] = TAKE(names->name[c]);
-    l->classes.names_version++;
-    return SFP_OK;
-}
-
-sfp_status sfp__learner_merge(sfp__learner *l, const char *path, sfp_error *err)
-{
-    OWNED uint8_t *bytes = NULL;
-    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
-    OWNED_BY(sfp__heads_free) sfp__head *heads[SFP_HEAD_MEMBERS] = {NULL};
-    OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
-    int classes = 0;
-    TRY(sfp__learner_check_sums(l, err));
-    TRY(sfp__checkpoint_open(path, &bytes, &st, err));
-    TRY(check_method(l, st, err));
-    TRY(sfp__metadata_check_sums(l, st, err));
-    TRY(sfp__metadata_classes(l, st, 0, &classes, err));
-    TRY(sfp__metadata_names_read(st, sfp__learner_label_end(l), &names, err));
-    TRY(check_names(l, path, &names, err));
-    TRY(sfp__learner_make_heads(l, heads, err));
-    const sfp__visitor reading = sfp__visit_reading(st, false);
-    TRY(sfp__heads_visit(heads, &reading, err));
-    pthread_mutex_lock(&l->head_lock);
-    sfp_status status = add_learned(l, heads[0], classes, &names, err);
-    pthread_mutex_unlock(&l->head_lock);
     return status;
 }

@@ -55,7 +55,7 @@ static void put_name(sfp__text *t, const char *name)
         sfp__text_put(t, "null");
 }
 
-static void put_names(sfp__file_metadata *m, int count, char *const *names)
+void sfp__metadata_put_names(sfp__file_metadata *m, int count, char *const *names)
 {
     sfp__text list = {0};
     sfp__text_put(&list, "[");
@@ -84,7 +84,7 @@ void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l)
         sfp__metadata_put_int(m, "open", l->fp->active_end);
     }
     sfp__metadata_put_int(m, "timestamps", (long long)l->counts.timestamps);
-    put_names(m, count, l->classes.names);
+    sfp__metadata_put_names(m, count, l->classes.names);
 }
 
 /* ----------------------------------------------------------------- settings */
@@ -114,14 +114,12 @@ static int put_settings(sfp__saved_kind kind, const char *keys, const sfp__learn
     return n;
 }
 
-/* Adds the settings of SFP_SAVED_INFERENCE: preprocessing of images, head, batch, seed. */
+/* Adds the settings of SFP_SAVED_INFERENCE: preprocessing of images, batch, seed. */
 static int list_inference_settings(const sfp__learner_options *o, sfp__saved_setting *out)
 {
-    int n = put_settings(SFP_SAVED_INFERENCE, "seed batch head resize", o, out);
+    int n = put_settings(SFP_SAVED_INFERENCE, "seed batch resize", o, out);
     n += put_settings(SFP_SAVED_INFERENCE, o->answer_all ? "answer" : "", o, out + n);
-    n += put_settings(SFP_SAVED_INFERENCE, o->method || o->head == SFP_HEAD_MIX ? "taps slda shrinkage" : "", o, out + n);
-    n += put_settings(SFP_SAVED_INFERENCE, o->tap_mean ? "tap-mean" : "", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, o->ridge_balanced ? "ridge" : "", o, out + n);
+    n += put_settings(SFP_SAVED_INFERENCE, o->method ? "taps tap-mean ridge slda shrinkage half-life" : "", o, out + n);
     PUT(INFERENCE, "mean", "%.9g,%.9g,%.9g", (double)o->mean[0], (double)o->mean[1], (double)o->mean[2])
     PUT(INFERENCE, "std", "%.9g,%.9g,%.9g", (double)o->std[0], (double)o->std[1], (double)o->std[2])
     return n;
@@ -180,7 +178,6 @@ static int list_settings(const sfp__learner_options *o, const sfp__vit *vit, boo
     PUT(RUN, "adam", "%.9g,%.9g,%.9g", (double)o->adam.beta1, (double)o->adam.beta2, (double)o->adam.eps)
     n += put_settings(SFP_SAVED_RUN, "ortho-mu classes", o, out + n);
     n += put_settings(SFP_SAVED_RUN, free_stream ? "span drift" : "", o, out + n);
-    n += put_settings(SFP_SAVED_RUN, o->head == SFP_HEAD_MIX ? "head-feed mix-by" : "", o, out + n);
     return n + list_inference_settings(o, out + n);
 }
 #undef PUT
@@ -219,26 +216,16 @@ static sfp_status made_otherwise(const sfp__tensor_file *st, const sfp__saved_se
                      s ? sfp__setting_shown(s, now->value, value, sizeof value) : now->value);
 }
 
-/* Settings that are saved only if they are not the default. */
-static const char *const saved_if_changed[] = {"answer", "tap-mean", "ridge"};
-enum { SAVED_IF_CHANGED = sizeof saved_if_changed / sizeof *saved_if_changed };
-
-/* Returns the value in a file that does not have this setting; NULL: it must have it. */
-static const char *value_if_missing(const char *name)
-{
-    for (int i = 0; i < SAVED_IF_CHANGED; i++)
-        if (strcmp(saved_if_changed[i], name) == 0)
-            return sfp__settings_find(name)->info.default_value;
-    return NULL;
-}
+/* The setting that is saved only if it is not the default. */
+static const char saved_if_changed[] = "answer";
 
 /* ignored: names of settings that may differ, each between blanks. */
 static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, const char *ignored, sfp_error *err)
 {
     sfp__saved_setting list[SFP_SAVED_SETTINGS_MAX];
     int n = list_learner_settings(l, list);
-    for (int i = 0; i < SAVED_IF_CHANGED && run; i++) /* some are twice in the list now, which does no harm */
-        n += put_settings(SFP_SAVED_RUN, saved_if_changed[i], &l->opt, list + n);
+    if (run) /* it may be twice in the list now, which does no harm */
+        n += put_settings(SFP_SAVED_RUN, saved_if_changed, &l->opt, list + n);
     for (int i = 0; i < n; i++) {
         char key[64], shown[SFP_NAME_MAX], word[64];
         setting_key(&list[i], run, key, sizeof key);
@@ -246,7 +233,9 @@ static sfp_status check_settings(const sfp__learner *l, const sfp__tensor_file *
         if ((!run && list[i].kind != SFP_SAVED_STATE) || strstr(ignored, word))
             continue;
         const char *found = sfp__tensor_file_meta(st, key);
-        if (!found && run && !(found = value_if_missing(list[i].name)))
+        if (!found && run && strcmp(list[i].name, saved_if_changed) == 0)
+            found = sfp__settings_find(saved_if_changed)->info.default_value;
+        if (!found && run)
             return sfp__fail(err, SFP_EFORMAT, "%s: metadata '%s' is missing", st->path, key);
         if (found && strcmp(found, list[i].value) != 0)
             return made_otherwise(st, &list[i], sfp__printable(found, shown, sizeof shown), err);
@@ -259,18 +248,13 @@ sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor
     return check_settings(l, st, run, "", err);
 }
 
-sfp_status sfp__metadata_check_sums(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
-{
-    return check_settings(l, st, true, " seed batch ", err);
-}
-
 sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err)
 {
     return check_settings(
         l, st, true,
         " seed batch steps replay select sigma coreset learnloss-order craig-cords coreset-most weighted buffer "
         "buffer-size drop-rule nu aser-retrieve ssd-schedule keep-compressed lr adam ortho-mu classes span drift "
-        "head-feed mix-by answer ridge ",
+        "answer ridge ",
         err);
 }
 
@@ -418,7 +402,10 @@ static identity identify(const sfp__vit *vit)
 {
     const sfp__vit_config *c = &vit->config;
     identity id;
-    (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
+    if (c->rows)
+        (void)snprintf(id.file, sizeof id.file, SFP_VIT_FEATURES "%d", c->dim);
+    else
+        (void)sfp__printable(file_name(vit), id.file, sizeof id.file);
     (void)snprintf(id.sizes, sizeof id.sizes, "img %d, patch %d, width %d, depth %d, heads %d, hidden %d", c->img_size,
                    c->patch_size, c->dim, c->depth, c->heads, c->hidden);
     (void)snprintf(id.sum, sizeof id.sum, "%08lx", backbone_sum(vit));
@@ -431,14 +418,16 @@ void sfp__metadata_put_backbone(sfp__file_metadata *m, const sfp__vit *vit)
     sfp__metadata_put(m, "backbone-file", id.file);
     sfp__metadata_put(m, "backbone-sizes", id.sizes);
     sfp__metadata_put(m, "backbone", id.sum);
+    if (vit->precision == SFP_PRECISION_BF16)
+        sfp__metadata_put(m, "precision", "bf16");
 }
 
 int sfp__metadata_img_size(const sfp__tensor_file *st)
 {
-    const char *sizes = sfp__tensor_file_meta(st, "backbone-sizes");
+    const char *sizes = sfp__tensor_file_meta(st, "backbone-sizes"), *file = sfp__tensor_file_meta(st, "backbone-file");
     char *end = NULL;
-    if (!sizes || strncmp(sizes, "img ", 4) != 0)
-        return 0;
+    if (!sizes || strncmp(sizes, "img ", 4) != 0 || (file && strncmp(file, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0))
+        return 0; /* features have no input size */
     long side = strtol(sizes + 4, &end, 10);
     return *end == ',' && side > 0 && side <= INT_MAX ? (int)side : 0;
 }

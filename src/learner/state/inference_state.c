@@ -53,7 +53,7 @@ static sfp_status read_three(const reading *f, const char *key, double min, floa
     return SFP_OK;
 }
 
-static sfp_status read_settings(reading *f, sfp_error *err)
+static sfp_status read_settings(reading *f, bool method, sfp_error *err)
 {
     static const struct {
         const char *key;
@@ -61,11 +61,10 @@ static sfp_status read_settings(reading *f, sfp_error *err)
     } list[] = {
         {"pool-kind", true, false}, {"pool", true, true},         {"prompt-length", true, true},    {"prompt-layers", true, true},
         {"attune", true, false},    {"attune-topk", true, false}, {"attune-residual", true, false}, {"prefix", true, false},
-        {"query", true, false},     {"head", true, false},        {"resize", false, false},         {"batch", false, false},
-        {"seed", false, false},     {"answer", true, false},      {"taps", false, false},           {"slda", false, false},
-        {"tap-mean", false, false}};
+        {"query", true, false},     {"resize", false, false},     {"batch", false, false},          {"seed", false, false},
+        {"answer", true, false},    {"taps", false, false},       {"slda", false, false},           {"tap-mean", false, false}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (!(list[i].fingerprints_only && f->r->method))
+        if (!(list[i].fingerprints_only && method))
             TRY(read_setting(f, list[i].key, list[i].required, err));
     TRY(read_three(f, "mean", -1e6, f->r->opt.mean, err));
     return read_three(f, "std", 0, f->r->opt.std, err);
@@ -76,50 +75,16 @@ static sfp_status read_settings(reading *f, sfp_error *err)
 static sfp_status load_head(const reading *f, const char *kind, sfp__head **out, sfp_error *err)
 {
     const sfp__learner_options *opt = &f->r->opt;
-    if (sfp__learner_check_taps(opt, f->vit, err))
+    if (sfp__learner_check_taps(opt, &f->vit->config, err))
         return sfp__fail_prefix(err, SFP_EFORMAT, "%s", f->path);
     /* no memory for the classes that the metadata claims: those in the file are reserved as they are read */
-    sfp__head_options o = sfp__head_options_defaults(sfp__learner_tap_dim(opt, f->vit), 0);
+    sfp__head_options o = sfp__learner_head_options(opt, &f->vit->config, 0);
     sfp__visitor v = sfp__visit_reading(f->st, false);
-    char prefix[32];
-    o.tap_dim = f->vit->config.dim;
-    o.seed = opt->seed;
-    o.slda_published = opt->slda_published;
     sfp_status s = sfp__head_create(kind, &o, out, err);
     if (s)
         return sfp__fail_prefix(err, s, "%s", f->path);
-    (void)snprintf(prefix, sizeof prefix, SFP_STATE_HEAD "%s", kind);
-    v.prefix = prefix;
     v.inference_only = true;
-    return sfp__head_visit(*out, &v, err);
-}
-
-static sfp_status load_weights(const reading *f, sfp__mix *mix, sfp_error *err)
-{
-    sfp__visitor v = sfp__visit_reading(f->st, false);
-    double n[SFP_STATE_MIX];
-    const sfp__tensor *t = sfp__tensor_file_find(f->st, SFP_STATE_HEAD "mix");
-    if (t && t->count == SFP_STATE_MIX + 1) /* versions before 0.5: linear, slda and ranpac */
-        return sfp__fail(err, SFP_EUNSUPPORTED,
-                         "%s: head mix of an earlier version, expected the members linear and ridge; learn again, "
-                         "or use the state with that version",
-                         f->path);
-    v.finite = true;
-    TRY(sfp__visit_values(&v, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, n, err));
-    *mix = (sfp__mix){.rate = SFP_MIX_RATE, .count = n[0]};
-    memcpy(mix->loss, n + 1, sizeof mix->loss);
-    return SFP_OK;
-}
-
-static sfp_status load_mix(const reading *f, sfp_error *err)
-{
-    sfp__inference_state *r = f->r;
-    sfp_status s = load_weights(f, &r->snapshot.mix, err);
-    for (int i = 1; !s && i < SFP_HEAD_MEMBERS; i++)
-        if (!(s = load_head(f, sfp__learner_members[i], &r->heads[i], err)))
-            s = sfp__head_freeze(r->heads[i], true, &r->snapshot.heads[i], err);
-    r->snapshot.mixed = !s;
-    return s;
+    return sfp__head_visit_named(*out, &v, err);
 }
 
 /* -------------------------------------------------------------- fingerprints */
@@ -164,7 +129,7 @@ static sfp_status load_fingerprints(reading *f, sfp_error *err)
     r->snapshot.view = r->fp->view;
     r->snapshot.linear_w = r->fp->linear_w.data;
     r->snapshot.linear_b = r->fp->linear_b.data;
-    return r->opt.head == SFP_HEAD_MIX ? load_mix(f, err) : SFP_OK;
+    return SFP_OK;
 }
 
 static sfp_status load_method(reading *f, const char *method, sfp_error *err)
@@ -172,7 +137,7 @@ static sfp_status load_method(reading *f, const char *method, sfp_error *err)
     long long classes = 0;
     TRY(sfp__metadata_int(f->st, "classes", 0, SFP_LEARNER_MAX_CLASSES, &classes, err));
     f->classes = (int)classes;
-    return load_head(f, method, &f->r->heads[0], err);
+    return load_head(f, method, &f->r->head, err);
 }
 
 /* ---------------------------------------------------------------------- a whole file */
@@ -187,8 +152,7 @@ static sfp_status read_state(reading *f, sfp_error *err)
     TRY(sfp__metadata_check_backbone(f->st, f->vit, err));
     const char *method = sfp__tensor_file_meta(f->st, "method");
     r->opt.slda_published = true; /* files of versions before 0.5 do not say it */
-    r->method = method != NULL;
-    TRY(read_settings(f, err));
+    TRY(read_settings(f, method, err));
     TRY(method ? load_method(f, method, err) : load_fingerprints(f, err));
     TRY(sfp__state_seen(f->st, f->classes, true, &r->snapshot.seen, err));
     TRY(sfp__metadata_names_read(f->st, SFP_LEARNER_MAX_CLASSES, &r->names, err));
@@ -218,10 +182,7 @@ void sfp__inference_state_free(sfp__inference_state *r)
 {
     if (!r)
         return;
-    for (int i = 0; i < SFP_HEAD_MEMBERS; i++) {
-        sfp__head_scorer_free(r->snapshot.heads[i]);
-        sfp__head_free(r->heads[i]);
-    }
+    sfp__head_free(r->head);
     sfp__free(r->snapshot.seen);
     sfp__metadata_names_done(&r->names);
     sfp__free(r->snapshot.names);
@@ -250,6 +211,16 @@ sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
     TRY(sfp__safetensors_open(path, &st, err));
     TRY(sfp__state_check_sum(st, err));
     *out = sfp__metadata_img_size(st);
+    return SFP_OK;
+}
+
+sfp_status sfp__state_features(const char *path, char *backbone, size_t size, sfp_error *err)
+{
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    TRY(sfp__safetensors_open(path, &st, err));
+    const char *name = sfp__tensor_file_meta(st, "backbone-file");
+    bool features = name && strncmp(name, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0;
+    (void)snprintf(backbone, size, "%s", features ? name : "");
     return SFP_OK;
 }
 
@@ -327,7 +298,7 @@ static sfp_status check_known(const sfp__tensor_file *st, sfp__param **params, i
         return SFP_OK;
     for (size_t k = 0; k < st->count; k++) {
         const sfp__tensor *t = &st->tensors[k];
-        bool known = strncmp(t->name, SFP_STATE_HEAD, strlen(SFP_STATE_HEAD)) == 0;
+        bool known = false;
         for (int i = 0; i < count && !known; i++)
             known = strcmp(params[i]->name, t->name) == 0;
         char name[SFP_NAME_MAX], shape[SFP_SHAPE_MAX];

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "io/json_write.h"
+#include "learner/state/saved_sums.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,18 +97,15 @@ static void put_seen(sfp__file_metadata *m, int classes, const uint8_t *seen)
     sfp__text_done(&t);
 }
 
-/* Puts the metadata that every state has. */
-static void put_common(sfp__file_metadata *m, int classes, const uint8_t *seen, const sfp__vit *vit)
+void sfp__state_put_format(sfp__file_metadata *m, int classes, const uint8_t *seen)
 {
     sfp__metadata_put(m, "format", SFP_STATE_FORMAT);
     sfp__metadata_put_int(m, "version", SFP_STATE_VERSION);
     sfp__metadata_put_int(m, "classes", classes);
     put_seen(m, classes, seen);
-    sfp__metadata_put_backbone(m, vit);
 }
 
-/* Writes a state. The checksum is the last metadata entry. */
-static sfp_status write_state(const char *path, const sfp__tensor_list *tensors, sfp__file_metadata *meta, sfp_error *err)
+sfp_status sfp__state_write(const char *path, const sfp__tensor_list *tensors, sfp__file_metadata *meta, sfp_error *err)
 {
     char sum[SFP_CHECKSUM_MAX] = "";
     TRY(meta->failed ? SFP_OK : sfp__state_sum(tensors->count, tensors->list, meta->count, meta->list, sum, err));
@@ -116,34 +114,26 @@ static sfp_status write_state(const char *path, const sfp__tensor_list *tensors,
     return sfp__safetensors_write(path, tensors->list, tensors->count, meta->list, meta->count, err);
 }
 
-/* Visits the data of the heads that prediction needs: weights and members of head mix, or the head of a method. */
-static sfp_status visit_heads(sfp__learner *l, sfp__visitor v, sfp_error *err)
-{
-    double mix[SFP_STATE_MIX] = {l->mix.count};
-    memcpy(mix + 1, l->mix.loss, sizeof l->mix.loss);
-    if (l->heads[1])
-        TRY(sfp__visit_values(&v, SFP_STATE_HEAD "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
-    v.inference_only = true;
-    return sfp__heads_visit(l->heads, &v, err);
-}
-
 sfp_status sfp__learner_save(sfp__learner *l, const char *path, sfp_error *err)
 {
     OWNED_BY(sfp__tensor_list_done) sfp__tensor_list tensors = {0};
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
-    const sfp__visitor v = sfp__visit_writing(&tensors);
+    sfp__visitor v = sfp__visit_writing(&tensors);
     int count = 0;
+    v.inference_only = true;
+    v.sums = l->head && sfp__head_has_sums(l->head) && sfp__head_sums_bytes(l->head) <= SFP_STATE_SUMS_MAX;
     sfp__param **params = l->fp ? sfp__fp_params(l->fp, &count) : NULL;
     pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
-    sfp_status status = visit_heads(l, v, err);
+    sfp_status status = sfp__head_visit_named(l->head, &v, err);
     pthread_mutex_unlock(&l->head_lock);
-    TRY(status); /* heads come first: wider types first, so that each tensor is aligned */
+    TRY(status); /* the head comes first: wider types first, so that each tensor is aligned */
     for (int i = 0; i < count; i++)
         TRY(sfp__visit(&v, params[i]->name, SFP_DTYPE_F32, params[i]->ndim, params[i]->shape, params[i]->data, err));
-    put_common(&meta, sfp__learner_classes(l), l->classes.seen, l->vit);
+    sfp__state_put_format(&meta, sfp__learner_classes(l), l->classes.seen);
+    sfp__metadata_put_backbone(&meta, l->vit);
     sfp__metadata_put_common(&meta, l);
     sfp__metadata_put_settings(&meta, l, false);
-    return write_state(path, &tensors, &meta, err);
+    return sfp__state_write(path, &tensors, &meta, err);
 }
 
 /* ------------------------------------------------------------------- loading */
@@ -168,13 +158,10 @@ typedef struct learned {
     uint8_t *seen;
     sfp__saved_components components;
     sfp__saved_names names;
-    sfp__head *heads[SFP_HEAD_MEMBERS]; /* head mix: of a checkpoint */
-    sfp__mix mix;
 } learned;
 
 static void learned_done(learned *f)
 {
-    sfp__heads_free(&f->heads);
     sfp__metadata_names_done(&f->names);
     sfp__free(f->seen);
     sfp__free(f->values);
@@ -201,23 +188,6 @@ static sfp_status open_learned(const sfp__learner *l, const char *path, learned 
     return sfp__metadata_check_learned(l, f->st, err);
 }
 
-/* Reads the sums of the closed-form member and the weights of head mix. A state does not contain these sums: unless the learner has
- * some, the linear head of the state then has the weight until the new member has proved better. */
-static sfp_status read_mix(const sfp__learner *l, learned *f, sfp_error *err)
-{
-    double mix[SFP_STATE_MIX] = {0};
-    f->mix = f->classes > 0 && sfp__head_samples(l->heads[1]) == 0 ? sfp__mix_start(0) : l->mix;
-    if (!f->checkpoint)
-        return SFP_OK;
-    const sfp__visitor v = sfp__visit_reading(f->st, false);
-    TRY(sfp__learner_make_heads(l, f->heads, err));
-    TRY(sfp__heads_visit(f->heads, &v, err));
-    TRY(sfp__visit_values(&v, "mix", SFP_DTYPE_F64, SFP_STATE_MIX, mix, err));
-    f->mix.count = mix[0];
-    memcpy(f->mix.loss, mix + 1, sizeof f->mix.loss);
-    return SFP_OK;
-}
-
 /* The part of a load that cannot fail. */
 static void take(sfp__learner *l, learned *f)
 {
@@ -226,21 +196,15 @@ static void take(sfp__learner *l, learned *f)
     if (f->classes > 0)
         memcpy(l->classes.seen, f->seen, (size_t)f->classes);
     sfp__metadata_names_commit(&f->names, l);
-    if (!l->heads[1])
-        return;
-    l->mix = f->mix;
-    if (f->heads[1]) {
-        sfp__head *before = l->heads[1];
-        l->heads[1] = f->heads[1];
-        f->heads[1] = before;
-    }
 }
 
 sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
 {
     OWNED_BY(learned_done) learned f = {0};
-    if (l->opt.method)
-        return sfp__fail(err, SFP_EINVAL, "%s: method %s cannot start from a state, expected fingerprints", path, l->opt.method);
+    if (l->opt.method) {
+        TRY(sfp__learner_load_sums(l, path, err));
+        return sfp__learner_publish(l, err);
+    }
     TRY(open_learned(l, path, &f, err));
     TRY(sfp__state_check_pool(l->fp, f.st, err));
     TRY(sfp__metadata_classes(l, f.st, sfp__learner_classes(l), &f.classes, err));
@@ -248,11 +212,7 @@ sfp_status sfp__learner_load(sfp__learner *l, const char *path, sfp_error *err)
     TRY(sfp__state_components(&l->fp->opt, f.st, &f.components, err));
     TRY(sfp__state_seen(f.st, f.classes, false, &f.seen, err));
     TRY(sfp__metadata_names_read(f.st, l->opt.fp.tasks > 0 ? f.classes : SFP_LEARNER_MAX_CLASSES, &f.names, err));
-    if (l->heads[1])
-        TRY(read_mix(l, &f, err));
     TRY(sfp__metadata_prepare(l, path, &f.components, f.classes, f.names.count, err));
-    pthread_mutex_lock(&l->head_lock); /* a predictor may be solving */
     take(l, &f);
-    pthread_mutex_unlock(&l->head_lock);
     return sfp__learner_publish(l, err);
 }

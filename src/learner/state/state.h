@@ -21,7 +21,9 @@ void sfp__metadata_put(sfp__file_metadata *m, const char *key, const char *value
 void sfp__metadata_put_int(sfp__file_metadata *m, const char *key, long long value);
 void sfp__metadata_done(sfp__file_metadata *m);
 
-/* Puts task, start, open (or the method), timestamps and class_names, a JSON list in which a class without a name is null. */
+/* Puts class_names, a JSON list in which a class without a name is null. */
+void sfp__metadata_put_names(sfp__file_metadata *m, int count, char *const *names);
+/* Puts task, start, open (or the method), timestamps and class_names. */
 void sfp__metadata_put_common(sfp__file_metadata *m, sfp__learner *l);
 
 /* ----------------------------------------------------------------- settings */
@@ -45,14 +47,13 @@ void sfp__metadata_put_settings(sfp__file_metadata *m, const sfp__learner *l, bo
 /* Fails with SFP_EINVAL if a setting in the file differs; the message has both values. With `run` the settings of SFP_SAVED_RUN
  * are included, and none may be missing. */
 sfp_status sfp__metadata_check_settings(const sfp__learner *l, const sfp__tensor_file *st, bool run, sfp_error *err);
-/* Fails in the same way if a setting of a method's checkpoint differs that affects its sums: all but seed and batch. */
-sfp_status sfp__metadata_check_sums(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err);
 /* Fails in the same way if a setting of a checkpoint differs that gives its fingerprints and heads their meaning. */
 sfp_status sfp__metadata_check_learned(const sfp__learner *l, const sfp__tensor_file *st, sfp_error *err);
 
 /* ----------------------------------------------------------------- backbone */
 
-/* Puts backbone-file, backbone-sizes and backbone: they identify the backbone on which the values were learned. */
+/* Puts backbone-file, backbone-sizes, backbone and, unless it is f32, precision: they identify the backbone on which the values were
+ * learned. */
 void sfp__metadata_put_backbone(sfp__file_metadata *m, const sfp__vit *vit);
 /* Returns the input size at which the values were learned; 0: not in the file. */
 int sfp__metadata_img_size(const sfp__tensor_file *st);
@@ -105,17 +106,16 @@ sfp_status sfp__metadata_prepare(sfp__learner *l, const char *path, const sfp__s
  * them, and readers that do not know them, still work:
  *
  *     prompt.*, last.*    F32       the fingerprints and the linear head
- *     head.KIND.*                   closed-form heads (head mix, or a method): the data for scores
- *     head.mix            F64 (3)   head mix: count, then the loss of each member
+ *     head.KIND.*                   the closed-form head of a method: the data for scores; if it is a function of sums also these,
+ *                                   unless they are too large (saved_sums.h)
  *
  * Metadata: format, version, classes, class_names, seen, timestamps; with fingerprints task, start, open and the settings that
- * define their meaning; method (a closed-form head); resize, mean, std, head, batch, seed; the backbone (backbone-file,
+ * define their meaning; method (a closed-form head); resize, mean, std, batch, seed; the backbone (backbone-file,
  * backbone-sizes, backbone: its checksum); checksum, of all other contents of the file (state.c). A program that changes a state
  * must remove the checksum; the file is then accepted without a check. */
 
 #define SFP_STATE_FORMAT "streamfp-state"
-enum { SFP_STATE_VERSION = 1, SFP_STATE_MIX = 1 + SFP_HEAD_MEMBERS };
-#define SFP_STATE_HEAD "head." /* prefix of the names of head tensors */
+enum { SFP_STATE_VERSION = 1 };
 
 /* Computes the checksum of a state from everything except the checksum itself. */
 sfp_status sfp__state_sum(size_t count, const sfp__tensor *tensors, size_t meta_count, const sfp__meta *meta,
@@ -124,10 +124,17 @@ sfp_status sfp__state_sum(size_t count, const sfp__tensor *tensors, size_t meta_
  * accepted. */
 sfp_status sfp__state_check_sum(const sfp__tensor_file *st, sfp_error *err);
 
+/* Puts the metadata with which a state begins: format, version, classes and seen (classes). */
+void sfp__state_put_format(sfp__file_metadata *m, int classes, const uint8_t *seen);
+/* Writes a state; adds its checksum to the metadata. */
+sfp_status sfp__state_write(const char *path, const sfp__tensor_list *tensors, sfp__file_metadata *meta, sfp_error *err);
+
 /* Returns the path of the state file that a user names: FILE itself, or state.safetensors in the run directory. */
 sfp_status sfp__state_path(const char *given, char *buf, size_t size, sfp_error *err);
 /* Reads the input size at which a state was learned, before a backbone is loaded; 0: not in the file. */
 sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err);
+/* Writes the name of the backbone of a state that was learned from features, "features:DIM"; "": it was learned from images. */
+sfp_status sfp__state_features(const char *path, char *backbone, size_t size, sfp_error *err);
 
 /* The sizes of a pool as its tensors define them. Files of the reference have no settings for these. */
 typedef struct sfp__state_pool {
@@ -160,12 +167,10 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
 /* The format of a checkpoint: everything that a learner needs to resume, in a file with backup (io/backed_file.h) that has these
  * tensors; n = filled slots, C = classes:
  *
- *     counters           I64 (10)  timestamps, offered, scored, trained, replayed, n_seen; the last limits of a controller:
- *                        maximum coreset, replay and steps (0: no limit), 1 if there is no time to spare
+ *     counters           I64 (9)   timestamps, offered, scored, trained, replayed, n_seen; the last limits of a controller:
+ *                        maximum coreset, replay and steps (0: no limit)
  *     rng.fingerprints .select .replay .buffer   I64 (8)  key, stream, counter, block[4], left
  *     drift              F64 (7)   the fields of the detector in order
- *     mix                F64 (3)   head mix: count, then the loss of each member
- *     validation.*       head mix: held-out images (learner/validation.h)
  *     NAME               F32       values, names as in state files
  *     adam.m.NAME .v.NAME F32, adam.steps.NAME I32 (rows)
  *     select.NAME        the state tensors of a selector that learns (select/select.h), buffer.METHOD.NAME those of a buffer
@@ -173,13 +178,13 @@ sfp_status sfp__state_seen(const sfp__tensor_file *st, int classes, bool default
  *     buffer.id .born .image_size I64 (n), buffer.query .mean_embed F32 (n, D), buffer.label I32 (n)
  *     buffer.has_query   U8 (n), buffer.image U8 (sum of image_size), concatenated
  *     seen, allowed      U8 (C)
- *     head.KIND.*        head mix, or a method: as the heads write themselves
+ *     head.KIND.*        a method: as the head writes itself
  *     diagnostics.*      the sums and images of diagnostics (learner/diagnostics.h), if they are on
  *
  * A checkpoint of a method (learner.h) has counters, seen, allowed and its head. */
 
 #define SFP_CHECKPOINT_FORMAT "streamfp-checkpoint"
-enum { SFP_CHECKPOINT_VERSION = 4 };
+enum { SFP_CHECKPOINT_VERSION = 5 };
 
 /* Opens an undamaged checkpoint of this version; *bytes must outlive *st. */
 sfp_status sfp__checkpoint_open(const char *path, uint8_t **bytes, sfp__tensor_file **st, sfp_error *err);
@@ -187,13 +192,12 @@ sfp_status sfp__checkpoint_open(const char *path, uint8_t **bytes, sfp__tensor_f
 /* -------------------------------------------------------------- prediction from a state */
 
 /* A state file that was loaded only for prediction: without trainer, buffer or gradients; the settings are those of the file. It
- * is immutable, except for the scratch memory of `heads`. */
+ * is immutable, except for the scratch memory of `head`. */
 
 typedef struct sfp__inference_state {
-    sfp__learner_options opt; /* only the options that prediction needs: fp, head, resize, mean, std, batch, seed */
-    bool method;              /* the state has a closed-form head, heads[0], and no fingerprints */
+    sfp__learner_options opt; /* only the options that prediction needs: fp, resize, mean, std, batch, seed */
     sfp__fp *fp;              /* NULL with a method */
-    sfp__head *heads[SFP_HEAD_MEMBERS];
+    sfp__head *head;          /* that of a method; NULL: fingerprints */
     sfp__saved_names names;
     sfp__snapshot snapshot; /* read by a predictor; points into the members above; with a method its view has no layers */
 } sfp__inference_state;

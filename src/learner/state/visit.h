@@ -15,6 +15,7 @@ typedef struct sfp__visitor {
     bool check_only;     /* only checks that every tensor exists with the right type and shape; changes nothing */
     bool finite;         /* floating-point values must be finite */
     bool inference_only; /* a head: only the data for scores; a head that was read this way cannot learn (head.h) */
+    bool sums;           /* a head: its sums, as head.h describes */
 } sfp__visitor;
 
 /* Visitors that write to a list of tensors and that read from a file. */

@@ -8,7 +8,7 @@ for i in 1 2 3; do
     mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 mkfile image q/emu/1.png 30 30 5
-streamfp run --backbone one.safetensors --data folder:p --head mix --attune off --out run --json >/dev/null 2>&1 || echo no run
+streamfp run --backbone one.safetensors --preset paper --batch 3 --data folder:p --attune off --out run --json >/dev/null 2>&1 || echo no run
 try() {
     streamfp eval "$@"
     echo "exit $?" >&2
@@ -24,7 +24,7 @@ try --state cut.safetensors --backbone one.safetensors --data folder:p
 mkfile flip run/state.safetensors flipped.safetensors -100000
 try --state flipped.safetensors --backbone one.safetensors --data folder:p 2>messages
 sed -E 's/(is|expected) [0-9a-f]{8}/\1 SUM/g' messages >&2
-for tensor in prompt.e_k_1 last.weight head.ridge.weight head.mix; do
+for tensor in prompt.e_k_1 last.weight; do
     mkfile nan run/state.safetensors nan.safetensors $tensor
     try --state nan.safetensors --backbone one.safetensors --data folder:p
 done

@@ -7,7 +7,7 @@ for i in 1 2 3; do
     mkfile image "p/cat/$i.png" 40 30 "$i"
     mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
-streamfp run --backbone tiny.safetensors --img-size 48 --data folder:p --attune off --out run --json >nothing 2>&1 || cat nothing
+streamfp run --preset paper --batch 3 --backbone tiny.safetensors --img-size 48 --data folder:p --attune off --out run --json >nothing 2>&1 || cat nothing
 try() {
     streamfp "$@" >out
     echo "exit $?" >&2

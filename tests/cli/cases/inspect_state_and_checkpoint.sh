@@ -7,7 +7,7 @@ for i in 1 2 3; do
     mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 run() { streamfp run --backbone tiny.safetensors --data folder:p --out "$@" --json >nothing 2>&1 || cat nothing; }
-run learner --tasks 2 --pool 6 --prompt-length 4 --attune off --head mix
+run learner --preset paper --batch 3 --tasks 2 --pool 6 --prompt-length 4 --attune off
 run head --method slda
 streamfp pretrain --data folder:p --img-size 16 --patch 8 --dim 32 --depth 1 --heads 2 --batch 4 --epochs 1 --out trained >nothing
 for file in learner/state.safetensors learner/state-task-1.safetensors learner/checkpoint head/state.safetensors head/checkpoint \

@@ -10,15 +10,15 @@ args=(--img-size 32 --data synthetic:40 --tasks 2 --batch 10 --eval-limit 10 --t
 for name in plain comma; do
     locale=(env)
     if [ $name = comma ]; then locale=("${comma[@]}"); fi
-    "${locale[@]}" streamfp run --preset default "${args[@]}" --sigma 0.5 --out $name >/dev/null 2>talk.txt || cat talk.txt
+    "${locale[@]}" streamfp run --preset paper "${args[@]}" --sigma 0.5 --out $name >/dev/null 2>talk.txt || cat talk.txt
     # everything that depends neither on the time nor on the directory
     sed 's/,"seconds":{.*$//' $name/events.jsonl >$name/events
     tr -d ' ' <$name/result.json | grep -Ev '^"(started|seconds|samples_per_second|batch_seconds|peak_rss_bytes|rate":\{)' >$name/result
 done
 for file in state.safetensors events result; do cmp "plain/$file" "comma/$file" && echo "$file: the same"; done
 grep -c '[0-9]\.[0-9]' comma/events
-"${comma[@]}" streamfp run --preset default --sigma 0,5 --data synthetic:40 --out other 2>&1
+"${comma[@]}" streamfp run --preset paper --sigma 0,5 --data synthetic:40 --out other 2>&1
 for name in plain comma; do
-    "${comma[@]}" streamfp run --preset default "${args[@]}" --sigma 0.25 --resume --out $name 2>&1 | grep -o 'sigma.*'
+    "${comma[@]}" streamfp run --preset paper "${args[@]}" --sigma 0.25 --resume --out $name 2>&1 | grep -o 'sigma.*'
 done
 "${comma[@]}" streamfp runs show 1 | grep -o 'average accuracy *[0-9][.,]'

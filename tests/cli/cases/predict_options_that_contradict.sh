@@ -13,4 +13,8 @@ try --features features b.png
 try --features .npy/features b.png
 echo a.png,1 >list.csv
 try --eval list.csv --topk 2
+try --taps 2 b.png
+try --tap-mean on b.png
+try --features f.npy --taps 65 b.png
+try --features f.npy --taps 13 b.png
 ls -A

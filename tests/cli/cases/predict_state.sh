@@ -7,7 +7,7 @@ for i in 1 2 3 4 5 6; do
     mkfile image "p/dog/$i.png" 30 40 "$((i + 9))"
 done
 mkfile image new.png 50 50 3
-for how in '--attune off --head linear' '--attune off --head mix' '--method ncm' '--method ridge --taps 2' '--method ranpac'; do
+for how in '--preset paper --attune off --batch 6' '--preset best' '--method ncm' '--method ridge --taps 2' '--method ranpac'; do
     out=${how##* }
     read -ra words <<<"$how"
     streamfp run --backbone tiny.safetensors --data folder:p "${words[@]}" --out "$out" --json >/dev/null 2>&1 || echo no run
@@ -17,4 +17,4 @@ for how in '--attune off --head linear' '--attune off --head mix' '--method ncm'
     right=$(streamfp eval --backbone tiny.safetensors --state "$out" --data folder:p --json | grep -oE '"right":[0-9]+' | cut -d: -f2)
     [ "$counted" = "$right" ] || echo "predict counts $counted, eval $right"
 done
-streamfp predict --backbone tiny.safetensors --state mix --json --topk 1 new.png | sed -E 's/:[0-9.]+(e-[0-9]+)?/:N/g; s/cat|dog/NAME/'
+streamfp predict --backbone tiny.safetensors --state best --json --topk 1 new.png | sed -E 's/:[0-9.]+(e-[0-9]+)?/:N/g; s/cat|dog/NAME/'

@@ -17,13 +17,21 @@ try --data synthetic:60 --test camera:0
 try --data synthetic:60 --test synthetic:0
 mkfile vit tiny.safetensors 1 0
 try --data synthetic:60 --backbone tiny.safetensors --img-size 30
-try --data synthetic:60 --prompt-length 7
-try --data synthetic:60 --grow-by 101
-try --data synthetic:60 --pool 4 --tasks 5
-try --data synthetic:60 --buffer-bytes 10
-try --data synthetic:60 --head mix --query-pass shared
-try --data synthetic:60 --pool-kind l2p --prompt-layers 1-3
+try --preset paper --data synthetic:60 --prompt-length 7
+try --preset paper --data synthetic:60 --grow-by 101
+try --preset paper --data synthetic:60 --pool 4 --tasks 5
+try --preset paper --data synthetic:60 --buffer-bytes 10
+try --preset paper --data synthetic:60 --pool-kind l2p --prompt-layers 1-3
 try --data synthetic:60 --method knn
+for word in default fast authors; do try --data synthetic:60 --preset $word; done
+try --data synthetic:60 --head mix
+try --data synthetic:60 --set head-feed=batch
+try --data synthetic:60 --mix-by=arrivals
+try --data synthetic:60 --allocate queries
+printf 'data: synthetic:60\nhead: linear\n' >removed.yaml
+try --config removed.yaml
+printf 'data: synthetic:60\npreset: fast\n' >fast.yaml
+try --config fast.yaml
 try --data synthetic:60 --rate fast
 try --data synthetic:60 --rate 1e-308 --clock virtual
 try --data synthetic:60 --clock virtual --out out
@@ -43,7 +51,7 @@ try --config broken.yaml
 printf 'data: synthetic:60\n\nbacth: 10\n' >unknown.yaml
 try --config unknown.yaml
 try --config nowhere.yaml
-printf 'data: synthetic:60\nprompt_length: 7\n' >odd.yaml
+printf 'data: synthetic:60\npreset: paper\nprompt_length: 7\n' >odd.yaml
 try --config odd.yaml
 try --data synthetic:60 --out tiny.safetensors/below
 ls

@@ -4,7 +4,7 @@ mkfile vit tiny.safetensors 1 0
 run() { # OUT OPTIONS...
     local out=$1
     shift
-    streamfp run --preset default --backbone tiny.safetensors --threads 1 --batch 4 --attune off --out "$out" "$@" 2>talk >/dev/null || cat talk
+    streamfp run --preset paper --backbone tiny.safetensors --threads 1 --batch 4 --attune off --out "$out" "$@" 2>talk >/dev/null || cat talk
     grep 'clock paper' talk
 }
 number() { # OUT: prints the main numbers
@@ -23,21 +23,21 @@ for i in $(seq 33); do mkfile image p$i.png 16 16 "$i"; done
 
 echo "short batches that preset paper excludes are offered and dropped"
 echo 0.1 >costs
-run paper --data synthetic:222 --tasks 5 --preset paper --clock paper --rate 100 --costs costs --eval-limit 2
+run paper --data synthetic:222 --tasks 5 --clock paper --rate 100 --costs costs --eval-limit 2
 number paper
-run free --data synthetic:222 --tasks free --preset paper --clock paper --rate 100 --costs costs --eval-limit 2
+run free --data synthetic:222 --tasks free --clock paper --rate 100 --costs costs --eval-limit 2
 number free
 echo "tasks without a processed batch"
 echo 1000 >costs
-run none --data synthetic:200 --tasks 5 --rate 100 --costs costs --eval-limit 2
+run none --data synthetic:200 --tasks 5 --clock virtual --rate 100 --costs costs --eval-limit 2
 number none
 echo "classes of a domain that is not selected"
-run domain --data manifest:list.csv --tasks domain:A --test manifest:list.csv --preset default
+run domain --data manifest:list.csv --tasks domain:A --test manifest:list.csv
 number domain
 echo "a learner that finishes exactly when a batch arrives"
 printf '#%0200d\n0.4 \r\n' 7 >costs
 for policy in drop-oldest drop-newest block; do
-    run tie-$policy --data synthetic:80 --tasks free --rate 20 --costs costs --queue 1 --queue-policy $policy --buffer none
+    run tie-$policy --data synthetic:80 --tasks free --clock virtual --rate 20 --costs costs --queue 1 --queue-policy $policy --buffer none
     served tie-$policy
     tr -d ' \n' <tie-$policy/result.json | grep -Eo '"lag":\{"mean":[0-9.]{5}'
 done

@@ -3,8 +3,8 @@ try() {
     streamfp run --data synthetic:20 --threads 1 --out out "$@" 2>&1 | grep -v 'stands in' >&2
     echo "exit ${PIPESTATUS[0]}" >&2
 }
-try --triage
-try --controller --rate max
+try --preset paper --triage
+try --preset paper --controller --rate max
 try --queue 2 --clock off
 try --queue-policy block --clock paper --rate 10
 try --costs nowhere
@@ -16,14 +16,11 @@ echo 0.5 >costs
 try --calibrate 30 --costs costs --clock paper --rate 10
 try --controller --method ncm --rate 10
 try --triage --method ncm --rate 10
-try --init-state nowhere --method slda
+try --init-state nowhere --method ranpac
 try --allocate adaptive
 try --allocate adaptive --clock off
-for option in '--sigma 0.3' '--lr 0.01' '--select random' '--steps 2' '--head-feed batch' '--replay 5'; do
-    # shellcheck disable=SC2086 # two words
-    try --allocate queries --rate 10 $option
-done
-printf 'sigma: 0.5\ntriage: yes\n' >asks.yaml
+try --preset paper --allocate adaptive --rate 10
+printf 'preset: paper\nsigma: 0.5\ntriage: yes\n' >asks.yaml
 try --config asks.yaml
 ls
 export STREAMFP_REGISTRY=$PWD/runs.db

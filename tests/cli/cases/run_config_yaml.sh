@@ -1,6 +1,6 @@
 # precedence: file < --set < option
 export STREAMFP_REGISTRY=$PWD/runs.db
-printf '# a small run\nimg-size: 32\ndata: synthetic:60\ntasks: 2\nbatch: 5\nseed: 7\nsigma: 0.4\neval-limit: 2\nthreads: 1\n' >small.yaml
+printf '# a small run\npreset: paper\nimg-size: 32\ndata: synthetic:60\ntasks: 2\nbatch: 5\nseed: 7\nsigma: 0.4\neval-limit: 2\nthreads: 1\n' >small.yaml
 value() { sed -n "/\"config\"/,/}/s/^  \"$1\": \"\(.*\)\".*/$1 \1/p" "$2/result.json"; }
 streamfp run --config small.yaml --out plain >/dev/null 2>talk || cat talk
 for key in data tasks batch seed sigma; do value $key plain; done

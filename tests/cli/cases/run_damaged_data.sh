@@ -5,7 +5,7 @@ try() { # WHAT DATA OPTIONS...
     local out=out$((number += 1)) data=$2
     echo "--- $1"
     shift 2
-    streamfp run --preset default --img-size 32 --data "$data" --threads 1 --eval-limit 1 --select random --sigma 0.1 --buffer none --out $out "$@" >/dev/null 2>talk
+    streamfp run --preset paper --img-size 32 --data "$data" --threads 1 --eval-limit 1 --select random --sigma 0.1 --buffer none --out $out "$@" >/dev/null 2>talk
     echo "exit $?"
     grep -v 'stands in\|^task ' talk
     [ ! -f $out/result.json ] || tr -d ' \n' <$out/result.json | grep -Eo '"samples":\{[^}]*\}|"skipped":[0-9]+' | sort -u

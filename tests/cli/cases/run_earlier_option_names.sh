@@ -2,7 +2,7 @@
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 small=(--backbone tiny.safetensors --data synthetic:20 --tasks free --attune off --batch 10 --threads 1 --eval-limit 1)
-run() { streamfp run --preset default "${small[@]}" "$@"; }
+run() { streamfp run --preset paper "${small[@]}" "$@"; }
 value() { sed -n "/\"config\"/,/}/s/^  \"$1\": \"\(.*\)\".*/$1 \1/p" "$2/result.json"; }
 printf 'keep: compressed\nspan: 5\n' >earlier.yaml
 run --config earlier.yaml --set coreset=paper --query one --normalise checkpoint --out earlier >/dev/null 2>&1 || echo "exit $?"

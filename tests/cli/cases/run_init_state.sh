@@ -8,14 +8,14 @@ for i in 1 2 3; do
     mkfile image "q/emu/$i.png" 30 40 "$((i + 20))"
 done
 cp p/cat/* q/cat && cp p/dog/* q/dog
-run() { streamfp run --backbone tiny.safetensors --attune off --json --pool 8 --prompt-length 4 --prompt-layers 0-1 --tasks 1 --data folder:p "$@" 2>&1 >/dev/null |
+run() { streamfp run --preset paper --batch 3 --backbone tiny.safetensors --attune off --json --pool 8 --prompt-length 4 --prompt-layers 0-1 --tasks 1 --data folder:p "$@" 2>&1 >/dev/null |
     grep -v 'no test set'; echo "exit ${PIPESTATUS[0]}"; }
 run --out first
 run --out second --init-state first
 run --out third --init-state first/checkpoint
 cmp second/state.safetensors third/state.safetensors && echo the same
-run --out fourth --init-state first/state.safetensors # without the sums of head mix
-cmp second/state.safetensors fourth/state.safetensors >/dev/null || echo another
+run --out fourth --init-state first/state.safetensors
+cmp second/state.safetensors fourth/state.safetensors && echo the same
 run --out o --init-state first --pool 9
 run --out o --init-state first --prompt-length 6
 run --out o --init-state first --prompt-layers 0-0

@@ -22,7 +22,7 @@ run --data synthetic:40 --tasks 2 --out done
 ls done
 
 echo "the initial state of its own directory is kept until it is rewritten:"
-learner=(run --img-size 32 --threads 1 --eval-limit 1 --data synthetic:40 --tasks 1)
+learner=(run --preset paper --img-size 32 --threads 1 --eval-limit 1 --data synthetic:40 --tasks 1)
 streamfp "${learner[@]}" --out own >/dev/null 2>&1
 streamfp "${learner[@]}" --out own --init-state ./own/../own/state.safetensors 2>&1 >/dev/null | grep replaced
 

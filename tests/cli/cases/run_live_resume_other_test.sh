@@ -7,7 +7,7 @@ for i in 1 2 3; do
 done
 touch in/.end
 run() {
-    streamfp run --backbone tiny.safetensors --attune off --pool 8 --prompt-length 4 --prompt-layers 0-1 --data dir:in --batch 3 --threads 1 \
+    streamfp run --preset paper --backbone tiny.safetensors --attune off --pool 8 --prompt-length 4 --prompt-layers 0-1 --data dir:in --batch 3 --threads 1 \
         --out out "$@" 2>stderr >stdout
     echo "exit $?"
     grep -v '^task\|samples/s' stderr

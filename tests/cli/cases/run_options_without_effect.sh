@@ -2,7 +2,7 @@
 # values of a preset are accepted
 export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
-run() { streamfp run --preset default --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@"; }
+run() { streamfp run --preset paper --data synthetic:20 --threads 1 --eval-limit 1 --out out "$@"; }
 try() {
     run --backbone tiny.safetensors "$@" 2>&1 | grep -v "blocks, so\|^Try 'streamfp run --help'" >&2
     [ "${PIPESTATUS[0]}" = 2 ] || echo "another exit: $*" >&2
@@ -14,7 +14,7 @@ try --grow-by 5 --pool-kind dualprompt
 try --pool 50 --pool-kind dualprompt --tasks 2
 try --attune off --attune-topk 2
 try --no-attune --attune-residual
-try --head-feed batch
+try --taps 2
 try --sigma 0.2 --select none
 try --coreset-rounding paper --select random
 try --learnloss-order low
@@ -34,13 +34,14 @@ try --buffer aser --ssd-schedule port
 try --buffer gss --nu reservoir
 try --buffer ssd --buffer-format compressed
 try --clock off --rate 10
-try --rate 10 --triage --queue 3
-try --rate 10 --queue-policy drop-newest
+try --clock virtual --rate 10 --triage --queue 3
+try --clock virtual --rate 10 --queue-policy drop-newest
 try --label-queue 10
 for option in '--select craig' '--sigma 0.2' '--buffer er' '--buffer-size 9' '--replay 3' '--steps 2' '--lr 1' '--pool 9' '--no-attune' \
-    '--drift ph' '--head mix'; do
+    '--drift ph' '--answer all'; do
     read -ra words <<<"$option"
     try --method ncm "${words[@]}"
+    try --preset best "${words[@]}"
 done
 echo "where it was set:"
 try --method ncm --set sigma=0.2
@@ -62,10 +63,10 @@ fine() {
     rm -rf out
 }
 fine --method ncm --preset best --sigma .50 --attune on --buffer streamfp
-fine --select none --sigma 0.2 --rate 100 --triage
-fine --preset paper --select random --attune off --buffer none --replay 0
+fine --select none --sigma 0.2 --clock virtual --rate 100 --triage
+fine --select random --attune off --buffer none --replay 0
 fine --config asks.yaml --tasks free
 fine --select camel --weighted --buffer aser --aser-retrieve off
 fine --select craig --craig-cords --weighted --buffer ssd --ssd-schedule port
-fine --select gradmatch --weighted --rate 1e6 --queue-policy block
+fine --select gradmatch --weighted --clock virtual --rate 1e6 --queue-policy block
 fine --tasks 2 --drift new-class --grow-by 0 --label-queue 1000

@@ -1,6 +1,6 @@
 # other kinds of pools, with tasks and task-free: a repeated run has the same state, and eval gives the numbers of the run
 export STREAMFP_REGISTRY=$PWD/runs.db
-run=(run --preset default --img-size 32 --data synthetic:60 --batch 10 --seed 4 --eval-limit 5 --threads 1)
+run=(run --preset paper --img-size 32 --data synthetic:60 --batch 10 --seed 4 --eval-limit 5 --threads 1)
 for kind in l2p dualprompt; do
     for tasks in 2 free; do
         for out in a b; do

@@ -13,7 +13,7 @@ echo half >broken.png
 run() { # OUT OPTIONS...
     local out=$1
     shift
-    streamfp run --preset default --backbone tiny.safetensors --threads 1 --batch 4 --data manifest:list.csv --out "$out" "$@" >table 2>talk
+    streamfp run --preset paper --backbone tiny.safetensors --threads 1 --batch 4 --data manifest:list.csv --out "$out" "$@" >table 2>talk
     echo "exit $?"
     grep -v 'stands in\|no test set\|prompt-layers\|^task ' talk
     grep '^  unlabelled ' table

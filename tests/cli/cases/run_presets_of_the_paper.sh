@@ -1,4 +1,4 @@
-# presets paper and authors: their settings, the clock that needs a rate, the measurement, and tasks without time for a batch
+# preset paper: its settings, the clock that needs a rate, the measurement, and tasks without time for a batch
 # Plain builds only: its many runs take a minute with sanitizers.
 export STREAMFP_REGISTRY=$PWD/runs.db
 run() {
@@ -8,11 +8,9 @@ run() {
 keys='clock|calibrate|coreset|drop-rule|attune-topk|forgetting|answer|learnloss-order|normalise'
 settings() { sed -n '/"config"/,/}/p' out/result.json | grep -oE "\"($keys)\": ?\"[^\"]*\"" | tr '\n' ' '; }
 messages() { grep -E '^(preset|clock|measuring)' stderr; }
-for preset in paper authors; do
-    run --preset $preset
-    echo "$preset: $(settings)"
-    messages
-done
+run --preset paper
+settings && echo
+messages
 echo "short last batches:"
 run --preset paper --batch 7 && cat stderr
 grep -A 2 '^  samples' stdout
@@ -51,7 +49,7 @@ first_task() { # of the run, and of its state after the first task
         grep -oE '"classes 0-4","accuracy":[0-9.]*' | grep -oE '[0-9.]+$'
 }
 for answer in seen all; do
-    run --preset default --answer $answer --lr 1e-9
+    run --preset paper --answer $answer --lr 1e-9
     [ "$(first_task | uniq | wc -l)" = 1 ] || echo "differ: $(first_task)"
     echo "$answer: $(streamfp inspect out/state.safetensors | grep -o 'answer: .*')"
 done

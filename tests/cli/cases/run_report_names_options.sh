@@ -1,7 +1,7 @@
-# report and result list the options that differ from their defaults, also those of clock and evaluation
+# report and result list the options that differ from their preset, also those of clock and evaluation
 export STREAMFP_REGISTRY=$PWD/runs.db
-run() { streamfp run --preset default --threads 1 "$@" >/dev/null 2>talk || cat talk; }
-listed_options() { grep -oE '(Options that differ|All other options)[^.]*\.[^<>]*(</code>[^.]*\.)?' "$1/report.html" | sed 's/<[^>]*>//g'; }
+run() { streamfp run --preset paper --threads 1 "$@" >/dev/null 2>talk || cat talk; }
+listed_options() { grep -o 'The options are those of preset.*</header>' "$1/report.html" | sed 's/<[^>]*>//g'; }
 printf '%s\n' 0.05 0.31 >costs
 args=(--img-size 32 --data synthetic:60 --tasks 2 --batch 10 --eval-limit 5 --eval-every 3 --rate 400 --clock virtual --costs costs --triage)
 run "${args[@]}" --sigma .50 --out a
@@ -15,15 +15,15 @@ sed 's,<tr,\n&,g; s,</tr>,\n,g' a/report.html | grep -E '<td>(img-size|test|rate
 grep -c 'not known' a/report.html
 echo "--- result.json"
 sed -n '/"defaults"/,/}/p' a/result.json | grep -E '"(img-size|rate|clock|triage|sigma|eval-limit)":'
-streamfp run --preset default "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
+streamfp run --preset paper "${args[@]}" --sigma 0.500 --threads 1 --out a --resume 2>&1 | grep -o 'already ended'
 echo "--- one column: .50 is 0.5"
 streamfp runs compare a b | sed -n '1,3p'
-echo "--- with a preset, the options that differ from it"
+echo "--- two presets"
 run --img-size 32 --data synthetic:60 --tasks 2 --preset best --out e
-run --img-size 32 --data synthetic:60 --tasks 2 --preset best --head linear --lr 5e-3 --out f
-run --img-size 32 --data synthetic:60 --preset fast --out g
-for dir in e f g; do grep -o 'The options are those of preset.*</header>' $dir/report.html | sed 's/<[^>]*>//g'; done
+run --img-size 32 --data synthetic:60 --tasks 2 --preset best --ridge plain --out f
+run --img-size 32 --data synthetic:60 --tasks 2 --sigma 0.3 --out g
+for dir in e f g; do listed_options $dir; done
 sed -n '/"preset_values"/,/}/p' f/result.json
-sed 's,<tr,\n&,g; s,</tr>,\n,g' f/report.html | grep -E '<td>(img-size|head|lr|sigma)</td>' | sed 's,</td><td>, | ,g; s,<[^>]*>,,g'
+sed 's,<tr,\n&,g; s,</tr>,\n,g' f/report.html | grep -E '<td>(img-size|ridge|taps|sigma)</td>' | sed 's,</td><td>, | ,g; s,<[^>]*>,,g'
 streamfp runs compare d e f g --markdown | cut -d'|' -f2
 streamfp runs compare e f g | sed -n '/^preset/,/^$/p'

@@ -6,7 +6,7 @@ for i in 1 2 3; do
     for c in arrow disc triangle; do mkfile image "rg/$c/$i.png" 30 40 "$((i + 9 * ${#c}))"; done
 done
 run() { streamfp run --backbone tiny.safetensors --json --batch 2 --tasks free --data folder:rg "$@" 2>&1 >/dev/null | grep -v 'no test set'; echo "exit ${PIPESTATUS[0]}"; }
-learner() { run --attune off --pool 8 --prompt-length 4 --prompt-layers 0-1 --out learner "$@"; }
+learner() { run --preset paper --attune off --pool 8 --prompt-length 4 --prompt-layers 0-1 --out learner "$@"; }
 head() { run --method ncm --out head "$@"; }
 learner
 head

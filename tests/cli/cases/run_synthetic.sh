@@ -1,6 +1,6 @@
 # a small seeded run: every key of result.json, the same numbers twice, and its files
 export STREAMFP_REGISTRY=$PWD/runs.db
-args=(run --preset default --img-size 32 --data synthetic:80 --tasks 2 --batch 10 --seed 4 --eval-limit 5 --threads 1)
+args=(run --preset paper --img-size 32 --data synthetic:80 --tasks 2 --batch 10 --seed 4 --eval-limit 5 --threads 1)
 streamfp "${args[@]}" --out a --json >a.json 2>talk || cat talk
 streamfp "${args[@]}" --out b --json >b.json 2>talk || cat talk
 wc -l <a.json

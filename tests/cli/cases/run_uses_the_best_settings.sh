@@ -7,34 +7,27 @@ run() { # OPTIONS...
 }
 settings() {
     run "$@"
-    echo "$* $(sed -n '/"config"/,/}/p' out/result.json | grep -oE '"(preset|head|taps|allocate|method|lr)": ?"[^"]*"' | tr -d '" \n' | sed 's/\([a-z0-9]\)\(preset\|head\|taps\|allocate\|method\|lr\):/\1 \2:/g')"
+    echo "$* $(sed -n '/"config"/,/}/p' out/result.json | grep -oE '"(preset|taps|tap-mean|ridge|allocate|method)": ?"[^"]*"' | tr -d '" \n' | sed 's/\([a-z0-9]\)\(preset\|taps\|tap-mean\|ridge\|allocate\|method\):/\1 \2:/g')"
 }
 settings
 settings --rate 1000
-settings --head linear
 settings --method slda
 settings --method slda --taps 1
-settings --lr 0.01
+settings --ridge plain
 settings --preset best
-settings --preset fast
-settings --preset fast --method ncm
-settings --preset default
+settings --preset paper
 echo "another way to spend the time:"
-settings --rate 1000 --triage
-settings --rate 1000 --controller
 settings --rate 1000 --queue 2
 settings --rate 1000 --queue 2 --queue-policy block
 settings --rate 1000 --clock paper --calibrate 1
-settings --rate 1000 --allocate queries
-grep -B 2 ' trained on,' stdout | sed 's/ *[0-9]* \(offered\|learned\)/ N \1/; s/[0-9]* dropped/N dropped/'
+settings --rate 1000 --allocate fixed
 grep -oE ' (train|closed form) [0-9.]*,$' stdout | sed 's/[0-9.]*,/N/'
-grep -c 'training loss' out/report.html # nothing was trained
-run --rate 1000 --triage --allocate adaptive
-run --head linear --allocate queries
+grep -c 'training loss' out/report.html # nothing is trained
+run --rate 1000 --queue 2 --allocate adaptive
 echo "in a file, or by --set:"
-echo 'preset: fast' >fast.yaml
-settings --config fast.yaml
-settings --set preset=default
+echo 'method: ncm' >ncm.yaml
+settings --config ncm.yaml
+settings --set preset=paper
 echo "every class is learned, and the state predicts as the run did:"
 run
 grep -oE '"coverage": [0-9.]*' out/result.json

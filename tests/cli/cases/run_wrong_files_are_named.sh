@@ -3,7 +3,7 @@ export STREAMFP_REGISTRY=$PWD/runs.db
 mkfile vit tiny.safetensors 1 0
 mkdir folder
 learner=(run --backbone tiny.safetensors --threads 1 --batch 10)
-fingerprints=(--attune off --prompt-layers 0-1)
+fingerprints=(--preset paper --attune off --prompt-layers 0-1)
 try() {
     streamfp "$@" </dev/null 2>&1 >/dev/null
     echo "exit $?"

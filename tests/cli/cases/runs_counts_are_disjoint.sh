@@ -41,10 +41,7 @@ config() { # DIR OPTIONS CLOSED_FORM TRAINED: a run with these options and numbe
 }
 config slda '"method": "slda"' 108 108
 config old-slda '"method": "slda", "taps": "1"' 0 108
-config best '"head": "mix"' 108 45
-config busy '"head": "mix", "taps": "1"' 108 0
-config old-best '"head": "mix", "taps": "2"' 0 45
-config plain '"head": "linear"' 0 45
-streamfp runs compare slda old-slda best busy old-best plain | grep -E '^(run |learned|trained)'
-streamfp runs compare slda best --json | grep -oE '"(closed_form|trained)":."n":1,"mean":[0-9]*'
-streamfp runs show busy | grep -E '^(learned|trained)'
+config plain '"select": "random"' 0 45
+streamfp runs compare slda old-slda plain | grep -E '^(run |learned|trained)'
+streamfp runs compare slda plain --json | grep -oE '"(closed_form|trained)":."n":1,"mean":[0-9]*'
+streamfp runs show slda | grep -E '^(learned|trained)'

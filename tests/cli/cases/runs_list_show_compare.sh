@@ -41,7 +41,7 @@ streamfp runs compare a f e b g | sed -n '1,4p;18,$p'
 streamfp runs compare g a --json | grep -o '^.*"forgetting"'
 echo "--- the name of the method has the preset"
 result h 2025-01-06T00:00:00Z 1 random 0.95
-sed -i 's/"config": {/"preset_values": {"head": "mix"}, "config": {"preset": "best", "head": "mix", /' h/result.json
+sed -i 's/"config": {/"preset_values": {"coreset": "paper"}, "config": {"preset": "paper", "coreset": "paper", /' h/result.json
 streamfp runs add h
 streamfp runs --limit 2 | cut -c 30-54
 echo "--- the same run twice, under any name"

@@ -317,7 +317,7 @@ sfp_status sfp__verify_learner(sfp__verify *r, sfp__golden *g, sfp_error *err)
     for (int i = 0; i < c->b + c->mem; i++)
         c->xs[i] = (i < c->b ? g->x : c->mem_x) + (size_t)(i < c->b ? i : i - c->b) * pixels(c);
     TRY(sfp__trainer_embed(c->trainer, c->b, c->xs, c->mean_embed, err));
-    TRY(sfp__trainer_queries(c->trainer, c->b + c->mem, c->xs, c->known, NULL, NULL, err));
+    TRY(sfp__trainer_queries(c->trainer, c->b + c->mem, c->xs, c->known, err));
     TRY(check_prefixes(c, err));
     TRY(check_selection(c, err));
     TRY(check_logits(c, "logits", err));

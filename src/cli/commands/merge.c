@@ -1,0 +1,133 @@
+/* streamfp merge: adds up what several learners have learned, without a backbone. */
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/ui.h"
+
+#include "base/mem.h"
+#include "base/text.h"
+#include "streamfp.h"
+
+#include <string.h>
+
+static const sfp__opt options[] = {
+    SFP_ROW_STRING("out", "FILE", NULL, "The state to write; -o FILE is the same."),
+    SFP_ROW_STRING("subtract", "FILE|DIR", NULL,
+                   "Take out these samples, after all others were added; may be repeated. They must have been learned.",
+                   .repeats = true),
+    SFP_ROW_FLAG("sums-only",
+                 "Write only sums over samples, and no feature vector of a single sample, such as those that are held out."),
+    SFP_ROW_INT("min-count", "N", "2", 2, 1 << 30,
+                "With --sums-only: leave out classes with fewer samples. The sum over one sample is the sample."),
+    SFP_ROW_THREADS,
+    SFP_ROW_JSON,
+};
+
+/* The classes that were left out, by name. */
+typedef struct left_out {
+    sfp__strings names;
+    bool failed; /* no memory */
+} left_out;
+
+static void left_out_done(left_out *l)
+{
+    sfp__strings_done(&l->names);
+}
+
+static void add_left_out(void *ctx, int32_t label, const char *name, int64_t samples)
+{
+    left_out *l = ctx;
+    char number[32];
+    (void)samples;
+    (void)snprintf(number, sizeof number, "class %d", label);
+    l->failed = sfp__strings_add(&l->names, name ? name : number, NULL) != SFP_OK || l->failed;
+}
+
+static sfp_status warn_left_out(const left_out *l, int64_t min_count, sfp_error *err)
+{
+    OWNED_BY(sfp__text_done) sfp__text list = {0};
+    int n = l->names.count;
+    char shown[SFP_NAME_MAX];
+    for (int i = 0; i < n; i++)
+        sfp__text_printf(&list, "%s%s", i ? ", " : "", sfp__printable(l->names.s[i], shown, sizeof shown));
+    TRY(sfp__check_memory(!l->failed && !list.failed, err));
+    if (n > 0)
+        sfp__warn("%d class%s with fewer than %lld samples %s left out: %s", n, n == 1 ? "" : "es", (long long)min_count,
+                  n == 1 ? "was" : "were", list.s);
+    return SFP_OK;
+}
+
+/* Splits the values of an option that may be repeated; *list points into *text. */
+static sfp_status split(const char *given, char **text, const char ***list, int *count, sfp_error *err)
+{
+    TRY(sfp__text_new(text, err, "%s", given ? given : ""));
+    TRY(sfp__alloc(list, strlen(*text) + 1, sizeof **list, err));
+    for (char *s = given ? *text : NULL; s;) {
+        char *end = strchr(s, '\n');
+        (*list)[(*count)++] = s;
+        if (end)
+            *end = '\0';
+        s = end ? end + 1 : NULL;
+    }
+    return SFP_OK;
+}
+
+static void print_report(const sfp__args *args, const char *out, int subtracted, const sfp_merge_report *r, const left_out *l)
+{
+    sfp__out o;
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 8);
+    sfp__json_int(&o.json, "merged", args->operand_count);
+    sfp__json_int(&o.json, "subtracted", subtracted);
+    sfp__json_int(&o.json, "classes", r->classes);
+    sfp__json_int(&o.json, "samples", r->samples);
+    sfp__json_array(&o.json, "left_out");
+    for (int i = 0; i < l->names.count; i++)
+        sfp__json_string(&o.json, NULL, l->names.s[i]);
+    sfp__json_end(&o.json);
+    sfp__json_string(&o.json, "out", out);
+    sfp__out_row(&o, "wrote", "%s, %lld sample%s of %d class%s", out, (long long)r->samples, r->samples == 1 ? "" : "s",
+                 r->classes, r->classes == 1 ? "" : "es");
+    sfp__out_end(&o);
+}
+
+static sfp_status run(const sfp__args *args, sfp_error *err)
+{
+    const char *out = sfp__args_string(args, "out");
+    OWNED char *text = NULL;
+    OWNED const char **subtract = NULL;
+    OWNED_BY(left_out_done) left_out l = {0};
+    sfp_merge_options o = SFP_MERGE_OPTIONS_INIT;
+    sfp_merge_report r = SFP_MERGE_REPORT_INIT;
+    if (!out)
+        return sfp__fail_usage(err, "--out is missing, expected the state to write (-o FILE)");
+    if (sfp__args_given(args, "min-count") && !sfp__args_flag(args, "sums-only"))
+        return sfp__fail_usage(err, "--min-count has no effect without --sums-only");
+    TRY(split(sfp__args_string(args, "subtract"), &text, &subtract, &o.subtract_count, err));
+    o.subtract = subtract;
+    o.sums_only = sfp__args_flag(args, "sums-only");
+    o.min_count = o.sums_only ? sfp__args_int(args, "min-count") : 0;
+    o.left_out = add_left_out;
+    o.ctx = &l;
+    o.threads = (int32_t)sfp__args_int(args, "threads");
+    TRY(sfp_merge(args->operand_count, (const char *const *)args->operands, out, &o, &r, err));
+    TRY(warn_left_out(&l, o.min_count, err));
+    print_report(args, out, o.subtract_count, &r, &l);
+    return SFP_OK;
+}
+
+const sfp__command sfp__cmd_merge = {
+    .name = "merge",
+    .summary = "add up what several learners have learned, without their images",
+    .operands = "FILE|DIR...",
+    .min_operands = 1,
+    .max_operands = SFP_OPERANDS_ANY,
+    .text = "The default learner, and methods ncm and slda, are functions of sums over samples, so the sum of several states or "
+            "checkpoints predicts as one learner of all their samples would. Classes are matched by name, and files of another "
+            "backbone, input size, method or preprocessing are refused.\n\n"
+            "FILE is a state or a checkpoint, DIR the directory of a run. The state that is written can be predicted with, "
+            "continued with 'run --init-state', and merged again. No backbone and no image is needed.",
+    .examples = "  streamfp merge runs/berlin runs/kyoto -o both.safetensors\n"
+                "  streamfp merge both.safetensors --subtract runs/kyoto -o berlin.safetensors\n"
+                "  streamfp merge runs/berlin --sums-only --min-count 10 -o to_share.safetensors\n",
+    SFP_COMMAND_OPTIONS(options),
+    .run = run,
+};
