@@ -106,8 +106,9 @@ TEST(a_micro_batch_of_which_only_some_values_are_known_is_computed)
         (void)queries(plan, xs, i, 1, memo);
     const float *want = queries(plan, xs, 0, N, NULL), *got = queries(plan, xs, 0, N, memo);
     assert_memory_equal(got, want, N * D * sizeof *want);
-    if (sfp__vit_memo_get_stats(memo).hits > 0) /* else the bits depend on the size of a micro-batch */
-        assert_int_equal(sfp__vit_memo_get_stats(memo).misses, N);
+    sfp__vit_memo_stats stats = sfp__vit_memo_get_stats(memo);
+    assert_true(stats.misses >= N); /* more, if the bits depend on the size of a micro-batch or the place in it */
+    assert_int_equal(stats.hits + stats.misses, N + (N + 1) / 2);
 }
 
 TEST(another_backbone_image_or_input_has_other_values)
