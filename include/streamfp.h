@@ -22,7 +22,12 @@
  *   Growth      A struct that the caller fills begins with its size, set by its SFP_..._INIT macro, so that fields can be added
  *               without breaking compiled programs. Structs in arrays have reserved members, which must be 0.
  *   Process     The library never prints, exits, aborts or changes the locale of the process. It starts threads only where stated.
- *   Callbacks   A callback runs with the C locale in its thread. It must not call a function on the object that called it, except
+ *               Results do not depend on the rounding mode that the caller has set: functions that can fail compute with the default
+ *               floating-point environment, and restore that of the caller. Threads need a stack of 256 KiB or more.
+ *   fork        A child process has no threads of its parent. Engines, learners, predictors and heads with more than one thread, and
+ *               runs, are refused there with SFP_EUNSUPPORTED, and freeing them does nothing: open them after fork. Those with one
+ *               thread work, if no other thread of the parent was using them.
+ *   Callbacks   A callback runs with the C locale and the default floating-point environment in its thread. It must not call a function on the object that called it, except
  *               sfp_run_cancel. */
 #ifndef STREAMFP_H
 #define STREAMFP_H
@@ -109,7 +114,8 @@ SFP_API void sfp_free(void *memory);
 /* -------------------------------------------------------------------------------------------------------------- 2 Images
  *
  * An sfp_image describes pixels or a file that the caller owns; the library reads it during the call and keeps no pointer to it.
- * Images of any size are accepted. They are resized to the input size of the backbone as the setting "resize" says.
+ * Images of any size are accepted. They are resized to the input size of the backbone as the setting "resize" says. Encoded images and
+ * files are turned upright by their EXIF orientation before; a box applies to the upright image.
  *
  *     sfp_image frame = {.format = SFP_IMAGE_BGR, .width = 640, .height = 480, .data = pixels};
  *     sfp_image photo = {.format = SFP_IMAGE_FILE, .data = "photo.jpg"}; */
@@ -123,7 +129,7 @@ typedef enum sfp_image_format {
     SFP_IMAGE_FEATURES = 5 /* `width` floats; only for an engine "features:D", with D floats */
 } sfp_image_format;
 
-/* Flags: rotate the image as its EXIF orientation says (ENCODED and FILE only). */
+/* Flags: this one has no effect, because images are always turned upright. */
 #define SFP_IMAGE_EXIF 1u
 
 typedef struct sfp_image {
@@ -308,7 +314,8 @@ SFP_API int sfp_learner_queued(const sfp_learner *l); /* images that wait for a 
  *
  * sfp_learner_forget takes out 1 to "batch" samples that were learned with these images and labels: predictions are then those of a
  * learner that has never seen them. SFP_ENOTFOUND: one of them cannot have been learned; whether just these images were learned is
- * not known to the learner. sfp_learner_relabel corrects the label of one such sample. */
+ * not known to the learner. sfp_learner_relabel corrects the label of one such sample. States and checkpoints that are saved afterwards
+ * contain no feature of a forgotten sample; earlier files do, also the backup PATH.old of a checkpoint until two more are written. */
 SFP_API sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err);
 SFP_API sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t label, sfp_error *err);
 
@@ -528,7 +535,8 @@ typedef struct sfp_source_definition {
     /* The record has no label, domain, task and time before the call. */
     sfp_status (*record)(void *ctx, int64_t i, sfp_record *record, sfp_error *err);
     /* The pixels that image points to must stay valid until release, which is called if load succeeds. An image that cannot be
-     * loaded is skipped and counted; after SFP_EIO and SFP_ENOMEM it is loaded again, and then the run fails. */
+     * loaded is skipped and counted. After SFP_EIO and SFP_ENOMEM it is loaded again; then the run fails, after SFP_EIO only if
+     * eight images in a row failed so. */
     sfp_status (*load)(void *ctx, int64_t i, sfp_image *image, sfp_error *err);
     void (*release)(void *ctx, sfp_image *image); /* NULL: nothing to release */
     /* live: waits for the next image at most 100 ms. *got 1: the item is filled; *end 1: no other item follows. Both are 0 before
@@ -545,7 +553,9 @@ SFP_API sfp_status sfp_source_create(const sfp_source_definition *definition, sf
 /* ------------------------------------------------------------------------------------------- 8 Runs and their results
  *
  * A run learns from a stream at its arrival rate, evaluates, and writes result.json, events.jsonl, state.safetensors, a checkpoint
- * and report.html into the directory "out". What it does is in the settings.
+ * and report.html into the directory "out". What it does is in the settings. On a live source, result.json ("finished" is false),
+ * state.safetensors and report.html are also written while it runs, with its checkpoints. Lines of its logs go to the file that has the
+ * name of the log when they are written, so that another program may rotate them.
  *
  *     sfp_settings_set(settings, "data", "folder:pacs/train", &err);
  *     sfp_settings_set(settings, "out", "runs/1", &err);
@@ -627,7 +637,8 @@ SFP_API double sfp_result_accuracy(const sfp_result *r, int after, int on);
 SFP_API sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err);
 
 /* The registry, in which every run with a directory records its result. sfp_registry_list returns {"runs": [...]} as `streamfp runs
- * --json` does, newest first; limit 0: all runs; free *json with sfp_free. A run is "gone" if its directory does not exist any more.
+ * --json` does, newest first; limit 0: all runs; free *json with sfp_free. A run is "gone" if its directory does not exist any more,
+ * and "running" if it is not finished and a process has locked its directory.
  * sfp_registry_forget removes a run by its number ("12"), all runs of a directory or, with NULL, all that are gone, but no file.
  * *count (may be NULL): how many. SFP_ENOTFOUND: no such run, or no registry yet. */
 SFP_API sfp_status sfp_registry_list(int limit, char **json, sfp_error *err);

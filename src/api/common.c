@@ -1,7 +1,7 @@
 /* Errors, memory and options of all parts of the library (streamfp.h, part 1). */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ void sfp_free(void *memory)
 
 sfp_status sfp_error_set(sfp_error *err, sfp_status status, const char *message)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     return sfp__fail(err, status, "%s", message ? message : "");
 }
 

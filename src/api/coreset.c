@@ -4,7 +4,7 @@
  * freesel. With labels and probabilities they define the last-layer gradients for craig and gradmatch. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "select/select.h"
 
@@ -142,7 +142,7 @@ static sfp_status run(job *j, const sfp_coreset_options *o, sfp_error *err)
 sfp_status sfp_coreset(const sfp_coreset_options *options, int rows, int dim, const float *features, const int32_t *labels,
                        int classes, const float *probs, int32_t *indices, float *weights, int *count, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_coreset_options o;
     if (!options || !indices || !count)
         return sfp__fail(err, SFP_EINVAL, "options, indices and count must not be NULL");

@@ -1,7 +1,7 @@
 /* Engines (streamfp.h, part 3). */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "base/rng.h"
@@ -200,7 +200,7 @@ static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *
 
 sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_engine_options o;
     char file[PATH_MAX], features[64] = "";
     int size = 0;
@@ -276,7 +276,7 @@ static sfp_status name_features(const sfp__args *a, char *name, size_t size, sfp
 
 sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, void *log_ctx, sfp_engine **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     const sfp__args *a = settings ? sfp__api_run_args(settings) : NULL;
     char file[PATH_MAX], features[64];
     int size = 0;
@@ -307,7 +307,7 @@ sfp_status sfp_engine_open_for(const sfp_settings *settings, sfp_log_fn log, voi
 
 sfp_status sfp_engine_open_random(uint64_t seed, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     static const sfp__vit_config tiny = {.img_size = 32,
                                          .patch_size = 8,
                                          .channels = 3,
@@ -329,7 +329,7 @@ sfp_status sfp_engine_open_random(uint64_t seed, const sfp_engine_options *optio
 
 void sfp_engine_close(sfp_engine *e)
 {
-    if (!e)
+    if (!e || (e->pool && sfp__thread_pool_is_foreign(e->pool)))
         return;
     sfp__thread_pool_free(e->pool);
     sfp__vit_free(e->vit);
@@ -354,7 +354,7 @@ int sfp_engine_classes(const sfp_engine *e)
 
 sfp_status sfp_state_image_size(const char *path, int *size, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     char file[PATH_MAX];
     if (!path || !size)
         return sfp__fail(err, SFP_EINVAL, "path and size must not be NULL");

@@ -1,7 +1,7 @@
 /* Evaluation of saved states (streamfp.h, part 9). */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "learner/state/state.h"
 #include "run/state_eval.h"
@@ -77,6 +77,7 @@ static sfp_status evaluate(sfp_engine *e, const sfp_evaluation_options *o, sfp_s
     char state[PATH_MAX];
     if (!e || !o->state || !out)
         return sfp__fail(err, SFP_EINVAL, "engine, options.state and out must not be NULL");
+    TRY(sfp__thread_pool_check(e->pool, "the engine", err));
     if (!o->data == !*source)
         return sfp__fail(err, SFP_EINVAL, "options.data and options.source: expected one of them");
     if (o->limit > INT64_MAX)
@@ -105,7 +106,7 @@ static sfp_status evaluate(sfp_engine *e, const sfp_evaluation_options *o, sfp_s
 
 sfp_status sfp_evaluate(sfp_engine *e, const sfp_evaluation_options *options, sfp_evaluation **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_evaluation_options o;
     if (!options)
         return sfp__fail(err, SFP_EINVAL, "options must not be NULL");

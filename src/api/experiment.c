@@ -1,7 +1,7 @@
 /* Experiments and sweeps (streamfp.h, part 13). */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -161,7 +161,7 @@ enum { BACKBONES_MAX = 16 };
 sfp_status sfp_experiment(const char *names, const sfp_settings *settings, const sfp_experiment_options *options, char **json,
                           sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     const sfp__experiment *chosen[EXPERIMENTS_MAX];
     OWNED_BY(sfp__strings_done) sfp__strings list = {0}, texts = {0};
     sfp__variant columns[BACKBONES_MAX];
@@ -189,7 +189,7 @@ sfp_status sfp_experiment(const char *names, const sfp_settings *settings, const
 sfp_status sfp_sweep(int count, const char *const *grids, const sfp_settings *settings, const sfp_experiment_options *options,
                      char **json, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(sfp__sweep_done) sfp__sweep sweep = {0};
     OWNED_BY(sfp__strings_done) sfp__strings list = {0};
     sfp_experiment_options own;

@@ -1,7 +1,7 @@
 /* Heads on features of the caller (streamfp.h, part 14): the closed-form heads of a learner, with names of classes and a file. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "learner/heads/head.h"
@@ -61,7 +61,7 @@ static sfp_status create(const char *method, int dim, const sfp_head_options *op
 
 sfp_status sfp_head_create(const char *method, int dim, const sfp_head_options *options, sfp_head **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_head_options o;
     if (!method || !out)
         return sfp__fail(err, SFP_EINVAL, "method and out must not be NULL");
@@ -69,9 +69,15 @@ sfp_status sfp_head_create(const char *method, int dim, const sfp_head_options *
     return create(method, dim, &o, out, err);
 }
 
+static sfp_status check_head(const sfp_head *h, sfp_error *err)
+{
+    TRY(sfp__api_check(h, "head", err));
+    return sfp__thread_pool_check(h->pool, "the head", err);
+}
+
 void sfp_head_free(sfp_head *h)
 {
-    if (!h)
+    if (!h || (h->pool && sfp__thread_pool_is_foreign(h->pool)))
         return;
     sfp__head_free(h->core);
     sfp__thread_pool_free(h->pool);
@@ -122,8 +128,8 @@ const char *sfp_head_class_name(const sfp_head *h, int32_t label)
 
 sfp_status sfp_head_add_class(sfp_head *h, const char *name, int32_t *label, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(h, "head", err));
+    IN_LIBRARY;
+    TRY(check_head(h, err));
     if (!name || !*name || !label)
         return sfp__fail(err, SFP_EINVAL, "name must not be empty, label must not be NULL");
     int unused = h->classes;
@@ -172,7 +178,7 @@ static sfp_status check_row(const sfp_head *h, int i, const float *row, sfp_erro
 static sfp_status read_rows(const sfp_head *h, int count, const float *rows, int64_t stride, const void *result, matrix *out,
                             sfp_error *err)
 {
-    TRY(sfp__api_check(h, "head", err));
+    TRY(check_head(h, err));
     int64_t step = stride ? stride : h->dim;
     if (count < 0)
         return sfp__fail(err, SFP_EINVAL, "count is %d, expected at least 0", count);
@@ -196,7 +202,7 @@ static sfp_status read_rows(const sfp_head *h, int count, const float *rows, int
 sfp_status sfp_head_learn(sfp_head *h, int count, const float *rows, int64_t stride, const int32_t *labels, const uint64_t *keys,
                           sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(matrix_done) matrix m = {0};
     int classes = 0;
     TRY(read_rows(h, count, rows, stride, labels, &m, err));
@@ -214,17 +220,17 @@ sfp_status sfp_head_learn(sfp_head *h, int count, const float *rows, int64_t str
 sfp_status sfp_head_forget(sfp_head *h, int count, const float *rows, int64_t stride, const int32_t *labels, const uint64_t *keys,
                            sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(matrix_done) matrix m = {0};
     TRY(read_rows(h, count, rows, stride, labels, &m, err));
-    return sfp__head_forget_all(h->core, count, m.rows, labels, keys, err);
+    return sfp__head_forget(h->core, count, m.rows, labels, keys, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ other heads */
 
 static sfp_status match(const sfp_head *h, const sfp_head *from, sfp__class_match *m, sfp_error *err)
 {
-    TRY(sfp__api_check(h, "head", err));
+    TRY(check_head(h, err));
     TRY(sfp__api_check(from, "the other head", err));
     char path[] = "the other head"; /* in messages */
     const sfp__saved_sums other = {.path = path, .head = from->core, .names = {true, from->classes, from->names}};
@@ -246,7 +252,7 @@ static sfp_status copy_names(const sfp_head *h, const sfp_head *from, const sfp_
 
 sfp_status sfp_head_merge(sfp_head *h, const sfp_head *from, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(sfp__class_match_done) sfp__class_match m = {0};
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};
     TRY(match(h, from, &m, err));
@@ -262,7 +268,7 @@ sfp_status sfp_head_merge(sfp_head *h, const sfp_head *from, sfp_error *err)
 
 sfp_status sfp_head_subtract(sfp_head *h, const sfp_head *from, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(sfp__class_match_done) sfp__class_match m = {0};
     TRY(match(h, from, &m, err));
     return sfp__head_subtract(h->core, from->core, m.row_label, err);
@@ -272,7 +278,7 @@ sfp_status sfp_head_subtract(sfp_head *h, const sfp_head *from, sfp_error *err)
 
 sfp_status sfp_head_scores(sfp_head *h, int count, const float *rows, int64_t stride, float *scores, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(matrix_done) matrix m = {0};
     TRY(read_rows(h, count, rows, stride, scores, &m, err));
     return sfp__head_scores(h->core, count, m.rows, true, h->classes, scores, err);
@@ -301,7 +307,7 @@ static void rank(int classes, const float *score, int top, sfp_prediction *out)
 sfp_status sfp_head_predict(sfp_head *h, int count, const float *rows, int64_t stride, int top, sfp_prediction *predictions,
                             sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(matrix_done) matrix m = {0};
     OWNED float *scores = NULL;
     TRY(read_rows(h, count, rows, stride, predictions, &m, err));
@@ -320,7 +326,7 @@ sfp_status sfp_head_predict(sfp_head *h, int count, const float *rows, int64_t s
 
 sfp_status sfp_head_unknown(sfp_head *h, int count, const float *rows, int64_t stride, float *unknown, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(matrix_done) matrix m = {0};
     OWNED double *work = NULL;
     TRY(read_rows(h, count, rows, stride, unknown, &m, err));
@@ -335,11 +341,11 @@ sfp_status sfp_head_unknown(sfp_head *h, int count, const float *rows, int64_t s
 
 sfp_status sfp_head_save(sfp_head *h, const char *path, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_BY(sfp__tensor_list_done) sfp__tensor_list tensors = {0};
     OWNED_BY(sfp__metadata_done) sfp__file_metadata meta = {0};
     char seed[24];
-    TRY(sfp__api_check(h, "head", err));
+    TRY(check_head(h, err));
     TRY(sfp__api_check(path, "path", err));
     sfp__visitor v = sfp__visit_writing(&tensors);
     v.prefix = "head";
@@ -425,7 +431,7 @@ static sfp_status take_names(sfp_head *h, const char *path, sfp__saved_names *na
 
 sfp_status sfp_head_load(const char *path, int threads, sfp_head **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     OWNED_PTR(sfp_head_free) sfp_head *h = NULL;
     OWNED_BY(sfp__metadata_names_done) sfp__saved_names names = {0};

@@ -1,7 +1,7 @@
 /* Images of the caller: any size, stride and format, to the input of the backbone. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "stream/source_internal.h"
 
@@ -67,7 +67,6 @@ static void copy_pixels(const sfp_image *im, uint8_t *rgb)
 static sfp_status to_rgb(const sfp_image *im, const char *label, sfp__image *out, sfp_error *err)
 {
     sfp__image_options o = sfp__image_options_defaults();
-    o.exif_orientation = im->flags & SFP_IMAGE_EXIF;
     if (im->format == SFP_IMAGE_FILE)
         return sfp__image_load(im->data, &o, out, err);
     if (im->format == SFP_IMAGE_ENCODED)
@@ -113,7 +112,9 @@ static sfp_status fit_one(const sfp_image *im, const char *label, const sfp__vit
     TRY(to_rgb(im, label, &whole, err));
     if (has_box(im))
         TRY(sfp__image_cut(&whole, label, im->box, err));
-    TRY(sfp__image_fit(&whole, size, how, &fit, err));
+    sfp_status status = sfp__image_fit(&whole, size, how, &fit, err);
+    if (status)
+        return sfp__fail_prefix(err, status, "%s", im->format == SFP_IMAGE_FILE ? (const char *)im->data : label);
     memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
     return SFP_OK;
 }
@@ -157,7 +158,7 @@ sfp_status sfp__api_raw_image(const sfp_image *im, const char *label, sfp__raw_i
 {
     sfp__raw_image p = {0};
     TRY(check(im, label, SFP_IMAGE_FILE, err));
-    if (!has_pixels(im) && !(im->flags & SFP_IMAGE_EXIF)) {
+    if (!has_pixels(im)) {
         TRY(copy_file(im, label, &p, err));
     } else if (im->format == SFP_IMAGE_GREY) {
         TRY(copy_grey(im, label, &p, err));
@@ -175,12 +176,12 @@ sfp_status sfp__api_raw_image(const sfp_image *im, const char *label, sfp__raw_i
 
 bool sfp__api_keeps_encoded(const sfp_image *im)
 {
-    return im->format == SFP_IMAGE_ENCODED && !im->flags && !has_box(im);
+    return im->format == SFP_IMAGE_ENCODED && !has_box(im);
 }
 
 sfp_status sfp_image_fit(const sfp_image *image, int size, const char *resize, uint8_t *rgb, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     bool crop = resize && strcmp(resize, "crop") == 0;
     if (!image || !rgb || size < 1 || size > SFP__API_SIDE_MAX)
         return sfp__fail(err, SFP_EINVAL, "image and rgb must not be NULL, size is %d, expected 1 to %d", size,

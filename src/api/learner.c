@@ -2,7 +2,7 @@
  * label queue, and a number of classes that any thread may read. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -42,13 +42,20 @@ const sfp_engine *sfp__api_engine(const sfp_learner *l)
     return l->engine;
 }
 
+static sfp_status check_learner(const sfp_learner *l, sfp_error *err)
+{
+    TRY(sfp__api_check(l, "learner", err));
+    return sfp__thread_pool_check(l->engine->pool, "the engine", err);
+}
+
 sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_learner **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_PTR(sfp_learner_free) sfp_learner *l = NULL;
     sfp__learner_options o;
     if (!e || !out)
         return sfp__fail(err, SFP_EINVAL, "engine and out must not be NULL");
+    TRY(sfp__thread_pool_check(e->pool, "the engine", err));
     TRY(sfp__alloc(&l, 1, sizeof *l, err));
     TRY(sfp__api_learner_options(e, settings, &o, &l->queue_max, err));
     l->engine = e;
@@ -70,7 +77,7 @@ sfp_status sfp_learner_create(sfp_engine *e, const sfp_settings *settings, sfp_l
 
 void sfp_learner_free(sfp_learner *l)
 {
-    if (!l)
+    if (!l || (l->engine && sfp__thread_pool_is_foreign(l->engine->pool)))
         return;
     for (int i = 0; i < l->queue_count; i++)
         sfp__free(l->queue[i].rgb);
@@ -170,8 +177,8 @@ static sfp_status check_report(const sfp_timestamp_report *report, sfp_error *er
 
 sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *samples, sfp_timestamp_report *report, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
     TRY(check_report(report, err));
     if (!samples)
@@ -189,8 +196,8 @@ sfp_status sfp_learner_offer(sfp_learner *l, int count, const sfp_sample *sample
 
 sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
     if (!samples)
         return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
@@ -200,8 +207,8 @@ sfp_status sfp_learner_forget(sfp_learner *l, int count, const sfp_sample *sampl
 
 sfp_status sfp_learner_relabel(sfp_learner *l, const sfp_sample *sample, int32_t label, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     if (!sample)
         return sfp__fail(err, SFP_EINVAL, "sample must not be NULL");
     TRY(load(l, 1, sample, err));
@@ -214,7 +221,7 @@ typedef sfp_status combine_fn(sfp__learner *l, const sfp__saved_file *from, sfp_
 
 static sfp_status combine(sfp_learner *l, const sfp__saved_file *from, combine_fn *add_or_subtract, sfp_error *err)
 {
-    TRY(sfp__api_check(l, "learner", err));
+    TRY(check_learner(l, err));
     if (!from->path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
     sfp_status status = add_or_subtract(l->core, from, err);
@@ -232,25 +239,25 @@ static sfp_status combine_memory(sfp_learner *l, const void *data, size_t size, 
 
 sfp_status sfp_learner_merge(sfp_learner *l, const char *path, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     return combine(l, &(const sfp__saved_file){.path = path}, sfp__learner_merge, err);
 }
 
 sfp_status sfp_learner_merge_memory(sfp_learner *l, const void *data, size_t size, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     return combine_memory(l, data, size, sfp__learner_merge, err);
 }
 
 sfp_status sfp_learner_subtract(sfp_learner *l, const char *path, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     return combine(l, &(const sfp__saved_file){.path = path}, sfp__learner_subtract, err);
 }
 
 sfp_status sfp_learner_subtract_memory(sfp_learner *l, const void *data, size_t size, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     return combine_memory(l, data, size, sfp__learner_subtract, err);
 }
 
@@ -273,8 +280,8 @@ static void remove_queued(sfp_learner *l, int i)
 
 sfp_status sfp_learner_enqueue(sfp_learner *l, int count, const sfp_sample *samples, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
     if (!samples)
         return sfp__fail(err, SFP_EINVAL, "samples must not be NULL");
@@ -298,8 +305,8 @@ sfp_status sfp_learner_enqueue(sfp_learner *l, int count, const sfp_sample *samp
 sfp_status sfp_learner_label(sfp_learner *l, int count, const uint64_t *ids, const int32_t *labels, sfp_timestamp_report *report,
                              sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     TRY(check_count(l, count, err));
     TRY(check_report(report, err));
     if (!ids || !labels)
@@ -329,8 +336,8 @@ int sfp_learner_queued(const sfp_learner *l)
 
 sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t *labels, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     if (count < 1 || !labels)
         return sfp__fail(err, SFP_EINVAL, "count is %d, expected at least 1 label", count);
     if (!sfp__learner_known_tasks(l->core))
@@ -342,8 +349,8 @@ sfp_status sfp_learner_set_task_classes(sfp_learner *l, int count, const int32_t
 
 sfp_status sfp_learner_next_task(sfp_learner *l, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     if (!sfp__learner_known_tasks(l->core))
         return sfp__fail_key(err, "tasks", SFP_EINVAL, "tasks is 'free', expected a number of tasks: this learner has none");
     TRY(sfp__learner_next_task(l->core, err));
@@ -363,15 +370,15 @@ const char *sfp_learner_class_name(const sfp_learner *l, int32_t label)
 
 sfp_status sfp_learner_set_class_name(sfp_learner *l, int32_t label, const char *name, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     return sfp__learner_name_class(l->core, label, name, err);
 }
 
 sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *label, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     int32_t unused = -1, end = sfp__learner_label_end(l->core);
     if (!name || !*name || !label)
         return sfp__fail(err, SFP_EINVAL, "name must not be empty, label must not be NULL");
@@ -396,15 +403,15 @@ sfp_status sfp_learner_add_class(sfp_learner *l, const char *name, int32_t *labe
 
 sfp_status sfp_learner_save(sfp_learner *l, const char *path, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     return path ? sfp__learner_save(l->core, path, err) : sfp__fail(err, SFP_EINVAL, "path must not be NULL");
 }
 
 sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
     TRY(sfp__learner_load(l->core, path, err));
@@ -414,8 +421,8 @@ sfp_status sfp_learner_load(sfp_learner *l, const char *path, sfp_error *err)
 
 sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *position, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");
     return sfp__learner_checkpoint(l->core, path, position ? position : "", err);
@@ -423,8 +430,8 @@ sfp_status sfp_learner_checkpoint(sfp_learner *l, const char *path, const char *
 
 sfp_status sfp_learner_resume(sfp_learner *l, const char *path, char **position, sfp_error *err)
 {
-    IN_C_LOCALE;
-    TRY(sfp__api_check(l, "learner", err));
+    IN_LIBRARY;
+    TRY(check_learner(l, err));
     OWNED char *text = NULL;
     if (!path)
         return sfp__fail(err, SFP_EINVAL, "path must not be NULL");

@@ -1,7 +1,7 @@
 /* Merging of states and checkpoints without a backbone (streamfp.h, part 5). */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "learner/state/saved_sums.h"
 
@@ -26,7 +26,7 @@ static sfp_status combine(sfp__saved_sums *sum, const char *path, bool subtract,
 sfp_status sfp_merge(int count, const char *const *inputs, const char *output, const sfp_merge_options *options,
                      sfp_merge_report *report, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_merge_options o = SFP_MERGE_OPTIONS_INIT;
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
     OWNED_BY(sfp__saved_sums_done) sfp__saved_sums sum = {0};

@@ -5,7 +5,7 @@
  * Random numbers are those of the learner. A call that fails draws none, so that the learner can be offered the batch again. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "buffer/buffer.h"
 #include "select/select.h"
@@ -130,7 +130,7 @@ static sfp_status check_names(const char *what, const char *name, bool callback,
 
 sfp_status sfp_register_selector(const sfp_selector_definition *definition, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED selector_entry *entry = NULL;
     if (!definition)
         return sfp__fail(err, SFP_EINVAL, "definition must not be NULL");
@@ -301,7 +301,7 @@ static sfp_status update(sfp__buffer *b, const sfp__buffer_batch *batch, sfp__rn
 
 sfp_status sfp_register_buffer(const sfp_buffer_definition *definition, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED buffer_entry *entry = NULL;
     if (!definition)
         return sfp__fail(err, SFP_EINVAL, "definition must not be NULL");

@@ -2,7 +2,7 @@
  * head. An unreadable image fails alone: readable ones are packed together for the pass, and their rows are moved apart afterwards. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "compute/pixels.h"
 #include "learner/state/state.h"
@@ -70,11 +70,12 @@ static sfp_status begin(const sfp_engine *e, const sfp_predictor_options *given,
 
 sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *options, sfp_predictor **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
     if (!l || !out)
         return sfp__fail(err, SFP_EINVAL, "learner and out must not be NULL");
+    TRY(sfp__thread_pool_check(sfp__api_engine(l)->pool, "the engine", err));
     TRY(begin(sfp__api_engine(l), options, &o, &p, err));
     TRY(sfp__predictor_create(sfp__api_core(l), p->pool, o.max_batch, &p->core, err));
     p->resize = sfp__predictor_options(p->core)->resize;
@@ -86,7 +87,7 @@ sfp_status sfp_predictor_create(sfp_learner *l, const sfp_predictor_options *opt
 sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predictor_options *options, sfp_predictor **out,
                               sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
     char path[PATH_MAX];
@@ -104,7 +105,7 @@ sfp_status sfp_predictor_open(sfp_engine *e, const char *state, const sfp_predic
 sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settings, const sfp_predictor_options *options,
                                        sfp_predictor **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     const sfp__vit_plan_options plan = {.mode = SFP_VIT_FORWARD};
     OWNED_PTR(sfp_predictor_free) sfp_predictor *p = NULL;
     sfp_predictor_options o;
@@ -130,7 +131,7 @@ sfp_status sfp_predictor_open_backbone(sfp_engine *e, const sfp_settings *settin
 
 void sfp_predictor_free(sfp_predictor *p)
 {
-    if (!p)
+    if (!p || (p->pool && sfp__thread_pool_is_foreign(p->pool)))
         return;
     sfp__predictor_free(p->core);
     sfp__vit_plan_free(p->plan);
@@ -249,8 +250,9 @@ static void write_predictions(sfp_predictor *p, int count, int readable, sfp_pre
 
 sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *images, sfp_prediction *predictions, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     TRY(sfp__api_check(p, "predictor", err));
+    TRY(sfp__thread_pool_check(p->pool, "the predictor", err));
     int n = 0;
     if (count < 0 || count > IMAGES_MAX)
         return sfp__fail(err, SFP_EINVAL, "count is %d, expected 0 to %d", count, IMAGES_MAX);
@@ -275,8 +277,9 @@ sfp_status sfp_predictor_run(sfp_predictor *p, int count, const sfp_image *image
 
 sfp_status sfp_predictor_refresh(sfp_predictor *p, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     TRY(sfp__api_check(p, "predictor", err));
+    TRY(sfp__thread_pool_check(p->pool, "the predictor", err));
     if (!p->core)
         return SFP_OK;
     p->has_run = false; /* its scores may be of other classes */

@@ -1,7 +1,7 @@
 /* Conversion and pretraining of backbones (streamfp.h, part 12). */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "pretrain/pretrain.h"
 
@@ -12,7 +12,7 @@
 
 sfp_status sfp_engine_save(const sfp_engine *e, const char *path, const char *dtype, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     static const char *const words[] = {"f32", "f16", "bf16"};
     static const sfp__dtype types[] = {SFP_DTYPE_F32, SFP_DTYPE_F16, SFP_DTYPE_BF16};
     size_t i = 0, n = sizeof words / sizeof *words;
@@ -91,7 +91,7 @@ static void write_result(const sfp__pretrain_result *r, sfp_pretrain_result *out
 sfp_status sfp_pretrain(const sfp_settings *settings, const sfp_pretrain_options *options, sfp_pretrain_result *result,
                         sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_PTR(sfp__thread_pool_free) sfp__thread_pool *pool = NULL;
     sfp_pretrain_options o;
     sfp__pretrain_options p;

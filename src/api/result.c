@@ -1,7 +1,7 @@
 /* Results and their registry (streamfp.h, part 8). The public type sfp_result is the struct of results/result.h. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "io/file.h"
 #include "results/registry.h"
@@ -14,7 +14,7 @@
 
 sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     char file[PATH_MAX];
     struct stat st;
     OWNED sfp_result *r = NULL;
@@ -73,7 +73,7 @@ double sfp_result_accuracy(const sfp_result *r, int after, int on)
 
 sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     if (!r || !out)
         return sfp__fail(err, SFP_EINVAL, "result and out must not be NULL");
     return sfp__result_text(r, one_line != 0, out, err);
@@ -83,7 +83,7 @@ sfp_status sfp_result_json(const sfp_result *r, int one_line, char **out, sfp_er
 
 sfp_status sfp_registry_list(int limit, char **json, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     OWNED_BY(sfp__text_done) sfp__text t = {0};
     sfp__json j = {.text = &t};
@@ -100,7 +100,7 @@ sfp_status sfp_registry_list(int limit, char **json, sfp_error *err)
 
 sfp_status sfp_registry_forget(const char *run, int *count, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     OWNED_PTR(sfp__registry_close) sfp__registry *registry = NULL;
     TRY(sfp__registry_open_readonly(&registry, err));
     return sfp__registry_forget(registry, run, count, err);

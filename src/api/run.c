@@ -1,12 +1,15 @@
 /* Runs (streamfp.h, part 8). */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "run/run.h"
 #include "stream/source.h"
 
+#include <unistd.h>
+
 struct sfp_run {
+    pid_t process; /* that opened it: a run has threads and files */
     sfp__run *core;
     sfp__args args; /* the settings; opt points to its texts */
     sfp__run_options opt;
@@ -67,7 +70,9 @@ static sfp_status open_run(sfp_engine *e, const sfp_settings *settings, sfp_run_
     OWNED_PTR(sfp_run_close) sfp_run *run = NULL;
     if (!e || !out)
         return sfp__fail(err, SFP_EINVAL, "engine and out must not be NULL");
+    TRY(sfp__thread_pool_check(e->pool, "the engine", err));
     TRY(sfp__alloc(&run, 1, sizeof *run, err));
+    run->process = getpid();
     run->progress = o->progress;
     run->progress_ctx = o->ctx;
     run->log = o->log ? o->log : e->opt.log;
@@ -85,7 +90,7 @@ static sfp_status open_run(sfp_engine *e, const sfp_settings *settings, sfp_run_
 sfp_status sfp_run_open(sfp_engine *e, const sfp_settings *settings, const sfp_run_options *options, sfp_run **out,
                         sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_run_options o;
     TRY(sfp__api_options(options, &o, sizeof o, "sfp_run_options", err));
     if (o.source && o.source == o.test) {
@@ -98,12 +103,20 @@ sfp_status sfp_run_open(sfp_engine *e, const sfp_settings *settings, const sfp_r
     return status;
 }
 
+static sfp_status check_process(const sfp_run *run, sfp_error *err)
+{
+    if (run->process != getpid())
+        return sfp__fail(err, SFP_EUNSUPPORTED, "the run was opened by another process, which has its threads; open it after fork");
+    return SFP_OK;
+}
+
 sfp_status sfp_run_step(sfp_run *run, int *more, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     bool follows = false;
     if (!run || !more)
         return sfp__fail(err, SFP_EINVAL, "run and more must not be NULL");
+    TRY(check_process(run, err));
     TRY(sfp__run_step(run->core, &follows, err));
     *more = follows;
     return SFP_OK;
@@ -111,9 +124,10 @@ sfp_status sfp_run_step(sfp_run *run, int *more, sfp_error *err)
 
 sfp_status sfp_run_finish(sfp_run *run, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     if (!run)
         return sfp__fail(err, SFP_EINVAL, "run must not be NULL");
+    TRY(check_process(run, err));
     for (bool more = true; more;)
         TRY(sfp__run_step(run->core, &more, err));
     return SFP_OK;
@@ -126,9 +140,10 @@ int64_t sfp_run_batches(const sfp_run *run, int task, int64_t *samples)
 
 sfp_status sfp_run_measure(sfp_run *run, double *seconds, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     if (!run || !seconds)
         return sfp__fail(err, SFP_EINVAL, "run and seconds must not be NULL");
+    TRY(check_process(run, err));
     return sfp__run_measure(run->core, seconds, err);
 }
 
@@ -146,7 +161,7 @@ const sfp_result *sfp_run_result(const sfp_run *run)
 
 void sfp_run_close(sfp_run *run)
 {
-    if (!run)
+    if (!run || run->process != getpid())
         return;
     sfp__run_close(run->core);
     sfp__result_done(&run->result);

@@ -1,7 +1,7 @@
 /* Settings (streamfp.h, part 4): values of the table in run/options.c. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "learner/settings.h"
 #include "pretrain/pretrain.h"
@@ -154,13 +154,13 @@ static sfp_status create(const table *t, sfp_settings **out, sfp_error *err)
 
 sfp_status sfp_settings_create(sfp_settings **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     return create(&run_table, out, err);
 }
 
 sfp_status sfp_pretrain_settings_create(sfp_settings **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     return create(&pretrain_table, out, err);
 }
 
@@ -174,7 +174,7 @@ void sfp_settings_free(sfp_settings *s)
 
 sfp_status sfp_settings_set(sfp_settings *s, const char *key, const char *value, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     if (!s || !key || !value)
         return sfp__fail(err, SFP_EINVAL, "settings, key and value must not be NULL");
     const sfp__opt *o = sfp__args_find(&s->args, key);

@@ -4,7 +4,7 @@
  * operations below call its callbacks, copy each image and check all returned values. */
 #include "api/api.h"
 
-#include "base/c_locale.h"
+#include "base/in_library.h"
 #include "base/mem.h"
 #include "base/monotonic.h"
 #include "stream/source_internal.h"
@@ -18,7 +18,7 @@
 
 sfp_status sfp_source_open(const char *spec, const sfp_source_options *options, sfp_source **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_source_options o;
     if (!spec || !out)
         return sfp__fail(err, SFP_EINVAL, "spec and out must not be NULL");
@@ -98,7 +98,7 @@ const char *sfp_source_warning(const sfp_source *s)
 
 sfp_status sfp_source_read(const sfp_source *s, int64_t i, sfp_record *record, sfp_image *image, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     static const int32_t formats[] = {[SFP_RAW_IMAGE_ENCODED] = SFP_IMAGE_ENCODED,
                                       [SFP_RAW_IMAGE_RGB] = SFP_IMAGE_RGB,
                                       [SFP_RAW_IMAGE_GREY] = SFP_IMAGE_GREY,
@@ -412,7 +412,7 @@ static sfp_status make_source(const sfp_source_definition *d, sfp_source **out, 
 
 sfp_status sfp_source_create(const sfp_source_definition *definition, sfp_source **out, sfp_error *err)
 {
-    IN_C_LOCALE;
+    IN_LIBRARY;
     sfp_source_definition d;
     if (!definition)
         return sfp__fail(err, SFP_EINVAL, "definition must not be NULL");

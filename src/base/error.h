@@ -42,7 +42,7 @@ sfp_status sfp__fail_prefix(sfp_error *err, sfp_status status, const char *fmt, 
 sfp_status sfp__fail_nomem(sfp_error *err);
 
 /* Returns whether the machine and not the data caused a failure: memory, descriptors or the disk. Data that cannot be read for such a
- * reason is not damaged, and must not be skipped. */
+ * reason is not damaged, and must not be skipped. (Of one image that the disk cannot read, see sfp__source_settle.) */
 static inline bool sfp__is_machine_error(sfp_status status)
 {
     return status == SFP_ENOMEM || status == SFP_EIO;

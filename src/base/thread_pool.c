@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <unistd.h>
 
 typedef struct worker {
     sfp__thread_pool *pool;
@@ -17,6 +18,7 @@ typedef struct worker {
 
 struct sfp__thread_pool {
     int threads;
+    pid_t process;            /* that created it */
     worker *workers;          /* (threads); [0] stands for the calling thread */
     int started;              /* workers [1, started) have a thread */
     pthread_mutex_t run_lock; /* one run at a time */
@@ -82,6 +84,7 @@ sfp_status sfp__thread_pool_create(int threads, sfp__thread_pool **out, sfp_erro
     TRY(sfp__alloc(&workers, (size_t)threads, sizeof *workers, err));
     TRY(sfp__alloc(&p, 1, sizeof *p, err));
     p->threads = threads;
+    p->process = getpid();
     p->workers = TAKE(workers);
     pthread_mutex_init(&p->run_lock, NULL);
     pthread_mutex_init(&p->lock, NULL);
@@ -101,9 +104,21 @@ sfp_status sfp__thread_pool_create(int threads, sfp__thread_pool **out, sfp_erro
     return SFP_OK;
 }
 
+bool sfp__thread_pool_is_foreign(const sfp__thread_pool *p)
+{
+    return p->threads > 1 && p->process != getpid();
+}
+
+sfp_status sfp__thread_pool_check(const sfp__thread_pool *p, const char *what, sfp_error *err)
+{
+    if (sfp__thread_pool_is_foreign(p))
+        return sfp__fail(err, SFP_EUNSUPPORTED, "%s was opened by another process, which has its threads; open it after fork", what);
+    return SFP_OK;
+}
+
 void sfp__thread_pool_free(sfp__thread_pool *p)
 {
-    if (!p)
+    if (!p || sfp__thread_pool_is_foreign(p))
         return;
     pthread_mutex_lock(&p->lock);
     p->stop = true;

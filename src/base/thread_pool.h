@@ -9,8 +9,13 @@ typedef struct sfp__thread_pool sfp__thread_pool;
 
 /* threads < 1: one per processor that the process may use. The calling thread is one of them. */
 sfp_status sfp__thread_pool_create(int threads, sfp__thread_pool **out, sfp_error *err);
+/* Frees nothing in a child process if the pool has threads. */
 void sfp__thread_pool_free(sfp__thread_pool *p);
 DEFINE_OWNED_PTR(sfp__thread_pool, sfp__thread_pool_free)
+/* fork copies no threads: in a child process, a run of a pool with more than one thread would never end. sfp__thread_pool_check refuses
+ * such a pool in the words of the public interface. `what`: the object that has the pool. */
+bool sfp__thread_pool_is_foreign(const sfp__thread_pool *p);
+sfp_status sfp__thread_pool_check(const sfp__thread_pool *p, const char *what, sfp_error *err);
 int sfp__thread_pool_size(const sfp__thread_pool *p);
 
 /* Calls fn(ctx, piece, worker) once for every piece in [0, pieces), in any order, with worker in [0, threads). Returns when all

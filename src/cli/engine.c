@@ -4,8 +4,11 @@
 #include "base/mem.h"
 #include "cli/ui.h"
 #include "io/directory.h"
+#include "learner/state/state.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engine **out, sfp_error *err)
 {
@@ -45,4 +48,16 @@ sfp_status sfp__cli_check_state(const char *given, sfp_error *err)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: the run has not finished a task, so it has no state; %s", given, resume);
     return sfp__fail(err, SFP_ENOTFOUND, "%s: the run has not finished; %s, or use %s/state-task-%d.safetensors", given, resume,
                      given, tasks);
+}
+
+void sfp__cli_report_no_scores(const char *state)
+{
+    OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
+    char path[PATH_MAX];
+    if (sfp__state_path(state, path, sizeof path, NULL) || sfp__safetensors_open(path, &st, NULL))
+        return;
+    const char *method = sfp__tensor_file_meta(st, "method");
+    bool has = method && (strcmp(method, "ridge") == 0 || strcmp(method, "slda") == 0);
+    sfp__info("%s: images have no score for \"none of these?\": %s", state,
+              has ? "fewer than 20 samples could be held out while learning" : "only states of ridge and slda have one");
 }

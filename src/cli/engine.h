@@ -12,6 +12,9 @@ sfp_status sfp__cli_engine_open(const sfp__args *a, const char *state, sfp_engin
 /* Fails if `given` is the directory of a run that has a checkpoint but no state yet, and says how to get one. */
 sfp_status sfp__cli_check_state(const char *given, sfp_error *err);
 
+/* Says why images have no score for "none of the classes" with this state. */
+void sfp__cli_report_no_scores(const char *state);
+
 /* --img-size of a command with --state. */
 #define SFP_ROW_IMG_SIZE_OF_STATE \
     SFP_ROW_INT("img-size", "N", "0", 0, SFP_IMG_SIZE_MAX, SFP_IMG_SIZE_HELP, .default_note = "with a state: the size of the run")

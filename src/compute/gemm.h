@@ -58,6 +58,9 @@ void sfp__gemm_leave(int token);
 
 /* Returns the name for messages: "oneDNN 2.6.3", "CBLAS (OpenBLAS 0.3.21)". */
 const char *sfp__gemm_backend(void);
+/* Returns a number for the instruction set, on which the last bits of products depend and which the user can limit (ONEDNN_MAX_CPU_ISA);
+ * 0: the name of the backend contains it. */
+int sfp__gemm_isa(void);
 /* Starts the backend: compiles its kernels and allocates its memory, so that a failure occurs when an engine is opened. */
 sfp_status sfp__gemm_prepare(sfp_error *err);
 

@@ -59,6 +59,11 @@ const char *sfp__gemm_backend(void)
     return backend;
 }
 
+int sfp__gemm_isa(void)
+{
+    return 0;
+}
+
 sfp_status sfp__gemm_weight_create(const sfp__gemm_weight_desc *d, sfp__gemm_weight **out, sfp_error *err)
 {
     if (d->precision != SFP_PRECISION_F32)

@@ -107,6 +107,11 @@ const char *sfp__gemm_backend(void)
     return backend;
 }
 
+int sfp__gemm_isa(void)
+{
+    return (int)dnnl_get_effective_cpu_isa();
+}
+
 /* ---------------------------------------------------------------- primitives */
 
 bool sfp__onednn_named(const_dnnl_primitive_desc_t pd, const char *prefix)

@@ -136,7 +136,7 @@ typedef struct sfp__lab {
     double estimated_done, spent_done; /* seconds of finished cells, as estimated and as taken */
     sfp__text omitted;                 /* sentences: what the budget omits */
     int late;                          /* cells that were omitted because the budget was used up */
-    int lock;
+    int made, lock; /* directories created for the output; its lock */
     const char *paper_dataset;
     sfp_run *current; /* the run that is executed; NULL: none */
 } sfp__lab;

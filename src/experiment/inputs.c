@@ -2,10 +2,12 @@
  * processing times are used again only if they were made with the same inputs.
  *
  * The digest covers the bytes of backbone, initial state and given processing times, the classes and the records of data and test set,
- * and the bytes of their images: of all, or of IMAGES_MAX that are spread evenly, so that a large dataset is not read twice. */
+ * and the bytes of their images: of all, or of IMAGES_MAX that are spread evenly, so that a large dataset is not read twice. Of the other
+ * images that are files, it covers name, size and times of change; of those that are part of a file, the bytes. */
 #include "base/digest.h"
 #include "experiment/experiment.h"
 #include "io/file.h"
+#include "stream/source.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,9 +86,31 @@ static sfp_status add_image(const sfp_source *source, int64_t i, sfp__digest *d,
     return SFP_OK;
 }
 
+/* Adds name, size and times of an image that is a file, or else its bytes. */
+static sfp_status add_image_file(const sfp_source *source, int64_t i, sfp__digest *d, sfp_error *err)
+{
+    char name[PATH_MAX];
+    struct stat st;
+    (void)sfp__source_display_name(source, i, name, sizeof name);
+    if (stat(name, &st) != 0 || !S_ISREG(st.st_mode))
+        return add_image(source, i, d, err);
+    const int64_t numbers[] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec, st.st_ctim.tv_sec, st.st_ctim.tv_nsec};
+    *d = sfp__digest_bytes(*d, name, strlen(name) + 1);
+    *d = sfp__digest_bytes(*d, numbers, sizeof numbers);
+    return SFP_OK;
+}
+
+/* Returns whether the images are computed by the program, which cannot change. */
+static bool is_generated(const sfp_source *source)
+{
+    struct stat st;
+    return stat(source->path, &st) != 0;
+}
+
 static sfp_status add_images(const sfp_source *source, sfp__digest *d, sfp_error *err)
 {
     int64_t count = sfp_source_is_live(source) ? 0 : sfp_source_count(source), step = count / IMAGES_MAX + 1;
+    bool generated = is_generated(source);
     for (int c = 0; c < sfp_source_classes(source); c++) {
         const char *name = sfp_source_class_name(source, c);
         *d = sfp__digest_bytes(*d, name, strlen(name) + 1);
@@ -99,6 +123,8 @@ static sfp_status add_images(const sfp_source *source, sfp__digest *d, sfp_error
         *d = sfp__digest_bytes(*d, &r.time, sizeof r.time);
         if (i % step == 0)
             TRY(add_image(source, i, d, err));
+        else if (!generated)
+            TRY(add_image_file(source, i, d, err));
     }
     return SFP_OK;
 }

@@ -75,7 +75,7 @@ static void lab_done(sfp__lab *lab)
     sfp__text_done(&lab->omitted);
     sfp__text_done(&lab->engine_key);
     sfp_engine_close(lab->engine);
-    sfp__directory_unlock(lab->lock);
+    sfp__directory_leave(lab->opt.out, lab->made, lab->lock);
 }
 
 /* Fails if DIRECTORY of the output has a file with one of these names. */
@@ -131,7 +131,6 @@ static sfp_status remove_unfinished(const sfp__lab *lab, sfp_error *err)
 
 static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int count, sfp_error *err)
 {
-    int made;
     TRY(sfp__alloc(&lab->experiments, (size_t)count, sizeof *lab->experiments, err));
     for (int e = 0; e < count; e++) {
         TRY(copy_experiment(list[e], &lab->experiments[e], err));
@@ -141,8 +140,7 @@ static sfp_status prepare(sfp__lab *lab, const sfp__experiment *const *list, int
     lab->paper_dataset = lab->opt.paper_dataset ? lab->opt.paper_dataset : find_paper_dataset(lab);
     if (lab->opt.dry_run)
         return SFP_OK;
-    TRY(sfp__directory_create(lab->opt.out, &made, err));
-    TRY(sfp__directory_lock(lab->opt.out, &lab->lock, err));
+    TRY(sfp__directory_take(lab->opt.out, &lab->made, &lab->lock, err));
     TRY(check_owner(lab, err));
     return lab->opt.check ? sfp__lab_import_costs(lab, err) : SFP_OK;
 }

@@ -12,7 +12,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { LOCK_TRIES = 5 };
 
 /* Returns the length of the path without its last name; 0: it has only one name. */
 static size_t parent_length(const char *path)
@@ -48,20 +51,26 @@ void sfp__directory_sync_parent(const char *path)
         (void)TEMP_FAILURE_RETRY(fsync(fd));
 }
 
+enum { TRIES = 1000 }; /* to create a directory that other processes remove at the same time */
+
 /* Creates a directory. Creates its parent only if that is missing: a parent may exist and yet be inaccessible. On failure returns
  * false and sets errno. */
 static bool create_directory(char *path, int *made)
 {
     bool good = mkdir(path, 0777) == 0;
     size_t parent = parent_length(path);
-    if (!good && errno == ENOENT && parent > 0) {
+    int before = *made;
+    for (int tries = 0; !good && errno == ENOENT && parent > 0 && tries < TRIES; tries++) {
         char cut = path[parent];
         path[parent] = '\0';
+        *made = before;
         good = create_directory(path, made);
         path[parent] = cut;
         if (!good)
             return false;
         good = mkdir(path, 0777) == 0;
+        if (!good && errno == ENOENT && tries + 1 < TRIES) /* another process, which had created the parent, has removed it */
+            continue;
         if (!good && errno != EEXIST) {
             int why = errno;
             path[parent] = '\0';
@@ -123,6 +132,10 @@ sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err)
     OWNED_BY(sfp__fd_close) int fd = -1;
     TRY(open_directory(path, &fd, err));
     bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    for (int i = 0; !locked && errno == EWOULDBLOCK && i < LOCK_TRIES; i++) { /* perhaps it is only examined: see below */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    }
     if (!locked && errno == EWOULDBLOCK)
         return sfp__fail(err, SFP_EINVAL, "%s: directory is in use by another run", path);
     *lock = locked ? fd : -1; /* some network file systems lock only files open for writing, which a directory never is */
@@ -133,6 +146,45 @@ sfp_status sfp__directory_lock(const char *path, int *lock, sfp_error *err)
 void sfp__directory_unlock(int lock)
 {
     sfp__fd_close(&lock);
+}
+
+/* There is no way to examine a lock without taking one, which is given back immediately. */
+bool sfp__directory_is_locked(const char *path)
+{
+    OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+/* Returns whether the path still has the directory of this lock; without a lock it is not known. */
+static bool is_at(const char *path, int lock)
+{
+    struct stat here, locked;
+    return lock < 0 || (fstat(lock, &locked) == 0 && stat(path, &here) == 0 && here.st_dev == locked.st_dev &&
+                        here.st_ino == locked.st_ino);
+}
+
+sfp_status sfp__directory_take(const char *path, int *made, int *lock, sfp_error *err)
+{
+    for (int i = 0; i < TRIES; i++) {
+        int n, fd = -1;
+        TRY(sfp__directory_create(path, &n, err));
+        sfp_status status = sfp__directory_lock(path, &fd, err);
+        if (!status && is_at(path, fd)) {
+            *made = n;
+            *lock = fd;
+            return SFP_OK;
+        }
+        sfp__directory_unlock(fd);
+        if (status && status != SFP_ENOTFOUND) /* SFP_EINVAL: it belongs to the process that has locked it */
+            return status;
+    } /* another process had locked it first, failed, and removed it */
+    return sfp__fail(err, SFP_EIO, "%s: another process removes the directory again and again", path);
+}
+
+void sfp__directory_leave(const char *path, int made, int lock)
+{
+    sfp__directory_remove_created(path, made);
+    sfp__directory_unlock(lock);
 }
 
 sfp_status sfp__directory_has_any(const char *path, size_t count, const char *const *names, bool *has, sfp_error *err)

@@ -173,7 +173,8 @@ sfp_status sfp__file_read(const char *path, size_t max_bytes, uint8_t **bytes, s
     if (n > max_bytes)
         return sfp__fail(err, SFP_ELIMIT, "%s: file has %zu bytes, expected at most %zu", path, n, max_bytes);
     block = sfp__malloc(n);
-    TRY(sfp__check_memory(block, err));
+    if (!block)
+        return sfp__fail(err, SFP_ENOMEM, "%s: cannot allocate %zu bytes", path, n);
     TRY(read_whole(path, fd, block, n, err));
     *bytes = TAKE(block);
     *size = n;

@@ -4,7 +4,10 @@
  * that were rotated after the checkpoint are renamed back first, so that a run that was killed and resumed leaves the same files
  * as an uninterrupted one.
  *
- * A file always ends with a complete line: the bytes of a write that failed part-way are removed. */
+ * A file always ends with a complete line: the bytes of a write that failed part-way are removed.
+ *
+ * Other programs may rename, remove or truncate the file at any time, as logrotate does. Lines are therefore appended to the file that
+ * has the name of the log when they are written. */
 #include "io/line_log.h"
 
 #include "base/mem.h"
@@ -176,6 +179,17 @@ static sfp_status remove_all_old(sfp__line_log *e, sfp_error *err)
     return SFP_OK;
 }
 
+/* Scans NAME.1. One that is not a log was left by another program and counts as empty. */
+static sfp_status scan_previous(sfp__line_log *e, uint64_t from, place *out, sfp_error *err)
+{
+    sfp_error why;
+    sfp_status status = scan_path(old_name(e, 1, e->old), e->key, from, out, &why);
+    if (status != SFP_EFORMAT)
+        return status ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+    *out = (place){0};
+    return SFP_OK;
+}
+
 /* Finds the number of bytes of the file to keep, so that it and the rotated files contain only lines before `from`. Renames
  * rotated files back if needed. */
 static sfp_status find_cut(sfp__line_log *e, uint64_t from, size_t *keep_bytes, sfp_error *err)
@@ -188,7 +202,7 @@ static sfp_status find_cut(sfp__line_log *e, uint64_t from, size_t *keep_bytes, 
     for (;;) {
         TRY(scan_path(e->path, e->key, from, &current, err));
         if (current.offset == 0) /* no line remains here: must lines of the previous file be removed too? */
-            TRY(scan_path(old_name(e, 1, e->old), e->key, from, &previous, err));
+            TRY(scan_previous(e, from, &previous, err));
         if (current.offset > 0 || !previous.found) {
             *keep_bytes = current.offset;
             e->any = current.offset > 0 || previous.offset > 0;
@@ -210,7 +224,7 @@ static sfp_status leave_other_names(sfp__line_log *e, sfp_error *err)
     TRY(sfp__file_write(e->path, NULL, 0, err));
     sfp__fd_close(&e->fd);
     e->fd = -1;
-    return open_file(e->path, O_RDWR, &e->fd, err);
+    return open_file(e->path, O_RDWR | O_APPEND, &e->fd, err);
 }
 
 sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key, uint64_t from, size_t max_bytes, int keep,
@@ -226,40 +240,64 @@ sfp_status sfp__line_log_open(const char *dir, const char *name, const char *key
     TRY(sfp__block(&e->paths, SFP_LIST(paths), err));
     (void)snprintf(e->path, capacity, "%s/%s", dir, name);
     TRY(find_cut(e, from, &keep_bytes, err));
-    TRY(open_file(e->path, O_RDWR | O_CREAT, &e->fd, err));
+    TRY(open_file(e->path, O_RDWR | O_APPEND | O_CREAT, &e->fd, err));
     if (from == 0)
         TRY(leave_other_names(e, err));
-    if (ftruncate(e->fd, (off_t)keep_bytes) != 0 || lseek(e->fd, 0, SEEK_END) < 0)
+    if (ftruncate(e->fd, (off_t)keep_bytes) != 0)
         return sfp__fail_errno(err, SFP_EIO, "%s: cannot truncate to %zu bytes", e->path, keep_bytes);
     e->size = keep_bytes;
     *out = TAKE(e);
     return SFP_OK;
 }
 
-static sfp_status rotate(sfp__line_log *e, sfp_error *err)
+/* Continues in the file that has the name of the log; creates it if there is none. flags: of open. */
+static sfp_status open_again(sfp__line_log *e, int flags, sfp_error *err)
 {
     int fd = -1;
-    for (int i = e->keep; i >= 1; i--) /* the oldest is overwritten */
-        TRY(rename_if_exists(old_name(e, i - 1, e->old), old_name(e, i, e->older), err));
-    TRY(open_file(e->path, O_RDWR | O_CREAT | O_TRUNC, &fd, err));
+    TRY(open_file(e->path, O_RDWR | O_APPEND | O_CREAT | flags, &fd, err));
     (void)TEMP_FAILURE_RETRY(
         fdatasync(e->fd)); /* later syncs do not reach this file; a failure is detected when the run is resumed */
     (void)close(e->fd);
     e->fd = fd;
+    return SFP_OK;
+}
+
+static sfp_status rotate(sfp__line_log *e, sfp_error *err)
+{
+    for (int i = e->keep; i >= 1; i--) /* the oldest is overwritten */
+        TRY(rename_if_exists(old_name(e, i - 1, e->old), old_name(e, i, e->older), err));
+    TRY(open_again(e, O_TRUNC, err));
     e->size = 0;
+    return SFP_OK;
+}
+
+/* Another program may have renamed, removed or truncated the file. */
+static sfp_status find_file(sfp__line_log *e, sfp_error *err)
+{
+    struct stat ours, named;
+    bool there = lstat(e->path, &named) == 0;
+    if (fstat(e->fd, &ours) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", e->path);
+    if (!there || named.st_dev != ours.st_dev || named.st_ino != ours.st_ino) {
+        TRY(open_again(e, 0, err));
+        if (fstat(e->fd, &ours) != 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot stat", e->path);
+    }
+    e->size = (size_t)ours.st_size;
     return SFP_OK;
 }
 
 sfp_status sfp__line_log_flush(sfp__line_log *e, sfp_error *err)
 {
+    if (e->pending.length)
+        TRY(find_file(e, err));
     for (size_t done = 0; done < e->pending.length;) {
         ssize_t n = write(e->fd, e->pending.s + done, e->pending.length - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
             sfp_status status = sfp__fail_errno(err, SFP_EIO, "%s: cannot write", e->path);
-            if (ftruncate(e->fd, (off_t)e->size) == 0) /* truncates to the last complete line */
-                (void)lseek(e->fd, (off_t)e->size, SEEK_SET);
+            (void)!ftruncate(e->fd, (off_t)e->size); /* to the last complete line */
             return status;
         }
         done += (size_t)n;

@@ -27,6 +27,7 @@ typedef struct sfp__sample {
     const uint8_t *rgb; /* (S, S, 3) */
     int32_t label;
     uint64_t id;
+    const char *name;    /* of its image, for events.jsonl; NULL: none */
     const void *encoded; /* the original image file, for --buffer-format compressed; NULL: not available */
     size_t encoded_size;
 } sfp__sample;

@@ -577,6 +577,11 @@ const float *sfp__predictor_unscaled(const sfp__predictor *p)
     return p->unscaled;
 }
 
+void sfp__predictor_want_unknown(sfp__predictor *p, bool wants)
+{
+    p->wants_unknown = wants;
+}
+
 const float *sfp__predictor_unknown(const sfp__predictor *p)
 {
     return p->unknown;

@@ -73,6 +73,8 @@ sfp_status sfp__predictor_refresh(sfp__predictor *p, sfp_error *err);
 const sfp__snapshot *sfp__predictor_snapshot(const sfp__predictor *p);
 sfp_status sfp__predictor_answer(sfp__predictor *p, int n, int rows, const uint8_t *const *rgb, int32_t *label, float **logp,
                                  sfp_error *err);
+/* Computes the scores for "none of the classes" in the following calls of sfp__predictor_predict, too. */
+void sfp__predictor_want_unknown(sfp__predictor *p, bool wants);
 /* Returns the scores (n) for "none of the classes" of the images of the last sfp__predictor_answer (heads/novelty.h); NAN: the head
  * has none, it is not solved from all samples, or there are too few of them. */
 const float *sfp__predictor_unknown(const sfp__predictor *p);

@@ -36,8 +36,9 @@ sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *sample
     TRY(check_labels(l, n, samples, err));
     TRY(sfp__learner_query_batch(l, n, samples, err));
     pthread_mutex_lock(&l->head_lock);
-    sfp_status status = sfp__head_forget_all(l->head, n, l->batch.tap, l->batch.label, l->batch.key, err);
-    sfp__learner_update_seen(l);
+    sfp_status status = sfp__head_forget(l->head, n, l->batch.tap, l->batch.label, l->batch.key, err);
+    if (!status)
+        sfp__learner_update_seen(l);
     pthread_mutex_unlock(&l->head_lock);
     return status;
 }
@@ -45,17 +46,11 @@ sfp_status sfp__learner_forget(sfp__learner *l, int n, const sfp__sample *sample
 /* Takes the loaded sample out and learns it with its new label. */
 static sfp_status relabel(sfp__learner *l, int32_t from, int32_t to, sfp_error *err)
 {
-    sfp__head *h = l->head;
-    const float *x = l->batch.tap;
     TRY(sfp__learner_reserve_classes(l, to + 1, err));
-    TRY(sfp__head_forget(h, x, from, l->batch.key, err));
-    sfp_status status = sfp__head_update(h, 1, x, &to, l->batch.key, err);
-    if (status) /* cannot fail: its class has memory */
-        (void)sfp__head_update(h, 1, x, &from, l->batch.key, NULL);
-    else /* cannot fail: its memory is reserved */
-        (void)sfp__learner_add_classes(l, to + 1, NULL);
+    TRY(sfp__head_relabel(l->head, l->batch.tap, from, to, l->batch.key, err));
+    (void)sfp__learner_add_classes(l, to + 1, NULL); /* cannot fail: their memory is reserved */
     sfp__learner_update_seen(l);
-    return status;
+    return SFP_OK;
 }
 
 sfp_status sfp__learner_relabel(sfp__learner *l, const sfp__sample *sample, int32_t label, sfp_error *err)

@@ -57,7 +57,7 @@ static sfp__digest digest_context(sfp__vit *v)
     const sfp__vit_config *c = &v->config;
     const int32_t numbers[] = {
         c->img_size, c->patch_size,    c->channels,          c->dim, c->depth, c->heads, c->hidden, c->quick_gelu,
-        c->pre_norm, c->no_patch_bias, (int32_t)v->precision};
+        c->pre_norm, c->no_patch_bias, (int32_t)v->precision, sfp__gemm_isa()};
     const char *texts[] = {sfp_version(), sfp__gemm_backend(), sfp__kernels_get()->isa, sfp__cpu_name()};
     sfp__digest d = sfp__digest_bytes((sfp__digest){{0}}, numbers, sizeof numbers);
     d = sfp__digest_bytes(d, &c->ln_eps, sizeof c->ln_eps);

@@ -364,8 +364,7 @@ sfp_status sfp__pretrain_take_directory(const sfp__pretrain_options *o, int *loc
     if (strlen(o->output.dir) > PATH_MAX - 64) /* 64: space for the longest name of a file in it */
         return sfp__fail(err, SFP_EINVAL, "%.60s...: path has %zu bytes, expected at most %d", o->output.dir,
                          strlen(o->output.dir), PATH_MAX - 64);
-    TRY(sfp__directory_create(o->output.dir, made, err));
-    TRY(sfp__directory_lock(o->output.dir, lock, err));
+    TRY(sfp__directory_take(o->output.dir, made, lock, err));
     TRY(has_checkpoint(o->output.dir, &has, err));
     if (!o->output.resume && has && !is_finished(o->output.dir))
         return sfp__fail(err, SFP_EINVAL,

@@ -435,8 +435,7 @@ static void training_free(training *t)
     sfp__pretrain_state_done(&t->state);
     sfp__image_set_done(&t->images);
     sfp__image_set_done(&t->test_images);
-    sfp__directory_remove_created(t->o->output.dir, t->made); /* removes only empty directories */
-    sfp__directory_unlock(t->lock);
+    sfp__directory_leave(t->o->output.dir, t->made, t->lock);
     sfp__free(t);
 }
 DEFINE_OWNED_PTR(training, training_free)

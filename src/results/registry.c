@@ -325,6 +325,7 @@ sfp_status sfp__registry_list(sfp__registry *r, int limit, bool (*fn)(void *ctx,
         column_text(st, 2, row.started, sizeof row.started);
         column_text(st, 3, row.method, sizeof row.method);
         column_text(st, 4, row.data, sizeof row.data);
+        row.running = !row.finished && sfp__directory_is_locked(row.dir);
         more = fn(ctx, &row);
     }
     return !more || code == SQLITE_DONE ? SFP_OK : fail_db(r, "cannot read", err);
@@ -337,6 +338,7 @@ static bool write_row(void *ctx, const sfp__registry_row *row)
     sfp__json_int(j, "id", row->id);
     sfp__json_string(j, "started", row->started);
     sfp__json_bool(j, "finished", row->finished);
+    sfp__json_bool(j, "running", row->running);
     sfp__json_string(j, "method", row->method);
     sfp__json_string(j, "data", row->data);
     sfp__json_seed(j, "seed", row->seed);

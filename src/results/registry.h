@@ -25,7 +25,8 @@ typedef struct sfp__registry_row {
     uint64_t seed;
     double average_accuracy, forgetting, prequential_accuracy, samples_per_second, seconds;
     bool finished;
-    bool gone; /* the directory does not exist any more */
+    bool running; /* not finished, and a process has locked the directory */
+    bool gone;    /* the directory does not exist any more */
 } sfp__registry_row;
 
 /* Calls fn for each run, newest first, until fn returns false. limit: maximum number of runs; 0: all. */

@@ -53,7 +53,7 @@ void sfp__batch_loader_free(sfp__batch_loader *f);
 DEFINE_OWNED_PTR(sfp__batch_loader, sfp__batch_loader_free)
 
 /* Takes batch k, which must not be released yet (with options.count: batch k modulo the number of batches). Its samples are valid until it is released; ids are indices in the source,
- * labels those of the stream (-1: none). Images that cannot be read are skipped, unless memory or the disk failed (SFP_ENOMEM, SFP_EIO). */
+ * labels those of the stream (-1: none). Images that cannot be read are skipped, unless memory or the disk failed (sfp__source_settle). */
 sfp_status sfp__batch_loader_take(sfp__batch_loader *f, int64_t k, int *count, const sfp__sample **samples, sfp_error *err);
 /* Releases all batches below k. */
 void sfp__batch_loader_release(sfp__batch_loader *f, int64_t k);

@@ -12,10 +12,12 @@
 #include <math.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 enum { WARM_UP = 3 };                /* timestamps that the mean processing time does not include */
-enum { CURVE_MAX = 4000, LOGS = 8 }; /* maximum number of points in a curve of a live stream; rotated files of a log */
-#define LOG_BYTES ((size_t)64 << 20) /* size at which a log is rotated */
+enum { CURVE_MAX = 4000 };           /* maximum number of points in a curve of a live stream */
+enum { LOGS = 8 };                   /* datasets: rotated files of a log */
+#define LOG_BYTES ((size_t)64 << 20) /* datasets: size at which a log is rotated */
 
 /* --------------------------------------------------------------------- files */
 
@@ -31,14 +33,16 @@ sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timest
 {
     const char *out = p->opt->out;
     uint64_t from, last = 0;
-    TRY(sfp__line_log_open(out, SFP__RUN_EVENTS, "t", (uint64_t)timestamps, LOG_BYTES, LOGS, &j->events, err));
+    size_t bytes = p->live ? (size_t)p->opt->log_bytes : LOG_BYTES;
+    int keep = p->live ? p->opt->log_files : LOGS;
+    TRY(sfp__line_log_open(out, SFP__RUN_EVENTS, "t", (uint64_t)timestamps, bytes, keep, &j->events, err));
     uint64_t next = timestamps && sfp__line_log_last(j->events, &last) ? last + 1 : 0;
-    if (next < (uint64_t)timestamps)
+    if (next < (uint64_t)timestamps && !p->live) /* the log of a live stream may have been moved away, and continues */
         sfp__plan_warn(p, "%s/%s: the last %llu timestamps before the checkpoint are missing", out, SFP__RUN_EVENTS,
                        (unsigned long long)((uint64_t)timestamps - next));
     if (!a->kind->predicts(a, &from))
         return SFP_OK;
-    return sfp__line_log_open(out, SFP__RUN_PREDICTIONS, "id", from, LOG_BYTES, LOGS, &j->predictions, err);
+    return sfp__line_log_open(out, SFP__RUN_PREDICTIONS, "id", from, bytes, keep, &j->predictions, err);
 }
 
 sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err)
@@ -59,8 +63,22 @@ void sfp__journal_done(sfp__journal *j)
 
 /* -------------------------------------------------------------- a prediction */
 
+/* The time of day: UTC, with milliseconds. */
+static void put_time(sfp__json *j)
+{
+    char text[40] = "";
+    struct timespec now;
+    struct tm utc;
+    size_t n = clock_gettime(CLOCK_REALTIME, &now) == 0 && gmtime_r(&now.tv_sec, &utc)
+                   ? strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc)
+                   : 0;
+    if (n)
+        (void)snprintf(text + n, sizeof text - n, ".%03ldZ", now.tv_nsec / 1000000);
+    sfp__json_string(j, "time", n ? text : NULL);
+}
+
 sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
-                                const float *probability, sfp_error *err)
+                                const float *probability, const float *unknown, sfp_error *err)
 {
     if (!j->predictions)
         return SFP_OK;
@@ -73,6 +91,10 @@ sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__
         sfp__json_string(&line, "name", d->predict[i].name);
         sfp__json_string(&line, "class", known ? j->r->class_names[label[i]] : NULL);
         sfp__json_exact_float(&line, "probability", probability[i]);
+        if (unknown) { /* a live stream */
+            sfp__json_exact_float(&line, "unknown", unknown[i]);
+            put_time(&line);
+        }
         sfp__json_end_all(&line);
         TRY(sfp__line_log_add(j->predictions, err));
     }
@@ -114,8 +136,22 @@ static void put_arrays(sfp__json *j, const sfp__timestamp_details *t, int replay
     sfp__json_end(j);
 }
 
+/* Parts of a line of a live stream, in the order of "offered". */
+static void put_samples(sfp__json *j, int n, const sfp__sample *samples, char *const *class_names)
+{
+    put_time(j);
+    sfp__json_array(j, "names");
+    for (int i = 0; i < n; i++)
+        sfp__json_string(j, NULL, samples[i].name);
+    sfp__json_end(j);
+    sfp__json_array(j, "labels");
+    for (int i = 0; i < n; i++)
+        sfp__json_string(j, NULL, class_names[samples[i].label]);
+    sfp__json_end(j);
+}
+
 sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *t, int replay, const uint64_t *ids,
-                              sfp_error *err)
+                              const sfp__sample *samples, char *const *class_names, sfp_error *err)
 {
     const struct {
         const char *key;
@@ -139,6 +175,9 @@ sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *
     sfp__json_object(&j, "seconds");
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
         sfp__json_printf(&j, seconds[i].key, "%.6f", seconds[i].x); /* microseconds: clocks are not more exact */
+    sfp__json_end(&j);
+    if (samples)
+        put_samples(&j, t->offered, samples, class_names);
     sfp__json_end_all(&j);
     return sfp__line_log_add(log, err);
 }
@@ -278,7 +317,10 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
         sfp__timestamp_details line = *t;
         if (!learner)
             line.task = run->at.task; /* a closed-form head has no tasks */
-        TRY(sfp__journal_event(j->events, &line, p->opt->learner.replay ? p->opt->learner.replay : 1, j->ids, err));
+        TRY(sfp__journal_event(j->events, &line, p->opt->learner.replay ? p->opt->learner.replay : 1, j->ids,
+                               p->live ? d->samples : NULL, j->r->class_names, err));
+        if (p->live) /* its checkpoints are rare, and the log is read meanwhile */
+            TRY(sfp__line_log_flush(j->events, err));
     }
     sfp__journal_progress(run, t, 0, 0);
     return SFP_OK;

@@ -7,6 +7,7 @@
 #include "stream/tasks.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -250,6 +251,17 @@ const sfp__opt sfp__run_table[] = {
                    "Directory for the results: result.json, events.jsonl, state.safetensors, checkpoint, report.html. A finished "
                    "run in it is replaced. Default: runs/N in the current directory.",
                    AT(out), .resume = SFP_NOT_SAVED),
+    SFP_ROW_REAL(
+        "checkpoint-every", "SECONDS", NULL, 0, 1e6,
+        "Seconds between checkpoints: of training, or on live streams and with --clock real of wall time. Default: 2, for a "
+        "watched directory 300, for other live streams 10; more if checkpoints would take more than 2 % of the time.",
+        .resume = SFP_NOT_SAVED),
+    SFP_ROW_INT("log-size", "BYTES", "67108864", 0, INT64_C(1) << 50,
+                "Live streams: events.jsonl and predictions.jsonl become NAME.1 before they exceed this size; 0: never.",
+                AT(log_bytes), .resume = SFP_NOT_SAVED),
+    SFP_ROW_INT("log-files", "N", "4", 0, 1000,
+                "Live streams: number of rotated files NAME.1, NAME.2, ... of a log that are kept.", AT(log_files),
+                .resume = SFP_NOT_SAVED),
     SFP_ROW_FLAG(
         "resume",
         "Resume from DIR/checkpoint. If there is no checkpoint, the run starts from the beginning; a finished run is not "
@@ -457,6 +469,7 @@ sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_
     (void)parse_eval_every(sfp__args_string(a, "eval-every"), &o->eval_every);
     (void)parse_order(sfp__args_string(a, "order"), &o->order);
     o->within = (sfp__within)(sfp__args_choice(a, "within") + 1); /* not set: DEFAULT */
+    o->checkpoint_seconds = sfp__args_text(a, "checkpoint-every") ? sfp__args_real(a, "checkpoint-every") : NAN;
     o->drop_short = sfp__args_choice(a, "preset") == PRESET_PAPER;
     return SFP_OK;
 }

@@ -20,6 +20,8 @@
 #include <time.h>
 
 enum { CHECKPOINT_RATIO = 50 };   /* minimum time between checkpoints, as a multiple of the time that one takes */
+enum { NOTICE_SECONDS = 10 };     /* live streams: minimum time between messages about what was skipped and evaluated */
+enum { WAIT_SECONDS = 5 };        /* live streams: time without an arrival until a message says that the run waits */
 static const double MEMORY = 0.9; /* weight of earlier measurements in the mean processing time per sample */
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool)
@@ -32,7 +34,9 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .pending = 1000,
                               .max_skipped = 0.01,
                               .cache_mebibytes = 4096,
-                              .checkpoint_seconds = 2};
+                              .checkpoint_seconds = NAN,
+                              .log_bytes = 64 << 20,
+                              .log_files = 4};
 }
 
 /* Prepares the directory when there is something to write: after the first batch was processed, not before. A run that fails in its
@@ -108,13 +112,23 @@ static bool uses_wall_time(const sfp__plan *p)
     return p->live || p->clock == SFP_CLOCK_REAL;
 }
 
+/* The time between checkpoints. A watched directory delivers again what was not saved, so its checkpoints may be rare, except the
+ * first: it gives the directory a state. */
+static double checkpoint_seconds(const sfp__run *run)
+{
+    const sfp__plan *p = &run->plan;
+    if (!isnan(p->opt->checkpoint_seconds))
+        return p->opt->checkpoint_seconds;
+    bool watched = p->live && p->source->kind && p->source->kind->walks;
+    return !p->live ? 2 : watched && run->pace.saved ? 300 : 10;
+}
+
 /* The time at which a checkpoint is due, even if the stream delivers nothing until then. */
 static double checkpoint_time(const sfp__run *run)
 {
     const sfp__pace *pace = &run->pace;
-    const sfp__run_options *o = run->plan.opt;
-    return pace->unsaved && run->begun && o->out
-               ? pace->saved_at + fmax(o->checkpoint_seconds, CHECKPOINT_RATIO * pace->save_seconds)
+    return pace->unsaved && run->begun && run->plan.opt->out
+               ? pace->saved_at + fmax(checkpoint_seconds(run), CHECKPOINT_RATIO * pace->save_seconds)
                : INFINITY;
 }
 
@@ -124,9 +138,11 @@ static sfp_status checkpoint_if_due(sfp__run *run, sfp_error *err)
     sfp__pace *pace = &run->pace;
     double train_seconds = uses_wall_time(p) ? sfp__monotonic_seconds() - pace->saved_at : pace->train_seconds;
     bool something = run->begun && (p->live || run->at.timestamps > 0); /* to resume */
-    if (!p->opt->out || !pace->unsaved || !something || train_seconds < p->opt->checkpoint_seconds)
+    if (!p->opt->out || !pace->unsaved || !something || train_seconds < checkpoint_seconds(run))
         return SFP_OK;
     if (train_seconds >= CHECKPOINT_RATIO * pace->save_seconds) {
+        if (p->live)
+            return sfp__files_save_running(run, err);
         sfp__journal_times(&run->journal, run->arrivals);
         return sfp__files_checkpoint(run, err);
     }
@@ -201,10 +217,13 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
     for (int i = 0; i < n; i++)
         rgb[i] = d->predict[i].rgb;
     double from = sfp__vit_memo_now(run->plan.memo);
+    sfp__predictor_want_unknown(run->predictor, run->plan.live);
     TRY(sfp__predictor_predict(run->predictor, n, rgb, run->query, has_query, label, probability, err));
+    sfp__predictor_want_unknown(run->predictor, false); /* evaluations do not use it */
     *seconds = run->plan.cost_count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
     TRY(begin(run, err));
-    return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability, err);
+    return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability,
+                                run->plan.live ? sfp__predictor_unknown(run->predictor) : NULL, err);
 }
 
 /* The controller, which is not part of the paper. A batch may take the time in which it arrives, less the time spent on
@@ -408,6 +427,10 @@ static sfp_status find_start(sfp__run *run, sfp_error *err)
     if (run->resumed)
         TRY(set_classes(run, err));
     run->journal.r->finished = false;
+    if (p->live) { /* an evaluation of an earlier process does not describe the present state */
+        run->journal.r->tasks_done = 0;
+        run->journal.r->average_accuracy = run->journal.r->forgetting = run->journal.r->backward_transfer = NAN;
+    }
     if (!p->test && !p->live) /* a live stream has a prequential accuracy */
         sfp__plan_info(p, "no test set: accuracy is not measured; use --test KIND:PATH");
     return p->live || run->resumed ? SFP_OK : sfp__plan_find_readable(p, run->journal.shown.rgb, err);
@@ -436,7 +459,7 @@ sfp_status sfp__run_open(const sfp__run_options *opt, const sfp__run_hooks *hook
     run->plan = (sfp__plan){.opt = opt, .hooks = hooks, .source = opt->source, .test = opt->test_source};
     run->at = (sfp__position){.evaluated.timestamps = -1, .cs = NAN, .guards.last_label = -1};
     run->journal = (sfp__journal){.r = result, .began = now};
-    run->pace.saved_at = now;
+    run->pace = (sfp__pace){.saved_at = now, .state_at = -INFINITY, .notices_at = now};
     run->lock = -1;
     run->failures = sfp__gemm_failures();
     TRY(open_run(run, err));
@@ -458,9 +481,7 @@ void sfp__run_close(sfp__run *run)
     sfp__plan_done(&run->plan);
     sfp__free(run->query);
     sfp__free(run->future_rgb);
-    sfp__directory_unlock(run->lock);
-    if (out)
-        sfp__directory_remove_created(out, run->created); /* removes only empty directories */
+    sfp__directory_leave(out, run->created, run->lock);
     sfp__free(run);
 }
 
@@ -502,6 +523,11 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     if (!p->live && run->resumed)
         TRY(begin(run, err));
     run->journal.from = run->at.arrived;
+    if (p->live) {
+        run->pace.notices_at = sfp__monotonic_seconds();
+        run->pace.skipped = run->journal.r->samples.skipped;
+        run->pace.evaluations = run->journal.r->evaluation_count;
+    }
     return run->arrivals->kind->start(run->arrivals, err);
 }
 
@@ -527,6 +553,61 @@ static sfp_status fail_delivery(sfp__run *run, sfp_status status)
     return status;
 }
 
+/* Warns if images were skipped since the last message. */
+static void warn_skipped(sfp__run *run)
+{
+    uint64_t skipped = run->journal.r->samples.skipped;
+    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
+    const char *first = stats.first_error[0] ? stats.first_error : stats.first_unread;
+    if (skipped > run->pace.skipped)
+        sfp__plan_warn(&run->plan, "%llu image%s could not be read and %s skipped%s%s%s", (unsigned long long)skipped,
+                       skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? " (first: " : "", first,
+                       *first ? ")" : "");
+    run->pace.skipped = skipped;
+}
+
+/* A live stream may run for weeks: it does not wait for its end to say what it has skipped and evaluated. */
+static double notice_time(const sfp__run *run)
+{
+    const sfp__pace *pace = &run->pace;
+    const sfp_result *r = run->journal.r;
+    bool news = r->samples.skipped > pace->skipped || r->evaluation_count > pace->evaluations;
+    return run->plan.live && news ? pace->notices_at + fmin(NOTICE_SECONDS, checkpoint_seconds(run)) : INFINITY;
+}
+
+static void print_notices_if_due(sfp__run *run)
+{
+    sfp__pace *pace = &run->pace;
+    const sfp_result *r = run->journal.r;
+    double due = notice_time(run);
+    if (due == INFINITY || sfp__monotonic_seconds() < due)
+        return;
+    warn_skipped(run);
+    if (r->evaluation_count > pace->evaluations)
+        sfp__plan_info(&run->plan, "accuracy %.4f on the test set after %lld samples", r->accuracy[0],
+                       (long long)run->at.arrived);
+    pace->evaluations = r->evaluation_count;
+    pace->notices_at = sfp__monotonic_seconds();
+}
+
+/* The time until which a live stream may be silent before a message says that the run waits for it. */
+static double waiting_time(const sfp__run *run)
+{
+    return run->plan.live && !run->pace.arrived ? run->pace.notices_at + WAIT_SECONDS : INFINITY;
+}
+
+static void print_waiting_if_due(sfp__run *run, const sfp__delivery *d)
+{
+    const sfp__plan *p = &run->plan;
+    run->pace.arrived |= d->changed;
+    double due = waiting_time(run);
+    if (due == INFINITY || sfp__monotonic_seconds() < due)
+        return;
+    bool watched = p->source->kind && p->source->kind->walks;
+    sfp__plan_info(p, "waiting for images %s %s", watched ? "in" : "of", watched ? p->source->path : p->data);
+    run->pace.arrived = true;
+}
+
 /* Processes one delivery. *end: there is none, or the run is stopped. */
 static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
 {
@@ -536,12 +617,14 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     *end = !run->more_follows && sfp__plan_stopped(&run->plan);
     if (*end)
         return SFP_OK;
-    sfp_status status = sfp__arrivals_next(arrivals, checkpoint_time(run), &d, err);
+    double until = fmin(checkpoint_time(run), fmin(notice_time(run), waiting_time(run)));
+    sfp_status status = sfp__arrivals_next(arrivals, until, &d, err);
     if (status)
         return fail_delivery(run, status);
     *end = d.end;
     if (d.end)
         return SFP_OK;
+    print_waiting_if_due(run, &d);
     if (d.count > 0)
         TRY(sfp__guards_look_ahead(run, d.batch, err));
     TRY(reach_task(run, d.task, err));
@@ -555,6 +638,7 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     if (d.more)
         return SFP_OK;
     TRY(evaluate_if_due(run, err));
+    print_notices_if_due(run);
     return checkpoint_if_due(run, err);
 }
 
@@ -574,25 +658,16 @@ static sfp_status end_stream(sfp__run *run, sfp_error *err)
         TRY(sfp__guards_look_ahead(run, p->batches.count, err));
         return reach_task(run, p->tasks.count, err);
     }
-    if (stats.status) { /* an evaluation of an earlier process does not describe the present state */
-        r->tasks_done = 0;
-        r->average_accuracy = r->forgetting = r->backward_transfer = NAN;
+    if (stats.status)
         return run->begun ? SFP__STOPPED : sfp__fail(err, stats.status, "%s", stats.last_error);
-    }
     if (!run->begun && !run->resumed && !stopped)
         return sfp__fail(err, SFP_EFORMAT, "%s: the stream ended before an image arrived", p->data);
     return end_task(run, err);
 }
 
-static void warn_skipped(const sfp__run *run)
+static void warn_skipped_tests(const sfp__run *run)
 {
-    uint64_t skipped = run->journal.r->samples.skipped, tests = run->evaluator ? run->evaluator->skipped : 0;
-    sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    const char *first = stats.first_error[0] ? stats.first_error : stats.first_unread;
-    if (skipped)
-        sfp__plan_warn(&run->plan, "%llu image%s could not be read and %s skipped%s%s%s", (unsigned long long)skipped,
-                       skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? " (first: " : "", first,
-                       *first ? ")" : "");
+    uint64_t tests = run->evaluator ? run->evaluator->skipped : 0;
     if (tests)
         sfp__plan_warn(&run->plan, "%llu test image%s could not be read and %s skipped (first: %s)", (unsigned long long)tests,
                        tests == 1 ? "" : "s", tests == 1 ? "was" : "were", run->evaluator->first_error);
@@ -624,6 +699,7 @@ static sfp_status end_run(sfp__run *run, sfp_status status, sfp_error *err)
     if (status && !p->live) /* before the first timestamp there is nothing to resume */
         return p->opt->out && run->at.timestamps > 0 ? sfp__files_save_stopped(run, err) : SFP_OK;
     warn_skipped(run);
+    warn_skipped_tests(run);
     TRY(sfp__journal_diagnose(run, err));
     sfp__plan_warn_cache(p);
     if (p->opt->out)

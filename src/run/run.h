@@ -15,7 +15,10 @@
  * capacity. A run that resumes continues with the learner as it was, also after a normal end. A watched directory then delivers
  * only images that were not trained on, dropped or expired: the last 65,536 files are known one by one, older ones by their time
  * of change. Images of the label queue are delivered again, keep their id and are not predicted again. Standard input cannot
- * deliver them again: they expire. */
+ * deliver them again: they expire.
+ *
+ * While a live stream is learned from, its directory has a state, a result (not finished) and a report. They are written with
+ * checkpoints. A dataset leaves them at its end only: there, a result means that the run is complete. */
 #ifndef SFP_RUN_RUN_H
 #define SFP_RUN_RUN_H
 
@@ -66,7 +69,10 @@ typedef struct sfp__run_options {
     const char *init_state; /* state file or run directory to start from; NULL: none */
     bool resume;
     const sfp__args *given;    /* the settings: recorded in the result, and compared when a run resumes; NULL: none */
-    double checkpoint_seconds; /* seconds of training between checkpoints; with clock real and on live streams, of wall time */
+    double checkpoint_seconds; /* seconds of training between checkpoints; with clock real and on live streams, of wall time. NAN:
+                                  the default of the stream */
+    int64_t log_bytes;         /* live streams: size at which a log is rotated; 0: never */
+    int log_files;             /* live streams: rotated files of a log that are kept */
 } sfp__run_options;
 
 sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool);

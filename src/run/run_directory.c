@@ -16,6 +16,8 @@
 #define REPORT "report.html"
 #define RESULT "result.json"
 
+enum { STATE_SECONDS = 60 }; /* minimum time between two states of a running live run, which are as large as its checkpoints */
+
 /* in the order in which they are tried */
 static const char *const checkpoints[] = {"checkpoint", "checkpoint.old"};
 
@@ -104,6 +106,16 @@ static sfp_status read_result_file(const sfp__plan *p, sfp_result *out, sfp_erro
     return sfp__result_read(path, out, err);
 }
 
+/* Has the run ended? The result of a live run is written before that, too. */
+static sfp_status has_finished_result(const sfp__plan *p, bool *has, sfp_error *err)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
+    sfp_error why;
+    sfp_status status = read_result_file(p, &r, &why);
+    *has = status == SFP_OK && r.finished;
+    return sfp__is_machine_error(status) ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+}
+
 /* Refuses a directory whose result.json is not that of a run: its files may belong to another program. */
 static sfp_status check_result_file(const sfp__plan *p, sfp_error *err)
 {
@@ -174,10 +186,9 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
 {
     const sfp__plan *p = &run->plan;
     char path[PATH_MAX], method[SFP_NAME_MAX];
-    TRY(sfp__directory_create(p->opt->out, &run->created, err));
+    TRY(sfp__directory_take(p->opt->out, &run->created, &run->lock, err));
     if (run->created == 0) /* the caller may have just created it */
         sfp__directory_sync_parent(p->opt->out);
-    TRY(sfp__directory_lock(p->opt->out, &run->lock, err));
     bool found, result;
     TRY(has_checkpoint(p, &found, err));
     if (!(p->opt->resume && found))
@@ -188,7 +199,7 @@ sfp_status sfp__files_lock(sfp__run *run, sfp_error *err)
     /* If all checkpoints are damaged, the run is finished if it has a result. A live run can always be resumed. */
     OWNED_PTR(json_decref) json_t *root = NULL;
     TRY(peek_checkpoint(p, path, method, &root, err));
-    TRY(has_result(p, &result, err));
+    TRY(has_finished_result(p, &result, err));
     bool unfinished = root ? !json_is_true(json_object_get(root, "finished")) : !result;
     bool live = json_object_get(root, "live") != NULL;
     if (unfinished || live)
@@ -326,10 +337,12 @@ sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err)
 /* A finished run stays finished when its checkpoint is removed: reads its result. SFP_ENOTFOUND: there is none. */
 static sfp_status restore_finished(sfp__run *run, sfp_error *err)
 {
-    sfp_result r;
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
     TRY(read_result_file(&run->plan, &r, err));
+    if (!r.finished)
+        return SFP_ENOTFOUND;
     sfp__result_done(run->journal.r);
-    *run->journal.r = r;
+    *run->journal.r = TAKE(r);
     return SFP_OK;
 }
 
@@ -385,15 +398,16 @@ sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err)
 
 /* ------------------------------------------------------------------- outputs */
 
-/* Writes the registry entry. Its failure is only a warning, because the files of the run are complete. */
-static void register_run(const sfp__run *run)
+/* Writes the registry entry. Its failure is only a warning, because the files of the run are complete. Returns whether it failed. */
+static bool register_run(const sfp__run *run, bool warns)
 {
     const sfp__plan *p = &run->plan;
     const sfp_result *r = run->journal.r;
     sfp__registry *registry = NULL;
     sfp_error why;
     int64_t id;
-    if (sfp__registry_open(&registry, &why) || sfp__registry_put(registry, p->opt->out, r, &id, &why)) {
+    bool failed = sfp__registry_open(&registry, &why) || sfp__registry_put(registry, p->opt->out, r, &id, &why);
+    if (failed && warns) {
         if (r->finished)
             sfp__plan_warn(p, "the run is finished but not in the registry (%s); add it with 'streamfp runs add %s'", why.message,
                            p->opt->out);
@@ -401,12 +415,13 @@ static void register_run(const sfp__run *run)
             sfp__plan_warn(p, "the run is not in the registry (%s); it is added when it resumes", why.message);
     }
     sfp__registry_close(registry);
+    return failed;
 }
 
 sfp_status sfp__files_save_stopped(sfp__run *run, sfp_error *err)
 {
     TRY(sfp__files_checkpoint(run, err));
-    register_run(run);
+    (void)register_run(run, true);
     return SFP_OK;
 }
 
@@ -431,8 +446,27 @@ static sfp_status save_result(const sfp__run *run, sfp_error *err)
     return sfp__result_write(run->journal.r, path, err);
 }
 
+sfp_status sfp__files_save_running(sfp__run *run, sfp_error *err)
+{
+    sfp__pace *pace = &run->pace;
+    double begin = sfp__monotonic_seconds();
+    sfp__journal_finish(run);
+    TRY(sfp__files_checkpoint(run, err));
+    if (begin - pace->state_at >= STATE_SECONDS) {
+        TRY(save_state(run, err));
+        TRY(save_report(run, err));
+        pace->no_registry |= register_run(run, !pace->no_registry);
+        pace->state_at = begin;
+    }
+    TRY(save_result(run, err));
+    pace->saved = true;
+    pace->saved_at = sfp__monotonic_seconds();
+    pace->save_seconds = pace->saved_at - begin;
+    return SFP_OK;
+}
+
 /* The report comes before the checkpoint, which does not contain the images of the last batch. The result comes last: a directory
- * with a result is complete. */
+ * with a finished result is complete. */
 sfp_status sfp__files_save_outputs(sfp__run *run, sfp_error *err)
 {
     TRY(sfp__journal_sync(&run->journal, err));
@@ -450,14 +484,14 @@ sfp_status sfp__files_complete(const sfp__run *run, sfp_error *err)
     TRY(has_checkpoint(p, &checkpoint, err));
     TRY(sfp__directory_has(out, STATE, &state, err));
     TRY(sfp__directory_has(out, REPORT, &report, err));
-    TRY(has_result(p, &result, err));
+    TRY(has_finished_result(p, &result, err));
     bool writes = checkpoint && !(state && report); /* without a checkpoint, the learner is not that of the run */
     TRY(sfp__run_remove_files(out, SFP_FILES_UNFINISHED, NULL, err));
     if (writes && !state)
         TRY(save_state(run, err));
     if (writes && !report)
         TRY(save_report(run, err));
-    register_run(run);
+    (void)register_run(run, true);
     if (!result)
         TRY(save_result(run, err));
     sfp__plan_info(p, "this run has already ended: %s", writes || !result ? "its missing files were written" : "nothing to do");

@@ -115,6 +115,14 @@ typedef struct sfp__pace {
     double save_seconds;  /* seconds that it took */
     bool reported;        /* a message about less frequent checkpoints was printed */
     bool unsaved;         /* data has arrived since */
+    /* live streams */
+    bool saved;        /* this process has written a checkpoint */
+    double state_at;   /* sfp__monotonic_seconds() when state and report were written; -INFINITY: never */
+    bool arrived;      /* something has arrived, or a message says that the run waits for it */
+    double notices_at; /* sfp__monotonic_seconds() of the last messages about: */
+    uint64_t skipped;  /* unreadable images, */
+    int evaluations;   /* and evaluations */
+    bool no_registry;  /* a message about a failure of the registry was printed */
 } sfp__pace;
 
 typedef enum sfp__run_phase { SFP__RUN_OPENED, SFP__RUN_STARTED, SFP__RUN_ENDED, SFP__RUN_FAILED } sfp__run_phase;
@@ -231,12 +239,14 @@ void sfp__journal_done(sfp__journal *j);
 /* Records a timestamp, before it is counted. */
 sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__timestamp_details *t, sfp_error *err);
 /* Writes one line of events. ids: (t->offered). replay: the learner's options.replay, the row length of t->replay. With
- * t->coreset NULL (a closed-form head alone) the line names the first coreset_count samples as the coreset. */
+ * t->coreset NULL (a closed-form head alone) the line names the first coreset_count samples as the coreset. samples (t->offered), for
+ * a live stream: the line also has the time of day and their names and labels; class_names: by label. */
 sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *t, int replay, const uint64_t *ids,
-                              sfp_error *err);
-/* Writes lines of predictions, which reach the file at once. */
+                              const sfp__sample *samples, char *const *class_names, sfp_error *err);
+/* Writes lines of predictions, which reach the file at once. unknown, for a live stream: scores for "none of the classes"; the lines
+ * also have the time of day. */
 sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
-                                const float *probability, sfp_error *err);
+                                const float *probability, const float *unknown, sfp_error *err);
 /* Reports progress. t: the last timestamp; NULL: during an evaluation, of which `done` of `total` images are answered. */
 void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t, uint64_t done, uint64_t total);
 /* Updates the result's decode, wait and total seconds. */
@@ -268,6 +278,8 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err);
 sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err);
 /* Continues from the checkpoint: run->resumed says whether there was one, *finished whether its run had ended. */
 sfp_status sfp__files_resume(sfp__run *run, bool *finished, sfp_error *err);
+/* Live streams: writes a checkpoint and the result so far and, if they are older than a minute, state, report and registry entry. */
+sfp_status sfp__files_save_running(sfp__run *run, sfp_error *err);
 /* Writes the checkpoint and the registry entry: everything that a stopped run leaves. */
 sfp_status sfp__files_save_stopped(sfp__run *run, sfp_error *err);
 /* Writes logs, state, report, checkpoint, registry entry and, as the last file, result.json. */

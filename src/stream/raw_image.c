@@ -1,10 +1,12 @@
 /* Decodes, cuts and resizes an image of a source to the input of the backbone. */
 #include "stream/source.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { ATTEMPTS = 3 }; /* at reading an image, if memory, descriptors or the disk fail */
+enum { FAILED_MAX = 8 }; /* images in a row that cannot be read because of the disk, after which the disk has failed */
 static const struct timespec pause_between = {.tv_nsec = 50000000};
 
 static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image *out, sfp_error *err)
@@ -15,11 +17,9 @@ static sfp_status to_image(const sfp__raw_image *p, const char *name, sfp__image
     if (p->width < 1 || p->height < 1 || p->size != want)
         return sfp__fail(err, SFP_EFORMAT, "%s: image of %d x %d pixels has %zu bytes, expected %zu", name, p->width, p->height,
                          p->size, want);
-    uint8_t *rgb = sfp__malloc(3 * pixels);
-    TRY(sfp__check_memory(rgb, err));
+    TRY(sfp__image_alloc(name, p->width, p->height, SIZE_MAX, out, err));
     for (size_t i = 0; i < 3 * pixels; i++)
-        rgb[i] = p->bytes[p->kind == SFP_RAW_IMAGE_RGB ? i : i / 3];
-    *out = (sfp__image){.width = p->width, .height = p->height, .rgb = rgb};
+        out->rgb[i] = p->bytes[p->kind == SFP_RAW_IMAGE_RGB ? i : i / 3];
     return SFP_OK;
 }
 
@@ -37,9 +37,30 @@ sfp_status sfp__raw_image_fit(const sfp__raw_image *p, const char *name, int siz
     TRY(to_image(p, name, &im, err));
     if (p->has_box)
         TRY(sfp__image_cut(&im, name, p->box, err));
-    TRY(sfp__image_fit(&im, size, how, &fit, err));
+    sfp_status status = sfp__image_fit(&im, size, how, &fit, err);
+    if (status)
+        return sfp__fail_prefix(err, status, "%s", name);
     memcpy(rgb, fit.rgb, 3 * (size_t)size * (size_t)size);
     return SFP_OK;
+}
+
+/* A process that has no descriptors left can open no file at all. */
+static bool has_descriptors(void)
+{
+    int fd = open("/", O_PATH | O_CLOEXEC);
+    return fd >= 0 && close(fd) == 0;
+}
+
+sfp_status sfp__source_settle(const sfp_source *s, sfp_status status, sfp_error *err)
+{
+    atomic_int *failed = (atomic_int *)(uintptr_t)&s->failed_reads; /* the only member that changes */
+    if (!sfp__is_machine_error(status))
+        atomic_store(failed, 0);
+    if (status != SFP_EIO || !has_descriptors() || atomic_fetch_add(failed, 1) + 1 >= FAILED_MAX)
+        return status;
+    if (err)
+        err->status = SFP_EFORMAT;
+    return SFP_EFORMAT;
 }
 
 static sfp_status read_once(const sfp_source *s, int64_t i, int size, sfp__resize how, uint8_t *rgb, sfp__raw_image *kept,
@@ -60,9 +81,9 @@ sfp_status sfp__raw_image_read_fit(const sfp_source *s, int64_t i, int size, sfp
                                    sfp_error *err)
 {
     sfp_status status = read_once(s, i, size, how, rgb, kept, err);
-    for (int k = 1; k < ATTEMPTS && sfp__is_machine_error(status); k++) {
+    for (int k = 1; k < SFP_READ_ATTEMPTS && sfp__is_machine_error(status); k++) {
         (void)nanosleep(&pause_between, NULL);
         status = read_once(s, i, size, how, rgb, kept, err);
     }
-    return status;
+    return sfp__source_settle(s, status, err);
 }

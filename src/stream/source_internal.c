@@ -319,7 +319,7 @@ sfp_status sfp__path_is_dir(const char *path, bool *out, sfp_error *err)
 sfp_status sfp__raw_image_read(const char *path, sfp__raw_image *out, sfp_error *err)
 {
     sfp__raw_image p = {.kind = SFP_RAW_IMAGE_ENCODED};
-    TRY(sfp__file_read(path, SFP_RAW_IMAGE_BYTES_MAX, &p.bytes, &p.size, err));
+    TRY(sfp__image_read(path, SFP_RAW_IMAGE_BYTES_MAX, &p.bytes, &p.size, err));
     *out = p;
     return SFP_OK;
 }

@@ -7,7 +7,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     sfp__image im, fit;
     sfp_error err = {0};
     sfp__image_options opt = sfp__image_options_defaults();
-    opt.exif_orientation = true;
     opt.max_pixels = 1 << 16; /* keeps a run short */
     if (!accepted(sfp__image_decode("fuzz", bytes, size, &opt, &im, &err), &err))
         return 0;

@@ -126,8 +126,9 @@ def formats(tool, directory):
         for ending in ("jpg", "png", "webp"):
             path = os.path.join(directory, f"turned{orientation}.{ending}")
             rgb.save(path, exif=exif.tobytes(), **({"lossless": True} if ending == "webp" else {}))
-            check(f"orientation {orientation} {ending}", tool, path, ["orient"], ImageOps.exif_transpose(Image.open(path)).convert("RGB"))
-            check(f"orientation {orientation} {ending} left alone", tool, path, ["decode"], Image.open(path).convert("RGB"))
+            upright = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+            check(f"orientation {orientation} {ending}", tool, path, ["decode"], upright)
+            check(f"orientation {orientation} {ending} resized", tool, path, ["squash", "32"], upright.resize((32, 32), Image.BILINEAR))
 
 
 def real(tool, rng):

@@ -54,7 +54,7 @@ live=no
 # the image arrived.
 without_arrival() { sed -E 's/"offered":\[[0-9]+\]//; s/^\{"id":[0-9]+,"t":[0-9]+,("name".*),"class":.*/\1/'; }
 without_times() { # FILE...
-    sed -E 's/,"seconds":\{.*\}\}$//; s/"(seconds|rate|lag|cache)": *\{[^}]*\}//g; 
+    sed -E 's/,"seconds":\{.*\}\}$//; s/,"time":"[^"]*"(,"names":.*)?//; s/"(seconds|rate|lag|cache)": *\{[^}]*\}//g; 
         s/"(started|date|samples_per_second|images_per_second|pictures_per_second|batch_seconds|peak_rss_bytes|seconds|estimate|Runtime)": *[^,}]*//g' "$@"
 }
 

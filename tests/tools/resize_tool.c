@@ -1,5 +1,5 @@
 /* Decodes and resizes one image for comparison with another program:
- *     resize_tool FILE decode | orient | bilinear W H | bicubic W H | squash S | crop S
+ *     resize_tool FILE decode | bilinear W H | bicubic W H | squash S | crop S
  * writes "W H\n" and the RGB bytes to stdout. */
 #include "base/mem.h"
 #include "io/image/image.h"
@@ -16,16 +16,14 @@ static int number(char **argv, int argc, int i)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        (void)fprintf(stderr, "usage: resize_tool FILE decode|orient|bilinear W H|bicubic W H|squash S|crop S\n");
+        (void)fprintf(stderr, "usage: resize_tool FILE decode|bilinear W H|bicubic W H|squash S|crop S\n");
         return 2;
     }
     const char *what = argv[2];
     sfp_error err = {0};
-    sfp__image_options opt = sfp__image_options_defaults();
-    opt.exif_orientation = strcmp(what, "orient") == 0;
     OWNED_BY(sfp__image_done) sfp__image im = {0}, out = {0};
     int a = number(argv, argc, 3), b = number(argv, argc, 4);
-    sfp_status status = sfp__image_load(argv[1], &opt, &im, &err);
+    sfp_status status = sfp__image_load(argv[1], NULL, &im, &err);
     if (status == SFP_OK) {
         if (strcmp(what, "bilinear") == 0)
             status = sfp__image_resize(&im, a, b, SFP_FILTER_BILINEAR, &out, &err);

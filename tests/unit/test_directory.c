@@ -1,6 +1,7 @@
 /* The output directory of a run: its lock, its files, and the removal of files and of created directories. */
 #include "io/directory.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -111,6 +112,50 @@ TEST(a_killed_process_releases_its_lock)
     assert_int_equal(held, SFP_EINVAL);
     sfp__directory_unlock(take(directory));
     (void)close(ready[0]);
+}
+
+/* Takes the directory many times, uses it and leaves it empty; returns the number of the check that fails. */
+static int take_often(const char *path)
+{
+    sfp_error why;
+    char file[PATH_MAX];
+    (void)snprintf(file, sizeof file, "%s/file", path);
+    for (int i = 0; i < 4000; i++) {
+        int made = 0, lock = -1, fd;
+        sfp_status status = sfp__directory_take(path, &made, &lock, &why);
+        if (status && !strstr(why.message, "directory is in use by another run"))
+            return 1;
+        if (status)
+            continue;
+        if ((fd = open(file, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600)) < 0)
+            return 2;
+        (void)close(fd);
+        if (unlink(file) != 0)
+            return 3;
+        sfp__directory_leave(path, made, lock);
+    }
+    return 0;
+}
+
+/* The one that lost removed the new directory of the other. */
+TEST(a_directory_that_several_processes_create_belongs_to_one)
+{
+    const char *path = in_directory("new/output");
+    pid_t child[3];
+    int status, begin[2];
+    char none;
+    assert_int_equal(pipe(begin), 0);
+    for (int i = 0; i < 3; i++)
+        if ((child[i] = fork()) == 0) {
+            (void)close(begin[1]);
+            _exit(read(begin[0], &none, 1) != 0 ? 4 : take_often(path));
+        }
+    (void)close(begin[1]); /* they begin together */
+    (void)close(begin[0]);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+        assert_int_equal(status, 0);
+    }
 }
 
 TEST(a_path_that_is_not_a_directory_is_refused)

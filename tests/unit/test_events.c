@@ -55,7 +55,7 @@ static sfp_status write_one(sfp__line_log *e, uint64_t t, sfp_error *why)
                                  .loss = loss};
     ts.buffer = (sfp__buffer_change){.stored = 2, .nu = 1, .retained = retained, .replaced = replaced};
     ts.seconds.total = 0.125;
-    return sfp__journal_event(e, &ts, 4, ids, why);
+    return sfp__journal_event(e, &ts, 4, ids, NULL, NULL, why);
 }
 
 static void write_range(sfp__line_log *e, uint64_t from, uint64_t to)
@@ -116,7 +116,7 @@ TEST(without_scores_similarity_is_null)
 {
     sfp__line_log *e = open_events(0, 0, 0);
     sfp__timestamp_details ts = {.t = 0};
-    MUST(sfp__journal_event(e, &ts, 0, NULL, NULL));
+    MUST(sfp__journal_event(e, &ts, 0, NULL, NULL, NULL, NULL));
     sfp__line_log_close(e);
     json_error_t why;
     OWNED_PTR(json_decref) json_t *line = json_loads(text_of(0), 0, &why);
@@ -130,10 +130,33 @@ TEST(without_a_selector_the_coreset_is_the_batch)
     static const uint64_t ids[2] = {7, 8};
     sfp__line_log *e = open_events(0, 0, 0);
     sfp__timestamp_details ts = {.t = 3, .task = 2, .offered = 2, .coreset_count = 2};
-    MUST(sfp__journal_event(e, &ts, 1, ids, NULL));
+    MUST(sfp__journal_event(e, &ts, 1, ids, NULL, NULL, NULL));
     sfp__line_log_close(e);
     assert_non_null(
         strstr(text_of(0), "{\"t\":3,\"task\":2,\"offered\":[7,8],\"similarity\":null,\"coreset\":[0,1],\"replay\":[],"));
+}
+
+TEST(a_line_of_a_live_stream_has_the_time_and_the_names_and_labels_of_its_samples)
+{
+    static const uint64_t ids[2] = {7, 8};
+    static char cat[] = "cat", dog[] = "dog";
+    char *const classes[] = {cat, dog};
+    const sfp__sample samples[2] = {{.id = 7, .label = 1, .name = "in/a \"b\".png"}, {.id = 8, .label = 0}};
+    sfp__line_log *e = open_events(0, 0, 0);
+    sfp__timestamp_details ts = {.t = 3, .offered = 2, .coreset_count = 2};
+    MUST(sfp__journal_event(e, &ts, 1, ids, samples, classes, NULL));
+    sfp__line_log_close(e);
+    json_error_t why;
+    OWNED_PTR(json_decref) json_t *line = json_loads(text_of(0), 0, &why);
+    const char *name, *first, *second, *time = json_string_value(json_object_get(line, "time"));
+    json_t *none = NULL;
+    assert_int_equal(json_unpack(line, "{s:[s,o],s:[s,s]}", "names", &name, &none, "labels", &first, &second), 0);
+    assert_string_equal(name, "in/a \"b\".png");
+    assert_true(json_is_null(none));
+    assert_string_equal(first, "dog");
+    assert_string_equal(second, "cat");
+    assert_int_equal(strlen(time), strlen("2026-01-02T03:04:05.678Z"));
+    assert_true(time[10] == 'T' && time[19] == '.' && time[23] == 'Z');
 }
 
 TEST(a_resumed_run_writes_the_same_file)
@@ -179,6 +202,41 @@ TEST(an_interrupted_rotation_is_completed)
     assert_true(access(name(1), F_OK) != 0);
 }
 
+static int count_lines(int i)
+{
+    int lines = 0;
+    for (const char *p = text_of(i); *p; p++)
+        lines += *p == '\n';
+    return lines;
+}
+
+/* As logrotate does: with copytruncate, by moving the file away, and by creating an empty one after that. */
+TEST(a_log_that_another_program_cuts_moves_or_removes_is_continued)
+{
+    sfp__line_log *e = open_events(0, 1 << 20, 2);
+    write_range(e, 0, 3);
+    assert_int_equal(truncate(name(0), 0), 0);
+    write_range(e, 3, 5);
+    assert_int_equal(count_lines(0), 2);
+    assert_int_equal(strncmp(text_of(0), "{\"t\":3,", 7), 0); /* no hole before it */
+    move("events.jsonl", "events.jsonl.7");
+    write_range(e, 5, 6);
+    assert_int_equal(count_lines(0), 1);
+    assert_int_equal(count_lines(7), 2);
+    move("events.jsonl", "events.jsonl.8");
+    put_text("events.jsonl", "");
+    write_range(e, 6, 8);
+    assert_int_equal(count_lines(0), 2);
+    assert_int_equal(unlink(name(0)), 0);
+    write_range(e, 8, 9);
+    MUST(sfp__line_log_sync(e, &err));
+    sfp__line_log_close(e);
+    assert_int_equal(count_lines(0), 1);
+    put_text("events.jsonl.1", "not a log\n"); /* of another program */
+    write_file(8, 10, 1 << 20, 2);
+    assert_int_equal(count_lines(0), 2);
+}
+
 TEST(a_file_that_is_not_a_log_is_refused)
 {
     static const char *const bad[] = {
@@ -221,10 +279,7 @@ TEST(a_full_disk_is_reported_and_leaves_whole_lines)
     assert_int_equal(strlen(text_of(0)), before);
     MUST(sfp__line_log_flush(e, &err)); /* there is space again: no line was lost */
     sfp__line_log_close(e);
-    int lines = 0;
-    for (const char *p = text_of(0); *p; p++)
-        lines += *p == '\n';
-    assert_int_equal(lines, 20);
+    assert_int_equal(count_lines(0), 20);
     assert_non_null(strstr(text_of(0), "\n{\"t\":19,"));
 }
 

@@ -4,6 +4,7 @@
 #include "learner/heads/head.h"
 #include "learner/heads/head_kind.h"
 #include "learner/heads/sums.h"
+#include "learner/heads/triangle.h"
 
 #include "base/rng.h"
 
@@ -54,7 +55,7 @@ static void learn(sfp__head *h, int i)
 
 static void forget(sfp__head *h, int i)
 {
-    MUST(sfp__head_forget(h, x[i], label[i], &key[i], &err));
+    MUST(sfp__head_forget(h, 1, x[i], &(int32_t){label[i]}, &key[i], &err));
 }
 
 /* Computes the scores (SFP_HEAD_GRAIN, 2 * CLASSES) by label, before normalisation; -INFINITY: never predicted. */
@@ -312,6 +313,24 @@ TEST(a_forgotten_sample_was_never_seen)
     }
 }
 
+/* The products below the diagonal, which files contain in part, kept those of forgotten samples. */
+TEST(sums_keep_no_products_of_a_forgotten_sample)
+{
+    OWNED_BY(sfp__sums_done) sfp__sums all = {0}, never = {0};
+    MUST(sfp__sums_init(&all, D, true, 0, &err));
+    MUST(sfp__sums_init(&never, D, true, 0, &err));
+    assert_true(sfp__sums_grow(&all, 0, 1) && sfp__sums_grow(&never, 0, 1));
+    for (int i = 0; i < 2 * SFP_SUMS_GROUP; i++) {
+        sfp__sums_add(&all, x[i], 0, 1, key[i], i, NULL);
+        if (i >= SFP_SUMS_GROUP)
+            sfp__sums_add(&never, x[i], 0, 1, key[i], i, NULL);
+    }
+    for (int i = 0; i < SFP_SUMS_GROUP; i++)
+        sfp__sums_remove(&all, x[i], 0, key[i]);
+    for (size_t i = 0; i < sfp__triangle_count(D); i++)
+        assert_true(fabs(all.product[i] - never.product[i]) < 1e-9 * (1 + fabs(never.product[i])));
+}
+
 TEST(a_relabelled_sample_never_had_its_first_label)
 {
     for (int k = 0; k < KINDS; k++) {
@@ -324,10 +343,8 @@ TEST(a_relabelled_sample_never_had_its_first_label)
         }
         (void)scores(corrected, true);
         for (int i = 0; i < N; i++)
-            if (leaves(i)) {
-                MUST(sfp__head_forget(corrected, x[i], (label[i] + 3) % (2 * CLASSES), &key[i], &err));
-                learn(corrected, i);
-            }
+            if (leaves(i))
+                MUST(sfp__head_relabel(corrected, x[i], (label[i] + 3) % (2 * CLASSES), label[i], &key[i], &err));
         check_equal("relabelled", corrected, right, true);
         check_equal("relabelled, own solution", corrected, right, false);
     }
@@ -348,7 +365,7 @@ TEST(a_head_without_any_sample_left_predicts_nothing)
             for (int c = 0; c < 2 * CLASSES; c++)
                 assert_true(out[c] == -INFINITY);
         }
-        REFUSED(sfp__head_forget(h, x[0], label[0], &key[0], &err), SFP_ENOTFOUND, "no such sample with label");
+        REFUSED(sfp__head_forget(h, 1, x[0], &(int32_t){label[0]}, &key[0], &err), SFP_ENOTFOUND, "no such sample with label");
         for (int i = 0; i < 60; i++) { /* it can learn again */
             learn(h, i);
             learn(again, i);
@@ -362,14 +379,14 @@ TEST(samples_that_were_not_learned_cannot_be_forgotten)
     OWNED_PTR(sfp__head_free) sfp__head *h = make("ridge"), *ranpac = NULL;
     const uint64_t rest = 11;
     MUST(sfp__head_update(h, 1, x[0], &label[0], &rest, &err));
-    REFUSED(sfp__head_forget(h, x[0], 99, &rest, &err), SFP_ENOTFOUND, "no such sample with label 99");
-    REFUSED(sfp__head_forget(h, x[0], -1, &rest, &err), SFP_ENOTFOUND, "no such sample");
+    REFUSED(sfp__head_forget(h, 1, x[0], &(int32_t){99}, &rest, &err), SFP_ENOTFOUND, "no such sample with label 99");
+    REFUSED(sfp__head_forget(h, 1, x[0], &(int32_t){-1}, &rest, &err), SFP_ENOTFOUND, "no such sample");
     assert_int_equal(sfp__head_samples(h), 1);
     sfp__head_options opt = sfp__head_options_defaults(D, 2);
     opt.ranpac_width = 16;
     MUST(sfp__head_create("ranpac", &opt, &ranpac, &err));
     MUST(sfp__head_update(ranpac, 1, x[0], &label[0], NULL, &err));
-    REFUSED(sfp__head_forget(ranpac, x[0], label[0], NULL, &err), SFP_EUNSUPPORTED, "ncm, slda and ridge can");
+    REFUSED(sfp__head_forget(ranpac, 1, x[0], &(int32_t){label[0]}, NULL, &err), SFP_EUNSUPPORTED, "ncm, slda and ridge can");
     REFUSED(sfp__head_merge(h, ranpac, NULL, &err), SFP_EUNSUPPORTED, "cannot be combined with head ridge");
     REFUSED(sfp__head_merge(h, h, NULL, &err), SFP_EUNSUPPORTED, "another ncm, slda or ridge");
     opt = sfp__head_options_defaults(D - 1, 2);
@@ -680,7 +697,7 @@ TEST(with_a_half_life_labels_may_change_their_meaning)
             }
         print_message("%s: %.2f\n", kinds[k], right / 2.0 / N);
         assert_true(right > 1.2 * N);
-        REFUSED(sfp__head_forget(h, x[0], 2 * ((label[0] / 2 + 1) % CLASSES), &key[0], &err), SFP_EUNSUPPORTED,
+        REFUSED(sfp__head_forget(h, 1, x[0], &(int32_t){2 * ((label[0] / 2 + 1) % CLASSES)}, &key[0], &err), SFP_EUNSUPPORTED,
                 "half-life is 70");
         OWNED_PTR(sfp__head_free) sfp__head *other = make(kinds[k]);
         REFUSED(sfp__head_merge(h, other, NULL, &err), SFP_EUNSUPPORTED, "half-life is 70");

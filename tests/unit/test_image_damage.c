@@ -41,7 +41,6 @@ static sfp_status decode(const uint8_t *bytes, size_t size, sfp_error *why)
 {
     sfp__image im = {0};
     sfp__image_options opt = sfp__image_options_defaults();
-    opt.exif_orientation = true;
     opt.max_pixels = 1 << 20; /* a flipped bit in a size must not take seconds */
     *why = (sfp_error){0};
     sfp_status status = sfp__image_decode("x", bytes, size, &opt, &im, why);

@@ -5,6 +5,7 @@
 
 #include "source_files.h"
 #include "test.h"
+#include "test_image_encode.h"
 #include "tools/replica.h"
 
 AROUND_EACH(make_directory, remove_directory)
@@ -53,6 +54,47 @@ TEST(a_wrong_number_of_bytes_is_refused)
     p = (sfp__raw_image){.kind = SFP_RAW_IMAGE_ENCODED, .bytes = grey, .size = sizeof grey};
     assert_int_not_equal(sfp__raw_image_fit(&p, "noise", 2, SFP_RESIZE_SQUASH, out, &err), SFP_OK);
     assert_non_null(strstr(err.message, "noise"));
+}
+
+TEST(an_image_is_turned_upright_before_it_is_resized)
+{
+    uint8_t *rgb = make_samples(W, H, 3), turned[3 * W * H], a[3 * 4 * 4], b[3 * 4 * 4];
+    for (int y = 0; y < H; y++)
+        for (int x = 0; x < W; x++)
+            memcpy(turned + 3 * (x * H + H - 1 - y), rgb + 3 * (y * W + x), 3);
+    const png_how how = {.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8, .exif = make_exif(6, true, false)};
+    blob file = encode_png(rgb, 3 * W * H, W, H, how);
+    const sfp__raw_image photo = {.kind = SFP_RAW_IMAGE_ENCODED, .bytes = file.bytes, .size = file.size};
+    const sfp__raw_image upright = {.kind = SFP_RAW_IMAGE_RGB, .width = H, .height = W, .bytes = turned, .size = sizeof turned};
+    for (int i = 0; i < 2; i++) {
+        MUST(sfp__raw_image_fit(&photo, "photo", 4, (sfp__resize)i, a, NULL));
+        MUST(sfp__raw_image_fit(&upright, "upright", 4, (sfp__resize)i, b, NULL));
+        assert_memory_equal(a, b, sizeof a);
+    }
+}
+
+TEST(a_large_image_without_memory_is_at_fault_itself)
+{
+    enum { SIDE = 2400 }; /* 17 MB */
+    size_t size = (size_t)SIDE * SIDE * 3;
+    uint8_t *rgb = kept_calloc(size, 1), out[3 * 2 * 2];
+    blob file = encode_png(rgb, size, SIDE, SIDE, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
+    const sfp__raw_image large = {.kind = SFP_RAW_IMAGE_ENCODED, .bytes = file.bytes, .size = file.size};
+    blob one = encode_png(rgb, 3, 1, 1, (png_how){.type = SPNG_COLOR_TYPE_TRUECOLOR, .depth = 8});
+    const sfp__raw_image small = {.kind = SFP_RAW_IMAGE_ENCODED, .bytes = one.bytes, .size = one.size};
+    for (long k = 0; k < 3; k += 2) { /* of the decoder, and of the resize */
+        sfp__mem_fail_at(k);
+        sfp_status status = sfp__raw_image_fit(&large, "in/large.png", 2, SFP_RESIZE_SQUASH, out, &err);
+        sfp__mem_fail_at(-1);
+        assert_int_equal(status, SFP_ELIMIT);
+        assert_int_equal(strncmp(err.message, "in/large.png: ", 14), 0);
+        HOLDS(err.message, "cannot allocate memory for an image of 2400 x 2400");
+        sfp__mem_fail_at(k);
+        status = sfp__raw_image_fit(&small, "in/small.png", 2, SFP_RESIZE_SQUASH, out, &err);
+        sfp__mem_fail_at(-1);
+        assert_int_equal(status, SFP_ENOMEM);
+        assert_int_equal(strncmp(err.message, "in/small.png: ", 14), 0);
+    }
 }
 
 /* Checks that reading and fitting image i fails with the message WHERE followed by `what`. */

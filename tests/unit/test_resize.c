@@ -5,6 +5,8 @@
 #include "failing_alloc.h"
 #include "test.h"
 
+#include <sys/resource.h>
+
 static sfp__rng rng; /* seed 0 */
 
 static int between(int low, int high)
@@ -65,6 +67,20 @@ static double *oracle(const sfp__image *im, int width, int height, sfp__filter f
     return out;
 }
 
+/* Checks that a resize in pieces, with and without AVX2, has the same bytes. */
+static void check_pieces(const sfp__image *im, sfp__filter filter, const sfp__image *whole)
+{
+    sfp__resize_in_pieces(0);
+    for (int plain = 0; plain < 2; plain++) {
+        OWNED_BY(sfp__image_done) sfp__image pieces = {0};
+        sfp__resize_plain_only(plain);
+        MUST(sfp__image_resize(im, whole->width, whole->height, filter, &pieces, NULL));
+        assert_memory_equal(pieces.rgb, whole->rgb, (size_t)whole->width * (size_t)whole->height * 3);
+    }
+    sfp__resize_plain_only(false);
+    sfp__resize_in_pieces(16 << 20);
+}
+
 static void check_against_oracle(int w, int h, int width, int height, sfp__filter filter)
 {
     sfp__image im = make(w, h, sfp__rng_u32(&rng) % 3 == 0);
@@ -74,6 +90,7 @@ static void check_against_oracle(int w, int h, int width, int height, sfp__filte
     sfp__resize_plain_only(true);
     MUST(sfp__image_resize(&im, width, height, filter, &plain, NULL));
     sfp__resize_plain_only(false);
+    check_pieces(&im, filter, &fast);
     assert_true(fast.width == width && fast.height == height);
     /* half a step per pass; the error of the first pass is multiplied by the sum of absolute weights of the second */
     double tolerance = filter == SFP_FILTER_BICUBIC ? 1.21 : 1.01;
@@ -184,6 +201,26 @@ TEST(crop_of_a_thread_thin_image_needs_little_memory)
     MUST(sfp__image_fit(&im, 224, SFP_RESIZE_CROP, &out, NULL));
 }
 
+static long peak_kib(void)
+{
+    struct rusage use;
+    assert_int_equal(getrusage(RUSAGE_SELF, &use), 0);
+    return use.ru_maxrss;
+}
+
+/* At once, the first pass of the tall image would have 269 MB, and the weights of the wide one 64 MB. */
+TEST(the_memory_of_a_resize_does_not_grow_with_the_image)
+{
+    static const int sizes[][2] = {{2, 400000}, {4000000, 1}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        sfp__image im = make(sizes[i][0], sizes[i][1], false);
+        OWNED_BY(sfp__image_done) sfp__image out = {0};
+        long before = peak_kib();
+        MUST(sfp__image_fit(&im, 224, SFP_RESIZE_SQUASH, &out, NULL));
+        assert_in_range(peak_kib() - before, 0, 20 << 10);
+    }
+}
+
 TEST(impossible_sizes_are_refused)
 {
     sfp__image im = make(4, 4, false), out = {7, 7, NULL}, none = {0};
@@ -209,4 +246,8 @@ TEST(each_failing_allocation_is_reported)
         OWNED_BY(sfp__image_done) sfp__image out = {0};
         assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 16, how[i], &out, alloc_err), !out.rgb), 4, 50);
     }
+    OWNED_BY(sfp__image_done) sfp__image out = {0};
+    sfp__resize_in_pieces(0);
+    assert_in_range(FAIL_EACH_ALLOCATION(sfp__image_fit(&im, 2, SFP_RESIZE_SQUASH, &out, alloc_err), !out.rgb), 5, 50);
+    sfp__resize_in_pieces(16 << 20);
 }

@@ -1,5 +1,5 @@
 /* Runs on a machine that fails: without memory, descriptors or bytes that were there before. A run fails or ends in the same bytes; it
- * never takes such an error for a damaged image. (Threads: sfp__thread_pool_create is in run_world.h.) */
+ * takes such an error for a damaged image only if the disk reads the files around it. (Threads: sfp__thread_pool_create is in run_world.h.) */
 #include "io/file.h"
 #include "model/vit.h"
 
@@ -141,6 +141,59 @@ TEST(a_run_without_memory_fails_and_resumes_or_has_the_same_bytes)
 }
 
 /* ---------------------------------------------------------------------------- files */
+
+static const char *const attributes[] = {"mtu",     "flags",     "type",     "ifindex",          "iflink",
+                                         "address", "broadcast", "addr_len", "gro_flush_timeout"};
+
+/* An attribute of the kernel has fewer bytes than its size, so that reading it fails like that of a bad sector. */
+static void put_unreadable(const char *name, const char *attribute)
+{
+    const char *path = kept_print("/sys/class/net/lo/%s", attribute);
+    if (access(path, R_OK) != 0)
+        skip();
+    assert_int_equal(symlink(path, make_parents(name)), 0);
+}
+
+TEST(a_file_that_the_disk_cannot_read_is_skipped)
+{
+    static const char *const kinds[] = {"folder", "watch"};
+    for (int i = 0; i < 2; i++) {
+        const char *name = kept_print("sector_%s", kinds[i]), *to = kept_print("%s_out", name);
+        char last[SFP_ERROR_MAX] = "";
+        put_images(name, 2, false);
+        put_unreadable(kept_print("%s/c1/05x.png", name), attributes[0]);
+        put_text(kept_print("%s/.end", name), "");
+        sfp__run_options o = options(kept_print("%s:%s", kinds[i], in_directory(name)), "free");
+        o.max_skipped = 0.05;
+        sfp_result r = run_once(&o, to, 0, last);
+        assert_true(r.finished);
+        assert_int_equal(r.samples.offered, 25);
+        assert_int_equal(r.samples.skipped, 1);
+        HOLDS(last, "1 image could not be read and was skipped (first: ");
+        HOLDS(last, "/c1/05x.png: file ends after ");
+    }
+}
+
+TEST(a_disk_that_reads_no_file_fails_the_run)
+{
+    static const char *const kinds[] = {"folder", "watch"};
+    for (int i = 0; i < 2; i++) {
+        const char *name = kept_print("disk_%s", kinds[i]);
+        put_images(name, 1, false);
+        for (size_t k = 0; k < sizeof attributes / sizeof *attributes; k++)
+            put_unreadable(kept_print("%s/d/%zu.png", name, k), attributes[k]);
+        put_text(kept_print("%s/.end", name), "");
+        sfp__run_options o = options(kept_print("%s:%s", kinds[i], in_directory(name)), i ? "free" : "2");
+        const sfp__run_hooks hooks = {0};
+        sfp_result r = {0};
+        o.max_skipped = 1;
+        o.out = in_directory(kept_print("%s_out", name));
+        assert_int_equal(run_all(&o, &hooks, &r), SFP_EIO);
+        HOLDS(err.message, "/d/");
+        assert_in_range(r.samples.skipped, 0, 7);
+        sfp__result_done(&r);
+    }
+}
 
 /* Writes an uncompressed tar with `count` images of two classes. */
 static void put_tar(const char *name, int count)

@@ -113,6 +113,16 @@ static void check_all(int n, int threads)
                 sum += dense[i * n + j] * solved[j * columns + c];
             near(sum, b[i * columns + c], 1e-9, "solution", n);
         }
+    memcpy(got, b, (size_t)n * (size_t)columns * sizeof *got);
+    sfp__triangle_half_solve(n, t, columns, got, pool);
+    for (int c = 0; c < columns; c++) {
+        double square = 0, want = 0;
+        for (int i = c; i < n * columns; i += columns) {
+            square += got[i] * got[i];
+            want += b[i] * solved[i];
+        }
+        near(square, want, 1e-9, "half of a solve", n);
+    }
     double *inverse = kept_malloc(count * sizeof *inverse), *work = kept_malloc((size_t)n * SFP_TRIANGLE_BLOCK * sizeof *work);
     sfp__triangle_invert(n, t, inverse, work, pool);
     sfp__triangle_multiply(n, inverse, columns, b, got);

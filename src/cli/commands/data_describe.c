@@ -240,7 +240,8 @@ static sfp_status sample_images(description *d, sfp_error *err)
     sfp__progress_init(&progress, "images", (uint64_t)d->sampled);
     for (int k = 0; k < d->sampled; k++) {
         sfp_error why = {0};
-        sfp_status status = measure_image(s, k * s->count / d->sampled, &width[good], &height[good], &why);
+        sfp_status status =
+            sfp__source_settle(s, measure_image(s, k * s->count / d->sampled, &width[good], &height[good], &why), &why);
         if (sfp__is_machine_error(status))
             return sfp__fail(err, status, "%s", why.message);
         if (status == SFP_OK)

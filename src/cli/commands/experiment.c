@@ -13,7 +13,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* -------------------------------------------------------------------------------------------------------------- options */
 
@@ -237,12 +236,9 @@ sfp_status sfp__experiment_execute(const sfp__args *given, const char *names, in
     char *json = NULL;
     if (config && sfp__yaml_config(config, &a, err))
         return sfp__as_usage(err);
-    bool existed = access(out, F_OK) == 0;
     put_command(&a, &command);
     TRY(sfp__check_memory(!command.failed, err));
     sfp_status status = call_library(&a, names, count, grids, out, command.s, &json, err);
-    if (status && !existed)
-        (void)rmdir(out); /* a command that was refused has left it empty */
     if (!status && (sfp__args_flag(&a, "json") || sfp__args_flag(&a, "dry-run")))
         status = sfp__args_flag(&a, "json") ? (puts(json) < 0 ? SFP_EIO : SFP_OK) : print_list(json, err);
     else if (!status)

@@ -46,7 +46,7 @@ static const sfp__opt options[] = {
                    "Mean and standard deviation of the input: those of the backbone, 0 and 1, those of ImageNet, or 0.5 and 0.5.",
                    .saved_values = "checkpoint|none|imagenet|half"),
     SFP_ROW_IMG_SIZE_OF_STATE,
-    SFP_ROW_FLAG("exif", "Rotate images by their EXIF orientation."),
+    SFP_ROW_FLAG("exif", "Has no effect: images are always turned upright by their EXIF orientation."),
     SFP_ROW_FLAG("strict", "Stop at the first image that is missing or cannot be decoded."),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of the matrix products; bf16 needs a CPU that supports it."),
     SFP_ROW_THREADS,
@@ -233,9 +233,7 @@ static void rank(const sfp__predict *p, int i, sfp__ranking *out)
 static sfp_status run_images(sfp__predict *p, sfp_error *err)
 {
     for (int i = 0; i < p->count; i++)
-        p->images[i] = (sfp_image){.format = SFP_IMAGE_FILE,
-                                   .flags = sfp__args_flag(p->args, "exif") ? SFP_IMAGE_EXIF : 0,
-                                   .data = sfp__filelist_path(&p->files, p->first + (size_t)i)};
+        p->images[i] = (sfp_image){.format = SFP_IMAGE_FILE, .data = sfp__filelist_path(&p->files, p->first + (size_t)i)};
     return sfp_predictor_run(p->predictor, p->count, p->images, p->predictions, err);
 }
 
@@ -264,6 +262,7 @@ static sfp_status run_chunk(sfp__predict *p, sfp_error *err)
         rank(p, i, &p->rankings[i]);
         if (p->predictions[i].status == SFP_OK) {
             p->answered++;
+            p->scored |= isfinite(sfp__predict_unknown(p, i));
             continue;
         }
         if (sfp__args_flag(p->args, "strict"))
@@ -309,6 +308,8 @@ static sfp_status run_all(sfp__predict *p, sfp_error *err)
     else
         sfp__json_string(json, "error", err->message);
     sfp__out_end(&p->out);
+    if (!s && p->answered && !p->scored && !p->eval && sfp__args_string(p->args, "state"))
+        sfp__cli_report_no_scores(sfp__args_string(p->args, "state"));
     return s;
 }
 

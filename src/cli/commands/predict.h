@@ -42,12 +42,16 @@ typedef struct sfp__predict {
     sfp__ranking *rankings;      /* (capacity) */
     /* totals */
     size_t answered, failed, top1, top5;
+    bool scored; /* an image has a score for "none of the classes" */
     double seconds;
     sfp__writer features; /* of --features */
     sfp__out out;
 } sfp__predict;
 
 const char *sfp__predict_class_name(const sfp__predict *p, int label); /* NULL: the class has no name */
+
+/* The score of image i of the chunk for "none of the classes"; NAN: there is none. */
+double sfp__predict_unknown(const sfp__predict *p, int i);
 
 /* predict_out.c: an image that could not be read, on standard error; all images of the chunk; the totals. */
 void sfp__predict_print_failed(const sfp__predict *p, int i);

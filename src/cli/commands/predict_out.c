@@ -30,8 +30,7 @@ void sfp__predict_print_failed(const sfp__predict *p, int i)
         sfp__warn("%s", message);
 }
 
-/* Returns the score of image i for "none of the classes"; NAN: there is none. */
-static double unknown_score(const sfp__predict *p, int i)
+double sfp__predict_unknown(const sfp__predict *p, int i)
 {
     const float *unknown = sfp_predictor_unknown(p->predictor);
     return unknown ? (double)unknown[i] : NAN;
@@ -51,7 +50,7 @@ static void print_text(const sfp__predict *p, int i)
             (void)printf("%d", r->label[k]);
         (void)printf("\t%.1f %%", 100.0 * (double)r->probability[k]);
     }
-    if (unknown_score(p, i) >= unknown_from)
+    if (sfp__predict_unknown(p, i) >= unknown_from)
         (void)fputs("\tnone of these?", stdout);
     (void)fputc('\n', stdout);
 }
@@ -77,8 +76,8 @@ static void print_json(sfp__predict *p, int i)
             sfp__json_end(json);
         }
         sfp__json_end(json);
-        if (isfinite(unknown_score(p, i)))
-            sfp__json_float(json, "unknown", (float)unknown_score(p, i));
+        if (isfinite(sfp__predict_unknown(p, i)))
+            sfp__json_float(json, "unknown", (float)sfp__predict_unknown(p, i));
     }
     sfp__json_end(json);
 }

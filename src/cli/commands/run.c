@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -280,6 +281,8 @@ static sfp_status run_stream(sfp_engine *engine, const sfp_settings *settings, b
     sfp_status status = sfp_run_open(engine, settings, &o, &r, err);
     if (!status) {
         sfp__cancel_on_signals(r);
+        if (sfp_run_batches(r, -1, NULL) == 0 && !isatty(STDERR_FILENO))
+            (void)signal(SIGHUP, SIG_IGN); /* of logrotate: every line goes to the file that has the name of the log */
         status = sfp_run_finish(r, err);
         sfp__cancel_on_signals(NULL);
     }
@@ -341,8 +344,10 @@ const sfp__command sfp__cmd_run = {
             "Without --preset, a run has the best known settings (--preset best). Options of the trained learner, such as "
             "--select, need --preset paper. An option that has no effect together with the others is refused, unless its value "
             "is the default.\n\n"
-            "A checkpoint is written every 2 seconds of training; with --clock real and on live streams, every 2 seconds "
-            "of wall time in which data arrived. The interval grows if checkpoints would take more than 2 % of the time. "
+            "With checkpoints (--checkpoint-every), a live run also writes result.json, which is not finished yet, and at "
+            "most once per minute state.safetensors and report.html, so that predict, eval and runs can use its directory. "
+            "Its logs are rotated (--log-size). A log that another program moves or truncates is continued; SIGHUP has no "
+            "other effect.\n\n"
             "Ctrl-C completes the current timestamp, or cancels an evaluation, which --resume repeats, and writes a "
             "checkpoint. A second Ctrl-C exits immediately. The exit status is 0 if the stream ended; stopping a live "
             "stream ends it.",

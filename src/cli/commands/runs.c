@@ -6,6 +6,7 @@
 #include "cli/commands/runs_compare.h"
 #include "cli/output.h"
 #include "cli/ui.h"
+#include "io/directory.h"
 #include "io/file.h"
 #include "io/json_write.h"
 
@@ -60,7 +61,8 @@ static bool list_row(void *ctx, const sfp__registry_row *row)
     put_real(row->seconds, 8, 1);
     (void)printf("  ");
     sfp__put_text(stdout, row->dir, 0);
-    (void)printf("%s%s\n", row->finished ? "" : " (not finished)", row->gone ? " (gone)" : "");
+    const char *standing = row->running ? " (running)" : row->finished ? "" : " (not finished)";
+    (void)printf("%s%s\n", standing, row->gone ? " (gone)" : "");
     return true;
 }
 
@@ -148,7 +150,7 @@ static void print_matrix(const sfp_result *r)
     }
 }
 
-static void print_run(const sfp_result *r)
+static void print_run(const sfp_result *r, bool running)
 {
     char text[64];
     const char *data = sfp__result_value(r, "data");
@@ -156,7 +158,8 @@ static void print_run(const sfp_result *r)
     put_line("method", text);
     put_line("data", data ? data : "");
     put_line("started", r->started);
-    (void)snprintf(text, sizeof text, "%s, %d of %d tasks evaluated", r->finished ? "yes" : "no", r->tasks_done, r->tasks);
+    const char *finished = running ? "no, running" : r->finished ? "yes" : "no";
+    (void)snprintf(text, sizeof text, "%s, %d of %d tasks evaluated", finished, r->tasks_done, r->tasks);
     put_line("finished", text);
     (void)snprintf(text, sizeof text, "%" PRIu64, r->seed);
     put_line("seed", text);
@@ -186,7 +189,7 @@ static sfp_status show(const sfp__args *args, sfp_error *err)
     OWNED char *text = NULL;
     TRY(load(args->operands[1], &r, err));
     if (!sfp__args_flag(args, "json")) {
-        print_run(&r);
+        print_run(&r, !r.finished && sfp__directory_is_locked(args->operands[1]));
         return SFP_OK;
     }
     TRY(sfp__result_text(&r, true, &text, err));

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
+/* A machine without memory for an image of more bytes may still have enough for all others. */
+#define LARGE_BYTES ((size_t)16 << 20)
+
 sfp__image_options sfp__image_options_defaults(void)
 {
     return (sfp__image_options){.max_pixels = 178956970, .max_bytes = (size_t)256 << 20};
@@ -22,6 +25,13 @@ void sfp__image_done(sfp__image *im)
     *im = (sfp__image){0};
 }
 
+sfp_status sfp__image_nomem(const char *label, int64_t width, int64_t height, sfp_error *err)
+{
+    bool large = (double)width * (double)height * 3 > (double)LARGE_BYTES;
+    return sfp__fail(err, large ? SFP_ELIMIT : SFP_ENOMEM, "%s: cannot allocate memory for an image of %lld x %lld", label,
+                     (long long)width, (long long)height);
+}
+
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp__image *out, sfp_error *err)
 {
     size_t pixels, bytes;
@@ -33,8 +43,7 @@ sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, si
                          (long long)height, max_pixels);
     uint8_t *rgb = sfp__malloc(bytes);
     if (!rgb)
-        return sfp__fail(err, SFP_ENOMEM, "%s: cannot allocate %zu bytes for an image of %lld x %lld", label, bytes,
-                         (long long)width, (long long)height);
+        return sfp__image_nomem(label, width, height, err);
     *out = (sfp__image){(int)width, (int)height, rgb};
     return SFP_OK;
 }
@@ -51,7 +60,7 @@ static sfp__decode_fn *find_decoder(const uint8_t *bytes, size_t size)
 }
 
 /* Turns the image upright. Fails only if memory is exhausted; *im is then unchanged. */
-static sfp_status turn_upright(sfp__image *im, int orientation, sfp_error *err)
+static sfp_status turn_upright(const char *label, sfp__image *im, int orientation, sfp_error *err)
 {
     if (orientation < 2 || orientation > 8)
         return SFP_OK;
@@ -67,8 +76,7 @@ static sfp_status turn_upright(sfp__image *im, int orientation, sfp_error *err)
     ptrdiff_t step_x = orders[orientation].swap ? row : column, step_y = orders[orientation].swap ? column : row;
 
     sfp__image upright = {0};
-    TRY(sfp__image_alloc("upright image", orders[orientation].swap ? h : w, orders[orientation].swap ? w : h, SIZE_MAX, &upright,
-                         err));
+    TRY(sfp__image_alloc(label, orders[orientation].swap ? h : w, orders[orientation].swap ? w : h, SIZE_MAX, &upright, err));
     uint8_t *to = upright.rgb;
     for (int y = 0; y < upright.height; y++) {
         for (int x = 0; x < upright.width; x++, to += 3)
@@ -92,10 +100,22 @@ sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, 
         return sfp__fail(err, SFP_EFORMAT, "%s: not a JPEG, PNG or WebP image", label);
     OWNED_BY(sfp__image_done) sfp__image im = {0};
     int orientation = 1;
-    TRY(decode(label, bytes, size, opt, &im, &orientation, err));
-    TRY(turn_upright(&im, orientation, err));
+    sfp_status status = decode(label, bytes, size, opt, &im, &orientation, err);
+    if (status == SFP_ENOMEM && im.rgb)
+        return sfp__image_nomem(label, im.width, im.height, err);
+    TRY(status);
+    TRY(turn_upright(label, &im, orientation, err));
     *out = TAKE(im);
     return SFP_OK;
+}
+
+sfp_status sfp__image_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err)
+{
+    sfp_status status = sfp__file_read(path, max_bytes, bytes, size, err);
+    if (status != SFP_ENOMEM)
+        return status;
+    size_t missing = sfp__mem_failed();
+    return sfp__fail(err, missing > LARGE_BYTES ? SFP_ELIMIT : status, "%s: cannot allocate %zu bytes", path, missing);
 }
 
 sfp_status sfp__image_load(const char *path, const sfp__image_options *opt, sfp__image *out, sfp_error *err)
@@ -103,7 +123,7 @@ sfp_status sfp__image_load(const char *path, const sfp__image_options *opt, sfp_
     size_t max_bytes = opt ? opt->max_bytes : sfp__image_options_defaults().max_bytes;
     OWNED uint8_t *bytes = NULL;
     size_t size = 0;
-    TRY(sfp__file_read(path, max_bytes, &bytes, &size, err));
+    TRY(sfp__image_read(path, max_bytes, &bytes, &size, err));
     return sfp__image_decode(path, bytes, size, opt, out, err);
 }
 
@@ -148,7 +168,9 @@ sfp_status sfp__image_cut(sfp__image *im, const char *label, const int32_t box[4
         return sfp__fail(err, SFP_EFORMAT, "%s: the box (%d, %d)-(%d, %d) lies outside the %d x %d image", label, box[0], box[1],
                          box[2], box[3], im->width, im->height);
     sfp__image part = {0};
-    TRY(sfp__image_crop(im, left, top, right - left, bottom - top, &part, err));
+    sfp_status status = sfp__image_crop(im, left, top, right - left, bottom - top, &part, err);
+    if (status)
+        return sfp__fail_prefix(err, status, "%s", label);
     sfp__image_done(im);
     *im = part;
     return SFP_OK;

@@ -15,18 +15,22 @@ typedef struct sfp__image {
 } sfp__image;
 
 typedef struct sfp__image_options {
-    bool exif_orientation; /* rotate the image by its EXIF orientation; off by default, as in Pillow's open */
-    size_t max_pixels;     /* reject larger images (default 178,956,970, Pillow's limit) */
-    size_t max_bytes;      /* reject larger files (default 256 MiB) */
+    size_t max_pixels; /* reject larger images (default 178,956,970, Pillow's limit) */
+    size_t max_bytes;  /* reject larger files (default 256 MiB) */
 } sfp__image_options;
 
 sfp__image_options sfp__image_options_defaults(void);
 
-/* Grey, palette, 16-bit and CMYK images become RGB; alpha is dropped, as by Pillow's convert("RGB"). opt NULL: defaults. */
+/* Grey, palette, 16-bit and CMYK images become RGB; alpha is dropped, as by Pillow's convert("RGB"). Images are turned upright by
+ * their EXIF orientation, as by Pillow's exif_transpose. opt NULL: defaults. SFP_ELIMIT: also if there is no memory for a large
+ * image, which must not end a run; without memory for a small one (SFP_ENOMEM), the machine has failed. */
 sfp_status sfp__image_load(const char *path, const sfp__image_options *opt, sfp__image *out, sfp_error *err);
 sfp_status sfp__image_decode(const char *label, const void *bytes, size_t size, const sfp__image_options *opt, sfp__image *out,
                              sfp_error *err);
 void sfp__image_done(sfp__image *im);
+
+/* Reads the bytes of an image file, at most max_bytes; *bytes is newly allocated. */
+sfp_status sfp__image_read(const char *path, size_t max_bytes, uint8_t **bytes, size_t *size, sfp_error *err);
 
 /* Returns whether the file name has an image extension: .jpg, .jpeg, .png or .webp, in any case. */
 bool sfp__image_name(const char *path);
@@ -66,8 +70,10 @@ sfp_status sfp__image_write_png(const char *path, const sfp__image *im, sfp_erro
 /* Allocates an image if its size is within the limits; messages begin with `label`. */
 sfp_status sfp__image_alloc(const char *label, int64_t width, int64_t height, size_t max_pixels, sfp__image *out, sfp_error *err);
 
-/* Decodes one image to RGB. The caller must free *out, also after a failure. *orientation is 1..8; it is read only if
- * opt->exif_orientation is set, else it is 1. */
+/* Reports that there is no memory to read an image of this size: SFP_ELIMIT if it is large, else SFP_ENOMEM. */
+sfp_status sfp__image_nomem(const char *label, int64_t width, int64_t height, sfp_error *err);
+
+/* Decodes one image to RGB. The caller must free *out, also after a failure. *orientation is 1..8; 1: upright. */
 typedef sfp_status sfp__decode_fn(const char *label, const uint8_t *bytes, size_t size, const sfp__image_options *opt,
                                   sfp__image *out, int *orientation, sfp_error *err);
 sfp__decode_fn sfp__jpeg_decode, sfp__png_decode, sfp__webp_decode;
@@ -77,5 +83,7 @@ int sfp__exif_orientation(const uint8_t *bytes, size_t size);
 
 /* For tests only: resize with the plain C loops on every processor. */
 void sfp__resize_plain_only(bool on);
+/* For tests only: more bytes than this are computed in pieces (default 16 MiB). */
+void sfp__resize_in_pieces(size_t bytes);
 
 #endif

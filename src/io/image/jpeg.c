@@ -110,8 +110,7 @@ static void decode(struct reader *r, const uint8_t *bytes, size_t size)
     r->progress.progress_monitor = on_progress;
     r->info.progress = &r->progress;
     jpeg_mem_src(&r->info, bytes, (unsigned long)size);
-    if (r->opt->exif_orientation)
-        jpeg_save_markers(&r->info, JPEG_APP0 + 1, 0xffff);
+    jpeg_save_markers(&r->info, JPEG_APP0 + 1, 0xffff);
     (void)jpeg_read_header(&r->info, TRUE);
     find_orientation(r);
     bool cmyk = r->info.num_components == 4;

@@ -87,6 +87,6 @@ sfp_status sfp__png_decode(const char *label, const uint8_t *bytes, size_t size,
     if (!ctx)
         return sfp__fail(err, SFP_ENOMEM, "%s: cannot start the PNG decoder", label);
     TRY(decode(label, ctx, bytes, size, opt, out, err));
-    *orientation = opt->exif_orientation ? find_orientation(ctx) : 1;
+    *orientation = find_orientation(ctx);
     return memory_failed ? fail_code(label, SPNG_EMEM, err) : SFP_OK;
 }

@@ -12,6 +12,10 @@
  * Only a window of the output is computed, and the first pass computes only the rows that the window needs: a centre crop does
  * not pay for the parts that it cuts off.
  *
+ * The memory depends on the output and not on the input, because a file of some kilobytes may have millions of rows. If the result
+ * of the first pass, or the weights of all columns, would be large, they are computed in pieces (resize_tall, cross_wide). This
+ * yields the same numbers; rows under several outputs are computed for each of them.
+ *
  * The inner loops exist in plain C and, for x86, in AVX2. Both yield the same numbers, because they are sums of integers. */
 #include "io/image/image.h"
 
@@ -29,8 +33,17 @@
 #define HALF (1 << (PRECISION - 1))
 #define LANES 32 /* bytes of a row that the vertical pass processes at once */
 #define ROWS 4   /* rows that the horizontal pass processes at once */
+#define PIECE 64 /* rows that resize_tall processes at once */
 
-/* The weights of outputs [0, count) of a window along one axis. */
+/* A resize along one axis, from `in` to `out` samples, of which `count` from `start` on are computed. */
+struct line {
+    int in;
+    int64_t out, start;
+    int count;
+    sfp__filter filter;
+};
+
+/* The weights of `count` outputs of a line, from one of them on. */
 struct axis {
     int count;
     int stride;       /* weights allocated per output */
@@ -41,6 +54,12 @@ struct axis {
 };
 
 static atomic_bool plain_only;
+static atomic_size_t piece_bytes = (size_t)16 << 20; /* more than this is computed in pieces */
+
+void sfp__resize_in_pieces(size_t bytes)
+{
+    atomic_store(&piece_bytes, bytes);
+}
 
 void sfp__resize_plain_only(bool on)
 {
@@ -70,16 +89,34 @@ static void axis_done(struct axis *a)
     *a = (struct axis){0};
 }
 
-/* Computes the weights of outputs [start, start + count) for a resize from `in` to `out` samples. */
-static void axis_fill(struct axis *a, int in, int64_t out, int64_t start, sfp__filter filter, double support)
+static double scale_of(const struct line *l)
 {
-    double (*f)(double) = filter == SFP_FILTER_BICUBIC ? bicubic : bilinear;
-    double scale = (double)in / (double)out, inverse = scale > 1.0 ? 1.0 / scale : 1.0;
+    return (double)l->in / (double)l->out;
+}
+
+static double support_of(const struct line *l)
+{
+    return (l->filter == SFP_FILTER_BICUBIC ? 2.0 : 1.0) * fmax(scale_of(l), 1.0);
+}
+
+/* Finds the inputs [*from, *to) under the filter of output i of the line; returns its centre. */
+static double window_of(const struct line *l, int i, int *from, int *to)
+{
+    double centre = ((double)(l->start + i) + 0.5) * scale_of(l), support = support_of(l);
+    *from = (int)fmax(centre - support + 0.5, 0.0);
+    *to = (int)fmin(centre + support + 0.5, (double)l->in);
+    return centre;
+}
+
+/* Computes the weights of a->count outputs of the line, from output `begin` on. */
+static void axis_fill(struct axis *a, const struct line *l, int begin)
+{
+    double (*f)(double) = l->filter == SFP_FILTER_BICUBIC ? bicubic : bilinear;
+    double scale = scale_of(l), inverse = scale > 1.0 ? 1.0 / scale : 1.0;
     double *exact = a->block; /* (stride) */
     for (int i = 0; i < a->count; i++) {
-        double centre = ((double)(start + i) + 0.5) * scale, sum = 0.0;
-        int from = (int)fmax(centre - support + 0.5, 0.0);
-        int to = (int)fmin(centre + support + 0.5, (double)in);
+        int from, to;
+        double centre = window_of(l, begin + i, &from, &to), sum = 0.0;
         int taps = to - from;
         for (int x = 0; x < taps; x++) {
             exact[x] = f((x + from - centre + 0.5) * inverse);
@@ -95,13 +132,12 @@ static void axis_fill(struct axis *a, int in, int64_t out, int64_t start, sfp__f
     }
 }
 
-static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, int count, sfp__filter filter, sfp_error *err)
+/* Allocates an axis of `count` outputs of the line, and computes the weights of the first ones. */
+static sfp_status axis_init(struct axis *a, const struct line *l, int count, sfp_error *err)
 {
-    double scale = (double)in / (double)out;
-    double support = (filter == SFP_FILTER_BICUBIC ? 2.0 : 1.0) * (scale > 1.0 ? scale : 1.0);
-    double width = ceil(support) * 2 + 1;
+    double width = fmin(ceil(support_of(l)) * 2 + 1, (double)l->in);
     if (width > INT_MAX / 2)
-        return sfp__fail(err, SFP_ELIMIT, "resize of a side from %d to %lld needs too many taps", in, (long long)out);
+        return sfp__fail(err, SFP_ELIMIT, "resize of a side from %d to %lld needs too many taps", l->in, (long long)l->out);
     int stride = (int)width;
     /* memory: `stride` doubles, then first, taps and weights of each output */
     size_t cells, bytes = SIZE_MAX;
@@ -111,7 +147,7 @@ static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, 
     TRY(sfp__check_memory(block, err));
     int32_t *ints = (int32_t *)(block + stride);
     *a = (struct axis){count, stride, block, ints, ints + count, ints + 2 * (size_t)count};
-    axis_fill(a, in, out, start, filter, support);
+    axis_fill(a, l, 0);
     return SFP_OK;
 }
 
@@ -119,7 +155,8 @@ static sfp_status axis_init(struct axis *a, int in, int64_t out, int64_t start, 
  *
  * horizontal: src rows of `stride` bytes -> dst (rows, a->count, 3)
  * vertical:   src rows of `stride` bytes, of which `bytes` are used; the first of them is row `row0` of the axis
- *             -> dst (a->count, bytes) */
+ *             -> dst (a->count, bytes)
+ * add_rows:   adds src rows of `stride` bytes, of which `bytes` are used, times their weights to sums (bytes) */
 
 static uint8_t clip8(int32_t sum)
 {
@@ -177,8 +214,28 @@ static void vertical_base(const struct axis *a, const uint8_t *src, size_t strid
     }
 }
 
+static inline __attribute__((always_inline)) void add(const uint8_t *restrict src, size_t stride, const int32_t *w, int rows,
+                                                      size_t bytes, int32_t *restrict sums)
+{
+    for (int y = 0; y < rows; y++, src += stride) {
+        for (size_t x = 0; x < bytes; x++)
+            sums[x] += src[x] * w[y];
+    }
+}
+
+static void add_rows_base(const uint8_t *src, size_t stride, const int32_t *w, int rows, size_t bytes, int32_t *sums)
+{
+    add(src, stride, w, rows, bytes, sums);
+}
+
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2")))
+
+/* the compiler vectorises the same loops */
+AVX2 static void add_rows_avx2(const uint8_t *src, size_t stride, const int32_t *w, int rows, size_t bytes, int32_t *sums)
+{
+    add(src, stride, w, rows, bytes, sums);
+}
 
 /* Loads four bytes as lanes: one pixel and the red of the next one, whose sum is discarded. */
 AVX2 static inline __m128i load_pixel4(const uint8_t *p)
@@ -288,25 +345,110 @@ AVX2 static void vertical_avx2(const struct axis *a, const uint8_t *src, size_t 
 
 /* ------------------------------------------------------------------ images */
 
+static bool is_large(size_t count, size_t size)
+{
+    size_t bytes;
+    return !sfp__mul_size(count, size, &bytes) || bytes > atomic_load_explicit(&piece_bytes, memory_order_relaxed);
+}
+
+/* The horizontal pass. */
+struct across {
+    struct line line;
+    struct axis axis; /* of all columns, or of one at a time */
+    uint8_t *column;  /* (rows, 3) one column at a time; NULL: all */
+};
+
+static void across_done(struct across *a)
+{
+    axis_done(&a->axis);
+    sfp__free(a->column);
+}
+
+/* Prepares the pass for at most `rows` rows at once. */
+static sfp_status across_init(struct across *a, struct line line, int rows, sfp_error *err)
+{
+    bool wide = is_large((size_t)line.count, (size_t)fmin(support_of(&line), (double)line.in) * 2 * sizeof(int32_t));
+    a->line = line;
+    TRY(axis_init(&a->axis, &line, wide ? 1 : line.count, err));
+    return wide ? sfp__alloc(&a->column, (size_t)rows, 3, err) : SFP_OK;
+}
+
+/* The weights of a very wide image are computed for one column at a time. */
+static void cross_wide(struct across *a, const uint8_t *src, size_t stride, int rows, uint8_t *dst)
+{
+    size_t bytes = (size_t)a->line.count * 3;
+    for (int i = 0; i < a->line.count; i++, dst += 3) {
+        axis_fill(&a->axis, &a->line, i);
+        PICK(horizontal)(&a->axis, src, stride, rows, a->column);
+        for (size_t y = 0; y < (size_t)rows; y++)
+            memcpy(dst + y * bytes, a->column + y * 3, 3);
+    }
+}
+
+static void cross(struct across *a, const uint8_t *src, size_t stride, int rows, uint8_t *dst)
+{
+    if (a->column)
+        cross_wide(a, src, stride, rows, dst);
+    else
+        PICK(horizontal)(&a->axis, src, stride, rows, dst);
+}
+
+/* Computes the window of a very tall image, one output row at a time, as a sum over pieces of the rows under its filter. `across`
+ * NULL: without a horizontal pass. */
+static sfp_status resize_tall(const struct line *down, struct across *across, const uint8_t *src, size_t stride, size_t bytes,
+                              uint8_t *to, sfp_error *err)
+{
+    OWNED_BY(axis_done) struct axis axis = {0};
+    OWNED void *block = NULL;
+    int32_t *sums;
+    uint8_t *piece;
+    const sfp__want list[] = {{&sums, bytes, sizeof *sums}, {&piece, PIECE, bytes}};
+    TRY(sfp__block(&block, SFP_LIST(list), err));
+    TRY(axis_init(&axis, down, 1, err));
+    for (int i = 0; i < down->count; i++) {
+        axis_fill(&axis, down, i);
+        for (size_t x = 0; x < bytes; x++)
+            sums[x] = HALF;
+        for (int y = 0, rows; y < axis.taps[0]; y += rows) {
+            const uint8_t *from = src + (size_t)(axis.first[0] + y) * stride;
+            rows = axis.taps[0] - y < PIECE ? axis.taps[0] - y : PIECE;
+            if (across)
+                cross(across, from, stride, rows, piece);
+            PICK(add_rows)(across ? piece : from, across ? bytes : stride, axis.weights + y, rows, bytes, sums);
+        }
+        for (size_t x = 0; x < bytes; x++)
+            *to++ = clip8(sums[x]);
+    }
+    return SFP_OK;
+}
+
 /* Computes the window (left, top, out->width, out->height) of the image resized to full_w x full_h; out is allocated. */
 static sfp_status resize_into(const sfp__image *im, int64_t full_w, int64_t full_h, sfp__filter filter, int64_t left, int64_t top,
                               sfp__image *out, sfp_error *err)
 {
-    OWNED_BY(axis_done) struct axis across = {0}, down = {0};
+    OWNED_BY(across_done) struct across across = {0};
+    OWNED_BY(axis_done) struct axis down = {0};
     OWNED uint8_t *middle = NULL; /* the result of the horizontal pass */
+    const struct line x_line = {im->width, full_w, left, out->width, filter},
+                      y_line = {im->height, full_h, top, out->height, filter};
     bool pass_x = full_w != im->width, pass_y = full_h != im->height;
-    int row0 = (int)top, rows = out->height; /* input rows needed; without a vertical pass, top is inside the image */
+    int row0 = (int)top, row_end = row0 + out->height; /* input rows needed; without a vertical pass, top is inside the image */
     size_t stride = (size_t)im->width * 3, bytes = (size_t)out->width * 3;
 
     if (pass_y) {
-        TRY(axis_init(&down, im->height, full_h, top, out->height, filter, err));
-        int bottom = out->height - 1;
-        row0 = down.first[0];
-        rows = down.first[bottom] + down.taps[bottom] - row0;
+        int unused;
+        (void)window_of(&y_line, 0, &row0, &unused);
+        (void)window_of(&y_line, out->height - 1, &unused, &row_end);
     }
+    int rows = row_end - row0;
+    bool tall = pass_y && rows / 4 > out->height && is_large((size_t)rows, bytes);
+    if (pass_x)
+        TRY(across_init(&across, x_line, tall ? PIECE : rows, err));
+    if (tall)
+        return resize_tall(&y_line, pass_x ? &across : NULL, im->rgb + (pass_x ? 0 : (size_t)left * 3), stride, bytes, out->rgb,
+                           err);
     const uint8_t *src = im->rgb + (size_t)row0 * stride;
     if (pass_x) {
-        TRY(axis_init(&across, im->width, full_w, left, out->width, filter, err));
         uint8_t *to = out->rgb;
         if (pass_y) {
             size_t need;
@@ -314,14 +456,16 @@ static sfp_status resize_into(const sfp__image *im, int64_t full_w, int64_t full
             TRY(sfp__check_memory(middle, err));
             to = middle;
         }
-        PICK(horizontal)(&across, src, stride, rows, to);
+        cross(&across, src, stride, rows, to);
         src = to;
         stride = bytes;
     } else {
         src += (size_t)left * 3;
     }
-    if (pass_y)
-        PICK(vertical)(&down, src, stride, row0, bytes, out->rgb);
+    if (!pass_y)
+        return SFP_OK;
+    TRY(axis_init(&down, &y_line, out->height, err));
+    PICK(vertical)(&down, src, stride, row0, bytes, out->rgb);
     return SFP_OK;
 }
 
@@ -332,7 +476,10 @@ static sfp_status resize_window(const sfp__image *im, int64_t full_w, int64_t fu
         return sfp__image_crop(im, (int)left, (int)top, width, height, out, err);
     OWNED_BY(sfp__image_done) sfp__image resized = {0};
     TRY(sfp__image_alloc("resized image", width, height, SIZE_MAX, &resized, err));
-    TRY(resize_into(im, full_w, full_h, filter, left, top, &resized, err));
+    sfp_status status = resize_into(im, full_w, full_h, filter, left, top, &resized, err);
+    if (status == SFP_ENOMEM)
+        return sfp__image_nomem("resize", im->width, im->height, err);
+    TRY(status);
     *out = TAKE(resized);
     return SFP_OK;
 }

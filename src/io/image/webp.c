@@ -59,6 +59,6 @@ sfp_status sfp__webp_decode(const char *label, const uint8_t *bytes, size_t size
     WebPFreeDecBuffer(&config.output);
     if (code != VP8_STATUS_OK)
         return fail_code(label, code, err);
-    *orientation = opt->exif_orientation ? find_orientation(bytes, size) : 1;
+    *orientation = find_orientation(bytes, size);
     return SFP_OK;
 }

@@ -213,33 +213,50 @@ static sfp_status check_no_half_life(const sfp__head *h, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__head_forget(sfp__head *h, const float *query, int32_t label, const uint64_t *key, sfp_error *err)
+static sfp_status check_forget(const sfp__head *h, int n, const float *query, sfp_error *err)
 {
     TRY(check_can_learn(h, err));
-    TRY(check_queries(h, 1, query, err));
+    TRY(check_queries(h, n, query, err));
     if (!h->kind->sums)
         return sfp__fail(err, SFP_EUNSUPPORTED, "head %s: a sample cannot be taken out; ncm, slda and ridge can", h->kind->name);
-    int row = sfp__head_label_samples(h, label) > 0 ? h->row_of[label] : -1;
-    if (row < 0)
-        return sfp__fail(err, SFP_ENOTFOUND, "head %s: no such sample with label %d was learned from", h->kind->name, label);
-    TRY(check_no_half_life(h, err));
-    sfp__sums_remove(h->kind->sums(h), query, row, key ? *key : key_of(h, query));
-    h->count[row]--;
-    h->n--;
-    h->kind->sums_changed(h);
+    return check_no_half_life(h, err);
+}
+
+/* Subtracts the samples from the counts of their classes. On failure nothing has changed. */
+static sfp_status count_out(sfp__head *h, int n, const int32_t *label, sfp_error *err)
+{
+    for (int i = 0; i < n; i++) {
+        if (sfp__head_label_samples(h, label[i]) == 0) {
+            for (int j = 0; j < i; j++)
+                h->count[h->row_of[label[j]]]++;
+            return sfp__fail(err, SFP_ENOTFOUND, "head %s: no such sample with label %d was learned from", h->kind->name,
+                             label[i]);
+        }
+        h->count[h->row_of[label[i]]]--;
+    }
     return SFP_OK;
 }
 
-sfp_status sfp__head_forget_all(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key,
-                                sfp_error *err)
+/* All checks precede the sums: a sample that is taken out and put back changes them by rounding. */
+sfp_status sfp__head_forget(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err)
 {
-    sfp_status status = SFP_OK;
-    int done = 0;
-    for (; done < n && !status; done += !status)
-        status = sfp__head_forget(h, query + (size_t)done * (size_t)h->opt.dim, label[done], key ? &key[done] : NULL, err);
-    if (status) /* cannot fail: their classes have memory */
-        (void)sfp__head_update(h, done, query, label, key, NULL);
-    return status;
+    TRY(check_forget(h, n, query, err));
+    TRY(count_out(h, n, label, err));
+    for (int i = 0; i < n; i++) {
+        const float *q = query + (size_t)i * (size_t)h->opt.dim;
+        sfp__sums_remove(h->kind->sums(h), q, h->row_of[label[i]], key ? key[i] : key_of(h, q));
+    }
+    h->n -= n;
+    if (n > 0)
+        h->kind->sums_changed(h);
+    return SFP_OK;
+}
+
+sfp_status sfp__head_relabel(sfp__head *h, const float *query, int32_t from, int32_t to, const uint64_t *key, sfp_error *err)
+{
+    TRY(reserve(h, 1, &to, err));
+    TRY(sfp__head_forget(h, 1, query, &from, key, err));
+    return sfp__head_update(h, 1, query, &to, key, err); /* cannot fail: its memory is reserved */
 }
 
 static const sfp__sums *sums_of(const sfp__head *h)

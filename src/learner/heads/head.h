@@ -52,13 +52,12 @@ const char *sfp__head_name(int i);
  * new classes) it learns from none of them. No kind learns from the prompted feature: that feature changes while the fingerprints
  * are trained, so sums over it would be outdated. */
 sfp_status sfp__head_update(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err);
-/* Takes out a sample that was learned with this label and key: the scores are then those of a head that has never seen it, except
- * that one sample less may be kept to choose strengths (sums.h). SFP_EUNSUPPORTED: the kind is not a function of sums (ranpac, slda
- * as published); SFP_ENOTFOUND: no such sample can have been learned. */
-sfp_status sfp__head_forget(sfp__head *h, const float *query, int32_t label, const uint64_t *key, sfp_error *err);
-/* The same for n samples; on failure none is taken out. */
-sfp_status sfp__head_forget_all(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key,
-                                sfp_error *err);
+/* Takes out n samples that were learned with these labels and keys: the scores are then those of a head that has never seen them, except
+ * that fewer samples may be kept to choose strengths (sums.h). SFP_EUNSUPPORTED: the kind is not a function of sums (ranpac, slda
+ * as published); SFP_ENOTFOUND: one of them cannot have been learned. On failure none is taken out. */
+sfp_status sfp__head_forget(sfp__head *h, int n, const float *query, const int32_t *label, const uint64_t *key, sfp_error *err);
+/* Corrects the label of such a sample. On failure nothing has changed. */
+sfp_status sfp__head_relabel(sfp__head *h, const float *query, int32_t from, int32_t to, const uint64_t *key, sfp_error *err);
 /* Adds the samples of another head of the same kind and size: the head is then as if it had learned from both streams. label (rows of
  * `from`, sfp__head_row_label): their labels here, -1 for rows without samples that are not added; NULL: the same labels. On failure
  * the head is unchanged. */

@@ -11,11 +11,12 @@
  * of which is predicted by the solution without it; so is the scale, by cross-entropy. The solution without a sample follows from that
  * with it, in closed form.
  *
- * There are two solutions, each with its own strengths. The learner's own predicts samples before they are learned from. It contains
- * every sample: each one changes the matrix by a product of one vector, so the inverse and the weights follow in closed form, too
- * (recursive least squares). Only Z and lambda stay; when there are twice as many samples, it is solved again from the sums, and every
- * second time Z and lambda are chosen again. This solution is saved with its inverse, so that a run that resumes continues with the
- * same bytes. The exact one is a function of the sums alone and is computed when it is needed. */
+ * There are two solutions, each with its own strengths. The learner's own predicts samples before they are learned from. It follows
+ * the samples: each one changes the matrix by a product of one vector, so the inverse and the weights follow in closed form, too
+ * (recursive least squares). Only Z and n lambda stay; when there are GROWTH times as many samples, they are chosen again and it is solved
+ * from the sums. So choosing, which takes several factors, stays a small part of the time of a stream. This solution is saved with its
+ * inverse, so that a run that resumes continues with the same bytes. The exact one is a function of the sums alone and is computed when
+ * it is needed. */
 #include "base/mem.h"
 #include "compute/kernels.h"
 #include "learner/heads/head_kind.h"
@@ -26,15 +27,20 @@
 #include <math.h>
 #include <string.h>
 
-enum { DECADES = 8, LOWEST = -5 }; /* lambda is one of 10^-5 .. 10^2 */
-enum { STANDARD, SOFT, SCALINGS }; /* values of strength[SFP_SCALING] */
-enum { LEFT_OUT_MIN = 10 };        /* samples that must be left out to choose */
+enum { DECADES = 8, LOWEST = -5 };         /* lambda is one of 10^-5 .. 10^2 */
+enum { STANDARD, SOFT, SOFTER, SCALINGS }; /* values of strength[SFP_SCALING] */
+enum { LEFT_OUT_MIN = 10 };                /* samples that must be left out to choose */
+enum { LEFT_OUT_MIN_OWN = 64 };            /* the same for the own solution of ridge, for which choosing is slow */
+enum { GROWTH = 8 };                       /* that is solved again with this many times the samples; slda: 2 */
 enum { COUNTERS = 5 };
-enum { PENDING = 32 }; /* samples that the own solution takes in at a time */
+enum { PENDING = 32 }; /* samples that the own solution takes in at a time, at most */
+enum { BEHIND = 64 };  /* it may lack one of this many samples */
 
-static const double never = -1e30;     /* bias of a class without samples */
-static const double soft_lambda = 10;  /* balanced ridge, before there are samples to leave out */
-static const double tap_weight = 0.85; /* of a tap relative to that of the next block, with scaling SOFT */
+static const double never = -1e30;    /* bias of a class without samples */
+static const double soft_lambda = 10; /* balanced ridge, before there are samples to leave out */
+
+/* Weight of a tap relative to that of the next block. */
+static const double tap_weight[SCALINGS] = {[STANDARD] = 1, [SOFT] = 0.85, [SOFTER] = 0.4};
 
 typedef struct solution {
     int64_t n;      /* number of samples; 0: none */
@@ -55,8 +61,8 @@ typedef struct follow {
     double kappa;    /* 1 (ridge), 1 - shrinkage (slda) */
     double *inverse; /* triangle: K^-1 */
     int pending;     /* samples that are in the sums but not in the solution yet: */
-    double *u;       /* (PENDING, D) */
-    double *s;       /* (PENDING) */
+    double *u;       /* (PENDING, D), 0 after those pending */
+    double *s;       /* (PENDING), likewise */
     double *c;       /* (capacity, PENDING) */
 } follow;
 
@@ -92,6 +98,7 @@ static void reset_strength(const ridge *m, solution *s)
     s->strength[SFP_SCALE] = is_slda(m) ? 0.5 : 10;
     s->strength[SFP_SCALING] = is_balanced(m) ? SOFT : STANDARD;
     (void)sfp__sums_dropped_strength(&m->sums, s->strength);
+    s->strength[SFP_SCALING] = fmax(STANDARD, fmin(s->strength[SFP_SCALING], SOFTER)); /* a file may have any number */
 }
 
 static sfp_status ridge_init(sfp__head *h, sfp_error *err)
@@ -161,8 +168,8 @@ static void summarise(ridge *m, double *mean)
 }
 
 /* Writes Z for variances `z` (D): STANDARD gives every value variance 1; SOFT takes the fourth root, so that values that vary more keep a
- * part of their weight, and prefers taps of later blocks: what the backbone itself finds important guides the first samples. A value that is
- * constant gets 0. */
+ * part of their weight, and prefers taps of later blocks: what the backbone itself finds important guides the first samples. SOFTER
+ * prefers them more. A value that is constant gets 0. */
 static void scale_values(const ridge *m, int scaling, double *z)
 {
     int d = m->base.opt.dim, tap = m->base.opt.tap_dim, taps = d / tap;
@@ -171,11 +178,11 @@ static void scale_values(const ridge *m, int scaling, double *z)
         largest = fmax(largest, z[i]);
     for (int i = 0; i < d; i++) {
         int behind = taps - 1 - i / tap; /* blocks after that of the tap; the mean tap is first, but of the last block but one */
-        double variance = z[i], weight = m->base.opt.tap_mean && i < tap ? tap_weight : pow(tap_weight, behind);
+        double variance = z[i], weight = pow(tap_weight[scaling], m->base.opt.tap_mean && i < tap ? 1 : behind);
         z[i] = !(variance > 1e-10 * largest) ? 0 : scaling == STANDARD ? 1 / sqrt(variance) : weight / sqrt(sqrt(variance));
         sum += z[i] * z[i] * variance;
     }
-    for (int i = 0; scaling == SOFT && sum > 0 && i < d; i++)
+    for (int i = 0; scaling != STANDARD && sum > 0 && i < d; i++)
         z[i] *= sqrt(d / sum);
 }
 
@@ -319,12 +326,11 @@ static void measure_kept(ridge *m, const solution *s)
             for (int k = 0; k < count; k++)
                 m->block[(size_t)i * (size_t)count + (size_t)k] =
                     m->z[i] * ((double)u->kept_x[(size_t)(from + k) * (size_t)d + (size_t)i] - s->centre[i]);
-        memcpy(m->product, m->block, (size_t)d * (size_t)count * sizeof *m->product);
-        sfp__triangle_solve(d, m->matrix, count, m->product, m->base.opt.threads);
+        sfp__triangle_half_solve(d, m->matrix, count, m->block, m->base.opt.threads);
         for (int k = 0; k < count; k++) {
             double sum = 0;
             for (int i = 0; i < d; i++)
-                sum += m->block[(size_t)i * (size_t)count + (size_t)k] * m->product[(size_t)i * (size_t)count + (size_t)k];
+                sum += m->block[(size_t)i * (size_t)count + (size_t)k] * m->block[(size_t)i * (size_t)count + (size_t)k];
             m->norm[from + k] = sum * u->weight / u->total;
         }
     }
@@ -401,34 +407,39 @@ static double error_at(ridge *m, solution *s, int scaling, int index, double err
 static int descend(ridge *m, solution *s, int scaling, int from, double error[SCALINGS][DECADES])
 {
     int best = from;
-    while (best + 1 < DECADES && error_at(m, s, scaling, best + 1, error) < error_at(m, s, scaling, best, error))
-        best++;
-    while (best <= from && best > 0 && error_at(m, s, scaling, best - 1, error) < error_at(m, s, scaling, best, error))
+    while (best > 0 && error_at(m, s, scaling, best - 1, error) < error_at(m, s, scaling, best, error))
         best--;
+    while (best >= from && best + 1 < DECADES && error_at(m, s, scaling, best + 1, error) < error_at(m, s, scaling, best, error))
+        best++;
     return best;
 }
 
-/* Chooses scaling and lambda. The search always starts at the same place, so that the result is a function of the sums. */
+/* Chooses scaling and lambda, going downhill from those of s. */
 static void choose_lambda(ridge *m, solution *s)
 {
     double error[SCALINGS][DECADES];
     for (int i = 0; i < SCALINGS; i++)
         for (int j = 0; j < DECADES; j++)
             error[i][j] = NAN;
-    int scaling = STANDARD, best = descend(m, s, STANDARD, -LOWEST, error);
-    if (is_balanced(m) && error_at(m, s, SOFT, best, error) < error[STANDARD][best]) {
-        scaling = SOFT;
-        best = descend(m, s, SOFT, best, error);
-    }
+    int scaling = (int)s->strength[SFP_SCALING], decade = (int)lround(log10(s->strength[SFP_LAMBDA])) - LOWEST;
+    int best = descend(m, s, scaling, decade < 0 ? 0 : decade < DECADES ? decade : DECADES - 1, error);
+    for (int step = 1; is_balanced(m) && step >= -1; step -= 2)
+        while (scaling + step >= 0 && scaling + step < SCALINGS &&
+               error_at(m, s, scaling + step, best, error) < error_at(m, s, scaling, best, error)) {
+            scaling += step;
+            best = descend(m, s, scaling, best, error);
+        }
     s->strength[SFP_SCALING] = scaling;
     s->strength[SFP_LAMBDA] = pow(10, LOWEST + best);
 }
 
-/* Chooses the strengths of a solution and solves it. */
+/* Chooses the strengths of a solution and solves it. The own solution continues with those it has; the exact one always starts with the same, so
+ * that it is a function of the sums. */
 static void choose_and_solve(ridge *m, solution *s)
 {
-    reset_strength(m, s);
-    bool enough = count_left_out(m) >= LEFT_OUT_MIN;
+    if (s == &m->exact || is_slda(m))
+        reset_strength(m, s);
+    bool enough = count_left_out(m) >= (s == &m->own && !is_slda(m) ? LEFT_OUT_MIN_OWN : LEFT_OUT_MIN);
     if (enough && !is_slda(m))
         choose_lambda(m, s);
     solve(m, s);
@@ -483,8 +494,11 @@ static void push(ridge *m, const float *x, int row)
 
 static void clear_pending(ridge *m)
 {
-    memset(m->follow.c, 0, (size_t)m->base.rows * PENDING * sizeof *m->follow.c);
-    m->follow.pending = 0;
+    follow *f = &m->follow;
+    memset(f->u, 0, PENDING * (size_t)m->base.opt.dim * sizeof *f->u);
+    memset(f->s, 0, PENDING * sizeof *f->s);
+    memset(f->c, 0, (size_t)m->base.rows * PENDING * sizeof *f->c);
+    f->pending = 0;
 }
 
 /* Adds rows of new classes to the own solution, without weights. */
@@ -531,7 +545,8 @@ static void transpose(int rows, int columns, const double *x, double *y)
             y[(ptrdiff_t)j * rows + i] = x[(ptrdiff_t)i * columns + j];
 }
 
-/* Takes the k pending samples into the own solution. With U (k, D), s and c of `push`, V = diag(sqrt s) U, Y = K^-1 U^T and
+/* Takes the pending samples into the own solution; zeros make them k, a whole number of vectors, because products of other widths are
+ * slow. With U (k, D), s and c of `push`, V = diag(sqrt s) U, Y = K^-1 U^T and
  * L L^T = I / kappa + V K^-1 V^T (Woodbury):
  *
  *     Q = K^-1 V^T L^-T, K'^-1 = K^-1 - Q Q^T, weight' = weight - Q L^-1 V weight + (Y - Q Q^T U^T) c */
@@ -540,7 +555,7 @@ static void take_pending(ridge *m)
     follow *f = &m->follow;
     solution *s = &m->own;
     const sfp__kernels *kernels = sfp__kernels_get();
-    int d = m->base.opt.dim, k = f->pending, rows;
+    int d = m->base.opt.dim, k = (f->pending + 15) / 16 * 16, rows;
     double small[PENDING * PENDING], across[PENDING * PENDING], *y = m->product, *work = m->block,
                                                                 *q = work + (ptrdiff_t)PENDING * d;
     double *vw = m->scores; /* (PENDING, rows) */
@@ -586,12 +601,21 @@ static void take_pending(ridge *m)
     clear_pending(m);
 }
 
+/* Brings the own solution up to date with the sums. */
+static void catch_up(ridge *m)
+{
+    take_pending(m);
+    for (int r = 0; r < m->base.rows; r++)
+        m->prior[r] = m->sums.mass[r] / m->sums.total;
+    finish(m, &m->own, m->sums.total);
+}
+
 static void ridge_learn(sfp__head *h, const float *x, int row, uint64_t key)
 {
     ridge *m = (ridge *)h;
     if (m->own.n > 0) {
         if (m->follow.pending == PENDING)
-            take_pending(m);
+            catch_up(m);
         push(m, x, row);
     }
     sfp__sums_add(&m->sums, x, row, h->rows, key, h->n, h->opt.threads);
@@ -601,7 +625,14 @@ static void ridge_learn(sfp__head *h, const float *x, int row, uint64_t key)
 static bool is_due(const ridge *m)
 {
     const follow *f = &m->follow;
-    return m->own.n == 0 || m->base.n >= 2 * f->solved || m->sums.weight >= 2 * f->weight || m->sums.weight < f->weight;
+    return m->own.n == 0 || m->base.n >= (is_slda(m) ? 2 : GROWTH) * f->solved || m->sums.weight >= 2 * f->weight ||
+           m->sums.weight < f->weight;
+}
+
+/* Returns whether the own solution lacks a class, or so many samples that its predictions are worse. */
+static bool is_behind(const ridge *m)
+{
+    return m->own.rows < m->base.rows || m->follow.pending * m->sums.weight * BEHIND >= m->sums.total;
 }
 
 /* Solves the own solution and inverts its matrix. */
@@ -623,6 +654,8 @@ static void solve_own(ridge *m)
     }
     for (int i = 0; is_slda(m) && i < d * s->rows; i++)
         s->weight[i] /= n;
+    if (is_slda(m))
+        finish(m, s, n);
     f->solved = s->n = m->base.n;
     f->weight = m->sums.weight;
     f->kappa = is_slda(m) ? 1 - m->share : 1;
@@ -645,7 +678,6 @@ static void discard_own(ridge *m)
     follow *f = &m->follow;
     discard(m, &m->own);
     memset(f->inverse, 0, sfp__triangle_count(m->base.opt.dim) * sizeof *f->inverse);
-    memset(f->u, 0, PENDING * (size_t)m->base.opt.dim * sizeof *f->u);
     f->solved = 0;
     clear_pending(m);
 }
@@ -684,15 +716,10 @@ static sfp_status ridge_refresh(sfp__head *h, bool exact, sfp_error *err)
         return SFP_OK;
     if (is_due(m)) {
         solve_own(m);
-        if (!is_slda(m))
-            return SFP_OK;
-    } else {
-        take_pending(m);
+    } else if (is_behind(m)) {
+        catch_up(m);
+        m->own.n = h->n;
     }
-    for (int r = 0; r < h->rows; r++)
-        m->prior[r] = m->sums.mass[r] / m->sums.total;
-    finish(m, &m->own, m->sums.total);
-    m->own.n = h->n;
     return SFP_OK;
 }
 
@@ -733,9 +760,9 @@ static sfp_status visit_solution(ridge *m, solution *s, const sfp__visitor *v, s
         if (!v->put && !(s->strength[p] >= 1e-9 && s->strength[p] < 1e9))
             return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': value %d is %g, expected a number from 1e-9 to 1e9", v->file,
                              v->prefix, p, s->strength[p]);
-    if (!v->put && scaling != STANDARD && scaling != SOFT)
-        return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': the scaling is %g, expected %d or %d", v->file, v->prefix, scaling,
-                         STANDARD, SOFT);
+    if (!v->put && scaling != STANDARD && scaling != SOFT && scaling != SOFTER)
+        return sfp__fail(err, SFP_EFORMAT, "%s: '%s.strength': the scaling is %g, expected %d to %d", v->file, v->prefix, scaling,
+                         STANDARD, SOFTER);
     return SFP_OK;
 }
 

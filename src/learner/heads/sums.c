@@ -159,15 +159,43 @@ void sfp__sums_add(sfp__sums *s, const float *x, int row, int rows, uint64_t key
         age(s, rows, threads);
 }
 
+/* Returns the place of a sample among the recent ones; -1: it is in the products. */
+static int find_recent(const sfp__sums *s, const float *x)
+{
+    for (int k = 0; k < s->recent; k++) {
+        const double *at = s->recent_x + (size_t)k * (size_t)s->dim;
+        int i = 0;
+        while (i < s->dim && at[i] == (double)x[i])
+            i++;
+        if (i == s->dim)
+            return k;
+    }
+    return -1;
+}
+
+/* Takes a sample out of the recent ones or else out of the products. No values of it stay, because files contain both. */
+static void remove_products(sfp__sums *s, const float *x)
+{
+    size_t d = (size_t)s->dim;
+    int at = find_recent(s, x);
+    double *last = s->recent_x + (size_t)s->recent * d; /* there is always room for one more */
+    if (at >= 0) {
+        last -= d;
+        memmove(s->recent_x + (size_t)at * d, s->recent_x + (size_t)(at + 1) * d, (size_t)(--s->recent - at) * d * sizeof *last);
+    } else {
+        for (size_t i = 0; i < d; i++)
+            last[i] = (double)x[i];
+        sfp__triangle_add(s->dim, s->product, 1, -1, last, NULL);
+    }
+    memset(last, 0, d * sizeof *last);
+}
+
 void sfp__sums_remove(sfp__sums *s, const float *x, int row, uint64_t key)
 {
     add_to_class(s, x, row, -1);
     drop(s, row, key);
-    for (int i = 0; s->products && i < s->dim; i++) { /* a single sample: the products of its row i */
-        double *to = sfp__triangle_row(s->product, s->dim, i);
-        for (int j = i; j < s->dim; j++)
-            to[j] -= (double)x[i] * (double)x[j];
-    }
+    if (s->products)
+        remove_products(s, x);
     clear_if_empty(s, row);
 }
 

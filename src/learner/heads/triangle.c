@@ -168,6 +168,7 @@ bool sfp__triangle_factor(int n, double *a, sfp__thread_pool *threads)
 
 typedef struct solve_job {
     int n, columns;
+    bool half;
     const double *u;
     double *x;
 } solve_job;
@@ -192,7 +193,7 @@ static void solve_columns(void *ctx, int piece, int worker)
             kernels->product_f64(rows - k - 1, width, 1, -1, u + (ptrdiff_t)k * ld + k + 1, ld, 1, row, ldx, row + ldx, ldx);
         }
     }
-    for (int i = (n - 1) / B * B; i >= 0; i -= B) { /* U x = y */
+    for (int i = (n - 1) / B * B; !j->half && i >= 0; i -= B) { /* U x = y */
         int rows = min(B, n - i), ld = n - i;
         const double *u = const_block_at(j->u, n, i);
         kernels->product_f64(rows, width, n - i - rows, -1, u + rows, 1, ld, x + (ptrdiff_t)(i + rows) * ldx, ldx,
@@ -208,7 +209,13 @@ static void solve_columns(void *ctx, int piece, int worker)
 
 void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads)
 {
-    solve_job j = {n, columns, u, x};
+    solve_job j = {n, columns, false, u, x};
+    run(threads, (columns + B - 1) / B, solve_columns, &j);
+}
+
+void sfp__triangle_half_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads)
+{
+    solve_job j = {n, columns, true, u, x};
     run(threads, (columns + B - 1) / B, solve_columns, &j);
 }
 

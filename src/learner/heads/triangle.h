@@ -36,6 +36,9 @@ bool sfp__triangle_factor(int n, double *a, sfp__thread_pool *threads);
 /* Computes X <- A^-1 X from the factor; X (n, columns) row-major. */
 void sfp__triangle_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads);
 
+/* Computes X <- U^-T X from the factor, so that X^T X becomes X^T A^-1 X. */
+void sfp__triangle_half_solve(int n, const double *u, int columns, double *x, sfp__thread_pool *threads);
+
 /* Writes A^-1 to `inverse`, from the factor. work (n, SFP_TRIANGLE_BLOCK). */
 void sfp__triangle_invert(int n, const double *u, double *inverse, double *work, sfp__thread_pool *threads);
 

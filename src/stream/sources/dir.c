@@ -10,8 +10,8 @@
  * image that is moved or linked into the directory of a class is delivered again, with that label and the same file key.
  *
  * A file that cannot be read in its turn (removed, empty, or still open for writing at the end) is skipped. Changes by other
- * programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again; after several
- * failures the source fails. */
+ * programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again. After several
+ * attempts sfp__source_settle decides: the file is skipped, or the source fails. */
 #include "stream/sources/dir.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ typedef struct dir_source {
     sfp__names classes; /* with reserved memory, because other threads read the list */
     sfp__dir_labels labels;
     sfp__dir_item last; /* the last item */
-    bool again;         /* memory, descriptors or the disk failed when it was read: it is the next item, too */
+    int failed; /* attempts at reading it that failed because of memory, descriptors or the disk; above 0: it is the next item, too */
 } dir_source;
 
 /* ------------------------------------------------------------------- delivering */
@@ -97,9 +97,11 @@ static sfp_status deliver(dir_source *s, sfp_record *record, sfp__raw_image *out
         return SFP_OK;
     }
     sfp_status status = read_given(s, record, out, err);
-    s->again = sfp__is_machine_error(status);
-    s->live.lost = status != SFP_OK && !s->again;
-    if (s->again)
+    if (!sfp__is_machine_error(status) || ++s->failed >= SFP_READ_ATTEMPTS)
+        status = sfp__source_settle(&s->base, status, err);
+    s->failed = sfp__is_machine_error(status) ? s->failed : 0;
+    s->live.lost = status != SFP_OK && !s->failed;
+    if (s->failed)
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     return status;
 }
@@ -112,7 +114,7 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
         *end = s->live.stop && atomic_load(s->live.stop);
         if (*end)
             return SFP_OK;
-        if (s->again)
+        if (s->failed)
             return deliver(s, record, out, err);
         s->labels.ended = over;
         sfp_status status = read_labels(s, late_label, err);

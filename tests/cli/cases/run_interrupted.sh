@@ -1,6 +1,6 @@
 # the first Ctrl-C completes the timestamp, writes a checkpoint and prints how to resume; until the end there is no state to predict with
 export STREAMFP_REGISTRY=$PWD/runs.db
-args=(run --img-size 32 --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1 --out out)
+args=(run --img-size 32 --data synthetic:3000 --tasks 2 --eval-limit 2 --threads 1 --out out)
 messages() { grep -Ev "^(task|evaluating) |: a checkpoint takes" stderr; } # without messages that only slow machines print
 mkdir -p runs/1
 set -m # a separate job: otherwise a background process ignores SIGINT
@@ -8,11 +8,8 @@ interrupt() { # DIR OPTIONS...
     local directory=$1
     streamfp "${@:2}" >stdout 2>stderr &
     local pid=$!
-    for ((i = 0; i < 2000; i++)); do # the run has started when its events file exists
-        if [ -e "$directory/events.jsonl" ]; then break; fi
-        sleep 0.01
-    done
-    sleep 0.3
+    # The run has started when its events file exists; the first task is then more than a second away from its end.
+    until [ -e "$directory/events.jsonl" ] || ! kill -0 $pid; do sleep 0.01; done
     kill -INT $pid
     wait $pid
     echo "exit $?"
@@ -35,11 +32,10 @@ streamfp "${args[@]}" --resume >stdout 2>stderr
 echo "exit $?"
 grep -c 'average accuracy' stdout
 messages
-sed 's/^{"t":\([0-9]*\),.*/\1/' out/events.jsonl | tr '\n' ' '
-echo
+sed 's/^{"t":\([0-9]*\),.*/\1/' out/events.jsonl | cmp - <(seq 0 149) && echo "each timestamp once"
 streamfp runs | grep -c .
 streamfp runs | grep -o 'out$'
 ls out | grep tmp
 echo "a directory that the program has chosen:"
-interrupt runs/2 run --img-size 32 --data synthetic:400 --tasks 2 --eval-limit 2 --threads 1
+interrupt runs/2 run --img-size 32 --data synthetic:3000 --tasks 2 --eval-limit 2 --threads 1
 messages | grep continue

@@ -7,7 +7,7 @@ for i in 1 2; do
     mkfile image "in/dog/$i.png" 16 16 "1$i"
 done
 mkfile image in/who.png 16 16 9
-args=(run --backbone tiny.safetensors --data dir:in --method ncm --batch 4 --threads 1 --out out)
+args=(run --backbone tiny.safetensors --data dir:in --method ncm --batch 4 --threads 1 --checkpoint-every 1 --out out)
 wait_until() { # COMMAND...: waits until it succeeds, at most 30 s
     for ((i = 0; i < 600; i++)); do
         if "$@"; then return; fi

@@ -34,11 +34,8 @@ messages
 run --preset paper --clock off
 messages
 echo "a live stream has its own clock:"
-timeout 20 streamfp run --data synthetic:0 --preset paper --rate 1e6 --threads 1 --img-size 16 --out live-out --queue 2 >/dev/null 2>stderr &
-for _ in $(seq 200); do
-    if [ -e live-out/events.jsonl ]; then break; fi
-    sleep 0.05
-done
+timeout 300 streamfp run --data synthetic:0 --preset paper --rate 1e6 --threads 1 --img-size 16 --out live-out --queue 2 >/dev/null 2>stderr &
+until [ -e live-out/events.jsonl ] || ! kill -0 $!; do sleep 0.05; done
 kill -INT $! && wait $!
 echo "exit $?"
 grep -oE '"(clock|queue)": *"[^"]*"' live-out/result.json | head -2
