@@ -243,10 +243,9 @@ static const char *name_live(const sfp_source *base, int64_t i, char *buf, size_
     return sfp__printable(((const own_source *)base)->key, buf, size);
 }
 
-static const char *origin_live(const sfp_source *base, sfp__origin *out)
+static void origin_live(const sfp_source *base, sfp__origin *out)
 {
-    *out = (sfp__origin){0};
-    return ((const own_source *)base)->key;
+    *out = (sfp__origin){.name = ((const own_source *)base)->key};
 }
 
 /* Reports a failure now and in every later call: next is not called again. */

@@ -98,6 +98,8 @@ const sfp__learner_options *sfp__learner_get_options(const sfp__learner *l);
 /* Processes one timestamp. If it fails before the first step, nothing has changed. */
 sfp_status sfp__learner_offer(sfp__learner *l, int b, const sfp__sample *samples, sfp__timestamp_details *report, sfp_error *err);
 
+/* Refuses a learner that cannot forget, relabel or merge: its head is not a function of sums. */
+sfp_status sfp__learner_check_sums(const sfp__learner *l, sfp_error *err);
 /* Corrections, only for the methods ncm, slda and ridge, which are functions of sums (else SFP_EUNSUPPORTED). On failure nothing is
  * learned or forgotten.
  *

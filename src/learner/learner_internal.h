@@ -191,8 +191,6 @@ sfp_status sfp__learner_check_taps(const sfp__learner_options *o, const sfp__vit
 sfp_status sfp__learner_query_batch(sfp__learner *l, int b, const sfp__sample *samples, sfp_error *err);
 /* Fails if a sample of the stream cannot have this label. */
 sfp_status sfp__learner_check_label(const sfp__learner *l, uint64_t id, int32_t label, sfp_error *err);
-/* Fails if the head is not a function of sums. */
-sfp_status sfp__learner_check_sums(const sfp__learner *l, sfp_error *err);
 /* Replaces the sums of a method by those of a state or a checkpoint. */
 sfp_status sfp__learner_load_sums(sfp__learner *l, const char *path, sfp_error *err);
 /* Only with a method: the classes seen are those with samples. */

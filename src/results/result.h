@@ -89,6 +89,8 @@ struct sfp_result {
     struct {
         uint64_t offered, scored, trained, replayed, dropped, skipped;
         uint64_t closed_form; /* samples that a closed-form head learned from */
+        /* live streams: offered = learned + dropped + waiting + skipped + forgotten; corrected are those that got another label */
+        uint64_t learned, waiting, forgotten, corrected;
         uint64_t excluded;    /* part of dropped: samples in short last batches, which a preset excludes */
     } samples;
     struct {

@@ -2,10 +2,10 @@
  *
  *     sfp__arrivals_next(a, until, &d, err);     waits for the next delivery
  *     ... predict or train ...
- *     sfp__arrivals_commit(a, seconds);          advances clock and ledger: a run that ends earlier gets the delivery again
+ *     sfp__arrivals_commit(a, seconds, err);     advances the clock, or records samples in the store
  *
  * There are two kinds: indexed streams (arrivals_indexed.c: batch loader and clock) and live streams (arrivals_live.c: inbox and
- * ledger). */
+ * store of samples). */
 #ifndef SFP_RUN_ARRIVALS_H
 #define SFP_RUN_ARRIVALS_H
 
@@ -20,6 +20,12 @@ enum { SFP__GROUP = 32 }; /* images predicted at once; results depend on it in t
 typedef struct sfp__plan sfp__plan;
 typedef struct sfp__classes sfp__classes;
 typedef struct sfp_result sfp_result;
+
+/* A correction: a sample with the label with which the learner has learned it. */
+typedef struct sfp__revision {
+    sfp__sample sample;
+    int32_t label; /* its new label; -1: it is forgotten */
+} sfp__revision;
 
 /* Samples to train on, or images to predict. A delivery is empty if images were discarded or skipped, or if a checkpoint is
  * due. */
@@ -38,6 +44,10 @@ typedef struct sfp__delivery {
         const char *name;
         const uint8_t *rgb;
     } predict[SFP__GROUP];
+    /* to correct, before the training */
+    int revision_count;
+    const sfp__revision *revisions;
+    bool save;    /* a checkpoint must be written now */
     bool changed; /* a checkpoint must be written again */
     bool more;    /* the rest of this group follows: until then nothing is evaluated or saved, and the run is not stopped */
     bool end;     /* the stream has ended, or the run was stopped; the delivery is empty */
@@ -48,7 +58,6 @@ typedef struct sfp__arrivals_stats {
     char first_error[SFP_ERROR_MAX];  /* why the first image to train on was skipped; "": none was */
     char first_unread[SFP_ERROR_MAX]; /* why the first image to predict was skipped */
     uint64_t unread;                  /* images to predict that could not be read */
-    uint64_t waiting;                 /* images in the label queue */
     sfp_status status;                /* live: why the source failed */
     char last_error[SFP_ERROR_MAX];   /* its message */
 } sfp__arrivals_stats;
@@ -62,7 +71,14 @@ typedef struct sfp__arrivals_kind {
     /* May return an empty delivery when sfp__monotonic_seconds() reaches `until` or the run is stopped. The delivery is valid
      * until commit. */
     sfp_status (*next)(sfp__arrivals *a, double until, sfp__delivery *d, sfp_error *err);
-    void (*commit)(sfp__arrivals *a, double seconds);
+    sfp_status (*commit)(sfp__arrivals *a, double seconds, sfp_error *err);
+    /* Records predictions at the time of day `at` (ms), before their lines are written; class_names, probability and unknown have one
+     * entry per image. NULL: they are not recorded. */
+    sfp_status (*predicted)(sfp__arrivals *a, const sfp__delivery *d, int64_t at, int64_t timestamp,
+                            const char *const *class_names, const float *probability, const float *unknown, sfp_error *err);
+    /* A checkpoint was written because of sfp__delivery.save. */
+    sfp_status (*saved)(sfp__arrivals *a, sfp_error *err);
+    bool (*has_work)(sfp__arrivals *a); /* a run that is stopped still has to serve a request; NULL: never */
     /* Will predictions be written? Those with ids from *from on are written again. */
     bool (*predicts)(const sfp__arrivals *a, uint64_t *from);
     sfp__arrivals_stats (*stats)(const sfp__arrivals *a);
@@ -78,6 +94,8 @@ struct sfp__arrivals {
     sfp_result *r;               /* counts skipped samples; on live streams, all samples and labels */
     sfp__lag *lag;               /* NULL: the clock has no lag */
     sfp__clock *clock;           /* NULL: a live stream */
+    sfp__store *store;           /* NULL: an indexed stream */
+    int64_t generation;          /* of the last checkpoint; 0: there is none */
     const double *query_seconds; /* mean processing time per sample; 0: not measured yet. NULL: none */
     const sfp__learner *learner;
 };
@@ -87,9 +105,9 @@ static inline sfp_status sfp__arrivals_next(sfp__arrivals *a, double until, sfp_
     return a->kind->next(a, until, d, err);
 }
 
-static inline void sfp__arrivals_commit(sfp__arrivals *a, double seconds)
+static inline sfp_status sfp__arrivals_commit(sfp__arrivals *a, double seconds, sfp_error *err)
 {
-    a->kind->commit(a, seconds);
+    return a->kind->commit(a, seconds, err);
 }
 
 static inline void sfp__arrivals_free(sfp__arrivals *a)
@@ -102,9 +120,7 @@ DEFINE_OWNED_PTR(sfp__arrivals, sfp__arrivals_free)
 sfp_status sfp__arrivals_indexed(const sfp__plan *p, sfp_result *r, sfp__arrivals **out, sfp_error *err);
 sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *classes, sfp__arrivals **out, sfp_error *err);
 
-/* classes.c: the label of a live image in the stream; a new class gets the next label. */
-sfp_status sfp__classes_label(sfp__classes *c, const sfp__arrival *a, int32_t *out, sfp_error *err);
-/* The same without new classes; -1: it would be one. */
-int32_t sfp__classes_find(const sfp__classes *c, const sfp__arrival *a);
+/* classes.c: the label of a class in a live stream; a new class gets the next label. */
+sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, sfp_error *err);
 
 #endif

@@ -192,8 +192,9 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     return take_batches(a, batch, n, d, err);
 }
 
-static void commit(sfp__arrivals *base, double seconds)
+static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
 {
+    (void)err;
     indexed *a = (indexed *)base;
     int n = a->delivered.batches;
     if (a->delivered.unlabelled) {
@@ -211,6 +212,7 @@ static void commit(sfp__arrivals *base, double seconds)
     if (a->clock.delivered_count) /* after the last batch there is no lag */
         sfp__clock_advance(&a->clock, n, seconds);
     memset(&a->delivered, 0, sizeof a->delivered);
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------ statistics, checkpoints */

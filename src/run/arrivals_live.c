@@ -1,15 +1,22 @@
-/* Arrivals of a live stream (run.h): the output of the inbox, in the order that the ledger requires (ledger.h). One output of the
- * inbox becomes several deliveries: groups of unlabelled images, then the batch. Late labels are processed between the images in
- * order of arrival; they move images from the label queue to the stream. */
+/* Arrivals of a live stream (arrivals.h): the output of the inbox, with the store of samples (stream/sample_store.h), which knows what each
+ * sample is at the moment when it is its turn. One output of the inbox becomes several deliveries: groups of unlabelled images, then
+ * the batch; or the batch first, if it is small and arrived before. Late labels of sources that cannot deliver an image again are processed
+ * between the images in order of arrival.
+ *
+ * A sample that is part of the learner with another label than the one it has now is a correction: it is delivered apart from the
+ * batch. Requests of other processes become such deliveries, too. */
+#include "base/monotonic.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 
 #include <math.h>
+#include <string.h>
+
+static const double request_seconds = 0.25; /* between two looks for requests while nothing arrives */
 
 typedef struct live {
     sfp__arrivals base;
     sfp__classes *classes;
-    sfp__ledger *ledger;
     sfp__inbox *inbox;
     sfp__lag lag;
     int warnings_reported;      /* warnings of the source */
@@ -17,26 +24,64 @@ typedef struct live {
     bool busy;                  /* `in` is not delivered completely */
     bool last;                  /* `in` is the last output */
     sfp__arrival_list group;    /* delivered for prediction */
+    sfp__arrival_list taken;    /* delivered for training */
+    sfp__arrival_list held;     /* urgent samples for which the batch had no place: they are the next batch */
+    sfp__arrival_list waiting;  /* unlabelled images of a source that cannot deliver them again, until their label arrives */
     int pool;                   /* maximum number of batches that are taken at once; 0: they are taken in turn */
-    sfp__sample *samples;       /* (batch * pool) delivered for training; their images are in in.batch */
+    sfp__sample *samples;       /* (batch * pool) delivered for training; their images are in `taken` */
     bool behind;                /* more than SFP__RUN_BACKLOG batches waited, and the queue was not empty since */
     sfp__candidate *candidates; /* (batch * pool) allocate adaptive: scratch */
     int *order;                 /* (batch * pool) likewise */
+    bool revises;               /* the learner can take samples out of its sums */
+    sfp__arrival_list revised;  /* delivered for correction */
+    sfp__revision *revisions;   /* (revision_capacity) of them */
+    size_t revision_capacity;
+    sfp__request request; /* the request that is being served; number 0: none */
+    bool erases;          /* the sample of the request must be erased after the next checkpoint */
+    uint64_t erased;      /* its id */
+    uint64_t unmatched;   /* late labels without an image */
 } live;
 
 static void free_live(sfp__arrivals *base)
 {
     live *a = (live *)base;
     sfp__inbox_free(a->inbox);
-    sfp__ledger_free(a->ledger); /* after the inbox, which uses it */
-    sfp__arrival_list_done(&a->in.batch);
-    sfp__arrival_list_done(&a->in.unlabelled);
-    sfp__arrival_list_done(&a->in.discarded);
-    sfp__arrival_list_done(&a->group);
+    sfp__arrival_list *const lists[] = {&a->in.batch, &a->in.unlabelled, &a->in.discarded, &a->group,
+                                        &a->taken,    &a->held,          &a->waiting,      &a->revised};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        sfp__arrival_list_done(lists[i]);
+    sfp__request_done(&a->request);
+    sfp__store_close(base->store); /* after the inbox, which uses it */
     sfp__free(a->samples);
     sfp__free(a->candidates);
     sfp__free(a->order);
+    sfp__free(a->revisions);
     sfp__free(a);
+}
+
+/* The result has the counts of the store at any time. */
+static void update_counts(live *a)
+{
+    sfp_result *r = a->base.r;
+    sfp__store_counts c = sfp__store_get_counts(a->base.store);
+    r->samples.offered = 0;
+    for (int i = 0; i < SFP__STANDINGS; i++)
+        r->samples.offered += c.standing[i];
+    r->samples.dropped = c.standing[SFP__DROPPED];
+    r->samples.skipped = c.standing[SFP__UNREADABLE];
+    r->samples.learned = c.standing[SFP__LEARNED];
+    r->samples.waiting = c.standing[SFP__WAITING];
+    r->samples.forgotten = c.standing[SFP__FORGOTTEN];
+    r->samples.corrected = c.corrected;
+    r->labels.unlabelled = c.predicted;
+    r->labels.late = c.late;
+    r->labels.expired = c.expired;
+    r->labels.waiting = c.unlabelled;
+}
+
+static bool redelivers(const live *a)
+{
+    return a->base.plan->source->ops->set_store != NULL;
 }
 
 static sfp_status start(sfp__arrivals *base, sfp_error *err)
@@ -45,11 +90,15 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     const sfp__plan *p = base->plan;
     const sfp__run_options *o = p->opt;
     bool real = p->clock == SFP_CLOCK_REAL;
-    size_t redelivered =
-        p->source->ops->set_resume_filter ? (size_t)o->pending : 0; /* other sources cannot deliver an image again */
-    base->r->labels.expired += sfp__ledger_expire(a->ledger, redelivered);
-    TRY(sfp__ledger_set_resume_filter(a->ledger, p->source, err));
+    TRY(sfp__store_resume(base->store, base->generation, err));
+    if (redelivers(a))
+        TRY(p->source->ops->set_store(p->source, base->store, err));
+    else
+        TRY(sfp__store_drop_waiting(base->store, "the source cannot deliver it again", err));
+    update_counts(a);
+    a->revises = sfp__learner_check_sums(base->learner, NULL) == SFP_OK && !(o->learner.half_life > 0);
     base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
+    bool waits = !isnan(o->max_wait) || real || p->source->ops->pauses;
     const sfp__inbox_options io = {.size = p->size,
                                    .resize = o->learner.resize,
                                    .keep_encoded = o->learner.keep_compressed,
@@ -58,31 +107,124 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
                                    .policy = real ? o->policy : SFP_QUEUE_BLOCK,
                                    .pool = a->pool,
                                    .unlabelled = o->pending > SFP__GROUP ? o->pending : SFP__GROUP,
+                                   .max_wait = !waits               ? (double)INFINITY
+                                               : isnan(o->max_wait) ? 1
+                                                                    : o->max_wait,
                                    .arrival_rate = real ? o->rate : 0,
-                                   .first_id = sfp__ledger_next_id(a->ledger),
-                                   .ledger = a->ledger};
+                                   .store = base->store};
     return sfp__inbox_create(p->source, &io, &a->inbox, err);
+}
+
+/* ------------------------------------------------------------------- requests */
+
+/* Reads the image of a sample for a request. */
+static sfp_status read_image(const live *a, const sfp__stored *row, const char *file, uint8_t *rgb, sfp_error *err)
+{
+    const sfp__plan *p = a->base.plan;
+    OWNED_BY(sfp__raw_image_done) sfp__raw_image image = {0};
+    OWNED char *path = NULL;
+    if (!file && !(p->source->kind && p->source->kind->walks))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: the stream does not keep its images, expected the path of the image file",
+                         row->name);
+    TRY(file ? sfp__check_memory((path = sfp__strdup(file)), err) : sfp__path_make(p->source->path, row->name, &path, err));
+    TRY(sfp__raw_image_read(path, &image, err));
+    sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, image.bytes, image.size);
+    if (!sfp__digest_equal(&digest, &row->digest))
+        return sfp__fail(err, SFP_EINVAL, "%s: the file has other bytes than the sample, expected the same image", path);
+    return sfp__raw_image_fit(&image, path, p->size, p->opt->learner.resize, rgb, err);
+}
+
+/* Adds a revision of the sample to the delivery: from the label with which it is learned to another one; NULL: it is forgotten. */
+static sfp_status add_revision(live *a, sfp__arrival *i, const char *from, const char *to, sfp_error *err)
+{
+    size_t n = (size_t)a->revised.count;
+    int32_t before = sfp__names_find(&a->classes->names, from, strlen(from)), after = -1;
+    TRY(sfp__check_memory(sfp__grow(&a->revisions, sizeof *a->revisions, n, n + 1, &a->revision_capacity), err));
+    if (before < 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the sample is learned as '%s', which is not a class of the run", i->name, from);
+    if (to)
+        TRY(sfp__classes_number(a->classes, to, &after, err));
+    a->revisions[n] = (sfp__revision){.sample = {.rgb = i->rgb, .id = i->id, .label = before, .name = i->name}, .label = after};
+    i->class_name = to;
+    sfp__arrival_list_put(&a->revised, i);
+    return SFP_OK;
+}
+
+/* Corrects or forgets the sample of a->request; the delivery has the revision of the learner that this needs. */
+static sfp_status serve(live *a, sfp_error *err)
+{
+    const sfp__request *r = &a->request;
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    OWNED_PTR(sfp__arrival_free) sfp__arrival *i = NULL;
+    bool found;
+    TRY(sfp__store_find(a->base.store, r->name, &row, &found, err));
+    if (!found)
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: not a sample of the run", r->name);
+    if (r->label && row.label && strcmp(row.label, r->label) == 0 && row.standing != SFP__DROPPED)
+        return SFP_OK;
+    if (!a->revises)
+        TRY(sfp__fail(
+            err, SFP_EUNSUPPORTED,
+            "the learner of this run cannot take a sample out: only the heads ncm, slda and ridge can, without --half-life"));
+    if (!r->label && !row.learned) {
+        a->erases = true;
+        a->erased = row.id;
+        return SFP_OK;
+    }
+    TRY(sfp__alloc(&i, 1, sizeof *i, err));
+    TRY(sfp__alloc(&i->rgb, 3 * (size_t)a->base.plan->size * (size_t)a->base.plan->size, 1, err));
+    TRY(read_image(a, &row, r->file, i->rgb, err));
+    i->name = TAKE(row.name);
+    i->id = row.id;
+    if (r->label)
+        TRY(sfp__store_label(a->base.store, row.id, r->label, err));
+    if (row.learned) {
+        TRY(add_revision(a, i, row.learned, r->label, err));
+        a->erases = !r->label;
+        a->erased = i->id;
+    } else { /* it waited for its label, or was dropped */
+        int32_t unused;
+        TRY(sfp__classes_number(a->classes, r->label, &unused, err));
+        i->class_name = a->classes->names.name[unused];
+        i->label = -1;
+        i->urgent = true;
+        sfp__arrival_list_put(&a->held, i);
+    }
+    i = NULL;
+    return SFP_OK;
+}
+
+/* Serves the next request of another process, if there is one. */
+static sfp_status take_request(live *a, sfp_error *err)
+{
+    bool found = false;
+    sfp_error why = {0};
+    if (a->request.number)
+        return SFP_OK;
+    TRY(sfp__store_next_request(a->base.store, &a->request, &found, err));
+    if (!found)
+        return SFP_OK;
+    sfp_status status = serve(a, &why);
+    if (status == SFP_OK && a->erases)
+        return SFP_OK; /* answered after the next checkpoint */
+    TRY(sfp__store_answer(a->base.store, a->request.number, status, status ? why.message : NULL, err));
+    TRY(sfp__store_commit(a->base.store, err));
+    sfp__request_done(&a->request);
+    return sfp__is_machine_error(status) && status == SFP_ENOMEM ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
 }
 
 /* ------------------------------------------------------------------- deliveries */
 
-static void count_discarded(live *a)
+static sfp_status count_discarded(live *a, sfp_error *err)
 {
-    sfp_result *r = a->base.r;
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
-        if (i->fate == SFP_DISCARD_EXPIRED) {
-            sfp__arrival_status status = sfp__ledger_meet(a->ledger, i);
-            r->labels.unlabelled += status == SFP_ARRIVAL_NEW;
-            r->labels.expired += status != SFP_ARRIVAL_ENDED;
-        } else {
-            r->samples.offered++;
-            r->samples.dropped += i->fate == SFP_DISCARD_DROPPED;
-            r->samples.skipped += i->fate == SFP_DISCARD_SKIPPED;
-            if (i->fate == SFP_DISCARD_DROPPED)
-                r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
-        }
-        sfp__ledger_finish(a->ledger, i);
+        bool dropped = i->fate == SFP_DISCARD_DROPPED;
+        sfp_status status = sfp__store_refuse(a->base.store, i->id, dropped ? SFP__DROPPED : SFP__UNREADABLE,
+                                              dropped ? "the learner was busy" : NULL, err);
+        sfp__arrival_free(i);
+        TRY(status);
     }
+    return SFP_OK;
 }
 
 static bool allocates(const live *a)
@@ -105,7 +247,7 @@ static bool is_overloaded(const live *a)
 }
 
 /* Takes the next output of the inbox, which may be empty. */
-static void take_inbox(live *a, double until)
+static sfp_status take_inbox(live *a, double until, sfp_error *err)
 {
     const sfp__plan *p = a->base.plan;
     if (allocates(a)) /* a short backlog: the batches are processed in turn */
@@ -118,132 +260,274 @@ static void take_inbox(live *a, double until)
     for (int n = atomic_load(&p->source->live->warning_count); a->warnings_reported < n;
          a->warnings_reported++) /* each warning is reported once */
         sfp__plan_warn(p, "%s", p->source->live->warnings[a->warnings_reported]);
-    count_discarded(a);
+    return count_discarded(a, err);
 }
 
-/* A late label: its image, if it is still in the label queue, joins the stream. */
-static void take_label(live *a, sfp__arrival *label)
+/* A late label: its image, if it still waits, joins the stream. */
+static sfp_status take_label(live *a, const sfp__arrival *label, sfp_error *err)
 {
-    sfp__arrival *image = sfp__ledger_label(a->ledger, label->name);
-    if (image) {
-        image->label = label->label;
-        image->class_name = label->class_name;
-        sfp__inbox_join(a->inbox, image);
+    sfp__arrival_list kept = {0};
+    sfp__arrival *image = NULL;
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->waiting));) {
+        if (!image && strcmp(i->name, label->name) == 0)
+            image = i;
+        else
+            sfp__arrival_list_put(&kept, i);
     }
-    sfp__arrival_free(label);
+    a->waiting = kept;
+    if (!image) {
+        if (a->unmatched++ == 0)
+            sfp__plan_warn(a->base.plan,
+                           "the label of %s has no image: it was never sent, or is labelled already, or no longer waits",
+                           label->name);
+        return SFP_OK;
+    }
+    image->label = label->label;
+    image->class_name = label->class_name;
+    sfp_status status = sfp__store_label(a->base.store, image->id, label->class_name, err);
+    sfp__inbox_join(a->inbox, image);
+    return status;
 }
 
-/* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and
- * enter the label queue first. */
-static void take_group(live *a, sfp__delivery *d)
+/* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and wait
+ * for their labels first. */
+static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
 {
-    sfp_result *r = a->base.r;
     sfp__arrival_list *unlabelled = &a->in.unlabelled;
     while (a->group.count < SFP__GROUP && unlabelled->first && (unlabelled->first->rgb || a->group.count == 0)) {
         sfp__arrival *i = sfp__arrival_list_take(unlabelled);
-        sfp__arrival_status status = i->rgb ? sfp__ledger_meet(a->ledger, i) : SFP_ARRIVAL_NEW;
-        if (status == SFP_ARRIVAL_ABSENT)
-            r->labels.expired += sfp__ledger_wait(a->ledger, i);
-        else if (status == SFP_ARRIVAL_ENDED)
-            sfp__ledger_finish(a->ledger, i);
-        else if (i->rgb)
+        if (i->rgb) {
             sfp__arrival_list_put(&a->group, i);
-        else
-            take_label(a, i);
+            continue;
+        }
+        sfp_status status = take_label(a, i, err);
+        sfp__arrival_free(i);
+        TRY(status);
     }
     for (const sfp__arrival *i = a->group.first; i; i = i->next) {
         int k = d->predict_count++;
-        d->predict[k].id = i->origin.id;
+        d->predict[k].id = i->id;
         d->predict[k].name = i->name;
         d->predict[k].rgb = i->rgb;
     }
-}
-
-/* Adaptive allocation: chooses samples among all that were taken; the others are dropped. Until then a sample has the label of the
- * source, because a class of which all samples are dropped does not become one of the stream. */
-static void choose_samples(live *a, sfp__delivery *d)
-{
-    int batch = a->base.plan->opt->learner.batch, arrived = d->count, n = 0;
-    for (const sfp__arrival *i = a->in.batch.first; i; i = i->next) {
-        int32_t label = sfp__classes_find(a->classes, i);
-        a->candidates[n++].learned = label < 0 ? 0 : sfp__learner_class_samples(a->base.learner, label);
-    }
-    d->count = sfp__allocate_samples(arrived, a->samples, batch, a->candidates, a->order);
-    a->base.r->samples.dropped += (uint64_t)(arrived - d->count);
-}
-
-/* Gives the samples, which are in the order of their images, the labels of the stream. */
-static sfp_status label_samples(live *a, const sfp__delivery *d, sfp_error *err)
-{
-    int n = 0;
-    for (const sfp__arrival *i = a->in.batch.first; i && n < d->count; i = i->next)
-        if (a->samples[n].rgb == i->rgb)
-            TRY(sfp__classes_label(a->classes, i, &a->samples[n++].label, err));
     return SFP_OK;
 }
 
+static bool has_id(const sfp__arrival_list *list, uint64_t id)
+{
+    const sfp__arrival *i = list->first;
+    while (i && i->id != id)
+        i = i->next;
+    return i != NULL;
+}
+
+/* Decides by the store what a labelled image is now: a sample of the batch, a correction, or nothing, because its label has changed again
+ * or because it was forgotten. Takes ownership. */
+static sfp_status sort_arrival(live *a, sfp__arrival *i, sfp__arrival_list *batch, sfp_error *err)
+{
+    OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    TRY(sfp__store_get(a->base.store, i->id, &row, err));
+    bool current = row.standing != SFP__FORGOTTEN && row.label && strcmp(row.label, i->class_name) == 0;
+    bool done = row.learned && row.label && strcmp(row.learned, row.label) == 0;
+    if (!current || done || has_id(batch, i->id) || has_id(&a->revised, i->id))
+        return SFP_OK;
+    if (row.learned && a->revises)
+        TRY(add_revision(a, i, row.learned, i->class_name, err));
+    else /* a learner that cannot take a sample out learns it again, with its new label */
+        sfp__arrival_list_put(batch, i);
+    owned = NULL;
+    return SFP_OK;
+}
+
+/* Adaptive allocation: chooses samples among all that were taken; the others are dropped, but never urgent ones. Until then a sample has
+ * the label of the source, because a class of which all samples are dropped does not become one of the stream. */
+static void choose_samples(live *a)
+{
+    int batch = a->base.plan->opt->learner.batch, urgent = 0, n = 0, next = 0;
+    for (const sfp__arrival *i = a->taken.first; i; i = i->next)
+        urgent += i->urgent;
+    if (a->taken.count <= batch)
+        return;
+    for (const sfp__arrival *i = a->taken.first; i; i = i->next) {
+        if (i->urgent)
+            continue;
+        int32_t label = sfp__names_find(&a->classes->names, i->class_name, strlen(i->class_name));
+        a->candidates[n].learned = label < 0 ? 0 : sfp__learner_class_samples(a->base.learner, label);
+        a->samples[n++] = (sfp__sample){.rgb = i->rgb, .label = i->label};
+    }
+    int kept = sfp__allocate_samples(n, a->samples, urgent < batch ? batch - urgent : 0, a->candidates, a->order);
+    for (sfp__arrival *i = a->taken.first; i; i = i->next) {
+        if (i->urgent)
+            continue;
+        if (next < kept && a->samples[next].rgb == i->rgb)
+            next++;
+        else
+            i->fate = SFP_DISCARD_DROPPED;
+    }
+}
+
+/* Delivers the samples of `taken`. Those for which a batch has no place are held back. */
 static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 {
-    for (sfp__arrival *i = a->in.batch.first; i; i = i->next) {
-        a->base.r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
-        a->samples[d->count++] = (sfp__sample){
-            .rgb = i->rgb, .id = i->origin.id, .label = i->label, .encoded = i->kept.bytes, .encoded_size = i->kept.size};
+    sfp__arrival_list all = a->in.batch, held = {0};
+    int batch = a->base.plan->opt->learner.batch, max = a->pool && !allocates(a) ? batch * a->pool : batch;
+    a->in.batch = (sfp__arrival_list){0};
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(a->held.first ? &a->held : &all));) {
+        sfp_status status = SFP_OK;
+        if (a->taken.count < (a->pool ? batch * a->pool : batch))
+            status = sort_arrival(a, i, &a->taken, err);
+        else
+            sfp__arrival_list_put(&held, i);
+        if (status) {
+            sfp__arrival_list_done(&all);
+            sfp__arrival_list_done(&held);
+            return status;
+        }
     }
+    if (allocates(a))
+        choose_samples(a);
+    for (sfp__arrival *i = a->taken.first; i; i = i->next) {
+        if (i->fate != SFP_DISCARD_NONE)
+            continue;
+        if (d->count == max) { /* urgent ones */
+            i->fate = SFP_DISCARD_SKIPPED;
+            continue;
+        }
+        sfp__sample *s = &a->samples[d->count++];
+        *s = (sfp__sample){.rgb = i->rgb, .id = i->id, .encoded = i->kept.bytes, .encoded_size = i->kept.size, .name = i->name};
+        TRY(sfp__classes_number(a->classes, i->class_name, &s->label, err));
+    }
+    sfp__arrival_list kept = {0};
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->taken));) {
+        bool later = i->fate == SFP_DISCARD_SKIPPED;
+        i->fate = later ? SFP_DISCARD_NONE : i->fate;
+        sfp__arrival_list_put(later ? &a->held : &kept, i);
+    }
+    a->taken = kept;
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&held));)
+        sfp__arrival_list_put(&a->held, i);
+    d->revision_count = a->revised.count;
+    d->revisions = a->revisions;
+    d->samples = a->samples;
     if (d->count == 0)
         return SFP_OK;
-    d->samples = a->samples;
-    a->base.r->samples.offered += (uint64_t)d->count;
-    d->arrived = (int64_t)a->base.r->samples.offered;
+    sfp__store_counts c = sfp__store_get_counts(a->base.store);
+    d->arrived = (int64_t)(c.standing[SFP__LEARNED] + c.standing[SFP__DROPPED] - c.expired + (uint64_t)a->taken.count);
     if (a->base.lag) {
         sfp__lag_join(&a->lag, &a->in.lag);
         d->time = d->count * (1 / arrival_rate(a));
     }
-    if (allocates(a))
-        choose_samples(a, d);
-    return label_samples(a, d, err);
+    return SFP_OK;
 }
 
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     live *a = (live *)base;
-    *d = (sfp__delivery){.arrived = -1, .time = NAN, .end = a->last && !a->busy};
+    TRY(take_request(a, err));
+    bool served = a->revised.count > 0 || a->erases;
+    bool held = a->held.first != NULL;
+    *d = (sfp__delivery){.arrived = -1, .time = NAN, .end = a->last && !a->busy && !served && !held};
     if (d->end)
         return SFP_OK;
-    if (!a->busy)
-        take_inbox(a, until);
-    d->changed = a->in.count > 0;
-    take_group(a, d);
-    d->more = a->busy = d->predict_count > 0;
-    return d->more ? SFP_OK : take_batch(a, d, err);
+    if (!a->busy && !served && !held)
+        TRY(take_inbox(a, fmin(until, sfp__monotonic_seconds() + request_seconds), err));
+    d->changed = a->in.count > 0 || served || held;
+    bool batch_first = served || held || (a->in.batch_first && a->in.batch.count > 0);
+    if (!batch_first)
+        TRY(take_group(a, d, err));
+    if (d->predict_count == 0)
+        TRY(take_batch(a, d, err));
+    d->save = a->erases;
+    a->busy = a->in.unlabelled.first != NULL || a->in.batch.first != NULL;
+    d->more = a->busy && !d->save;
+    return SFP_OK;
 }
 
-static void commit(sfp__arrivals *base, double seconds)
+/* Keeps a predicted image until its label arrives, if the source cannot deliver it again. */
+static sfp_status keep_waiting(live *a, sfp__arrival *i, sfp_error *err)
+{
+    if (redelivers(a)) {
+        sfp__arrival_free(i);
+        return SFP_OK;
+    }
+    sfp__arrival_list_put(&a->waiting, i);
+    while (a->waiting.count > a->base.plan->opt->pending) {
+        sfp__arrival *oldest = sfp__arrival_list_take(&a->waiting);
+        sfp_status status =
+            sfp__store_refuse(a->base.store, oldest->id, SFP__DROPPED, "no label arrived in time (--label-queue)", err);
+        sfp__arrival_free(oldest);
+        TRY(status);
+    }
+    return SFP_OK;
+}
+
+static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
 {
     (void)seconds; /* a live stream has no simulated time */
     live *a = (live *)base;
-    sfp_result *r = base->r;
-    bool predicted = a->group.count > 0;
-    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->group));) {
-        sfp__ledger_predicted(a->ledger, i->origin.id);
-        r->labels.unlabelled++;
-        r->labels.expired += sfp__ledger_wait(a->ledger, i);
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->group));)
+        TRY(keep_waiting(a, i, err));
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->revised));) {
+        sfp_status status = sfp__store_learned(base->store, i->id, i->class_name, err);
+        sfp__arrival_free(i);
+        TRY(status);
     }
-    for (sfp__arrival *i; !predicted && (i = sfp__arrival_list_take(&a->in.batch));)
-        sfp__ledger_finish(a->ledger, i);
+    for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->taken));) {
+        sfp_status status = i->fate == SFP_DISCARD_NONE
+                                ? sfp__store_learned(base->store, i->id, i->class_name, err)
+                                : sfp__store_refuse(base->store, i->id, SFP__DROPPED, "the learner was busy", err);
+        sfp__arrival_free(i);
+        TRY(status);
+    }
+    update_counts(a);
+    return sfp__store_commit_if_due(base->store, err);
+}
+
+static sfp_status saved(sfp__arrivals *base, sfp_error *err)
+{
+    live *a = (live *)base;
+    if (!a->erases)
+        return SFP_OK;
+    TRY(sfp__store_erase(base->store, a->erased, err));
+    if (a->request.number)
+        TRY(sfp__store_answer(base->store, a->request.number, SFP_OK, NULL, err));
+    sfp__request_done(&a->request);
+    a->erases = false;
+    update_counts(a);
+    return sfp__store_commit(base->store, err);
+}
+
+static sfp_status predicted(sfp__arrivals *base, const sfp__delivery *d, int64_t at, int64_t timestamp,
+                            const char *const *class_names, const float *probability, const float *unknown, sfp_error *err)
+{
+    for (int i = 0; i < d->predict_count; i++)
+        TRY(sfp__store_predicted(base->store, d->predict[i].id, at, class_names[i], (double)probability[i],
+                                 unknown ? (double)unknown[i] : (double)NAN, timestamp, err));
+    return sfp__store_commit(base->store, err);
 }
 
 /* ------------------------------------------------------ statistics, checkpoints */
 
 static bool predicts(const sfp__arrivals *base, uint64_t *from)
 {
-    *from = sfp__ledger_predicted_end(((const live *)base)->ledger);
+    *from = base->plan->opt->resume ? sfp__store_next_id(base->store) : 0;
     return true;
+}
+
+static bool has_work(sfp__arrivals *base)
+{
+    live *a = (live *)base;
+    OWNED_BY(sfp__request_done) sfp__request r = {0};
+    bool found = false;
+    return a->erases || a->revised.count > 0 || a->held.first ||
+           (sfp__store_next_request(base->store, &r, &found, NULL) == SFP_OK && found);
 }
 
 static sfp__arrivals_stats stats(const sfp__arrivals *base)
 {
     const live *a = (const live *)base;
-    sfp__arrivals_stats out = {.waiting = sfp__ledger_waiting(a->ledger)};
+    sfp__arrivals_stats out = {0};
     if (!a->inbox)
         return out;
     sfp__inbox_stats s = sfp__inbox_get_stats(a->inbox);
@@ -258,14 +542,18 @@ static sfp__arrivals_stats stats(const sfp__arrivals *base)
 static json_t *json(const sfp__arrivals *base)
 {
     const live *a = (const live *)base;
-    return json_pack("{s:o,s:o}", "ledger", sfp__ledger_json(a->ledger), "lag", sfp__lag_json(&a->lag));
+    return json_pack("{s:I,s:o}", "generation", (json_int_t)base->generation, "lag", sfp__lag_json(&a->lag));
 }
 
 static bool read_json(sfp__arrivals *base, json_t *j, int task)
 {
     (void)task;
     live *a = (live *)base;
-    return sfp__lag_read(&a->lag, json_object_get(j, "lag")) && sfp__ledger_read(a->ledger, json_object_get(j, "ledger"));
+    json_int_t generation = 0;
+    if (json_unpack(j, "{s:I}", "generation", &generation) != 0 || generation < 0)
+        return false;
+    base->generation = generation;
+    return sfp__lag_read(&a->lag, json_object_get(j, "lag"));
 }
 
 static sfp_status make_pool(live *a, const sfp__run_options *o, sfp_error *err)
@@ -285,6 +573,9 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
                                             .start = start,
                                             .next = next,
                                             .commit = commit,
+                                            .predicted = predicted,
+                                            .saved = saved,
+                                            .has_work = has_work,
                                             .predicts = predicts,
                                             .stats = stats,
                                             .json = json,
@@ -295,7 +586,9 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
     a->base = (sfp__arrivals){.kind = &kind, .plan = p, .r = r, .lag = p->clock == SFP_CLOCK_REAL ? &a->lag : NULL};
     a->classes = classes;
     OWNED_PTR(sfp__arrivals_free) sfp__arrivals *made = &a->base;
-    TRY(sfp__ledger_create(p->opt->pending, p->source->ops->labelled_keys, &a->ledger, err));
+    if (p->opt->out && !p->opt->resume) /* of a run that was killed before its first checkpoint */
+        TRY(sfp__store_remove(p->opt->out, err));
+    TRY(sfp__store_open(p->opt->out, &a->base.store, err));
     TRY(make_pool(a, p->opt, err));
     *out = TAKE(made);
     return SFP_OK;

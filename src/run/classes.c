@@ -21,7 +21,6 @@ sfp_status sfp__classes_init(sfp__classes *c, int count, sfp__learner *learner, 
 void sfp__classes_done(sfp__classes *c)
 {
     sfp__free(c->trained);
-    sfp__free(c->label_of);
     sfp__names_done(&c->names);
 }
 
@@ -71,8 +70,7 @@ bool sfp__classes_reserve(sfp__classes *c, int count)
     return true;
 }
 
-/* Finds the number of a class by its name; a new class gets the next number. */
-static sfp_status find_or_add(sfp__classes *c, const char *name, int32_t *out, sfp_error *err)
+sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, sfp_error *err)
 {
     int before = c->names.count;
     TRY(sfp__names_add(&c->names, name, strlen(name), out, err));
@@ -94,33 +92,11 @@ sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *
         int32_t got;
         const char *name = k < c->r->classes ? c->r->class_names[k] : sfp__learner_class_name(c->learner, k);
         (void)snprintf(number, sizeof number, "class %d", k);
-        TRY(find_or_add(c, name ? name : number, &got, err));
+        TRY(sfp__classes_number(c, name ? name : number, &got, err));
         if (got != k) /* a state or a result may be wrong */
             return sfp__fail(err, SFP_EFORMAT, "%s: classes %d and %d have the same name", p->data, got, k);
     }
     return SFP_OK;
-}
-
-sfp_status sfp__classes_label(sfp__classes *c, const sfp__arrival *a, int32_t *out, sfp_error *err)
-{
-    size_t capacity = (size_t)c->label_capacity, before = capacity;
-    if (a->label >= c->label_capacity) {
-        TRY(sfp__check_memory(sfp__grow(&c->label_of, sizeof *c->label_of, before, (size_t)a->label + 1, &capacity), err));
-        for (size_t i = before; i < capacity; i++)
-            c->label_of[i] = -1;
-        c->label_capacity = (int)capacity;
-    }
-    if (c->label_of[a->label] < 0)
-        TRY(find_or_add(c, a->class_name, &c->label_of[a->label], err));
-    *out = c->label_of[a->label];
-    return SFP_OK;
-}
-
-int32_t sfp__classes_find(const sfp__classes *c, const sfp__arrival *a)
-{
-    if (a->label < c->label_capacity && c->label_of[a->label] >= 0)
-        return c->label_of[a->label];
-    return sfp__names_find(&c->names, a->class_name, strlen(a->class_name));
 }
 
 sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *err)

@@ -25,12 +25,53 @@ struct sfp__inbox {
     int backlog;       /* sfp__inbox_set_backlog */
     int warning_count; /* warnings of the source at the last sfp__inbox_take */
     sfp__arrival_list labelled, unlabelled, discarded;
-    double last_at; /* of the last arrival */
+    uint8_t *known; /* (known_capacity) 1: an image with this label of the source has arrived */
+    size_t known_capacity;
     double rate_at; /* of the last complete batch */
     sfp__inbox_stats stats;
 };
 
 /* --------------------------------------------------------------------- lists */
+
+void sfp__arrival_free(sfp__arrival *a)
+{
+    if (!a)
+        return;
+    sfp__free(a->name);
+    sfp__free(a->rgb);
+    sfp__raw_image_done(&a->kept);
+    sfp__free(a);
+}
+
+void sfp__arrival_list_put(sfp__arrival_list *l, sfp__arrival *a)
+{
+    a->next = NULL;
+    if (l->last)
+        l->last->next = a;
+    else
+        l->first = a;
+    l->last = a;
+    l->count++;
+}
+
+sfp__arrival *sfp__arrival_list_take(sfp__arrival_list *l)
+{
+    sfp__arrival *a = l->first;
+    if (!a)
+        return NULL;
+    l->first = a->next;
+    if (!l->first)
+        l->last = NULL;
+    l->count--;
+    a->next = NULL;
+    return a;
+}
+
+void sfp__arrival_list_done(sfp__arrival_list *l)
+{
+    for (sfp__arrival *a; (a = sfp__arrival_list_take(l));)
+        sfp__arrival_free(a);
+}
 
 static void move_first(sfp__arrival_list *from, int n, sfp__arrival_list *to)
 {
@@ -70,14 +111,21 @@ static void wait_for_change(sfp__inbox *b, double seconds)
     (void)pthread_cond_timedwait(&b->changed, &b->lock, &until);
 }
 
-/* Discards the newest batch. */
-static void drop_newest(sfp__inbox *b)
+/* Discards up to one batch of images, from the image with this number on. Returns whether there was one: urgent images stay. */
+static bool drop_batch(sfp__inbox *b, int from)
 {
     sfp__arrival_list kept = {0};
-    move_first(&b->labelled, b->labelled.count - b->opt.batch, &kept);
-    for (sfp__arrival *a; (a = sfp__arrival_list_take(&b->labelled));)
-        discard(b, a, SFP_DISCARD_DROPPED);
+    int i = 0, dropped = 0;
+    for (sfp__arrival *a; (a = sfp__arrival_list_take(&b->labelled)); i++) {
+        if (i >= from && dropped < b->opt.batch && !a->urgent) {
+            discard(b, a, SFP_DISCARD_DROPPED);
+            dropped++;
+        } else {
+            sfp__arrival_list_put(&kept, a);
+        }
+    }
     b->labelled = kept;
+    return dropped > 0;
 }
 
 /* Called when a batch may have become complete. If there are too many, the policy drops one or blocks the source. */
@@ -88,13 +136,9 @@ static void drop_excess_batches(sfp__inbox *b, bool may_wait)
             wait_for_change(b, poll_seconds);
         return;
     }
-    while (complete(b) > queue_limit(b)) {
-        if (b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && queue_limit(b) > 0)) {
-            for (int i = 0; i < b->opt.batch; i++)
-                discard(b, sfp__arrival_list_take(&b->labelled), SFP_DISCARD_DROPPED);
-        } else {
-            drop_newest(b);
-        }
+    for (bool some = true; some && complete(b) > queue_limit(b);) {
+        bool oldest = b->opt.pool || (b->opt.policy == SFP_QUEUE_DROP_OLDEST && queue_limit(b) > 0);
+        some = drop_batch(b, oldest ? 0 : b->labelled.count - b->opt.batch);
     }
 }
 
@@ -110,7 +154,6 @@ static void put_labelled(sfp__inbox *b, sfp__arrival *a, bool may_wait)
 {
     double at = a->at;
     sfp__arrival_list_put(&b->labelled, a);
-    b->last_at = at;
     pthread_cond_broadcast(&b->changed);
     if (b->labelled.count % b->opt.batch == 0) {
         update_rate(b, at);
@@ -120,16 +163,8 @@ static void put_labelled(sfp__inbox *b, sfp__arrival *a, bool may_wait)
 
 static void put_unlabelled(sfp__inbox *b, sfp__arrival *a)
 {
-    bool block = !b->opt.pool && b->opt.policy == SFP_QUEUE_BLOCK;
-    while (block && b->unlabelled.count >= b->opt.unlabelled && !atomic_load(&b->stop))
+    while (b->unlabelled.count >= b->opt.unlabelled && !atomic_load(&b->stop))
         wait_for_change(b, poll_seconds);
-    if (!block && b->unlabelled.count >= b->opt.unlabelled) {
-        sfp__arrival *oldest = sfp__arrival_list_take(&b->unlabelled);
-        if (oldest->rgb)
-            discard(b, oldest, SFP_DISCARD_EXPIRED);
-        else
-            sfp__arrival_free(oldest); /* a late label */
-    }
     sfp__arrival_list_put(&b->unlabelled, a);
     pthread_cond_broadcast(&b->changed);
 }
@@ -143,34 +178,52 @@ static void record_error(sfp__inbox *b, const sfp_error *err)
     memcpy(b->stats.last_error, err->message, sizeof b->stats.last_error);
 }
 
+/* Finds the sample of the image in the store, or adds it. The source does this if it can deliver an image again. Otherwise an image that
+ * is sent again with its label is the one that waits for it. */
+static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const sfp__raw_image *p, sfp__arrival *a, sfp_error *err)
+{
+    a->id = origin->id;
+    if (origin->stored)
+        return SFP_OK;
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    const sfp__file_stamp none = {0};
+    sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, p->bytes, p->bytes ? p->size : 0);
+    bool found = false;
+    if (a->class_name && p->bytes)
+        TRY(sfp__store_find_bytes(b->opt.store, &digest, UINT64_MAX, &row, &found, err));
+    if (!found || row.label || row.standing != SFP__WAITING || !row.name || strcmp(row.name, a->name) != 0)
+        return sfp__store_add(b->opt.store, a->name, &none, p->bytes ? &digest : NULL, a->class_name, &a->id, err);
+    a->id = row.id;
+    a->urgent = true;
+    return sfp__store_label(b->opt.store, row.id, a->class_name, err);
+}
+
 /* Decodes the image that next delivered. One that cannot be decoded, or that the source lost, is discarded. Frees *p. */
-static sfp__arrival *make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw_image *p, double at, sfp_error *err)
+static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw_image *p, double at, sfp__arrival **out,
+                               sfp_error *err)
 {
     sfp__origin origin = {0};
     size_t bytes = 3 * (size_t)b->opt.size * (size_t)b->opt.size;
-    const char *name = sfp__source_origin(b->source, &origin);
-    sfp__arrival *a = sfp__calloc(1, sizeof *a);
-    if (!a || !(a->name = sfp__strdup(name)) || (p->bytes && !(a->rgb = sfp__malloc(bytes)))) {
-        (void)sfp__fail_nomem(err);
-        sfp__raw_image_done(p);
-        sfp__arrival_free(a);
-        return NULL;
-    }
-    a->origin = origin;
-    a->at = at;
+    bool lost = b->source->live->lost;
+    OWNED_PTR(sfp__arrival_free) sfp__arrival *a = NULL;
+    b->source->ops->origin(b->source, &origin);
+    TRY(sfp__alloc(&a, 1, sizeof *a, err));
+    TRY(sfp__check_memory((a->name = sfp__strdup(origin.name)), err));
+    a->at = origin.at > 0 ? origin.at : at;
+    a->urgent = origin.urgent;
     a->label = record->label;
     a->class_name = record->label >= 0 ? b->source->class_names[record->label] : NULL;
-    if (b->source->live->lost)
+    if (lost || p->bytes)
+        TRY(store_sample(b, &origin, p, a, err));
+    if (lost)
         a->fate = SFP_DISCARD_SKIPPED;
     if (p->bytes) {
         char where[512];
+        TRY(sfp__alloc(&a->rgb, bytes, 1, err));
         sfp_status status = sfp__raw_image_fit(p, sfp__source_display_name(b->source, -1, where, sizeof where), b->opt.size,
                                                b->opt.resize, a->rgb, err);
-        if (status == SFP_ENOMEM) {
-            sfp__raw_image_done(p);
-            sfp__arrival_free(a);
-            return NULL;
-        }
+        if (status == SFP_ENOMEM)
+            return status;
         if (status)
             a->fate = SFP_DISCARD_SKIPPED;
         else if (b->opt.keep_encoded && p->kind == SFP_RAW_IMAGE_ENCODED && !p->has_box) {
@@ -178,21 +231,34 @@ static sfp__arrival *make_arrival(sfp__inbox *b, const sfp_record *record, sfp__
             *p = (sfp__raw_image){0};
         }
     }
-    sfp__raw_image_done(p);
-    return a;
+    *out = TAKE(a);
+    return SFP_OK;
+}
+
+/* Is this the first image of its class in this process? */
+static bool is_first_of_class(sfp__inbox *b, int32_t label)
+{
+    size_t before = b->known_capacity;
+    if ((size_t)label >= before) {
+        if (!sfp__grow(&b->known, 1, before, (size_t)label + 1, &b->known_capacity))
+            return true;
+        memset(b->known + before, 0, b->known_capacity - before);
+    }
+    bool first = !b->known[label];
+    b->known[label] = 1;
+    return first;
 }
 
 static void put(sfp__inbox *b, sfp__arrival *a)
 {
-    bool known = b->opt.ledger && sfp__ledger_id(b->opt.ledger, a->origin.file_key, &a->origin.id);
-    if (!known && (a->rgb || a->fate != SFP_DISCARD_NONE))
-        a->origin.id = b->stats.next_id++;
-    if (a->fate != SFP_DISCARD_NONE)
+    if (a->fate != SFP_DISCARD_NONE) {
         discard(b, a, a->fate);
-    else if (a->rgb && a->label >= 0)
+    } else if (a->rgb && a->label >= 0) {
+        a->urgent |= is_first_of_class(b, a->label);
         put_labelled(b, a, true);
-    else
+    } else {
         put_unlabelled(b, a);
+    }
 }
 
 /* Sleeps until the next image is due. An image that was blocked or took long to make delays the following ones. */
@@ -231,8 +297,9 @@ static void *work(void *arg)
             sfp__source_warn_live(b->source, "%s; the stream continues", b->stats.last_error);
         if (status && b->source->live->lost)
             status = SFP_OK; /* err has the reason */
-        if (!status && !(a = make_arrival(b, &record, &p, arrived, &err)))
-            status = SFP_ENOMEM;
+        if (!status)
+            status = make_arrival(b, &record, &p, arrived, &a, &err);
+        sfp__raw_image_done(&p);
         double decoded = sfp__monotonic_seconds();
         pthread_mutex_lock(&b->lock);
         b->stats.decode += decoded - arrived;
@@ -258,23 +325,24 @@ static void *work(void *arg)
 static int ready(const sfp__inbox *b)
 {
     int n = complete(b);
-    bool paused = b->source->ops->pause > 0 && sfp__monotonic_seconds() - b->last_at >= b->source->ops->pause;
     if (n > 0 && (!b->opt.pool || n <= b->backlog))
         return b->opt.batch;
     if (n > 0)
         return b->opt.batch * (n < b->opt.pool ? n : b->opt.pool);
     bool last = b->ended && b->unlabelled.count == 0; /* a late label may add an image */
-    return last || paused ? b->labelled.count : 0;
+    bool asked = b->opt.max_wait < INFINITY && b->unlabelled.count > 0;
+    bool waited = b->labelled.first && sfp__monotonic_seconds() - b->labelled.first->at >= b->opt.max_wait;
+    return last || asked || waited ? b->labelled.count : 0;
 }
 
-/* The lag of batches, oldest first; the last one may be short. The lag of a batch is that of its last image. */
+/* The lag of batches, oldest first; the last one may be short. The lag of a batch is that of its first image. */
 static sfp__lag lag_of(const sfp__arrival_list *list, int batch)
 {
     sfp__lag lag = {0};
     double now = sfp__monotonic_seconds(), oldest = 0;
     int i = 0;
     for (const sfp__arrival *a = list->first; a; a = a->next)
-        if (++i % batch == 0 || !a->next) {
+        if (i++ % batch == 0) {
             sfp__lag_add(&lag, now - a->at);
             oldest = lag.served == 1 ? lag.last : oldest;
         }
@@ -302,6 +370,7 @@ void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__i
     b->warning_count = atomic_load(&b->source->live->warning_count);
     if (is_set(stop))
         n = 0;
+    out->batch_first = n > 0 && complete(b) == 0;
     move_first(&b->labelled, n, &out->batch);
     out->lag = lag_of(&out->batch, b->opt.batch);
     out->unlabelled = b->unlabelled;
@@ -327,6 +396,7 @@ void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a)
 {
     pthread_mutex_lock(&b->lock);
     a->at = sfp__monotonic_seconds();
+    a->urgent = true;
     b->idle = true; /* the learner calls this, so it has time for a batch */
     put_labelled(b, a, false);
     b->idle = false;
@@ -351,8 +421,7 @@ sfp_status sfp__inbox_create(sfp_source *s, const sfp__inbox_options *opt, sfp__
     b->source = s;
     b->opt = *opt;
     b->stats.rate = NAN;
-    b->stats.next_id = opt->first_id;
-    b->last_at = b->rate_at = sfp__monotonic_seconds();
+    b->rate_at = sfp__monotonic_seconds();
     pthread_mutex_init(&b->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -382,6 +451,7 @@ void sfp__inbox_free(sfp__inbox *b)
     sfp__arrival_list_done(&b->labelled);
     sfp__arrival_list_done(&b->unlabelled);
     sfp__arrival_list_done(&b->discarded);
+    sfp__free(b->known);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
     sfp__free(b);

@@ -1,8 +1,11 @@
-/* The inbox of a live source: a background thread reads images as they arrive, decodes them and puts them into bounded queues.
+/* The inbox of a live source: a background thread reads images as they arrive, decodes them, gives each an id of the store of samples
+ * and puts them into bounded queues.
  *
- * Labelled images form batches of b in order of arrival. Batches that are complete while the learner is busy wait in a queue. If
+ * Labelled images form batches of b in order of arrival. An incomplete batch waits for at most max_wait seconds after its first image,
+ * and only until an image without a label asks for a prediction. Batches that are complete while the learner is busy wait in a queue. If
  * it is full, the policy decides, as for the clock of an indexed stream (clock.h): a batch is dropped, or the source is blocked.
- * Unlabelled images and late labels have a queue of their own.
+ * The first image of a class, late labels and corrections are never dropped. Unlabelled images and late labels have a queue of their
+ * own; if it is full, the source is blocked: no question is dropped.
  *
  * Every image leaves the inbox in one of three lists, so that counts add up: `batch` (to train on), `unlabelled` or
  * `discarded`. */
@@ -11,9 +14,41 @@
 
 #include "io/image/image.h"
 #include "run/clock.h"
-#include "run/ledger.h"
+#include "stream/source.h"
 
 #include <stdatomic.h>
+
+/* ------------------------------------------------------------------- an arrival */
+
+typedef enum sfp__discard_reason { SFP_DISCARD_NONE, SFP_DISCARD_DROPPED, SFP_DISCARD_SKIPPED } sfp__discard_reason;
+
+typedef struct sfp__arrival {
+    struct sfp__arrival *next; /* in its list */
+    char *name;
+    uint64_t id;            /* in the store; not of a label alone */
+    double at;              /* sfp__monotonic_seconds() of its arrival */
+    int32_t label;          /* in the source; -1: none */
+    const char *class_name; /* of the label; owned by the source */
+    uint8_t *rgb;           /* (S, S, 3); NULL: a label alone, or discarded */
+    sfp__raw_image kept;    /* the encoded file, if the buffer keeps it */
+    bool urgent;            /* never dropped */
+    sfp__discard_reason fate;
+} sfp__arrival;
+
+void sfp__arrival_free(sfp__arrival *a);
+DEFINE_OWNED_PTR(sfp__arrival, sfp__arrival_free)
+
+/* A linked list, oldest first. */
+typedef struct sfp__arrival_list {
+    sfp__arrival *first, *last;
+    int count;
+} sfp__arrival_list;
+
+void sfp__arrival_list_put(sfp__arrival_list *l, sfp__arrival *a);
+sfp__arrival *sfp__arrival_list_take(sfp__arrival_list *l); /* removes the oldest; NULL: the list is empty */
+void sfp__arrival_list_done(sfp__arrival_list *l);
+
+/* -------------------------------------------------------------------- the inbox */
 
 typedef struct sfp__inbox_options {
     int size; /* S */
@@ -23,10 +58,10 @@ typedef struct sfp__inbox_options {
     int queue; /* capacity, in batches */
     sfp__queue_policy policy;
     int pool; /* maximum number of batches that wait and are taken at once, in place of `queue`; 0: they are taken in turn */
-    int unlabelled;      /* maximum number of unlabelled images and late labels; then the source is blocked, or they expire */
+    int unlabelled;      /* maximum number of unlabelled images and late labels; then the source is blocked */
+    double max_wait;     /* seconds that an incomplete batch waits for more images; INFINITY: until the source ends */
     double arrival_rate; /* samples per second that are requested from the source; 0: as they arrive */
-    uint64_t first_id;   /* id of the first image */
-    sfp__ledger *ledger; /* knows images that already have an id; NULL: none */
+    sfp__store *store;
 } sfp__inbox_options;
 
 typedef struct sfp__inbox sfp__inbox;
@@ -42,11 +77,12 @@ typedef struct sfp__inbox_output {
     sfp__arrival_list discarded;  /* images that are not trained on */
     int count;                    /* length of the three lists */
     bool waits;                   /* a complete batch is left */
-    bool end;                     /* the source has ended, and no batch is left */
+    bool batch_first; /* the batch arrived before the unlabelled images, and is small: it is learned before they are answered */
+    bool end;         /* the source has ended, and no batch is left */
 } sfp__inbox_output;
 
 /* Waits for a batch, unlabelled images, a warning of the source, or many discarded images. The last batch may be short, and so
- * may one after a pause of the source. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or
+ * may one that has waited for max_wait, or before a question. Returns, perhaps with empty lists, when *stop is set (checked ten times per second) or
  * when sfp__monotonic_seconds() reaches `until`. The caller owns the images. */
 void sfp__inbox_take(sfp__inbox *b, const atomic_int *stop, double until, sfp__inbox_output *out);
 /* With a pool: if at most so many batches wait, they are taken in turn; 0, at first: all that wait are taken at once. */
@@ -57,8 +93,7 @@ void sfp__inbox_join(sfp__inbox *b, sfp__arrival *a);
 typedef struct sfp__inbox_stats {
     double decode, wait_seconds; /* seconds of decoding; seconds that sfp__inbox_take waited */
     double rate;                 /* recent arrival rate of labelled images per second; NAN: unknown */
-    uint64_t next_id;
-    sfp_status status; /* why the source failed */
+    sfp_status status;           /* why the source failed */
     char first_error[SFP_ERROR_MAX], last_error[SFP_ERROR_MAX];
 } sfp__inbox_stats;
 sfp__inbox_stats sfp__inbox_get_stats(sfp__inbox *b);

@@ -29,6 +29,8 @@ sfp_status sfp__journal_init(sfp__journal *j, const sfp__plan *p, sfp_error *err
     return sfp__alloc(&j->shown.rgb, SFP__RUN_SHOWN, 3 * (size_t)p->size * (size_t)p->size, err);
 }
 
+static sfp_status complete_predictions(sfp__journal *j, sfp__store *store, sfp_error *err);
+
 sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timestamps, sfp__arrivals *a, sfp_error *err)
 {
     const char *out = p->opt->out;
@@ -42,7 +44,8 @@ sfp_status sfp__journal_open(sfp__journal *j, const sfp__plan *p, int64_t timest
                        (unsigned long long)((uint64_t)timestamps - next));
     if (!a->kind->predicts(a, &from))
         return SFP_OK;
-    return sfp__line_log_open(out, SFP__RUN_PREDICTIONS, "id", from, bytes, keep, &j->predictions, err);
+    TRY(sfp__line_log_open(out, SFP__RUN_PREDICTIONS, "id", from, bytes, keep, &j->predictions, err));
+    return a->store ? complete_predictions(j, a->store, err) : SFP_OK;
 }
 
 sfp_status sfp__journal_sync(sfp__journal *j, sfp_error *err)
@@ -63,41 +66,78 @@ void sfp__journal_done(sfp__journal *j)
 
 /* -------------------------------------------------------------- a prediction */
 
-/* The time of day: UTC, with milliseconds. */
-static void put_time(sfp__json *j)
+static int64_t milliseconds_now(void)
+{
+    struct timespec now;
+    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 : 0;
+}
+
+/* Writes a time of day (ms since 1970): UTC, with milliseconds. */
+static void put_time(sfp__json *j, int64_t at)
 {
     char text[40] = "";
-    struct timespec now;
+    time_t seconds = (time_t)(at / 1000);
     struct tm utc;
-    size_t n = clock_gettime(CLOCK_REALTIME, &now) == 0 && gmtime_r(&now.tv_sec, &utc)
-                   ? strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc)
-                   : 0;
+    size_t n = gmtime_r(&seconds, &utc) ? strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc) : 0;
     if (n)
-        (void)snprintf(text + n, sizeof text - n, ".%03ldZ", now.tv_nsec / 1000000);
+        (void)snprintf(text + n, sizeof text - n, ".%03dZ", (int)(at % 1000));
     sfp__json_string(j, "time", n ? text : NULL);
 }
 
-sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
-                                const float *probability, const float *unknown, sfp_error *err)
+/* live: the line also has unknown and the time. */
+static sfp_status put_prediction(sfp__journal *j, const sfp__stored_prediction *p, bool live, sfp_error *err)
 {
+    sfp__json line = {.text = sfp__line_log_begin(j->predictions)};
+    sfp__json_object(&line, NULL);
+    sfp__json_uint(&line, "id", p->id);
+    sfp__json_int(&line, "t", p->timestamp);
+    sfp__json_string(&line, "name", p->name);
+    sfp__json_string(&line, "class", p->class_name);
+    sfp__json_exact_float(&line, "probability", (float)p->probability);
+    if (live) {
+        sfp__json_exact_float(&line, "unknown", (float)p->unknown);
+        put_time(&line, p->at);
+    }
+    sfp__json_end_all(&line);
+    return sfp__line_log_add(j->predictions, err);
+}
+
+sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
+                                const float *probability, const float *unknown, sfp__arrivals *a, sfp_error *err)
+{
+    const char *names[SFP__GROUP];
+    int64_t at = milliseconds_now();
+    for (int i = 0; i < d->predict_count; i++)
+        names[i] = label[i] >= 0 && label[i] < j->r->classes ? j->r->class_names[label[i]] : NULL;
+    if (a->kind->predicted)
+        TRY(a->kind->predicted(a, d, at, timestamps, names, probability, unknown, err));
     if (!j->predictions)
         return SFP_OK;
     for (int i = 0; i < d->predict_count; i++) {
-        bool known = label[i] >= 0 && label[i] < j->r->classes;
-        sfp__json line = {.text = sfp__line_log_begin(j->predictions)};
-        sfp__json_object(&line, NULL);
-        sfp__json_uint(&line, "id", d->predict[i].id);
-        sfp__json_int(&line, "t", timestamps);
-        sfp__json_string(&line, "name", d->predict[i].name);
-        sfp__json_string(&line, "class", known ? j->r->class_names[label[i]] : NULL);
-        sfp__json_exact_float(&line, "probability", probability[i]);
-        if (unknown) { /* a live stream */
-            sfp__json_exact_float(&line, "unknown", unknown[i]);
-            put_time(&line);
-        }
-        sfp__json_end_all(&line);
-        TRY(sfp__line_log_add(j->predictions, err));
+        const sfp__stored_prediction p = {.id = d->predict[i].id,
+                                          .at = at,
+                                          .timestamp = timestamps,
+                                          .name = d->predict[i].name,
+                                          .class_name = names[i],
+                                          .probability = (double)probability[i],
+                                          .unknown = unknown ? (double)unknown[i] : (double)NAN};
+        TRY(put_prediction(j, &p, a->store != NULL, err));
     }
+    TRY(sfp__line_log_flush(j->predictions, err));
+    return a->store && d->predict_count ? sfp__store_set_logged(a->store, d->predict[d->predict_count - 1].id + 1, err) : SFP_OK;
+}
+
+static sfp_status put_missing(void *ctx, const sfp__stored_prediction *p, sfp_error *err)
+{
+    return put_prediction(ctx, p, true, err);
+}
+
+/* Writes the predictions of the store whose lines a killed process has not written. */
+static sfp_status complete_predictions(sfp__journal *j, sfp__store *store, sfp_error *err)
+{
+    uint64_t last = 0;
+    uint64_t from = sfp__line_log_last(j->predictions, &last) ? last + 1 : sfp__store_logged(store);
+    TRY(sfp__store_each_prediction(store, from, put_missing, j, err));
     return sfp__line_log_flush(j->predictions, err);
 }
 
@@ -139,7 +179,7 @@ static void put_arrays(sfp__json *j, const sfp__timestamp_details *t, int replay
 /* Parts of a line of a live stream, in the order of "offered". */
 static void put_samples(sfp__json *j, int n, const sfp__sample *samples, char *const *class_names)
 {
-    put_time(j);
+    put_time(j, milliseconds_now());
     sfp__json_array(j, "names");
     for (int i = 0; i < n; i++)
         sfp__json_string(j, NULL, samples[i].name);
@@ -351,7 +391,6 @@ void sfp__journal_finish(sfp__run *run)
     r->samples.replayed = counts.replayed;
     sfp__journal_times(&run->journal, run->arrivals);
     if (p->live) {
-        r->labels.waiting = stats.waiting;
         if (lag && !(p->opt->rate > 0) && r->seconds.total > 0)
             r->lambda = (double)r->samples.offered / r->seconds.total; /* the measured arrival rate */
     } else {

@@ -163,9 +163,10 @@ const sfp__opt sfp__run_table[] = {
         "backbone", "FILE|builtin", "builtin",
         "Pretrained ViT: a safetensors, PyTorch (.pth, .bin) or .npz file; builtin: the one that the program contains."),
     SFP_ROW_STRING("img-size", "N|auto", "0",
-                   SFP_IMG_SIZE_HELP " auto (preset best): about half as many patches if at --rate images arrive more "
-                                     "than five times as fast as they can be queried, else the size of the file. A run that resumes "
-                                     "or has --init-state keeps its size.",
+                   SFP_IMG_SIZE_HELP
+                   " auto (preset best): about half as many patches if at --rate images arrive more "
+                   "than five times as fast as they can be queried, else the size of the file. A run that resumes "
+                   "or has --init-state keeps its size.",
                    .check = check_img_size),
     SFP_ROW_CHOICE("precision", "f32|bf16", "f32", "Precision of matrix products; bf16 where the CPU supports it."),
     SFP_ROW_GROUP("Clock"),
@@ -255,6 +256,11 @@ const sfp__opt sfp__run_table[] = {
         "checkpoint-every", "SECONDS", NULL, 0, 1e6,
         "Seconds between checkpoints: of training, or on live streams and with --clock real of wall time. Default: 2, for a "
         "watched directory 300, for other live streams 10; more if checkpoints would take more than 2 % of the time.",
+        .resume = SFP_NOT_SAVED),
+    SFP_ROW_REAL(
+        "max-wait", "SECONDS", NULL, 0, 1e6,
+        "Live streams: an incomplete batch is learned this time after its first sample arrived, or when an image without a label "
+        "arrives. Default: 1; on standard input with --clock off, batches wait until they are full.",
         .resume = SFP_NOT_SAVED),
     SFP_ROW_INT("log-size", "BYTES", "67108864", 0, INT64_C(1) << 50,
                 "Live streams: events.jsonl and predictions.jsonl become NAME.1 before they exceed this size; 0: never.",
@@ -469,6 +475,7 @@ sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_
     (void)parse_eval_every(sfp__args_string(a, "eval-every"), &o->eval_every);
     (void)parse_order(sfp__args_string(a, "order"), &o->order);
     o->within = (sfp__within)(sfp__args_choice(a, "within") + 1); /* not set: DEFAULT */
+    o->max_wait = sfp__args_text(a, "max-wait") ? sfp__args_real(a, "max-wait") : NAN;
     o->checkpoint_seconds = sfp__args_text(a, "checkpoint-every") ? sfp__args_real(a, "checkpoint-every") : NAN;
     o->drop_short = sfp__args_choice(a, "preset") == PRESET_PAPER;
     return SFP_OK;

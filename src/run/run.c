@@ -35,6 +35,7 @@ sfp__run_options sfp__run_options_defaults(sfp__vit *vit, sfp__thread_pool *pool
                               .max_skipped = 0.01,
                               .cache_mebibytes = 4096,
                               .checkpoint_seconds = NAN,
+                              .max_wait = NAN,
                               .log_bytes = 64 << 20,
                               .log_files = 4};
 }
@@ -223,7 +224,7 @@ static sfp_status predict(sfp__run *run, const sfp__delivery *d, double *seconds
     *seconds = run->plan.cost_count ? 0 : sfp__vit_memo_now(run->plan.memo) - from;
     TRY(begin(run, err));
     return sfp__journal_predict(&run->journal, run->at.timestamps, d, label, probability,
-                                run->plan.live ? sfp__predictor_unknown(run->predictor) : NULL, err);
+                                run->plan.live ? sfp__predictor_unknown(run->predictor) : NULL, run->arrivals, err);
 }
 
 /* The controller, which is not part of the paper. A batch may take the time in which it arrives, less the time spent on
@@ -247,6 +248,17 @@ static void control(sfp__run *run, double time, const sfp__timestamp_details *t,
     int steps = coreset > full && o->steps > 1 ? coreset / full : 1;
     sfp__learner_set_limits(run->learner, coreset < full ? coreset : full, replay < 1 ? 1 : replay,
                             steps < o->steps ? steps : o->steps);
+}
+
+/* Corrects the learner: samples get another label, or are forgotten. */
+static sfp_status revise(sfp__run *run, const sfp__delivery *d, sfp_error *err)
+{
+    for (int i = 0; i < d->revision_count; i++) {
+        const sfp__revision *r = &d->revisions[i];
+        TRY(r->label < 0 ? sfp__learner_forget(run->learner, 1, &r->sample, err)
+                         : sfp__learner_relabel(run->learner, &r->sample, r->label, err));
+    }
+    return d->revision_count || d->save ? begin(run, err) : SFP_OK;
 }
 
 /* Trains on the samples of a delivery: one timestamp. *seconds: the processing time for the clock. */
@@ -472,6 +484,8 @@ void sfp__run_close(sfp__run *run)
     if (!run)
         return;
     const char *out = run->plan.opt->out;
+    if (!run->begun && !run->resumed && run->arrivals && run->arrivals->store)
+        sfp__store_discard(run->arrivals->store);
     sfp__journal_done(&run->journal);
     sfp__arrivals_free(run->arrivals);
     sfp__evaluator_free(run->evaluator);
@@ -614,7 +628,8 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
     sfp__arrivals *arrivals = run->arrivals;
     sfp__delivery d = {0};
     double seconds = 0;
-    *end = !run->more_follows && sfp__plan_stopped(&run->plan);
+    *end =
+        !run->more_follows && sfp__plan_stopped(&run->plan) && !(arrivals->kind->has_work && arrivals->kind->has_work(arrivals));
     if (*end)
         return SFP_OK;
     double until = fmin(checkpoint_time(run), fmin(notice_time(run), waiting_time(run)));
@@ -629,9 +644,12 @@ static sfp_status process_delivery(sfp__run *run, bool *end, sfp_error *err)
         TRY(sfp__guards_look_ahead(run, d.batch, err));
     TRY(reach_task(run, d.task, err));
     TRY(predict(run, &d, &seconds, err));
+    TRY(revise(run, &d, err));
     TRY(train(run, &d, &seconds, err));
     TRY(sfp__gemm_check(run->failures, err)); /* before a checkpoint contains other bits */
-    sfp__arrivals_commit(arrivals, seconds);
+    TRY(sfp__arrivals_commit(arrivals, seconds, err));
+    if (d.save) /* nothing of a forgotten sample stays in a file */
+        TRY(sfp__files_forget(run, err));
     run->pace.unsaved |= d.changed;
     run->more_follows = d.more;
     TRY(check_skipped(run, err));

@@ -69,6 +69,7 @@ typedef struct sfp__run_options {
     const char *init_state; /* state file or run directory to start from; NULL: none */
     bool resume;
     const sfp__args *given;    /* the settings: recorded in the result, and compared when a run resumes; NULL: none */
+    double max_wait;           /* seconds that an incomplete batch of a live stream waits for more images; NAN: 1, or unlimited */
     double checkpoint_seconds; /* seconds of training between checkpoints; with clock real and on live streams, of wall time. NAN:
                                   the default of the stream */
     int64_t log_bytes;         /* live streams: size at which a log is rotated; 0: never */
@@ -124,7 +125,8 @@ enum {
     SFP_FILES_TASK_STATE = 4,
     SFP_FILES_EVENTS = 8,
     SFP_FILES_UNFINISHED = 16, /* those that a killed process was writing */
-    SFP_FILES_ALL = 31
+    SFP_FILES_STORE = 32,      /* samples of a live stream */
+    SFP_FILES_ALL = 63
 };
 
 /* Removes all files of these kinds but `kept`, which is a path or NULL. */

@@ -8,6 +8,7 @@
 #include "results/result.h"
 #include "run/run_internal.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,10 @@ static const struct {
     {REPORT, SFP_FILES_OUTPUT},
     {SFP__RUN_PREDICTIONS, SFP_FILES_OUTPUT},
     {SFP__RUN_PREDICTIONS ".#", SFP_FILES_OUTPUT},
+    {SFP__STORE_NAME, SFP_FILES_STORE},
+    {SFP__STORE_NAME "-wal", SFP_FILES_STORE},
+    {SFP__STORE_NAME "-shm", SFP_FILES_STORE},
+    {SFP__STORE_NAME "-journal", SFP_FILES_STORE},
     {STATE, SFP_FILES_OUTPUT},
     {"state-task-#.safetensors", SFP_FILES_TASK_STATE},
     {SFP__RUN_EVENTS, SFP_FILES_EVENTS},
@@ -145,14 +150,15 @@ static sfp_status check_log(const sfp__plan *p, const char *name, const char *ke
 static sfp_status check_owner(const sfp__plan *p, sfp_error *err)
 {
     const char *names[FILES];
-    size_t count = list_files(SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE | SFP_FILES_EVENTS, names);
-    char found[NAME_MAX + 1];
+    size_t count = list_files(SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE | SFP_FILES_EVENTS | SFP_FILES_STORE, names);
+    char found[NAME_MAX + 1], store[PATH_MAX];
     bool predictions, events, checkpoint, result;
     TRY(check_log(p, SFP__RUN_PREDICTIONS, "id", &predictions, err));
     TRY(check_log(p, SFP__RUN_EVENTS, "t", &events, err));
     TRY(has_checkpoint(p, &checkpoint, err));
     TRY(has_result(p, &result, err));
-    if (events || checkpoint || result)
+    TRY(sfp__plan_path(p, SFP__STORE_NAME, store, sizeof store, err));
+    if (events || checkpoint || result || sfp__store_is_one(store))
         return SFP_OK;
     TRY(sfp__directory_find(p->opt->out, count, names, found, sizeof found, err));
     if (!*found)
@@ -219,7 +225,7 @@ sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err)
     if (!run->resumed && (checkpoint || result)) {
         sfp__plan_info(p, "%s: the finished run in this directory is replaced", out);
         /* The events stay until the new run opens the file: they show that the directory belongs to a run (check_owner). */
-        kinds |= SFP_FILES_CHECKPOINT | SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE;
+        kinds |= SFP_FILES_CHECKPOINT | SFP_FILES_OUTPUT | SFP_FILES_TASK_STATE | (p->live ? 0 : SFP_FILES_STORE);
     }
     return sfp__run_remove_files(out, kinds, kept, err);
 }
@@ -231,16 +237,36 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
     char path[PATH_MAX], *position = NULL;
     sfp__pace *pace = &run->pace;
     double begin = sfp__monotonic_seconds();
+    sfp__arrivals *a = run->arrivals;
     TRY(sfp__plan_path(&run->plan, "checkpoint", path, sizeof path, err));
     TRY(sfp__journal_sync(&run->journal, err));
+    if (a->store)
+        TRY(sfp__store_prepare_checkpoint(a->store, &a->generation, err));
     TRY(sfp__position_text(run, &position, err));
     sfp_status status = sfp__learner_checkpoint(run->learner, path, position, err);
     free(position); /* allocated by jansson */
+    if (!status && a->store)
+        status = sfp__store_finish_checkpoint(a->store, false, err);
     pace->train_seconds = 0;
     pace->saved_at = sfp__monotonic_seconds();
     pace->save_seconds = pace->saved_at - begin;
     pace->unsaved = false;
     return status;
+}
+
+sfp_status sfp__files_forget(sfp__run *run, sfp_error *err)
+{
+    static const char *const old[] = {"checkpoint.old"};
+    const char *kept = NULL;
+    if (run->plan.opt->out) {
+        sfp__journal_finish(run);
+        TRY(sfp__files_checkpoint(run, err));
+        TRY(sfp__directory_remove_files(run->plan.opt->out, 1, old, 1, &kept, err));
+        run->pace.state_at = -INFINITY;
+        TRY(sfp__files_save_running(run, err));
+        TRY(sfp__directory_remove_files(run->plan.opt->out, 1, old, 1, &kept, err));
+    }
+    return run->arrivals->kind->saved(run->arrivals, err);
 }
 
 /* -------------------------------------------------------------------- resume */

@@ -81,13 +81,11 @@ typedef struct sfp__position {
 struct sfp__classes {
     sfp__learner *learner;
     sfp_result *r;
-    int count;         /* classes of the dataset; of a live stream, so far */
-    uint8_t *trained;  /* (capacity) 1: a sample of the class was learned from */
-    int capacity;      /* at least count */
-    sfp__names names;  /* live streams */
-    int32_t *label_of; /* live streams: (label_capacity) label in the stream for a label of the source; -1: not seen yet */
-    int label_capacity;
-    int unseen; /* live streams: classes of the test set that have not appeared, as last reported; -1: never reported */
+    int count;        /* classes of the dataset; of a live stream, so far */
+    uint8_t *trained; /* (capacity) 1: a sample of the class was learned from */
+    int capacity;     /* at least count */
+    sfp__names names; /* live streams */
+    int unseen;       /* live streams: classes of the test set that have not appeared, as last reported; -1: never reported */
 };
 
 typedef struct sfp__journal {
@@ -243,10 +241,10 @@ sfp_status sfp__journal_write(sfp__run *run, const sfp__delivery *d, const sfp__
  * a live stream: the line also has the time of day and their names and labels; class_names: by label. */
 sfp_status sfp__journal_event(sfp__line_log *log, const sfp__timestamp_details *t, int replay, const uint64_t *ids,
                               const sfp__sample *samples, char *const *class_names, sfp_error *err);
-/* Writes lines of predictions, which reach the file at once. unknown, for a live stream: scores for "none of the classes"; the lines
- * also have the time of day. */
+/* Writes lines of predictions, which reach the file at once. store, for a live stream: the predictions are recorded there first, and the
+ * lines also have `unknown`, the scores for "none of the classes", and the time of day. */
 sfp_status sfp__journal_predict(sfp__journal *j, int64_t timestamps, const sfp__delivery *d, const int32_t *label,
-                                const float *probability, const float *unknown, sfp_error *err);
+                                const float *probability, const float *unknown, sfp__arrivals *a, sfp_error *err);
 /* Reports progress. t: the last timestamp; NULL: during an evaluation, of which `done` of `total` images are answered. */
 void sfp__journal_progress(const sfp__run *run, const sfp__timestamp_details *t, uint64_t done, uint64_t total);
 /* Updates the result's decode, wait and total seconds. */
@@ -274,6 +272,8 @@ sfp_status sfp__files_check_apart(const sfp__plan *p, sfp_error *err);
 sfp_status sfp__files_clear(const sfp__run *run, sfp_error *err);
 /* Writes a checkpoint with the numbers of the result as they are, so that all files of a run that ends agree. */
 sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err);
+/* Live streams, after a sample was forgotten: replaces all files that contain what was learned. */
+sfp_status sfp__files_forget(sfp__run *run, sfp_error *err);
 /* Refuses a checkpoint of another method or other settings. One that is missing or damaged is left to sfp__files_resume. */
 sfp_status sfp__files_check_resume(const sfp__plan *p, sfp_error *err);
 /* Continues from the checkpoint: run->resumed says whether there was one, *finished whether its run had ended. */

@@ -79,6 +79,7 @@ static const sfp__no_effect_rule rules[] = {
     {"max-skipped", "live=on", "data {data}", "a live stream continues after any number of unreadable images"},
     {"near-future", "live=on", "data {data}", "later samples of a live stream are not known"},
     {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
+    {"max-wait", "live=off", "data {data}", "the batches of a dataset do not wait"},
     {"log-size log-files", "live=off", "data {data}", "only logs of live streams are limited by it"},
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "io/image/image.h"
+#include "stream/sample_store.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -41,22 +42,14 @@ typedef struct sfp__source_options {
     int order;
 } sfp__source_options;
 
-/* The origin of an image of a live source; passed by value. */
+/* What a live source knows about the image that next delivered or lost. */
 typedef struct sfp__origin {
-    uint64_t file_key;     /* hash of the file without name and label, because a label may arrive by moving the file; 0: none */
-    uint64_t id;           /* number of the image, in the order of first arrival; set by the inbox */
-    uint64_t labelled_key; /* hash of the file key and the label, by which a processed image is recognised; 0: none */
-    int64_t changed;       /* time of the last change, in ns of the clock of the file system; 0: unknown */
+    const char *name; /* by which a later label refers to it; valid until the next call */
+    bool stored;      /* the sample is in the store, with this id */
+    uint64_t id;
+    bool urgent; /* its label is a late one or a correction: it is never dropped */
+    double at;   /* sfp__monotonic_seconds() of its arrival; 0: now */
 } sfp__origin;
-
-/* Images that a live source must not deliver again after a run was resumed. */
-typedef struct sfp__resume_filter {
-    size_t n;
-    const uint64_t *labelled_keys; /* (n) of the images that were processed last */
-    int64_t until;                 /* excludes also all images that have not changed after this time, ... */
-    size_t waiting;
-    const uint64_t *waiting_keys; /* (waiting) ... except these, which wait for a label */
-} sfp__resume_filter;
 
 typedef struct sfp__source_kind {
     const char *name;    /* "folder" */
@@ -79,12 +72,12 @@ typedef struct sfp__source_ops {
     const char *(*display_name)(const sfp_source *s, int64_t i, char *buf, size_t size);
     /* Live sources. */
     sfp_status (*next)(sfp_source *s, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err);
-    const char *(*origin)(const sfp_source *s, sfp__origin *out);
-    sfp_status (*set_resume_filter)(sfp_source *s, const sfp__resume_filter *what,
-                                    sfp_error *err); /* NULL: the source cannot deliver an image twice */
-    size_t labelled_keys; /* number of processed images whose labelled keys the caller keeps for set_resume_filter */
-    double pause;         /* seconds without an arrival after which an incomplete batch is processed; 0: wait until it is full */
-    bool on_demand;       /* images are generated on request; they do not arrive by themselves */
+    void (*origin)(const sfp_source *s, sfp__origin *out);
+    /* Called before the first next. From then on the source looks in the store for images that it has delivered, and delivers those
+     * again that an earlier process has left. NULL: the source cannot deliver an image twice. */
+    sfp_status (*set_store)(sfp_source *s, sfp__store *store, sfp_error *err);
+    bool pauses;    /* an incomplete batch does not wait for more images (--max-wait) */
+    bool on_demand; /* images are generated on request; they do not arrive by themselves */
     /* Frees the memory of the kind, also if opening failed half-way; may be NULL. */
     void (*close)(sfp_source *s);
 } sfp__source_ops;
@@ -156,22 +149,10 @@ sfp_status sfp__source_digest(const sfp_source *s, uint64_t *out, sfp_error *err
 /* Delivers the next image of a live source and waits for it. *end: the stream has ended, or *live->stop has become true, which is
  * checked at least every 100 ms; there is no image then. A record without an image (bytes is NULL) is the label of an earlier
  * image with this name. The number of classes may grow, but class_names never moves. A failure with live->lost set concerns one
- * image (see sfp__source_origin), and the stream continues. */
+ * image (ops->origin names it), and the stream continues. */
 static inline sfp_status sfp__source_next(sfp_source *s, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     return s->ops->next(s, record, out, end, err);
-}
-/* Writes the origin of the last image of next, delivered or lost. Returns its name, by which a later label refers to it; valid
- * until the next call. */
-static inline const char *sfp__source_origin(const sfp_source *s, sfp__origin *out)
-{
-    return s->ops->origin(s, out);
-}
-/* Called before the first next of a resumed run. Images that were processed are not delivered again, nor images that have not
- * changed after `until` (the last change of images whose keys were not kept). */
-static inline sfp_status sfp__source_set_resume_filter(sfp_source *s, const sfp__resume_filter *what, sfp_error *err)
-{
-    return s->ops->set_resume_filter(s, what, err);
 }
 /* Adds a warning, on the thread that opens the source or calls next. A warning that was already given and warnings beyond the
  * limit are ignored. */

@@ -6,8 +6,10 @@
  * Classes are those in PATH/classes.txt, one per line, in its order, then the directories that exist at the beginning. A
  * directory that appears later under another name becomes a class with its first image.
  *
- * A label may arrive after its image, or before it: a line NAME,LABEL in PATH/labels.csv (dir.h) labels PATH/NAME. An unlabelled
- * image that is moved or linked into the directory of a class is delivered again, with that label and the same file key.
+ * A sample is identified by its path and its bytes, in the store of samples. A file whose path, size and times are stored is not read
+ * again. A file with the bytes of a sample whose own file is gone was moved: the sample has the label of its new place, which
+ * corrects one that was learned. So does a line NAME,LABEL in PATH/labels.csv (dir.h), before or after the image arrives. An unlabelled
+ * image that is linked or copied into the directory of a class gets this label.
  *
  * A file that cannot be read in its turn (removed, empty, or still open for writing at the end) is skipped. Changes by other
  * programs in the directory must not end a run. If memory, descriptors or the disk fail, the file is read again. After several
@@ -16,10 +18,9 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-enum { LABELLED_KEYS_KEPT = 1 << 16 };
 
 typedef struct dir_source {
     sfp_source base;
@@ -27,44 +28,22 @@ typedef struct dir_source {
     sfp__dir_watch watch;
     sfp__names classes; /* with reserved memory, because other threads read the list */
     sfp__dir_labels labels;
-    sfp__dir_item last; /* the last item */
+    sfp__store *store, *own_store; /* own_store: of a source that is used without a run */
+    int64_t pending;               /* samples up to this id, which an earlier process has left, were delivered; INT64_MAX: all */
+    sfp__dir_item last;            /* the last item */
+    uint64_t last_id;              /* its sample, if last_stored */
+    bool last_stored;
     int failed; /* attempts at reading it that failed because of memory, descriptors or the disk; above 0: it is the next item, too */
 } dir_source;
 
-/* ------------------------------------------------------------------- delivering */
+/* ----------------------------------------------------------------------- labels */
 
-static sfp_status late_label(void *ctx, const char *name, int32_t label, sfp_error *err)
+/* Finds the number of a class. A name that cannot be that of a class has -1, with a warning. */
+static sfp_status number_of(dir_source *s, const char *name, size_t n, int32_t *out, sfp_error *err)
 {
-    OWNED char *path = sfp__strdup(name);
-    TRY(sfp__check_memory(path, err));
-    TRY(sfp__dir_queue_put(ctx, (sfp__dir_item){.path = path, .label = label}, err));
-    path = NULL;
-    return SFP_OK;
-}
-
-/* Reads new lines of labels.csv and warns about the first one that is skipped. */
-static sfp_status read_labels(dir_source *s, sfp__dir_label_fn fn, sfp_error *err)
-{
-    bool good = s->labels.skipped == 0;
-    sfp_status status = sfp__dir_labels_read(&s->labels, &s->classes, fn, &s->watch.queue, err);
-    if (good && s->labels.skipped)
-        sfp__source_warn_live(&s->base, "%.400s:%llu: line was skipped, expected NAME,LABEL; further such lines are skipped too",
-                              s->labels.path, (unsigned long long)s->labels.first_skipped);
-    return status;
-}
-
-/* Finds the class of the file at `path`: that of its directory, or its label in labels.csv; -1: none, also if the directory
- * cannot name a class. */
-static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_error *err)
-{
-    const char *slash = strchr(path, '/');
     sfp_error why;
     *out = -1;
-    if (!slash) {
-        *out = sfp__dir_labels_find(&s->labels, path);
-        return SFP_OK;
-    }
-    sfp_status status = sfp__names_add(&s->classes, path, (size_t)(slash - path), out, &why);
+    sfp_status status = sfp__names_add(&s->classes, name, n, out, &why);
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK)
@@ -73,60 +52,268 @@ static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_er
     return SFP_OK;
 }
 
-/* Reads the image of s->last. */
-static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *out, sfp_error *err)
+/* Finds the class that a file has by its place: its line in labels.csv, else its directory; -1: none. */
+static sfp_status class_of(dir_source *s, const char *path, int32_t *out, sfp_error *err)
+{
+    const char *slash = strchr(path, '/');
+    OWNED char *line = NULL;
+    *out = -1;
+    TRY(sfp__store_line(s->store, path, &line, err));
+    if (line)
+        return number_of(s, line, strlen(line), out, err);
+    return slash ? number_of(s, path, (size_t)(slash - path), out, err) : SFP_OK;
+}
+
+/* A line of labels.csv: the label of a sample that has arrived is recorded with it, so that neither is lost. */
+static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_error *err)
+{
+    dir_source *s = ctx;
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    bool changed, found;
+    int32_t class;
+    TRY(number_of(s, label, strlen(label), &class, err));
+    TRY(sfp__store_set_line(s->store, name, label, &changed, err));
+    if (!changed || class < 0)
+        return SFP_OK;
+    TRY(sfp__store_find(s->store, name, &row, &found, err));
+    if (!found || row.standing == SFP__UNREADABLE || (row.label && strcmp(row.label, label) == 0))
+        return SFP_OK;
+    OWNED char *path = sfp__strdup(name);
+    TRY(sfp__check_memory(path, err));
+    TRY(sfp__store_label(s->store, row.id, label, err));
+    TRY(sfp__dir_queue_put(&s->watch.queue, (sfp__dir_item){.path = path, .at = s->watch.queue.now(), .labelled = true}, err));
+    path = NULL;
+    return SFP_OK;
+}
+
+/* Reads new lines of labels.csv and warns about the first one that is skipped. */
+static sfp_status read_labels(dir_source *s, sfp_error *err)
+{
+    bool good = s->labels.skipped == 0;
+    uint64_t before = s->labels.at.offset;
+    uint32_t crc = s->labels.at.crc;
+    sfp_status status = sfp__dir_labels_read(&s->labels, take_line, s, err);
+    if (good && s->labels.skipped)
+        sfp__source_warn_live(&s->base, "%.400s:%llu: line was skipped, expected NAME,LABEL; further such lines are skipped too",
+                              s->labels.path, (unsigned long long)s->labels.first_skipped);
+    TRY(status);
+    if (s->labels.at.offset == before && s->labels.at.crc == crc)
+        return SFP_OK;
+    return sfp__store_set_labels_position(s->store, &s->labels.at, err);
+}
+
+/* ------------------------------------------------------------------- delivering */
+
+static sfp__file_stamp stamp_of(const struct stat *st)
+{
+    return (sfp__file_stamp){.size = st->st_size,
+                             .modified = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+                             .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
+}
+
+static bool is_same_stamp(const sfp__file_stamp *a, const sfp__file_stamp *b)
+{
+    return a->size == b->size && a->modified == b->modified && a->changed == b->changed;
+}
+
+/* Is there no file any more at the path of a sample? */
+static sfp_status is_gone(const dir_source *s, const char *name, bool *out, sfp_error *err)
+{
+    struct stat st;
+    OWNED char *path = NULL;
+    TRY(sfp__path_make(s->base.path, name, &path, err));
+    *out = lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    return SFP_OK;
+}
+
+/* Finds a sample with these bytes that the file at `path` belongs to: its own file was moved here, or it has no label yet. */
+static sfp_status find_moved(const dir_source *s, const sfp__digest *digest, bool labelled, sfp__stored *out, bool *found,
+                             sfp_error *err)
+{
+    for (uint64_t before = UINT64_MAX;;) {
+        OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+        bool gone = false;
+        TRY(sfp__store_find_bytes(s->store, digest, before, &row, found, err));
+        if (!*found)
+            return SFP_OK;
+        TRY(is_gone(s, row.name, &gone, err));
+        if (gone || (labelled && !row.label && row.standing == SFP__WAITING)) {
+            *out = row;
+            row = (sfp__stored){0};
+            return SFP_OK;
+        }
+        before = row.id;
+    }
+}
+
+/* Decides what a file means whose bytes were read: a new sample, a correction of one, or nothing (*skip). */
+static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sfp__digest *digest, int32_t *label, bool *skip,
+                           sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    const char *path = s->last.path, *name;
+    bool found, forgotten;
+    *skip = true;
+    TRY(sfp__store_was_forgotten(s->store, digest, &forgotten, err));
+    if (forgotten)
+        return SFP_OK;
+    TRY(class_of(s, path, label, err));
+    name = *label >= 0 ? s->classes.name[*label] : NULL;
+    TRY(sfp__store_find(s->store, path, &row, &found, err));
+    bool stays = found && sfp__digest_equal(&row.digest, digest); /* only its times have changed */
+    if (!stays) {
+        sfp__stored_done(&row);
+        TRY(find_moved(s, digest, name != NULL, &row, &found, err));
+    }
+    *skip = stays || (found && (!name || (row.label && strcmp(row.label, name) == 0)));
+    if (found) {
+        TRY(sfp__store_moved(s->store, row.id, path, stamp, err));
+        if (!*skip)
+            TRY(sfp__store_label(s->store, row.id, name, err));
+        s->last_id = row.id;
+        s->last.labelled = true;
+    } else {
+        TRY(sfp__store_add(s->store, path, stamp, digest, name, &s->last_id, err));
+    }
+    s->last_stored = true;
+    return SFP_OK;
+}
+
+/* A sample that is delivered again has the bytes that it had. */
+static sfp_status check_bytes(dir_source *s, const char *path, const sfp__digest *digest, int32_t *label, bool *skip,
+                              sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    TRY(sfp__store_get(s->store, s->last_id, &row, err));
+    if (row.label)
+        TRY(number_of(s, row.label, strlen(row.label), label, err));
+    *skip = row.standing != SFP__WAITING || !row.name;
+    if (*skip || sfp__digest_equal(&row.digest, digest))
+        return SFP_OK;
+    return sfp__fail(err, SFP_EFORMAT, "%s: the file was replaced before its sample was learned", path);
+}
+
+/* Reads the image of s->last. *skip: it has nothing new. */
+static sfp_status read_given(dir_source *s, sfp_record *record, sfp__raw_image *out, bool *skip, sfp_error *err)
 {
     OWNED_BY(sfp__raw_image_done) sfp__raw_image p = {0};
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     OWNED char *path = NULL;
+    struct stat st = {0};
+    bool found = false;
     TRY(sfp__path_make(s->base.path, s->last.path, &path, err));
-    if (s->last.unfinished)
-        return sfp__fail(err, SFP_EFORMAT, "%s: file was still open for writing when the stream ended", path);
-    TRY(sfp__raw_image_read(path, &p, err));
-    TRY(class_of(s, s->last.path, &record->label, err));
+    bool there = stat(path, &st) == 0;
+    sfp__file_stamp stamp = stamp_of(&st);
+    if (!s->last_stored) {
+        TRY(sfp__store_find(s->store, s->last.path, &row, &found, err));
+        *skip = found && there && is_same_stamp(&row.stamp, &stamp);
+        if (*skip)
+            return SFP_OK;
+    }
+    sfp_status status = s->last.unfinished
+                            ? sfp__fail(err, SFP_EFORMAT, "%s: file was still open for writing when the stream ended", path)
+                            : sfp__raw_image_read(path, &p, err);
+    if (sfp__is_machine_error(status))
+        return status;
+    if (status) { /* it is counted once; a correction of it cannot be made */
+        *skip = !s->last_stored && found && row.standing == SFP__UNREADABLE && is_same_stamp(&row.stamp, &stamp);
+        return status;
+    }
+    sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, p.bytes, p.size);
+    TRY(s->last_stored ? check_bytes(s, path, &digest, &record->label, skip, err)
+                       : identify(s, &stamp, &digest, &record->label, skip, err));
     *out = p;
     p.bytes = NULL;
     return SFP_OK;
 }
 
-static sfp_status deliver(dir_source *s, sfp_record *record, sfp__raw_image *out, sfp_error *err)
+/* The image was not read: its sample is in the store, too. */
+static sfp_status store_lost(dir_source *s, sfp_error *err)
+{
+    struct stat st = {0};
+    OWNED char *path = NULL;
+    if (s->last_stored)
+        return SFP_OK;
+    TRY(sfp__path_make(s->base.path, s->last.path, &path, err));
+    (void)stat(path, &st);
+    sfp__file_stamp stamp = stamp_of(&st);
+    TRY(sfp__store_add(s->store, s->last.path, &stamp, NULL, NULL, &s->last_id, err));
+    s->last_stored = true;
+    return SFP_OK;
+}
+
+/* *skip: there is nothing to deliver. */
+static sfp_status deliver(dir_source *s, sfp_record *record, sfp__raw_image *out, bool *skip, sfp_error *err)
 {
     *record = sfp__record_none();
-    record->label = s->last.label;
-    if (s->last.label >= 0) {
-        *out = (sfp__raw_image){0};
-        return SFP_OK;
-    }
-    sfp_status status = read_given(s, record, out, err);
+    *skip = false;
+    sfp_status status = read_given(s, record, out, skip, err);
     if (!sfp__is_machine_error(status) || ++s->failed >= SFP_READ_ATTEMPTS)
         status = sfp__source_settle(&s->base, status, err);
     s->failed = sfp__is_machine_error(status) ? s->failed : 0;
+    if (status && *skip)
+        return SFP_OK;
     s->live.lost = status != SFP_OK && !s->failed;
+    if (s->live.lost && s->last_stored && s->last.labelled)
+        sfp__source_warn_live(&s->base, "%.400s; the new label of its sample is not learned", err->message);
+    if (s->live.lost)
+        TRY(store_lost(s, NULL));
     if (s->failed)
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     return status;
 }
 
+/* Takes the next item: a sample that an earlier process has left, or a file of the queue. */
+static sfp_status take_item(dir_source *s, bool *some, sfp_error *err)
+{
+    sfp__dir_item item = {0};
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    if (s->pending < INT64_MAX) {
+        TRY(sfp__store_next_pending(s->store, s->pending, &row, some, err));
+        s->pending = *some ? (int64_t)row.id : INT64_MAX;
+        if (*some)
+            item = (sfp__dir_item){.path = TAKE(row.name), .labelled = row.predicted || row.learned};
+    }
+    bool left = item.path != NULL;
+    if (!left)
+        TRY(sfp__dir_queue_take(&s->watch.queue, &item, some, err));
+    if (!*some)
+        return SFP_OK;
+    sfp__free(s->last.path);
+    s->last = item;
+    s->last_stored = left;
+    s->last_id = row.id;
+    if (item.labelled && !left) {
+        TRY(sfp__store_find(s->store, item.path, &row, &s->last_stored, err));
+        s->last_id = row.id;
+    }
+    return SFP_OK;
+}
+
 static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     dir_source *s = (dir_source *)base;
+    bool some, skip;
     s->live.lost = false;
+    if (!s->store) {
+        TRY(sfp__store_open(NULL, &s->own_store, err));
+        s->store = s->own_store;
+    }
     for (bool over = false;;) { /* one more round at the end: only then the last line of labels.csv counts without its end */
         *end = s->live.stop && atomic_load(s->live.stop);
         if (*end)
             return SFP_OK;
-        if (s->failed)
-            return deliver(s, record, out, err);
         s->labels.ended = over;
-        sfp_status status = read_labels(s, late_label, err);
-        base->classes = s->classes.count;
-        TRY(status);
-        sfp__dir_item item;
-        bool some;
-        TRY(sfp__dir_queue_take(&s->watch.queue, &item, &some, err));
+        TRY(read_labels(s, err));
+        some = s->failed > 0;
+        if (!some)
+            TRY(take_item(s, &some, err));
         if (some) {
-            sfp__free(s->last.path);
-            s->last = item;
-            return deliver(s, record, out, err);
+            sfp_status status = deliver(s, record, out, &skip, err);
+            if (status || !skip)
+                return status;
+            sfp__raw_image_done(out);
+            continue;
         }
         if (over && s->watch.removed) /* a share that was unmounted is not the end of its stream */
             return sfp__fail(err, SFP_ENOTFOUND, "%s: the directory was removed, moved or unmounted", base->path);
@@ -139,16 +326,19 @@ static sfp_status next(sfp_source *base, sfp_record *record, sfp__raw_image *out
     }
 }
 
-static const char *origin(const sfp_source *base, sfp__origin *out)
+static void origin(const sfp_source *base, sfp__origin *out)
 {
     const dir_source *s = (const dir_source *)base;
-    *out = s->last.origin;
-    return s->last.path;
+    *out = (sfp__origin){
+        .name = s->last.path, .stored = s->last_stored, .id = s->last_id, .urgent = s->last.labelled, .at = s->last.at};
 }
 
-static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *what, sfp_error *err)
+static sfp_status set_store(sfp_source *base, sfp__store *store, sfp_error *err)
 {
-    return sfp__dir_queue_set_resume_filter(&((dir_source *)base)->watch.queue, what, err);
+    dir_source *s = (dir_source *)base;
+    s->store = store;
+    s->pending = -1;
+    return sfp__store_labels_position(store, &s->labels.at, err);
 }
 
 static const char *name_of(const sfp_source *s, int64_t i, char *buf, size_t size)
@@ -173,6 +363,7 @@ static void close_dir(sfp_source *base)
 {
     dir_source *s = (dir_source *)base;
     sfp__dir_watch_done(&s->watch);
+    sfp__store_close(s->own_store);
     sfp__free(s->last.path);
     sfp__dir_labels_done(&s->labels);
     base->class_names = NULL; /* the list belongs to s->classes */
@@ -185,9 +376,8 @@ static const sfp__source_ops dir_ops = {
     .display_name = display_name_of,
     .next = next,
     .origin = origin,
-    .set_resume_filter = set_resume_filter,
-    .labelled_keys = LABELLED_KEYS_KEPT,
-    .pause = 1,
+    .set_store = set_store,
+    .pauses = true,
     .close = close_dir,
 };
 
@@ -228,8 +418,8 @@ static sfp_status open_dir(const char *path, const sfp__source_options *opt, sfp
                          access(path, F_OK) == 0 ? "not a directory" : strerror(errno));
     TRY(sfp__dir_watch_open(&s->watch, base, err));
     TRY(find_classes(s, err));
+    s->pending = INT64_MAX;
     TRY(sfp__dir_labels_init(&s->labels, path, err));
-    TRY(read_labels(s, NULL, err)); /* these labels are not late: no image was delivered yet */
     *out = TAKE(base);
     return SFP_OK;
 }

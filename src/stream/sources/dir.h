@@ -6,7 +6,7 @@
  * waits until it is closed, or until it has not changed for two seconds. This needs the leases of Linux, which work for files of
  * the same owner and for root; elsewhere such a file may be delivered twice, first incomplete. Names that are not those of images
  * are ignored, also hidden ones (.NAME), which programs use before they rename a file. The stream ends when a file named .end
- * appears. It fails if the directory is removed, moved or unmounted. Directories below those of the first level are ignored.
+ * appears. It fails if the directory is removed, moved or unmounted, or if its path leads to another one. Directories below those of the first level are ignored.
  *
  * A directory that cannot be watched, or that has two names (a link), causes a warning, and the others continue. Of two names,
  * one that is not a link is used. */
@@ -17,15 +17,13 @@
 
 /* -------------------------------------------------------------- queue of images */
 
-/* A file, or the label of one, in the queue. */
+/* A file in the queue. */
 typedef struct sfp__dir_item {
-    char *path;    /* relative to the directory; freed by the owner of the item */
-    int32_t label; /* >= 0: a label without an image */
-    /* file_key: hash of device, inode, time and size, which stays the same after a move and under a second name. labelled_key:
-     * hash of file_key and directory. changed: the ctime. */
-    sfp__origin origin;
+    char *path;      /* relative to the directory; freed by the owner of the item */
+    double at;       /* sfp__monotonic_seconds() when it was found */
+    bool labelled;   /* its label has arrived, or has changed: its image is delivered with it, also if it was delivered before */
     bool found;      /* by a scan, not by an event: a writer may still have it open */
-    uint64_t was;    /* found while open for writing: its file_key then, ... */
+    uint64_t was;    /* found while open for writing: hash of its status then, ... */
     double since;    /* ... and the time since which it has it */
     bool unfinished; /* the stream ended while the file was still open for writing */
 } sfp__dir_item;
@@ -36,22 +34,20 @@ typedef struct sfp__dir_list {
     size_t first, last, capacity;
 } sfp__dir_list;
 
-/* Every item is in one of the two lists. The labelled keys of found files are remembered, so that another scan of a directory (a
- * new one, or after the kernel has dropped events) finds no file twice. A resumed run uses the same keys. */
+/* Every item is in one of the two lists. A file may be in the queue several times; the store of samples knows which images were
+ * delivered. */
 typedef struct sfp__dir_queue {
     const char *path;    /* of the directory; not owned */
     double (*now)(void); /* seconds of a monotonic clock */
     sfp__dir_list ready; /* to be delivered, or checked again */
     sfp__dir_list busy;  /* were open for writing when it was their turn; they wait for the next round */
     double last_call;    /* the stream has ended: busy items may still be completed until this time; 0: not ended */
-    uint64_t *seen; /* (seen_capacity, a power of two) hash table of labelled keys; 0: free. All are forgotten if it is full */
-    size_t seen_count, seen_capacity;
 } sfp__dir_queue;
 
 void sfp__dir_queue_done(sfp__dir_queue *q);
 /* Appends an item. Takes ownership of item.path unless it fails. */
 sfp_status sfp__dir_queue_put(sfp__dir_queue *q, sfp__dir_item item, sfp_error *err);
-/* Offers a file that a scan has found (found) or that was closed. It is appended if it is an image that was not found before. */
+/* Offers a file that a scan has found (found) or that was closed. It is appended if it is an image. */
 sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *directory, const char *name, bool found, sfp_error *err);
 /* Takes the next complete item, or after last_call one that was not completed; *some is false if there is none now. */
 sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some, sfp_error *err);
@@ -60,7 +56,6 @@ sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some
 void sfp__dir_queue_retry(sfp__dir_queue *q, bool ended);
 /* Sorts the items by the natural order of their paths, for the images that are there at the beginning. */
 void sfp__dir_queue_sort(sfp__dir_queue *q);
-sfp_status sfp__dir_queue_set_resume_filter(sfp__dir_queue *q, const sfp__resume_filter *what, sfp_error *err);
 
 /* ------------------------------------------------------------- watched directories */
 
@@ -76,9 +71,12 @@ typedef struct sfp__dir_watch {
     sfp__watched_directory *directories;
     int directory_count;
     size_t directory_capacity;
-    bool ended;   /* nothing follows after the items in the queue */
-    bool removed; /* because the directory was removed, moved or unmounted */
-    bool missed;  /* memory, descriptors or the disk failed, so that files may have been missed: everything is scanned again */
+    bool ended;                    /* nothing follows after the items in the queue */
+    bool removed;                  /* because the directory was removed, moved or unmounted */
+    uint64_t device, inode;        /* of the directory */
+    bool remote;                   /* a network file system, which does not report the changes of other machines */
+    double checked_at, scanned_at; /* when the directory was last compared with its path, and when it was scanned */
+    bool missed; /* memory, descriptors or the disk failed, so that files may have been missed: everything is scanned again */
 } sfp__dir_watch;
 
 /* Returns whether a call failed because of its file, which was removed, replaced or must not be read, and not because of the
@@ -99,30 +97,29 @@ sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_
  *
  * Lines NAME,LABEL, which may be appended while the file is watched. NAME is the path of an image below PATH and may contain
  * commas; LABEL may not. Both may be quoted and then contain commas; "" is a quote inside quotes, and a line end is never inside.
- * A line is read when its end has been written, or when the stream ends. If the file is replaced or becomes shorter, it is read
+ * A line is read when its end has been written, or when the stream ends. If the part that was read has changed, the file is read
  * again from the beginning. The last line for a name wins. Lines that are not NAME,LABEL (no comma, empty, too long, not UTF-8,
  * text behind quotes, no closing quote) are skipped and counted; a first line "name,label" or "path,label" is skipped without
- * being counted. At most SFP_CLASSES_MAX images are remembered; then all are forgotten at once. */
+ * being counted. */
 typedef struct sfp__dir_labels {
-    char *path; /* NULL: no file */
-    bool ended; /* set by the reader: nothing is appended any more, so that the last line needs no end */
-    uint64_t device, inode, offset;
-    sfp__names images;
-    int32_t *label;                  /* (SFP_CLASSES_MAX) class of each image */
-    uint64_t line;                   /* number of lines that were read */
+    char *path;              /* NULL: no file */
+    bool ended;              /* set by the reader: nothing is appended any more, so that the last line needs no end */
+    sfp__labels_position at; /* how far the file was read */
+    struct {
+        uint64_t device, inode;
+        int64_t size, modified, changed;
+    } seen;                          /* the file when it was read last */
     bool in_long_line;               /* the next bytes belong to a line that is too long, and are skipped */
     uint64_t skipped, first_skipped; /* number of skipped lines, and the first one; 0: none */
 } sfp__dir_labels;
 
-/* Called for each label that was read; name is terminated by NUL. */
-typedef sfp_status (*sfp__dir_label_fn)(void *ctx, const char *name, int32_t label, sfp_error *err);
+/* Called for each line that was read; both texts end with NUL. */
+typedef sfp_status (*sfp__dir_label_fn)(void *ctx, const char *name, const char *label, sfp_error *err);
 
 /* sfp__dir_labels_done must follow, also on failure. */
 sfp_status sfp__dir_labels_init(sfp__dir_labels *l, const char *dir, sfp_error *err);
 void sfp__dir_labels_done(sfp__dir_labels *l);
-/* Reads new lines; new labels are added to classes. fn may be NULL. A missing file is not an error. */
-sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__dir_label_fn fn, void *ctx, sfp_error *err);
-/* Returns the class of an image; -1: it has no label. */
-int32_t sfp__dir_labels_find(const sfp__dir_labels *l, const char *name);
+/* Reads new lines. A missing file is not an error. */
+sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__dir_label_fn fn, void *ctx, sfp_error *err);
 
 #endif

@@ -6,29 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+#include <zlib.h>
 
 enum { PIECE = 65536 };
 
 sfp_status sfp__dir_labels_init(sfp__dir_labels *l, const char *dir, sfp_error *err)
 {
     *l = (sfp__dir_labels){0};
-    TRY(sfp__path_make(dir, "labels.csv", &l->path, err));
-    return sfp__alloc(&l->label, SFP_CLASSES_MAX, sizeof *l->label, err);
+    return sfp__path_make(dir, "labels.csv", &l->path, err);
 }
 
 void sfp__dir_labels_done(sfp__dir_labels *l)
 {
     sfp__free(l->path);
-    sfp__free(l->label);
-    sfp__names_done(&l->images);
     *l = (sfp__dir_labels){0};
-}
-
-int32_t sfp__dir_labels_find(const sfp__dir_labels *l, const char *name)
-{
-    int32_t i = sfp__names_find(&l->images, name, strlen(name));
-    return i < 0 ? -1 : l->label[i];
 }
 
 typedef struct piece {
@@ -109,12 +102,12 @@ static bool is_header(piece name, piece label)
 static void skip_line(sfp__dir_labels *l)
 {
     if (l->skipped++ == 0)
-        l->first_skipped = l->line + 1;
+        l->first_skipped = l->at.line + 1;
 }
 
 /* Reads one line. A malformed line is not an error; only missing memory is. */
-static sfp_status read_line(sfp__dir_labels *l, char *line, char *end, bool first, sfp__names *classes, sfp__dir_label_fn fn,
-                            void *ctx, sfp_error *err)
+static sfp_status read_line(sfp__dir_labels *l, char *line, char *end, bool first, sfp__dir_label_fn fn, void *ctx,
+                            sfp_error *err)
 {
     piece name, label;
     if (trimmed(line, end).n == 0)
@@ -125,21 +118,20 @@ static sfp_status read_line(sfp__dir_labels *l, char *line, char *end, bool firs
     }
     if (first && is_header(name, label))
         return SFP_OK;
-    int32_t class = -1, image = -1;
-    sfp_error why;
-    if (l->images.count >= SFP_CLASSES_MAX && sfp__names_find(&l->images, name.s, name.n) < 0)
-        sfp__names_done(&l->images);
-    sfp_status status = sfp__names_add(classes, label.s, label.n, &class, &why);
-    if (status == SFP_OK)
-        status = sfp__names_add(&l->images, name.s, name.n, &image, &why);
-    if (status == SFP_ENOMEM)
-        return sfp__fail(err, status, "%s", why.message);
-    if (status != SFP_OK) {
+    char name_text[SFP_PATH_BYTES_MAX + 1], label_text[SFP_CLASS_NAME_MAX + 1];
+    bool fits = name.n <= SFP_PATH_BYTES_MAX && label.n > 0 && label.n <= SFP_CLASS_NAME_MAX && !memchr(name.s, 0, name.n) &&
+                !memchr(label.s, 0, label.n);
+    if (fits) {
+        memcpy(name_text, name.s, name.n);
+        memcpy(label_text, label.s, label.n);
+        name_text[name.n] = label_text[label.n] = '\0';
+        fits = sfp__utf8_valid(name_text) && sfp__utf8_valid(label_text);
+    }
+    if (!fits) {
         skip_line(l);
         return SFP_OK;
     }
-    l->label[image] = class;
-    return fn ? fn(ctx, l->images.name[image], class, err) : SFP_OK;
+    return fn(ctx, name_text, label_text, err);
 }
 
 /* Skips the rest of a line that is too long, whose beginning was counted. Returns the number of bytes. */
@@ -147,20 +139,20 @@ static size_t skip_rest(sfp__dir_labels *l, const char *bytes, size_t n)
 {
     const char *stop = memchr(bytes, '\n', n);
     l->in_long_line = !stop;
-    l->line += stop != NULL;
+    l->at.line += stop != NULL;
     return stop ? (size_t)(stop + 1 - bytes) : n;
 }
 
 /* Reads the complete lines among n bytes; *used is their length. */
-static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__names *classes, sfp__dir_label_fn fn, void *ctx,
-                             size_t *used, sfp_error *err)
+static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__dir_label_fn fn, void *ctx, size_t *used,
+                             sfp_error *err)
 {
     sfp_status status = SFP_OK;
-    char *at = bytes + (l->offset == 0 ? sfp__text_bom_length(bytes, n) : 0), *begin = at, *stop;
+    char *at = bytes + (l->at.offset == 0 ? sfp__text_bom_length(bytes, n) : 0), *begin = at, *stop;
     while (status == SFP_OK && (stop = memchr(at, '\n', n - (size_t)(at - bytes)))) {
-        status = read_line(l, at, stop, l->offset == 0 && at == begin, classes, fn, ctx, err);
+        status = read_line(l, at, stop, l->at.offset == 0 && at == begin, fn, ctx, err);
         at = stop + 1;
-        l->line++;
+        l->at.line++;
     }
     *used = at == begin ? 0 : (size_t)(at - bytes); /* a byte order mark alone is not a line yet */
     if (*used == 0 && n == PIECE) {                 /* a line that is too long */
@@ -168,45 +160,85 @@ static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__nam
         l->in_long_line = true;
         *used = n;
     } else if (*used == 0 && l->ended) {
-        status = read_line(l, at, bytes + n, l->offset == 0, classes, fn, ctx, err);
-        l->line++;
+        status = read_line(l, at, bytes + n, l->at.offset == 0, fn, ctx, err);
+        l->at.line++;
         *used = n;
     }
     return status;
 }
 
-sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__names *classes, sfp__dir_label_fn fn, void *ctx, sfp_error *err)
+/* Has the part of the file that was read the same bytes as then? If not, the file is read from the beginning. */
+static sfp_status check_beginning(sfp__dir_labels *l, int fd, char *bytes, sfp_error *err)
+{
+    uLong crc = crc32(0, NULL, 0);
+    uint64_t done = 0;
+    while (done < l->at.offset) {
+        uint64_t left = l->at.offset - done;
+        int64_t n = sfp__fd_read_at(fd, bytes, left < PIECE ? (size_t)left : PIECE, (int64_t)done);
+        if (n < 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
+        if (n == 0)
+            break;
+        crc = crc32(crc, (const Bytef *)bytes, (uInt)n);
+        done += (uint64_t)n;
+    }
+    if (done < l->at.offset || (uint32_t)crc != l->at.crc) {
+        l->at = (sfp__labels_position){0};
+        l->in_long_line = false;
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__dir_labels_read(sfp__dir_labels *l, sfp__dir_label_fn fn, void *ctx, sfp_error *err)
 {
     struct stat st;
     if (stat(l->path, &st) != 0)
         return sfp__dir_is_file_error(errno) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
     if (!S_ISREG(st.st_mode))
         return SFP_OK;
-    if (l->device != (uint64_t)st.st_dev || l->inode != (uint64_t)st.st_ino || (uint64_t)st.st_size < l->offset) {
-        l->device = (uint64_t)st.st_dev;
-        l->inode = (uint64_t)st.st_ino;
-        l->offset = l->line = 0;
-        l->in_long_line = false;
-    }
-    if ((uint64_t)st.st_size == l->offset)
+    int64_t modified = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    int64_t changed = (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+    bool same = l->seen.device == (uint64_t)st.st_dev && l->seen.inode == (uint64_t)st.st_ino && l->seen.size == st.st_size &&
+                l->seen.modified == modified && l->seen.changed == changed;
+    /* A file that has just changed may change again without a new time. The beginning of a large one is not read that often. */
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - changed;
+    bool settled = age > 100000000;
+    if (!l->ended && (same || (!settled && l->at.offset > 1 << 20)))
         return SFP_OK;
     OWNED char *bytes = NULL;
-    TRY(sfp__alloc(&bytes, PIECE, 1, err));
+    TRY(sfp__alloc(&bytes, 2 * PIECE, 1, err));
+    char *copy = bytes + PIECE;
     OWNED_BY(sfp__fd_close) int fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return sfp__dir_is_file_error(errno) ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
+    TRY(check_beginning(l, fd, bytes, err));
     for (;;) {
         size_t used = 0;
-        int64_t n = sfp__fd_read_at(fd, bytes, PIECE, (int64_t)l->offset);
-        if (n <= 0)
-            return n == 0 ? SFP_OK : sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
+        int64_t n = sfp__fd_read_at(fd, bytes, PIECE, (int64_t)l->at.offset);
+        if (n < 0)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", l->path);
+        if (n == 0)
+            break;
+        memcpy(copy, bytes, (size_t)n); /* reading a line removes its quotes in place */
         sfp_status status = SFP_OK;
         if (l->in_long_line)
             used = skip_rest(l, bytes, (size_t)n);
         else
-            status = read_lines(l, bytes, (size_t)n, classes, fn, ctx, &used, err);
-        l->offset += used; /* also after a failure, so that no line is read twice */
-        if (status || used == 0)
-            return status;
+            status = read_lines(l, bytes, (size_t)n, fn, ctx, &used, err);
+        TRY(status); /* the lines are read again */
+        l->at.crc = (uint32_t)crc32(l->at.crc, (const Bytef *)copy, (uInt)used);
+        l->at.offset += used;
+        if (used == 0)
+            break;
     }
+    if (settled) {
+        l->seen.device = (uint64_t)st.st_dev;
+        l->seen.inode = (uint64_t)st.st_ino;
+        l->seen.size = st.st_size;
+        l->seen.modified = modified;
+        l->seen.changed = changed;
+    }
+    return SFP_OK;
 }

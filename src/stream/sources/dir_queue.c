@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { QUEUE_MAX = 1 << 24, SEEN_MAX = 1 << 20 };
+enum { QUEUE_MAX = 1 << 24 };
 
 #define STEADY_SECONDS 2.0
 #define LAST_CALL_SECONDS (STEADY_SECONDS + 0.5)
@@ -57,68 +57,16 @@ void sfp__dir_queue_done(sfp__dir_queue *q)
 {
     list_done(&q->ready);
     list_done(&q->busy);
-    sfp__free(q->seen);
     *q = (sfp__dir_queue){0};
-}
-
-/* ------------------------------------------------------------------- keys of found files */
-
-static size_t slot_of(const sfp__dir_queue *q, uint64_t key)
-{
-    size_t at = (size_t)key & (q->seen_capacity - 1);
-    while (q->seen[at] && q->seen[at] != key)
-        at = (at + 1) & (q->seen_capacity - 1);
-    return at;
-}
-
-static sfp_status grow_seen(sfp__dir_queue *q, sfp_error *err)
-{
-    OWNED uint64_t *old = q->seen;
-    size_t had = q->seen_capacity;
-    sfp_status status = sfp__alloc(&q->seen, had ? 2 * had : 1024, sizeof *q->seen, err);
-    if (status) {
-        q->seen = TAKE(old);
-        return status;
-    }
-    q->seen_capacity = had ? 2 * had : 1024;
-    for (size_t i = 0; i < had; i++)
-        if (old[i])
-            q->seen[slot_of(q, old[i])] = old[i];
-    return SFP_OK;
-}
-
-/* Adds a key, which is not 0. *fresh: it was not there yet. */
-static sfp_status remember(sfp__dir_queue *q, uint64_t key, bool *fresh, sfp_error *err)
-{
-    if (q->seen_count >= SEEN_MAX) {
-        memset(q->seen, 0, q->seen_capacity * sizeof *q->seen);
-        q->seen_count = 0;
-    }
-    if (2 * (q->seen_count + 1) > q->seen_capacity)
-        TRY(grow_seen(q, err));
-    size_t at = slot_of(q, key);
-    *fresh = q->seen[at] == 0;
-    q->seen[at] = key;
-    q->seen_count += *fresh;
-    return SFP_OK;
 }
 
 /* ----------------------------------------------------------------------- checking */
 
-static uint64_t file_key_of(const struct stat *st)
+static uint64_t hash_of(const struct stat *st)
 {
     uint64_t parts[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
                         (uint64_t)st->st_size};
-    uint64_t h = sfp__hash(SFP_HASH_START, parts, sizeof parts);
-    return h ? h : 1;
-}
-
-/* Returns the hash of the file_key and the name of the directory of `path`. */
-static uint64_t labelled_key_of(const char *path, uint64_t file_key)
-{
-    const char *slash = strchr(path, '/');
-    uint64_t h = sfp__hash(file_key, path, slash ? (size_t)(slash - path) : 0);
-    return h ? h : 1;
+    return sfp__hash(SFP_HASH_START, parts, sizeof parts);
 }
 
 bool sfp__dir_is_file_error(int code)
@@ -147,10 +95,10 @@ static sfp_status is_being_written(const char *path, bool *busy, sfp_error *err)
  * its writer forgot to close it or does not exist. */
 static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct stat *st)
 {
-    uint64_t file_key = file_key_of(st);
+    uint64_t hash = hash_of(st);
     double now = q->now();
-    if (file_key != item->was) {
-        item->was = file_key;
+    if (hash != item->was) {
+        item->was = hash;
         item->since = now;
     }
     return now - item->since >= STEADY_SECONDS;
@@ -159,25 +107,8 @@ static bool is_steady(const sfp__dir_queue *q, sfp__dir_item *item, const struct
 typedef enum file_status {
     GONE, /* the file does not exist */
     BUSY, /* is open for writing */
-    SEEN, /* was found before and has not changed */
-    FRESH,
+    COMPLETE,
 } file_status;
-
-/* If FRESH, the item has the origin of the file as it is now. */
-static sfp_status identify(sfp__dir_queue *q, const struct stat *st, sfp__dir_item *item, file_status *out, sfp_error *err)
-{
-    uint64_t file_key = file_key_of(st), key = labelled_key_of(item->path, file_key);
-    bool fresh = true;
-    if (key != item->origin.labelled_key) {
-        TRY(remember(q, key, &fresh, err));
-        if (fresh)
-            item->origin = (sfp__origin){.file_key = file_key,
-                                         .labelled_key = key,
-                                         .changed = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec};
-    }
-    *out = fresh ? FRESH : SEEN;
-    return SFP_OK;
-}
 
 /* Gets the status of a file; the mode of one that cannot be used is 0. */
 static sfp_status get_status(const char *path, struct stat *st, sfp_error *err)
@@ -213,7 +144,8 @@ static sfp_status check_file(sfp__dir_queue *q, bool careful, sfp__dir_item *ite
         if (!S_ISREG(st.st_mode))
             return SFP_OK;
     }
-    return identify(q, &st, item, out, err);
+    *out = COMPLETE;
+    return SFP_OK;
 }
 
 sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *directory, const char *name, bool found, sfp_error *err)
@@ -223,9 +155,9 @@ sfp_status sfp__dir_queue_offer(sfp__dir_queue *q, const char *directory, const 
     if (name[0] == '.' || !sfp__image_name(name))
         return SFP_OK;
     TRY(sfp__path_make(directory, name, &path, err));
-    sfp__dir_item item = {.path = path, .label = -1, .found = found};
+    sfp__dir_item item = {.path = path, .at = q->now(), .found = found};
     TRY(check_file(q, false, &item, &f, err));
-    if (f != FRESH)
+    if (f == GONE)
         return SFP_OK;
     TRY(sfp__dir_queue_put(q, item, err));
     path = NULL;
@@ -239,13 +171,11 @@ sfp_status sfp__dir_queue_take(sfp__dir_queue *q, sfp__dir_item *out, bool *some
     bool late = q->last_call > 0 && q->now() > q->last_call;
     for (*some = false; !*some && q->ready.first < q->ready.last; q->ready.first++) {
         sfp__dir_item item = q->ready.item[q->ready.first];
-        file_status f = FRESH;
+        file_status f = COMPLETE;
         if (item.found)
             TRY(check_file(q, true, &item, &f, err));
         if (f == BUSY && !late) {
             TRY(sfp__check_memory(put(&q->busy, item), err));
-        } else if (f == SEEN) {
-            sfp__free(item.path);
         } else { /* the reader reports a file that was removed or never completed */
             item.unfinished = f == BUSY;
             *out = item;
@@ -262,45 +192,4 @@ void sfp__dir_queue_retry(sfp__dir_queue *q, bool ended)
     q->busy = empty;
     if (ended && q->last_call == 0)
         q->last_call = q->now() + LAST_CALL_SECONDS;
-}
-
-/* ----------------------------------------------------------------------- resuming */
-
-static int compare_keys(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static sfp_status sorted(size_t n, const uint64_t *keys, uint64_t **out, sfp_error *err)
-{
-    TRY(sfp__alloc(out, n, sizeof **out, err));
-    if (n) {
-        memcpy(*out, keys, n * sizeof **out);
-        qsort(*out, n, sizeof **out, compare_keys);
-    }
-    return SFP_OK;
-}
-
-static bool is_in(uint64_t key, size_t n, const uint64_t *keys)
-{
-    return n && bsearch(&key, keys, n, sizeof *keys, compare_keys);
-}
-
-sfp_status sfp__dir_queue_set_resume_filter(sfp__dir_queue *q, const sfp__resume_filter *what, sfp_error *err)
-{
-    OWNED uint64_t *done = NULL, *waiting = NULL;
-    size_t kept = q->ready.first;
-    TRY(sorted(what->n, what->labelled_keys, &done, err));
-    TRY(sorted(what->waiting, what->waiting_keys, &waiting, err));
-    for (size_t i = q->ready.first; i < q->ready.last; i++) {
-        const sfp__dir_item *item = &q->ready.item[i];
-        bool old = item->origin.changed <= what->until && !is_in(item->origin.labelled_key, what->waiting, waiting);
-        if (old || is_in(item->origin.labelled_key, what->n, done))
-            sfp__free(item->path);
-        else
-            q->ready.item[kept++] = *item;
-    }
-    q->ready.last = kept;
-    return SFP_OK;
 }

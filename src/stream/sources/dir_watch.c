@@ -9,9 +9,11 @@
 #include <poll.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum { POLL_MS = 50 };
+static const double check_seconds = 1, rescan_seconds = 10;
 
 #define END_NAME ".end"
 #define FILE_EVENTS (IN_CLOSE_WRITE | IN_MOVED_TO)
@@ -185,6 +187,7 @@ sfp_status sfp__dir_watch_names(const sfp__dir_watch *w, sfp__names *names, sfp_
 static sfp_status rescan(sfp__dir_watch *w, sfp_error *err)
 {
     w->missed = true;
+    w->scanned_at = sfp__monotonic_seconds();
     TRY(watch_all(w, err));
     for (int i = 0; i < w->directory_count; i++)
         TRY(scan(w, w->directories[i].name, err));
@@ -263,8 +266,24 @@ static sfp_status read_events(sfp__dir_watch *w, sfp_error *err)
     return status;
 }
 
+/* Does the path still lead to the directory that is watched? A parent may have been renamed, or a link may have a new target. */
+static void check_path(sfp__dir_watch *w)
+{
+    struct stat st;
+    double now = sfp__monotonic_seconds();
+    if (now - w->checked_at < check_seconds)
+        return;
+    w->checked_at = now;
+    if (stat(w->path, &st) == 0 ? (uint64_t)st.st_dev != w->device || (uint64_t)st.st_ino != w->inode
+                                : errno == ENOENT || errno == ENOTDIR)
+        w->ended = w->removed = true;
+}
+
 sfp_status sfp__dir_watch_wait(sfp__dir_watch *w, sfp_error *err)
 {
+    check_path(w);
+    if (w->remote && !w->ended && sfp__monotonic_seconds() - w->scanned_at >= rescan_seconds)
+        TRY(rescan(w, err));
     struct pollfd wait = {.fd = w->fd, .events = POLLIN};
     int ready = poll(&wait, w->ended ? 0 : 1, POLL_MS);
     if (ready < 0 && errno != EINTR)
@@ -282,15 +301,40 @@ bool sfp__dir_watch_over(const sfp__dir_watch *w)
 
 /* ------------------------------------------------------------------------ opening */
 
+/* inotify reports no changes that other machines make in a network file system. */
+static bool is_remote(const char *path)
+{
+    static const unsigned long kinds[] = {0x6969 /* NFS */, 0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */,
+                                          0x517b /* SMB */, 0x00c36400 /* Ceph */, 0x65735546 /* FUSE */,
+                                          0x01021997 /* 9P */};
+    struct statfs fs;
+    if (statfs(path, &fs) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (((unsigned long)fs.f_type & 0xffffffff) == kinds[i])
+            return true;
+    return false;
+}
+
 sfp_status sfp__dir_watch_open(sfp__dir_watch *w, sfp_source *source, sfp_error *err)
 {
+    struct stat st;
     *w = (sfp__dir_watch){.source = source, .path = source->path, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
     w->queue = (sfp__dir_queue){.path = w->path, .now = sfp__monotonic_seconds};
     if (w->fd < 0)
         return sfp__fail_errno(err, errno == EMFILE ? SFP_ELIMIT : SFP_EIO, "%s: cannot watch the directory", w->path);
+    if (stat(w->path, &st) != 0)
+        return sfp__fail_errno(err, SFP_EIO, "%s: cannot read", w->path);
+    w->device = (uint64_t)st.st_dev;
+    w->inode = (uint64_t)st.st_ino;
     TRY(watch_directory(w, "", err));
     TRY(watch_all(w, err));
     w->opened = true;
+    w->checked_at = w->scanned_at = sfp__monotonic_seconds();
+    w->remote = is_remote(w->path);
+    if (w->remote)
+        sfp__source_warn_live(source, "%.400s: a network file system: it is scanned every %.0f s for changes of other machines",
+                              w->path, rescan_seconds);
     sfp__dir_queue_sort(&w->queue);
     return SFP_OK;
 }

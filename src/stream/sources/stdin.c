@@ -249,10 +249,9 @@ static const char *display_stream(const sfp_source *base, int64_t i, char *buf, 
     return buf;
 }
 
-static const char *origin_stream(const sfp_source *base, sfp__origin *out)
+static void origin_stream(const sfp_source *base, sfp__origin *out)
 {
-    *out = (sfp__origin){0};
-    return ((const tar_stream *)base)->last_key;
+    *out = (sfp__origin){.name = ((const tar_stream *)base)->last_key};
 }
 
 static const sfp__source_ops stdin_ops = {

@@ -34,11 +34,15 @@ static const sfp__source_kind endless = {
 typedef struct synthetic {
     sfp_source base;
     sfp__source_live live; /* endless */
-    uint64_t world;        /* seed of the drift */
-    uint64_t seed;         /* seed of the images */
-    double span;           /* test: number of images of the training stream that it covers; 0: this is the training stream */
-    int64_t next;          /* endless */
-    char last_name[48];    /* name of the last image */
+    sfp__store *store;     /* NULL: the source is used without a run */
+    int64_t pending;       /* samples up to this id, which an earlier process has left, were delivered; INT64_MAX: all */
+    int64_t last;          /* the image that was delivered last */
+    bool last_stored;
+    uint64_t world;     /* seed of the drift */
+    uint64_t seed;      /* seed of the images */
+    double span;        /* test: number of images of the training stream that it covers; 0: this is the training stream */
+    int64_t next;       /* endless */
+    char last_name[48]; /* name of the last image */
 } synthetic;
 
 /* Each block of ten is a permutation of the classes. */
@@ -82,33 +86,39 @@ static const char *name(const sfp_source *base, int64_t i, char *buf, size_t siz
     return buf;
 }
 
+/* Image i is sample i of the store. */
 static sfp_status next(sfp_source *base, sfp_record *r, sfp__raw_image *out, bool *end, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    bool left = false;
     *end = s->live.stop && atomic_load(s->live.stop);
     if (*end)
         return SFP_OK;
-    TRY(load(base, s->next, out, err));
-    return record(base, s->next++, r, err);
+    if (s->pending < INT64_MAX) {
+        TRY(sfp__store_next_pending(s->store, s->pending, &row, &left, err));
+        s->pending = left ? (int64_t)row.id : INT64_MAX;
+    }
+    s->last = left ? (int64_t)row.id : s->next++;
+    s->last_stored = left;
+    TRY(load(base, s->last, out, err));
+    return record(base, s->last, r, err);
 }
 
-static const char *origin(const sfp_source *base, sfp__origin *out)
+static void origin(const sfp_source *base, sfp__origin *out)
 {
     synthetic *s = (synthetic *)(uintptr_t)base; /* only this function writes the name */
-    *out = (sfp__origin){.labelled_key = (uint64_t)s->next};
-    return name(base, s->next - 1, s->last_name, sizeof s->last_name);
+    *out = (sfp__origin){
+        .name = name(base, s->last, s->last_name, sizeof s->last_name), .stored = s->last_stored, .id = (uint64_t)s->last};
 }
 
-static sfp_status set_resume_filter(sfp_source *base, const sfp__resume_filter *what, sfp_error *err)
+static sfp_status set_store(sfp_source *base, sfp__store *store, sfp_error *err)
 {
     synthetic *s = (synthetic *)base;
-    for (size_t i = 0; i < what->n; i++) {
-        if (what->labelled_keys[i] > (uint64_t)SFP_RECORDS_MAX * SFP_RECORDS_MAX)
-            return sfp__fail(err, SFP_EFORMAT, "synthetic: image %llu does not exist",
-                             (unsigned long long)what->labelled_keys[i]);
-        if ((int64_t)what->labelled_keys[i] > s->next)
-            s->next = (int64_t)what->labelled_keys[i];
-    }
+    (void)err;
+    s->store = store;
+    s->pending = -1;
+    s->next = (int64_t)sfp__store_next_id(store);
     return SFP_OK;
 }
 
@@ -120,8 +130,7 @@ static const sfp__source_ops endless_ops = {
     .name = name,
     .next = next,
     .origin = origin,
-    .set_resume_filter = set_resume_filter,
-    .labelled_keys = 1,
+    .set_store = set_store,
     .on_demand = true,
 };
 
@@ -154,6 +163,7 @@ static sfp_status open_synthetic(const char *path, const sfp__source_options *op
         TRY(sfp__names_add(&names, sfp__shape_names[i], strlen(sfp__shape_names[i]), &number, err));
     sfp__names_give(&names, &base->class_names, &base->classes);
     synthetic *s = (synthetic *)base;
+    s->pending = INT64_MAX;
     s->world = opt->seed;
     s->seed = opt->test ? opt->seed ^ TEST_SEED : opt->seed;
     s->span = !opt->test ? 0 : (double)(n ? n : ENDLESS_SPAN);

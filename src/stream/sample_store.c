@@ -1,0 +1,941 @@
+#include "stream/sample_store.h"
+
+#include "base/monotonic.h"
+#include "io/file.h"
+#include "stream/source_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { APPLICATION = 0x53465053, LAYOUT = 1 }; /* numbers in the header of the file: "SFPS", and the version of the tables */
+enum { BUSY_MILLISECONDS = 10000 };
+static const double commit_seconds = 1;
+
+/* Pages are small, because a sample changes one page in each of several trees. */
+static const char create_sql[] =
+    "CREATE TABLE sample(id INTEGER PRIMARY KEY, name TEXT, size INTEGER, modified INTEGER, changed INTEGER, digest BLOB,"
+    " arrived INTEGER, label TEXT, learned TEXT, standing INTEGER NOT NULL, reason TEXT,"
+    " predicted INTEGER, timestamp INTEGER, class TEXT, probability REAL, unknown REAL);"
+    "CREATE INDEX sample_name ON sample(name);"
+    "CREATE INDEX sample_digest ON sample(digest);"
+    "CREATE INDEX sample_waiting ON sample(id) WHERE standing = 0;"
+    /* labels that were given before the present one */
+    "CREATE TABLE earlier_label(sample INTEGER, until INTEGER, label TEXT);"
+    "CREATE INDEX earlier_label_sample ON earlier_label(sample);"
+    "CREATE TABLE line(name TEXT PRIMARY KEY, label TEXT) WITHOUT ROWID;"
+    "CREATE TABLE undo(generation INTEGER, sample INTEGER, learned TEXT, PRIMARY KEY(generation, sample)) WITHOUT ROWID;"
+    "CREATE TABLE forgotten(mark BLOB PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TABLE request(number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT, file TEXT, label TEXT, status INTEGER, answer "
+    "TEXT);"
+    "CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;";
+
+#define ROW "id, name, size, modified, changed, digest, label, learned, standing, predicted IS NOT NULL"
+
+/* name, SQL */
+#define STATEMENTS(X)                                                                                                          \
+    X(FIND, "SELECT " ROW " FROM sample WHERE name = ?1 ORDER BY id DESC LIMIT 1")                                             \
+    X(FIND_ID, "SELECT " ROW " FROM sample WHERE id = ?1")                                                                     \
+    X(FIND_BYTES, "SELECT " ROW " FROM sample WHERE digest = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1")                         \
+    X(ADD, "INSERT INTO sample(id, name, size, modified, changed, digest, arrived, label, standing)"                           \
+           " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)")                                                                       \
+    X(MOVED, "UPDATE sample SET name = ?2, size = ?3, modified = ?4, changed = ?5 WHERE id = ?1")                              \
+    X(LABEL, "UPDATE sample SET label = ?2, standing = 0, reason = NULL WHERE id = ?1")                                        \
+    X(KEEP_LABEL, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE id = ?1")                                  \
+    X(PENDING, "SELECT " ROW " FROM sample WHERE standing = 0 AND id > ?1 AND id < ?2"                                         \
+               " AND (label IS NOT NULL OR predicted IS NULL) ORDER BY id LIMIT 1")                                            \
+    X(LINE, "SELECT label FROM line WHERE name = ?1")                                                                          \
+    X(SET_LINE, "INSERT OR REPLACE INTO line VALUES(?1, ?2)")                                                                  \
+    X(LEARNED, "UPDATE sample SET learned = ?2, standing = ?3, reason = NULL WHERE id = ?1")                                   \
+    X(UNDO, "INSERT OR IGNORE INTO undo SELECT ?2, id, learned FROM sample WHERE id = ?1")                                     \
+    X(REFUSE,                                                                                                                  \
+      "UPDATE sample SET standing = ?2, reason = ?3, label = CASE WHEN ?2 = 1 THEN learned ELSE label END WHERE id = ?1")      \
+    X(DROP_WAITING, "UPDATE sample SET standing = CASE WHEN learned IS NULL THEN 2 ELSE 1 END, reason = ?1,"                   \
+                    " label = coalesce(learned, label) WHERE standing = 0")                                                    \
+    X(PREDICTED, "UPDATE sample SET predicted = ?2, timestamp = ?3, class = ?4, probability = ?5, unknown = ?6 WHERE id = ?1") \
+    X(MARK, "INSERT OR IGNORE INTO forgotten VALUES(?1)")                                                                      \
+    X(IS_MARKED, "SELECT 1 FROM forgotten WHERE mark = ?1")                                                                    \
+    X(ERASE, "UPDATE sample SET name = NULL, size = NULL, modified = NULL, changed = NULL, digest = NULL, label = NULL,"       \
+             " learned = NULL, standing = 4, reason = NULL, timestamp = NULL, class = NULL, probability = NULL,"               \
+             " unknown = NULL, predicted = NULL WHERE id = ?1")                                                                \
+    X(ERASE_LABELS, "DELETE FROM earlier_label WHERE sample = ?1")                                                             \
+    X(ERASE_UNDO, "DELETE FROM undo WHERE sample = ?1")                                                                        \
+    X(ERASE_LINE, "DELETE FROM line WHERE name = ?1")                                                                          \
+    X(COUNTS,                                                                                                                  \
+      "SELECT standing, count(*), sum(label IS NULL), count(predicted), sum(predicted IS NOT NULL AND label IS NOT NULL)"      \
+      " FROM sample GROUP BY standing")                                                                                        \
+    X(CORRECTED, "SELECT count(DISTINCT sample) FROM earlier_label")                                                           \
+    X(MAX_ID, "SELECT max(id) FROM sample")                                                                                    \
+    X(PREDICTIONS, "SELECT id, predicted, timestamp, name, class, probability, unknown FROM sample"                            \
+                   " WHERE predicted IS NOT NULL AND id >= ?1 ORDER BY id")                                                    \
+    X(GET, "SELECT value FROM meta WHERE key = ?1")                                                                            \
+    X(SET, "INSERT OR REPLACE INTO meta VALUES(?1, ?2)")                                                                       \
+    X(FORGET_UNDO, "DELETE FROM undo WHERE generation <= ?1")                                                                  \
+    X(UNDO_MAX, "SELECT max(generation) FROM undo")                                                                            \
+    X(UNDO_ALL, "UPDATE sample SET learned = u.learned, standing = 0 FROM undo u WHERE u.sample = id AND u.generation = ?1"    \
+                " AND standing <> 4")                                                                                          \
+    X(UNDO_DONE, "DELETE FROM undo WHERE generation = ?1")                                                                     \
+    X(SETTLE, "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label")                \
+    X(REQUESTS, "SELECT number, name, file, label FROM request WHERE status IS NULL ORDER BY number LIMIT 1")                  \
+    X(ANSWER, "UPDATE request SET status = ?2, answer = ?3, name = NULL, file = NULL, label = NULL WHERE number = ?1")         \
+    X(REQUEST, "INSERT INTO request(name, file, label) VALUES(?1, ?2, ?3)")                                                    \
+    X(READ_ANSWER, "SELECT status, answer FROM request WHERE number = ?1")                                                     \
+    X(DATA_VERSION, "PRAGMA data_version")
+
+enum {
+#define X(name, sql) name,
+    STATEMENTS(X)
+#undef X
+        STATEMENT_COUNT
+};
+
+static const char *const statements[] = {
+#define X(name, sql) sql,
+    STATEMENTS(X)
+#undef X
+};
+
+struct sfp__store {
+    pthread_mutex_t lock; /* guards everything below */
+    sqlite3 *db;
+    char *path; /* NULL: a temporary store */
+    sqlite3_stmt *statement[STATEMENT_COUNT];
+    bool open;                      /* a transaction has begun */
+    double committed_at;            /* sfp__monotonic_seconds() */
+    uint64_t next_id, first_new_id; /* first_new_id: ids below it are of earlier processes */
+    uint64_t logged;
+    int64_t generation; /* of the next checkpoint */
+    sfp__store_counts counts;
+    sfp__digest salt;
+    int data_version; /* of the last look for requests; -1: there may be one */
+    bool created, discard;
+};
+
+#define LOCKED(s, call)                   \
+    ({                                    \
+        pthread_mutex_lock(&(s)->lock);   \
+        sfp_status status_ = (call);      \
+        pthread_mutex_unlock(&(s)->lock); \
+        status_;                          \
+    })
+
+/* ------------------------------------------------------------------ statements */
+
+static const char *path_of(const sfp__store *s)
+{
+    return s->path ? s->path : "the store of samples";
+}
+
+static sfp_status fail_db(const sfp__store *s, sfp_error *err)
+{
+    int code = s->db ? sqlite3_errcode(s->db) : SQLITE_NOMEM;
+    const char *why = s->db ? sqlite3_errmsg(s->db) : "out of memory";
+    switch (code & 0xff) {
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+        return sfp__fail(err, SFP_EFORMAT, "%s: not a store of samples, or damaged (%s); choose another --out", path_of(s), why);
+    case SQLITE_NOMEM:
+        return sfp__fail(err, SFP_ENOMEM, "%s: out of memory", path_of(s));
+    default:
+        return sfp__fail(err, SFP_EIO, "%s: %s", path_of(s), why);
+    }
+}
+
+/* Binds the arguments of a statement, one per letter: i int64_t, d double (NAN: NULL), t text (NULL allowed), b sfp__digest *. */
+static sfp_status bind(sfp__store *s, int which, const char *types, va_list args, sqlite3_stmt **out, sfp_error *err)
+{
+    if (!s->statement[which] &&
+        sqlite3_prepare_v3(s->db, statements[which], -1, SQLITE_PREPARE_PERSISTENT, &s->statement[which], NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    sqlite3_stmt *st = s->statement[which];
+    int code = SQLITE_OK;
+    for (int i = 1; *types && code == SQLITE_OK; i++, types++) {
+        if (*types == 'i') {
+            code = sqlite3_bind_int64(st, i, va_arg(args, int64_t));
+        } else if (*types == 'd') {
+            double x = va_arg(args, double);
+            code = isnan(x) ? sqlite3_bind_null(st, i) : sqlite3_bind_double(st, i, x);
+        } else if (*types == 't') {
+            code = sqlite3_bind_text(st, i, va_arg(args, const char *), -1, SQLITE_STATIC);
+        } else {
+            const sfp__digest *d = va_arg(args, const sfp__digest *);
+            code = d ? sqlite3_bind_blob(st, i, d, sizeof *d, SQLITE_STATIC) : sqlite3_bind_null(st, i);
+        }
+    }
+    *out = st;
+    return code == SQLITE_OK ? SFP_OK : fail_db(s, err);
+}
+
+/* Ends a statement; its texts are no longer valid. */
+static void reset(sqlite3_stmt **st)
+{
+    if (*st) {
+        (void)sqlite3_reset(*st);
+        (void)sqlite3_clear_bindings(*st);
+    }
+}
+
+/* Runs a statement up to its first row; *st NULL: there is none. The caller declares *st as OWNED_BY(reset). */
+static sfp_status query(sfp__store *s, sqlite3_stmt **st, sfp_error *err, int which, const char *types, ...)
+{
+    va_list args;
+    va_start(args, types);
+    sfp_status status = bind(s, which, types, args, st, err);
+    va_end(args);
+    TRY(status);
+    int code = sqlite3_step(*st);
+    if (code == SQLITE_ROW)
+        return SFP_OK;
+    status = code == SQLITE_DONE ? SFP_OK : fail_db(s, err);
+    reset(st);
+    *st = NULL;
+    return status;
+}
+
+/* Begins a transaction, unless one is open. */
+static sfp_status begin(sfp__store *s, sfp_error *err)
+{
+    if (s->open)
+        return SFP_OK;
+    if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    s->open = true;
+    return SFP_OK;
+}
+
+/* Runs a statement that changes rows. */
+static sfp_status change(sfp__store *s, sfp_error *err, int which, const char *types, ...)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    va_list args;
+    TRY(begin(s, err));
+    va_start(args, types);
+    sfp_status status = bind(s, which, types, args, &st, err);
+    va_end(args);
+    TRY(status);
+    return sqlite3_step(st) == SQLITE_DONE ? SFP_OK : fail_db(s, err);
+}
+
+static sfp_status commit(sfp__store *s, sfp_error *err)
+{
+    if (!s->open)
+        return SFP_OK;
+    if (sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    s->open = false;
+    s->committed_at = sfp__monotonic_seconds();
+    return SFP_OK;
+}
+
+static sfp_status copy_text(sqlite3_stmt *st, int column, char **out, sfp_error *err)
+{
+    const char *text = (const char *)sqlite3_column_text(st, column);
+    return sfp__check_memory(!text || (*out = sfp__strdup(text)), err);
+}
+
+static sfp_status copy_row(sqlite3_stmt *st, sfp__stored *out, sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored row = {.id = (uint64_t)sqlite3_column_int64(st, 0)};
+    TRY(copy_text(st, 1, &row.name, err));
+    row.stamp = (sfp__file_stamp){sqlite3_column_int64(st, 2), sqlite3_column_int64(st, 3), sqlite3_column_int64(st, 4)};
+    const void *digest = sqlite3_column_blob(st, 5);
+    if (digest && sqlite3_column_bytes(st, 5) == (int)sizeof row.digest)
+        memcpy(&row.digest, digest, sizeof row.digest);
+    TRY(copy_text(st, 6, &row.label, err));
+    TRY(copy_text(st, 7, &row.learned, err));
+    int standing = sqlite3_column_int(st, 8);
+    row.standing = standing >= 0 && standing < SFP__STANDINGS ? (sfp__standing)standing : SFP__FORGOTTEN;
+    row.predicted = sqlite3_column_int(st, 9) != 0;
+    *out = row;
+    row = (sfp__stored){0};
+    return SFP_OK;
+}
+
+void sfp__stored_done(sfp__stored *s)
+{
+    sfp__free(s->name);
+    sfp__free(s->label);
+    sfp__free(s->learned);
+    *s = (sfp__stored){0};
+}
+
+static int64_t milliseconds_now(void)
+{
+    struct timespec now;
+    return clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 : 0;
+}
+
+static sfp_status get_number(sfp__store *s, const char *key, int64_t *out, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, GET, "t", key));
+    *out = st ? sqlite3_column_int64(st, 0) : 0;
+    return SFP_OK;
+}
+
+static sfp_status get_digest(sfp__store *s, const char *key, sfp__digest *out, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *out = (sfp__digest){0};
+    TRY(query(s, &st, err, GET, "t", key));
+    const void *value = st ? sqlite3_column_blob(st, 0) : NULL;
+    if (value && sqlite3_column_bytes(st, 0) == (int)sizeof *out)
+        memcpy(out, value, sizeof *out);
+    return SFP_OK;
+}
+
+/* -------------------------------------------------------------------- opening */
+
+bool sfp__store_is_one(const char *path)
+{
+    char head[72];
+    struct stat st;
+    OWNED_BY(sfp__fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    static const uint8_t number[4] = {APPLICATION >> 24, APPLICATION >> 16 & 0xff, APPLICATION >> 8 & 0xff, APPLICATION & 0xff};
+    return st.st_size == 0 || (pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head && memcmp(head + 68, number, 4) == 0);
+}
+
+/* Creates the tables of a new file, or checks that the file has them. */
+static sfp_status create_tables(sfp__store *s, sfp_error *err)
+{
+    char pragmas[128];
+    sqlite3_stmt *st = NULL;
+    int layout = -1, code = sqlite3_prepare_v2(s->db, "PRAGMA user_version", -1, &st, NULL);
+    if (code == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        layout = sqlite3_column_int(st, 0);
+    (void)sqlite3_finalize(st);
+    if (layout < 0)
+        return fail_db(s, err);
+    if (layout == LAYOUT)
+        return SFP_OK;
+    if (layout != 0)
+        return sfp__fail(err, SFP_EFORMAT, "%s: the layout has version %d, expected %d; choose another --out", path_of(s), layout,
+                         LAYOUT);
+    (void)snprintf(pragmas, sizeof pragmas, "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION, LAYOUT);
+    if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_exec(s->db, create_sql, NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    s->created = true;
+    return SFP_OK;
+}
+
+static sfp_status load_counts(sfp__store *s, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL, *corrected = NULL;
+    sfp__store_counts c = {0};
+    TRY(query(s, &st, err, COUNTS, ""));
+    for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
+        if (code != SQLITE_ROW)
+            return fail_db(s, err);
+        int standing = sqlite3_column_int(st, 0);
+        if (standing < 0 || standing >= SFP__STANDINGS)
+            return sfp__fail(err, SFP_EFORMAT, "%s: a sample has standing %d; the file is damaged", path_of(s), standing);
+        uint64_t n = (uint64_t)sqlite3_column_int64(st, 1), unlabelled = (uint64_t)sqlite3_column_int64(st, 2);
+        uint64_t predicted = (uint64_t)sqlite3_column_int64(st, 3), late = (uint64_t)sqlite3_column_int64(st, 4);
+        c.standing[standing] = n;
+        c.unlabelled += standing == SFP__WAITING ? unlabelled : 0;
+        c.predicted += predicted;
+        c.late += late;
+        c.expired += standing == SFP__DROPPED ? predicted - late : 0;
+    }
+    TRY(query(s, &corrected, err, CORRECTED, ""));
+    c.corrected = corrected ? (uint64_t)sqlite3_column_int64(corrected, 0) : 0;
+    s->counts = c;
+    return SFP_OK;
+}
+
+static sfp_status load_numbers(sfp__store *s, sfp_error *err)
+{
+    int64_t logged, generation;
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, MAX_ID, ""));
+    int64_t last = st && sqlite3_column_type(st, 0) != SQLITE_NULL ? sqlite3_column_int64(st, 0) : -1;
+    TRY(get_number(s, "logged", &logged, err));
+    TRY(get_number(s, "generation", &generation, err));
+    TRY(get_digest(s, "salt", &s->salt, err));
+    s->next_id = s->first_new_id = (uint64_t)(last + 1);
+    s->logged = (uint64_t)logged;
+    s->generation = generation + 1;
+    return load_counts(s, err);
+}
+
+static sfp_status open_file(sfp__store *s, sfp_error *err)
+{
+    if (sqlite3_open_v2(s->path ? s->path : "", &s->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
+                        NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    (void)sqlite3_busy_timeout(s->db, BUSY_MILLISECONDS);
+    if (sqlite3_exec(s->db, "PRAGMA page_size = 1024; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY", NULL, NULL, NULL) !=
+        SQLITE_OK)
+        return fail_db(s, err);
+    TRY(create_tables(s, err));
+    /* A commit in the write-ahead log does not wait for the disk; sfp__store_prepare_checkpoint does. */
+    if (s->path && sqlite3_exec(s->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    if (!s->path && sqlite3_exec(s->db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
+    return load_numbers(s, err);
+}
+
+sfp_status sfp__store_open(const char *dir, sfp__store **out, sfp_error *err)
+{
+    OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
+    TRY(sfp__alloc(&s, 1, sizeof *s, err));
+    pthread_mutex_init(&s->lock, NULL);
+    s->data_version = -1;
+    if (dir)
+        TRY(sfp__path_make(dir, SFP__STORE_NAME, &s->path, err));
+    TRY(open_file(s, err));
+    *out = TAKE(s);
+    return SFP_OK;
+}
+
+static sfp_status remove_files(const char *path, sfp_error *err)
+{
+    static const char *const ends[] = {"-wal", "-shm", "-journal", ""};
+    char file[PATH_MAX];
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (snprintf(file, sizeof file, "%s%s", path, ends[i]) < (int)sizeof file && unlink(file) != 0 && errno != ENOENT)
+            return sfp__fail_errno(err, SFP_EIO, "%s: cannot remove", file);
+    return SFP_OK;
+}
+
+sfp_status sfp__store_remove(const char *dir, sfp_error *err)
+{
+    OWNED char *path = NULL;
+    TRY(sfp__path_make(dir, SFP__STORE_NAME, &path, err));
+    return remove_files(path, err);
+}
+
+void sfp__store_close(sfp__store *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        (void)sqlite3_finalize(s->statement[i]);
+    if (s->db && s->open)
+        (void)sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL);
+    (void)sqlite3_close(s->db);
+    if (s->discard && s->path)
+        (void)remove_files(s->path, NULL);
+    pthread_mutex_destroy(&s->lock);
+    sfp__free(s->path);
+    sfp__free(s);
+}
+
+void sfp__store_discard(sfp__store *s)
+{
+    s->discard = s->created;
+}
+
+/* -------------------------------------------------------------------- arrivals */
+
+static sfp_status copy_found(sqlite3_stmt *st, sfp__stored *out, bool *found, sfp_error *err)
+{
+    *found = st != NULL;
+    return st ? copy_row(st, out, err) : SFP_OK;
+}
+
+static sfp_status find(sfp__store *s, const char *name, sfp__stored *out, bool *found, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, FIND, "t", name));
+    return copy_found(st, out, found, err);
+}
+
+sfp_status sfp__store_find(sfp__store *s, const char *name, sfp__stored *out, bool *found, sfp_error *err)
+{
+    return LOCKED(s, find(s, name, out, found, err));
+}
+
+static sfp_status find_id(sfp__store *s, uint64_t id, sfp__stored *out, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    bool found;
+    TRY(query(s, &st, err, FIND_ID, "i", (int64_t)id));
+    TRY(copy_found(st, out, &found, err));
+    return found ? SFP_OK : sfp__fail(err, SFP_EFORMAT, "%s: sample %llu is missing", path_of(s), (unsigned long long)id);
+}
+
+sfp_status sfp__store_get(sfp__store *s, uint64_t id, sfp__stored *out, sfp_error *err)
+{
+    return LOCKED(s, find_id(s, id, out, err));
+}
+
+static sfp_status find_bytes(sfp__store *s, const sfp__digest *digest, uint64_t before, sfp__stored *out, bool *found,
+                             sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, FIND_BYTES, "bi", digest, (int64_t)(before > INT64_MAX ? INT64_MAX : before)));
+    return copy_found(st, out, found, err);
+}
+
+sfp_status sfp__store_find_bytes(sfp__store *s, const sfp__digest *digest, uint64_t before, sfp__stored *out, bool *found,
+                                 sfp_error *err)
+{
+    return LOCKED(s, find_bytes(s, digest, before, out, found, err));
+}
+
+static sfp_status was_forgotten(sfp__store *s, const sfp__digest *digest, bool *out, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *out = false;
+    if (s->counts.standing[SFP__FORGOTTEN] == 0)
+        return SFP_OK;
+    sfp__digest mark = sfp__digest_bytes(s->salt, digest, sizeof *digest);
+    TRY(query(s, &st, err, IS_MARKED, "b", &mark));
+    *out = st != NULL;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bool *out, sfp_error *err)
+{
+    return LOCKED(s, was_forgotten(s, digest, out, err));
+}
+
+static sfp_status add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest, const char *label,
+                      uint64_t *id, sfp_error *err)
+{
+    TRY(change(s, err, ADD, "itiiibit", (int64_t)s->next_id, name, stamp->size, stamp->modified, stamp->changed, digest,
+               milliseconds_now(), label));
+    *id = s->next_id++;
+    s->counts.standing[SFP__WAITING]++;
+    s->counts.unlabelled += label == NULL;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
+                          const char *label, uint64_t *id, sfp_error *err)
+{
+    return LOCKED(s, add(s, name, stamp, digest, label, id, err));
+}
+
+sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err)
+{
+    return LOCKED(s, change(s, err, MOVED, "itiii", (int64_t)id, name, stamp->size, stamp->modified, stamp->changed));
+}
+
+/* Updates the counts: a sample leaves the standing of `was` and gets `standing`. */
+static void count_standing(sfp__store *s, const sfp__stored *was, sfp__standing standing)
+{
+    sfp__store_counts *c = &s->counts;
+    c->standing[was->standing]--;
+    c->standing[standing]++;
+    c->unlabelled -= was->standing == SFP__WAITING && !was->label;
+    c->expired -= was->standing == SFP__DROPPED && was->predicted && !was->label;
+}
+
+static sfp_status label_sample(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    TRY(find_id(s, id, &was, err));
+    if (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED)
+        return SFP_OK;
+    if (was.label)
+        TRY(change(s, err, KEEP_LABEL, "ii", (int64_t)id, milliseconds_now()));
+    TRY(change(s, err, LABEL, "it", (int64_t)id, label));
+    count_standing(s, &was, SFP__WAITING);
+    s->counts.late += was.predicted && !was.label;
+    s->counts.corrected += was.label != NULL;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+{
+    return LOCKED(s, label_sample(s, id, label, err));
+}
+
+static sfp_status next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, PENDING, "ii", after, (int64_t)s->first_new_id));
+    return copy_found(st, out, found, err);
+}
+
+sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err)
+{
+    return LOCKED(s, next_pending(s, after, out, found, err));
+}
+
+/* ------------------------------------------------------------------ labels.csv */
+
+static sfp_status find_line(sfp__store *s, const char *name, char **label, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *label = NULL;
+    TRY(query(s, &st, err, LINE, "t", name));
+    return st ? copy_text(st, 0, label, err) : SFP_OK;
+}
+
+sfp_status sfp__store_line(sfp__store *s, const char *name, char **label, sfp_error *err)
+{
+    return LOCKED(s, find_line(s, name, label, err));
+}
+
+static sfp_status set_line(sfp__store *s, const char *name, const char *label, bool *changed, sfp_error *err)
+{
+    OWNED char *was = NULL;
+    TRY(find_line(s, name, &was, err));
+    *changed = !was || strcmp(was, label) != 0;
+    return *changed ? change(s, err, SET_LINE, "tt", name, label) : SFP_OK;
+}
+
+sfp_status sfp__store_set_line(sfp__store *s, const char *name, const char *label, bool *changed, sfp_error *err)
+{
+    return LOCKED(s, set_line(s, name, label, changed, err));
+}
+
+static sfp_status labels_position(sfp__store *s, sfp__labels_position *out, sfp_error *err)
+{
+    int64_t offset, line, crc;
+    TRY(get_number(s, "labels_offset", &offset, err));
+    TRY(get_number(s, "labels_line", &line, err));
+    TRY(get_number(s, "labels_crc", &crc, err));
+    *out = (sfp__labels_position){.offset = (uint64_t)offset, .line = (uint64_t)line, .crc = (uint32_t)crc};
+    return SFP_OK;
+}
+
+sfp_status sfp__store_labels_position(sfp__store *s, sfp__labels_position *out, sfp_error *err)
+{
+    return LOCKED(s, labels_position(s, out, err));
+}
+
+static sfp_status set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err)
+{
+    TRY(change(s, err, SET, "ti", "labels_offset", (int64_t)at->offset));
+    TRY(change(s, err, SET, "ti", "labels_line", (int64_t)at->line));
+    return change(s, err, SET, "ti", "labels_crc", (int64_t)at->crc);
+}
+
+sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err)
+{
+    return LOCKED(s, set_labels_position(s, at, err));
+}
+
+/* ------------------------------------------------------------------- standings */
+
+static sfp_status learned(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    TRY(find_id(s, id, &was, err));
+    /* another label may have arrived since: then the sample waits for its correction */
+    bool current = !label || !was.label || strcmp(was.label, label) == 0;
+    sfp__standing now = !label ? SFP__DROPPED : current ? SFP__LEARNED : SFP__WAITING;
+    TRY(change(s, err, UNDO, "ii", (int64_t)id, s->generation));
+    TRY(change(s, err, LEARNED, "iti", (int64_t)id, label, (int64_t)now));
+    count_standing(s, &was, now);
+    return SFP_OK;
+}
+
+sfp_status sfp__store_learned(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+{
+    return LOCKED(s, learned(s, id, label, err));
+}
+
+static sfp_status refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    TRY(find_id(s, id, &was, err));
+    sfp__standing now = was.learned ? SFP__LEARNED : standing;
+    TRY(change(s, err, REFUSE, "iit", (int64_t)id, (int64_t)now, reason));
+    count_standing(s, &was, now);
+    s->counts.expired += now == SFP__DROPPED && was.predicted && !was.label;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
+{
+    return LOCKED(s, refuse(s, id, standing, reason, err));
+}
+
+static sfp_status drop_waiting(sfp__store *s, const char *reason, sfp_error *err)
+{
+    if (s->counts.standing[SFP__WAITING] == 0)
+        return SFP_OK;
+    TRY(change(s, err, DROP_WAITING, "t", reason));
+    return load_counts(s, err);
+}
+
+sfp_status sfp__store_drop_waiting(sfp__store *s, const char *reason, sfp_error *err)
+{
+    return LOCKED(s, drop_waiting(s, reason, err));
+}
+
+static sfp_status predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability, double unknown,
+                            int64_t timestamp, sfp_error *err)
+{
+    TRY(change(s, err, PREDICTED, "iiitdd", (int64_t)id, at, timestamp, class_name, probability, unknown));
+    s->counts.predicted++;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability,
+                                double unknown, int64_t timestamp, sfp_error *err)
+{
+    return LOCKED(s, predicted(s, id, at, class_name, probability, unknown, timestamp, err));
+}
+
+static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored was = {0};
+    TRY(find_id(s, id, &was, err));
+    if (s->salt.word[0] == 0 && s->salt.word[1] == 0) {
+        if (getrandom(&s->salt, sizeof s->salt, 0) != (ssize_t)sizeof s->salt)
+            return sfp__fail_errno(err, SFP_EIO, "cannot get random bytes");
+        TRY(change(s, err, SET, "tb", "salt", &s->salt));
+    }
+    sfp__digest mark = sfp__digest_bytes(s->salt, &was.digest, sizeof was.digest);
+    TRY(change(s, err, MARK, "b", &mark));
+    TRY(change(s, err, ERASE_LABELS, "i", (int64_t)id));
+    TRY(change(s, err, ERASE_UNDO, "i", (int64_t)id));
+    if (was.name)
+        TRY(change(s, err, ERASE_LINE, "t", was.name));
+    TRY(change(s, err, ERASE, "i", (int64_t)id));
+    TRY(commit(s, err));
+    /* the log must not keep the row either */
+    if (s->path && sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_NOMEM)
+        return fail_db(s, err);
+    return load_counts(s, err);
+}
+
+sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err)
+{
+    return LOCKED(s, erase(s, id, err));
+}
+
+sfp__store_counts sfp__store_get_counts(sfp__store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    sfp__store_counts counts = s->counts;
+    pthread_mutex_unlock(&s->lock);
+    return counts;
+}
+
+uint64_t sfp__store_next_id(sfp__store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    uint64_t id = s->next_id;
+    pthread_mutex_unlock(&s->lock);
+    return id;
+}
+
+void sfp__store_raise_id(sfp__store *s, uint64_t id)
+{
+    pthread_mutex_lock(&s->lock);
+    s->next_id = id > s->next_id ? id : s->next_id;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static double number_or_nan(sqlite3_stmt *st, int column)
+{
+    return sqlite3_column_type(st, column) == SQLITE_NULL ? (double)NAN : sqlite3_column_double(st, column);
+}
+
+static sfp_status each_prediction(sfp__store *s, uint64_t from,
+                                  sfp_status (*fn)(void *ctx, const sfp__stored_prediction *p, sfp_error *err), void *ctx,
+                                  sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, PREDICTIONS, "i", (int64_t)(from > INT64_MAX ? INT64_MAX : from)));
+    for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
+        if (code != SQLITE_ROW)
+            return fail_db(s, err);
+        const char *name = (const char *)sqlite3_column_text(st, 3);
+        const sfp__stored_prediction p = {.id = (uint64_t)sqlite3_column_int64(st, 0),
+                                          .at = sqlite3_column_int64(st, 1),
+                                          .timestamp = sqlite3_column_int64(st, 2),
+                                          .name = name ? name : "",
+                                          .class_name = (const char *)sqlite3_column_text(st, 4),
+                                          .probability = number_or_nan(st, 5),
+                                          .unknown = number_or_nan(st, 6)};
+        TRY(fn(ctx, &p, err));
+    }
+    return SFP_OK;
+}
+
+sfp_status sfp__store_each_prediction(sfp__store *s, uint64_t from,
+                                      sfp_status (*fn)(void *ctx, const sfp__stored_prediction *p, sfp_error *err), void *ctx,
+                                      sfp_error *err)
+{
+    return LOCKED(s, each_prediction(s, from, fn, ctx, err));
+}
+
+static sfp_status set_logged(sfp__store *s, uint64_t id, sfp_error *err)
+{
+    s->logged = id;
+    return change(s, err, SET, "ti", "logged", (int64_t)id);
+}
+
+sfp_status sfp__store_set_logged(sfp__store *s, uint64_t id, sfp_error *err)
+{
+    return LOCKED(s, set_logged(s, id, err));
+}
+
+uint64_t sfp__store_logged(const sfp__store *s)
+{
+    return s->logged;
+}
+
+/* ----------------------------------------------------------------- transactions */
+
+sfp_status sfp__store_commit(sfp__store *s, sfp_error *err)
+{
+    return LOCKED(s, commit(s, err));
+}
+
+sfp_status sfp__store_commit_if_due(sfp__store *s, sfp_error *err)
+{
+    return LOCKED(s, sfp__monotonic_seconds() - s->committed_at >= commit_seconds ? commit(s, err) : SFP_OK);
+}
+
+static sfp_status prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err)
+{
+    TRY(change(s, err, SET, "ti", "generation", s->generation));
+    TRY(commit(s, err));
+    *generation = s->generation;
+    if (!s->path)
+        return SFP_OK;
+    /* PASSIVE does not wait for readers. It syncs the log first, which is what counts. */
+    int code = sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    return code == SQLITE_OK || code == SQLITE_BUSY ? SFP_OK : fail_db(s, err);
+}
+
+sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err)
+{
+    return LOCKED(s, prepare_checkpoint(s, generation, err));
+}
+
+static sfp_status finish_checkpoint(sfp__store *s, bool only, sfp_error *err)
+{
+    TRY(change(s, err, FORGET_UNDO, "i", only ? s->generation : s->generation - 1));
+    s->generation++;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_finish_checkpoint(sfp__store *s, bool only, sfp_error *err)
+{
+    return LOCKED(s, finish_checkpoint(s, only, err));
+}
+
+static sfp_status resume(sfp__store *s, int64_t generation, sfp_error *err)
+{
+    if (generation >= s->generation)
+        return sfp__fail(err, SFP_EFORMAT,
+                         "%s: the store is older than the checkpoint beside it (%lld, expected %lld); restore both together",
+                         path_of(s), (long long)s->generation - 1, (long long)generation);
+    for (;;) {
+        int64_t last = 0;
+        {
+            OWNED_BY(reset) sqlite3_stmt *st = NULL;
+            TRY(query(s, &st, err, UNDO_MAX, ""));
+            last = st ? sqlite3_column_int64(st, 0) : 0;
+        }
+        if (last <= generation)
+            break;
+        TRY(change(s, err, UNDO_ALL, "i", last));
+        TRY(change(s, err, UNDO_DONE, "i", last));
+    }
+    TRY(change(s, err, SETTLE, ""));
+    s->data_version = -1;
+    TRY(load_counts(s, err));
+    return commit(s, err);
+}
+
+sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
+{
+    return LOCKED(s, resume(s, generation, err));
+}
+
+/* --------------------------------------------------------------------- requests */
+
+void sfp__request_done(sfp__request *r)
+{
+    sfp__free(r->name);
+    sfp__free(r->file);
+    sfp__free(r->label);
+    *r = (sfp__request){0};
+}
+
+static sfp_status next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err)
+{
+    *found = false;
+    if (!s->path) /* no other process can open it */
+        return SFP_OK;
+    {
+        OWNED_BY(reset) sqlite3_stmt *st = NULL;
+        TRY(query(s, &st, err, DATA_VERSION, ""));
+        int version = st ? sqlite3_column_int(st, 0) : 0;
+        if (version == s->data_version)
+            return SFP_OK;
+        s->data_version = version;
+    }
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    OWNED_BY(sfp__request_done) sfp__request r = {0};
+    TRY(query(s, &st, err, REQUESTS, ""));
+    if (!st)
+        return SFP_OK;
+    r.number = sqlite3_column_int64(st, 0);
+    TRY(copy_text(st, 1, &r.name, err));
+    TRY(copy_text(st, 2, &r.file, err));
+    TRY(copy_text(st, 3, &r.label, err));
+    s->data_version = -1; /* others may follow */
+    *out = r;
+    r = (sfp__request){0};
+    *found = true;
+    return SFP_OK;
+}
+
+sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err)
+{
+    return LOCKED(s, next_request(s, out, found, err));
+}
+
+sfp_status sfp__store_answer(sfp__store *s, int64_t number, sfp_status status, const char *text, sfp_error *err)
+{
+    return LOCKED(s, change(s, err, ANSWER, "iit", number, (int64_t)status, text));
+}
+
+static sfp_status leave_request(sfp__store *s, const char *name, const char *file, const char *label, int64_t *number,
+                                sfp_error *err)
+{
+    TRY(change(s, err, REQUEST, "ttt", name, file, label));
+    *number = sqlite3_last_insert_rowid(s->db);
+    return commit(s, err);
+}
+
+sfp_status sfp__store_request(sfp__store *s, const char *name, const char *file, const char *label, int64_t *number,
+                              sfp_error *err)
+{
+    return LOCKED(s, leave_request(s, name, file, label, number, err));
+}
+
+static sfp_status read_answer(sfp__store *s, int64_t number, bool *done, sfp_error *err)
+{
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, READ_ANSWER, "i", number));
+    *done = st && sqlite3_column_type(st, 0) != SQLITE_NULL;
+    sfp_status status = *done ? (sfp_status)sqlite3_column_int(st, 0) : SFP_OK;
+    if (!status)
+        return SFP_OK;
+    const char *text = (const char *)sqlite3_column_text(st, 1);
+    return sfp__fail(err, status, "%s", text ? text : "the request was refused");
+}
+
+sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp_error *err)
+{
+    return LOCKED(s, read_answer(s, number, done, err));
+}

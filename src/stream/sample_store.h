@@ -1,0 +1,175 @@
+/* The store of samples of a live run: one row per image that has arrived, in DIR/samples.db (SQLite). An id is never given twice.
+ *
+ * Each sample has one standing:
+ *
+ *                 a label, in time                 another label, or a correction that waits
+ *   arrival --> WAITING ------------------> LEARNED ----------------------------------------> WAITING --> LEARNED
+ *      |          | ^                          |
+ *      |          | | a label                  | forget
+ *      |          | +--- DROPPED               +-------------------> FORGOTTEN: only the id is left
+ *      |          +----> DROPPED: the learner was busy, or no label can arrive any more
+ *      +---------------> UNREADABLE
+ *
+ * An image without a label is predicted and is WAITING until its label arrives. offered = the sum over all standings.
+ *
+ * What the checkpoint contains and what the store says agree after any kill. `learned` is the label with which a sample is part of the
+ * learner. A change of it is recorded together with the value before, under the number of the next checkpoint (its generation). The store
+ * reaches the disk before that checkpoint replaces the last one. A run that resumes from generation g undoes all changes above g; the
+ * samples then wait, and are delivered again.
+ *
+ * The thread that reads the source and the thread that learns use the store. Changes are collected in a transaction;
+ * sfp__store_commit ends it. Other processes read the file at any time, and leave requests in it (corrections). */
+#ifndef SFP_STREAM_SAMPLE_STORE_H
+#define SFP_STREAM_SAMPLE_STORE_H
+
+#include "base/digest.h"
+#include "base/mem.h"
+
+#include <stdint.h>
+
+#define SFP__STORE_NAME "samples.db"
+
+typedef enum sfp__standing {
+    SFP__WAITING,
+    SFP__LEARNED,
+    SFP__DROPPED,
+    SFP__UNREADABLE,
+    SFP__FORGOTTEN,
+    SFP__STANDINGS
+} sfp__standing;
+
+/* The file of a sample when it was read; two equal ones have the same bytes. */
+typedef struct sfp__file_stamp {
+    int64_t size, modified, changed; /* bytes; mtime and ctime in ns. All 0: not a file */
+} sfp__file_stamp;
+
+/* A row. Texts are owned; sfp__stored_done frees them. */
+typedef struct sfp__stored {
+    uint64_t id;
+    char *name;
+    sfp__file_stamp stamp;
+    sfp__digest digest;
+    char *label;   /* the last one that was given; NULL: none */
+    char *learned; /* the label with which the sample is part of the learner; NULL: it is not */
+    sfp__standing standing;
+    bool predicted;
+} sfp__stored;
+
+void sfp__stored_done(sfp__stored *s);
+
+typedef struct sfp__store sfp__store;
+
+/* Opens or creates DIR/samples.db. DIR NULL: a store that ends with the process. */
+sfp_status sfp__store_open(const char *dir, sfp__store **out, sfp_error *err);
+void sfp__store_close(sfp__store *s);
+DEFINE_OWNED_PTR(sfp__store, sfp__store_close)
+/* Is the file at `path` a store, perhaps an empty one? false: it does not exist, or it is another file. */
+bool sfp__store_is_one(const char *path);
+/* Removes the files of a store that was created by this process at its close: the run has failed before it changed its directory. */
+void sfp__store_discard(sfp__store *s);
+/* Removes DIR/samples.db and what SQLite keeps beside it. */
+sfp_status sfp__store_remove(const char *dir, sfp_error *err);
+
+/* ------------------------------------------------------------ arrivals: by the thread that reads the source, and others */
+
+sfp_status sfp__store_get(sfp__store *s, uint64_t id, sfp__stored *out, sfp_error *err);
+/* The newest sample of this name; *found false: there is none. */
+sfp_status sfp__store_find(sfp__store *s, const char *name, sfp__stored *out, bool *found, sfp_error *err);
+/* The newest sample with these bytes whose id is below `before`. */
+sfp_status sfp__store_find_bytes(sfp__store *s, const sfp__digest *digest, uint64_t before, sfp__stored *out, bool *found,
+                                 sfp_error *err);
+/* Was a sample with these bytes forgotten? Then it must not be learned again. */
+sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bool *out, sfp_error *err);
+/* Adds a sample, which is WAITING. label NULL: none. */
+sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
+                          const char *label, uint64_t *id, sfp_error *err);
+/* The file of a sample was moved, or its times have changed. */
+sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err);
+/* Records a label. The sample is WAITING until it is learned with it. */
+sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
+/* The first sample above `after` that an earlier process has left to be delivered again; *found false: there is none. */
+sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err);
+
+/* The label that labels.csv has for a name; NULL: none. Free it with sfp__free. */
+sfp_status sfp__store_line(sfp__store *s, const char *name, char **label, sfp_error *err);
+/* Records a line of labels.csv. *changed: the name had no label there, or another one. */
+sfp_status sfp__store_set_line(sfp__store *s, const char *name, const char *label, bool *changed, sfp_error *err);
+/* How far labels.csv was read: bytes, lines, and the CRC-32 of these bytes. */
+typedef struct sfp__labels_position {
+    uint64_t offset, line;
+    uint32_t crc;
+} sfp__labels_position;
+sfp_status sfp__store_labels_position(sfp__store *s, sfp__labels_position *out, sfp_error *err);
+sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err);
+
+/* ------------------------------------------------------------ standings: by the thread that learns */
+
+/* The sample is part of the learner with this label; NULL: no longer. */
+sfp_status sfp__store_learned(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
+/* A sample that is not learned: DROPPED or UNREADABLE. A correction that cannot be made leaves the sample LEARNED with its old label. */
+sfp_status sfp__store_refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err);
+/* All samples that wait and cannot be delivered again are DROPPED. */
+sfp_status sfp__store_drop_waiting(sfp__store *s, const char *reason, sfp_error *err);
+/* Records a prediction at the time of day `at` (ms since 1970). class_name NULL: nothing is learned yet; NAN: no number. */
+sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability,
+                                double unknown, int64_t timestamp, sfp_error *err);
+/* Removes everything but the id of a sample that is not part of the learner any more. */
+sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err);
+
+typedef struct sfp__store_counts {
+    uint64_t standing[SFP__STANDINGS];
+    uint64_t unlabelled; /* of those that wait: without a label */
+    uint64_t predicted, late, expired, corrected;
+} sfp__store_counts;
+sfp__store_counts sfp__store_get_counts(sfp__store *s);
+/* The id of the next sample. sfp__store_raise_id: at least this one, because smaller ones are in a log. */
+uint64_t sfp__store_next_id(sfp__store *s);
+void sfp__store_raise_id(sfp__store *s, uint64_t id);
+
+/* Predictions whose line may be missing in the log: those with ids from `from` on, in order of id. */
+typedef struct sfp__stored_prediction {
+    uint64_t id;
+    int64_t at, timestamp;
+    const char *name, *class_name; /* valid during the call; class_name may be NULL */
+    double probability, unknown;   /* NAN: none */
+} sfp__stored_prediction;
+sfp_status sfp__store_each_prediction(sfp__store *s, uint64_t from,
+                                      sfp_status (*fn)(void *ctx, const sfp__stored_prediction *p, sfp_error *err), void *ctx,
+                                      sfp_error *err);
+/* Lines of predictions with smaller ids are in the log, which another program may have moved since. */
+sfp_status sfp__store_set_logged(sfp__store *s, uint64_t id, sfp_error *err);
+uint64_t sfp__store_logged(const sfp__store *s);
+
+/* ------------------------------------------------------------ transactions and checkpoints */
+
+/* Ends the transaction, if one is open: its changes survive a kill of the process. */
+sfp_status sfp__store_commit(sfp__store *s, sfp_error *err);
+/* The same if the last one ended more than a second ago. */
+sfp_status sfp__store_commit_if_due(sfp__store *s, sfp_error *err);
+/* Brings all changes to the disk. Returns the generation of the checkpoint that must be written next. */
+sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err);
+/* The checkpoint is written. only: the one before does not exist any more. */
+sfp_status sfp__store_finish_checkpoint(sfp__store *s, bool only, sfp_error *err);
+/* Undoes what the checkpoint of this generation does not contain; 0: there is no checkpoint. */
+sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err);
+
+/* ------------------------------------------------------------ requests of other processes */
+
+typedef struct sfp__request {
+    int64_t number;
+    char *name;  /* of a sample */
+    char *file;  /* path of its image; NULL: that in the source */
+    char *label; /* NULL: forget the sample */
+} sfp__request;
+
+void sfp__request_done(sfp__request *r);
+/* The next request that has no answer; *found false: there is none. Costs little if the file has not changed. */
+sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err);
+sfp_status sfp__store_answer(sfp__store *s, int64_t number, sfp_status status, const char *text, sfp_error *err);
+/* Leaves a request and returns its number. file, label: see sfp__request. */
+sfp_status sfp__store_request(sfp__store *s, const char *name, const char *file, const char *label, int64_t *number,
+                              sfp_error *err);
+/* Reads the answer to a request; *done false: there is none yet. If the request was refused, returns its status and message. */
+sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp_error *err);
+
+#endif
