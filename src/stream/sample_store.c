@@ -748,6 +748,14 @@ sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp
     return code == SQLITE_OK || code == SQLITE_BUSY ? SFP_OK : fail_db(s, err);
 }
 
+sfp_status sfp__store_finish_checkpoint(sfp__store *s, bool only, sfp_error *err)
+{
+    LOCK(s);
+    TRY(change(s, err, FORGET_UNDO, "i", only ? s->generation : s->generation - 1));
+    s->generation++;
+    return SFP_OK;
+}
+
 sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
 {
     LOCK(s);
