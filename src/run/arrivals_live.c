@@ -69,10 +69,10 @@ static void update_counts(live *a)
         r->samples.offered += c.standing[i];
     r->samples.dropped = c.standing[SFP__DROPPED];
     r->samples.skipped = c.standing[SFP__UNREADABLE];
-    r->samples.learned = c.standing[SFP__LEARNED];
-    r->samples.waiting = c.standing[SFP__WAITING];
-    r->samples.forgotten = c.standing[SFP__FORGOTTEN];
-    r->samples.corrected = c.corrected;
+    r->standings.learned = c.standing[SFP__LEARNED];
+    r->standings.waiting = c.standing[SFP__WAITING];
+    r->standings.forgotten = c.standing[SFP__FORGOTTEN];
+    r->standings.corrected = c.corrected;
     r->labels.unlabelled = c.predicted;
     r->labels.late = c.late;
     r->labels.expired = c.expired;
@@ -511,7 +511,7 @@ static sfp_status predicted(sfp__arrivals *base, const sfp__delivery *d, int64_t
 
 static bool predicts(const sfp__arrivals *base, uint64_t *from)
 {
-    *from = base->plan->opt->resume ? sfp__store_next_id(base->store) : 0;
+    *from = base->plan->opt->resume ? sfp__store_first_new_id(base->store) : 0; /* lines that the store does not know */
     return true;
 }
 

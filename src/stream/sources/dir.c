@@ -128,16 +128,15 @@ static sfp_status is_gone(const dir_source *s, const char *name, bool *out, sfp_
 
 /* Finds a sample with these bytes that the file at `path` belongs to: its own file was moved here, or it has no label yet. */
 static sfp_status find_moved(const dir_source *s, const sfp__digest *digest, bool labelled, sfp__stored *out, bool *found,
-                             sfp_error *err)
+                             bool *gone, sfp_error *err)
 {
     for (uint64_t before = UINT64_MAX;;) {
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-        bool gone = false;
         TRY(sfp__store_find_bytes(s->store, digest, before, &row, found, err));
         if (!*found)
             return SFP_OK;
-        TRY(is_gone(s, row.name, &gone, err));
-        if (gone || (labelled && !row.label && row.standing == SFP__WAITING)) {
+        TRY(is_gone(s, row.name, gone, err));
+        if (*gone || (labelled && !row.label && row.standing == SFP__WAITING)) {
             *out = row;
             row = (sfp__stored){0};
             return SFP_OK;
@@ -152,7 +151,7 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
 {
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     const char *path = s->last.path, *name;
-    bool found, forgotten;
+    bool found, forgotten, gone = false;
     *skip = true;
     TRY(sfp__store_was_forgotten(s->store, digest, &forgotten, err));
     if (forgotten)
@@ -163,11 +162,14 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
     bool stays = found && sfp__digest_equal(&row.digest, digest); /* only its times have changed */
     if (!stays) {
         sfp__stored_done(&row);
-        TRY(find_moved(s, digest, name != NULL, &row, &found, err));
+        TRY(find_moved(s, digest, name != NULL, &row, &found, &gone, err));
     }
     *skip = stays || (found && (!name || (row.label && strcmp(row.label, name) == 0)));
     if (found) {
-        TRY(sfp__store_moved(s->store, row.id, path, stamp, err));
+        if (gone || strcmp(row.name, path) == 0)
+            TRY(sfp__store_moved(s->store, row.id, path, stamp, err));
+        else if (!stays)
+            TRY(sfp__store_add_name(s->store, row.id, path, err));
         if (!*skip)
             TRY(sfp__store_label(s->store, row.id, name, err));
         s->last_id = row.id;
