@@ -104,6 +104,21 @@ static bool is_overloaded(const live *a)
     return lasts && *a->base.query_seconds * arrival_rate(a) > 1;
 }
 
+/* Classes strict: an image whose label is not a known class is skipped. */
+static void skip_refused(live *a)
+{
+    for (int n = a->in.batch.count; n > 0; n--) {
+        sfp__arrival *i = sfp__arrival_list_take(&a->in.batch);
+        bool allowed = sfp__classes_allowed(a->classes, i->class_name);
+        if (!allowed) {
+            sfp__classes_refuse(a->classes, i->class_name, i->name);
+            a->base.r->labels.late += sfp__ledger_end_waiting(a->ledger, i);
+            i->fate = SFP_DISCARD_SKIPPED;
+        }
+        sfp__arrival_list_put(allowed ? &a->in.batch : &a->in.discarded, i);
+    }
+}
+
 /* Takes the next output of the inbox, which may be empty. */
 static void take_inbox(live *a, double until)
 {
@@ -118,13 +133,17 @@ static void take_inbox(live *a, double until)
     for (int n = atomic_load(&p->source->live->warning_count); a->warnings_reported < n;
          a->warnings_reported++) /* each warning is reported once */
         sfp__plan_warn(p, "%s", p->source->live->warnings[a->warnings_reported]);
+    skip_refused(a);
     count_discarded(a);
 }
 
 /* A late label: its image, if it is still in the label queue, joins the stream. */
 static void take_label(live *a, sfp__arrival *label)
 {
-    sfp__arrival *image = sfp__ledger_label(a->ledger, label->name);
+    bool allowed = sfp__classes_allowed(a->classes, label->class_name);
+    if (!allowed) /* the image waits for another label */
+        sfp__classes_refuse(a->classes, label->class_name, label->name);
+    sfp__arrival *image = allowed ? sfp__ledger_label(a->ledger, label->name) : NULL;
     if (image) {
         image->label = label->label;
         image->class_name = label->class_name;
