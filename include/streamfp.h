@@ -178,7 +178,8 @@ typedef struct sfp_engine_options {
 #define SFP_IMAGE_SIZE_AUTO (-1) /* for image_size: chosen by the arrival rate */
 
 /* backbone: a safetensors, PyTorch or .npz file, or "builtin", or "features:D": no network, for samples that are features of D values
- * (SFP_IMAGE_FEATURES). NULL, only with options.state: "features:D" if it was learned from features, else "builtin". options NULL: defaults. */
+ * (SFP_IMAGE_FEATURES). NULL, only with options.state: the backbone with which the state was learned; its file is that in result.json
+ * beside the state, and a message names it. options NULL: defaults. */
 SFP_API sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err);
 
 /* A tiny random backbone (32 x 32 pixels) for tests and examples that have no file. It is not trained. */

@@ -9,6 +9,7 @@
 #include "compute/gemm.h"
 #include "learner/state/state.h"
 #include "model/vit.h"
+#include "results/result.h"
 #include "run/options.h"
 #include "stream/source_internal.h"
 
@@ -115,6 +116,11 @@ static sfp_status choose_size(sfp_engine *e, sfp_error *err)
     return SFP_OK;
 }
 
+static bool is_features(const char *backbone)
+{
+    return strncmp(backbone, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0;
+}
+
 static sfp_status make_random(const sfp__vit_config *c, uint64_t seed, float spread, const char *name,
                               const sfp_engine_options *o, sfp_engine **out, sfp_error *err)
 {
@@ -163,7 +169,7 @@ static sfp_status open_backbone(const char *backbone, const sfp_engine_options *
                 "its place; use --backbone FILE for a pretrained one");
         return make_random(&stand_in, 1, 0.08f, backbone, &o, out, err);
     }
-    if (strncmp(backbone, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0)
+    if (is_features(backbone))
         return open_features(backbone, &o, out, err);
     const sfp__vit_options load = {.precision = o.precision, .img_size = o.image_size};
     OWNED_PTR(sfp_engine_close) sfp_engine *e = NULL;
@@ -198,21 +204,66 @@ static sfp_status open_as_saved(const char *backbone, const sfp_engine_options *
     return SFP_OK;
 }
 
+/* Finds the backbone that the run of a file recorded. A relative path begins where the run was started: in the current directory, or in
+ * one above the file. */
+static bool locate_backbone(const char *recorded, const char *file, char name[PATH_MAX])
+{
+    struct stat st;
+    char above[PATH_MAX];
+    (void)snprintf(name, PATH_MAX, "%s", recorded);
+    bool found = stat(name, &st) == 0;
+    if (found || recorded[0] == '/' || !realpath(file, above))
+        return found;
+    for (char *slash; !found && (slash = strrchr(above, '/'));) {
+        *slash = '\0';
+        found = snprintf(name, PATH_MAX, "%s/%s", above, recorded) < PATH_MAX && stat(name, &st) == 0;
+    }
+    return found;
+}
+
+/* Finds the backbone of a state: that of its run, which result.json beside the state names. Whether it is unchanged is checked when
+ * the state is opened. */
+static sfp_status find_backbone(const sfp_engine_options *o, char name[PATH_MAX], sfp_error *err)
+{
+    OWNED_BY(sfp__result_done) sfp_result r = {0};
+    char file[PATH_MAX], result[PATH_MAX], learned[SFP_NAME_MAX];
+    sfp_error why;
+    TRY(sfp__state_path(o->state, file, sizeof file, err));
+    TRY(sfp__state_backbone(file, learned, sizeof learned, err));
+    bool own = !*learned || strcmp(learned, SFP_VIT_BUILTIN) == 0 || strcmp(learned, "random") == 0;
+    (void)snprintf(name, PATH_MAX, "%s", own ? SFP_VIT_BUILTIN : learned);
+    if (own || is_features(learned))
+        return SFP_OK;
+    const char *slash = strrchr(file, '/');
+    TRY(sfp__path_print(result, sizeof result, err, "%.*sresult.json", slash ? (int)(slash + 1 - file) : 0, file));
+    sfp_status status = sfp__result_read(result, &r, &why);
+    if (sfp__is_machine_error(status))
+        return sfp__fail(err, status, "%s", why.message);
+    const char *recorded = status ? NULL : sfp__result_value(&r, "backbone");
+    if (!recorded || strcmp(recorded, SFP_VIT_BUILTIN) == 0)
+        return sfp__fail_key(err, "backbone", SFP_ENOTFOUND,
+                             "%s: its backbone is '%s', but no result.json beside it has the path; use --backbone FILE", file,
+                             learned);
+    if (!locate_backbone(recorded, file, name))
+        return sfp__fail_key(err, "backbone", SFP_ENOTFOUND, "%s: its backbone %s does not exist; use --backbone FILE", file,
+                             recorded);
+    log_info(o, "backbone is %s, as in %s", name, result);
+    return SFP_OK;
+}
+
 sfp_status sfp_engine_open(const char *backbone, const sfp_engine_options *options, sfp_engine **out, sfp_error *err)
 {
     IN_LIBRARY;
     sfp_engine_options o;
-    char file[PATH_MAX], features[64] = "";
+    char found[PATH_MAX];
     int size = 0;
     TRY(read_options(options, &o, err));
     if ((!backbone && !o.state) || !out)
         return sfp__fail(err, SFP_EINVAL, "backbone (without a state) and out must not be NULL");
-    if (!backbone) {
-        TRY(sfp__state_path(o.state, file, sizeof file, err));
-        TRY(sfp__state_features(file, features, sizeof features, err));
-    }
-    backbone = backbone ? backbone : *features ? features : SFP_VIT_BUILTIN;
-    const char *state = o.image_size == 0 && !*features ? o.state : NULL;
+    if (!backbone)
+        TRY(find_backbone(&o, found, err));
+    backbone = backbone ? backbone : found;
+    const char *state = o.image_size == 0 && !is_features(backbone) ? o.state : NULL;
     o.state = NULL;
     if (!state)
         return open_backbone(backbone, &o, out, err);

@@ -52,7 +52,6 @@ static void describe_learner(const sfp__setting *s, sfp_setting_info *out)
     switch (s->type) {
     case SFP_SETTING_INT:
     case SFP_SETTING_SIZE:
-    case SFP_SETTING_CLASSES:
     case SFP_SETTING_SEED:
         out->type = SFP_TYPE_INT;
         break;
@@ -67,6 +66,7 @@ static void describe_learner(const sfp__setting *s, sfp_setting_info *out)
     case SFP_SETTING_BUFFER:
     case SFP_SETTING_LAYERS:
     case SFP_SETTING_TASKS:
+    case SFP_SETTING_CLASSES:
     case SFP_SETTING_NORM:
         return;
     }

@@ -93,6 +93,35 @@ const char *sfp__nearest(const char *word, const char *const *names, size_t coun
     return best;
 }
 
+/* Writes the lower-case letters, digits and other bytes of a name without its blanks; false: it is too long. `digits` gets the digits. */
+static bool fold(const char *name, char folded[SFP_KEY_LENGTH_MAX + 1], char digits[SFP_KEY_LENGTH_MAX + 1])
+{
+    size_t n = 0, d = 0;
+    for (; *name; name++) {
+        unsigned char c = (unsigned char)*name;
+        if (isspace(c))
+            continue;
+        if (n == SFP_KEY_LENGTH_MAX)
+            return false;
+        folded[n++] = (char)tolower(c);
+        if (isdigit(c))
+            digits[d++] = (char)c;
+    }
+    folded[n] = digits[d] = '\0';
+    return true;
+}
+
+bool sfp__resembles(const char *a, const char *b)
+{
+    enum { LETTERS_MIN = 4 };
+    char x[SFP_KEY_LENGTH_MAX + 1], y[SFP_KEY_LENGTH_MAX + 1], i[SFP_KEY_LENGTH_MAX + 1], j[SFP_KEY_LENGTH_MAX + 1];
+    if (!fold(a, x, i) || !fold(b, y, j) || strcmp(i, j) != 0)
+        return false;
+    size_t digits = strlen(i);
+    bool is_long = strlen(x) >= digits + LETTERS_MIN && strlen(y) >= digits + LETTERS_MIN;
+    return strcmp(x, y) == 0 || (is_long && edit_distance(x, y) <= 1);
+}
+
 /* ------------------------------------------------------------------ values */
 
 bool sfp__same_key(const char *a, const char *b)

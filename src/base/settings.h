@@ -220,6 +220,8 @@ bool sfp__same_key(const char *a, const char *b);
 
 /* Returns the word of `names` (count; NULLs are ignored) that is most similar to `word`; NULL: none is similar enough. */
 const char *sfp__nearest(const char *word, const char *const *names, size_t count);
+/* Are two names equal but for case and blanks, or do they differ by one typing error? Short names and digits may differ: c1, c2. */
+bool sfp__resembles(const char *a, const char *b);
 
 /* Parse a number strictly: the whole text, without blanks, finite. Return false if it is not a number or is out of range. */
 bool sfp__parse_int(const char *text, int64_t *out);

@@ -122,5 +122,9 @@ sfp_status sfp__arrivals_live(const sfp__plan *p, sfp_result *r, sfp__classes *c
 
 /* classes.c: the label of a class in a live stream; a new class gets the next label. */
 sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, sfp_error *err);
+/* Live streams: may samples with this label be learned? Not with classes strict, unless the class is known. */
+bool sfp__classes_allowed(const sfp__classes *c, const char *name);
+/* Reports a label that is not allowed, once per name, with the class that may be meant. file: the name of its sample. */
+void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file);
 
 #endif

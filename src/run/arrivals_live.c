@@ -246,6 +246,20 @@ static bool is_overloaded(const live *a)
     return lasts && *a->base.query_seconds * arrival_rate(a) > 1;
 }
 
+/* Classes strict: an image whose label is not a known class is skipped. */
+static void skip_refused(live *a)
+{
+    for (int n = a->in.batch.count; n > 0; n--) {
+        sfp__arrival *i = sfp__arrival_list_take(&a->in.batch);
+        bool allowed = sfp__classes_allowed(a->classes, i->class_name);
+        if (!allowed) {
+            sfp__classes_refuse(a->classes, i->class_name, i->name);
+            i->fate = SFP_DISCARD_SKIPPED;
+        }
+        sfp__arrival_list_put(allowed ? &a->in.batch : &a->in.discarded, i);
+    }
+}
+
 /* Takes the next output of the inbox, which may be empty. */
 static sfp_status take_inbox(live *a, double until, sfp_error *err)
 {
@@ -260,12 +274,17 @@ static sfp_status take_inbox(live *a, double until, sfp_error *err)
     for (int n = atomic_load(&p->source->live->warning_count); a->warnings_reported < n;
          a->warnings_reported++) /* each warning is reported once */
         sfp__plan_warn(p, "%s", p->source->live->warnings[a->warnings_reported]);
+    skip_refused(a);
     return count_discarded(a, err);
 }
 
 /* A late label: its image, if it still waits, joins the stream. */
 static sfp_status take_label(live *a, const sfp__arrival *label, sfp_error *err)
 {
+    if (!sfp__classes_allowed(a->classes, label->class_name)) { /* the image waits for another label */
+        sfp__classes_refuse(a->classes, label->class_name, label->name);
+        return SFP_OK;
+    }
     sfp__arrival_list kept = {0};
     sfp__arrival *image = NULL;
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->waiting));) {

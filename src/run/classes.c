@@ -5,23 +5,47 @@
  * classes by name in order of appearance. Names match its classes with those of the source, the test set and an earlier
  * process. */
 #include "base/mem.h"
+#include "base/settings.h"
 #include "base/text.h"
+#include "io/file.h"
 #include "results/result.h"
 #include "run/run_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-sfp_status sfp__classes_init(sfp__classes *c, int count, sfp__learner *learner, sfp_result *r, sfp_error *err)
+/* Finds the classes that the source of a live stream lists. A watched directory also names its directories of classes, each of which
+ * may be a typing error, so only classes.txt counts. */
+static sfp_status read_known(sfp__classes *c, sfp_error *err)
 {
-    *c = (sfp__classes){.count = count, .capacity = count ? count : 1, .unseen = -1, .learner = learner, .r = r};
-    return sfp__alloc(&c->trained, (size_t)c->capacity, 1, err);
+    const sfp_source *s = c->plan->source;
+    char path[PATH_MAX];
+    int32_t number;
+    sfp_error why = {0};
+    if (s->kind->walks) {
+        TRY(sfp__path_print(path, sizeof path, err, "%s/classes.txt", s->path));
+        sfp_status status = sfp__names_read(path, &c->known, &why);
+        return status && status != SFP_ENOTFOUND ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+    }
+    for (int k = 0; k < s->classes; k++)
+        TRY(sfp__names_add(&c->known, s->class_names[k], strlen(s->class_names[k]), &number, err));
+    return SFP_OK;
+}
+
+sfp_status sfp__classes_init(sfp__classes *c, const sfp__plan *p, sfp__learner *learner, sfp_result *r, sfp_error *err)
+{
+    int count = p->tasks.classes;
+    *c = (sfp__classes){.plan = p, .count = count, .capacity = count ? count : 1, .unseen = -1, .learner = learner, .r = r};
+    TRY(sfp__alloc(&c->trained, (size_t)c->capacity, 1, err));
+    return p->live ? read_known(c, err) : SFP_OK;
 }
 
 void sfp__classes_done(sfp__classes *c)
 {
     sfp__free(c->trained);
     sfp__names_done(&c->names);
+    sfp__names_done(&c->known);
+    sfp__names_done(&c->refused);
 }
 
 /* ------------------------------------------------- the names of an indexed stream */
@@ -70,12 +94,68 @@ bool sfp__classes_reserve(sfp__classes *c, int count)
     return true;
 }
 
+static const char *find_similar(const sfp__classes *c, const char *name)
+{
+    for (int k = 0; k < c->known.count; k++)
+        if (sfp__resembles(name, c->known.name[k]))
+            return c->known.name[k];
+    return NULL;
+}
+
+/* A class has appeared. A label with a typing error adds a class, too: warns if it resembles a known one. */
+static sfp_status add_known(sfp__classes *c, const char *name, bool warns, sfp_error *err)
+{
+    char new[SFP_NAME_MAX], old[SFP_NAME_MAX];
+    int32_t number;
+    bool is_known = sfp__names_find(&c->known, name, strlen(name)) >= 0;
+    const char *similar = warns && !is_known ? find_similar(c, name) : NULL;
+    if (similar)
+        sfp__plan_warn(c->plan, "new class '%s', did you mean '%s'?", sfp__printable(name, new, sizeof new),
+                       sfp__printable(similar, old, sizeof old));
+    return sfp__names_add(&c->known, name, strlen(name), &number, err);
+}
+
+bool sfp__classes_allowed(const sfp__classes *c, const char *name)
+{
+    return !c->plan->opt->strict_classes || sfp__names_find(&c->known, name, strlen(name)) >= 0;
+}
+
+void sfp__classes_refuse(sfp__classes *c, const char *name, const char *file)
+{
+    enum { REPORTED_MAX = 100 }; /* further names are only counted */
+    char text[SFP_ERROR_MAX], at[SFP_NAME_MAX], label[SFP_NAME_MAX], class[SFP_NAME_MAX];
+    int before = c->refused.count;
+    int32_t number;
+    if (before == REPORTED_MAX || sfp__names_add(&c->refused, name, strlen(name), &number, NULL) || number < before)
+        return;
+    const char *best = find_similar(c, name);
+    best = best ? best : sfp__nearest(name, (const char *const *)c->known.name, (size_t)c->known.count);
+    (void)snprintf(text, sizeof text, "%s: label is '%s', expected a known class with --classes strict%s%s%s",
+                   sfp__printable(file, at, sizeof at), sfp__printable(name, label, sizeof label), best ? "; did you mean '" : "",
+                   best ? sfp__printable(best, class, sizeof class) : "", best ? "'?" : "");
+    sfp__plan_warn(c->plan, "%s", text);
+    if (before == 0)
+        memcpy(c->refusal, text, sizeof text);
+}
+
+sfp_status sfp__classes_check_strict(const sfp__classes *c, sfp_error *err)
+{
+    if (!c->plan->opt->strict_classes || c->known.count > 0)
+        return SFP_OK;
+    return sfp__fail_key(
+        err, "classes", SFP_EINVAL,
+        "classes is strict, but no class of %s is known; name them in classes.txt (watch:DIR) or FILE (stdin:FILE), "
+        "or use --init-state",
+        c->plan->data);
+}
+
 sfp_status sfp__classes_number(sfp__classes *c, const char *name, int32_t *out, sfp_error *err)
 {
     int before = c->names.count;
     TRY(sfp__names_add(&c->names, name, strlen(name), out, err));
     if (*out < before)
         return SFP_OK;
+    TRY(add_known(c, name, true, err));
     TRY(sfp__check_memory(sfp__classes_reserve(c, c->count + 1), err));
     if (c->count >= c->r->classes) /* else a checkpoint has added it */
         TRY(sfp__result_add_class(c->r, name, err));
@@ -92,6 +172,7 @@ sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *
         int32_t got;
         const char *name = k < c->r->classes ? c->r->class_names[k] : sfp__learner_class_name(c->learner, k);
         (void)snprintf(number, sizeof number, "class %d", k);
+        TRY(add_known(c, name ? name : number, false, err));
         TRY(sfp__classes_number(c, name ? name : number, &got, err));
         if (got != k) /* a state or a result may be wrong */
             return sfp__fail(err, SFP_EFORMAT, "%s: classes %d and %d have the same name", p->data, got, k);

@@ -103,6 +103,17 @@ static sfp_status check_eval_every(const sfp__opt *o, const char *text, sfp_erro
     return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected task, or a number of timestamps", o->name, text);
 }
 
+#define CLASSES_WORDS "open|strict"
+
+/* The number of a learner, or the words of a run. */
+static sfp_status check_classes(const sfp__opt *o, const char *text, sfp_error *err)
+{
+    if (sfp__word_index(CLASSES_WORDS, text) >= 0 || sfp__settings_check(o->name, text, NULL) == SFP_OK)
+        return SFP_OK;
+    return sfp__fail_key(err, o->name, SFP_EINVAL, "%s is '%s', expected open or strict; for a learner, a whole number from 0",
+                         o->name, text);
+}
+
 /* Whether the stream has these classes and domains is checked when it is open. */
 static sfp_status check_tasks(const sfp__opt *o, const char *text, sfp_error *err)
 {
@@ -132,7 +143,16 @@ static sfp_status check_tasks(const sfp__opt *o, const char *text, sfp_error *er
      .check = check_tasks,                                                                                                 \
      .help = "How the stream is split into tasks: J groups of classes of equal size, groups of SIZES (3,2,2), by domain, " \
              "by time, or not at all (free). Default: the tasks of the dataset, else free; without --data 5."},
-#define ROW_CLASSES(k, v, d, h, ...) /* for a learner without a stream: the last row */
+#define ROW_CLASSES(k, v, d, h, ...)                                                                                       \
+    {.name = k,                                                                                                            \
+     .type = SFP_OPT_STRING,                                                                                               \
+     .arg = CLASSES_WORDS,                                                                                                 \
+     .default_value = "open",                                                                                              \
+     .check = check_classes,                                                                                               \
+     .resume = SFP_NOT_SAVED,                                                                                              \
+     .help = "Live streams: what happens to a label that is not the name of a known class. open: it adds a class, with a " \
+             "warning if it resembles another; strict: the sample is skipped. Known are the classes of classes.txt, of "   \
+             "stdin:FILE and of the state from which the run starts. A learner in a program has a number instead."},
 #define ROW_CHOICE(k, v, d, h, ...) {.name = k, .type = SFP_OPT_CHOICE, .arg = v, .default_value = d, .help = h, __VA_ARGS__},
 #define ROW_FLIP ROW_CHOICE
 #define ROW_NORM ROW_CHOICE
@@ -194,7 +214,7 @@ const sfp__opt sfp__run_table[] = {
         "allocate", "fixed|adaptive", "fixed",
         "Closed-form heads: which samples are learned from if more arrive than can be queried: the batches that the clock "
         "leaves (fixed), or samples chosen among all that arrived, balanced over classes (adaptive).",
-        AT(allocate)),
+        AT(allocate), .resume = SFP_RESUME_LIVE),
     SFP_ROW_SWITCH("triage", "off",
                    "Clock virtual or real: score every arriving sample and train on the coreset of all, instead of dropping "
                    "batches without scoring them. A timestamp has up to 16 batches; older ones are dropped.",
@@ -272,17 +292,11 @@ const sfp__opt sfp__run_table[] = {
         "resume",
         "Resume from DIR/checkpoint. If there is no checkpoint, the run starts from the beginning; a finished run is not "
         "changed. The options must be as before, except threads, eval-every, label-queue and, on live streams, rate, "
-        "clock, queue, queue-policy, test and eval-limit.",
+        "clock, queue, queue-policy, allocate, test and eval-limit.",
         AT(resume), .resume = SFP_NOT_SAVED),
     SFP_ROW_GROUP("Program"),
     SFP_ROW_THREADS,
-    SFP_ROW_GROUP(""),
-#undef ROW_CLASSES
-#define ROW_CLASSES(k, v, d, h, ...) \
-    {.name = k, .type = SFP_OPT_STRING, .arg = v, .default_value = d, .help = h, .check = check_learner, .resume = SFP_NOT_SAVED},
-#undef ROW_TASKS
-#define ROW_TASKS(k, v, d, h, ...)
-    SFP_SETTINGS_STREAM(SETTING_ROW)};
+};
 const size_t sfp__run_table_count = sizeof sfp__run_table / sizeof *sfp__run_table;
 
 /* ------------------------------------------------------------------------------------------------------------- presets */
@@ -427,7 +441,8 @@ sfp_status sfp__run_learner_options(const sfp__args *a, const sfp__vit_config *v
             value = "off"; /* defaults and presets do not know the backbone */
         if (!alone && (s->type == SFP_SETTING_TASKS || s->type == SFP_SETTING_CLASSES))
             continue; /* the stream has them */
-        if (!value && s->type == SFP_SETTING_TASKS)
+        bool open = s->type == SFP_SETTING_CLASSES && strcmp(value, "open") == 0;
+        if (open || (!value && s->type == SFP_SETTING_TASKS))
             value = s->info.default_value; /* which is that of a learner, not that of a run */
         if (value && s->type == SFP_SETTING_LAYERS)
             TRY(read_layers(a, vit, o, note, err));
@@ -484,8 +499,11 @@ sfp_status sfp__run_options_store(const sfp__args *a, bool own_source, sfp__run_
 sfp_status sfp__run_options_read(const sfp__args *a, bool own_source, sfp__run_options *o, char *note, sfp_error *err)
 {
     *note = '\0';
-    if (sfp__args_rank(a, "classes") > SFP_RANK_DEFAULT)
-        return sfp__fail_key(err, "classes", SFP_EINVAL, "classes has no effect on a run: the stream determines its classes");
+    const char *classes = sfp__args_string(a, "classes");
+    if (sfp__word_index(CLASSES_WORDS, classes) < 0)
+        return sfp__fail_key(err, "classes", SFP_EINVAL,
+                             "classes is %s, expected open or strict: the stream determines its classes", classes);
+    o->strict_classes = strcmp(classes, "strict") == 0;
     TRY(sfp__run_options_store(a, own_source, o, err));
     if (o->resume && !o->out)
         return sfp__fail_key(err, "resume", SFP_EINVAL, "resume needs the directory of the run (--out DIR)");

@@ -408,7 +408,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     TRY(sfp__predictor_create(run->learner, o->pool, 0, &run->predictor, err));
     sfp__predictor_set_memo(run->predictor, p->memo);
     sfp__predictor_on_demand(run->predictor); /* one thread offers and predicts in turn */
-    TRY(sfp__classes_init(&run->classes, p->tasks.classes, run->learner, r, err));
+    TRY(sfp__classes_init(&run->classes, p, run->learner, r, err));
     if (run->init_state[0])
         TRY(load_init_state(run, err));
     TRY(set_classes(run, err));
@@ -441,6 +441,7 @@ static sfp_status find_start(sfp__run *run, sfp_error *err)
     if (run->resumed)
         TRY(set_classes(run, err));
     run->journal.r->finished = false;
+    TRY(sfp__classes_check_strict(&run->classes, err));
     if (p->live) { /* an evaluation of an earlier process does not describe the present state */
         run->journal.r->tasks_done = 0;
         run->journal.r->average_accuracy = run->journal.r->forgetting = run->journal.r->backward_transfer = NAN;
@@ -575,11 +576,12 @@ static void warn_skipped(sfp__run *run)
 {
     uint64_t skipped = run->journal.r->samples.skipped;
     sfp__arrivals_stats stats = run->arrivals->kind->stats(run->arrivals);
-    const char *first = stats.first_error[0] ? stats.first_error : stats.first_unread;
+    const char *refusal = run->classes.refusal;
+    const char *first = *stats.first_error ? stats.first_error : *refusal ? refusal : stats.first_unread;
     if (skipped > run->pace.skipped)
-        sfp__plan_warn(&run->plan, "%llu image%s could not be read and %s skipped%s%s%s", (unsigned long long)skipped,
-                       skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", *first ? " (first: " : "", first,
-                       *first ? ")" : "");
+        sfp__plan_warn(&run->plan, "%llu image%s could not be %s and %s skipped%s%s%s", (unsigned long long)skipped,
+                       skipped == 1 ? "" : "s", *refusal ? "used" : "read", skipped == 1 ? "was" : "were",
+                       *first ? " (first: " : "", first, *first ? ")" : "");
     run->pace.skipped = skipped;
 }
 
@@ -588,7 +590,8 @@ static void warn_dropped(sfp__run *run)
 {
     const sfp_result *r = run->journal.r;
     if (run->plan.live && r->samples.dropped > run->pace.dropped)
-        sfp__plan_warn(&run->plan, "%llu of %llu samples were dropped so far: %llu because the learner was busy, %llu without a label",
+        sfp__plan_warn(&run->plan,
+                       "%llu of %llu samples were dropped so far: %llu because the learner was busy, %llu without a label",
                        (unsigned long long)r->samples.dropped, (unsigned long long)r->samples.offered,
                        (unsigned long long)(r->samples.dropped - r->labels.expired), (unsigned long long)r->labels.expired);
     run->pace.dropped = r->samples.dropped;
@@ -599,8 +602,8 @@ static double notice_time(const sfp__run *run)
 {
     const sfp__pace *pace = &run->pace;
     const sfp_result *r = run->journal.r;
-    bool news = r->samples.skipped > pace->skipped || r->samples.dropped > pace->dropped ||
-                r->evaluation_count > pace->evaluations;
+    bool news =
+        r->samples.skipped > pace->skipped || r->samples.dropped > pace->dropped || r->evaluation_count > pace->evaluations;
     return run->plan.live && news ? pace->notices_at + fmin(NOTICE_SECONDS, checkpoint_seconds(run)) : INFINITY;
 }
 
@@ -687,7 +690,9 @@ static sfp_status end_stream(sfp__run *run, sfp_error *err)
     if (!p->live && stopped)
         return SFP__STOPPED;
     if (run->at.timestamps == 0 && unreadable > 0 && !(p->live && r->labels.unlabelled))
-        return sfp__plan_none_readable(p, unreadable, stats.first_error, err);
+        return *run->classes.refusal ? sfp__fail(err, SFP_EFORMAT, "%s: none of the %llu images could be used (first: %s)",
+                                                 p->data, (unsigned long long)unreadable, run->classes.refusal)
+                                     : sfp__plan_none_readable(p, unreadable, stats.first_error, err);
     if (!p->live) {
         TRY(sfp__guards_look_ahead(run, p->batches.count, err));
         return reach_task(run, p->tasks.count, err);

@@ -79,13 +79,17 @@ typedef struct sfp__position {
 } sfp__position;
 
 struct sfp__classes {
+    const sfp__plan *plan;
     sfp__learner *learner;
     sfp_result *r;
-    int count;        /* classes of the dataset; of a live stream, so far */
-    uint8_t *trained; /* (capacity) 1: a sample of the class was learned from */
-    int capacity;     /* at least count */
-    sfp__names names; /* live streams */
-    int unseen;       /* live streams: classes of the test set that have not appeared, as last reported; -1: never reported */
+    int count;          /* classes of the dataset; of a live stream, so far */
+    uint8_t *trained;   /* (capacity) 1: a sample of the class was learned from */
+    int capacity;       /* at least count */
+    sfp__names names;   /* live streams */
+    int unseen;         /* live streams: classes of the test set that have not appeared, as last reported; -1: never reported */
+    sfp__names known;   /* live streams: the classes that a list or a state names, and those that have appeared */
+    sfp__names refused; /* labels that were refused and reported (classes strict) */
+    char refusal[SFP_ERROR_MAX]; /* the first of these messages; "": none */
 };
 
 typedef struct sfp__journal {
@@ -214,7 +218,7 @@ sfp_status sfp__guards_look_ahead(sfp__run *run, int64_t batch, sfp_error *err);
 
 /* ------------------------------------------------------------------- classes.c */
 
-sfp_status sfp__classes_init(sfp__classes *c, int count, sfp__learner *learner, sfp_result *r, sfp_error *err);
+sfp_status sfp__classes_init(sfp__classes *c, const sfp__plan *p, sfp__learner *learner, sfp_result *r, sfp_error *err);
 void sfp__classes_done(sfp__classes *c);
 bool sfp__classes_reserve(sfp__classes *c, int count); /* in `trained`; false: no memory */
 /* After the state `path` was loaded: refuses it if its classes have other names than those of the stream; names the nameless. */
@@ -223,6 +227,8 @@ sfp_status sfp__classes_check_state(const sfp__classes *c, const sfp__plan *p, c
 sfp_status sfp__classes_check_result(const sfp__classes *c, const char *path, const sfp_result *then, sfp_error *err);
 /* Live streams: adds the classes of a loaded state or result. */
 sfp_status sfp__classes_restore(sfp__classes *c, const sfp__plan *p, sfp_error *err);
+/* Classes strict: fails if no class is known at the start, because every sample would be refused. */
+sfp_status sfp__classes_check_strict(const sfp__classes *c, sfp_error *err);
 /* Live streams: gives the test set the labels that its classes have in the stream by now. */
 sfp_status sfp__classes_match(sfp__classes *c, const sfp__plan *p, sfp_error *err);
 

@@ -78,6 +78,7 @@ static const sfp__no_effect_rule rules[] = {
     {"within", "live=on", "data {data}", "the images of a live stream are processed in their order of arrival"},
     {"max-skipped", "live=on", "data {data}", "a live stream continues after any number of unreadable images"},
     {"near-future", "live=on", "data {data}", "later samples of a live stream are not known"},
+    {"classes", "live=off", "data {data}", "the classes of a dataset are known from the start"},
     {"label-queue", "live=off", "data {data}", "only live streams have a label queue"},
     {"max-wait", "live=off", "data {data}", "the batches of a dataset do not wait"},
     {"log-size log-files", "live=off", "data {data}", "only logs of live streams are limited by it"},

@@ -131,7 +131,7 @@ TEST(wrong_values_are_refused_at_once_and_change_nothing)
         {"data", "nowhere", "expected KIND:PATH"},
         {"data", "folder:", "folder:PATH"},
         {"test", "camera:0", "expected KIND:PATH"},
-        {"classes", "-1", "classes is '-1', expected a whole number"},
+        {"classes", "-1", "classes is '-1', expected open or strict; for a learner, a whole number"},
         {"preset", "worst", "preset is 'worst', expected one of best|paper"},
         {"preset", "default", "preset is 'default', which was removed in version 0.9; use best, or paper to train fingerprints"},
         {"preset", "fast", "preset is 'fast', which was removed in version 0.9; use best, which has the same settings"},

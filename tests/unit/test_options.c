@@ -330,3 +330,18 @@ TEST(suggestions_are_near)
     assert_null(sfp__nearest("", names, 4));
     assert_null(sfp__nearest("x", names, 4));
 }
+
+TEST(names_resemble_each_other_if_one_may_be_a_typing_error)
+{
+    static const char *const alike[][2] = {
+        {"C1 ", "c1"}, {"tea pot", "Teapot"}, {"bowl", "bolw"}, {"plate", "plates"}, {"mug1", "MUG 1"}};
+    static const char *const different[][2] = {
+        {"c1", "c2"}, {"cup", "cap"}, {"shelf1", "shelf2"}, {"cups1", "cups12"}, {"bowl", "plate"}};
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
+        assert_true(sfp__resembles(alike[i][0], alike[i][1]));
+    for (size_t i = 0; i < sizeof different / sizeof *different; i++)
+        assert_false(sfp__resembles(different[i][0], different[i][1]));
+    char name[SFP_KEY_LENGTH_MAX + 2] = {0};
+    memset(name, 'a', sizeof name - 1);
+    assert_false(sfp__resembles(name, name)); /* too long to be compared */
+}

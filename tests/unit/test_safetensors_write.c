@@ -113,6 +113,7 @@ TEST(tensors_that_could_not_be_read_back_are_refused)
         const char *message;
     } named[] = {
         {bytes_tensor("__metadata__", 2, data), "cannot be named '__metadata__'"},
+        {bytes_tensor(NULL, 2, data), "tensor name is NULL, expected text"},
         {bytes_tensor("\xff", 2, data), "tensor name '\\xff' is not UTF-8"},
         {bytes_tensor("a", 2, NULL), "(NULL)"},
         {bytes_tensor("a", -1, data), "do not match U8 (-1,)"},

@@ -18,7 +18,8 @@ static const sfp__opt options[] = {
     SFP_ROW_STRING(
         "state", "FILE|DIR", NULL,
         "The saved state: a state.safetensors or a run directory. The backbone is resized to the input size of the run."),
-    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin", "The backbone of the run; another one is refused."),
+    SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
+                   "The backbone of the run; another one is refused. Default: the path in result.json beside the state."),
     SFP_ROW_STRING("data", "KIND:PATH", NULL, "Source of the labelled images. If it has a test part, that part is used."),
     SFP_ROW_CHOICE("part", "test|train", "test", "Part of the dataset to evaluate, if it has both."),
     SFP_ROW_STRING("tasks", "J|SIZES|domain[:a,b]|time|free", NULL,
@@ -330,7 +331,7 @@ const sfp__command sfp__cmd_eval = {
         "class, and the pairs of classes that are confused most often. Classes are matched by name. Images of classes that the "
         "state has not learned are reported, counted and excluded.\n\n"
         "The exit status is 1 if images could not be read.",
-    .examples = "  streamfp eval --state runs/3 --backbone deit_tiny.safetensors --data folder:pacs/test\n"
+    .examples = "  streamfp eval --state runs/3 --data folder:pacs/test\n"
                 "  streamfp eval --state runs/3/state-task-2.safetensors --backbone deit_tiny.safetensors --data "
                 "folder:pacs/test --tasks 3,2,2\n",
     SFP_COMMAND_OPTIONS(options),

@@ -21,7 +21,8 @@ enum { CHUNK_MAX = 128, EVAL_TOP = 5 };
 
 static const sfp__opt options[] = {
     SFP_ROW_STRING("backbone", "FILE|builtin", "builtin",
-                   "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the built-in one."),
+                   "Weights of the ViT: safetensors, PyTorch (.pth, .bin) or .npz; builtin: the built-in one. Default with "
+                   "--state: the backbone of the run."),
     SFP_ROW_STRING(
         "state", "FILE|DIR", NULL,
         "Predict with the learned state of a run: a state.safetensors or a run directory. The input size is that of the "

@@ -306,11 +306,12 @@ sfp_status sfp__safetensors_expect_sum(const sfp__tensor_file *f, const char *su
 
 static sfp_status check_text(const char *path, const char *role, const char *s, sfp_error *err)
 {
-    if (s && sfp__utf8_valid(s))
-        return SFP_OK;
     char shown[SFP_NAME_MAX];
-    return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is not UTF-8", path, role,
-                     s ? sfp__printable(s, shown, sizeof shown) : "(null)");
+    if (!s)
+        return sfp__fail(err, SFP_EINVAL, "%s: %s is NULL, expected text", path, role);
+    if (sfp__utf8_valid(s))
+        return SFP_OK;
+    return sfp__fail(err, SFP_EINVAL, "%s: %s '%s' is not UTF-8", path, role, sfp__printable(s, shown, sizeof shown));
 }
 
 static sfp_status check_tensor(const char *path, const sfp__tensor *t, sfp_error *err)

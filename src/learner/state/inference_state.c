@@ -214,13 +214,12 @@ sfp_status sfp__state_img_size(const char *path, int *out, sfp_error *err)
     return SFP_OK;
 }
 
-sfp_status sfp__state_features(const char *path, char *backbone, size_t size, sfp_error *err)
+sfp_status sfp__state_backbone(const char *path, char *backbone, size_t size, sfp_error *err)
 {
     OWNED_PTR(sfp__tensor_file_close) sfp__tensor_file *st = NULL;
     TRY(sfp__safetensors_open(path, &st, err));
     const char *name = sfp__tensor_file_meta(st, "backbone-file");
-    bool features = name && strncmp(name, SFP_VIT_FEATURES, strlen(SFP_VIT_FEATURES)) == 0;
-    (void)snprintf(backbone, size, "%s", features ? name : "");
+    (void)snprintf(backbone, size, "%s", name ? name : "");
     return SFP_OK;
 }
 
