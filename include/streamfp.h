@@ -616,6 +616,14 @@ SFP_API const sfp_result *sfp_run_result(const sfp_run *run);
 /* A run that has not ended leaves its directory as a killed process would: the setting "resume" continues from the last checkpoint. */
 SFP_API void sfp_run_close(sfp_run *run);
 
+/* Corrections of a live run: a sample gets another label, or is forgotten, as if it had always been so. dir: the setting "out" of the run,
+ * which another process may be running; if none does, the run is resumed for this. file: the name of the sample in its stream, or the
+ * path of its image. The image must exist, because its features are taken out of the sums; the head must be ncm, slda or ridge. After
+ * sfp_run_forget nothing of the sample is left in state, checkpoint and store of samples but its id and a mark, by which the same bytes
+ * are not learned again. SFP_ENOTFOUND: there is no such sample. */
+SFP_API sfp_status sfp_run_correct(const char *dir, const char *file, const char *label, sfp_error *err);
+SFP_API sfp_status sfp_run_forget(const char *dir, const char *file, sfp_error *err);
+
 /* Results. docs/method.md, section 17, lists the fields of result.json. */
 SFP_API sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err); /* a result.json or a run directory */
 SFP_API void sfp_result_free(sfp_result *r);

@@ -145,7 +145,7 @@ static sfp_status add_revision(live *a, sfp__arrival *i, const char *from, const
     if (to)
         TRY(sfp__classes_number(a->classes, to, &after, err));
     a->revisions[n] = (sfp__revision){.sample = {.rgb = i->rgb, .id = i->id, .label = before, .name = i->name}, .label = after};
-    i->class_name = to;
+    i->class_name = to ? a->classes->names.name[after] : NULL; /* `to` may be of a request */
     sfp__arrival_list_put(&a->revised, i);
     return SFP_OK;
 }

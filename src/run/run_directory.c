@@ -256,15 +256,15 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
 
 sfp_status sfp__files_forget(sfp__run *run, sfp_error *err)
 {
-    static const char *const old[] = {"checkpoint.old"};
+    static const char *const old[] = {"checkpoint.old", "state-task-1.safetensors"};
     const char *kept = NULL;
     if (run->plan.opt->out) {
         sfp__journal_finish(run);
         TRY(sfp__files_checkpoint(run, err));
-        TRY(sfp__directory_remove_files(run->plan.opt->out, 1, old, 1, &kept, err));
+        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
         run->pace.state_at = -INFINITY;
         TRY(sfp__files_save_running(run, err));
-        TRY(sfp__directory_remove_files(run->plan.opt->out, 1, old, 1, &kept, err));
+        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
     }
     return run->arrivals->kind->saved(run->arrivals, err);
 }

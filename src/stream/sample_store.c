@@ -121,13 +121,15 @@ struct sfp__store {
     bool created, discard;
 };
 
-#define LOCKED(s, call)                   \
-    ({                                    \
-        pthread_mutex_lock(&(s)->lock);   \
-        sfp_status status_ = (call);      \
-        pthread_mutex_unlock(&(s)->lock); \
-        status_;                          \
-    })
+static void unlock(sfp__store **s)
+{
+    pthread_mutex_unlock(&(*s)->lock);
+}
+
+/* Holds the lock until the end of the function. */
+#define LOCK(s)                                                      \
+    __attribute__((cleanup(unlock))) sfp__store *locked_store = (s); \
+    pthread_mutex_lock(&locked_store->lock)
 
 /* ------------------------------------------------------------------ statements */
 
@@ -450,16 +452,12 @@ static sfp_status copy_found(sqlite3_stmt *st, sfp__stored *out, bool *found, sf
     return st ? copy_row(st, out, err) : SFP_OK;
 }
 
-static sfp_status find(sfp__store *s, const char *name, sfp__stored *out, bool *found, sfp_error *err)
+sfp_status sfp__store_find(sfp__store *s, const char *name, sfp__stored *out, bool *found, sfp_error *err)
 {
+    LOCK(s);
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     TRY(query(s, &st, err, FIND, "t", name));
     return copy_found(st, out, found, err);
-}
-
-sfp_status sfp__store_find(sfp__store *s, const char *name, sfp__stored *out, bool *found, sfp_error *err)
-{
-    return LOCKED(s, find(s, name, out, found, err));
 }
 
 static sfp_status find_id(sfp__store *s, uint64_t id, sfp__stored *out, sfp_error *err)
@@ -473,25 +471,22 @@ static sfp_status find_id(sfp__store *s, uint64_t id, sfp__stored *out, sfp_erro
 
 sfp_status sfp__store_get(sfp__store *s, uint64_t id, sfp__stored *out, sfp_error *err)
 {
-    return LOCKED(s, find_id(s, id, out, err));
-}
-
-static sfp_status find_bytes(sfp__store *s, const sfp__digest *digest, uint64_t before, sfp__stored *out, bool *found,
-                             sfp_error *err)
-{
-    OWNED_BY(reset) sqlite3_stmt *st = NULL;
-    TRY(query(s, &st, err, FIND_BYTES, "bi", digest, (int64_t)(before > INT64_MAX ? INT64_MAX : before)));
-    return copy_found(st, out, found, err);
+    LOCK(s);
+    return find_id(s, id, out, err);
 }
 
 sfp_status sfp__store_find_bytes(sfp__store *s, const sfp__digest *digest, uint64_t before, sfp__stored *out, bool *found,
                                  sfp_error *err)
 {
-    return LOCKED(s, find_bytes(s, digest, before, out, found, err));
+    LOCK(s);
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    TRY(query(s, &st, err, FIND_BYTES, "bi", digest, (int64_t)(before > INT64_MAX ? INT64_MAX : before)));
+    return copy_found(st, out, found, err);
 }
 
-static sfp_status was_forgotten(sfp__store *s, const sfp__digest *digest, bool *out, sfp_error *err)
+sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bool *out, sfp_error *err)
 {
+    LOCK(s);
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     *out = false;
     if (s->counts.standing[SFP__FORGOTTEN] == 0)
@@ -502,14 +497,10 @@ static sfp_status was_forgotten(sfp__store *s, const sfp__digest *digest, bool *
     return SFP_OK;
 }
 
-sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bool *out, sfp_error *err)
+sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
+                          const char *label, uint64_t *id, sfp_error *err)
 {
-    return LOCKED(s, was_forgotten(s, digest, out, err));
-}
-
-static sfp_status add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest, const char *label,
-                      uint64_t *id, sfp_error *err)
-{
+    LOCK(s);
     TRY(change(s, err, ADD, "itiiibit", (int64_t)s->next_id, name, stamp->size, stamp->modified, stamp->changed, digest,
                milliseconds_now(), label));
     *id = s->next_id++;
@@ -518,15 +509,10 @@ static sfp_status add(sfp__store *s, const char *name, const sfp__file_stamp *st
     return SFP_OK;
 }
 
-sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
-                          const char *label, uint64_t *id, sfp_error *err)
-{
-    return LOCKED(s, add(s, name, stamp, digest, label, id, err));
-}
-
 sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err)
 {
-    return LOCKED(s, change(s, err, MOVED, "itiii", (int64_t)id, name, stamp->size, stamp->modified, stamp->changed));
+    LOCK(s);
+    return change(s, err, MOVED, "itiii", (int64_t)id, name, stamp->size, stamp->modified, stamp->changed);
 }
 
 /* Updates the counts: a sample leaves the standing of `was` and gets `standing`. */
@@ -539,8 +525,9 @@ static void count_standing(sfp__store *s, const sfp__stored *was, sfp__standing 
     c->expired -= was->standing == SFP__DROPPED && was->predicted && !was->label;
 }
 
-static sfp_status label_sample(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
 {
+    LOCK(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     if (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED)
@@ -554,21 +541,12 @@ static sfp_status label_sample(sfp__store *s, uint64_t id, const char *label, sf
     return SFP_OK;
 }
 
-sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err)
 {
-    return LOCKED(s, label_sample(s, id, label, err));
-}
-
-static sfp_status next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err)
-{
+    LOCK(s);
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     TRY(query(s, &st, err, PENDING, "ii", after, (int64_t)s->first_new_id));
     return copy_found(st, out, found, err);
-}
-
-sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err)
-{
-    return LOCKED(s, next_pending(s, after, out, found, err));
 }
 
 /* ------------------------------------------------------------------ labels.csv */
@@ -583,24 +561,22 @@ static sfp_status find_line(sfp__store *s, const char *name, char **label, sfp_e
 
 sfp_status sfp__store_line(sfp__store *s, const char *name, char **label, sfp_error *err)
 {
-    return LOCKED(s, find_line(s, name, label, err));
+    LOCK(s);
+    return find_line(s, name, label, err);
 }
 
-static sfp_status set_line(sfp__store *s, const char *name, const char *label, bool *changed, sfp_error *err)
+sfp_status sfp__store_set_line(sfp__store *s, const char *name, const char *label, bool *changed, sfp_error *err)
 {
+    LOCK(s);
     OWNED char *was = NULL;
     TRY(find_line(s, name, &was, err));
     *changed = !was || strcmp(was, label) != 0;
     return *changed ? change(s, err, SET_LINE, "tt", name, label) : SFP_OK;
 }
 
-sfp_status sfp__store_set_line(sfp__store *s, const char *name, const char *label, bool *changed, sfp_error *err)
+sfp_status sfp__store_labels_position(sfp__store *s, sfp__labels_position *out, sfp_error *err)
 {
-    return LOCKED(s, set_line(s, name, label, changed, err));
-}
-
-static sfp_status labels_position(sfp__store *s, sfp__labels_position *out, sfp_error *err)
-{
+    LOCK(s);
     int64_t offset, line, crc;
     TRY(get_number(s, "labels_offset", &offset, err));
     TRY(get_number(s, "labels_line", &line, err));
@@ -609,27 +585,19 @@ static sfp_status labels_position(sfp__store *s, sfp__labels_position *out, sfp_
     return SFP_OK;
 }
 
-sfp_status sfp__store_labels_position(sfp__store *s, sfp__labels_position *out, sfp_error *err)
+sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err)
 {
-    return LOCKED(s, labels_position(s, out, err));
-}
-
-static sfp_status set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err)
-{
+    LOCK(s);
     TRY(change(s, err, SET, "ti", "labels_offset", (int64_t)at->offset));
     TRY(change(s, err, SET, "ti", "labels_line", (int64_t)at->line));
     return change(s, err, SET, "ti", "labels_crc", (int64_t)at->crc);
 }
 
-sfp_status sfp__store_set_labels_position(sfp__store *s, const sfp__labels_position *at, sfp_error *err)
-{
-    return LOCKED(s, set_labels_position(s, at, err));
-}
-
 /* ------------------------------------------------------------------- standings */
 
-static sfp_status learned(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+sfp_status sfp__store_learned(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
 {
+    LOCK(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     /* another label may have arrived since: then the sample waits for its correction */
@@ -641,13 +609,9 @@ static sfp_status learned(sfp__store *s, uint64_t id, const char *label, sfp_err
     return SFP_OK;
 }
 
-sfp_status sfp__store_learned(sfp__store *s, uint64_t id, const char *label, sfp_error *err)
+sfp_status sfp__store_refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
 {
-    return LOCKED(s, learned(s, id, label, err));
-}
-
-static sfp_status refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
-{
+    LOCK(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     sfp__standing now = was.learned ? SFP__LEARNED : standing;
@@ -657,40 +621,27 @@ static sfp_status refuse(sfp__store *s, uint64_t id, sfp__standing standing, con
     return SFP_OK;
 }
 
-sfp_status sfp__store_refuse(sfp__store *s, uint64_t id, sfp__standing standing, const char *reason, sfp_error *err)
+sfp_status sfp__store_drop_waiting(sfp__store *s, const char *reason, sfp_error *err)
 {
-    return LOCKED(s, refuse(s, id, standing, reason, err));
-}
-
-static sfp_status drop_waiting(sfp__store *s, const char *reason, sfp_error *err)
-{
+    LOCK(s);
     if (s->counts.standing[SFP__WAITING] == 0)
         return SFP_OK;
     TRY(change(s, err, DROP_WAITING, "t", reason));
     return load_counts(s, err);
 }
 
-sfp_status sfp__store_drop_waiting(sfp__store *s, const char *reason, sfp_error *err)
+sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability,
+                                double unknown, int64_t timestamp, sfp_error *err)
 {
-    return LOCKED(s, drop_waiting(s, reason, err));
-}
-
-static sfp_status predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability, double unknown,
-                            int64_t timestamp, sfp_error *err)
-{
+    LOCK(s);
     TRY(change(s, err, PREDICTED, "iiitdd", (int64_t)id, at, timestamp, class_name, probability, unknown));
     s->counts.predicted++;
     return SFP_OK;
 }
 
-sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability,
-                                double unknown, int64_t timestamp, sfp_error *err)
+sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err)
 {
-    return LOCKED(s, predicted(s, id, at, class_name, probability, unknown, timestamp, err));
-}
-
-static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
-{
+    LOCK(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     if (s->salt.word[0] == 0 && s->salt.word[1] == 0) {
@@ -712,32 +663,22 @@ static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
     return load_counts(s, err);
 }
 
-sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err)
-{
-    return LOCKED(s, erase(s, id, err));
-}
-
 sfp__store_counts sfp__store_get_counts(sfp__store *s)
 {
-    pthread_mutex_lock(&s->lock);
-    sfp__store_counts counts = s->counts;
-    pthread_mutex_unlock(&s->lock);
-    return counts;
+    LOCK(s);
+    return s->counts;
 }
 
 uint64_t sfp__store_next_id(sfp__store *s)
 {
-    pthread_mutex_lock(&s->lock);
-    uint64_t id = s->next_id;
-    pthread_mutex_unlock(&s->lock);
-    return id;
+    LOCK(s);
+    return s->next_id;
 }
 
 void sfp__store_raise_id(sfp__store *s, uint64_t id)
 {
-    pthread_mutex_lock(&s->lock);
+    LOCK(s);
     s->next_id = id > s->next_id ? id : s->next_id;
-    pthread_mutex_unlock(&s->lock);
 }
 
 static double number_or_nan(sqlite3_stmt *st, int column)
@@ -745,10 +686,11 @@ static double number_or_nan(sqlite3_stmt *st, int column)
     return sqlite3_column_type(st, column) == SQLITE_NULL ? (double)NAN : sqlite3_column_double(st, column);
 }
 
-static sfp_status each_prediction(sfp__store *s, uint64_t from,
-                                  sfp_status (*fn)(void *ctx, const sfp__stored_prediction *p, sfp_error *err), void *ctx,
-                                  sfp_error *err)
+sfp_status sfp__store_each_prediction(sfp__store *s, uint64_t from,
+                                      sfp_status (*fn)(void *ctx, const sfp__stored_prediction *p, sfp_error *err), void *ctx,
+                                      sfp_error *err)
 {
+    LOCK(s);
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     TRY(query(s, &st, err, PREDICTIONS, "i", (int64_t)(from > INT64_MAX ? INT64_MAX : from)));
     for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
@@ -767,22 +709,11 @@ static sfp_status each_prediction(sfp__store *s, uint64_t from,
     return SFP_OK;
 }
 
-sfp_status sfp__store_each_prediction(sfp__store *s, uint64_t from,
-                                      sfp_status (*fn)(void *ctx, const sfp__stored_prediction *p, sfp_error *err), void *ctx,
-                                      sfp_error *err)
-{
-    return LOCKED(s, each_prediction(s, from, fn, ctx, err));
-}
-
-static sfp_status set_logged(sfp__store *s, uint64_t id, sfp_error *err)
-{
-    s->logged = id;
-    return change(s, err, SET, "ti", "logged", (int64_t)id);
-}
-
 sfp_status sfp__store_set_logged(sfp__store *s, uint64_t id, sfp_error *err)
 {
-    return LOCKED(s, set_logged(s, id, err));
+    LOCK(s);
+    s->logged = id;
+    return change(s, err, SET, "ti", "logged", (int64_t)id);
 }
 
 uint64_t sfp__store_logged(const sfp__store *s)
@@ -794,16 +725,19 @@ uint64_t sfp__store_logged(const sfp__store *s)
 
 sfp_status sfp__store_commit(sfp__store *s, sfp_error *err)
 {
-    return LOCKED(s, commit(s, err));
+    LOCK(s);
+    return commit(s, err);
 }
 
 sfp_status sfp__store_commit_if_due(sfp__store *s, sfp_error *err)
 {
-    return LOCKED(s, sfp__monotonic_seconds() - s->committed_at >= commit_seconds ? commit(s, err) : SFP_OK);
+    LOCK(s);
+    return sfp__monotonic_seconds() - s->committed_at >= commit_seconds ? commit(s, err) : SFP_OK;
 }
 
-static sfp_status prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err)
+sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err)
 {
+    LOCK(s);
     TRY(change(s, err, SET, "ti", "generation", s->generation));
     TRY(commit(s, err));
     *generation = s->generation;
@@ -814,25 +748,17 @@ static sfp_status prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_err
     return code == SQLITE_OK || code == SQLITE_BUSY ? SFP_OK : fail_db(s, err);
 }
 
-sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp_error *err)
+sfp_status sfp__store_finish_checkpoint(sfp__store *s, bool only, sfp_error *err)
 {
-    return LOCKED(s, prepare_checkpoint(s, generation, err));
-}
-
-static sfp_status finish_checkpoint(sfp__store *s, bool only, sfp_error *err)
-{
+    LOCK(s);
     TRY(change(s, err, FORGET_UNDO, "i", only ? s->generation : s->generation - 1));
     s->generation++;
     return SFP_OK;
 }
 
-sfp_status sfp__store_finish_checkpoint(sfp__store *s, bool only, sfp_error *err)
+sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
 {
-    return LOCKED(s, finish_checkpoint(s, only, err));
-}
-
-static sfp_status resume(sfp__store *s, int64_t generation, sfp_error *err)
-{
+    LOCK(s);
     if (generation >= s->generation)
         return sfp__fail(err, SFP_EFORMAT,
                          "%s: the store is older than the checkpoint beside it (%lld, expected %lld); restore both together",
@@ -855,11 +781,6 @@ static sfp_status resume(sfp__store *s, int64_t generation, sfp_error *err)
     return commit(s, err);
 }
 
-sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
-{
-    return LOCKED(s, resume(s, generation, err));
-}
-
 /* --------------------------------------------------------------------- requests */
 
 void sfp__request_done(sfp__request *r)
@@ -870,8 +791,9 @@ void sfp__request_done(sfp__request *r)
     *r = (sfp__request){0};
 }
 
-static sfp_status next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err)
+sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err)
 {
+    LOCK(s);
     *found = false;
     if (!s->path) /* no other process can open it */
         return SFP_OK;
@@ -899,32 +821,24 @@ static sfp_status next_request(sfp__store *s, sfp__request *out, bool *found, sf
     return SFP_OK;
 }
 
-sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err)
-{
-    return LOCKED(s, next_request(s, out, found, err));
-}
-
 sfp_status sfp__store_answer(sfp__store *s, int64_t number, sfp_status status, const char *text, sfp_error *err)
 {
-    return LOCKED(s, change(s, err, ANSWER, "iit", number, (int64_t)status, text));
-}
-
-static sfp_status leave_request(sfp__store *s, const char *name, const char *file, const char *label, int64_t *number,
-                                sfp_error *err)
-{
-    TRY(change(s, err, REQUEST, "ttt", name, file, label));
-    *number = sqlite3_last_insert_rowid(s->db);
-    return commit(s, err);
+    LOCK(s);
+    return change(s, err, ANSWER, "iit", number, (int64_t)status, text);
 }
 
 sfp_status sfp__store_request(sfp__store *s, const char *name, const char *file, const char *label, int64_t *number,
                               sfp_error *err)
 {
-    return LOCKED(s, leave_request(s, name, file, label, number, err));
+    LOCK(s);
+    TRY(change(s, err, REQUEST, "ttt", name, file, label));
+    *number = sqlite3_last_insert_rowid(s->db);
+    return commit(s, err);
 }
 
-static sfp_status read_answer(sfp__store *s, int64_t number, bool *done, sfp_error *err)
+sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp_error *err)
 {
+    LOCK(s);
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     TRY(query(s, &st, err, READ_ANSWER, "i", number));
     *done = st && sqlite3_column_type(st, 0) != SQLITE_NULL;
@@ -933,9 +847,4 @@ static sfp_status read_answer(sfp__store *s, int64_t number, bool *done, sfp_err
         return SFP_OK;
     const char *text = (const char *)sqlite3_column_text(st, 1);
     return sfp__fail(err, status, "%s", text ? text : "the request was refused");
-}
-
-sfp_status sfp__store_read_answer(sfp__store *s, int64_t number, bool *done, sfp_error *err)
-{
-    return LOCKED(s, read_answer(s, number, done, err));
 }
