@@ -720,11 +720,33 @@ TEST(moves_and_labels_between_two_processes_are_corrections)
     OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
     MUST(sfp__store_resume(store, 1, &err));
     sfp_source *s = open_stored("w", store);
+    assert_int_equal(check_again(s, "cat/2.jpg", "dog", "2"), ids[1]); /* once, although it is also a label that was read now */
     assert_int_equal(check_again(s, "dog/1.jpg", "dog", "1"), ids[0]);
-    assert_int_equal(check_again(s, "cat/2.jpg", "dog", "2"), ids[1]);
     check_end(s);
     assert_int_equal(sfp__store_get_counts(store).standing[SFP__LEARNED], 1);
     assert_int_equal(sfp__store_get_counts(store).standing[SFP__WAITING], 2);
+}
+
+TEST(an_image_that_was_linked_into_a_class_is_not_asked_about_again)
+{
+    uint64_t id;
+    PUT_TEXTS({"w/1.jpg", "1"}, {"w/cat/.keep", ""});
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        sfp_source *s = open_stored("w", store);
+        id = check_new(s, "1.jpg", "-", "1");
+        assert_int_equal(link(in_directory("w/1.jpg"), in_directory("w/cat/1.jpg")), 0);
+        assert_int_equal(check_again(s, "cat/1.jpg", "cat", "1"), id);
+        MUST(sfp__store_learned(store, id, "cat", &err));
+        save(store);
+    }
+    put_text("w/.end", "");
+    for (int times = 0; times < 2; times++) {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        MUST(sfp__store_resume(store, 1, &err));
+        check_end(open_stored("w", store));
+        check_row(store, id, "cat/1.jpg cat");
+    }
 }
 
 TEST(the_stream_fails_when_its_path_leads_to_another_directory)
