@@ -51,7 +51,7 @@ static const char create_sql[] =
     X(ADD, "INSERT INTO sample(id, name, size, modified, changed, digest, arrived, label, standing)"                           \
            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)")                                                                       \
     X(MOVED, "UPDATE sample SET name = ?2, size = ?3, modified = ?4, changed = ?5 WHERE id = ?1")                              \
-    X(LABEL, "UPDATE sample SET label = ?2, standing = 0, reason = NULL WHERE id = ?1")                                        \
+    X(LABEL, "UPDATE sample SET label = ?2, standing = ?3, reason = NULL WHERE id = ?1")                                       \
     X(KEEP_LABEL, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE id = ?1")                                  \
     X(HAS_EARLIER, "SELECT 1 FROM earlier_label WHERE sample = ?1 LIMIT 1")                                                    \
     X(PENDING, "SELECT " ROW " FROM sample WHERE standing = 0 AND id > ?1 AND id < ?2"                                         \
@@ -575,8 +575,10 @@ sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_e
         first = !st;
         TRY(change(s, err, KEEP_LABEL, "ii", (int64_t)id, milliseconds_now()));
     }
-    TRY(change(s, err, LABEL, "it", (int64_t)id, label));
-    count_standing(s, &was, SFP__WAITING);
+    /* a correction that was taken back before it was learned leaves nothing to do */
+    sfp__standing now = was.learned && strcmp(was.learned, label) == 0 ? SFP__LEARNED : SFP__WAITING;
+    TRY(change(s, err, LABEL, "iti", (int64_t)id, label, (int64_t)now));
+    count_standing(s, &was, now);
     s->counts.late += was.predicted && !was.label;
     s->counts.corrected += first;
     return SFP_OK;

@@ -10,14 +10,15 @@
 
 AROUND_ALL(make_world, end_world)
 
-/* Each sample of a stream has one standing, and each one that was learned or dropped was scored or not. */
+/* Each sample of a stream has one standing. Each one that is learned was scored, by methods that do so. */
 static void check_sums(const sfp_result *r)
 {
     assert_true(r->finished);
     if (r->samples.learned) /* a live stream */
         assert_int_equal(r->samples.learned + r->samples.dropped + r->samples.waiting + r->samples.skipped + r->samples.forgotten,
                          r->samples.offered);
-    assert_int_equal(r->samples.scored + r->samples.dropped + r->samples.skipped + r->samples.waiting, r->samples.offered);
+    if (r->samples.scored)
+        assert_int_equal(r->samples.scored + r->samples.dropped + r->samples.skipped + r->samples.waiting, r->samples.offered);
     assert_true(isnan(r->lag.mean) || r->lag.mean <= r->lag.max);
 }
 

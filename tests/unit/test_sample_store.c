@@ -261,6 +261,10 @@ TEST(each_transition_of_the_diagram)
     label(s, g, "dog");
     learn(s, g, "cat");
     check_row(s, g, "waiting g dog cat");
+    label(s, g, "cat"); /* the correction is taken back before it is made */
+    check_row(s, g, "learned g cat cat");
+    check_counts(s);
+    label(s, g, "dog");
 
     uint64_t h = add(s, "h", NULL); /* a question without an answer: expired */
     predict(s, h);
