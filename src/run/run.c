@@ -257,6 +257,8 @@ static sfp_status revise(sfp__run *run, const sfp__delivery *d, sfp_error *err)
         const sfp__revision *r = &d->revisions[i];
         TRY(r->label < 0 ? sfp__learner_forget(run->learner, 1, &r->sample, err)
                          : sfp__learner_relabel(run->learner, &r->sample, r->label, err));
+        if (r->label >= 0)
+            run->classes.trained[r->label] = 1;
     }
     return d->revision_count || d->save ? begin(run, err) : SFP_OK;
 }
@@ -540,6 +542,7 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     if (p->live) {
         run->pace.notices_at = sfp__monotonic_seconds();
         run->pace.skipped = run->journal.r->samples.skipped;
+        run->pace.dropped = run->journal.r->samples.dropped;
         run->pace.evaluations = run->journal.r->evaluation_count;
     }
     return run->arrivals->kind->start(run->arrivals, err);
@@ -580,12 +583,24 @@ static void warn_skipped(sfp__run *run)
     run->pace.skipped = skipped;
 }
 
+/* Live streams: warns if samples were dropped since the last message. */
+static void warn_dropped(sfp__run *run)
+{
+    const sfp_result *r = run->journal.r;
+    if (run->plan.live && r->samples.dropped > run->pace.dropped)
+        sfp__plan_warn(&run->plan, "%llu of %llu samples were dropped so far: %llu because the learner was busy, %llu without a label",
+                       (unsigned long long)r->samples.dropped, (unsigned long long)r->samples.offered,
+                       (unsigned long long)(r->samples.dropped - r->labels.expired), (unsigned long long)r->labels.expired);
+    run->pace.dropped = r->samples.dropped;
+}
+
 /* A live stream may run for weeks: it does not wait for its end to say what it has skipped and evaluated. */
 static double notice_time(const sfp__run *run)
 {
     const sfp__pace *pace = &run->pace;
     const sfp_result *r = run->journal.r;
-    bool news = r->samples.skipped > pace->skipped || r->evaluation_count > pace->evaluations;
+    bool news = r->samples.skipped > pace->skipped || r->samples.dropped > pace->dropped ||
+                r->evaluation_count > pace->evaluations;
     return run->plan.live && news ? pace->notices_at + fmin(NOTICE_SECONDS, checkpoint_seconds(run)) : INFINITY;
 }
 
@@ -597,6 +612,7 @@ static void print_notices_if_due(sfp__run *run)
     if (due == INFINITY || sfp__monotonic_seconds() < due)
         return;
     warn_skipped(run);
+    warn_dropped(run);
     if (r->evaluation_count > pace->evaluations)
         sfp__plan_info(&run->plan, "accuracy %.4f on the test set after %lld samples", r->accuracy[0],
                        (long long)run->at.arrived);
@@ -717,6 +733,7 @@ static sfp_status end_run(sfp__run *run, sfp_status status, sfp_error *err)
     if (status && !p->live) /* before the first timestamp there is nothing to resume */
         return p->opt->out && run->at.timestamps > 0 ? sfp__files_save_stopped(run, err) : SFP_OK;
     warn_skipped(run);
+    warn_dropped(run);
     warn_skipped_tests(run);
     TRY(sfp__journal_diagnose(run, err));
     sfp__plan_warn_cache(p);

@@ -119,6 +119,7 @@ typedef struct sfp__pace {
     bool arrived;      /* something has arrived, or a message says that the run waits for it */
     double notices_at; /* sfp__monotonic_seconds() of the last messages about: */
     uint64_t skipped;  /* unreadable images, */
+    uint64_t dropped;  /* samples that were dropped, */
     int evaluations;   /* and evaluations */
     bool no_registry;  /* a message about a failure of the registry was printed */
 } sfp__pace;
