@@ -89,10 +89,12 @@ struct sfp_result {
     struct {
         uint64_t offered, scored, trained, replayed, dropped, skipped;
         uint64_t closed_form; /* samples that a closed-form head learned from */
-        /* live streams: offered = learned + dropped + waiting + skipped + forgotten; corrected are those that got another label */
-        uint64_t learned, waiting, forgotten, corrected;
         uint64_t excluded;    /* part of dropped: samples in short last batches, which a preset excludes */
     } samples;
+    struct {
+        /* samples.offered = learned + waiting + forgotten + samples.dropped + samples.skipped; corrected: got another label */
+        uint64_t learned, waiting, forgotten, corrected;
+    } standings; /* live streams only */
     struct {
         /* number of images that arrived without a label; of these: labelled later, expired, still in the label queue */
         uint64_t unlabelled, late, expired, waiting;

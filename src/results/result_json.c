@@ -550,10 +550,10 @@ static const field fields[] = {
     {COUNT, "samples", "skipped", AT(samples.skipped), OPTIONAL},
     {COUNT, "samples", "closed_form", AT(samples.closed_form), OPTIONAL},
     {COUNT, "samples", "excluded", AT(samples.excluded), OPTIONAL},
-    {COUNT, "samples", "learned", AT(samples.learned), OPTIONAL},
-    {COUNT, "samples", "waiting", AT(samples.waiting), OPTIONAL},
-    {COUNT, "samples", "forgotten", AT(samples.forgotten), OPTIONAL},
-    {COUNT, "samples", "corrected", AT(samples.corrected), OPTIONAL},
+    {COUNT, "standings", "learned", AT(standings.learned), OPTIONAL},
+    {COUNT, "standings", "waiting", AT(standings.waiting), OPTIONAL},
+    {COUNT, "standings", "forgotten", AT(standings.forgotten), OPTIONAL},
+    {COUNT, "standings", "corrected", AT(standings.corrected), OPTIONAL},
     {COUNT, "labels", "unlabelled", AT(labels.unlabelled), OPTIONAL},
     {COUNT, "labels", "late", AT(labels.late), OPTIONAL},
     {COUNT, "labels", "expired", AT(labels.expired), OPTIONAL},
@@ -618,6 +618,8 @@ static bool has_group(const field *f, const sfp_result *r)
 {
     if (f->group && strcmp(f->group, "cache") == 0)
         return r->cache.hits + r->cache.misses > 0;
+    if (f->group && strcmp(f->group, "standings") == 0)
+        return r->standings.learned + r->standings.waiting + r->standings.forgotten > 0;
     if (f->group && strcmp(f->group, "calibration") == 0)
         return isfinite(r->calibration.error);
     return !is_diagnostic(f) || r->diagnostics.measured;

@@ -32,7 +32,6 @@ typedef struct live {
     bool behind;                /* more than SFP__RUN_BACKLOG batches waited, and the queue was not empty since */
     sfp__candidate *candidates; /* (batch * pool) allocate adaptive: scratch */
     int *order;                 /* (batch * pool) likewise */
-    uint64_t first_id;          /* of the first sample that the source delivers anew */
     bool revises;               /* the learner can take samples out of its sums */
     sfp__arrival_list revised;  /* delivered for correction */
     sfp__revision *revisions;   /* (revision_capacity) of them */
@@ -70,10 +69,10 @@ static void update_counts(live *a)
         r->samples.offered += c.standing[i];
     r->samples.dropped = c.standing[SFP__DROPPED];
     r->samples.skipped = c.standing[SFP__UNREADABLE];
-    r->samples.learned = c.standing[SFP__LEARNED];
-    r->samples.waiting = c.standing[SFP__WAITING];
-    r->samples.forgotten = c.standing[SFP__FORGOTTEN];
-    r->samples.corrected = c.corrected;
+    r->standings.learned = c.standing[SFP__LEARNED];
+    r->standings.waiting = c.standing[SFP__WAITING];
+    r->standings.forgotten = c.standing[SFP__FORGOTTEN];
+    r->standings.corrected = c.corrected;
     r->labels.unlabelled = c.predicted;
     r->labels.late = c.late;
     r->labels.expired = c.expired;
@@ -92,7 +91,6 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
     const sfp__run_options *o = p->opt;
     bool real = p->clock == SFP_CLOCK_REAL;
     TRY(sfp__store_resume(base->store, base->generation, err));
-    a->first_id = sfp__store_next_id(base->store);
     if (redelivers(a))
         TRY(p->source->ops->set_store(p->source, base->store, err));
     else
@@ -513,8 +511,7 @@ static sfp_status predicted(sfp__arrivals *base, const sfp__delivery *d, int64_t
 
 static bool predicts(const sfp__arrivals *base, uint64_t *from)
 {
-    /* the inbox may have given ids since */
-    *from = base->plan->opt->resume ? ((const live *)base)->first_id : 0;
+    *from = base->plan->opt->resume ? sfp__store_first_new_id(base->store) : 0; /* lines that the store does not know */
     return true;
 }
 

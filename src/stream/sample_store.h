@@ -85,6 +85,8 @@ sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp
                           const char *label, uint64_t *id, sfp_error *err);
 /* The file of a sample was moved, or its times have changed. */
 sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err);
+/* A second file has the bytes of the sample: it does not become a sample of its own. sfp__store_find knows the name. */
+sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, sfp_error *err);
 /* Records a label. The sample is WAITING until it is learned with it; it is LEARNED if it already is. */
 sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
 /* The first sample above `after` that an earlier process has left to be delivered again; *found false: there is none. */
@@ -122,9 +124,8 @@ typedef struct sfp__store_counts {
     uint64_t predicted, late, expired, corrected;
 } sfp__store_counts;
 sfp__store_counts sfp__store_get_counts(sfp__store *s);
-/* The id of the next sample. sfp__store_raise_id: at least this one, because smaller ones are in a log. */
-uint64_t sfp__store_next_id(sfp__store *s);
-void sfp__store_raise_id(sfp__store *s, uint64_t id);
+uint64_t sfp__store_next_id(sfp__store *s);            /* the id of the next sample */
+uint64_t sfp__store_first_new_id(const sfp__store *s); /* samples with smaller ids are of earlier processes */
 
 /* Predictions whose line may be missing in the log: those with ids from `from` on, in order of id. */
 typedef struct sfp__stored_prediction {

@@ -14,11 +14,11 @@ AROUND_ALL(make_world, end_world)
 static void check_sums(const sfp_result *r)
 {
     assert_true(r->finished);
-    if (r->samples.learned) /* a live stream */
-        assert_int_equal(r->samples.learned + r->samples.dropped + r->samples.waiting + r->samples.skipped + r->samples.forgotten,
+    if (r->standings.learned) /* a live stream */
+        assert_int_equal(r->standings.learned + r->samples.dropped + r->standings.waiting + r->samples.skipped + r->standings.forgotten,
                          r->samples.offered);
     if (r->samples.scored)
-        assert_int_equal(r->samples.scored + r->samples.dropped + r->samples.skipped + r->samples.waiting, r->samples.offered);
+        assert_int_equal(r->samples.scored + r->samples.dropped + r->samples.skipped + r->standings.waiting, r->samples.offered);
     assert_true(isnan(r->lag.mean) || r->lag.mean <= r->lag.max);
 }
 
@@ -35,21 +35,21 @@ TEST(an_endless_stream_resumes_as_if_never_stopped)
         sfp_result want = run_once(&o, whole, 12, NULL);
         assert_true(want.finished);
         check_sums(&want);
-        assert_int_equal(want.samples.learned, 120);
+        assert_int_equal(want.standings.learned, 120);
         assert_int_equal(want.classes, 10);
         assert_true(want.coverage == 1);
         assert_true(want.average_accuracy >= 0); /* it has its own test set */
-        assert_int_equal(run_once(&o, cut, 5, NULL).samples.learned, 50);
+        assert_int_equal(run_once(&o, cut, 5, NULL).standings.learned, 50);
         o.resume = true;
         sfp_result r = run_once(&o, cut, 7, last_message);
         assert_non_null(strstr(last_message, "from its last checkpoint (timestamp "));
-        assert_int_equal(r.samples.learned, 120);
+        assert_int_equal(r.standings.learned, 120);
         check_sums(&r);
         assert_int_equal(r.classes, 10);
         for (int c = 0; c < 10; c++)
             assert_string_equal(r.class_names[c], want.class_names[c]);
         want.samples.offered = r.samples.offered = 120; /* some more were in the inbox when the run was stopped */
-        want.samples.waiting = r.samples.waiting = 0;
+        want.standings.waiting = r.standings.waiting = 0;
         same_result(&want, &r);
         same_state(whole, cut);
     }
@@ -169,9 +169,9 @@ TEST(late_labels_are_learned_from)
     sfp__run_options o = watch("late");
     sfp_result r = run_script(&o, "late_out", label_later);
     check_labels(r, 3, 2, 0, 1);
-    assert_int_equal(r.samples.scored, r.samples.learned);
-    assert_int_equal(r.samples.waiting, 1);
-    assert_true(r.samples.learned == 12 || r.samples.learned == 17); /* .end may be found before the dogs */
+    assert_int_equal(r.samples.scored, r.standings.learned);
+    assert_int_equal(r.standings.waiting, 1);
+    assert_true(r.standings.learned == 12 || r.standings.learned == 17); /* .end may be found before the dogs */
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"class\":\"cat\""), 3);
     assert_int_equal(lines_of("late_out/predictions.jsonl", "\"name\":\"u3.png\""), 1);
     o.resume = true; /* the waiting image is counted once */
@@ -214,7 +214,7 @@ TEST(a_waiting_image_is_predicted_once_after_any_number_of_resumes)
         sfp_result r = run_once(&o, "again_out", 0, NULL);
         check_labels(r, 6, 3, 0, 3);
         assert_int_equal(r.samples.offered, 11);
-        assert_int_equal(r.samples.learned, 8);
+        assert_int_equal(r.standings.learned, 8);
         check_predictions("again_out/predictions.jsonl", 6, begin, image);
         assert_int_equal(lines_of("again_out/events.jsonl", "\"offered\":[7,8,6]"), 1); /* recognised: they keep their ids */
     }

@@ -157,12 +157,10 @@ TEST(an_id_is_never_given_twice)
     learn(s, 2, "cat");
     MUST(sfp__store_resume(s, 0, &err)); /* the learner has lost it, the store has not */
     assert_int_equal(add(s, "c", "cat"), 3);
-    sfp__store_raise_id(s, 3); /* smaller ones change nothing */
-    assert_int_equal(sfp__store_next_id(s), 4);
-    sfp__store_raise_id(s, 10);
-    assert_int_equal(add(s, "d", NULL), 10);
+    assert_int_equal(sfp__store_first_new_id(s), 2);
     reopen(&s);
-    assert_int_equal(add(s, "e", NULL), 11);
+    assert_int_equal(sfp__store_first_new_id(s), 4);
+    assert_int_equal(add(s, "d", NULL), 4);
     close_checked(s);
 }
 
@@ -202,6 +200,15 @@ TEST(a_sample_is_found_by_id_name_and_bytes)
     bool found = false;
     MUST(sfp__store_find(s, "moved", &row, &found, &err));
     assert_true(found && row.id == second && row.stamp.size == 11);
+    sfp__stored_done(&row);
+    MUST(sfp__store_add_name(s, second, "link", &err)); /* a second name; the first one stays */
+    MUST(sfp__store_add_name(s, second, "b", &err));    /* the name of another sample is not found by it */
+    reopen(&s);
+    MUST(sfp__store_find(s, "link", &row, &found, &err));
+    assert_true(found && row.id == second && strcmp(row.name, "moved") == 0);
+    sfp__stored_done(&row);
+    MUST(sfp__store_find(s, "b", &row, &found, &err));
+    assert_true(found && row.id == third);
     close_checked(s);
 }
 
@@ -732,7 +739,7 @@ TEST(nothing_of_a_forgotten_sample_is_left_but_its_id)
 {
     enum { SAMPLES = 2000 };
     static const char *const traces[] = {"secret-name", "secret-moved", "secret-label", "secret-class", "secret-earlier",
-                                         "secret-line"};
+                                         "secret-line", "secret-other"};
     sfp__store *s = open_store();
     const sfp__file_stamp stamp = {.size = 123456789, .modified = 1};
     sfp__digest digest = digest_of("secret bytes");
@@ -760,6 +767,9 @@ TEST(nothing_of_a_forgotten_sample_is_left_but_its_id)
         label(s, ids[i], "secret-label");
         MUST(sfp__store_set_line(s, name, "secret-line", &changed, &err));
         learn(s, ids[i], "secret-label");
+        name = kept_print("secret-other-%d", i);
+        MUST(sfp__store_add_name(s, ids[i], name, &err));
+        MUST(sfp__store_set_line(s, name, "secret-line", &changed, &err));
         MUST(sfp__store_request(s, name, "/elsewhere/secret-name", "secret-label", &number, &err));
         MUST(sfp__store_next_request(s, &r, &found, &err));
         assert_true(found);

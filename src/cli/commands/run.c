@@ -180,19 +180,19 @@ static void print_seconds(const sfp_result *r)
 /* The samples of a live stream: every line counts other samples, and all together are those that were offered. */
 static void print_standings(const sfp_result *r)
 {
-    unsigned long long skipped = count_of(r, "samples.skipped"), forgotten = count_of(r, "samples.forgotten");
-    print_counts("", count_of(r, "samples.learned"), "learned", count_of(r, "samples.waiting"), "waiting");
+    unsigned long long skipped = count_of(r, "samples.skipped"), forgotten = count_of(r, "standings.forgotten");
+    print_counts("", count_of(r, "standings.learned"), "learned", count_of(r, "standings.waiting"), "waiting");
     if (skipped || forgotten)
         print_counts("", skipped, "unreadable", forgotten, "forgotten");
-    if (count_of(r, "samples.corrected"))
-        (void)printf("%26s %10llu corrected: they got another label\n", "", count_of(r, "samples.corrected"));
+    if (count_of(r, "standings.corrected"))
+        (void)printf("%26s %10llu corrected: they got another label\n", "", count_of(r, "standings.corrected"));
 }
 
 /* A closed-form head alone trains nothing: what it learned from counts as trained in the result. */
 static void print_samples(const sfp_result *r)
 {
     const char *method = sfp_result_string(r, "config.method");
-    bool live = count_of(r, "samples.learned") || count_of(r, "samples.waiting") || count_of(r, "samples.forgotten");
+    bool live = count_of(r, "standings.learned") || count_of(r, "standings.waiting") || count_of(r, "standings.forgotten");
     unsigned long long excluded = count_of(r, "samples.excluded"), dropped = count_of(r, "samples.dropped");
     print_counts("samples", count_of(r, "samples.offered"), "offered", dropped > excluded ? dropped - excluded : 0, "dropped");
     if (excluded)

@@ -30,7 +30,6 @@ typedef struct dir_source {
     sfp__dir_labels labels;
     sfp__store *store, *own_store; /* own_store: of a source that is used without a run */
     int64_t pending;               /* samples up to this id, which an earlier process has left, were delivered; INT64_MAX: all */
-    uint64_t first_new_id;         /* samples with smaller ids were left by an earlier process */
     sfp__dir_item last;            /* the last item */
     uint64_t last_id;              /* its sample, if last_stored */
     bool last_stored;
@@ -82,7 +81,7 @@ static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_
     OWNED char *path = sfp__strdup(name);
     TRY(sfp__check_memory(path, err));
     TRY(sfp__store_label(s->store, row.id, label, err));
-    if (s->pending < (int64_t)row.id && row.id < s->first_new_id)
+    if (s->pending < (int64_t)row.id && row.id < sfp__store_first_new_id(s->store))
         return SFP_OK; /* it follows anyway, and has this label then */
     TRY(sfp__dir_queue_put(&s->watch.queue, (sfp__dir_item){.path = path, .at = s->watch.queue.now(), .labelled = true}, err));
     path = NULL;
@@ -129,32 +128,17 @@ static sfp_status is_gone(const dir_source *s, const char *name, bool *out, sfp_
     return SFP_OK;
 }
 
-/* Are both names links to one file? */
-static sfp_status is_same_file(const dir_source *s, const char *a, const char *b, bool *out, sfp_error *err)
-{
-    struct stat at_a, at_b;
-    OWNED char *path_a = NULL, *path_b = NULL;
-    TRY(sfp__path_make(s->base.path, a, &path_a, err));
-    TRY(sfp__path_make(s->base.path, b, &path_b, err));
-    *out = stat(path_a, &at_a) == 0 && stat(path_b, &at_b) == 0 && at_a.st_dev == at_b.st_dev && at_a.st_ino == at_b.st_ino;
-    return SFP_OK;
-}
-
-/* Finds a sample with these bytes that the file s->last belongs to: its own file was moved here, or it has no label yet. *linked: it is
- * another name of the file of a labelled sample, in a place without a label. */
+/* Finds a sample with these bytes that the file at `path` belongs to: its own file was moved here, or it has no label yet. */
 static sfp_status find_moved(const dir_source *s, const sfp__digest *digest, bool labelled, sfp__stored *out, bool *found,
-                             bool *linked, sfp_error *err)
+                             bool *gone, sfp_error *err)
 {
     for (uint64_t before = UINT64_MAX;;) {
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-        bool gone = false;
         TRY(sfp__store_find_bytes(s->store, digest, before, &row, found, err));
         if (!*found)
             return SFP_OK;
-        TRY(is_gone(s, row.name, &gone, err));
-        if (!gone && !labelled && row.label)
-            TRY(is_same_file(s, row.name, s->last.path, linked, err));
-        if (gone || *linked || (labelled && !row.label && row.standing == SFP__WAITING)) {
+        TRY(is_gone(s, row.name, gone, err));
+        if (*gone || (labelled && !row.label && row.standing == SFP__WAITING)) {
             *out = row;
             row = (sfp__stored){0};
             return SFP_OK;
@@ -169,7 +153,7 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
 {
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     const char *path = s->last.path, *name;
-    bool found, forgotten, linked = false;
+    bool found, forgotten, gone = false;
     *skip = true;
     TRY(sfp__store_was_forgotten(s->store, digest, &forgotten, err));
     if (forgotten)
@@ -180,13 +164,14 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
     bool stays = found && sfp__digest_equal(&row.digest, digest); /* only its times have changed */
     if (!stays) {
         sfp__stored_done(&row);
-        TRY(find_moved(s, digest, name != NULL, &row, &found, &linked, err));
+        TRY(find_moved(s, digest, name != NULL, &row, &found, &gone, err));
     }
-    if (linked)
-        return SFP_OK;
     *skip = stays || (found && (!name || (row.label && strcmp(row.label, name) == 0)));
     if (found) {
-        TRY(sfp__store_moved(s->store, row.id, path, stamp, err));
+        if (gone || strcmp(row.name, path) == 0)
+            TRY(sfp__store_moved(s->store, row.id, path, stamp, err));
+        else if (!stays)
+            TRY(sfp__store_add_name(s->store, row.id, path, err));
         if (!*skip)
             TRY(sfp__store_label(s->store, row.id, name, err));
         s->last_id = row.id;
@@ -357,7 +342,6 @@ static sfp_status set_store(sfp_source *base, sfp__store *store, sfp_error *err)
     dir_source *s = (dir_source *)base;
     s->store = store;
     s->pending = -1;
-    s->first_new_id = sfp__store_next_id(store);
     return sfp__store_labels_position(store, &s->labels.at, err);
 }
 

@@ -4,8 +4,8 @@ mkfile vit tiny.safetensors 1 0
 mkdir -p in/cat in/dog
 for i in 1 2 3; do
     mkfile image "in/$i.png" 20 20 "$i"
-    mkfile image "in/cat/$i.png" 20 20 "$i"
-    mkfile image "in/dog/$i.png" 20 20 "$i"
+    mkfile image "in/cat/$i.png" 20 20 "1$i"
+    mkfile image "in/dog/$i.png" 20 20 "2$i"
 done
 : >in/.end
 run() { streamfp run --backbone tiny.safetensors --method ncm --data dir:in --batch 2 --threads 1 --out "$1" 2>&1 >/dev/null | grep labels; }
