@@ -727,6 +727,44 @@ TEST(moves_and_labels_between_two_processes_are_corrections)
     assert_int_equal(sfp__store_get_counts(store).standing[SFP__WAITING], 2);
 }
 
+TEST(a_label_list_is_continued_by_a_second_process)
+{
+    enum { LONG = 100000 };
+    char *line = kept_calloc(LONG + 1, 1);
+    memset(line, 'x', LONG);
+    PUT_TEXTS({"w/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/3.jpg", "3"}, {"w/labels.csv", "1.jpg,cat\n2.jpg,dog"}, {"w/.end", ""});
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        sfp_source *s = open_stored("w", store);
+        CHECK_NEXT(s, {"cat", "1"}, {"-", "2"}, {"-", "3"});
+        (void)check_again(s, "2.jpg", "dog", "2"); /* the stream has ended: the line counts without its end */
+        check_end(s);
+        for (uint64_t id = 0; id < 3; id++)
+            MUST(sfp__store_predicted(store, id, 1, NULL, 0, 0, 0, &err));
+        MUST(sfp__store_learned(store, 0, "cat", &err));
+        MUST(sfp__store_learned(store, 1, "dog", &err));
+        save(store);
+    }
+    append_text("w/labels.csv", "fish\n");
+    append_text("w/labels.csv", line); /* a line that is too long, and not complete yet */
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        MUST(sfp__store_resume(store, 1, &err));
+        sfp_source *s = open_stored("w", store);
+        (void)check_again(s, "2.jpg", "dogfish", "2"); /* the whole line */
+        check_end(s);
+        MUST(sfp__store_learned(store, 1, "dogfish", &err));
+        save(store);
+    }
+    append_text("w/labels.csv", "1.jpg,owl\n3.jpg,owl\n"); /* the first one belongs to the long line */
+    OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+    MUST(sfp__store_resume(store, 2, &err));
+    sfp_source *s = open_stored("w", store);
+    (void)check_again(s, "3.jpg", "owl", "3");
+    check_end(s);
+    check_row(store, 0, "1.jpg cat");
+}
+
 TEST(an_image_that_was_linked_into_a_class_is_not_asked_about_again)
 {
     uint64_t id;

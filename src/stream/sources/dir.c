@@ -99,8 +99,8 @@ static sfp_status read_labels(dir_source *s, sfp_error *err)
         sfp__source_warn_live(&s->base, "%.400s:%llu: line was skipped, expected NAME,LABEL; further such lines are skipped too",
                               s->labels.path, (unsigned long long)s->labels.first_skipped);
     TRY(status);
-    if (s->labels.at.offset == before && s->labels.at.crc == crc)
-        return SFP_OK;
+    if (s->labels.in_long_line || (s->labels.at.offset == before && s->labels.at.crc == crc))
+        return SFP_OK; /* a position inside a line would not be understood later */
     return sfp__store_set_labels_position(s->store, &s->labels.at, err);
 }
 
