@@ -12,6 +12,7 @@
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -54,8 +55,9 @@ static const char create_sql[] =
     X(ADD, "INSERT INTO sample(id, name, size, modified, changed, digest, arrived, label, standing)"                            \
            " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)")                                                                        \
     X(MOVED, "UPDATE sample SET name = ?2, size = ?3, modified = ?4, changed = ?5 WHERE id = ?1")                               \
-    X(LABEL, "UPDATE sample SET label = ?2, standing = 0, reason = NULL WHERE id = ?1")                                         \
+    X(LABEL, "UPDATE sample SET label = ?2, standing = ?3, reason = NULL WHERE id = ?1")                                        \
     X(KEEP_LABEL, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE id = ?1")                                   \
+    X(HAS_EARLIER, "SELECT 1 FROM earlier_label WHERE sample = ?1 LIMIT 1")                                                     \
     X(PENDING, "SELECT " ROW " FROM sample WHERE standing = 0 AND id > ?1 AND id < ?2"                                          \
                " AND (label IS NOT NULL OR predicted IS NULL) ORDER BY id LIMIT 1")                                             \
     X(LINE, "SELECT label FROM line WHERE name = ?1")                                                                           \
@@ -74,7 +76,7 @@ static const char create_sql[] =
              " unknown = NULL, predicted = NULL WHERE id = ?1")                                                                 \
     X(ERASE_LABELS, "DELETE FROM earlier_label WHERE sample = ?1")                                                              \
     X(ERASE_UNDO, "DELETE FROM undo WHERE sample = ?1")                                                                         \
-    X(ERASE_LINE, "DELETE FROM line WHERE name = ?1")                                                                           \
+    X(ERASE_LINES, "DELETE FROM line WHERE name = ?2 OR name IN (SELECT name FROM other_name WHERE sample = ?1)")               \
     X(COUNTS,                                                                                                                   \
       "SELECT standing, count(*), sum(label IS NULL), count(predicted), sum(predicted IS NOT NULL AND label IS NOT NULL)"       \
       " FROM sample GROUP BY standing")                                                                                         \
@@ -120,6 +122,8 @@ struct sfp__store {
     uint64_t next_id, first_new_id; /* first_new_id: ids below it are of earlier processes */
     uint64_t logged;
     int64_t generation; /* of the next checkpoint */
+    int64_t saved;      /* of the last one that exists; 0: there is none */
+    int64_t oldest;     /* what older ones contain is not known any more */
     sfp__store_counts counts;
     sfp__digest salt;
     int data_version; /* of the last look for requests; -1: there may be one */
@@ -314,28 +318,50 @@ bool sfp__store_is_one(const char *path)
     return st.st_size == 0 || (pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head && memcmp(head + 68, number, 4) == 0);
 }
 
+/* Reads the number that a statement without parameters returns. */
+static sfp_status read_number(sfp__store *s, const char *sql, int *out, sfp_error *err)
+{
+    sqlite3_stmt *st = NULL;
+    bool some = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW;
+    if (some)
+        *out = sqlite3_column_int(st, 0);
+    sfp_status status = some ? SFP_OK : fail_db(s, err);
+    (void)sqlite3_finalize(st);
+    return status;
+}
+
+static sfp_status fail_foreign(const sfp__store *s, sfp_error *err)
+{
+    return sfp__fail(err, SFP_EFORMAT, "%s: not a store of samples, but a database of another program; choose another --out",
+                     path_of(s));
+}
+
 /* Creates the tables of a new file, or checks that the file has them. */
 static sfp_status create_tables(sfp__store *s, sfp_error *err)
 {
     char pragmas[128];
-    sqlite3_stmt *st = NULL;
-    int layout = -1, code = sqlite3_prepare_v2(s->db, "PRAGMA user_version", -1, &st, NULL);
-    if (code == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
-        layout = sqlite3_column_int(st, 0);
-    (void)sqlite3_finalize(st);
-    if (layout < 0)
-        return fail_db(s, err);
-    if (layout == LAYOUT)
-        return SFP_OK;
-    if (layout != 0)
+    int layout = 0, application = 0, tables = 0;
+    TRY(read_number(s, "PRAGMA user_version", &layout, err));
+    if (layout == 0) { /* another process may create them at the same time */
+        TRY(begin(s, err));
+        TRY(read_number(s, "PRAGMA user_version", &layout, err));
+        TRY(read_number(s, "SELECT count(*) FROM sqlite_master", &tables, err));
+        if (layout == 0 && tables > 0)
+            return fail_foreign(s, err);
+        (void)snprintf(pragmas, sizeof pragmas, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION, LAYOUT);
+        if (layout == 0 && (sqlite3_exec(s->db, create_sql, NULL, NULL, NULL) != SQLITE_OK ||
+                            sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK))
+            return fail_db(s, err);
+        s->created = layout == 0;
+        TRY(commit(s, err));
+        TRY(read_number(s, "PRAGMA user_version", &layout, err));
+    }
+    TRY(read_number(s, "PRAGMA application_id", &application, err));
+    if (application != APPLICATION)
+        return fail_foreign(s, err);
+    if (layout != LAYOUT)
         return sfp__fail(err, SFP_EFORMAT, "%s: the layout has version %d, expected %d; choose another --out", path_of(s), layout,
                          LAYOUT);
-    (void)snprintf(pragmas, sizeof pragmas, "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", APPLICATION, LAYOUT);
-    if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
-        sqlite3_exec(s->db, create_sql, NULL, NULL, NULL) != SQLITE_OK ||
-        sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
-        return fail_db(s, err);
-    s->created = true;
     return SFP_OK;
 }
 
@@ -372,6 +398,7 @@ static sfp_status load_numbers(sfp__store *s, sfp_error *err)
     int64_t last = st && sqlite3_column_type(st, 0) != SQLITE_NULL ? sqlite3_column_int64(st, 0) : -1;
     TRY(get_number(s, "logged", &logged, err));
     TRY(get_number(s, "generation", &generation, err));
+    TRY(get_number(s, "oldest", &s->oldest, err));
     TRY(get_digest(s, "salt", &s->salt, err));
     s->next_id = s->first_new_id = (uint64_t)(last + 1);
     s->logged = (uint64_t)logged;
@@ -379,9 +406,10 @@ static sfp_status load_numbers(sfp__store *s, sfp_error *err)
     return load_counts(s, err);
 }
 
-static sfp_status open_file(sfp__store *s, sfp_error *err)
+/* file: the path without links, because SQLite would refuse one above the file, too. */
+static sfp_status open_file(sfp__store *s, const char *file, sfp_error *err)
 {
-    if (sqlite3_open_v2(s->path ? s->path : "", &s->db,
+    if (sqlite3_open_v2(file, &s->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
                         NULL) != SQLITE_OK)
         return fail_db(s, err);
@@ -404,11 +432,18 @@ sfp_status sfp__store_open(const char *dir, sfp__store **out, sfp_error *err)
     TRY(sfp__alloc(&s, 1, sizeof *s, err));
     pthread_mutex_init(&s->lock, NULL);
     s->data_version = -1;
-    if (dir)
+    OWNED char *file = NULL;
+    char real[PATH_MAX];
+    if (dir) {
         TRY(sfp__path_make(dir, SFP__STORE_NAME, &s->path, err));
-    TRY(open_file(s, err));
-    *out = TAKE(s);
-    return SFP_OK;
+        TRY(sfp__path_make(realpath(*dir ? dir : ".", real) ? real : dir, SFP__STORE_NAME, &file, err));
+    }
+    sfp_status status = open_file(s, file ? file : "", err);
+    if (status)
+        s->open = false; /* closing undoes what it has begun */
+    else
+        *out = TAKE(s);
+    return status;
 }
 
 static sfp_status remove_files(const char *path, sfp_error *err)
@@ -543,12 +578,19 @@ sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_e
     TRY(find_id(s, id, &was, err));
     if (was.label && strcmp(was.label, label) == 0 && was.standing != SFP__DROPPED)
         return SFP_OK;
-    if (was.label)
+    bool first = false; /* is this the first correction of the sample? */
+    if (was.label && strcmp(was.label, label) != 0) {
+        OWNED_BY(reset) sqlite3_stmt *st = NULL;
+        TRY(query(s, &st, err, HAS_EARLIER, "i", (int64_t)id));
+        first = !st;
         TRY(change(s, err, KEEP_LABEL, "ii", (int64_t)id, milliseconds_now()));
-    TRY(change(s, err, LABEL, "it", (int64_t)id, label));
-    count_standing(s, &was, SFP__WAITING);
+    }
+    /* a correction that was taken back before it was learned leaves nothing to do */
+    sfp__standing now = was.learned && strcmp(was.learned, label) == 0 ? SFP__LEARNED : SFP__WAITING;
+    TRY(change(s, err, LABEL, "iti", (int64_t)id, label, (int64_t)now));
+    count_standing(s, &was, now);
     s->counts.late += was.predicted && !was.label;
-    s->counts.corrected += was.label != NULL;
+    s->counts.corrected += first;
     return SFP_OK;
 }
 
@@ -648,8 +690,11 @@ sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const ch
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     TRY(change(s, err, PREDICTED, "iiitdd", (int64_t)id, at, timestamp, class_name, probability, unknown));
-    s->counts.predicted += !was.predicted;
-    s->counts.late += !was.predicted && was.label; /* its label has arrived since */
+    if (was.predicted)
+        return SFP_OK;
+    s->counts.predicted++;
+    s->counts.late += was.label != NULL; /* the label was faster than the answer */
+    s->counts.expired += was.standing == SFP__DROPPED && !was.label;
     return SFP_OK;
 }
 
@@ -667,9 +712,8 @@ sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err)
     TRY(change(s, err, MARK, "b", &mark));
     TRY(change(s, err, ERASE_LABELS, "i", (int64_t)id));
     TRY(change(s, err, ERASE_UNDO, "i", (int64_t)id));
+    TRY(change(s, err, ERASE_LINES, "it", (int64_t)id, was.name));
     TRY(change(s, err, ERASE_NAMES, "i", (int64_t)id));
-    if (was.name)
-        TRY(change(s, err, ERASE_LINE, "t", was.name));
     TRY(change(s, err, ERASE, "i", (int64_t)id));
     TRY(commit(s, err));
     /* the log must not keep the row either */
@@ -765,12 +809,11 @@ sfp_status sfp__store_prepare_checkpoint(sfp__store *s, int64_t *generation, sfp
 sfp_status sfp__store_finish_checkpoint(sfp__store *s, bool only, sfp_error *err)
 {
     LOCK(s);
-    int64_t last;
-    TRY(get_number(s, "finished", &last, err));
-    TRY(change(s, err, SET, "ti", "oldest", only ? s->generation : last)); /* of the checkpoints that exist */
-    TRY(change(s, err, SET, "ti", "finished", s->generation));
-    TRY(change(s, err, FORGET_UNDO, "i", only ? s->generation : s->generation - 1));
-    s->generation++;
+    int64_t oldest = only ? s->generation : s->saved;
+    TRY(change(s, err, FORGET_UNDO, "i", oldest));
+    TRY(change(s, err, SET, "ti", "oldest", oldest));
+    s->oldest = oldest;
+    s->saved = s->generation++;
     return SFP_OK;
 }
 
@@ -781,14 +824,10 @@ sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
         return sfp__fail(err, SFP_EFORMAT,
                          "%s: the store is older than the checkpoint beside it (%lld, expected %lld); restore both together",
                          path_of(s), (long long)s->generation - 1, (long long)generation);
-    int64_t oldest;
-    TRY(get_number(s, "oldest", &oldest, err));
-    if (generation > 0 && generation < oldest)
+    if (generation > 0 && generation < s->oldest)
         return sfp__fail(err, SFP_EFORMAT,
                          "%s: the checkpoint beside the store is older (%lld, expected at least %lld); restore both together",
-                         path_of(s), (long long)generation, (long long)oldest);
-    if (generation == 0) /* there is no checkpoint: everything is learned again */
-        TRY(change(s, err, RESTART, ""));
+                         path_of(s), (long long)generation, (long long)s->oldest);
     for (;;) {
         int64_t last = 0;
         {
@@ -801,6 +840,9 @@ sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err)
         TRY(change(s, err, UNDO_ALL, "i", last));
         TRY(change(s, err, UNDO_DONE, "i", last));
     }
+    if (generation == 0)
+        TRY(change(s, err, RESTART, ""));
+    s->saved = generation;
     TRY(change(s, err, SETTLE, ""));
     s->data_version = -1;
     TRY(load_counts(s, err));
@@ -823,19 +865,21 @@ sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found
     *found = false;
     if (!s->path) /* no other process can open it */
         return SFP_OK;
+    int version = 0;
     {
         OWNED_BY(reset) sqlite3_stmt *st = NULL;
         TRY(query(s, &st, err, DATA_VERSION, ""));
-        int version = st ? sqlite3_column_int(st, 0) : 0;
+        version = st ? sqlite3_column_int(st, 0) : 0;
         if (version == s->data_version)
             return SFP_OK;
-        s->data_version = version;
     }
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     OWNED_BY(sfp__request_done) sfp__request r = {0};
     TRY(query(s, &st, err, REQUESTS, ""));
-    if (!st)
+    if (!st) {
+        s->data_version = version;
         return SFP_OK;
+    }
     r.number = sqlite3_column_int64(st, 0);
     TRY(copy_text(st, 1, &r.name, err));
     TRY(copy_text(st, 2, &r.file, err));

@@ -87,7 +87,7 @@ sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp
 sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err);
 /* A second file has the bytes of the sample: it does not become a sample of its own. sfp__store_find knows the name. */
 sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, sfp_error *err);
-/* Records a label. The sample is WAITING until it is learned with it. */
+/* Records a label. The sample is WAITING until it is learned with it; it is LEARNED if it already is. */
 sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_error *err);
 /* The first sample above `after` that an earlier process has left to be delivered again; *found false: there is none. */
 sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err);

@@ -328,11 +328,64 @@ TEST(a_run_learns_from_a_live_source_of_the_program)
     sfp_run *run = open_run(random_engine(), SETTINGS("out", in_directory("live")), &o);
     MUST(sfp_run_finish(run, &err));
     const sfp_result *r = sfp_run_result(run);
-    assert_true(sfp_result_number(r, "samples.offered") == 20);
+    assert_true(sfp_result_number(r, "samples.offered") == 25);
+    assert_true(sfp_result_number(r, "standings.learned") == 20);
     assert_true(sfp_result_number(r, "labels.unlabelled") == 5);
     assert_int_equal(sfp_result_classes(r), 2);
     sfp_run_close(run);
     assert_true(file_exists("live/predictions.jsonl"));
+}
+
+/* Images with different bytes: what follows the end of a PNG file is ignored. */
+static void put_images(const char *const *names)
+{
+    FILE *f = fopen("docs/report.png", "rb");
+    assert_non_null(f);
+    char *bytes = kept_malloc(1 << 20);
+    size_t size = fread(bytes, 1, (1 << 20) - 1, f);
+    (void)fclose(f);
+    for (int i = 0; names[i]; i++) {
+        bytes[size] = (char)i;
+        put_bytes(names[i], bytes, size + 1);
+    }
+}
+
+/* Checks the counts in the result of a directory: corrected and forgotten samples, and those that are learned. */
+static void check_standings(const char *dir, int corrected, int forgotten, int learned)
+{
+    sfp_result *r = NULL;
+    MUST(sfp_result_read(dir, &r, &err));
+    assert_true(sfp_result_number(r, "standings.corrected") == corrected);
+    assert_true(sfp_result_number(r, "standings.forgotten") == forgotten);
+    assert_true(sfp_result_number(r, "standings.learned") == learned);
+    assert_true(sfp_result_number(r, "samples.offered") == 4);
+    sfp_result_free(r);
+}
+
+TEST(samples_of_a_live_run_are_corrected_and_forgotten)
+{
+    const char *out = in_directory("live");
+    put_images(STRINGS("w/cat/1.png", "w/cat/2.png", "w/dog/3.png", "w/4.png"));
+    put_text("w/.end", "");
+    sfp_settings *s = SETTINGS("data", kept_print("watch:%s", in_directory("w")), "out", out);
+    sfp_engine *e = NULL;
+    MUST(sfp_engine_open_for(s, NULL, NULL, &e, &err)); /* a later process opens the same one */
+    run_all(e, s);
+    sfp_engine_close(e);
+    check_standings(out, 0, 0, 3);
+    MUST(sfp_run_correct(out, "cat/1.png", "dog", &err));
+    check_standings(out, 1, 0, 3);
+    MUST(sfp_run_correct(out, in_directory("w/4.png"), "cat", &err)); /* a late label, by the path of the image */
+    check_standings(out, 1, 0, 4);
+    MUST(sfp_run_forget(out, "cat/2.png", &err));
+    check_standings(out, 1, 1, 3);
+    REFUSED(sfp_run_forget(out, "cat/2.png", &err), SFP_ENOTFOUND, "cat/2.png: not a sample of");
+    REFUSED(sfp_run_correct(out, "nobody.png", "cat", &err), SFP_ENOTFOUND, "nobody.png: not a sample of");
+    REFUSED(sfp_run_correct(directory, "cat/1.png", "cat", &err), SFP_ENOTFOUND, "no samples of a live run");
+    REFUSED(sfp_run_correct(out, "cat/1.png", "", &err), SFP_EINVAL, "label is empty");
+    REFUSED(sfp_run_correct(out, NULL, "cat", &err), SFP_EINVAL, "must not be NULL");
+    REFUSED(sfp_run_forget(NULL, "cat/1.png", &err), SFP_EINVAL, "must not be NULL");
+    check_standings(out, 1, 1, 3);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- errors */

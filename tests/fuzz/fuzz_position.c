@@ -15,6 +15,8 @@ enum { STEPS = 3 };
 typedef struct stopped {
     uint8_t *bytes; /* its checkpoint */
     size_t size;
+    uint8_t *store; /* its store of samples; NULL: it has none */
+    size_t store_size;
 } stopped;
 
 static stopped runs[2]; /* over a dataset, and of a watched directory */
@@ -97,7 +99,10 @@ static void make_run(stopped *r)
     MUST(sfp__run_open(&o, &hooks, &result, &run, fatal));
     for (bool more = true; more;)
         MUST(sfp__run_step(run, &more, fatal));
+    sfp__run_close(TAKE(run)); /* afterwards everything is in the store's main file */
     MUST(sfp__file_read(in_directory("run/checkpoint", path), SIZE_MAX, &r->bytes, &r->size, fatal));
+    if (access(in_directory("run/" SFP__STORE_NAME, path), F_OK) == 0)
+        MUST(sfp__file_read(path, SIZE_MAX, &r->store, &r->store_size, fatal));
 }
 
 static void put_position(const stopped *r, const char *name)
@@ -126,6 +131,16 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
+/* Writes the store of samples as it was when the run stopped. */
+static void write_store(const stopped *r)
+{
+    char path[PATH_MAX];
+    if (!r->store)
+        return;
+    FILE *to = fopen(in_directory("run/" SFP__STORE_NAME, path), "wb");
+    REQUIRE(to && fwrite(r->store, 1, r->store_size, to) == r->store_size && fclose(to) == 0);
+}
+
 /* Writes the checkpoint with another position; false: the text cannot be in a checkpoint. */
 static bool write_checkpoint(const stopped *r, const char *position)
 {
@@ -151,6 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         memcpy(position, bytes, size);
     const stopped *r = &runs[strstr(position, "\"live\"") != NULL];
     if (write_checkpoint(r, position)) {
+        write_store(r);
         sfp__run_options o = options_of(r, out, data);
         const sfp__run_hooks hooks = {0};
         OWNED_BY(sfp__result_done) sfp_result result = {0};

@@ -20,7 +20,7 @@ static int warnings_of(const sfp_source *s)
 
 static void check_dir_skipped(sfp_source *s, const char *name, sfp_status status, const char *why)
 {
-    assert_true(check_skipped(s, name, status, why).labelled_key != 0);
+    assert_true(check_skipped(s, name, status, why).stored);
 }
 
 TEST(existing_files_are_delivered_first_in_natural_order)
@@ -279,26 +279,24 @@ TEST(the_stream_fails_when_the_directory_is_moved)
     assert_false(end);
 }
 
-/* Checks that the source delivers a label for this image. */
-static void check_label(sfp_source *s, const char *name, const char *label)
+/* Checks that the source delivers this image again because its label has arrived or has changed. Returns its id. */
+static uint64_t check_again(sfp_source *s, const char *name, const char *label, const char *bytes)
 {
-    sfp_record r = {0};
-    sfp__raw_image p = {0};
-    sfp__origin origin = {0};
-    bool end = false;
-    MUST(sfp__source_next(s, &r, &p, &end, &err));
-    assert_false(end);
-    assert_null(p.bytes);
-    assert_true(r.label >= 0);
-    assert_string_equal(s->class_names[r.label], label);
-    assert_string_equal(sfp__source_origin(s, &origin), name);
+    check_next(s, label, bytes);
+    sfp__origin o = origin_of(s);
+    assert_string_equal(o.name, name);
+    assert_true(o.stored && o.urgent);
+    return o.id;
 }
 
-static sfp__origin origin_of(const sfp_source *s)
+/* The same for an image that was not delivered before. */
+static uint64_t check_new(sfp_source *s, const char *name, const char *label, const char *bytes)
 {
-    sfp__origin o = {0};
-    (void)sfp__source_origin(s, &o);
-    return o;
+    check_next(s, label, bytes);
+    sfp__origin o = origin_of(s);
+    assert_string_equal(o.name, name);
+    assert_true(o.stored && !o.urgent && o.at > 0);
+    return o.id;
 }
 
 TEST(labels_of_a_list_may_precede_or_follow_their_images)
@@ -306,23 +304,26 @@ TEST(labels_of_a_list_may_precede_or_follow_their_images)
     PUT_TEXTS({"w/labels.csv", "\xef\xbb\xbfname,label\nearly.jpg,cat\n, \nno comma\nlater.jpg,cat\n"}, {"w/1.jpg", "1"},
               {"w/early.jpg", "e"});
     sfp_source *s = open_dir("w");
+    CHECK_NEXT(s, {"-", "1"}, {"cat", "e"});
     assert_int_equal(warnings_of(s), 1);
     assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:3: line was skipped, expected NAME,LABEL"));
-    CHECK_NEXT(s, {"-", "1"}, {"cat", "e"});
     put_text("w/later.jpg", "l");
     check_next(s, "cat", "l");
     FILE *f = fopen(in_directory("w/labels.csv"), "ab");
     assert_non_null(f);
     assert_true(fputs("1.jpg , a dog\r\nx,y.jpg,cat\nhalf", f) >= 0);
     assert_int_equal(fflush(f), 0);
-    check_label(s, "1.jpg", "a dog");
-    check_label(s, "x,y.jpg", "cat");
+    (void)check_again(s, "1.jpg", "a dog", "1");
+    put_text("w/x,y.jpg", "xy");
+    (void)check_new(s, "x,y.jpg", "cat", "xy");
+    put_text("w/half.jpg", "h");
+    (void)check_new(s, "half.jpg", "-", "h");
     assert_true(fputs(".jpg,a dog\n", f) >= 0);
     assert_int_equal(fclose(f), 0);
-    check_label(s, "half.jpg", "a dog"); /* delivered when its line is complete */
+    (void)check_again(s, "half.jpg", "a dog", "h"); /* when its line is complete */
     assert_int_equal(remove(in_directory("w/labels.csv")), 0);
     put_text("w/labels.csv", "1.jpg,cat\n"); /* another file: read from its beginning */
-    check_label(s, "1.jpg", "cat");
+    (void)check_again(s, "1.jpg", "cat", "1");
     put_text("w/.end", "");
     check_end(s);
 }
@@ -334,9 +335,9 @@ TEST(a_last_label_without_a_line_end_counts_when_the_stream_ends)
     check_next(s, "-", "1"); /* its line may be incomplete */
     append_text("w/labels.csv", "fish\n2.jpg,dog");
     check_next(s, "-", "2");
-    check_label(s, "1.jpg", "catfish");
+    (void)check_again(s, "1.jpg", "catfish", "1");
     put_text("w/.end", "");
-    check_label(s, "2.jpg", "dog");
+    (void)check_again(s, "2.jpg", "dog", "2");
     check_end(s);
     assert_int_equal(warnings_of(s), 0);
     put_text("w/labels.csv", "1.jpg,cat\n2.jpg"); /* an incomplete line is ignored */
@@ -356,17 +357,18 @@ TEST(labels_and_names_may_be_quoted)
     append_text("w/labels.csv", "\"un,comma.jpg\",dog\n"
                                 " \"say \"\"a\"\".jpg\" , \"a \"\"b\"\", c\" \r\n"
                                 "x,y.jpg,\"cat, big\"\n"
-                                "x,y.jpg,cat\n"
+                                "x,z.jpg,cat\n"
                                 "12\".jpg,cat\n"
                                 "3.jpg,12\"\n"
                                 "\" .jpg\",\"dog\"\n");
-    check_label(s, "un,comma.jpg", "dog");
-    check_label(s, "say \"a\".jpg", "a \"b\", c");
-    check_label(s, "x,y.jpg", "cat, big");
-    check_label(s, "x,y.jpg", "cat");
-    check_label(s, "12\".jpg", "cat"); /* a quote inside a field is an ordinary character */
-    check_label(s, "3.jpg", "12\"");
-    check_label(s, " .jpg", "dog");
+    static const char *const rows[][2] = {
+        {"un,comma.jpg", "dog"}, {"say \"a\".jpg", "a \"b\", c"}, {"x,y.jpg", "cat, big"}, {"x,z.jpg", "cat"},
+        {"12\".jpg", "cat"}, /* a quote inside a field is an ordinary character */
+        {"3.jpg", "12\""},      {" .jpg", "dog"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        put_text(kept_print("w/%s", rows[i][0]), rows[i][0]);
+        (void)check_new(s, rows[i][0], rows[i][1], rows[i][0]);
+    }
     assert_int_equal(warnings_of(s), 0);
 }
 
@@ -393,9 +395,9 @@ TEST(a_wrongly_quoted_label_is_skipped_and_reported)
         put_text("w/labels.csv", wrong[i]);
         append_text("w/labels.csv", "\n2.jpg,dog\n");
         sfp_source *s = open_dir("w");
+        CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
         assert_int_equal(warnings_of(s), 1);
         assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:1: line was skipped, expected NAME,LABEL"));
-        CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
         check_end(s);
     }
 }
@@ -410,65 +412,397 @@ TEST(a_label_line_that_is_too_long_is_skipped_to_its_end)
         put_text("w/labels.csv", line);
         append_text("w/labels.csv", "1.jpg,cat\n2.jpg,dog\n"); /* the first label belongs to the line */
         sfp_source *s = open_dir("w");
+        CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
         assert_int_equal(warnings_of(s), 1);
         assert_non_null(strstr(s->live->warnings[0], "w/labels.csv:1: line was skipped, expected NAME,LABEL"));
-        CHECK_NEXT(s, {"-", "1"}, {"dog", "2"});
         check_end(s);
     }
 }
+
+/* ----------------------------------------------------------------- identity */
 
 TEST(an_image_moved_or_linked_into_a_class_keeps_its_identity)
 {
     PUT_TEXTS({"w/cat/.keep", ""}, {"w/1.jpg", "1"}, {"w/2.jpg", "2"});
     sfp_source *s = open_dir("w");
-    check_next(s, "-", "1");
-    sfp__origin first = origin_of(s);
-    assert_string_equal(sfp__source_origin(s, &first), "1.jpg");
-    check_next(s, "-", "2");
-    sfp__origin second = origin_of(s);
-    assert_true(first.file_key != second.file_key && first.labelled_key != second.labelled_key);
+    uint64_t first = check_new(s, "1.jpg", "-", "1"), second = check_new(s, "2.jpg", "-", "2");
+    assert_true(first != second);
     move("w/1.jpg", "w/cat/renamed.jpg");
-    check_next(s, "cat", "1");
-    assert_true(origin_of(s).file_key == first.file_key);
-    assert_true(origin_of(s).labelled_key != first.labelled_key);
+    assert_int_equal(check_again(s, "cat/renamed.jpg", "cat", "1"), first);
     assert_int_equal(link(in_directory("w/2.jpg"), in_directory("w/cat/2.jpg")), 0);
-    check_next(s, "cat", "2");
-    sfp__origin linked = origin_of(s); /* linking changes the file's change time */
-    assert_true(linked.file_key == second.file_key);
+    assert_int_equal(check_again(s, "cat/2.jpg", "cat", "2"), second);
     put_text("w/3.jpg", "3");
-    check_next(s, "-", "3");
-    sfp__origin third = origin_of(s);
+    uint64_t third = check_new(s, "3.jpg", "-", "3");
     assert_int_equal(symlink("../3.jpg", in_directory("w/cat/3.jpg")), 0);
-    check_next(s, "cat", "3");
-    assert_true(origin_of(s).file_key == third.file_key);
+    assert_int_equal(check_again(s, "cat/3.jpg", "cat", "3"), third);
 }
 
-TEST(processed_files_are_excluded_after_a_resume)
+/* Checks that nothing is delivered but a new image. */
+static void check_nothing(sfp_source *s)
 {
-    uint64_t keys[2];
-    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "2"}, {"w/3.jpg", "3"});
+    static int count;
+    const char *name = kept_print("mark/%d.jpg", ++count);
+    put_text(kept_print("w/%s", name), name);
+    (void)check_new(s, name, "mark", name);
+}
+
+/* A temporary store, also of the tests below that look at what it says. */
+KEEP_BY(keep_store, sfp__store, sfp__store_close)
+
+static sfp__store *make_store(void)
+{
+    sfp__store *store = NULL;
+    MUST(sfp__store_open(NULL, &store, &err));
+    return keep_store(store);
+}
+
+static sfp_source *open_stored(const char *name, sfp__store *store)
+{
+    sfp_source *s = open_dir(name);
+    MUST(s->ops->set_store(s, store, &err));
+    return s;
+}
+
+/* Checks what the store says about a sample: "NAME LABEL". */
+static void check_row(sfp__store *store, uint64_t id, const char *expected)
+{
+    OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    MUST(sfp__store_get(store, id, &row, &err));
+    assert_string_equal(kept_print("%s %s", row.name ? row.name : "-", row.label ? row.label : "-"), expected);
+}
+
+TEST(a_moved_file_keeps_its_id_and_is_delivered_with_its_new_label)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/mark/.keep", ""}, {"w/dog/.keep", ""});
+    sfp__store *store = make_store();
+    sfp_source *s = open_stored("w", store);
+    uint64_t id = check_new(s, "cat/1.jpg", "cat", "1");
+    move("w/cat/1.jpg", "w/dog/2.jpg");
+    assert_int_equal(check_again(s, "dog/2.jpg", "dog", "1"), id);
+    check_row(store, id, "dog/2.jpg dog");
+    move("w/dog/2.jpg", "w/dog/3.jpg"); /* the same label */
+    check_nothing(s);
+    check_row(store, id, "dog/3.jpg dog");
+    move("w/dog/3.jpg", "w/4.jpg"); /* a place without a label does not take it away */
+    check_nothing(s);
+    check_row(store, id, "4.jpg dog");
+    put_text("w/labels.csv", "4.jpg,owl\n");
+    assert_int_equal(check_again(s, "4.jpg", "owl", "1"), id);
+    assert_int_equal(sfp__store_get_counts(store).corrected, 1); /* one sample, although twice */
+}
+
+/* Copies a file with its times, as cp -p does. */
+static void copy(const char *from, const char *to)
+{
+    struct stat st;
+    put_text(to, file_text(in_directory(from)));
+    assert_int_equal(stat(in_directory(from), &st), 0);
+    const struct timespec times[2] = {st.st_atim, st.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, in_directory(to), times, 0), 0);
+}
+
+TEST(a_copy_whose_original_is_removed_is_the_same_sample)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/mark/.keep", ""}, {"w/dog/.keep", ""});
+    sfp__store *store = make_store();
+    sfp_source *s = open_stored("w", store);
+    uint64_t id = check_new(s, "cat/1.jpg", "cat", "1");
+    copy("w/cat/1.jpg", "w/dog/1.jpg");
+    assert_int_equal(remove(in_directory("w/cat/1.jpg")), 0);
+    assert_int_equal(check_again(s, "dog/1.jpg", "dog", "1"), id);
+    copy("w/dog/1.jpg", "w/dog/2.jpg");
+    assert_int_equal(remove(in_directory("w/dog/1.jpg")), 0);
+    check_nothing(s);
+    check_row(store, id, "dog/2.jpg dog");
+}
+
+/* The file of a new image may get the inode, the size and the times of a removed one. */
+TEST(a_new_image_with_the_size_and_times_of_a_removed_one_is_delivered)
+{
+    const struct timespec times[2] = {{.tv_sec = 5}, {.tv_sec = 5}};
+    PUT_TEXTS({"w/cat/.keep", ""}, {"w/mark/.keep", ""});
     sfp_source *s = open_dir("w");
-    assert_true(s->ops->labelled_keys >= 1000 && s->ops->pause > 0);
-    check_next(s, "-", "3");
-    keys[0] = origin_of(s).labelled_key;
-    check_next(s, "cat", "1");
-    keys[1] = origin_of(s).labelled_key;
-    put_text("w/cat/4.jpg", "4");
-    s = open_dir("w");
-    MUST(sfp__source_set_resume_filter(s, &(sfp__resume_filter){.n = 2, .labelled_keys = keys, .until = INT64_MIN}, NULL));
-    check_next(s, "cat", "2");
-    uint64_t waiting = origin_of(s).labelled_key;
-    check_next(s, "cat", "4");
-    int64_t changed = origin_of(s).changed;
-    (void)usleep(20000);                /* the clock of the file system may be coarse */
-    put_text("w/cat/1.jpg", "another"); /* a rewritten file is a new image */
-    check_next(s, "cat", "another");
-    s = open_dir("w");
-    /* excludes files that did not change since then, except one that waits for its label */
-    MUST(sfp__source_set_resume_filter(s, &(sfp__resume_filter){.until = changed, .waiting = 1, .waiting_keys = &waiting}, NULL));
-    CHECK_NEXT(s, {"cat", "another"}, {"cat", "2"});
+    for (int i = 0; i < 10; i++) {
+        const char *text = kept_print("%d", i), *name = kept_print("cat/%d.jpg", i);
+        put_text("next", text);
+        assert_int_equal(utimensat(AT_FDCWD, in_directory("next"), times, 0), 0);
+        move("next", kept_print("w/%s", name));
+        (void)check_new(s, name, "cat", text);
+        assert_int_equal(remove(in_directory(kept_print("w/%s", name))), 0);
+    }
+}
+
+TEST(the_same_bytes_under_two_names_are_two_samples)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "1"}, {"w/dog/.keep", ""});
+    sfp_source *s = open_dir("w");
+    uint64_t first = check_new(s, "cat/1.jpg", "cat", "1"), second = check_new(s, "cat/2.jpg", "cat", "1");
+    assert_true(first != second);
+    put_text("w/dog/3.jpg", "1");
+    uint64_t third = check_new(s, "dog/3.jpg", "dog", "1");
+    assert_true(third != first && third != second);
+    move("w/cat/1.jpg", "w/dog/1.jpg"); /* only the one whose file is gone */
+    assert_int_equal(check_again(s, "dog/1.jpg", "dog", "1"), first);
+    move("w/cat/2.jpg", "w/dog/2.jpg");
+    assert_int_equal(check_again(s, "dog/2.jpg", "dog", "1"), second);
+}
+
+TEST(a_file_that_is_touched_or_written_again_with_its_bytes_delivers_nothing)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/mark/.keep", ""});
+    sfp__store *store = make_store();
+    sfp_source *s = open_stored("w", store);
+    uint64_t first = check_new(s, "2.jpg", "-", "2"), second = check_new(s, "cat/1.jpg", "cat", "1");
+    for (int i = 0; i < 2; i++) { /* the second time nothing of the stored times is left */
+        append_text("w/cat/1.jpg", "");
+        put_text("w/2.jpg", "2");
+        check_nothing(s);
+    }
+    assert_int_equal(sfp__store_next_id(store), 4);
+    check_row(store, first, "2.jpg -");
+    check_row(store, second, "cat/1.jpg cat");
+}
+
+TEST(a_file_written_again_with_other_bytes_is_a_new_sample)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/dog/.keep", ""});
+    sfp__store *store = make_store();
+    sfp_source *s = open_stored("w", store);
+    uint64_t first = check_new(s, "cat/1.jpg", "cat", "1");
+    put_text("w/cat/1.jpg", "2");
+    uint64_t second = check_new(s, "cat/1.jpg", "cat", "2");
+    assert_true(first != second);
+    put_text("w/labels.csv", "cat/1.jpg,dog\n"); /* of the file that is there now */
+    assert_int_equal(check_again(s, "cat/1.jpg", "dog", "2"), second);
+    check_row(store, first, "cat/1.jpg cat");
+}
+
+TEST(forgotten_bytes_are_not_delivered_again)
+{
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/mark/.keep", ""}, {"w/dog/.keep", ""});
+    sfp__store *store = make_store();
+    sfp_source *s = open_stored("w", store);
+    uint64_t id = check_new(s, "cat/1.jpg", "cat", "1");
+    MUST(sfp__store_erase(store, id, &err));
+    put_text("w/cat/1.jpg", "1");
+    put_text("w/dog/2.jpg", "1");
+    put_text("w/labels.csv", "cat/1.jpg,dog\n");
+    check_nothing(s);
+    check_row(store, id, "- -");
+    assert_int_equal(sfp__store_next_id(store), 2);
+}
+
+TEST(an_unreadable_file_is_counted_once_and_delivered_when_it_is_complete)
+{
+    PUT_TEXTS({"w/cat/1.jpg", ""}, {"w/mark/.keep", ""});
+    sfp__store *store = make_store();
+    sfp_source *s = open_stored("w", store);
+    sfp__origin o = check_skipped(s, "cat/1.jpg", SFP_EFORMAT, "cat/1.jpg: file is empty");
+    MUST(sfp__store_refuse(store, o.id, SFP__UNREADABLE, NULL, &err)); /* as the inbox does */
+    check_nothing(s);
+    put_text("w/cat/1.jpg", "1");
+    assert_true(check_new(s, "cat/1.jpg", "cat", "1") != o.id);
+}
+
+/* -------------------------------------------------------------- corrections by labels.csv */
+
+TEST(a_label_list_rewritten_in_place_is_read_from_its_beginning)
+{
+    PUT_TEXTS({"w/1.jpg", "1"},
+              {"w/2.jpg", "2"},
+              {"w/3.jpg", "3"},
+              {"w/labels.csv", "1.jpg,cat\n2.jpg,cat\n3.jpg,cat\n"},
+              {"w/mark/.keep", ""});
+    sfp_source *s = open_dir("w");
+    CHECK_NEXT(s, {"cat", "1"}, {"cat", "2"}, {"cat", "3"});
+    put_bytes_as("r+b", "w/labels.csv", "1.jpg,cat\n2.jpg,dog\n3.jpg,cat\n", 30); /* the same size */
+    (void)check_again(s, "2.jpg", "dog", "2");
+    check_nothing(s);
+    put_bytes_as("r+b", "w/labels.csv", "22.jpg,dog\n3.jpg,owl\n1.jpg,owl\n", 32); /* longer, with other ends of lines */
+    (void)check_again(s, "3.jpg", "owl", "3");
+    (void)check_again(s, "1.jpg", "owl", "1");
+    put_text("w/labels.csv", "2.jpg,owl\n"); /* shorter */
+    (void)check_again(s, "2.jpg", "owl", "2");
+    check_nothing(s);
+    assert_int_equal(warnings_of(s), 0);
+}
+
+TEST(a_later_line_for_a_name_corrects_its_label)
+{
+    PUT_TEXTS({"w/1.jpg", "1"},
+              {"w/2.jpg", "2"},
+              {"w/cat/3.jpg", "3"},
+              {"w/labels.csv", "1.jpg,cat\n1.jpg,dog\n2.jpg,cat\n"},
+              {"w/mark/.keep", ""});
+    sfp_source *s = open_dir("w");
+    CHECK_NEXT(s, {"dog", "1"}, {"cat", "2"}, {"cat", "3"}); /* before the images arrive, the last line wins */
+    append_text("w/labels.csv", "2.jpg,dog\n");
+    (void)check_again(s, "2.jpg", "dog", "2");
+    append_text("w/labels.csv", "2.jpg,dog\n"); /* nothing new */
+    check_nothing(s);
+    append_text("w/labels.csv", "cat/3.jpg,dog\n"); /* a line has precedence over the directory */
+    (void)check_again(s, "cat/3.jpg", "dog", "3");
+}
+
+/* ------------------------------------------------------------------- reopening */
+
+static sfp__store *open_out(void)
+{
+    sfp__store *store = NULL;
+    put_text("out/.keep", "");
+    MUST(sfp__store_open(in_directory("out"), &store, &err));
+    return store;
+}
+
+static void save(sfp__store *store)
+{
+    int64_t generation = 0;
+    MUST(sfp__store_prepare_checkpoint(store, &generation, &err));
+    MUST(sfp__store_finish_checkpoint(store, false, &err));
+}
+
+TEST(a_second_process_delivers_new_files_and_those_that_wait)
+{
+    uint64_t waiting, asked;
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "2"}, {"w/3.jpg", "3"}, {"w/4.jpg", "4"}, {"w/cat/5.jpg", ""});
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        sfp_source *s = open_stored("w", store);
+        assert_true(s->ops->pauses);
+        asked = check_new(s, "3.jpg", "-", "3");
+        uint64_t not_asked = check_new(s, "4.jpg", "-", "4");
+        uint64_t learned = check_new(s, "cat/1.jpg", "cat", "1");
+        waiting = check_new(s, "cat/2.jpg", "cat", "2");
+        uint64_t empty = check_skipped(s, "cat/5.jpg", SFP_EFORMAT, "file is empty").id;
+        MUST(sfp__store_learned(store, learned, "cat", &err));
+        MUST(sfp__store_refuse(store, empty, SFP__UNREADABLE, NULL, &err));
+        MUST(sfp__store_predicted(store, asked, 1, "cat", 0.5, 0.5, 1, &err));
+        assert_true(not_asked < waiting);
+        save(store);
+    }
+    put_text("w/cat/6.jpg", "6");
+    for (int times = 0; times < 2; times++) { /* samples that wait still do so the second time */
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        MUST(sfp__store_resume(store, 1, &err));
+        sfp_source *s = open_stored("w", store);
+        check_next(s, "-", "4"); /* it was not predicted yet */
+        assert_true(origin_of(s).stored && !origin_of(s).urgent);
+        check_next(s, "cat", "2");
+        assert_int_equal(origin_of(s).id, waiting);
+        assert_string_equal(origin_of(s).name, "cat/2.jpg");
+        check_next(s, "cat", "6");
+        assert_string_equal(origin_of(s).name, "cat/6.jpg");
+        put_text("w/labels.csv", times ? "3.jpg,dog\n" : ""); /* an image that waited for its label is read again */
+        if (times)
+            assert_int_equal(check_again(s, "3.jpg", "dog", "3"), asked);
+        put_text("w/.end", "");
+        check_end(s);
+    }
+}
+
+TEST(moves_and_labels_between_two_processes_are_corrections)
+{
+    uint64_t ids[3];
+    PUT_TEXTS({"w/cat/1.jpg", "1"}, {"w/cat/2.jpg", "2"}, {"w/cat/3.jpg", "3"}, {"w/labels.csv", "x.jpg,cat\n"});
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        sfp_source *s = open_stored("w", store);
+        for (int i = 0; i < 3; i++) {
+            ids[i] = check_new(s, kept_print("cat/%d.jpg", i + 1), "cat", kept_print("%d", i + 1));
+            MUST(sfp__store_learned(store, ids[i], "cat", &err));
+        }
+        save(store);
+    }
+    put_text("w/dog/.keep", "");
+    move("w/cat/1.jpg", "w/dog/1.jpg");
+    append_text("w/labels.csv", "cat/2.jpg,dog\n");
     put_text("w/.end", "");
+    OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+    MUST(sfp__store_resume(store, 1, &err));
+    sfp_source *s = open_stored("w", store);
+    assert_int_equal(check_again(s, "cat/2.jpg", "dog", "2"), ids[1]); /* once, although it is also a label that was read now */
+    assert_int_equal(check_again(s, "dog/1.jpg", "dog", "1"), ids[0]);
     check_end(s);
+    assert_int_equal(sfp__store_get_counts(store).standing[SFP__LEARNED], 1);
+    assert_int_equal(sfp__store_get_counts(store).standing[SFP__WAITING], 2);
+}
+
+TEST(a_label_list_is_continued_by_a_second_process)
+{
+    enum { LONG = 100000 };
+    char *line = kept_calloc(LONG + 1, 1);
+    memset(line, 'x', LONG);
+    PUT_TEXTS({"w/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/3.jpg", "3"}, {"w/labels.csv", "1.jpg,cat\n2.jpg,dog"}, {"w/.end", ""});
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        sfp_source *s = open_stored("w", store);
+        CHECK_NEXT(s, {"cat", "1"}, {"-", "2"}, {"-", "3"});
+        (void)check_again(s, "2.jpg", "dog", "2"); /* the stream has ended: the line counts without its end */
+        check_end(s);
+        for (uint64_t id = 0; id < 3; id++)
+            MUST(sfp__store_predicted(store, id, 1, NULL, 0, 0, 0, &err));
+        MUST(sfp__store_learned(store, 0, "cat", &err));
+        MUST(sfp__store_learned(store, 1, "dog", &err));
+        save(store);
+    }
+    append_text("w/labels.csv", "fish\n");
+    append_text("w/labels.csv", line); /* a line that is too long, and not complete yet */
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        MUST(sfp__store_resume(store, 1, &err));
+        sfp_source *s = open_stored("w", store);
+        (void)check_again(s, "2.jpg", "dogfish", "2"); /* the whole line */
+        check_end(s);
+        MUST(sfp__store_learned(store, 1, "dogfish", &err));
+        save(store);
+    }
+    append_text("w/labels.csv", "1.jpg,owl\n3.jpg,owl\n"); /* the first one belongs to the long line */
+    OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+    MUST(sfp__store_resume(store, 2, &err));
+    sfp_source *s = open_stored("w", store);
+    (void)check_again(s, "3.jpg", "owl", "3");
+    check_end(s);
+    check_row(store, 0, "1.jpg cat");
+}
+
+TEST(an_image_that_was_linked_into_a_class_is_not_asked_about_again)
+{
+    uint64_t id;
+    PUT_TEXTS({"w/1.jpg", "1"}, {"w/cat/.keep", ""});
+    {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        sfp_source *s = open_stored("w", store);
+        id = check_new(s, "1.jpg", "-", "1");
+        assert_int_equal(link(in_directory("w/1.jpg"), in_directory("w/cat/1.jpg")), 0);
+        assert_int_equal(check_again(s, "cat/1.jpg", "cat", "1"), id);
+        MUST(sfp__store_learned(store, id, "cat", &err));
+        save(store);
+    }
+    put_text("w/.end", "");
+    for (int times = 0; times < 2; times++) {
+        OWNED_PTR(sfp__store_close) sfp__store *store = open_out();
+        MUST(sfp__store_resume(store, 1, &err));
+        check_end(open_stored("w", store));
+        check_row(store, id, "1.jpg cat");
+    }
+}
+
+TEST(the_stream_fails_when_its_path_leads_to_another_directory)
+{
+    sfp_record r;
+    sfp__raw_image p = {0};
+    bool end = false;
+    PUT_TEXTS({"p/w/cat/1.jpg", "1"}, {"v/cat/2.jpg", "2"});
+    assert_int_equal(symlink("p/w", in_directory("link")), 0);
+    sfp_source *s = open_dir("link"), *below = open_dir("p/w");
+    check_next(s, "cat", "1");
+    check_next(below, "cat", "1");
+    assert_int_equal(symlink("v", in_directory("new")), 0);
+    move("new", "link"); /* in one step, as ln -sfT does with mv */
+    REFUSED(sfp__source_next(s, &r, &p, &end, &err), SFP_ENOTFOUND, "link: the directory was removed, moved or unmounted");
+    move("p", "q"); /* a directory above it */
+    REFUSED(sfp__source_next(below, &r, &p, &end, &err), SFP_ENOTFOUND, "p/w: the directory was removed, moved or unmounted");
+    assert_false(end);
 }
 
 static void *raise_later(void *flag)

@@ -69,12 +69,14 @@ static void read_item(sfp_source *s, int label, const char *key, bool has_image)
 {
     sfp_record r = {0};
     sfp__raw_image p = {0};
-    sfp__origin origin;
+    sfp__origin origin = {0};
     bool end = true;
     MUST(sfp__source_next(s, &r, &p, &end, &err));
     assert_false(end);
     assert_int_equal(r.label, label);
-    assert_string_equal(sfp__source_origin(s, &origin), key);
+    s->ops->origin(s, &origin);
+    assert_string_equal(origin.name, key);
+    assert_false(origin.stored || origin.urgent);
     assert_int_equal(p.bytes != NULL, has_image);
     if (has_image)
         assert_true(p.kind == SFP_RAW_IMAGE_RGB && p.width == 2 && p.size == 12);

@@ -81,6 +81,8 @@ static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_
     OWNED char *path = sfp__strdup(name);
     TRY(sfp__check_memory(path, err));
     TRY(sfp__store_label(s->store, row.id, label, err));
+    if (s->pending < (int64_t)row.id && row.id < sfp__store_first_new_id(s->store))
+        return SFP_OK; /* it follows anyway, and has this label then */
     TRY(sfp__dir_queue_put(&s->watch.queue, (sfp__dir_item){.path = path, .at = s->watch.queue.now(), .labelled = true}, err));
     path = NULL;
     return SFP_OK;
@@ -97,8 +99,8 @@ static sfp_status read_labels(dir_source *s, sfp_error *err)
         sfp__source_warn_live(&s->base, "%.400s:%llu: line was skipped, expected NAME,LABEL; further such lines are skipped too",
                               s->labels.path, (unsigned long long)s->labels.first_skipped);
     TRY(status);
-    if (s->labels.at.offset == before && s->labels.at.crc == crc)
-        return SFP_OK;
+    if (s->labels.in_long_line || (s->labels.at.offset == before && s->labels.at.crc == crc))
+        return SFP_OK; /* a position inside a line would not be understood later */
     return sfp__store_set_labels_position(s->store, &s->labels.at, err);
 }
 

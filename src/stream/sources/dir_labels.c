@@ -159,10 +159,8 @@ static sfp_status read_lines(sfp__dir_labels *l, char *bytes, size_t n, sfp__dir
         skip_line(l);
         l->in_long_line = true;
         *used = n;
-    } else if (*used == 0 && l->ended) {
+    } else if (*used == 0 && l->ended) { /* it stays unread: it may be continued before the run is */
         status = read_line(l, at, bytes + n, l->at.offset == 0, fn, ctx, err);
-        l->at.line++;
-        *used = n;
     }
     return status;
 }
