@@ -218,11 +218,13 @@ static sfp_status take_request(live *a, sfp_error *err)
 static sfp_status count_discarded(live *a, sfp_error *err)
 {
     for (sfp__arrival *i; (i = sfp__arrival_list_take(&a->in.discarded));) {
+        OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
+        OWNED_BY(sfp__stored_done) sfp__stored row = {0};
         bool dropped = i->fate == SFP_DISCARD_DROPPED;
-        sfp_status status = sfp__store_refuse(a->base.store, i->id, dropped ? SFP__DROPPED : SFP__UNREADABLE,
-                                              dropped ? "the learner was busy" : NULL, err);
-        sfp__arrival_free(i);
-        TRY(status);
+        TRY(sfp__store_get(a->base.store, i->id, &row, err));
+        if (row.name && strcmp(row.name, i->name) == 0) /* else its file was moved since, and it is delivered again */
+            TRY(sfp__store_refuse(a->base.store, i->id, dropped ? SFP__DROPPED : SFP__UNREADABLE,
+                                  dropped ? "the learner was busy" : NULL, err));
     }
     return SFP_OK;
 }
@@ -316,7 +318,13 @@ static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
     while (a->group.count < SFP__GROUP && unlabelled->first && (unlabelled->first->rgb || a->group.count == 0)) {
         sfp__arrival *i = sfp__arrival_list_take(unlabelled);
         if (i->rgb) {
-            sfp__arrival_list_put(&a->group, i);
+            OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+            sfp_status status = sfp__store_get(a->base.store, i->id, &row, err);
+            if (status || row.predicted || row.standing == SFP__FORGOTTEN)
+                sfp__arrival_free(i);
+            else
+                sfp__arrival_list_put(&a->group, i);
+            TRY(status);
             continue;
         }
         sfp_status status = take_label(a, i, err);

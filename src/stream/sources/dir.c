@@ -166,13 +166,19 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
         sfp__stored_done(&row);
         TRY(find_moved(s, digest, name != NULL, &row, &found, &gone, err));
     }
-    *skip = stays || (found && (!name || (row.label && strcmp(row.label, name) == 0)));
+    bool changes = found && !stays && name && !(row.label && strcmp(row.label, name) == 0);
+    /* the sample may have been delivered when its file was being moved, so that it was not read */
+    bool open =
+        found && !stays && (row.standing == SFP__UNREADABLE || (row.standing == SFP__WAITING && (row.label || !row.predicted)));
+    *skip = found && !changes && !open;
+    if (found && !name && row.label)
+        TRY(number_of(s, row.label, strlen(row.label), label, err));
     if (found) {
         if (gone || strcmp(row.name, path) == 0)
             TRY(sfp__store_moved(s->store, row.id, path, stamp, err));
         else if (!stays)
             TRY(sfp__store_add_name(s->store, row.id, path, err));
-        if (!*skip)
+        if (changes)
             TRY(sfp__store_label(s->store, row.id, name, err));
         s->last_id = row.id;
         s->last.labelled = true;
