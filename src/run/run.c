@@ -269,7 +269,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
     sfp__timestamp_details t;
-    if (d->arrived >= 0)
+    if (d->arrived > at->arrived) /* samples that are forgotten have arrived, too */
         at->arrived = d->arrived;
     if (d->count == 0)
         return SFP_OK;
