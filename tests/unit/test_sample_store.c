@@ -1,5 +1,5 @@
-/* The store of samples: ids, standings, what a resumed run undoes, forgotten samples, and other processes. Every test ends with counts
- * that equal those of the rows (check_counts). */
+/* The store of samples: ids, standings, what a resumed run undoes, forgotten samples, and other processes. Every test ends with
+ * counts that equal those of the rows (check_counts). */
 #include "base/monotonic.h"
 #include "stream/sample_store.h"
 
