@@ -419,8 +419,13 @@ static sfp_status open_file(sfp__store *s, const char *file, sfp_error *err)
         return fail_db(s, err);
     TRY(create_tables(s, err));
     /* A commit in the write-ahead log does not wait for the disk; sfp__store_prepare_checkpoint does. */
-    if (s->path && sqlite3_exec(s->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", NULL, NULL, NULL) != SQLITE_OK)
-        return fail_db(s, err);
+    double until = sfp__monotonic_seconds() + BUSY_MILLISECONDS * 1e-3;
+    for (int code; s->path && (code = sqlite3_exec(s->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", NULL, NULL,
+                                                   NULL)) != SQLITE_OK;) {
+        if (code != SQLITE_BUSY || sfp__monotonic_seconds() > until) /* SQLite does not wait for this lock by itself */
+            return fail_db(s, err);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
     if (!s->path && sqlite3_exec(s->db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", NULL, NULL, NULL) != SQLITE_OK)
         return fail_db(s, err);
     return load_numbers(s, err);
@@ -723,6 +728,10 @@ sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err)
     TRY(change(s, err, ERASE_NAMES, "i", (int64_t)id));
     TRY(change(s, err, ERASE, "i", (int64_t)id));
     TRY(commit(s, err));
+    /* Pages that were split keep copies of their rows where nothing is stored any more, in spite of secure_delete. */
+    if (s->path &&
+        sqlite3_exec(s->db, "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY", NULL, NULL, NULL) != SQLITE_OK)
+        return fail_db(s, err);
     /* the log must not keep the row either */
     if (s->path && sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_NOMEM)
         return fail_db(s, err);

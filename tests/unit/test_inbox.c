@@ -116,8 +116,8 @@ static sfp__inbox_output take(sfp__inbox *b)
     return d;
 }
 
-/* Writes the positions of the images of a list to `out` (NULL: only counts them) and frees the list. Without images that are sent again
- * these are their ids in the store. */
+/* Writes the positions of the images of a list to `out` (NULL: only counts them) and frees the list. Without images that are sent
+ * again these are their ids in the store. */
 static int drain(sfp__arrival_list *l, int *out)
 {
     int n = 0;
@@ -161,7 +161,7 @@ TEST(batches_are_delivered_in_order_and_the_last_is_short)
     assert_int_equal(seen, 13);
 }
 
-/* 30 images, 6 batches, arrive while the learner is busy. Checks which of them remain: always the first one, because its class is new. */
+/* 30 images, 6 batches, arrive while the learner is busy. Checks which of them remain: also the first one: its class is new. */
 TEST(a_full_queue_follows_its_policy)
 {
     static const struct {

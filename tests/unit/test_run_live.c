@@ -15,7 +15,8 @@ static void check_sums(const sfp_result *r)
 {
     assert_true(r->finished);
     if (r->standings.learned) /* a live stream */
-        assert_int_equal(r->standings.learned + r->samples.dropped + r->standings.waiting + r->samples.skipped + r->standings.forgotten,
+        assert_int_equal(r->standings.learned + r->samples.dropped + r->standings.waiting + r->samples.skipped +
+                             r->standings.forgotten,
                          r->samples.offered);
     if (r->samples.scored)
         assert_int_equal(r->samples.scored + r->samples.dropped + r->samples.skipped + r->standings.waiting, r->samples.offered);

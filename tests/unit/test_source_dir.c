@@ -361,10 +361,10 @@ TEST(labels_and_names_may_be_quoted)
                                 "12\".jpg,cat\n"
                                 "3.jpg,12\"\n"
                                 "\" .jpg\",\"dog\"\n");
-    static const char *const rows[][2] = {
-        {"un,comma.jpg", "dog"}, {"say \"a\".jpg", "a \"b\", c"}, {"x,y.jpg", "cat, big"}, {"x,z.jpg", "cat"},
-        {"12\".jpg", "cat"}, /* a quote inside a field is an ordinary character */
-        {"3.jpg", "12\""},      {" .jpg", "dog"}};
+    static const char *const rows[][2] = {{"un,comma.jpg", "dog"}, {"say \"a\".jpg", "a \"b\", c"},
+                                          {"x,y.jpg", "cat, big"}, {"x,z.jpg", "cat"},
+                                          {"12\".jpg", "cat"}, /* a quote inside a field is an ordinary character */
+                                          {"3.jpg", "12\""},       {" .jpg", "dog"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         put_text(kept_print("w/%s", rows[i][0]), rows[i][0]);
         (void)check_new(s, rows[i][0], rows[i][1], rows[i][0]);
@@ -608,10 +608,7 @@ TEST(an_unreadable_file_is_counted_once_and_delivered_when_it_is_complete)
 
 TEST(a_label_list_rewritten_in_place_is_read_from_its_beginning)
 {
-    PUT_TEXTS({"w/1.jpg", "1"},
-              {"w/2.jpg", "2"},
-              {"w/3.jpg", "3"},
-              {"w/labels.csv", "1.jpg,cat\n2.jpg,cat\n3.jpg,cat\n"},
+    PUT_TEXTS({"w/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/3.jpg", "3"}, {"w/labels.csv", "1.jpg,cat\n2.jpg,cat\n3.jpg,cat\n"},
               {"w/mark/.keep", ""});
     sfp_source *s = open_dir("w");
     CHECK_NEXT(s, {"cat", "1"}, {"cat", "2"}, {"cat", "3"});
@@ -629,10 +626,7 @@ TEST(a_label_list_rewritten_in_place_is_read_from_its_beginning)
 
 TEST(a_later_line_for_a_name_corrects_its_label)
 {
-    PUT_TEXTS({"w/1.jpg", "1"},
-              {"w/2.jpg", "2"},
-              {"w/cat/3.jpg", "3"},
-              {"w/labels.csv", "1.jpg,cat\n1.jpg,dog\n2.jpg,cat\n"},
+    PUT_TEXTS({"w/1.jpg", "1"}, {"w/2.jpg", "2"}, {"w/cat/3.jpg", "3"}, {"w/labels.csv", "1.jpg,cat\n1.jpg,dog\n2.jpg,cat\n"},
               {"w/mark/.keep", ""});
     sfp_source *s = open_dir("w");
     CHECK_NEXT(s, {"dog", "1"}, {"cat", "2"}, {"cat", "3"}); /* before the images arrive, the last line wins */
