@@ -310,6 +310,24 @@ static sfp_status take_label(live *a, const sfp__arrival *label, sfp_error *err)
     return status;
 }
 
+/* Keeps a predicted image until its label arrives, if the source cannot deliver it again. */
+static sfp_status keep_waiting(live *a, sfp__arrival *i, sfp_error *err)
+{
+    if (redelivers(a)) {
+        sfp__arrival_free(i);
+        return SFP_OK;
+    }
+    sfp__arrival_list_put(&a->waiting, i);
+    while (a->waiting.count > a->base.plan->opt->pending) {
+        sfp__arrival *oldest = sfp__arrival_list_take(&a->waiting);
+        sfp_status status =
+            sfp__store_refuse(a->base.store, oldest->id, SFP__DROPPED, "no label arrived in time (--label-queue)", err);
+        sfp__arrival_free(oldest);
+        TRY(status);
+    }
+    return SFP_OK;
+}
+
 /* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and wait
  * for their labels first. */
 static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
@@ -320,7 +338,9 @@ static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
         if (i->rgb) {
             OWNED_BY(sfp__stored_done) sfp__stored row = {0};
             sfp_status status = sfp__store_get(a->base.store, i->id, &row, err);
-            if (status || row.predicted || row.standing == SFP__FORGOTTEN)
+            if (!status && row.predicted && row.standing == SFP__WAITING) /* it was sent again */
+                status = keep_waiting(a, i, err);
+            else if (status || row.standing == SFP__FORGOTTEN)
                 sfp__arrival_free(i);
             else
                 sfp__arrival_list_put(&a->group, i);
@@ -468,24 +488,6 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
     d->save = a->erases;
     a->busy = a->in.unlabelled.first != NULL || a->in.batch.first != NULL;
     d->more = a->busy && !d->save;
-    return SFP_OK;
-}
-
-/* Keeps a predicted image until its label arrives, if the source cannot deliver it again. */
-static sfp_status keep_waiting(live *a, sfp__arrival *i, sfp_error *err)
-{
-    if (redelivers(a)) {
-        sfp__arrival_free(i);
-        return SFP_OK;
-    }
-    sfp__arrival_list_put(&a->waiting, i);
-    while (a->waiting.count > a->base.plan->opt->pending) {
-        sfp__arrival *oldest = sfp__arrival_list_take(&a->waiting);
-        sfp_status status =
-            sfp__store_refuse(a->base.store, oldest->id, SFP__DROPPED, "no label arrived in time (--label-queue)", err);
-        sfp__arrival_free(oldest);
-        TRY(status);
-    }
     return SFP_OK;
 }
 

@@ -179,7 +179,7 @@ static void record_error(sfp__inbox *b, const sfp_error *err)
 }
 
 /* Finds the sample of the image in the store, or adds it. The source does this if it can deliver an image again. Otherwise an image that
- * is sent again with its label is the one that waits for it. */
+ * is sent again under its name is the one that waits for a label, or was dropped, as after a kill. */
 static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const sfp__raw_image *p, sfp__arrival *a, sfp_error *err)
 {
     a->id = origin->id;
@@ -189,13 +189,15 @@ static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const s
     const sfp__file_stamp none = {0};
     sfp__digest digest = sfp__digest_bytes((sfp__digest){0}, p->bytes, p->bytes ? p->size : 0);
     bool found = false;
-    if (a->class_name && p->bytes)
+    if (p->bytes)
         TRY(sfp__store_find_bytes(b->opt.store, &digest, UINT64_MAX, &row, &found, err));
-    if (!found || row.label || row.standing != SFP__WAITING || !row.name || strcmp(row.name, a->name) != 0)
+    bool waits = found && row.standing == SFP__WAITING && !row.label && a->class_name;
+    if (!(waits || (found && row.standing == SFP__DROPPED)) || strcmp(row.name, a->name) != 0)
         return sfp__store_add(b->opt.store, a->name, &none, p->bytes ? &digest : NULL, a->class_name, &a->id, err);
     a->id = row.id;
-    a->urgent = true;
-    return sfp__store_label(b->opt.store, row.id, a->class_name, err);
+    a->urgent = waits;
+    TRY(sfp__store_moved(b->opt.store, row.id, a->name, &none, err));
+    return a->class_name ? sfp__store_label(b->opt.store, row.id, a->class_name, err) : SFP_OK;
 }
 
 /* Decodes the image that next delivered. One that cannot be decoded, or that the source lost, is discarded. Frees *p. */

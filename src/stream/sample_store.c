@@ -45,59 +45,59 @@ static const char create_sql[] =
 #define ROW "id, name, size, modified, changed, digest, label, learned, standing, predicted IS NOT NULL"
 
 /* name, SQL */
-#define STATEMENTS(X)                                                                                                            \
-    X(FIND, "SELECT " ROW " FROM sample WHERE id = coalesce((SELECT max(id) FROM sample WHERE name = ?1), (SELECT sample FROM "  \
-            "other_name WHERE name = ?1))")                                                                                      \
-    X(ADD_NAME, "INSERT OR REPLACE INTO other_name VALUES(?2, ?1)")                                                              \
-    X(ERASE_NAMES, "DELETE FROM other_name WHERE sample = ?1")                                                                   \
-    X(FIND_ID, "SELECT " ROW " FROM sample WHERE id = ?1")                                                                       \
-    X(FIND_BYTES, "SELECT " ROW " FROM sample WHERE digest = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1")                           \
-    X(ADD, "INSERT INTO sample(id, name, size, modified, changed, digest, arrived, label, standing)"                             \
-           " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)")                                                                         \
-    X(MOVED, "UPDATE sample SET name = ?2, size = ?3, modified = ?4, changed = ?5, standing = CASE standing WHEN 3 THEN 0 ELSE " \
-             "standing END WHERE id = ?1")                                                                                       \
-    X(LABEL, "UPDATE sample SET label = ?2, standing = ?3, reason = NULL WHERE id = ?1")                                         \
-    X(KEEP_LABEL, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE id = ?1")                                    \
-    X(HAS_EARLIER, "SELECT 1 FROM earlier_label WHERE sample = ?1 LIMIT 1")                                                      \
-    X(PENDING, "SELECT " ROW " FROM sample WHERE standing = 0 AND id > ?1 AND id < ?2"                                           \
-               " AND (label IS NOT NULL OR predicted IS NULL) ORDER BY id LIMIT 1")                                              \
-    X(LINE, "SELECT label FROM line WHERE name = ?1")                                                                            \
-    X(SET_LINE, "INSERT OR REPLACE INTO line VALUES(?1, ?2)")                                                                    \
-    X(LEARNED, "UPDATE sample SET learned = ?2, standing = ?3, reason = NULL WHERE id = ?1")                                     \
-    X(UNDO, "INSERT OR IGNORE INTO undo SELECT ?2, id, learned FROM sample WHERE id = ?1")                                       \
-    X(REFUSE,                                                                                                                    \
-      "UPDATE sample SET standing = ?2, reason = ?3, label = CASE WHEN ?2 = 1 THEN learned ELSE label END WHERE id = ?1")        \
-    X(DROP_WAITING, "UPDATE sample SET standing = CASE WHEN learned IS NULL THEN 2 ELSE 1 END, reason = ?1,"                     \
-                    " label = coalesce(learned, label) WHERE standing = 0")                                                      \
-    X(PREDICTED, "UPDATE sample SET predicted = ?2, timestamp = ?3, class = ?4, probability = ?5, unknown = ?6 WHERE id = ?1")   \
-    X(MARK, "INSERT OR IGNORE INTO forgotten VALUES(?1)")                                                                        \
-    X(IS_MARKED, "SELECT 1 FROM forgotten WHERE mark = ?1")                                                                      \
-    X(ERASE, "UPDATE sample SET name = NULL, size = NULL, modified = NULL, changed = NULL, digest = NULL, label = NULL,"         \
-             " learned = NULL, standing = 4, reason = NULL, timestamp = NULL, class = NULL, probability = NULL,"                 \
-             " unknown = NULL, predicted = NULL WHERE id = ?1")                                                                  \
-    X(ERASE_LABELS, "DELETE FROM earlier_label WHERE sample = ?1")                                                               \
-    X(ERASE_UNDO, "DELETE FROM undo WHERE sample = ?1")                                                                          \
-    X(ERASE_LINES, "DELETE FROM line WHERE name = ?2 OR name IN (SELECT name FROM other_name WHERE sample = ?1)")                \
-    X(COUNTS,                                                                                                                    \
-      "SELECT standing, count(*), sum(label IS NULL), count(predicted), sum(predicted IS NOT NULL AND label IS NOT NULL)"        \
-      " FROM sample GROUP BY standing")                                                                                          \
-    X(CORRECTED, "SELECT count(DISTINCT sample) FROM earlier_label")                                                             \
-    X(MAX_ID, "SELECT max(id) FROM sample")                                                                                      \
-    X(PREDICTIONS, "SELECT id, predicted, timestamp, name, class, probability, unknown FROM sample"                              \
-                   " WHERE predicted IS NOT NULL AND id >= ?1 ORDER BY id")                                                      \
-    X(GET, "SELECT value FROM meta WHERE key = ?1")                                                                              \
-    X(SET, "INSERT OR REPLACE INTO meta VALUES(?1, ?2)")                                                                         \
-    X(FORGET_UNDO, "DELETE FROM undo WHERE generation <= ?1")                                                                    \
-    X(UNDO_MAX, "SELECT max(generation) FROM undo")                                                                              \
-    X(UNDO_ALL, "UPDATE sample SET learned = u.learned, standing = 0 FROM undo u WHERE u.sample = id AND u.generation = ?1"      \
-                " AND standing <> 4")                                                                                            \
-    X(UNDO_DONE, "DELETE FROM undo WHERE generation = ?1")                                                                       \
-    X(RESTART, "UPDATE sample SET learned = NULL, standing = 0 WHERE learned IS NOT NULL")                                       \
-    X(SETTLE, "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label")                  \
-    X(REQUESTS, "SELECT number, name, file, label FROM request WHERE status IS NULL ORDER BY number LIMIT 1")                    \
-    X(ANSWER, "UPDATE request SET status = ?2, answer = ?3, name = NULL, file = NULL, label = NULL WHERE number = ?1")           \
-    X(REQUEST, "INSERT INTO request(name, file, label) VALUES(?1, ?2, ?3)")                                                      \
-    X(READ_ANSWER, "SELECT status, answer FROM request WHERE number = ?1")                                                       \
+#define STATEMENTS(X)                                                                                                           \
+    X(FIND, "SELECT " ROW " FROM sample WHERE id = coalesce((SELECT max(id) FROM sample WHERE name = ?1), (SELECT sample FROM " \
+            "other_name WHERE name = ?1))")                                                                                     \
+    X(ADD_NAME, "INSERT OR REPLACE INTO other_name VALUES(?2, ?1)")                                                             \
+    X(ERASE_NAMES, "DELETE FROM other_name WHERE sample = ?1")                                                                  \
+    X(FIND_ID, "SELECT " ROW " FROM sample WHERE id = ?1")                                                                      \
+    X(FIND_BYTES, "SELECT " ROW " FROM sample WHERE digest = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1")                          \
+    X(ADD, "INSERT INTO sample(id, name, size, modified, changed, digest, arrived, label, standing)"                            \
+           " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)")                                                                        \
+    X(MOVED, "UPDATE sample SET name = ?2, size = ?3, modified = ?4, changed = ?5,"                                             \
+             " standing = CASE WHEN standing IN (2, 3) THEN 0 ELSE standing END WHERE id = ?1")                                 \
+    X(LABEL, "UPDATE sample SET label = ?2, standing = ?3, reason = NULL WHERE id = ?1")                                        \
+    X(KEEP_LABEL, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE id = ?1")                                   \
+    X(HAS_EARLIER, "SELECT 1 FROM earlier_label WHERE sample = ?1 LIMIT 1")                                                     \
+    X(PENDING, "SELECT " ROW " FROM sample WHERE standing = 0 AND id > ?1 AND id < ?2"                                          \
+               " AND (label IS NOT NULL OR predicted IS NULL) ORDER BY id LIMIT 1")                                             \
+    X(LINE, "SELECT label FROM line WHERE name = ?1")                                                                           \
+    X(SET_LINE, "INSERT OR REPLACE INTO line VALUES(?1, ?2)")                                                                   \
+    X(LEARNED, "UPDATE sample SET learned = ?2, standing = ?3, reason = NULL WHERE id = ?1")                                    \
+    X(UNDO, "INSERT OR IGNORE INTO undo SELECT ?2, id, learned FROM sample WHERE id = ?1")                                      \
+    X(REFUSE,                                                                                                                   \
+      "UPDATE sample SET standing = ?2, reason = ?3, label = CASE WHEN ?2 = 1 THEN learned ELSE label END WHERE id = ?1")       \
+    X(DROP_WAITING, "UPDATE sample SET standing = CASE WHEN learned IS NULL THEN 2 ELSE 1 END, reason = ?1,"                    \
+                    " label = coalesce(learned, label) WHERE standing = 0")                                                     \
+    X(PREDICTED, "UPDATE sample SET predicted = ?2, timestamp = ?3, class = ?4, probability = ?5, unknown = ?6 WHERE id = ?1")  \
+    X(MARK, "INSERT OR IGNORE INTO forgotten VALUES(?1)")                                                                       \
+    X(IS_MARKED, "SELECT 1 FROM forgotten WHERE mark = ?1")                                                                     \
+    X(ERASE, "UPDATE sample SET name = NULL, size = NULL, modified = NULL, changed = NULL, digest = NULL, label = NULL,"        \
+             " learned = NULL, standing = 4, reason = NULL, timestamp = NULL, class = NULL, probability = NULL,"                \
+             " unknown = NULL, predicted = NULL WHERE id = ?1")                                                                 \
+    X(ERASE_LABELS, "DELETE FROM earlier_label WHERE sample = ?1")                                                              \
+    X(ERASE_UNDO, "DELETE FROM undo WHERE sample = ?1")                                                                         \
+    X(ERASE_LINES, "DELETE FROM line WHERE name = ?2 OR name IN (SELECT name FROM other_name WHERE sample = ?1)")               \
+    X(COUNTS,                                                                                                                   \
+      "SELECT standing, count(*), sum(label IS NULL), count(predicted), sum(predicted IS NOT NULL AND label IS NOT NULL)"       \
+      " FROM sample GROUP BY standing")                                                                                         \
+    X(CORRECTED, "SELECT count(DISTINCT sample) FROM earlier_label")                                                            \
+    X(MAX_ID, "SELECT max(id) FROM sample")                                                                                     \
+    X(PREDICTIONS, "SELECT id, predicted, timestamp, name, class, probability, unknown FROM sample"                             \
+                   " WHERE predicted IS NOT NULL AND id >= ?1 ORDER BY id")                                                     \
+    X(GET, "SELECT value FROM meta WHERE key = ?1")                                                                             \
+    X(SET, "INSERT OR REPLACE INTO meta VALUES(?1, ?2)")                                                                        \
+    X(FORGET_UNDO, "DELETE FROM undo WHERE generation <= ?1")                                                                   \
+    X(UNDO_MAX, "SELECT max(generation) FROM undo")                                                                             \
+    X(UNDO_ALL, "UPDATE sample SET learned = u.learned, standing = 0 FROM undo u WHERE u.sample = id AND u.generation = ?1"     \
+                " AND standing <> 4")                                                                                           \
+    X(UNDO_DONE, "DELETE FROM undo WHERE generation = ?1")                                                                      \
+    X(RESTART, "UPDATE sample SET learned = NULL, standing = 0 WHERE learned IS NOT NULL")                                      \
+    X(SETTLE, "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label")                 \
+    X(REQUESTS, "SELECT number, name, file, label FROM request WHERE status IS NULL ORDER BY number LIMIT 1")                   \
+    X(ANSWER, "UPDATE request SET status = ?2, answer = ?3, name = NULL, file = NULL, label = NULL WHERE number = ?1")          \
+    X(REQUEST, "INSERT INTO request(name, file, label) VALUES(?1, ?2, ?3)")                                                     \
+    X(READ_ANSWER, "SELECT status, answer FROM request WHERE number = ?1")                                                      \
     X(DATA_VERSION, "PRAGMA data_version")
 
 enum {
@@ -570,7 +570,7 @@ sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const 
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
     TRY(change(s, err, MOVED, "itiii", (int64_t)id, name, stamp->size, stamp->modified, stamp->changed));
-    if (was.standing == SFP__UNREADABLE) {
+    if (was.standing == SFP__UNREADABLE || was.standing == SFP__DROPPED) {
         count_standing(s, &was, SFP__WAITING);
         s->counts.unlabelled += !was.label;
     }

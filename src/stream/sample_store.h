@@ -83,7 +83,7 @@ sfp_status sfp__store_was_forgotten(sfp__store *s, const sfp__digest *digest, bo
 /* Adds a sample, which is WAITING. label NULL: none. */
 sfp_status sfp__store_add(sfp__store *s, const char *name, const sfp__file_stamp *stamp, const sfp__digest *digest,
                           const char *label, uint64_t *id, sfp_error *err);
-/* The file of a sample was moved, or its times have changed. */
+/* The file of a sample was moved, or its times have changed, or its image was sent again. A sample that was dropped or not read waits. */
 sfp_status sfp__store_moved(sfp__store *s, uint64_t id, const char *name, const sfp__file_stamp *stamp, sfp_error *err);
 /* A second file has the bytes of the sample: it does not become a sample of its own. sfp__store_find knows the name. */
 sfp_status sfp__store_add_name(sfp__store *s, uint64_t id, const char *name, sfp_error *err);

@@ -480,6 +480,7 @@ TEST(a_moved_file_keeps_its_id_and_is_delivered_with_its_new_label)
     move("w/cat/1.jpg", "w/dog/2.jpg");
     assert_int_equal(check_again(s, "dog/2.jpg", "dog", "1"), id);
     check_row(store, id, "dog/2.jpg dog");
+    MUST(sfp__store_learned(store, id, "dog", &err));
     move("w/dog/2.jpg", "w/dog/3.jpg"); /* the same label */
     check_nothing(s);
     check_row(store, id, "dog/3.jpg dog");
@@ -510,6 +511,7 @@ TEST(a_copy_whose_original_is_removed_is_the_same_sample)
     copy("w/cat/1.jpg", "w/dog/1.jpg");
     assert_int_equal(remove(in_directory("w/cat/1.jpg")), 0);
     assert_int_equal(check_again(s, "dog/1.jpg", "dog", "1"), id);
+    MUST(sfp__store_learned(store, id, "dog", &err));
     copy("w/dog/1.jpg", "w/dog/2.jpg");
     assert_int_equal(remove(in_directory("w/dog/1.jpg")), 0);
     check_nothing(s);

@@ -168,8 +168,9 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
     }
     bool changes = found && !stays && name && !(row.label && strcmp(row.label, name) == 0);
     /* the sample may have been delivered when its file was being moved, so that it was not read */
-    bool open =
-        found && !stays && (row.standing == SFP__UNREADABLE || (row.standing == SFP__WAITING && (row.label || !row.predicted)));
+    bool open = found && !stays &&
+                (row.standing == SFP__UNREADABLE || row.standing == SFP__DROPPED ||
+                 (row.standing == SFP__WAITING && (row.label || !row.predicted)));
     *skip = found && !changes && !open;
     if (found && !name && row.label)
         TRY(number_of(s, row.label, strlen(row.label), label, err));
