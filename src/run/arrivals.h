@@ -97,6 +97,7 @@ struct sfp__arrivals {
     sfp__store *store;           /* NULL: an indexed stream */
     int64_t generation;          /* of the last checkpoint; 0: there is none */
     const double *query_seconds; /* mean processing time per sample; 0: not measured yet. NULL: none */
+    const int64_t *arrived;      /* samples of the stream up to the last batch */
     const sfp__learner *learner;
 };
 

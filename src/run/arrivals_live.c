@@ -40,6 +40,7 @@ typedef struct live {
     bool erases;          /* the sample of the request must be erased after the next checkpoint */
     uint64_t erased;      /* its id */
     uint64_t unmatched;   /* late labels without an image */
+    int dropped;          /* labelled images that the inbox has dropped since the last batch */
 } live;
 
 static void free_live(sfp__arrivals *base)
@@ -221,6 +222,7 @@ static sfp_status count_discarded(live *a, sfp_error *err)
         OWNED_PTR(sfp__arrival_free) sfp__arrival *owned = i;
         OWNED_BY(sfp__stored_done) sfp__stored row = {0};
         bool dropped = i->fate == SFP_DISCARD_DROPPED;
+        a->dropped += dropped;
         TRY(sfp__store_get(a->base.store, i->id, &row, err));
         if (row.name && strcmp(row.name, i->name) == 0) /* else its file was moved since, and it is delivered again */
             TRY(sfp__store_refuse(a->base.store, i->id, dropped ? SFP__DROPPED : SFP__UNREADABLE,
@@ -459,8 +461,8 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
     d->samples = a->samples;
     if (d->count == 0)
         return SFP_OK;
-    sfp__store_counts c = sfp__store_get_counts(a->base.store);
-    d->arrived = (int64_t)(c.standing[SFP__LEARNED] + c.standing[SFP__DROPPED] - c.expired + (uint64_t)a->taken.count);
+    d->arrived = *a->base.arrived + a->taken.count + a->dropped;
+    a->dropped = 0;
     if (a->base.lag) {
         sfp__lag_join(&a->lag, &a->in.lag);
         d->time = d->count * (1 / arrival_rate(a));

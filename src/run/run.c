@@ -269,7 +269,7 @@ static sfp_status train(sfp__run *run, const sfp__delivery *d, double *seconds, 
     const sfp__plan *p = &run->plan;
     sfp__position *at = &run->at;
     sfp__timestamp_details t;
-    if (d->arrived > at->arrived) /* samples that are forgotten have arrived, too */
+    if (d->arrived >= 0)
         at->arrived = d->arrived;
     if (d->count == 0)
         return SFP_OK;
@@ -424,6 +424,7 @@ static sfp_status prepare(sfp__run *run, sfp_error *err)
     TRY(p->live ? sfp__arrivals_live(p, r, &run->classes, &run->arrivals, err)
                 : sfp__arrivals_indexed(p, r, &run->arrivals, err));
     run->arrivals->query_seconds = &run->at.query_seconds;
+    run->arrivals->arrived = &run->at.arrived;
     run->arrivals->learner = run->learner;
     return make_evaluator(run, err);
 }
