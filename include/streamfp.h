@@ -93,7 +93,7 @@ typedef struct sfp_error {
     char message[SFP_ERROR_MAX]; /* always terminated; shortened if it is too long */
 } sfp_error;
 
-/* The version of the library, "0.9.0". */
+/* The version of the library, "0.10.0". */
 SFP_API const char *sfp_version(void);
 
 /* The text for a status; never NULL. */
