@@ -624,6 +624,10 @@ SFP_API void sfp_run_close(sfp_run *run);
  * are not learned again. SFP_ENOTFOUND: there is no such sample. */
 SFP_API sfp_status sfp_run_correct(const char *dir, const char *file, const char *label, sfp_error *err);
 SFP_API sfp_status sfp_run_forget(const char *dir, const char *file, sfp_error *err);
+/* The same for classes of a run with a watched directory. A renamed class keeps its samples, and later ones with its old name belong to
+ * it; merge: `to` must exist, else it must not. sfp_run_remove_class forgets all samples of a class; later ones are learned again. */
+SFP_API sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *to, int merge, sfp_error *err);
+SFP_API sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *err);
 
 /* Results. docs/method.md, section 17, lists the fields of result.json. */
 SFP_API sfp_status sfp_result_read(const char *path, sfp_result **out, sfp_error *err); /* a result.json or a run directory */

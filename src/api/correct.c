@@ -73,40 +73,63 @@ static sfp_status serve_here(const char *dir, sfp_error *err)
     return sfp_run_finish(run, err);
 }
 
+/* Opens the store of a run; it is not created. */
+static sfp_status open_store(const char *dir, sfp__store **out, sfp_error *err)
+{
+    OWNED char *path = NULL;
+    TRY(sfp__path_make(dir, SFP__STORE_NAME, &path, err));
+    if (!sfp__store_is_one(path))
+        return sfp__fail(err, SFP_ENOTFOUND, "%s: no samples of a live run, expected the --out directory of one", dir);
+    return sfp__store_open(dir, out, err);
+}
+
+/* Waits for the answers to the requests up to this number. */
+static sfp_status wait_for(sfp__store *s, const char *dir, int64_t first, int64_t last, sfp_error *err)
+{
+    double until = sfp__monotonic_seconds() + answer_seconds;
+    for (int64_t next = first; next <= last;) {
+        bool done = false;
+        if (!sfp__directory_is_locked(dir))
+            TRY(serve_here(dir, err));
+        TRY(sfp__store_read_answer(s, next, &done, err));
+        while (done && next < last)
+            TRY(sfp__store_read_answer(s, ++next, &done, err));
+        if (done)
+            return SFP_OK;
+        if (sfp__monotonic_seconds() > until + (double)(next - first))
+            return sfp__fail(err, SFP_ELIMIT, "%s: the run has not answered for %.0f s; it makes the change when it continues",
+                             dir, answer_seconds);
+        (void)nanosleep(&(struct timespec){.tv_nsec = (long)(poll_seconds * 1e9)}, NULL);
+    }
+    return SFP_OK;
+}
+
 static sfp_status ask(const char *dir, const char *file, const char *label, sfp_error *err)
 {
     OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-    OWNED char *store = NULL;
     char path[PATH_MAX];
     int64_t number;
-    bool done = false;
-    TRY(sfp__path_make(dir, SFP__STORE_NAME, &store, err));
-    if (!sfp__store_is_one(store))
-        return sfp__fail(err, SFP_ENOTFOUND, "%s: no samples of a live run, expected the --out directory of one", dir);
-    TRY(sfp__store_open(dir, &s, err));
+    TRY(open_store(dir, &s, err));
     TRY(find_sample(s, dir, file, &row, path, err));
     TRY(sfp__store_request(s, row.name, *path ? path : NULL, label, &number, err));
-    for (double until = sfp__monotonic_seconds() + answer_seconds; sfp__monotonic_seconds() < until;) {
-        if (!sfp__directory_is_locked(dir))
-            TRY(serve_here(dir, err));
-        TRY(sfp__store_read_answer(s, number, &done, err));
-        if (done)
-            return SFP_OK;
-        (void)nanosleep(&(struct timespec){.tv_nsec = (long)(poll_seconds * 1e9)}, NULL);
-    }
-    return sfp__fail(err, SFP_ELIMIT, "%s: the run has not answered for %.0f s; it makes the change when it continues", dir,
-                     answer_seconds);
+    return wait_for(s, dir, number, number, err);
+}
+
+static sfp_status check_class(const char *name, sfp_error *err)
+{
+    if (name && *name && strlen(name) <= SFP_CLASS_NAME_MAX && sfp__utf8_valid(name))
+        return SFP_OK;
+    return sfp__fail_key(err, "label", SFP_EINVAL,
+                         "label is empty, longer than %d bytes or not UTF-8, expected the name of a class", SFP_CLASS_NAME_MAX);
 }
 
 sfp_status sfp_run_correct(const char *dir, const char *file, const char *label, sfp_error *err)
 {
     IN_LIBRARY;
-    if (!dir || !file || !label)
-        return sfp__fail(err, SFP_EINVAL, "dir, file and label must not be NULL");
-    if (!*label || strlen(label) > SFP_CLASS_NAME_MAX || !sfp__utf8_valid(label))
-        return sfp__fail_key(err, "label", SFP_EINVAL, "label is empty, longer than %d bytes or not UTF-8, expected the name of a class",
-                             SFP_CLASS_NAME_MAX);
+    if (!dir || !file)
+        return sfp__fail(err, SFP_EINVAL, "dir and file must not be NULL");
+    TRY(check_class(label, err));
     return ask(dir, file, label, err);
 }
 
@@ -116,4 +139,62 @@ sfp_status sfp_run_forget(const char *dir, const char *file, sfp_error *err)
     if (!dir || !file)
         return sfp__fail(err, SFP_EINVAL, "dir and file must not be NULL");
     return ask(dir, file, NULL, err);
+}
+
+/* --------------------------------------------------------------------- classes */
+
+sfp_status sfp_run_rename_class(const char *dir, const char *name, const char *to, int merge, sfp_error *err)
+{
+    IN_LIBRARY;
+    OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
+    int64_t number, count;
+    if (!dir)
+        return sfp__fail(err, SFP_EINVAL, "dir must not be NULL");
+    TRY(check_class(name, err));
+    TRY(check_class(to, err));
+    TRY(open_store(dir, &s, err));
+    TRY(sfp__store_each_of_class(s, name, NULL, NULL, &count, err));
+    if (count == 0 || strcmp(name, to) == 0)
+        return sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s, or already has this name", name, dir);
+    TRY(sfp__store_each_of_class(s, to, NULL, NULL, &count, err));
+    if ((count > 0) != (merge != 0))
+        return sfp__fail(err, SFP_EINVAL, "class '%s' %s in %s; %s", to, merge ? "has no samples" : "exists", dir,
+                         merge ? "rename the other one" : "merge both");
+    TRY(sfp__store_request(s, NULL, name, to, &number, err));
+    return wait_for(s, dir, number, number, err);
+}
+
+/* Requests that forget the samples of a class. */
+typedef struct removal {
+    sfp__strings names;
+} removal;
+
+static void removal_done(removal *r)
+{
+    sfp__strings_done(&r->names);
+}
+
+static sfp_status add_name(void *ctx, const char *name, sfp_error *err)
+{
+    return sfp__strings_add(&((removal *)ctx)->names, name, err);
+}
+
+sfp_status sfp_run_remove_class(const char *dir, const char *name, sfp_error *err)
+{
+    IN_LIBRARY;
+    OWNED_PTR(sfp__store_close) sfp__store *s = NULL;
+    OWNED_BY(removal_done) removal r = {0};
+    int64_t count, first = 0, last = 0;
+    if (!dir)
+        return sfp__fail(err, SFP_EINVAL, "dir must not be NULL");
+    TRY(check_class(name, err));
+    TRY(open_store(dir, &s, err));
+    TRY(sfp__store_each_of_class(s, name, add_name, &r, &count, err));
+    if (count == 0)
+        return sfp__fail(err, SFP_ENOTFOUND, "class '%s' has no samples in %s", name, dir);
+    for (int i = 0; i < r.names.count; i++) {
+        TRY(sfp__store_request(s, r.names.s[i], NULL, NULL, &last, err));
+        first = first ? first : last;
+    }
+    return wait_for(s, dir, first, last, err);
 }

@@ -65,6 +65,7 @@ extern const sfp__command sfp__cmd_eval;
 extern const sfp__command sfp__cmd_experiment;
 extern const sfp__command sfp__cmd_help;
 extern const sfp__command sfp__cmd_inspect;
+extern const sfp__command sfp__cmd_classes;
 extern const sfp__command sfp__cmd_correct;
 extern const sfp__command sfp__cmd_forget;
 extern const sfp__command sfp__cmd_merge;

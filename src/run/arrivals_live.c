@@ -14,6 +14,8 @@
 
 static const double request_seconds = 0.25; /* between two looks for requests while nothing arrives */
 
+enum { ERASED_MAX = 256 }; /* requests that one checkpoint serves */
+
 typedef struct live {
     sfp__arrivals base;
     sfp__classes *classes;
@@ -36,11 +38,13 @@ typedef struct live {
     sfp__arrival_list revised;  /* delivered for correction */
     sfp__revision *revisions;   /* (revision_capacity) of them */
     size_t revision_capacity;
-    sfp__request request; /* the request that is being served; number 0: none */
-    bool erases;          /* the sample of the request must be erased after the next checkpoint */
-    uint64_t erased;      /* its id */
-    uint64_t unmatched;   /* late labels without an image */
-    int dropped;          /* labelled images that the inbox has dropped since the last batch */
+    /* samples that must be erased after the next checkpoint, and the requests for it */
+    int erase_count;
+    bool renames; /* a class was renamed: a run that is stopped corrects its samples first */
+    uint64_t erased[ERASED_MAX];
+    int64_t erase_request[ERASED_MAX];
+    uint64_t unmatched; /* late labels without an image */
+    int dropped;        /* labelled images that the inbox has dropped since the last batch */
 } live;
 
 static void free_live(sfp__arrivals *base)
@@ -51,7 +55,6 @@ static void free_live(sfp__arrivals *base)
                                         &a->taken,    &a->held,          &a->waiting,      &a->revised};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         sfp__arrival_list_done(lists[i]);
-    sfp__request_done(&a->request);
     sfp__store_close(base->store); /* after the inbox, which uses it */
     sfp__free(a->samples);
     sfp__free(a->candidates);
@@ -151,25 +154,34 @@ static sfp_status add_revision(live *a, sfp__arrival *i, const char *from, const
     return SFP_OK;
 }
 
-/* Corrects or forgets the sample of a->request; the delivery has the revision of the learner that this needs. */
-static sfp_status serve(live *a, sfp_error *err)
+static void erase_later(live *a, uint64_t id, int64_t request)
 {
-    const sfp__request *r = &a->request;
+    a->erased[a->erase_count] = id;
+    a->erase_request[a->erase_count++] = request;
+}
+
+/* Corrects or forgets the sample of a request; the delivery has the revision of the learner that this needs. */
+static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
+{
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
     OWNED_PTR(sfp__arrival_free) sfp__arrival *i = NULL;
     bool found;
+    if (!a->revises)
+        return sfp__fail(
+            err, SFP_EUNSUPPORTED,
+            "the learner of this run cannot take a sample out: only the heads ncm, slda and ridge can, without --half-life");
+    if (!r->name && !redelivers(a))
+        return sfp__fail(err, SFP_EUNSUPPORTED, "the stream does not keep its images, so that its classes cannot be renamed");
+    a->renames |= !r->name;
+    if (!r->name)
+        return sfp__store_rename_class(a->base.store, r->file, r->label, err);
     TRY(sfp__store_find(a->base.store, r->name, &row, &found, err));
     if (!found)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: not a sample of the run", r->name);
     if (r->label && row.label && strcmp(row.label, r->label) == 0 && row.standing != SFP__DROPPED)
         return SFP_OK;
-    if (!a->revises)
-        TRY(sfp__fail(
-            err, SFP_EUNSUPPORTED,
-            "the learner of this run cannot take a sample out: only the heads ncm, slda and ridge can, without --half-life"));
     if (!r->label && !row.learned) {
-        a->erases = true;
-        a->erased = row.id;
+        erase_later(a, row.id, r->number);
         return SFP_OK;
     }
     TRY(sfp__alloc(&i, 1, sizeof *i, err));
@@ -181,12 +193,12 @@ static sfp_status serve(live *a, sfp_error *err)
         TRY(sfp__store_label(a->base.store, row.id, r->label, err));
     if (row.learned) {
         TRY(add_revision(a, i, row.learned, r->label, err));
-        a->erases = !r->label;
-        a->erased = i->id;
+        if (!r->label)
+            erase_later(a, i->id, r->number);
     } else { /* it waited for its label, or was dropped */
-        int32_t unused;
-        TRY(sfp__classes_number(a->classes, r->label, &unused, err));
-        i->class_name = a->classes->names.name[unused];
+        int32_t number;
+        TRY(sfp__classes_number(a->classes, r->label, &number, err));
+        i->class_name = a->classes->names.name[number];
         i->label = -1;
         i->urgent = true;
         sfp__arrival_list_put(&a->held, i);
@@ -195,23 +207,27 @@ static sfp_status serve(live *a, sfp_error *err)
     return SFP_OK;
 }
 
-/* Serves the next request of another process, if there is one. */
-static sfp_status take_request(live *a, sfp_error *err)
+/* Serves requests of other processes: one, or several that only forget samples. */
+static sfp_status take_requests(live *a, sfp_error *err)
 {
-    bool found = false;
-    sfp_error why = {0};
-    if (a->request.number)
-        return SFP_OK;
-    TRY(sfp__store_next_request(a->base.store, &a->request, &found, err));
-    if (!found)
-        return SFP_OK;
-    sfp_status status = serve(a, &why);
-    if (status == SFP_OK && a->erases)
-        return SFP_OK; /* answered after the next checkpoint */
-    TRY(sfp__store_answer(a->base.store, a->request.number, status, status ? why.message : NULL, err));
-    TRY(sfp__store_commit(a->base.store, err));
-    sfp__request_done(&a->request);
-    return sfp__is_machine_error(status) && status == SFP_ENOMEM ? sfp__fail(err, status, "%s", why.message) : SFP_OK;
+    for (int64_t after = 0; a->erase_count < ERASED_MAX && a->revised.count == a->erase_count;) {
+        OWNED_BY(sfp__request_done) sfp__request r = {0};
+        sfp_error why = {0};
+        bool found = false;
+        TRY(sfp__store_next_request(a->base.store, after, &r, &found, err));
+        if (!found)
+            return SFP_OK;
+        int erases = a->erase_count;
+        sfp_status status = serve(a, &r, &why);
+        after = r.number;
+        if (status == SFP_OK && a->erase_count > erases)
+            continue; /* answered after the next checkpoint */
+        TRY(sfp__store_answer(a->base.store, r.number, status, status ? why.message : NULL, err));
+        TRY(sfp__store_commit(a->base.store, err));
+        if (status == SFP_ENOMEM)
+            return sfp__fail(err, status, "%s", why.message);
+    }
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------- deliveries */
@@ -270,7 +286,7 @@ static sfp_status take_inbox(live *a, double until, sfp_error *err)
     const sfp__plan *p = a->base.plan;
     if (allocates(a)) /* a short backlog: the batches are processed in turn */
         sfp__inbox_set_backlog(a->inbox, is_overloaded(a) ? 0 : SFP__RUN_BACKLOG);
-    sfp__inbox_take(a->inbox, p->hooks->stop, until, &a->in);
+    sfp__inbox_take(a->inbox, a->renames ? NULL : p->hooks->stop, until, &a->in);
     int batch = p->opt->learner.batch;
     a->behind = a->in.batch.count > SFP__RUN_BACKLOG * batch || (a->behind && (a->in.waits || a->in.batch.count > batch));
     a->busy = true;
@@ -330,6 +346,14 @@ static sfp_status keep_waiting(live *a, sfp__arrival *i, sfp_error *err)
     return SFP_OK;
 }
 
+static bool has_id(const sfp__arrival_list *list, uint64_t id)
+{
+    const sfp__arrival *i = list->first;
+    while (i && i->id != id)
+        i = i->next;
+    return i != NULL;
+}
+
 /* Takes the next group of images to predict. A late label belongs to an earlier image, so the images before it are predicted and wait
  * for their labels first. */
 static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
@@ -342,7 +366,7 @@ static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
             sfp_status status = sfp__store_get(a->base.store, i->id, &row, err);
             if (!status && row.predicted && row.standing == SFP__WAITING) /* it was sent again */
                 status = keep_waiting(a, i, err);
-            else if (status || row.standing == SFP__FORGOTTEN)
+            else if (status || row.standing == SFP__FORGOTTEN || has_id(&a->group, i->id))
                 sfp__arrival_free(i);
             else
                 sfp__arrival_list_put(&a->group, i);
@@ -360,14 +384,6 @@ static sfp_status take_group(live *a, sfp__delivery *d, sfp_error *err)
         d->predict[k].rgb = i->rgb;
     }
     return SFP_OK;
-}
-
-static bool has_id(const sfp__arrival_list *list, uint64_t id)
-{
-    const sfp__arrival *i = list->first;
-    while (i && i->id != id)
-        i = i->next;
-    return i != NULL;
 }
 
 /* Decides by the store what a labelled image is now: a sample of the batch, a correction, or nothing, because its label has changed again
@@ -473,8 +489,9 @@ static sfp_status take_batch(live *a, sfp__delivery *d, sfp_error *err)
 static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_error *err)
 {
     live *a = (live *)base;
-    TRY(take_request(a, err));
-    bool served = a->revised.count > 0 || a->erases;
+    if (!a->busy)
+        TRY(take_requests(a, err));
+    bool served = a->revised.count > 0 || a->erase_count > 0;
     bool held = a->held.first != NULL;
     *d = (sfp__delivery){.arrived = -1, .time = NAN, .end = a->last && !a->busy && !served && !held};
     if (d->end)
@@ -487,7 +504,7 @@ static sfp_status next(sfp__arrivals *base, double until, sfp__delivery *d, sfp_
         TRY(take_group(a, d, err));
     if (d->predict_count == 0)
         TRY(take_batch(a, d, err));
-    d->save = a->erases;
+    d->save = a->erase_count > 0;
     a->busy = a->in.unlabelled.first != NULL || a->in.batch.first != NULL;
     d->more = a->busy && !d->save;
     return SFP_OK;
@@ -518,13 +535,11 @@ static sfp_status commit(sfp__arrivals *base, double seconds, sfp_error *err)
 static sfp_status saved(sfp__arrivals *base, sfp_error *err)
 {
     live *a = (live *)base;
-    if (!a->erases)
+    if (a->erase_count == 0)
         return SFP_OK;
-    TRY(sfp__store_erase(base->store, a->erased, err));
-    if (a->request.number)
-        TRY(sfp__store_answer(base->store, a->request.number, SFP_OK, NULL, err));
-    sfp__request_done(&a->request);
-    a->erases = false;
+    TRY(sfp__store_erase(base->store, a->erase_count, a->erased, err));
+    for (; a->erase_count > 0; a->erase_count--)
+        TRY(sfp__store_answer(base->store, a->erase_request[a->erase_count - 1], SFP_OK, NULL, err));
     update_counts(a);
     return sfp__store_commit(base->store, err);
 }
@@ -551,8 +566,10 @@ static bool has_work(sfp__arrivals *base)
     live *a = (live *)base;
     OWNED_BY(sfp__request_done) sfp__request r = {0};
     bool found = false;
-    return a->erases || a->revised.count > 0 || a->held.first ||
-           (sfp__store_next_request(base->store, &r, &found, NULL) == SFP_OK && found);
+    sfp__store_counts c = sfp__store_get_counts(base->store);
+    a->renames = a->renames && c.standing[SFP__WAITING] > c.unlabelled;
+    return a->renames || a->erase_count > 0 || a->revised.count > 0 || a->held.first ||
+           (sfp__store_next_request(base->store, 0, &r, &found, NULL) == SFP_OK && found);
 }
 
 static sfp__arrivals_stats stats(const sfp__arrivals *base)

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/monotonic.h"
-#include "stream/source.h"
+#include "stream/source_internal.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -25,7 +25,8 @@ struct sfp__inbox {
     int backlog;       /* sfp__inbox_set_backlog */
     int warning_count; /* warnings of the source at the last sfp__inbox_take */
     sfp__arrival_list labelled, unlabelled, discarded;
-    uint8_t *known; /* (known_capacity) 1: an image with this label of the source has arrived */
+    sfp__names renamed; /* keeps the names of renamed classes */
+    uint8_t *known;     /* (known_capacity) 1: an image with this label of the source has arrived */
     size_t known_capacity;
     double rate_at; /* of the last complete batch */
     sfp__inbox_stats stats;
@@ -203,6 +204,20 @@ static sfp_status store_sample(sfp__inbox *b, const sfp__origin *origin, const s
     return a->class_name ? sfp__store_label(b->opt.store, row.id, a->class_name, err) : SFP_OK;
 }
 
+/* Replaces the name of a class that was renamed. */
+static sfp_status follow_rename(sfp__inbox *b, const char **name, sfp_error *err)
+{
+    OWNED char *class = NULL;
+    int32_t number;
+    if (*name)
+        TRY(sfp__store_class(b->opt.store, *name, &class, err));
+    if (!class)
+        return SFP_OK;
+    TRY(sfp__names_add(&b->renamed, class, strlen(class), &number, err));
+    *name = b->renamed.name[number];
+    return SFP_OK;
+}
+
 /* Decodes the image that next delivered. One that cannot be decoded, or that the source lost, is discarded. Frees *p. */
 static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw_image *p, double at, sfp__arrival **out,
                                sfp_error *err)
@@ -218,6 +233,7 @@ static sfp_status make_arrival(sfp__inbox *b, const sfp_record *record, sfp__raw
     a->urgent = origin.urgent;
     a->label = record->label;
     a->class_name = record->label >= 0 ? b->source->class_names[record->label] : NULL;
+    TRY(follow_rename(b, &a->class_name, err));
     if (lost || p->bytes)
         TRY(store_sample(b, &origin, p, a, err));
     if (lost)
@@ -457,6 +473,7 @@ void sfp__inbox_free(sfp__inbox *b)
     sfp__arrival_list_done(&b->unlabelled);
     sfp__arrival_list_done(&b->discarded);
     sfp__free(b->known);
+    sfp__names_done(&b->renamed);
     pthread_cond_destroy(&b->changed);
     pthread_mutex_destroy(&b->lock);
     sfp__free(b);

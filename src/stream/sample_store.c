@@ -35,6 +35,7 @@ static const char create_sql[] =
     /* labels that were given before the present one */
     "CREATE TABLE earlier_label(sample INTEGER, until INTEGER, label TEXT);"
     "CREATE INDEX earlier_label_sample ON earlier_label(sample);"
+    "CREATE TABLE renamed(label TEXT PRIMARY KEY, class TEXT) WITHOUT ROWID;"
     "CREATE TABLE line(name TEXT PRIMARY KEY, label TEXT) WITHOUT ROWID;"
     "CREATE TABLE undo(generation INTEGER, sample INTEGER, learned TEXT, PRIMARY KEY(generation, sample)) WITHOUT ROWID;"
     "CREATE TABLE forgotten(mark BLOB PRIMARY KEY) WITHOUT ROWID;"
@@ -94,7 +95,16 @@ static const char create_sql[] =
     X(UNDO_DONE, "DELETE FROM undo WHERE generation = ?1")                                                                      \
     X(RESTART, "UPDATE sample SET learned = NULL, standing = 0 WHERE learned IS NOT NULL")                                      \
     X(SETTLE, "UPDATE sample SET standing = 1 WHERE standing = 0 AND learned IS NOT NULL AND learned IS label")                 \
-    X(REQUESTS, "SELECT number, name, file, label FROM request WHERE status IS NULL ORDER BY number LIMIT 1")                   \
+    X(CLASS, "SELECT class FROM renamed WHERE label = ?1")                                                                      \
+    X(RENAMES, "SELECT count(*) FROM renamed")                                                                                  \
+    X(RENAME, "INSERT OR REPLACE INTO renamed VALUES(?1, ?2)")                                                                  \
+    X(RENAME_AGAIN, "UPDATE renamed SET class = ?2 WHERE class = ?1")                                                           \
+    X(UNRENAME, "DELETE FROM renamed WHERE label = ?1")                                                                         \
+    X(KEEP_LABELS, "INSERT INTO earlier_label SELECT id, ?2, label FROM sample WHERE label = ?1")                               \
+    X(RELABEL, "UPDATE sample SET label = ?2, standing = CASE standing WHEN 1 THEN 0 ELSE standing END WHERE label = ?1")       \
+    X(RELABEL_LINES, "UPDATE line SET label = ?2 WHERE label = ?1")                                                             \
+    X(OF_CLASS, "SELECT name FROM sample WHERE label = ?1 AND name IS NOT NULL ORDER BY id")                                    \
+    X(REQUESTS, "SELECT number, name, file, label FROM request WHERE status IS NULL AND number > ?1 ORDER BY number LIMIT 1")   \
     X(ANSWER, "UPDATE request SET status = ?2, answer = ?3, name = NULL, file = NULL, label = NULL WHERE number = ?1")          \
     X(REQUEST, "INSERT INTO request(name, file, label) VALUES(?1, ?2, ?3)")                                                     \
     X(READ_ANSWER, "SELECT status, answer FROM request WHERE number = ?1")                                                      \
@@ -127,7 +137,9 @@ struct sfp__store {
     int64_t oldest;     /* what older ones contain is not known any more */
     sfp__store_counts counts;
     sfp__digest salt;
-    int data_version; /* of the last look for requests; -1: there may be one */
+    int data_version;      /* of the last look for requests; -1: there may be one */
+    bool renames;          /* a class was renamed */
+    uint64_t redeliveries; /* number of times that samples must be delivered again */
     bool created, discard;
 };
 
@@ -401,6 +413,9 @@ static sfp_status load_numbers(sfp__store *s, sfp_error *err)
     TRY(get_number(s, "generation", &generation, err));
     TRY(get_number(s, "oldest", &s->oldest, err));
     TRY(get_digest(s, "salt", &s->salt, err));
+    OWNED_BY(reset) sqlite3_stmt *renames = NULL;
+    TRY(query(s, &renames, err, RENAMES, ""));
+    s->renames = renames && sqlite3_column_int64(renames, 0) > 0;
     s->next_id = s->first_new_id = (uint64_t)(last + 1);
     s->logged = (uint64_t)logged;
     s->generation = generation + 1;
@@ -610,8 +625,61 @@ sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *ou
 {
     LOCK(s);
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
-    TRY(query(s, &st, err, PENDING, "ii", after, (int64_t)s->first_new_id));
+    TRY(query(s, &st, err, PENDING, "ii", after, s->redeliveries ? INT64_MAX : (int64_t)s->first_new_id));
     return copy_found(st, out, found, err);
+}
+
+/* --------------------------------------------------------------- renamed classes */
+
+sfp_status sfp__store_class(sfp__store *s, const char *label, char **out, sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *out = NULL;
+    if (!s->renames)
+        return SFP_OK;
+    TRY(query(s, &st, err, CLASS, "t", label));
+    return st ? copy_text(st, 0, out, err) : SFP_OK;
+}
+
+sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *to, sfp_error *err)
+{
+    LOCK(s);
+    TRY(change(s, err, UNRENAME, "t", to));
+    TRY(change(s, err, RENAME_AGAIN, "tt", from, to));
+    TRY(change(s, err, RENAME, "tt", from, to));
+    TRY(change(s, err, KEEP_LABELS, "ti", from, milliseconds_now()));
+    TRY(change(s, err, RELABEL, "tt", from, to));
+    TRY(change(s, err, SETTLE, "")); /* those that were learned with the new name before they got the old one */
+    TRY(change(s, err, RELABEL_LINES, "tt", from, to));
+    TRY(commit(s, err));
+    s->renames = true;
+    s->redeliveries++;
+    return load_counts(s, err);
+}
+
+uint64_t sfp__store_redeliveries(sfp__store *s)
+{
+    LOCK(s);
+    return s->redeliveries;
+}
+
+sfp_status sfp__store_each_of_class(sfp__store *s, const char *label,
+                                    sfp_status (*fn)(void *ctx, const char *name, sfp_error *err), void *ctx, int64_t *count,
+                                    sfp_error *err)
+{
+    LOCK(s);
+    OWNED_BY(reset) sqlite3_stmt *st = NULL;
+    *count = 0;
+    TRY(query(s, &st, err, OF_CLASS, "t", label));
+    for (int code = st ? SQLITE_ROW : SQLITE_DONE; code != SQLITE_DONE; code = sqlite3_step(st)) {
+        if (code != SQLITE_ROW)
+            return fail_db(s, err);
+        if (fn)
+            TRY(fn(ctx, (const char *)sqlite3_column_text(st, 0), err));
+        ++*count;
+    }
+    return SFP_OK;
 }
 
 /* ------------------------------------------------------------------ labels.csv */
@@ -710,29 +778,35 @@ sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const ch
     return SFP_OK;
 }
 
-sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err)
+static sfp_status erase(sfp__store *s, uint64_t id, sfp_error *err)
 {
-    LOCK(s);
     OWNED_BY(sfp__stored_done) sfp__stored was = {0};
     TRY(find_id(s, id, &was, err));
-    if (s->salt.word[0] == 0 && s->salt.word[1] == 0) {
-        if (getrandom(&s->salt, sizeof s->salt, 0) != (ssize_t)sizeof s->salt)
-            return sfp__fail_errno(err, SFP_EIO, "cannot get random bytes");
-        TRY(change(s, err, SET, "tb", "salt", &s->salt));
-    }
     sfp__digest mark = sfp__digest_bytes(s->salt, &was.digest, sizeof was.digest);
     TRY(change(s, err, MARK, "b", &mark));
     TRY(change(s, err, ERASE_LABELS, "i", (int64_t)id));
     TRY(change(s, err, ERASE_UNDO, "i", (int64_t)id));
     TRY(change(s, err, ERASE_LINES, "it", (int64_t)id, was.name));
     TRY(change(s, err, ERASE_NAMES, "i", (int64_t)id));
-    TRY(change(s, err, ERASE, "i", (int64_t)id));
+    return change(s, err, ERASE, "i", (int64_t)id);
+}
+
+sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, sfp_error *err)
+{
+    LOCK(s);
+    if (s->salt.word[0] == 0 && s->salt.word[1] == 0) {
+        if (getrandom(&s->salt, sizeof s->salt, 0) != (ssize_t)sizeof s->salt)
+            return sfp__fail_errno(err, SFP_EIO, "cannot get random bytes");
+        TRY(change(s, err, SET, "tb", "salt", &s->salt));
+    }
+    for (int i = 0; i < n; i++)
+        TRY(erase(s, ids[i], err));
     TRY(commit(s, err));
     /* Pages that were split keep copies of their rows where nothing is stored any more, in spite of secure_delete. */
     if (s->path &&
         sqlite3_exec(s->db, "PRAGMA temp_store = FILE; VACUUM; PRAGMA temp_store = MEMORY", NULL, NULL, NULL) != SQLITE_OK)
         return fail_db(s, err);
-    /* the log must not keep the row either */
+    /* the log must not keep the rows either */
     if (s->path && sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_NOMEM)
         return fail_db(s, err);
     return load_counts(s, err);
@@ -875,7 +949,7 @@ void sfp__request_done(sfp__request *r)
     *r = (sfp__request){0};
 }
 
-sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err)
+sfp_status sfp__store_next_request(sfp__store *s, int64_t after, sfp__request *out, bool *found, sfp_error *err)
 {
     LOCK(s);
     *found = false;
@@ -891,9 +965,9 @@ sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found
     }
     OWNED_BY(reset) sqlite3_stmt *st = NULL;
     OWNED_BY(sfp__request_done) sfp__request r = {0};
-    TRY(query(s, &st, err, REQUESTS, ""));
+    TRY(query(s, &st, err, REQUESTS, "i", after));
     if (!st) {
-        s->data_version = version;
+        s->data_version = after > 0 ? -1 : version;
         return SFP_OK;
     }
     r.number = sqlite3_column_int64(st, 0);

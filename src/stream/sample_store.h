@@ -92,6 +92,17 @@ sfp_status sfp__store_label(sfp__store *s, uint64_t id, const char *label, sfp_e
 /* The first sample above `after` that an earlier process has left to be delivered again; *found false: there is none. */
 sfp_status sfp__store_next_pending(sfp__store *s, int64_t after, sfp__stored *out, bool *found, sfp_error *err);
 
+/* The class that a label means, if the class was renamed; NULL: the label itself. Free it with sfp__free. */
+sfp_status sfp__store_class(sfp__store *s, const char *label, char **out, sfp_error *err);
+/* Renames a class: all its samples have this label, and later ones, too. Those that are learned with the old one wait for their
+ * correction; sfp__store_redeliveries has grown, so that the source delivers them again. */
+sfp_status sfp__store_rename_class(sfp__store *s, const char *from, const char *to, sfp_error *err);
+uint64_t sfp__store_redeliveries(sfp__store *s);
+/* Calls fn for each sample with this label, in order of id, and counts them; fn may be NULL. */
+sfp_status sfp__store_each_of_class(sfp__store *s, const char *label,
+                                    sfp_status (*fn)(void *ctx, const char *name, sfp_error *err), void *ctx, int64_t *count,
+                                    sfp_error *err);
+
 /* The label that labels.csv has for a name; NULL: none. Free it with sfp__free. */
 sfp_status sfp__store_line(sfp__store *s, const char *name, char **label, sfp_error *err);
 /* Records a line of labels.csv. *changed: the name had no label there, or another one. */
@@ -115,8 +126,8 @@ sfp_status sfp__store_drop_waiting(sfp__store *s, const char *reason, sfp_error 
 /* Records a prediction at the time of day `at` (ms since 1970). class_name NULL: nothing is learned yet; NAN: no number. */
 sfp_status sfp__store_predicted(sfp__store *s, uint64_t id, int64_t at, const char *class_name, double probability,
                                 double unknown, int64_t timestamp, sfp_error *err);
-/* Removes everything but the id of a sample that is not part of the learner any more. */
-sfp_status sfp__store_erase(sfp__store *s, uint64_t id, sfp_error *err);
+/* Removes everything but the ids of samples that are not part of the learner any more. */
+sfp_status sfp__store_erase(sfp__store *s, int n, const uint64_t *ids, sfp_error *err);
 
 typedef struct sfp__store_counts {
     uint64_t standing[SFP__STANDINGS];
@@ -158,14 +169,14 @@ sfp_status sfp__store_resume(sfp__store *s, int64_t generation, sfp_error *err);
 
 typedef struct sfp__request {
     int64_t number;
-    char *name;  /* of a sample */
+    char *name;  /* of a sample; NULL: the class `file` gets the name `label` */
     char *file;  /* path of its image; NULL: that in the source */
     char *label; /* NULL: forget the sample */
 } sfp__request;
 
 void sfp__request_done(sfp__request *r);
-/* The next request that has no answer; *found false: there is none. Costs little if the file has not changed. */
-sfp_status sfp__store_next_request(sfp__store *s, sfp__request *out, bool *found, sfp_error *err);
+/* The first request above number `after` that has no answer; *found false: there is none. Costs little if the file has not changed. */
+sfp_status sfp__store_next_request(sfp__store *s, int64_t after, sfp__request *out, bool *found, sfp_error *err);
 sfp_status sfp__store_answer(sfp__store *s, int64_t number, sfp_status status, const char *text, sfp_error *err);
 /* Leaves a request and returns its number. file, label: see sfp__request. */
 sfp_status sfp__store_request(sfp__store *s, const char *name, const char *file, const char *label, int64_t *number,

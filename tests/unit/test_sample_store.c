@@ -150,7 +150,7 @@ TEST(an_id_is_never_given_twice)
     sfp__store *s = open_store();
     assert_int_equal(add(s, "a", NULL), 0);
     assert_int_equal(add(s, "a", NULL), 1); /* the same file again */
-    MUST(sfp__store_erase(s, 1, &err));
+    MUST(sfp__store_erase(s, 1, &(const uint64_t){1}, &err));
     assert_int_equal(sfp__store_next_id(s), 2);
     reopen(&s);
     assert_int_equal(add(s, "b", "cat"), 2);
@@ -252,7 +252,7 @@ TEST(each_transition_of_the_diagram)
     learn(s, e, "cat");
     learn(s, e, NULL);
     check_row(s, e, "dropped e cat -");
-    MUST(sfp__store_erase(s, e, &err));
+    MUST(sfp__store_erase(s, 1, &(const uint64_t){e}, &err));
     check_row(s, e, "forgotten - - -");
 
     uint64_t f = add(s, "f", "cat"); /* a correction that cannot be made: the old label stays */
@@ -491,7 +491,7 @@ static void change_at_random(sfp__store *s, model *m, int *count)
     } else if (what == 6) {
         predict(s, id);
     } else if (what == 7 && draw(4) == 0) {
-        MUST(sfp__store_erase(s, id, &err));
+        MUST(sfp__store_erase(s, 1, &(const uint64_t){id}, &err));
         *e = (model){.forgotten = true};
     } else if (what == 8 && draw(20) == 0) {
         MUST(sfp__store_drop_waiting(s, "gone", &err));
@@ -772,7 +772,7 @@ TEST(nothing_of_a_forgotten_sample_is_left_but_its_id)
         MUST(sfp__store_add_name(s, ids[i], name, &err));
         MUST(sfp__store_set_line(s, name, "secret-line", &changed, &err));
         MUST(sfp__store_request(s, name, "/elsewhere/secret-name", "secret-label", &number, &err));
-        MUST(sfp__store_next_request(s, &r, &found, &err));
+        MUST(sfp__store_next_request(s, 0, &r, &found, &err));
         assert_true(found);
         MUST(sfp__store_answer(s, r.number, SFP_OK, NULL, &err));
         sfp__request_done(&r);
@@ -786,7 +786,7 @@ TEST(nothing_of_a_forgotten_sample_is_left_but_its_id)
     for (int i = 0; i < 3; i++) {
         learn(s, ids[i], NULL);
         save(s);
-        MUST(sfp__store_erase(s, ids[i], &err));
+        MUST(sfp__store_erase(s, 1, &(const uint64_t){ids[i]}, &err));
         check_row(s, ids[i], "forgotten - - -");
     }
     for (int times = 0; times < 2; times++) {
@@ -814,13 +814,13 @@ TEST(requests_of_another_process_are_answered)
     sfp__request r = {0};
     int64_t first = 0, second = 0;
     bool found = true, done = true;
-    MUST(sfp__store_next_request(run, &r, &found, &err));
+    MUST(sfp__store_next_request(run, 0, &r, &found, &err));
     assert_false(found);
     MUST(sfp__store_request(other, "a", "/x/a", "cat", &first, &err));
     MUST(sfp__store_request(other, "b", NULL, NULL, &second, &err));
     MUST(sfp__store_read_answer(other, first, &done, &err));
     assert_false(done);
-    MUST(sfp__store_next_request(run, &r, &found, &err));
+    MUST(sfp__store_next_request(run, 0, &r, &found, &err));
     assert_true(found && r.number == first);
     assert_string_equal(r.name, "a");
     assert_string_equal(r.file, "/x/a");
@@ -830,7 +830,7 @@ TEST(requests_of_another_process_are_answered)
     MUST(sfp__store_commit(run, &err));
     MUST(sfp__store_read_answer(other, first, &done, &err));
     assert_true(done);
-    MUST(sfp__store_next_request(run, &r, &found, &err));
+    MUST(sfp__store_next_request(run, 0, &r, &found, &err));
     assert_true(found && r.number == second && !r.file && !r.label);
     sfp__request_done(&r);
     MUST(sfp__store_answer(run, second, SFP_ENOTFOUND, "b: not a sample of the run", &err));
@@ -838,14 +838,14 @@ TEST(requests_of_another_process_are_answered)
     REFUSED(sfp__store_read_answer(other, second, &done, &err), SFP_ENOTFOUND, "b: not a sample of the run");
     assert_true(done);
     for (int i = 0; i < 2; i++) {
-        MUST(sfp__store_next_request(run, &r, &found, &err));
+        MUST(sfp__store_next_request(run, 0, &r, &found, &err));
         assert_false(found);
     }
     MUST(sfp__store_request(other, "c", NULL, NULL, &first, &err)); /* one that waits for the next run */
     assert_true(first > second);
     sfp__store_close(run);
     run = open_store();
-    MUST(sfp__store_next_request(run, &r, &found, &err));
+    MUST(sfp__store_next_request(run, 0, &r, &found, &err));
     assert_true(found && strcmp(r.name, "c") == 0);
     sfp__request_done(&r);
     sfp__store_close(other);
@@ -884,7 +884,7 @@ TEST(two_handles_wait_for_each_other_and_see_what_is_committed)
     MUST(sfp__store_find(other.store, "a", &row, &found, &err));
     assert_true(found && row.id == a);
     sfp__request r = {0};
-    MUST(sfp__store_next_request(run, &r, &found, &err));
+    MUST(sfp__store_next_request(run, 0, &r, &found, &err));
     assert_true(found && r.number == other.number);
     sfp__request_done(&r);
     sfp__store_close(other.store);
@@ -1032,9 +1032,9 @@ TEST(a_store_without_a_directory_has_no_file)
     learn(s, a, NULL);
     MUST(sfp__store_resume(s, 1, &err));
     check_row(s, a, "learned a cat cat");
-    MUST(sfp__store_erase(s, b, &err));
+    MUST(sfp__store_erase(s, 1, &(const uint64_t){b}, &err));
     check_row(s, b, "forgotten - - -");
-    MUST(sfp__store_next_request(s, &r, &found, &err));
+    MUST(sfp__store_next_request(s, 0, &r, &found, &err));
     assert_false(found);
     sfp__store_close(s);
     assert_int_equal(rmdir(directory), 0); /* it is empty */
@@ -1062,6 +1062,6 @@ TEST(missing_memory_is_reported)
     MUST(sfp__store_set_line(s, "a", "cat", &changed, &err));
     assert_true(FAIL_EACH_ALLOCATION(sfp__store_line(s, "a", &text, alloc_err), !text) == 1);
     MUST(sfp__store_request(s, "a", "file", "cat", &number, &err));
-    assert_true(FAIL_EACH_ALLOCATION(sfp__store_next_request(s, &r, &found, alloc_err), !r.name && !found) == 3);
+    assert_true(FAIL_EACH_ALLOCATION(sfp__store_next_request(s, 0, &r, &found, alloc_err), !r.name && !found) == 3);
     close_checked(s);
 }

@@ -194,3 +194,41 @@ const sfp__command sfp__cmd_forget = {
     SFP_COMMAND_OPTIONS(correct_options),
     .run = run_forget,
 };
+
+static sfp_status run_classes(const sfp__args *args, sfp_error *err)
+{
+    const char *dir = args->operands[0], *verb = args->operands[1], *name = args->operands[2];
+    const char *to = args->operand_count > 3 ? args->operands[3] : NULL;
+    bool merge = strcmp(verb, "merge") == 0, removes = strcmp(verb, "remove") == 0;
+    if (!merge && !removes && strcmp(verb, "rename") != 0)
+        return sfp__fail_usage(err, "'%s' is not a change of classes, expected rename, merge or remove", verb);
+    if (removes == (to != NULL))
+        return sfp__fail_usage(err, "%s has %s, expected DIR %s", verb, to ? "two classes" : "one class",
+                               removes ? "remove CLASS" : "rename|merge CLASS INTO");
+    TRY(removes ? sfp_run_remove_class(dir, name, err) : sfp_run_rename_class(dir, name, to, merge, err));
+    sfp__out o;
+    sfp__out_begin(&o, sfp__args_flag(args, "json"), 10);
+    sfp__json_string(&o.json, "class", name);
+    sfp__json_string(&o.json, removes ? "removed" : "into", removes ? name : to);
+    sfp__out_row(&o, removes ? "removed" : merge ? "merged" : "renamed", removes ? "%s" : "%s is %s now", name, to);
+    sfp__out_end(&o);
+    return SFP_OK;
+}
+
+const sfp__command sfp__cmd_classes = {
+    .name = "classes",
+    .summary = "rename, merge or remove classes of a live run",
+    .operands = "DIR rename|merge|remove CLASS [INTO]",
+    .min_operands = 3,
+    .max_operands = 4,
+    .text =
+        "DIR is the --out directory of a run with a watched directory, running or not. 'rename' and 'merge' give all samples of "
+        "CLASS the "
+        "label INTO, as if they had always had it; later samples with the old label get it, too. 'remove' forgets all samples of "
+        "CLASS. The images are needed: the samples are learned again with their new label.",
+    .examples = "  streamfp classes runs/live rename mgu mug\n"
+                "  streamfp classes runs/live merge cup mug\n"
+                "  streamfp classes runs/live remove test\n",
+    SFP_COMMAND_OPTIONS(correct_options),
+    .run = run_classes,
+};

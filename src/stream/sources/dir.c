@@ -30,6 +30,7 @@ typedef struct dir_source {
     sfp__dir_labels labels;
     sfp__store *store, *own_store; /* own_store: of a source that is used without a run */
     int64_t pending;               /* samples up to this id, which an earlier process has left, were delivered; INT64_MAX: all */
+    uint64_t redeliveries;         /* of the store */
     sfp__dir_item last;            /* the last item */
     uint64_t last_id;              /* its sample, if last_stored */
     bool last_stored;
@@ -42,8 +43,11 @@ typedef struct dir_source {
 static sfp_status number_of(dir_source *s, const char *name, size_t n, int32_t *out, sfp_error *err)
 {
     sfp_error why;
+    OWNED char *given = NULL, *class = NULL;
     *out = -1;
-    sfp_status status = sfp__names_add(&s->classes, name, n, out, &why);
+    TRY(sfp__text_new(&given, err, "%.*s", (int)n, name));
+    TRY(sfp__store_class(s->store, given, &class, err));
+    sfp_status status = sfp__names_add(&s->classes, class ? class : name, class ? strlen(class) : n, out, &why);
     if (status == SFP_ENOMEM)
         return sfp__fail(err, status, "%s", why.message);
     if (status != SFP_OK)
@@ -72,6 +76,7 @@ static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_
     bool changed, found;
     int32_t class;
     TRY(number_of(s, label, strlen(label), &class, err));
+    label = class >= 0 ? s->classes.name[class] : label;
     TRY(sfp__store_set_line(s->store, name, label, &changed, err));
     if (!changed || class < 0)
         return SFP_OK;
@@ -279,6 +284,10 @@ static sfp_status take_item(dir_source *s, bool *some, sfp_error *err)
 {
     sfp__dir_item item = {0};
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
+    uint64_t redeliveries = sfp__store_redeliveries(s->store);
+    if (redeliveries != s->redeliveries)
+        s->pending = -1;
+    s->redeliveries = redeliveries;
     if (s->pending < INT64_MAX) {
         TRY(sfp__store_next_pending(s->store, s->pending, &row, some, err));
         s->pending = *some ? (int64_t)row.id : INT64_MAX;
