@@ -99,7 +99,12 @@ static sfp_status start(sfp__arrivals *base, sfp_error *err)
         TRY(p->source->ops->set_store(p->source, base->store, err));
     else
         TRY(sfp__store_drop_waiting(base->store, "the source cannot deliver it again", err));
+    uint64_t before = base->r->samples.dropped;
     update_counts(a);
+    if (!redelivers(a) && base->r->samples.dropped > before)
+        sfp__plan_warn(
+            p, "%llu samples that were read but not learned before the run resumed are dropped, unless they are sent again",
+            (unsigned long long)(base->r->samples.dropped - before));
     a->revises = sfp__learner_check_sums(base->learner, NULL) == SFP_OK && !(o->learner.half_life > 0);
     base->r->lambda = real && o->rate > 0 ? o->rate : NAN;
     bool waits = !isnan(o->max_wait) || real || p->source->ops->pauses;
@@ -180,6 +185,9 @@ static sfp_status serve(live *a, const sfp__request *r, sfp_error *err)
         return sfp__fail(err, SFP_ENOTFOUND, "%s: not a sample of the run", r->name);
     if (r->label && row.label && strcmp(row.label, r->label) == 0 && row.standing != SFP__DROPPED)
         return SFP_OK;
+    if (r->label && !sfp__classes_allowed(a->classes, r->label))
+        return sfp__fail(err, SFP_EINVAL, "label is '%s', expected a known class, because the run has --classes strict",
+                         r->label);
     if (!r->label && !row.learned) {
         erase_later(a, row.id, r->number);
         return SFP_OK;

@@ -223,7 +223,8 @@ const sfp__opt sfp__run_table[] = {
                    "Clock virtual or real: adapt coreset, replay and steps to the load, so that the lag stays bounded.",
                    AT(controller)),
     SFP_ROW_INT("label-queue", "N", "1000", 0, 1000000,
-                "Live streams: maximum number of images that wait for their label; if it is exceeded, the oldest expires.",
+                "Live streams that cannot deliver an image again: maximum number of images that wait for their label; if it is "
+                "exceeded, the oldest is dropped.",
                 AT(pending), .resume = SFP_RESUME_ANY, SFP_RENAMED("pending")),
     SFP_ROW_GROUP("Learner"),
     SFP_ROW_CHOICE(

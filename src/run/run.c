@@ -541,13 +541,14 @@ static sfp_status start(sfp__run *run, bool *ready, sfp_error *err)
     if (!p->live && run->resumed)
         TRY(begin(run, err));
     run->journal.from = run->at.arrived;
+    TRY(run->arrivals->kind->start(run->arrivals, err));
     if (p->live) {
         run->pace.notices_at = sfp__monotonic_seconds();
         run->pace.skipped = run->journal.r->samples.skipped;
         run->pace.dropped = run->journal.r->samples.dropped;
         run->pace.evaluations = run->journal.r->evaluation_count;
     }
-    return run->arrivals->kind->start(run->arrivals, err);
+    return SFP_OK;
 }
 
 /* A live stream continues after any number of unreadable images; its length is unknown. */
@@ -591,10 +592,11 @@ static void warn_dropped(sfp__run *run)
 {
     const sfp_result *r = run->journal.r;
     if (run->plan.live && r->samples.dropped > run->pace.dropped)
-        sfp__plan_warn(&run->plan,
-                       "%llu of %llu samples were dropped so far: %llu because the learner was busy, %llu without a label",
-                       (unsigned long long)r->samples.dropped, (unsigned long long)r->samples.offered,
-                       (unsigned long long)(r->samples.dropped - r->labels.expired), (unsigned long long)r->labels.expired);
+        sfp__plan_warn(
+            &run->plan,
+            "%llu samples were dropped, because the learner was busy or no label arrived in time (%llu of %llu in all)",
+            (unsigned long long)(r->samples.dropped - run->pace.dropped), (unsigned long long)r->samples.dropped,
+            (unsigned long long)r->samples.offered);
     run->pace.dropped = r->samples.dropped;
 }
 

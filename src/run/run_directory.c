@@ -254,21 +254,6 @@ sfp_status sfp__files_checkpoint(sfp__run *run, sfp_error *err)
     return status;
 }
 
-sfp_status sfp__files_forget(sfp__run *run, sfp_error *err)
-{
-    static const char *const old[] = {"checkpoint.old", "state-task-1.safetensors"};
-    const char *kept = NULL;
-    if (run->plan.opt->out) {
-        sfp__journal_finish(run);
-        TRY(sfp__files_checkpoint(run, err));
-        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
-        run->pace.state_at = -INFINITY;
-        TRY(sfp__files_save_running(run, err));
-        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
-    }
-    return run->arrivals->kind->saved(run->arrivals, err);
-}
-
 /* -------------------------------------------------------------------- resume */
 
 static sfp_status check_images(sfp__plan *p, const char *path, json_t *root, sfp_error *err)
@@ -489,6 +474,23 @@ sfp_status sfp__files_save_running(sfp__run *run, sfp_error *err)
     pace->saved_at = sfp__monotonic_seconds();
     pace->save_seconds = pace->saved_at - begin;
     return SFP_OK;
+}
+
+sfp_status sfp__files_forget(sfp__run *run, sfp_error *err)
+{
+    static const char *const old[] = {"checkpoint.old", "state-task-1.safetensors"};
+    const char *kept = NULL;
+    if (run->plan.opt->out) {
+        sfp__journal_finish(run);
+        TRY(sfp__files_checkpoint(run, err));
+        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
+        run->pace.state_at = -INFINITY;
+        TRY(sfp__files_save_running(run, err));
+        TRY(sfp__directory_remove_files(run->plan.opt->out, 2, old, 1, &kept, err));
+    }
+    TRY(run->arrivals->kind->saved(run->arrivals, err));
+    sfp__journal_finish(run);
+    return run->plan.opt->out ? save_result(run, err) : SFP_OK;
 }
 
 /* The report comes before the checkpoint, which does not contain the images of the last batch. The result comes last: a directory

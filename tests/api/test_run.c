@@ -386,6 +386,15 @@ TEST(samples_of_a_live_run_are_corrected_and_forgotten)
     REFUSED(sfp_run_correct(out, NULL, "cat", &err), SFP_EINVAL, "must not be NULL");
     REFUSED(sfp_run_forget(NULL, "cat/1.png", &err), SFP_EINVAL, "must not be NULL");
     check_standings(out, 1, 1, 3);
+    MUST(sfp_run_rename_class(out, "dog", "hound", 0, &err));
+    check_standings(out, 2, 1, 3);
+    REFUSED(sfp_run_rename_class(out, "dog", "wolf", 0, &err), SFP_ENOTFOUND, "class 'dog' has no samples");
+    REFUSED(sfp_run_rename_class(out, "cat", "hound", 0, &err), SFP_EINVAL, "class 'hound' exists");
+    REFUSED(sfp_run_rename_class(out, "cat", "owl", 1, &err), SFP_EINVAL, "class 'owl' has no samples");
+    REFUSED(sfp_run_rename_class(NULL, "cat", "owl", 1, &err), SFP_EINVAL, "must not be NULL");
+    MUST(sfp_run_remove_class(out, "hound", &err));
+    check_standings(out, 0, 3, 1);
+    REFUSED(sfp_run_remove_class(out, "hound", &err), SFP_ENOTFOUND, "class 'hound' has no samples");
 }
 
 /* -------------------------------------------------------------------------------------------------------------- errors */

@@ -81,7 +81,8 @@ static sfp_status take_line(void *ctx, const char *name, const char *label, sfp_
     if (!changed || class < 0)
         return SFP_OK;
     TRY(sfp__store_find(s->store, name, &row, &found, err));
-    if (!found || row.standing == SFP__UNREADABLE || (row.label && strcmp(row.label, label) == 0))
+    if (!found || sfp__digest_equal(&row.digest, &(sfp__digest){0}) || /* it was never read */
+        (row.label && strcmp(row.label, label) == 0))
         return SFP_OK;
     OWNED char *path = sfp__strdup(name);
     TRY(sfp__check_memory(path, err));
