@@ -158,27 +158,27 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
                            sfp_error *err)
 {
     OWNED_BY(sfp__stored_done) sfp__stored row = {0};
-    const char *path = s->last.path, *name;
+    const char *path = s->last.path, *class;
     bool found, forgotten, gone = false;
     *skip = true;
     TRY(sfp__store_was_forgotten(s->store, digest, &forgotten, err));
     if (forgotten)
         return SFP_OK;
     TRY(class_of(s, path, label, err));
-    name = *label >= 0 ? s->classes.name[*label] : NULL;
+    class = *label >= 0 ? s->classes.name[*label] : NULL;
     TRY(sfp__store_find(s->store, path, &row, &found, err));
     bool stays = found && sfp__digest_equal(&row.digest, digest); /* only its times have changed */
     if (!stays) {
         sfp__stored_done(&row);
-        TRY(find_moved(s, digest, name != NULL, &row, &found, &gone, err));
+        TRY(find_moved(s, digest, class != NULL, &row, &found, &gone, err));
     }
-    bool changes = found && !stays && name && !(row.label && strcmp(row.label, name) == 0);
+    bool changes = found && !stays && class && !(row.label && strcmp(row.label, class) == 0);
     /* the sample may have been delivered when its file was being moved, so that it was not read */
     bool open = found && !stays &&
                 (row.standing == SFP__UNREADABLE || row.standing == SFP__DROPPED ||
                  (row.standing == SFP__WAITING && (row.label || !row.predicted)));
     *skip = found && !changes && !open;
-    if (found && !name && row.label)
+    if (found && !class && row.label)
         TRY(number_of(s, row.label, strlen(row.label), label, err));
     if (found) {
         if (gone || strcmp(row.name, path) == 0)
@@ -186,11 +186,11 @@ static sfp_status identify(dir_source *s, const sfp__file_stamp *stamp, const sf
         else if (!stays)
             TRY(sfp__store_add_name(s->store, row.id, path, err));
         if (changes)
-            TRY(sfp__store_label(s->store, row.id, name, err));
+            TRY(sfp__store_label(s->store, row.id, class, err));
         s->last_id = row.id;
         s->last.labelled = true;
     } else {
-        TRY(sfp__store_add(s->store, path, stamp, digest, name, &s->last_id, err));
+        TRY(sfp__store_add(s->store, path, stamp, digest, class, &s->last_id, err));
     }
     s->last_stored = true;
     return SFP_OK;
