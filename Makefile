@@ -4,6 +4,8 @@
 #   make demo         compares three methods on a stream of Fashion-MNIST at 3,000 images per second, in about two minutes (installs
 #                     Debian's dataset-fashion-mnist)
 #   make check        builds and runs all tests, also with sanitizers, as CI does; takes several minutes
+#   make dev-test T=test_heads
+#                     builds without optimisation what one file of tests/unit needs, and runs it
 #   make tidy         runs clang-tidy over the sources, with the checks of .clang-tidy; part of make check
 #   make check-long   runs the tests with SFP_LONG=1 (larger matrices, more kills), every selector with every buffer under asan,
 #                     then each fuzz target for SFP_FUZZ_SECONDS (default 300)
@@ -26,7 +28,8 @@ export CTEST_OUTPUT_ON_FAILURE := 1
 
 presets := release dev cblas asan tsan fuzz
 tested := $(presets:%=%-tests)
-.PHONY: $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall abi format clean
+T ?= test_heads
+.PHONY: dev-test $(presets) $(tested) setup setup-check setup-fuzz demo check check-long check-rules tidy install uninstall abi format clean
 .NOTPARALLEL:
 
 setup:
@@ -45,6 +48,12 @@ fuzz-tests: setup-fuzz
 $(tested): %-tests: setup-check
 	@cmake --preset $* -DBUILD_TESTING=ON >/dev/null
 	@cmake --build build/$* -j $(JOBS)
+
+dev-test: setup-check
+	@[ "$$(sed -n 's/^SFP_ONE_TEST:[A-Z]*=//p' build/dev/CMakeCache.txt 2>/dev/null)" = $(T) ] || \
+		cmake --preset dev -DBUILD_TESTING=ON -DSFP_ONE_TEST=$(T) >/dev/null
+	@cmake --build build/dev -j $(JOBS) --target unit_one
+	@build/dev/tests/unit_one $(T)
 
 # the default settings, a published closed-form head, and the settings of the paper on the same stream; the paper measures 500 batches
 demo_run := build/release/streamfp run --rate 3000 --eval-limit 200
